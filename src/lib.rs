@@ -1,1 +1,5 @@
 //! meshloom: simulations made of fields and particles on any GPU, over any number of devices or MPI ranks.
+
+pub mod device;
+
+pub use wgpu;

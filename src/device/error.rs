@@ -1,0 +1,111 @@
+//! What can go wrong on a device.
+
+/// An error of a device: which device or kernel, what happened, and what to do about it.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeviceError {
+    /// The machine has no adapter at all.
+    #[error(
+        "no usable GPU adapter was found ({why}); install a driver, or a software renderer: \
+         Debian/Ubuntu `apt install mesa-vulkan-drivers libvulkan1`, Fedora `dnf install mesa-vulkan-drivers`"
+    )]
+    NoAdapter {
+        /// What was looked at and why it was refused.
+        why: String,
+    },
+    /// No adapter answers to what was asked for.
+    #[error("no adapter matches `{wanted}`; there are: {available}; `meshloom devices` lists them")]
+    UnknownAdapter {
+        /// The words of the choice.
+        wanted: String,
+        /// Names and indices of the adapters there are.
+        available: String,
+    },
+    /// The adapter is below the floor that every kernel is written for.
+    #[error("adapter `{adapter}` cannot be used: {why}; choose another with --device or MESHLOOM_DEVICE")]
+    Unsuitable {
+        /// Name of the adapter.
+        adapter: String,
+        /// The limit that it misses.
+        why: String,
+    },
+    /// The driver refused to open the device.
+    #[error("adapter `{adapter}` did not give a device: {why}")]
+    Open {
+        /// Name of the adapter.
+        adapter: String,
+        /// The driver's words.
+        why: String,
+    },
+    /// An allocation does not fit.
+    #[error(
+        "`{label}` needs {} of device memory, {} is in use and the device has {}; \
+         use a smaller problem, more ranks on more devices, or another device",
+        bytes(*.needed), bytes(*.in_use), capacity(*.capacity)
+    )]
+    OutOfMemory {
+        /// What was to be allocated.
+        label: String,
+        /// Its size in bytes.
+        needed: u64,
+        /// Bytes that this process holds on the device.
+        in_use: u64,
+        /// Bytes of the device, where the driver tells.
+        capacity: Option<u64>,
+    },
+    /// A kernel would bind more windows than the device can.
+    #[error(
+        "kernel `{kernel}` would bind {needed} storage buffers and the device allows {limit}: its arrays are too large \
+         for bindings of {}; use more ranks, so that each holds less", bytes(*.window)
+    )]
+    TooManyWindows {
+        /// The kernel.
+        kernel: String,
+        /// Bindings it would need.
+        needed: u32,
+        /// Bindings the device allows.
+        limit: u32,
+        /// Size of a window in bytes.
+        window: u64,
+    },
+    /// An array has more elements than a kernel can index.
+    #[error("`{label}` has {len} elements, more than the 2^32 that a kernel indexes on one rank; use more ranks")]
+    TooLong {
+        /// The array.
+        label: String,
+        /// Its elements.
+        len: u64,
+    },
+    /// A kernel does not compile.
+    #[error("kernel `{kernel}` does not compile: {why}")]
+    Shader {
+        /// The kernel.
+        kernel: String,
+        /// The compiler's words.
+        why: String,
+    },
+    /// A call does not fit the kernel or array it is made for: an error of the program that calls.
+    #[error("wrong use of `{what}`: {why}")]
+    Misuse {
+        /// Kernel or array.
+        what: String,
+        /// What does not fit.
+        why: String,
+    },
+    /// The driver reported an error after the fact, or lost the device.
+    #[error(
+        "the device failed: {0}; nothing it holds can be trusted, run again (a smaller problem if it was out of memory)"
+    )]
+    Lost(String),
+}
+
+/// Bytes in the unit that reads best.
+pub fn bytes(n: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let unit = (0..UNITS.len()).rev().find(|&u| n >= 1 << (10 * u)).unwrap_or(0);
+    if unit == 0 { format!("{n} B") } else { format!("{:.1} {}", n as f64 / (1u64 << (10 * unit)) as f64, UNITS[unit]) }
+}
+
+fn capacity(n: Option<u64>) -> String {
+    n.map_or_else(|| "an amount that its driver does not tell".into(), bytes)
+}
