@@ -41,7 +41,7 @@ pub enum DeviceError {
     #[error(
         "`{label}` needs {} of device memory, {} is in use and the device has {}; \
          use a smaller problem, more ranks on more devices, or another device",
-        bytes(*.needed), bytes(*.in_use), capacity(*.capacity)
+        bytes(*.needed), bytes(*.in_use), has(*.capacity)
     )]
     OutOfMemory {
         /// What was to be allocated.
@@ -106,6 +106,6 @@ pub fn bytes(n: u64) -> String {
     if unit == 0 { format!("{n} B") } else { format!("{:.1} {}", n as f64 / (1u64 << (10 * unit)) as f64, UNITS[unit]) }
 }
 
-fn capacity(n: Option<u64>) -> String {
+fn has(n: Option<u64>) -> String {
     n.map_or_else(|| "an amount that its driver does not tell".into(), bytes)
 }

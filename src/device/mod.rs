@@ -1,7 +1,27 @@
 //! Devices: choosing an adapter, arrays in its memory, kernels and the recording of work. No communication.
+//!
+//! | who | does |
+//! |---|---|
+//! | [`adapters`], [`choose`] | list adapters, pick one by index, name, PCI address or local rank |
+//! | [`Gpu`] | an open device: allocates [`Array`]s from a pool, keeps compiled kernels; never submits, never waits |
+//! | [`KernelSource`], [`Kernel`] | a kernel's text; the kernel, compiled on its first dispatch |
+//! | [`Recorder`] | records dispatches and copies of one rank; `submit` hands them over, `download` and `wait` wait |
 
+mod adapter;
+mod array;
 mod error;
+mod gpu;
+mod pipeline;
+mod pool;
+mod recorder;
 mod source;
+mod tuning;
 
+pub use adapter::{Choice, adapters, choose, memory, unsuitable};
+pub use array::{Array, Memory, Plain, RawArray};
 pub use error::{DeviceError, bytes};
+pub use gpu::{Abilities, Gpu, Options};
+pub use pipeline::Kernel;
+pub use recorder::{Counts, Recorder};
 pub use source::{Access, Element, KernelSource, Slot};
+pub use tuning::{Profile, Tuning};

@@ -1,0 +1,164 @@
+//! The device layer on whatever adapter the machine offers: arrays in windows, kernels, recording, errors.
+
+use meshloom::device::*;
+
+const SCALE: &str = r"
+@compute @workgroup_size(GROUP) fn main(
+    @builtin(workgroup_id) id: vec3<u32>, @builtin(num_workgroups) count: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    for (var k = 0u; k < ITEMS; k++) {
+        let i = (workgroup(id, count) * ITEMS + k) * GROUP + lane;
+        if i < params.count { store_y(i, load_x(i) * params.factor + load_y(i)); }
+    }
+}";
+
+#[repr(C)]
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+struct Params {
+    count: u32,
+    factor: f32,
+}
+
+fn scale() -> Kernel {
+    Kernel::new(
+        KernelSource::new("test::scale", SCALE)
+            .params("count: u32, factor: f32")
+            .array("x", Element::F32, Access::Read)
+            .array("y", Element::F32, Access::ReadWrite),
+    )
+}
+
+fn open(window_bytes: Option<u64>) -> Gpu {
+    Gpu::open(&Options { window_bytes, ..Options::from_env().unwrap() }, 0).unwrap()
+}
+
+fn run(gpu: &Gpu, n: u64) -> Result<Vec<f32>, DeviceError> {
+    let mut recorder = Recorder::new(gpu)?;
+    let (x, y) = (gpu.array::<f32>("x", n)?, gpu.array::<f32>("y", n)?);
+    recorder.upload(&x, 0, &(0..n).map(|i| i as f32).collect::<Vec<_>>())?;
+    recorder.upload(&y, 0, &vec![1.0; n as usize])?;
+    recorder.each(&scale(), &[x.raw(), y.raw()], &Params { count: n as u32, factor: 2.0 }, n)?;
+    recorder.download(&y, 0, n)
+}
+
+#[test]
+fn a_kernel_sees_one_array_whatever_its_windows() {
+    for (window, sizes) in
+        [(None, vec![0, 1, 63, 64, 1025, 100_000]), (Some(1024), vec![0, 1, 255, 256, 257, 768, 1000])]
+    {
+        let gpu = open(window);
+        for n in sizes {
+            let expected: Vec<f32> = (0..n).map(|i| 2.0 * i as f32 + 1.0).collect();
+            assert_eq!(run(&gpu, n).unwrap(), expected, "n = {n}, window = {window:?}");
+        }
+    }
+}
+
+#[test]
+fn warmed_work_allocates_nothing_and_submits_once() {
+    let gpu = open(Some(4096));
+    let mut recorder = Recorder::new(&gpu).unwrap();
+    let kernel = scale();
+    let x = gpu.array::<f32>("x", 3000).unwrap();
+    recorder.upload(&x, 0, &[1.0; 3000]).unwrap();
+    let step = |recorder: &mut Recorder| {
+        let y = gpu.array::<f32>("y", 3000).unwrap();
+        recorder.clear(&y);
+        for _ in 0..5 {
+            recorder.each(&kernel, &[x.raw(), y.raw()], &Params { count: 3000, factor: 1.0 }, 3000).unwrap();
+        }
+        recorder.submit().unwrap();
+        y
+    };
+    drop(step(&mut recorder));
+    let (before, allocations) = (recorder.counts(), gpu.allocations());
+    let y = step(&mut recorder);
+    let after = recorder.counts();
+    assert_eq!((after.submits - before.submits, after.dispatches - before.dispatches), (1, 5));
+    assert_eq!((after.uploads - before.uploads, after.downloads - before.downloads), (0, 0));
+    assert_eq!(gpu.allocations(), allocations);
+    assert_eq!(recorder.download(&y, 2990, 10).unwrap(), [5.0; 10]);
+}
+
+#[test]
+fn memory_is_not_reused_before_the_work_on_it_is_submitted() {
+    let gpu = Gpu::open(&Options { poison: true, ..Options::from_env().unwrap() }, 0).unwrap();
+    let mut recorder = Recorder::new(&gpu).unwrap();
+    let result = gpu.array::<f32>("result", 100).unwrap();
+    recorder.upload(&result, 0, &[0.0; 100]).unwrap();
+    let scratch = gpu.array::<f32>("scratch", 100).unwrap();
+    recorder.upload(&scratch, 0, &[3.0; 100]).unwrap();
+    recorder.each(&scale(), &[scratch.raw(), result.raw()], &Params { count: 100, factor: 1.0 }, 100).unwrap();
+    drop(scratch);
+    let _other = gpu.array::<f32>("other", 100).unwrap();
+    assert_eq!(recorder.download(&result, 0, 100).unwrap(), [3.0; 100]);
+}
+
+#[test]
+fn copies_cross_buffers_and_clears_cover_all() {
+    let gpu = open(Some(256));
+    let mut recorder = Recorder::new(&gpu).unwrap();
+    let (a, b) = (gpu.array::<u32>("a", 1000).unwrap(), gpu.array::<u32>("b", 500).unwrap());
+    recorder.upload(&a, 0, &(0..1000).collect::<Vec<u32>>()).unwrap();
+    recorder.clear(&b);
+    recorder.copy(&a, 333, &b, 77, 400).unwrap();
+    let got = recorder.download(&b, 0, 500).unwrap();
+    let expected: Vec<u32> = (0..500).map(|i| if (77..477).contains(&i) { 333 + i - 77 } else { 0 }).collect();
+    assert_eq!(got, expected);
+}
+
+#[test]
+fn a_large_dispatch_is_folded_into_two_dimensions() {
+    let gpu = Gpu::open(&Options { poison: false, ..Options::from_env().unwrap() }, 0).unwrap();
+    let mut recorder = Recorder::new(&gpu).unwrap();
+    let kernel = Kernel::new(
+        KernelSource::new(
+            "test::count",
+            r"@compute @workgroup_size(GROUP) fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(num_workgroups) count: vec3<u32>) {
+                let w = workgroup(id, count);
+                if w < params.count { add_sum(w & 7u, 1u); }
+            }",
+        )
+        .params("count: u32")
+        .array("sum", Element::U32, Access::Atomic)
+        .group(1),
+    );
+    let sum = gpu.array::<u32>("sum", 8).unwrap();
+    recorder.clear(&sum);
+    recorder.dispatch(&kernel, &[sum.raw()], &80_000u32, 80_000).unwrap();
+    assert_eq!(recorder.download(&sum, 0, 8).unwrap(), [10_000; 8]);
+}
+
+#[test]
+fn errors_are_typed_and_say_what_to_do() {
+    let gpu = open(Some(256));
+    let error = run(&gpu, 64 * 300).unwrap_err();
+    assert!(matches!(error, DeviceError::TooManyWindows { needed: 600, .. }), "{error}");
+    let Err(error) = gpu.array::<f32>("huge", 1 << 33) else { panic!("8 Gi elements") };
+    assert!(matches!(error, DeviceError::TooLong { .. }), "{error}");
+    if let Some(memory) = gpu.abilities().memory.filter(|memory| *memory < 16 << 30) {
+        let open = Gpu::open(&Options { poison: false, ..Options::from_env().unwrap() }, 0).unwrap();
+        let Err(error) = open.array::<f32>("large", memory / 4 + 1000) else { panic!("more than there is") };
+        assert!(matches!(error, DeviceError::OutOfMemory { .. }), "{error}");
+    }
+    let bad = Kernel::new(KernelSource::new("test::bad", "fn main() { let x: u32 = 1.0; }"));
+    let mut recorder = Recorder::new(&gpu).unwrap();
+    let error = recorder.dispatch(&bad, &[], &0u32, 1).unwrap_err();
+    assert!(matches!(error, DeviceError::Shader { .. }), "{error}");
+    let x = gpu.array::<u32>("x", 5).unwrap();
+    let error = recorder.dispatch(&scale(), &[x.raw(), x.raw()], &0u32, 1).unwrap_err();
+    assert!(matches!(error, DeviceError::Misuse { .. }), "{error}");
+    assert!(matches!(recorder.download(&x, 3, 3), Err(DeviceError::Misuse { .. })));
+    let unknown = Options { choice: Choice::Name("no such device".into()), ..Options::default() };
+    let error = Gpu::open(&unknown, 0).unwrap_err();
+    assert!(matches!(error, DeviceError::UnknownAdapter { .. }), "{error}");
+}
+
+#[test]
+fn a_callers_own_device_serves() {
+    let adapter = choose(&Options::from_env().unwrap().choice, 0).unwrap();
+    let (device, queue) = pollster::block_on(adapter.request_device(&wgpu::DeviceDescriptor::default())).unwrap();
+    let gpu = Gpu::from_wgpu(adapter, device, queue, &Options::default()).unwrap();
+    assert_eq!(run(&gpu, 3).unwrap(), [1.0, 3.0, 5.0]);
+}
