@@ -1,0 +1,18 @@
+//! Geometry of distributed meshes, as pure data: splits, process grids, boxes, halos, the order of peers. No device, no
+//! communication, no files.
+
+mod error;
+mod field;
+mod grid;
+mod halo;
+mod peers;
+mod split;
+mod transfers;
+
+pub use error::LayoutError;
+pub use field::FieldLayout;
+pub use grid::{Box3, Grid, extent, volume};
+pub use halo::{Block, HaloPlan, Link, Sweep};
+pub use peers::peers;
+pub use split::{owner, split};
+pub use transfers::{Cost, Part, Transfers};
