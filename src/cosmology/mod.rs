@@ -24,6 +24,20 @@
 //! | kick and drift that follow linear growth | Feng, Chu, Seljak & McDonald (2016), MNRAS 463, 2273 (FastPM) |
 //! | steps that follow second-order growth | Rampf, List & Hahn (2025), JCAP 02, 020 (BullFrog) |
 //! | counter-based random numbers | Salmon, Moraes, Dror & Shaw (2011), SC'11 (Philox4x32-10) |
+//!
+//! # Example
+//! From parameters to the operations of a run:
+//! ```
+//! use meshloom::cosmology::{Cosmology, LinearPower, Op, Scheme, TransferKind, mode_amplitudes, schedule};
+//!
+//! let power = LinearPower::new(Cosmology::planck18(), TransferKind::Full)?;
+//! let amplitudes = mode_amplitudes(&power, 64, 128.0)?; // sqrt(P N/V) over m^2, for 64^3 particles in 128 Mpc/h
+//! assert_eq!(amplitudes.len(), 3 * 32 * 32 + 1);
+//!
+//! let ops = schedule(power.growth(), Scheme::FastPm, 0.0625, 1.0, 10, &[])?;
+//! assert_eq!(ops.iter().filter(|op| matches!(op, Op::Force)).count(), 11); // one a step, and one to begin with
+//! # Ok::<(), meshloom::cosmology::CosmologyError>(())
+//! ```
 
 mod amplitude;
 mod background;
@@ -33,6 +47,7 @@ mod lpt;
 mod noise;
 mod parameters;
 mod power;
+mod schedule;
 mod transfer;
 
 pub use amplitude::{MAX_PARTICLES_PER_AXIS, mode_amplitudes};
@@ -42,4 +57,8 @@ pub use lpt::{LptFactors, LptOrder, lpt_factors};
 pub use noise::{fill_white_noise, philox4x32, white_noise};
 pub use parameters::{Amplitude, Cosmology, Parameters};
 pub use power::{HUBBLE_DISTANCE, LinearPower};
+pub use schedule::{
+    DriftKickDrift, KickDriftKick, MAX_STEPS, Op, Scheme, bullfrog_coefficients, fastpm_coefficients, fastpm_factors,
+    resume_from, schedule,
+};
 pub use transfer::{Transfer, TransferKind};
