@@ -1,0 +1,99 @@
+//! From a power spectrum to the amplitudes of a periodic box's modes.
+
+use std::f64::consts::PI;
+
+use super::error::require;
+use super::{CosmologyError, LinearPower};
+
+/// The largest grid of [`mode_amplitudes`]: its table has 2e8 entries (768 MiB).
+pub const MAX_PARTICLES_PER_AXIS: usize = 1 << 14;
+
+/// sqrt(P(k) N/V) of the D = 1 field, for every wave vector of an `n`^3 grid in a periodic cube.
+///
+/// The entry of wave vector k = 2 pi/L (mx, my, mz) stands at mx^2 + my^2 + mz^2, an integer: so a device finds it
+/// without arithmetic of its own in floating point. The table has 3 (n/2)^2 + 1 entries; entry 0 is 0, since the mean
+/// density has no contrast.
+///
+/// With white noise w of unit variance on the grid and its unnormalised transform w_k, `delta_k = w_k * table[m^2]` is
+/// the linear contrast at D1 = 1: its power, |delta_k|^2 V/N^2, is P(k)/D1^2 on average (N = n^3, V = L^3).
+///
+/// # Errors
+/// [`CosmologyError::OutOfRange`] unless 1 <= n <= [`MAX_PARTICLES_PER_AXIS`] and `box_size` (L, in Mpc/h) is positive,
+/// finite, and leaves every amplitude within `f32`.
+///
+/// ```
+/// use meshloom::cosmology::{Cosmology, LinearPower, TransferKind, mode_amplitudes};
+///
+/// let power = LinearPower::new(Cosmology::simple(), TransferKind::Full)?;
+/// let table = mode_amplitudes(&power, 16, 64.0)?;
+/// assert_eq!(table.len(), 3 * 8 * 8 + 1);
+/// assert_eq!(table[0], 0.0);
+/// # Ok::<(), meshloom::cosmology::CosmologyError>(())
+/// ```
+pub fn mode_amplitudes(power: &LinearPower, n: usize, box_size: f64) -> Result<Vec<f32>, CosmologyError> {
+    require(
+        (1..=MAX_PARTICLES_PER_AXIS).contains(&n),
+        "particles",
+        n as f64,
+        format!("in [1, {MAX_PARTICLES_PER_AXIS}]"),
+        "give the number of particles along one axis",
+    )?;
+    require(
+        box_size > 0.0 && box_size.is_finite(),
+        "box",
+        box_size,
+        "positive and finite",
+        "give the side of the box in Mpc/h",
+    )?;
+    let density = (n as f64 / box_size).powi(3);
+    let fundamental = 2.0 * PI / box_size;
+    let last = 3 * (n / 2) * (n / 2);
+    (0..=last)
+        .map(|m2| {
+            let amplitude = (power.unit(fundamental * (m2 as f64).sqrt()) * density).sqrt() as f32;
+            require(
+                amplitude.is_finite() && (m2 == 0 || amplitude > 0.0),
+                "box",
+                box_size,
+                "such that every mode's amplitude is a normal f32",
+                "choose a box nearer to the scales of structure (1 to 1e5 Mpc/h)",
+            )?;
+            Ok(amplitude)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cosmology::{Cosmology, TransferKind};
+
+    fn power() -> LinearPower {
+        LinearPower::new(Cosmology::simple(), TransferKind::Full).unwrap()
+    }
+
+    #[test]
+    fn entries_are_the_power_of_their_wave_vector() {
+        let power = power();
+        for (n, length) in [(6, 28), (7, 28), (1, 1)] {
+            let table = mode_amplitudes(&power, n, 50.0).unwrap();
+            assert_eq!(table.len(), length);
+            let volume_per_cell = (50.0 / n as f64).powi(3);
+            for (m2, &amplitude) in table.iter().enumerate() {
+                let k = 2.0 * PI / 50.0 * (m2 as f64).sqrt();
+                let found = f64::from(amplitude).powi(2) * volume_per_cell;
+                assert!((found - power.unit(k)).abs() <= 2.0 * f64::from(f32::EPSILON) * power.unit(k));
+            }
+        }
+    }
+
+    #[test]
+    fn impossible_grids_are_refused() {
+        let power = power();
+        for (n, box_size) in
+            [(0, 50.0), (usize::MAX, 50.0), (4, 0.0), (4, -1.0), (4, f64::NAN), (4, f64::INFINITY), (4, 1e-300)]
+        {
+            assert!(mode_amplitudes(&power, n, box_size).is_err(), "{n} {box_size}");
+        }
+    }
+}

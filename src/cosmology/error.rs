@@ -1,0 +1,40 @@
+//! What can be wrong with a request to this module.
+
+/// Why a cosmological quantity cannot be computed from what was given.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CosmologyError {
+    /// A parameter is outside its allowed range (or is not a number).
+    #[error("{quantity} = {value} is not allowed: it must be {allowed}; {remedy}")]
+    OutOfRange {
+        /// Name of the parameter, as the user writes it.
+        quantity: &'static str,
+        /// The value that was given.
+        value: f64,
+        /// The values that are allowed, in words.
+        allowed: String,
+        /// What the user can do about it.
+        remedy: &'static str,
+    },
+    /// A step was asked for that the schedule does not contain.
+    #[error(
+        "step {step} is not in this schedule, whose last step is {last}; resume with the parameters of the first run"
+    )]
+    UnknownStep {
+        /// The step that was asked for.
+        step: usize,
+        /// The last step of the schedule.
+        last: usize,
+    },
+}
+
+/// Passes `value` on if `ok`, and else says what is wrong with it.
+pub(super) fn require(
+    ok: bool,
+    quantity: &'static str,
+    value: f64,
+    allowed: impl Into<String>,
+    remedy: &'static str,
+) -> Result<f64, CosmologyError> {
+    if ok { Ok(value) } else { Err(CosmologyError::OutOfRange { quantity, value, allowed: allowed.into(), remedy }) }
+}

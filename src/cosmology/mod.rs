@@ -1,0 +1,64 @@
+//! Cosmology on the host: background, growth, linear power, initial amplitudes and the plan of a run in time.
+//!
+//! Everything here is pure `f64` arithmetic: no device, no communication, no files. The device layers take from it
+//! small tables and lists of factors ([`mode_amplitudes`], [`LptFactors`], [`schedule`]), so what a simulation computes
+//! can be tested without a GPU.
+//!
+//! # Units and conventions
+//! - The universe is flat, of matter and a cosmological constant; radiation enters the transfer function only.
+//! - Lengths are comoving Mpc/h, wavenumbers h/Mpc, times 1/H0, power spectra (Mpc/h)^3. `E(a) = H(a)/H0`.
+//! - A prime is a derivative with respect to ln a.
+//! - The momentum of a particle is `p = a^2 dx/dt = a^2 E dx/dln a`, in H0 Mpc/h; hence `dx/da = p / (a^3 E)` and
+//!   `dp/da = acc / (a^2 E)` with `acc = -grad phi`, `laplacian phi = 3/2 Omega_m delta`.
+//! - Growth is normalised to the matter era: D1 -> a and D2 -> 3/7 a^2 for a -> 0 (D2 counts positive).
+//! - "D = 1 field" means the linear density contrast divided by D1(a): the same field at every epoch.
+//! - Scale factors are accepted in [[`A_MIN`], 1]; anything else is a [`CosmologyError`].
+//!
+//! # Sources
+//! | what | where from |
+//! |---|---|
+//! | E(a), Omega_m(a), growth equation of D1 | Peebles (1980), *Large-Scale Structure*, sections 10-13 |
+//! | D2 and the second-order start | Bouchet et al. (1995), A&A 296, 575; Scoccimarro (1998), MNRAS 299, 1097 |
+//! | transfer functions | Eisenstein & Hu (1998), ApJ 496, 605, equations 2-24 (full) and 28-31 (no-wiggle) |
+//! | primordial amplitude to P(k) | Bardeen curvature `R -> 2/5 R` in the matter era and Poisson's equation |
+//! | kick and drift that follow linear growth | Feng, Chu, Seljak & McDonald (2016), MNRAS 463, 2273 (FastPM) |
+//! | steps that follow second-order growth | Rampf, List & Hahn (2025), JCAP 02, 020 (BullFrog) |
+//! | counter-based random numbers | Salmon, Moraes, Dror & Shaw (2011), SC'11 (Philox4x32-10) |
+//!
+//! # Example
+//! From parameters to the operations of a run:
+//! ```
+//! use meshloom::cosmology::{Cosmology, LinearPower, Op, Scheme, TransferKind, mode_amplitudes, schedule};
+//!
+//! let power = LinearPower::new(Cosmology::planck18(), TransferKind::Full)?;
+//! let amplitudes = mode_amplitudes(&power, 64, 128.0)?; // sqrt(P N/V) over m^2, for 64^3 particles in 128 Mpc/h
+//! assert_eq!(amplitudes.len(), 3 * 32 * 32 + 1);
+//!
+//! let ops = schedule(power.growth(), Scheme::FastPm, 0.0625, 1.0, 10, &[])?;
+//! assert_eq!(ops.iter().filter(|op| matches!(op, Op::Force)).count(), 11); // one a step, and one to begin with
+//! # Ok::<(), meshloom::cosmology::CosmologyError>(())
+//! ```
+
+mod amplitude;
+mod background;
+mod error;
+mod growth;
+mod lpt;
+mod noise;
+mod parameters;
+mod power;
+mod schedule;
+mod transfer;
+
+pub use amplitude::{MAX_PARTICLES_PER_AXIS, mode_amplitudes};
+pub use error::CosmologyError;
+pub use growth::{A_MIN, Growth, GrowthFactors};
+pub use lpt::{LptFactors, LptOrder, lpt_factors};
+pub use noise::{fill_white_noise, philox4x32, white_noise};
+pub use parameters::{Amplitude, Cosmology, Parameters};
+pub use power::{HUBBLE_DISTANCE, LinearPower};
+pub use schedule::{
+    DriftKickDrift, KickDriftKick, MAX_STEPS, Op, Scheme, bullfrog_coefficients, fastpm_coefficients, fastpm_factors,
+    resume_from, schedule,
+};
+pub use transfer::{Transfer, TransferKind};

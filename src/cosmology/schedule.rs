@@ -1,0 +1,387 @@
+//! The plan of a run in time: which force, kick and drift follow each other, with which factors.
+
+use super::error::require;
+use super::{A_MIN, CosmologyError, Growth, GrowthFactors};
+
+/// How a step is cut into kicks and drifts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Scheme {
+    /// Kick, drift, kick with factors that follow linear growth (Feng et al. 2016), about the arithmetic midpoint in a.
+    #[default]
+    FastPm,
+    /// Drift, kick, drift with factors that follow second-order growth (Rampf, List & Hahn 2025).
+    BullFrog,
+}
+
+/// One operation on positions x, momenta p and accelerations acc of all particles.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Op {
+    /// `acc = -grad phi` at the particles, where laplacian phi = 3/2 Omega_m delta (Omega_m of today).
+    Force,
+    /// `p = keep * p + factor * acc`.
+    Kick {
+        /// What is left of the momentum (1 unless the scheme damps it).
+        keep: f64,
+        /// Factor of the acceleration, in 1/H0.
+        factor: f64,
+    },
+    /// `x = x + factor * p`.
+    Drift {
+        /// Factor of the momentum, in 1/H0.
+        factor: f64,
+    },
+    /// Nothing is done: positions and momenta belong to this epoch. A place to write a snapshot, and to resume from.
+    Reached {
+        /// The scale factor.
+        a: f64,
+        /// How many steps have been made: 0 at the start.
+        step: usize,
+    },
+}
+
+/// Factors of one step that kicks, drifts and kicks.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct KickDriftKick {
+    /// Of the acceleration at the beginning.
+    pub opening_kick: f64,
+    /// Of the momentum.
+    pub drift: f64,
+    /// Of the acceleration at the end.
+    pub closing_kick: f64,
+}
+
+/// Coefficients of one step that drifts, kicks and drifts, in terms of v = dx/dD1:
+/// `x += half_drift v`, `v = alpha v + beta A(x)`, `x += half_drift v`, where A = acc / (3/2 Omega_m).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct DriftKickDrift {
+    /// What is left of v.
+    pub alpha: f64,
+    /// Factor of A.
+    pub beta: f64,
+    /// Half of the step in D1.
+    pub half_drift: f64,
+}
+
+/// The longest schedule that is planned.
+pub const MAX_STEPS: usize = 1_000_000;
+
+/// Scale factors this close, relatively, are one.
+const SAME_EPOCH: f64 = 1e-12;
+
+/// Plans a run from `a_start` to `a_end` in `steps` steps of equal size in a.
+///
+/// - The plan begins with [`Op::Reached`] at step 0, and every step ends with one.
+/// - **Snapshots**: each of `snapshots` (in any order) is reached exactly, bit for bit, by some [`Op::Reached`]. Where it
+///   lies within a step, that step is cut in two there; so a snapshot adds a step, and one force. A snapshot that an
+///   inner step boundary misses by rounding takes that boundary's place.
+/// - A [`Op::Force`] stands only where positions have changed since the last one. The kick that closes a FastPM step and
+///   the one that opens the next stay apart, so momenta at a boundary are synchronised and do not depend on whether
+///   anything is written there.
+/// - Factors are computed in `f64` from the two ends of a step alone: the operations from step k on are the same whether
+///   or not the run was interrupted there (see [`resume_from`]).
+///
+/// # Errors
+/// [`CosmologyError::OutOfRange`] unless [`A_MIN`] <= a_start < a_end <= 1, 1 <= steps <= [`MAX_STEPS`] and every
+/// snapshot lies in [a_start, a_end].
+///
+/// ```
+/// use meshloom::cosmology::{Cosmology, Growth, Op, Scheme, schedule};
+///
+/// let growth = Growth::new(Cosmology::simple());
+/// let ops = schedule(&growth, Scheme::BullFrog, 0.1, 1.0, 3, &[0.5])?;
+/// let epochs: Vec<f64> = ops.iter().filter_map(|op| if let Op::Reached { a, .. } = op { Some(*a) } else { None }).collect();
+/// assert_eq!(epochs, [0.1, 0.4, 0.5, 0.7, 1.0]);
+/// # Ok::<(), meshloom::cosmology::CosmologyError>(())
+/// ```
+pub fn schedule(
+    growth: &Growth,
+    scheme: Scheme,
+    a_start: f64,
+    a_end: f64,
+    steps: usize,
+    snapshots: &[f64],
+) -> Result<Vec<Op>, CosmologyError> {
+    let epochs = epochs(a_start, a_end, steps, snapshots)?;
+    let mut ops = vec![Op::Reached { a: a_start, step: 0 }];
+    let mut begin = growth.at(a_start)?;
+    for (i, &a) in epochs.iter().enumerate().skip(1) {
+        let end = growth.at(a)?;
+        match scheme {
+            Scheme::FastPm => {
+                let step = fastpm_factors(growth, &begin, &end)?;
+                if i == 1 {
+                    ops.push(Op::Force);
+                }
+                ops.extend([
+                    Op::Kick { keep: 1.0, factor: step.opening_kick },
+                    Op::Drift { factor: step.drift },
+                    Op::Force,
+                    Op::Kick { keep: 1.0, factor: step.closing_kick },
+                ]);
+            }
+            Scheme::BullFrog => {
+                // p = G_D v, and A = acc / (3/2 Omega_m).
+                let step = bullfrog_coefficients(&begin, &end);
+                let keep = step.alpha * end.momentum() / begin.momentum();
+                let factor = step.beta * end.momentum() / (1.5 * end.omega_m);
+                ops.extend([
+                    Op::Drift { factor: step.half_drift / begin.momentum() },
+                    Op::Force,
+                    Op::Kick { keep, factor },
+                    Op::Drift { factor: step.half_drift / end.momentum() },
+                ]);
+            }
+        }
+        ops.push(Op::Reached { a, step: i });
+        begin = end;
+    }
+    Ok(ops)
+}
+
+/// What is left of a schedule after step `step`.
+///
+/// It begins with a [`Op::Force`] where the first kick would have used one made before the interruption: that force was
+/// taken at the very positions which were stored, so a resumed run computes the same bits.
+///
+/// # Errors
+/// [`CosmologyError::UnknownStep`] if the schedule has no such step.
+///
+/// ```
+/// use meshloom::cosmology::{Cosmology, Growth, Op, Scheme, resume_from, schedule};
+///
+/// let growth = Growth::new(Cosmology::simple());
+/// let ops = schedule(&growth, Scheme::FastPm, 0.1, 1.0, 3, &[])?;
+/// let rest = resume_from(&ops, 2)?;
+/// assert_eq!(rest[0], Op::Force);
+/// assert_eq!(rest[1..], ops[ops.len() - 5..]);
+/// # Ok::<(), meshloom::cosmology::CosmologyError>(())
+/// ```
+pub fn resume_from(ops: &[Op], step: usize) -> Result<Vec<Op>, CosmologyError> {
+    let steps = || {
+        ops.iter().enumerate().filter_map(|(i, op)| match op {
+            Op::Reached { step, .. } => Some((i, *step)),
+            _ => None,
+        })
+    };
+    let Some((place, _)) = steps().find(|&(_, reached)| reached == step) else {
+        let last = steps().map(|(_, reached)| reached).max().unwrap_or(0);
+        return Err(CosmologyError::UnknownStep { step, last });
+    };
+    let rest = &ops[place + 1..];
+    let needs_force = rest.iter().find_map(|op| match op {
+        Op::Kick { .. } => Some(true),
+        Op::Force => Some(false),
+        _ => None,
+    });
+    let mut resumed = Vec::with_capacity(rest.len() + 1);
+    if needs_force == Some(true) {
+        resumed.push(Op::Force);
+    }
+    resumed.extend_from_slice(rest);
+    Ok(resumed)
+}
+
+/// Factors of one FastPM step from `begin` to `end`: with them a particle on a linear trajectory stays on it exactly.
+///
+/// # Errors
+/// As [`Growth::at`], which is asked for the midpoint.
+pub fn fastpm_factors(
+    growth: &Growth,
+    begin: &GrowthFactors,
+    end: &GrowthFactors,
+) -> Result<KickDriftKick, CosmologyError> {
+    let middle = growth.at(0.5 * (begin.a + end.a))?;
+    Ok(KickDriftKick {
+        opening_kick: (middle.momentum() - begin.momentum()) / begin.acceleration(),
+        drift: (end.d1 - begin.d1) / middle.momentum(),
+        closing_kick: (end.momentum() - middle.momentum()) / end.acceleration(),
+    })
+}
+
+/// Coefficients of one BullFrog step from `begin` to `end`.
+///
+/// The final momentum is exact to second order in Lagrangian perturbation theory. So is the position as far as D2 is
+/// quadratic in D1 over the step: always with matter alone, and to 1.5 % of the second-order displacement in one step
+/// from the matter era to Omega_m = 0.3 (the trapezium's error, which falls with the step's cube).
+pub fn bullfrog_coefficients(begin: &GrowthFactors, end: &GrowthFactors) -> DriftKickDrift {
+    let half_drift = 0.5 * (end.d1 - begin.d1);
+    let middle = begin.d1 + half_drift;
+    // The paper counts D2 negative.
+    let slope = |g: &GrowthFactors| -g.d2_prime / g.d1_prime;
+    let at_middle = (-begin.d2 + slope(begin) * half_drift) / middle - middle;
+    let alpha = (slope(end) - at_middle) / (slope(begin) - at_middle);
+    DriftKickDrift { alpha, beta: (1.0 - alpha) / middle, half_drift }
+}
+
+/// FastPM as a step that drifts, kicks and drifts: exact to first order only, for comparison with
+/// [`bullfrog_coefficients`].
+pub fn fastpm_coefficients(begin: &GrowthFactors, end: &GrowthFactors) -> DriftKickDrift {
+    let half_drift = 0.5 * (end.d1 - begin.d1);
+    let alpha = begin.momentum() / end.momentum();
+    DriftKickDrift { alpha, beta: (1.0 - alpha) / (begin.d1 + half_drift), half_drift }
+}
+
+/// Step boundaries, ascending: the equal ones, and the snapshots between them.
+fn epochs(a_start: f64, a_end: f64, steps: usize, snapshots: &[f64]) -> Result<Vec<f64>, CosmologyError> {
+    require(
+        (A_MIN..1.0).contains(&a_start),
+        "a_start",
+        a_start,
+        format!("in [{A_MIN}, 1)"),
+        "give the scale factor of the initial conditions, before today",
+    )?;
+    require(
+        a_end > a_start && a_end <= 1.0,
+        "a_end",
+        a_end,
+        format!("in (a_start = {a_start}, 1]"),
+        "give a scale factor after the start, up to today (1)",
+    )?;
+    require(
+        (1..=MAX_STEPS).contains(&steps),
+        "steps",
+        steps as f64,
+        format!("in [1, {MAX_STEPS}]"),
+        "give the number of time steps",
+    )?;
+    for &a in snapshots {
+        require(
+            (a_start..=a_end).contains(&a),
+            "snapshots",
+            a,
+            format!("in [a_start = {a_start}, a_end = {a_end}]"),
+            "leave this snapshot out, or let the run cover it",
+        )?;
+    }
+    let boundary = |i: usize| a_start + (a_end - a_start) * (i as f64 / steps as f64);
+    let is_snapshot = |a: f64| snapshots.iter().any(|s| (s - a).abs() <= SAME_EPOCH * a);
+    let mut epochs: Vec<f64> = (1..steps).map(boundary).filter(|&a| !is_snapshot(a)).collect();
+    epochs.extend_from_slice(snapshots);
+    epochs.extend([a_start, a_end]);
+    epochs.sort_by(f64::total_cmp);
+    epochs.dedup();
+    Ok(epochs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cosmology::{Cosmology, Parameters};
+
+    fn growth() -> Growth {
+        Growth::new(Cosmology::simple())
+    }
+
+    fn reached(ops: &[Op]) -> Vec<(f64, usize)> {
+        ops.iter().filter_map(|op| if let Op::Reached { a, step } = op { Some((*a, *step)) } else { None }).collect()
+    }
+
+    #[test]
+    fn forces_are_taken_once_for_each_set_of_positions() {
+        for (scheme, forces) in [(Scheme::FastPm, 5), (Scheme::BullFrog, 4)] {
+            let ops = schedule(&growth(), scheme, 0.1, 0.9, 4, &[]).unwrap();
+            assert_eq!(ops.iter().filter(|op| **op == Op::Force).count(), forces);
+            let (mut stale, mut known) = (true, false);
+            for op in &ops {
+                match op {
+                    Op::Force => {
+                        assert!(stale);
+                        (stale, known) = (false, true);
+                    }
+                    Op::Drift { .. } => stale = true,
+                    Op::Kick { .. } => assert!(known && !stale, "a kick needs the force of where particles are"),
+                    Op::Reached { .. } => {}
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn ends_and_snapshots_are_hit_exactly() {
+        let (a_start, a_end) = (0.1, 1.0 / 3.0);
+        let snapshots = [0.31, a_end, 0.15, a_start, 0.15];
+        let ops = schedule(&growth(), Scheme::FastPm, a_start, a_end, 7, &snapshots).unwrap();
+        let reached = reached(&ops);
+        assert_eq!((reached[0].0, reached.last().unwrap().0), (a_start, a_end));
+        assert_eq!(reached.len(), 8 + 2);
+        assert!(reached.iter().enumerate().all(|(i, &(_, step))| i == step));
+        assert!(reached.windows(2).all(|pair| pair[0].0 < pair[1].0));
+        for a in snapshots {
+            assert!(reached.iter().any(|&(epoch, _)| epoch == a));
+        }
+    }
+
+    #[test]
+    fn a_snapshot_missed_by_rounding_replaces_its_boundary() {
+        // 0.1 + 0.9 * (1/3) and 0.1 + 0.9 * (2/3) are not the decimals 0.4 and 0.7 in every last bit.
+        let ops = schedule(&growth(), Scheme::FastPm, 0.1, 1.0, 3, &[0.4, 0.7, 1.0]).unwrap();
+        assert_eq!(reached(&ops), [(0.1, 0), (0.4, 1), (0.7, 2), (1.0, 3)]);
+    }
+
+    #[test]
+    fn resuming_leaves_the_rest_unchanged() {
+        for scheme in [Scheme::FastPm, Scheme::BullFrog] {
+            let ops = schedule(&growth(), scheme, 0.1, 1.0, 5, &[0.33]).unwrap();
+            for (_, step) in reached(&ops) {
+                let rest = resume_from(&ops, step).unwrap();
+                let place = ops.iter().position(|op| matches!(op, Op::Reached { step: s, .. } if *s == step)).unwrap();
+                let tail = &ops[place + 1..];
+                match rest.len() - tail.len() {
+                    0 => assert_eq!(rest, tail),
+                    1 => {
+                        assert_eq!(rest[0], Op::Force);
+                        assert_eq!(rest[1..], *tail);
+                        assert!(scheme == Scheme::FastPm && matches!(tail[0], Op::Kick { .. }));
+                    }
+                    _ => panic!("step {step}: {rest:?}"),
+                }
+            }
+            assert_eq!(resume_from(&ops, 6).unwrap(), []);
+            assert_eq!(resume_from(&ops, 7), Err(CosmologyError::UnknownStep { step: 7, last: 6 }));
+        }
+    }
+
+    #[test]
+    fn bullfrog_starts_from_zero_as_the_paper_says() {
+        // From D = 0 with matter alone, alpha = -5/7; a = 1e-6 is 0 up to terms of that order.
+        let eds = Growth::new(Cosmology::new(Parameters { omega_m: 1.0, ..Default::default() }).unwrap());
+        let step = bullfrog_coefficients(&eds.at(A_MIN).unwrap(), &eds.at(1.0).unwrap());
+        assert!((step.alpha + 5.0 / 7.0).abs() < 1e-5);
+        // With a cosmological constant the limit is 1 - 2 D2'/(D1 D1') of the end.
+        let simple = growth();
+        let end = simple.at(1.0).unwrap();
+        let limit = 1.0 - 2.0 * end.d2_prime / (end.d1 * end.d1_prime);
+        let step = bullfrog_coefficients(&simple.at(A_MIN).unwrap(), &end);
+        assert!((step.alpha - limit).abs() < 1e-5);
+        // Computed independently from a = 1e-5.
+        let step = bullfrog_coefficients(&simple.at(1e-5).unwrap(), &end);
+        assert!((step.alpha + 0.7540815526).abs() < 1e-10);
+    }
+
+    #[test]
+    fn impossible_spans_are_refused() {
+        let growth = growth();
+        let plan = |a_start, a_end, steps, snapshots: &[f64]| match schedule(
+            &growth,
+            Scheme::FastPm,
+            a_start,
+            a_end,
+            steps,
+            snapshots,
+        ) {
+            Err(CosmologyError::OutOfRange { quantity, .. }) => quantity,
+            other => panic!("{other:?}"),
+        };
+        for a in [0.0, -0.1, 1.0, 2.0, f64::NAN] {
+            assert_eq!(plan(a, 1.0, 4, &[]), "a_start");
+        }
+        for a in [0.1, 0.05, 1.5, f64::NAN] {
+            assert_eq!(plan(0.1, a, 4, &[]), "a_end");
+        }
+        assert_eq!(plan(0.1, 1.0, 0, &[]), "steps");
+        assert_eq!(plan(0.1, 1.0, usize::MAX, &[]), "steps");
+        for a in [0.05, 0.95, f64::NAN] {
+            assert_eq!(plan(0.1, 0.9, 4, &[0.5, a]), "snapshots");
+        }
+    }
+}
