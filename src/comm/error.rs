@@ -143,11 +143,17 @@ pub struct RunError<E> {
 
 impl<E: fmt::Display> fmt::Display for RunError<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "rank {}: {}", self.rank, self.failure)
+        f.write_str(&said_by(self.rank, &self.failure.to_string()))
     }
 }
 
 impl<E: fmt::Debug + fmt::Display> std::error::Error for RunError<E> {}
+
+/// `rank R: message`, for messages that do not begin so themselves.
+pub(super) fn said_by(rank: usize, message: &str) -> String {
+    let name = format!("rank {rank}: ");
+    if message.starts_with(&name) { message.to_owned() } else { name + message }
+}
 
 /// The text of a caught panic.
 pub(super) fn panic_message(payload: &(dyn std::any::Any + Send)) -> String {

@@ -35,7 +35,7 @@ pub fn run_mpi<T, E: Display>(body: impl FnOnce(Communicator) -> Result<T, E>) -
     let broken = |rank| move |error| RunError { rank, failure: Failure::Comm(error) };
     let session = Session::start().map_err(broken(0))?;
     // SAFETY: reads a constant, which is valid while MPI is.
-    let world = unsafe { Mpi::duplicate(ffi::RSMPI_COMM_WORLD, cfg!(debug_assertions)) }.map_err(broken(0))?;
+    let world = unsafe { Mpi::duplicate(ffi::RSMPI_COMM_WORLD, true) }.map_err(broken(0))?;
     let (rank, family) = (world.rank(), world.family());
     let panics = HeldPanics::hold();
     let outcome = catch_unwind(AssertUnwindSafe(|| body(Communicator::new(Box::new(world)))));
