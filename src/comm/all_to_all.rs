@@ -1,0 +1,82 @@
+//! Every rank to every rank.
+
+use bytemuck::Pod;
+
+use super::check::{Operation, Record};
+use super::communicator::{Communicator, from_bytes, to_bytes};
+use super::{Parts, Result};
+
+impl Communicator {
+    /// Cuts `data` into one equal block a rank, sends each to its rank and gives the blocks that came, in rank order.
+    /// Collective; the length is the same on all ranks and a multiple of their number.
+    ///
+    /// # Errors
+    /// [`Length`](super::CommError::Length), [`Mismatch`](super::CommError::Mismatch), [`PeerFailed`](super::CommError::PeerFailed), or those of the backend.
+    pub fn all_to_all<T: Pod>(&self, data: &[T]) -> Result<Vec<T>> {
+        let block = self.valid_blocks("the length of the slice of all_to_all (a multiple of the ranks)", data.len());
+        let record = Record::new(Operation::AllToAll).of::<T>().count(data.len());
+        self.check(record, block.as_ref().map(|_| ()).map_err(Clone::clone))?;
+        let counts = vec![block?; self.size()];
+        let blocks = self.exchange(&counts, data, &counts)?;
+        Ok(from_bytes(data.len(), &blocks.concat()))
+    }
+
+    /// Sends `counts[rank]` elements of `data`, which lie in rank order, to each rank and gives what came from each.
+    /// Collective; any counts, which sum to the length of `data`.
+    ///
+    /// # Errors
+    /// [`Length`](super::CommError::Length), [`Mismatch`](super::CommError::Mismatch), [`PeerFailed`](super::CommError::PeerFailed), or those of the backend.
+    pub fn all_to_all_v<T: Pod>(&self, data: &[T], counts: &[u64]) -> Result<Parts<T>> {
+        let valid = self.valid_counts("all_to_all_v", data.len(), counts);
+        self.check(Record::new(Operation::AllToAllV).of::<T>(), valid)?;
+        let ones = vec![1; self.size()];
+        let incoming = self.exchange(&ones, counts, &ones)?;
+        let incoming: Vec<u64> = from_bytes(self.size(), &incoming.concat());
+        for &count in &incoming {
+            self.bytes::<T>(count)?;
+        }
+        let lengths = |counts: &[u64]| counts.iter().map(|&count| count as usize).collect::<Vec<_>>();
+        let blocks = self.exchange(&lengths(counts), data, &lengths(&incoming))?;
+        Ok(Parts::new(from_bytes(incoming.iter().sum::<u64>() as usize, &blocks.concat()), incoming))
+    }
+
+    /// Sends `outgoing[rank]` elements of `data` to each rank; gives the bytes of the `incoming[rank]` elements of each.
+    pub(super) fn exchange<T: Pod>(&self, outgoing: &[usize], data: &[T], incoming: &[usize]) -> Result<Vec<Vec<u8>>> {
+        let (rank, size) = (self.rank(), self.size());
+        let starts: Vec<usize> = outgoing
+            .iter()
+            .scan(0, |next, &count| {
+                let start = *next;
+                *next += count;
+                Some(start)
+            })
+            .collect();
+        let block = |to: usize| to_bytes(&data[starts[to]..starts[to] + outgoing[to]]);
+
+        // Ring order: in each step every rank sends to another one. All receives stand before the first send.
+        let mut receivings = Vec::with_capacity(size);
+        for step in 1..size {
+            let from = (rank + size - step) % size;
+            receivings.push((from, self.take(from, incoming[from] * size_of::<T>())?));
+        }
+        let mut sendings = Vec::with_capacity(size);
+        for step in 1..size {
+            let to = (rank + step) % size;
+            sendings.push(self.give(to, block(to))?);
+        }
+        let mut blocks = vec![Vec::new(); size];
+        blocks[rank] = block(rank);
+        for (from, receiving) in receivings {
+            blocks[from] = receiving.wait()?;
+        }
+        sendings.into_iter().try_for_each(|sending| sending.wait().map(drop))?;
+        Ok(blocks)
+    }
+
+    /// One count a rank, which sum to `length`.
+    pub(super) fn valid_counts(&self, call: &str, length: usize, counts: &[u64]) -> Result<()> {
+        self.valid_length(&format!("the number of counts of {call}"), self.size() as u64, counts.len() as u64)?;
+        let sum = counts.iter().try_fold(0u64, |sum, &count| sum.checked_add(count)).unwrap_or(u64::MAX);
+        self.valid_length(&format!("the sum of the counts of {call}"), length as u64, sum)
+    }
+}

@@ -1,0 +1,167 @@
+//! What can go wrong between ranks.
+
+use std::fmt;
+
+/// A communication failed. Each message says on which rank, what happened and what to do.
+///
+/// `rank` counts within the communicator that was used, except in [`PeerFailed`](CommError::PeerFailed), where it
+/// counts within the whole run.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CommError {
+    /// Another rank failed, panicked, aborted or left while this one waited or was about to.
+    #[error("rank {rank} is gone: {message}; the cause lies on that rank, fix it there")]
+    PeerFailed {
+        /// The rank that failed first, or that left, counted in the whole run.
+        rank: usize,
+        /// What it said.
+        message: String,
+    },
+    /// The ranks of a communicator did not call the same collective with the same shape.
+    #[error(
+        "rank {rank} called {called}, but rank {other} {other_called}; \
+         every rank must call the same collectives in the same order with shapes that agree"
+    )]
+    Mismatch {
+        /// This rank.
+        rank: usize,
+        /// What this rank called.
+        called: String,
+        /// A rank that did otherwise.
+        other: usize,
+        /// What that rank did.
+        other_called: String,
+    },
+    /// A slice or count that does not fit the call.
+    #[error("rank {rank}: {what} must be {expected}, but is {got}; correct the argument on this rank")]
+    Length {
+        /// This rank.
+        rank: usize,
+        /// The argument.
+        what: String,
+        /// The value it must have.
+        expected: u64,
+        /// The value it has.
+        got: u64,
+    },
+    /// A message of another size than the receive asked for. The stream between the two ranks is out of step after it.
+    #[error(
+        "rank {rank} expected {expected} bytes from rank {from}, but {got} bytes{} came; \
+         make the sizes and the largest message of both ranks agree",
+        if got > expected { " or more" } else { "" }
+    )]
+    MessageSize {
+        /// This rank.
+        rank: usize,
+        /// The sender.
+        from: usize,
+        /// Bytes asked for.
+        expected: u64,
+        /// Bytes that came; a lower bound where it exceeds `expected`.
+        got: u64,
+    },
+    /// A rank number that the communicator does not have.
+    #[error("rank {rank}: {what} names rank {named}, but the communicator has {size} ranks; use 0 to size - 1")]
+    BadRank {
+        /// This rank.
+        rank: usize,
+        /// The call and argument.
+        what: &'static str,
+        /// The rank asked for.
+        named: usize,
+        /// Ranks there are.
+        size: usize,
+    },
+    /// A tag above [`MAX_TAG`](super::MAX_TAG).
+    #[error("rank {rank}: tag {tag} is too large; use 0 to {}, which every MPI library carries", super::MAX_TAG)]
+    BadTag {
+        /// This rank.
+        rank: usize,
+        /// The tag.
+        tag: u32,
+    },
+    /// Host memory for a message could not be had.
+    #[error("rank {rank}: no host memory for a message of {bytes} bytes; send it in smaller parts")]
+    Memory {
+        /// This rank.
+        rank: usize,
+        /// Bytes asked for.
+        bytes: u64,
+    },
+    /// An MPI call failed.
+    #[error("rank {rank}: {call} failed: {text}; see the documentation of the MPI library for this error")]
+    Mpi {
+        /// This rank.
+        rank: usize,
+        /// The MPI function.
+        call: &'static str,
+        /// The library's own words.
+        text: String,
+    },
+    /// Ranks could not be started.
+    #[error("cannot start ranks: {0}")]
+    Start(String),
+}
+
+impl CommError {
+    /// A wait that only the waiting rank itself could end.
+    pub(super) fn not_sent_to_self(rank: usize) -> CommError {
+        CommError::PeerFailed { rank, message: "it waits for a message to itself that it has not sent".to_owned() }
+    }
+}
+
+/// How a rank failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Failure<E> {
+    /// The body returned this error.
+    Error(E),
+    /// The body panicked or aborted with this message.
+    Panic(String),
+    /// The runner itself failed.
+    Comm(CommError),
+}
+
+impl<E: fmt::Display> fmt::Display for Failure<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Error(error) => error.fmt(f),
+            Failure::Panic(message) => write!(f, "panicked: {message}"),
+            Failure::Comm(error) => error.fmt(f),
+        }
+    }
+}
+
+/// The first failure of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunError<E> {
+    /// The rank that failed first.
+    pub rank: usize,
+    /// How it failed.
+    pub failure: Failure<E>,
+}
+
+impl<E: fmt::Display> fmt::Display for RunError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&said_by(self.rank, &self.failure.to_string()))
+    }
+}
+
+impl<E: fmt::Debug + fmt::Display> std::error::Error for RunError<E> {}
+
+/// `rank R: message`, for messages that do not begin so themselves.
+pub(super) fn said_by(rank: usize, message: &str) -> String {
+    let name = format!("rank {rank}: ");
+    if message.starts_with(&name) { message.to_owned() } else { name + message }
+}
+
+/// The text of a caught panic.
+pub(super) fn panic_message(payload: &(dyn std::any::Any + Send)) -> String {
+    if let Some(text) = payload.downcast_ref::<&str>() {
+        (*text).to_owned()
+    } else if let Some(text) = payload.downcast_ref::<String>() {
+        text.clone()
+    } else {
+        "a panic without a text".to_owned()
+    }
+}

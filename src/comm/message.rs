@@ -1,0 +1,200 @@
+//! Messages between two ranks, and how a long one is cut.
+//!
+//! A message of `n` bytes travels as `n / cut` full pieces and one that is shorter, possibly empty. The short piece marks
+//! the end, so a receive that asked for another size notices and never takes a piece of the next message for its own.
+
+use std::collections::VecDeque;
+use std::sync::PoisonError;
+
+use super::communicator::{Communicator, DEFAULT_MAX_MESSAGE};
+use super::transport::{Lane, Pending};
+use super::{CommError, Result};
+
+/// A message being sent; see [`Communicator::send`].
+///
+/// - It may be dropped: the message is still delivered.
+/// - On MPI a large message may only move while the sender is inside a call of this module.
+#[must_use = "wait for it, or drop it on purpose"]
+pub struct Sending {
+    pieces: VecDeque<Box<dyn Pending>>,
+    /// The buffer of the caller; of an uncut message the only piece has it.
+    buffer: Vec<u8>,
+}
+
+impl Sending {
+    /// Whether [`wait`](Sending::wait) would return at once. Does not block.
+    ///
+    /// # Errors
+    /// Those of the backend.
+    pub fn is_done(&mut self) -> Result<bool> {
+        while let Some(piece) = self.pieces.front_mut() {
+            if !piece.is_done()? {
+                return Ok(false);
+            }
+            self.take_front()?;
+        }
+        Ok(true)
+    }
+
+    /// Waits until the buffer is free and gives it back for reuse; an empty one where the vector itself went to the
+    /// receiver (as threads do). Says nothing of whether the receiver has the message.
+    ///
+    /// # Errors
+    /// Those of the backend.
+    pub fn wait(mut self) -> Result<Vec<u8>> {
+        while !self.pieces.is_empty() {
+            self.take_front()?;
+        }
+        Ok(self.buffer)
+    }
+
+    fn take_front(&mut self) -> Result<()> {
+        if let Some(piece) = self.pieces.pop_front() {
+            let buffer = piece.wait()?;
+            // Of a cut message `buffer` is the copy of a piece, and the caller's own vector is already here.
+            if self.buffer.is_empty() {
+                self.buffer = buffer;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A message being received; see [`Communicator::receive`].
+///
+/// Dropping it withdraws the receive; a message already matched to it is lost.
+#[must_use = "wait for it: the message arrives here"]
+pub struct Receiving {
+    pieces: VecDeque<Box<dyn Pending>>,
+    buffer: Vec<u8>,
+    bytes: usize,
+    cut: usize,
+    rank: usize,
+    from: usize,
+}
+
+impl Receiving {
+    /// Whether [`wait`](Receiving::wait) would return at once. Does not block.
+    ///
+    /// # Errors
+    /// [`CommError::PeerFailed`] if the message cannot come any more, [`CommError::MessageSize`] if it has another size.
+    pub fn is_done(&mut self) -> Result<bool> {
+        while let Some(piece) = self.pieces.front_mut() {
+            if !piece.is_done()? {
+                return Ok(false);
+            }
+            self.take_front()?;
+        }
+        Ok(true)
+    }
+
+    /// Waits for the message.
+    ///
+    /// # Errors
+    /// [`CommError::PeerFailed`] if the message cannot come any more, [`CommError::MessageSize`] if it has another size.
+    pub fn wait(mut self) -> Result<Vec<u8>> {
+        while !self.pieces.is_empty() {
+            self.take_front()?;
+        }
+        Ok(self.buffer)
+    }
+
+    fn take_front(&mut self) -> Result<()> {
+        let Some(piece) = self.pieces.pop_front() else { return Ok(()) };
+        let wrong = |got: u64| {
+            let (rank, from) = (self.rank, self.from);
+            CommError::MessageSize { rank, from, expected: self.bytes as u64, got: self.buffer.len() as u64 + got }
+        };
+        let data = piece.wait().map_err(|error| match error {
+            CommError::MessageSize { got, .. } => wrong(got), // of this piece
+            error => error,
+        })?;
+        if data.len() != self.cut.min(self.bytes - self.buffer.len()) {
+            return Err(wrong(data.len() as u64));
+        }
+        if self.buffer.is_empty() {
+            self.buffer = data; // no copy of an uncut message
+            if !self.pieces.is_empty() {
+                self.buffer.reserve_exact(self.bytes - self.buffer.len());
+            }
+        } else {
+            self.buffer.extend_from_slice(&data);
+        }
+        Ok(())
+    }
+}
+
+impl Communicator {
+    /// Starts to send a message to a rank, itself included. Not collective; returns without waiting for the receiver.
+    ///
+    /// - `tag` is at most [`MAX_TAG`](super::MAX_TAG). Messages to one rank with one tag arrive in the order sent.
+    /// - An empty message is a message. Up to [`max_message`](Communicator::max_message) bytes no copy is made.
+    ///
+    /// # Errors
+    /// [`CommError::BadRank`], [`CommError::BadTag`], or those of the backend.
+    pub fn send(&self, to: usize, tag: u32, data: Vec<u8>) -> Result<Sending> {
+        self.valid_rank("the receiver of send", to)?;
+        self.post_send(to, self.user_lane(tag)?, data)
+    }
+
+    /// Starts to receive a message of exactly `bytes` bytes. Not collective; returns at once.
+    ///
+    /// Several receives from one rank with one tag are matched in the order of these calls, whatever the order in which
+    /// they are waited for.
+    ///
+    /// # Errors
+    /// [`CommError::BadRank`], [`CommError::BadTag`], [`CommError::Memory`], or those of the backend.
+    pub fn receive(&self, from: usize, tag: u32, bytes: u64) -> Result<Receiving> {
+        self.valid_rank("the sender of receive", from)?;
+        let lane = self.user_lane(tag)?;
+        let length = usize::try_from(bytes).ok().filter(|&length| isize::try_from(length).is_ok());
+        let length = length.ok_or(CommError::Memory { rank: self.rank(), bytes })?;
+        self.post_receive(from, lane, length)
+    }
+
+    fn user_lane(&self, tag: u32) -> Result<Lane> {
+        if tag > super::MAX_TAG { Err(CommError::BadTag { rank: self.rank(), tag }) } else { Ok(Lane::User(tag)) }
+    }
+
+    pub(super) fn post_send(&self, to: usize, lane: Lane, data: Vec<u8>) -> Result<Sending> {
+        let cut = self.cut_of(lane);
+        let transport = &self.core.transport;
+        if data.len() < cut {
+            let pieces = VecDeque::from([transport.send(to, lane, data)?]);
+            return Ok(Sending { pieces, buffer: Vec::new() });
+        }
+        // Pieces of two messages sent from two threads must not mix.
+        let _posting = self.core.posting.lock().unwrap_or_else(PoisonError::into_inner);
+        let full = data.chunks_exact(cut);
+        let rest = full.remainder();
+        let pieces = full.chain([rest]).map(|piece| transport.send(to, lane, piece.to_vec())).collect::<Result<_>>()?;
+        Ok(Sending { pieces, buffer: data })
+    }
+
+    pub(super) fn post_receive(&self, from: usize, lane: Lane, bytes: usize) -> Result<Receiving> {
+        let cut = self.cut_of(lane);
+        let mut pieces = VecDeque::new();
+        let memory = |_| CommError::Memory { rank: self.rank(), bytes: bytes as u64 };
+        pieces.try_reserve_exact(bytes / cut + 1).map_err(memory)?;
+        let _posting = self.core.posting.lock().unwrap_or_else(PoisonError::into_inner);
+        for piece in 0..=bytes / cut {
+            pieces.push_back(self.core.transport.receive(from, lane, cut.min(bytes - piece * cut))?);
+        }
+        Ok(Receiving { pieces, buffer: Vec::new(), bytes, cut, rank: self.rank(), from })
+    }
+
+    /// Sends data of a collective.
+    pub(super) fn give(&self, to: usize, data: Vec<u8>) -> Result<Sending> {
+        self.post_send(to, Lane::Collective, data)
+    }
+
+    /// Receives data of a collective.
+    pub(super) fn take(&self, from: usize, bytes: usize) -> Result<Receiving> {
+        self.post_receive(from, Lane::Collective, bytes)
+    }
+
+    /// The check must work where the ranks do not agree on the cut: that is one of the things it compares.
+    fn cut_of(&self, lane: Lane) -> usize {
+        if lane == Lane::Check { DEFAULT_MAX_MESSAGE as usize } else { self.cut }
+    }
+}

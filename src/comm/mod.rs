@@ -1,0 +1,52 @@
+//! Ranks and the messages between them.
+//!
+//! A program is written once, from the view of one rank, against a [`Communicator`]. What carries its messages is
+//! chosen by the runner:
+//!
+//! | runner | ranks | a failing rank |
+//! |---|---|---|
+//! | [`run_solo`] | one, on the calling thread | is returned as [`RunError`] |
+//! | [`run_threads`] | threads of this process | ends every wait of the others; the first failure is returned |
+//! | `run_mpi` (feature `mpi`) | MPI processes | is printed once, and all processes end with exit code 1 |
+//!
+//! Rules that hold on every backend:
+//!
+//! - **Same code, same result.** Every collective is written once over point-to-point messages, so threads and MPI
+//!   combine numbers in the same order. A sum of floats depends on the number of ranks, never on the backend or timing.
+//! - **Counts are `u64`.** A message is cut to pieces of at most [`Communicator::max_message`] bytes inside (1 GiB
+//!   unless set), so that the `int` counts of MPI are no limit.
+//! - **Collectives are called by all ranks, in the same order.** Builds with debug assertions compare what the ranks
+//!   call before each collective and return [`CommError::Mismatch`] on all of them where it differs.
+//! - **No hang after a failure.** A rank that returns an error, panics, aborts or leaves ends the waits of the others.
+//! - **Nothing is known of devices.** Messages are bytes, collectives take slices of plain data.
+
+mod all_to_all;
+mod broadcast;
+mod check;
+mod communicator;
+mod error;
+mod gather;
+mod mailbox;
+mod message;
+#[cfg(feature = "mpi")]
+mod mpi;
+mod reduce;
+mod run;
+#[cfg(feature = "mpi")]
+mod run_mpi;
+mod scatter;
+mod solo;
+mod threads;
+mod transport;
+
+pub use communicator::{Communicator, DEFAULT_MAX_MESSAGE, MAX_TAG};
+pub use error::{CommError, Failure, RunError};
+pub use gather::Parts;
+pub use message::{Receiving, Sending};
+pub use reduce::{Op, Reducible};
+pub use run::{mpi_launched, run_solo, run_threads};
+#[cfg(feature = "mpi")]
+pub use run_mpi::run_mpi;
+
+/// What a communication returns.
+pub type Result<T, E = CommError> = std::result::Result<T, E>;

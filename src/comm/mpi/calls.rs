@@ -1,0 +1,122 @@
+//! Calls into MPI, one at a time, and the handles they work on.
+
+use std::os::raw::c_int;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use ::mpi::ffi;
+
+use crate::comm::{CommError, Result};
+
+/// Every MPI call of this module runs under this lock.
+pub(super) static CALLS: Mutex<()> = Mutex::new(());
+
+pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether MPI can be called: initialised and not finalised.
+pub(in crate::comm) fn is_alive() -> bool {
+    let (mut initialized, mut finalized) = (0, 0);
+    // SAFETY: both may be called at any time, from any thread.
+    unsafe {
+        ffi::MPI_Initialized(&mut initialized);
+        ffi::MPI_Finalized(&mut finalized);
+    }
+    initialized != 0 && finalized == 0
+}
+
+/// The return code of an MPI call as a result, in the library's own words.
+pub(in crate::comm) fn ok(rank: usize, call: &'static str, code: c_int) -> Result<()> {
+    if code == ffi::MPI_SUCCESS as c_int {
+        return Ok(());
+    }
+    let mut text = vec![0u8; ffi::MPI_MAX_ERROR_STRING as usize + 1];
+    let mut length = 0;
+    // SAFETY: the buffer has the size that MPI asks for.
+    unsafe { ffi::MPI_Error_string(code, text.as_mut_ptr().cast(), &mut length) };
+    text.truncate(length.max(0) as usize);
+    Err(CommError::Mpi { rank, call, text: String::from_utf8_lossy(&text).into_owned() })
+}
+
+/// Waits longer and longer: ranks may share a core with the one they wait for.
+#[derive(Default)]
+pub(super) struct Backoff(u32);
+
+impl Backoff {
+    pub fn pause(&mut self) {
+        self.0 = self.0.saturating_add(1);
+        match self.0 {
+            0..64 => std::hint::spin_loop(),
+            64..2048 => thread::yield_now(),
+            2048..8192 => thread::sleep(Duration::from_micros(20)),
+            _ => thread::sleep(Duration::from_micros(200)),
+        }
+    }
+}
+
+/// An MPI communicator of our own.
+pub(super) struct Handle(pub ffi::MPI_Comm);
+
+// SAFETY: a handle is an index or a pointer that MPI lets any thread use; the calls themselves run under `CALLS`.
+unsafe impl Send for Handle {}
+unsafe impl Sync for Handle {}
+
+impl Handle {
+    /// Collective. The lock must be held.
+    pub fn duplicate(rank: usize, comm: ffi::MPI_Comm) -> Result<Handle> {
+        // SAFETY: `comm` is a valid communicator.
+        unsafe {
+            let mut new = ffi::RSMPI_COMM_NULL;
+            ok(rank, "MPI_Comm_dup", ffi::MPI_Comm_dup(comm, &mut new))?;
+            Handle(new).returning_errors(rank)
+        }
+    }
+
+    pub fn returning_errors(self, rank: usize) -> Result<Handle> {
+        // SAFETY: the communicator is valid.
+        let code = unsafe { ffi::MPI_Comm_set_errhandler(self.0, ffi::RSMPI_ERRORS_RETURN) };
+        ok(rank, "MPI_Comm_set_errhandler", code).map(|()| self)
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        let _calls = locked(&CALLS);
+        // After MPI has ended there is nothing to free.
+        if is_alive() {
+            // SAFETY: the communicator is valid, and requests on it keep it alive.
+            unsafe { ffi::MPI_Comm_free(&mut self.0) };
+        }
+    }
+}
+
+/// An MPI request; null once complete.
+pub(super) struct Request(pub ffi::MPI_Request);
+
+// SAFETY: as for `Handle`.
+unsafe impl Send for Request {}
+
+impl Request {
+    /// No request.
+    pub fn null() -> Request {
+        // SAFETY: reads a constant.
+        Request(unsafe { ffi::RSMPI_REQUEST_NULL })
+    }
+
+    pub fn is_null(&self) -> bool {
+        self.0 == Request::null().0
+    }
+
+    /// Whether it is complete; its status if so. The lock must be held.
+    pub fn test(&mut self) -> (c_int, Option<ffi::MPI_Status>) {
+        let mut done = 0;
+        // SAFETY: an all-zero status is a valid one, and the request is valid or null.
+        unsafe {
+            let mut status: ffi::MPI_Status = std::mem::zeroed();
+            let code = ffi::MPI_Test(&mut self.0, &mut done, &mut status);
+            (code, (done != 0).then_some(status))
+        }
+    }
+}

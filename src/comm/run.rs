@@ -1,0 +1,138 @@
+//! Running a body as one rank or as threads.
+
+use std::fmt::Display;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use super::communicator::Communicator;
+use super::error::{CommError, Failure, RunError, panic_message};
+use super::threads::{Threads, World};
+
+/// Runs a body as the only rank, on the calling thread.
+///
+/// # Errors
+/// What the body returned, or its panic.
+pub fn run_solo<T, E>(body: impl FnOnce(Communicator) -> Result<T, E>) -> Result<T, RunError<E>> {
+    let failure = match catch_unwind(AssertUnwindSafe(|| body(Communicator::solo()))) {
+        Ok(Ok(value)) => return Ok(value),
+        Ok(Err(error)) => Failure::Error(error),
+        Err(panic) => Failure::Panic(panic_message(panic.as_ref())),
+    };
+    Err(RunError { rank: 0, failure })
+}
+
+/// Runs a body on `ranks` threads of this process and gives what they returned, in rank order.
+///
+/// - Blocks until every rank is done. The threads are named `rank 0`, `rank 1`, ...
+/// - The first rank to fail, by an error, a panic or [`abort`](Communicator::abort), ends the waits of all others with
+///   [`CommError::PeerFailed`]. A rank in the middle of a computation notices at its next message.
+///
+/// ```
+/// use meshloom::comm::{CommError, RunError, run_threads};
+///
+/// let ranks = run_threads(3, |comm| comm.all_gather(&[comm.rank() as u32])).unwrap();
+/// assert_eq!(ranks, [[0, 1, 2]; 3]);
+///
+/// let error = run_threads(2, |comm| match comm.rank() {
+///     1 => Err("no such file".to_owned()),
+///     _ => comm.receive(1, 0, 8).and_then(|message| message.wait()).map_err(|error| error.to_string()),
+/// })
+/// .unwrap_err();
+/// assert_eq!(error.to_string(), "rank 1: no such file");
+/// ```
+///
+/// # Errors
+/// The first failure.
+pub fn run_threads<T, E, F>(ranks: usize, body: F) -> Result<Vec<T>, RunError<E>>
+where
+    T: Send,
+    E: Display + Send,
+    F: Fn(Communicator) -> Result<T, E> + Sync,
+{
+    let start = |rank, text: String| RunError { rank, failure: Failure::Comm(CommError::Start(text)) };
+    if ranks == 0 {
+        return Err(start(0, "0 ranks were asked for; ask for at least 1".to_owned()));
+    }
+    let world = Arc::new(World::new(ranks));
+    let first: Mutex<Option<RunError<E>>> = Mutex::new(None);
+    let fail = |message: &str, error: RunError<E>| {
+        if world.fail(error.rank, message) {
+            first.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        }
+    };
+    let run = |rank: usize| {
+        let comm = Communicator::new(Box::new(Threads::world(world.clone(), rank)));
+        match catch_unwind(AssertUnwindSafe(|| body(comm))) {
+            Ok(Ok(value)) => {
+                world.leave(rank);
+                return Some(value);
+            }
+            Ok(Err(error)) => fail(&error.to_string(), RunError { rank, failure: Failure::Error(error) }),
+            Err(panic) => {
+                let message = panic_message(panic.as_ref());
+                fail(&format!("panicked: {message}"), RunError { rank, failure: Failure::Panic(message) });
+            }
+        }
+        None
+    };
+    let values: Vec<Option<T>> = thread::scope(|scope| {
+        let mut threads = Vec::with_capacity(ranks);
+        for rank in 0..ranks {
+            let run = &run;
+            // The stack a main thread has: drivers and compilers called from a rank count on it.
+            let builder = thread::Builder::new().name(format!("rank {rank}")).stack_size(8 << 20);
+            match builder.spawn_scoped(scope, move || run(rank)) {
+                Ok(thread) => threads.push(thread),
+                Err(error) => {
+                    let text = format!("no thread for rank {rank} of {ranks}: {error}; ask for fewer");
+                    fail(&text.clone(), start(rank, text));
+                    break;
+                }
+            }
+        }
+        threads.into_iter().map(|thread| thread.join().unwrap_or(None)).collect()
+    });
+    if let Some(error) = first.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        return Err(error);
+    }
+    // An abort from another thread of a rank that then returned a value has left only its message.
+    if let Some((rank, message)) = world.first_failure() {
+        return Err(RunError { rank, failure: Failure::Panic(message) });
+    }
+    Ok(values.into_iter().flatten().collect())
+}
+
+/// Whether this process was started as one of several MPI ranks, by `mpirun`, `srun` or their kin. Reads the
+/// environment only.
+pub fn mpi_launched() -> bool {
+    launched(|name| std::env::var(name).ok())
+}
+
+fn launched(variable: impl Fn(&str) -> Option<String>) -> bool {
+    let several = |name: &str| variable(name).and_then(|value| value.trim().parse::<u64>().ok()).is_some_and(|n| n > 1);
+    let sizes = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "MPI_LOCALNRANKS"];
+    // Slurm sets its own sizes in a batch script too, where nothing was launched yet: only with PMI they count.
+    let pmi = ["PMI_RANK", "PMI_FD", "PMIX_RANK"].iter().any(|name| variable(name).is_some());
+    sizes.into_iter().any(several) || pmi && several("SLURM_STEP_NUM_TASKS")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::launched;
+
+    fn with(set: &[(&str, &str)]) -> bool {
+        launched(|name| set.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned()))
+    }
+
+    #[test]
+    fn a_launcher_is_known_by_its_environment() {
+        assert!(!with(&[]));
+        assert!(!with(&[("OMPI_COMM_WORLD_SIZE", "1")]));
+        assert!(with(&[("OMPI_COMM_WORLD_SIZE", "4")]));
+        assert!(with(&[("PMI_SIZE", "2")]));
+        assert!(!with(&[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "8")]), "a batch script is not a launch");
+        assert!(with(&[("PMIX_RANK", "0"), ("SLURM_STEP_NUM_TASKS", "8")]));
+        assert!(!with(&[("PMI_SIZE", "many")]));
+    }
+}

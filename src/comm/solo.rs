@@ -1,0 +1,73 @@
+//! One rank alone: it can only send to itself.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::mailbox::{Key, Mailbox};
+use super::transport::{Lane, Pending, Sent, Transport};
+use super::{CommError, Result};
+
+/// The only rank.
+#[derive(Default)]
+pub(super) struct Solo {
+    mailbox: Arc<Mailbox>,
+    context: u64,
+    contexts: Arc<AtomicU64>,
+}
+
+impl Transport for Solo {
+    fn rank(&self) -> usize {
+        0
+    }
+
+    fn size(&self) -> usize {
+        1
+    }
+
+    fn send(&self, from: usize, lane: Lane, data: Vec<u8>) -> Result<Box<dyn Pending>> {
+        self.mailbox.deliver(Key { context: self.context, from, lane }, data);
+        Ok(Box::new(Sent))
+    }
+
+    fn receive(&self, from: usize, lane: Lane, _bytes: usize) -> Result<Box<dyn Pending>> {
+        let key = Key { context: self.context, from, lane };
+        let ticket = self.mailbox.post(key);
+        Ok(Box::new(OwnReceive { mailbox: self.mailbox.clone(), key, ticket }))
+    }
+
+    fn split(&self, _groups: &[Vec<usize>], mine: Option<usize>) -> Result<Option<Box<dyn Transport>>> {
+        let context = self.contexts.fetch_add(1, Ordering::Relaxed) + 1;
+        let new = Solo { mailbox: self.mailbox.clone(), context, contexts: self.contexts.clone() };
+        Ok(mine.map(|_| Box::new(new) as Box<dyn Transport>))
+    }
+
+    fn has_left(&self, _rank: usize) -> bool {
+        false
+    }
+
+    fn abort(&self, message: &str) -> ! {
+        panic!("aborted: {message}")
+    }
+}
+
+struct OwnReceive {
+    mailbox: Arc<Mailbox>,
+    key: Key,
+    ticket: u64,
+}
+
+impl Pending for OwnReceive {
+    fn is_done(&mut self) -> Result<bool> {
+        self.mailbox.is_matched(self.ticket, || None)
+    }
+
+    fn wait(self: Box<Self>) -> Result<Vec<u8>> {
+        self.mailbox.wait(self.ticket, || Some(CommError::not_sent_to_self(0)))
+    }
+}
+
+impl Drop for OwnReceive {
+    fn drop(&mut self) {
+        self.mailbox.cancel(self.key, self.ticket);
+    }
+}

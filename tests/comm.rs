@@ -1,0 +1,315 @@
+//! The communicator among threads and alone.
+
+#[path = "shared/collectives.rs"]
+mod collectives;
+
+#[cfg(debug_assertions)]
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use meshloom::comm::{CommError, Communicator, Failure, Op, RunError, run_solo, run_threads};
+use proptest::prelude::*;
+
+#[test]
+fn every_collective_against_its_model() {
+    for (name, case) in collectives::CASES {
+        for cut in collectives::CUTS {
+            for ranks in 1..=5 {
+                if let Err(error) = run_threads(ranks, |comm| case(&comm.with_max_message(cut))) {
+                    panic!("{name}, {ranks} ranks, cut {cut}: {error}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn alone_without_threads() {
+    for (name, case) in collectives::CASES {
+        for cut in collectives::CUTS {
+            run_solo(|comm| case(&comm.with_max_message(cut))).unwrap_or_else(|error| panic!("{name}: {error}"));
+        }
+    }
+    let error = run_solo(|comm| comm.receive(0, 0, 1)?.wait()).unwrap_err();
+    assert!(error.to_string().contains("has not sent"), "{error}");
+    let error = run_threads(2, |comm| comm.receive(comm.rank(), 0, 1)?.wait()).unwrap_err();
+    assert!(error.to_string().contains("has not sent"), "{error}");
+}
+
+#[test]
+fn an_uncut_vector_moves_without_a_copy() {
+    let data = vec![7u8; 100_000];
+    let place = data.as_ptr();
+    let comm = Communicator::solo();
+    let sending = comm.send(0, 0, data).unwrap();
+    let received = comm.receive(0, 0, 100_000).unwrap().wait().unwrap();
+    assert_eq!(received.as_ptr(), place);
+    assert!(sending.wait().unwrap().is_empty(), "the receiver has it");
+
+    let cut = comm.with_max_message(1000);
+    let data = vec![7u8; 100_000];
+    let place = data.as_ptr();
+    let sending = cut.send(0, 0, data).unwrap();
+    assert_eq!(cut.receive(0, 0, 100_000).unwrap().wait().unwrap(), [7; 100_000]);
+    let returned = sending.wait().unwrap();
+    assert_eq!(returned.as_ptr(), place, "of a cut message the sender gets its vector back");
+}
+
+/// A way to wait for rank 1, which will not answer.
+type Wait = fn(&Communicator) -> Result<(), CommError>;
+
+const WAITS: [(&str, Wait); 5] = [
+    ("receive", |comm| comm.receive(1, 0, 4)?.wait().map(drop)),
+    ("poll", |comm| {
+        let mut receiving = comm.receive(1, 0, 4)?;
+        while !receiving.is_done()? {
+            std::thread::yield_now();
+        }
+        Ok(())
+    }),
+    ("barrier", |comm| comm.barrier()),
+    ("all_to_all", |comm| comm.all_to_all(&vec![0u8; comm.size()]).map(drop)),
+    ("split part", |comm| {
+        let part = comm.split((comm.rank() < 3).then_some(0), 0)?;
+        part.map_or(Ok(()), |part| part.all_reduce(&mut [0u8 as u32], Op::Sum))?;
+        comm.barrier()
+    }),
+];
+
+/// How rank 1 ends.
+fn ends(how: fn(&Communicator) -> Result<(), String>, check: impl Fn(&str, RunError<String>, &[CommError])) {
+    for (name, wait) in WAITS {
+        let seen = std::sync::Mutex::new(Vec::new());
+        let error = run_threads(4, |comm| {
+            if comm.rank() == 1 {
+                if name == "split part" {
+                    comm.split(Some(0), 0).map_err(|error| error.to_string())?;
+                }
+                std::thread::sleep(std::time::Duration::from_millis(5));
+                return how(&comm);
+            }
+            wait(&comm).map_err(|error| {
+                let text = error.to_string();
+                seen.lock().unwrap().push(error);
+                text
+            })
+        })
+        .unwrap_err();
+        let seen = seen.into_inner().unwrap();
+        assert_eq!(seen.len(), 3, "{name}: every waiting rank must get an error");
+        check(name, error, &seen);
+    }
+}
+
+fn all_know(seen: &[CommError], text: &str) {
+    for error in seen {
+        let CommError::PeerFailed { rank: 1, message } = error else { panic!("{error}") };
+        assert!(message.contains(text), "{error}");
+    }
+}
+
+#[test]
+fn an_error_on_one_rank_ends_all_waits() {
+    let fails = |_: &Communicator| Err("disk full".to_owned());
+    ends(fails, |name, error, seen| {
+        assert_eq!(error, RunError { rank: 1, failure: Failure::Error("disk full".to_owned()) }, "{name}");
+        all_know(seen, "disk full");
+    });
+}
+
+#[test]
+fn a_panic_on_one_rank_ends_all_waits() {
+    let panics = |_: &Communicator| -> Result<(), String> { panic!("index {} out of range", 7) };
+    ends(panics, |name, error, seen| {
+        assert_eq!(error.to_string(), "rank 1: panicked: index 7 out of range", "{name}");
+        all_know(seen, "index 7 out of range");
+    });
+}
+
+#[test]
+fn an_abort_on_one_rank_ends_all_waits() {
+    let aborts = |comm: &Communicator| -> Result<(), String> { comm.abort("no more") };
+    ends(aborts, |name, error, seen| {
+        assert_eq!(error.rank, 1, "{name}");
+        assert!(error.to_string().contains("no more"), "{error}");
+        all_know(seen, "no more");
+    });
+}
+
+#[test]
+fn an_early_leave_ends_all_waits() {
+    let leaves = |_: &Communicator| Ok(());
+    ends(leaves, |name, error, seen| {
+        let collective = name != "receive" && name != "poll";
+        if collective && cfg!(debug_assertions) {
+            assert!(error.to_string().contains("rank 1 has returned from its body"), "{name}: {error}");
+            // A rank outside the part meets the failure of one inside.
+            let mismatches = seen.iter().filter(|error| matches!(error, CommError::Mismatch { .. })).count();
+            assert!(mismatches == 3 || name == "split part" && mismatches > 0, "{name}: {seen:?}");
+        } else {
+            assert!(error.to_string().contains("returned from its body"), "{name}: {error}");
+        }
+    });
+}
+
+#[test]
+fn a_sender_sees_a_failure_too() {
+    let error = run_threads(2, |comm| {
+        if comm.rank() == 1 {
+            return Err("gone".to_owned());
+        }
+        loop {
+            comm.send(1, 0, vec![0]).map_err(|error| error.to_string())?.wait().map_err(|error| error.to_string())?;
+        }
+        #[allow(unreachable_code)]
+        Ok(())
+    });
+    assert_eq!(error.unwrap_err().to_string(), "rank 1: gone");
+}
+
+#[test]
+fn what_was_sent_before_leaving_still_arrives() {
+    for _ in 0..50 {
+        let got = run_threads(2, |comm| {
+            if comm.rank() == 1 {
+                drop(comm.send(0, 0, vec![5; 3])?);
+                return Ok(Vec::new());
+            }
+            let mut receiving = comm.receive(1, 0, 3)?;
+            while !receiving.is_done()? {}
+            receiving.wait()
+        });
+        assert_eq!(got.unwrap()[0], [5; 3]);
+    }
+}
+
+/// Runs different calls on the ranks: every rank must get a mismatch that names the call of rank 2.
+#[cfg(debug_assertions)]
+fn mismatch(call: fn(&Communicator) -> Result<(), CommError>, words: &[&str]) {
+    let mismatches = AtomicUsize::new(0);
+    let error = run_threads(4, |comm| {
+        let error = call(&comm).expect_err("the calls differ");
+        if let CommError::Mismatch { rank, other, called, other_called } = &error {
+            assert_eq!(*rank, comm.rank());
+            assert_eq!(*other, if comm.rank() == 2 { 0 } else { 2 });
+            let both = format!("{called} {other_called}");
+            assert!(words.iter().all(|word| both.contains(word)), "{both}");
+            mismatches.fetch_add(1, Ordering::Relaxed);
+        }
+        Err::<(), _>(error)
+    });
+    assert!(matches!(error, Err(RunError { failure: Failure::Error(_), .. })), "{error:?}");
+    assert_eq!(mismatches.into_inner(), 4, "no rank may see another error first");
+}
+
+#[cfg(debug_assertions)]
+#[test]
+fn mismatched_collectives_are_an_error() {
+    for _ in 0..20 {
+        mismatch(
+            |comm| if comm.rank() == 2 { comm.barrier() } else { comm.broadcast(0, &mut [0u8]) },
+            &["barrier", "broadcast"],
+        );
+        mismatch(|comm| comm.broadcast(usize::from(comm.rank() == 2), &mut [0u8]), &["root 0", "root 1"]);
+        mismatch(
+            |comm| comm.broadcast(0, &mut vec![0u8; comm.rank() / 2 % 2 * (3 - comm.rank())]),
+            &["0 elements", "1 elements"],
+        );
+        mismatch(
+            |comm| {
+                if comm.rank() == 2 {
+                    comm.all_reduce(&mut [0f32], Op::Sum)
+                } else {
+                    comm.all_reduce(&mut [0i32], Op::Sum)
+                }
+            },
+            &["Sum of f32", "Sum of i32"],
+        );
+        mismatch(
+            |comm| comm.all_reduce(&mut [0u32], if comm.rank() == 2 { Op::Max } else { Op::Min }),
+            &["Max of u32", "Min of u32"],
+        );
+        mismatch(
+            |comm| comm.with_max_message(if comm.rank() == 2 { 3 } else { 4 }).barrier(),
+            &["largest message 3", "largest message 4"],
+        );
+    }
+}
+
+#[cfg(debug_assertions)]
+#[test]
+fn a_wrong_argument_of_one_rank_reaches_all() {
+    let lengths = AtomicUsize::new(0);
+    let result = run_threads(3, |comm| {
+        let counts: &[u64] = if comm.rank() == 1 { &[1, 1] } else { &[1, 1, 1] };
+        // The error is swallowed: the ranks must not hang even so.
+        match comm.all_to_all_v(&[0u16; 3], counts) {
+            Err(CommError::Length { rank: 1, expected: 3, got: 2, .. }) => lengths.fetch_add(1, Ordering::Relaxed),
+            Err(CommError::Mismatch { other: 1, other_called, .. }) => {
+                assert!(other_called.contains("arguments that do not fit"), "{other_called}");
+                0
+            }
+            other => panic!("{other:?}"),
+        };
+        comm.barrier()
+    });
+    assert_eq!(result, Ok(vec![(); 3]));
+    assert_eq!(lengths.into_inner(), 1);
+}
+
+#[test]
+fn wrong_arguments_are_errors() {
+    let comm = Communicator::solo();
+    assert!(matches!(comm.send(1, 0, vec![]), Err(CommError::BadRank { named: 1, size: 1, .. })));
+    assert!(matches!(comm.receive(1, 0, 0), Err(CommError::BadRank { .. })));
+    assert!(matches!(comm.send(0, 32_768, vec![]), Err(CommError::BadTag { tag: 32_768, .. })));
+    assert!(matches!(comm.receive(0, 0, u64::MAX), Err(CommError::Memory { .. })));
+    assert!(matches!(comm.broadcast(1, &mut [0u8]), Err(CommError::BadRank { .. })));
+    assert!(matches!(comm.gather(9, &[0u8]), Err(CommError::BadRank { .. })));
+    assert!(matches!(comm.scatter::<u8>(0, None), Err(CommError::Length { .. })));
+    assert!(matches!(comm.scatter_v(0, Some((&[1u8], &[2]))), Err(CommError::Length { expected: 1, got: 2, .. })));
+    assert!(matches!(comm.all_to_all_v(&[1u8], &[u64::MAX, 2]), Err(CommError::Length { .. })));
+    assert!(matches!(run_threads(0, |_| Ok::<_, String>(())), Err(RunError { failure: Failure::Comm(_), .. })));
+    let odd = run_threads(2, |comm| comm.all_to_all(&[0u8; 3])).unwrap_err();
+    assert!(odd.to_string().contains("multiple of the ranks"), "{odd}");
+    assert_eq!(comm.with_max_message(0).max_message(), 1);
+}
+
+#[test]
+fn a_communicator_moves_to_another_thread() {
+    let sums = run_threads(3, |comm| {
+        std::thread::spawn(move || {
+            let mut sum = [comm.rank() as u32];
+            comm.all_reduce(&mut sum, Op::Sum).map(|()| sum[0])
+        })
+        .join()
+        .expect("no panic")
+    });
+    assert_eq!(sums, Ok(vec![3; 3]));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn all_to_all_v_moves_every_element(
+        ranks in 1usize..6,
+        counts in prop::collection::vec(0u64..9, 25),
+        cut in 1u64..40,
+    ) {
+        let count = |from: usize, to: usize| counts[from * 5 + to];
+        let element = |from: usize, to: usize, place: u64| [from as u16, to as u16, place as u16];
+        let received = run_threads(ranks, |comm| {
+            let from = comm.rank();
+            let data: Vec<[u16; 3]> =
+                (0..ranks).flat_map(|to| (0..count(from, to)).map(move |place| element(from, to, place))).collect();
+            let outgoing: Vec<u64> = (0..ranks).map(|to| count(from, to)).collect();
+            comm.with_max_message(cut).all_to_all_v(&data, &outgoing)
+        }).unwrap();
+        for (to, parts) in received.iter().enumerate() {
+            for (from, part) in parts.iter().enumerate() {
+                let expected: Vec<[u16; 3]> = (0..count(from, to)).map(|place| element(from, to, place)).collect();
+                prop_assert_eq!(part, &expected[..]);
+            }
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! The communicator among MPI processes. Started plainly, this program starts itself under `mpirun` once for each case
+//! and number of ranks; started with a case, it is one rank of it.
+//!
+//! `MPIRUN` names another launcher, `MPIRUN_FLAGS` its flags. A word on the command line picks the cases that contain it.
+
+#[path = "shared/collectives.rs"]
+mod collectives;
+
+use std::io::Read;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+use std::{env, thread};
+
+use meshloom::comm::{CommError, Communicator, Op, mpi_launched, run_mpi};
+use mpi::ffi;
+use mpi::topology::Communicator as _;
+
+const INNER: &str = "MESHLOOM_TEST_MPI_CASE";
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+type Body = fn(&Communicator) -> Result<(), CommError>;
+
+/// What a rank does.
+enum Inner {
+    /// A body of `run_mpi`.
+    Run(Body),
+    /// All by itself.
+    Raw(fn()),
+}
+
+/// What must come of it.
+enum Outcome {
+    Passes,
+    /// Exit code not zero, and this text exactly once.
+    Fails(&'static str),
+}
+
+struct Case {
+    name: &'static str,
+    ranks: &'static [usize],
+    inner: Inner,
+    outcome: Outcome,
+}
+
+const CASES: &[Case] = &[
+    Case { name: "collectives", ranks: &[1, 2, 3, 4], inner: Inner::Run(all_collectives), outcome: Outcome::Passes },
+    Case { name: "large_messages", ranks: &[2, 3], inner: Inner::Run(large_messages), outcome: Outcome::Passes },
+    Case { name: "forgotten_sends", ranks: &[2], inner: Inner::Run(forgotten_sends), outcome: Outcome::Passes },
+    Case {
+        name: "an_error_on_one_rank",
+        ranks: &[2, 4],
+        inner: Inner::Run(|comm| if comm.rank() == 1 { comm.receive(99, 0, 0).map(drop) } else { comm.barrier() }),
+        outcome: Outcome::Fails("rank 1: the sender of receive names rank 99"),
+    },
+    Case {
+        name: "an_error_on_a_lone_rank",
+        ranks: &[1],
+        inner: Inner::Run(|comm| comm.receive(99, 0, 0).map(drop)),
+        outcome: Outcome::Fails("rank 0: the sender of receive names rank 99"),
+    },
+    Case {
+        name: "a_panic_on_one_rank",
+        ranks: &[2, 4],
+        inner: Inner::Run(|comm| {
+            if comm.rank() == 1 { panic!("a broken invariant") } else { comm.receive(1, 0, 4)?.wait().map(drop) }
+        }),
+        outcome: Outcome::Fails("a broken invariant"),
+    },
+    Case {
+        name: "an_abort_on_one_rank",
+        ranks: &[3],
+        inner: Inner::Run(|comm| if comm.rank() == 2 { comm.abort("enough of this") } else { comm.barrier() }),
+        outcome: Outcome::Fails("rank 2: enough of this"),
+    },
+    Case {
+        name: "all_ranks_fail_alike",
+        ranks: &[2, 4],
+        inner: Inner::Run(|_| Err(CommError::Start("no such file".to_owned()))),
+        outcome: Outcome::Fails("no such file"),
+    },
+    #[cfg(debug_assertions)]
+    Case {
+        name: "a_mismatch",
+        ranks: &[3],
+        inner: Inner::Run(|comm| if comm.rank() == 2 { comm.barrier() } else { comm.all_reduce(&mut [0f32], Op::Sum) }),
+        outcome: Outcome::Fails("but rank 2 called barrier"),
+    },
+    #[cfg(debug_assertions)]
+    Case {
+        name: "an_early_leave",
+        ranks: &[3],
+        inner: Inner::Run(|comm| if comm.rank() == 1 { Ok(()) } else { comm.barrier() }),
+        outcome: Outcome::Fails("but rank 1 has returned from its body"),
+    },
+    #[cfg(debug_assertions)]
+    Case {
+        name: "an_early_leave_of_a_part",
+        ranks: &[3],
+        inner: Inner::Run(|comm| {
+            let part = comm.split((comm.rank() > 0).then_some(0), 0)?;
+            match (comm.rank(), part) {
+                (1, Some(part)) => part.receive(1, 0, 8)?.wait().map(drop),
+                _ => Ok(()),
+            }
+        }),
+        outcome: Outcome::Fails("rank 2 is gone: it returned from its body"),
+    },
+    Case { name: "a_callers_communicator", ranks: &[1, 3, 4], inner: Inner::Raw(callers), outcome: Outcome::Passes },
+    Case { name: "run_in_a_callers_mpi", ranks: &[2], inner: Inner::Raw(runs_in_callers), outcome: Outcome::Passes },
+    Case { name: "without_mpi", ranks: &[1], inner: Inner::Raw(without_mpi), outcome: Outcome::Passes },
+];
+
+fn all_collectives(comm: &Communicator) -> Result<(), CommError> {
+    assert_eq!(mpi_launched(), comm.size() > 1);
+    for (name, case) in collectives::CASES {
+        for cut in collectives::CUTS {
+            // Says where it stood if it panics or hangs.
+            if comm.rank() == 0 {
+                println!("{name}, cut {cut}");
+            }
+            case(&comm.with_max_message(cut))?;
+        }
+    }
+    Ok(())
+}
+
+/// Long enough that the library does not buffer them.
+fn large_messages(comm: &Communicator) -> Result<(), CommError> {
+    let count = 1 << 20;
+    let data: Vec<u64> = (0..count * comm.size() as u64).map(|place| place * 3 + comm.rank() as u64).collect();
+    for cut in [1 << 16, 1_000_003, 1 << 30] {
+        let got = comm.with_max_message(cut).all_to_all(&data)?;
+        for (place, got) in (0..).zip(&got) {
+            let (from, inner) = (place / count, place % count);
+            assert_eq!(*got, (comm.rank() as u64 * count + inner) * 3 + from);
+        }
+    }
+    // The buffer of an uncut message comes back.
+    let (right, left) = ((comm.rank() + 1) % comm.size(), (comm.rank() + comm.size() - 1) % comm.size());
+    let buffer = vec![comm.rank() as u8; 1 << 22];
+    let place = buffer.as_ptr();
+    let sending = comm.send(right, 0, buffer)?;
+    assert_eq!(comm.receive(left, 0, 1 << 22)?.wait()?, vec![left as u8; 1 << 22]);
+    let returned = sending.wait()?;
+    assert_eq!((returned.as_ptr(), returned.len()), (place, 1 << 22));
+    Ok(())
+}
+
+/// A send that is dropped is still delivered, though its sender has long returned.
+fn forgotten_sends(comm: &Communicator) -> Result<(), CommError> {
+    if comm.rank() == 0 {
+        drop(comm.send(1, 0, vec![9; 1 << 22])?);
+        return Ok(());
+    }
+    thread::sleep(Duration::from_millis(50));
+    assert_eq!(comm.receive(0, 0, 1 << 22)?.wait()?, vec![9; 1 << 22]);
+    Ok(())
+}
+
+/// MPI belongs to the caller, who gives a part of the world.
+fn callers() {
+    let universe = mpi::initialize().expect("nobody has initialised MPI");
+    let world = universe.world();
+    let color = if world.rank() == 1 { mpi::topology::Color::undefined() } else { mpi::topology::Color::with_value(4) };
+    if let Some(part) = world.split_by_color_with_key(color, -world.rank()) {
+        let comm = Communicator::from_rsmpi(&part).expect("a valid communicator");
+        assert_eq!((comm.rank(), comm.size()), (part.rank() as usize, part.size() as usize));
+        for (_, case) in collectives::CASES {
+            case(&comm.with_max_message(7)).expect("all ranks of the part are here");
+        }
+        // The caller's goes first; ours is another.
+        drop(part);
+        comm.barrier().expect("still alive");
+    }
+    // SAFETY: null is allowed.
+    let error = unsafe { Communicator::from_mpi(ffi::RSMPI_COMM_NULL) }.expect_err("null is no communicator");
+    assert!(error.to_string().contains("null"), "{error}");
+    drop(universe);
+}
+
+/// MPI belongs to the caller, and the runner must leave it running.
+fn runs_in_callers() {
+    let (universe, _) = mpi::initialize_with_threading(mpi::Threading::Serialized).expect("not initialised");
+    let size = universe.world().size() as usize;
+    for _ in 0..2 {
+        let sum = run_mpi(|comm| {
+            let mut sum = [1usize as u64];
+            comm.all_reduce(&mut sum, Op::Sum).map(|()| sum[0] as usize)
+        });
+        assert_eq!(sum, Ok(size));
+    }
+    assert!(!mpi::is_finalized());
+    universe.world().split_shared(0);
+}
+
+/// No communicator before MPI starts and after it ends, and no second start.
+fn without_mpi() {
+    // SAFETY: the world is always a valid handle.
+    let from_mpi = || unsafe { Communicator::from_mpi(ffi::RSMPI_COMM_WORLD) };
+    assert!(matches!(from_mpi(), Err(CommError::Start(_))));
+    let escaped = run_mpi(Ok::<_, CommError>).expect("MPI starts");
+    assert!(matches!(escaped.send(0, 0, vec![1]), Err(CommError::Mpi { .. })));
+    assert!(matches!(from_mpi(), Err(CommError::Start(_))));
+    assert!(run_mpi(|comm| comm.barrier()).is_err());
+}
+
+fn main() -> ExitCode {
+    if let Ok(name) = env::var(INNER) {
+        let case = CASES.iter().find(|case| case.name == name).expect("a known case");
+        match case.inner {
+            Inner::Run(body) => run_mpi(|comm| body(&comm)).expect("MPI starts"),
+            Inner::Raw(body) => body(),
+        }
+        return ExitCode::SUCCESS;
+    }
+
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let words: Vec<&String> = arguments.iter().filter(|argument| !argument.starts_with('-')).collect();
+    let (mut passed, mut failed, mut filtered) = (0, 0, 0);
+    for case in CASES {
+        for &ranks in case.ranks {
+            let name = format!("{} {ranks} ranks", case.name);
+            if !words.is_empty() && !words.iter().any(|word| name.contains(*word)) {
+                filtered += 1;
+            } else if arguments.iter().any(|argument| argument == "--list") {
+                println!("{name}: test");
+            } else if let Err(reason) = launch(case, ranks) {
+                println!("test {name} ... FAILED\n{reason}");
+                failed += 1;
+            } else {
+                println!("test {name} ... ok");
+                passed += 1;
+            }
+        }
+    }
+    let result = if failed == 0 { "ok" } else { "FAILED" };
+    println!(
+        "\ntest result: {result}. {passed} passed; {failed} failed; 0 ignored; 0 measured; {filtered} filtered out"
+    );
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Runs a case under the launcher; says what is wrong with what came.
+fn launch(case: &Case, ranks: usize) -> Result<(), String> {
+    let flags = env::var("MPIRUN_FLAGS").unwrap_or_else(|_| "--allow-run-as-root --oversubscribe".to_owned());
+    let program = env::current_exe().map_err(|error| error.to_string())?;
+    let mut launcher = Command::new(env::var("MPIRUN").unwrap_or_else(|_| "mpirun".to_owned()))
+        .args(flags.split_whitespace())
+        .args(["-n", &ranks.to_string()])
+        .arg(program)
+        .env(INNER, case.name)
+        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+        // Containers forbid the system call that one rank reads another's memory with.
+        .env("OMPI_MCA_btl_vader_single_copy_mechanism", "none")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("cannot start mpirun: {error}"))?;
+    // Read while it runs: a full pipe would stop it.
+    let out = read(launcher.stdout.take());
+    let err = read(launcher.stderr.take());
+    let start = Instant::now();
+    let status = loop {
+        match launcher.try_wait().map_err(|error| error.to_string())? {
+            Some(status) => break Some(status),
+            None if start.elapsed() > TIMEOUT => {
+                // Asked to end, mpirun ends its ranks; killed, it would leave them.
+                let _ = Command::new("kill").args(["-TERM", &launcher.id().to_string()]).status();
+                thread::sleep(Duration::from_secs(2));
+                let _ = launcher.kill();
+                let _ = launcher.wait();
+                break None;
+            }
+            None => thread::sleep(Duration::from_millis(5)),
+        }
+    };
+    let text = |reader: thread::JoinHandle<String>| reader.join().unwrap_or_default();
+    let (out, err) = (text(out), text(err));
+    let wrong = |what: &str| Err(format!("{what}\n--- stdout\n{out}\n--- stderr\n{err}"));
+    let Some(status) = status else { return wrong("it hangs") };
+    match case.outcome {
+        Outcome::Passes if !status.success() => wrong(&format!("it failed: {status}")),
+        Outcome::Passes => Ok(()),
+        Outcome::Fails(_) if status.success() => wrong("it must fail, but did not"),
+        Outcome::Fails(message) => match err.matches(message).count() {
+            1 => Ok(()),
+            times => wrong(&format!("the message must appear once, but appears {times} times: {message}")),
+        },
+    }
+}
+
+fn read(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String> {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut pipe) = pipe {
+            let _ = pipe.read_to_end(&mut bytes);
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
