@@ -3,6 +3,7 @@
 pub mod comm;
 pub mod cosmology;
 pub mod device;
+pub mod io;
 pub mod layout;
 
 pub use wgpu;

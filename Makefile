@@ -1,0 +1,25 @@
+# `make demo` runs a small simulation, `make test` checks everything. Both set the machine up first.
+
+CARGO ?= cargo
+
+# Containers often run as root, which Open MPI refuses unless told twice.
+export OMPI_ALLOW_RUN_AS_ROOT := 1
+export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test
+
+help:
+	@echo 'make demo   simulate 64^3 particles on 4 ranks; results in demo/ (see demo/density.png)'
+	@echo 'make test   check the formatting, build everything, run all tests (software renderer, MPI)'
+
+demo:
+	@bash scripts/setup.sh demo
+	$(CARGO) run --release --features cli -- simulate --out demo --ranks 4 --particles 64 --mesh 128
+
+test:
+	@bash scripts/setup.sh test
+	@if $(CARGO) fmt --version >/dev/null 2>&1; then \
+	    echo '$(CARGO) fmt --check'; $(CARGO) fmt --check; \
+	else echo 'make: rustfmt is not installed, formatting is not checked'; fi
+	$(CARGO) test --features cli,mpi

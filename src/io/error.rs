@@ -1,0 +1,303 @@
+//! What can go wrong with a file.
+
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+/// An error about a file or directory: which one, what is wrong with it, and what to do.
+///
+/// The text (`Display`) is made to be shown to a user as it stands. Sizes are in bytes; an `index` is a position in the
+/// array, one number an axis.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum IoError {
+    /// There is no such input file.
+    #[error("{}: no such file; check the name and the working directory", .path.display())]
+    NotFound {
+        /// The file asked for.
+        path: PathBuf,
+    },
+
+    /// The path is a directory, pipe or device where a regular file is needed.
+    #[error("{}: not a regular file; give the name of a file on disk", .path.display())]
+    NotAFile {
+        /// The path asked for.
+        path: PathBuf,
+    },
+
+    /// `-` was given as an input. Inputs are memory-mapped, which standard input cannot be.
+    #[error("-: standard input cannot be read as an array; save it to a file and give that file's name")]
+    InputIsDash,
+
+    /// `-` was given as an output. Outputs are written in parallel, which standard output cannot be.
+    #[error(
+        "-: an array cannot be written to standard output; give the name of a file or directory (./- if it is called so)"
+    )]
+    OutputIsDash,
+
+    /// The operating system could not read the file.
+    #[error("{}: cannot be read: {source}{}", .path.display(), read_remedy(.source))]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
+
+    /// The file is not a NumPy `.npy` file, or its header is broken.
+    #[error("{}: not a NumPy .npy file: {reason}", .path.display())]
+    NotNpy {
+        /// The file.
+        path: PathBuf,
+        /// What was found instead, with a remedy where there is one.
+        reason: String,
+    },
+
+    /// The file ends before its header says.
+    #[error(
+        "{}: truncated: {found} bytes, but its header promises {wanted}; copy or write the file again", .path.display()
+    )]
+    Truncated {
+        /// The file.
+        path: PathBuf,
+        /// Its size.
+        found: u64,
+        /// The size that its header promises.
+        wanted: u64,
+    },
+
+    /// The elements have the wrong type.
+    #[error("{}: has elements of type {found}, but {wanted} is needed; convert with NumPy's .astype()", .path.display())]
+    Dtype {
+        /// The file.
+        path: PathBuf,
+        /// The type in the file.
+        found: String,
+        /// The types that would do.
+        wanted: String,
+    },
+
+    /// The array has the wrong shape.
+    #[error("{}: has shape {}, but {wanted} is needed", .path.display(), tuple(.found))]
+    Shape {
+        /// The file.
+        path: PathBuf,
+        /// The shape in the file.
+        found: Vec<u64>,
+        /// The shapes that would do.
+        wanted: String,
+    },
+
+    /// The array is stored in Fortran order.
+    #[error(
+        "{}: stored in Fortran order, C order is needed; convert with numpy.save(name, numpy.ascontiguousarray(array))",
+        .path.display()
+    )]
+    FortranOrder {
+        /// The file.
+        path: PathBuf,
+    },
+
+    /// An element is NaN or infinite.
+    #[error("{}: the element at {} is {value}; remove or repair it, every element must be finite",
+        .path.display(), tuple(.index))]
+    NonFinite {
+        /// The file.
+        path: PathBuf,
+        /// The first such position in the range that was read.
+        index: Vec<u64>,
+        /// The value there.
+        value: f64,
+    },
+
+    /// A finite f64 element has no finite f32 beside it.
+    #[error("{}: the element at {} is {value:e}, beyond the range of f32 (3.4e38); scale the data to other units",
+        .path.display(), tuple(.index))]
+    OutOfRange {
+        /// The file.
+        path: PathBuf,
+        /// The first such position in the range that was read.
+        index: Vec<u64>,
+        /// The value there.
+        value: f64,
+    },
+
+    /// A range outside the array or file was asked for: a mistake of the calling program.
+    #[error("{}: range {start}..{end} was asked for, of only {len}; please report this as a bug", .path.display())]
+    Range {
+        /// The file.
+        path: PathBuf,
+        /// First element (arrays) or byte (files).
+        start: u64,
+        /// One past the last.
+        end: u64,
+        /// How many there are.
+        len: u64,
+    },
+
+    /// Memory for the elements asked for could not be had.
+    #[error("{}: no memory for {} of it; use more ranks, each reads only its part", .path.display(), size(*.bytes))]
+    Memory {
+        /// The file.
+        path: PathBuf,
+        /// Bytes asked for.
+        bytes: u64,
+    },
+
+    /// An output file could not be created.
+    #[error("{}: cannot be created: {source}; {}", .path.display(), create_remedy(.path, .source))]
+    Create {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
+
+    /// Writing failed, most often because the disk is full.
+    #[error("{}: {}", .path.display(), write_text(*.bytes, .source))]
+    Write {
+        /// The output file (its final name).
+        path: PathBuf,
+        /// Size of the whole file.
+        bytes: u64,
+        /// What the operating system said.
+        source: io::Error,
+    },
+
+    /// A file stands where a directory is needed.
+    #[error("{}: is a file, but a directory is needed; give another name or move the file away", .path.display())]
+    NotADirectory {
+        /// The file.
+        path: PathBuf,
+    },
+
+    /// A temporary file of this name exists already.
+    #[error("{}: exists already; if no other run is writing here, remove it", .path.display())]
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
+
+    /// A picture could not be encoded.
+    #[error("{}: the picture could not be encoded: {reason}; use a smaller mesh", .path.display())]
+    Picture {
+        /// The file.
+        path: PathBuf,
+        /// What the encoder said.
+        reason: String,
+    },
+
+    /// The interrupt handler could not be installed.
+    #[error("the interrupt handler could not be installed: {reason}")]
+    Handler {
+        /// What the operating system said.
+        reason: String,
+    },
+}
+
+impl IoError {
+    /// The error of opening the input `path`.
+    pub(crate) fn read(path: &Path, source: io::Error) -> Self {
+        let path = path.to_path_buf();
+        match source.kind() {
+            ErrorKind::NotFound => Self::NotFound { path },
+            ErrorKind::IsADirectory => Self::NotAFile { path },
+            _ => Self::Read { path, source },
+        }
+    }
+
+    /// The error of creating the output `path`, whose temporary is `temporary`.
+    pub(crate) fn create(path: &Path, temporary: &Path, source: io::Error) -> Self {
+        match source.kind() {
+            ErrorKind::AlreadyExists => Self::Exists { path: temporary.to_path_buf() },
+            _ => Self::Create { path: path.to_path_buf(), source },
+        }
+    }
+}
+
+/// A shape or index as Python writes it: `()`, `(5,)`, `(5, 3)`.
+pub(crate) fn tuple(numbers: &[u64]) -> String {
+    match numbers {
+        [one] => format!("({one},)"),
+        many => format!("({})", many.iter().map(u64::to_string).collect::<Vec<_>>().join(", ")),
+    }
+}
+
+/// A size for people: exact below 1024 bytes, else in binary units.
+fn size(bytes: u64) -> String {
+    let mut value = bytes as f64;
+    let mut unit = "bytes";
+    for larger in ["KiB", "MiB", "GiB", "TiB", "PiB"] {
+        if value < 1024.0 {
+            break;
+        }
+        value /= 1024.0;
+        unit = larger;
+    }
+    if unit == "bytes" { format!("{bytes} bytes") } else { format!("{value:.1} {unit} ({bytes} bytes)") }
+}
+
+fn read_remedy(source: &io::Error) -> &'static str {
+    match source.kind() {
+        ErrorKind::PermissionDenied => "; ask for permission to read it",
+        _ => "; check the disk, or copy the file elsewhere",
+    }
+}
+
+fn create_remedy(path: &Path, source: &io::Error) -> String {
+    let directory = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.display().to_string(),
+        _ => "the working directory".to_string(),
+    };
+    match source.kind() {
+        ErrorKind::NotFound => format!("make the directory first (mkdir -p {directory})"),
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+            format!("{directory} is not writable, choose another place")
+        }
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "free some space or choose another disk".to_string(),
+        _ => "choose another place".to_string(),
+    }
+}
+
+fn write_text(bytes: u64, source: &io::Error) -> String {
+    let wanted = size(bytes);
+    match source.kind() {
+        ErrorKind::StorageFull => {
+            format!("the disk is full, the file needs {wanted}; free some space or choose another disk")
+        }
+        ErrorKind::QuotaExceeded => {
+            format!("the disk quota is used up, the file needs {wanted}; free some space or choose another disk")
+        }
+        ErrorKind::FileTooLarge => {
+            format!("the file system or a limit (ulimit -f) does not allow a file of {wanted}; choose another disk")
+        }
+        _ => format!("writing {wanted} failed: {source}; check the disk or choose another place"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_are_written_as_python_tuples() {
+        assert_eq!(tuple(&[]), "()");
+        assert_eq!(tuple(&[7]), "(7,)");
+        assert_eq!(tuple(&[7, 3]), "(7, 3)");
+    }
+
+    #[test]
+    fn sizes_are_readable() {
+        assert_eq!(size(0), "0 bytes");
+        assert_eq!(size(1023), "1023 bytes");
+        assert_eq!(size(1536), "1.5 KiB (1536 bytes)");
+        assert!(size(u64::MAX).contains("PiB"));
+    }
+
+    #[test]
+    fn a_full_disk_is_named_with_the_bytes_wanted() {
+        let error =
+            IoError::Write { path: "out.npy".into(), bytes: 2048, source: io::Error::from(ErrorKind::StorageFull) };
+        let text = error.to_string();
+        assert!(text.contains("out.npy") && text.contains("disk is full") && text.contains("2048 bytes"), "{text}");
+    }
+}

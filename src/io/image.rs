@@ -1,0 +1,200 @@
+//! Pictures of projected densities.
+
+use std::path::Path;
+
+use image::codecs::png::PngEncoder;
+use image::{ExtendedColorType, ImageEncoder, Rgb, RgbImage};
+
+use super::{IoError, write_whole};
+
+/// Colours from the lowest to the highest density, evenly spaced. Lightness rises throughout, so that the picture also
+/// reads in grey and for colour-blind eyes: night blue, indigo, plum, brick, amber, cream.
+const COLOURS: [[u8; 3]; 8] = [
+    [3, 4, 18],
+    [22, 18, 64],
+    [62, 29, 102],
+    [118, 42, 106],
+    [180, 64, 84],
+    [228, 110, 62],
+    [248, 178, 92],
+    [255, 246, 214],
+];
+
+/// Short sides below this many pixels are enlarged.
+const SHORT_SIDE: usize = 512;
+
+/// The widest range of densities shown: what is 10^-4 of the brightest, or less, is as dark as nothing.
+const DECADES: f32 = 4.0;
+
+/// Writes a PNG picture of a projected density, on a logarithmic scale. Called by one rank.
+///
+/// `map` holds rows of `width` values, in any unit; the first row is at the top. The colour scale spans from the 1st to
+/// the 99.8th percentile of the positive values (at most four decades); zeros, negative values and NaN get the darkest
+/// colour. The picture is enlarged by a whole factor so that its short side has at least 512 pixels, with smooth
+/// transitions between the cells. The same map gives the same file.
+///
+/// # Errors
+/// [`IoError::Shape`] unless there are `width * height` values and at least one, [`IoError::Picture`] if there are too
+/// many for a picture, and those of [`write_whole`].
+pub fn density_png(map: &[f32], width: usize, height: usize, path: impl AsRef<Path>) -> Result<(), IoError> {
+    let path = path.as_ref();
+    let enlarge = SHORT_SIDE.div_ceil(width.min(height).max(1));
+    let picture = density_image(map, width, height, enlarge).map_err(|error| match error {
+        IoError::Shape { found, wanted, .. } => IoError::Shape { path: path.to_path_buf(), found, wanted },
+        IoError::Picture { reason, .. } => IoError::Picture { path: path.to_path_buf(), reason },
+        other => other,
+    })?;
+    let mut bytes = Vec::new();
+    PngEncoder::new(&mut bytes)
+        .write_image(picture.as_raw(), picture.width(), picture.height(), ExtendedColorType::Rgb8)
+        .map_err(|e| IoError::Picture { path: path.to_path_buf(), reason: e.to_string() })?;
+    write_whole(path, &bytes)
+}
+
+/// The picture that [`density_png`] writes, with each cell `enlarge` pixels wide and high (1: one pixel a cell).
+///
+/// # Errors
+/// [`IoError::Shape`] and [`IoError::Picture`] as there, without a path.
+pub fn density_image(map: &[f32], width: usize, height: usize, enlarge: usize) -> Result<RgbImage, IoError> {
+    if map.is_empty() || width.checked_mul(height) != Some(map.len()) {
+        return Err(IoError::Shape {
+            path: Path::new("picture").to_path_buf(),
+            found: vec![height as u64, width as u64],
+            wanted: format!("one of the {} values (at least 1)", map.len()),
+        });
+    }
+    // PNG sizes are u32, and the pixels must fit the memory's address space.
+    let pixels = |cells: usize| cells.checked_mul(enlarge.max(1)).and_then(|n| u32::try_from(n).ok());
+    let (Some(wide), Some(high)) = (pixels(width), pixels(height)) else {
+        return Err(IoError::Picture { path: Path::new("picture").to_path_buf(), reason: "too large".to_string() });
+    };
+    let bright = brightness(map);
+    let enlarge = enlarge.max(1);
+    let columns: Vec<_> = (0..wide as usize).map(|x| between(x, enlarge, width)).collect();
+    Ok(RgbImage::from_fn(wide, high, |x, y| {
+        let (left, right, across) = columns[x as usize];
+        let (top, bottom, down) = between(y as usize, enlarge, height);
+        let row = |row: usize| {
+            let cells = &bright[row * width..][..width];
+            cells[left] + (cells[right] - cells[left]) * across
+        };
+        let (above, below) = (row(top), row(bottom));
+        Rgb(colour(above + (below - above) * down))
+    }))
+}
+
+/// The two cells between whose centres the middle of a pixel lies, and how far along. At the border they are the same.
+fn between(pixel: usize, enlarge: usize, cells: usize) -> (usize, usize, f32) {
+    let position = (pixel as f32 + 0.5) / enlarge as f32 - 0.5;
+    let first = position.floor();
+    let weight = position - first;
+    let last = cells - 1;
+    let low = first.max(0.0) as usize;
+    let high = (first + 1.0).max(0.0) as usize;
+    (low.min(last), high.min(last), weight)
+}
+
+/// Values as places on the colour scale, 0 to 1.
+fn brightness(map: &[f32]) -> Vec<f32> {
+    let mut logs: Vec<f32> = map.iter().filter(|x| **x > 0.0 && x.is_finite()).map(|x| x.log10()).collect();
+    let (mut low, mut high) = (0.0, 0.0);
+    if !logs.is_empty() {
+        low = percentile(&mut logs, 0.01);
+        high = percentile(&mut logs, 0.998);
+        low = low.max(high - DECADES);
+    }
+    let span = high - low;
+    let place = |x: &f32| {
+        if *x == f32::INFINITY {
+            1.0
+        } else if x.is_nan() || *x <= 0.0 {
+            0.0
+        } else if span < 1e-6 {
+            // One value everywhere: neither dark nor bright.
+            0.5
+        } else {
+            ((x.log10() - low) / span).clamp(0.0, 1.0)
+        }
+    };
+    map.iter().map(place).collect()
+}
+
+/// The value below which a fraction of the (not empty) values lies. Reorders them.
+fn percentile(values: &mut [f32], fraction: f64) -> f32 {
+    let at = ((values.len() - 1) as f64 * fraction).round() as usize;
+    *values.select_nth_unstable_by(at, f32::total_cmp).1
+}
+
+/// Colour of a place on the scale, linear between its neighbours in the table.
+fn colour(place: f32) -> [u8; 3] {
+    let steps = COLOURS.len() - 1;
+    let along = place.clamp(0.0, 1.0) * steps as f32;
+    let first = (along as usize).min(steps - 1);
+    let weight = along - first as f32;
+    let mix = |i: usize| {
+        let (a, b) = (f32::from(COLOURS[first][i]), f32::from(COLOURS[first + 1][i]));
+        (a + (b - a) * weight).round() as u8
+    };
+    [mix(0), mix(1), mix(2)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::io::scratch::Scratch;
+
+    #[test]
+    fn colours_grow_lighter_all_along() {
+        let light = |c: [u8; 3]| 0.2126 * f32::from(c[0]) + 0.7152 * f32::from(c[1]) + 0.0722 * f32::from(c[2]);
+        assert_eq!(colour(0.0), COLOURS[0]);
+        assert_eq!(colour(1.0), COLOURS[7]);
+        assert!((0..100).all(|i| light(colour(i as f32 / 100.0)) < light(colour((i + 1) as f32 / 100.0)) + 0.3));
+        assert!(COLOURS.windows(2).all(|pair| light(pair[0]) + 8.0 < light(pair[1])));
+    }
+
+    #[test]
+    fn zeros_negatives_and_non_numbers_are_dark_or_bright_not_errors() {
+        let map = [0.0, -1.0, f32::NAN, f32::NEG_INFINITY, f32::INFINITY, 1.0, 10.0, 100.0];
+        let picture = density_image(&map, 4, 2, 1).unwrap();
+        for x in 0..4 {
+            assert_eq!(picture.get_pixel(x, 0).0, COLOURS[0]);
+        }
+        assert_eq!(picture.get_pixel(0, 1).0, COLOURS[7]);
+        assert_eq!(picture.get_pixel(3, 1).0, COLOURS[7]);
+        for map in [[0.0; 4], [f32::NAN; 4], [3.0; 4], [1e-40; 4]] {
+            density_image(&map, 2, 2, 3).unwrap();
+        }
+    }
+
+    #[test]
+    fn maps_of_the_wrong_size_are_refused() {
+        for (map, width, height) in [(&[][..], 0, 0), (&[1.0][..], 2, 1), (&[1.0][..], usize::MAX, 2)] {
+            assert!(matches!(density_image(map, width, height, 1), Err(IoError::Shape { .. })));
+        }
+        assert!(matches!(density_image(&[1.0], 1, 1, usize::MAX), Err(IoError::Picture { .. })));
+    }
+
+    #[test]
+    fn small_maps_are_enlarged_by_a_whole_factor_and_files_are_the_same() {
+        let scratch = Scratch::new();
+        let map: Vec<f32> = (0..200 * 150).map(|i| 1.0 + ((i * 7919) % 1013) as f32).collect();
+        let (one, two) = (scratch.path().join("1.png"), scratch.path().join("2.png"));
+        density_png(&map, 200, 150, &one).unwrap();
+        density_png(&map, 200, 150, &two).unwrap();
+        let bytes = std::fs::read(&one).unwrap();
+        assert_eq!(bytes, std::fs::read(&two).unwrap());
+        let picture = image::load_from_memory(&bytes).unwrap().to_rgb8();
+        assert_eq!(picture.dimensions(), (800, 600));
+        assert_eq!(scratch.names(), ["1.png", "2.png"]);
+    }
+
+    #[test]
+    fn enlarging_keeps_cells_in_place() {
+        // An odd factor has a pixel in the very middle of each cell.
+        let map = [1.0, 10.0, 100.0, 1000.0, 3.0, 30.0];
+        let (small, large) = (density_image(&map, 3, 2, 1).unwrap(), density_image(&map, 3, 2, 5).unwrap());
+        for (x, y, pixel) in small.enumerate_pixels() {
+            assert_eq!(large.get_pixel(5 * x + 2, 5 * y + 2), pixel);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Arrays, tables and pictures on disk, for programs of many ranks.
+//!
+//! - **Reading** ([`NpyFile`]): NumPy `.npy` files are memory-mapped, and every rank converts only its own range.
+//! - **Writing** ([`NpyWriter`], [`SharedFile`]): an output is one file whatever the number of ranks. Each rank writes
+//!   its own byte range, and the file appears under its final name only when it is whole.
+//! - **Small files** ([`write_whole`], [`write_csv`], `density_png`): written by one rank, with the same promise.
+//! - **Cleaning up** ([`cleanup`]): an error, a panic or an interrupt leaves no partial output behind.
+//!
+//! # Who synchronises
+//! Nothing here communicates. Where ranks work on one file the steps are separate, and the caller puts the barriers:
+//!
+//! | step | ranks | before it |
+//! |---|---|---|
+//! | `token()` and share its string | rank 0 | |
+//! | `create(path, .., token)` | rank 0 | |
+//! | `open(path, .., token)` | all others | a barrier after `create` |
+//! | `write(..)` of own, disjoint ranges | all | |
+//! | `finish()` | all others | own writes done |
+//! | `finish()` | rank 0 | a barrier after the others' `finish` |
+//!
+//! A rank that meets an error returns it and drops its writer; once the error has reached rank 0, dropping the writer
+//! there removes the temporary file. A program that is about to end without running destructors (`MPI_Abort`,
+//! `std::process::exit`) calls [`cleanup::remove_all`] first.
+//!
+//! # Example
+//! ```
+//! use meshloom::io::{NpyFile, NpyWriter, token};
+//! # fn main() -> Result<(), meshloom::io::IoError> {
+//! let path = std::env::temp_dir().join(format!("meshloom-doc-{}.npy", token()));
+//! let token = token();
+//! let first = NpyWriter::<f32>::create(&path, &[2, 3], &token)?; // rank 0
+//! let second = NpyWriter::<f32>::open(&path, &[2, 3], &token)?; // rank 1
+//! second.write(3, &[3.0, 4.0, 5.0])?;
+//! first.write(0, &[0.0, 1.0, 2.0])?;
+//! second.finish()?;
+//! first.finish()?; // now the file exists
+//!
+//! let file = NpyFile::open(&path)?;
+//! assert_eq!(file.shape(), [2, 3]);
+//! assert_eq!(file.read_f32(2..5)?, [2.0, 3.0, 4.0]);
+//! # std::fs::remove_file(&path).unwrap();
+//! # Ok(())
+//! # }
+//! ```
+
+pub mod cleanup;
+mod csv;
+mod error;
+#[cfg(feature = "cli")]
+mod image;
+mod npy;
+mod npy_header;
+mod npy_writer;
+mod output_dir;
+mod shared_file;
+
+pub use csv::{Column, write_csv};
+pub use error::IoError;
+#[cfg(feature = "cli")]
+pub use image::{density_image, density_png};
+pub use npy::NpyFile;
+pub use npy_header::Dtype;
+pub use npy_writer::{Element, NpyWriter};
+pub use output_dir::OutputDir;
+pub use shared_file::{SharedFile, token, write_whole};
+
+#[cfg(test)]
+pub(crate) mod scratch {
+    //! A directory for one test, removed at its end.
+    use std::path::{Path, PathBuf};
+
+    pub struct Scratch(PathBuf);
+
+    impl Scratch {
+        pub fn new() -> Self {
+            let path = std::env::temp_dir().join(format!("meshloom-io-{}", super::token()));
+            std::fs::create_dir(&path).unwrap();
+            Self(path)
+        }
+
+        pub fn path(&self) -> &Path {
+            &self.0
+        }
+
+        pub fn names(&self) -> Vec<String> {
+            let mut names: Vec<_> =
+                std::fs::read_dir(&self.0).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+            names.sort();
+            names
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+}

@@ -1,0 +1,351 @@
+//! Reading of `.npy` arrays, each rank its own part.
+
+use std::fs::File;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use memmap2::Mmap;
+
+use super::IoError;
+use super::npy_header::{self, Dtype, Header, HeaderError};
+
+/// A memory-mapped `.npy` array of numbers, in C order.
+///
+/// - Opening reads the header only; a `read_*` call touches only the bytes of its range. Ranges count **elements** in
+///   C order, so rows `a..b` of an `(N, 3)` array are elements `3 * a..3 * b`.
+/// - Little and big endian files are read alike.
+/// - Every rank opens the file by itself; nothing is to be synchronised. One value can also be shared by threads.
+/// - The file must not be shortened by another process while it is open. Files written by this crate are safe to replace
+///   (they appear by renaming), and every read checks the length once more.
+#[derive(Debug)]
+pub struct NpyFile {
+    path: PathBuf,
+    file: File,
+    map: Mmap,
+    header: Header,
+    integers: bool,
+}
+
+impl NpyFile {
+    /// Opens and checks the file: a good header, C order, and as many bytes as the header promises.
+    ///
+    /// # Errors
+    /// [`IoError::InputIsDash`], [`IoError::NotFound`], [`IoError::NotAFile`], [`IoError::Read`], [`IoError::NotNpy`],
+    /// [`IoError::Truncated`], [`IoError::FortranOrder`] (where more than one axis is longer than 1), and
+    /// [`IoError::Dtype`] for elements that are no numbers.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, IoError> {
+        let path = path.as_ref();
+        if path.as_os_str() == "-" {
+            return Err(IoError::InputIsDash);
+        }
+        // Checked before opening: opening a pipe would wait for its writer.
+        if !std::fs::metadata(path).map_err(|e| IoError::read(path, e))?.is_file() {
+            return Err(IoError::NotAFile { path: path.to_path_buf() });
+        }
+        let file = File::open(path).map_err(|e| IoError::read(path, e))?;
+        let found = file.metadata().map_err(|e| IoError::read(path, e))?.len();
+        // SAFETY: the map is read-only. Bytes may change under us if another process writes to the file, which makes
+        // wrong numbers but no wrong memory, as they are only ever copied out as plain numbers; a file that was
+        // shortened is refused before each read.
+        let map = unsafe { Mmap::map(&file) }.map_err(|e| IoError::read(path, e))?;
+        let owned = || path.to_path_buf();
+        let header = npy_header::parse(&map).map_err(|e| match e {
+            HeaderError::Foreign(reason) => IoError::NotNpy { path: owned(), reason },
+            HeaderError::Truncated(wanted) => IoError::Truncated { path: owned(), found, wanted },
+            HeaderError::Dtype(found) => {
+                let wanted = "float32 or float64".to_string();
+                IoError::Dtype { path: owned(), found, wanted }
+            }
+        })?;
+        // With at most one axis longer than 1 both orders are the same bytes, and an empty array has none.
+        let long_axes = header.shape.iter().filter(|&&n| n > 1).count();
+        if header.fortran && long_axes > 1 && header.len > 0 {
+            return Err(IoError::FortranOrder { path: owned() });
+        }
+        if found < header.file_bytes || (map.len() as u64) < header.file_bytes {
+            return Err(IoError::Truncated { path: owned(), found, wanted: header.file_bytes });
+        }
+        Ok(Self { path: owned(), file, map, header, integers: false })
+    }
+
+    /// Lets `read_f32`, `read_f64` and the complex reads take integers too, rounded to the nearest float. By default
+    /// they refuse them, since an integer array in a float's place is more often a mix-up than a wish.
+    #[must_use]
+    pub fn accept_integers(mut self) -> Self {
+        self.integers = true;
+        self
+    }
+
+    /// The file's path, as it was given.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Lengths of the axes, slowest first. Empty for a single number.
+    pub fn shape(&self) -> &[u64] {
+        &self.header.shape
+    }
+
+    /// Type of the elements in the file.
+    pub fn dtype(&self) -> Dtype {
+        self.header.dtype
+    }
+
+    /// Number of elements, the product of the shape.
+    pub fn len(&self) -> u64 {
+        self.header.len
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Checks the shape.
+    ///
+    /// # Errors
+    /// [`IoError::Shape`] where it differs from `wanted`.
+    pub fn expect_shape(&self, wanted: &[u64]) -> Result<(), IoError> {
+        if self.shape() == wanted { Ok(()) } else { Err(self.shape_error(super::error::tuple(wanted))) }
+    }
+
+    /// Checks that this is a list of points, and returns how many and of how many axes (2 or 3).
+    ///
+    /// # Errors
+    /// [`IoError::Shape`] unless the shape is `(N, 3)` or `(N, 2)`.
+    pub fn points(&self) -> Result<(u64, usize), IoError> {
+        match *self.shape() {
+            [count, 2] => Ok((count, 2)),
+            [count, 3] => Ok((count, 3)),
+            _ => Err(self.shape_error("(N, 3) or (N, 2)".to_string())),
+        }
+    }
+
+    /// Reads elements as f32. NaN and infinities are passed on; see [`read_finite_f32`](Self::read_finite_f32).
+    ///
+    /// # Errors
+    /// [`IoError::Dtype`] unless elements are real; [`IoError::OutOfRange`] where a finite f64 is beyond f32;
+    /// [`IoError::Range`], [`IoError::Memory`], [`IoError::Truncated`].
+    pub fn read_f32(&self, elements: Range<u64>) -> Result<Vec<f32>, IoError> {
+        let first = elements.start;
+        match self.header.dtype {
+            Dtype::F32 => self.decode(elements, f32::from_le_bytes),
+            Dtype::F64 => {
+                let mut count = 0;
+                let mut beyond = None;
+                let out = self.decode(elements, |bytes| {
+                    let wide = f64::from_le_bytes(bytes);
+                    let narrow = wide as f32;
+                    if narrow.is_infinite() && wide.is_finite() && beyond.is_none() {
+                        beyond = Some((count, wide));
+                    }
+                    count += 1;
+                    narrow
+                })?;
+                match beyond {
+                    None => Ok(out),
+                    Some((offset, value)) => {
+                        Err(IoError::OutOfRange { path: self.path.clone(), index: self.index(first + offset), value })
+                    }
+                }
+            }
+            Dtype::I64 if self.integers => self.decode(elements, |b| i64::from_le_bytes(b) as f32),
+            Dtype::U64 if self.integers => self.decode(elements, |b| u64::from_le_bytes(b) as f32),
+            // All other integers are exact in f64, so that the one rounding is the last.
+            _ => Ok(self.read_f64(elements)?.into_iter().map(|x| x as f32).collect()),
+        }
+    }
+
+    /// Reads elements as f64. NaN and infinities are passed on; see [`read_finite_f64`](Self::read_finite_f64).
+    ///
+    /// # Errors
+    /// [`IoError::Dtype`] unless elements are real; [`IoError::Range`], [`IoError::Memory`], [`IoError::Truncated`].
+    pub fn read_f64(&self, elements: Range<u64>) -> Result<Vec<f64>, IoError> {
+        match self.header.dtype {
+            Dtype::F32 => self.decode(elements, |b| f64::from(f32::from_le_bytes(b))),
+            Dtype::F64 => self.decode(elements, f64::from_le_bytes),
+            Dtype::U64 if self.integers => self.decode(elements, |b| u64::from_le_bytes(b) as f64),
+            integer if self.integers && integer.is_integer() => {
+                Ok(self.read_i64(elements)?.into_iter().map(|x| x as f64).collect())
+            }
+            _ => Err(self.dtype_error("float32 or float64")),
+        }
+    }
+
+    /// Like [`read_f32`](Self::read_f32), for data such as coordinates that must be finite.
+    ///
+    /// # Errors
+    /// In addition [`IoError::NonFinite`] with the index of the first NaN or infinity **in this range**; of several
+    /// ranks' errors the lowest rank's is the first of the file.
+    pub fn read_finite_f32(&self, elements: Range<u64>) -> Result<Vec<f32>, IoError> {
+        let first = elements.start;
+        let out = self.read_f32(elements)?;
+        match out.iter().position(|x| !x.is_finite()) {
+            None => Ok(out),
+            Some(offset) => Err(self.non_finite(first + offset as u64, f64::from(out[offset]))),
+        }
+    }
+
+    /// Like [`read_f64`](Self::read_f64), for data that must be finite.
+    ///
+    /// # Errors
+    /// In addition [`IoError::NonFinite`], as in [`read_finite_f32`](Self::read_finite_f32).
+    pub fn read_finite_f64(&self, elements: Range<u64>) -> Result<Vec<f64>, IoError> {
+        let first = elements.start;
+        let out = self.read_f64(elements)?;
+        match out.iter().position(|x| !x.is_finite()) {
+            None => Ok(out),
+            Some(offset) => Err(self.non_finite(first + offset as u64, out[offset])),
+        }
+    }
+
+    /// Reads complex or real elements as `[re, im]` of f32; real ones get a zero imaginary part.
+    ///
+    /// # Errors
+    /// As [`read_f32`](Self::read_f32); the index of an element is that of the complex number.
+    pub fn read_c32(&self, elements: Range<u64>) -> Result<Vec<[f32; 2]>, IoError> {
+        let first = elements.start;
+        match self.header.dtype {
+            Dtype::C64 => {
+                let big = self.header.big_endian;
+                self.decode(elements, |bytes: [u8; 8]| {
+                    let (halves, _) = bytes.as_chunks::<4>();
+                    in_file_order(big, [f32::from_le_bytes(halves[0]), f32::from_le_bytes(halves[1])])
+                })
+            }
+            Dtype::C128 => {
+                let wide = self.read_c64(elements)?;
+                let beyond = |x: &f64| x.is_finite() && (*x as f32).is_infinite();
+                if let Some(offset) = wide.iter().position(|z| z.iter().any(beyond)) {
+                    let value = *wide[offset].iter().find(|x| beyond(x)).unwrap_or(&f64::NAN);
+                    let index = self.index(first + offset as u64);
+                    return Err(IoError::OutOfRange { path: self.path.clone(), index, value });
+                }
+                Ok(wide.into_iter().map(|z| z.map(|x| x as f32)).collect())
+            }
+            _ => Ok(self.read_f32(elements)?.into_iter().map(|x| [x, 0.0]).collect()),
+        }
+    }
+
+    /// Reads complex or real elements as `[re, im]` of f64; real ones get a zero imaginary part.
+    ///
+    /// # Errors
+    /// As [`read_f64`](Self::read_f64).
+    pub fn read_c64(&self, elements: Range<u64>) -> Result<Vec<[f64; 2]>, IoError> {
+        match self.header.dtype {
+            Dtype::C64 => {
+                let narrow = self.read_c32(elements)?;
+                Ok(narrow.into_iter().map(|z| z.map(f64::from)).collect())
+            }
+            Dtype::C128 => {
+                let big = self.header.big_endian;
+                self.decode(elements, |bytes: [u8; 16]| {
+                    let (halves, _) = bytes.as_chunks::<8>();
+                    in_file_order(big, [f64::from_le_bytes(halves[0]), f64::from_le_bytes(halves[1])])
+                })
+            }
+            _ => Ok(self.read_f64(elements)?.into_iter().map(|x| [x, 0.0]).collect()),
+        }
+    }
+
+    /// Reads integer elements as i64.
+    ///
+    /// # Errors
+    /// [`IoError::Dtype`] unless elements are integers; [`IoError::OutOfRange`] does not occur for signed types, and a
+    /// u64 beyond i64 is [`IoError::Dtype`]. [`IoError::Range`], [`IoError::Memory`], [`IoError::Truncated`].
+    pub fn read_i64(&self, elements: Range<u64>) -> Result<Vec<i64>, IoError> {
+        match self.header.dtype {
+            Dtype::I8 => self.decode(elements, |b| i64::from(i8::from_le_bytes(b))),
+            Dtype::I16 => self.decode(elements, |b| i64::from(i16::from_le_bytes(b))),
+            Dtype::I32 => self.decode(elements, |b| i64::from(i32::from_le_bytes(b))),
+            Dtype::I64 => self.decode(elements, i64::from_le_bytes),
+            Dtype::U8 => self.decode(elements, |b| i64::from(u8::from_le_bytes(b))),
+            Dtype::U16 => self.decode(elements, |b| i64::from(u16::from_le_bytes(b))),
+            Dtype::U32 => self.decode(elements, |b| i64::from(u32::from_le_bytes(b))),
+            Dtype::U64 => {
+                let wide = self.decode(elements, u64::from_le_bytes)?;
+                if wide.iter().any(|&x| i64::try_from(x).is_err()) {
+                    return Err(self.dtype_error("int64 (some elements are beyond its range)"));
+                }
+                Ok(wide.into_iter().map(|x| x as i64).collect())
+            }
+            _ => Err(self.dtype_error("an integer type such as int64")),
+        }
+    }
+
+    /// Copies a range of elements of `N` bytes each out of the map. `convert` is given them in little-endian order.
+    fn decode<const N: usize, T>(
+        &self,
+        elements: Range<u64>,
+        mut convert: impl FnMut([u8; N]) -> T,
+    ) -> Result<Vec<T>, IoError> {
+        debug_assert_eq!(N as u64, self.header.dtype.bytes());
+        let bytes = self.bytes(elements)?;
+        let (items, _) = bytes.as_chunks::<N>();
+        let mut out = Vec::new();
+        out.try_reserve_exact(items.len()).map_err(|_| IoError::Memory {
+            path: self.path.clone(),
+            bytes: (items.len() as u64).saturating_mul(size_of::<T>() as u64),
+        })?;
+        if self.header.big_endian {
+            out.extend(items.iter().map(|item| {
+                let mut item = *item;
+                item.reverse();
+                convert(item)
+            }));
+        } else {
+            out.extend(items.iter().map(|item| convert(*item)));
+        }
+        Ok(out)
+    }
+
+    /// The bytes of a range of elements, after a check that they are still there.
+    fn bytes(&self, elements: Range<u64>) -> Result<&[u8], IoError> {
+        let Range { start, end } = elements;
+        if start > end || end > self.len() {
+            return Err(IoError::Range { path: self.path.clone(), start, end, len: self.len() });
+        }
+        // Touching a mapped page beyond the end of a file kills the process.
+        let found = self.file.metadata().map_err(|e| IoError::read(&self.path, e))?.len();
+        if found < self.header.file_bytes {
+            return Err(IoError::Truncated { path: self.path.clone(), found, wanted: self.header.file_bytes });
+        }
+        // No overflow: the whole file fits the address space, since it is mapped.
+        let at = |element: u64| (self.header.data_offset + element * self.header.dtype.bytes()) as usize;
+        Ok(&self.map[at(start)..at(end)])
+    }
+
+    /// Position in the array of an element counted in C order.
+    fn index(&self, element: u64) -> Vec<u64> {
+        let mut rest = element;
+        let mut index: Vec<u64> = self
+            .shape()
+            .iter()
+            .rev()
+            .map(|&n| {
+                let at = rest % n.max(1);
+                rest /= n.max(1);
+                at
+            })
+            .collect();
+        index.reverse();
+        index
+    }
+
+    fn non_finite(&self, element: u64, value: f64) -> IoError {
+        IoError::NonFinite { path: self.path.clone(), index: self.index(element), value }
+    }
+
+    fn dtype_error(&self, wanted: &str) -> IoError {
+        IoError::Dtype { path: self.path.clone(), found: self.dtype().to_string(), wanted: wanted.to_string() }
+    }
+
+    fn shape_error(&self, wanted: String) -> IoError {
+        IoError::Shape { path: self.path.clone(), found: self.shape().to_vec(), wanted }
+    }
+}
+
+/// Turning all bytes of a big-endian complex number round has also swapped its two parts.
+fn in_file_order<T>(big_endian: bool, [a, b]: [T; 2]) -> [T; 2] {
+    if big_endian { [b, a] } else { [a, b] }
+}

@@ -1,0 +1,140 @@
+//! Writing of `.npy` arrays, each rank its own part.
+
+use std::marker::PhantomData;
+use std::path::Path;
+
+use super::error::tuple;
+use super::npy_header::{self, MAX_AXES};
+use super::{IoError, SharedFile};
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// A type whose arrays can be written: f32, f64, i32, i64, u32, u64, and `[f32; 2]` and `[f64; 2]` as complex numbers.
+pub trait Element: bytemuck::Pod + sealed::Sealed {
+    /// NumPy's type string, little endian.
+    const DESCR: &'static str;
+    /// Bytes of one number: half an element for complex types.
+    const NUMBER_BYTES: usize;
+}
+
+macro_rules! elements {
+    ($($type:ty: $descr:literal, $bytes:literal;)*) => {$(
+        impl sealed::Sealed for $type {}
+        impl Element for $type {
+            const DESCR: &'static str = $descr;
+            const NUMBER_BYTES: usize = $bytes;
+        }
+    )*};
+}
+
+elements! {
+    f32: "<f4", 4;
+    f64: "<f8", 8;
+    i32: "<i4", 4;
+    i64: "<i8", 8;
+    u32: "<u4", 4;
+    u64: "<u8", 8;
+    [f32; 2]: "<c8", 4;
+    [f64; 2]: "<c16", 8;
+}
+
+/// One `.npy` file (C order, little endian) that ranks write together, at element offsets.
+///
+/// Rank 0 creates it, the others open it with the same shape and token, all write disjoint ranges and finish; when, and
+/// who waits for whom, is as for [`SharedFile`].
+#[derive(Debug)]
+pub struct NpyWriter<T: Element> {
+    file: SharedFile,
+    data_offset: u64,
+    len: u64,
+    element: PhantomData<T>,
+}
+
+impl<T: Element> NpyWriter<T> {
+    /// Creates the file with its header. Called by rank 0.
+    ///
+    /// # Errors
+    /// [`IoError::Shape`] if no file could hold the array, and those of [`SharedFile::create`].
+    pub fn create(path: impl AsRef<Path>, shape: &[u64], token: &str) -> Result<Self, IoError> {
+        let path = path.as_ref();
+        let (header, len, total_bytes) = plan::<T>(path, shape)?;
+        let file = SharedFile::create(path, total_bytes, &header, token)?;
+        Ok(Self { file, data_offset: header.len() as u64, len, element: PhantomData })
+    }
+
+    /// Opens the file that rank 0 has created. Called by all other ranks, after a barrier.
+    ///
+    /// # Errors
+    /// [`IoError::Shape`] if rank 0 created an array of another size, and those of [`SharedFile::open`].
+    pub fn open(path: impl AsRef<Path>, shape: &[u64], token: &str) -> Result<Self, IoError> {
+        let path = path.as_ref();
+        let (header, len, total_bytes) = plan::<T>(path, shape)?;
+        let file = SharedFile::open(path, token)?;
+        if file.total_bytes() != total_bytes {
+            let wanted = format!("a shape of {} bytes in all, as rank 0 has it,", file.total_bytes());
+            return Err(IoError::Shape { path: path.to_path_buf(), found: shape.to_vec(), wanted });
+        }
+        Ok(Self { file, data_offset: header.len() as u64, len, element: PhantomData })
+    }
+
+    /// Number of elements of the whole array.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether the whole array has no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Writes elements from number `first` on, counted in C order over the whole array.
+    ///
+    /// # Errors
+    /// [`IoError::Range`] beyond the end of the array, [`IoError::Write`].
+    pub fn write(&self, first: u64, elements: &[T]) -> Result<(), IoError> {
+        let end = first.saturating_add(elements.len() as u64);
+        if end > self.len {
+            return Err(IoError::Range { path: self.file.path().to_path_buf(), start: first, end, len: self.len });
+        }
+        let offset = self.data_offset + first * size_of::<T>() as u64;
+        let bytes: &[u8] = bytemuck::cast_slice(elements);
+        if cfg!(target_endian = "little") {
+            self.file.write_at(offset, bytes)
+        } else {
+            let mut swapped = bytes.to_vec();
+            swapped.chunks_exact_mut(T::NUMBER_BYTES).for_each(<[u8]>::reverse);
+            self.file.write_at(offset, &swapped)
+        }
+    }
+
+    /// Brings this rank's part to the disk; on rank 0, whose call comes last, the file then appears.
+    ///
+    /// # Errors
+    /// As [`SharedFile::finish`].
+    pub fn finish(self) -> Result<(), IoError> {
+        self.file.finish()
+    }
+
+    /// Gives up and removes the temporary file, on whichever rank.
+    pub fn abandon(self) {
+        self.file.abandon();
+    }
+}
+
+/// Header, number of elements and size of the file.
+fn plan<T: Element>(path: &Path, shape: &[u64]) -> Result<(Vec<u8>, u64, u64), IoError> {
+    let wanted = |wanted: String| IoError::Shape { path: path.to_path_buf(), found: shape.to_vec(), wanted };
+    if shape.len() > MAX_AXES {
+        return Err(wanted(format!("one of at most {MAX_AXES} axes")));
+    }
+    let header = npy_header::format(T::DESCR, shape);
+    let len = if shape.contains(&0) { Some(0) } else { shape.iter().try_fold(1u64, |len, &n| len.checked_mul(n)) };
+    let total = len.and_then(|len| len.checked_mul(size_of::<T>() as u64)?.checked_add(header.len() as u64));
+    match (len, total) {
+        // File offsets are signed in every operating system.
+        (Some(len), Some(total)) if i64::try_from(total).is_ok() => Ok((header, len, total)),
+        _ => Err(wanted(format!("a smaller one than {} of {}", tuple(shape), T::DESCR))),
+    }
+}

@@ -1,0 +1,133 @@
+//! The directory that a command writes its files to.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use super::{IoError, cleanup, token};
+
+/// A directory to write to, made if it was not there.
+///
+/// - Made by rank 0; the others need no value of their own, only the barrier after it.
+/// - Dropping the value removes the directories it made **if they are still empty**, as after an error. Keep it until
+///   the first file is in place.
+#[derive(Debug)]
+pub struct OutputDir {
+    path: PathBuf,
+    /// What was made, outermost first.
+    made: Vec<PathBuf>,
+}
+
+impl OutputDir {
+    /// Makes the directory and its parents where they are missing, and checks that files can be written there.
+    ///
+    /// # Errors
+    /// [`IoError::OutputIsDash`], [`IoError::NotADirectory`] if a file has the name of it or of a parent, and
+    /// [`IoError::Create`] if it cannot be made or written to. After an error nothing is left behind.
+    pub fn create(path: impl AsRef<Path>) -> Result<Self, IoError> {
+        let path = path.as_ref();
+        if path.as_os_str() == "-" {
+            return Err(IoError::OutputIsDash);
+        }
+        // Grown one directory at a time, so that dropping it on an error removes just what was made.
+        let mut directory = Self { path: path.to_path_buf(), made: Vec::new() };
+        let mut levels: Vec<&Path> = path.ancestors().filter(|level| !level.as_os_str().is_empty()).collect();
+        levels.reverse();
+        for level in levels {
+            if level.is_dir() {
+                continue;
+            }
+            match cleanup::create_dir(level) {
+                Ok(()) => directory.made.push(level.to_path_buf()),
+                Err(e) if matches!(e.kind(), ErrorKind::AlreadyExists | ErrorKind::NotADirectory) => {
+                    // Unless another program has made it in this moment.
+                    if !level.is_dir() {
+                        return Err(IoError::NotADirectory { path: level.to_path_buf() });
+                    }
+                }
+                Err(source) => return Err(IoError::Create { path: path.to_path_buf(), source }),
+            }
+        }
+        let probe = directory.join(format!(".meshloom-{}.part", token()));
+        match cleanup::create_file(&probe) {
+            Ok(file) => {
+                drop(file);
+                cleanup::remove_file(&probe);
+                Ok(directory)
+            }
+            // The probe's path, since the remedy speaks of the directory around it.
+            Err(source) => Err(IoError::Create { path: path.join("*"), source }),
+        }
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The path of a file in it.
+    pub fn join(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// Whether it was not there before.
+    pub fn was_created(&self) -> bool {
+        !self.made.is_empty()
+    }
+}
+
+impl Drop for OutputDir {
+    fn drop(&mut self) {
+        for directory in self.made.iter().rev() {
+            cleanup::remove_dir_if_empty(directory);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::io::scratch::Scratch;
+    use std::fs;
+
+    #[test]
+    fn parents_are_made_and_an_unused_directory_goes_again() {
+        let scratch = Scratch::new();
+        let path = scratch.path().join("a/b/c");
+        let directory = OutputDir::create(&path).unwrap();
+        assert!(directory.was_created() && path.is_dir());
+        assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
+        let again = OutputDir::create(&path).unwrap();
+        assert!(!again.was_created());
+        drop(again);
+        assert!(path.is_dir());
+        drop(directory);
+        assert!(scratch.names().is_empty());
+    }
+
+    #[test]
+    fn a_used_directory_stays() {
+        let scratch = Scratch::new();
+        let directory = OutputDir::create(scratch.path().join("out")).unwrap();
+        fs::write(directory.join("file"), b"x").unwrap();
+        drop(directory);
+        assert!(scratch.path().join("out/file").exists());
+    }
+
+    #[test]
+    fn files_in_the_way_are_named_and_nothing_is_left() {
+        let scratch = Scratch::new();
+        let file = scratch.path().join("file");
+        fs::write(&file, b"x").unwrap();
+        for path in [file.clone(), file.join("below"), file.join("far/below")] {
+            match OutputDir::create(&path) {
+                Err(IoError::NotADirectory { path }) => assert!(path.starts_with(&file)),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(scratch.names(), ["file"]);
+        assert!(matches!(OutputDir::create("-"), Err(IoError::OutputIsDash)));
+        let long = scratch.path().join("new").join("x".repeat(5000));
+        assert!(matches!(OutputDir::create(long), Err(IoError::Create { .. })));
+        assert_eq!(scratch.names(), ["file"]);
+    }
+}

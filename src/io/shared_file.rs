@@ -1,0 +1,300 @@
+//! One output file, written by many ranks, that appears only when it is whole.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::{IoError, cleanup};
+
+/// One output file that ranks write together, at byte offsets.
+///
+/// - It is written under a hidden temporary name in the final directory, and renamed by rank 0's [`finish`](Self::finish).
+///   An older file of the final name stays as it is until then, so an output may even replace an input.
+/// - Rank 0 calls [`create`](Self::create), all others [`open`](Self::open), with the same path and token.
+/// - Ranges of different ranks must not overlap, and together must cover the file: what nobody writes stays zero.
+/// - The caller synchronises: a barrier after `create`, and one between the others' `finish` and rank 0's.
+/// - Dropping rank 0's value unfinished removes the temporary file; dropping another rank's does not.
+#[derive(Debug)]
+pub struct SharedFile {
+    /// `None` only while being finished or dropped: Windows renames and removes closed files only.
+    file: Option<File>,
+    path: PathBuf,
+    temporary: PathBuf,
+    total_bytes: u64,
+    creator: bool,
+}
+
+impl SharedFile {
+    /// Creates the temporary file of `total_bytes` bytes and writes `header` at its start. Called by rank 0.
+    ///
+    /// `token` tells this writing from any other; see [`token`]. A symbolic link at `path` is followed.
+    ///
+    /// # Errors
+    /// [`IoError::OutputIsDash`]; [`IoError::NotAFile`] if a directory, pipe or device has the name;
+    /// [`IoError::Create`] (missing or unwritable directory); [`IoError::Exists`] if the token was used before;
+    /// [`IoError::Write`]. Nothing is left behind after an error.
+    pub fn create(path: impl AsRef<Path>, total_bytes: u64, header: &[u8], token: &str) -> Result<Self, IoError> {
+        let path = destination(path.as_ref())?;
+        let temporary = temporary_name(&path, token);
+        let file = cleanup::create_file(&temporary).map_err(|e| IoError::create(&path, &temporary, e))?;
+        // From here on dropping it removes the file.
+        let shared = Self { file: Some(file), path, temporary, total_bytes, creator: true };
+        shared.file()?.set_len(total_bytes).map_err(|e| shared.write_error(e))?;
+        shared.write_at(0, header)?;
+        Ok(shared)
+    }
+
+    /// Opens the temporary file that rank 0 has created. Called by all other ranks, after a barrier.
+    ///
+    /// # Errors
+    /// [`IoError::OutputIsDash`], [`IoError::NotAFile`], and [`IoError::Create`] if the file is not to be seen or may
+    /// not be written from here: the ranks do not share a file system, or rank 0 has failed.
+    pub fn open(path: impl AsRef<Path>, token: &str) -> Result<Self, IoError> {
+        let path = destination(path.as_ref())?;
+        let temporary = temporary_name(&path, token);
+        let opened = cleanup::open_file(&temporary).and_then(|file| Ok((file.metadata()?.len(), file)));
+        match opened {
+            Ok((total_bytes, file)) => Ok(Self { file: Some(file), path, temporary, total_bytes, creator: false }),
+            Err(source) => {
+                let reason = format!("the file begun by rank 0 cannot be opened by another rank ({source})");
+                Err(IoError::Create { path, source: io::Error::other(reason) })
+            }
+        }
+    }
+
+    /// The final path of the file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Size of the whole file.
+    pub fn total_bytes(&self) -> u64 {
+        self.total_bytes
+    }
+
+    /// Writes all of `bytes` at `offset`, counted from the start of the file (header included). Threads may call it at
+    /// the same time for disjoint ranges.
+    ///
+    /// # Errors
+    /// [`IoError::Range`] beyond the end of the file, [`IoError::Write`] if not all could be written.
+    pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), IoError> {
+        let end = offset.checked_add(bytes.len() as u64);
+        if end.is_none_or(|end| end > self.total_bytes) {
+            let end = end.unwrap_or(u64::MAX);
+            return Err(IoError::Range { path: self.path.clone(), start: offset, end, len: self.total_bytes });
+        }
+        write_all_at(self.file()?, bytes, offset).map_err(|e| self.write_error(e))
+    }
+
+    /// Brings this rank's bytes to the disk; on rank 0 the file then gets its final name.
+    ///
+    /// Every rank calls it, rank 0 after a barrier that follows the others' calls.
+    ///
+    /// # Errors
+    /// [`IoError::Write`] if the bytes do not reach the disk (some file systems report a full disk only now) or the file
+    /// cannot be renamed. On rank 0 the temporary file is then removed.
+    pub fn finish(mut self) -> Result<(), IoError> {
+        self.file()?.sync_all().map_err(|e| self.write_error(e))?;
+        drop(self.file.take());
+        if self.creator {
+            fs::rename(&self.temporary, &self.path).map_err(|e| self.write_error(e))?;
+            sync_directory(&self.path);
+            tracing::debug!(path = %self.path.display(), bytes = self.total_bytes, "file written");
+        }
+        // Drop now finds nothing to remove.
+        self.creator = false;
+        Ok(())
+    }
+
+    /// Gives up: removes the temporary file, on whichever rank. For a rank that will end its process on an error.
+    pub fn abandon(mut self) {
+        self.creator = true;
+    }
+
+    fn file(&self) -> Result<&File, IoError> {
+        // `None` is not to be met here, see the field; an error is kinder than a panic.
+        self.file.as_ref().ok_or_else(|| self.write_error(io::Error::other("closed already")))
+    }
+
+    fn write_error(&self, source: io::Error) -> IoError {
+        IoError::Write { path: self.path.clone(), bytes: self.total_bytes, source }
+    }
+}
+
+impl Drop for SharedFile {
+    fn drop(&mut self) {
+        drop(self.file.take());
+        if self.creator {
+            cleanup::remove_file(&self.temporary);
+        } else {
+            cleanup::forget(&self.temporary);
+        }
+    }
+}
+
+/// Writes a small file whole: it appears under its final name with all its bytes, or not at all. Called by one rank.
+///
+/// # Errors
+/// As [`SharedFile::create`], and [`IoError::Write`].
+pub fn write_whole(path: impl AsRef<Path>, bytes: &[u8]) -> Result<(), IoError> {
+    SharedFile::create(path, bytes.len() as u64, bytes, &token())?.finish()
+}
+
+/// A short string that no other call has returned, in this or any other process: for rank 0 to make and share.
+pub fn token() -> String {
+    static CALLS: AtomicU32 = AtomicU32::new(0);
+    let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let call = CALLS.fetch_add(1, Ordering::Relaxed);
+    format!("{:x}-{:x}-{call:x}", std::process::id(), time.as_nanos())
+}
+
+/// The path to write: refused if it cannot be a file, followed if it is a link.
+fn destination(path: &Path) -> Result<PathBuf, IoError> {
+    if path.as_os_str() == "-" {
+        return Err(IoError::OutputIsDash);
+    }
+    if path.file_name().is_none() {
+        return Err(IoError::NotAFile { path: path.to_path_buf() });
+    }
+    // Renaming over a link would replace the link, and over a device (/dev/null) would replace the device.
+    match fs::metadata(path) {
+        Ok(found) if !found.is_file() => Err(IoError::NotAFile { path: path.to_path_buf() }),
+        Ok(_) if path.is_symlink() => fs::canonicalize(path).map_err(|e| IoError::create(path, path, e)),
+        _ => Ok(path.to_path_buf()),
+    }
+}
+
+/// Hidden, beside the final name, and the same on every rank.
+fn temporary_name(path: &Path, token: &str) -> PathBuf {
+    let name = path.file_name().unwrap_or_default();
+    let mut hidden = OsString::from(".");
+    if name.len() <= 120 {
+        hidden.push(name);
+    } else {
+        // A name's length is bounded (255 bytes mostly), so a long one is replaced by its hash (FNV-1a).
+        let hash = name
+            .as_encoded_bytes()
+            .iter()
+            .fold(0xcbf2_9ce4_8422_2325u64, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+        hidden.push(format!("{hash:016x}"));
+    }
+    let safe = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
+    hidden.push(format!(".{}.part", token.chars().take(80).map(safe).collect::<String>()));
+    path.with_file_name(hidden)
+}
+
+/// Makes the new name itself durable, where the system has that notion. The data is safe already, so that a failure
+/// here is not one of the output.
+fn sync_directory(path: &Path) {
+    #[cfg(unix)]
+    if let Some(parent) = path.parent() {
+        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        let _ = File::open(parent).and_then(|directory| directory.sync_all());
+    }
+    #[cfg(not(unix))]
+    let _ = path;
+}
+
+#[cfg(unix)]
+fn write_all_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::write_all_at(file, bytes, offset)
+}
+
+#[cfg(windows)]
+fn write_all_at(file: &File, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match std::os::windows::fs::FileExt::seek_write(file, bytes, offset) {
+            Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero)),
+            Ok(count) => {
+                bytes = &bytes[count..];
+                offset += count as u64;
+            }
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::io::scratch::Scratch;
+
+    #[test]
+    fn tokens_differ() {
+        assert_ne!(token(), token());
+    }
+
+    #[test]
+    fn the_temporary_is_hidden_beside_the_output_and_bounded() {
+        let short = temporary_name(Path::new("a/out.npy"), "12-ab/../x");
+        assert_eq!(short, Path::new("a/.out.npy.12-ab____x.part"));
+        let long = temporary_name(Path::new(&"x".repeat(250)), &"t".repeat(500));
+        assert!(long.as_os_str().len() < 128);
+        assert_ne!(long, temporary_name(Path::new(&"y".repeat(250)), &"t".repeat(500)));
+    }
+
+    #[test]
+    fn an_older_file_stays_until_the_new_one_is_whole() {
+        let scratch = Scratch::new();
+        let path = scratch.path().join("out");
+        fs::write(&path, b"old").unwrap();
+        let file = SharedFile::create(&path, 3, b"new", "t").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+        file.finish().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        assert_eq!(scratch.names(), ["out"]);
+    }
+
+    #[test]
+    fn a_used_token_is_an_error_and_harms_nobody() {
+        let scratch = Scratch::new();
+        let path = scratch.path().join("out");
+        let first = SharedFile::create(&path, 3, b"one", "t").unwrap();
+        assert!(matches!(SharedFile::create(&path, 3, b"two", "t"), Err(IoError::Exists { .. })));
+        first.finish().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"one");
+    }
+
+    #[test]
+    fn writing_past_the_end_is_refused() {
+        let scratch = Scratch::new();
+        let file = SharedFile::create(scratch.path().join("out"), 8, b"", "t").unwrap();
+        assert!(matches!(file.write_at(7, b"ab"), Err(IoError::Range { .. })));
+        assert!(matches!(file.write_at(u64::MAX, b"ab"), Err(IoError::Range { .. })));
+        file.write_at(8, b"").unwrap();
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_are_followed_and_devices_refused() {
+        let scratch = Scratch::new();
+        let (target, link) = (scratch.path().join("target"), scratch.path().join("link"));
+        fs::write(&target, b"old").unwrap();
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        write_whole(&link, b"new").unwrap();
+        assert!(link.is_symlink());
+        assert_eq!(fs::read(&target).unwrap(), b"new");
+        assert!(matches!(write_whole("/dev/null", b"x"), Err(IoError::NotAFile { .. })));
+        assert!(matches!(write_whole(scratch.path(), b"x"), Err(IoError::NotAFile { .. })));
+        assert!(matches!(write_whole("-", b"x"), Err(IoError::OutputIsDash)));
+        assert!(matches!(write_whole(scratch.path().join("no/such"), b"x"), Err(IoError::Create { .. })));
+    }
+
+    #[test]
+    fn abandoning_removes_on_any_rank_and_dropping_only_on_the_first() {
+        let scratch = Scratch::new();
+        let path = scratch.path().join("out");
+        let first = SharedFile::create(&path, 3, b"", "t").unwrap();
+        drop(SharedFile::open(&path, "t").unwrap());
+        assert_eq!(scratch.names().len(), 1);
+        SharedFile::open(&path, "t").unwrap().abandon();
+        assert!(scratch.names().is_empty());
+        assert!(matches!(SharedFile::open(&path, "t"), Err(IoError::Create { .. })));
+        drop(first);
+    }
+}
