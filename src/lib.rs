@@ -3,7 +3,16 @@
 pub mod comm;
 pub mod cosmology;
 pub mod device;
+mod error;
+pub mod exchange;
+pub mod fft;
+pub mod halo;
 pub mod io;
+mod launch;
 pub mod layout;
+pub mod mesh;
+pub mod simulation;
 
+pub use error::Error;
+pub use launch::{Launch, Rank, launch};
 pub use wgpu;

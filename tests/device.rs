@@ -8,7 +8,7 @@ const SCALE: &str = r"
     @builtin(local_invocation_index) lane: u32,
 ) {
     for (var k = 0u; k < ITEMS; k++) {
-        let i = (workgroup(id, count) * ITEMS + k) * GROUP + lane;
+        let i = (group_number(id, count) * ITEMS + k) * GROUP + lane;
         if i < params.count { store_y(i, load_x(i) * params.factor + load_y(i)); }
     }
 }";
@@ -116,7 +116,7 @@ fn a_large_dispatch_is_folded_into_two_dimensions() {
         KernelSource::new(
             "test::count",
             r"@compute @workgroup_size(GROUP) fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(num_workgroups) count: vec3<u32>) {
-                let w = workgroup(id, count);
+                let w = group_number(id, count);
                 if w < params.count { add_sum(w & 7u, 1u); }
             }",
         )

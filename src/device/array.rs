@@ -75,6 +75,11 @@ impl RawArray {
         self.storage.memory != Memory::Device && self.storage.gpu.host_visible()
     }
 
+    /// The buffers it lies in.
+    pub(crate) fn buffers(&self) -> impl Iterator<Item = &wgpu::Buffer> {
+        self.storage.buffers.iter()
+    }
+
     /// The bindings of all windows: buffer, byte offset, bytes.
     pub(super) fn bindings(&self) -> impl Iterator<Item = (&wgpu::Buffer, u64, u64)> {
         let bytes = self.element.bytes();
@@ -86,7 +91,7 @@ impl RawArray {
     }
 
     /// The contiguous pieces of a range of elements: buffer, byte offset, bytes.
-    pub(super) fn pieces(&self, start: u64, len: u64) -> Vec<(&wgpu::Buffer, u64, u64)> {
+    pub(crate) fn pieces(&self, start: u64, len: u64) -> Vec<(&wgpu::Buffer, u64, u64)> {
         let (bytes, span) = (self.element.bytes(), self.window * self.per_buffer);
         let (mut at, end, mut pieces) = (start, start + len, Vec::new());
         while at < end {

@@ -42,6 +42,7 @@ pub struct Recorder {
     params: Vec<u8>,
     uniforms: wgpu::Buffer,
     staging: Option<wgpu::Buffer>,
+    rotating: Vec<wgpu::Buffer>,
     last: Option<wgpu::SubmissionIndex>,
     timer: Option<Timer>,
     counts: Counts,
@@ -73,6 +74,7 @@ impl Recorder {
             params: Vec::new(),
             uniforms,
             staging: None,
+            rotating: Vec::new(),
             last: None,
             timer: None,
             counts: Counts::default(),
@@ -401,6 +403,46 @@ impl Recorder {
         }
     }
 
+    /// `count` staging buffers of `bytes` bytes at least, kept from one exchange to the next.
+    pub(crate) fn staging_set(&mut self, bytes: u64, count: usize) -> Result<Vec<wgpu::Buffer>, DeviceError> {
+        let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
+        let size = bytes.max(1 << 12).next_power_of_two();
+        if self.rotating.first().is_some_and(|buffer| buffer.size() < size) {
+            self.rotating.drain(..).for_each(|buffer| self.gpu.forget(&buffer));
+        }
+        while self.rotating.len() < count {
+            self.rotating.push(self.gpu.new_buffer("meshloom::staging", size, usage)?);
+        }
+        Ok(self.rotating[..count].to_vec())
+    }
+
+    /// Submits the copy of a range of an array to the beginning of a staging buffer.
+    pub(crate) fn stage(
+        &mut self,
+        array: &RawArray,
+        start: u64,
+        len: u64,
+        staging: &wgpu::Buffer,
+    ) -> Result<(), DeviceError> {
+        self.submit()?;
+        let mut encoder = self
+            .gpu
+            .device()
+            .create_command_encoder(&wgpu::CommandEncoderDescriptor { label: Some("meshloom::stage") });
+        let mut at = 0;
+        for (buffer, offset, bytes) in array.pieces(start, len) {
+            encoder.copy_buffer_to_buffer(buffer, offset, staging, at, bytes);
+            at += bytes;
+        }
+        self.last = Some(self.gpu.queue().submit([encoder.finish()]));
+        Ok(())
+    }
+
+    /// Lets callbacks of finished work run; does not wait.
+    pub(crate) fn poke(&self) -> Result<(), DeviceError> {
+        self.poll(wgpu::PollType::Poll)
+    }
+
     fn staging(&mut self, bytes: u64) -> Result<wgpu::Buffer, DeviceError> {
         if let Some(buffer) = self.staging.as_ref().filter(|buffer| buffer.size() >= bytes) {
             return Ok(buffer.clone());
@@ -418,7 +460,7 @@ impl Recorder {
 impl Drop for Recorder {
     fn drop(&mut self) {
         let timer = self.timer.iter().flat_map(|timer| [&timer.resolved, &timer.read]);
-        for buffer in timer.chain(&self.staging).chain([&self.uniforms]) {
+        for buffer in timer.chain(&self.staging).chain(&self.rotating).chain([&self.uniforms]) {
             self.gpu.forget(buffer);
         }
     }

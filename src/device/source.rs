@@ -15,7 +15,7 @@
 //! - `params`, a uniform of type `Params` with the fields given to [`KernelSource::params`],
 //! - `const GROUP: u32`, the workgroup size, and `const ITEMS: u32`, how many elements an invocation of an elementwise
 //!   kernel should treat,
-//! - `fn workgroup(id: vec3<u32>, count: vec3<u32>) -> u32`, the number of a workgroup in a dispatch that was folded
+//! - `fn group_number(id: vec3<u32>, count: vec3<u32>) -> u32`, the number of a workgroup in a dispatch that was folded
 //!   into two dimensions because it has more than 65,535 workgroups.
 //!
 //! This module is pure: it makes text and needs no device.
@@ -92,7 +92,7 @@ pub struct Slot {
 ///         @builtin(local_invocation_index) lane: u32,
 ///     ) {
 ///         for (var k = 0u; k < ITEMS; k++) {
-///             let i = (workgroup(id, count) * ITEMS + k) * GROUP + lane;
+///             let i = (group_number(id, count) * ITEMS + k) * GROUP + lane;
 ///             if i < params.count { store_x(i, load_x(i) * params.factor); }
 ///         }
 ///     }")
@@ -190,7 +190,7 @@ impl KernelSource {
         let _ = writeln!(
             text,
             "const GROUP: u32 = {}u;\nconst ITEMS: u32 = {items}u;\n\
-             fn workgroup(id: vec3<u32>, count: vec3<u32>) -> u32 {{ return id.y * count.x + id.x; }}",
+             fn group_number(id: vec3<u32>, count: vec3<u32>) -> u32 {{ return id.y * count.x + id.x; }}",
             self.group.unwrap_or(group)
         );
         let mut binding = 1;

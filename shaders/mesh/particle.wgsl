@@ -1,0 +1,57 @@
+// Common head of the kernels over particles: where a particle's nodes are, and where they lie in a rank's array.
+//
+// Particles are the sites of a box of a lattice with displacements d0, d1, d2 in box units, or (`points`) a cell of the
+// array in `cell` and offsets d0, d1, d2 in cells.
+
+import package::mesh::window::{WIDTH, Nodes, nodes_of_site, nodes_near, weight, heaviest, sane};
+
+struct Located {
+    sane: bool,
+    x: Nodes,
+    y: Nodes,
+    z: Nodes,
+}
+
+@if(!points)
+fn locate(particle: u32) -> Located {
+    let k = params.first.z + particle % params.local.z;
+    let j = params.first.y + particle / params.local.z % params.local.y;
+    let i = params.first.x + particle / params.local.z / params.local.y;
+    let shift = vec3<f32>(load_d0(particle), load_d1(particle), load_d2(particle)) * params.per_cell.xyz;
+    if !sane(shift) { return Located(false, Nodes(0, 0.0), Nodes(0, 0.0), Nodes(0, 0.0)); }
+    return Located(
+        true,
+        nodes_of_site(i, params.sites.x, params.per_site.x, params.mesh.x, shift.x),
+        nodes_of_site(j, params.sites.y, params.per_site.y, params.mesh.y, shift.y),
+        nodes_of_site(k, params.sites.z, params.per_site.z, params.mesh.z, shift.z),
+    );
+}
+
+@if(points)
+fn locate(particle: u32) -> Located {
+    let cell = load_cell(particle);
+    let k = i32(cell % params.shape.z) + params.base.z;
+    let j = i32(cell / params.shape.z % params.shape.y) + params.base.y;
+    let i = i32(cell / params.shape.z / params.shape.y) + params.base.x;
+    let shift = vec3<f32>(load_d0(particle), load_d1(particle), load_d2(particle));
+    if !sane(shift) { return Located(false, Nodes(0, 0.0), Nodes(0, 0.0), Nodes(0, 0.0)); }
+    return Located(true, nodes_near(i, shift.x), nodes_near(j, shift.y), nodes_near(k, shift.z));
+}
+
+/// Place of a node in the array along an axis; an axis that is not cut closes on itself.
+fn place(node: i32, axis: u32) -> u32 {
+    if ((params.mesh.w >> axis) & 1u) == 1u {
+        let n = i32(params.mesh[axis]);
+        return u32((node % n + n) % n);
+    }
+    return u32(node - params.base[axis]);
+}
+
+fn inside(nodes: Nodes, axis: u32) -> bool {
+    let low = nodes.first - params.base[axis];
+    return ((params.mesh.w >> axis) & 1u) == 1u || (low >= 0 && low + WIDTH <= i32(params.shape[axis]));
+}
+
+fn all_inside(at: Located) -> bool {
+    return inside(at.x, 0u) && inside(at.y, 1u) && inside(at.z, 2u);
+}

@@ -1,0 +1,36 @@
+// Reads a mesh of f32 at the particles' positions: out[n] = sum over nodes of weight * mesh.
+//
+// Layout: particles as in particle.wgsl. Particles that paint.wgsl would refuse read 0. The sum runs over x, then y,
+// then z, always in the order of the nodes, so it is the same wherever the mesh is cut.
+// Workgroup: GROUP invocations, ITEMS particles each. No workgroup memory.
+
+fn readout(particle: u32) -> f32 {
+    let at = locate(particle);
+    var sum = 0.0;
+    if !at.sane || !all_inside(at) { return sum; }
+    for (var a = 0; a < WIDTH; a++) {
+        let row_x = place(at.x.first + a, 0u) * params.shape.y;
+        var sum_x = 0.0;
+        for (var b = 0; b < WIDTH; b++) {
+            let row_y = (row_x + place(at.y.first + b, 1u)) * params.shape.z;
+            var sum_y = 0.0;
+            for (var c = 0; c < WIDTH; c++) {
+                sum_y += weight(at.z.at, c) * load_mesh(row_y + place(at.z.first + c, 2u));
+            }
+            sum_x += weight(at.y.at, b) * sum_y;
+        }
+        sum += weight(at.x.at, a) * sum_x;
+    }
+    return sum;
+}
+
+@compute @workgroup_size(GROUP) fn main(
+    @builtin(workgroup_id) id: vec3<u32>,
+    @builtin(num_workgroups) count: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    for (var item = 0u; item < ITEMS; item++) {
+        let particle = (group_number(id, count) * ITEMS + item) * GROUP + lane;
+        if particle < params.first.w { store_out(particle, readout(particle)); }
+    }
+}

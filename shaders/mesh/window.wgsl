@@ -1,0 +1,64 @@
+// Where a particle lies and how its mass is shared among mesh nodes, one axis at a time.
+//
+// Windows (Hockney & Eastwood 1981, chapter 5): cloud in cell (WIDTH 2, the default), triangular shaped cloud (`tsc`,
+// 3), piecewise cubic spline (`pcs`, 4).
+
+@if(pcs) const WIDTH: i32 = 4;
+@if(tsc && !pcs) const WIDTH: i32 = 3;
+@if(!tsc && !pcs) const WIDTH: i32 = 2;
+
+/// The first of WIDTH nodes along an axis, and the distance that fixes their weights.
+struct Nodes {
+    first: i32,
+    at: f32,
+}
+
+/// Nodes of a particle that left site `site` of a lattice of `sites` over a mesh of `mesh` cells by `shift` cells.
+/// The site is split into a whole cell and a rest in integers, so that precision does not depend on the box.
+fn nodes_of_site(site: u32, sites: u32, per_site: f32, mesh: u32, shift: f32) -> Nodes {
+    let at = site * mesh;
+    return nodes_near(i32(at / sites), f32(at % sites) * per_site + shift);
+}
+
+/// Nodes of a particle at `offset` cells above cell `cell`.
+@if(!tsc)
+fn nodes_near(cell: i32, offset: f32) -> Nodes {
+    let whole = floor(offset);
+    return Nodes(cell + i32(whole) - (WIDTH / 2 - 1), offset - whole);
+}
+
+@if(tsc)
+fn nodes_near(cell: i32, offset: f32) -> Nodes {
+    let whole = floor(offset + 0.5);
+    return Nodes(cell + i32(whole) - 1, offset - whole);
+}
+
+/// Weight of node `n` of WIDTH.
+@if(!tsc && !pcs)
+fn weight(at: f32, n: i32) -> f32 {
+    return select(at, 1.0 - at, n == 0);
+}
+
+@if(tsc)
+fn weight(at: f32, n: i32) -> f32 {
+    let far = 0.5 + select(at, -at, n == 0);
+    return select(0.5 * far * far, 0.75 - at * at, n == 1);
+}
+
+@if(pcs)
+fn weight(at: f32, n: i32) -> f32 {
+    let x = select(1.0 - at, at, n == 1 || n == 3);
+    let outer = x * x * x / 6.0;
+    let inner = (4.0 + x * x * (3.0 * x - 6.0)) / 6.0;
+    return select(outer, inner, n == 1 || n == 2);
+}
+
+/// The node that takes what rounding leaves over: one whose weight is never small.
+fn heaviest(at: f32) -> i32 {
+    return select(0, select(1, 2, WIDTH == 4 && at >= 0.5), WIDTH > 2);
+}
+
+/// A position that arithmetic can be trusted with: not NaN, not infinite, not beyond what f32 resolves.
+fn sane(shift: vec3<f32>) -> bool {
+    return all(abs(shift) < vec3<f32>(4194304.0));
+}

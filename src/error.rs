@@ -1,0 +1,46 @@
+//! Everything that can go wrong, in one type.
+
+use crate::comm::CommError;
+use crate::cosmology::CosmologyError;
+use crate::device::DeviceError;
+use crate::exchange::ExchangeError;
+use crate::fft::FftError;
+use crate::io::IoError;
+use crate::layout::LayoutError;
+use crate::simulation::SimulationError;
+
+/// An error of any layer; each says what happened and what to do about it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A rank or its messages.
+    #[error(transparent)]
+    Comm(#[from] CommError),
+    /// Cosmological parameters or schedules.
+    #[error(transparent)]
+    Cosmology(#[from] CosmologyError),
+    /// A device.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// A transform.
+    #[error(transparent)]
+    Fft(#[from] FftError),
+    /// A file.
+    #[error(transparent)]
+    Io(#[from] IoError),
+    /// A layout.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// A simulation.
+    #[error(transparent)]
+    Simulation(#[from] SimulationError),
+}
+
+impl From<ExchangeError> for Error {
+    fn from(error: ExchangeError) -> Self {
+        match error {
+            ExchangeError::Device(error) => Error::Device(error),
+            ExchangeError::Comm(error) => Error::Comm(error),
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Running a program as ranks: alone, as threads of one process, or as MPI processes.
+
+use std::fmt::Display;
+
+use crate::comm::{self, CommError, Communicator, Op, RunError};
+use crate::device::{DeviceError, Gpu, Options};
+
+/// One rank's view of a run: who else there is, and the device it works on.
+#[derive(Clone, Debug)]
+pub struct Rank {
+    /// All ranks.
+    pub comm: Communicator,
+    /// The device of this rank. Ranks that are threads and use the same adapter share it.
+    pub gpu: Gpu,
+    /// How many ranks use this rank's adapter: each may take that part of its memory.
+    pub sharing: usize,
+}
+
+/// How a program is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Launch {
+    /// One rank, in this thread.
+    Solo,
+    /// So many ranks as threads of this process.
+    Threads(usize),
+    /// One rank a process that `mpirun`, `srun` or their kin started (feature `mpi`).
+    Mpi,
+}
+
+impl Launch {
+    /// MPI if this process was started by an MPI launcher as one of several (and the feature is there), else threads,
+    /// else alone.
+    pub fn detect(threads: usize) -> Self {
+        match threads {
+            _ if cfg!(feature = "mpi") && comm::mpi_launched() => Launch::Mpi,
+            1 => Launch::Solo,
+            _ => Launch::Threads(threads),
+        }
+    }
+}
+
+/// Runs `body` once on every rank, each with a device chosen by `options` and its number on the host, and returns what
+/// the ranks of *this process* returned, in order.
+///
+/// A rank that fails or panics ends all ranks; its error is returned (under MPI it is printed and all processes end
+/// with exit code 1).
+///
+/// ```no_run
+/// use meshloom::{Error, Launch, device::Options, launch};
+///
+/// let names = launch(Launch::detect(4), &Options::from_env()?, |rank| {
+///     Ok::<_, Error>(format!("rank {} works on {}", rank.comm.rank(), rank.gpu.info().name))
+/// })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// [`RunError`] with the first failure.
+pub fn launch<T, E>(
+    how: Launch,
+    options: &Options,
+    body: impl Fn(Rank) -> Result<T, E> + Sync,
+) -> Result<Vec<T>, RunError<E>>
+where
+    T: Send,
+    E: Display + Send + From<DeviceError> + From<CommError>,
+{
+    let rank = |comm: Communicator| {
+        let (local, host) = place(&comm)?;
+        let gpu = Gpu::open(options, local)?;
+        let sharing = sharing(&comm, host, &gpu)?;
+        body(Rank { comm, gpu, sharing })
+    };
+    match how {
+        Launch::Solo => comm::run_solo(rank).map(|value| vec![value]),
+        Launch::Threads(ranks) => comm::run_threads(ranks, rank),
+        #[cfg(feature = "mpi")]
+        Launch::Mpi => comm::run_mpi(rank).map(|value| vec![value]),
+        #[cfg(not(feature = "mpi"))]
+        Launch::Mpi => Err(RunError {
+            rank: 0,
+            failure: comm::Failure::Comm(CommError::Start(
+                "this build has no MPI; build with the feature `mpi`".into(),
+            )),
+        }),
+    }
+}
+
+/// This rank's number among those on its host, and a number that stands for the host.
+fn place(comm: &Communicator) -> Result<(usize, u64), CommError> {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok().or_else(|| std::env::var("HOSTNAME").ok());
+    // FNV-1a: the same on every host, which the standard library's hasher does not promise.
+    let host = name
+        .unwrap_or_default()
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
+    let hosts = comm.all_gather(&[host])?;
+    Ok((hosts[..comm.rank()].iter().filter(|&&other| other == host).count(), host))
+}
+
+/// How many ranks use the adapter of `gpu`.
+fn sharing(comm: &Communicator, host: u64, gpu: &Gpu) -> Result<usize, CommError> {
+    let info = gpu.info();
+    let adapter = format!("{} {} {:?}", info.name, info.device_pci_bus_id, info.backend);
+    let adapter = adapter.bytes().fold(host, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
+    let all = comm.all_gather(&[adapter])?;
+    let mut most = [all.iter().filter(|&&other| other == adapter).count() as u64];
+    // The same on every rank, so that all come to the same verdict on memory.
+    comm.all_reduce(&mut most, Op::Max)?;
+    Ok(most[0] as usize)
+}

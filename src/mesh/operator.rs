@@ -1,0 +1,169 @@
+//! Linear operators that are diagonal in Fourier space, as tables.
+//!
+//! Every operator of a particle-mesh force is a product of one factor an axis, a complex constant and, maybe, the
+//! inverse of a Laplacian:
+//!
+//! ```text
+//! out(k) = c * t0(k0) t1(k1) t2(k2) / (l0(k0) + l1(k1) + l2(k2)) * in(k)        (0 where the sum of l is 0)
+//! ```
+//!
+//! The tables are made on the host in f64, so that shaders evaluate no transcendental function, and any discretisation
+//! is a matter of data. They are applied while the inverse transform loads the spectrum: no pass of their own.
+
+use crate::layout::Box3;
+
+/// The derivative along an axis, as a function of `w = k h` (reference: Hockney & Eastwood 1981; finite differences of
+/// order 2 and 4 on a mesh of spacing `h`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Gradient {
+    /// `w`, and 0 at the Nyquist frequency, where the derivative of a real field has no real value.
+    #[default]
+    Exact,
+    /// `sin w`.
+    Order2,
+    /// `(8 sin w - sin 2w) / 6`.
+    Order4,
+}
+
+impl Gradient {
+    /// Its value at `w`; `nyquist` says that `w` is the Nyquist frequency.
+    pub fn at(self, w: f64, nyquist: bool) -> f64 {
+        match self {
+            _ if nyquist => 0.0,
+            Gradient::Exact => w,
+            Gradient::Order2 => w.sin(),
+            Gradient::Order4 => (8.0 * w.sin() - (2.0 * w).sin()) / 6.0,
+        }
+    }
+}
+
+/// Minus the second derivative along an axis, as a function of `w = k h`; the Laplacian is the sum over the axes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Laplacian {
+    /// `w^2`.
+    #[default]
+    Exact,
+    /// `2 (1 - cos w)`.
+    Order2,
+    /// `(cos 2w - 16 cos w + 15) / 6`.
+    Order4,
+}
+
+impl Laplacian {
+    /// Its value at `w`.
+    pub fn at(self, w: f64) -> f64 {
+        match self {
+            Laplacian::Exact => w * w,
+            Laplacian::Order2 => 2.0 * (1.0 - w.cos()),
+            Laplacian::Order4 => ((2.0 * w).cos() - 16.0 * w.cos() + 15.0) / 6.0,
+        }
+    }
+}
+
+/// One wavenumber along an axis of `cells` cells in a length `size`.
+#[derive(Clone, Copy, Debug)]
+pub struct Wave {
+    /// `k`, in the inverse unit of the size.
+    pub k: f64,
+    /// `k h`, in `(-pi, pi]`.
+    pub w: f64,
+    /// Spacing `h` of the mesh.
+    pub spacing: f64,
+    /// Whether this is the Nyquist frequency of an even axis.
+    pub nyquist: bool,
+}
+
+impl Wave {
+    /// The wave number `index` of an axis, in the order of a transform: 0, 1, .., then the negative ones. The Nyquist
+    /// frequency counts as negative, except that callers of half axes may ask for it as `cells / 2` too: every operator
+    /// here is even or zero there.
+    pub fn new(index: u64, cells: u64, size: f64) -> Self {
+        let mode = if 2 * index < cells || cells == 1 { index as f64 } else { index as f64 - cells as f64 };
+        let (k, spacing) = (2.0 * std::f64::consts::PI * mode / size, size / cells as f64);
+        Wave { k, w: k * spacing, spacing, nyquist: 2 * index == cells }
+    }
+}
+
+/// An operator as functions; see the module's documentation.
+pub struct Operator<'a> {
+    /// The complex constant `c`.
+    pub constant: [f64; 2],
+    /// The factor `t` of an axis.
+    pub factor: &'a dyn Fn(usize, Wave) -> f64,
+    /// The term `l` of an axis, for an operator with an inverse Laplacian.
+    pub laplacian: Option<&'a dyn Fn(usize, Wave) -> f64>,
+}
+
+/// An operator as numbers, for the part of a spectrum that one rank holds: `t0, t1, t2, l0, l1, l2`, one after the
+/// other.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tables {
+    /// The complex constant.
+    pub constant: [f32; 2],
+    /// Where the second and third axis begin in either half, and the length of a half.
+    pub starts: [u32; 3],
+    /// The tables.
+    pub values: Vec<f32>,
+}
+
+impl Operator<'_> {
+    /// Its tables over `part` of the spectrum of a mesh of `shape` cells and `size`.
+    pub fn tables(&self, shape: [u64; 3], size: [f64; 3], part: &Box3) -> Tables {
+        let waves = |axis: usize| part[axis].clone().map(move |index| Wave::new(index, shape[axis], size[axis]));
+        let mut values = Vec::new();
+        let mut starts = [0; 3];
+        for axis in 0..3 {
+            values.extend(waves(axis).map(|wave| (self.factor)(axis, wave) as f32));
+            starts[axis] = values.len() as u32;
+        }
+        match self.laplacian {
+            Some(laplacian) => {
+                (0..3).for_each(|axis| values.extend(waves(axis).map(|wave| laplacian(axis, wave) as f32)))
+            }
+            // 1 + 0 + 0.
+            None => (0..3).for_each(|axis| values.extend(waves(axis).map(|_| if axis == 0 { 1.0f32 } else { 0.0 }))),
+        }
+        Tables { constant: self.constant.map(|c| c as f32), starts, values }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finite_differences_have_their_golden_values() {
+        let w = [0.1, 0.5, 1.0, 2.0, 3.0];
+        let check = |f: &dyn Fn(f64) -> f64, golden: [f64; 5]| {
+            for (w, golden) in w.into_iter().zip(golden) {
+                assert!((f(w) - golden).abs() < 1e-12, "{} {golden} at {w}", f(w));
+            }
+        };
+        check(
+            &|w| Gradient::Order2.at(w, false),
+            [0.099833416647, 0.479425538604, 0.841470984808, 0.909297426826, 0.14112000806],
+        );
+        check(
+            &|w| Gradient::Order4.at(w, false),
+            [0.099999667063, 0.498988887338, 0.97041174194, 1.338530318319, 0.234729260446],
+        );
+        check(
+            &|w| Laplacian::Order2.at(w),
+            [0.009991669444, 0.244834876219, 0.919395388264, 2.832293673094, 3.979984993201],
+        );
+        check(
+            &|w| Laplacian::Order4.at(w),
+            [0.009999988899, 0.24983021927, 0.989836044927, 3.500784293982, 5.300008372043],
+        );
+    }
+
+    #[test]
+    fn waves_are_in_the_order_of_a_transform() {
+        let modes =
+            |n: u64| (0..n).map(|i| Wave::new(i, n, 2.0 * std::f64::consts::PI).k.round() as i64).collect::<Vec<_>>();
+        assert_eq!(modes(4), [0, 1, -2, -1]);
+        assert_eq!(modes(5), [0, 1, 2, -2, -1]);
+        assert_eq!(modes(1), [0]);
+        assert!(Wave::new(2, 4, 1.0).nyquist && !Wave::new(2, 5, 1.0).nyquist && !Wave::new(0, 1, 1.0).nyquist);
+    }
+}

@@ -1,0 +1,315 @@
+//! Particles on a mesh: where they are, and the kernels that paint them and read fields at their places.
+
+use super::window::Window;
+use crate::device::{Access, Array, DeviceError, Element, Kernel, KernelSource, RawArray, Recorder};
+use crate::layout::{Box3, FieldLayout, Grid, extent, volume};
+
+/// Integer units that one particle is painted as; see `shaders/mesh/paint.wgsl`.
+pub const UNITS: f64 = 268_435_456.0;
+
+/// A box of sites of a regular lattice, one particle each. A particle's place is its site plus a displacement, so that
+/// `f32` resolves it equally well in any box.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lattice {
+    /// Sites along each axis of the whole lattice.
+    pub sites: [u64; 3],
+    /// The sites of this rank.
+    pub own: Box3,
+}
+
+impl Lattice {
+    /// The part of a lattice that `rank` of `grid` owns.
+    pub fn new(sites: [u64; 3], grid: Grid, rank: usize) -> Self {
+        Lattice { sites, own: grid.part(sites, rank) }
+    }
+
+    /// Number of this rank's particles.
+    pub fn len(&self) -> u64 {
+        volume(&self.own)
+    }
+
+    /// Whether this rank has none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// A distributed mesh as particles see it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mesh {
+    /// Cells along each axis.
+    pub shape: [u64; 3],
+    /// Size of a cell along each axis, in the unit of displacements.
+    pub cell: [f64; 3],
+    /// This rank's cells and their ghosts.
+    pub layout: FieldLayout,
+    /// Axes that are not cut: they close on themselves without ghosts.
+    pub whole: [bool; 3],
+}
+
+impl Mesh {
+    /// The part of `rank`, with ghosts along the axes that `grid` cuts.
+    pub fn new(shape: [u64; 3], size: [f64; 3], grid: Grid, rank: usize, halo: [[u64; 2]; 3]) -> Self {
+        let whole = [0, 1, 2].map(|a| grid.along(a) == 1);
+        let halo = [0, 1, 2].map(|a| if whole[a] { [0, 0] } else { halo[a] });
+        let cell = [0, 1, 2].map(|a| size[a] / shape[a] as f64);
+        Mesh { shape, cell, layout: FieldLayout::new(grid.part(shape, rank), halo), whole }
+    }
+}
+
+/// The particles of one rank, on the device.
+#[derive(Clone, Copy)]
+pub enum Particles<'a> {
+    /// Sites of a lattice with displacements in box units.
+    Sites {
+        /// Which sites.
+        lattice: &'a Lattice,
+        /// Their displacements, by axis.
+        displacement: [&'a Array<f32>; 3],
+    },
+    /// Points given by a cell of the rank's array (ghosts included) and the offset from its node in cells.
+    Points {
+        /// Index of the cell.
+        cell: &'a Array<u32>,
+        /// Offset in cells, by axis.
+        offset: [&'a Array<f32>; 3],
+    },
+}
+
+impl Particles<'_> {
+    /// Number of particles.
+    pub fn len(&self) -> u64 {
+        match self {
+            Particles::Sites { lattice, .. } => lattice.len(),
+            Particles::Points { cell, .. } => cell.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn arrays(&self) -> Vec<&RawArray> {
+        match self {
+            Particles::Sites { displacement, .. } => displacement.iter().map(|d| d.raw()).collect(),
+            Particles::Points { cell, offset } => {
+                std::iter::once(cell.raw()).chain(offset.iter().map(|d| d.raw())).collect()
+            }
+        }
+    }
+
+    fn geometry(&self, mesh: &Mesh, layout: &FieldLayout) -> Geometry {
+        let word = |values: [u64; 3], w: u64| [values[0], values[1], values[2], w].map(|n| n as u32);
+        let real = |values: [f64; 3]| [values[0] as f32, values[1] as f32, values[2] as f32, 0.0];
+        let wraps = (0..3).map(|a| u64::from(mesh.whole[a]) << a).sum();
+        let base =
+            [0, 1, 2].map(|a| if mesh.whole[a] { 0 } else { layout.own[a].start as i32 - layout.halo[a][0] as i32 });
+        let mut geometry = Geometry {
+            first: word([0; 3], self.len()),
+            local: word([1; 3], 0),
+            sites: word([1; 3], 0),
+            mesh: word(mesh.shape, wraps),
+            shape: word(layout.shape(), 0),
+            base: [base[0], base[1], base[2], 0],
+            per_site: [0.0; 4],
+            per_cell: real(mesh.cell.map(|cell| 1.0 / cell)),
+        };
+        if let Particles::Sites { lattice, .. } = self {
+            geometry.first = word([0, 1, 2].map(|a| lattice.own[a].start), self.len());
+            geometry.local = word(extent(&lattice.own), 0);
+            geometry.sites = word(lattice.sites, 0);
+            geometry.per_site = real(lattice.sites.map(|n| 1.0 / n as f64));
+        }
+        geometry
+    }
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+struct Geometry {
+    first: [u32; 4],
+    local: [u32; 4],
+    sites: [u32; 4],
+    mesh: [u32; 4],
+    shape: [u32; 4],
+    base: [i32; 4],
+    per_site: [f32; 4],
+    per_cell: [f32; 4],
+}
+
+const GEOMETRY: &str = "first: vec4<u32>, local: vec4<u32>, sites: vec4<u32>, mesh: vec4<u32>, shape: vec4<u32>, \
+                        base: vec4<i32>, per_site: vec4<f32>, per_cell: vec4<f32>";
+
+#[repr(C)]
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+struct DensityParams {
+    own: [u32; 4],
+    origin: [u32; 4],
+    scale: f32,
+    shift: f32,
+    pad: [f32; 2],
+}
+
+const DENSITY: &str = "own: vec4<u32>, origin: vec4<u32>, scale: f32, shift: f32, pad: vec2<f32>";
+
+/// Kernels over the particles of one kind, for one window.
+struct Set {
+    paint: Kernel,
+    readout: Kernel,
+    reach: Kernel,
+}
+
+impl Set {
+    fn new(window: Window, points: bool) -> Self {
+        let over = |name: &str, body: &str| {
+            let text = format!("{}\n{body}", include_str!("../../shaders/mesh/particle.wgsl"));
+            let mut source = KernelSource::new(format!("mesh::{name}"), text)
+                .params(GEOMETRY)
+                .module("mesh::window", include_str!("../../shaders/mesh/window.wgsl"))
+                .feature("tsc", window == Window::Tsc)
+                .feature("pcs", window == Window::Pcs)
+                .feature("points", points);
+            if points {
+                source = source.array("cell", Element::U32, Access::Read);
+            }
+            ["d0", "d1", "d2"].into_iter().fold(source, |source, name| source.array(name, Element::F32, Access::Read))
+        };
+        let paint = over("paint", include_str!("../../shaders/mesh/paint.wgsl"))
+            .array("mesh", Element::U32, Access::Atomic)
+            .array("faults", Element::U32, Access::Atomic);
+        let readout = over("readout", include_str!("../../shaders/mesh/readout.wgsl"))
+            .array("mesh", Element::F32, Access::Read)
+            .array("out", Element::F32, Access::ReadWrite);
+        let reach =
+            over("reach", include_str!("../../shaders/mesh/reach.wgsl")).array("reach", Element::U32, Access::Atomic);
+        Set { paint: Kernel::new(paint), readout: Kernel::new(readout), reach: Kernel::new(reach) }
+    }
+}
+
+/// Paints particles of equal mass onto meshes and reads meshes at particles, with one window.
+///
+/// - Painting is exact: a particle is [`UNITS`] integer units shared among its nodes without loss, cells are 64-bit
+///   integers (two `u32`, low word first). Any order, any number of ranks gives the same bits, and cells cannot
+///   overflow below 2^36 particles a cell.
+/// - Everything is recorded, nothing submitted.
+pub struct Painter {
+    window: Window,
+    sites: Set,
+    points: Set,
+    density: Kernel,
+}
+
+impl Painter {
+    /// A painter with this window.
+    pub fn new(window: Window) -> Self {
+        let density = KernelSource::new("mesh::density", include_str!("../../shaders/mesh/density.wgsl"))
+            .params(DENSITY)
+            .array("mesh", Element::U32, Access::Read)
+            .array("out", Element::F32, Access::ReadWrite);
+        Painter {
+            window,
+            sites: Set::new(window, false),
+            points: Set::new(window, true),
+            density: Kernel::new(density),
+        }
+    }
+
+    /// Its window.
+    pub fn window(&self) -> Window {
+        self.window
+    }
+
+    fn set(&self, particles: &Particles<'_>) -> &Set {
+        match particles {
+            Particles::Sites { .. } => &self.sites,
+            Particles::Points { .. } => &self.points,
+        }
+    }
+
+    /// Adds `particles` to `cells` (two words a cell of `mesh`, ghosts included). A particle that has a node outside
+    /// the array, or no finite position, is not painted but counted in `faults[0]`.
+    ///
+    /// # Errors
+    /// [`DeviceError`] when the kernel does not fit the device.
+    pub fn paint(
+        &self,
+        recorder: &mut Recorder,
+        particles: Particles<'_>,
+        mesh: &Mesh,
+        cells: &Array<u32>,
+        faults: &Array<u32>,
+    ) -> Result<(), DeviceError> {
+        let mut arrays = particles.arrays();
+        arrays.extend([cells.raw(), faults.raw()]);
+        recorder.each(&self.set(&particles).paint, &arrays, &particles.geometry(mesh, &mesh.layout), particles.len())
+    }
+
+    /// `out[n]` = `field` at particle `n`, with the same window. Particles that [`paint`](Self::paint) would count as
+    /// faults read zero.
+    ///
+    /// # Errors
+    /// [`DeviceError`] when the kernel does not fit the device.
+    pub fn readout(
+        &self,
+        recorder: &mut Recorder,
+        particles: Particles<'_>,
+        mesh: &Mesh,
+        field: &Array<f32>,
+        out: &Array<f32>,
+    ) -> Result<(), DeviceError> {
+        let mut arrays = particles.arrays();
+        arrays.extend([field.raw(), out.raw()]);
+        recorder.each(&self.set(&particles).readout, &arrays, &particles.geometry(mesh, &mesh.layout), particles.len())
+    }
+
+    /// Measures the halo that painting needs: `reach` (7 words, cleared here) receives the cells below and above the own
+    /// ones, by axis, and the number of particles without a finite position.
+    ///
+    /// # Errors
+    /// [`DeviceError`] when the kernel does not fit the device.
+    pub fn reach(
+        &self,
+        recorder: &mut Recorder,
+        particles: Particles<'_>,
+        mesh: &Mesh,
+        reach: &Array<u32>,
+    ) -> Result<(), DeviceError> {
+        recorder.clear(reach);
+        let mut arrays = particles.arrays();
+        arrays.push(reach.raw());
+        let bare = FieldLayout::new(mesh.layout.own.clone(), [[0; 2]; 3]);
+        recorder.each(&self.set(&particles).reach, &arrays, &particles.geometry(mesh, &bare), particles.len())
+    }
+
+    /// `out` (the own cells alone, C order) = cell * `scale` / [`UNITS`] + `shift`.
+    ///
+    /// # Errors
+    /// [`DeviceError`] when the kernel does not fit the device.
+    pub fn density(
+        &self,
+        recorder: &mut Recorder,
+        mesh: &Mesh,
+        cells: &Array<u32>,
+        out: &Array<f32>,
+        scale: f64,
+        shift: f32,
+    ) -> Result<(), DeviceError> {
+        let (own, [i, j, k]) = (extent(&mesh.layout.own), mesh.layout.strides());
+        let params = DensityParams {
+            own: [own[0], own[1], own[2], 0].map(|n| n as u32),
+            origin: [mesh.layout.offset(), i, j, k].map(|n| n as u32),
+            scale: (scale / UNITS) as f32,
+            shift,
+            pad: [0.0; 2],
+        };
+        recorder.each(&self.density, &[cells.raw(), out.raw()], &params, volume(&mesh.layout.own))
+    }
+
+    /// Its kernels, for tests that go over all of the library's kernels.
+    pub fn sources(&self) -> Vec<KernelSource> {
+        let sets = [&self.sites, &self.points];
+        let kernels = sets.into_iter().flat_map(|set| [&set.paint, &set.readout, &set.reach]);
+        kernels.chain([&self.density]).map(|kernel| kernel.source().clone()).collect()
+    }
+}

@@ -1,0 +1,203 @@
+//! The particle-mesh force.
+//!
+//! ```text
+//! paint -> add halos -> density -> transform -> for each axis: i k 1.5 Omega_m / k^2 on load, inverse transform,
+//!                                               fill halos, read at the particles
+//! ```
+//!
+//! One forward and three inverse transforms; the multiplication costs no pass. Paint and readout use the same window,
+//! so that a particle exerts no force on itself and momentum is conserved.
+
+use crate::comm::Op;
+use crate::device::{Array, Recorder};
+use crate::exchange::Lines;
+use crate::fft::{Spectral, Transform};
+use crate::halo::{Cells, Halo};
+use crate::layout::{FieldLayout, HaloPlan};
+use crate::mesh::{Lattice, Mesh, Operator, Painter, Particles};
+
+use super::{Config, SimulationError};
+
+/// Solves for the acceleration of particles on one rank.
+pub struct Force {
+    painter: Painter,
+    transform: Transform,
+    gradients: [Spectral; 3],
+    mesh: Mesh,
+    halo: Halo,
+    shape: [u64; 3],
+    size: [f64; 3],
+    sites: u64,
+    reach: Array<u32>,
+    faults: Array<u32>,
+}
+
+/// Ghost cells that are added when a halo has to grow, so that it does not grow every step.
+const MARGIN: u64 = 2;
+
+impl Force {
+    /// A solver for the mesh of `config` over the grid of `lines`.
+    ///
+    /// # Errors
+    /// [`Error`](crate::Error) of the transform or the device.
+    pub fn new(config: &Config, recorder: &mut Recorder, lines: &Lines) -> Result<Self, crate::Error> {
+        let (shape, size, gpu) = (config.cells(), config.size(), recorder.gpu().clone());
+        let transform = Transform::new(&gpu, shape, lines.grid(), lines.rank())?;
+        let (gradient, laplacian) = (config.gradient, config.laplacian);
+        let mut gradients = Vec::new();
+        for axis in 0..3 {
+            let operator = Operator {
+                // F = -grad phi and phi = -1.5 Omega_m delta / k^2: F(k) = i k 1.5 Omega_m delta / k^2.
+                constant: [0.0, 1.5 * config.cosmology.omega_m()],
+                factor: &|a, wave| if a == axis { gradient.at(wave.w, wave.nyquist) / wave.spacing } else { 1.0 },
+                laplacian: Some(&|_, wave| laplacian.at(wave.w) / (wave.spacing * wave.spacing)),
+            };
+            gradients.push(Spectral::new(recorder, &operator.tables(shape, size, &transform.spectrum_part()))?);
+        }
+        let Ok(gradients) = gradients.try_into() else { unreachable!("three axes") };
+        let halo = [[0; 2]; 3];
+        let mesh = Mesh::new(shape, size, lines.grid(), lines.rank(), halo);
+        let faults = gpu.array("simulation::faults", 1)?;
+        recorder.clear(&faults);
+        Ok(Force {
+            painter: Painter::new(config.window),
+            transform,
+            gradients,
+            halo: Halo::new(HaloPlan::new(shape, lines.grid(), lines.rank(), mesh.layout.halo, [true; 3])),
+            mesh,
+            shape,
+            size,
+            sites: config.particles.pow(3),
+            reach: gpu.array("simulation::reach", 7)?,
+            faults,
+        })
+    }
+
+    /// The mesh transform.
+    pub fn transform(&self) -> &Transform {
+        &self.transform
+    }
+
+    /// The halo as it is now.
+    pub fn layout(&self) -> &FieldLayout {
+        &self.mesh.layout
+    }
+
+    /// Widens the halo to what the particles need. Along axes that are not cut nothing is needed, so a run on one rank
+    /// waits for nothing here.
+    fn fit(
+        &mut self,
+        recorder: &mut Recorder,
+        lines: &mut Lines,
+        particles: Particles<'_>,
+    ) -> Result<(), crate::Error> {
+        if self.mesh.whole == [true; 3] {
+            return Ok(());
+        }
+        self.painter.reach(recorder, particles, &self.mesh, &self.reach)?;
+        let mut reach = recorder.download(&self.reach, 0, 7)?;
+        let mut lost = [u64::from(reach[6])];
+        lines.world().all_reduce(&mut reach, Op::Max)?;
+        lines.world().all_reduce(&mut lost, Op::Sum)?;
+        if lost[0] > 0 {
+            return Err(SimulationError::Lost { particles: lost[0] }.into());
+        }
+        let mut halo = self.mesh.layout.halo;
+        for axis in (0..3).filter(|&axis| !self.mesh.whole[axis]) {
+            for side in 0..2 {
+                let needed = u64::from(reach[2 * axis + side]);
+                if needed > halo[axis][side] {
+                    halo[axis][side] = needed + MARGIN;
+                }
+            }
+        }
+        if halo != self.mesh.layout.halo {
+            tracing::debug!(?halo, "the halo grows");
+            self.mesh = Mesh::new(self.shape, self.size, lines.grid(), lines.rank(), halo);
+            let plan = HaloPlan::new(self.shape, lines.grid(), lines.rank(), halo, [true; 3]);
+            self.halo.replace(plan);
+        }
+        Ok(())
+    }
+
+    /// Records `out = density + shift` on this rank's own cells (C order): the mean density is 1.
+    ///
+    /// # Errors
+    /// [`Error`](crate::Error); [`SimulationError::Lost`] when particles have no finite position.
+    pub fn density(
+        &mut self,
+        recorder: &mut Recorder,
+        lines: &mut Lines,
+        particles: Particles<'_>,
+        shift: f32,
+        out: &Array<f32>,
+    ) -> Result<(), crate::Error> {
+        self.fit(recorder, lines, particles)?;
+        let cells = recorder.gpu().array::<u32>("simulation::cells", 2 * self.mesh.layout.len())?;
+        recorder.clear(&cells);
+        self.painter.paint(recorder, particles, &self.mesh, &cells, &self.faults)?;
+        self.halo.reduce(recorder, lines, &cells, Cells::Wide)?;
+        let scale = self.shape.iter().product::<u64>() as f64 / self.sites as f64;
+        self.painter.density(recorder, &self.mesh, &cells, out, scale, shift)?;
+        Ok(())
+    }
+
+    /// Records the spectrum of the density contrast.
+    ///
+    /// # Errors
+    /// As [`density`](Self::density).
+    pub fn contrast(
+        &mut self,
+        recorder: &mut Recorder,
+        lines: &mut Lines,
+        particles: Particles<'_>,
+    ) -> Result<Array<[f32; 2]>, crate::Error> {
+        let own = self.transform.real_layout();
+        let density = recorder.gpu().array::<f32>("simulation::density", own.len())?;
+        self.density(recorder, lines, particles, -1.0, &density)?;
+        let spectrum = self.transform.spectrum(recorder.gpu())?;
+        self.transform.forward(recorder, lines, &density, &own, &spectrum)?;
+        Ok(spectrum)
+    }
+
+    /// Records the acceleration of the particles: `-grad phi` with `lap phi = 1.5 Omega_m delta`, by axis.
+    ///
+    /// # Errors
+    /// As [`density`](Self::density).
+    pub fn accelerate(
+        &mut self,
+        recorder: &mut Recorder,
+        lines: &mut Lines,
+        lattice: &Lattice,
+        displacement: &[Array<f32>; 3],
+        acceleration: &[Array<f32>; 3],
+    ) -> Result<(), crate::Error> {
+        let particles =
+            Particles::Sites { lattice, displacement: [&displacement[0], &displacement[1], &displacement[2]] };
+        let spectrum = self.contrast(recorder, lines, particles)?;
+        for axis in 0..3 {
+            let field = recorder.gpu().array::<f32>("simulation::force", self.mesh.layout.len())?;
+            self.transform.inverse(
+                recorder,
+                lines,
+                &spectrum,
+                Some(&self.gradients[axis]),
+                &field,
+                &self.mesh.layout,
+            )?;
+            self.halo.exchange(recorder, lines, &field, Cells::Float)?;
+            self.painter.readout(recorder, particles, &self.mesh, &field, &acceleration[axis])?;
+        }
+        Ok(())
+    }
+
+    /// Waits and checks that every particle was painted since the start.
+    ///
+    /// # Errors
+    /// [`SimulationError::Lost`], the same on all ranks.
+    pub fn check(&self, recorder: &mut Recorder, lines: &Lines) -> Result<(), crate::Error> {
+        let mut lost = [u64::from(recorder.download(&self.faults, 0, 1)?[0])];
+        lines.world().all_reduce(&mut lost, Op::Sum)?;
+        if lost[0] > 0 { Err(SimulationError::Lost { particles: lost[0] }.into()) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,196 @@
+//! Painting and reading on one device: exact mass, golden values, every window against its twin on the host.
+
+#[path = "shared/reference_pm.rs"]
+#[allow(dead_code)]
+mod reference_pm;
+
+use meshloom::device::{Array, Gpu, Options, Recorder};
+use meshloom::layout::Grid;
+use meshloom::mesh::{Lattice, Mesh, Painter, Particles, UNITS, Window};
+use reference_pm::{uniform, white};
+
+struct Bench {
+    recorder: Recorder,
+    faults: Array<u32>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let gpu = Gpu::open(&Options::from_env().unwrap(), 0).unwrap();
+        let mut recorder = Recorder::new(&gpu).unwrap();
+        let faults = gpu.array("faults", 1).unwrap();
+        recorder.clear(&faults);
+        Bench { recorder, faults }
+    }
+
+    fn upload(&mut self, data: &[f32]) -> Array<f32> {
+        let array = self.recorder.gpu().array("data", data.len() as u64).unwrap();
+        self.recorder.upload(&array, 0, data).unwrap();
+        array
+    }
+
+    fn paint(&mut self, painter: &Painter, particles: Particles<'_>, mesh: &Mesh) -> Vec<u64> {
+        let cells = self.recorder.gpu().array("cells", 2 * mesh.layout.len()).unwrap();
+        self.recorder.clear(&cells);
+        painter.paint(&mut self.recorder, particles, mesh, &cells, &self.faults).unwrap();
+        let words = self.recorder.download(&cells, 0, cells.len()).unwrap();
+        words.chunks(2).map(|w| u64::from(w[0]) | u64::from(w[1]) << 32).collect()
+    }
+
+    fn faults(&mut self) -> u32 {
+        self.recorder.download(&self.faults, 0, 1).unwrap()[0]
+    }
+}
+
+fn alone() -> Grid {
+    Grid::new([1, 1], 1).unwrap()
+}
+
+/// Coordinates of eight particles as displacements of the sites of a 2^3 lattice over a 4^3 mesh with unit cells.
+fn golden() -> (Lattice, [Vec<f64>; 3]) {
+    let x = [100, 101, 102].map(|seed| (0..8).map(|i| 4.0 * uniform(seed, i)).collect());
+    (Lattice::new([2; 3], alone(), 0), x)
+}
+
+#[test]
+fn golden_values_of_cloud_in_cell() {
+    let mut bench = Bench::new();
+    let (lattice, x) = golden();
+    let site = |n: usize, axis: usize| 2.0 * ((n >> (2 - axis)) & 1) as f64;
+    let shift = [0, 1, 2].map(|a| bench.upload(&(0..8).map(|n| (x[a][n] - site(n, a)) as f32).collect::<Vec<_>>()));
+    let particles = Particles::Sites { lattice: &lattice, displacement: [&shift[0], &shift[1], &shift[2]] };
+    let mesh = Mesh::new([4; 3], [4.0; 3], alone(), 0, [[0; 2]; 3]);
+    let painter = Painter::new(Window::Cic);
+    let cells = bench.paint(&painter, particles, &mesh);
+    assert_eq!(cells.iter().sum::<u64>(), 8 << 28, "mass is conserved to the last unit");
+    let m: Vec<f64> = cells.iter().map(|&c| c as f64 / UNITS).collect();
+    // Positions are rounded to f32: 4 * 2^-24 a coordinate, and the weights of one particle change by as much.
+    for (got, want) in m.iter().zip([0.128347497473, 0.13351581491, 0.784373713923, 0.338993862389]) {
+        assert!((got - want).abs() < 1e-6, "{got} {want}");
+    }
+    let squares: f64 = m.iter().map(|m| m * m).sum();
+    assert!((squares - 3.9653967156943377).abs() < 1e-5, "{squares}");
+
+    let field = bench.upload(&white(64, 7).iter().map(|v| *v as f32).collect::<Vec<_>>());
+    let out = bench.upload(&[0.0; 8]);
+    painter.readout(&mut bench.recorder, particles, &mesh, &field, &out).unwrap();
+    let read = bench.recorder.download(&out, 0, 8).unwrap();
+    for (got, want) in read.iter().zip([-0.283193935148, -0.110300388528, -0.836123403503]) {
+        assert!((f64::from(*got) - want).abs() < 3e-6, "{got} {want}");
+    }
+    assert_eq!(bench.faults(), 0);
+}
+
+#[test]
+fn every_window_equals_its_twin_and_reads_ones_as_one() {
+    let shape = [6u64, 5, 7];
+    let mut bench = Bench::new();
+    let lattice = Lattice::new([5, 4, 3], alone(), 0);
+    let mesh = Mesh::new(shape, [12.0, 5.0, 3.5], alone(), 0, [[0; 2]; 3]);
+    // Displacements of several boxes, and particles exactly on nodes and faces.
+    let shift: [Vec<f32>; 3] = [0, 1, 2]
+        .map(|a| (0..60).map(|n| if n % 7 == 0 { 0.0 } else { ((uniform(7 + a, n) - 0.5) * 40.0) as f32 }).collect());
+    let arrays = [0, 1, 2].map(|a| bench.upload(&shift[a]));
+    let particles = Particles::Sites { lattice: &lattice, displacement: [&arrays[0], &arrays[1], &arrays[2]] };
+    for window in [Window::Cic, Window::Tsc, Window::Pcs] {
+        let painter = Painter::new(window);
+        let cells = bench.paint(&painter, particles, &mesh);
+        assert_eq!(cells.iter().sum::<u64>(), 60 << 28, "{window}");
+        let mut twin = vec![0.0; cells.len()];
+        for n in 0..60usize {
+            let site = [n / 12, n / 3 % 4, n % 3];
+            let nodes = [0, 1, 2].map(|a| {
+                let at =
+                    site[a] as f64 * shape[a] as f64 / lattice.sites[a] as f64 + f64::from(shift[a][n]) / mesh.cell[a];
+                window.nodes(at)
+            });
+            for i in 0..window.order() as usize {
+                for j in 0..window.order() as usize {
+                    for k in 0..window.order() as usize {
+                        let at = [i, j, k];
+                        let [i, j, k] =
+                            [0, 1, 2].map(|a| (nodes[a].0 + at[a] as i64).rem_euclid(shape[a] as i64) as usize);
+                        twin[(i * 5 + j) * 7 + k] += (0..3).map(|a| nodes[a].1[at[a]]).product::<f64>();
+                    }
+                }
+            }
+        }
+        // A shift of 40 cells is known to 2^-19 in f32; a node of one particle changes by at most about that, and up to
+        // 60 particles share a cell.
+        for (got, want) in cells.iter().zip(&twin) {
+            assert!(
+                (*got as f64 / UNITS - want).abs() < 60.0 * 4.0 / 524288.0 / 8.0,
+                "{window}: {} {want}",
+                *got as f64 / UNITS
+            );
+        }
+        let ones = bench.upload(&[1.0; 210]);
+        let out = bench.upload(&[0.0; 60]);
+        painter.readout(&mut bench.recorder, particles, &mesh, &ones, &out).unwrap();
+        // Weights are rounded once each: three roundings a product.
+        let read = bench.recorder.download(&out, 0, 60).unwrap();
+        assert!(read.iter().all(|one| (one - 1.0).abs() < 1e-6), "{window}: {read:?}");
+    }
+}
+
+#[test]
+fn particles_between_nodes_are_shared_evenly() {
+    let mut bench = Bench::new();
+    let lattice = Lattice::new([2, 1, 1], alone(), 0);
+    let half = bench.upload(&[0.5, 0.5]);
+    let particles = Particles::Sites { lattice: &lattice, displacement: [&half, &half, &half] };
+    let mesh = Mesh::new([4, 4, 4], [4.0; 3], alone(), 0, [[0; 2]; 3]);
+    let cells = bench.paint(&Painter::new(Window::Cic), particles, &mesh);
+    let expected = |c: usize| if [c / 4 % 4, c % 4].iter().all(|&n| n < 2) { 1u64 << 25 } else { 0 };
+    for (c, got) in cells.into_iter().enumerate() {
+        assert_eq!(got, expected(c), "cell {c}");
+    }
+}
+
+#[test]
+fn many_particles_in_one_cell_carry_into_the_high_word() {
+    let mut bench = Bench::new();
+    let lattice = Lattice::new([1000, 1, 1], alone(), 0);
+    let mesh = Mesh::new([2; 3], [2.0; 3], alone(), 0, [[0; 2]; 3]);
+    let back = bench.upload(&(0..1000).map(|n| -(n as f32) * 2.0 / 1000.0).collect::<Vec<_>>());
+    let zero = bench.upload(&[0.0; 1000]);
+    let particles = Particles::Sites { lattice: &lattice, displacement: [&back, &zero, &zero] };
+    let cells = bench.paint(&Painter::new(Window::Cic), particles, &mesh);
+    assert_eq!(cells.iter().sum::<u64>(), 1000 << 28);
+    assert!(cells[0] > 999 << 28, "nearly all of it lies on node 0: {cells:?}");
+}
+
+#[test]
+fn points_are_painted_by_cell_and_offset() {
+    let mut bench = Bench::new();
+    let mesh = Mesh::new([4; 3], [4.0; 3], alone(), 0, [[0; 2]; 3]);
+    let cell = bench.recorder.gpu().array::<u32>("cell", 2).unwrap();
+    bench.recorder.upload(&cell, 0, &[63, 0]).unwrap();
+    let offset = bench.upload(&[0.25, 0.0]);
+    let particles = Particles::Points { cell: &cell, offset: [&offset, &offset, &offset] };
+    let cells = bench.paint(&Painter::new(Window::Cic), particles, &mesh);
+    assert_eq!(cells[63], (27u64 << 28) / 64, "(3/4)^3 stays");
+    assert_eq!(cells[0], (1u64 << 28) / 64 + (1 << 28), "(1/4)^3 comes around the corner to the other point");
+}
+
+#[test]
+fn lost_particles_are_counted_never_dropped_silently() {
+    let mut bench = Bench::new();
+    // Half of a mesh that is cut along x, without ghosts.
+    let grid = Grid::new([2, 1], 2).unwrap();
+    let lattice = Lattice::new([4; 3], grid, 0);
+    let mesh = Mesh::new([4; 3], [4.0; 3], grid, 0, [[0; 2]; 3]);
+    let mut x = vec![0.0f32; 32];
+    (x[3], x[5], x[9]) = (f32::NAN, f32::INFINITY, 5.5);
+    let (x, zero) = (bench.upload(&x), bench.upload(&[0.0; 32]));
+    let particles = Particles::Sites { lattice: &lattice, displacement: [&x, &zero, &zero] };
+    let painter = Painter::new(Window::Cic);
+    let cells = bench.paint(&painter, particles, &mesh);
+    // The 16 particles of the second plane touch the third, whatever their weight there; of the first plane three are bad.
+    assert_eq!(bench.faults(), 16 + 3);
+    assert_eq!(cells.iter().sum::<u64>(), 13 << 28);
+    let reach = bench.recorder.gpu().array("reach", 7).unwrap();
+    painter.reach(&mut bench.recorder, particles, &mesh, &reach).unwrap();
+    let reach = bench.recorder.download(&reach, 0, 7).unwrap();
+    assert_eq!((reach[0], reach[1], reach[6]), (0, 5, 2), "{reach:?}");
+}

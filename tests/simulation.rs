@@ -1,0 +1,301 @@
+//! The particle-mesh run against an f64 reference, physics that is known, and itself on other rank counts.
+
+#[path = "shared/reference_pm.rs"]
+#[allow(dead_code)]
+mod reference_pm;
+
+use meshloom::comm::Communicator;
+use meshloom::cosmology::{Cosmology, LinearPower, LptOrder, Scheme, TransferKind, lpt_factors, schedule};
+use meshloom::device::{Gpu, Options};
+use meshloom::mesh::{Bin, Window};
+use meshloom::simulation::{Config, Noise, Simulation};
+use meshloom::{Error, Launch, Rank, launch};
+use reference_pm::{Setup, Vector, displacements, linear_density, start, white};
+
+fn golden() -> Config {
+    Config { particles: 16, mesh: 32, box_size: 64.0, cosmology: Cosmology::simple(), steps: 8, ..Config::default() }
+}
+
+/// What a run ends with, gathered in Lagrangian order.
+#[derive(Debug, PartialEq)]
+struct End {
+    displacement: Vec<[f32; 3]>,
+    momentum: Vec<[f32; 3]>,
+    density: Vec<f32>,
+    power: Vec<Bin>,
+}
+
+fn noise_of(simulation_rows: impl Iterator<Item = u64>, n: u64, noise: &[f32]) -> Vec<f32> {
+    simulation_rows.flat_map(|row| noise[row as usize..(row + n) as usize].to_vec()).collect()
+}
+
+fn run(options: &Options, ranks: usize, config: &Config, noise: Option<&[f32]>) -> End {
+    let (n, m) = (config.particles, config.mesh as usize);
+    let parts = launch(Launch::Threads(ranks), options, |rank| {
+        let grid = config.grid(ranks)?;
+        let own = grid.part(config.sites(), rank.comm.rank());
+        let rows = own[0].clone().flat_map(|i| own[1].clone().map(move |j| (i * n + j) * n));
+        let values = noise.map(|noise| noise_of(rows, n, noise));
+        let noise = values.as_deref().map_or(Noise::Seed, Noise::Values);
+        let mut simulation = Simulation::new(&rank, config.clone(), noise)?;
+        simulation.run(|_, _| Ok::<_, Error>(()))?;
+        let state = simulation.phase_space()?;
+        let rows: Vec<u64> = simulation.rows().collect();
+        Ok::<_, Error>((rows, state, simulation.density()?, simulation.power()?))
+    })
+    .unwrap();
+    let mut end = End {
+        displacement: vec![[f32::NAN; 3]; (n * n * n) as usize],
+        momentum: vec![[f32::NAN; 3]; (n * n * n) as usize],
+        density: vec![f32::NAN; m * m * m],
+        power: parts[0].3.clone(),
+    };
+    for (rows, [s, p], (own, density), power) in parts {
+        assert_eq!(power, end.power, "all ranks have the same spectrum");
+        for (r, row) in rows.into_iter().enumerate() {
+            for k in 0..n as usize {
+                let i = r * n as usize + k;
+                end.displacement[row as usize + k] = [s[0][i], s[1][i], s[2][i]];
+                end.momentum[row as usize + k] = [p[0][i], p[1][i], p[2][i]];
+            }
+        }
+        let mut rows = density.chunks(m);
+        for i in own[0].clone() {
+            for j in own[1].clone() {
+                let at = (i as usize * m + j as usize) * m;
+                end.density[at..at + m].copy_from_slice(rows.next().unwrap());
+            }
+        }
+    }
+    end
+}
+
+fn f32s(values: &[f64]) -> Vec<f32> {
+    values.iter().map(|&v| v as f32).collect()
+}
+
+/// Root mean square of the difference over that of the truth.
+fn error(got: &[[f32; 3]], truth: &[Vector]) -> f64 {
+    let square = |f: &dyn Fn(usize, usize) -> f64| {
+        (0..truth.len()).flat_map(|i| (0..3).map(move |a| (i, a))).map(|(i, a)| f(i, a).powi(2)).sum::<f64>()
+    };
+    (square(&|i, a| f64::from(got[i][a]) - truth[i][a]) / square(&|i, a| truth[i][a])).sqrt()
+}
+
+#[test]
+fn the_golden_run() {
+    let config = golden();
+    let noise = white(4096, 0);
+    let end = run(&Options::from_env().unwrap(), 1, &config, Some(&f32s(&noise)));
+
+    let power = LinearPower::new(config.cosmology, TransferKind::Full).unwrap();
+    let delta = linear_density(&power, &noise, 16, 64.0);
+    let growth = power.growth().at(config.a_start).unwrap();
+    let mut truth = start(&displacements(&delta, 16, 64.0), &growth, LptOrder::Second);
+    let setup = Setup { particles: 16, mesh: 32, box_size: 64.0, omega_m: config.cosmology.omega_m() };
+    let ops = schedule(power.growth(), Scheme::FastPm, config.a_start, 1.0, 8, &[]).unwrap();
+    setup.run(&mut truth, &ops, |_, _, _| {});
+
+    let (s, p) = (error(&end.displacement, &truth.s), error(&end.momentum, &truth.p));
+    let density = setup.paint(&setup.positions(&truth.s));
+    // `paint` of the reference may give the contrast or the density: compare about the mean.
+    let mean = density.iter().sum::<f64>() / density.len() as f64;
+    let difference: f64 =
+        end.density.iter().zip(&density).map(|(a, b)| (f64::from(*a) - 1.0 - (b - mean)).powi(2)).sum();
+    let spread: f64 = density.iter().map(|b| (b - mean).powi(2)).sum();
+    let d = (difference / spread).sqrt();
+    println!("rms errors: displacement {s:.2e}, momentum {p:.2e}, density {d:.2e}");
+    assert!(s < 1.5e-6 && p < 3e-6 && d < 6e-6, "displacement {s:.2e}, momentum {p:.2e}, density {d:.2e}");
+
+    // The printed golden values themselves.
+    for (got, want) in end.displacement[291].iter().zip([1.146031195129, 0.747179460553, 6.640848396341]) {
+        assert!((f64::from(*got) - want).abs() < 2e-5, "{got} {want}");
+    }
+    for (got, want) in end.momentum[291].iter().zip([0.732712019775, 2.231663574163, 4.132019313376]) {
+        assert!((f64::from(*got) - want).abs() < 2e-5, "{got} {want}");
+    }
+    let bins = [
+        (0.12528498, 3192.7727659, 18),
+        (0.21900858, 1761.7352812, 62),
+        (0.30769536, 940.5818373, 98),
+        (0.39864649, 690.2700920, 210),
+        (0.50045405, 458.8464261, 350),
+        (0.60101890, 293.9044631, 450),
+        (0.69426677, 262.7802796, 602),
+        (0.78786022, 222.1996740, 762),
+    ];
+    for (bin, (k, power, modes)) in end.power.iter().zip(bins) {
+        assert_eq!(bin.modes, modes);
+        assert!((bin.k / k - 1.0).abs() < 1e-7 && (bin.power / power - 1.0).abs() < 1e-5, "{bin:?} {k} {power}");
+    }
+}
+
+#[test]
+fn every_rank_count_and_grid_gives_the_same_bits() {
+    let options = Options::from_env().unwrap();
+    let config = Config { steps: 4, ..golden() };
+    let alone = run(&options, 1, &config, None);
+    for ranks in 2..=5 {
+        assert!(run(&options, ranks, &config, None) == alone, "{ranks} ranks");
+    }
+    for grid in [[2, 2], [1, 3], [2, 1]] {
+        let config = Config { grid: Some(grid), ..config.clone() };
+        assert!(run(&options, grid[0] * grid[1], &config, None) == alone, "{grid:?}");
+    }
+}
+
+#[test]
+fn windows_of_every_kind_give_the_same_bits() {
+    let options = Options::from_env().unwrap();
+    let config = Config {
+        particles: 8,
+        mesh: 16,
+        box_size: 32.0,
+        steps: 2,
+        window: Window::Tsc,
+        scheme: Scheme::BullFrog,
+        ..golden()
+    };
+    let alone = run(&options, 1, &config, None);
+    let small = Options { window_bytes: Some(4096), ..options.clone() };
+    assert!(run(&small, 1, &config, None) == alone, "windows of 4 KiB");
+    assert!(run(&small, 3, &config, None) == alone, "windows of 4 KiB on 3 ranks");
+    let checked = Options { checked: true, ..options.clone() };
+    assert!(run(&checked, 1, &config, None) == alone, "checked");
+    let floor = Options { floor: true, ..options };
+    assert!(run(&floor, 2, &config, None) == alone, "the floor");
+}
+
+#[test]
+fn a_uniform_lattice_feels_no_force_and_momentum_is_conserved() {
+    let options = Options::from_env().unwrap();
+    let zeros = vec![0.0f32; 512];
+    for (mesh, window) in [(8, Window::Cic), (16, Window::Cic), (16, Window::Tsc)] {
+        let config = Config { particles: 8, mesh, box_size: 8.0, steps: 2, window, ..golden() };
+        let end = run(&options, 1, &config, Some(&zeros));
+        let largest = end.momentum.iter().flatten().fold(0.0f32, |a, b| a.max(b.abs()));
+        // With mesh == particles the density is exactly 1; with twice the cells the lattice's own force is zero at its
+        // sites but for rounding of sums of order 8 * eps a cell.
+        assert!(largest <= if mesh == 8 { 0.0 } else { 1e-5 }, "mesh {mesh}, {window}: {largest}");
+    }
+    let rank = Rank { comm: Communicator::solo(), gpu: Gpu::open(&options, 0).unwrap(), sharing: 1 };
+    let mut simulation = Simulation::new(&rank, Config { steps: 3, ..golden() }, Noise::Seed).unwrap();
+    simulation.run(|_, _| Ok::<_, Error>(())).unwrap();
+    let force = simulation.accelerations().unwrap();
+    for axis in &force {
+        let sum: f64 = axis.iter().map(|&f| f64::from(f)).sum();
+        let rms = (axis.iter().map(|&f| f64::from(f).powi(2)).sum::<f64>() / axis.len() as f64).sqrt();
+        assert!(sum.abs() / (axis.len() as f64 * rms) < 1e-6, "{sum} of {rms}");
+    }
+}
+
+#[test]
+fn a_plane_wave_follows_zeldovich() {
+    // Noise of one mode: white noise is scaled by sqrt(P N / V), so any amplitude serves.
+    let n = 32usize;
+    let k = 2.0 * std::f64::consts::PI / n as f64;
+    let noise: Vec<f32> = (0..n * n * n).map(|i| (0.02 * (k * (i / n / n) as f64).cos()) as f32).collect();
+    let config = Config {
+        particles: n as u64,
+        mesh: n as u64,
+        box_size: 64.0,
+        steps: 5,
+        lpt: LptOrder::First,
+        a_end: 0.5,
+        ..golden()
+    };
+    let end = run(&Options::from_env().unwrap(), 1, &config, Some(&noise));
+    let power = LinearPower::new(config.cosmology, TransferKind::Full).unwrap();
+    let (first, last) = (power.growth().at(config.a_start).unwrap(), power.growth().at(0.5).unwrap());
+    let start_config = Config { a_end: 0.0626, steps: 1, ..config.clone() };
+    let begin = run(&Options::from_env().unwrap(), 1, &start_config, Some(&noise));
+    let grown = last.d1 / first.d1;
+    let scale = power.growth().at(0.0626).unwrap().d1 / first.d1;
+    let _ = lpt_factors(&first, LptOrder::First);
+    let largest = end.displacement.iter().map(|s| s[0].abs()).fold(0.0, f32::max);
+    for (late, early) in end.displacement.iter().zip(&begin.displacement) {
+        let expected = f64::from(early[0]) * grown / scale;
+        // CIC softens the force of a wave of 32 cells by sinc^4(pi / 32) = 1 - 0.0032 x 2.
+        assert!((f64::from(late[0]) - expected).abs() < 0.01 * f64::from(largest), "{late:?} {expected}");
+        assert!(late[1].abs() < 1e-4 * largest && late[2].abs() < 1e-4 * largest, "{late:?}");
+    }
+}
+
+#[test]
+fn low_modes_grow_as_linear_theory_says() {
+    let config = Config { particles: 64, mesh: 64, box_size: 1000.0, steps: 3, a_end: 0.125, ..Config::default() };
+    let options = Options::from_env().unwrap();
+    let rank = Rank { comm: Communicator::solo(), gpu: Gpu::open(&options, 0).unwrap(), sharing: 1 };
+    let mut simulation = Simulation::new(&rank, config.clone(), Noise::Seed).unwrap();
+    let mut spectra = Vec::new();
+    simulation
+        .run(|simulation, reached| {
+            if reached.a == config.a_start || reached.a == config.a_end {
+                spectra.push(simulation.spectrum()?);
+            }
+            Ok::<_, Error>(())
+        })
+        .unwrap();
+    let growth = simulation.linear_power().growth();
+    let expected = growth.at(0.125).unwrap().d1 / growth.at(0.0625).unwrap().d1;
+    let [(early, geometry), (late, _)] = &spectra[..] else { panic!("two spectra") };
+    let half = geometry.part[2].end as usize;
+    let mut seen = 0;
+    for (i, j, k) in (0..3usize).flat_map(|i| (0..3usize).flat_map(move |j| (0..3usize).map(move |k| (i, j, k)))) {
+        let at = (i * 64 + j) * half + k;
+        if (1..=5).contains(&(i * i + j * j + k * k)) {
+            let power = |mode: [f32; 2]| mode.map(|v| f64::from(v).powi(2)).iter().sum::<f64>();
+            let ratio = (power(late[at]) / power(early[at])).sqrt() / expected;
+            assert!((ratio - 1.0).abs() < 0.02, "mode {i} {j} {k}: grew {ratio} times too much");
+            seen += 1;
+        }
+    }
+    assert!(seen > 10);
+}
+
+#[test]
+fn a_warmed_step_submits_once_and_allocates_nothing() {
+    let options = Options::from_env().unwrap();
+    let rank = Rank { comm: Communicator::solo(), gpu: Gpu::open(&options, 0).unwrap(), sharing: 1 };
+    let mut simulation =
+        Simulation::new(&rank, Config { particles: 8, mesh: 16, steps: 5, ..golden() }, Noise::Seed).unwrap();
+    let mut seen = Vec::new();
+    simulation
+        .run(|simulation, reached| {
+            let (counts, cost) = simulation.counts();
+            seen.push((reached.step, counts, simulation.recorder().gpu().allocations(), cost));
+            Ok::<_, Error>(())
+        })
+        .unwrap();
+    for pair in seen[2..].windows(2) {
+        let ((_, before, held, _), (step, after, now, cost)) = (&pair[0], &pair[1]);
+        assert_eq!(after.submits - before.submits, 1, "submissions in step {step}");
+        assert_eq!(after.downloads, before.downloads, "downloads in step {step}");
+        assert_eq!(after.uploads, before.uploads, "uploads in step {step}");
+        assert_eq!(now, held, "allocations in step {step}");
+        assert_eq!((cost.sent, cost.messages), (0, 0));
+    }
+}
+
+#[test]
+fn a_resumed_run_ends_with_the_same_bits() {
+    let options = Options::from_env().unwrap();
+    for scheme in [Scheme::FastPm, Scheme::BullFrog] {
+        let config = Config { steps: 4, snapshots: vec![0.4], scheme, ..golden() };
+        let results = launch(Launch::Threads(2), &options, |rank| {
+            let mut kept = None;
+            let mut whole = Simulation::new(&rank, config.clone(), Noise::Seed)?;
+            whole.run(|simulation, reached| {
+                if reached.snapshot {
+                    kept = Some((reached.step, simulation.phase_space()?));
+                }
+                Ok::<_, Error>(())
+            })?;
+            let (step, state) = kept.expect("the snapshot was reached");
+            let mut resumed = Simulation::resume(&rank, config.clone(), step, &state)?;
+            resumed.run(|_, _| Ok::<_, Error>(()))?;
+            Ok::<_, Error>((whole.phase_space()?, resumed.phase_space()?))
+        });
+        assert!(results.unwrap().iter().all(|(whole, resumed)| whole == resumed), "{scheme:?}");
+    }
+}
