@@ -5,7 +5,7 @@
 mod reference_pm;
 
 use meshloom::comm::Communicator;
-use meshloom::cosmology::{Cosmology, LinearPower, LptOrder, Scheme, TransferKind, lpt_factors, schedule};
+use meshloom::cosmology::{Cosmology, LinearPower, LptOrder, Scheme, TransferKind, schedule};
 use meshloom::device::{Gpu, Options};
 use meshloom::mesh::{Bin, Window};
 use meshloom::simulation::{Config, Noise, Simulation};
@@ -191,39 +191,36 @@ fn a_uniform_lattice_feels_no_force_and_momentum_is_conserved() {
 
 #[test]
 fn a_plane_wave_follows_zeldovich() {
-    // Noise of one mode: white noise is scaled by sqrt(P N / V), so any amplitude serves.
+    // Noise of one mode: white noise is scaled by sqrt(P N / V), so any amplitude serves. With exact forces FastPM is
+    // exact (tested on the host in `cosmology`); here cloud-in-cell softens the force of the wave by
+    // sinc^4(pi / 64) = 0.997, and the lattice of 32 planes a wave adds aliases of order (2 pi / 32)^2 / 6 = 0.006.
     let n = 32usize;
     let k = 2.0 * std::f64::consts::PI / n as f64;
     let noise: Vec<f32> = (0..n * n * n).map(|i| (0.02 * (k * (i / n / n) as f64).cos()) as f32).collect();
-    let config = Config {
-        particles: n as u64,
-        mesh: n as u64,
-        box_size: 64.0,
-        steps: 5,
-        lpt: LptOrder::First,
-        a_end: 0.5,
-        ..golden()
-    };
-    let end = run(&Options::from_env().unwrap(), 1, &config, Some(&noise));
-    let power = LinearPower::new(config.cosmology, TransferKind::Full).unwrap();
-    let (first, last) = (power.growth().at(config.a_start).unwrap(), power.growth().at(0.5).unwrap());
-    let start_config = Config { a_end: 0.0626, steps: 1, ..config.clone() };
-    let begin = run(&Options::from_env().unwrap(), 1, &start_config, Some(&noise));
-    let grown = last.d1 / first.d1;
-    let scale = power.growth().at(0.0626).unwrap().d1 / first.d1;
-    let _ = lpt_factors(&first, LptOrder::First);
-    let largest = end.displacement.iter().map(|s| s[0].abs()).fold(0.0, f32::max);
-    for (late, early) in end.displacement.iter().zip(&begin.displacement) {
-        let expected = f64::from(early[0]) * grown / scale;
-        // CIC softens the force of a wave of 32 cells by sinc^4(pi / 32) = 1 - 0.0032 x 2.
-        assert!((f64::from(late[0]) - expected).abs() < 0.01 * f64::from(largest), "{late:?} {expected}");
-        assert!(late[1].abs() < 1e-4 * largest && late[2].abs() < 1e-4 * largest, "{late:?}");
-    }
+    let config = Config { particles: 32, mesh: 64, steps: 5, lpt: LptOrder::First, a_end: 0.125, ..golden() };
+    let options = Options::from_env().unwrap();
+    let rank = Rank { comm: Communicator::solo(), gpu: Gpu::open(&options, 0).unwrap(), sharing: 1 };
+    let mut simulation = Simulation::new(&rank, config, Noise::Values(&noise)).unwrap();
+    let mut states = Vec::new();
+    simulation
+        .run(|simulation, _| {
+            states.push(simulation.phase_space()?[0].clone());
+            Ok::<_, Error>(())
+        })
+        .unwrap();
+    let growth = simulation.linear_power().growth();
+    let expected = growth.at(0.125).unwrap().d1 / growth.at(0.0625).unwrap().d1;
+    let (early, late) = (&states[0], &states[states.len() - 1]);
+    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
+    let grown = dot(&early[0], &late[0]) / dot(&early[0], &early[0]);
+    assert!((grown / expected - 1.0).abs() < 0.01, "grew by {grown}, Zel'dovich {expected}");
+    let largest = late[0].iter().fold(0.0f32, |a, b| a.max(b.abs()));
+    assert!(late[1].iter().chain(&late[2]).all(|s| s.abs() < 1e-5 * largest), "a plane wave stays plane");
 }
 
 #[test]
 fn low_modes_grow_as_linear_theory_says() {
-    let config = Config { particles: 64, mesh: 64, box_size: 1000.0, steps: 3, a_end: 0.125, ..Config::default() };
+    let config = Config { particles: 64, mesh: 128, box_size: 512.0, steps: 3, a_end: 0.125, ..Config::default() };
     let options = Options::from_env().unwrap();
     let rank = Rank { comm: Communicator::solo(), gpu: Gpu::open(&options, 0).unwrap(), sharing: 1 };
     let mut simulation = Simulation::new(&rank, config.clone(), Noise::Seed).unwrap();
@@ -231,26 +228,20 @@ fn low_modes_grow_as_linear_theory_says() {
     simulation
         .run(|simulation, reached| {
             if reached.a == config.a_start || reached.a == config.a_end {
-                spectra.push(simulation.spectrum()?);
+                spectra.push(simulation.power()?);
             }
             Ok::<_, Error>(())
         })
         .unwrap();
     let growth = simulation.linear_power().growth();
-    let expected = growth.at(0.125).unwrap().d1 / growth.at(0.0625).unwrap().d1;
-    let [(early, geometry), (late, _)] = &spectra[..] else { panic!("two spectra") };
-    let half = geometry.part[2].end as usize;
-    let mut seen = 0;
-    for (i, j, k) in (0..3usize).flat_map(|i| (0..3usize).flat_map(move |j| (0..3usize).map(move |k| (i, j, k)))) {
-        let at = (i * 64 + j) * half + k;
-        if (1..=5).contains(&(i * i + j * j + k * k)) {
-            let power = |mode: [f32; 2]| mode.map(|v| f64::from(v).powi(2)).iter().sum::<f64>();
-            let ratio = (power(late[at]) / power(early[at])).sqrt() / expected;
-            assert!((ratio - 1.0).abs() < 0.02, "mode {i} {j} {k}: grew {ratio} times too much");
-            seen += 1;
-        }
+    let expected = (growth.at(0.125).unwrap().d1 / growth.at(0.0625).unwrap().d1).powi(2);
+    // The same modes early and late: their sample variance cancels, what second order adds to single modes averages out.
+    // Waves of 30 lattice planes and more: shorter ones feel the lattice (see the plane wave above).
+    let [early, late] = &spectra[..] else { panic!("two spectra") };
+    for (early, late) in early.iter().zip(late).take(2) {
+        let ratio = late.power / early.power / expected;
+        assert!((ratio - 1.0).abs() < 0.02, "k = {}: power grew {ratio} times too much", early.k);
     }
-    assert!(seen > 10);
 }
 
 #[test]
