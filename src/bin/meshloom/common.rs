@@ -1,0 +1,89 @@
+//! What all commands share: how many ranks, which device, what is reported and how a command ends.
+
+use std::io::IsTerminal;
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use meshloom::device::{Choice, Options};
+use meshloom::{Error, Launch, Rank, launch};
+
+/// Options of every command that works on a device.
+#[derive(Args, Clone, Debug)]
+pub struct Common {
+    /// Ranks as threads of this process (under mpirun or srun the MPI world is used instead)
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub ranks: u16,
+    /// Adapter: auto, an index, part of a name, or a PCI address (also from MESHLOOM_DEVICE)
+    #[arg(long, value_name = "DEVICE")]
+    pub device: Option<String>,
+    /// Process grid, as 2x3 (slabs or pencils by itself otherwise)
+    #[arg(long, value_name = "P0xP1", value_parser = grid)]
+    pub grid: Option<[usize; 2]>,
+    /// Print one JSON object about the run on standard output
+    #[arg(long)]
+    pub json: bool,
+    /// No progress bar
+    #[arg(long)]
+    pub quiet: bool,
+}
+
+/// How a command ends when it does not end well.
+pub enum Failure {
+    /// The words of the call are wrong: exit code 2.
+    Usage(String),
+    /// It could not be done: exit code 1.
+    Failed(String),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        use meshloom::Error as E;
+        match &error {
+            // Values that were asked for and cannot be.
+            E::Cosmology(_) | E::Fft(_) | E::Layout(_) => Failure::Usage(error.to_string()),
+            E::Simulation(meshloom::simulation::SimulationError::OutOfRange { .. }) => Failure::Usage(error.to_string()),
+            _ => Failure::Failed(error.to_string()),
+        }
+    }
+}
+
+fn grid(text: &str) -> Result<[usize; 2], String> {
+    let parts: Option<Vec<usize>> = text.split('x').map(|part| part.parse().ok().filter(|&n| n > 0)).collect();
+    parts.and_then(|parts| parts.try_into().ok()).ok_or_else(|| format!("`{text}` is no grid; write two numbers, as 2x3"))
+}
+
+impl Common {
+    /// Runs `body` on every rank, however there are ranks, and gives what rank 0 returned, where it is in this process.
+    pub fn launch<T: Send>(&self, body: impl Fn(&Rank) -> Result<T, Error> + Sync) -> Result<Option<T>, Failure> {
+        let mut options = Options::from_env().map_err(|e| Failure::Usage(e.to_string()))?;
+        if let Some(words) = &self.device {
+            let Ok(choice) = words.parse::<Choice>();
+            options.choice = choice;
+        }
+        let how = Launch::detect(self.ranks.into());
+        if how != Launch::Mpi && self.grid.is_some_and(|grid| grid[0] * grid[1] != usize::from(self.ranks)) {
+            let [p0, p1] = self.grid.unwrap_or_default();
+            return Err(Failure::Usage(format!("--grid {p0}x{p1} makes {} ranks, and --ranks says {}", p0 * p1, self.ranks)));
+        }
+        let ranks = launch(how, &options, |rank| body(&rank).map(|value| (rank.comm.rank(), value)));
+        match ranks {
+            Ok(values) => Ok(values.into_iter().find(|(rank, _)| *rank == 0).map(|(_, value)| value)),
+            Err(error) => {
+                let rank = error.rank;
+                Err(match error.failure {
+                    meshloom::comm::Failure::Error(error) => Failure::from(error),
+                    other => Failure::Failed(format!("rank {rank}: {other}")),
+                })
+            }
+        }
+    }
+
+    /// A progress bar of `steps`, on rank 0 when standard error is a terminal; nothing otherwise.
+    pub fn progress(&self, rank: usize, steps: u64, what: &'static str) -> ProgressBar {
+        let shown = rank == 0 && !self.quiet && std::io::stderr().is_terminal();
+        let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} {elapsed_precise}");
+        let bar = ProgressBar::with_draw_target(Some(steps), target).with_message(what);
+        style.map(|style| bar.clone().with_style(style)).unwrap_or(bar)
+    }
+}
