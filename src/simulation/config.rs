@@ -1,6 +1,6 @@
 //! What a simulation is asked to do, and whether it can be done.
 
-use crate::cosmology::{Cosmology, LptOrder, Scheme};
+use crate::cosmology::{Cosmology, Growth, LptOrder, Scheme, schedule};
 use crate::device::bytes;
 use crate::layout::{Grid, LayoutError, split};
 use crate::mesh::{Gradient, Laplacian, Window};
@@ -86,7 +86,8 @@ impl Config {
     /// Checks what needs neither device nor ranks.
     ///
     /// # Errors
-    /// [`SimulationError::OutOfRange`], [`FftError`](crate::fft::FftError) for sizes that cannot be transformed.
+    /// [`SimulationError::OutOfRange`], [`FftError`](crate::fft::FftError) for sizes that cannot be transformed,
+    /// [`CosmologyError`](crate::cosmology::CosmologyError) for scale factors and steps that make no schedule.
     pub fn validate(&self) -> Result<(), crate::Error> {
         let range = |what: &'static str, value: String, ok: bool, allowed: &str| {
             if ok { Ok(()) } else { Err(SimulationError::OutOfRange { what, value, allowed: allowed.into() }) }
@@ -110,6 +111,7 @@ impl Config {
         for size in [self.particles, self.mesh] {
             crate::fft::check_size(size)?;
         }
+        schedule(&Growth::new(self.cosmology), self.scheme, self.a_start, self.a_end, self.steps, &self.snapshots)?;
         Ok(())
     }
 

@@ -28,6 +28,7 @@ use crate::Rank;
 use crate::cosmology::{LinearPower, Op, TransferKind, fill_white_noise, mode_amplitudes, resume_from, schedule};
 use crate::device::{Array, Recorder};
 use crate::exchange::Lines;
+use crate::fft::Plan;
 use crate::layout::{Box3, Cost, Grid, extent};
 use crate::mesh::{Bin, Combine, Lattice, Particles, SpectrumGeometry, power_spectrum};
 
@@ -385,6 +386,28 @@ impl Simulation {
         let part = self.force.transform().spectrum_part();
         let modes = self.recorder.download(&spectrum, 0, extent(&part).iter().product())?;
         Ok((modes, SpectrumGeometry { shape: self.config.cells(), size: self.config.size(), part }))
+    }
+
+    /// All ranks.
+    pub fn comm(&self) -> &crate::comm::Communicator {
+        self.lines.world()
+    }
+
+    /// Bytes that this rank's schedule moves through device memory, reading and writing, as its kernels are written:
+    /// counted, not measured, without the start and what halos add.
+    pub fn traffic(&self) -> u64 {
+        let (particles, cells) = (self.lattice.len(), extent(&self.force.layout().own).iter().product::<u64>());
+        let nodes = u64::from(self.config.window.order()).pow(3);
+        let plan = self.force.transform().plan();
+        let transforms = Plan::traffic(&plan.forward) + 3 * Plan::traffic(&plan.backward);
+        let paint = 8 * cells + particles * (12 + 8 * nodes) + 12 * cells;
+        let read = 3 * particles * (12 + 4 * nodes + 4);
+        let op = |op: &Op| match op {
+            Op::Force => transforms + paint + read,
+            Op::Kick { .. } | Op::Drift { .. } => 3 * 12 * particles,
+            Op::Reached { .. } => 0,
+        };
+        self.ops.iter().map(op).sum()
     }
 
     /// Scale factor that the particles are at.

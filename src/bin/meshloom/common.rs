@@ -41,7 +41,9 @@ impl From<Error> for Failure {
         match &error {
             // Values that were asked for and cannot be.
             E::Cosmology(_) | E::Fft(_) | E::Layout(_) => Failure::Usage(error.to_string()),
-            E::Simulation(meshloom::simulation::SimulationError::OutOfRange { .. }) => Failure::Usage(error.to_string()),
+            E::Simulation(meshloom::simulation::SimulationError::OutOfRange { .. }) => {
+                Failure::Usage(error.to_string())
+            }
             _ => Failure::Failed(error.to_string()),
         }
     }
@@ -49,7 +51,9 @@ impl From<Error> for Failure {
 
 fn grid(text: &str) -> Result<[usize; 2], String> {
     let parts: Option<Vec<usize>> = text.split('x').map(|part| part.parse().ok().filter(|&n| n > 0)).collect();
-    parts.and_then(|parts| parts.try_into().ok()).ok_or_else(|| format!("`{text}` is no grid; write two numbers, as 2x3"))
+    parts
+        .and_then(|parts| parts.try_into().ok())
+        .ok_or_else(|| format!("`{text}` is no grid; write two numbers, as 2x3"))
 }
 
 impl Common {
@@ -63,7 +67,11 @@ impl Common {
         let how = Launch::detect(self.ranks.into());
         if how != Launch::Mpi && self.grid.is_some_and(|grid| grid[0] * grid[1] != usize::from(self.ranks)) {
             let [p0, p1] = self.grid.unwrap_or_default();
-            return Err(Failure::Usage(format!("--grid {p0}x{p1} makes {} ranks, and --ranks says {}", p0 * p1, self.ranks)));
+            return Err(Failure::Usage(format!(
+                "--grid {p0}x{p1} makes {} ranks, and --ranks says {}",
+                p0 * p1,
+                self.ranks
+            )));
         }
         let ranks = launch(how, &options, |rank| body(&rank).map(|value| (rank.comm.rank(), value)));
         match ranks {

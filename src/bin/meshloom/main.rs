@@ -31,9 +31,26 @@ enum Command {
 fn main() -> ExitCode {
     let filter = tracing_subscriber::EnvFilter::try_from_env("MESHLOOM_LOG").unwrap_or_else(|_| "error".into());
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time().init();
-    let program = Program::parse();
+    // Under MPI every process finds wrong words alike: one speaks for all.
+    let first = ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "MV2_COMM_WORLD_RANK"]
+        .iter()
+        .find_map(|name| std::env::var(name).ok())
+        .is_none_or(|rank| rank.trim() == "0");
+    let program = match Program::try_parse() {
+        Ok(program) => program,
+        Err(error) => {
+            if first {
+                drop(error.print());
+            }
+            return ExitCode::from(u8::from(error.use_stderr()) * 2);
+        }
+    };
     if let Err(error) = meshloom::io::cleanup::install_interrupt_handler() {
         tracing::debug!(%error, "interrupts will leave temporary files");
+    }
+    if meshloom::comm::mpi_launched() {
+        // The launcher says what happened.
+        meshloom::io::cleanup::silence_interrupt_message();
     }
     let result = match program.command {
         Command::Devices(arguments) => devices::run(&arguments),
@@ -46,6 +63,8 @@ fn main() -> ExitCode {
         Err(Failure::Failed(message)) => (message, 1),
     };
     meshloom::io::cleanup::remove_all();
-    eprintln!("meshloom: {message}");
+    if first {
+        eprintln!("meshloom: {message}");
+    }
     ExitCode::from(code)
 }

@@ -1,0 +1,109 @@
+//! `meshloom devices`: the adapters of this machine.
+
+use clap::Args;
+use meshloom::device::{Choice, DeviceError, Gpu, Options, Profile, adapters, bytes, memory, unsuitable};
+use serde_json::json;
+
+use crate::common::Failure;
+
+#[derive(Args)]
+pub struct Arguments {
+    /// Print one JSON object on standard output
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    if adapters().is_empty() {
+        let none = DeviceError::NoAdapter { why: "the drivers offer none".into() };
+        return Err(Failure::Failed(none.to_string()));
+    }
+    let mut objects = Vec::new();
+    for (index, adapter) in adapters().iter().enumerate() {
+        let info = adapter.get_info();
+        let opened = match unsuitable(adapter) {
+            Some(why) => Err(why),
+            None => {
+                Gpu::open(&Options { choice: Choice::Index(index), ..Options::default() }, 0).map_err(|e| e.to_string())
+            }
+        };
+        let memory = memory(adapter);
+        if !arguments.json {
+            println!("{index}: {} ({:?}, {:?})", info.name, info.device_type, info.backend);
+            let pci = if info.device_pci_bus_id.is_empty() {
+                String::new()
+            } else {
+                format!(", PCI {}", info.device_pci_bus_id)
+            };
+            println!("   driver    {} {}{pci}", info.driver, info.driver_info);
+        }
+        let mut object = json!({
+            "index": index, "name": info.name, "type": format!("{:?}", info.device_type),
+            "backend": format!("{:?}", info.backend), "driver": info.driver, "driver_info": info.driver_info,
+            "pci": info.device_pci_bus_id, "memory": memory,
+        });
+        match opened {
+            Err(why) => {
+                if !arguments.json {
+                    println!("   unusable  {why}");
+                }
+                object["usable"] = json!(false);
+                object["why"] = json!(why);
+            }
+            Ok(gpu) => {
+                let able = gpu.abilities();
+                let features = [
+                    ("f64", able.f64),
+                    ("subgroups", able.subgroups),
+                    ("float atomics", able.float_atomics),
+                    ("timestamps", able.timestamps),
+                    ("host-visible memory", able.host_visible),
+                ];
+                let features: Vec<&str> = features.into_iter().filter(|(_, has)| *has).map(|(name, _)| name).collect();
+                let profile = match able.profile {
+                    Profile::Gpu => "gpu",
+                    Profile::Software => "software",
+                };
+                if !arguments.json {
+                    let heap = memory.map_or("unknown".into(), bytes);
+                    println!(
+                        "   memory    {heap}; {} a binding, {} a buffer",
+                        bytes(able.window_bytes),
+                        bytes(able.buffer_bytes)
+                    );
+                    println!(
+                        "   kernels   {} storage buffers, {} of workgroup memory, {} invocations a workgroup",
+                        able.bindings,
+                        bytes(able.workgroup_bytes.into()),
+                        able.invocations
+                    );
+                    let sizes = [info.subgroup_min_size, info.subgroup_max_size];
+                    println!(
+                        "   optional  {}; subgroups of {} to {}",
+                        if features.is_empty() { "none".into() } else { features.join(", ") },
+                        sizes[0],
+                        sizes[1]
+                    );
+                    println!("   profile   {profile}");
+                }
+                object["usable"] = json!(true);
+                object["profile"] = json!(profile);
+                object["features"] = json!(features);
+                object["limits"] = json!({
+                    "binding_bytes": able.window_bytes, "buffer_bytes": able.buffer_bytes, "storage_buffers": able.bindings,
+                    "workgroup_bytes": able.workgroup_bytes, "invocations": able.invocations,
+                    "subgroup_min": info.subgroup_min_size, "subgroup_max": info.subgroup_max_size,
+                });
+            }
+        }
+        objects.push(object);
+    }
+    if arguments.json {
+        println!("{}", json!({ "devices": objects }));
+    }
+    if objects.iter().all(|object| object["usable"] == json!(false)) {
+        let why = "every adapter is below what kernels need".into();
+        return Err(Failure::Failed(DeviceError::NoAdapter { why }.to_string()));
+    }
+    Ok(())
+}

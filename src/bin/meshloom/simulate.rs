@@ -1,0 +1,140 @@
+//! `meshloom simulate`: a cosmological particle-mesh run from parameters to files.
+
+mod outputs;
+mod parameters;
+
+use std::time::Instant;
+
+use meshloom::comm::Op;
+use meshloom::io::{NpyFile, OutputDir};
+use meshloom::simulation::{Noise, Simulation};
+use meshloom::{Error, Rank};
+use serde_json::{Value, json};
+
+use crate::common::{Common, Failure};
+use outputs::Outputs;
+pub use parameters::Arguments;
+use parameters::Parameters;
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let parameters = Parameters::gather(arguments)?;
+    let common = &arguments.common;
+    let report = common.launch(|rank| one_rank(rank, &parameters, common))?;
+    if let Some(report) = report.filter(|_| common.json) {
+        println!("{report}");
+    }
+    Ok(())
+}
+
+/// Seconds a phase, in the order they happen.
+struct Clock {
+    phases: Vec<(&'static str, f64)>,
+    since: Instant,
+}
+
+impl Clock {
+    fn new() -> Self {
+        Clock { phases: Vec::new(), since: Instant::now() }
+    }
+
+    /// What happened since the last lap belongs to `phase`.
+    fn lap(&mut self, phase: &'static str) {
+        let seconds = self.since.elapsed().as_secs_f64();
+        self.since = Instant::now();
+        match self.phases.iter_mut().find(|(name, _)| *name == phase) {
+            Some((_, total)) => *total += seconds,
+            None => self.phases.push((phase, seconds)),
+        }
+    }
+
+    fn object(&self) -> Value {
+        let mut object: serde_json::Map<String, Value> =
+            self.phases.iter().map(|(name, s)| ((*name).to_string(), json!(s))).collect();
+        object.insert("total".into(), json!(self.phases.iter().map(|(_, s)| s).sum::<f64>()));
+        Value::Object(object)
+    }
+}
+
+fn one_rank(rank: &Rank, parameters: &Parameters, common: &Common) -> Result<Value, Error> {
+    let mut clock = Clock::new();
+    let config = parameters.config(common.grid);
+    let directory = if rank.comm.rank() == 0 { Some(OutputDir::create(&parameters.out)?) } else { None };
+    rank.comm.barrier()?;
+    let outputs = Outputs::new(parameters);
+
+    let found = if parameters.resume { outputs.last_whole(rank, &config)? } else { None };
+    let resumed = found.as_ref().map(|(step, _)| *step);
+    let mut simulation = match found {
+        Some((step, state)) => Simulation::resume(rank, config.clone(), step, &state)?,
+        None => {
+            let noise = match &parameters.white_noise {
+                None => None,
+                Some(path) => {
+                    let n = config.particles;
+                    let file = NpyFile::open(path)?;
+                    file.expect_shape(&[n, n, n])?;
+                    let own = config.grid(rank.comm.size())?.part(config.sites(), rank.comm.rank());
+                    let mut values = Vec::new();
+                    for i in own[0].clone() {
+                        let first = |j: u64| (i * n + j) * n;
+                        values.extend(file.read_f32(first(own[1].start)..first(own[1].end))?);
+                    }
+                    Some(values)
+                }
+            };
+            Simulation::new(rank, config.clone(), noise.as_deref().map_or(Noise::Seed, Noise::Values))?
+        }
+    };
+    simulation.recorder().wait()?;
+    clock.lap("start");
+
+    let bar = common.progress(rank.comm.rank(), simulation.steps() as u64, "stepping");
+    simulation.run(|simulation, reached| {
+        bar.set_position(reached.step as u64);
+        if reached.snapshot && resumed != Some(reached.step) {
+            simulation.recorder().wait()?;
+            clock.lap("steps");
+            outputs.snapshot(simulation, reached)?;
+            clock.lap("output");
+        }
+        Ok::<_, Error>(())
+    })?;
+    bar.finish_and_clear();
+    clock.lap("steps");
+
+    let [displacement, momentum] = simulation.phase_space()?;
+    simulation.write_points(&outputs.path("positions.npy"), &simulation.positions(&displacement))?;
+    simulation.write_points(&outputs.path("velocities.npy"), &momentum)?;
+    let (own, density) = simulation.density()?;
+    if parameters.save_density {
+        simulation.write_field(&outputs.path("density.npy"), &own, &density)?;
+    }
+    outputs.picture(rank, &config, &own, &density)?;
+    outputs.spectrum(rank, &mut simulation)?;
+    clock.lap("output");
+
+    let (counts, cost) = simulation.counts();
+    let mut bytes = [cost.sent, cost.messages, simulation.traffic()];
+    rank.comm.all_reduce(&mut bytes, Op::Sum)?;
+    let report = json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "parameters": parameters.object(),
+        "particles": config.particles, "mesh": config.mesh, "box": config.box_size,
+        "cosmology": parameters.cosmology_object(), "seed": config.seed,
+        "lpt": parameters.lpt, "a_start": config.a_start, "a_end": config.a_end, "steps": config.steps,
+        "scheme": parameters.scheme, "window": config.window.to_string(),
+        "resumed_from_step": resumed,
+        "device": { "name": rank.gpu.info().name, "driver": rank.gpu.info().driver, "driver_info": rank.gpu.info().driver_info,
+                    "backend": format!("{:?}", rank.gpu.info().backend) },
+        "ranks": rank.comm.size(), "grid": simulation.grid().to_string(),
+        "seconds": clock.object(),
+        "bytes": { "between_ranks": bytes[0], "messages": bytes[1], "device_memory": bytes[2] },
+        "submissions": counts.submits, "dispatches": counts.dispatches,
+    });
+    if rank.comm.rank() == 0 {
+        outputs.report(&report)?;
+    }
+    drop(directory);
+    rank.comm.barrier()?;
+    Ok(report)
+}

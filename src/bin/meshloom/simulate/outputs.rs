@@ -1,0 +1,134 @@
+//! The files of a run.
+
+use std::path::{Path, PathBuf};
+
+use meshloom::comm::Op;
+use meshloom::io::{Column, NpyFile, OutputDir, density_png, write_csv, write_whole};
+use meshloom::layout::{Box3, extent};
+use meshloom::simulation::{Config, Reached, Simulation, SimulationError};
+use meshloom::{Error, Rank};
+use serde_json::{Value, json};
+
+use super::parameters::{Epoch, Parameters};
+
+/// Displacements and momenta by axis.
+type State = [[Vec<f32>; 3]; 2];
+
+/// Where a run writes, and what a snapshot must know.
+pub struct Outputs<'a> {
+    parameters: &'a Parameters,
+}
+
+/// Written last: a snapshot that has it is whole.
+const WHOLE: &str = "snapshot.json";
+
+impl<'a> Outputs<'a> {
+    pub fn new(parameters: &'a Parameters) -> Self {
+        Outputs { parameters }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.parameters.out.join(name)
+    }
+
+    fn directory(&self, epoch: &Epoch) -> PathBuf {
+        self.path(&format!("snapshot_{}", epoch.0))
+    }
+
+    /// Writes the snapshot that was just reached.
+    pub fn snapshot(&self, simulation: &mut Simulation, reached: Reached) -> Result<(), Error> {
+        let Some(epoch) = self.parameters.snapshots.iter().find(|epoch| epoch.value() == reached.a) else {
+            return Ok(());
+        };
+        let (directory, first) = (self.directory(epoch), simulation.comm().rank() == 0);
+        let made = if first { Some(OutputDir::create(&directory)?) } else { None };
+        simulation.comm().barrier()?;
+        let [displacement, momentum] = simulation.phase_space()?;
+        // Positions in f32 have lost digits of the displacement: a run goes on from the displacements themselves.
+        simulation.write_points(&directory.join("displacements.npy"), &displacement)?;
+        simulation.write_points(&directory.join("velocities.npy"), &momentum)?;
+        simulation.write_points(&directory.join("positions.npy"), &simulation.positions(&displacement))?;
+        if first {
+            let whole = json!({ "a": reached.a, "step": reached.step, "run": self.parameters.object() });
+            write_json(&directory.join(WHOLE), &whole)?;
+        }
+        drop(made);
+        simulation.comm().barrier()?;
+        Ok(())
+    }
+
+    /// The last whole snapshot of this very run: its step and this rank's part of the state.
+    pub fn last_whole(&self, rank: &Rank, config: &Config) -> Result<Option<(usize, State)>, Error> {
+        let mut epochs: Vec<&Epoch> = self.parameters.snapshots.iter().collect();
+        epochs.sort_by(|a, b| b.value().total_cmp(&a.value()));
+        for epoch in epochs {
+            let directory = self.directory(epoch);
+            let Ok(text) = std::fs::read_to_string(directory.join(WHOLE)) else { continue };
+            let resume =
+                |why: String| Error::from(SimulationError::Resume { why: format!("{}: {why}", directory.display()) });
+            let whole: Value = serde_json::from_str(&text)
+                .map_err(|e| resume(format!("{WHOLE} is damaged ({e}); remove the snapshot")))?;
+            if whole["run"] != self.parameters.object() {
+                let why = "it belongs to a run with other parameters; use the same ones or another --out".to_string();
+                return Err(resume(why));
+            }
+            let step =
+                whole["step"].as_u64().ok_or_else(|| resume(format!("{WHOLE} names no step; remove the snapshot")))?;
+            let own = config.grid(rank.comm.size())?.part(config.sites(), rank.comm.rank());
+            let n = config.particles;
+            let read = |name: &str| {
+                let rows = own[0].clone().flat_map(|i| own[1].clone().map(move |j| (i * n + j) * n));
+                Simulation::read_points(config, rows, &NpyFile::open(directory.join(name))?)
+            };
+            return Ok(Some((step as usize, [read("displacements.npy")?, read("velocities.npy")?])));
+        }
+        Ok(None)
+    }
+
+    /// Draws the density, projected along the last axis.
+    pub fn picture(&self, rank: &Rank, config: &Config, own: &Box3, density: &[f32]) -> Result<(), Error> {
+        let side = config.mesh as usize;
+        let mut map = vec![0.0f64; side * side];
+        let [_, width, depth] = extent(own).map(|n| n as usize);
+        for (column, cells) in density.chunks(depth.max(1)).enumerate() {
+            let (i, j) = (own[0].start as usize + column / width, own[1].start as usize + column % width);
+            map[i * side + j] = cells.iter().map(|&c| f64::from(c)).sum::<f64>() / side as f64;
+        }
+        // Each column has one owner: the sum only gathers.
+        rank.comm.all_reduce(&mut map, Op::Sum)?;
+        if rank.comm.rank() == 0 {
+            let map: Vec<f32> = map.into_iter().map(|v| v as f32).collect();
+            density_png(&map, side, side, self.path("density.png"))?;
+        }
+        Ok(())
+    }
+
+    /// Writes the power spectrum of the density beside the linear one.
+    pub fn spectrum(&self, rank: &Rank, simulation: &mut Simulation) -> Result<(), Error> {
+        let bins = simulation.power()?;
+        if rank.comm.rank() == 0 {
+            let k: Vec<f64> = bins.iter().map(|bin| bin.k).collect();
+            let power: Vec<f64> = bins.iter().map(|bin| bin.power).collect();
+            let modes: Vec<u64> = bins.iter().map(|bin| bin.modes).collect();
+            let a = simulation.scale_factor();
+            let linear: Vec<f64> = k.iter().map(|&k| simulation.linear_power().at(k, a)).collect::<Result<_, _>>()?;
+            let columns = [
+                ("k", Column::F64(&k)),
+                ("P", Column::F64(&power)),
+                ("modes", Column::U64(&modes)),
+                ("P_linear", Column::F64(&linear)),
+            ];
+            write_csv(self.path("power_spectrum.csv"), &columns)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the run's own description.
+    pub fn report(&self, report: &Value) -> Result<(), Error> {
+        write_json(&self.path("run.json"), report)
+    }
+}
+
+fn write_json(path: &Path, value: &Value) -> Result<(), Error> {
+    Ok(write_whole(path, format!("{value:#}\n").as_bytes())?)
+}

@@ -1,0 +1,286 @@
+//! The parameters of a run: from the command line, a TOML file and defaults, in this order of precedence.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use meshloom::cosmology::{Amplitude, Cosmology, LptOrder, Parameters as CosmologyParameters, Scheme};
+use meshloom::mesh::Window;
+use meshloom::simulation::Config;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::common::{Common, Failure};
+
+#[derive(Args)]
+pub struct Arguments {
+    /// Directory for everything that is written
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// Options from a file: their names with _ for -
+    #[arg(long, value_name = "FILE.toml")]
+    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub options: Options,
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// The options that may also stand in a file.
+#[derive(Args, Deserialize, Serialize, Clone, Debug, Default)]
+#[serde(deny_unknown_fields)]
+pub struct Options {
+    /// Particles along each axis [default: 64]
+    #[arg(long, allow_negative_numbers = true)]
+    particles: Option<i64>,
+    /// Cells of the force mesh along each axis [default: 128]
+    #[arg(long, allow_negative_numbers = true)]
+    mesh: Option<i64>,
+    /// Side of the periodic box in Mpc/h [default: 128]
+    #[arg(long = "box", value_name = "L", allow_negative_numbers = true)]
+    #[serde(rename = "box")]
+    box_size: Option<f64>,
+    /// planck18, simple, or a TOML file with A_s (or sigma8), n_s, Omega_m, Omega_b, h [default: planck18]
+    #[arg(long)]
+    cosmology: Option<String>,
+    /// Seed of the white noise [default: 1]
+    #[arg(long)]
+    seed: Option<u64>,
+    /// White noise of shape (n, n, n) instead of the seed's
+    #[arg(long, value_name = "NOISE.npy")]
+    white_noise: Option<PathBuf>,
+    /// Order of the Lagrangian start: 1 or 2 [default: 2]
+    #[arg(long)]
+    lpt: Option<u8>,
+    /// Scale factor of the start [default: 0.0625]
+    #[arg(long, allow_negative_numbers = true)]
+    a_start: Option<f64>,
+    /// Scale factor of the end [default: 1]
+    #[arg(long, allow_negative_numbers = true)]
+    a_end: Option<f64>,
+    /// Steps, linear in the scale factor [default: 10]
+    #[arg(long, allow_negative_numbers = true)]
+    steps: Option<i64>,
+    /// fastpm or bullfrog [default: fastpm]
+    #[arg(long)]
+    scheme: Option<String>,
+    /// cic or tsc [default: cic]
+    #[arg(long)]
+    window: Option<String>,
+    /// Scale factors of snapshots
+    #[arg(long, value_delimiter = ',', value_name = "A,B,..")]
+    snapshots: Option<Vec<Epoch>>,
+    /// Go on from the last whole snapshot in DIR
+    #[arg(long, num_args = 0..=1, default_missing_value = "true")]
+    resume: Option<bool>,
+    /// Groups by friends of friends, in mean separations; this version finds none: only 0
+    #[arg(long, value_name = "B", allow_negative_numbers = true)]
+    linking_length: Option<f64>,
+    /// Write density.npy too
+    #[arg(long, num_args = 0..=1, default_missing_value = "true")]
+    save_density: Option<bool>,
+}
+
+/// A scale factor as it was written: the text names a directory.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct Epoch(pub String);
+
+impl std::str::FromStr for Epoch {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        text.parse::<f64>().map_err(|_| format!("`{text}` is no scale factor"))?;
+        Ok(Epoch(text.to_string()))
+    }
+}
+
+impl<'de> Deserialize<'de> for Epoch {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = f64::deserialize(deserializer)?;
+        Ok(Epoch(value.to_string()))
+    }
+}
+
+impl Epoch {
+    pub fn value(&self) -> f64 {
+        self.0.parse().unwrap_or(f64::NAN)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(non_snake_case, reason = "the field's own symbols")]
+struct CosmologyFile {
+    A_s: Option<f64>,
+    sigma8: Option<f64>,
+    n_s: f64,
+    Omega_m: f64,
+    Omega_b: f64,
+    h: f64,
+}
+
+/// A run, checked as far as can be without a device.
+pub struct Parameters {
+    pub out: PathBuf,
+    pub particles: u64,
+    pub mesh: u64,
+    pub box_size: f64,
+    pub cosmology: Cosmology,
+    pub cosmology_name: String,
+    pub seed: u64,
+    pub white_noise: Option<PathBuf>,
+    pub lpt: u8,
+    pub a_start: f64,
+    pub a_end: f64,
+    pub steps: usize,
+    pub scheme: String,
+    pub window: Window,
+    pub snapshots: Vec<Epoch>,
+    pub resume: bool,
+    pub save_density: bool,
+}
+
+fn usage(message: impl Into<String>) -> Failure {
+    Failure::Usage(message.into())
+}
+
+fn read(path: &Path) -> Result<String, Failure> {
+    std::fs::read_to_string(path).map_err(|e| Failure::Failed(format!("{} cannot be read: {e}", path.display())))
+}
+
+/// A count that may be anything on the command line, so that the error is ours.
+fn count(what: &str, value: Option<i64>, default: u64) -> Result<u64, Failure> {
+    match value {
+        None => Ok(default),
+        Some(value) if value > 0 => Ok(value as u64),
+        Some(value) => Err(usage(format!("--{what} is {value}; it must be a whole number above 0"))),
+    }
+}
+
+impl Parameters {
+    /// Gathers and checks them.
+    pub fn gather(arguments: &Arguments) -> Result<Self, Failure> {
+        let file: Options = match &arguments.config {
+            None => Options::default(),
+            Some(path) => {
+                let error = |e: toml::de::Error| usage(format!("{}: {}", path.display(), e.to_string().trim_end()));
+                toml::from_str(&read(path)?).map_err(error)?
+            }
+        };
+        let line = arguments.options.clone();
+        if arguments.out.as_os_str() == "-" {
+            return Err(usage("--out is -, which is refused; name a directory"));
+        }
+        let linking_length = line.linking_length.or(file.linking_length).unwrap_or(0.0);
+        if linking_length != 0.0 {
+            return Err(usage(format!(
+                "--linking-length is {linking_length}, and this version of meshloom finds no groups yet; leave it out or give 0"
+            )));
+        }
+        let cosmology_name = line.cosmology.or(file.cosmology).unwrap_or_else(|| "planck18".into());
+        let lpt = line.lpt.or(file.lpt).unwrap_or(2);
+        if !(1..=2).contains(&lpt) {
+            return Err(usage(format!("--lpt is {lpt}; it must be 1 or 2")));
+        }
+        let scheme = line.scheme.or(file.scheme).unwrap_or_else(|| "fastpm".into());
+        if !["fastpm", "bullfrog"].contains(&scheme.as_str()) {
+            return Err(usage(format!("--scheme is `{scheme}`; it must be fastpm or bullfrog")));
+        }
+        let window = match line.window.or(file.window).as_deref() {
+            None | Some("cic") => Window::Cic,
+            Some("tsc") => Window::Tsc,
+            Some(other) => return Err(usage(format!("--window is `{other}`; it must be cic or tsc"))),
+        };
+        let parameters = Parameters {
+            out: arguments.out.clone(),
+            particles: count("particles", line.particles.or(file.particles), 64)?,
+            mesh: count("mesh", line.mesh.or(file.mesh), 128)?,
+            box_size: line.box_size.or(file.box_size).unwrap_or(128.0),
+            cosmology: cosmology(&cosmology_name)?,
+            cosmology_name,
+            seed: line.seed.or(file.seed).unwrap_or(1),
+            white_noise: line.white_noise.or(file.white_noise),
+            lpt,
+            a_start: line.a_start.or(file.a_start).unwrap_or(0.0625),
+            a_end: line.a_end.or(file.a_end).unwrap_or(1.0),
+            steps: count("steps", line.steps.or(file.steps), 10)? as usize,
+            scheme,
+            window,
+            snapshots: line.snapshots.or(file.snapshots).unwrap_or_default(),
+            resume: line.resume.or(file.resume).unwrap_or(false),
+            save_density: line.save_density.or(file.save_density).unwrap_or(false),
+        };
+        parameters.config(None).validate()?;
+        Ok(parameters)
+    }
+
+    /// The library's configuration.
+    pub fn config(&self, grid: Option<[usize; 2]>) -> Config {
+        Config {
+            particles: self.particles,
+            mesh: self.mesh,
+            box_size: self.box_size,
+            cosmology: self.cosmology,
+            seed: self.seed,
+            lpt: if self.lpt == 1 { LptOrder::First } else { LptOrder::Second },
+            a_start: self.a_start,
+            a_end: self.a_end,
+            steps: self.steps,
+            scheme: if self.scheme == "fastpm" { Scheme::FastPm } else { Scheme::BullFrog },
+            window: self.window,
+            snapshots: self.snapshots.iter().map(Epoch::value).collect(),
+            grid,
+            ..Config::default()
+        }
+    }
+
+    /// The cosmology's numbers.
+    pub fn cosmology_object(&self) -> Value {
+        let c = &self.cosmology;
+        json!({
+            "name": self.cosmology_name, "A_s": c.primordial_amplitude(), "n_s": c.n_s(), "Omega_m": c.omega_m(),
+            "Omega_b": c.omega_b(), "h": c.h(), "T_cmb": c.t_cmb(),
+        })
+    }
+
+    /// What decides the result: two runs with the same object are the same run.
+    pub fn object(&self) -> Value {
+        json!({
+            "particles": self.particles, "mesh": self.mesh, "box": self.box_size, "cosmology": self.cosmology_object(),
+            "seed": self.seed, "white_noise": self.white_noise, "lpt": self.lpt, "a_start": self.a_start,
+            "a_end": self.a_end, "steps": self.steps, "scheme": self.scheme, "window": self.window.to_string(),
+            "snapshots": self.snapshots,
+        })
+    }
+}
+
+fn cosmology(name: &str) -> Result<Cosmology, Failure> {
+    match name {
+        "planck18" => return Ok(Cosmology::planck18()),
+        "simple" => return Ok(Cosmology::simple()),
+        _ => {}
+    }
+    let path = Path::new(name);
+    if path.extension().is_none_or(|extension| extension != "toml") {
+        return Err(usage(format!(
+            "--cosmology is `{name}`; it must be planck18, simple, or a file that ends in .toml"
+        )));
+    }
+    let file: CosmologyFile =
+        toml::from_str(&read(path)?).map_err(|e| Failure::Failed(format!("{name}: {}", e.to_string().trim_end())))?;
+    let amplitude = match (file.A_s, file.sigma8) {
+        (Some(a), None) => Amplitude::Primordial(a),
+        (None, Some(s)) => Amplitude::Sigma8(s),
+        _ => return Err(Failure::Failed(format!("{name}: give either A_s or sigma8"))),
+    };
+    let parameters = CosmologyParameters {
+        amplitude,
+        n_s: file.n_s,
+        omega_m: file.Omega_m,
+        omega_b: file.Omega_b,
+        h: file.h,
+        ..CosmologyParameters::default()
+    };
+    Cosmology::new(parameters).map_err(|e| usage(format!("{name}: {e}")))
+}
