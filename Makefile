@@ -6,6 +6,8 @@ CARGO ?= cargo
 export OMPI_ALLOW_RUN_AS_ROOT := 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
 
+SWIFTSHADER := $(CURDIR)/target/swiftshader/vk_swiftshader_icd.json
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test
 
@@ -16,6 +18,7 @@ help:
 demo:
 	@bash scripts/setup.sh demo
 	$(CARGO) run --release --features cli -- simulate --out demo --ranks 4 --particles 64 --mesh 128
+	@echo 'see demo/density.png and demo/power_spectrum.csv'
 
 test:
 	@bash scripts/setup.sh test
@@ -23,3 +26,7 @@ test:
 	    echo '$(CARGO) fmt --check'; $(CARGO) fmt --check; \
 	else echo 'make: rustfmt is not installed, formatting is not checked'; fi
 	$(CARGO) test --features cli,mpi
+	@if [ -e $(SWIFTSHADER) ]; then \
+	    echo 'once more on SwiftShader, which has no optional feature'; \
+	    VK_DRIVER_FILES=$(SWIFTSHADER) $(CARGO) test --features cli,mpi --test device --test halo --test mesh --test simulation; \
+	else echo 'make: SwiftShader is not here, its tests are skipped'; fi

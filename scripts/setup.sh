@@ -88,6 +88,24 @@ setup_debian() {
     rm -f "$log"
 }
 
+# A second software renderer, SwiftShader, which Debian ships inside its browser: it has hardly any optional feature, so
+# the tests see what the floor is like. Taken out of the package without installing it; the tests do without if need be.
+fetch_swiftshader() {
+    local to=target/swiftshader from=./usr/lib/chromium dir
+    [ -e "$to/vk_swiftshader_icd.json" ] && return
+    apt-cache show chromium-common >/dev/null 2>&1 || { say "no SwiftShader here: its tests will be skipped"; return; }
+    dir=$(mktemp -d)
+    if (cd "$dir" && apt-get -qq download chromium-common) >/dev/null 2>&1 && mkdir -p "$to" &&
+        dpkg-deb --fsys-tarfile "$dir"/chromium-common_*.deb |
+        tar -x -C "$to" --strip-components=4 "$from/libvk_swiftshader.so" "$from/vk_swiftshader_icd.json" 2>/dev/null; then
+        say "SwiftShader is in $to"
+    else
+        rm -rf "$to"
+        say "SwiftShader could not be had: its tests will be skipped"
+    fi
+    rm -rf "$dir"
+}
+
 # Systems without apt-get are not changed, only advised.
 advise() {
     local missing=()
@@ -124,6 +142,9 @@ advise() {
 check_rust
 if command -v apt-get >/dev/null && command -v dpkg-query >/dev/null; then
     setup_debian
+    if [ "$purpose" = test ]; then
+        fetch_swiftshader
+    fi
 else
     advise
 fi
