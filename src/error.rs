@@ -24,7 +24,7 @@ pub enum Error {
     Device(#[from] DeviceError),
     /// A transform.
     #[error(transparent)]
-    Fft(#[from] FftError),
+    Fft(FftError),
     /// A file.
     #[error(transparent)]
     Io(#[from] IoError),
@@ -41,6 +41,15 @@ impl From<ExchangeError> for Error {
         match error {
             ExchangeError::Device(error) => Error::Device(error),
             ExchangeError::Comm(error) => Error::Comm(error),
+        }
+    }
+}
+
+impl From<FftError> for Error {
+    fn from(error: FftError) -> Self {
+        match error {
+            FftError::Device(error) => Error::Device(error),
+            error => Error::Fft(error),
         }
     }
 }

@@ -1,4 +1,56 @@
-//! meshloom: simulations made of fields and particles on any GPU, over any number of devices or MPI ranks.
+//! Simulations made of fields and particles on any GPU, over any number of devices or MPI ranks.
+//!
+//! meshloom gives distributed Fourier transforms, halo exchange, deterministic particle-mesh kernels and a cosmological
+//! simulation built on them. Kernels are WGSL through [`wgpu`] (Vulkan, Metal, DX12, software renderers); ranks are
+//! threads of one process or MPI processes (feature `mpi`).
+//!
+//! A program is written once, from the view of one rank, and [`launch`] runs it alone, on threads or under MPI:
+//!
+//! ```
+//! use meshloom::{Error, Launch, device::{Options, Recorder}, exchange::Lines, fft::Transform, launch, layout::Grid};
+//!
+//! let shape = [8, 6, 10];
+//! let sums = launch(Launch::detect(2), &Options::from_env()?, |rank| {
+//!     let grid = Grid::auto(shape, rank.comm.size());
+//!     let transform = Transform::new(&rank.gpu, shape, grid, rank.comm.rank())?;
+//!     let (mut recorder, mut lines) = (Recorder::new(&rank.gpu)?, Lines::new(&rank.comm, grid)?);
+//!
+//!     let layout = transform.real_layout(); // this rank's cells
+//!     let field = rank.gpu.array::<f32>("field", layout.len())?;
+//!     recorder.upload(&field, 0, &vec![1.0; layout.len() as usize])?;
+//!
+//!     let spectrum = transform.spectrum(&rank.gpu)?; // this rank's modes
+//!     transform.forward(&mut recorder, &mut lines, &field, &layout, &spectrum)?;
+//!     transform.inverse(&mut recorder, &mut lines, &spectrum, None, &field, &layout)?;
+//!     Ok::<_, Error>(recorder.download(&field, 0, layout.len())?.iter().sum::<f32>())
+//! })?;
+//! assert!((sums.iter().sum::<f32>() - 480.0).abs() < 1e-3);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Layers
+//! Each imports only what stands below it.
+//!
+//! | layer | what it is |
+//! |---|---|
+//! | [`simulation`] | a cosmological particle-mesh run |
+//! | [`mesh`], [`cosmology`] | paint, readout, spectra; background, growth, linear power, schedules (host, f64) |
+//! | [`fft`], [`halo`] | distributed transforms of real fields; ghosts and their adjoint |
+//! | [`exchange`] | staged, chunked movement of device data between ranks |
+//! | [`comm`] | [`Communicator`](comm::Communicator): one rank, threads or MPI; bytes, no device code |
+//! | [`device`] | adapters, arrays in windows, kernels, recording; no communication |
+//! | [`layout`] | splits, grids, halos, orders: pure data |
+//! | [`io`] | NumPy files, tables and pictures that many ranks write together |
+//!
+//! # What is promised
+//! - **Floor.** Every kernel runs within WebGPU's default limits, without optional features.
+//! - **Same bits on any number of ranks**, decomposition, chunk size and window size, on one driver. Different drivers
+//!   agree to rounding.
+//! - **Errors are typed** ([`Error`]) and say what to do; a rank that fails ends all ranks.
+//!
+//! The library never owns MPI or the device: it takes a caller's communicator
+//! ([`Communicator::from_mpi`](comm::Communicator), feature `mpi`) and a caller's
+//! [`wgpu::Device`] ([`device::Gpu::from_wgpu`]).
 
 pub mod comm;
 pub mod cosmology;

@@ -233,5 +233,5 @@ fn lengths_that_cannot_be_are_typed_errors() {
     assert!(matches!(Plan::new([4096, 4096, 4096], grid, 0), Err(FftError::TooLarge { .. })));
     let gpu = Gpu::open(&Options { floor: true, ..Options::from_env().unwrap() }, 0).unwrap();
     let error = Transform::new(&gpu, [1, 16384, 1], grid, 0).err().unwrap();
-    assert!(matches!(error, meshloom::Error::Fft(FftError::TooLong { n: 16384, .. })), "{error}");
+    assert!(matches!(error, FftError::TooLong { n: 16384, .. }), "{error}");
 }

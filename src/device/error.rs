@@ -1,7 +1,7 @@
 //! What can go wrong on a device.
 
 /// An error of a device: which device or kernel, what happened, and what to do about it.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeviceError {
     /// The machine has no adapter at all.

@@ -1,5 +1,7 @@
 //! What cannot be transformed.
 
+use crate::device::DeviceError;
+
 /// An error of a transform: which length, why, and which lengths would do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -33,4 +35,7 @@ pub enum FftError {
         /// Elements of the largest array.
         elements: u64,
     },
+    /// The device.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
 }

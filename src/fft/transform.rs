@@ -51,11 +51,11 @@ impl Transform {
     /// Plans the transform of a mesh of `shape` for `rank` of `grid`. Kernels are compiled when they are first used.
     ///
     /// # Errors
-    /// [`FftError`] for lengths that cannot be transformed on this device, [`DeviceError`].
-    pub fn new(gpu: &Gpu, shape: [u64; 3], grid: Grid, rank: usize) -> Result<Self, crate::Error> {
+    /// [`FftError`] for lengths that cannot be transformed on this device.
+    pub fn new(gpu: &Gpu, shape: [u64; 3], grid: Grid, rank: usize) -> Result<Self, FftError> {
         let plan = Plan::new(shape, grid, rank)?;
         let mut tables = Tables { recorder: Recorder::new(gpu)?, made: Vec::new() };
-        let mut stages = |steps: &[Step]| -> Result<Vec<Stage>, crate::Error> {
+        let mut stages = |steps: &[Step]| -> Result<Vec<Stage>, FftError> {
             let stage = |step: &Step| match step {
                 Step::Pass(pass) => Ok(Stage::Pass(Box::new(tables.ready(gpu, *pass)?))),
                 Step::Exchange { axis, transfers } => Ok(Stage::Exchange { axis: *axis, transfers: transfers.clone() }),
@@ -265,7 +265,7 @@ struct Tables {
 }
 
 impl Tables {
-    fn ready(&mut self, gpu: &Gpu, pass: Pass) -> Result<Ready, crate::Error> {
+    fn ready(&mut self, gpu: &Gpu, pass: Pass) -> Result<Ready, FftError> {
         let abilities = gpu.abilities();
         let limits = Limits {
             workgroup_bytes: u64::from(abilities.workgroup_bytes),
