@@ -131,6 +131,24 @@ fn a_large_dispatch_is_folded_into_two_dimensions() {
 }
 
 #[test]
+fn passes_are_timed_where_the_device_can() {
+    let gpu = open(None);
+    let mut recorder = Recorder::new(&gpu).unwrap();
+    let (x, y) = (gpu.array::<f32>("x", 1 << 16).unwrap(), gpu.array::<f32>("y", 1 << 16).unwrap());
+    recorder.clear(&x);
+    recorder.clear(&y);
+    recorder.measure(true).unwrap();
+    recorder.each(&scale(), &[x.raw(), y.raw()], &Params { count: 1 << 16, factor: 1.0 }, 1 << 16).unwrap();
+    recorder.submit().unwrap();
+    assert_eq!(recorder.counts().seconds > 0.0, gpu.abilities().timestamps);
+    recorder.measure(false).unwrap();
+    let before = recorder.counts().seconds;
+    recorder.each(&scale(), &[x.raw(), y.raw()], &Params { count: 1 << 16, factor: 1.0 }, 1 << 16).unwrap();
+    recorder.wait().unwrap();
+    assert_eq!(recorder.counts().seconds, before);
+}
+
+#[test]
 fn errors_are_typed_and_say_what_to_do() {
     let gpu = open(Some(256));
     let error = run(&gpu, 64 * 300).unwrap_err();

@@ -48,13 +48,14 @@ const CASES: [Case; 5] = [
     Case { shape: [3, 4, 3], parts: [5, 1], halo: [[2, 1], [1, 0], [0, 0]], chunk: 8 },
 ];
 
-/// Runs `body` on every rank of every case, with a window of 4 KiB as well as none.
+/// Runs `body` on every rank of every case: with windows of 4 KiB as well as none, and on the floor, where exchanges go
+/// through staging buffers instead of mapped arrays.
 fn on_ranks(
     body: impl Fn(&Case, &mut Recorder, &mut Lines, &Halo, usize) -> Result<Vec<u64>, ExchangeError> + Sync,
     check: impl Fn(&Case, Vec<Vec<u64>>),
 ) {
-    for window_bytes in [None, Some(4096)] {
-        let options = Options { window_bytes, ..Options::from_env().unwrap() };
+    for (window_bytes, floor) in [(None, false), (Some(4096), false), (None, true)] {
+        let options = Options { window_bytes, floor, ..Options::from_env().unwrap() };
         for case in &CASES {
             let ranks = case.parts[0] * case.parts[1];
             let results = run_threads(ranks, |comm| {
