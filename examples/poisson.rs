@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let transform = Transform::new(&rank.gpu, shape, grid, rank.comm.rank())?;
         let (mut recorder, mut lines) = (Recorder::new(&rank.gpu)?, Lines::new(&rank.comm, grid)?);
 
-        let (layout, part) = (transform.real_layout(), transform.real_part());
+        let (layout, part) = (transform.field_layout(), transform.field_part());
         let sample = |f: &dyn Fn([f64; 3]) -> f64| {
             let mut values = Vec::new();
             for i in part[0].clone() {

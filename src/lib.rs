@@ -15,7 +15,7 @@
 //!     let transform = Transform::new(&rank.gpu, shape, grid, rank.comm.rank())?;
 //!     let (mut recorder, mut lines) = (Recorder::new(&rank.gpu)?, Lines::new(&rank.comm, grid)?);
 //!
-//!     let layout = transform.real_layout(); // this rank's cells
+//!     let layout = transform.field_layout(); // this rank's cells
 //!     let field = rank.gpu.array::<f32>("field", layout.len())?;
 //!     recorder.upload(&field, 0, &vec![1.0; layout.len() as usize])?;
 //!

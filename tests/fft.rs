@@ -3,7 +3,7 @@
 use meshloom::comm::run_threads;
 use meshloom::device::{Gpu, Options, Recorder};
 use meshloom::exchange::Lines;
-use meshloom::fft::{FftError, Plan, Spectral, Transform};
+use meshloom::fft::{FftError, Plan, Spectral, Transform, Values};
 use meshloom::layout::{Box3, FieldLayout, Grid, extent};
 use meshloom::mesh::Operator;
 use rustfft::{FftPlanner, num_complex::Complex};
@@ -67,9 +67,9 @@ fn run(options: &Options, shape: [usize; 3], parts: [usize; 2], halo: [[u64; 2];
         let gpu = Gpu::open(options, comm.rank())?;
         let mut recorder = Recorder::new(&gpu)?;
         let mut lines = Lines::new(&comm, grid)?.with_chunks(1000, 2);
-        let transform = Transform::new(&gpu, whole, grid, comm.rank())?;
+        let transform = Transform::<f32>::new(&gpu, whole, grid, comm.rank())?;
         // A layout with ghosts, which must be left alone.
-        let layout = FieldLayout::new(transform.real_part(), halo);
+        let layout = FieldLayout::new(transform.field_part(), halo);
         let mut padded = vec![777.0f32; layout.len() as usize];
         let inside = [0, 1, 2].map(|a| halo[a][0]..halo[a][0] + extent(&layout.own)[a]);
         paste(&mut padded, layout.shape(), &inside, &cut(&input, whole, &layout.own));
@@ -198,8 +198,8 @@ fn a_derivative_on_load_is_exact_for_a_wave() {
     let size = [2.0 * std::f64::consts::PI; 3];
     let mut recorder = Recorder::new(&gpu).unwrap();
     let mut lines = Lines::new(&meshloom::comm::Communicator::solo(), grid).unwrap();
-    let transform = Transform::new(&gpu, shape, grid, 0).unwrap();
-    let layout = transform.real_layout();
+    let transform = Transform::<f32>::new(&gpu, shape, grid, 0).unwrap();
+    let layout = transform.field_layout();
     let wave = |f: &dyn Fn(f64, f64) -> f64| -> Vec<f32> {
         let at = |i: usize| [i / 60, i / 10 % 6, i % 10];
         (0..480).map(|i| f(at(i)[0] as f64 * size[0] / 8.0, at(i)[2] as f64 * size[2] / 10.0) as f32).collect()
@@ -225,13 +225,13 @@ fn a_derivative_on_load_is_exact_for_a_wave() {
 #[test]
 fn lengths_that_cannot_be_are_typed_errors() {
     let grid = Grid::new([1, 1], 1).unwrap();
-    assert!(matches!(Plan::new([8, 0, 8], grid, 0), Err(FftError::Empty)));
+    assert!(matches!(Plan::new(Values::Real, [8, 0, 8], grid, 0), Err(FftError::Empty)));
     assert!(matches!(
-        Plan::new([8, 8, 22], grid, 0),
+        Plan::new(Values::Real, [8, 8, 22], grid, 0),
         Err(FftError::Factor { n: 22, factor: 11, below: 21, above: 24 })
     ));
-    assert!(matches!(Plan::new([4096, 4096, 4096], grid, 0), Err(FftError::TooLarge { .. })));
+    assert!(matches!(Plan::new(Values::Real, [4096, 4096, 4096], grid, 0), Err(FftError::TooLarge { .. })));
     let gpu = Gpu::open(&Options { floor: true, ..Options::from_env().unwrap() }, 0).unwrap();
-    let error = Transform::new(&gpu, [1, 16384, 1], grid, 0).err().unwrap();
+    let error = Transform::<f32>::new(&gpu, [1, 16384, 1], grid, 0).err().unwrap();
     assert!(matches!(error, FftError::TooLong { n: 16384, .. }), "{error}");
 }

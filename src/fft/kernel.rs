@@ -135,6 +135,15 @@ impl LineKernel {
         self.n / 2 + 1
     }
 
+    /// Points of a line as it is read and as it is written.
+    pub(super) fn lengths(&self) -> [u64; 2] {
+        match self.kind {
+            Kind::Forward | Kind::Backward => [self.n; 2],
+            Kind::RealToComplex => [self.n, self.modes()],
+            Kind::ComplexToReal => [self.modes(), self.n],
+        }
+    }
+
     /// Points of a line in workgroup memory.
     fn shared_points(&self) -> u64 {
         match self.kind {
@@ -274,11 +283,7 @@ impl Writer {
         };
         let place =
             if self.kernel.strided { format!("at * {lines}u + column") } else { format!("column * {per_line}u + at") };
-        let (length_in, length_out) = match kind {
-            Kind::RealToComplex => (n, self.kernel.modes()),
-            Kind::ComplexToReal => (self.kernel.modes(), n),
-            _ => (n, n),
-        };
+        let [length_in, length_out] = self.kernel.lengths();
         let address = |order: Order, name: &str, length: u64| match order {
             Order::Plain => format!(
                 "fn {name}_at(outer: u32, at: u32, inner: u32) -> u32 {{\n    return params.{name}.x + outer / params.rows_{s} * params.{name}.y \

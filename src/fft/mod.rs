@@ -1,7 +1,7 @@
-//! Distributed Fourier transforms of real fields.
+//! Distributed Fourier transforms of real and complex fields.
 //!
 //! ```text
-//! field (x over p0, y over p1, z whole)  --forward-->  half spectrum (x whole, y over p0, z over p1)
+//! field (x over p0, y over p1, z whole)  --forward-->  spectrum (x whole, y over p0, z over p1)
 //!                                        <--inverse--
 //! ```
 //!
@@ -24,7 +24,7 @@ mod transform;
 
 pub use error::FftError;
 pub use kernel::{Kind, Limits, LineKernel, LineParams, Order, Shape, roots};
-pub use plan::{Pass, Plan, Step};
+pub use plan::{Pass, Plan, Step, Values};
 pub use size::{check_size, good_size, is_good_size};
 pub use spectral::{Spectral, radial_source};
-pub use transform::{Transform, sources};
+pub use transform::{Transform, Value, sources};

@@ -1,7 +1,7 @@
-//! Which passes and exchanges make a distributed three-dimensional transform of a real field: pure data.
+//! Which passes and exchanges make a distributed three-dimensional transform: pure data.
 //!
 //! ```text
-//! real space         x over p0, y over p1          z pass: real lines to half spectra
+//! field              x over p0, y over p1          z pass: real lines to half spectra, complex ones to whole
 //!                    exchange along axis 1: y comes together, z is cut
 //!                    x over p0, z over p1          y pass
 //!                    exchange along axis 0: x comes together, y is cut
@@ -30,6 +30,10 @@ pub struct Pass {
     pub parts_in: u64,
     /// Pieces of a blocked output.
     pub parts_out: u64,
+    /// Whether it reads the field, whose layout may have ghosts.
+    pub reads_field: bool,
+    /// Whether it writes the field.
+    pub writes_field: bool,
 }
 
 impl Pass {
@@ -53,14 +57,33 @@ pub enum Step {
     },
 }
 
-/// The transform of a real field of `shape` for one rank.
+/// What the cells of a field hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Values {
+    /// Real numbers: the spectrum is the half one.
+    Real,
+    /// Complex numbers.
+    Complex,
+}
+
+impl Values {
+    /// Modes along the last axis of `n` cells.
+    pub fn modes(self, n: u64) -> u64 {
+        match self {
+            Values::Real => n / 2 + 1,
+            Values::Complex => n,
+        }
+    }
+}
+
+/// The transform of a field of `shape` for one rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Cells along each axis.
     pub shape: [u64; 3],
     /// This rank's part of the field.
-    pub real: Box3,
-    /// This rank's part of the half spectrum, C order.
+    pub field: Box3,
+    /// This rank's part of the spectrum, C order.
     pub spectrum: Box3,
     /// From field to spectrum.
     pub forward: Vec<Step>,
@@ -71,16 +94,16 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Plans the transform for `rank` of `grid`.
+    /// Plans the transform of a field of `values` for `rank` of `grid`.
     ///
     /// # Errors
     /// [`FftError`] for lengths that cannot be transformed.
-    pub fn new(shape: [u64; 3], grid: Grid, rank: usize) -> Result<Self, FftError> {
+    pub fn new(values: Values, shape: [u64; 3], grid: Grid, rank: usize) -> Result<Self, FftError> {
         shape.iter().try_for_each(|&n| check_size(n))?;
         let ([p0, p1], [r0, r1]) = (grid.parts().map(|p| p as u64), grid.at(rank).map(|r| r as u64));
         let [n0, n1, n2] = shape;
-        let modes = n2 / 2 + 1;
-        let (real, len) = (grid.part(shape, rank), |range: std::ops::Range<u64>| range.end - range.start);
+        let modes = values.modes(n2);
+        let (field, len) = (grid.part(shape, rank), |range: std::ops::Range<u64>| range.end - range.start);
         let (x, y) = (len(split(n0, p0, r0)), len(split(n1, p1, r1)));
         let (y_cut, z_cut) = (split(n1, p0, r0), split(modes, p1, r1));
         let z = len(z_cut.clone());
@@ -89,7 +112,11 @@ impl Plan {
         let pass = |n: u64, kind: Kind, [outer, inner]: [u64; 2], [parts_in, parts_out]: [u64; 2], strided: bool| {
             let kernel =
                 LineKernel { n, kind, input: order(parts_in), output: order(parts_out), strided, spectral: false };
-            Step::Pass(Pass { kernel, outer, inner, parts_in, parts_out })
+            Pass { kernel, outer, inner, parts_in, parts_out, reads_field: false, writes_field: false }
+        };
+        let (to_modes, from_modes) = match values {
+            Values::Real => (Kind::RealToComplex, Kind::ComplexToReal),
+            Values::Complex => (Kind::Forward, Kind::Backward),
         };
         // Blocks of a transpose: a line of ranks shares `whole` positions of one axis, `size(peer)` for each of them.
         let blocks = |parts: u64, size: &dyn Fn(u64) -> u64| {
@@ -115,26 +142,26 @@ impl Plan {
         };
         let (lines_z, lines_y, lines_x) = ([x * y, 1], [x, z], [1, len(y_cut.clone()) * z]);
         let forward = [
-            Some(pass(n2, Kind::RealToComplex, lines_z, [1, p1], false)),
+            Some(Step::Pass(Pass { reads_field: true, ..pass(n2, to_modes, lines_z, [1, p1], false) })),
             exchange(1, &z_blocks, &y_arrived),
-            Some(pass(n1, Kind::Forward, lines_y, [p1, p0], true)),
+            Some(Step::Pass(pass(n1, Kind::Forward, lines_y, [p1, p0], true))),
             exchange(0, &y_blocks, &x_arrived),
-            Some(pass(n0, Kind::Forward, lines_x, [1, 1], true)),
+            Some(Step::Pass(pass(n0, Kind::Forward, lines_x, [1, 1], true))),
         ];
         let backward = [
-            Some(pass(n0, Kind::Backward, lines_x, [1, 1], true)),
+            Some(Step::Pass(pass(n0, Kind::Backward, lines_x, [1, 1], true))),
             exchange(0, &x_arrived, &y_blocks),
-            Some(pass(n1, Kind::Backward, lines_y, [p0, p1], true)),
+            Some(Step::Pass(pass(n1, Kind::Backward, lines_y, [p0, p1], true))),
             exchange(1, &y_arrived, &z_blocks),
-            Some(pass(n2, Kind::ComplexToReal, lines_z, [p1, 1], false)),
+            Some(Step::Pass(Pass { writes_field: true, ..pass(n2, from_modes, lines_z, [p1, 1], false) })),
         ];
         let working = (x * y * modes).max(x * n1 * z).max(volume(&spectrum));
-        let elements = working.max(extent(&real).iter().product());
+        let elements = working.max(extent(&field).iter().product());
         if elements > 1 << 31 {
             return Err(FftError::TooLarge { elements });
         }
         let steps = |steps: [Option<Step>; 5]| steps.into_iter().flatten().collect();
-        Ok(Plan { shape, real, spectrum, forward: steps(forward), backward: steps(backward), working })
+        Ok(Plan { shape, field, spectrum, forward: steps(forward), backward: steps(backward), working })
     }
 
     /// Bytes that the passes of one direction move through device memory, reading and writing.
@@ -148,9 +175,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_real_transform_reads_and_writes_each_axis_once() {
+    fn a_transform_reads_and_writes_each_axis_once() {
         let n = 128u64;
-        let plan = Plan::new([n; 3], Grid::new([1, 1], 1).unwrap(), 0).unwrap();
+        let plan = Plan::new(Values::Real, [n; 3], Grid::new([1, 1], 1).unwrap(), 0).unwrap();
         let half = (n / 2 + 1) as f64 / (n as f64 / 2.0);
         // z: 4 read, 4 h written; y and x: 4 h read and written each, a real point; h = (n/2 + 1) / (n/2).
         let expected = 4.0 + 5.0 * 4.0 * half;
@@ -159,6 +186,8 @@ mod tests {
             let bytes = Plan::traffic(steps) as f64 / (n * n * n) as f64;
             assert!((bytes - expected).abs() < 1e-12 && (bytes - 24.0).abs() < 1.0, "{bytes} bytes a point");
         }
+        let plan = Plan::new(Values::Complex, [n; 3], Grid::new([1, 1], 1).unwrap(), 0).unwrap();
+        assert_eq!(Plan::traffic(&plan.forward), 48 * n * n * n);
     }
 
     #[test]
@@ -174,7 +203,7 @@ mod tests {
         ] {
             let ranks = parts[0] * parts[1];
             let grid = Grid::new(parts, ranks).unwrap();
-            let plans: Vec<_> = (0..ranks).map(|rank| Plan::new(shape, grid, rank).unwrap()).collect();
+            let plans: Vec<_> = (0..ranks).map(|rank| Plan::new(Values::Real, shape, grid, rank).unwrap()).collect();
             let modes: u64 = plans.iter().map(|plan| volume(&plan.spectrum)).sum();
             assert_eq!(modes, shape[0] * shape[1] * (shape[2] / 2 + 1), "every mode is somewhere");
             for steps in [|plan: &Plan| plan.forward.clone(), |plan: &Plan| plan.backward.clone()] {

@@ -1,10 +1,12 @@
 //! Carrying out the plan of a transform on a device and between ranks.
 
+use std::marker::PhantomData;
+
 use super::error::FftError;
 use super::kernel::{Limits, LineKernel, LineParams, Order, Shape, roots};
-use super::plan::{Pass, Plan, Step};
+use super::plan::{Pass, Plan, Step, Values};
 use super::spectral::{Radial, Spectral};
-use crate::device::{Array, DeviceError, Gpu, Kernel, Memory, RawArray, Recorder};
+use crate::device::{Array, DeviceError, Gpu, Kernel, Memory, Plain, RawArray, Recorder};
 use crate::exchange::{Exchange, ExchangeError, Lines};
 use crate::layout::{Box3, FieldLayout, Grid, volume};
 
@@ -21,23 +23,40 @@ enum Stage {
     Exchange { axis: usize, transfers: crate::layout::Transfers },
 }
 
-/// The transform of real fields of one shape over a process grid.
+/// What the cells of a transformed field are: `f32` or `[f32; 2]`.
+pub trait Value: Plain {
+    /// Real or complex.
+    const VALUES: Values;
+}
+
+impl Value for f32 {
+    const VALUES: Values = Values::Real;
+}
+
+impl Value for [f32; 2] {
+    const VALUES: Values = Values::Complex;
+}
+
+/// The transform of fields of one shape over a process grid; of real fields unless said otherwise
+/// (`Transform::<[f32; 2]>`).
 ///
 /// - `forward` is unnormalised, `exp(-2 pi i j k / n)`; `inverse` divides by the number of cells: together they are
 ///   the identity.
-/// - The spectrum is the half one, `n0 x n1 x (n2 / 2 + 1)`, C order, cut along its second axis by the first part of
-///   the grid and along its third by the second ([`spectrum_part`](Self::spectrum_part)).
-/// - Real fields lie as a [`FieldLayout`] says, ghosts included; ghosts are neither read nor written.
+/// - The spectrum is C order, `n0 x n1 x n2`, or half of it, `n0 x n1 x (n2 / 2 + 1)`, for real fields; it is cut along
+///   its second axis by the first part of the grid and along its third by the second
+///   ([`spectrum_part`](Self::spectrum_part)).
+/// - Fields lie as a [`FieldLayout`] says, ghosts included; ghosts are neither read nor written.
 /// - Out of place: inputs are left as they were. On one rank everything is recorded and nothing submitted; see
 ///   [`Exchange::run`] for more.
 /// - The result is the same, to the bit, for every process grid.
-pub struct Transform {
+pub struct Transform<T = f32> {
     plan: Plan,
     forward: Vec<Stage>,
     inverse: Vec<Stage>,
     /// The first pass of the inverse with a multiplication on load.
     multiplied: Option<Box<Ready>>,
     radial: Radial,
+    value: PhantomData<T>,
 }
 
 /// Where a step's data lies.
@@ -47,13 +66,13 @@ enum Place {
     Incoming,
 }
 
-impl Transform {
+impl<T: Value> Transform<T> {
     /// Plans the transform of a mesh of `shape` for `rank` of `grid`. Kernels are compiled when they are first used.
     ///
     /// # Errors
     /// [`FftError`] for lengths that cannot be transformed on this device.
     pub fn new(gpu: &Gpu, shape: [u64; 3], grid: Grid, rank: usize) -> Result<Self, FftError> {
-        let plan = Plan::new(shape, grid, rank)?;
+        let plan = Plan::new(T::VALUES, shape, grid, rank)?;
         let mut tables = Tables { recorder: Recorder::new(gpu)?, made: Vec::new() };
         let mut stages = |steps: &[Step]| -> Result<Vec<Stage>, FftError> {
             let stage = |step: &Step| match step {
@@ -70,7 +89,7 @@ impl Transform {
             }
             _ => None,
         };
-        Ok(Transform { plan, forward, inverse, multiplied, radial: Radial::default() })
+        Ok(Transform { plan, forward, inverse, multiplied, radial: Radial::default(), value: PhantomData })
     }
 
     /// The plan.
@@ -79,13 +98,13 @@ impl Transform {
     }
 
     /// The cells of this rank.
-    pub fn real_part(&self) -> Box3 {
-        self.plan.real.clone()
+    pub fn field_part(&self) -> Box3 {
+        self.plan.field.clone()
     }
 
     /// The layout of a field without ghosts.
-    pub fn real_layout(&self) -> FieldLayout {
-        FieldLayout::new(self.real_part(), [[0; 2]; 3])
+    pub fn field_layout(&self) -> FieldLayout {
+        FieldLayout::new(self.field_part(), [[0; 2]; 3])
     }
 
     /// The modes of this rank.
@@ -101,7 +120,7 @@ impl Transform {
         gpu.array("fft::spectrum", volume(&self.plan.spectrum))
     }
 
-    /// The spectrum of `real`. All ranks call it.
+    /// The spectrum of `field`. All ranks call it.
     ///
     /// # Errors
     /// [`ExchangeError`] of the device or the ranks.
@@ -109,11 +128,11 @@ impl Transform {
         &self,
         recorder: &mut Recorder,
         lines: &mut Lines,
-        real: &Array<f32>,
+        field: &Array<T>,
         layout: &FieldLayout,
         spectrum: &Array<[f32; 2]>,
     ) -> Result<(), ExchangeError> {
-        self.run(recorder, lines, &self.forward, None, real.raw(), spectrum.raw(), layout, 1.0)
+        self.run(recorder, lines, &self.forward, None, field.raw(), spectrum.raw(), layout, 1.0)
     }
 
     /// The field of `spectrum`, multiplied by `operator` on the way if there is one. All ranks call it.
@@ -126,11 +145,11 @@ impl Transform {
         lines: &mut Lines,
         spectrum: &Array<[f32; 2]>,
         operator: Option<&Spectral>,
-        real: &Array<f32>,
+        field: &Array<T>,
         layout: &FieldLayout,
     ) -> Result<(), ExchangeError> {
         let scale = 1.0 / self.plan.shape.iter().map(|&n| n as f64).product::<f64>();
-        self.run(recorder, lines, &self.inverse, operator, spectrum.raw(), real.raw(), layout, scale as f32)
+        self.run(recorder, lines, &self.inverse, operator, spectrum.raw(), field.raw(), layout, scale as f32)
     }
 
     /// Records `spectrum *= amplitudes[|m|^2]`, with the mode numbers `m` (`|m_i| <= n_i / 2`) of a cubic mesh.
@@ -215,24 +234,19 @@ impl Ready {
         scale: f32,
         operator: Option<(&Spectral, &Box3)>,
     ) -> Result<(), DeviceError> {
-        let Pass { kernel, outer, inner, parts_in, parts_out } = self.pass;
+        let Pass { kernel, outer, inner, parts_in, parts_out, reads_field, writes_field } = self.pass;
         let lines = outer * inner;
-        let real = |real: bool, length: u64| {
-            if real {
+        let place = |field: bool, length: u64| {
+            if field {
                 let [x, y, z] = layout.strides();
                 ([layout.offset(), x, y, z].map(|n| n as u32), layout.own[1].end - layout.own[1].start)
             } else {
                 ([0, length * inner, 0, inner].map(|n| n as u32), 1)
             }
         };
-        let modes = kernel.n / 2 + 1;
-        let (length_in, length_out) = match kernel.kind {
-            super::Kind::RealToComplex => (kernel.n, modes),
-            super::Kind::ComplexToReal => (modes, kernel.n),
-            _ => (kernel.n, kernel.n),
-        };
-        let (input_at, rows_in) = real(kernel.kind == super::Kind::RealToComplex, length_in);
-        let (output_at, rows_out) = real(kernel.kind == super::Kind::ComplexToReal, length_out);
+        let [length_in, length_out] = kernel.lengths();
+        let (input_at, rows_in) = place(reads_field, length_in);
+        let (output_at, rows_out) = place(writes_field, length_out);
         let mut params = LineParams {
             input: input_at,
             output: output_at,

@@ -21,7 +21,7 @@ use super::{Config, SimulationError};
 /// Solves for the acceleration of particles on one rank.
 pub struct Force {
     painter: Painter,
-    transform: Transform,
+    transform: Transform<f32>,
     gradients: [Spectral; 3],
     mesh: Mesh,
     halo: Halo,
@@ -74,7 +74,7 @@ impl Force {
     }
 
     /// The mesh transform.
-    pub fn transform(&self) -> &Transform {
+    pub fn transform(&self) -> &Transform<f32> {
         &self.transform
     }
 
@@ -152,7 +152,7 @@ impl Force {
         lines: &mut Lines,
         particles: Particles<'_>,
     ) -> Result<Array<[f32; 2]>, crate::Error> {
-        let own = self.transform.real_layout();
+        let own = self.transform.field_layout();
         let density = recorder.gpu().array::<f32>("simulation::density", own.len())?;
         self.density(recorder, lines, particles, -1.0, &density)?;
         let spectrum = self.transform.spectrum(recorder.gpu())?;

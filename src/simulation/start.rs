@@ -42,7 +42,7 @@ pub fn start(
     let gpu = recorder.gpu().clone();
     let (sites, size) = (config.sites(), config.size());
     let transform = Transform::new(&gpu, sites, lines.grid(), lines.rank())?;
-    let layout = transform.real_layout();
+    let layout = transform.field_layout();
     let field = || gpu.array::<f32>("simulation::start", layout.len());
     let part = transform.spectrum_part();
     let spectral = |recorder: &mut Recorder, constant: [f64; 2], factor: &dyn Fn(usize, Wave) -> f64| {
@@ -94,7 +94,7 @@ fn second_order_source(
     clean: &dyn Fn(Wave) -> f64,
 ) -> Result<Array<[f32; 2]>, crate::Error> {
     let gpu = recorder.gpu().clone();
-    let layout = transform.real_layout();
+    let layout = transform.field_layout();
     let mut strain = |recorder: &mut Recorder, i: usize, j: usize| -> Result<Array<f32>, crate::Error> {
         // k^2 is even, so the diagonal keeps the Nyquist frequency; a product of two odd factors does not.
         let factor = |a: usize, wave: Wave| match (a == i, a == j) {
