@@ -7,6 +7,7 @@ use crate::exchange::ExchangeError;
 use crate::fft::FftError;
 use crate::io::IoError;
 use crate::layout::LayoutError;
+use crate::mesh::MeshError;
 use crate::simulation::SimulationError;
 
 /// An error of any layer; each says what happened and what to do about it.
@@ -31,6 +32,9 @@ pub enum Error {
     /// A layout.
     #[error(transparent)]
     Layout(#[from] LayoutError),
+    /// Points or fields.
+    #[error(transparent)]
+    Mesh(#[from] MeshError),
     /// A simulation.
     #[error(transparent)]
     Simulation(#[from] SimulationError),

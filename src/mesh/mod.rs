@@ -1,13 +1,17 @@
 //! Particles and meshes: painting, reading, elementwise and spectral operations, power spectra.
 
 mod combine;
+mod error;
 mod operator;
 mod particles;
+mod points;
 mod power;
 mod window;
 
 pub use combine::Combine;
+pub use error::MeshError;
 pub use operator::{Gradient, Laplacian, Operator, Tables, Wave};
 pub use particles::{Lattice, Mesh, Painter, Particles, UNITS};
-pub use power::{Bin, SpectrumGeometry, power_spectrum};
+pub use points::Points;
+pub use power::{Bin, SpectrumGeometry, density_contrast, power_spectrum};
 pub use window::Window;

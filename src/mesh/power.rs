@@ -10,6 +10,7 @@
 use crate::comm::{CommError, Communicator, Op};
 use crate::layout::{Box3, extent};
 
+use super::MeshError;
 use super::operator::Wave;
 
 /// One bin of a power spectrum.
@@ -106,6 +107,51 @@ pub fn power_spectrum(
         Bin { k: of_k.real(sum[1]) / modes, power: unit.real(sum[2]) / modes * scale, modes: sum[0] as u64 }
     });
     Ok(bins.collect())
+}
+
+/// `values / mean - 1` of a distributed field, where `own` are the cells of this rank, C order, and the mean is that of
+/// all ranks. All ranks call it. The mean is summed exactly, so the result does not depend on how the field is cut.
+///
+/// # Errors
+/// [`MeshError::NotFinite`] and [`MeshError::Mean`], the same on all ranks; [`CommError`] when another rank fails.
+pub fn density_contrast(comm: &Communicator, own: &Box3, values: &[f64]) -> Result<Vec<f32>, crate::Error> {
+    let [_, n1, n2] = extent(own).map(|n| n.max(1));
+    let global = |at: u64| [at / (n1 * n2) + own[0].start, at / n2 % n1 + own[1].start, at % n2 + own[2].start];
+    all_finite(comm, values, global)?;
+    let largest = values.iter().fold(0.0, |largest: f64, value| largest.max(value.abs()));
+    let mut most = [largest.to_bits()];
+    comm.all_reduce(&mut most, Op::Max)?;
+    // The power of two above the largest value; f64's own range of them is too small for its inverse.
+    let exponent = (most[0] >> 52) as i32 - 1022;
+    let scale = |value: f64, by: i32| value * 2f64.powi(by / 2) * 2f64.powi(by - by / 2);
+    // 84 bits a value leave room for 2^43 of them.
+    let units = values.iter().map(|&value| scale(value, 84 - exponent) as i128);
+    let mut sums = units.fold([0i128, 0, 0], |[sum, size, count], unit| [sum + unit, size + unit.abs(), count + 1]);
+    comm.all_reduce(&mut sums, Op::Sum)?;
+    let mean = scale(sums[0] as f64 / sums[2] as f64, exponent - 84);
+    // What rounding to f32 leaves of the mean of a contrast. A density, which has one sign, is far from it.
+    if sums[0].unsigned_abs() as f64 <= 1e-7 * sums[1] as f64 || mean == 0.0 {
+        return Err(MeshError::Mean { mean }.into());
+    }
+    Ok(values.iter().map(|value| (value / mean - 1.0) as f32).collect())
+}
+
+/// Checks that the values of all ranks are finite; `index` tells where this rank's value number `n` stands.
+pub(super) fn all_finite<const N: usize>(
+    comm: &Communicator,
+    values: &[f64],
+    index: impl Fn(u64) -> [u64; N],
+) -> Result<(), crate::Error> {
+    let bad = values.iter().position(|value| !value.is_finite());
+    let mine = bad.map_or([u64::MAX; N], |at| index(at as u64));
+    let Some(first) = comm.all_gather(&mine)?.chunks(N).map(<[u64]>::to_vec).min() else { return Ok(()) };
+    if first == [u64::MAX; N] {
+        return Ok(());
+    }
+    // Whichever rank speaks first must know the value.
+    let mut bits = [bad.filter(|_| first == mine).map_or(0, |at| values[at].to_bits())];
+    comm.all_reduce(&mut bits, Op::Max)?;
+    Err(MeshError::NotFinite { index: first, value: f64::from_bits(bits[0]) }.into())
 }
 
 /// A fixed point.

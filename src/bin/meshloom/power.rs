@@ -1,16 +1,440 @@
-//! `meshloom power`.
+//! `meshloom power`: power spectra of fields and points.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use clap::Args;
+use meshloom::comm::Op;
+use meshloom::device::{Array, Recorder};
+use meshloom::exchange::Lines;
+use meshloom::fft::{Transform, check_size, good_size};
+use meshloom::io::{Column, IoError, NpyFile, write_csv};
+use meshloom::layout::{Box3, Grid, extent, split};
+use meshloom::mesh::{Bin, Mesh, Painter, Points, SpectrumGeometry, Wave, Window, density_contrast, power_spectrum};
+use meshloom::{Error, Launch, Rank};
 
 use crate::common::{Common, Failure};
 
 #[derive(Args)]
 pub struct Arguments {
+    /// A field (3-D array, divided by its mean) or points (shape (N, 3)), f32 or f64
+    #[arg(value_name = "FIELD.npy|POINTS.npy")]
+    input: PathBuf,
+    /// Sides of the periodic box
+    #[arg(long = "box", value_name = "L|LX,LY,LZ", value_parser = size, allow_hyphen_values = true)]
+    size: [f64; 3],
+    /// The spectrum to write: wavenumber, power and number of modes of each bin
+    #[arg(short, long, value_name = "OUT.csv")]
+    output: PathBuf,
+    /// Cells of the mesh that points are painted on [default: twice the cube root of their number, from 16 to 512]
+    #[arg(long, value_name = "N|NX,NY,NZ", value_parser = shape)]
+    mesh: Option<[u64; 3]>,
+    /// How points are painted; with --deconvolve, how the field was [default: cic]
+    #[arg(long, value_name = "cic|tsc|pcs")]
+    window: Option<Window>,
+    /// Divide the power by that of the window
+    #[arg(long)]
+    deconvolve: bool,
+    /// Paint points a second time half a cell away, against the strongest aliases
+    #[arg(long)]
+    interlace: bool,
+    /// Subtract the power of as many random points: volume / number
+    #[arg(long)]
+    shot_noise: bool,
     #[command(flatten)]
     common: Common,
 }
 
+/// One number for all axes or one for each.
+fn three<T: Copy + std::str::FromStr>(text: &str) -> Option<[T; 3]> {
+    let numbers: Option<Vec<T>> = text.split(',').map(|number| number.trim().parse().ok()).collect();
+    match numbers?[..] {
+        [all] => Some([all; 3]),
+        [x, y, z] => Some([x, y, z]),
+        _ => None,
+    }
+}
+
+fn size(text: &str) -> Result<[f64; 3], String> {
+    let open = |side: &str| side.trim() == "open" || side.trim().parse::<f64>() == Ok(0.0);
+    if text.split(',').any(open) {
+        return Err("a Fourier spectrum needs a box that is periodic along every axis; give its sides".into());
+    }
+    let size = three::<f64>(text).ok_or("write one length, or three with commas between")?;
+    // Squares and volumes must not leave the range of f64.
+    if size.iter().all(|side| (1e-30..=1e30).contains(side)) {
+        Ok(size)
+    } else {
+        Err("every side must be a length from 1e-30 to 1e30".into())
+    }
+}
+
+/// Largest mesh along an axis: products of two sides stay within 32 bits, which kernels count in.
+const MOST: u64 = 1 << 14;
+
+fn shape(text: &str) -> Result<[u64; 3], String> {
+    let shape = three::<u64>(text).ok_or("write one number of cells, or three with commas between")?;
+    if shape.iter().any(|n| !(1..=MOST).contains(n)) {
+        return Err(format!("every axis must have from 1 to {MOST} cells"));
+    }
+    shape.iter().try_for_each(|&n| check_size(n)).map_err(|error| error.to_string())?;
+    Ok(shape)
+}
+
+/// What a file holds, by its shape.
+#[derive(Clone, Copy, PartialEq)]
+enum Input {
+    Field([u64; 3]),
+    Points(u64),
+}
+
+fn open(path: &Path) -> Result<(NpyFile, Input), IoError> {
+    let file = NpyFile::open(path)?;
+    let wrong = |wanted: String| IoError::Shape { path: path.into(), found: file.shape().to_vec(), wanted };
+    let input = match *file.shape() {
+        [count, 3] => Input::Points(count),
+        [n0, n1, n2] => Input::Field([n0, n1, n2]),
+        [_, 2] => return Err(wrong("a spectrum in three dimensions: (N, 3) for points".into())),
+        _ => return Err(wrong("three axes for a field, or (N, 3) for points".into())),
+    };
+    if let Input::Field(shape) = input {
+        let lengths = shape.iter().try_for_each(|&n| check_size(n));
+        lengths.map_err(|error| wrong(format!("one that can be transformed ({error})")))?;
+    }
+    Ok((file, input))
+}
+
+/// What is to be done.
+struct Job<'a> {
+    path: &'a Path,
+    output: &'a Path,
+    shape: [u64; 3],
+    size: [f64; 3],
+    /// Where points are painted with one or it is to be divided out.
+    window: Option<Window>,
+    deconvolve: bool,
+    interlace: bool,
+    shot_noise: bool,
+    common: &'a Common,
+}
+
+impl<'a> Job<'a> {
+    fn new(arguments: &'a Arguments, input: Input) -> Result<Self, Failure> {
+        let usage = |message: &str| Err(Failure::Usage(message.into()));
+        let window = arguments.window.unwrap_or_default();
+        let (shape, window) = match input {
+            Input::Points(count) => (arguments.mesh.unwrap_or([default_mesh(count); 3]), Some(window)),
+            Input::Field(shape) => {
+                if arguments.mesh.is_some_and(|mesh| mesh != shape) {
+                    let [x, y, z] = shape;
+                    return usage(&format!("--mesh is for points; this field has its own mesh of {x},{y},{z} cells"));
+                }
+                if arguments.window.is_some() && !arguments.deconvolve {
+                    return usage(
+                        "--window is for points; with a field it needs --deconvolve, to say what to divide by",
+                    );
+                }
+                if arguments.interlace {
+                    return usage("--interlace is for points; a field is painted already");
+                }
+                if arguments.shot_noise {
+                    return usage("--shot-noise is for points; a field does not tell how many it was made of");
+                }
+                (shape, arguments.deconvolve.then_some(window))
+            }
+        };
+        Ok(Job {
+            path: &arguments.input,
+            output: &arguments.output,
+            shape,
+            size: arguments.size,
+            window,
+            deconvolve: arguments.deconvolve,
+            interlace: arguments.interlace,
+            shot_noise: arguments.shot_noise,
+            common: &arguments.common,
+        })
+    }
+
+    fn volume(&self) -> f64 {
+        self.size.iter().product()
+    }
+}
+
+/// The even size that can be transformed next above twice the mean number of points along an axis.
+fn default_mesh(points: u64) -> u64 {
+    // The root of a cube must not be rounded up.
+    let along = (2.0 * (points as f64).cbrt() - 1e-9).clamp(16.0, 512.0);
+    2 * good_size((along / 2.0).ceil() as u64)
+}
+
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let _ = &arguments.common;
-    Err(Failure::Usage("not yet".into()))
+    for (path, error) in [(&arguments.input, IoError::InputIsDash), (&arguments.output, IoError::OutputIsDash)] {
+        if path.as_os_str() == "-" {
+            return Err(Failure::Usage(error.to_string()));
+        }
+    }
+    // Looked at here, since what words mean depends on the file; a rank of several leaves its errors to the launch, which
+    // prints one of them.
+    let job = match open(&arguments.input) {
+        Ok((_, input)) => Some(Job::new(arguments, input)?),
+        Err(_) if Launch::detect(arguments.common.ranks.into()) == Launch::Mpi => None,
+        Err(error) => return Err(Failure::Failed(error.to_string())),
+    };
+    let report = arguments.common.launch(|rank| {
+        let (file, input) = open(&arguments.input)?;
+        match &job {
+            Some(job) => measure(rank, job, &file, input),
+            // It has appeared since.
+            None => Err(IoError::NotFound { path: arguments.input.clone() }.into()),
+        }
+    })?;
+    if let Some(report) = report.filter(|_| arguments.common.json) {
+        println!("{report}");
+    }
+    Ok(())
+}
+
+/// Seconds a phase, on this rank.
+struct Phases {
+    bar: indicatif::ProgressBar,
+    start: Instant,
+    last: Instant,
+    seconds: serde_json::Map<String, serde_json::Value>,
+}
+
+impl Phases {
+    fn new(job: &Job, rank: usize) -> Self {
+        let now = Instant::now();
+        let bar = job.common.progress(rank, 5, "power");
+        // Drawn at once: the first phase may be the longest.
+        bar.tick();
+        Phases { bar, start: now, last: now, seconds: serde_json::Map::new() }
+    }
+
+    fn done(&mut self, phase: &str) {
+        let before = self.seconds.get(phase).and_then(serde_json::Value::as_f64).unwrap_or(0.0);
+        self.seconds.insert(phase.into(), (before + self.last.elapsed().as_secs_f64()).into());
+        if before == 0.0 {
+            self.bar.inc(1);
+        }
+        self.last = Instant::now();
+    }
+}
+
+/// One rank's work; rank 0 writes the file.
+fn measure(rank: &Rank, job: &Job, file: &NpyFile, input: Input) -> Result<serde_json::Value, Error> {
+    let (comm, mut phases) = (&rank.comm, Phases::new(job, rank.comm.rank()));
+    if comm.rank() == 0 {
+        writable(job.output)?;
+    }
+    let grid = match job.common.grid {
+        Some(parts) => Grid::new(parts, comm.size())?,
+        None => Grid::auto(job.shape, comm.size()),
+    };
+    let mut lines = Lines::new(comm, grid)?;
+    let mut sent = [0];
+    let bins = if input == Input::Points(0) {
+        Vec::new()
+    } else {
+        let mut recorder = Recorder::new(&rank.gpu)?;
+        let transform = Transform::new(&rank.gpu, job.shape, grid, comm.rank());
+        let transform = transform.map_err(|error| match (error, input) {
+            // The lengths are the file's, not the call's.
+            (Error::Fft(error), Input::Field(shape)) => IoError::Shape {
+                path: job.path.into(),
+                found: shape.into(),
+                wanted: format!("one that can be transformed ({error})"),
+            }
+            .into(),
+            (error, _) => error,
+        })?;
+        let mut work = Work { recorder: &mut recorder, lines: &mut lines, transform: &transform };
+        let (modes, shifted) = match input {
+            Input::Field(_) => (field_modes(job, file, &mut work, &mut phases)?, None),
+            Input::Points(_) => point_modes(job, file, &mut work, &mut phases, &mut sent[0])?,
+        };
+        let geometry = SpectrumGeometry { shape: job.shape, size: job.size, part: transform.spectrum_part() };
+        let power = powers(job, &geometry, &modes, shifted.as_deref());
+        let mut bins = power_spectrum(comm, &geometry, |index, _| power[index])?;
+        if let (Input::Points(count), true) = (input, job.shot_noise) {
+            bins.iter_mut().for_each(|bin| bin.power -= job.volume() / count as f64);
+        }
+        phases.done("bin");
+        bins
+    };
+    sent[0] += lines.cost().sent;
+    comm.all_reduce(&mut sent, Op::Sum)?;
+    if comm.rank() == 0 {
+        write(job.output, &bins)?;
+    }
+    phases.done("write");
+    phases.bar.finish_and_clear();
+    let total = phases.start.elapsed().as_secs_f64();
+    phases.seconds.insert("total".into(), total.into());
+    let mut report = serde_json::json!({
+        "command": "power",
+        "file": job.path.display().to_string(),
+        "output": job.output.display().to_string(),
+        "mesh": job.shape,
+        "box": job.size,
+        "window": job.window.map(|window| window.to_string()),
+        "deconvolve": job.deconvolve,
+        "interlace": job.interlace,
+        "shot_noise": job.shot_noise,
+        "bins": bins.len(),
+        "device": rank.gpu.info().name,
+        "ranks": comm.size(),
+        "grid": grid.parts(),
+        "seconds": phases.seconds,
+        "bytes": { "between_ranks": sent[0] },
+    });
+    match input {
+        Input::Field(shape) => report["shape"] = shape.to_vec().into(),
+        Input::Points(count) => report["points"] = count.into(),
+    }
+    Ok(report)
+}
+
+/// Fails before the work rather than after it where there is no place for the result.
+fn writable(output: &Path) -> Result<(), IoError> {
+    let directory = output.parent().filter(|parent| !parent.as_os_str().is_empty());
+    match directory {
+        Some(directory) if !directory.is_dir() => {
+            Err(IoError::Create { path: output.into(), source: ErrorKind::NotFound.into() })
+        }
+        _ if output.is_dir() => Err(IoError::NotAFile { path: output.into() }),
+        _ => Ok(()),
+    }
+}
+
+fn write(output: &Path, bins: &[Bin]) -> Result<(), IoError> {
+    let k: Vec<f64> = bins.iter().map(|bin| bin.k).collect();
+    let power: Vec<f64> = bins.iter().map(|bin| bin.power).collect();
+    let modes: Vec<u64> = bins.iter().map(|bin| bin.modes).collect();
+    write_csv(output, &[("k", Column::F64(&k)), ("P", Column::F64(&power)), ("modes", Column::U64(&modes))])
+}
+
+/// What a rank works with.
+struct Work<'a> {
+    recorder: &'a mut Recorder,
+    lines: &'a mut Lines,
+    transform: &'a Transform,
+}
+
+type Modes = Vec<[f32; 2]>;
+
+impl Work<'_> {
+    fn modes(&mut self, real: &Array<f32>) -> Result<Modes, Error> {
+        let Work { recorder, lines, transform } = self;
+        let spectrum = transform.spectrum(recorder.gpu())?;
+        transform.forward(recorder, lines, real, &transform.real_layout(), &spectrum)?;
+        Ok(recorder.download(&spectrum, 0, spectrum.len())?)
+    }
+
+    fn painted(&mut self, points: &Points, painter: &Painter, phases: &mut Phases) -> Result<Modes, Error> {
+        let real = self.real()?;
+        points.density(self.recorder, self.lines, painter, -1.0, &real)?;
+        phases.done("paint");
+        let modes = self.modes(&real)?;
+        phases.done("transform");
+        Ok(modes)
+    }
+
+    fn real(&self) -> Result<Array<f32>, Error> {
+        Ok(self.recorder.gpu().array("power::real", self.transform.real_layout().len())?)
+    }
+}
+
+/// The modes of this rank of a field.
+fn field_modes(job: &Job, file: &NpyFile, work: &mut Work, phases: &mut Phases) -> Result<Modes, Error> {
+    let own: Box3 = work.transform.real_part();
+    let [_, n1, n2] = job.shape;
+    let mut values = Vec::new();
+    if !own[1].is_empty() {
+        for i in own[0].clone() {
+            values.extend(file.read_f64((i * n1 + own[1].start) * n2..(i * n1 + own[1].end) * n2)?);
+        }
+    }
+    let contrast = density_contrast(work.lines.world(), &own, &values).map_err(|error| in_file(error, job))?;
+    drop(values);
+    phases.done("read");
+    let real = work.real()?;
+    work.recorder.upload(&real, 0, &contrast)?;
+    let modes = work.modes(&real)?;
+    phases.done("transform");
+    Ok(modes)
+}
+
+/// The modes of this rank of the density of points, and of the points moved by half a cell.
+fn point_modes(
+    job: &Job,
+    file: &NpyFile,
+    work: &mut Work,
+    phases: &mut Phases,
+    sent: &mut u64,
+) -> Result<(Modes, Option<Modes>), Error> {
+    let (comm, grid) = (work.lines.world().clone(), work.lines.grid());
+    let rows = split(file.len() / 3, comm.size() as u64, comm.rank() as u64);
+    let values = file.read_f64(3 * rows.start..3 * rows.end)?;
+    phases.done("read");
+    let window = job.window.unwrap_or_default();
+    let mesh = Mesh::new(job.shape, job.size, grid, comm.rank(), Points::halo(window, job.interlace));
+    let (positions, _) = values.as_chunks::<3>();
+    let points = Points::distribute(work.recorder, &comm, grid, mesh, job.size, positions);
+    let mut points = points.map_err(|error| in_file(error, job))?;
+    drop(values);
+    *sent = points.sent();
+    phases.done("distribute");
+    let painter = Painter::new(window);
+    let modes = work.painted(&points, &painter, phases)?;
+    if !job.interlace {
+        return Ok((modes, None));
+    }
+    points.shift(work.recorder, 0.5)?;
+    Ok((modes, Some(work.painted(&points, &painter, phases)?)))
+}
+
+/// Names the file that a bad value is in.
+fn in_file(error: Error, job: &Job) -> Error {
+    match error {
+        Error::Mesh(error) => error.in_file(job.path),
+        error => error,
+    }
+}
+
+/// |delta_k|^2 of this rank's modes, corrected as asked.
+fn powers(job: &Job, geometry: &SpectrumGeometry, modes: &[[f32; 2]], shifted: Option<&[[f32; 2]]>) -> Vec<f64> {
+    let [n0, n1, n2] = extent(&geometry.part).map(|n| n as usize);
+    // Products of one factor an axis: sines are taken for axes, not for modes.
+    let along = |axis: usize, factor: &dyn Fn(Wave) -> [f64; 2]| -> Vec<[f64; 2]> {
+        let wave = |index| Wave::new(index, job.shape[axis], job.size[axis]);
+        geometry.part[axis].clone().map(|index| factor(wave(index))).collect()
+    };
+    let window = |wave: Wave| match job.window.filter(|_| job.deconvolve) {
+        Some(window) => [window.transform(wave.w).powi(2), 0.0],
+        None => [1.0, 0.0],
+    };
+    // Points that were moved by +h/2 have their modes turned by exp(-i w / 2) in a transform with exp(-i k x). Nyquist
+    // modes stand for both signs of w, which no turn suits: like everywhere in the transform they count as negative.
+    let phase = |wave: Wave| [(wave.w / 2.0).cos(), (wave.w / 2.0).sin()];
+    let (windows, phases) = ([0, 1, 2].map(|a| along(a, &window)), [0, 1, 2].map(|a| along(a, &phase)));
+    let times = |[a, b]: [f64; 2], [c, d]: [f64; 2]| [a * c - b * d, a * d + b * c];
+    let mut powers = Vec::with_capacity(modes.len());
+    for i in 0..n0 {
+        for j in 0..n1 {
+            let (window, phase) = (windows[0][i][0] * windows[1][j][0], times(phases[0][i], phases[1][j]));
+            for k in 0..n2 {
+                let index = powers.len();
+                let mut mode = modes[index].map(f64::from);
+                if let Some(shifted) = shifted {
+                    let turned = times(times(phase, phases[2][k]), shifted[index].map(f64::from));
+                    mode = [0.5 * (mode[0] + turned[0]), 0.5 * (mode[1] + turned[1])];
+                }
+                powers.push((mode[0] * mode[0] + mode[1] * mode[1]) / (window * windows[2][k][0]));
+            }
+        }
+    }
+    powers
 }

@@ -1,0 +1,250 @@
+//! Points of a periodic box, distributed over the ranks of a mesh.
+
+use super::error::MeshError;
+use super::particles::{Mesh, Painter, Particles};
+use super::power::all_finite;
+use super::window::Window;
+use crate::comm::{Communicator, Op};
+use crate::device::{Array, DeviceError, Recorder};
+use crate::exchange::Lines;
+use crate::halo::{Cells, Halo};
+use crate::layout::{Grid, HaloPlan, owner};
+
+/// Points anywhere in a periodic box, each on the rank that owns the mesh cell it lies in.
+///
+/// - Coordinates are `f64` on the host, wrapped into the box (`x == L` is `x = 0`); a point becomes a cell and an `f32`
+///   offset from the cell's node, so that precision depends neither on the box nor on where the point lies.
+/// - Which rank hands over which points does not matter: what is painted is the same to the last bit.
+///
+/// ```no_run
+/// # fn body(rank: &meshloom::Rank, positions: &[[f64; 3]]) -> Result<(), meshloom::Error> {
+/// use meshloom::device::Recorder;
+/// use meshloom::exchange::Lines;
+/// use meshloom::layout::{Grid, volume};
+/// use meshloom::mesh::{Mesh, Painter, Points, Window};
+///
+/// let (shape, size, window) = ([64; 3], [100.0; 3], Window::Tsc);
+/// let grid = Grid::auto(shape, rank.comm.size());
+/// let mut recorder = Recorder::new(&rank.gpu)?;
+/// let mut lines = Lines::new(&rank.comm, grid)?;
+/// let mesh = Mesh::new(shape, size, grid, rank.comm.rank(), Points::halo(window, false));
+/// let density = rank.gpu.array::<f32>("density", volume(&mesh.layout.own))?;
+/// let points = Points::distribute(&mut recorder, &rank.comm, grid, mesh, size, positions)?;
+/// points.density(&mut recorder, &mut lines, &Painter::new(window), -1.0, &density)?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct Points {
+    mesh: Mesh,
+    cell: Array<u32>,
+    offset: [Array<f32>; 3],
+    total: u64,
+    sent: u64,
+}
+
+/// A point on its way: its cell of the whole mesh, and its offset from the cell's node in cells, in `[0, 1)`.
+#[repr(C)]
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+struct Placed {
+    cell: [u32; 3],
+    offset: [f32; 3],
+}
+
+/// Cell and offset along one axis.
+fn locate(x: f64, size: f64, cells: u64) -> (u32, f32) {
+    let inside = if (0.0..size).contains(&x) { x } else { x.rem_euclid(size) };
+    // A remainder just below 0 has been rounded up to the size.
+    let inside = if inside < size { inside } else { 0.0 };
+    let at = inside / size * cells as f64;
+    let (cell, offset) = (at.floor(), (at - at.floor()) as f32);
+    // The next node may be the nearest f32.
+    let (cell, offset) = if offset < 1.0 { (cell as u64, offset) } else { (cell as u64 + 1, 0.0) };
+    ((cell % cells) as u32, offset)
+}
+
+impl Points {
+    /// Ghost cells that painting points with `window` needs; with `shifted`, also after a [`shift`](Self::shift) by half
+    /// a cell.
+    pub fn halo(window: Window, shifted: bool) -> [[u64; 2]; 3] {
+        let order = u64::from(window.order());
+        // Windows of odd order lie around the nearest node, which may be the one above.
+        [[(order - 1) / 2, order.div_ceil(2) + u64::from(shifted)]; 3]
+    }
+
+    /// Sends each of this rank's `positions` in a box of `size` to the rank of `grid` that owns its cell of `mesh`. All
+    /// ranks call it, each with any number of positions and its own part of the mesh.
+    ///
+    /// # Errors
+    /// [`MeshError::NotFinite`] for the first position of all ranks that is not finite, and [`MeshError::Size`], the
+    /// same on all ranks; [`Error`](crate::Error) of the ranks or the device.
+    pub fn distribute(
+        recorder: &mut Recorder,
+        comm: &Communicator,
+        grid: Grid,
+        mesh: Mesh,
+        size: [f64; 3],
+        positions: &[[f64; 3]],
+    ) -> Result<Self, crate::Error> {
+        if let Some(axis) = (0..3).find(|&a| !(size[a].is_finite() && size[a] > 0.0)) {
+            return Err(MeshError::Size { axis, size: size[axis] }.into());
+        }
+        let [mut before, mut total] = [[positions.len() as u64]; 2];
+        comm.scan_exclusive(&mut before, Op::Sum)?;
+        comm.all_reduce(&mut total, Op::Sum)?;
+        all_finite(comm, positions.as_flattened(), |at| [before[0] + at / 3, at % 3])?;
+
+        let parts = grid.parts();
+        let owners = [0, 1].map(|a| {
+            let owner = |cell| owner(mesh.shape[a], parts[a] as u64, cell) as usize;
+            (0..mesh.shape[a]).map(owner).collect::<Vec<_>>()
+        });
+        let rank_of = |point: &Placed| owners[0][point.cell[0] as usize] * parts[1] + owners[1][point.cell[1] as usize];
+        let place = |x: &[f64; 3]| {
+            let at = [0, 1, 2].map(|a| locate(x[a], size[a], mesh.shape[a]));
+            Placed { cell: at.map(|(cell, _)| cell), offset: at.map(|(_, offset)| offset) }
+        };
+        let placed: Vec<Placed> = positions.iter().map(place).collect();
+        let mut counts = vec![0u64; comm.size()];
+        placed.iter().for_each(|point| counts[rank_of(point)] += 1);
+        let starts = counts.iter().scan(0, |next, &count| Some(std::mem::replace(next, *next + count as usize)));
+        let mut next: Vec<usize> = starts.collect();
+        let mut sorted = vec![bytemuck::Zeroable::zeroed(); placed.len()];
+        for point in placed {
+            let next = &mut next[rank_of(&point)];
+            sorted[*next] = point;
+            *next += 1;
+        }
+        let sent = sorted.len() as u64 - counts[comm.rank()];
+        let arrived = comm.all_to_all_v(&sorted, &counts)?;
+        drop(sorted);
+
+        let (points, layout) = (arrived.data(), &mesh.layout);
+        let (origin, strides) = (layout.offset(), layout.strides());
+        let index = |point: &Placed| {
+            let steps = (0..3).map(|a| (u64::from(point.cell[a]) - layout.own[a].start) * strides[a]);
+            (origin + steps.sum::<u64>()) as u32
+        };
+        let (gpu, count) = (recorder.gpu().clone(), points.len() as u64);
+        let cell = gpu.array("mesh::points", count)?;
+        recorder.upload(&cell, 0, &points.iter().map(index).collect::<Vec<_>>())?;
+        let mut along = |a: usize| -> Result<Array<f32>, DeviceError> {
+            let offset = gpu.array("mesh::points", count)?;
+            recorder.upload(&offset, 0, &points.iter().map(|point| point.offset[a]).collect::<Vec<_>>())?;
+            Ok(offset)
+        };
+        let offset = [along(0)?, along(1)?, along(2)?];
+        Ok(Points { mesh, cell, offset, total: total[0], sent: sent * size_of::<Placed>() as u64 })
+    }
+
+    /// The mesh.
+    pub fn mesh(&self) -> &Mesh {
+        &self.mesh
+    }
+
+    /// Number of points on this rank.
+    pub fn len(&self) -> u64 {
+        self.cell.len()
+    }
+
+    /// Whether this rank has none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Number of points on all ranks.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// Bytes that this rank sent to others when they were distributed.
+    pub fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// The points as kernels take them.
+    pub fn particles(&self) -> Particles<'_> {
+        let [x, y, z] = &self.offset;
+        Particles::Points { cell: &self.cell, offset: [x, y, z] }
+    }
+
+    /// Moves all points by `cells` along every axis; points stay with their rank, so the halo must allow for it. Waits
+    /// for the device.
+    ///
+    /// # Errors
+    /// [`DeviceError`] when the device fails.
+    pub fn shift(&mut self, recorder: &mut Recorder, cells: f32) -> Result<(), DeviceError> {
+        for offset in &self.offset {
+            let mut values = recorder.download(offset, 0, offset.len())?;
+            values.iter_mut().for_each(|value| *value += cells);
+            recorder.upload(offset, 0, &values)?;
+        }
+        Ok(())
+    }
+
+    /// `out = density + shift` on this rank's own cells (C order), where the mean density of all points is 1. Without
+    /// points the density is 0. All ranks call it; `lines` are those of the grid. Waits for the device.
+    ///
+    /// # Errors
+    /// [`Error`](crate::Error) of the device or the ranks; [`DeviceError::Misuse`] when the mesh has a narrower halo
+    /// than [`halo`](Self::halo) says.
+    pub fn density(
+        &self,
+        recorder: &mut Recorder,
+        lines: &mut Lines,
+        painter: &Painter,
+        shift: f32,
+        out: &Array<f32>,
+    ) -> Result<(), crate::Error> {
+        let (gpu, mesh) = (recorder.gpu().clone(), &self.mesh);
+        let cells = gpu.array::<u32>("mesh::cells", 2 * mesh.layout.len())?;
+        let faults = gpu.array::<u32>("mesh::faults", 1)?;
+        recorder.clear(&cells);
+        recorder.clear(&faults);
+        painter.paint(recorder, self.particles(), mesh, &cells, &faults)?;
+        let plan = HaloPlan::new(mesh.shape, lines.grid(), lines.rank(), mesh.layout.halo, [true; 3]);
+        Halo::new(plan).reduce(recorder, lines, &cells, Cells::Wide)?;
+        let scale = mesh.shape.iter().map(|&n| n as f64).product::<f64>() / self.total.max(1) as f64;
+        painter.density(recorder, mesh, &cells, out, scale, shift)?;
+        let mut missed = [u64::from(recorder.download(&faults, 0, 1)?[0])];
+        lines.world().all_reduce(&mut missed, Op::Sum)?;
+        if missed[0] > 0 {
+            let why = format!("{} points reach beyond the halo; make the mesh with Points::halo", missed[0]);
+            return Err(DeviceError::Misuse { what: "Points::density".into(), why }.into());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_are_wrapped_and_split_without_loss() {
+        assert_eq!(locate(0.0, 10.0, 8), (0, 0.0));
+        assert_eq!(locate(10.0, 10.0, 8), (0, 0.0), "x == L is x = 0");
+        assert_eq!(locate(-0.0, 10.0, 8), (0, 0.0));
+        assert_eq!(locate(-1e-300, 10.0, 8), (0, 0.0), "the remainder rounds to L");
+        assert_eq!(locate(-2.5, 10.0, 8), (6, 0.0));
+        assert_eq!(locate(23.75, 10.0, 8), (3, 0.0));
+        assert_eq!(locate(9.999_999_999_999_999, 10.0, 8), (0, 0.0), "the next node is the nearest f32");
+        assert_eq!(locate(1e300, 1.0, 8).1, 0.0);
+        // An offset keeps its precision far from the origin.
+        let (cell, offset) = locate(1000.0 * (4095.0 + 1e-6) / 4096.0, 1000.0, 4096);
+        assert!(cell == 4095 && (offset - 1e-6).abs() < 1e-11, "{cell} {offset}");
+    }
+
+    #[test]
+    fn halos_hold_the_windows() {
+        for window in [Window::Cic, Window::Tsc, Window::Pcs] {
+            for (shifted, by) in [(false, 0.0), (true, 0.5)] {
+                let [below, above] = Points::halo(window, shifted)[0].map(|n| n as i64);
+                for offset in [0.0, 0.25, 0.5, 0.75, 1.0 - f64::from(f32::EPSILON) / 2.0] {
+                    let (first, _) = window.nodes(f64::from((offset as f32) + by));
+                    let last = first + i64::from(window.order()) - 1;
+                    assert!(first >= -below && last <= above, "{window} {shifted} {offset}: {first} to {last}");
+                }
+            }
+        }
+    }
+}

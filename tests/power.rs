@@ -1,0 +1,524 @@
+//! `meshloom power`: spectra that are known, points against a naive estimator, any number of ranks, and its errors.
+#![cfg(feature = "cli")]
+
+#[path = "shared/reference_pm.rs"]
+mod reference_pm;
+
+use std::f64::consts::PI;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use meshloom::device::{Options, Recorder};
+use meshloom::exchange::Lines;
+use meshloom::io::{Element, NpyWriter, token};
+use meshloom::layout::{Grid, volume};
+use meshloom::mesh::{Mesh, MeshError, Painter, Points, Window, density_contrast};
+use meshloom::{Error, Launch, launch};
+use reference_pm::{uniform, white};
+use rustfft::{FftPlanner, num_complex::Complex};
+
+/// The program. A driver's layers look for a window system and may complain on standard error that there is none.
+fn meshloom() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_meshloom"));
+    command.env("XDG_RUNTIME_DIR", std::env::temp_dir());
+    command
+}
+
+/// A directory for one test, removed at its end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Self {
+        let path = std::env::temp_dir().join(format!("meshloom-power-{}", token()));
+        std::fs::create_dir(&path).unwrap();
+        Scratch(path)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    fn save<T: Element>(&self, name: &str, shape: &[u64], values: &[T]) -> PathBuf {
+        let path = self.path(name);
+        let writer = NpyWriter::create(&path, shape, &token()).unwrap();
+        writer.write(0, values).unwrap();
+        writer.finish().unwrap();
+        path
+    }
+
+    fn save_points(&self, name: &str, points: &[[f64; 3]]) -> PathBuf {
+        self.save(name, &[points.len() as u64, 3], points.as_flattened())
+    }
+
+    /// Runs `meshloom power input -o out.csv` with further words.
+    fn run(&self, input: &Path, words: &str) -> Output {
+        let mut command = meshloom();
+        command.arg("power").arg(input).arg("-o").arg(self.path("out.csv")).args(words.split_whitespace());
+        command.output().unwrap()
+    }
+
+    /// The bytes of the spectrum.
+    fn csv(&self, input: &Path, words: &str) -> String {
+        let output = self.run(input, words);
+        assert!(output.status.success(), "{words}: {}", text(&output.stderr));
+        assert_eq!(text(&output.stderr), "", "nothing is said when all is well");
+        let csv = std::fs::read_to_string(self.path("out.csv")).unwrap();
+        std::fs::remove_file(self.path("out.csv")).unwrap();
+        csv
+    }
+
+    fn spectrum(&self, input: &Path, words: &str) -> Vec<[f64; 3]> {
+        rows(&self.csv(input, words))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+/// `k, P, modes` of each bin.
+fn rows(csv: &str) -> Vec<[f64; 3]> {
+    let mut lines = csv.lines();
+    assert_eq!(lines.next(), Some("k,P,modes"));
+    let row = |line: &str| line.split(',').map(|n| n.parse().unwrap()).collect::<Vec<f64>>().try_into().unwrap();
+    lines.map(row).collect()
+}
+
+fn points(count: u64, seed: u64, size: [f64; 3]) -> Vec<[f64; 3]> {
+    (0..count).map(|n| [0, 1, 2].map(|a| size[a as usize] * uniform(seed + a, n))).collect()
+}
+
+/// The naive estimator: f64, all modes rather than half of them.
+struct Naive {
+    shape: [usize; 3],
+    size: [f64; 3],
+}
+
+impl Naive {
+    fn cells(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// The mode numbers of each mode of the whole spectrum, the Nyquist one negative, and their w = k h.
+    fn modes(&self) -> impl Iterator<Item = ([i64; 3], [f64; 3])> {
+        let [n0, n1, n2] = self.shape;
+        let of = |m: usize, n: usize| if 2 * m < n { m as i64 } else { m as i64 - n as i64 };
+        let shape = self.shape;
+        (0..n0 * n1 * n2).map(move |i| {
+            let m = [of(i / (n1 * n2), n0), of(i / n2 % n1, n1), of(i % n2, n2)];
+            (m, [0, 1, 2].map(|a| 2.0 * PI * m[a] as f64 / shape[a] as f64))
+        })
+    }
+
+    /// The contrast of points, moved by `shift` cells.
+    fn paint(&self, points: &[[f64; 3]], window: Window, shift: f64) -> Vec<f64> {
+        let mut density = vec![0.0; self.cells()];
+        let [_, n1, n2] = self.shape;
+        let order = window.order() as usize;
+        for x in points {
+            let nodes = [0, 1, 2].map(|a| window.nodes(x[a] / self.size[a] * self.shape[a] as f64 + shift));
+            let at = |a: usize, n: usize| (nodes[a].0 + n as i64).rem_euclid(self.shape[a] as i64) as usize;
+            for i in 0..order {
+                for j in 0..order {
+                    for k in 0..order {
+                        let weight = nodes[0].1[i] * nodes[1].1[j] * nodes[2].1[k];
+                        density[(at(0, i) * n1 + at(1, j)) * n2 + at(2, k)] += weight;
+                    }
+                }
+            }
+        }
+        let mean = points.len() as f64 / self.cells() as f64;
+        density.iter().map(|d| d / mean - 1.0).collect()
+    }
+
+    fn transform(&self, field: &[f64]) -> Vec<Complex<f64>> {
+        let mut modes: Vec<_> = field.iter().map(|&x| Complex::new(x, 0.0)).collect();
+        let strides = [self.shape[1] * self.shape[2], self.shape[2], 1];
+        for (&n, stride) in self.shape.iter().zip(strides) {
+            let fft = FftPlanner::new().plan_fft_forward(n);
+            for start in (0..modes.len()).filter(|i| (i / stride).is_multiple_of(n)) {
+                let mut line: Vec<_> = (0..n).map(|i| modes[start + i * stride]).collect();
+                fft.process(&mut line);
+                line.into_iter().enumerate().for_each(|(i, value)| modes[start + i * stride] = value);
+            }
+        }
+        modes
+    }
+
+    /// `k, P, modes` of each bin, out of one |delta|^2 a mode.
+    fn bins(&self, squares: &[f64]) -> Vec<[f64; 3]> {
+        let longest = self.size.iter().copied().fold(0.0, f64::max);
+        let fundamental = 2.0 * PI / longest;
+        let nyquist = (0..3).map(|a| PI * self.shape[a] as f64 / self.size[a]).fold(f64::INFINITY, f64::min);
+        let count = (nyquist / fundamental + 1e-9) as usize;
+        let scale = self.size.iter().product::<f64>() / (self.cells() as f64).powi(2);
+        let mut bins = vec![[0.0; 3]; count + 1];
+        for ((m, _), square) in self.modes().zip(squares) {
+            let k = (0..3).map(|a| (2.0 * PI * m[a] as f64 / self.size[a]).powi(2)).sum::<f64>().sqrt();
+            let bin = (k / fundamental + 0.5).floor() as usize;
+            if (1..=count).contains(&bin) {
+                bins[bin] = [bins[bin][0] + k, bins[bin][1] + square * scale, bins[bin][2] + 1.0];
+            }
+        }
+        bins.into_iter().filter(|bin| bin[2] > 0.0).map(|[k, p, n]| [k / n, p / n, n]).collect()
+    }
+
+    /// The spectrum of points.
+    fn spectrum(&self, points: &[[f64; 3]], window: Window, deconvolve: bool, interlace: bool) -> Vec<[f64; 3]> {
+        let mut modes = self.transform(&self.paint(points, window, 0.0));
+        if interlace {
+            let shifted = self.transform(&self.paint(points, window, 0.5));
+            // Nyquist modes are their own mirror images along an axis, but with the opposite sign of w: the half
+            // spectrum that is stored decides, and so does the mirror here.
+            for (mode, ((m, w), shifted)) in modes.iter_mut().zip(self.modes().zip(shifted)) {
+                let mirrored = m[2] < 0 && 2 * m[2].unsigned_abs() as usize != self.shape[2];
+                let w = [0, 1, 2].map(|a| {
+                    let nyquist = 2 * m[a].unsigned_abs() as usize == self.shape[a];
+                    if mirrored && nyquist { -w[a] } else { w[a] }
+                });
+                *mode = 0.5 * (*mode + Complex::new(0.0, w.iter().sum::<f64>() / 2.0).exp() * shifted);
+            }
+        }
+        let sinc = |w: f64| if w == 0.0 { 1.0 } else { (w / 2.0).sin() / (w / 2.0) };
+        let power = |w: [f64; 3]| w.iter().map(|&w| sinc(w)).product::<f64>().powi(2 * window.order() as i32);
+        let squares = modes.iter().zip(self.modes());
+        let squares = squares.map(|(mode, (_, w))| mode.norm_sqr() / if deconvolve { power(w) } else { 1.0 });
+        self.bins(&squares.collect::<Vec<_>>())
+    }
+
+    /// The spectrum of the points themselves, without a mesh: what a mesh comes near to.
+    fn direct(&self, points: &[[f64; 3]]) -> Vec<[f64; 3]> {
+        let scale = self.cells() as f64 / points.len() as f64;
+        let square = |(m, _): ([i64; 3], _)| {
+            let phase = |x: &[f64; 3]| (0..3).map(|a| -2.0 * PI * m[a] as f64 * x[a] / self.size[a]).sum::<f64>();
+            points.iter().map(|x| Complex::new(0.0, phase(x)).exp()).sum::<Complex<f64>>().norm_sqr() * scale * scale
+        };
+        self.bins(&self.modes().map(square).collect::<Vec<_>>())
+    }
+}
+
+/// The largest difference of the powers, relative to the mean power; k and modes must be the same.
+fn difference(got: &[[f64; 3]], want: &[[f64; 3]]) -> f64 {
+    assert_eq!(got.len(), want.len(), "number of bins");
+    let mean = want.iter().map(|row| row[1].abs()).sum::<f64>() / want.len() as f64;
+    let each = got.iter().zip(want).map(|(got, want)| {
+        assert!((got[0] / want[0] - 1.0).abs() < 1e-12 && got[2] == want[2], "{got:?} {want:?}");
+        (got[1] - want[1]).abs() / mean
+    });
+    each.fold(0.0, f64::max)
+}
+
+#[test]
+fn white_noise_is_flat() {
+    let (scratch, n, size, sigma) = (Scratch::new(), 32u64, 50.0, 0.1);
+    // Any mean: the field is divided by it.
+    let values: Vec<f32> = white(n.pow(3) as usize, 5).iter().map(|x| (40.0 * (1.0 + sigma * x)) as f32).collect();
+    let field = scratch.save("field.npy", &[n; 3], &values);
+    let spectrum = scratch.spectrum(&field, "--box 50");
+    assert_eq!(spectrum.len(), 16);
+    let expected = (size / n as f64).powi(3) * sigma * sigma;
+    let (mut total, mut modes) = (0.0, 0.0);
+    for [k, power, count] in spectrum {
+        // Half the modes are mirror images of the other half.
+        let error = (2.0 / count).sqrt();
+        assert!((power / expected - 1.0).abs() < 4.5 * error, "{power} {expected} at {k}");
+        (total, modes) = (total + power * count, modes + count);
+    }
+    assert!((total / modes / expected - 1.0).abs() < 4.5 * (2.0 / modes).sqrt());
+}
+
+#[test]
+fn a_plane_wave_is_one_mode() {
+    let scratch = Scratch::new();
+    let naive = Naive { shape: [15, 12, 9], size: [30.0, 20.0, 24.0] };
+    let ([n0, n1, n2], amplitude, mode) = (naive.shape, 0.25, [2.0, -1.0, 2.0]);
+    let value = |i: usize| {
+        let at = [i / (n1 * n2), i / n2 % n1, i % n2];
+        let phase: f64 = (0..3).map(|a| 2.0 * PI * mode[a] * at[a] as f64 / naive.shape[a] as f64).sum();
+        3.0 * (1.0 + amplitude * (phase + 0.3).cos())
+    };
+    let values: Vec<f64> = (0..n0 * n1 * n2).map(value).collect();
+    let field = scratch.save("field.npy", &naive.shape.map(|n| n as u64), &values);
+    let spectrum = scratch.spectrum(&field, "--box 30,20,24");
+    // Two modes of |delta|^2 = (A N / 2)^2.
+    let counts = naive.bins(&vec![0.0; naive.cells()]);
+    let k = (0..3).map(|a| (2.0 * PI * mode[a] / naive.size[a]).powi(2)).sum::<f64>().sqrt();
+    let bin = (k / (2.0 * PI / 30.0) + 0.5) as usize;
+    assert_eq!((spectrum.len(), bin), (5, 4));
+    for (b, (got, want)) in spectrum.iter().zip(&counts).enumerate() {
+        assert!((got[0] / want[0] - 1.0).abs() < 1e-12 && got[2] == want[2], "{got:?} {want:?}");
+        let power = if b + 1 == bin { amplitude * amplitude * 14400.0 / 4.0 * 2.0 / want[2] } else { 0.0 };
+        assert!((got[1] - power).abs() < 1e-6 * amplitude * amplitude * 14400.0, "{got:?}, expected {power}");
+    }
+    // f32 files and boxes with one side for all.
+    let narrow: Vec<f32> = values.iter().map(|x| *x as f32).collect();
+    let narrow = scratch.save("narrow.npy", &naive.shape.map(|n| n as u64), &narrow);
+    let (wide, narrow) = (scratch.spectrum(&field, "--box 24"), scratch.spectrum(&narrow, "--box 24 --mesh 15,12,9"));
+    assert!(difference(&narrow, &wide) < 1e-6);
+    // A field that was painted with a window: each mode is divided by that of the window.
+    let divided = scratch.spectrum(&field, "--box 30,20,24 --deconvolve --window tsc");
+    let sinc = |x: f64| x.sin() / x;
+    let window: f64 = (0..3).map(|a| sinc(PI * mode[a] / naive.shape[a] as f64).powi(6)).product();
+    assert!((divided[bin - 1][1] * window / spectrum[bin - 1][1] - 1.0).abs() < 1e-6);
+}
+
+#[test]
+fn points_agree_with_the_naive_estimator() {
+    let scratch = Scratch::new();
+    let naive = Naive { shape: [16; 3], size: [50.0, 50.0, 40.0] };
+    let points = points(300, 70, naive.size);
+    let file = scratch.save_points("points.npy", &points);
+    let direct = naive.direct(&points);
+    for (window, name) in [(Window::Cic, "cic"), (Window::Tsc, "tsc"), (Window::Pcs, "pcs")] {
+        let words = format!("--box 50,50,40 --mesh 16 --window {name}");
+        let plain = scratch.spectrum(&file, &words);
+        let error = difference(&plain, &naive.spectrum(&points, window, false, false));
+        assert!(error < 1e-6, "{name}: {error:e}");
+
+        let divided = scratch.spectrum(&file, &format!("{words} --deconvolve"));
+        let error = difference(&divided, &naive.spectrum(&points, window, true, false));
+        assert!(error < 1e-6, "{name} --deconvolve: {error:e}");
+
+        let interlaced = scratch.spectrum(&file, &format!("{words} --deconvolve --interlace"));
+        let error = difference(&interlaced, &naive.spectrum(&points, window, true, true));
+        assert!(error < 1e-6, "{name} --deconvolve --interlace: {error:e}");
+
+        // With the right sign it takes away aliases. The last bins hold Nyquist modes, which it cannot tell apart.
+        let inner = |spectrum: &[[f64; 3]]| difference(&spectrum[..6], &direct[..6]);
+        assert!(inner(&interlaced) < 0.25 * inner(&divided), "{name}: {} {}", inner(&interlaced), inner(&divided));
+    }
+    let (all, less) = (scratch.spectrum(&file, "--box 50 --mesh 16"), "--box 50 --mesh 16 --shot-noise");
+    for (all, less) in all.iter().zip(scratch.spectrum(&file, less)) {
+        assert!((all[1] - less[1] - 50f64.powi(3) / 300.0).abs() < 1e-9, "{all:?} {less:?}");
+    }
+}
+
+#[test]
+fn points_are_wrapped_and_keep_their_precision() {
+    let scratch = Scratch::new();
+    // Multiples of 2^-10 in a box of 64: sums with whole boxes are exact.
+    let mut inside: Vec<[f64; 3]> =
+        points(200, 7, [64.0; 3]).iter().map(|x| x.map(|x| (x * 1024.0).floor() / 1024.0)).collect();
+    inside.extend([[0.0, 1.5, 0.0], [4.0, 0.0, 63.9990234375]]);
+    let moved: Vec<[f64; 3]> =
+        inside.iter().enumerate().map(|(n, x)| x.map(|x| x + 64.0 * (n % 5) as f64 - 128.0)).collect();
+    let edge: Vec<[f64; 3]> = inside.iter().map(|x| x.map(|x| if x == 0.0 { 64.0 } else { x })).collect();
+    let words = "--box 64 --mesh 16 --window tsc";
+    let first = scratch.csv(&scratch.save_points("inside.npy", &inside), words);
+    assert_eq!(scratch.csv(&scratch.save_points("moved.npy", &moved), words), first);
+    assert_eq!(scratch.csv(&scratch.save_points("edge.npy", &edge), words), first);
+    let narrow: Vec<f32> = inside.as_flattened().iter().map(|x| *x as f32).collect();
+    assert_eq!(scratch.csv(&scratch.save("narrow.npy", &[202, 3], &narrow), words), first);
+
+    // A box far wider than f32 resolves a cell in: as good as the small one.
+    let (scale, naive) = (2f64.powi(30), Naive { shape: [16; 3], size: [64.0; 3] });
+    let far: Vec<[f64; 3]> = inside.iter().map(|x| x.map(|x| (x + 64.0) * scale)).collect();
+    let file = scratch.save_points("far.npy", &far);
+    let far = scratch.spectrum(&file, &format!("--box {} --mesh 16 --window tsc", 64.0 * scale));
+    let far: Vec<_> = far.iter().map(|[k, p, n]| [k * scale, p / scale.powi(3), *n]).collect();
+    assert!(difference(&far, &naive.spectrum(&inside, Window::Tsc, false, false)) < 1e-6);
+}
+
+#[test]
+fn any_number_of_ranks_writes_the_same_bytes() {
+    let scratch = Scratch::new();
+    let file = scratch.save_points("points.npy", &points(501, 30, [20.0, 30.0, 25.0]));
+    // The widest halo there is, on a mesh that is not a power of two.
+    let words = "--box 20,30,25 --mesh 12,10,14 --window pcs --deconvolve --interlace --shot-noise";
+    let one = scratch.csv(&file, words);
+    assert_eq!(rows(&one).len(), 5);
+    for ranks in ["--ranks 2", "--ranks 3", "--ranks 4", "--ranks 4 --grid 2x2", "--ranks 3 --grid 1x3"] {
+        assert_eq!(scratch.csv(&file, &format!("{words} {ranks}")), one, "{ranks}");
+    }
+    // More ranks than planes, and parts narrower than the window.
+    let words = "--box 20,30,25 --mesh 4,3,5 --window tsc";
+    let one = scratch.csv(&file, words);
+    for ranks in ["--ranks 4 --grid 4x1", "--ranks 5 --grid 5x1", "--ranks 4 --grid 2x2"] {
+        assert_eq!(scratch.csv(&file, &format!("{words} {ranks}")), one, "{ranks}");
+    }
+    let values: Vec<f64> = white(12 * 10 * 14, 9).iter().map(|x| x.exp()).collect();
+    let field = scratch.save("field.npy", &[12, 10, 14], &values);
+    let one = scratch.csv(&field, "--box 7");
+    for ranks in ["--ranks 2", "--ranks 3", "--ranks 4 --grid 2x2"] {
+        assert_eq!(scratch.csv(&field, &format!("--box 7 {ranks}")), one, "{ranks}");
+    }
+
+    if cfg!(not(feature = "mpi")) {
+        println!("not run under MPI: this build has no feature `mpi`");
+        return;
+    }
+    for (input, words) in [(&field, "--box 7"), (&file, "--box 20,30,25 --mesh 4,3,5 --window tsc")] {
+        let mut command = Command::new("mpirun");
+        command.args(["--allow-run-as-root", "--oversubscribe", "-n", "2", env!("CARGO_BIN_EXE_meshloom"), "power"]);
+        command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+        command.arg(input).arg("-o").arg(scratch.path("mpi.csv")).args(words.split_whitespace()).arg("--json");
+        let output = match command.output() {
+            Ok(output) => output,
+            Err(error) => return println!("not run under MPI: mpirun: {error}"),
+        };
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(report["ranks"], 2, "one object, from one rank");
+        assert_eq!(std::fs::read_to_string(scratch.path("mpi.csv")).unwrap(), scratch.csv(input, words));
+    }
+}
+
+#[test]
+fn what_was_done_is_reported_and_defaults_are_chosen() {
+    let scratch = Scratch::new();
+    let file = scratch.save_points("points.npy", &points(1000, 3, [10.0; 3]));
+    let output = scratch.run(&file, "--box 10 --json --ranks 2");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["points"], 1000);
+    assert_eq!(report["mesh"], serde_json::json!([20, 20, 20]), "twice the cube root");
+    assert_eq!((&report["window"], &report["ranks"]), (&"cic".into(), &2.into()));
+    assert!(report["bytes"]["between_ranks"].as_u64().unwrap() > 500 * 24 / 2, "{report}");
+    for phase in ["read", "distribute", "paint", "transform", "bin", "write", "total"] {
+        assert!(report["seconds"][phase].as_f64().unwrap() > 0.0, "{phase}: {report}");
+    }
+    // No points, no spectrum.
+    let none = scratch.save::<f32>("none.npy", &[0, 3], &[]);
+    for ranks in ["", "--ranks 2"] {
+        assert_eq!(scratch.csv(&none, &format!("--box 10 --shot-noise {ranks}")), "k,P,modes\n");
+    }
+}
+
+#[test]
+fn errors_are_one_message_and_leave_nothing() {
+    let scratch = Scratch::new();
+    let good = points(40, 11, [10.0; 3]);
+    let file = scratch.save_points("points.npy", &good);
+    let mut bad = good.clone();
+    (bad[31][0], bad[17][2], bad[9][1]) = (f64::NAN, f64::INFINITY, f64::NEG_INFINITY);
+    let bad = scratch.save_points("bad.npy", &bad);
+    let flat = scratch.save("flat.npy", &[20, 2], &[1.0f32; 40]);
+    let four = scratch.save("four.npy", &[2, 2, 2, 2], &[1.0f32; 16]);
+    let integers = scratch.save("integers.npy", &[10, 3], &[1i64; 30]);
+    let field = scratch.save("field.npy", &[4, 4, 6], &[2.0f32; 96]);
+    let awkward = scratch.save("awkward.npy", &[4, 11, 4], &[2.0f32; 176]);
+    let hollow = scratch.save("hollow.npy", &[4, 0, 4], &[0f32; 0]);
+    let contrast: Vec<f32> = (0..96).map(|i| if i % 2 == 0 { 0.25 } else { -0.25 }).collect();
+    let contrast = scratch.save("contrast.npy", &[4, 4, 6], &contrast);
+    let holes: Vec<f64> = (0..96).map(|i| if [40, 50].contains(&i) { f64::NAN } else { 1.0 }).collect();
+    let holes = scratch.save("holes.npy", &[4, 4, 6], &holes);
+    let text_file = scratch.path("text.npy");
+    std::fs::write(&text_file, "1 2 3\n").unwrap();
+    let missing = scratch.path("missing.npy");
+
+    let cases: &[(&Path, &str, i32, &str)] = &[
+        // Words of the call.
+        (&file, "", 2, "--box"),
+        (&file, "--box 0", 2, "periodic"),
+        (&file, "--box open", 2, "periodic"),
+        (&file, "--box 10,10,open", 2, "periodic"),
+        (&file, "--box -3", 2, "length"),
+        (&file, "--box nan", 2, "length"),
+        (&file, "--box inf", 2, "length"),
+        (&file, "--box 10,10", 2, "three"),
+        (&file, "--box ten", 2, "three"),
+        (&file, "--box 10 --mesh 0", 2, "from 1 to"),
+        (&file, "--box 10 --mesh 22", 2, "21 or 24"),
+        (&file, "--box 10 --mesh 20000", 2, "from 1 to"),
+        (&file, "--box 10 --window ngp", 2, "cic, tsc and pcs"),
+        (&file, "--box 10 --ranks 2 --grid 2x2", 2, "makes 4 ranks"),
+        (&field, "--box 10 --mesh 8", 2, "4,4,6"),
+        (&field, "--box 10 --window tsc", 2, "--deconvolve"),
+        (&field, "--box 10 --interlace", 2, "--interlace"),
+        (&field, "--box 10 --shot-noise", 2, "--shot-noise"),
+        (Path::new("-"), "--box 10", 2, "standard input"),
+        // Files.
+        (&missing, "--box 10", 1, "no such file"),
+        (&text_file, "--box 10", 1, "text.npy"),
+        (&flat, "--box 10", 1, "three dimensions"),
+        (&four, "--box 10", 1, "(2, 2, 2, 2)"),
+        (&integers, "--box 10", 1, "int64"),
+        (&awkward, "--box 10", 1, "10 or 12"),
+        (&hollow, "--box 10", 1, "length 0"),
+        (&contrast, "--box 10", 1, "add 1"),
+        (&contrast, "--box 10 --ranks 3", 1, "add 1"),
+        (&bad, "--box 10", 1, "(9, 1) is -inf"),
+        (&bad, "--box 10 --ranks 4", 1, "(9, 1) is -inf"),
+        (&holes, "--box 10", 1, "(1, 2, 4) is NaN"),
+        (&holes, "--box 10 --ranks 4 --grid 2x2", 1, "(1, 2, 4) is NaN"),
+    ];
+    for (input, words, code, said) in cases {
+        let output = scratch.run(input, words);
+        let error = text(&output.stderr);
+        let case = format!("{} {words}: {error}", input.display());
+        assert_eq!(output.status.code(), Some(*code), "{case}");
+        assert!(error.contains(said), "{case}");
+        assert!(output.stdout.is_empty(), "{case}");
+        // A usage line may follow.
+        assert_eq!(error.matches("error:").count() + error.matches("meshloom: ").count(), 1, "{case}");
+        assert!(*code == 2 || error.lines().count() == 1, "{case}");
+        assert!(!scratch.path("out.csv").exists(), "{case}");
+    }
+
+    for (output, code, said) in [
+        ("-".into(), 2, "standard output"),
+        (scratch.path("no/where.csv"), 1, "mkdir"),
+        (scratch.0.clone(), 1, "not a regular file"),
+    ] {
+        let mut command = meshloom();
+        let run = command.arg("power").arg(&file).args(["--box", "10", "-o"]).arg(output).output().unwrap();
+        assert_eq!(run.status.code(), Some(code), "{}", text(&run.stderr));
+        assert!(text(&run.stderr).contains(said) && text(&run.stderr).lines().count() == 1, "{}", text(&run.stderr));
+    }
+    let left = std::fs::read_dir(&scratch.0).unwrap().map(|entry| entry.unwrap().path());
+    let left: Vec<_> = left.filter(|path| path.extension() != Some("npy".as_ref())).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn the_library_distributes_points_and_agrees_on_errors() {
+    let (shape, size) = ([6, 5, 4], [6.0, 10.0, 2.0]);
+    let all = points(100, 50, size);
+    let mut bad = all.clone();
+    (bad[80][0], bad[35][1]) = (f64::NAN, f64::INFINITY);
+    let options = Options::from_env().unwrap();
+    let ranks = launch(Launch::Threads(4), &options, |rank| {
+        let (grid, me) = (Grid::new([2, 2], 4)?, rank.comm.rank());
+        let (mut recorder, mut lines) = (Recorder::new(&rank.gpu)?, Lines::new(&rank.comm, grid)?);
+        let mesh = |halo| Mesh::new(shape, size, grid, me, halo);
+        // Uneven parts, one empty.
+        let mine = |all: &[[f64; 3]]| all[[0, 0, 35, 36][me]..[0, 35, 36, 100][me]].to_vec();
+        let mut distribute = |mesh, size, all: &[[f64; 3]]| {
+            Points::distribute(&mut recorder, &rank.comm, grid, mesh, size, &mine(all))
+        };
+        let wrong = distribute(mesh([[0; 2]; 3]), size, &bad).err();
+        assert!(
+            matches!(&wrong, Some(Error::Mesh(MeshError::NotFinite { index, value })) if *index == [35, 1] && *value == f64::INFINITY),
+            "rank {me}: {wrong:?}"
+        );
+        let wrong = distribute(mesh([[0; 2]; 3]), [6.0, -1.0, 2.0], &all).err();
+        assert!(matches!(wrong, Some(Error::Mesh(MeshError::Size { axis: 1, .. }))), "{wrong:?}");
+        let narrow = distribute(mesh([[0; 2]; 3]), size, &all)?;
+        let points = distribute(mesh(Points::halo(Window::Pcs, false)), size, &all)?;
+        let out = rank.gpu.array::<f32>("density", volume(&points.mesh().layout.own))?;
+        let painter = Painter::new(Window::Pcs);
+        let wrong = narrow.density(&mut recorder, &mut lines, &painter, 0.0, &out).err();
+        assert!(wrong.is_some_and(|error| error.to_string().contains("Points::halo")));
+        points.density(&mut recorder, &mut lines, &painter, 0.0, &out)?;
+        let mass: f64 = recorder.download(&out, 0, out.len())?.iter().map(|x| f64::from(*x)).sum();
+
+        let own = grid.part(shape, me);
+        let contrast = density_contrast(&rank.comm, &own, &vec![2.5; volume(&own) as usize])?;
+        assert!(contrast.iter().all(|x| *x == 0.0));
+        let huge = density_contrast(&rank.comm, &own, &vec![1e308; volume(&own) as usize])?;
+        assert!(huge.iter().all(|x| *x == 0.0), "sums do not overflow");
+        let tiny = density_contrast(&rank.comm, &own, &vec![-5e-320; volume(&own) as usize])?;
+        assert!(tiny.iter().all(|x| *x == 0.0), "nor do they vanish");
+        Ok::<_, Error>((points.len(), points.total(), mass))
+    })
+    .unwrap();
+    assert_eq!(ranks.iter().map(|rank| rank.0).sum::<u64>(), 100);
+    assert!(ranks.iter().all(|rank| rank.1 == 100));
+    assert!((ranks.iter().map(|rank| rank.2).sum::<f64>() / 120.0 - 1.0).abs() < 1e-6);
+}
