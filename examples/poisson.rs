@@ -11,9 +11,8 @@ use std::f64::consts::PI;
 use meshloom::comm::Op;
 use meshloom::device::{Options, Recorder};
 use meshloom::exchange::Lines;
-use meshloom::fft::{Spectral, Transform};
+use meshloom::fft::{Operator, Spectral, Transform};
 use meshloom::layout::Grid;
-use meshloom::mesh::Operator;
 use meshloom::{Error, Launch, launch};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -3,17 +3,15 @@
 use meshloom::comm::run_threads;
 use meshloom::device::{Gpu, Options, Recorder};
 use meshloom::exchange::Lines;
-use meshloom::fft::{FftError, Plan, Spectral, Transform, Values};
+use meshloom::fft::{FftError, Operator, Plan, Spectral, Transform, Values};
 use meshloom::layout::{Box3, FieldLayout, Grid, extent};
-use meshloom::mesh::Operator;
 use rustfft::{FftPlanner, num_complex::Complex};
 
 type Modes = Vec<Complex<f64>>;
 
-/// The half spectrum in f64.
-fn truth(field: &[f32], shape: [usize; 3]) -> Modes {
-    let [n0, n1, n2] = shape;
-    let mut data: Modes = field.iter().map(|&v| Complex::new(f64::from(v), 0.0)).collect();
+/// The spectrum in f64.
+fn transformed(mut data: Modes, shape: [usize; 3]) -> Modes {
+    let [_, n1, n2] = shape;
     let mut planner = FftPlanner::new();
     for (axis, n) in shape.into_iter().enumerate() {
         let stride = [n1 * n2, n2, 1][axis];
@@ -24,6 +22,13 @@ fn truth(field: &[f32], shape: [usize; 3]) -> Modes {
             line.into_iter().enumerate().for_each(|(j, v)| data[start + j * stride] = v);
         }
     }
+    data
+}
+
+/// The half spectrum of a real field in f64.
+fn truth(field: &[f32], shape: [usize; 3]) -> Modes {
+    let [n0, n1, n2] = shape;
+    let data = transformed(field.iter().map(|&v| Complex::new(f64::from(v), 0.0)).collect(), shape);
     let half = n2 / 2 + 1;
     (0..n0 * n1).flat_map(|row| (0..half).map(move |k| row * n2 + k)).map(|i| data[i]).collect()
 }
@@ -147,6 +152,59 @@ fn sizes_of_every_kind_agree_with_rustfft() {
         [1, 1, 4096],
     ] {
         check(&options, shape);
+    }
+}
+
+#[test]
+fn complex_fields_are_transformed_over_any_grid() {
+    let options = Options::from_env().unwrap();
+    let run = |shape: [usize; 3], parts: [usize; 2]| {
+        let whole = shape.map(|n| n as u64);
+        let parts_of_field = field([shape[0], shape[1], 2 * shape[2]]);
+        let input: Vec<[f32; 2]> = parts_of_field.chunks(2).map(|v| [v[0], v[1]]).collect();
+        let grid = Grid::new(parts, parts[0] * parts[1]).unwrap();
+        let ranks = run_threads(grid.ranks(), |comm| {
+            let gpu = Gpu::open(&options, comm.rank())?;
+            let mut recorder = Recorder::new(&gpu)?;
+            let mut lines = Lines::new(&comm, grid)?;
+            let transform = Transform::<[f32; 2]>::new(&gpu, whole, grid, comm.rank())?;
+            let layout = transform.field_layout();
+            let array = gpu.array::<[f32; 2]>("field", layout.len())?;
+            recorder.upload(&array, 0, &cut(&input, whole, &layout.own))?;
+            let spectrum = transform.spectrum(&gpu)?;
+            transform.forward(&mut recorder, &mut lines, &array, &layout, &spectrum)?;
+            let modes = recorder.download(&spectrum, 0, spectrum.len())?;
+            transform.inverse(&mut recorder, &mut lines, &spectrum, None, &array, &layout)?;
+            Ok::<_, meshloom::Error>((
+                transform.spectrum_part(),
+                modes,
+                layout.own,
+                recorder.download(&array, 0, array.len())?,
+            ))
+        });
+        let (mut modes, mut back) = (vec![[f32::NAN; 2]; input.len()], vec![[f32::NAN; 2]; input.len()]);
+        for (spectrum, part, own, field) in ranks.unwrap() {
+            paste(&mut modes, whole, &spectrum, &part);
+            paste(&mut back, whole, &own, &field);
+        }
+        (input, modes, back)
+    };
+    for (shape, grids) in [([6, 10, 12], [[2, 1], [2, 2]]), ([7, 4, 9], [[5, 1], [1, 3]])] {
+        let (input, modes, back) = run(shape, [1, 1]);
+        let data = input.iter().map(|v| Complex::new(f64::from(v[0]), f64::from(v[1]))).collect();
+        let truth = transformed(data, shape);
+        let tolerance = 2e-6 + 5e-7 * (input.len() as f64).log10();
+        let largest = truth.iter().map(|v| v.norm()).fold(0.0, f64::max);
+        for (a, b) in modes.iter().zip(&truth) {
+            assert!((Complex::new(f64::from(a[0]), f64::from(a[1])) - b).norm() <= tolerance * largest, "{shape:?}");
+        }
+        for (a, b) in back.iter().zip(&input) {
+            assert!((a[0] - b[0]).abs() < 1e-6 && (a[1] - b[1]).abs() < 1e-6, "{shape:?} and back");
+        }
+        for parts in grids {
+            let (_, others, returned) = run(shape, parts);
+            assert!(others == modes && returned == back, "{shape:?} on {parts:?}");
+        }
     }
 }
 

@@ -500,7 +500,7 @@ fn blocked(outer: u32, at: u32, inner: u32, length: u32, parts: u32) -> u32 {
 }
 ";
 
-/// Multiplies a mode by the factors of an [`Operator`](crate::mesh::Operator).
+/// Multiplies a mode by the factors of an [`Operator`](super::Operator).
 const SPECTRAL: &str = "\
 fn spectral(value: vec2<f32>, at: u32, inner: u32) -> vec2<f32> {
     let second = params.starts.x + inner / params.inner_last;

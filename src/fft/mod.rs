@@ -17,6 +17,7 @@
 mod butterfly;
 mod error;
 mod kernel;
+mod operator;
 mod plan;
 mod size;
 mod spectral;
@@ -24,6 +25,7 @@ mod transform;
 
 pub use error::FftError;
 pub use kernel::{Kind, Limits, LineKernel, LineParams, Order, Shape, roots};
+pub use operator::{Gradient, Laplacian, Operator, Tables, Wave};
 pub use plan::{Pass, Plan, Step, Values};
 pub use size::{check_size, good_size, is_good_size};
 pub use spectral::{Spectral, radial_source};

@@ -1,10 +1,10 @@
 //! Multiplication of spectra: operators on the device, and radial amplitudes.
 
+use super::operator::Tables;
 use crate::device::{Access, Array, DeviceError, Element, Kernel, KernelSource, Recorder};
 use crate::layout::{Box3, extent, volume};
-use crate::mesh::Tables;
 
-/// An [`Operator`](crate::mesh::Operator)'s tables in device memory, for an inverse
+/// An [`Operator`](super::Operator)'s tables in device memory, for an inverse
 /// [`Transform`](super::Transform).
 pub struct Spectral {
     tables: Array<f32>,

@@ -1,8 +1,7 @@
-//! Particles and meshes: painting, reading, elementwise and spectral operations, power spectra.
+//! Particles and meshes: painting, reading, elementwise operations, power spectra.
 
 mod combine;
 mod error;
-mod operator;
 mod particles;
 mod points;
 mod power;
@@ -10,7 +9,6 @@ mod window;
 
 pub use combine::Combine;
 pub use error::MeshError;
-pub use operator::{Gradient, Laplacian, Operator, Tables, Wave};
 pub use particles::{Lattice, Mesh, Painter, Particles, UNITS};
 pub use points::Points;
 pub use power::{Bin, SpectrumGeometry, density_contrast, power_spectrum};

@@ -11,7 +11,7 @@ use crate::comm::{CommError, Communicator, Op};
 use crate::layout::{Box3, extent};
 
 use super::MeshError;
-use super::operator::Wave;
+use crate::fft::Wave;
 
 /// One bin of a power spectrum.
 #[derive(Clone, Copy, Debug, PartialEq)]

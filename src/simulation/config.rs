@@ -2,8 +2,9 @@
 
 use crate::cosmology::{Cosmology, Growth, LptOrder, Scheme, schedule};
 use crate::device::bytes;
+use crate::fft::{Gradient, Laplacian};
 use crate::layout::{Grid, LayoutError, split};
-use crate::mesh::{Gradient, Laplacian, Window};
+use crate::mesh::Window;
 
 use super::SimulationError;
 

@@ -11,10 +11,10 @@
 use crate::comm::Op;
 use crate::device::{Array, Recorder};
 use crate::exchange::Lines;
-use crate::fft::{Spectral, Transform};
+use crate::fft::{Operator, Spectral, Transform};
 use crate::halo::{Cells, Halo};
 use crate::layout::{FieldLayout, HaloPlan};
-use crate::mesh::{Lattice, Mesh, Operator, Painter, Particles};
+use crate::mesh::{Lattice, Mesh, Painter, Particles};
 
 use super::{Config, SimulationError};
 

@@ -13,8 +13,8 @@
 use crate::cosmology::{GrowthFactors, LptOrder, lpt_factors};
 use crate::device::{Array, DeviceError, Recorder};
 use crate::exchange::Lines;
-use crate::fft::{Spectral, Transform};
-use crate::mesh::{Combine, Operator, Wave};
+use crate::fft::{Operator, Spectral, Transform, Wave};
+use crate::mesh::Combine;
 
 use super::Config;
 

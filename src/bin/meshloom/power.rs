@@ -8,10 +8,10 @@ use clap::Args;
 use meshloom::comm::Op;
 use meshloom::device::{Array, Recorder};
 use meshloom::exchange::Lines;
-use meshloom::fft::{Transform, check_size, good_size};
+use meshloom::fft::{Transform, Wave, check_size, good_size};
 use meshloom::io::{Column, IoError, NpyFile, write_csv};
 use meshloom::layout::{Box3, Grid, extent, split};
-use meshloom::mesh::{Bin, Mesh, Painter, Points, SpectrumGeometry, Wave, Window, density_contrast, power_spectrum};
+use meshloom::mesh::{Bin, Mesh, Painter, Points, SpectrumGeometry, Window, density_contrast, power_spectrum};
 use meshloom::{Error, Launch, Rank};
 
 use crate::common::{Common, Failure};
@@ -240,7 +240,7 @@ fn measure(rank: &Rank, job: &Job, file: &NpyFile, input: Input) -> Result<serde
     } else {
         let mut recorder = Recorder::new(&rank.gpu)?;
         let transform = Transform::new(&rank.gpu, job.shape, grid, comm.rank());
-        let transform = transform.map_err(|error| match (error, input) {
+        let transform = transform.map_err(|error| match (Error::from(error), input) {
             // The lengths are the file's, not the call's.
             (Error::Fft(error), Input::Field(shape)) => IoError::Shape {
                 path: job.path.into(),
@@ -329,7 +329,7 @@ impl Work<'_> {
     fn modes(&mut self, real: &Array<f32>) -> Result<Modes, Error> {
         let Work { recorder, lines, transform } = self;
         let spectrum = transform.spectrum(recorder.gpu())?;
-        transform.forward(recorder, lines, real, &transform.real_layout(), &spectrum)?;
+        transform.forward(recorder, lines, real, &transform.field_layout(), &spectrum)?;
         Ok(recorder.download(&spectrum, 0, spectrum.len())?)
     }
 
@@ -343,13 +343,13 @@ impl Work<'_> {
     }
 
     fn real(&self) -> Result<Array<f32>, Error> {
-        Ok(self.recorder.gpu().array("power::real", self.transform.real_layout().len())?)
+        Ok(self.recorder.gpu().array("power::real", self.transform.field_layout().len())?)
     }
 }
 
 /// The modes of this rank of a field.
 fn field_modes(job: &Job, file: &NpyFile, work: &mut Work, phases: &mut Phases) -> Result<Modes, Error> {
-    let own: Box3 = work.transform.real_part();
+    let own: Box3 = work.transform.field_part();
     let [_, n1, n2] = job.shape;
     let mut values = Vec::new();
     if !own[1].is_empty() {
