@@ -1,0 +1,463 @@
+//! Every kernel of the library as text, without a GPU: it compiles for every backend with what any device has, and its
+//! shape keeps within what any device allows.
+
+use std::collections::{BTreeMap, HashSet};
+use std::mem::{offset_of, size_of};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, LazyLock, Mutex};
+
+use meshloom::device::{Access, KernelSource, Profile, Tuning};
+use meshloom::fft::{self, Limits, LineParams};
+use meshloom::halo;
+use meshloom::mesh::{Combine, Painter, Window};
+use naga::back::{hlsl, msl, spv};
+use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
+use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
+use naga::{AddressSpace, Block, Module, ShaderStage, Statement, StorageAccess};
+
+/// What any device has.
+const FLOOR: Limits = Limits { workgroup_bytes: 16384, invocations: 256 };
+/// More, which gives other shapes.
+const AMPLE: Limits = Limits { workgroup_bytes: 65536, invocations: 256 };
+const STORAGE_BUFFERS: usize = 8;
+const PARAMS_BYTES: u32 = 256;
+/// Words of a window.
+const WINDOW: u64 = 1 << 20;
+
+const LENGTHS: [u64; 29] = [
+    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 15, 16, 30, 32, 49, 60, 64, 96, 105, 120, 125, 128, 243, 256, 512, 1000, 1024, 2048,
+    4096,
+];
+/// Lengths that are gone through in many windows and with ample workgroup memory: every radix, and stages of two kinds.
+const SOME: [u64; 9] = [1, 6, 15, 49, 64, 105, 256, 1000, 4096];
+/// Forms of a transform: see `fft::sources`.
+const FORMS: usize = 10;
+
+/// A kernel in one form.
+struct Variant {
+    name: String,
+    source: Arc<KernelSource>,
+    windows: Vec<u32>,
+    limits: Limits,
+    /// Whether it is a transform, which takes `LineParams`.
+    line: bool,
+    text: String,
+    /// What naga made of the text, or why it is refused.
+    checked: Result<(Module, ModuleInfo), String>,
+}
+
+/// Parses, and validates with no capability beyond the baseline.
+fn check(text: &str) -> Result<(Module, ModuleInfo), String> {
+    let module = naga::front::wgsl::parse_str(text).map_err(|e| e.emit_to_string(text))?;
+    let info = Validator::new(ValidationFlags::all(), Capabilities::empty())
+        .validate(&module)
+        .map_err(|e| e.emit_to_string(text))?;
+    Ok((module, info))
+}
+
+/// Numbers of windows of each of `slots`: one, the same number, different ones.
+fn windows(slots: usize) -> Vec<Vec<u32>> {
+    let small = (2..=3).filter(|w| w * slots <= STORAGE_BUFFERS).map(|w| vec![w as u32; slots]);
+    let mixed = (0..slots as u32).map(|slot| 1 + slot % 3).collect();
+    std::iter::once(vec![1; slots]).chain(small).chain([vec![7; slots], mixed]).collect()
+}
+
+/// The kernels that are not transforms.
+fn elementwise() -> Vec<KernelSource> {
+    let painters =
+        [Window::Cic, Window::Tsc, Window::Pcs].into_iter().flat_map(|window| Painter::new(window).sources());
+    painters.chain(Combine::default().sources()).chain(halo::sources()).chain([fft::radial_source()]).collect()
+}
+
+/// All variants that differ in more than the value of a constant that nothing uses, not checked yet.
+#[derive(Default)]
+struct Texts {
+    seen: HashSet<String>,
+    variants: Vec<Variant>,
+    written: usize,
+}
+
+impl Texts {
+    fn add(&mut self, source: &Arc<KernelSource>, windows: &[u32], tuning: Tuning, limits: Limits, line: bool) {
+        let Tuning { group, items } = tuning;
+        let name = format!("{} in {windows:?} windows, {group} x {items}, {limits:?}", source.label());
+        let text = source.wgsl(windows, WINDOW, group, items).unwrap_or_else(|e| panic!("{name}: {e}"));
+        self.written += 1;
+        let unused = text.matches("ITEMS").count() == 1;
+        let key = if unused { text.replace(&format!("const ITEMS: u32 = {items}u;"), "") } else { text.clone() };
+        if self.seen.insert(key) {
+            let (source, windows, checked) = (source.clone(), windows.to_vec(), Err(String::new()));
+            self.variants.push(Variant { name, source, windows, limits, line, text, checked });
+        }
+    }
+}
+
+static VARIANTS: LazyLock<Vec<Variant>> = LazyLock::new(|| {
+    let mut texts = Texts::default();
+    for tuning in [Profile::Gpu.tuning(), Profile::Software.tuning()] {
+        for source in elementwise().into_iter().map(Arc::new) {
+            for windows in windows(source.slots().len()) {
+                texts.add(&source, &windows, tuning, FLOOR, false);
+            }
+        }
+        for (lengths, limits, many) in [(&LENGTHS[..], FLOOR, false), (&SOME, FLOOR, true), (&SOME, AMPLE, false)] {
+            let sources = fft::sources(lengths, limits);
+            assert_eq!(sources.len(), FORMS * lengths.len(), "a length of {lengths:?} does not fit {limits:?}");
+            for source in sources.into_iter().map(Arc::new) {
+                let slots = source.slots().len();
+                for windows in if many { windows(slots) } else { vec![vec![1; slots]] } {
+                    texts.add(&source, &windows, tuning, limits, true);
+                }
+            }
+        }
+    }
+    let Texts { mut variants, written, .. } = texts;
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let queue = Mutex::new(variants.iter_mut());
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let next = queue.lock().unwrap().next();
+                    let Some(variant) = next else { break };
+                    variant.checked = check(&variant.text);
+                }
+            });
+        }
+    });
+    println!("{written} variants of kernels, {} distinct", variants.len());
+    variants
+});
+
+/// Fails with the first of what is wrong with variants, if anything is.
+#[track_caller]
+fn report(wrong: impl Iterator<Item = String>) {
+    let wrong: Vec<String> = wrong.collect();
+    let first = wrong[..wrong.len().min(20)].join("\n");
+    assert!(wrong.is_empty(), "{} of {} variants:\n{first}", wrong.len(), VARIANTS.len());
+}
+
+/// Holds every valid variant against a rule.
+#[track_caller]
+fn over_all(rule: impl Fn(&Variant, &Module, &ModuleInfo) -> Result<(), String>) {
+    report(VARIANTS.iter().filter_map(|v| {
+        let (module, info) = v.checked.as_ref().ok()?;
+        rule(v, module, info).err().map(|why| format!("{}: {why}", v.name))
+    }));
+}
+
+#[test]
+fn every_kernel_is_valid_with_baseline_capabilities() {
+    report(VARIANTS.iter().filter_map(|v| v.checked.as_ref().err().map(|why| format!("{}: {why}", v.name))));
+    let slots = |n: usize| VARIANTS.iter().any(|v| v.source.slots().len() == n);
+    assert!(slots(2) && slots(3) && slots(4) && slots(6), "kernels are missing");
+}
+
+/// Writes `module` for a backend, checked or not, and gives the first thing that went wrong.
+fn write(module: &Module, info: &ModuleInfo, checked: bool) -> Result<(), String> {
+    let policy = if checked { BoundsCheckPolicy::Restrict } else { BoundsCheckPolicy::Unchecked };
+    let bounds_check_policies =
+        BoundsCheckPolicies { index: policy, buffer: policy, image_load: policy, binding_array: policy };
+    let entry_point = Some((ShaderStage::Compute, "main".to_string()));
+    let spirv = || {
+        let options = spv::Options {
+            lang_version: (1, 0),
+            capabilities: Some([spv::Capability::Shader].into_iter().collect()),
+            bounds_check_policies,
+            zero_initialize_workgroup_memory: spv::ZeroInitializeWorkgroupMemoryMode::None,
+            force_loop_bounding: checked,
+            emit_int_div_checks: checked,
+            ..Default::default()
+        };
+        let pipeline = spv::PipelineOptions { shader_stage: ShaderStage::Compute, entry_point: "main".into() };
+        spv::write_vec(module, info, &options, Some(&pipeline)).map(drop).map_err(|e| e.to_string())
+    };
+    let metal = || {
+        let options = msl::Options {
+            lang_version: (2, 0),
+            fake_missing_bindings: true,
+            bounds_check_policies,
+            zero_initialize_workgroup_memory: false,
+            force_loop_bounding: checked,
+            emit_int_div_checks: checked,
+            ..Default::default()
+        };
+        let pipeline = msl::PipelineOptions { entry_point: entry_point.clone(), ..Default::default() };
+        let (_, written) = msl::write_string(module, info, &options, &pipeline).map_err(|e| e.to_string())?;
+        written.entry_point_names.into_iter().try_for_each(|name| name.map(drop)).map_err(|e| e.to_string())
+    };
+    let direct = || {
+        let options = hlsl::Options {
+            shader_model: hlsl::ShaderModel::V5_1,
+            fake_missing_bindings: true,
+            restrict_indexing: checked,
+            zero_initialize_workgroup_memory: false,
+            force_loop_bounding: checked,
+            ..Default::default()
+        };
+        let pipeline = hlsl::PipelineOptions { entry_point: entry_point.clone() };
+        let mut text = String::new();
+        let mut writer = hlsl::Writer::new(&mut text, &options, &pipeline);
+        let written = writer.write(module, info, None).map_err(|e| e.to_string())?;
+        written.entry_point_names.into_iter().try_for_each(|name| name.map(drop)).map_err(|e| e.to_string())
+    };
+    let run = |name: &str, backend: &dyn Fn() -> Result<(), String>| {
+        let outcome = catch_unwind(AssertUnwindSafe(backend)).unwrap_or_else(|_| Err("panics".into()));
+        outcome.map_err(|why| format!("{name} (checked: {checked}): {why}"))
+    };
+    run("SPIR-V", &spirv)?;
+    run("MSL", &metal)?;
+    run("HLSL", &direct)
+}
+
+#[test]
+fn every_kernel_is_written_for_vulkan_metal_and_direct3d_unchecked() {
+    over_all(|_, module, info| write(module, info, false));
+}
+
+#[test]
+fn every_kernel_is_written_for_vulkan_metal_and_direct3d_checked() {
+    over_all(|_, module, info| write(module, info, true));
+}
+
+/// Bytes of all globals in a space, as WebGPU counts workgroup memory.
+fn workgroup_bytes(module: &Module) -> u32 {
+    let globals = module.global_variables.iter().filter(|(_, global)| global.space == AddressSpace::WorkGroup);
+    globals.map(|(_, global)| module.types[global.ty].inner.size(module.to_ctx()).next_multiple_of(16)).sum()
+}
+
+#[test]
+fn arrays_in_one_window_fit_the_floor_of_devices() {
+    over_all(|v, module, _| {
+        let [entry] = &module.entry_points[..] else { return Err("not one entry point".into()) };
+        let invocations: u32 = entry.workgroup_size.iter().product();
+        let bytes = workgroup_bytes(module);
+        let buffers = module.global_variables.iter();
+        let buffers = buffers.filter(|(_, global)| matches!(global.space, AddressSpace::Storage { .. })).count();
+        if entry.name != "main" || u64::from(invocations) > v.limits.invocations {
+            return Err(format!("{}: {invocations} invocations", entry.name));
+        }
+        if u64::from(bytes) > v.limits.workgroup_bytes {
+            return Err(format!("{bytes} bytes of workgroup memory"));
+        }
+        if v.windows.iter().all(|&w| w == 1) && buffers > STORAGE_BUFFERS {
+            return Err(format!("{buffers} storage buffers"));
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn bindings_are_params_and_then_the_windows_of_each_slot() {
+    over_all(|v, module, _| {
+        let mut expected = vec![AddressSpace::Uniform];
+        for (slot, &windows) in v.source.slots().iter().zip(&v.windows) {
+            let write = if slot.access == Access::Read { StorageAccess::empty() } else { StorageAccess::STORE };
+            let space = AddressSpace::Storage { access: StorageAccess::LOAD | write };
+            expected.extend(std::iter::repeat_n(space, windows as usize));
+        }
+        let globals = module.global_variables.iter();
+        let bound: BTreeMap<_, _> = globals
+            .filter_map(|(_, global)| Some(((global.binding?.group, global.binding?.binding), global.space)))
+            .collect();
+        let expected: BTreeMap<_, _> = (0..).map(|binding| (0, binding)).zip(expected).collect();
+        if bound == expected { Ok(()) } else { Err(format!("{bound:?}")) }
+    });
+}
+
+/// `params` as WGSL lays it out.
+struct Layout<'a> {
+    /// Name, offset and size.
+    fields: Vec<(&'a str, u32, u32)>,
+    span: u32,
+}
+
+fn params(module: &Module) -> Result<Layout<'_>, String> {
+    let uniform = module.global_variables.iter().find(|(_, global)| global.space == AddressSpace::Uniform);
+    let (_, uniform) = uniform.ok_or("no params")?;
+    let naga::TypeInner::Struct { members, span } = &module.types[uniform.ty].inner else {
+        return Err("params is not a struct".into());
+    };
+    let size = |member: &naga::StructMember| module.types[member.ty].inner.size(module.to_ctx());
+    let fields = members.iter().map(|m| (m.name.as_deref().unwrap_or(""), m.offset, size(m))).collect();
+    Ok(Layout { fields, span: *span })
+}
+
+/// Whether a struct is laid out as `#[repr(C)]` does it from fields that bytemuck accepts: one behind the other, without
+/// padding.
+fn packed(module: &Module) -> Result<(), String> {
+    let Layout { fields, span } = params(module)?;
+    let mut end = 0;
+    for (name, offset, size) in fields {
+        if offset != end {
+            return Err(format!("{} bytes of padding before `{name}`", offset - end));
+        }
+        end += size;
+    }
+    if span != end {
+        return Err(format!("{} bytes of padding at the end", span - end));
+    }
+    if span > PARAMS_BYTES { Err(format!("params of {span} bytes")) } else { Ok(()) }
+}
+
+#[test]
+fn params_have_no_hidden_padding_and_are_small() {
+    over_all(|_, module, _| packed(module));
+    let of = |fields: &str| {
+        let text = format!(
+            "struct Params {{ {fields} }} @group(0) @binding(0) var<uniform> params: Params;
+             @compute @workgroup_size(1) fn main() {{ _ = params.a; }}"
+        );
+        packed(&check(&text).unwrap().0)
+    };
+    assert_eq!(of("a: u32, b: f32"), Ok(()));
+    assert!(of("a: u32, b: vec2<f32>").unwrap_err().contains("before `b`"));
+    assert!(of("a: vec4<u32>, b: f32").unwrap_err().contains("at the end"));
+    assert!(of("a: array<vec4<u32>, 17>").unwrap_err().contains("272 bytes"));
+}
+
+#[test]
+fn params_of_transforms_are_line_params() {
+    macro_rules! offsets {
+        ($($field:ident),*) => { [$((stringify!($field), offset_of!(LineParams, $field) as u32)),*] };
+    }
+    let expected = offsets!(
+        input, output, lines, inner, outer, parts_in, parts_out, rows_in, rows_out, inner_last, starts, constant,
+        scale, pad
+    );
+    assert!(VARIANTS.iter().any(|v| v.line));
+    over_all(|v, module, _| {
+        let Layout { fields, span } = params(module)?;
+        let fields: Vec<_> = fields.into_iter().map(|(name, offset, _)| (name, offset)).collect();
+        if !v.line || (fields == expected && span as usize == size_of::<LineParams>()) {
+            return Ok(());
+        }
+        Err(format!("{fields:?}, {span} bytes"))
+    });
+}
+
+/// Refuses every barrier that some invocations of a workgroup might not reach together. Stricter than uniformity: a
+/// barrier may stand only in the entry point, outside of all conditions and loops, and behind no conditional return.
+/// Gives the number of barriers.
+fn barriers(module: &Module) -> Result<usize, String> {
+    if module.functions.iter().any(|(_, function)| has(&function.body, &is_barrier)) {
+        return Err("a barrier in a function that is called".into());
+    }
+    let mut count = 0;
+    for entry in &module.entry_points {
+        straight(&entry.function.body, &mut false, &mut count)?;
+    }
+    Ok(count)
+}
+
+fn is_barrier(statement: &Statement) -> bool {
+    use Statement::{ControlBarrier, MemoryBarrier, WorkGroupUniformLoad};
+    matches!(statement, ControlBarrier(_) | MemoryBarrier(_) | WorkGroupUniformLoad { .. })
+}
+
+fn leaves(statement: &Statement) -> bool {
+    matches!(statement, Statement::Return { .. } | Statement::Kill)
+}
+
+/// The blocks inside a statement.
+fn inner(statement: &Statement) -> Vec<&Block> {
+    match statement {
+        Statement::Block(block) => vec![block],
+        Statement::If { accept, reject, .. } => vec![accept, reject],
+        Statement::Switch { cases, .. } => cases.iter().map(|case| &case.body).collect(),
+        Statement::Loop { body, continuing, .. } => vec![body, continuing],
+        _ => Vec::new(),
+    }
+}
+
+/// Whether a block holds such a statement at any depth.
+fn has(block: &Block, which: &dyn Fn(&Statement) -> bool) -> bool {
+    block.iter().any(|statement| which(statement) || inner(statement).into_iter().any(|block| has(block, which)))
+}
+
+/// Goes along statements that all invocations reach, unless some have `left`.
+fn straight(block: &Block, left: &mut bool, count: &mut usize) -> Result<(), String> {
+    for statement in block {
+        if is_barrier(statement) {
+            if *left {
+                return Err("a barrier behind a conditional return".into());
+            }
+            *count += 1;
+        } else if let Statement::Block(block) = statement {
+            straight(block, left, count)?;
+        } else {
+            if inner(statement).into_iter().any(|block| has(block, &is_barrier)) {
+                return Err("a barrier in a condition or loop".into());
+            }
+            *left |= inner(statement).into_iter().any(|block| has(block, &leaves));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn every_barrier_stands_in_uniform_control_flow() {
+    over_all(|_, module, info| {
+        let count = barriers(module)?;
+        let main = info.get_entry_point(0);
+        let mut globals = module.global_variables.iter();
+        let shares =
+            globals.any(|(handle, global)| global.space == AddressSpace::WorkGroup && !main[handle].is_empty());
+        // Lanes that share memory wait for each other, and nobody else does.
+        if shares == (count > 0) { Ok(()) } else { Err(format!("{count} barriers, workgroup memory: {shares}")) }
+    });
+    assert!(VARIANTS.iter().any(|v| v.checked.as_ref().is_ok_and(|(module, _)| barriers(module).is_ok_and(|n| n > 4))));
+}
+
+#[test]
+fn the_barrier_check_catches_what_it_should() {
+    let of = |body: &str| {
+        let text = format!(
+            "@group(0) @binding(0) var<uniform> n: u32;
+             var<workgroup> x: array<u32, 64>;
+             var<workgroup> y: u32;
+             fn helper() {{ workgroupBarrier(); }}
+             fn harmless(lane: u32) -> u32 {{ if lane < n {{ return 1u; }} return 2u; }}
+             @compute @workgroup_size(64) fn main(@builtin(local_invocation_index) lane: u32) {{ {body} }}"
+        );
+        let text = if body.contains("helper") { text } else { text.replace("fn helper() { workgroupBarrier(); }", "") };
+        barriers(&naga::front::wgsl::parse_str(&text).unwrap_or_else(|e| panic!("{}", e.emit_to_string(&text))))
+    };
+    let good = "x[lane] = harmless(lane); workgroupBarrier();";
+    assert_eq!(of(&format!("{good} if lane < n {{ x[0] = 1u; }} {{ storageBarrier(); }} {good}")), Ok(3));
+    assert_eq!(of(&format!("{good} if lane < n {{ return; }} x[1] = 2u;")), Ok(1));
+    for (bad, why) in [
+        ("if lane < n { workgroupBarrier(); }", "condition"),
+        ("if lane < n { x[0] = 1u; } else { { storageBarrier(); } }", "condition"),
+        ("for (var i = 0u; i < lane; i++) { workgroupBarrier(); }", "loop"),
+        ("switch lane { case 0u: { workgroupBarrier(); } default: {} }", "condition"),
+        ("if lane < n { x[lane] = workgroupUniformLoad(&y); }", "condition"),
+        ("if lane < n { return; } workgroupBarrier();", "return"),
+        ("{ loop { if lane < n { return; } break; } } { workgroupBarrier(); }", "return"),
+        ("helper();", "called"),
+    ] {
+        let error = of(bad).expect_err(bad);
+        assert!(error.contains(why), "{bad}: {error}");
+    }
+}
+
+#[test]
+fn the_baseline_refuses_what_not_every_device_has() {
+    let of = |globals: &str, body: &str| {
+        check(&format!(
+            "{globals}
+             @compute @workgroup_size(64) fn main(@builtin(local_invocation_index) lane: u32) {{ {body} }}"
+        ))
+        .map(drop)
+    };
+    assert_eq!(of("", "var x = f32(lane); x += 1.0;"), Ok(()));
+    for (globals, body, why) in [
+        ("", "var x = f64(lane); x += 1.0lf;", "FLOAT64"),
+        ("enable subgroups;", "var x = subgroupAdd(lane); x += 1u;", "subgroup"),
+        ("@group(0) @binding(0) var<storage, read_write> x: atomic<f32>;", "atomicAdd(&x, 1.0);", "FLOAT32_ATOMIC"),
+        ("var<immediate> x: u32;", "var y = x; y += 1u;", "IMMEDIATES"),
+    ] {
+        let error = of(globals, body).expect_err(body);
+        assert!(error.contains(why), "{globals} {body}: {error}");
+    }
+}
