@@ -152,9 +152,9 @@ impl LineKernel {
         }
     }
 
-    /// The longest line that `limits` allow.
+    /// The longest complex line that `limits` allow: real and imaginary parts take turns in workgroup memory.
     pub fn longest(limits: Limits) -> u64 {
-        (limits.workgroup_bytes / 4 - 1).min(limits.invocations * POINTS)
+        (limits.workgroup_bytes / 4).min(limits.invocations * POINTS)
     }
 
     /// How it is laid out, or none if a line does not fit.
