@@ -53,7 +53,8 @@ impl From<Error> for Failure {
 }
 
 fn grid(text: &str) -> Result<[usize; 2], String> {
-    let parts: Option<Vec<usize>> = text.split('x').map(|part| part.parse().ok().filter(|n| (1..=1 << 16).contains(n))).collect();
+    let parts: Option<Vec<usize>> =
+        text.split('x').map(|part| part.parse().ok().filter(|n| (1..=1 << 16).contains(n))).collect();
     parts
         .and_then(|parts| parts.try_into().ok())
         .ok_or_else(|| format!("`{text}` is no grid; write two numbers, as 2x3"))
