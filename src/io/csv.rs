@@ -49,7 +49,15 @@ impl Column<'_> {
 /// # }
 /// ```
 pub fn write_csv(path: impl AsRef<Path>, columns: &[(&str, Column<'_>)]) -> Result<(), IoError> {
-    let path = path.as_ref();
+    let text = csv_text(path.as_ref(), columns)?;
+    write_whole(path, text.as_bytes())
+}
+
+/// The text that [`write_csv`] writes to `path`.
+///
+/// # Errors
+/// [`IoError::Shape`] if columns differ in length.
+pub fn csv_text(path: &Path, columns: &[(&str, Column<'_>)]) -> Result<String, IoError> {
     let rows = columns.first().map_or(0, |(_, column)| column.len());
     if columns.iter().any(|(_, column)| column.len() != rows) {
         let found = columns.iter().map(|(_, column)| column.len() as u64).collect();
@@ -68,7 +76,7 @@ pub fn write_csv(path: impl AsRef<Path>, columns: &[(&str, Column<'_>)]) -> Resu
         }
         text.push('\n');
     }
-    write_whole(path, text.as_bytes())
+    Ok(text)
 }
 
 #[cfg(test)]

@@ -37,7 +37,15 @@ const DECADES: f32 = 4.0;
 /// [`IoError::Shape`] unless there are `width * height` values and at least one, [`IoError::Picture`] if there are too
 /// many for a picture, and those of [`write_whole`].
 pub fn density_png(map: &[f32], width: usize, height: usize, path: impl AsRef<Path>) -> Result<(), IoError> {
-    let path = path.as_ref();
+    let bytes = density_png_bytes(map, width, height, path.as_ref())?;
+    write_whole(path, &bytes)
+}
+
+/// The file that [`density_png`] writes to `path`.
+///
+/// # Errors
+/// As [`density_png`], but for writing.
+pub fn density_png_bytes(map: &[f32], width: usize, height: usize, path: &Path) -> Result<Vec<u8>, IoError> {
     let enlarge = SHORT_SIDE.div_ceil(width.min(height).max(1));
     let picture = density_image(map, width, height, enlarge).map_err(|error| match error {
         IoError::Shape { found, wanted, .. } => IoError::Shape { path: path.to_path_buf(), found, wanted },
@@ -48,7 +56,7 @@ pub fn density_png(map: &[f32], width: usize, height: usize, path: impl AsRef<Pa
     PngEncoder::new(&mut bytes)
         .write_image(picture.as_raw(), picture.width(), picture.height(), ExtendedColorType::Rgb8)
         .map_err(|e| IoError::Picture { path: path.to_path_buf(), reason: e.to_string() })?;
-    write_whole(path, &bytes)
+    Ok(bytes)
 }
 
 /// The picture that [`density_png`] writes, with each cell `enlarge` pixels wide and high (1: one pixel a cell).

@@ -3,6 +3,7 @@
 //! - **Reading** ([`NpyFile`]): NumPy `.npy` files are memory-mapped, and every rank converts only its own range.
 //! - **Writing** ([`NpyWriter`], [`SharedFile`]): an output is one file whatever the number of ranks. Each rank writes
 //!   its own byte range, and the file appears under its final name only when it is whole.
+//! - **Files that belong together** ([`Sealed`]): all are written first and then named, so that there are all or none.
 //! - **Small files** ([`write_whole`], [`write_csv`], `density_png`): written by one rank, with the same promise.
 //! - **Cleaning up** ([`cleanup`]): an error, a panic or an interrupt leaves no partial output behind.
 //!
@@ -54,15 +55,15 @@ mod npy_writer;
 mod output_dir;
 mod shared_file;
 
-pub use csv::{Column, write_csv};
+pub use csv::{Column, csv_text, write_csv};
 pub use error::IoError;
 #[cfg(feature = "cli")]
-pub use image::{density_image, density_png};
+pub use image::{density_image, density_png, density_png_bytes};
 pub use npy::NpyFile;
 pub use npy_header::Dtype;
 pub use npy_writer::{Element, NpyWriter};
 pub use output_dir::OutputDir;
-pub use shared_file::{SharedFile, token, write_whole};
+pub use shared_file::{Sealed, SharedFile, seal_whole, token, write_whole};
 
 #[cfg(test)]
 pub(crate) mod scratch {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::error::tuple;
 use super::npy_header::{self, MAX_AXES};
-use super::{IoError, SharedFile};
+use super::{IoError, Sealed, SharedFile};
 
 mod sealed {
     pub trait Sealed {}
@@ -115,6 +115,14 @@ impl<T: Element> NpyWriter<T> {
     /// As [`SharedFile::finish`].
     pub fn finish(self) -> Result<(), IoError> {
         self.file.finish()
+    }
+
+    /// [`finish`](Self::finish) but for the name, which [`Sealed::publish`] gives.
+    ///
+    /// # Errors
+    /// As [`SharedFile::seal`].
+    pub fn seal(self) -> Result<Sealed, IoError> {
+        self.file.seal()
     }
 
     /// Gives up and removes the temporary file, on whichever rank.

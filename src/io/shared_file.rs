@@ -96,17 +96,18 @@ impl SharedFile {
     /// # Errors
     /// [`IoError::Write`] if the bytes do not reach the disk (some file systems report a full disk only now) or the file
     /// cannot be renamed. On rank 0 the temporary file is then removed.
-    pub fn finish(mut self) -> Result<(), IoError> {
+    pub fn finish(self) -> Result<(), IoError> {
+        self.seal()?.publish()
+    }
+
+    /// The first half of [`finish`](Self::finish): brings this rank's bytes to the disk, and leaves the name for later.
+    ///
+    /// # Errors
+    /// As [`finish`](Self::finish).
+    pub fn seal(mut self) -> Result<Sealed, IoError> {
         self.file()?.sync_all().map_err(|e| self.write_error(e))?;
         drop(self.file.take());
-        if self.creator {
-            fs::rename(&self.temporary, &self.path).map_err(|e| self.write_error(e))?;
-            sync_directory(&self.path);
-            tracing::debug!(path = %self.path.display(), bytes = self.total_bytes, "file written");
-        }
-        // Drop now finds nothing to remove.
-        self.creator = false;
-        Ok(())
+        Ok(Sealed { file: self })
     }
 
     /// Gives up: removes the temporary file, on whichever rank. For a rank that will end its process on an error.
@@ -121,6 +122,34 @@ impl SharedFile {
 
     fn write_error(&self, source: io::Error) -> IoError {
         IoError::Write { path: self.path.clone(), bytes: self.total_bytes, source }
+    }
+}
+
+/// A file whose bytes are on the disk, and which has not got its name yet.
+///
+/// Files that belong together are sealed one by one and published at the end, so that an error in the last of them
+/// leaves none of them behind. On ranks other than 0 it stands for nothing, and publishing does nothing.
+#[derive(Debug)]
+#[must_use = "a file that is not published is removed"]
+pub struct Sealed {
+    file: SharedFile,
+}
+
+impl Sealed {
+    /// Gives the file its final name. On rank 0 this comes after a barrier that follows the others' sealing.
+    ///
+    /// # Errors
+    /// [`IoError::Write`] if the file cannot be renamed; the temporary file is then removed.
+    pub fn publish(mut self) -> Result<(), IoError> {
+        let file = &mut self.file;
+        if file.creator {
+            fs::rename(&file.temporary, &file.path).map_err(|e| file.write_error(e))?;
+            sync_directory(&file.path);
+            tracing::debug!(path = %file.path.display(), bytes = file.total_bytes, "file written");
+        }
+        // Drop now finds nothing to remove.
+        file.creator = false;
+        Ok(())
     }
 }
 
@@ -140,7 +169,15 @@ impl Drop for SharedFile {
 /// # Errors
 /// As [`SharedFile::create`], and [`IoError::Write`].
 pub fn write_whole(path: impl AsRef<Path>, bytes: &[u8]) -> Result<(), IoError> {
-    SharedFile::create(path, bytes.len() as u64, bytes, &token())?.finish()
+    seal_whole(path, bytes)?.publish()
+}
+
+/// [`write_whole`] but for the name, which [`Sealed::publish`] gives.
+///
+/// # Errors
+/// As [`write_whole`].
+pub fn seal_whole(path: impl AsRef<Path>, bytes: &[u8]) -> Result<Sealed, IoError> {
+    SharedFile::create(path, bytes.len() as u64, bytes, &token())?.seal()
 }
 
 /// A short string that no other call has returned, in this or any other process: for rank 0 to make and share.
@@ -258,6 +295,18 @@ mod tests {
         assert!(matches!(SharedFile::create(&path, 3, b"two", "t"), Err(IoError::Exists { .. })));
         first.finish().unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"one");
+    }
+
+    #[test]
+    fn a_sealed_file_has_no_name_until_it_is_published() {
+        let scratch = Scratch::new();
+        let path = scratch.path().join("out");
+        drop(seal_whole(&path, b"one").unwrap());
+        assert!(scratch.names().is_empty());
+        let sealed = seal_whole(&path, b"two").unwrap();
+        assert!(!path.exists());
+        sealed.publish().unwrap();
+        assert_eq!((fs::read(&path).unwrap(), scratch.names()), (b"two".to_vec(), vec!["out".to_string()]));
     }
 
     #[test]

@@ -21,7 +21,7 @@ mod start;
 
 pub use config::{Config, Memory};
 pub use force::Force;
-pub use output::write_together;
+pub use output::{seal_together, write_together};
 pub use start::{Start, start};
 
 use crate::Rank;
@@ -210,12 +210,14 @@ impl Simulation {
         let bad = values.iter().position(|value| !value.is_finite());
         let index = bad.map(|at| self.rows().nth(at / n as usize).unwrap_or(0) + at as u64 % n);
         // All ranks must come to the same verdict, and name the first.
-        let first = self.lines.world().all_gather(&[index.unwrap_or(u64::MAX)])?.into_iter().min().unwrap_or(u64::MAX);
-        if first == u64::MAX {
-            return Ok(());
+        let own = [index.unwrap_or(u64::MAX), bad.map_or(0, |at| values[at].to_bits().into())];
+        let all = self.lines.world().all_gather(&own)?;
+        match all.chunks(2).min_by_key(|found| found[0]) {
+            Some(&[index, bits]) if index < u64::MAX => {
+                Err(SimulationError::Noise { index, value: f32::from_bits(bits as u32) }.into())
+            }
+            _ => Ok(()),
         }
-        let value = bad.filter(|_| index == Some(first)).map_or(f32::NAN, |at| values[at]);
-        Err(SimulationError::Noise { index: first, value }.into())
     }
 
     /// First global index of each row (all sites along the last axis) of this rank, in order.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::comm::Communicator;
-use crate::io::{NpyFile, NpyWriter, token};
+use crate::io::{NpyFile, NpyWriter, Sealed, token};
 use crate::layout::Box3;
 
 use super::Simulation;
@@ -30,6 +30,21 @@ pub fn write_together<T: crate::io::Element>(
     shape: &[u64],
     write: impl FnOnce(&NpyWriter<T>) -> Result<(), crate::Error>,
 ) -> Result<(), crate::Error> {
+    seal_together(comm, path, shape, write)?.publish()?;
+    comm.barrier()?;
+    Ok(())
+}
+
+/// [`write_together`] but for the name: every rank's part is on the disk, and rank 0 gives the name when it publishes.
+///
+/// # Errors
+/// As [`write_together`].
+pub fn seal_together<T: crate::io::Element>(
+    comm: &Communicator,
+    path: &Path,
+    shape: &[u64],
+    write: impl FnOnce(&NpyWriter<T>) -> Result<(), crate::Error>,
+) -> Result<Sealed, crate::Error> {
     let token = shared_token(comm)?;
     let first = if comm.rank() == 0 { Some(NpyWriter::create(path, shape, &token)?) } else { None };
     comm.barrier()?;
@@ -38,27 +53,20 @@ pub fn write_together<T: crate::io::Element>(
         None => NpyWriter::open(path, shape, &token)?,
     };
     write(&writer)?;
-    // Rank 0 renames the file, so it comes last.
-    if comm.rank() == 0 {
-        comm.barrier()?;
-        writer.finish()?;
-    } else {
-        writer.finish()?;
-        comm.barrier()?;
-    }
+    let sealed = writer.seal()?;
     comm.barrier()?;
-    Ok(())
+    Ok(sealed)
 }
 
 impl Simulation {
     /// Writes `(N, 3)` values of the particles, `f32` in Lagrangian order: row `(i n + j) n + k` is the particle of site
-    /// `(i, j, k)`.
+    /// `(i, j, k)`. All ranks call it; the file appears when rank 0 publishes it.
     ///
     /// # Errors
     /// As [`write_together`].
-    pub fn write_points(&self, path: &Path, values: &[Vec<f32>; 3]) -> Result<(), crate::Error> {
+    pub fn seal_points(&self, path: &Path, values: &[Vec<f32>; 3]) -> Result<Sealed, crate::Error> {
         let n = self.config.particles;
-        write_together(self.lines.world(), path, &[n * n * n, 3], |writer| {
+        seal_together(self.lines.world(), path, &[n * n * n, 3], |writer| {
             // Neighbouring rows go out in one piece.
             let per_row = n as usize;
             let mut pending: Vec<f32> = Vec::new();
@@ -101,13 +109,13 @@ impl Simulation {
         positions
     }
 
-    /// Writes a field of the force mesh from every rank's own cells, `f32`, C order.
+    /// Writes a field of the force mesh from every rank's own cells, `f32`, C order. As [`seal_points`](Self::seal_points).
     ///
     /// # Errors
     /// As [`write_together`].
-    pub fn write_field(&self, path: &Path, own: &Box3, values: &[f32]) -> Result<(), crate::Error> {
+    pub fn seal_field(&self, path: &Path, own: &Box3, values: &[f32]) -> Result<Sealed, crate::Error> {
         let shape = self.config.cells();
-        write_together(self.lines.world(), path, &shape, |writer| {
+        seal_together(self.lines.world(), path, &shape, |writer| {
             let rows = own[0].clone().flat_map(|i| own[1].clone().map(move |j| (i * shape[1] + j) * shape[2]));
             for (first, row) in rows.zip(values.chunks(shape[2] as usize)) {
                 writer.write(first, row)?;

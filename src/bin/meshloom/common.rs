@@ -4,7 +4,8 @@ use std::io::IsTerminal;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use meshloom::device::{Choice, Options};
+use meshloom::device::{Choice, DeviceError, Options};
+use meshloom::layout::Grid;
 use meshloom::{Error, Launch, Rank, launch};
 
 /// Options of every command that works on a device.
@@ -40,7 +41,9 @@ impl From<Error> for Failure {
         use meshloom::Error as E;
         match &error {
             // Values that were asked for and cannot be.
-            E::Cosmology(_) | E::Fft(_) | E::Layout(_) => Failure::Usage(error.to_string()),
+            E::Cosmology(_) | E::Fft(_) | E::Layout(_) | E::Device(DeviceError::UnknownAdapter { .. }) => {
+                Failure::Usage(error.to_string())
+            }
             E::Simulation(meshloom::simulation::SimulationError::OutOfRange { .. }) => {
                 Failure::Usage(error.to_string())
             }
@@ -50,7 +53,8 @@ impl From<Error> for Failure {
 }
 
 fn grid(text: &str) -> Result<[usize; 2], String> {
-    let parts: Option<Vec<usize>> = text.split('x').map(|part| part.parse().ok().filter(|&n| n > 0)).collect();
+    let parts: Option<Vec<usize>> =
+        text.split('x').map(|part| part.parse().ok().filter(|n| (1..=1 << 16).contains(n))).collect();
     parts
         .and_then(|parts| parts.try_into().ok())
         .ok_or_else(|| format!("`{text}` is no grid; write two numbers, as 2x3"))
@@ -65,17 +69,24 @@ impl Common {
             options.choice = choice;
         }
         let how = Launch::detect(self.ranks.into());
-        if how != Launch::Mpi && self.grid.is_some_and(|grid| grid[0] * grid[1] != usize::from(self.ranks)) {
-            let [p0, p1] = self.grid.unwrap_or_default();
-            return Err(Failure::Usage(format!(
-                "--grid {p0}x{p1} makes {} ranks, and --ranks says {}",
-                p0 * p1,
-                self.ranks
-            )));
+        let fits = |ranks: usize| match self.grid.map(|grid| Grid::new(grid, ranks)) {
+            Some(Err(error)) => Err(Failure::Usage(format!("--grid: {error}"))),
+            _ => Ok(()),
+        };
+        if how != Launch::Mpi {
+            fits(self.ranks.into())?;
         }
-        let ranks = launch(how, &options, |rank| body(&rank).map(|value| (rank.comm.rank(), value)));
+        let ranks = launch(how, &options, |rank| match fits(rank.comm.size()) {
+            // All ranks find it: they leave together, which under MPI saves the exit code.
+            Err(wrong) => Ok((rank.comm.rank(), Err(wrong))),
+            Ok(()) => body(&rank).map(|value| (rank.comm.rank(), Ok(value))),
+        });
         match ranks {
-            Ok(values) => Ok(values.into_iter().find(|(rank, _)| *rank == 0).map(|(_, value)| value)),
+            Ok(values) => values
+                .into_iter()
+                .find(|(rank, value)| *rank == 0 || value.is_err())
+                .map(|(_, value)| value)
+                .transpose(),
             Err(error) => {
                 let rank = error.rank;
                 Err(match error.failure {

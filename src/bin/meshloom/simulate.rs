@@ -103,14 +103,17 @@ fn one_rank(rank: &Rank, parameters: &Parameters, common: &Common) -> Result<Val
     clock.lap("steps");
 
     let [displacement, momentum] = simulation.phase_space()?;
-    simulation.write_points(&outputs.path("positions.npy"), &simulation.positions(&displacement))?;
-    simulation.write_points(&outputs.path("velocities.npy"), &momentum)?;
+    // All files get their names at the end: a disk that fills up leaves none.
+    let mut files = vec![
+        simulation.seal_points(&outputs.path("positions.npy"), &simulation.positions(&displacement))?,
+        simulation.seal_points(&outputs.path("velocities.npy"), &momentum)?,
+    ];
     let (own, density) = simulation.density()?;
     if parameters.save_density {
-        simulation.write_field(&outputs.path("density.npy"), &own, &density)?;
+        files.push(simulation.seal_field(&outputs.path("density.npy"), &own, &density)?);
     }
-    outputs.picture(rank, &config, &own, &density)?;
-    outputs.spectrum(rank, &mut simulation)?;
+    files.extend(outputs.picture(rank, &config, &own, &density)?);
+    files.extend(outputs.spectrum(rank, &mut simulation)?);
     clock.lap("output");
 
     let (counts, cost) = simulation.counts();
@@ -132,7 +135,10 @@ fn one_rank(rank: &Rank, parameters: &Parameters, common: &Common) -> Result<Val
         "submissions": counts.submits, "dispatches": counts.dispatches,
     });
     if rank.comm.rank() == 0 {
-        outputs.report(&report)?;
+        files.push(outputs.report(&report)?);
+    }
+    for file in files {
+        file.publish()?;
     }
     drop(directory);
     rank.comm.barrier()?;

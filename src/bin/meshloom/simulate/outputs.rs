@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use meshloom::comm::Op;
-use meshloom::io::{Column, NpyFile, OutputDir, density_png, write_csv, write_whole};
+use meshloom::io::{Column, IoError, NpyFile, OutputDir, Sealed, csv_text, density_png_bytes, seal_whole};
 use meshloom::layout::{Box3, extent};
 use meshloom::simulation::{Config, Reached, Simulation, SimulationError};
 use meshloom::{Error, Rank};
@@ -45,12 +45,24 @@ impl<'a> Outputs<'a> {
         simulation.comm().barrier()?;
         let [displacement, momentum] = simulation.phase_space()?;
         // Positions in f32 have lost digits of the displacement: a run goes on from the displacements themselves.
-        simulation.write_points(&directory.join("displacements.npy"), &displacement)?;
-        simulation.write_points(&directory.join("velocities.npy"), &momentum)?;
-        simulation.write_points(&directory.join("positions.npy"), &simulation.positions(&displacement))?;
+        let mut files = vec![
+            simulation.seal_points(&directory.join("displacements.npy"), &displacement)?,
+            simulation.seal_points(&directory.join("velocities.npy"), &momentum)?,
+            simulation.seal_points(&directory.join("positions.npy"), &simulation.positions(&displacement))?,
+        ];
         if first {
             let whole = json!({ "a": reached.a, "step": reached.step, "run": self.parameters.object() });
-            write_json(&directory.join(WHOLE), &whole)?;
+            let path = directory.join(WHOLE);
+            files.push(seal_json(&path, &whole)?);
+            // What an older run left is not whole while its files are replaced.
+            if let Err(source) = std::fs::remove_file(&path)
+                && source.kind() != std::io::ErrorKind::NotFound
+            {
+                return Err(IoError::Write { path, bytes: 0, source }.into());
+            }
+        }
+        for file in files {
+            file.publish()?;
         }
         drop(made);
         simulation.comm().barrier()?;
@@ -86,7 +98,7 @@ impl<'a> Outputs<'a> {
     }
 
     /// Draws the density, projected along the last axis.
-    pub fn picture(&self, rank: &Rank, config: &Config, own: &Box3, density: &[f32]) -> Result<(), Error> {
+    pub fn picture(&self, rank: &Rank, config: &Config, own: &Box3, density: &[f32]) -> Result<Option<Sealed>, Error> {
         let side = config.mesh as usize;
         let mut map = vec![0.0f64; side * side];
         let [_, width, depth] = extent(own).map(|n| n as usize);
@@ -96,39 +108,41 @@ impl<'a> Outputs<'a> {
         }
         // Each column has one owner: the sum only gathers.
         rank.comm.all_reduce(&mut map, Op::Sum)?;
-        if rank.comm.rank() == 0 {
-            let map: Vec<f32> = map.into_iter().map(|v| v as f32).collect();
-            density_png(&map, side, side, self.path("density.png"))?;
+        if rank.comm.rank() != 0 {
+            return Ok(None);
         }
-        Ok(())
+        let map: Vec<f32> = map.into_iter().map(|v| v as f32).collect();
+        let path = self.path("density.png");
+        Ok(Some(seal_whole(&path, &density_png_bytes(&map, side, side, &path)?)?))
     }
 
     /// Writes the power spectrum of the density beside the linear one.
-    pub fn spectrum(&self, rank: &Rank, simulation: &mut Simulation) -> Result<(), Error> {
+    pub fn spectrum(&self, rank: &Rank, simulation: &mut Simulation) -> Result<Option<Sealed>, Error> {
         let bins = simulation.power()?;
-        if rank.comm.rank() == 0 {
-            let k: Vec<f64> = bins.iter().map(|bin| bin.k).collect();
-            let power: Vec<f64> = bins.iter().map(|bin| bin.power).collect();
-            let modes: Vec<u64> = bins.iter().map(|bin| bin.modes).collect();
-            let a = simulation.scale_factor();
-            let linear: Vec<f64> = k.iter().map(|&k| simulation.linear_power().at(k, a)).collect::<Result<_, _>>()?;
-            let columns = [
-                ("k", Column::F64(&k)),
-                ("P", Column::F64(&power)),
-                ("modes", Column::U64(&modes)),
-                ("P_linear", Column::F64(&linear)),
-            ];
-            write_csv(self.path("power_spectrum.csv"), &columns)?;
+        if rank.comm.rank() != 0 {
+            return Ok(None);
         }
-        Ok(())
+        let k: Vec<f64> = bins.iter().map(|bin| bin.k).collect();
+        let power: Vec<f64> = bins.iter().map(|bin| bin.power).collect();
+        let modes: Vec<u64> = bins.iter().map(|bin| bin.modes).collect();
+        let a = simulation.scale_factor();
+        let linear: Vec<f64> = k.iter().map(|&k| simulation.linear_power().at(k, a)).collect::<Result<_, _>>()?;
+        let columns = [
+            ("k", Column::F64(&k)),
+            ("P", Column::F64(&power)),
+            ("modes", Column::U64(&modes)),
+            ("P_linear", Column::F64(&linear)),
+        ];
+        let path = self.path("power_spectrum.csv");
+        Ok(Some(seal_whole(&path, csv_text(&path, &columns)?.as_bytes())?))
     }
 
     /// Writes the run's own description.
-    pub fn report(&self, report: &Value) -> Result<(), Error> {
-        write_json(&self.path("run.json"), report)
+    pub fn report(&self, report: &Value) -> Result<Sealed, Error> {
+        seal_json(&self.path("run.json"), report)
     }
 }
 
-fn write_json(path: &Path, value: &Value) -> Result<(), Error> {
-    Ok(write_whole(path, format!("{value:#}\n").as_bytes())?)
+fn seal_json(path: &Path, value: &Value) -> Result<Sealed, Error> {
+    Ok(seal_whole(path, format!("{value:#}\n").as_bytes())?)
 }

@@ -149,6 +149,22 @@ fn read(path: &Path) -> Result<String, Failure> {
     std::fs::read_to_string(path).map_err(|e| Failure::Failed(format!("{} cannot be read: {e}", path.display())))
 }
 
+/// A file that says nothing we understand. (What it says clearly and may not be is wrong usage, as on the command line.)
+fn bad_toml(path: &Path, error: &toml::de::Error) -> Failure {
+    Failure::Failed(format!("{}: {}", path.display(), error.to_string().trim_end()))
+}
+
+/// The snapshots of a file with the digits that stand there: `0.50` names another directory than `0.5`.
+fn as_written(snapshots: Option<Vec<Epoch>>, text: &str) -> Option<Vec<Epoch>> {
+    let table = toml::de::DeTable::parse(text).ok()?;
+    let written = table.get_ref().get("snapshots").and_then(|value| value.get_ref().as_array());
+    let (Some(epochs), Some(written)) = (&snapshots, written) else { return snapshots };
+    let spans = written.iter().map(|value| text[value.span()].trim());
+    // Digits may be grouped by `_` there.
+    let epoch = |(epoch, words): (&Epoch, &str)| words.parse().unwrap_or_else(|_| epoch.clone());
+    Some(epochs.iter().zip(spans).map(epoch).collect())
+}
+
 /// A count that may be anything on the command line, so that the error is ours.
 fn count(what: &str, value: Option<i64>, default: u64) -> Result<u64, Failure> {
     match value {
@@ -164,8 +180,10 @@ impl Parameters {
         let file: Options = match &arguments.config {
             None => Options::default(),
             Some(path) => {
-                let error = |e: toml::de::Error| usage(format!("{}: {}", path.display(), e.to_string().trim_end()));
-                toml::from_str(&read(path)?).map_err(error)?
+                let text = read(path)?;
+                let mut file: Options = toml::from_str(&text).map_err(|e| bad_toml(path, &e))?;
+                file.snapshots = as_written(file.snapshots, &text);
+                file
             }
         };
         let line = arguments.options.clone();
@@ -267,8 +285,7 @@ fn cosmology(name: &str) -> Result<Cosmology, Failure> {
             "--cosmology is `{name}`; it must be planck18, simple, or a file that ends in .toml"
         )));
     }
-    let file: CosmologyFile =
-        toml::from_str(&read(path)?).map_err(|e| Failure::Failed(format!("{name}: {}", e.to_string().trim_end())))?;
+    let file: CosmologyFile = toml::from_str(&read(path)?).map_err(|e| bad_toml(path, &e))?;
     let amplitude = match (file.A_s, file.sigma8) {
         (Some(a), None) => Amplitude::Primordial(a),
         (None, Some(s)) => Amplitude::Sigma8(s),

@@ -1,0 +1,464 @@
+//! What the program promises to those who call it: errors, clean ends, and the same files however it is run.
+#![cfg(all(feature = "cli", unix))]
+
+#[path = "shared/cli.rs"]
+mod cli;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use cli::{Call, Ranks, Scratch, files, has_mpi, signal};
+use serde_json::Value;
+
+/// A `.npy` file of little-endian elements.
+fn npy(descr: &str, shape: &str, data: &[u8]) -> Vec<u8> {
+    let text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}");
+    let text = format!("{text:<117}\n");
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend((text.len() as u16).to_le_bytes());
+    bytes.extend(text.bytes());
+    bytes.extend(data);
+    bytes
+}
+
+/// Some numbers of mean 0 that are the same in f32 and f64.
+fn noise() -> Vec<f32> {
+    let mut state = 1u32;
+    let mut next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 16) as f32 / 32768.0 - 1.0
+    };
+    (0..512).map(|_| next()).collect()
+}
+
+fn f32_npy(values: &[f32]) -> Vec<u8> {
+    npy("<f4", "(8, 8, 8)", &values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<_>>())
+}
+
+struct Row {
+    name: &'static str,
+    words: Vec<String>,
+    env: &'static [(&'static str, &'static str)],
+    code: i32,
+    says: &'static [&'static str],
+    /// Tried under MPI too.
+    mpi: bool,
+}
+
+/// Runs every row in every way; nothing may be left of any.
+fn all_fail(rows: &[Row]) {
+    let mpi = has_mpi();
+    for row in rows {
+        let mut ways = vec![Ranks::Threads(1)];
+        if !row.words.iter().any(|word| word == "--ranks" || word == "--grid") {
+            ways.push(Ranks::Threads(3));
+        }
+        if mpi && row.mpi {
+            ways.push(Ranks::Mpi(2));
+        }
+        for ranks in ways {
+            let scratch = Scratch::new();
+            let words: Vec<&str> = row.words.iter().map(String::as_str).collect();
+            let mut call = Call::simulate(&scratch.join("new/out"), &words).on(ranks);
+            for (name, value) in row.env {
+                call = call.env(name, value);
+            }
+            call.run().is_error(row.name, row.code, row.says);
+            assert!(
+                fs::read_dir(scratch.path()).unwrap().next().is_none(),
+                "{}: {:?}",
+                row.name,
+                files(scratch.path())
+            );
+        }
+    }
+}
+
+fn row(name: &'static str, words: &str, code: i32, says: &'static [&'static str]) -> Row {
+    let words = words.split_whitespace().map(String::from).collect();
+    Row { name, words, env: &[], code, says, mpi: false }
+}
+
+impl Row {
+    fn mpi(self) -> Self {
+        Row { mpi: true, ..self }
+    }
+}
+
+#[test]
+fn wrong_words_and_values_exit_2() {
+    all_fail(&[
+        row("mesh below particles", "--mesh 4", 2, &["mesh is 4", "number of particles"]).mpi(),
+        row("no particles", "--particles 0", 2, &["--particles is 0"]),
+        row("negative particles", "--particles -8", 2, &["--particles is -8"]),
+        row("no mesh", "--mesh 0", 2, &["--mesh is 0"]),
+        row("negative mesh", "--mesh -1", 2, &["--mesh is -1"]),
+        row("no steps", "--steps 0", 2, &["--steps is 0"]),
+        row("negative steps", "--steps -2", 2, &["--steps is -2"]),
+        row("too many steps", "--steps 9223372036854775807", 2, &["steps"]),
+        row("half a particle", "--particles 8.5", 2, &["--particles", "8.5"]),
+        row("no box", "--box 0", 2, &["box is 0"]),
+        row("negative box", "--box -1", 2, &["box is -1"]),
+        row("box is not a number", "--box nan", 2, &["box is NaN"]),
+        row("infinite box", "--box inf", 2, &["box is inf"]),
+        row("factor 11", "--mesh 22", 2, &["22"]).mpi(),
+        row("too large a mesh for kernels", "--mesh 32768", 2, &["mesh is 32768"]),
+        row("start after end", "--a-start 0.9 --a-end 0.5", 2, &["0.5"]),
+        row("end in the future", "--a-end 2", 2, &["a_end = 2"]),
+        row("snapshot too early", "--snapshots 0.01", 2, &["0.01"]),
+        row("snapshot too late", "--snapshots 0.5,1.5", 2, &["1.5"]).mpi(),
+        row("snapshot is no number", "--snapshots 0.5,soon", 2, &["soon"]),
+        row("groups", "--linking-length 0.2", 2, &["--linking-length is 0.2"]),
+        row("lpt 3", "--lpt 3", 2, &["--lpt is 3"]),
+        row("scheme", "--scheme euler", 2, &["euler"]),
+        row("window", "--window pcs", 2, &["pcs"]),
+        row("cosmology", "--cosmology wmap", 2, &["wmap", "planck18"]),
+        row("option", "--partikles 8", 2, &["--partikles"]).mpi(),
+        row("no ranks", "--ranks 0", 2, &["--ranks"]),
+        row("grid", "--grid 2x2", 2, &["2x2"]).mpi(),
+        row("grid is none", "--grid 4", 2, &["4"]),
+        row("huge grid", "--grid 9999999999999x9999999999999", 2, &["grid"]),
+        row("device", "--device nosuch", 2, &["no adapter matches `nosuch`", "meshloom devices"]).mpi(),
+    ]);
+    let scratch = Scratch::new();
+    Call::new(&["simulat", "--out", &scratch.word("out")]).run().is_error("subcommand", 2, &["simulat"]);
+    Call::new(&["simulate", "--out", "-"]).run().is_error("standard output", 2, &["--out is -"]);
+    Call::new(&["simulate"]).run().is_error("no output", 2, &["--out"]);
+}
+
+#[test]
+fn bad_files_and_devices_exit_1() {
+    let scratch = Scratch::new();
+    let good = noise();
+    let with = |index: usize, value: f32| {
+        let mut values = good.clone();
+        values[index] = value;
+        f32_npy(&values)
+    };
+    let file = |name: &str, bytes: Vec<u8>| format!("--white-noise {}", scratch.file(name, bytes));
+    let toml = |name: &str, text: &str| format!("--config {}", scratch.file(name, text));
+    let cosmology = |name: &str, text: &str| format!("--cosmology {}", scratch.file(name, text));
+    let mut truncated = f32_npy(&good);
+    truncated.truncate(1000);
+    let below = |name: &str| format!("{}/{name}", scratch.file("file", "x"));
+    all_fail(&[
+        Row {
+            env: &[("VK_DRIVER_FILES", "/nonexistent"), ("VK_ICD_FILENAMES", "/nonexistent")],
+            ..row("no adapter", "", 1, &["no usable GPU adapter was found", "mesa-vulkan-drivers"]).mpi()
+        },
+        row("not a number", &file("nan.npy", with(37, f32::NAN)), 1, &["index 37", "NaN"]).mpi(),
+        // On the last rank, while the first of two is on an earlier one.
+        row("infinity", &file("inf.npy", with(511, f32::INFINITY)), 1, &["index 511", "inf"]).mpi(),
+        row("shape", &file("shape.npy", npy("<f4", "(512,)", &[0; 2048])), 1, &["(512,)", "8"]).mpi(),
+        row("integers", &file("int.npy", npy("<i4", "(8, 8, 8)", &[0; 2048])), 1, &["type", "float"]),
+        row("truncated", &file("cut.npy", truncated), 1, &["truncated"]).mpi(),
+        row("not npy", &file("text.npy", b"hello".to_vec()), 1, &["not a NumPy .npy file"]),
+        row("no noise", "--white-noise no-such.npy", 1, &["no-such.npy: no such file"]).mpi(),
+        row("unknown key", &toml("key.toml", "partikles = 8"), 1, &["key.toml", "partikles"]).mpi(),
+        row("bad toml", &toml("bad.toml", "particles = = 8"), 1, &["bad.toml"]),
+        row("no config", "--config no-such.toml", 1, &["no-such.toml"]),
+        row("no cosmology", "--cosmology no-such.toml", 1, &["no-such.toml"]),
+        row("half a cosmology", &cosmology("half.toml", "n_s = 0.96\nh = 0.7"), 1, &["half.toml", "Omega_m"]),
+        row(
+            "two amplitudes",
+            &cosmology("two.toml", "A_s=2e-9\nsigma8=0.8\nn_s=1\nOmega_m=0.3\nOmega_b=0.05\nh=0.7"),
+            1,
+            &["either A_s or sigma8"],
+        ),
+        row(
+            "a cosmology without matter",
+            &cosmology("void.toml", "sigma8=0.8\nn_s=1\nOmega_m=-0.3\nOmega_b=0.05\nh=0.7"),
+            2,
+            &["void.toml", "Omega_m"],
+        ),
+    ]);
+    for ranks in [Ranks::Threads(1), Ranks::Threads(3)] {
+        let under = below("out");
+        Call::simulate(Path::new(&under), &[]).on(ranks).run().is_error("below a file", 1, &["is a file"]);
+        Call::simulate(Path::new("/proc/x"), &[]).on(ranks).run().is_error("unwritable", 1, &["/proc/x"]);
+    }
+}
+
+#[test]
+fn a_mesh_beyond_the_devices_memory_is_refused_with_both_sizes() {
+    let devices: Value = serde_json::from_str(&Call::new(&["devices", "--json"]).succeeds().stdout).unwrap();
+    if devices["devices"][0]["memory"].as_u64().is_none_or(|memory| memory > 8 << 30) {
+        println!("skipped: the device's memory is large or unknown");
+        return;
+    }
+    all_fail(&[row("memory", "--mesh 1024", 1, &["the run needs", "GiB of device memory", "there are"]).mpi()]);
+}
+
+#[test]
+fn a_full_disk_leaves_nothing() {
+    struct Mounted(PathBuf);
+    impl Drop for Mounted {
+        fn drop(&mut self) {
+            let _ = Command::new("umount").arg(&self.0).status();
+        }
+    }
+    let scratch = Scratch::new();
+    let place = scratch.join("small");
+    fs::create_dir(&place).unwrap();
+    let mount = Command::new("mount").args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"]).arg(&place).output();
+    if !mount.is_ok_and(|mount| mount.status.success()) {
+        println!("skipped: this user may not mount a small file system");
+        return;
+    }
+    let _mounted = Mounted(place.clone());
+    // Positions and velocities take 384 KiB each: the density does not fit beside them.
+    let words = ["--particles", "32", "--mesh", "64", "--steps", "1", "--save-density"];
+    let mut ways = vec![Ranks::Threads(1), Ranks::Threads(3)];
+    ways.extend(has_mpi().then_some(Ranks::Mpi(2)));
+    for ranks in ways {
+        let outcome = Call::simulate(&place.join("out"), &words).on(ranks).run();
+        outcome.is_error("full disk", 1, &["density.npy: the disk is full", "1.0 MiB"]);
+        assert_eq!(files(&place), [PathBuf::new(); 0], "{ranks:?}");
+    }
+}
+
+/// A run that goes on for minutes.
+fn long(out: &Path) -> Call {
+    Call::simulate(out, &["--steps", "100000"])
+}
+
+#[test]
+fn an_interrupt_ends_a_run_with_one_message() {
+    for name in ["INT", "TERM"] {
+        let scratch = Scratch::new();
+        let out = scratch.join("out");
+        let mut run = long(&out).on(Ranks::Threads(3)).start();
+        run.until("output directory", |_| out.is_dir());
+        signal(run.pid(), name);
+        let outcome = run.wait(Duration::from_secs(10));
+        outcome.is_error(name, 1, &["interrupted"]);
+        assert!(files(scratch.path()).is_empty(), "{:?}", files(scratch.path()));
+    }
+}
+
+#[test]
+fn a_killed_rank_ends_all_ranks() {
+    if !has_mpi() {
+        return;
+    }
+    for victim in 0..2 {
+        let scratch = Scratch::new();
+        let out = scratch.join("out");
+        let mut run = long(&out).on(Ranks::Mpi(2)).start();
+        run.until("two ranks at work", |run| run.ranks().len() == 2 && out.is_dir());
+        let ranks = run.ranks();
+        signal(ranks[victim], "KILL");
+        let outcome = run.wait(Duration::from_secs(20));
+        assert!(!outcome.status.success(), "{outcome:#?}");
+        assert!(files(scratch.path()).is_empty(), "{:?}", files(scratch.path()));
+        for rank in ranks {
+            let alive = fs::read_to_string(format!("/proc/{rank}/stat")).is_ok_and(|stat| !stat.contains(") Z "));
+            assert!(!alive, "rank {rank} is left");
+        }
+    }
+}
+
+const RESULTS: [&str; 3] = ["positions.npy", "velocities.npy", "power_spectrum.csv"];
+
+fn results(out: &Path) -> [Vec<u8>; 3] {
+    RESULTS.map(|name| fs::read(out.join(name)).unwrap_or_else(|e| panic!("{}: {e}", out.join(name).display())))
+}
+
+#[track_caller]
+fn same(what: &str, got: &[Vec<u8>; 3], want: &[Vec<u8>; 3]) {
+    for ((name, got), want) in RESULTS.iter().zip(got).zip(want) {
+        assert!(got == want, "{what}: {name} differs");
+    }
+}
+
+#[test]
+fn results_are_the_same_to_the_byte_however_it_is_run() {
+    let scratch = Scratch::new();
+    let run = |name: &str, words: &[&str], ranks: Ranks, env: &[(&str, &str)]| {
+        let out = scratch.join(name);
+        let mut call = Call::simulate(&out, words).on(ranks);
+        for (name, value) in env {
+            call = call.env(name, value);
+        }
+        let outcome = call.run();
+        assert!(outcome.status.success(), "{name}: {outcome:#?}");
+        results(&out)
+    };
+    let one = Ranks::Threads(1);
+    let want = run("one", &[], one, &[]);
+    let other = run("other", &["--seed", "2"], one, &[]);
+    assert!((0..3).all(|i| other[i] != want[i]), "another seed gives other results");
+    for ranks in 2..=5 {
+        let name = format!("{ranks} threads");
+        same(&name, &run(&name, &[], Ranks::Threads(ranks), &[]), &want);
+    }
+    same("pencils", &run("pencils", &["--grid", "2x2"], Ranks::Threads(4), &[]), &want);
+    for (name, value) in [
+        ("MESHLOOM_CHECKED", "1"),
+        ("MESHLOOM_WINDOW_BYTES", "4096"),
+        ("MESHLOOM_FLOOR", "1"),
+        ("LP_NATIVE_VECTOR_WIDTH", "128"),
+        ("LP_NATIVE_VECTOR_WIDTH", "512"),
+    ] {
+        let title = format!("{name}={value}");
+        same(&title, &run(&title, &[], one, &[(name, value)]), &want);
+    }
+    if has_mpi() {
+        for ranks in 1..=4 {
+            let name = format!("{ranks} under mpirun");
+            same(&name, &run(&name, &[], Ranks::Mpi(ranks), &[]), &want);
+        }
+        same("pencils under mpirun", &run("mpi pencils", &["--grid", "2x2"], Ranks::Mpi(4), &[]), &want);
+    }
+}
+
+/// Elements of a `.npy` file of f32.
+fn values(bytes: &[u8]) -> Vec<f64> {
+    let data = 10 + usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
+    bytes[data..].chunks(4).map(|b| f64::from(f32::from_le_bytes(b.try_into().unwrap()))).collect()
+}
+
+/// Another compiler may fuse a product and a sum where this one does not: already the first transform of the start then
+/// differs in the last bits. Each of the 9 levels of the two transforms of an 8^3 lattice commits at most 3 roundings of
+/// the largest value (a rotation and a sum), on both devices; they grow as the displacement itself does, and each force
+/// of a step adds the same once more.
+#[test]
+fn swiftshader_agrees_to_rounding() {
+    let icd = std::env::var_os("MESHLOOM_TEST_SWIFTSHADER").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("target/swiftshader/vk_swiftshader_icd.json"),
+        PathBuf::from,
+    );
+    if !icd.is_file() {
+        println!("skipped: no SwiftShader (MESHLOOM_TEST_SWIFTSHADER names its ICD file)");
+        return;
+    }
+    let scratch = Scratch::new();
+    let [one, other] = ["one", "other"].map(|name| scratch.join(name));
+    Call::simulate(&one, &[]).succeeds();
+    let call = Call::simulate(&other, &["--ranks", "2"]).env("VK_DRIVER_FILES", icd.to_str().unwrap());
+    call.succeeds();
+    let report: Value = serde_json::from_slice(&fs::read(other.join("run.json")).unwrap()).unwrap();
+    assert!(report["device"]["name"].as_str().unwrap().contains("SwiftShader"), "{report:#}");
+    let (one, other) = (results(&one), results(&other));
+    let (steps, levels, epsilon, side) = (2.0, 18.0, f64::from(f32::EPSILON) / 2.0, 128.0);
+    let relative = 2.0 * 3.0 * levels * epsilon * (steps + 1.0);
+    let [x, y] = [&one[0], &other[0]].map(|bytes| values(bytes));
+    let [p, q] = [&one[1], &other[1]].map(|bytes| values(bytes));
+    let spacing = side / 8.0;
+    let site = |at: usize| [at / 3 / 64, at / 3 / 8 % 8, at / 3 % 8][at % 3] as f64 * spacing;
+    let near = |d: f64| d - side * (d / side).round();
+    let largest = x.iter().enumerate().map(|(at, x)| near(x - site(at)).abs()).fold(0.0, f64::max);
+    // A position is rounded once more, as a number up to the box's side.
+    let bound = relative * largest + 2.0 * epsilon * side;
+    let moved = x.iter().zip(&y).map(|(x, y)| near(x - y).abs()).fold(0.0, f64::max);
+    assert!(moved <= bound, "positions differ by {moved}, {bound} is allowed");
+    let bound = relative * p.iter().fold(0.0, |most, p| f64::max(most, p.abs()));
+    let moved = p.iter().zip(&q).map(|(p, q)| (p - q).abs()).fold(0.0, f64::max);
+    assert!(moved <= bound, "momenta differ by {moved}, {bound} is allowed");
+}
+
+#[test]
+fn a_resumed_run_gives_the_same_bytes() {
+    let scratch = Scratch::new();
+    let out = scratch.join("out");
+    let words = ["--steps", "4", "--snapshots", "0.25,0.50"];
+    let again = [&words[..], &["--resume"]].concat();
+    Call::simulate(&out, &words).succeeds();
+    let want = results(&out);
+    let snapshot = |name: &str| out.join("snapshot_0.50").join(name);
+    let half = ["positions.npy", "velocities.npy"].map(|name| fs::read(snapshot(name)).unwrap());
+    let forget = || RESULTS.iter().for_each(|name| fs::remove_file(out.join(name)).unwrap());
+    let from = || serde_json::from_slice::<Value>(&fs::read(out.join("run.json")).unwrap()).unwrap();
+    forget();
+    Call::simulate(&out, &again).on(Ranks::Threads(3)).succeeds();
+    same("from the last snapshot", &results(&out), &want);
+    let last = from()["resumed_from_step"].as_u64().unwrap();
+    // A snapshot without its last file is not whole.
+    forget();
+    fs::remove_file(snapshot("snapshot.json")).unwrap();
+    Call::simulate(&out, &again).succeeds();
+    same("from an earlier one", &results(&out), &want);
+    assert!(from()["resumed_from_step"].as_u64().unwrap() < last);
+    assert!(["positions.npy", "velocities.npy"].map(|name| fs::read(snapshot(name)).unwrap()) == half);
+    assert!(snapshot("snapshot.json").is_file());
+    let other = [&again[..], &["--seed", "2"]].concat();
+    Call::simulate(&out, &other).run().is_error("other parameters", 1, &["other parameters"]);
+    same("after a refusal", &results(&out), &want);
+}
+
+#[test]
+fn a_toml_file_says_what_the_command_line_says_and_the_line_wins() {
+    let scratch = Scratch::new();
+    let text = "particles = 8\nmesh = 16\nbox = 64\nsteps = 9\nseed = 3\ncosmology = \"simple\"\nlpt = 1\na_start = 0.1\n\
+                a_end = 0.8\nscheme = \"bullfrog\"\nwindow = \"tsc\"\nsnapshots = [0.50]\nsave_density = true\n";
+    let config = scratch.file("run.toml", text);
+    let [one, other] = ["one", "other"].map(|name| scratch.join(name));
+    Call::simulate(&one, &["--config", &config, "--steps", "2"]).succeeds();
+    let words = "--box 64 --seed 3 --cosmology simple --lpt 1 --a-start 0.1 --a-end 0.8 --scheme bullfrog --window tsc \
+                 --snapshots 0.50 --save-density";
+    Call::simulate(&other, &words.split_whitespace().collect::<Vec<_>>()).succeeds();
+    same("the file", &results(&one), &results(&other));
+    let names = |out: &Path| files(out).iter().map(|f| f.strip_prefix(out).unwrap().to_owned()).collect::<Vec<_>>();
+    assert_eq!(names(&one), names(&other));
+    assert!(one.join("snapshot_0.50/positions.npy").is_file(), "{:?}", names(&one));
+    let [first, second] =
+        [&one, &other].map(|out| serde_json::from_slice::<Value>(&fs::read(out.join("run.json")).unwrap()).unwrap());
+    assert_eq!(first["parameters"], second["parameters"]);
+    assert_eq!((first["steps"].as_u64(), first["scheme"].as_str()), (Some(2), Some("bullfrog")));
+}
+
+#[test]
+fn a_run_describes_itself() {
+    let scratch = Scratch::new();
+    let out = scratch.join("out");
+    let silent = Call::simulate(&out, &[]).succeeds();
+    assert!(silent.stdout.is_empty(), "{silent:#?}");
+    let spoken = Call::simulate(&out, &["--json"]).on(Ranks::Threads(3)).succeeds();
+    let printed: Value = serde_json::from_str(&spoken.stdout).expect("one JSON object and nothing else");
+    let written: Value = serde_json::from_slice(&fs::read(out.join("run.json")).unwrap()).unwrap();
+    assert_eq!(printed, written);
+    for key in "particles mesh box cosmology seed lpt a_start a_end steps scheme window device ranks seconds bytes"
+        .split_whitespace()
+    {
+        assert!(!written[key].is_null(), "{key}: {written:#}");
+    }
+    assert_eq!((written["ranks"].as_u64(), written["particles"].as_u64()), (Some(3), Some(8)));
+    let names: Vec<_> = files(&out).iter().map(|f| f.file_name().unwrap().to_str().unwrap().to_owned()).collect();
+    assert_eq!(names, ["density.png", "positions.npy", "power_spectrum.csv", "run.json", "velocities.npy"]);
+    if has_mpi() {
+        let spoken = Call::simulate(&out, &["--json"]).on(Ranks::Mpi(2)).run();
+        let printed: Value = serde_json::from_str(&spoken.stdout).expect("one object under MPI too");
+        assert_eq!(printed["ranks"], 2);
+    }
+}
+
+#[test]
+fn devices_are_listed() {
+    let text = Call::new(&["devices"]).succeeds().stdout;
+    let listed: Value = serde_json::from_str(&Call::new(&["devices", "--json"]).succeeds().stdout).unwrap();
+    let devices = listed["devices"].as_array().unwrap();
+    assert!(!devices.is_empty());
+    for device in devices {
+        assert!(text.contains(device["name"].as_str().unwrap()), "{text}");
+        assert!(device["usable"] == false || device["limits"]["binding_bytes"].as_u64().is_some(), "{device:#}");
+    }
+    let none = Call::new(&["devices"]).env("VK_DRIVER_FILES", "/nonexistent").env("VK_ICD_FILENAMES", "/nonexistent");
+    none.run().is_error("no adapter", 1, &["no usable GPU adapter was found", "apt install"]);
+}
+
+#[test]
+fn white_noise_may_be_f32_or_f64() {
+    let scratch = Scratch::new();
+    let values = noise();
+    let wide: Vec<u8> = values.iter().flat_map(|&v| f64::from(v).to_le_bytes()).collect();
+    let narrow = scratch.file("narrow.npy", f32_npy(&values));
+    let wide = scratch.file("wide.npy", npy("<f8", "(8, 8, 8)", &wide));
+    let [one, other, seed] = ["one", "other", "seed"].map(|name| scratch.join(name));
+    Call::simulate(&one, &["--white-noise", &narrow]).succeeds();
+    Call::simulate(&other, &["--white-noise", &wide]).on(Ranks::Threads(3)).succeeds();
+    Call::simulate(&seed, &[]).succeeds();
+    same("f64", &results(&other), &results(&one));
+    assert_ne!(results(&seed)[0], results(&one)[0]);
+}

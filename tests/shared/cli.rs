@@ -1,0 +1,289 @@
+//! Running the program as a subprocess, and what must come of it.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+use std::{env, fs, thread};
+
+/// No run of these tests needs as long on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How many ranks a run has, and as what.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Ranks {
+    Threads(u16),
+    Mpi(u16),
+}
+
+/// Whether runs under MPI can be had; says why not, where not.
+pub fn has_mpi() -> bool {
+    let found = cfg!(feature = "mpi")
+        && Command::new(mpirun()).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
+    if !found {
+        println!("skipped: ranks under MPI (the feature `mpi` or mpirun is missing)");
+    }
+    found
+}
+
+fn mpirun() -> String {
+    env::var("MPIRUN").unwrap_or_else(|_| "mpirun".into())
+}
+
+/// The program that is tested: this build's, or the one that MESHLOOM_TEST_PROGRAM names.
+pub fn program() -> PathBuf {
+    env::var_os("MESHLOOM_TEST_PROGRAM").map_or_else(|| env!("CARGO_BIN_EXE_meshloom").into(), PathBuf::from)
+}
+
+/// A directory for one test, removed at its end.
+pub struct Scratch(PathBuf);
+
+impl Scratch {
+    pub fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = env::temp_dir().join(format!("meshloom-cli-{}-{count}", std::process::id()));
+        fs::create_dir(&path).unwrap();
+        Scratch(path)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub fn join(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// Writes a file and gives its path as a word of the command line.
+    pub fn file(&self, name: &str, bytes: impl AsRef<[u8]>) -> String {
+        fs::write(self.join(name), bytes).unwrap();
+        self.word(name)
+    }
+
+    /// The path of `name` as a word of the command line.
+    pub fn word(&self, name: &str) -> String {
+        self.join(name).to_str().unwrap().into()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// All files below a directory, hidden ones too.
+pub fn files(directory: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
+    let mut found = Vec::new();
+    for path in entries.map(|entry| entry.unwrap().path()) {
+        if path.is_dir() { found.extend(files(&path)) } else { found.push(path) }
+    }
+    found.sort();
+    found
+}
+
+/// One call of the program.
+#[derive(Clone, Debug)]
+pub struct Call {
+    pub words: Vec<String>,
+    pub ranks: Ranks,
+    pub env: Vec<(String, String)>,
+}
+
+impl Call {
+    pub fn new(words: &[&str]) -> Self {
+        Call { words: words.iter().map(|w| (*w).to_string()).collect(), ranks: Ranks::Threads(1), env: Vec::new() }
+    }
+
+    /// A small simulation into `out`; `words` may say otherwise.
+    pub fn simulate(out: &Path, words: &[&str]) -> Self {
+        let mut call = Call::new(&["simulate", "--out", out.to_str().unwrap()]);
+        for (option, value) in [("--particles", "8"), ("--mesh", "16"), ("--steps", "2")] {
+            if !words.iter().any(|word| *word == option || *word == "--config") {
+                call.words.extend([option.into(), value.into()]);
+            }
+        }
+        call.words.extend(words.iter().map(|word| (*word).to_string()));
+        call
+    }
+
+    pub fn on(mut self, ranks: Ranks) -> Self {
+        self.ranks = ranks;
+        self
+    }
+
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.env.push((name.into(), value.into()));
+        self
+    }
+
+    /// Starts it.
+    pub fn start(&self) -> Running {
+        let mut command = match self.ranks {
+            Ranks::Threads(_) => Command::new(program()),
+            Ranks::Mpi(ranks) => {
+                let mut launcher = Command::new(mpirun());
+                launcher.args(["--allow-run-as-root", "--oversubscribe", "-n", &ranks.to_string()]).arg(program());
+                launcher
+            }
+        };
+        command.args(&self.words);
+        if let Ranks::Threads(ranks) = self.ranks
+            && ranks > 1
+        {
+            command.args(["--ranks", &ranks.to_string()]);
+        }
+        for (name, _) in env::vars().filter(|(name, _)| name.starts_with("MESHLOOM_")) {
+            command.env_remove(name);
+        }
+        command
+            .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+            .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+            // Containers forbid the system call that one rank reads another's memory with.
+            .env("OMPI_MCA_btl_vader_single_copy_mechanism", "none")
+            .env("OMPI_MCA_mpi_yield_when_idle", "1")
+            .env("LP_NUM_THREADS", "1")
+            // Mesa's device selection complains on standard error where there is no desktop.
+            .env("NODEVICE_SELECT", "1")
+            .env("XDG_RUNTIME_DIR", env::temp_dir())
+            .envs(self.env.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        // Read while it runs: a full pipe would stop it.
+        let stdout = reader(child.stdout.take().unwrap());
+        let stderr = reader(child.stderr.take().unwrap());
+        Running { call: self.clone(), child, output: Some((stdout, stderr)), since: Instant::now() }
+    }
+
+    /// Runs it to its end.
+    pub fn run(&self) -> Outcome {
+        self.start().wait(TIMEOUT)
+    }
+
+    /// Runs it, and it must succeed without a word.
+    pub fn succeeds(&self) -> Outcome {
+        let outcome = self.run();
+        assert!(outcome.status.success(), "{outcome:#?}");
+        assert!(outcome.stderr.is_empty(), "{outcome:#?}");
+        outcome
+    }
+}
+
+fn reader(mut pipe: impl Read + Send + 'static) -> thread::JoinHandle<String> {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = pipe.read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+/// Sends a signal to one process.
+pub fn signal(pid: u32, name: &str) {
+    assert!(Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status().unwrap().success());
+}
+
+/// A call under way. It does not outlive this value.
+pub struct Running {
+    call: Call,
+    child: Child,
+    output: Option<(thread::JoinHandle<String>, thread::JoinHandle<String>)>,
+    since: Instant,
+}
+
+impl Running {
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The processes of the ranks that mpirun has started.
+    pub fn ranks(&self) -> Vec<u32> {
+        let mut found = Vec::new();
+        let mut open = vec![self.pid()];
+        while let Some(pid) = open.pop() {
+            for task in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
+                let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
+                open.extend(children.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
+            }
+            if fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == fs::canonicalize(program()).unwrap()) {
+                found.push(pid);
+            }
+        }
+        found
+    }
+
+    /// Waits until `ready`, while it runs.
+    pub fn until(&mut self, what: &str, mut ready: impl FnMut(&Self) -> bool) {
+        while !ready(self) {
+            assert!(self.child.try_wait().unwrap().is_none(), "ended before {what}");
+            assert!(self.since.elapsed() < TIMEOUT, "no {what} for {TIMEOUT:?}");
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Waits for its end, `limit` from now at most.
+    pub fn wait(mut self, limit: Duration) -> Outcome {
+        let begin = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(begin.elapsed() < limit, "still running after {limit:?}: {:?}", self.call);
+            thread::sleep(Duration::from_millis(10));
+        };
+        let (stdout, stderr) = self.output.take().unwrap();
+        Outcome {
+            call: self.call.clone(),
+            status,
+            stdout: stdout.join().unwrap(),
+            stderr: stderr.join().unwrap(),
+            seconds: self.since.elapsed().as_secs_f64(),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.child.try_wait().is_ok_and(|status| status.is_none()) {
+            for pid in self.ranks() {
+                signal(pid, "KILL");
+            }
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// What came of a call.
+#[derive(Debug)]
+pub struct Outcome {
+    pub call: Call,
+    pub status: ExitStatus,
+    pub stdout: String,
+    pub stderr: String,
+    pub seconds: f64,
+}
+
+impl Outcome {
+    /// It must have failed with this exit code and one message, once, that contains the words.
+    pub fn is_error(&self, name: &str, code: i32, words: &[&str]) {
+        // A rank that finds an error alone ends the others, and mpirun then says 1.
+        let codes = if matches!(self.call.ranks, Ranks::Mpi(_)) { [code, 1] } else { [code, code] };
+        assert!(self.status.code().is_some_and(|got| codes.contains(&got)), "{name}: exit code {code}: {self:#?}");
+        assert!(self.stdout.is_empty(), "{name}: {self:#?}");
+        for word in words {
+            assert!(self.stderr.contains(word), "{name}: `{word}` is missing: {self:#?}");
+        }
+        let heads = ["meshloom: ", "error: ", "rank "];
+        let heads = self.stderr.lines().filter(|line| heads.iter().any(|head| line.starts_with(head))).count();
+        assert_eq!(heads, 1, "{name}: one message: {self:#?}");
+        for trace in ["panicked", "RUST_BACKTRACE", "stack backtrace", "unwrap"] {
+            assert!(!self.stderr.contains(trace), "{name}: {self:#?}");
+        }
+        assert!(self.seconds < 30.0, "{name}: {self:#?}");
+    }
+}
