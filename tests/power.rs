@@ -427,7 +427,7 @@ fn errors_are_one_message_and_leave_nothing() {
         (&file, "--box 10 --mesh 22", 2, "21 or 24"),
         (&file, "--box 10 --mesh 20000", 2, "from 1 to"),
         (&file, "--box 10 --window ngp", 2, "cic, tsc and pcs"),
-        (&file, "--box 10 --ranks 2 --grid 2x2", 2, "makes 4 ranks"),
+        (&file, "--box 10 --ranks 2 --grid 2x2", 2, "does not make 2 ranks"),
         (&field, "--box 10 --mesh 8", 2, "4,4,6"),
         (&field, "--box 10 --window tsc", 2, "--deconvolve"),
         (&field, "--box 10 --interlace", 2, "--interlace"),
