@@ -26,7 +26,7 @@ mod transform;
 pub use error::FftError;
 pub use kernel::{Kind, Limits, LineKernel, LineParams, Order, Shape, roots};
 pub use operator::{Gradient, Laplacian, Operator, Tables, Wave};
-pub use plan::{Pass, Plan, Step, Values};
+pub use plan::{Pass, Plan, SpectrumLayout, Step, Values};
 pub use size::{check_size, good_size, is_good_size};
 pub use spectral::{Spectral, radial_source};
 pub use transform::{Transform, Value, sources};

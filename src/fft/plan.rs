@@ -76,6 +76,47 @@ impl Values {
     }
 }
 
+/// Where the modes of one rank lie, and which they are.
+///
+/// ```
+/// use meshloom::fft::{SpectrumLayout, Values};
+/// // The second half of the rows of a real field of 4 x 6 x 8 cells.
+/// let layout = SpectrumLayout { values: Values::Real, shape: [4, 6, 8], part: [0..4, 3..6, 0..5] };
+/// assert_eq!(layout.len(), 4 * 3 * 5);
+/// assert_eq!([0, 1, 2, 3].map(|i| layout.mode(0, i)), [0, 1, -2, -1]);
+/// assert_eq!([0, 1, 2].map(|j| layout.mode(1, j)), [-3, -2, -1]);
+/// assert_eq!([0, 4].map(|k| layout.mode(2, k)), [0, 4]); // the half axis ends with +n/2
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct SpectrumLayout {
+    /// Real fields have half a spectrum: the last axis holds modes `0..=n/2`.
+    pub values: Values,
+    /// Cells along each axis of the mesh.
+    pub shape: [u64; 3],
+    /// The modes of this rank, as ranges of indices of the whole spectrum; the array is C order over them.
+    pub part: Box3,
+}
+
+impl SpectrumLayout {
+    /// Number of modes of this rank.
+    pub fn len(&self) -> u64 {
+        volume(&self.part)
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Mode number of the `i`-th mode of this rank along `axis`, in `-n/2..n/2` (the half axis ends with `+n/2`):
+    /// the wavenumber is `2 pi / L` times that.
+    pub fn mode(&self, axis: usize, i: u64) -> i64 {
+        let (n, index) = (self.shape[axis], self.part[axis].start + i);
+        let half = axis == 2 && self.values == Values::Real;
+        if half || 2 * index < n { index as i64 } else { index as i64 - n as i64 }
+    }
+}
+
 /// The transform of a field of `shape` for one rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use super::error::FftError;
 use super::kernel::{Limits, LineKernel, LineParams, Order, Shape, roots};
-use super::plan::{Pass, Plan, Step, Values};
+use super::plan::{Pass, Plan, SpectrumLayout, Step, Values};
 use super::spectral::{Radial, Spectral};
 use crate::device::{Array, DeviceError, Gpu, Kernel, Memory, Plain, RawArray, Recorder};
 use crate::exchange::{Exchange, ExchangeError, Lines};
@@ -110,6 +110,11 @@ impl<T: Value> Transform<T> {
     /// The modes of this rank.
     pub fn spectrum_part(&self) -> Box3 {
         self.plan.spectrum.clone()
+    }
+
+    /// Where the modes of this rank lie, and which they are.
+    pub fn spectrum_layout(&self) -> SpectrumLayout {
+        SpectrumLayout { values: T::VALUES, shape: self.plan.shape, part: self.spectrum_part() }
     }
 
     /// An array for this rank's part of a spectrum.
