@@ -34,7 +34,7 @@ pub enum Error {
     Layout(#[from] LayoutError),
     /// Points or fields.
     #[error(transparent)]
-    Mesh(#[from] MeshError),
+    Mesh(MeshError),
     /// A simulation.
     #[error(transparent)]
     Simulation(#[from] SimulationError),
@@ -54,6 +54,16 @@ impl From<FftError> for Error {
         match error {
             FftError::Device(error) => Error::Device(error),
             error => Error::Fft(error),
+        }
+    }
+}
+
+impl From<MeshError> for Error {
+    fn from(error: MeshError) -> Self {
+        match error {
+            MeshError::Device(error) => Error::Device(error),
+            MeshError::Comm(error) => Error::Comm(error),
+            error => Error::Mesh(error),
         }
     }
 }

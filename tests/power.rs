@@ -494,11 +494,11 @@ fn the_library_distributes_points_and_agrees_on_errors() {
         };
         let wrong = distribute(mesh([[0; 2]; 3]), size, &bad).err();
         assert!(
-            matches!(&wrong, Some(Error::Mesh(MeshError::NotFinite { index, value })) if *index == [35, 1] && *value == f64::INFINITY),
+            matches!(&wrong, Some(MeshError::NotFinite { index, value }) if *index == [35, 1] && *value == f64::INFINITY),
             "rank {me}: {wrong:?}"
         );
         let wrong = distribute(mesh([[0; 2]; 3]), [6.0, -1.0, 2.0], &all).err();
-        assert!(matches!(wrong, Some(Error::Mesh(MeshError::Size { axis: 1, .. }))), "{wrong:?}");
+        assert!(matches!(wrong, Some(MeshError::Size { axis: 1, .. })), "{wrong:?}");
         let narrow = distribute(mesh([[0; 2]; 3]), size, &all)?;
         let points = distribute(mesh(Points::halo(Window::Pcs, false)), size, &all)?;
         let out = rank.gpu.array::<f32>("density", volume(&points.mesh().layout.own))?;

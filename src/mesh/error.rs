@@ -1,8 +1,10 @@
 //! What is wrong with points and fields.
 
-use crate::io::IoError;
+use crate::comm::CommError;
+use crate::device::DeviceError;
+use crate::exchange::ExchangeError;
 
-/// An error of the numbers that a caller hands over. Every rank gets the same one.
+/// An error of the numbers that a caller hands over, the same on every rank, or of what carries them.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MeshError {
@@ -31,14 +33,19 @@ pub enum MeshError {
         /// Its length.
         size: f64,
     },
+    /// The device.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The ranks.
+    #[error(transparent)]
+    Comm(#[from] CommError),
 }
 
-impl MeshError {
-    /// The same error about values that were read from `path`.
-    pub fn in_file(self, path: &std::path::Path) -> crate::Error {
-        match self {
-            MeshError::NotFinite { index, value } => IoError::NonFinite { path: path.into(), index, value }.into(),
-            other => other.into(),
+impl From<ExchangeError> for MeshError {
+    fn from(error: ExchangeError) -> Self {
+        match error {
+            ExchangeError::Device(error) => MeshError::Device(error),
+            ExchangeError::Comm(error) => MeshError::Comm(error),
         }
     }
 }

@@ -76,7 +76,7 @@ impl Points {
     ///
     /// # Errors
     /// [`MeshError::NotFinite`] for the first position of all ranks that is not finite, and [`MeshError::Size`], the
-    /// same on all ranks; [`Error`](crate::Error) of the ranks or the device.
+    /// same on all ranks; [`MeshError`] of the ranks or the device.
     pub fn distribute(
         recorder: &mut Recorder,
         comm: &Communicator,
@@ -84,9 +84,9 @@ impl Points {
         mesh: Mesh,
         size: [f64; 3],
         positions: &[[f64; 3]],
-    ) -> Result<Self, crate::Error> {
+    ) -> Result<Self, MeshError> {
         if let Some(axis) = (0..3).find(|&a| !(size[a].is_finite() && size[a] > 0.0)) {
-            return Err(MeshError::Size { axis, size: size[axis] }.into());
+            return Err(MeshError::Size { axis, size: size[axis] });
         }
         let [mut before, mut total] = [[positions.len() as u64]; 2];
         comm.scan_exclusive(&mut before, Op::Sum)?;
@@ -185,7 +185,7 @@ impl Points {
     /// points the density is 0. All ranks call it; `lines` are those of the grid. Waits for the device.
     ///
     /// # Errors
-    /// [`Error`](crate::Error) of the device or the ranks; [`DeviceError::Misuse`] when the mesh has a narrower halo
+    /// [`MeshError`] of the device or the ranks; [`DeviceError::Misuse`] when the mesh has a narrower halo
     /// than [`halo`](Self::halo) says.
     pub fn density(
         &self,
@@ -194,7 +194,7 @@ impl Points {
         painter: &Painter,
         shift: f32,
         out: &Array<f32>,
-    ) -> Result<(), crate::Error> {
+    ) -> Result<(), MeshError> {
         let (gpu, mesh) = (recorder.gpu().clone(), &self.mesh);
         let cells = gpu.array::<u32>("mesh::cells", 2 * mesh.layout.len())?;
         let faults = gpu.array::<u32>("mesh::faults", 1)?;

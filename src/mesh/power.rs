@@ -113,8 +113,9 @@ pub fn power_spectrum(
 /// all ranks. All ranks call it. The mean is summed exactly, so the result does not depend on how the field is cut.
 ///
 /// # Errors
-/// [`MeshError::NotFinite`] and [`MeshError::Mean`], the same on all ranks; [`CommError`] when another rank fails.
-pub fn density_contrast(comm: &Communicator, own: &Box3, values: &[f64]) -> Result<Vec<f32>, crate::Error> {
+/// [`MeshError::NotFinite`] and [`MeshError::Mean`], the same on all ranks; [`MeshError::Comm`] when another rank
+/// fails.
+pub fn density_contrast(comm: &Communicator, own: &Box3, values: &[f64]) -> Result<Vec<f32>, MeshError> {
     let [_, n1, n2] = extent(own).map(|n| n.max(1));
     let global = |at: u64| [at / (n1 * n2) + own[0].start, at / n2 % n1 + own[1].start, at % n2 + own[2].start];
     all_finite(comm, values, global)?;
@@ -131,7 +132,7 @@ pub fn density_contrast(comm: &Communicator, own: &Box3, values: &[f64]) -> Resu
     let mean = scale(sums[0] as f64 / sums[2] as f64, exponent - 84);
     // What rounding to f32 leaves of the mean of a contrast. A density, which has one sign, is far from it.
     if sums[0].unsigned_abs() as f64 <= 1e-7 * sums[1] as f64 || mean == 0.0 {
-        return Err(MeshError::Mean { mean }.into());
+        return Err(MeshError::Mean { mean });
     }
     Ok(values.iter().map(|value| (value / mean - 1.0) as f32).collect())
 }
@@ -141,7 +142,7 @@ pub(super) fn all_finite<const N: usize>(
     comm: &Communicator,
     values: &[f64],
     index: impl Fn(u64) -> [u64; N],
-) -> Result<(), crate::Error> {
+) -> Result<(), MeshError> {
     let bad = values.iter().position(|value| !value.is_finite());
     let mine = bad.map_or([u64::MAX; N], |at| index(at as u64));
     let Some(first) = comm.all_gather(&mine)?.chunks(N).map(<[u64]>::to_vec).min() else { return Ok(()) };
@@ -151,7 +152,7 @@ pub(super) fn all_finite<const N: usize>(
     // Whichever rank speaks first must know the value.
     let mut bits = [bad.filter(|_| first == mine).map_or(0, |at| values[at].to_bits())];
     comm.all_reduce(&mut bits, Op::Max)?;
-    Err(MeshError::NotFinite { index: first, value: f64::from_bits(bits[0]) }.into())
+    Err(MeshError::NotFinite { index: first, value: f64::from_bits(bits[0]) })
 }
 
 /// A fixed point.

@@ -11,7 +11,9 @@ use meshloom::exchange::Lines;
 use meshloom::fft::{Transform, Wave, check_size, good_size};
 use meshloom::io::{Column, IoError, NpyFile, write_csv};
 use meshloom::layout::{Box3, Grid, extent, split};
-use meshloom::mesh::{Bin, Mesh, Painter, Points, SpectrumGeometry, Window, density_contrast, power_spectrum};
+use meshloom::mesh::{
+    Bin, Mesh, MeshError, Painter, Points, SpectrumGeometry, Window, density_contrast, power_spectrum,
+};
 use meshloom::{Error, Launch, Rank};
 
 use crate::common::{Common, Failure};
@@ -397,10 +399,10 @@ fn point_modes(
 }
 
 /// Names the file that a bad value is in.
-fn in_file(error: Error, job: &Job) -> Error {
+fn in_file(error: MeshError, job: &Job) -> Error {
     match error {
-        Error::Mesh(error) => error.in_file(job.path),
-        error => error,
+        MeshError::NotFinite { index, value } => IoError::NonFinite { path: job.path.into(), index, value }.into(),
+        error => error.into(),
     }
 }
 
