@@ -57,6 +57,7 @@ fn a_kernel_sees_one_array_whatever_its_windows() {
 
 #[test]
 fn warmed_work_allocates_nothing_and_submits_once() {
+    // No other test has this window, so nobody else allocates on this device meanwhile.
     let gpu = open(Some(4096));
     let mut recorder = Recorder::new(&gpu).unwrap();
     let kernel = scale();
