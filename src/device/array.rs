@@ -25,6 +25,12 @@ impl Plain for i32 {
 impl Plain for [f32; 2] {
     const ELEMENT: Element = Element::Complex32;
 }
+impl Plain for f64 {
+    const ELEMENT: Element = Element::F64;
+}
+impl Plain for [f64; 2] {
+    const ELEMENT: Element = Element::Complex64;
+}
 
 /// Where an array lies and who, besides kernels, touches it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

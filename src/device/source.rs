@@ -35,6 +35,10 @@ pub enum Element {
     I32,
     /// `vec2<f32>`: a complex number (real, imaginary)
     Complex32,
+    /// `f64`, on devices that have it
+    F64,
+    /// `vec2<f64>`: a complex number (real, imaginary), on devices that have it
+    Complex64,
 }
 
 impl Element {
@@ -42,7 +46,8 @@ impl Element {
     pub const fn bytes(self) -> u64 {
         match self {
             Element::F32 | Element::U32 | Element::I32 => 4,
-            Element::Complex32 => 8,
+            Element::Complex32 | Element::F64 => 8,
+            Element::Complex64 => 16,
         }
     }
 
@@ -53,6 +58,8 @@ impl Element {
             Element::U32 => "u32",
             Element::I32 => "i32",
             Element::Complex32 => "vec2<f32>",
+            Element::F64 => "f64",
+            Element::Complex64 => "vec2<f64>",
         }
     }
 }
