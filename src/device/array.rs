@@ -81,6 +81,11 @@ impl RawArray {
         self.storage.memory != Memory::Device && self.storage.gpu.host_visible()
     }
 
+    /// Bytes of an element.
+    pub(crate) fn element_bytes(&self) -> u64 {
+        self.element.bytes()
+    }
+
     /// The buffers it lies in.
     pub(crate) fn buffers(&self) -> impl Iterator<Item = &wgpu::Buffer> {
         self.storage.buffers.iter()

@@ -15,6 +15,7 @@ mod pipeline;
 mod pool;
 mod recorder;
 mod source;
+mod staging;
 mod tuning;
 
 pub use adapter::{Choice, adapters, choose, memory, unsuitable};
@@ -24,4 +25,5 @@ pub use gpu::{Abilities, Gpu, Options};
 pub use pipeline::Kernel;
 pub use recorder::{Counts, Recorder};
 pub use source::{Access, Element, KernelSource, Slot};
+pub(crate) use staging::{Map, Staging, read_mapped, write_mapped};
 pub use tuning::{Profile, Tuning};

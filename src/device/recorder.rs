@@ -7,6 +7,7 @@ use super::array::{Array, Plain, RawArray};
 use super::error::DeviceError;
 use super::gpu::Gpu;
 use super::pipeline::{Kernel, PARAMS, Pipeline};
+use super::staging::{Staging, StagingPool};
 
 /// What a recorder has done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -42,7 +43,7 @@ pub struct Recorder {
     params: Vec<u8>,
     uniforms: wgpu::Buffer,
     staging: Option<wgpu::Buffer>,
-    rotating: Vec<wgpu::Buffer>,
+    rotating: Arc<StagingPool>,
     last: Option<wgpu::SubmissionIndex>,
     timer: Option<Timer>,
     counts: Counts,
@@ -74,7 +75,7 @@ impl Recorder {
             params: Vec::new(),
             uniforms,
             staging: None,
-            rotating: Vec::new(),
+            rotating: Arc::new(StagingPool::new(gpu)),
             last: None,
             timer: None,
             counts: Counts::default(),
@@ -403,17 +404,9 @@ impl Recorder {
         }
     }
 
-    /// `count` staging buffers of `bytes` bytes at least, kept from one exchange to the next.
-    pub(crate) fn staging_set(&mut self, bytes: u64, count: usize) -> Result<Vec<wgpu::Buffer>, DeviceError> {
-        let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
-        let size = bytes.max(1 << 12).next_power_of_two();
-        if self.rotating.first().is_some_and(|buffer| buffer.size() < size) {
-            self.rotating.drain(..).for_each(|buffer| self.gpu.forget(&buffer));
-        }
-        while self.rotating.len() < count {
-            self.rotating.push(self.gpu.new_buffer("meshloom::staging", size, usage)?);
-        }
-        Ok(self.rotating[..count].to_vec())
+    /// A staging buffer of `bytes` bytes at least, nobody else's until it is dropped.
+    pub(crate) fn staging_buffer(&self, bytes: u64) -> Result<Staging, DeviceError> {
+        Staging::take(&self.rotating, bytes)
     }
 
     /// Submits the copy of a range of an array to the beginning of a staging buffer.
@@ -460,7 +453,7 @@ impl Recorder {
 impl Drop for Recorder {
     fn drop(&mut self) {
         let timer = self.timer.iter().flat_map(|timer| [&timer.resolved, &timer.read]);
-        for buffer in timer.chain(&self.staging).chain(&self.rotating).chain([&self.uniforms]) {
+        for buffer in timer.chain(&self.staging).chain([&self.uniforms]) {
             self.gpu.forget(buffer);
         }
     }

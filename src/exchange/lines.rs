@@ -1,6 +1,6 @@
 //! The exchanges of a process grid: one along each axis.
 
-use super::{Exchange, ExchangeError};
+use super::{Exchange, ExchangeError, Wire};
 use crate::comm::Communicator;
 use crate::layout::{Cost, Grid};
 
@@ -34,6 +34,13 @@ impl Lines {
     #[must_use]
     pub fn with_chunks(mut self, chunk_bytes: u64, depth: usize) -> Self {
         self.lines = self.lines.map(|line| line.with_chunks(chunk_bytes, depth));
+        self
+    }
+
+    /// The same with values in another form between ranks; see [`Exchange::with_wire`].
+    #[must_use]
+    pub fn with_wire(mut self, wire: Wire) -> Self {
+        self.lines = self.lines.map(|line| line.with_wire(wire));
         self
     }
 

@@ -1,6 +1,7 @@
 //! Staged exchange: device data of one rank to device data of another, through the host.
 //!
-//! [`Exchange::run`] moves the parts that [`Transfers`] describe out of one array into another:
+//! [`Exchange::start`] begins to move the parts that [`Transfers`] describe out of one array into another, and gives a
+//! [`Transit`] that moves on whenever it is asked to; [`Exchange::run`] is the two in one:
 //!
 //! ```text
 //! outgoing array -> (staging) -> message | message -> (staging) -> incoming array
@@ -10,23 +11,35 @@
 //! that copying, sending, receiving and uploading overlap and the memory in use stays small enough for the last-level
 //! cache. Peers are served in the order of [`peers`](crate::layout::peers). What a rank sends itself is copied on the
 //! device. Where device memory is host memory anyway ([`Memory::Outgoing`](crate::device::Memory), software renderers,
-//! integrated GPUs), messages are read from and written to the arrays themselves.
+//! integrated GPUs), messages are read from and written to the arrays themselves, which are mapped for as long.
 //!
-//! An exchange submits what was recorded before it, and returns when its data has been handed to the device: work
-//! recorded after it sees it. All ranks of the communicator take part.
+//! | who | submits | waits |
+//! |---|---|---|
+//! | [`Exchange::start`] | what was recorded before, and the copy of the rank's own part | never |
+//! | [`Transit::progress`] | copies to staging buffers, after what was recorded before | never |
+//! | [`Transit::finish`], [`Transit::finish_first`], [`Exchange::run`] | as `progress` | until the data has been handed to the device |
+//!
+//! Work that is recorded after an exchange has finished sees its data. All ranks of the communicator take part. On the
+//! way between ranks data can be rounded: [`Wire`].
 
 mod lines;
 mod receiver;
 mod sender;
+mod transit;
+mod wire;
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 pub use lines::Lines;
-use receiver::Receiver;
-use sender::Sender;
+pub use transit::Transit;
+use transit::{Arriving, Leaving};
+use wire::{Codec, Coded};
+pub use wire::{Wire, sources};
 
 use crate::comm::{CommError, Communicator};
-use crate::device::{Array, DeviceError, Plain, Recorder};
+use crate::device::{Array, DeviceError, Plain, RawArray, Recorder};
 use crate::layout::{Cost, Part, Transfers, peers};
 
 /// An exchange that failed.
@@ -41,17 +54,26 @@ pub enum ExchangeError {
     Comm(#[from] CommError),
 }
 
-/// How data travels: the communicator and the size and number of chunks.
+/// How data travels: the communicator, the size and number of chunks and what values become on the way.
+///
+/// A clone is another handle on the same order of exchanges, with the cost so far.
 #[derive(Clone)]
 pub struct Exchange {
     comm: Communicator,
     chunk_bytes: u64,
     depth: usize,
     cost: Cost,
+    /// Exchanges started; the same on all ranks.
+    started: Arc<AtomicU32>,
+    codec: Option<Arc<Codec>>,
+    spare: Spare,
 }
 
-/// User tag of all exchanges; messages of one tag arrive in the order they were sent.
+/// User tags of exchanges begin here. Messages of one tag arrive in the order they were sent, so each exchange in flight
+/// has a tag of its own.
 const TAG: u32 = 0x6d65;
+/// Exchanges that could be in flight at once.
+const TAGS: u32 = 1 << 12;
 
 /// One chunk on its way: which peer, and which elements of the array.
 #[derive(Clone, Copy)]
@@ -61,10 +83,49 @@ struct Chunk {
     len: u64,
 }
 
+/// How the chunks of one exchange travel.
+#[derive(Clone)]
+struct Route {
+    comm: Communicator,
+    tag: u32,
+    depth: usize,
+    spare: Spare,
+}
+
+/// Message buffers to be used again, of all transits of an exchange.
+#[derive(Clone, Default)]
+struct Spare(Arc<Mutex<Vec<Vec<u8>>>>);
+
+impl Spare {
+    fn take(&self) -> Vec<u8> {
+        let mut buffer = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
+        buffer.clear();
+        buffer
+    }
+
+    /// Keeps a buffer, unless there are `most`.
+    fn give(&self, buffer: Vec<u8>, most: usize) {
+        let mut spare = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if spare.len() < most && buffer.capacity() > 0 {
+            spare.push(buffer);
+        }
+    }
+}
+
 impl Exchange {
-    /// Exchanges over `comm` in chunks of 2 MiB, eight in flight each way.
+    /// Exchanges over `comm` in chunks of 2 MiB, eight in flight each way, exactly.
+    ///
+    /// Exchanges that are in flight together over one communicator must be started by one `Exchange` or its clones.
     pub fn new(comm: Communicator) -> Self {
-        Exchange { comm, chunk_bytes: 2 << 20, depth: 8, cost: Cost::default() }
+        Exchange {
+            comm,
+            chunk_bytes: 2 << 20,
+            depth: 8,
+            cost: Cost::default(),
+            started: Arc::default(),
+            codec: None,
+            spare: Spare::default(),
+        }
     }
 
     /// The same with other chunks: `chunk_bytes` a chunk (rounded to whole elements, at least one) and `depth` of them
@@ -72,6 +133,16 @@ impl Exchange {
     #[must_use]
     pub fn with_chunks(mut self, chunk_bytes: u64, depth: usize) -> Self {
         (self.chunk_bytes, self.depth) = (chunk_bytes.max(1), depth.max(1));
+        self
+    }
+
+    /// The same with values in another form between ranks. Must be equal on all ranks.
+    #[must_use]
+    pub fn with_wire(mut self, wire: Wire) -> Self {
+        self.codec = match wire {
+            Wire::Exact => None,
+            Wire::Block16 => Some(Arc::default()),
+        };
         self
     }
 
@@ -85,12 +156,18 @@ impl Exchange {
         self.chunk_bytes
     }
 
+    /// The form of values between ranks.
+    pub fn wire(&self) -> Wire {
+        if self.codec.is_some() { Wire::Block16 } else { Wire::Exact }
+    }
+
     /// What all exchanges so far have cost this rank.
     pub fn cost(&self) -> Cost {
         self.cost
     }
 
-    /// Moves the parts of `transfers` from `outgoing` to `incoming`, two different arrays.
+    /// Moves the parts of `transfers` from `outgoing` to `incoming`, two different arrays: [`start`](Self::start) and
+    /// [`finish`](Transit::finish).
     ///
     /// # Errors
     /// [`ExchangeError`] when the device or another rank fails, or a part does not lie in its array.
@@ -101,45 +178,88 @@ impl Exchange {
         outgoing: &Array<T>,
         incoming: &Array<T>,
     ) -> Result<(), ExchangeError> {
-        let me = self.comm.rank();
-        let own = |parts: &[Part]| parts.iter().find(|part| part.peer == me && part.len > 0).copied();
-        if let (Some(from), Some(to)) = (own(&transfers.send), own(&transfers.receive)) {
-            recorder.copy(outgoing, from.start, incoming, to.start, from.len)?;
-        }
-        let element = T::ELEMENT.bytes();
-        let (to, from) = peers(self.comm.size(), me);
-        let per = (self.chunk_bytes / element).max(1);
-        let (out, inn) = (chunks(&transfers.send, &to, per), chunks(&transfers.receive, &from, per));
-        for (parts, array) in [(&transfers.send, outgoing), (&transfers.receive, incoming)] {
-            if let Some(part) = parts.iter().find(|part| part.start + part.len > array.len()) {
-                let why = format!("{} elements from {} of an array of {}", part.len, part.start, array.len());
-                return Err(DeviceError::Misuse { what: "Exchange::run".into(), why }.into());
-            }
-        }
-        if out.is_empty() && inn.is_empty() {
-            return Ok(());
-        }
-        recorder.submit()?;
-        let cost = transfers.cost(me, element, per * element);
-        let (mut receiver, mut idle) = (Receiver::new(&self.comm, inn, incoming.raw(), element), 0);
-        let mut sender = Sender::new(recorder, &self.comm, out, outgoing.raw(), element, self.depth)?;
-        receiver.open(recorder)?;
-        loop {
-            let moved = sender.progress(recorder)? | receiver.progress(recorder, self.depth)?;
-            if sender.done() && receiver.done() {
-                break;
-            }
-            idle = if moved { 0 } else { idle + 1 };
-            // Spinning wins while the other side is quick; then leave the core to it.
-            match idle {
-                0..64 => std::hint::spin_loop(),
-                64..256 => std::thread::yield_now(),
-                _ => std::thread::sleep(std::time::Duration::from_micros(50)),
-            }
-        }
-        self.cost += cost;
-        Ok(())
+        self.start(recorder, transfers, outgoing, incoming)?.finish(recorder)
     }
+
+    /// Begins to move the parts of `transfers` from `outgoing` to `incoming`, two different arrays. Does not wait.
+    ///
+    /// - Submits what was recorded before, together with the copy of the rank's own part; where nothing travels between
+    ///   ranks the copy is only recorded.
+    /// - The two arrays belong to the transit until it is done: nothing may be recorded with them, for they may be
+    ///   mapped.
+    /// - Any number of exchanges can be in flight. All ranks start them in the same order.
+    ///
+    /// # Errors
+    /// [`ExchangeError`] when the device or another rank fails, or a part does not lie in its array.
+    pub fn start<T: Plain>(
+        &mut self,
+        recorder: &mut Recorder,
+        transfers: &Transfers,
+        outgoing: &Array<T>,
+        incoming: &Array<T>,
+    ) -> Result<Transit, ExchangeError> {
+        let tag = TAG + self.started.fetch_add(1, Ordering::Relaxed) % TAGS;
+        let me = self.comm.rank();
+        let own_send = self.own_part(&transfers.send, outgoing.len())?;
+        let own_receive = self.own_part(&transfers.receive, incoming.len())?;
+        match (own_send, own_receive) {
+            (Some(from), Some(to)) if from.len == to.len => {
+                recorder.copy(outgoing, from.start, incoming, to.start, from.len)?;
+            }
+            (None, None) => {}
+            _ => return Err(misuse("a rank sends itself another number of elements than it receives".into())),
+        }
+        match self.codec.clone().filter(|_| Codec::takes(T::ELEMENT)) {
+            Some(codec) => {
+                let (outgoing, incoming) = (outgoing.cast::<u32>()?, incoming.cast::<u32>()?);
+                let words = T::ELEMENT.bytes() / 4;
+                let Coded { transfers, outgoing, incoming, decoding } =
+                    codec.encode(recorder, transfers, me, words, &outgoing, &incoming)?;
+                self.depart(recorder, tag, &transfers, outgoing.raw(), incoming.raw(), Some(decoding))
+            }
+            None => self.depart(recorder, tag, transfers, outgoing.raw(), incoming.raw(), None),
+        }
+    }
+
+    fn depart(
+        &mut self,
+        recorder: &mut Recorder,
+        tag: u32,
+        transfers: &Transfers,
+        outgoing: &RawArray,
+        incoming: &RawArray,
+        decoding: Option<wire::Decoding>,
+    ) -> Result<Transit, ExchangeError> {
+        let element = outgoing.element_bytes();
+        let per = (self.chunk_bytes / element).max(1);
+        let (to, from) = peers(self.comm.size(), self.comm.rank());
+        let (out, inn) = (chunks(&transfers.send, &to, per), chunks(&transfers.receive, &from, per));
+        if !out.is_empty() || !inn.is_empty() {
+            recorder.submit()?;
+        }
+        self.cost += transfers.cost(self.comm.rank(), element, per * element);
+        let route = Route { comm: self.comm.clone(), tag, depth: self.depth, spare: self.spare.clone() };
+        let leaving = Leaving { chunks: out, array: outgoing.clone() };
+        let arriving = Arriving { chunks: inn, array: incoming.clone(), decoding };
+        Transit::new(recorder, &route, leaving, arriving)
+    }
+
+    /// The part that a rank sends to or receives from itself, if it is not empty, of parts of an array of `len`
+    /// elements.
+    fn own_part(&self, parts: &[Part], len: u64) -> Result<Option<Part>, ExchangeError> {
+        let outside = |part: &&Part| part.start.checked_add(part.len).is_none_or(|end| end > len);
+        if let Some(part) = parts.iter().find(outside) {
+            return Err(misuse(format!("{} elements from {} of an array of {len}", part.len, part.start)));
+        }
+        if let Some(part) = parts.iter().find(|part| part.peer >= self.comm.size()) {
+            return Err(misuse(format!("a part names rank {} of {}", part.peer, self.comm.size())));
+        }
+        Ok(parts.iter().find(|part| part.peer == self.comm.rank() && part.len > 0).copied())
+    }
+}
+
+fn misuse(why: String) -> ExchangeError {
+    DeviceError::Misuse { what: "Exchange".into(), why }.into()
 }
 
 fn chunks(parts: &[Part], order: &[usize], per: u64) -> VecDeque<Chunk> {

@@ -2,79 +2,69 @@
 
 use std::collections::VecDeque;
 
-use super::{Chunk, ExchangeError, TAG};
-use crate::comm::{Communicator, Receiving};
-use crate::device::{DeviceError, RawArray, Recorder};
+use super::sender::all_ready;
+use super::{Chunk, ExchangeError, Route};
+use crate::comm::Receiving;
+use crate::device::{Map, RawArray, Recorder, write_mapped};
 
-pub(super) struct Receiver<'a> {
-    comm: &'a Communicator,
+pub(super) struct Receiver {
+    route: Route,
     chunks: VecDeque<Chunk>,
-    array: &'a RawArray,
-    element: u64,
+    /// The buffers of an array that is written to directly, until all is there. Stands before `array`, to be dropped
+    /// before it: what goes back to the pool must not be mapped.
+    maps: Vec<Map>,
+    array: RawArray,
     receiving: VecDeque<(Chunk, Receiving)>,
-    mapped: bool,
 }
 
-impl<'a> Receiver<'a> {
-    pub fn new(comm: &'a Communicator, chunks: VecDeque<Chunk>, array: &'a RawArray, element: u64) -> Self {
-        Receiver { comm, chunks, array, element, receiving: VecDeque::new(), mapped: false }
-    }
-
-    pub fn open(&mut self, recorder: &mut Recorder) -> Result<(), DeviceError> {
-        if self.array.mappable() && !self.chunks.is_empty() {
-            for buffer in self.array.buffers() {
-                recorder.await_map(buffer, wgpu::MapMode::Write, 0, buffer.size())?;
-            }
-            self.mapped = true;
-        }
-        Ok(())
+impl Receiver {
+    pub fn new(recorder: &Recorder, route: Route, chunks: VecDeque<Chunk>, array: RawArray) -> Self {
+        let map = |buffer: &wgpu::Buffer| Map::begin(recorder.gpu(), buffer, wgpu::MapMode::Write, buffer.size());
+        let maps = if array.mappable() && !chunks.is_empty() { array.buffers().map(map).collect() } else { Vec::new() };
+        Receiver { route, chunks, maps, array, receiving: VecDeque::new() }
     }
 
     pub fn done(&self) -> bool {
         self.chunks.is_empty() && self.receiving.is_empty()
     }
 
-    pub fn progress(&mut self, recorder: &mut Recorder, depth: usize) -> Result<bool, ExchangeError> {
-        let mut moved = false;
-        while self.receiving.len() < depth {
-            let Some(chunk) = self.chunks.pop_front() else { break };
-            let receiving = self.comm.receive(chunk.peer, TAG, chunk.len * self.element)?;
-            self.receiving.push_back((chunk, receiving));
-        }
-        while let Some((_, first)) = self.receiving.front_mut() {
-            if !first.is_done()? {
+    /// Whether mappings are under way or in use.
+    pub fn awaits_device(&self) -> bool {
+        !self.maps.is_empty()
+    }
+
+    pub fn progress(&mut self, recorder: &mut Recorder) -> Result<bool, ExchangeError> {
+        let (route, mut moved) = (&self.route, false);
+        let element = self.array.element_bytes();
+        loop {
+            while self.receiving.len() < route.depth {
+                let Some(chunk) = self.chunks.pop_front() else { break };
+                let receiving = route.comm.receive(chunk.peer, route.tag, chunk.len * element)?;
+                self.receiving.push_back((chunk, receiving));
+            }
+            let Some((_, first)) = self.receiving.front_mut() else { break };
+            // Asked even if nothing can be written yet: a peer that failed is seen here.
+            if !first.is_done()? || !all_ready(&self.maps)? {
                 break;
             }
             let Some((chunk, received)) = self.receiving.pop_front() else { break };
             let message = received.wait()?;
-            let mut at = 0;
+            let mut rest = &message[..];
             for (buffer, offset, bytes) in self.array.pieces(chunk.start, chunk.len) {
-                let part = &message[at..at + bytes as usize];
-                if self.mapped {
-                    // Views of mapped buffers begin at multiples of this.
-                    let skip = offset % wgpu::MAP_ALIGNMENT;
-                    let view = buffer.get_mapped_range_mut(offset - skip..offset + bytes);
-                    let mut view = view.map_err(|e| DeviceError::Lost(e.to_string()))?;
-                    view.slice(skip as usize..).copy_from_slice(part);
-                } else {
+                let (part, after) = rest.split_at(bytes as usize);
+                rest = after;
+                if self.maps.is_empty() {
                     recorder.gpu().queue().write_buffer(buffer, offset, part);
+                } else {
+                    write_mapped(buffer, offset, part)?;
                 }
-                at += bytes as usize;
             }
+            route.spare.give(message, route.depth);
             moved = true;
         }
-        Ok(moved)
-    }
-
-    fn close(&mut self) {
-        if std::mem::take(&mut self.mapped) {
-            self.array.buffers().for_each(wgpu::Buffer::unmap);
+        if self.done() {
+            self.maps.clear();
         }
-    }
-}
-
-impl Drop for Receiver<'_> {
-    fn drop(&mut self) {
-        self.close();
+        Ok(moved)
     }
 }

@@ -1,0 +1,28 @@
+// Values of a part from blocks of 16-bit integers.
+//
+// Layout: as in encode.wgsl; `plain` is written, `coded` read.
+// Workgroup: GROUP invocations, a block each. No workgroup memory. Every operation is exact.
+
+const BLOCK = 64u;
+
+@compute @workgroup_size(GROUP) fn main(
+    @builtin(workgroup_id) id: vec3<u32>,
+    @builtin(num_workgroups) count: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let block = group_number(id, count) * GROUP + lane;
+    if block >= params.blocks {
+        return;
+    }
+    let first = params.start + block * BLOCK;
+    let values = min(params.count - block * BLOCK, BLOCK);
+    let at = params.target_ + block * (1u + BLOCK / 2u);
+    let step = load_coded(at);
+    for (var i = 0u; i < values; i++) {
+        // The half to the top, and down again with its sign.
+        let top = load_coded(at + 1u + i / 2u) << (16u - 16u * (i % 2u));
+        let value = bitcast<u32>(f32(bitcast<i32>(top) >> 16u) * bitcast<f32>(step));
+        // A step that is NaN is passed on as it is: products of NaN need not be NaN on every device.
+        store_plain(first + i, select(value, step, (step >> 23u) == 0xffu));
+    }
+}

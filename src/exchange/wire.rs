@@ -1,0 +1,165 @@
+//! The form of values between ranks.
+
+use std::sync::Arc;
+
+use crate::device::{Access, Array, DeviceError, Element, Kernel, KernelSource, Memory, Recorder};
+use crate::layout::{Part, Transfers};
+
+/// The form of values between ranks. What a rank sends itself stays exact.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Wire {
+    /// As they are.
+    #[default]
+    Exact,
+    /// `f32` and `[f32; 2]` as 16-bit integers in blocks: about half the bytes. Arrays of any other type travel exactly.
+    ///
+    /// - Each part is cut into blocks of 64 `f32`. A block travels as its step, a power of two, and 64 integers: 132
+    ///   bytes instead of 256.
+    /// - A value is wrong by at most 2^-15 of the largest magnitude in its block, or by 2^-126 where that is more:
+    ///   half a step, and for the largest itself at most one. Integers up to 2^14 are exact among their like.
+    /// - A block with a NaN or an infinity arrives as NaN, all of it.
+    /// - The result depends on where parts begin, and so on the number of ranks.
+    Block16,
+}
+
+/// Values a block, and words it takes.
+const BLOCK: u64 = 64;
+const CODED: u64 = 1 + BLOCK / 2;
+/// Invocations a workgroup; each treats a block.
+const GROUP: u32 = 64;
+
+/// The kernels of [`Wire::Block16`].
+pub(super) struct Codec {
+    encode: Kernel,
+    decode: Kernel,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+struct Params {
+    start: u32,
+    count: u32,
+    target: u32,
+    blocks: u32,
+}
+
+impl Default for Codec {
+    fn default() -> Self {
+        let kernel = |label: &str, text: &str, plain: Access, coded: Access| {
+            Kernel::new(
+                KernelSource::new(label, text)
+                    .params("start: u32, count: u32, target_: u32, blocks: u32")
+                    .array("plain", Element::U32, plain)
+                    .array("coded", Element::U32, coded)
+                    .group(GROUP),
+            )
+        };
+        let (encode, decode) =
+            (include_str!("../../shaders/exchange/encode.wgsl"), include_str!("../../shaders/exchange/decode.wgsl"));
+        Codec {
+            encode: kernel("exchange::encode", encode, Access::Read, Access::ReadWrite),
+            decode: kernel("exchange::decode", decode, Access::ReadWrite, Access::Read),
+        }
+    }
+}
+
+/// The kernels of this module, for tests that go over all of the library's kernels.
+pub fn sources() -> Vec<KernelSource> {
+    let Codec { encode, decode } = Codec::default();
+    vec![encode.source().clone(), decode.source().clone()]
+}
+
+/// A part in both forms.
+struct Pair {
+    plain: u64,
+    count: u64,
+    coded: u64,
+}
+
+/// An exchange of coded words in place of one of values.
+pub(super) struct Coded {
+    pub transfers: Transfers,
+    pub outgoing: Array<u32>,
+    pub incoming: Array<u32>,
+    pub decoding: Decoding,
+}
+
+/// What is to be done when all coded words are there.
+pub(super) struct Decoding {
+    codec: Arc<Codec>,
+    pairs: Vec<Pair>,
+    coded: Array<u32>,
+    plain: Array<u32>,
+}
+
+impl Codec {
+    /// Whether it knows arrays of this element.
+    pub fn takes(element: Element) -> bool {
+        matches!(element, Element::F32 | Element::Complex32)
+    }
+
+    /// Records the coding of what `me` sends to others out of `outgoing`, seen as words, `words` an element of
+    /// `transfers`.
+    pub fn encode(
+        self: &Arc<Self>,
+        recorder: &mut Recorder,
+        transfers: &Transfers,
+        me: usize,
+        words: u64,
+        outgoing: &Array<u32>,
+        incoming: &Array<u32>,
+    ) -> Result<Coded, DeviceError> {
+        for array in [outgoing, incoming] {
+            if array.len() > 1 << 32 {
+                return Err(DeviceError::TooLong { label: "exchange::encode".into(), len: array.len() });
+            }
+        }
+        let (send, leaving, sent) = coded(&transfers.send, me, words);
+        let (receive, pairs, received) = coded(&transfers.receive, me, words);
+        let gpu = recorder.gpu().clone();
+        let message = gpu.array_in::<u32>("exchange::encoded", sent, Memory::Outgoing)?;
+        for pair in &leaving {
+            pair.dispatch(recorder, &self.encode, outgoing, &message)?;
+        }
+        let coded = gpu.array_in::<u32>("exchange::received", received, Memory::Incoming)?;
+        let decoding = Decoding { codec: self.clone(), pairs, coded: coded.clone(), plain: incoming.clone() };
+        Ok(Coded { transfers: Transfers { send, receive }, outgoing: message, incoming: coded, decoding })
+    }
+}
+
+impl Decoding {
+    /// Records it.
+    pub fn record(self, recorder: &mut Recorder) -> Result<(), DeviceError> {
+        let Decoding { codec, pairs, coded, plain } = self;
+        pairs.iter().try_for_each(|pair| pair.dispatch(recorder, &codec.decode, &plain, &coded))
+    }
+}
+
+impl Pair {
+    fn dispatch(
+        &self,
+        recorder: &mut Recorder,
+        kernel: &Kernel,
+        plain: &Array<u32>,
+        coded: &Array<u32>,
+    ) -> Result<(), DeviceError> {
+        let blocks = self.count.div_ceil(BLOCK);
+        let [start, count, target, blocks_] = [self.plain, self.count, self.coded, blocks].map(|n| n as u32);
+        let params = Params { start, count, target, blocks: blocks_ };
+        recorder.dispatch(kernel, &[plain.raw(), coded.raw()], &params, blocks.div_ceil(u64::from(GROUP)))
+    }
+}
+
+/// The parts of others as coded words, one behind the other: the parts, both forms of each, and the words in all.
+fn coded(parts: &[Part], me: usize, words: u64) -> (Vec<Part>, Vec<Pair>, u64) {
+    let (mut coded, mut pairs, mut at) = (Vec::new(), Vec::new(), 0);
+    for part in parts.iter().filter(|part| part.peer != me && part.len > 0) {
+        let count = part.len * words;
+        let rest = count % BLOCK;
+        let len = count / BLOCK * CODED + if rest > 0 { 1 + rest.div_ceil(2) } else { 0 };
+        coded.push(Part { peer: part.peer, start: at, len });
+        pairs.push(Pair { plain: part.start * words, count, coded: at });
+        at += len;
+    }
+    (coded, pairs, at)
+}

@@ -1,0 +1,454 @@
+//! Exchanges between ranks that are threads, on devices: what arrives, with any number of exchanges in flight, and what
+//! becomes of values that travel as 16-bit integers.
+
+use std::collections::VecDeque;
+
+use meshloom::comm::{Communicator, Failure, run_threads};
+use meshloom::device::{Array, DeviceError, Gpu, Memory, Options, Plain, Recorder};
+use meshloom::exchange::{Exchange, ExchangeError, Transit, Wire};
+use meshloom::layout::{Part, Transfers};
+
+const SENTINEL: u32 = 0xdead_beef;
+
+fn mix(n: u64) -> u64 {
+    let n = (n ^ n >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (n ^ n >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 17
+}
+
+/// Who sends how much to whom: uneven, a third of it nothing.
+#[derive(Clone, Copy)]
+struct Plan {
+    ranks: usize,
+    most: u64,
+    salt: u64,
+}
+
+impl Plan {
+    fn len(&self, from: usize, to: usize) -> u64 {
+        let n = mix(self.salt << 20 | (from * 64 + to) as u64);
+        if n.is_multiple_of(3) { 0 } else { 1 + n % self.most }
+    }
+
+    /// Parts in an order of their own, with gaps between them: the parts and the length of the array.
+    fn parts(&self, len: impl Fn(usize) -> u64, salt: u64) -> (Vec<Part>, u64) {
+        let mut peers: Vec<usize> = (0..self.ranks).collect();
+        peers.sort_by_key(|&peer| mix(salt + peer as u64));
+        let (mut at, mut parts) = (0, Vec::new());
+        for peer in peers {
+            at += mix(salt + 1000 + peer as u64) % 4;
+            parts.push(Part { peer, start: at, len: len(peer) });
+            at += len(peer);
+        }
+        (parts, at + 1)
+    }
+
+    fn transfers(&self, me: usize) -> (Transfers, [u64; 2]) {
+        let (send, out) = self.parts(|peer| self.len(me, peer), self.salt + 2 * me as u64);
+        let (receive, inn) = self.parts(|peer| self.len(peer, me), self.salt + 77 + 3 * me as u64);
+        (Transfers { send, receive }, [out, inn])
+    }
+
+    fn value(&self, from: usize, to: usize, i: u64) -> u32 {
+        mix(self.salt << 40 | (from as u64) << 34 | (to as u64) << 28 | i) as u32
+    }
+
+    fn outgoing(&self, me: usize) -> Vec<u32> {
+        let (transfers, [len, _]) = self.transfers(me);
+        let mut data = vec![7; len as usize];
+        for part in &transfers.send {
+            (0..part.len).for_each(|i| data[(part.start + i) as usize] = self.value(me, part.peer, i));
+        }
+        data
+    }
+
+    fn incoming(&self, me: usize) -> Vec<u32> {
+        let (transfers, [_, len]) = self.transfers(me);
+        let mut data = vec![SENTINEL; len as usize];
+        for part in &transfers.receive {
+            (0..part.len).for_each(|i| data[(part.start + i) as usize] = self.value(part.peer, me, i));
+        }
+        data
+    }
+}
+
+/// One exchange of a plan on a rank.
+struct Side {
+    plan: Plan,
+    me: usize,
+    transfers: Transfers,
+    outgoing: Array<u32>,
+    incoming: Array<u32>,
+}
+
+impl Side {
+    fn new(recorder: &mut Recorder, plan: Plan, me: usize, memory: [Memory; 2]) -> Result<Side, ExchangeError> {
+        let (transfers, lens) = plan.transfers(me);
+        let gpu = recorder.gpu().clone();
+        let outgoing = gpu.array_in("outgoing", lens[0], memory[0])?;
+        let incoming = gpu.array_in("incoming", lens[1], memory[1])?;
+        recorder.upload(&outgoing, 0, &plan.outgoing(me))?;
+        recorder.upload(&incoming, 0, &vec![SENTINEL; lens[1] as usize])?;
+        Ok(Side { plan, me, transfers, outgoing, incoming })
+    }
+
+    fn start(&self, recorder: &mut Recorder, exchange: &mut Exchange) -> Result<Transit, ExchangeError> {
+        exchange.start(recorder, &self.transfers, &self.outgoing, &self.incoming)
+    }
+
+    fn check(&self, recorder: &mut Recorder, what: &str) -> Result<(), ExchangeError> {
+        let got = recorder.download(&self.incoming, 0, self.incoming.len())?;
+        let expected = self.plan.incoming(self.me);
+        let wrong = got.iter().zip(&expected).position(|(got, expected)| got != expected);
+        assert_eq!(wrong, None, "{what}: rank {} of {}", self.me, self.plan.ranks);
+        let kept = recorder.download(&self.outgoing, 0, self.outgoing.len())?;
+        assert!(kept == self.plan.outgoing(self.me), "{what}: rank {} of {}", self.me, self.plan.ranks);
+        Ok(())
+    }
+}
+
+const MAPPED: [Memory; 2] = [Memory::Outgoing, Memory::Incoming];
+
+/// Whole arrays, arrays in windows of 4 KiB, and the floor, where all goes through staging buffers.
+fn devices() -> [Options; 3] {
+    [(None, false), (Some(4096), false), (None, true)].map(|(window_bytes, floor)| Options {
+        window_bytes,
+        floor,
+        ..Options::from_env().unwrap()
+    })
+}
+
+fn on_ranks(
+    options: &Options,
+    ranks: usize,
+    body: impl Fn(&Communicator, &mut Recorder) -> Result<(), ExchangeError> + Sync,
+) {
+    let outcome = run_threads(ranks, |comm| {
+        let gpu = Gpu::open(options, comm.rank())?;
+        body(&comm, &mut Recorder::new(&gpu)?)
+    });
+    outcome.unwrap_or_else(|error| panic!("{ranks} ranks, {options:?}: {error}"));
+}
+
+#[test]
+fn uneven_and_empty_parts_arrive_in_chunks_of_any_size() {
+    for options in devices() {
+        for ranks in [1, 2, 3, 4, 5, 8] {
+            for (chunk, depth, most) in [(4, 1, 15), (4, 8, 15), (1000, 1, 700), (1000, 2, 700), (2 << 20, 8, 700)] {
+                on_ranks(&options, ranks, |comm, recorder| {
+                    let mut exchange = Exchange::new(comm.clone()).with_chunks(chunk, depth);
+                    for salt in 1..3 {
+                        let plan = Plan { ranks, most, salt };
+                        let side = Side::new(recorder, plan, comm.rank(), MAPPED)?;
+                        exchange.run(recorder, &side.transfers, &side.outgoing, &side.incoming)?;
+                        side.check(recorder, &format!("chunks of {chunk}, {depth} deep, {options:?}"))?;
+                    }
+                    Ok(())
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn parts_of_many_large_chunks_arrive() {
+    for (memory, floor) in [(MAPPED, false), ([Memory::Device; 2], false), (MAPPED, true)] {
+        let options = Options { floor, ..Options::from_env().unwrap() };
+        on_ranks(&options, 2, |comm, recorder| {
+            let plan = Plan { ranks: 2, most: 3 << 19, salt: 5 };
+            let mut exchange = Exchange::new(comm.clone()).with_chunks(2 << 20, 2);
+            let side = Side::new(recorder, plan, comm.rank(), memory)?;
+            exchange.run(recorder, &side.transfers, &side.outgoing, &side.incoming)?;
+            side.check(recorder, "large")?;
+            let other = 1 - comm.rank();
+            assert_eq!(exchange.cost().sent, plan.len(comm.rank(), other) * 4);
+            assert_eq!(exchange.cost().received, plan.len(other, comm.rank()) * 4);
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn three_exchanges_in_flight_arrive_in_whatever_order_ranks_move_them() {
+    for options in devices() {
+        for ranks in [2, 3, 4] {
+            on_ranks(&options, ranks, |comm, recorder| {
+                let mut exchange = Exchange::new(comm.clone()).with_chunks(300, 2);
+                for round in 0..4 {
+                    let mut sides = Vec::new();
+                    for salt in 0..3 {
+                        let plan = Plan { ranks, most: 400, salt: 10 * round + salt };
+                        sides.push(Side::new(recorder, plan, comm.rank(), MAPPED)?);
+                    }
+                    let mut transits = VecDeque::new();
+                    for side in &sides {
+                        transits.push_back(side.start(recorder, &mut exchange)?);
+                    }
+                    if comm.rank() == 1 {
+                        for side in &sides {
+                            assert!(Transit::finish_first(&mut transits, recorder)?);
+                            side.check(recorder, "finish_first")?;
+                        }
+                        assert!(!Transit::finish_first(&mut transits, recorder)?);
+                        continue;
+                    }
+                    // From the last to the first on some ranks, one more often than the others.
+                    let order = if comm.rank() == 0 { [2, 1, 2, 0] } else { [1, 0, 1, 2] };
+                    while transits.iter().any(|transit| !transit.is_done()) {
+                        for i in order {
+                            transits[i].progress(recorder)?;
+                        }
+                    }
+                    for (side, transit) in sides.iter().zip(transits) {
+                        transit.finish(recorder)?;
+                        side.check(recorder, "progress")?;
+                    }
+                }
+                Ok(())
+            });
+        }
+    }
+}
+
+#[test]
+fn work_goes_on_while_an_exchange_is_in_flight() {
+    for options in devices() {
+        on_ranks(&options, 2, |comm, recorder| {
+            let mut exchange = Exchange::new(comm.clone()).with_chunks(64, 2);
+            let side = Side::new(recorder, Plan { ranks: 2, most: 500, salt: 3 }, comm.rank(), MAPPED)?;
+            let mut transit = side.start(recorder, &mut exchange)?;
+            let other = recorder.gpu().array_in::<u32>("other", 100, Memory::Outgoing)?;
+            for n in 0..20 {
+                recorder.upload(&other, 0, &[n; 100])?;
+                assert_eq!(recorder.download(&other, 50, 1)?, [n]);
+                transit.progress(recorder)?;
+            }
+            transit.finish(recorder)?;
+            side.check(recorder, "with other work")
+        });
+    }
+}
+
+#[test]
+fn an_error_on_one_rank_is_typed_and_ends_all() {
+    let shift = |parts: &mut Vec<Part>| parts.iter_mut().for_each(|part| part.start += 1 << 20);
+    type Break<'a> = &'a (dyn Fn(&mut Transfers) + Sync);
+    let breaks: [Break; 4] = [
+        &|transfers| shift(&mut transfers.send),
+        &|transfers| shift(&mut transfers.receive),
+        &|transfers| transfers.send[0].start = u64::MAX,
+        &|transfers| transfers.receive[0].peer = 9,
+    ];
+    for options in devices() {
+        for wire in [Wire::Exact, Wire::Block16] {
+            for broken in breaks {
+                let error = run_threads(3, |comm| {
+                    let gpu = Gpu::open(&options, comm.rank())?;
+                    let mut recorder = Recorder::new(&gpu)?;
+                    let mut exchange = Exchange::new(comm.clone()).with_wire(wire);
+                    let plan = Plan { ranks: 3, most: 300, salt: 1 };
+                    let mut side = Side::new(&mut recorder, plan, comm.rank(), MAPPED)?;
+                    if comm.rank() == 1 {
+                        broken(&mut side.transfers);
+                    }
+                    side.start(&mut recorder, &mut exchange)?.finish(&mut recorder)
+                })
+                .unwrap_err();
+                assert_eq!(error.rank, 1);
+                assert!(
+                    matches!(error.failure, Failure::Error(ExchangeError::Device(DeviceError::Misuse { .. }))),
+                    "{error}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_gives_up_half_way_ends_all() {
+    for options in devices() {
+        let error = run_threads(3, |comm| {
+            let gpu = Gpu::open(&options, comm.rank())?;
+            let mut recorder = Recorder::new(&gpu)?;
+            let mut exchange = Exchange::new(comm.clone()).with_chunks(40, 1);
+            let side = Side::new(&mut recorder, Plan { ranks: 3, most: 300, salt: 4 }, comm.rank(), MAPPED)?;
+            let mut transit = side.start(&mut recorder, &mut exchange)?;
+            if comm.rank() == 2 {
+                transit.progress(&mut recorder)?;
+                return Err(DeviceError::Misuse { what: "test".into(), why: "it gives up".into() }.into());
+            }
+            transit.finish(&mut recorder)
+        })
+        .unwrap_err();
+        assert_eq!(error.rank, 2);
+        assert!(matches!(error.failure, Failure::Error::<ExchangeError>(_)), "{error}");
+    }
+}
+
+#[test]
+fn a_dropped_exchange_leaves_all_buffers_usable() {
+    for options in devices() {
+        for steps in [0, 1, 3, 10] {
+            on_ranks(&options, 2, |comm, recorder| {
+                let plan = Plan { ranks: 2, most: 900, salt: 11 };
+                let mut exchange = Exchange::new(comm.clone()).with_chunks(24, 2);
+                for wire in [Wire::Exact, Wire::Block16] {
+                    exchange = exchange.with_wire(wire);
+                    let side = Side::new(recorder, plan, comm.rank(), MAPPED)?;
+                    let transfers = side.transfers.clone();
+                    let (out, inn) = (side.outgoing.cast::<f32>()?, side.incoming.cast::<f32>()?);
+                    let lens = [out.len(), inn.len()];
+                    let mut transit = exchange.start(recorder, &transfers, &out, &inn)?;
+                    for _ in 0..steps {
+                        transit.progress(recorder)?;
+                    }
+                    drop((out, inn, side));
+                    drop(transit);
+                    // The same buffers again, and some more.
+                    let mut arrays = Vec::new();
+                    for n in 0..4u32 {
+                        for (len, memory) in lens.into_iter().zip(MAPPED) {
+                            let array = recorder.gpu().array_in::<u32>("again", len, memory)?;
+                            recorder.upload(&array, 0, &vec![n; len as usize])?;
+                            arrays.push((n, array));
+                        }
+                    }
+                    for (n, array) in &arrays {
+                        assert_eq!(recorder.download(array, 0, array.len())?, vec![*n; array.len() as usize]);
+                    }
+                }
+                let mut exchange = exchange.with_wire(Wire::Exact);
+                let side = Side::new(recorder, plan, comm.rank(), MAPPED)?;
+                side.start(recorder, &mut exchange)?.finish(recorder)?;
+                side.check(recorder, "after a dropped one")
+            });
+        }
+    }
+}
+
+/// What blocks of 16-bit integers make of a part.
+fn rounded(part: &[f32]) -> Vec<f32> {
+    let block = |block: &[f32]| -> Vec<f32> {
+        if block.iter().any(|x| !x.is_finite()) {
+            return vec![f32::NAN; block.len()];
+        }
+        let largest = block.iter().fold(0f64, |most, &x| most.max(f64::from(x).abs()));
+        let exponent = if largest == 0.0 { -126 } else { (largest.log2().floor() as i32 - 14).max(-126) };
+        let step = 2f64.powi(exponent);
+        let round = |x: &f32| (f64::from(*x) / step).round_ties_even().clamp(-32767.0, 32767.0) * step;
+        block.iter().map(|x| round(x) as f32).collect()
+    };
+    part.chunks(64).flat_map(block).collect()
+}
+
+/// Values of any magnitude, differing more between blocks than inside; some blocks all zero.
+fn sample(from: usize, to: usize, i: u64) -> f32 {
+    let n = mix((from as u64) << 50 | (to as u64) << 40 | i);
+    let m = mix(77 + from as u64 + 13 * (i / 64));
+    let scale = [0.0, 1.0, 1e-37, 3e38, 1e-41, 1e10][(m % 6) as usize];
+    let x = (n % 2_000_001) as f64 / 1e6 - 1.0;
+    (x * x * x * scale) as f32
+}
+
+/// Moves samples in parts of these lengths from every rank to every rank.
+fn move_samples<T: Plain>(options: &Options, lens: &[u64], words: usize, make: fn(&[f32]) -> Vec<T>) {
+    let ranks = 3;
+    on_ranks(options, ranks, |comm, recorder| {
+        let me = comm.rank();
+        let len = |from: usize, to: usize| lens[(from + 2 * to) % lens.len()];
+        let data = |from: usize, to: usize| -> Vec<f32> {
+            (0..len(from, to) * words as u64).map(|i| sample(from, to, i)).collect()
+        };
+        let (mut transfers, mut outgoing, mut at) = (Transfers::default(), Vec::new(), [1u64; 2]);
+        outgoing.resize(words, 9.0);
+        for peer in 0..ranks {
+            let [out, inn] = &mut at;
+            transfers.send.push(Part { peer, start: *out, len: len(me, peer) });
+            transfers.receive.push(Part { peer, start: *inn, len: len(peer, me) });
+            outgoing.extend(data(me, peer));
+            (*out, *inn) = (*out + len(me, peer), *inn + len(peer, me));
+        }
+        let gpu = recorder.gpu().clone();
+        let from = gpu.array::<T>("outgoing", at[0])?;
+        let to = gpu.array::<T>("incoming", at[1] + 1)?;
+        recorder.upload(&from, 0, &make(&outgoing))?;
+        recorder.upload(&to, 0, &make(&vec![5.5; (at[1] + 1) as usize * words]))?;
+
+        let mut exchange = Exchange::new(comm.clone()).with_chunks(1000, 2).with_wire(Wire::Block16);
+        assert_eq!(exchange.wire(), Wire::Block16);
+        exchange.run(recorder, &transfers, &from, &to)?;
+
+        let got: Vec<T> = recorder.download(&to, 0, to.len())?;
+        let got: &[f32] = bytemuck::cast_slice(&got);
+        let (first, rest) = got.split_at(words);
+        assert!(first.iter().chain(&rest[rest.len() - words..]).all(|&x| x == 5.5), "others' elements are touched");
+        let mut rest = rest;
+        for peer in 0..ranks {
+            let want = data(peer, me);
+            let (part, after) = rest.split_at(want.len());
+            rest = after;
+            if peer == me {
+                assert!(part == want, "a rank's own part is exact");
+                continue;
+            }
+            for (i, (got, expected)) in part.iter().zip(rounded(&want)).enumerate() {
+                assert_eq!(*got, expected, "value {i} of {} from {peer} to {me}, it was {}", want.len(), want[i]);
+            }
+            for (got, want) in part.chunks(64).zip(want.chunks(64)) {
+                let largest = want.iter().fold(0f64, |most, &x| most.max(f64::from(x).abs()));
+                let bound = (largest * 2f64.powi(-15)).max(2f64.powi(-126));
+                assert!(got.iter().zip(want).all(|(&a, &b)| (f64::from(a) - f64::from(b)).abs() <= bound));
+            }
+        }
+        let sent: u64 = transfers.send.iter().filter(|part| part.peer != me).map(|part| part.len * words as u64).sum();
+        let (cost, exact) = (exchange.cost().sent, 4 * sent);
+        if sent > 1000 {
+            assert!(cost * 64 <= exact * 34, "{cost} bytes for {exact}");
+        }
+        assert!(cost >= exact / 2);
+        Ok(())
+    });
+}
+
+#[test]
+fn values_in_blocks_of_16_bits_keep_within_the_bound() {
+    for options in devices() {
+        move_samples::<f32>(&options, &[1, 64, 63, 0, 65, 130], 1, <[f32]>::to_vec);
+        move_samples::<[f32; 2]>(&options, &[1, 31, 32, 0, 33, 130], 2, |x| bytemuck::cast_slice(x).to_vec());
+        move_samples::<f32>(&options, &[700, 801], 1, <[f32]>::to_vec);
+    }
+    // Many workgroups.
+    move_samples::<f32>(&devices()[0], &[70_001, 90_003], 1, <[f32]>::to_vec);
+}
+
+#[test]
+fn what_is_not_finite_takes_its_block_with_it() {
+    for (options, bad) in devices().into_iter().zip([f32::NAN, f32::INFINITY, f32::NEG_INFINITY]) {
+        on_ranks(&options, 2, |comm, recorder| {
+            let (me, other) = (comm.rank(), 1 - comm.rank());
+            let mut values: Vec<f32> = (0..2 * 200).map(|i| i as f32).collect();
+            values[70] = bad;
+            values[199] = bad;
+            values[200 + 70] = bad;
+            values[200 + 71] = f32::from_bits(0x7fa0_1234);
+            let gpu = recorder.gpu().clone();
+            let [from, to] = [gpu.array::<u32>("from", 400)?, gpu.array::<u32>("to", 400)?];
+            let bits: Vec<u32> = values.iter().map(|x| x.to_bits()).collect();
+            recorder.upload(&from, 0, &bits)?;
+            let parts = vec![Part { peer: other, start: 0, len: 200 }, Part { peer: me, start: 200, len: 200 }];
+            let transfers = Transfers { send: parts.clone(), receive: parts };
+            let mut exchange = Exchange::new(comm.clone()).with_wire(Wire::Block16);
+            exchange.run(recorder, &transfers, &from.cast::<f32>()?, &to.cast::<f32>()?)?;
+            let got = recorder.download(&to, 0, 400)?;
+            for (i, got) in got[..200].iter().map(|&bits| f32::from_bits(bits)).enumerate() {
+                let lost = (64..128).contains(&i) || i >= 192;
+                assert!(if lost { got.is_nan() } else { got == i as f32 }, "{got} at {i}");
+            }
+            assert!(got[200..] == bits[200..], "a rank's own part is exact");
+
+            // Anything but f32 travels as it is.
+            exchange.run(recorder, &transfers, &from, &to)?;
+            assert!(recorder.download(&to, 0, 400)? == bits);
+            Ok(())
+        });
+    }
+}
