@@ -3,7 +3,7 @@
 use meshloom::comm::run_threads;
 use meshloom::device::{Gpu, Options, Recorder};
 use meshloom::exchange::Lines;
-use meshloom::fft::{FftError, Operator, Plan, Spectral, Transform, Values};
+use meshloom::fft::{FftError, Operator, Spectral, Transform};
 use meshloom::layout::{Box3, FieldLayout, Grid, extent};
 use rustfft::{FftPlanner, num_complex::Complex};
 
@@ -271,7 +271,7 @@ fn a_derivative_on_load_is_exact_for_a_wave() {
         factor: &|axis, wave| if axis == 2 { if wave.nyquist { 0.0 } else { wave.k } } else { 1.0 },
         laplacian: None,
     };
-    let derivative = Spectral::new(&mut recorder, &operator.tables(shape, size, &transform.spectrum_part())).unwrap();
+    let derivative = Spectral::new(&mut recorder, &[operator.tables(shape, size, &transform.spectrum_part())], &transform.spectrum_part()).unwrap();
     transform.inverse(&mut recorder, &mut lines, &spectrum, Some(&derivative), &real, &layout).unwrap();
     let got = recorder.download(&real, 0, 480).unwrap();
     for (got, want) in got.iter().zip(wave(&|_, z| -3.0 * (3.0 * z).sin())) {
@@ -280,16 +280,3 @@ fn a_derivative_on_load_is_exact_for_a_wave() {
     assert_eq!(lines.cost().sent, 0, "one rank sends nothing");
 }
 
-#[test]
-fn lengths_that_cannot_be_are_typed_errors() {
-    let grid = Grid::new([1, 1], 1).unwrap();
-    assert!(matches!(Plan::new(Values::Real, [8, 0, 8], grid, 0), Err(FftError::Empty)));
-    assert!(matches!(
-        Plan::new(Values::Real, [8, 8, 22], grid, 0),
-        Err(FftError::Factor { n: 22, factor: 11, below: 21, above: 24 })
-    ));
-    assert!(matches!(Plan::new(Values::Real, [4096, 4096, 4096], grid, 0), Err(FftError::TooLarge { .. })));
-    let gpu = Gpu::open(&Options { floor: true, ..Options::from_env().unwrap() }, 0).unwrap();
-    let error = Transform::<f32>::new(&gpu, [1, 16384, 1], grid, 0).err().unwrap();
-    assert!(matches!(error, FftError::TooLong { n: 16384, .. }), "{error}");
-}

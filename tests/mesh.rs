@@ -73,7 +73,7 @@ fn golden_values_of_cloud_in_cell() {
 
     let field = bench.upload(&white(64, 7).iter().map(|v| *v as f32).collect::<Vec<_>>());
     let out = bench.upload(&[0.0; 8]);
-    painter.readout(&mut bench.recorder, particles, &mesh, &field, &out).unwrap();
+    painter.readout(&mut bench.recorder, particles, &mesh, &field, 0, &out).unwrap();
     let read = bench.recorder.download(&out, 0, 8).unwrap();
     for (got, want) in read.iter().zip([-0.283193935148, -0.110300388528, -0.836123403503]) {
         assert!((f64::from(*got) - want).abs() < 3e-6, "{got} {want}");
@@ -126,7 +126,7 @@ fn every_window_equals_its_twin_and_reads_ones_as_one() {
         }
         let ones = bench.upload(&[1.0; 210]);
         let out = bench.upload(&[0.0; 60]);
-        painter.readout(&mut bench.recorder, particles, &mesh, &ones, &out).unwrap();
+        painter.readout(&mut bench.recorder, particles, &mesh, &ones, 0, &out).unwrap();
         // Weights are rounded once each: three roundings a product.
         let read = bench.recorder.download(&out, 0, 60).unwrap();
         assert!(read.iter().all(|one| (one - 1.0).abs() < 1e-6), "{window}: {read:?}");

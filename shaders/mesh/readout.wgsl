@@ -1,6 +1,6 @@
 // Reads a mesh of f32 at the particles' positions: out[n] = sum over nodes of weight * mesh.
 //
-// Layout: particles as in particle.wgsl. Particles that paint.wgsl would refuse read 0. The sum runs over x, then y,
+// Layout: particles as in particle.wgsl; the mesh begins at element shape.w of its array. Particles that paint.wgsl would refuse read 0. The sum runs over x, then y,
 // then z, always in the order of the nodes, so it is the same wherever the mesh is cut.
 // Workgroup: GROUP invocations, ITEMS particles each. No workgroup memory.
 
@@ -15,7 +15,7 @@ fn readout(particle: u32) -> f32 {
             let row_y = (row_x + place(at.y.first + b, 1u)) * params.shape.z;
             var sum_y = 0.0;
             for (var c = 0; c < WIDTH; c++) {
-                sum_y += weight(at.z.at, c) * load_mesh(row_y + place(at.z.first + c, 2u));
+                sum_y += weight(at.z.at, c) * load_mesh(params.shape.w + row_y + place(at.z.first + c, 2u));
             }
             sum_x += weight(at.y.at, b) * sum_y;
         }

@@ -86,6 +86,17 @@ impl RawArray {
         self.element.bytes()
     }
 
+    /// Whether it is the same memory.
+    pub(crate) fn shares(&self, other: &RawArray) -> bool {
+        Arc::ptr_eq(&self.storage, &other.storage)
+    }
+
+    /// The same memory as elements of another size, as many as fit.
+    pub(crate) fn seen_as(&self, element: Element) -> RawArray {
+        let (from, to) = (self.element.bytes(), element.bytes());
+        RawArray { element, len: self.len * from / to, window: self.window * from / to, ..self.clone() }
+    }
+
     /// The buffers it lies in.
     pub(crate) fn buffers(&self) -> impl Iterator<Item = &wgpu::Buffer> {
         self.storage.buffers.iter()
@@ -130,7 +141,7 @@ pub struct Array<T> {
 }
 
 impl<T: Plain> Array<T> {
-    pub(super) fn new(raw: RawArray) -> Self {
+    pub(crate) fn new(raw: RawArray) -> Self {
         Array { raw, element: PhantomData }
     }
 
@@ -155,12 +166,7 @@ impl<T: Plain> Array<T> {
     /// [`DeviceError::Misuse`] when the array is cut into windows and the sizes differ, or it does not divide.
     pub fn cast<U: Plain>(&self) -> Result<Array<U>, DeviceError> {
         let (from, to) = (T::ELEMENT.bytes(), U::ELEMENT.bytes());
-        let raw = RawArray {
-            element: U::ELEMENT,
-            len: self.raw.len * from / to,
-            window: self.raw.window * from / to,
-            ..self.raw.clone()
-        };
+        let raw = self.raw.seen_as(U::ELEMENT);
         if raw.len * to != self.raw.len * from {
             let why = format!("{} elements of {from} bytes are no whole number of {to} bytes", self.raw.len);
             return Err(DeviceError::Misuse { what: "Array::cast".into(), why });

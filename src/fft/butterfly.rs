@@ -1,18 +1,27 @@
-//! Transforms of 2 to 8 points as straight-line WGSL.
+//! Transforms of a few points as straight-line WGSL.
 //!
-//! Powers of two by decimation in time, odd lengths by the symmetric form
-//! `y_j = x_0 + sum_k cos(2 pi j k / p) (x_k + x_{p-k}) -+ i sum_k sin(2 pi j k / p) (x_k - x_{p-k})`.
+//! Any length is taken apart by Cooley and Tukey's rule with constant factors, fours first; odd primes `p` by the symmetric
+//! form `y_j = x_0 + sum_k cos(2 pi j k / p) (x_k + x_{p-k}) -+ i sum_k sin(2 pi j k / p) (x_k - x_{p-k})`, whose cost
+//! grows as `p^2`: meant for the primes of [`RADICES`](super::size::RADICES).
+//!
+//! The text names its numbers `Real` and `Complex`, so it serves either precision.
 
 use std::f64::consts::PI;
 
+use super::precision::Precision;
+
 /// Straight-line WGSL with names for its values.
-#[derive(Default)]
 pub(super) struct Code {
     pub text: String,
     names: usize,
+    precision: Precision,
 }
 
 impl Code {
+    pub fn new(precision: Precision) -> Self {
+        Code { text: String::new(), names: 0, precision }
+    }
+
     /// Appends a line.
     pub fn line(&mut self, line: impl AsRef<str>) {
         self.text.push_str("    ");
@@ -28,46 +37,79 @@ impl Code {
         name
     }
 
+    /// A number of the precision, exact.
+    pub fn literal(&self, value: f64) -> String {
+        self.precision.literal(value)
+    }
+
     /// The transform of `x`, of sign -1 (forward) or +1.
     pub fn transform(&mut self, x: &[String], sign: f64) -> Vec<String> {
-        match x.len() {
+        let n = x.len();
+        match n {
             1 => x.to_vec(),
             2 => vec![self.value(format!("{} + {}", x[0], x[1])), self.value(format!("{} - {}", x[0], x[1]))],
-            n if n % 2 == 0 => self.even(x, sign),
-            _ => self.odd(x, sign),
+            4 => self.four(x, sign),
+            _ => match outer_factor(n) {
+                p if p == n => self.odd(x, sign),
+                p => self.composite(x, p, sign),
+            },
         }
     }
 
-    fn even(&mut self, x: &[String], sign: f64) -> Vec<String> {
-        let half = x.len() / 2;
-        let part = |from: usize| x.iter().skip(from).step_by(2).cloned().collect::<Vec<_>>();
-        let (even, odd) = (self.transform(&part(0), sign), self.transform(&part(1), sign));
-        let (mut low, mut high) = (Vec::new(), Vec::new());
-        for k in 0..half {
-            let turned = self.turn(&odd[k], k, x.len(), sign);
-            low.push(self.value(format!("{} + {turned}", even[k])));
-            high.push(self.value(format!("{} - {turned}", even[k])));
-        }
-        low.extend(high);
-        low
+    fn four(&mut self, x: &[String], sign: f64) -> Vec<String> {
+        let [a, b] = [(0, 2), (1, 3)].map(|(i, j)| self.value(format!("{} + {}", x[i], x[j])));
+        let [c, d] = [(0, 2), (1, 3)].map(|(i, j)| self.value(format!("{} - {}", x[i], x[j])));
+        let d = self.value(quarter(&d, sign));
+        [format!("{a} + {b}"), format!("{c} + {d}"), format!("{a} - {b}"), format!("{c} - {d}")].map(|v| self.value(v)).into()
     }
 
-    /// `x` times the `k`-th power of the first root of unity of order `n`; `k < n / 2`, `n` of 2, 4, 8.
-    fn turn(&mut self, x: &str, k: usize, n: usize, sign: f64) -> String {
-        let quarter = |x: &str| {
-            if sign < 0.0 { format!("vec2<f32>({x}.y, -{x}.x)") } else { format!("vec2<f32>(-{x}.y, {x}.x)") }
-        };
-        match 8 * k / n {
-            0 => x.to_string(),
-            2 => self.value(quarter(x)),
-            eighth => {
-                // (1 -+ i) / sqrt 2, and for three eighths a quarter more.
-                let s = literal(0.5f64.sqrt());
-                let turned = self.value(quarter(x));
-                let x = if eighth == 1 { format!("{x} + {turned}") } else { format!("{turned} - {x}") };
-                self.value(format!("({x}) * {s}"))
+    /// `n = p q`: `p` transforms of `q` points, turned, then `q` transforms of `p` points.
+    fn composite(&mut self, x: &[String], p: usize, sign: f64) -> Vec<String> {
+        let (n, q) = (x.len(), x.len() / p);
+        let inner: Vec<Vec<String>> = (0..p)
+            .map(|i| {
+                let part: Vec<String> = x.iter().skip(i).step_by(p).cloned().collect();
+                let part = self.transform(&part, sign);
+                part.iter().enumerate().map(|(k, v)| self.turn(v, i * k, n, sign)).collect()
+            })
+            .collect();
+        let mut y = vec![String::new(); n];
+        for k in 0..q {
+            let column: Vec<String> = inner.iter().map(|part| part[k].clone()).collect();
+            for (j, value) in self.transform(&column, sign).into_iter().enumerate() {
+                y[k + j * q] = value;
             }
         }
+        y
+    }
+
+    /// `x` times `exp(sign 2 pi i k / n)`.
+    pub fn turn(&mut self, x: &str, k: usize, n: usize, sign: f64) -> String {
+        let k = k % n;
+        if k == 0 {
+            return x.to_string();
+        }
+        if 2 * k == n {
+            return self.value(format!("-{x}"));
+        }
+        if 4 * k == n || 4 * k == 3 * n {
+            return self.value(quarter(x, if 4 * k == n { sign } else { -sign }));
+        }
+        if 8 * k % n == 0 {
+            // (1 -+ i) / sqrt 2 and its turns by a quarter.
+            let s = self.literal(0.5f64.sqrt());
+            let turned = self.value(quarter(x, sign));
+            let sum = match 8 * k / n {
+                1 => format!("{x} + {turned}"),
+                3 => format!("{turned} - {x}"),
+                5 => format!("-{x} - {turned}"),
+                _ => format!("{x} - {turned}"),
+            };
+            return self.value(format!("({sum}) * {s}"));
+        }
+        let angle = sign * 2.0 * PI * k as f64 / n as f64;
+        let (c, s) = (self.literal(angle.cos()), self.literal(angle.sin()));
+        self.value(format!("multiply({x}, Complex({c}, {s}))"))
     }
 
     fn odd(&mut self, x: &[String], sign: f64) -> Vec<String> {
@@ -80,12 +122,13 @@ impl Code {
             let angle = |k: usize| 2.0 * PI * ((j * k) % n) as f64 / n as f64;
             let weighted = |terms: &[String], weight: &dyn Fn(f64) -> f64| {
                 let terms =
-                    terms.iter().enumerate().map(|(k, term)| format!("{} * {term}", literal(weight(angle(k + 1)))));
+                    terms.iter().enumerate().map(|(k, term)| format!("{} * {term}", self.literal(weight(angle(k + 1)))));
                 terms.collect::<Vec<_>>().join(" + ")
             };
-            let real = self.value(format!("{} + {}", x[0], weighted(&sums, &f64::cos)));
-            let imaginary = self.value(weighted(&differences, &|a| sign * a.sin()));
-            let turned = self.value(format!("vec2<f32>(-{imaginary}.y, {imaginary}.x)"));
+            let (cosines, sines) = (weighted(&sums, &f64::cos), weighted(&differences, &|a| sign * a.sin()));
+            let real = self.value(format!("{} + {cosines}", x[0]));
+            let imaginary = self.value(sines);
+            let turned = self.value(quarter(&imaginary, 1.0));
             y[j] = self.value(format!("{real} + {turned}"));
             y[n - j] = self.value(format!("{real} - {turned}"));
         }
@@ -93,8 +136,16 @@ impl Code {
     }
 }
 
-/// An `f32` literal, exact.
-pub(super) fn literal(value: f64) -> String {
-    let text = format!("{:?}", value as f32);
-    if text.starts_with('-') { format!("({text}f)") } else { format!("{text}f") }
+/// `x` times `i sign`.
+fn quarter(x: &str, sign: f64) -> String {
+    if sign < 0.0 { format!("Complex({x}.y, -{x}.x)") } else { format!("Complex(-{x}.y, {x}.x)") }
+}
+
+/// The factor that a composite length is split by: 4 or 2 where it can be, else the smallest prime.
+fn outer_factor(n: usize) -> usize {
+    match n {
+        _ if n % 4 == 0 => 4,
+        _ if n % 2 == 0 => 2,
+        _ => (3..).step_by(2).find(|p| n % p == 0 || p * p > n).filter(|p| n % p == 0).unwrap_or(n),
+    }
 }

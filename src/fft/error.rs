@@ -1,40 +1,62 @@
 //! What cannot be transformed.
 
 use crate::device::DeviceError;
+use crate::layout::LayoutError;
 
-/// An error of a transform: which length, why, and which lengths would do.
+/// An error of a transform: which length, why, and what would do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FftError {
-    /// An axis of length 0.
-    #[error("an axis of length 0 cannot be transformed; every axis needs one point at least")]
+    /// An axis of length 0, or no field at all.
+    #[error("an axis of length 0 cannot be transformed; every axis needs one point, and a transform one field at least")]
     Empty,
-    /// A length with a prime factor beyond 7.
-    #[error("length {n} has the prime factor {factor}; use a product of 2, 3, 5 and 7, such as {below} or {above}")]
-    Factor {
-        /// The length.
-        n: u64,
-        /// Its largest prime factor.
-        factor: u64,
-        /// The next good length below.
-        below: u64,
-        /// The next good length above.
-        above: u64,
+    /// Numbers of cells, points and modes that do not go together.
+    #[error(
+        "axis {axis} has {cells} cells, {points} points and {modes} modes; a transformed axis needs at least as many points as cells \
+         and modes, another one as many"
+    )]
+    Order {
+        /// The axis.
+        axis: usize,
+        /// Cells of the field.
+        cells: u64,
+        /// Points of the transform.
+        points: u64,
+        /// Modes that are kept.
+        modes: u64,
     },
-    /// A line that does not fit into one workgroup.
-    #[error("length {n} is beyond the {limit} points that this device transforms in one pass; use a shorter axis")]
+    /// A real transform that leaves out the last axis.
+    #[error("a real transform halves the last axis, so it must be among those that are transformed; use a complex one")]
+    RealAxis,
+    /// A line that no number of passes transforms.
+    #[error("length {n} is beyond what this device transforms (lines of {limit} points at once, up to three passes); use a shorter axis")]
     TooLong {
         /// The length.
         n: u64,
-        /// The longest line.
+        /// The longest line of one pass.
         limit: u64,
     },
     /// More elements than kernels index.
     #[error("the part of one rank has {elements} elements, more than the 2^32 that kernels index; use more ranks")]
     TooLarge {
         /// Elements of the largest array.
-        elements: u64,
+        elements: u128,
     },
+    /// Double precision on a device without it.
+    #[error("{device} has no double precision (f64); use single precision or a device that `meshloom devices` lists with f64")]
+    NoDouble {
+        /// The device.
+        device: String,
+    },
+    /// Ranks that do not agree on what is transformed.
+    #[error("ranks disagree on the transform: rank {rank} plans something else than rank 0; call it with the same shape, grid and options on all ranks")]
+    Mismatch {
+        /// The first that differs from rank 0.
+        rank: usize,
+    },
+    /// The process grid.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
     /// The device.
     #[error(transparent)]
     Device(#[from] DeviceError),

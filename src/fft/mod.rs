@@ -5,28 +5,52 @@
 //!                                        <--inverse--
 //! ```
 //!
-//! - **Sizes**: any product of 2, 3, 5 and 7 an axis, odd ones too, up to the points that fit into one workgroup (4096
-//!   on any device); [`good_size`] gives the next.
-//! - **Normalisation**: forward none, inverse `1 / (n0 n1 n2)`.
+//! - **What**: complex to complex, real to half spectrum and back, of one, two and three axes or some of them, one or many
+//!   fields at once, in `f32` and, where the device has it, `f64`: [`Spec`]. Any length; products of 2, 3, 5 and 7 are
+//!   fastest ([`good_size`]), primes up to 31 have butterflies of their own, other lengths are convolutions (Bluestein).
+//! - **Normalisation**: [`Norm`]; forward none and inverse `1 / N` unless said otherwise.
 //! - **Order**: C order, x slowest, in both spaces; mode `m` of an axis stands at `m mod n`.
-//! - **Cost**: one read and one write of device memory an axis ([`Plan::traffic`]); no transpose kernels, no packing
-//!   passes, one exchange for slabs and two for pencils.
-//! - **Accuracy**: tables from f64; relative error in the maximum norm below `2e-6 + 5e-7 log10 N`.
+//! - **Cost**: one read and one write of device memory an axis of up to 4096 points (on any device), two beyond
+//!   ([`Route::traffic`]); no transpose kernels, no packing passes, one exchange for slabs and two for pencils.
+//! - **On the way**: [`Hook`]s in WGSL, [`Operator`]s, zero padding and truncation cost no pass; [`Filter`] multiplies in
+//!   Fourier space in five passes.
+//! - **Accuracy**: tables from f64; relative error in the maximum norm below `2e-6 + 5e-7 log10 N` (`5e-15 + 5e-16
+//!   log10 N` in f64), twice that with a prime factor beyond 13.
 //! - **Reproducible**: the same bits for every process grid.
+//! - **Adjoints** of all transforms: [`Transform::forward_adjoint`].
 
+mod axis;
 mod butterfly;
+mod core;
 mod error;
-mod kernel;
+mod filter;
+mod hook;
+mod line;
 mod operator;
+mod pass;
 mod plan;
+mod precision;
+mod run;
 mod size;
+mod spec;
 mod spectral;
+mod tables;
 mod transform;
+mod tuning;
+mod writer;
 
+pub use axis::{AxisPass, Factors};
+pub use core::Limits;
 pub use error::FftError;
-pub use kernel::{Kind, Limits, LineKernel, LineParams, Order, Shape, roots};
+pub use filter::Filter;
+pub use hook::{Hook, Hooks};
+pub use line::{Digit, LineKernel, LineParams, Order, Shape, Side, Span, View, Work};
 pub use operator::{Gradient, Laplacian, Operator, Tables, Wave};
-pub use plan::{Pass, Plan, SpectrumLayout, Step, Values};
-pub use size::{check_size, good_size, is_good_size};
+pub use plan::{Placement, Plan, Route, Transpose, Visit};
+pub use precision::Precision;
+pub use size::{RADICES, good_size, is_good_size};
+pub use spec::{Distribution, Norm, Spec, SpectrumLayout, Values};
 pub use spectral::{Spectral, radial_source};
-pub use transform::{Transform, Value, sources};
+pub use tables::{Section, Table};
+pub use transform::{Transform, TransformHooks, Value};
+pub use tuning::Tuning;

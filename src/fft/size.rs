@@ -1,8 +1,9 @@
-//! Which lengths can be transformed, and how they are factored.
+//! Lengths and their factors.
 
-use super::error::FftError;
+/// Primes that have a butterfly of their own; lengths made of them are transformed directly.
+pub const RADICES: [u64; 11] = [2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31];
 
-/// Whether `n` is a product of 2, 3, 5 and 7.
+/// Whether `n` is a product of 2, 3, 5 and 7: the lengths that are transformed fastest.
 pub fn is_good_size(n: u64) -> bool {
     n > 0 && [2, 3, 5, 7].into_iter().fold(n, strip) == 1
 }
@@ -17,19 +18,9 @@ pub fn good_size(n: u64) -> u64 {
     (n.max(1)..).find(|&n| is_good_size(n)).unwrap_or(n)
 }
 
-/// Checks that lines of `n` points can be transformed at all.
-///
-/// # Errors
-/// [`FftError::Empty`], [`FftError::Factor`].
-pub fn check_size(n: u64) -> Result<(), FftError> {
-    if n == 0 {
-        return Err(FftError::Empty);
-    }
-    if is_good_size(n) {
-        return Ok(());
-    }
-    let below = (1..n).rev().find(|&n| is_good_size(n)).unwrap_or(1);
-    Err(FftError::Factor { n, factor: largest_factor(n), below, above: good_size(n) })
+/// Whether `n` is a product of [`RADICES`].
+pub(super) fn is_smooth(n: u64) -> bool {
+    n > 0 && RADICES.into_iter().fold(n, strip) == 1
 }
 
 fn strip(mut n: u64, factor: u64) -> u64 {
@@ -39,41 +30,22 @@ fn strip(mut n: u64, factor: u64) -> u64 {
     n
 }
 
-fn largest_factor(mut n: u64) -> u64 {
-    let (mut largest, mut factor) = (1, 2);
-    while factor * factor <= n {
-        if n % factor == 0 {
-            largest = factor;
-            n = strip(n, factor);
+/// All ways to write `n` as a product of factors from 2 to `most`, largest first.
+pub(super) fn factorizations(n: u64, most: u64) -> Vec<Vec<u64>> {
+    fn extend(rest: u64, most: u64, head: &mut Vec<u64>, all: &mut Vec<Vec<u64>>) {
+        if rest == 1 {
+            all.push(head.clone());
+            return;
         }
-        factor += 1;
-    }
-    largest.max(n)
-}
-
-/// The radices of the stages of a line of `n` points, `n` a good size: as few as possible of at most 8.
-pub(super) fn radices(n: u64) -> Vec<u64> {
-    let mut radices = Vec::new();
-    let mut rest = n;
-    for odd in [7, 5, 3] {
-        while rest % odd == 0 {
-            radices.push(odd);
-            rest /= odd;
+        for factor in (2..=most.min(rest)).rev().filter(|f| rest % f == 0) {
+            head.push(factor);
+            extend(rest / factor, factor, head, all);
+            head.pop();
         }
     }
-    let twos = rest.trailing_zeros();
-    let (eights, last): (u32, &[u64]) = match (twos % 3, twos) {
-        (0, _) => (twos / 3, &[]),
-        (1, 1) => (0, &[2]),
-        (1, _) => ((twos - 4) / 3, &[4, 4]),
-        _ => (twos / 3, &[4]),
-    };
-    radices.extend(std::iter::repeat_n(8, eights as usize));
-    radices.extend(last);
-    if radices.is_empty() {
-        radices.push(1);
-    }
-    radices
+    let mut all = Vec::new();
+    extend(n, most, &mut Vec::new(), &mut all);
+    all
 }
 
 #[cfg(test)]
@@ -81,19 +53,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn radices_multiply_to_the_size() {
-        for n in (1..5000).filter(|&n| is_good_size(n)) {
-            let radices = radices(n);
-            assert_eq!(radices.iter().product::<u64>(), n);
-            assert!(radices.iter().all(|r| [1, 2, 3, 4, 5, 7, 8].contains(r)), "{n}: {radices:?}");
-        }
+    fn factorizations_multiply_to_the_number() {
+        assert_eq!(factorizations(12, 12), [vec![12], vec![6, 2], vec![4, 3], vec![3, 2, 2]]);
+        assert_eq!(factorizations(1, 16), [Vec::<u64>::new()]);
+        assert!(factorizations(34, 16).is_empty(), "17 is too large");
+        assert!(factorizations(8192, 64).iter().all(|f| f.iter().product::<u64>() == 8192));
     }
 
     #[test]
-    fn bad_sizes_name_their_neighbours() {
-        assert_eq!(check_size(0), Err(FftError::Empty));
-        assert_eq!(check_size(11), Err(FftError::Factor { n: 11, factor: 11, below: 10, above: 12 }));
-        assert_eq!(check_size(2 * 13), Err(FftError::Factor { n: 26, factor: 13, below: 25, above: 27 }));
-        assert!((1..=10).all(|n| check_size(n).is_ok()));
+    fn smooth_lengths_have_only_known_primes() {
+        assert!([1, 2, 31, 1001, 4096, 17 * 19 * 23].into_iter().all(is_smooth));
+        assert!(![0, 37, 74, 4093].into_iter().any(is_smooth));
     }
 }

@@ -1,38 +1,76 @@
-//! Multiplication of spectra: operators on the device, and radial amplitudes.
+//! Multiplication of spectra: operators as hooks, and radial amplitudes.
 
+use super::hook::Hook;
 use super::operator::Tables;
 use crate::device::{Access, Array, DeviceError, Element, Kernel, KernelSource, Recorder};
 use crate::layout::{Box3, extent, volume};
 
-/// An [`Operator`](super::Operator)'s tables in device memory, for an inverse
-/// [`Transform`](super::Transform).
+/// [`Operator`](super::Operator)s in device memory, for an inverse [`Transform`](super::Transform) or a
+/// [`Filter`](super::Filter): as many results as operators.
 pub struct Spectral {
     tables: Array<f32>,
-    starts: [u32; 3],
-    constant: [f32; 2],
+    params: Params,
+}
+
+/// Multiplies a mode by the factors of an operator. `table` holds, for each result, the factors of the three axes, then
+/// once the terms of the Laplacian.
+const TEXT: &str = "\
+fn on_mode(value: Complex, at: vec4<u32>, result: u32) -> Complex {
+    let starts = params.table_starts;
+    let local = at.xyz - params.table_first.xyz + vec3<u32>(0u, starts.x, starts.y);
+    let one = result * starts.z + local;
+    let top = load_table(one.x) * load_table(one.y) * load_table(one.z);
+    let two = starts.w + local;
+    let low = load_table(two.x) + load_table(two.y) + load_table(two.z);
+    let constant = params.table_constant;
+    let turned = multiply(Complex(Real(constant.x), Real(constant.y)), value);
+    return turned * Real(select(top / low, 0.0, low == 0.0));
+}
+";
+
+#[repr(C)]
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+struct Params {
+    starts: [u32; 4],
+    first: [u32; 4],
+    constant: [f32; 4],
 }
 
 impl Spectral {
-    /// Uploads tables made for [`Transform::spectrum_part`](super::Transform::spectrum_part).
+    /// Uploads tables made for the part of the spectrum that this rank multiplies:
+    /// [`Transform::spectrum_part`](super::Transform::spectrum_part) or
+    /// [`Filter::spectrum_part`](super::Filter::spectrum_part). All have the same part, constant and Laplacian.
     ///
     /// # Errors
-    /// [`DeviceError::OutOfMemory`].
-    pub fn new(recorder: &mut Recorder, tables: &Tables) -> Result<Self, DeviceError> {
-        let array = recorder.gpu().array("fft::tables", tables.values.len() as u64)?;
-        recorder.upload(&array, 0, &tables.values)?;
-        Ok(Spectral { tables: array, starts: tables.starts, constant: tables.constant })
+    /// [`DeviceError::OutOfMemory`]; [`DeviceError::Misuse`] without tables or when they differ in what they share.
+    pub fn new(recorder: &mut Recorder, tables: &[Tables], part: &Box3) -> Result<Self, DeviceError> {
+        let misuse = |why: &str| DeviceError::Misuse { what: "Spectral::new".into(), why: why.into() };
+        let first = tables.first().ok_or_else(|| misuse("no tables"))?;
+        let half = first.starts[2] as usize;
+        let alike = |other: &Tables| {
+            other.starts == first.starts && other.constant == first.constant && other.values[half..] == first.values[half..]
+        };
+        if !tables.iter().all(alike) {
+            return Err(misuse("operators that are applied together share constant and Laplacian"));
+        }
+        let mut values: Vec<f32> = tables.iter().flat_map(|tables| tables.values[..half].to_vec()).collect();
+        let laplacian = values.len() as u32;
+        values.extend(&first.values[half..]);
+        let array = recorder.gpu().array("fft::operator", values.len() as u64)?;
+        recorder.upload(&array, 0, &values)?;
+        let [x, y] = first.constant;
+        let params = Params {
+            starts: [first.starts[0], first.starts[1], first.starts[2], laplacian],
+            first: [part[0].start as u32, part[1].start as u32, part[2].start as u32, 0],
+            constant: [x, y, 0.0, 0.0],
+        };
+        Ok(Spectral { tables: array, params })
     }
 
-    pub(super) fn table(&self) -> &Array<f32> {
-        &self.tables
-    }
-
-    pub(super) fn starts(&self) -> [u32; 3] {
-        self.starts
-    }
-
-    pub(super) fn constant(&self) -> [f32; 2] {
-        self.constant
+    /// The hook that multiplies.
+    pub fn hook(&self) -> Hook {
+        let fields = "table_starts: vec4<u32>, table_first: vec4<u32>, table_constant: vec4<f32>";
+        Hook::new(TEXT).array("table", &self.tables).params(fields, &self.params)
     }
 }
 
@@ -43,7 +81,7 @@ pub(super) struct Radial {
 
 #[repr(C)]
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-struct Params {
+struct RadialParams {
     shape: [u32; 4],
     first: [u32; 4],
     local: [u32; 4],
@@ -82,7 +120,7 @@ impl Radial {
         recorder.upload(&table, 0, amplitudes)?;
         let word = |v: [u64; 3]| [v[0], v[1], v[2], 0].map(|n| n as u32);
         let params =
-            Params { shape: word(shape), first: word([0, 1, 2].map(|a| part[a].start)), local: word(extent(part)) };
+            RadialParams { shape: word(shape), first: word([0, 1, 2].map(|a| part[a].start)), local: word(extent(part)) };
         recorder.each(&self.kernel, &[spectrum.raw(), table.raw()], &params, volume(part))
     }
 }

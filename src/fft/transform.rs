@@ -1,95 +1,149 @@
-//! Carrying out the plan of a transform on a device and between ranks.
+//! Transforms of fields on a device and between ranks.
 
 use std::marker::PhantomData;
+use std::sync::OnceLock;
 
+use super::core::Limits;
 use super::error::FftError;
-use super::kernel::{Limits, LineKernel, LineParams, Order, Shape, roots};
-use super::plan::{Pass, Plan, SpectrumLayout, Step, Values};
+use super::hook::{Hook, Hooks};
+use super::pass::Tables;
+use super::plan::Plan;
+use super::precision::Precision;
+use super::run::{End, ReadyRoute, Run};
+use super::spec::{Spec, SpectrumLayout, Values};
 use super::spectral::{Radial, Spectral};
-use crate::device::{Array, DeviceError, Gpu, Kernel, Memory, Plain, RawArray, Recorder};
-use crate::exchange::{Exchange, ExchangeError, Lines};
+use super::tuning::Tuning;
+use crate::device::{Array, DeviceError, Gpu, Plain, Recorder};
+use crate::exchange::{ExchangeError, Lines};
 use crate::layout::{Box3, FieldLayout, Grid, volume};
 
-/// A pass with its compiled kernel.
-struct Ready {
-    pass: Pass,
-    shape: Shape,
-    kernel: Kernel,
-    roots: Array<[f32; 2]>,
-}
-
-enum Stage {
-    Pass(Box<Ready>),
-    Exchange { axis: usize, transfers: crate::layout::Transfers },
-}
-
-/// What the cells of a transformed field are: `f32` or `[f32; 2]`.
+/// What the cells of a transformed field are: `f32`, `f64`, or complex numbers `[f32; 2]`, `[f64; 2]`.
 pub trait Value: Plain {
     /// Real or complex.
     const VALUES: Values;
+    /// Single or double.
+    const PRECISION: Precision;
+    /// A mode of its spectrum.
+    type Mode: Plain;
 }
 
-impl Value for f32 {
-    const VALUES: Values = Values::Real;
+macro_rules! values {
+    ($($type:ty: $values:ident $precision:ident $mode:ty;)*) => {$(
+        impl Value for $type {
+            const VALUES: Values = Values::$values;
+            const PRECISION: Precision = Precision::$precision;
+            type Mode = $mode;
+        }
+    )*};
 }
 
-impl Value for [f32; 2] {
-    const VALUES: Values = Values::Complex;
+values! {
+    f32: Real Single [f32; 2];
+    f64: Real Double [f64; 2];
+    [f32; 2]: Complex Single [f32; 2];
+    [f64; 2]: Complex Double [f64; 2];
 }
 
 /// The transform of fields of one shape over a process grid; of real fields unless said otherwise
 /// (`Transform::<[f32; 2]>`).
 ///
-/// - `forward` is unnormalised, `exp(-2 pi i j k / n)`; `inverse` divides by the number of cells: together they are
-///   the identity.
-/// - The spectrum is C order, `n0 x n1 x n2`, or half of it, `n0 x n1 x (n2 / 2 + 1)`, for real fields; it is cut along
-///   its second axis by the first part of the grid and along its third by the second
-///   ([`spectrum_part`](Self::spectrum_part)).
-/// - Fields lie as a [`FieldLayout`] says, ghosts included; ghosts are neither read nor written.
-/// - Out of place: inputs are left as they were. On one rank everything is recorded and nothing submitted; see
-///   [`Exchange::run`] for more.
-/// - The result is the same, to the bit, for every process grid.
+/// - `forward` is `exp(-2 pi i j k / n)`; `inverse` undoes it. Where the factor goes says [`Norm`](super::Norm).
+/// - Arrays are C order. A spectrum has the modes of each axis, mode `m` at `m mod n`, and of a real field those from 0 to
+///   `n/2` along the last axis. It is cut as [`spectrum_part`](Self::spectrum_part) says.
+/// - Fields lie as a [`FieldLayout`] says, ghosts included; ghosts are neither read nor written. The fields of a batch
+///   follow each other, and so do their spectra.
+/// - Inputs are left as they were, unless input and output are one array ([`forward_in_place`](Self::forward_in_place)).
+/// - On one rank everything is recorded and nothing submitted; see [`Exchange`](crate::exchange::Exchange) for more.
+/// - The result is the same, to the bit, for every process grid, number of pieces and size of chunks.
+///
+/// ```
+/// use meshloom::comm::Communicator;
+/// use meshloom::device::{Gpu, Options, Recorder};
+/// use meshloom::exchange::Lines;
+/// use meshloom::fft::Transform;
+/// use meshloom::layout::Grid;
+///
+/// # fn main() -> Result<(), meshloom::Error> {
+/// let gpu = Gpu::open(&Options::from_env()?, 0)?;
+/// let mut recorder = Recorder::new(&gpu)?;
+/// let mut lines = Lines::new(&Communicator::solo(), Grid::new([1, 1], 1)?)?;
+/// let transform = Transform::<f32>::new(&gpu, [4, 3, 2], lines.grid(), lines.rank())?;
+///
+/// let layout = transform.field_layout();
+/// let field = gpu.array::<f32>("field", layout.len())?;
+/// recorder.upload(&field, 0, &[1.0; 24])?;
+/// let spectrum = transform.spectrum(&gpu)?;
+/// transform.forward(&mut recorder, &mut lines, &field, &layout, &spectrum)?;
+/// let modes = recorder.download(&spectrum, 0, spectrum.len())?;
+/// assert_eq!(modes[0], [24.0, 0.0]); // the sum of all cells
+/// # Ok(())
+/// # }
+/// ```
 pub struct Transform<T = f32> {
     plan: Plan,
-    forward: Vec<Stage>,
-    inverse: Vec<Stage>,
-    /// The first pass of the inverse with a multiplication on load.
-    multiplied: Option<Box<Ready>>,
+    forward: ReadyRoute,
+    inverse: ReadyRoute,
+    /// The inverse with an operator on what it reads.
+    multiplied: OnceLock<Result<ReadyRoute, FftError>>,
+    limits: Limits,
+    gpu: Gpu,
     radial: Radial,
     value: PhantomData<T>,
 }
 
-/// Where a step's data lies.
-#[derive(Clone, Copy, PartialEq)]
-enum Place {
-    Outgoing,
-    Incoming,
+/// Hooks of a transform.
+#[derive(Clone, Default)]
+pub struct TransformHooks {
+    /// `on_load`, as the forward transform reads the field.
+    pub load: Option<Hook>,
+    /// `on_mode`, as the forward transform writes the spectrum.
+    pub forward: Option<Hook>,
+    /// `on_mode`, as the inverse transform reads the spectrum.
+    pub inverse: Option<Hook>,
+    /// `on_store`, as the inverse transform writes the field.
+    pub store: Option<Hook>,
 }
 
 impl<T: Value> Transform<T> {
-    /// Plans the transform of a mesh of `shape` for `rank` of `grid`. Kernels are compiled when they are first used.
+    /// The transform of one field of `shape` along all axes for `rank` of `grid`. Kernels are compiled when they are first
+    /// used.
     ///
     /// # Errors
-    /// [`FftError`] for lengths that cannot be transformed on this device.
+    /// [`FftError`] for what cannot be transformed on this device.
     pub fn new(gpu: &Gpu, shape: [u64; 3], grid: Grid, rank: usize) -> Result<Self, FftError> {
-        let plan = Plan::new(T::VALUES, shape, grid, rank)?;
-        let mut tables = Tables { recorder: Recorder::new(gpu)?, made: Vec::new() };
-        let mut stages = |steps: &[Step]| -> Result<Vec<Stage>, FftError> {
-            let stage = |step: &Step| match step {
-                Step::Pass(pass) => Ok(Stage::Pass(Box::new(tables.ready(gpu, *pass)?))),
-                Step::Exchange { axis, transfers } => Ok(Stage::Exchange { axis: *axis, transfers: transfers.clone() }),
-            };
-            steps.iter().map(stage).collect()
-        };
-        let (forward, inverse) = (stages(&plan.forward)?, stages(&plan.backward)?);
-        let multiplied = match plan.backward.first() {
-            Some(Step::Pass(pass)) => {
-                let kernel = LineKernel { spectral: true, ..pass.kernel };
-                Some(Box::new(tables.ready(gpu, Pass { kernel, ..*pass })?))
-            }
-            _ => None,
-        };
-        Ok(Transform { plan, forward, inverse, multiplied, radial: Radial::default(), value: PhantomData })
+        Self::with(gpu, &Spec::new(T::VALUES, shape), grid, rank, &Tuning::of(gpu), &TransformHooks::default())
+    }
+
+    /// The transform that `spec` says (its values and precision are those of `T`), with hooks. `tuning` must be the same
+    /// on all ranks.
+    ///
+    /// # Errors
+    /// [`FftError`] for what cannot be transformed on this device.
+    pub fn with(
+        gpu: &Gpu,
+        spec: &Spec,
+        grid: Grid,
+        rank: usize,
+        tuning: &Tuning,
+        hooks: &TransformHooks,
+    ) -> Result<Self, FftError> {
+        let spec = Spec { values: T::VALUES, precision: T::PRECISION, ..spec.clone() };
+        spec.precision.check(&gpu.info().name, gpu.abilities())?;
+        let limits = tuning.limits(gpu.abilities());
+        let plan = Plan::new(&spec, grid, rank, limits, tuning.pieces)?;
+        let mut tables = Tables::new(gpu)?;
+        let there = Hooks { load: hooks.load.clone(), store_mode: hooks.forward.clone(), ..Hooks::default() };
+        let back = Hooks { load_mode: hooks.inverse.clone(), store: hooks.store.clone(), ..Hooks::default() };
+        Ok(Transform {
+            forward: ReadyRoute::new(plan.forward.clone(), &there, limits, &mut tables)?,
+            inverse: ReadyRoute::new(plan.inverse.clone(), &back, limits, &mut tables)?,
+            multiplied: OnceLock::new(),
+            limits,
+            gpu: gpu.clone(),
+            plan,
+            radial: Radial::default(),
+            value: PhantomData,
+        })
     }
 
     /// The plan.
@@ -114,50 +168,195 @@ impl<T: Value> Transform<T> {
 
     /// Where the modes of this rank lie, and which they are.
     pub fn spectrum_layout(&self) -> SpectrumLayout {
-        SpectrumLayout { values: T::VALUES, shape: self.plan.shape, part: self.spectrum_part() }
+        self.plan.spectrum_layout()
     }
 
-    /// An array for this rank's part of a spectrum.
+    /// An array for this rank's part of the fields, laid out as `layout` says.
     ///
     /// # Errors
     /// [`DeviceError::OutOfMemory`].
-    pub fn spectrum(&self, gpu: &Gpu) -> Result<Array<[f32; 2]>, DeviceError> {
-        gpu.array("fft::spectrum", volume(&self.plan.spectrum))
+    pub fn field(&self, gpu: &Gpu, layout: &FieldLayout) -> Result<Array<T>, DeviceError> {
+        gpu.array("fft::field", layout.len() * self.plan.spec.fields)
+    }
+
+    /// An array for this rank's part of the spectra.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfMemory`].
+    pub fn spectrum(&self, gpu: &Gpu) -> Result<Array<T::Mode>, DeviceError> {
+        gpu.array("fft::spectrum", self.spectrum_len())
+    }
+
+    fn spectrum_len(&self) -> u64 {
+        volume(&self.plan.spectrum) * self.plan.spec.fields
     }
 
     /// The spectrum of `field`. All ranks call it.
     ///
     /// # Errors
-    /// [`ExchangeError`] of the device or the ranks.
+    /// [`ExchangeError`] of the device or the ranks; [`DeviceError::Misuse`] for arrays of the wrong length.
     pub fn forward(
         &self,
         recorder: &mut Recorder,
         lines: &mut Lines,
         field: &Array<T>,
         layout: &FieldLayout,
-        spectrum: &Array<[f32; 2]>,
+        spectrum: &Array<T::Mode>,
     ) -> Result<(), ExchangeError> {
-        self.run(recorder, lines, &self.forward, None, field.raw(), spectrum.raw(), layout, 1.0)
+        self.check("Transform::forward", field, layout, spectrum)?;
+        let ends = (End { array: field.raw(), layout: Some(layout) }, End { array: spectrum.raw(), layout: None });
+        self.run(recorder, lines, &self.forward, ends, self.plan.spec.factors()[0], 1.0, None)
     }
 
-    /// The field of `spectrum`, multiplied by `operator` on the way if there is one. All ranks call it.
+    /// The field of `spectrum`, multiplied by the first operator of `operator` on the way if there is one. All ranks call
+    /// it.
     ///
     /// # Errors
-    /// [`ExchangeError`] of the device or the ranks.
+    /// As [`forward`](Self::forward).
     pub fn inverse(
         &self,
         recorder: &mut Recorder,
         lines: &mut Lines,
-        spectrum: &Array<[f32; 2]>,
+        spectrum: &Array<T::Mode>,
         operator: Option<&Spectral>,
         field: &Array<T>,
         layout: &FieldLayout,
     ) -> Result<(), ExchangeError> {
-        let scale = 1.0 / self.plan.shape.iter().map(|&n| n as f64).product::<f64>();
-        self.run(recorder, lines, &self.inverse, operator, spectrum.raw(), field.raw(), layout, scale as f32)
+        self.check("Transform::inverse", field, layout, spectrum)?;
+        let ends = (End { array: spectrum.raw(), layout: None }, End { array: field.raw(), layout: Some(layout) });
+        let factor = self.plan.spec.factors()[1];
+        let Some(operator) = operator else {
+            return self.run(recorder, lines, &self.inverse, ends, factor, 1.0, None);
+        };
+        let hooks = Hooks { load_mode: Some(operator.hook()), ..Hooks::default() };
+        let route = self.multiplied.get_or_init(|| {
+            let mut tables = Tables::new(&self.gpu)?;
+            ReadyRoute::new(self.plan.inverse.clone(), &hooks, self.limits, &mut tables)
+        });
+        match route {
+            Ok(route) => self.run(recorder, lines, route, ends, factor, 1.0, Some(&hooks)),
+            Err(error) => Err(DeviceError::Misuse { what: "Transform::inverse".into(), why: error.to_string() }.into()),
+        }
     }
 
-    /// Records `spectrum *= amplitudes[|m|^2]`, with the mode numbers `m` (`|m_i| <= n_i / 2`) of a cubic mesh.
+    /// The adjoint of [`forward`](Self::forward) (its vector-Jacobian product): with `<a, b>` the sum of the products of real
+    /// and imaginary parts, `<forward(x), y> = <x, adjoint(y)>`. All ranks call it.
+    ///
+    /// It is the inverse without its factor; of real fields, modes that stand for two count half.
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward).
+    pub fn forward_adjoint(
+        &self,
+        recorder: &mut Recorder,
+        lines: &mut Lines,
+        spectrum: &Array<T::Mode>,
+        field: &Array<T>,
+        layout: &FieldLayout,
+    ) -> Result<(), ExchangeError> {
+        self.check("Transform::forward_adjoint", field, layout, spectrum)?;
+        let ends = (End { array: spectrum.raw(), layout: None }, End { array: field.raw(), layout: Some(layout) });
+        self.run(recorder, lines, &self.inverse, ends, self.plan.spec.factors()[0], 0.5, None)
+    }
+
+    /// The adjoint of [`inverse`](Self::inverse), as [`forward_adjoint`](Self::forward_adjoint) says. All ranks call it.
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward).
+    pub fn inverse_adjoint(
+        &self,
+        recorder: &mut Recorder,
+        lines: &mut Lines,
+        field: &Array<T>,
+        layout: &FieldLayout,
+        spectrum: &Array<T::Mode>,
+    ) -> Result<(), ExchangeError> {
+        self.check("Transform::inverse_adjoint", field, layout, spectrum)?;
+        let ends = (End { array: field.raw(), layout: Some(layout) }, End { array: spectrum.raw(), layout: None });
+        self.run(recorder, lines, &self.forward, ends, self.plan.spec.factors()[1], 2.0, None)
+    }
+
+    /// The layout of a field that is transformed in place: rows of real cells are followed by room for the spectrum.
+    pub fn in_place_layout(&self) -> FieldLayout {
+        let [_, _, cells] = self.plan.spec.cells;
+        let room = match T::VALUES {
+            Values::Real => 2 * (cells / 2 + 1) - cells,
+            Values::Complex => 0,
+        };
+        FieldLayout::new(self.field_part(), [[0; 2], [0; 2], [0, room]])
+    }
+
+    /// An array for a field and its spectrum in turn.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfMemory`].
+    pub fn in_place(&self, gpu: &Gpu) -> Result<Array<T::Mode>, DeviceError> {
+        gpu.array("fft::in_place", self.in_place_len())
+    }
+
+    fn in_place_len(&self) -> u64 {
+        let field = self.in_place_layout().len() * self.plan.spec.fields * T::ELEMENT.bytes();
+        field.div_ceil(T::Mode::ELEMENT.bytes()).max(self.spectrum_len())
+    }
+
+    /// The spectrum of the field in `array` (see [`in_place`](Self::in_place), [`in_place_layout`](Self::in_place_layout),
+    /// [`Array::cast`]), in its place. All ranks call it. One rank needs no other memory for it.
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward); [`DeviceError::Misuse`] where cells, points and modes are not the same.
+    pub fn forward_in_place(&self, recorder: &mut Recorder, lines: &mut Lines, array: &Array<T::Mode>) -> Result<(), ExchangeError> {
+        self.check_in_place(array)?;
+        let (layout, field) = (self.in_place_layout(), array.raw().seen_as(T::ELEMENT));
+        let ends = (End { array: &field, layout: Some(&layout) }, End { array: array.raw(), layout: None });
+        self.run(recorder, lines, &self.forward, ends, self.plan.spec.factors()[0], 1.0, None)
+    }
+
+    /// The field of the spectrum in `array`, in its place. All ranks call it.
+    ///
+    /// # Errors
+    /// As [`forward_in_place`](Self::forward_in_place).
+    pub fn inverse_in_place(&self, recorder: &mut Recorder, lines: &mut Lines, array: &Array<T::Mode>) -> Result<(), ExchangeError> {
+        self.check_in_place(array)?;
+        let (layout, field) = (self.in_place_layout(), array.raw().seen_as(T::ELEMENT));
+        let ends = (End { array: array.raw(), layout: None }, End { array: &field, layout: Some(&layout) });
+        self.run(recorder, lines, &self.inverse, ends, self.plan.spec.factors()[1], 1.0, None)
+    }
+
+    fn check_in_place(&self, array: &Array<T::Mode>) -> Result<(), DeviceError> {
+        let spec = &self.plan.spec;
+        let misuse = |why: String| Err(DeviceError::Misuse { what: "Transform in place".into(), why });
+        if spec.cells != spec.points || spec.modes != spec.points {
+            return misuse("cells, points and modes differ: field and spectrum do not fit the same place".into());
+        }
+        let (have, needed) = (array.len(), self.in_place_len());
+        if have < needed { misuse(format!("an array of {have} elements, {needed} are needed")) } else { Ok(()) }
+    }
+
+    fn check(
+        &self,
+        what: &str,
+        field: &Array<T>,
+        layout: &FieldLayout,
+        spectrum: &Array<T::Mode>,
+    ) -> Result<(), DeviceError> {
+        let misuse = |why: String| Err(DeviceError::Misuse { what: what.into(), why });
+        if layout.own != self.plan.field {
+            return misuse(format!("the layout is of cells {:?}, this rank has {:?}", layout.own, self.plan.field));
+        }
+        let needed = [layout.len() * self.plan.spec.fields, self.spectrum_len()];
+        for (name, have, needed) in [("field", field.len(), needed[0]), ("spectrum", spectrum.len(), needed[1])] {
+            if have < needed {
+                return misuse(format!("a {name} of {have} elements, {needed} are needed"));
+            }
+        }
+        if field.raw().shares(spectrum.raw()) {
+            return misuse("field and spectrum are one array; use the functions for that".into());
+        }
+        Ok(())
+    }
+
+    /// Records `spectrum *= amplitudes[|m|^2]`, with the mode numbers `m` (`|m_i| <= n_i / 2`) of a cubic mesh; single
+    /// precision, one field.
     ///
     /// # Errors
     /// [`DeviceError::Misuse`] when the table is too short.
@@ -167,166 +366,20 @@ impl<T: Value> Transform<T> {
         spectrum: &Array<[f32; 2]>,
         amplitudes: &[f32],
     ) -> Result<(), DeviceError> {
-        self.radial.scale(recorder, spectrum, self.plan.shape, &self.plan.spectrum, amplitudes)
+        self.radial.scale(recorder, spectrum, self.plan.spec.modes, &self.plan.spectrum, amplitudes)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the two directions share all of it")]
+    #[expect(clippy::too_many_arguments, reason = "what all directions share")]
     fn run(
         &self,
         recorder: &mut Recorder,
         lines: &mut Lines,
-        stages: &[Stage],
-        operator: Option<&Spectral>,
-        input: &RawArray,
-        output: &RawArray,
-        layout: &FieldLayout,
-        scale: f32,
+        ready: &ReadyRoute,
+        (input, output): (End<'_>, End<'_>),
+        scale: f64,
+        interior: f32,
+        hooks: Option<&Hooks>,
     ) -> Result<(), ExchangeError> {
-        let gpu = recorder.gpu().clone();
-        let outgoing = gpu.array_in::<[f32; 2]>("fft::outgoing", self.plan.working, Memory::Outgoing)?;
-        let incoming = gpu.array_in::<[f32; 2]>("fft::incoming", self.plan.working, Memory::Incoming)?;
-        let array = |place: Place| if place == Place::Outgoing { &outgoing } else { &incoming };
-        let places = places(stages);
-        let last = stages.len() - 1;
-        for (i, stage) in stages.iter().enumerate() {
-            match stage {
-                Stage::Exchange { axis, transfers } => {
-                    let exchange: &mut Exchange = lines.along(*axis);
-                    exchange.run(recorder, transfers, &outgoing, &incoming)?;
-                }
-                Stage::Pass(ready) => {
-                    let from = if i == 0 { input } else { array(places[i - 1]).raw() };
-                    let to = if i == last { output } else { array(places[i]).raw() };
-                    let factor = if i == last { scale } else { 1.0 };
-                    let multiplied = self.multiplied.as_deref().filter(|_| i == 0);
-                    match (operator, multiplied) {
-                        (Some(operator), Some(ready)) => {
-                            ready.dispatch(recorder, from, to, layout, factor, Some((operator, &self.plan.spectrum)))?
-                        }
-                        _ => ready.dispatch(recorder, from, to, layout, factor, None)?,
-                    }
-                }
-            }
-        }
-        Ok(())
+        Run::<T::Mode> { ready, input, output, scale, interior, hooks, element: PhantomData }.run(recorder, lines)
     }
-}
-
-/// Where each stage puts its result: what is exchanged must lie in the outgoing array and arrives in the incoming one,
-/// and a pass never writes what it reads.
-fn places(stages: &[Stage]) -> Vec<Place> {
-    let exchange = |stage: &Stage| matches!(stage, Stage::Exchange { .. });
-    let mut places: Vec<Place> = Vec::new();
-    for (i, stage) in stages.iter().enumerate() {
-        let outgoing = match stages[i..].iter().position(exchange) {
-            _ if exchange(stage) => false,
-            // Passes alternate, the last before an exchange fills the outgoing array.
-            Some(passes) => passes % 2 == 1,
-            None => places.last().is_none_or(|&last| last == Place::Incoming),
-        };
-        places.push(if outgoing { Place::Outgoing } else { Place::Incoming });
-    }
-    places
-}
-
-impl Ready {
-    fn dispatch(
-        &self,
-        recorder: &mut Recorder,
-        input: &RawArray,
-        output: &RawArray,
-        layout: &FieldLayout,
-        scale: f32,
-        operator: Option<(&Spectral, &Box3)>,
-    ) -> Result<(), DeviceError> {
-        let Pass { kernel, outer, inner, parts_in, parts_out, reads_field, writes_field } = self.pass;
-        let lines = outer * inner;
-        let place = |field: bool, length: u64| {
-            if field {
-                let [x, y, z] = layout.strides();
-                ([layout.offset(), x, y, z].map(|n| n as u32), layout.own[1].end - layout.own[1].start)
-            } else {
-                ([0, length * inner, 0, inner].map(|n| n as u32), 1)
-            }
-        };
-        let [length_in, length_out] = kernel.lengths();
-        let (input_at, rows_in) = place(reads_field, length_in);
-        let (output_at, rows_out) = place(writes_field, length_out);
-        let mut params = LineParams {
-            input: input_at,
-            output: output_at,
-            lines: lines as u32,
-            inner: inner as u32,
-            outer: outer as u32,
-            parts_in: parts_in as u32,
-            parts_out: parts_out as u32,
-            rows_in: rows_in.max(1) as u32,
-            rows_out: rows_out.max(1) as u32,
-            scale,
-            ..LineParams::default()
-        };
-        let mut arrays = vec![input, output, self.roots.raw()];
-        if let Some((operator, part)) = operator {
-            params.inner_last = (part[2].end - part[2].start).max(1) as u32;
-            let [second, third, half] = operator.starts();
-            params.starts = [second, third, half, 0];
-            params.constant = operator.constant();
-            arrays.push(operator.table().raw());
-        }
-        recorder.dispatch(&self.kernel, &arrays, &params, lines.div_ceil(self.shape.lines))
-    }
-}
-
-/// Roots of unity on the device, one table a length.
-struct Tables {
-    recorder: Recorder,
-    made: Vec<(u64, Array<[f32; 2]>)>,
-}
-
-impl Tables {
-    fn ready(&mut self, gpu: &Gpu, pass: Pass) -> Result<Ready, FftError> {
-        let abilities = gpu.abilities();
-        let limits = Limits {
-            workgroup_bytes: u64::from(abilities.workgroup_bytes),
-            invocations: u64::from(abilities.invocations.min(256)),
-        };
-        let n = pass.kernel.n;
-        let shape = pass.kernel.shape(limits).ok_or(FftError::TooLong { n, limit: LineKernel::longest(limits) })?;
-        Ok(Ready { pass, shape, kernel: Kernel::new(pass.kernel.source(shape)), roots: self.roots(gpu, n)? })
-    }
-
-    fn roots(&mut self, gpu: &Gpu, n: u64) -> Result<Array<[f32; 2]>, DeviceError> {
-        if let Some((_, table)) = self.made.iter().find(|(made, _)| *made == n) {
-            return Ok(table.clone());
-        }
-        let table = gpu.array("fft::roots", n)?;
-        self.recorder.upload(&table, 0, &roots(n))?;
-        self.made.push((n, table.clone()));
-        Ok(table)
-    }
-}
-
-/// The kernels of transforms of these lengths, in every form that a plan uses, for tests that go over all of the
-/// library's kernels.
-pub fn sources(lengths: &[u64], limits: Limits) -> Vec<crate::device::KernelSource> {
-    use super::Kind::{Backward, ComplexToReal, Forward, RealToComplex};
-    let mut sources = Vec::new();
-    for &n in lengths {
-        for (kind, strided) in [(Forward, true), (Backward, true), (RealToComplex, false), (ComplexToReal, false)] {
-            for blocked in [Order::Plain, Order::Blocked] {
-                let (input, output) = match kind {
-                    RealToComplex => (Order::Plain, blocked),
-                    ComplexToReal => (blocked, Order::Plain),
-                    _ => (blocked, blocked),
-                };
-                for spectral in [false, true] {
-                    let kernel = LineKernel { n, kind, input, output, strided, spectral };
-                    if !spectral || kind == Backward {
-                        sources.extend(kernel.shape(limits).map(|shape| kernel.source(shape)));
-                    }
-                }
-            }
-        }
-    }
-    sources
 }

@@ -91,11 +91,11 @@ impl Halo {
         &self.plan.layout
     }
 
-    /// Fills the ghosts of `field` with the cells they stand for. All ranks call it; see [`Exchange::run`] on what is
-    /// submitted.
+    /// Fills the ghosts of `field` with the cells they stand for; of all fields, where the array holds several, one after
+    /// the other. All ranks call it; see [`Exchange::run`] on what is submitted.
     ///
     /// # Errors
-    /// [`ExchangeError`]; [`DeviceError::Misuse`] when `field` has another length than the layout.
+    /// [`ExchangeError`]; [`DeviceError::Misuse`] when `field` is no whole number of fields.
     ///
     /// [`Exchange::run`]: crate::exchange::Exchange::run
     pub fn exchange<T: Plain>(
@@ -132,9 +132,10 @@ impl Halo {
         way: Way,
     ) -> Result<(), ExchangeError> {
         let (words, field) = (cells.words(), field.cast::<u32>()?);
-        if field.len() != self.plan.layout.len() * words {
-            let why =
-                format!("a field of {} words, the layout has {} cells of {words}", field.len(), self.plan.layout.len());
+        let cells_all = self.plan.layout.len();
+        let fields = if cells_all == 0 { 1 } else { field.len() / (cells_all * words) };
+        if field.len() != fields * cells_all * words {
+            let why = format!("fields of {} words, the layout has {cells_all} cells of {words}", field.len());
             return Err(DeviceError::Misuse { what: "Halo".into(), why }.into());
         }
         let order: Vec<usize> = match way {
@@ -147,15 +148,16 @@ impl Halo {
                 Way::Reduce => (&sweep.borrow, &sweep.lend),
             };
             let gpu = recorder.gpu().clone();
-            let cells_of = |links: &[Link]| links.iter().map(|link| link.block.len()).sum::<u64>();
+            let cells_of = |links: &[Link]| fields * links.iter().map(|link| link.block.len()).sum::<u64>();
             let outgoing = gpu.array_in::<u32>("halo::outgoing", cells_of(give) * words, Memory::Outgoing)?;
             let incoming = gpu.array_in::<u32>("halo::incoming", cells_of(take) * words, Memory::Incoming)?;
             let mut at = 0;
-            for link in give {
-                self.block(recorder, &self.copy, &field, link.block, &outgoing, message(link.block, at), words)?;
-                at += link.block.len();
+            for (link, f) in each(give, fields) {
+                let block = of_field(link.block, f * cells_all);
+                self.block(recorder, &self.copy, &field, block, &outgoing, message(block, at), words)?;
+                at += block.len();
             }
-            let transfers = Transfers { send: parts(give, words), receive: parts(take, words) };
+            let transfers = Transfers { send: parts(give, fields * words), receive: parts(take, fields * words) };
             lines.along(sweep.axis).run(recorder, &transfers, &outgoing, &incoming)?;
             let (unpack, words) = match (way, cells) {
                 (Way::Exchange, _) => (&self.copy, words),
@@ -164,9 +166,10 @@ impl Halo {
                 (Way::Reduce, Cells::Wide) => (&self.add_wide, 1),
             };
             let mut at = 0;
-            for link in take {
-                self.block(recorder, unpack, &incoming, message(link.block, at), &field, link.block, words)?;
-                at += link.block.len();
+            for (link, f) in each(take, fields) {
+                let block = of_field(link.block, f * cells_all);
+                self.block(recorder, unpack, &incoming, message(block, at), &field, block, words)?;
+                at += block.len();
             }
         }
         Ok(())
@@ -192,6 +195,16 @@ impl Halo {
             Params { extent: [i, j, k * words, 0].map(|n| n as u32), origin: place(origin), target: place(target) };
         recorder.each(kernel, &[from.raw(), to.raw()], &params, target.len() * words)
     }
+}
+
+/// Every link for every field.
+fn each(links: &[Link], fields: u64) -> impl Iterator<Item = (&Link, u64)> {
+    links.iter().flat_map(move |link| (0..fields).map(move |f| (link, f)))
+}
+
+/// The block in the field that begins at cell `start`.
+fn of_field(block: Block, start: u64) -> Block {
+    Block { offset: block.offset + start, ..block }
 }
 
 /// A block of the same extent, C order, at cell `at` of a message.

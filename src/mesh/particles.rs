@@ -255,12 +255,15 @@ impl Painter {
         recorder: &mut Recorder,
         particles: Particles<'_>,
         mesh: &Mesh,
-        field: &Array<f32>,
+        fields: &Array<f32>,
+        number: u64,
         out: &Array<f32>,
     ) -> Result<(), DeviceError> {
         let mut arrays = particles.arrays();
-        arrays.extend([field.raw(), out.raw()]);
-        recorder.each(&self.set(&particles).readout, &arrays, &particles.geometry(mesh, &mesh.layout), particles.len())
+        arrays.extend([fields.raw(), out.raw()]);
+        let mut geometry = particles.geometry(mesh, &mesh.layout);
+        geometry.shape[3] = (number * mesh.layout.len()) as u32;
+        recorder.each(&self.set(&particles).readout, &arrays, &geometry, particles.len())
     }
 
     /// Measures the halo that painting needs: `reach` (7 words, cleared here) receives the cells below and above the own

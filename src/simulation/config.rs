@@ -109,9 +109,6 @@ impl Config {
         )?;
         let positive = self.box_size.is_finite() && (1e-6..=1e9).contains(&self.box_size);
         range("box", self.box_size.to_string(), positive, "from 1e-6 to 1e9 Mpc/h")?;
-        for size in [self.particles, self.mesh] {
-            crate::fft::check_size(size)?;
-        }
         schedule(&Growth::new(self.cosmology), self.scheme, self.a_start, self.a_end, self.steps, &self.snapshots)?;
         Ok(())
     }

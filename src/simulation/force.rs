@@ -1,17 +1,16 @@
 //! The particle-mesh force.
 //!
 //! ```text
-//! paint -> add halos -> density -> transform -> for each axis: i k 1.5 Omega_m / k^2 on load, inverse transform,
-//!                                               fill halos, read at the particles
+//! paint -> add halos -> density -> filter: i k 1.5 Omega_m / k^2 for each axis -> fill halos -> read at the particles
 //! ```
 //!
-//! One forward and three inverse transforms; the multiplication costs no pass. Paint and readout use the same window,
+//! The filter gives the three components in the memory traffic of ten passes. Paint and readout use the same window,
 //! so that a particle exerts no force on itself and momentum is conserved.
 
 use crate::comm::Op;
 use crate::device::{Array, Recorder};
 use crate::exchange::Lines;
-use crate::fft::{Operator, Spectral, Transform};
+use crate::fft::{Filter, Operator, Spec, Spectral, Transform, Tuning, Values};
 use crate::halo::{Cells, Halo};
 use crate::layout::{FieldLayout, HaloPlan};
 use crate::mesh::{Lattice, Mesh, Painter, Particles};
@@ -22,7 +21,7 @@ use super::{Config, SimulationError};
 pub struct Force {
     painter: Painter,
     transform: Transform<f32>,
-    gradients: [Spectral; 3],
+    filter: Filter<f32>,
     mesh: Mesh,
     halo: Halo,
     shape: [u64; 3],
@@ -44,17 +43,19 @@ impl Force {
         let (shape, size, gpu) = (config.cells(), config.size(), recorder.gpu().clone());
         let transform = Transform::new(&gpu, shape, lines.grid(), lines.rank())?;
         let (gradient, laplacian) = (config.gradient, config.laplacian);
-        let mut gradients = Vec::new();
-        for axis in 0..3 {
+        let (spec, tuning) = (Spec::new(Values::Real, shape), Tuning::of(&gpu));
+        let part = Filter::<f32>::part_of(&gpu, &spec, lines, &tuning)?;
+        let gradients = [0, 1, 2].map(|axis| {
             let operator = Operator {
                 // F = -grad phi and phi = -1.5 Omega_m delta / k^2: F(k) = i k 1.5 Omega_m delta / k^2.
                 constant: [0.0, 1.5 * config.cosmology.omega_m()],
                 factor: &|a, wave| if a == axis { gradient.at(wave.w, wave.nyquist) / wave.spacing } else { 1.0 },
                 laplacian: Some(&|_, wave| laplacian.at(wave.w) / (wave.spacing * wave.spacing)),
             };
-            gradients.push(Spectral::new(recorder, &operator.tables(shape, size, &transform.spectrum_part()))?);
-        }
-        let Ok(gradients) = gradients.try_into() else { unreachable!("three axes") };
+            operator.tables(shape, size, &part)
+        });
+        let hook = Spectral::new(recorder, &gradients, &part)?.hook();
+        let filter = Filter::new(&gpu, &spec, lines, &tuning, &hook, 3)?;
         let halo = [[0; 2]; 3];
         let mesh = Mesh::new(shape, size, lines.grid(), lines.rank(), halo);
         let faults = gpu.array("simulation::faults", 1)?;
@@ -62,7 +63,7 @@ impl Force {
         Ok(Force {
             painter: Painter::new(config.window),
             transform,
-            gradients,
+            filter,
             halo: Halo::new(HaloPlan::new(shape, lines.grid(), lines.rank(), mesh.layout.halo, [true; 3])),
             mesh,
             shape,
@@ -76,6 +77,11 @@ impl Force {
     /// The mesh transform.
     pub fn transform(&self) -> &Transform<f32> {
         &self.transform
+    }
+
+    /// The filter that makes a density into a force.
+    pub fn filter(&self) -> &Filter<f32> {
+        &self.filter
     }
 
     /// The halo as it is now.
@@ -174,19 +180,14 @@ impl Force {
     ) -> Result<(), crate::Error> {
         let particles =
             Particles::Sites { lattice, displacement: [&displacement[0], &displacement[1], &displacement[2]] };
-        let spectrum = self.contrast(recorder, lines, particles)?;
-        for axis in 0..3 {
-            let field = recorder.gpu().array::<f32>("simulation::force", self.mesh.layout.len())?;
-            self.transform.inverse(
-                recorder,
-                lines,
-                &spectrum,
-                Some(&self.gradients[axis]),
-                &field,
-                &self.mesh.layout,
-            )?;
-            self.halo.exchange(recorder, lines, &field, Cells::Float)?;
-            self.painter.readout(recorder, particles, &self.mesh, &field, &acceleration[axis])?;
+        let (gpu, own) = (recorder.gpu().clone(), self.transform.field_layout());
+        let density = gpu.array::<f32>("simulation::density", own.len())?;
+        self.density(recorder, lines, particles, -1.0, &density)?;
+        let fields = gpu.array::<f32>("simulation::force", 3 * self.mesh.layout.len())?;
+        self.filter.apply(recorder, lines, &density, &own, &fields, &self.mesh.layout)?;
+        self.halo.exchange(recorder, lines, &fields, Cells::Float)?;
+        for (number, component) in (0..).zip(acceleration) {
+            self.painter.readout(recorder, particles, &self.mesh, &fields, number, component)?;
         }
         Ok(())
     }

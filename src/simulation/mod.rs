@@ -28,7 +28,6 @@ use crate::Rank;
 use crate::cosmology::{LinearPower, Op, TransferKind, fill_white_noise, mode_amplitudes, resume_from, schedule};
 use crate::device::{Array, Recorder};
 use crate::exchange::Lines;
-use crate::fft::Plan;
 use crate::layout::{Box3, Cost, Grid, extent};
 use crate::mesh::{Bin, Combine, Lattice, Particles, SpectrumGeometry, power_spectrum};
 
@@ -400,8 +399,7 @@ impl Simulation {
     pub fn traffic(&self) -> u64 {
         let (particles, cells) = (self.lattice.len(), extent(&self.force.layout().own).iter().product::<u64>());
         let nodes = u64::from(self.config.window.order()).pow(3);
-        let plan = self.force.transform().plan();
-        let transforms = Plan::traffic(&plan.forward) + 3 * Plan::traffic(&plan.backward);
+        let transforms = self.force.filter().traffic();
         let paint = 8 * cells + particles * (12 + 8 * nodes) + 12 * cells;
         let read = 3 * particles * (12 + 4 * nodes + 4);
         let op = |op: &Op| match op {

@@ -47,7 +47,7 @@ pub fn start(
     let part = transform.spectrum_part();
     let spectral = |recorder: &mut Recorder, constant: [f64; 2], factor: &dyn Fn(usize, Wave) -> f64| {
         let operator = Operator { constant, factor, laplacian: Some(&|_, wave: Wave| wave.k * wave.k) };
-        Spectral::new(recorder, &operator.tables(sites, size, &part))
+        Spectral::new(recorder, &[operator.tables(sites, size, &part)], &part)
     };
     let clean = |wave: Wave| if wave.nyquist { 0.0 } else { wave.k };
 

@@ -1,0 +1,240 @@
+//! Which passes transform an axis: one where a line fits into a workgroup, else one for each digit of the position.
+//!
+//! ```text
+//! two digits    j = j1 n2 + j2,  k = k1 + k2 n1:   transform over j1, turn by exp(-2 pi i j2 k1 / n), transform over j2
+//! three digits  the second of these again by two                    (Gentleman & Sande 1966; Bailey 1990)
+//! ```
+//!
+//! Lengths without such factors are a circular convolution (Bluestein) of good length, by digits there and back.
+//! Everything is stored and loaded where it belongs: there is no pass for turning or transposing.
+
+use super::core::{Core, Limits};
+use super::line::{Digit, LineKernel, Order, Side, Span, View, Work};
+use super::precision::Precision;
+use super::size::is_good_size;
+use super::tables::{Section, Table};
+
+/// One pass along an axis.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AxisPass {
+    /// The kernel.
+    pub kernel: LineKernel,
+    /// Table that what is read is multiplied by, an entry a position; of a backward transform its conjugate.
+    pub load_factors: Option<Factors>,
+    /// The same for what is written.
+    pub store_factors: Option<Factors>,
+}
+
+/// A table with an entry a position.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Factors {
+    /// The table of forward transforms.
+    pub table: Table,
+    /// Whether conjugates are taken.
+    pub conjugate: bool,
+    /// Entries: zeros follow the table.
+    pub len: u64,
+}
+
+/// Scratch between two passes: all positions of the axis.
+const SCRATCH: Side = Side { view: View::Complex, order: Order::Plain, span: Span::Whole };
+
+/// The passes of a transform of `n` points along `axis`, or none if there are none.
+pub(super) fn passes(
+    precision: Precision,
+    axis: usize,
+    n: u64,
+    work: Work,
+    [input, output]: [Side; 2],
+    limits: Limits,
+) -> Option<Vec<AxisPass>> {
+    let kernel = LineKernel { precision, axis, n, points: n, work, input, output, digit: None, in_place: false };
+    let plain = |kernel| AxisPass { kernel, load_factors: None, store_factors: None };
+    if kernel.shape(limits).is_some() {
+        return Some(vec![plain(kernel)]);
+    }
+    if matches!(work, Work::Filter(_)) {
+        return None;
+    }
+    if let Some(digits) = digits(n, limits, precision) {
+        return Some(by_digits(kernel, n, &digits).into_iter().map(plain).collect());
+    }
+    let (padded, digits) =
+        (2 * n - 1..).filter(|&m| is_good_size(m)).take(64).find_map(|m| digits_of_good(m, limits, precision).map(|d| (m, d)))?;
+    let conjugate = work == Work::Backward;
+    let factors = |section| Some(Factors { table: Table::of(section), conjugate, len: padded });
+    let (chirp, spectrum) = (factors(Section::Chirp(n)), factors(Section::ChirpSpectrum { n, padded }));
+    let there = by_digits(LineKernel { work: Work::Forward, output: SCRATCH, ..kernel }, padded, &digits);
+    let back = by_digits(LineKernel { work: Work::Backward, input: SCRATCH, ..kernel }, padded, &digits);
+    let mut all: Vec<AxisPass> = there.into_iter().chain(back).map(plain).collect();
+    let middle = digits.len();
+    let mut load = |i: usize, factors: &Option<Factors>| {
+        all[i].load_factors = factors.clone();
+        all[i].kernel.digit = all[i].kernel.digit.map(|digit| Digit { load_factor: true, ..digit });
+    };
+    load(0, &chirp);
+    let mut store = |i: usize, factors: &Option<Factors>| {
+        all[i].store_factors = factors.clone();
+        all[i].kernel.digit = all[i].kernel.digit.map(|digit| Digit { store_factor: true, ..digit });
+    };
+    store(middle - 1, &spectrum);
+    store(2 * middle - 1, &chirp);
+    // Scratch holds all positions, not only those of the axis.
+    for (i, pass) in all.iter_mut().enumerate() {
+        let scratch = Side { span: Span::Head(padded), ..SCRATCH };
+        if i > 0 {
+            pass.kernel.input = scratch;
+        }
+        if i + 1 < 2 * middle {
+            pass.kernel.output = scratch;
+        }
+    }
+    Some(all)
+}
+
+/// `n` as two or three lengths of one pass each.
+fn digits(n: u64, limits: Limits, precision: Precision) -> Option<Vec<u64>> {
+    let fits = |n: u64| Core::new(n, limits, precision.bytes()).is_some();
+    let direct = |n: u64| matches!(Core::new(n, limits, precision.bytes()), Some(Core::Direct(_)));
+    let most = limits.workgroup_bytes / precision.bytes();
+    // As equal as can be, without convolutions if possible, in two passes if possible.
+    let cost = |digits: &[u64]| (digits.len(), digits.iter().filter(|&&d| !direct(d)).count(), digits.iter().copied().max());
+    if is_good_size(n) {
+        return digits_of_good(n, limits, precision);
+    }
+    let split = |n: u64| (2..=most.min(n / 2)).filter(move |d| n % d == 0).map(move |d| [d, n / d]);
+    let two = split(n).filter(|[a, b]| *b <= most && fits(*a) && fits(*b)).map(Vec::from);
+    two.min_by_key(|digits| cost(digits)).or_else(|| {
+        let three = split(n).flat_map(|[a, b]| split(b).map(move |[b, c]| vec![a, b, c]));
+        three.filter(|digits| digits.iter().all(|&d| d <= most && fits(d))).min_by_key(|digits| cost(digits))
+    })
+}
+
+/// The same for products of 2, 3, 5 and 7.
+fn digits_of_good(n: u64, limits: Limits, precision: Precision) -> Option<Vec<u64>> {
+    let most = (limits.workgroup_bytes / precision.bytes()).min(limits.invocations * limits.points);
+    let fits = |n: u64| Core::new(n, limits, precision.bytes()).is_some();
+    (2..=3).find_map(|passes| {
+        // The first digit closest to the root, then the next.
+        let mut rest = n;
+        let mut digits = Vec::new();
+        for left in (1..=passes).rev() {
+            let root = (rest as f64).powf(1.0 / left as f64);
+            let distance = |d: u64| (d as f64 / root).ln().abs();
+            let divisors = (2..=most.min(rest)).filter(|d| rest % d == 0 && fits(*d) && (left > 1 || *d == rest));
+            let digit = divisors.min_by(|a, b| distance(*a).total_cmp(&distance(*b)))?;
+            digits.push(digit);
+            rest /= digit;
+        }
+        (rest == 1).then_some(digits)
+    })
+}
+
+/// The passes over `positions` that are the product of two or three digits.
+fn by_digits(kernel: LineKernel, positions: u64, digits: &[u64]) -> Vec<LineKernel> {
+    let digit = |count: u64, input: [u64; 3], output: [u64; 3], turn: u64| Digit {
+        positions,
+        count,
+        input,
+        output,
+        turn,
+        load_factor: false,
+        store_factor: false,
+    };
+    let pass = |points: u64, digit: Digit, first: bool, last: bool| LineKernel {
+        points,
+        digit: Some(digit),
+        input: if first { kernel.input } else { SCRATCH },
+        output: if last { kernel.output } else { SCRATCH },
+        ..kernel
+    };
+    match *digits {
+        [a, b] => vec![
+            pass(a, digit(b, [b, 1, 0], [b, 1, 0], positions), true, false),
+            pass(b, digit(a, [1, a, b], [a, 1, 0], 0), false, true),
+        ],
+        [a, b, c] => vec![
+            pass(a, digit(b * c, [b * c, 1, 0], [b * c, 1, 0], positions), true, false),
+            // The counter runs over j3 a + k1.
+            pass(b, digit(a * c, [c, a, b * c], [c, a, b * c], b * c), false, false),
+            // And here over k1 b + k2.
+            pass(c, digit(a * b, [1, a * b, c], [a * b, b, a], 0), false, true),
+        ],
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustfft::FftPlanner;
+    use rustfft::num_complex::Complex;
+
+    const LIMITS: Limits = Limits { workgroup_bytes: 64, invocations: 4, points: 4, alone: 4, columns: 4 };
+
+    /// What the passes do, in f64 on the host.
+    fn run(passes: &[AxisPass], x: &[Complex<f64>]) -> Vec<Complex<f64>> {
+        let mut data = x.to_vec();
+        for AxisPass { kernel, load_factors, store_factors } in passes {
+            let Some(digit) = kernel.digit else { panic!("one pass") };
+            let factors = |factors: &Option<Factors>| {
+                let mut values: Vec<Complex<f64>> = match factors {
+                    Some(f) => f.table.values().iter().map(|v| Complex::new(v[0], if f.conjugate { -v[1] } else { v[1] })).collect(),
+                    None => vec![Complex::new(1.0, 0.0); digit.positions as usize],
+                };
+                values.resize(digit.positions as usize, Complex::new(0.0, 0.0));
+                values
+            };
+            let (load, store) = (factors(load_factors), factors(store_factors));
+            let at = |k: u64, d: u64, [a, q, r]: [u64; 3]| (k * a + d / q + d % q * r) as usize;
+            let mut result = vec![Complex::new(f64::NAN, 0.0); digit.positions as usize];
+            let sign = if kernel.work == Work::Forward { -1.0 } else { 1.0 };
+            for d in 0..digit.count {
+                let mut line: Vec<_> = (0..kernel.points)
+                    .map(|k| at(k, d, digit.input))
+                    .map(|p| data.get(p).copied().unwrap_or_default() * load[p])
+                    .collect();
+                let mut planner = FftPlanner::new();
+                let fft = if sign < 0.0 { planner.plan_fft_forward(line.len()) } else { planner.plan_fft_inverse(line.len()) };
+                fft.process(&mut line);
+                for (k, value) in line.into_iter().enumerate() {
+                    let turn = if digit.turn == 0 { 0.0 } else { (k as u64 * (d / digit.input[1])) as f64 / digit.turn as f64 };
+                    let p = at(k as u64, d, digit.output);
+                    result[p] = value * Complex::from_polar(1.0, sign * 2.0 * std::f64::consts::PI * turn) * store[p];
+                }
+            }
+            data = result;
+        }
+        data
+    }
+
+    #[test]
+    fn passes_over_digits_make_a_transform() {
+        // With lines of at most 16 points (7 for awkward ones): two digits, three, awkward ones, convolutions.
+        for n in [24u64, 32, 49, 51, 64, 105, 128, 256, 360, 512, 1024, 2048, 37, 53, 74, 97, 101] {
+            for work in [Work::Forward, Work::Backward] {
+                let passes = passes(Precision::Single, 2, n, work, [SCRATCH; 2], LIMITS).unwrap_or_else(|| panic!("{n}"));
+                let x: Vec<_> = (0..n).map(|i| Complex::new((i * i % 7) as f64 - 3.0, (i % 5) as f64)).collect();
+                let mut want = x.clone();
+                let mut planner = FftPlanner::new();
+                let len = n as usize;
+                let fft = if work == Work::Forward { planner.plan_fft_forward(len) } else { planner.plan_fft_inverse(len) };
+                fft.process(&mut want);
+                let got = run(&passes, &x);
+                for k in 0..n as usize {
+                    assert!((got[k] - want[k]).norm() < 1e-9 * n as f64, "{n} {work:?} {k}: {} {}", got[k], want[k]);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn long_lines_take_few_passes() {
+        let floor = Limits { workgroup_bytes: 16384, invocations: 256, points: 16, alone: 16, columns: 16 };
+        let count = |n: u64| passes(Precision::Single, 2, n, Work::Forward, [SCRATCH; 2], floor).map(|p| p.len());
+        assert_eq!([4096, 8192, 1 << 20, 1 << 24].map(count), [1, 2, 2, 2].map(Some));
+        assert_eq!([1 << 25, 1 << 30].map(count), [3, 3].map(Some));
+        // Primes: one pass by Bluestein, then two transforms of two passes, then of three.
+        assert_eq!([2039, 4093, 10007, 8_388_593, 16_777_213].map(count), [1, 4, 4, 4, 6].map(Some));
+    }
+}

@@ -1,0 +1,143 @@
+//! How a line of given length is transformed inside one workgroup: pure planning.
+//!
+//! - Products of [`RADICES`](super::RADICES) by Stockham's stages, each a butterfly of up to [`Limits::points`] points in
+//!   registers; as few stages as possible, since between stages points change hands through workgroup memory.
+//! - Other lengths by Bluestein's algorithm: a circular convolution of at least `2n - 1` points.
+//!
+//! Lines of up to [`Limits::alone`] points are one butterfly of one invocation: no workgroup memory and no barrier.
+
+use super::size::{factorizations, good_size, is_good_size, is_smooth};
+
+/// What a device allows a kernel, and what suits it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Limits {
+    /// Workgroup memory in bytes.
+    pub workgroup_bytes: u64,
+    /// Invocations a workgroup.
+    pub invocations: u64,
+    /// Complex points that an invocation holds, about.
+    pub points: u64,
+    /// Longest line that one invocation transforms alone.
+    pub alone: u64,
+    /// Neighbouring lines that a workgroup takes where lines are neighbours in memory.
+    pub columns: u64,
+}
+
+/// Stages of a transform over the invocations of a line.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Stages {
+    /// Invocations a line.
+    pub lanes: u64,
+    /// Points of the butterflies of each stage.
+    pub radices: Vec<u64>,
+}
+
+/// How one workgroup transforms a line of `n` points.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Core {
+    /// By stages.
+    Direct(Stages),
+    /// As a circular convolution of `padded` points.
+    Bluestein { padded: u64, stages: Stages },
+}
+
+impl Core {
+    /// How `n` points are transformed within `limits`, with `bytes` a real number; none if they do not fit.
+    pub fn new(n: u64, limits: Limits, bytes: u64) -> Option<Core> {
+        if let Some((stages, _)) = stages(n, limits, bytes) {
+            return Some(Core::Direct(stages));
+        }
+        if n < 2 {
+            return None;
+        }
+        let shortest = 2 * n - 1;
+        let lengths = (shortest..=good_size(shortest).next_power_of_two()).filter(|&m| is_good_size(m));
+        let all = lengths.filter_map(|m| stages(m, limits, bytes).map(|(stages, cost)| (m, stages, cost)));
+        let (padded, stages, _) = all.min_by_key(|&(m, _, cost)| (cost, m))?;
+        Some(Core::Bluestein { padded, stages })
+    }
+
+    pub fn stages(&self) -> &Stages {
+        match self {
+            Core::Direct(stages) | Core::Bluestein { stages, .. } => stages,
+        }
+    }
+
+    /// Points that are exchanged through workgroup memory, none with one invocation a line.
+    pub fn exchanged(&self, n: u64) -> u64 {
+        match self {
+            _ if self.stages().lanes == 1 => 0,
+            Core::Direct(_) => n,
+            Core::Bluestein { padded, .. } => *padded,
+        }
+    }
+}
+
+/// The best stages for `n` points and what they cost, in points handled.
+fn stages(n: u64, limits: Limits, bytes: u64) -> Option<(Stages, u64)> {
+    if !is_smooth(n) {
+        return None;
+    }
+    if n <= limits.alone.max(1) {
+        return Some((Stages { lanes: 1, radices: vec![n] }, n));
+    }
+    if n * bytes > limits.workgroup_bytes {
+        return None;
+    }
+    // A prime beyond the usual number of points is worth more registers.
+    let most = limits.points.max(31);
+    let mut best: Option<(Stages, u64)> = None;
+    for radices in factorizations(n, most) {
+        if radices.iter().any(|&radix| radix > limits.points && !super::size::RADICES.contains(&radix)) {
+            continue;
+        }
+        let counts = radices.iter().flat_map(|radix| (1..=4).map(move |times| (n / radix).div_ceil(times)));
+        for lanes in counts.filter(|&lanes| lanes <= limits.invocations) {
+            let held = |radix: u64| radix * (n / radix).div_ceil(lanes);
+            let (most_held, all_held) =
+                (radices.iter().map(|&r| held(r)).max().unwrap_or(1), radices.iter().map(|&r| held(r)).sum::<u64>());
+            if most_held > 2 * limits.points.max(16) {
+                continue;
+            }
+            let crowded = if most_held > limits.points { 2 } else { 1 };
+            let cost = lanes * all_held * crowded + 2 * n * (radices.len() as u64 - 1);
+            if best.as_ref().is_none_or(|(stages, least)| (cost, lanes) < (*least, stages.lanes)) {
+                best = Some((Stages { lanes, radices: radices.clone() }, cost));
+            }
+        }
+    }
+    best
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FLOOR: Limits = Limits { workgroup_bytes: 16384, invocations: 256, points: 16, alone: 16, columns: 16 };
+
+    #[test]
+    fn every_length_of_the_floor_has_a_core() {
+        for n in 1..=2048 {
+            let core = Core::new(n, FLOOR, 4).unwrap_or_else(|| panic!("{n}"));
+            let points = if let Core::Bluestein { padded, .. } = core { padded } else { n };
+            let Stages { lanes, radices } = core.stages();
+            assert_eq!(radices.iter().product::<u64>(), points);
+            assert!(*lanes <= 256 && core.exchanged(n) * 4 <= 16384, "{n}: {core:?}");
+            assert!(points >= 2 * n - 1 || points == n, "{n}: {core:?}");
+            assert!(radices.iter().all(|r| r * (points / r).div_ceil(*lanes) <= 32), "{n}: {core:?}");
+        }
+        for n in (2049..=4096).filter(|&n| is_smooth(n)) {
+            assert!(Core::new(n, FLOOR, 4).is_some(), "{n}");
+        }
+        assert!(Core::new(4096, FLOOR, 8).is_none() && Core::new(2048, FLOOR, 8).is_some());
+    }
+
+    #[test]
+    fn powers_of_two_take_few_stages() {
+        let radices = |n: u64| Core::new(n, FLOOR, 4).unwrap().stages().clone();
+        assert_eq!(radices(16), Stages { lanes: 1, radices: vec![16] });
+        assert_eq!(radices(256), Stages { lanes: 16, radices: vec![16, 16] });
+        assert_eq!(radices(4096), Stages { lanes: 256, radices: vec![16, 16, 16] });
+        assert_eq!(radices(512).radices.len(), 3);
+    }
+}

@@ -1,0 +1,185 @@
+//! Forward, multiply, inverse, in as few passes as can be.
+
+use std::marker::PhantomData;
+
+use super::error::FftError;
+use super::hook::{Hook, Hooks};
+use super::pass::Tables;
+use super::plan::{Plan, Route};
+use super::run::{End, ReadyRoute, Run};
+use super::spec::{Distribution, Spec};
+use super::transform::Value;
+use super::tuning::Tuning;
+use crate::device::{Array, DeviceError, Gpu, Recorder};
+use crate::exchange::{ExchangeError, Lines};
+use crate::layout::{Box3, FieldLayout, volume};
+
+/// Multiplies fields in Fourier space: `inverse(hook(forward(field)))`, for one or more results of each field.
+///
+/// - The hook runs between the two halves of the last axis' pass, so the spectrum is never written: five passes for
+///   three axes instead of seven, and ten for one density and the three components of a force instead of fifteen. Where the
+///   last axis is too long for one pass, or a real line, two transforms with the hook on the second's load do the
+///   same.
+/// - With [`Spec::points`] twice the cells it is a linear convolution; with as many, a circular one.
+/// - Result `r` of field `f` is field `f * results + r` of the output.
+///
+/// Source of the ten passes: counting; of the method: Hockney & Eastwood 1981.
+pub struct Filter<T = f32> {
+    plan: Plan,
+    kind: Kind,
+    results: u32,
+    spectrum: Box3,
+    value: PhantomData<T>,
+}
+
+enum Kind {
+    Fused(Box<ReadyRoute>),
+    Apart { forward: Box<ReadyRoute>, inverse: Vec<ReadyRoute> },
+}
+
+impl<T: Value> Filter<T> {
+    /// The filter of fields as `spec` says (values and precision are those of `T`; its modes and distribution do not
+    /// matter) for `rank` of the grid of `lines`, with `results` for each field. The hook may be made knowing
+    /// [`spectrum_part`](Self::part_of).
+    ///
+    /// # Errors
+    /// [`FftError`] for what cannot be transformed on this device.
+    pub fn new(gpu: &Gpu, spec: &Spec, lines: &Lines, tuning: &Tuning, hook: &Hook, results: u32) -> Result<Self, FftError> {
+        let (plan, route) = Self::plan_of(gpu, spec, lines, tuning, results)?;
+        let limits = tuning.limits(gpu.abilities());
+        let mut tables = Tables::new(gpu)?;
+        let spectrum = spectrum_of(&plan, route.as_ref());
+        let kind = match route {
+            Some(route) => {
+                let hooks = Hooks { filter: Some(hook.clone()), ..Hooks::default() };
+                Kind::Fused(Box::new(ReadyRoute::new(route, &hooks, limits, &mut tables)?))
+            }
+            None => {
+                let forward = ReadyRoute::new(plan.forward.clone(), &Hooks::default(), limits, &mut tables)?;
+                let inverse = (0..results)
+                    .map(|result| {
+                        let hooks = Hooks { load_mode: Some(hook.clone()), result, ..Hooks::default() };
+                        ReadyRoute::new(plan.inverse.clone(), &hooks, limits, &mut tables)
+                    })
+                    .collect::<Result<_, _>>()?;
+                Kind::Apart { forward: Box::new(forward), inverse }
+            }
+        };
+        Ok(Filter { plan, kind, results, spectrum, value: PhantomData })
+    }
+
+    fn plan_of(gpu: &Gpu, spec: &Spec, lines: &Lines, tuning: &Tuning, results: u32) -> Result<(Plan, Option<Route>), FftError> {
+        let spec = Spec {
+            values: T::VALUES,
+            precision: T::PRECISION,
+            modes: spec.points,
+            distribution: Distribution::Transposed,
+            ..spec.clone()
+        };
+        spec.precision.check(&gpu.info().name, gpu.abilities())?;
+        let limits = tuning.limits(gpu.abilities());
+        let plan = Plan::new(&spec, lines.grid(), lines.rank(), limits, tuning.pieces)?;
+        let route = plan.filter(results, limits, tuning.pieces)?;
+        Ok((plan, route))
+    }
+
+    /// The modes that the hook of a filter will see on this rank: for tables.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn part_of(gpu: &Gpu, spec: &Spec, lines: &Lines, tuning: &Tuning) -> Result<Box3, FftError> {
+        let (plan, route) = Self::plan_of(gpu, spec, lines, tuning, 1)?;
+        Ok(spectrum_of(&plan, route.as_ref()))
+    }
+
+    /// The modes that the hook sees on this rank.
+    pub fn spectrum_part(&self) -> Box3 {
+        self.spectrum.clone()
+    }
+
+    /// The cells of this rank.
+    pub fn field_part(&self) -> Box3 {
+        self.plan.field.clone()
+    }
+
+    /// The layout of a field without ghosts.
+    pub fn field_layout(&self) -> FieldLayout {
+        FieldLayout::new(self.field_part(), [[0; 2]; 3])
+    }
+
+    /// Bytes that it moves through device memory.
+    pub fn traffic(&self) -> u64 {
+        match &self.kind {
+            Kind::Fused(route) => route.route.traffic(),
+            Kind::Apart { forward, inverse } => {
+                forward.route.traffic() + inverse.iter().map(|route| route.route.traffic()).sum::<u64>()
+            }
+        }
+    }
+
+    /// Filters `field` into `output`, another array. All ranks call it.
+    ///
+    /// # Errors
+    /// [`ExchangeError`] of the device or the ranks; [`DeviceError::Misuse`] for arrays of the wrong length.
+    pub fn apply(
+        &self,
+        recorder: &mut Recorder,
+        lines: &mut Lines,
+        field: &Array<T>,
+        layout: &FieldLayout,
+        output: &Array<T>,
+        output_layout: &FieldLayout,
+    ) -> Result<(), ExchangeError> {
+        let misuse = |why: String| Err(DeviceError::Misuse { what: "Filter::apply".into(), why }.into());
+        let fields = self.plan.spec.fields;
+        for (name, array, layout, count) in
+            [("field", field, layout, fields), ("output", output, output_layout, fields * u64::from(self.results))]
+        {
+            if layout.own != self.plan.field {
+                return misuse(format!("the {name} has cells {:?}, this rank has {:?}", layout.own, self.plan.field));
+            }
+            if array.len() < layout.len() * count {
+                return misuse(format!("the {name} has {} elements, {} are needed", array.len(), layout.len() * count));
+            }
+        }
+        if field.raw().shares(output.raw()) {
+            return misuse("field and output are one array".into());
+        }
+        let [there, back] = self.plan.spec.factors();
+        let from = End { array: field.raw(), layout: Some(layout) };
+        let to = End { array: output.raw(), layout: Some(output_layout) };
+        let run = |recorder: &mut Recorder, lines: &mut Lines, ready: &ReadyRoute, input: End<'_>, output: End<'_>, scale: f64| {
+            Run::<T::Mode> { ready, input, output, scale, interior: 1.0, hooks: None, element: PhantomData }.run(recorder, lines)
+        };
+        match &self.kind {
+            Kind::Fused(route) => run(recorder, lines, route, from, to, there * back),
+            Kind::Apart { forward, inverse } => {
+                let len = volume(&self.plan.spectrum) * fields;
+                let spectrum = recorder.gpu().array::<T::Mode>("fft::filter", len)?;
+                let modes = End { array: spectrum.raw(), layout: None };
+                run(recorder, lines, forward, from, modes, there)?;
+                if self.results == 1 {
+                    return run(recorder, lines, &inverse[0], modes, to, back);
+                }
+                let one = recorder.gpu().array::<T>("fft::result", output_layout.len() * fields)?;
+                for (r, route) in inverse.iter().enumerate() {
+                    run(recorder, lines, route, modes, End { array: one.raw(), layout: Some(output_layout) }, back)?;
+                    for f in 0..fields {
+                        let at = (f * u64::from(self.results) + r as u64) * output_layout.len();
+                        recorder.copy(&one, f * output_layout.len(), output, at, output_layout.len())?;
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The part of the spectrum that a rank has where the hook runs.
+fn spectrum_of(plan: &Plan, route: Option<&Route>) -> Box3 {
+    let Some(route) = route else { return plan.spectrum.clone() };
+    let fused = route.visits.iter().find(|visit| visit.passes.iter().any(|p| matches!(p.kernel.work, super::line::Work::Filter(_))));
+    fused.map_or(plan.spectrum.clone(), |visit| {
+        [0, 1, 2].map(|a| if a == visit.axis { 0..plan.spec.points[a] } else { visit.first[a]..visit.first[a] + visit.before[a] })
+    })
+}

@@ -1,0 +1,285 @@
+//! Kernels that transform all lines of an array along one axis in one dispatch: what they do, and their parameters.
+//!
+//! ```text
+//! load -> transform inside a workgroup (see `core`) -> store
+//! ```
+//!
+//! A line's points may lie at a fixed stride or in the blocks of a transpose, may be fewer in memory than in the transform
+//! (zero padding, truncated spectra), and may be one *digit* of the position on a longer axis.
+
+use super::core::{Core, Limits};
+use super::hook::Hooks;
+use super::precision::Precision;
+use super::tables::Table;
+use super::writer::Writer;
+use crate::device::{Access, KernelSource};
+
+/// What becomes of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Work {
+    /// Nothing: it is moved.
+    Copy,
+    /// `exp(-2 pi i j k / n)`.
+    Forward,
+    /// `exp(+2 pi i j k / n)`.
+    Backward,
+    /// Forward, multiplied by a hook, and backward, once for each of so many results.
+    Filter(u32),
+}
+
+/// What a line is in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum View {
+    /// Complex points.
+    Complex,
+    /// Real points.
+    Real,
+    /// Half a Hermitian line: points `0..=n/2`. Imaginary parts that a Hermitian line cannot have are ignored.
+    Half,
+}
+
+/// How the points of a line lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Order {
+    /// At a fixed stride.
+    Plain,
+    /// In the blocks of a transpose: the axis is cut into parts, each a C order array of its own.
+    Blocked,
+}
+
+/// Which points of a line are in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Span {
+    /// All.
+    Whole,
+    /// The first so many; the others are zero.
+    Head(u64),
+    /// The modes of a line of so many points, lowest frequencies, in the order of a transform; the others are zero, and
+    /// so is the unpaired mode of an even number.
+    Modes(u64),
+}
+
+/// One end of a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Side {
+    /// What a line is in memory.
+    pub view: View,
+    /// How its points lie.
+    pub order: Order,
+    /// Which of its points are there.
+    pub span: Span,
+}
+
+impl Side {
+    /// Points in memory of a line whose transform has `n`.
+    pub fn stored(&self, n: u64) -> u64 {
+        let points = match self.span {
+            Span::Whole => n,
+            Span::Head(points) | Span::Modes(points) => points,
+        };
+        if self.view == View::Half { points / 2 + 1 } else { points }
+    }
+
+    /// Bytes of a line in memory.
+    pub fn bytes(&self, n: u64, precision: Precision) -> u64 {
+        let number = if self.view == View::Real { 1 } else { 2 };
+        self.stored(n) * number * precision.bytes()
+    }
+}
+
+/// The part of a longer axis that a pass transforms: the axis of `positions` points is split into digits, the pass runs
+/// along one of them, and the others are `count` values of a counter `d`.
+///
+/// ```text
+/// point k of line d stands at   k a + d / q + (d mod q) r   with [a, q, r] = `input` when it is read, `output` when written
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Digit {
+    /// Positions of the whole axis.
+    pub positions: u64,
+    /// Values of the counter.
+    pub count: u64,
+    /// Where a point is read.
+    pub input: [u64; 3],
+    /// Where it is written.
+    pub output: [u64; 3],
+    /// Results are turned by `exp(-+2 pi i k (d / q) / turn)`, unless this is 0.
+    pub turn: u64,
+    /// Points are multiplied by a table of an entry a position as they are read.
+    pub load_factor: bool,
+    /// The same as they are written.
+    pub store_factor: bool,
+}
+
+/// A kernel that transforms lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LineKernel {
+    /// Single or double.
+    pub precision: Precision,
+    /// Axis of the array that lines run along.
+    pub axis: usize,
+    /// Points of the axis.
+    pub n: u64,
+    /// Points of the transform: those of the axis, or of a digit of it.
+    pub points: u64,
+    /// What becomes of a line.
+    pub work: Work,
+    /// What is read.
+    pub input: Side,
+    /// What is written.
+    pub output: Side,
+    /// For a pass along a digit.
+    pub digit: Option<Digit>,
+    /// Whether it writes into the array that it reads.
+    pub in_place: bool,
+}
+
+/// How a kernel is laid out over a workgroup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shape {
+    pub(super) core: Core,
+    /// Invocations a line.
+    pub lanes: u64,
+    /// Lines a workgroup.
+    pub lines: u64,
+    /// Whether real and imaginary parts are exchanged together.
+    pub together: bool,
+}
+
+/// WGSL fields of the parameters; [`LineParams`] is the same in Rust.
+pub(super) const PARAMS: &str = "sizes: vec4<u32>, input: vec4<u32>, input_more: vec4<u32>, output: vec4<u32>, output_more: vec4<u32>, \
+                                 blocks: vec4<u32>, starts: vec4<u32>, inverse: vec4<f32>, first: vec4<u32>, scale: vec4<f32>";
+
+/// Parameters of a dispatch. The lines of an array are counted by `c0` (fastest), `c1` and `c2` (the field of a batch): the
+/// axes that lines do not run along, in C order.
+///
+/// | side | first vector | second vector |
+/// |---|---|---|
+/// | plain: `at = offset + s . c + p stride` | `offset, s0, s1, s2` | `stride, -, -, -` |
+/// | blocked: `at = lines start + (outer size + p - start) width + inner`, `outer = o . c + o_first`, `inner = i . c + i_first` | `lines, o0, o1, o2` | `width, i0, i1, i2` |
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
+pub struct LineParams {
+    /// Lengths of `c0` and `c1`; from one result of a filter to the next; lines in all.
+    pub sizes: [u32; 4],
+    /// Addresses of the input.
+    pub input: [u32; 4],
+    /// The same, second part.
+    pub input_more: [u32; 4],
+    /// Addresses of the output.
+    pub output: [u32; 4],
+    /// The same, second part.
+    pub output_more: [u32; 4],
+    /// Of blocked sides: points in the larger parts all together and points of a smaller part; input, then output.
+    pub blocks: [u32; 4],
+    /// Of blocked sides: `o_first`, `i_first`; input, then output.
+    pub starts: [u32; 4],
+    /// Of blocked sides: inverses of the points of a larger and of a smaller part; input, then output.
+    pub inverse: [f32; 4],
+    /// For hooks: index of the first point along each axis, and first field.
+    pub first: [u32; 4],
+    /// The factor of the output in three parts whose sum is exact in f64, and the factor of the modes that stand for two in
+    /// half a Hermitian line.
+    pub scale: [f32; 4],
+}
+
+impl LineParams {
+    /// The factor as three parts.
+    pub fn scaled(mut self, factor: f64, interior: f32) -> Self {
+        let high = factor as f32;
+        let middle = (factor - f64::from(high)) as f32;
+        self.scale = [high, middle, (factor - f64::from(high) - f64::from(middle)) as f32, interior];
+        self
+    }
+}
+
+impl LineKernel {
+    /// Whether a real line is transformed as a complex one of half the length.
+    pub(super) fn packed(&self) -> bool {
+        let views = (self.input.view, self.output.view);
+        let real = views == (View::Real, View::Half) || views == (View::Half, View::Real);
+        real && self.digit.is_none() && self.n % 2 == 0 && self.work != Work::Copy
+    }
+
+    /// Points of the complex transform inside.
+    pub(super) fn core_points(&self) -> u64 {
+        if self.packed() { self.n / 2 } else { self.points }
+    }
+
+    /// Whether neighbouring lines, rather than neighbouring points, are neighbours in memory.
+    pub(super) fn strided(&self) -> bool {
+        self.axis < 2 || self.digit.is_some()
+    }
+
+    /// How it is laid out, or none if a line does not fit.
+    pub fn shape(&self, limits: Limits) -> Option<Shape> {
+        if self.work == Work::Copy {
+            let lanes = if self.strided() { 8 } else { self.n.clamp(1, 64) };
+            let core = Core::Direct(super::core::Stages { lanes, radices: vec![1] });
+            return Some(Shape { core, lanes, lines: 64u64.div_ceil(lanes), together: true });
+        }
+        let bytes = self.precision.bytes();
+        let core = Core::new(self.core_points(), limits, bytes)?;
+        let lanes = core.stages().lanes;
+        let exchanged = core.exchanged(self.core_points());
+        let wanted = match (self.strided(), lanes) {
+            // Alone, an invocation a line; a workgroup of a few dozen.
+            (_, 1) => 64,
+            (true, _) => limits.columns,
+            (false, _) => (128 / lanes).clamp(1, 32),
+        };
+        let most = wanted.min(limits.invocations / lanes);
+        let fit = |together: bool| {
+            let cell = bytes * if together { 2 } else { 1 };
+            if exchanged == 0 { most } else { most.min(limits.workgroup_bytes / (exchanged * cell)) }
+        };
+        let enough = if self.strided() { 8.min(limits.columns) } else { 1 };
+        let together = fit(true) >= enough.min(fit(false));
+        let lines = if together { fit(true) } else { fit(false) };
+        (lines > 0).then(|| Shape { core, lanes, lines: 1 << lines.ilog2(), together })
+    }
+
+    /// The kernel for `shape`, and the table that it reads.
+    pub fn source(&self, shape: &Shape, hooks: &Hooks) -> (KernelSource, Table) {
+        let element = |view: View| if view == View::Real { self.precision.real() } else { self.precision.complex() };
+        let (input, output) = (element(self.input.view), element(self.output.view));
+        let name = format!("fft::{:?}({})", self.work, self.points);
+        let (text, table) = Writer::new(*self, shape, hooks).write();
+        let params = hooks.params().map_or(PARAMS.to_string(), |fields| format!("{PARAMS}, {fields}"));
+        let mut source = KernelSource::new(name, text).params(params);
+        if self.in_place {
+            // Two views of one array are its plain numbers.
+            let element = if self.numbers() { self.precision.real() } else { output };
+            source = source.array("output", element, Access::ReadWrite);
+        } else {
+            source = source.array("input", input, Access::Read).array("output", output, Access::ReadWrite);
+        }
+        let complex = self.precision.complex();
+        if !table.is_empty() {
+            source = source.array("roots", complex, Access::Read);
+        }
+        if self.digit.is_some_and(|digit| digit.load_factor) {
+            source = source.array("load_factors", complex, Access::Read);
+        }
+        if self.digit.is_some_and(|digit| digit.store_factor) {
+            source = source.array("store_factors", complex, Access::Read);
+        }
+        (hooks.declare(source).group((shape.lanes * shape.lines) as u32), table)
+    }
+
+    /// Whether input and output of an in-place kernel are seen as plain numbers.
+    pub(super) fn numbers(&self) -> bool {
+        self.in_place && (self.input.view == View::Real) != (self.output.view == View::Real)
+    }
+
+    /// Bytes that a line reads and writes.
+    pub fn line_bytes(&self) -> [u64; 2] {
+        let along = |side: &Side| match self.digit {
+            // A digit has its share of what is in memory.
+            Some(digit) => (side.bytes(self.n, self.precision) * self.points).div_ceil(digit.positions),
+            None => side.bytes(self.n, self.precision),
+        };
+        let results = if let Work::Filter(results) = self.work { u64::from(results) } else { 1 };
+        [along(&self.input), results * along(&self.output)]
+    }
+}

@@ -1,0 +1,117 @@
+//! Passes with their kernels and tables, ready to be recorded.
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+use super::axis::{AxisPass, Factors};
+use super::core::Limits;
+use super::error::FftError;
+use super::hook::Hooks;
+use super::line::{LineKernel, LineParams, Shape};
+use super::precision::Precision;
+use crate::device::{DeviceError, Gpu, Kernel, RawArray, Recorder};
+
+/// Tables on the device, each made once.
+pub(super) struct Tables {
+    recorder: Recorder,
+    made: HashMap<Factors, RawArray>,
+}
+
+impl Tables {
+    pub fn new(gpu: &Gpu) -> Result<Self, DeviceError> {
+        Ok(Tables { recorder: Recorder::new(gpu)?, made: HashMap::new() })
+    }
+
+    fn get(&mut self, precision: Precision, factors: &Factors) -> Result<RawArray, DeviceError> {
+        if let Some(array) = self.made.get(factors) {
+            return Ok(array.clone());
+        }
+        let mut values = factors.table.values();
+        values.resize(factors.len as usize, [0.0; 2]);
+        if factors.conjugate {
+            values.iter_mut().for_each(|value| value[1] = -value[1]);
+        }
+        let array = match precision {
+            Precision::Single => {
+                let array = self.recorder.gpu().array::<[f32; 2]>("fft::table", factors.len)?;
+                let values: Vec<[f32; 2]> = values.into_iter().map(|v| v.map(|v| v as f32)).collect();
+                self.recorder.upload(&array, 0, &values)?;
+                array.raw().clone()
+            }
+            Precision::Double => {
+                let array = self.recorder.gpu().array::<[f64; 2]>("fft::table", factors.len)?;
+                self.recorder.upload(&array, 0, &values)?;
+                array.raw().clone()
+            }
+        };
+        self.made.insert(factors.clone(), array.clone());
+        Ok(array)
+    }
+}
+
+/// A pass with its kernels. They are compiled when they are first dispatched.
+pub(super) struct ReadyPass {
+    pub kernel: LineKernel,
+    shape: Shape,
+    hooks: Hooks,
+    apart: OnceLock<Kernel>,
+    in_place: OnceLock<Kernel>,
+    tables: Vec<RawArray>,
+}
+
+impl ReadyPass {
+    pub fn new(pass: &AxisPass, hooks: Hooks, limits: Limits, tables: &mut Tables) -> Result<Self, FftError> {
+        let (kernel, precision) = (pass.kernel, pass.kernel.precision);
+        let shape = kernel
+            .shape(limits)
+            .ok_or(FftError::TooLong { n: kernel.n, limit: limits.workgroup_bytes / precision.bytes() })?;
+        let (source, table) = kernel.source(&shape, &hooks);
+        let own = (!table.is_empty()).then(|| Factors { len: table.len(), table, conjugate: false });
+        let all = [&own, &pass.load_factors, &pass.store_factors];
+        let tables = all.into_iter().flatten().map(|factors| tables.get(precision, factors)).collect::<Result<_, _>>()?;
+        Ok(ReadyPass {
+            kernel,
+            shape,
+            hooks,
+            apart: OnceLock::from(Kernel::new(source)),
+            in_place: OnceLock::new(),
+            tables,
+        })
+    }
+
+    /// Records it from `input` into `output`, or inside `output`. `hooks` have the text that it was made with, and
+    /// maybe other arrays and parameters.
+    pub fn record(
+        &self,
+        recorder: &mut Recorder,
+        input: Option<&RawArray>,
+        output: &RawArray,
+        params: LineParams,
+        hooks: Option<&Hooks>,
+    ) -> Result<(), DeviceError> {
+        let hooks = hooks.unwrap_or(&self.hooks);
+        let make = |in_place: bool| Kernel::new(LineKernel { in_place, ..self.kernel }.source(&self.shape, hooks).0);
+        let kernel = match input {
+            Some(_) => self.apart.get_or_init(|| make(false)),
+            None => self.in_place.get_or_init(|| make(true)),
+        };
+        let mut arrays: Vec<&RawArray> = input.into_iter().chain([output]).chain(&self.tables).collect();
+        arrays.extend(hooks.arrays());
+        let mut words = [0u32; 64];
+        let bytes = bytemuck::cast_slice_mut::<u32, u8>(&mut words);
+        let own = bytemuck::bytes_of(&params);
+        bytes[..own.len()].copy_from_slice(own);
+        let values = hooks.values();
+        if own.len() + values.len() > bytes.len() {
+            let why = format!("its hooks have {} bytes of parameters, {} are allowed", values.len(), bytes.len() - own.len());
+            return Err(DeviceError::Misuse { what: kernel.source().label().into(), why });
+        }
+        bytes[own.len()..own.len() + values.len()].copy_from_slice(&values);
+        recorder.dispatch(kernel, &arrays, &words, u64::from(params.sizes[3]).div_ceil(self.shape.lines))
+    }
+
+    /// Whether it reads and writes the same places, so that it can work inside one array.
+    pub fn numbers(&self) -> bool {
+        LineKernel { in_place: true, ..self.kernel }.numbers()
+    }
+}

@@ -1,0 +1,68 @@
+//! Single and double precision.
+
+use super::error::FftError;
+use crate::device::{Abilities, Element};
+
+/// The numbers a transform works with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Precision {
+    /// `f32`: on every device.
+    #[default]
+    Single,
+    /// `f64`: on devices that have it (natively, in Vulkan).
+    Double,
+}
+
+impl Precision {
+    /// Bytes of a real number.
+    pub const fn bytes(self) -> u64 {
+        match self {
+            Precision::Single => 4,
+            Precision::Double => 8,
+        }
+    }
+
+    /// A real element of arrays.
+    pub const fn real(self) -> Element {
+        match self {
+            Precision::Single => Element::F32,
+            Precision::Double => Element::F64,
+        }
+    }
+
+    /// A complex element of arrays.
+    pub const fn complex(self) -> Element {
+        match self {
+            Precision::Single => Element::Complex32,
+            Precision::Double => Element::Complex64,
+        }
+    }
+
+    /// Checks that a device has it.
+    ///
+    /// # Errors
+    /// [`FftError::NoDouble`].
+    pub fn check(self, device: &str, abilities: &Abilities) -> Result<(), FftError> {
+        match self {
+            Precision::Double if !abilities.f64 => Err(FftError::NoDouble { device: device.into() }),
+            _ => Ok(()),
+        }
+    }
+
+    /// A WGSL literal, exact.
+    pub(super) fn literal(self, value: f64) -> String {
+        let text = match self {
+            Precision::Single => format!("{:?}f", value as f32),
+            Precision::Double => format!("{value:?}lf"),
+        };
+        if text.starts_with('-') { format!("({text})") } else { text }
+    }
+
+    /// `alias` lines that every kernel begins with.
+    pub(super) const fn aliases(self) -> &'static str {
+        match self {
+            Precision::Single => "alias Real = f32;\nalias Complex = vec2<f32>;\n",
+            Precision::Double => "alias Real = f64;\nalias Complex = vec2<f64>;\n",
+        }
+    }
+}

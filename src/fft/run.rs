@@ -1,0 +1,331 @@
+//! Carrying out a route on a device and between ranks.
+//!
+//! ```text
+//! visit --> pieces: as soon as one is written it travels, while the next is written
+//! visit <-- pieces: as soon as one has arrived it is transformed, while the next travels
+//! ```
+
+use std::collections::VecDeque;
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use super::core::Limits;
+use super::error::FftError;
+use super::hook::Hooks;
+use super::line::Work;
+use super::pass::{ReadyPass, Tables};
+use super::plan::{Placement, Route, Transpose, Visit};
+use crate::device::{Array, Memory, Plain, RawArray, Recorder};
+use crate::exchange::{ExchangeError, Lines, Transit};
+use crate::layout::{Box3, FieldLayout};
+
+/// A route with its kernels.
+pub(super) struct ReadyRoute {
+    pub route: Route,
+    visits: Vec<Vec<ReadyPass>>,
+    targets: Vec<Target>,
+}
+
+/// Where a visit writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Target {
+    /// The user's output.
+    Output,
+    /// An array of its own.
+    Work,
+    /// The pieces of an exchange.
+    Pieces,
+}
+
+impl ReadyRoute {
+    /// Makes the kernels with the hooks of the first pass, of filters, and of the last pass.
+    pub fn new(route: Route, hooks: &Hooks, limits: Limits, tables: &mut Tables) -> Result<Self, FftError> {
+        let last = route.passes().count() - 1;
+        let (mut number, mut visits) = (0, Vec::new());
+        for visit in &route.visits {
+            let mut ready = Vec::new();
+            for pass in &visit.passes {
+                let mut own = Hooks { result: hooks.result, ..Hooks::default() };
+                if number == 0 {
+                    (own.load, own.load_mode) = (hooks.load.clone(), hooks.load_mode.clone());
+                }
+                if matches!(pass.kernel.work, Work::Filter(_)) {
+                    own.filter = hooks.filter.clone();
+                }
+                if number == last {
+                    (own.store, own.store_mode) = (hooks.store.clone(), hooks.store_mode.clone());
+                }
+                ready.push(ReadyPass::new(pass, own, limits, tables)?);
+                number += 1;
+            }
+            visits.push(ready);
+        }
+        let targets = targets(&route);
+        Ok(ReadyRoute { route, visits, targets })
+    }
+}
+
+/// Whether a visit may read and write the same array.
+fn within_one_array(visit: &Visit) -> bool {
+    let moves = |pass: &super::axis::AxisPass| pass.kernel.input != pass.kernel.output || pass.kernel.digit.is_some();
+    visit.passes.len() < 2 && visit.ranks == [1, 1] && visit.before == visit.after && !visit.passes.iter().any(moves)
+}
+
+/// As few arrays as possible: what the next visit can work within is written to where that one writes.
+fn targets(route: &Route) -> Vec<Target> {
+    let mut targets: Vec<Target> = Vec::new();
+    for i in (0..route.visits.len()).rev() {
+        let next = targets.last().copied();
+        targets.push(match (route.between.get(i), next) {
+            (None, _) | (_, None) => Target::Output,
+            (Some(Some(_)), _) => Target::Pieces,
+            (Some(None), Some(Target::Output)) if within_one_array(&route.visits[i + 1]) => Target::Output,
+            _ => Target::Work,
+        });
+    }
+    targets.reverse();
+    targets
+}
+
+/// A user's array and how the field lies in it; a spectrum is C order over this rank's part.
+#[derive(Clone, Copy)]
+pub(super) struct End<'a> {
+    pub array: &'a RawArray,
+    pub layout: Option<&'a FieldLayout>,
+}
+
+/// An array that holds a box of this rank's part.
+#[derive(Clone)]
+struct Spot<'a> {
+    array: RawArray,
+    place: Placement<'a>,
+}
+
+/// What a visit reads: an array, or pieces that arrive one after the other.
+enum Source<'a> {
+    Whole(Spot<'a>),
+    Pieces(VecDeque<(Range<u64>, Spot<'a>)>, VecDeque<Transit>, usize),
+}
+
+/// One run of a route; `C` is the complex element.
+pub(super) struct Run<'a, C> {
+    pub ready: &'a ReadyRoute,
+    pub input: End<'a>,
+    pub output: End<'a>,
+    /// The factor of the result.
+    pub scale: f64,
+    /// The factor of modes that stand for two.
+    pub interior: f32,
+    /// Arrays and parameters for the first pass' hooks, instead of those it was made with.
+    pub hooks: Option<&'a Hooks>,
+    pub element: PhantomData<C>,
+}
+
+impl<'a, C: Plain> Run<'a, C> {
+    /// Records and exchanges everything.
+    pub fn run(&self, recorder: &mut Recorder, lines: &mut Lines) -> Result<(), ExchangeError> {
+        let route = &self.ready.route;
+        let place = self.placement(self.input, route.visits[0].before);
+        let mut source = Source::Whole(Spot { array: self.input.array.clone(), place });
+        let mut number = 0;
+        for (i, visit) in route.visits.iter().enumerate() {
+            if !visit.passes.is_empty() {
+                source = self.visit(recorder, lines, i, number, source)?;
+                number += visit.passes.len();
+            }
+        }
+        Ok(())
+    }
+
+    fn placement(&self, end: End<'a>, extent: [u64; 3]) -> Placement<'a> {
+        end.layout.map_or(Placement::Array { origin: [0; 3], extent }, |layout| Placement::Field(layout, layout.len()))
+    }
+
+    /// Where a visit writes, a spot for each piece of the exchange after it.
+    fn spots(&self, recorder: &Recorder, i: usize) -> Result<Vec<Spot<'a>>, ExchangeError> {
+        let visit = &self.ready.route.visits[i];
+        let (gpu, extent) = (recorder.gpu(), visit.after);
+        let whole = Placement::Array { origin: [0; 3], extent };
+        let spot = match self.ready.targets[i] {
+            Target::Output => {
+                Spot { array: self.output.array.clone(), place: self.placement(self.output, extent) }
+            }
+            Target::Work if self.input.array.shares(self.output.array) => {
+                Spot { array: self.output.array.seen_as(C::ELEMENT), place: whole }
+            }
+            Target::Work => {
+                let array = gpu.array::<C>("fft::work", extent.iter().product::<u64>() * visit.fields[1])?;
+                Spot { array: array.raw().clone(), place: whole }
+            }
+            Target::Pieces => {
+                let mut spots = Vec::new();
+                let transpose = self.ready.route.between[i].as_ref();
+                for (piece, range) in transpose.iter().flat_map(|t| t.pieces.iter().enumerate()) {
+                    let len = transpose.map_or(0, |t| t.elements(piece)[0]);
+                    let array = gpu.array_in::<C>("fft::outgoing", len, Memory::Outgoing)?;
+                    let place = covering(extent, transpose.map_or(0, |t| t.third), range);
+                    spots.push(Spot { array: array.raw().clone(), place });
+                }
+                return Ok(spots);
+            }
+        };
+        Ok(vec![spot])
+    }
+
+    fn visit(
+        &self,
+        recorder: &mut Recorder,
+        lines: &mut Lines,
+        i: usize,
+        number: usize,
+        mut source: Source<'a>,
+    ) -> Result<Source<'a>, ExchangeError> {
+        let (visit, passes) = (&self.ready.route.visits[i], &self.ready.visits[i]);
+        let transpose = self.ready.route.between.get(i).and_then(Option::as_ref);
+        let spots = self.spots(recorder, i)?;
+        let whole: Box3 = visit.before.map(|n| 0..n);
+        let out_tiles: Vec<Box3> = match transpose {
+            None => vec![whole.clone()],
+            Some(t) => t.pieces.iter().map(|range| restricted(&whole, t.third, range)).collect(),
+        };
+        let mut travelling = Travelling::default();
+        let (first, last) = (&passes[0], passes.len() - 1);
+        let mut scratch = if last == 0 { None } else { Some(self.scratch(recorder, visit)?) };
+        while let Some((tile, spot, more)) = source.next(recorder, &whole)? {
+            if let Some(scratch) = &scratch {
+                self.record(recorder, number, (visit, first), &tile, &spot, scratch)?;
+                continue;
+            }
+            for (piece, out) in out_tiles.iter().enumerate() {
+                self.record(recorder, number, (visit, first), &intersection(&tile, out), &spot, &spots[piece])?;
+                if let (Some(transpose), false) = (transpose, more) {
+                    travelling.send::<C>(recorder, lines, (transpose, visit), piece, &spots[piece])?;
+                }
+            }
+        }
+        if let Some(mut from) = scratch.take() {
+            for (k, pass) in passes.iter().enumerate().take(last).skip(1) {
+                // Passes that move points need another array.
+                let moves = pass.kernel.digit.is_some_and(|digit| digit.input != digit.output);
+                let to = if moves { self.scratch(recorder, visit)? } else { from.clone() };
+                self.record(recorder, number + k, (visit, pass), &whole, &from, &to)?;
+                from = to;
+            }
+            for (piece, out) in out_tiles.iter().enumerate() {
+                self.record(recorder, number + last, (visit, &passes[last]), out, &from, &spots[piece])?;
+                if let Some(transpose) = transpose {
+                    travelling.send::<C>(recorder, lines, (transpose, visit), piece, &spots[piece])?;
+                }
+            }
+        }
+        Ok(match (transpose, spots.into_iter().next()) {
+            (Some(transpose), _) => Source::Pieces(travelling.arriving, travelling.transits, transpose.third),
+            (None, Some(spot)) => Source::Whole(spot),
+            (None, None) => source,
+        })
+    }
+
+    fn scratch(&self, recorder: &Recorder, visit: &Visit) -> Result<Spot<'a>, ExchangeError> {
+        let mut extent = visit.before;
+        extent[visit.axis] = visit.positions();
+        let array = recorder.gpu().array::<C>("fft::scratch", extent.iter().product::<u64>() * visit.fields[0])?;
+        Ok(Spot { array: array.raw().clone(), place: Placement::Array { origin: [0; 3], extent } })
+    }
+
+    fn record(
+        &self,
+        recorder: &mut Recorder,
+        number: usize,
+        (visit, pass): (&Visit, &ReadyPass),
+        tile: &Box3,
+        from: &Spot<'_>,
+        to: &Spot<'_>,
+    ) -> Result<(), ExchangeError> {
+        let last = number + 1 == self.ready.route.passes().count();
+        let scale = if last { self.scale } else { 1.0 };
+        let params = visit.params(&pass.kernel, tile, from.place, to.place).scaled(scale, self.interior);
+        let one = from.array.shares(&to.array);
+        let hooks = self.hooks.filter(|_| number == 0);
+        if one && pass.numbers() {
+            pass.record(recorder, None, &to.array.seen_as(pass.kernel.precision.real()), params, hooks)?;
+        } else {
+            pass.record(recorder, (!one).then_some(&from.array), &to.array, params, hooks)?;
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Source<'a> {
+    /// The next tile that can be read, where it lies, and whether there are more.
+    #[expect(clippy::type_complexity, reason = "a triple for one caller")]
+    fn next(&mut self, recorder: &mut Recorder, whole: &Box3) -> Result<Option<(Box3, Spot<'a>, bool)>, ExchangeError> {
+        match self {
+            Source::Whole(spot) => {
+                let spot = spot.clone();
+                *self = Source::Pieces(VecDeque::new(), VecDeque::new(), 0);
+                Ok(Some((whole.clone(), spot, false)))
+            }
+            Source::Pieces(arriving, transits, third) => {
+                let Some((range, spot)) = arriving.pop_front() else { return Ok(None) };
+                Transit::finish_first(transits, recorder)?;
+                Ok(Some((restricted(whole, *third, &range), spot, !arriving.is_empty())))
+            }
+        }
+    }
+}
+
+/// Pieces that were sent and have not arrived.
+#[derive(Default)]
+struct Travelling<'a> {
+    arriving: VecDeque<(Range<u64>, Spot<'a>)>,
+    transits: VecDeque<Transit>,
+}
+
+impl Travelling<'_> {
+    fn send<C: Plain>(
+        &mut self,
+        recorder: &mut Recorder,
+        lines: &mut Lines,
+        (transpose, visit): (&Transpose, &Visit),
+        piece: usize,
+        spot: &Spot<'_>,
+    ) -> Result<(), ExchangeError> {
+        let len = transpose.elements(piece)[1];
+        let incoming = recorder.gpu().array_in::<C>("fft::incoming", len, Memory::Incoming)?;
+        let outgoing = Array::<C>::new(spot.array.clone());
+        let transfers = transpose.transfers(piece);
+        let transit = lines.along(transpose.line).start(recorder, &transfers, &outgoing, &incoming)?;
+        self.transits.push_back(transit);
+        // After the exchange the axis that went is cut and the one that came is whole.
+        let mut extent = visit.after;
+        extent[transpose.goes] = transpose.share();
+        extent[transpose.comes] = transpose.whole();
+        let place = covering(extent, transpose.third, &transpose.pieces[piece]);
+        let spot = Spot { array: incoming.raw().clone(), place };
+        self.arriving.push_back((transpose.pieces[piece].clone(), spot));
+        for transit in &mut self.transits {
+            transit.progress(recorder)?;
+        }
+        Ok(())
+    }
+}
+
+/// An array over `range` of the axis `third`.
+fn covering<'a>(extent: [u64; 3], third: usize, range: &Range<u64>) -> Placement<'a> {
+    let (mut origin, mut extent) = ([0; 3], extent);
+    (origin[third], extent[third]) = (range.start, range.end - range.start);
+    Placement::Array { origin, extent }
+}
+
+fn restricted(tile: &Box3, axis: usize, range: &Range<u64>) -> Box3 {
+    let mut tile = tile.clone();
+    tile[axis] = range.clone();
+    tile
+}
+
+fn intersection(a: &Box3, b: &Box3) -> Box3 {
+    [0, 1, 2].map(|axis| {
+        let start = a[axis].start.max(b[axis].start);
+        start..a[axis].end.min(b[axis].end).max(start)
+    })
+}

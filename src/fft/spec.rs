@@ -1,0 +1,250 @@
+//! What is transformed: pure data.
+
+use super::error::FftError;
+use super::precision::Precision;
+use crate::layout::{Box3, volume};
+
+/// What the cells of a field hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Values {
+    /// Real numbers: the spectrum is the half one.
+    Real,
+    /// Complex numbers.
+    Complex,
+}
+
+impl Values {
+    /// Modes along the last transformed axis of `n` cells.
+    pub fn modes(self, n: u64) -> u64 {
+        match self {
+            Values::Real => n / 2 + 1,
+            Values::Complex => n,
+        }
+    }
+}
+
+/// Where the factor `1/N` of a pair of transforms is put, with NumPy's names; `N` is the number of points of the
+/// transformed axes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Norm {
+    /// The inverse divides by `N`.
+    #[default]
+    Backward,
+    /// Both divide by the square root of `N`.
+    Ortho,
+    /// The forward transform divides by `N`.
+    Forward,
+}
+
+impl Norm {
+    /// Factors of the forward and of the inverse transform of `n` points.
+    pub fn factors(self, n: f64) -> [f64; 2] {
+        match self {
+            Norm::Backward => [1.0, 1.0 / n],
+            Norm::Ortho => [1.0 / n.sqrt(); 2],
+            Norm::Forward => [1.0 / n, 1.0],
+        }
+    }
+}
+
+/// How a spectrum is distributed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Distribution {
+    /// As the last pass leaves it: no exchange more than needed.
+    #[default]
+    Transposed,
+    /// As the field: cut along the same axes. Costs as many exchanges again as the transform has.
+    Natural,
+}
+
+/// A transform of fields on a mesh of up to three axes.
+///
+/// - Arrays of one and two axes are meshes of `[1, 1, n]` and `[1, n0, n1]`.
+/// - Real transforms halve the last axis, which must be among those that are transformed.
+/// - The field has `cells`, the transform `points` (zeros are added beyond the cells) and the spectrum the `modes` of a mesh
+///   of so many cells (the lowest ones). All three are the same unless said otherwise.
+///
+/// ```
+/// use meshloom::fft::{Norm, Spec, Values};
+/// // The velocity of a flow, dealiased by the 3/2 rule: 48^3 cells, of whose modes those of 32^3 are kept.
+/// let spec = Spec::new(Values::Real, [48; 3]).fields(3).modes([32; 3]).norm(Norm::Forward);
+/// assert_eq!(spec.spectrum(), [32, 32, 17]);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Spec {
+    /// What the cells hold.
+    pub values: Values,
+    /// Single or double.
+    pub precision: Precision,
+    /// Cells of the field along each axis.
+    pub cells: [u64; 3],
+    /// Points of the transform along each axis.
+    pub points: [u64; 3],
+    /// The spectrum is that of a mesh of so many cells along each axis.
+    pub modes: [u64; 3],
+    /// Which axes are transformed.
+    pub axes: [bool; 3],
+    /// Fields that are transformed together, one after the other in memory.
+    pub fields: u64,
+    /// Where the factor is put.
+    pub norm: Norm,
+    /// How the spectrum is distributed.
+    pub distribution: Distribution,
+}
+
+impl Spec {
+    /// The transform of one field of `cells` along all axes, in single precision.
+    pub fn new(values: Values, cells: [u64; 3]) -> Self {
+        Spec {
+            values,
+            precision: Precision::Single,
+            cells,
+            points: cells,
+            modes: cells,
+            axes: [true; 3],
+            fields: 1,
+            norm: Norm::Backward,
+            distribution: Distribution::Transposed,
+        }
+    }
+
+    /// The same in another precision.
+    #[must_use]
+    pub fn precision(mut self, precision: Precision) -> Self {
+        self.precision = precision;
+        self
+    }
+
+    /// The same along some axes only.
+    #[must_use]
+    pub fn axes(mut self, axes: [bool; 3]) -> Self {
+        self.axes = axes;
+        self
+    }
+
+    /// The same for so many fields at once.
+    #[must_use]
+    pub fn fields(mut self, fields: u64) -> Self {
+        self.fields = fields;
+        self
+    }
+
+    /// The same with another normalisation.
+    #[must_use]
+    pub fn norm(mut self, norm: Norm) -> Self {
+        self.norm = norm;
+        self
+    }
+
+    /// The same with `points` in the transform: the field is followed by zeros, and a spectrum that
+    /// [`modes`](Self::modes) did not cut has as many modes.
+    #[must_use]
+    pub fn points(mut self, points: [u64; 3]) -> Self {
+        for axis in 0..3 {
+            if self.modes[axis] == self.points[axis] {
+                self.modes[axis] = points[axis];
+            }
+        }
+        self.points = points;
+        self
+    }
+
+    /// The same with the spectrum of a mesh of `modes` cells: the lowest modes are kept, in the order of a transform of that
+    /// mesh; the unpaired mode of an even number is zero.
+    #[must_use]
+    pub fn modes(mut self, modes: [u64; 3]) -> Self {
+        self.modes = modes;
+        self
+    }
+
+    /// The same with the spectrum distributed as the field is.
+    #[must_use]
+    pub fn natural(mut self) -> Self {
+        self.distribution = Distribution::Natural;
+        self
+    }
+
+    /// Elements of the whole spectrum along each axis.
+    pub fn spectrum(&self) -> [u64; 3] {
+        let mut modes = self.modes;
+        if self.values == Values::Real {
+            modes[2] = modes[2] / 2 + 1;
+        }
+        modes
+    }
+
+    /// Factors of the forward and the inverse transform.
+    pub fn factors(&self) -> [f64; 2] {
+        self.norm.factors((0..3).filter(|&a| self.axes[a]).map(|a| self.points[a] as f64).product())
+    }
+
+    /// Checks that it makes sense.
+    ///
+    /// # Errors
+    /// [`FftError::Empty`], [`FftError::Order`], [`FftError::RealAxis`].
+    pub fn check(&self) -> Result<(), FftError> {
+        if self.cells.contains(&0) || self.modes.contains(&0) || self.fields == 0 {
+            return Err(FftError::Empty);
+        }
+        for axis in 0..3 {
+            let (cells, points, modes) = (self.cells[axis], self.points[axis], self.modes[axis]);
+            let fits = if self.axes[axis] { cells <= points && modes <= points } else { cells == points && modes == points };
+            if !fits {
+                return Err(FftError::Order { axis, cells, points, modes });
+            }
+        }
+        if self.values == Values::Real && !self.axes[2] {
+            return Err(FftError::RealAxis);
+        }
+        Ok(())
+    }
+}
+
+/// Where the modes of one rank lie, and which they are.
+///
+/// ```
+/// use meshloom::fft::{SpectrumLayout, Values};
+/// // The second half of the rows of a real field of 4 x 6 x 8 cells.
+/// let layout = SpectrumLayout { values: Values::Real, shape: [4, 6, 8], part: [0..4, 3..6, 0..5] };
+/// assert_eq!(layout.len(), 4 * 3 * 5);
+/// assert_eq!([0, 1, 2, 3].map(|i| layout.mode(0, i)), [0, 1, -2, -1]);
+/// assert_eq!([0, 1, 2].map(|j| layout.mode(1, j)), [-3, -2, -1]);
+/// assert_eq!([0, 4].map(|k| layout.mode(2, k)), [0, 4]); // the half axis ends with +n/2
+/// assert_eq!(layout.frequencies(1, 12.0), [-0.25, -1.0 / 6.0, -1.0 / 12.0]); // cycles a unit of length
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct SpectrumLayout {
+    /// Real fields have half a spectrum: the last axis holds modes `0..=n/2`.
+    pub values: Values,
+    /// Cells along each axis of the mesh whose modes these are.
+    pub shape: [u64; 3],
+    /// The modes of this rank, as ranges of indices of the whole spectrum; the array is C order over them.
+    pub part: Box3,
+}
+
+impl SpectrumLayout {
+    /// Number of modes of this rank.
+    pub fn len(&self) -> u64 {
+        volume(&self.part)
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Mode number of the `i`-th mode of this rank along `axis`, in `-n/2..n/2` (the half axis ends with `+n/2`):
+    /// the wavenumber is `2 pi / L` times that.
+    pub fn mode(&self, axis: usize, i: u64) -> i64 {
+        let (n, index) = (self.shape[axis], self.part[axis].start + i);
+        let half = axis == 2 && self.values == Values::Real;
+        if half || 2 * index < n { index as i64 } else { index as i64 - n as i64 }
+    }
+
+    /// Frequencies of this rank's modes along `axis` in cycles a unit of length, for a mesh of this `length`: what
+    /// NumPy's `fftfreq` and `rfftfreq` give for a spacing of `length / n`.
+    pub fn frequencies(&self, axis: usize, length: f64) -> Vec<f64> {
+        let count = self.part[axis].end - self.part[axis].start;
+        (0..count).map(|i| self.mode(axis, i) as f64 / length).collect()
+    }
+}

@@ -1,0 +1,176 @@
+//! Tables that kernels read, made on the host in f64.
+
+use std::f64::consts::PI;
+
+use rustfft::FftPlanner;
+use rustfft::num_complex::Complex;
+
+/// A part of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Section {
+    /// The roots of unity `exp(-2 pi i k / n)`.
+    Roots(u64),
+    /// The chirp of Bluestein's algorithm for `n` points.
+    Chirp(u64),
+    /// The spectrum of the conjugate chirp of `n` points, wrapped into a circle of `padded` points and divided by them.
+    ChirpSpectrum {
+        /// Points of the chirp.
+        n: u64,
+        /// Points of the circle.
+        padded: u64,
+    },
+    /// `count` roots of order `n`, every `step`-th.
+    Every {
+        /// Order.
+        n: u64,
+        /// Step.
+        step: u64,
+        /// How many.
+        count: u64,
+    },
+}
+
+impl Section {
+    fn len(self) -> u64 {
+        match self {
+            Section::Roots(n) | Section::Chirp(n) => n,
+            Section::ChirpSpectrum { padded, .. } => padded,
+            Section::Every { count, .. } => count,
+        }
+    }
+
+    fn values(self) -> Vec<[f64; 2]> {
+        match self {
+            Section::Roots(n) => (0..n).map(|k| root(k, n)).collect(),
+            Section::Chirp(n) => chirp(n),
+            Section::ChirpSpectrum { n, padded } => chirp_spectrum(n, padded),
+            Section::Every { n, step, count } => (0..count).map(|k| root(k * step, n)).collect(),
+        }
+    }
+}
+
+/// The numbers that a kernel reads: sections, one after the other.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Table {
+    sections: Vec<Section>,
+}
+
+impl Table {
+    /// A table of one section.
+    pub fn of(section: Section) -> Self {
+        Table { sections: vec![section] }
+    }
+
+    /// Where a section begins; it is added if it is new.
+    pub(super) fn at(&mut self, section: Section) -> u64 {
+        let mut start = 0;
+        for &have in &self.sections {
+            if have == section {
+                return start;
+            }
+            start += have.len();
+        }
+        self.sections.push(section);
+        start
+    }
+
+    /// Number of complex entries.
+    pub fn len(&self) -> u64 {
+        self.sections.iter().map(|section| section.len()).sum()
+    }
+
+    /// Whether nothing is read.
+    pub fn is_empty(&self) -> bool {
+        self.sections.is_empty()
+    }
+
+    /// The entries.
+    pub fn values(&self) -> Vec<[f64; 2]> {
+        self.sections.iter().flat_map(|section| section.values()).collect()
+    }
+}
+
+/// `exp(-2 pi i k / n)`, from the angle in the first octant, so that equal roots are equal numbers.
+pub(super) fn root(k: u64, n: u64) -> [f64; 2] {
+    let k = k % n;
+    // Eighths of a turn, and the rest of the angle as a fraction of the turn.
+    let eighth = 8 * u128::from(k) / u128::from(n);
+    let angle = |k: u128, n: u64| 2.0 * PI * k as f64 / n as f64;
+    let (k, whole) = (u128::from(k), u128::from(n));
+    let (c, s) = match eighth {
+        0 => (angle(k, n).cos(), angle(k, n).sin()),
+        // Multiplied by 4, quarters of a turn are whole numbers.
+        1 | 2 => {
+            let rest = 4 * k as i128 - whole as i128;
+            let a = 2.0 * PI * rest as f64 / (4.0 * n as f64);
+            (-a.sin(), a.cos())
+        }
+        3 | 4 => {
+            let rest = 2 * k as i128 - whole as i128;
+            let a = 2.0 * PI * rest as f64 / (2.0 * n as f64);
+            (-a.cos(), -a.sin())
+        }
+        5 | 6 => {
+            let rest = 4 * k as i128 - 3 * whole as i128;
+            let a = 2.0 * PI * rest as f64 / (4.0 * n as f64);
+            (a.sin(), -a.cos())
+        }
+        _ => {
+            let rest = k as i128 - whole as i128;
+            let a = 2.0 * PI * rest as f64 / n as f64;
+            (a.cos(), a.sin())
+        }
+    };
+    [c, -s]
+}
+
+/// The chirp `exp(-i pi k^2 / n)` of Bluestein's algorithm.
+pub(super) fn chirp(n: u64) -> Vec<[f64; 2]> {
+    (0..n).map(|k| root((u128::from(k) * u128::from(k) % u128::from(2 * n)) as u64, 2 * n)).collect()
+}
+
+/// The spectrum of the conjugate chirp, wrapped into `padded` points and divided by them.
+pub(super) fn chirp_spectrum(n: u64, padded: u64) -> Vec<[f64; 2]> {
+    let mut data = vec![Complex::new(0.0, 0.0); padded as usize];
+    for (k, [c, s]) in chirp(n).into_iter().enumerate() {
+        let value = Complex::new(c, -s) / padded as f64;
+        data[k] = value;
+        data[(padded as usize - k) % padded as usize] = value;
+    }
+    FftPlanner::new().plan_fft_forward(padded as usize).process(&mut data);
+    data.into_iter().map(|v| [v.re, v.im]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn roots_are_roots() {
+        for n in [1u64, 2, 3, 4, 5, 7, 8, 12, 16, 17, 100, 1 << 20] {
+            for k in 0..n.min(64) {
+                let ([c, s], angle) = (root(k, n), -2.0 * PI * k as f64 / n as f64);
+                assert!((c - angle.cos()).abs() < 1e-15 && (s - angle.sin()).abs() < 1e-15, "{k} of {n}");
+            }
+        }
+        assert_eq!([root(1, 4), root(2, 4), root(3, 4)].map(|[c, s]| [c + 0.0, s + 0.0]), [[0.0, -1.0], [-1.0, 0.0], [0.0, 1.0]]);
+    }
+
+    #[test]
+    fn a_convolution_with_the_chirp_is_a_transform() {
+        let (n, padded) = (7u64, 15u64);
+        let (chirp, spectrum) = (chirp(n), chirp_spectrum(n, padded));
+        let x: Vec<Complex<f64>> = (0..n).map(|k| Complex::new((k * k % 5) as f64, k as f64)).collect();
+        let of = |[re, im]: [f64; 2]| Complex::new(re, im);
+        let mut work = vec![Complex::new(0.0, 0.0); padded as usize];
+        (0..n as usize).for_each(|k| work[k] = x[k] * of(chirp[k]));
+        let mut planner = FftPlanner::new();
+        planner.plan_fft_forward(padded as usize).process(&mut work);
+        work.iter_mut().zip(&spectrum).for_each(|(w, &s)| *w *= of(s));
+        planner.plan_fft_inverse(padded as usize).process(&mut work);
+        for k in 0..n {
+            let want: Complex<f64> = (0..n).map(|j| x[j as usize] * of(root(j * k, n))).sum();
+            assert!((work[k as usize] * of(chirp[k as usize]) - want).norm() < 1e-12, "{k}");
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! What can be chosen freely: the shape of kernels and the way of exchanges.
+
+use super::core::Limits;
+use crate::device::{Abilities, Gpu, Profile};
+
+/// Parameters of a transform that change its speed and nothing else. The same on all ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+pub struct Tuning {
+    /// Complex points that an invocation holds, about.
+    pub points: u64,
+    /// Longest line that one invocation transforms alone.
+    pub alone: u64,
+    /// Neighbouring lines that a workgroup takes along strided axes.
+    pub columns: u64,
+    /// Pieces of an exchange, at most.
+    pub pieces: u64,
+}
+
+impl Tuning {
+    /// What measured best for a class of devices (`docs/performance.md`).
+    pub const fn profile(profile: Profile) -> Self {
+        match profile {
+            Profile::Gpu => Tuning { points: 16, alone: 16, columns: 16, pieces: 4 },
+            // Barriers are slow and code is made when it is first run: lines alone, but not too long ones.
+            Profile::Software => Tuning { points: 32, alone: 128, columns: 16, pieces: 1 },
+        }
+    }
+
+    /// What suits a device's class.
+    pub fn of(gpu: &Gpu) -> Self {
+        Self::profile(gpu.abilities().profile)
+    }
+
+    /// The limits that kernels are planned with.
+    pub fn limits(&self, abilities: &Abilities) -> Limits {
+        Limits {
+            workgroup_bytes: u64::from(abilities.workgroup_bytes),
+            invocations: u64::from(abilities.invocations.min(256)),
+            points: self.points,
+            alone: self.alone,
+            columns: self.columns,
+        }
+    }
+}
