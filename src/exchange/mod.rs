@@ -9,7 +9,7 @@
 //!
 //! Parts are cut into chunks of [`Exchange::chunk_bytes`]; a fixed number of chunks is in flight in either direction, so
 //! that copying, sending, receiving and uploading overlap and the memory in use stays small enough for the last-level
-//! cache. Peers are served in the order of [`peers`](crate::layout::peers). What a rank sends itself is copied on the
+//! cache. Peers are served in the order of [`peers`]. What a rank sends itself is copied on the
 //! device. Where device memory is host memory anyway ([`Memory::Outgoing`](crate::device::Memory), software renderers,
 //! integrated GPUs), messages are read from and written to the arrays themselves, which are mapped for as long.
 //!

@@ -10,8 +10,15 @@ use crate::device::{DeviceError, Map, RawArray, Recorder, Staging, read_mapped};
 enum Source {
     /// The array itself, mapped until all is read.
     Mapped(Vec<Map>),
-    /// Staging buffers that chunks are copied to by the device; each is unmapped before it is given back.
-    Staged(VecDeque<(Chunk, Map, Staging)>),
+    /// Staging buffers that chunks are copied to by the device.
+    Staged(VecDeque<Copying>),
+}
+
+/// A chunk on its way to a staging buffer, which is unmapped before it is given back: fields are dropped in this order.
+struct Copying {
+    chunk: Chunk,
+    map: Map,
+    staging: Staging,
 }
 
 pub(super) struct Sender {
@@ -94,18 +101,17 @@ impl Sender {
                     let staging = recorder.staging_buffer(bytes)?;
                     recorder.stage(&self.array, chunk.start, chunk.len, staging.buffer())?;
                     let map = Map::begin(recorder.gpu(), staging.buffer(), wgpu::MapMode::Read, bytes);
-                    copying.push_back((chunk, map, staging));
+                    copying.push_back(Copying { chunk, map, staging });
                     moved = true;
                 }
                 while self.sending.len() < route.depth {
-                    let Some((_, map, _)) = copying.front() else { break };
+                    let Some(Copying { chunk, map, staging }) = copying.front() else { break };
                     if !map.is_ready()? {
                         break;
                     }
-                    let Some((chunk, map, staging)) = copying.pop_front() else { break };
-                    let mut message = route.spare.take();
+                    let (chunk, mut message) = (*chunk, route.spare.take());
                     read_mapped(staging.buffer(), 0, chunk.len * element, &mut message)?;
-                    drop(map);
+                    copying.pop_front();
                     self.sending.push_back(route.comm.send(chunk.peer, route.tag, message)?);
                     moved = true;
                 }
