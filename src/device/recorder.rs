@@ -407,7 +407,7 @@ impl Recorder {
     pub(crate) fn staging_set(&mut self, bytes: u64, count: usize) -> Result<Vec<wgpu::Buffer>, DeviceError> {
         let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
         let size = bytes.max(1 << 12).next_power_of_two();
-        if self.rotating.first().is_some_and(|buffer| buffer.size() < size) {
+        if self.rotating.iter().any(|buffer| buffer.size() < size) {
             self.rotating.drain(..).for_each(|buffer| self.gpu.forget(&buffer));
         }
         while self.rotating.len() < count {
