@@ -7,6 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock, Mutex};
 
 use meshloom::device::{Access, KernelSource, Profile, Tuning};
+use meshloom::exchange::reshape;
 use meshloom::fft::{self, Limits, LineParams};
 use meshloom::halo;
 use meshloom::mesh::{Combine, Painter, Window};
@@ -66,7 +67,8 @@ fn windows(slots: usize) -> Vec<Vec<u32>> {
 fn elementwise() -> Vec<KernelSource> {
     let painters =
         [Window::Cic, Window::Tsc, Window::Pcs].into_iter().flat_map(|window| Painter::new(window).sources());
-    painters.chain(Combine::default().sources()).chain(halo::sources()).chain([fft::radial_source()]).collect()
+    let moves = halo::sources().into_iter().chain(reshape::sources());
+    painters.chain(Combine::default().sources()).chain(moves).chain([fft::radial_source()]).collect()
 }
 
 /// All variants that differ in more than the value of a constant that nothing uses, not checked yet.

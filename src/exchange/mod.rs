@@ -17,12 +17,14 @@
 
 mod lines;
 mod receiver;
+pub mod reshape;
 mod sender;
 
 use std::collections::VecDeque;
 
 pub use lines::Lines;
 use receiver::Receiver;
+pub use reshape::Reshape;
 use sender::Sender;
 
 use crate::comm::{CommError, Communicator};

@@ -9,7 +9,8 @@
 //! per side and axis, also wider than a neighbour's part; edges and corners are included; an axis may close on itself.
 //! [`HaloPlan`] says which cells go where, this module moves them.
 
-use crate::device::{Access, Array, DeviceError, Element, Kernel, KernelSource, Memory, Plain, Recorder};
+use crate::blocks::{Action, Mover, Place};
+use crate::device::{Array, DeviceError, Element, KernelSource, Memory, Plain, Recorder};
 use crate::exchange::{ExchangeError, Lines};
 use crate::layout::{Block, FieldLayout, HaloPlan, Link, Part, Transfers};
 
@@ -34,33 +35,18 @@ impl Cells {
 /// The halo of a field on one rank.
 pub struct Halo {
     plan: HaloPlan,
-    copy: Kernel,
-    add_float: Kernel,
-    add_wide: Kernel,
+    copy: Mover,
+    add_float: Mover,
+    add_wide: Mover,
 }
 
-#[repr(C)]
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-struct Params {
-    extent: [u32; 4],
-    origin: [u32; 4],
-    target: [u32; 4],
-}
-
-fn kernel(add_float: bool, add_wide: bool) -> Kernel {
-    Kernel::new(
-        KernelSource::new("halo::block", include_str!("../../shaders/halo/block.wgsl"))
-            .params("extent: vec4<u32>, origin: vec4<u32>, target_: vec4<u32>")
-            .array("from", Element::U32, Access::Read)
-            .array("to", Element::U32, Access::ReadWrite)
-            .feature("add_float", add_float)
-            .feature("add_wide", add_wide),
-    )
+fn mover(action: Action) -> Mover {
+    Mover::new(Element::U32, action)
 }
 
 /// The kernels of this module, for tests that go over all of the library's kernels.
 pub fn sources() -> Vec<KernelSource> {
-    [(false, false), (true, false), (false, true)].map(|(f, w)| kernel(f, w).source().clone()).into()
+    [Action::Replace, Action::AddFloat, Action::AddWide].map(|action| mover(action).source().clone()).into()
 }
 
 /// Which way cells move through a sweep.
@@ -73,7 +59,8 @@ enum Way {
 impl Halo {
     /// A halo as planned.
     pub fn new(plan: HaloPlan) -> Self {
-        Halo { plan, copy: kernel(false, false), add_float: kernel(true, false), add_wide: kernel(false, true) }
+        let [copy, add_float, add_wide] = [Action::Replace, Action::AddFloat, Action::AddWide].map(mover);
+        Halo { plan, copy, add_float, add_wide }
     }
 
     /// Takes another geometry; kernels stay compiled.
@@ -152,7 +139,7 @@ impl Halo {
             let incoming = gpu.array_in::<u32>("halo::incoming", cells_of(take) * words, Memory::Incoming)?;
             let mut at = 0;
             for link in give {
-                self.block(recorder, &self.copy, &field, link.block, &outgoing, message(link.block, at), words)?;
+                block(recorder, &self.copy, (&field, link.block), (&outgoing, message(link.block, at)), words)?;
                 at += link.block.len();
             }
             let transfers = Transfers { send: parts(give, words), receive: parts(take, words) };
@@ -165,33 +152,29 @@ impl Halo {
             };
             let mut at = 0;
             for link in take {
-                self.block(recorder, unpack, &incoming, message(link.block, at), &field, link.block, words)?;
+                block(recorder, unpack, (&incoming, message(link.block, at)), (&field, link.block), words)?;
                 at += link.block.len();
             }
         }
         Ok(())
     }
+}
 
-    #[expect(clippy::too_many_arguments, reason = "two blocks, each in its array")]
-    fn block(
-        &self,
-        recorder: &mut Recorder,
-        kernel: &Kernel,
-        from: &Array<u32>,
-        origin: Block,
-        to: &Array<u32>,
-        target: Block,
-        words: u64,
-    ) -> Result<(), DeviceError> {
-        let place = |block: Block| {
-            let [i, j, k] = block.strides;
-            [block.offset * words, i * words, j * words, if words > 1 { 1 } else { k }].map(|n| n as u32)
-        };
-        let [i, j, k] = target.extent;
-        let params =
-            Params { extent: [i, j, k * words, 0].map(|n| n as u32), origin: place(origin), target: place(target) };
-        recorder.each(kernel, &[from.raw(), to.raw()], &params, target.len() * words)
-    }
+/// Moves one block of cells, each of so many `words`, onto another of the same extent.
+fn block(
+    recorder: &mut Recorder,
+    mover: &Mover,
+    (from, origin): (&Array<u32>, Block),
+    (to, target): (&Array<u32>, Block),
+    words: u64,
+) -> Result<(), DeviceError> {
+    let place = |block: Block| {
+        let [i, j, k] = block.strides;
+        let strides = [0, i * words, j * words, if words > 1 { 1 } else { k }];
+        Place { start: block.offset * words, strides }
+    };
+    let [i, j, k] = target.extent;
+    mover.record(recorder, [1, i, j, k * words], (from.raw(), place(origin)), (to.raw(), place(target)))
 }
 
 /// A block of the same extent, C order, at cell `at` of a message.
