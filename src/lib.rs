@@ -60,6 +60,7 @@ mod error;
 pub mod exchange;
 pub mod fft;
 pub mod halo;
+mod hash;
 pub mod io;
 mod launch;
 pub mod layout;
