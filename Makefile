@@ -6,6 +6,9 @@ CARGO ?= cargo
 export OMPI_ALLOW_RUN_AS_ROOT := 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
 
+# Tests keep compiled kernels here and not with the user's own.
+test: export MESHLOOM_CACHE ?= $(CURDIR)/target/pipelines
+
 SWIFTSHADER := $(CURDIR)/target/swiftshader/vk_swiftshader_icd.json
 
 .DEFAULT_GOAL := help

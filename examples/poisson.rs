@@ -50,7 +50,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         // -1 / k^2, while the inverse transform loads the spectrum.
         let operator =
             Operator { constant: [-1.0, 0.0], factor: &|_, _| 1.0, laplacian: Some(&|_, wave| wave.k * wave.k) };
-        let solve = Spectral::new(&mut recorder, &[operator.tables(shape, size, &transform.spectrum_part())], &transform.spectrum_part())?;
+        let solve = Spectral::new(
+            &mut recorder,
+            &[operator.tables(shape, size, &transform.spectrum_part())],
+            &transform.spectrum_part(),
+        )?;
         let spectrum = transform.spectrum(&rank.gpu)?;
         transform.forward(&mut recorder, &mut lines, &field, &layout, &spectrum)?;
         transform.inverse(&mut recorder, &mut lines, &spectrum, Some(&solve), &field, &layout)?;

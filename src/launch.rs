@@ -4,6 +4,7 @@ use std::fmt::Display;
 
 use crate::comm::{self, CommError, Communicator, Op, RunError};
 use crate::device::{DeviceError, Gpu, Options};
+use crate::hash::{START, fnv1a};
 
 /// One rank's view of a run: who else there is, and the device it works on.
 #[derive(Clone, Debug)]
@@ -69,7 +70,10 @@ where
         let (local, host) = place(&comm)?;
         let gpu = Gpu::open(options, local)?;
         let sharing = sharing(&comm, host, &gpu)?;
-        body(Rank { comm, gpu, sharing })
+        let result = body(Rank { comm, gpu: gpu.clone(), sharing });
+        // A failure may end the process without dropping anything.
+        gpu.save_pipelines();
+        result
     };
     match how {
         Launch::Solo => comm::run_solo(rank).map(|value| vec![value]),
@@ -89,11 +93,7 @@ where
 /// This rank's number among those on its host, and a number that stands for the host.
 fn place(comm: &Communicator) -> Result<(usize, u64), CommError> {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok().or_else(|| std::env::var("HOSTNAME").ok());
-    // FNV-1a: the same on every host, which the standard library's hasher does not promise.
-    let host = name
-        .unwrap_or_default()
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
+    let host = fnv1a(START, name.unwrap_or_default().as_bytes());
     let hosts = comm.all_gather(&[host])?;
     Ok((hosts[..comm.rank()].iter().filter(|&&other| other == host).count(), host))
 }
@@ -102,7 +102,7 @@ fn place(comm: &Communicator) -> Result<(usize, u64), CommError> {
 fn sharing(comm: &Communicator, host: u64, gpu: &Gpu) -> Result<usize, CommError> {
     let info = gpu.info();
     let adapter = format!("{} {} {:?}", info.name, info.device_pci_bus_id, info.backend);
-    let adapter = adapter.bytes().fold(host, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
+    let adapter = fnv1a(host, adapter.as_bytes());
     let all = comm.all_gather(&[adapter])?;
     let mut most = [all.iter().filter(|&&other| other == adapter).count() as u64];
     // The same on every rank, so that all come to the same verdict on memory.

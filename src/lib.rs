@@ -36,10 +36,10 @@
 //! | [`simulation`] | a cosmological particle-mesh run |
 //! | [`mesh`], [`cosmology`] | paint, readout, spectra; background, growth, linear power, schedules (host, f64) |
 //! | [`fft`], [`halo`] | distributed transforms of real fields; ghosts and their adjoint |
-//! | [`exchange`] | staged, chunked movement of device data between ranks |
+//! | [`exchange`] | staged, chunked movement of device data between ranks; from one set of boxes to another |
 //! | [`comm`] | [`Communicator`](comm::Communicator): one rank, threads or MPI; bytes, no device code |
 //! | [`device`] | adapters, arrays in windows, kernels, recording; no communication |
-//! | [`layout`] | splits, grids, halos, orders: pure data |
+//! | [`layout`] | splits, grids, halos, redistributions, orders: pure data |
 //! | [`io`] | NumPy files, tables and pictures that many ranks write together |
 //!
 //! # What is promised
@@ -52,6 +52,7 @@
 //! ([`Communicator::from_mpi`](comm::Communicator), feature `mpi`) and a caller's
 //! [`wgpu::Device`] ([`device::Gpu::from_wgpu`]).
 
+mod blocks;
 pub mod comm;
 pub mod cosmology;
 pub mod device;
@@ -59,6 +60,7 @@ mod error;
 pub mod exchange;
 pub mod fft;
 pub mod halo;
+mod hash;
 pub mod io;
 mod launch;
 pub mod layout;

@@ -271,7 +271,12 @@ fn a_derivative_on_load_is_exact_for_a_wave() {
         factor: &|axis, wave| if axis == 2 { if wave.nyquist { 0.0 } else { wave.k } } else { 1.0 },
         laplacian: None,
     };
-    let derivative = Spectral::new(&mut recorder, &[operator.tables(shape, size, &transform.spectrum_part())], &transform.spectrum_part()).unwrap();
+    let derivative = Spectral::new(
+        &mut recorder,
+        &[operator.tables(shape, size, &transform.spectrum_part())],
+        &transform.spectrum_part(),
+    )
+    .unwrap();
     transform.inverse(&mut recorder, &mut lines, &spectrum, Some(&derivative), &real, &layout).unwrap();
     let got = recorder.download(&real, 0, 480).unwrap();
     for (got, want) in got.iter().zip(wave(&|_, z| -3.0 * (3.0 * z).sin())) {
@@ -279,4 +284,3 @@ fn a_derivative_on_load_is_exact_for_a_wave() {
     }
     assert_eq!(lines.cost().sent, 0, "one rank sends nothing");
 }
-

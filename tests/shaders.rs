@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock, Mutex};
 
 use meshloom::device::{Access, KernelSource, Profile, Tuning};
-use meshloom::exchange;
+use meshloom::exchange::{self, reshape};
 use meshloom::fft::{self, Limits, LineParams};
 use meshloom::halo;
 use meshloom::mesh::{Combine, Painter, Window};
@@ -67,7 +67,7 @@ fn windows(slots: usize) -> Vec<Vec<u32>> {
 fn elementwise() -> Vec<KernelSource> {
     let painters =
         [Window::Cic, Window::Tsc, Window::Pcs].into_iter().flat_map(|window| Painter::new(window).sources());
-    let movers = halo::sources().into_iter().chain(exchange::sources());
+    let movers = halo::sources().into_iter().chain(exchange::sources()).chain(reshape::sources());
     painters.chain(Combine::default().sources()).chain(movers).chain([fft::radial_source()]).collect()
 }
 

@@ -1,6 +1,7 @@
 //! A device: opened once, shared by all who work on it.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
@@ -8,6 +9,7 @@ use super::adapter::{self, Choice};
 use super::array::{Array, Memory, Plain, RawArray, Storage};
 use super::error::DeviceError;
 use super::pipeline::Pipeline;
+use super::pipeline_cache::{self, PipelineCache};
 use super::pool::Pool;
 use super::tuning::{Profile, Tuning};
 
@@ -25,6 +27,11 @@ pub struct Options {
     pub floor: bool,
     /// Fills arrays with NaN when they are handed out, so that a read of undefined contents is seen.
     pub poison: bool,
+    /// Directory in which compiled kernels are kept from run to run, where the driver can do so (Vulkan, not on the
+    /// floor); `None` keeps none. By default `$MESHLOOM_CACHE` (none if that is empty), else `meshloom` in
+    /// `$XDG_CACHE_HOME`, `$HOME/.cache` or, on Windows, `%LOCALAPPDATA%`. Drivers trust what they find there: it must
+    /// be a directory that nobody else writes to.
+    pub cache: Option<PathBuf>,
 }
 
 impl Default for Options {
@@ -35,13 +42,15 @@ impl Default for Options {
             checked: false,
             floor: false,
             poison: cfg!(debug_assertions),
+            cache: pipeline_cache::directory(),
         }
     }
 }
 
 impl Options {
     /// The defaults, changed by the environment: `MESHLOOM_DEVICE` (an index, a name or a PCI address),
-    /// `MESHLOOM_CHECKED=1`, `MESHLOOM_FLOOR=1`, `MESHLOOM_POISON=0|1`, `MESHLOOM_WINDOW_BYTES=n`.
+    /// `MESHLOOM_CHECKED=1`, `MESHLOOM_FLOOR=1`, `MESHLOOM_POISON=0|1`, `MESHLOOM_WINDOW_BYTES=n`,
+    /// `MESHLOOM_CACHE` (a directory for compiled kernels; empty for none; the defaults heed it too).
     ///
     /// # Errors
     /// [`DeviceError::Misuse`] when a variable has another value.
@@ -112,6 +121,7 @@ pub(super) struct Inner {
     pub abilities: Abilities,
     options: Options,
     pool: Mutex<Pool>,
+    pub cache: Option<PipelineCache>,
     pub pipelines: Mutex<HashMap<String, Arc<OnceLock<Result<Arc<Pipeline>, DeviceError>>>>>,
     allocated: AtomicU64,
     allocations: AtomicU64,
@@ -170,6 +180,9 @@ impl Gpu {
             | wgpu::Features::SUBGROUP
             | wgpu::Features::SHADER_FLOAT32_ATOMIC
             | wgpu::Features::TIMESTAMP_QUERY;
+        if options.cache.is_some() {
+            wanted |= wgpu::Features::PIPELINE_CACHE;
+        }
         if shared {
             // On a discrete card this would put arrays into host memory.
             wanted |= wgpu::Features::MAPPABLE_PRIMARY_BUFFERS;
@@ -184,11 +197,13 @@ impl Gpu {
         };
         let (device, queue) = pollster::block_on(adapter.request_device(&descriptor))
             .map_err(|e| DeviceError::Open { adapter: info.name.clone(), why: e.to_string() })?;
-        Ok(Self::assemble(info, device, queue, options, adapter::memory(adapter)))
+        let cache = options.cache.as_ref().and_then(|directory| PipelineCache::open(&device, &info, directory));
+        Ok(Self::assemble(info, device, queue, options, adapter::memory(adapter), cache))
     }
 
     /// Works on a device that the caller owns. Its limits and features are taken as they are; its uncaptured-error and
-    /// device-lost handlers are replaced by ones that turn errors into [`DeviceError::Lost`].
+    /// device-lost handlers are replaced by ones that turn errors into [`DeviceError::Lost`]. Compiled kernels are not
+    /// kept on disk.
     ///
     /// # Errors
     /// [`DeviceError::Unsuitable`] when the device was requested with less than WebGPU's default limits.
@@ -207,7 +222,7 @@ impl Gpu {
             let why = "the device was requested with less than WebGPU's default limits".into();
             return Err(DeviceError::Unsuitable { adapter: info.name, why });
         }
-        Ok(Self::assemble(info, device, queue, options, adapter::memory(adapter)))
+        Ok(Self::assemble(info, device, queue, options, adapter::memory(adapter), None))
     }
 
     fn assemble(
@@ -216,6 +231,7 @@ impl Gpu {
         queue: wgpu::Queue,
         options: &Options,
         memory: Option<u64>,
+        cache: Option<PipelineCache>,
     ) -> Gpu {
         let (limits, features) = (device.limits(), device.features());
         let largest = limits.max_storage_buffer_binding_size.min(limits.max_buffer_size);
@@ -253,6 +269,7 @@ impl Gpu {
             abilities,
             options: options.clone(),
             pool: Mutex::default(),
+            cache,
             pipelines: Mutex::default(),
             allocated: AtomicU64::new(0),
             allocations: AtomicU64::new(0),
@@ -303,6 +320,13 @@ impl Gpu {
     /// Bytes of buffers held at present, in use or pooled.
     pub fn allocated(&self) -> u64 {
         self.0.allocated.load(Ordering::Relaxed)
+    }
+
+    /// Writes kernels that were compiled since the device was opened to [`Options::cache`], if the file lacks any. Done
+    /// anyway by [`launch`](crate::launch()) and when the last handle is dropped; for programs that end in other ways.
+    /// That it cannot be written is no error.
+    pub fn save_pipelines(&self) {
+        self.0.cache.iter().for_each(PipelineCache::save);
     }
 
     /// An array of `len` elements in device memory, with undefined contents.

@@ -12,6 +12,7 @@ mod array;
 mod error;
 mod gpu;
 mod pipeline;
+mod pipeline_cache;
 mod pool;
 mod recorder;
 mod source;

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use super::array::RawArray;
 use super::error::DeviceError;
 use super::gpu::Gpu;
+use super::pipeline_cache::PipelineCache;
 use super::source::{Access, KernelSource};
 
 /// Largest `params` of a kernel in bytes; also the alignment of a dispatch's parameters.
@@ -115,10 +116,13 @@ fn build(gpu: &Gpu, source: &KernelSource, windows: &[u32], text: &str) -> Resul
             zero_initialize_workgroup_memory: false,
             ..Default::default()
         },
-        cache: None,
+        cache: gpu.0.cache.as_ref().map(PipelineCache::handle),
     });
     match pollster::block_on(scope.pop()) {
         Some(error) => Err(DeviceError::Shader { kernel: source.label.clone(), why: error.to_string() }),
-        None => Ok(Pipeline { pipeline, layout, label: source.label.clone() }),
+        None => {
+            gpu.0.cache.iter().for_each(PipelineCache::compiled);
+            Ok(Pipeline { pipeline, layout, label: source.label.clone() })
+        }
     }
 }

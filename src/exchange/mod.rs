@@ -24,6 +24,7 @@
 
 mod lines;
 mod receiver;
+pub mod reshape;
 mod sender;
 mod transit;
 mod wire;
@@ -33,6 +34,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub use lines::Lines;
+pub use reshape::Reshape;
 pub use transit::Transit;
 use transit::{Arriving, Leaving};
 use wire::{Codec, Coded};

@@ -59,8 +59,10 @@ pub(super) fn passes(
     if let Some(digits) = digits(n, limits, precision) {
         return Some(by_digits(kernel, n, &digits).into_iter().map(plain).collect());
     }
-    let (padded, digits) =
-        (2 * n - 1..).filter(|&m| is_good_size(m)).take(64).find_map(|m| digits_of_good(m, limits, precision).map(|d| (m, d)))?;
+    let (padded, digits) = (2 * n - 1..)
+        .filter(|&m| is_good_size(m))
+        .take(64)
+        .find_map(|m| digits_of_good(m, limits, precision).map(|d| (m, d)))?;
     let conjugate = work == Work::Backward;
     let factors = |section| Some(Factors { table: Table::of(section), conjugate, len: padded });
     let (chirp, spectrum) = (factors(Section::Chirp(n)), factors(Section::ChirpSpectrum { n, padded }));
@@ -98,7 +100,8 @@ fn digits(n: u64, limits: Limits, precision: Precision) -> Option<Vec<u64>> {
     let direct = |n: u64| matches!(Core::new(n, limits, precision.bytes()), Some(Core::Direct(_)));
     let most = limits.workgroup_bytes / precision.bytes();
     // As equal as can be, without convolutions if possible, in two passes if possible.
-    let cost = |digits: &[u64]| (digits.len(), digits.iter().filter(|&&d| !direct(d)).count(), digits.iter().copied().max());
+    let cost =
+        |digits: &[u64]| (digits.len(), digits.iter().filter(|&&d| !direct(d)).count(), digits.iter().copied().max());
     if is_good_size(n) {
         return digits_of_good(n, limits, precision);
     }
@@ -179,7 +182,12 @@ mod tests {
             let Some(digit) = kernel.digit else { panic!("one pass") };
             let factors = |factors: &Option<Factors>| {
                 let mut values: Vec<Complex<f64>> = match factors {
-                    Some(f) => f.table.values().iter().map(|v| Complex::new(v[0], if f.conjugate { -v[1] } else { v[1] })).collect(),
+                    Some(f) => f
+                        .table
+                        .values()
+                        .iter()
+                        .map(|v| Complex::new(v[0], if f.conjugate { -v[1] } else { v[1] }))
+                        .collect(),
                     None => vec![Complex::new(1.0, 0.0); digit.positions as usize],
                 };
                 values.resize(digit.positions as usize, Complex::new(0.0, 0.0));
@@ -195,10 +203,18 @@ mod tests {
                     .map(|p| data.get(p).copied().unwrap_or_default() * load[p])
                     .collect();
                 let mut planner = FftPlanner::new();
-                let fft = if sign < 0.0 { planner.plan_fft_forward(line.len()) } else { planner.plan_fft_inverse(line.len()) };
+                let fft = if sign < 0.0 {
+                    planner.plan_fft_forward(line.len())
+                } else {
+                    planner.plan_fft_inverse(line.len())
+                };
                 fft.process(&mut line);
                 for (k, value) in line.into_iter().enumerate() {
-                    let turn = if digit.turn == 0 { 0.0 } else { (k as u64 * (d / digit.input[1])) as f64 / digit.turn as f64 };
+                    let turn = if digit.turn == 0 {
+                        0.0
+                    } else {
+                        (k as u64 * (d / digit.input[1])) as f64 / digit.turn as f64
+                    };
                     let p = at(k as u64, d, digit.output);
                     result[p] = value * Complex::from_polar(1.0, sign * 2.0 * std::f64::consts::PI * turn) * store[p];
                 }
@@ -213,12 +229,14 @@ mod tests {
         // With lines of at most 16 points (7 for awkward ones): two digits, three, awkward ones, convolutions.
         for n in [24u64, 32, 49, 51, 64, 105, 128, 256, 360, 512, 1024, 2048, 37, 53, 74, 97, 101] {
             for work in [Work::Forward, Work::Backward] {
-                let passes = passes(Precision::Single, 2, n, work, [SCRATCH; 2], LIMITS).unwrap_or_else(|| panic!("{n}"));
+                let passes =
+                    passes(Precision::Single, 2, n, work, [SCRATCH; 2], LIMITS).unwrap_or_else(|| panic!("{n}"));
                 let x: Vec<_> = (0..n).map(|i| Complex::new((i * i % 7) as f64 - 3.0, (i % 5) as f64)).collect();
                 let mut want = x.clone();
                 let mut planner = FftPlanner::new();
                 let len = n as usize;
-                let fft = if work == Work::Forward { planner.plan_fft_forward(len) } else { planner.plan_fft_inverse(len) };
+                let fft =
+                    if work == Work::Forward { planner.plan_fft_forward(len) } else { planner.plan_fft_inverse(len) };
                 fft.process(&mut want);
                 let got = run(&passes, &x);
                 for k in 0..n as usize {

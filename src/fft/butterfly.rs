@@ -60,7 +60,9 @@ impl Code {
         let [a, b] = [(0, 2), (1, 3)].map(|(i, j)| self.value(format!("{} + {}", x[i], x[j])));
         let [c, d] = [(0, 2), (1, 3)].map(|(i, j)| self.value(format!("{} - {}", x[i], x[j])));
         let d = self.value(quarter(&d, sign));
-        [format!("{a} + {b}"), format!("{c} + {d}"), format!("{a} - {b}"), format!("{c} - {d}")].map(|v| self.value(v)).into()
+        [format!("{a} + {b}"), format!("{c} + {d}"), format!("{a} - {b}"), format!("{c} - {d}")]
+            .map(|v| self.value(v))
+            .into()
     }
 
     /// `n = p q`: `p` transforms of `q` points, turned, then `q` transforms of `p` points.
@@ -121,8 +123,10 @@ impl Code {
         for j in 1..=half {
             let angle = |k: usize| 2.0 * PI * ((j * k) % n) as f64 / n as f64;
             let weighted = |terms: &[String], weight: &dyn Fn(f64) -> f64| {
-                let terms =
-                    terms.iter().enumerate().map(|(k, term)| format!("{} * {term}", self.literal(weight(angle(k + 1)))));
+                let terms = terms
+                    .iter()
+                    .enumerate()
+                    .map(|(k, term)| format!("{} * {term}", self.literal(weight(angle(k + 1)))));
                 terms.collect::<Vec<_>>().join(" + ")
             };
             let (cosines, sines) = (weighted(&sums, &f64::cos), weighted(&differences, &|a| sign * a.sin()));

@@ -8,7 +8,9 @@ use crate::layout::LayoutError;
 #[non_exhaustive]
 pub enum FftError {
     /// An axis of length 0, or no field at all.
-    #[error("an axis of length 0 cannot be transformed; every axis needs one point, and a transform one field at least")]
+    #[error(
+        "an axis of length 0 cannot be transformed; every axis needs one point, and a transform one field at least"
+    )]
     Empty,
     /// Numbers of cells, points and modes that do not go together.
     #[error(
@@ -29,7 +31,9 @@ pub enum FftError {
     #[error("a real transform halves the last axis, so it must be among those that are transformed; use a complex one")]
     RealAxis,
     /// A line that no number of passes transforms.
-    #[error("length {n} is beyond what this device transforms (lines of {limit} points at once, up to three passes); use a shorter axis")]
+    #[error(
+        "length {n} is beyond what this device transforms (lines of {limit} points at once, up to three passes); use a shorter axis"
+    )]
     TooLong {
         /// The length.
         n: u64,
@@ -43,13 +47,17 @@ pub enum FftError {
         elements: u128,
     },
     /// Double precision on a device without it.
-    #[error("{device} has no double precision (f64); use single precision or a device that `meshloom devices` lists with f64")]
+    #[error(
+        "{device} has no double precision (f64); use single precision or a device that `meshloom devices` lists with f64"
+    )]
     NoDouble {
         /// The device.
         device: String,
     },
     /// Ranks that do not agree on what is transformed.
-    #[error("ranks disagree on the transform: rank {rank} plans something else than rank 0; call it with the same shape, grid and options on all ranks")]
+    #[error(
+        "ranks disagree on the transform: rank {rank} plans something else than rank 0; call it with the same shape, grid and options on all ranks"
+    )]
     Mismatch {
         /// The first that differs from rank 0.
         rank: usize,

@@ -44,7 +44,14 @@ impl<T: Value> Filter<T> {
     ///
     /// # Errors
     /// [`FftError`] for what cannot be transformed on this device.
-    pub fn new(gpu: &Gpu, spec: &Spec, lines: &Lines, tuning: &Tuning, hook: &Hook, results: u32) -> Result<Self, FftError> {
+    pub fn new(
+        gpu: &Gpu,
+        spec: &Spec,
+        lines: &Lines,
+        tuning: &Tuning,
+        hook: &Hook,
+        results: u32,
+    ) -> Result<Self, FftError> {
         let (plan, route) = Self::plan_of(gpu, spec, lines, tuning, results)?;
         let limits = tuning.limits(gpu.abilities());
         let mut tables = Tables::new(gpu)?;
@@ -68,7 +75,13 @@ impl<T: Value> Filter<T> {
         Ok(Filter { plan, kind, results, spectrum, value: PhantomData })
     }
 
-    fn plan_of(gpu: &Gpu, spec: &Spec, lines: &Lines, tuning: &Tuning, results: u32) -> Result<(Plan, Option<Route>), FftError> {
+    fn plan_of(
+        gpu: &Gpu,
+        spec: &Spec,
+        lines: &Lines,
+        tuning: &Tuning,
+        results: u32,
+    ) -> Result<(Plan, Option<Route>), FftError> {
         let spec = Spec {
             values: T::VALUES,
             precision: T::PRECISION,
@@ -148,8 +161,14 @@ impl<T: Value> Filter<T> {
         let [there, back] = self.plan.spec.factors();
         let from = End { array: field.raw(), layout: Some(layout) };
         let to = End { array: output.raw(), layout: Some(output_layout) };
-        let run = |recorder: &mut Recorder, lines: &mut Lines, ready: &ReadyRoute, input: End<'_>, output: End<'_>, scale: f64| {
-            Run::<T::Mode> { ready, input, output, scale, interior: 1.0, hooks: None, element: PhantomData }.run(recorder, lines)
+        let run = |recorder: &mut Recorder,
+                   lines: &mut Lines,
+                   ready: &ReadyRoute,
+                   input: End<'_>,
+                   output: End<'_>,
+                   scale: f64| {
+            Run::<T::Mode> { ready, input, output, scale, interior: 1.0, hooks: None, element: PhantomData }
+                .run(recorder, lines)
         };
         match &self.kind {
             Kind::Fused(route) => run(recorder, lines, route, from, to, there * back),
@@ -178,8 +197,13 @@ impl<T: Value> Filter<T> {
 /// The part of the spectrum that a rank has where the hook runs.
 fn spectrum_of(plan: &Plan, route: Option<&Route>) -> Box3 {
     let Some(route) = route else { return plan.spectrum.clone() };
-    let fused = route.visits.iter().find(|visit| visit.passes.iter().any(|p| matches!(p.kernel.work, super::line::Work::Filter(_))));
+    let fused = route
+        .visits
+        .iter()
+        .find(|visit| visit.passes.iter().any(|p| matches!(p.kernel.work, super::line::Work::Filter(_))));
     fused.map_or(plan.spectrum.clone(), |visit| {
-        [0, 1, 2].map(|a| if a == visit.axis { 0..plan.spec.points[a] } else { visit.first[a]..visit.first[a] + visit.before[a] })
+        [0, 1, 2].map(|a| {
+            if a == visit.axis { 0..plan.spec.points[a] } else { visit.first[a]..visit.first[a] + visit.before[a] }
+        })
     })
 }

@@ -96,7 +96,8 @@ impl Hooks {
     /// Fields of all parameters.
     pub(super) fn params(&self) -> Option<String> {
         // Those of each hook begin at a multiple of 16, whatever stands before.
-        let fields = self.all().filter(|hook| !hook.fields.is_empty()).map(|hook| format!("@align(16) {}", hook.fields));
+        let fields =
+            self.all().filter(|hook| !hook.fields.is_empty()).map(|hook| format!("@align(16) {}", hook.fields));
         let fields: Vec<String> = fields.collect();
         (!fields.is_empty()).then(|| fields.join(", "))
     }
@@ -118,7 +119,9 @@ impl Hooks {
 
     /// Declares the arrays.
     pub(super) fn declare(&self, source: KernelSource) -> KernelSource {
-        self.all().flat_map(|hook| &hook.arrays).fold(source, |source, (name, element, _)| source.array(name, *element, Access::Read))
+        self.all()
+            .flat_map(|hook| &hook.arrays)
+            .fold(source, |source, (name, element, _)| source.array(name, *element, Access::Read))
     }
 
     /// The arrays, in the order they are declared.

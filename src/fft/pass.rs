@@ -68,7 +68,8 @@ impl ReadyPass {
         let (source, table) = kernel.source(&shape, &hooks);
         let own = (!table.is_empty()).then(|| Factors { len: table.len(), table, conjugate: false });
         let all = [&own, &pass.load_factors, &pass.store_factors];
-        let tables = all.into_iter().flatten().map(|factors| tables.get(precision, factors)).collect::<Result<_, _>>()?;
+        let tables =
+            all.into_iter().flatten().map(|factors| tables.get(precision, factors)).collect::<Result<_, _>>()?;
         Ok(ReadyPass {
             kernel,
             shape,
@@ -103,7 +104,8 @@ impl ReadyPass {
         bytes[..own.len()].copy_from_slice(own);
         let values = hooks.values();
         if own.len() + values.len() > bytes.len() {
-            let why = format!("its hooks have {} bytes of parameters, {} are allowed", values.len(), bytes.len() - own.len());
+            let why =
+                format!("its hooks have {} bytes of parameters, {} are allowed", values.len(), bytes.len() - own.len());
             return Err(DeviceError::Misuse { what: kernel.source().label().into(), why });
         }
         bytes[own.len()..own.len() + values.len()].copy_from_slice(&values);

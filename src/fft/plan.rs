@@ -114,7 +114,8 @@ impl Transpose {
     pub fn cost(&self, element: u64, chunk: u64) -> Cost {
         let mut cost = Cost::default();
         let chunk = (chunk / element).max(1) * element;
-        (0..self.pieces.len()).for_each(|piece| cost += self.transfers(piece).cost(self.ranks[1] as usize, element, chunk));
+        (0..self.pieces.len())
+            .for_each(|piece| cost += self.transfers(piece).cost(self.ranks[1] as usize, element, chunk));
         cost
     }
 }
@@ -307,7 +308,11 @@ impl Plan {
         spec.check()?;
         let planner = Planner { spec, grid, rank, limits, pieces: pieces.max(1) };
         let there = planner.path(Act::Forward);
-        let back: Vec<_> = there.iter().rev().map(|&(axis, act)| (axis, if act == Act::Forward { Act::Backward } else { act })).collect();
+        let back: Vec<_> = there
+            .iter()
+            .rev()
+            .map(|&(axis, act)| (axis, if act == Act::Forward { Act::Backward } else { act }))
+            .collect();
         let (field, mut state) = planner.start();
         let forward = planner.route(&mut state, &there)?;
         let spectrum = planner.part(&state);
@@ -327,7 +332,11 @@ impl Plan {
     /// As [`new`](Self::new).
     pub fn filter(&self, results: u32, limits: Limits, pieces: u64) -> Result<Option<Route>, FftError> {
         let planner = Planner { spec: &self.spec, grid: self.grid, rank: self.rank, limits, pieces: pieces.max(1) };
-        let mut there: Vec<_> = planner.path(Act::Forward).into_iter().filter(|&(_, act)| act == Act::Forward || act == Act::Copy).collect();
+        let mut there: Vec<_> = planner
+            .path(Act::Forward)
+            .into_iter()
+            .filter(|&(_, act)| act == Act::Forward || act == Act::Copy)
+            .collect();
         // The way back of a natural distribution is not gone.
         while there.len() > 1 && there.last().is_some_and(|&(_, act)| act == Act::Copy) {
             there.pop();
@@ -379,7 +388,8 @@ impl Planner<'_> {
 
     /// Visits from the field to the spectrum.
     fn path(&self, act: Act) -> Vec<(usize, Act)> {
-        let mut path: Vec<_> = [2, 1, 0].into_iter().filter(|&axis| self.spec.axes[axis]).map(|axis| (axis, act)).collect();
+        let mut path: Vec<_> =
+            [2, 1, 0].into_iter().filter(|&axis| self.spec.axes[axis]).map(|axis| (axis, act)).collect();
         if !self.spec.axes[2] {
             // Whole from the beginning, it goes first.
             path.insert(0, (2, Act::Copy));
@@ -459,7 +469,10 @@ impl Planner<'_> {
             let too_long = || FftError::TooLong { n, limit: self.limits.workgroup_bytes / spec.precision.bytes() };
             axis::passes(spec.precision, axis, n, work, [input, output], self.limits).ok_or_else(too_long)?
         };
-        let fields = [state.fields, if let Act::Filter(results) = act { state.fields * u64::from(results) } else { state.fields }];
+        let fields = [
+            state.fields,
+            if let Act::Filter(results) = act { state.fields * u64::from(results) } else { state.fields },
+        ];
         state.lengths[axis] = output.stored(n);
         state.fields = fields[1];
         let after = self.part(state);

@@ -147,9 +147,7 @@ impl<'a, C: Plain> Run<'a, C> {
         let (gpu, extent) = (recorder.gpu(), visit.after);
         let whole = Placement::Array { origin: [0; 3], extent };
         let spot = match self.ready.targets[i] {
-            Target::Output => {
-                Spot { array: self.output.array.clone(), place: self.placement(self.output, extent) }
-            }
+            Target::Output => Spot { array: self.output.array.clone(), place: self.placement(self.output, extent) },
             Target::Work if self.input.array.shares(self.output.array) => {
                 Spot { array: self.output.array.seen_as(C::ELEMENT), place: whole }
             }

@@ -188,7 +188,8 @@ impl Spec {
         }
         for axis in 0..3 {
             let (cells, points, modes) = (self.cells[axis], self.points[axis], self.modes[axis]);
-            let fits = if self.axes[axis] { cells <= points && modes <= points } else { cells == points && modes == points };
+            let fits =
+                if self.axes[axis] { cells <= points && modes <= points } else { cells == points && modes == points };
             if !fits {
                 return Err(FftError::Order { axis, cells, points, modes });
             }

@@ -48,7 +48,9 @@ impl Spectral {
         let first = tables.first().ok_or_else(|| misuse("no tables"))?;
         let half = first.starts[2] as usize;
         let alike = |other: &Tables| {
-            other.starts == first.starts && other.constant == first.constant && other.values[half..] == first.values[half..]
+            other.starts == first.starts
+                && other.constant == first.constant
+                && other.values[half..] == first.values[half..]
         };
         if !tables.iter().all(alike) {
             return Err(misuse("operators that are applied together share constant and Laplacian"));
@@ -119,8 +121,11 @@ impl Radial {
         let table = recorder.gpu().array("fft::amplitudes", amplitudes.len() as u64)?;
         recorder.upload(&table, 0, amplitudes)?;
         let word = |v: [u64; 3]| [v[0], v[1], v[2], 0].map(|n| n as u32);
-        let params =
-            RadialParams { shape: word(shape), first: word([0, 1, 2].map(|a| part[a].start)), local: word(extent(part)) };
+        let params = RadialParams {
+            shape: word(shape),
+            first: word([0, 1, 2].map(|a| part[a].start)),
+            local: word(extent(part)),
+        };
         recorder.each(&self.kernel, &[spectrum.raw(), table.raw()], &params, volume(part))
     }
 }

@@ -153,7 +153,10 @@ mod tests {
                 assert!((c - angle.cos()).abs() < 1e-15 && (s - angle.sin()).abs() < 1e-15, "{k} of {n}");
             }
         }
-        assert_eq!([root(1, 4), root(2, 4), root(3, 4)].map(|[c, s]| [c + 0.0, s + 0.0]), [[0.0, -1.0], [-1.0, 0.0], [0.0, 1.0]]);
+        assert_eq!(
+            [root(1, 4), root(2, 4), root(3, 4)].map(|[c, s]| [c + 0.0, s + 0.0]),
+            [[0.0, -1.0], [-1.0, 0.0], [0.0, 1.0]]
+        );
     }
 
     #[test]

@@ -304,7 +304,12 @@ impl<T: Value> Transform<T> {
     ///
     /// # Errors
     /// As [`forward`](Self::forward); [`DeviceError::Misuse`] where cells, points and modes are not the same.
-    pub fn forward_in_place(&self, recorder: &mut Recorder, lines: &mut Lines, array: &Array<T::Mode>) -> Result<(), ExchangeError> {
+    pub fn forward_in_place(
+        &self,
+        recorder: &mut Recorder,
+        lines: &mut Lines,
+        array: &Array<T::Mode>,
+    ) -> Result<(), ExchangeError> {
         self.check_in_place(array)?;
         let (layout, field) = (self.in_place_layout(), array.raw().seen_as(T::ELEMENT));
         let ends = (End { array: &field, layout: Some(&layout) }, End { array: array.raw(), layout: None });
@@ -315,7 +320,12 @@ impl<T: Value> Transform<T> {
     ///
     /// # Errors
     /// As [`forward_in_place`](Self::forward_in_place).
-    pub fn inverse_in_place(&self, recorder: &mut Recorder, lines: &mut Lines, array: &Array<T::Mode>) -> Result<(), ExchangeError> {
+    pub fn inverse_in_place(
+        &self,
+        recorder: &mut Recorder,
+        lines: &mut Lines,
+        array: &Array<T::Mode>,
+    ) -> Result<(), ExchangeError> {
         self.check_in_place(array)?;
         let (layout, field) = (self.in_place_layout(), array.raw().seen_as(T::ELEMENT));
         let ends = (End { array: array.raw(), layout: None }, End { array: &field, layout: Some(&layout) });

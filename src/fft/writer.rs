@@ -72,7 +72,11 @@ enum Source {
     Memory,
     Points(Vec<Point>),
     /// The first `n` of these times a chirp; zero beyond.
-    Chirped { n: u64, sign: f64, inner: Box<Source> },
+    Chirped {
+        n: u64,
+        sign: f64,
+        inner: Box<Source>,
+    },
 }
 
 pub(super) struct Writer<'a> {
@@ -224,7 +228,11 @@ impl<'a> Writer<'a> {
     /// A lane's index from `first` on, held below `end` where it could go beyond.
     fn lane_index(&mut self, first: u64, lanes: u64, end: u64) -> String {
         let index = if first == 0 { "lane".to_string() } else { format!("lane + {first}u") };
-        if first + lanes > end { self.code.value(format!("min({index}, {}u)", end - 1)) } else { self.code.value(index) }
+        if first + lanes > end {
+            self.code.value(format!("min({index}, {}u)", end - 1))
+        } else {
+            self.code.value(index)
+        }
     }
 
     /// The values of `source` at `places`.
@@ -240,7 +248,8 @@ impl<'a> Writer<'a> {
                 }
                 // Known places beyond the end are zero and need not be fetched.
                 let beyond = |at: &At| matches!(at, At::Known(at) if *at >= n);
-                let wanted: Vec<At> = within.iter().zip(places).filter(|(_, at)| !beyond(at)).map(|(w, _)| w.clone()).collect();
+                let wanted: Vec<At> =
+                    within.iter().zip(places).filter(|(_, at)| !beyond(at)).map(|(w, _)| w.clone()).collect();
                 let mut values = self.gather(inner, &wanted).into_iter();
                 let mut chirped = Vec::new();
                 for (at, within) in places.iter().zip(&within) {
@@ -276,7 +285,10 @@ impl<'a> Writer<'a> {
     fn exchange(&mut self, points: &[Point], places: &[At]) -> Vec<String> {
         if self.shape.lanes == 1 {
             let by_place: HashMap<&At, &String> = points.iter().map(|point| (&point.at, &point.value)).collect();
-            return places.iter().map(|at| by_place.get(at).map_or("Complex()".to_string(), |value| (*value).clone())).collect();
+            return places
+                .iter()
+                .map(|at| by_place.get(at).map_or("Complex()".to_string(), |value| (*value).clone()))
+                .collect();
         }
         let parts: &[&str] = if self.shape.together { &[""] } else { &[".x", ".y"] };
         let mut targets = Vec::new();
@@ -370,7 +382,8 @@ impl<'a> Writer<'a> {
             At::Text(p) => {
                 let k = self.code.value(format!("min({p}, {n}u - min({p}, {n}u))"));
                 let value = self.load_mode(&At::Text(k));
-                let value = self.code.value(format!("Complex({value}.x, select({value}.y, -{value}.y, {p} > {}u))", n / 2));
+                let value =
+                    self.code.value(format!("Complex({value}.x, select({value}.y, -{value}.y, {p} > {}u))", n / 2));
                 if self.beyond() { self.code.value(format!("select(Complex(), {value}, {p} < {n}u)")) } else { value }
             }
         }
@@ -626,7 +639,11 @@ impl<'a> Writer<'a> {
             At::Text(k) => {
                 let own = if n % 2 == 0 { format!("{k} == 0u || {k} == {}u", n / 2) } else { format!("{k} == 0u") };
                 let value = self.code.value(format!("select({value} * interior(), {value}, {own})"));
-                let value = if unpaired { self.code.value(format!("select({value}, Complex(), {k} == {last}u)")) } else { value };
+                let value = if unpaired {
+                    self.code.value(format!("select({value}, Complex(), {k} == {last}u)"))
+                } else {
+                    value
+                };
                 (value, if kept < n { If::Text(format!("{k} <= {last}u")) } else { If::Always })
             }
         };
@@ -699,7 +716,8 @@ impl<'a> Writer<'a> {
         let LineKernel { axis, n, work, precision, points, .. } = self.kernel;
         let Shape { core, lanes, lines, together } = self.shape;
         let exchanged = if work == Work::Copy { 0 } else { core.exchanged(self.kernel.core_points()) };
-        let (cell, cell_bytes) = if *together { ("Complex", 2 * precision.bytes()) } else { ("Real", precision.bytes()) };
+        let (cell, cell_bytes) =
+            if *together { ("Complex", 2 * precision.bytes()) } else { ("Real", precision.bytes()) };
         let strided = self.kernel.strided();
         let split = match (strided, lanes) {
             (_, 1) => "let column = local;\n    let lane = 0u;".to_string(),
@@ -728,8 +746,12 @@ impl<'a> Writer<'a> {
         let hooks = if self.hooks.is_empty() {
             String::new()
         } else {
-            let at = ["vec4<u32>(at, c.y, c.x, c.z)", "vec4<u32>(c.y, at, c.x, c.z)", "vec4<u32>(c.y, c.x, at, c.z)"][axis];
-            format!("fn coordinates(at: u32, c: vec3<u32>) -> vec4<u32> {{ return params.first + {at}; }}\n{}", self.hooks.text())
+            let at =
+                ["vec4<u32>(at, c.y, c.x, c.z)", "vec4<u32>(c.y, at, c.x, c.z)", "vec4<u32>(c.y, c.x, at, c.z)"][axis];
+            format!(
+                "fn coordinates(at: u32, c: vec3<u32>) -> vec4<u32> {{ return params.first + {at}; }}\n{}",
+                self.hooks.text()
+            )
         };
         let bytes = lines * exchanged * cell_bytes;
         let work = match work {
@@ -749,7 +771,11 @@ impl<'a> Writer<'a> {
             common(precision.aliases().contains("f64")),
             address("input", self.kernel.input, "params.blocks.xy", "params.starts.xy", "params.inverse.xy"),
             address("output", self.kernel.output, "params.blocks.zw", "params.starts.zw", "params.inverse.zw"),
-            if self.kernel.input.order == Order::Blocked || self.kernel.output.order == Order::Blocked { BLOCKED } else { "" },
+            if self.kernel.input.order == Order::Blocked || self.kernel.output.order == Order::Blocked {
+                BLOCKED
+            } else {
+                ""
+            },
             self.code.text
         )
     }

@@ -9,7 +9,8 @@
 //! per side and axis, also wider than a neighbour's part; edges and corners are included; an axis may close on itself.
 //! [`HaloPlan`] says which cells go where, this module moves them.
 
-use crate::device::{Access, Array, DeviceError, Element, Kernel, KernelSource, Memory, Plain, Recorder};
+use crate::blocks::{Action, Mover, Place};
+use crate::device::{Array, DeviceError, Element, KernelSource, Memory, Plain, Recorder};
 use crate::exchange::{ExchangeError, Lines};
 use crate::layout::{Block, FieldLayout, HaloPlan, Link, Part, Transfers};
 
@@ -34,33 +35,18 @@ impl Cells {
 /// The halo of a field on one rank.
 pub struct Halo {
     plan: HaloPlan,
-    copy: Kernel,
-    add_float: Kernel,
-    add_wide: Kernel,
+    copy: Mover,
+    add_float: Mover,
+    add_wide: Mover,
 }
 
-#[repr(C)]
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-struct Params {
-    extent: [u32; 4],
-    origin: [u32; 4],
-    target: [u32; 4],
-}
-
-fn kernel(add_float: bool, add_wide: bool) -> Kernel {
-    Kernel::new(
-        KernelSource::new("halo::block", include_str!("../../shaders/halo/block.wgsl"))
-            .params("extent: vec4<u32>, origin: vec4<u32>, target_: vec4<u32>")
-            .array("from", Element::U32, Access::Read)
-            .array("to", Element::U32, Access::ReadWrite)
-            .feature("add_float", add_float)
-            .feature("add_wide", add_wide),
-    )
+fn mover(action: Action) -> Mover {
+    Mover::new(Element::U32, action)
 }
 
 /// The kernels of this module, for tests that go over all of the library's kernels.
 pub fn sources() -> Vec<KernelSource> {
-    [(false, false), (true, false), (false, true)].map(|(f, w)| kernel(f, w).source().clone()).into()
+    [Action::Replace, Action::AddFloat, Action::AddWide].map(|action| mover(action).source().clone()).into()
 }
 
 /// Which way cells move through a sweep.
@@ -73,7 +59,8 @@ enum Way {
 impl Halo {
     /// A halo as planned.
     pub fn new(plan: HaloPlan) -> Self {
-        Halo { plan, copy: kernel(false, false), add_float: kernel(true, false), add_wide: kernel(false, true) }
+        let [copy, add_float, add_wide] = [Action::Replace, Action::AddFloat, Action::AddWide].map(mover);
+        Halo { plan, copy, add_float, add_wide }
     }
 
     /// Takes another geometry; kernels stay compiled.
@@ -151,11 +138,12 @@ impl Halo {
             let cells_of = |links: &[Link]| fields * links.iter().map(|link| link.block.len()).sum::<u64>();
             let outgoing = gpu.array_in::<u32>("halo::outgoing", cells_of(give) * words, Memory::Outgoing)?;
             let incoming = gpu.array_in::<u32>("halo::incoming", cells_of(take) * words, Memory::Incoming)?;
-            let mut at = 0;
-            for (link, f) in each(give, fields) {
-                let block = of_field(link.block, f * cells_all);
-                self.block(recorder, &self.copy, &field, block, &outgoing, message(block, at), words)?;
-                at += block.len();
+            let (stride, mut at) = (cells_all, 0);
+            for Link { block, .. } in give {
+                let (here, there) =
+                    (Spot { array: &field, block: *block, stride }, Spot::message(&outgoing, *block, at));
+                moved(recorder, &self.copy, here, there, fields, words)?;
+                at += fields * block.len();
             }
             let transfers = Transfers { send: parts(give, fields * words), receive: parts(take, fields * words) };
             lines.along(sweep.axis).run(recorder, &transfers, &outgoing, &incoming)?;
@@ -166,51 +154,49 @@ impl Halo {
                 (Way::Reduce, Cells::Wide) => (&self.add_wide, 1),
             };
             let mut at = 0;
-            for (link, f) in each(take, fields) {
-                let block = of_field(link.block, f * cells_all);
-                self.block(recorder, unpack, &incoming, message(block, at), &field, block, words)?;
-                at += block.len();
+            for Link { block, .. } in take {
+                let (here, there) =
+                    (Spot { array: &field, block: *block, stride }, Spot::message(&incoming, *block, at));
+                moved(recorder, unpack, there, here, fields, words)?;
+                at += fields * block.len();
             }
         }
         Ok(())
     }
+}
 
-    #[expect(clippy::too_many_arguments, reason = "two blocks, each in its array")]
-    fn block(
-        &self,
-        recorder: &mut Recorder,
-        kernel: &Kernel,
-        from: &Array<u32>,
-        origin: Block,
-        to: &Array<u32>,
-        target: Block,
-        words: u64,
-    ) -> Result<(), DeviceError> {
-        let place = |block: Block| {
-            let [i, j, k] = block.strides;
-            [block.offset * words, i * words, j * words, if words > 1 { 1 } else { k }].map(|n| n as u32)
-        };
-        let [i, j, k] = target.extent;
-        let params =
-            Params { extent: [i, j, k * words, 0].map(|n| n as u32), origin: place(origin), target: place(target) };
-        recorder.each(kernel, &[from.raw(), to.raw()], &params, target.len() * words)
+/// A block of each field in an array, and the cells from one field to the next.
+struct Spot<'a> {
+    array: &'a Array<u32>,
+    block: Block,
+    stride: u64,
+}
+
+impl<'a> Spot<'a> {
+    /// Blocks of the same extent, C order, one a field, from cell `at` of a message.
+    fn message(array: &'a Array<u32>, block: Block, at: u64) -> Self {
+        let [_, j, k] = block.extent;
+        Spot { array, block: Block { offset: at, extent: block.extent, strides: [j * k, k, 1] }, stride: block.len() }
     }
 }
 
-/// Every link for every field.
-fn each(links: &[Link], fields: u64) -> impl Iterator<Item = (&Link, u64)> {
-    links.iter().flat_map(move |link| (0..fields).map(move |f| (link, f)))
-}
-
-/// The block in the field that begins at cell `start`.
-fn of_field(block: Block, start: u64) -> Block {
-    Block { offset: block.offset + start, ..block }
-}
-
-/// A block of the same extent, C order, at cell `at` of a message.
-fn message(block: Block, at: u64) -> Block {
-    let [_, j, k] = block.extent;
-    Block { offset: at, extent: block.extent, strides: [j * k, k, 1] }
+/// Moves the block of each field onto another of the same extent; a cell has so many `words`.
+fn moved(
+    recorder: &mut Recorder,
+    mover: &Mover,
+    origin: Spot<'_>,
+    target: Spot<'_>,
+    fields: u64,
+    words: u64,
+) -> Result<(), DeviceError> {
+    let place = |spot: &Spot<'_>| {
+        let [i, j, k] = spot.block.strides;
+        let strides = [spot.stride * words, i * words, j * words, if words > 1 { 1 } else { k }];
+        Place { start: spot.block.offset * words, strides }
+    };
+    let [i, j, k] = target.block.extent;
+    let (from, to) = ((origin.array.raw(), place(&origin)), (target.array.raw(), place(&target)));
+    mover.record(recorder, [fields, i, j, k * words], from, to)
 }
 
 /// The message of each peer: its links, one after the other.

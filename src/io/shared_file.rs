@@ -211,11 +211,8 @@ fn temporary_name(path: &Path, token: &str) -> PathBuf {
     if name.len() <= 120 {
         hidden.push(name);
     } else {
-        // A name's length is bounded (255 bytes mostly), so a long one is replaced by its hash (FNV-1a).
-        let hash = name
-            .as_encoded_bytes()
-            .iter()
-            .fold(0xcbf2_9ce4_8422_2325u64, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+        // A name's length is bounded (255 bytes mostly), so a long one is replaced by its hash.
+        let hash = crate::hash::fnv1a(crate::hash::START, name.as_encoded_bytes());
         hidden.push(format!("{hash:016x}"));
     }
     let safe = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };

@@ -34,6 +34,13 @@ impl Block {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+
+    /// Whether its cells, in C order, lie one behind the other.
+    pub fn is_run(&self) -> bool {
+        let [_, j, k] = self.extent;
+        let packed = [j * k, k, 1];
+        self.is_empty() || (0..3).all(|a| self.extent[a] == 1 || self.strides[a] == packed[a])
+    }
 }
 
 /// One block of ghosts and the own cells they stand for.

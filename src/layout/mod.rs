@@ -1,4 +1,4 @@
-//! Geometry of distributed meshes, as pure data: splits, process grids, boxes, halos, the order of peers. No device, no
+//! Geometry of distributed meshes, as pure data: splits, process grids, boxes, halos, redistributions, the order of peers. No device, no
 //! communication, no files.
 
 mod error;
@@ -6,7 +6,9 @@ mod field;
 mod grid;
 mod halo;
 mod peers;
+mod redistribution;
 mod split;
+mod tiling;
 mod transfers;
 
 pub use error::LayoutError;
@@ -14,5 +16,6 @@ pub use field::FieldLayout;
 pub use grid::{Box3, Grid, extent, volume};
 pub use halo::{Block, HaloPlan, Link, Sweep};
 pub use peers::peers;
+pub use redistribution::{BoxCopy, Kept, Redistribution, bricks};
 pub use split::{owner, split};
 pub use transfers::{Cost, Part, Transfers};

@@ -140,6 +140,8 @@ impl Call {
             command.env_remove(name);
         }
         command
+            // Beside the tests' other scratch, not with the user's own.
+            .env("MESHLOOM_CACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("pipelines"))
             .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
             .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
             // Containers forbid the system call that one rank reads another's memory with.

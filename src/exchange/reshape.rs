@@ -1,0 +1,196 @@
+//! Moving distributed arrays from one set of boxes to another.
+//!
+//! ```text
+//! input -> blocks, packed by peer -> Exchange::run -> blocks, by peer -> output
+//!   \_________________ what the rank keeps: one copy ________________/
+//! ```
+//!
+//! [`Redistribution`] says which blocks go where, this module moves them: one dispatch a block, or a plain copy where
+//! the block is one run of the array. [`Exchange::run`] submits; the last dispatches are left for the caller to submit.
+
+use super::{Exchange, ExchangeError};
+use crate::blocks::{Action, Mover, Place};
+use crate::device::{Array, DeviceError, Element, Gpu, KernelSource, Memory, Plain, Recorder};
+use crate::layout::{Block, Redistribution, volume};
+
+/// A redistribution of `fields` meshes at once, for arrays of any element.
+pub struct Reshape {
+    plan: Redistribution,
+    fields: u64,
+    /// By the element they are compiled for; see [`moved_as`].
+    movers: [(Element, Mover); 4],
+}
+
+/// Elements that kernels are compiled for.
+const MOVED: [Element; 4] = [Element::U32, Element::Complex32, Element::F64, Element::Complex64];
+
+/// The element that stands for `element` when nothing is calculated. Words are moved as integers, which no driver
+/// rounds or flushes.
+fn moved_as(element: Element) -> Element {
+    match element {
+        Element::F32 | Element::I32 | Element::U32 => Element::U32,
+        other => other,
+    }
+}
+
+fn movers() -> [(Element, Mover); 4] {
+    MOVED.map(|element| (element, Mover::new(element, Action::Replace)))
+}
+
+/// The kernels of this module that any device compiles (those for double precision are left out), for tests that go over
+/// all of the library's kernels.
+pub fn sources() -> Vec<KernelSource> {
+    let double = |element: Element| matches!(element, Element::F64 | Element::Complex64);
+    movers().iter().filter(|(element, _)| !double(*element)).map(|(_, mover)| mover.source().clone()).collect()
+}
+
+/// An array and where in it a block of all fields lies.
+#[derive(Clone, Copy)]
+struct Side<'a, T> {
+    array: &'a Array<T>,
+    /// The block of the first field.
+    block: Block,
+    /// Elements from one field to the next.
+    stride: u64,
+}
+
+impl<T> Side<'_, T> {
+    fn place(&self) -> Place {
+        let [i, j, k] = self.block.strides;
+        Place { start: self.block.offset, strides: [self.stride, i, j, k] }
+    }
+}
+
+impl Reshape {
+    /// Moves `fields` meshes as planned; their arrays lie one after the other, in one array.
+    pub fn new(plan: Redistribution, fields: u64) -> Self {
+        Reshape { plan, fields, movers: movers() }
+    }
+
+    /// What goes where.
+    pub fn plan(&self) -> &Redistribution {
+        &self.plan
+    }
+
+    /// Meshes moved at once.
+    pub fn fields(&self) -> u64 {
+        self.fields
+    }
+
+    /// The way back, which is the inverse and the adjoint.
+    #[must_use]
+    pub fn reversed(&self) -> Self {
+        Reshape::new(self.plan.reversed(), self.fields)
+    }
+
+    /// Elements of the array before: [`Reshape::fields`] times this rank's box.
+    pub fn input_len(&self) -> u64 {
+        volume(self.plan.from()) * self.fields
+    }
+
+    /// Elements of the array after.
+    pub fn output_len(&self) -> u64 {
+        volume(self.plan.to()) * self.fields
+    }
+
+    /// Fills `output`, this rank's part after, from the ranks' `input`, their parts before; two different arrays, the
+    /// input is left as it was. Arrays of `f64` need a device that has it ([`Abilities::f64`]).
+    ///
+    /// All ranks of `exchange` call it, in the order of the redistribution's ranks. What was recorded before is
+    /// submitted if this rank sends or receives anything; what is recorded after sees the output. Where the
+    /// redistribution is the identity, the arrays are copied on the device and no rank is asked.
+    ///
+    /// # Errors
+    /// [`ExchangeError`] when the device or another rank fails; [`DeviceError::Misuse`] when an array has another length,
+    /// the exchange other ranks, or the device no double precision for arrays of it.
+    ///
+    /// [`Abilities::f64`]: crate::device::Abilities::f64
+    pub fn run<T: Plain>(
+        &self,
+        recorder: &mut Recorder,
+        exchange: &mut Exchange,
+        input: &Array<T>,
+        output: &Array<T>,
+    ) -> Result<(), ExchangeError> {
+        let (gpu, fields) = (recorder.gpu().clone(), self.fields);
+        self.check(&gpu, exchange, input, output)?;
+        let before = |block: Block| Side { array: input, block, stride: volume(self.plan.from()) };
+        let after = |block: Block| Side { array: output, block, stride: volume(self.plan.to()) };
+        if let Some(kept) = self.plan.kept() {
+            self.block(recorder, before(kept.from), after(kept.to))?;
+        }
+        let transfers = self.plan.transfers_of(fields);
+        if transfers.send.is_empty() && transfers.receive.is_empty() {
+            return Ok(());
+        }
+        let total =
+            |copies: &[crate::layout::BoxCopy]| copies.iter().map(|copy| copy.block.len()).sum::<u64>() * fields;
+        let outgoing = gpu.array_in::<T>("reshape::outgoing", total(self.plan.pack()), Memory::Outgoing)?;
+        let incoming = gpu.array_in::<T>("reshape::incoming", total(self.plan.unpack()), Memory::Incoming)?;
+        for copy in self.plan.pack() {
+            self.block(recorder, before(copy.block), message(&outgoing, copy.start * fields, copy.block))?;
+        }
+        exchange.run(recorder, &transfers, &outgoing, &incoming)?;
+        for copy in self.plan.unpack() {
+            self.block(recorder, message(&incoming, copy.start * fields, copy.block), after(copy.block))?;
+        }
+        Ok(())
+    }
+
+    fn check<T: Plain>(
+        &self,
+        gpu: &Gpu,
+        exchange: &Exchange,
+        input: &Array<T>,
+        output: &Array<T>,
+    ) -> Result<(), DeviceError> {
+        let misuse = |why: String| Err(DeviceError::Misuse { what: "Reshape::run".into(), why });
+        let (have, want) = ([input.len(), output.len()], [self.input_len(), self.output_len()]);
+        if have != want {
+            return misuse(format!("arrays of {} and {} elements, not {} and {}", have[0], have[1], want[0], want[1]));
+        }
+        let (have, want) = ((exchange.comm().rank(), exchange.comm().size()), (self.plan.rank(), self.plan.ranks()));
+        if have != want {
+            let why = format!("rank {} of {} in the exchange, {} of {} in the plan", have.0, have.1, want.0, want.1);
+            return misuse(why);
+        }
+        if matches!(T::ELEMENT, Element::F64 | Element::Complex64) && !gpu.abilities().f64 {
+            return misuse(format!("`{}` has no double precision", gpu.info().name));
+        }
+        Ok(())
+    }
+
+    /// One block of all fields, from one array to another.
+    fn block<T: Plain>(&self, recorder: &mut Recorder, from: Side<T>, to: Side<T>) -> Result<(), DeviceError> {
+        let len = from.block.len();
+        if from.block.is_run() && to.block.is_run() {
+            // Where nothing lies between the fields either, they are one run.
+            let (runs, each) =
+                if from.stride == len && to.stride == len { (1, len * self.fields) } else { (self.fields, len) };
+            for field in 0..runs {
+                let [at, target] = [&from, &to].map(|side| side.block.offset + field * side.stride);
+                recorder.copy(from.array, at, to.array, target, each)?;
+            }
+            return Ok(());
+        }
+        let [i, j, k] = from.block.extent;
+        let element = moved_as(T::ELEMENT);
+        let mover = self.movers.iter().find(|(moved, _)| *moved == element).map(|(_, mover)| mover);
+        let Some(mover) = mover else {
+            let why = format!("no kernel moves {element:?}");
+            return Err(DeviceError::Misuse { what: "Reshape::run".into(), why });
+        };
+        let extent = [self.fields, i, j, k];
+        if element == Element::U32 {
+            let (source, destination) = (from.array.cast::<u32>()?, to.array.cast::<u32>()?);
+            return mover.record(recorder, extent, (source.raw(), from.place()), (destination.raw(), to.place()));
+        }
+        mover.record(recorder, extent, (from.array.raw(), from.place()), (to.array.raw(), to.place()))
+    }
+}
+
+/// A peer's part of a packed array: its block of the first field in C order, then that of the next.
+fn message<T>(array: &Array<T>, start: u64, block: Block) -> Side<'_, T> {
+    let [_, j, k] = block.extent;
+    Side { array, block: Block { offset: start, extent: block.extent, strides: [j * k, k, 1] }, stride: block.len() }
+}
