@@ -85,6 +85,11 @@ impl Exchange {
         self.chunk_bytes
     }
 
+    /// Chunks in flight each way.
+    pub fn depth(&self) -> usize {
+        self.depth
+    }
+
     /// What all exchanges so far have cost this rank.
     pub fn cost(&self) -> Cost {
         self.cost
