@@ -163,6 +163,11 @@ impl Exchange {
         if self.codec.is_some() { Wire::Block16 } else { Wire::Exact }
     }
 
+    /// Chunks in flight each way.
+    pub fn depth(&self) -> usize {
+        self.depth
+    }
+
     /// What all exchanges so far have cost this rank.
     pub fn cost(&self) -> Cost {
         self.cost

@@ -1,5 +1,6 @@
 //! The `meshloom` program: one file a command, this one to tell them apart.
 
+mod bench;
 mod common;
 mod devices;
 mod power;
@@ -26,6 +27,8 @@ enum Command {
     Simulate(simulate::Arguments),
     /// Measure the power spectrum of a field or of points
     Power(power::Arguments),
+    /// Measure how fast the parts of the library are on this machine
+    Bench(bench::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
         Command::Devices(arguments) => devices::run(&arguments),
         Command::Simulate(arguments) => simulate::run(&arguments),
         Command::Power(arguments) => power::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
     };
     let (message, code) = match result {
         Ok(()) => return ExitCode::SUCCESS,

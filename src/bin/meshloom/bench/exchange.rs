@@ -1,0 +1,155 @@
+//! `meshloom bench exchange`: what a distributed transform sends, without its passes.
+
+use clap::Args;
+use meshloom::device::{Array, Memory, Recorder};
+use meshloom::exchange::Lines;
+use meshloom::fft::Transform;
+use meshloom::layout::{Part, Transfers};
+use meshloom::{Error, Rank};
+use serde_json::json;
+
+use super::measure::Clock;
+use super::report::{self, Report, amount, range, rate, ratio, time};
+use super::{Found, Settings, name, values};
+use crate::common::Failure;
+
+#[derive(Args)]
+pub struct Arguments {
+    /// Cells of the mesh: one number for a cube, or three as 96x80x60; several with commas between
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "256", value_parser = super::shape)]
+    size: Vec<[u64; 3]>,
+    /// Bytes a message is cut to [default: the library's]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
+    chunk_bytes: Option<u64>,
+    /// Messages in flight each way [default: the library's]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    depth: Option<u16>,
+    #[command(flatten)]
+    settings: Settings,
+}
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    arguments.settings.run(|rank| measure(rank, arguments))
+}
+
+const COLUMNS: [&str; 9] =
+    ["mesh", "grid", "axis", "median", "least .. greatest", "a rank sends", "a rank's rate", "blocking", "ratio"];
+
+/// One exchange of a transform.
+struct Job {
+    shape: [u64; 3],
+    lines: Lines,
+    axis: usize,
+    transfers: Transfers,
+}
+
+fn measure(rank: &Rank, arguments: &Arguments) -> Result<Found, Error> {
+    let (settings, ranks) = (&arguments.settings, rank.comm.size());
+    if ranks == 1 {
+        return Ok(Err("an exchange needs two ranks at least; give --ranks 2, or start it under mpirun".into()));
+    }
+    let mut jobs = Vec::new();
+    for &shape in &arguments.size {
+        let grid = settings.grid(shape, ranks)?;
+        let plan = Transform::<[f32; 2]>::new(&rank.gpu, shape, grid, rank.comm.rank());
+        let [refused] = super::measure::sum(&rank.comm, [u64::from(plan.is_err())])?;
+        let plan = match plan {
+            Err(error) if refused == ranks as u64 => return Ok(Err(format!("--size {}: {error}", name(shape)))),
+            plan => plan?,
+        };
+        for transpose in plan.plan().forward.exchanges() {
+            let (axis, mut lines) = (transpose.line, Lines::new(&rank.comm, grid)?);
+            let line = lines.along(axis);
+            let chunk = arguments.chunk_bytes.unwrap_or(line.chunk_bytes());
+            let depth = arguments.depth.map_or(line.depth(), usize::from);
+            lines = lines.with_chunks(chunk, depth);
+            jobs.push(Job { shape, lines, axis, transfers: transpose.transfers(0) });
+        }
+    }
+    let clock = Clock::new(settings, rank, jobs.len() * if settings.reference { 2 } else { 1 });
+    let mut recorder = Recorder::new(&rank.gpu)?;
+    let mut report = Report::new("exchange", settings, rank, &COLUMNS);
+    for job in jobs {
+        one(rank, settings, &clock, &mut recorder, &mut report, job)?;
+    }
+    report.field("seconds", json!({ "total": clock.finish() }));
+    Ok(Ok(report))
+}
+
+fn end(parts: &[Part]) -> u64 {
+    parts.iter().map(|part| part.start + part.len).max().unwrap_or(0)
+}
+
+fn one(
+    rank: &Rank,
+    settings: &Settings,
+    clock: &Clock,
+    recorder: &mut Recorder,
+    report: &mut Report,
+    job: Job,
+) -> Result<(), Error> {
+    let Job { shape, mut lines, axis, transfers } = job;
+    let grid = lines.grid();
+    let exchange = lines.along(axis);
+    let outgoing = rank.gpu.array_in::<[f32; 2]>("bench::outgoing", end(&transfers.send), Memory::Outgoing)?;
+    let incoming = rank.gpu.array_in::<[f32; 2]>("bench::incoming", end(&transfers.receive), Memory::Incoming)?;
+    recorder.upload(&outgoing, 0, bytemuck::cast_slice(&values(2 * outgoing.len(), rank.comm.rank())))?;
+    let (chunk_bytes, depth, before) = (exchange.chunk_bytes(), exchange.depth(), exchange.cost());
+    clock.once(recorder, |recorder| Ok(exchange.run(recorder, &transfers, &outgoing, &incoming)?))?;
+    let after = exchange.cost();
+    let (sent, messages) = (after.sent - before.sent, after.messages - before.messages);
+    let ours = clock.together(recorder, |recorder| Ok(exchange.run(recorder, &transfers, &outgoing, &incoming)?))?;
+    let blocking = if settings.reference {
+        let pipelined = recorder.download(&incoming, 0, incoming.len())?;
+        recorder.clear(&incoming);
+        let spread = clock.together(recorder, |recorder| {
+            whole_messages(&mut lines, axis, recorder, &transfers, [&outgoing, &incoming])
+        })?;
+        let differs = recorder.download(&incoming, 0, incoming.len())? != pipelined;
+        let [differ] = clock.sum([u64::from(differs)])?;
+        Some((spread, differ == 0))
+    } else {
+        None
+    };
+    let [between, messages] = clock.sum([sent, messages])?;
+    let most = clock.most(sent)?;
+    let speed = most as f64 / ours.median;
+    let mut result = json!({
+        "shape": shape, "values": "complex", "grid": grid.parts(), "axis": axis,
+        "chunk_bytes": chunk_bytes, "depth": depth,
+        "seconds": ours.json(),
+        "bytes": { "between_ranks": between, "a_rank": most },
+        "messages": messages,
+        "bytes_per_second_a_rank": speed,
+    });
+    let mut row = vec![name(shape), grid.to_string(), axis.to_string(), time(ours.median), range(&ours)];
+    row.extend([format!("{}, {messages} messages in all", amount(most)), rate(speed)]);
+    match blocking {
+        Some((theirs, same)) => {
+            result["reference"] = report::reference(&ours, "whole messages, nothing overlapped", &theirs);
+            result["reference"]["same"] = same.into();
+            row.extend([time(theirs.median), ratio(&ours, &theirs)]);
+        }
+        None => row.extend([String::new(), String::new()]),
+    }
+    report.row(row);
+    report.result(result);
+    Ok(())
+}
+
+/// The exchange as one writes it first: all of the array to the host, one message a peer, all of it back.
+fn whole_messages(
+    lines: &mut Lines,
+    axis: usize,
+    recorder: &mut Recorder,
+    transfers: &Transfers,
+    [outgoing, incoming]: [&Array<[f32; 2]>; 2],
+) -> Result<(), Error> {
+    let comm = lines.along(axis).comm();
+    let data = recorder.download(outgoing, 0, outgoing.len())?;
+    let mut counts = vec![0; comm.size()];
+    // The blocks of a transform lie in the order of the peers, without gaps.
+    transfers.send.iter().for_each(|part| counts[part.peer] += part.len);
+    let came = comm.all_to_all_v(&data, &counts)?;
+    Ok(recorder.upload(incoming, 0, came.data())?)
+}

@@ -1,0 +1,260 @@
+//! `meshloom bench fft`: transforms.
+
+use clap::Args;
+use meshloom::device::{Array, Gpu, Recorder};
+use meshloom::exchange::Lines;
+use meshloom::fft::{FftError, Route, Transform, Value as Cell, Values};
+use meshloom::layout::{Cost, FieldLayout, Grid};
+use meshloom::{Error, Rank};
+use serde_json::{Value, json};
+
+use super::copy::{self, CopySpeed};
+use super::measure::{Clock, Spread};
+use super::reference::{self, Reference};
+use super::report::{self, Report, amount, range, rate, time};
+use super::{Found, Settings, name, values};
+use crate::common::Failure;
+
+#[derive(Args)]
+pub struct Arguments {
+    /// Cells of the mesh: one number for a cube, or three as 96x80x60; several with commas between
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "128", value_parser = super::shape)]
+    size: Vec<[u64; 3]>,
+    /// Only real fields (both kinds otherwise)
+    #[arg(long)]
+    real: bool,
+    /// Only complex fields (both kinds otherwise)
+    #[arg(long, conflicts_with = "real")]
+    complex: bool,
+    #[command(flatten)]
+    settings: Settings,
+}
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    arguments.settings.run(|rank| measure(rank, arguments))
+}
+
+const COLUMNS: [&str; 11] = [
+    "mesh",
+    "values",
+    "direction",
+    "median",
+    "a cell",
+    "least .. greatest",
+    "memory",
+    "of copy",
+    "between",
+    "reference",
+    "ratio",
+];
+
+fn measure(rank: &Rank, arguments: &Arguments) -> Result<Found, Error> {
+    let settings = &arguments.settings;
+    let kinds: Vec<Values> = [(Values::Complex, arguments.real), (Values::Real, arguments.complex)]
+        .into_iter()
+        .filter_map(|(kind, left_out)| (!left_out).then_some(kind))
+        .collect();
+    let jobs: Vec<_> = arguments.size.iter().flat_map(|&shape| kinds.iter().map(move |&kind| (shape, kind))).collect();
+    let clock = Clock::new(settings, rank, copy::MEASUREMENTS + jobs.len() * if settings.reference { 3 } else { 2 });
+    let mut recorder = Recorder::new(&rank.gpu)?;
+    // All plans come first: a size that cannot be is found before anything has run.
+    let mut planned = Vec::new();
+    for (shape, kind) in jobs {
+        let grid = settings.grid(shape, rank.comm.size())?;
+        match plan(rank, &clock, kind, shape, grid)? {
+            Ok(job) => planned.push(job),
+            Err(message) => return Ok(Err(message)),
+        }
+    }
+    let mut report = Report::new("fft", settings, rank, &COLUMNS);
+    let copy = copy::measure(rank, &clock, &mut recorder)?;
+    report.copy(&copy);
+    for job in planned {
+        let mut bench = Bench { rank, settings, clock: &clock, copy: &copy, report: &mut report };
+        match job {
+            Job::Real(job) => bench.measure(&mut recorder, job)?,
+            Job::Complex(job) => bench.measure(&mut recorder, job)?,
+        }
+    }
+    report.field("seconds", json!({ "total": clock.finish() }));
+    Ok(Ok(report))
+}
+
+/// A transform that is to be measured.
+struct Planned<T> {
+    shape: [u64; 3],
+    grid: Grid,
+    transform: Transform<T>,
+    /// Seconds that the plan took.
+    seconds: f64,
+}
+
+enum Job {
+    Real(Planned<f32>),
+    Complex(Planned<[f32; 2]>),
+}
+
+/// Plans, or says why no rank can.
+fn plan(rank: &Rank, clock: &Clock, kind: Values, shape: [u64; 3], grid: Grid) -> Result<Result<Job, String>, Error> {
+    let start = std::time::Instant::now();
+    let number = rank.comm.rank();
+    let job = match kind {
+        Values::Real => Transform::<f32>::new(&rank.gpu, shape, grid, number)
+            .map(|transform| Job::Real(Planned { shape, grid, transform, seconds: start.elapsed().as_secs_f64() })),
+        Values::Complex => Transform::<[f32; 2]>::new(&rank.gpu, shape, grid, number)
+            .map(|transform| Job::Complex(Planned { shape, grid, transform, seconds: start.elapsed().as_secs_f64() })),
+    };
+    let refused = matches!(&job, Err(error) if !matches!(error, FftError::Device(_)));
+    // Where all ranks refuse they leave together, which saves the exit code under MPI.
+    let [all] = clock.sum([u64::from(refused)])?;
+    match job {
+        Err(error) if all == rank.comm.size() as u64 => Ok(Err(format!("--size {}: {error}", name(shape)))),
+        job => Ok(Ok(job?)),
+    }
+}
+
+struct Bench<'a> {
+    rank: &'a Rank,
+    settings: &'a Settings,
+    clock: &'a Clock,
+    copy: &'a CopySpeed,
+    report: &'a mut Report,
+}
+
+/// A transform with its arrays.
+struct Work<T: Cell> {
+    transform: Transform<T>,
+    lines: Lines,
+    layout: FieldLayout,
+    field: Array<T>,
+    spectrum: Array<T::Mode>,
+}
+
+impl<T: Cell> Work<T> {
+    fn forward(&mut self, recorder: &mut Recorder) -> Result<(), Error> {
+        let Work { transform, lines, layout, field, spectrum } = self;
+        Ok(transform.forward(recorder, lines, field, layout, spectrum)?)
+    }
+
+    fn inverse(&mut self, recorder: &mut Recorder) -> Result<(), Error> {
+        let Work { transform, lines, layout, field, spectrum } = self;
+        Ok(transform.inverse(recorder, lines, spectrum, None, field, layout)?)
+    }
+
+    fn both(&mut self, recorder: &mut Recorder) -> Result<(), Error> {
+        self.forward(recorder)?;
+        self.inverse(recorder)
+    }
+}
+
+fn arrays<T: Cell>(gpu: &Gpu, transform: &Transform<T>) -> Result<(Array<T>, Array<T::Mode>), Error> {
+    Ok((gpu.array("bench::field", transform.field_layout().len())?, transform.spectrum(gpu)?))
+}
+
+impl Bench<'_> {
+    fn measure<T: Cell>(&mut self, recorder: &mut Recorder, job: Planned<T>) -> Result<(), Error> {
+        let Planned { shape, grid, transform, seconds: planning } = job;
+        let (rank, clock) = (self.rank, self.clock);
+        let (field, spectrum) = arrays(&rank.gpu, &transform)?;
+        let numbers = (size_of::<T>() / size_of::<f32>()) as u64;
+        let content = values(field.len() * numbers, rank.comm.rank());
+        recorder.upload(&field, 0, bytemuck::cast_slice(&content))?;
+        drop(content);
+        let lines = Lines::new(&rank.comm, grid)?;
+        let layout = transform.field_layout();
+        let mut work = Work { transform, lines, layout, field, spectrum };
+        // Kernels are compiled when they are first used: a plan is ready when both directions have run.
+        let first = planning + clock.once(recorder, |recorder| work.both(recorder))?;
+        let again = clock.once(recorder, |recorder| {
+            work.transform = Transform::new(&rank.gpu, shape, grid, rank.comm.rank())?;
+            work.both(recorder)
+        })?;
+        let mut cost = [work.lines.cost(); 3];
+        clock.once(recorder, |recorder| work.forward(recorder))?;
+        cost[1] = work.lines.cost();
+        clock.once(recorder, |recorder| work.inverse(recorder))?;
+        cost[2] = work.lines.cost();
+        let forward = clock.together(recorder, |recorder| work.forward(recorder))?;
+        let inverse = clock.together(recorder, |recorder| work.inverse(recorder))?;
+        let plan = work.transform.plan().clone();
+        drop(work);
+        let reference = if self.settings.reference { self.reference(T::VALUES, shape)? } else { None };
+        let kind = match T::VALUES {
+            Values::Real => "real",
+            Values::Complex => "complex",
+        };
+        let mut result = json!({
+            "shape": shape, "values": kind, "grid": grid.parts(),
+            "plan": { "first": first, "again": again },
+        });
+        let directions: [(&str, Spread, &Route, Cost, Cost); 2] = [
+            ("forward", forward, &plan.forward, cost[0], cost[1]),
+            ("inverse", inverse, &plan.inverse, cost[1], cost[2]),
+        ];
+        for (i, (direction, ours, route, before, after)) in directions.into_iter().enumerate() {
+            let theirs = reference.as_ref().map(|(spreads, threads)| (spreads[i], *threads));
+            result[direction] = self.direction(shape, [kind, direction], &ours, route, [before, after], theirs)?;
+        }
+        self.report.note(format!(
+            "{} {kind}: planned, compiled and run both ways in {}, the same again in {}",
+            name(shape),
+            time(first),
+            time(again),
+        ));
+        self.report.result(result);
+        Ok(())
+    }
+
+    /// Reports one direction.
+    fn direction(
+        &mut self,
+        shape: [u64; 3],
+        [kind, direction]: [&str; 2],
+        ours: &Spread,
+        route: &Route,
+        [before, after]: [Cost; 2],
+        theirs: Option<(Spread, usize)>,
+    ) -> Result<Value, Error> {
+        let mine = [route.traffic(), after.sent - before.sent, after.messages - before.messages];
+        let [device, between, messages] = self.clock.sum(mine)?;
+        let speed = device as f64 / ours.median;
+        let of_copy = speed / self.copy.bytes_per_second();
+        let mut result = json!({
+            "seconds": ours.json(),
+            "bytes": { "device": device, "between_ranks": between },
+            "messages": messages,
+            "bytes_per_second": speed,
+            "of_copy": of_copy,
+        });
+        let a_cell = ours.median * 1e9 / shape.iter().product::<u64>() as f64;
+        let mut row = vec![name(shape), kind.into(), direction.into(), time(ours.median), format!("{a_cell:.2} ns")];
+        let sent = if between > 0 { format!("{} in {messages}", amount(between)) } else { String::new() };
+        row.extend([range(ours), rate(speed), format!("{of_copy:.2}"), sent]);
+        match theirs {
+            Some((theirs, threads)) => {
+                result["reference"] = report::reference(ours, reference::NAME, &theirs);
+                result["reference"]["threads"] = threads.into();
+                row.extend([time(theirs.median), report::ratio(ours, &theirs)]);
+            }
+            None => row.extend([String::new(), String::new()]),
+        }
+        self.report.row(row);
+        Ok(result)
+    }
+
+    /// Seconds of both directions on rank 0's processor, and its threads.
+    fn reference(&self, kind: Values, shape: [u64; 3]) -> Result<Option<([Spread; 2], usize)>, Error> {
+        let numbers = shape.iter().product::<u64>() * if kind == Values::Real { 1 } else { 2 };
+        let mut reference =
+            (self.rank.comm.rank() == 0).then(|| Reference::new(kind, shape, values(numbers, self.rank.comm.rank())));
+        let threads = reference.as_ref().map_or(0, Reference::threads);
+        let mut work = reference.as_mut().map(|reference| {
+            move |part: usize| match part {
+                0 => reference.forward(),
+                _ => reference.inverse(),
+            }
+        });
+        let spreads = self.clock.alone::<2>(work.as_mut().map(|work| work as &mut dyn FnMut(usize)))?;
+        Ok(spreads.map(|spreads| (spreads, threads)))
+    }
+}

@@ -1,0 +1,189 @@
+//! Warmed, synchronised times and their spread.
+
+use std::time::Instant;
+
+use indicatif::ProgressBar;
+use meshloom::comm::{Communicator, Op};
+use meshloom::device::Recorder;
+use meshloom::{Error, Rank};
+use serde_json::{Value, json};
+
+use super::Settings;
+
+/// Runs before the ones that count: the first compiles and allocates, the second tells how long one takes.
+pub const WARM_UP: u32 = 2;
+
+/// Work that is quicker than this many seconds is repeated within a run, so that handing it to the device and waiting for
+/// the end do not count for more than they do in a program.
+const SHORTEST: f64 = 0.01;
+
+/// Repeats within a run at most.
+const MOST: f64 = 100.0;
+
+/// Seconds of a piece of work in several runs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spread {
+    pub median: f64,
+    pub min: f64,
+    pub max: f64,
+    /// How often the work is done within a run; times are those of one.
+    pub repeats: u32,
+}
+
+impl Spread {
+    /// Of the seconds of each run; there is one at least.
+    fn new(mut seconds: Vec<f64>, repeats: u32) -> Self {
+        seconds.iter_mut().for_each(|s| *s /= f64::from(repeats));
+        seconds.sort_by(f64::total_cmp);
+        let middle = seconds.len() / 2;
+        let median = match seconds.len() % 2 {
+            0 => 0.5 * (seconds[middle - 1] + seconds[middle]),
+            _ => seconds[middle],
+        };
+        Spread { median, min: seconds[0], max: seconds[seconds.len() - 1], repeats }
+    }
+
+    pub fn json(&self) -> Value {
+        json!({ "median": self.median, "min": self.min, "max": self.max, "repeats": self.repeats })
+    }
+}
+
+/// How often work that took so many seconds is repeated within a run.
+fn repeats(seconds: f64) -> u32 {
+    (SHORTEST / seconds).ceil().clamp(1.0, MOST) as u32
+}
+
+/// The sum over all ranks.
+pub fn sum<const N: usize>(comm: &Communicator, mut mine: [u64; N]) -> Result<[u64; N], Error> {
+    comm.all_reduce(&mut mine, Op::Sum)?;
+    Ok(mine)
+}
+
+/// Measures, and shows how far it is.
+pub struct Clock {
+    comm: Communicator,
+    runs: u32,
+    bar: ProgressBar,
+    start: Instant,
+}
+
+impl Clock {
+    /// For so many measurements, of any kind.
+    pub fn new(settings: &Settings, rank: &Rank, measurements: usize) -> Self {
+        let steps = measurements as u64 * u64::from(WARM_UP + settings.runs);
+        let bar = settings.common.progress(rank.comm.rank(), steps, "bench");
+        // Drawn at once: the first measurement may be the longest.
+        bar.tick();
+        Clock { comm: rank.comm.clone(), runs: settings.runs, bar, start: Instant::now() }
+    }
+
+    /// Seconds of `work` once, on all ranks together: from a barrier until the device of the slowest rank is done.
+    pub fn once(
+        &self,
+        recorder: &mut Recorder,
+        mut work: impl FnMut(&mut Recorder) -> Result<(), Error>,
+    ) -> Result<f64, Error> {
+        self.all(recorder, 1, &mut work)
+    }
+
+    /// Seconds of `work` on all ranks together, in several runs after warming up. All ranks call it.
+    pub fn together(
+        &self,
+        recorder: &mut Recorder,
+        mut work: impl FnMut(&mut Recorder) -> Result<(), Error>,
+    ) -> Result<Spread, Error> {
+        let (mut repeat, mut seconds) = (1, Vec::new());
+        for run in 0..WARM_UP + self.runs {
+            let took = self.all(recorder, repeat, &mut work)?;
+            self.bar.inc(1);
+            match run {
+                // All ranks have the same seconds, and so the same repeats.
+                _ if run + 1 == WARM_UP => repeat = repeats(took),
+                _ if run >= WARM_UP => seconds.push(took),
+                _ => {}
+            }
+        }
+        Ok(Spread::new(seconds, repeat))
+    }
+
+    fn all(
+        &self,
+        recorder: &mut Recorder,
+        repeats: u32,
+        work: &mut impl FnMut(&mut Recorder) -> Result<(), Error>,
+    ) -> Result<f64, Error> {
+        recorder.wait()?;
+        self.comm.barrier()?;
+        let start = Instant::now();
+        for _ in 0..repeats {
+            work(recorder)?;
+            // Working arrays can be used again only when what used them has been submitted.
+            recorder.submit()?;
+        }
+        recorder.wait()?;
+        let mut slowest = [start.elapsed().as_secs_f64()];
+        self.comm.all_reduce(&mut slowest, Op::Max)?;
+        Ok(slowest[0])
+    }
+
+    /// Seconds of each of `N` parts of some work on the host, done in turn, on rank 0 while the others wait; nothing on
+    /// those. All ranks call it.
+    pub fn alone<const N: usize>(&self, work: Option<&mut dyn FnMut(usize)>) -> Result<Option<[Spread; N]>, Error> {
+        let spreads = work.map(|work| {
+            let (mut repeat, mut seconds) = (1, [(); N].map(|()| Vec::new()));
+            for run in 0..WARM_UP + self.runs {
+                let mut took = [0.0; N];
+                for part in (0..repeat).flat_map(|_| 0..N) {
+                    let start = Instant::now();
+                    work(part);
+                    took[part] += start.elapsed().as_secs_f64();
+                }
+                self.bar.inc(1);
+                match run {
+                    _ if run + 1 == WARM_UP => repeat = repeats(took.iter().copied().fold(f64::INFINITY, f64::min)),
+                    _ if run >= WARM_UP => seconds.iter_mut().zip(took).for_each(|(all, took)| all.push(took)),
+                    _ => {}
+                }
+            }
+            seconds.map(|seconds| Spread::new(seconds, repeat))
+        });
+        self.comm.barrier()?;
+        Ok(spreads)
+    }
+
+    /// The sum over all ranks.
+    pub fn sum<const N: usize>(&self, mine: [u64; N]) -> Result<[u64; N], Error> {
+        sum(&self.comm, mine)
+    }
+
+    /// The greatest over all ranks.
+    pub fn most(&self, mine: u64) -> Result<u64, Error> {
+        let mut most = [mine];
+        self.comm.all_reduce(&mut most, Op::Max)?;
+        Ok(most[0])
+    }
+
+    /// Takes the bar away; seconds since the beginning.
+    pub fn finish(&self) -> f64 {
+        self.bar.finish_and_clear();
+        self.start.elapsed().as_secs_f64()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_of_one_repeat() {
+        let spread = Spread::new(vec![8.0, 2.0, 4.0], 2);
+        assert_eq!(spread, Spread { median: 2.0, min: 1.0, max: 4.0, repeats: 2 });
+        assert_eq!(Spread::new(vec![3.0, 1.0], 1).median, 2.0);
+        assert_eq!(Spread::new(vec![7.0], 1), Spread { median: 7.0, min: 7.0, max: 7.0, repeats: 1 });
+    }
+
+    #[test]
+    fn quick_work_is_repeated_within_bounds() {
+        assert_eq!([0.0, 1e-9, 0.001, 0.01, 5.0].map(repeats), [100, 100, 10, 1, 1]);
+    }
+}

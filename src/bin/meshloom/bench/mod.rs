@@ -1,0 +1,112 @@
+//! `meshloom bench`: how fast the library's parts are on this machine, one file a subject.
+//!
+//! Times are those of all ranks together, from a barrier until the slowest rank's device is done; see [`measure`].
+
+mod copy;
+mod exchange;
+mod fft;
+mod halo;
+mod measure;
+mod reference;
+mod report;
+
+use clap::{Args, Subcommand};
+use meshloom::layout::Grid;
+use meshloom::{Error, Rank};
+
+use crate::common::{Common, Failure};
+use report::Report;
+
+#[derive(Args)]
+pub struct Arguments {
+    #[command(subcommand)]
+    subject: Subject,
+}
+
+#[derive(Subcommand)]
+enum Subject {
+    /// Fourier transforms, forward and inverse, of real and complex fields
+    Fft(fft::Arguments),
+    /// The exchanges of a distributed complex transform, by themselves
+    Exchange(exchange::Arguments),
+    /// Filling the ghosts of a field, and adding them to the cells they stand for
+    Halo(halo::Arguments),
+}
+
+/// Options of every subject.
+#[derive(Args, Clone, Debug)]
+pub struct Settings {
+    /// Runs of which the median, the least and the greatest are reported, after 2 to warm up
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub runs: u32,
+    /// Measure the same work done by the processor for comparison; the ratio is our time over its time
+    #[arg(long)]
+    pub reference: bool,
+    #[command(flatten)]
+    pub common: Common,
+}
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    match &arguments.subject {
+        Subject::Fft(arguments) => fft::run(arguments),
+        Subject::Exchange(arguments) => exchange::run(arguments),
+        Subject::Halo(arguments) => halo::run(arguments),
+    }
+}
+
+/// What a rank found: a report, or that the words of the call cannot be followed, which all ranks find alike.
+type Found = Result<Report, String>;
+
+impl Settings {
+    /// Measures on all ranks and prints what rank 0 reports.
+    fn run(&self, body: impl Fn(&Rank) -> Result<Found, Error> + Sync) -> Result<(), Failure> {
+        match self.common.launch(body)? {
+            Some(Ok(report)) if self.common.json => println!("{}", report.json()),
+            Some(Ok(report)) => print!("{}", report.text()),
+            Some(Err(message)) => return Err(Failure::Usage(message)),
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// The process grid for a mesh.
+    fn grid(&self, shape: [u64; 3], ranks: usize) -> Result<Grid, Error> {
+        Ok(match self.common.grid {
+            Some(parts) => Grid::new(parts, ranks)?,
+            None => Grid::auto(shape, ranks),
+        })
+    }
+}
+
+/// Longest axis that is tried: with it no count of cells or bytes leaves 64 bits.
+const LONGEST: u64 = 1 << 16;
+
+/// One number for a cube, or three with `x` between.
+fn shape(text: &str) -> Result<[u64; 3], String> {
+    let axis = |number: &str| number.trim().parse::<u64>().ok();
+    let axes: Option<Vec<u64>> = text.split('x').map(axis).collect();
+    let shape = match axes.as_deref() {
+        Some(&[all]) => [all; 3],
+        Some(&[x, y, z]) => [x, y, z],
+        _ => return Err(format!("`{text}` is no size; write one number of cells, or three as 96x80x60")),
+    };
+    if shape.iter().any(|n| !(1..=LONGEST).contains(n)) {
+        return Err(format!("every axis must have from 1 to {LONGEST} cells"));
+    }
+    Ok(shape)
+}
+
+/// `96x80x60`
+fn name([x, y, z]: [u64; 3]) -> String {
+    format!("{x}x{y}x{z}")
+}
+
+/// Some values between -1 and 1, different for every rank: nothing is gained from zeros.
+fn values(count: u64, rank: usize) -> Vec<f32> {
+    let mut state = (rank as u32).wrapping_mul(2_654_435_769).wrapping_add(1);
+    let next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 8) as f32 / (1 << 23) as f32 - 1.0
+    };
+    std::iter::repeat_with(next).take(count as usize).collect()
+}

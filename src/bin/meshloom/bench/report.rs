@@ -1,0 +1,163 @@
+//! What was measured, as a table for people and as JSON.
+
+use std::fmt::Write as _;
+
+use meshloom::Rank;
+use serde_json::{Value, json};
+
+use super::Settings;
+use super::copy::CopySpeed;
+use super::measure::{Spread, WARM_UP};
+
+/// The whole report of a subject.
+pub struct Report {
+    head: Vec<String>,
+    columns: Vec<&'static str>,
+    rows: Vec<Vec<String>>,
+    object: Value,
+    results: Vec<Value>,
+}
+
+impl Report {
+    /// An empty report on `subject`, whose table has these columns.
+    pub fn new(subject: &str, settings: &Settings, rank: &Rank, columns: &[&'static str]) -> Self {
+        let (device, ranks) = (&rank.gpu.info().name, rank.comm.size());
+        let build = if cfg!(debug_assertions) { "debug" } else { "release" };
+        let mut head = vec![format!(
+            "{device}, {ranks} rank{}; median of {} runs after {WARM_UP}",
+            if ranks == 1 { "" } else { "s" },
+            settings.runs
+        )];
+        if cfg!(debug_assertions) {
+            head.push("built with debug assertions: these are not the times of a release build".into());
+        }
+        let object = json!({
+            "command": "bench", "subject": subject, "device": device, "ranks": ranks, "sharing": rank.sharing,
+            "build": build, "runs": settings.runs, "warm_up": WARM_UP,
+        });
+        Report { head, columns: columns.to_vec(), rows: Vec::new(), object, results: Vec::new() }
+    }
+
+    /// A line above the table.
+    pub fn note(&mut self, line: String) {
+        self.head.push(line);
+    }
+
+    /// A field of the object.
+    pub fn field(&mut self, name: &str, value: Value) {
+        self.object[name] = value;
+    }
+
+    /// The speed of copies, which all else is compared with.
+    pub fn copy(&mut self, copy: &CopySpeed) {
+        let [best, kernel] = [copy.bytes_per_second(), copy.by_kernel()].map(rate);
+        self.note(format!("copies in device memory, reading and writing: {best} (by a kernel: {kernel})"));
+        self.field("copy", copy.json());
+    }
+
+    /// A row of the table.
+    pub fn row(&mut self, cells: Vec<String>) {
+        self.rows.push(cells);
+    }
+
+    /// An element of the object's `results`.
+    pub fn result(&mut self, result: Value) {
+        self.results.push(result);
+    }
+
+    pub fn json(self) -> Value {
+        let mut object = self.object;
+        object["results"] = self.results.into();
+        object
+    }
+
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        for line in &self.head {
+            let _ = writeln!(text, "{line}");
+        }
+        let width = |column: usize| {
+            let cells = self.rows.iter().map(|row| row[column].chars().count());
+            cells.chain([self.columns[column].len()]).max().unwrap_or(0)
+        };
+        // Columns without anything to say are left out.
+        let shown: Vec<usize> =
+            (0..self.columns.len()).filter(|&c| self.rows.iter().any(|r| !r[c].is_empty())).collect();
+        let widths: Vec<usize> = shown.iter().map(|&column| width(column)).collect();
+        let mut line = |cell: &dyn Fn(usize) -> String| {
+            let cells = shown.iter().zip(&widths).map(|(&column, &width)| match column {
+                0 => format!("{:<width$}", cell(column)),
+                _ => format!("{:>width$}", cell(column)),
+            });
+            let _ = writeln!(text, "{}", cells.collect::<Vec<_>>().join("  ").trim_end());
+        };
+        line(&|column| self.columns[column].to_string());
+        for row in &self.rows {
+            line(&|column| row[column].clone());
+        }
+        text
+    }
+}
+
+/// The reference beside our time.
+pub fn reference(ours: &Spread, name: &str, theirs: &Spread) -> Value {
+    json!({ "name": name, "seconds": theirs.json(), "ratio": ours.median / theirs.median })
+}
+
+/// A time with its unit.
+pub fn time(seconds: f64) -> String {
+    let (value, unit) = match seconds {
+        s if s >= 1.0 => (s, "s"),
+        s if s >= 1e-3 => (s * 1e3, "ms"),
+        s => (s * 1e6, "us"),
+    };
+    let digits = if value >= 100.0 {
+        0
+    } else if value >= 10.0 {
+        1
+    } else {
+        2
+    };
+    format!("{value:.digits$} {unit}")
+}
+
+/// `least..greatest`
+pub fn range(spread: &Spread) -> String {
+    format!("{} .. {}", time(spread.min), time(spread.max))
+}
+
+/// Bytes a second, with a unit.
+pub fn rate(bytes_per_second: f64) -> String {
+    match bytes_per_second {
+        r if r >= 1e11 => format!("{:.0} GB/s", r / 1e9),
+        r if r >= 1e8 => format!("{:.2} GB/s", r / 1e9),
+        r => format!("{:.2} MB/s", r / 1e6),
+    }
+}
+
+/// Bytes in decimal units, as rates are.
+pub fn amount(bytes: u64) -> String {
+    match bytes as f64 {
+        b if b >= 1e9 => format!("{:.2} GB", b / 1e9),
+        b if b >= 1e6 => format!("{:.2} MB", b / 1e6),
+        b if b >= 1e3 => format!("{:.2} kB", b / 1e3),
+        b => format!("{b} B"),
+    }
+}
+
+/// How many times as long as the reference.
+pub fn ratio(ours: &Spread, theirs: &Spread) -> String {
+    format!("{:.2}", ours.median / theirs.median)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_have_units() {
+        assert_eq!([2.0, 0.1234, 0.01234, 1.5e-6].map(time), ["2.00 s", "123 ms", "12.3 ms", "1.50 us"]);
+        assert_eq!([3e12, 8.2e9, 4e6].map(rate), ["3000 GB/s", "8.20 GB/s", "4.00 MB/s"]);
+        assert_eq!([12, 4096, 3_000_000, 5_000_000_000].map(amount), ["12 B", "4.10 kB", "3.00 MB", "5.00 GB"]);
+    }
+}

@@ -1,0 +1,189 @@
+//! What `meshloom bench` prints and refuses. Nothing here depends on how long anything takes.
+#![cfg(all(feature = "cli", unix))]
+
+#[path = "shared/cli.rs"]
+#[allow(dead_code)]
+mod cli;
+
+use cli::{Call, Ranks, has_mpi};
+use serde_json::Value;
+
+fn words(line: &str) -> Vec<&str> {
+    line.split_whitespace().collect()
+}
+
+/// The object that a call prints.
+fn report(line: &str, ranks: Ranks) -> Value {
+    let call = Call::new(&words(&format!("bench {line} --json --runs 2"))).on(ranks);
+    let outcome = call.run();
+    assert!(outcome.status.success(), "{outcome:#?}");
+    let report: Value = serde_json::from_str(&outcome.stdout).expect("one object");
+    assert_eq!((&report["command"], report["runs"].as_u64()), (&"bench".into(), Some(2)), "{report:#}");
+    for field in ["subject", "device", "ranks", "build", "warm_up"] {
+        assert!(!report[field].is_null(), "{field}: {report:#}");
+    }
+    assert!(report["seconds"]["total"].as_f64() > Some(0.0), "{report:#}");
+    report
+}
+
+/// Median, least and greatest, in order.
+fn is_spread(seconds: &Value) {
+    let [min, median, max] = ["min", "median", "max"].map(|name| seconds[name].as_f64().unwrap());
+    assert!(0.0 < min && min <= median && median <= max, "{seconds:#}");
+    assert!(seconds["repeats"].as_u64() >= Some(1), "{seconds:#}");
+}
+
+fn is_copy(report: &Value) {
+    let copy = &report["copy"];
+    assert!(copy["bytes_per_second"].as_f64() > Some(0.0), "{report:#}");
+    is_spread(&copy["kernel"]);
+    is_spread(&copy["driver"]);
+}
+
+fn is_compared(result: &Value) {
+    let reference = &result["reference"];
+    is_spread(&reference["seconds"]);
+    let times = [&result["seconds"], &reference["seconds"]].map(|seconds| seconds["median"].as_f64().unwrap());
+    let ratio = reference["ratio"].as_f64().unwrap();
+    assert!((ratio / (times[0] / times[1]) - 1.0).abs() < 1e-9, "{result:#}");
+}
+
+#[test]
+fn transforms() {
+    let found = report("fft --size 8,12x10x9 --reference", Ranks::Threads(1));
+    is_copy(&found);
+    let results = found["results"].as_array().unwrap();
+    let jobs: Vec<_> = results.iter().map(|result| (result["shape"].to_string(), result["values"].as_str())).collect();
+    let job = |shape: &str, values| (shape.to_string(), Some(values));
+    let [cube, odd] = ["[8,8,8]", "[12,10,9]"];
+    assert_eq!(jobs, [job(cube, "complex"), job(cube, "real"), job(odd, "complex"), job(odd, "real")]);
+    for result in results {
+        assert!(["first", "again"].iter().all(|name| result["plan"][name].as_f64() > Some(0.0)), "{result:#}");
+        for direction in ["forward", "inverse"].map(|direction| &result[direction]) {
+            is_spread(&direction["seconds"]);
+            assert_eq!(direction["bytes"]["between_ranks"], 0);
+            assert!(direction["bytes_per_second"].as_f64() > Some(0.0) && direction["of_copy"].as_f64() > Some(0.0));
+            is_compared(direction);
+            assert!(direction["reference"]["threads"].as_u64() >= Some(1));
+        }
+    }
+    // One read and one write an axis.
+    assert_eq!(results[0]["forward"]["bytes"]["device"], 48 * 512);
+    let several = report("fft --size 8 --real", Ranks::Threads(3));
+    let results = several["results"].as_array().unwrap();
+    assert_eq!((results.len(), several["ranks"].as_u64()), (1, Some(3)));
+    assert!(results[0]["inverse"]["messages"].as_u64() >= Some(6), "{several:#}");
+    assert!(results[0]["inverse"]["bytes"]["between_ranks"].as_u64() > Some(0), "{several:#}");
+    assert!(results[0]["forward"]["reference"].is_null());
+}
+
+#[test]
+fn exchanges() {
+    let line = "exchange --size 8,16x8x12 --grid 2x2 --reference --chunk-bytes 100 --depth 2 --ranks 4";
+    let found = report(line, Ranks::Threads(1));
+    let results = found["results"].as_array().unwrap();
+    assert_eq!(results.len(), 4, "two a mesh: {found:#}");
+    for result in results {
+        is_spread(&result["seconds"]);
+        is_compared(result);
+        assert_eq!(result["reference"]["same"], true, "{result:#}");
+        assert_eq!((&result["chunk_bytes"], &result["depth"]), (&100.into(), &2.into()));
+        assert!(result["bytes_per_second_a_rank"].as_f64() > Some(0.0), "{result:#}");
+        // All is one rank's share, of which half stays.
+        let cells = result["shape"].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).product::<u64>();
+        assert_eq!(result["bytes"]["between_ranks"].as_u64(), Some(8 * cells / 2), "{result:#}");
+        assert_eq!(result["bytes"]["a_rank"].as_u64(), Some(8 * cells / 8), "{result:#}");
+        // Messages of 12 elements.
+        assert_eq!(result["messages"].as_u64(), Some(4 * (cells / 8).div_ceil(12)), "{result:#}");
+    }
+    Call::new(&words("bench exchange --size 8")).run().is_error("one rank", 2, &["two ranks", "--ranks 2"]);
+}
+
+#[test]
+fn halos() {
+    for (ranks, width, messages) in [(1, 2, 0), (3, 1, 6), (3, 9, 6)] {
+        let found = report(&format!("halo --size 8 --width {width} --reference"), Ranks::Threads(ranks));
+        is_copy(&found);
+        assert_eq!(found["width"], width);
+        let results = found["results"].as_array().unwrap();
+        assert_eq!(results.len(), 1, "{found:#}");
+        for way in ["exchange", "reduce"].map(|way| &results[0][way]) {
+            is_spread(&way["seconds"]);
+            is_compared(way);
+            assert_eq!(
+                (&way["reference"]["same"], way["messages"].as_u64()),
+                (&true.into(), Some(messages)),
+                "{way:#}"
+            );
+            assert!(way["of_copy"].as_f64() > Some(0.0) && way["bytes"]["device"].as_u64() > Some(0), "{way:#}");
+        }
+    }
+}
+
+#[test]
+fn under_mpi() {
+    if !has_mpi() {
+        return;
+    }
+    let found = report("fft --size 8 --complex --reference", Ranks::Mpi(2));
+    assert_eq!(found["ranks"], 2);
+    is_compared(&found["results"][0]["forward"]);
+    let found = report("exchange --size 8 --reference", Ranks::Mpi(3));
+    assert_eq!(found["results"][0]["reference"]["same"], true);
+    let found = report("halo --size 8 --reference", Ranks::Mpi(2));
+    assert_eq!(found["results"][0]["reduce"]["reference"]["same"], true);
+}
+
+#[test]
+fn tables_are_for_people() {
+    for (line, says) in [
+        ("fft --size 8 --reference --ranks 2", &["8x8x8", "complex", "inverse", "ratio", "of copy", "GB/s"][..]),
+        ("exchange --size 8 --ranks 2", &["8x8x8", "2x1", "messages"]),
+        ("halo --size 8", &["exchange", "reduce", "ghosts"]),
+    ] {
+        let outcome = Call::new(&words(&format!("bench {line} --runs 1"))).succeeds();
+        for word in says {
+            assert!(outcome.stdout.contains(word), "{word}: {outcome:#?}");
+        }
+        assert!(!outcome.stdout.contains('{'), "{outcome:#?}");
+        assert_eq!(outcome.stdout.contains("ratio"), line.contains("--reference"), "{outcome:#?}");
+    }
+}
+
+#[test]
+fn wrong_words_exit_2() {
+    let mpi = has_mpi();
+    for (line, says) in [
+        ("fft --size 0", &["--size", "from 1 to 65536"][..]),
+        ("fft --size 65537", &["from 1 to 65536"]),
+        ("fft --size 8x8", &["8x8", "96x80x60"]),
+        ("fft --size 8,eight", &["eight"]),
+        ("fft --size -8", &["-8"]),
+        ("fft --size 8,", &["--size"]),
+        ("fft --runs 0", &["--runs"]),
+        ("fft --real --complex", &["--real", "--complex"]),
+        ("fft --size 8,65536", &["--size 65536x65536x65536"]),
+        ("fft --size 8 --grid 2x3", &["2x3"]),
+        ("exchange --size 8,65536 --ranks 2", &["--size 65536x65536x65536"]),
+        ("exchange --depth 0", &["--depth"]),
+        ("exchange --chunk-bytes 0", &["--chunk-bytes"]),
+        ("halo --width 0", &["--width"]),
+        ("halo --width 5000", &["5000"]),
+        ("halo --size 2x2x0", &["2x2x0"]),
+        ("everything", &["everything"]),
+        ("fft --device nosuch --size 8", &["nosuch"]),
+    ] {
+        let call = Call::new(&words(&format!("bench {line}")));
+        call.run().is_error(line, 2, says);
+        if mpi && line.contains("8,65536") {
+            call.on(Ranks::Mpi(2)).run().is_error(line, 2, says);
+        }
+    }
+}
+
+#[test]
+fn too_much_exits_1() {
+    Call::new(&words("bench halo --size 65536")).run().is_error("elements", 1, &["bench::field"]);
+    let call = Call::new(&words("bench fft --size 8")).env("VK_DRIVER_FILES", "/nonexistent");
+    call.env("VK_ICD_FILENAMES", "/nonexistent").run().is_error("no adapter", 1, &["no usable GPU adapter"]);
+}
