@@ -173,7 +173,8 @@ mod tests {
     use rustfft::FftPlanner;
     use rustfft::num_complex::Complex;
 
-    const LIMITS: Limits = Limits { workgroup_bytes: 64, invocations: 4, points: 4, alone: 4, columns: 4 };
+    const LIMITS: Limits =
+        Limits { workgroup_bytes: 64, invocations: 4, points: 4, alone: 4, shared: true, columns: 4 };
 
     /// What the passes do, in f64 on the host.
     fn run(passes: &[AxisPass], x: &[Complex<f64>]) -> Vec<Complex<f64>> {
@@ -248,7 +249,8 @@ mod tests {
 
     #[test]
     fn long_lines_take_few_passes() {
-        let floor = Limits { workgroup_bytes: 16384, invocations: 256, points: 16, alone: 16, columns: 16 };
+        let floor =
+            Limits { workgroup_bytes: 16384, invocations: 256, points: 16, alone: 16, shared: true, columns: 16 };
         let count = |n: u64| passes(Precision::Single, 2, n, Work::Forward, [SCRATCH; 2], floor).map(|p| p.len());
         assert_eq!([4096, 8192, 1 << 20, 1 << 24].map(count), [1, 2, 2, 2].map(Some));
         assert_eq!([1 << 25, 1 << 30].map(count), [3, 3].map(Some));

@@ -2,6 +2,7 @@
 //!
 //! - Products of [`RADICES`](super::RADICES) by Stockham's stages, each a butterfly of up to [`Limits::points`] points in
 //!   registers; as few stages as possible, since between stages points change hands through workgroup memory.
+//! - Where barriers are slow (software renderers), one invocation does all butterflies of a line, in loops.
 //! - Other lengths by Bluestein's algorithm: a circular convolution of at least `2n - 1` points.
 //!
 //! Lines of up to [`Limits::alone`] points are one butterfly of one invocation: no workgroup memory and no barrier.
@@ -17,8 +18,11 @@ pub struct Limits {
     pub invocations: u64,
     /// Complex points that an invocation holds, about.
     pub points: u64,
-    /// Longest line that one invocation transforms alone.
+    /// Longest line that one invocation transforms in registers.
     pub alone: u64,
+    /// Whether the invocations of a workgroup share longer lines, with barriers between stages. Otherwise each transforms
+    /// its own, stage by stage in a part of workgroup memory that is its own too.
+    pub shared: bool,
     /// Neighbouring lines that a workgroup takes where lines are neighbours in memory.
     pub columns: u64,
 }
@@ -63,10 +67,15 @@ impl Core {
         }
     }
 
-    /// Points that are exchanged through workgroup memory, none with one invocation a line.
+    /// Whether one invocation does all butterflies of a line in loops.
+    pub fn loops(&self) -> bool {
+        self.stages().lanes == 1 && self.stages().radices.len() > 1
+    }
+
+    /// Points of a line in workgroup memory.
     pub fn exchanged(&self, n: u64) -> u64 {
         match self {
-            _ if self.stages().lanes == 1 => 0,
+            _ if self.stages().radices.len() == 1 => 0,
             Core::Direct(_) => n,
             Core::Bluestein { padded, .. } => *padded,
         }
@@ -80,6 +89,9 @@ fn stages(n: u64, limits: Limits, bytes: u64) -> Option<(Stages, u64)> {
     }
     if n <= limits.alone.max(1) {
         return Some((Stages { lanes: 1, radices: vec![n] }, n));
+    }
+    if let Some(stages) = (!limits.shared).then(|| looped(n, limits, bytes)).flatten() {
+        return Some(stages);
     }
     if n * bytes > limits.workgroup_bytes {
         return None;
@@ -109,11 +121,24 @@ fn stages(n: u64, limits: Limits, bytes: u64) -> Option<(Stages, u64)> {
     best
 }
 
+/// The stages of one invocation: few, and of few points, since their code is straight-line.
+fn looped(n: u64, limits: Limits, bytes: u64) -> Option<(Stages, u64)> {
+    if 2 * n * bytes > limits.workgroup_bytes {
+        return None;
+    }
+    let fits = |radices: &Vec<u64>| radices.iter().all(|r| *r <= limits.points || super::size::RADICES.contains(r));
+    let all = factorizations(n, limits.points.max(31)).into_iter().filter(fits);
+    let radices = all.min_by_key(|radices| (radices.len(), radices.iter().sum::<u64>()))?;
+    let cost = n * (radices.len() as u64 + 2);
+    Some((Stages { lanes: 1, radices }, cost))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const FLOOR: Limits = Limits { workgroup_bytes: 16384, invocations: 256, points: 16, alone: 16, columns: 16 };
+    const FLOOR: Limits =
+        Limits { workgroup_bytes: 16384, invocations: 256, points: 16, alone: 16, shared: true, columns: 16 };
 
     #[test]
     fn every_length_of_the_floor_has_a_core() {
@@ -130,6 +155,20 @@ mod tests {
             assert!(Core::new(n, FLOOR, 4).is_some(), "{n}");
         }
         assert!(Core::new(4096, FLOOR, 8).is_none() && Core::new(2048, FLOOR, 8).is_some());
+    }
+
+    #[test]
+    fn one_invocation_takes_its_stages_in_loops() {
+        let software = Limits { shared: false, alone: 32, workgroup_bytes: 32768, ..FLOOR };
+        let core = |n: u64| Core::new(n, software, 4).unwrap_or_else(|| panic!("{n}"));
+        assert!(!core(32).loops() && core(64).loops() && core(4096).loops());
+        assert_eq!(core(4096).stages().radices, [16, 16, 16]);
+        for n in 1..=2048 {
+            let core = core(n);
+            let points = if let Core::Bluestein { padded, .. } = core { padded } else { n };
+            assert_eq!(core.stages().radices.iter().product::<u64>(), points);
+            assert!(core.stages().lanes == 1 && core.exchanged(n) * 8 <= 32768, "{n}: {core:?}");
+        }
     }
 
     #[test]

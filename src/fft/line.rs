@@ -211,6 +211,11 @@ impl LineKernel {
         self.axis < 2 || self.digit.is_some()
     }
 
+    /// Buffers of a line that is transformed in loops: several results need its spectrum untouched.
+    pub(super) fn buffers(&self) -> u64 {
+        if matches!(self.work, Work::Filter(results) if results > 1) { 2 } else { 1 }
+    }
+
     /// How it is laid out, or none if a line does not fit.
     pub fn shape(&self, limits: Limits) -> Option<Shape> {
         if self.work == Work::Copy {
@@ -223,12 +228,16 @@ impl LineKernel {
         let lanes = core.stages().lanes;
         let exchanged = core.exchanged(self.core_points());
         let wanted = match (self.strided(), lanes) {
-            // Alone, an invocation a line; a workgroup of a few dozen.
+            // An invocation a line; a workgroup of a few dozen.
             (_, 1) => 64,
             (true, _) => limits.columns,
             (false, _) => (128 / lanes).clamp(1, 32),
         };
         let most = wanted.min(limits.invocations / lanes);
+        if core.loops() {
+            let lines = most.min(limits.workgroup_bytes / (self.buffers() * exchanged * 2 * bytes));
+            return (lines > 0).then(|| Shape { core, lanes, lines: 1 << lines.ilog2(), together: true });
+        }
         let fit = |together: bool| {
             let cell = bytes * if together { 2 } else { 1 };
             if exchanged == 0 { most } else { most.min(limits.workgroup_bytes / (exchanged * cell)) }

@@ -503,7 +503,8 @@ mod tests {
     use super::*;
     use crate::layout::volume;
 
-    const LIMITS: Limits = Limits { workgroup_bytes: 16384, invocations: 256, points: 16, alone: 16, columns: 16 };
+    const LIMITS: Limits =
+        Limits { workgroup_bytes: 16384, invocations: 256, points: 16, alone: 16, shared: true, columns: 16 };
 
     fn plan(spec: &Spec, parts: [usize; 2], rank: usize) -> Plan {
         let grid = Grid::new(parts, parts[0] * parts[1]).unwrap();

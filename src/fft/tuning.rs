@@ -8,8 +8,10 @@ use crate::device::{Abilities, Gpu, Profile};
 pub struct Tuning {
     /// Complex points that an invocation holds, about.
     pub points: u64,
-    /// Longest line that one invocation transforms alone.
+    /// Longest line that one invocation transforms in registers.
     pub alone: u64,
+    /// Whether invocations share longer lines, with barriers.
+    pub shared: bool,
     /// Neighbouring lines that a workgroup takes along strided axes.
     pub columns: u64,
     /// Pieces of an exchange, at most.
@@ -20,9 +22,9 @@ impl Tuning {
     /// What measured best for a class of devices (`docs/performance.md`).
     pub const fn profile(profile: Profile) -> Self {
         match profile {
-            Profile::Gpu => Tuning { points: 16, alone: 16, columns: 16, pieces: 4 },
-            // Barriers are slow and code is made when it is first run: lines alone, but not too long ones.
-            Profile::Software => Tuning { points: 32, alone: 128, columns: 16, pieces: 1 },
+            Profile::Gpu => Tuning { points: 16, alone: 16, shared: true, columns: 16, pieces: 4 },
+            // Barriers are slow, and long straight-line code takes long to compile.
+            Profile::Software => Tuning { points: 16, alone: 64, shared: false, columns: 16, pieces: 1 },
         }
     }
 
@@ -38,6 +40,7 @@ impl Tuning {
             invocations: u64::from(abilities.invocations.min(256)),
             points: self.points,
             alone: self.alone,
+            shared: self.shared,
             columns: self.columns,
         }
     }
