@@ -4,7 +4,7 @@ use crate::comm::CommError;
 use crate::cosmology::CosmologyError;
 use crate::device::DeviceError;
 use crate::exchange::ExchangeError;
-use crate::fft::FftError;
+use crate::fft::{FftError, TuneError};
 use crate::io::IoError;
 use crate::layout::LayoutError;
 use crate::mesh::MeshError;
@@ -54,6 +54,15 @@ impl From<FftError> for Error {
         match error {
             FftError::Device(error) => Error::Device(error),
             error => Error::Fft(error),
+        }
+    }
+}
+
+impl From<TuneError> for Error {
+    fn from(error: TuneError) -> Self {
+        match error {
+            TuneError::Fft(error) => error.into(),
+            TuneError::Exchange(error) => error.into(),
         }
     }
 }

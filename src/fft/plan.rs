@@ -110,6 +110,11 @@ impl Transpose {
         }
     }
 
+    /// Elements of one piece that this rank keeps.
+    pub fn kept(&self, piece: usize) -> u64 {
+        self.transfers(piece).send.iter().filter(|part| part.peer as u64 == self.ranks[1]).map(|part| part.len).sum()
+    }
+
     /// What all pieces cost this rank, with elements of `element` bytes in messages of at most `chunk` bytes.
     pub fn cost(&self, element: u64, chunk: u64) -> Cost {
         let mut cost = Cost::default();

@@ -28,7 +28,7 @@ pub(super) struct ReadyRoute {
 
 /// Where a visit writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Target {
+pub(super) enum Target {
     /// The user's output.
     Output,
     /// An array of its own.
@@ -72,7 +72,7 @@ fn within_one_array(visit: &Visit) -> bool {
 }
 
 /// As few arrays as possible: what the next visit can work within is written to where that one writes.
-fn targets(route: &Route) -> Vec<Target> {
+pub(super) fn targets(route: &Route) -> Vec<Target> {
     let mut targets: Vec<Target> = Vec::new();
     for i in (0..route.visits.len()).rev() {
         let next = targets.last().copied();

@@ -1,0 +1,267 @@
+//! What a transform will cost each rank, without a device: memory, bytes, messages, and a guess of the time.
+//!
+//! Bytes and messages are counted from the plan and are exact. Seconds follow from the speeds that are given:
+//!
+//! ```text
+//! pass       bytes read and written / speed of device memory
+//! exchange   sent / copy speed  |  messages x latency + max(sent, received) / link speed  |  received / copy speed
+//! ```
+//!
+//! In one piece these three follow each other; in `p` pieces the slowest of them and of the passes on either side hides the
+//! others, but for the first piece.
+
+use super::core::Limits;
+use super::error::FftError;
+use super::plan::{Plan, Route, Transpose, Visit};
+use super::run::{Target, targets};
+use super::spec::{Spec, Values};
+use super::tuning::Tuning;
+use crate::layout::{Cost, Grid, extent, volume};
+
+/// Speeds of a machine, in bytes a second and seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Speeds {
+    /// Device memory, reading and writing together.
+    pub memory: f64,
+    /// Between device and host, each way.
+    pub copy: f64,
+    /// Between ranks, each way, what one rank has of it.
+    pub link: f64,
+    /// Seconds that a message takes besides.
+    pub latency: f64,
+}
+
+impl Default for Speeds {
+    /// A data-centre GPU (2 TB/s) on PCIe 4 (25 GB/s) with a quarter of a 400 Gb/s network (12.5 GB/s) and 5 microseconds.
+    fn default() -> Self {
+        Speeds { memory: 2e12, copy: 25e9, link: 12.5e9, latency: 5e-6 }
+    }
+}
+
+/// Bytes of device memory that a rank needs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// Its part of the fields.
+    pub field: u64,
+    /// Its part of the spectra.
+    pub spectrum: u64,
+    /// Arrays that are needed besides, at most at once, in the forward and the inverse transform.
+    pub working: [u64; 2],
+}
+
+impl Memory {
+    /// All together, while both directions take turns.
+    pub fn total(&self) -> u64 {
+        self.field + self.spectrum + self.working[0].max(self.working[1])
+    }
+}
+
+/// A step of a transform and its cost.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Phase {
+    /// What it is: `z pass`, `exchange y-z`.
+    pub name: String,
+    /// Bytes that it reads and writes in device memory.
+    pub device: u64,
+    /// What it sends and receives.
+    pub cost: Cost,
+    /// Its seconds alone.
+    pub seconds: f64,
+}
+
+/// The cost of one direction for one rank.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Direction {
+    /// Its phases, in order.
+    pub phases: Vec<Phase>,
+    /// Seconds in all, with what overlaps.
+    pub seconds: f64,
+}
+
+impl Direction {
+    /// What it sends and receives in all.
+    pub fn cost(&self) -> Cost {
+        let mut cost = Cost::default();
+        self.phases.iter().for_each(|phase| cost += phase.cost);
+        cost
+    }
+
+    /// Bytes through device memory in all.
+    pub fn device(&self) -> u64 {
+        self.phases.iter().map(|phase| phase.device).sum()
+    }
+}
+
+/// What a transform will cost a rank.
+///
+/// ```
+/// use meshloom::fft::{Forecast, Spec, Speeds, Tuning, Values};
+/// use meshloom::device::Profile;
+/// use meshloom::layout::Grid;
+///
+/// let spec = Spec::new(Values::Complex, [4096; 3]);
+/// let (grid, tuning) = (Grid::auto(spec.cells, 512), Tuning::profile(Profile::Gpu));
+/// let forecast = Forecast::new(&spec, grid, 0, &tuning, &Speeds::default(), 2 << 20)?;
+/// assert_eq!(grid.parts(), [512, 1]);
+/// assert_eq!(forecast.memory.field, 4096 * 4096 * 4096 / 512 * 8);
+/// assert_eq!(forecast.forward.cost().sent, forecast.memory.field / 512 * 511);
+/// # Ok::<(), meshloom::fft::FftError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Forecast {
+    /// The plan.
+    pub plan: Plan,
+    /// Device memory.
+    pub memory: Memory,
+    /// From field to spectrum.
+    pub forward: Direction,
+    /// From spectrum to field.
+    pub inverse: Direction,
+}
+
+const NAMES: [&str; 3] = ["x", "y", "z"];
+
+impl Forecast {
+    /// The cost for `rank` of `grid`, on a device with the floor's limits at least, with messages of `chunk` bytes at
+    /// most.
+    ///
+    /// # Errors
+    /// [`FftError`] for what cannot be transformed.
+    pub fn new(
+        spec: &Spec,
+        grid: Grid,
+        rank: usize,
+        tuning: &Tuning,
+        speeds: &Speeds,
+        chunk: u64,
+    ) -> Result<Self, FftError> {
+        let plan = Plan::new(spec, grid, rank, tuning.floor(), tuning.pieces)?;
+        let number = if spec.values == Values::Real { 1 } else { 2 } * spec.precision.bytes();
+        let mode = 2 * spec.precision.bytes();
+        let memory = Memory {
+            field: volume(&plan.field) * spec.fields * number,
+            spectrum: volume(&plan.spectrum) * spec.fields * mode,
+            working: [&plan.forward, &plan.inverse].map(|route| working(route) * mode),
+        };
+        let [forward, inverse] = [&plan.forward, &plan.inverse].map(|route| direction(route, mode, speeds, chunk));
+        Ok(Forecast { plan, memory, forward, inverse })
+    }
+
+    /// Fields and spectra of all ranks have the most cells on rank 0; whether this rank has as many.
+    pub fn is_largest(&self) -> bool {
+        extent(&self.plan.field) == extent(&self.plan.grid.part(self.plan.spec.cells, 0))
+    }
+}
+
+/// Complex elements of all arrays that a route needs at once, besides its ends: what was recorded before an exchange must
+/// be held until it has run.
+fn working(route: &Route) -> u64 {
+    let (targets, mut held, mut most) = (targets(route), 0, 0);
+    for (i, visit) in route.visits.iter().enumerate() {
+        let scratch = |visit: &Visit| {
+            let mut extent = visit.before;
+            extent[visit.axis] = visit.positions();
+            let moves = |pass: &super::axis::AxisPass| pass.kernel.digit.is_some_and(|d| d.input != d.output);
+            let middle = visit.passes.len().saturating_sub(1);
+            let arrays = 1 + visit.passes.iter().take(middle).skip(1).filter(|pass| moves(pass)).count() as u64;
+            extent.iter().product::<u64>() * visit.fields[0] * arrays
+        };
+        if visit.passes.len() > 1 {
+            held += scratch(visit);
+        }
+        match (targets[i], route.between.get(i).and_then(Option::as_ref)) {
+            (Target::Work, _) if !visit.passes.is_empty() => {
+                held += visit.after.iter().product::<u64>() * visit.fields[1]
+            }
+            (Target::Pieces, Some(transpose)) => {
+                let elements =
+                    |side: usize| (0..transpose.pieces.len()).map(|p| transpose.elements(p)[side]).sum::<u64>();
+                most = most.max(held + elements(0) + elements(1));
+                held = elements(1);
+                continue;
+            }
+            _ => {}
+        }
+        most = most.max(held);
+    }
+    most
+}
+
+fn direction(route: &Route, element: u64, speeds: &Speeds, chunk: u64) -> Direction {
+    let mut phases: Vec<Phase> = Vec::new();
+    // Passes and exchanges with the stages that can overlap; a run of them ends where there is no exchange.
+    let (mut seconds, mut chain) = (0.0, Chain::default());
+    for (i, visit) in route.visits.iter().enumerate() {
+        let transpose = route.between.get(i).and_then(Option::as_ref);
+        if !visit.passes.is_empty() {
+            let device = visit.traffic();
+            let time = device as f64 / speeds.memory;
+            let count =
+                if visit.passes.len() > 1 { format!(" ({} passes)", visit.passes.len()) } else { String::new() };
+            phases.push(Phase {
+                name: format!("{} pass{count}", NAMES[visit.axis]),
+                device,
+                cost: Cost::default(),
+                seconds: time,
+            });
+            chain.stage(time);
+        }
+        match transpose {
+            Some(transpose) => {
+                let cost = transpose.cost(element, chunk);
+                let times = stages(&cost, speeds);
+                let name = format!("exchange {}-{}", NAMES[transpose.comes], NAMES[transpose.goes]);
+                phases.push(Phase { name, device: own(transpose, element), cost, seconds: times.iter().sum() });
+                times.into_iter().for_each(|time| chain.stage(time));
+                chain.pieces = chain.pieces.max(transpose.pieces.len());
+            }
+            None => seconds += std::mem::take(&mut chain).seconds(),
+        }
+    }
+    Direction { phases, seconds: seconds + chain.seconds() }
+}
+
+/// Copying out, sending, copying in.
+fn stages(cost: &Cost, speeds: &Speeds) -> [f64; 3] {
+    let wire = cost.messages as f64 * speeds.latency + cost.sent.max(cost.received) as f64 / speeds.link;
+    [cost.sent as f64 / speeds.copy, wire, cost.received as f64 / speeds.copy]
+}
+
+/// What a rank keeps is copied on the device.
+fn own(transpose: &Transpose, element: u64) -> u64 {
+    (0..transpose.pieces.len()).map(|piece| 2 * element * transpose.kept(piece)).sum()
+}
+
+/// Stages of a pipeline.
+#[derive(Default)]
+struct Chain {
+    total: f64,
+    slowest: f64,
+    pieces: usize,
+}
+
+impl Chain {
+    fn stage(&mut self, seconds: f64) {
+        (self.total, self.slowest) = (self.total + seconds, self.slowest.max(seconds));
+    }
+
+    /// The slowest stage works all the time, the others once.
+    fn seconds(self) -> f64 {
+        let pieces = self.pieces.max(1) as f64;
+        self.slowest + (self.total - self.slowest) / pieces
+    }
+}
+
+impl Tuning {
+    /// The limits of any device.
+    pub fn floor(&self) -> Limits {
+        Limits {
+            workgroup_bytes: 16384,
+            invocations: 256,
+            points: self.points,
+            alone: self.alone,
+            shared: self.shared,
+            columns: self.columns,
+        }
+    }
+}

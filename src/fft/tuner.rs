@@ -1,0 +1,348 @@
+//! Finding the fastest way of a transform by trying, and remembering it.
+//!
+//! What counts is the wall time of a whole transform there and back, the slowest rank's. The search begins at the best
+//! guess of the [`Forecast`] and then changes one thing at a time, keeping what is faster: the process grid, the pieces of an
+//! exchange, the size and number of messages, the shape of kernels. A choice that is much slower at its first run gets no
+//! second one. All ranks see the same times, and so decide alike.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use super::error::FftError;
+use super::forecast::{Forecast, Speeds};
+use super::spec::Spec;
+use super::transform::{Transform, TransformHooks, Value};
+use super::tuning::Tuning;
+use crate::comm::{CommError, Communicator, Op};
+use crate::device::{DeviceError, Gpu, Profile, Recorder};
+use crate::exchange::{ExchangeError, Lines};
+use crate::layout::{Grid, LayoutError};
+
+/// A tuning that failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TuneError {
+    /// The transform cannot be.
+    #[error(transparent)]
+    Fft(#[from] FftError),
+    /// It failed.
+    #[error(transparent)]
+    Exchange(#[from] ExchangeError),
+}
+
+impl From<DeviceError> for TuneError {
+    fn from(error: DeviceError) -> Self {
+        TuneError::Fft(error.into())
+    }
+}
+
+impl From<CommError> for TuneError {
+    fn from(error: CommError) -> Self {
+        TuneError::Exchange(error.into())
+    }
+}
+
+impl From<LayoutError> for TuneError {
+    fn from(error: LayoutError) -> Self {
+        TuneError::Fft(error.into())
+    }
+}
+
+/// Everything that can be chosen about a distributed transform.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+pub struct Choice {
+    /// Parts of the process grid.
+    pub grid: [usize; 2],
+    /// Kernels and pieces.
+    pub tuning: Tuning,
+    /// Bytes a message.
+    pub chunk_bytes: u64,
+    /// Messages in flight each way.
+    pub depth: usize,
+}
+
+impl Choice {
+    /// What is used without a search.
+    pub fn usual(gpu: &Gpu, spec: &Spec, ranks: usize) -> Self {
+        Choice { grid: Grid::auto(spec.cells, ranks).parts(), tuning: Tuning::of(gpu), chunk_bytes: 2 << 20, depth: 8 }
+    }
+
+    /// The lines of its grid, with its messages. All ranks call it.
+    ///
+    /// # Errors
+    /// [`TuneError`] when the grid does not fit the ranks or they fail.
+    pub fn lines(&self, comm: &Communicator) -> Result<Lines, TuneError> {
+        Ok(Lines::new(comm, Grid::new(self.grid, comm.size())?)?.with_chunks(self.chunk_bytes, self.depth))
+    }
+
+    /// The transform of `spec` that it makes for the rank of `lines`.
+    ///
+    /// # Errors
+    /// [`FftError`].
+    pub fn transform<T: Value>(&self, gpu: &Gpu, spec: &Spec, lines: &Lines) -> Result<Transform<T>, FftError> {
+        Transform::with(gpu, spec, lines.grid(), lines.rank(), &self.tuning, &TransformHooks::default())
+    }
+}
+
+/// The outcome of a search.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tuned {
+    /// The fastest choice.
+    pub choice: Choice,
+    /// Seconds of a transform there and back, of the slowest rank.
+    pub seconds: f64,
+    /// What was tried, in order, with its seconds; nothing where it was remembered.
+    pub tried: Vec<(Choice, f64)>,
+}
+
+/// A choice on disk.
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
+struct Remembered {
+    choice: Choice,
+    seconds: f64,
+}
+
+/// Searches for the fastest way of a transform.
+///
+/// ```no_run
+/// # use meshloom::{Rank, fft::{Spec, Tuner, TuneError, Values}};
+/// # fn example(rank: &Rank) -> Result<(), TuneError> {
+/// let spec = Spec::new(Values::Real, [256; 3]);
+/// let tuned = Tuner::new(&rank.gpu, &rank.comm, &spec).remembering("wisdom.json").tune::<f32>()?;
+/// let mut lines = tuned.choice.lines(&rank.comm)?;
+/// let transform = tuned.choice.transform::<f32>(&rank.gpu, &spec, &lines)?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct Tuner<'a> {
+    gpu: &'a Gpu,
+    comm: &'a Communicator,
+    spec: &'a Spec,
+    grid: Option<Grid>,
+    file: Option<PathBuf>,
+    runs: usize,
+}
+
+/// A first run that is so much slower than the best is the last.
+const SKIP: f64 = 1.5;
+/// Process grids that are measured: the best ones of the forecast.
+const GRIDS: usize = 4;
+
+impl<'a> Tuner<'a> {
+    /// A search for the transform of `spec` over all of `comm`.
+    pub fn new(gpu: &'a Gpu, comm: &'a Communicator, spec: &'a Spec) -> Self {
+        Tuner { gpu, comm, spec, grid: None, file: None, runs: 3 }
+    }
+
+    /// The same on this process grid only.
+    #[must_use]
+    pub fn on(mut self, grid: Grid) -> Self {
+        self.grid = Some(grid);
+        self
+    }
+
+    /// The same, with the outcome kept in `file` (JSON, many outcomes by device, driver, ranks and transform) and taken
+    /// from there where it is known. A file that cannot be read counts as empty, one that cannot be written is left.
+    #[must_use]
+    pub fn remembering(mut self, file: impl Into<PathBuf>) -> Self {
+        self.file = Some(file.into());
+        self
+    }
+
+    /// The same with so many timed runs a choice.
+    #[must_use]
+    pub fn runs(mut self, runs: usize) -> Self {
+        self.runs = runs.max(1);
+        self
+    }
+
+    /// The file that [`remembering`](Self::remembering) is for by default: `wisdom.json` where compiled kernels are
+    /// kept ([`Options::cache`](crate::device::Options::cache)), if anywhere.
+    pub fn default_file() -> Option<PathBuf> {
+        crate::device::Options::default().cache.map(|directory| directory.join("wisdom.json"))
+    }
+
+    /// Searches, or remembers. All ranks call it and get the same choice. Waits for the device.
+    ///
+    /// # Errors
+    /// [`TuneError`] when the transform cannot be or fails; [`FftError::Mismatch`] when ranks ask for different ones.
+    pub fn tune<T: Value>(&self) -> Result<Tuned, TuneError> {
+        let spec = Spec { values: T::VALUES, precision: T::PRECISION, ..self.spec.clone() };
+        agree(self.comm, &(&spec, self.grid, self.runs))?;
+        let key = self.key(&spec);
+        if let Some(Remembered { choice, seconds }) = self.remembered(&key)? {
+            return Ok(Tuned { choice, seconds, tried: Vec::new() });
+        }
+        let mut search =
+            Search { tuner: self, spec: &spec, recorder: Recorder::new(self.gpu)?, tried: Vec::new(), best: None };
+        let usual = Choice::usual(self.gpu, &spec, self.comm.size());
+        for grid in self.grids(&spec, &usual.tuning)? {
+            search.attempt::<T>(Choice { grid: grid.parts(), ..usual })?;
+        }
+        type Change = fn(&mut Choice, u64);
+        let mut changes: Vec<(Change, &[u64])> = Vec::new();
+        if self.comm.size() > 1 {
+            changes.push((|c, n| c.tuning.pieces = n, &[1, 2, 4, 8]));
+            changes.push((|c, n| c.chunk_bytes = n << 10, &[512, 2048, 8192]));
+            changes.push((|c, n| c.depth = n as usize, &[4, 8, 16]));
+        }
+        match self.gpu.abilities().profile {
+            Profile::Gpu => {
+                changes.push((|c, n| c.tuning.columns = n, &[8, 16, 32]));
+                changes.push((|c, n| (c.tuning.points, c.tuning.alone) = (n, n), &[8, 16]));
+            }
+            Profile::Software => {
+                changes.push((|c, n| c.tuning.alone = n, &[32, 64, 128]));
+                changes.push((|c, n| c.tuning.points = n, &[8, 16, 32]));
+            }
+        }
+        for (change, values) in changes {
+            for &value in values {
+                let Some((mut choice, _)) = search.best else { break };
+                change(&mut choice, value);
+                search.attempt::<T>(choice)?;
+            }
+        }
+        let (choice, seconds) = search.best.unwrap_or((usual, f64::INFINITY));
+        self.remember(&key, Remembered { choice, seconds });
+        Ok(Tuned { choice, seconds, tried: search.tried })
+    }
+
+    /// The process grids worth trying, best forecast first.
+    fn grids(&self, spec: &Spec, tuning: &Tuning) -> Result<Vec<Grid>, TuneError> {
+        if let Some(grid) = self.grid {
+            return Ok(vec![grid]);
+        }
+        let ranks = self.comm.size();
+        let mut grids = Vec::new();
+        for parts in (1..=ranks).filter(|p| ranks % p == 0).map(|p| [ranks / p, p]) {
+            let grid = Grid::new(parts, ranks)?;
+            let forecast = Forecast::new(spec, grid, 0, tuning, &Speeds::default(), 2 << 20)?;
+            grids.push((forecast.forward.seconds + forecast.inverse.seconds, grid));
+        }
+        grids.sort_by(|a, b| a.0.total_cmp(&b.0));
+        Ok(grids.into_iter().take(GRIDS).map(|(_, grid)| grid).collect())
+    }
+
+    /// What an outcome depends on.
+    fn key(&self, spec: &Spec) -> String {
+        let info = self.gpu.info();
+        let grid = self.grid.map_or("any grid".to_string(), |grid| grid.to_string());
+        let Spec { values, precision, cells, points, modes, axes, fields, distribution, .. } = spec;
+        format!(
+            "{} {} {} | {} ranks, {grid} | {values:?} {precision:?} {cells:?} {points:?} {modes:?} {axes:?} x{fields} {distribution:?}",
+            info.name,
+            info.driver,
+            info.driver_info,
+            self.comm.size(),
+        )
+    }
+
+    /// What rank 0 finds in the file, on all ranks.
+    fn remembered(&self, key: &str) -> Result<Option<Remembered>, TuneError> {
+        let Some(file) = &self.file else { return Ok(None) };
+        let mut text = match self.comm.rank() {
+            0 => load(file).remove(key).and_then(|found| serde_json::to_vec(&found).ok()).unwrap_or_default(),
+            _ => Vec::new(),
+        };
+        let mut len = [text.len() as u64];
+        self.comm.broadcast(0, &mut len)?;
+        text.resize(len[0] as usize, 0);
+        self.comm.broadcast(0, &mut text)?;
+        let found: Option<Remembered> = serde_json::from_slice(&text).ok();
+        let ranks = self.comm.size();
+        Ok(found.filter(|found| Grid::new(found.choice.grid, ranks).is_ok() && found.choice.depth > 0))
+    }
+
+    /// Rank 0 writes what it learnt, beside what others did meanwhile.
+    fn remember(&self, key: &str, outcome: Remembered) {
+        let Some(file) = self.file.as_ref().filter(|_| self.comm.rank() == 0) else { return };
+        let mut all = load(file);
+        all.insert(key.to_string(), outcome);
+        let write = || -> std::io::Result<()> {
+            if let Some(directory) = file.parent() {
+                std::fs::create_dir_all(directory)?;
+            }
+            // Named last, so that no reader sees half a file.
+            let part = file.with_extension(format!("{}.part", crate::io::token()));
+            std::fs::write(&part, serde_json::to_vec_pretty(&all)?)?;
+            std::fs::rename(&part, file).inspect_err(|_| drop(std::fs::remove_file(&part)))
+        };
+        if let Err(error) = write() {
+            tracing::debug!(file = %file.display(), %error, "the outcome of tuning is not kept");
+        }
+    }
+}
+
+fn load(file: &Path) -> BTreeMap<String, Remembered> {
+    let text = std::fs::read(file).unwrap_or_default();
+    serde_json::from_slice(&text).unwrap_or_default()
+}
+
+/// A search on its way.
+struct Search<'a> {
+    tuner: &'a Tuner<'a>,
+    spec: &'a Spec,
+    recorder: Recorder,
+    tried: Vec<(Choice, f64)>,
+    best: Option<(Choice, f64)>,
+}
+
+impl Search<'_> {
+    /// Measures a choice, unless it was before.
+    fn attempt<T: Value>(&mut self, choice: Choice) -> Result<(), TuneError> {
+        if self.tried.iter().any(|(tried, _)| *tried == choice) {
+            return Ok(());
+        }
+        let seconds = self.measure::<T>(choice)?;
+        self.tried.push((choice, seconds));
+        tracing::debug!(?choice, seconds, "tried");
+        if self.best.is_none_or(|(_, least)| seconds < least) {
+            self.best = Some((choice, seconds));
+        }
+        Ok(())
+    }
+
+    /// The least of some runs there and back.
+    fn measure<T: Value>(&mut self, choice: Choice) -> Result<f64, TuneError> {
+        let Search { tuner, spec, recorder, best, .. } = self;
+        let mut lines = choice.lines(tuner.comm)?;
+        let transform = choice.transform::<T>(tuner.gpu, spec, &lines)?;
+        let layout = transform.field_layout();
+        let (field, spectrum) = (transform.field(tuner.gpu, &layout)?, transform.spectrum(tuner.gpu)?);
+        recorder.clear(&field);
+        let mut least = f64::INFINITY;
+        // The first compiles, the second decides whether there are more.
+        for run in 0..=tuner.runs {
+            recorder.wait()?;
+            tuner.comm.barrier()?;
+            let start = Instant::now();
+            transform.forward(recorder, &mut lines, &field, &layout, &spectrum)?;
+            transform.inverse(recorder, &mut lines, &spectrum, None, &field, &layout)?;
+            recorder.wait()?;
+            let mut seconds = [start.elapsed().as_secs_f64()];
+            tuner.comm.all_reduce(&mut seconds, Op::Max)?;
+            if run > 0 {
+                least = least.min(seconds[0]);
+            }
+            if run == 1 && best.is_some_and(|(_, best)| least > SKIP * best) {
+                break;
+            }
+        }
+        Ok(least)
+    }
+}
+
+/// Checks that all ranks are about to do the same. All ranks call it, before what would otherwise hang or mix data up.
+///
+/// # Errors
+/// [`FftError::Mismatch`] on all ranks, naming the first that differs from rank 0.
+pub fn agree(comm: &Communicator, what: &impl std::fmt::Debug) -> Result<(), TuneError> {
+    let hash = crate::hash::fnv1a(crate::hash::START, format!("{what:?}").as_bytes());
+    let all = comm.all_gather(&[hash])?;
+    match all.iter().position(|&other| other != all[0]) {
+        Some(rank) => Err(FftError::Mismatch { rank }.into()),
+        None => Ok(()),
+    }
+}

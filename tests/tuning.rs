@@ -1,0 +1,138 @@
+//! Forecasts against what real runs count, and the search for the fastest way.
+
+use meshloom::comm::{Communicator, run_threads};
+use meshloom::device::{Gpu, Options, Recorder};
+use meshloom::exchange::Lines;
+use meshloom::fft::{
+    Choice, FftError, Forecast, Spec, Speeds, Transform, TransformHooks, TuneError, Tuner, Tuning, Value, Values, agree,
+};
+use meshloom::layout::Grid;
+
+const CHUNK: u64 = 777;
+
+/// Bytes and messages of one transform there and back, as forecast and as counted, must be the same on every rank.
+fn counted<T: Value>(spec: &Spec, parts: [usize; 2], pieces: u64) {
+    let grid = Grid::new(parts, parts[0] * parts[1]).unwrap();
+    let options = Options::from_env().unwrap();
+    let results = run_threads(grid.ranks(), |comm| {
+        let gpu = Gpu::open(&options, comm.rank())?;
+        let mut recorder = Recorder::new(&gpu)?;
+        let mut lines = Lines::new(&comm, grid)?.with_chunks(CHUNK, 3);
+        let tuning = Tuning { pieces, ..Tuning::of(&gpu) };
+        let transform = Transform::<T>::with(&gpu, spec, grid, comm.rank(), &tuning, &TransformHooks::default())?;
+        let layout = transform.field_layout();
+        let (field, spectrum) = (transform.field(&gpu, &layout)?, transform.spectrum(&gpu)?);
+        recorder.clear(&field);
+        transform.forward(&mut recorder, &mut lines, &field, &layout, &spectrum)?;
+        let there = lines.cost();
+        transform.inverse(&mut recorder, &mut lines, &spectrum, None, &field, &layout)?;
+        let both = lines.cost();
+        let forecast = Forecast::new(spec, grid, comm.rank(), &tuning, &Speeds::default(), CHUNK)?;
+        assert_eq!(forecast.memory.field, field.len() * T::ELEMENT.bytes());
+        assert_eq!(forecast.memory.spectrum, spectrum.len() * 8);
+        assert_eq!(forecast.plan.forward.traffic(), transform.plan().forward.traffic());
+        Ok::<_, meshloom::Error>((there, both, forecast))
+    });
+    for (rank, (there, both, forecast)) in results.unwrap().into_iter().enumerate() {
+        assert_eq!(forecast.forward.cost(), there, "{parts:?}, rank {rank}");
+        let mut sum = forecast.forward.cost();
+        sum += forecast.inverse.cost();
+        assert_eq!(sum, both, "{parts:?}, rank {rank}");
+    }
+}
+
+#[test]
+fn forecasts_are_what_runs_count() {
+    let real = Spec::new(Values::Real, [9, 10, 12]);
+    for parts in [[1, 1], [2, 1], [1, 3], [2, 2], [5, 1], [3, 2], [7, 1], [4, 2], [3, 4], [4, 4]] {
+        counted::<f32>(&real, parts, 1);
+    }
+    counted::<f32>(&real, [4, 4], 3);
+    let complex = Spec::new(Values::Complex, [9, 10, 12]).fields(2);
+    counted::<[f32; 2]>(&complex, [3, 2], 2);
+    counted::<[f32; 2]>(&complex.clone().natural(), [3, 2], 1);
+    counted::<[f32; 2]>(&complex.axes([true, false, true]), [2, 4], 1);
+}
+
+#[test]
+fn large_runs_are_forecast_without_a_device() {
+    let spec = Spec::new(Values::Real, [4096; 3]);
+    let tuning = Tuning::profile(meshloom::device::Profile::Gpu);
+    let forecast = |parts: [usize; 2], speeds: &Speeds| {
+        Forecast::new(&spec, Grid::new(parts, 512).unwrap(), 0, &tuning, speeds, 2 << 20).unwrap()
+    };
+    let slabs = forecast([512, 1], &Speeds::default());
+    // 8 planes of 4096 x 2049 modes a rank, of which 511 parts of 512 go away.
+    assert_eq!(slabs.forward.cost().sent, 8 * 4096 * 2049 * 8 / 512 * 511);
+    // A part of 8 x 8 x 2049 modes in four pieces is below a chunk each.
+    assert_eq!(slabs.forward.cost().messages, 511 * 4);
+    let pencils = forecast([32, 16], &Speeds::default());
+    assert_eq!(pencils.forward.phases.len(), 5);
+    // 15 peers: four pieces of 32 x 256 x 128 modes, 4 chunks each. 31 peers: pieces of 128 x 128 x 33 modes (3 chunks) and
+    // three of 32 (2 chunks).
+    assert_eq!(pencils.forward.cost().messages, 15 * 4 * 4 + 31 * (3 + 3 * 2));
+    // A slower link takes longer, as much as it must.
+    let slow = forecast([512, 1], &Speeds { link: 1e9, ..Speeds::default() });
+    assert!(slow.forward.seconds > slabs.forward.seconds);
+    assert!(slow.forward.seconds >= slow.forward.cost().sent as f64 / 1e9);
+    assert!(slabs.memory.total() > slabs.memory.field + slabs.memory.spectrum);
+}
+
+#[test]
+fn the_fastest_way_is_remembered() {
+    let directory = std::env::temp_dir().join(format!("meshloom-tuning-{}", meshloom::io::token()));
+    let file = directory.join("wisdom.json");
+    let options = Options::from_env().unwrap();
+    let tune = |ranks: usize, size: u64| {
+        let spec = Spec::new(Values::Complex, [size; 3]);
+        let results = run_threads(ranks, |comm: Communicator| {
+            let gpu = Gpu::open(&options, comm.rank())?;
+            let tuned = Tuner::new(&gpu, &comm, &spec).remembering(&file).runs(1).tune::<[f32; 2]>()?;
+            // What was chosen works.
+            let mut lines = tuned.choice.lines(&comm)?;
+            let transform = tuned.choice.transform::<[f32; 2]>(&gpu, &spec, &lines)?;
+            let (mut recorder, layout) = (Recorder::new(&gpu)?, transform.field_layout());
+            let (field, spectrum) = (transform.field(&gpu, &layout)?, transform.spectrum(&gpu)?);
+            recorder.upload(&field, 0, &vec![[1.0, 0.0]; field.len() as usize])?;
+            transform.forward(&mut recorder, &mut lines, &field, &layout, &spectrum)?;
+            if comm.rank() == 0 {
+                assert_eq!(recorder.download(&spectrum, 0, 1)?, [[(size * size * size) as f32, 0.0]]);
+            }
+            Ok::<_, meshloom::Error>(tuned)
+        });
+        let results = results.unwrap();
+        assert!(results.iter().all(|tuned| tuned.choice == results[0].choice), "all ranks choose alike");
+        results[0].clone()
+    };
+    let first = tune(2, 4);
+    let least = first.tried.iter().map(|(_, seconds)| *seconds).fold(f64::INFINITY, f64::min);
+    assert!(first.tried.len() > 5 && first.seconds == least);
+    let again = tune(2, 4);
+    assert!(again.tried.is_empty() && again.choice == first.choice, "it is remembered");
+    // Another number of ranks is another question, and does not forget the first.
+    assert!(!tune(1, 4).tried.is_empty() && tune(2, 4).tried.is_empty());
+    // A file that is no wisdom counts as empty and is replaced.
+    std::fs::write(&file, "{ \"half").unwrap();
+    assert!(!tune(1, 4).tried.is_empty() && tune(1, 4).tried.is_empty());
+    std::fs::remove_dir_all(&directory).unwrap();
+}
+
+#[test]
+fn ranks_that_disagree_are_told() {
+    let results = run_threads(3, |comm| {
+        let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
+        let size = if comm.rank() == 2 { 8 } else { 4 };
+        let spec = Spec::new(Values::Real, [size; 3]);
+        match Tuner::new(&gpu, &comm, &spec).tune::<f32>() {
+            Err(TuneError::Fft(FftError::Mismatch { rank: 2 })) => Ok::<_, meshloom::Error>(()),
+            other => panic!("{other:?}"),
+        }
+    });
+    results.unwrap();
+    assert!(agree(&Communicator::solo(), &"anything").is_ok());
+    let usual = |ranks: usize| {
+        let gpu = Gpu::open(&Options::from_env().unwrap(), 0).unwrap();
+        Choice::usual(&gpu, &Spec::new(Values::Real, [8; 3]), ranks).grid
+    };
+    assert_eq!(usual(4), [4, 1]);
+}
