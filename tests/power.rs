@@ -402,7 +402,6 @@ fn errors_are_one_message_and_leave_nothing() {
     let four = scratch.save("four.npy", &[2, 2, 2, 2], &[1.0f32; 16]);
     let integers = scratch.save("integers.npy", &[10, 3], &[1i64; 30]);
     let field = scratch.save("field.npy", &[4, 4, 6], &[2.0f32; 96]);
-    let awkward = scratch.save("awkward.npy", &[4, 11, 4], &[2.0f32; 176]);
     let hollow = scratch.save("hollow.npy", &[4, 0, 4], &[0f32; 0]);
     let contrast: Vec<f32> = (0..96).map(|i| if i % 2 == 0 { 0.25 } else { -0.25 }).collect();
     let contrast = scratch.save("contrast.npy", &[4, 4, 6], &contrast);
@@ -424,7 +423,6 @@ fn errors_are_one_message_and_leave_nothing() {
         (&file, "--box 10,10", 2, "three"),
         (&file, "--box ten", 2, "three"),
         (&file, "--box 10 --mesh 0", 2, "from 1 to"),
-        (&file, "--box 10 --mesh 22", 2, "21 or 24"),
         (&file, "--box 10 --mesh 20000", 2, "from 1 to"),
         (&file, "--box 10 --window ngp", 2, "cic, tsc and pcs"),
         (&file, "--box 10 --ranks 2 --grid 2x2", 2, "does not make 2 ranks"),
@@ -439,8 +437,7 @@ fn errors_are_one_message_and_leave_nothing() {
         (&flat, "--box 10", 1, "three dimensions"),
         (&four, "--box 10", 1, "(2, 2, 2, 2)"),
         (&integers, "--box 10", 1, "int64"),
-        (&awkward, "--box 10", 1, "10 or 12"),
-        (&hollow, "--box 10", 1, "length 0"),
+        (&hollow, "--box 10", 1, "one cell along each axis"),
         (&contrast, "--box 10", 1, "add 1"),
         (&contrast, "--box 10 --ranks 3", 1, "add 1"),
         (&bad, "--box 10", 1, "(9, 1) is -inf"),

@@ -224,7 +224,9 @@ impl LineKernel {
             return Some(Shape { core, lanes, lines: 64u64.div_ceil(lanes), together: true });
         }
         let bytes = self.precision.bytes();
-        let core = Core::new(self.core_points(), limits, bytes)?;
+        // A filter has two transforms and more: in loops its code stays short.
+        let alone = if matches!(self.work, Work::Filter(_)) { limits.alone.min(16) } else { limits.alone };
+        let core = Core::new(self.core_points(), Limits { alone, ..limits }, bytes)?;
         let lanes = core.stages().lanes;
         let exchanged = core.exchanged(self.core_points());
         let wanted = match (self.strided(), lanes) {

@@ -140,7 +140,7 @@ impl<'a> Writer<'a> {
                 points.push(Point { at: at.clone(), value, there: there.clone() });
             }
             let points = self.core(core, Source::Points(points), 1.0);
-            self.store_result(points, result);
+            self.store_result(points, &format!("{result}u"));
         }
     }
 
@@ -349,9 +349,9 @@ impl<'a> Writer<'a> {
                     w.code.line(format!("{} = {value};", w.slot(0, slot)));
                 });
                 let buffer = self.kernel.buffers() - 1;
-                for result in 0..results {
-                    self.filtered(core, result, buffer);
-                }
+                self.code.line(format!("for (var result = 0u; result < {results}u; result++) {{"));
+                self.filtered(core, buffer);
+                self.code.line("}");
             }
             work => {
                 let sign = if work == Work::Forward { -1.0 } else { 1.0 };
@@ -378,17 +378,17 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// One result of a filter from the modes in buffer 0, by way of `buffer`.
-    fn filtered(&mut self, core: &Core, result: u32, buffer: u64) {
-        let more = format!(", {result}u");
+    /// The result `result` of a filter from the modes in buffer 0, by way of `buffer`.
+    fn filtered(&mut self, core: &Core, buffer: u64) {
+        let more = ", result";
         let store: &mut Sink<'a, '_> = &mut |w, at, _, value| {
-            w.store_result(vec![Point { at: At::Text(at.into()), value: value.into(), there: If::Always }], result);
+            w.store_result(vec![Point { at: At::Text(at.into()), value: value.into(), there: If::Always }], "result");
         };
         match core {
             Core::Direct(stages) => {
                 let feed: &mut SlotFeed<'a, '_> = &mut |w, slot, mode| {
                     let value = w.code.value(w.slot(0, slot));
-                    w.hooked("on_mode", &value, &At::Text(mode.into()), &more)
+                    w.hooked("on_mode", &value, &At::Text(mode.into()), more)
                 };
                 self.backwards(&stages.radices, feed, 1.0, buffer, store);
             }
@@ -397,7 +397,7 @@ impl<'a> Writer<'a> {
                 let feed: &mut Feed<'a, '_> = &mut |w, at| {
                     let within = w.code.value(format!("min({at}, {}u)", n - 1));
                     let value = w.code.value(w.slot(0, &within));
-                    w.hooked("on_mode", &value, &At::Text(within), &more)
+                    w.hooked("on_mode", &value, &At::Text(within), more)
                 };
                 self.looped(core, feed, 1.0, buffer, store);
             }
@@ -777,11 +777,11 @@ impl<'a> Writer<'a> {
     // ---------------------------------------------------------------- stores
 
     fn store(&mut self, points: Vec<Point>) {
-        self.store_result(points, 0);
+        self.store_result(points, "");
     }
 
     /// Stores what the last stage left.
-    fn store_result(&mut self, points: Vec<Point>, result: u32) {
+    fn store_result(&mut self, points: Vec<Point>, result: &str) {
         let LineKernel { n, output, .. } = self.kernel;
         match (self.kernel.packed(), output.view) {
             (true, View::Half) => self.split(points),
@@ -906,11 +906,11 @@ impl<'a> Writer<'a> {
                 (value, if kept < n { If::Text(format!("{k} <= {last}u")) } else { If::Always })
             }
         };
-        self.emit(k, &value, there.and(inside), 0);
+        self.emit(k, &value, there.and(inside), "");
     }
 
     /// Stores a real or complex point of the axis.
-    fn put(&mut self, position: &At, value: &str, there: If, result: u32) {
+    fn put(&mut self, position: &At, value: &str, there: If, result: &str) {
         let span = self.kernel.output.span;
         let n = self.kernel.n;
         let (index, inside) = self.stored(span, position, true);
@@ -928,7 +928,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes an element.
-    fn emit(&mut self, index: &At, value: &str, there: If, result: u32) {
+    fn emit(&mut self, index: &At, value: &str, there: If, result: &str) {
         if there == If::Never {
             return;
         }
@@ -939,7 +939,7 @@ impl<'a> Writer<'a> {
         if self.hooks.store.is_some() {
             value = self.hooked("on_store", &value, index, "");
         }
-        let result = if result == 0 { String::new() } else { format!(" + {result}u * params.sizes.z") };
+        let result = if result.is_empty() { String::new() } else { format!(" + {result} * params.sizes.z") };
         let address = match self.kernel.output.order {
             Order::Plain => format!("output_at(line_out, {}){result}", index.text()),
             Order::Blocked => format!("output_at(line_out + vec2<u32>(0u{result}, 0u), {})", index.text()),
@@ -965,7 +965,7 @@ impl<'a> Writer<'a> {
         let at = At::Text("at".into());
         let value = self.fetch(self.kernel.input.view, &at);
         let value = self.hooked_load(&value, &at);
-        self.emit(&at, &value, If::Always, 0);
+        self.emit(&at, &value, If::Always, "");
         self.code.line("}");
     }
 
