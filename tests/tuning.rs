@@ -136,3 +136,34 @@ fn ranks_that_disagree_are_told() {
     };
     assert_eq!(usual(4), [4, 1]);
 }
+
+#[test]
+fn a_second_plan_compiles_nothing_and_speeds_are_positive() {
+    let options = Options { window_bytes: Some(1 << 20), ..Options::from_env().unwrap() };
+    let gpu = Gpu::open(&options, 0).unwrap();
+    let comm = Communicator::solo();
+    let mut recorder = Recorder::new(&gpu).unwrap();
+    let run = |recorder: &mut Recorder| {
+        let mut lines = Lines::new(&comm, Grid::new([1, 1], 1).unwrap()).unwrap();
+        let transform = Transform::<f32>::new(&gpu, [6, 10, 12], lines.grid(), 0).unwrap();
+        let layout = transform.field_layout();
+        let (field, spectrum) = (transform.field(&gpu, &layout).unwrap(), transform.spectrum(&gpu).unwrap());
+        recorder.clear(&field);
+        transform.forward(recorder, &mut lines, &field, &layout, &spectrum).unwrap();
+        transform.inverse(recorder, &mut lines, &spectrum, None, &field, &layout).unwrap();
+        recorder.wait().unwrap();
+        gpu.compiled()
+    };
+    let compiled = run(&mut recorder);
+    assert!(compiled > 0);
+    assert_eq!(run(&mut recorder), compiled);
+    let speeds = Speeds::measure(&gpu, &comm).unwrap();
+    assert!([speeds.memory, speeds.copy, speeds.link, speeds.latency].iter().all(|s| s.is_finite() && *s > 0.0));
+    let options = Options::from_env().unwrap();
+    let measured = run_threads(3, |comm| {
+        let gpu = Gpu::open(&options, comm.rank())?;
+        Ok::<_, meshloom::Error>(Speeds::measure(&gpu, &comm)?)
+    });
+    let measured = measured.unwrap();
+    assert!(measured.iter().all(|speeds| *speeds == measured[0]), "all ranks get the same");
+}

@@ -312,6 +312,11 @@ impl Gpu {
         &self.0.queue
     }
 
+    /// How many kernels were compiled so far.
+    pub fn compiled(&self) -> usize {
+        unpoisoned(&self.0.pipelines).len()
+    }
+
     /// How many buffers were asked of the driver so far (a warmed step asks for none).
     pub fn allocations(&self) -> u64 {
         self.0.allocations.load(Ordering::Relaxed)

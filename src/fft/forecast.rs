@@ -15,28 +15,9 @@ use super::error::FftError;
 use super::plan::{Plan, Route, Transpose, Visit};
 use super::run::{Target, targets};
 use super::spec::{Spec, Values};
+use super::speeds::Speeds;
 use super::tuning::Tuning;
 use crate::layout::{Cost, Grid, extent, volume};
-
-/// Speeds of a machine, in bytes a second and seconds.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Speeds {
-    /// Device memory, reading and writing together.
-    pub memory: f64,
-    /// Between device and host, each way.
-    pub copy: f64,
-    /// Between ranks, each way, what one rank has of it.
-    pub link: f64,
-    /// Seconds that a message takes besides.
-    pub latency: f64,
-}
-
-impl Default for Speeds {
-    /// A data-centre GPU (2 TB/s) on PCIe 4 (25 GB/s) with a quarter of a 400 Gb/s network (12.5 GB/s) and 5 microseconds.
-    fn default() -> Self {
-        Speeds { memory: 2e12, copy: 25e9, link: 12.5e9, latency: 5e-6 }
-    }
-}
 
 /// Bytes of device memory that a rank needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

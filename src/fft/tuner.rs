@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use super::error::FftError;
-use super::forecast::{Forecast, Speeds};
+use super::forecast::Forecast;
 use super::spec::Spec;
+use super::speeds::Speeds;
 use super::transform::{Transform, TransformHooks, Value};
 use super::tuning::Tuning;
 use crate::comm::{CommError, Communicator, Op};

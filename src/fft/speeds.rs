@@ -1,0 +1,90 @@
+//! How fast a machine moves data: given, or measured.
+
+use std::time::Instant;
+
+use super::tuner::TuneError;
+use crate::comm::{Communicator, Op};
+use crate::device::{Gpu, Recorder};
+
+/// Speeds of a machine, in bytes a second and seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Speeds {
+    /// Device memory, reading and writing together.
+    pub memory: f64,
+    /// Between device and host, each way.
+    pub copy: f64,
+    /// Between ranks, each way, what one rank has of it.
+    pub link: f64,
+    /// Seconds that a message takes besides.
+    pub latency: f64,
+}
+
+impl Default for Speeds {
+    /// A data-centre GPU (2 TB/s) on PCIe 4 (25 GB/s) with a quarter of a 400 Gb/s network (12.5 GB/s) and 5 microseconds.
+    fn default() -> Self {
+        Speeds { memory: 2e12, copy: 25e9, link: 12.5e9, latency: 5e-6 }
+    }
+}
+
+/// Bytes of a probe: beyond caches, and quick.
+const PROBE: u64 = 16 << 20;
+const RUNS: usize = 4;
+
+impl Speeds {
+    /// Measures them with all ranks at work at once: copies inside device memory, to the host and back, messages around the
+    /// ring. Takes a fraction of a second. All ranks call it and get the slowest rank's; a single rank has no link and gets
+    /// that of the default.
+    ///
+    /// # Errors
+    /// [`TuneError`] when the device or the ranks fail.
+    pub fn measure(gpu: &Gpu, comm: &Communicator) -> Result<Self, TuneError> {
+        let mut recorder = Recorder::new(gpu)?;
+        let words = PROBE / 4;
+        let (from, to) = (gpu.array::<f32>("fft::probe", words)?, gpu.array::<f32>("fft::probe", words)?);
+        recorder.clear(&from);
+        let inside = least(comm, |_| {
+            recorder.copy(&from, 0, &to, 0, words)?;
+            Ok(recorder.wait()?)
+        })?;
+        let mut host = Vec::new();
+        let out = least(comm, |_| {
+            host = recorder.download(&to, 0, words)?;
+            Ok(())
+        })?;
+        let back = least(comm, |_| {
+            recorder.upload(&to, 0, &host)?;
+            Ok(recorder.wait()?)
+        })?;
+        let Speeds { mut link, mut latency, .. } = Speeds::default();
+        if comm.size() > 1 {
+            let ring = |bytes: u64| {
+                least(comm, |_| {
+                    let (rank, size) = (comm.rank(), comm.size());
+                    let sending = comm.send((rank + 1) % size, 0, vec![0u8; bytes as usize])?;
+                    comm.receive((rank + size - 1) % size, 0, bytes)?.wait()?;
+                    sending.wait()?;
+                    Ok(())
+                })
+            };
+            latency = ring(8)?;
+            link = PROBE as f64 / (ring(PROBE)? - latency).max(1e-9);
+        }
+        Ok(Speeds { memory: 2.0 * PROBE as f64 / inside, copy: PROBE as f64 / out.max(back), link, latency })
+    }
+}
+
+/// The least of some runs, each of which takes as long as its slowest rank.
+fn least(comm: &Communicator, mut work: impl FnMut(usize) -> Result<(), TuneError>) -> Result<f64, TuneError> {
+    let mut least = f64::INFINITY;
+    for run in 0..=RUNS {
+        comm.barrier()?;
+        let start = Instant::now();
+        work(run)?;
+        let mut seconds = [start.elapsed().as_secs_f64()];
+        comm.all_reduce(&mut seconds, Op::Max)?;
+        if run > 0 {
+            least = least.min(seconds[0]);
+        }
+    }
+    Ok(least.max(1e-9))
+}
