@@ -128,12 +128,11 @@ where
             let v = transform.spectrum(&gpu)?;
             transform.inverse_adjoint(&mut recorder, &mut lines, &field, &v)?;
             let v = recorder.download(&v, 0, v.len())?;
-            Ok::<_, meshloom::Error>((there, [T::dot(&w, &mine), T::Mode::dot(&other, &v)]))
+            Ok::<_, meshloom::Error>([there, [T::dot(&w, &mine), T::Mode::dot(&other, &v)]])
         });
         let done = done.unwrap_or_else(|error| panic!("{spec:?} on {grid}: {error}"));
-        let total = |pick: &dyn Fn(&([f64; 2], [f64; 2])) -> f64| done.iter().map(pick).sum::<f64>();
-        let (there, back) = ([total(&|d| d.0[0]), total(&|d| d.0[1])], [total(&|d| d.1[0]), total(&|d| d.1[1])]);
-        for [a, b] in [there, back] {
+        let total = |i: usize| [0, 1].map(|side| done.iter().map(|sums| sums[i][side]).sum::<f64>());
+        for [a, b] in [total(0), total(1)] {
             assert!((a - b).abs() < 1e-4 * a.abs().max(1.0), "{spec:?} on {grid}: {a} and {b}");
         }
     }
