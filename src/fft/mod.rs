@@ -20,6 +20,7 @@
 //! - **Adjoints** of all transforms: [`Transform::forward_adjoint`].
 
 mod axis;
+mod boxes;
 mod butterfly;
 mod core;
 mod error;
@@ -43,6 +44,7 @@ mod tuning;
 mod writer;
 
 pub use axis::{AxisPass, Factors};
+pub use boxes::BoxTransform;
 pub use core::Limits;
 pub use error::FftError;
 pub use filter::Filter;
