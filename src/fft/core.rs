@@ -121,9 +121,13 @@ fn stages(n: u64, limits: Limits, bytes: u64) -> Option<(Stages, u64)> {
     best
 }
 
+/// Lines a workgroup without which loops do not pay.
+const LEAST_LINES: u64 = 4;
+
 /// The stages of one invocation: few, and of few points, since their code is straight-line.
 fn looped(n: u64, limits: Limits, bytes: u64) -> Option<(Stages, u64)> {
-    if 2 * n * bytes > limits.workgroup_bytes {
+    // With fewer lines a workgroup most of a vector unit is idle, and barriers cost less than that.
+    if LEAST_LINES * 2 * n * bytes > limits.workgroup_bytes {
         return None;
     }
     let fits = |radices: &Vec<u64>| radices.iter().all(|r| *r <= limits.points || super::size::RADICES.contains(r));
@@ -161,13 +165,13 @@ mod tests {
     fn one_invocation_takes_its_stages_in_loops() {
         let software = Limits { shared: false, alone: 32, workgroup_bytes: 32768, ..FLOOR };
         let core = |n: u64| Core::new(n, software, 4).unwrap_or_else(|| panic!("{n}"));
-        assert!(!core(32).loops() && core(64).loops() && core(4096).loops());
-        assert_eq!(core(4096).stages().radices, [16, 16, 16]);
-        for n in 1..=2048 {
+        assert!(!core(32).loops() && core(64).loops() && core(1024).loops() && !core(2048).loops());
+        assert_eq!(core(1024).stages().radices.len(), 3);
+        for n in 1..=512 {
             let core = core(n);
             let points = if let Core::Bluestein { padded, .. } = core { padded } else { n };
             assert_eq!(core.stages().radices.iter().product::<u64>(), points);
-            assert!(core.stages().lanes == 1 && core.exchanged(n) * 8 <= 32768, "{n}: {core:?}");
+            assert!(core.exchanged(n) * 8 <= 32768, "{n}: {core:?}");
         }
     }
 

@@ -13,7 +13,7 @@
 use super::core::Limits;
 use super::error::FftError;
 use super::plan::{Plan, Route, Transpose, Visit};
-use super::run::{Target, targets};
+use super::run::{Target, targets, within_one_array};
 use super::spec::{Spec, Values};
 use super::speeds::Speeds;
 use super::tuning::Tuning;
@@ -151,6 +151,7 @@ fn working(route: &Route) -> u64 {
             held += scratch(visit);
         }
         match (targets[i], route.between.get(i).and_then(Option::as_ref)) {
+            (Target::Work, _) if within_one_array(visit) && i > 0 && targets[i - 1] == Target::Work => {}
             (Target::Work, _) if !visit.passes.is_empty() => {
                 held += visit.after.iter().product::<u64>() * visit.fields[1]
             }

@@ -63,10 +63,15 @@ impl ReadyRoute {
         let targets = targets(&route);
         Ok(ReadyRoute { route, visits, targets })
     }
+
+    /// Whether visit `i` reads a working array.
+    fn works_before(&self, i: usize) -> bool {
+        i > 0 && self.targets[i - 1] == Target::Work && !self.route.visits[i - 1].passes.is_empty()
+    }
 }
 
 /// Whether a visit may read and write the same array.
-fn within_one_array(visit: &Visit) -> bool {
+pub(super) fn within_one_array(visit: &Visit) -> bool {
     let moves = |pass: &super::axis::AxisPass| pass.kernel.input != pass.kernel.output || pass.kernel.digit.is_some();
     visit.passes.len() < 2 && visit.ranks == [1, 1] && visit.before == visit.after && !visit.passes.iter().any(moves)
 }
@@ -142,7 +147,7 @@ impl<'a, C: Plain> Run<'a, C> {
     }
 
     /// Where a visit writes, a spot for each piece of the exchange after it.
-    fn spots(&self, recorder: &Recorder, i: usize) -> Result<Vec<Spot<'a>>, ExchangeError> {
+    fn spots(&self, recorder: &Recorder, i: usize, source: &Source<'a>) -> Result<Vec<Spot<'a>>, ExchangeError> {
         let visit = &self.ready.route.visits[i];
         let (gpu, extent) = (recorder.gpu(), visit.after);
         let whole = Placement::Array { origin: [0; 3], extent };
@@ -151,6 +156,11 @@ impl<'a, C: Plain> Run<'a, C> {
             Target::Work if self.input.array.shares(self.output.array) => {
                 Spot { array: self.output.array.seen_as(C::ELEMENT), place: whole }
             }
+            // One working array is enough for all visits that can work within it.
+            Target::Work if within_one_array(visit) && self.ready.works_before(i) => match source {
+                Source::Whole(spot) => spot.clone(),
+                Source::Pieces(..) => return Ok(Vec::new()),
+            },
             Target::Work => {
                 let array = gpu.array::<C>("fft::work", extent.iter().product::<u64>() * visit.fields[1])?;
                 Spot { array: array.raw().clone(), place: whole }
@@ -180,7 +190,7 @@ impl<'a, C: Plain> Run<'a, C> {
     ) -> Result<Source<'a>, ExchangeError> {
         let (visit, passes) = (&self.ready.route.visits[i], &self.ready.visits[i]);
         let transpose = self.ready.route.between.get(i).and_then(Option::as_ref);
-        let spots = self.spots(recorder, i)?;
+        let spots = self.spots(recorder, i, &source)?;
         let whole: Box3 = visit.before.map(|n| 0..n);
         let out_tiles: Vec<Box3> = match transpose {
             None => vec![whole.clone()],

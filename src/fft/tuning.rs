@@ -3,7 +3,8 @@
 use super::core::Limits;
 use crate::device::{Abilities, Gpu, Profile};
 
-/// Parameters of a transform that change its speed and nothing else. The same on all ranks.
+/// Parameters of a transform that change its speed, and its rounding where `points`, `alone` or `shared` differ. They must be
+/// the same on all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Tuning {
     /// Complex points that an invocation holds, about.
