@@ -47,7 +47,7 @@ impl Whole {
             let n = self.shape[axis] as usize;
             let stride = self.shape[axis + 1..].iter().product::<u64>() as usize;
             let fft = FftPlanner::new().plan_fft(n, direction);
-            for start in (0..self.values.len()).filter(|i| i / stride % n == 0) {
+            for start in (0..self.values.len()).filter(|i| (i / stride).is_multiple_of(n)) {
                 let mut line: Values = (0..n).map(|j| self.values[start + j * stride]).collect();
                 fft.process(&mut line);
                 line.into_iter().enumerate().for_each(|(j, v)| self.values[start + j * stride] = v);
