@@ -1,12 +1,17 @@
 //! What all commands share: how many ranks, which device, what is reported and how a command ends.
 
-use std::io::IsTerminal;
+use std::io::{ErrorKind, IsTerminal};
+use std::path::Path;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use meshloom::device::{Choice, DeviceError, Options};
+use meshloom::io::IoError;
 use meshloom::layout::Grid;
 use meshloom::{Error, Launch, Rank, launch};
+
+/// Parts of the process grid along the first two axes of a mesh; none: what suits the mesh.
+pub type GridParts = Option<[usize; 2]>;
 
 /// Options of every command that works on a device.
 #[derive(Args, Clone, Debug)]
@@ -17,9 +22,9 @@ pub struct Common {
     /// Adapter: auto, an index, part of a name, or a PCI address (also from MESHLOOM_DEVICE)
     #[arg(long, value_name = "DEVICE")]
     pub device: Option<String>,
-    /// Process grid, as 2x3 (slabs or pencils by itself otherwise)
-    #[arg(long, value_name = "P0xP1", value_parser = grid)]
-    pub grid: Option<[usize; 2]>,
+    /// Process grid, as 2x3; auto: slabs, or pencils where ranks are many
+    #[arg(long, value_name = "P0xP1|auto", default_value = "auto", value_parser = grid)]
+    pub grid: GridParts,
     /// Print one JSON object about the run on standard output
     #[arg(long)]
     pub json: bool,
@@ -52,17 +57,29 @@ impl From<Error> for Failure {
     }
 }
 
-fn grid(text: &str) -> Result<[usize; 2], String> {
+fn grid(text: &str) -> Result<GridParts, String> {
+    if text == "auto" {
+        return Ok(None);
+    }
     let parts: Option<Vec<usize>> =
         text.split('x').map(|part| part.parse().ok().filter(|n| (1..=1 << 16).contains(n))).collect();
     parts
         .and_then(|parts| parts.try_into().ok())
-        .ok_or_else(|| format!("`{text}` is no grid; write two numbers, as 2x3"))
+        .map(Some)
+        .ok_or_else(|| format!("`{text}` is no grid; write two numbers, as 2x3, or auto"))
 }
 
 impl Common {
     /// Runs `body` on every rank, however there are ranks, and gives what rank 0 returned, where it is in this process.
     pub fn launch<T: Send>(&self, body: impl Fn(&Rank) -> Result<T, Error> + Sync) -> Result<Option<T>, Failure> {
+        self.launch_together(|rank| body(rank).map(Ok))
+    }
+
+    /// [`launch`](Self::launch) of a body that may also end with a failure that all ranks find alike.
+    pub fn launch_together<T: Send>(
+        &self,
+        body: impl Fn(&Rank) -> Result<Result<T, Failure>, Error> + Sync,
+    ) -> Result<Option<T>, Failure> {
         let mut options = Options::from_env().map_err(|e| Failure::Usage(e.to_string()))?;
         if let Some(words) = &self.device {
             let Ok(choice) = words.parse::<Choice>();
@@ -79,7 +96,7 @@ impl Common {
         let ranks = launch(how, &options, |rank| match fits(rank.comm.size()) {
             // All ranks find it: they leave together, which under MPI saves the exit code.
             Err(wrong) => Ok((rank.comm.rank(), Err(wrong))),
-            Ok(()) => body(&rank).map(|value| (rank.comm.rank(), Ok(value))),
+            Ok(()) => body(&rank).map(|value| (rank.comm.rank(), value)),
         });
         match ranks {
             Ok(values) => values
@@ -104,5 +121,17 @@ impl Common {
         let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} {elapsed_precise}");
         let bar = ProgressBar::with_draw_target(Some(steps), target).with_message(what);
         style.map(|style| bar.clone().with_style(style)).unwrap_or(bar)
+    }
+}
+
+/// Fails before the work rather than after it where there is no place for the result.
+pub fn writable(output: &Path) -> Result<(), IoError> {
+    let directory = output.parent().filter(|parent| !parent.as_os_str().is_empty());
+    match directory {
+        Some(directory) if !directory.is_dir() => {
+            Err(IoError::Create { path: output.into(), source: ErrorKind::NotFound.into() })
+        }
+        _ if output.is_dir() => Err(IoError::NotAFile { path: output.into() }),
+        _ => Ok(()),
     }
 }

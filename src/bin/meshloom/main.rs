@@ -3,6 +3,7 @@
 mod bench;
 mod common;
 mod devices;
+mod fft;
 mod power;
 mod simulate;
 
@@ -27,6 +28,8 @@ enum Command {
     Simulate(simulate::Arguments),
     /// Measure the power spectrum of a field or of points
     Power(power::Arguments),
+    /// Transform an array as NumPy's fftn, ifftn, rfftn and irfftn do
+    Fft(fft::Arguments),
     /// Measure how fast the parts of the library are on this machine
     Bench(bench::Arguments),
 }
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
         Command::Devices(arguments) => devices::run(&arguments),
         Command::Simulate(arguments) => simulate::run(&arguments),
         Command::Power(arguments) => power::run(&arguments),
+        Command::Fft(arguments) => fft::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
     };
     let (message, code) = match result {

@@ -1,6 +1,5 @@
 //! `meshloom power`: power spectra of fields and points.
 
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -16,7 +15,7 @@ use meshloom::mesh::{
 };
 use meshloom::{Error, Launch, Rank};
 
-use crate::common::{Common, Failure};
+use crate::common::{Common, Failure, writable};
 
 #[derive(Args)]
 pub struct Arguments {
@@ -297,18 +296,6 @@ fn measure(rank: &Rank, job: &Job, file: &NpyFile, input: Input) -> Result<serde
         Input::Points(count) => report["points"] = count.into(),
     }
     Ok(report)
-}
-
-/// Fails before the work rather than after it where there is no place for the result.
-fn writable(output: &Path) -> Result<(), IoError> {
-    let directory = output.parent().filter(|parent| !parent.as_os_str().is_empty());
-    match directory {
-        Some(directory) if !directory.is_dir() => {
-            Err(IoError::Create { path: output.into(), source: ErrorKind::NotFound.into() })
-        }
-        _ if output.is_dir() => Err(IoError::NotAFile { path: output.into() }),
-        _ => Ok(()),
-    }
 }
 
 fn write(output: &Path, bins: &[Bin]) -> Result<(), IoError> {

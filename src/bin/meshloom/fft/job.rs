@@ -1,0 +1,118 @@
+//! What is asked of a file: which transform of which mesh, in which precision.
+
+use meshloom::fft::{Precision, Spec, Values};
+use meshloom::io::{Dtype, IoError, NpyFile};
+
+use super::Arguments;
+
+/// Longest axis: kernels index no more elements.
+pub const LONGEST: u64 = 1 << 32;
+
+/// A transform of a file.
+pub struct Job {
+    /// NumPy's name of it.
+    pub name: &'static str,
+    pub inverse: bool,
+    pub precision: Precision,
+    pub spec: Spec,
+    /// The array in the input file, as a mesh.
+    pub input: [u64; 3],
+    /// The array in the output file, as a mesh.
+    pub output: [u64; 3],
+    axes: usize,
+}
+
+impl Job {
+    /// Looks at the input.
+    ///
+    /// # Errors
+    /// [`IoError`] for files that hold nothing that can be transformed so.
+    pub fn new(arguments: &Arguments) -> Result<(Job, NpyFile), IoError> {
+        let file = NpyFile::open(&arguments.input)?.accept_integers();
+        let shape = |wanted: &str| IoError::Shape {
+            path: file.path().into(),
+            found: file.shape().to_vec(),
+            wanted: wanted.into(),
+        };
+        // One slab of one row, or one slab: an axis of one cell costs nothing.
+        let input = match *file.shape() {
+            [n] => [1, 1, n],
+            [n0, n1] => [1, n0, n1],
+            [n0, n1, n2] => [n0, n1, n2],
+            _ => return Err(shape("an array of 1, 2 or 3 axes")),
+        };
+        if input.contains(&0) {
+            return Err(shape("at least one element along each axis"));
+        }
+        let dtype = file.dtype();
+        if arguments.real && !arguments.inverse && dtype.is_complex() {
+            return Err(IoError::Dtype {
+                path: file.path().into(),
+                found: dtype.to_string(),
+                wanted: "a real one such as float32 (or a call without --real)".into(),
+            });
+        }
+        let precision = arguments.precision.unwrap_or(match dtype {
+            Dtype::F32 | Dtype::C64 => Precision::Single,
+            _ => Precision::Double,
+        });
+        let spec = match (arguments.inverse, arguments.real) {
+            (_, false) => Spec::new(Values::Complex, input),
+            (false, true) => Spec::new(Values::Real, input),
+            (true, true) => {
+                let n = arguments.last_size.unwrap_or(2 * (input[2] - 1));
+                if n == 0 {
+                    return Err(shape("a half spectrum of two or more modes along the last axis, or --last-size 1,"));
+                }
+                real_inverse(input, n)
+            }
+        };
+        let spec = spec.precision(precision).norm(arguments.norm).natural();
+        let (name, output) = match (arguments.inverse, arguments.real) {
+            (false, false) => ("fftn", spec.spectrum()),
+            (true, false) => ("ifftn", spec.cells),
+            (false, true) => ("rfftn", spec.spectrum()),
+            (true, true) => ("irfftn", spec.cells),
+        };
+        let job = Job { name, inverse: arguments.inverse, precision, spec, input, output, axes: file.shape().len() };
+        Ok((job, file))
+    }
+
+    /// The shape of the output array.
+    pub fn output_shape(&self) -> &[u64] {
+        &self.output[3 - self.axes..]
+    }
+
+    /// Whether numbers of this type may have more digits than are worked with.
+    pub fn loses_digits(&self, dtype: Dtype) -> bool {
+        self.precision == Precision::Single && dtype.is_integer() && dtype.bytes() >= 4
+    }
+}
+
+/// The transform whose inverse makes `n` real cells of each row of `modes`. Like NumPy it takes no more than the `n / 2 + 1`
+/// modes there are of `n` cells, and those that are missing are zero.
+fn real_inverse(modes: [u64; 3], n: u64) -> Spec {
+    let [n0, n1, have] = modes;
+    let spec = Spec::new(Values::Real, [n0, n1, n]);
+    if have > n / 2 {
+        return spec;
+    }
+    // The modes of an odd number of cells are all paired: none of those given is dropped, or counts once for twice.
+    spec.modes([n0, n1, 2 * have - 1])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_half_spectrum_is_as_wide_as_what_is_there() {
+        for have in 1..8 {
+            for n in 1..20 {
+                let spec = real_inverse([2, 3, have], n);
+                assert_eq!(spec.spectrum(), [2, 3, have.min(n / 2 + 1)], "{have} modes, {n} cells");
+                assert!(spec.check().is_ok() && spec.points == [2, 3, n]);
+            }
+        }
+    }
+}

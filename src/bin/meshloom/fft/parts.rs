@@ -1,0 +1,151 @@
+//! One rank's part of an array, between a file and the device: a piece at a time, so that the host holds little.
+
+use std::ops::Range;
+
+use meshloom::Error;
+use meshloom::device::{Array, Plain, Recorder};
+use meshloom::io::{Element, IoError, NpyFile, NpyWriter};
+use meshloom::layout::{Box3, extent, volume};
+
+/// Elements of a piece.
+const PIECE: u64 = 1 << 20;
+
+/// A number of the files that are read and written.
+pub trait Stored: Plain + Element {
+    /// NumPy's name of the type.
+    const NAME: &'static str;
+
+    /// Reads elements of a file as such.
+    fn read(file: &NpyFile, elements: Range<u64>) -> Result<Vec<Self>, IoError>;
+}
+
+macro_rules! stored {
+    ($($type:ty: $name:literal $read:ident;)*) => {$(
+        impl Stored for $type {
+            const NAME: &'static str = $name;
+
+            fn read(file: &NpyFile, elements: Range<u64>) -> Result<Vec<Self>, IoError> {
+                file.$read(elements)
+            }
+        }
+    )*};
+}
+
+stored! {
+    f32: "float32" read_f32;
+    f64: "float64" read_f64;
+    [f32; 2]: "complex64" read_c32;
+    [f64; 2]: "complex128" read_c64;
+}
+
+/// Where the elements of `part` lie in an array of `shape`: runs without gaps, in order, as few as possible.
+fn runs(part: &Box3, shape: [u64; 3]) -> impl Iterator<Item = Range<u64>> + use<> {
+    let [_, n1, n2] = shape;
+    let [_, rows, width] = extent(part);
+    let part = part.clone();
+    let row = move |i: u64, j: u64| (i * n1 + j) * n2;
+    // How many planes and rows one run takes.
+    let (planes, lines) = match (rows == n1, width == n2) {
+        (true, true) => (part[0].end - part[0].start, rows),
+        (false, true) => (1, rows),
+        _ => (1, 1),
+    };
+    let empty = volume(&part) == 0;
+    let steps = |range: &Range<u64>, by: u64| {
+        range.clone().step_by(by.max(1) as usize).take(if empty { 0 } else { usize::MAX })
+    };
+    let (outer, inner) = (steps(&part[0], planes), steps(&part[1], lines));
+    let columns = part[2].clone();
+    outer.flat_map(move |i| {
+        let columns = columns.clone();
+        inner.clone().map(move |j| {
+            let start = row(i, j) + columns.start;
+            start..start + planes * lines * (columns.end - columns.start)
+        })
+    })
+}
+
+/// Puts this rank's `part` of the array of `shape` in a file into `array`.
+///
+/// # Errors
+/// Those of the file and of the device.
+pub fn fill<T: Stored>(
+    recorder: &mut Recorder,
+    array: &Array<T>,
+    file: &NpyFile,
+    part: &Box3,
+    shape: [u64; 3],
+) -> Result<(), Error> {
+    let (mut values, mut filled) = (Vec::new(), 0);
+    for run in runs(part, shape) {
+        let mut start = run.start;
+        while start < run.end {
+            let end = run.end.min(start + PIECE - values.len() as u64);
+            values.extend(T::read(file, start..end)?);
+            start = end;
+            if values.len() as u64 == PIECE {
+                recorder.upload(array, filled, &values)?;
+                filled += PIECE;
+                values.clear();
+            }
+        }
+    }
+    Ok(recorder.upload(array, filled, &values)?)
+}
+
+/// Writes this rank's `part` of the array of `shape` from `array`.
+///
+/// # Errors
+/// Those of the file and of the device.
+pub fn save<T: Stored>(
+    recorder: &mut Recorder,
+    array: &Array<T>,
+    file: &NpyWriter<T>,
+    part: &Box3,
+    shape: [u64; 3],
+) -> Result<(), Error> {
+    let len = volume(part);
+    let (mut values, mut first) = (Vec::new(), 0);
+    let mut at = 0;
+    for run in runs(part, shape) {
+        let mut start = run.start;
+        while start < run.end {
+            if at == first + values.len() as u64 {
+                first = at;
+                values = recorder.download(array, first, PIECE.min(len - first))?;
+            }
+            let rest = &values[(at - first) as usize..];
+            let count = (run.end - start).min(rest.len() as u64);
+            file.write(start, &rest[..count as usize])?;
+            (start, at) = (start + count, at + count);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_the_elements_in_order_and_as_few_as_can_be() {
+        let shape = [3, 4, 5];
+        for (part, count) in [
+            ([0..3, 0..4, 0..5], 1),
+            ([1..3, 0..4, 0..5], 1),
+            ([1..3, 1..3, 0..5], 2),
+            ([0..3, 1..3, 0..4], 6),
+            ([2..2, 0..4, 0..5], 0),
+            ([0..3, 4..4, 0..5], 0),
+        ] {
+            let mut elements = Vec::new();
+            for i in part[0].clone() {
+                for j in part[1].clone() {
+                    elements.extend(part[2].clone().map(|k| (i * shape[1] + j) * shape[2] + k));
+                }
+            }
+            assert_eq!(runs(&part, shape).count(), count, "{part:?}");
+            assert_eq!(runs(&part, shape).flatten().collect::<Vec<_>>(), elements, "{part:?}");
+        }
+    }
+}
