@@ -7,6 +7,7 @@ mod cli;
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use cli::{Call, Ranks, Scratch, files, has_mpi};
 use meshloom::io::{Dtype, Element, NpyFile, NpyWriter, token};
@@ -471,4 +472,38 @@ fn bad_files_exit_1() {
             ..row("no adapter", good.clone(), 1, &["no usable GPU adapter was found", "mesa-vulkan-drivers"]).mpi()
         },
     ]);
+}
+
+#[test]
+fn plans_alone_need_no_device_and_no_file() {
+    let run = |words: &str| {
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_meshloom")).arg("fft").args(words.split_whitespace()).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, text, error) = run("--plan-only --shape 4096,4096,4096 --ranks 512 --json");
+    assert_eq!(code, Some(0), "{error}");
+    let plan: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let field = 4096u64.pow(3) / 512 * 8;
+    assert_eq!(plan["memory"]["field"], field);
+    // 511 of 512 parts leave each rank, a MiB in each of four pieces.
+    assert_eq!(plan["forward"]["bytes"]["sent"], field / 512 * 511);
+    assert_eq!(plan["forward"]["all_ranks"]["bytes"], field * 511);
+    assert_eq!(plan["forward"]["messages"], 511 * 4);
+    assert_eq!(plan["inverse"]["bytes"]["device"], 3 * 2 * field + 2 * field / 512);
+    let (code, text, _) = run("--plan-only --shape 64,48 --ranks 3 --real --grid 1x3");
+    assert!(code == Some(0) && text.contains("grid 1x3, 3 ranks") && text.contains("exchange y-z"), "{text}");
+    for (words, said) in [
+        ("--plan-only --ranks 3", "--shape"),
+        ("--plan-only --shape 8,0", "0 is not in"),
+        ("--plan-only --shape 2,2,2,2", "1, 2 or 3 axes"),
+        ("--plan-only --shape 8,8 --ranks 3 --grid 2x2", "does not make 3 ranks"),
+        ("--plan-only --shape 100000,100000,100000", "2^32"),
+        ("--plan-only --shape 8 --link-speed 0", "greater than 0"),
+        ("in.npy -o out.npy --shape 8", "--plan-only"),
+        ("in.npy", "--output"),
+    ] {
+        let (code, text, error) = run(words);
+        assert!(code == Some(2) && text.is_empty() && error.contains(said), "{words}: {error}");
+    }
 }

@@ -91,6 +91,11 @@ impl RawArray {
         Arc::ptr_eq(&self.storage, &other.storage)
     }
 
+    /// How many elements of this type it has; none if it has others.
+    pub(crate) fn complex_len(&self, element: Element) -> u64 {
+        if self.element == element { self.len } else { 0 }
+    }
+
     /// The same memory as elements of another size, as many as fit.
     pub(crate) fn seen_as(&self, element: Element) -> RawArray {
         let (from, to) = (self.element.bytes(), element.bytes());

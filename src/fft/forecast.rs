@@ -13,7 +13,7 @@
 use super::core::Limits;
 use super::error::FftError;
 use super::plan::{Plan, Route, Transpose, Visit};
-use super::run::{Target, targets, within_one_array};
+use super::run::{Target, lent, targets, within_one_array};
 use super::spec::{Spec, Values};
 use super::speeds::Speeds;
 use super::tuning::Tuning;
@@ -122,7 +122,10 @@ impl Forecast {
         let memory = Memory {
             field: volume(&plan.field) * spec.fields * number,
             spectrum: volume(&plan.spectrum) * spec.fields * mode,
-            working: [&plan.forward, &plan.inverse].map(|route| working(route) * mode),
+            working: [
+                working(&plan.forward, volume(&plan.spectrum) * spec.fields) * mode,
+                working(&plan.inverse, 0) * mode,
+            ],
         };
         let [forward, inverse] = [&plan.forward, &plan.inverse].map(|route| direction(route, mode, speeds, chunk));
         Ok(Forecast { plan, memory, forward, inverse })
@@ -135,8 +138,8 @@ impl Forecast {
 }
 
 /// Complex elements of all arrays that a route needs at once, besides its ends: what was recorded before an exchange must
-/// be held until it has run.
-fn working(route: &Route) -> u64 {
+/// be held until it has run. The output, of so many complex elements, is lent where it can be.
+fn working(route: &Route, output: u64) -> u64 {
     let (targets, mut held, mut most) = (targets(route), 0, 0);
     for (i, visit) in route.visits.iter().enumerate() {
         let scratch = |visit: &Visit| {
@@ -151,6 +154,7 @@ fn working(route: &Route) -> u64 {
             held += scratch(visit);
         }
         match (targets[i], route.between.get(i).and_then(Option::as_ref)) {
+            (Target::Work, _) if lent(route, &targets, i, output) => {}
             (Target::Work, _) if within_one_array(visit) && i > 0 && targets[i - 1] == Target::Work => {}
             (Target::Work, _) if !visit.passes.is_empty() => {
                 held += visit.after.iter().product::<u64>() * visit.fields[1]

@@ -64,6 +64,11 @@ impl ReadyRoute {
         Ok(ReadyRoute { route, visits, targets })
     }
 
+    /// Whether visit `i` may work in the output, which has so many complex elements.
+    fn lent(&self, i: usize, elements: u64) -> bool {
+        lent(&self.route, &self.targets, i, elements)
+    }
+
     /// Whether visit `i` reads a working array.
     fn works_before(&self, i: usize) -> bool {
         i > 0 && self.targets[i - 1] == Target::Work && !self.route.visits[i - 1].passes.is_empty()
@@ -90,6 +95,13 @@ pub(super) fn targets(route: &Route) -> Vec<Target> {
     }
     targets.reverse();
     targets
+}
+
+/// Whether the working array of visit `i` can be the output of so many complex elements: what it holds has left before the
+/// output is written.
+pub(super) fn lent(route: &Route, targets: &[Target], i: usize, elements: u64) -> bool {
+    let visit = &route.visits[i];
+    targets.get(i + 1) == Some(&Target::Pieces) && visit.after.iter().product::<u64>() * visit.fields[1] <= elements
 }
 
 /// A user's array and how the field lies in it; a spectrum is C order over this rank's part.
@@ -146,6 +158,11 @@ impl<'a, C: Plain> Run<'a, C> {
         end.layout.map_or(Placement::Array { origin: [0; 3], extent }, |layout| Placement::Field(layout, layout.len()))
     }
 
+    /// Elements of the output where it is a spectrum; a field may have ghosts, which are not ours.
+    fn spectrum_len(&self) -> u64 {
+        if self.output.layout.is_none() { self.output.array.complex_len(C::ELEMENT) } else { 0 }
+    }
+
     /// Where a visit writes, a spot for each piece of the exchange after it.
     fn spots(&self, recorder: &Recorder, i: usize, source: &Source<'a>) -> Result<Vec<Spot<'a>>, ExchangeError> {
         let visit = &self.ready.route.visits[i];
@@ -161,6 +178,10 @@ impl<'a, C: Plain> Run<'a, C> {
                 Source::Whole(spot) => spot.clone(),
                 Source::Pieces(..) => return Ok(Vec::new()),
             },
+            // The output is not needed before the last exchange.
+            Target::Work if self.ready.lent(i, self.spectrum_len()) => {
+                Spot { array: self.output.array.clone(), place: whole }
+            }
             Target::Work => {
                 let array = gpu.array::<C>("fft::work", extent.iter().product::<u64>() * visit.fields[1])?;
                 Spot { array: array.raw().clone(), place: whole }

@@ -28,7 +28,7 @@ impl Job {
     /// # Errors
     /// [`IoError`] for files that hold nothing that can be transformed so.
     pub fn new(arguments: &Arguments) -> Result<(Job, NpyFile), IoError> {
-        let file = NpyFile::open(&arguments.input)?.accept_integers();
+        let file = NpyFile::open(arguments.input())?.accept_integers();
         let shape = |wanted: &str| IoError::Shape {
             path: file.path().into(),
             found: file.shape().to_vec(),

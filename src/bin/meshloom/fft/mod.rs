@@ -2,8 +2,9 @@
 
 mod job;
 mod parts;
+mod plan_only;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
@@ -23,11 +24,11 @@ use parts::{Stored, fill, save};
 #[derive(Args)]
 pub struct Arguments {
     /// An array of 1, 2 or 3 axes, real, complex or integer
-    #[arg(value_name = "IN.npy")]
-    input: PathBuf,
+    #[arg(value_name = "IN.npy", required_unless_present = "plan_only", conflicts_with = "plan_only")]
+    input: Option<PathBuf>,
     /// The transformed array, in NumPy's order and shape
-    #[arg(short, long, value_name = "OUT.npy")]
-    output: PathBuf,
+    #[arg(short, long, value_name = "OUT.npy", required_unless_present = "plan_only", conflicts_with = "plan_only")]
+    output: Option<PathBuf>,
     /// Transform back
     #[arg(long)]
     inverse: bool,
@@ -44,7 +45,21 @@ pub struct Arguments {
     #[arg(long, value_name = "f32|f64", value_parser = precision)]
     precision: Option<Precision>,
     #[command(flatten)]
+    plan: plan_only::Options,
+    #[command(flatten)]
     common: Common,
+}
+
+impl Arguments {
+    /// The input; there is one unless only a plan is wanted.
+    fn input(&self) -> &Path {
+        self.input.as_deref().unwrap_or(Path::new(""))
+    }
+
+    /// The output, likewise.
+    fn output(&self) -> &Path {
+        self.output.as_deref().unwrap_or(Path::new(""))
+    }
 }
 
 const NORMS: [(&str, Norm); 3] = [("backward", Norm::Backward), ("ortho", Norm::Ortho), ("forward", Norm::Forward)];
@@ -66,7 +81,13 @@ fn word<T: PartialEq>(words: &[(&'static str, T)], value: &T) -> &'static str {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    for (path, error) in [(&arguments.input, IoError::InputIsDash), (&arguments.output, IoError::OutputIsDash)] {
+    if arguments.plan.plan_only {
+        return plan_only::run(arguments);
+    }
+    if let Some(name) = arguments.plan.given() {
+        return Err(Failure::Usage(format!("{name} is for --plan-only; add that or leave it out")));
+    }
+    for (path, error) in [(arguments.input(), IoError::InputIsDash), (arguments.output(), IoError::OutputIsDash)] {
         if path.as_os_str() == "-" {
             return Err(Failure::Usage(error.to_string()));
         }
@@ -218,7 +239,7 @@ impl<'a, T: Value> Work<'a, T> {
         T: Stored,
         T::Mode: Stored,
     {
-        let (job, path) = (self.job, &arguments.output);
+        let (job, path) = (self.job, arguments.output());
         let (recorder, [cells, modes], field, spectrum) = self.ends();
         if job.inverse {
             write_together(comm, path, job.output_shape(), |to| save(recorder, field, to, &cells, job.output))
@@ -242,7 +263,7 @@ where
     let comm = &rank.comm;
     let mut phases = Phases::new(&arguments.common, comm.rank());
     if comm.rank() == 0 {
-        writable(&arguments.output)?;
+        writable(arguments.output())?;
         if job.loses_digits(file.dtype()) {
             tracing::warn!("integers beyond 2^24 of {} lose digits in f32", file.path().display());
         }
@@ -269,7 +290,7 @@ where
         "command": "fft",
         "input": { "path": file.path().display().to_string(), "shape": file.shape(), "dtype": file.dtype().to_string() },
         "output": {
-            "path": arguments.output.display().to_string(),
+            "path": arguments.output().display().to_string(),
             "shape": job.output_shape(),
             "dtype": dtype,
         },

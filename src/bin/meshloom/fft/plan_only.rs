@@ -1,0 +1,170 @@
+//! `meshloom fft --plan-only`: what a transform will cost each rank, without a device and without a file.
+
+use clap::Args;
+use meshloom::device::{Profile, bytes};
+use meshloom::fft::{Direction, Forecast, Precision, Spec, Speeds, Tuning, Values};
+use meshloom::layout::{Cost, Grid};
+use serde_json::json;
+
+use super::Arguments;
+use crate::common::Failure;
+
+#[derive(Args)]
+pub struct Options {
+    /// Say what a transform will cost each rank, without a device or a file; see --shape, --ranks, --grid
+    #[arg(long, requires = "shape")]
+    pub plan_only: bool,
+    /// The array, as 4096,4096,4096
+    #[arg(long, value_name = "N,N,N", value_delimiter = ',',
+          value_parser = clap::value_parser!(u64).range(1..=super::job::LONGEST))]
+    shape: Vec<u64>,
+    /// Fields that are transformed together
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    fields: u64,
+    /// With the spectrum distributed as the field is (without: as the last pass leaves it)
+    #[arg(long)]
+    natural: bool,
+    /// Pieces of an exchange that travel while others are transformed
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 16))]
+    pieces: Option<u64>,
+    /// Bytes a message is cut to
+    #[arg(long, value_name = "BYTES", default_value_t = 2 << 20, value_parser = clap::value_parser!(u64).range(1..))]
+    chunk_bytes: u64,
+    /// Speed of device memory, reading and writing, in GB/s
+    #[arg(long, value_name = "GB/s", default_value_t = 2000.0, value_parser = positive)]
+    memory_speed: f64,
+    /// Speed of copies between device and host, each way, in GB/s
+    #[arg(long, value_name = "GB/s", default_value_t = 25.0, value_parser = positive)]
+    copy_speed: f64,
+    /// Speed of the link that one rank has, each way, in GB/s
+    #[arg(long, value_name = "GB/s", default_value_t = 12.5, value_parser = positive)]
+    link_speed: f64,
+    /// Time that a message takes besides, in microseconds
+    #[arg(long, value_name = "us", default_value_t = 5.0, value_parser = positive)]
+    latency: f64,
+}
+
+impl Options {
+    /// The first option that is for plans alone.
+    pub fn given(&self) -> Option<&'static str> {
+        let given =
+            [("--shape", !self.shape.is_empty()), ("--natural", self.natural), ("--pieces", self.pieces.is_some())];
+        given.into_iter().find(|&(_, given)| given).map(|(name, _)| name)
+    }
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|n: &f64| n.is_finite() && *n > 0.0);
+    number.ok_or_else(|| "write a number greater than 0".into())
+}
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let usage = |error: &dyn std::fmt::Display| Failure::Usage(error.to_string());
+    let (options, common) = (&arguments.plan, &arguments.common);
+    let cells = match options.shape[..] {
+        [n] => [1, 1, n],
+        [n0, n1] => [1, n0, n1],
+        [n0, n1, n2] => [n0, n1, n2],
+        _ => return Err(Failure::Usage("--shape: an array has 1, 2 or 3 axes".into())),
+    };
+    let values = if arguments.real { Values::Real } else { Values::Complex };
+    let precision = arguments.precision.unwrap_or(Precision::Single);
+    let spec = Spec::new(values, cells).precision(precision).fields(options.fields).norm(arguments.norm);
+    let spec = if options.natural { spec.natural() } else { spec };
+    let ranks = usize::from(common.ranks);
+    let grid = match common.grid {
+        Some(parts) => Grid::new(parts, ranks).map_err(|e| usage(&format!("--grid: {e}")))?,
+        None => Grid::auto(cells, ranks),
+    };
+    let usual = Tuning::profile(Profile::Gpu);
+    let tuning = Tuning { pieces: options.pieces.unwrap_or(usual.pieces), ..usual };
+    let speeds = Speeds {
+        memory: options.memory_speed * 1e9,
+        copy: options.copy_speed * 1e9,
+        link: options.link_speed * 1e9,
+        latency: options.latency * 1e-6,
+    };
+    let forecast = |rank: usize| {
+        Forecast::new(&spec, grid, rank, &tuning, &speeds, options.chunk_bytes)
+            .map_err(|e| usage(&format!("--shape: {e}")))
+    };
+    // The first rank has the largest parts; what all ranks move is summed rank by rank.
+    let largest = forecast(0)?;
+    let mut all = [Cost::default(); 2];
+    for rank in 0..ranks {
+        let one = forecast(rank)?;
+        all[0] += one.forward.cost();
+        all[1] += one.inverse.cost();
+    }
+    if common.json {
+        println!("{}", object(arguments, &largest, grid, all));
+    } else {
+        print(&largest, grid, ranks, all);
+    }
+    Ok(())
+}
+
+fn print(forecast: &Forecast, grid: Grid, ranks: usize, all: [Cost; 2]) {
+    let memory = &forecast.memory;
+    println!("grid {grid}, {ranks} ranks; of the largest rank:");
+    println!(
+        "memory {}: field {}, spectrum {}, working arrays {} (forward) and {} (inverse)",
+        bytes(memory.total()),
+        bytes(memory.field),
+        bytes(memory.spectrum),
+        bytes(memory.working[0]),
+        bytes(memory.working[1])
+    );
+    for (name, direction, all) in [("forward", &forecast.forward, all[0]), ("inverse", &forecast.inverse, all[1])] {
+        println!("{name:<20} {:>12} {:>12} {:>10} {:>12}", "device memory", "sent", "messages", "seconds");
+        for phase in &direction.phases {
+            let cost = phase.cost;
+            let (device, sent) = (bytes(phase.device), bytes(cost.sent));
+            println!("  {:<18} {device:>13} {sent:>12} {:>10} {:>12.6}", phase.name, cost.messages, phase.seconds);
+        }
+        let (cost, device) = (direction.cost(), bytes(direction.device()));
+        println!(
+            "  {:<18} {device:>13} {:>12} {:>10} {:>12.6}",
+            "all, overlapped",
+            bytes(cost.sent),
+            cost.messages,
+            direction.seconds
+        );
+        println!("  all ranks together send {} in {} messages", bytes(all.sent), all.messages);
+    }
+}
+
+fn object(arguments: &Arguments, forecast: &Forecast, grid: Grid, all: [Cost; 2]) -> serde_json::Value {
+    let direction = |direction: &Direction, all: Cost| {
+        let phases: Vec<_> = direction
+            .phases
+            .iter()
+            .map(|phase| {
+                json!({
+                    "name": phase.name, "seconds": phase.seconds, "messages": phase.cost.messages,
+                    "bytes": { "device": phase.device, "sent": phase.cost.sent, "received": phase.cost.received },
+                })
+            })
+            .collect();
+        let cost = direction.cost();
+        json!({
+            "phases": phases, "seconds": direction.seconds, "messages": cost.messages,
+            "bytes": { "device": direction.device(), "sent": cost.sent, "received": cost.received },
+            "all_ranks": { "bytes": all.sent, "messages": all.messages },
+        })
+    };
+    let memory = &forecast.memory;
+    json!({
+        "command": "fft", "plan_only": true,
+        "shape": arguments.plan.shape, "fields": arguments.plan.fields,
+        "values": if arguments.real { "real" } else { "complex" },
+        "precision": super::word(&super::PRECISIONS, &forecast.plan.spec.precision),
+        "ranks": grid.ranks(), "grid": grid.parts(),
+        "memory": {
+            "total": memory.total(), "field": memory.field, "spectrum": memory.spectrum,
+            "working": { "forward": memory.working[0], "inverse": memory.working[1] },
+        },
+        "forward": direction(&forecast.forward, all[0]),
+        "inverse": direction(&forecast.inverse, all[1]),
+    })
+}
