@@ -171,7 +171,8 @@ impl<'a> Writer<'a> {
                     let within = self.clamped(&at, n);
                     let chirp = self.entry(Section::Chirp(n), &within, sign);
                     let value = self.code.value(format!("multiply({value}, {chirp})"));
-                    kept.push(Point { at, value, there });
+                    // Hooks index arrays by it, stored or not.
+                    kept.push(Point { at: within, value, there });
                 }
                 kept
             }
