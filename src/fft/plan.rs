@@ -156,8 +156,15 @@ pub enum Placement<'a> {
         /// Its extent.
         extent: [u64; 3],
     },
-    /// The user's field, of which each of a batch takes that many elements.
-    Field(&'a FieldLayout, u64),
+    /// The user's fields.
+    Field {
+        /// How each lies.
+        layout: &'a FieldLayout,
+        /// Where the first begins.
+        first: u64,
+        /// Elements from one to the next.
+        step: u64,
+    },
 }
 
 impl Visit {
@@ -190,7 +197,7 @@ impl Visit {
             // Of blocked arrays it counts outer lines.
             (Order::Blocked, Placement::Array { extent, .. }) => extent[..axis].iter().product(),
             (_, Placement::Array { extent, .. }) => extent.iter().product(),
-            (_, Placement::Field(_, stride)) => stride,
+            (_, Placement::Field { step, .. }) => step,
         };
         let word = |v: [u64; 4]| v.map(|n| n as u32);
         LineParams {
@@ -229,10 +236,11 @@ impl Visit {
         let axis = self.axis;
         let [slow, fast] = [[1, 2], [0, 2], [0, 1]][axis];
         match (order, place) {
-            (Order::Plain, Placement::Field(layout, stride)) => {
+            (Order::Plain, Placement::Field { layout, first, step }) => {
                 let strides = layout.strides();
-                let offset = layout.offset() + tile[slow].start * strides[slow] + tile[fast].start * strides[fast];
-                ([offset, strides[fast], strides[slow], stride * results], [strides[axis], 0, 0, 0], ([0; 2], [0; 2]))
+                let offset =
+                    first + layout.offset() + tile[slow].start * strides[slow] + tile[fast].start * strides[fast];
+                ([offset, strides[fast], strides[slow], step * results], [strides[axis], 0, 0, 0], ([0; 2], [0; 2]))
             }
             (Order::Plain, Placement::Array { origin, extent }) => {
                 let strides = [extent[1] * extent[2], extent[2], 1];
@@ -243,7 +251,7 @@ impl Visit {
             (Order::Blocked, place) => {
                 let (origin, extent) = match place {
                     Placement::Array { origin, extent } => (origin, extent),
-                    Placement::Field(layout, _) => ([0; 3], extent_of(layout)),
+                    Placement::Field { layout, .. } => ([0; 3], extent_of(layout)),
                 };
                 // From one line to the next, among those before the axis and those after it.
                 let outer = |a: usize| if a < axis { (a + 1..axis).map(|b| extent[b]).product() } else { 0 };

@@ -390,6 +390,7 @@ impl<T: Value> Transform<T> {
         interior: f32,
         hooks: Option<&Hooks>,
     ) -> Result<(), ExchangeError> {
-        Run::<T::Mode> { ready, input, output, scale, interior, hooks, element: PhantomData }.run(recorder, lines)
+        Run::<T::Mode> { ready, input, output, scale, interior, result: [0, 1], hooks, element: PhantomData }
+            .run(recorder, lines)
     }
 }
