@@ -8,7 +8,7 @@ use super::pass::Tables;
 use super::plan::{Plan, Route};
 use super::run::{End, ReadyRoute, Run};
 use super::spec::{Distribution, Spec};
-use super::transform::Value;
+use super::transform::{Value, check_rank};
 use super::tuning::Tuning;
 use crate::device::{Array, DeviceError, Gpu, Recorder};
 use crate::exchange::{ExchangeError, Lines};
@@ -144,6 +144,7 @@ impl<T: Value> Filter<T> {
         output_layout: &FieldLayout,
     ) -> Result<(), ExchangeError> {
         let misuse = |why: String| Err(DeviceError::Misuse { what: "Filter::apply".into(), why }.into());
+        check_rank("Filter::apply", &self.plan, lines)?;
         let fields = self.plan.spec.fields;
         for (name, array, layout, count) in
             [("field", field, layout, fields), ("output", output, output_layout, fields * u64::from(self.results))]

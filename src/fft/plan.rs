@@ -24,7 +24,7 @@ use super::core::Limits;
 use super::error::FftError;
 use super::line::{LineKernel, LineParams, Order, Side, Span, View, Work};
 use super::spec::{Distribution, Spec, SpectrumLayout, Values};
-use crate::layout::{Box3, Cost, FieldLayout, Grid, Part, Transfers, extent, split};
+use crate::layout::{Box3, Cost, FieldLayout, Grid, LayoutError, Part, Transfers, extent, split};
 
 /// The passes along one axis, all while it is whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -314,6 +314,9 @@ impl Plan {
     /// [`FftError`] for what cannot be transformed.
     pub fn new(spec: &Spec, grid: Grid, rank: usize, limits: Limits, pieces: u64) -> Result<Self, FftError> {
         spec.check()?;
+        if rank >= grid.ranks() {
+            return Err(LayoutError::Grid { parts: grid.parts(), ranks: rank + 1 }.into());
+        }
         let planner = Planner { spec, grid, rank, limits, pieces: pieces.max(1) };
         let there = planner.path(Act::Forward);
         let back: Vec<_> = there
