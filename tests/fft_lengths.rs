@@ -17,16 +17,66 @@ use meshloom::layout::Grid;
 
 /// Beyond the lengths of one pass (on the floor and elsewhere), and around them; primes up to two long convolutions.
 const LONG: [u64; 51] = [
-    1151, 1213, 1280, 1287, 1400, 1440, 1500, 1920, 2039, 2048, 2160, 2187, 2731, 3000, 3024, 3125, 3500, 3840, 4000,
-    4050, 4093, 4096, 4097, 4320, 4391, 6561, 7000, 7680, 7879, 8192, 9000, 10007, 11587, 15319, 16384, 16807, 19683,
-    21269, 27283, 39829, 65536, 1 << 20, 1025, 2310, 4199, 5183, 6859, 8191, 8193, 12167, 30030,
+    1151,
+    1213,
+    1280,
+    1287,
+    1400,
+    1440,
+    1500,
+    1920,
+    2039,
+    2048,
+    2160,
+    2187,
+    2731,
+    3000,
+    3024,
+    3125,
+    3500,
+    3840,
+    4000,
+    4050,
+    4093,
+    4096,
+    4097,
+    4320,
+    4391,
+    6561,
+    7000,
+    7680,
+    7879,
+    8192,
+    9000,
+    10007,
+    11587,
+    15319,
+    16384,
+    16807,
+    19683,
+    21269,
+    27283,
+    39829,
+    65536,
+    1 << 20,
+    1025,
+    2310,
+    4199,
+    5183,
+    6859,
+    8191,
+    8193,
+    12167,
+    30030,
 ];
 
 /// Powers, products, primes, and lengths around the limits of one invocation and of one pass.
 const SAMPLE: [u64; 44] = [
-    1, 2, 3, 4, 5, 7, 8, 9, 11, 13, 15, 16, 17, 19, 21, 23, 25, 27, 29, 31, 33, 35, 37, 39, 49, 60, 64, 74, 77, 96, 121,
-    128, 143, 169, 210, 256, 289, 360, 512, 961, 1000, 1024, 2048, 4096,
+    1, 2, 3, 4, 5, 7, 8, 9, 11, 13, 15, 16, 17, 19, 21, 23, 25, 27, 29, 31, 33, 35, 37, 39, 49, 60, 64, 74, 77, 96,
+    121, 128, 143, 169, 210, 256, 289, 360, 512, 961, 1000, 1024, 2048, 4096,
 ];
+/// Those of them that go without the long tests: one of each kind.
+const FEW: [u64; 9] = [2, 15, 16, 37, 60, 77, 121, 256, 1000];
 
 fn long_tests() -> bool {
     std::env::var("MESHLOOM_LONG_TESTS").is_ok_and(|v| v == "1")
@@ -59,8 +109,7 @@ impl Bench {
     fn errors<T: Cell>(&mut self, spec: &Spec) -> [f64; 2] {
         let spec = of::<T>(spec);
         let hooks = TransformHooks::default();
-        let transform =
-            Transform::<T>::with(&self.gpu, &spec, self.lines.grid(), 0, &self.tuning, &hooks).unwrap();
+        let transform = Transform::<T>::with(&self.gpu, &spec, self.lines.grid(), 0, &self.tuning, &hooks).unwrap();
         let layout = transform.field_layout();
         let (field, spectrum) = (transform.field(&self.gpu, &layout).unwrap(), transform.spectrum(&self.gpu).unwrap());
         let (input, modes_in) = (random::<T>(cells(&spec), 1), random::<T::Mode>(modes(&spec), 2));
@@ -139,17 +188,22 @@ fn every_length_up_to_1100() {
 #[test]
 fn long_lines() {
     let gpu = gpu();
-    let mut jobs: Vec<Job> = LONG.iter().flat_map(|&n| [Values::Complex, Values::Real].map(|v| job(n, v))).collect();
+    let mut jobs = both(&LONG);
     for n in [2039, 4097, 6561, 8192, 10007, 30030, 1 << 20] {
         jobs.extend([0, 1].map(|axis| Job { axis, ..job(n, Values::Complex) }));
     }
     go(&gpu, Tuning::of(&gpu), &jobs);
 }
 
+fn both(lengths: &[u64]) -> Vec<Job> {
+    lengths.iter().flat_map(|&n| [Values::Complex, Values::Real].map(|v| job(n, v))).collect()
+}
+
 /// The sample along the contiguous axis, real and complex, and some of it along the others.
 fn sample() -> Vec<Job> {
-    let mut jobs: Vec<Job> = SAMPLE.iter().flat_map(|&n| [Values::Complex, Values::Real].map(|v| job(n, v))).collect();
-    for n in [3, 31, 37, 60, 143, 512, 2048] {
+    let (mut jobs, strided) =
+        if long_tests() { (both(&SAMPLE), &[3, 31, 37, 60, 143, 512, 2048][..]) } else { (both(&FEW), &[37, 60][..]) };
+    for &n in strided {
         jobs.extend([0, 1].map(|axis| Job { axis, ..job(n, Values::Complex) }));
     }
     jobs
@@ -185,10 +239,9 @@ fn double_precision() {
         println!("skipped: {} has no f64", gpu.info().name);
         return;
     }
-    let lengths = SAMPLE.into_iter().chain([1100, 1151, 2039, 3000, 4093, 6561, 8192, 10007, 65536]);
-    let jobs = lengths
-        .flat_map(|n| [Values::Complex, Values::Real].map(|v| Job { precision: Precision::Double, ..job(n, v) }));
-    let jobs: Vec<Job> = jobs.collect();
+    let more = if long_tests() { &[1100, 1151, 2039, 3000, 4093, 6561, 8192, 10007, 65536][..] } else { &[4093, 8192] };
+    let double = |job: Job| Job { precision: Precision::Double, ..job };
+    let jobs: Vec<Job> = sample().into_iter().chain(both(more)).map(double).collect();
     go(&gpu, Tuning::of(&gpu), &jobs);
     let shared: Vec<Job> = jobs.into_iter().step_by(5).collect();
     go(&gpu, Tuning::profile(Profile::Gpu), &shared);
