@@ -1,261 +1,442 @@
 //! Distributed transforms on devices against rustfft in f64, and against themselves on other process grids.
+//!
+//! Lengths of all kinds are in `fft_lengths`; here are shapes, distributions, and all that happens on the way.
 
-use meshloom::comm::run_threads;
-use meshloom::device::{Gpu, Options, Recorder};
-use meshloom::exchange::Lines;
-use meshloom::fft::{FftError, Operator, Spectral, Transform};
-use meshloom::layout::{Box3, FieldLayout, Grid, extent};
-use rustfft::{FftPlanner, num_complex::Complex};
+#[path = "shared/fourier.rs"]
+mod fourier;
 
-type Modes = Vec<Complex<f64>>;
+use std::f64::consts::PI;
 
-/// The spectrum in f64.
-fn transformed(mut data: Modes, shape: [usize; 3]) -> Modes {
-    let [_, n1, n2] = shape;
-    let mut planner = FftPlanner::new();
-    for (axis, n) in shape.into_iter().enumerate() {
-        let stride = [n1 * n2, n2, 1][axis];
-        let fft = planner.plan_fft_forward(n);
-        for start in (0..data.len()).filter(|i| i / stride % n == 0) {
-            let mut line: Modes = (0..n).map(|j| data[start + j * stride]).collect();
-            fft.process(&mut line);
-            line.into_iter().enumerate().for_each(|(j, v)| data[start + j * stride] = v);
-        }
-    }
-    data
+use fourier::*;
+use meshloom::comm::Communicator;
+use meshloom::device::{Array, DeviceError, Gpu, Options, Recorder};
+use meshloom::exchange::{ExchangeError, Lines};
+use meshloom::fft::{
+    FftError, Filter, Hook, Norm, Operator, Plan, Spec, Spectral, Transform, TransformHooks, Tuning, Value, Values,
+};
+use meshloom::layout::{FieldLayout, Grid, LayoutError};
+use proptest::prelude::*;
+
+fn complex(cells: [u64; 3]) -> Spec {
+    Spec::new(Values::Complex, cells)
 }
 
-/// The half spectrum of a real field in f64.
-fn truth(field: &[f32], shape: [usize; 3]) -> Modes {
-    let [n0, n1, n2] = shape;
-    let data = transformed(field.iter().map(|&v| Complex::new(f64::from(v), 0.0)).collect(), shape);
-    let half = n2 / 2 + 1;
-    (0..n0 * n1).flat_map(|row| (0..half).map(move |k| row * n2 + k)).map(|i| data[i]).collect()
+fn real(cells: [u64; 3]) -> Spec {
+    Spec::new(Values::Real, cells)
 }
 
-fn field(shape: [usize; 3]) -> Vec<f32> {
-    let n = shape.iter().product::<usize>();
-    (0..n as u64).map(|i| ((i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as f32 / 16_777_216.0) - 0.5).collect()
+fn alone(gpu: &Gpu) -> (Recorder, Lines, Grid) {
+    let grid = Grid::new([1, 1], 1).unwrap();
+    (Recorder::new(gpu).unwrap(), Lines::new(&Communicator::solo(), grid).unwrap(), grid)
 }
 
-/// Values of a box of an array of `shape`.
-fn cut<T: Copy>(all: &[T], shape: [u64; 3], part: &Box3) -> Vec<T> {
-    let mut values = Vec::new();
-    for i in part[0].clone() {
-        for j in part[1].clone() {
-            let row = ((i * shape[1] + j) * shape[2]) as usize;
-            values.extend_from_slice(&all[row + part[2].start as usize..row + part[2].end as usize]);
-        }
-    }
-    values
+/// All grids of so many ranks.
+fn grids(ranks: usize) -> Vec<[usize; 2]> {
+    (1..=ranks).filter(|p| ranks % p == 0).map(|p| [p, ranks / p]).collect()
 }
 
-fn paste<T: Copy>(all: &mut [T], shape: [u64; 3], part: &Box3, values: &[T]) {
-    let width = (part[2].end - part[2].start) as usize;
-    let mut rows = values.chunks(width.max(1));
-    for i in part[0].clone() {
-        for j in part[1].clone() {
-            let row = ((i * shape[1] + j) * shape[2] + part[2].start) as usize;
-            if let Some(values) = rows.next() {
-                all[row..row + width].copy_from_slice(values);
-            }
-        }
+/// Random fields and spectra give the same bits in another setup as in the plain one.
+fn same_as_alone<T: Cell>(spec: &Spec, setups: &[Setup], what: &str) {
+    let spec = of::<T>(spec);
+    let (field, spectrum) = (random::<T>(cells(&spec), 1), random::<T::Mode>(modes(&spec), 2));
+    let (there, back) = check::<T>(&Setup::default(), &spec, what);
+    for setup in setups {
+        let what = format!("{what} on {:?}, {spec:?}", setup.parts);
+        same(&forward(setup, &spec, &field), &there, &format!("{what}: spectrum"));
+        same(&inverse::<T>(setup, &spec, &spectrum), &back, &format!("{what}: field"));
     }
 }
 
-/// Transforms forth and back over a grid; the whole spectrum and the whole field.
-fn run(options: &Options, shape: [usize; 3], parts: [usize; 2], halo: [[u64; 2]; 3]) -> (Vec<[f32; 2]>, Vec<f32>) {
-    let whole = shape.map(|n| n as u64);
-    let input = field(shape);
-    let grid = Grid::new(parts, parts[0] * parts[1]).unwrap();
-    let ranks = run_threads(grid.ranks(), |comm| {
-        let gpu = Gpu::open(options, comm.rank())?;
-        let mut recorder = Recorder::new(&gpu)?;
-        let mut lines = Lines::new(&comm, grid)?.with_chunks(1000, 2);
-        let transform = Transform::<f32>::new(&gpu, whole, grid, comm.rank())?;
-        // A layout with ghosts, which must be left alone.
-        let layout = FieldLayout::new(transform.field_part(), halo);
-        let mut padded = vec![777.0f32; layout.len() as usize];
-        let inside = [0, 1, 2].map(|a| halo[a][0]..halo[a][0] + extent(&layout.own)[a]);
-        paste(&mut padded, layout.shape(), &inside, &cut(&input, whole, &layout.own));
-        let real = gpu.array::<f32>("real", layout.len())?;
-        recorder.upload(&real, 0, &padded)?;
-        let spectrum = transform.spectrum(&gpu)?;
-        transform.forward(&mut recorder, &mut lines, &real, &layout, &spectrum)?;
-        let modes = recorder.download(&spectrum, 0, spectrum.len())?;
-        transform.inverse(&mut recorder, &mut lines, &spectrum, None, &real, &layout)?;
-        let back = recorder.download(&real, 0, real.len())?;
-        let own = cut(&back, layout.shape(), &inside);
-        let mut ghosts = back.clone();
-        paste(&mut ghosts, layout.shape(), &inside, &vec![777.0; own.len()]);
-        assert!(ghosts.iter().all(|&v| v == 777.0), "ghosts were written");
-        Ok::<_, meshloom::Error>((transform.spectrum_part(), modes, layout.own, own))
-    });
-    let half = [whole[0], whole[1], whole[2] / 2 + 1];
-    let mut modes = vec![[f32::NAN; 2]; half.iter().product::<u64>() as usize];
-    let mut back = vec![f32::NAN; input.len()];
-    for (spectrum, part, real, own) in ranks.unwrap() {
-        paste(&mut modes, half, &spectrum, &part);
-        paste(&mut back, whole, &real, &own);
-    }
-    (modes, back)
-}
-
-const NO_HALO: [[u64; 2]; 3] = [[0; 2]; 3];
-
-fn check(options: &Options, shape: [usize; 3]) {
-    let (modes, back) = run(options, shape, [1, 1], NO_HALO);
-    let truth = truth(&field(shape), shape);
-    let points = shape.iter().product::<usize>() as f64;
-    // The accuracy law of the design: relative error in the maximum norm.
-    let tolerance = 2e-6 + 5e-7 * points.log10();
-    let largest = truth.iter().map(|v| v.norm()).fold(0.0, f64::max);
-    let error = modes
-        .iter()
-        .zip(&truth)
-        .map(|(a, b)| (Complex::new(f64::from(a[0]), f64::from(a[1])) - b).norm())
-        .fold(0.0, f64::max);
-    assert!(error <= tolerance * largest, "{shape:?}: {} of {tolerance}", error / largest);
-    let error = back.iter().zip(field(shape)).map(|(a, b)| f64::from((a - b).abs())).fold(0.0, f64::max);
-    assert!(error <= tolerance, "{shape:?} and back: {error}");
-}
+// -------------------------------------------------------------------- shapes
 
 #[test]
-fn sizes_of_every_kind_agree_with_rustfft() {
-    let options = Options::from_env().unwrap();
-    // Each length stands along a contiguous axis (real) and along strided ones (complex).
-    for shape in [
+fn shapes_of_every_kind_agree_with_rustfft() {
+    let shapes = [
+        [8, 8, 8],
+        [16, 12, 6],
+        [15, 11, 5],
+        [9, 10, 11],
+        [7, 8, 9],
+        [17, 13, 11],
+        [31, 31, 30],
+        [32, 16, 8],
+        [96, 80, 60],
+        [1, 24, 10],
+        [1, 1, 36],
         [1, 1, 1],
-        [2, 3, 2],
-        [3, 2, 1],
-        [4, 5, 3],
-        [5, 4, 7],
-        [7, 6, 5],
-        [6, 7, 4],
-        [8, 9, 10],
-        [10, 8, 9],
-        [12, 14, 15],
-        [15, 16, 18],
-        [32, 30, 35],
-        [20, 49, 64],
-        [64, 27, 20],
-        [2, 128, 96],
-        [96, 1, 125],
-        [125, 3, 128],
-        [2, 243, 256],
-        [256, 1, 210],
-        [1, 512, 6],
-        [1, 2, 1000],
-        [1, 1024, 1],
-        [2, 1, 2048],
-        [4096, 1, 2],
-        [1, 1, 4096],
-    ] {
-        check(&options, shape);
-    }
-}
-
-#[test]
-fn complex_fields_are_transformed_over_any_grid() {
-    let options = Options::from_env().unwrap();
-    let run = |shape: [usize; 3], parts: [usize; 2]| {
-        let whole = shape.map(|n| n as u64);
-        let parts_of_field = field([shape[0], shape[1], 2 * shape[2]]);
-        let input: Vec<[f32; 2]> = parts_of_field.chunks(2).map(|v| [v[0], v[1]]).collect();
-        let grid = Grid::new(parts, parts[0] * parts[1]).unwrap();
-        let ranks = run_threads(grid.ranks(), |comm| {
-            let gpu = Gpu::open(&options, comm.rank())?;
-            let mut recorder = Recorder::new(&gpu)?;
-            let mut lines = Lines::new(&comm, grid)?;
-            let transform = Transform::<[f32; 2]>::new(&gpu, whole, grid, comm.rank())?;
-            let layout = transform.field_layout();
-            let array = gpu.array::<[f32; 2]>("field", layout.len())?;
-            recorder.upload(&array, 0, &cut(&input, whole, &layout.own))?;
-            let spectrum = transform.spectrum(&gpu)?;
-            transform.forward(&mut recorder, &mut lines, &array, &layout, &spectrum)?;
-            let modes = recorder.download(&spectrum, 0, spectrum.len())?;
-            transform.inverse(&mut recorder, &mut lines, &spectrum, None, &array, &layout)?;
-            Ok::<_, meshloom::Error>((
-                transform.spectrum_part(),
-                modes,
-                layout.own,
-                recorder.download(&array, 0, array.len())?,
-            ))
-        });
-        let (mut modes, mut back) = (vec![[f32::NAN; 2]; input.len()], vec![[f32::NAN; 2]; input.len()]);
-        for (spectrum, part, own, field) in ranks.unwrap() {
-            paste(&mut modes, whole, &spectrum, &part);
-            paste(&mut back, whole, &own, &field);
-        }
-        (input, modes, back)
-    };
-    for (shape, grids) in [([6, 10, 12], [[2, 1], [2, 2]]), ([7, 4, 9], [[5, 1], [1, 3]])] {
-        let (input, modes, back) = run(shape, [1, 1]);
-        let data = input.iter().map(|v| Complex::new(f64::from(v[0]), f64::from(v[1]))).collect();
-        let truth = transformed(data, shape);
-        let tolerance = 2e-6 + 5e-7 * (input.len() as f64).log10();
-        let largest = truth.iter().map(|v| v.norm()).fold(0.0, f64::max);
-        for (a, b) in modes.iter().zip(&truth) {
-            assert!((Complex::new(f64::from(a[0]), f64::from(a[1])) - b).norm() <= tolerance * largest, "{shape:?}");
-        }
-        for (a, b) in back.iter().zip(&input) {
-            assert!((a[0] - b[0]).abs() < 1e-6 && (a[1] - b[1]).abs() < 1e-6, "{shape:?} and back");
-        }
-        for parts in grids {
-            let (_, others, returned) = run(shape, parts);
-            assert!(others == modes && returned == back, "{shape:?} on {parts:?}");
-        }
+        [2, 1, 3],
+    ];
+    for shape in shapes {
+        check::<[f32; 2]>(&Setup::default(), &complex(shape), "complex");
+        check::<f32>(&Setup::default(), &real(shape), "real");
     }
 }
 
 #[test]
 fn the_floor_suffices() {
-    let options = Options { floor: true, ..Options::from_env().unwrap() };
-    for shape in [[4, 18, 15], [64, 2, 128], [1, 1024, 1], [2, 1, 4096], [4096, 1, 1]] {
-        check(&options, shape);
+    let floor = Setup { options: Options { floor: true, ..Options::from_env().unwrap() }, ..Setup::on([2, 1]) };
+    check::<f32>(&floor, &real([4, 18, 16]), "the floor");
+    check::<[f32; 2]>(&floor, &complex([16, 18, 4]), "the floor");
+}
+
+#[test]
+fn double_precision_keeps_its_law_where_there_is_any() {
+    let setup = Setup::default();
+    if !setup.gpu().abilities().f64 {
+        println!("skipped: {} has no f64", setup.gpu().info().name);
+        return;
+    }
+    for shape in [[6, 10, 12], [9, 4, 37]] {
+        check::<[f64; 2]>(&setup, &complex(shape), "double");
+        check::<f64>(&setup, &real(shape), "double");
+    }
+    let spec = real([6, 10, 12]).norm(Norm::Ortho).fields(2);
+    let others = [Setup { halo: [[1, 0], [0, 1], [2, 1]], ..Setup::on([2, 2]) }];
+    same_as_alone::<f64>(&spec, &others, "double");
+}
+
+#[test]
+fn a_device_without_double_precision_says_so() {
+    let gpu = Gpu::open(&Options { floor: true, ..Options::from_env().unwrap() }, 0).unwrap();
+    let grid = Grid::new([1, 1], 1).unwrap();
+    assert!(matches!(Transform::<f64>::new(&gpu, [4, 4, 4], grid, 0), Err(FftError::NoDouble { .. })));
+    let (_, lines, _) = alone(&gpu);
+    let hook = Hook::new("fn on_mode(v: Complex, at: vec4<u32>, r: u32) -> Complex { return v; }");
+    let filter = Filter::<[f64; 2]>::new(&gpu, &complex([4, 4, 4]), &lines, &Tuning::of(&gpu), &hook, 1);
+    assert!(matches!(filter, Err(FftError::NoDouble { .. })));
+}
+
+// -------------------------------------------------------------------- distributions
+
+#[test]
+fn every_grid_gives_the_same_bits() {
+    // The last has fewer planes than ranks.
+    for shape in [[9, 10, 12], [8, 6, 5], [3, 2, 4]] {
+        let setups: Vec<_> = [2, 3, 4, 6, 7, 8].into_iter().flat_map(grids).map(Setup::on).collect();
+        let ghosts = Setup { halo: [[1, 2], [3, 0], [0, 3]], ..Setup::on([3, 2]) };
+        let setups: Vec<_> = setups.into_iter().chain([ghosts.clone()]).collect();
+        same_as_alone::<f32>(&real(shape), &setups, "real");
+        same_as_alone::<[f32; 2]>(&complex(shape), &setups[..8], "complex");
+        same_as_alone::<[f32; 2]>(&complex(shape), &[ghosts], "complex with ghosts");
     }
 }
 
 #[test]
-fn every_grid_gives_the_same_bits() {
+fn meshes_of_one_and_two_axes_may_be_cut() {
+    for cells in [[1, 12, 10], [1, 1, 24]] {
+        let setups: Vec<_> = [2, 3, 4].into_iter().flat_map(grids).map(Setup::on).collect();
+        same_as_alone::<f32>(&real(cells), &setups, "real");
+        same_as_alone::<[f32; 2]>(&complex(cells), &setups, "complex");
+    }
+}
+
+#[test]
+fn pieces_and_chunks_change_no_bit() {
+    let tuning = Tuning::of(&Setup::default().gpu());
+    let mut setups = Vec::new();
+    for parts in [[2, 1], [1, 3], [2, 2]] {
+        for pieces in [1, 3, 64] {
+            setups.push(Setup { tuning: Some(Tuning { pieces, ..tuning }), ..Setup::on(parts) });
+        }
+    }
+    setups.push(Setup { chunk: Some(4), ..Setup::on([2, 2]) });
+    setups.push(Setup { chunk: Some(1000), tuning: Some(Tuning { pieces: 3, ..tuning }), ..Setup::on([3, 2]) });
+    same_as_alone::<f32>(&real([9, 10, 12]), &setups, "pieces");
+    same_as_alone::<[f32; 2]>(&complex([8, 6, 5]).fields(2).natural(), &setups, "pieces");
+    // Several passes along an axis while pieces arrive and leave.
+    let long = [Setup { tuning: Some(Tuning { pieces: 3, ..tuning }), ..Setup::on([2, 1]) }];
+    same_as_alone::<[f32; 2]>(&complex([6, 8192, 2]), &long, "a long axis");
+    same_as_alone::<[f32; 2]>(&complex([8192, 3, 3]), &long, "a long axis");
+}
+
+#[test]
+fn windows_and_checks_change_no_bit() {
     let options = Options::from_env().unwrap();
-    for (shape, grids) in [
-        ([9, 10, 12], vec![[2, 1], [3, 1], [1, 3], [2, 2], [3, 2]]),
-        ([8, 8, 8], vec![[2, 1], [2, 2], [5, 1], [1, 4], [4, 2]]),
-        ([3, 5, 7], vec![[5, 1], [1, 6], [4, 2]]),
-        ([1, 1, 1], vec![[2, 1], [1, 2]]),
-    ] {
-        let alone = run(&options, shape, [1, 1], NO_HALO);
-        for parts in grids {
-            let halo = [[1, 2], [parts[1] as u64, 0], [0, 3]];
-            assert!(run(&options, shape, parts, halo) == alone, "{shape:?} on {parts:?}");
+    let windows = Options { window_bytes: Some(4096), ..options.clone() };
+    let checked = Options { checked: true, poison: true, ..options };
+    let with = |options: &Options, parts| Setup { options: options.clone(), ..Setup::on(parts) };
+    let setups = [with(&windows, [1, 1]), with(&windows, [2, 2]), with(&checked, [1, 1]), with(&checked, [2, 1])];
+    same_as_alone::<f32>(&real([9, 10, 12]), &setups, "real");
+    same_as_alone::<[f32; 2]>(&complex([8, 6, 37]), &setups, "complex");
+}
+
+#[test]
+fn any_axes_may_be_transformed() {
+    for mask in 1..8u8 {
+        let axes = [0, 1, 2].map(|a| mask >> a & 1 == 1);
+        let setups = [[2, 1], [1, 2], [2, 2]].map(Setup::on);
+        let ghosts = Setup { halo: [[0, 1], [1, 1], [2, 0]], ..Setup::on([2, 2]) };
+        let setups: Vec<_> = setups.into_iter().chain([ghosts]).collect();
+        same_as_alone::<[f32; 2]>(&complex([8, 6, 5]).axes(axes), &setups, "some axes");
+        same_as_alone::<[f32; 2]>(&complex([8, 6, 5]).axes(axes).natural(), &setups, "some axes");
+        if axes[2] {
+            same_as_alone::<f32>(&real([9, 10, 12]).axes(axes), &setups, "some axes");
+            same_as_alone::<f32>(&real([9, 10, 12]).axes(axes).natural(), &setups[2..], "some axes");
+        }
+    }
+    // No axis at all is a copy.
+    let none = complex([8, 6, 5]).axes([false; 3]);
+    same_as_alone::<[f32; 2]>(&none, &[Setup::on([2, 2])], "no axis");
+}
+
+#[test]
+fn a_natural_spectrum_is_cut_as_the_field() {
+    for parts in [[1, 1], [3, 1], [1, 3], [2, 2], [4, 2]] {
+        let setup = Setup::on(parts);
+        for spec in [real([9, 10, 12]), real([9, 10, 12]).fields(2).modes([8, 9, 6])] {
+            let input = random::<f32>(cells(&spec), 1);
+            let transposed = forward::<f32>(&setup, &spec, &input);
+            let natural = forward::<f32>(&setup, &spec.clone().natural(), &input);
+            same(&natural, &transposed, "natural");
+            let parts = on_ranks::<f32, _>(&setup, &spec.clone().natural(), |rank| {
+                let grid = rank.lines.grid();
+                (rank.transform.spectrum_part(), grid.part(spec.spectrum(), rank.lines.rank()))
+            });
+            assert!(parts.iter().all(|(have, want)| have == want), "{parts:?}");
         }
     }
 }
 
 #[test]
-fn many_windows_give_the_same_bits() {
-    let options = Options::from_env().unwrap();
-    let windows = Options { window_bytes: Some(4096), ..options.clone() };
-    for (shape, parts) in [([12, 9, 16], [1, 1]), ([16, 8, 15], [2, 1])] {
-        assert!(run(&windows, shape, parts, NO_HALO) == run(&options, shape, [1, 1], NO_HALO), "{shape:?}");
+fn fields_of_a_batch_are_transformed_as_one() {
+    for parts in [[1, 1], [2, 2]] {
+        let setup = Setup { halo: [[1, 0], [0, 2], [1, 1]], ..Setup::on(parts) };
+        let (one, three) = (real([9, 10, 12]), real([9, 10, 12]).fields(3));
+        let (field, spectrum) = (random::<f32>(cells(&three), 1), random::<[f32; 2]>(modes(&three), 2));
+        let single: Vec<_> = field.chunks(1080).flat_map(|f| forward(&setup, &one, f)).collect();
+        same(&forward(&setup, &three, &field), &single, "three fields");
+        let single: Vec<_> = spectrum.chunks(90 * 7).flat_map(|s| inverse::<f32>(&setup, &one, s)).collect();
+        same(&inverse::<f32>(&setup, &three, &spectrum), &single, "three spectra");
+    }
+}
+
+// -------------------------------------------------------------------- norms, padding, truncation
+
+#[test]
+fn norms_put_the_factor_where_they_say() {
+    for norm in [Norm::Backward, Norm::Ortho, Norm::Forward] {
+        check::<f32>(&Setup::on([2, 1]), &real([9, 10, 12]).norm(norm), "norm");
+        check::<[f32; 2]>(&Setup::default(), &complex([8, 6, 5]).axes([true, false, true]).norm(norm), "norm");
     }
 }
 
 #[test]
-fn checked_kernels_give_the_same_bits() {
-    let options = Options::from_env().unwrap();
-    let checked = Options { checked: true, ..options.clone() };
-    assert!(run(&checked, [15, 8, 20], [2, 1], NO_HALO) == run(&options, [15, 8, 20], [1, 1], NO_HALO));
+fn fields_are_padded_and_spectra_cut() {
+    let grids = [[1, 1], [2, 1], [2, 2], [3, 2]].map(Setup::on);
+    let specs = |new: fn([u64; 3]) -> Spec| {
+        [
+            // Zeros after the field; the 3/2 rule both ways; odd and even; both at once; a batch; a single mode.
+            new([6, 5, 7]).points([12, 10, 14]),
+            new([12, 9, 12]).modes([8, 6, 8]),
+            new([12, 9, 9]).modes([7, 5, 8]),
+            new([12, 9, 10]).modes([11, 8, 9]),
+            new([5, 6, 7]).points([8, 12, 11]).modes([4, 5, 6]).fields(2).norm(Norm::Ortho),
+            new([6, 5, 7]).points([6, 5, 9]).modes([1, 1, 1]),
+            new([6, 5, 8]).points([6, 5, 8]).modes([2, 2, 2]),
+        ]
+    };
+    for spec in specs(complex) {
+        same_as_alone::<[f32; 2]>(&spec, &grids[1..], "padded or cut");
+    }
+    for spec in specs(real) {
+        same_as_alone::<f32>(&spec, &grids[1..], "padded or cut");
+    }
+    same_as_alone::<f32>(&real([12, 9, 12]).modes([8, 6, 8]).natural(), &grids[1..], "cut, natural");
+    // Lines of two passes and long convolutions, and lines of one convolution.
+    for spec in [complex([1, 2, 5000]).points([1, 2, 8192]).modes([1, 2, 3000]), complex([37, 2, 3]).modes([20, 2, 3])]
+    {
+        same_as_alone::<[f32; 2]>(&spec, &grids[1..2], "padded or cut");
+    }
+    for spec in [real([1, 2, 5000]).points([1, 2, 8192]).modes([1, 2, 3000]), real([2, 2, 30]).points([2, 2, 37])] {
+        same_as_alone::<f32>(&spec, &grids[1..2], "padded or cut");
+    }
+}
+
+#[test]
+fn the_unpaired_mode_of_a_cut_spectrum_is_zero_both_ways() {
+    let spec = complex([1, 1, 12]).modes([1, 1, 8]);
+    let modes = forward::<[f32; 2]>(&Setup::default(), &spec, &random(12, 1));
+    assert_eq!(modes[4], [0.0; 2]);
+    assert!(modes.iter().enumerate().all(|(i, &v)| i == 4 || v != [0.0; 2]));
+    let mut only = vec![[0.0f32; 2]; 8];
+    only[4] = [1.0, 2.0];
+    let field = inverse::<[f32; 2]>(&Setup::default(), &spec, &only);
+    assert!(field.iter().all(|v| *v == [0.0; 2]));
+}
+
+#[test]
+fn a_padded_product_is_a_linear_convolution() {
+    // Along all axes, with half as many zeros as cells or more.
+    let spec = complex([4, 5, 6]).points([8, 9, 12]);
+    let gpu = Setup::default().gpu();
+    let (a, b) = (random::<[f32; 2]>(120, 1), random::<[f32; 2]>(120, 2));
+    // The spectrum of one is the array of a hook for the other.
+    let spectrum = forward::<[f32; 2]>(&Setup::default(), &spec, &b);
+    let (mut recorder, mut lines, _) = alone(&gpu);
+    let kernel = gpu.array::<[f32; 2]>("kernel", spectrum.len() as u64).unwrap();
+    recorder.upload(&kernel, 0, &spectrum).unwrap();
+    let text = "fn on_mode(value: Complex, at: vec4<u32>, result: u32) -> Complex {
+        return multiply(value, load_other((at.x * 9u + at.y) * 12u + at.z));
+    }";
+    let hook = Hook::new(text).array("other", &kernel);
+    let filter = Filter::<[f32; 2]>::new(&gpu, &spec, &lines, &Tuning::of(&gpu), &hook, 1).unwrap();
+    let got = filtered(&filter, &mut recorder, &mut lines, &a, [1, 1], NO_HALO);
+    let at = |v: &[[f32; 2]], i: [usize; 3]| v[(i[0] * 5 + i[1]) * 6 + i[2]].value();
+    let mut want = Vec::new();
+    for x in 0..4 {
+        for y in 0..5 {
+            for z in 0..6 {
+                let mut sum = C::default();
+                for i in 0..=x {
+                    for j in 0..=y {
+                        sum += (0..=z).map(|k| at(&a, [i, j, k]) * at(&b, [x - i, y - j, z - k])).sum::<C>();
+                    }
+                }
+                want.push(sum);
+            }
+        }
+    }
+    close(&got, &want, 4.0 * tolerance(&spec), "a linear convolution");
+}
+
+// -------------------------------------------------------------------- in place
+
+/// In place and out of place, forward and inverse.
+fn in_place<T: Cell>(parts: [usize; 2], spec: &Spec) {
+    let spec = of::<T>(spec);
+    let what = format!("in place on {parts:?}: {spec:?}");
+    let (field, spectrum) = (random::<T>(cells(&spec), 1), random::<T::Mode>(modes(&spec), 2));
+    let setup = Setup::on(parts);
+    let ranks = on_ranks::<T, _>(&setup, &spec, |rank| {
+        rank.layout = rank.transform.in_place_layout();
+        let array = rank.transform.in_place(rank.gpu).unwrap();
+        let seen: Array<T> = array.cast().unwrap();
+        let upload = rank.field(&field);
+        let len = upload.len();
+        rank.recorder.copy(&upload, 0, &seen, 0, len).unwrap();
+        rank.transform.forward_in_place(&mut rank.recorder, &mut rank.lines, &array).unwrap();
+        let mut there = rank.download(&array);
+        let part = cut(&spectrum, spec.spectrum(), &rank.transform.spectrum_part());
+        there.truncate(part.len());
+        rank.recorder.upload(&array, 0, &part).unwrap();
+        rank.transform.inverse_in_place(&mut rank.recorder, &mut rank.lines, &array).unwrap();
+        // What lies between rows is not the field's.
+        let all = rank.download(&seen);
+        let layout = rank.layout.clone();
+        let own = [0, 1, 2].map(|a| 0..layout.own[a].end - layout.own[a].start);
+        let back = cut(&all[..len as usize], layout.shape(), &own);
+        (rank.transform.spectrum_part(), there, layout.own, back)
+    });
+    let (mut there, mut back) = (Vec::new(), Vec::new());
+    for (part, modes, own, cells) in ranks {
+        there.push((part, modes));
+        back.push((own, cells));
+    }
+    let there = gathered(spec.spectrum(), spec.fields, there);
+    same(&there, &forward(&Setup::default(), &spec, &field), &what);
+    let back = gathered(spec.cells, spec.fields, back);
+    same(&back, &inverse::<T>(&Setup::default(), &spec, &spectrum), &what);
+}
+
+#[test]
+fn transforms_in_place_give_the_same_bits() {
+    for parts in [[1, 1], [4, 1], [2, 2], [1, 4]] {
+        in_place::<f32>(parts, &real([9, 10, 12]));
+        in_place::<f32>(parts, &real([8, 6, 5]).fields(2));
+        in_place::<[f32; 2]>(parts, &complex([8, 6, 5]));
+        in_place::<f32>(parts, &real([9, 10, 12]).natural());
+    }
+    in_place::<f32>([1, 1], &real([9, 10, 12]).axes([false, false, true]));
+    in_place::<f32>([2, 2], &real([9, 10, 12]).axes([false, false, true]));
+    in_place::<f32>([1, 1], &real([2, 1, 8192]));
+    in_place::<[f32; 2]>([1, 1], &complex([8192, 1, 2]));
+    in_place::<[f32; 2]>([1, 1], &complex([8, 6, 5]).axes([false; 3]));
+    in_place::<[f32; 2]>([2, 2], &complex([8, 6, 5]).axes([true, false, false]).natural());
+    if Setup::default().gpu().abilities().f64 {
+        in_place::<f64>([1, 1], &real([6, 10, 12]));
+    }
+}
+
+// -------------------------------------------------------------------- hooks
+
+/// A weight for a place, the same in WGSL and here.
+const WEIGHT: &str = "fn NAME_weight(at: vec4<u32>) -> Real {
+    return 1.0f + 0.5f * Real(at.x) - 0.25f * Real(at.y) + 0.125f * Real(at.z) + 2.0f * Real(at.w);
+}";
+
+fn weight(at: [u64; 4]) -> f64 {
+    let [x, y, z, w] = at.map(|n| n as f64);
+    1.0 + 0.5 * x - 0.25 * y + 0.125 * z + 2.0 * w
+}
+
+/// `value` at each place times its weight and a constant.
+fn weighted(data: &[C], shape: [u64; 3], factor: C) -> Vec<C> {
+    let at = |i: u64| [i / shape[2] / shape[1] % shape[0], i / shape[2] % shape[1], i % shape[2]];
+    let volume = shape.iter().product::<u64>();
+    let value = |(i, v): (usize, &C)| {
+        let (i, [x, y, z]) = (i as u64, at(i as u64));
+        v * factor * weight([x, y, z, i / volume])
+    };
+    data.iter().enumerate().map(value).collect()
+}
+
+fn hook(name: &str, kind: &str, function: &str) -> Hook {
+    let text = format!(
+        "{}\nfn {function}(value: {kind}, at: vec4<u32>{}) -> {kind} {{ return {}; }}",
+        WEIGHT.replace("NAME", name),
+        if function == "on_mode" { ", result: u32" } else { "" },
+        if function == "on_mode" {
+            format!("multiply(value, Complex({name}_weight(at), 0.0f)) * params.{name}_by")
+        } else {
+            format!("value * {name}_weight(at) * params.{name}_by")
+        }
+    );
+    Hook::new(text).params(format!("{name}_by: f32"), &0.5f32)
+}
+
+fn hooks_see_global_places<T: Cell>(spec: &Spec) {
+    let spec = of::<T>(spec);
+    let kind = if T::VALUES == Values::Real { "Real" } else { "Complex" };
+    let (load, store) = (hook("a", kind, "on_load"), hook("b", kind, "on_store"));
+    let (there, back) = (hook("c", "Complex", "on_mode"), hook("d", "Complex", "on_mode"));
+    let hooks = TransformHooks { load: Some(load), store: Some(store), forward: Some(there), inverse: Some(back) };
+    let half = C::new(0.5, 0.0);
+    let (field, spectrum) = (random::<T>(cells(&spec), 1), random::<T::Mode>(modes(&spec), 2));
+    let truth = forward_truth(&spec, &weighted(&values(&field), spec.cells, half));
+    let forward_truth = weighted(&truth, spec.spectrum(), half);
+    let truth = inverse_truth(&spec, &weighted(&values(&spectrum), spec.spectrum(), half));
+    let inverse_truth = weighted(&truth, spec.cells, half);
+    let mut first = None;
+    for parts in [[1, 1], [2, 1], [2, 2], [1, 3]] {
+        let halo = if parts == [2, 2] { [[1, 2], [0, 1], [2, 1]] } else { NO_HALO };
+        let tuning = Tuning { pieces: 3, ..Tuning::of(&Setup::default().gpu()) };
+        let setup = Setup { hooks: hooks.clone(), halo, tuning: Some(tuning), ..Setup::on(parts) };
+        let got = (forward(&setup, &spec, &field), inverse::<T>(&setup, &spec, &spectrum));
+        close(&got.0, &forward_truth, 4.0 * tolerance(&spec), &format!("hooks on {parts:?}, forward {spec:?}"));
+        close(&got.1, &inverse_truth, 4.0 * tolerance(&spec), &format!("hooks on {parts:?}, inverse {spec:?}"));
+        let first = first.get_or_insert_with(|| got.clone());
+        same(&got.0, &first.0, "hooks on several ranks");
+        same(&got.1, &first.1, "hooks on several ranks");
+    }
+}
+
+#[test]
+fn hooks_run_on_the_way_at_global_places() {
+    hooks_see_global_places::<f32>(&real([9, 10, 12]).fields(2));
+    hooks_see_global_places::<f32>(&real([8, 6, 5]));
+    hooks_see_global_places::<[f32; 2]>(&complex([8, 6, 5]).fields(2));
+    hooks_see_global_places::<[f32; 2]>(&complex([8, 6, 5]).axes([true, false, false]));
+    hooks_see_global_places::<f32>(&real([12, 9, 12]).modes([8, 6, 8]).natural());
+    hooks_see_global_places::<[f32; 2]>(&complex([2, 3, 37]).axes([false, false, true]));
+    hooks_see_global_places::<[f32; 2]>(&complex([8192, 2, 2]).axes([true, false, true]));
 }
 
 #[test]
 fn a_derivative_on_load_is_exact_for_a_wave() {
-    let gpu = Gpu::open(&Options::from_env().unwrap(), 0).unwrap();
-    let (shape, grid) = ([8u64, 6, 10], Grid::new([1, 1], 1).unwrap());
-    let size = [2.0 * std::f64::consts::PI; 3];
-    let mut recorder = Recorder::new(&gpu).unwrap();
-    let mut lines = Lines::new(&meshloom::comm::Communicator::solo(), grid).unwrap();
+    let gpu = Setup::default().gpu();
+    let shape = [8u64, 6, 10];
+    let size = [2.0 * PI; 3];
+    let (mut recorder, mut lines, grid) = alone(&gpu);
     let transform = Transform::<f32>::new(&gpu, shape, grid, 0).unwrap();
     let layout = transform.field_layout();
     let wave = |f: &dyn Fn(f64, f64) -> f64| -> Vec<f32> {
@@ -271,16 +452,411 @@ fn a_derivative_on_load_is_exact_for_a_wave() {
         factor: &|axis, wave| if axis == 2 { if wave.nyquist { 0.0 } else { wave.k } } else { 1.0 },
         laplacian: None,
     };
-    let derivative = Spectral::new(
-        &mut recorder,
-        &[operator.tables(shape, size, &transform.spectrum_part())],
-        &transform.spectrum_part(),
-    )
-    .unwrap();
-    transform.inverse(&mut recorder, &mut lines, &spectrum, Some(&derivative), &real, &layout).unwrap();
-    let got = recorder.download(&real, 0, 480).unwrap();
-    for (got, want) in got.iter().zip(wave(&|_, z| -3.0 * (3.0 * z).sin())) {
-        assert!((got - want).abs() < 1e-5, "{got} {want}");
+    let tables = operator.tables(shape, size, &transform.spectrum_part());
+    let derivative = Spectral::new(&mut recorder, &[tables], &transform.spectrum_part()).unwrap();
+    // Twice: the kernels are made by the first.
+    for _ in 0..2 {
+        transform.inverse(&mut recorder, &mut lines, &spectrum, Some(&derivative), &real, &layout).unwrap();
+        let got = recorder.download(&real, 0, 480).unwrap();
+        for (got, want) in got.iter().zip(wave(&|_, z| -3.0 * (3.0 * z).sin())) {
+            assert!((got - want).abs() < 1e-5, "{got} {want}");
+        }
     }
     assert_eq!(lines.cost().sent, 0, "one rank sends nothing");
+}
+
+// -------------------------------------------------------------------- filters
+
+/// What a filter makes of this rank's part of `input`; its ghosts must be left alone.
+fn filtered<T: Cell>(
+    filter: &Filter<T>,
+    recorder: &mut Recorder,
+    lines: &mut Lines,
+    input: &[T],
+    [fields, results]: [u64; 2],
+    halo: Halo,
+) -> Vec<T> {
+    let layout = FieldLayout::new(filter.field_part(), halo);
+    let inside = [0, 1, 2].map(|a| halo[a][0]..halo[a][0] + layout.own[a].end - layout.own[a].start);
+    let ghost = T::of(C::new(777.0, 777.0));
+    let padded = |values: &[T], count: u64| {
+        let mut all = vec![ghost; (layout.len() * count) as usize];
+        paste(&mut all, layout.shape(), &inside, values);
+        all
+    };
+    let gpu = recorder.gpu().clone();
+    let (field, output) = (padded(input, fields), padded(&[], fields * results));
+    let from = gpu.array::<T>("field", field.len() as u64).unwrap();
+    let to = gpu.array::<T>("output", output.len() as u64).unwrap();
+    recorder.upload(&from, 0, &field).unwrap();
+    recorder.upload(&to, 0, &output).unwrap();
+    filter.apply(recorder, lines, &from, &layout, &to, &layout).unwrap();
+    let got = recorder.download(&to, 0, to.len()).unwrap();
+    same(&recorder.download(&from, 0, from.len()).unwrap(), &field, "the input of a filter");
+    let values = cut(&got, layout.shape(), &inside);
+    same(&got, &padded(&values, fields * results), "ghosts of a filter");
+    values
+}
+
+/// The hook of the filters here, which reads an array over the modes of the first axis and parameters.
+const FILTER: &str = "fn on_mode(value: Complex, at: vec4<u32>, result: u32) -> Complex {
+    let w = load_weights(at.x - params.first) + params.scale * Real(at.y) + 0.125f * Real(at.z);
+    return multiply(value, Complex(w + Real(at.w), 0.5f * Real(result) - 1.0f));
+}";
+
+#[repr(C)]
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+struct FilterParams {
+    first: u32,
+    scale: f32,
+}
+
+fn axis_weight(x: u64) -> f32 {
+    1.0 + (x * x % 7) as f32 * 0.25
+}
+
+/// What the filter is in f64: all results of all fields.
+fn filter_truth(spec: &Spec, data: &[C], results: u64) -> Vec<C> {
+    let shape = spec.spectrum();
+    let mut modes = forward_truth(spec, data);
+    let volume = shape.iter().product::<u64>();
+    let mut all = Vec::new();
+    for (f, modes) in modes.chunks_mut(volume as usize).enumerate() {
+        for result in 0..results {
+            let turned: Vec<C> = (0..volume)
+                .map(|i| {
+                    let at = [i / shape[2] / shape[1], i / shape[2] % shape[1], i % shape[2]];
+                    let w = f64::from(axis_weight(at[0])) - 0.5 * at[1] as f64 + 0.125 * at[2] as f64 + f as f64;
+                    modes[i as usize] * C::new(w, 0.5 * result as f64 - 1.0)
+                })
+                .collect();
+            all.extend(inverse_truth(&spec.clone().fields(1), &turned));
+        }
+    }
+    all
+}
+
+fn filter_agrees<T: Cell>(spec: &Spec, results: u64, grids: &[[usize; 2]], tuning: Option<Tuning>) {
+    let mut spec = of::<T>(spec);
+    spec.modes = spec.points;
+    let input = random::<T>(cells(&spec), 1);
+    let want = filter_truth(&spec, &values(&input), results);
+    let mut first = None;
+    for &parts in grids {
+        let halo = if parts == [1, 1] { NO_HALO } else { [[1, 2], [0, 1], [2, 1]] };
+        let grid = Grid::new(parts, parts[0] * parts[1]).unwrap();
+        let options = Options::from_env().unwrap();
+        let ranks = meshloom::comm::run_threads(grid.ranks(), |comm| {
+            let gpu = Gpu::open(&options, comm.rank())?;
+            let mut recorder = Recorder::new(&gpu)?;
+            let mut lines = Lines::new(&comm, grid)?;
+            let tuning = tuning.unwrap_or(Tuning::of(&gpu));
+            let part = Filter::<T>::part_of(&gpu, &spec, &lines, &tuning)?;
+            let weights: Vec<f32> = part[0].clone().map(axis_weight).collect();
+            let table = gpu.array::<f32>("weights", weights.len() as u64)?;
+            recorder.upload(&table, 0, &weights)?;
+            let params = FilterParams { first: part[0].start as u32, scale: -0.5 };
+            let hook = Hook::new(FILTER).array("weights", &table).params("first: u32, scale: f32", &params);
+            let filter = Filter::<T>::new(&gpu, &spec, &lines, &tuning, &hook, results as u32)?;
+            assert_eq!(filter.spectrum_part(), part);
+            let own = cut(&input, spec.cells, &filter.field_part());
+            Ok::<_, meshloom::Error>((
+                filter.field_part(),
+                filtered(&filter, &mut recorder, &mut lines, &own, [spec.fields, results], halo),
+            ))
+        });
+        let got = gathered(spec.cells, spec.fields * results, ranks.unwrap());
+        let what = format!("a filter with {results} results on {parts:?}: {spec:?}");
+        close(&got, &want, 4.0 * tolerance(&spec), &what);
+        same(&got, first.get_or_insert_with(|| got.clone()), &what);
+    }
+}
+
+#[test]
+fn filters_in_one_pass_agree_with_two_transforms() {
+    let grids = [[1, 1], [2, 1], [2, 2], [1, 3]];
+    for results in [1, 3] {
+        filter_agrees::<f32>(&real([9, 10, 12]), results, &grids, None);
+        filter_agrees::<[f32; 2]>(&complex([8, 6, 5]).fields(2), results, &grids, None);
+        filter_agrees::<f32>(&real([5, 6, 4]).points([10, 12, 8]), results, &grids, None);
+        // Convolutions inside the pass, of one and of several stages.
+        filter_agrees::<[f32; 2]>(&complex([37, 3, 2]), results, &grids[..2], None);
+        filter_agrees::<f32>(&real([74, 2, 3]), results, &grids[1..2], None);
+    }
+    filter_agrees::<[f32; 2]>(&complex([96, 3, 2]).norm(Norm::Ortho), 3, &grids[..2], None);
+    filter_agrees::<[f32; 2]>(&complex([1, 1, 24]).norm(Norm::Forward), 3, &[[1, 1]], None);
+    filter_agrees::<[f32; 2]>(&complex([8, 6, 5]).axes([true, false, false]), 3, &grids, None);
+    filter_agrees::<[f32; 2]>(&complex([8, 6, 5]).axes([false, true, true]), 3, &grids, None);
+}
+
+#[test]
+fn filters_of_lines_that_invocations_share() {
+    let tuning = Some(Tuning::profile(meshloom::device::Profile::Gpu));
+    for n in [37, 74, 96] {
+        filter_agrees::<[f32; 2]>(&complex([n, 3, 2]), 3, &[[1, 1], [2, 1]], tuning);
+    }
+    filter_agrees::<f32>(&real([74, 2, 3]), 1, &[[1, 1]], tuning);
+}
+
+#[test]
+fn filters_that_need_two_transforms_agree() {
+    let grids = [[1, 1], [2, 1]];
+    for results in [1, 3] {
+        filter_agrees::<f32>(&real([1, 1, 24]).axes([false, false, true]).fields(2), results, &grids, None);
+        filter_agrees::<f32>(&real([3, 4, 12]).axes([false, false, true]).fields(2), results, &grids, None);
+        filter_agrees::<[f32; 2]>(&complex([8192, 2, 2]), results, &grids, None);
+    }
+}
+
+// -------------------------------------------------------------------- adjoints and identities
+
+/// The sum of products of real and imaginary parts.
+fn dot<A: Number, B: Number>(a: &[A], b: &[B]) -> f64 {
+    assert_eq!(a.len(), b.len());
+    a.iter().zip(b).map(|(a, b)| (a.value() * b.value().conj()).re).sum()
+}
+
+/// `<forward(x), y> = <x, adjoint(y)>`, and the same for the inverse.
+fn adjoint<T: Cell>(parts: [usize; 2], spec: &Spec) {
+    let spec = of::<T>(spec);
+    let setup = Setup { halo: [[0, 1], [1, 0], [1, 2]], ..Setup::on(parts) };
+    let (x, y) = (random::<T>(cells(&spec), 1), random::<T::Mode>(modes(&spec), 2));
+    let ranks = on_ranks::<T, _>(&setup, &spec, |rank| {
+        let (field, spectrum) = (rank.field(&x), rank.spectrum(&y));
+        rank.transform.forward_adjoint(&mut rank.recorder, &mut rank.lines, &spectrum, &field, &rank.layout).unwrap();
+        let of_forward = rank.read(&field);
+        let (field, spectrum) = (rank.field(&x), rank.spectrum(&y));
+        rank.transform.inverse_adjoint(&mut rank.recorder, &mut rank.lines, &field, &rank.layout, &spectrum).unwrap();
+        let of_inverse = rank.download(&spectrum);
+        ((rank.layout.own.clone(), of_forward), (rank.transform.spectrum_part(), of_inverse))
+    });
+    let (of_forward, of_inverse) = ranks.into_iter().unzip();
+    let of_forward = gathered(spec.cells, spec.fields, of_forward);
+    let of_inverse = gathered(spec.spectrum(), spec.fields, of_inverse);
+    let agree = |a: f64, b: f64, scale: f64, what: &str| {
+        let error = (a - b).abs() / scale;
+        assert!(error < tolerance(&spec), "{what} on {parts:?}: {a} {b} ({error:e}) {spec:?}");
+    };
+    let (forth, back) = (forward(&setup, &spec, &x), inverse::<T>(&setup, &spec, &y));
+    let size = |a: f64, b: f64| (a * b).sqrt().max(1e-30);
+    agree(dot(&forth, &y), dot(&x, &of_forward), size(dot(&forth, &forth), dot(&y, &y)), "forward");
+    agree(dot(&back, &x), dot(&y, &of_inverse), size(dot(&back, &back), dot(&x, &x)), "inverse");
+}
+
+#[test]
+fn adjoints_are_adjoint() {
+    for norm in [Norm::Backward, Norm::Ortho, Norm::Forward] {
+        for shape in [[9, 10, 12], [8, 6, 5]] {
+            adjoint::<f32>([1, 1], &real(shape).norm(norm));
+            adjoint::<[f32; 2]>([1, 1], &complex(shape).norm(norm));
+        }
+    }
+    for parts in [[2, 1], [2, 2]] {
+        adjoint::<f32>(parts, &real([9, 10, 12]).fields(2));
+        adjoint::<f32>(parts, &real([12, 9, 12]).modes([8, 6, 8]));
+        adjoint::<[f32; 2]>(parts, &complex([12, 9, 12]).modes([8, 6, 8]));
+        adjoint::<f32>(parts, &real([5, 6, 7]).points([8, 12, 11]).modes([4, 5, 6]));
+    }
+    for n in [1, 2, 3, 37, 74, 8192, 4097] {
+        adjoint::<f32>([1, 1], &real([1, 2, n]));
+    }
+    if Setup::default().gpu().abilities().f64 {
+        adjoint::<f64>([1, 1], &real([6, 10, 12]));
+    }
+}
+
+#[test]
+fn transforms_have_the_properties_of_transforms() {
+    let (shape, setup) = ([8, 6, 5], Setup::default());
+    let spec = complex(shape);
+    let law = tolerance(&spec);
+    let x = random::<[f32; 2]>(240, 1);
+    let modes = forward(&setup, &spec, &x);
+    // Parseval.
+    let (there, here) = (dot(&modes, &modes), 240.0 * dot(&x, &x));
+    assert!((there - here).abs() < 10.0 * law * here, "{there} {here}");
+    // A shift turns modes.
+    let at = |i: u64| [i / 30, i / 5 % 6, i % 5];
+    let shifted: Vec<_> = (0..240)
+        .map(|i| {
+            let [a, b, c] = at(i);
+            x[(((a + 3) % 8 * 6 + (b + 1) % 6) * 5 + (c + 2) % 5) as usize]
+        })
+        .collect();
+    let turn = |i: u64| {
+        let [a, b, c] = at(i).map(|n| n as f64);
+        C::from_polar(1.0, 2.0 * PI * (3.0 * a / 8.0 + b / 6.0 + 2.0 * c / 5.0))
+    };
+    let want: Vec<C> = (0..240).map(|i| modes[i as usize].value() * turn(i)).collect();
+    close(&forward(&setup, &spec, &shifted), &want, 2.0 * law, "a shift");
+    // A delta has a flat spectrum, a single mode is a wave.
+    let mut delta = vec![[0.0f32; 2]; 240];
+    delta[0] = [1.0, -2.0];
+    let flat = forward(&setup, &spec, &delta);
+    assert!(flat.iter().all(|v| *v == [1.0, -2.0]), "a delta");
+    let mut mode = vec![[0.0f32; 2]; 240];
+    mode[(3 * 6 + 1) * 5 + 2] = [240.0, 0.0];
+    let wave: Vec<C> = (0..240).map(turn).collect();
+    close(&inverse::<[f32; 2]>(&setup, &spec, &mode), &wave, law, "a mode");
+    // A real field has a Hermitian spectrum, half of which is that of a real transform.
+    let field = random::<f32>(240, 3);
+    let whole = forward(&setup, &spec, &field.iter().map(|&v| [v, 0.0]).collect::<Vec<_>>());
+    let mirrored: Vec<C> = (0..240)
+        .map(|i| {
+            let [a, b, c] = at(i);
+            whole[((8 - a) % 8 * 30 + (6 - b) % 6 * 5 + (5 - c) % 5) as usize].value().conj()
+        })
+        .collect();
+    close(&whole, &mirrored, law, "Hermitian symmetry");
+    let half: Vec<C> = (0..240).filter(|i| i % 5 < 3).map(|i| whole[i as usize].value()).collect();
+    close(&forward(&setup, &real(shape), &field), &half, law, "half a spectrum");
+}
+
+// -------------------------------------------------------------------- errors
+
+fn new<T: Value>(spec: &Spec) -> Result<Transform<T>, FftError> {
+    let gpu = Setup::default().gpu();
+    Transform::with(&gpu, spec, Grid::new([1, 1], 1).unwrap(), 0, &Tuning::of(&gpu), &TransformHooks::default())
+}
+
+#[test]
+fn what_cannot_be_transformed_is_said() {
+    for spec in [complex([4, 0, 4]), complex([4; 3]).fields(0), complex([4; 3]).modes([4, 0, 4])] {
+        assert!(matches!(new::<[f32; 2]>(&spec), Err(FftError::Empty)), "{spec:?}");
+    }
+    let large = new::<[f32; 2]>(&complex([2048, 2048, 2048]));
+    assert!(matches!(large, Err(FftError::TooLarge { elements }) if elements == 1 << 33));
+    assert!(matches!(new::<[f32; 2]>(&complex([2048, 2048, 512]).fields(4)), Err(FftError::TooLarge { .. })));
+    assert!(matches!(new::<f32>(&real([4; 3]).axes([true, true, false])), Err(FftError::RealAxis)));
+    for spec in [
+        complex([4; 3]).points([4, 3, 4]),
+        complex([4; 3]).modes([4, 4, 5]),
+        complex([4; 3]).points([8; 3]).axes([true, false, true]),
+        complex([4; 3]).modes([2; 3]).axes([true, false, true]),
+    ] {
+        assert!(matches!(new::<[f32; 2]>(&spec), Err(FftError::Order { axis: 1 | 2, .. })), "{spec:?}");
+    }
+    // Those of a filter, too.
+    let gpu = Setup::default().gpu();
+    let (_, lines, _) = alone(&gpu);
+    let hook = Hook::new("fn on_mode(v: Complex, at: vec4<u32>, r: u32) -> Complex { return v; }");
+    let filter = Filter::<f32>::new(&gpu, &real([4, 0, 4]), &lines, &Tuning::of(&gpu), &hook, 1);
+    assert!(matches!(filter, Err(FftError::Empty)));
+}
+
+#[test]
+fn grids_and_ranks_that_do_not_fit_are_refused() {
+    assert!(matches!(Grid::new([2, 2], 3), Err(LayoutError::Grid { .. })));
+    let gpu = Setup::default().gpu();
+    let grid = Grid::new([2, 1], 2).unwrap();
+    assert!(Transform::<f32>::new(&gpu, [4; 3], grid, 2).is_err(), "rank 2 of 2");
+    // A transform planned for another grid than that of the lines.
+    let transform = Transform::<f32>::new(&gpu, [4; 3], grid, 0).unwrap();
+    let (mut recorder, mut lines, _) = alone(&gpu);
+    let layout = transform.field_layout();
+    let (field, spectrum) = (transform.field(&gpu, &layout).unwrap(), transform.spectrum(&gpu).unwrap());
+    misused(transform.forward(&mut recorder, &mut lines, &field, &layout, &spectrum), "grid");
+    misused(transform.forward_in_place(&mut recorder, &mut lines, &transform.in_place(&gpu).unwrap()), "grid");
+}
+
+#[track_caller]
+fn misused(result: Result<(), ExchangeError>, about: &str) {
+    let Err(ExchangeError::Device(DeviceError::Misuse { why, .. })) = result else { panic!("{result:?}") };
+    assert!(why.contains(about), "{why}");
+}
+
+#[test]
+fn arrays_that_do_not_fit_are_refused() {
+    let gpu = Setup::default().gpu();
+    let (mut recorder, mut lines, grid) = alone(&gpu);
+    let transform = Transform::<f32>::new(&gpu, [4, 6, 8], grid, 0).unwrap();
+    let layout = transform.field_layout();
+    let (field, spectrum) = (transform.field(&gpu, &layout).unwrap(), transform.spectrum(&gpu).unwrap());
+    let short = gpu.array::<f32>("short", 191).unwrap();
+    let few = gpu.array::<[f32; 2]>("short", 119).unwrap();
+    let other = FieldLayout::new([0..4, 0..6, 0..7], [[0; 2]; 3]);
+    let ghosts = FieldLayout::new([0..4, 0..6, 0..8], [[1, 1]; 3]);
+    misused(transform.forward(&mut recorder, &mut lines, &field, &other, &spectrum), "layout");
+    misused(transform.forward(&mut recorder, &mut lines, &field, &ghosts, &spectrum), "480 are needed");
+    misused(transform.forward(&mut recorder, &mut lines, &short, &layout, &spectrum), "field of 191");
+    misused(transform.inverse(&mut recorder, &mut lines, &few, None, &field, &layout), "spectrum of 119");
+    misused(transform.forward_adjoint(&mut recorder, &mut lines, &few, &field, &layout), "spectrum of 119");
+    misused(transform.inverse_adjoint(&mut recorder, &mut lines, &short, &layout, &spectrum), "field of 191");
+    let seen = spectrum.cast::<f32>().unwrap();
+    misused(transform.forward(&mut recorder, &mut lines, &seen, &layout, &spectrum), "one array");
+    misused(transform.forward_in_place(&mut recorder, &mut lines, &few), "119");
+    let padded = new::<f32>(&real([4, 6, 8]).points([8, 6, 8])).unwrap();
+    let array = padded.in_place(&gpu).unwrap();
+    misused(padded.forward_in_place(&mut recorder, &mut lines, &array), "differ");
+    let hook = Hook::new("fn on_mode(v: Complex, at: vec4<u32>, r: u32) -> Complex { return v; }");
+    let filter = Filter::<f32>::new(&gpu, &real([4, 6, 8]), &lines, &Tuning::of(&gpu), &hook, 3).unwrap();
+    let output = gpu.array::<f32>("output", 191 * 3).unwrap();
+    misused(filter.apply(&mut recorder, &mut lines, &field, &layout, &output, &layout), "576 are needed");
+    misused(filter.apply(&mut recorder, &mut lines, &field, &layout, &field, &layout), "576 are needed");
+}
+
+// -------------------------------------------------------------------- plans
+
+proptest! {
+    /// On the host only: every exchange of every plan is sent as it is received, and the inverse costs what the forward
+    /// transform does.
+    #[test]
+    fn what_is_sent_is_received(
+        cells in prop::array::uniform3(1u64..9),
+        more in prop::array::uniform3(0u64..4),
+        kept in prop::array::uniform3(1u64..12),
+        mask in 1u8..8,
+        parts in prop::array::uniform2(1usize..5),
+        fields in 1u64..3,
+        pieces in 1u64..4,
+        natural: bool,
+        halved: bool,
+    ) {
+        let axes = [0, 1, 2].map(|a| mask >> a & 1 == 1 || (a == 2 && halved));
+        let points = [0, 1, 2].map(|a| if axes[a] { cells[a] + more[a] } else { cells[a] });
+        let modes = [0, 1, 2].map(|a| if axes[a] { kept[a].min(points[a]) } else { cells[a] });
+        let values = if halved { Values::Real } else { Values::Complex };
+        let mut spec = Spec::new(values, cells).axes(axes).points(points).modes(modes).fields(fields);
+        if natural {
+            spec = spec.natural();
+        }
+        let grid = Grid::new(parts, parts[0] * parts[1]).unwrap();
+        let limits = meshloom::fft::Limits {
+            workgroup_bytes: 16384, invocations: 256, points: 16, alone: 16, shared: true, columns: 16,
+        };
+        let plans: Vec<Plan> =
+            (0..grid.ranks()).map(|rank| Plan::new(&spec, grid, rank, limits, pieces).unwrap()).collect();
+        let volume = |part: &meshloom::layout::Box3| meshloom::layout::volume(part);
+        prop_assert_eq!(plans.iter().map(|p| volume(&p.field)).sum::<u64>(), cells.iter().product::<u64>());
+        prop_assert_eq!(plans.iter().map(|p| volume(&p.spectrum)).sum::<u64>(), spec.spectrum().iter().product::<u64>());
+        for (rank, plan) in plans.iter().enumerate() {
+            for way in [|plan: &Plan| plan.forward.clone(), |plan: &Plan| plan.inverse.clone()] {
+                for (i, exchange) in way(plan).exchanges().enumerate() {
+                    let line = grid.neighbours(rank, exchange.line);
+                    let me = line.iter().position(|&r| r == rank).unwrap();
+                    for piece in 0..exchange.pieces.len() {
+                        for part in exchange.transfers(piece).send {
+                            let theirs = way(&plans[line[part.peer]]);
+                            let theirs = theirs.exchanges().nth(i).unwrap().transfers(piece);
+                            let received = theirs.receive.iter().find(|received| received.peer == me).unwrap();
+                            prop_assert_eq!(received.len, part.len);
+                        }
+                    }
+                }
+            }
+        }
+        let cost = |way: fn(&Plan) -> &meshloom::fft::Route| {
+            let mut total = [0u64; 2];
+            for plan in &plans {
+                for exchange in way(plan).exchanges() {
+                    let cost = exchange.cost(8, 64);
+                    total = [total[0] + cost.sent, total[1] + cost.received];
+                }
+            }
+            total
+        };
+        let (there, back) = (cost(|plan| &plan.forward), cost(|plan| &plan.inverse));
+        prop_assert_eq!(there[0], there[1]);
+        prop_assert_eq!(there, back);
+    }
 }

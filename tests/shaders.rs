@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock, Mutex};
 
 use meshloom::device::{Access, KernelSource, Profile, Tuning};
 use meshloom::exchange::{self, reshape};
-use meshloom::fft::{self, Limits, LineParams};
+use meshloom::fft::{self, Limits, LineParams, Precision};
 use meshloom::halo;
 use meshloom::mesh::{Combine, Painter, Window};
 use naga::back::{hlsl, msl, spv};
@@ -17,22 +17,21 @@ use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 use naga::{AddressSpace, Block, Module, ShaderStage, Statement, StorageAccess};
 
 /// What any device has.
-const FLOOR: Limits = Limits { workgroup_bytes: 16384, invocations: 256 };
-/// More, which gives other shapes.
-const AMPLE: Limits = Limits { workgroup_bytes: 65536, invocations: 256 };
+const FLOOR: Limits =
+    Limits { workgroup_bytes: 16384, invocations: 256, points: 16, alone: 16, shared: true, columns: 16 };
+/// Lines of one invocation each, as on software renderers.
+const SOFTWARE: Limits = Limits { workgroup_bytes: 32768, alone: 64, shared: false, ..FLOOR };
+/// Few points and columns, which gives other shapes.
+const NARROW: Limits = Limits { points: 4, alone: 1, columns: 4, ..FLOOR };
 const STORAGE_BUFFERS: usize = 8;
 const PARAMS_BYTES: u32 = 256;
 /// Words of a window.
 const WINDOW: u64 = 1 << 20;
 
-const LENGTHS: [u64; 29] = [
-    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 15, 16, 30, 32, 49, 60, 64, 96, 105, 120, 125, 128, 243, 256, 512, 1000, 1024, 2048,
-    4096,
-];
-/// Lengths that are gone through in many windows and with ample workgroup memory: every radix, and stages of two kinds.
-const SOME: [u64; 9] = [1, 6, 15, 49, 64, 105, 256, 1000, 4096];
-/// Forms of a transform: see `fft::sources`.
-const FORMS: usize = 10;
+/// One of each kind: alone, every radix, several stages, convolutions, and several passes of both.
+const LENGTHS: [u64; 20] = [1, 2, 5, 7, 16, 22, 31, 37, 60, 74, 96, 105, 169, 256, 323, 1000, 1024, 4096, 5183, 8192];
+/// Those that are gone through in many windows and with other limits.
+const SOME: [u64; 5] = [1, 15, 37, 64, 360];
 
 /// A kernel in one form.
 struct Variant {
@@ -40,8 +39,8 @@ struct Variant {
     source: Arc<KernelSource>,
     windows: Vec<u32>,
     limits: Limits,
-    /// Whether it is a transform, which takes `LineParams`.
-    line: bool,
+    /// For transforms, which take `LineParams`.
+    precision: Option<Precision>,
     text: String,
     /// What naga made of the text, or why it is refused.
     checked: Result<(Module, ModuleInfo), String>,
@@ -49,10 +48,13 @@ struct Variant {
 
 /// Parses, and validates with no capability beyond the baseline.
 fn check(text: &str) -> Result<(Module, ModuleInfo), String> {
+    check_with(text, Capabilities::empty())
+}
+
+fn check_with(text: &str, capabilities: Capabilities) -> Result<(Module, ModuleInfo), String> {
     let module = naga::front::wgsl::parse_str(text).map_err(|e| e.emit_to_string(text))?;
-    let info = Validator::new(ValidationFlags::all(), Capabilities::empty())
-        .validate(&module)
-        .map_err(|e| e.emit_to_string(text))?;
+    let info =
+        Validator::new(ValidationFlags::all(), capabilities).validate(&module).map_err(|e| e.emit_to_string(text))?;
     Ok((module, info))
 }
 
@@ -80,7 +82,14 @@ struct Texts {
 }
 
 impl Texts {
-    fn add(&mut self, source: &Arc<KernelSource>, windows: &[u32], tuning: Tuning, limits: Limits, line: bool) {
+    fn add(
+        &mut self,
+        source: &Arc<KernelSource>,
+        windows: &[u32],
+        tuning: Tuning,
+        limits: Limits,
+        precision: Option<Precision>,
+    ) {
         let Tuning { group, items } = tuning;
         let name = format!("{} in {windows:?} windows, {group} x {items}, {limits:?}", source.label());
         let text = source.wgsl(windows, WINDOW, group, items).unwrap_or_else(|e| panic!("{name}: {e}"));
@@ -89,7 +98,7 @@ impl Texts {
         let key = if unused { text.replace(&format!("const ITEMS: u32 = {items}u;"), "") } else { text.clone() };
         if self.seen.insert(key) {
             let (source, windows, checked) = (source.clone(), windows.to_vec(), Err(String::new()));
-            self.variants.push(Variant { name, source, windows, limits, line, text, checked });
+            self.variants.push(Variant { name, source, windows, limits, precision, text, checked });
         }
     }
 }
@@ -99,17 +108,23 @@ static VARIANTS: LazyLock<Vec<Variant>> = LazyLock::new(|| {
     for tuning in [Profile::Gpu.tuning(), Profile::Software.tuning()] {
         for source in elementwise().into_iter().map(Arc::new) {
             for windows in windows(source.slots().len()) {
-                texts.add(&source, &windows, tuning, FLOOR, false);
+                texts.add(&source, &windows, tuning, FLOOR, None);
             }
         }
-        for (lengths, limits, many) in [(&LENGTHS[..], FLOOR, false), (&SOME, FLOOR, true), (&SOME, AMPLE, false)] {
-            let sources = fft::sources(lengths, limits);
-            assert_eq!(sources.len(), FORMS * lengths.len(), "a length of {lengths:?} does not fit {limits:?}");
-            for source in sources.into_iter().map(Arc::new) {
-                let slots = source.slots().len();
-                for windows in if many { windows(slots) } else { vec![vec![1; slots]] } {
-                    texts.add(&source, &windows, tuning, limits, true);
-                }
+    }
+    // Transforms have workgroups of their own, whatever the tuning of other kernels.
+    for (precision, lengths, limits, many) in [
+        (Precision::Single, &LENGTHS[..], FLOOR, false),
+        (Precision::Single, &LENGTHS, SOFTWARE, false),
+        (Precision::Single, &SOME, NARROW, false),
+        (Precision::Single, &SOME[..2], FLOOR, true),
+        (Precision::Double, &SOME, FLOOR, false),
+        (Precision::Double, &SOME, SOFTWARE, false),
+    ] {
+        for source in fft::sources(precision, lengths, limits).into_iter().map(Arc::new) {
+            let slots = source.slots().len();
+            for windows in if many { windows(slots) } else { vec![vec![1; slots]] } {
+                texts.add(&source, &windows, Profile::Gpu.tuning(), limits, Some(precision));
             }
         }
     }
@@ -122,7 +137,10 @@ static VARIANTS: LazyLock<Vec<Variant>> = LazyLock::new(|| {
                 loop {
                     let next = queue.lock().unwrap().next();
                     let Some(variant) = next else { break };
-                    variant.checked = check(&variant.text);
+                    variant.checked = match variant.precision {
+                        Some(Precision::Double) => check_with(&variant.text, Capabilities::FLOAT64),
+                        _ => check(&variant.text),
+                    };
                 }
             });
         }
@@ -156,7 +174,7 @@ fn every_kernel_is_valid_with_baseline_capabilities() {
 }
 
 /// Writes `module` for a backend, checked or not, and gives the first thing that went wrong.
-fn write(module: &Module, info: &ModuleInfo, checked: bool) -> Result<(), String> {
+fn write(module: &Module, info: &ModuleInfo, checked: bool, double: bool) -> Result<(), String> {
     let policy = if checked { BoundsCheckPolicy::Restrict } else { BoundsCheckPolicy::Unchecked };
     let bounds_check_policies =
         BoundsCheckPolicies { index: policy, buffer: policy, image_load: policy, binding_array: policy };
@@ -164,7 +182,9 @@ fn write(module: &Module, info: &ModuleInfo, checked: bool) -> Result<(), String
     let spirv = || {
         let options = spv::Options {
             lang_version: (1, 0),
-            capabilities: Some([spv::Capability::Shader].into_iter().collect()),
+            capabilities: Some(
+                [spv::Capability::Shader].into_iter().chain(double.then_some(spv::Capability::Float64)).collect(),
+            ),
             bounds_check_policies,
             zero_initialize_workgroup_memory: spv::ZeroInitializeWorkgroupMemoryMode::None,
             force_loop_bounding: checked,
@@ -208,18 +228,22 @@ fn write(module: &Module, info: &ModuleInfo, checked: bool) -> Result<(), String
         outcome.map_err(|why| format!("{name} (checked: {checked}): {why}"))
     };
     run("SPIR-V", &spirv)?;
+    if double {
+        // Only Vulkan has double precision.
+        return Ok(());
+    }
     run("MSL", &metal)?;
     run("HLSL", &direct)
 }
 
 #[test]
 fn every_kernel_is_written_for_vulkan_metal_and_direct3d_unchecked() {
-    over_all(|_, module, info| write(module, info, false));
+    over_all(|v, module, info| write(module, info, false, v.precision == Some(Precision::Double)));
 }
 
 #[test]
 fn every_kernel_is_written_for_vulkan_metal_and_direct3d_checked() {
-    over_all(|_, module, info| write(module, info, true));
+    over_all(|v, module, info| write(module, info, true, v.precision == Some(Precision::Double)));
 }
 
 /// Bytes of all globals in a space, as WebGPU counts workgroup memory.
@@ -323,18 +347,18 @@ fn params_of_transforms_are_line_params() {
     macro_rules! offsets {
         ($($field:ident),*) => { [$((stringify!($field), offset_of!(LineParams, $field) as u32)),*] };
     }
-    let expected = offsets!(
-        input, output, lines, inner, outer, parts_in, parts_out, rows_in, rows_out, inner_last, starts, constant,
-        scale, pad
-    );
-    assert!(VARIANTS.iter().any(|v| v.line));
+    let expected = offsets!(sizes, input, input_more, output, output_more, blocks, starts, inverse, first, scale);
+    assert!(VARIANTS.iter().any(|v| v.precision.is_some()));
     over_all(|v, module, _| {
         let Layout { fields, span } = params(module)?;
         let fields: Vec<_> = fields.into_iter().map(|(name, offset, _)| (name, offset)).collect();
-        if !v.line || (fields == expected && span as usize == size_of::<LineParams>()) {
-            return Ok(());
-        }
-        Err(format!("{fields:?}, {span} bytes"))
+        // Parameters of hooks follow.
+        let (own, hooks) = fields.split_at(expected.len().min(fields.len()));
+        let end = hooks.first().map_or(span, |(_, offset)| *offset);
+        let alike =
+            own.iter().zip(&expected).all(|(have, want)| *have == (format!("line_{}", want.0).as_str(), want.1));
+        let fits = own.len() == expected.len() && end as usize == size_of::<LineParams>();
+        if v.precision.is_none() || (alike && fits) { Ok(()) } else { Err(format!("{fields:?}, {span} bytes")) }
     });
 }
 
@@ -399,14 +423,20 @@ fn straight(block: &Block, left: &mut bool, count: &mut usize) -> Result<(), Str
 
 #[test]
 fn every_barrier_stands_in_uniform_control_flow() {
-    over_all(|_, module, info| {
+    over_all(|v, module, info| {
         let count = barriers(module)?;
         let main = info.get_entry_point(0);
         let mut globals = module.global_variables.iter();
         let shares =
             globals.any(|(handle, global)| global.space == AddressSpace::WorkGroup && !main[handle].is_empty());
-        // Lanes that share memory wait for each other, and nobody else does.
-        if shares == (count > 0) { Ok(()) } else { Err(format!("{count} barriers, workgroup memory: {shares}")) }
+        // Lanes that share memory wait for each other, and nobody else does. Lines that one invocation transforms in loops
+        // keep them in workgroup memory of its own.
+        let alone = v.text.contains("let lane = 0u;");
+        if (shares && !alone) == (count > 0) {
+            Ok(())
+        } else {
+            Err(format!("{count} barriers, workgroup memory: {shares}"))
+        }
     });
     assert!(VARIANTS.iter().any(|v| v.checked.as_ref().is_ok_and(|(module, _)| barriers(module).is_ok_and(|n| n > 4))));
 }

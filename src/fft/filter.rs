@@ -8,7 +8,7 @@ use super::pass::Tables;
 use super::plan::{Plan, Route};
 use super::run::{End, ReadyRoute, Run};
 use super::spec::{Distribution, Spec};
-use super::transform::Value;
+use super::transform::{Value, check_rank};
 use super::tuning::Tuning;
 use crate::device::{Array, DeviceError, Gpu, Recorder};
 use crate::exchange::{ExchangeError, Lines};
@@ -144,6 +144,7 @@ impl<T: Value> Filter<T> {
         output_layout: &FieldLayout,
     ) -> Result<(), ExchangeError> {
         let misuse = |why: String| Err(DeviceError::Misuse { what: "Filter::apply".into(), why }.into());
+        check_rank("Filter::apply", &self.plan, lines)?;
         let fields = self.plan.spec.fields;
         for (name, array, layout, count) in
             [("field", field, layout, fields), ("output", output, output_layout, fields * u64::from(self.results))]
@@ -164,31 +165,22 @@ impl<T: Value> Filter<T> {
         let run = |recorder: &mut Recorder,
                    lines: &mut Lines,
                    ready: &ReadyRoute,
-                   input: End<'_>,
-                   output: End<'_>,
-                   scale: f64| {
-            Run::<T::Mode> { ready, input, output, scale, interior: 1.0, hooks: None, element: PhantomData }
+                   (input, output): (End<'_>, End<'_>),
+                   scale: f64,
+                   result: [u64; 2]| {
+            Run::<T::Mode> { ready, input, output, scale, interior: 1.0, result, hooks: None, element: PhantomData }
                 .run(recorder, lines)
         };
         match &self.kind {
-            Kind::Fused(route) => run(recorder, lines, route, from, to, there * back),
+            Kind::Fused(route) => run(recorder, lines, route, (from, to), there * back, [0, 1]),
             Kind::Apart { forward, inverse } => {
                 let len = volume(&self.plan.spectrum) * fields;
                 let spectrum = recorder.gpu().array::<T::Mode>("fft::filter", len)?;
                 let modes = End { array: spectrum.raw(), layout: None };
-                run(recorder, lines, forward, from, modes, there)?;
-                if self.results == 1 {
-                    return run(recorder, lines, &inverse[0], modes, to, back);
-                }
-                let one = recorder.gpu().array::<T>("fft::result", output_layout.len() * fields)?;
-                for (r, route) in inverse.iter().enumerate() {
-                    run(recorder, lines, route, modes, End { array: one.raw(), layout: Some(output_layout) }, back)?;
-                    for f in 0..fields {
-                        let at = (f * u64::from(self.results) + r as u64) * output_layout.len();
-                        recorder.copy(&one, f * output_layout.len(), output, at, output_layout.len())?;
-                    }
-                }
-                Ok(())
+                run(recorder, lines, forward, (from, modes), there, [0, 1])?;
+                let results = u64::from(self.results);
+                let mut each = (0..results).zip(inverse);
+                each.try_for_each(|(r, route)| run(recorder, lines, route, (modes, to), back, [r, results]))
             }
         }
     }

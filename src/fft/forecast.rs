@@ -13,7 +13,7 @@
 use super::core::Limits;
 use super::error::FftError;
 use super::plan::{Plan, Route, Transpose, Visit};
-use super::run::{Target, lent, targets, within_one_array};
+use super::run::{Target, goes_on, lent, targets};
 use super::spec::{Spec, Values};
 use super::speeds::Speeds;
 use super::tuning::Tuning;
@@ -155,7 +155,7 @@ fn working(route: &Route, output: u64) -> u64 {
         }
         match (targets[i], route.between.get(i).and_then(Option::as_ref)) {
             (Target::Work, _) if lent(route, &targets, i, output) => {}
-            (Target::Work, _) if within_one_array(visit) && i > 0 && targets[i - 1] == Target::Work => {}
+            (Target::Work, _) if goes_on(route, &targets, i) => {}
             (Target::Work, _) if !visit.passes.is_empty() => {
                 held += visit.after.iter().product::<u64>() * visit.fields[1]
             }

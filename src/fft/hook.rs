@@ -17,9 +17,8 @@ use crate::device::{Access, Array, Element, KernelSource, Plain, RawArray};
 /// - `at` is the global index of the cell or mode along the three axes and the number of the field of a batch. Mode `m`
 ///   stands at `m mod n`. `result` counts the results of a [`Filter`](super::Filter), and is 0 elsewhere.
 /// - Arrays given with [`array`](Self::array) are read by `load_name(i: u32)`, parameters by `params.name`.
-/// - Names of functions, arrays and parameters are shared by the hooks of a kernel, and with the kernel itself (whose own
-///   parameters are called `sizes`, `input`, `output`, `blocks`, `starts`, `inverse`, `first`, `scale`): choose different
-///   ones.
+/// - Names of functions, arrays and parameters are shared by the hooks of a kernel: choose different ones. The kernel's
+///   own parameters begin with `line_`; its arrays are `input`, `output`, `roots`, `load_factors` and `store_factors`.
 /// - The function must not have side effects: it may run for points that are not stored.
 ///
 /// ```

@@ -146,9 +146,9 @@ pub struct Shape {
     pub together: bool,
 }
 
-/// WGSL fields of the parameters; [`LineParams`] is the same in Rust.
-pub(super) const PARAMS: &str = "sizes: vec4<u32>, input: vec4<u32>, input_more: vec4<u32>, output: vec4<u32>, output_more: vec4<u32>, \
-                                 blocks: vec4<u32>, starts: vec4<u32>, inverse: vec4<f32>, first: vec4<u32>, scale: vec4<f32>";
+/// WGSL fields of the parameters; [`LineParams`] is the same in Rust. Their names leave the short ones to hooks.
+pub(super) const PARAMS: &str = "line_sizes: vec4<u32>, line_input: vec4<u32>, line_input_more: vec4<u32>, line_output: vec4<u32>, line_output_more: vec4<u32>, \
+                                 line_blocks: vec4<u32>, line_starts: vec4<u32>, line_inverse: vec4<f32>, line_first: vec4<u32>, line_scale: vec4<f32>";
 
 /// Parameters of a dispatch. The lines of an array are counted by `c0` (fastest), `c1` and `c2` (the field of a batch): the
 /// axes that lines do not run along, in C order.

@@ -24,7 +24,7 @@ use super::core::Limits;
 use super::error::FftError;
 use super::line::{LineKernel, LineParams, Order, Side, Span, View, Work};
 use super::spec::{Distribution, Spec, SpectrumLayout, Values};
-use crate::layout::{Box3, Cost, FieldLayout, Grid, Part, Transfers, extent, split};
+use crate::layout::{Box3, Cost, FieldLayout, Grid, LayoutError, Part, Transfers, extent, split};
 
 /// The passes along one axis, all while it is whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -161,8 +161,15 @@ pub enum Placement<'a> {
         /// Its extent.
         extent: [u64; 3],
     },
-    /// The user's field, of which each of a batch takes that many elements.
-    Field(&'a FieldLayout, u64),
+    /// The user's fields.
+    Field {
+        /// How each lies.
+        layout: &'a FieldLayout,
+        /// Where the first begins.
+        first: u64,
+        /// Elements from one to the next.
+        step: u64,
+    },
 }
 
 impl Visit {
@@ -195,7 +202,7 @@ impl Visit {
             // Of blocked arrays it counts outer lines.
             (Order::Blocked, Placement::Array { extent, .. }) => extent[..axis].iter().product(),
             (_, Placement::Array { extent, .. }) => extent.iter().product(),
-            (_, Placement::Field(_, stride)) => stride,
+            (_, Placement::Field { step, .. }) => step,
         };
         let word = |v: [u64; 4]| v.map(|n| n as u32);
         LineParams {
@@ -234,10 +241,11 @@ impl Visit {
         let axis = self.axis;
         let [slow, fast] = [[1, 2], [0, 2], [0, 1]][axis];
         match (order, place) {
-            (Order::Plain, Placement::Field(layout, stride)) => {
+            (Order::Plain, Placement::Field { layout, first, step }) => {
                 let strides = layout.strides();
-                let offset = layout.offset() + tile[slow].start * strides[slow] + tile[fast].start * strides[fast];
-                ([offset, strides[fast], strides[slow], stride * results], [strides[axis], 0, 0, 0], ([0; 2], [0; 2]))
+                let offset =
+                    first + layout.offset() + tile[slow].start * strides[slow] + tile[fast].start * strides[fast];
+                ([offset, strides[fast], strides[slow], step * results], [strides[axis], 0, 0, 0], ([0; 2], [0; 2]))
             }
             (Order::Plain, Placement::Array { origin, extent }) => {
                 let strides = [extent[1] * extent[2], extent[2], 1];
@@ -248,7 +256,7 @@ impl Visit {
             (Order::Blocked, place) => {
                 let (origin, extent) = match place {
                     Placement::Array { origin, extent } => (origin, extent),
-                    Placement::Field(layout, _) => ([0; 3], extent_of(layout)),
+                    Placement::Field { layout, .. } => ([0; 3], extent_of(layout)),
                 };
                 // From one line to the next, among those before the axis and those after it.
                 let outer = |a: usize| if a < axis { (a + 1..axis).map(|b| extent[b]).product() } else { 0 };
@@ -311,6 +319,9 @@ impl Plan {
     /// [`FftError`] for what cannot be transformed.
     pub fn new(spec: &Spec, grid: Grid, rank: usize, limits: Limits, pieces: u64) -> Result<Self, FftError> {
         spec.check()?;
+        if rank >= grid.ranks() {
+            return Err(LayoutError::Grid { parts: grid.parts(), ranks: rank + 1 }.into());
+        }
         let planner = Planner { spec, grid, rank, limits, pieces: pieces.max(1) };
         let there = planner.path(Act::Forward);
         let back: Vec<_> = there
@@ -576,7 +587,7 @@ mod tests {
                 let ranks = parts[0] * parts[1];
                 let plans: Vec<_> = (0..ranks).map(|rank| plan(&spec, parts, rank)).collect();
                 let modes: u64 = plans.iter().map(|plan| volume(&plan.spectrum)).sum();
-                assert_eq!(modes, spec.spectrum().iter().product(), "every mode is somewhere");
+                assert_eq!(modes, spec.spectrum().iter().product::<u64>(), "every mode is somewhere");
                 if spec.distribution == Distribution::Natural {
                     assert!(plans.iter().all(|plan| plan.field[..2] == plan.spectrum[..2]));
                 }

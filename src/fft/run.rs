@@ -69,16 +69,19 @@ impl ReadyRoute {
         lent(&self.route, &self.targets, i, elements)
     }
 
-    /// Whether visit `i` reads a working array.
-    fn works_before(&self, i: usize) -> bool {
-        i > 0 && self.targets[i - 1] == Target::Work && !self.route.visits[i - 1].passes.is_empty()
+    /// Whether visit `i` may go on in the working array that it reads.
+    fn goes_on(&self, i: usize) -> bool {
+        goes_on(&self.route, &self.targets, i)
     }
 }
 
 /// Whether a visit may read and write the same array.
-pub(super) fn within_one_array(visit: &Visit) -> bool {
+fn within_one_array(visit: &Visit) -> bool {
     let moves = |pass: &super::axis::AxisPass| pass.kernel.input != pass.kernel.output || pass.kernel.digit.is_some();
-    visit.passes.len() < 2 && visit.ranks == [1, 1] && visit.before == visit.after && !visit.passes.iter().any(moves)
+    // Results of one field would be written over the next field.
+    let apart = visit.fields[0] == visit.fields[1] || visit.fields[0] == 1;
+    let still = visit.ranks == [1, 1] && visit.before == visit.after && !visit.passes.iter().any(moves);
+    visit.passes.len() < 2 && apart && still
 }
 
 /// As few arrays as possible: what the next visit can work within is written to where that one writes.
@@ -95,6 +98,13 @@ pub(super) fn targets(route: &Route) -> Vec<Target> {
     }
     targets.reverse();
     targets
+}
+
+/// Whether visit `i` reads a working array and may go on in it.
+pub(super) fn goes_on(route: &Route, targets: &[Target], i: usize) -> bool {
+    let visit = &route.visits[i];
+    let works = i > 0 && targets[i - 1] == Target::Work && !route.visits[i - 1].passes.is_empty();
+    works && visit.fields[0] == visit.fields[1] && within_one_array(visit)
 }
 
 /// Whether the working array of visit `i` can be the output of so many complex elements: what it holds has left before the
@@ -133,6 +143,8 @@ pub(super) struct Run<'a, C> {
     pub scale: f64,
     /// The factor of modes that stand for two.
     pub interior: f32,
+    /// Which of how many results of each field the output is, where it is a field.
+    pub result: [u64; 2],
     /// Arrays and parameters for the first pass' hooks, instead of those it was made with.
     pub hooks: Option<&'a Hooks>,
     pub element: PhantomData<C>,
@@ -142,7 +154,7 @@ impl<'a, C: Plain> Run<'a, C> {
     /// Records and exchanges everything.
     pub fn run(&self, recorder: &mut Recorder, lines: &mut Lines) -> Result<(), ExchangeError> {
         let route = &self.ready.route;
-        let place = self.placement(self.input, route.visits[0].before);
+        let place = placement(self.input, route.visits[0].before, [0, 1]);
         let mut source = Source::Whole(Spot { array: self.input.array.clone(), place });
         let mut number = 0;
         for (i, visit) in route.visits.iter().enumerate() {
@@ -152,10 +164,6 @@ impl<'a, C: Plain> Run<'a, C> {
             }
         }
         Ok(())
-    }
-
-    fn placement(&self, end: End<'a>, extent: [u64; 3]) -> Placement<'a> {
-        end.layout.map_or(Placement::Array { origin: [0; 3], extent }, |layout| Placement::Field(layout, layout.len()))
     }
 
     /// Elements of the output where it is a spectrum; a field may have ghosts, which are not ours.
@@ -169,12 +177,11 @@ impl<'a, C: Plain> Run<'a, C> {
         let (gpu, extent) = (recorder.gpu(), visit.after);
         let whole = Placement::Array { origin: [0; 3], extent };
         let spot = match self.ready.targets[i] {
-            Target::Output => Spot { array: self.output.array.clone(), place: self.placement(self.output, extent) },
-            Target::Work if self.input.array.shares(self.output.array) => {
-                Spot { array: self.output.array.seen_as(C::ELEMENT), place: whole }
+            Target::Output => {
+                Spot { array: self.output.array.clone(), place: placement(self.output, extent, self.result) }
             }
             // One working array is enough for all visits that can work within it.
-            Target::Work if within_one_array(visit) && self.ready.works_before(i) => match source {
+            Target::Work if self.ready.goes_on(i) => match source {
                 Source::Whole(spot) => spot.clone(),
                 Source::Pieces(..) => return Ok(Vec::new()),
             },
@@ -183,7 +190,11 @@ impl<'a, C: Plain> Run<'a, C> {
                 Spot { array: self.output.array.clone(), place: whole }
             }
             Target::Work => {
-                let array = gpu.array::<C>("fft::work", extent.iter().product::<u64>() * visit.fields[1])?;
+                let len = extent.iter().product::<u64>() * visit.fields[1];
+                let own = Array::<C>::new(self.output.array.seen_as(C::ELEMENT));
+                // Between exchanges a rank may have more than before and after.
+                let fits = self.input.array.shares(self.output.array) && own.len() >= len;
+                let array = if fits { own } else { gpu.array::<C>("fft::work", len)? };
                 Spot { array: array.raw().clone(), place: whole }
             }
             Target::Pieces => {
@@ -337,6 +348,15 @@ impl Travelling<'_> {
         }
         Ok(())
     }
+}
+
+/// Where a user's array lies, as one of several results of each field.
+fn placement(end: End<'_>, extent: [u64; 3], [which, results]: [u64; 2]) -> Placement<'_> {
+    let field = |layout| {
+        let len = FieldLayout::len(layout);
+        Placement::Field { layout, first: which * len, step: results * len }
+    };
+    end.layout.map_or(Placement::Array { origin: [0; 3], extent }, field)
 }
 
 /// An array over `range` of the axis `third`.

@@ -203,7 +203,7 @@ impl<T: Value> Transform<T> {
         layout: &FieldLayout,
         spectrum: &Array<T::Mode>,
     ) -> Result<(), ExchangeError> {
-        self.check("Transform::forward", field, layout, spectrum)?;
+        self.check("Transform::forward", lines, field, layout, spectrum)?;
         let ends = (End { array: field.raw(), layout: Some(layout) }, End { array: spectrum.raw(), layout: None });
         self.run(recorder, lines, &self.forward, ends, self.plan.spec.factors()[0], 1.0, None)
     }
@@ -222,7 +222,7 @@ impl<T: Value> Transform<T> {
         field: &Array<T>,
         layout: &FieldLayout,
     ) -> Result<(), ExchangeError> {
-        self.check("Transform::inverse", field, layout, spectrum)?;
+        self.check("Transform::inverse", lines, field, layout, spectrum)?;
         let ends = (End { array: spectrum.raw(), layout: None }, End { array: field.raw(), layout: Some(layout) });
         let factor = self.plan.spec.factors()[1];
         let Some(operator) = operator else {
@@ -254,7 +254,7 @@ impl<T: Value> Transform<T> {
         field: &Array<T>,
         layout: &FieldLayout,
     ) -> Result<(), ExchangeError> {
-        self.check("Transform::forward_adjoint", field, layout, spectrum)?;
+        self.check("Transform::forward_adjoint", lines, field, layout, spectrum)?;
         let ends = (End { array: spectrum.raw(), layout: None }, End { array: field.raw(), layout: Some(layout) });
         self.run(recorder, lines, &self.inverse, ends, self.plan.spec.factors()[0], 0.5, None)
     }
@@ -271,7 +271,7 @@ impl<T: Value> Transform<T> {
         layout: &FieldLayout,
         spectrum: &Array<T::Mode>,
     ) -> Result<(), ExchangeError> {
-        self.check("Transform::inverse_adjoint", field, layout, spectrum)?;
+        self.check("Transform::inverse_adjoint", lines, field, layout, spectrum)?;
         let ends = (End { array: field.raw(), layout: Some(layout) }, End { array: spectrum.raw(), layout: None });
         self.run(recorder, lines, &self.forward, ends, self.plan.spec.factors()[1], 2.0, None)
     }
@@ -310,7 +310,7 @@ impl<T: Value> Transform<T> {
         lines: &mut Lines,
         array: &Array<T::Mode>,
     ) -> Result<(), ExchangeError> {
-        self.check_in_place(array)?;
+        self.check_in_place(lines, array)?;
         let (layout, field) = (self.in_place_layout(), array.raw().seen_as(T::ELEMENT));
         let ends = (End { array: &field, layout: Some(&layout) }, End { array: array.raw(), layout: None });
         self.run(recorder, lines, &self.forward, ends, self.plan.spec.factors()[0], 1.0, None)
@@ -326,30 +326,36 @@ impl<T: Value> Transform<T> {
         lines: &mut Lines,
         array: &Array<T::Mode>,
     ) -> Result<(), ExchangeError> {
-        self.check_in_place(array)?;
+        self.check_in_place(lines, array)?;
         let (layout, field) = (self.in_place_layout(), array.raw().seen_as(T::ELEMENT));
         let ends = (End { array: array.raw(), layout: None }, End { array: &field, layout: Some(&layout) });
         self.run(recorder, lines, &self.inverse, ends, self.plan.spec.factors()[1], 1.0, None)
     }
 
-    fn check_in_place(&self, array: &Array<T::Mode>) -> Result<(), DeviceError> {
+    fn check_in_place(&self, lines: &Lines, array: &Array<T::Mode>) -> Result<(), DeviceError> {
         let spec = &self.plan.spec;
         let misuse = |why: String| Err(DeviceError::Misuse { what: "Transform in place".into(), why });
+        check_rank("Transform in place", &self.plan, lines)?;
         if spec.cells != spec.points || spec.modes != spec.points {
             return misuse("cells, points and modes differ: field and spectrum do not fit the same place".into());
         }
         let (have, needed) = (array.len(), self.in_place_len());
+        if T::VALUES == Values::Real && needed > 1 << 31 {
+            return misuse(format!("{needed} modes are more than the 2^32 numbers that kernels index; use more ranks"));
+        }
         if have < needed { misuse(format!("an array of {have} elements, {needed} are needed")) } else { Ok(()) }
     }
 
     fn check(
         &self,
         what: &str,
+        lines: &Lines,
         field: &Array<T>,
         layout: &FieldLayout,
         spectrum: &Array<T::Mode>,
     ) -> Result<(), DeviceError> {
         let misuse = |why: String| Err(DeviceError::Misuse { what: what.into(), why });
+        check_rank(what, &self.plan, lines)?;
         if layout.own != self.plan.field {
             return misuse(format!("the layout is of cells {:?}, this rank has {:?}", layout.own, self.plan.field));
         }
@@ -390,6 +396,18 @@ impl<T: Value> Transform<T> {
         interior: f32,
         hooks: Option<&Hooks>,
     ) -> Result<(), ExchangeError> {
-        Run::<T::Mode> { ready, input, output, scale, interior, hooks, element: PhantomData }.run(recorder, lines)
+        Run::<T::Mode> { ready, input, output, scale, interior, result: [0, 1], hooks, element: PhantomData }
+            .run(recorder, lines)
     }
+}
+
+/// Checks that `lines` are those that a transform was planned for.
+pub(super) fn check_rank(what: &str, plan: &Plan, lines: &Lines) -> Result<(), DeviceError> {
+    if (plan.grid, plan.rank) == (lines.grid(), lines.rank()) {
+        return Ok(());
+    }
+    let [planned, given] =
+        [(plan.grid, plan.rank), (lines.grid(), lines.rank())].map(|(g, r)| format!("rank {r} of {g}"));
+    let why = format!("it was planned for {planned} of the process grid and is run on {given}");
+    Err(DeviceError::Misuse { what: what.into(), why })
 }

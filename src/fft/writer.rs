@@ -171,7 +171,8 @@ impl<'a> Writer<'a> {
                     let within = self.clamped(&at, n);
                     let chirp = self.entry(Section::Chirp(n), &within, sign);
                     let value = self.code.value(format!("multiply({value}, {chirp})"));
-                    kept.push(Point { at, value, there });
+                    // Hooks index arrays by it, stored or not.
+                    kept.push(Point { at: within, value, there });
                 }
                 kept
             }
@@ -939,7 +940,7 @@ impl<'a> Writer<'a> {
         if self.hooks.store.is_some() {
             value = self.hooked("on_store", &value, index, "");
         }
-        let result = if result.is_empty() { String::new() } else { format!(" + {result} * params.sizes.z") };
+        let result = if result.is_empty() { String::new() } else { format!(" + {result} * params.line_sizes.z") };
         let address = match self.kernel.output.order {
             Order::Plain => format!("output_at(line_out, {}){result}", index.text()),
             Order::Blocked => format!("output_at(line_out + vec2<u32>(0u{result}, 0u), {})", index.text()),
@@ -1003,8 +1004,8 @@ impl<'a> Writer<'a> {
             // The digit is the fastest, unless other axes lie between it and memory.
             (_, 2) => format!("let digit = clamped % {digits}u;\n    let c = counters(clamped / {digits}u);"),
             _ => format!(
-                "let fast = clamped % params.sizes.x;\n    let digit = clamped / params.sizes.x % {digits}u;\n    \
-                 let c = counters(clamped / params.sizes.x / {digits}u * params.sizes.x + fast);"
+                "let fast = clamped % params.line_sizes.x;\n    let digit = clamped / params.line_sizes.x % {digits}u;\n    \
+                 let c = counters(clamped / params.line_sizes.x / {digits}u * params.line_sizes.x + fast);"
             ),
         };
         let hooks = if self.hooks.is_empty() {
@@ -1013,7 +1014,7 @@ impl<'a> Writer<'a> {
             let at =
                 ["vec4<u32>(at, c.y, c.x, c.z)", "vec4<u32>(c.y, at, c.x, c.z)", "vec4<u32>(c.y, c.x, at, c.z)"][axis];
             format!(
-                "fn coordinates(at: u32, c: vec3<u32>) -> vec4<u32> {{ return params.first + {at}; }}\n{}",
+                "fn coordinates(at: u32, c: vec3<u32>) -> vec4<u32> {{ return params.line_first + {at}; }}\n{}",
                 self.hooks.text()
             )
         };
@@ -1028,13 +1029,25 @@ impl<'a> Writer<'a> {
              {}{shared}{}{}{}{}{hooks}\
              @compute @workgroup_size(GROUP) fn main(\n    @builtin(workgroup_id) id: vec3<u32>,\n    \
              @builtin(num_workgroups) count: vec3<u32>,\n    @builtin(local_invocation_index) local: u32,\n) {{\n    {split}\n    \
-             let line = group_number(id, count) * {lines}u + column;\n    let present = line < params.sizes.w;\n    \
-             let clamped = min(line, params.sizes.w - 1u);\n    {counters}\n    \
+             let line = group_number(id, count) * {lines}u + column;\n    let present = line < params.line_sizes.w;\n    \
+             let clamped = min(line, params.line_sizes.w - 1u);\n    {counters}\n    \
              let line_in = input_line(c);\n    let line_out = output_line(c);\n{}}}\n",
             precision.aliases(),
             common(precision.aliases().contains("f64")),
-            address("input", self.kernel.input, "params.blocks.xy", "params.starts.xy", "params.inverse.xy"),
-            address("output", self.kernel.output, "params.blocks.zw", "params.starts.zw", "params.inverse.zw"),
+            address(
+                "input",
+                self.kernel.input,
+                "params.line_blocks.xy",
+                "params.line_starts.xy",
+                "params.line_inverse.xy"
+            ),
+            address(
+                "output",
+                self.kernel.output,
+                "params.line_blocks.zw",
+                "params.line_starts.zw",
+                "params.line_inverse.zw"
+            ),
             if self.kernel.input.order == Order::Blocked || self.kernel.output.order == Order::Blocked {
                 BLOCKED
             } else {
@@ -1049,15 +1062,15 @@ impl<'a> Writer<'a> {
 fn address(name: &str, side: Side, blocks: &str, starts: &str, inverse: &str) -> String {
     match side.order {
         Order::Plain => format!(
-            "fn {name}_line(c: vec3<u32>) -> u32 {{ return params.{name}.x + params.{name}.y * c.x + params.{name}.z * c.y + params.{name}.w * c.z; }}\n\
-             fn {name}_at(line: u32, at: u32) -> u32 {{ return line + at * params.{name}_more.x; }}\n"
+            "fn {name}_line(c: vec3<u32>) -> u32 {{ return params.line_{name}.x + params.line_{name}.y * c.x + params.line_{name}.z * c.y + params.line_{name}.w * c.z; }}\n\
+             fn {name}_at(line: u32, at: u32) -> u32 {{ return line + at * params.line_{name}_more.x; }}\n"
         ),
         Order::Blocked => format!(
             "fn {name}_line(c: vec3<u32>) -> vec2<u32> {{\n    \
-             return {starts} + vec2<u32>(params.{name}.y * c.x + params.{name}.z * c.y + params.{name}.w * c.z,\n        \
-             params.{name}_more.y * c.x + params.{name}_more.z * c.y + params.{name}_more.w * c.z);\n}}\n\
+             return {starts} + vec2<u32>(params.line_{name}.y * c.x + params.line_{name}.z * c.y + params.line_{name}.w * c.z,\n        \
+             params.line_{name}_more.y * c.x + params.line_{name}_more.z * c.y + params.line_{name}_more.w * c.z);\n}}\n\
              fn {name}_at(line: vec2<u32>, at: u32) -> u32 {{\n    \
-             return blocked(line, at, params.{name}.x, params.{name}_more.x, {blocks}, {inverse});\n}}\n"
+             return blocked(line, at, params.line_{name}.x, params.line_{name}_more.x, {blocks}, {inverse});\n}}\n"
         ),
     }
 }
@@ -1081,14 +1094,17 @@ fn blocked(line: vec2<u32>, at: u32, lines: u32, width: u32, blocks: vec2<u32>, 
 /// Helpers of every kernel.
 fn common(double: bool) -> String {
     let (factor, interior) = if double {
-        ("Real(params.scale.x) + Real(params.scale.y) + Real(params.scale.z)", "Real(params.scale.w)")
+        (
+            "Real(params.line_scale.x) + Real(params.line_scale.y) + Real(params.line_scale.z)",
+            "Real(params.line_scale.w)",
+        )
     } else {
-        ("params.scale.x", "params.scale.w")
+        ("params.line_scale.x", "params.line_scale.w")
     };
     format!(
         "fn multiply(a: Complex, b: Complex) -> Complex {{\n    return Complex(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x);\n}}\n\
-         fn counters(line: u32) -> vec3<u32> {{\n    let rest = line / params.sizes.x;\n    \
-         return vec3<u32>(line % params.sizes.x, rest % params.sizes.y, rest / params.sizes.y);\n}}\n\
+         fn counters(line: u32) -> vec3<u32> {{\n    let rest = line / params.line_sizes.x;\n    \
+         return vec3<u32>(line % params.line_sizes.x, rest % params.line_sizes.y, rest / params.line_sizes.y);\n}}\n\
          fn factor() -> Real {{ return {factor}; }}\nfn interior() -> Real {{ return {interior}; }}\n"
     )
 }

@@ -1,0 +1,96 @@
+//! Kernels as text, for tests that go over all of the library's kernels.
+
+use super::axis::passes;
+use super::core::Limits;
+use super::hook::{Hook, Hooks};
+use super::line::{LineKernel, Order, Side, Span, View, Work};
+use super::precision::Precision;
+use crate::device::KernelSource;
+
+const PLAIN: Side = Side { view: View::Complex, order: Order::Plain, span: Span::Whole };
+
+/// The kernels that transform lines of `lengths` on devices with `limits`, in every form that plans use: along a
+/// contiguous axis and along one between others; real, half and complex; strided and in the blocks of exchanges, in place,
+/// padded and cut, with hooks; filters; and, of lengths that need several, all passes. Lengths that do not fit are left
+/// out.
+pub fn sources(precision: Precision, lengths: &[u64], limits: Limits) -> Vec<KernelSource> {
+    let mut all = Vec::new();
+    for &n in lengths {
+        for axis in [1, 2] {
+            for (work, sides, hooks) in forms(n, axis) {
+                let passes = passes(precision, axis, n, work, sides, limits).unwrap_or_default();
+                for (i, pass) in passes.iter().enumerate() {
+                    let mut hooks = hooks.clone();
+                    if i > 0 {
+                        (hooks.load, hooks.load_mode) = (None, None);
+                    }
+                    if i + 1 < passes.len() {
+                        (hooks.store, hooks.store_mode) = (None, None);
+                    }
+                    all.extend(source(pass.kernel, limits, &hooks));
+                    if within(&pass.kernel) {
+                        all.extend(source(LineKernel { in_place: true, ..pass.kernel }, limits, &hooks));
+                    }
+                }
+            }
+        }
+    }
+    all
+}
+
+/// Whether plans may let it work inside one array.
+fn within(LineKernel { input, output, digit, .. }: &LineKernel) -> bool {
+    let plain = [input.order, output.order] == [Order::Plain; 2] && input.span == output.span;
+    let still = digit.is_none_or(|digit| digit.input == digit.output && input.view == output.view);
+    plain && still
+}
+
+fn source(kernel: LineKernel, limits: Limits, hooks: &Hooks) -> Option<KernelSource> {
+    let shape = kernel.shape(limits)?;
+    Some(kernel.source(&shape, hooks).0)
+}
+
+/// What becomes of lines of `n` points, from what to what, and with which hooks.
+fn forms(n: u64, axis: usize) -> Vec<(Work, [Side; 2], Hooks)> {
+    let blocked = |side: Side| Side { order: Order::Blocked, ..side };
+    let spanned = |side: Side, span: Span| Side { span, ..side };
+    let (head, kept) = (Span::Head(n.div_ceil(2)), Span::Modes(n.div_ceil(2)));
+    let mut forms = vec![(Work::Copy, [PLAIN, blocked(PLAIN)], Hooks::default())];
+    let real = [Side { view: View::Real, ..PLAIN }, Side { view: View::Half, ..PLAIN }];
+    for [cells, modes] in [[PLAIN; 2], real].into_iter().take(axis) {
+        let value = if cells.view == View::Real { "Real" } else { "Complex" };
+        let there = Hooks { load: Some(on("on_load", value)), store_mode: Some(on_mode()), ..Hooks::default() };
+        let back = Hooks { load_mode: Some(on_mode()), store: Some(on("on_store", value)), ..Hooks::default() };
+        let none = Hooks::default();
+        for (cells, modes, [there, back]) in [
+            (cells, modes, [&none, &none]),
+            (cells, blocked(modes), [&none, &none]),
+            (spanned(cells, head), spanned(modes, kept), [&none, &none]),
+            (cells, modes, [&there, &back]),
+        ] {
+            forms.push((Work::Forward, [cells, modes], there.clone()));
+            forms.push((Work::Backward, [modes, cells], back.clone()));
+        }
+    }
+    let filter = Hooks { filter: Some(on_mode()), ..Hooks::default() };
+    for side in [PLAIN, blocked(PLAIN), spanned(PLAIN, head)] {
+        forms.extend([1, 3].map(|results| (Work::Filter(results), [side; 2], filter.clone())));
+    }
+    forms
+}
+
+/// A hook that uses all it is given.
+fn on(function: &str, value: &str) -> Hook {
+    Hook::new(format!(
+        "fn {function}(value: {value}, at: vec4<u32>) -> {value} {{ return value * Real(at.x + at.w); }}"
+    ))
+}
+
+fn on_mode() -> Hook {
+    Hook::new(
+        "fn on_mode(value: Complex, at: vec4<u32>, result: u32) -> Complex {
+    return multiply(value, Complex(Real(params.by.x), Real(at.y + result)));
+}",
+    )
+    .params("by: vec4<f32>", &[0.0f32; 4])
+}

@@ -1,0 +1,248 @@
+//! Transforms of one axis of very many lengths against rustfft in f64.
+//!
+//! Every length has kernels of its own, which take longer to compile than to run. Complex transforms go through all
+//! lengths up to 1100, real ones through a part of them; `MESHLOOM_LONG_TESTS=1` lets both go through all.
+
+#[path = "shared/fourier.rs"]
+mod fourier;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use fourier::*;
+use meshloom::comm::Communicator;
+use meshloom::device::{Gpu, Options, Profile, Recorder};
+use meshloom::exchange::Lines;
+use meshloom::fft::{Precision, Spec, Transform, TransformHooks, Tuning, Values};
+use meshloom::layout::Grid;
+
+/// Beyond the lengths of one pass (on the floor and elsewhere), and around them; primes up to two long convolutions.
+const LONG: [u64; 51] = [
+    1151,
+    1213,
+    1280,
+    1287,
+    1400,
+    1440,
+    1500,
+    1920,
+    2039,
+    2048,
+    2160,
+    2187,
+    2731,
+    3000,
+    3024,
+    3125,
+    3500,
+    3840,
+    4000,
+    4050,
+    4093,
+    4096,
+    4097,
+    4320,
+    4391,
+    6561,
+    7000,
+    7680,
+    7879,
+    8192,
+    9000,
+    10007,
+    11587,
+    15319,
+    16384,
+    16807,
+    19683,
+    21269,
+    27283,
+    39829,
+    65536,
+    1 << 20,
+    1025,
+    2310,
+    4199,
+    5183,
+    6859,
+    8191,
+    8193,
+    12167,
+    30030,
+];
+
+/// Powers, products, primes, and lengths around the limits of one invocation and of one pass.
+const SAMPLE: [u64; 44] = [
+    1, 2, 3, 4, 5, 7, 8, 9, 11, 13, 15, 16, 17, 19, 21, 23, 25, 27, 29, 31, 33, 35, 37, 39, 49, 60, 64, 74, 77, 96,
+    121, 128, 143, 169, 210, 256, 289, 360, 512, 961, 1000, 1024, 2048, 4096,
+];
+/// Those of them that go without the long tests: one of each kind.
+const FEW: [u64; 9] = [2, 15, 16, 37, 60, 77, 121, 256, 1000];
+
+fn long_tests() -> bool {
+    std::env::var("MESHLOOM_LONG_TESTS").is_ok_and(|v| v == "1")
+}
+
+/// A transform along one axis of a few lines.
+fn lines_of(n: u64, axis: usize) -> Spec {
+    let mut cells = [[n, 1, 3], [1, n, 2], [2, 1, n]][axis];
+    if n > 100_000 {
+        cells[2 - axis] = 1;
+    }
+    Spec::new(Values::Complex, cells).axes([0, 1, 2].map(|a| a == axis))
+}
+
+/// A thread's own recorder, on a device that all share.
+struct Bench {
+    gpu: Gpu,
+    recorder: Recorder,
+    lines: Lines,
+    tuning: Tuning,
+}
+
+impl Bench {
+    fn new(gpu: &Gpu, tuning: Tuning) -> Self {
+        let lines = Lines::new(&Communicator::solo(), Grid::new([1, 1], 1).unwrap()).unwrap();
+        Bench { gpu: gpu.clone(), recorder: Recorder::new(gpu).unwrap(), lines, tuning }
+    }
+
+    /// Errors forward and inverse, in units of what the law allows.
+    fn errors<T: Cell>(&mut self, spec: &Spec) -> [f64; 2] {
+        let spec = of::<T>(spec);
+        let hooks = TransformHooks::default();
+        let transform = Transform::<T>::with(&self.gpu, &spec, self.lines.grid(), 0, &self.tuning, &hooks).unwrap();
+        let layout = transform.field_layout();
+        let (field, spectrum) = (transform.field(&self.gpu, &layout).unwrap(), transform.spectrum(&self.gpu).unwrap());
+        let (input, modes_in) = (random::<T>(cells(&spec), 1), random::<T::Mode>(modes(&spec), 2));
+        self.recorder.upload(&field, 0, &input).unwrap();
+        transform.forward(&mut self.recorder, &mut self.lines, &field, &layout, &spectrum).unwrap();
+        let there = self.recorder.download(&spectrum, 0, spectrum.len()).unwrap();
+        self.recorder.upload(&spectrum, 0, &modes_in).unwrap();
+        transform.inverse(&mut self.recorder, &mut self.lines, &spectrum, None, &field, &layout).unwrap();
+        let back = self.recorder.download(&field, 0, field.len()).unwrap();
+        [
+            error(&there, &forward_truth(&spec, &values(&input))) / tolerance(&spec),
+            error(&back, &inverse_truth(&spec, &values(&modes_in))) / tolerance(&spec),
+        ]
+    }
+}
+
+/// One transform to be checked.
+#[derive(Clone, Copy, Debug)]
+struct Job {
+    n: u64,
+    axis: usize,
+    values: Values,
+    precision: Precision,
+}
+
+fn job(n: u64, values: Values) -> Job {
+    Job { n, axis: 2, values, precision: Precision::Single }
+}
+
+/// All jobs over two threads; fails with all that are wrong.
+fn go(gpu: &Gpu, tuning: Tuning, jobs: &[Job]) {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let (mut bench, mut wrong, mut worst) = (Bench::new(gpu, tuning), Vec::new(), (0.0f64, 0));
+        while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let spec = lines_of(job.n, job.axis);
+            let errors = match (job.values, job.precision) {
+                (Values::Complex, Precision::Single) => bench.errors::<[f32; 2]>(&spec),
+                (Values::Real, Precision::Single) => bench.errors::<f32>(&spec),
+                (Values::Complex, Precision::Double) => bench.errors::<[f64; 2]>(&spec),
+                (Values::Real, Precision::Double) => bench.errors::<f64>(&spec),
+            };
+            let largest = errors[0].max(errors[1]);
+            if largest > worst.0 {
+                worst = (largest, job.n);
+            }
+            if largest.is_nan() || largest > 1.0 {
+                wrong.push(format!("{job:?}: {errors:.3?}"));
+            }
+        }
+        (wrong, worst)
+    };
+    let results: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..2).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    for (_, (worst, n)) in &results {
+        println!("the worst error is {worst:.3} of what is allowed, at {n}");
+    }
+    let wrong: Vec<String> = results.into_iter().flat_map(|(wrong, _)| wrong).collect();
+    assert!(wrong.is_empty(), "{} of {} transforms beyond the law:\n{}", wrong.len(), jobs.len(), wrong.join("\n"));
+}
+
+fn gpu() -> Gpu {
+    Gpu::open(&Options::from_env().unwrap(), 0).unwrap()
+}
+
+#[test]
+fn every_length_up_to_1100() {
+    let gpu = gpu();
+    let complex = (1..=1100).map(|n| job(n, Values::Complex));
+    let real = (1..=1100).filter(|n| long_tests() || *n <= 128 || n % 7 == 3).map(|n| job(n, Values::Real));
+    go(&gpu, Tuning::of(&gpu), &complex.chain(real).collect::<Vec<_>>());
+}
+
+#[test]
+fn long_lines() {
+    let gpu = gpu();
+    let mut jobs = both(&LONG);
+    for n in [2039, 4097, 6561, 8192, 10007, 30030, 1 << 20] {
+        jobs.extend([0, 1].map(|axis| Job { axis, ..job(n, Values::Complex) }));
+    }
+    go(&gpu, Tuning::of(&gpu), &jobs);
+}
+
+fn both(lengths: &[u64]) -> Vec<Job> {
+    lengths.iter().flat_map(|&n| [Values::Complex, Values::Real].map(|v| job(n, v))).collect()
+}
+
+/// The sample along the contiguous axis, real and complex, and some of it along the others.
+fn sample() -> Vec<Job> {
+    let (mut jobs, strided) =
+        if long_tests() { (both(&SAMPLE), &[3, 31, 37, 60, 143, 512, 2048][..]) } else { (both(&FEW), &[37, 60][..]) };
+    for &n in strided {
+        jobs.extend([0, 1].map(|axis| Job { axis, ..job(n, Values::Complex) }));
+    }
+    jobs
+}
+
+#[test]
+fn lines_shared_by_invocations() {
+    go(&gpu(), Tuning::profile(Profile::Gpu), &sample());
+}
+
+#[test]
+fn the_floor() {
+    let gpu = Gpu::open(&Options { floor: true, ..Options::from_env().unwrap() }, 0).unwrap();
+    go(&gpu, Tuning::of(&gpu), &sample());
+    // Lines of two passes that elsewhere take one.
+    let long = [2731u64, 4093, 4096, 8192].map(|n| job(n, Values::Real));
+    go(&gpu, Tuning::profile(Profile::Gpu), &long);
+}
+
+#[test]
+fn odd_tunings() {
+    let (gpu, shared) = (gpu(), Tuning::profile(Profile::Gpu));
+    let some = |every: usize, from: usize| sample().into_iter().skip(from).step_by(every).collect::<Vec<_>>();
+    go(&gpu, Tuning { points: 4, alone: 1, columns: 4, ..shared }, &some(3, 0));
+    go(&gpu, Tuning { points: 8, alone: 8, columns: 1, ..shared }, &some(3, 1));
+    go(&gpu, Tuning { points: 4, alone: 1, shared: false, columns: 4, pieces: 2 }, &some(3, 2));
+}
+
+#[test]
+fn double_precision() {
+    let gpu = gpu();
+    if !gpu.abilities().f64 {
+        println!("skipped: {} has no f64", gpu.info().name);
+        return;
+    }
+    let more = if long_tests() { &[1100, 1151, 2039, 3000, 4093, 6561, 8192, 10007, 65536][..] } else { &[4093, 8192] };
+    let double = |job: Job| Job { precision: Precision::Double, ..job };
+    let jobs: Vec<Job> = sample().into_iter().chain(both(more)).map(double).collect();
+    go(&gpu, Tuning::of(&gpu), &jobs);
+    let shared: Vec<Job> = jobs.into_iter().step_by(5).collect();
+    go(&gpu, Tuning::profile(Profile::Gpu), &shared);
+}
