@@ -187,3 +187,19 @@ fn too_much_exits_1() {
     let call = Call::new(&words("bench fft --size 8")).env("VK_DRIVER_FILES", "/nonexistent");
     call.env("VK_ICD_FILENAMES", "/nonexistent").run().is_error("no adapter", 1, &["no usable GPU adapter"]);
 }
+
+#[test]
+fn a_tuned_bench_remembers() {
+    let directory = std::env::temp_dir().join(format!("meshloom-bench-{}", meshloom::io::token()));
+    let run = || {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_meshloom"));
+        command.args(["bench", "fft", "--size", "6", "--real", "--runs", "1", "--ranks", "2", "--tune", "--json"]);
+        let output = command.env("MESHLOOM_CACHE", &directory).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()["results"][0]["choice"].clone()
+    };
+    let first = run();
+    assert!(directory.join("wisdom.json").is_file() && first["tuning"]["points"].is_u64(), "{first}");
+    assert_eq!(run(), first);
+    std::fs::remove_dir_all(&directory).unwrap();
+}

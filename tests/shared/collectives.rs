@@ -149,7 +149,7 @@ fn all_gather_v(comm: &Communicator) -> Result<(), CommError> {
             assert_eq!(parts.get(rank), Some(&values(rank, uneven(rank, salt), 1)[..]));
         }
         assert_eq!(parts.get(comm.size()), None);
-        assert_eq!(parts.data().len() as u64, parts.counts().iter().sum());
+        assert_eq!(parts.data().len() as u64, parts.counts().iter().sum::<u64>());
     }
     Ok(())
 }

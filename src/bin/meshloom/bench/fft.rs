@@ -3,7 +3,7 @@
 use clap::Args;
 use meshloom::device::{Array, Gpu, Recorder};
 use meshloom::exchange::Lines;
-use meshloom::fft::{FftError, Route, Transform, Value as Cell, Values};
+use meshloom::fft::{Choice, FftError, Route, Spec, Transform, TuneError, Tuner, Value as Cell, Values};
 use meshloom::layout::{Cost, FieldLayout, Grid};
 use meshloom::{Error, Rank};
 use serde_json::{Value, json};
@@ -26,6 +26,9 @@ pub struct Arguments {
     /// Only complex fields (both kinds otherwise)
     #[arg(long, conflicts_with = "real")]
     complex: bool,
+    /// Search for the fastest process grid, messages and kernels first, and remember them
+    #[arg(long)]
+    tune: bool,
     #[command(flatten)]
     settings: Settings,
 }
@@ -61,7 +64,7 @@ fn measure(rank: &Rank, arguments: &Arguments) -> Result<Found, Error> {
     let mut planned = Vec::new();
     for (shape, kind) in jobs {
         let grid = settings.grid(shape, rank.comm.size())?;
-        match plan(rank, &clock, kind, shape, grid)? {
+        match plan(rank, &clock, arguments, kind, shape, grid)? {
             Ok(job) => planned.push(job),
             Err(message) => return Ok(Err(message)),
         }
@@ -83,7 +86,7 @@ fn measure(rank: &Rank, arguments: &Arguments) -> Result<Found, Error> {
 /// A transform that is to be measured.
 struct Planned<T> {
     shape: [u64; 3],
-    grid: Grid,
+    choice: Choice,
     transform: Transform<T>,
     /// Seconds that the plan took.
     seconds: f64,
@@ -95,14 +98,24 @@ enum Job {
 }
 
 /// Plans, or says why no rank can.
-fn plan(rank: &Rank, clock: &Clock, kind: Values, shape: [u64; 3], grid: Grid) -> Result<Result<Job, String>, Error> {
-    let start = std::time::Instant::now();
-    let number = rank.comm.rank();
+fn plan(
+    rank: &Rank,
+    clock: &Clock,
+    arguments: &Arguments,
+    kind: Values,
+    shape: [u64; 3],
+    grid: Grid,
+) -> Result<Result<Job, String>, Error> {
+    let tune = arguments.tune.then_some(arguments.settings.has_grid());
     let job = match kind {
-        Values::Real => Transform::<f32>::new(&rank.gpu, shape, grid, number)
-            .map(|transform| Job::Real(Planned { shape, grid, transform, seconds: start.elapsed().as_secs_f64() })),
-        Values::Complex => Transform::<[f32; 2]>::new(&rank.gpu, shape, grid, number)
-            .map(|transform| Job::Complex(Planned { shape, grid, transform, seconds: start.elapsed().as_secs_f64() })),
+        Values::Real => planned::<f32>(rank, tune, shape, grid).map(Job::Real),
+        Values::Complex => planned::<[f32; 2]>(rank, tune, shape, grid).map(Job::Complex),
+    };
+    let job = match job {
+        Err(TuneError::Exchange(error)) => return Err(error.into()),
+        Err(TuneError::Fft(error)) => Err(error),
+        Err(error) => return Err(error.into()),
+        Ok(job) => Ok(job),
     };
     let refused = matches!(&job, Err(error) if !matches!(error, FftError::Device(_)));
     // Where all ranks refuse they leave together, which saves the exit code under MPI.
@@ -111,6 +124,24 @@ fn plan(rank: &Rank, clock: &Clock, kind: Values, shape: [u64; 3], grid: Grid) -
         Err(error) if all == rank.comm.size() as u64 => Ok(Err(format!("--size {}: {error}", name(shape)))),
         job => Ok(Ok(job?)),
     }
+}
+
+/// One transform, the fastest that is found where `tune` says so, on this grid only or any.
+fn planned<T: Cell>(rank: &Rank, tune: Option<bool>, shape: [u64; 3], grid: Grid) -> Result<Planned<T>, TuneError> {
+    let spec = Spec::new(T::VALUES, shape);
+    let mut choice = Choice { grid: grid.parts(), ..Choice::usual(&rank.gpu, &spec, rank.comm.size()) };
+    if let Some(fixed) = tune {
+        let tuner = Tuner::new(&rank.gpu, &rank.comm, &spec);
+        let tuner = if fixed { tuner.on(grid) } else { tuner };
+        choice = match Tuner::default_file() {
+            Some(file) => tuner.remembering(file).tune::<T>()?,
+            None => tuner.tune::<T>()?,
+        }
+        .choice;
+    }
+    let start = std::time::Instant::now();
+    let transform = choice.transform::<T>(&rank.gpu, &spec, &choice.lines(&rank.comm)?)?;
+    Ok(Planned { shape, choice, transform, seconds: start.elapsed().as_secs_f64() })
 }
 
 struct Bench<'a> {
@@ -153,20 +184,20 @@ fn arrays<T: Cell>(gpu: &Gpu, transform: &Transform<T>) -> Result<(Array<T>, Arr
 
 impl Bench<'_> {
     fn measure<T: Cell>(&mut self, recorder: &mut Recorder, job: Planned<T>) -> Result<(), Error> {
-        let Planned { shape, grid, transform, seconds: planning } = job;
+        let Planned { shape, choice, transform, seconds: planning } = job;
         let (rank, clock) = (self.rank, self.clock);
         let (field, spectrum) = arrays(&rank.gpu, &transform)?;
         let numbers = (size_of::<T>() / size_of::<f32>()) as u64;
         let content = values(field.len() * numbers, rank.comm.rank());
         recorder.upload(&field, 0, bytemuck::cast_slice(&content))?;
         drop(content);
-        let lines = Lines::new(&rank.comm, grid)?;
+        let lines = choice.lines(&rank.comm)?;
         let layout = transform.field_layout();
         let mut work = Work { transform, lines, layout, field, spectrum };
         // Kernels are compiled when they are first used: a plan is ready when both directions have run.
         let first = planning + clock.once(recorder, |recorder| work.both(recorder))?;
         let again = clock.once(recorder, |recorder| {
-            work.transform = Transform::new(&rank.gpu, shape, grid, rank.comm.rank())?;
+            work.transform = choice.transform::<T>(&rank.gpu, &Spec::new(T::VALUES, shape), &work.lines)?;
             work.both(recorder)
         })?;
         let mut cost = [work.lines.cost(); 3];
@@ -184,7 +215,7 @@ impl Bench<'_> {
             Values::Complex => "complex",
         };
         let mut result = json!({
-            "shape": shape, "values": kind, "grid": grid.parts(),
+            "shape": shape, "values": kind, "grid": choice.grid, "choice": choice,
             "plan": { "first": first, "again": again },
         });
         let directions: [(&str, Spread, &Route, Cost, Cost); 2] = [

@@ -69,6 +69,11 @@ impl Settings {
         Ok(())
     }
 
+    /// Whether the call gives a process grid.
+    fn has_grid(&self) -> bool {
+        self.common.grid.is_some()
+    }
+
     /// The process grid for a mesh.
     fn grid(&self, shape: [u64; 3], ranks: usize) -> Result<Grid, Error> {
         Ok(match self.common.grid {
