@@ -1,7 +1,7 @@
 //! Transforms of one axis of very many lengths against rustfft in f64.
 //!
-//! Every length has kernels of its own, which take longer to compile than to run. Complex transforms go through all
-//! lengths up to 1100, real ones through a part of them; `MESHLOOM_LONG_TESTS=1` lets both go through all.
+//! Every length has kernels of its own, which take longer to compile than to run: lengths up to 128 and a part of the
+//! others go by default, all with `MESHLOOM_LONG_TESTS=1`.
 
 #[path = "shared/fourier.rs"]
 mod fourier;
@@ -78,10 +78,6 @@ const SAMPLE: [u64; 44] = [
 /// Those of them that go without the long tests: one of each kind.
 const FEW: [u64; 9] = [2, 15, 16, 37, 60, 77, 121, 256, 1000];
 
-fn long_tests() -> bool {
-    std::env::var("MESHLOOM_LONG_TESTS").is_ok_and(|v| v == "1")
-}
-
 /// A transform along one axis of a few lines.
 fn lines_of(n: u64, axis: usize) -> Spec {
     let mut cells = [[n, 1, 3], [1, n, 2], [2, 1, n]][axis];
@@ -139,10 +135,12 @@ fn job(n: u64, values: Values) -> Job {
     Job { n, axis: 2, values, precision: Precision::Single }
 }
 
-/// All jobs over two threads; fails with all that are wrong.
-fn go(gpu: &Gpu, tuning: Tuning, jobs: &[Job]) {
+/// All jobs over two threads; fails with all that are wrong. Each has a device of its own, since software renderers
+/// compile on the one thread of a device.
+fn go(options: &Options, tuning: Tuning, jobs: &[Job]) {
     let next = AtomicUsize::new(0);
-    let work = || {
+    let work = &|poison: bool| {
+        let gpu = &Gpu::open(&Options { poison, ..options.clone() }, 0).unwrap();
         let (mut bench, mut wrong, mut worst) = (Bench::new(gpu, tuning), Vec::new(), (0.0f64, 0));
         while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
             let spec = lines_of(job.n, job.axis);
@@ -157,13 +155,14 @@ fn go(gpu: &Gpu, tuning: Tuning, jobs: &[Job]) {
                 worst = (largest, job.n);
             }
             if largest.is_nan() || largest > 1.0 {
+                println!("{job:?}: {errors:.3?}");
                 wrong.push(format!("{job:?}: {errors:.3?}"));
             }
         }
         (wrong, worst)
     };
     let results: Vec<_> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..2).map(|_| scope.spawn(work)).collect();
+        let threads: Vec<_> = [true, false].map(|poison| scope.spawn(move || work(poison))).into();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     for (_, (worst, n)) in &results {
@@ -173,26 +172,31 @@ fn go(gpu: &Gpu, tuning: Tuning, jobs: &[Job]) {
     assert!(wrong.is_empty(), "{} of {} transforms beyond the law:\n{}", wrong.len(), jobs.len(), wrong.join("\n"));
 }
 
-fn gpu() -> Gpu {
-    Gpu::open(&Options::from_env().unwrap(), 0).unwrap()
+fn options() -> Options {
+    Options::from_env().unwrap()
+}
+
+/// What suits the device.
+fn own() -> Tuning {
+    Tuning::of(&Gpu::open(&options(), 0).unwrap())
 }
 
 #[test]
 fn every_length_up_to_1100() {
-    let gpu = gpu();
-    let complex = (1..=1100).map(|n| job(n, Values::Complex));
-    let real = (1..=1100).filter(|n| long_tests() || *n <= 128 || n % 7 == 3).map(|n| job(n, Values::Real));
-    go(&gpu, Tuning::of(&gpu), &complex.chain(real).collect::<Vec<_>>());
+    let (every, some) = if long_tests() { (1100, 1) } else { (128, 23) };
+    let lengths: Vec<u64> = (1..=1100).filter(|n| *n <= every || n % some == 3).collect();
+    go(&options(), own(), &both(&lengths));
 }
 
 #[test]
 fn long_lines() {
-    let gpu = gpu();
-    let mut jobs = both(&LONG);
-    for n in [2039, 4097, 6561, 8192, 10007, 30030, 1 << 20] {
+    let lengths = if long_tests() { &LONG[..] } else { &[1287, 2039, 4097, 4391, 6561, 10007, 16384, 1 << 20] };
+    let strided = if long_tests() { &[2039, 4097, 6561, 8192, 10007, 30030, 1 << 20][..] } else { &[4097, 8192] };
+    let mut jobs = both(lengths);
+    for &n in strided {
         jobs.extend([0, 1].map(|axis| Job { axis, ..job(n, Values::Complex) }));
     }
-    go(&gpu, Tuning::of(&gpu), &jobs);
+    go(&options(), own(), &jobs);
 }
 
 fn both(lengths: &[u64]) -> Vec<Job> {
@@ -211,30 +215,30 @@ fn sample() -> Vec<Job> {
 
 #[test]
 fn lines_shared_by_invocations() {
-    go(&gpu(), Tuning::profile(Profile::Gpu), &sample());
+    go(&options(), Tuning::profile(Profile::Gpu), &sample());
 }
 
 #[test]
 fn the_floor() {
-    let gpu = Gpu::open(&Options { floor: true, ..Options::from_env().unwrap() }, 0).unwrap();
-    go(&gpu, Tuning::of(&gpu), &sample());
+    let options = Options { floor: true, ..options() };
+    go(&options, own(), &sample());
     // Lines of two passes that elsewhere take one.
     let long = [2731u64, 4093, 4096, 8192].map(|n| job(n, Values::Real));
-    go(&gpu, Tuning::profile(Profile::Gpu), &long);
+    go(&options, Tuning::profile(Profile::Gpu), if long_tests() { &long } else { &long[2..3] });
 }
 
 #[test]
 fn odd_tunings() {
-    let (gpu, shared) = (gpu(), Tuning::profile(Profile::Gpu));
+    let (options, shared) = (options(), Tuning::profile(Profile::Gpu));
     let some = |every: usize, from: usize| sample().into_iter().skip(from).step_by(every).collect::<Vec<_>>();
-    go(&gpu, Tuning { points: 4, alone: 1, columns: 4, ..shared }, &some(3, 0));
-    go(&gpu, Tuning { points: 8, alone: 8, columns: 1, ..shared }, &some(3, 1));
-    go(&gpu, Tuning { points: 4, alone: 1, shared: false, columns: 4, pieces: 2 }, &some(3, 2));
+    go(&options, Tuning { points: 4, alone: 1, columns: 4, ..shared }, &some(3, 0));
+    go(&options, Tuning { points: 8, alone: 8, columns: 1, ..shared }, &some(3, 1));
+    go(&options, Tuning { points: 4, alone: 1, shared: false, columns: 4, pieces: 2 }, &some(3, 2));
 }
 
 #[test]
 fn double_precision() {
-    let gpu = gpu();
+    let gpu = Gpu::open(&options(), 0).unwrap();
     if !gpu.abilities().f64 {
         println!("skipped: {} has no f64", gpu.info().name);
         return;
@@ -242,7 +246,7 @@ fn double_precision() {
     let more = if long_tests() { &[1100, 1151, 2039, 3000, 4093, 6561, 8192, 10007, 65536][..] } else { &[4093, 8192] };
     let double = |job: Job| Job { precision: Precision::Double, ..job };
     let jobs: Vec<Job> = sample().into_iter().chain(both(more)).map(double).collect();
-    go(&gpu, Tuning::of(&gpu), &jobs);
+    go(&options(), own(), &jobs);
     let shared: Vec<Job> = jobs.into_iter().step_by(5).collect();
-    go(&gpu, Tuning::profile(Profile::Gpu), &shared);
+    go(&options(), Tuning::profile(Profile::Gpu), &shared);
 }

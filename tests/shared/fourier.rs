@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "not every test uses all of it")]
 
 use std::fmt::Debug;
+use std::sync::OnceLock;
 
 use meshloom::comm::run_threads;
 use meshloom::device::{Array, Gpu, Options, Recorder};
@@ -14,6 +15,11 @@ pub use rustfft::num_complex::Complex;
 pub type C = Complex<f64>;
 pub type Halo = [[u64; 2]; 3];
 pub const NO_HALO: Halo = [[0; 2]; 3];
+
+/// Whether tests take the time for cases whose kernels are long to compile.
+pub fn long_tests() -> bool {
+    std::env::var("MESHLOOM_LONG_TESTS").is_ok_and(|v| v == "1")
+}
 
 /// A number of a field or spectrum.
 pub trait Number: Copy + PartialEq + Debug + Send + Sync + 'static {
@@ -279,16 +285,14 @@ pub struct Setup {
     pub hooks: TransformHooks,
 }
 
+/// The device that most tests use stays open, so that each kernel is compiled once.
+static OPEN: OnceLock<Gpu> = OnceLock::new();
+
 impl Default for Setup {
     fn default() -> Self {
-        Setup {
-            options: Options::from_env().unwrap(),
-            parts: [1, 1],
-            tuning: None,
-            halo: NO_HALO,
-            chunk: None,
-            hooks: TransformHooks::default(),
-        }
+        let options = Options::from_env().unwrap();
+        OPEN.get_or_init(|| Gpu::open(&options, 0).unwrap());
+        Setup { options, parts: [1, 1], tuning: None, halo: NO_HALO, chunk: None, hooks: TransformHooks::default() }
     }
 }
 
