@@ -1,6 +1,8 @@
 //! What cannot be transformed.
 
+use crate::comm::CommError;
 use crate::device::DeviceError;
+use crate::exchange::ExchangeError;
 use crate::layout::LayoutError;
 
 /// An error of a transform: which length, why, and what would do.
@@ -68,4 +70,34 @@ pub enum FftError {
     /// The device.
     #[error(transparent)]
     Device(#[from] DeviceError),
+}
+
+/// A tuning that failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TuneError {
+    /// The transform cannot be.
+    #[error(transparent)]
+    Fft(#[from] FftError),
+    /// It failed.
+    #[error(transparent)]
+    Exchange(#[from] ExchangeError),
+}
+
+impl From<DeviceError> for TuneError {
+    fn from(error: DeviceError) -> Self {
+        TuneError::Fft(error.into())
+    }
+}
+
+impl From<CommError> for TuneError {
+    fn from(error: CommError) -> Self {
+        TuneError::Exchange(error.into())
+    }
+}
+
+impl From<LayoutError> for TuneError {
+    fn from(error: LayoutError) -> Self {
+        TuneError::Fft(error.into())
+    }
 }

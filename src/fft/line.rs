@@ -8,11 +8,7 @@
 //! (zero padding, truncated spectra), and may be one *digit* of the position on a longer axis.
 
 use super::core::{Core, Limits};
-use super::hook::Hooks;
 use super::precision::Precision;
-use super::tables::Table;
-use super::writer::Writer;
-use crate::device::{Access, KernelSource};
 
 /// What becomes of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -248,34 +244,6 @@ impl LineKernel {
         let together = fit(true) >= enough.min(fit(false));
         let lines = if together { fit(true) } else { fit(false) };
         (lines > 0).then(|| Shape { core, lanes, lines: 1 << lines.ilog2(), together })
-    }
-
-    /// The kernel for `shape`, and the table that it reads.
-    pub fn source(&self, shape: &Shape, hooks: &Hooks) -> (KernelSource, Table) {
-        let element = |view: View| if view == View::Real { self.precision.real() } else { self.precision.complex() };
-        let (input, output) = (element(self.input.view), element(self.output.view));
-        let name = format!("fft::{:?}({})", self.work, self.points);
-        let (text, table) = Writer::new(*self, shape, hooks).write();
-        let params = hooks.params().map_or(PARAMS.to_string(), |fields| format!("{PARAMS}, {fields}"));
-        let mut source = KernelSource::new(name, text).params(params);
-        if self.in_place {
-            // Two views of one array are its plain numbers.
-            let element = if self.numbers() { self.precision.real() } else { output };
-            source = source.array("output", element, Access::ReadWrite);
-        } else {
-            source = source.array("input", input, Access::Read).array("output", output, Access::ReadWrite);
-        }
-        let complex = self.precision.complex();
-        if !table.is_empty() {
-            source = source.array("roots", complex, Access::Read);
-        }
-        if self.digit.is_some_and(|digit| digit.load_factor) {
-            source = source.array("load_factors", complex, Access::Read);
-        }
-        if self.digit.is_some_and(|digit| digit.store_factor) {
-            source = source.array("store_factors", complex, Access::Read);
-        }
-        (hooks.declare(source).group((shape.lanes * shape.lines) as u32), table)
     }
 
     /// Whether input and output of an in-place kernel are seen as plain numbers.

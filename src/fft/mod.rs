@@ -19,6 +19,7 @@
 //! - **Reproducible**: the same bits for every process grid.
 //! - **Adjoints** of all transforms: [`Transform::forward_adjoint`].
 
+mod agree;
 mod axis;
 mod boxes;
 mod butterfly;
@@ -44,10 +45,11 @@ mod tuner;
 mod tuning;
 mod writer;
 
+pub use agree::agree;
 pub use axis::{AxisPass, Factors};
 pub use boxes::BoxTransform;
 pub use core::Limits;
-pub use error::FftError;
+pub use error::{FftError, TuneError};
 pub use filter::Filter;
 pub use forecast::{Direction, Forecast, Memory, Phase};
 pub use hook::{Hook, Hooks};
@@ -62,5 +64,5 @@ pub use spectral::{Spectral, radial_source};
 pub use speeds::Speeds;
 pub use tables::{Section, Table};
 pub use transform::{Transform, TransformHooks, Value};
-pub use tuner::{Choice, TuneError, Tuned, Tuner, agree};
+pub use tuner::{Choice, Tuned, Tuner};
 pub use tuning::Tuning;

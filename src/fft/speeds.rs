@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::tuner::TuneError;
+use super::error::TuneError;
 use crate::comm::{Communicator, Op};
 use crate::device::{Gpu, Recorder};
 

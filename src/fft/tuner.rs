@@ -9,46 +9,17 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use super::error::FftError;
+use super::agree::agree;
+use super::error::{FftError, TuneError};
 use super::forecast::Forecast;
 use super::spec::Spec;
 use super::speeds::Speeds;
 use super::transform::{Transform, TransformHooks, Value};
 use super::tuning::Tuning;
-use crate::comm::{CommError, Communicator, Op};
-use crate::device::{DeviceError, Gpu, Profile, Recorder};
-use crate::exchange::{ExchangeError, Lines};
-use crate::layout::{Grid, LayoutError};
-
-/// A tuning that failed.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum TuneError {
-    /// The transform cannot be.
-    #[error(transparent)]
-    Fft(#[from] FftError),
-    /// It failed.
-    #[error(transparent)]
-    Exchange(#[from] ExchangeError),
-}
-
-impl From<DeviceError> for TuneError {
-    fn from(error: DeviceError) -> Self {
-        TuneError::Fft(error.into())
-    }
-}
-
-impl From<CommError> for TuneError {
-    fn from(error: CommError) -> Self {
-        TuneError::Exchange(error.into())
-    }
-}
-
-impl From<LayoutError> for TuneError {
-    fn from(error: LayoutError) -> Self {
-        TuneError::Fft(error.into())
-    }
-}
+use crate::comm::{Communicator, Op};
+use crate::device::{Gpu, Profile, Recorder};
+use crate::exchange::Lines;
+use crate::layout::Grid;
 
 /// Everything that can be chosen about a distributed transform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -332,18 +303,5 @@ impl Search<'_> {
             }
         }
         Ok(least)
-    }
-}
-
-/// Checks that all ranks are about to do the same. All ranks call it, before what would otherwise hang or mix data up.
-///
-/// # Errors
-/// [`FftError::Mismatch`] on all ranks, naming the first that differs from rank 0.
-pub fn agree(comm: &Communicator, what: &impl std::fmt::Debug) -> Result<(), TuneError> {
-    let hash = crate::hash::fnv1a(crate::hash::START, format!("{what:?}").as_bytes());
-    let all = comm.all_gather(&[hash])?;
-    match all.iter().position(|&other| other != all[0]) {
-        Some(rank) => Err(FftError::Mismatch { rank }.into()),
-        None => Ok(()),
     }
 }

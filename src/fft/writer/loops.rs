@@ -1,0 +1,258 @@
+//! The transform of a line by one invocation, in loops over the butterflies of each stage: no barriers, and short code.
+
+use super::{At, If, Point, Writer};
+use crate::fft::core::{Core, Stages};
+use crate::fft::line::{View, Work};
+use crate::fft::tables::Section;
+
+/// Gives the value of a place of the line.
+type Feed<'a, 'f> = dyn FnMut(&mut Writer<'a>, &str) -> String + 'f;
+/// Gives the value of a slot, which holds that mode.
+type SlotFeed<'a, 'f> = dyn FnMut(&mut Writer<'a>, &str, &str) -> String + 'f;
+/// Takes a place or mode, the slot in which it may be kept, and its value.
+type Sink<'a, 'f> = dyn FnMut(&mut Writer<'a>, &str, &str, &str) + 'f;
+
+/// A butterfly of a loop: its first slot, and the digits above and below its own.
+struct Butterfly {
+    base: String,
+    high: String,
+    low: String,
+}
+
+impl<'a> Writer<'a> {
+    /// All of a line by one invocation, stage by stage in its own workgroup memory: no barrier.
+    pub(super) fn loops(&mut self, core: &Core) {
+        let n = self.kernel.core_points();
+        let split = self.kernel.packed() && self.kernel.output.view == View::Half;
+        let load: &mut Feed<'a, '_> = &mut |w, at| w.load(&At::Text(at.into()));
+        match self.kernel.work {
+            Work::Filter(results) => {
+                self.looped(core, load, -1.0, 0, &mut |w, _, slot, value| {
+                    w.code.line(format!("{} = {value};", w.slot(0, slot)));
+                });
+                let buffer = self.kernel.buffers() - 1;
+                self.code.line(format!("for (var result = 0u; result < {results}u; result++) {{"));
+                self.filtered(core, buffer);
+                self.code.line("}");
+            }
+            work => {
+                let sign = if work == Work::Forward { -1.0 } else { 1.0 };
+                if split {
+                    self.looped(core, load, sign, 0, &mut |w, _, slot, value| {
+                        w.code.line(format!("{} = {value};", w.slot(0, slot)));
+                    });
+                    self.code.line(format!("for (var k = 0u; k <= {n}u; k++) {{"));
+                    let places = ["select(k, 0u, k == {n}u)", "select({n}u - k, 0u, k == 0u)"];
+                    let mut both = Vec::new();
+                    for place in places {
+                        let at = self.code.value(place.replace("{n}", &n.to_string()));
+                        let slot = self.slot_of_mode(core, &at);
+                        both.push(self.code.value(self.slot(0, &slot)));
+                    }
+                    self.split_mode(&At::Text("k".into()), &both[0], &both[1], If::Always);
+                    self.code.line("}");
+                } else {
+                    self.looped(core, load, sign, 0, &mut |w, at, _, value| {
+                        w.store(vec![Point { at: At::Text(at.into()), value: value.into(), there: If::Always }]);
+                    });
+                }
+            }
+        }
+    }
+
+    /// The result `result` of a filter from the modes in buffer 0, by way of `buffer`.
+    fn filtered(&mut self, core: &Core, buffer: u64) {
+        let more = ", result";
+        let store: &mut Sink<'a, '_> = &mut |w, at, _, value| {
+            w.store_result(vec![Point { at: At::Text(at.into()), value: value.into(), there: If::Always }], "result");
+        };
+        match core {
+            Core::Direct(stages) => {
+                let feed: &mut SlotFeed<'a, '_> = &mut |w, slot, mode| {
+                    let value = w.code.value(w.slot(0, slot));
+                    w.hooked("on_mode", &value, &At::Text(mode.into()), more)
+                };
+                self.backwards(&stages.radices, feed, 1.0, buffer, store);
+            }
+            Core::Bluestein { .. } => {
+                let n = self.kernel.core_points();
+                let feed: &mut Feed<'a, '_> = &mut |w, at| {
+                    let within = w.code.value(format!("min({at}, {}u)", n - 1));
+                    let value = w.code.value(w.slot(0, &within));
+                    w.hooked("on_mode", &value, &At::Text(within), more)
+                };
+                self.looped(core, feed, 1.0, buffer, store);
+            }
+        }
+    }
+
+    /// The transform of what `feed` gives for places of the line. `emit` gets the mode, the slot in which it may be kept
+    /// and its value. Slots of `buffer` are overwritten.
+    fn looped(&mut self, core: &Core, feed: &mut Feed<'a, '_>, sign: f64, buffer: u64, emit: &mut Sink<'a, '_>) {
+        match core {
+            Core::Direct(stages) => self.forwards(&stages.radices, feed, sign, buffer, emit),
+            Core::Bluestein { padded, stages } => {
+                let (n, padded) = (self.kernel.core_points(), *padded);
+                self.forwards(
+                    &stages.radices,
+                    &mut |w, at| {
+                        let within = w.code.value(format!("min({at}, {}u)", n - 1));
+                        let value = feed(w, &within);
+                        let chirp = w.entry(Section::Chirp(n), &At::Text(within), sign);
+                        w.code.value(format!("select(Complex(), multiply({value}, {chirp}), {at} < {n}u)"))
+                    },
+                    -1.0,
+                    buffer,
+                    &mut |w, mode, slot, value| {
+                        let factor = w.entry(Section::ChirpSpectrum { n, padded }, &At::Text(mode.into()), sign);
+                        w.code.line(format!("{} = multiply({value}, {factor});", w.slot(buffer, slot)));
+                    },
+                );
+                self.backwards(
+                    &stages.radices,
+                    &mut |w, slot, _| w.code.value(w.slot(buffer, slot)),
+                    1.0,
+                    buffer,
+                    &mut |w, at, slot, value| {
+                        w.code.line(format!("if {at} < {n}u {{"));
+                        let chirp = w.entry(Section::Chirp(n), &At::Text(at.into()), sign);
+                        let value = w.code.value(format!("multiply({value}, {chirp})"));
+                        emit(w, at, slot, &value);
+                        w.code.line("}");
+                    },
+                );
+            }
+        }
+    }
+
+    /// The slot in which [`looped`](Self::looped) keeps a mode.
+    fn slot_of_mode(&mut self, core: &Core, mode: &str) -> String {
+        let Core::Direct(Stages { radices, .. }) = core else { return mode.to_string() };
+        let n: u64 = radices.iter().product();
+        let (mut done, mut terms) = (1, Vec::new());
+        for &radix in radices {
+            done *= radix;
+            terms.push(format!("{mode} / {}u % {radix}u * {}u", done / radix, n / done));
+        }
+        self.code.value(terms.join(" + "))
+    }
+
+    /// Slot `at` of a buffer of this invocation.
+    fn slot(&self, buffer: u64, at: &str) -> String {
+        format!(
+            "shared_line[place(column, {at}) + {}u]",
+            buffer * self.shape.lines * self.shape.core.exchanged(self.kernel.core_points())
+        )
+    }
+
+    /// Decimation in frequency, in place: natural order in, digits reversed out.
+    fn forwards(&mut self, radices: &[u64], feed: &mut Feed<'a, '_>, sign: f64, buffer: u64, emit: &mut Sink<'a, '_>) {
+        let n: u64 = radices.iter().product();
+        let (mut done, last) = (1, radices.len() - 1);
+        for (stage, &radix) in radices.iter().enumerate() {
+            done *= radix;
+            let stride = n / done;
+            let butterfly = self.butterflies(stage, n / radix, radix, stride);
+            let mut x = Vec::new();
+            for i in 0..radix {
+                let at = self.code.value(format!("{} + {}u", butterfly.base, i * stride));
+                x.push(if stage == 0 { feed(self, &at) } else { self.code.value(self.slot(buffer, &at)) });
+            }
+            let y = self.code.transform(&x, sign);
+            if stage < last {
+                let y = self.powers(y, &butterfly.low, n / (stride * radix), n, sign);
+                for (k, value) in y.into_iter().enumerate() {
+                    let at = self.code.value(format!("{} + {}u", butterfly.base, k as u64 * stride));
+                    self.code.line(format!("{} = {value};", self.slot(buffer, &at)));
+                }
+            } else {
+                let high = self.mode_of_high(&radices[..last], &butterfly.high);
+                for (k, value) in y.into_iter().enumerate() {
+                    let at = self.code.value(format!("{} + {k}u", butterfly.base));
+                    let mode = self.code.value(format!("{high} + {}u", k as u64 * (n / radix)));
+                    emit(self, &mode, &at, &value);
+                }
+            }
+            self.code.line("}");
+        }
+    }
+
+    /// Decimation in time, in place: digits reversed in, natural order out. The first stage asks `feed` for the value of a
+    /// slot, which holds that mode.
+    fn backwards(
+        &mut self,
+        radices: &[u64],
+        feed: &mut SlotFeed<'a, '_>,
+        sign: f64,
+        buffer: u64,
+        emit: &mut Sink<'a, '_>,
+    ) {
+        let n: u64 = radices.iter().product();
+        let last = radices.len() - 1;
+        for (stage, &radix) in radices.iter().enumerate().rev() {
+            let done: u64 = radices[..=stage].iter().product();
+            let stride = n / done;
+            let butterfly = self.butterflies(stage, n / radix, radix, stride);
+            let high = if stage == last { self.mode_of_high(&radices[..last], &butterfly.high) } else { String::new() };
+            let (mut x, mut places) = (Vec::new(), Vec::new());
+            for i in 0..radix {
+                let at = self.code.value(format!("{} + {}u", butterfly.base, i * stride));
+                x.push(if stage == last {
+                    let mode = self.code.value(format!("{high} + {}u", i * (n / radix)));
+                    feed(self, &at, &mode)
+                } else {
+                    self.code.value(self.slot(buffer, &at))
+                });
+                places.push(at);
+            }
+            if stage < last {
+                x = self.powers(x, &butterfly.low, n / (stride * radix), n, sign);
+            }
+            let y = self.code.transform(&x, sign);
+            for (at, value) in places.iter().zip(y) {
+                if stage == 0 {
+                    emit(self, at, at, &value);
+                } else {
+                    self.code.line(format!("{} = {value};", self.slot(buffer, at)));
+                }
+            }
+            self.code.line("}");
+        }
+    }
+
+    /// Opens the loop over the butterflies of a stage; the caller closes it.
+    fn butterflies(&mut self, stage: usize, count: u64, radix: u64, stride: u64) -> Butterfly {
+        let j = format!("j{stage}");
+        self.code.line(format!("for (var {j} = 0u; {j} < {count}u; {j}++) {{"));
+        let high = self.code.value(format!("{j} / {stride}u"));
+        let low = self.code.value(format!("{j} % {stride}u"));
+        let base = self.code.value(format!("{high} * {}u + {low}", radix * stride));
+        Butterfly { base, high, low }
+    }
+
+    /// The part of a mode that the digits above the last one make.
+    fn mode_of_high(&mut self, radices: &[u64], high: &str) -> String {
+        let total: u64 = radices.iter().product();
+        let (mut done, mut terms) = (1, Vec::new());
+        for &radix in radices {
+            terms.push(format!("{high} / {}u % {radix}u * {done}u", total / done / radix));
+            done *= radix;
+        }
+        self.code.value(terms.join(" + "))
+    }
+
+    /// `x[k]` times the power `k low step` of the first root of order `n`. One root is read, the others are its powers:
+    /// the fewest products that lead to each.
+    fn powers(&mut self, x: Vec<String>, low: &str, step: u64, n: u64, sign: f64) -> Vec<String> {
+        let first = self.entry(Section::Roots(n), &At::Text(format!("{low} * {step}u")), sign);
+        let mut powers = vec!["Complex()".to_string(), first];
+        for k in 2..x.len() {
+            let (a, b) = (k / 2, k - k / 2);
+            let power = self.code.value(format!("multiply({}, {})", powers[a], powers[b]));
+            powers.push(power);
+        }
+        let turn =
+            |(k, x): (usize, String)| if k == 0 { x } else { self.code.value(format!("multiply({x}, {})", powers[k])) };
+        x.into_iter().enumerate().map(turn).collect()
+    }
+}

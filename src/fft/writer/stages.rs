@@ -1,0 +1,200 @@
+//! The transform of a line that invocations share: stages, with exchanges through workgroup memory between them.
+
+use std::collections::HashMap;
+
+use super::{At, If, Point, Source, Writer};
+use crate::fft::core::{Core, Stages};
+use crate::fft::tables::{Section, root};
+
+impl<'a> Writer<'a> {
+    pub(super) fn core(&mut self, core: &Core, source: Source, sign: f64) -> Vec<Point> {
+        match core {
+            Core::Direct(stages) => self.stages(stages, source, sign),
+            Core::Bluestein { padded, stages } => {
+                let (n, padded) = (self.kernel.core_points(), *padded);
+                let chirped = Source::Chirped { n, sign, inner: Box::new(source) };
+                let mut points = self.stages(stages, chirped, -1.0);
+                for point in &mut points {
+                    let factor = self.entry(Section::ChirpSpectrum { n, padded }, &point.at, sign);
+                    point.value = self.code.value(format!("multiply({}, {factor})", point.value));
+                }
+                let points = self.stages(stages, Source::Points(points), 1.0);
+                let mut kept = Vec::new();
+                for Point { at, value, there } in points {
+                    let inside = match &at {
+                        At::Known(at) => If::known(*at < n),
+                        At::Text(at) => If::Text(format!("{at} < {n}u")),
+                    };
+                    let there = there.and(inside);
+                    if there == If::Never {
+                        continue;
+                    }
+                    let within = self.clamped(&at, n);
+                    let chirp = self.entry(Section::Chirp(n), &within, sign);
+                    let value = self.code.value(format!("multiply({value}, {chirp})"));
+                    // Hooks index arrays by it, stored or not.
+                    kept.push(Point { at: within, value, there });
+                }
+                kept
+            }
+        }
+    }
+
+    /// `min(at, n - 1)`.
+    fn clamped(&mut self, at: &At, n: u64) -> At {
+        match at {
+            At::Known(at) => At::Known((*at).min(n - 1)),
+            At::Text(at) => At::Text(self.code.value(format!("min({at}, {}u)", n - 1))),
+        }
+    }
+
+    fn stages(&mut self, stages: &Stages, source: Source, sign: f64) -> Vec<Point> {
+        let Stages { lanes, radices } = stages;
+        let n: u64 = radices.iter().product();
+        if *lanes == 1 {
+            let places: Vec<At> = (0..n).map(At::Known).collect();
+            let values = self.gather(&source, &places);
+            let results = self.code.transform(&values, sign);
+            let point = |(at, value): (u64, String)| Point { at: At::Known(at), value, there: If::Always };
+            return (0..n).zip(results).map(point).collect();
+        }
+        let mut source = source;
+        let mut done = 1;
+        for &radix in radices {
+            let butterflies = n / radix;
+            let per_lane = butterflies.div_ceil(*lanes);
+            let j: Vec<String> = (0..per_lane).map(|b| self.lane_index(b * lanes, *lanes, butterflies)).collect();
+            let mut places = Vec::new();
+            for j in &j {
+                for i in 0..radix {
+                    places.push(At::Text(self.code.value(format!("{j} + {}u", i * butterflies))));
+                }
+            }
+            let values = self.gather(&source, &places);
+            let mut moving = Vec::new();
+            for (b, j) in j.iter().enumerate() {
+                let mut x = values[b * radix as usize..(b + 1) * radix as usize].to_vec();
+                let mut low = "0u".to_string();
+                if done > 1 {
+                    low = self.code.value(format!("{j} % {done}u"));
+                    for (i, x) in x.iter_mut().enumerate().skip(1) {
+                        let index = At::Text(format!("{low} * {}u", i as u64 * (n / (done * radix))));
+                        let root = self.entry(Section::Roots(n), &index, sign);
+                        *x = self.code.value(format!("multiply({x}, {root})"));
+                    }
+                }
+                let y = self.code.transform(&x, sign);
+                let base = self.code.value(format!("({j} - {low}) * {radix}u + {low}"));
+                let first = b as u64 * lanes;
+                let there = if first + lanes > butterflies {
+                    If::Text(format!("lane + {first}u < {butterflies}u"))
+                } else {
+                    If::Always
+                };
+                for (i, value) in y.into_iter().enumerate() {
+                    let at = At::Text(self.code.value(format!("{base} + {}u", i as u64 * done)));
+                    moving.push(Point { at, value, there: there.clone() });
+                }
+            }
+            done *= radix;
+            source = Source::Points(moving);
+        }
+        if let Source::Points(points) = source { points } else { Vec::new() }
+    }
+
+    /// A lane's index from `first` on, held below `end` where it could go beyond.
+    pub(super) fn lane_index(&mut self, first: u64, lanes: u64, end: u64) -> String {
+        let index = if first == 0 { "lane".to_string() } else { format!("lane + {first}u") };
+        if first + lanes > end {
+            self.code.value(format!("min({index}, {}u)", end - 1))
+        } else {
+            self.code.value(index)
+        }
+    }
+
+    /// The values of `source` at `places`.
+    fn gather(&mut self, source: &Source, places: &[At]) -> Vec<String> {
+        match source {
+            Source::Memory => places.iter().map(|at| self.load(at)).collect(),
+            Source::Points(points) => self.exchange(points, places),
+            Source::Chirped { n, sign, inner } => {
+                let n = *n;
+                let mut within = Vec::new();
+                for at in places {
+                    within.push(self.clamped(at, n));
+                }
+                // Known places beyond the end are zero and need not be fetched.
+                let beyond = |at: &At| matches!(at, At::Known(at) if *at >= n);
+                let wanted: Vec<At> =
+                    within.iter().zip(places).filter(|(_, at)| !beyond(at)).map(|(w, _)| w.clone()).collect();
+                let mut values = self.gather(inner, &wanted).into_iter();
+                let mut chirped = Vec::new();
+                for (at, within) in places.iter().zip(&within) {
+                    if beyond(at) {
+                        chirped.push("Complex()".to_string());
+                        continue;
+                    }
+                    let value = values.next().unwrap_or_default();
+                    let chirp = self.entry(Section::Chirp(n), within, *sign);
+                    let value = self.code.value(format!("multiply({value}, {chirp})"));
+                    chirped.push(match at {
+                        At::Known(_) => value,
+                        At::Text(at) => self.code.value(format!("select(Complex(), {value}, {at} < {n}u)")),
+                    });
+                }
+                chirped
+            }
+        }
+    }
+
+    /// An entry of a table for a transform of this sign: tables are made for forward ones, others take conjugates.
+    pub(super) fn entry(&mut self, section: Section, index: &At, sign: f64) -> String {
+        if let (Section::Roots(n), At::Known(k)) = (section, index) {
+            let [re, im] = root(*k, n);
+            return format!("Complex({}, {})", self.code.literal(re), self.code.literal(-sign * im));
+        }
+        let start = self.table.at(section);
+        let entry = self.code.value(format!("load_roots({start}u + {})", index.text()));
+        if sign < 0.0 { entry } else { self.code.value(format!("Complex({entry}.x, -{entry}.y)")) }
+    }
+
+    /// Moves points between lanes; returns the values at `places`.
+    pub(super) fn exchange(&mut self, points: &[Point], places: &[At]) -> Vec<String> {
+        if self.shape.lanes == 1 {
+            let by_place: HashMap<&At, &String> = points.iter().map(|point| (&point.at, &point.value)).collect();
+            return places
+                .iter()
+                .map(|at| by_place.get(at).map_or("Complex()".to_string(), |value| (*value).clone()))
+                .collect();
+        }
+        let parts: &[&str] = if self.shape.together { &[""] } else { &[".x", ".y"] };
+        let mut targets = Vec::new();
+        for point in points {
+            targets.push(self.code.value(format!("place(column, {})", point.at.text())));
+        }
+        let mut origins = Vec::new();
+        for at in places {
+            origins.push(self.code.value(format!("place(column, {})", at.text())));
+        }
+        let mut read = Vec::new();
+        for part in parts {
+            if std::mem::replace(&mut self.dirty, true) {
+                self.code.line("workgroupBarrier();");
+            }
+            for (point, target) in points.iter().zip(&targets) {
+                let write = format!("shared_line[{target}] = {}{part};", point.value);
+                match &point.there {
+                    If::Always => self.code.line(write),
+                    If::Text(there) => self.code.line(format!("if {there} {{ {write} }}")),
+                    If::Never => {}
+                }
+            }
+            self.code.line("workgroupBarrier();");
+            read.push(origins.iter().map(|at| self.code.value(format!("shared_line[{at}]"))).collect::<Vec<_>>());
+        }
+        match <[Vec<String>; 2]>::try_from(read) {
+            Ok([x, y]) => x.iter().zip(&y).map(|(x, y)| self.code.value(format!("Complex({x}, {y})"))).collect(),
+            Err(mut whole) => whole.pop().unwrap_or_default(),
+        }
+    }
+}
