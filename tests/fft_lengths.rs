@@ -1,6 +1,6 @@
 //! Transforms of one axis of very many lengths against rustfft in f64.
 //!
-//! Every length has kernels of its own, which take longer to compile than to run: lengths up to 64 and a part of the
+//! Every length has kernels of its own, which take seconds to compile on software renderers: lengths up to 32 and a part of the
 //! others go by default, all with `MESHLOOM_LONG_TESTS=1`.
 
 #[path = "shared/fourier.rs"]
@@ -183,7 +183,7 @@ fn own() -> Tuning {
 
 #[test]
 fn every_length_up_to_1100() {
-    let (every, some) = if long_tests() { (1100, 1) } else { (64, 37) };
+    let (every, some) = if long_tests() { (1100, 1) } else { (32, 91) };
     let lengths: Vec<u64> = (1..=1100).filter(|n| *n <= every || n % some == 3).collect();
     go(&options(), own(), &both(&lengths));
 }
