@@ -228,8 +228,10 @@ pub fn inverse_truth(spec: &Spec, data: &[C]) -> Vec<C> {
                 }
                 data = line;
             } else {
-                let place = |p: u64| (0..kept).find(|&i| mode_place(i, kept, n) == Some(p));
-                let places: Vec<_> = (0..n).map(place).collect();
+                let mut places = vec![None; n as usize];
+                for i in 0..kept {
+                    mode_place(i, kept, n).into_iter().for_each(|p| places[p as usize] = Some(i));
+                }
                 data = moved(&data, &mut shape, axis, n, |p| places[p as usize]);
             }
             along(&mut data, shape, axis, 1.0);
