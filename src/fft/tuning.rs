@@ -25,7 +25,7 @@ impl Tuning {
         match profile {
             Profile::Gpu => Tuning { points: 16, alone: 16, shared: true, columns: 16, pieces: 4 },
             // Barriers are slow, and long straight-line code takes long to compile.
-            Profile::Software => Tuning { points: 16, alone: 64, shared: false, columns: 16, pieces: 1 },
+            Profile::Software => Tuning { points: 16, alone: 32, shared: false, columns: 16, pieces: 1 },
         }
     }
 
