@@ -38,6 +38,7 @@
 //! | [`fft`], [`halo`] | distributed transforms of real fields; ghosts and their adjoint |
 //! | [`exchange`] | staged, chunked movement of device data between ranks; from one set of boxes to another |
 //! | [`comm`] | [`Communicator`](comm::Communicator): one rank, threads or MPI; bytes, no device code |
+//! | [`primitives`] | scan, reduction, histogram, compaction, permutation, stable radix sort; one device |
 //! | [`device`] | adapters, arrays in windows, kernels, recording; no communication |
 //! | [`layout`] | splits, grids, halos, redistributions, orders: pure data |
 //! | [`io`] | NumPy files, tables and pictures that many ranks write together |
@@ -65,6 +66,7 @@ pub mod io;
 mod launch;
 pub mod layout;
 pub mod mesh;
+pub mod primitives;
 pub mod simulation;
 
 pub use error::Error;
