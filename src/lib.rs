@@ -35,6 +35,8 @@
 //! |---|---|
 //! | [`simulation`] | a cosmological particle-mesh run |
 //! | [`mesh`], [`cosmology`] | paint, readout, spectra; background, growth, linear power, schedules (host, f64) |
+//! | [`sort`] | points in the order of a curve, over all ranks, with exact balance |
+//! | [`particles`] | points with attributes in a periodic or open box; space-filling curves |
 //! | [`fft`], [`halo`] | distributed transforms of real fields; ghosts and their adjoint |
 //! | [`exchange`] | staged, chunked movement of device data between ranks; from one set of boxes to another |
 //! | [`comm`] | [`Communicator`](comm::Communicator): one rank, threads or MPI; bytes, no device code |
@@ -66,8 +68,10 @@ pub mod io;
 mod launch;
 pub mod layout;
 pub mod mesh;
+pub mod particles;
 pub mod primitives;
 pub mod simulation;
+pub mod sort;
 
 pub use error::Error;
 pub use launch::{Launch, Rank, launch};

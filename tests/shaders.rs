@@ -11,6 +11,7 @@ use meshloom::exchange::{self, reshape};
 use meshloom::fft::{self, Limits, LineParams, Precision};
 use meshloom::halo;
 use meshloom::mesh::{Combine, Painter, Window};
+use meshloom::particles;
 use naga::back::{hlsl, msl, spv};
 use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
@@ -70,7 +71,8 @@ fn elementwise() -> Vec<KernelSource> {
     let painters =
         [Window::Cic, Window::Tsc, Window::Pcs].into_iter().flat_map(|window| Painter::new(window).sources());
     let movers = halo::sources().into_iter().chain(exchange::sources()).chain(reshape::sources());
-    painters.chain(Combine::default().sources()).chain(movers).chain([fft::radial_source()]).collect()
+    let others = painters.chain(Combine::default().sources()).chain(movers).chain([fft::radial_source()]);
+    others.chain(particles::sources()).collect()
 }
 
 /// All variants that differ in more than the value of a constant that nothing uses, not checked yet.

@@ -73,11 +73,8 @@ pub(super) struct Pass<'a> {
 
 /// WGSL: the digit of a key.
 fn digit(flip: bool) -> String {
-    let ordered = if flip {
-        "key ^ params.flip ^ (bitcast<u32>(bitcast<i32>(key) >> 31u) & params.negative)"
-    } else {
-        "key"
-    };
+    let ordered =
+        if flip { "key ^ params.flip ^ (bitcast<u32>(bitcast<i32>(key) >> 31u) & params.negative)" } else { "key" };
     let digit = include_str!("../../../shaders/primitives/sort/digit.wgsl");
     format!("{COUNTED}\nfn ordered(key: u32) -> u32 {{ return {ordered}; }}\n{digit}\n")
 }
