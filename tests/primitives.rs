@@ -114,9 +114,9 @@ fn scans_are_sums_of_what_came_before() {
 /// The tree of `Reduce`, as it is documented.
 fn tree(values: &[f32]) -> f32 {
     let blocks = values.chunks(1024).map(|block| {
-        let mut lanes = [0.0f32; 256];
-        block.iter().enumerate().for_each(|(k, v)| lanes[k % 256] += v);
-        for half in [128, 64, 32, 16, 8, 4, 2, 1] {
+        let mut lanes = [0.0f32; 64];
+        block.iter().enumerate().for_each(|(k, v)| lanes[k % 64] += v);
+        for half in [32, 16, 8, 4, 2, 1] {
             (0..half).for_each(|j| lanes[j] += lanes[j + half]);
         }
         lanes[0]
