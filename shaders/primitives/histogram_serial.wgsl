@@ -1,4 +1,4 @@
-// Counts values into at most 1024 bins, for software renderers: by invocation first.
+// Counts values into at most 256 bins, for software renderers: by invocation first.
 //
 // Layout: as histogram_direct.wgsl.
 // Workgroup: GROUP invocations, 16384 consecutive values each, counted in private memory. No workgroup memory.
@@ -13,7 +13,7 @@
     if part < params.parts {
         let begin = min(part * 16384u, last);
         let end = begin + min(16384u, last - begin);
-        var local: array<u32, 1024>;
+        var local: array<u32, 256>;
         for (var i = begin; i < end; i++) {
             let value = load_values(i);
             if value < params.bins { local[value] += 1u; }

@@ -1,9 +1,9 @@
 // One level of a reduction, for GPUs: `output[b]` = block b of the input in one value.
 //
 // Layout and tree: as reduce_serial.wgsl, of which it gives the bits.
-// Workgroup: 256 invocations, one block, 4 elements each; 1 KiB of workgroup memory.
+// Workgroup: 64 invocations, one block, 16 elements each; 256 bytes of workgroup memory.
 
-var<workgroup> tree: array<Value, 256>;
+var<workgroup> tree: array<Value, 64>;
 
 fn fold(lane: u32, half: u32) {
     if lane < half { tree[lane] = join(tree[lane], tree[lane + half]); }
@@ -17,15 +17,11 @@ fn fold(lane: u32, half: u32) {
     let block = group_number(id, groups);
     let last = counted();
     var value = identity();
-    for (var k = 0u; k < 4u; k++) {
-        let i = block * 1024u + k * 256u + lane;
+    for (var k = 0u; k < 16u; k++) {
+        let i = block * 1024u + k * 64u + lane;
         if block < params.blocks && i < last { value = join(value, load_input(i)); }
     }
     tree[lane] = value;
-    workgroupBarrier();
-    fold(lane, 128u);
-    workgroupBarrier();
-    fold(lane, 64u);
     workgroupBarrier();
     fold(lane, 32u);
     workgroupBarrier();

@@ -1,7 +1,7 @@
 // One level of a reduction, for software renderers: `output[b]` = block b of the input in one value.
 //
-// Layout: a block is 1024 elements. The tree within it: element k * 256 + lane is joined to those of the same lane with
-// smaller k, and the 256 lanes are halved, lane with lane + 128, + 64, ... + 1. `identity` and `join` are written by the
+// Layout: a block is 1024 elements. The tree within it: element k * 64 + lane is joined to those of the same lane with
+// smaller k, and the 64 lanes are halved, lane with lane + 32, + 16, ... + 1. `identity` and `join` are written by the
 // host for the operation and the type.
 // Workgroup: GROUP invocations, one block each. No workgroup memory, no barriers.
 
@@ -13,12 +13,12 @@
     let block = group_number(id, groups) * GROUP + lane;
     if block < params.blocks {
         let last = counted();
-        var tree: array<Value, 256>;
-        for (var j = 0u; j < 256u; j++) { tree[j] = identity(); }
+        var tree: array<Value, 64>;
+        for (var j = 0u; j < 64u; j++) { tree[j] = identity(); }
         let begin = min(block * 1024u, last);
         let here = min(1024u, last - begin);
-        for (var k = 0u; k < here; k++) { tree[k & 255u] = join(tree[k & 255u], load_input(begin + k)); }
-        for (var half = 128u; half > 0u; half >>= 1u) {
+        for (var k = 0u; k < here; k++) { tree[k & 63u] = join(tree[k & 63u], load_input(begin + k)); }
+        for (var half = 32u; half > 0u; half >>= 1u) {
             for (var j = 0u; j < half; j++) { tree[j] = join(tree[j], tree[j + half]); }
         }
         store_output(block, tree[0]);

@@ -14,7 +14,7 @@ struct Params {
 
 /// Histograms of words.
 ///
-/// Few bins (up to 2048 on GPUs, 1024 on software renderers) are counted near the invocations first; more of them by one
+/// Few bins (up to 2048 on GPUs, 256 on software renderers) are counted near the invocations first; more of them by one
 /// atomic addition a value.
 pub struct Histogram {
     profile: Option<Profile>,
@@ -73,7 +73,7 @@ impl Histogram {
         let arrays = [values.raw(), counted.raw(), bins.raw()];
         match self.profile.unwrap_or(recorder.gpu().abilities().profile) {
             Profile::Gpu if number <= 2048 => recorder.dispatch(&self.gpu, &arrays, &params, most.div_ceil(4096)),
-            Profile::Software if number <= 1024 => {
+            Profile::Software if number <= 256 => {
                 params.parts = most.div_ceil(16384) as u32;
                 recorder.dispatch(&self.software, &arrays, &params, u64::from(params.parts).div_ceil(8))
             }

@@ -17,8 +17,8 @@ struct Params {
 
 /// Reductions in a fixed tree over the index, so that sums of `f32` are the same bits in every form.
 ///
-/// The tree: the elements are cut into blocks of 1024. In a block, element `k * 256 + lane` is joined to those of the same
-/// lane with smaller `k`, beginning with the identity; then the 256 lanes are halved, lane with lane + 128, + 64, ... + 1;
+/// The tree: the elements are cut into blocks of 1024. In a block, element `k * 64 + lane` is joined to those of the same
+/// lane with smaller `k`, beginning with the identity; then the 64 lanes are halved, lane with lane + 32, + 16, ... + 1;
 /// lanes without elements are identities. The values of the blocks are reduced in the same way, until one is left.
 ///
 /// Integer sums wrap. The least and greatest of `f32` with NaN among them are not defined, nor is the sign of a zero.
@@ -36,7 +36,7 @@ impl Default for Reduce {
 
 fn kernel(profile: Profile, operation: Operation, element: Element) -> Kernel {
     let (body, group) = match profile {
-        Profile::Gpu => (include_str!("../../shaders/primitives/reduce_group.wgsl"), 256),
+        Profile::Gpu => (include_str!("../../shaders/primitives/reduce_group.wgsl"), 64),
         Profile::Software => (include_str!("../../shaders/primitives/reduce_serial.wgsl"), 8),
     };
     let label = format!("primitives::reduce_{}_{}", operation.name(), element.wgsl());

@@ -1,7 +1,7 @@
 // Radix sort for software renderers, downsweep: every key goes behind those of smaller digits and earlier tiles.
 //
 // Layout: as serial_count.wgsl, with `table` scanned. `payload` and `place` (written by the host) say what goes along.
-// Workgroup: GROUP invocations, one tile each, in order, which makes it stable; 8 KiB of private memory. No workgroup
+// Workgroup: GROUP invocations, one tile each, in order, which makes it stable; 1 KiB of private memory. No workgroup
 // memory, no barriers.
 
 @compute @workgroup_size(GROUP) fn main(
@@ -14,7 +14,7 @@
     if tile < params.tiles && last > 0u {
         let begin = min(tile * params.tile, last);
         let end = begin + min(params.tile, last - begin);
-        var next: array<u32, 2048>;
+        var next: array<u32, 256>;
         for (var d = 0u; d <= params.mask; d++) { next[d] = load_table(d * params.tiles + tile); }
         for (var i = begin; i < end; i++) {
             let key = load_keys(i);

@@ -22,8 +22,7 @@ use wide::{Sweep, Work};
 /// Sorts keys, or tells their order, stably: equal keys keep theirs.
 ///
 /// - The order of keys is the same in every [`Form`], on every device.
-/// - 32 bits are sorted in 3 passes on software renderers and 4 on GPUs; fewer where [`Keys::bits`] says that fewer bits
-///   differ. 64-bit keys of which the high words tell most apart take no more passes; if more than 32 keys share a high
+/// - 32 bits are sorted in 4 passes; fewer where [`Keys::bits`] says that fewer bits differ. 64-bit keys of which the high words tell most apart take no more passes; if more than 32 keys share a high
 ///   word, the device finds out and sorts by both words after all.
 /// - Working memory: 12 bytes an element and 2 words a digit and tile, at most 14 bytes an element in all but small arrays.
 pub struct Sort {
@@ -129,7 +128,7 @@ impl Sort {
             Words::One(keys, flip) => {
                 distinct(WHAT, values.raw(), &[keys.raw(), counted.raw()])?;
                 distinct(WHAT, keys.raw(), &[counted.raw()])?;
-                let digits = digits(bits, self.form().widest());
+                let digits = digits(bits);
                 let other = [gpu.array::<u32>("sort::keys", most)?, gpu.array("sort::values", most)?];
                 let (mut here, mut there) = ([keys, values.clone()], other);
                 if !digits.len().is_multiple_of(2) {
@@ -167,8 +166,8 @@ impl Sort {
     /// words, if no more than 32 keys share a high word.
     pub fn traffic(&self, wide: bool, bits: u32, len: u64) -> u64 {
         let keys = len.min(u64::from(u32::MAX)) as u32;
-        let (widest, tiles) = (self.form().widest(), self.passes.tiles(keys));
-        let of = |bits: u32, first, keep| traffic(&digits(bits, widest), tiles, len, first, keep);
+        let tiles = self.passes.tiles(keys);
+        let of = |bits: u32, first, keep| traffic(&digits(bits), tiles, len, first, keep);
         match bits {
             _ if keys == 0 => 0,
             33.. if wide && high_first(bits - 32, keys) => of(bits - 32, true, true) + 4 * len,
@@ -186,7 +185,7 @@ impl Sort {
         order: &Array<u32>,
         counted: &Counted,
     ) -> Result<(), DeviceError> {
-        let digits = digits(bits, self.form().widest());
+        let digits = digits(bits);
         let work = Work::new(recorder, u64::from(counted.most))?;
         let sweep = Sweep { keys, index: None, digits: &digits, flip, rest: 0, keep: false };
         self.sweep(recorder, counted, &sweep, order, &work).map(drop)

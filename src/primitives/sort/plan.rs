@@ -3,8 +3,8 @@
 /// How keys are ranked. Results are the same in every form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Form {
-    /// For software renderers: one invocation sorts one large tile serially, by digits of up to 11 bits that it counts in
-    /// private memory.
+    /// For software renderers: one invocation sorts one large tile serially, by a digit of 8 bits that it counts in private
+    /// memory.
     Software,
     /// For any GPU: a workgroup sorts a tile by a digit of 8 bits, in two steps of 4, in workgroup memory.
     Portable,
@@ -12,15 +12,8 @@ pub enum Form {
     Subgroups,
 }
 
-impl Form {
-    /// Bits of a digit at most.
-    pub(super) fn widest(self) -> u32 {
-        match self {
-            Form::Software => 11,
-            Form::Portable | Form::Subgroups => 8,
-        }
-    }
-}
+/// Bits of a digit at most.
+const WIDEST: u32 = 8;
 
 /// The bits of a word that one pass sorts by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,9 +24,9 @@ pub(super) struct Digit {
 
 /// The digits of a word of which the `bits` lowest differ: as few as can be, of nearly equal widths, lowest first. There
 /// is one at least.
-pub(super) fn digits(bits: u32, widest: u32) -> Vec<Digit> {
+pub(super) fn digits(bits: u32) -> Vec<Digit> {
     let bits = bits.clamp(1, 32);
-    let passes = bits.div_ceil(widest);
+    let passes = bits.div_ceil(WIDEST);
     let mut shift = 0;
     let widths = (0..passes).map(|pass| (bits + pass) / passes);
     widths
@@ -91,17 +84,15 @@ mod tests {
 
     #[test]
     fn digits_cover_a_word_without_gaps() {
-        for widest in [8, 11] {
-            for bits in 0..=40 {
-                let digits = digits(bits, widest);
-                let mut at = 0;
-                for digit in &digits {
-                    assert!(digit.shift == at && (1..=widest).contains(&digit.bits), "{bits}: {digits:?}");
-                    at += digit.bits;
-                }
-                assert_eq!(at, bits.clamp(1, 32));
-                assert_eq!(digits.len() as u32, bits.clamp(1, 32).div_ceil(widest));
+        for bits in 0..=40 {
+            let digits = digits(bits);
+            let mut at = 0;
+            for digit in &digits {
+                assert!(digit.shift == at && (1..=WIDEST).contains(&digit.bits), "{bits}: {digits:?}");
+                at += digit.bits;
             }
+            assert_eq!(at, bits.clamp(1, 32));
+            assert_eq!(digits.len() as u32, bits.clamp(1, 32).div_ceil(WIDEST));
         }
     }
 

@@ -95,8 +95,7 @@ impl Sort {
         order: &Array<u32>,
         counted: &Counted,
     ) -> Result<(), DeviceError> {
-        let widest = self.passes.form().widest();
-        let (digits_low, digits_high) = (digits(32, widest), digits(bits - 32, widest));
+        let (digits_low, digits_high) = (digits(32), digits(bits - 32));
         let work = Work::new(recorder, u64::from(counted.most))?;
         if !high_first(bits - 32, counted.most) {
             return self.both(recorder, (high, &digits_high), (low, &digits_low), order, counted, &work);
