@@ -52,8 +52,8 @@ fn kernel(profile: Profile, operation: Operation, element: Element) -> Kernel {
 impl Reduce {
     /// Reductions in the form that the device wants.
     pub fn new() -> Self {
-        let [gpu, software] =
-            [Profile::Gpu, Profile::Software].map(|profile| table(|operation, element| kernel(profile, operation, element)));
+        let [gpu, software] = [Profile::Gpu, Profile::Software]
+            .map(|profile| table(|operation, element| kernel(profile, operation, element)));
         Reduce { profile: None, gpu, software }
     }
 

@@ -86,8 +86,7 @@ impl Passes {
         };
         // Only the first function of `text` is needed for sums.
         let value = text.split("fn emit").next().unwrap_or(text);
-        let sums =
-            kernel("sums", format!("{COUNTED}\n{value}\n{sums}")).array("sums", Element::U32, Access::ReadWrite);
+        let sums = kernel("sums", format!("{COUNTED}\n{value}\n{sums}")).array("sums", Element::U32, Access::ReadWrite);
         let apply = kernel("apply", format!("{COUNTED}\n{text}\n{apply}"))
             .array("offsets", Element::U32, Access::Read)
             .array("output", Element::U32, Access::ReadWrite);
@@ -131,8 +130,7 @@ impl Scan {
     /// A scan in the form that the device wants.
     pub fn new() -> Self {
         let words = include_str!("../../shaders/primitives/scan/words.wgsl");
-        let [gpu, software] =
-            [Profile::Gpu, Profile::Software].map(|profile| Passes::new(profile, "scan", words, &[]));
+        let [gpu, software] = [Profile::Gpu, Profile::Software].map(|profile| Passes::new(profile, "scan", words, &[]));
         Scan { profile: None, gpu, software }
     }
 

@@ -138,7 +138,7 @@ impl Sort {
                     recorder.copy(&there[1], 0, &here[1], 0, most)?;
                 }
                 for digit in digits {
-                    let (index, to_keys) = (Some(&here[1]), Some(&there[0]));
+                    let (index, to_keys) = (Some(&here[1]), &there[0]);
                     let pass = Pass { keys: &here[0], index, to_keys, to_index: &there[1], digit, flip };
                     self.passes.record(recorder, &counted, &pass)?;
                     std::mem::swap(&mut here, &mut there);
@@ -167,12 +167,12 @@ impl Sort {
     pub fn traffic(&self, wide: bool, bits: u32, len: u64) -> u64 {
         let keys = len.min(u64::from(u32::MAX)) as u32;
         let tiles = self.passes.tiles(keys);
-        let of = |bits: u32, first, keep| traffic(&digits(bits), tiles, len, first, keep);
+        let of = |bits: u32, first| traffic(&digits(bits), tiles, len, first);
         match bits {
             _ if keys == 0 => 0,
-            33.. if wide && high_first(bits - 32, keys) => of(bits - 32, true, true) + 4 * len,
-            33.. if wide => of(32, true, false) + 12 * len + of(bits - 32, false, false),
-            _ => of(bits, true, false),
+            33.. if wide && high_first(bits - 32, keys) => of(bits - 32, true) + 4 * len,
+            33.. if wide => of(32, true) + 12 * len + of(bits - 32, false),
+            _ => of(bits, true),
         }
     }
 
@@ -187,7 +187,7 @@ impl Sort {
     ) -> Result<(), DeviceError> {
         let digits = digits(bits);
         let work = Work::new(recorder, u64::from(counted.most))?;
-        let sweep = Sweep { keys, index: None, digits: &digits, flip, rest: 0, keep: false };
+        let sweep = Sweep { keys, index: None, digits: &digits, flip, rest: 0 };
         self.sweep(recorder, counted, &sweep, order, &work).map(drop)
     }
 

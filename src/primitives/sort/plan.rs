@@ -66,14 +66,12 @@ pub(super) fn high_first(high_bits: u32, keys: u32) -> bool {
     high_bits + 2 >= u32::BITS - keys.leading_zeros()
 }
 
-/// Bytes that passes over these digits read and write; `first` finds no indices yet, `keep` stores the keys in the last
-/// pass too.
-pub(super) fn traffic(digits: &[Digit], tiles: Tiles, keys: u64, first: bool, keep: bool) -> u64 {
+/// Bytes that passes over these digits read and write; `first` finds no indices yet.
+pub(super) fn traffic(digits: &[Digit], tiles: Tiles, keys: u64, first: bool) -> u64 {
     let words = digits.iter().enumerate().map(|(k, digit)| {
         let index = u64::from(!(first && k == 0));
-        let kept = u64::from(keep || k + 1 < digits.len());
         // Counting, then keys and indices in and out; the table is written, scanned (two reads, a write) and read.
-        keys * (1 + 1 + index + 1 + kept) + (u64::from(tiles.number) << digit.bits) * 5
+        keys * (1 + 1 + index + 2) + (u64::from(tiles.number) << digit.bits) * 5
     });
     4 * words.sum::<u64>()
 }
