@@ -139,8 +139,9 @@ impl Scan {
         Scan { profile: Some(profile), ..Self::new() }
     }
 
-    /// Records the scan of the leading elements of `input` that count. `output` has room for as many; if it has room for
-    /// one more, that receives the total. What lies behind stays as it is. `input` and `output` are different arrays.
+    /// Records the scan of the leading elements of `input` that count. `output` has room for as many; if it has room
+    /// for one more, that receives the total. What lies behind stays as it is. `input` and `output` are different
+    /// arrays.
     ///
     /// # Errors
     /// [`DeviceError::Misuse`] when `output` is too short or the same array; as [`Recorder::dispatch`].

@@ -9,8 +9,8 @@ const TILE: u32 = 2048u;
 
 // A key of the tile: its digit, shifted by 16, and its place in the tile.
 var<workgroup> entries: array<u32, 2048>;
-// How many keys of an invocation have each half digit, then where they go: [half digit, 8][invocation]; the lower half of
-// a word is for half digit h, the upper for h + 8.
+// How many keys of an invocation have each half digit, then where they go: [half digit, 8][invocation]; the lower half
+// of a word is for half digit h, the upper for h + 8.
 var<workgroup> counters: array<u32, 1024>;
 // Sums of invocations, and of 16 of those: few barriers for a few more reads.
 var<workgroup> sums: array<u32, 128>;

@@ -3,8 +3,8 @@
 /// How keys are ranked. Results are the same in every form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Form {
-    /// For software renderers: one invocation sorts one large tile serially, by a digit of 8 bits that it counts in private
-    /// memory.
+    /// For software renderers: one invocation sorts one large tile serially, by a digit of 8 bits that it counts in
+    /// private memory.
     Software,
     /// For any GPU: a workgroup sorts a tile by a digit of 8 bits, in two steps of 4, in workgroup memory.
     Portable,
@@ -22,8 +22,8 @@ pub(super) struct Digit {
     pub bits: u32,
 }
 
-/// The digits of a word of which the `bits` lowest differ: as few as can be, of nearly equal widths, lowest first. There
-/// is one at least.
+/// The digits of a word of which the `bits` lowest differ: as few as can be, of nearly equal widths, lowest first.
+/// There is one at least.
 pub(super) fn digits(bits: u32) -> Vec<Digit> {
     let bits = bits.clamp(1, 32);
     let passes = bits.div_ceil(WIDEST);
@@ -47,8 +47,8 @@ pub(super) struct Tiles {
 /// Keys of a serial tile at least: below, counting digits costs more than it spreads.
 const SHORTEST: u32 = 1024;
 
-/// The tiles of `keys` keys; `group` is the workgroup of a GPU's form. A software renderer gets two vectors of 8 for each
-/// of its `threads`.
+/// The tiles of `keys` keys; `group` is the workgroup of a GPU's form. A software renderer gets two vectors of 8 for
+/// each of its `threads`.
 pub(super) fn tiles(form: Form, group: u32, threads: u32, keys: u32) -> Tiles {
     match form {
         Form::Software => {
