@@ -349,6 +349,17 @@ fn every_form_sorts_every_size_stably() {
 }
 
 #[test]
+fn more_keys_than_a_loop_of_a_software_renderer_has_rounds() {
+    let Some(gpu) = roomy() else { return };
+    let mut bench = Bench::new(&gpu);
+    // 32 serial tiles of them had more than 65,535 each.
+    let keys: Vec<u32> = words(1, 2_200_000).into_iter().map(|v| v >> 8).collect();
+    let (array, order) = (bench.up(&keys), bench.up(&vec![7u32; keys.len()]));
+    Sort::new(&gpu).order(&mut bench.recorder, Keys::U32(&array).bits(24), &order, Count::All).unwrap();
+    assert!(bench.down(&order) == stable(&keys));
+}
+
+#[test]
 fn pairs_are_sorted_in_place() {
     let Some(gpu) = roomy() else { return };
     let mut bench = Bench::new(&gpu);
