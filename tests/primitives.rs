@@ -349,6 +349,17 @@ fn every_form_sorts_every_size_stably() {
 }
 
 #[test]
+fn more_keys_than_a_loop_of_a_software_renderer_has_rounds() {
+    let Some(gpu) = roomy() else { return };
+    let mut bench = Bench::new(&gpu);
+    // 32 serial tiles of them had more than 65,535 each.
+    let keys: Vec<u32> = words(1, 2_200_000).into_iter().map(|v| v >> 8).collect();
+    let (array, order) = (bench.up(&keys), bench.up(&vec![7u32; keys.len()]));
+    Sort::new(&gpu).order(&mut bench.recorder, Keys::U32(&array).bits(24), &order, Count::All).unwrap();
+    assert!(bench.down(&order) == stable(&keys));
+}
+
+#[test]
 fn pairs_are_sorted_in_place() {
     let Some(gpu) = roomy() else { return };
     let mut bench = Bench::new(&gpu);
@@ -397,9 +408,15 @@ fn signed_numbers_and_floats_are_in_their_order() {
     let signed: Vec<i32> = words(7, 3000).iter().map(|&v| v as i32).chain([0, -1, i32::MIN, i32::MAX]).collect();
     for form in forms(&gpu) {
         let sort = Sort::with(form);
-        let (keys, order) = (bench.up(&signed), bench.up(&vec![0u32; signed.len()]));
-        sort.order(&mut bench.recorder, Keys::I32(&keys), &order, Count::All).unwrap();
-        assert!(bench.down(&order) == stable(&signed), "{form:?}");
+        // The same kernels as for floats.
+        let (keys, values) = (bench.up(&signed), bench.up(&(0..signed.len() as u32).collect::<Vec<_>>()));
+        sort.pairs(&mut bench.recorder, Keys::I32(&keys), &values, Count::All).unwrap();
+        assert!(bench.down(&values) == stable(&signed), "{form:?}");
+        if form == Form::Software {
+            let (keys, order) = (bench.up(&signed), bench.up(&vec![0u32; signed.len()]));
+            sort.order(&mut bench.recorder, Keys::I32(&keys), &order, Count::All).unwrap();
+            assert!(bench.down(&order) == stable(&signed), "{form:?}");
+        }
         let mut wanted: Vec<u32> = (0..bits.len() as u32).collect();
         wanted.sort_by(|&a, &b| floats[a as usize].total_cmp(&floats[b as usize]));
         let values: Array<u32> = bench.up(&(0..bits.len() as u32).collect::<Vec<_>>());
@@ -473,11 +490,14 @@ fn many_windows_change_nothing() {
     let keys: Vec<u64> =
         words(1, n).into_iter().zip(words(2, n)).map(|(h, l)| u64::from(h & 0xfff) << 32 | u64::from(l)).collect();
     let [high, low] = pairs64(&keys).map(|words| bench.up(&words));
+    let order = bench.up(&vec![7u32; n]);
+    let both = Keys::U64 { high: &high, low: &low };
+    Sort::with(Form::Software).order(&mut bench.recorder, both.bits(44), &order, Count::All).unwrap();
+    assert!(bench.down(&order) == stable(&keys));
+    // One pass, for which the others compile one kernel.
     for form in forms(&gpu) {
-        let order = bench.up(&vec![7u32; n]);
-        let sort = Sort::with(form);
-        sort.order(&mut bench.recorder, Keys::U64 { high: &high, low: &low }.bits(44), &order, Count::All).unwrap();
-        assert!(bench.down(&order) == stable(&keys), "{form:?}");
+        Sort::with(form).order(&mut bench.recorder, Keys::U32(&high).bits(8), &order, Count::All).unwrap();
+        assert!(bench.down(&order) == stable(&keys.iter().map(|k| (k >> 32) as u8).collect::<Vec<_>>()), "{form:?}");
     }
     let (output, number) = (bench.up(&vec![0u32; n + 1]), bench.up(&[0u32]));
     Scan::new().exclusive(&mut bench.recorder, &bench_ones(&gpu, &mut None, n), &output, Count::All).unwrap();

@@ -1,5 +1,5 @@
-// How many leading elements count. `params.device` says who knows: 0 the host (`params.count`), 1 the device (`count[0]`,
-// no more than `params.count`), 2 the device, which lets all of them count or, with `count[0]` = 0, none.
+// How many leading elements count. `params.device` says who knows: 0 the host (`params.count`), 1 the device
+// (`count[0]`, no more than `params.count`), 2 the device, which lets all of them count or, with `count[0]` = 0, none.
 
 fn counted() -> u32 {
     if params.device == 0u { return params.count; }

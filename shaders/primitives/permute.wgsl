@@ -1,8 +1,8 @@
 // Moves rows of words by an index.
 //
-// Layout: `source` and `destination` hold rows of `params.width` words; `index` one row number a row. `move_row` (gather
-// or scatter, written by the host) says which rows belong together. Each item moves `params.run` words of one row, a
-// divisor of the width; rows out of range are not moved.
+// Layout: `source` and `destination` hold rows of `params.width` words; `index` one row number a row. `move_row`
+// (gather or scatter, written by the host) says which rows belong together. Each item moves `params.run` words of one
+// row, a divisor of the width; rows out of range are not moved.
 // Workgroup: GROUP invocations, ITEMS items each. No workgroup memory.
 
 @compute @workgroup_size(GROUP) fn main(

@@ -1,7 +1,7 @@
 // The long segments of one level of a segmented reduction: every run of 64 values becomes a value of the next level.
 //
-// Layout: as segments.wgsl; `places` is the exclusive scan of its `runs`, with the total behind it: run r belongs to the
-// segment s with places[s] <= r < places[s + 1]. `partial[r]` receives the run, folded from the left.
+// Layout: as segments.wgsl; `places` is the exclusive scan of its `runs`, with the total behind it: run r belongs to
+// the segment s with places[s] <= r < places[s + 1]. `partial[r]` receives the run, folded from the left.
 // Workgroup: GROUP invocations, ITEMS runs each; log2(segments) reads to find a run's segment. No workgroup memory.
 
 @compute @workgroup_size(GROUP) fn main(

@@ -1,9 +1,9 @@
 // One level of a segmented reduction: segments of up to 64 values are done, longer ones are announced.
 //
 // Layout: segment s is values[offsets[s] .. offsets[s + 1]]. A segment of up to 64 values is folded from the left into
-// `output[s]`, and `runs[s]` = 0; of a longer one `runs[s]` is the number of runs of 64 that segment_runs.wgsl folds for
-// the next level. Above the first level an empty segment is one that is done already. `identity` and `join` are written
-// by the host for the operation and the type.
+// `output[s]`, and `runs[s]` = 0; of a longer one `runs[s]` is the number of runs of 64 that segment_runs.wgsl folds
+// for the next level. Above the first level an empty segment is one that is done already. `identity` and `join` are
+// written by the host for the operation and the type.
 // Workgroup: GROUP invocations, ITEMS segments each. No workgroup memory.
 
 @compute @workgroup_size(GROUP) fn main(

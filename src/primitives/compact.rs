@@ -35,9 +35,9 @@ impl Compact {
         Compact { scan, gpu, software }
     }
 
-    /// Records: `indices` = the indices of the `flags` that are not 0, of those that count, ascending; `number[0]` = how
-    /// many they are. If `indices` is shorter than that, it receives the first ones, and `number` still counts them all;
-    /// what it has beyond stays as it is.
+    /// Records: `indices` = the indices of the `flags` that are not 0, of those that count, ascending; `number[0]` =
+    /// how many they are. If `indices` is shorter than that, it receives the first ones, and `number` still counts them
+    /// all; what it has beyond stays as it is.
     ///
     /// # Errors
     /// [`DeviceError::Misuse`] when an array is given twice; as [`Recorder::dispatch`].

@@ -52,8 +52,8 @@ impl Histogram {
         Histogram { profile: Some(profile), ..Self::new() }
     }
 
-    /// Records: `bins[v]` is raised by the number of elements of `values` that count and are v, modulo 2^32. Values from
-    /// `bins.len()` on are not counted. The caller clears `bins` first.
+    /// Records: `bins[v]` is raised by the number of elements of `values` that count and are v, modulo 2^32. Values
+    /// from `bins.len()` on are not counted. The caller clears `bins` first.
     ///
     /// # Errors
     /// [`DeviceError::Misuse`] when `bins` is given twice; as [`Recorder::dispatch`].

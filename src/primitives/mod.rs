@@ -11,8 +11,8 @@
 //! | [`Permute`] | rows gathered or scattered by an index |
 //! | [`Sort`] | the stable order of 32- and 64-bit keys |
 //!
-//! - All record into a caller's [`Recorder`](crate::device::Recorder): nothing here submits or waits. Working arrays come
-//!   from the device's pool and go back to it once the work has been submitted.
+//! - All record into a caller's [`Recorder`](crate::device::Recorder): nothing here submits or waits. Working arrays
+//!   come from the device's pool and go back to it once the work has been submitted.
 //! - They are cheap to make and keep their kernels, which compile on the first dispatch. One instance serves any sizes.
 //! - How many elements count may be known to the device only ([`Count`]); arrays without elements are legal.
 //! - No workgroup waits for another: sums go up in one dispatch and come down in the next (*reduce, then scan*).

@@ -48,12 +48,12 @@ impl Permute {
         Permute { gather: kernel("gather", "other", "i"), scatter: kernel("scatter", "i", "other") }
     }
 
-    /// Records `target[i * width + c]` = `source[index[i] * width + c]` for every i that counts (of `index`) and c below
-    /// `width`. Rows whose index lies outside of `source` are not written.
+    /// Records `target[i * width + c]` = `source[index[i] * width + c]` for every i that counts (of `index`) and c
+    /// below `width`. Rows whose index lies outside of `source` are not written.
     ///
     /// # Errors
-    /// [`DeviceError::Misuse`] when `target` is too short for the rows that count or is given twice, or `width` is 0; as
-    /// [`Recorder::dispatch`].
+    /// [`DeviceError::Misuse`] when `target` is too short for the rows that count or is given twice, or `width` is 0;
+    /// as [`Recorder::dispatch`].
     pub fn gather<T: Plain>(
         &self,
         recorder: &mut Recorder,
@@ -83,12 +83,13 @@ impl Permute {
         record(recorder, &self.gather, WHAT, (source, index, target), [width, rows], counted)
     }
 
-    /// Records `target[index[i] * width + c]` = `source[i * width + c]` for every i that counts (of `index`) and c below
-    /// `width`. Rows whose index lies outside of `target` are not moved; of several rows with one index, any may stay.
+    /// Records `target[index[i] * width + c]` = `source[i * width + c]` for every i that counts (of `index`) and c
+    /// below `width`. Rows whose index lies outside of `target` are not moved; of several rows with one index, any may
+    /// stay.
     ///
     /// # Errors
-    /// [`DeviceError::Misuse`] when `source` is shorter than the rows that count or `target` is given twice, or `width` is
-    /// 0; as [`Recorder::dispatch`].
+    /// [`DeviceError::Misuse`] when `source` is shorter than the rows that count or `target` is given twice, or `width`
+    /// is 0; as [`Recorder::dispatch`].
     pub fn scatter<T: Plain>(
         &self,
         recorder: &mut Recorder,

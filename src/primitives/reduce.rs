@@ -17,9 +17,10 @@ struct Params {
 
 /// Reductions in a fixed tree over the index, so that sums of `f32` are the same bits in every form.
 ///
-/// The tree: the elements are cut into blocks of 1024. In a block, element `k * 64 + lane` is joined to those of the same
-/// lane with smaller `k`, beginning with the identity; then the 64 lanes are halved, lane with lane + 32, + 16, ... + 1;
-/// lanes without elements are identities. The values of the blocks are reduced in the same way, until one is left.
+/// The tree: the elements are cut into blocks of 1024. In a block, element `k * 64 + lane` is joined to those of the
+/// same lane with smaller `k`, beginning with the identity; then the 64 lanes are halved, lane with lane + 32, + 16,
+/// ... + 1; lanes without elements are identities. The values of the blocks are reduced in the same way, until one is
+/// left.
 ///
 /// Integer sums wrap. The least and greatest of `f32` with NaN among them are not defined, nor is the sign of a zero.
 pub struct Reduce {

@@ -8,10 +8,12 @@ use crate::device::{Access, Array, DeviceError, Element, Kernel, KernelSource, P
 
 /// Elements of a part on a GPU: a workgroup's.
 const GROUP_PART: u32 = 2048;
-/// Parts of a software renderer at most: one invocation scans their sums.
+/// Parts of a software renderer, unless they became too long: one invocation scans their sums.
 const SERIAL_PARTS: u32 = 512;
 /// Elements of such a part at least.
 const SERIAL_LEAST: u32 = 256;
+/// And at most: llvmpipe ends all loops of an invocation, without a word, after 65,535 rounds in all.
+const SERIAL_MOST: u32 = 1 << 15;
 
 #[repr(C)]
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
@@ -44,8 +46,10 @@ fn levels(profile: Profile, span: u32) -> Vec<Level> {
     loop {
         let parts = match profile {
             Profile::Gpu => rest.div_ceil(GROUP_PART),
-            Profile::Software if levels.is_empty() => (rest / SERIAL_LEAST).clamp(1, SERIAL_PARTS),
-            Profile::Software => 1,
+            Profile::Software if levels.is_empty() => {
+                (rest / SERIAL_LEAST).clamp(1, SERIAL_PARTS).max(rest.div_ceil(SERIAL_MOST))
+            }
+            Profile::Software => rest.div_ceil(SERIAL_MOST),
         };
         let chunk = if profile == Profile::Gpu { GROUP_PART } else { rest.div_ceil(parts) };
         levels.push(Level { parts, chunk });
@@ -139,8 +143,9 @@ impl Scan {
         Scan { profile: Some(profile), ..Self::new() }
     }
 
-    /// Records the scan of the leading elements of `input` that count. `output` has room for as many; if it has room for
-    /// one more, that receives the total. What lies behind stays as it is. `input` and `output` are different arrays.
+    /// Records the scan of the leading elements of `input` that count. `output` has room for as many; if it has room
+    /// for one more, that receives the total. What lies behind stays as it is. `input` and `output` are different
+    /// arrays.
     ///
     /// # Errors
     /// [`DeviceError::Misuse`] when `output` is too short or the same array; as [`Recorder::dispatch`].
@@ -258,6 +263,7 @@ mod tests {
                 for level in &levels {
                     assert!(u64::from(level.parts) * u64::from(level.chunk) >= rest, "{profile:?} {span} {levels:?}");
                     assert!((u64::from(level.parts) - 1) * u64::from(level.chunk) < rest, "{profile:?} {span}");
+                    assert!(level.chunk <= SERIAL_MOST, "{profile:?} {span} {levels:?}");
                     rest = u64::from(level.parts);
                 }
                 assert_eq!(rest, 1);

@@ -21,10 +21,10 @@ const PARAMS: &str = "segments: u32, values: u32, runs: u32, level: u32";
 
 /// The sum, the least and the greatest of every segment of an array.
 ///
-/// A segment is reduced in a tree that depends on nothing but its own values: up to 64 are folded from the left, beginning
-/// with the identity; of more, every run of 64 (and the rest) is folded so, and their results are the values of the next
-/// level. Sums of `f32` are therefore the same bits wherever the segment lies and in every form, and no invocation folds
-/// more than 64 values a level, however long a segment is.
+/// A segment is reduced in a tree that depends on nothing but its own values: up to 64 are folded from the left,
+/// beginning with the identity; of more, every run of 64 (and the rest) is folded so, and their results are the values
+/// of the next level. Sums of `f32` are therefore the same bits wherever the segment lies and in every form, and no
+/// invocation folds more than 64 values a level, however long a segment is.
 ///
 /// Integer sums wrap; see [`Reduce`](super::Reduce) for NaN. Of an empty segment the result is the identity: 0, the
 /// greatest number (infinity) for the least, the least number (minus infinity) for the greatest.

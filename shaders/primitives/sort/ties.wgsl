@@ -4,9 +4,13 @@
 // run of up to 32 is sorted by insertion, which is stable; a longer one sets `again[0]` to the number of keys, so that
 // what is recorded next sorts them all by both words.
 // Workgroup: GROUP invocations, `params.chunk` consecutive keys each; a run belongs to the one that has its first key.
-// 256 bytes of private memory, no workgroup memory.
+// 320 bytes of private memory, no workgroup memory.
 
 const MOST: u32 = 32u;
+// Runs that are found before they are sorted.
+const FOUND: u32 = 16u;
+
+var<private> found: array<u32, 16>;
 
 fn settle(first: u32, last: u32) {
     let high = load_high(first);
@@ -50,13 +54,22 @@ fn settle(first: u32, last: u32) {
         var here = load_high(begin);
         var starts = true;
         if begin > 0u { starts = load_high(begin - 1u) != here; }
-        for (var i = begin; i < end; i++) {
-            var next = ~here;
-            if i + 1u < last { next = load_high(i + 1u); }
-            let ties = next == here;
-            if starts && ties { settle(i, last); }
-            starts = !ties;
-            here = next;
+        var i = begin;
+        while i < end {
+            // The next runs are looked for first and sorted then: a software renderer executes what stands in a
+            // condition, masked, for every key.
+            var number = 0u;
+            while i < end && number < FOUND {
+                var next = ~here;
+                if i + 1u < last { next = load_high(i + 1u); }
+                let ties = next == here;
+                found[number] = i;
+                number += select(0u, 1u, starts && ties);
+                starts = !ties;
+                here = next;
+                i++;
+            }
+            for (var k = 0u; k < number; k++) { settle(found[k], last); }
         }
     }
 }

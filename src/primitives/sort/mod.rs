@@ -1,7 +1,7 @@
 //! Stable radix sort of 32- and 64-bit keys.
 //!
-//! Least significant digit first. Every pass counts the digits of every tile, scans the counts and scatters (*reduce, then
-//! scan*): three dispatches, and no workgroup waits for another.
+//! Least significant digit first. Every pass counts the digits of every tile, scans the counts and scatters (*reduce,
+//! then scan*): three dispatches, and no workgroup waits for another.
 
 mod keys;
 mod passes;
@@ -22,9 +22,11 @@ use wide::{Sweep, Work};
 /// Sorts keys, or tells their order, stably: equal keys keep theirs.
 ///
 /// - The order of keys is the same in every [`Form`], on every device.
-/// - 32 bits are sorted in 4 passes; fewer where [`Keys::bits`] says that fewer bits differ. 64-bit keys of which the high words tell most apart take no more passes; if more than 32 keys share a high
-///   word, the device finds out and sorts by both words after all.
-/// - Working memory: 12 bytes an element and 2 words a digit and tile, at most 14 bytes an element in all but small arrays.
+/// - 32 bits are sorted in 4 passes; fewer where [`Keys::bits`] says that fewer bits differ. 64-bit keys of which the
+///   high words tell most apart take no more passes; if more than 32 keys share a high word, the device finds out and
+///   sorts by both words after all.
+/// - Working memory: 12 bytes an element and 2 words a digit and tile, at most 14 bytes an element in all but small
+///   arrays.
 pub struct Sort {
     passes: Passes,
     ties: Kernel,
@@ -46,7 +48,8 @@ impl Sort {
         }
     }
 
-    /// In this form, on any device; [`Form::Subgroups`] needs one with [`subgroups`](crate::device::Abilities::subgroups).
+    /// In this form, on any device; [`Form::Subgroups`] needs one with
+    /// [`subgroups`](crate::device::Abilities::subgroups).
     pub fn with(form: Form) -> Self {
         let group = match form {
             Form::Software => 8,
@@ -138,7 +141,7 @@ impl Sort {
                     recorder.copy(&there[1], 0, &here[1], 0, most)?;
                 }
                 for digit in digits {
-                    let (index, to_keys) = (Some(&here[1]), Some(&there[0]));
+                    let (index, to_keys) = (Some(&here[1]), &there[0]);
                     let pass = Pass { keys: &here[0], index, to_keys, to_index: &there[1], digit, flip };
                     self.passes.record(recorder, &counted, &pass)?;
                     std::mem::swap(&mut here, &mut there);
@@ -162,17 +165,17 @@ impl Sort {
         }
     }
 
-    /// Bytes that [`Sort::order`] reads and writes for so many keys in one word or two, of which `bits` bits differ; of two
-    /// words, if no more than 32 keys share a high word.
+    /// Bytes that [`Sort::order`] reads and writes for so many keys in one word or two, of which `bits` bits differ; of
+    /// two words, if no more than 32 keys share a high word.
     pub fn traffic(&self, wide: bool, bits: u32, len: u64) -> u64 {
         let keys = len.min(u64::from(u32::MAX)) as u32;
         let tiles = self.passes.tiles(keys);
-        let of = |bits: u32, first, keep| traffic(&digits(bits), tiles, len, first, keep);
+        let of = |bits: u32, first| traffic(&digits(bits), tiles, len, first);
         match bits {
             _ if keys == 0 => 0,
-            33.. if wide && high_first(bits - 32, keys) => of(bits - 32, true, true) + 4 * len,
-            33.. if wide => of(32, true, false) + 12 * len + of(bits - 32, false, false),
-            _ => of(bits, true, false),
+            33.. if wide && high_first(bits - 32, keys) => of(bits - 32, true) + 4 * len,
+            33.. if wide => of(32, true) + 12 * len + of(bits - 32, false),
+            _ => of(bits, true),
         }
     }
 
@@ -187,7 +190,7 @@ impl Sort {
     ) -> Result<(), DeviceError> {
         let digits = digits(bits);
         let work = Work::new(recorder, u64::from(counted.most))?;
-        let sweep = Sweep { keys, index: None, digits: &digits, flip, rest: 0, keep: false };
+        let sweep = Sweep { keys, index: None, digits: &digits, flip, rest: 0 };
         self.sweep(recorder, counted, &sweep, order, &work).map(drop)
     }
 

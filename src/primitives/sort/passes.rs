@@ -21,33 +21,6 @@ struct Params {
 
 const PARAMS: &str = "count: u32, device: u32, tiles: u32, tile: u32, shift: u32, mask: u32, flip: u32, negative: u32";
 
-/// What a kernel of the downsweep carries along.
-#[derive(Clone, Copy)]
-struct Variant {
-    /// There are no indices yet: an element's index is its place.
-    first: bool,
-    /// Keys are stored too.
-    keep: bool,
-    /// Keys are not ordered as unsigned numbers.
-    flip: bool,
-}
-
-impl Variant {
-    const ALL: [Variant; 8] = {
-        let mut all = [Variant { first: false, keep: false, flip: false }; 8];
-        let mut n = 0;
-        while n < 8 {
-            all[n] = Variant { first: n & 4 != 0, keep: n & 2 != 0, flip: n & 1 != 0 };
-            n += 1;
-        }
-        all
-    };
-
-    fn place(self) -> usize {
-        usize::from(self.first) * 4 + usize::from(self.keep) * 2 + usize::from(self.flip)
-    }
-}
-
 /// The kernels of one form and the scan between them.
 pub(super) struct Passes {
     form: Form,
@@ -56,7 +29,8 @@ pub(super) struct Passes {
     /// Threads of a software renderer.
     threads: u32,
     count: [Kernel; 2],
-    scatter: [Kernel; 8],
+    /// Where there are no indices yet, and with indices; for keys that are ordered and for others.
+    scatter: [[Kernel; 2]; 2],
     scan: Scan,
 }
 
@@ -65,7 +39,7 @@ pub(super) struct Pass<'a> {
     pub keys: &'a Array<u32>,
     /// What goes along with the keys; their places if there is none.
     pub index: Option<&'a Array<u32>>,
-    pub to_keys: Option<&'a Array<u32>>,
+    pub to_keys: &'a Array<u32>,
     pub to_index: &'a Array<u32>,
     pub digit: Digit,
     pub flip: Flip,
@@ -92,31 +66,27 @@ fn count(form: Form, group: u32, flip: bool) -> KernelSource {
         .group(group)
 }
 
-fn scatter(form: Form, group: u32, variant: Variant) -> KernelSource {
+fn scatter(form: Form, group: u32, indexed: bool, flip: bool) -> KernelSource {
     let body = match form {
         Form::Software => include_str!("../../../shaders/primitives/sort/serial_scatter.wgsl"),
         Form::Portable => include_str!("../../../shaders/primitives/sort/portable_scatter.wgsl"),
         Form::Subgroups => include_str!("../../../shaders/primitives/sort/subgroup_scatter.wgsl"),
     };
-    let payload = if variant.first { "i" } else { "load_index(i)" };
-    let keep = if variant.keep { "store_to_keys(at, key); " } else { "" };
+    let payload = if indexed { "load_index(i)" } else { "i" };
     let moves = format!(
         "fn payload(i: u32) -> u32 {{ return {payload}; }}\n\
-         fn place(at: u32, key: u32, payload: u32) {{ {keep}store_to_index(at, payload); }}\n"
+         fn place(at: u32, key: u32, payload: u32) {{ store_to_keys(at, key); store_to_index(at, payload); }}\n"
     );
-    let mut source = KernelSource::new("primitives::sort_scatter", format!("{}{moves}{body}", digit(variant.flip)))
+    let mut source = KernelSource::new("primitives::sort_scatter", format!("{}{moves}{body}", digit(flip)))
         .params(PARAMS)
         .array("keys", Element::U32, Access::Read)
         .array("count", Element::U32, Access::Read)
         .array("table", Element::U32, Access::Read)
         .group(group);
-    if !variant.first {
+    if indexed {
         source = source.array("index", Element::U32, Access::Read);
     }
-    if variant.keep {
-        source = source.array("to_keys", Element::U32, Access::ReadWrite);
-    }
-    source.array("to_index", Element::U32, Access::ReadWrite)
+    source.array("to_keys", Element::U32, Access::ReadWrite).array("to_index", Element::U32, Access::ReadWrite)
 }
 
 impl Passes {
@@ -128,7 +98,8 @@ impl Passes {
             group,
             threads,
             count: [false, true].map(|flip| Kernel::new(count(form, group, flip))),
-            scatter: Variant::ALL.map(|variant| Kernel::new(scatter(form, group, variant))),
+            scatter: [false, true]
+                .map(|indexed| [false, true].map(|flip| Kernel::new(scatter(form, group, indexed, flip)))),
             scan: Scan::with(profile),
         }
     }
@@ -167,16 +138,15 @@ impl Passes {
         let places = gpu.array::<u32>("primitives::places", words)?;
         let all = counted.all_of(&gpu, "Sort", words)?;
         self.scan.record(recorder, &table, &all, &places)?;
-        let variant = Variant { first: pass.index.is_none(), keep: pass.to_keys.is_some(), flip };
         let mut arrays = vec![pass.keys.raw(), counted.raw(), places.raw()];
         arrays.extend(pass.index.iter().map(|index| index.raw()));
-        arrays.extend(pass.to_keys.iter().map(|keys| keys.raw()));
-        arrays.push(pass.to_index.raw());
-        recorder.dispatch(&self.scatter[variant.place()], &arrays, &params, groups)
+        arrays.extend([pass.to_keys.raw(), pass.to_index.raw()]);
+        let kernel = &self.scatter[usize::from(pass.index.is_some())][usize::from(flip)];
+        recorder.dispatch(kernel, &arrays, &params, groups)
     }
 
     /// Its kernels, without those of the scan.
     pub fn sources(&self) -> Vec<KernelSource> {
-        self.count.iter().chain(&self.scatter).map(|kernel| kernel.source().clone()).collect()
+        self.count.iter().chain(self.scatter.iter().flatten()).map(|kernel| kernel.source().clone()).collect()
     }
 }

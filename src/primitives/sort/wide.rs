@@ -2,8 +2,8 @@
 //!
 //! Passes move two words an element, a word of the key and the index, not three. Where the high words tell most keys
 //! apart, only they are sorted by passes; short runs of equal ones are then put in order of the low words by insertion.
-//! If there is a long run, a flag on the device makes the passes that are recorded behind sort everything by both words;
-//! otherwise they find that no key counts.
+//! If there is a long run, a flag on the device makes the passes that are recorded behind sort everything by both
+//! words; otherwise they find that no key counts.
 
 use super::Sort;
 use super::keys::Flip;
@@ -59,12 +59,10 @@ pub(super) struct Sweep<'a> {
     pub flip: Flip,
     /// Passes that come after these.
     pub rest: usize,
-    /// Whether sorted keys are wanted.
-    pub keep: bool,
 }
 
 impl Sort {
-    /// Passes that end in `order` when none come after. Gives the sorted keys, if they are wanted.
+    /// Passes that end in `order` when none come after. Gives the sorted keys.
     pub(super) fn sweep(
         &self,
         recorder: &mut Recorder,
@@ -72,18 +70,18 @@ impl Sort {
         sweep: &Sweep<'_>,
         order: &Array<u32>,
         work: &Work,
-    ) -> Result<Option<Array<u32>>, DeviceError> {
+    ) -> Result<Array<u32>, DeviceError> {
         let (mut keys, mut index) = (sweep.keys, sweep.index);
         for (k, &digit) in sweep.digits.iter().enumerate() {
             let after = sweep.digits.len() - 1 - k;
             let to_index = if (after + sweep.rest).is_multiple_of(2) { order } else { &work.index };
             let free = usize::from(work.keys[0].raw().shares(keys.raw()));
-            let to_keys = (after > 0 || sweep.keep).then(|| &work.keys[free]);
+            let to_keys = &work.keys[free];
             let pass = Pass { keys, index, to_keys, to_index, digit, flip: sweep.flip };
             self.passes.record(recorder, counted, &pass)?;
-            (keys, index) = (to_keys.unwrap_or(keys), Some(to_index));
+            (keys, index) = (to_keys, Some(to_index));
         }
-        Ok(sweep.keep.then(|| keys.clone()))
+        Ok(keys.clone())
     }
 
     /// The order of 64-bit keys of which the `bits` lowest, more than 32, differ.
@@ -100,20 +98,18 @@ impl Sort {
         if !high_first(bits - 32, counted.most) {
             return self.both(recorder, (high, &digits_high), (low, &digits_low), order, counted, &work);
         }
-        let sweep = Sweep { keys: high, index: None, digits: &digits_high, flip: Flip::NONE, rest: 0, keep: true };
-        if let Some(sorted) = self.sweep(recorder, counted, &sweep, order, &work)? {
-            let again = recorder.gpu().array::<u32>("sort::again", 1)?;
-            recorder.clear(&again);
-            // Long enough that looking back at the key before costs nothing, short enough for all threads.
-            let chunk = (counted.most / 2048).clamp(4, 4096);
-            let parts = counted.most.div_ceil(chunk);
-            let params = Params { count: counted.most, device: counted.device, parts, chunk };
-            let arrays = [sorted.raw(), low.raw(), counted.raw(), order.raw(), again.raw()];
-            recorder.dispatch(&self.ties, &arrays, &params, u64::from(parts.div_ceil(GROUP)))?;
-            let counted = Counted::at_most(counted.most, &again);
-            self.both(recorder, (high, &digits_high), (low, &digits_low), order, &counted, &work)?;
-        }
-        Ok(())
+        let sweep = Sweep { keys: high, index: None, digits: &digits_high, flip: Flip::NONE, rest: 0 };
+        let sorted = self.sweep(recorder, counted, &sweep, order, &work)?;
+        let again = recorder.gpu().array::<u32>("sort::again", 1)?;
+        recorder.clear(&again);
+        // Long enough that looking back at the key before costs nothing, short enough for all threads.
+        let chunk = (counted.most / 2048).clamp(4, 4096);
+        let parts = counted.most.div_ceil(chunk);
+        let params = Params { count: counted.most, device: counted.device, parts, chunk };
+        let arrays = [sorted.raw(), low.raw(), counted.raw(), order.raw(), again.raw()];
+        recorder.dispatch(&self.ties, &arrays, &params, u64::from(parts.div_ceil(GROUP)))?;
+        let counted = Counted::at_most(counted.most, &again);
+        self.both(recorder, (high, &digits_high), (low, &digits_low), order, &counted, &work)
     }
 
     /// All passes over both words.
@@ -127,13 +123,12 @@ impl Sort {
         work: &Work,
     ) -> Result<(), DeviceError> {
         let rest = digits_high.len();
-        let sweep = Sweep { keys: low, index: None, digits: digits_low, flip: Flip::NONE, rest, keep: false };
+        let sweep = Sweep { keys: low, index: None, digits: digits_low, flip: Flip::NONE, rest };
         self.sweep(recorder, counted, &sweep, order, work)?;
         let index = if rest.is_multiple_of(2) { order } else { &work.index };
         self.permute.gather_counted(recorder, high, index, &work.keys[0], 1, counted)?;
         let (keys, index) = (&work.keys[0], Some(index));
-        let sweep = Sweep { keys, index, digits: digits_high, flip: Flip::NONE, rest: 0, keep: false };
-        self.sweep(recorder, counted, &sweep, order, work)?;
-        Ok(())
+        let sweep = Sweep { keys, index, digits: digits_high, flip: Flip::NONE, rest: 0 };
+        self.sweep(recorder, counted, &sweep, order, work).map(drop)
     }
 }
