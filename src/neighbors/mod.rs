@@ -26,6 +26,7 @@ mod hood;
 mod list;
 mod nearest;
 mod pairs;
+mod rounds;
 mod snippet;
 mod targets;
 mod within;
