@@ -8,7 +8,9 @@ use crate::fft::{FftError, TuneError};
 use crate::io::IoError;
 use crate::layout::LayoutError;
 use crate::mesh::MeshError;
+use crate::particles::ParticleError;
 use crate::simulation::SimulationError;
+use crate::sort::SortError;
 
 /// An error of any layer; each says what happened and what to do about it.
 #[derive(Debug, thiserror::Error)]
@@ -35,9 +37,15 @@ pub enum Error {
     /// Points or fields.
     #[error(transparent)]
     Mesh(MeshError),
+    /// Particles.
+    #[error(transparent)]
+    Particles(ParticleError),
     /// A simulation.
     #[error(transparent)]
     Simulation(#[from] SimulationError),
+    /// A sort over ranks.
+    #[error(transparent)]
+    Sort(SortError),
 }
 
 impl From<ExchangeError> for Error {
@@ -73,6 +81,27 @@ impl From<MeshError> for Error {
             MeshError::Device(error) => Error::Device(error),
             MeshError::Comm(error) => Error::Comm(error),
             error => Error::Mesh(error),
+        }
+    }
+}
+
+impl From<ParticleError> for Error {
+    fn from(error: ParticleError) -> Self {
+        match error {
+            ParticleError::Device(error) => Error::Device(error),
+            ParticleError::Comm(error) => Error::Comm(error),
+            error => Error::Particles(error),
+        }
+    }
+}
+
+impl From<SortError> for Error {
+    fn from(error: SortError) -> Self {
+        match error {
+            SortError::Device(error) => Error::Device(error),
+            SortError::Comm(error) => Error::Comm(error),
+            SortError::Particles(error) => error.into(),
+            error => Error::Sort(error),
         }
     }
 }

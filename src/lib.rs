@@ -35,9 +35,12 @@
 //! |---|---|
 //! | [`simulation`] | a cosmological particle-mesh run |
 //! | [`mesh`], [`cosmology`] | paint, readout, spectra; background, growth, linear power, schedules (host, f64) |
+//! | [`sort`] | points in the order of a curve, over all ranks, with exact balance |
+//! | [`particles`] | points with attributes in a periodic or open box; space-filling curves |
 //! | [`fft`], [`halo`] | distributed transforms of real fields; ghosts and their adjoint |
 //! | [`exchange`] | staged, chunked movement of device data between ranks; from one set of boxes to another |
 //! | [`comm`] | [`Communicator`](comm::Communicator): one rank, threads or MPI; bytes, no device code |
+//! | [`primitives`] | scan, reduction, histogram, compaction, permutation, stable radix sort; one device |
 //! | [`device`] | adapters, arrays in windows, kernels, recording; no communication |
 //! | [`layout`] | splits, grids, halos, redistributions, orders: pure data |
 //! | [`io`] | NumPy files, tables and pictures that many ranks write together |
@@ -65,7 +68,10 @@ pub mod io;
 mod launch;
 pub mod layout;
 pub mod mesh;
+pub mod particles;
+pub mod primitives;
 pub mod simulation;
+pub mod sort;
 
 pub use error::Error;
 pub use launch::{Launch, Rank, launch};

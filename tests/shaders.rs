@@ -11,9 +11,11 @@ use meshloom::exchange::{self, reshape};
 use meshloom::fft::{self, Limits, LineParams, Precision};
 use meshloom::halo;
 use meshloom::mesh::{Combine, Painter, Window};
+use meshloom::particles;
+use meshloom::primitives;
 use naga::back::{hlsl, msl, spv};
 use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
-use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
+use naga::valid::{Capabilities, ModuleInfo, ShaderStages, SubgroupOperationSet, ValidationFlags, Validator};
 use naga::{AddressSpace, Block, Module, ShaderStage, Statement, StorageAccess};
 
 /// What any device has.
@@ -53,8 +55,11 @@ fn check(text: &str) -> Result<(Module, ModuleInfo), String> {
 
 fn check_with(text: &str, capabilities: Capabilities) -> Result<(Module, ModuleInfo), String> {
     let module = naga::front::wgsl::parse_str(text).map_err(|e| e.emit_to_string(text))?;
-    let info =
-        Validator::new(ValidationFlags::all(), capabilities).validate(&module).map_err(|e| e.emit_to_string(text))?;
+    let mut validator = Validator::new(ValidationFlags::all(), capabilities);
+    if capabilities.contains(Capabilities::SUBGROUP) {
+        validator.subgroup_stages(ShaderStages::COMPUTE).subgroup_operations(SubgroupOperationSet::all());
+    }
+    let info = validator.validate(&module).map_err(|e| e.emit_to_string(text))?;
     Ok((module, info))
 }
 
@@ -70,7 +75,8 @@ fn elementwise() -> Vec<KernelSource> {
     let painters =
         [Window::Cic, Window::Tsc, Window::Pcs].into_iter().flat_map(|window| Painter::new(window).sources());
     let movers = halo::sources().into_iter().chain(exchange::sources()).chain(reshape::sources());
-    painters.chain(Combine::default().sources()).chain(movers).chain([fft::radial_source()]).collect()
+    let fields = Combine::default().sources().into_iter().chain([fft::radial_source()]);
+    painters.chain(fields).chain(movers).chain(primitives::sources()).chain(particles::sources()).collect()
 }
 
 /// All variants that differ in more than the value of a constant that nothing uses, not checked yet.
@@ -173,18 +179,42 @@ fn every_kernel_is_valid_with_baseline_capabilities() {
     assert!(slots(2) && slots(3) && slots(4) && slots(6), "kernels are missing");
 }
 
+/// What a kernel needs beyond the baseline.
+#[derive(Clone, Copy, PartialEq)]
+enum Needs {
+    Nothing,
+    Double,
+    Subgroups,
+}
+
+impl Needs {
+    fn of(variant: &Variant) -> Self {
+        if variant.precision == Some(Precision::Double) { Needs::Double } else { Needs::Nothing }
+    }
+}
+
 /// Writes `module` for a backend, checked or not, and gives the first thing that went wrong.
-fn write(module: &Module, info: &ModuleInfo, checked: bool, double: bool) -> Result<(), String> {
+fn write(module: &Module, info: &ModuleInfo, checked: bool, needs: Needs) -> Result<(), String> {
+    let subgroups = needs == Needs::Subgroups;
     let policy = if checked { BoundsCheckPolicy::Restrict } else { BoundsCheckPolicy::Unchecked };
     let bounds_check_policies =
         BoundsCheckPolicies { index: policy, buffer: policy, image_load: policy, binding_array: policy };
     let entry_point = Some((ShaderStage::Compute, "main".to_string()));
     let spirv = || {
         let options = spv::Options {
-            lang_version: (1, 0),
-            capabilities: Some(
-                [spv::Capability::Shader].into_iter().chain(double.then_some(spv::Capability::Float64)).collect(),
-            ),
+            lang_version: if subgroups { (1, 3) } else { (1, 0) },
+            capabilities: Some(match needs {
+                Needs::Nothing => [spv::Capability::Shader].into_iter().collect(),
+                Needs::Double => [spv::Capability::Shader, spv::Capability::Float64].into_iter().collect(),
+                Needs::Subgroups => {
+                    use spv::Capability::{
+                        GroupNonUniform, GroupNonUniformBallot, GroupNonUniformShuffle, GroupNonUniformVote, Shader,
+                    };
+                    [Shader, GroupNonUniform, GroupNonUniformBallot, GroupNonUniformShuffle, GroupNonUniformVote]
+                        .into_iter()
+                        .collect()
+                }
+            }),
             bounds_check_policies,
             zero_initialize_workgroup_memory: spv::ZeroInitializeWorkgroupMemoryMode::None,
             force_loop_bounding: checked,
@@ -196,7 +226,7 @@ fn write(module: &Module, info: &ModuleInfo, checked: bool, double: bool) -> Res
     };
     let metal = || {
         let options = msl::Options {
-            lang_version: (2, 0),
+            lang_version: if subgroups { (2, 4) } else { (2, 0) },
             fake_missing_bindings: true,
             bounds_check_policies,
             zero_initialize_workgroup_memory: false,
@@ -210,7 +240,7 @@ fn write(module: &Module, info: &ModuleInfo, checked: bool, double: bool) -> Res
     };
     let direct = || {
         let options = hlsl::Options {
-            shader_model: hlsl::ShaderModel::V5_1,
+            shader_model: if subgroups { hlsl::ShaderModel::V6_0 } else { hlsl::ShaderModel::V5_1 },
             fake_missing_bindings: true,
             restrict_indexing: checked,
             zero_initialize_workgroup_memory: false,
@@ -228,7 +258,7 @@ fn write(module: &Module, info: &ModuleInfo, checked: bool, double: bool) -> Res
         outcome.map_err(|why| format!("{name} (checked: {checked}): {why}"))
     };
     run("SPIR-V", &spirv)?;
-    if double {
+    if needs == Needs::Double {
         // Only Vulkan has double precision.
         return Ok(());
     }
@@ -238,12 +268,33 @@ fn write(module: &Module, info: &ModuleInfo, checked: bool, double: bool) -> Res
 
 #[test]
 fn every_kernel_is_written_for_vulkan_metal_and_direct3d_unchecked() {
-    over_all(|v, module, info| write(module, info, false, v.precision == Some(Precision::Double)));
+    over_all(|v, module, info| write(module, info, false, Needs::of(v)));
 }
 
 #[test]
 fn every_kernel_is_written_for_vulkan_metal_and_direct3d_checked() {
-    over_all(|v, module, info| write(module, info, true, v.precision == Some(Precision::Double)));
+    over_all(|v, module, info| write(module, info, true, Needs::of(v)));
+}
+
+#[test]
+fn kernels_with_subgroups_are_valid_and_written_where_there_are_some() {
+    let sources = primitives::subgroup_sources();
+    assert!(!sources.is_empty());
+    for source in sources {
+        for windows in windows(source.slots().len()) {
+            let name = format!("{} in {windows:?} windows", source.label());
+            let text = source.wgsl(&windows, WINDOW, 256, 4).unwrap();
+            let (module, info) = check_with(&text, Capabilities::SUBGROUP).unwrap_or_else(|e| panic!("{name}: {e}"));
+            let invocations: u32 = module.entry_points[0].workgroup_size.iter().product();
+            assert!(u64::from(invocations) <= FLOOR.invocations, "{name}");
+            assert!(u64::from(workgroup_bytes(&module)) <= FLOOR.workgroup_bytes, "{name}");
+            assert!(barriers(&module).unwrap_or_else(|e| panic!("{name}: {e}")) > 0, "{name}");
+            assert_eq!(packed(&module), Ok(()), "{name}");
+            for checked in [false, true] {
+                write(&module, &info, checked, Needs::Subgroups).unwrap_or_else(|e| panic!("{name}: {e}"));
+            }
+        }
+    }
 }
 
 /// Bytes of all globals in a space, as WebGPU counts workgroup memory.

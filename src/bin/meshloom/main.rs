@@ -4,8 +4,10 @@ mod bench;
 mod common;
 mod devices;
 mod fft;
+mod points;
 mod power;
 mod simulate;
+mod sort;
 
 use std::process::ExitCode;
 
@@ -30,6 +32,8 @@ enum Command {
     Power(power::Arguments),
     /// Transform an array as NumPy's fftn, ifftn, rfftn and irfftn do
     Fft(fft::Arguments),
+    /// Find the order of points along a space-filling curve
+    Sort(sort::Arguments),
     /// Measure how fast the parts of the library are on this machine
     Bench(bench::Arguments),
 }
@@ -63,6 +67,7 @@ fn main() -> ExitCode {
         Command::Simulate(arguments) => simulate::run(&arguments),
         Command::Power(arguments) => power::run(&arguments),
         Command::Fft(arguments) => fft::run(&arguments),
+        Command::Sort(arguments) => sort::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
     };
     let (message, code) = match result {

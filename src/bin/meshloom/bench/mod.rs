@@ -9,6 +9,7 @@ mod halo;
 mod measure;
 mod reference;
 mod report;
+mod sort;
 
 use clap::{Args, Subcommand};
 use meshloom::layout::Grid;
@@ -31,6 +32,8 @@ enum Subject {
     Exchange(exchange::Arguments),
     /// Filling the ghosts of a field, and adding them to the cells they stand for
     Halo(halo::Arguments),
+    /// Sorting random keys of 63 and 32 bits, with their index as payload
+    Sort(sort::Arguments),
 }
 
 /// Options of every subject.
@@ -51,6 +54,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         Subject::Fft(arguments) => fft::run(arguments),
         Subject::Exchange(arguments) => exchange::run(arguments),
         Subject::Halo(arguments) => halo::run(arguments),
+        Subject::Sort(arguments) => sort::run(arguments),
     }
 }
 

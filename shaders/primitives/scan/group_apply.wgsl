@@ -1,0 +1,62 @@
+// Reduce-then-scan for GPUs, second half: every part again, with the sum of the parts before it.
+//
+// Layout: as group_sums.wgsl; `offsets` holds the scanned sums, unless `params.offset` is 0. One element more than
+// counted is visited, with the value 0: it receives the total.
+// Workgroup: 256 invocations, one part, 8 consecutive elements each, which come coalesced through workgroup memory;
+// 10 KiB of workgroup memory.
+
+var<workgroup> words: array<u32, 2048>;
+// Sums of invocations, twice: a step reads one half and writes the other.
+var<workgroup> sums: array<u32, 512>;
+
+fn hop(lane: u32, distance: u32, side: u32) {
+    var sum = sums[side * 256u + lane];
+    if lane >= distance { sum += sums[side * 256u + lane - distance]; }
+    sums[(1u - side) * 256u + lane] = sum;
+}
+
+@compute @workgroup_size(GROUP) fn main(
+    @builtin(workgroup_id) id: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let part = group_number(id, groups);
+    let base = part * 2048u;
+    let last = counted();
+    let span = select(0u, min(last + 1u, params.span), part < params.parts);
+    for (var k = 0u; k < 8u; k++) {
+        let at = k * 256u + lane;
+        var own = 0u;
+        if part < params.parts && base + at < last { own = value(base + at); }
+        words[at] = own;
+    }
+    workgroupBarrier();
+    var total = 0u;
+    for (var k = 0u; k < 8u; k++) { total += words[lane * 8u + k]; }
+    sums[lane] = total;
+    workgroupBarrier();
+    hop(lane, 1u, 0u);
+    workgroupBarrier();
+    hop(lane, 2u, 1u);
+    workgroupBarrier();
+    hop(lane, 4u, 0u);
+    workgroupBarrier();
+    hop(lane, 8u, 1u);
+    workgroupBarrier();
+    hop(lane, 16u, 0u);
+    workgroupBarrier();
+    hop(lane, 32u, 1u);
+    workgroupBarrier();
+    hop(lane, 64u, 0u);
+    workgroupBarrier();
+    hop(lane, 128u, 1u);
+    workgroupBarrier();
+    var before = sums[lane] - total;
+    if params.offset == 1u && part < params.parts { before += load_offsets(part); }
+    for (var k = 0u; k < 8u; k++) {
+        let i = base + lane * 8u + k;
+        let own = words[lane * 8u + k];
+        if i < span { emit(i, before, own, i == last); }
+        before += own;
+    }
+}

@@ -1,0 +1,42 @@
+// Reduce-then-scan for GPUs, first half: the sum of every part of the input.
+//
+// Layout: parts are 2048 consecutive elements; `sums` receives one word a part. `value` (words.wgsl, flags.wgsl) says
+// what is summed.
+// Workgroup: 256 invocations, one part, 8 elements each, coalesced; 1 KiB of workgroup memory.
+
+var<workgroup> tree: array<u32, 256>;
+
+fn fold(lane: u32, half: u32) {
+    if lane < half { tree[lane] += tree[lane + half]; }
+}
+
+@compute @workgroup_size(GROUP) fn main(
+    @builtin(workgroup_id) id: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let part = group_number(id, groups);
+    let last = counted();
+    var sum = 0u;
+    for (var k = 0u; k < 8u; k++) {
+        let i = part * 2048u + k * 256u + lane;
+        if part < params.parts && i < last { sum += value(i); }
+    }
+    tree[lane] = sum;
+    workgroupBarrier();
+    fold(lane, 128u);
+    workgroupBarrier();
+    fold(lane, 64u);
+    workgroupBarrier();
+    fold(lane, 32u);
+    workgroupBarrier();
+    fold(lane, 16u);
+    workgroupBarrier();
+    fold(lane, 8u);
+    workgroupBarrier();
+    fold(lane, 4u);
+    workgroupBarrier();
+    fold(lane, 2u);
+    workgroupBarrier();
+    if lane == 0u && part < params.parts { store_sums(part, tree[0] + tree[1]); }
+}

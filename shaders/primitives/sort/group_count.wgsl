@@ -1,0 +1,25 @@
+// Radix sort for GPUs, upsweep: how many keys of every tile have each digit.
+//
+// Layout: tiles are `params.tile` consecutive keys; `table` holds one word a digit (256) and tile, digit by digit.
+// Workgroup: GROUP invocations, one tile; 1 KiB of workgroup memory.
+
+var<workgroup> number: array<atomic<u32>, 256>;
+
+@compute @workgroup_size(GROUP) fn main(
+    @builtin(workgroup_id) id: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let tile = group_number(id, groups);
+    let last = counted();
+    let here = select(0u, min(params.tile, last - min(tile * params.tile, last)), tile < params.tiles);
+    for (var d = lane; d < 256u; d += GROUP) { atomicStore(&number[d], 0u); }
+    workgroupBarrier();
+    for (var k = lane; k < here; k += GROUP) { atomicAdd(&number[digit(load_keys(tile * params.tile + k))], 1u); }
+    workgroupBarrier();
+    if tile < params.tiles {
+        for (var d = lane; d <= params.mask; d += GROUP) {
+            store_table(d * params.tiles + tile, atomicLoad(&number[d]));
+        }
+    }
+}

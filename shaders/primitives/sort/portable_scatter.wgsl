@@ -1,0 +1,149 @@
+// Radix sort for GPUs without subgroups, downsweep: a tile is sorted by its digit in workgroup memory, four bits at a
+// time, and its keys go behind those of smaller digits and earlier tiles.
+//
+// Layout: as group_count.wgsl, with `table` scanned. `payload` and `place` (written by the host) say what goes along.
+// Workgroup: 128 invocations, one tile of 2048 keys; 15 KiB of workgroup memory.
+
+const EACH: u32 = 16u;
+const TILE: u32 = 2048u;
+
+// A key of the tile: its digit, shifted by 16, and its place in the tile.
+var<workgroup> entries: array<u32, 2048>;
+// How many keys of an invocation have each half digit, then where they go: [half digit, 8][invocation]; the lower half of
+// a word is for half digit h, the upper for h + 8.
+var<workgroup> counters: array<u32, 1024>;
+// Sums of invocations, twice: a step reads one half and writes the other.
+var<workgroup> sums: array<u32, 256>;
+// The first key of each digit within the tile, and where it goes.
+var<workgroup> starts: array<u32, 256>;
+var<workgroup> bases: array<u32, 256>;
+
+var<private> mine: array<u32, 16>;
+
+fn half_digit(entry: u32, shift: u32) -> u32 { return (entry >> (16u + shift)) & 15u; }
+
+/// Takes the invocation's entries and counts them.
+fn tally(lane: u32, shift: u32) {
+    for (var h = 0u; h < 8u; h++) { counters[h * GROUP + lane] = 0u; }
+    for (var k = 0u; k < EACH; k++) {
+        let entry = entries[lane * EACH + k];
+        mine[k] = entry;
+        let h = half_digit(entry, shift);
+        counters[(h & 7u) * GROUP + lane] += select(1u, 65536u, h > 7u);
+    }
+}
+
+fn gather_sums(lane: u32) {
+    var sum = 0u;
+    for (var k = 0u; k < 8u; k++) { sum += counters[lane * 8u + k]; }
+    sums[lane] = sum;
+}
+
+fn hop(lane: u32, distance: u32, side: u32) {
+    var sum = sums[side * GROUP + lane];
+    if lane >= distance { sum += sums[side * GROUP + lane - distance]; }
+    sums[(1u - side) * GROUP + lane] = sum;
+}
+
+/// Turns counters into places.
+fn spread(lane: u32) {
+    // All of the lower halves stand before the upper ones.
+    var before = sums[2u * GROUP - 1u] << 16u;
+    if lane > 0u { before += sums[GROUP + lane - 1u]; }
+    for (var k = 0u; k < 8u; k++) {
+        let own = counters[lane * 8u + k];
+        counters[lane * 8u + k] = before;
+        before += own;
+    }
+}
+
+/// Puts the invocation's entries to their places.
+fn settle(lane: u32, shift: u32) {
+    for (var k = 0u; k < EACH; k++) {
+        let h = half_digit(mine[k], shift);
+        let c = (h & 7u) * GROUP + lane;
+        let at = select(counters[c] & 65535u, counters[c] >> 16u, h > 7u);
+        counters[c] += select(1u, 65536u, h > 7u);
+        entries[at] = mine[k];
+    }
+}
+
+@compute @workgroup_size(GROUP) fn main(
+    @builtin(workgroup_id) id: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let tile = group_number(id, groups);
+    let last = counted();
+    let base = min(tile * TILE, last);
+    let here = select(0u, min(TILE, last - base), tile < params.tiles);
+    for (var k = 0u; k < EACH; k++) {
+        let at = k * GROUP + lane;
+        // What is not there comes last.
+        var d = 255u;
+        if at < here { d = digit(load_keys(base + at)); }
+        entries[at] = (d << 16u) | at;
+    }
+    for (var d = lane; d <= params.mask; d += GROUP) {
+        if here > 0u { bases[d] = load_table(d * params.tiles + tile); }
+    }
+    workgroupBarrier();
+    tally(lane, 0u);
+    workgroupBarrier();
+    gather_sums(lane);
+    workgroupBarrier();
+    hop(lane, 1u, 0u);
+    workgroupBarrier();
+    hop(lane, 2u, 1u);
+    workgroupBarrier();
+    hop(lane, 4u, 0u);
+    workgroupBarrier();
+    hop(lane, 8u, 1u);
+    workgroupBarrier();
+    hop(lane, 16u, 0u);
+    workgroupBarrier();
+    hop(lane, 32u, 1u);
+    workgroupBarrier();
+    hop(lane, 64u, 0u);
+    workgroupBarrier();
+    spread(lane);
+    workgroupBarrier();
+    settle(lane, 0u);
+    workgroupBarrier();
+    tally(lane, 4u);
+    workgroupBarrier();
+    gather_sums(lane);
+    workgroupBarrier();
+    hop(lane, 1u, 0u);
+    workgroupBarrier();
+    hop(lane, 2u, 1u);
+    workgroupBarrier();
+    hop(lane, 4u, 0u);
+    workgroupBarrier();
+    hop(lane, 8u, 1u);
+    workgroupBarrier();
+    hop(lane, 16u, 0u);
+    workgroupBarrier();
+    hop(lane, 32u, 1u);
+    workgroupBarrier();
+    hop(lane, 64u, 0u);
+    workgroupBarrier();
+    spread(lane);
+    workgroupBarrier();
+    settle(lane, 4u);
+    workgroupBarrier();
+    for (var k = 0u; k < EACH; k++) {
+        let at = k * GROUP + lane;
+        let d = entries[at] >> 16u;
+        var first = true;
+        if at > 0u { first = (entries[at - 1u] >> 16u) != d; }
+        if first { starts[d] = at; }
+    }
+    workgroupBarrier();
+    for (var k = 0u; k < EACH; k++) {
+        let at = k * GROUP + lane;
+        let d = entries[at] >> 16u;
+        let i = entries[at] & 65535u;
+        if i < here { place(bases[d] + at - starts[d], load_keys(base + i), payload(base + i)); }
+    }
+}

@@ -1,0 +1,62 @@
+// Puts short runs of keys with equal high words in order of their low words, or finds that there are long runs.
+//
+// Layout: `high` holds the sorted high words, `order` the keys' indices, `low` the low words in the keys' own order. A
+// run of up to 32 is sorted by insertion, which is stable; a longer one sets `again[0]` to the number of keys, so that
+// what is recorded next sorts them all by both words.
+// Workgroup: GROUP invocations, `params.chunk` consecutive keys each; a run belongs to the one that has its first key.
+// 256 bytes of private memory, no workgroup memory.
+
+const MOST: u32 = 32u;
+
+fn settle(first: u32, last: u32) {
+    let high = load_high(first);
+    var length = 1u;
+    while length <= MOST && first + length < last {
+        if load_high(first + length) != high { break; }
+        length++;
+    }
+    if length > MOST {
+        max_again(0u, last);
+        return;
+    }
+    var lows: array<u32, 32>;
+    var indices: array<u32, 32>;
+    for (var j = 0u; j < length; j++) {
+        let index = load_order(first + j);
+        let low = load_low(index);
+        var at = j;
+        while at > 0u {
+            if lows[at - 1u] <= low { break; }
+            lows[at] = lows[at - 1u];
+            indices[at] = indices[at - 1u];
+            at--;
+        }
+        lows[at] = low;
+        indices[at] = index;
+    }
+    for (var j = 0u; j < length; j++) { store_order(first + j, indices[j]); }
+}
+
+@compute @workgroup_size(GROUP) fn main(
+    @builtin(workgroup_id) id: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let part = group_number(id, groups) * GROUP + lane;
+    let last = counted();
+    if part < params.parts && part * params.chunk < last {
+        let begin = part * params.chunk;
+        let end = begin + min(params.chunk, last - begin);
+        var here = load_high(begin);
+        var starts = true;
+        if begin > 0u { starts = load_high(begin - 1u) != here; }
+        for (var i = begin; i < end; i++) {
+            var next = ~here;
+            if i + 1u < last { next = load_high(i + 1u); }
+            let ties = next == here;
+            if starts && ties { settle(i, last); }
+            starts = !ties;
+            here = next;
+        }
+    }
+}

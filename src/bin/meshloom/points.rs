@@ -1,0 +1,249 @@
+//! Files of points, and the box they lie in: what all commands about points share.
+
+use std::ops::Range;
+use std::path::Path;
+
+use meshloom::Error;
+use meshloom::comm::{Communicator, Op};
+use meshloom::device::Recorder;
+use meshloom::io::{Dtype, IoError, NpyFile};
+use meshloom::layout::split;
+use meshloom::particles::{Cloud, Domain, ParticleError};
+
+use crate::common::Failure;
+
+/// The words of `--box`: one side for all axes, or one each; 0 or `open` is an open axis.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sides(Vec<f64>);
+
+impl std::str::FromStr for Sides {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let side = |word: &str| match word.trim() {
+            "open" => Some(0.0),
+            word => word.parse::<f64>().ok(),
+        };
+        let sides: Option<Vec<f64>> = text.split(',').map(side).collect();
+        let sides = sides.filter(|sides| sides.len() <= 3);
+        let sides =
+            sides.ok_or("write one side, or one for each axis with commas between; `open` or 0 for an open axis")?;
+        // With a second axis the check is that of a domain.
+        let both = if sides.len() == 1 { vec![sides[0]; 2] } else { sides.clone() };
+        Domain::new(&both).map_err(|error| error.to_string())?;
+        Ok(Sides(sides))
+    }
+}
+
+impl Sides {
+    /// The domain of points of `dims` axes.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`] where their number is another.
+    pub fn domain(sides: Option<&Self>, dims: usize) -> Result<Domain, Failure> {
+        let sides = match sides {
+            None => vec![0.0; dims],
+            Some(Sides(sides)) if sides.len() == 1 => vec![sides[0]; dims],
+            Some(Sides(sides)) => sides.clone(),
+        };
+        if sides.len() != dims {
+            let have = sides.len();
+            return Err(Failure::Usage(format!(
+                "--box has {have} sides, but the points have {dims} axes; give one side an axis, or one for all"
+            )));
+        }
+        Domain::new(&sides).map_err(|error| Failure::Usage(format!("--box: {error}")))
+    }
+}
+
+/// The sides of a domain for a report: a length, or null for an open axis.
+pub fn sides(domain: &Domain) -> serde_json::Value {
+    (0..domain.dims()).map(|axis| domain.side(axis)).collect::<Vec<_>>().into()
+}
+
+/// A file of points.
+pub struct PointFile {
+    file: NpyFile,
+    count: u64,
+    dims: usize,
+}
+
+/// Coordinates of a piece, which the host holds at a time.
+const PIECE: u64 = 1 << 20;
+
+impl PointFile {
+    /// Looks at the header.
+    ///
+    /// # Errors
+    /// [`IoError`] for files that hold no points of 2 or 3 axes, f32 or f64.
+    pub fn open(path: &Path) -> Result<Self, IoError> {
+        let file = NpyFile::open(path)?;
+        let (count, dims) = file.points()?;
+        if !matches!(file.dtype(), Dtype::F32 | Dtype::F64) {
+            let (found, wanted) = (file.dtype().to_string(), "float32 or float64".to_string());
+            return Err(IoError::Dtype { path: path.into(), found, wanted });
+        }
+        Ok(PointFile { file, count, dims })
+    }
+
+    /// Number of points.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Axes: 2 or 3.
+    pub fn dims(&self) -> usize {
+        self.dims
+    }
+
+    /// What it is, for a report.
+    pub fn report(&self) -> serde_json::Value {
+        serde_json::json!({
+            "path": self.file.path().display().to_string(),
+            "shape": self.file.shape(),
+            "dtype": self.file.dtype().to_string(),
+        })
+    }
+
+    /// The points that a rank reads.
+    pub fn rows(&self, comm: &Communicator) -> Range<u64> {
+        split(self.count, comm.size() as u64, comm.rank() as u64)
+    }
+
+    /// This rank's points in `domain`, on its device. All ranks call it. Rank 0 warns where rounding to f32 blurs the
+    /// order of neighbours.
+    ///
+    /// # Errors
+    /// [`IoError::NonFinite`] and [`IoError::OutOfRange`] with the first bad element of the file, the same on all
+    /// ranks; those of the file, the ranks and the device.
+    pub fn read(&self, recorder: &mut Recorder, comm: &Communicator, domain: &Domain) -> Result<Cloud, Error> {
+        let rows = self.rows(comm);
+        let mut blur = Blur::new(self.dims);
+        let found = self.upload(recorder, domain, &rows, &mut blur);
+        let found = match found {
+            Err(Error::Particles(error)) => Err(error),
+            Err(error) => return Err(error),
+            Ok(cloud) => Ok(cloud),
+        };
+        let cloud = Cloud::agreed(comm, rows.end - rows.start, found).map_err(|error| self.named(error))?;
+        if self.file.dtype() == Dtype::F64
+            && let Some(axis) = blur.axis(comm, self.count)?
+            && comm.rank() == 0
+        {
+            eprintln!(
+                "meshloom: warning: {}: coordinate {axis} is rounded to f32 by more than 1/100 of the distance between \
+                 neighbours, whose order may be lost; move the points nearer to the origin",
+                self.file.path().display()
+            );
+        }
+        Ok(cloud)
+    }
+
+    fn upload(
+        &self,
+        recorder: &mut Recorder,
+        domain: &Domain,
+        rows: &Range<u64>,
+        blur: &mut Blur,
+    ) -> Result<Cloud, Error> {
+        let dims = self.dims as u64;
+        let len = (rows.end - rows.start) * dims;
+        if len > 1 << 32 {
+            return Err(ParticleError::TooMany { count: len / dims }.into());
+        }
+        let positions = recorder.gpu().array::<f32>("points", len)?;
+        let step = PIECE / dims;
+        for first in rows.clone().step_by(step as usize) {
+            let last = rows.end.min(first + step);
+            let (elements, at) = (first * dims..last * dims, (first - rows.start) * dims);
+            if self.file.dtype() == Dtype::F64 {
+                let wide = self.file.read_f64(elements)?;
+                let narrow = domain.narrow(&wide, first - rows.start)?;
+                blur.see(&wide, &narrow, domain);
+                recorder.upload(&positions, at, &narrow)?;
+            } else {
+                recorder.upload(&positions, at, &self.file.read_f32(elements)?)?;
+            }
+        }
+        Ok(Cloud::new(recorder, domain, positions)?)
+    }
+
+    /// Names the file, and the value there.
+    fn named(&self, error: ParticleError) -> Error {
+        let path = self.file.path().to_path_buf();
+        match error {
+            ParticleError::NonFinite { index, axis } => {
+                let element = index * self.dims as u64 + axis as u64;
+                let value = self.file.read_f64(element..element + 1).map_or(f64::NAN, |values| values[0]);
+                IoError::NonFinite { path, index: vec![index, axis as u64], value }.into()
+            }
+            ParticleError::OutOfRange { index, axis, value } => {
+                IoError::OutOfRange { path, index: vec![index, axis as u64], value }.into()
+            }
+            ParticleError::TooMany { count } => IoError::Memory { path, bytes: count * self.dims as u64 * 4 }.into(),
+            error => error.into(),
+        }
+    }
+}
+
+/// How far rounding to f32 moves coordinates, against how far points are apart.
+struct Blur {
+    dims: usize,
+    /// By axis, negative: the least coordinate, minus the greatest, and minus the greatest move. Minima all.
+    least: [f64; 9],
+}
+
+impl Blur {
+    fn new(dims: usize) -> Self {
+        Blur { dims, least: [f64::INFINITY; 9] }
+    }
+
+    fn see(&mut self, wide: &[f64], narrow: &[f32], domain: &Domain) {
+        for (at, (&wide, &narrow)) in wide.iter().zip(narrow).enumerate() {
+            let axis = at % self.dims;
+            let exact = match domain.side(axis) {
+                Some(side) => wide.rem_euclid(f64::from(side)),
+                None => wide,
+            };
+            let narrow = f64::from(narrow);
+            let moved = (exact - narrow).abs();
+            // What is rounded to the side has become 0.
+            let moved = domain.side(axis).map_or(moved, |side| moved.min((f64::from(side) - moved).abs()));
+            self.least[axis] = self.least[axis].min(narrow);
+            self.least[3 + axis] = self.least[3 + axis].min(-narrow);
+            self.least[6 + axis] = self.least[6 + axis].min(-moved);
+        }
+    }
+
+    /// The first axis along which some coordinate of all ranks moves by more than 1/100 of the mean distance between
+    /// neighbours, if points of that number filled their extent evenly.
+    fn axis(&self, comm: &Communicator, count: u64) -> Result<Option<usize>, Error> {
+        let mut least = self.least;
+        comm.all_reduce(&mut least, Op::Min)?;
+        let along = (count as f64).powf(1.0 / self.dims as f64);
+        let blurred = |&axis: &usize| {
+            let (extent, moved) = (-least[3 + axis] - least[axis], -least[6 + axis]);
+            count > 1 && moved > 0.01 * extent / along
+        };
+        Ok((0..self.dims).find(blurred))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn boxes_are_one_side_or_one_an_axis() {
+        let domain = |text: &str, dims: usize| Sides::domain(Some(&text.parse::<Sides>().unwrap()), dims).ok();
+        assert_eq!(domain("2", 3), Domain::new(&[2.0; 3]).ok());
+        assert_eq!(domain("1,open", 2), Domain::new(&[1.0, 0.0]).ok());
+        assert_eq!(domain("1, 0 ,3", 3), Domain::new(&[1.0, 0.0, 3.0]).ok());
+        assert_eq!(domain("open", 2), Domain::open(2).ok());
+        assert_eq!((domain("1,2", 3), domain("1,2,3", 2)), (None, None));
+        assert_eq!(Sides::domain(None, 3).ok(), Domain::open(3).ok());
+        for wrong in ["", "-1", "nan", "inf", "1,,2", "1,2,3,4", "x", "1e31"] {
+            assert!(wrong.parse::<Sides>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! `meshloom sort`: the permutation that puts points in Morton order.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use clap::Args;
+use meshloom::comm::Op;
+use meshloom::device::Recorder;
+use meshloom::exchange::Exchange;
+use meshloom::io::{IoError, NpyWriter};
+use meshloom::particles::Curve;
+use meshloom::simulation::write_together;
+use meshloom::sort::{Sorted, distribute};
+use meshloom::{Error, Launch, Rank};
+
+use crate::common::{Common, Failure, writable};
+use crate::points::{PointFile, Sides, sides};
+
+#[derive(Args)]
+pub struct Arguments {
+    /// Points: shape (N, 3) or (N, 2), f32 or f64
+    #[arg(value_name = "POINTS.npy")]
+    points: PathBuf,
+    /// The permutation to write: int64, element i is the row of the point that comes i-th
+    #[arg(short, long, value_name = "ORDER.npy")]
+    output: PathBuf,
+    /// Sides of the periodic box; 0 or open leaves an axis open [default: all open]
+    #[arg(long = "box", value_name = "L|LX,LY,LZ", allow_hyphen_values = true)]
+    size: Option<Sides>,
+    #[command(flatten)]
+    common: Common,
+}
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    for (path, error) in [(&arguments.points, IoError::InputIsDash), (&arguments.output, IoError::OutputIsDash)] {
+        if path.as_os_str() == "-" {
+            return Err(Failure::Usage(error.to_string()));
+        }
+    }
+    if arguments.common.grid.is_some() {
+        return Err(Failure::Usage("--grid is for meshes; points are shared out along their curve".into()));
+    }
+    // What --box means depends on the file; ranks of several processes leave other errors to the launch, which prints one.
+    match PointFile::open(&arguments.points) {
+        Ok(file) => drop(Sides::domain(arguments.size.as_ref(), file.dims())?),
+        Err(_) if Launch::detect(arguments.common.ranks.into()) == Launch::Mpi => {}
+        Err(error) => return Err(Failure::Failed(error.to_string())),
+    }
+    let report = arguments.common.launch_together(|rank| sort(rank, arguments))?;
+    if let Some(report) = report.filter(|_| arguments.common.json) {
+        println!("{report}");
+    }
+    Ok(())
+}
+
+/// Seconds a phase, on this rank.
+struct Phases {
+    bar: indicatif::ProgressBar,
+    start: Instant,
+    last: Instant,
+    seconds: serde_json::Map<String, serde_json::Value>,
+}
+
+impl Phases {
+    fn new(common: &Common, rank: usize) -> Self {
+        let now = Instant::now();
+        let bar = common.progress(rank, 3, "sort");
+        // Drawn at once: the first phase may be the longest.
+        bar.tick();
+        Phases { bar, start: now, last: now, seconds: serde_json::Map::new() }
+    }
+
+    fn done(&mut self, phase: &str) {
+        self.seconds.insert(phase.into(), self.last.elapsed().as_secs_f64().into());
+        self.bar.inc(1);
+        self.last = Instant::now();
+    }
+}
+
+/// One rank's work.
+fn sort(rank: &Rank, arguments: &Arguments) -> Result<Result<serde_json::Value, Failure>, Error> {
+    let comm = &rank.comm;
+    let mut phases = Phases::new(&arguments.common, comm.rank());
+    if comm.rank() == 0 {
+        writable(&arguments.output)?;
+    }
+    let file = PointFile::open(&arguments.points)?;
+    let domain = match Sides::domain(arguments.size.as_ref(), file.dims()) {
+        Ok(domain) => domain,
+        Err(failure) => return Ok(Err(failure)),
+    };
+    let (mut recorder, mut exchange) = (Recorder::new(&rank.gpu)?, Exchange::new(comm.clone()));
+    let cloud = file.read(&mut recorder, comm, &domain)?;
+    phases.done("read");
+    let sorted = distribute(&mut recorder, &mut exchange, &cloud, Curve::Morton)?;
+    recorder.wait()?;
+    phases.done("sort");
+    write_together(comm, &arguments.output, &[file.count()], |to| save(&mut recorder, &sorted, to))?;
+    phases.done("write");
+    phases.bar.finish_and_clear();
+    phases.seconds.insert("total".into(), phases.start.elapsed().as_secs_f64().into());
+    let cost = exchange.cost();
+    let mut sums = [cost.sent, cost.messages];
+    comm.all_reduce(&mut sums, Op::Sum)?;
+    Ok(Ok(serde_json::json!({
+        "command": "sort",
+        "input": file.report(),
+        "output": { "path": arguments.output.display().to_string(), "shape": [file.count()], "dtype": "int64" },
+        "box": sides(&domain),
+        "points": file.count(),
+        "curve": "morton",
+        "device": rank.gpu.info().name,
+        "ranks": comm.size(),
+        "seconds": phases.seconds,
+        "bytes": { "between_ranks": sums[0] },
+        "messages": sums[1],
+    })))
+}
+
+/// Writes this rank's part of the permutation.
+fn save(recorder: &mut Recorder, sorted: &Sorted, to: &NpyWriter<i64>) -> Result<(), Error> {
+    let index = sorted.index(recorder)?;
+    let index: Vec<i64> = index.into_iter().map(|row| row as i64).collect();
+    Ok(to.write(sorted.part.start, &index)?)
+}

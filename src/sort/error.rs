@@ -1,0 +1,49 @@
+//! What can go wrong when ranks sort together.
+
+use crate::comm::CommError;
+use crate::device::DeviceError;
+use crate::exchange::ExchangeError;
+use crate::particles::ParticleError;
+
+/// An error of a sort over ranks.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SortError {
+    /// Ranks do not sort the same kind of points; the same error on all ranks.
+    #[error(
+        "rank {rank} sorts points of another domain or curve than rank 0, or with other attributes; every rank must give \
+         the same"
+    )]
+    Differ {
+        /// The first rank that differs from rank 0.
+        rank: usize,
+    },
+    /// The points.
+    #[error(transparent)]
+    Particles(ParticleError),
+    /// The device.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The ranks.
+    #[error(transparent)]
+    Comm(#[from] CommError),
+}
+
+impl From<ParticleError> for SortError {
+    fn from(error: ParticleError) -> Self {
+        match error {
+            ParticleError::Device(error) => SortError::Device(error),
+            ParticleError::Comm(error) => SortError::Comm(error),
+            error => SortError::Particles(error),
+        }
+    }
+}
+
+impl From<ExchangeError> for SortError {
+    fn from(error: ExchangeError) -> Self {
+        match error {
+            ExchangeError::Device(error) => SortError::Device(error),
+            ExchangeError::Comm(error) => SortError::Comm(error),
+        }
+    }
+}

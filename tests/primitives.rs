@@ -1,0 +1,550 @@
+//! Primitives against the standard library: sizes around every block, adversarial keys, all forms, many windows.
+
+use meshloom::device::{Array, DeviceError, Gpu, Options, Plain, Profile, Recorder};
+use meshloom::primitives::{Compact, Count, Form, Histogram, Keys, Number, Permute, Reduce, Scan, SegmentedReduce, Sort};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+
+const PROFILES: [Profile; 2] = [Profile::Gpu, Profile::Software];
+
+/// Around the blocks of every kernel, and more than two tiles of every form.
+const SIZES: [usize; 19] =
+    [0, 1, 2, 31, 32, 33, 127, 128, 129, 511, 512, 513, 2047, 2048, 2049, 4096, 4097, 9001, 70_000];
+
+fn open(window_bytes: Option<u64>) -> Gpu {
+    let options = Options::from_env().unwrap();
+    let window_bytes = window_bytes.or(options.window_bytes);
+    Gpu::open(&Options { window_bytes, ..options }, 0).unwrap()
+}
+
+/// The device, or none where its windows are too small for arrays of many elements.
+fn roomy() -> Option<Gpu> {
+    let gpu = open(None);
+    (gpu.abilities().window_bytes >= 1 << 20).then_some(gpu)
+}
+
+struct Bench {
+    recorder: Recorder,
+}
+
+impl Bench {
+    fn new(gpu: &Gpu) -> Self {
+        Bench { recorder: Recorder::new(gpu).unwrap() }
+    }
+
+    fn up<T: Plain>(&mut self, data: &[T]) -> Array<T> {
+        let array = self.recorder.gpu().array("data", data.len() as u64).unwrap();
+        self.recorder.upload(&array, 0, data).unwrap();
+        array
+    }
+
+    fn down<T: Plain>(&mut self, array: &Array<T>) -> Vec<T> {
+        self.recorder.download(array, 0, array.len()).unwrap()
+    }
+}
+
+/// Words without pattern.
+fn words(seed: u32, count: usize) -> Vec<u32> {
+    let mut state = u64::from(seed) << 40;
+    let next = || {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) as u32
+    };
+    std::iter::repeat_with(next).take(count).collect()
+}
+
+fn forms(gpu: &Gpu) -> Vec<Form> {
+    let mut forms = vec![Form::Software, Form::Portable];
+    if gpu.abilities().subgroups {
+        forms.push(Form::Subgroups);
+    }
+    forms
+}
+
+/// The indices of keys in stable order.
+fn stable<K: Ord>(keys: &[K]) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..keys.len() as u32).collect();
+    order.sort_by_key(|&i| &keys[i as usize]);
+    order
+}
+
+fn pairs64(keys: &[u64]) -> [Vec<u32>; 2] {
+    [keys.iter().map(|k| (k >> 32) as u32).collect(), keys.iter().map(|&k| k as u32).collect()]
+}
+
+#[test]
+fn scans_are_sums_of_what_came_before() {
+    let Some(gpu) = roomy() else { return };
+    let mut bench = Bench::new(&gpu);
+    for profile in PROFILES {
+        let scan = Scan::with(profile);
+        for n in SIZES {
+            let data = words(n as u32, n);
+            let input = bench.up(&data);
+            let mut sums: Vec<u32> = data.iter().scan(0u32, |s, v| { let old = *s; *s = s.wrapping_add(*v); Some(old) }).collect();
+            sums.push(data.iter().fold(0, |s, v| s.wrapping_add(*v)));
+            for more in [0, 1, 3] {
+                let output = bench.up(&vec![7; n + more]);
+                scan.exclusive(&mut bench.recorder, &input, &output, Count::All).unwrap();
+                let mut wanted = sums[..(n + more).min(n + 1)].to_vec();
+                wanted.resize(n + more, 7);
+                assert_eq!(bench.down(&output), wanted, "{profile:?} {n} + {more}");
+            }
+        }
+        // A count of the host, of the device, and one of the device beyond the array.
+        let (data, output) = (bench.up(&vec![1u32; 5000]), bench.up(&vec![7u32; 5001]));
+        for (number, counts) in [(3000u32, 3000usize), (0, 0), (u32::MAX, 5000)] {
+            let array = bench.up(&[number]);
+            let mut wanted: Vec<u32> = (0..=counts as u32).collect();
+            wanted.resize(5001, 7);
+            bench.recorder.upload(&output, 0, &vec![7; 5001]).unwrap();
+            scan.exclusive(&mut bench.recorder, &data, &output, Count::Device(&array)).unwrap();
+            assert_eq!(bench.down(&output), wanted, "{profile:?} {number}");
+            if number <= 5000 {
+                bench.recorder.upload(&output, 0, &vec![7; 5001]).unwrap();
+                scan.exclusive(&mut bench.recorder, &data, &output, Count::First(u64::from(number))).unwrap();
+                assert_eq!(bench.down(&output), wanted, "{profile:?} {number}");
+            }
+        }
+    }
+}
+
+/// The tree of `Reduce`, as it is documented.
+fn tree(values: &[f32]) -> f32 {
+    let blocks = values.chunks(1024).map(|block| {
+        let mut lanes = [0.0f32; 64];
+        block.iter().enumerate().for_each(|(k, v)| lanes[k % 64] += v);
+        for half in [32, 16, 8, 4, 2, 1] {
+            (0..half).for_each(|j| lanes[j] += lanes[j + half]);
+        }
+        lanes[0]
+    });
+    let blocks: Vec<f32> = blocks.collect();
+    match blocks[..] {
+        [] => 0.0,
+        [one] => one,
+        _ => tree(&blocks),
+    }
+}
+
+fn reduced<T: Number>(bench: &mut Bench, reduce: &Reduce, data: &Array<T>, count: Count<'_>) -> [T; 3] {
+    let output = [(); 3].map(|()| bench.recorder.gpu().array::<T>("output", 1).unwrap());
+    reduce.sum(&mut bench.recorder, data, &output[0], count).unwrap();
+    reduce.min(&mut bench.recorder, data, &output[1], count).unwrap();
+    reduce.max(&mut bench.recorder, data, &output[2], count).unwrap();
+    output.map(|output| bench.down(&output)[0])
+}
+
+#[test]
+fn reductions_follow_the_tree() {
+    let Some(gpu) = roomy() else { return };
+    let mut bench = Bench::new(&gpu);
+    for profile in PROFILES {
+        let reduce = Reduce::with(profile);
+        for n in [0, 1, 255, 1023, 1024, 1025, 70_000] {
+            let data = words(3, n);
+            let array = bench.up(&data);
+            let sum = data.iter().fold(0u32, |s, v| s.wrapping_add(*v));
+            let wanted = [sum, data.iter().copied().min().unwrap_or(u32::MAX), data.iter().copied().max().unwrap_or(0)];
+            assert_eq!(reduced(&mut bench, &reduce, &array, Count::All), wanted, "{profile:?} {n}");
+            let signed: Vec<i32> = data.iter().map(|&v| v as i32).collect();
+            let wanted = [
+                sum as i32,
+                signed.iter().copied().min().unwrap_or(i32::MAX),
+                signed.iter().copied().max().unwrap_or(i32::MIN),
+            ];
+            let array = bench.up(&signed);
+            assert_eq!(reduced(&mut bench, &reduce, &array, Count::All), wanted, "{profile:?} {n}");
+            let floats: Vec<f32> = signed.iter().map(|&v| v as f32 * 1e-7).collect();
+            let wanted = [
+                tree(&floats),
+                floats.iter().copied().fold(f32::INFINITY, f32::min),
+                floats.iter().copied().fold(f32::NEG_INFINITY, f32::max),
+            ];
+            let array = bench.up(&floats);
+            let got = reduced(&mut bench, &reduce, &array, Count::All);
+            assert_eq!(got.map(f32::to_bits), wanted.map(f32::to_bits), "{profile:?} {n}: {got:?} {wanted:?}");
+        }
+        let (array, number) = (bench.up(&vec![2u32; 3000]), bench.up(&[1500u32]));
+        assert_eq!(reduced(&mut bench, &reduce, &array, Count::Device(&number)), [3000, 2, 2]);
+        assert_eq!(reduced(&mut bench, &reduce, &array, Count::First(7)), [14, 2, 2]);
+    }
+}
+
+#[test]
+fn histograms_count_every_value_once() {
+    let Some(gpu) = roomy() else { return };
+    let mut bench = Bench::new(&gpu);
+    for profile in PROFILES {
+        let histogram = Histogram::with(profile);
+        // Near the invocations and directly; values beyond the bins too.
+        for (n, bins, range) in
+            [(0, 4, 4), (1, 1, 1), (4097, 3, 5), (40_000, 1024, 1030), (5000, 2048, 2048), (5000, 5000, 5003)]
+        {
+            let values: Vec<u32> = words(5, n).into_iter().map(|v| v % range).collect();
+            let (array, counts) = (bench.up(&values), bench.up(&vec![1u32; bins]));
+            histogram.count(&mut bench.recorder, &array, &counts, Count::All).unwrap();
+            let mut wanted = vec![1; bins];
+            values.iter().filter(|&&v| (v as usize) < bins).for_each(|&v| wanted[v as usize] += 1);
+            assert_eq!(bench.down(&counts), wanted, "{profile:?} {n} {bins}");
+        }
+        let (array, counts, number) = (bench.up(&vec![1u32; 5000]), bench.up(&[0u32; 2]), bench.up(&[4321u32]));
+        histogram.count(&mut bench.recorder, &array, &counts, Count::Device(&number)).unwrap();
+        assert_eq!(bench.down(&counts), [0, 4321], "{profile:?}");
+    }
+}
+
+#[test]
+fn flags_become_indices() {
+    let Some(gpu) = roomy() else { return };
+    let mut bench = Bench::new(&gpu);
+    for profile in PROFILES {
+        let compact = Compact::with(profile);
+        for n in SIZES {
+            let flags: Vec<u32> = words(8, n).into_iter().map(|v| if v % 3 == 0 { v } else { 0 }).collect();
+            let array = bench.up(&flags);
+            let (indices, number) = (bench.up(&vec![9u32; n]), bench.up(&[5u32]));
+            compact.indices(&mut bench.recorder, &array, &indices, &number, Count::All).unwrap();
+            let mut wanted: Vec<u32> = (0..n as u32).filter(|&i| flags[i as usize] != 0).collect();
+            assert_eq!(bench.down(&number)[0] as usize, wanted.len(), "{profile:?} {n}");
+            wanted.resize(n, 9);
+            assert_eq!(bench.down(&indices), wanted, "{profile:?} {n}");
+        }
+        // Too little room: the first ones, and the true number.
+        let (flags, indices) = (bench.up(&vec![1u32; 5000]), bench.up(&vec![9u32; 10]));
+        let (number, count) = (bench.up(&[0u32]), bench.up(&[3333u32]));
+        compact.indices(&mut bench.recorder, &flags, &indices, &number, Count::Device(&count)).unwrap();
+        assert_eq!(bench.down(&number), [3333], "{profile:?}");
+        assert_eq!(bench.down(&indices), (0..10).collect::<Vec<_>>(), "{profile:?}");
+    }
+}
+
+/// A segment's sum, as it is documented.
+fn runs(values: &[f32]) -> f32 {
+    if values.len() <= 64 {
+        return values.iter().fold(0.0, |s, v| s + v);
+    }
+    runs(&values.chunks(64).map(|run| run.iter().fold(0.0, |s, v| s + v)).collect::<Vec<f32>>())
+}
+
+#[test]
+fn segments_are_reduced_whatever_their_lengths() {
+    let Some(gpu) = roomy() else { return };
+    let mut bench = Bench::new(&gpu);
+    let reduce = SegmentedReduce::new();
+    let mixed: Vec<usize> = (0..300).map(|s| [0, 1, 5, 63, 64, 65, 129, 1000][s * s % 8]).collect();
+    for lengths in [vec![], vec![0], vec![70_000], vec![0, 70_000, 0, 3], mixed, vec![1; 3000], vec![4096, 4097, 65]] {
+        let offsets: Vec<u32> = std::iter::once(0)
+            .chain(lengths.iter().scan(0, |at, n| { *at += *n as u32; Some(*at) }))
+            .collect();
+        let data: Vec<f32> = words(2, offsets[lengths.len()] as usize).iter().map(|&v| v as i32 as f32 * 1e-7).collect();
+        let (array, places) = (bench.up(&data), bench.up(&offsets));
+        let output = bench.recorder.gpu().array::<f32>("output", lengths.len() as u64).unwrap();
+        let of = |s: usize| &data[offsets[s] as usize..offsets[s + 1] as usize];
+        reduce.sum(&mut bench.recorder, &places, &array, &output).unwrap();
+        let name = &lengths[..lengths.len().min(5)];
+        for (s, got) in bench.down(&output).into_iter().enumerate() {
+            assert_eq!(got.to_bits(), runs(of(s)).to_bits(), "{name:?}: {s}");
+        }
+        reduce.max(&mut bench.recorder, &places, &array, &output).unwrap();
+        for (s, got) in bench.down(&output).into_iter().enumerate() {
+            assert_eq!(got, of(s).iter().copied().fold(f32::NEG_INFINITY, f32::max), "{name:?}: {s}");
+        }
+        let data: Vec<i32> = data.iter().map(|&v| (v * 1e3) as i32).collect();
+        let (array, output) = (bench.up(&data), bench.recorder.gpu().array("output", lengths.len() as u64).unwrap());
+        reduce.min(&mut bench.recorder, &places, &array, &output).unwrap();
+        for (s, got) in bench.down(&output).into_iter().enumerate() {
+            let segment = &data[offsets[s] as usize..offsets[s + 1] as usize];
+            assert_eq!(got, segment.iter().copied().min().unwrap_or(i32::MAX), "{name:?}: {s}");
+        }
+    }
+}
+
+#[test]
+fn rows_are_gathered_and_scattered() {
+    let Some(gpu) = roomy() else { return };
+    let mut bench = Bench::new(&gpu);
+    let permute = Permute::new();
+    let n = 1000;
+    let order = stable(&words(4, n));
+    for width in [1, 3, 17] {
+        let data: Vec<[f32; 2]> = (0..n * width).map(|i| [i as f32, -(i as f32)]).collect();
+        let (source, index) = (bench.up(&data), bench.up(&order));
+        let target = bench.up(&vec![[0.5f32; 2]; n * width]);
+        permute.gather(&mut bench.recorder, &source, &index, &target, width as u64, Count::First(900)).unwrap();
+        let got = bench.down(&target);
+        for (i, row) in got.chunks(width).enumerate() {
+            let from = order[i] as usize * width;
+            let wanted = if i < 900 { &data[from..from + width] } else { &vec![[0.5; 2]; width][..] };
+            assert_eq!(row, wanted, "{width}: {i}");
+        }
+        let back = bench.up(&vec![[0.5f32; 2]; n * width]);
+        permute.scatter(&mut bench.recorder, &target, &index, &back, width as u64, Count::First(900)).unwrap();
+        let got = bench.down(&back);
+        for (i, &row) in order.iter().enumerate() {
+            let at = row as usize * width;
+            let wanted = if i < 900 { &data[at..at + width] } else { &vec![[0.5; 2]; width][..] };
+            assert_eq!(&got[at..at + width], wanted, "{width}: {i}");
+        }
+    }
+    // Rows out of range are not touched.
+    let (source, index, target) = (bench.up(&[1u32, 2]), bench.up(&[1u32, 2, 0]), bench.up(&[7u32; 3]));
+    permute.gather(&mut bench.recorder, &source, &index, &target, 1, Count::All).unwrap();
+    assert_eq!(bench.down(&target), [2, 7, 1]);
+}
+
+/// Keys that have brought sorts down.
+fn distributions(n: usize) -> Vec<(&'static str, Vec<u32>)> {
+    let random = words(1, n);
+    let mut ascending = random.clone();
+    ascending.sort_unstable();
+    let mut descending = ascending.clone();
+    descending.reverse();
+    let poor = (0..5).map(|seed| words(seed + 10, n)).reduce(|a, b| a.iter().zip(b).map(|(a, b)| a & b).collect());
+    vec![
+        ("equal", vec![5; n]),
+        ("ascending", ascending),
+        ("descending", descending),
+        ("few", random.iter().map(|v| (v % 16) << 12).collect()),
+        ("extreme", random.iter().map(|v| if v % 2 == 0 { 0 } else { u32::MAX }).collect()),
+        ("poor", poor.unwrap_or_default()),
+        ("random", random),
+    ]
+}
+
+#[test]
+fn every_form_sorts_every_size_stably() {
+    let Some(gpu) = roomy() else { return };
+    let mut bench = Bench::new(&gpu);
+    let sorts: Vec<Sort> = forms(&gpu).into_iter().map(Sort::with).collect();
+    for n in SIZES {
+        let all = distributions(n);
+        let some = if n > 10_000 { &all[3..] } else { &all[..] };
+        for (name, keys) in some {
+            let wanted = stable(keys);
+            let array = bench.up(keys);
+            for sort in &sorts {
+                let order = bench.up(&vec![7u32; n]);
+                sort.order(&mut bench.recorder, Keys::U32(&array), &order, Count::All).unwrap();
+                assert!(bench.down(&order) == wanted, "{name} {n} {:?}", sort.form());
+            }
+            assert_eq!(&bench.down(&array), keys, "keys are not changed");
+        }
+    }
+}
+
+#[test]
+fn pairs_are_sorted_in_place() {
+    let Some(gpu) = roomy() else { return };
+    let mut bench = Bench::new(&gpu);
+    for form in forms(&gpu) {
+        let sort = Sort::with(form);
+        let (keys, values) = (bench.up(&[5, 5, 5, 1, u32::MAX, 0]), bench.up(&[0u32, 1, 2, 3, 4, 5]));
+        sort.pairs(&mut bench.recorder, Keys::U32(&keys), &values, Count::All).unwrap();
+        assert_eq!(bench.down(&values), [5, 3, 0, 1, 2, 4], "{form:?}");
+        assert_eq!(bench.down(&keys), [0, 1, 5, 5, 5, u32::MAX], "{form:?}");
+        // More than one tile, an even and an odd number of passes, and what does not count stays.
+        let (n, counts) = (5001usize, 4800usize);
+        for bits in [3, 12, 24, 32] {
+            let data: Vec<u32> = words(bits, n).into_iter().map(|v| v >> (32 - bits)).collect();
+            let number = bench.up(&[counts as u32]);
+            let (keys, values) = (bench.up(&data), bench.up(&words(2, n)));
+            sort.pairs(&mut bench.recorder, Keys::U32(&keys).bits(bits), &values, Count::Device(&number)).unwrap();
+            let order = stable(&data[..counts]);
+            let permuted = |data: &[u32]| {
+                let sorted = order.iter().map(|&i| data[i as usize]);
+                sorted.chain(data[counts..].iter().copied()).collect::<Vec<_>>()
+            };
+            assert!(bench.down(&keys) == permuted(&data), "{form:?} {bits}");
+            assert!(bench.down(&values) == permuted(&words(2, n)), "{form:?} {bits}");
+        }
+        let wide: Vec<u64> = words(1, n).into_iter().zip(words(2, n)).map(|(a, b)| u64::from(a) << 30 ^ u64::from(b)).collect();
+        let [high, low] = pairs64(&wide).map(|words| bench.up(&words));
+        let values = bench.up(&(0..n as u32).collect::<Vec<_>>());
+        sort.pairs(&mut bench.recorder, Keys::U64 { high: &high, low: &low }, &values, Count::All).unwrap();
+        let order = stable(&wide);
+        let sorted: Vec<u64> = order.iter().map(|&i| wide[i as usize]).collect();
+        let [high_sorted, low_sorted] = pairs64(&sorted);
+        assert!(bench.down(&values) == order && bench.down(&high) == high_sorted, "{form:?}");
+        assert!(bench.down(&low) == low_sorted, "{form:?}");
+    }
+}
+
+#[test]
+fn signed_numbers_and_floats_are_in_their_order() {
+    let Some(gpu) = roomy() else { return };
+    let mut bench = Bench::new(&gpu);
+    let mut floats = vec![0.0f32, -0.0, f32::INFINITY, f32::NEG_INFINITY, -0.0, 0.0, f32::MAX, f32::MIN, 1e-40, -1e-40];
+    floats.extend(words(6, 3000).iter().map(|&v| v as i32 as f32 * 1e-9));
+    floats.extend([f32::NAN, -f32::NAN]);
+    let bits: Vec<u32> = floats.iter().map(|f| f.to_bits()).collect();
+    let signed: Vec<i32> = words(7, 3000).iter().map(|&v| v as i32).chain([0, -1, i32::MIN, i32::MAX]).collect();
+    for form in forms(&gpu) {
+        let sort = Sort::with(form);
+        let (keys, order) = (bench.up(&signed), bench.up(&vec![0u32; signed.len()]));
+        sort.order(&mut bench.recorder, Keys::I32(&keys), &order, Count::All).unwrap();
+        assert!(bench.down(&order) == stable(&signed), "{form:?}");
+        let mut wanted: Vec<u32> = (0..bits.len() as u32).collect();
+        wanted.sort_by(|&a, &b| floats[a as usize].total_cmp(&floats[b as usize]));
+        let values: Array<u32> = bench.up(&(0..bits.len() as u32).collect::<Vec<_>>());
+        let keys: Array<f32> = bench.up(&bits).cast().unwrap();
+        sort.pairs(&mut bench.recorder, Keys::F32(&keys), &values, Count::All).unwrap();
+        assert!(bench.down(&values) == wanted, "{form:?}");
+    }
+}
+
+/// 64-bit keys: with few and many equal high words, with runs just below and beyond what insertion sorts.
+fn wide_keys(n: usize) -> Vec<(&'static str, u32, Vec<u64>)> {
+    let random: Vec<u64> = words(1, n).into_iter().zip(words(2, n)).map(|(h, l)| u64::from(h) << 32 | u64::from(l)).collect();
+    let runs = |run: usize| (0..n).map(|i| (i * 7 % n / run) as u64 * 0x1_0000_0000 | random[i] & 0xffff_ffff).collect();
+    let mut one_long: Vec<u64> = random.clone();
+    one_long.iter_mut().step_by(n.div_ceil(40).max(1)).for_each(|key| *key = *key & 0xffff_ffff | 77 << 32);
+    vec![
+        ("random", 64, random.clone()),
+        ("63 bits", 63, random.iter().map(|k| k >> 1).collect()),
+        ("40 bits", 40, random.iter().map(|k| k >> 24).collect()),
+        ("some ties", 64, random.iter().map(|k| k & 0x0000_0fff_ffff_ffff).collect()),
+        ("runs of 32", 64, runs(32)),
+        ("runs of 33", 64, runs(33)),
+        ("one long run", 64, one_long),
+        ("equal", 64, vec![3 << 40; n]),
+        ("low word only", 20, random.iter().map(|k| k & 0xf_ffff).collect()),
+        ("equal pairs", 64, random.iter().map(|k| k & 0x0fff_0000_0000_0001).collect()),
+    ]
+}
+
+#[test]
+fn wide_keys_are_sorted_by_both_words() {
+    let Some(gpu) = roomy() else { return };
+    let mut bench = Bench::new(&gpu);
+    let sorts: Vec<Sort> = forms(&gpu).into_iter().map(Sort::with).collect();
+    for n in [1, 2, 33, 513, 4097, 30_000] {
+        for (name, bits, keys) in wide_keys(n) {
+            let wanted = stable(&keys);
+            let [high, low] = pairs64(&keys).map(|words| bench.up(&words));
+            for sort in &sorts {
+                let order = bench.up(&vec![7u32; n]);
+                let keys = Keys::U64 { high: &high, low: &low }.bits(bits);
+                sort.order(&mut bench.recorder, keys, &order, Count::All).unwrap();
+                assert!(bench.down(&order) == wanted, "{name} {n} {:?}", sort.form());
+            }
+        }
+    }
+    // A count of the device, with and without long runs.
+    let number = bench.up(&[2500u32]);
+    for (name, _, keys) in wide_keys(3000).into_iter().filter(|(_, bits, _)| *bits == 64) {
+        let [high, low] = pairs64(&keys).map(|words| bench.up(&words));
+        let order = bench.up(&vec![7u32; 3000]);
+        let keys_of = Keys::U64 { high: &high, low: &low };
+        sorts[0].order(&mut bench.recorder, keys_of, &order, Count::Device(&number)).unwrap();
+        let mut wanted = stable(&keys[..2500]);
+        wanted.resize(3000, 7);
+        assert!(bench.down(&order) == wanted, "{name}");
+    }
+}
+
+#[test]
+fn many_windows_change_nothing() {
+    let gpu = open(Some(4096));
+    // A few arrays of a few windows each.
+    if gpu.abilities().bindings < 20 {
+        return;
+    }
+    let mut bench = Bench::new(&gpu);
+    let n = 3000;
+    let keys: Vec<u64> = words(1, n).into_iter().zip(words(2, n)).map(|(h, l)| u64::from(h & 0xfff) << 32 | u64::from(l)).collect();
+    let [high, low] = pairs64(&keys).map(|words| bench.up(&words));
+    for form in forms(&gpu) {
+        let order = bench.up(&vec![7u32; n]);
+        let sort = Sort::with(form);
+        sort.order(&mut bench.recorder, Keys::U64 { high: &high, low: &low }.bits(44), &order, Count::All).unwrap();
+        assert!(bench.down(&order) == stable(&keys), "{form:?}");
+    }
+    let (output, number) = (bench.up(&vec![0u32; n + 1]), bench.up(&[0u32]));
+    Scan::new().exclusive(&mut bench.recorder, &bench_ones(&gpu, &mut None, n), &output, Count::All).unwrap();
+    assert_eq!(bench.down(&output), (0..=n as u32).collect::<Vec<_>>());
+    Compact::new().indices(&mut bench.recorder, &low, &output, &number, Count::All).unwrap();
+    assert_eq!(bench.down(&number), [n as u32]);
+}
+
+/// An array of ones.
+fn bench_ones(gpu: &Gpu, keep: &mut Option<Bench>, n: usize) -> Array<u32> {
+    keep.insert(Bench::new(gpu)).up(&vec![1u32; n])
+}
+
+#[test]
+fn a_sort_neither_submits_nor_allocates_once_warmed() {
+    let Some(gpu) = roomy() else { return };
+    let mut bench = Bench::new(&gpu);
+    let sort = Sort::new(&gpu);
+    let [high, low] = [bench.up(&words(1, 9000)), bench.up(&words(2, 9000))];
+    let order = bench.up(&vec![0u32; 9000]);
+    let submits = bench.recorder.counts().submits;
+    sort.order(&mut bench.recorder, Keys::U64 { high: &high, low: &low }, &order, Count::All).unwrap();
+    assert_eq!(bench.recorder.counts().submits, submits);
+    assert!(sort.traffic(true, 64, 9000) > sort.traffic(false, 32, 9000));
+    bench.recorder.wait().unwrap();
+}
+
+fn is_misuse(result: Result<(), DeviceError>, why: &str) {
+    match result {
+        Err(error @ DeviceError::Misuse { .. }) => assert!(error.to_string().contains(why), "{error}"),
+        other => panic!("{why}: {other:?}"),
+    }
+}
+
+#[test]
+fn wrong_calls_are_errors() {
+    let gpu = open(None);
+    let mut bench = Bench::new(&gpu);
+    let (two, three) = (bench.up(&[1u32, 2]), bench.up(&[3u32, 4, 5]));
+    let empty = bench.up::<u32>(&[]);
+    let (scan, sort, recorder) = (Scan::new(), Sort::new(&gpu), &mut bench.recorder);
+    is_misuse(scan.exclusive(recorder, &three, &two, Count::All), "`output` has 2 elements of the 3");
+    is_misuse(scan.exclusive(recorder, &two, &two, Count::All), "given twice");
+    is_misuse(scan.exclusive(recorder, &two, &three, Count::First(3)), "first 3 of 2");
+    is_misuse(scan.exclusive(recorder, &two, &three, Count::Device(&empty)), "empty");
+    is_misuse(sort.order(recorder, Keys::U32(&two), &two, Count::All), "given twice");
+    is_misuse(sort.order(recorder, Keys::U64 { high: &two, low: &three }, &three, Count::All), "low words");
+    is_misuse(sort.pairs(recorder, Keys::U32(&three), &two, Count::All), "`values`");
+    is_misuse(Reduce::new().sum(recorder, &two, &empty, Count::All), "`output`");
+    is_misuse(SegmentedReduce::new().sum(recorder, &two, &three, &two.clone()), "given twice");
+    is_misuse(Permute::new().gather(recorder, &two, &three, &empty, 1, Count::All), "`target`");
+    is_misuse(Permute::new().gather(recorder, &two, &three, &bench_ones(&gpu, &mut None, 3), 0, Count::All), "rows of 0");
+}
+
+#[test]
+fn any_input_is_scanned_compacted_reduced_and_sorted() {
+    let Some(gpu) = roomy() else { return };
+    let mut bench = Bench::new(&gpu);
+    let (scan, compact, segmented, sort) = (Scan::new(), Compact::new(), SegmentedReduce::new(), Sort::new(&gpu));
+    let mut runner = TestRunner::new(Config { failure_persistence: None, ..Config::with_cases(48) });
+    let input = (prop::collection::vec(0u32..6, 0..900), prop::collection::vec(0usize..200, 0..40), any::<u32>());
+    let bench = std::cell::RefCell::new(&mut bench);
+    let outcome = runner.run(&input, |(data, lengths, seed)| {
+        let mut bench = bench.borrow_mut();
+        let n = data.len();
+        let counts = if n == 0 { 0 } else { seed as usize % (n + 1) };
+        let (array, number) = (bench.up(&data), bench.up(&[counts as u32]));
+        let output = bench.up(&vec![0u32; n + 1]);
+        scan.exclusive(&mut bench.recorder, &array, &output, Count::Device(&number)).unwrap();
+        prop_assert_eq!(bench.down(&output)[counts], data[..counts].iter().sum::<u32>());
+        let found = bench.up(&[0u32]);
+        compact.indices(&mut bench.recorder, &array, &output, &found, Count::Device(&number)).unwrap();
+        let wanted: Vec<u32> = (0..counts as u32).filter(|&i| data[i as usize] != 0).collect();
+        prop_assert_eq!(bench.down(&found)[0] as usize, wanted.len());
+        prop_assert_eq!(&bench.down(&output)[..wanted.len()], &wanted[..]);
+        sort.order(&mut bench.recorder, Keys::U32(&array).bits(3), &output, Count::All).unwrap();
+        prop_assert_eq!(&bench.down(&output)[..n], &stable(&data)[..]);
+        let mut offsets = vec![0u32];
+        lengths.iter().for_each(|len| offsets.push((*offsets.last().unwrap() + *len as u32).min(n as u32)));
+        let (places, sums) = (bench.up(&offsets), bench.up(&vec![0u32; lengths.len()]));
+        segmented.sum(&mut bench.recorder, &places, &array, &sums).unwrap();
+        let wanted: Vec<u32> = offsets.windows(2).map(|o| data[o[0] as usize..o[1] as usize].iter().sum()).collect();
+        prop_assert_eq!(bench.down(&sums), wanted);
+        Ok(())
+    });
+    outcome.unwrap();
+}
