@@ -8,6 +8,7 @@ use crate::fft::{FftError, TuneError};
 use crate::io::IoError;
 use crate::layout::LayoutError;
 use crate::mesh::MeshError;
+use crate::neighbors::NeighborError;
 use crate::particles::ParticleError;
 use crate::simulation::SimulationError;
 use crate::sort::SortError;
@@ -37,6 +38,9 @@ pub enum Error {
     /// Points or fields.
     #[error(transparent)]
     Mesh(MeshError),
+    /// Neighbours of points.
+    #[error(transparent)]
+    Neighbors(NeighborError),
     /// Particles.
     #[error(transparent)]
     Particles(ParticleError),
@@ -102,6 +106,18 @@ impl From<SortError> for Error {
             SortError::Comm(error) => Error::Comm(error),
             SortError::Particles(error) => error.into(),
             error => Error::Sort(error),
+        }
+    }
+}
+
+impl From<NeighborError> for Error {
+    fn from(error: NeighborError) -> Self {
+        match error {
+            NeighborError::Device(error) => Error::Device(error),
+            NeighborError::Comm(error) => Error::Comm(error),
+            NeighborError::Particles(error) => error.into(),
+            NeighborError::Sort(error) => error.into(),
+            error => Error::Neighbors(error),
         }
     }
 }

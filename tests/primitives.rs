@@ -1,7 +1,9 @@
 //! Primitives against the standard library: sizes around every block, adversarial keys, all forms, many windows.
 
 use meshloom::device::{Array, DeviceError, Gpu, Options, Plain, Profile, Recorder};
-use meshloom::primitives::{Compact, Count, Form, Histogram, Keys, Number, Permute, Reduce, Scan, SegmentedReduce, Sort};
+use meshloom::primitives::{
+    Compact, Count, Form, Histogram, Keys, Number, Permute, Reduce, Scan, SegmentedReduce, Sort,
+};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
@@ -83,7 +85,14 @@ fn scans_are_sums_of_what_came_before() {
         for n in SIZES {
             let data = words(n as u32, n);
             let input = bench.up(&data);
-            let mut sums: Vec<u32> = data.iter().scan(0u32, |s, v| { let old = *s; *s = s.wrapping_add(*v); Some(old) }).collect();
+            let mut sums: Vec<u32> = data
+                .iter()
+                .scan(0u32, |s, v| {
+                    let old = *s;
+                    *s = s.wrapping_add(*v);
+                    Some(old)
+                })
+                .collect();
             sums.push(data.iter().fold(0, |s, v| s.wrapping_add(*v)));
             for more in [0, 1, 3] {
                 let output = bench.up(&vec![7; n + more]);
@@ -237,9 +246,13 @@ fn segments_are_reduced_whatever_their_lengths() {
     let mixed: Vec<usize> = (0..300).map(|s| [0, 1, 5, 63, 64, 65, 129, 1000][s * s % 8]).collect();
     for lengths in [vec![], vec![0], vec![70_000], vec![0, 70_000, 0, 3], mixed, vec![1; 3000], vec![4096, 4097, 65]] {
         let offsets: Vec<u32> = std::iter::once(0)
-            .chain(lengths.iter().scan(0, |at, n| { *at += *n as u32; Some(*at) }))
+            .chain(lengths.iter().scan(0, |at, n| {
+                *at += *n as u32;
+                Some(*at)
+            }))
             .collect();
-        let data: Vec<f32> = words(2, offsets[lengths.len()] as usize).iter().map(|&v| v as i32 as f32 * 1e-7).collect();
+        let data: Vec<f32> =
+            words(2, offsets[lengths.len()] as usize).iter().map(|&v| v as i32 as f32 * 1e-7).collect();
         let (array, places) = (bench.up(&data), bench.up(&offsets));
         let output = bench.recorder.gpu().array::<f32>("output", lengths.len() as u64).unwrap();
         let of = |s: usize| &data[offsets[s] as usize..offsets[s + 1] as usize];
@@ -360,7 +373,8 @@ fn pairs_are_sorted_in_place() {
             assert!(bench.down(&keys) == permuted(&data), "{form:?} {bits}");
             assert!(bench.down(&values) == permuted(&words(2, n)), "{form:?} {bits}");
         }
-        let wide: Vec<u64> = words(1, n).into_iter().zip(words(2, n)).map(|(a, b)| u64::from(a) << 30 ^ u64::from(b)).collect();
+        let wide: Vec<u64> =
+            words(1, n).into_iter().zip(words(2, n)).map(|(a, b)| u64::from(a) << 30 ^ u64::from(b)).collect();
         let [high, low] = pairs64(&wide).map(|words| bench.up(&words));
         let values = bench.up(&(0..n as u32).collect::<Vec<_>>());
         sort.pairs(&mut bench.recorder, Keys::U64 { high: &high, low: &low }, &values, Count::All).unwrap();
@@ -397,8 +411,10 @@ fn signed_numbers_and_floats_are_in_their_order() {
 
 /// 64-bit keys: with few and many equal high words, with runs just below and beyond what insertion sorts.
 fn wide_keys(n: usize) -> Vec<(&'static str, u32, Vec<u64>)> {
-    let random: Vec<u64> = words(1, n).into_iter().zip(words(2, n)).map(|(h, l)| u64::from(h) << 32 | u64::from(l)).collect();
-    let runs = |run: usize| (0..n).map(|i| (i * 7 % n / run) as u64 * 0x1_0000_0000 | random[i] & 0xffff_ffff).collect();
+    let random: Vec<u64> =
+        words(1, n).into_iter().zip(words(2, n)).map(|(h, l)| u64::from(h) << 32 | u64::from(l)).collect();
+    let runs =
+        |run: usize| (0..n).map(|i| (i * 7 % n / run) as u64 * 0x1_0000_0000 | random[i] & 0xffff_ffff).collect();
     let mut one_long: Vec<u64> = random.clone();
     one_long.iter_mut().step_by(n.div_ceil(40).max(1)).for_each(|key| *key = *key & 0xffff_ffff | 77 << 32);
     vec![
@@ -454,7 +470,8 @@ fn many_windows_change_nothing() {
     }
     let mut bench = Bench::new(&gpu);
     let n = 3000;
-    let keys: Vec<u64> = words(1, n).into_iter().zip(words(2, n)).map(|(h, l)| u64::from(h & 0xfff) << 32 | u64::from(l)).collect();
+    let keys: Vec<u64> =
+        words(1, n).into_iter().zip(words(2, n)).map(|(h, l)| u64::from(h & 0xfff) << 32 | u64::from(l)).collect();
     let [high, low] = pairs64(&keys).map(|words| bench.up(&words));
     for form in forms(&gpu) {
         let order = bench.up(&vec![7u32; n]);
@@ -512,7 +529,10 @@ fn wrong_calls_are_errors() {
     is_misuse(Reduce::new().sum(recorder, &two, &empty, Count::All), "`output`");
     is_misuse(SegmentedReduce::new().sum(recorder, &two, &three, &two.clone()), "given twice");
     is_misuse(Permute::new().gather(recorder, &two, &three, &empty, 1, Count::All), "`target`");
-    is_misuse(Permute::new().gather(recorder, &two, &three, &bench_ones(&gpu, &mut None, 3), 0, Count::All), "rows of 0");
+    is_misuse(
+        Permute::new().gather(recorder, &two, &three, &bench_ones(&gpu, &mut None, 3), 0, Count::All),
+        "rows of 0",
+    );
 }
 
 #[test]

@@ -106,6 +106,8 @@ pub struct Abilities {
     pub f64: bool,
     /// Operations across a subgroup.
     pub subgroups: bool,
+    /// The least number of invocations in a full subgroup; 1 without such operations.
+    pub subgroup_least: u32,
     /// Atomic addition of `f32`.
     pub float_atomics: bool,
     /// Timestamps.
@@ -236,6 +238,7 @@ impl Gpu {
         let (limits, features) = (device.limits(), device.features());
         let largest = limits.max_storage_buffer_binding_size.min(limits.max_buffer_size);
         let profile = if info.device_type == wgpu::DeviceType::Cpu { Profile::Software } else { Profile::Gpu };
+        let subgroups = features.contains(wgpu::Features::SUBGROUP);
         let abilities = Abilities {
             window_bytes: options.window_bytes.map_or(largest, |bytes| bytes.min(largest)),
             buffer_bytes: limits.max_buffer_size,
@@ -246,7 +249,8 @@ impl Gpu {
             profile,
             host_visible: features.contains(wgpu::Features::MAPPABLE_PRIMARY_BUFFERS),
             f64: features.contains(wgpu::Features::SHADER_F64),
-            subgroups: features.contains(wgpu::Features::SUBGROUP),
+            subgroups,
+            subgroup_least: if subgroups { info.subgroup_min_size.max(1) } else { 1 },
             float_atomics: features.contains(wgpu::Features::SHADER_FLOAT32_ATOMIC),
             timestamps: features.contains(wgpu::Features::TIMESTAMP_QUERY),
             memory,

@@ -7,12 +7,12 @@ use super::route::{Route, moved};
 use super::splitters::Splitters;
 use super::{keys, order_of};
 use crate::comm::{Communicator, Op};
-use crate::device::{Array, DeviceError, Memory, Recorder};
+use crate::device::{Array, DeviceError, Gpu, Memory, Recorder};
 use crate::exchange::Exchange;
 use crate::hash::{START, fnv1a};
 use crate::layout::split;
 use crate::particles::{Bounds, Cloud, Curve, Frame};
-use crate::primitives::{Count, Permute};
+use crate::primitives::{Count, Permute, Sort};
 
 /// This rank's part of all points in the order of a curve.
 pub struct Sorted {
@@ -30,6 +30,8 @@ pub struct Sorted {
     pub part: Range<u64>,
     /// Number of points on all ranks.
     pub total: u64,
+    /// Bytes that this rank's sort reads and writes in device memory, by design: keys, their order, rows moved.
+    pub traffic: u64,
     /// The index of each rank's first point among the input of all ranks.
     firsts: Vec<u64>,
 }
@@ -50,6 +52,14 @@ impl Sorted {
         let from = |place: u32| starts.partition_point(|&start| start <= u64::from(place)) - 1;
         Ok(rows.into_iter().zip(places).map(|(row, place)| self.firsts[from(place)] + u64::from(row)).collect())
     }
+}
+
+/// Bytes of a local sort of so many points, and of one move of their keys and of rows of `words` words.
+fn traffic(gpu: &Gpu, count: u64, dims: u64, words: u64) -> u64 {
+    let keys = count * (4 * dims + 8);
+    // Every gather reads an index a row as well.
+    let row = 2 * 12 + 4 + 8 * words;
+    keys + Sort::new(gpu).traffic(true, 63, count) + count * row
 }
 
 /// Where each of some runs begins that lie one after the other.
@@ -155,6 +165,9 @@ pub fn distribute(
         Ok::<_, DeviceError>(target)
     };
 
+    let words = dims + cloud.attributes().map(|(_, attribute)| attribute.width()).sum::<u64>();
+    let mut bytes = traffic(&gpu, cloud.len(), dims, words);
+
     let own = keys(recorder, curve, cloud.positions(), &frame)?;
     let order = order_of(recorder, &own)?;
     let sorted = |recorder: &mut Recorder, words: &[Array<u32>; 2], order: &Array<u32>| {
@@ -166,13 +179,13 @@ pub fn distribute(
     if comm.size() == 1 {
         let route = Route::new(&comm, order.clone(), counts.clone(), counts, None)?;
         let cloud = cloud.gather(recorder, &permute, &order)?;
-        return Ok(Sorted { cloud, keys: own, frame, rows: order, route, part, total, firsts });
+        return Ok(Sorted { cloud, keys: own, frame, rows: order, route, part, total, traffic: bytes, firsts });
     }
 
     let [high, low] = &own;
     let (high, low) = (recorder.download(high, 0, high.len())?, recorder.download(low, 0, low.len())?);
-    let words = high.into_iter().zip(low);
-    let host: Vec<u64> = words.map(|(high, low)| u64::from(high) << 32 | u64::from(low)).collect();
+    let both = high.into_iter().zip(low);
+    let host: Vec<u64> = both.map(|(high, low)| u64::from(high) << 32 | u64::from(low)).collect();
     drop(own);
     let cuts = cuts(&comm, &counts, &host, 63)?;
     drop(host);
@@ -198,5 +211,6 @@ pub fn distribute(
     let outgoing = gpu.array_in::<u32>("sort::rows", route.rows_before(), Memory::Outgoing)?;
     recorder.copy(route.order(), 0, &outgoing, 0, route.rows_before())?;
     let rows = route.arrive(recorder, exchange, outgoing, 1)?;
-    Ok(Sorted { cloud: here, keys, frame, rows, route, part, total, firsts })
+    bytes += traffic(&gpu, here.len(), dims, words);
+    Ok(Sorted { cloud: here, keys, frame, rows, route, part, total, traffic: bytes, firsts })
 }

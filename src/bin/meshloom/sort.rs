@@ -100,7 +100,7 @@ fn sort(rank: &Rank, arguments: &Arguments) -> Result<Result<serde_json::Value, 
     phases.bar.finish_and_clear();
     phases.seconds.insert("total".into(), phases.start.elapsed().as_secs_f64().into());
     let cost = exchange.cost();
-    let mut sums = [cost.sent, cost.messages];
+    let mut sums = [sorted.traffic, cost.sent, cost.messages];
     comm.all_reduce(&mut sums, Op::Sum)?;
     Ok(Ok(serde_json::json!({
         "command": "sort",
@@ -112,8 +112,8 @@ fn sort(rank: &Rank, arguments: &Arguments) -> Result<Result<serde_json::Value, 
         "device": rank.gpu.info().name,
         "ranks": comm.size(),
         "seconds": phases.seconds,
-        "bytes": { "between_ranks": sums[0] },
-        "messages": sums[1],
+        "bytes": { "device": sums[0], "between_ranks": sums[1] },
+        "messages": sums[2],
     })))
 }
 

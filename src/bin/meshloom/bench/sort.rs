@@ -88,9 +88,8 @@ impl Bench<'_> {
         let (high, low) = (upload(recorder, 32)?, upload(recorder, 0)?);
         let order = gpu.array::<u32>("bench::order", size)?;
         let words = if bits > 32 { Keys::U64 { high: &high, low: &low } } else { Keys::U32(&low) };
-        let ours = clock.together(recorder, |recorder| {
-            Ok(sort.order(recorder, words.bits(bits), &order, Count::All)?)
-        })?;
+        let ours =
+            clock.together(recorder, |recorder| Ok(sort.order(recorder, words.bits(bits), &order, Count::All)?))?;
         let [keys_all, bytes] = clock.sum([size, sort.traffic(bits > 32, bits, size)])?;
         let speed = keys_all as f64 / ours.median;
         let of_copy = bytes as f64 / ours.median / self.copy.bytes_per_second();

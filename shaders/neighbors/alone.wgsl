@@ -1,0 +1,10 @@
+// Each invocation is a group by itself: nothing is shared.
+
+fn share(value: f32, lane_number: u32) -> f32 { return value; }
+fn share_index(value: u32, lane_number: u32) -> u32 { return value; }
+fn any_of(value: bool) -> bool { return value; }
+fn widest_of(value: f32) -> f32 { return value; }
+fn farthest_of(value: i32) -> i32 { return value; }
+fn least_of(value: vec3<f32>) -> vec3<f32> { return value; }
+fn most_of(value: vec3<f32>) -> vec3<f32> { return value; }
+fn bounds_shared(node: u32) -> Bounds { return bounds_of(node); }

@@ -1,0 +1,26 @@
+// The nearest sources of each query: lists in the order of (squared distance, index).
+//
+// Layout: as in search.wgsl. `last_of` is the entry that a list begins behind; `empty#`, `offer#` and `close#` keep
+// the list of a slot.
+
+struct Entry {
+    distance: f32,
+    index: u32,
+}
+
+var<private> last#: Entry;
+
+fn start#(row: u32) {
+    reach# = params.reach;
+    empty#(reach#);
+    last# = last_of(line_of(row, number#));
+}
+
+fn admit#(d: f32, s: u32) {
+    if params.skip == 1u && s == number# { return; }
+    if behind(last#, d, s) { offer#(d, s); }
+}
+
+fn finish#(row: u32) {
+    close#(line_of(row, number#));
+}

@@ -1,0 +1,50 @@
+// Counts pairs by distance: a snippet for searches within the last edge.
+//
+// Layout: `edges` holds BINS + 1 edges, `bins` two words a bin, low first. Each invocation counts privately and adds when a query
+// of it ends: BINS + 1 and BINS private words.
+
+alias State = u32;
+
+var<private> pairs_edge: array<f32, BINS + 1u>;
+var<private> pairs_count: array<u32, BINS>;
+var<private> pairs_ready: bool = false;
+
+fn pairs_add(bin: u32, amount: u32) {
+    let before = add_bins(2u * bin, amount);
+    if before + amount < before { add_bins(2u * bin + 1u, 1u); }
+}
+
+fn begin(query: u32, reach: f32) -> State {
+    if !pairs_ready {
+        for (var bin = 0u; bin <= BINS; bin++) { pairs_edge[bin] = load_edges(bin); }
+        for (var bin = 0u; bin < BINS; bin++) { pairs_count[bin] = 0u; }
+        pairs_ready = true;
+    }
+    return 0u;
+}
+
+fn each(state: State, near: Neighbor) -> State {
+    if near.distance < pairs_edge[0] || near.distance >= pairs_edge[BINS] { return state; }
+    // The last edge that is not above.
+    var low = 0u;
+    var high = BINS;
+    while high - low > 1u {
+        let middle = (low + high) / 2u;
+        if pairs_edge[middle] <= near.distance { low = middle; } else { high = middle; }
+    }
+    pairs_count[low]++;
+    if pairs_count[low] == 0x80000000u {
+        pairs_add(low, pairs_count[low]);
+        pairs_count[low] = 0u;
+    }
+    return state;
+}
+
+fn end(query: u32, state: State) {
+    for (var bin = 0u; bin < BINS; bin++) {
+        if pairs_count[bin] > 0u {
+            pairs_add(bin, pairs_count[bin]);
+            pairs_count[bin] = 0u;
+        }
+    }
+}

@@ -1,0 +1,20 @@
+// What a snippet makes of all sources within a radius.
+//
+// Layout: as in search.wgsl, and the arrays of the snippet, which defines State, begin, each, end and `finished`.
+
+var<private> state#: State;
+
+fn start#(row: u32) {
+    state# = begin(line_of(row, number#), params.radius);
+    reach# = select(params.reach, -1.0, finished(state#));
+}
+
+fn admit#(d: f32, s: u32) {
+    if (params.skip == 1u && s == number#) || (params.skip == 2u && s <= number#) { return; }
+    state# = each(state#, Neighbor(s, params.unit * sqrt(d)));
+    if finished(state#) { reach# = -1.0; }
+}
+
+fn finish#(row: u32) {
+    end(line_of(row, number#), state#);
+}

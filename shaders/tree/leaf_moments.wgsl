@@ -1,0 +1,35 @@
+// Mass and centre of mass of the leaves of a tree.
+//
+// Layout: `sorted` holds DIMS scaled words a point, `order` the number of each point in the input, which `mass_of` takes; `box` as in
+// leaves.wgsl; `moment` four words a node: the mass, then the centre, unscaled. Sums run over the points in order, of offsets
+// from the middle of the leaf, so that a centre far from the origin is as good as one near it.
+// Workgroup: GROUP invocations, a leaf of LEAF points each. No workgroup memory.
+
+const LEAF: u32 = 32u;
+
+@compute @workgroup_size(GROUP) fn main(
+    @builtin(workgroup_id) id: vec3<u32>,
+    @builtin(num_workgroups) count: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let leaf = group_number(id, count) * GROUP + lane;
+    let first = leaf * LEAF;
+    if first >= params.count { return; }
+    let end = min(first + LEAF, params.count);
+    let middle = 0.5 * (
+        vec3<f32>(load_box(6u * leaf), load_box(6u * leaf + 1u), load_box(6u * leaf + 2u))
+        + vec3<f32>(load_box(6u * leaf + 3u), load_box(6u * leaf + 4u), load_box(6u * leaf + 5u))
+    );
+    var mass = 0.0;
+    var sum = vec3<f32>(0.0);
+    for (var i = first; i < end; i++) {
+        let m = mass_of(load_order(i));
+        var at = vec3<f32>(0.0);
+        for (var axis = 0u; axis < params.dims; axis++) { at[axis] = load_sorted(i * params.dims + axis); }
+        mass += m;
+        sum += m * (at - middle);
+    }
+    let center = (middle + select(vec3<f32>(0.0), sum / mass, mass != 0.0)) * params.unit;
+    store_moment(4u * leaf, mass);
+    for (var axis = 0u; axis < 3u; axis++) { store_moment(4u * leaf + 1u + axis, center[axis]); }
+}

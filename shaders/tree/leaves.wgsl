@@ -1,0 +1,32 @@
+// Bounds of the leaves of a tree.
+//
+// Layout: `sorted` holds DIMS words a point, `box` six words a node: low x, y, z and high x, y, z (0 behind the last axis).
+// Workgroup: GROUP invocations, a leaf of LEAF points each. No workgroup memory.
+
+const LEAF: u32 = 32u;
+
+@compute @workgroup_size(GROUP) fn main(
+    @builtin(workgroup_id) id: vec3<u32>,
+    @builtin(num_workgroups) count: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let leaf = group_number(id, count) * GROUP + lane;
+    let first = leaf * LEAF;
+    if first >= params.count { return; }
+    let end = min(first + LEAF, params.count);
+    for (var axis = 0u; axis < 3u; axis++) {
+        var low = 0.0;
+        var high = 0.0;
+        if axis < params.dims {
+            low = load_sorted(first * params.dims + axis);
+            high = low;
+            for (var i = first + 1u; i < end; i++) {
+                let x = load_sorted(i * params.dims + axis);
+                low = min(low, x);
+                high = max(high, x);
+            }
+        }
+        store_box(6u * leaf + axis, low);
+        store_box(6u * leaf + 3u + axis, high);
+    }
+}

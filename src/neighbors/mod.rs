@@ -1,0 +1,41 @@
+//! Neighbours of points: the nearest, all within a radius, pairs by distance.
+//!
+//! | who | gives |
+//! |---|---|
+//! | [`Nearest`] | the k nearest sources of each query, as lists or to a [`Snippet`] |
+//! | [`Radius`] | all sources within a radius: counts, lists, pair histograms, or to a [`Snippet`] |
+//! | [`Targets`], [`Queries`] | whose neighbours are asked for |
+//! | [`Neighborhood`] | the same among the points of all ranks |
+//!
+//! # How a search runs
+//! Queries that follow each other on a curve walk a [`Tree`](crate::tree::Tree) as a group: they share what is loaded and one
+//! stack, but each decides by its own reach whether a node matters, and any one is enough. A test of the group's box alone lets an
+//! outlier drag its group through the whole tree (measured in `docs/particles.md`). Nothing is stored between nodes and points, so no
+//! capacity is ever guessed.
+//!
+//! # What is promised
+//! - Distances are those of `f32` coordinates along the nearest image on periodic axes, squared and compared in `f32`; a distance does
+//!   not depend on the tree, the form of the kernel's groups or the number of ranks. Equal squares are in the order of the index.
+//! - Points that coincide, fewer points than neighbours asked for, no points, and queries outside of all points are like any others.
+//! - Separations below 2^-62 of the extent of all points count as none.
+
+mod answers;
+mod error;
+mod form;
+mod hood;
+mod list;
+mod nearest;
+mod pairs;
+mod snippet;
+mod targets;
+mod within;
+mod writer;
+
+pub use error::NeighborError;
+pub use form::Form;
+pub use hood::{Nearby, NearbyRows, Neighborhood};
+pub use nearest::{Ask, Lists, MOST, Nearest, Rows};
+pub use pairs::{Bins, wide};
+pub use snippet::Snippet;
+pub use targets::{Queries, Targets};
+pub use within::{Radius, Rows32, Which, Within};

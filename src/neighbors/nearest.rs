@@ -1,0 +1,362 @@
+//! The nearest sources of each query.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::error::NeighborError;
+use super::form::Form;
+use super::list;
+use super::snippet::{self, Snippet};
+use super::targets::Queries;
+use super::writer::{self, Params, Shape};
+use crate::device::{Access, Array, DeviceError, Element, Gpu, Kernel, KernelSource, RawArray, Recorder};
+use crate::tree::Tree;
+
+/// Most neighbours of a query.
+pub const MOST: u32 = 1024;
+/// Bytes of scratch that lists for a snippet take at a time.
+const SCRATCH: u64 = 64 << 20;
+
+/// In which order results stand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rows {
+    /// Row `i` is that of the query number `i` of the input.
+    #[default]
+    Input,
+    /// Row `i` is that of the query number `i` along the curve: of `Tree::order()[i]`.
+    Curve,
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ask {
+    /// Neighbours of each query, up to 1024; none is legal.
+    pub k: u32,
+    /// Largest distance, inclusive; infinity for any. It is rounded to `f32`, and compared as a square.
+    pub within: f32,
+    /// Leaves out the source that is the query itself (not others at its place): the one with its number.
+    pub without_self: bool,
+    /// The order of results.
+    pub rows: Rows,
+}
+
+impl Ask {
+    /// The `k` nearest of all sources at any distance, a point itself among its own, in the order of the input.
+    pub fn nearest(k: u32) -> Self {
+        Ask { k, within: f32::INFINITY, without_self: false, rows: Rows::Input }
+    }
+}
+
+/// Lists of neighbours, `k` entries a row: nearest first, equal squares of distances by index. Where there are fewer, index
+/// `u32::MAX` and distance infinity.
+#[derive(Clone)]
+pub struct Lists {
+    /// Entries a row.
+    pub k: u32,
+    /// Numbers of sources in their cloud.
+    pub index: Array<u32>,
+    /// Their distances.
+    pub distance: Array<f32>,
+}
+
+/// What one kernel differs from another by.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Key {
+    Lists { shape: Shape, length: u32, resumed: bool },
+    Fused { shape: Shape, length: u32, snippet: snippet::Key },
+    Fold { snippet: snippet::Key },
+}
+
+/// Kernels by what they differ by.
+pub(super) struct Kernels<K>(Mutex<HashMap<K, Arc<Kernel>>>);
+
+impl<K: Eq + Hash> Kernels<K> {
+    pub fn new() -> Self {
+        Kernels(Mutex::default())
+    }
+
+    pub fn get(&self, key: K, source: impl FnOnce() -> KernelSource) -> Arc<Kernel> {
+        let mut kernels = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kernels.entry(key).or_insert_with(|| Arc::new(Kernel::new(source()))).clone()
+    }
+}
+
+/// Searches of the nearest sources (k nearest neighbours).
+///
+/// - Any `k` up to 1024 at run time: lists of up to 32 are kept in registers (kernels are compiled for 1, 2, 4, 8, 16, 24 and 32),
+///   longer ones take a walk for each 32 entries.
+/// - The result is unique: entries are in the order of (`f32` square of the distance, index), also among coincident points.
+/// - Everything is recorded; nothing submits or waits.
+///
+/// ```
+/// use meshloom::device::{Gpu, Options, Recorder};
+/// use meshloom::neighbors::{Ask, Nearest, Queries};
+/// use meshloom::particles::{Cloud, Domain, Frame};
+/// use meshloom::tree::Builder;
+///
+/// let gpu = Gpu::open(&Options::from_env()?, 0)?;
+/// let mut recorder = Recorder::new(&gpu)?;
+/// let domain = Domain::new(&[10.0, 0.0])?; // periodic along x
+/// let cloud = Cloud::from_host(&mut recorder, &domain, &[0.5, 0.0, 9.5, 0.0, 3.0, 0.0])?;
+/// let tree = Builder::new(&gpu).build(&mut recorder, &cloud, &Frame::new(&domain, cloud.bounds()))?;
+/// let lists = Nearest::new(&gpu).lists(&mut recorder, &tree, Queries::Own, &Ask::nearest(2))?;
+/// assert_eq!(recorder.download(&lists.index, 0, 6)?, [0, 1, 1, 0, 2, 0]);
+/// assert_eq!(recorder.download(&lists.distance, 0, 6)?, [0.0, 1.0, 0.0, 1.0, 0.0, 2.5]);
+/// # Ok::<(), meshloom::Error>(())
+/// ```
+pub struct Nearest {
+    form: Form,
+    kernels: Kernels<Key>,
+    root: Kernel,
+}
+
+impl Nearest {
+    /// In the form that suits a device.
+    pub fn new(gpu: &Gpu) -> Self {
+        Self::with(Form::of(gpu))
+    }
+
+    /// In a given form, which the device must allow.
+    pub fn with(form: Form) -> Self {
+        let root = KernelSource::new("neighbors::root", include_str!("../../shaders/neighbors/root.wgsl"))
+            .params("count: u32, unit: f32, infinity: f32, pad: u32")
+            .array("index", Element::U32, Access::Read)
+            .array("distance", Element::F32, Access::ReadWrite);
+        Nearest { form, kernels: Kernels::new(), root: Kernel::new(root) }
+    }
+
+    /// The lists of all queries.
+    ///
+    /// # Errors
+    /// [`NeighborError::TooManyNeighbors`], [`NeighborError::Radius`], [`NeighborError::TooLong`], those of
+    /// [`Queries`], and of the device.
+    pub fn lists(
+        &self,
+        recorder: &mut Recorder,
+        tree: &Tree,
+        queries: Queries<'_>,
+        ask: &Ask,
+    ) -> Result<Lists, NeighborError> {
+        check(ask)?;
+        let (gpu, rows) = (recorder.gpu().clone(), queries.len(tree));
+        let lists = empty_lists(&gpu, rows, ask.k)?;
+        self.fill(recorder, tree, queries, ask, &lists, 0..rows)?;
+        Ok(lists)
+    }
+
+    /// The lists of the queries number `part` along the curve, one after the other: part of the results at a time, for results
+    /// that memory would not hold at once. `ask.rows` plays no part; `part` begins with a multiple of 32.
+    ///
+    /// # Errors
+    /// As [`lists`](Self::lists).
+    pub fn lists_of(
+        &self,
+        recorder: &mut Recorder,
+        tree: &Tree,
+        queries: Queries<'_>,
+        ask: &Ask,
+        part: Range<u64>,
+    ) -> Result<Lists, NeighborError> {
+        check(ask)?;
+        let part = part.start..part.end.min(queries.len(tree));
+        if part.start % 32 != 0 || part.start > part.end {
+            let why = format!("queries {part:?} of {}; the first must be a multiple of 32", queries.len(tree));
+            return Err(DeviceError::Misuse { what: "Nearest::lists_of".into(), why }.into());
+        }
+        let lists = empty_lists(&recorder.gpu().clone(), part.end - part.start, ask.k)?;
+        self.fill(recorder, tree, queries, &Ask { rows: Rows::Curve, ..*ask }, &lists, part)?;
+        Ok(lists)
+    }
+
+    /// Runs `snippet` over the list of each query, without storing lists (they pass through scratch, in parts, if `k` is above
+    /// 32). `ask.rows` plays no part.
+    ///
+    /// # Errors
+    /// As [`lists`](Self::lists); [`DeviceError::Misuse`] for a snippet without its functions,
+    /// [`DeviceError::Shader`] for one that does not compile.
+    pub fn visit(
+        &self,
+        recorder: &mut Recorder,
+        tree: &Tree,
+        queries: Queries<'_>,
+        ask: &Ask,
+        snippet: &Snippet,
+    ) -> Result<(), NeighborError> {
+        check(ask)?;
+        snippet.check()?;
+        let rows = queries.len(tree);
+        if ask.k <= list::LENGTHS[list::LENGTHS.len() - 1] {
+            let (shape, length) = (queries.shape(self.form, tree), list::length(ask.k));
+            let key = Key::Fused { shape, length, snippet: snippet.key() };
+            let kernel = self.kernels.get(key, || fused(shape, length, snippet));
+            let params = Params { by_number: 1, write: ask.k, ..queries.params(tree, ask)? };
+            return self.dispatch(recorder, &kernel, tree, queries, params, snippet.arrays(), 0..rows);
+        }
+        // A part is a whole number of groups.
+        let per = (SCRATCH / (8 * u64::from(ask.k))).next_multiple_of(self.form.queries());
+        let kernel = self.kernels.get(Key::Fold { snippet: snippet.key() }, || fold(snippet));
+        let ask = Ask { rows: Rows::Curve, ..*ask };
+        let lists = empty_lists(&recorder.gpu().clone(), per.min(rows), ask.k)?;
+        for start in (0..rows).step_by(per as usize) {
+            let part = start..(start + per).min(rows);
+            self.fill(recorder, tree, queries, &ask, &lists, part.clone())?;
+            let params = [part.start as u32, (part.end - part.start) as u32, ask.k, 0];
+            let mut arrays = vec![lists.index.raw(), lists.distance.raw(), queries.numbers(tree).raw()];
+            arrays.extend(snippet.arrays());
+            recorder.dispatch(&kernel, &arrays, &params, (part.end - part.start).div_ceil(64))?;
+        }
+        Ok(())
+    }
+
+    /// Fills the rows of `part` of the queries along the curve.
+    #[allow(clippy::too_many_arguments)]
+    fn fill(
+        &self,
+        recorder: &mut Recorder,
+        tree: &Tree,
+        queries: Queries<'_>,
+        ask: &Ask,
+        lists: &Lists,
+        part: Range<u64>,
+    ) -> Result<(), NeighborError> {
+        let shape = queries.shape(self.form, tree);
+        let longest = list::LENGTHS[list::LENGTHS.len() - 1];
+        let params = queries.params(tree, ask)?;
+        for done in (0..ask.k).step_by(longest as usize) {
+            let write = (ask.k - done).min(longest);
+            let (length, resumed) = (list::length(write), done > 0);
+            let kernel = self.kernels.get(Key::Lists { shape, length, resumed }, || stored(shape, length, resumed));
+            // While more is to come, squares are what the next walk goes on from.
+            let unit = if ask.k > longest { 0.0 } else { params.unit };
+            let params = Params { done, write, unit, ..params };
+            let arrays = [lists.index.raw(), lists.distance.raw()].into_iter();
+            self.dispatch(recorder, &kernel, tree, queries, params, arrays, part.clone())?;
+        }
+        if ask.k > longest {
+            let count = (part.end - part.start) * u64::from(ask.k);
+            let words = [count as u32, params.unit.to_bits(), f32::INFINITY.to_bits(), 0];
+            recorder.each(&self.root, &[lists.index.raw(), lists.distance.raw()], &words, count)?;
+        }
+        Ok(())
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn dispatch<'a>(
+        &self,
+        recorder: &mut Recorder,
+        kernel: &Kernel,
+        tree: &'a Tree,
+        queries: Queries<'a>,
+        params: Params,
+        arrays: impl Iterator<Item = &'a RawArray>,
+        part: Range<u64>,
+    ) -> Result<(), NeighborError> {
+        let mut bound = queries.arrays(tree);
+        bound.extend(arrays);
+        let base = part.start as u32;
+        queries.dispatch(recorder, self.form, kernel, &bound, Params { base, ..params }, part)
+    }
+
+    /// Kernels in this form of all kinds that there are, for tests that go over all of the library's kernels.
+    pub fn sources(&self, lengths: &[u32]) -> Vec<KernelSource> {
+        let mut sources = vec![self.root.source().clone()];
+        for (dims, own) in [(2, true), (3, true), (3, false)] {
+            let shape = Shape { form: self.form, dims, own };
+            for &length in lengths {
+                sources.push(stored(shape, length, dims == 2));
+                sources.push(fused(shape, length, &mean_distance()));
+            }
+        }
+        sources.push(fold(&mean_distance()));
+        sources
+    }
+}
+
+/// A snippet for tests: the mean distance, into no array.
+fn mean_distance() -> Snippet {
+    Snippet::new(
+        "alias State = f32;\nfn begin(query: u32, reach: f32) -> State { return reach; }\n\
+         fn each(state: State, near: Neighbor) -> State { return state + near.distance; }\n\
+         fn end(query: u32, state: State) { }",
+    )
+}
+
+fn check(ask: &Ask) -> Result<(), NeighborError> {
+    if ask.k > MOST {
+        return Err(NeighborError::TooManyNeighbors { k: ask.k.into() });
+    }
+    if ask.within.is_nan() || ask.within < 0.0 {
+        return Err(NeighborError::Radius { radius: ask.within.into() });
+    }
+    Ok(())
+}
+
+pub(crate) fn empty_lists(gpu: &Gpu, rows: u64, k: u32) -> Result<Lists, NeighborError> {
+    let entries = rows * u64::from(k);
+    if entries > u64::from(u32::MAX) {
+        return Err(NeighborError::TooLong { rows, each: k.into() });
+    }
+    Ok(Lists {
+        k,
+        index: gpu.array("neighbors::index", entries)?,
+        distance: gpu.array("neighbors::distance", entries)?,
+    })
+}
+
+const PUT: &str = "
+fn put(line: u32, i: u32, d: f32, s: u32) {
+    let at = line * params.k + params.done + i;
+    store_index(at, s);
+    // Squares, if more is to come.
+    if params.unit == 0.0 { store_distance(at, d); return; }
+    store_distance(at, select(params.infinity, params.unit * sqrt(d), s != NONE));
+}
+";
+
+pub(super) const NEIGHBOR: &str = "struct Neighbor {\n    index: u32,\n    distance: f32,\n}\n";
+
+/// Names for the parts of `nearest.wgsl` that differ.
+fn around(resumed: bool) -> String {
+    let (last, behind) = if resumed {
+        let at = "line * params.k + params.done - 1u";
+        (
+            format!("let at = {at};\n    return Entry(load_distance(at), load_index(at));"),
+            "d > last.distance || (d == last.distance && s > last.index)",
+        )
+    } else {
+        ("return Entry(-1.0, 0u);".into(), "true")
+    };
+    format!(
+        "fn last_of(line: u32) -> Entry {{\n    {last}\n}}\n\
+         fn behind(last: Entry, d: f32, s: u32) -> bool {{ return {behind}; }}\n"
+    )
+}
+
+fn nearest() -> &'static str {
+    include_str!("../../shaders/neighbors/nearest.wgsl")
+}
+
+fn stored(shape: Shape, length: u32, resumed: bool) -> KernelSource {
+    let visit = format!("{}{}{}", nearest(), list::wgsl(length), list::storing(length));
+    let source = writer::search("nearest", shape, &visit, &format!("{}{PUT}", around(resumed)));
+    source.array("index", Element::U32, Access::ReadWrite).array("distance", Element::F32, Access::ReadWrite)
+}
+
+fn fused(shape: Shape, length: u32, snippet: &Snippet) -> KernelSource {
+    let visit = format!("{}{}{}", nearest(), list::wgsl(length), list::folding(length));
+    let text = format!("{}{NEIGHBOR}{}", around(false), snippet.text);
+    snippet.bind(writer::search("nearest_visit", shape, &visit, &text))
+}
+
+fn fold(snippet: &Snippet) -> KernelSource {
+    let text = format!("{NEIGHBOR}{}\n{}", include_str!("../../shaders/neighbors/fold.wgsl"), snippet.text);
+    let source = KernelSource::new("neighbors::fold", text)
+        .params("base: u32, rows: u32, k: u32, pad: u32")
+        .group(64)
+        .array("index", Element::U32, Access::Read)
+        .array("distance", Element::F32, Access::Read)
+        .array("number", Element::U32, Access::Read);
+    snippet.bind(source)
+}

@@ -1,0 +1,111 @@
+//! Histograms of the distances of pairs.
+
+use super::error::NeighborError;
+use super::nearest::Rows;
+use super::snippet::Snippet;
+use super::targets::Queries;
+use super::within::{Radius, Which, Within};
+use crate::device::{Array, Recorder};
+use crate::tree::Tree;
+
+/// Bins that an invocation counts by itself.
+const PRIVATE: usize = 64;
+/// Bins at most.
+const MOST: usize = 4096;
+
+/// Edges of the bins of a histogram of distances: from 0 on, ascending; bin `i` holds `edges[i] <= r < edges[i + 1]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bins(Vec<f32>);
+
+impl Bins {
+    /// Bins with these edges, rounded to `f32`: 2 to 4097.
+    ///
+    /// # Errors
+    /// [`NeighborError::Edges`] unless they are numbers from 0 on, each above the one before, also as `f32`.
+    pub fn new(edges: &[f64]) -> Result<Self, NeighborError> {
+        let narrow: Vec<f32> = edges.iter().map(|&edge| edge as f32).collect();
+        let wrong = (0..narrow.len()).find(|&i| {
+            let above = if i == 0 { narrow[i] >= 0.0 } else { narrow[i] > narrow[i - 1] };
+            !(above && narrow[i].is_finite())
+        });
+        let number =
+            || (!(2..=MOST + 1).contains(&narrow.len())).then_some(narrow.len().min(MOST + 1).saturating_sub(1));
+        match wrong.or_else(number) {
+            Some(index) => Err(NeighborError::Edges { index, value: edges.get(index).copied().unwrap_or(f64::NAN) }),
+            None => Ok(Bins(narrow)),
+        }
+    }
+
+    /// The edges.
+    pub fn edges(&self) -> &[f32] {
+        &self.0
+    }
+
+    /// Number of bins.
+    pub fn len(&self) -> usize {
+        self.0.len() - 1
+    }
+
+    /// Never: there is at least one bin.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+}
+
+impl Radius {
+    /// Adds to `counts` (two words a bin, low first; cleared by the caller) how many pairs of a query and a source have a
+    /// distance in each of `bins`. With [`Which::Others`] and a tree's own points, every pair counts twice. Exact for any
+    /// number of pairs below 2^64. Recorded only, but for the upload of the edges, which submits.
+    ///
+    /// # Errors
+    /// Those of [`Queries`] and of the device.
+    pub fn pairs(
+        &self,
+        recorder: &mut Recorder,
+        tree: &Tree,
+        queries: Queries<'_>,
+        bins: &Bins,
+        which: Which,
+        counts: &Array<u32>,
+    ) -> Result<(), NeighborError> {
+        let edges = recorder.gpu().array::<f32>("neighbors::edges", bins.edges().len() as u64)?;
+        recorder.upload(&edges, 0, bins.edges())?;
+        let text = match bins.len() {
+            ..=PRIVATE => include_str!("../../shaders/neighbors/pairs.wgsl"),
+            _ => include_str!("../../shaders/neighbors/pairs_many.wgsl"),
+        };
+        let text = format!("const BINS: u32 = {}u;\n{text}", bins.len());
+        let snippet = Snippet::new(text).read("edges", &edges).atomic("bins", counts);
+        let radius = bins.edges()[bins.len()];
+        self.visit(recorder, tree, queries, &Within { radius, which, rows: Rows::Input }, &snippet)
+    }
+}
+
+/// The 64-bit counts that [`Radius::pairs`] left in two words each.
+pub fn wide(words: &[u32]) -> Vec<u64> {
+    words.chunks_exact(2).map(|pair| u64::from(pair[0]) | u64::from(pair[1]) << 32).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn edges_ascend() {
+        assert_eq!(Bins::new(&[0.0, 0.5, 2.0]).unwrap().edges(), [0.0, 0.5, 2.0]);
+        let wrong = |edges: &[f64]| match Bins::new(edges) {
+            Err(NeighborError::Edges { index, .. }) => index,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(wrong(&[0.0, 1.0, 1.0]), 2);
+        assert_eq!(wrong(&[1.0, 1.0 + 1e-12]), 1, "equal as f32");
+        assert_eq!(wrong(&[-1.0, 1.0]), 0);
+        assert_eq!(wrong(&[0.0, f64::NAN]), 1);
+        assert_eq!(wrong(&[0.0, 1e300]), 1);
+        assert_eq!(wrong(&[1.0]), 0);
+        assert_eq!(wrong(&[]), 0);
+        let many: Vec<f64> = (0..4098).map(f64::from).collect();
+        assert_eq!(wrong(&many), 4096);
+        assert!(Bins::new(&many[..4097]).is_ok());
+    }
+}
