@@ -143,23 +143,23 @@ fn the_nearest_are_those_of_all_pairs() {
     let points = lattice(301, 3, 1);
     let input = save(&s, "p.npy", 3, &points);
     let sides = ["--box", "8,4,open"];
-    same(&s, "o.npz", true, &[&["knn", &input, "-k", "9"], &sides[..]].concat());
+    same(&s, "o.npz", true, &[&["knn", &input, "-k", "7"], &sides[..]].concat());
     let own = BOX.nearest(&points, &points, false);
-    is_knn(&s, "o.npz", &own, 9);
+    is_knn(&s, "o.npz", &own, 7);
     assert!(own.iter().zip(0..).any(|(list, i)| list[0].1 != i), "some points coincide");
 
-    same(&s, "o.npz", false, &[&["knn", &input, "-k", "9", "--exclude-self"], &sides[..]].concat());
-    is_knn(&s, "o.npz", &BOX.nearest(&points, &points, true), 9);
+    same(&s, "o.npz", false, &[&["knn", &input, "-k", "7", "--exclude-self"], &sides[..]].concat());
+    is_knn(&s, "o.npz", &BOX.nearest(&points, &points, true), 7);
 
     // The same points in f64, and two places for three ranks.
     let wide: Vec<f64> = points.iter().map(|&x| x.into()).collect();
     let (input, queries) = (save(&s, "w.npy", 3, &wide), lattice(2, 3, 5));
     let places = save(&s, "q.npy", 3, &queries);
-    let words = ["knn", &input, "-k", "9", "--queries", &places, "--max-distance", "1.25"];
+    let words = ["knn", &input, "-k", "7", "--queries", &places, "--max-distance", "1.25"];
     same(&s, "o.npz", false, &[&words, &sides[..]].concat());
     let mut lists = BOX.nearest(&points, &queries, false);
     lists.iter_mut().for_each(|list| list.retain(|(square, _)| *square <= 1.25 * 1.25));
-    is_knn(&s, "o.npz", &lists, 9);
+    is_knn(&s, "o.npz", &lists, 7);
 }
 
 #[test]
@@ -168,15 +168,15 @@ fn fewer_points_than_neighbours_are_filled_up() {
     let (points, queries) = (lattice(4, 2, 3), lattice(3, 2, 4));
     let (four, three) = (save(&s, "p.npy", 2, &points), save(&s, "q.npy", 2, &queries));
     let none = save(&s, "none.npy", 2, &[] as &[f32]);
-    same(&s, "o.npz", false, &["knn", &four, "-k", "6", "--exclude-self"]);
-    is_knn(&s, "o.npz", &PLANE.nearest(&points, &points, true), 6);
-    same(&s, "o.npz", false, &["knn", &none, "-k", "2", "--queries", &three]);
-    is_knn(&s, "o.npz", &[vec![], vec![], vec![]], 2);
+    same(&s, "o.npz", false, &["knn", &four, "-k", "7", "--exclude-self"]);
+    is_knn(&s, "o.npz", &PLANE.nearest(&points, &points, true), 7);
+    same(&s, "o.npz", false, &["knn", &none, "-k", "7", "--queries", &three]);
+    is_knn(&s, "o.npz", &[vec![], vec![], vec![]], 7);
     Call::new(&["knn", &four, "-k", "0", "-o", &s.word("o.npz")]).succeeds();
     is_knn(&s, "o.npz", &[vec![], vec![], vec![], vec![]], 0);
     for input in [&["knn", &none][..], &["knn", &four, "--queries", &none]] {
-        Call::new(&[input, &["-k", "3", "-o", &s.word("o.npz")]].concat()).on(Ranks::Threads(2)).succeeds();
-        is_knn(&s, "o.npz", &[], 3);
+        Call::new(&[input, &["-k", "7", "-o", &s.word("o.npz")]].concat()).on(Ranks::Threads(2)).succeeds();
+        is_knn(&s, "o.npz", &[], 7);
     }
 }
 

@@ -193,7 +193,8 @@ impl<'a> Work<'a> {
         self.done("write");
         self.bar.finish_and_clear();
         self.seconds.insert("total".into(), self.start.elapsed().as_secs_f64().into());
-        let cost = self.exchange.cost();
+        let mut cost = self.exchange.cost();
+        cost += self.neighborhood.cost();
         let mut sums = [cost.sent, cost.messages];
         self.rank.comm.all_reduce(&mut sums, Op::Sum)?;
         let mut report = json!({
