@@ -99,8 +99,8 @@ impl Layout {
 
 /// One `.npz` file of arrays that ranks write together: what `numpy.savez` writes, a zip archive without compression.
 ///
-/// - All shapes and types are known before. The members lie behind each other, each as a `.npy` file whose data begins at a
-///   multiple of 64 bytes; files above 4 GiB use zip64, as NumPy's do. Equal arrays make equal files.
+/// - All shapes and types are known before. The members lie behind each other, each as a `.npy` file whose data begins
+///   at a multiple of 64 bytes; files above 4 GiB use zip64, as NumPy's do. Equal arrays make equal files.
 /// - Rank 0 creates it, the others open it with the same members and token; all write disjoint ranges, and finish when
 ///   rank 0 has been given the [`PartCrc`]s of all ranks. When, and who waits for whom, is as for [`SharedFile`].
 /// - An element that nobody has written, or that two ranks have, is an error.
@@ -164,8 +164,8 @@ impl NpzWriter {
     /// number of calls, none of which repeats an element.
     ///
     /// # Errors
-    /// [`IoError::Dtype`] for elements of another type or no such member, [`IoError::Range`] beyond the end of the array,
-    /// [`IoError::Write`].
+    /// [`IoError::Dtype`] for elements of another type or no such member, [`IoError::Range`] beyond the end of the
+    /// array, [`IoError::Write`].
     pub fn write<T: Element>(&self, member: usize, first: u64, elements: &[T]) -> Result<PartCrc, IoError> {
         let path = || self.file.path().to_path_buf();
         let placed = self.layout.members.get(member).filter(|placed| placed.member.descr == T::DESCR);
@@ -182,8 +182,8 @@ impl NpzWriter {
         Ok(PartCrc { member: member as u32, crc: crc32fast::hash(&bytes), first, len: elements.len() as u64 })
     }
 
-    /// Brings this rank's parts to the disk; rank 0, whose call comes last, is given the parts of all ranks in any order,
-    /// and the file then appears. The other ranks' `parts` are not looked at.
+    /// Brings this rank's parts to the disk; rank 0, whose call comes last, is given the parts of all ranks in any
+    /// order, and the file then appears. The other ranks' `parts` are not looked at.
     ///
     /// # Errors
     /// As [`seal`](Self::seal) and [`Sealed::publish`].

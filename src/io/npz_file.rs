@@ -43,7 +43,8 @@ impl NpzFile {
     /// The array of this name.
     ///
     /// # Errors
-    /// [`IoError::NoMember`], [`IoError::NotNpz`] for a broken archive, [`IoError::Truncated`], and what [`NpyFile::open`] says about a header.
+    /// [`IoError::NoMember`], [`IoError::NotNpz`] for a broken archive, [`IoError::Truncated`], and what
+    /// [`NpyFile::open`] says about a header.
     pub fn member(&self, name: &str) -> Result<NpyFile, IoError> {
         let Some(number) = self.names().position(|found| found == name) else {
             let found = self.names().collect::<Vec<_>>().join(", ");

@@ -18,12 +18,12 @@ pub struct Numbers {
 /// Bytes of the longest file that is read: far above any list that a person or a script would give as text.
 const MOST: u64 = 16 << 20;
 
-/// Reads a text file of one number a line. Blank lines, and what follows a `#`, count for nothing (`numpy.savetxt` writes
-/// such files).
+/// Reads a text file of one number a line. Blank lines, and what follows a `#`, count for nothing (`numpy.savetxt`
+/// writes such files).
 ///
 /// # Errors
-/// [`IoError::InputIsDash`], [`IoError::NotFound`], [`IoError::NotAFile`], [`IoError::Read`], and [`IoError::Line`] for the
-/// first line that is not one number.
+/// [`IoError::InputIsDash`], [`IoError::NotFound`], [`IoError::NotAFile`], [`IoError::Read`], and [`IoError::Line`] for
+/// the first line that is not one number.
 pub fn read_numbers(path: impl AsRef<Path>) -> Result<Numbers, IoError> {
     let path = path.as_ref();
     if path.as_os_str() == "-" {

@@ -1,8 +1,8 @@
 //! The records of a zip archive of stored (uncompressed) members, as bytes; no files here.
 //!
-//! After PKWARE's APPNOTE 6.3.10. What exceeds 32 bits (or 16, the number of members) is written in the records of zip64,
-//! and only then, so that small archives are what any reader knows. In the local header of each member a field of extra
-//! data pads up to [`ALIGNMENT`] (field 0xd935, as Android's `zipalign` writes it).
+//! After PKWARE's APPNOTE 6.3.10. What exceeds 32 bits (or 16, the number of members) is written in the records of
+//! zip64, and only then, so that small archives are what any reader knows. In the local header of each member a field of
+//! extra data pads up to [`ALIGNMENT`] (field 0xd935, as Android's `zipalign` writes it).
 
 use std::ops::Range;
 
@@ -128,8 +128,8 @@ impl Entry {
     }
 }
 
-/// The central directory and all behind it, for an archive whose contents end at `offset`. Its length does not depend on
-/// the members' CRCs.
+/// The central directory and all behind it, for an archive whose contents end at `offset`. Its length does not depend
+/// on the members' CRCs.
 pub fn directory(entries: &[Entry], offset: u64) -> Vec<u8> {
     let mut out = Vec::new();
     entries.iter().for_each(|entry| entry.central(&mut out));

@@ -28,7 +28,7 @@ impl Archive {
     }
 }
 
-/// Writes one archive from all ranks: `write` is given this rank's. The file appears when it is whole. All ranks call it.
+/// Writes one archive from all ranks, which all call it: `write` is given this rank's. It appears when it is whole.
 ///
 /// # Errors
 /// Those of whichever rank failed; the other ranks learn of it by their next message.

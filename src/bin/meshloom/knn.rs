@@ -19,7 +19,7 @@ pub struct Arguments {
     /// Neighbours of each point, up to 1024
     #[arg(short, value_name = "K", value_parser = number, allow_hyphen_values = true)]
     k: u32,
-    /// The neighbours to write: index int64 (M, K) and distance f32 (M, K), nearest first; -1 and inf where there are fewer
+    /// What to write: index int64 (M, K) and distance f32 (M, K), nearest first; -1 and inf where there are fewer
     #[arg(short, long, value_name = "OUT.npz")]
     output: PathBuf,
     /// Places whose neighbours are asked for: shape (M, 3) or (M, 2) [default: the points themselves]

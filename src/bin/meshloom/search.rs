@@ -75,8 +75,8 @@ impl Files {
 }
 
 impl Job<'_> {
-    /// Checks the words, and the files as far as the words depend on them, then runs `search` on every rank and prints the
-    /// report of what it returns. `prepare` reads what else there is; every rank calls it, before anything long.
+    /// Checks the words, and the files as far as the words depend on them, then runs `search` on every rank and prints
+    /// the report of what it returns. `prepare` reads what else there is; every rank calls it, before anything long.
     ///
     /// # Errors
     /// Those of the words, the files and the work.
