@@ -1,8 +1,8 @@
 //! The records of a zip archive of stored (uncompressed) members, as bytes; no files here.
 //!
 //! After PKWARE's APPNOTE 6.3.10. What exceeds 32 bits (or 16, the number of members) is written in the records of
-//! zip64, and only then, so that small archives are what any reader knows. In the local header of each member a field of
-//! extra data pads up to [`ALIGNMENT`] (field 0xd935, as Android's `zipalign` writes it).
+//! zip64, and only then, so that small archives are what any reader knows. A field of extra data in the local header of
+//! each member pads up to [`ALIGNMENT`] (field 0xd935, as Android's `zipalign` writes it).
 
 use std::ops::Range;
 
