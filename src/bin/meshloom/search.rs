@@ -104,11 +104,18 @@ impl Job<'_> {
             Err(error) => return Err(error.into()),
         }
         let report = common.launch_together(|rank| {
-            if rank.comm.rank() == 0 {
+            // Rank 0 looks first: what is wrong for all is said by one, however late the others come to it.
+            let first = rank.comm.rank() == 0;
+            if first {
                 writable(self.output)?;
+            } else {
+                rank.comm.barrier()?;
             }
-            let prepared = prepare()?;
-            let files = match self.open()? {
+            let (prepared, files) = (prepare()?, self.open()?);
+            if first {
+                rank.comm.barrier()?;
+            }
+            let files = match files {
                 Ok(files) => files,
                 Err(failure) => return Ok(Err(failure)),
             };
