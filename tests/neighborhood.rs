@@ -10,7 +10,7 @@ use meshloom::device::{Gpu, Options, Recorder};
 use meshloom::exchange::Exchange;
 use meshloom::ghosts::Ghosts;
 use meshloom::neighbors::{Ask, Bins, Nearby, NearbyRows, Neighborhood, Which, Within};
-use meshloom::particles::{Cloud, Curve, Domain, Frame};
+use meshloom::particles::{Cloud, Curve, Domain};
 use meshloom::sort::distribute;
 use meshloom::tree::Builder;
 
@@ -58,7 +58,7 @@ fn told(ranks: usize, share: Share, domain: Domain, points: &[f32], places: &[f3
         let (cloud, places) = (part(points)?, part(places)?);
         let (r, e) = (&mut recorder, &mut exchange);
         let hood = Neighborhood::new(r, e, &cloud)?;
-        let limited = Ask { k: 40, within: radius, without_self: true, ..Ask::nearest(0) };
+        let limited = Ask { k: 6, within: radius, without_self: true, ..Ask::nearest(0) };
         let others = Within { which: Which::Others, ..Within::radius(radius) };
         let bins = Bins::new(&[0.0, 0.3, 1.0].map(|x| x * f64::from(radius)))?;
         Ok::<_, Error>(Told {
@@ -73,7 +73,7 @@ fn told(ranks: usize, share: Share, domain: Domain, points: &[f32], places: &[f3
     })
     .unwrap();
     let mut all = Told { nearest: Nearby { k: 8, ..Nearby::default() }, ..Told::default() };
-    (all.limited.k, all.elsewhere.k, all.within.offset) = (40, 8, vec![0]);
+    (all.limited.k, all.elsewhere.k, all.within.offset) = (6, 8, vec![0]);
     for part in parts {
         for (to, part) in
             [(&mut all.nearest, part.nearest), (&mut all.limited, part.limited), (&mut all.elsewhere, part.elsewhere)]
@@ -208,5 +208,4 @@ fn every_rank_hears_of_an_error() {
         Ok::<_, Error>(())
     });
     assert!(failed.is_err_and(|error| error.to_string().contains("2000 neighbours")));
-    let _ = Frame::new(&Domain::open(3).unwrap(), None);
 }

@@ -19,7 +19,7 @@ fn start#(row: u32) {
 }
 
 fn admit#(d: f32, s: u32) {
-    if params.skip == 1u && s == number# { return; }
+    if skip == 1u && s == number# { return; }
     if behind(last#, d, s) { offer#(d, s); }
 }
 

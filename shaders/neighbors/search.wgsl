@@ -56,6 +56,11 @@ var<private> reach#: f32;
 var<private> number#: u32;
 /// At a distance of `reach#`, only sources with a lower number are wanted.
 var<private> worst#: u32;
+/// Parameters that inner loops use: reading them again and again from memory is dear where memory may have changed.
+var<private> side: vec3<f32>;
+var<private> half_side: vec3<f32>;
+var<private> sources: u32;
+var<private> skip: u32;
 /// Rounds of loops so far, the leaf to begin with, and whether the walk has stopped at it.
 var<private> rounds: u32;
 var<private> begin_at: u32;
@@ -91,14 +96,12 @@ fn bounds_of(node: u32) -> Bounds {
 /// Distance along each axis from a point to bounds, or to their nearest image.
 fn gap(at: vec3<f32>, b: Bounds) -> vec3<f32> {
     let plain = max(b.low - at, at - b.high);
-    let side = params.side.xyz;
     return max(min(plain, min(at - (b.high - side), b.low - (at - side))), vec3<f32>(0.0));
 }
 
 /// The same between two bounds.
 fn gap_between(a: Bounds, b: Bounds) -> vec3<f32> {
     let plain = max(b.low - a.high, a.low - b.high);
-    let side = params.side.xyz;
     return max(min(plain, min(a.low - (b.high - side), b.low - (a.high - side))), vec3<f32>(0.0));
 }
 
@@ -117,9 +120,8 @@ fn scan(leaf: u32, b: Bounds) {
     // Range of the differences query - source.
     let below = around.low - b.high;
     let above = around.high - b.low;
-    let half_side = params.half_side.xyz;
-    let by_query = select(vec3<f32>(0.0), params.side.xyz, below > half_side);
-    let by_source = select(vec3<f32>(0.0), params.side.xyz, above < -half_side);
+    let by_query = select(vec3<f32>(0.0), side, below > half_side);
+    let by_source = select(vec3<f32>(0.0), side, above < -half_side);
     let mixed = any((above > half_side) & (below <= half_side)) || any((below < -half_side) & (above >= -half_side));
     if mixed {
         scan_mixed(leaf);
@@ -132,7 +134,7 @@ fn scan(leaf: u32, b: Bounds) {
         let j = leaf * LEAF + t + lane;
         var at = vec3<f32>(FAR, 0.0, 0.0);
         var index = NONE;
-        if j < params.sources {
+        if j < sources {
             at = source_at(j) - by_source;
             index = load_order(j);
         }
@@ -162,9 +164,9 @@ fn scan(leaf: u32, b: Bounds) {
 /// Difference to the nearest image of a source.
 fn nearest(q: f32, s: f32, axis: u32) -> f32 {
     let d = q - s;
-    let side = params.side[axis];
-    let half_side = params.half_side[axis];
-    return select(select(d, q - (s - side), d < -half_side), (q - side) - s, d > half_side);
+    let l = side[axis];
+    let h = half_side[axis];
+    return select(select(d, q - (s - l), d < -h), (q - l) - s, d > h);
 }
 
 /// The same where the pairs of the leaf take different images.
@@ -173,7 +175,7 @@ fn scan_mixed(leaf: u32) {
         let j = leaf * LEAF + t + lane;
         var at = vec3<f32>(FAR, 0.0, 0.0);
         var index = NONE;
-        if j < params.sources {
+        if j < sources {
             at = source_at(j);
             index = load_order(j);
         }
@@ -202,7 +204,7 @@ fn rank_of(child: u32, count: u32, node: u32, most: f32) -> i32 {
     if dot(g, g) * CLOSER > most { return -1; }
     if ORDERED { return i32(child); }
     let m = abs(0.5 * (around.low + around.high) - 0.5 * (b.low + b.high));
-    let c = min(m, abs(params.side.xyz - m));
+    let c = min(m, abs(side - m));
     return i32((bitcast<u32>(dot(c, c)) & 0xfffffff8u) | child);
 }
 
@@ -263,6 +265,10 @@ fn enter#(row: u32) {
 }
 
 fn search(group_of_queries: u32) {
+    side = params.side.xyz;
+    half_side = params.half_side.xyz;
+    sources = params.sources;
+    skip = params.skip;
     begin_at = first_leaf(group_of_queries);
     if begin_at == NONE { return; }
     around = Bounds(vec3<f32>(FAR), vec3<f32>(-FAR));
@@ -270,7 +276,7 @@ fn search(group_of_queries: u32) {
     worst# = NONE;
     enter#(row#);
     around = Bounds(least_of(around.low), most_of(around.high));
-    if params.sources > 0u && around.low.x <= around.high.x {
+    if sources > 0u && around.low.x <= around.high.x {
         let own = own_leaf(group_of_queries);
         if own != NONE { scan(own, node_shared(own).bounds); }
         walk(own);
