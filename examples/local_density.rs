@@ -1,10 +1,10 @@
-//! The density of a cloud of points wherever one asks: `k` points in the circle that reaches to the k-th of them. Computed at
-//! every pixel of a picture by a snippet, so that no list of neighbours is stored.
+//! The density of a cloud of points wherever one asks: `k` points in the circle that reaches to the k-th of them.
+//! Computed at every pixel of a picture by a snippet, so that no list of neighbours is stored.
 //!
 //! ```text
 //! cargo run --release --features cli --example local_density -- docs   # writes docs/local-density.png
 //!
-//! 262144 places among 30000 points, 24 neighbours: densities 6.9e2 .. 3.5e4 .. 4.1e7 (least, median, greatest)
+//! 262144 places, 30000 points, 24 neighbours: density 2.0e3 least, 5.6e3 median, 1.8e7 most
 //! ```
 
 use std::path::Path;
@@ -70,7 +70,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     sorted.sort_by(f32::total_cmp);
     let (count, last) = (sorted.len(), sorted.len() - 1);
     println!(
-        "{count} places among {POINTS} points, {NEIGHBORS} neighbours: densities {:.1e} .. {:.1e} .. {:.1e} (least, median, greatest)",
+        "{count} places, {POINTS} points, {NEIGHBORS} neighbours: density {:.1e} least, {:.1e} median, {:.1e} most",
         sorted[0],
         sorted[count / 2],
         sorted[last]

@@ -1,5 +1,5 @@
-//! The density of smoothed particles: a cubic spline over the k nearest neighbours of each, which ends at the last of them,
-//! summed on the device by a snippet; compared with sums over all points in f64 on the host.
+//! The density of smoothed particles: a cubic spline over the k nearest neighbours of each, which ends at the last of
+//! them, summed on the device by a snippet; compared with sums over all points in f64 on the host.
 //!
 //! ```text
 //! cargo run --release --example sph_sum
@@ -15,8 +15,8 @@ use meshloom::tree::Builder;
 const PARTICLES: u64 = 100_000;
 const NEIGHBORS: u32 = 48;
 
-/// W(q) of the cubic spline with `q` from 0 to 1, times the cube of its support (J. J. Monaghan, J. C. Lattanzio, A&A 149,
-/// 135, 1985).
+/// W(q) of the cubic spline with `q` from 0 to 1, times the cube of its support (J. J. Monaghan, J. C. Lattanzio,
+/// A&A 149, 135, 1985).
 const SPLINE: &str = "
     alias State = vec2<f32>; // support, sum
     fn user_spline(q: f32) -> f32 {
@@ -59,9 +59,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let image = |d: f64| d - d.round();
     let mut worst = 0.0f64;
     for i in (0..PARTICLES as usize).step_by(4999) {
-        let apart =
-            |j: usize| (0..3).map(|a| image(f64::from(points[3 * i + a]) - f64::from(points[3 * j + a])).powi(2));
-        let distances: Vec<f64> = (0..PARTICLES as usize).map(|j| apart(j).sum::<f64>().sqrt()).collect();
+        let along = |j: usize, axis: usize| f64::from(points[3 * i + axis]) - f64::from(points[3 * j + axis]);
+        let apart = |j: usize| [0, 1, 2].map(|axis| image(along(j, axis)).powi(2)).iter().sum::<f64>().sqrt();
+        let distances: Vec<f64> = (0..PARTICLES as usize).map(apart).collect();
         let mut sorted = distances.clone();
         let support = *sorted.select_nth_unstable_by(NEIGHBORS as usize - 1, f64::total_cmp).1;
         let terms = distances.iter().zip(&masses).map(|(d, mass)| f64::from(*mass) * spline(d / support));

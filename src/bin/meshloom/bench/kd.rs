@@ -58,8 +58,8 @@ impl Reference {
         });
     }
 
-    /// Ordered pairs of different points by distance: bin `i` holds `edges[i] <= r < edges[i + 1]`. In a periodic box the
-    /// last edge is at most half a side.
+    /// Ordered pairs of different points by distance: bin `i` holds `edges[i] <= r < edges[i + 1]`. In a periodic box
+    /// the last edge is at most half a side.
     pub fn pairs(&self, edges: &[f32]) -> Vec<u64> {
         let bins = edges.len() - 1;
         let reach = edges[bins] * edges[bins];

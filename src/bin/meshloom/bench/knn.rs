@@ -71,7 +71,8 @@ fn one(
     reference: Option<&mut Reference>,
 ) -> Result<(), Error> {
     let nearest = Nearest::new(&rank.gpu);
-    let (ours, lists) = search::measure(clock, rank, recorder, cloud, |recorder, tree| {
+    let results = [cloud.len() * u64::from(k); 2];
+    let (ours, lists) = search::measure(clock, rank, recorder, cloud, &results, |recorder, tree| {
         Ok(nearest.lists(recorder, tree, Queries::Own, &Ask::nearest(k))?)
     })?;
     let [all] = clock.sum([cloud.len()])?;
@@ -104,7 +105,7 @@ fn one(
         theirs = spreads.map(|[build, search]| Theirs { build, search, same });
     }
     let cells = vec![cloud.len().to_string(), k.to_string()];
-    search::report(report, cells, result, [all, 8 * u64::from(k) * all], &ours, theirs.as_ref());
+    search::report(report, cells, result, all, &ours, theirs.as_ref());
     Ok(())
 }
 

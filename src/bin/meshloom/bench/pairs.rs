@@ -79,7 +79,7 @@ fn one(
     let bins = Bins::new(&(0..=*bins).map(|edge| f64::from(edge) * width).collect::<Vec<_>>())?;
     let cloud = points.cloud(recorder, size, rank.comm.rank())?;
     let words = 2 * bins.len() as u64;
-    let (ours, counts) = search::measure(clock, rank, recorder, &cloud, |recorder, tree| {
+    let (ours, counts) = search::measure(clock, rank, recorder, &cloud, &[words], |recorder, tree| {
         let counts = recorder.gpu().array::<u32>("bench::bins", words)?;
         recorder.clear(&counts);
         searches.pairs(recorder, tree, Queries::Own, &bins, Which::Others, &counts)?;
@@ -114,7 +114,7 @@ fn one(
         theirs = spreads.map(|[build, search]| Theirs { build, search, same });
     }
     let cells = vec![size.to_string(), format!("{radius:.4}"), format!("{:.2} M", pairs as f64 / 1e6)];
-    search::report(report, cells, result, [all, 4 * words], &ours, theirs.as_ref());
+    search::report(report, cells, result, all, &ours, theirs.as_ref());
     Ok(())
 }
 

@@ -36,17 +36,19 @@ pub struct Measured {
     pub search: Spread,
     /// The tree and then the search, handed to the device together.
     pub both: Spread,
-    /// Bytes that building has taken of the device at most, with the tree and the pool's rounding, and what the search took
-    /// more; nothing where several ranks share the books.
+    /// Bytes that building took of the device at most, the tree among them and sizes rounded up by the pool, and what
+    /// the search took besides that and its results; nothing where several ranks share the books.
     pub memory: Option<[u64; 2]>,
 }
 
-/// Measures on all ranks: the tree of `cloud`, and `search` in it, whose last result is given too.
+/// Measures on all ranks: the tree of `cloud`, and `search` in it, whose first result is given too: arrays of so many
+/// words as `results` says.
 pub fn measure<T>(
     clock: &Clock,
     rank: &Rank,
     recorder: &mut Recorder,
     cloud: &Cloud,
+    results: &[u64],
     search: impl Fn(&mut Recorder, &Tree) -> Result<T, Error>,
 ) -> Result<(Measured, T), Error> {
     let (gpu, builder) = (&rank.gpu, Builder::new(&rank.gpu));
@@ -58,10 +60,14 @@ pub fn measure<T>(
     let tree = build(recorder)?;
     recorder.wait()?;
     let built = gpu.allocated();
+    // Results find their buffers in the pool: what is still asked of the driver is what the search takes for itself.
+    let room = results.iter().map(|&words| gpu.array::<u32>("bench::room", words)).collect::<Result<Vec<_>, _>>()?;
+    let roomy = gpu.allocated();
+    drop(room);
     let found = search(recorder, &tree)?;
     recorder.wait()?;
     let (searched, first) = (gpu.allocated(), start.elapsed().as_secs_f64());
-    let memory = [built.saturating_sub(before), searched.saturating_sub(built)];
+    let memory = [built.saturating_sub(before), searched.saturating_sub(roomy)];
     let measured = Measured {
         first,
         build: clock.together(recorder, |recorder| Ok(build(recorder).map(drop)?))?,
@@ -82,13 +88,13 @@ pub struct Theirs {
     pub same: bool,
 }
 
-/// Adds a row, which begins with `cells`, and an element of the results, which has the fields of `result` too. `results` are
-/// the bytes of what the search gives, which do not count as its memory; `points` are those of all ranks.
+/// Adds a row, which begins with `cells`, and an element of the results, which has the fields of `result` too. `points`
+/// are those of all ranks.
 pub fn report(
     report: &mut Report,
     mut cells: Vec<String>,
     mut result: Value,
-    [points, results]: [u64; 2],
+    points: u64,
     ours: &Measured,
     theirs: Option<&Theirs>,
 ) {
@@ -97,16 +103,15 @@ pub fn report(
     result["first"] = ours.first.into();
     result["seconds"] = ours.both.json();
     result["build"] = json!({ "seconds": ours.build.json() });
-    result["search"] =
-        json!({ "seconds": ours.search.json(), "nanoseconds_a_point": ours.search.median * 1e9 / points as f64 });
+    let searched = ours.search.median * 1e9 / points as f64;
+    result["search"] = json!({ "seconds": ours.search.json(), "nanoseconds_a_point": searched });
     result["nanoseconds_a_point"] = a_point.into();
     cells.extend([time(ours.build.median), time(ours.search.median), time(ours.both.median), range(&ours.both)]);
     cells.push(format!("{a_point:.0} ns"));
     cells.push(ours.memory.map_or(String::new(), |[build, search]| {
-        let beside = search.saturating_sub(results);
         result["build"]["memory"] = build.into();
-        result["search"]["memory"] = json!({ "with_results": search, "results": results, "beside": beside });
-        amount((build + beside) / points.max(1))
+        result["search"]["memory"] = search.into();
+        amount((build + search) / points.max(1))
     }));
     match theirs {
         Some(theirs) => {
