@@ -120,6 +120,63 @@ fn halos() {
     }
 }
 
+/// A tree, a search in it and both, compared with the host.
+fn is_search(result: &Value, points: u64) {
+    is_spread(&result["seconds"]);
+    is_compared(result);
+    for part in ["build", "search"] {
+        is_spread(&result[part]["seconds"]);
+        is_spread(&result["reference"][part]);
+    }
+    assert_eq!(result["reference"]["same"], true, "{result:#}");
+    assert_eq!(result["points"], points);
+    assert!(result["first"].as_f64() > Some(0.0) && result["nanoseconds_a_point"].as_f64() > Some(0.0), "{result:#}");
+}
+
+#[test]
+fn nearest_neighbours() {
+    let found = report("knn --size 700,5 -k 8,33 --box 2 --reference", Ranks::Threads(1));
+    assert_eq!((&found["kind"], &found["box"]), (&"uniform".into(), &2.0.into()));
+    let results = found["results"].as_array().unwrap();
+    let jobs: Vec<_> = results.iter().map(|result| (result["size"].as_u64(), result["k"].as_u64())).collect();
+    let job = |size, k| (Some(size), Some(k));
+    assert_eq!(jobs, [job(700, 8), job(700, 33), job(5, 8), job(5, 33)]);
+    for (result, (size, _)) in results.iter().zip(jobs) {
+        is_search(result, size.unwrap());
+        assert_eq!(result["rows_that_differ"], 0);
+        // The order, the points, the boxes and what building takes besides.
+        assert!(result["build"]["memory"].as_u64() >= Some(16 * size.unwrap()), "{result:#}");
+        assert_eq!(result["search"]["memory"], 0, "results and nothing else: {result:#}");
+    }
+    let halo = report("knn --size 400 -k 8 --kind hernquist --reference", Ranks::Threads(2));
+    is_search(&halo["results"][0], 800);
+    assert!(halo["box"].is_null() && halo["results"][0]["build"]["memory"].is_null(), "{halo:#}");
+}
+
+#[test]
+fn pairs_by_distance() {
+    // A sphere of half the side around each point holds pi/6 of the others.
+    for (line, expected) in [("--size 600", None), ("--size 300 --box 3 --radius 1.5 --bins 70", Some(46_967u64))] {
+        let found = report(&format!("pairs {line} --reference"), Ranks::Threads(1));
+        let result = &found["results"][0];
+        is_search(result, result["size"].as_u64().unwrap());
+        let count = result["pairs"].as_u64().unwrap();
+        assert!(count > 0 && count % 2 == 0, "each pair twice: {result:#}");
+        assert!(expected.is_none_or(|expected| count.abs_diff(expected) < expected / 20), "{result:#}");
+    }
+}
+
+#[test]
+fn sorts() {
+    let found = report("sort --size 1000 --reference", Ranks::Threads(1));
+    let results = found["results"].as_array().unwrap();
+    assert_eq!(results.len(), 2, "{found:#}");
+    for result in results {
+        is_compared(result);
+        assert_eq!(result["reference"]["same"], true, "{result:#}");
+    }
+}
+
 #[test]
 fn under_mpi() {
     if !has_mpi() {
@@ -140,6 +197,7 @@ fn tables_are_for_people() {
         ("fft --size 8 --reference --ranks 2", &["8x8x8", "complex", "inverse", "ratio", "of copy", "GB/s"][..]),
         ("exchange --size 8 --ranks 2", &["8x8x8", "2x1", "messages"]),
         ("halo --size 8", &["exchange", "reduce", "ghosts"]),
+        ("knn --size 50 --reference", &["uniform points in an open box", "a point", "ratio"]),
     ] {
         let outcome = Call::new(&words(&format!("bench {line} --runs 1"))).succeeds();
         for word in says {
@@ -170,6 +228,14 @@ fn wrong_words_exit_2() {
         ("halo --width 0", &["--width"]),
         ("halo --width 5000", &["5000"]),
         ("halo --size 2x2x0", &["2x2x0"]),
+        ("knn -k 0", &["0"]),
+        ("knn -k 1025", &["1025"]),
+        ("knn --size 0", &["--size"]),
+        ("knn --kind cube", &["cube", "hernquist"]),
+        ("knn --box 0", &["periodic box"]),
+        ("pairs --radius 0", &["radius"]),
+        ("pairs --radius 2 --box 3 --size 10", &["half", "1.5"]),
+        ("pairs --bins 5000", &["5000"]),
         ("everything", &["everything"]),
         ("fft --device nosuch --size 8", &["nosuch"]),
     ] {

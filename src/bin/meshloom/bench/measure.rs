@@ -43,6 +43,16 @@ impl Spread {
         Spread { median, min: seconds[0], max: seconds[seconds.len() - 1], repeats }
     }
 
+    /// Of this work and then that: the sums of medians, of the least and of the greatest.
+    pub fn then(&self, that: &Spread) -> Spread {
+        Spread {
+            median: self.median + that.median,
+            min: self.min + that.min,
+            max: self.max + that.max,
+            repeats: self.repeats.min(that.repeats),
+        }
+    }
+
     pub fn json(&self) -> Value {
         json!({ "median": self.median, "min": self.min, "max": self.max, "repeats": self.repeats })
     }

@@ -6,9 +6,14 @@ mod copy;
 mod exchange;
 mod fft;
 mod halo;
+mod kd;
+mod knn;
 mod measure;
+mod pairs;
+mod points;
 mod reference;
 mod report;
+mod search;
 mod sort;
 
 use clap::{Args, Subcommand};
@@ -34,6 +39,10 @@ enum Subject {
     Halo(halo::Arguments),
     /// Sorting random keys of 63 and 32 bits, with their index as payload
     Sort(sort::Arguments),
+    /// Trees over points, and the nearest neighbours of all of them
+    Knn(knn::Arguments),
+    /// Trees over points, and the histogram of the distances of their pairs
+    Pairs(pairs::Arguments),
 }
 
 /// Options of every subject.
@@ -55,6 +64,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         Subject::Exchange(arguments) => exchange::run(arguments),
         Subject::Halo(arguments) => halo::run(arguments),
         Subject::Sort(arguments) => sort::run(arguments),
+        Subject::Knn(arguments) => knn::run(arguments),
+        Subject::Pairs(arguments) => pairs::run(arguments),
     }
 }
 
@@ -62,15 +73,17 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 type Found = Result<Report, String>;
 
 impl Settings {
-    /// Measures on all ranks and prints what rank 0 reports.
+    /// Measures on all ranks and prints what rank 0 reports. Results that are not those of the reference are a failure:
+    /// nobody should go on with such times.
     fn run(&self, body: impl Fn(&Rank) -> Result<Found, Error> + Sync) -> Result<(), Failure> {
-        match self.common.launch(body)? {
-            Some(Ok(report)) if self.common.json => println!("{}", report.json()),
-            Some(Ok(report)) => print!("{}", report.text()),
-            Some(Err(message)) => return Err(Failure::Usage(message)),
-            None => {}
+        let Some(found) = self.common.launch(body)? else { return Ok(()) };
+        let report = found.map_err(Failure::Usage)?;
+        let wrong = report.wrong();
+        match self.common.json {
+            true => println!("{}", report.json()),
+            false => print!("{}", report.text()),
         }
-        Ok(())
+        wrong.map_or(Ok(()), |wrong| Err(Failure::Failed(wrong)))
     }
 
     /// Whether the call gives a process grid.

@@ -16,6 +16,7 @@ pub struct Report {
     rows: Vec<Vec<String>>,
     object: Value,
     results: Vec<Value>,
+    wrong: Vec<String>,
 }
 
 impl Report {
@@ -35,7 +36,7 @@ impl Report {
             "command": "bench", "subject": subject, "device": device, "ranks": ranks, "sharing": rank.sharing,
             "build": build, "runs": settings.runs, "warm_up": WARM_UP,
         });
-        Report { head, columns: columns.to_vec(), rows: Vec::new(), object, results: Vec::new() }
+        Report { head, columns: columns.to_vec(), rows: Vec::new(), object, results: Vec::new(), wrong: Vec::new() }
     }
 
     /// A line above the table.
@@ -63,6 +64,19 @@ impl Report {
     /// An element of the object's `results`.
     pub fn result(&mut self, result: Value) {
         self.results.push(result);
+    }
+
+    /// Notes whether `what` came out as the reference has it.
+    pub fn compared(&mut self, what: impl Into<String>, same: bool) {
+        if !same {
+            self.wrong.push(what.into());
+        }
+    }
+
+    /// What came out otherwise than the reference has it, as a message.
+    pub fn wrong(&self) -> Option<String> {
+        let all = self.wrong.join("; ");
+        (!all.is_empty()).then(|| format!("WRONG RESULTS, not those of the reference: {all}; the times mean nothing"))
     }
 
     pub fn json(self) -> Value {

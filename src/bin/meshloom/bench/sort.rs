@@ -63,7 +63,7 @@ struct Bench<'a> {
 }
 
 /// Random keys of so many bits, different for every rank.
-fn random(count: u64, bits: u32, rank: usize) -> Vec<u64> {
+pub fn random(count: u64, bits: u32, rank: usize) -> Vec<u64> {
     let mut state = rank as u64;
     let next = || {
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -123,6 +123,7 @@ impl Bench<'_> {
             result["reference"]["same"] = same.into();
             result["reference"]["threads"] = rayon::current_num_threads().into();
             row.extend([time(theirs.median), ratio(&ours, &theirs)]);
+            self.report.compared(format!("the order of {size} keys of {bits} bits"), same);
         } else {
             row.extend([String::new(), String::new()]);
         }

@@ -1,0 +1,133 @@
+//! The same searches on the processor: kiddo's tree, rayon's threads.
+//!
+//! The tree knows no periodic box: places near a face are asked for once more beyond each face that they see across, as
+//! its users do.
+
+use std::num::NonZero;
+
+use kiddo::immutable::float::kdtree::ImmutableKdTree;
+use kiddo::{NearestNeighbour, SquaredEuclidean};
+use rayon::prelude::*;
+
+/// What is measured, as reports name it.
+pub const NAME: &str = "kiddo 5, ImmutableKdTree of f32, searched by rayon";
+
+/// Points of a bucket: kiddo's own choice.
+const BUCKET: usize = 32;
+
+/// Points in host memory, and the tree over them.
+pub struct Reference {
+    points: Vec<[f32; 3]>,
+    side: Option<f32>,
+    tree: ImmutableKdTree<f32, u32, 3, BUCKET>,
+}
+
+impl Reference {
+    /// With the tree, over points of three coordinates each that lie in a periodic box where there is a `side`.
+    pub fn new(points: &[f32], side: Option<f32>) -> Self {
+        let points: Vec<[f32; 3]> = points.chunks_exact(3).map(|x| [x[0], x[1], x[2]]).collect();
+        let tree = ImmutableKdTree::new_from_slice(&points);
+        Reference { points, side, tree }
+    }
+
+    /// Number of points.
+    pub fn len(&self) -> usize {
+        self.points.len()
+    }
+
+    /// Builds the tree anew.
+    pub fn build(&mut self) {
+        self.tree = ImmutableKdTree::new_from_slice(&self.points);
+    }
+
+    /// The `k` nearest of each point: number and distance, nearest first. Missing ones stay as they are.
+    pub fn nearest(&self, k: NonZero<usize>, rows: &mut [(u32, f32)]) {
+        rows.par_chunks_mut(k.get()).zip(&self.points).for_each(|(row, point)| {
+            let mut near = self.tree.nearest_n::<SquaredEuclidean>(point, k);
+            let reach = if near.len() < k.get() { f32::INFINITY } else { near[k.get() - 1].distance };
+            let own = near.len();
+            for image in self.images(point, reach) {
+                near.extend(self.tree.nearest_n_within::<SquaredEuclidean>(&image, reach, k, true));
+            }
+            if near.len() > own {
+                near = nearest_images(near);
+            }
+            for (entry, near) in row.iter_mut().zip(near) {
+                *entry = (near.item, near.distance.sqrt());
+            }
+        });
+    }
+
+    /// Ordered pairs of different points by distance: bin `i` holds `edges[i] <= r < edges[i + 1]`. In a periodic box
+    /// the last edge is at most half a side.
+    pub fn pairs(&self, edges: &[f32]) -> Vec<u64> {
+        let bins = edges.len() - 1;
+        let reach = edges[bins] * edges[bins];
+        let count = |mut counts: Vec<u64>, (number, point): (usize, &[f32; 3])| {
+            let mut add = |place: &[f32; 3]| {
+                for near in self.tree.within_unsorted::<SquaredEuclidean>(place, reach) {
+                    let above = edges.partition_point(|&edge| edge <= near.distance.sqrt());
+                    if near.item as usize != number && (1..=bins).contains(&above) {
+                        counts[above - 1] += 1;
+                    }
+                }
+            };
+            add(point);
+            self.images(point, reach).for_each(|image| add(&image));
+            counts
+        };
+        let sum = |mut a: Vec<u64>, b: Vec<u64>| {
+            a.iter_mut().zip(b).for_each(|(a, b)| *a += b);
+            a
+        };
+        let none = || vec![0; bins];
+        self.points.par_iter().enumerate().fold(none, count).reduce(none, sum)
+    }
+
+    /// The images of a point, but for itself, whose square of the distance to the box is at most `reach`.
+    fn images(&self, point: &[f32; 3], reach: f32) -> impl Iterator<Item = [f32; 3]> {
+        let (point, side) = (*point, self.side.unwrap_or(0.0));
+        let shifts = if self.side.is_some() { 27 } else { 0 };
+        (0..shifts).filter(|&shift| shift != 13).filter_map(move |shift| {
+            let along = [shift / 9 % 3, shift / 3 % 3, shift % 3];
+            let mut gap = 0.0;
+            for axis in 0..3 {
+                let beyond = [side - point[axis], 0.0, point[axis]][along[axis]];
+                gap += beyond * beyond;
+            }
+            (gap <= reach).then(|| [0, 1, 2].map(|axis| point[axis] + side * (along[axis] as f32 - 1.0)))
+        })
+    }
+}
+
+/// Nearest first, and of several images of a point only the nearest.
+fn nearest_images(mut near: Vec<NearestNeighbour<f32, u32>>) -> Vec<NearestNeighbour<f32, u32>> {
+    near.sort_by(|a, b| (a.distance.total_cmp(&b.distance)).then(a.item.cmp(&b.item)));
+    let mut kept: Vec<NearestNeighbour<f32, u32>> = Vec::with_capacity(near.len());
+    for near in near {
+        if kept.iter().all(|other| other.item != near.item) {
+            kept.push(near);
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn images_are_seen_across_the_faces() {
+        let points = [0.25, 5.0, 5.0, 9.75, 5.0, 5.0, 5.0, 5.0, 9.5, 5.0, 5.0, 0.0];
+        let found = |side: Option<f32>| {
+            let mut rows = vec![(u32::MAX, f32::INFINITY); 8];
+            Reference::new(&points, side).nearest(NonZero::new(2).unwrap(), &mut rows);
+            [rows[1], rows[3], rows[5], rows[7]]
+        };
+        let periodic = [(1, 0.5), (0, 0.5), (3, 0.5), (2, 0.5)];
+        assert_eq!(found(Some(10.0)), periodic);
+        assert_ne!(found(None), periodic);
+        let pairs = |side: Option<f32>| Reference::new(&points, side).pairs(&[0.0, 0.5, 1.0]);
+        assert_eq!((pairs(Some(10.0)), pairs(None)), (vec![0, 4], vec![0, 0]));
+    }
+}

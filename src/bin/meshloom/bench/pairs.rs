@@ -1,0 +1,136 @@
+//! `meshloom bench pairs`: how many pairs of points have which distance, on one device.
+
+use clap::Args;
+use meshloom::device::Recorder;
+use meshloom::neighbors::{Bins, Queries, Radius, Which, wide};
+use meshloom::{Error, Rank};
+use serde_json::json;
+
+use super::kd::Reference;
+use super::measure::Clock;
+use super::points::Points;
+use super::report::Report;
+use super::search::{self, Theirs};
+use super::{Found, Settings};
+use crate::common::Failure;
+
+#[derive(Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    points: Points,
+    /// Largest distance [default: 2 mean separations of as many uniform points, about 33 neighbours]
+    #[arg(long, value_name = "R", value_parser = radius)]
+    radius: Option<f32>,
+    /// Bins from 0 to there, of equal width
+    #[arg(long, value_name = "B", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    bins: u32,
+    #[command(flatten)]
+    settings: Settings,
+}
+
+fn radius(text: &str) -> Result<f32, String> {
+    match text.parse::<f32>() {
+        Ok(radius) if radius > 0.0 && radius.is_finite() => Ok(radius),
+        _ => Err(format!("`{text}` is no radius; it must be above 0")),
+    }
+}
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    arguments.settings.run(|rank| measure(rank, arguments))
+}
+
+fn measure(rank: &Rank, arguments: &Arguments) -> Result<Found, Error> {
+    let Arguments { points, radius, bins, settings } = arguments;
+    let widest = points.side.map_or(f32::INFINITY, |side| 0.5 * side);
+    if let Some(radius) = radius.filter(|&radius| radius > widest) {
+        return Ok(Err(format!(
+            "--radius {radius} is more than half of the --box, {widest}: pairs are compared up to there"
+        )));
+    }
+    let clock =
+        Clock::new(settings, rank, points.size.len() * (search::MEASUREMENTS + usize::from(settings.reference)));
+    let mut recorder = Recorder::new(&rank.gpu)?;
+    let columns: Vec<&str> = ["points", "radius", "pairs"].into_iter().chain(search::COLUMNS).collect();
+    let mut report = Report::new("pairs", settings, rank, &columns);
+    report.note(points.name());
+    report.field("kind", format!("{:?}", points.kind).to_lowercase().into());
+    report.field("box", points.side.into());
+    report.field("bins", (*bins).into());
+    for &size in &points.size {
+        let usual = (2.0 * points.extent() / (size as f32).cbrt()).min(widest);
+        one(rank, arguments, &clock, &mut recorder, &mut report, size, radius.unwrap_or(usual))?;
+    }
+    report.field("seconds", json!({ "total": clock.finish() }));
+    Ok(Ok(report))
+}
+
+/// One number of points.
+fn one(
+    rank: &Rank,
+    arguments: &Arguments,
+    clock: &Clock,
+    recorder: &mut Recorder,
+    report: &mut Report,
+    size: u64,
+    radius: f32,
+) -> Result<(), Error> {
+    let Arguments { points, bins, settings, .. } = arguments;
+    let (searches, width) = (Radius::new(&rank.gpu), f64::from(radius) / f64::from(*bins));
+    let bins = Bins::new(&(0..=*bins).map(|edge| f64::from(edge) * width).collect::<Vec<_>>())?;
+    let cloud = points.cloud(recorder, size, rank.comm.rank())?;
+    let words = 2 * bins.len() as u64;
+    let (ours, counts) = search::measure(clock, rank, recorder, &cloud, &[words], |recorder, tree| {
+        let counts = recorder.gpu().array::<u32>("bench::bins", words)?;
+        recorder.clear(&counts);
+        searches.pairs(recorder, tree, Queries::Own, &bins, Which::Others, &counts)?;
+        Ok(counts)
+    })?;
+    let counts = wide(&recorder.download(&counts, 0, words)?);
+    let [pairs, all] = clock.sum([counts.iter().sum(), size])?;
+    let result = json!({
+        "size": size, "radius": radius, "pairs": pairs, "pairs_per_second": pairs as f64 / ours.both.median,
+    });
+    let mut theirs = None;
+    if settings.reference {
+        let mut found = Vec::new();
+        let mut reference = None;
+        if rank.comm.rank() == 0 {
+            let positions = recorder.download(cloud.positions(), 0, cloud.positions().len())?;
+            reference = Some(Reference::new(&positions, points.side));
+        }
+        let mut work = reference.as_mut().map(|reference| {
+            let found = &mut found;
+            let bins = &bins;
+            move |part: usize| match part {
+                0 => reference.build(),
+                _ => *found = reference.pairs(bins.edges()),
+            }
+        });
+        let spreads = clock.alone::<2>(work.as_mut().map(|work| work as &mut dyn FnMut(usize)))?;
+        drop(work);
+        let differ = reference.is_some() && !close(&counts, &found);
+        let same = clock.sum([u64::from(differ)])? == [0];
+        report.compared(format!("the pairs of {size} points within {radius}"), same);
+        theirs = spreads.map(|[build, search]| Theirs { build, search, same });
+    }
+    let cells = vec![size.to_string(), format!("{radius:.4}"), format!("{:.2} M", pairs as f64 / 1e6)];
+    search::report(report, cells, result, all, &ours, theirs.as_ref());
+    Ok(())
+}
+
+/// Whether two histograms are the same, but for pairs that rounding puts on the other side of an edge.
+fn close(ours: &[u64], theirs: &[u64]) -> bool {
+    let near = |(&a, &b): (&u64, &u64)| a.abs_diff(b) <= 2 + a.max(b) / 50_000;
+    ours.len() == theirs.len() && ours.iter().zip(theirs).all(near)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn histograms_differ_by_more_than_rounding() {
+        assert!(close(&[0, 10, 1_000_000], &[0, 12, 1_000_010]));
+        assert!(!close(&[0, 10], &[0, 13]) && !close(&[1_000_000], &[1_000_100]) && !close(&[1], &[1, 0]));
+    }
+}
