@@ -122,11 +122,7 @@ impl Nearest {
 
     /// In a given form, which the device must allow.
     pub fn with(gpu: &Gpu, form: Form) -> Self {
-        let root = KernelSource::new("neighbors::root", include_str!("../../shaders/neighbors/root.wgsl"))
-            .params("count: u32, unit: f32, infinity: f32, pad: u32")
-            .array("index", Element::U32, Access::Read)
-            .array("distance", Element::F32, Access::ReadWrite);
-        Nearest { form, rounds: Rounds::of(gpu), kernels: Kernels::new(), root: Kernel::new(root) }
+        Nearest { form, rounds: Rounds::of(gpu), kernels: Kernels::new(), root: Kernel::new(root()) }
     }
 
     /// The same for a driver that ends loops after so many rounds (at least 1024), or never.
@@ -289,22 +285,27 @@ impl Nearest {
         let base = part.start as u32;
         queries.dispatch(recorder, self.form, kernel, &bound, Params { base, ..params }, part)
     }
+}
 
-    /// Kernels in this form of all kinds that there are, for tests that go over all of the library's kernels.
-    pub fn sources(&self, lengths: &[u32]) -> Vec<KernelSource> {
-        let mut sources = vec![self.root.source().clone()];
-        for (dims, own) in [(2, true), (3, true), (3, false)] {
-            let shape = Shape { form: self.form, dims, own, walk: Walk::Near };
-            for &length in lengths {
-                sources.push(stored(shape, length, dims == 2));
-                sources.push(stored(Shape { walk: Walk::NearOrMark, ..shape }, length, dims == 2));
-                sources.push(stored(Shape { walk: Walk::Onward, ..shape }, length, dims == 2));
-                sources.push(fused(shape, length, &mean_distance()));
+fn root() -> KernelSource {
+    KernelSource::new("neighbors::root", include_str!("../../shaders/neighbors/root.wgsl"))
+        .params("count: u32, unit: f32, infinity: f32, pad: u32")
+        .array("index", Element::U32, Access::Read)
+        .array("distance", Element::F32, Access::ReadWrite)
+}
+
+/// Kernels of searches in one form of all kinds that there are, with lists of these lengths.
+pub(super) fn sources(form: Form, lengths: &[u32]) -> Vec<KernelSource> {
+    let mut sources = vec![root(), fold(&mean_distance())];
+    for (dims, own) in [(2, true), (3, true), (3, false)] {
+        for &length in lengths {
+            for walk in [Walk::Near, Walk::NearOrMark, Walk::Onward] {
+                sources.push(stored(Shape { form, dims, own, walk }, length, dims == 2));
             }
+            sources.push(fused(Shape { form, dims, own, walk: Walk::Near }, length, &mean_distance()));
         }
-        sources.push(fold(&mean_distance()));
-        sources
     }
+    sources
 }
 
 /// A snippet for tests: the mean distance, into no array.

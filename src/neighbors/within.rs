@@ -134,20 +134,7 @@ impl Radius {
 
     /// In a given form, which the device must allow.
     pub fn with(gpu: &Gpu, form: Form) -> Self {
-        let total = KernelSource::new("neighbors::total", include_str!("../../shaders/neighbors/total.wgsl"))
-            .params("count: u32, pad0: u32, pad1: u32, pad2: u32")
-            .array("counts", Element::U32, Access::Read)
-            .array("total", Element::U32, Access::Atomic);
-        let rows = KernelSource::new("neighbors::rows", include_str!("../../shaders/neighbors/rows.wgsl"))
-            .params("count: u32, pad0: u32, pad1: u32, pad2: u32")
-            .group(64)
-            .array("offset", Element::U32, Access::Read)
-            .array("index", Element::U32, Access::ReadWrite)
-            .array("distance", Element::F32, Access::ReadWrite);
-        let row_of = KernelSource::new("neighbors::row_of", include_str!("../../shaders/neighbors/row_of.wgsl"))
-            .params("entries: u32, rows: u32, pad0: u32, pad1: u32")
-            .array("offset", Element::U32, Access::Read)
-            .array("row", Element::U32, Access::ReadWrite);
+        let [total, short, row_of] = helpers();
         Radius {
             form,
             rounds: Rounds::of(gpu),
@@ -157,7 +144,7 @@ impl Radius {
             sort: Sort::new(gpu),
             permute: Permute::new(),
             total: Kernel::new(total),
-            short: Kernel::new(rows),
+            short: Kernel::new(short),
             row_of: Kernel::new(row_of),
         }
     }
@@ -275,21 +262,45 @@ impl Radius {
         arrays.extend(snippet.arrays());
         (0..portions.count).try_for_each(|_| queries.dispatch(recorder, self.form, &kernel, &arrays, params, 0..rows))
     }
+}
 
-    /// Kernels in this form of all kinds that there are, for tests that go over all of the library's kernels.
-    pub fn sources(&self, gpu: &Gpu) -> Result<Vec<KernelSource>, NeighborError> {
-        let kernels = [&self.total, &self.short, &self.row_of];
-        let mut sources: Vec<KernelSource> = kernels.map(|kernel| kernel.source().clone()).into();
-        let (words, reals) = (gpu.array::<u32>("words", 2)?, gpu.array::<f32>("reals", 2)?);
-        let count = Snippet::new(COUNT).write("counts", &words);
-        let fill = Snippet::new(FILL).write("next", &words).write("index", &words).write("distance", &reals);
-        for (dims, own) in [(2, true), (3, true), (3, false)] {
-            let shape = Shape { form: self.form, dims, own, walk: Walk::Ordered };
-            let onward = Shape { walk: Walk::Onward, ..shape };
-            sources.extend([source(shape, &count), source(shape, &fill), source(onward, &count)]);
+/// The kernels that are no searches.
+fn helpers() -> [KernelSource; 3] {
+    let total = KernelSource::new("neighbors::total", include_str!("../../shaders/neighbors/total.wgsl"))
+        .params("count: u32, pad0: u32, pad1: u32, pad2: u32")
+        .array("counts", Element::U32, Access::Read)
+        .array("total", Element::U32, Access::Atomic);
+    let short = KernelSource::new("neighbors::rows", include_str!("../../shaders/neighbors/rows.wgsl"))
+        .params("count: u32, pad0: u32, pad1: u32, pad2: u32")
+        .group(64)
+        .array("offset", Element::U32, Access::Read)
+        .array("index", Element::U32, Access::ReadWrite)
+        .array("distance", Element::F32, Access::ReadWrite);
+    let row_of = KernelSource::new("neighbors::row_of", include_str!("../../shaders/neighbors/row_of.wgsl"))
+        .params("entries: u32, rows: u32, pad0: u32, pad1: u32")
+        .array("offset", Element::U32, Access::Read)
+        .array("row", Element::U32, Access::ReadWrite);
+    [total, short, row_of]
+}
+
+/// Kernels of searches in one form of all kinds that there are.
+pub(super) fn sources(form: Form) -> Vec<KernelSource> {
+    let mut sources: Vec<KernelSource> = helpers().into();
+    for (dims, own) in [(2, true), (3, true), (3, false)] {
+        let shape = |walk| Shape { form, dims, own, walk };
+        let count = |walk| source(shape(walk), &Snippet::new(COUNT)).array("counts", Element::U32, Access::ReadWrite);
+        let fill = source(shape(Walk::Ordered), &Snippet::new(FILL))
+            .array("next", Element::U32, Access::ReadWrite)
+            .array("index", Element::U32, Access::ReadWrite)
+            .array("distance", Element::F32, Access::ReadWrite);
+        sources.extend([count(Walk::Ordered), count(Walk::Onward), fill]);
+        for bins in [5, 100] {
+            let pairs = source(shape(Walk::Ordered), &Snippet::new(super::pairs::text(bins)));
+            let pairs = pairs.array("edges", Element::F32, Access::Read);
+            sources.push(pairs.array("bins", Element::U32, Access::Atomic));
         }
-        Ok(sources)
     }
+    sources
 }
 
 fn source(shape: Shape, snippet: &Snippet) -> KernelSource {

@@ -94,37 +94,7 @@ pub(crate) fn scale_of(frame: &Frame) -> f32 {
 impl Builder {
     /// A builder for a device. Kernels are compiled when they are first used.
     pub fn new(gpu: &Gpu) -> Self {
-        let kernel =
-            |name: &str, text: &str, params: &str| KernelSource::new(format!("tree::{name}"), text).params(params);
-        let arrange = kernel("arrange", include_str!("../../shaders/tree/arrange.wgsl"), POINTS)
-            .array("source", Element::F32, Access::Read)
-            .array("order", Element::U32, Access::Read)
-            .array("sorted", Element::F32, Access::ReadWrite);
-        let leaves = kernel("leaves", include_str!("../../shaders/tree/leaves.wgsl"), POINTS)
-            .group(GROUP)
-            .array("sorted", Element::F32, Access::Read)
-            .array("order", Element::U32, Access::Read)
-            .array("box", Element::U32, Access::ReadWrite);
-        let nodes = kernel("nodes", include_str!("../../shaders/tree/nodes.wgsl"), NODES).group(GROUP).array(
-            "box",
-            Element::U32,
-            Access::ReadWrite,
-        );
-        let leaf_moments = [true, false].map(|masses| {
-            let mass_of = if masses { "load_mass(i)" } else { "1.0" };
-            let text = include_str!("../../shaders/tree/leaf_moments.wgsl");
-            let text = format!("{text}\nfn mass_of(i: u32) -> f32 {{ return {mass_of}; }}\n");
-            let source = kernel("leaf_moments", &text, POINTS)
-                .group(GROUP)
-                .array("sorted", Element::F32, Access::Read)
-                .array("order", Element::U32, Access::Read)
-                .array("box", Element::U32, Access::Read)
-                .array("moment", Element::F32, Access::ReadWrite);
-            Kernel::new(if masses { source.array("mass", Element::F32, Access::Read) } else { source })
-        });
-        let node_moments = kernel("node_moments", include_str!("../../shaders/tree/node_moments.wgsl"), NODES)
-            .group(GROUP)
-            .array("moment", Element::F32, Access::ReadWrite);
+        let Sources { arrange, leaves, nodes, leaf_moments, node_moments } = Sources::new();
         Builder {
             keys: CurveKeys::new(),
             sort: Sort::new(gpu),
@@ -133,7 +103,7 @@ impl Builder {
                 leaves: Kernel::new(leaves),
                 nodes: Kernel::new(nodes),
             }),
-            leaf_moments,
+            leaf_moments: leaf_moments.map(Kernel::new),
             node_moments: Kernel::new(node_moments),
         }
     }
@@ -215,13 +185,58 @@ impl Builder {
         tree.upwards(recorder, &self.node_moments, moment.raw())?;
         Ok(moment)
     }
+}
 
-    /// Its kernels, for tests that go over all of the library's kernels.
-    pub fn sources(&self) -> Vec<KernelSource> {
-        let Boxes { arrange, leaves, nodes } = &*self.boxes;
-        let kernels = [arrange, leaves, nodes, &self.node_moments].into_iter().chain(&self.leaf_moments);
-        kernels.map(|kernel| kernel.source().clone()).collect()
+/// The texts of the kernels.
+struct Sources {
+    arrange: KernelSource,
+    leaves: KernelSource,
+    nodes: KernelSource,
+    leaf_moments: [KernelSource; 2],
+    node_moments: KernelSource,
+}
+
+impl Sources {
+    fn new() -> Self {
+        let kernel =
+            |name: &str, text: &str, params: &str| KernelSource::new(format!("tree::{name}"), text).params(params);
+        let arrange = kernel("arrange", include_str!("../../shaders/tree/arrange.wgsl"), POINTS)
+            .array("source", Element::F32, Access::Read)
+            .array("order", Element::U32, Access::Read)
+            .array("sorted", Element::F32, Access::ReadWrite);
+        let leaves = kernel("leaves", include_str!("../../shaders/tree/leaves.wgsl"), POINTS)
+            .group(GROUP)
+            .array("sorted", Element::F32, Access::Read)
+            .array("order", Element::U32, Access::Read)
+            .array("box", Element::U32, Access::ReadWrite);
+        let nodes = kernel("nodes", include_str!("../../shaders/tree/nodes.wgsl"), NODES).group(GROUP).array(
+            "box",
+            Element::U32,
+            Access::ReadWrite,
+        );
+        let leaf_moments = [true, false].map(|masses| {
+            let mass_of = if masses { "load_mass(i)" } else { "1.0" };
+            let text = include_str!("../../shaders/tree/leaf_moments.wgsl");
+            let text = format!("{text}\nfn mass_of(i: u32) -> f32 {{ return {mass_of}; }}\n");
+            let source = kernel("leaf_moments", &text, POINTS)
+                .group(GROUP)
+                .array("sorted", Element::F32, Access::Read)
+                .array("order", Element::U32, Access::Read)
+                .array("box", Element::U32, Access::Read)
+                .array("moment", Element::F32, Access::ReadWrite);
+            if masses { source.array("mass", Element::F32, Access::Read) } else { source }
+        });
+        let node_moments = kernel("node_moments", include_str!("../../shaders/tree/node_moments.wgsl"), NODES)
+            .group(GROUP)
+            .array("moment", Element::F32, Access::ReadWrite);
+        Sources { arrange, leaves, nodes, leaf_moments, node_moments }
     }
+}
+
+/// All kernels of this module, for tests that go over all of the library's kernels.
+pub fn sources() -> Vec<KernelSource> {
+    let Sources { arrange, leaves, nodes, leaf_moments, node_moments } = Sources::new();
+    [arrange, leaves, nodes, node_moments].into_iter().chain(leaf_moments).collect()
 }
 
 impl Tree {
