@@ -35,6 +35,8 @@
 //! |---|---|
 //! | [`simulation`] | a cosmological particle-mesh run |
 //! | [`mesh`], [`cosmology`] | paint, readout, spectra; background, growth, linear power, schedules (host, f64) |
+//! | [`neighbors`] | nearest neighbours, all within a radius, pairs; on one device and among all ranks |
+//! | [`ghosts`], [`tree`] | copies of other ranks' points; boxes over points |
 //! | [`sort`] | points in the order of a curve, over all ranks, with exact balance |
 //! | [`particles`] | points with attributes in a periodic or open box; space-filling curves |
 //! | [`fft`], [`halo`] | distributed transforms of real fields; ghosts and their adjoint |
