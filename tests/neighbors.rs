@@ -32,8 +32,8 @@ impl Bench {
         Bench {
             recorder: Recorder::new(&gpu).unwrap(),
             builder: Builder::new(&gpu),
-            nearest: Nearest::with(form),
-            radius: Radius::with(form),
+            nearest: Nearest::with(&gpu, form),
+            radius: Radius::with(&gpu, form),
         }
     }
 
@@ -122,4 +122,400 @@ fn the_nearest_of_all_kinds_of_clouds() {
             }
         }
     }
+}
+
+fn own(domain: &Domain, points: &[f32], bench: &mut Bench) -> (Tree, Vec<f32>) {
+    let (cloud, tree) = bench.tree(domain, points);
+    let wrapped = bench.recorder.download(cloud.positions(), 0, points.len() as u64).unwrap();
+    (tree, wrapped)
+}
+
+#[test]
+fn any_number_of_neighbours() {
+    let mut bench = Bench::own();
+    let domain = Domain::new(&[1.0, 1.0, 0.0]).unwrap();
+    let (tree, points) = own(&domain, &points(Kind::Uniform, 1500, 3, 2), &mut bench);
+    for k in [1, 2, 7, 32, 33, 64, 200, 1024] {
+        let have = bench.nearest(&tree, Queries::Own, &Ask::nearest(k));
+        let want = brute_nearest(&domain, &points, &points, k as usize, f32::INFINITY, false);
+        same(&have, &want, &format!("k = {k}"));
+    }
+}
+
+#[test]
+fn points_themselves_are_left_out_and_distances_limited() {
+    let mut bench = Bench::own();
+    let domain = Domain::new(&[1.0; 3]).unwrap();
+    for kind in [Kind::Lattice, Kind::Same, Kind::Uniform] {
+        let (tree, points) = own(&domain, &points(kind, 343, 3, 3), &mut bench);
+        for (k, within) in [(8, f32::INFINITY), (8, 0.125), (40, 0.25)] {
+            let ask = Ask { within, without_self: true, ..Ask::nearest(k) };
+            let have = bench.nearest(&tree, Queries::Own, &ask);
+            same(&have, &brute_nearest(&domain, &points, &points, k as usize, within, true), &format!("{kind:?} {k}"));
+        }
+    }
+}
+
+#[test]
+fn rows_along_the_curve_are_those_of_the_input() {
+    let mut bench = Bench::own();
+    let domain = Domain::open(3).unwrap();
+    let (tree, _) = own(&domain, &points(Kind::Uniform, 100, 3, 4), &mut bench);
+    let input = bench.nearest(&tree, Queries::Own, &Ask::nearest(5));
+    let curve = bench.nearest(&tree, Queries::Own, &Ask { rows: Rows::Curve, ..Ask::nearest(5) });
+    let order = bench.recorder.download(tree.order(), 0, 100).unwrap();
+    assert!(order.iter().zip(&curve).all(|(&row, list)| input[row as usize] == *list));
+    let part = bench.nearest.lists_of(&mut bench.recorder, &tree, Queries::Own, &Ask::nearest(5), 32..70).unwrap();
+    assert_eq!(bench.lists(&part), curve[32..70]);
+}
+
+#[test]
+fn queries_elsewhere() {
+    let mut bench = Bench::own();
+    for domain in domains(3) {
+        let (tree, sources) = own(&domain, &points(Kind::Hernquist, 500, 3, 5), &mut bench);
+        let places: Vec<f32> = points(Kind::Uniform, 300, 3, 6).iter().map(|x| 4.0 * x - 1.5).collect();
+        let cloud = Cloud::from_host(&mut bench.recorder, &domain, &places).unwrap();
+        let places = bench.recorder.download(cloud.positions(), 0, places.len() as u64).unwrap();
+        let targets = Targets::new(&mut bench.recorder, &bench.builder, &cloud, &tree).unwrap();
+        let have = bench.nearest(&tree, Queries::At(&targets), &Ask::nearest(8));
+        let want = brute_nearest(&domain, &sources, &places, 8, f32::INFINITY, false);
+        same(&have, &want, &format!("{:?}", domain.sides()));
+        let have = bench.within(&tree, Queries::At(&targets), &Within::radius(0.4));
+        same(&have, &brute_within(&domain, &sources, &places, 0.4, |_, _| true), "within");
+    }
+}
+
+#[test]
+fn few_points_none_and_many_in_one_place() {
+    let mut bench = Bench::own();
+    let domain = Domain::open(3).unwrap();
+    let missing = (u32::MAX, f32::INFINITY);
+    // F7 and F8 of the facts.
+    let (tree, _) = own(&domain, &[0.5; 3], &mut bench);
+    assert_eq!(bench.nearest(&tree, Queries::Own, &Ask::nearest(1)), [[(0, 0.0)]]);
+    let (tree, _) = own(&domain, &[0.0, 0.0, 0.0, 3.0, 0.0, 0.0, 1.0, 0.0, 0.0], &mut bench);
+    let have = bench.nearest(&tree, Queries::Own, &Ask::nearest(5));
+    assert_eq!(have[0], [(0, 0.0), (2, 1.0), (1, 3.0), missing, missing]);
+    assert_eq!(have[1], [(1, 0.0), (2, 2.0), (0, 3.0), missing, missing]);
+    assert!(bench.nearest(&tree, Queries::Own, &Ask::nearest(0)).is_empty());
+    let (empty, _) = own(&domain, &[], &mut bench);
+    assert!(bench.nearest(&empty, Queries::Own, &Ask::nearest(3)).is_empty());
+    assert!(bench.within(&empty, Queries::Own, &Within::radius(1.0)).is_empty());
+    let cloud = Cloud::from_host(&mut bench.recorder, &domain, &[1.0, 2.0, 3.0]).unwrap();
+    let targets = Targets::new(&mut bench.recorder, &bench.builder, &cloud, &empty).unwrap();
+    assert_eq!(bench.nearest(&empty, Queries::At(&targets), &Ask::nearest(2)), [[missing, missing]]);
+    assert_eq!(bench.within(&empty, Queries::At(&targets), &Within::radius(1.0)), [[]]);
+    let (tree, _) = own(&domain, &vec![0.25; 3000], &mut bench);
+    let have = bench.nearest(&tree, Queries::Own, &Ask::nearest(8));
+    assert!(have.iter().all(|row| row.iter().enumerate().all(|(i, entry)| *entry == (i as u32, 0.0))));
+}
+
+#[test]
+fn facts_of_lines_lattices_and_images() {
+    let mut bench = Bench::own();
+    // F9: ties along a line go by the index.
+    for n in [33, 129, 4097] {
+        let line: Vec<f32> = (0..n).flat_map(|i| [i as f32, 0.0, 0.0]).collect();
+        let (tree, _) = own(&Domain::open(3).unwrap(), &line, &mut bench);
+        let have = bench.nearest(&tree, Queries::Own, &Ask::nearest(3));
+        for i in 1..n - 1 {
+            assert_eq!(have[i as usize], [(i, 0.0), (i - 1, 1.0), (i + 1, 1.0)]);
+        }
+    }
+    // F10: a lattice with spacing 1 in a periodic box of 4.
+    let domain = Domain::new(&[4.0; 3]).unwrap();
+    let lattice: Vec<f32> = (0..64).flat_map(|i| [i % 4, i / 4 % 4, i / 16].map(|j| j as f32)).collect();
+    let (tree, _) = own(&domain, &lattice, &mut bench);
+    let have = bench.nearest(&tree, Queries::Own, &Ask::nearest(7));
+    assert!(have.iter().enumerate().all(|(i, row)| row[0] == (i as u32, 0.0) && row[1..].iter().all(|e| e.1 == 1.0)));
+    for (radius, which, count) in [
+        (1.0, Which::All, 7),
+        (0.999, Which::All, 1),
+        (1.4143, Which::Others, 18),
+        (40.0, Which::All, 64), // F12: each pair once
+        (0.0, Which::All, 1),
+    ] {
+        let have = bench.within(&tree, Queries::Own, &Within { which, ..Within::radius(radius) });
+        assert!(have.iter().all(|row| row.len() == count), "{radius}");
+    }
+    let half = bench.within(&tree, Queries::Own, &Within { which: Which::Above, ..Within::radius(1.0) });
+    assert_eq!(half.iter().map(Vec::len).sum::<usize>(), 192, "pairs, each once");
+    // F11: images, in boxes of all sizes; F21: places outside of the box.
+    for side in [1.0f32, 0.03, 170.0, 1e6, 1e-20, 1e20] {
+        let pair = [0.01f32, 0.99].map(|x| x * side);
+        for shift in [0.0, side] {
+            let domain = Domain::new(&[f64::from(side), 0.0]).unwrap();
+            let (tree, at) = own(&domain, &[pair[0], 0.0, pair[1] - shift, 0.0], &mut bench);
+            let have = bench.nearest(&tree, Queries::Own, &Ask::nearest(2))[0][1];
+            let want = f64::from(at[0]) + f64::from(side) - f64::from(at[2]);
+            assert_eq!(have.0, 1);
+            assert!((f64::from(have.1) - want).abs() <= 4.0 * f64::from(f32::EPSILON) * want, "{side} {have:?} {want}");
+        }
+        let (tree, _) = own(&Domain::open(2).unwrap(), &[pair[0], 0.0, pair[1], 0.0], &mut bench);
+        let have = bench.nearest(&tree, Queries::Own, &Ask::nearest(2))[0][1];
+        assert!((have.1 / side - 0.98).abs() < 1e-6);
+    }
+}
+
+#[test]
+fn two_dimensions_are_three_with_a_plane() {
+    let mut bench = Bench::own();
+    let flat = points(Kind::Uniform, 300, 2, 7);
+    let deep: Vec<f32> = flat.chunks(2).flat_map(|p| [p[0], p[1], 0.0]).collect();
+    let (tree, _) = own(&Domain::new(&[1.0, 1.0]).unwrap(), &flat, &mut bench);
+    let two = bench.nearest(&tree, Queries::Own, &Ask::nearest(8));
+    let (tree, _) = own(&Domain::new(&[1.0, 1.0, 0.0]).unwrap(), &deep, &mut bench);
+    assert_eq!(two, bench.nearest(&tree, Queries::Own, &Ask::nearest(8)));
+}
+
+#[test]
+fn all_within_a_radius() {
+    let mut bench = Bench::own();
+    for domain in domains(3) {
+        for (kind, radius) in [(Kind::Uniform, 0.2), (Kind::Hernquist, 0.05), (Kind::Same, 0.1), (Kind::Two, 0.3)] {
+            let (tree, points) = own(&domain, &points(kind, 400, 3, 8), &mut bench);
+            for (which, kept) in [
+                (Which::All, (|_, _| true) as fn(usize, usize) -> bool),
+                (Which::Others, |q, s| q != s),
+                (Which::Above, |q, s| s > q),
+            ] {
+                let have = bench.within(&tree, Queries::Own, &Within { which, ..Within::radius(radius) });
+                let want = brute_within(&domain, &points, &points, radius, kept);
+                let sorted = have.iter().all(|row| row.windows(2).all(|pair| pair[0].0 < pair[1].0));
+                assert!(sorted, "rows ascend");
+                same(&have, &want, &format!("{kind:?} {which:?}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn pairs_by_distance() {
+    let mut bench = Bench::own();
+    let many: Vec<f64> = (0..=100).map(|i| 0.004 * f64::from(i)).collect();
+    for domain in domains(3) {
+        let (tree, points) = own(&domain, &points(Kind::Two, 500, 3, 9), &mut bench);
+        for edges in [&[0.0, 1e-4, 3e-4, 1e-3, 0.5][..], &[0.1, 0.3], &many] {
+            let bins = Bins::new(edges).unwrap();
+            for (which, kept) in
+                [(Which::Others, (|q, s| q != s) as fn(usize, usize) -> bool), (Which::All, |_, _| true)]
+            {
+                let counts = bench.recorder.gpu().array::<u32>("counts", 2 * bins.len() as u64).unwrap();
+                bench.recorder.clear(&counts);
+                bench.radius.pairs(&mut bench.recorder, &tree, Queries::Own, &bins, which, &counts).unwrap();
+                let have = wide(&bench.recorder.download(&counts, 0, counts.len()).unwrap());
+                // No distance of this cloud lies within rounding of an edge but 0, which is exact.
+                assert_eq!(have, brute_pairs(&domain, &points, &points, bins.edges(), kept), "{which:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn snippets_see_every_neighbour() {
+    let mut bench = Bench::own();
+    let domain = Domain::new(&[1.0; 3]).unwrap();
+    let (tree, points) = own(&domain, &points(Kind::Uniform, 300, 3, 10), &mut bench);
+    let gpu = bench.recorder.gpu().clone();
+    let mean: Array<f32> = gpu.array("mean", 300).unwrap();
+    let last: Array<f32> = gpu.array("last", 300).unwrap();
+    let text = "
+        alias State = vec3<f32>;
+        fn begin(query: u32, reach: f32) -> State { return State(0.0, 0.0, reach); }
+        fn each(state: State, near: Neighbor) -> State { return state + State(near.distance, 1.0, 0.0); }
+        fn end(query: u32, state: State) { store_mean(query, state.x / state.y); store_last(query, state.z); }";
+    let snippet = Snippet::new(text).write("mean", &mean).write("last", &last);
+    for k in [6, 50] {
+        bench.nearest.visit(&mut bench.recorder, &tree, Queries::Own, &Ask::nearest(k), &snippet).unwrap();
+        let (have, reach) =
+            (bench.recorder.download(&mean, 0, 300).unwrap(), bench.recorder.download(&last, 0, 300).unwrap());
+        for (row, list) in brute_nearest(&domain, &points, &points, k as usize, f32::INFINITY, false).iter().enumerate()
+        {
+            let want = list.iter().map(|entry| f64::from(entry.1)).sum::<f64>() / f64::from(k);
+            // A sum of k terms in f32.
+            let allowed = f64::from(k) * f64::from(f32::EPSILON) * want;
+            assert!((f64::from(have[row]) - want).abs() <= allowed, "{k} {row}: {} {want}", have[row]);
+            assert!((reach[row] - list[k as usize - 1].1).abs() <= 4.0 * f32::EPSILON * reach[row]);
+        }
+    }
+    // Ends when it has seen three.
+    let seen: Array<u32> = gpu.array("seen", 300).unwrap();
+    let text = "
+        alias State = u32;
+        fn begin(query: u32, reach: f32) -> State { return load_seen(query); }
+        fn each(state: State, near: Neighbor) -> State { return state + 1u; }
+        fn done(state: State) -> bool { return state >= 3u; }
+        fn end(query: u32, state: State) { store_seen(query, state); }";
+    let snippet = Snippet::new(text).write("seen", &seen).stopping();
+    bench.recorder.clear(&seen);
+    let within = Within::radius(0.15);
+    bench.radius.visit(&mut bench.recorder, &tree, Queries::Own, &within, &snippet).unwrap();
+    let have = bench.recorder.download(&seen, 0, 300).unwrap();
+    let all = brute_within(&domain, &points, &points, 0.15, |_, _| true);
+    assert!(have.iter().zip(&all).all(|(&seen, all)| seen as usize == all.len().min(3)));
+    assert!(all.iter().any(|row| row.len() > 3) && all.iter().any(|row| row.len() < 3));
+}
+
+#[test]
+fn every_form_finds_the_same() {
+    let gpu = Gpu::open(&Options::from_env().unwrap(), 0).unwrap();
+    let mut forms = vec![Form { lanes: 1, slots: 4 }, Form { lanes: 1, slots: 1 }];
+    if gpu.abilities().subgroup_least >= 4 {
+        forms.push(Form { lanes: 4, slots: 8 });
+        forms.push(Form { lanes: 4, slots: 2 });
+    }
+    let domain = Domain::new(&[1.0, 0.0, 1.0]).unwrap();
+    let points = points(Kind::Hernquist, 600, 3, 11);
+    let find = |options: &Options, form: Option<Form>| {
+        let mut bench = Bench::new(options, form);
+        let (_, tree) = bench.tree(&domain, &points);
+        let near = bench.nearest(&tree, Queries::Own, &Ask::nearest(8));
+        // In windows of 4 KiB the lists of a radius would be too many windows for a kernel.
+        let windows = options.window_bytes.is_some();
+        (near, if windows { Vec::new() } else { bench.within(&tree, Queries::Own, &Within::radius(0.03)) })
+    };
+    let options = Options::from_env().unwrap();
+    let want = find(&options, None);
+    for form in forms {
+        assert!(find(&options, Some(form)) == want, "{form:?}");
+    }
+    assert!(find(&Options { floor: true, ..options.clone() }, None) == want, "the floor");
+    assert!(find(&Options { checked: true, ..options.clone() }, None) == want, "checked");
+    // 600 points in windows of 4 KiB are two windows of positions and two of lists.
+    assert!(find(&Options { window_bytes: Some(4096), ..options }, None).0 == want.0, "windows");
+}
+
+#[test]
+fn walks_in_portions_end_with_the_same() {
+    // Rounds are so few that most groups go on in several dispatches; the radius sees everything.
+    let mut bench = Bench::own();
+    let domain = Domain::new(&[1.0; 3]).unwrap();
+    for (kind, n) in [(Kind::Uniform, 3000), (Kind::Same, 3000), (Kind::Hernquist, 1500)] {
+        let (tree, _) = own(&domain, &points(kind, n, 3, 16), &mut bench);
+        let gpu = bench.recorder.gpu().clone();
+        let ask = Ask { without_self: true, ..Ask::nearest(40) };
+        let whole = bench.nearest(&tree, Queries::Own, &ask);
+        let counts = |bench: &mut Bench| {
+            let within = Within { which: Which::Above, ..Within::radius(0.9) };
+            let counts = bench.radius.counts(&mut bench.recorder, &tree, Queries::Own, &within).unwrap();
+            bench.recorder.download(&counts, 0, counts.len()).unwrap()
+        };
+        let all = counts(&mut bench);
+        let form = Form::of(&gpu);
+        let (nearest, radius) = (Nearest::with(&gpu, form), Radius::with(&gpu, form));
+        bench.nearest = nearest.with_rounds(Some(1024));
+        bench.radius = radius.with_rounds(Some(1024));
+        assert!(bench.nearest(&tree, Queries::Own, &ask) == whole, "{kind:?}");
+        assert_eq!(counts(&mut bench), all, "{kind:?}");
+        bench.nearest = Nearest::with(&gpu, form);
+        bench.radius = Radius::with(&gpu, form);
+    }
+}
+
+#[test]
+fn a_walk_through_more_than_a_driver_allows_at_once() {
+    // 65,535 rounds are reached after some 1,700 leaves; here every query sees 2,500 of them.
+    let mut bench = Bench::own();
+    let domain = Domain::open(2).unwrap();
+    let n = 80_000;
+    let (tree, _) = own(&domain, &points(Kind::Uniform, n, 2, 17), &mut bench);
+    let places = Cloud::from_host(&mut bench.recorder, &domain, &[0.5, 0.5, -3.0, 2.0]).unwrap();
+    let targets = Targets::new(&mut bench.recorder, &bench.builder, &places, &tree).unwrap();
+    let within = Within::radius(10.0);
+    let counts = bench.radius.counts(&mut bench.recorder, &tree, Queries::At(&targets), &within).unwrap();
+    assert_eq!(bench.recorder.download(&counts, 0, 2).unwrap(), [n as u32; 2]);
+    // As many points at one distance, of which the first are wanted.
+    let (tree, _) = own(&domain, &vec![0.25; 2 * n], &mut bench);
+    let targets = Targets::new(&mut bench.recorder, &bench.builder, &places, &tree).unwrap();
+    let have = bench.nearest(&tree, Queries::At(&targets), &Ask::nearest(3));
+    assert!(have.iter().all(|row| row.iter().map(|entry| entry.0).eq(0..3)), "{have:?}");
+}
+
+#[test]
+fn long_rows_ascend_too() {
+    let mut bench = Bench::own();
+    let domain = Domain::open(3).unwrap();
+    let (tree, points) = own(&domain, &points(Kind::Two, 400, 3, 18), &mut bench);
+    let have = bench.within(&tree, Queries::Own, &Within::radius(0.01));
+    assert!(have.iter().all(|row| row.len() == 200));
+    same(&have, &brute_within(&domain, &points, &points, 0.01, |_, _| true), "long rows");
+}
+
+#[test]
+fn a_tree_follows_points_that_move() {
+    let mut bench = Bench::own();
+    let domain = Domain::new(&[1.0; 3]).unwrap();
+    let before = points(Kind::Uniform, 500, 3, 12);
+    let (tree, _) = own(&domain, &before, &mut bench);
+    let after: Vec<f32> = before.iter().zip(points(Kind::Uniform, 500, 3, 13)).map(|(x, d)| x + 0.05 * d).collect();
+    let cloud = Cloud::from_host(&mut bench.recorder, &domain, &after).unwrap();
+    tree.refit(&mut bench.recorder, cloud.positions()).unwrap();
+    let after = bench.recorder.download(cloud.positions(), 0, 1500).unwrap();
+    let have = bench.nearest(&tree, Queries::Own, &Ask::nearest(8));
+    same(&have, &brute_nearest(&domain, &after, &after, 8, f32::INFINITY, false), "refitted");
+}
+
+#[test]
+fn moments_of_nodes() {
+    let mut bench = Bench::own();
+    let domain = Domain::open(3).unwrap();
+    let at: Vec<f32> = points(Kind::Uniform, 300, 3, 14).iter().map(|x| 1000.0 + x).collect();
+    let (tree, _) = own(&domain, &at, &mut bench);
+    let masses: Vec<f32> = (0..300).map(|i| clouds::uniform(15, i) as f32).collect();
+    let array = bench.recorder.gpu().array("mass", 300).unwrap();
+    bench.recorder.upload(&array, 0, &masses).unwrap();
+    let order = bench.recorder.download(tree.order(), 0, 300).unwrap();
+    for masses in [Some(&masses), None] {
+        let moments = bench.builder.moments(&mut bench.recorder, &tree, masses.map(|_| &array)).unwrap();
+        let moments = bench.recorder.download(&moments, 0, moments.len()).unwrap();
+        let levels = tree.levels();
+        for level in 0..levels.count() {
+            for node in 0..levels.nodes(level) {
+                let range = levels.points(level, node);
+                let members = &order[range.start as usize..range.end as usize];
+                let mass = |i: &u32| masses.map_or(1.0, |masses| f64::from(masses[*i as usize]));
+                let total: f64 = members.iter().map(mass).sum();
+                let have = &moments[4 * (levels.start(level) + node) as usize..][..4];
+                assert!((f64::from(have[0]) - total).abs() < 1e-5 * total);
+                for axis in 0..3 {
+                    let x = |i: &u32| f64::from(at[3 * *i as usize + axis]);
+                    let center = members.iter().map(|i| mass(i) * x(i)).sum::<f64>() / total;
+                    // One unit in the last place of coordinates near 1000.
+                    assert!((f64::from(have[1 + axis]) - center).abs() < 6.2e-5, "{level} {node} {have:?} {center}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn bad_asks_are_refused() {
+    let mut bench = Bench::own();
+    let domain = Domain::open(3).unwrap();
+    let (tree, _) = own(&domain, &[0.0, 0.0, 0.0, 1.0, 0.0, 0.0], &mut bench);
+    let mut refused = |ask: Ask| bench.nearest.lists(&mut bench.recorder, &tree, Queries::Own, &ask).err();
+    assert!(matches!(refused(Ask::nearest(1025)), Some(NeighborError::TooManyNeighbors { k: 1025 })));
+    for within in [-1.0, f32::NAN] {
+        assert!(matches!(refused(Ask { within, ..Ask::nearest(1) }), Some(NeighborError::Radius { .. })));
+    }
+    for radius in [-0.5, f32::NAN] {
+        let within = Within::radius(radius);
+        let refused = bench.radius.counts(&mut bench.recorder, &tree, Queries::Own, &within).err();
+        assert!(matches!(refused, Some(NeighborError::Radius { .. })));
+    }
+    let other = Cloud::from_host(&mut bench.recorder, &Domain::new(&[1.0; 3]).unwrap(), &[0.0; 3]).unwrap();
+    let refused = Targets::new(&mut bench.recorder, &bench.builder, &other, &tree).err();
+    assert!(matches!(refused, Some(NeighborError::Domain { .. })));
+    let far = Cloud::from_host(&mut bench.recorder, &domain, &[1e19, 0.0, 0.0]).unwrap();
+    let refused = Targets::new(&mut bench.recorder, &bench.builder, &far, &tree).err();
+    assert!(matches!(refused, Some(NeighborError::TooFar { .. })));
+    let refused = bench.nearest.visit(
+        &mut bench.recorder,
+        &tree,
+        Queries::Own,
+        &Ask::nearest(1),
+        &Snippet::new("alias State = u32; fn each() {} fn end() {}"),
+    );
+    assert!(refused.is_err_and(|error| error.to_string().contains("fn begin(")), "what the snippet lacks is named");
 }

@@ -9,10 +9,13 @@ use std::sync::{Arc, LazyLock, Mutex};
 use meshloom::device::{Access, KernelSource, Profile, Tuning};
 use meshloom::exchange::{self, reshape};
 use meshloom::fft::{self, Limits, LineParams, Precision};
+use meshloom::ghosts;
 use meshloom::halo;
 use meshloom::mesh::{Combine, Painter, Window};
+use meshloom::neighbors;
 use meshloom::particles;
 use meshloom::primitives;
+use meshloom::tree;
 use naga::back::{hlsl, msl, spv};
 use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
 use naga::valid::{Capabilities, ModuleInfo, ShaderStages, SubgroupOperationSet, ValidationFlags, Validator};
@@ -75,8 +78,10 @@ fn elementwise() -> Vec<KernelSource> {
     let painters =
         [Window::Cic, Window::Tsc, Window::Pcs].into_iter().flat_map(|window| Painter::new(window).sources());
     let movers = halo::sources().into_iter().chain(exchange::sources()).chain(reshape::sources());
+    let points =
+        particles::sources().into_iter().chain(tree::sources()).chain(neighbors::sources()).chain([ghosts::source()]);
     let fields = Combine::default().sources().into_iter().chain([fft::radial_source()]);
-    painters.chain(fields).chain(movers).chain(primitives::sources()).chain(particles::sources()).collect()
+    painters.chain(fields).chain(movers).chain(primitives::sources()).chain(points).collect()
 }
 
 /// All variants that differ in more than the value of a constant that nothing uses, not checked yet.
@@ -278,17 +283,20 @@ fn every_kernel_is_written_for_vulkan_metal_and_direct3d_checked() {
 
 #[test]
 fn kernels_with_subgroups_are_valid_and_written_where_there_are_some() {
-    let sources = primitives::subgroup_sources();
-    assert!(!sources.is_empty());
-    for source in sources {
-        for windows in windows(source.slots().len()) {
+    // Searches have no barriers.
+    let searches: Vec<_> = neighbors::subgroup_sources().into_iter().map(|source| (source, false)).collect();
+    let sources: Vec<_> =
+        primitives::subgroup_sources().into_iter().map(|source| (source, true)).chain(searches).collect();
+    for (source, barriered) in sources {
+        let all = windows(source.slots().len());
+        for windows in if barriered { &all[..] } else { &all[..1] } {
             let name = format!("{} in {windows:?} windows", source.label());
-            let text = source.wgsl(&windows, WINDOW, 256, 4).unwrap();
+            let text = source.wgsl(windows, WINDOW, 256, 4).unwrap();
             let (module, info) = check_with(&text, Capabilities::SUBGROUP).unwrap_or_else(|e| panic!("{name}: {e}"));
             let invocations: u32 = module.entry_points[0].workgroup_size.iter().product();
             assert!(u64::from(invocations) <= FLOOR.invocations, "{name}");
             assert!(u64::from(workgroup_bytes(&module)) <= FLOOR.workgroup_bytes, "{name}");
-            assert!(barriers(&module).unwrap_or_else(|e| panic!("{name}: {e}")) > 0, "{name}");
+            assert_eq!(barriers(&module).unwrap_or_else(|e| panic!("{name}: {e}")) > 0, barriered, "{name}");
             assert_eq!(packed(&module), Ok(()), "{name}");
             for checked in [false, true] {
                 write(&module, &info, checked, Needs::Subgroups).unwrap_or_else(|e| panic!("{name}: {e}"));

@@ -1,5 +1,5 @@
-//! Sorts of points over ranks: the permutation of one stable sort on the host, with exact balance, whatever the input and
-//! however it is dealt out.
+//! Sorts of points over ranks: the permutation of one stable sort on the host, with exact balance, whatever the input
+//! and however it is dealt out.
 
 use meshloom::Error;
 use meshloom::comm::run_threads;

@@ -7,4 +7,4 @@ fn widest_of(value: f32) -> f32 { return value; }
 fn farthest_of(value: i32) -> i32 { return value; }
 fn least_of(value: vec3<f32>) -> vec3<f32> { return value; }
 fn most_of(value: vec3<f32>) -> vec3<f32> { return value; }
-fn bounds_shared(node: u32) -> Bounds { return bounds_of(node); }
+fn node_shared(node: u32) -> Node { return Node(bounds_of(node), load_box(8u * node + 6u)); }

@@ -14,6 +14,11 @@ fn pairs_add(bin: u32, amount: u32) {
     if before + amount < before { add_bins(2u * bin + 1u, 1u); }
 }
 
+fn pairs_step(low: u32, step: u32, distance: f32) -> u32 {
+    let next = min(low + step, BINS);
+    return select(low, next, low + step < BINS && pairs_edge[next] <= distance);
+}
+
 fn begin(query: u32, reach: f32) -> State {
     if !pairs_ready {
         for (var bin = 0u; bin <= BINS; bin++) { pairs_edge[bin] = load_edges(bin); }
@@ -25,13 +30,14 @@ fn begin(query: u32, reach: f32) -> State {
 
 fn each(state: State, near: Neighbor) -> State {
     if near.distance < pairs_edge[0] || near.distance >= pairs_edge[BINS] { return state; }
-    // The last edge that is not above.
+    // The last edge that is not above, by halving, without a loop: some drivers limit their rounds.
     var low = 0u;
-    var high = BINS;
-    while high - low > 1u {
-        let middle = (low + high) / 2u;
-        if pairs_edge[middle] <= near.distance { low = middle; } else { high = middle; }
-    }
+    low = pairs_step(low, 32u, near.distance);
+    low = pairs_step(low, 16u, near.distance);
+    low = pairs_step(low, 8u, near.distance);
+    low = pairs_step(low, 4u, near.distance);
+    low = pairs_step(low, 2u, near.distance);
+    low = pairs_step(low, 1u, near.distance);
     pairs_count[low]++;
     if pairs_count[low] == 0x80000000u {
         pairs_add(low, pairs_count[low]);

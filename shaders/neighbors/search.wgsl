@@ -4,8 +4,9 @@
 // they load. Lines with a `#` are written once for each slot. What is done with a source in reach is the business of
 // `start#`, `admit#` and `finish#`, which are written elsewhere.
 //
-// Layout: `source` holds the tree's points (DIMS words each, along its curve), `order` the number of each in the input, `box` six
-// words a node (low, high), level after level from the leaves; `query` and `number` are the same for the queries.
+// Layout: `source` holds the tree's points (DIMS words each, along its curve), `order` the number of each in the input, `box` eight
+// words a node (bits of low and high, the least number of a point, none), level after level from the leaves; `query` and
+// `number` are for the queries what `source` and `order` are for the sources.
 // A leaf is LEAF points, a node FAN nodes of the level below. Coordinates are scaled such that the whole has extent 1.
 //
 // Workgroup: LANES invocations and one group, or GROUP invocations with a group each if LANES is 1. No workgroup memory;
@@ -15,6 +16,10 @@
 // through the whole tree. Along a periodic axis the nearest image counts: a difference d0 above half the side becomes
 // (query - side) - source, one below its negative query - (source - side). Either shift is exact where it is taken, so a
 // distance does not depend on which nodes a pair was found in.
+//
+// Some drivers end all loops of an invocation silently after so many rounds (llvmpipe: 65,535). Where a walk could take more, it
+// stops after `params.rounds`, and leaves in `cursor` where it has to go on: the next dispatch goes through the leaves in
+// their order (ORDERED) from there.
 
 const LEAF: u32 = 32u;
 const FAN: u32 = 8u;
@@ -32,6 +37,12 @@ struct Bounds {
     high: vec3<f32>,
 }
 
+struct Node {
+    bounds: Bounds,
+    /// The least number of its points.
+    least: u32,
+}
+
 var<private> lane: u32;
 var<private> stack: array<u32, STACK>;
 /// Bounds of the group's queries.
@@ -43,6 +54,17 @@ var<private> z#: f32;
 var<private> reach#: f32;
 /// Number of the query in its input.
 var<private> number#: u32;
+/// At a distance of `reach#`, only sources with a lower number are wanted.
+var<private> worst#: u32;
+/// Parameters that inner loops use: reading them again and again from memory is dear where memory may have changed.
+var<private> side: vec3<f32>;
+var<private> half_side: vec3<f32>;
+var<private> sources: u32;
+var<private> skip: u32;
+/// Rounds of loops so far, the leaf to begin with, and whether the walk has stopped at it.
+var<private> rounds: u32;
+var<private> begin_at: u32;
+var<private> stopped: bool;
 
 /// Where results of a query go.
 fn line_of(row: u32, number: u32) -> u32 {
@@ -60,30 +82,37 @@ fn widest() -> f32 {
     return widest_of(most);
 }
 
+fn box_word(node: u32, word: u32) -> f32 {
+    return bitcast<f32>(load_box(8u * node + word));
+}
+
 fn bounds_of(node: u32) -> Bounds {
     return Bounds(
-        vec3<f32>(load_box(6u * node), load_box(6u * node + 1u), load_box(6u * node + 2u)),
-        vec3<f32>(load_box(6u * node + 3u), load_box(6u * node + 4u), load_box(6u * node + 5u)),
+        vec3<f32>(box_word(node, 0u), box_word(node, 1u), box_word(node, 2u)),
+        vec3<f32>(box_word(node, 3u), box_word(node, 4u), box_word(node, 5u)),
     );
 }
 
 /// Distance along each axis from a point to bounds, or to their nearest image.
 fn gap(at: vec3<f32>, b: Bounds) -> vec3<f32> {
     let plain = max(b.low - at, at - b.high);
-    let side = params.side.xyz;
     return max(min(plain, min(at - (b.high - side), b.low - (at - side))), vec3<f32>(0.0));
 }
 
 /// The same between two bounds.
 fn gap_between(a: Bounds, b: Bounds) -> vec3<f32> {
     let plain = max(b.low - a.high, a.low - b.high);
-    let side = params.side.xyz;
     return max(min(plain, min(a.low - (b.high - side), b.low - (a.high - side))), vec3<f32>(0.0));
 }
 
-fn touches(at: vec3<f32>, b: Bounds, reach: f32) -> bool {
-    let g = gap(at, b);
-    return dot(g, g) * CLOSER <= reach;
+/// Where many points coincide, their numbers tell that they are not wanted.
+fn touches(at: vec3<f32>, node: Node, reach: f32, worst: u32) -> bool {
+    let g = gap(at, node.bounds);
+    return dot(g, g) * CLOSER <= reach && (reach > 0.0 || node.least < worst);
+}
+
+fn may_reach(dx: f32, dy: f32, dz: f32, reach: f32) -> bool {
+    return (dx * dx + dy * dy + dz * dz) * CLOSER <= reach;
 }
 
 /// Offers the points of a leaf to all queries of the group.
@@ -91,9 +120,8 @@ fn scan(leaf: u32, b: Bounds) {
     // Range of the differences query - source.
     let below = around.low - b.high;
     let above = around.high - b.low;
-    let half_side = params.half_side.xyz;
-    let by_query = select(vec3<f32>(0.0), params.side.xyz, below > half_side);
-    let by_source = select(vec3<f32>(0.0), params.side.xyz, above < -half_side);
+    let by_query = select(vec3<f32>(0.0), side, below > half_side);
+    let by_source = select(vec3<f32>(0.0), side, above < -half_side);
     let mixed = any((above > half_side) & (below <= half_side)) || any((below < -half_side) & (above >= -half_side));
     if mixed {
         scan_mixed(leaf);
@@ -106,20 +134,29 @@ fn scan(leaf: u32, b: Bounds) {
         let j = leaf * LEAF + t + lane;
         var at = vec3<f32>(FAR, 0.0, 0.0);
         var index = NONE;
-        if j < params.sources {
+        if j < sources {
             at = source_at(j) - by_source;
             index = load_order(j);
         }
-        for (var n = 0u; n < LANES; n++) {
-            let sx = share(at.x, n);
-            let sy = share(at.y, n);
-            let sz = share(at.z, n);
-            let s = share_index(index, n);
-            let dx# = qx# - sx;
-            let dy# = qy# - sy;
-            let dz# = qz# - sz;
-            let d# = dx# * dx# + dy# * dy# + dz# * dz#;
-            if d# <= reach# { admit#(d#, s); }
+        for (var m = 0u; m < LANES; m += BATCH) {
+            // Mostly nothing is near enough: that is found out for a batch at once.
+            let sx@ = share(at.x, m + @u);
+            let sy@ = share(at.y, m + @u);
+            let sz@ = share(at.z, m + @u);
+            var hit = false;
+            hit = hit | may_reach(qx# - sx@, qy# - sy@, qz# - sz@, reach#);
+            if !any_of(hit) { continue; }
+            for (var n = m; n < m + BATCH; n++) {
+                let sx = share(at.x, n);
+                let sy = share(at.y, n);
+                let sz = share(at.z, n);
+                let s = share_index(index, n);
+                let dx# = qx# - sx;
+                let dy# = qy# - sy;
+                let dz# = qz# - sz;
+                let d# = dx# * dx# + dy# * dy# + dz# * dz#;
+                if d# <= reach# { admit#(d#, s); }
+            }
         }
     }
 }
@@ -127,9 +164,9 @@ fn scan(leaf: u32, b: Bounds) {
 /// Difference to the nearest image of a source.
 fn nearest(q: f32, s: f32, axis: u32) -> f32 {
     let d = q - s;
-    let side = params.side[axis];
-    let half_side = params.half_side[axis];
-    return select(select(d, q - (s - side), d < -half_side), (q - side) - s, d > half_side);
+    let l = side[axis];
+    let h = half_side[axis];
+    return select(select(d, q - (s - l), d < -h), (q - l) - s, d > h);
 }
 
 /// The same where the pairs of the leaf take different images.
@@ -138,7 +175,7 @@ fn scan_mixed(leaf: u32) {
         let j = leaf * LEAF + t + lane;
         var at = vec3<f32>(FAR, 0.0, 0.0);
         var index = NONE;
-        if j < params.sources {
+        if j < sources {
             at = source_at(j);
             index = load_order(j);
         }
@@ -158,15 +195,16 @@ fn scan_mixed(leaf: u32) {
     }
 }
 
-/// Where a child stands in the order of visits, nearest least, with its number in the lowest bits; -1 if the group does not
+/// Where a child stands in the order of visits, first least, with its number in the lowest bits; -1 if the group does not
 /// reach it.
 fn rank_of(child: u32, count: u32, node: u32, most: f32) -> i32 {
     if child >= count { return -1; }
     let b = bounds_of(node + child);
     let g = gap_between(around, b);
     if dot(g, g) * CLOSER > most { return -1; }
+    if ORDERED { return i32(child); }
     let m = abs(0.5 * (around.low + around.high) - 0.5 * (b.low + b.high));
-    let c = min(m, abs(params.side.xyz - m));
+    let c = min(m, abs(side - m));
     return i32((bitcast<u32>(dot(c, c)) & 0xfffffff8u) | child);
 }
 
@@ -178,12 +216,20 @@ fn walk(own_leaf: u32) {
         let level = stack[top] >> 28u;
         let node = stack[top] & 0xfffffffu;
         if level < params.levels {
-            let b = bounds_shared(first_of(level) + node);
+            if ORDERED && ((node + 1u) << (3u * level)) <= begin_at { continue; }
+            let shared_node = node_shared(first_of(level) + node);
             var near = false;
-            near = near || touches(vec3<f32>(x#, y#, z#), b, reach#);
+            near = near | touches(vec3<f32>(x#, y#, z#), shared_node, reach#, worst#);
             if !any_of(near) { continue; }
             if level == 0u {
-                if node != own_leaf { scan(node, b); }
+                if node == own_leaf { continue; }
+                if BOUNDED && rounds > params.rounds {
+                    stopped = true;
+                    begin_at = node;
+                    return;
+                }
+                rounds += params.leaf_rounds;
+                scan(node, shared_node.bounds);
                 continue;
             }
         }
@@ -191,7 +237,8 @@ fn walk(own_leaf: u32) {
         let base = first_of(level - 1u) + first;
         let count = min(FAN, first_of(level) - base);
         let most = widest();
-        // The children that the group may reach, the nearest on top of the stack.
+        // The children that the group may reach, the first on top of the stack.
+        rounds += 2u * count;
         var key% = rank_of(lane + %u * LANES, count, base, most);
         for (var n = 0u; n < count; n++) {
             var far = -1;
@@ -217,15 +264,23 @@ fn enter#(row: u32) {
     if reach# >= 0.0 { around = Bounds(min(around.low, at), max(around.high, at)); }
 }
 
-fn search(group_number: u32) {
+fn search(group_of_queries: u32) {
+    side = params.side.xyz;
+    half_side = params.half_side.xyz;
+    sources = params.sources;
+    skip = params.skip;
+    begin_at = first_leaf(group_of_queries);
+    if begin_at == NONE { return; }
     around = Bounds(vec3<f32>(FAR), vec3<f32>(-FAR));
-    let row# = group_number * (LANES * SLOTS) + #u * LANES + lane;
+    let row# = group_of_queries * (LANES * SLOTS) + #u * LANES + lane;
+    worst# = NONE;
     enter#(row#);
     around = Bounds(least_of(around.low), most_of(around.high));
-    if params.sources > 0u && around.low.x <= around.high.x {
-        let own = own_leaf(group_number);
-        if own != NONE { scan(own, bounds_shared(own)); }
+    if sources > 0u && around.low.x <= around.high.x {
+        let own = own_leaf(group_of_queries);
+        if own != NONE { scan(own, node_shared(own).bounds); }
         walk(own);
     }
     if row# < params.queries { finish#(row#); }
+    if lane == 0u { leave(group_of_queries); }
 }

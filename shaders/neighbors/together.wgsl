@@ -8,11 +8,10 @@ fn farthest_of(value: i32) -> i32 { return subgroupMax(value); }
 fn least_of(value: vec3<f32>) -> vec3<f32> { return subgroupMin(value); }
 fn most_of(value: vec3<f32>) -> vec3<f32> { return subgroupMax(value); }
 
-/// Bounds of a node that all lanes want: each loads its part.
-fn bounds_shared(node: u32) -> Bounds {
-    let word% = load_box(6u * node + min(%u * LANES + lane, 5u));
-    return Bounds(
-        vec3<f32>(WORD_0, WORD_1, WORD_2),
-        vec3<f32>(WORD_3, WORD_4, WORD_5),
-    );
+/// A node that all lanes want: each loads its part.
+fn node_shared(node: u32) -> Node {
+    let word% = load_box(8u * node + min(%u * LANES + lane, 7u));
+    let low = vec3<u32>(WORD_0, WORD_1, WORD_2);
+    let high = vec3<u32>(WORD_3, WORD_4, WORD_5);
+    return Node(Bounds(bitcast<vec3<f32>>(low), bitcast<vec3<f32>>(high)), WORD_6);
 }

@@ -10,7 +10,7 @@ fn start#(row: u32) {
 }
 
 fn admit#(d: f32, s: u32) {
-    if (params.skip == 1u && s == number#) || (params.skip == 2u && s <= number#) { return; }
+    if (skip == 1u && s == number#) || (skip == 2u && s <= number#) { return; }
     state# = each(state#, Neighbor(s, params.unit * sqrt(d)));
     if finished(state#) { reach# = -1.0; }
 }

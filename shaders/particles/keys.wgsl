@@ -3,8 +3,8 @@
 // Layout: `positions` holds `dims` coordinates a point; `high` and `low` receive the two words of its key. The curve,
 // in morton.wgsl or hilbert.wgsl, turns cells into words.
 //
-// A cell is floor((x - origin) 2^bits / span), clamped, where x - origin is rounded to f32 and all else is exact: a long
-// division of the two mantissas, eight bits of the quotient at a time, in integers.
+// A cell is floor((x - origin) 2^bits / span), clamped, where x - origin is rounded to f32 and all else is exact: a
+// long division of the two mantissas, eight bits of the quotient at a time, in integers.
 //
 // Workgroup: GROUP invocations, ITEMS points each. No workgroup memory.
 

@@ -2,8 +2,8 @@
 //
 // Layout: `positions` holds `dims` coordinates a point; `found` receives, by atomic minimum, the number of the first
 // coordinate that is not finite [0] and the least coordinates [1..4], and by atomic maximum the greatest [4..7], as
-// integers in the order of the reals. A coordinate along a periodic axis (side > 0) is wrapped exactly: the remainder is
-// made of subtractions of numbers within a factor of two of each other, only side - remainder is rounded.
+// integers in the order of the reals. A coordinate along a periodic axis (side > 0) is wrapped exactly: the remainder
+// is made of subtractions of numbers within a factor of two of each other, only side - remainder is rounded.
 //
 // Workgroup: GROUP invocations, ITEMS points each. Workgroup memory: 28 bytes, for the extremes of the group.
 

@@ -16,10 +16,10 @@ const LEAF: u32 = 32u;
     let first = leaf * LEAF;
     if first >= params.count { return; }
     let end = min(first + LEAF, params.count);
-    let middle = 0.5 * (
-        vec3<f32>(load_box(6u * leaf), load_box(6u * leaf + 1u), load_box(6u * leaf + 2u))
-        + vec3<f32>(load_box(6u * leaf + 3u), load_box(6u * leaf + 4u), load_box(6u * leaf + 5u))
-    );
+    var middle = vec3<f32>(0.0);
+    for (var axis = 0u; axis < 3u; axis++) {
+        middle[axis] = 0.5 * (bitcast<f32>(load_box(8u * leaf + axis)) + bitcast<f32>(load_box(8u * leaf + 3u + axis)));
+    }
     var mass = 0.0;
     var sum = vec3<f32>(0.0);
     for (var i = first; i < end; i++) {

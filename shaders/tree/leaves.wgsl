@@ -1,6 +1,7 @@
-// Bounds of the leaves of a tree.
+// Bounds of the leaves of a tree, and the least number of a point in each.
 //
-// Layout: `sorted` holds DIMS words a point, `box` six words a node: low x, y, z and high x, y, z (0 behind the last axis).
+// Layout: `sorted` holds DIMS words a point, `order` its number; `box` eight words a node: the bits of low x, y, z and high x, y, z
+// (0 behind the last axis), the least number, nothing.
 // Workgroup: GROUP invocations, a leaf of LEAF points each. No workgroup memory.
 
 const LEAF: u32 = 32u;
@@ -26,7 +27,11 @@ const LEAF: u32 = 32u;
                 high = max(high, x);
             }
         }
-        store_box(6u * leaf + axis, low);
-        store_box(6u * leaf + 3u + axis, high);
+        store_box(8u * leaf + axis, bitcast<u32>(low));
+        store_box(8u * leaf + 3u + axis, bitcast<u32>(high));
     }
+    var least = load_order(first);
+    for (var i = first + 1u; i < end; i++) { least = min(least, load_order(i)); }
+    store_box(8u * leaf + 6u, least);
+    store_box(8u * leaf + 7u, 0u);
 }

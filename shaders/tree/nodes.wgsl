@@ -1,6 +1,6 @@
-// Bounds of one level of a tree from those of the level below.
+// Bounds and least numbers of one level of a tree from those of the level below.
 //
-// Layout: `box` holds six words a node (low, high), levels one after the other; `params.first` is the first node of the level,
+// Layout: `box` holds eight words a node as in leaves.wgsl, levels one after the other; `params.first` is the first node of the level,
 // `params.below` that of the level below, which ends at `params.first`; `params.count` nodes are to be made.
 // Workgroup: GROUP invocations, a node of FAN nodes each. No workgroup memory.
 
@@ -15,14 +15,19 @@ const FAN: u32 = 8u;
     if node >= params.count { return; }
     let first = params.below + node * FAN;
     let end = min(first + FAN, params.first);
+    let to = params.first + node;
     for (var axis = 0u; axis < 3u; axis++) {
-        var low = load_box(6u * first + axis);
-        var high = load_box(6u * first + 3u + axis);
+        var low = bitcast<f32>(load_box(8u * first + axis));
+        var high = bitcast<f32>(load_box(8u * first + 3u + axis));
         for (var child = first + 1u; child < end; child++) {
-            low = min(low, load_box(6u * child + axis));
-            high = max(high, load_box(6u * child + 3u + axis));
+            low = min(low, bitcast<f32>(load_box(8u * child + axis)));
+            high = max(high, bitcast<f32>(load_box(8u * child + 3u + axis)));
         }
-        store_box(6u * (params.first + node) + axis, low);
-        store_box(6u * (params.first + node) + 3u + axis, high);
+        store_box(8u * to + axis, bitcast<u32>(low));
+        store_box(8u * to + 3u + axis, bitcast<u32>(high));
     }
+    var least = load_box(8u * first + 6u);
+    for (var child = first + 1u; child < end; child++) { least = min(least, load_box(8u * child + 6u)); }
+    store_box(8u * to + 6u, least);
+    store_box(8u * to + 7u, 0u);
 }

@@ -108,6 +108,8 @@ pub struct Abilities {
     pub subgroups: bool,
     /// The least number of invocations in a full subgroup; 1 without such operations.
     pub subgroup_least: u32,
+    /// Rounds after which the driver ends all loops of an invocation together, without a word; llvmpipe does so.
+    pub loop_rounds: Option<u32>,
     /// Atomic addition of `f32`.
     pub float_atomics: bool,
     /// Timestamps.
@@ -251,6 +253,7 @@ impl Gpu {
             f64: features.contains(wgpu::Features::SHADER_F64),
             subgroups,
             subgroup_least: if subgroups { info.subgroup_min_size.max(1) } else { 1 },
+            loop_rounds: info.name.starts_with("llvmpipe").then_some(65_535),
             float_atomics: features.contains(wgpu::Features::SHADER_FLOAT32_ATOMIC),
             timestamps: features.contains(wgpu::Features::TIMESTAMP_QUERY),
             memory,

@@ -62,24 +62,62 @@ impl Kernel {
     }
 }
 
+/// How a kernel binds its parameters.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Params {
+    /// As a uniform, as kernels are written.
+    Uniform,
+    /// As a storage buffer. Lavapipe compiles a kernel anew for every set of uniforms that its loops and conditions depend
+    /// on, which takes longer than most kernels run.
+    Stored,
+}
+
+impl Params {
+    fn of(gpu: &Gpu, windows: u32) -> Self {
+        let lavapipe = gpu.abilities().loop_rounds.is_some();
+        if lavapipe && windows < gpu.abilities().bindings { Params::Stored } else { Params::Uniform }
+    }
+
+    fn wgsl(self, text: String) -> String {
+        match self {
+            Params::Uniform => text,
+            Params::Stored => text.replacen("var<uniform> params", "var<storage, read> params", 1),
+        }
+    }
+
+    fn binding(self) -> wgpu::BufferBindingType {
+        match self {
+            Params::Uniform => wgpu::BufferBindingType::Uniform,
+            Params::Stored => wgpu::BufferBindingType::Storage { read_only: true },
+        }
+    }
+}
+
 fn compile(gpu: &Gpu, source: &KernelSource, windows: &[u32]) -> Result<Arc<Pipeline>, DeviceError> {
     let (abilities, tuning) = (gpu.abilities(), gpu.tuning());
     let needed: u32 = windows.iter().sum();
+    let params = Params::of(gpu, needed);
     if needed > abilities.bindings {
         let (kernel, limit, window) = (source.label.clone(), abilities.bindings, abilities.window_bytes);
         return Err(DeviceError::TooManyWindows { kernel, needed, limit, window });
     }
     let words = (1u64 << abilities.window_bytes.ilog2()) / 4;
-    let text = source.wgsl(windows, words, tuning.group, tuning.items)?;
+    let text = params.wgsl(source.wgsl(windows, words, tuning.group, tuning.items)?);
     let entry = {
         let mut pipelines = gpu.0.pipelines.lock().unwrap_or_else(PoisonError::into_inner);
         pipelines.entry(text.clone()).or_insert_with(|| Arc::new(OnceLock::new())).clone()
     };
     // Ranks that want the same kernel wait here for the one that compiles it.
-    entry.get_or_init(|| build(gpu, source, windows, &text).map(Arc::new)).clone()
+    entry.get_or_init(|| build(gpu, source, windows, params, &text).map(Arc::new)).clone()
 }
 
-fn build(gpu: &Gpu, source: &KernelSource, windows: &[u32], text: &str) -> Result<Pipeline, DeviceError> {
+fn build(
+    gpu: &Gpu,
+    source: &KernelSource,
+    windows: &[u32],
+    params: Params,
+    text: &str,
+) -> Result<Pipeline, DeviceError> {
     let (device, label) = (gpu.device(), Some(source.label.as_str()));
     let scope = device.push_error_scope(wgpu::ErrorFilter::Validation);
     let entry = |binding: u32, ty: wgpu::BufferBindingType, dynamic: bool| wgpu::BindGroupLayoutEntry {
@@ -88,7 +126,7 @@ fn build(gpu: &Gpu, source: &KernelSource, windows: &[u32], text: &str) -> Resul
         ty: wgpu::BindingType::Buffer { ty, has_dynamic_offset: dynamic, min_binding_size: None },
         count: None,
     };
-    let mut entries = vec![entry(0, wgpu::BufferBindingType::Uniform, true)];
+    let mut entries = vec![entry(0, params.binding(), true)];
     for (slot, &windows) in source.slots().iter().zip(windows) {
         for _ in 0..windows {
             let read_only = slot.access == Access::Read;

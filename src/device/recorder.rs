@@ -67,7 +67,7 @@ impl Recorder {
     /// # Errors
     /// [`DeviceError::OutOfMemory`].
     pub fn new(gpu: &Gpu) -> Result<Self, DeviceError> {
-        let usage = wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST;
+        let usage = wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST;
         let uniforms = gpu.new_buffer("meshloom::params", MOST as u64 * PARAMS, usage)?;
         Ok(Recorder {
             gpu: gpu.clone(),

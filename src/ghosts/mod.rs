@@ -80,11 +80,13 @@ impl Region {
     /// [`DeviceError`] when the device fails.
     pub fn of(recorder: &mut Recorder, tree: &Tree) -> Result<Self, DeviceError> {
         let scale = tree.scale();
+        let words = recorder.download(tree.boxes(), 0, tree.boxes().len())?;
+        let bounds = words.chunks_exact(8).flat_map(|node| node[..6].iter().map(|&word| f32::from_bits(word)));
         Ok(Region {
             dims: tree.domain().dims(),
             side: tree.domain().sides().map(|side| side * scale),
             levels: tree.levels().clone(),
-            boxes: recorder.download(tree.boxes(), 0, tree.boxes().len())?,
+            boxes: bounds.collect(),
             points: recorder.download(tree.positions(), 0, tree.positions().len())?,
             order: recorder.download(tree.order(), 0, tree.len())?,
         })

@@ -52,6 +52,37 @@ pub enum IoError {
         reason: String,
     },
 
+    /// The file is not a NumPy `.npz` archive, or it is broken, or of a kind that cannot be read in parts.
+    #[error("{}: not a NumPy .npz file that can be read: {reason}", .path.display())]
+    NotNpz {
+        /// The file.
+        path: PathBuf,
+        /// What was found instead, with a remedy where there is one.
+        reason: String,
+    },
+
+    /// An archive has no array of this name.
+    #[error("{}: has no array `{name}`; it has: {found}", .path.display())]
+    NoMember {
+        /// The file.
+        path: PathBuf,
+        /// The array asked for.
+        name: String,
+        /// The arrays there are.
+        found: String,
+    },
+
+    /// A line of a text file is not what it should be.
+    #[error("{}: line {line}: {reason}", .path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The line, counted from 1.
+        line: u64,
+        /// What is wrong with it, and what would do.
+        reason: String,
+    },
+
     /// The file ends before its header says.
     #[error(
         "{}: truncated: {found} bytes, but its header promises {wanted}; copy or write the file again", .path.display()
@@ -132,6 +163,31 @@ pub enum IoError {
         end: u64,
         /// How many there are.
         len: u64,
+    },
+
+    /// An array of an archive cannot have this name: a mistake of the calling program.
+    #[error("{}: the name `{name}` of an array {reason}; give another", .path.display())]
+    MemberName {
+        /// The archive.
+        path: PathBuf,
+        /// The name.
+        name: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+
+    /// The parts that were written are not an array of an archive once and whole: a mistake of the calling program.
+    #[error("{}: {found} of {wanted} elements of `{name}` were written, or some twice; please report this as a bug",
+        .path.display())]
+    Parts {
+        /// The archive.
+        path: PathBuf,
+        /// The array.
+        name: String,
+        /// Elements before the first gap or overlap.
+        found: u64,
+        /// Elements of the array.
+        wanted: u64,
     },
 
     /// Memory for the elements asked for could not be had.

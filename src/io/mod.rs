@@ -3,6 +3,7 @@
 //! - **Reading** ([`NpyFile`]): NumPy `.npy` files are memory-mapped, and every rank converts only its own range.
 //! - **Writing** ([`NpyWriter`], [`SharedFile`]): an output is one file whatever the number of ranks. Each rank writes
 //!   its own byte range, and the file appears under its final name only when it is whole.
+//! - **Archives** ([`NpzWriter`], [`NpzFile`]): several arrays in one `.npz` file, written and read in the same way.
 //! - **Files that belong together** ([`Sealed`]): all are written first and then named, so that there are all or none.
 //! - **Small files** ([`write_whole`], [`write_csv`], `density_png`): written by one rank, with the same promise.
 //! - **Cleaning up** ([`cleanup`]): an error, a panic or an interrupt leaves no partial output behind.
@@ -18,6 +19,8 @@
 //! | `write(..)` of own, disjoint ranges | all | |
 //! | `finish()` | all others | own writes done |
 //! | `finish()` | rank 0 | a barrier after the others' `finish` |
+//!
+//! To finish an archive rank 0 is also given what the others' `write` returned.
 //!
 //! A rank that meets an error returns it and drops its writer; once the error has reached rank 0, dropping the writer
 //! there removes the temporary file. A program that is about to end without running destructors (`MPI_Abort`,
@@ -52,8 +55,12 @@ mod image;
 mod npy;
 mod npy_header;
 mod npy_writer;
+mod npz;
+mod npz_file;
+mod numbers;
 mod output_dir;
 mod shared_file;
+mod zip;
 
 pub use csv::{Column, csv_text, write_csv};
 pub use error::IoError;
@@ -62,6 +69,9 @@ pub use image::{density_image, density_png, density_png_bytes};
 pub use npy::NpyFile;
 pub use npy_header::Dtype;
 pub use npy_writer::{Element, NpyWriter};
+pub use npz::{Member, NpzWriter, PartCrc};
+pub use npz_file::NpzFile;
+pub use numbers::{Numbers, read_numbers};
 pub use output_dir::OutputDir;
 pub use shared_file::{Sealed, SharedFile, seal_whole, token, write_whole};
 

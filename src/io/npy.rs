@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use memmap2::Mmap;
 
@@ -20,10 +21,57 @@ use super::npy_header::{self, Dtype, Header, HeaderError};
 #[derive(Debug)]
 pub struct NpyFile {
     path: PathBuf,
-    file: File,
-    map: Mmap,
+    mapped: Arc<Mapped>,
+    /// Where the array's own file begins in the mapped one: 0, but for members of archives.
+    base: u64,
     header: Header,
     integers: bool,
+}
+
+/// A file in memory, read-only.
+#[derive(Debug)]
+pub(super) struct Mapped {
+    pub path: PathBuf,
+    file: File,
+    map: Mmap,
+}
+
+impl Mapped {
+    pub fn open(path: &Path) -> Result<Self, IoError> {
+        if path.as_os_str() == "-" {
+            return Err(IoError::InputIsDash);
+        }
+        // Checked before opening: opening a pipe would wait for its writer.
+        if !std::fs::metadata(path).map_err(|e| IoError::read(path, e))?.is_file() {
+            return Err(IoError::NotAFile { path: path.to_path_buf() });
+        }
+        let file = File::open(path).map_err(|e| IoError::read(path, e))?;
+        // SAFETY: the map is read-only. Bytes may change under us if another process writes to the file, which makes
+        // wrong numbers but no wrong memory, as they are only ever copied out as plain numbers; a file that was
+        // shortened is refused before each read.
+        let map = unsafe { Mmap::map(&file) }.map_err(|e| IoError::read(path, e))?;
+        Ok(Self { path: path.to_path_buf(), file, map })
+    }
+
+    /// The bytes of the file, which must still be as long as when it was opened: touching a mapped page beyond its end
+    /// kills the process.
+    pub fn bytes(&self) -> &[u8] {
+        &self.map
+    }
+
+    /// How long the file is now.
+    pub fn found(&self) -> Result<u64, IoError> {
+        Ok(self.file.metadata().map_err(|e| IoError::read(&self.path, e))?.len())
+    }
+
+    /// Checks that the first `wanted` bytes are there still.
+    pub fn expect(&self, wanted: u64) -> Result<(), IoError> {
+        let found = self.found()?.min(self.map.len() as u64);
+        if found < wanted {
+            return Err(IoError::Truncated { path: self.path.clone(), found, wanted });
+        }
+        Ok(())
+    }
 }
 
 impl NpyFile {
@@ -34,22 +82,18 @@ impl NpyFile {
     /// [`IoError::Truncated`], [`IoError::FortranOrder`] (where more than one axis is longer than 1), and
     /// [`IoError::Dtype`] for elements that are no numbers.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, IoError> {
-        let path = path.as_ref();
-        if path.as_os_str() == "-" {
-            return Err(IoError::InputIsDash);
-        }
-        // Checked before opening: opening a pipe would wait for its writer.
-        if !std::fs::metadata(path).map_err(|e| IoError::read(path, e))?.is_file() {
-            return Err(IoError::NotAFile { path: path.to_path_buf() });
-        }
-        let file = File::open(path).map_err(|e| IoError::read(path, e))?;
-        let found = file.metadata().map_err(|e| IoError::read(path, e))?.len();
-        // SAFETY: the map is read-only. Bytes may change under us if another process writes to the file, which makes
-        // wrong numbers but no wrong memory, as they are only ever copied out as plain numbers; a file that was
-        // shortened is refused before each read.
-        let map = unsafe { Mmap::map(&file) }.map_err(|e| IoError::read(path, e))?;
-        let owned = || path.to_path_buf();
-        let header = npy_header::parse(&map).map_err(|e| match e {
+        let mapped = Mapped::open(path.as_ref())?;
+        let len = mapped.bytes().len() as u64;
+        Self::within(Arc::new(mapped), path.as_ref().to_path_buf(), 0..len)
+    }
+
+    /// The array in this range of a mapped file; `path` names it in errors.
+    pub(super) fn within(mapped: Arc<Mapped>, path: PathBuf, range: Range<u64>) -> Result<Self, IoError> {
+        mapped.expect(range.end)?;
+        let bytes = &mapped.bytes()[range.start as usize..range.end as usize];
+        let found = bytes.len() as u64;
+        let owned = || path.clone();
+        let header = npy_header::parse(bytes).map_err(|e| match e {
             HeaderError::Foreign(reason) => IoError::NotNpy { path: owned(), reason },
             HeaderError::Truncated(wanted) => IoError::Truncated { path: owned(), found, wanted },
             HeaderError::Dtype(found) => {
@@ -60,12 +104,12 @@ impl NpyFile {
         // With at most one axis longer than 1 both orders are the same bytes, and an empty array has none.
         let long_axes = header.shape.iter().filter(|&&n| n > 1).count();
         if header.fortran && long_axes > 1 && header.len > 0 {
-            return Err(IoError::FortranOrder { path: owned() });
+            return Err(IoError::FortranOrder { path });
         }
-        if found < header.file_bytes || (map.len() as u64) < header.file_bytes {
-            return Err(IoError::Truncated { path: owned(), found, wanted: header.file_bytes });
+        if found < header.file_bytes {
+            return Err(IoError::Truncated { path, found, wanted: header.file_bytes });
         }
-        Ok(Self { path: owned(), file, map, header, integers: false })
+        Ok(Self { path, mapped, base: range.start, header, integers: false })
     }
 
     /// Lets `read_f32`, `read_f64` and the complex reads take integers too, rounded to the nearest float. By default
@@ -76,7 +120,7 @@ impl NpyFile {
         self
     }
 
-    /// The file's path, as it was given.
+    /// The file's path, as it was given; for a member of an archive, followed by the member's name.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -305,14 +349,11 @@ impl NpyFile {
         if start > end || end > self.len() {
             return Err(IoError::Range { path: self.path.clone(), start, end, len: self.len() });
         }
-        // Touching a mapped page beyond the end of a file kills the process.
-        let found = self.file.metadata().map_err(|e| IoError::read(&self.path, e))?.len();
-        if found < self.header.file_bytes {
-            return Err(IoError::Truncated { path: self.path.clone(), found, wanted: self.header.file_bytes });
-        }
+        self.mapped.expect(self.base + self.header.file_bytes)?;
         // No overflow: the whole file fits the address space, since it is mapped.
-        let at = |element: u64| (self.header.data_offset + element * self.header.dtype.bytes()) as usize;
-        Ok(&self.map[at(start)..at(end)])
+        let begin = self.base + self.header.data_offset;
+        let at = |element: u64| (begin + element * self.header.dtype.bytes()) as usize;
+        Ok(&self.mapped.bytes()[at(start)..at(end)])
     }
 
     /// Position in the array of an element counted in C order.

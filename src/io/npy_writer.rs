@@ -1,5 +1,6 @@
 //! Writing of `.npy` arrays, each rank its own part.
 
+use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::path::Path;
 
@@ -59,7 +60,7 @@ impl<T: Element> NpyWriter<T> {
     /// [`IoError::Shape`] if no file could hold the array, and those of [`SharedFile::create`].
     pub fn create(path: impl AsRef<Path>, shape: &[u64], token: &str) -> Result<Self, IoError> {
         let path = path.as_ref();
-        let (header, len, total_bytes) = plan::<T>(path, shape)?;
+        let Plan { header, len, total_bytes } = plan(path, T::DESCR, size_of::<T>() as u64, shape)?;
         let file = SharedFile::create(path, total_bytes, &header, token)?;
         Ok(Self { file, data_offset: header.len() as u64, len, element: PhantomData })
     }
@@ -70,7 +71,7 @@ impl<T: Element> NpyWriter<T> {
     /// [`IoError::Shape`] if rank 0 created an array of another size, and those of [`SharedFile::open`].
     pub fn open(path: impl AsRef<Path>, shape: &[u64], token: &str) -> Result<Self, IoError> {
         let path = path.as_ref();
-        let (header, len, total_bytes) = plan::<T>(path, shape)?;
+        let Plan { header, len, total_bytes } = plan(path, T::DESCR, size_of::<T>() as u64, shape)?;
         let file = SharedFile::open(path, token)?;
         if file.total_bytes() != total_bytes {
             let wanted = format!("a shape of {} bytes in all, as rank 0 has it,", file.total_bytes());
@@ -99,14 +100,7 @@ impl<T: Element> NpyWriter<T> {
             return Err(IoError::Range { path: self.file.path().to_path_buf(), start: first, end, len: self.len });
         }
         let offset = self.data_offset + first * size_of::<T>() as u64;
-        let bytes: &[u8] = bytemuck::cast_slice(elements);
-        if cfg!(target_endian = "little") {
-            self.file.write_at(offset, bytes)
-        } else {
-            let mut swapped = bytes.to_vec();
-            swapped.chunks_exact_mut(T::NUMBER_BYTES).for_each(<[u8]>::reverse);
-            self.file.write_at(offset, &swapped)
-        }
+        self.file.write_at(offset, &little_endian(elements))
     }
 
     /// Brings this rank's part to the disk; on rank 0, whose call comes last, the file then appears.
@@ -131,18 +125,39 @@ impl<T: Element> NpyWriter<T> {
     }
 }
 
-/// Header, number of elements and size of the file.
-fn plan<T: Element>(path: &Path, shape: &[u64]) -> Result<(Vec<u8>, u64, u64), IoError> {
+/// The bytes of elements as they stand in a file.
+pub(super) fn little_endian<T: Element>(elements: &[T]) -> Cow<'_, [u8]> {
+    let bytes: &[u8] = bytemuck::cast_slice(elements);
+    if cfg!(target_endian = "little") {
+        return bytes.into();
+    }
+    let mut swapped = bytes.to_vec();
+    swapped.chunks_exact_mut(T::NUMBER_BYTES).for_each(<[u8]>::reverse);
+    swapped.into()
+}
+
+/// What a `.npy` file consists of.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub header: Vec<u8>,
+    /// Number of elements.
+    pub len: u64,
+    /// Header and elements.
+    pub total_bytes: u64,
+}
+
+/// The file of an array of this shape of elements that NumPy calls `descr`; `path` is for errors.
+pub(super) fn plan(path: &Path, descr: &str, element_bytes: u64, shape: &[u64]) -> Result<Plan, IoError> {
     let wanted = |wanted: String| IoError::Shape { path: path.to_path_buf(), found: shape.to_vec(), wanted };
     if shape.len() > MAX_AXES {
         return Err(wanted(format!("one of at most {MAX_AXES} axes")));
     }
-    let header = npy_header::format(T::DESCR, shape);
+    let header = npy_header::format(descr, shape);
     let len = if shape.contains(&0) { Some(0) } else { shape.iter().try_fold(1u64, |len, &n| len.checked_mul(n)) };
-    let total = len.and_then(|len| len.checked_mul(size_of::<T>() as u64)?.checked_add(header.len() as u64));
+    let total = len.and_then(|len| len.checked_mul(element_bytes)?.checked_add(header.len() as u64));
     match (len, total) {
         // File offsets are signed in every operating system.
-        (Some(len), Some(total)) if i64::try_from(total).is_ok() => Ok((header, len, total)),
-        _ => Err(wanted(format!("a smaller one than {} of {}", tuple(shape), T::DESCR))),
+        (Some(len), Some(total_bytes)) if i64::try_from(total_bytes).is_ok() => Ok(Plan { header, len, total_bytes }),
+        _ => Err(wanted(format!("a smaller one than {} of {descr}", tuple(shape)))),
     }
 }

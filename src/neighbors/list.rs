@@ -26,7 +26,7 @@ pub fn wgsl(length: u32) -> String {
     }
     text.push_str("fn empty#(reach: f32) {\n");
     entries(&mut text, &|i| format!("    distance#_{i} = reach;\n    index#_{i} = NONE;"));
-    text.push_str("}\nfn offer#(d: f32, s: u32) {\n");
+    text.push_str("    worst# = NONE;\n}\nfn offer#(d: f32, s: u32) {\n");
     entries(&mut text, &|i| {
         format!("    let before{i} = d < distance#_{i} || (d == distance#_{i} && s < index#_{i});")
     });
@@ -46,7 +46,8 @@ pub fn wgsl(length: u32) -> String {
             "    distance#_{i} = select(distance#_{i}, {d}, before{i});\n    index#_{i} = select(index#_{i}, {s}, before{i});"
         );
     }
-    let _ = writeln!(text, "    reach# = distance#_{};\n}}", length - 1);
+    let last = length - 1;
+    let _ = writeln!(text, "    reach# = distance#_{last};\n    worst# = index#_{last};\n}}");
     text
 }
 
@@ -57,6 +58,19 @@ pub fn storing(length: u32) -> String {
         let _ = writeln!(text, "    if {i}u < params.write {{ put(line, {i}u, distance#_{i}, index#_{i}); }}");
     }
     text.push_str("}\n");
+    text
+}
+
+/// `restore#`, which takes up a list where an earlier dispatch has left it.
+pub fn restoring(length: u32) -> String {
+    let mut text = String::from("fn restore#(line: u32) {\n    let first = line * params.k + params.done;\n");
+    for i in 0..length {
+        let at = format!("first + min({i}u, params.write - 1u)");
+        let _ = writeln!(text, "    distance#_{i} = load_distance({at});");
+        let _ = writeln!(text, "    index#_{i} = select(NONE, load_index({at}), {i}u < params.write);");
+    }
+    let last = length - 1;
+    let _ = writeln!(text, "    reach# = distance#_{last};\n    worst# = index#_{last};\n}}");
     text
 }
 

@@ -26,6 +26,7 @@ mod hood;
 mod list;
 mod nearest;
 mod pairs;
+mod rounds;
 mod snippet;
 mod targets;
 mod within;
@@ -39,3 +40,23 @@ pub use pairs::{Bins, wide};
 pub use snippet::Snippet;
 pub use targets::{Queries, Targets};
 pub use within::{Radius, Rows32, Which, Within};
+
+use crate::device::KernelSource;
+
+/// Kernels of searches that any device compiles, for tests that go over all of the library's kernels.
+pub fn sources() -> Vec<KernelSource> {
+    let forms = [Form { lanes: 1, slots: 4 }, Form { lanes: 1, slots: 1 }];
+    forms
+        .into_iter()
+        .flat_map(|form| nearest::sources(form, &[1, 8]).into_iter().chain(within::sources(form)))
+        .collect()
+}
+
+/// Kernels of searches by subgroups, likewise.
+pub fn subgroup_sources() -> Vec<KernelSource> {
+    let forms = [Form { lanes: 4, slots: 8 }, Form { lanes: 8, slots: 4 }, Form { lanes: 32, slots: 1 }];
+    forms
+        .into_iter()
+        .flat_map(|form| nearest::sources(form, &[1, 32]).into_iter().chain(within::sources(form)))
+        .collect()
+}

@@ -8,11 +8,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::error::NeighborError;
 use super::form::Form;
 use super::list;
+use super::rounds::Rounds;
 use super::snippet::{self, Snippet};
 use super::targets::Queries;
-use super::writer::{self, Params, Shape};
+use super::writer::{self, Params, Shape, Walk};
 use crate::device::{Access, Array, DeviceError, Element, Gpu, Kernel, KernelSource, RawArray, Recorder};
-use crate::tree::Tree;
+use crate::tree::{LEAF, Tree};
 
 /// Most neighbours of a query.
 pub const MOST: u32 = 1024;
@@ -108,6 +109,7 @@ impl<K: Eq + Hash> Kernels<K> {
 /// ```
 pub struct Nearest {
     form: Form,
+    rounds: Rounds,
     kernels: Kernels<Key>,
     root: Kernel,
 }
@@ -115,16 +117,19 @@ pub struct Nearest {
 impl Nearest {
     /// In the form that suits a device.
     pub fn new(gpu: &Gpu) -> Self {
-        Self::with(Form::of(gpu))
+        Self::with(gpu, Form::of(gpu))
     }
 
     /// In a given form, which the device must allow.
-    pub fn with(form: Form) -> Self {
-        let root = KernelSource::new("neighbors::root", include_str!("../../shaders/neighbors/root.wgsl"))
-            .params("count: u32, unit: f32, infinity: f32, pad: u32")
-            .array("index", Element::U32, Access::Read)
-            .array("distance", Element::F32, Access::ReadWrite);
-        Nearest { form, kernels: Kernels::new(), root: Kernel::new(root) }
+    pub fn with(gpu: &Gpu, form: Form) -> Self {
+        Nearest { form, rounds: Rounds::of(gpu), kernels: Kernels::new(), root: Kernel::new(root()) }
+    }
+
+    /// The same for a driver that ends loops after so many rounds (at least 1024), or never.
+    #[must_use]
+    pub fn with_rounds(mut self, rounds: Option<u32>) -> Self {
+        self.rounds = Rounds::new(rounds);
+        self
     }
 
     /// The lists of all queries.
@@ -187,8 +192,10 @@ impl Nearest {
         check(ask)?;
         snippet.check()?;
         let rows = queries.len(tree);
-        if ask.k <= list::LENGTHS[list::LENGTHS.len() - 1] {
-            let (shape, length) = (queries.shape(self.form, tree), list::length(ask.k));
+        let leaves = tree.len().div_ceil(LEAF);
+        let whole = self.rounds.portions(self.form, leaves, 0).is_none();
+        if whole && ask.k <= list::LENGTHS[list::LENGTHS.len() - 1] {
+            let (shape, length) = (queries.shape(self.form, tree, Walk::Near), list::length(ask.k));
             let key = Key::Fused { shape, length, snippet: snippet.key() };
             let kernel = self.kernels.get(key, || fused(shape, length, snippet));
             let params = Params { by_number: 1, write: ask.k, ..queries.params(tree, ask)? };
@@ -221,20 +228,40 @@ impl Nearest {
         lists: &Lists,
         part: Range<u64>,
     ) -> Result<(), NeighborError> {
-        let shape = queries.shape(self.form, tree);
         let longest = list::LENGTHS[list::LENGTHS.len() - 1];
+        let portions = self.rounds.portions(self.form, tree.len().div_ceil(LEAF), 0);
         let params = queries.params(tree, ask)?;
+        // Squares are what a later walk goes on from.
+        let squares = ask.k > longest || portions.is_some();
+        let groups = queries.len(tree).div_ceil(self.form.queries());
+        let cursor = match portions {
+            Some(_) => Some(recorder.gpu().array::<u32>("neighbors::cursor", groups)?),
+            None => None,
+        };
         for done in (0..ask.k).step_by(longest as usize) {
             let write = (ask.k - done).min(longest);
-            let (length, resumed) = (list::length(write), done > 0);
-            let kernel = self.kernels.get(Key::Lists { shape, length, resumed }, || stored(shape, length, resumed));
-            // While more is to come, squares are what the next walk goes on from.
-            let unit = if ask.k > longest { 0.0 } else { params.unit };
+            let unit = if squares { 0.0 } else { params.unit };
             let params = Params { done, write, unit, ..params };
-            let arrays = [lists.index.raw(), lists.distance.raw()].into_iter();
-            self.dispatch(recorder, &kernel, tree, queries, params, arrays, part.clone())?;
+            let mut walk = |walk: Walk, params: Params, times: u64| {
+                let shape = queries.shape(self.form, tree, walk);
+                let (length, resumed) = (list::length(write), done > 0);
+                let key = Key::Lists { shape, length, resumed };
+                let kernel = self.kernels.get(key, || stored(shape, length, resumed));
+                let arrays = || cursor.iter().map(Array::raw).chain([lists.index.raw(), lists.distance.raw()]);
+                (0..times)
+                    .try_for_each(|_| self.dispatch(recorder, &kernel, tree, queries, params, arrays(), part.clone()))
+            };
+            match portions {
+                None => walk(Walk::Near, params, 1)?,
+                Some(portions) => {
+                    let params = Params { rounds: portions.rounds, leaf_rounds: portions.leaf, ..params };
+                    walk(Walk::NearOrMark, params, 1)?;
+                    // Few groups, if any, are not done: the others return at once.
+                    walk(Walk::Onward, params, portions.count)?;
+                }
+            }
         }
-        if ask.k > longest {
+        if squares {
             let count = (part.end - part.start) * u64::from(ask.k);
             let words = [count as u32, params.unit.to_bits(), f32::INFINITY.to_bits(), 0];
             recorder.each(&self.root, &[lists.index.raw(), lists.distance.raw()], &words, count)?;
@@ -258,20 +285,27 @@ impl Nearest {
         let base = part.start as u32;
         queries.dispatch(recorder, self.form, kernel, &bound, Params { base, ..params }, part)
     }
+}
 
-    /// Kernels in this form of all kinds that there are, for tests that go over all of the library's kernels.
-    pub fn sources(&self, lengths: &[u32]) -> Vec<KernelSource> {
-        let mut sources = vec![self.root.source().clone()];
-        for (dims, own) in [(2, true), (3, true), (3, false)] {
-            let shape = Shape { form: self.form, dims, own };
-            for &length in lengths {
-                sources.push(stored(shape, length, dims == 2));
-                sources.push(fused(shape, length, &mean_distance()));
+fn root() -> KernelSource {
+    KernelSource::new("neighbors::root", include_str!("../../shaders/neighbors/root.wgsl"))
+        .params("count: u32, unit: f32, infinity: f32, pad: u32")
+        .array("index", Element::U32, Access::Read)
+        .array("distance", Element::F32, Access::ReadWrite)
+}
+
+/// Kernels of searches in one form of all kinds that there are, with lists of these lengths.
+pub(super) fn sources(form: Form, lengths: &[u32]) -> Vec<KernelSource> {
+    let mut sources = vec![root(), fold(&mean_distance())];
+    for (dims, own) in [(2, true), (3, true), (3, false)] {
+        for &length in lengths {
+            for walk in [Walk::Near, Walk::NearOrMark, Walk::Onward] {
+                sources.push(stored(Shape { form, dims, own, walk }, length, dims == 2));
             }
+            sources.push(fused(Shape { form, dims, own, walk: Walk::Near }, length, &mean_distance()));
         }
-        sources.push(fold(&mean_distance()));
-        sources
     }
+    sources
 }
 
 /// A snippet for tests: the mean distance, into no array.
@@ -318,7 +352,12 @@ fn put(line: u32, i: u32, d: f32, s: u32) {
 pub(super) const NEIGHBOR: &str = "struct Neighbor {\n    index: u32,\n    distance: f32,\n}\n";
 
 /// Names for the parts of `nearest.wgsl` that differ.
-fn around(resumed: bool) -> String {
+fn around(resumed: bool, walk: Walk) -> String {
+    // Where a walk has stopped, the last entry that it had bounds all entries.
+    let reach = match walk {
+        Walk::Onward => "load_distance(line * params.k + params.done + params.write - 1u)",
+        _ => "params.reach",
+    };
     let (last, behind) = if resumed {
         let at = "line * params.k + params.done - 1u";
         (
@@ -329,7 +368,7 @@ fn around(resumed: bool) -> String {
         ("return Entry(-1.0, 0u);".into(), "true")
     };
     format!(
-        "fn last_of(line: u32) -> Entry {{\n    {last}\n}}\n\
+        "fn first_reach(line: u32) -> f32 {{ return {reach}; }}\nfn last_of(line: u32) -> Entry {{\n    {last}\n}}\n\
          fn behind(last: Entry, d: f32, s: u32) -> bool {{ return {behind}; }}\n"
     )
 }
@@ -338,15 +377,19 @@ fn nearest() -> &'static str {
     include_str!("../../shaders/neighbors/nearest.wgsl")
 }
 
+/// For walks that begin at the first leaf.
+const NO_RESTORE: &str = "fn restore#(line: u32) { }\n";
+
 fn stored(shape: Shape, length: u32, resumed: bool) -> KernelSource {
-    let visit = format!("{}{}{}", nearest(), list::wgsl(length), list::storing(length));
-    let source = writer::search("nearest", shape, &visit, &format!("{}{PUT}", around(resumed)));
+    let restoring = if shape.walk == Walk::Onward { list::restoring(length) } else { NO_RESTORE.into() };
+    let visit = format!("{}{}{restoring}{}", nearest(), list::wgsl(length), list::storing(length));
+    let source = writer::search("nearest", shape, &visit, &format!("{}{PUT}", around(resumed, shape.walk)));
     source.array("index", Element::U32, Access::ReadWrite).array("distance", Element::F32, Access::ReadWrite)
 }
 
 fn fused(shape: Shape, length: u32, snippet: &Snippet) -> KernelSource {
-    let visit = format!("{}{}{}", nearest(), list::wgsl(length), list::folding(length));
-    let text = format!("{}{NEIGHBOR}{}", around(false), snippet.text);
+    let visit = format!("{}{}{NO_RESTORE}{}", nearest(), list::wgsl(length), list::folding(length));
+    let text = format!("{}{NEIGHBOR}{}", around(false, shape.walk), snippet.text);
     snippet.bind(writer::search("nearest_visit", shape, &visit, &text))
 }
 

@@ -52,6 +52,15 @@ impl Bins {
     }
 }
 
+/// The snippet for so many bins.
+pub(super) fn text(bins: usize) -> String {
+    let text = match bins {
+        ..=PRIVATE => include_str!("../../shaders/neighbors/pairs.wgsl"),
+        _ => include_str!("../../shaders/neighbors/pairs_many.wgsl"),
+    };
+    format!("const BINS: u32 = {bins}u;\n{text}")
+}
+
 impl Radius {
     /// Adds to `counts` (two words a bin, low first; cleared by the caller) how many pairs of a query and a source have a
     /// distance in each of `bins`. With [`Which::Others`] and a tree's own points, every pair counts twice. Exact for any
@@ -70,12 +79,7 @@ impl Radius {
     ) -> Result<(), NeighborError> {
         let edges = recorder.gpu().array::<f32>("neighbors::edges", bins.edges().len() as u64)?;
         recorder.upload(&edges, 0, bins.edges())?;
-        let text = match bins.len() {
-            ..=PRIVATE => include_str!("../../shaders/neighbors/pairs.wgsl"),
-            _ => include_str!("../../shaders/neighbors/pairs_many.wgsl"),
-        };
-        let text = format!("const BINS: u32 = {}u;\n{text}", bins.len());
-        let snippet = Snippet::new(text).read("edges", &edges).atomic("bins", counts);
+        let snippet = Snippet::new(text(bins.len())).read("edges", &edges).atomic("bins", counts);
         let radius = bins.edges()[bins.len()];
         self.visit(recorder, tree, queries, &Within { radius, which, rows: Rows::Input }, &snippet)
     }

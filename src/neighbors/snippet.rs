@@ -23,6 +23,8 @@ use crate::device::{Array, DeviceError, Plain, RawArray, Slot};
 ///   for every tree, rank count and driver only if the order does not matter (counts, minima, integers).
 /// - Arrays are named by [`read`](Self::read), [`write`](Self::write) and [`atomic`](Self::atomic), which give the accessors
 ///   `load_x(i)`, `store_x(i, value)`, `add_x(i, value)` and so on.
+/// - In a radius search a query may be taken up several times (where a driver limits loops, in large trees): `begin` must go on from
+///   what `end` has stored, and the caller clears that before.
 /// - A source is seen as a neighbour of itself unless the search leaves it out.
 ///
 /// ```
@@ -42,12 +44,13 @@ pub struct Snippet {
     pub(super) text: String,
     pub(super) slots: Vec<(Slot, RawArray)>,
     pub(super) stopping: bool,
+    pub(super) rounds: u32,
 }
 
 impl Snippet {
     /// A piece with this text; see the type's documentation for what it defines.
     pub fn new(text: impl Into<String>) -> Self {
-        Snippet { text: text.into(), slots: Vec::new(), stopping: false }
+        Snippet { text: text.into(), slots: Vec::new(), stopping: false, rounds: 0 }
     }
 
     fn array<T: Plain>(mut self, name: &'static str, array: &Array<T>, access: Access) -> Self {
@@ -77,6 +80,14 @@ impl Snippet {
     #[must_use]
     pub fn stopping(mut self) -> Self {
         self.stopping = true;
+        self
+    }
+
+    /// Says that `each` takes up to so many rounds of loops of its own (0 otherwise; its `begin` and `end` may take 4000). Where a
+    /// driver limits them, searches are cut accordingly.
+    #[must_use]
+    pub fn looping(mut self, rounds: u32) -> Self {
+        self.rounds = rounds;
         self
     }
 

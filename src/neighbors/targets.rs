@@ -3,7 +3,7 @@
 use super::error::NeighborError;
 use super::form::Form;
 use super::nearest::{Ask, Rows};
-use super::writer::{Params, Shape};
+use super::writer::{Params, Shape, Walk};
 use crate::device::{Array, Kernel, RawArray, Recorder};
 use crate::particles::{Cloud, Domain, Frame};
 use crate::tree::{Builder, Tree};
@@ -105,8 +105,8 @@ impl<'a> Queries<'a> {
         }
     }
 
-    pub(super) fn shape(&self, form: Form, tree: &Tree) -> Shape {
-        Shape { form, dims: tree.domain().dims(), own: matches!(self, Queries::Own) }
+    pub(super) fn shape(&self, form: Form, tree: &Tree, walk: Walk) -> Shape {
+        Shape { form, dims: tree.domain().dims(), own: matches!(self, Queries::Own), walk }
     }
 
     /// The arrays that every search binds.
@@ -147,7 +147,8 @@ impl<'a> Queries<'a> {
             skip: u32::from(ask.without_self),
             base: 0,
             radius: ask.within,
-            pad: [0; 2],
+            rounds: u32::MAX,
+            leaf_rounds: 0,
         })
     }
 

@@ -3,12 +3,13 @@
 use super::error::NeighborError;
 use super::form::Form;
 use super::nearest::{Ask, Kernels, NEIGHBOR, Rows};
+use super::rounds::Rounds;
 use super::snippet::{self, Snippet};
 use super::targets::Queries;
-use super::writer::{self, Params, Shape};
+use super::writer::{self, Params, Shape, Walk};
 use crate::device::{Access, Array, Element, Gpu, Kernel, KernelSource, Recorder};
-use crate::primitives::{Count, Scan};
-use crate::tree::Tree;
+use crate::primitives::{Count, Keys, Permute, Reduce, Scan, Sort};
+use crate::tree::{LEAF, Tree};
 
 /// Which sources count as neighbours of a query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -86,49 +87,66 @@ struct Key {
 /// ```
 pub struct Radius {
     form: Form,
+    rounds: Rounds,
     kernels: Kernels<Key>,
     scan: Scan,
+    reduce: Reduce,
+    sort: Sort,
+    permute: Permute,
     total: Kernel,
-    rows: Kernel,
+    short: Kernel,
+    row_of: Kernel,
 }
+
+/// Entries of rows that one invocation sorts.
+const SHORT: u32 = 64;
 
 const COUNT: &str = "
 alias State = u32;
-fn begin(query: u32, reach: f32) -> State { return 0u; }
+fn begin(query: u32, reach: f32) -> State { return load_counts(query); }
 fn each(state: State, near: Neighbor) -> State { return state + 1u; }
 fn end(query: u32, state: State) { store_counts(query, state); }
 ";
 
 const FILL: &str = "
 alias State = u32;
-fn begin(query: u32, reach: f32) -> State { return load_offset(query); }
+fn begin(query: u32, reach: f32) -> State { return load_next(query); }
 fn each(state: State, near: Neighbor) -> State {
     store_index(state, near.index);
     store_distance(state, near.distance);
     return state + 1u;
 }
-fn end(query: u32, state: State) { }
+fn end(query: u32, state: State) { store_next(query, state); }
 ";
 
 impl Radius {
     /// In the form that suits a device.
     pub fn new(gpu: &Gpu) -> Self {
-        Self::with(Form::of(gpu))
+        Self::with(gpu, Form::of(gpu))
+    }
+
+    /// The same for a driver that ends loops after so many rounds (at least 1024), or never.
+    #[must_use]
+    pub fn with_rounds(mut self, rounds: Option<u32>) -> Self {
+        self.rounds = Rounds::new(rounds);
+        self
     }
 
     /// In a given form, which the device must allow.
-    pub fn with(form: Form) -> Self {
-        let total = KernelSource::new("neighbors::total", include_str!("../../shaders/neighbors/total.wgsl"))
-            .params("count: u32, pad0: u32, pad1: u32, pad2: u32")
-            .array("counts", Element::U32, Access::Read)
-            .array("total", Element::U32, Access::Atomic);
-        let rows = KernelSource::new("neighbors::rows", include_str!("../../shaders/neighbors/rows.wgsl"))
-            .params("count: u32, pad0: u32, pad1: u32, pad2: u32")
-            .group(64)
-            .array("offset", Element::U32, Access::Read)
-            .array("index", Element::U32, Access::ReadWrite)
-            .array("distance", Element::F32, Access::ReadWrite);
-        Radius { form, kernels: Kernels::new(), scan: Scan::new(), total: Kernel::new(total), rows: Kernel::new(rows) }
+    pub fn with(gpu: &Gpu, form: Form) -> Self {
+        let [total, short, row_of] = helpers();
+        Radius {
+            form,
+            rounds: Rounds::of(gpu),
+            kernels: Kernels::new(),
+            scan: Scan::new(),
+            reduce: Reduce::new(),
+            sort: Sort::new(gpu),
+            permute: Permute::new(),
+            total: Kernel::new(total),
+            short: Kernel::new(short),
+            row_of: Kernel::new(row_of),
+        }
     }
 
     /// How many neighbours each query has. Recorded only.
@@ -143,6 +161,7 @@ impl Radius {
         within: &Within,
     ) -> Result<Array<u32>, NeighborError> {
         let counts = recorder.gpu().array("neighbors::counts", queries.len(tree))?;
+        recorder.clear(&counts);
         self.visit(recorder, tree, queries, within, &Snippet::new(COUNT).write("counts", &counts))?;
         Ok(counts)
     }
@@ -165,6 +184,9 @@ impl Radius {
         recorder.each(&self.total, &[counts.raw(), total.raw()], &[rows as u32, 0, 0, 0], rows)?;
         let offset = gpu.array("neighbors::offset", rows + 1)?;
         self.scan.exclusive(recorder, &counts, &offset, Count::All)?;
+        let longest = gpu.array::<u32>("neighbors::longest", 1)?;
+        self.reduce.max(recorder, &counts, &longest, Count::All)?;
+        let longest = recorder.download(&longest, 0, 1)?[0];
         let words = recorder.download(&total, 0, 2)?;
         if words[1] > 0 {
             let entries = u64::from(words[0]) | u64::from(words[1]) << 32;
@@ -176,14 +198,33 @@ impl Radius {
             index: gpu.array("neighbors::index", entries)?,
             distance: gpu.array("neighbors::distance", entries)?,
         };
-        let fill = Snippet::new(FILL)
-            .read("offset", &lists.offset)
-            .write("index", &lists.index)
-            .write("distance", &lists.distance);
+        // Where the next entry of each row goes: the counts are no longer needed.
+        let next = counts;
+        recorder.copy(&lists.offset, 0, &next, 0, rows)?;
+        let fill =
+            Snippet::new(FILL).write("next", &next).write("index", &lists.index).write("distance", &lists.distance);
         self.visit(recorder, tree, queries, within, &fill)?;
+        if longest > SHORT {
+            return self.sorted(recorder, lists, rows);
+        }
         let arrays = [lists.offset.raw(), lists.index.raw(), lists.distance.raw()];
-        recorder.dispatch(&self.rows, &arrays, &[rows as u32, 0, 0, 0], rows.div_ceil(64))?;
+        recorder.dispatch(&self.short, &arrays, &[rows as u32, 0, 0, 0], rows.div_ceil(64))?;
         Ok(lists)
+    }
+
+    /// Lists with their rows in ascending order of the index: one sort of all entries by (row, index).
+    fn sorted(&self, recorder: &mut Recorder, lists: Rows32, rows: u64) -> Result<Rows32, NeighborError> {
+        let (gpu, entries) = (recorder.gpu().clone(), lists.index.len());
+        let (row, order) =
+            (gpu.array::<u32>("neighbors::row", entries)?, gpu.array::<u32>("neighbors::order", entries)?);
+        let params = [entries as u32, rows as u32, 0, 0];
+        recorder.each(&self.row_of, &[lists.offset.raw(), row.raw()], &params, entries)?;
+        self.sort.order(recorder, Keys::U64 { high: &row, low: &lists.index }, &order, Count::All)?;
+        let index = gpu.array("neighbors::index", entries)?;
+        let distance = gpu.array("neighbors::distance", entries)?;
+        self.permute.gather(recorder, &lists.index, &order, &index, 1, Count::All)?;
+        self.permute.gather(recorder, &lists.distance, &order, &distance, 1, Count::All)?;
+        Ok(Rows32 { offset: lists.offset, index, distance })
     }
 
     /// Runs `snippet` on the neighbours of each query, in no order. Recorded only.
@@ -203,27 +244,63 @@ impl Radius {
             return Err(NeighborError::Radius { radius: within.radius.into() });
         }
         snippet.check()?;
-        let shape = queries.shape(self.form, tree);
+        let portions = self.rounds.portions(self.form, tree.len().div_ceil(LEAF), snippet.rounds);
+        let walk = if portions.is_some() { Walk::Onward } else { Walk::Ordered };
+        let shape = queries.shape(self.form, tree, walk);
         let kernel = self.kernels.get(Key { shape, snippet: snippet.key() }, || source(shape, snippet));
         let ask = Ask { within: within.radius, rows: within.rows, ..Ask::nearest(0) };
         let params = Params { skip: within.which as u32, ..queries.params(tree, &ask)? };
-        let mut arrays = queries.arrays(tree);
+        let (mut arrays, rows) = (queries.arrays(tree), queries.len(tree));
+        let Some(portions) = portions else {
+            arrays.extend(snippet.arrays());
+            return queries.dispatch(recorder, self.form, &kernel, &arrays, params, 0..rows);
+        };
+        let params = Params { rounds: portions.rounds, leaf_rounds: portions.leaf, ..params };
+        let cursor = recorder.gpu().array::<u32>("neighbors::cursor", rows.div_ceil(self.form.queries()))?;
+        recorder.clear(&cursor);
+        arrays.push(cursor.raw());
         arrays.extend(snippet.arrays());
-        queries.dispatch(recorder, self.form, &kernel, &arrays, params, 0..queries.len(tree))
+        (0..portions.count).try_for_each(|_| queries.dispatch(recorder, self.form, &kernel, &arrays, params, 0..rows))
     }
+}
 
-    /// Kernels in this form of all kinds that there are, for tests that go over all of the library's kernels.
-    pub fn sources(&self, gpu: &Gpu) -> Result<Vec<KernelSource>, NeighborError> {
-        let mut sources = vec![self.total.source().clone(), self.rows.source().clone()];
-        let (words, reals) = (gpu.array::<u32>("words", 2)?, gpu.array::<f32>("reals", 2)?);
-        let count = Snippet::new(COUNT).write("counts", &words);
-        let fill = Snippet::new(FILL).read("offset", &words).write("index", &words).write("distance", &reals);
-        for (dims, own) in [(2, true), (3, true), (3, false)] {
-            let shape = Shape { form: self.form, dims, own };
-            sources.extend([source(shape, &count), source(shape, &fill)]);
+/// The kernels that are no searches.
+fn helpers() -> [KernelSource; 3] {
+    let total = KernelSource::new("neighbors::total", include_str!("../../shaders/neighbors/total.wgsl"))
+        .params("count: u32, pad0: u32, pad1: u32, pad2: u32")
+        .array("counts", Element::U32, Access::Read)
+        .array("total", Element::U32, Access::Atomic);
+    let short = KernelSource::new("neighbors::rows", include_str!("../../shaders/neighbors/rows.wgsl"))
+        .params("count: u32, pad0: u32, pad1: u32, pad2: u32")
+        .group(64)
+        .array("offset", Element::U32, Access::Read)
+        .array("index", Element::U32, Access::ReadWrite)
+        .array("distance", Element::F32, Access::ReadWrite);
+    let row_of = KernelSource::new("neighbors::row_of", include_str!("../../shaders/neighbors/row_of.wgsl"))
+        .params("entries: u32, rows: u32, pad0: u32, pad1: u32")
+        .array("offset", Element::U32, Access::Read)
+        .array("row", Element::U32, Access::ReadWrite);
+    [total, short, row_of]
+}
+
+/// Kernels of searches in one form of all kinds that there are.
+pub(super) fn sources(form: Form) -> Vec<KernelSource> {
+    let mut sources: Vec<KernelSource> = helpers().into();
+    for (dims, own) in [(2, true), (3, true), (3, false)] {
+        let shape = |walk| Shape { form, dims, own, walk };
+        let count = |walk| source(shape(walk), &Snippet::new(COUNT)).array("counts", Element::U32, Access::ReadWrite);
+        let fill = source(shape(Walk::Ordered), &Snippet::new(FILL))
+            .array("next", Element::U32, Access::ReadWrite)
+            .array("index", Element::U32, Access::ReadWrite)
+            .array("distance", Element::F32, Access::ReadWrite);
+        sources.extend([count(Walk::Ordered), count(Walk::Onward), fill]);
+        for bins in [5, 100] {
+            let pairs = source(shape(Walk::Ordered), &Snippet::new(super::pairs::text(bins)));
+            let pairs = pairs.array("edges", Element::F32, Access::Read);
+            sources.push(pairs.array("bins", Element::U32, Access::Atomic));
         }
-        Ok(sources)
     }
+    sources
 }
 
 fn source(shape: Shape, snippet: &Snippet) -> KernelSource {

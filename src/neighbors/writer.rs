@@ -11,6 +11,27 @@ pub(super) struct Shape {
     pub dims: usize,
     /// Queries are the tree's own points, in its order.
     pub own: bool,
+    pub walk: Walk,
+}
+
+/// In which order a walk goes, and whether it can stop and go on in another dispatch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Walk {
+    /// The nearest leaves first, to the end.
+    Near,
+    /// The nearest first; marks groups that it had to stop for.
+    NearOrMark,
+    /// Leaves in their order, to the end.
+    Ordered,
+    /// Leaves in their order, from where the last dispatch has stopped, for groups that are not done.
+    Onward,
+}
+
+impl Walk {
+    /// Whether it keeps a word a group, in the array `cursor`.
+    pub fn keeps(self) -> bool {
+        matches!(self, Walk::NearOrMark | Walk::Onward)
+    }
 }
 
 /// The uniform of every search.
@@ -45,12 +66,14 @@ pub(super) struct Params {
     pub base: u32,
     /// A radius as it was asked for.
     pub radius: f32,
-    pub pad: [u32; 2],
+    /// Rounds of loops after which a walk stops, and those that a leaf takes.
+    pub rounds: u32,
+    pub leaf_rounds: u32,
 }
 
 pub(super) const PARAMS: &str = "side: vec4<f32>, half_side: vec4<f32>, starts: array<vec4<u32>, 3>, levels: u32, \
      sources: u32, queries: u32, first: u32, reach: f32, unit: f32, infinity: f32, k: u32, done: u32, write: u32, \
-     by_number: u32, skip: u32, base: u32, radius: f32, pad0: u32, pad1: u32";
+     by_number: u32, skip: u32, base: u32, radius: f32, rounds: u32, leaf_rounds: u32";
 
 /// Writes functions with a `mark` in their name, and other lines with one, `times` times, the mark replaced by a number.
 fn repeat(text: &str, mark: char, times: u32) -> String {
@@ -93,11 +116,11 @@ fn piece(text: &str) -> &str {
 /// A search called `name`, in which `visit` says what is done with sources in reach: `start#`, `admit#`, `finish#` for each
 /// slot. `snippet` is text of a user, which is not touched. Arrays of the tree and of the queries are bound first.
 pub(super) fn search(name: &str, shape: Shape, visit: &str, snippet: &str) -> KernelSource {
-    let Shape { form, dims, own } = shape;
+    let Shape { form, dims, own, walk } = shape;
     let together = include_str!("../../shaders/neighbors/together.wgsl");
     let alone = include_str!("../../shaders/neighbors/alone.wgsl");
     let mut lanes = if form.lanes > 1 { piece(together) } else { piece(alone) }.to_string();
-    for word in 0..6 {
+    for word in 0..7 {
         let part = format!("subgroupShuffle(word{}, {}u)", word / form.lanes, word % form.lanes);
         lanes = lanes.replace(&format!("WORD_{word}"), &part);
     }
@@ -108,21 +131,33 @@ pub(super) fn search(name: &str, shape: Shape, visit: &str, snippet: &str) -> Ke
         };
         format!("vec3<f32>({}, {}, {})", word(0), word(1), word(2))
     };
-    let own_leaf = match own {
+    let own_leaf = match own && matches!(walk, Walk::Near | Walk::NearOrMark) {
         true => format!("group_of_queries * {}u / LEAF", form.queries()),
         false => "NONE".into(),
     };
+    let first_leaf = if walk == Walk::Onward { "load_cursor(group_of_queries)" } else { "0u" };
+    let leave = match walk {
+        Walk::NearOrMark => "store_cursor(group_of_queries, select(NONE, 0u, stopped));",
+        Walk::Onward => "store_cursor(group_of_queries, select(NONE, begin_at, stopped));",
+        Walk::Near | Walk::Ordered => "",
+    };
+    let ordered = matches!(walk, Walk::Ordered | Walk::Onward);
     let constants = format!(
-        "const LANES: u32 = {}u;\nconst SLOTS: u32 = {}u;\n\
+        "const LANES: u32 = {}u;\nconst SLOTS: u32 = {}u;\nconst BATCH: u32 = {}u;\n\
          fn source_at(i: u32) -> vec3<f32> {{ return {}; }}\n\
          fn query_at(i: u32) -> vec3<f32> {{ return {}; }}\n\
          fn number_of(i: u32) -> u32 {{ return load_{}(i); }}\n\
-         fn own_leaf(group_of_queries: u32) -> u32 {{ return {own_leaf}; }}\n",
+         fn own_leaf(group_of_queries: u32) -> u32 {{ return {own_leaf}; }}\n\
+         fn first_leaf(group_of_queries: u32) -> u32 {{ return {first_leaf}; }}\n\
+         fn leave(group_of_queries: u32) {{ {leave} }}\n\
+         const ORDERED: bool = {ordered};\nconst BOUNDED: bool = {};\n",
         form.lanes,
         form.slots,
+        form.batch(),
         point("source"),
         point(if own { "source" } else { "query" }),
         if own { "order" } else { "number" },
+        walk.keeps(),
     );
     let main = if form.lanes > 1 {
         "    lane = local;\n    search(params.first + group_number(id, count));\n"
@@ -131,6 +166,7 @@ pub(super) fn search(name: &str, shape: Shape, visit: &str, snippet: &str) -> Ke
     };
     let body = format!("{}{lanes}{visit}", piece(include_str!("../../shaders/neighbors/search.wgsl")));
     let body = repeat(&repeat(&body, '#', form.slots), '%', form.children());
+    let body = repeat(&body, '@', form.batch());
     let text = format!(
         "{constants}{body}\n{snippet}\n@compute @workgroup_size(GROUP) fn main(\n    @builtin(workgroup_id) id: vec3<u32>,\n    \
          @builtin(num_workgroups) count: vec3<u32>,\n    @builtin(local_invocation_index) local: u32,\n) {{\n{main}}}\n"
@@ -140,11 +176,12 @@ pub(super) fn search(name: &str, shape: Shape, visit: &str, snippet: &str) -> Ke
         .group(form.group())
         .array("source", Element::F32, Access::Read)
         .array("order", Element::U32, Access::Read)
-        .array("box", Element::F32, Access::Read);
-    if own {
-        return source;
-    }
-    source.array("query", Element::F32, Access::Read).array("number", Element::U32, Access::Read)
+        .array("box", Element::U32, Access::Read);
+    let source = match own {
+        true => source,
+        false => source.array("query", Element::F32, Access::Read).array("number", Element::U32, Access::Read),
+    };
+    if walk.keeps() { source.array("cursor", Element::U32, Access::ReadWrite) } else { source }
 }
 
 #[cfg(test)]

@@ -107,8 +107,8 @@ impl Attribute {
 
 /// The points of one rank with their attributes, in a [`Domain`].
 ///
-/// - Positions are one array, point by point, as in a file of shape `(N, dims)`. All are finite; along periodic axes they
-///   lie in `[0, side)`.
+/// - Positions are one array, point by point, as in a file of shape `(N, dims)`. All are finite; along periodic axes
+///   they lie in `[0, side)`.
 /// - Fewer than 2^31 points a rank; none is legal.
 /// - A clone is another handle on the same arrays.
 ///
@@ -157,16 +157,16 @@ fn real(image: u32) -> f32 {
 }
 
 impl Cloud {
-    /// Takes over `positions`, `dims` coordinates a point, and wraps them in place along periodic axes. One dispatch, which
-    /// reads 4 bytes a coordinate and writes those that it wraps; then waits for 28 bytes.
+    /// Takes over `positions`, `dims` coordinates a point, and wraps them in place along periodic axes. One dispatch,
+    /// which reads 4 bytes a coordinate and writes those that it wraps; then waits for 28 bytes.
     ///
     /// A wrapped coordinate is the exact remainder, rounded once where the side is added; those in `[0, side)` are left
     /// as they are, and what rounds to the side becomes 0.
     ///
     /// # Errors
     /// [`ParticleError::NonFinite`] for the first point with a coordinate that is NaN or infinite,
-    /// [`ParticleError::Shape`] when the coordinates are no whole number of points, [`ParticleError::TooMany`], and those
-    /// of the device.
+    /// [`ParticleError::Shape`] when the coordinates are no whole number of points, [`ParticleError::TooMany`], and
+    /// those of the device.
     pub fn new(recorder: &mut Recorder, domain: &Domain, positions: Array<f32>) -> Result<Cloud, ParticleError> {
         let dims = domain.dims() as u64;
         let count = positions.len() / dims;
@@ -211,14 +211,15 @@ impl Cloud {
     /// The same of `f64` coordinates: they are wrapped in `f64` and rounded once, see [`Domain::wrap`]. Waits.
     ///
     /// # Errors
-    /// As [`new`](Self::new), and [`ParticleError::OutOfRange`] for a coordinate along an open axis that `f32` cannot hold.
+    /// As [`new`](Self::new), and [`ParticleError::OutOfRange`] for a coordinate along an open axis that `f32` cannot
+    /// hold.
     pub fn from_host_f64(recorder: &mut Recorder, domain: &Domain, positions: &[f64]) -> Result<Cloud, ParticleError> {
         Self::from_host(recorder, domain, &domain.narrow(positions, 0)?)
     }
 
-    /// What all ranks make of the clouds that each made of its own part of the points: every rank its cloud, or the same
-    /// error on all, that of the first bad coordinate of all ranks, with the point's number among those of all ranks (in
-    /// rank order). `rows` is the number of points that this rank was given. All ranks call it.
+    /// What all ranks make of the clouds that each made of its own part of the points: every rank its cloud, or the
+    /// same error on all, that of the first bad coordinate of all ranks, with the point's number among those of all
+    /// ranks (in rank order). `rows` is the number of points that this rank was given. All ranks call it.
     ///
     /// # Errors
     /// [`ParticleError::NonFinite`] and [`ParticleError::OutOfRange`], the same on all ranks; others only on the rank
@@ -296,8 +297,8 @@ impl Cloud {
     }
 
     /// A new cloud of the points `index[0]`, `index[1]`, ... with their attributes: all of them in another order, or a
-    /// selection. Each index is less than [`len`](Self::len). One dispatch for the positions and one an attribute; neither
-    /// submits nor waits.
+    /// selection. Each index is less than [`len`](Self::len). One dispatch for the positions and one an attribute;
+    /// neither submits nor waits.
     ///
     /// # Errors
     /// [`ParticleError::TooMany`], and [`DeviceError`] when an array does not fit the device.

@@ -1,8 +1,8 @@
 //! Space-filling curves: keys of points on the device, and their twins on the host.
 //!
-//! A point lies in a cell, `floor((x - low) * 2^bits / span)` along each axis and clamped, with 21 bits an axis in three
-//! dimensions and 31 in two; a key is the place of its cell on the curve, of 63 or 62 bits, as two words. `x - low` is
-//! rounded to `f32`; the rest is exact, on any device.
+//! A point lies in a cell, `floor((x - low) * 2^bits / span)` along each axis and clamped, with 21 bits an axis in
+//! three dimensions and 31 in two; a key is the place of its cell on the curve, of 63 or 62 bits, as two words. Only the
+//! difference `x - low` is rounded (to `f32`); the rest is exact, on any device.
 
 use super::domain::{Bounds, Domain};
 use crate::device::{Access, Array, DeviceError, Element, Kernel, KernelSource, Recorder};

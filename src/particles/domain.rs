@@ -14,7 +14,8 @@ use super::error::ParticleError;
 ///
 /// let domain = Domain::new(&[10.0, 10.0, 0.0])?; // the third axis is open
 /// assert_eq!((domain.dims(), domain.side(0), domain.side(2)), (3, Some(10.0), None));
-/// assert_eq!([domain.wrap(0, -2.5), domain.wrap(0, 10.0), domain.wrap(0, -1e-9), domain.wrap(2, -2.5)], [7.5, 0.0, 0.0, -2.5]);
+/// assert_eq!([-2.5, 10.0, -1e-9].map(|x| domain.wrap(0, x)), [7.5, 0.0, 0.0]);
+/// assert_eq!(domain.wrap(2, -2.5), -2.5);
 /// # Ok::<(), meshloom::particles::ParticleError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -85,8 +86,8 @@ impl Domain {
         }
     }
 
-    /// Rows of `f64` coordinates as `f32`, wrapped along periodic axes before they are rounded; `first` is the number of
-    /// the first row, for errors.
+    /// Rows of `f64` coordinates as `f32`, wrapped along periodic axes before they are rounded; `first` is the number
+    /// of the first row, for errors.
     ///
     /// # Errors
     /// [`ParticleError::NonFinite`] or [`ParticleError::OutOfRange`] for the first coordinate that is.

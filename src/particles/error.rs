@@ -18,7 +18,8 @@ pub enum ParticleError {
     },
     /// A finite `f64` coordinate along an open axis has no finite `f32` beside it.
     #[error(
-        "coordinate {axis} of point {index} is {value:e}, beyond the range of f32 (3.4e38); scale the data to other units"
+        "coordinate {axis} of point {index} is {value:e}, beyond the range of f32 (3.4e38); scale the data to other \
+         units"
     )]
     OutOfRange {
         /// The first such point.

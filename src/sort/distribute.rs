@@ -120,9 +120,9 @@ fn cuts(comm: &Communicator, counts: &[u64], keys: &[u64], bits: u32) -> Result<
 }
 
 /// Sorts the points of all ranks along `curve` and gives each rank its part, [`split`] of their number, with all
-/// attributes. All ranks of `exchange` call it, each with its own part of the input: any number of points, none too; the
-/// input is what they have in rank order. Points with equal keys keep the order of the input: the outcome is the same
-/// for any number of ranks. Open axes reach over the bounds of all ranks' points.
+/// attributes. All ranks of `exchange` call it, each with its own part of the input: any number of points, none too;
+/// the input is what they have in rank order. Points with equal keys keep the order of the input: the outcome is the
+/// same for any number of ranks. Open axes reach over the bounds of all ranks' points.
 ///
 /// `cloud` is left as it was. Waits for the device and the other ranks.
 ///

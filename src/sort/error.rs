@@ -11,8 +11,8 @@ use crate::particles::ParticleError;
 pub enum SortError {
     /// Ranks do not sort the same kind of points; the same error on all ranks.
     #[error(
-        "rank {rank} sorts points of another domain or curve than rank 0, or with other attributes; every rank must give \
-         the same"
+        "rank {rank} sorts points of another domain or curve than rank 0, or with other attributes; every rank must \
+         give the same"
     )]
     Differ {
         /// The first rank that differs from rank 0.

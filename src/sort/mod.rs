@@ -1,14 +1,14 @@
 //! Sorting points along a space-filling curve: on one rank, and over all ranks with the work shared out evenly.
 //!
 //! [`distribute`] is a sort by histograms (L. V. Kale and S. Krishnan, ICPP 1993): every rank sorts its own keys, all
-//! ranks find the [`Splitters`] that cut the common sequence into equal parts, rows travel once along a [`Route`], and each
-//! rank sorts what came. Equal keys keep the order of the input, so the result is the same permutation on any number of
-//! ranks, and each rank has exactly its [`split`](crate::layout::split) of it, whatever the points are.
+//! ranks find the [`Splitters`] that cut the common sequence into equal parts, rows travel once along a [`Route`], and
+//! each rank sorts what came. Equal keys keep the order of the input, so the result is the same permutation on any
+//! number of ranks, and each rank has exactly its [`split`](crate::layout::split) of it, whatever the points are.
 //!
 //! | who | submits | waits |
 //! |---|---|---|
 //! | [`order`], [`morton_order`] | never | never |
-//! | [`distribute`] | yes | for its keys (8 bytes a point, with several ranks), the other ranks, and the bounds of its part |
+//! | [`distribute`] | yes | for keys (8 bytes a point, with several ranks), the other ranks, and bounds |
 //! | [`Route::forward`], [`Route::back`] | where rows travel between ranks | as [`Exchange::run`](crate::exchange::Exchange::run) |
 
 mod distribute;
@@ -46,8 +46,8 @@ fn order_of(recorder: &mut Recorder, [high, low]: &[Array<u32>; 2]) -> Result<Ar
     Ok(order)
 }
 
-/// The points of one rank along `curve`: element `i` of the result is the index of the point that comes `i`-th. Equal keys
-/// keep their order. Open axes reach over the cloud's own [bounds](Cloud::bounds). Neither submits nor waits.
+/// The points of one rank along `curve`: element `i` of the result is the index of the point that comes `i`-th. Equal
+/// keys keep their order. Open axes reach over the cloud's own [bounds](Cloud::bounds). Neither submits nor waits.
 ///
 /// # Errors
 /// [`DeviceError`] when an array or kernel does not fit the device.

@@ -14,9 +14,10 @@ use crate::primitives::{Count, Permute};
 /// ```
 ///
 /// - Rows are any number of elements wide, of any type; they are moved as words, to the bit.
-/// - All ranks of the exchange call [`forward`](Self::forward) and [`back`](Self::back) together, also those without rows.
-/// - A move gathers rows twice in device memory and sends each row once; on one rank that needs no merge order it gathers
-///   them once.
+/// - All ranks of the exchange call [`forward`](Self::forward) and [`back`](Self::back) together, also those without
+///   rows.
+/// - A move gathers rows twice in device memory and sends each row once; on one rank that needs no merge order it
+///   gathers them once.
 pub struct Route {
     order: Array<u32>,
     sends: Vec<u64>,
@@ -42,9 +43,9 @@ fn misuse(why: String) -> ExchangeError {
 }
 
 impl Route {
-    /// A route on one rank of `comm`: it gives its rows in `order` (a permutation), `sends[r]` of them to rank `r` and in
-    /// rank order, and is given `receives[r]` rows by rank `r`; of these, in rank order, row `merge[i]` becomes row `i`.
-    /// Without a merge order they are left as they come.
+    /// A route on one rank of `comm`: it gives its rows in `order` (a permutation), `sends[r]` of them to rank `r` and
+    /// in rank order, and is given `receives[r]` rows by rank `r`; of these, in rank order, row `merge[i]` becomes row
+    /// `i`. Without a merge order they are left as they come.
     ///
     /// # Errors
     /// [`DeviceError::Misuse`] when the lengths do not fit together.
@@ -83,8 +84,8 @@ impl Route {
         &self.order
     }
 
-    /// Of each row after, its place among the rows that came, which lie in the order of the ranks they came from; `None`
-    /// where they are left so.
+    /// Of each row after, its place among the rows that came, which lie in the order of the ranks they came from;
+    /// `None` where they are left so.
     pub fn merge(&self) -> Option<&Array<u32>> {
         self.merge.as_ref()
     }

@@ -1,11 +1,11 @@
-//! Where the sorted keys of all ranks are cut, so that every rank gets its exact share. Pure: what ranks tell each other
-//! goes in and out as slices.
+//! Where the sorted keys of all ranks are cut, so that every rank gets its exact share. Pure: what ranks tell each
+//! other goes in and out as slices.
 //!
 //! Keys of all ranks, in order, equal keys by rank and then by place, form one sequence of N; rank `b` gets its part
 //! [`split`]`(N, P, b)`. Each boundary has a target, the number of elements before it, and is found by histograms: all
 //! ranks count their keys up to 256 candidates a boundary, the sums narrow the interval that holds the key of the last
-//! element before the boundary, and after at most eight rounds that key is known. Its equals are then dealt out by rank.
-//! Exact for any input: the cut does not depend on how keys are distributed.
+//! element before the boundary, and after at most eight rounds that key is known. Its equals are then dealt out by
+//! rank. Exact for any input: the cut does not depend on how keys are distributed.
 
 use crate::layout::split;
 
@@ -34,9 +34,9 @@ impl Interval {
 
 /// The search for the keys at the boundaries between ranks; the same on all ranks.
 ///
-/// Each round, until [`is_done`](Self::is_done): every rank [`counts`](Self::counts), the counts of all ranks are added, and
-/// every rank [`narrow`](Self::narrow)s by the sums. Then every rank [`ties`](Self::ties), which are gathered from all ranks,
-/// and [`cuts`](Self::cuts) says who sends how much to whom.
+/// Each round, until [`is_done`](Self::is_done): every rank [`counts`](Self::counts), the counts of all ranks are
+/// added, and every rank [`narrow`](Self::narrow)s by the sums. Then every rank [`ties`](Self::ties), which are
+/// gathered from all ranks, and [`cuts`](Self::cuts) says who sends how much to whom.
 #[derive(Clone, Debug)]
 pub struct Splitters {
     total: u64,
@@ -62,8 +62,8 @@ impl Splitters {
         self.intervals.iter().all(Interval::is_found)
     }
 
-    /// How many of a rank's sorted `keys` are at most each candidate: the boundaries that are still sought, one after the
-    /// other.
+    /// How many of a rank's sorted `keys` are at most each candidate: the boundaries that are still sought, one after
+    /// the other.
     pub fn counts(&self, keys: &[u64]) -> Vec<u64> {
         let mut counts = Vec::new();
         for interval in self.intervals.iter().filter(|interval| !interval.is_found()) {
@@ -103,7 +103,8 @@ impl Splitters {
         self.intervals.iter().flat_map(tie).collect()
     }
 
-    /// Where each rank cuts its sorted keys: `ranks + 1` places, rank `b` gets what lies between places `b` and `b + 1`.
+    /// Where each rank cuts its sorted keys: `ranks + 1` places, rank `b` gets what lies between places `b` and `b +
+    /// 1`.
     /// `ties` are those of all ranks, in rank order, and `counts` the numbers of their keys.
     pub fn cuts(&self, ties: &[u64], counts: &[u64]) -> Vec<Vec<u64>> {
         let boundaries = self.intervals.len();

@@ -11,14 +11,14 @@
 //! | [`Tree::refit`] | arrange, one a level | no |
 //! | [`Builder::moments`] | one a level | no |
 //!
-//! Memory of a tree: 4 bytes for the order, 4 a coordinate for the sorted points and about 0.9 for boxes, a point; while it is
+//! Memory of a tree: 4 bytes for the order, 4 a coordinate for the sorted points and 1.2 for boxes, a point; while it is
 //! built also 16 bytes for keys, and what the sort takes.
 
 mod levels;
 
 pub use levels::{FAN, LEAF, Levels};
 
-use crate::device::{Access, Array, DeviceError, Element, Gpu, Kernel, KernelSource, Recorder};
+use crate::device::{Access, Array, DeviceError, Element, Gpu, Kernel, KernelSource, RawArray, Recorder};
 use crate::particles::{Cloud, Curve, CurveKeys, Domain, Frame};
 use crate::primitives::{Count, Keys, Sort};
 use std::sync::Arc;
@@ -76,7 +76,7 @@ pub struct Tree {
     levels: Levels,
     positions: Array<f32>,
     order: Array<u32>,
-    boxes: Array<f32>,
+    boxes: Array<u32>,
     kernels: Arc<Boxes>,
 }
 
@@ -94,36 +94,7 @@ pub(crate) fn scale_of(frame: &Frame) -> f32 {
 impl Builder {
     /// A builder for a device. Kernels are compiled when they are first used.
     pub fn new(gpu: &Gpu) -> Self {
-        let kernel =
-            |name: &str, text: &str, params: &str| KernelSource::new(format!("tree::{name}"), text).params(params);
-        let arrange = kernel("arrange", include_str!("../../shaders/tree/arrange.wgsl"), POINTS)
-            .array("source", Element::F32, Access::Read)
-            .array("order", Element::U32, Access::Read)
-            .array("sorted", Element::F32, Access::ReadWrite);
-        let leaves = kernel("leaves", include_str!("../../shaders/tree/leaves.wgsl"), POINTS)
-            .group(GROUP)
-            .array("sorted", Element::F32, Access::Read)
-            .array("box", Element::F32, Access::ReadWrite);
-        let nodes = kernel("nodes", include_str!("../../shaders/tree/nodes.wgsl"), NODES).group(GROUP).array(
-            "box",
-            Element::F32,
-            Access::ReadWrite,
-        );
-        let leaf_moments = [true, false].map(|masses| {
-            let mass_of = if masses { "load_mass(i)" } else { "1.0" };
-            let text = include_str!("../../shaders/tree/leaf_moments.wgsl");
-            let text = format!("{text}\nfn mass_of(i: u32) -> f32 {{ return {mass_of}; }}\n");
-            let source = kernel("leaf_moments", &text, POINTS)
-                .group(GROUP)
-                .array("sorted", Element::F32, Access::Read)
-                .array("order", Element::U32, Access::Read)
-                .array("box", Element::F32, Access::Read)
-                .array("moment", Element::F32, Access::ReadWrite);
-            Kernel::new(if masses { source.array("mass", Element::F32, Access::Read) } else { source })
-        });
-        let node_moments = kernel("node_moments", include_str!("../../shaders/tree/node_moments.wgsl"), NODES)
-            .group(GROUP)
-            .array("moment", Element::F32, Access::ReadWrite);
+        let Sources { arrange, leaves, nodes, leaf_moments, node_moments } = Sources::new();
         Builder {
             keys: CurveKeys::new(),
             sort: Sort::new(gpu),
@@ -132,7 +103,7 @@ impl Builder {
                 leaves: Kernel::new(leaves),
                 nodes: Kernel::new(nodes),
             }),
-            leaf_moments,
+            leaf_moments: leaf_moments.map(Kernel::new),
             node_moments: Kernel::new(node_moments),
         }
     }
@@ -153,7 +124,7 @@ impl Builder {
             frame: *frame,
             positions: gpu.array("tree::positions", cloud.positions().len())?,
             order,
-            boxes: gpu.array("tree::boxes", 6 * levels.total())?,
+            boxes: gpu.array("tree::boxes", 8 * levels.total())?,
             levels,
             kernels: self.boxes.clone(),
         };
@@ -211,16 +182,61 @@ impl Builder {
         arrays.extend(masses.map(Array::raw));
         let kernel = &self.leaf_moments[usize::from(masses.is_none())];
         recorder.dispatch(kernel, &arrays, &tree.points(), tree.leaf_groups())?;
-        tree.upwards(recorder, &self.node_moments, &moment)?;
+        tree.upwards(recorder, &self.node_moments, moment.raw())?;
         Ok(moment)
     }
+}
 
-    /// Its kernels, for tests that go over all of the library's kernels.
-    pub fn sources(&self) -> Vec<KernelSource> {
-        let Boxes { arrange, leaves, nodes } = &*self.boxes;
-        let kernels = [arrange, leaves, nodes, &self.node_moments].into_iter().chain(&self.leaf_moments);
-        kernels.map(|kernel| kernel.source().clone()).collect()
+/// The texts of the kernels.
+struct Sources {
+    arrange: KernelSource,
+    leaves: KernelSource,
+    nodes: KernelSource,
+    leaf_moments: [KernelSource; 2],
+    node_moments: KernelSource,
+}
+
+impl Sources {
+    fn new() -> Self {
+        let kernel =
+            |name: &str, text: &str, params: &str| KernelSource::new(format!("tree::{name}"), text).params(params);
+        let arrange = kernel("arrange", include_str!("../../shaders/tree/arrange.wgsl"), POINTS)
+            .array("source", Element::F32, Access::Read)
+            .array("order", Element::U32, Access::Read)
+            .array("sorted", Element::F32, Access::ReadWrite);
+        let leaves = kernel("leaves", include_str!("../../shaders/tree/leaves.wgsl"), POINTS)
+            .group(GROUP)
+            .array("sorted", Element::F32, Access::Read)
+            .array("order", Element::U32, Access::Read)
+            .array("box", Element::U32, Access::ReadWrite);
+        let nodes = kernel("nodes", include_str!("../../shaders/tree/nodes.wgsl"), NODES).group(GROUP).array(
+            "box",
+            Element::U32,
+            Access::ReadWrite,
+        );
+        let leaf_moments = [true, false].map(|masses| {
+            let mass_of = if masses { "load_mass(i)" } else { "1.0" };
+            let text = include_str!("../../shaders/tree/leaf_moments.wgsl");
+            let text = format!("{text}\nfn mass_of(i: u32) -> f32 {{ return {mass_of}; }}\n");
+            let source = kernel("leaf_moments", &text, POINTS)
+                .group(GROUP)
+                .array("sorted", Element::F32, Access::Read)
+                .array("order", Element::U32, Access::Read)
+                .array("box", Element::U32, Access::Read)
+                .array("moment", Element::F32, Access::ReadWrite);
+            if masses { source.array("mass", Element::F32, Access::Read) } else { source }
+        });
+        let node_moments = kernel("node_moments", include_str!("../../shaders/tree/node_moments.wgsl"), NODES)
+            .group(GROUP)
+            .array("moment", Element::F32, Access::ReadWrite);
+        Sources { arrange, leaves, nodes, leaf_moments, node_moments }
     }
+}
+
+/// All kernels of this module, for tests that go over all of the library's kernels.
+pub fn sources() -> Vec<KernelSource> {
+    let Sources { arrange, leaves, nodes, leaf_moments, node_moments } = Sources::new();
+    [arrange, leaves, nodes, node_moments].into_iter().chain(leaf_moments).collect()
 }
 
 impl Tree {
@@ -259,9 +275,9 @@ impl Tree {
         &self.positions
     }
 
-    /// Box of each node: low x, y, z, high x, y, z, times [`scale`](Self::scale); 0 behind the last axis. Numbered as
-    /// [`Levels`] says.
-    pub fn boxes(&self) -> &Array<f32> {
+    /// Eight words a node: the bits of low x, y, z and high x, y, z, times [`scale`](Self::scale) (0 behind the last axis), the
+    /// least number of a point, and nothing. Numbered as [`Levels`] says.
+    pub fn boxes(&self) -> &Array<u32> {
         &self.boxes
     }
 
@@ -283,8 +299,9 @@ impl Tree {
         let (points, Boxes { arrange, leaves, nodes }) = (self.points(), &*self.kernels);
         let arrays = [positions.raw(), self.order.raw(), self.positions.raw()];
         recorder.each(arrange, &arrays, &points, self.len())?;
-        recorder.dispatch(leaves, &[self.positions.raw(), self.boxes.raw()], &points, self.leaf_groups())?;
-        self.upwards(recorder, nodes, &self.boxes)
+        let arrays = [self.positions.raw(), self.order.raw(), self.boxes.raw()];
+        recorder.dispatch(leaves, &arrays, &points, self.leaf_groups())?;
+        self.upwards(recorder, nodes, self.boxes.raw())
     }
 
     fn points(&self) -> Points {
@@ -297,7 +314,7 @@ impl Tree {
     }
 
     /// One dispatch a level above the leaves.
-    fn upwards(&self, recorder: &mut Recorder, kernel: &Kernel, array: &Array<f32>) -> Result<(), DeviceError> {
+    fn upwards(&self, recorder: &mut Recorder, kernel: &Kernel, array: &RawArray) -> Result<(), DeviceError> {
         for level in 1..self.levels.count() {
             let count = self.levels.nodes(level);
             let params = Nodes {
@@ -306,7 +323,7 @@ impl Tree {
                 count: count as u32,
                 pad: 0,
             };
-            recorder.dispatch(kernel, &[array.raw()], &params, count.div_ceil(u64::from(GROUP)))?;
+            recorder.dispatch(kernel, &[array], &params, count.div_ceil(u64::from(GROUP)))?;
         }
         Ok(())
     }

@@ -1,11 +1,16 @@
 //! The `meshloom` program: one file a command, this one to tell them apart.
 
+mod archive;
 mod bench;
 mod common;
 mod devices;
 mod fft;
+mod knn;
+mod neighbors;
+mod pairs;
 mod points;
 mod power;
+mod search;
 mod simulate;
 mod sort;
 
@@ -34,6 +39,12 @@ enum Command {
     Fft(fft::Arguments),
     /// Find the order of points along a space-filling curve
     Sort(sort::Arguments),
+    /// Find the nearest neighbours of points
+    Knn(knn::Arguments),
+    /// Find all neighbours of points within a radius
+    Neighbors(neighbors::Arguments),
+    /// Count pairs of points by distance
+    Pairs(pairs::Arguments),
     /// Measure how fast the parts of the library are on this machine
     Bench(bench::Arguments),
 }
@@ -68,6 +79,9 @@ fn main() -> ExitCode {
         Command::Power(arguments) => power::run(&arguments),
         Command::Fft(arguments) => fft::run(&arguments),
         Command::Sort(arguments) => sort::run(&arguments),
+        Command::Knn(arguments) => knn::run(&arguments),
+        Command::Neighbors(arguments) => neighbors::run(&arguments),
+        Command::Pairs(arguments) => pairs::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
     };
     let (message, code) = match result {

@@ -40,7 +40,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.common.grid.is_some() {
         return Err(Failure::Usage("--grid is for meshes; points are shared out along their curve".into()));
     }
-    // What --box means depends on the file; ranks of several processes leave other errors to the launch, which prints one.
+    // What --box means depends on the file; ranks of several processes leave other errors to the launch, which prints
+    // one.
     match PointFile::open(&arguments.points) {
         Ok(file) => drop(Sides::domain(arguments.size.as_ref(), file.dims())?),
         Err(_) if Launch::detect(arguments.common.ranks.into()) == Launch::Mpi => {}

@@ -1,0 +1,79 @@
+//! `meshloom knn`: the nearest neighbours of points.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use meshloom::Error;
+use meshloom::io::Member;
+use meshloom::neighbors::{Ask, MOST, Rows};
+use serde_json::{Value, json};
+
+use crate::archive::write_archive;
+use crate::common::Failure;
+use crate::search::{Inputs, Job, Work, limit};
+
+#[derive(Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    inputs: Inputs,
+    /// Neighbours of each point, up to 1024
+    #[arg(short, value_name = "K", value_parser = number, allow_hyphen_values = true)]
+    k: u32,
+    /// What to write: index int64 (M, K) and distance f32 (M, K), nearest first; -1 and inf where there are fewer
+    #[arg(short, long, value_name = "OUT.npz")]
+    output: PathBuf,
+    /// Places whose neighbours are asked for: shape (M, 3) or (M, 2) [default: the points themselves]
+    #[arg(long, value_name = "Q.npy")]
+    queries: Option<PathBuf>,
+    /// A point is not its own neighbour
+    #[arg(long, conflicts_with = "queries")]
+    exclude_self: bool,
+    /// Only neighbours up to this distance, inclusive
+    #[arg(long, value_name = "R", value_parser = limit, allow_hyphen_values = true)]
+    max_distance: Option<f32>,
+}
+
+fn number(text: &str) -> Result<u32, String> {
+    match text.parse::<u64>() {
+        Ok(k) if k <= u64::from(MOST) => Ok(k as u32),
+        Ok(_) => Err(format!("at most {MOST} can be asked for; `meshloom neighbors` gives all within a radius")),
+        Err(_) => Err(format!("it must be a whole number from 0 to {MOST}")),
+    }
+}
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let job = Job {
+        command: "knn",
+        inputs: &arguments.inputs,
+        queries: arguments.queries.as_deref().map(|path| ("queries_file", path)),
+        output: &arguments.output,
+    };
+    job.run(|| Ok(()), |work, ()| search(work, arguments))
+}
+
+/// One rank's work.
+fn search(work: &mut Work, arguments: &Arguments) -> Result<Value, Error> {
+    let Work { rank, files, recorder, exchange, neighborhood, queries, .. } = work;
+    let ask = Ask {
+        k: arguments.k,
+        within: arguments.max_distance.unwrap_or(f32::INFINITY),
+        without_self: arguments.exclude_self,
+        rows: Rows::Input,
+    };
+    let found = neighborhood.nearest(recorder, exchange, queries.as_ref(), &ask)?;
+    let (comm, asked) = (&rank.comm, files.asked());
+    let (k, first) = (u64::from(arguments.k), asked.rows(comm).start);
+    let shape = [asked.count(), k];
+    work.done("search");
+    let members = [Member::new::<i64>("index", &shape), Member::new::<f32>("distance", &shape)];
+    write_archive(comm, &arguments.output, &members, |to| {
+        // The index of a missing neighbour, u64::MAX, is -1 in the same bits.
+        to.write(0, first * k, bytemuck::cast_slice::<u64, i64>(&found.index))?;
+        to.write(1, first * k, &found.distance)
+    })?;
+    Ok(json!({
+        "k": k,
+        "exclude_self": arguments.exclude_self,
+        "max_distance": arguments.max_distance.filter(|limit| limit.is_finite()),
+    }))
+}

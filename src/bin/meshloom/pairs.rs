@@ -1,0 +1,134 @@
+//! `meshloom pairs`: numbers of pairs by distance.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use meshloom::Error;
+use meshloom::io::{Column, IoError, read_numbers, write_csv};
+use meshloom::neighbors::{Bins, NeighborError};
+use serde_json::{Value, json};
+
+use crate::common::Failure;
+use crate::search::{Inputs, Job, Work};
+
+#[derive(Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    inputs: Inputs,
+    /// Edges of the bins of distances: numbers from 0 on, ascending, one a line
+    #[arg(long, value_name = "EDGES.txt")]
+    bins: PathBuf,
+    /// The table to write: r_low <= r < r_high and the number of ordered pairs in each bin
+    #[arg(short, long, value_name = "OUT.csv")]
+    output: PathBuf,
+    /// Count pairs of one of these and one of the points: shape (M, 3) or (M, 2) [default: of different points]
+    #[arg(long, value_name = "Q.npy")]
+    cross: Option<PathBuf>,
+}
+
+/// Edges that bins can have.
+const MOST: usize = 4097;
+
+/// Bins, with their edges as they were given: those of the bins are rounded to f32.
+struct Edges {
+    given: Vec<f64>,
+    bins: Bins,
+}
+
+impl Edges {
+    fn read(path: &Path) -> Result<Self, Error> {
+        let numbers = read_numbers(path)?;
+        let given = numbers.values;
+        let bins = match Bins::new(&given) {
+            Ok(bins) => bins,
+            Err(NeighborError::Edges { index, value }) => {
+                let (few, many) = (given.len() < 2, given.len() > MOST && index + 1 >= MOST);
+                let reason = match value {
+                    _ if few => format!("{} given, two at least are needed", edges(given.len())),
+                    _ if many => format!("the edge is one too many, there can be {MOST}"),
+                    value if !(0.0..=f64::from(f32::MAX)).contains(&value) => {
+                        format!("the edge {value} must be a number from 0 to 3.4e38")
+                    }
+                    value => format!("the edge {value} must be above the one before, by more than f32 rounds"),
+                };
+                let line = match numbers.lines.get(if many { MOST } else { index }) {
+                    Some(line) if !few => *line,
+                    // The file ends too early.
+                    _ => numbers.line_count.max(1),
+                };
+                return Err(IoError::Line { path: path.into(), line, reason }.into());
+            }
+            Err(error) => return Err(error.into()),
+        };
+        Ok(Edges { given, bins })
+    }
+}
+
+fn edges(count: usize) -> String {
+    if count == 1 { "one edge is".into() } else { format!("{count} edges are") }
+}
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    if arguments.bins.as_os_str() == "-" {
+        return Err(Failure::Usage("-: edges cannot be read from standard input; save them to a file".into()));
+    }
+    let job = Job {
+        command: "pairs",
+        inputs: &arguments.inputs,
+        queries: arguments.cross.as_deref().map(|path| ("cross_file", path)),
+        output: &arguments.output,
+    };
+    job.run(|| Edges::read(&arguments.bins), |work, edges| count(work, arguments, edges))
+}
+
+/// One rank's work; rank 0 writes the file.
+fn count(work: &mut Work, arguments: &Arguments, edges: &Edges) -> Result<Value, Error> {
+    let Work { rank, recorder, exchange, neighborhood, queries, .. } = work;
+    let counts = neighborhood.pairs(recorder, exchange, queries.as_ref(), &edges.bins)?;
+    let comm = &rank.comm;
+    work.done("search");
+    if comm.rank() == 0 {
+        let (low, high) = (&edges.given[..counts.len()], &edges.given[1..]);
+        let columns = [("r_low", Column::F64(low)), ("r_high", Column::F64(high)), ("count", Column::U64(&counts))];
+        write_csv(&arguments.output, &columns)?;
+    }
+    Ok(json!({
+        "bins_file": arguments.bins.display().to_string(),
+        "bins": counts.len(),
+        "pairs": counts.iter().sum::<u64>(),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bad_edge_is_named_by_its_line() {
+        let path = std::env::temp_dir().join(format!("meshloom-edges-{}.txt", meshloom::io::token()));
+        let read = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            let edges = Edges::read(&path);
+            std::fs::remove_file(&path).unwrap();
+            edges.map(|edges| edges.given).map_err(|error| error.to_string())
+        };
+        assert_eq!(read("0\n0.1\n 2e0\n"), Ok(vec![0.0, 0.1, 2.0]));
+        let many = |n: u32| (0..n).map(|i| format!("{i}\n")).collect::<String>();
+        assert!(read(&many(4097)).is_ok());
+        for (text, words) in [
+            ("", ["line 1:", "0 edges are given, two"]),
+            ("# nothing\n\n", ["line 2:", "0 edges are given, two"]),
+            ("1\n", ["line 1:", "one edge is given, two"]),
+            ("0\n\n2\n1\n", ["line 4:", "edge 1 must be above"]),
+            ("0\n1\n1.00000000001\n", ["line 3:", "must be above"]),
+            ("-1\n1\n", ["line 1:", "edge -1 must be a number from 0"]),
+            ("0\nnan\n", ["line 2:", "edge NaN must be a number"]),
+            ("0\ninf\n", ["line 2:", "edge inf must be a number"]),
+            ("0\none\n", ["line 2:", "`one` is not a number"]),
+            (&many(4098), ["line 4098:", "one too many"]),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(words.iter().all(|word| error.contains(word)), "{error}");
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! What the commands about neighbours share: the files they read, the words for distances, and their reports.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use clap::Args;
+use meshloom::comm::Op;
+use meshloom::device::Recorder;
+use meshloom::exchange::Exchange;
+use meshloom::io::IoError;
+use meshloom::neighbors::Neighborhood;
+use meshloom::particles::{Cloud, Domain};
+use meshloom::{Error, Launch, Rank};
+use serde_json::{Value, json};
+
+use crate::common::{Common, Failure, writable};
+use crate::points::{PointFile, Sides, sides};
+
+/// The points, the box they lie in, and the options of every command.
+#[derive(Args)]
+pub struct Inputs {
+    /// Points: shape (N, 3) or (N, 2), f32 or f64
+    #[arg(value_name = "POINTS.npy")]
+    points: PathBuf,
+    /// Sides of the periodic box; 0 or open leaves an axis open [default: all open]
+    #[arg(long = "box", value_name = "L|LX,LY,LZ", allow_hyphen_values = true)]
+    size: Option<Sides>,
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// A distance from 0 on that f32 holds, for the search it is given to.
+pub fn distance(text: &str) -> Result<f32, String> {
+    match text.trim().parse::<f64>() {
+        Ok(length) if length >= 0.0 && (length as f32).is_finite() => Ok(length as f32 + 0.0),
+        _ => Err("it must be a number from 0 to 3.4e38, in the units of the points".into()),
+    }
+}
+
+/// A [`distance`], or `inf`: any.
+pub fn limit(text: &str) -> Result<f32, String> {
+    match text.trim().parse::<f64>() {
+        Ok(f64::INFINITY) => Ok(f32::INFINITY),
+        _ => distance(text),
+    }
+}
+
+/// What one of these commands is to do.
+pub struct Job<'a> {
+    /// Its name.
+    pub command: &'static str,
+    /// The points and the box.
+    pub inputs: &'a Inputs,
+    /// The file of the places whose neighbours are asked for, if they are others, and what a report calls it.
+    pub queries: Option<(&'static str, &'a Path)>,
+    /// The file to write.
+    pub output: &'a Path,
+}
+
+/// The files of a job, looked at.
+pub struct Files {
+    /// The points.
+    pub points: PointFile,
+    /// The places, if they are others.
+    pub queries: Option<PointFile>,
+    /// Where both lie.
+    pub domain: Domain,
+}
+
+impl Files {
+    /// Those whose neighbours are asked for.
+    pub fn asked(&self) -> &PointFile {
+        self.queries.as_ref().unwrap_or(&self.points)
+    }
+}
+
+impl Job<'_> {
+    /// Checks the words, and the files as far as the words depend on them, then runs `search` on every rank and prints
+    /// the report of what it returns. `prepare` reads what else there is; every rank calls it, before anything long.
+    ///
+    /// # Errors
+    /// Those of the words, the files and the work.
+    pub fn run<P>(
+        &self,
+        prepare: impl Fn() -> Result<P, Error> + Sync,
+        search: impl Fn(&mut Work, &P) -> Result<Value, Error> + Sync,
+    ) -> Result<(), Failure> {
+        let common = &self.inputs.common;
+        let dash = |path: &Path| path.as_os_str() == "-";
+        if dash(&self.inputs.points) || self.queries.is_some_and(|(_, path)| dash(path)) {
+            return Err(Failure::Usage(IoError::InputIsDash.to_string()));
+        }
+        if dash(self.output) {
+            return Err(Failure::Usage(IoError::OutputIsDash.to_string()));
+        }
+        if common.grid.is_some() {
+            return Err(Failure::Usage("--grid is for meshes; points are shared out along their curve".into()));
+        }
+        // What --box means depends on the files; ranks of several processes leave other errors to the launch, which
+        // prints one.
+        match prepare().and_then(|_| Ok(self.open()?)) {
+            Ok(files) => drop(files?),
+            Err(_) if Launch::detect(common.ranks.into()) == Launch::Mpi => {}
+            Err(error) => return Err(error.into()),
+        }
+        let report = common.launch_together(|rank| {
+            // Rank 0 looks first: what is wrong for all is said by one, however late the others come to it.
+            let first = rank.comm.rank() == 0;
+            if first {
+                writable(self.output)?;
+            } else {
+                rank.comm.barrier()?;
+            }
+            let (prepared, files) = (prepare()?, self.open()?);
+            if first {
+                rank.comm.barrier()?;
+            }
+            let files = match files {
+                Ok(files) => files,
+                Err(failure) => return Ok(Err(failure)),
+            };
+            let mut work = Work::begin(self, rank, &files)?;
+            let result = search(&mut work, &prepared)?;
+            work.report(self, result).map(Ok)
+        })?;
+        if let Some(report) = report.filter(|_| common.json) {
+            println!("{report}");
+        }
+        Ok(())
+    }
+
+    /// Opens the files; the inner error is one of the words.
+    fn open(&self) -> Result<Result<Files, Failure>, IoError> {
+        let points = PointFile::open(&self.inputs.points)?;
+        let queries = self.queries.map(|(_, path)| PointFile::open(path)).transpose()?;
+        let dims = points.dims();
+        if let (Some(queries), Some((_, path))) = (&queries, self.queries)
+            && queries.dims() != dims
+        {
+            let found = vec![queries.count(), queries.dims() as u64];
+            let wanted = format!("(M, {dims}), as many axes as {} has,", self.inputs.points.display());
+            return Err(IoError::Shape { path: path.into(), found, wanted });
+        }
+        let domain = Sides::domain(self.inputs.size.as_ref(), dims);
+        Ok(domain.map(|domain| Files { points, queries, domain }))
+    }
+}
+
+/// One rank's work, with the points in place.
+pub struct Work<'a> {
+    /// This rank.
+    pub rank: &'a Rank,
+    /// The files that were read.
+    pub files: &'a Files,
+    pub recorder: Recorder,
+    pub exchange: Exchange,
+    /// The points of all ranks.
+    pub neighborhood: Neighborhood,
+    /// This rank's places, if they are others.
+    pub queries: Option<Cloud>,
+    bar: indicatif::ProgressBar,
+    start: Instant,
+    last: Instant,
+    seconds: serde_json::Map<String, Value>,
+}
+
+impl<'a> Work<'a> {
+    fn begin(job: &Job, rank: &'a Rank, files: &'a Files) -> Result<Self, Error> {
+        let start = Instant::now();
+        let bar = job.inputs.common.progress(rank.comm.rank(), 4, job.command);
+        // Drawn at once: the first phase may be the longest.
+        bar.tick();
+        let (mut recorder, mut exchange) = (Recorder::new(&rank.gpu)?, Exchange::new(rank.comm.clone()));
+        let cloud = files.points.read(&mut recorder, &rank.comm, &files.domain)?;
+        let queries = match &files.queries {
+            Some(file) => Some(file.read(&mut recorder, &rank.comm, &files.domain)?),
+            None => None,
+        };
+        let read = Instant::now();
+        bar.inc(1);
+        let neighborhood = Neighborhood::new(&mut recorder, &mut exchange, &cloud)?;
+        drop(cloud);
+        recorder.wait()?;
+        let mut seconds = serde_json::Map::new();
+        seconds.insert("read".into(), (read - start).as_secs_f64().into());
+        let mut work = Work { rank, files, recorder, exchange, neighborhood, queries, bar, start, last: read, seconds };
+        work.done("build");
+        Ok(work)
+    }
+
+    /// Ends a phase.
+    pub fn done(&mut self, phase: &str) {
+        self.seconds.insert(phase.into(), self.last.elapsed().as_secs_f64().into());
+        self.bar.inc(1);
+        self.last = Instant::now();
+    }
+
+    /// The report of the run: what all these commands say, and `result`. All ranks call it.
+    fn report(mut self, job: &Job, result: Value) -> Result<Value, Error> {
+        self.done("write");
+        self.bar.finish_and_clear();
+        self.seconds.insert("total".into(), self.start.elapsed().as_secs_f64().into());
+        let mut cost = self.exchange.cost();
+        cost += self.neighborhood.cost();
+        let mut sums = [cost.sent, cost.messages];
+        self.rank.comm.all_reduce(&mut sums, Op::Sum)?;
+        let mut report = json!({
+            "command": job.command,
+            "input": self.files.points.report(),
+            "output": job.output.display().to_string(),
+            "box": sides(&self.files.domain),
+            "points": self.files.points.count(),
+            "queries": self.files.asked().count(),
+            "device": self.rank.gpu.info().name,
+            "ranks": self.rank.comm.size(),
+            "seconds": self.seconds,
+            "bytes": { "between_ranks": sums[0] },
+            "messages": sums[1],
+        });
+        if let (Some(file), Some((name, _))) = (&self.files.queries, job.queries) {
+            report[name] = file.report();
+        }
+        if let (Value::Object(report), Value::Object(result)) = (&mut report, result) {
+            report.extend(result);
+        }
+        Ok(report)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distances_are_numbers_from_zero_on() {
+        assert_eq!(
+            ["0", "-0", "0.25", " 1e3", "1e-60"].map(|text| distance(text).map(f32::to_bits)),
+            [
+                Ok(0.0f32.to_bits()),
+                Ok(0.0f32.to_bits()),
+                Ok(0.25f32.to_bits()),
+                Ok(1000.0f32.to_bits()),
+                Ok(0.0f32.to_bits()),
+            ]
+        );
+        for wrong in ["-1", "nan", "inf", "1e39", "", "one", "-1e-60"] {
+            assert!(distance(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!((limit("inf"), limit("2").ok()), (Ok(f32::INFINITY), Some(2.0)));
+        assert!(limit("-inf").is_err() && limit("nan").is_err() && limit("1e39").is_err());
+    }
+}

@@ -1,0 +1,290 @@
+//! Writing of `.npz` archives, each rank its own parts of each array.
+
+use std::path::Path;
+
+use crc32fast::Hasher;
+
+use super::npy_writer::{Element, Plan, little_endian, plan};
+use super::zip::{Entry, directory};
+use super::{IoError, Sealed, SharedFile};
+
+/// An array to be written as a member of an archive: its name, type and shape.
+#[derive(Clone, Debug)]
+pub struct Member {
+    name: String,
+    shape: Vec<u64>,
+    descr: &'static str,
+    element_bytes: u64,
+}
+
+impl Member {
+    /// An array of `T`, which NumPy finds under `name`: ASCII letters, digits, `_`, `-` and `.`, at most 100.
+    pub fn new<T: Element>(name: &str, shape: &[u64]) -> Self {
+        let (name, shape) = (name.to_string(), shape.to_vec());
+        Member { name, shape, descr: T::DESCR, element_bytes: size_of::<T>() as u64 }
+    }
+}
+
+/// What a rank has written of a member: which elements, and the CRC-32 of their bytes. It travels as it is.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
+#[must_use = "rank 0 needs all parts to finish the archive"]
+pub struct PartCrc {
+    /// Number of the member, in the order they were given.
+    pub member: u32,
+    /// CRC-32 of the bytes.
+    pub crc: u32,
+    /// First element.
+    pub first: u64,
+    /// Number of elements.
+    pub len: u64,
+}
+
+/// Where each member of an archive lies.
+#[derive(Debug)]
+struct Layout {
+    members: Vec<Placed>,
+    /// Where the directory begins.
+    directory: u64,
+    total_bytes: u64,
+}
+
+#[derive(Debug)]
+struct Placed {
+    member: Member,
+    plan: Plan,
+    /// Its record, without the CRC.
+    entry: Entry,
+    /// Where the `.npy` file in the archive begins.
+    npy: u64,
+}
+
+impl Placed {
+    fn data(&self) -> u64 {
+        self.npy + self.plan.header.len() as u64
+    }
+}
+
+impl Layout {
+    fn new(path: &Path, members: &[Member]) -> Result<Self, IoError> {
+        let refused =
+            |name: &str, reason| IoError::MemberName { path: path.to_path_buf(), name: name.to_string(), reason };
+        let mut placed: Vec<Placed> = Vec::with_capacity(members.len());
+        let mut end = 0u64;
+        for member in members {
+            let good = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+            if !(1..=100).contains(&member.name.len()) || !member.name.chars().all(good) {
+                return Err(refused(&member.name, "is not 1 to 100 ASCII letters, digits, `_`, `-` or `.`"));
+            }
+            if placed.iter().any(|other| other.member.name == member.name) {
+                return Err(refused(&member.name, "is there twice"));
+            }
+            let plan = plan(path, member.descr, member.element_bytes, &member.shape)?;
+            let name = format!("{}.npy", member.name);
+            let entry = Entry { name, bytes: plan.total_bytes, crc: 0, offset: end };
+            let npy = end + entry.local_bytes();
+            // File offsets are signed in every operating system; some room is for the directory.
+            end = npy.checked_add(plan.total_bytes).filter(|&end| end < 1 << 62).ok_or_else(|| IoError::Shape {
+                path: path.to_path_buf(),
+                found: member.shape.clone(),
+                wanted: format!("a smaller `{}`", member.name),
+            })?;
+            placed.push(Placed { member: member.clone(), plan, entry, npy });
+        }
+        let entries: Vec<_> = placed.iter().map(|placed| placed.entry.clone()).collect();
+        let total_bytes = end + directory(&entries, end).len() as u64;
+        Ok(Layout { members: placed, directory: end, total_bytes })
+    }
+}
+
+/// One `.npz` file of arrays that ranks write together: what `numpy.savez` writes, a zip archive without compression.
+///
+/// - All shapes and types are known before. The members lie behind each other, each as a `.npy` file whose data begins
+///   at a multiple of 64 bytes; files above 4 GiB use zip64, as NumPy's do. Equal arrays make equal files.
+/// - Rank 0 creates it, the others open it with the same members and token; all write disjoint ranges, and finish when
+///   rank 0 has been given the [`PartCrc`]s of all ranks. When, and who waits for whom, is as for [`SharedFile`].
+/// - An element that nobody has written, or that two ranks have, is an error.
+///
+/// ```
+/// use meshloom::io::{Member, NpzFile, NpzWriter, token};
+/// # fn main() -> Result<(), meshloom::io::IoError> {
+/// let path = std::env::temp_dir().join(format!("meshloom-doc-{}.npz", token()));
+/// let (members, token) = ([Member::new::<i64>("index", &[2, 2]), Member::new::<f32>("distance", &[2, 2])], token());
+/// let first = NpzWriter::create(&path, &members, &token)?; // rank 0
+/// let second = NpzWriter::open(&path, &members, &token)?; // rank 1
+/// let theirs = [second.write(0, 2, &[1i64, 0])?, second.write(1, 2, &[0.0f32, 0.5])?];
+/// let mine = [first.write(0, 0, &[0i64, 1])?, first.write(1, 0, &[0.0f32, 0.5])?];
+/// second.finish(&[])?;
+/// first.finish(&[mine, theirs].concat())?; // now the file exists
+///
+/// let file = NpzFile::open(&path)?;
+/// assert_eq!(file.names().collect::<Vec<_>>(), ["index", "distance"]);
+/// assert_eq!(file.member("index")?.read_i64(0..4)?, [0, 1, 1, 0]);
+/// # std::fs::remove_file(&path).unwrap();
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct NpzWriter {
+    file: SharedFile,
+    layout: Layout,
+    creator: bool,
+}
+
+impl NpzWriter {
+    /// Creates the file. Called by rank 0.
+    ///
+    /// # Errors
+    /// [`IoError::MemberName`], [`IoError::Shape`] if no file could hold an array, and those of [`SharedFile::create`].
+    pub fn create(path: impl AsRef<Path>, members: &[Member], token: &str) -> Result<Self, IoError> {
+        let path = path.as_ref();
+        let layout = Layout::new(path, members)?;
+        let file = SharedFile::create(path, layout.total_bytes, &[], token)?;
+        Ok(Self { file, layout, creator: true })
+    }
+
+    /// Opens the file that rank 0 has created. Called by all other ranks, after a barrier.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create); [`IoError::Shape`] if rank 0 created arrays of another size, and those of
+    /// [`SharedFile::open`].
+    pub fn open(path: impl AsRef<Path>, members: &[Member], token: &str) -> Result<Self, IoError> {
+        let path = path.as_ref();
+        let layout = Layout::new(path, members)?;
+        let file = SharedFile::open(path, token)?;
+        if file.total_bytes() != layout.total_bytes {
+            let wanted = format!("members of {} bytes in all, as rank 0 has them,", file.total_bytes());
+            let found = members.iter().flat_map(|member| member.shape.clone()).collect();
+            return Err(IoError::Shape { path: path.to_path_buf(), found, wanted });
+        }
+        Ok(Self { file, layout, creator: false })
+    }
+
+    /// Writes elements of member number `member` from number `first` on, counted in C order over the whole array. Any
+    /// number of calls, none of which repeats an element.
+    ///
+    /// # Errors
+    /// [`IoError::Dtype`] for elements of another type or no such member, [`IoError::Range`] beyond the end of the
+    /// array, [`IoError::Write`].
+    pub fn write<T: Element>(&self, member: usize, first: u64, elements: &[T]) -> Result<PartCrc, IoError> {
+        let path = || self.file.path().to_path_buf();
+        let placed = self.layout.members.get(member).filter(|placed| placed.member.descr == T::DESCR);
+        let Some(placed) = placed else {
+            let found = self.layout.members.get(member).map_or("none", |placed| placed.member.descr).to_string();
+            return Err(IoError::Dtype { path: path(), found, wanted: T::DESCR.to_string() });
+        };
+        let (len, end) = (placed.plan.len, first.saturating_add(elements.len() as u64));
+        if end > len {
+            return Err(IoError::Range { path: path(), start: first, end, len });
+        }
+        let bytes = little_endian(elements);
+        self.file.write_at(placed.data() + first * placed.member.element_bytes, &bytes)?;
+        Ok(PartCrc { member: member as u32, crc: crc32fast::hash(&bytes), first, len: elements.len() as u64 })
+    }
+
+    /// Brings this rank's parts to the disk; rank 0, whose call comes last, is given the parts of all ranks in any
+    /// order, and the file then appears. The other ranks' `parts` are not looked at.
+    ///
+    /// # Errors
+    /// As [`seal`](Self::seal) and [`Sealed::publish`].
+    pub fn finish(self, parts: &[PartCrc]) -> Result<(), IoError> {
+        self.seal(parts)?.publish()
+    }
+
+    /// [`finish`](Self::finish) but for the name, which [`Sealed::publish`] gives.
+    ///
+    /// # Errors
+    /// On rank 0 [`IoError::Parts`] unless the parts are each member once and whole, and those of [`SharedFile::seal`].
+    pub fn seal(self, parts: &[PartCrc]) -> Result<Sealed, IoError> {
+        if self.creator {
+            let mut parts: Vec<_> = parts.iter().filter(|part| part.len > 0).copied().collect();
+            parts.sort_unstable_by_key(|part| (part.member, part.first));
+            let mut entries = Vec::with_capacity(self.layout.members.len());
+            for (number, placed) in self.layout.members.iter().enumerate() {
+                let from = parts.partition_point(|part| (part.member as usize) < number);
+                let to = parts.partition_point(|part| part.member as usize <= number);
+                let crc = self.crc(placed, &parts[from..to])?;
+                let entry = Entry { crc, ..placed.entry.clone() };
+                let mut head = entry.local();
+                head.extend(&placed.plan.header);
+                self.file.write_at(entry.offset, &head)?;
+                entries.push(entry);
+            }
+            self.file.write_at(self.layout.directory, &directory(&entries, self.layout.directory))?;
+        }
+        self.file.seal()
+    }
+
+    /// The CRC of a member, of the header and the parts in order.
+    fn crc(&self, placed: &Placed, parts: &[PartCrc]) -> Result<u32, IoError> {
+        let mut hasher = Hasher::new();
+        hasher.update(&placed.plan.header);
+        let wrong = |found: u64| IoError::Parts {
+            path: self.file.path().to_path_buf(),
+            name: placed.member.name.clone(),
+            found,
+            wanted: placed.plan.len,
+        };
+        let mut end = 0;
+        for part in parts {
+            let next = end + part.len;
+            if part.first != end || next > placed.plan.len {
+                return Err(wrong(end));
+            }
+            end = next;
+            hasher.combine(&Hasher::new_with_initial_len(part.crc, part.len * placed.member.element_bytes));
+        }
+        if end == placed.plan.len { Ok(hasher.finalize()) } else { Err(wrong(end)) }
+    }
+
+    /// Gives up and removes the temporary file, on whichever rank.
+    pub fn abandon(self) {
+        self.file.abandon();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layout(members: &[Member]) -> Result<Layout, IoError> {
+        Layout::new(Path::new("out.npz"), members)
+    }
+
+    #[test]
+    fn members_lie_behind_each_other_aligned_like_files() {
+        let members = [
+            Member::new::<i64>("offset", &[11]),
+            Member::new::<i64>("index", &[0]),
+            Member::new::<f32>("a.b-c_d", &[3, 1 << 40]),
+            Member::new::<f64>("last", &[]),
+        ];
+        let layout = layout(&members).unwrap();
+        let mut end = 0;
+        for placed in &layout.members {
+            assert_eq!(placed.entry.offset, end);
+            assert_eq!((placed.npy % 64, placed.data() % 64), (0, 0));
+            assert_eq!(placed.npy, end + placed.entry.local_bytes());
+            end = placed.npy + placed.plan.total_bytes;
+        }
+        assert_eq!(layout.directory, end);
+        assert!(end > 12 << 40 && layout.total_bytes < end + 1000);
+        let lens: Vec<_> = layout.members.iter().map(|placed| placed.plan.len).collect();
+        assert_eq!(lens, [11, 0, 3 << 40, 1]);
+    }
+
+    #[test]
+    fn names_that_would_be_lost_and_arrays_beyond_any_file_are_refused() {
+        for name in ["", "a/b", "ä", "a b", &"n".repeat(101)] {
+            assert!(matches!(layout(&[Member::new::<f32>(name, &[1])]), Err(IoError::MemberName { .. })), "{name}");
+        }
+        let twice = [Member::new::<f32>("a", &[1]), Member::new::<i64>("a", &[2])];
+        assert!(layout(&twice).unwrap_err().to_string().contains("twice"));
+        let large = Member::new::<f64>("a", &[1 << 60]);
+        assert!(matches!(layout(&[large]), Err(IoError::Shape { .. })));
+        let large = Member::new::<f64>("a", &[1 << 58]);
+        let two = [large.clone(), Member { name: "b".into(), ..large }];
+        assert!(layout(&two[..1]).is_ok());
+        assert!(matches!(layout(&two), Err(IoError::Shape { .. })));
+    }
+}

@@ -1,0 +1,386 @@
+//! The records of a zip archive of stored (uncompressed) members, as bytes; no files here.
+//!
+//! After PKWARE's APPNOTE 6.3.10. What exceeds 32 bits (or 16, the number of members) is written in the records of
+//! zip64, and only then, so that small archives are what any reader knows. A field of extra data in the local header of
+//! each member pads up to [`ALIGNMENT`] (field 0xd935, as Android's `zipalign` writes it).
+
+use std::ops::Range;
+
+/// The contents of a member begin at a multiple of this many bytes, so that they can be mapped like a file.
+pub const ALIGNMENT: u64 = 64;
+
+const LOCAL: [u8; 4] = *b"PK\x03\x04";
+const CENTRAL: [u8; 4] = *b"PK\x01\x02";
+const END: [u8; 4] = *b"PK\x05\x06";
+const END64: [u8; 4] = *b"PK\x06\x06";
+const LOCATOR64: [u8; 4] = *b"PK\x06\x07";
+
+const LOCAL_BYTES: usize = 30;
+const CENTRAL_BYTES: usize = 46;
+const END_BYTES: usize = 22;
+const END64_BYTES: usize = 56;
+const LOCATOR64_BYTES: usize = 20;
+
+/// Fields of extra data: sizes and offsets of 64 bits, and padding.
+const EXTRA64: u16 = 0x0001;
+const PADDING: u16 = 0xd935;
+/// Bytes of the shortest field of padding: its number and length, and the alignment.
+const LEAST_PADDING: u64 = 6;
+
+/// In a field of 32 bits: the number stands in the records of zip64.
+const SEE64: u32 = u32::MAX;
+/// Versions of the format that a reader needs: the plain one, and that of zip64.
+const PLAIN: u16 = 20;
+const ZIP64: u16 = 45;
+/// Written on a system with Unix permissions.
+const UNIX: u16 = 3 << 8;
+/// 1 January 1980, the first day there is: equal contents make equal files.
+const DATE: u16 = 1 << 5 | 1;
+/// A regular file that its owner may read and write and others may read.
+const PERMISSIONS: u32 = 0o100_644 << 16;
+
+/// One member of an archive.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Entry {
+    /// Its name.
+    pub name: String,
+    /// Bytes of its contents.
+    pub bytes: u64,
+    /// Their CRC-32.
+    pub crc: u32,
+    /// Where its local header begins.
+    pub offset: u64,
+}
+
+impl Entry {
+    fn large(&self) -> bool {
+        self.bytes >= u64::from(SEE64)
+    }
+
+    /// Bytes of the local header, with its padding: the contents follow it.
+    pub fn local_bytes(&self) -> u64 {
+        let extra64 = if self.large() { 20 } else { 0 };
+        let unpadded = LOCAL_BYTES as u64 + self.name.len() as u64 + extra64;
+        let gap = (self.offset + unpadded).next_multiple_of(ALIGNMENT) - (self.offset + unpadded);
+        let padding = match gap {
+            0 => 0,
+            short if short < LEAST_PADDING => short + ALIGNMENT,
+            long => long,
+        };
+        unpadded + padding
+    }
+
+    /// The local header. The name has at most 65,535 bytes.
+    pub fn local(&self) -> Vec<u8> {
+        let size = small(self.bytes);
+        let unpadded = LOCAL_BYTES + self.name.len() + if self.large() { 20 } else { 0 };
+        let padding = self.local_bytes() as usize - unpadded;
+        let mut out = LOCAL.to_vec();
+        self.common(&mut out, self.large());
+        // In this header zip64 has both sizes or neither.
+        put32(&mut out, &[self.crc, size, size]);
+        put16(
+            &mut out,
+            &[self.name.len() as u16, (self.local_bytes() as usize - LOCAL_BYTES - self.name.len()) as u16],
+        );
+        out.extend(self.name.as_bytes());
+        if self.large() {
+            put16(&mut out, &[EXTRA64, 16]);
+            put64(&mut out, &[self.bytes, self.bytes]);
+        }
+        if padding > 0 {
+            put16(&mut out, &[PADDING, padding as u16 - 4, ALIGNMENT as u16]);
+            out.resize(out.len() + padding - LEAST_PADDING as usize, 0);
+        }
+        out
+    }
+
+    /// Version, flags, method, time and date, which both headers of a member have.
+    fn common(&self, out: &mut Vec<u8>, zip64: bool) {
+        // Bit 11: the name is UTF-8.
+        let flags = if self.name.is_ascii() { 0 } else { 1 << 11 };
+        put16(out, &[if zip64 { ZIP64 } else { PLAIN }, flags, 0, 0, DATE]);
+    }
+
+    fn central(&self, out: &mut Vec<u8>) {
+        let (size, offset) = (small(self.bytes), small(self.offset));
+        let mut wide = Vec::new();
+        if self.large() {
+            put64(&mut wide, &[self.bytes, self.bytes]);
+        }
+        if offset == SEE64 {
+            put64(&mut wide, &[self.offset]);
+        }
+        let zip64 = !wide.is_empty();
+        out.extend(CENTRAL);
+        put16(out, &[UNIX | if zip64 { ZIP64 } else { PLAIN }]);
+        self.common(out, zip64);
+        put32(out, &[self.crc, size, size]);
+        let extra = if zip64 { wide.len() as u16 + 4 } else { 0 };
+        // No comment, on the first disk, not text.
+        put16(out, &[self.name.len() as u16, extra, 0, 0, 0]);
+        put32(out, &[PERMISSIONS, offset]);
+        out.extend(self.name.as_bytes());
+        if zip64 {
+            put16(out, &[EXTRA64, wide.len() as u16]);
+            out.extend(wide);
+        }
+    }
+}
+
+/// The central directory and all behind it, for an archive whose contents end at `offset`. Its length does not depend
+/// on the members' CRCs.
+pub fn directory(entries: &[Entry], offset: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    entries.iter().for_each(|entry| entry.central(&mut out));
+    let (count, bytes) = (entries.len() as u64, out.len() as u64);
+    let few = u16::try_from(count).unwrap_or(u16::MAX);
+    if few == u16::MAX || small(bytes) == SEE64 || small(offset) == SEE64 {
+        out.extend(END64);
+        put64(&mut out, &[END64_BYTES as u64 - 12]);
+        put16(&mut out, &[UNIX | ZIP64, ZIP64]);
+        put32(&mut out, &[0, 0]);
+        put64(&mut out, &[count, count, bytes, offset]);
+        out.extend(LOCATOR64);
+        put32(&mut out, &[0]);
+        put64(&mut out, &[offset + bytes]);
+        put32(&mut out, &[1]);
+    }
+    out.extend(END);
+    put16(&mut out, &[0, 0, few, few]);
+    put32(&mut out, &[small(bytes), small(offset)]);
+    put16(&mut out, &[0]);
+    out
+}
+
+fn small(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(SEE64)
+}
+
+fn put16(out: &mut Vec<u8>, numbers: &[u16]) {
+    numbers.iter().for_each(|number| out.extend(number.to_le_bytes()));
+}
+
+fn put32(out: &mut Vec<u8>, numbers: &[u32]) {
+    numbers.iter().for_each(|number| out.extend(number.to_le_bytes()));
+}
+
+fn put64(out: &mut Vec<u8>, numbers: &[u64]) {
+    numbers.iter().for_each(|number| out.extend(number.to_le_bytes()));
+}
+
+/// The members of an archive, in the order of its directory; or why it cannot be read.
+pub fn entries(archive: &[u8]) -> Result<Vec<Entry>, String> {
+    let end = find_end(archive).ok_or("it has no directory at its end, as if it were cut off or not a zip archive")?;
+    let (count, bytes, offset) = extent(archive, end).ok_or("its directory cannot be found")?;
+    let mut rest = part(archive, offset, bytes).ok_or("its directory does not lie in the file")?;
+    let mut entries = Vec::new();
+    for _ in 0..count {
+        let (entry, length) = central(rest)?;
+        entries.push(entry);
+        rest = &rest[length..];
+    }
+    Ok(entries)
+}
+
+/// Where the contents of a member lie; or why they cannot be read.
+pub fn contents(archive: &[u8], entry: &Entry) -> Result<Range<u64>, String> {
+    let broken = || format!("the header of {} is broken", entry.name);
+    let header = part(archive, entry.offset, LOCAL_BYTES as u64).ok_or_else(broken)?;
+    if !header.starts_with(&LOCAL) {
+        return Err(broken());
+    }
+    let begin = entry.offset + LOCAL_BYTES as u64 + u64::from(get16(header, 26)) + u64::from(get16(header, 28));
+    part(archive, begin, entry.bytes).map(|_| begin..begin + entry.bytes).ok_or_else(|| {
+        format!("{} does not lie in the file, as if that were cut off; copy or write it again", entry.name)
+    })
+}
+
+/// The end record is the last thing in a file but for a comment of up to 65,535 bytes.
+fn find_end(archive: &[u8]) -> Option<usize> {
+    let last = archive.len().checked_sub(END_BYTES)?;
+    (last.saturating_sub(usize::from(u16::MAX))..=last).rev().find(|&at| {
+        archive[at..].starts_with(&END) && at + END_BYTES + usize::from(get16(archive, at + 20)) == archive.len()
+    })
+}
+
+/// Number of members, and bytes and offset of the directory.
+fn extent(archive: &[u8], end: usize) -> Option<(u64, u64, u64)> {
+    let plain = (get16(archive, end + 10).into(), get32(archive, end + 12).into(), get32(archive, end + 16).into());
+    let locator = end.checked_sub(LOCATOR64_BYTES).filter(|&at| archive[at..].starts_with(&LOCATOR64));
+    let Some(locator) = locator else { return Some(plain) };
+    let end64 = part(archive, get64(archive, locator + 8), END64_BYTES as u64)?;
+    end64.starts_with(&END64).then(|| (get64(end64, 32), get64(end64, 40), get64(end64, 48)))
+}
+
+/// The entry at the start of `directory`, and its length there.
+fn central(directory: &[u8]) -> Result<(Entry, usize), String> {
+    let broken = "its directory is broken";
+    let header = directory.get(..CENTRAL_BYTES).filter(|header| header.starts_with(&CENTRAL)).ok_or(broken)?;
+    let [name, extra, comment] = [28, 30, 32].map(|at| usize::from(get16(header, at)));
+    let length = CENTRAL_BYTES + name + extra + comment;
+    let tail = directory.get(CENTRAL_BYTES..length).ok_or(broken)?;
+    let (name, tail) = tail.split_at(name);
+    let name = String::from_utf8_lossy(name).into_owned();
+    let (flags, method) = (get16(header, 8), get16(header, 10));
+    if flags & 1 != 0 {
+        return Err(format!("{name} is encrypted"));
+    }
+    if method != 0 {
+        return Err(format!("{name} is compressed; save the arrays with numpy.savez(), not savez_compressed()"));
+    }
+    // In the field of zip64 stand those numbers, in this order, that have no place in the header.
+    let mut wide = extra64(&tail[..extra]).chunks_exact(8).map(|bytes| get64(bytes, 0));
+    let mut number = |at: usize| match get32(header, at) {
+        SEE64 => wide.next().ok_or(broken),
+        small => Ok(small.into()),
+    };
+    let (bytes, stored, offset) = (number(24)?, number(20)?, number(42)?);
+    if stored != bytes {
+        return Err(broken.into());
+    }
+    Ok((Entry { name, bytes, crc: get32(header, 16), offset }, length))
+}
+
+/// The field of zip64 among fields of extra data, or nothing.
+fn extra64(mut fields: &[u8]) -> &[u8] {
+    while fields.len() >= 4 {
+        let (number, length) = (get16(fields, 0), usize::from(get16(fields, 2)));
+        let Some(field) = fields.get(4..4 + length) else { break };
+        if number == EXTRA64 {
+            return field;
+        }
+        fields = &fields[4 + length..];
+    }
+    &[]
+}
+
+fn part(archive: &[u8], offset: u64, bytes: u64) -> Option<&[u8]> {
+    let (begin, end) = (usize::try_from(offset).ok()?, usize::try_from(offset.checked_add(bytes)?).ok()?);
+    archive.get(begin..end)
+}
+
+/// The numbers at `at`, which callers know to lie inside.
+fn get16(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([bytes[at], bytes[at + 1]])
+}
+
+fn get32(bytes: &[u8], at: usize) -> u32 {
+    u32::from(get16(bytes, at)) | u32::from(get16(bytes, at + 2)) << 16
+}
+
+fn get64(bytes: &[u8], at: usize) -> u64 {
+    u64::from(get32(bytes, at)) | u64::from(get32(bytes, at + 4)) << 32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(name: &str, bytes: u64, offset: u64) -> Entry {
+        Entry { name: name.into(), bytes, crc: 0x1234_5678, offset }
+    }
+
+    #[test]
+    fn contents_are_aligned_wherever_the_header_begins() {
+        for offset in [0, 1, 63, 64, 100, 1 << 32, (1 << 40) + 17] {
+            for length in 0..70 {
+                for bytes in [0, 1 << 33] {
+                    let entry = entry(&"n".repeat(length), bytes, offset);
+                    assert_eq!((offset + entry.local_bytes()) % ALIGNMENT, 0);
+                    let header = entry.local();
+                    assert_eq!(header.len() as u64, entry.local_bytes());
+                    // Fields of extra data fill their room to the last byte.
+                    let mut fields = &header[LOCAL_BYTES + length..];
+                    while !fields.is_empty() {
+                        fields = &fields[4 + usize::from(get16(fields, 2))..];
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_directory_says_again_what_was_written_small_or_large() {
+        let limit = u64::from(SEE64);
+        let sizes = [0, 1, limit - 1, limit, limit + 1, 1 << 62];
+        for bytes in sizes {
+            for offset in sizes {
+                let entries = [entry("a.npy", 7, 0), entry("b.npy", bytes, offset)];
+                let directory = directory(&entries, 3);
+                // Where it would stand in the file is not where it stands here.
+                let mut rest = &directory[..];
+                for entry in &entries {
+                    let (found, length) = central(rest).unwrap();
+                    assert_eq!(&found, entry);
+                    rest = &rest[length..];
+                }
+                assert!(rest.starts_with(&END), "nothing of zip64 for a directory that is near");
+                let wide = match (bytes >= limit, offset >= limit) {
+                    (false, false) => 0,
+                    (false, true) => 12,
+                    (true, false) => 20,
+                    (true, true) => 28,
+                };
+                assert_eq!(directory.len(), 2 * (CENTRAL_BYTES + 5) + wide + END_BYTES);
+            }
+        }
+    }
+
+    #[test]
+    fn the_end_records_are_those_of_zip64_where_the_directory_is_far() {
+        let entries = [entry("a.npy", 1 << 40, 0)];
+        for (offset, extra) in [(u64::from(SEE64) - 1, 0), (u64::from(SEE64), 76), (1 << 62, 76)] {
+            let bytes = directory(&entries, offset);
+            let central = CENTRAL_BYTES + 5 + 20;
+            assert_eq!(bytes.len(), central + extra + END_BYTES);
+            let end = find_end(&bytes).unwrap();
+            assert_eq!(end, central + extra);
+            if extra > 0 {
+                assert_eq!(get64(&bytes, end - LOCATOR64_BYTES + 8), offset + central as u64);
+                assert_eq!(get64(&bytes[central..], 48), offset);
+            } else {
+                assert_eq!(extent(&bytes, end), Some((1, central as u64, offset)));
+            }
+        }
+    }
+
+    #[test]
+    fn many_members_are_counted_in_zip64() {
+        let entries: Vec<_> = (0..65_535).map(|i| entry(&i.to_string(), 0, 0)).collect();
+        let bytes = directory(&entries, 0);
+        assert_eq!(super::entries(&bytes).unwrap(), entries);
+        let bytes = directory(&entries[..65_534], 0);
+        assert_eq!(super::entries(&bytes).unwrap().len(), 65_534);
+        assert_eq!(bytes.windows(4).filter(|four| *four == END64).count(), 0);
+    }
+
+    #[test]
+    fn broken_archives_are_refused_without_panic() {
+        let mut archive = entry("a.npy", 3, 0).local();
+        archive.extend(b"abc");
+        let offset = archive.len() as u64;
+        archive.extend(directory(&[entry("a.npy", 3, 0)], offset));
+        let found = entries(&archive).unwrap();
+        assert_eq!(contents(&archive, &found[0]), Ok(offset - 3..offset));
+        for cut in 0..archive.len() {
+            assert!(entries(&archive[..cut]).is_err(), "cut at {cut}");
+        }
+        for at in 0..archive.len() {
+            for value in [0, 1, 0x50, 0xff] {
+                let mut broken = archive.clone();
+                broken[at] = value;
+                if let Ok(found) = entries(&broken) {
+                    found.iter().for_each(|entry| drop(contents(&broken, entry)));
+                }
+            }
+        }
+        let far = entry("b", u64::MAX, u64::MAX - 5);
+        assert!(contents(&archive, &far).is_err());
+        // A comment at the end is no part of the directory.
+        let end = archive.len() - 2;
+        archive[end..].copy_from_slice(&[4, 0]);
+        archive.extend(b"PK\x05\x06");
+        assert_eq!(entries(&archive).unwrap(), found);
+    }
+}

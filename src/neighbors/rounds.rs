@@ -1,0 +1,70 @@
+//! Walks that take no more rounds of loops than a driver allows.
+
+use super::form::Form;
+use crate::device::Gpu;
+use crate::tree::LEAF;
+
+/// Rounds that a walk may take besides those that it counts: on its way to a leaf, in the loops of a snippet's `begin` and `end`.
+const SLACK: u32 = 8192;
+/// Rounds to get anywhere.
+const LEAST: u32 = 1024;
+
+/// After how many rounds walks stop; see [`Abilities::loop_rounds`](crate::device::Abilities::loop_rounds).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rounds(Option<u32>);
+
+/// A walk that is cut into portions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Portions {
+    /// Rounds after which a portion ends.
+    pub rounds: u32,
+    /// Rounds that a leaf takes at most.
+    pub leaf: u32,
+    /// Portions that are enough for all leaves.
+    pub count: u64,
+}
+
+impl Rounds {
+    pub fn of(gpu: &Gpu) -> Self {
+        Rounds(gpu.abilities().loop_rounds.map(|rounds| rounds - SLACK))
+    }
+
+    /// Other rounds, for tests and for drivers that are not known.
+    pub fn new(rounds: Option<u32>) -> Self {
+        Rounds(rounds.map(|rounds| rounds.max(LEAST)))
+    }
+
+    /// How a walk through a tree of so many `leaves` is cut, if it could take too many rounds. `each` are those that what is
+    /// done with a neighbour takes.
+    pub fn portions(&self, form: Form, leaves: u64, each: u32) -> Option<Portions> {
+        let rounds = self.0?;
+        let sources = LEAF as u32;
+        let leaf = (2 + sources + sources / form.lanes).saturating_add((sources * form.slots).saturating_mul(each));
+        // A node costs 17 rounds, and there are leaves / 7 nodes; paths to where a portion begins are gone again.
+        let all = leaves * u64::from(leaf.saturating_add(3));
+        let usable = u64::from(rounds - LEAST / 2);
+        (all > usable).then(|| Portions {
+            rounds,
+            leaf,
+            count: all.div_ceil(usable.saturating_sub(leaf.into()).max(1)) + 1,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_trees_are_walked_in_portions() {
+        let form = Form { lanes: 8, slots: 4 };
+        assert_eq!(Rounds::new(None).portions(form, 1 << 26, 0), None);
+        let rounds = Rounds::new(Some(57_343));
+        assert_eq!(rounds.portions(form, 1000, 0), None);
+        let portions = rounds.portions(form, 31_250, 0).unwrap();
+        assert!(portions.leaf == 38 && (20..30).contains(&portions.count), "{portions:?}");
+        // Whatever is between portions, they get to the end.
+        let each = (portions.rounds - LEAST / 2) / (portions.leaf + 3);
+        assert!(u64::from(each) * portions.count >= 31_250);
+    }
+}

@@ -1,0 +1,329 @@
+//! `meshloom knn`, `neighbors` and `pairs` against all pairs of points, over any number of ranks, and their errors.
+#![cfg(feature = "cli")]
+
+// Other tests use the rest of it.
+#[allow(dead_code)]
+#[path = "shared/cli.rs"]
+mod cli;
+
+use std::fs;
+
+use cli::{Call, Ranks, Scratch, files, has_mpi};
+use meshloom::io::{Element, NpyWriter, NpzFile, token};
+
+/// Where points lie: sides of 0 are open.
+#[derive(Clone, Copy)]
+struct Space {
+    dims: usize,
+    sides: [f32; 3],
+}
+
+const BOX: Space = Space { dims: 3, sides: [8.0, 4.0, 0.0] };
+const PLANE: Space = Space { dims: 2, sides: [0.0; 3] };
+
+/// Coordinates on a lattice: squares of distances are exact in f32 however they are added, and many are equal. Some lie
+/// outside of the box, which is a whole number of cells.
+fn lattice(count: usize, dims: usize, seed: u32) -> Vec<f32> {
+    let mut state = seed;
+    let mut next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        ((state >> 16) % 48) as f32 / 4.0 - 2.0
+    };
+    (0..count * dims).map(|_| next()).collect()
+}
+
+impl Space {
+    fn square(&self, a: &[f32], b: &[f32]) -> f32 {
+        (0..self.dims)
+            .map(|axis| {
+                let (side, d) = (self.sides[axis], (a[axis] - b[axis]).abs());
+                let d = if side > 0.0 { d.rem_euclid(side) } else { d };
+                let d = if side > 0.0 { d.min(side - d) } else { d };
+                d * d
+            })
+            .sum()
+    }
+
+    /// For each query the squares of the distances to all points, and their indices, in this order.
+    fn nearest(&self, points: &[f32], queries: &[f32], without_self: bool) -> Vec<Vec<(f32, i64)>> {
+        let list = |(i, query): (usize, &[f32])| {
+            let all = points.chunks(self.dims).enumerate().filter(|(j, _)| !without_self || i != *j);
+            let mut list: Vec<_> = all.map(|(j, point)| (self.square(query, point), j as i64)).collect();
+            list.sort_by(|a, b| a.partial_cmp(b).unwrap());
+            list
+        };
+        queries.chunks(self.dims).enumerate().map(list).collect()
+    }
+}
+
+fn save<T: Element>(scratch: &Scratch, name: &str, dims: usize, values: &[T]) -> String {
+    let shape = [(values.len() / dims) as u64, dims as u64];
+    let writer = NpyWriter::create(scratch.join(name), &shape, &token()).unwrap();
+    writer.write(0, values).unwrap();
+    writer.finish().unwrap();
+    scratch.word(name)
+}
+
+/// Runs it on one rank, on three, and under MPI where there is one if `mpi`; the bytes of the file must be the same.
+fn same(scratch: &Scratch, output: &str, mpi: bool, words: &[&str]) {
+    let path = scratch.word(output);
+    let mut ranks = vec![Ranks::Threads(1), Ranks::Threads(3)];
+    if mpi && has_mpi() {
+        ranks.push(Ranks::Mpi(2));
+    }
+    let mut first = None;
+    for ranks in ranks {
+        Call::new(&[words, &["-o", &path]].concat()).on(ranks).succeeds();
+        let bytes = fs::read(&path).unwrap();
+        assert!(first.get_or_insert_with(|| bytes.clone()) == &bytes, "{words:?} on {ranks:?}");
+    }
+}
+
+/// Distances against squares of them, to the rounding of a root.
+fn is_root(distance: f32, square: f32) {
+    let root = square.sqrt();
+    assert!(distance == root || (distance - root).abs() <= 4e-7 * root, "{distance}, not {root}");
+}
+
+/// The file of `knn` must be these lists, cut to `k` entries.
+fn is_knn(scratch: &Scratch, output: &str, lists: &[Vec<(f32, i64)>], k: usize) {
+    let file = NpzFile::open(scratch.join(output)).unwrap();
+    file.check().unwrap();
+    assert_eq!(file.names().collect::<Vec<_>>(), ["index", "distance"]);
+    let (index, distance) = (file.member("index").unwrap(), file.member("distance").unwrap());
+    let shape = [lists.len() as u64, k as u64];
+    assert_eq!((index.shape(), distance.shape()), (&shape[..], &shape[..]));
+    assert_eq!((index.dtype().to_string(), distance.dtype().to_string()), ("int64".into(), "float32".into()));
+    let (index, distance) = (index.read_i64(0..index.len()).unwrap(), distance.read_f32(0..distance.len()).unwrap());
+    for (row, list) in lists.iter().enumerate() {
+        for n in 0..k {
+            let (square, want) = list.get(n).copied().unwrap_or((f32::INFINITY, -1));
+            assert_eq!(index[row * k + n], want, "neighbour {n} of row {row}: {list:?}");
+            is_root(distance[row * k + n], square);
+        }
+    }
+}
+
+/// The file of `neighbors` must be these lists, those within `square`.
+fn is_within(scratch: &Scratch, output: &str, lists: &[Vec<(f32, i64)>], square: f32) -> Vec<i64> {
+    let file = NpzFile::open(scratch.join(output)).unwrap();
+    file.check().unwrap();
+    assert_eq!(file.names().collect::<Vec<_>>(), ["offset", "index", "distance"]);
+    let read = |name: &str| {
+        let member = file.member(name).unwrap();
+        assert_eq!((member.dtype().to_string(), member.shape().len()), ("int64".to_string(), 1));
+        member.read_i64(0..member.len()).unwrap()
+    };
+    let (offset, index) = (read("offset"), read("index"));
+    let distance = file.member("distance").unwrap();
+    let distance = distance.read_f32(0..distance.len()).unwrap();
+    assert_eq!((offset.len(), offset[0]), (lists.len() + 1, 0));
+    assert_eq!((offset[lists.len()], distance.len()), (index.len() as i64, index.len()));
+    for (row, list) in lists.iter().enumerate() {
+        let mut list: Vec<_> = list.iter().filter(|(d, _)| *d <= square).map(|(d, j)| (*j, *d)).collect();
+        list.sort_by_key(|(j, _)| *j);
+        let (from, to) = (offset[row] as usize, offset[row + 1] as usize);
+        assert_eq!(index[from..to], list.iter().map(|(j, _)| *j).collect::<Vec<_>>(), "row {row}");
+        (from..to).zip(list).for_each(|(at, (_, square))| is_root(distance[at], square));
+    }
+    offset.windows(2).map(|pair| pair[1] - pair[0]).collect()
+}
+
+fn counts(scratch: &Scratch, output: &str) -> Vec<i64> {
+    let file = NpzFile::open(scratch.join(output)).unwrap();
+    file.check().unwrap();
+    assert_eq!(file.names().collect::<Vec<_>>(), ["count"]);
+    let count = file.member("count").unwrap();
+    count.read_i64(0..count.len()).unwrap()
+}
+
+#[test]
+fn the_nearest_are_those_of_all_pairs() {
+    let s = Scratch::new();
+    let points = lattice(301, 3, 1);
+    let input = save(&s, "p.npy", 3, &points);
+    let sides = ["--box", "8,4,open"];
+    same(&s, "o.npz", true, &[&["knn", &input, "-k", "7"], &sides[..]].concat());
+    let own = BOX.nearest(&points, &points, false);
+    is_knn(&s, "o.npz", &own, 7);
+    assert!(own.iter().zip(0..).any(|(list, i)| list[0].1 != i), "some points coincide");
+
+    same(&s, "o.npz", false, &[&["knn", &input, "-k", "7", "--exclude-self"], &sides[..]].concat());
+    is_knn(&s, "o.npz", &BOX.nearest(&points, &points, true), 7);
+
+    // The same points in f64, and two places for three ranks.
+    let wide: Vec<f64> = points.iter().map(|&x| x.into()).collect();
+    let (input, queries) = (save(&s, "w.npy", 3, &wide), lattice(2, 3, 5));
+    let places = save(&s, "q.npy", 3, &queries);
+    let words = ["knn", &input, "-k", "7", "--queries", &places, "--max-distance", "1.25"];
+    same(&s, "o.npz", false, &[&words, &sides[..]].concat());
+    let mut lists = BOX.nearest(&points, &queries, false);
+    lists.iter_mut().for_each(|list| list.retain(|(square, _)| *square <= 1.25 * 1.25));
+    is_knn(&s, "o.npz", &lists, 7);
+}
+
+#[test]
+fn fewer_points_than_neighbours_are_filled_up() {
+    let s = Scratch::new();
+    let (points, queries) = (lattice(4, 2, 3), lattice(3, 2, 4));
+    let (four, three) = (save(&s, "p.npy", 2, &points), save(&s, "q.npy", 2, &queries));
+    let none = save(&s, "none.npy", 2, &[] as &[f32]);
+    same(&s, "o.npz", false, &["knn", &four, "-k", "7", "--exclude-self"]);
+    is_knn(&s, "o.npz", &PLANE.nearest(&points, &points, true), 7);
+    same(&s, "o.npz", false, &["knn", &none, "-k", "7", "--queries", &three]);
+    is_knn(&s, "o.npz", &[vec![], vec![], vec![]], 7);
+    Call::new(&["knn", &four, "-k", "0", "-o", &s.word("o.npz")]).succeeds();
+    is_knn(&s, "o.npz", &[vec![], vec![], vec![], vec![]], 0);
+    for input in [&["knn", &none][..], &["knn", &four, "--queries", &none]] {
+        Call::new(&[input, &["-k", "7", "-o", &s.word("o.npz")]].concat()).on(Ranks::Threads(2)).succeeds();
+        is_knn(&s, "o.npz", &[], 7);
+    }
+}
+
+#[test]
+fn all_within_a_radius_are_those_of_all_pairs() {
+    let s = Scratch::new();
+    let (points, queries) = (lattice(257, 3, 7), lattice(40, 3, 8));
+    let (input, places) = (save(&s, "p.npy", 3, &points), save(&s, "q.npy", 3, &queries));
+    // Distances of just this radius occur, and are within.
+    let words = ["neighbors", &input, "--radius", "1.25", "--box", "8,4,0"];
+    same(&s, "o.npz", true, &words);
+    let lists = BOX.nearest(&points, &points, false);
+    let with_self = is_within(&s, "o.npz", &lists, 1.25 * 1.25);
+    assert!(lists.iter().flatten().any(|(square, _)| *square == 1.25 * 1.25));
+    same(&s, "o.npz", false, &[&words[..], &["--exclude-self"]].concat());
+    let counted = is_within(&s, "o.npz", &BOX.nearest(&points, &points, true), 1.25 * 1.25);
+    assert!(counted.iter().zip(&with_self).all(|(a, b)| a + 1 == *b));
+    same(&s, "o.npz", false, &[&words[..], &["--exclude-self", "--count-only"]].concat());
+    assert_eq!(counts(&s, "o.npz"), counted);
+
+    // Beyond half of the box each pair counts once.
+    same(&s, "o.npz", false, &["neighbors", &input, "--radius", "30", "--box", "8,4,0", "--queries", &places]);
+    let all = is_within(&s, "o.npz", &BOX.nearest(&points, &queries, false), 900.0);
+    assert!(all.iter().all(|count| *count == 257));
+}
+
+#[test]
+fn no_points_have_no_neighbours() {
+    let s = Scratch::new();
+    let (none, three) = (save(&s, "none.npy", 3, &[] as &[f32]), save(&s, "q.npy", 3, &[0.5f32; 9]));
+    same(&s, "o.npz", false, &["neighbors", &none, "--radius", "1"]);
+    is_within(&s, "o.npz", &[], 1.0);
+    same(&s, "o.npz", false, &["neighbors", &none, "--radius", "1", "--queries", &three]);
+    is_within(&s, "o.npz", &[vec![], vec![], vec![]], 1.0);
+    Call::new(&["neighbors", &three, "--radius", "0", "--count-only", "-o", &s.word("o.npz")]).succeeds();
+    assert_eq!(counts(&s, "o.npz"), [3, 3, 3], "points that coincide are within 0");
+    let edges = s.file("edges.txt", "0\n1\n");
+    Call::new(&["pairs", &none, "--bins", &edges, "-o", &s.word("o.csv")]).succeeds();
+    assert_eq!(fs::read_to_string(s.join("o.csv")).unwrap(), "r_low,r_high,count\n0.0,1.0,0\n");
+}
+
+#[test]
+fn pairs_are_counted_by_distance() {
+    let s = Scratch::new();
+    let (points, queries) = (lattice(257, 3, 9), lattice(40, 3, 10));
+    let (input, places) = (save(&s, "p.npy", 3, &points), save(&s, "q.npy", 3, &queries));
+    let edges =
+        s.file("edges.txt", "# r\n0\n0.25\n\n1.25e0\n2 # distances of just this much are in the next bin\n30\n");
+    let table = |lists: &[Vec<(f32, i64)>]| {
+        let mut text = "r_low,r_high,count\n".to_string();
+        for pair in [0.0f32, 0.25, 1.25, 2.0, 30.0].windows(2) {
+            let within = |d: &&(f32, i64)| pair[0] * pair[0] <= d.0 && d.0 < pair[1] * pair[1];
+            text += &format!("{:?},{:?},{}\n", pair[0], pair[1], lists.iter().flatten().filter(within).count());
+        }
+        text
+    };
+    same(&s, "o.csv", true, &["pairs", &input, "--bins", &edges, "--box", "8,4,open"]);
+    assert_eq!(fs::read_to_string(s.join("o.csv")).unwrap(), table(&BOX.nearest(&points, &points, true)));
+    same(&s, "o.csv", false, &["pairs", &input, "--bins", &edges, "--box", "8,4,open", "--cross", &places]);
+    assert_eq!(fs::read_to_string(s.join("o.csv")).unwrap(), table(&BOX.nearest(&points, &queries, false)));
+}
+
+#[test]
+fn a_report_says_what_was_done() {
+    let s = Scratch::new();
+    let (input, output) = (save(&s, "p.npy", 2, &lattice(50, 2, 2)), s.word("o.npz"));
+    let words = ["neighbors", &input, "--radius", "1", "--box", "12", "-o", &output, "--json", "--queries", &input];
+    let outcome = Call::new(&words).on(Ranks::Threads(2)).succeeds();
+    let report: serde_json::Value = serde_json::from_str(&outcome.stdout).unwrap();
+    let file = NpzFile::open(&output).unwrap();
+    assert_eq!(report["command"], "neighbors");
+    assert_eq!((&report["points"], &report["queries"], &report["ranks"]), (&50.into(), &50.into(), &2.into()));
+    assert_eq!(report["neighbors"], file.member("index").unwrap().len());
+    assert_eq!((&report["box"][0], &report["radius"]), (&12.0.into(), &1.0.into()));
+    assert_eq!(report["queries_file"]["shape"], serde_json::json!([50, 2]));
+    for phase in ["read", "build", "search", "write", "total"] {
+        assert!(report["seconds"][phase].as_f64().is_some_and(|seconds| seconds > 0.0), "{phase}: {report}");
+    }
+    assert!(report["bytes"]["between_ranks"].as_u64().is_some_and(|bytes| bytes > 0), "{report}");
+}
+
+#[test]
+fn wrong_words_and_bad_files_are_errors_that_leave_nothing() {
+    let s = Scratch::new();
+    let mut points = lattice(30, 3, 1);
+    let (good, plane) = (save(&s, "good.npy", 3, &points), save(&s, "plane.npy", 2, &lattice(9, 2, 1)));
+    points[3 * 17 + 1] = f32::NAN;
+    let nan = save(&s, "nan.npy", 3, &points);
+    let line = save(&s, "line.npy", 4, &[0.0f32; 8]);
+    let whole = save(&s, "whole.npy", 3, &[1i64; 9]);
+    let edges = s.file("edges.txt", "0\n1\n2\n");
+    let wrong =
+        [s.file("e0.txt", ""), s.file("e1.txt", "1\n"), s.file("e2.txt", "0\n2\n\n1\n"), s.file("e3.txt", "0\nx\n")];
+    let missing = s.word("missing.npy");
+    let before = files(s.path());
+    let (npz, csv) = (s.word("o.npz"), s.word("o.csv"));
+
+    let knn = |words: &[&str]| Call::new(&[&["knn", "-o", &npz], words].concat());
+    let neighbors = |words: &[&str]| Call::new(&[&["neighbors", "-o", &npz], words].concat());
+    let pairs = |words: &[&str]| Call::new(&[&["pairs", "-o", &csv], words].concat());
+    let cases = [
+        (knn(&[&good]), 2, "-k"),
+        (knn(&[&good, "-k", "1025"]), 2, "1024"),
+        (knn(&[&good, "-k", "-1"]), 2, "whole number"),
+        (knn(&[&good, "-k", "2.5"]), 2, "whole number"),
+        (knn(&[&good, "-k", "3", "--max-distance", "-1"]), 2, "from 0"),
+        (knn(&[&good, "-k", "3", "--max-distance", "nan"]), 2, "from 0"),
+        (knn(&[&good, "-k", "3", "--exclude-self", "--queries", &good]), 2, "--queries"),
+        (knn(&[&good, "-k", "3", "--box", "8,4"]), 2, "--box"),
+        (knn(&[&good, "-k", "3", "--box", "-8"]), 2, "--box"),
+        (knn(&[&good, "-k", "3", "--grid", "1x1"]), 2, "--grid"),
+        (knn(&["-", "-k", "3"]), 2, "standard input"),
+        (knn(&[&good, "-k", "3", "--queries", "-"]), 2, "standard input"),
+        (Call::new(&["knn", &good, "-k", "3", "-o", "-"]), 2, "standard output"),
+        (Call::new(&["knn", &good, "-k", "3", "-o", &s.word("no/o.npz")]), 1, "mkdir"),
+        (knn(&[&nan, "-k", "3"]), 1, "(17, 1)"),
+        (knn(&[&good, "-k", "3", "--queries", &nan]).on(Ranks::Threads(3)), 1, "(17, 1)"),
+        (knn(&[&good, "-k", "3", "--queries", &plane]), 1, "(M, 3)"),
+        (knn(&[&line, "-k", "3"]), 1, "(N, 3) or (N, 2)"),
+        (knn(&[&whole, "-k", "3"]), 1, "int64"),
+        (knn(&[&missing, "-k", "3"]), 1, "no such file"),
+        (neighbors(&[&good]), 2, "--radius"),
+        (neighbors(&[&good, "--radius", "-0.5"]), 2, "from 0"),
+        (neighbors(&[&good, "--radius", "nan"]), 2, "from 0"),
+        (neighbors(&[&good, "--radius", "inf"]), 2, "from 0"),
+        (neighbors(&[&good, "--radius", "1", "--exclude-self", "--queries", &good]), 2, "--queries"),
+        (neighbors(&[&plane, "--radius", "1", "--box", "1,2,3"]), 2, "--box"),
+        (neighbors(&[&nan, "--radius", "1", "--count-only"]), 1, "(17, 1)"),
+        (pairs(&[&good]), 2, "--bins"),
+        (pairs(&[&good, "--bins", "-"]), 2, "standard input"),
+        (pairs(&[&good, "--bins", &wrong[0]]), 1, "line 1: 0 edges"),
+        (pairs(&[&good, "--bins", &wrong[1]]), 1, "line 1: one edge"),
+        (pairs(&[&good, "--bins", &wrong[2]]).on(Ranks::Threads(2)), 1, "line 4"),
+        (pairs(&[&good, "--bins", &wrong[3]]), 1, "line 2"),
+        (pairs(&[&good, "--bins", &missing]), 1, "no such file"),
+        (pairs(&[&good, "--bins", &edges, "--cross", &plane]), 1, "(M, 3)"),
+        (pairs(&[&nan, "--bins", &edges]), 1, "(17, 1)"),
+        (pairs(&[&good, "--bins", &edges, "--exclude-self"]), 2, "--exclude-self"),
+    ];
+    for (call, code, word) in cases {
+        call.run().is_error(&format!("{:?}", call.words), code, &[word]);
+        assert_eq!(files(s.path()), before, "{:?}", call.words);
+    }
+    if has_mpi() {
+        for (call, word) in [(knn(&[&nan, "-k", "3"]), "(17, 1)"), (pairs(&[&good, "--bins", &wrong[2]]), "line 4")] {
+            call.clone().on(Ranks::Mpi(2)).run().is_error("under MPI", 1, &[word]);
+            assert_eq!(files(s.path()), before, "{:?}", call.words);
+        }
+    }
+}
