@@ -37,11 +37,11 @@ fn random(index: u64) -> f64 {
 
 /// Coordinate `axis` of point `i`, at random or about one of the centres.
 fn coordinate(clustered: bool, i: u64, axis: u64) -> f64 {
-    let at = |stream: u64, i: u64| random(stream << 48 | 3 * i + axis);
+    let at = |stream: u64, i: u64| random((stream << 48) | (3 * i + axis));
     if !clustered {
         return SIDE * at(0, i);
     }
-    let center = (random(4 << 48 | i) * CLUSTERS as f64) as u64;
+    let center = (random((4 << 48) | i) * CLUSTERS as f64) as u64;
     SIDE * at(1, center) + SIGMA * (-2.0 * at(2, i).ln()).sqrt() * (2.0 * PI * at(3, i)).cos()
 }
 

@@ -90,7 +90,6 @@ fn one(
             }
         });
         let spreads = clock.alone::<2>(work.as_mut().map(|work| work as &mut dyn FnMut(usize)))?;
-        drop(work);
         if !rows.is_empty() {
             let distance = recorder.download(&lists.distance, 0, lists.distance.len())?;
             let theirs: Vec<f32> = rows.iter().map(|row| row.1).collect();

@@ -107,7 +107,6 @@ fn one(
             }
         });
         let spreads = clock.alone::<2>(work.as_mut().map(|work| work as &mut dyn FnMut(usize)))?;
-        drop(work);
         let differ = reference.is_some() && !close(&counts, &found);
         let same = clock.sum([u64::from(differ)])? == [0];
         report.compared(format!("the pairs of {size} points within {radius}"), same);
