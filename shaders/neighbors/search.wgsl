@@ -65,6 +65,8 @@ var<private> skip: u32;
 var<private> rounds: u32;
 var<private> begin_at: u32;
 var<private> stopped: bool;
+/// Leaves that were looked at.
+var<private> leaves: u32;
 
 /// Where results of a query go.
 fn line_of(row: u32, number: u32) -> u32 {
@@ -229,6 +231,7 @@ fn walk(own_leaf: u32) {
                     return;
                 }
                 rounds += params.leaf_rounds;
+                leaves++;
                 scan(node, shared_node.bounds);
                 continue;
             }

@@ -64,6 +64,8 @@ pub struct RawArray {
     pub(super) storage: Arc<Storage>,
     pub(super) element: Element,
     pub(super) len: u64,
+    /// Where it begins in its buffer; 0 unless it is a part of another array.
+    pub(super) start: u64,
     /// Elements a window; a power of two when there is more than one window.
     pub(super) window: u64,
     /// Windows a buffer.
@@ -99,7 +101,8 @@ impl RawArray {
     /// The same memory as elements of another size, as many as fit.
     pub(crate) fn seen_as(&self, element: Element) -> RawArray {
         let (from, to) = (self.element.bytes(), element.bytes());
-        RawArray { element, len: self.len * from / to, window: self.window * from / to, ..self.clone() }
+        let [len, start, window] = [self.len, self.start, self.window].map(|n| n * from / to);
+        RawArray { element, len, start, window, ..self.clone() }
     }
 
     /// The buffers it lies in.
@@ -113,14 +116,15 @@ impl RawArray {
         (0..u64::from(self.windows())).map(move |w| {
             let len = (self.len - w * self.window).min(self.window).max(1);
             let buffer = &self.storage.buffers[(w / self.per_buffer) as usize];
-            (buffer, (w % self.per_buffer) * self.window * bytes, (len * bytes).next_multiple_of(4))
+            let offset = (w % self.per_buffer) * self.window + self.start;
+            (buffer, offset * bytes, (len * bytes).next_multiple_of(4))
         })
     }
 
     /// The contiguous pieces of a range of elements: buffer, byte offset, bytes.
     pub(crate) fn pieces(&self, start: u64, len: u64) -> Vec<(&wgpu::Buffer, u64, u64)> {
         let (bytes, span) = (self.element.bytes(), self.window * self.per_buffer);
-        let (mut at, end, mut pieces) = (start, start + len, Vec::new());
+        let (mut at, end, mut pieces) = (self.start + start, self.start + start + len, Vec::new());
         while at < end {
             let stop = ((at / span + 1) * span).min(end);
             pieces.push((&self.storage.buffers[(at / span) as usize], (at % span) * bytes, (stop - at) * bytes));
@@ -163,6 +167,13 @@ impl<T: Plain> Array<T> {
     /// The handle that dispatches take.
     pub fn raw(&self) -> &RawArray {
         &self.raw
+    }
+
+    /// A part of the same memory, where the array lies in one window and the part begins at a multiple of 256 bytes.
+    pub(crate) fn part(&self, start: u64, len: u64) -> Option<Array<T>> {
+        let raw = &self.raw;
+        let fits = raw.windows() == 1 && (start * T::ELEMENT.bytes()).is_multiple_of(256) && start + len <= raw.len;
+        fits.then(|| Array::new(RawArray { start: raw.start + start, len, window: len.max(1), ..raw.clone() }))
     }
 
     /// The same memory seen as other elements of the same size (`f32` bits as `u32`) or of twice or half the size.

@@ -175,6 +175,31 @@ impl Nearest {
         Ok(lists)
     }
 
+    /// How many leaves of the tree each group of queries along the curve looks at, besides its own, for up to 32 neighbours: what
+    /// a search costs, by group. Recorded only.
+    ///
+    /// # Errors
+    /// As [`lists`](Self::lists).
+    pub fn leaves(
+        &self,
+        recorder: &mut Recorder,
+        tree: &Tree,
+        queries: Queries<'_>,
+        ask: &Ask,
+    ) -> Result<Array<u32>, NeighborError> {
+        check(ask)?;
+        let (gpu, rows, length) = (recorder.gpu().clone(), queries.len(tree), list::length(ask.k));
+        let ask = Ask { k: ask.k.min(length), ..*ask };
+        let shape = queries.shape(self.form, tree, Walk::NearCounted);
+        let kernel = self.kernels.get(Key::Lists { shape, length, resumed: false }, || stored(shape, length, false));
+        let leaves = gpu.array("neighbors::leaves", rows.div_ceil(self.form.queries()))?;
+        let lists = empty_lists(&gpu, rows, ask.k)?;
+        let params = Params { write: ask.k, ..queries.params(tree, &ask)? };
+        let arrays = [leaves.raw(), lists.index.raw(), lists.distance.raw()].into_iter();
+        self.dispatch(recorder, &kernel, tree, queries, params, arrays, 0..rows)?;
+        Ok(leaves)
+    }
+
     /// Runs `snippet` over the list of each query, without storing lists (they pass through scratch, in parts, if `k` is above
     /// 32). `ask.rows` plays no part.
     ///

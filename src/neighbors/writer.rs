@@ -21,6 +21,8 @@ pub(super) enum Walk {
     Near,
     /// The nearest first; marks groups that it had to stop for.
     NearOrMark,
+    /// The nearest first, to the end; tells how many leaves each group has looked at.
+    NearCounted,
     /// Leaves in their order, to the end.
     Ordered,
     /// Leaves in their order, from where the last dispatch has stopped, for groups that are not done.
@@ -30,7 +32,7 @@ pub(super) enum Walk {
 impl Walk {
     /// Whether it keeps a word a group, in the array `cursor`.
     pub fn keeps(self) -> bool {
-        matches!(self, Walk::NearOrMark | Walk::Onward)
+        matches!(self, Walk::NearOrMark | Walk::NearCounted | Walk::Onward)
     }
 }
 
@@ -131,7 +133,7 @@ pub(super) fn search(name: &str, shape: Shape, visit: &str, snippet: &str) -> Ke
         };
         format!("vec3<f32>({}, {}, {})", word(0), word(1), word(2))
     };
-    let own_leaf = match own && matches!(walk, Walk::Near | Walk::NearOrMark) {
+    let own_leaf = match own && matches!(walk, Walk::Near | Walk::NearOrMark | Walk::NearCounted) {
         true => format!("group_of_queries * {}u / LEAF", form.queries()),
         false => "NONE".into(),
     };
@@ -139,6 +141,7 @@ pub(super) fn search(name: &str, shape: Shape, visit: &str, snippet: &str) -> Ke
     let leave = match walk {
         Walk::NearOrMark => "store_cursor(group_of_queries, select(NONE, 0u, stopped));",
         Walk::Onward => "store_cursor(group_of_queries, select(NONE, begin_at, stopped));",
+        Walk::NearCounted => "store_cursor(group_of_queries, leaves);",
         Walk::Near | Walk::Ordered => "",
     };
     let ordered = matches!(walk, Walk::Ordered | Walk::Onward);
@@ -157,7 +160,7 @@ pub(super) fn search(name: &str, shape: Shape, visit: &str, snippet: &str) -> Ke
         point("source"),
         point(if own { "source" } else { "query" }),
         if own { "order" } else { "number" },
-        walk.keeps(),
+        matches!(walk, Walk::NearOrMark | Walk::Onward),
     );
     let main = if form.lanes > 1 {
         "    lane = local;\n    search(params.first + group_number(id, count));\n"

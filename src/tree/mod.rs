@@ -12,7 +12,7 @@
 //! | [`Builder::moments`] | one a level | no |
 //!
 //! Memory of a tree: 4 bytes for the order, 4 a coordinate for the sorted points and 1.2 for boxes, a point; while it is
-//! built also 16 bytes for keys, and what the sort takes.
+//! built also what the sort takes, 12 to 14 bytes. Keys lie where the points will.
 
 mod levels;
 
@@ -117,12 +117,13 @@ impl Builder {
     /// [`DeviceError`] when memory is short or an array does not fit the kernels' bindings.
     pub fn build(&self, recorder: &mut Recorder, cloud: &Cloud, frame: &Frame) -> Result<Tree, DeviceError> {
         let gpu = recorder.gpu().clone();
-        let order = self.order(recorder, cloud, frame)?;
+        let positions = gpu.array("tree::positions", cloud.positions().len())?;
+        let order = self.order(recorder, cloud, frame, &positions)?;
         let levels = Levels::new(cloud.len());
         let tree = Tree {
             domain: *cloud.domain(),
             frame: *frame,
-            positions: gpu.array("tree::positions", cloud.positions().len())?,
+            positions,
             order,
             boxes: gpu.array("tree::boxes", 8 * levels.total())?,
             levels,
@@ -140,20 +141,31 @@ impl Builder {
         frame: &Frame,
         scale: f32,
     ) -> Result<(Array<f32>, Array<u32>), DeviceError> {
-        let order = self.order(recorder, cloud, frame)?;
         let positions = recorder.gpu().array("tree::targets", cloud.positions().len())?;
+        let order = self.order(recorder, cloud, frame, &positions)?;
         let arrays = [cloud.positions().raw(), order.raw(), positions.raw()];
         let points = Points { count: cloud.len() as u32, dims: cloud.domain().dims() as u32, scale, unit: 1.0 / scale };
         recorder.each(&self.boxes.arrange, &arrays, &points, cloud.len())?;
         Ok((positions, order))
     }
 
-    /// Numbers of the points of `cloud` along the curve.
-    fn order(&self, recorder: &mut Recorder, cloud: &Cloud, frame: &Frame) -> Result<Array<u32>, DeviceError> {
+    /// Numbers of the points of `cloud` along the curve. The keys lie in `positions`, which are written only after them, where
+    /// there is room.
+    fn order(
+        &self,
+        recorder: &mut Recorder,
+        cloud: &Cloud,
+        frame: &Frame,
+        positions: &Array<f32>,
+    ) -> Result<Array<u32>, DeviceError> {
         let (gpu, count) = (recorder.gpu().clone(), cloud.len());
         let order = gpu.array("tree::order", count)?;
-        let high = gpu.array("tree::high", count)?;
-        let low = gpu.array("tree::low", count)?;
+        let words = positions.cast::<u32>()?;
+        // Parts begin at multiples of 64 words.
+        let [high, low] = match (words.part(0, count), words.part(count.next_multiple_of(64), count)) {
+            (Some(high), Some(low)) => [high, low],
+            _ => [gpu.array("tree::high", count)?, gpu.array("tree::low", count)?],
+        };
         self.keys.record(recorder, Curve::Hilbert, cloud.positions(), frame, &high, &low)?;
         self.sort.order(recorder, Keys::U64 { high: &high, low: &low }, &order, Count::All)?;
         Ok(order)

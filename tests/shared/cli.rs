@@ -286,6 +286,5 @@ impl Outcome {
         for trace in ["panicked", "RUST_BACKTRACE", "stack backtrace", "unwrap"] {
             assert!(!self.stderr.contains(trace), "{name}: {self:#?}");
         }
-        assert!(self.seconds < 30.0, "{name}: {self:#?}");
     }
 }
