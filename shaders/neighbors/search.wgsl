@@ -18,8 +18,8 @@
 // distance does not depend on which nodes a pair was found in.
 //
 // Some drivers end all loops of an invocation silently after so many rounds (llvmpipe: 65,535). Where a walk could take more, it
-// stops after `params.rounds`, and leaves in `cursor` where it has to go on: the next dispatch goes through the leaves in
-// their order (ORDERED) from there.
+// stops after `params.rounds`, and leaves in `cursor`, a word a group, where it has to go on (NONE: it is done): the next dispatch
+// goes through the leaves in their order (ORDERED) from there.
 
 const LEAF: u32 = 32u;
 const FAN: u32 = 8u;
@@ -272,7 +272,9 @@ fn search(group_of_queries: u32) {
     half_side = params.half_side.xyz;
     sources = params.sources;
     skip = params.skip;
-    begin_at = first_leaf(group_of_queries);
+    // A workgroup of groups may have more than there are.
+    if group_of_queries * (LANES * SLOTS) >= params.queries { return; }
+    begin_at = first_leaf(group_of_queries - params.base / (LANES * SLOTS));
     if begin_at == NONE { return; }
     around = Bounds(vec3<f32>(FAR), vec3<f32>(-FAR));
     let row# = group_of_queries * (LANES * SLOTS) + #u * LANES + lane;
@@ -285,5 +287,5 @@ fn search(group_of_queries: u32) {
         walk(own);
     }
     if row# < params.queries { finish#(row#); }
-    if lane == 0u { leave(group_of_queries); }
+    if lane == 0u { leave(group_of_queries - params.base / (LANES * SLOTS)); }
 }

@@ -8,11 +8,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::error::NeighborError;
 use super::form::Form;
 use super::list;
-use super::rounds::Rounds;
+use super::rounds::{Rounds, unfinished};
 use super::snippet::{self, Snippet};
 use super::targets::Queries;
 use super::writer::{self, Params, Shape, Walk};
 use crate::device::{Access, Array, DeviceError, Element, Gpu, Kernel, KernelSource, RawArray, Recorder};
+use crate::primitives::Reduce;
 use crate::tree::{LEAF, Tree};
 
 /// Most neighbours of a query.
@@ -89,7 +90,8 @@ impl<K: Eq + Hash> Kernels<K> {
 /// - Any `k` up to 1024 at run time: lists of up to 32 are kept in registers (kernels are compiled for 1, 2, 4, 8, 16, 24 and 32),
 ///   longer ones take a walk for each 32 entries.
 /// - The result is unique: entries are in the order of (`f32` square of the distance, index), also among coincident points.
-/// - Everything is recorded; nothing submits or waits.
+/// - Everything is recorded; nothing submits or waits, except in large trees on drivers that limit loops
+///   ([`Abilities::loop_rounds`](crate::device::Abilities::loop_rounds)): there a search asks whether it is done.
 ///
 /// ```
 /// use meshloom::device::{Gpu, Options, Recorder};
@@ -112,6 +114,7 @@ pub struct Nearest {
     rounds: Rounds,
     kernels: Kernels<Key>,
     root: Kernel,
+    reduce: Reduce,
 }
 
 impl Nearest {
@@ -122,7 +125,13 @@ impl Nearest {
 
     /// In a given form, which the device must allow.
     pub fn with(gpu: &Gpu, form: Form) -> Self {
-        Nearest { form, rounds: Rounds::of(gpu), kernels: Kernels::new(), root: Kernel::new(root()) }
+        Nearest {
+            form,
+            rounds: Rounds::of(gpu),
+            kernels: Kernels::new(),
+            root: Kernel::new(root()),
+            reduce: Reduce::new(),
+        }
     }
 
     /// The same for a driver that ends loops after so many rounds (at least 1024), or never.
@@ -258,7 +267,7 @@ impl Nearest {
         let params = queries.params(tree, ask)?;
         // Squares are what a later walk goes on from.
         let squares = ask.k > longest || portions.is_some();
-        let groups = queries.len(tree).div_ceil(self.form.queries());
+        let groups = (part.end - part.start).div_ceil(self.form.queries());
         let cursor = match portions {
             Some(_) => Some(recorder.gpu().array::<u32>("neighbors::cursor", groups)?),
             None => None,
@@ -267,23 +276,23 @@ impl Nearest {
             let write = (ask.k - done).min(longest);
             let unit = if squares { 0.0 } else { params.unit };
             let params = Params { done, write, unit, ..params };
-            let mut walk = |walk: Walk, params: Params, times: u64| {
+            let walk = |recorder: &mut Recorder, walk: Walk, params: Params| {
                 let shape = queries.shape(self.form, tree, walk);
                 let (length, resumed) = (list::length(write), done > 0);
                 let key = Key::Lists { shape, length, resumed };
                 let kernel = self.kernels.get(key, || stored(shape, length, resumed));
-                let arrays = || cursor.iter().map(Array::raw).chain([lists.index.raw(), lists.distance.raw()]);
-                (0..times)
-                    .try_for_each(|_| self.dispatch(recorder, &kernel, tree, queries, params, arrays(), part.clone()))
+                let arrays = cursor.iter().map(Array::raw).chain([lists.index.raw(), lists.distance.raw()]);
+                self.dispatch(recorder, &kernel, tree, queries, params, arrays, part.clone())
             };
-            match portions {
-                None => walk(Walk::Near, params, 1)?,
-                Some(portions) => {
-                    let params = Params { rounds: portions.rounds, leaf_rounds: portions.leaf, ..params };
-                    walk(Walk::NearOrMark, params, 1)?;
-                    // Few groups, if any, are not done: the others return at once.
-                    walk(Walk::Onward, params, portions.count)?;
-                }
+            let (Some(portions), Some(cursor)) = (portions, &cursor) else {
+                walk(recorder, Walk::Near, params)?;
+                continue;
+            };
+            let params = Params { rounds: portions.rounds, leaf_rounds: portions.leaf, ..params };
+            walk(recorder, Walk::NearOrMark, params)?;
+            // Few groups have to go on, if any.
+            while groups > 0 && unfinished(recorder, &self.reduce, cursor)? {
+                walk(recorder, Walk::Onward, params)?;
             }
         }
         if squares {

@@ -1,7 +1,8 @@
 //! Walks that take no more rounds of loops than a driver allows.
 
 use super::form::Form;
-use crate::device::Gpu;
+use crate::device::{Array, DeviceError, Gpu, Recorder};
+use crate::primitives::{Count, Reduce};
 use crate::tree::LEAF;
 
 /// Rounds that a walk may take besides those that it counts: on its way to a leaf, in the loops of a snippet's `begin` and `end`.
@@ -20,8 +21,13 @@ pub(super) struct Portions {
     pub rounds: u32,
     /// Rounds that a leaf takes at most.
     pub leaf: u32,
-    /// Portions that are enough for all leaves.
-    pub count: u64,
+}
+
+/// Whether any group of queries has to go on. Waits.
+pub(super) fn unfinished(recorder: &mut Recorder, reduce: &Reduce, cursor: &Array<u32>) -> Result<bool, DeviceError> {
+    let least = recorder.gpu().array::<u32>("neighbors::least", 1)?;
+    reduce.min(recorder, cursor, &least, Count::All)?;
+    Ok(recorder.download(&least, 0, 1)?[0] != u32::MAX)
 }
 
 impl Rounds {
@@ -43,11 +49,7 @@ impl Rounds {
         // A node costs 17 rounds, and there are leaves / 7 nodes; paths to where a portion begins are gone again.
         let all = leaves * u64::from(leaf.saturating_add(3));
         let usable = u64::from(rounds - LEAST / 2);
-        (all > usable).then(|| Portions {
-            rounds,
-            leaf,
-            count: all.div_ceil(usable.saturating_sub(leaf.into()).max(1)) + 1,
-        })
+        (all > usable).then_some(Portions { rounds, leaf })
     }
 }
 
@@ -62,9 +64,9 @@ mod tests {
         let rounds = Rounds::new(Some(57_343));
         assert_eq!(rounds.portions(form, 1000, 0), None);
         let portions = rounds.portions(form, 31_250, 0).unwrap();
-        assert!(portions.leaf == 38 && (20..30).contains(&portions.count), "{portions:?}");
-        // Whatever is between portions, they get to the end.
-        let each = (portions.rounds - LEAST / 2) / (portions.leaf + 3);
-        assert!(u64::from(each) * portions.count >= 31_250);
+        assert_eq!((portions.rounds, portions.leaf), (57_343, 38));
+        // Each portion gets somewhere.
+        let least = Rounds::new(Some(1)).portions(form, 31_250, 0).unwrap();
+        assert!(least.rounds > least.leaf + 17 * 12);
     }
 }

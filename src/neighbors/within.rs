@@ -3,7 +3,7 @@
 use super::error::NeighborError;
 use super::form::Form;
 use super::nearest::{Ask, Kernels, NEIGHBOR, Rows};
-use super::rounds::Rounds;
+use super::rounds::{Rounds, unfinished};
 use super::snippet::{self, Snippet};
 use super::targets::Queries;
 use super::writer::{self, Params, Shape, Walk};
@@ -66,6 +66,9 @@ struct Key {
 /// | [`counts`](Self::counts) | 1 | no |
 /// | [`lists`](Self::lists) | 2: count, then fill | once, for the number of all entries |
 /// | [`visit`](Self::visit) | 1 | no |
+///
+/// In large trees on drivers that limit loops ([`Abilities::loop_rounds`](crate::device::Abilities::loop_rounds)) a walk is done in
+/// portions, and each call waits for each.
 ///
 /// No length is ever guessed: lists are counted before memory is taken for them.
 ///
@@ -260,7 +263,13 @@ impl Radius {
         recorder.clear(&cursor);
         arrays.push(cursor.raw());
         arrays.extend(snippet.arrays());
-        (0..portions.count).try_for_each(|_| queries.dispatch(recorder, self.form, &kernel, &arrays, params, 0..rows))
+        while rows > 0 {
+            queries.dispatch(recorder, self.form, &kernel, &arrays, params, 0..rows)?;
+            if !unfinished(recorder, &self.reduce, &cursor)? {
+                break;
+            }
+        }
+        Ok(())
     }
 }
 

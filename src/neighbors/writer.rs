@@ -137,11 +137,11 @@ pub(super) fn search(name: &str, shape: Shape, visit: &str, snippet: &str) -> Ke
         true => format!("group_of_queries * {}u / LEAF", form.queries()),
         false => "NONE".into(),
     };
-    let first_leaf = if walk == Walk::Onward { "load_cursor(group_of_queries)" } else { "0u" };
+    let first_leaf = if walk == Walk::Onward { "load_cursor(number)" } else { "0u" };
     let leave = match walk {
-        Walk::NearOrMark => "store_cursor(group_of_queries, select(NONE, 0u, stopped));",
-        Walk::Onward => "store_cursor(group_of_queries, select(NONE, begin_at, stopped));",
-        Walk::NearCounted => "store_cursor(group_of_queries, leaves);",
+        Walk::NearOrMark => "store_cursor(number, select(NONE, 0u, stopped));",
+        Walk::Onward => "store_cursor(number, select(NONE, begin_at, stopped));",
+        Walk::NearCounted => "store_cursor(number, leaves);",
         Walk::Near | Walk::Ordered => "",
     };
     let ordered = matches!(walk, Walk::Ordered | Walk::Onward);
@@ -151,8 +151,8 @@ pub(super) fn search(name: &str, shape: Shape, visit: &str, snippet: &str) -> Ke
          fn query_at(i: u32) -> vec3<f32> {{ return {}; }}\n\
          fn number_of(i: u32) -> u32 {{ return load_{}(i); }}\n\
          fn own_leaf(group_of_queries: u32) -> u32 {{ return {own_leaf}; }}\n\
-         fn first_leaf(group_of_queries: u32) -> u32 {{ return {first_leaf}; }}\n\
-         fn leave(group_of_queries: u32) {{ {leave} }}\n\
+         fn first_leaf(number: u32) -> u32 {{ return {first_leaf}; }}\n\
+         fn leave(number: u32) {{ {leave} }}\n\
          const ORDERED: bool = {ordered};\nconst BOUNDED: bool = {};\n",
         form.lanes,
         form.slots,
