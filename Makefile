@@ -31,6 +31,6 @@ test:
 	$(CARGO) test --features cli,mpi
 	@if [ -e $(SWIFTSHADER) ]; then \
 	    echo 'once more on SwiftShader, which has no optional feature'; \
-	    VK_DRIVER_FILES=$(SWIFTSHADER) $(CARGO) test --features cli,mpi --test device --test halo --test mesh --test simulation \
-	        --test primitives --test sort --test neighbors; \
+	    VK_DRIVER_FILES=$(SWIFTSHADER) $(CARGO) test --features cli,mpi --test device --test halo --test mesh --test simulation --test sort \
+	    && VK_DRIVER_FILES=$(SWIFTSHADER) $(CARGO) test --features cli,mpi --test neighbors facts_of; \
 	else echo 'make: SwiftShader is not here, its tests are skipped'; fi

@@ -14,15 +14,16 @@ pub struct Form {
 }
 
 impl Form {
-    /// The form that measured best for a device (`docs/particles.md`): groups of a whole leaf in one subgroup where there
-    /// are operations across one, else four queries an invocation.
+    /// The form that measured best for a device (`docs/particles.md`): groups of a leaf, or of four queries an
+    /// invocation, in one subgroup where there are operations across one, else four queries an invocation.
     pub fn of(gpu: &Gpu) -> Self {
         let most = gpu.abilities().subgroup_least.min(LEAF as u32);
         if most < 4 {
             return Form { lanes: 1, slots: 4 };
         }
         let lanes = 1 << most.ilog2();
-        Form { lanes, slots: LEAF as u32 / lanes }
+        // More than four lists an invocation take compilers long, and crash SwiftShader's.
+        Form { lanes, slots: (LEAF as u32 / lanes).min(4) }
     }
 
     /// Queries of a group.
