@@ -213,11 +213,19 @@ fn write(module: &Module, info: &ModuleInfo, checked: bool, needs: Needs) -> Res
                 Needs::Double => [spv::Capability::Shader, spv::Capability::Float64].into_iter().collect(),
                 Needs::Subgroups => {
                     use spv::Capability::{
-                        GroupNonUniform, GroupNonUniformBallot, GroupNonUniformShuffle, GroupNonUniformVote, Shader,
+                        GroupNonUniform, GroupNonUniformArithmetic, GroupNonUniformBallot, GroupNonUniformShuffle,
+                        GroupNonUniformVote, Shader,
                     };
-                    [Shader, GroupNonUniform, GroupNonUniformBallot, GroupNonUniformShuffle, GroupNonUniformVote]
-                        .into_iter()
-                        .collect()
+                    [
+                        Shader,
+                        GroupNonUniform,
+                        GroupNonUniformArithmetic,
+                        GroupNonUniformBallot,
+                        GroupNonUniformShuffle,
+                        GroupNonUniformVote,
+                    ]
+                    .into_iter()
+                    .collect()
                 }
             }),
             bounds_check_policies,

@@ -1,9 +1,19 @@
 //! Results on their way to the ranks that asked for them.
 
 use super::error::NeighborError;
-use super::hood::NearbyRows;
 use crate::comm::Communicator;
 use crate::layout::Cost;
+
+/// All points within a radius of each row: row `i` is entries `offset[i]..offset[i + 1]`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NearbyRows {
+    /// Where rows begin, from 0, and the number of all entries.
+    pub offset: Vec<u64>,
+    /// Numbers in the input of all ranks, ascending in a row.
+    pub index: Vec<u64>,
+    /// Distances.
+    pub distance: Vec<f32>,
+}
 
 /// Rows of results, by the number of the query in the input of all ranks.
 #[derive(Default)]

@@ -2,12 +2,13 @@
 
 use std::cell::Cell;
 
-use super::answers::{Answers, deliver};
+use super::answers::{Answers, NearbyRows, deliver};
+use super::ask::{Ask, Rows, Which, Within, check_radius};
 use super::error::NeighborError;
-use super::nearest::{Ask, Nearest, Rows};
+use super::nearest::Nearest;
 use super::pairs::{Bins, wide};
 use super::targets::{Queries, Targets};
-use super::within::{Radius, Rows32, Which, Within};
+use super::within::{Radius, Rows32};
 use crate::comm::{Communicator, Op};
 use crate::device::{Array, Recorder};
 use crate::exchange::Exchange;
@@ -29,17 +30,6 @@ pub struct Nearby {
     /// Numbers in the input of all ranks; `u64::MAX` where there are fewer.
     pub index: Vec<u64>,
     /// Distances; infinity where there are fewer.
-    pub distance: Vec<f32>,
-}
-
-/// All points within a radius of each row: row `i` is entries `offset[i]..offset[i + 1]`.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct NearbyRows {
-    /// Where rows begin, from 0, and the number of all entries.
-    pub offset: Vec<u64>,
-    /// Numbers in the input of all ranks, ascending in a row.
-    pub index: Vec<u64>,
-    /// Distances.
     pub distance: Vec<f32>,
 }
 
@@ -498,9 +488,7 @@ impl Neighborhood {
         asking: &Asking,
         radius: f32,
     ) -> Result<Option<(Part, Targets)>, NeighborError> {
-        if radius.is_nan() || radius < 0.0 {
-            return Err(NeighborError::Radius { radius: radius.into() });
-        }
+        check_radius(radius)?;
         let (dims, reach) = (self.frame.dims, radius * self.own.tree.scale());
         let groups = asking.points.chunks(LEAF as usize * dims);
         let requests: Vec<Request> = groups.filter_map(|points| Request::around(points, dims, reach)).collect();

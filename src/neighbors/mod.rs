@@ -20,6 +20,7 @@
 //! - Separations below 2^-62 of the extent of all points count as none.
 
 mod answers;
+mod ask;
 mod error;
 mod form;
 mod hood;
@@ -32,31 +33,31 @@ mod targets;
 mod within;
 mod writer;
 
+pub use answers::NearbyRows;
+pub use ask::{Ask, MOST, Rows, Which, Within};
 pub use error::NeighborError;
 pub use form::Form;
-pub use hood::{Nearby, NearbyRows, Neighborhood};
-pub use nearest::{Ask, Lists, MOST, Nearest, Rows};
+pub use hood::{Nearby, Neighborhood};
+pub use nearest::{Lists, Nearest};
 pub use pairs::{Bins, wide};
 pub use snippet::Snippet;
 pub use targets::{Queries, Targets};
-pub use within::{Radius, Rows32, Which, Within};
+pub use within::{Radius, Rows32};
 
 use crate::device::KernelSource;
+
+fn of(form: Form, lengths: &[u32]) -> impl Iterator<Item = KernelSource> + use<> {
+    nearest::sources(form, lengths).into_iter().chain(within::sources(form)).chain(pairs::sources(form))
+}
 
 /// Kernels of searches that any device compiles, for tests that go over all of the library's kernels.
 pub fn sources() -> Vec<KernelSource> {
     let forms = [Form { lanes: 1, slots: 4 }, Form { lanes: 1, slots: 1 }];
-    forms
-        .into_iter()
-        .flat_map(|form| nearest::sources(form, &[1, 8]).into_iter().chain(within::sources(form)))
-        .collect()
+    forms.into_iter().flat_map(|form| of(form, &[1, 8])).collect()
 }
 
 /// Kernels of searches by subgroups, likewise.
 pub fn subgroup_sources() -> Vec<KernelSource> {
     let forms = [Form { lanes: 4, slots: 8 }, Form { lanes: 8, slots: 4 }, Form { lanes: 32, slots: 1 }];
-    forms
-        .into_iter()
-        .flat_map(|form| nearest::sources(form, &[1, 32]).into_iter().chain(within::sources(form)))
-        .collect()
+    forms.into_iter().flat_map(|form| of(form, &[1, 32])).collect()
 }

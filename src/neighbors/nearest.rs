@@ -5,6 +5,7 @@ use std::hash::Hash;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::ask::{Ask, Rows};
 use super::error::NeighborError;
 use super::form::Form;
 use super::list;
@@ -16,40 +17,8 @@ use crate::device::{Access, Array, DeviceError, Element, Gpu, Kernel, KernelSour
 use crate::primitives::Reduce;
 use crate::tree::{LEAF, Tree};
 
-/// Most neighbours of a query.
-pub const MOST: u32 = 1024;
 /// Bytes of scratch that lists for a snippet take at a time.
 const SCRATCH: u64 = 64 << 20;
-
-/// In which order results stand.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Rows {
-    /// Row `i` is that of the query number `i` of the input.
-    #[default]
-    Input,
-    /// Row `i` is that of the query number `i` along the curve: of `Tree::order()[i]`.
-    Curve,
-}
-
-/// What is asked for.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Ask {
-    /// Neighbours of each query, up to 1024; none is legal.
-    pub k: u32,
-    /// Largest distance, inclusive; infinity for any. It is rounded to `f32`, and compared as a square.
-    pub within: f32,
-    /// Leaves out the source that is the query itself (not others at its place): the one with its number.
-    pub without_self: bool,
-    /// The order of results.
-    pub rows: Rows,
-}
-
-impl Ask {
-    /// The `k` nearest of all sources at any distance, a point itself among its own, in the order of the input.
-    pub fn nearest(k: u32) -> Self {
-        Ask { k, within: f32::INFINITY, without_self: false, rows: Rows::Input }
-    }
-}
 
 /// Lists of neighbours, `k` entries a row: nearest first, equal squares of distances by index. Where there are fewer, index
 /// `u32::MAX` and distance infinity.
@@ -153,7 +122,7 @@ impl Nearest {
         queries: Queries<'_>,
         ask: &Ask,
     ) -> Result<Lists, NeighborError> {
-        check(ask)?;
+        ask.check()?;
         let (gpu, rows) = (recorder.gpu().clone(), queries.len(tree));
         let lists = empty_lists(&gpu, rows, ask.k)?;
         self.fill(recorder, tree, queries, ask, &lists, 0..rows)?;
@@ -173,7 +142,7 @@ impl Nearest {
         ask: &Ask,
         part: Range<u64>,
     ) -> Result<Lists, NeighborError> {
-        check(ask)?;
+        ask.check()?;
         let part = part.start..part.end.min(queries.len(tree));
         if part.start % 32 != 0 || part.start > part.end {
             let why = format!("queries {part:?} of {}; the first must be a multiple of 32", queries.len(tree));
@@ -196,7 +165,7 @@ impl Nearest {
         queries: Queries<'_>,
         ask: &Ask,
     ) -> Result<Array<u32>, NeighborError> {
-        check(ask)?;
+        ask.check()?;
         let (gpu, rows, length) = (recorder.gpu().clone(), queries.len(tree), list::length(ask.k));
         let ask = Ask { k: ask.k.min(length), ..*ask };
         let shape = queries.shape(self.form, tree, Walk::NearCounted);
@@ -223,7 +192,7 @@ impl Nearest {
         ask: &Ask,
         snippet: &Snippet,
     ) -> Result<(), NeighborError> {
-        check(ask)?;
+        ask.check()?;
         snippet.check()?;
         let rows = queries.len(tree);
         let leaves = tree.len().div_ceil(LEAF);
@@ -349,16 +318,6 @@ fn mean_distance() -> Snippet {
          fn each(state: State, near: Neighbor) -> State { return state + near.distance; }\n\
          fn end(query: u32, state: State) { }",
     )
-}
-
-fn check(ask: &Ask) -> Result<(), NeighborError> {
-    if ask.k > MOST {
-        return Err(NeighborError::TooManyNeighbors { k: ask.k.into() });
-    }
-    if ask.within.is_nan() || ask.within < 0.0 {
-        return Err(NeighborError::Radius { radius: ask.within.into() });
-    }
-    Ok(())
 }
 
 pub(crate) fn empty_lists(gpu: &Gpu, rows: u64, k: u32) -> Result<Lists, NeighborError> {

@@ -1,11 +1,13 @@
 //! Histograms of the distances of pairs.
 
+use super::ask::{Rows, Which, Within};
 use super::error::NeighborError;
-use super::nearest::Rows;
+use super::form::Form;
 use super::snippet::Snippet;
 use super::targets::Queries;
-use super::within::{Radius, Which, Within};
-use crate::device::{Array, Recorder};
+use super::within::{self, Radius};
+use super::writer::{Shape, Walk};
+use crate::device::{Access, Array, Element, KernelSource, Recorder};
 use crate::tree::Tree;
 
 /// Bins that an invocation counts by itself.
@@ -53,7 +55,7 @@ impl Bins {
 }
 
 /// The snippet for so many bins.
-pub(super) fn text(bins: usize) -> String {
+fn text(bins: usize) -> String {
     let text = match bins {
         ..=PRIVATE => include_str!("../../shaders/neighbors/pairs.wgsl"),
         _ => include_str!("../../shaders/neighbors/pairs_many.wgsl"),
@@ -83,6 +85,16 @@ impl Radius {
         let radius = bins.edges()[bins.len()];
         self.visit(recorder, tree, queries, &Within { radius, which, rows: Rows::Input }, &snippet)
     }
+}
+
+/// Kernels of histograms in one form of all kinds that there are.
+pub(super) fn sources(form: Form) -> Vec<KernelSource> {
+    let shape = Shape { form, dims: 3, own: true, walk: Walk::Ordered };
+    let of = |bins: usize| {
+        let source = within::source(shape, &Snippet::new(text(bins)));
+        source.array("edges", Element::F32, Access::Read).array("bins", Element::U32, Access::Atomic)
+    };
+    vec![of(5), of(PRIVATE + 1)]
 }
 
 /// The 64-bit counts that [`Radius::pairs`] left in two words each.

@@ -1,8 +1,8 @@
 //! The queries of a search.
 
+use super::ask::{Ask, Rows};
 use super::error::NeighborError;
 use super::form::Form;
-use super::nearest::{Ask, Rows};
 use super::writer::{Params, Shape, Walk};
 use crate::device::{Array, Kernel, RawArray, Recorder};
 use crate::particles::{Cloud, Domain, Frame};

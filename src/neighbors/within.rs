@@ -1,8 +1,9 @@
 //! All sources within a radius of each query.
 
+use super::ask::{Ask, Within, check_radius};
 use super::error::NeighborError;
 use super::form::Form;
-use super::nearest::{Ask, Kernels, NEIGHBOR, Rows};
+use super::nearest::{Kernels, NEIGHBOR};
 use super::rounds::{Rounds, unfinished};
 use super::snippet::{self, Snippet};
 use super::targets::Queries;
@@ -10,37 +11,6 @@ use super::writer::{self, Params, Shape, Walk};
 use crate::device::{Access, Array, Element, Gpu, Kernel, KernelSource, Recorder};
 use crate::primitives::{Count, Keys, Permute, Reduce, Scan, Sort};
 use crate::tree::{LEAF, Tree};
-
-/// Which sources count as neighbours of a query.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Which {
-    /// All, the query itself too where it is one.
-    #[default]
-    All,
-    /// All but the one with the query's number: the query itself.
-    Others,
-    /// Those with a higher number than the query: each pair once (half lists).
-    Above,
-}
-
-/// A search within a radius.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Within {
-    /// Largest distance, inclusive: what counts is that the `f32` square of the distance is at most that of the radius.
-    /// Along a periodic axis a pair counts once, by its nearest images, however large the radius.
-    pub radius: f32,
-    /// Which sources.
-    pub which: Which,
-    /// The order of results.
-    pub rows: Rows,
-}
-
-impl Within {
-    /// All sources within `radius`, the query itself among them, in the order of the input.
-    pub fn radius(radius: f32) -> Self {
-        Within { radius, which: Which::All, rows: Rows::Input }
-    }
-}
 
 /// Lists of neighbours of any length: row `i` is entries `offset[i]..offset[i + 1]`, in ascending order of the index.
 #[derive(Clone)]
@@ -243,9 +213,7 @@ impl Radius {
         within: &Within,
         snippet: &Snippet,
     ) -> Result<(), NeighborError> {
-        if within.radius.is_nan() || within.radius < 0.0 {
-            return Err(NeighborError::Radius { radius: within.radius.into() });
-        }
+        check_radius(within.radius)?;
         snippet.check()?;
         let portions = self.rounds.portions(self.form, tree.len().div_ceil(LEAF), snippet.rounds);
         let walk = if portions.is_some() { Walk::Onward } else { Walk::Ordered };
@@ -303,16 +271,12 @@ pub(super) fn sources(form: Form) -> Vec<KernelSource> {
             .array("index", Element::U32, Access::ReadWrite)
             .array("distance", Element::F32, Access::ReadWrite);
         sources.extend([count(Walk::Ordered), count(Walk::Onward), fill]);
-        for bins in [5, 100] {
-            let pairs = source(shape(Walk::Ordered), &Snippet::new(super::pairs::text(bins)));
-            let pairs = pairs.array("edges", Element::F32, Access::Read);
-            sources.push(pairs.array("bins", Element::U32, Access::Atomic));
-        }
     }
     sources
 }
 
-fn source(shape: Shape, snippet: &Snippet) -> KernelSource {
+/// The search that runs a snippet.
+pub(super) fn source(shape: Shape, snippet: &Snippet) -> KernelSource {
     let done = if snippet.stopping { "done(state)" } else { "false" };
     let text = format!("{NEIGHBOR}{}\nfn finished(state: State) -> bool {{ return {done}; }}\n", snippet.text);
     snippet.bind(writer::search("within", shape, include_str!("../../shaders/neighbors/visit.wgsl"), &text))

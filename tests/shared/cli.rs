@@ -238,13 +238,7 @@ impl Running {
             thread::sleep(Duration::from_millis(10));
         };
         let (stdout, stderr) = self.output.take().unwrap();
-        Outcome {
-            call: self.call.clone(),
-            status,
-            stdout: stdout.join().unwrap(),
-            stderr: stderr.join().unwrap(),
-            seconds: self.since.elapsed().as_secs_f64(),
-        }
+        Outcome { call: self.call.clone(), status, stdout: stdout.join().unwrap(), stderr: stderr.join().unwrap() }
     }
 }
 
@@ -267,7 +261,6 @@ pub struct Outcome {
     pub status: ExitStatus,
     pub stdout: String,
     pub stderr: String,
-    pub seconds: f64,
 }
 
 impl Outcome {

@@ -1,0 +1,81 @@
+//! What is asked for: pure data.
+
+use super::error::NeighborError;
+
+/// Most neighbours of a query.
+pub const MOST: u32 = 1024;
+/// In which order results stand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rows {
+    /// Row `i` is that of the query number `i` of the input.
+    #[default]
+    Input,
+    /// Row `i` is that of the query number `i` along the curve: of `Tree::order()[i]`.
+    Curve,
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ask {
+    /// Neighbours of each query, up to 1024; none is legal.
+    pub k: u32,
+    /// Largest distance, inclusive; infinity for any. It is rounded to `f32`, and compared as a square.
+    pub within: f32,
+    /// Leaves out the source that is the query itself (not others at its place): the one with its number.
+    pub without_self: bool,
+    /// The order of results.
+    pub rows: Rows,
+}
+
+impl Ask {
+    /// The `k` nearest of all sources at any distance, a point itself among its own, in the order of the input.
+    pub fn nearest(k: u32) -> Self {
+        Ask { k, within: f32::INFINITY, without_self: false, rows: Rows::Input }
+    }
+}
+
+/// Which sources count as neighbours of a query.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Which {
+    /// All, the query itself too where it is one.
+    #[default]
+    All,
+    /// All but the one with the query's number: the query itself.
+    Others,
+    /// Those with a higher number than the query: each pair once (half lists).
+    Above,
+}
+
+/// A search within a radius.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Within {
+    /// Largest distance, inclusive: what counts is that the `f32` square of the distance is at most that of the radius.
+    /// Along a periodic axis a pair counts once, by its nearest images, however large the radius.
+    pub radius: f32,
+    /// Which sources.
+    pub which: Which,
+    /// The order of results.
+    pub rows: Rows,
+}
+
+impl Within {
+    /// All sources within `radius`, the query itself among them, in the order of the input.
+    pub fn radius(radius: f32) -> Self {
+        Within { radius, which: Which::All, rows: Rows::Input }
+    }
+}
+
+impl Ask {
+    /// Refuses more neighbours than lists hold, and distances that are none.
+    pub(super) fn check(&self) -> Result<(), NeighborError> {
+        if self.k > MOST {
+            return Err(NeighborError::TooManyNeighbors { k: self.k.into() });
+        }
+        check_radius(self.within)
+    }
+}
+
+/// Refuses a radius that is none.
+pub(super) fn check_radius(radius: f32) -> Result<(), NeighborError> {
+    if radius >= 0.0 { Ok(()) } else { Err(NeighborError::Radius { radius: radius.into() }) }
+}
