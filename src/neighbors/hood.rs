@@ -94,7 +94,7 @@ struct Asking {
 ///     let ask = Ask { without_self: true, ..Ask::nearest(2) };
 ///     Ok::<_, Error>(hood.nearest(&mut recorder, &mut exchange, None, &ask)?.index)
 /// })?;
-/// assert_eq!(nearest, [[1, 5, 0, 5], [3, 1, 2, 4], [5, 3, 0, 4]]);
+/// assert_eq!(nearest, [[1, 5, 0, 5], [3, 1, 2, 4], [5, 0, 0, 4]]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Neighborhood {
