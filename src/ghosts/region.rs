@@ -1,8 +1,6 @@
 //! Which points lie near which boxes: pure geometry on the host, in the units of a tree.
 
-use std::ops::Range;
-
-use crate::tree::{LEAF, Levels};
+use crate::tree::Levels;
 
 /// Bounds and how far around them something is wanted, in scaled units: low, high, reach.
 #[repr(C)]
@@ -54,6 +52,15 @@ impl Request {
         }
         sum * CLOSER <= f64::from(self.reach).powi(2)
     }
+
+    /// Whether everything between `low` and `high` is within reach for certain.
+    fn covers(&self, low: &[f32], high: &[f32]) -> bool {
+        let farthest = |axis: usize| {
+            let below = f64::from(self.low[axis]) - f64::from(low[axis]);
+            below.max(f64::from(high[axis]) - f64::from(self.high[axis])).max(0.0)
+        };
+        self.reach.is_infinite() || (0..3).map(|axis| farthest(axis).powi(2)).sum::<f64>() <= f64::from(self.reach).powi(2)
+    }
 }
 
 /// The points of a rank as the host sees them: boxes of its tree and the points along the curve.
@@ -88,38 +95,40 @@ impl Region {
         self.boxes[range].to_vec()
     }
 
-    /// Numbers in the cloud, ascending, of the points that any request reaches.
+    /// Numbers in the cloud, ascending, of the points that any request reaches. Memory: a byte a point and a node, however far
+    /// requests reach.
     pub fn reached(&self, requests: &[Request]) -> Vec<u32> {
-        let mut hits: Vec<(u64, usize)> = Vec::new();
+        let mut near = vec![false; self.order.len()];
+        // Nodes all of whose points are near: a request that reaches far takes them as a whole, and the next ones pass by.
+        let mut taken = vec![false; self.levels.total() as usize];
         let top = self.levels.count();
         let mut stack: Vec<(usize, u64)> = Vec::new();
-        for (number, request) in requests.iter().enumerate() {
+        for request in requests {
             if top > 0 {
                 stack.extend((0..self.levels.nodes(top - 1)).map(|node| (top - 1, node)));
             }
             while let Some((level, node)) = stack.pop() {
+                let number = (self.levels.start(level) + node) as usize;
                 let (low, high) = self.bounds(level, node);
-                if !request.reaches(low, high, &self.side) {
+                if taken[number] || !request.reaches(low, high, &self.side) {
                     continue;
                 }
-                match level {
-                    0 => hits.push((node, number)),
-                    _ => stack.extend(self.levels.children(level, node).map(|child| (level - 1, child))),
+                let points = self.levels.points(level, node);
+                let points = points.start as usize..points.end as usize;
+                if request.covers(low, high) {
+                    taken[number] = true;
+                    near[points].fill(true);
+                } else if level > 0 {
+                    stack.extend(self.levels.children(level, node).map(|child| (level - 1, child)));
+                } else {
+                    for j in points {
+                        let point = &self.points[j * self.dims..(j + 1) * self.dims];
+                        near[j] = near[j] || request.reaches(point, point, &self.side);
+                    }
                 }
             }
         }
-        hits.sort_unstable();
-        let mut reached = Vec::new();
-        for of_leaf in hits.chunk_by(|a, b| a.0 == b.0) {
-            let points: Range<u64> = self.levels.points(0, of_leaf[0].0);
-            debug_assert!(points.end - points.start <= LEAF);
-            for j in points.start as usize..points.end as usize {
-                let point = &self.points[j * self.dims..(j + 1) * self.dims];
-                if of_leaf.iter().any(|&(_, number)| requests[number].reaches(point, point, &self.side)) {
-                    reached.push(self.order[j]);
-                }
-            }
-        }
+        let mut reached: Vec<u32> = self.order.iter().zip(near).filter_map(|(&row, near)| near.then_some(row)).collect();
         reached.sort_unstable();
         reached
     }
@@ -162,7 +171,12 @@ mod tests {
         let order: Vec<u32> = (0..1000).rev().collect();
         let side = [1.0, 0.0, 0.0];
         let region = Region { dims: 2, side, levels, boxes, points, order };
-        let requests = [request(0.9, 0.95, 0.1), Request { high: [0.2, 0.3, 0.0], ..request(0.1, 0.0, 0.05) }];
+        // The last one holds whole nodes.
+        let requests = [
+            request(0.9, 0.95, 0.1),
+            Request { high: [0.2, 0.3, 0.0], ..request(0.1, 0.0, 0.05) },
+            Request { low: [0.4, 0.4, 0.0], high: [0.6, 0.6, 0.0], reach: 0.2 },
+        ];
         let all = region.points.chunks(2).zip(&region.order);
         let near = |point: &[f32]| requests.iter().any(|request| request.reaches(point, point, &side));
         let mut want: Vec<u32> = all.filter(|(point, _)| near(point)).map(|(_, &number)| number).collect();
@@ -170,6 +184,8 @@ mod tests {
         assert!(want.len() > 100 && want.len() < 900);
         assert_eq!(region.reached(&requests), want);
         assert!(region.reached(&[]).is_empty());
+        let everything = Request { reach: f32::INFINITY, ..requests[0] };
+        assert_eq!(region.reached(&[requests[0], everything]), (0..1000).collect::<Vec<u32>>());
         assert_eq!(region.tops(1).len(), 6 * 4);
         assert_eq!(region.tops(20).len(), 6 * 32);
     }

@@ -195,6 +195,7 @@ impl Neighborhood {
         queries: Option<&Cloud>,
         ask: &Ask,
     ) -> Result<Nearby, NeighborError> {
+        ask.check()?;
         let asking = self.asking(recorder, exchange, queries)?;
         let k = ask.k as usize;
         let rows = asking.order.len();
@@ -245,6 +246,7 @@ impl Neighborhood {
         queries: Option<&Cloud>,
         within: &Within,
     ) -> Result<Vec<u64>, NeighborError> {
+        check_radius(within.radius)?;
         let within = Within { rows: Rows::Curve, ..*within };
         let asking = self.asking(recorder, exchange, queries)?;
         let seen = self.seen(recorder, exchange, &asking, within.radius)?;
@@ -269,6 +271,7 @@ impl Neighborhood {
         queries: Option<&Cloud>,
         within: &Within,
     ) -> Result<NearbyRows, NeighborError> {
+        check_radius(within.radius)?;
         let within = Within { rows: Rows::Curve, ..*within };
         let asking = self.asking(recorder, exchange, queries)?;
         let seen = self.seen(recorder, exchange, &asking, within.radius)?;
@@ -488,7 +491,6 @@ impl Neighborhood {
         asking: &Asking,
         radius: f32,
     ) -> Result<Option<(Part, Targets)>, NeighborError> {
-        check_radius(radius)?;
         let (dims, reach) = (self.frame.dims, radius * self.own.tree.scale());
         let groups = asking.points.chunks(LEAF as usize * dims);
         let requests: Vec<Request> = groups.filter_map(|points| Request::around(points, dims, reach)).collect();

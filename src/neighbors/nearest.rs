@@ -154,7 +154,8 @@ impl Nearest {
     }
 
     /// How many leaves of the tree each group of queries along the curve looks at, besides its own, for up to 32 neighbours: what
-    /// a search costs, by group. Recorded only.
+    /// a search costs, by group; `u32::MAX` for a group that looks at more of them than the driver lets a walk do at once
+    /// ([`Abilities::loop_rounds`](crate::device::Abilities::loop_rounds)). Recorded only.
     ///
     /// # Errors
     /// As [`lists`](Self::lists).
@@ -172,7 +173,10 @@ impl Nearest {
         let kernel = self.kernels.get(Key::Lists { shape, length, resumed: false }, || stored(shape, length, false));
         let leaves = gpu.array("neighbors::leaves", rows.div_ceil(self.form.queries()))?;
         let lists = empty_lists(&gpu, rows, ask.k)?;
-        let params = Params { write: ask.k, ..queries.params(tree, &ask)? };
+        let mut params = Params { write: ask.k, ..queries.params(tree, &ask)? };
+        if let Some(portions) = self.rounds.portions(self.form, tree.len().div_ceil(LEAF), 0)? {
+            (params.rounds, params.leaf_rounds) = (portions.rounds, portions.leaf);
+        }
         let arrays = [leaves.raw(), lists.index.raw(), lists.distance.raw()].into_iter();
         self.dispatch(recorder, &kernel, tree, queries, params, arrays, 0..rows)?;
         Ok(leaves)
@@ -196,7 +200,7 @@ impl Nearest {
         snippet.check()?;
         let rows = queries.len(tree);
         let leaves = tree.len().div_ceil(LEAF);
-        let whole = self.rounds.portions(self.form, leaves, 0).is_none();
+        let whole = self.rounds.portions(self.form, leaves, 0)?.is_none();
         if whole && ask.k <= list::LENGTHS[list::LENGTHS.len() - 1] {
             let (shape, length) = (queries.shape(self.form, tree, Walk::Near), list::length(ask.k));
             let key = Key::Fused { shape, length, snippet: snippet.key() };
@@ -205,7 +209,7 @@ impl Nearest {
             return self.dispatch(recorder, &kernel, tree, queries, params, snippet.arrays(), 0..rows);
         }
         // A part is a whole number of groups.
-        let per = (SCRATCH / (8 * u64::from(ask.k))).next_multiple_of(self.form.queries());
+        let per = (SCRATCH / (8 * u64::from(ask.k.max(1)))).next_multiple_of(self.form.queries());
         let kernel = self.kernels.get(Key::Fold { snippet: snippet.key() }, || fold(snippet));
         let ask = Ask { rows: Rows::Curve, ..*ask };
         let lists = empty_lists(&recorder.gpu().clone(), per.min(rows), ask.k)?;
@@ -232,7 +236,7 @@ impl Nearest {
         part: Range<u64>,
     ) -> Result<(), NeighborError> {
         let longest = list::LENGTHS[list::LENGTHS.len() - 1];
-        let portions = self.rounds.portions(self.form, tree.len().div_ceil(LEAF), 0);
+        let portions = self.rounds.portions(self.form, tree.len().div_ceil(LEAF), 0)?;
         let params = queries.params(tree, ask)?;
         // Squares are what a later walk goes on from.
         let squares = ask.k > longest || portions.is_some();

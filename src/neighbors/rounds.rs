@@ -42,14 +42,25 @@ impl Rounds {
 
     /// How a walk through a tree of so many `leaves` is cut, if it could take too many rounds. `each` are those that what is
     /// done with a neighbour takes.
-    pub fn portions(&self, form: Form, leaves: u64, each: u32) -> Option<Portions> {
-        let rounds = self.0?;
+    ///
+    /// # Errors
+    /// [`DeviceError::Misuse`] where a single leaf would take more rounds than there are.
+    pub fn portions(&self, form: Form, leaves: u64, each: u32) -> Result<Option<Portions>, DeviceError> {
+        let Some(rounds) = self.0 else { return Ok(None) };
         let sources = LEAF as u32;
         let leaf = (2 + sources + sources / form.lanes).saturating_add((sources * form.slots).saturating_mul(each));
         // A node costs 17 rounds, and there are leaves / 7 nodes; paths to where a portion begins are gone again.
         let all = leaves * u64::from(leaf.saturating_add(3));
-        let usable = u64::from(rounds - LEAST / 2);
-        (all > usable).then_some(Portions { rounds, leaf })
+        let usable = rounds - LEAST / 2;
+        if all <= u64::from(usable) {
+            return Ok(None);
+        }
+        if leaf > usable {
+            let most = usable / (sources * form.slots + 1);
+            let why = format!("this driver ends loops early: a neighbour can have {most} rounds here, not {each}");
+            return Err(DeviceError::Misuse { what: "neighbors::Snippet::looping".into(), why });
+        }
+        Ok(Some(Portions { rounds, leaf }))
     }
 }
 
@@ -60,13 +71,22 @@ mod tests {
     #[test]
     fn large_trees_are_walked_in_portions() {
         let form = Form { lanes: 8, slots: 4 };
-        assert_eq!(Rounds::new(None).portions(form, 1 << 26, 0), None);
+        assert_eq!(Rounds::new(None).portions(form, 1 << 26, 0).unwrap(), None);
         let rounds = Rounds::new(Some(57_343));
-        assert_eq!(rounds.portions(form, 1000, 0), None);
-        let portions = rounds.portions(form, 31_250, 0).unwrap();
+        assert_eq!(rounds.portions(form, 1000, 0).unwrap(), None);
+        let portions = rounds.portions(form, 31_250, 0).unwrap().unwrap();
         assert_eq!((portions.rounds, portions.leaf), (57_343, 38));
         // Each portion gets somewhere.
-        let least = Rounds::new(Some(1)).portions(form, 31_250, 0).unwrap();
+        let least = Rounds::new(Some(1)).portions(form, 31_250, 0).unwrap().unwrap();
         assert!(least.rounds > least.leaf + 17 * 12);
+    }
+
+    #[test]
+    fn a_leaf_that_no_portion_holds_is_refused() {
+        let (form, rounds) = (Form { lanes: 8, slots: 4 }, Rounds::new(Some(57_343)));
+        assert!(rounds.portions(form, 31_250, 440).unwrap().is_some());
+        assert!(rounds.portions(form, 31_250, 450).is_err());
+        assert!(rounds.portions(form, 31_250, u32::MAX).is_err());
+        assert!(Rounds::new(None).portions(form, 31_250, u32::MAX).unwrap().is_none());
     }
 }

@@ -203,7 +203,8 @@ impl Radius {
     /// Runs `snippet` on the neighbours of each query, in no order. Recorded only.
     ///
     /// # Errors
-    /// As [`counts`](Self::counts); [`Misuse`](crate::device::DeviceError::Misuse) for a snippet without its functions,
+    /// As [`counts`](Self::counts); [`Misuse`](crate::device::DeviceError::Misuse) for a snippet without its functions or
+    /// with more rounds a neighbour than a driver that limits loops allows,
     /// [`Shader`](crate::device::DeviceError::Shader) for one that does not compile.
     pub fn visit(
         &self,
@@ -215,7 +216,7 @@ impl Radius {
     ) -> Result<(), NeighborError> {
         check_radius(within.radius)?;
         snippet.check()?;
-        let portions = self.rounds.portions(self.form, tree.len().div_ceil(LEAF), snippet.rounds);
+        let portions = self.rounds.portions(self.form, tree.len().div_ceil(LEAF), snippet.rounds)?;
         let walk = if portions.is_some() { Walk::Onward } else { Walk::Ordered };
         let shape = queries.shape(self.form, tree, walk);
         let kernel = self.kernels.get(Key { shape, snippet: snippet.key() }, || source(shape, snippet));

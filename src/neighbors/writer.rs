@@ -21,7 +21,7 @@ pub(super) enum Walk {
     Near,
     /// The nearest first; marks groups that it had to stop for.
     NearOrMark,
-    /// The nearest first, to the end; tells how many leaves each group has looked at.
+    /// The nearest first; tells how many leaves each group has looked at, if it came to the end.
     NearCounted,
     /// Leaves in their order, to the end.
     Ordered,
@@ -141,7 +141,7 @@ pub(super) fn search(name: &str, shape: Shape, visit: &str, snippet: &str) -> Ke
     let leave = match walk {
         Walk::NearOrMark => "store_cursor(number, select(NONE, 0u, stopped));",
         Walk::Onward => "store_cursor(number, select(NONE, begin_at, stopped));",
-        Walk::NearCounted => "store_cursor(number, leaves);",
+        Walk::NearCounted => "store_cursor(number, select(leaves, NONE, stopped));",
         Walk::Near | Walk::Ordered => "",
     };
     let ordered = matches!(walk, Walk::Ordered | Walk::Onward);
@@ -160,7 +160,7 @@ pub(super) fn search(name: &str, shape: Shape, visit: &str, snippet: &str) -> Ke
         point("source"),
         point(if own { "source" } else { "query" }),
         if own { "order" } else { "number" },
-        matches!(walk, Walk::NearOrMark | Walk::Onward),
+        walk.keeps(),
     );
     let main = if form.lanes > 1 {
         "    lane = local;\n    search(params.first + group_number(id, count));\n"
