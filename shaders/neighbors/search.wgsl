@@ -5,7 +5,7 @@
 // `start#`, `admit#` and `finish#`, which are written elsewhere.
 //
 // Layout: `source` holds the tree's points (DIMS words each, along its curve), `order` the number of each in the input, `box` eight
-// words a node (bits of low and high, the least number of a point, none), level after level from the leaves; `query` and
+// words a node (bits of low and high, the least number of a point, the squared diagonal), level after level from the leaves; `query` and
 // `number` are for the queries what `source` and `order` are for the sources.
 // A leaf is LEAF points, a node FAN nodes of the level below. Coordinates are scaled such that the whole has extent 1.
 //
@@ -19,7 +19,8 @@
 //
 // Some drivers end all loops of an invocation silently after so many rounds (llvmpipe: 65,535). Where a walk could take more, it
 // stops after `params.rounds`, and leaves in `cursor`, a word a group, where it has to go on (NONE: it is done): the next dispatch
-// goes through the leaves in their order (ORDERED) from there.
+// goes through the leaves in their order (ORDERED) from there. `undone` says that a leaf has to be looked at again, which stops the walk
+// at it too; `settled` that nothing more can come of a node.
 
 const LEAF: u32 = 32u;
 const FAN: u32 = 8u;
@@ -41,6 +42,8 @@ struct Node {
     bounds: Bounds,
     /// The least number of its points.
     least: u32,
+    /// Squared.
+    diagonal: f32,
 }
 
 var<private> lane: u32;
@@ -129,6 +132,10 @@ fn scan(leaf: u32, b: Bounds) {
         scan_mixed(leaf);
         return;
     }
+    // Most sources of a leaf at the edge of what is reached are near none of the queries.
+    let low = around.low - by_query;
+    let high = around.high - by_query;
+    let most = widest();
     let qx# = x# - by_query.x;
     let qy# = y# - by_query.y;
     let qz# = z# - by_query.z;
@@ -140,7 +147,10 @@ fn scan(leaf: u32, b: Bounds) {
             at = source_at(j) - by_source;
             index = load_order(j);
         }
+        let out = max(max(low - at, at - high), vec3<f32>(0.0));
+        let near = lanes_where(dot(out, out) * CLOSER <= most);
         for (var m = 0u; m < LANES; m += BATCH) {
+            if extractBits(near, m, BATCH) == 0u { continue; }
             // Mostly nothing is near enough: that is found out for a batch at once.
             let sx@ = share(at.x, m + @u);
             let sy@ = share(at.y, m + @u);
@@ -149,6 +159,7 @@ fn scan(leaf: u32, b: Bounds) {
             hit = hit | may_reach(qx# - sx@, qy# - sy@, qz# - sz@, reach#);
             if !any_of(hit) { continue; }
             for (var n = m; n < m + BATCH; n++) {
+                if extractBits(near, n, 1u) == 0u { continue; }
                 let sx = share(at.x, n);
                 let sy = share(at.y, n);
                 let sz = share(at.z, n);
@@ -225,16 +236,23 @@ fn walk(own_leaf: u32) {
             if !any_of(near) { continue; }
             if level == 0u {
                 if node == own_leaf { continue; }
-                if BOUNDED && rounds > params.rounds {
+                if BOUNDED && any_of(rounds > params.rounds) {
                     stopped = true;
                     begin_at = node;
                     return;
                 }
+                if settled(0u, node, shared_node) { continue; }
                 rounds += params.leaf_rounds;
                 leaves++;
                 scan(node, shared_node.bounds);
+                if undone() {
+                    stopped = true;
+                    begin_at = node;
+                    return;
+                }
                 continue;
             }
+            if settled(level, node, shared_node) { continue; }
         }
         let first = node * FAN;
         let base = first_of(level - 1u) + first;

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | [`Access::Read`] | `load_x(i: u32) -> T` |
 //! | [`Access::ReadWrite`] | `load_x`, `store_x(i: u32, value: T)` |
-//! | [`Access::Atomic`] | `load_x`, `store_x`, `add_x`, `min_x`, `max_x` `(i: u32, value: T) -> T` (the old value) |
+//! | [`Access::Atomic`] | `load_x`, `store_x`, `add_x`, `min_x`, `max_x` `(i: u32, value: T) -> T` (the old value), `exchange_x(i: u32, old: T, new: T) -> bool` (whether `old` was there and `new` is now; may fail though it was) |
 //!
 //! One window compiles to plain indexing. Every body also gets
 //!
@@ -268,6 +268,9 @@ fn declare(text: &mut String, slot: &Slot, windows: u32, window: u64, first: u32
                 format!("return {builtin}(&{x}, value);")
             });
         }
+        function(format!("exchange_{name}(i: u32, old: {ty}, new_value: {ty}) -> bool"), &|x| {
+            format!("return atomicCompareExchangeWeak(&{x}, old, new_value).exchanged;")
+        });
     } else {
         function(format!("load_{name}(i: u32) -> {ty}"), &|x| format!("return {x};"));
         if *access == Access::ReadWrite {

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`Nearest`] | the k nearest sources of each query, as lists or to a [`Snippet`] |
 //! | [`Radius`] | all sources within a radius: counts, lists, pair histograms, or to a [`Snippet`] |
+//! | [`Components`] | which points hang together by links within a radius |
 //! | [`Targets`], [`Queries`] | whose neighbours are asked for |
 //! | [`Neighborhood`] | the same among the points of all ranks |
 //!
@@ -24,6 +25,7 @@ mod ask;
 mod error;
 mod form;
 mod hood;
+mod link;
 mod list;
 mod nearest;
 mod pairs;
@@ -38,6 +40,7 @@ pub use ask::{Ask, MOST, Rows, Which, Within};
 pub use error::NeighborError;
 pub use form::Form;
 pub use hood::{Nearby, Neighborhood};
+pub use link::Components;
 pub use nearest::{Lists, Nearest};
 pub use pairs::{Bins, wide};
 pub use snippet::Snippet;
@@ -47,7 +50,7 @@ pub use within::{Radius, Rows32};
 use crate::device::KernelSource;
 
 fn of(form: Form, lengths: &[u32]) -> impl Iterator<Item = KernelSource> + use<> {
-    nearest::sources(form, lengths).into_iter().chain(within::sources(form)).chain(pairs::sources(form))
+    nearest::sources(form, lengths).into_iter().chain(within::sources(form)).chain(pairs::sources(form)).chain(link::sources(form))
 }
 
 /// Kernels of searches that any device compiles, for tests that go over all of the library's kernels.

@@ -7,6 +7,8 @@ use crate::tree::LEAF;
 
 /// Rounds that a walk may take besides those that it counts: on its way to a leaf, in the loops of a snippet's `begin` and `end`.
 const SLACK: u32 = 8192;
+/// Invocations at most whose rounds a driver counts together.
+const VECTOR: u32 = 16;
 /// Rounds to get anywhere.
 const LEAST: u32 = 1024;
 
@@ -40,13 +42,24 @@ impl Rounds {
         Rounds(rounds.map(|rounds| rounds.max(LEAST)))
     }
 
+    /// After how many rounds a walk stops that links what it finds, which takes rounds of each lane's own: up to a 64th of these
+    /// besides, in each lane.
+    pub fn linking(&self, form: Form) -> Option<u32> {
+        let rounds = if form.lanes == 1 { (self.0? / VECTOR).max(LEAST) } else { self.0? };
+        Some(rounds / (64 + VECTOR) * 64)
+    }
+
     /// How a walk through a tree of so many `leaves` is cut, if it could take too many rounds. `each` are those that what is
     /// done with a neighbour takes.
     ///
     /// # Errors
     /// [`DeviceError::Misuse`] where a single leaf would take more rounds than there are.
     pub fn portions(&self, form: Form, leaves: u64, each: u32) -> Result<Option<Portions>, DeviceError> {
-        let Some(rounds) = self.0 else { return Ok(None) };
+        let Some(mut rounds) = self.0 else { return Ok(None) };
+        if form.lanes == 1 {
+            // Drivers count the rounds of a vector of invocations, which here go ways of their own.
+            rounds = (rounds / VECTOR).max(LEAST);
+        }
         let sources = LEAF as u32;
         let leaf = (2 + sources + sources / form.lanes).saturating_add((sources * form.slots).saturating_mul(each));
         // A node costs 17 rounds, and there are leaves / 7 nodes; paths to where a portion begins are gone again.

@@ -27,12 +27,14 @@ pub(super) enum Walk {
     Ordered,
     /// Leaves in their order, from where the last dispatch has stopped, for groups that are not done.
     Onward,
+    /// The same from a group's own leaf on: each pair of leaves once. `order` can be changed on the way.
+    Pairs,
 }
 
 impl Walk {
     /// Whether it keeps a word a group, in the array `cursor`.
     pub fn keeps(self) -> bool {
-        matches!(self, Walk::NearOrMark | Walk::NearCounted | Walk::Onward)
+        matches!(self, Walk::NearOrMark | Walk::NearCounted | Walk::Onward | Walk::Pairs)
     }
 }
 
@@ -122,7 +124,7 @@ pub(super) fn search(name: &str, shape: Shape, visit: &str, snippet: &str) -> Ke
     let together = include_str!("../../shaders/neighbors/together.wgsl");
     let alone = include_str!("../../shaders/neighbors/alone.wgsl");
     let mut lanes = if form.lanes > 1 { piece(together) } else { piece(alone) }.to_string();
-    for word in 0..7 {
+    for word in 0..8 {
         let part = format!("subgroupShuffle(word{}, {}u)", word / form.lanes, word % form.lanes);
         lanes = lanes.replace(&format!("WORD_{word}"), &part);
     }
@@ -137,14 +139,25 @@ pub(super) fn search(name: &str, shape: Shape, visit: &str, snippet: &str) -> Ke
         true => format!("group_of_queries * {}u / LEAF", form.queries()),
         false => "NONE".into(),
     };
-    let first_leaf = if walk == Walk::Onward { "load_cursor(number)" } else { "0u" };
+    let first_leaf = match walk {
+        Walk::Onward => "load_cursor(number)".into(),
+        Walk::Pairs => format!("max(load_cursor(number), number * {}u / LEAF)", form.queries()),
+        _ => "0u".into(),
+    };
     let leave = match walk {
         Walk::NearOrMark => "store_cursor(number, select(NONE, 0u, stopped));",
-        Walk::Onward => "store_cursor(number, select(NONE, begin_at, stopped));",
+        Walk::Onward | Walk::Pairs => "store_cursor(number, select(NONE, begin_at, stopped));",
         Walk::NearCounted => "store_cursor(number, select(leaves, NONE, stopped));",
         Walk::Near | Walk::Ordered => "",
     };
-    let ordered = matches!(walk, Walk::Ordered | Walk::Onward);
+    let settled = match walk {
+        Walk::Pairs => "",
+        _ => {
+            "fn settled(level: u32, node: u32, shared_node: Node) -> bool { return false; }\n\
+             fn undone() -> bool { return false; }\n"
+        }
+    };
+    let ordered = matches!(walk, Walk::Ordered | Walk::Onward | Walk::Pairs);
     let constants = format!(
         "const LANES: u32 = {}u;\nconst SLOTS: u32 = {}u;\nconst BATCH: u32 = {}u;\n\
          fn source_at(i: u32) -> vec3<f32> {{ return {}; }}\n\
@@ -167,18 +180,19 @@ pub(super) fn search(name: &str, shape: Shape, visit: &str, snippet: &str) -> Ke
     } else {
         "    lane = 0u;\n    search(params.first + group_number(id, count) * GROUP + local);\n"
     };
-    let body = format!("{}{lanes}{visit}", piece(include_str!("../../shaders/neighbors/search.wgsl")));
+    let body = format!("{}{lanes}{settled}{visit}", piece(include_str!("../../shaders/neighbors/search.wgsl")));
     let body = repeat(&repeat(&body, '#', form.slots), '%', form.children());
     let body = repeat(&body, '@', form.batch());
     let text = format!(
         "{constants}{body}\n{snippet}\n@compute @workgroup_size(GROUP) fn main(\n    @builtin(workgroup_id) id: vec3<u32>,\n    \
          @builtin(num_workgroups) count: vec3<u32>,\n    @builtin(local_invocation_index) local: u32,\n) {{\n{main}}}\n"
     );
+    let order = if walk == Walk::Pairs { Access::Atomic } else { Access::Read };
     let source = KernelSource::new(format!("neighbors::{name}"), text)
         .params(PARAMS)
         .group(form.group())
         .array("source", Element::F32, Access::Read)
-        .array("order", Element::U32, Access::Read)
+        .array("order", Element::U32, order)
         .array("box", Element::U32, Access::Read);
     let source = match own {
         true => source,

@@ -288,7 +288,7 @@ impl Tree {
     }
 
     /// Eight words a node: the bits of low x, y, z and high x, y, z, times [`scale`](Self::scale) (0 behind the last axis), the
-    /// least number of a point, and nothing. Numbered as [`Levels`] says.
+    /// least number of a point, and the square of the diagonal likewise. Numbered as [`Levels`] says.
     pub fn boxes(&self) -> &Array<u32> {
         &self.boxes
     }
