@@ -64,7 +64,7 @@ fn search(work: &mut Work, arguments: &Arguments) -> Result<Value, Error> {
     let (comm, asked) = (&rank.comm, files.asked());
     let (k, first) = (u64::from(arguments.k), asked.rows(comm).start);
     let shape = [asked.count(), k];
-    work.done("search");
+    work.phases.done("search");
     let members = [Member::new::<i64>("index", &shape), Member::new::<f32>("distance", &shape)];
     write_archive(comm, &arguments.output, &members, |to| {
         // The index of a missing neighbour, u64::MAX, is -1 in the same bits.

@@ -8,6 +8,7 @@ mod fft;
 mod knn;
 mod neighbors;
 mod pairs;
+mod phases;
 mod points;
 mod power;
 mod search;

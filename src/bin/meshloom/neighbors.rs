@@ -73,7 +73,7 @@ fn counts(work: &mut Work, arguments: &Arguments, within: &Within) -> Result<u64
     let (comm, asked) = (&rank.comm, files.asked());
     let first = asked.rows(comm).start;
     let (_, all) = place(comm, counts.iter().sum())?;
-    work.done("search");
+    work.phases.done("search");
     let members = [Member::new::<i64>("count", &[asked.count()])];
     write_archive(comm, &arguments.output, &members, |to| {
         to.write(0, first, bytemuck::cast_slice::<u64, i64>(&counts))
@@ -92,7 +92,7 @@ fn lists(work: &mut Work, arguments: &Arguments, within: &Within) -> Result<u64,
     let last = comm.rank() + 1 == comm.size();
     let own = found.offset.len() - usize::from(!last);
     let offset: Vec<i64> = found.offset[..own].iter().map(|offset| (begin + offset) as i64).collect();
-    work.done("search");
+    work.phases.done("search");
     let members = [
         Member::new::<i64>("offset", &[rows + 1]),
         Member::new::<i64>("index", &[all]),

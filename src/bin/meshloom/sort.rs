@@ -1,7 +1,6 @@
 //! `meshloom sort`: the permutation that puts points in Morton order.
 
 use std::path::PathBuf;
-use std::time::Instant;
 
 use clap::Args;
 use meshloom::comm::Op;
@@ -14,6 +13,7 @@ use meshloom::sort::{Sorted, distribute};
 use meshloom::{Error, Launch, Rank};
 
 use crate::common::{Common, Failure, writable};
+use crate::phases::Phases;
 use crate::points::{PointFile, Sides, sides};
 
 #[derive(Args)]
@@ -54,34 +54,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Seconds a phase, on this rank.
-struct Phases {
-    bar: indicatif::ProgressBar,
-    start: Instant,
-    last: Instant,
-    seconds: serde_json::Map<String, serde_json::Value>,
-}
-
-impl Phases {
-    fn new(common: &Common, rank: usize) -> Self {
-        let now = Instant::now();
-        let bar = common.progress(rank, 3, "sort");
-        // Drawn at once: the first phase may be the longest.
-        bar.tick();
-        Phases { bar, start: now, last: now, seconds: serde_json::Map::new() }
-    }
-
-    fn done(&mut self, phase: &str) {
-        self.seconds.insert(phase.into(), self.last.elapsed().as_secs_f64().into());
-        self.bar.inc(1);
-        self.last = Instant::now();
-    }
-}
-
 /// One rank's work.
 fn sort(rank: &Rank, arguments: &Arguments) -> Result<Result<serde_json::Value, Failure>, Error> {
     let comm = &rank.comm;
-    let mut phases = Phases::new(&arguments.common, comm.rank());
+    let mut phases = Phases::new(arguments.common.progress(comm.rank(), 3, "sort"));
     if comm.rank() == 0 {
         writable(&arguments.output)?;
     }
@@ -98,8 +74,6 @@ fn sort(rank: &Rank, arguments: &Arguments) -> Result<Result<serde_json::Value, 
     phases.done("sort");
     write_together(comm, &arguments.output, &[file.count()], |to| save(&mut recorder, &sorted, to))?;
     phases.done("write");
-    phases.bar.finish_and_clear();
-    phases.seconds.insert("total".into(), phases.start.elapsed().as_secs_f64().into());
     let cost = exchange.cost();
     let mut sums = [sorted.traffic, cost.sent, cost.messages];
     comm.all_reduce(&mut sums, Op::Sum)?;
@@ -112,7 +86,7 @@ fn sort(rank: &Rank, arguments: &Arguments) -> Result<Result<serde_json::Value, 
         "curve": "morton",
         "device": rank.gpu.info().name,
         "ranks": comm.size(),
-        "seconds": phases.seconds,
+        "seconds": phases.finish(),
         "bytes": { "device": sums[0], "between_ranks": sums[1] },
         "messages": sums[2],
     })))

@@ -5,7 +5,6 @@ mod parts;
 mod plan_only;
 
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 use clap::Args;
 use meshloom::comm::{Communicator, Op};
@@ -18,6 +17,7 @@ use meshloom::simulation::write_together;
 use meshloom::{Error, Launch, Rank};
 
 use crate::common::{Common, Failure, writable};
+use crate::phases::Phases;
 use job::Job;
 use parts::{Stored, fill, save};
 
@@ -148,30 +148,6 @@ fn no_double(rank: &Rank, arguments: &Arguments, job: &Job, file: &NpyFile) -> R
     ))))
 }
 
-/// Seconds a phase, on this rank.
-struct Phases {
-    bar: indicatif::ProgressBar,
-    start: Instant,
-    last: Instant,
-    seconds: serde_json::Map<String, serde_json::Value>,
-}
-
-impl Phases {
-    fn new(common: &Common, rank: usize) -> Self {
-        let now = Instant::now();
-        let bar = common.progress(rank, 4, "fft");
-        // Drawn at once: the first phase may be the longest.
-        bar.tick();
-        Phases { bar, start: now, last: now, seconds: serde_json::Map::new() }
-    }
-
-    fn done(&mut self, phase: &str) {
-        self.seconds.insert(phase.into(), self.last.elapsed().as_secs_f64().into());
-        self.bar.inc(1);
-        self.last = Instant::now();
-    }
-}
-
 /// A transform that is ready, with what it is given and what it gives.
 struct Work<'a, T: Value> {
     transform: Transform<T>,
@@ -261,7 +237,7 @@ where
     T: Value<Mode: Stored> + Stored,
 {
     let comm = &rank.comm;
-    let mut phases = Phases::new(&arguments.common, comm.rank());
+    let mut phases = Phases::new(arguments.common.progress(comm.rank(), 4, "fft"));
     if comm.rank() == 0 {
         writable(arguments.output())?;
         if job.loses_digits(file.dtype()) {
@@ -280,8 +256,6 @@ where
     phases.done("transform");
     work.write(comm, arguments)?;
     phases.done("write");
-    phases.bar.finish_and_clear();
-    phases.seconds.insert("total".into(), phases.start.elapsed().as_secs_f64().into());
     let cost = work.lines.cost();
     let mut sums = [work.traffic(), cost.sent, cost.messages];
     comm.all_reduce(&mut sums, Op::Sum)?;
@@ -300,7 +274,7 @@ where
         "device": rank.gpu.info().name,
         "ranks": comm.size(),
         "grid": grid.parts(),
-        "seconds": phases.seconds,
+        "seconds": phases.finish(),
         "bytes": { "device": sums[0], "between_ranks": sums[1] },
         "messages": sums[2],
     }))
