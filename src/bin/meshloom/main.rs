@@ -1,6 +1,5 @@
 //! The `meshloom` program: one file a command, this one to tell them apart.
 
-mod archive;
 mod bench;
 mod common;
 mod devices;

@@ -8,8 +8,8 @@ use meshloom::device::Recorder;
 use meshloom::exchange::Exchange;
 use meshloom::io::{IoError, NpyWriter};
 use meshloom::particles::Curve;
-use meshloom::simulation::write_together;
 use meshloom::sort::{Sorted, distribute};
+use meshloom::together::write_npy;
 use meshloom::{Error, Launch, Rank};
 
 use crate::common::{Common, Failure, writable};
@@ -72,7 +72,7 @@ fn sort(rank: &Rank, arguments: &Arguments) -> Result<Result<serde_json::Value, 
     let sorted = distribute(&mut recorder, &mut exchange, &cloud, Curve::Morton)?;
     recorder.wait()?;
     phases.done("sort");
-    write_together(comm, &arguments.output, &[file.count()], |to| save(&mut recorder, &sorted, to))?;
+    write_npy(comm, &arguments.output, &[file.count()], |to| save(&mut recorder, &sorted, to))?;
     phases.done("write");
     let cost = exchange.cost();
     let mut sums = [sorted.traffic, cost.sent, cost.messages];

@@ -13,7 +13,7 @@ use meshloom::exchange::Lines;
 use meshloom::fft::{FftError, Norm, Precision, Transform, TransformHooks, Tuning, Value};
 use meshloom::io::{IoError, NpyFile};
 use meshloom::layout::{Box3, Grid};
-use meshloom::simulation::write_together;
+use meshloom::together::write_npy;
 use meshloom::{Error, Launch, Rank};
 
 use crate::common::{Common, Failure, writable};
@@ -218,9 +218,9 @@ impl<'a, T: Value> Work<'a, T> {
         let (job, path) = (self.job, arguments.output());
         let (recorder, [cells, modes], field, spectrum) = self.ends();
         if job.inverse {
-            write_together(comm, path, job.output_shape(), |to| save(recorder, field, to, &cells, job.output))
+            write_npy(comm, path, job.output_shape(), |to| save(recorder, field, to, &cells, job.output))
         } else {
-            write_together(comm, path, job.output_shape(), |to| save(recorder, spectrum, to, &modes, job.output))
+            write_npy(comm, path, job.output_shape(), |to| save(recorder, spectrum, to, &modes, job.output))
         }
     }
 
