@@ -10,9 +10,9 @@
 //! let path = std::env::temp_dir().join(format!("meshloom-doc-{}.npy", token()));
 //! run_threads(3, |comm| {
 //!     let rank = comm.rank() as u64;
-//!     write_npy(&comm, &path, &[3, 2], |to| Ok(to.write(2 * rank, &[rank as i64; 2])?))
+//!     write_npy(&comm, &path, &[3, 2], |to| Ok(to.write(2 * rank, &[rank as f32; 2])?))
 //! })?;
-//! assert_eq!(NpyFile::open(&path)?.read_f64(0..6)?, [0.0, 0.0, 1.0, 1.0, 2.0, 2.0]);
+//! assert_eq!(NpyFile::open(&path)?.read_f32(0..6)?, [0.0, 0.0, 1.0, 1.0, 2.0, 2.0]);
 //! # std::fs::remove_file(&path)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

@@ -14,7 +14,7 @@ use meshloom::mesh::{
 };
 use meshloom::{Error, Launch, Rank};
 
-use crate::common::{Common, Failure, writable};
+use crate::common::{Common, Failure, refuse_dash, writable};
 use crate::phases::Phases;
 
 #[derive(Args)]
@@ -171,11 +171,7 @@ fn default_mesh(points: u64) -> u64 {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    for (path, error) in [(&arguments.input, IoError::InputIsDash), (&arguments.output, IoError::OutputIsDash)] {
-        if path.as_os_str() == "-" {
-            return Err(Failure::Usage(error.to_string()));
-        }
-    }
+    refuse_dash([arguments.input.as_path()], &arguments.output)?;
     // Looked at here, since what words mean depends on the file; a rank of several leaves its errors to the launch, which
     // prints one of them.
     let job = match open(&arguments.input) {
@@ -191,9 +187,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             None => Err(IoError::NotFound { path: arguments.input.clone() }.into()),
         }
     })?;
-    if let Some(report) = report.filter(|_| arguments.common.json) {
-        println!("{report}");
-    }
+    arguments.common.print(report);
     Ok(())
 }
 

@@ -12,7 +12,7 @@ use meshloom::particles::{Cloud, Domain};
 use meshloom::{Error, Launch, Rank};
 use serde_json::{Value, json};
 
-use crate::common::{Common, Failure, writable};
+use crate::common::{Common, Failure, refuse_dash, writable};
 use crate::phases::Phases;
 use crate::points::{PointFile, Sides, sides};
 
@@ -86,16 +86,9 @@ impl Job<'_> {
         search: impl Fn(&mut Work, &P) -> Result<Value, Error> + Sync,
     ) -> Result<(), Failure> {
         let common = &self.inputs.common;
-        let dash = |path: &Path| path.as_os_str() == "-";
-        if dash(&self.inputs.points) || self.queries.is_some_and(|(_, path)| dash(path)) {
-            return Err(Failure::Usage(IoError::InputIsDash.to_string()));
-        }
-        if dash(self.output) {
-            return Err(Failure::Usage(IoError::OutputIsDash.to_string()));
-        }
-        if common.grid.is_some() {
-            return Err(Failure::Usage("--grid is for meshes; points are shared out along their curve".into()));
-        }
+        let queries = self.queries.map(|(_, path)| path);
+        refuse_dash([self.inputs.points.as_path()].into_iter().chain(queries), self.output)?;
+        common.refuse_grid()?;
         // What --box means depends on the files; ranks of several processes leave other errors to the launch, which
         // prints one.
         match prepare().and_then(|_| Ok(self.open()?)) {
@@ -123,9 +116,7 @@ impl Job<'_> {
             let result = search(&mut work, &prepared)?;
             work.report(self, result).map(Ok)
         })?;
-        if let Some(report) = report.filter(|_| common.json) {
-            println!("{report}");
-        }
+        common.print(report);
         Ok(())
     }
 

@@ -20,9 +20,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let parameters = Parameters::gather(arguments)?;
     let common = &arguments.common;
     let report = common.launch(|rank| one_rank(rank, &parameters, common))?;
-    if let Some(report) = report.filter(|_| common.json) {
-        println!("{report}");
-    }
+    common.print(report);
     Ok(())
 }
 

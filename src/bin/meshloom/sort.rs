@@ -6,13 +6,13 @@ use clap::Args;
 use meshloom::comm::Op;
 use meshloom::device::Recorder;
 use meshloom::exchange::Exchange;
-use meshloom::io::{IoError, NpyWriter};
+use meshloom::io::NpyWriter;
 use meshloom::particles::Curve;
 use meshloom::sort::{Sorted, distribute};
 use meshloom::together::write_npy;
 use meshloom::{Error, Launch, Rank};
 
-use crate::common::{Common, Failure, writable};
+use crate::common::{Common, Failure, refuse_dash, writable};
 use crate::phases::Phases;
 use crate::points::{PointFile, Sides, sides};
 
@@ -32,14 +32,8 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    for (path, error) in [(&arguments.points, IoError::InputIsDash), (&arguments.output, IoError::OutputIsDash)] {
-        if path.as_os_str() == "-" {
-            return Err(Failure::Usage(error.to_string()));
-        }
-    }
-    if arguments.common.grid.is_some() {
-        return Err(Failure::Usage("--grid is for meshes; points are shared out along their curve".into()));
-    }
+    refuse_dash([arguments.points.as_path()], &arguments.output)?;
+    arguments.common.refuse_grid()?;
     // What --box means depends on the file; ranks of several processes leave other errors to the launch, which prints
     // one.
     match PointFile::open(&arguments.points) {
@@ -48,9 +42,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         Err(error) => return Err(Failure::Failed(error.to_string())),
     }
     let report = arguments.common.launch_together(|rank| sort(rank, arguments))?;
-    if let Some(report) = report.filter(|_| arguments.common.json) {
-        println!("{report}");
-    }
+    arguments.common.print(report);
     Ok(())
 }
 

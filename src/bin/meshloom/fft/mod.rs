@@ -16,7 +16,7 @@ use meshloom::layout::{Box3, Grid};
 use meshloom::together::write_npy;
 use meshloom::{Error, Launch, Rank};
 
-use crate::common::{Common, Failure, writable};
+use crate::common::{Common, Failure, refuse_dash, writable};
 use crate::phases::Phases;
 use job::Job;
 use parts::{Stored, fill, save};
@@ -87,11 +87,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     if let Some(name) = arguments.plan.given() {
         return Err(Failure::Usage(format!("{name} is for --plan-only; add that or leave it out")));
     }
-    for (path, error) in [(arguments.input(), IoError::InputIsDash), (arguments.output(), IoError::OutputIsDash)] {
-        if path.as_os_str() == "-" {
-            return Err(Failure::Usage(error.to_string()));
-        }
-    }
+    refuse_dash([arguments.input()], arguments.output())?;
     if arguments.last_size.is_some() && !(arguments.inverse && arguments.real) {
         return Err(Failure::Usage(
             "--last-size is the length of the real axis that --inverse --real gives; add both or leave it out".into(),
@@ -114,9 +110,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         };
         report.map(Ok)
     })?;
-    if let Some(report) = report.filter(|_| arguments.common.json) {
-        println!("{report}");
-    }
+    arguments.common.print(report);
     Ok(())
 }
 
