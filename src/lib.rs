@@ -40,6 +40,7 @@
 //! | [`sort`] | points in the order of a curve, over all ranks, with exact balance |
 //! | [`particles`] | points with attributes in a periodic or open box; space-filling curves |
 //! | [`fft`], [`halo`] | distributed transforms of real fields; ghosts and their adjoint |
+//! | [`together`] | array files that all ranks write; where [`comm`] and [`io`] meet |
 //! | [`exchange`] | staged, chunked movement of device data between ranks; from one set of boxes to another |
 //! | [`comm`] | [`Communicator`](comm::Communicator): one rank, threads or MPI; bytes, no device code |
 //! | [`primitives`] | scan, reduction, histogram, compaction, permutation, stable radix sort; one device |
@@ -76,6 +77,7 @@ pub mod particles;
 pub mod primitives;
 pub mod simulation;
 pub mod sort;
+pub mod together;
 pub mod tree;
 
 pub use error::Error;

@@ -1,20 +1,18 @@
-//! Exchanges between MPI processes. Started plainly, this program starts itself under `mpirun`, with several numbers of
-//! ranks; there it is one rank. `MPIRUN` names another launcher, `MPIRUN_FLAGS` its flags.
+//! Exchanges between MPI processes.
 
 #[path = "shared/plans.rs"]
 mod plans;
+#[path = "shared/world.rs"]
+mod world;
 
 use std::collections::VecDeque;
-use std::process::{self, Command, ExitCode};
+use std::process::ExitCode;
 use std::time::Duration;
-use std::{env, thread};
 
-use meshloom::comm::{Communicator, run_mpi};
+use meshloom::comm::Communicator;
 use meshloom::device::{Gpu, Options, Recorder};
 use meshloom::exchange::{Exchange, ExchangeError, Transit, Wire};
 use plans::{MAPPED, Plan, Side, mix};
-
-const INNER: &str = "MESHLOOM_TEST_MPI_EXCHANGE";
 
 /// Three exchanges in flight, in small and large chunks, mapped and staged.
 fn rank(comm: &Communicator) -> Result<(), ExchangeError> {
@@ -45,39 +43,5 @@ fn rank(comm: &Communicator) -> Result<(), ExchangeError> {
 }
 
 fn main() -> ExitCode {
-    if env::var(INNER).is_ok() {
-        // A rank that hangs must end, and all others with it.
-        thread::spawn(|| {
-            thread::sleep(Duration::from_secs(120));
-            eprintln!("it hangs");
-            process::abort();
-        });
-        run_mpi(|comm| rank(&comm)).expect("MPI starts");
-        return ExitCode::SUCCESS;
-    }
-    if env::args().any(|argument| argument == "--list") {
-        println!("exchange_mpi: test");
-        return ExitCode::SUCCESS;
-    }
-    let flags = env::var("MPIRUN_FLAGS").unwrap_or_else(|_| "--allow-run-as-root --oversubscribe".to_owned());
-    for ranks in ["1", "2", "3"] {
-        let status = Command::new(env::var("MPIRUN").unwrap_or_else(|_| "mpirun".to_owned()))
-            .args(flags.split_whitespace())
-            .args(["-n", ranks])
-            .arg(env::current_exe().expect("this program has a path"))
-            .env(INNER, "1")
-            .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
-            .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
-            // Containers forbid the system call that one rank reads another's memory with.
-            .env("OMPI_MCA_btl_vader_single_copy_mechanism", "none")
-            .status();
-        match status {
-            Ok(status) if status.success() => println!("test exchanges on {ranks} ranks ... ok"),
-            wrong => {
-                println!("test exchanges on {ranks} ranks ... FAILED: {wrong:?}");
-                return ExitCode::FAILURE;
-            }
-        }
-    }
-    ExitCode::SUCCESS
+    world::run(["exchange_mpi", "exchanges"], &[1, 2, 3], Duration::from_secs(120), rank)
 }

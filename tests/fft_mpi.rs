@@ -1,22 +1,20 @@
-//! Transforms between MPI processes. Started plainly, this program starts itself under `mpirun`, with several numbers of
-//! ranks; there it is one rank. `MPIRUN` names another launcher, `MPIRUN_FLAGS` its flags.
+//! Transforms between MPI processes.
 
 #[path = "shared/fourier.rs"]
 mod fourier;
+#[path = "shared/world.rs"]
+mod world;
 
-use std::process::{self, Command, ExitCode};
+use std::process::ExitCode;
 use std::time::Duration;
-use std::{env, thread};
 
 use fourier::{Cell, cells, cut, modes, random, same};
 use meshloom::Error;
-use meshloom::comm::{Communicator, run_mpi};
+use meshloom::comm::Communicator;
 use meshloom::device::{Gpu, Options, Recorder};
 use meshloom::exchange::Lines;
 use meshloom::fft::{Spec, Transform, TransformHooks, Tuning, Values};
 use meshloom::layout::Grid;
-
-const INNER: &str = "MESHLOOM_TEST_MPI_FFT";
 
 /// The whole spectrum and field, or this rank's parts of them.
 fn both<T: Cell>(gpu: &Gpu, lines: &mut Lines, spec: &Spec, whole: Option<&Both<T>>) -> Result<Both<T>, Error> {
@@ -65,39 +63,5 @@ fn rank(comm: &Communicator) -> Result<(), Error> {
 }
 
 fn main() -> ExitCode {
-    if env::var(INNER).is_ok() {
-        // A rank that hangs must end, and all others with it.
-        thread::spawn(|| {
-            thread::sleep(Duration::from_secs(240));
-            eprintln!("it hangs");
-            process::abort();
-        });
-        run_mpi(|comm| rank(&comm)).expect("MPI starts");
-        return ExitCode::SUCCESS;
-    }
-    if env::args().any(|argument| argument == "--list") {
-        println!("fft_mpi: test");
-        return ExitCode::SUCCESS;
-    }
-    let flags = env::var("MPIRUN_FLAGS").unwrap_or_else(|_| "--allow-run-as-root --oversubscribe".to_owned());
-    for ranks in ["1", "2", "3", "4"] {
-        let status = Command::new(env::var("MPIRUN").unwrap_or_else(|_| "mpirun".to_owned()))
-            .args(flags.split_whitespace())
-            .args(["-n", ranks])
-            .arg(env::current_exe().expect("this program has a path"))
-            .env(INNER, "1")
-            .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
-            .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
-            // Containers forbid the system call that one rank reads another's memory with.
-            .env("OMPI_MCA_btl_vader_single_copy_mechanism", "none")
-            .status();
-        match status {
-            Ok(status) if status.success() => println!("test transforms on {ranks} ranks ... ok"),
-            wrong => {
-                println!("test transforms on {ranks} ranks ... FAILED: {wrong:?}");
-                return ExitCode::FAILURE;
-            }
-        }
-    }
-    ExitCode::SUCCESS
+    world::run(["fft_mpi", "transforms"], &[1, 2, 3, 4], Duration::from_secs(240), rank)
 }

@@ -20,7 +20,8 @@
 //! | `finish()` | all others | own writes done |
 //! | `finish()` | rank 0 | a barrier after the others' `finish` |
 //!
-//! To finish an archive rank 0 is also given what the others' `write` returned.
+//! To finish an archive rank 0 is also given what the others' `write` returned. [`together`](crate::together) does all of this
+//! with a communicator.
 //!
 //! A rank that meets an error returns it and drops its writer; once the error has reached rank 0, dropping the writer
 //! there removes the temporary file. A program that is about to end without running destructors (`MPI_Abort`,

@@ -60,7 +60,14 @@ fn text(bins: usize) -> String {
         ..=PRIVATE => include_str!("../../shaders/neighbors/pairs.wgsl"),
         _ => include_str!("../../shaders/neighbors/pairs_many.wgsl"),
     };
-    format!("const BINS: u32 = {bins}u;\n{text}")
+    let step = include_str!("../../shaders/neighbors/pairs_step.wgsl");
+    let mut text = format!("const BINS: u32 = {bins}u;\n{text}\n{step}\n");
+    // The last edge that is not above, by halving, without a loop: some drivers limit their rounds.
+    text.push_str("fn pairs_bin(distance: f32) -> u32 {\n    var low = 0u;\n");
+    for bit in (0..bins.next_power_of_two().trailing_zeros()).rev() {
+        text.push_str(&format!("    low = pairs_step(low, {}u, distance);\n", 1 << bit));
+    }
+    text + "    return low;\n}\n"
 }
 
 impl Radius {

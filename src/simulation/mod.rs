@@ -21,7 +21,6 @@ mod start;
 
 pub use config::{Config, Memory};
 pub use force::Force;
-pub use output::{seal_together, write_together};
 pub use start::{Start, start};
 
 use crate::Rank;

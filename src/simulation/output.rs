@@ -2,71 +2,21 @@
 
 use std::path::Path;
 
-use crate::comm::Communicator;
-use crate::io::{NpyFile, NpyWriter, Sealed, token};
+use crate::io::{NpyFile, Sealed};
 use crate::layout::Box3;
+use crate::together::seal_npy;
 
 use super::Simulation;
-
-/// Shares the name of a temporary file: what rank 0 makes, all have.
-fn shared_token(comm: &Communicator) -> Result<String, crate::Error> {
-    let mut bytes = [0u8; 64];
-    if comm.rank() == 0 {
-        let token = token();
-        bytes[..token.len().min(64)].copy_from_slice(&token.as_bytes()[..token.len().min(64)]);
-    }
-    comm.broadcast(0, &mut bytes)?;
-    Ok(String::from_utf8_lossy(&bytes).trim_end_matches('\0').to_string())
-}
-
-/// Writes one `.npy` file of `shape` from all ranks: `write` is given this rank's writer. The file appears when it is
-/// whole. All ranks call it.
-///
-/// # Errors
-/// [`IoError`](crate::io::IoError) of whichever rank failed; the other ranks learn of it by their next message.
-pub fn write_together<T: crate::io::Element>(
-    comm: &Communicator,
-    path: &Path,
-    shape: &[u64],
-    write: impl FnOnce(&NpyWriter<T>) -> Result<(), crate::Error>,
-) -> Result<(), crate::Error> {
-    seal_together(comm, path, shape, write)?.publish()?;
-    comm.barrier()?;
-    Ok(())
-}
-
-/// [`write_together`] but for the name: every rank's part is on the disk, and rank 0 gives the name when it publishes.
-///
-/// # Errors
-/// As [`write_together`].
-pub fn seal_together<T: crate::io::Element>(
-    comm: &Communicator,
-    path: &Path,
-    shape: &[u64],
-    write: impl FnOnce(&NpyWriter<T>) -> Result<(), crate::Error>,
-) -> Result<Sealed, crate::Error> {
-    let token = shared_token(comm)?;
-    let first = if comm.rank() == 0 { Some(NpyWriter::create(path, shape, &token)?) } else { None };
-    comm.barrier()?;
-    let writer = match first {
-        Some(writer) => writer,
-        None => NpyWriter::open(path, shape, &token)?,
-    };
-    write(&writer)?;
-    let sealed = writer.seal()?;
-    comm.barrier()?;
-    Ok(sealed)
-}
 
 impl Simulation {
     /// Writes `(N, 3)` values of the particles, `f32` in Lagrangian order: row `(i n + j) n + k` is the particle of site
     /// `(i, j, k)`. All ranks call it; the file appears when rank 0 publishes it.
     ///
     /// # Errors
-    /// As [`write_together`].
+    /// As [`write_npy`](crate::together::write_npy).
     pub fn seal_points(&self, path: &Path, values: &[Vec<f32>; 3]) -> Result<Sealed, crate::Error> {
         let n = self.config.particles;
-        seal_together(self.lines.world(), path, &[n * n * n, 3], |writer| {
+        seal_npy(self.lines.world(), path, &[n * n * n, 3], |writer| {
             // Neighbouring rows go out in one piece.
             let per_row = n as usize;
             let mut pending: Vec<f32> = Vec::new();
@@ -112,10 +62,10 @@ impl Simulation {
     /// Writes a field of the force mesh from every rank's own cells, `f32`, C order. As [`seal_points`](Self::seal_points).
     ///
     /// # Errors
-    /// As [`write_together`].
+    /// As [`write_npy`](crate::together::write_npy).
     pub fn seal_field(&self, path: &Path, own: &Box3, values: &[f32]) -> Result<Sealed, crate::Error> {
         let shape = self.config.cells();
-        seal_together(self.lines.world(), path, &shape, |writer| {
+        seal_npy(self.lines.world(), path, &shape, |writer| {
             let rows = own[0].clone().flat_map(|i| own[1].clone().map(move |j| (i * shape[1] + j) * shape[2]));
             for (first, row) in rows.zip(values.chunks(shape[2] as usize)) {
                 writer.write(first, row)?;

@@ -9,6 +9,7 @@ use meshloom::device::{Choice, DeviceError, Options};
 use meshloom::io::IoError;
 use meshloom::layout::Grid;
 use meshloom::{Error, Launch, Rank, launch};
+use serde_json::Value;
 
 /// Parts of the process grid along the first two axes of a mesh; none: what suits the mesh.
 pub type GridParts = Option<[usize; 2]>;
@@ -114,6 +115,24 @@ impl Common {
         }
     }
 
+    /// Refuses `--grid`, for commands about points.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`].
+    pub fn refuse_grid(&self) -> Result<(), Failure> {
+        match self.grid {
+            Some(_) => Err(Failure::Usage("--grid is for meshes; points are shared out along their curve".into())),
+            None => Ok(()),
+        }
+    }
+
+    /// Prints the report of a run where `--json` asks for it and rank 0 is in this process.
+    pub fn print(&self, report: Option<Value>) {
+        if let Some(report) = report.filter(|_| self.json) {
+            println!("{report}");
+        }
+    }
+
     /// A progress bar of `steps`, on rank 0 when standard error is a terminal; nothing otherwise.
     pub fn progress(&self, rank: usize, steps: u64, what: &'static str) -> ProgressBar {
         let shown = rank == 0 && !self.quiet && std::io::stderr().is_terminal();
@@ -121,6 +140,19 @@ impl Common {
         let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} {elapsed_precise}");
         let bar = ProgressBar::with_draw_target(Some(steps), target).with_message(what);
         style.map(|style| bar.clone().with_style(style)).unwrap_or(bar)
+    }
+}
+
+/// Refuses `-` as the name of a file: inputs are mapped and outputs written in parallel.
+///
+/// # Errors
+/// [`Failure::Usage`].
+pub fn refuse_dash<'a>(inputs: impl IntoIterator<Item = &'a Path>, output: &'a Path) -> Result<(), Failure> {
+    let inputs = inputs.into_iter().map(|path| (path, IoError::InputIsDash));
+    let mut files = inputs.chain([(output, IoError::OutputIsDash)]);
+    match files.find(|(path, _)| path.as_os_str() == "-") {
+        Some((_, error)) => Err(Failure::Usage(error.to_string())),
+        None => Ok(()),
     }
 }
 

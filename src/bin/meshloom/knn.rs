@@ -6,9 +6,9 @@ use clap::Args;
 use meshloom::Error;
 use meshloom::io::Member;
 use meshloom::neighbors::{Ask, MOST, Rows};
+use meshloom::together::write_npz;
 use serde_json::{Value, json};
 
-use crate::archive::write_archive;
 use crate::common::Failure;
 use crate::search::{Inputs, Job, Work, limit};
 
@@ -64,9 +64,9 @@ fn search(work: &mut Work, arguments: &Arguments) -> Result<Value, Error> {
     let (comm, asked) = (&rank.comm, files.asked());
     let (k, first) = (u64::from(arguments.k), asked.rows(comm).start);
     let shape = [asked.count(), k];
-    work.done("search");
+    work.phases.done("search");
     let members = [Member::new::<i64>("index", &shape), Member::new::<f32>("distance", &shape)];
-    write_archive(comm, &arguments.output, &members, |to| {
+    write_npz(comm, &arguments.output, &members, |to| {
         // The index of a missing neighbour, u64::MAX, is -1 in the same bits.
         to.write(0, first * k, bytemuck::cast_slice::<u64, i64>(&found.index))?;
         to.write(1, first * k, &found.distance)

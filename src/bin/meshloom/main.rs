@@ -1,6 +1,5 @@
 //! The `meshloom` program: one file a command, this one to tell them apart.
 
-mod archive;
 mod bench;
 mod common;
 mod devices;
@@ -8,6 +7,7 @@ mod fft;
 mod knn;
 mod neighbors;
 mod pairs;
+mod phases;
 mod points;
 mod power;
 mod search;

@@ -7,9 +7,9 @@ use meshloom::Error;
 use meshloom::comm::{Communicator, Op};
 use meshloom::io::Member;
 use meshloom::neighbors::{Rows, Which, Within};
+use meshloom::together::write_npz;
 use serde_json::json;
 
-use crate::archive::write_archive;
 use crate::common::Failure;
 use crate::search::{Inputs, Job, Work, distance};
 
@@ -73,11 +73,9 @@ fn counts(work: &mut Work, arguments: &Arguments, within: &Within) -> Result<u64
     let (comm, asked) = (&rank.comm, files.asked());
     let first = asked.rows(comm).start;
     let (_, all) = place(comm, counts.iter().sum())?;
-    work.done("search");
+    work.phases.done("search");
     let members = [Member::new::<i64>("count", &[asked.count()])];
-    write_archive(comm, &arguments.output, &members, |to| {
-        to.write(0, first, bytemuck::cast_slice::<u64, i64>(&counts))
-    })?;
+    write_npz(comm, &arguments.output, &members, |to| to.write(0, first, bytemuck::cast_slice::<u64, i64>(&counts)))?;
     Ok(all)
 }
 
@@ -92,13 +90,13 @@ fn lists(work: &mut Work, arguments: &Arguments, within: &Within) -> Result<u64,
     let last = comm.rank() + 1 == comm.size();
     let own = found.offset.len() - usize::from(!last);
     let offset: Vec<i64> = found.offset[..own].iter().map(|offset| (begin + offset) as i64).collect();
-    work.done("search");
+    work.phases.done("search");
     let members = [
         Member::new::<i64>("offset", &[rows + 1]),
         Member::new::<i64>("index", &[all]),
         Member::new::<f32>("distance", &[all]),
     ];
-    write_archive(comm, &arguments.output, &members, |to| {
+    write_npz(comm, &arguments.output, &members, |to| {
         to.write(0, first, &offset)?;
         to.write(1, begin, bytemuck::cast_slice::<u64, i64>(&found.index))?;
         to.write(2, begin, &found.distance)

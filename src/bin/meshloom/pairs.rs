@@ -86,7 +86,7 @@ fn count(work: &mut Work, arguments: &Arguments, edges: &Edges) -> Result<Value,
     let Work { rank, recorder, exchange, neighborhood, queries, .. } = work;
     let counts = neighborhood.pairs(recorder, exchange, queries.as_ref(), &edges.bins)?;
     let comm = &rank.comm;
-    work.done("search");
+    work.phases.done("search");
     if comm.rank() == 0 {
         let (low, high) = (&edges.given[..counts.len()], &edges.given[1..]);
         let columns = [("r_low", Column::F64(low)), ("r_high", Column::F64(high)), ("count", Column::U64(&counts))];

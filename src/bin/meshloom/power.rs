@@ -1,7 +1,6 @@
 //! `meshloom power`: power spectra of fields and points.
 
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 use clap::Args;
 use meshloom::comm::Op;
@@ -15,7 +14,8 @@ use meshloom::mesh::{
 };
 use meshloom::{Error, Launch, Rank};
 
-use crate::common::{Common, Failure, writable};
+use crate::common::{Common, Failure, refuse_dash, writable};
+use crate::phases::Phases;
 
 #[derive(Args)]
 pub struct Arguments {
@@ -171,11 +171,7 @@ fn default_mesh(points: u64) -> u64 {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    for (path, error) in [(&arguments.input, IoError::InputIsDash), (&arguments.output, IoError::OutputIsDash)] {
-        if path.as_os_str() == "-" {
-            return Err(Failure::Usage(error.to_string()));
-        }
-    }
+    refuse_dash([arguments.input.as_path()], &arguments.output)?;
     // Looked at here, since what words mean depends on the file; a rank of several leaves its errors to the launch, which
     // prints one of them.
     let job = match open(&arguments.input) {
@@ -191,42 +187,14 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             None => Err(IoError::NotFound { path: arguments.input.clone() }.into()),
         }
     })?;
-    if let Some(report) = report.filter(|_| arguments.common.json) {
-        println!("{report}");
-    }
+    arguments.common.print(report);
     Ok(())
-}
-
-/// Seconds a phase, on this rank.
-struct Phases {
-    bar: indicatif::ProgressBar,
-    start: Instant,
-    last: Instant,
-    seconds: serde_json::Map<String, serde_json::Value>,
-}
-
-impl Phases {
-    fn new(job: &Job, rank: usize) -> Self {
-        let now = Instant::now();
-        let bar = job.common.progress(rank, 5, "power");
-        // Drawn at once: the first phase may be the longest.
-        bar.tick();
-        Phases { bar, start: now, last: now, seconds: serde_json::Map::new() }
-    }
-
-    fn done(&mut self, phase: &str) {
-        let before = self.seconds.get(phase).and_then(serde_json::Value::as_f64).unwrap_or(0.0);
-        self.seconds.insert(phase.into(), (before + self.last.elapsed().as_secs_f64()).into());
-        if before == 0.0 {
-            self.bar.inc(1);
-        }
-        self.last = Instant::now();
-    }
 }
 
 /// One rank's work; rank 0 writes the file.
 fn measure(rank: &Rank, job: &Job, file: &NpyFile, input: Input) -> Result<serde_json::Value, Error> {
-    let (comm, mut phases) = (&rank.comm, Phases::new(job, rank.comm.rank()));
+    let comm = &rank.comm;
+    let mut phases = Phases::new(job.common.progress(comm.rank(), 5, "power"));
     if comm.rank() == 0 {
         writable(job.output)?;
     }
@@ -271,9 +239,6 @@ fn measure(rank: &Rank, job: &Job, file: &NpyFile, input: Input) -> Result<serde
         write(job.output, &bins)?;
     }
     phases.done("write");
-    phases.bar.finish_and_clear();
-    let total = phases.start.elapsed().as_secs_f64();
-    phases.seconds.insert("total".into(), total.into());
     let mut report = serde_json::json!({
         "command": "power",
         "file": job.path.display().to_string(),
@@ -288,7 +253,7 @@ fn measure(rank: &Rank, job: &Job, file: &NpyFile, input: Input) -> Result<serde
         "device": rank.gpu.info().name,
         "ranks": comm.size(),
         "grid": grid.parts(),
-        "seconds": phases.seconds,
+        "seconds": phases.finish(),
         "bytes": { "between_ranks": sent[0] },
     });
     match input {

@@ -1,7 +1,6 @@
 //! What the commands about neighbours share: the files they read, the words for distances, and their reports.
 
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 use clap::Args;
 use meshloom::comm::Op;
@@ -13,7 +12,8 @@ use meshloom::particles::{Cloud, Domain};
 use meshloom::{Error, Launch, Rank};
 use serde_json::{Value, json};
 
-use crate::common::{Common, Failure, writable};
+use crate::common::{Common, Failure, refuse_dash, writable};
+use crate::phases::Phases;
 use crate::points::{PointFile, Sides, sides};
 
 /// The points, the box they lie in, and the options of every command.
@@ -86,16 +86,9 @@ impl Job<'_> {
         search: impl Fn(&mut Work, &P) -> Result<Value, Error> + Sync,
     ) -> Result<(), Failure> {
         let common = &self.inputs.common;
-        let dash = |path: &Path| path.as_os_str() == "-";
-        if dash(&self.inputs.points) || self.queries.is_some_and(|(_, path)| dash(path)) {
-            return Err(Failure::Usage(IoError::InputIsDash.to_string()));
-        }
-        if dash(self.output) {
-            return Err(Failure::Usage(IoError::OutputIsDash.to_string()));
-        }
-        if common.grid.is_some() {
-            return Err(Failure::Usage("--grid is for meshes; points are shared out along their curve".into()));
-        }
+        let queries = self.queries.map(|(_, path)| path);
+        refuse_dash([self.inputs.points.as_path()].into_iter().chain(queries), self.output)?;
+        common.refuse_grid()?;
         // What --box means depends on the files; ranks of several processes leave other errors to the launch, which
         // prints one.
         match prepare().and_then(|_| Ok(self.open()?)) {
@@ -123,9 +116,7 @@ impl Job<'_> {
             let result = search(&mut work, &prepared)?;
             work.report(self, result).map(Ok)
         })?;
-        if let Some(report) = report.filter(|_| common.json) {
-            println!("{report}");
-        }
+        common.print(report);
         Ok(())
     }
 
@@ -158,48 +149,30 @@ pub struct Work<'a> {
     pub neighborhood: Neighborhood,
     /// This rank's places, if they are others.
     pub queries: Option<Cloud>,
-    bar: indicatif::ProgressBar,
-    start: Instant,
-    last: Instant,
-    seconds: serde_json::Map<String, Value>,
+    /// What has been done of the run; a search ends its own.
+    pub phases: Phases,
 }
 
 impl<'a> Work<'a> {
     fn begin(job: &Job, rank: &'a Rank, files: &'a Files) -> Result<Self, Error> {
-        let start = Instant::now();
-        let bar = job.inputs.common.progress(rank.comm.rank(), 4, job.command);
-        // Drawn at once: the first phase may be the longest.
-        bar.tick();
+        let mut phases = Phases::new(job.inputs.common.progress(rank.comm.rank(), 4, job.command));
         let (mut recorder, mut exchange) = (Recorder::new(&rank.gpu)?, Exchange::new(rank.comm.clone()));
         let cloud = files.points.read(&mut recorder, &rank.comm, &files.domain)?;
         let queries = match &files.queries {
             Some(file) => Some(file.read(&mut recorder, &rank.comm, &files.domain)?),
             None => None,
         };
-        let read = Instant::now();
-        bar.inc(1);
+        phases.done("read");
         let neighborhood = Neighborhood::new(&mut recorder, &mut exchange, &cloud)?;
         drop(cloud);
         recorder.wait()?;
-        let mut seconds = serde_json::Map::new();
-        seconds.insert("read".into(), (read - start).as_secs_f64().into());
-        let mut work = Work { rank, files, recorder, exchange, neighborhood, queries, bar, start, last: read, seconds };
-        work.done("build");
-        Ok(work)
-    }
-
-    /// Ends a phase.
-    pub fn done(&mut self, phase: &str) {
-        self.seconds.insert(phase.into(), self.last.elapsed().as_secs_f64().into());
-        self.bar.inc(1);
-        self.last = Instant::now();
+        phases.done("build");
+        Ok(Work { rank, files, recorder, exchange, neighborhood, queries, phases })
     }
 
     /// The report of the run: what all these commands say, and `result`. All ranks call it.
     fn report(mut self, job: &Job, result: Value) -> Result<Value, Error> {
-        self.done("write");
-        self.bar.finish_and_clear();
-        self.seconds.insert("total".into(), self.start.elapsed().as_secs_f64().into());
+        self.phases.done("write");
         let mut cost = self.exchange.cost();
         cost += self.neighborhood.cost();
         let mut sums = [cost.sent, cost.messages];
@@ -213,7 +186,7 @@ impl<'a> Work<'a> {
             "queries": self.files.asked().count(),
             "device": self.rank.gpu.info().name,
             "ranks": self.rank.comm.size(),
-            "seconds": self.seconds,
+            "seconds": self.phases.finish(),
             "bytes": { "between_ranks": sums[0] },
             "messages": sums[1],
         });

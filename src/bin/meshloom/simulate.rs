@@ -3,8 +3,7 @@
 mod outputs;
 mod parameters;
 
-use std::time::Instant;
-
+use indicatif::ProgressBar;
 use meshloom::comm::Op;
 use meshloom::io::{NpyFile, OutputDir};
 use meshloom::simulation::{Noise, Simulation};
@@ -12,6 +11,7 @@ use meshloom::{Error, Rank};
 use serde_json::{Value, json};
 
 use crate::common::{Common, Failure};
+use crate::phases::Phases;
 use outputs::Outputs;
 pub use parameters::Arguments;
 use parameters::Parameters;
@@ -20,43 +20,13 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let parameters = Parameters::gather(arguments)?;
     let common = &arguments.common;
     let report = common.launch(|rank| one_rank(rank, &parameters, common))?;
-    if let Some(report) = report.filter(|_| common.json) {
-        println!("{report}");
-    }
+    common.print(report);
     Ok(())
 }
 
-/// Seconds a phase, in the order they happen.
-struct Clock {
-    phases: Vec<(&'static str, f64)>,
-    since: Instant,
-}
-
-impl Clock {
-    fn new() -> Self {
-        Clock { phases: Vec::new(), since: Instant::now() }
-    }
-
-    /// What happened since the last lap belongs to `phase`.
-    fn lap(&mut self, phase: &'static str) {
-        let seconds = self.since.elapsed().as_secs_f64();
-        self.since = Instant::now();
-        match self.phases.iter_mut().find(|(name, _)| *name == phase) {
-            Some((_, total)) => *total += seconds,
-            None => self.phases.push((phase, seconds)),
-        }
-    }
-
-    fn object(&self) -> Value {
-        let mut object: serde_json::Map<String, Value> =
-            self.phases.iter().map(|(name, s)| ((*name).to_string(), json!(s))).collect();
-        object.insert("total".into(), json!(self.phases.iter().map(|(_, s)| s).sum::<f64>()));
-        Value::Object(object)
-    }
-}
-
 fn one_rank(rank: &Rank, parameters: &Parameters, common: &Common) -> Result<Value, Error> {
-    let mut clock = Clock::new();
+    // The bar is one of steps.
+    let mut phases = Phases::new(ProgressBar::hidden());
     let config = parameters.config(common.grid);
     let directory = if rank.comm.rank() == 0 { Some(OutputDir::create(&parameters.out)?) } else { None };
     rank.comm.barrier()?;
@@ -86,21 +56,21 @@ fn one_rank(rank: &Rank, parameters: &Parameters, common: &Common) -> Result<Val
         }
     };
     simulation.recorder().wait()?;
-    clock.lap("start");
+    phases.done("start");
 
     let bar = common.progress(rank.comm.rank(), simulation.steps() as u64, "stepping");
     simulation.run(|simulation, reached| {
         bar.set_position(reached.step as u64);
         if reached.snapshot && resumed != Some(reached.step) {
             simulation.recorder().wait()?;
-            clock.lap("steps");
+            phases.done("steps");
             outputs.snapshot(simulation, reached)?;
-            clock.lap("output");
+            phases.done("output");
         }
         Ok::<_, Error>(())
     })?;
     bar.finish_and_clear();
-    clock.lap("steps");
+    phases.done("steps");
 
     let [displacement, momentum] = simulation.phase_space()?;
     // All files get their names at the end: a disk that fills up leaves none.
@@ -114,7 +84,7 @@ fn one_rank(rank: &Rank, parameters: &Parameters, common: &Common) -> Result<Val
     }
     files.extend(outputs.picture(rank, &config, &own, &density)?);
     files.extend(outputs.spectrum(rank, &mut simulation)?);
-    clock.lap("output");
+    phases.done("output");
 
     let (counts, cost) = simulation.counts();
     let mut bytes = [cost.sent, cost.messages, simulation.traffic()];
@@ -130,7 +100,7 @@ fn one_rank(rank: &Rank, parameters: &Parameters, common: &Common) -> Result<Val
         "device": { "name": rank.gpu.info().name, "driver": rank.gpu.info().driver, "driver_info": rank.gpu.info().driver_info,
                     "backend": format!("{:?}", rank.gpu.info().backend) },
         "ranks": rank.comm.size(), "grid": simulation.grid().to_string(),
-        "seconds": clock.object(),
+        "seconds": phases.finish(),
         "bytes": { "between_ranks": bytes[0], "messages": bytes[1], "device_memory": bytes[2] },
         "submissions": counts.submits, "dispatches": counts.dispatches,
     });

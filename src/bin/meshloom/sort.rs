@@ -1,19 +1,19 @@
 //! `meshloom sort`: the permutation that puts points in Morton order.
 
 use std::path::PathBuf;
-use std::time::Instant;
 
 use clap::Args;
 use meshloom::comm::Op;
 use meshloom::device::Recorder;
 use meshloom::exchange::Exchange;
-use meshloom::io::{IoError, NpyWriter};
+use meshloom::io::NpyWriter;
 use meshloom::particles::Curve;
-use meshloom::simulation::write_together;
 use meshloom::sort::{Sorted, distribute};
+use meshloom::together::write_npy;
 use meshloom::{Error, Launch, Rank};
 
-use crate::common::{Common, Failure, writable};
+use crate::common::{Common, Failure, refuse_dash, writable};
+use crate::phases::Phases;
 use crate::points::{PointFile, Sides, sides};
 
 #[derive(Args)]
@@ -32,14 +32,8 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    for (path, error) in [(&arguments.points, IoError::InputIsDash), (&arguments.output, IoError::OutputIsDash)] {
-        if path.as_os_str() == "-" {
-            return Err(Failure::Usage(error.to_string()));
-        }
-    }
-    if arguments.common.grid.is_some() {
-        return Err(Failure::Usage("--grid is for meshes; points are shared out along their curve".into()));
-    }
+    refuse_dash([arguments.points.as_path()], &arguments.output)?;
+    arguments.common.refuse_grid()?;
     // What --box means depends on the file; ranks of several processes leave other errors to the launch, which prints
     // one.
     match PointFile::open(&arguments.points) {
@@ -48,40 +42,14 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         Err(error) => return Err(Failure::Failed(error.to_string())),
     }
     let report = arguments.common.launch_together(|rank| sort(rank, arguments))?;
-    if let Some(report) = report.filter(|_| arguments.common.json) {
-        println!("{report}");
-    }
+    arguments.common.print(report);
     Ok(())
-}
-
-/// Seconds a phase, on this rank.
-struct Phases {
-    bar: indicatif::ProgressBar,
-    start: Instant,
-    last: Instant,
-    seconds: serde_json::Map<String, serde_json::Value>,
-}
-
-impl Phases {
-    fn new(common: &Common, rank: usize) -> Self {
-        let now = Instant::now();
-        let bar = common.progress(rank, 3, "sort");
-        // Drawn at once: the first phase may be the longest.
-        bar.tick();
-        Phases { bar, start: now, last: now, seconds: serde_json::Map::new() }
-    }
-
-    fn done(&mut self, phase: &str) {
-        self.seconds.insert(phase.into(), self.last.elapsed().as_secs_f64().into());
-        self.bar.inc(1);
-        self.last = Instant::now();
-    }
 }
 
 /// One rank's work.
 fn sort(rank: &Rank, arguments: &Arguments) -> Result<Result<serde_json::Value, Failure>, Error> {
     let comm = &rank.comm;
-    let mut phases = Phases::new(&arguments.common, comm.rank());
+    let mut phases = Phases::new(arguments.common.progress(comm.rank(), 3, "sort"));
     if comm.rank() == 0 {
         writable(&arguments.output)?;
     }
@@ -96,10 +64,8 @@ fn sort(rank: &Rank, arguments: &Arguments) -> Result<Result<serde_json::Value, 
     let sorted = distribute(&mut recorder, &mut exchange, &cloud, Curve::Morton)?;
     recorder.wait()?;
     phases.done("sort");
-    write_together(comm, &arguments.output, &[file.count()], |to| save(&mut recorder, &sorted, to))?;
+    write_npy(comm, &arguments.output, &[file.count()], |to| save(&mut recorder, &sorted, to))?;
     phases.done("write");
-    phases.bar.finish_and_clear();
-    phases.seconds.insert("total".into(), phases.start.elapsed().as_secs_f64().into());
     let cost = exchange.cost();
     let mut sums = [sorted.traffic, cost.sent, cost.messages];
     comm.all_reduce(&mut sums, Op::Sum)?;
@@ -112,7 +78,7 @@ fn sort(rank: &Rank, arguments: &Arguments) -> Result<Result<serde_json::Value, 
         "curve": "morton",
         "device": rank.gpu.info().name,
         "ranks": comm.size(),
-        "seconds": phases.seconds,
+        "seconds": phases.finish(),
         "bytes": { "device": sums[0], "between_ranks": sums[1] },
         "messages": sums[2],
     })))

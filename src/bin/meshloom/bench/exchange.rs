@@ -127,7 +127,8 @@ fn one(
     match blocking {
         Some((theirs, same)) => {
             result["reference"] = report::reference(&ours, "whole messages, nothing overlapped", &theirs);
-            result["reference"]["same"] = same.into();
+            let what = format!("the exchange of {} along axis {axis} of {grid}", name(shape));
+            report.compared(&mut result["reference"], what, same);
             row.extend([time(theirs.median), ratio(&ours, &theirs)]);
         }
         None => row.extend([String::new(), String::new()]),

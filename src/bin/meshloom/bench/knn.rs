@@ -100,11 +100,11 @@ fn one(
             result["rows_that_differ"] = differ.into();
         }
         let same = clock.sum([differ])? == [0];
-        report.compared(format!("the {k} nearest of {} points", cloud.len()), same);
-        theirs = spreads.map(|[build, search]| Theirs { build, search, same });
+        let what = format!("the {k} nearest of {} points", cloud.len());
+        theirs = spreads.map(|[build, search]| Theirs { build, search, what, same });
     }
     let cells = vec![cloud.len().to_string(), k.to_string()];
-    search::report(report, cells, result, all, &ours, theirs.as_ref());
+    search::report(report, cells, result, all, &ours, theirs);
     Ok(())
 }
 

@@ -73,17 +73,19 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 type Found = Result<Report, String>;
 
 impl Settings {
-    /// Measures on all ranks and prints what rank 0 reports. Results that are not those of the reference are a failure:
-    /// nobody should go on with such times.
+    /// Measures on all ranks and prints what rank 0 reports, right or wrong.
+    ///
+    /// # Errors
+    /// Those of the words and the work, and [`Report::verdict`].
     fn run(&self, body: impl Fn(&Rank) -> Result<Found, Error> + Sync) -> Result<(), Failure> {
         let Some(found) = self.common.launch(body)? else { return Ok(()) };
         let report = found.map_err(Failure::Usage)?;
-        let wrong = report.wrong();
+        let verdict = report.verdict();
         match self.common.json {
             true => println!("{}", report.json()),
             false => print!("{}", report.text()),
         }
-        wrong.map_or(Ok(()), |wrong| Err(Failure::Failed(wrong)))
+        verdict
     }
 
     /// Whether the call gives a process grid.

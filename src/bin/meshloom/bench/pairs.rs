@@ -109,11 +109,11 @@ fn one(
         let spreads = clock.alone::<2>(work.as_mut().map(|work| work as &mut dyn FnMut(usize)))?;
         let differ = reference.is_some() && !close(&counts, &found);
         let same = clock.sum([u64::from(differ)])? == [0];
-        report.compared(format!("the pairs of {size} points within {radius}"), same);
-        theirs = spreads.map(|[build, search]| Theirs { build, search, same });
+        let what = format!("the pairs of {size} points within {radius}");
+        theirs = spreads.map(|[build, search]| Theirs { build, search, what, same });
     }
     let cells = vec![size.to_string(), format!("{radius:.4}"), format!("{:.2} M", pairs as f64 / 1e6)];
-    search::report(report, cells, result, all, &ours, theirs.as_ref());
+    search::report(report, cells, result, all, &ours, theirs);
     Ok(())
 }
 

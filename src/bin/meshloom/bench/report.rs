@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::Settings;
 use super::copy::CopySpeed;
 use super::measure::{Spread, WARM_UP};
+use crate::common::Failure;
 
 /// The whole report of a subject.
 pub struct Report {
@@ -66,17 +67,25 @@ impl Report {
         self.results.push(result);
     }
 
-    /// Notes whether `what` came out as the reference has it.
-    pub fn compared(&mut self, what: impl Into<String>, same: bool) {
+    /// Says in `reference`, which is [`reference()`]'s, whether `what` came out as the reference has it.
+    pub fn compared(&mut self, reference: &mut Value, what: impl Into<String>, same: bool) {
+        reference["same"] = same.into();
         if !same {
             self.wrong.push(what.into());
         }
     }
 
-    /// What came out otherwise than the reference has it, as a message.
-    pub fn wrong(&self) -> Option<String> {
-        let all = self.wrong.join("; ");
-        (!all.is_empty()).then(|| format!("WRONG RESULTS, not those of the reference: {all}; the times mean nothing"))
+    /// Results that are not those of the reference are a failure: nobody should go on with such times.
+    ///
+    /// # Errors
+    /// [`Failure::Failed`], which names them.
+    pub fn verdict(&self) -> Result<(), Failure> {
+        match self.wrong.join("; ") {
+            none if none.is_empty() => Ok(()),
+            all => Err(Failure::Failed(format!(
+                "WRONG RESULTS, not those of the reference: {all}; the times mean nothing"
+            ))),
+        }
     }
 
     pub fn json(self) -> Value {
@@ -167,6 +176,25 @@ pub fn ratio(ours: &Spread, theirs: &Spread) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_differs_from_the_reference_is_a_failure() {
+        let (head, columns, rows, results, wrong) = (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut report = Report { head, columns, rows, object: json!({}), results, wrong };
+        let mut result = json!({ "reference": {} });
+        report.compared(&mut result["reference"], "the first", true);
+        assert_eq!(result["reference"]["same"], true);
+        assert!(report.verdict().is_ok());
+        for what in ["the second", "the third"] {
+            report.compared(&mut result["reference"], what, false);
+            assert_eq!(result["reference"]["same"], false);
+        }
+        report.compared(&mut result["reference"], "the fourth", true);
+        match report.verdict() {
+            Err(Failure::Failed(why)) => assert!(why.contains("reference: the second; the third; the times"), "{why}"),
+            _ => panic!("two results differ"),
+        }
+    }
 
     #[test]
     fn quantities_have_units() {

@@ -81,10 +81,11 @@ pub fn measure<T>(
     Ok((measured, found))
 }
 
-/// What the reference took on rank 0, and whether it found the same.
+/// What the reference took on rank 0 for `what`, and whether it found the same.
 pub struct Theirs {
     pub build: Spread,
     pub search: Spread,
+    pub what: String,
     pub same: bool,
 }
 
@@ -96,7 +97,7 @@ pub fn report(
     mut result: Value,
     points: u64,
     ours: &Measured,
-    theirs: Option<&Theirs>,
+    theirs: Option<Theirs>,
 ) {
     let a_point = ours.both.median * 1e9 / points as f64;
     result["points"] = points.into();
@@ -120,7 +121,7 @@ pub fn report(
             result["reference"]["build"] = theirs.build.json();
             result["reference"]["search"] = theirs.search.json();
             result["reference"]["threads"] = rayon::current_num_threads().into();
-            result["reference"]["same"] = theirs.same.into();
+            report.compared(&mut result["reference"], theirs.what, theirs.same);
             cells.extend([time(theirs.build.median), time(theirs.search.median), ratio(&ours.both, &both)]);
         }
         None => cells.extend([const { String::new() }; 3]),

@@ -120,10 +120,10 @@ impl Bench<'_> {
                 *seconds -= copied.min;
             }
             result["reference"] = report::reference(&ours, REFERENCE, &theirs);
-            result["reference"]["same"] = same.into();
             result["reference"]["threads"] = rayon::current_num_threads().into();
             row.extend([time(theirs.median), ratio(&ours, &theirs)]);
-            self.report.compared(format!("the order of {size} keys of {bits} bits"), same);
+            let what = format!("the order of {size} keys of {bits} bits");
+            self.report.compared(&mut result["reference"], what, same);
         } else {
             row.extend([String::new(), String::new()]);
         }

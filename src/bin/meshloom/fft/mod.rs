@@ -5,7 +5,6 @@ mod parts;
 mod plan_only;
 
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 use clap::Args;
 use meshloom::comm::{Communicator, Op};
@@ -14,10 +13,11 @@ use meshloom::exchange::Lines;
 use meshloom::fft::{FftError, Norm, Precision, Transform, TransformHooks, Tuning, Value};
 use meshloom::io::{IoError, NpyFile};
 use meshloom::layout::{Box3, Grid};
-use meshloom::simulation::write_together;
+use meshloom::together::write_npy;
 use meshloom::{Error, Launch, Rank};
 
-use crate::common::{Common, Failure, writable};
+use crate::common::{Common, Failure, refuse_dash, writable};
+use crate::phases::Phases;
 use job::Job;
 use parts::{Stored, fill, save};
 
@@ -87,11 +87,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     if let Some(name) = arguments.plan.given() {
         return Err(Failure::Usage(format!("{name} is for --plan-only; add that or leave it out")));
     }
-    for (path, error) in [(arguments.input(), IoError::InputIsDash), (arguments.output(), IoError::OutputIsDash)] {
-        if path.as_os_str() == "-" {
-            return Err(Failure::Usage(error.to_string()));
-        }
-    }
+    refuse_dash([arguments.input()], arguments.output())?;
     if arguments.last_size.is_some() && !(arguments.inverse && arguments.real) {
         return Err(Failure::Usage(
             "--last-size is the length of the real axis that --inverse --real gives; add both or leave it out".into(),
@@ -114,9 +110,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         };
         report.map(Ok)
     })?;
-    if let Some(report) = report.filter(|_| arguments.common.json) {
-        println!("{report}");
-    }
+    arguments.common.print(report);
     Ok(())
 }
 
@@ -146,30 +140,6 @@ fn no_double(rank: &Rank, arguments: &Arguments, job: &Job, file: &NpyFile) -> R
         "{device} has no double precision (f64), which {asks}; \
          give --precision f32, or a --device that `meshloom devices` lists with f64"
     ))))
-}
-
-/// Seconds a phase, on this rank.
-struct Phases {
-    bar: indicatif::ProgressBar,
-    start: Instant,
-    last: Instant,
-    seconds: serde_json::Map<String, serde_json::Value>,
-}
-
-impl Phases {
-    fn new(common: &Common, rank: usize) -> Self {
-        let now = Instant::now();
-        let bar = common.progress(rank, 4, "fft");
-        // Drawn at once: the first phase may be the longest.
-        bar.tick();
-        Phases { bar, start: now, last: now, seconds: serde_json::Map::new() }
-    }
-
-    fn done(&mut self, phase: &str) {
-        self.seconds.insert(phase.into(), self.last.elapsed().as_secs_f64().into());
-        self.bar.inc(1);
-        self.last = Instant::now();
-    }
 }
 
 /// A transform that is ready, with what it is given and what it gives.
@@ -242,9 +212,9 @@ impl<'a, T: Value> Work<'a, T> {
         let (job, path) = (self.job, arguments.output());
         let (recorder, [cells, modes], field, spectrum) = self.ends();
         if job.inverse {
-            write_together(comm, path, job.output_shape(), |to| save(recorder, field, to, &cells, job.output))
+            write_npy(comm, path, job.output_shape(), |to| save(recorder, field, to, &cells, job.output))
         } else {
-            write_together(comm, path, job.output_shape(), |to| save(recorder, spectrum, to, &modes, job.output))
+            write_npy(comm, path, job.output_shape(), |to| save(recorder, spectrum, to, &modes, job.output))
         }
     }
 
@@ -261,7 +231,7 @@ where
     T: Value<Mode: Stored> + Stored,
 {
     let comm = &rank.comm;
-    let mut phases = Phases::new(&arguments.common, comm.rank());
+    let mut phases = Phases::new(arguments.common.progress(comm.rank(), 4, "fft"));
     if comm.rank() == 0 {
         writable(arguments.output())?;
         if job.loses_digits(file.dtype()) {
@@ -280,8 +250,6 @@ where
     phases.done("transform");
     work.write(comm, arguments)?;
     phases.done("write");
-    phases.bar.finish_and_clear();
-    phases.seconds.insert("total".into(), phases.start.elapsed().as_secs_f64().into());
     let cost = work.lines.cost();
     let mut sums = [work.traffic(), cost.sent, cost.messages];
     comm.all_reduce(&mut sums, Op::Sum)?;
@@ -300,7 +268,7 @@ where
         "device": rank.gpu.info().name,
         "ranks": comm.size(),
         "grid": grid.parts(),
-        "seconds": phases.seconds,
+        "seconds": phases.finish(),
         "bytes": { "device": sums[0], "between_ranks": sums[1] },
         "messages": sums[2],
     }))

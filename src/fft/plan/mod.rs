@@ -1,0 +1,239 @@
+//! Which passes and exchanges make a distributed transform: pure data.
+//!
+//! ```text
+//! field              x over p0, y over p1          z pass: real lines to half spectra, complex ones to whole
+//!                    exchange along axis 1: y comes together, z is cut
+//!                    x over p0, z over p1          y pass
+//!                    exchange along axis 0: x comes together, y is cut
+//! spectrum           y over p0, z over p1          x pass
+//! ```
+//!
+//! - A transform *visits* axes, each when it is whole. Between two visits the axis that comes is exchanged against the axis
+//!   that goes, among the ranks of one line of the process grid. An exchange among one rank is left out, so slabs
+//!   (`p1 == 1`) exchange once and a single rank never. Axes that are not transformed are not visited.
+//! - The inverse is the mirror image. A natural distribution goes the same way back.
+//! - Arrays stay in C order (x, y, z) throughout. There is no pass for packing: the pass before an exchange writes the
+//!   blocks that go to each peer, the pass after reads the blocks as they arrive.
+//! - An exchange may be cut into *pieces* along the axis that takes no part in it: one piece travels while the next
+//!   is transformed.
+
+mod planner;
+mod transpose;
+mod visit;
+
+use super::axis::AxisPass;
+use super::core::Limits;
+use super::error::FftError;
+use super::spec::{Spec, SpectrumLayout, Values};
+use crate::layout::{Box3, Grid, LayoutError};
+use planner::{Act, Planner};
+pub use transpose::Transpose;
+pub use visit::{Placement, Visit};
+
+/// One direction of a transform: visits, and what lies between them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// The visits.
+    pub visits: Vec<Visit>,
+    /// Between visit `i` and `i + 1`: an exchange, or none.
+    pub between: Vec<Option<Transpose>>,
+}
+
+impl Route {
+    /// Bytes that the passes move through device memory, reading and writing.
+    pub fn traffic(&self) -> u64 {
+        self.visits.iter().map(Visit::traffic).sum()
+    }
+
+    /// The exchanges, in order.
+    pub fn exchanges(&self) -> impl Iterator<Item = &Transpose> {
+        self.between.iter().flatten()
+    }
+
+    /// The passes, in order.
+    pub fn passes(&self) -> impl Iterator<Item = (&Visit, &AxisPass)> {
+        self.visits.iter().flat_map(|visit| visit.passes.iter().map(move |pass| (visit, pass)))
+    }
+}
+
+/// The transform of fields for one rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// What is transformed.
+    pub spec: Spec,
+    /// The process grid.
+    pub grid: Grid,
+    /// This rank.
+    pub rank: usize,
+    /// This rank's part of the field.
+    pub field: Box3,
+    /// This rank's part of the spectrum, C order.
+    pub spectrum: Box3,
+    /// From field to spectrum.
+    pub forward: Route,
+    /// From spectrum to field.
+    pub inverse: Route,
+}
+
+impl Plan {
+    /// Plans the transform of `spec` for `rank` of `grid` on devices with `limits`, with exchanges in `pieces` pieces at
+    /// most.
+    ///
+    /// # Errors
+    /// [`FftError`] for what cannot be transformed.
+    pub fn new(spec: &Spec, grid: Grid, rank: usize, limits: Limits, pieces: u64) -> Result<Self, FftError> {
+        spec.check()?;
+        if rank >= grid.ranks() {
+            return Err(LayoutError::Grid { parts: grid.parts(), ranks: rank + 1 }.into());
+        }
+        let planner = Planner { spec, grid, rank, limits, pieces: pieces.max(1) };
+        let there = planner.path(Act::Forward);
+        let back: Vec<_> = there
+            .iter()
+            .rev()
+            .map(|&(axis, act)| (axis, if act == Act::Forward { Act::Backward } else { act }))
+            .collect();
+        let (field, mut state) = planner.start();
+        let forward = planner.route(&mut state, &there)?;
+        let spectrum = planner.part(&state);
+        let inverse = planner.route(&mut state, &back)?;
+        Ok(Plan { spec: spec.clone(), grid, rank, field, spectrum, forward, inverse })
+    }
+
+    /// Where the modes of this rank lie, and which they are.
+    pub fn spectrum_layout(&self) -> SpectrumLayout {
+        SpectrumLayout { values: self.spec.values, shape: self.spec.modes, part: self.spectrum.clone() }
+    }
+
+    /// The route from field to field that multiplies the spectrum on the way and gives `results` fields for each; none
+    /// where the last axis needs more than one pass or is a real line.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn filter(&self, results: u32, limits: Limits, pieces: u64) -> Result<Option<Route>, FftError> {
+        let planner = Planner { spec: &self.spec, grid: self.grid, rank: self.rank, limits, pieces: pieces.max(1) };
+        let mut there: Vec<_> = planner
+            .path(Act::Forward)
+            .into_iter()
+            .filter(|&(_, act)| act == Act::Forward || act == Act::Copy)
+            .collect();
+        // The way back of a natural distribution is not gone.
+        while there.len() > 1 && there.last().is_some_and(|&(_, act)| act == Act::Copy) {
+            there.pop();
+        }
+        let Some((axis, Act::Forward)) = there.pop() else { return Ok(None) };
+        if axis == 2 && self.spec.values == Values::Real {
+            return Ok(None);
+        }
+        let back = there.iter().rev().map(|&(axis, act)| (axis, if act == Act::Forward { Act::Backward } else { act }));
+        let path: Vec<_> = there.iter().copied().chain([(axis, Act::Filter(results))]).chain(back).collect();
+        let (_, mut state) = planner.start();
+        match planner.route(&mut state, &path) {
+            Err(FftError::TooLong { .. }) => Ok(None),
+            Err(error) => Err(error),
+            Ok(route) => Ok(Some(route)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fft::spec::Distribution;
+    use crate::layout::volume;
+
+    const LIMITS: Limits =
+        Limits { workgroup_bytes: 16384, invocations: 256, points: 16, alone: 16, shared: true, columns: 16 };
+
+    fn plan(spec: &Spec, parts: [usize; 2], rank: usize) -> Plan {
+        let grid = Grid::new(parts, parts[0] * parts[1]).unwrap();
+        Plan::new(spec, grid, rank, LIMITS, 3).unwrap()
+    }
+
+    #[test]
+    fn a_transform_reads_and_writes_each_axis_once() {
+        let n = 128u64;
+        let real = plan(&Spec::new(Values::Real, [n; 3]), [1, 1], 0);
+        let half = (n / 2 + 1) as f64 / (n as f64 / 2.0);
+        // z: 4 read, 4 h written; y and x: 4 h read and written each, a real point; h = (n/2 + 1) / (n/2).
+        let expected = 4.0 + 5.0 * 4.0 * half;
+        for route in [&real.forward, &real.inverse] {
+            assert_eq!((route.passes().count(), route.exchanges().count()), (3, 0));
+            let bytes = route.traffic() as f64 / (n * n * n) as f64;
+            assert!((bytes - expected).abs() < 1e-12 && (bytes - 24.0).abs() < 1.0, "{bytes} bytes a point");
+        }
+        let complex = plan(&Spec::new(Values::Complex, [n; 3]), [1, 1], 0);
+        assert_eq!(complex.forward.traffic(), 48 * n * n * n);
+        // Forward, multiply, inverse in five passes, and a force of three components in ten.
+        let filter = |results: u32| real.filter(results, LIMITS, 1).unwrap().unwrap();
+        assert_eq!(filter(1).passes().count(), 5);
+        let bytes = |results: u32| filter(results).traffic() as f64 / (n * n * n) as f64;
+        assert!((bytes(1) - 2.0 * (4.0 + 4.0 * half) - 6.0 * 4.0 * half).abs() < 1e-12, "{}", bytes(1));
+        let three = (4.0 + 4.0 * half) + 8.0 * half + 4.0 * 4.0 * half + 3.0 * 8.0 * half + 3.0 * (4.0 + 4.0 * half);
+        assert!((bytes(3) - three).abs() < 1e-12, "{} {three}", bytes(3));
+    }
+
+    #[test]
+    fn axes_that_are_not_transformed_cost_nothing() {
+        let spec = |axes: [bool; 3]| Spec::new(Values::Complex, [8, 12, 10]).axes(axes);
+        let count = |axes: [bool; 3], parts: [usize; 2]| {
+            let plan = plan(&spec(axes), parts, 0);
+            (plan.forward.passes().count(), plan.forward.exchanges().count())
+        };
+        assert_eq!(count([false, false, true], [2, 2]), (1, 0));
+        assert_eq!(count([false, true, true], [2, 2]), (2, 1));
+        assert_eq!(count([true, false, true], [2, 2]), (2, 1));
+        assert_eq!(count([true, true, false], [1, 1]), (2, 0));
+        assert_eq!(count([true, true, false], [2, 1]), (2, 1));
+        // Only packing remains of an axis that is in the way.
+        assert_eq!(count([true, false, false], [2, 2]), (2, 1));
+        assert_eq!(count([true, true, true], [2, 2]), (3, 2));
+    }
+
+    #[test]
+    fn what_is_sent_is_received() {
+        for (shape, parts) in [
+            ([8, 8, 8], [2, 2]),
+            ([9, 10, 12], [3, 1]),
+            ([9, 10, 12], [1, 4]),
+            ([3, 5, 7], [5, 1]),
+            ([4, 2, 6], [2, 4]),
+            ([1, 1, 1], [2, 3]),
+            ([16, 12, 6], [4, 3]),
+        ] {
+            for spec in [
+                Spec::new(Values::Real, shape),
+                Spec::new(Values::Real, shape).natural(),
+                Spec::new(Values::Complex, shape).axes([true, false, true]).fields(2),
+                Spec::new(Values::Complex, shape).axes([true, true, false]).natural(),
+            ] {
+                let ranks = parts[0] * parts[1];
+                let plans: Vec<_> = (0..ranks).map(|rank| plan(&spec, parts, rank)).collect();
+                let modes: u64 = plans.iter().map(|plan| volume(&plan.spectrum)).sum();
+                assert_eq!(modes, spec.spectrum().iter().product::<u64>(), "every mode is somewhere");
+                if spec.distribution == Distribution::Natural {
+                    assert!(plans.iter().all(|plan| plan.field[..2] == plan.spectrum[..2]));
+                }
+                let grid = plans[0].grid;
+                for route in [|plan: &Plan| plan.forward.clone(), |plan: &Plan| plan.inverse.clone()] {
+                    for (rank, plan) in plans.iter().enumerate() {
+                        for (i, exchange) in route(plan).exchanges().enumerate() {
+                            let line = grid.neighbours(rank, exchange.line);
+                            let me = line.iter().position(|&r| r == rank).unwrap();
+                            for piece in 0..exchange.pieces.len() {
+                                for part in exchange.transfers(piece).send {
+                                    let theirs = route(&plans[line[part.peer]]);
+                                    let theirs = theirs.exchanges().nth(i).unwrap();
+                                    assert_eq!(theirs.pieces.len(), exchange.pieces.len());
+                                    let received = theirs.transfers(piece).receive;
+                                    let received = received.iter().find(|received| received.peer == me).unwrap();
+                                    assert_eq!(received.len, part.len, "{shape:?} {parts:?} {rank} -> {}", part.peer);
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
