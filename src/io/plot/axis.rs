@@ -21,7 +21,7 @@ pub(super) struct Tick {
 }
 
 /// Most labels of an axis.
-const LABELS: i32 = 8;
+const LABELS: i32 = 10;
 
 impl LogAxis<'_> {
     pub(super) fn is_possible(&self) -> bool {
@@ -43,7 +43,7 @@ impl LogAxis<'_> {
         let inside = |log: f64| (low - 1e-9..=high + 1e-9).contains(&log);
         let (first, last) = (low.floor() as i32, high.ceil() as i32);
         let powers = (first..=last).filter(|&power| inside(f64::from(power))).count() as i32;
-        let stride = (powers + LABELS - 1) / LABELS.max(1);
+        let stride = (powers + LABELS - 1) / LABELS;
         let mut ticks = Vec::new();
         for power in first..=last {
             for multiple in 1..=9 {

@@ -117,7 +117,8 @@ impl Canvas {
 
     fn text_along(&mut self, text: &str, place: Transform, size: f32, align: Align) {
         let em = f32::from(self.font.units_per_em());
-        let middle = f32::from(self.font.capital_height().unwrap_or(0)) / em * size / 2.0;
+        let capital = self.font.glyph_index('H').and_then(|glyph| self.font.glyph_bounding_box(glyph));
+        let middle = capital.map_or(0.0, |bounds| f32::from(bounds.y_max)) / em * size / 2.0;
         let mut x = match align {
             Align::Left => 0.0,
             Align::Center => -0.5 * self.width(text, size),

@@ -12,7 +12,7 @@ use canvas::{Align, Canvas, Pen};
 
 /// Pixels of the picture, and of the field between its axes (left, top, right, bottom).
 const SIZE: [u32; 2] = [1200, 840];
-const FIELD: [f32; 4] = [158.0, 78.0, 1172.0, 742.0];
+const FIELD: [f32; 4] = [158.0, 78.0, 1160.0, 742.0];
 
 /// The font's em in pixels. A page that shows the picture at two thirds of its size leaves 16 of 24.
 const TEXT: f32 = 25.0;
@@ -127,7 +127,7 @@ impl LogPlot<'_> {
             for (from, to) in [(bottom, bottom - length), (top, top + length)] {
                 canvas.line(&[(x, from), (x, to)], Pen::solid(INK, width));
             }
-            canvas.text(&tick.label, (x, bottom + 28.0), TEXT, Align::Center);
+            canvas.text(&tick.label, (x, bottom + 30.0), TEXT, Align::Center);
         }
         for tick in &up {
             let y = bottom + tick.place as f32 * (top - bottom);
