@@ -37,8 +37,8 @@ pub enum Multiplicity {
     /// Sheth & Tormen (1999), MNRAS 308, 119, equation 10; (2002), MNRAS 329, 61.
     ShethTormen,
     /// Spheres of `overdensity` times the mean density, measured in simulations:
-    /// `A ((sigma/b)^-a + 1) exp(-c/sigma^2)`. Calibrated for 0.25 < 1/sigma < 4 and up to z = 2.5; beyond it is an
-    /// extrapolation.
+    /// `A ((sigma/b)^-a + 1) exp(-c/sigma^2)`. The fit is good to about 5 % from 1e11 to 1e15 Msun/h and up to z = 2;
+    /// what lies beyond is an extrapolation.
     ///
     /// Tinker et al. (2008), ApJ 688, 709, equations 3, 5-8 and table 2, whose rows are interpolated linearly in the
     /// logarithm of the overdensity.
