@@ -38,7 +38,9 @@ impl<'a> MassFunction<'a> {
         a: f64,
     ) -> Result<Self, CosmologyError> {
         let particles = (power.cosmology().matter_density() * box_size.powi(3) / particle_mass).round();
-        let bins = MassBins::new(particle_mass, min_members, particles as u64, BINS_PER_DECADE)?;
+        // A run of fewer particles than a group needs has one bin, and no groups.
+        let particles = (particles as u64).max(min_members);
+        let bins = MassBins::new(particle_mass, min_members, particles, BINS_PER_DECADE)?;
         let expected = bins.expected(power, &MODELS, a)?;
         Ok(Self { power, a, bins: measured(masses, box_size, &bins)?, expected })
     }
