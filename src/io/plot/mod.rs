@@ -229,3 +229,60 @@ impl Curve<'_> {
         Pen { color: self.color, width: 4.0, dashed: self.dashed }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RED: [u8; 3] = [200, 0, 0];
+    const BLUE: [u8; 3] = [0, 0, 200];
+
+    fn plot<'a>(curves: &'a [Curve<'a>], points: &'a [ErrorPoints<'a>]) -> LogPlot<'a> {
+        let axis = LogAxis { label: "x", range: [1.0, 100.0] };
+        LogPlot { title: "t", x: axis, y: axis, curves, points }
+    }
+
+    fn draw(plot: &LogPlot<'_>) -> image::RgbImage {
+        let bytes = log_plot_png_bytes(plot, Path::new("p.png")).unwrap();
+        assert_eq!(bytes, log_plot_png_bytes(plot, Path::new("p.png")).unwrap());
+        image::load_from_memory(&bytes).unwrap().to_rgb8()
+    }
+
+    #[test]
+    fn data_lie_where_the_axes_say() {
+        let at = [(0.1, 10.0), (1e4, 10.0)];
+        let curves = [Curve { name: "", at: &at, color: BLUE, dashed: false }];
+        let points = [ErrorPoints { name: "", at: &[(10.0, 10.0, 20.0), (10.0, 1e3, 1.0)], color: RED }];
+        let picture = draw(&plot(&curves, &points));
+        let [left, top, right, bottom] = FIELD.map(|edge| edge as u32);
+        let (x, y) = ((left + right) / 2, (top + bottom) / 2);
+        // The point in the middle; its bar, to 30 above and all the way down.
+        assert_eq!(picture.get_pixel(x, y).0, RED);
+        assert_eq!(picture.get_pixel(x, bottom - 5).0, RED);
+        let high = bottom - (30f32.log10() / 2.0 * (bottom - top) as f32) as u32;
+        assert_eq!(picture.get_pixel(x, high + 5).0, RED);
+        assert_ne!(picture.get_pixel(x, high - 5).0, RED);
+        // The curve crosses the field and is cut off at its sides.
+        assert_eq!(picture.get_pixel(left + 30, y).0, BLUE);
+        for outside in [left - 5, right + 5] {
+            assert_eq!(picture.get_pixel(outside, y).0, [255; 3]);
+        }
+    }
+
+    #[test]
+    fn what_has_no_logarithm_is_left_out() {
+        let at = [(1.0, 0.0), (f64::NAN, 2.0), (2.0, f64::INFINITY), (-1.0, 3.0), (5.0, 1e-300)];
+        let bad: Vec<_> = at.iter().map(|&(x, y)| (x, y, f64::NAN)).collect();
+        let curves = [Curve { name: "", at: &at, color: BLUE, dashed: true }];
+        let points = [ErrorPoints { name: "", at: &bad, color: RED }];
+        assert_eq!(draw(&plot(&curves, &points)), draw(&plot(&[], &[])));
+    }
+
+    #[test]
+    fn impossible_axes_are_refused() {
+        let good = plot(&[], &[]);
+        let bad = LogPlot { y: LogAxis { label: "y", range: [0.0, 1.0] }, ..good };
+        let error = log_plot_png_bytes(&bad, Path::new("p.png")).unwrap_err();
+        assert!(matches!(&error, IoError::Plot { reason, .. } if reason.contains('y')), "{error}");
+    }
+}
