@@ -15,7 +15,7 @@ use super::{CosmologyError, LinearPower, Multiplicity};
 /// use meshloom::cosmology::MassBins;
 ///
 /// let bins = MassBins::new(1e11, 20, 1_000_000, 5)?;
-/// assert_eq!(bins.edges()[..4], [19.5e11, 31.5e11, 49.5e11, 77.5e11]); // nearest to factors of 10^0.2
+/// assert_eq!(bins.edges()[..4], [19.5e11, 30.5e11, 48.5e11, 77.5e11]); // nearest to factors of 10^0.2
 /// assert!(bins.edges().last() > Some(&1e17)); // no halo is heavier than all particles
 /// # Ok::<(), meshloom::cosmology::CosmologyError>(())
 /// ```
