@@ -12,8 +12,8 @@ fn assert_close(found: f64, expected: f64, tolerance: f64) {
 }
 
 /// z, M in Msun/h, sigma, d ln sigma/d ln M, then dn/dlnM in (h/Mpc)^3 of Press & Schechter, Sheth & Tormen, Tinker at
-/// 200 and at 800 times the mean. Spectrum, growth and multiplicities of colossus 1.3 (Diemer 2018) for the same parameters
-/// without radiation, at sigma8 = 0.8316117; sigma from its spectrum by a trapezium of 2e6 steps. It takes
+/// 200 and at 800 times the mean. Spectrum, growth and multiplicities of colossus 1.3 (Diemer 2018) for the same
+/// parameters without radiation, at sigma8 = 0.8316117; sigma from its spectrum by a trapezium of 2e6 steps. It takes
 /// delta_c = 1.68647 and has further digits of Tinker's table.
 #[rustfmt::skip]
 const COLOSSUS: [(f64, f64, f64, f64, [f64; 4]); 9] = [
@@ -37,13 +37,14 @@ fn predictions_are_those_of_another_library() {
         assert_close(found.sigma, sigma, 1e-4);
         assert_close(found.slope, slope, 1e-5);
         let nu = 1.686 / sigma;
-        // delta_c differs by 2.8e-4 and sigma by up to 1e-4, so nu by 4e-4, and ln f by nu^2 - 1 times that; the A of Sheth
-        // and Tormen by 6e-5.
+        // delta_c differs by 2.8e-4 and sigma by up to 1e-4, so nu by 4e-4, and ln f by nu^2 - 1 times that; the A of
+        // Sheth and Tormen by 6e-5.
         let collapse = 5e-4 + 4e-4 * nu * nu;
         for (model, expected) in [Multiplicity::PressSchechter, Multiplicity::ShethTormen].iter().zip(expected) {
             assert_close(model.dn_dlnm(&found).unwrap(), expected, collapse);
         }
-        // Half a unit in the last digit of A, a, b and c, which is 0.005 but for A's 0.0005; sigma enters as 2 c/sigma^2.
+        // Half a unit in the last digit of A, a, b and c, which is 0.005 but for A's 0.0005; sigma enters as 2
+        // c/sigma^2.
         let fit = |turn: f64, slope: f64, amplitude: f64| {
             0.0005 / amplitude
                 + 0.005 * (sigma / turn).ln().abs()
@@ -106,7 +107,8 @@ fn expectation_of_a_bin_is_the_integral_over_it() {
                 weight * Multiplicity::ShethTormen.dn_dlnm(&power.mass_variance(mass, a).unwrap()).unwrap()
             })
             .sum();
-        // Five points of Gauss and Legendre err by 4e-13 5^10 at that slope, 4e-6 of the bin's first value, 2e-5 of its mean.
+        // Five points of Gauss and Legendre err by 4e-13 5^10 at that slope, 4e-6 of the bin's first value, 2e-5 of
+        // its mean.
         assert_close(expected, sum / f64::from(3 * steps), 3e-5);
         compared += 1;
     }

@@ -7,8 +7,8 @@ use super::{CosmologyError, LinearPower, Multiplicity};
 /// Bins of halo mass, equal in its logarithm up to the grain of the particles.
 ///
 /// They follow from the parameters of a run alone, so that the tables of two runs compare row by row. Groups of
-/// particles have masses of whole particles: edges lie half a particle beside them, at (n + 1/2) particle masses, so that
-/// each bin holds as many possible masses as its width says, and no mass lies on an edge. Bins that would be
+/// particles have masses of whole particles: edges lie half a particle beside them, at (n + 1/2) particle masses, so
+/// that each bin holds as many possible masses as its width says, and no mass lies on an edge. Bins that would be
 /// narrower than a particle are merged.
 ///
 /// ```
@@ -42,8 +42,8 @@ pub struct MassBin {
 }
 
 impl MassBins {
-    /// Bins from `min_members` particles to all `particles` of a run (at least one bin), `per_decade` for a factor of 10
-    /// in mass; `particle_mass` in Msun/h.
+    /// Bins from `min_members` particles to all `particles` of a run (at least one bin), `per_decade` for a factor of
+    /// 10 in mass; `particle_mass` in Msun/h.
     ///
     /// # Errors
     /// [`CosmologyError::OutOfRange`] unless the particle mass is positive and finite (with all particles too), 1 <=
@@ -137,8 +137,8 @@ impl MassBins {
     }
 }
 
-/// The mass function of halos in a cube: their number a bin, and a unit of ln M and of volume. One [`MassBin`] a bin, in
-/// order; empty bins stay.
+/// The mass function of halos in a cube: their number a bin, and a unit of ln M and of volume. One [`MassBin`] a bin,
+/// in order; empty bins stay.
 ///
 /// `masses` in Msun/h, in any order; lighter ones than the first edge, and heavier ones than the last, count nowhere.
 /// `box_size` in Mpc/h.

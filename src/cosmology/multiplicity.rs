@@ -68,7 +68,8 @@ impl Multiplicity {
     /// f(sigma) at scale factor `a`, on which only [`Tinker`](Self::Tinker) depends beside sigma.
     ///
     /// # Errors
-    /// [`CosmologyError::OutOfRange`] unless sigma is positive and finite, 0 < a <= 1, and the overdensity in its range.
+    /// [`CosmologyError::OutOfRange`] unless sigma is positive and finite, 0 < a <= 1, and the overdensity in its
+    /// range.
     pub fn at(&self, sigma: f64, a: f64) -> Result<f64, CosmologyError> {
         require(
             sigma > 0.0 && sigma.is_finite(),

@@ -35,8 +35,8 @@ impl LogAxis<'_> {
         (value.log10() - low) / (high - low)
     }
 
-    /// Ticks at powers of ten and their multiples, or at powers alone where they are many. Short axes have labels at 2 and
-    /// 5 too.
+    /// Ticks at powers of ten and their multiples, or at powers alone where they are many. Short axes have labels at 2
+    /// and 5 too.
     pub(super) fn ticks(&self) -> Vec<Tick> {
         // A power of ten at the end of the range is part of it, whatever its last bit.
         let [low, high] = self.range.map(f64::log10);

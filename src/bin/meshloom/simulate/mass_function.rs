@@ -27,8 +27,9 @@ pub struct MassFunction<'a> {
 }
 
 impl<'a> MassFunction<'a> {
-    /// Bins `masses` (Msun/h) of groups of at least `min_members` particles of `particle_mass` (Msun/h), found in a cube
-    /// of side `box_size` (Mpc/h) at scale factor `a`. The bins follow from the other arguments, never from the masses.
+    /// Bins `masses` (Msun/h) of groups of at least `min_members` particles of `particle_mass` (Msun/h), found in a
+    /// cube of side `box_size` (Mpc/h) at scale factor `a`. The bins follow from the other arguments, never from the
+    /// masses.
     pub fn new(
         masses: &[f32],
         box_size: f64,
@@ -67,7 +68,8 @@ impl<'a> MassFunction<'a> {
 
     /// The bytes of `mass_function.png`: bins with halos as points with their Poisson errors, and the models.
     pub fn png(&self, path: &Path) -> Result<Vec<u8>, meshloom::Error> {
-        // From the first bin to the last with a halo, and a decade at least; upwards to what the first is expected to hold.
+        // From the first bin to the last with a halo, and a decade at least; upwards to what the first is expected to
+        // hold.
         let first = self.bins[0].mass_low;
         let last = self.bins.iter().rfind(|bin| bin.count > 0).map_or(first, |bin| bin.mass_high);
         let range = [first / 1.25, (last * 1.6).max(first * 10.0)];
