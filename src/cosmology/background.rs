@@ -4,7 +4,15 @@
 
 use super::Cosmology;
 
+/// The critical density today, 3 H0^2/(8 pi G), in (Msun/h)/(Mpc/h)^3.
+pub const CRITICAL_DENSITY: f64 = 2.77536627e11;
+
 impl Cosmology {
+    /// The comoving mean density of matter, Omega_m times [`CRITICAL_DENSITY`], in (Msun/h)/(Mpc/h)^3.
+    pub fn matter_density(&self) -> f64 {
+        self.omega_m() * CRITICAL_DENSITY
+    }
+
     /// E(a) = H(a)/H0 = sqrt(Omega_m a^-3 + 1 - Omega_m), for a > 0 (Friedmann's equation).
     pub fn expansion_rate(&self, a: f64) -> f64 {
         let omega_m = self.omega_m();

@@ -1,4 +1,5 @@
-//! Cosmology on the host: background, growth, linear power, initial amplitudes and the plan of a run in time.
+//! Cosmology on the host: background, growth, linear power, initial amplitudes, the plan of a run in time, and the mass
+//! function of halos.
 //!
 //! Everything here is pure `f64` arithmetic: no device, no communication, no files. The device layers take from it
 //! small tables and lists of factors ([`mode_amplitudes`], [`LptFactors`], [`schedule`]), so what a simulation computes
@@ -6,7 +7,8 @@
 //!
 //! # Units and conventions
 //! - The universe is flat, of matter and a cosmological constant; radiation enters the transfer function only.
-//! - Lengths are comoving Mpc/h, wavenumbers h/Mpc, times 1/H0, power spectra (Mpc/h)^3. `E(a) = H(a)/H0`.
+//! - Lengths are comoving Mpc/h, wavenumbers h/Mpc, times 1/H0, power spectra (Mpc/h)^3, masses Msun/h.
+//!   `E(a) = H(a)/H0`.
 //! - A prime is a derivative with respect to ln a.
 //! - The momentum of a particle is `p = a^2 dx/dt = a^2 E dx/dln a`, in H0 Mpc/h; hence `dx/da = p / (a^3 E)` and
 //!   `dp/da = acc / (a^2 E)` with `acc = -grad phi`, `laplacian phi = 3/2 Omega_m delta`.
@@ -23,6 +25,7 @@
 //! | primordial amplitude to P(k) | Bardeen curvature `R -> 2/5 R` in the matter era and Poisson's equation |
 //! | kick and drift that follow linear growth | Feng, Chu, Seljak & McDonald (2016), MNRAS 463, 2273 (FastPM) |
 //! | steps that follow second-order growth | Rampf, List & Hahn (2025), JCAP 02, 020 (BullFrog) |
+//! | multiplicity of halos | Press & Schechter (1974), ApJ 187, 425; Sheth & Tormen (1999), MNRAS 308, 119; Tinker et al. (2008), ApJ 688, 709 |
 //! | counter-based random numbers | Salmon, Moraes, Dror & Shaw (2011), SC'11 (Philox4x32-10) |
 //!
 //! # Example
@@ -44,16 +47,23 @@ mod background;
 mod error;
 mod growth;
 mod lpt;
+mod mass_bins;
+mod multiplicity;
 mod noise;
 mod parameters;
 mod power;
+mod quadrature;
 mod schedule;
 mod transfer;
+mod variance;
 
 pub use amplitude::{MAX_PARTICLES_PER_AXIS, mode_amplitudes};
+pub use background::CRITICAL_DENSITY;
 pub use error::CosmologyError;
 pub use growth::{A_MIN, Growth, GrowthFactors};
 pub use lpt::{LptFactors, LptOrder, lpt_factors};
+pub use mass_bins::{MassBin, MassBins, measured};
+pub use multiplicity::{DELTA_C, Multiplicity};
 pub use noise::{fill_white_noise, philox4x32, white_noise};
 pub use parameters::{Amplitude, Cosmology, Parameters};
 pub use power::{HUBBLE_DISTANCE, LinearPower};
@@ -62,3 +72,4 @@ pub use schedule::{
     resume_from, schedule,
 };
 pub use transfer::{Transfer, TransferKind};
+pub use variance::MassVariance;

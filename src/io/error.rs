@@ -242,6 +242,15 @@ pub enum IoError {
         reason: String,
     },
 
+    /// A plot could not be drawn.
+    #[error("{}: the plot could not be drawn: {reason}", .path.display())]
+    Plot {
+        /// The file.
+        path: PathBuf,
+        /// What stands in the way.
+        reason: String,
+    },
+
     /// The interrupt handler could not be installed.
     #[error("the interrupt handler could not be installed: {reason}")]
     Handler {

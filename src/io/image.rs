@@ -52,9 +52,14 @@ pub fn density_png_bytes(map: &[f32], width: usize, height: usize, path: &Path) 
         IoError::Picture { reason, .. } => IoError::Picture { path: path.to_path_buf(), reason },
         other => other,
     })?;
+    png_bytes(picture.as_raw(), picture.width(), picture.height(), path)
+}
+
+/// A PNG file of rows of red, green and blue.
+pub(super) fn png_bytes(rgb: &[u8], width: u32, height: u32, path: &Path) -> Result<Vec<u8>, IoError> {
     let mut bytes = Vec::new();
     PngEncoder::new(&mut bytes)
-        .write_image(picture.as_raw(), picture.width(), picture.height(), ExtendedColorType::Rgb8)
+        .write_image(rgb, width, height, ExtendedColorType::Rgb8)
         .map_err(|e| IoError::Picture { path: path.to_path_buf(), reason: e.to_string() })?;
     Ok(bytes)
 }

@@ -5,7 +5,7 @@
 //!   its own byte range, and the file appears under its final name only when it is whole.
 //! - **Archives** ([`NpzWriter`], [`NpzFile`]): several arrays in one `.npz` file, written and read in the same way.
 //! - **Files that belong together** ([`Sealed`]): all are written first and then named, so that there are all or none.
-//! - **Small files** ([`write_whole`], [`write_csv`], `density_png`): written by one rank, with the same promise.
+//! - **Small files** ([`write_whole`], [`write_csv`], `density_png`, `log_plot_png_bytes`): written by one rank, with the same promise.
 //! - **Cleaning up** ([`cleanup`]): an error, a panic or an interrupt leaves no partial output behind.
 //!
 //! # Who synchronises
@@ -60,6 +60,8 @@ mod npz;
 mod npz_file;
 mod numbers;
 mod output_dir;
+#[cfg(feature = "cli")]
+mod plot;
 mod shared_file;
 mod zip;
 
@@ -74,6 +76,8 @@ pub use npz::{Member, NpzWriter, PartCrc};
 pub use npz_file::NpzFile;
 pub use numbers::{Numbers, read_numbers};
 pub use output_dir::OutputDir;
+#[cfg(feature = "cli")]
+pub use plot::{Curve, ErrorPoints, LogAxis, LogPlot, log_plot_png_bytes};
 pub use shared_file::{Sealed, SharedFile, seal_whole, token, write_whole};
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! `meshloom simulate`: a cosmological particle-mesh run from parameters to files.
 
+#[cfg_attr(not(test), expect(dead_code, reason = "for the groups that a run will find"))]
+mod mass_function;
 mod outputs;
 mod parameters;
 

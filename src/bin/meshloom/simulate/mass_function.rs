@@ -1,0 +1,153 @@
+//! The mass function of a run's halos beside what is expected: as a table and as a picture.
+
+use std::path::Path;
+
+use meshloom::cosmology::{CosmologyError, LinearPower, MassBin, MassBins, Multiplicity, measured};
+use meshloom::io::{Column, Curve, ErrorPoints, IoError, LogAxis, LogPlot, csv_text, log_plot_png_bytes};
+
+/// Bins for a factor of 10 in mass: as many as a box of some 100 Mpc/h fills with halos.
+const BINS_PER_DECADE: u32 = 5;
+
+/// Points of a curve for a factor of 10 in mass.
+const CURVE_PER_DECADE: f64 = 20.0;
+
+/// The models beside which halos are shown, and how.
+const MODELS: [Multiplicity; 2] = [Multiplicity::ShethTormen, Multiplicity::TINKER_MEAN];
+const NAMES: [&str; 2] = ["Sheth & Tormen", "Tinker et al., 200 × mean density"];
+const COLORS: [[u8; 3]; 2] = [[226, 118, 62], [40, 90, 160]];
+const FOUND: [u8; 3] = [62, 29, 102];
+
+/// Halos found in a box, binned, and what is expected of them.
+pub struct MassFunction<'a> {
+    power: &'a LinearPower,
+    a: f64,
+    bins: Vec<MassBin>,
+    /// Mean dn/dlnM of each bin, a list a model.
+    expected: [Vec<f64>; 2],
+}
+
+impl<'a> MassFunction<'a> {
+    /// Bins `masses` (Msun/h) of groups of at least `min_members` particles of `particle_mass` (Msun/h), found in a
+    /// cube of side `box_size` (Mpc/h) at scale factor `a`. The bins follow from the other arguments, never from the
+    /// masses.
+    pub fn new(
+        masses: &[f32],
+        box_size: f64,
+        particle_mass: f64,
+        min_members: u64,
+        power: &'a LinearPower,
+        a: f64,
+    ) -> Result<Self, CosmologyError> {
+        let particles = (power.cosmology().matter_density() * box_size.powi(3) / particle_mass).round();
+        // A run of fewer particles than a group needs has one bin, and no groups.
+        let particles = (particles as u64).max(min_members);
+        let bins = MassBins::new(particle_mass, min_members, particles, BINS_PER_DECADE)?;
+        let expected = bins.expected(power, &MODELS, a)?;
+        Ok(Self { power, a, bins: measured(masses, box_size, &bins)?, expected })
+    }
+
+    /// The text of `mass_function.csv`, one row a bin, empty bins too.
+    pub fn csv(&self, path: &Path) -> Result<String, IoError> {
+        let column = |value: fn(&MassBin) -> f64| self.bins.iter().map(value).collect::<Vec<_>>();
+        let [low, high, mass] = [column(|bin| bin.mass_low), column(|bin| bin.mass_high), column(|bin| bin.mass)];
+        let [found, error] = [column(|bin| bin.dn_dlnm), column(|bin| bin.error)];
+        let count: Vec<u64> = self.bins.iter().map(|bin| bin.count).collect();
+        let [sheth_tormen, tinker] = &self.expected;
+        let columns = [
+            ("mass_low", Column::F64(&low)),
+            ("mass_high", Column::F64(&high)),
+            ("mass", Column::F64(&mass)),
+            ("count", Column::U64(&count)),
+            ("dn_dlnM", Column::F64(&found)),
+            ("error", Column::F64(&error)),
+            ("sheth_tormen", Column::F64(sheth_tormen)),
+            ("tinker", Column::F64(tinker)),
+        ];
+        csv_text(path, &columns)
+    }
+
+    /// The bytes of `mass_function.png`: bins with halos as points with their Poisson errors, and the models.
+    pub fn png(&self, path: &Path) -> Result<Vec<u8>, meshloom::Error> {
+        // From the first bin to the last with a halo, and a decade at least; upwards to what the first is expected to
+        // hold.
+        let first = self.bins[0].mass_low;
+        let last = self.bins.iter().rfind(|bin| bin.count > 0).map_or(first, |bin| bin.mass_high);
+        let range = [first / 1.25, (last * 1.6).max(first * 10.0)];
+        let points = (CURVE_PER_DECADE * (range[1] / range[0]).log10()).ceil();
+        let mut lines = [Vec::new(), Vec::new()];
+        for i in 0..=points as u32 {
+            let mass = range[0] * (range[1] / range[0]).powf(f64::from(i) / points);
+            let variance = self.power.mass_variance(mass, self.a)?;
+            for (line, model) in lines.iter_mut().zip(MODELS) {
+                line.push((mass, model.dn_dlnm(&variance)?));
+            }
+        }
+        let found: Vec<_> =
+            self.bins.iter().filter(|bin| bin.count > 0).map(|bin| (bin.mass, bin.dn_dlnm, bin.error)).collect();
+        let curves = [0, 1].map(|i| Curve { name: NAMES[i], at: &lines[i], color: COLORS[i], dashed: i == 1 });
+        let plot = LogPlot {
+            title: &format!("Halo mass function at z = {}", redshift(self.a)),
+            x: LogAxis { label: "M [M☉/h]", range },
+            y: LogAxis { label: "dn/dlnM [(h/Mpc)³]", range: self.heights(&found, &lines[1]) },
+            curves: &curves,
+            points: &[ErrorPoints { name: "friends of friends", at: &found, color: FOUND }],
+        };
+        Ok(log_plot_png_bytes(&plot, path)?)
+    }
+
+    /// The range of dn/dlnM that is shown: what was found with its errors, and the start of a curve where nothing was.
+    fn heights(&self, found: &[(f64, f64, f64)], curve: &[(f64, f64)]) -> [f64; 2] {
+        // Earlier than any halo a model may expect less than a number holds.
+        let start = curve[0].1.max(1e-30);
+        let high = found.iter().map(|(_, y, error)| y + error).fold(start, f64::max);
+        // One halo in a bin is the least that can be found; its error bar goes to 0.
+        let low = found.iter().map(|&(_, y, _)| y).fold(high, f64::min);
+        [(low / 3.0).min(high / 100.0), high * 2.0]
+    }
+}
+
+/// z with at most two decimals.
+fn redshift(a: f64) -> f64 {
+    ((1.0 / a - 1.0) * 100.0).round() / 100.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use meshloom::cosmology::{Cosmology, TransferKind};
+
+    /// Particles of a 64^3 run in 128 Mpc/h.
+    fn particle_mass(power: &LinearPower) -> f64 {
+        power.cosmology().matter_density() * 8.0
+    }
+
+    #[test]
+    fn table_has_a_row_a_bin_and_its_columns() {
+        let power = LinearPower::new(Cosmology::planck18(), TransferKind::Full).unwrap();
+        let particle = particle_mass(&power);
+        let masses = [20.0, 25.0, 300.0].map(|n| (n * particle) as f32);
+        let table = MassFunction::new(&masses, 128.0, particle, 20, &power, 1.0).unwrap();
+        let text = table.csv(Path::new("mass_function.csv")).unwrap();
+        let rows: Vec<Vec<f64>> =
+            text.lines().skip(1).map(|row| row.split(',').map(|cell| cell.parse().unwrap()).collect()).collect();
+        assert!(text.starts_with("mass_low,mass_high,mass,count,dn_dlnM,error,sheth_tormen,tinker\n"));
+        assert_eq!(rows.len(), table.bins.len());
+        assert_eq!(rows.iter().map(|row| row[3]).sum::<f64>(), 3.0);
+        assert_eq!(rows[0][0], 19.5 * particle);
+        // 64^3 particles are all that there are, and the last bin holds them.
+        assert!(rows[rows.len() - 1][1] >= 64f64.powi(3) * particle);
+        // A group of at least 20 particles is 1.4e13 Msun/h: about one in (15 Mpc/h)^3.
+        assert!((1e-4..1e-3).contains(&rows[0][6]) && (1e-4..1e-3).contains(&rows[0][7]), "{:?}", rows[0]);
+    }
+
+    #[test]
+    fn there_is_a_picture_of_many_halos_of_few_and_of_none() {
+        let power = LinearPower::new(Cosmology::planck18(), TransferKind::Full).unwrap();
+        let particle = particle_mass(&power);
+        let all = (64f64.powi(3) * particle) as f32;
+        for (masses, a) in [(vec![], 1.0), (vec![], 0.02), (vec![(30.0 * particle) as f32], 0.5), (vec![all], 1.0)] {
+            let table = MassFunction::new(&masses, 128.0, particle, 20, &power, a).unwrap();
+            assert!(table.png(Path::new("mass_function.png")).unwrap().starts_with(b"\x89PNG"));
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Lines, discs and text in pixels, with smooth edges.
+
+use tiny_skia::{
+    Color, FillRule, LineCap, LineJoin, Mask, Paint, Path, PathBuilder, Pixmap, Rect, Stroke, StrokeDash, Transform,
+};
+use ttf_parser::{Face, OutlineBuilder};
+
+/// Where text stands relative to its position along the line.
+#[derive(Clone, Copy)]
+pub enum Align {
+    Left,
+    Center,
+    Right,
+}
+
+/// A stroke: colour, width in pixels, and whether it is dashed.
+#[derive(Clone, Copy)]
+pub struct Pen {
+    pub color: [u8; 3],
+    pub width: f32,
+    pub dashed: bool,
+}
+
+impl Pen {
+    pub fn solid(color: [u8; 3], width: f32) -> Self {
+        Self { color, width, dashed: false }
+    }
+}
+
+/// A white picture to draw on. Positions are in pixels from the upper left corner, y downwards.
+pub struct Canvas {
+    pixels: Pixmap,
+    /// Where drawing is confined to.
+    clip: Option<Mask>,
+    font: Face<'static>,
+}
+
+impl Canvas {
+    /// `None` if there is no memory for the picture.
+    pub fn new(width: u32, height: u32) -> Option<Self> {
+        let mut pixels = Pixmap::new(width, height)?;
+        pixels.fill(Color::WHITE);
+        let font = Face::parse(dejavu::sans::regular(), 0).ok()?;
+        Some(Self { pixels, clip: None, font })
+    }
+
+    /// Confines what is drawn from now on to a rectangle (left, top, right, bottom), or frees it.
+    pub fn clip(&mut self, rectangle: Option<[f32; 4]>) {
+        self.clip = rectangle.and_then(|rectangle| {
+            let mut mask = Mask::new(self.pixels.width(), self.pixels.height())?;
+            mask.fill_path(&rectangular(rectangle)?, FillRule::Winding, true, Transform::identity());
+            Some(mask)
+        });
+    }
+
+    /// Lines from point to point.
+    pub fn line(&mut self, points: &[(f32, f32)], pen: Pen) {
+        let mut path = PathBuilder::new();
+        for (i, &(x, y)) in points.iter().enumerate() {
+            if i == 0 { path.move_to(x, y) } else { path.line_to(x, y) }
+        }
+        if let Some(path) = path.finish() {
+            self.stroke(&path, pen);
+        }
+    }
+
+    /// The outline of a rectangle (left, top, right, bottom).
+    pub fn frame(&mut self, rectangle: [f32; 4], pen: Pen) {
+        if let Some(path) = rectangular(rectangle) {
+            self.stroke(&path, pen);
+        }
+    }
+
+    /// A filled rectangle, `opacity` from 0 to 1.
+    pub fn fill(&mut self, rectangle: [f32; 4], color: [u8; 3], opacity: f32) {
+        if let Some(path) = rectangular(rectangle) {
+            self.fill_path(&path, color, opacity);
+        }
+    }
+
+    /// A filled circle with a white rim, which sets it off against lines and others of its kind.
+    pub fn disc(&mut self, x: f32, y: f32, radius: f32, color: [u8; 3]) {
+        for (radius, color) in [(radius + 1.5, [255; 3]), (radius, color)] {
+            if let Some(path) = PathBuilder::from_circle(x, y, radius) {
+                self.fill_path(&path, color, 1.0);
+            }
+        }
+    }
+
+    /// A line of text, its vertical middle (of capital letters) at `y`; `size` is the font's em. Superscript digits are
+    /// drawn larger than the font's own, and the sign of the sun as a subscript.
+    pub fn text(&mut self, text: &str, (x, y): (f32, f32), size: f32, align: Align) {
+        self.text_along(text, Transform::from_translate(x, y), size, align);
+    }
+
+    /// As [`text`](Self::text), read from below upwards.
+    pub fn text_upwards(&mut self, text: &str, (x, y): (f32, f32), size: f32, align: Align) {
+        self.text_along(text, Transform::from_rotate(-90.0).post_translate(x, y), size, align);
+    }
+
+    /// The width of a line of text.
+    pub fn width(&self, text: &str, size: f32) -> f32 {
+        text.chars().map(|c| self.advance(Shape::of(c), size)).sum()
+    }
+
+    /// Rows of red, green and blue from the top.
+    pub fn rgb(&self) -> Vec<u8> {
+        // The background is opaque, so premultiplied colours are colours.
+        self.pixels.data().chunks_exact(4).flat_map(|pixel| [pixel[0], pixel[1], pixel[2]]).collect()
+    }
+
+    fn advance(&self, shape: Shape, size: f32) -> f32 {
+        let glyph = self.font.glyph_index(shape.character).unwrap_or_default();
+        let units = f32::from(self.font.glyph_hor_advance(glyph).unwrap_or(0));
+        units * shape.scale * size / f32::from(self.font.units_per_em())
+    }
+
+    fn text_along(&mut self, text: &str, place: Transform, size: f32, align: Align) {
+        let em = f32::from(self.font.units_per_em());
+        let capital = self.font.glyph_index('H').and_then(|glyph| self.font.glyph_bounding_box(glyph));
+        let middle = capital.map_or(0.0, |bounds| f32::from(bounds.y_max)) / em * size / 2.0;
+        let mut x = match align {
+            Align::Left => 0.0,
+            Align::Center => -0.5 * self.width(text, size),
+            Align::Right => -self.width(text, size),
+        };
+        for shape in text.chars().map(Shape::of) {
+            let glyph = self.font.glyph_index(shape.character).unwrap_or_default();
+            let scale = shape.scale * size / em;
+            let mut outline = Outline(PathBuilder::new());
+            // Spaces have no outline.
+            if self.font.outline_glyph(glyph, &mut outline).is_some()
+                && let Some(path) = outline.0.finish()
+            {
+                // The font's y axis points upwards.
+                let to_line = Transform::from_row(scale, 0.0, 0.0, -scale, x, middle - shape.rise * size);
+                if let Some(path) = path.transform(to_line.post_concat(place)) {
+                    self.fill_path(&path, [30, 30, 34], 1.0);
+                }
+            }
+            x += self.advance(shape, size);
+        }
+    }
+
+    fn stroke(&mut self, path: &Path, pen: Pen) {
+        let dash = if pen.dashed { StrokeDash::new(vec![4.5 * pen.width, 3.0 * pen.width], 0.0) } else { None };
+        // Dashes end where they end; a whole line is rounded.
+        let line_cap = if pen.dashed { LineCap::Butt } else { LineCap::Round };
+        let stroke = Stroke { width: pen.width, line_cap, line_join: LineJoin::Round, dash, ..Stroke::default() };
+        self.pixels.stroke_path(path, &paint(pen.color, 1.0), &stroke, Transform::identity(), self.clip.as_ref());
+    }
+
+    fn fill_path(&mut self, path: &Path, color: [u8; 3], opacity: f32) {
+        let paint = paint(color, opacity);
+        self.pixels.fill_path(path, &paint, FillRule::Winding, Transform::identity(), self.clip.as_ref());
+    }
+}
+
+fn paint([red, green, blue]: [u8; 3], opacity: f32) -> Paint<'static> {
+    let mut paint = Paint::default();
+    paint.set_color_rgba8(red, green, blue, (opacity * 255.0).round() as u8);
+    paint
+}
+
+fn rectangular([left, top, right, bottom]: [f32; 4]) -> Option<Path> {
+    Rect::from_ltrb(left, top, right, bottom).map(PathBuilder::from_rect)
+}
+
+/// How a character is set: its glyph, size and height above the line in ems.
+#[derive(Clone, Copy)]
+struct Shape {
+    character: char,
+    scale: f32,
+    rise: f32,
+}
+
+impl Shape {
+    fn of(character: char) -> Self {
+        let superscript = |character| Self { character, scale: 0.72, rise: 0.36 };
+        match character {
+            '\u{2070}' => superscript('0'),
+            '\u{b9}' => superscript('1'),
+            '\u{b2}' => superscript('2'),
+            '\u{b3}' => superscript('3'),
+            '\u{2074}'..='\u{2079}' => {
+                superscript(char::from_digit(character as u32 - 0x2070, 10).unwrap_or(character))
+            }
+            '\u{207b}' => superscript('\u{2212}'),
+            '\u{2609}' => Self { character, scale: 0.66, rise: -0.16 },
+            _ => Self { character, scale: 1.0, rise: 0.0 },
+        }
+    }
+}
+
+/// Takes the outline of a glyph from the font to the canvas.
+struct Outline(PathBuilder);
+
+impl OutlineBuilder for Outline {
+    fn move_to(&mut self, x: f32, y: f32) {
+        self.0.move_to(x, y);
+    }
+
+    fn line_to(&mut self, x: f32, y: f32) {
+        self.0.line_to(x, y);
+    }
+
+    fn quad_to(&mut self, x1: f32, y1: f32, x: f32, y: f32) {
+        self.0.quad_to(x1, y1, x, y);
+    }
+
+    fn curve_to(&mut self, x1: f32, y1: f32, x2: f32, y2: f32, x: f32, y: f32) {
+        self.0.cubic_to(x1, y1, x2, y2, x, y);
+    }
+
+    fn close(&mut self) {
+        self.0.close();
+    }
+}
