@@ -61,6 +61,7 @@
 mod blocks;
 pub mod comm;
 pub mod cosmology;
+mod decomposition;
 pub mod device;
 mod error;
 pub mod exchange;

@@ -184,7 +184,8 @@ fn grids_of_lone_points_and_of_clumps() {
     assert_eq!(groups(&bench.labels(&domain, &grid, 0.9)), 512);
     assert_eq!(groups(&bench.labels(&domain, &grid, 1.0)), 1);
     let shifts = [0.0, 0.01, -0.01, 0.02];
-    let clumps: Vec<f32> = shifts.iter().flat_map(|shift| grid.iter().map(move |x| (x + shift).rem_euclid(8.0))).collect();
+    let clumps: Vec<f32> =
+        shifts.iter().flat_map(|shift| grid.iter().map(move |x| (x + shift).rem_euclid(8.0))).collect();
     let labels = bench.labels(&domain, &clumps, 0.011 * 3f32.sqrt());
     assert_eq!(groups(&labels), 512);
     assert!((0..2048).all(|i| labels[i] as usize == i % 512), "four of each");
@@ -231,6 +232,7 @@ fn dimensions_and_images_do_not_matter() {
     assert_eq!(bench.labels(&slab, &space, 0.02), labels);
     // Whole boxes away, in quarters: exact in `f32` for points on a grid of 2^-16.
     let grid: Vec<f32> = flat.iter().map(|x| (x * 65_536.0).floor() / 65_536.0).collect();
-    let away: Vec<f32> = grid.iter().enumerate().map(|(i, x)| x + (uniform(1, i as u64) * 7.0).floor() as f32 - 3.0).collect();
+    let away: Vec<f32> =
+        grid.iter().enumerate().map(|(i, x)| x + (uniform(1, i as u64) * 7.0).floor() as f32 - 3.0).collect();
     assert_eq!(bench.labels(&plane, &away, 0.02), bench.labels(&plane, &grid, 0.02));
 }

@@ -59,7 +59,8 @@ impl Request {
             let below = f64::from(self.low[axis]) - f64::from(low[axis]);
             below.max(f64::from(high[axis]) - f64::from(self.high[axis])).max(0.0)
         };
-        self.reach.is_infinite() || (0..3).map(|axis| farthest(axis).powi(2)).sum::<f64>() <= f64::from(self.reach).powi(2)
+        self.reach.is_infinite()
+            || (0..3).map(|axis| farthest(axis).powi(2)).sum::<f64>() <= f64::from(self.reach).powi(2)
     }
 }
 
@@ -128,7 +129,8 @@ impl Region {
                 }
             }
         }
-        let mut reached: Vec<u32> = self.order.iter().zip(near).filter_map(|(&row, near)| near.then_some(row)).collect();
+        let mut reached: Vec<u32> =
+            self.order.iter().zip(near).filter_map(|(&row, near)| near.then_some(row)).collect();
         reached.sort_unstable();
         reached
     }

@@ -100,6 +100,10 @@ impl Components {
             leaf_rounds: 2 + LEAF as u32 + LEAF as u32 / self.form.lanes,
             ..Queries::Own.params(tree, &ask)?
         };
+        let labels = gpu.array::<u32>("neighbors::labels", count)?;
+        if count == 0 {
+            return Ok(labels);
+        }
         let parent = gpu.array::<u32>("neighbors::parent", count)?;
         let begin = Begin {
             starts: tree.levels().words(),
@@ -113,7 +117,7 @@ impl Components {
         recorder.clear(&cursor);
         let kernel = &self.links[tree.domain().dims() - 2];
         let arrays = [tree.positions().raw(), parent.raw(), tree.boxes().raw(), cursor.raw()];
-        while count > 0 {
+        loop {
             Queries::Own.dispatch(recorder, self.form, kernel, &arrays, params, 0..count)?;
             self.flat(recorder, &parent, stop.is_some())?;
             if stop.is_none() || !unfinished(recorder, &self.reduce, &cursor)? {
@@ -122,7 +126,6 @@ impl Components {
         }
         let least = gpu.array::<u32>("neighbors::least", count)?;
         recorder.clear(&least);
-        let labels = gpu.array::<u32>("neighbors::labels", count)?;
         let words = [count as u32, 0, 0, 0];
         recorder.each(&self.least, &[parent.raw(), tree.order().raw(), least.raw()], &words, count)?;
         let arrays = [parent.raw(), tree.order().raw(), least.raw(), labels.raw()];

@@ -50,7 +50,11 @@ pub use within::{Radius, Rows32};
 use crate::device::KernelSource;
 
 fn of(form: Form, lengths: &[u32]) -> impl Iterator<Item = KernelSource> + use<> {
-    nearest::sources(form, lengths).into_iter().chain(within::sources(form)).chain(pairs::sources(form)).chain(link::sources(form))
+    nearest::sources(form, lengths)
+        .into_iter()
+        .chain(within::sources(form))
+        .chain(pairs::sources(form))
+        .chain(link::sources(form))
 }
 
 /// Kernels of searches that any device compiles, for tests that go over all of the library's kernels.

@@ -223,6 +223,9 @@ impl Radius {
         let ask = Ask { within: within.radius, rows: within.rows, ..Ask::nearest(0) };
         let params = Params { skip: within.which as u32, ..queries.params(tree, &ask)? };
         let (mut arrays, rows) = (queries.arrays(tree), queries.len(tree));
+        if rows == 0 {
+            return Ok(());
+        }
         let Some(portions) = portions else {
             arrays.extend(snippet.arrays());
             return queries.dispatch(recorder, self.form, &kernel, &arrays, params, 0..rows);
@@ -232,13 +235,12 @@ impl Radius {
         recorder.clear(&cursor);
         arrays.push(cursor.raw());
         arrays.extend(snippet.arrays());
-        while rows > 0 {
+        loop {
             queries.dispatch(recorder, self.form, &kernel, &arrays, params, 0..rows)?;
             if !unfinished(recorder, &self.reduce, &cursor)? {
-                break;
+                return Ok(());
             }
         }
-        Ok(())
     }
 }
 
