@@ -64,6 +64,7 @@ pub mod device;
 mod error;
 pub mod exchange;
 pub mod fft;
+pub mod fof;
 pub mod ghosts;
 pub mod halo;
 mod hash;
