@@ -148,7 +148,7 @@ fn kind(members: &Members, selection: &Selection) -> u64 {
 fn places(comm: &Communicator, sorted: &Balanced<Row>, made: usize) -> Result<Vec<u64>, CommError> {
     let mut told: Vec<(u64, [u64; 2])> =
         sorted.elements.iter().zip(sorted.part.clone()).map(|(row, place)| (row.home, [row.slot, place])).collect();
-    told.sort_unstable();
+    told.sort_by_key(|&(home, _)| home);
     let mut counts = vec![0; comm.size()];
     told.iter().for_each(|(home, _)| counts[*home as usize] += 1);
     let told: Vec<[u64; 2]> = told.into_iter().map(|(_, place)| place).collect();
@@ -210,7 +210,10 @@ pub fn catalogue(comm: &Communicator, members: &Members, selection: &Selection) 
 
     let labels: Vec<u64> = spanning.iter().map(|&group| local.label(group)).collect();
     let meetings = Rendezvous::new(comm, &labels)?;
-    let mut rows = whole.iter().map(|&group| measure::whole(&local, group)).collect::<Result<Vec<Row>, _>>()?;
+    let mut seen = Vec::new();
+    let mut rows =
+        whole.iter().map(|&group| measure::whole(&local, group, &mut seen)).collect::<Result<Vec<Row>, _>>()?;
+    drop(seen);
     rows.extend(measure::spanning(&local, &spanning, &meetings)?);
     for (slot, row) in (0..).zip(&mut rows) {
         (row.home, row.slot) = (comm.rank() as u64, slot);

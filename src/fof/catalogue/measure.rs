@@ -2,7 +2,7 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use super::members::{Local, Reference};
+use super::members::{Local, Reference, Relative};
 use super::rendezvous::Rendezvous;
 use super::row::Row;
 use super::sums::{First, Means, Scales, Second, Spans};
@@ -26,15 +26,34 @@ fn known(label: u64, reference: &Reference) -> Result<(), FofError> {
     if reference.known == 1 { Ok(()) } else { Err(FofError::Label { label }) }
 }
 
-/// Measures a group all of whose members are on this rank.
-pub(super) fn whole(local: &Local, group: usize) -> Result<Row, FofError> {
-    let (label, count, reference) = (local.label(group), local.rows(group).len() as u64, local.reference(group));
+/// Members of a group that are kept between passes: what a processor's cache holds.
+const KEPT: usize = 4096;
+
+/// Measures a group all of whose members are on this rank; `seen` is scratch.
+pub(super) fn whole(local: &Local, group: usize, seen: &mut Vec<Relative>) -> Result<Row, FofError> {
+    let (label, reference) = (local.label(group), local.reference(group));
     known(label, &reference)?;
-    let members = || local.relative(group, &reference);
+    if local.rows(group).len() > KEPT {
+        return Ok(passes(local, group, &reference, || local.relative(group, &reference)));
+    }
+    // Points lie anywhere in memory: they are looked up once.
+    seen.clear();
+    seen.extend(local.relative(group, &reference));
+    Ok(passes(local, group, &reference, || seen.iter().copied()))
+}
+
+/// The passes over `members`, all those of a group.
+fn passes<I: Iterator<Item = Relative>>(
+    local: &Local,
+    group: usize,
+    reference: &Reference,
+    members: impl Fn() -> I,
+) -> Row {
+    let (label, count) = (local.label(group), local.rows(group).len() as u64);
     let scales = Scales::new(&Spans::of(members()), count);
     let means = Means::new(&First::of(members(), &scales), &scales);
     let second = Second::of(members(), &means, &scales);
-    Ok(Row::new(local.members().domain, (label, count), &reference, &scales, &means, &second))
+    Row::new(local.members().domain, (label, count), reference, &scales, &means, &second)
 }
 
 /// What all who have members of a group must know of it to begin with.

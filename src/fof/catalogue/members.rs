@@ -36,9 +36,8 @@ pub(super) struct Local<'a> {
 
 /// The first three values of a row of `dims`; 0 behind the last.
 fn row(values: &[f32], dims: usize, at: usize) -> [f32; 3] {
-    let mut row = [0.0; 3];
-    row[..dims].copy_from_slice(&values[at * dims..(at + 1) * dims]);
-    row
+    let values = &values[at * dims..(at + 1) * dims];
+    [values[0], values[1], values.get(2).copied().unwrap_or(0.0)]
 }
 
 impl<'a> Local<'a> {

@@ -14,22 +14,26 @@ pub(super) fn principal(covariance: &[f64; 6], dims: usize) -> ([f64; 3], [f64; 
         return (axes, directions);
     }
     // Divided by the trace, so that squares of entries neither vanish nor overflow.
-    let mut found: Vec<(f64, Vec<f64>)> = if dims == 2 {
-        let matrix = Matrix2::new(xx, xy, xy, yy) / trace;
-        let eigen = SymmetricEigen::new(matrix);
-        (0..2).map(|i| (eigen.eigenvalues[i], eigen.eigenvectors.column(i).iter().copied().collect())).collect()
+    let mut found = [(0.0, [0.0; 3]); 3];
+    if dims == 2 {
+        let eigen = SymmetricEigen::new(Matrix2::new(xx, xy, xy, yy) / trace);
+        for (i, found) in found[..2].iter_mut().enumerate() {
+            *found = (eigen.eigenvalues[i], [eigen.eigenvectors[(0, i)], eigen.eigenvectors[(1, i)], 0.0]);
+        }
     } else {
-        let matrix = Matrix3::new(xx, xy, xz, xy, yy, yz, xz, yz, zz) / trace;
-        let eigen = SymmetricEigen::new(matrix);
-        (0..3).map(|i| (eigen.eigenvalues[i], eigen.eigenvectors.column(i).iter().copied().collect())).collect()
-    };
-    found.sort_by(|a, b| b.0.total_cmp(&a.0));
-    for (i, (value, vector)) in found.iter().enumerate() {
+        let eigen = SymmetricEigen::new(Matrix3::new(xx, xy, xz, xy, yy, yz, xz, yz, zz) / trace);
+        for (i, found) in found.iter_mut().enumerate() {
+            *found = (eigen.eigenvalues[i], eigen.eigenvectors.column(i).into_owned().into());
+        }
+    }
+    found[..dims].sort_by(|a, b| b.0.total_cmp(&a.0));
+    for (i, (value, vector)) in found[..dims].iter().enumerate() {
         // Rounding leaves an axis without extent slightly negative at times.
         axes[i] = (value.max(0.0) * trace).sqrt();
         let largest = vector.iter().fold(0.0, |most: f64, &x| if x.abs() > most.abs() { x } else { most });
         let length = vector.iter().map(|x| x * x).sum::<f64>().sqrt().copysign(largest);
-        for (to, x) in directions[i * dims..].iter_mut().zip(vector) {
+        for (to, x) in directions[i * dims..(i + 1) * dims].iter_mut().zip(vector) {
+            // Adding zero turns -0 into 0.
             *to = x / length + 0.0;
         }
     }
