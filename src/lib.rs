@@ -35,6 +35,7 @@
 //! |---|---|
 //! | [`simulation`] | a cosmological particle-mesh run |
 //! | [`mesh`], [`cosmology`] | paint, readout, spectra; background, growth, linear power, schedules (host, f64) |
+//! | [`fof`] | groups of points: what they are and who belongs to them |
 //! | [`neighbors`] | nearest neighbours, all within a radius, pairs; on one device and among all ranks |
 //! | [`ghosts`], [`tree`] | copies of other ranks' points; boxes over points |
 //! | [`sort`] | points in the order of a curve, over all ranks, with exact balance |
@@ -66,6 +67,7 @@ pub mod device;
 mod error;
 pub mod exchange;
 pub mod fft;
+pub mod fof;
 pub mod ghosts;
 pub mod halo;
 mod hash;

@@ -18,6 +18,9 @@ pub enum SortError {
         /// The first rank that differs from rank 0.
         rank: usize,
     },
+    /// Elements that must have different keys have not.
+    #[error("two elements have the same key; number them so that no two of all ranks are alike")]
+    Repeated,
     /// The points.
     #[error(transparent)]
     Particles(ParticleError),

@@ -5,17 +5,22 @@
 //! each rank sorts what came. Equal keys keep the order of the input, so the result is the same permutation on any
 //! number of ranks, and each rank has exactly its [`split`](crate::layout::split) of it, whatever the points are.
 //!
+//! [`balanced`] does so for what hosts hold, by keys of 128 bits that no two elements share.
+//!
 //! | who | submits | waits |
 //! |---|---|---|
 //! | [`order`], [`morton_order`] | never | never |
 //! | [`distribute`] | yes | for keys (8 bytes a point, with several ranks), the other ranks, and bounds |
+//! | [`balanced`] | never | for the other ranks |
 //! | [`Route::forward`], [`Route::back`] | where rows travel between ranks | as [`Exchange::run`](crate::exchange::Exchange::run) |
 
+mod balanced;
 mod distribute;
 mod error;
 mod route;
 mod splitters;
 
+pub use balanced::{Balanced, balanced};
 pub use distribute::{Sorted, distribute};
 pub use error::SortError;
 pub use route::Route;

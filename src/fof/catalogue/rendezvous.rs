@@ -1,0 +1,123 @@
+//! Ranks that know different points of a group meet at a rank that its label alone decides.
+
+use bytemuck::Pod;
+
+use crate::comm::{CommError, Communicator};
+use crate::hash::{START, fnv1a};
+
+/// The rank at which those who know `label` meet.
+fn meeting(label: u64, ranks: usize) -> usize {
+    // The high bits of the product depend on all bits of the label.
+    (u128::from(fnv1a(START, &label.to_le_bytes())) * ranks as u128 >> 64) as usize
+}
+
+/// Who sends which labels where, so that records follow them without their labels, and answers come back in order.
+pub(super) struct Rendezvous<'a> {
+    comm: &'a Communicator,
+    /// Own labels, by their place in the caller's list, in the order in which they travel.
+    outgoing: Vec<u32>,
+    sends: Vec<u64>,
+    /// For each record that comes, the place of its label among those met here.
+    slots: Vec<usize>,
+    receives: Vec<u64>,
+    labels: Vec<u64>,
+}
+
+impl<'a> Rendezvous<'a> {
+    /// Sends every rank's labels, fewer than 2^32 and all different, to where they meet. Collective; one round.
+    pub fn new(comm: &'a Communicator, labels: &[u64]) -> Result<Self, CommError> {
+        let (ranks, mut sends) = (comm.size(), vec![0; comm.size()]);
+        let to: Vec<usize> = labels.iter().map(|&label| meeting(label, ranks)).collect();
+        to.iter().for_each(|&to| sends[to] += 1);
+        let mut next: Vec<u64> = sends.iter().scan(0, |next, &n| Some(std::mem::replace(next, *next + n))).collect();
+        let mut outgoing = vec![0; labels.len()];
+        for (place, to) in (0..).zip(to) {
+            outgoing[next[to] as usize] = place;
+            next[to] += 1;
+        }
+        let travelling: Vec<u64> = outgoing.iter().map(|&place| labels[place as usize]).collect();
+        let (came, receives) = comm.all_to_all_v(&travelling, &sends)?.into_raw();
+        let mut labels = came.clone();
+        labels.sort_unstable();
+        labels.dedup();
+        let slot = |label| labels.partition_point(|met| met < label);
+        let slots = came.iter().map(slot).collect();
+        Ok(Rendezvous { comm, outgoing, sends, slots, receives, labels })
+    }
+
+    /// The labels that met at this rank, ascending.
+    pub fn labels(&self) -> &[u64] {
+        &self.labels
+    }
+
+    /// Sends a record for each own label, in the caller's order; what comes for each label met here is folded, from
+    /// `initial` and in rank order. Collective; one round.
+    pub fn send<T: Pod, U: Clone>(
+        &self,
+        records: &[T],
+        initial: U,
+        fold: impl Fn(U, T) -> U,
+    ) -> Result<Vec<U>, CommError> {
+        let travelling: Vec<T> = self.outgoing.iter().map(|&place| records[place as usize]).collect();
+        let came = self.comm.all_to_all_v(&travelling, &self.sends)?;
+        let mut met = vec![initial; self.labels.len()];
+        for (&slot, &record) in self.slots.iter().zip(came.data()) {
+            met[slot] = fold(met[slot].clone(), record);
+        }
+        Ok(met)
+    }
+
+    /// Answers all who sent a label with the record for it, `met` being in the order of [`labels`](Self::labels); gives the
+    /// answers to the own labels, in the caller's order. Collective; one round.
+    pub fn reply<T: Pod>(&self, met: &[T]) -> Result<Vec<T>, CommError> {
+        let travelling: Vec<T> = self.slots.iter().map(|&slot| met[slot]).collect();
+        let came = self.comm.all_to_all_v(&travelling, &self.receives)?;
+        let mut answers = vec![T::zeroed(); self.outgoing.len()];
+        for (&place, &answer) in self.outgoing.iter().zip(came.data()) {
+            answers[place as usize] = answer;
+        }
+        Ok(answers)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::comm::run_threads;
+
+    #[test]
+    fn answers_come_back_in_order() {
+        // Rank r knows the multiples of r + 1, in falling order.
+        let known = |rank: u64| (0..60).rev().filter(move |label| label % (rank + 1) == 0);
+        for ranks in [1, 2, 5] {
+            let met: Vec<Vec<u64>> = run_threads(ranks, |comm| {
+                let labels: Vec<u64> = known(comm.rank() as u64).collect();
+                let meetings = Rendezvous::new(&comm, &labels)?;
+                let sums = meetings.send(&labels, 0, |sum, label: u64| sum + label)?;
+                for (label, answer) in labels.iter().zip(meetings.reply(&sums)?) {
+                    let knowing = (0..ranks as u64).filter(|rank| label % (rank + 1) == 0).count() as u64;
+                    assert_eq!(answer, label * knowing);
+                }
+                Ok::<_, CommError>(meetings.labels().to_vec())
+            })
+            .unwrap();
+            let mut all = met.concat();
+            all.sort_unstable();
+            assert!(all.into_iter().eq(0..60), "each label meets at one rank");
+        }
+    }
+
+    #[test]
+    fn labels_of_any_stride_are_spread() {
+        for stride in [1, 2, 64, 1 << 20, 1 << 40] {
+            for ranks in [2, 7, 16] {
+                let mut met = vec![0u64; ranks];
+                (0..16_000).for_each(|i| met[meeting(i * stride, ranks)] += 1);
+                let mean = 16_000 / ranks as u64;
+                // Eight deviations of a fair deal.
+                let most = mean + 8 * (mean as f64).sqrt() as u64;
+                assert!(met.iter().all(|&n| n < most), "{met:?} of labels {stride} apart");
+            }
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Sums over the members of a group that do not depend on their order, nor on how they are dealt out to ranks.
+//!
+//! Each term is computed in f64 from one member alone, scaled by a power of two and cut to a 128-bit integer. Integers add
+//! exactly, so any grouping gives the same bits. The power is chosen for each group and quantity from the greatest
+//! magnitudes in the group, which need no order either, and from its count, so that the sum cannot overflow: a
+//! term keeps what is above 2^-80 of the greatest in groups of 2^40 members, and more in smaller ones; a term of f64 has 53 bits.
+//!
+//! Two passes: first the means, then squares of the distances from them. Squares from the reference that are then moved to the
+//! mean would cancel where the reference lies far outside; these do not.
+
+use bytemuck::{Pod, Zeroable};
+
+use super::members::Relative;
+
+/// Bits of a sum, but for its sign, two that rounding of the means may take, and two to spare.
+const BITS: i32 = 123;
+
+/// The greatest magnitudes among a group's members, seen from its reference.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+pub(super) struct Spans {
+    mass: f64,
+    position: f64,
+    velocity: f64,
+    scale_factor: f64,
+}
+
+impl Spans {
+    pub fn of(members: impl Iterator<Item = Relative>) -> Self {
+        members.fold(Spans::default(), |spans, member| {
+            let greatest = |v: [f64; 3]| v[0].abs().max(v[1].abs()).max(v[2].abs());
+            spans.union(Spans {
+                mass: member.mass,
+                position: greatest(member.position),
+                velocity: greatest(member.velocity),
+                scale_factor: member.scale_factor.abs(),
+            })
+        })
+    }
+
+    pub fn union(self, other: Spans) -> Self {
+        Spans {
+            mass: self.mass.max(other.mass),
+            position: self.position.max(other.position),
+            velocity: self.velocity.max(other.velocity),
+            scale_factor: self.scale_factor.max(other.scale_factor),
+        }
+    }
+}
+
+/// A power of two that makes integers of terms, and its inverse.
+#[derive(Clone, Copy, Debug)]
+struct Scale {
+    up: f64,
+    down: f64,
+}
+
+impl Scale {
+    /// For fewer than `2^members` terms that are at most `bound`.
+    fn new(bound: f64, members: i32) -> Self {
+        // The bound is below two to this power; products of three f32 are never subnormal.
+        let exponent = (bound.to_bits() >> 52) as i32 - 1022;
+        let shift = if bound == 0.0 { 0 } else { BITS - exponent - members };
+        let power = |n: i32| f64::from_bits(((n + 1023) as u64) << 52);
+        Scale { up: power(shift), down: power(-shift) }
+    }
+
+    fn units(self, term: f64) -> i128 {
+        (term * self.up) as i128
+    }
+
+    fn value(self, sum: i128) -> f64 {
+        sum as f64 * self.down
+    }
+}
+
+/// How the terms of one group become integers: the same wherever its spans and its count are known.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scales {
+    /// No member has a mass: each has the weight 1 in all means.
+    massless: bool,
+    weight: Scale,
+    position: Scale,
+    velocity: Scale,
+    scale_factor: Scale,
+    squares: Scale,
+    speeds: Scale,
+}
+
+impl Scales {
+    pub fn new(spans: &Spans, count: u64) -> Self {
+        let massless = spans.mass == 0.0;
+        let weight = if massless { 1.0 } else { spans.mass };
+        let members = 64 - count.leading_zeros() as i32;
+        let scale = |bound| Scale::new(bound, members);
+        // From the mean, members are at most twice as far as from the reference.
+        let (across, relative) = (2.0 * spans.position, 2.0 * spans.velocity);
+        Scales {
+            massless,
+            weight: scale(weight),
+            position: scale(weight * spans.position),
+            velocity: scale(weight * spans.velocity),
+            scale_factor: scale(weight * spans.scale_factor),
+            squares: scale(weight * across * across),
+            speeds: scale(weight * (3.0 * relative * relative)),
+        }
+    }
+
+    fn weight(&self, member: &Relative) -> f64 {
+        if self.massless { 1.0 } else { member.mass }
+    }
+}
+
+fn add<const N: usize>(a: [i128; N], b: [i128; N]) -> [i128; N] {
+    std::array::from_fn(|i| a[i] + b[i])
+}
+
+/// Sums of weights, and of positions, velocities and scale factors with their weights.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+pub(super) struct First([i128; 8]);
+
+impl First {
+    pub fn of(members: impl Iterator<Item = Relative>, scales: &Scales) -> Self {
+        members.fold(First::default(), |sums, member| {
+            let weight = scales.weight(&member);
+            let [x, y, z] = member.position.map(|d| scales.position.units(weight * d));
+            let [u, v, w] = member.velocity.map(|d| scales.velocity.units(weight * d));
+            let a = scales.scale_factor.units(weight * member.scale_factor);
+            sums.plus(First([scales.weight.units(weight), x, y, z, u, v, w, a]))
+        })
+    }
+
+    pub fn plus(self, other: First) -> Self {
+        First(add(self.0, other.0))
+    }
+}
+
+/// The means of a group, seen from its reference.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+pub(super) struct Means {
+    /// The sum of the weights: the mass where there is any, else the count.
+    weight: f64,
+    pub position: [f64; 3],
+    pub velocity: [f64; 3],
+    pub scale_factor: f64,
+}
+
+impl Means {
+    pub fn new(sums: &First, scales: &Scales) -> Self {
+        let First([m, x, y, z, u, v, w, a]) = *sums;
+        let weight = scales.weight.value(m);
+        Means {
+            weight,
+            position: [x, y, z].map(|sum| scales.position.value(sum) / weight),
+            velocity: [u, v, w].map(|sum| scales.velocity.value(sum) / weight),
+            scale_factor: scales.scale_factor.value(a) / weight,
+        }
+    }
+
+    pub fn mass(&self, scales: &Scales) -> f64 {
+        if scales.massless { 0.0 } else { self.weight }
+    }
+}
+
+/// Sums of products of distances from the mean (xx, xy, xz, yy, yz, zz) and of squares of velocities relative to the mean, with
+/// their weights; and the square of the greatest distance.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+pub(super) struct Second {
+    sums: [i128; 7],
+    farthest: f64,
+    /// Makes the size a multiple of the alignment.
+    rest: u64,
+}
+
+impl Second {
+    pub fn of(members: impl Iterator<Item = Relative>, means: &Means, scales: &Scales) -> Self {
+        let minus = |a: [f64; 3], b: [f64; 3]| [a[0] - b[0], a[1] - b[1], a[2] - b[2]];
+        let square = |v: [f64; 3]| v[0] * v[0] + v[1] * v[1] + v[2] * v[2];
+        members.fold(Second::default(), |sums, member| {
+            let weight = scales.weight(&member);
+            let d = minus(member.position, means.position);
+            let product = |a: usize, b: usize| scales.squares.units(weight * d[a] * d[b]);
+            let speed = scales.speeds.units(weight * square(minus(member.velocity, means.velocity)));
+            let products = [product(0, 0), product(0, 1), product(0, 2), product(1, 1), product(1, 2), product(2, 2)];
+            let [xx, xy, xz, yy, yz, zz] = products;
+            sums.plus(Second { sums: [xx, xy, xz, yy, yz, zz, speed], farthest: square(d), rest: 0 })
+        })
+    }
+
+    pub fn plus(self, other: Second) -> Self {
+        Second { sums: add(self.sums, other.sums), farthest: self.farthest.max(other.farthest), rest: 0 }
+    }
+
+    /// The weighted covariance of the positions: xx, xy, xz, yy, yz, zz.
+    pub fn covariance(&self, means: &Means, scales: &Scales) -> [f64; 6] {
+        std::array::from_fn(|i| scales.squares.value(self.sums[i]) / means.weight)
+    }
+
+    /// The weighted mean of the squares of the velocities relative to their mean.
+    pub fn dispersion_squared(&self, means: &Means, scales: &Scales) -> f64 {
+        scales.speeds.value(self.sums[6]) / means.weight
+    }
+
+    pub fn max_radius(&self) -> f64 {
+        self.farthest.sqrt()
+    }
+}
