@@ -5,6 +5,7 @@ use crate::cosmology::CosmologyError;
 use crate::device::DeviceError;
 use crate::exchange::ExchangeError;
 use crate::fft::{FftError, TuneError};
+use crate::fof::FofError;
 use crate::io::IoError;
 use crate::layout::LayoutError;
 use crate::mesh::MeshError;
@@ -29,6 +30,9 @@ pub enum Error {
     /// A transform.
     #[error(transparent)]
     Fft(FftError),
+    /// Groups of points.
+    #[error(transparent)]
+    Fof(FofError),
     /// A file.
     #[error(transparent)]
     Io(#[from] IoError),
@@ -118,6 +122,19 @@ impl From<NeighborError> for Error {
             NeighborError::Particles(error) => error.into(),
             NeighborError::Sort(error) => error.into(),
             error => Error::Neighbors(error),
+        }
+    }
+}
+
+impl From<FofError> for Error {
+    fn from(error: FofError) -> Self {
+        match error {
+            FofError::Device(error) => Error::Device(error),
+            FofError::Comm(error) => Error::Comm(error),
+            FofError::Particles(error) => error.into(),
+            FofError::Sort(error) => error.into(),
+            FofError::Neighbors(error) => error.into(),
+            error => Error::Fof(error),
         }
     }
 }

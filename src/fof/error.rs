@@ -1,6 +1,10 @@
 //! What can go wrong with groups.
 
 use crate::comm::CommError;
+use crate::decomposition::DecompositionError;
+use crate::device::DeviceError;
+use crate::neighbors::NeighborError;
+use crate::particles::ParticleError;
 use crate::sort::SortError;
 
 /// An error of groups of points. Points are named by their numbers in the input of all ranks.
@@ -66,9 +70,52 @@ pub enum FofError {
         /// The first rank that differs from rank 0.
         rank: usize,
     },
+    /// A linking length that is none.
+    #[error("the linking length is {value}; it must be a number from 0 on")]
+    Length {
+        /// What was given.
+        value: f64,
+    },
+    /// A linking length in mean separations, where there is no volume.
+    #[error("the mean separation needs a box: make every axis periodic, or give an absolute linking length")]
+    Volume,
+    /// Linking points.
+    #[error(transparent)]
+    Neighbors(NeighborError),
+    /// Distributing points.
+    #[error(transparent)]
+    Sort(SortError),
+    /// Points.
+    #[error(transparent)]
+    Particles(#[from] ParticleError),
+    /// A device.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
     /// The ranks.
     #[error(transparent)]
     Comm(#[from] CommError),
+}
+
+impl From<NeighborError> for FofError {
+    fn from(error: NeighborError) -> Self {
+        match error {
+            NeighborError::Device(error) => error.into(),
+            NeighborError::Comm(error) => error.into(),
+            NeighborError::Particles(error) => error.into(),
+            error => FofError::Neighbors(error),
+        }
+    }
+}
+
+impl From<DecompositionError> for FofError {
+    fn from(error: DecompositionError) -> Self {
+        match error {
+            DecompositionError::Sort(error) => FofError::Sort(error),
+            DecompositionError::Particles(error) => error.into(),
+            DecompositionError::Device(error) => error.into(),
+            DecompositionError::Comm(error) => error.into(),
+        }
+    }
 }
 
 /// What a sort of host elements can fail with.

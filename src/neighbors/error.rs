@@ -7,7 +7,7 @@ use crate::particles::ParticleError;
 use crate::sort::SortError;
 
 /// A search that failed.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NeighborError {
     /// More neighbours than lists hold.

@@ -1,0 +1,216 @@
+//! Friends-of-friends groups over several ranks: labels, rows and members the same to the last bit as on one, and those of a plain
+//! union-find.
+
+#[path = "shared/clouds.rs"]
+mod clouds;
+
+use clouds::{Kind, points, square, uniform};
+use meshloom::Error;
+use meshloom::comm::{Failure, run_threads};
+use meshloom::device::{Gpu, Options, Recorder};
+use meshloom::exchange::Exchange;
+use meshloom::fof::{Catalogue, FofError, Groups, Linking, Order, Selection};
+use meshloom::particles::{Cloud, Domain};
+
+/// Where each rank's rows end: evenly, all on the last one, or the more the higher the rank.
+fn share(n: usize, ranks: usize, how: usize) -> Vec<usize> {
+    let end = |rank: usize| match how % 3 {
+        0 => n * rank / ranks,
+        1 => n * usize::from(rank == ranks),
+        _ => n * rank * rank / ranks / ranks,
+    };
+    (0..=ranks).map(end).collect()
+}
+
+/// What all ranks found, one after the other.
+#[derive(Debug, Default, PartialEq)]
+struct Found {
+    labels: Vec<u64>,
+    groups: Catalogue,
+    /// Ghosts of all ranks, and most rows and members of a rank less the fewest; no result.
+    ghosts: u64,
+    spread: [u64; 2],
+}
+
+fn found(ranks: usize, how: usize, domain: &Domain, points: &[f32], linking: Linking, selection: &Selection) -> Found {
+    let dims = domain.dims();
+    let ends = share(points.len() / dims, ranks, how);
+    let parts = run_threads(ranks, |comm| {
+        let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
+        let (mut recorder, mut exchange) = (Recorder::new(&gpu)?, Exchange::new(comm.clone()));
+        let rows = ends[comm.rank()]..ends[comm.rank() + 1];
+        let mut cloud = Cloud::from_host(&mut recorder, domain, &points[rows.start * dims..rows.end * dims])?;
+        let mut attribute = |name: &str, width: usize, of: &dyn Fn(u64) -> f32| -> Result<(), Error> {
+            let values: Vec<f32> = (rows.start * width..rows.end * width).map(|i| of(i as u64)).collect();
+            let array = gpu.array(name, values.len() as u64)?;
+            recorder.upload(&array, 0, &values)?;
+            Ok(cloud.set(name, array, width as u64)?)
+        };
+        attribute("mass", 1, &|i| 0.5 + uniform(8, i) as f32)?;
+        attribute("velocity", dims, &|i| uniform(9, i) as f32 - 0.5)?;
+        let groups = Groups::find(&mut recorder, &mut exchange, &cloud, linking)?;
+        Ok::<_, Error>((groups.labels()?, groups.catalogue(&mut recorder, selection)?, groups.ghosts()))
+    })
+    .unwrap();
+    let mut all = Found { groups: Catalogue { offset: vec![0], ..Catalogue::default() }, ..Found::default() };
+    let rows: Vec<u64> = parts.iter().map(|part| part.1.label.len() as u64).collect();
+    let members: Vec<u64> = parts.iter().map(|part| part.1.members.len() as u64).collect();
+    all.spread = [rows, members].map(|n| n.iter().max().unwrap() - n.iter().min().unwrap());
+    for (labels, part, ghosts) in parts {
+        all.labels.extend(labels);
+        all.ghosts += ghosts;
+        let whole = &mut all.groups;
+        assert_eq!((part.groups.start, part.members_start), (whole.label.len() as u64, whole.members.len() as u64));
+        assert_eq!(part.offset[0], *whole.offset.last().unwrap());
+        whole.offset.extend(&part.offset[1..]);
+        (whole.dims, whole.total, whole.members_total) = (part.dims, part.total, part.members_total);
+        whole.label.extend(part.label);
+        whole.count.extend(part.count);
+        whole.members.extend(part.members);
+        let reals = [
+            (&mut whole.mass, part.mass),
+            (&mut whole.center, part.center),
+            (&mut whole.inertia_radius, part.inertia_radius),
+            (&mut whole.max_radius, part.max_radius),
+            (&mut whole.axes, part.axes),
+            (&mut whole.directions, part.directions),
+            (whole.velocity.get_or_insert_default(), part.velocity.unwrap()),
+            (whole.velocity_dispersion.get_or_insert_default(), part.velocity_dispersion.unwrap()),
+        ];
+        reals.into_iter().for_each(|(to, from)| to.extend(from));
+    }
+    all
+}
+
+/// The least number of a point in each one's group, by a search through all pairs.
+fn brute(domain: &Domain, points: &[f32], length: f32) -> Vec<u64> {
+    let points: Vec<&[f32]> = points.chunks(domain.dims()).collect();
+    let mut labels = vec![u64::MAX; points.len()];
+    for first in 0..points.len() {
+        let mut reached = if labels[first] == u64::MAX { vec![first] } else { Vec::new() };
+        labels[first] = labels[first].min(first as u64);
+        while let Some(at) = reached.pop() {
+            for (other, label) in labels.iter_mut().enumerate() {
+                if *label == u64::MAX && square(domain, points[at], points[other]) <= length * length {
+                    *label = first as u64;
+                    reached.push(other);
+                }
+            }
+        }
+    }
+    labels
+}
+
+/// One rank is right, and any number of ranks is the same as one.
+fn check(domain: &Domain, points: &[f32], length: f32, ranks: &[usize], what: &str) -> Found {
+    let linking = Linking::Length(length.into());
+    let selection = Selection { min_members: 2, order: Order::Count, observer: None };
+    let one = found(1, 0, domain, points, linking, &selection);
+    assert!(one.labels == brute(domain, points, length), "{what}");
+    for (how, &ranks) in ranks.iter().enumerate() {
+        let many = found(ranks, how, domain, points, linking, &selection);
+        assert!(many.labels == one.labels, "{what}: labels on {ranks}");
+        assert!(many.groups == one.groups, "{what}: groups on {ranks}");
+        assert!(many.spread.iter().all(|&spread| spread <= 1), "{what}: {:?} on {ranks}", many.spread);
+    }
+    one
+}
+
+#[test]
+fn groups_are_the_same_on_any_number_of_ranks() {
+    for (dims, ranks) in [(3, [2, 3, 4]), (2, [5, 8, 3])] {
+        let domain = Domain::new(&[1.0, 1.0, 0.0][..dims]).unwrap();
+        for kind in [Kind::Uniform, Kind::Hernquist] {
+            let mut points = points(kind, 1500, dims, 17);
+            for (i, x) in points.iter_mut().enumerate() {
+                *x = domain.side(i % dims).map_or(*x, |side| x.rem_euclid(side));
+            }
+            let length = (0.6 * 1500f64.powf(-1.0 / dims as f64)) as f32;
+            let one = check(&domain, &points, length, &ranks, &format!("{kind:?} {dims}"));
+            assert!(one.groups.total > 20, "{}", one.groups.total);
+        }
+    }
+}
+
+#[test]
+fn points_in_one_place_and_few_points() {
+    let domain = Domain::new(&[1.0; 3]).unwrap();
+    let one = check(&domain, &points(Kind::Same, 300, 3, 0), 0.0, &[3, 2], "same");
+    assert_eq!((one.groups.total, one.groups.inertia_radius[0], one.groups.max_radius[0]), (1, 0.0, 0.0));
+    check(&domain, &points(Kind::Uniform, 3, 3, 1), 0.5, &[5], "three points on five ranks");
+    let none = check(&domain, &[], 0.5, &[3], "none");
+    assert_eq!(none.groups.total, 0);
+}
+
+/// Fact F14: a chain through all ranks, and a ring through the faces of the box.
+#[test]
+fn chains_through_all_ranks() {
+    let n = 10_000u64;
+    let selection = Selection { min_members: 1, order: Order::Label, observer: None };
+    let place = |i: u64| (i * 7919 % n) as f32;
+    let chain = |spacing: f32| -> Vec<f32> { (0..n).flat_map(|i| [place(i) * spacing, 0.5, 0.5]).collect() };
+    let open = Domain::open(3).unwrap();
+    let whole = found(6, 0, &open, &chain(0.99), Linking::Length(1.0), &selection);
+    assert!(whole.labels.iter().all(|&label| label == 0) && whole.ghosts > 0);
+    assert_eq!((whole.groups.total, whole.groups.count[0]), (1, n));
+    // Its middle is the mean of places, and its length that of a rod of points.
+    let spacing = f64::from(0.99f32);
+    let (middle, spread) = (spacing * (n - 1) as f64 / 2.0, spacing * ((n * n - 1) as f64 / 12.0).sqrt());
+    assert!((whole.groups.center[0] - middle).abs() < 0.02 * spread, "masses are random");
+    assert!((whole.groups.inertia_radius[0] / spread - 1.0).abs() < 0.02);
+    let apart = found(6, 0, &open, &chain(1.01), Linking::Length(1.0), &selection);
+    assert_eq!(apart.groups.total, n);
+    assert!((0..n).all(|i| apart.labels[i as usize] == i));
+    let ring = Domain::new(&[n as f64, 0.0, 0.0]).unwrap();
+    let points: Vec<f32> = (0..n).filter(|&i| place(i) != 17.0).flat_map(|i| [place(i), 0.0, 0.0]).collect();
+    assert_eq!(found(4, 0, &ring, &points, Linking::Length(1.5), &selection).groups.total, 1);
+}
+
+/// Facts F15 and F21: lengths in mean separations, and points of other boxes.
+#[test]
+fn lengths_in_mean_separations() {
+    let domain = Domain::new(&[8.0; 3]).unwrap();
+    let grid: Vec<f32> = (0..512).flat_map(|i| [i / 64, i / 8 % 8, i % 8].map(|x| x as f32 - 8.0)).collect();
+    let selection = Selection { min_members: 1, ..Selection::default() };
+    for (b, groups) in [(0.9, 512), (1.0, 1)] {
+        for ranks in [1, 3] {
+            assert_eq!(found(ranks, 0, &domain, &grid, Linking::Separations(b), &selection).groups.total, groups);
+        }
+    }
+}
+
+fn failure(domain: Domain, linking: fn(usize) -> Linking, mass: Option<(f32, u64)>) -> Failure<Error> {
+    run_threads(2, move |comm| {
+        let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
+        let (mut recorder, mut exchange) = (Recorder::new(&gpu)?, Exchange::new(comm.clone()));
+        let mut cloud = Cloud::from_host(&mut recorder, &domain, &[0.25; 6])?;
+        if let Some((mass, len)) = mass {
+            let array = gpu.array("mass", 2)?;
+            recorder.upload(&array, 0, &[1.0, mass])?;
+            let width = len / 2;
+            cloud.set("mass", if width == 1 { array } else { gpu.array("mass", len)? }, width)?;
+        }
+        let groups = Groups::find(&mut recorder, &mut exchange, &cloud, linking(comm.rank()))?;
+        groups.catalogue(&mut recorder, &Selection::default())?;
+        Ok::<_, Error>(())
+    })
+    .map_or_else(|error| error.failure, |_| panic!("nothing is wrong"))
+}
+
+#[test]
+fn wrong_questions_are_refused() {
+    let (box_of, half_open) = (Domain::new(&[1.0; 3]).unwrap(), Domain::new(&[1.0, 0.0, 1.0]).unwrap());
+    let fof = |failure: Failure<Error>| match failure {
+        Failure::Error(Error::Fof(error)) => error,
+        other => panic!("{other:?}"),
+    };
+    assert!(matches!(fof(failure(box_of, |_| Linking::Length(-1.0), None)), FofError::Length { .. }));
+    assert!(matches!(fof(failure(box_of, |_| Linking::Separations(f64::NAN), None)), FofError::Length { .. }));
+    assert!(matches!(fof(failure(half_open, |_| Linking::Separations(0.2), None)), FofError::Volume));
+    let differ = failure(box_of, |rank| Linking::Length(0.1 * (1 + rank) as f64), None);
+    assert!(matches!(fof(differ), FofError::Differ { rank: 1 }));
+    let negative = failure(box_of, |_| Linking::Length(0.1), Some((-1.0, 2)));
+    assert!(matches!(fof(negative), FofError::Mass { value, .. } if value == -1.0));
+    let wide = failure(box_of, |_| Linking::Length(0.1), Some((1.0, 4)));
+    assert!(matches!(fof(wide), FofError::WrongLength { what: "mass", have: 4, want: 2 }));
+}
