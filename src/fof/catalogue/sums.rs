@@ -209,3 +209,26 @@ impl Second {
         self.farthest.sqrt()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_of_the_largest_terms_fit_and_small_ones_are_kept() {
+        // The least and greatest products of three f32, and of numbers just below and at a power of two.
+        for bound in [2f64.powi(-447), 1e-30, 1.0, 2.0 - f64::EPSILON, 1e30, 2f64.powi(388)] {
+            for count in [1u64, 2, 1000, (1 << 40) - 1, 1 << 40] {
+                let scale = Scale::new(bound, 64 - count.leading_zeros() as i32);
+                let largest = scale.units(bound);
+                let sum = largest.checked_mul(i128::from(count)).expect("a sum that fits");
+                assert!(sum < 1 << BITS, "{bound:e} times {count}");
+                assert_eq!(scale.value(largest), bound);
+                // All 53 bits of a term 2^-28 times the largest.
+                let small = bound * 2f64.powi(-28) * (1.0 + f64::EPSILON);
+                assert_eq!(scale.value(scale.units(-small)), -small);
+            }
+        }
+        assert_eq!(Scale::new(0.0, 1).units(0.0), 0);
+    }
+}
