@@ -1,4 +1,5 @@
-//! What groups are: count, mass, centre, motion, size and shape of each, and who belongs to it, from the labels of points.
+//! What groups are: count, mass, centre, motion, size and shape of each, and who belongs to it, from the labels of
+//! points.
 
 mod measure;
 mod members;
@@ -72,12 +73,12 @@ impl Default for Selection {
 }
 
 /// Groups of points: this rank's part of the rows, one a group, and of the members of all groups. Rows and members are
-/// shared out [evenly](crate::layout::split), each for itself: the members of a group need not be on the rank that has its row,
-/// and may be on several ranks.
+/// shared out [evenly](crate::layout::split), each for itself: the members of a group need not be on the rank that has
+/// its row, and may be on several ranks.
 ///
-/// Distances are those of the images nearest to the group's *reference*, the point whose number is the label. For a group
-/// that fits into half the box they are the distances there are. For one that closes upon itself round a periodic box, centre and
-/// size depend on where the reference is: such a group has none of its own.
+/// Distances are those of the images nearest to the group's *reference*, the point whose number is the label. For a
+/// group that reaches less than half a side from it they are the distances there are. For one that closes upon itself round a periodic
+/// box, centre and size depend on where the reference is: such a group has none of its own.
 ///
 /// Means weigh members by their mass. In a group without any mass all members weigh the same.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -105,18 +106,19 @@ pub struct Catalogue {
     /// The greatest distance of a member from the centre.
     pub max_radius: Vec<f64>,
     /// Root-mean-square semi-axes, `dims` each, largest first: roots of the eigenvalues of the mean of
-    /// `(x - center)(x - center)^T`. Their squares sum to that of the inertia radius. Below 1e-8 of the largest they are rounding.
+    /// `(x - center)(x - center)^T`. Their squares sum to that of the inertia radius. Below 1e-8 of the largest they
+    /// are rounding.
     pub axes: Vec<f64>,
-    /// The directions of the axes, `dims * dims` each: unit rows, whose component of largest magnitude is positive. Where axes are
-    /// equal, some directions of many.
+    /// The directions of the axes, `dims * dims` each: unit rows, whose component of largest magnitude is positive.
+    /// Where axes are equal, some directions of many.
     pub directions: Vec<f64>,
     /// The mean scale factor; where there are any.
     pub scale_factor: Option<Vec<f64>>,
-    /// The component of `velocity` away from the observer, along the straight line to `center` as it stands here (no image of it is
-    /// looked for), 0 for a group right at the observer; where there are velocities and an observer.
+    /// The component of `velocity` away from the observer, along the straight line to `center` as it stands here (no
+    /// image of it is looked for), 0 for a group right at the observer; where there are velocities and an observer.
     pub radial_velocity: Option<Vec<f64>>,
-    /// Where the members of each row begin among the members of all ranks, and where those of the last one end: one entry
-    /// more than rows.
+    /// Where the members of each row begin among the members of all ranks, and where those of the last one end: one
+    /// entry more than rows.
     pub offset: Vec<u64>,
     /// Numbers of members: this rank's part of all of them, in the order of rows, ascending in each group.
     pub members: Vec<u64>,
@@ -144,7 +146,8 @@ fn kind(members: &Members, selection: &Selection) -> u64 {
     fnv1a(START, what.as_bytes())
 }
 
-/// Tells the rank that made each of these rows where in all ranks' order it is; gives so for the `made` rows of this rank.
+/// Tells the rank that made each of these rows where in all ranks' order it is; gives so for the `made` rows of this
+/// rank.
 fn places(comm: &Communicator, sorted: &Balanced<Row>, made: usize) -> Result<Vec<u64>, CommError> {
     let mut told: Vec<(u64, [u64; 2])> =
         sorted.elements.iter().zip(sorted.part.clone()).map(|(row, place)| (row.home, [row.slot, place])).collect();
@@ -161,9 +164,10 @@ fn places(comm: &Communicator, sorted: &Balanced<Row>, made: usize) -> Result<Ve
 ///
 /// - **Same bits for any number of ranks**, however points are dealt out and ordered: sums are of integers.
 /// - **Exact balance**: each rank gets its [`split`](crate::layout::split) of the rows and of the members.
-/// - A group that lies on one rank is measured there. Others meet at a rank that the label decides. In all 15 rounds of messages
-///   between all ranks, for any number of groups, and the searches of two [`balanced`] sorts; what travels is a label and a
-///   count for each group and rank, some 500 bytes for each that spans ranks, 216 for each row, and 16 for each member.
+/// - A group that lies on one rank is measured there. Others meet at a rank that the label decides. In all 15 rounds of
+///   messages between all ranks, for any number of groups, and the searches of two [`balanced`] sorts; what travels is
+///   a label and a count for each group and rank, some 500 bytes for each that spans ranks, 216 for each row, and 16
+///   for each member.
 ///
 /// ```
 /// use meshloom::comm::run_threads;
@@ -177,7 +181,8 @@ fn places(comm: &Communicator, sorted: &Balanced<Row>, made: usize) -> Result<Ve
 ///         0 => (&[0, 1], &[0, 1], &[9.5, 1.0, 4.0, 4.0]),
 ///         _ => (&[2, 3], &[2, 0], &[7.0, 4.0, 1.5, 1.0]),
 ///     };
-///     let members = Members { domain: &domain, number, label, position, mass: None, velocity: None, scale_factor: None };
+///     let (mass, velocity, scale_factor) = (None, None, None);
+///     let members = Members { domain: &domain, number, label, position, mass, velocity, scale_factor };
 ///     catalogue(&comm, &members, &Selection { min_members: 1, ..Selection::default() })
 /// })?;
 /// assert_eq!((parts[0].label.as_slice(), parts[1].label.as_slice()), (&[0, 1][..], &[2][..]));
@@ -189,8 +194,9 @@ fn places(comm: &Communicator, sorted: &Balanced<Row>, made: usize) -> Result<Ve
 /// # Errors
 /// On the rank whose points are wrong, before anything is sent: [`FofError::WrongLength`], [`Mass`](FofError::Mass),
 /// [`NonFinite`](FofError::NonFinite), [`Observer`](FofError::Observer), [`Label`](FofError::Label),
-/// [`TooMany`](FofError::TooMany); on all ranks [`Differ`](FofError::Differ). On some rank [`Label`](FofError::Label) and
-/// [`Repeated`](FofError::Repeated) for numbers that only several ranks together show to be wrong. [`FofError::Comm`] on the others.
+/// [`TooMany`](FofError::TooMany); on all ranks [`Differ`](FofError::Differ). On some rank [`Label`](FofError::Label)
+/// and [`Repeated`](FofError::Repeated) for numbers that only several ranks together show to be wrong.
+/// [`FofError::Comm`] on the others.
 pub fn catalogue(comm: &Communicator, members: &Members, selection: &Selection) -> Result<Catalogue, FofError> {
     let local = Local::new(members)?;
     if let Some(at) = selection.observer.filter(|at| at.iter().any(|x| !x.is_finite())) {

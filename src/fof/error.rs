@@ -63,8 +63,8 @@ pub enum FofError {
     },
     /// Ranks do not measure the same kind of points; the same error on all ranks.
     #[error(
-        "rank {rank} measures groups in another domain, by another selection or from other quantities than rank 0; every \
-         rank must give the same"
+        "rank {rank} measures groups in another domain, by another selection or from other quantities than rank 0; \
+         every rank must give the same"
     )]
     Differ {
         /// The first rank that differs from rank 0.

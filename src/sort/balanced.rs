@@ -1,9 +1,9 @@
 //! Sorting what the hosts of all ranks hold, by keys that no two elements share, to exact balance.
 //!
 //! The sorted elements of all ranks form one sequence of N; rank `b` gets its part
-//! [`split`]`(N, P, b)`. As with [`Splitters`](super::Splitters) the boundaries are found by histograms, but keys are wider and
-//! unique: a boundary is found as soon as some candidate has exactly as many keys up to it as must come before, which takes about
-//! log N / log 256 rounds for keys that are spread out.
+//! [`split`]`(N, P, b)`. As with [`Splitters`](super::Splitters) the boundaries are found by histograms, but keys are
+//! wider and unique: a boundary is found as soon as some candidate has exactly as many keys up to it as must come
+//! before, which takes about log N / log 256 rounds for keys that are spread out.
 
 use std::ops::Range;
 
@@ -117,11 +117,12 @@ fn cuts<T>(
     Ok([0].into_iter().chain(boundaries.iter().map(place)).chain([elements.len()]).collect())
 }
 
-/// Sorts the elements of all ranks by `key` (two words, the first one counts first) and gives each rank its part. No two
-/// elements of all ranks may have the same key. Collective; any number of elements on each rank, none too.
+/// Sorts the elements of all ranks by `key` (two words, the first one counts first) and gives each rank its part. No
+/// two elements of all ranks may have the same key. Collective; any number of elements on each rank, none too.
 ///
-/// Moves every element once at most, beside about `2 log2(P)` messages of `2 P` KiB a round of the search for the boundaries.
-/// Needs another copy of the elements while they travel, and none on one rank.
+/// Moves every element once at most, beside about `2 log2(P)` messages of `2 P` KiB a round of the search for the
+/// boundaries. Needs about three further copies of the elements while they travel, and 32 bytes an element to sort those
+/// that are not in order.
 ///
 /// ```
 /// use meshloom::comm::run_threads;

@@ -72,8 +72,8 @@ impl Introduction {
     }
 }
 
-/// Measures the groups that have members on several ranks, of which `groups` are those of this rank: gives a row for each label
-/// that `meetings` has here. Collective; seven rounds.
+/// Measures the groups that have members on several ranks, of which `groups` are those of this rank: gives a row for
+/// each label that `meetings` has here. Collective; seven rounds.
 pub(super) fn spanning(local: &Local, groups: &[usize], meetings: &Rendezvous) -> Result<Vec<Row>, FofError> {
     let introduce =
         |&group: &usize| Introduction { reference: local.reference(group), count: local.rows(group).len() as u64 };

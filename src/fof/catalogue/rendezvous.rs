@@ -8,7 +8,7 @@ use crate::hash::{START, fnv1a};
 /// The rank at which those who know `label` meet.
 fn meeting(label: u64, ranks: usize) -> usize {
     // The high bits of the product depend on all bits of the label.
-    (u128::from(fnv1a(START, &label.to_le_bytes())) * ranks as u128 >> 64) as usize
+    ((u128::from(fnv1a(START, &label.to_le_bytes())) * ranks as u128) >> 64) as usize
 }
 
 /// Who sends which labels where, so that records follow them without their labels, and answers come back in order.
@@ -67,8 +67,8 @@ impl<'a> Rendezvous<'a> {
         Ok(met)
     }
 
-    /// Answers all who sent a label with the record for it, `met` being in the order of [`labels`](Self::labels); gives the
-    /// answers to the own labels, in the caller's order. Collective; one round.
+    /// Answers all who sent a label with the record for it, `met` being in the order of [`labels`](Self::labels); gives
+    /// the answers to the own labels, in the caller's order. Collective; one round.
     pub fn reply<T: Pod>(&self, met: &[T]) -> Result<Vec<T>, CommError> {
         let travelling: Vec<T> = self.slots.iter().map(|&slot| met[slot]).collect();
         let came = self.comm.all_to_all_v(&travelling, &self.receives)?;
