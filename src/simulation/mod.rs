@@ -17,11 +17,15 @@
 mod config;
 mod force;
 mod output;
+#[cfg(feature = "hdf5")]
+mod snapshot;
 mod start;
 
 pub use config::{Config, Memory};
 pub use force::Force;
 pub use output::{seal_together, write_together};
+#[cfg(feature = "hdf5")]
+pub use snapshot::seal_snapshot_together;
 pub use start::{Start, start};
 
 use crate::Rank;

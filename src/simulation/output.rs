@@ -9,7 +9,7 @@ use crate::layout::Box3;
 use super::Simulation;
 
 /// Shares the name of a temporary file: what rank 0 makes, all have.
-fn shared_token(comm: &Communicator) -> Result<String, crate::Error> {
+pub(super) fn shared_token(comm: &Communicator) -> Result<String, crate::Error> {
     let mut bytes = [0u8; 64];
     if comm.rank() == 0 {
         let token = token();

@@ -3,6 +3,7 @@
 mod archive;
 mod bench;
 mod common;
+mod coordinates;
 mod devices;
 mod fft;
 mod knn;
