@@ -49,7 +49,8 @@ fn info(count: u64) -> SnapshotInfo {
 
 /// A number that depends on the row, the axis and what it is for.
 fn number(row: u64, axis: usize, salt: u32) -> f32 {
-    let mixed = (row as u32 ^ salt << 20).wrapping_mul(0x9e37_79b9).wrapping_add(axis as u32 * 0x85eb_ca6b);
+    let mixed =
+        (row as u32 ^ salt << 20).wrapping_mul(0x9e37_79b9).wrapping_add((axis as u32).wrapping_mul(0x85eb_ca6b));
     (mixed >> 8) as f32 / 65536.0
 }
 
@@ -107,7 +108,7 @@ fn one_file_is_the_same_bytes_for_every_number_of_ranks() {
             let bytes = fs::read(&path).unwrap();
             assert!(first.get_or_insert_with(|| bytes.clone()) == &bytes, "{count} particles on {ranks} ranks");
             let snapshot = Snapshot::open(&path).unwrap();
-            assert_eq!((snapshot.files(), snapshot.particle_type(), snapshot.path()), (1, 1, &path[..]));
+            assert_eq!((snapshot.files(), snapshot.particle_type(), snapshot.path()), (1, 1, path.as_path()));
             is_whole(&snapshot, count);
             // Every rank its own rows, all at once.
             let parts = run_threads(ranks, |comm| {
@@ -327,7 +328,9 @@ fn what_is_wrong_with_a_file_is_said() {
         let mut here = vec![0u32; 6];
         types.iter().for_each(|&number| here[number] = 1);
         let foreign = Foreign::new(path, &here, &here, 1);
-        types.iter().for_each(|n| drop(foreign.data(&format!("PartType{n}/Coordinates"), &[1, 3], &[0.5f32; 3])));
+        for number in types {
+            foreign.data(&format!("PartType{number}/Coordinates"), &[1, 3], &[0.5f32; 3]);
+        }
     };
     let path = scratch.file("s.hdf5");
     assert!(matches!(wrong("-", &[]), IoError::InputIsDash));
