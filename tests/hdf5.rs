@@ -178,7 +178,7 @@ fn writers_refuse_what_does_not_fit() {
     assert!(matches!(writer.write(0, &two, &two, &[0]), Err(IoError::Column { .. })));
     assert!(matches!(writer.write(0, &two, &two[..1], &[0, 1]), Err(IoError::Column { .. })));
     assert!(matches!(SnapshotWriter::create(&path, &info, part, "t"), Err(IoError::Exists { .. })));
-    let other = SnapshotWriter::open(&path, part, "t").unwrap();
+    let other = SnapshotWriter::open(&path, part, "t", writer.places()).unwrap();
     other.write(2, &two, &two, &[8, 9]).unwrap();
     other.finish().unwrap();
     assert_eq!(scratch.names().len(), 1, "the temporary alone");
@@ -191,7 +191,7 @@ fn writers_refuse_what_does_not_fit() {
     assert!(matches!(create(&scratch.0, &info), Some(IoError::NotAFile { .. })));
     assert!(matches!(create(&scratch.file("no/s.hdf5"), &info), Some(IoError::Create { .. })));
     assert!(matches!(create(&path, &SnapshotInfo { count: u64::MAX / 3, ..info }), Some(IoError::Shape { .. })));
-    assert!(matches!(SnapshotWriter::open(&path, part, "other"), Err(IoError::Create { .. })));
+    assert!(matches!(SnapshotWriter::open(&path, part, "other", [0; 3]), Err(IoError::Create { .. })));
     assert_eq!(scratch.names(), [""; 0]);
 }
 

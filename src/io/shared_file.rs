@@ -69,12 +69,6 @@ impl SharedFile {
         Ok(shared)
     }
 
-    /// The path of the temporary file.
-    #[cfg(feature = "hdf5")]
-    pub(super) fn temporary(&self) -> &Path {
-        &self.temporary
-    }
-
     /// Opens the temporary file that rank 0 has created. Called by all other ranks, after a barrier.
     ///
     /// # Errors

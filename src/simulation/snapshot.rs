@@ -46,10 +46,12 @@ pub fn seal_snapshot_together(
             let made = if comm.rank() == 0 { Some(SnapshotWriter::create(path, info, whole, &token)?) } else { None };
             let mut first = [count];
             comm.scan_exclusive(&mut first, Op::Sum)?;
-            comm.barrier()?;
+            // It comes when the file is there.
+            let mut places = made.as_ref().map_or([0; 3], SnapshotWriter::places);
+            comm.broadcast(0, &mut places)?;
             let writer = match made {
                 Some(writer) => writer,
-                None => SnapshotWriter::open(path, whole, &token)?,
+                None => SnapshotWriter::open(path, whole, &token, places)?,
             };
             (writer, first[0])
         }

@@ -42,7 +42,8 @@ pub(super) struct Column {
 }
 
 impl Column {
-    fn create(&self, file: &Hdf5File, info: &SnapshotInfo) -> hdf5_metno::Result<()> {
+    /// Makes it, and says where in the file it begins.
+    fn create(&self, file: &Hdf5File, info: &SnapshotInfo) -> hdf5_metno::Result<u64> {
         let [group, name] = self.name;
         let group = if file.link_exists(group) { file.group(group)? } else { file.create_group(group)? };
         match self.kind {
@@ -51,7 +52,7 @@ impl Column {
         }
     }
 
-    fn create_as<T: H5Type>(&self, group: &Group, name: &str, info: &SnapshotInfo) -> hdf5_metno::Result<()> {
+    fn create_as<T: H5Type>(&self, group: &Group, name: &str, info: &SnapshotInfo) -> hdf5_metno::Result<u64> {
         let [rows, width] = self.shape.map(|n| n as usize);
         let builder = group.new_dataset::<T>();
         let builder = builder.no_chunk().alloc_time(Some(AllocTime::Early)).fill_time(FillTime::Never);
@@ -59,7 +60,13 @@ impl Column {
         let builder = builder.obj_track_times(false);
         let dataset =
             if width == 1 { builder.shape([rows]).create(name)? } else { builder.shape([rows, width]).create(name)? };
-        attributes::describe(&dataset, &self.quantity, info)
+        attributes::describe(&dataset, &self.quantity, info)?;
+        match dataset.offset() {
+            Some(place) => Ok(place),
+            // What has no numbers has no place.
+            None if self.len() == 0 => Ok(0),
+            None => Err(Error::from("a dataset has no place in the file")),
+        }
     }
 
     fn len(&self) -> u64 {
@@ -71,8 +78,9 @@ impl Column {
 #[derive(Debug)]
 pub(super) struct Columns {
     file: SharedFile,
-    /// Each dataset and where it begins; none where it has no numbers.
-    columns: Vec<(Column, Option<u64>)>,
+    columns: Vec<Column>,
+    /// Byte at which each of them begins.
+    places: Vec<u64>,
 }
 
 impl Columns {
@@ -85,57 +93,45 @@ impl Columns {
         describe: impl FnOnce(&Hdf5File) -> hdf5_metno::Result<()>,
     ) -> Result<Self, IoError> {
         writable(path, &columns)?;
+        let mut places = Vec::new();
         let file = SharedFile::create_by(path, token, |temporary| {
             let make = || {
                 let file = Hdf5File::create_excl(temporary)?;
                 describe(&file)?;
-                columns.iter().try_for_each(|column| column.create(&file, info))?;
+                for column in &columns {
+                    places.push(column.create(&file, info)?);
+                }
                 file.close()
             };
             make().map_err(|error| create_error(path, &error))
         })?;
-        Self::locate(file, columns)
+        Ok(Self { file, columns, places })
     }
 
-    /// Opens the file that rank 0 has made. Called by all other ranks, after a barrier.
-    pub fn open(path: &Path, token: &str, columns: Vec<Column>) -> Result<Self, IoError> {
-        Self::locate(SharedFile::open(path, token)?, columns)
+    /// Opens the file that rank 0 has made, whose datasets begin at `places`. Called by all other ranks, after a barrier.
+    /// The library is not asked, since it would lock the file.
+    pub fn open(path: &Path, token: &str, columns: Vec<Column>, places: &[u64]) -> Result<Self, IoError> {
+        Ok(Self { file: SharedFile::open(path, token)?, columns, places: places.to_vec() })
     }
 
-    /// Asks the library where the datasets begin.
-    fn locate(file: SharedFile, columns: Vec<Column>) -> Result<Self, IoError> {
-        let locate = || {
-            let read = Hdf5File::open(file.temporary())?;
-            let offset = |column: Column| {
-                let dataset = read.group(column.name[0])?.dataset(column.name[1])?;
-                let offset = dataset.offset().filter(|_| column.len() > 0);
-                if offset.is_none() && column.len() > 0 {
-                    return Err(Error::from("a dataset has no place in the file"));
-                }
-                Ok((column, offset))
-            };
-            columns.into_iter().map(offset).collect::<hdf5_metno::Result<Vec<_>>>()
-        };
-        let columns = locate().map_err(|error| create_error(file.path(), &error))?;
-        Ok(Self { file, columns })
+    pub fn places(&self) -> &[u64] {
+        &self.places
     }
 
     /// Writes numbers of a dataset from row `first` on. `T` must be of its kind.
     pub fn write<T: Element>(&self, column: usize, first: u64, numbers: &[T]) -> Result<(), IoError> {
-        let (column, offset) = &self.columns[column];
+        let (column, place) = (&self.columns[column], self.places[column]);
         debug_assert_eq!(size_of::<T>() as u64, column.kind.bytes());
-        let (start, len) = (first * column.shape[1], column.len());
+        let (start, len) = (first.saturating_mul(column.shape[1]), column.len());
         let end = start.saturating_add(numbers.len() as u64);
         if end > len {
             return Err(IoError::Range { path: self.file.path().to_path_buf(), start, end, len });
         }
-        match offset {
-            // The library has made the dataset in this machine's byte order, and says so in the file.
-            Some(offset) => {
-                self.file.write_at(offset + start * column.kind.bytes(), bytemuck::cast_slice::<T, u8>(numbers))
-            }
-            None => Ok(()),
+        if numbers.is_empty() {
+            return Ok(());
         }
+        // The library has made the dataset in this machine's byte order, and says so in the file.
+        self.file.write_at(place + start * column.kind.bytes(), bytemuck::cast_slice::<T, u8>(numbers))
     }
 
     pub fn path(&self) -> &Path {
@@ -168,5 +164,15 @@ fn writable(path: &Path, columns: &[Column]) -> Result<(), IoError> {
 }
 
 fn create_error(path: &Path, error: &Error) -> IoError {
-    IoError::Create { path: path.to_path_buf(), source: io::Error::other(format!("the HDF5 library says: {error}")) }
+    let reason = format!("the HDF5 library says: {error}{}", lock_remedy(error));
+    IoError::Create { path: path.to_path_buf(), source: io::Error::other(reason) }
+}
+
+/// What to do on file systems without locks, which the library asks for.
+pub(super) fn lock_remedy(error: &Error) -> &'static str {
+    if error.to_string().contains("unable to lock") {
+        "; if no other program has it open, the file system has no locks: set HDF5_USE_FILE_LOCKING=FALSE"
+    } else {
+        ""
+    }
 }

@@ -6,6 +6,7 @@ use hdf5_metno::types::{FloatSize, IntSize, TypeDescriptor};
 use hdf5_metno::{Dataset, File as Hdf5File, H5Type};
 
 use super::attributes::{counts, numbers};
+use super::columns::lock_remedy;
 use crate::io::{Dtype, IoError};
 
 /// Particle types that a file can have.
@@ -119,7 +120,10 @@ pub(super) fn wrong(path: &Path, reason: impl Into<String>) -> IoError {
 
 /// The error of a file that the library cannot read.
 pub(super) fn broken(path: &Path, error: &hdf5_metno::Error) -> IoError {
-    wrong(path, format!("{error}; if it was cut off or changed, copy or write it again"))
+    match lock_remedy(error) {
+        "" => wrong(path, format!("{error}; if it was cut off or changed, copy or write it again")),
+        remedy => wrong(path, format!("{error}{remedy}")),
+    }
 }
 
 fn header(file: &Hdf5File) -> Result<Header, String> {

@@ -110,13 +110,19 @@ impl SnapshotWriter {
         Ok(Self { columns })
     }
 
-    /// Opens the file that rank 0 has created. Called by all other ranks, after a barrier.
+    /// Opens the file that rank 0 has created, with rank 0's [`places`](Self::places). Called by all other ranks, after
+    /// a barrier.
     ///
     /// # Errors
     /// [`IoError::Create`] if the file is not to be seen from here: the ranks do not share a file system, or rank 0 has
     /// failed.
-    pub fn open(path: impl AsRef<Path>, part: Part, token: &str) -> Result<Self, IoError> {
-        Ok(Self { columns: Columns::open(path.as_ref(), token, columns(part.count))? })
+    pub fn open(path: impl AsRef<Path>, part: Part, token: &str, places: [u64; 3]) -> Result<Self, IoError> {
+        Ok(Self { columns: Columns::open(path.as_ref(), token, columns(part.count), &places)? })
+    }
+
+    /// Where in the file the datasets begin: for rank 0 to share, and the other ranks to [`open`](Self::open) it.
+    pub fn places(&self) -> [u64; 3] {
+        [POSITIONS, VELOCITIES, IDS].map(|column| self.columns.places()[column])
     }
 
     /// Writes particles to the rows of this file from `first` on: positions in Mpc/h, velocities as Gadget has them, and
