@@ -162,7 +162,8 @@ fn datasets<'a>(info: &SnapshotInfo, groups: &Groups<'a>) -> Vec<Dataset<'a>> {
 fn describe(file: &Hdf5File, info: &SnapshotInfo, groups: &Groups) -> hdf5_metno::Result<()> {
     let header = file.create_group("Header")?;
     let (rows, ids) = (groups.label.len() as u64, groups.members.map_or(0, <[_]>::len) as u64);
-    for (name, value) in [("Ngroups", rows), ("Nids", ids), ("Nsubhalos", 0)] {
+    // Gadget-4 and pynbody count subhalos, earlier codes and yt subgroups; both must be said to be none.
+    for (name, value) in [("Ngroups", rows), ("Nids", ids), ("Nsubhalos", 0), ("Nsubgroups", 0)] {
         attributes::scalar(&header, &format!("{name}_ThisFile"), value)?;
         attributes::scalar(&header, &format!("{name}_Total"), value)?;
     }
@@ -170,7 +171,7 @@ fn describe(file: &Hdf5File, info: &SnapshotInfo, groups: &Groups) -> hdf5_metno
     attributes::scalar(&header, "BoxSize", info.box_size)?;
     attributes::scalar(&header, "Time", info.scale_factor)?;
     attributes::scalar(&header, "Redshift", info.redshift())?;
-    attributes::text(&header, "Code", concat!("meshloom ", env!("CARGO_PKG_VERSION")))?;
+    // Without the code's name, by which yt would take it for a snapshot.
     attributes::densities(&header, info)?;
     let parameters = file.create_group("Parameters")?;
     attributes::parameters(&parameters, info)?;
