@@ -82,22 +82,16 @@ impl Coordinates {
 
     /// What it is, for a report.
     pub fn report(&self) -> serde_json::Value {
-        let mut report = serde_json::json!({
+        let report = serde_json::json!({
             "path": self.path().display().to_string(),
             "shape": self.shape(),
             "dtype": self.dtype().to_string(),
         });
         match self {
-            Coordinates::Npy(_) => {}
+            Coordinates::Npy(_) => report,
             #[cfg(feature = "hdf5")]
-            Coordinates::Snapshot(snapshot) => {
-                report["format"] = "hdf5".into();
-                report["files"] = snapshot.files().into();
-                report["particle_type"] = snapshot.particle_type().into();
-                report["box_size"] = snapshot.box_size().into_iter().flatten().collect::<Vec<_>>().into();
-            }
+            Coordinates::Snapshot(snapshot) => snapshot_report(report, snapshot),
         }
-        report
     }
 
     /// Elements as f32; see [`NpyFile::read_f32`].
@@ -139,4 +133,14 @@ impl Coordinates {
         values.truncate((elements.end - elements.start) as usize);
         Ok(values)
     }
+}
+
+/// What a snapshot is besides an array of points.
+#[cfg(feature = "hdf5")]
+fn snapshot_report(mut report: serde_json::Value, snapshot: &Snapshot) -> serde_json::Value {
+    report["format"] = "hdf5".into();
+    report["files"] = snapshot.files().into();
+    report["particle_type"] = snapshot.particle_type().into();
+    report["box_size"] = snapshot.box_size().map(|sides| sides[..snapshot.dims()].to_vec()).into();
+    report
 }

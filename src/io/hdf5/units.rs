@@ -6,7 +6,7 @@
 use super::SnapshotInfo;
 
 /// A megaparsec in cm (IAU 2015 B2).
-pub(super) const MPC: f64 = 3.085_677_581_491_367_3e24;
+pub(super) const MPC: f64 = 3.085_677_581_491_367e24;
 /// The Sun's mass in g: GM of IAU 2015 B3 over G of CODATA 2018.
 pub(super) const SUN: f64 = 1.988_409_870_698_051e33;
 /// km/s in cm/s.
@@ -45,12 +45,12 @@ impl Quantity {
     }
 
     /// Power of h: lengths and masses are in units over h.
-    pub fn h_scaling(&self) -> f64 {
+    pub fn h_scaling(self) -> f64 {
         -f64::from(self.length + self.mass)
     }
 
     /// Value of the unit in cgs, without h and a.
-    pub fn to_cgs(&self) -> f64 {
+    pub fn to_cgs(self) -> f64 {
         MPC.powi(self.length) * (1e10 * SUN).powi(self.mass) * KM_S.powi(self.velocity)
     }
 }
