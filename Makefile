@@ -29,6 +29,8 @@ test:
 	    echo '$(CARGO) fmt --check'; $(CARGO) fmt --check; \
 	else echo 'make: rustfmt is not installed, formatting is not checked'; fi
 	$(CARGO) test --features cli,mpi,hdf5
+	@echo 'a build without HDF5 says so'
+	$(CARGO) test --features cli,mpi --test cli_hdf5
 	@if [ -e $(SWIFTSHADER) ]; then \
 	    echo 'once more on SwiftShader, which has no optional feature'; \
 	    VK_DRIVER_FILES=$(SWIFTSHADER) $(CARGO) test --features cli,mpi,hdf5 --test device --test halo --test mesh --test simulation --test sort \
