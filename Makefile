@@ -16,7 +16,7 @@ SWIFTSHADER := $(CURDIR)/target/swiftshader/vk_swiftshader_icd.json
 
 help:
 	@echo 'make demo   simulate 64^3 particles on 4 ranks; results in demo/ (see demo/density.png)'
-	@echo 'make test   check the formatting, build everything, run all tests (software renderer, MPI)'
+	@echo 'make test   check the formatting, build everything, run all tests (software renderer, MPI, HDF5)'
 
 demo:
 	@bash scripts/setup.sh demo
@@ -28,9 +28,11 @@ test:
 	@if $(CARGO) fmt --version >/dev/null 2>&1; then \
 	    echo '$(CARGO) fmt --check'; $(CARGO) fmt --check; \
 	else echo 'make: rustfmt is not installed, formatting is not checked'; fi
-	$(CARGO) test --features cli,mpi
+	$(CARGO) test --features cli,mpi,hdf5
+	@echo 'a build without HDF5 says so'
+	$(CARGO) test --features cli,mpi --test cli_hdf5
 	@if [ -e $(SWIFTSHADER) ]; then \
 	    echo 'once more on SwiftShader, which has no optional feature'; \
-	    VK_DRIVER_FILES=$(SWIFTSHADER) $(CARGO) test --features cli,mpi --test device --test halo --test mesh --test simulation --test sort \
-	    && VK_DRIVER_FILES=$(SWIFTSHADER) $(CARGO) test --features cli,mpi --test neighbors facts_of; \
+	    VK_DRIVER_FILES=$(SWIFTSHADER) $(CARGO) test --features cli,mpi,hdf5 --test device --test halo --test mesh --test simulation --test sort \
+	    && VK_DRIVER_FILES=$(SWIFTSHADER) $(CARGO) test --features cli,mpi,hdf5 --test neighbors facts_of; \
 	else echo 'make: SwiftShader is not here, its tests are skipped'; fi

@@ -2,7 +2,7 @@
 # Sets this machine up: checks Rust, and installs the system packages that are missing.
 #
 #   scripts/setup.sh demo   what the program needs: a Vulkan loader and any driver (a software renderer if none is there)
-#   scripts/setup.sh test   also the software renderer, MPI and libclang, which the tests use
+#   scripts/setup.sh test   also the software renderer, MPI, libclang, HDF5 and Python, which the tests use
 #
 # Runs any number of times; what is there already is left alone.
 set -euo pipefail
@@ -41,6 +41,11 @@ has_lavapipe() {
         [[ "${VK_DRIVER_FILES:-}${VK_ICD_FILENAMES:-}" == *lvp_icd* ]]
 }
 
+# Whether Python can make environments, in which the tests try the tools that read our files.
+can_make_environments() {
+    python3 -c 'import ensurepip, venv' 2>/dev/null
+}
+
 is_installed() {
     [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null || true)" = installed ]
 }
@@ -53,6 +58,7 @@ has_package() {
         clang) command -v clang >/dev/null || compgen -G '/usr/lib/llvm-*/lib/clang/*/include/stddef.h' >/dev/null ;;
         openmpi-bin) command -v mpirun >/dev/null ;;
         libopenmpi-dev) command -v mpicc >/dev/null ;;
+        python3-venv) can_make_environments ;;
         mesa-vulkan-drivers) if [ "$purpose" = test ]; then has_lavapipe; else has_vulkan_driver; fi ;;
         *) is_installed "$1" ;;
     esac
@@ -61,7 +67,7 @@ has_package() {
 setup_debian() {
     local wanted=(libvulkan1 mesa-vulkan-drivers) missing=() package run=()
     if [ "$purpose" = test ]; then
-        wanted+=(libopenmpi-dev openmpi-bin libclang-dev clang pkg-config)
+        wanted+=(libopenmpi-dev openmpi-bin libclang-dev clang pkg-config libhdf5-dev python3-venv)
     fi
     for package in "${wanted[@]}"; do
         has_package "$package" || missing+=("$package")
@@ -112,7 +118,7 @@ advise() {
     if [ "$(uname -s)" = Darwin ]; then
         # Metal is part of the system.
         if [ "$purpose" = test ] && ! command -v mpicc >/dev/null; then
-            fail "MPI is missing; install it with: brew install open-mpi llvm pkgconf"
+            fail "MPI is missing; install it with: brew install open-mpi llvm pkgconf hdf5"
         fi
         return
     fi
@@ -121,6 +127,8 @@ advise() {
         command -v mpicc >/dev/null || missing+=("MPI")
         command -v clang >/dev/null || missing+=("clang with libclang")
         command -v pkg-config >/dev/null || missing+=("pkg-config")
+        pkg-config --exists hdf5 2>/dev/null || command -v h5cc >/dev/null || missing+=("HDF5 with headers")
+        can_make_environments || say "no Python with venv here: tests with other tools will be skipped"
     else
         has_vulkan_driver || missing+=("a Vulkan driver")
     fi
@@ -130,12 +138,12 @@ advise() {
     fi
     say "missing: $(printf '%s, ' "${missing[@]}" | sed 's/, $//')" >&2
     if command -v dnf >/dev/null; then
-        fail "install with: sudo dnf install mesa-vulkan-drivers vulkan-loader openmpi-devel clang-devel pkgconf" \
+        fail "install with: sudo dnf install mesa-vulkan-drivers vulkan-loader openmpi-devel clang-devel pkgconf hdf5-devel" \
             "(and load MPI with: module load mpi/openmpi-x86_64)"
     elif command -v pacman >/dev/null; then
-        fail "install with: sudo pacman -S vulkan-swrast vulkan-icd-loader openmpi clang pkgconf"
+        fail "install with: sudo pacman -S vulkan-swrast vulkan-icd-loader openmpi clang pkgconf hdf5"
     else
-        fail "install Mesa's Vulkan drivers (with lavapipe), the Vulkan loader, Open MPI with headers, libclang, pkg-config"
+        fail "install Mesa's Vulkan drivers (with lavapipe), the Vulkan loader, Open MPI and HDF5 with headers, libclang, pkg-config"
     fi
 }
 

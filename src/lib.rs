@@ -47,7 +47,7 @@
 //! | [`primitives`] | scan, reduction, histogram, compaction, permutation, stable radix sort; one device |
 //! | [`device`] | adapters, arrays in windows, kernels, recording; no communication |
 //! | [`layout`] | splits, grids, halos, redistributions, orders: pure data |
-//! | [`io`] | NumPy files, tables and pictures that many ranks write together |
+//! | [`io`] | NumPy files, snapshots in HDF5, tables and pictures that many ranks write together |
 //!
 //! # What is promised
 //! - **Floor.** Every kernel runs within WebGPU's default limits, without optional features.

@@ -48,6 +48,20 @@ pub(crate) fn create_file(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
+/// Has a temporary file made by `make`, which another library writes by its path, and notes it, all in one step. `make`
+/// must be short: an interrupt waits for it.
+#[cfg(feature = "hdf5")]
+pub(crate) fn make_file<E>(path: &Path, make: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
+    let mut unfinished = Unfinished::lock();
+    unfinished.files.push(absolute(path));
+    let made = make();
+    if made.is_err() {
+        let _ = fs::remove_file(path);
+        strike(&mut unfinished.files, &absolute(path));
+    }
+    made
+}
+
 /// Opens a temporary file that another rank has created, and notes it here too: that rank's process may be gone first.
 pub(crate) fn open_file(path: &Path) -> io::Result<File> {
     let mut unfinished = Unfinished::lock();

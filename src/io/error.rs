@@ -61,6 +61,36 @@ pub enum IoError {
         reason: String,
     },
 
+    /// The file is not HDF5, or not laid out as it should be, or broken.
+    #[error("{}: not an HDF5 file that can be read: {reason}", .path.display())]
+    NotHdf5 {
+        /// The file.
+        path: PathBuf,
+        /// What was found instead, with a remedy where there is one.
+        reason: String,
+    },
+
+    /// A file in HDF5 was given to a program that was built without it.
+    #[error("{}: an HDF5 file, but this program was built without HDF5; build it with the feature `hdf5` \
+        (cargo install --path . --features cli,hdf5; needs the HDF5 library), or convert the file to .npy",
+        .path.display())]
+    NoHdf5 {
+        /// The file.
+        path: PathBuf,
+    },
+
+    /// Arrays that belong together have different lengths, or do not describe one another: a mistake of the calling
+    /// program.
+    #[error("{}: `{name}` {reason}; give arrays that belong together", .path.display())]
+    Column {
+        /// The file to write.
+        path: PathBuf,
+        /// The array.
+        name: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+
     /// An archive has no array of this name.
     #[error("{}: has no array `{name}`; it has: {found}", .path.display())]
     NoMember {

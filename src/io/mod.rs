@@ -4,6 +4,7 @@
 //! - **Writing** ([`NpyWriter`], [`SharedFile`]): an output is one file whatever the number of ranks. Each rank writes
 //!   its own byte range, and the file appears under its final name only when it is whole.
 //! - **Archives** ([`NpzWriter`], [`NpzFile`]): several arrays in one `.npz` file, written and read in the same way.
+//! - **HDF5** (module `hdf5`, feature `hdf5`): snapshots and group catalogues as the field's tools read and write them.
 //! - **Files that belong together** ([`Sealed`]): all are written first and then named, so that there are all or none.
 //! - **Small files** ([`write_whole`], [`write_csv`], `density_png`, `log_plot_png_bytes`): written by one rank, with the same promise.
 //! - **Cleaning up** ([`cleanup`]): an error, a panic or an interrupt leaves no partial output behind.
@@ -51,6 +52,9 @@
 pub mod cleanup;
 mod csv;
 mod error;
+#[cfg(feature = "hdf5")]
+pub mod hdf5;
+mod hdf5_name;
 #[cfg(feature = "cli")]
 mod image;
 mod npy;
@@ -67,6 +71,7 @@ mod zip;
 
 pub use csv::{Column, csv_text, write_csv};
 pub use error::IoError;
+pub use hdf5_name::is_hdf5;
 #[cfg(feature = "cli")]
 pub use image::{density_image, density_png, density_png_bytes};
 pub use npy::NpyFile;

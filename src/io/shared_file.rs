@@ -47,6 +47,28 @@ impl SharedFile {
         Ok(shared)
     }
 
+    /// As [`create`](Self::create), of a file that `make` makes, given the temporary path: with all of its length, and
+    /// closed. `make` must not overwrite a file, and be short.
+    #[cfg(feature = "hdf5")]
+    pub(super) fn create_by(
+        path: &Path,
+        token: &str,
+        make: impl FnOnce(&Path) -> Result<(), IoError>,
+    ) -> Result<Self, IoError> {
+        let path = destination(path)?;
+        let temporary = temporary_name(&path, token);
+        if temporary.exists() {
+            return Err(IoError::Exists { path: temporary });
+        }
+        cleanup::make_file(&temporary, || make(&temporary))?;
+        let mut shared = Self { file: None, path, temporary, total_bytes: 0, creator: true };
+        let opened = fs::OpenOptions::new().read(true).write(true).open(&shared.temporary);
+        let (total_bytes, file) =
+            opened.and_then(|file| Ok((file.metadata()?.len(), file))).map_err(|e| shared.write_error(e))?;
+        (shared.total_bytes, shared.file) = (total_bytes, Some(file));
+        Ok(shared)
+    }
+
     /// Opens the temporary file that rank 0 has created. Called by all other ranks, after a barrier.
     ///
     /// # Errors

@@ -17,10 +17,14 @@
 mod config;
 mod force;
 mod output;
+#[cfg(feature = "hdf5")]
+mod snapshot;
 mod start;
 
 pub use config::{Config, Memory};
 pub use force::Force;
+#[cfg(feature = "hdf5")]
+pub use snapshot::seal_snapshot_together;
 pub use start::{Start, start};
 
 use crate::Rank;

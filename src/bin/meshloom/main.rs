@@ -2,6 +2,7 @@
 
 mod bench;
 mod common;
+mod coordinates;
 mod devices;
 mod fft;
 mod knn;

@@ -6,11 +6,12 @@ use std::path::Path;
 use meshloom::Error;
 use meshloom::comm::{Communicator, Op};
 use meshloom::device::Recorder;
-use meshloom::io::{Dtype, IoError, NpyFile};
+use meshloom::io::{Dtype, IoError};
 use meshloom::layout::split;
 use meshloom::particles::{Cloud, Domain, ParticleError};
 
 use crate::common::Failure;
+use crate::coordinates::Coordinates;
 
 /// The words of `--box`: one side for all axes, or one each; 0 or `open` is an open axis.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,7 +41,7 @@ impl Sides {
     ///
     /// # Errors
     /// [`Failure::Usage`] where their number is another.
-    pub fn domain(sides: Option<&Self>, dims: usize) -> Result<Domain, Failure> {
+    fn domain(sides: Option<&Self>, dims: usize) -> Result<Domain, Failure> {
         let sides = match sides {
             None => vec![0.0; dims],
             Some(Sides(sides)) if sides.len() == 1 => vec![sides[0]; dims],
@@ -63,7 +64,7 @@ pub fn sides(domain: &Domain) -> serde_json::Value {
 
 /// A file of points.
 pub struct PointFile {
-    file: NpyFile,
+    file: Coordinates,
     count: u64,
     dims: usize,
 }
@@ -77,13 +78,9 @@ impl PointFile {
     /// # Errors
     /// [`IoError`] for files that hold no points of 2 or 3 axes, f32 or f64.
     pub fn open(path: &Path) -> Result<Self, IoError> {
-        let file = NpyFile::open(path)?;
-        let (count, dims) = file.points()?;
-        if !matches!(file.dtype(), Dtype::F32 | Dtype::F64) {
-            let (found, wanted) = (file.dtype().to_string(), "float32 or float64".to_string());
-            return Err(IoError::Dtype { path: path.into(), found, wanted });
-        }
-        Ok(PointFile { file, count, dims })
+        let file = Coordinates::open(path)?;
+        let [count, dims] = file.shape();
+        Ok(PointFile { file, count, dims: dims as usize })
     }
 
     /// Number of points.
@@ -96,13 +93,24 @@ impl PointFile {
         self.dims
     }
 
+    /// Where the points lie: in the box that `sides` gives, else in that of a snapshot's header, else in open space.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`] where `sides` are of another number of axes, [`Failure::Failed`] for a header's box that
+    /// cannot be one.
+    pub fn domain(&self, sides: Option<&Sides>) -> Result<Domain, Failure> {
+        match self.file.box_size().filter(|_| sides.is_none()) {
+            Some(own) => Domain::new(&own).map_err(|error| {
+                let path = self.file.path().display();
+                Failure::Failed(format!("{path}: Header/BoxSize: {error}; give --box, which goes before it"))
+            }),
+            None => Sides::domain(sides, self.dims),
+        }
+    }
+
     /// What it is, for a report.
     pub fn report(&self) -> serde_json::Value {
-        serde_json::json!({
-            "path": self.file.path().display().to_string(),
-            "shape": self.file.shape(),
-            "dtype": self.file.dtype().to_string(),
-        })
+        self.file.report()
     }
 
     /// The points that a rank reads.

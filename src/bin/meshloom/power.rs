@@ -1,5 +1,6 @@
 //! `meshloom power`: power spectra of fields and points.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -7,7 +8,7 @@ use meshloom::comm::Op;
 use meshloom::device::{Array, Recorder};
 use meshloom::exchange::Lines;
 use meshloom::fft::{Transform, Wave, good_size};
-use meshloom::io::{Column, IoError, NpyFile, write_csv};
+use meshloom::io::{Column, IoError, NpyFile, is_hdf5, write_csv};
 use meshloom::layout::{Box3, Grid, extent, split};
 use meshloom::mesh::{
     Bin, Mesh, MeshError, Painter, Points, SpectrumGeometry, Window, density_contrast, power_spectrum,
@@ -15,16 +16,17 @@ use meshloom::mesh::{
 use meshloom::{Error, Launch, Rank};
 
 use crate::common::{Common, Failure, refuse_dash, writable};
+use crate::coordinates::Coordinates;
 use crate::phases::Phases;
 
 #[derive(Args)]
 pub struct Arguments {
-    /// A field (3-D array, divided by its mean) or points (shape (N, 3)), f32 or f64
-    #[arg(value_name = "FIELD.npy|POINTS.npy")]
+    /// A field (3-D array, divided by its mean) or points (shape (N, 3)), f32 or f64; or a snapshot in HDF5
+    #[arg(value_name = "FIELD.npy|POINTS.npy|SNAPSHOT.hdf5")]
     input: PathBuf,
-    /// Sides of the periodic box
+    /// Sides of the periodic box [default: a snapshot's own]
     #[arg(long = "box", value_name = "L|LX,LY,LZ", value_parser = size, allow_hyphen_values = true)]
-    size: [f64; 3],
+    size: Option<[f64; 3]>,
     /// The spectrum to write: wavenumber, power and number of modes of each bin
     #[arg(short, long, value_name = "OUT.csv")]
     output: PathBuf,
@@ -63,11 +65,29 @@ fn size(text: &str) -> Result<[f64; 3], String> {
         return Err("a Fourier spectrum needs a box that is periodic along every axis; give its sides".into());
     }
     let size = three::<f64>(text).ok_or("write one length, or three with commas between")?;
-    // Squares and volumes must not leave the range of f64.
-    if size.iter().all(|side| (1e-30..=1e30).contains(side)) {
-        Ok(size)
-    } else {
-        Err("every side must be a length from 1e-30 to 1e30".into())
+    if is_box(&size) { Ok(size) } else { Err("every side must be a length from 1e-30 to 1e30".into()) }
+}
+
+/// Squares and volumes must not leave the range of f64.
+fn is_box(size: &[f64; 3]) -> bool {
+    size.iter().all(|side| (1e-30..=1e30).contains(side))
+}
+
+/// The box that was asked for, else that of a snapshot's header.
+fn box_of(arguments: &Arguments, file: &Source) -> Result<[f64; 3], Failure> {
+    if let Some(size) = arguments.size {
+        return Ok(size);
+    }
+    let own = match file {
+        Source::Npy(_) => None,
+        Source::Snapshot(points) => points.box_size(),
+    };
+    match own {
+        None => Err(Failure::Usage("--box is missing: give the sides of the periodic box, as --box 128".into())),
+        Some(own) => own.try_into().ok().filter(is_box).ok_or_else(|| {
+            let path = arguments.input.display();
+            Failure::Failed(format!("{path}: Header/BoxSize is no box that is periodic along every axis; give --box"))
+        }),
     }
 }
 
@@ -89,21 +109,44 @@ enum Input {
     Points(u64),
 }
 
-fn open(path: &Path) -> Result<(NpyFile, Input), IoError> {
-    let file = NpyFile::open(path)?;
-    let wrong = |wanted: String| IoError::Shape { path: path.into(), found: file.shape().to_vec(), wanted };
-    let input = match *file.shape() {
+/// The file of either.
+enum Source {
+    Npy(NpyFile),
+    Snapshot(Coordinates),
+}
+
+impl Source {
+    fn read_f64(&self, elements: Range<u64>) -> Result<Vec<f64>, IoError> {
+        match self {
+            Source::Npy(file) => file.read_f64(elements),
+            Source::Snapshot(points) => points.read_f64(elements),
+        }
+    }
+}
+
+fn open(path: &Path) -> Result<(Source, Input), IoError> {
+    let (source, shape) = if is_hdf5(path) {
+        let points = Coordinates::open(path)?;
+        let shape = points.shape().to_vec();
+        (Source::Snapshot(points), shape)
+    } else {
+        let file = NpyFile::open(path)?;
+        let shape = file.shape().to_vec();
+        (Source::Npy(file), shape)
+    };
+    let wrong = |wanted: &str| IoError::Shape { path: path.into(), found: shape.clone(), wanted: wanted.into() };
+    let input = match shape[..] {
         [count, 3] => Input::Points(count),
         [n0, n1, n2] => Input::Field([n0, n1, n2]),
-        [_, 2] => return Err(wrong("a spectrum in three dimensions: (N, 3) for points".into())),
-        _ => return Err(wrong("three axes for a field, or (N, 3) for points".into())),
+        [_, 2] => return Err(wrong("a spectrum in three dimensions: (N, 3) for points")),
+        _ => return Err(wrong("three axes for a field, or (N, 3) for points")),
     };
     if let Input::Field(shape) = input
         && shape.contains(&0)
     {
-        return Err(wrong("at least one cell along each axis".into()));
+        return Err(wrong("at least one cell along each axis"));
     }
-    Ok((file, input))
+    Ok((source, input))
 }
 
 /// What is to be done.
@@ -121,7 +164,8 @@ struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    fn new(arguments: &'a Arguments, input: Input) -> Result<Self, Failure> {
+    fn new(arguments: &'a Arguments, file: &Source, input: Input) -> Result<Self, Failure> {
+        let size = box_of(arguments, file)?;
         let usage = |message: &str| Err(Failure::Usage(message.into()));
         let window = arguments.window.unwrap_or_default();
         let (shape, window) = match input {
@@ -149,7 +193,7 @@ impl<'a> Job<'a> {
             path: &arguments.input,
             output: &arguments.output,
             shape,
-            size: arguments.size,
+            size,
             window,
             deconvolve: arguments.deconvolve,
             interlace: arguments.interlace,
@@ -175,7 +219,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     // Looked at here, since what words mean depends on the file; a rank of several leaves its errors to the launch, which
     // prints one of them.
     let job = match open(&arguments.input) {
-        Ok((_, input)) => Some(Job::new(arguments, input)?),
+        Ok((file, input)) => Some(Job::new(arguments, &file, input)?),
         Err(_) if Launch::detect(arguments.common.ranks.into()) == Launch::Mpi => None,
         Err(error) => return Err(Failure::Failed(error.to_string())),
     };
@@ -192,7 +236,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 /// One rank's work; rank 0 writes the file.
-fn measure(rank: &Rank, job: &Job, file: &NpyFile, input: Input) -> Result<serde_json::Value, Error> {
+fn measure(rank: &Rank, job: &Job, file: &Source, input: Input) -> Result<serde_json::Value, Error> {
     let comm = &rank.comm;
     let mut phases = Phases::new(job.common.progress(comm.rank(), 5, "power"));
     if comm.rank() == 0 {
@@ -222,7 +266,7 @@ fn measure(rank: &Rank, job: &Job, file: &NpyFile, input: Input) -> Result<serde
         let mut work = Work { recorder: &mut recorder, lines: &mut lines, transform: &transform };
         let (modes, shifted) = match input {
             Input::Field(_) => (field_modes(job, file, &mut work, &mut phases)?, None),
-            Input::Points(_) => point_modes(job, file, &mut work, &mut phases, &mut sent[0])?,
+            Input::Points(count) => point_modes(job, file, count, &mut work, &mut phases, &mut sent[0])?,
         };
         let geometry = SpectrumGeometry { shape: job.shape, size: job.size, part: transform.spectrum_part() };
         let power = powers(job, &geometry, &modes, shifted.as_deref());
@@ -302,7 +346,7 @@ impl Work<'_> {
 }
 
 /// The modes of this rank of a field.
-fn field_modes(job: &Job, file: &NpyFile, work: &mut Work, phases: &mut Phases) -> Result<Modes, Error> {
+fn field_modes(job: &Job, file: &Source, work: &mut Work, phases: &mut Phases) -> Result<Modes, Error> {
     let own: Box3 = work.transform.field_part();
     let [_, n1, n2] = job.shape;
     let mut values = Vec::new();
@@ -324,13 +368,14 @@ fn field_modes(job: &Job, file: &NpyFile, work: &mut Work, phases: &mut Phases) 
 /// The modes of this rank of the density of points, and of the points moved by half a cell.
 fn point_modes(
     job: &Job,
-    file: &NpyFile,
+    file: &Source,
+    count: u64,
     work: &mut Work,
     phases: &mut Phases,
     sent: &mut u64,
 ) -> Result<(Modes, Option<Modes>), Error> {
     let (comm, grid) = (work.lines.world().clone(), work.lines.grid());
-    let rows = split(file.len() / 3, comm.size() as u64, comm.rank() as u64);
+    let rows = split(count, comm.size() as u64, comm.rank() as u64);
     let values = file.read_f64(3 * rows.start..3 * rows.end)?;
     phases.done("read");
     let window = job.window.unwrap_or_default();

@@ -19,10 +19,10 @@ use crate::points::{PointFile, Sides, sides};
 /// The points, the box they lie in, and the options of every command.
 #[derive(Args)]
 pub struct Inputs {
-    /// Points: shape (N, 3) or (N, 2), f32 or f64
-    #[arg(value_name = "POINTS.npy")]
+    /// Points: shape (N, 3) or (N, 2), f32 or f64; or a snapshot in HDF5
+    #[arg(value_name = "POINTS.npy|SNAPSHOT.hdf5")]
     points: PathBuf,
-    /// Sides of the periodic box; 0 or open leaves an axis open [default: all open]
+    /// Sides of the periodic box; 0 or open leaves an axis open [default: a snapshot's own, else all open]
     #[arg(long = "box", value_name = "L|LX,LY,LZ", allow_hyphen_values = true)]
     size: Option<Sides>,
     #[command(flatten)]
@@ -132,7 +132,7 @@ impl Job<'_> {
             let wanted = format!("(M, {dims}), as many axes as {} has,", self.inputs.points.display());
             return Err(IoError::Shape { path: path.into(), found, wanted });
         }
-        let domain = Sides::domain(self.inputs.size.as_ref(), dims);
+        let domain = points.domain(self.inputs.size.as_ref());
         Ok(domain.map(|domain| Files { points, queries, domain }))
     }
 }

@@ -76,10 +76,12 @@ fn one_rank(rank: &Rank, parameters: &Parameters, common: &Common) -> Result<Val
 
     let [displacement, momentum] = simulation.phase_space()?;
     // All files get their names at the end: a disk that fills up leaves none.
+    let positions = simulation.positions(&displacement);
     let mut files = vec![
-        simulation.seal_points(&outputs.path("positions.npy"), &simulation.positions(&displacement))?,
+        simulation.seal_points(&outputs.path("positions.npy"), &positions)?,
         simulation.seal_points(&outputs.path("velocities.npy"), &momentum)?,
     ];
+    files.extend(outputs.hdf5(&simulation, &parameters.out, &positions, &momentum)?);
     let (own, density) = simulation.density()?;
     if parameters.save_density {
         files.push(simulation.seal_field(&outputs.path("density.npy"), &own, &density)?);
@@ -98,7 +100,7 @@ fn one_rank(rank: &Rank, parameters: &Parameters, common: &Common) -> Result<Val
         "cosmology": parameters.cosmology_object(), "seed": config.seed,
         "lpt": parameters.lpt, "a_start": config.a_start, "a_end": config.a_end, "steps": config.steps,
         "scheme": parameters.scheme, "window": config.window.to_string(),
-        "resumed_from_step": resumed,
+        "resumed_from_step": resumed, "hdf5": parameters.hdf5,
         "device": { "name": rank.gpu.info().name, "driver": rank.gpu.info().driver, "driver_info": rank.gpu.info().driver_info,
                     "backend": format!("{:?}", rank.gpu.info().backend) },
         "ranks": rank.comm.size(), "grid": simulation.grid().to_string(),
@@ -109,6 +111,8 @@ fn one_rank(rank: &Rank, parameters: &Parameters, common: &Common) -> Result<Val
     if rank.comm.rank() == 0 {
         files.push(outputs.report(&report)?);
     }
+    // Ranks with a file of their own wait until rank 0 has all of its.
+    rank.comm.barrier()?;
     for file in files {
         file.publish()?;
     }

@@ -18,13 +18,13 @@ use crate::points::{PointFile, Sides, sides};
 
 #[derive(Args)]
 pub struct Arguments {
-    /// Points: shape (N, 3) or (N, 2), f32 or f64
-    #[arg(value_name = "POINTS.npy")]
+    /// Points: shape (N, 3) or (N, 2), f32 or f64; or a snapshot in HDF5
+    #[arg(value_name = "POINTS.npy|SNAPSHOT.hdf5")]
     points: PathBuf,
     /// The permutation to write: int64, element i is the row of the point that comes i-th
     #[arg(short, long, value_name = "ORDER.npy")]
     output: PathBuf,
-    /// Sides of the periodic box; 0 or open leaves an axis open [default: all open]
+    /// Sides of the periodic box; 0 or open leaves an axis open [default: a snapshot's own, else all open]
     #[arg(long = "box", value_name = "L|LX,LY,LZ", allow_hyphen_values = true)]
     size: Option<Sides>,
     #[command(flatten)]
@@ -37,7 +37,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     // What --box means depends on the file; ranks of several processes leave other errors to the launch, which prints
     // one.
     match PointFile::open(&arguments.points) {
-        Ok(file) => drop(Sides::domain(arguments.size.as_ref(), file.dims())?),
+        Ok(file) => drop(file.domain(arguments.size.as_ref())?),
         Err(_) if Launch::detect(arguments.common.ranks.into()) == Launch::Mpi => {}
         Err(error) => return Err(Failure::Failed(error.to_string())),
     }
@@ -54,7 +54,7 @@ fn sort(rank: &Rank, arguments: &Arguments) -> Result<Result<serde_json::Value, 
         writable(&arguments.output)?;
     }
     let file = PointFile::open(&arguments.points)?;
-    let domain = match Sides::domain(arguments.size.as_ref(), file.dims()) {
+    let domain = match file.domain(arguments.size.as_ref()) {
         Ok(domain) => domain,
         Err(failure) => return Ok(Err(failure)),
     };

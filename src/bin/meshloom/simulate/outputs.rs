@@ -9,6 +9,8 @@ use meshloom::simulation::{Config, Reached, Simulation, SimulationError};
 use meshloom::{Error, Rank};
 use serde_json::{Value, json};
 
+#[cfg(feature = "hdf5")]
+use super::parameters::Hdf5;
 use super::parameters::{Epoch, Parameters};
 
 /// Displacements and momenta by axis.
@@ -44,12 +46,14 @@ impl<'a> Outputs<'a> {
         let made = if first { Some(OutputDir::create(&directory)?) } else { None };
         simulation.comm().barrier()?;
         let [displacement, momentum] = simulation.phase_space()?;
+        let positions = simulation.positions(&displacement);
         // Positions in f32 have lost digits of the displacement: a run goes on from the displacements themselves.
         let mut files = vec![
             simulation.seal_points(&directory.join("displacements.npy"), &displacement)?,
             simulation.seal_points(&directory.join("velocities.npy"), &momentum)?,
-            simulation.seal_points(&directory.join("positions.npy"), &simulation.positions(&displacement))?,
+            simulation.seal_points(&directory.join("positions.npy"), &positions)?,
         ];
+        files.extend(self.hdf5(simulation, &directory, &positions, &momentum)?);
         if first {
             let whole = json!({ "a": reached.a, "step": reached.step, "run": self.parameters.object() });
             let path = directory.join(WHOLE);
@@ -61,12 +65,45 @@ impl<'a> Outputs<'a> {
                 return Err(IoError::Write { path, bytes: 0, source }.into());
             }
         }
+        // Ranks with a file of their own wait until rank 0 has all of its.
+        simulation.comm().barrier()?;
         for file in files {
             file.publish()?;
         }
         drop(made);
         simulation.comm().barrier()?;
         Ok(())
+    }
+
+    /// Writes the particles in HDF5, if that is asked for.
+    #[cfg(feature = "hdf5")]
+    pub fn hdf5(
+        &self,
+        simulation: &Simulation,
+        directory: &Path,
+        positions: &[Vec<f32>; 3],
+        momentum: &[Vec<f32>; 3],
+    ) -> Result<Option<Sealed>, Error> {
+        use meshloom::io::hdf5::Files;
+
+        let files = match self.parameters.hdf5 {
+            None => return Ok(None),
+            Some(Hdf5::One) => Files::One,
+            Some(Hdf5::PerRank) => Files::PerRank,
+        };
+        simulation.seal_snapshot(&directory.join("snapshot.hdf5"), files, positions, momentum).map(Some)
+    }
+
+    /// Without HDF5 the parameters ask for none.
+    #[cfg(not(feature = "hdf5"))]
+    pub fn hdf5(
+        &self,
+        _: &Simulation,
+        _: &Path,
+        _: &[Vec<f32>; 3],
+        _: &[Vec<f32>; 3],
+    ) -> Result<Option<Sealed>, Error> {
+        Ok(None)
     }
 
     /// The last whole snapshot of this very run: its step and this rank's part of the state.

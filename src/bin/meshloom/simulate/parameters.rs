@@ -75,6 +75,9 @@ pub struct Options {
     /// Groups by friends of friends, in mean separations; this version finds none: only 0
     #[arg(long, value_name = "B", allow_negative_numbers = true)]
     linking_length: Option<f64>,
+    /// Write snapshots in HDF5 too: in one file, or in one a rank
+    #[arg(long, value_name = "one|per-rank")]
+    hdf5: Option<String>,
     /// Write density.npy too
     #[arg(long, num_args = 0..=1, default_missing_value = "true")]
     save_density: Option<bool>,
@@ -139,6 +142,32 @@ pub struct Parameters {
     pub snapshots: Vec<Epoch>,
     pub resume: bool,
     pub save_density: bool,
+    pub hdf5: Option<Hdf5>,
+}
+
+/// Into how many HDF5 files a snapshot goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Hdf5 {
+    One,
+    PerRank,
+}
+
+fn hdf5(words: Option<String>) -> Result<Option<Hdf5>, Failure> {
+    let files = match words.as_deref() {
+        None => return Ok(None),
+        Some("one") => Hdf5::One,
+        Some("per-rank") => Hdf5::PerRank,
+        Some(other) => return Err(usage(format!("--hdf5 is `{other}`; it must be one or per-rank"))),
+    };
+    if cfg!(feature = "hdf5") {
+        Ok(Some(files))
+    } else {
+        Err(usage(
+            "--hdf5: this program was built without HDF5; build it with the feature `hdf5` \
+             (cargo install --path . --features cli,hdf5; needs the HDF5 library), or leave it out",
+        ))
+    }
 }
 
 fn usage(message: impl Into<String>) -> Failure {
@@ -228,6 +257,7 @@ impl Parameters {
             snapshots: line.snapshots.or(file.snapshots).unwrap_or_default(),
             resume: line.resume.or(file.resume).unwrap_or(false),
             save_density: line.save_density.or(file.save_density).unwrap_or(false),
+            hdf5: hdf5(line.hdf5.or(file.hdf5))?,
         };
         parameters.config(None).validate()?;
         Ok(parameters)

@@ -1,0 +1,54 @@
+//! What a file says of the universe and the moment that its particles belong to.
+
+/// Newton's constant and h = 1 give this critical density, in 1e10 Msun/h over (Mpc/h)^3.
+const CRITICAL: f64 = 27.753_662_7;
+
+/// The particles of a snapshot and the universe they are in. Lengths in Mpc/h; flat, of matter and a cosmological
+/// constant.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SnapshotInfo {
+    /// Particles of all files, of one mass.
+    pub count: u64,
+    /// Side of the periodic box, comoving.
+    pub box_size: f64,
+    /// Scale factor a.
+    pub scale_factor: f64,
+    /// Matter density today over the critical one.
+    pub omega_m: f64,
+    /// Baryon density today over the critical one; the particles stand for all matter.
+    pub omega_b: f64,
+    /// Hubble constant in 100 km/s/Mpc.
+    pub h: f64,
+}
+
+impl SnapshotInfo {
+    /// Mass of a particle in 1e10 Msun/h: all matter of the box, shared out. 0 without particles.
+    ///
+    /// ```
+    /// # use meshloom::io::hdf5::SnapshotInfo;
+    /// let info = SnapshotInfo { count: 1, box_size: 1.0, scale_factor: 1.0, omega_m: 1.0, omega_b: 0.0, h: 0.7 };
+    /// assert_eq!(info.particle_mass(), 27.7536627);
+    /// ```
+    pub fn particle_mass(&self) -> f64 {
+        if self.count == 0 { 0.0 } else { self.omega_m * CRITICAL * self.box_size.powi(3) / self.count as f64 }
+    }
+
+    /// Peculiar velocity in km/s of a canonical momentum `p = a^2 dx/dt` in units of H0 Mpc/h: `a dx/dt = 100 p / a`.
+    pub fn peculiar_velocity(&self, p: f32) -> f64 {
+        100.0 * f64::from(p) / self.scale_factor
+    }
+
+    /// What Gadget stores for it: the peculiar velocity over the square root of a.
+    pub fn gadget_velocity(&self, p: f32) -> f32 {
+        (self.peculiar_velocity(p) / self.scale_factor.sqrt()) as f32
+    }
+
+    pub(super) fn redshift(&self) -> f64 {
+        1.0 / self.scale_factor - 1.0
+    }
+
+    /// E(a) = H(a)/H0.
+    pub(super) fn expansion_rate(&self) -> f64 {
+        (self.omega_m / self.scale_factor.powi(3) + 1.0 - self.omega_m).sqrt()
+    }
+}

@@ -1,0 +1,81 @@
+//! Which files a snapshot consists of.
+
+use std::path::{Path, PathBuf};
+
+use super::part_file::{PartFile, wrong};
+use super::part_path;
+use crate::io::IoError;
+
+/// All files of the snapshot that `path` belongs to, looked at, in their order.
+pub(super) fn find(path: &Path) -> Result<Vec<PartFile>, IoError> {
+    let first = part_path(path, 0);
+    // The name of the whole, where there are only parts.
+    let given = if !path.exists() && first.is_file() { &first } else { path };
+    let part = PartFile::look(given)?;
+    let files = part.header.files;
+    if files == 1 {
+        return Ok(vec![part]);
+    }
+    let Some(whole) = whole_path(given) else {
+        let reason = format!(
+            "it is one of {files} files of a snapshot, whose names must end in .0, .1, ... before the extension; \
+             give it its name back"
+        );
+        return Err(wrong(given, reason));
+    };
+    (0..files).map(|index| look(&part, &whole, index)).collect()
+}
+
+/// Looks at one of several files.
+fn look(given: &PartFile, whole: &Path, index: u64) -> Result<PartFile, IoError> {
+    let path = part_path(whole, index);
+    let files = given.header.files;
+    let part = PartFile::look(&path).map_err(|error| match error {
+        IoError::NotFound { path } => wrong(
+            &given.path,
+            format!("it is one of {files} files of a snapshot, but {} is not there; put all beside it", path.display()),
+        ),
+        error => error,
+    })?;
+    if (part.header.files, &part.header.total) != (files, &given.header.total) {
+        let reason = format!(
+            "it belongs to another snapshot than {}: files or particles are counted differently; remove what is left \
+             of an older run",
+            given.path.display()
+        );
+        return Err(wrong(&path, reason));
+    }
+    Ok(part)
+}
+
+/// `name.hdf5` of `name.7.hdf5`.
+fn whole_path(part: &Path) -> Option<PathBuf> {
+    let stem = Path::new(part.file_stem()?);
+    let number = stem.extension()?.to_str()?;
+    if !number.bytes().all(|c| c.is_ascii_digit()) {
+        return None;
+    }
+    let mut name = stem.file_stem()?.to_os_string();
+    name.push(".");
+    name.push(part.extension().unwrap_or("hdf5".as_ref()));
+    Some(part.with_file_name(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_names_its_whole() {
+        for (part, whole) in [
+            ("a/snap.12.hdf5", Some("a/snap.hdf5")),
+            ("snap_1.0.0.h5", Some("snap_1.0.h5")),
+            ("snap.hdf5", None),
+            ("snap.x1.hdf5", None),
+            (".3.hdf5", None),
+        ] {
+            assert_eq!(whole_path(Path::new(part)), whole.map(PathBuf::from), "{part}");
+        }
+        assert_eq!(part_path("snap_1.0.h5", 7), Path::new("snap_1.0.7.h5"));
+    }
+}

@@ -1,0 +1,307 @@
+//! Reading of snapshots, each rank its own particles.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use hdf5_metno::H5Type;
+
+use super::part_file::{self, Header, broken, wrong};
+use super::parts;
+use crate::io::{Dtype, IoError};
+
+/// The particles of one type in a snapshot of Gadget-4, SWIFT or their kin, from one file or several, as one array.
+///
+/// - **Which files**: any one of `name.0.hdf5`, `name.1.hdf5`, ..., or `name.hdf5` where only these exist, opens all.
+/// - **Which particles**: those of `PartType1` (dark matter); without them, those of the only type that has coordinates.
+/// - Opening reads headers only; a `positions_*`, `velocities_*`, ... call touches only its rows, counted over all files.
+///   Every rank opens the snapshot by itself; nothing is to be synchronised.
+/// - Numbers are in the file's own units.
+///
+/// For an example see [`SnapshotWriter`](super::SnapshotWriter).
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    path: PathBuf,
+    /// The files, each with its rows.
+    parts: Vec<(PathBuf, Range<u64>)>,
+    header: Header,
+    particle_type: usize,
+    dims: usize,
+    dtype: Dtype,
+}
+
+impl Snapshot {
+    /// Opens all files of the snapshot and checks that they agree.
+    ///
+    /// # Errors
+    /// [`IoError::InputIsDash`], [`IoError::NotFound`], [`IoError::NotAFile`], [`IoError::Read`];
+    /// [`IoError::NotHdf5`] for files that are foreign, cut off, without a header, or whose numbers disagree, for a file
+    /// of several that is missing, and where several types of particles have coordinates and none is `PartType1`;
+    /// [`IoError::Shape`] and [`IoError::Dtype`] for coordinates that are not `(N, 3)` or `(N, 2)`, f32 or f64.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, IoError> {
+        let path = path.as_ref();
+        let files = parts::find(path)?;
+        let mut types: Vec<usize> =
+            files.iter().flat_map(|file| &file.coordinates).map(|found| found.particle_type).collect();
+        types.sort_unstable();
+        types.dedup();
+        let header = files[0].header.clone();
+        let empty = header.total.as_ref().is_some_and(|total| total.iter().all(|&n| n == 0));
+        let particle_type = match types[..] {
+            [only] => only,
+            _ if types.contains(&1) => 1,
+            [] if empty => 1,
+            [] => return Err(wrong(path, "no particle type has coordinates (PartType1/Coordinates)")),
+            _ => {
+                let names: Vec<String> = types.iter().map(|number| format!("PartType{number}")).collect();
+                let reason = format!(
+                    "there is no PartType1, and several others have coordinates: {}; keep one of them in a file",
+                    names.join(", ")
+                );
+                return Err(wrong(path, reason));
+            }
+        };
+        let mut snapshot =
+            Snapshot { path: path.into(), parts: Vec::new(), header, particle_type, dims: 0, dtype: Dtype::F32 };
+        let mut end = 0;
+        for file in files {
+            let start = end;
+            if let Some(found) = file.of(particle_type) {
+                end += found.count;
+                if snapshot.dims != 0 && snapshot.dims != found.dims {
+                    let (found, dims) = (vec![found.count, found.dims as u64], snapshot.dims);
+                    let wanted = format!("(N, {dims}), as the files before it have,");
+                    return Err(IoError::Shape { path: file.path, found, wanted });
+                }
+                snapshot.dims = found.dims;
+                if found.dtype == Dtype::F64 {
+                    snapshot.dtype = Dtype::F64;
+                }
+            }
+            snapshot.parts.push((file.path, start..end));
+        }
+        if snapshot.dims == 0 {
+            snapshot.dims = 3;
+        }
+        match snapshot.header.total.as_ref().and_then(|total| total.get(particle_type)).copied() {
+            Some(total) if total != end => Err(wrong(
+                path,
+                format!(
+                    "Header/NumPart_Total counts {total} particles of type {particle_type}, but there are {end}; \
+                     write it again"
+                ),
+            )),
+            _ => Ok(snapshot),
+        }
+    }
+
+    /// The path, as it was given.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The number of files.
+    pub fn files(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// Number of particles in all files.
+    pub fn count(&self) -> u64 {
+        self.parts.last().map_or(0, |(_, rows)| rows.end)
+    }
+
+    /// Axes: 2 or 3.
+    pub fn dims(&self) -> usize {
+        self.dims
+    }
+
+    /// Type of the coordinates in the files: F64 if it is in any of them, else F32.
+    pub fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
+    /// The number N of the `PartTypeN` that is read.
+    pub fn particle_type(&self) -> usize {
+        self.particle_type
+    }
+
+    /// Sides of the periodic box; `None` if the header has none, or 0, which stands for open space.
+    pub fn box_size(&self) -> Option<[f64; 3]> {
+        let sides = match self.header.box_size[..] {
+            [side] => [side; 3],
+            [x, y] => [x, y, 0.0],
+            [x, y, z, ..] => [x, y, z],
+            [] => return None,
+        };
+        sides[..self.dims].iter().any(|&side| side != 0.0).then_some(sides)
+    }
+
+    /// `Header/Time`: the scale factor in cosmological runs of Gadget, a time in those of SWIFT.
+    pub fn time(&self) -> Option<f64> {
+        self.header.time
+    }
+
+    /// `Header/Redshift`.
+    pub fn redshift(&self) -> Option<f64> {
+        self.header.redshift
+    }
+
+    /// Coordinates of particles, row after row. NaN and infinities are passed on.
+    ///
+    /// # Errors
+    /// [`IoError::OutOfRange`] where a finite f64 is beyond f32; [`IoError::Range`], [`IoError::Memory`];
+    /// [`IoError::NotHdf5`] if a file was changed since it was opened or cannot be read.
+    pub fn positions_f32(&self, rows: Range<u64>) -> Result<Vec<f32>, IoError> {
+        self.floats_f32("Coordinates", self.dims, rows)
+    }
+
+    /// Coordinates of particles, row after row. NaN and infinities are passed on.
+    ///
+    /// # Errors
+    /// As [`positions_f32`](Self::positions_f32), but for what is out of range.
+    pub fn positions_f64(&self, rows: Range<u64>) -> Result<Vec<f64>, IoError> {
+        self.floats_f64("Coordinates", self.dims, rows)
+    }
+
+    /// Velocities as they stand in the files, as many numbers a row as coordinates.
+    ///
+    /// # Errors
+    /// As [`positions_f32`](Self::positions_f32), and [`IoError::NoMember`] where there are none.
+    pub fn velocities_f32(&self, rows: Range<u64>) -> Result<Vec<f32>, IoError> {
+        self.floats_f32("Velocities", self.dims, rows)
+    }
+
+    /// Masses of particles: from `Masses`, or the type's entry in `Header/MassTable`.
+    ///
+    /// # Errors
+    /// As [`positions_f32`](Self::positions_f32), and [`IoError::NoMember`] where there are neither.
+    pub fn masses_f32(&self, rows: Range<u64>) -> Result<Vec<f32>, IoError> {
+        match self.header.masses.get(self.particle_type) {
+            Some(&mass) if mass > 0.0 => {
+                self.check_range(&rows)?;
+                Ok(vec![mass as f32; (rows.end - rows.start) as usize])
+            }
+            _ => self.floats_f32("Masses", 1, rows),
+        }
+    }
+
+    /// `ParticleIDs`.
+    ///
+    /// # Errors
+    /// As [`positions_f64`](Self::positions_f64), [`IoError::NoMember`] where there are none, and [`IoError::Dtype`] if
+    /// they are no integers.
+    pub fn ids(&self, rows: Range<u64>) -> Result<Vec<u64>, IoError> {
+        self.read(&rows, "ParticleIDs", 1, |dataset, at, dtype, out| match dtype {
+            Dtype::U32 | Dtype::U64 | Dtype::I32 | Dtype::I64 => {
+                out.extend(part_file::read_rows::<u64>(dataset, at, 1)?);
+                Ok(true)
+            }
+            _ => Ok(false),
+        })
+    }
+
+    /// Numbers as f32, from f64 with a check.
+    fn floats_f32(&self, name: &str, width: usize, rows: Range<u64>) -> Result<Vec<f32>, IoError> {
+        let mut beyond = None;
+        let narrow = |wide: f64, element: usize, beyond: &mut Option<(usize, f64)>| {
+            let narrow = wide as f32;
+            if narrow.is_infinite() && wide.is_finite() {
+                beyond.get_or_insert((element, wide));
+            }
+            narrow
+        };
+        let values = self.read(&rows, name, width, |dataset, at, dtype, out| {
+            match dtype {
+                Dtype::F32 => out.extend(part_file::read_rows::<f32>(dataset, at, width)?),
+                Dtype::F64 => {
+                    for wide in part_file::read_rows::<f64>(dataset, at, width)? {
+                        out.push(narrow(wide, out.len(), &mut beyond));
+                    }
+                }
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })?;
+        match beyond {
+            None => Ok(values),
+            Some((element, value)) => {
+                let row = rows.start + (element / width) as u64;
+                let index = if width == 1 { vec![row] } else { vec![row, (element % width) as u64] };
+                Err(IoError::OutOfRange { path: self.path.join(self.name(name)), index, value })
+            }
+        }
+    }
+
+    fn floats_f64(&self, name: &str, width: usize, rows: Range<u64>) -> Result<Vec<f64>, IoError> {
+        self.read(&rows, name, width, |dataset, at, dtype, out| match dtype {
+            Dtype::F32 | Dtype::F64 => {
+                out.extend(part_file::read_rows::<f64>(dataset, at, width)?);
+                Ok(true)
+            }
+            _ => Ok(false),
+        })
+    }
+
+    /// Reads rows from the files they lie in. `append` is told the type of a dataset's elements, and returns whether it
+    /// takes them.
+    fn read<T: H5Type>(
+        &self,
+        rows: &Range<u64>,
+        name: &str,
+        width: usize,
+        mut append: impl FnMut(&hdf5_metno::Dataset, Range<usize>, Dtype, &mut Vec<T>) -> hdf5_metno::Result<bool>,
+    ) -> Result<Vec<T>, IoError> {
+        self.check_range(rows)?;
+        let len = (rows.end - rows.start) * width as u64;
+        let mut out = Vec::new();
+        out.try_reserve_exact(len as usize)
+            .map_err(|_| IoError::Memory { path: self.path.clone(), bytes: len * size_of::<T>() as u64 })?;
+        for (path, part) in &self.parts {
+            let (start, end) = (rows.start.max(part.start), rows.end.min(part.end));
+            if start >= end {
+                continue;
+            }
+            let file = part_file::open(path)?;
+            let Some(dataset) = part_file::dataset(&file, self.particle_type, name).map_err(|e| broken(path, &e))?
+            else {
+                return Err(self.absent(path, &file, name));
+            };
+            let (shape, count) = (dataset.shape(), part.end - part.start);
+            let wanted = if width == 1 { vec![count as usize] } else { vec![count as usize, width] };
+            if shape != wanted {
+                let found = shape.iter().map(|&n| n as u64).collect();
+                let wanted = crate::io::error::tuple(&wanted.iter().map(|&n| n as u64).collect::<Vec<_>>());
+                return Err(IoError::Shape { path: path.join(self.name(name)), found, wanted });
+            }
+            let dtype = part_file::dtype(&dataset).map_err(|e| broken(path, &e))?;
+            let at = (start - part.start) as usize..(end - part.start) as usize;
+            let taken = match &dtype {
+                Ok(dtype) => append(&dataset, at, *dtype, &mut out).map_err(|e| broken(path, &e))?,
+                Err(_) => false,
+            };
+            if !taken {
+                let found = dtype.map_or_else(|words| words, |dtype| dtype.to_string());
+                let wanted = if name == "ParticleIDs" { "a 32- or 64-bit integer" } else { "float32 or float64" };
+                return Err(IoError::Dtype { path: path.join(self.name(name)), found, wanted: wanted.to_string() });
+            }
+        }
+        Ok(out)
+    }
+
+    fn name(&self, dataset: &str) -> String {
+        format!("PartType{}/{dataset}", self.particle_type)
+    }
+
+    fn absent(&self, path: &Path, file: &hdf5_metno::File, name: &str) -> IoError {
+        let group = format!("PartType{}", self.particle_type);
+        let found = file.group(&group).and_then(|group| group.member_names()).unwrap_or_default().join(", ");
+        IoError::NoMember { path: path.to_path_buf(), name: self.name(name), found }
+    }
+
+    fn check_range(&self, rows: &Range<u64>) -> Result<(), IoError> {
+        let Range { start, end } = *rows;
+        if start > end || end > self.count() {
+            return Err(IoError::Range { path: self.path.clone(), start, end, len: self.count() });
+        }
+        Ok(())
+    }
+}

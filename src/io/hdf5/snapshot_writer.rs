@@ -1,0 +1,197 @@
+//! Writing of snapshots, each rank its own particles.
+
+use std::path::{Path, PathBuf};
+
+use hdf5_metno::file::File as Hdf5File;
+
+use super::columns::{Column, Columns, Kind};
+use super::units::Quantity;
+use super::{SnapshotInfo, attributes};
+use crate::io::{IoError, Sealed};
+
+/// Into how many files a snapshot goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Files {
+    /// One, with the same bytes for any number of ranks.
+    One,
+    /// One a rank: `name.0.hdf5`, `name.1.hdf5`, ...
+    PerRank,
+}
+
+/// One file of a snapshot, and what is in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Its number, from 0.
+    pub index: u64,
+    /// Files of the snapshot.
+    pub of: u64,
+    /// Particles in this file.
+    pub count: u64,
+}
+
+impl Part {
+    /// The only file, with all particles.
+    pub fn whole(info: &SnapshotInfo) -> Self {
+        Part { index: 0, of: 1, count: info.count }
+    }
+}
+
+/// The name of file `index` of a snapshot in several: `snapshot.hdf5` becomes `snapshot.3.hdf5`.
+///
+/// ```
+/// use meshloom::io::hdf5::part_path;
+/// assert_eq!(part_path("run/snapshot.hdf5", 3), std::path::Path::new("run/snapshot.3.hdf5"));
+/// ```
+pub fn part_path(path: impl AsRef<Path>, index: u64) -> PathBuf {
+    let path = path.as_ref();
+    let mut name = path.file_stem().unwrap_or_default().to_os_string();
+    name.push(format!(".{index}."));
+    name.push(path.extension().unwrap_or("hdf5".as_ref()));
+    path.with_file_name(name)
+}
+
+/// A file of particles of one mass (`PartType1`) in the layout of Gadget-4, which readers of SWIFT's files understand too.
+///
+/// - Positions are comoving Mpc/h; velocities Gadget's, peculiar km/s over the square root of a
+///   ([`SnapshotInfo::gadget_velocity`]); masses stand in the header. Each dataset says so in attributes.
+/// - Ranks share a file as they share any [`SharedFile`](crate::io::SharedFile): rank 0 creates it, the others open it
+///   after a barrier, all write disjoint rows and finish. In a snapshot of one file a rank each creates its own.
+/// - What nobody writes is zero.
+///
+/// ```
+/// use meshloom::io::{hdf5::{Part, Snapshot, SnapshotInfo, SnapshotWriter}, token};
+/// # fn main() -> Result<(), meshloom::io::IoError> {
+/// let path = std::env::temp_dir().join(format!("meshloom-doc-{}.hdf5", token()));
+/// let info = SnapshotInfo { count: 2, box_size: 10.0, scale_factor: 0.5, omega_m: 0.3, omega_b: 0.05, h: 0.7 };
+/// let writer = SnapshotWriter::create(&path, &info, Part::whole(&info), &token())?;
+/// writer.write(0, &[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], &[[0.0; 3]; 2], &[0, 1])?;
+/// writer.finish()?;
+///
+/// let snapshot = Snapshot::open(&path)?;
+/// assert_eq!((snapshot.count(), snapshot.box_size()), (2, Some([10.0; 3])));
+/// assert_eq!(snapshot.positions_f32(1..2)?, [4.0, 5.0, 6.0]);
+/// # std::fs::remove_file(&path).unwrap();
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct SnapshotWriter {
+    columns: Columns,
+}
+
+const POSITIONS: usize = 0;
+const VELOCITIES: usize = 1;
+const IDS: usize = 2;
+
+fn columns(count: u64) -> Vec<Column> {
+    let column =
+        |name, kind, width, quantity| Column { name: ["PartType1", name], kind, shape: [count, width], quantity };
+    vec![
+        column("Coordinates", Kind::F32, 3, Quantity::length("Comoving positions")),
+        column(
+            "Velocities",
+            Kind::F32,
+            3,
+            Quantity::velocity(0.5, "Peculiar velocities a dx/dt over the square root of the scale factor a"),
+        ),
+        column("ParticleIDs", Kind::U64, 1, Quantity::number("Lagrangian index (i n + j) n + k of site (i, j, k)")),
+    ]
+}
+
+impl SnapshotWriter {
+    /// Creates the file with all that is not particles. Called by rank 0, or by each rank for its own part.
+    ///
+    /// # Errors
+    /// [`IoError::OutputIsDash`], [`IoError::NotAFile`], [`IoError::Create`], [`IoError::Exists`] if the token was used
+    /// before, [`IoError::Shape`] if no file could hold the particles. Nothing is left behind after an error.
+    pub fn create(path: impl AsRef<Path>, info: &SnapshotInfo, part: Part, token: &str) -> Result<Self, IoError> {
+        let describe = |file: &Hdf5File| describe(file, info, part);
+        let columns = Columns::create(path.as_ref(), token, columns(part.count), info, describe)?;
+        Ok(Self { columns })
+    }
+
+    /// Opens the file that rank 0 has created, with rank 0's [`places`](Self::places). Called by all other ranks, after
+    /// a barrier.
+    ///
+    /// # Errors
+    /// [`IoError::Create`] if the file is not to be seen from here: the ranks do not share a file system, or rank 0 has
+    /// failed.
+    pub fn open(path: impl AsRef<Path>, part: Part, token: &str, places: [u64; 3]) -> Result<Self, IoError> {
+        Ok(Self { columns: Columns::open(path.as_ref(), token, columns(part.count), &places)? })
+    }
+
+    /// Where in the file the datasets begin: for rank 0 to share, and the other ranks to [`open`](Self::open) it.
+    pub fn places(&self) -> [u64; 3] {
+        [POSITIONS, VELOCITIES, IDS].map(|column| self.columns.places()[column])
+    }
+
+    /// Writes particles to the rows of this file from `first` on: positions in Mpc/h, velocities as Gadget has them, and
+    /// ids, as many of each.
+    ///
+    /// # Errors
+    /// [`IoError::Column`] if their numbers differ, [`IoError::Range`] beyond the file's end, [`IoError::Write`].
+    pub fn write(
+        &self,
+        first: u64,
+        positions: &[[f32; 3]],
+        velocities: &[[f32; 3]],
+        ids: &[u64],
+    ) -> Result<(), IoError> {
+        for (name, len) in [("Velocities", velocities.len()), ("ParticleIDs", ids.len())] {
+            if len != positions.len() {
+                let reason = format!("has {len} rows, but there are {} positions", positions.len());
+                return Err(IoError::Column { path: self.columns.path().into(), name: name.into(), reason });
+            }
+        }
+        self.columns.write(POSITIONS, first, positions.as_flattened())?;
+        self.columns.write(VELOCITIES, first, velocities.as_flattened())?;
+        self.columns.write(IDS, first, ids)
+    }
+
+    /// Brings this rank's particles to the disk; on the rank that created the file, whose call comes last, it appears.
+    ///
+    /// # Errors
+    /// [`IoError::Write`].
+    pub fn finish(self) -> Result<(), IoError> {
+        self.seal()?.publish()
+    }
+
+    /// [`finish`](Self::finish) but for the name, which [`Sealed::publish`] gives.
+    ///
+    /// # Errors
+    /// [`IoError::Write`].
+    pub fn seal(self) -> Result<Sealed, IoError> {
+        self.columns.seal()
+    }
+}
+
+/// Everything in the file but datasets.
+fn describe(file: &Hdf5File, info: &SnapshotInfo, part: Part) -> hdf5_metno::Result<()> {
+    let six = |value: u64| [0, value, 0, 0, 0, 0];
+    let header = file.create_group("Header")?;
+    attributes::list(&header, "NumPart_ThisFile", &six(part.count))?;
+    attributes::list(&header, "NumPart_Total", &six(info.count))?;
+    // The total has 64 bits, as in Gadget-4; readers that add a high word add nothing.
+    attributes::list(&header, "NumPart_Total_HighWord", &[0u32; 6])?;
+    attributes::list(&header, "MassTable", &[0.0, info.particle_mass(), 0.0, 0.0, 0.0, 0.0])?;
+    attributes::scalar(&header, "NumFilesPerSnapshot", part.of as i32)?;
+    attributes::list(&header, "ThisFile", &[part.index as i32])?;
+    attributes::list(&header, "BoxSize", &[info.box_size; 3])?;
+    attributes::list(&header, "Time", &[info.scale_factor])?;
+    attributes::list(&header, "Scale-factor", &[info.scale_factor])?;
+    attributes::list(&header, "Redshift", &[info.redshift()])?;
+    attributes::list(&header, "Dimension", &[3i32])?;
+    attributes::text(&header, "Code", concat!("meshloom ", env!("CARGO_PKG_VERSION")))?;
+    attributes::text(&header, "OutputType", "FullVolume")?;
+    attributes::densities(&header, info)?;
+
+    let group = |name: &str| file.create_group(name);
+    let [parameters, units, internal] = [group("Parameters")?, group("Units")?, group("InternalCodeUnits")?];
+    attributes::parameters(&parameters, info)?;
+    attributes::units(&units, info)?;
+    attributes::units(&internal, info)?;
+    let [cosmology, policy] = [group("Cosmology")?, group("Policy")?];
+    attributes::cosmology(&cosmology, info)?;
+    // By this group pynbody knows that units are given as SWIFT gives them.
+    attributes::list(&policy, "cosmological integration", &[1i32])
+}

@@ -1,0 +1,100 @@
+//! The units of what meshloom writes, in the words of Gadget-4 and of SWIFT.
+//!
+//! Lengths are comoving Mpc/h, masses 1e10 Msun/h, velocities km/s: the same numbers in both families of readers. Gadget-4
+//! has units without h and says of each dataset how it scales with h; SWIFT knows no h, so that its units contain it.
+
+use super::SnapshotInfo;
+
+/// A megaparsec in cm (IAU 2015 B2).
+pub(super) const MPC: f64 = 3.085_677_581_491_367e24;
+/// The Sun's mass in g: GM of IAU 2015 B3 over G of CODATA 2018.
+pub(super) const SUN: f64 = 1.988_409_870_698_051e33;
+/// km/s in cm/s.
+pub(super) const KM_S: f64 = 1e5;
+
+/// What the numbers of a dataset are: powers of the units, and how they scale.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Quantity {
+    pub length: i32,
+    pub mass: i32,
+    pub velocity: i32,
+    /// Physical values are `a^a_scaling` of what stands in the file.
+    pub a_scaling: f64,
+    pub description: &'static str,
+}
+
+impl Quantity {
+    /// A pure number.
+    pub const fn number(description: &'static str) -> Self {
+        Quantity { length: 0, mass: 0, velocity: 0, a_scaling: 0.0, description }
+    }
+
+    /// A comoving length in Mpc/h.
+    pub const fn length(description: &'static str) -> Self {
+        Quantity { length: 1, a_scaling: 1.0, ..Self::number(description) }
+    }
+
+    /// A mass in 1e10 Msun/h.
+    pub const fn mass(description: &'static str) -> Self {
+        Quantity { mass: 1, ..Self::number(description) }
+    }
+
+    /// A velocity in km/s, to be multiplied with `a^a_scaling`.
+    pub const fn velocity(a_scaling: f64, description: &'static str) -> Self {
+        Quantity { velocity: 1, a_scaling, ..Self::number(description) }
+    }
+
+    /// Power of h: lengths and masses are in units over h.
+    pub fn h_scaling(self) -> f64 {
+        -f64::from(self.length + self.mass)
+    }
+
+    /// Value of the unit in cgs, without h and a.
+    pub fn to_cgs(self) -> f64 {
+        MPC.powi(self.length) * (1e10 * SUN).powi(self.mass) * KM_S.powi(self.velocity)
+    }
+}
+
+/// A system of units as SWIFT has it, in cgs: h is in the units.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct System {
+    pub length: f64,
+    pub mass: f64,
+    /// Such that length over time is km/s.
+    pub time: f64,
+}
+
+impl System {
+    pub fn new(info: &SnapshotInfo) -> Self {
+        let length = MPC / info.h;
+        System { length, mass: 1e10 * SUN / info.h, time: length / KM_S }
+    }
+
+    /// Value of a quantity's unit in cgs, without a.
+    pub fn to_cgs(self, quantity: &Quantity) -> f64 {
+        self.length.powi(quantity.length) * self.mass.powi(quantity.mass) * KM_S.powi(quantity.velocity)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_families_say_the_same() {
+        let info = SnapshotInfo { count: 8, box_size: 10.0, scale_factor: 0.5, omega_m: 0.3, omega_b: 0.05, h: 0.7 };
+        let system = System::new(&info);
+        for quantity in [
+            Quantity::number(""),
+            Quantity::length(""),
+            Quantity::mass(""),
+            Quantity::velocity(0.5, ""),
+            Quantity { mass: 1, ..Quantity::length("") },
+        ] {
+            let gadget = quantity.to_cgs() * info.h.powf(quantity.h_scaling());
+            assert!((gadget / system.to_cgs(&quantity) - 1.0).abs() < 1e-14, "{quantity:?}");
+        }
+        // H0 = 100 km/s/(Mpc/h) in these units.
+        assert!((system.time * KM_S / system.length - 1.0).abs() < 1e-14);
+    }
+}

@@ -1,0 +1,46 @@
+//! Which files are HDF5, told without the HDF5 library.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+/// What an HDF5 file begins with, unless a block of the user's comes first.
+const SIGNATURE: [u8; 8] = *b"\x89HDF\r\n\x1a\n";
+
+/// Whether a file is to be read as HDF5: it is called `.hdf5` or `.h5`, or begins as such files do. Also without the
+/// feature `hdf5`; a file that cannot be looked at is known by its name alone.
+///
+/// ```
+/// assert!(meshloom::io::is_hdf5("snapshot_007.hdf5") && meshloom::io::is_hdf5("SNAP.H5"));
+/// assert!(!meshloom::io::is_hdf5("positions.npy"));
+/// ```
+pub fn is_hdf5(path: impl AsRef<Path>) -> bool {
+    let path = path.as_ref();
+    let extension = path.extension().unwrap_or_default();
+    ["hdf5", "h5"].iter().any(|known| extension.eq_ignore_ascii_case(known)) || begins_as_hdf5(path)
+}
+
+fn begins_as_hdf5(path: &Path) -> bool {
+    // Asked for first: opening a pipe would wait for its writer.
+    let mut start = [0; SIGNATURE.len()];
+    path.is_file() && File::open(path).and_then(|mut file| file.read_exact(&mut start)).is_ok() && start == SIGNATURE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::io::scratch::Scratch;
+
+    #[test]
+    fn the_signature_tells_what_the_name_does_not() {
+        let scratch = Scratch::new();
+        let path = scratch.path().join("snapshot");
+        std::fs::write(&path, b"\x89HDF\r\n\x1a\n and more").unwrap();
+        assert!(is_hdf5(&path));
+        for other in [&b"\x93NUMPY\x01\x00"[..], b"\x89HDF", b""] {
+            std::fs::write(&path, other).unwrap();
+            assert!(!is_hdf5(&path));
+        }
+        assert!(!is_hdf5(scratch.path()));
+    }
+}

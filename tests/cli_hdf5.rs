@@ -1,0 +1,255 @@
+//! Commands about points on snapshots in HDF5, and `simulate --hdf5`: the same as with `.npy`, on any number of ranks.
+#![cfg(all(feature = "cli", unix))]
+
+#[path = "shared/cli.rs"]
+#[allow(dead_code, reason = "shared with tests that need more of it")]
+mod cli;
+
+use cli::{Call, Scratch};
+
+#[cfg(not(feature = "hdf5"))]
+#[test]
+fn without_hdf5_it_is_said_how_to_get_it() {
+    let scratch = Scratch::new();
+    let named = scratch.file("snapshot.hdf5", b"");
+    let signed = scratch.file("snapshot", b"\x89HDF\r\n\x1a\n and more");
+    let out = scratch.word("out");
+    for snapshot in [&named, &signed] {
+        for words in ["sort", "knn -k 1", "power --box 1"] {
+            let words: Vec<&str> = words.split(' ').collect();
+            let call = Call::new(&[&words[..1], &[snapshot, "-o", &out], &words[1..]].concat());
+            call.run().is_error(words[0], 1, &["built without HDF5", "feature `hdf5`", ".npy"]);
+        }
+    }
+    let call = Call::simulate(&scratch.join("out"), &["--hdf5", "one"]);
+    call.run().is_error("simulate", 2, &["built without HDF5", "feature `hdf5`"]);
+    assert!(!scratch.join("out").exists());
+}
+
+#[cfg(feature = "hdf5")]
+mod with_hdf5 {
+    use std::fs;
+    use std::path::Path;
+
+    use super::{Call, Scratch};
+    use crate::cli::{Ranks, files, has_mpi};
+    use meshloom::io::hdf5::{Part, Snapshot, SnapshotInfo, SnapshotWriter, part_path};
+    use meshloom::io::{NpyFile, NpyWriter, token};
+    use serde_json::Value;
+
+    const SIDE: f32 = 8.0;
+
+    /// Points of a lattice with gaps, some of them beyond the box.
+    fn points(count: usize) -> Vec<[f32; 3]> {
+        let mut state = 7u32;
+        let mut next = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            ((state >> 16) % 160) as f32 / 16.0 - 1.0
+        };
+        (0..count).map(|_| [next(), next(), next()]).collect()
+    }
+
+    fn info(count: usize) -> SnapshotInfo {
+        let box_size = f64::from(SIDE);
+        SnapshotInfo { count: count as u64, box_size, scale_factor: 1.0, omega_m: 0.3, omega_b: 0.05, h: 0.7 }
+    }
+
+    fn save_part(path: &Path, all: usize, part: Part, points: &[[f32; 3]]) {
+        let writer = SnapshotWriter::create(path, &info(all), part, &token()).unwrap();
+        writer.write(0, points, points, &vec![0; points.len()]).unwrap();
+        writer.finish().unwrap();
+    }
+
+    /// The points as `.npy`, as a snapshot in one file, and in three; gives the names of all.
+    fn save(scratch: &Scratch, points: &[[f32; 3]]) -> [String; 3] {
+        let npy = NpyWriter::<f32>::create(scratch.join("points.npy"), &[points.len() as u64, 3], &token()).unwrap();
+        npy.write(0, points.as_flattened()).unwrap();
+        npy.finish().unwrap();
+        save_part(&scratch.join("one.hdf5"), points.len(), Part::whole(&info(points.len())), points);
+        let cuts = [0, points.len() / 4, points.len() / 4, points.len()];
+        for index in 0..3 {
+            let own = &points[cuts[index]..cuts[index + 1]];
+            let part = Part { index: index as u64, of: 3, count: own.len() as u64 };
+            save_part(&part_path(scratch.join("parts.hdf5"), part.index), points.len(), part, own);
+        }
+        [scratch.word("points.npy"), scratch.word("one.hdf5"), scratch.word("parts.1.hdf5")]
+    }
+
+    fn call(scratch: &Scratch, input: &str, words: &[&str], ranks: Ranks) -> Vec<u8> {
+        let output = scratch.word("out");
+        Call::new(&[&words[..1], &[input, "-o", &output], &words[1..]].concat()).on(ranks).succeeds();
+        fs::read(&output).unwrap()
+    }
+
+    #[test]
+    fn commands_give_the_same_on_snapshots_as_on_npy() {
+        let scratch = Scratch::new();
+        let [npy, one, parts] = save(&scratch, &points(300));
+        let edges = scratch.file("edges.txt", "0\n0.5\n1\n2\n");
+        let cross = format!("pairs --bins {edges} --cross ");
+        for words in [
+            "sort".to_string(),
+            "knn -k 3".to_string(),
+            "neighbors --radius 0.7".to_string(),
+            format!("pairs --bins {edges}"),
+            "power --mesh 8".to_string(),
+        ] {
+            let words: Vec<&str> = words.split(' ').collect();
+            // The snapshot's own box stands for --box, and what is given goes before it.
+            let with_box = |side| [&words[..], &["--box", side]].concat();
+            let mut ways = vec![(&one, Ranks::Threads(1)), (&parts, Ranks::Threads(3))];
+            if has_mpi() && words[0] == "neighbors" {
+                ways.push((&parts, Ranks::Mpi(3)));
+            }
+            let want = call(&scratch, &npy, &with_box("8"), Ranks::Threads(1));
+            for (input, ranks) in ways {
+                assert!(call(&scratch, input, &words, ranks) == want, "{words:?} of {input} on {ranks:?}");
+            }
+            let want = call(&scratch, &npy, &with_box("16"), Ranks::Threads(1));
+            assert!(call(&scratch, &one, &with_box("16"), Ranks::Threads(2)) == want, "{words:?} in another box");
+        }
+        // As places that are asked for, too.
+        let words = |other: &str| format!("{cross}{other} --box 8");
+        let [want, got] = [&npy, &parts]
+            .map(|other| call(&scratch, &npy, &words(other).split(' ').collect::<Vec<_>>(), Ranks::Threads(2)));
+        assert!(want == got);
+    }
+
+    #[test]
+    fn reports_name_the_snapshot_and_its_box() {
+        let scratch = Scratch::new();
+        let [_, _, parts] = save(&scratch, &points(40));
+        let output = scratch.word("out.npy");
+        let done = Call::new(&["sort", &parts, "-o", &output, "--json"]).on(Ranks::Threads(2)).succeeds();
+        let report: Value = serde_json::from_str(&done.stdout).unwrap();
+        assert_eq!(report["box"], serde_json::json!([8.0, 8.0, 8.0]));
+        let input = &report["input"];
+        assert_eq!((&input["format"], &input["files"]), (&"hdf5".into(), &3.into()));
+        assert_eq!((&input["shape"], &input["dtype"]), (&serde_json::json!([40, 3]), &"float32".into()));
+    }
+
+    #[test]
+    fn bad_snapshots_are_one_error_on_any_ranks() {
+        let scratch = Scratch::new();
+        let mut bad = points(5);
+        bad[3][1] = f32::NAN;
+        let [_, one, parts] = save(&scratch, &bad);
+        let torn = fs::read(scratch.join("one.hdf5")).unwrap();
+        let torn = scratch.file("torn.hdf5", &torn[..torn.len() / 2]);
+        let text = scratch.file("text.h5", "no snapshot");
+        fs::remove_file(scratch.join("parts.0.hdf5")).unwrap();
+        let output = scratch.word("out");
+        let mut ways = vec![Ranks::Threads(1), Ranks::Threads(3)];
+        if has_mpi() {
+            ways.push(Ranks::Mpi(2));
+        }
+        for ranks in ways {
+            for (input, words) in [
+                (&one, &["one.hdf5", "(3, 1)", "NaN"][..]),
+                (&parts, &["parts.0.hdf5 is not there"]),
+                (&torn, &["torn.hdf5", "copy or write it again"]),
+                (&text, &["text.h5", "not an HDF5 file"]),
+                (&scratch.word("none.hdf5"), &["none.hdf5", "no such file"]),
+            ] {
+                for command in [&["sort"][..], &["power"], &["knn", "-k", "1"]] {
+                    let call = Call::new(&[&command[..1], &[input, "-o", &output], &command[1..]].concat());
+                    call.on(ranks).run().is_error(&format!("{command:?} {input} on {ranks:?}"), 1, words);
+                    assert!(!Path::new(&output).exists());
+                }
+            }
+        }
+        // The words of the call depend on the file.
+        let [npy, one, _] = save(&scratch, &points(5));
+        Call::new(&["power", &npy, "-o", &output]).run().is_error("no box", 2, &["--box is missing"]);
+        Call::new(&["sort", &one, "--box", "1,2", "-o", &output]).run().is_error(
+            "two sides",
+            2,
+            &["--box has 2 sides"],
+        );
+    }
+
+    fn read(path: &Path) -> Vec<f32> {
+        let file = NpyFile::open(path).unwrap();
+        file.read_f32(0..file.len()).unwrap()
+    }
+
+    /// The snapshot beside `positions.npy` must hold the same particles.
+    fn is_beside(directory: &Path, files: usize, a: f64) {
+        let snapshot = Snapshot::open(directory.join("snapshot.hdf5")).unwrap();
+        assert_eq!((snapshot.files(), snapshot.count()), (files, 512));
+        assert_eq!((snapshot.time(), snapshot.box_size()), (Some(a), Some([128.0; 3])));
+        let ids = snapshot.ids(0..512).unwrap();
+        let (x, p) = (read(&directory.join("positions.npy")), read(&directory.join("velocities.npy")));
+        let (found_x, found_v) = (snapshot.positions_f32(0..512).unwrap(), snapshot.velocities_f32(0..512).unwrap());
+        let mut seen = vec![false; 512];
+        for (row, id) in ids.into_iter().map(|id| id as usize).enumerate() {
+            assert!(!std::mem::replace(&mut seen[id], true));
+            for axis in 0..3 {
+                let (at, want) = (3 * row + axis, 3 * id + axis);
+                assert_eq!(found_x[at], x[want]);
+                // p = a^2 dx/dt in 100 km/s; Gadget's is a dx/dt over the root of a.
+                assert_eq!(found_v[at], (100.0 * f64::from(p[want]) / a / a.sqrt()) as f32);
+            }
+        }
+        assert!(seen.into_iter().all(|seen| seen));
+    }
+
+    #[test]
+    fn a_simulation_writes_snapshots_on_any_ranks() {
+        let scratch = Scratch::new();
+        let mut ways = vec![Ranks::Threads(1), Ranks::Threads(4)];
+        if has_mpi() {
+            ways.push(Ranks::Mpi(3));
+        }
+        let mut first = None;
+        for (number, ranks) in ways.into_iter().enumerate() {
+            for kind in ["one", "per-rank"] {
+                let out = scratch.join(&format!("{kind}{number}"));
+                // Pencils on four ranks: a rank's particles do not follow one another.
+                let grid = if ranks == Ranks::Threads(4) { "2x2" } else { "auto" };
+                let words = ["--snapshots", "0.5", "--hdf5", kind, "--grid", grid];
+                Call::simulate(&out, &words).on(ranks).succeeds();
+                let parts = match ranks {
+                    Ranks::Threads(n) | Ranks::Mpi(n) => usize::from(n),
+                };
+                let count = if kind == "one" { 1 } else { parts };
+                is_beside(&out, count, 1.0);
+                is_beside(&out.join("snapshot_0.5"), count, 0.5);
+                let left = files(&out).into_iter().filter(|path| path.extension().is_some_and(|e| e == "part"));
+                assert_eq!(left.count(), 0);
+                if kind == "one" {
+                    let bytes = fs::read(out.join("snapshot.hdf5")).unwrap();
+                    assert!(first.get_or_insert_with(|| bytes.clone()) == &bytes, "{ranks:?}");
+                } else {
+                    assert_eq!(out.join("snapshot.hdf5").exists(), false);
+                }
+                let run: Value = serde_json::from_slice(&fs::read(out.join("run.json")).unwrap()).unwrap();
+                assert_eq!(run["hdf5"], kind);
+            }
+        }
+        // The spectrum of it, in its own box.
+        let output = scratch.word("power.csv");
+        Call::new(&["power", &scratch.word("one0/snapshot.hdf5"), "-o", &output, "--mesh", "8"]).succeeds();
+        assert!(fs::read_to_string(output).unwrap().lines().count() > 3);
+        let call = Call::simulate(&scratch.join("x"), &["--hdf5", "two"]);
+        call.run().is_error("two", 2, &["--hdf5 is `two`; it must be one or per-rank"]);
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_written_leaves_nothing() {
+        for (kind, name) in [("one", "snapshot.hdf5"), ("per-rank", "snapshot.1.hdf5")] {
+            let scratch = Scratch::new();
+            // A directory has the file's name: found when the files are made, before any has its own.
+            fs::create_dir_all(scratch.join("out").join(name)).unwrap();
+            let mut ways = vec![Ranks::Threads(2)];
+            if has_mpi() {
+                ways.push(Ranks::Mpi(2));
+            }
+            for ranks in ways {
+                let outcome = Call::simulate(&scratch.join("out"), &["--hdf5", kind]).on(ranks).run();
+                outcome.is_error(kind, 1, &[name, "not a regular file"]);
+                assert_eq!(files(scratch.path()), [""; 0].map(std::path::PathBuf::from), "{ranks:?}");
+            }
+        }
+    }
+}

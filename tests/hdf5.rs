@@ -1,0 +1,484 @@
+//! Snapshots and group catalogues in HDF5: what is written comes back, on any number of ranks; other codes' files are
+//! understood; broken ones are named.
+#![cfg(feature = "hdf5")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use hdf5_metno::{File, Group, H5Type};
+use meshloom::Error;
+use meshloom::comm::{Communicator, run_threads};
+use meshloom::io::hdf5::{
+    Files, GroupCatalog, Groups, Part, Snapshot, SnapshotInfo, SnapshotWriter, part_path, read_groups, write_groups,
+};
+use meshloom::io::{Dtype, IoError, token};
+use meshloom::layout::split;
+use meshloom::simulation::seal_snapshot_together;
+
+/// A directory for one test, removed at its end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Self {
+        let path = std::env::temp_dir().join(format!("meshloom-hdf5-{}", token()));
+        fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    fn names(&self) -> Vec<String> {
+        let mut names: Vec<_> =
+            fs::read_dir(&self.0).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn info(count: u64) -> SnapshotInfo {
+    SnapshotInfo { count, box_size: 100.0, scale_factor: 0.25, omega_m: 0.3, omega_b: 0.05, h: 0.7 }
+}
+
+/// A number that depends on the row, the axis and what it is for.
+fn number(row: u64, axis: usize, salt: u32) -> f32 {
+    let mixed =
+        (row as u32 ^ salt << 20).wrapping_mul(0x9e37_79b9).wrapping_add((axis as u32).wrapping_mul(0x85eb_ca6b));
+    (mixed >> 8) as f32 / 65536.0
+}
+
+fn rows(rows: std::ops::Range<u64>, salt: u32) -> Vec<[f32; 3]> {
+    rows.map(|row| [0, 1, 2].map(|axis| number(row, axis, salt))).collect()
+}
+
+fn id(row: u64) -> u64 {
+    row + (7 << 40)
+}
+
+/// This rank's part of a snapshot, in pieces of 5 rows.
+fn save(comm: &Communicator, path: &Path, files: Files, count: u64) -> Result<(), Error> {
+    let own = split(count, comm.size() as u64, comm.rank() as u64);
+    let sealed = seal_snapshot_together(comm, path, files, &info(count), own.end - own.start, |writer, first| {
+        for start in own.clone().step_by(5) {
+            let piece = start..own.end.min(start + 5);
+            let ids: Vec<u64> = piece.clone().map(id).collect();
+            writer.write(first + start - own.start, &rows(piece.clone(), 1), &rows(piece, 2), &ids)?;
+        }
+        Ok(())
+    })?;
+    sealed.publish()?;
+    comm.barrier()?;
+    Ok(())
+}
+
+#[track_caller]
+fn is_whole(snapshot: &Snapshot, count: u64) {
+    assert_eq!((snapshot.count(), snapshot.dims(), snapshot.dtype()), (count, 3, Dtype::F32));
+    assert_eq!(snapshot.positions_f32(0..count).unwrap(), rows(0..count, 1).as_flattened());
+    assert_eq!(snapshot.velocities_f32(0..count).unwrap(), rows(0..count, 2).as_flattened());
+    assert_eq!(snapshot.ids(0..count).unwrap(), (0..count).map(id).collect::<Vec<_>>());
+    assert_eq!(snapshot.masses_f32(0..count).unwrap(), vec![info(count).particle_mass() as f32; count as usize]);
+    assert_eq!(snapshot.box_size(), Some([100.0; 3]));
+    assert_eq!((snapshot.time(), snapshot.redshift()), (Some(0.25), Some(3.0)));
+    // Rows from the middle, which for several files cross their ends.
+    for (start, end) in [(0, 0), (count / 3, count / 3), (count / 3, count - count / 4), (count, count)] {
+        let part: Vec<f64> = rows(start..end, 1).as_flattened().iter().map(|&x| f64::from(x)).collect();
+        assert_eq!(snapshot.positions_f64(start..end).unwrap(), part);
+        assert_eq!(snapshot.ids(start..end).unwrap(), (start..end).map(id).collect::<Vec<_>>());
+    }
+    assert!(matches!(snapshot.positions_f32(0..count + 1), Err(IoError::Range { .. })));
+    assert!(matches!(snapshot.masses_f32(1..0), Err(IoError::Range { .. })));
+}
+
+#[test]
+fn one_file_is_the_same_bytes_for_every_number_of_ranks() {
+    let scratch = Scratch::new();
+    for count in [0, 1, 3, 11, 64] {
+        let mut first = None;
+        for ranks in 1..=4 {
+            let path = scratch.file(&format!("{count}-{ranks}.hdf5"));
+            run_threads(ranks, |comm| save(&comm, &path, Files::One, count)).unwrap();
+            let bytes = fs::read(&path).unwrap();
+            assert!(first.get_or_insert_with(|| bytes.clone()) == &bytes, "{count} particles on {ranks} ranks");
+            let snapshot = Snapshot::open(&path).unwrap();
+            assert_eq!((snapshot.files(), snapshot.particle_type(), snapshot.path()), (1, 1, path.as_path()));
+            is_whole(&snapshot, count);
+            // Every rank its own rows, all at once.
+            let parts = run_threads(ranks, |comm| {
+                let own = split(count, comm.size() as u64, comm.rank() as u64);
+                Snapshot::open(&path)?.positions_f32(own)
+            });
+            assert_eq!(parts.unwrap().concat(), rows(0..count, 1).as_flattened());
+        }
+    }
+    assert_eq!(scratch.names().len(), 20);
+}
+
+#[test]
+fn a_file_a_rank_is_one_array_by_whichever_name() {
+    let scratch = Scratch::new();
+    for (ranks, count) in [(1, 5), (2, 11), (3, 1), (4, 0), (4, 64)] {
+        let whole = scratch.file(&format!("s{ranks}_{count}.0.hdf5"));
+        run_threads(ranks, |comm| save(&comm, &whole, Files::PerRank, count)).unwrap();
+        assert!(!whole.exists());
+        for name in (0..ranks as u64).map(|part| part_path(&whole, part)).chain([whole.clone()]) {
+            let snapshot = Snapshot::open(&name).unwrap();
+            assert_eq!(snapshot.files(), ranks, "{}", name.display());
+            is_whole(&snapshot, count);
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_fails_leaves_nothing_of_any() {
+    for files in [Files::One, Files::PerRank] {
+        for failing in 0..3 {
+            let scratch = Scratch::new();
+            let path = scratch.file("s.hdf5");
+            let error = run_threads(3, |comm| {
+                let sealed = seal_snapshot_together(&comm, &path, files, &info(9), 3, |writer, first| {
+                    writer.write(first, &rows(0..3, 1), &rows(0..3, 2), &[1, 2, 3])?;
+                    if comm.rank() == failing {
+                        return Err(IoError::Memory { path: "of the test".into(), bytes: 1 }.into());
+                    }
+                    Ok(())
+                })?;
+                Ok::<_, Error>(sealed.publish()?)
+            })
+            .unwrap_err();
+            assert_eq!(error.rank, failing);
+            assert!(error.to_string().contains("of the test"), "{error}");
+            assert_eq!(scratch.names(), [""; 0], "{files:?}, rank {failing}");
+        }
+        // As does a number of particles that is not the header's.
+        let scratch = Scratch::new();
+        let result = run_threads(2, |comm| {
+            seal_snapshot_together(&comm, &scratch.file("s.hdf5"), files, &info(9), 3, |_, _| Ok(())).map(drop)
+        });
+        assert!(result.unwrap_err().to_string().contains("has 6 rows over all ranks, but the header counts 9"));
+        assert_eq!(scratch.names(), [""; 0]);
+    }
+}
+
+#[test]
+fn writers_refuse_what_does_not_fit() {
+    let scratch = Scratch::new();
+    let (path, info) = (scratch.file("s.hdf5"), info(4));
+    let part = Part::whole(&info);
+    let writer = SnapshotWriter::create(&path, &info, part, "t").unwrap();
+    let two = [[0.0; 3]; 2];
+    assert!(matches!(writer.write(3, &two, &two, &[0, 1]), Err(IoError::Range { start: 9, end: 15, len: 12, .. })));
+    assert!(matches!(writer.write(0, &two, &two, &[0]), Err(IoError::Column { .. })));
+    assert!(matches!(writer.write(0, &two, &two[..1], &[0, 1]), Err(IoError::Column { .. })));
+    assert!(matches!(SnapshotWriter::create(&path, &info, part, "t"), Err(IoError::Exists { .. })));
+    let other = SnapshotWriter::open(&path, part, "t", writer.places()).unwrap();
+    other.write(2, &two, &two, &[8, 9]).unwrap();
+    other.finish().unwrap();
+    assert_eq!(scratch.names().len(), 1, "the temporary alone");
+    assert!(!path.exists());
+    drop(writer);
+    assert_eq!(scratch.names(), [""; 0]);
+
+    let create = |path: &Path, info: &SnapshotInfo| SnapshotWriter::create(path, info, Part::whole(info), "t").err();
+    assert!(matches!(create(Path::new("-"), &info), Some(IoError::OutputIsDash)));
+    assert!(matches!(create(&scratch.0, &info), Some(IoError::NotAFile { .. })));
+    assert!(matches!(create(&scratch.file("no/s.hdf5"), &info), Some(IoError::Create { .. })));
+    assert!(matches!(create(&path, &SnapshotInfo { count: u64::MAX / 3, ..info }), Some(IoError::Shape { .. })));
+    assert!(matches!(SnapshotWriter::open(&path, part, "other", [0; 3]), Err(IoError::Create { .. })));
+    assert_eq!(scratch.names(), [""; 0]);
+}
+
+#[test]
+fn units_follow_from_the_definitions() {
+    // p = a^2 dx/dt in H0 Mpc/h = 100 km/s: at a = 1/4 the peculiar velocity a dx/dt of p = 1 is 400 km/s.
+    let info = info(1000);
+    assert_eq!((info.peculiar_velocity(1.0), info.gadget_velocity(1.0)), (400.0, 800.0));
+    // 0.3 of the critical density 3 (100 km/s/Mpc)^2 / (8 pi G) in 10 Mpc/h cubed a particle; G in (km/s)^2 kpc/Msun.
+    let critical = 3.0 * 0.1f64.powi(2) / (8.0 * std::f64::consts::PI * 4.300_917e-6);
+    let wanted = 0.3 * critical * 1e4f64.powi(3) / 1e10;
+    assert!((info.particle_mass() / wanted - 1.0).abs() < 1e-6, "{} {wanted}", info.particle_mass());
+}
+
+/// A file of another code's: a header of these particles, and an empty group for each type that has some.
+struct Foreign {
+    file: File,
+    header: Group,
+}
+
+impl Foreign {
+    fn new(path: &Path, here: &[u32], total: &[u32], files: i32) -> Self {
+        let file = File::create(path).unwrap();
+        let header = file.create_group("Header").unwrap();
+        let foreign = Foreign { file, header };
+        foreign.list("NumPart_ThisFile", here);
+        foreign.list("NumPart_Total", total);
+        foreign.scalar("NumFilesPerSnapshot", files);
+        for (number, _) in here.iter().enumerate().filter(|(_, n)| **n > 0) {
+            foreign.file.create_group(&format!("PartType{number}")).unwrap();
+        }
+        foreign
+    }
+
+    fn list<T: H5Type>(&self, name: &str, values: &[T]) -> &Self {
+        self.header.new_attr::<T>().shape(values.len()).create(name).unwrap().write_raw(values).unwrap();
+        self
+    }
+
+    fn scalar<T: H5Type>(&self, name: &str, value: T) -> &Self {
+        self.header.new_attr::<T>().create(name).unwrap().write_scalar(&value).unwrap();
+        self
+    }
+
+    fn data<T: H5Type>(&self, name: &str, shape: &[usize], values: &[T]) -> &Self {
+        let dataset = self.file.new_dataset::<T>().shape(shape.to_vec()).create(name).unwrap();
+        dataset.write_raw(values).unwrap();
+        self
+    }
+}
+
+#[test]
+fn files_of_other_codes_are_understood() {
+    let scratch = Scratch::new();
+    // Gadget's: a box with one side, masses by particle, 32-bit ids, gas beside.
+    let path = scratch.file("gadget.hdf5");
+    Foreign::new(&path, &[1, 2, 0, 0, 0, 0], &[1, 2, 0, 0, 0, 0], 1)
+        .scalar("BoxSize", 50.0f64)
+        .scalar("Time", 0.5f64)
+        .list("MassTable", &[0.0f64; 6])
+        .data("PartType0/Coordinates", &[1, 3], &[9.0f32; 3])
+        .data("PartType1/Coordinates", &[2, 3], &[0.1f64, 0.2, 0.3, 1e300, 0.5, 0.6])
+        .data("PartType1/Masses", &[2], &[1.5f32, 2.5])
+        .data("PartType1/ParticleIDs", &[2], &[7u32, u32::MAX]);
+    let snapshot = Snapshot::open(&path).unwrap();
+    assert_eq!((snapshot.count(), snapshot.dtype(), snapshot.particle_type()), (2, Dtype::F64, 1));
+    assert_eq!((snapshot.box_size(), snapshot.time(), snapshot.redshift()), (Some([50.0; 3]), Some(0.5), None));
+    assert_eq!(snapshot.positions_f64(0..2).unwrap(), [0.1, 0.2, 0.3, 1e300, 0.5, 0.6]);
+    assert_eq!(snapshot.positions_f32(0..1).unwrap(), [0.1, 0.2, 0.3]);
+    match snapshot.positions_f32(0..2) {
+        Err(IoError::OutOfRange { index, value, .. }) => assert_eq!((index, value), (vec![1, 0], 1e300)),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(snapshot.masses_f32(0..2).unwrap(), [1.5, 2.5]);
+    assert_eq!(snapshot.ids(0..2).unwrap(), [7, u64::from(u32::MAX)]);
+    let error = snapshot.velocities_f32(0..2).unwrap_err();
+    assert!(matches!(error, IoError::NoMember { .. }));
+    assert!(error.to_string().contains("Coordinates, Masses, ParticleIDs"), "{error}");
+
+    // SWIFT's: lists of one value, seven types, three sides, signed ids, compressed chunks.
+    let path = scratch.file("swift.h5");
+    let foreign = Foreign::new(&path, &[0, 0, 4, 0, 0, 0, 0], &[0, 0, 4, 0, 0, 0, 0], 1);
+    foreign
+        .list("BoxSize", &[10.0f64, 20.0, 30.0])
+        .list("Redshift", &[2.0f64])
+        .list("NumPart_Total_HighWord", &[0u32; 7]);
+    let coordinates: Vec<f32> = (0..12).map(|x| x as f32).collect();
+    let builder = foreign.file.new_dataset::<f32>().chunk([3, 3]).shuffle().deflate(4);
+    builder.shape([4, 3]).create("PartType2/Coordinates").unwrap().write_raw(&coordinates).unwrap();
+    foreign.data("PartType2/ParticleIDs", &[4], &[1i64, 2, 3, 1 << 40]);
+    drop(foreign);
+    let snapshot = Snapshot::open(&path).unwrap();
+    assert_eq!((snapshot.particle_type(), snapshot.box_size()), (2, Some([10.0, 20.0, 30.0])));
+    assert_eq!((snapshot.time(), snapshot.redshift()), (None, Some(2.0)));
+    assert_eq!(snapshot.positions_f32(1..4).unwrap(), coordinates[3..]);
+    assert_eq!(snapshot.ids(2..4).unwrap(), [3, 1 << 40]);
+
+    // Two axes in open space.
+    let path = scratch.file("plane.hdf5");
+    Foreign::new(&path, &[0, 2], &[0, 2], 1).scalar("BoxSize", 0.0f64).data(
+        "PartType1/Coordinates",
+        &[2, 2],
+        &[1.0f32, 2.0, 3.0, 4.0],
+    );
+    let snapshot = Snapshot::open(&path).unwrap();
+    assert_eq!((snapshot.dims(), snapshot.box_size()), (2, None));
+    assert_eq!(snapshot.positions_f64(1..2).unwrap(), [3.0, 4.0]);
+
+    // Gadget leaves out the groups of types that a file has no particles of; and counts beyond 32 bits in two words.
+    for (part, count) in [(0, 0), (1, 3), (2, 1)] {
+        let foreign = Foreign::new(&scratch.file(&format!("g.{part}.hdf5")), &[0, count], &[0, 4], 3);
+        if count > 0 {
+            let x = vec![part as f32; 3 * count as usize];
+            foreign.data("PartType1/Coordinates", &[count as usize, 3], &x);
+        }
+    }
+    let snapshot = Snapshot::open(scratch.file("g.hdf5")).unwrap();
+    assert_eq!((snapshot.count(), snapshot.files()), (4, 3));
+    assert_eq!(snapshot.positions_f32(2..4).unwrap(), [1.0, 1.0, 1.0, 2.0, 2.0, 2.0]);
+}
+
+#[test]
+fn what_is_wrong_with_a_file_is_said() {
+    let scratch = Scratch::new();
+    #[track_caller]
+    fn wrong(path: impl AsRef<Path>, words: &[&str]) -> IoError {
+        let error = Snapshot::open(path.as_ref()).unwrap_err();
+        for word in words {
+            assert!(error.to_string().contains(word), "`{word}` is missing: {error}");
+        }
+        error
+    }
+    let coordinates = |types: &[usize], path: &Path| {
+        let mut here = vec![0u32; 6];
+        types.iter().for_each(|&number| here[number] = 1);
+        let foreign = Foreign::new(path, &here, &here, 1);
+        for number in types {
+            foreign.data(&format!("PartType{number}/Coordinates"), &[1, 3], &[0.5f32; 3]);
+        }
+    };
+    let path = scratch.file("s.hdf5");
+    assert!(matches!(wrong("-", &[]), IoError::InputIsDash));
+    assert!(matches!(wrong(&path, &[]), IoError::NotFound { .. }));
+    assert!(matches!(wrong(&scratch.0, &[]), IoError::NotAFile { .. }));
+    for bytes in [&b""[..], b"not HDF5", b"\x89HDF\r\n\x1a\n", &[0; 4096]] {
+        fs::write(&path, bytes).unwrap();
+        assert!(matches!(wrong(&path, &["s.hdf5", "copy or write it again"]), IoError::NotHdf5 { .. }));
+    }
+    drop(File::create(&path).unwrap());
+    wrong(&path, &["no group Header"]);
+    coordinates(&[], &path);
+    assert_eq!(Snapshot::open(&path).unwrap().count(), 0);
+    Foreign::new(&path, &[0, 1], &[0, 1], 1);
+    wrong(&path, &["no particle type has coordinates"]);
+    coordinates(&[0, 1, 4], &path);
+    assert_eq!(Snapshot::open(&path).unwrap().particle_type(), 1);
+    coordinates(&[4], &path);
+    assert_eq!(Snapshot::open(&path).unwrap().particle_type(), 4);
+    coordinates(&[0, 4, 5], &path);
+    wrong(&path, &["no PartType1", "PartType0, PartType4, PartType5"]);
+    Foreign::new(&path, &[0, 2], &[0, 2], 1).data("PartType1/Coordinates", &[1, 3], &[0.5f32; 3]);
+    wrong(&path, &["NumPart_ThisFile counts 2 particles", "has 1"]);
+    Foreign::new(&path, &[0, 1], &[0, 2], 1).data("PartType1/Coordinates", &[1, 3], &[0.5f32; 3]);
+    wrong(&path, &["NumPart_Total counts 2 particles", "there are 1"]);
+    Foreign::new(&path, &[0, 1], &[0, 1], 1).data("PartType1/Coordinates", &[1, 4], &[0.5f32; 4]);
+    assert!(matches!(wrong(&path, &["(1, 4)", "(N, 3) or (N, 2)"]), IoError::Shape { .. }));
+    Foreign::new(&path, &[0, 1], &[0, 1], 1).data("PartType1/Coordinates", &[1, 3], &[5i32; 3]);
+    assert!(matches!(wrong(&path, &["int32", "float32 or float64"]), IoError::Dtype { .. }));
+
+    // One of several files.
+    Foreign::new(&path, &[0, 1], &[0, 2], 2).data("PartType1/Coordinates", &[1, 3], &[0.5f32; 3]);
+    wrong(&path, &["one of 2 files", "must end in .0, .1"]);
+    let [first, second] = [0, 1].map(|part| part_path(&path, part));
+    fs::copy(&path, &first).unwrap();
+    fs::remove_file(&path).unwrap();
+    wrong(&path, &["s.0.hdf5", "one of 2 files", "s.1.hdf5 is not there"]);
+    Foreign::new(&second, &[0, 1], &[0, 2], 3).data("PartType1/Coordinates", &[1, 3], &[0.5f32; 3]);
+    wrong(&path, &["s.1.hdf5", "belongs to another snapshot", "older run"]);
+    Foreign::new(&second, &[0, 1], &[0, 2], 2).data("PartType1/Coordinates", &[1, 2], &[0.5f32; 2]);
+    assert!(matches!(wrong(&path, &["as the files before it"]), IoError::Shape { .. }));
+    Foreign::new(&second, &[0, 1], &[0, 2], 2).data("PartType1/Coordinates", &[1, 3], &[0.5f32; 3]);
+    assert_eq!(Snapshot::open(&path).unwrap().count(), 2);
+}
+
+#[test]
+fn a_file_that_was_cut_off_is_an_error_wherever_it_ends() {
+    let scratch = Scratch::new();
+    let path = scratch.file("s.hdf5");
+    run_threads(1, |comm| save(&comm, &path, Files::One, 64)).unwrap();
+    let (bytes, cut) = (fs::read(&path).unwrap(), scratch.file("cut.hdf5"));
+    for len in (0..bytes.len()).step_by(97).chain([bytes.len() - 1]) {
+        fs::write(&cut, &bytes[..len]).unwrap();
+        assert!(matches!(Snapshot::open(&cut), Err(IoError::NotHdf5 { .. })), "{len} of {} bytes", bytes.len());
+        assert!(matches!(read_groups(&cut), Err(IoError::NotHdf5 { .. })), "{len} of {} bytes", bytes.len());
+    }
+    // Cut off while it is open: the next read finds it.
+    let snapshot = Snapshot::open(&path).unwrap();
+    fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+    assert!(matches!(snapshot.positions_f32(0..64), Err(IoError::NotHdf5 { .. })));
+}
+
+fn groups() -> Groups<'static> {
+    Groups {
+        label: &[17, 3],
+        count: &[3, 2],
+        mass: &[3.5, 2.25],
+        center: &[[1.0, 2.0, 3.0], [99.0, 0.5, 7.0]],
+        velocity: Some(&[[100.0, -200.0, 300.0], [0.0, 1.0, 2.0]]),
+        inertia_radius: &[0.1, 0.2],
+        velocity_dispersion: Some(&[50.0, 60.0]),
+        max_radius: &[0.3, 0.4],
+        offset: &[0, 3, 5],
+        members: Some(&[17, 20, 1 << 40, 3, 4]),
+    }
+}
+
+#[test]
+fn groups_come_back() {
+    let scratch = Scratch::new();
+    let (path, info, given) = (scratch.file("fof_tab_000.0.hdf5"), info(64), groups());
+    write_groups(&path, &info, &given).unwrap();
+    let found = read_groups(&path).unwrap();
+    let wanted = GroupCatalog {
+        box_size: 100.0,
+        scale_factor: 0.25,
+        label: given.label.into(),
+        count: given.count.into(),
+        mass: given.mass.into(),
+        center: given.center.into(),
+        velocity: given.velocity.map(Into::into),
+        inertia_radius: given.inertia_radius.into(),
+        velocity_dispersion: given.velocity_dispersion.map(Into::into),
+        max_radius: given.max_radius.into(),
+        offset: given.offset.into(),
+        members: given.members.map(Into::into),
+    };
+    assert_eq!(found, wanted);
+    // By type, where Gadget's readers look.
+    let file = File::open(&path).unwrap();
+    let lengths: Vec<u64> = file.dataset("Group/GroupLenType").unwrap().read_raw().unwrap();
+    assert_eq!(lengths, [0, 3, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0]);
+    let offsets: Vec<u64> = file.dataset("Group/GroupOffsetType").unwrap().read_raw().unwrap();
+    assert_eq!(offsets, [0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0]);
+    drop(file);
+
+    // Without what may be left out; and none at all.
+    write_groups(&path, &info, &Groups { velocity: None, velocity_dispersion: None, members: None, ..given }).unwrap();
+    let found = read_groups(&path).unwrap();
+    assert_eq!(found, GroupCatalog { velocity: None, velocity_dispersion: None, members: None, ..wanted });
+    let none = Groups {
+        label: &[],
+        count: &[],
+        mass: &[],
+        center: &[],
+        velocity: Some(&[]),
+        inertia_radius: &[],
+        velocity_dispersion: None,
+        max_radius: &[],
+        offset: &[0],
+        members: Some(&[]),
+    };
+    write_groups(&path, &info, &none).unwrap();
+    let found = read_groups(&path).unwrap();
+    assert_eq!((found.label.len(), found.velocity, found.members), (0, Some(vec![]), Some(vec![])));
+    assert_eq!(scratch.names(), ["fof_tab_000.0.hdf5"]);
+}
+
+#[test]
+fn groups_that_do_not_fit_together_are_refused() {
+    let scratch = Scratch::new();
+    let path = scratch.file("g.hdf5");
+    for (name, wrong) in [
+        ("count", Groups { count: &[3], ..groups() }),
+        ("velocity_dispersion", Groups { velocity_dispersion: Some(&[]), ..groups() }),
+        ("offset", Groups { offset: &[0, 3], ..groups() }),
+        ("offset", Groups { offset: &[1, 4, 6], ..groups() }),
+        ("offset", Groups { offset: &[0, 2, 5], ..groups() }),
+        ("offset", Groups { count: &[3, u64::MAX], ..groups() }),
+        ("members", Groups { members: Some(&[1]), ..groups() }),
+    ] {
+        match write_groups(&path, &info(64), &wrong) {
+            Err(IoError::Column { name: found, .. }) => assert_eq!(found, name),
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+    // A snapshot is no catalogue.
+    run_threads(1, |comm| save(&comm, &path, Files::One, 3)).unwrap();
+    assert!(matches!(read_groups(&path), Err(IoError::NotHdf5 { .. })));
+    assert_eq!(scratch.names(), ["g.hdf5"]);
+}
