@@ -122,22 +122,28 @@ pub fn write_npz(
     members: &[Member],
     write: impl FnOnce(&mut Archive) -> Result<(), Error>,
 ) -> Result<(), Error> {
+    seal_npz(comm, path, members, write)?.publish()?;
+    comm.barrier()?;
+    Ok(())
+}
+
+/// [`write_npz`] but for the name: every rank's part is on the disk, and rank 0 gives the name when it publishes.
+///
+/// # Errors
+/// As [`write_npy`].
+pub fn seal_npz(
+    comm: &Communicator,
+    path: &Path,
+    members: &[Member],
+    write: impl FnOnce(&mut Archive) -> Result<(), Error>,
+) -> Result<Sealed, Error> {
     let writer =
         opened(comm, |token| NpzWriter::create(path, members, token), |token| NpzWriter::open(path, members, token))?;
     let mut archive = Archive { writer, parts: Vec::new() };
     write(&mut archive)?;
     let Archive { writer, parts } = archive;
-    match comm.gather_v(0, &parts)? {
-        Some(parts) => {
-            comm.barrier()?;
-            writer.finish(parts.data())?;
-        }
-        None => {
-            // On the disk before rank 0 gives the file its name.
-            writer.finish(&[])?;
-            comm.barrier()?;
-        }
-    }
+    let parts = comm.gather_v(0, &parts)?;
+    let sealed = writer.seal(parts.as_ref().map_or(&[], |parts| parts.data()))?;
     comm.barrier()?;
-    Ok(())
+    Ok(sealed)
 }

@@ -109,7 +109,7 @@ fn wrong_words_and_values_exit_2() {
         row("snapshot too early", "--snapshots 0.01", 2, &["0.01"]),
         row("snapshot too late", "--snapshots 0.5,1.5", 2, &["1.5"]).mpi(),
         row("snapshot is no number", "--snapshots 0.5,soon", 2, &["soon"]),
-        row("groups", "--linking-length 0.2", 2, &["--linking-length is 0.2"]),
+        row("groups", "--linking-length -0.2", 2, &["--linking-length is -0.2"]),
         row("lpt 3", "--lpt 3", 2, &["--lpt is 3"]),
         row("scheme", "--scheme euler", 2, &["euler"]),
         row("window", "--window pcs", 2, &["pcs"]),
@@ -391,12 +391,13 @@ fn a_resumed_run_gives_the_same_bytes() {
 fn a_toml_file_says_what_the_command_line_says_and_the_line_wins() {
     let scratch = Scratch::new();
     let text = "particles = 8\nmesh = 16\nbox = 64\nsteps = 9\nseed = 3\ncosmology = \"simple\"\nlpt = 1\na_start = 0.1\n\
-                a_end = 0.8\nscheme = \"bullfrog\"\nwindow = \"tsc\"\nsnapshots = [0.50]\nsave_density = true\n";
+                a_end = 0.8\nscheme = \"bullfrog\"\nwindow = \"tsc\"\nsnapshots = [0.50]\nsave_density = true\n\
+                linking_length = 0.3\n";
     let config = scratch.file("run.toml", text);
     let [one, other] = ["one", "other"].map(|name| scratch.join(name));
     Call::simulate(&one, &["--config", &config, "--steps", "2"]).succeeds();
     let words = "--box 64 --seed 3 --cosmology simple --lpt 1 --a-start 0.1 --a-end 0.8 --scheme bullfrog --window tsc \
-                 --snapshots 0.50 --save-density";
+                 --snapshots 0.50 --save-density --linking-length 0.3";
     Call::simulate(&other, &words.split_whitespace().collect::<Vec<_>>()).succeeds();
     same("the file", &results(&one), &results(&other));
     let names = |out: &Path| files(out).iter().map(|f| f.strip_prefix(out).unwrap().to_owned()).collect::<Vec<_>>();

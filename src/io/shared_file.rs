@@ -158,6 +158,11 @@ pub struct Sealed {
 }
 
 impl Sealed {
+    /// Where its bytes are until it has its name: any rank may read them there.
+    pub fn temporary(&self) -> &Path {
+        &self.file.temporary
+    }
+
     /// Gives the file its final name. On rank 0 this comes after a barrier that follows the others' sealing.
     ///
     /// # Errors

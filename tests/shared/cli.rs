@@ -98,10 +98,10 @@ impl Call {
         Call { words: words.iter().map(|w| (*w).to_string()).collect(), ranks: Ranks::Threads(1), env: Vec::new() }
     }
 
-    /// A small simulation into `out`; `words` may say otherwise.
+    /// A small simulation into `out`, without groups; `words` may say otherwise.
     pub fn simulate(out: &Path, words: &[&str]) -> Self {
         let mut call = Call::new(&["simulate", "--out", out.to_str().unwrap()]);
-        for (option, value) in [("--particles", "8"), ("--mesh", "16"), ("--steps", "2")] {
+        for (option, value) in [("--particles", "8"), ("--mesh", "16"), ("--steps", "2"), ("--linking-length", "0")] {
             if !words.iter().any(|word| *word == option || *word == "--config") {
                 call.words.extend([option.into(), value.into()]);
             }

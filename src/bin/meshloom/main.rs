@@ -1,10 +1,12 @@
 //! The `meshloom` program: one file a command, this one to tell them apart.
 
 mod bench;
+mod catalogue;
 mod common;
 mod coordinates;
 mod devices;
 mod fft;
+mod fof;
 mod knn;
 mod neighbors;
 mod pairs;
@@ -46,6 +48,8 @@ enum Command {
     Neighbors(neighbors::Arguments),
     /// Count pairs of points by distance
     Pairs(pairs::Arguments),
+    /// Find groups of points: friends of friends
+    Fof(fof::Arguments),
     /// Measure how fast the parts of the library are on this machine
     Bench(bench::Arguments),
 }
@@ -83,6 +87,7 @@ fn main() -> ExitCode {
         Command::Knn(arguments) => knn::run(&arguments),
         Command::Neighbors(arguments) => neighbors::run(&arguments),
         Command::Pairs(arguments) => pairs::run(&arguments),
+        Command::Fof(arguments) => fof::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
     };
     let (message, code) = match result {

@@ -1,6 +1,6 @@
 //! `meshloom simulate`: a cosmological particle-mesh run from parameters to files.
 
-#[cfg_attr(not(test), expect(dead_code, reason = "for the groups that a run will find"))]
+mod halos;
 mod mass_function;
 mod outputs;
 mod parameters;
@@ -89,6 +89,13 @@ fn one_rank(rank: &Rank, parameters: &Parameters, common: &Common) -> Result<Val
     files.extend(outputs.picture(rank, &config, &own, &density)?);
     files.extend(outputs.spectrum(rank, &mut simulation)?);
     phases.done("output");
+    let mut found = Value::Null;
+    if parameters.linking_length > 0.0 {
+        let (sealed, report) = halos::seal(rank, parameters, &outputs, &simulation, [&files[0], &files[1]])?;
+        files.extend(sealed);
+        found = report;
+        phases.done("groups");
+    }
 
     let (counts, cost) = simulation.counts();
     let mut bytes = [cost.sent, cost.messages, simulation.traffic()];
@@ -100,7 +107,7 @@ fn one_rank(rank: &Rank, parameters: &Parameters, common: &Common) -> Result<Val
         "cosmology": parameters.cosmology_object(), "seed": config.seed,
         "lpt": parameters.lpt, "a_start": config.a_start, "a_end": config.a_end, "steps": config.steps,
         "scheme": parameters.scheme, "window": config.window.to_string(),
-        "resumed_from_step": resumed, "hdf5": parameters.hdf5,
+        "halos": found, "resumed_from_step": resumed, "hdf5": parameters.hdf5,
         "device": { "name": rank.gpu.info().name, "driver": rank.gpu.info().driver, "driver_info": rank.gpu.info().driver_info,
                     "backend": format!("{:?}", rank.gpu.info().backend) },
         "ranks": rank.comm.size(), "grid": simulation.grid().to_string(),

@@ -72,7 +72,7 @@ pub struct Options {
     /// Go on from the last whole snapshot in DIR
     #[arg(long, num_args = 0..=1, default_missing_value = "true")]
     resume: Option<bool>,
-    /// Groups by friends of friends, in mean separations; this version finds none: only 0
+    /// Groups by friends of friends, in mean separations; 0 for none [default: 0.2]
     #[arg(long, value_name = "B", allow_negative_numbers = true)]
     linking_length: Option<f64>,
     /// Write snapshots in HDF5 too: in one file, or in one a rank
@@ -142,6 +142,8 @@ pub struct Parameters {
     pub snapshots: Vec<Epoch>,
     pub resume: bool,
     pub save_density: bool,
+    /// In mean separations; 0 for no groups.
+    pub linking_length: f64,
     pub hdf5: Option<Hdf5>,
 }
 
@@ -219,10 +221,10 @@ impl Parameters {
         if arguments.out.as_os_str() == "-" {
             return Err(usage("--out is -, which is refused; name a directory"));
         }
-        let linking_length = line.linking_length.or(file.linking_length).unwrap_or(0.0);
-        if linking_length != 0.0 {
+        let linking_length = line.linking_length.or(file.linking_length).unwrap_or(0.2);
+        if !(linking_length >= 0.0 && (linking_length as f32).is_finite()) {
             return Err(usage(format!(
-                "--linking-length is {linking_length}, and this version of meshloom finds no groups yet; leave it out or give 0"
+                "--linking-length is {linking_length}; it must be a number from 0 (no groups) on, in mean separations"
             )));
         }
         let cosmology_name = line.cosmology.or(file.cosmology).unwrap_or_else(|| "planck18".into());
@@ -257,6 +259,7 @@ impl Parameters {
             snapshots: line.snapshots.or(file.snapshots).unwrap_or_default(),
             resume: line.resume.or(file.resume).unwrap_or(false),
             save_density: line.save_density.or(file.save_density).unwrap_or(false),
+            linking_length,
             hdf5: hdf5(line.hdf5.or(file.hdf5))?,
         };
         parameters.config(None).validate()?;

@@ -1,0 +1,258 @@
+//! `meshloom fof`: friends-of-friends groups of points.
+
+use std::path::{Path, PathBuf};
+
+use clap::{ArgGroup, Args, ValueEnum};
+use meshloom::comm::Op;
+use meshloom::device::Recorder;
+use meshloom::exchange::Exchange;
+use meshloom::fof::{Groups, Linking, Order, Selection};
+use meshloom::io::{IoError, NpyFile};
+use meshloom::particles::{Cloud, Domain};
+use meshloom::together::seal_npy;
+use meshloom::{Error, Launch, Rank};
+use serde_json::{Value, json};
+
+use crate::catalogue;
+use crate::common::{Common, Failure, refuse_dash, writable};
+use crate::phases::Phases;
+use crate::points::{PointFile, Sides, sides};
+
+#[derive(Args)]
+#[command(group = ArgGroup::new("linking").required(true))]
+pub struct Arguments {
+    /// Points: shape (N, 3) or (N, 2), f32 or f64, or a snapshot in HDF5
+    #[arg(value_name = "POINTS.npy")]
+    points: PathBuf,
+    /// Points up to this distance from each other are friends
+    #[arg(long, value_name = "L", group = "linking", value_parser = length, allow_hyphen_values = true)]
+    linking_length: Option<f64>,
+    /// The same in units of the mean separation (V / N)^(1 / axes), which needs a box
+    #[arg(long, value_name = "B", group = "linking", value_parser = length, allow_hyphen_values = true)]
+    linking_parameter: Option<f64>,
+    /// The catalogue to write, a row a group
+    #[arg(short, long, value_name = "CATALOG.npz")]
+    output: PathBuf,
+    /// Where to write int64 labels: for every point the smallest index in its group
+    #[arg(long, value_name = "LABELS.npy")]
+    labels: Option<PathBuf>,
+    /// Sides of the periodic box; 0 or open leaves an axis open [default: a snapshot's own, else all open]
+    #[arg(long = "box", value_name = "L|LX,LY,LZ", allow_hyphen_values = true)]
+    size: Option<Sides>,
+    /// Smaller groups are left out
+    #[arg(long, value_name = "N", default_value = "20", value_parser = clap::value_parser!(u64).range(1..))]
+    min_members: u64,
+    /// Masses: shape (N) [default: 1 each]
+    #[arg(long, value_name = "M.npy")]
+    masses: Option<PathBuf>,
+    /// Velocities: shape (N, 3) or (N, 2)
+    #[arg(long, value_name = "V.npy")]
+    velocities: Option<PathBuf>,
+    /// Scale factors at which points were met on a light cone: shape (N)
+    #[arg(long, value_name = "A.npy")]
+    scale_factors: Option<PathBuf>,
+    /// Whom radial velocities are relative to
+    #[arg(long, value_name = "X,Y,Z", value_delimiter = ',', requires = "velocities", allow_hyphen_values = true)]
+    observer: Option<Vec<f64>>,
+    /// Most members first, heaviest first, or by label
+    #[arg(long, value_enum, default_value_t = By::Count)]
+    order: By,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum By {
+    Count,
+    Mass,
+    Label,
+}
+
+/// A linking length, or a linking parameter.
+fn length(text: &str) -> Result<f64, String> {
+    match text.trim().parse::<f64>() {
+        Ok(length) if length >= 0.0 && (length as f32).is_finite() => Ok(length + 0.0),
+        _ => Err("it must be a number from 0 to 3.4e38".into()),
+    }
+}
+
+impl Arguments {
+    fn linking(&self) -> Linking {
+        match (self.linking_length, self.linking_parameter) {
+            (Some(length), _) => Linking::Length(length),
+            (None, parameter) => Linking::Separations(parameter.unwrap_or(0.0)),
+        }
+    }
+
+    /// Files with a value for each point: the attribute, and whether it has one for each axis.
+    fn attributes(&self) -> impl Iterator<Item = (&'static str, bool, &Path)> {
+        let given = [
+            ("mass", false, &self.masses),
+            ("velocity", true, &self.velocities),
+            ("scale_factor", false, &self.scale_factors),
+        ];
+        given.into_iter().filter_map(|(name, per_axis, path)| Some((name, per_axis, path.as_deref()?)))
+    }
+
+    /// What the words mean for points in a domain.
+    fn selection(&self, domain: &Domain) -> Result<Selection, Failure> {
+        let open = (0..domain.dims()).any(|axis| domain.side(axis).is_none());
+        if self.linking_parameter.is_some() && open {
+            return Err(Failure::Usage(
+                "--linking-parameter is in units of the mean separation, which needs a box: give --box a side for every axis, \
+                 or an absolute --linking-length"
+                    .into(),
+            ));
+        }
+        let observer = match &self.observer {
+            None => None,
+            Some(at) if at.len() == domain.dims() && at.iter().all(|x| x.is_finite()) => {
+                Some([at[0], at[1], at.get(2).copied().unwrap_or(0.0)])
+            }
+            Some(_) => {
+                let axes = domain.dims();
+                return Err(Failure::Usage(format!("--observer must have {axes} finite coordinates, one an axis")));
+            }
+        };
+        let order = match self.order {
+            By::Count => Order::Count,
+            By::Mass => Order::Mass,
+            By::Label => Order::Label,
+        };
+        Ok(Selection { min_members: self.min_members, order, observer })
+    }
+}
+
+/// The files, looked at.
+struct Files {
+    points: PointFile,
+    domain: Domain,
+    selection: Selection,
+    /// The attribute, its values a point, and the file.
+    attributes: Vec<(&'static str, u64, NpyFile)>,
+}
+
+impl Files {
+    /// Opens them; the inner error is one of the words.
+    fn open(arguments: &Arguments) -> Result<Result<Self, Failure>, IoError> {
+        let points = PointFile::open(&arguments.points)?;
+        let mut attributes = Vec::new();
+        for (name, per_axis, path) in arguments.attributes() {
+            let file = NpyFile::open(path)?;
+            let width = if per_axis { points.dims() as u64 } else { 1 };
+            let shape = [points.count(), width];
+            file.expect_shape(if per_axis { &shape } else { &shape[..1] })?;
+            attributes.push((name, width, file));
+        }
+        let found = points.domain(arguments.size.as_ref());
+        Ok(found.and_then(|domain| {
+            let selection = arguments.selection(&domain)?;
+            Ok(Files { points, domain, selection, attributes })
+        }))
+    }
+
+    /// This rank's points with their attributes. All ranks call it.
+    fn read(&self, rank: &Rank, recorder: &mut Recorder) -> Result<Cloud, Error> {
+        let rows = self.points.rows(&rank.comm);
+        let mut cloud = self.points.read(recorder, &rank.comm, &self.domain)?;
+        for (name, width, file) in &self.attributes {
+            let array = rank.gpu.array::<f32>(name, (rows.end - rows.start) * width)?;
+            recorder.upload(&array, 0, &file.read_finite_f32(rows.start * width..rows.end * width)?)?;
+            cloud.set(name, array, *width)?;
+        }
+        Ok(cloud)
+    }
+}
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let inputs = [arguments.points.as_path()].into_iter().chain(arguments.attributes().map(|(_, _, path)| path));
+    refuse_dash(inputs, &arguments.output)?;
+    if let Some(labels) = &arguments.labels {
+        refuse_dash([], labels)?;
+        if *labels == arguments.output {
+            return Err(Failure::Usage("--labels and --output name the same file; give two".into()));
+        }
+    }
+    arguments.common.refuse_grid()?;
+    // What the words mean depends on the files; ranks of several processes leave other errors to the launch, which
+    // prints one.
+    match Files::open(arguments) {
+        Ok(files) => drop(files?),
+        Err(_) if Launch::detect(arguments.common.ranks.into()) == Launch::Mpi => {}
+        Err(error) => return Err(Failure::Failed(error.to_string())),
+    }
+    let report = arguments.common.launch_together(|rank| fof(rank, arguments))?;
+    arguments.common.print(report);
+    Ok(())
+}
+
+/// One rank's work.
+fn fof(rank: &Rank, arguments: &Arguments) -> Result<Result<Value, Failure>, Error> {
+    let comm = &rank.comm;
+    let mut phases = Phases::new(arguments.common.progress(comm.rank(), 4, "fof"));
+    if comm.rank() == 0 {
+        [Some(&arguments.output), arguments.labels.as_ref()]
+            .into_iter()
+            .flatten()
+            .try_for_each(|path| writable(path))?;
+    }
+    let files = match Files::open(arguments)? {
+        Ok(files) => files,
+        Err(failure) => return Ok(Err(failure)),
+    };
+    let (mut recorder, mut exchange) = (Recorder::new(&rank.gpu)?, Exchange::new(comm.clone()));
+    let cloud = files.read(rank, &mut recorder)?;
+    phases.done("read");
+    let groups = Groups::find(&mut recorder, &mut exchange, &cloud, arguments.linking())?;
+    drop(cloud);
+    phases.done("link");
+    let catalogue = groups.catalogue(&mut recorder, &files.selection)?;
+    phases.done("measure");
+    // All files get their names at the end: a disk that fills up leaves none.
+    let mut sealed = vec![catalogue::seal(comm, &arguments.output, &catalogue)?];
+    if let Some(path) = &arguments.labels {
+        let labels: Vec<i64> = groups.labels()?.into_iter().map(|label| label as i64).collect();
+        let first = files.points.rows(comm).start;
+        sealed.push(seal_npy(comm, path, &[files.points.count()], |to| Ok(to.write(first, &labels)?))?);
+    }
+    for file in sealed {
+        file.publish()?;
+    }
+    comm.barrier()?;
+    phases.done("write");
+    let mut cost = exchange.cost();
+    cost += groups.cost();
+    let mut sums = [cost.sent, cost.messages, groups.ghosts()];
+    comm.all_reduce(&mut sums, Op::Sum)?;
+    Ok(Ok(json!({
+        "command": "fof",
+        "input": files.points.report(),
+        "output": arguments.output.display().to_string(),
+        "labels": arguments.labels.as_ref().map(|path| path.display().to_string()),
+        "box": sides(&files.domain),
+        "points": files.points.count(),
+        "linking_length": groups.length(),
+        "min_members": arguments.min_members,
+        "groups": catalogue.total,
+        "members": catalogue.members_total,
+        "ghosts": sums[2],
+        "device": rank.gpu.info().name,
+        "ranks": comm.size(),
+        "seconds": phases.finish(),
+        "bytes": { "between_ranks": sums[0] },
+        "messages": sums[1],
+    })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_are_numbers_from_zero_on() {
+        assert_eq!(["0", "-0", " 0.2", "1e3"].map(|text| length(text).ok()), [0.0, 0.0, 0.2, 1e3].map(Some));
+        for wrong in ["-1", "nan", "inf", "1e39", "", "b"] {
+            assert!(length(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! `meshloom fof` against plain sums over groups of all pairs, over any number of ranks, and its errors; groups of simulations.
+#![cfg(feature = "cli")]
+
+// Other tests use the rest of it.
+#[allow(dead_code)]
+#[path = "shared/cli.rs"]
+mod cli;
+
+use std::fs;
+
+use approx::assert_relative_eq;
+use cli::{Call, Ranks, Scratch, files, has_mpi};
+use meshloom::io::{Element, NpyFile, NpyWriter, NpzFile, token};
+
+const SIDES: [f64; 3] = [8.0, 4.0, 0.0];
+
+/// Coordinates on a lattice of quarters, some of them outside of the box: squares of distances are exact in f32.
+fn lattice(count: usize, dims: usize) -> Vec<f32> {
+    let mut state = 12_345u32;
+    let mut next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        ((state >> 16) % 64) as f32 / 4.0 - 2.0
+    };
+    (0..count * dims).map(|_| next()).collect()
+}
+
+fn save<T: Element>(scratch: &Scratch, name: &str, shape: &[u64], values: &[T]) -> String {
+    let writer = NpyWriter::create(scratch.join(name), shape, &token()).unwrap();
+    writer.write(0, values).unwrap();
+    writer.finish().unwrap();
+    scratch.word(name)
+}
+
+/// The difference to the nearest image along an axis.
+fn image(d: f64, side: f64) -> f64 {
+    if side > 0.0 { d - side * (d / side).round() } else { d }
+}
+
+/// The smallest index in each point's group.
+fn labels(points: &[f32], dims: usize, length: f64) -> Vec<i64> {
+    let points: Vec<&[f32]> = points.chunks(dims).collect();
+    let near = |a: &[f32], b: &[f32]| {
+        let d = (0..dims).map(|axis| image(f64::from(a[axis]) - f64::from(b[axis]), SIDES[axis]));
+        d.map(|d| d * d).sum::<f64>() <= length * length
+    };
+    let mut labels: Vec<i64> = (0..points.len() as i64).collect();
+    // Until nothing changes.
+    loop {
+        let before = labels.clone();
+        for i in 0..points.len() {
+            for j in 0..i {
+                if near(points[i], points[j]) {
+                    let least = labels[i].min(labels[j]);
+                    (labels[i], labels[j]) = (least, least);
+                }
+            }
+        }
+        if labels == before {
+            return labels;
+        }
+    }
+}
+
+fn reals(file: &NpzFile, name: &str) -> Vec<f64> {
+    let member = file.member(name).unwrap();
+    assert_eq!(member.dtype().to_string(), "float32", "{name}");
+    member.read_f64(0..member.len()).unwrap()
+}
+
+fn integers(file: &NpzFile, name: &str) -> Vec<i64> {
+    let member = file.member(name).unwrap();
+    assert_eq!(member.dtype().to_string(), "int64", "{name}");
+    member.read_i64(0..member.len()).unwrap()
+}
+
+/// Runs it on one rank, on four, and under MPI where there is one; the bytes of both files must be the same.
+fn same(scratch: &Scratch, words: &[&str]) {
+    let (groups, points) = (scratch.word("o.npz"), scratch.word("l.npy"));
+    let mut ranks = vec![Ranks::Threads(1), Ranks::Threads(4)];
+    if has_mpi() {
+        ranks.push(Ranks::Mpi(3));
+    }
+    let mut first = None;
+    for ranks in ranks {
+        Call::new(&[&["fof", "-o", &groups, "--labels", &points], words].concat()).on(ranks).succeeds();
+        let bytes = [&groups, &points].map(|path| fs::read(path).unwrap());
+        assert!(first.get_or_insert_with(|| bytes.clone()) == &bytes, "{words:?} on {ranks:?}");
+    }
+}
+
+#[test]
+fn groups_are_those_of_all_pairs() {
+    let s = Scratch::new();
+    let n = 400;
+    let points = lattice(n, 3);
+    let mass: Vec<f32> = (0..n).map(|i| 0.5 + (i % 7) as f32).collect();
+    let velocity: Vec<f64> = (0..3 * n).map(|i| (i * i % 101) as f64 - 50.0).collect();
+    let input = save(&s, "p.npy", &[n as u64, 3], &points);
+    let (masses, velocities) = (save(&s, "m.npy", &[n as u64], &mass), save(&s, "v.npy", &[n as u64, 3], &velocity));
+    same(
+        &s,
+        &[&input, "--linking-length", "1.1", "--box", "8,4,open", "--min-members", "3", "--masses", &masses]
+            .iter()
+            .copied()
+            .chain(["--velocities", &velocities, "--order", "mass", "--observer", "0,0,-50"])
+            .collect::<Vec<_>>(),
+    );
+    let want = labels(&points, 3, 1.1);
+    let found = NpyFile::open(s.join("l.npy")).unwrap();
+    assert_eq!((found.dtype().to_string(), found.shape()), ("int64".into(), &[n as u64][..]));
+    assert_eq!(found.read_i64(0..n as u64).unwrap(), want);
+
+    let file = NpzFile::open(s.join("o.npz")).unwrap();
+    file.check().unwrap();
+    let names = "label count mass center velocity inertia_radius velocity_dispersion max_radius axes directions radial_velocity order offset";
+    assert_eq!(file.names().collect::<Vec<_>>(), names.split(' ').collect::<Vec<_>>());
+    // What the groups should be: label, members, mass; heaviest first.
+    let mut groups: Vec<(i64, Vec<usize>, f64)> = Vec::new();
+    for label in 0..n as i64 {
+        let members: Vec<usize> = (0..n).filter(|&i| want[i] == label).collect();
+        let sum = members.iter().map(|&i| f64::from(mass[i])).sum();
+        if members.len() >= 3 {
+            groups.push((label, members, sum));
+        }
+    }
+    groups.sort_by(|a, b| b.2.total_cmp(&a.2).then(a.0.cmp(&b.0)));
+    assert!(groups.len() > 10, "{}", groups.len());
+    assert_eq!(integers(&file, "label"), groups.iter().map(|group| group.0).collect::<Vec<_>>());
+    assert_eq!(integers(&file, "count"), groups.iter().map(|group| group.1.len() as i64).collect::<Vec<_>>());
+    let members: Vec<i64> = groups.iter().flat_map(|group| group.1.iter().map(|&i| i as i64)).collect();
+    assert_eq!(integers(&file, "order"), members);
+    let ends: Vec<i64> = [0]
+        .into_iter()
+        .chain(groups.iter().scan(0, |end, group| {
+            *end += group.1.len() as i64;
+            Some(*end)
+        }))
+        .collect();
+    assert_eq!(integers(&file, "offset"), ends);
+    assert_eq!(file.member("center").unwrap().shape(), [groups.len() as u64, 3]);
+    assert_eq!(file.member("directions").unwrap().shape(), [groups.len() as u64, 3, 3]);
+    let read = |name: &str| reals(&file, name);
+    let (sums, center, mean) = (read("mass"), read("center"), read("velocity"));
+    let (radius, spread, largest) = (read("inertia_radius"), read("velocity_dispersion"), read("max_radius"));
+    let (axes, radial) = (read("axes"), read("radial_velocity"));
+    for (row, (label, members, sum)) in groups.iter().enumerate() {
+        let first = *label as usize;
+        let offset = |i: usize| {
+            [0, 1, 2].map(|a| image(f64::from(points[3 * i + a]) - f64::from(points[3 * first + a]), SIDES[a]))
+        };
+        let weigh = |of: &dyn Fn(usize) -> f64| members.iter().map(|&i| f64::from(mass[i]) * of(i)).sum::<f64>() / sum;
+        let middle = [0, 1, 2].map(|a| weigh(&|i| offset(i)[a]));
+        let motion = [0, 1, 2].map(|a| weigh(&|i| velocity[3 * i + a]));
+        let away = |i: usize| (0..3).map(|a| (offset(i)[a] - middle[a]).powi(2)).sum::<f64>();
+        let speed = |i: usize| (0..3).map(|a| (velocity[3 * i + a] - motion[a]).powi(2)).sum::<f64>();
+        // Rounding to f32 of the file, twice where a difference of coordinates of some 10 is near 0.
+        let close =
+            |have: f64, want: f64, what: &str| assert_relative_eq!(have, want, max_relative = 2e-7, epsilon = 2e-6);
+        close(sums[row], *sum, "mass");
+        for a in 0..3 {
+            let at = f64::from(points[3 * first + a]) + middle[a];
+            close(image(center[3 * row + a] - at, SIDES[a]), 0.0, "center");
+            assert!(SIDES[a] == 0.0 || (0.0..SIDES[a]).contains(&center[3 * row + a]));
+            close(mean[3 * row + a], motion[a], "velocity");
+        }
+        close(radius[row], weigh(&away).sqrt(), "inertia radius");
+        close(spread[row], weigh(&speed).sqrt(), "dispersion");
+        close(largest[row], members.iter().map(|&i| away(i)).fold(0.0, f64::max).sqrt(), "largest");
+        close(axes[3 * row..3 * row + 3].iter().map(|x| x * x).sum::<f64>().sqrt(), radius[row], "axes");
+        let line = [center[3 * row], center[3 * row + 1], center[3 * row + 2] + 50.0];
+        let distance = line.iter().map(|x| x * x).sum::<f64>().sqrt();
+        close(radial[row], (0..3).map(|a| line[a] / distance * mean[3 * row + a]).sum(), "radial");
+    }
+}
+
+#[test]
+fn lengths_orders_axes_and_no_points() {
+    let s = Scratch::new();
+    let points = lattice(300, 2);
+    let input = save(&s, "p.npy", &[300, 2], &points);
+    // 8 * 4 / 300 and its root: 2.5 mean separations are 0.8165, between 0.79 and 1/4 of the root of 13.
+    same(&s, &[&input, "--linking-parameter", "2.5", "--box", "8,4", "--min-members", "1", "--order", "label"]);
+    let want = labels(&points, 2, 0.8165);
+    let found = NpyFile::open(s.join("l.npy")).unwrap();
+    assert_eq!(found.read_i64(0..300).unwrap(), want);
+    let file = NpzFile::open(s.join("o.npz")).unwrap();
+    let roots: Vec<i64> = (0..300).filter(|&i| want[i as usize] == i).collect();
+    assert_eq!(integers(&file, "label"), roots);
+    assert!(file.names().all(|name| !name.contains("velocity")));
+    assert_eq!(file.member("center").unwrap().shape(), [roots.len() as u64, 2]);
+    let none = save::<f32>(&s, "none.npy", &[0, 3], &[]);
+    same(&s, &[&none, "--linking-length", "1"]);
+    let file = NpzFile::open(s.join("o.npz")).unwrap();
+    assert_eq!((file.member("label").unwrap().len(), integers(&file, "offset")), (0, vec![0]));
+}
+
+#[test]
+fn a_report_says_what_was_done() {
+    let s = Scratch::new();
+    let input = save(&s, "p.npy", &[50, 2], &lattice(50, 2));
+    let words = ["fof", &input, "--linking-length", "1", "--box", "16", "-o", &s.word("o.npz"), "--json"];
+    let outcome = Call::new(&words).on(Ranks::Threads(2)).succeeds();
+    let report: serde_json::Value = serde_json::from_str(&outcome.stdout).unwrap();
+    assert_eq!((&report["command"], &report["points"], &report["ranks"]), (&"fof".into(), &50.into(), &2.into()));
+    assert_eq!((&report["linking_length"], &report["min_members"]), (&1.0.into(), &20.into()));
+    let file = NpzFile::open(s.join("o.npz")).unwrap();
+    assert_eq!(report["groups"], file.member("label").unwrap().len());
+    for phase in ["read", "link", "measure", "write", "total"] {
+        assert!(report["seconds"][phase].as_f64().is_some_and(|seconds| seconds > 0.0), "{phase}: {report}");
+    }
+}
+
+#[test]
+fn wrong_words_and_bad_files_are_errors_that_leave_nothing() {
+    let s = Scratch::new();
+    let mut points = lattice(30, 3);
+    let good = save(&s, "good.npy", &[30, 3], &points);
+    points[3 * 17 + 1] = f32::NAN;
+    let nan = save(&s, "nan.npy", &[30, 3], &points);
+    let mut masses = vec![1.0f32; 30];
+    let short = save(&s, "short.npy", &[29], &masses[1..]);
+    masses[21] = -1.0;
+    let negative = save(&s, "negative.npy", &[30], &masses);
+    let missing = s.word("missing.npy");
+    let before = files(s.path());
+    let (output, labels) = (s.word("o.npz"), s.word("l.npy"));
+    let fof = |words: &[&str]| Call::new(&[&["fof", "-o", &output, "--labels", &labels], words].concat());
+    let length = ["--linking-length", "1"];
+    let with = |words: &[&str]| fof(&[words, &length].concat());
+    let cases = [
+        (fof(&[&good]), 2, "--linking-length"),
+        (fof(&[&good, "--linking-length", "1", "--linking-parameter", "0.2"]), 2, "cannot be used with"),
+        (fof(&[&good, "--linking-length", "-1"]), 2, "from 0"),
+        (fof(&[&good, "--linking-parameter", "nan", "--box", "1"]), 2, "from 0"),
+        (fof(&[&good, "--linking-parameter", "0.2"]), 2, "needs a box"),
+        (fof(&[&good, "--linking-parameter", "0.2", "--box", "8,open,4"]), 2, "needs a box"),
+        (with(&[&good, "--min-members", "0"]), 2, "--min-members"),
+        (with(&[&good, "--order", "size"]), 2, "--order"),
+        (with(&[&good, "--observer", "0,0,0"]), 2, "--velocities"),
+        (with(&[&good, "--velocities", &good, "--observer", "0,0"]), 2, "3 finite"),
+        (with(&[&good, "--box", "8,4"]), 2, "--box"),
+        (with(&["-"]), 2, "standard input"),
+        (with(&[&good, "--masses", "-"]), 2, "standard input"),
+        (Call::new(&[&["fof", &good, "-o", &labels, "--labels", &labels], &length[..]].concat()), 2, "same file"),
+        (with(&[&nan]), 1, "(17, 1)"),
+        (with(&[&good, "--velocities", &nan]).on(Ranks::Threads(3)), 1, "(17, 1)"),
+        (with(&[&good, "--masses", &short]), 1, "(29,)"),
+        (with(&[&good, "--masses", &good]), 1, "(30, 3)"),
+        (with(&[&good, "--velocities", &negative]), 1, "(30,)"),
+        (with(&[&good, "--masses", &negative]).on(Ranks::Threads(3)), 1, "point 21 is -1"),
+        (with(&[&good, "--masses", &missing]), 1, "no such file"),
+        (with(&[&missing]), 1, "no such file"),
+    ];
+    for (call, code, word) in cases {
+        call.run().is_error(&format!("{:?}", call.words), code, &[word]);
+        assert_eq!(files(s.path()), before, "{:?}", call.words);
+    }
+    if has_mpi() {
+        with(&[&nan]).on(Ranks::Mpi(2)).run().is_error("under MPI", 1, &["(17, 1)"]);
+        assert_eq!(files(s.path()), before);
+    }
+}
+
+/// What a run finds is what `fof` finds in its files, on any number and grid of ranks.
+#[test]
+fn a_simulation_finds_its_halos() {
+    let s = Scratch::new();
+    let words = ["--particles", "16", "--mesh", "16", "--box", "16", "--steps", "3", "--linking-length", "0.25"];
+    let run = |name: &str, ranks: Ranks, more: &[&str]| {
+        let out = s.join(name);
+        Call::simulate(&out, &[&words, more].concat()).on(ranks).succeeds();
+        out
+    };
+    let one = run("one", Ranks::Threads(1), &[]);
+    let many = run("many", Ranks::Threads(4), &["--grid", "2x2"]);
+    let files = ["halos.npz", "mass_function.csv", "mass_function.png"];
+    for name in files {
+        assert!(fs::read(one.join(name)).unwrap() == fs::read(many.join(name)).unwrap(), "{name}");
+    }
+    let report: serde_json::Value = serde_json::from_slice(&fs::read(one.join("run.json")).unwrap()).unwrap();
+    let (halos, groups) = (NpzFile::open(one.join("halos.npz")).unwrap(), s.word("groups.npz"));
+    let positions = one.join("positions.npy");
+    let again = ["fof", positions.to_str().unwrap(), "--box", "16", "--linking-parameter", "0.25", "-o", &groups];
+    Call::new(&again).succeeds();
+    let groups = NpzFile::open(&groups).unwrap();
+    assert!(!integers(&halos, "label").is_empty(), "{report:#}");
+    for name in ["label", "count", "order", "offset"] {
+        assert_eq!(integers(&halos, name), integers(&groups, name), "{name}");
+    }
+    for name in ["center", "inertia_radius", "max_radius"] {
+        assert_eq!(reals(&halos, name), reals(&groups, name), "{name}");
+    }
+    assert_eq!(report["halos"]["count"], integers(&halos, "label").len());
+    // Mass: what the box holds, shared out. Omega_m 2.77536627e11 (16 / 16)^3 Msun/h.
+    let particle = report["halos"]["particle_mass"].as_f64().unwrap();
+    assert_relative_eq!(
+        particle,
+        report["cosmology"]["Omega_m"].as_f64().unwrap() * 2.775_366_27e11,
+        max_relative = 1e-9
+    );
+    for (mass, count) in reals(&halos, "mass").iter().zip(integers(&halos, "count")) {
+        assert_relative_eq!(*mass, particle * count as f64, max_relative = 1e-7);
+    }
+    // Velocity: 100 p / a of the members.
+    let momenta = NpyFile::open(one.join("velocities.npy")).unwrap().read_f64(0..3 * 4096).unwrap();
+    let (order, offset) = (integers(&halos, "order"), integers(&halos, "offset"));
+    for axis in 0..3 {
+        let members = &order[offset[0] as usize..offset[1] as usize];
+        let mean = members.iter().map(|&i| momenta[3 * i as usize + axis]).sum::<f64>() / members.len() as f64;
+        assert_relative_eq!(reals(&halos, "velocity")[axis], 100.0 * mean, max_relative = 1e-5, epsilon = 1e-3);
+    }
+    let none = run("none", Ranks::Threads(1), &["--linking-length", "0"]);
+    assert!(files.iter().all(|name| !none.join(name).exists()));
+}
