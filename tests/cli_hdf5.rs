@@ -33,8 +33,8 @@ mod with_hdf5 {
 
     use super::{Call, Scratch};
     use crate::cli::{Ranks, files, has_mpi};
-    use meshloom::io::hdf5::{Part, Snapshot, SnapshotInfo, SnapshotWriter, part_path};
-    use meshloom::io::{NpyFile, NpyWriter, token};
+    use meshloom::io::hdf5::{Part, Snapshot, SnapshotInfo, SnapshotWriter, part_path, read_groups};
+    use meshloom::io::{NpyFile, NpyWriter, NpzFile, token};
     use serde_json::Value;
 
     const SIDE: f32 = 8.0;
@@ -93,6 +93,7 @@ mod with_hdf5 {
             "neighbors --radius 0.7".to_string(),
             format!("pairs --bins {edges}"),
             "power --mesh 8".to_string(),
+            "fof --linking-length 0.4 --min-members 2".to_string(),
         ] {
             let words: Vec<&str> = words.split(' ').collect();
             // The snapshot's own box stands for --box, and what is given goes before it.
@@ -108,11 +109,44 @@ mod with_hdf5 {
             let want = call(&scratch, &npy, &with_box("16"), Ranks::Threads(1));
             assert!(call(&scratch, &one, &with_box("16"), Ranks::Threads(2)) == want, "{words:?} in another box");
         }
-        // As places that are asked for, too.
+        // As velocities too: those of the files are the positions.
+        let [want, got] = [&npy, &parts].map(|other| {
+            let words = format!("fof --linking-parameter 0.5 --min-members 2 --box 8 --velocities {other}");
+            call(&scratch, &npy, &words.split(' ').collect::<Vec<_>>(), Ranks::Threads(2))
+        });
+        assert!(want == got);
+        // As places that are asked for.
         let words = |other: &str| format!("{cross}{other} --box 8");
         let [want, got] = [&npy, &parts]
             .map(|other| call(&scratch, &npy, &words(other).split(' ').collect::<Vec<_>>(), Ranks::Threads(2)));
         assert!(want == got);
+    }
+
+    #[test]
+    fn halos_of_a_simulation_are_in_both_files() {
+        let scratch = Scratch::new();
+        let out = scratch.join("run");
+        let words = "--particles 16 --box 16 --steps 3 --linking-length 0.25 --hdf5 one";
+        Call::simulate(&out, &words.split(' ').collect::<Vec<_>>()).on(Ranks::Threads(3)).succeeds();
+        let (groups, halos) =
+            (read_groups(out.join("halos.0.hdf5")).unwrap(), NpzFile::open(out.join("halos.npz")).unwrap());
+        let integers = |name: &str| {
+            let member = halos.member(name).unwrap();
+            member.read_i64(0..member.len()).unwrap().into_iter().map(|n| n as u64).collect::<Vec<_>>()
+        };
+        let reals = |name: &str| {
+            let member = halos.member(name).unwrap();
+            member.read_f32(0..member.len()).unwrap()
+        };
+        assert!(!groups.label.is_empty());
+        assert_eq!((&groups.label, &groups.count), (&integers("label"), &integers("count")));
+        assert_eq!((&groups.offset, groups.members.as_ref()), (&integers("offset"), Some(&integers("order"))));
+        assert_eq!(groups.center.as_flattened(), reals("center"));
+        assert_eq!(groups.velocity.as_ref().unwrap().as_flattened(), reals("velocity"));
+        for (have, want) in groups.mass.iter().zip(reals("mass")) {
+            assert!((have * 1e10 - want).abs() <= 2.0 * f32::EPSILON * want, "{have} {want}");
+        }
+        assert_eq!((groups.box_size, groups.scale_factor), (16.0, 1.0));
     }
 
     #[test]

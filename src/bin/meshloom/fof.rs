@@ -7,7 +7,7 @@ use meshloom::comm::Op;
 use meshloom::device::Recorder;
 use meshloom::exchange::Exchange;
 use meshloom::fof::{Groups, Linking, Order, Selection};
-use meshloom::io::{IoError, NpyFile};
+use meshloom::io::IoError;
 use meshloom::particles::{Cloud, Domain};
 use meshloom::together::seal_npy;
 use meshloom::{Error, Launch, Rank};
@@ -17,6 +17,7 @@ use crate::catalogue;
 use crate::common::{Common, Failure, refuse_dash, writable};
 use crate::phases::Phases;
 use crate::points::{PointFile, Sides, sides};
+use crate::values::Values;
 
 #[derive(Args)]
 #[command(group = ArgGroup::new("linking").required(true))]
@@ -42,10 +43,10 @@ pub struct Arguments {
     /// Smaller groups are left out
     #[arg(long, value_name = "N", default_value = "20", value_parser = clap::value_parser!(u64).range(1..))]
     min_members: u64,
-    /// Masses: shape (N) [default: 1 each]
+    /// Masses: shape (N), or a snapshot that has some [default: 1 each]
     #[arg(long, value_name = "M.npy")]
     masses: Option<PathBuf>,
-    /// Velocities: shape (N, 3) or (N, 2)
+    /// Velocities: shape (N, 3) or (N, 2), or a snapshot that has some, as they stand there
     #[arg(long, value_name = "V.npy")]
     velocities: Option<PathBuf>,
     /// Scale factors at which points were met on a light cone: shape (N)
@@ -129,7 +130,7 @@ struct Files {
     domain: Domain,
     selection: Selection,
     /// The attribute, its values a point, and the file.
-    attributes: Vec<(&'static str, u64, NpyFile)>,
+    attributes: Vec<(&'static str, u64, Values)>,
 }
 
 impl Files {
@@ -138,11 +139,9 @@ impl Files {
         let points = PointFile::open(&arguments.points)?;
         let mut attributes = Vec::new();
         for (name, per_axis, path) in arguments.attributes() {
-            let file = NpyFile::open(path)?;
-            let width = if per_axis { points.dims() as u64 } else { 1 };
-            let shape = [points.count(), width];
-            file.expect_shape(if per_axis { &shape } else { &shape[..1] })?;
-            attributes.push((name, width, file));
+            let shape = [points.count(), points.dims() as u64];
+            let (shape, width) = if per_axis { (&shape[..], shape[1]) } else { (&shape[..1], 1) };
+            attributes.push((name, width, Values::open(path, name, shape)?));
         }
         let found = points.domain(arguments.size.as_ref());
         Ok(found.and_then(|domain| {
@@ -157,7 +156,7 @@ impl Files {
         let mut cloud = self.points.read(recorder, &rank.comm, &self.domain)?;
         for (name, width, file) in &self.attributes {
             let array = rank.gpu.array::<f32>(name, (rows.end - rows.start) * width)?;
-            recorder.upload(&array, 0, &file.read_finite_f32(rows.start * width..rows.end * width)?)?;
+            recorder.upload(&array, 0, &file.read(rows.clone(), *width)?)?;
             cloud.set(name, array, *width)?;
         }
         Ok(cloud)

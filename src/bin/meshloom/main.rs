@@ -16,6 +16,7 @@ mod power;
 mod search;
 mod simulate;
 mod sort;
+mod values;
 
 use std::process::ExitCode;
 

@@ -1,0 +1,41 @@
+//! From nothing to a catalogue of halos, alone, on threads or under MPI; each rank tells of its rows.
+//!
+//! ```text
+//! cargo run --release --example halos            # two threads
+//! cargo build --release --features mpi --example halos && mpirun -n 4 target/release/examples/halos
+//!
+//! rank 0 of 2: halos 0 to 5 of 10, the first of 228 particles at [53.7, 27.2, 6.0]
+//! rank 1 of 2: halos 5 to 10 of 10, the first of 47 particles at [7.2, 19.1, 36.1]
+//! ```
+
+use meshloom::device::{Options, Recorder};
+use meshloom::exchange::Exchange;
+use meshloom::fof::{Groups, Linking, Selection};
+use meshloom::particles::{Cloud, Domain};
+use meshloom::simulation::{Config, Noise, Simulation};
+use meshloom::{Error, Launch, launch};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let config = Config { particles: 32, mesh: 64, box_size: 64.0, ..Config::default() };
+    let lines = launch(Launch::detect(2), &Options::from_env()?, |rank| {
+        let mut simulation = Simulation::new(&rank, config.clone(), Noise::Seed)?;
+        simulation.run(|_, _| Ok::<_, Error>(()))?;
+        let [displacement, _] = simulation.phase_space()?;
+        let [x, y, z] = simulation.positions(&displacement);
+        let points: Vec<f32> = x.iter().zip(&y).zip(&z).flat_map(|((x, y), z)| [*x, *y, *z]).collect();
+
+        let (mut recorder, mut exchange) = (Recorder::new(&rank.gpu)?, Exchange::new(rank.comm.clone()));
+        let cloud = Cloud::from_host(&mut recorder, &Domain::new(&[config.box_size; 3])?, &points)?;
+        let groups = Groups::find(&mut recorder, &mut exchange, &cloud, Linking::Separations(0.2))?;
+        let halos = groups.catalogue(&mut recorder, &Selection::default())?;
+        let first = match (halos.count.first(), halos.center.first_chunk::<3>()) {
+            (Some(count), Some(center)) => format!("the first of {count} particles at {center:.1?}"),
+            _ => "none of them here".into(),
+        };
+        let (rank, ranks) = (rank.comm.rank(), rank.comm.size());
+        let (rows, all) = (halos.groups, halos.total);
+        Ok::<_, Error>(format!("rank {rank} of {ranks}: halos {} to {} of {all}, {first}", rows.start, rows.end))
+    })?;
+    lines.iter().for_each(|line| println!("{line}"));
+    Ok(())
+}
