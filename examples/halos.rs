@@ -4,8 +4,8 @@
 //! cargo run --release --example halos            # two threads
 //! cargo build --release --features mpi --example halos && mpirun -n 4 target/release/examples/halos
 //!
-//! rank 0 of 2: halos 0 to 5 of 10, the first of 228 particles at [53.7, 27.2, 6.0]
-//! rank 1 of 2: halos 5 to 10 of 10, the first of 47 particles at [7.2, 19.1, 36.1]
+//! rank 0 of 2: halos 0 to 39 of 78, the first of 624 particles at [6.7, 54.7, 0.6]
+//! rank 1 of 2: halos 39 to 78 of 78, the first of 40 particles at [41.6, 3.0, 1.1]
 //! ```
 
 use meshloom::device::{Options, Recorder};
