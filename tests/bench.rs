@@ -167,6 +167,31 @@ fn pairs_by_distance() {
 }
 
 #[test]
+fn groups_of_friends() {
+    let found = report("fof --size 700,5 --linking-parameter 0.01,0.7,2 --box 2 --reference", Ranks::Threads(1));
+    assert_eq!((&found["kind"], &found["min_members"]), (&"uniform".into(), &20.into()));
+    let results = found["results"].as_array().unwrap();
+    assert_eq!(results.len(), 6, "{found:#}");
+    let sizes = [700u64, 5].map(|size| [0.01, 0.7, 2.0].map(|b: f64| (size, b)));
+    for (result, (size, b)) in results.iter().zip(sizes.concat()) {
+        is_search(result, size);
+        assert_eq!(result["linking_parameter"], b);
+        let length = b * 2.0 / (size as f64).cbrt();
+        assert!((result["length"].as_f64().unwrap() / length - 1.0).abs() < 1e-6, "{result:#}");
+        // A point has 4e-6, 1.4 or 33 neighbours: hardly a pair among 700, clumps, and all in one.
+        let groups = result["groups"].as_u64().unwrap();
+        match (size, b) {
+            (700, 2.0) => assert_eq!(groups, 1),
+            (700, 0.7) => assert!((2..=35).contains(&groups), "{result:#}"),
+            _ => assert_eq!(groups, 0, "{result:#}"),
+        }
+    }
+    let halo = report("fof --size 400 --kind hernquist --reference", Ranks::Threads(2));
+    is_search(&halo["results"][0], 800);
+    assert_eq!(halo["results"][0]["linking_parameter"], 0.2);
+}
+
+#[test]
 fn sorts() {
     let found = report("sort --size 1000 --reference", Ranks::Threads(1));
     let results = found["results"].as_array().unwrap();
@@ -198,6 +223,7 @@ fn tables_are_for_people() {
         ("exchange --size 8 --ranks 2", &["8x8x8", "2x1", "messages"]),
         ("halo --size 8", &["exchange", "reduce", "ghosts"]),
         ("knn --size 50 --reference", &["uniform points in an open box", "a point", "ratio"]),
+        ("fof --size 50 --box 1", &["groups", "20 points and more", "together"]),
     ] {
         let outcome = Call::new(&words(&format!("bench {line} --runs 1"))).succeeds();
         for word in says {
@@ -236,6 +262,8 @@ fn wrong_words_exit_2() {
         ("pairs --radius 0", &["radius"]),
         ("pairs --radius 2 --box 3 --size 10", &["half", "1.5"]),
         ("pairs --bins 5000", &["5000"]),
+        ("fof --linking-parameter 0", &["linking parameter", "above 0"]),
+        ("fof --linking-parameter 0.2,b", &["`b`"]),
         ("everything", &["everything"]),
         ("fft --device nosuch --size 8", &["nosuch"]),
     ] {

@@ -4,8 +4,8 @@
 // its own parent. Links only ever join a root to a lower one, so any number of invocations may do it at once, nothing
 // waits, and where a walk stops in between, no link is lost.
 //
-// The number of a query is the root it was last seen to have, that of a source its parent when it was loaded. Either may be out of
-// date, and is a member of the same tree still.
+// The number of a query is the root it was last seen to have, that of a source its parent's parent when it was loaded. Either may be
+// out of date, and is a member of the same tree still. Inside of a component that is known they are equal, and no distance is asked for.
 
 /// Rounds of loops that were not counted yet.
 var<private> hops: u32;
@@ -49,7 +49,21 @@ fn count_hops() {
 }
 
 fn start#(row: u32) {
+    number# = root_of(number#);
     reach# = params.reach;
+}
+
+/// The root of a source, or what is on the way there.
+fn index_of(j: u32) -> u32 {
+    return load_order(load_order(j));
+}
+
+/// Whether any of the sources that the lanes hold is not known to be one with all queries.
+fn matters(index: u32) -> bool {
+    let root = share_index(number0, 0u);
+    var other = index != NONE && index != root;
+    other = other | (reach# >= 0.0 && number# != root);
+    return any_of(other);
 }
 
 fn admit#(d: f32, s: u32) {

@@ -20,7 +20,8 @@
 // Some drivers end all loops of an invocation silently after so many rounds (llvmpipe: 65,535). Where a walk could take more, it
 // stops after `params.rounds`, and leaves in `cursor`, a word a group, where it has to go on (NONE: it is done): the next dispatch
 // goes through the leaves in their order (ORDERED) from there. `undone` says that a leaf has to be looked at again, which stops the walk
-// at it too; `settled` that nothing more can come of a node.
+// at it too; `settled` that nothing more can come of a node, and `matters` that something may of the sources that the lanes hold,
+// whose numbers `index_of` gives (NONE: none is near).
 
 const LEAF: u32 = 32u;
 const FAN: u32 = 8u;
@@ -142,13 +143,14 @@ fn scan(leaf: u32, b: Bounds) {
     for (var t = 0u; t < LEAF; t += LANES) {
         let j = leaf * LEAF + t + lane;
         var at = vec3<f32>(FAR, 0.0, 0.0);
-        var index = NONE;
-        if j < sources {
-            at = source_at(j) - by_source;
-            index = load_order(j);
-        }
+        if j < sources { at = source_at(j) - by_source; }
         let out = max(max(low - at, at - high), vec3<f32>(0.0));
-        let near = lanes_where(dot(out, out) * CLOSER <= most);
+        let inside = dot(out, out) * CLOSER <= most;
+        let near = lanes_where(inside);
+        if near == 0u { continue; }
+        var index = NONE;
+        if inside { index = index_of(j); }
+        if !matters(index) { continue; }
         for (var m = 0u; m < LANES; m += BATCH) {
             if extractBits(near, m, BATCH) == 0u { continue; }
             // Mostly nothing is near enough: that is found out for a batch at once.
@@ -190,8 +192,9 @@ fn scan_mixed(leaf: u32) {
         var index = NONE;
         if j < sources {
             at = source_at(j);
-            index = load_order(j);
+            index = index_of(j);
         }
+        if !matters(index) { continue; }
         for (var n = 0u; n < LANES; n++) {
             let s = share_index(index, n);
             if s != NONE {

@@ -154,7 +154,9 @@ pub(super) fn search(name: &str, shape: Shape, visit: &str, snippet: &str) -> Ke
         Walk::Pairs => "",
         _ => {
             "fn settled(level: u32, node: u32, shared_node: Node) -> bool { return false; }\n\
-             fn undone() -> bool { return false; }\n"
+             fn undone() -> bool { return false; }\n\
+             fn index_of(j: u32) -> u32 { return load_order(j); }\n\
+             fn matters(index: u32) -> bool { return true; }\n"
         }
     };
     let ordered = matches!(walk, Walk::Ordered | Walk::Onward | Walk::Pairs);

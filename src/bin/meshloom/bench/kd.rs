@@ -9,6 +9,8 @@ use kiddo::immutable::float::kdtree::ImmutableKdTree;
 use kiddo::{NearestNeighbour, SquaredEuclidean};
 use rayon::prelude::*;
 
+use super::forest::Forest;
+
 /// What is measured, as reports name it.
 pub const NAME: &str = "kiddo 5, ImmutableKdTree of f32, searched by rayon";
 
@@ -33,6 +35,11 @@ impl Reference {
     /// Number of points.
     pub fn len(&self) -> usize {
         self.points.len()
+    }
+
+    /// Side of the periodic box; 0 for an open one.
+    pub fn side(&self) -> f32 {
+        self.side.unwrap_or(0.0)
     }
 
     /// Builds the tree anew.
@@ -84,9 +91,30 @@ impl Reference {
         self.points.par_iter().enumerate().fold(none, count).reduce(none, sum)
     }
 
+    /// Links points that are at most `length` apart, in periodic boxes across the faces too: the least number of a point
+    /// in the group of each. All pairs are looked at, each from one of its ends.
+    pub fn groups(&self, length: f32) -> Vec<u32> {
+        let forest = Forest::new(self.points.len());
+        let reach = length * length;
+        self.points.par_iter().enumerate().for_each(|(number, point)| {
+            let number = number as u32;
+            let mut root = number;
+            let mut link = |place: &[f32; 3]| {
+                for near in self.tree.within_unsorted::<SquaredEuclidean>(place, reach) {
+                    if near.item > number {
+                        root = forest.unite(root, near.item);
+                    }
+                }
+            };
+            link(point);
+            self.images(point, reach).for_each(|image| link(&image));
+        });
+        forest.least()
+    }
+
     /// The images of a point, but for itself, whose square of the distance to the box is at most `reach`.
     fn images(&self, point: &[f32; 3], reach: f32) -> impl Iterator<Item = [f32; 3]> {
-        let (point, side) = (*point, self.side.unwrap_or(0.0));
+        let (point, side) = (*point, self.side());
         let shifts = if self.side.is_some() { 27 } else { 0 };
         (0..shifts).filter(|&shift| shift != 13).filter_map(move |shift| {
             let along = [shift / 9 % 3, shift / 3 % 3, shift % 3];
@@ -129,5 +157,17 @@ mod tests {
         assert_ne!(found(None), periodic);
         let pairs = |side: Option<f32>| Reference::new(&points, side).pairs(&[0.0, 0.5, 1.0]);
         assert_eq!((pairs(Some(10.0)), pairs(None)), (vec![0, 4], vec![0, 0]));
+    }
+
+    #[test]
+    fn groups_reach_through_faces() {
+        // A chain through the face in x, a pair through an edge, and a point alone.
+        let chain = [9.0, 5.0, 5.0, 0.0, 0.25, 5.0, 0.5, 5.0, 5.0, 9.75, 5.0, 5.0];
+        let points = [&chain[..], &[9.75, 9.75, 5.0, 5.0, 5.0, 5.0]].concat();
+        let groups = |side: Option<f32>, length: f32| Reference::new(&points, side).groups(length);
+        assert_eq!(groups(Some(10.0), 0.75), [0, 1, 0, 0, 1, 5], "lengths count themselves");
+        assert_eq!(groups(Some(10.0), 0.5625), [0, 1, 2, 3, 1, 5]);
+        assert_eq!(groups(None, 0.75), [0, 1, 2, 0, 4, 5]);
+        assert_eq!(groups(Some(10.0), 4.8), [0; 6]);
     }
 }

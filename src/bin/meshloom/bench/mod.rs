@@ -5,6 +5,8 @@
 mod copy;
 mod exchange;
 mod fft;
+mod fof;
+mod forest;
 mod halo;
 mod kd;
 mod knn;
@@ -43,6 +45,8 @@ enum Subject {
     Knn(knn::Arguments),
     /// Trees over points, and the histogram of the distances of their pairs
     Pairs(pairs::Arguments),
+    /// Trees over points, and friends-of-friends groups
+    Fof(fof::Arguments),
 }
 
 /// Options of every subject.
@@ -66,6 +70,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         Subject::Sort(arguments) => sort::run(arguments),
         Subject::Knn(arguments) => knn::run(arguments),
         Subject::Pairs(arguments) => pairs::run(arguments),
+        Subject::Fof(arguments) => fof::run(arguments),
     }
 }
 

@@ -1,0 +1,169 @@
+//! `meshloom bench fof`: friends-of-friends groups of all points, on one device.
+
+use clap::Args;
+use meshloom::device::Recorder;
+use meshloom::fof::{Linking, Selection};
+use meshloom::neighbors::Components;
+use meshloom::particles::{Cloud, Domain};
+use meshloom::{Error, Rank};
+use serde_json::json;
+
+use super::kd::Reference;
+use super::measure::Clock;
+use super::points::Points;
+use super::report::Report;
+use super::search::{self, Theirs};
+use super::{Found, Settings};
+use crate::common::Failure;
+
+#[derive(Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    points: Points,
+    /// Linking length in mean separations of as many uniform points in the box, an open one too; several with commas
+    /// between
+    #[arg(long, value_name = "B", value_delimiter = ',', default_value = "0.2", value_parser = parameter)]
+    linking_parameter: Vec<f64>,
+    #[command(flatten)]
+    settings: Settings,
+}
+
+fn parameter(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(parameter) if parameter > 0.0 && parameter.is_finite() => Ok(parameter),
+        _ => Err(format!("`{text}` is no linking parameter; it must be above 0")),
+    }
+}
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    arguments.settings.run(|rank| measure(rank, arguments))
+}
+
+fn measure(rank: &Rank, arguments: &Arguments) -> Result<Found, Error> {
+    let Arguments { points, linking_parameter: parameters, settings } = arguments;
+    let per = search::MEASUREMENTS + usize::from(settings.reference);
+    let clock = Clock::new(settings, rank, points.size.len() * parameters.len() * per);
+    let mut recorder = Recorder::new(&rank.gpu)?;
+    let columns: Vec<&str> = ["points", "b", "groups"].into_iter().chain(search::COLUMNS).collect();
+    let mut report = Report::new("fof", settings, rank, &columns);
+    report.note(points.name());
+    let least = Selection::default().min_members;
+    report.note(format!("groups are those of {least} points and more"));
+    report.field("kind", format!("{:?}", points.kind).to_lowercase().into());
+    report.field("box", points.side.into());
+    report.field("min_members", least.into());
+    for &size in &points.size {
+        let cloud = points.cloud(&mut recorder, size, rank.comm.rank())?;
+        let mut reference = None;
+        if settings.reference && rank.comm.rank() == 0 {
+            let positions = recorder.download(cloud.positions(), 0, cloud.positions().len())?;
+            reference = Some(Reference::new(&positions, points.side));
+        }
+        for &parameter in parameters {
+            one(rank, arguments, &clock, &mut recorder, &mut report, &cloud, parameter, reference.as_mut())?;
+        }
+    }
+    report.field("seconds", json!({ "total": clock.finish() }));
+    Ok(Ok(report))
+}
+
+/// One number of points and one linking parameter.
+#[allow(clippy::too_many_arguments)]
+fn one(
+    rank: &Rank,
+    arguments: &Arguments,
+    clock: &Clock,
+    recorder: &mut Recorder,
+    report: &mut Report,
+    cloud: &Cloud,
+    parameter: f64,
+    reference: Option<&mut Reference>,
+) -> Result<(), Error> {
+    let Arguments { points, settings, .. } = arguments;
+    // Of the box that uniform points fill, whether it is periodic or not.
+    let filled = Domain::new(&[f64::from(points.extent()); 3])?;
+    let length = Linking::Separations(parameter).length(&filled, cloud.len())?;
+    let components = Components::new(&rank.gpu);
+    let (ours, labels) = search::measure(clock, rank, recorder, cloud, &[cloud.len()], |recorder, tree| {
+        Ok(components.labels(recorder, tree, length)?)
+    })?;
+    let labels = recorder.download(&labels, 0, labels.len())?;
+    let [groups, all] = clock.sum([groups(&labels, Selection::default().min_members), cloud.len()])?;
+    let result = json!({ "size": cloud.len(), "linking_parameter": parameter, "length": length, "groups": groups });
+    let mut theirs = None;
+    if settings.reference {
+        let (mut found, mut reference) = (Vec::new(), reference);
+        let mut work = reference.as_deref_mut().map(|reference| {
+            let found = &mut found;
+            move |part: usize| match part {
+                0 => reference.build(),
+                _ => *found = reference.groups(length),
+            }
+        });
+        let spreads = clock.alone::<2>(work.as_mut().map(|work| work as &mut dyn FnMut(usize)))?;
+        let differ = reference.is_some_and(|reference| !same(&labels, &found, reference, length));
+        let same = clock.sum([u64::from(differ)])? == [0];
+        let what = format!("the groups of {} points linked up to {length}", cloud.len());
+        theirs = spreads.map(|[build, search]| Theirs { build, search, what, same });
+    }
+    let cells = vec![cloud.len().to_string(), parameter.to_string(), groups.to_string()];
+    search::report(report, cells, result, all, &ours, theirs);
+    Ok(())
+}
+
+/// Groups with so many members and more.
+fn groups(labels: &[u32], least: u64) -> u64 {
+    let mut counts = vec![0u64; labels.len()];
+    for &label in labels {
+        // Labels that cannot be are for the reference to find.
+        if let Some(count) = counts.get_mut(label as usize) {
+            *count += 1;
+        }
+    }
+    counts.iter().filter(|&&count| count >= least).count() as u64
+}
+
+/// Whether labels are those of the reference, but for links that rounding makes or breaks: then they are least numbers
+/// of groups that join those of a slightly lesser length and lie in those of a slightly greater one.
+fn same(ours: &[u32], theirs: &[u32], reference: &Reference, length: f32) -> bool {
+    let close = || {
+        // Rounding of squares on both sides, and of places beyond the faces.
+        let slack = 4.0 * f32::EPSILON * (length + reference.side());
+        let [fine, coarse] = [length - slack, length + slack].map(|length| reference.groups(length.max(0.0)));
+        let least = within(ours, ours) && ours.iter().zip(0..).all(|(&label, point)| label <= point);
+        least && within(&fine, ours) && within(ours, &coarse)
+    };
+    ours.len() == theirs.len() && (ours == theirs || close())
+}
+
+/// Whether each group of `fine` lies in one of `coarse`: a point has there the label of the one whose number is its own.
+fn within(fine: &[u32], coarse: &[u32]) -> bool {
+    let mut each = fine.iter().zip(coarse);
+    each.all(|(&fine, label)| coarse.get(fine as usize) == Some(label))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_above_0() {
+        assert_eq!(parameter("0.2"), Ok(0.2));
+        for wrong in ["0", "-1", "inf", "nan", "b", ""] {
+            assert!(parameter(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn groups_differ_by_more_than_rounding() {
+        assert_eq!([1, 2, 3, 4].map(|least| groups(&[0, 0, 2, 0, 4, 4], least)), [3, 2, 1, 0]);
+        assert!(within(&[0, 1, 1, 3], &[0, 1, 1, 1]) && !within(&[0, 1, 1, 1], &[0, 1, 1, 3]));
+        // Along x at 0, 1 and, as near as can be, beyond 2.
+        let reference = Reference::new(&[0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 2.0 + 2.0 * f32::EPSILON, 0.0, 0.0], None);
+        let same = |ours: &[u32], length: f32| same(ours, &reference.groups(length), &reference, length);
+        assert!(same(&[0, 0, 0], 1.0) && same(&[0, 0, 2], 1.0) && same(&[0, 1, 2], 1.0));
+        assert!(same(&[0, 0, 0], 1.1) && !same(&[0, 0, 2], 1.1) && !same(&[0, 1, 2], 1.1));
+        assert!(!same(&[0, 0, 0], 0.9) && !same(&[0, 0], 1.0), "a link too many, a point too few");
+        assert!(!same(&[1, 1, 2], 1.0) && !same(&[0, 0, 7], 1.0) && !same(&[0, 0, 1], 1.0), "not the least numbers");
+    }
+}
