@@ -212,9 +212,9 @@ fn scan_mixed(leaf: u32) {
 }
 
 /// Where a child stands in the order of visits, first least, with its number in the lowest bits; -1 if the group does not
-/// reach it.
-fn rank_of(child: u32, count: u32, node: u32, most: f32) -> i32 {
-    if child >= count { return -1; }
+/// reach it, or has been there (those before `done`).
+fn rank_of(child: u32, done: u32, count: u32, node: u32, most: f32) -> i32 {
+    if child < done || child >= count { return -1; }
     let b = bounds_of(node + child);
     let g = gap_between(around, b);
     if dot(g, g) * CLOSER > most { return -1; }
@@ -232,7 +232,6 @@ fn walk(own_leaf: u32) {
         let level = stack[top] >> 28u;
         let node = stack[top] & 0xfffffffu;
         if level < params.levels {
-            if ORDERED && ((node + 1u) << (3u * level)) <= begin_at { continue; }
             let shared_node = node_shared(first_of(level) + node);
             var near = false;
             near = near | touches(vec3<f32>(x#, y#, z#), shared_node, reach#, worst#);
@@ -263,7 +262,8 @@ fn walk(own_leaf: u32) {
         let most = widest();
         // The children that the group may reach, the first on top of the stack.
         rounds += 2u * count;
-        var key% = rank_of(lane + %u * LANES, count, base, most);
+        let done = max(begin_at >> (3u * (level - 1u)), first) - first;
+        var key% = rank_of(lane + %u * LANES, done, count, base, most);
         for (var n = 0u; n < count; n++) {
             var far = -1;
             far = max(far, key%);
