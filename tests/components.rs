@@ -130,6 +130,24 @@ fn every_form_and_every_limit_of_loops_finds_the_same() {
     }
 }
 
+/// Arrays in windows of 4 KiB, checked shaders, and the floor without optional features.
+#[test]
+fn windows_checks_and_the_floor_change_nothing() {
+    let options = Options::from_env().unwrap();
+    let domain = Domain::new(&[1.0, 0.0, 1.0]).unwrap();
+    let points = points(Kind::Hernquist, 1100, 3, 9);
+    let points: Vec<f32> = points.chunks(3).flat_map(|p| [p[0].rem_euclid(1.0), p[1], p[2].rem_euclid(1.0)]).collect();
+    // 1100 points are four windows of positions and two of everything else.
+    for options in [
+        Options { window_bytes: Some(4096), ..options.clone() },
+        Options { checked: true, ..options.clone() },
+        Options { floor: true, ..options.clone() },
+    ] {
+        let what = format!("windows {:?}, checked {}, floor {}", options.window_bytes, options.checked, options.floor);
+        Bench::new(&options, None).check(&domain, &points, 0.02, &what);
+    }
+}
+
 /// Fact F13: the length counts as within, and groups are joined by their nearest members.
 #[test]
 fn links_are_inclusive() {
@@ -142,18 +160,13 @@ fn links_are_inclusive() {
     assert_eq!(bench.labels(&open(3), &four, above(root3)), [0, 0, 2, 3]);
     assert_eq!(bench.labels(&open(3), &four, above(root12)), [0, 0, 0, 3]);
     assert_eq!(bench.labels(&open(2), &[0.0, 0.0, 3.0, 4.0], 5.0), [0, 0], "exactly the length");
-    assert!(matches!(
-        Components::new(bench.recorder.gpu()).labels(
-            &mut Recorder::new(&bench.recorder.gpu().clone()).unwrap(),
-            &{
-                let cloud = Cloud::from_host(&mut bench.recorder, &open(3), &four).unwrap();
-                let frame = Frame::new(&open(3), cloud.bounds());
-                bench.builder.build(&mut bench.recorder, &cloud, &frame).unwrap()
-            },
-            -1.0
-        ),
-        Err(NeighborError::Radius { .. })
-    ));
+    let cloud = Cloud::from_host(&mut bench.recorder, &open(3), &four).unwrap();
+    let frame = Frame::new(&open(3), cloud.bounds());
+    let tree = bench.builder.build(&mut bench.recorder, &cloud, &frame).unwrap();
+    for wrong in [-1.0, f32::NAN] {
+        let found = bench.components.labels(&mut bench.recorder, &tree, wrong);
+        assert!(matches!(found, Err(NeighborError::Radius { .. })), "{wrong}");
+    }
 }
 
 /// Fact F14: a chain is one component as long as no link is missing, however long, whatever its order in the input.

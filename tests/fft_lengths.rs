@@ -181,11 +181,32 @@ fn own() -> Tuning {
     Tuning::of(&Gpu::open(&options(), 0).unwrap())
 }
 
-#[test]
-fn every_length_up_to_1100() {
+/// Every length in a range with the long tests, else those up to 32 and a few of the others. In quarters: run as processes of their own,
+/// they compile at the same time.
+fn every_length(range: std::ops::RangeInclusive<u64>) {
     let (every, some) = if long_tests() { (1100, 1) } else { (32, 91) };
-    let lengths: Vec<u64> = (1..=1100).filter(|n| *n <= every || n % some == 3).collect();
+    let lengths: Vec<u64> = range.filter(|n| *n <= every || n % some == 3).collect();
     go(&options(), own(), &both(&lengths));
+}
+
+#[test]
+fn every_length_up_to_275() {
+    every_length(1..=275);
+}
+
+#[test]
+fn every_length_from_276_to_550() {
+    every_length(276..=550);
+}
+
+#[test]
+fn every_length_from_551_to_825() {
+    every_length(551..=825);
+}
+
+#[test]
+fn every_length_from_826_to_1100() {
+    every_length(826..=1100);
 }
 
 #[test]

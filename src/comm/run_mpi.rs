@@ -15,8 +15,9 @@ use super::error::{CommError, Failure, RunError, panic_message};
 use super::mpi::{Mpi, end_world, ok};
 use super::transport::Transport;
 
-/// How long a failing rank lets lower ranks speak first.
-const TURN: Duration = Duration::from_millis(300);
+/// How long a failing rank lets lower ranks speak first: the end that a lower rank asks for must have come by then, also on a
+/// machine that has more to do than processors.
+const TURN: Duration = Duration::from_secs(2);
 const TURN_STEP: Duration = Duration::from_millis(50);
 
 /// Runs a body as one rank of the MPI processes that `mpirun`, `srun` or their kin started. Collective over all of them.
