@@ -3,12 +3,12 @@
 use super::ask::{Ask, Rows, check_radius};
 use super::error::NeighborError;
 use super::form::Form;
-use super::rounds::{Rounds, unfinished};
+use super::rounds::{Rounds, scan, unfinished};
 use super::targets::Queries;
 use super::writer::{self, Params, Shape, Walk};
 use crate::device::{Access, Array, Element, Gpu, Kernel, KernelSource, Recorder};
 use crate::primitives::Reduce;
-use crate::tree::{LEAF, Tree};
+use crate::tree::Tree;
 
 /// What diagonals of boxes are taken to be longer by, so that rounding never makes neighbours of points that are none.
 const TIGHTER: &str = "const TIGHTER: f32 = 1.000002;\n";
@@ -97,7 +97,7 @@ impl Components {
         let stop = self.rounds.linking(self.form);
         let params = Params {
             rounds: stop.unwrap_or(u32::MAX / 2),
-            leaf_rounds: 2 + LEAF as u32 + LEAF as u32 / self.form.lanes,
+            leaf_rounds: scan(self.form),
             ..Queries::Own.params(tree, &ask)?
         };
         let labels = gpu.array::<u32>("neighbors::labels", count)?;
