@@ -58,7 +58,7 @@ mod transfer;
 mod variance;
 
 pub use amplitude::{MAX_PARTICLES_PER_AXIS, mode_amplitudes};
-pub use background::CRITICAL_DENSITY;
+pub use background::{CRITICAL_DENSITY, peculiar_velocity};
 pub use error::CosmologyError;
 pub use growth::{A_MIN, Growth, GrowthFactors};
 pub use lpt::{LptFactors, LptOrder, lpt_factors};

@@ -102,6 +102,7 @@ impl From<NeighborError> for FofError {
             NeighborError::Device(error) => error.into(),
             NeighborError::Comm(error) => error.into(),
             NeighborError::Particles(error) => error.into(),
+            NeighborError::Sort(error) => FofError::Sort(error),
             error => FofError::Neighbors(error),
         }
     }
@@ -109,12 +110,7 @@ impl From<NeighborError> for FofError {
 
 impl From<DecompositionError> for FofError {
     fn from(error: DecompositionError) -> Self {
-        match error {
-            DecompositionError::Sort(error) => FofError::Sort(error),
-            DecompositionError::Particles(error) => error.into(),
-            DecompositionError::Device(error) => error.into(),
-            DecompositionError::Comm(error) => error.into(),
-        }
+        NeighborError::from(error).into()
     }
 }
 
@@ -122,7 +118,7 @@ impl From<DecompositionError> for FofError {
 pub(super) fn of_sort(error: SortError) -> FofError {
     match error {
         SortError::Comm(error) => FofError::Comm(error),
-        // No other error comes from `balanced`, which knows no points and no device.
-        _ => FofError::Repeated,
+        SortError::Repeated => FofError::Repeated,
+        error => FofError::Sort(error),
     }
 }

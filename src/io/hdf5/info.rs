@@ -1,7 +1,6 @@
 //! What a file says of the universe and the moment that its particles belong to.
 
-/// Newton's constant and h = 1 give this critical density, in 1e10 Msun/h over (Mpc/h)^3.
-const CRITICAL: f64 = 27.753_662_7;
+use crate::cosmology::{CRITICAL_DENSITY, peculiar_velocity};
 
 /// The particles of a snapshot and the universe they are in. Lengths in Mpc/h; flat, of matter and a cosmological
 /// constant.
@@ -30,17 +29,13 @@ impl SnapshotInfo {
     /// assert_eq!(info.particle_mass(), 27.7536627);
     /// ```
     pub fn particle_mass(&self) -> f64 {
-        if self.count == 0 { 0.0 } else { self.omega_m * CRITICAL * self.box_size.powi(3) / self.count as f64 }
+        let matter = self.omega_m * (CRITICAL_DENSITY / 1e10) * self.box_size.powi(3);
+        if self.count == 0 { 0.0 } else { matter / self.count as f64 }
     }
 
-    /// Peculiar velocity in km/s of a canonical momentum `p = a^2 dx/dt` in units of H0 Mpc/h: `a dx/dt = 100 p / a`.
-    pub fn peculiar_velocity(&self, p: f32) -> f64 {
-        100.0 * f64::from(p) / self.scale_factor
-    }
-
-    /// What Gadget stores for it: the peculiar velocity over the square root of a.
+    /// What Gadget stores for a canonical momentum: the peculiar velocity over the square root of a.
     pub fn gadget_velocity(&self, p: f32) -> f32 {
-        (self.peculiar_velocity(p) / self.scale_factor.sqrt()) as f32
+        (peculiar_velocity(f64::from(p), self.scale_factor) / self.scale_factor.sqrt()) as f32
     }
 
     pub(super) fn redshift(&self) -> f64 {

@@ -1,6 +1,7 @@
 //! The halos of a run: groups of its particles in the units of the field, their catalogue and their mass function.
 
 use meshloom::comm::Op;
+use meshloom::cosmology::peculiar_velocity;
 use meshloom::device::Recorder;
 use meshloom::exchange::Exchange;
 use meshloom::fof::{Catalogue, Groups, Linking, Selection};
@@ -15,9 +16,6 @@ use super::mass_function::MassFunction;
 use super::outputs::Outputs;
 use super::parameters::Parameters;
 use crate::catalogue;
-
-/// Kilometres a second of the unit of momenta, H0 Mpc/h.
-const HUBBLE: f64 = 100.0;
 
 /// Finds groups among the particles whose positions and momenta were just written, and seals `halos.npz` (Msun/h, Mpc/h, peculiar
 /// km/s), the mass function and, where snapshots are asked for in HDF5, `halos.0.hdf5`. All ranks call it.
@@ -36,7 +34,7 @@ pub fn seal(
     let rows = split(count, comm.size() as u64, comm.rank() as u64);
     let read = |file: &Sealed| NpyFile::open(file.temporary())?.read_f32(3 * rows.start..3 * rows.end);
     let mut cloud = Cloud::from_host(&mut recorder, &Domain::new(&[side; 3])?, &read(positions)?)?;
-    let velocities: Vec<f32> = read(momenta)?.into_iter().map(|p| (HUBBLE * f64::from(p) / a) as f32).collect();
+    let velocities: Vec<f32> = read(momenta)?.into_iter().map(|p| peculiar_velocity(f64::from(p), a) as f32).collect();
     let array = rank.gpu.array::<f32>("velocity", velocities.len() as u64)?;
     recorder.upload(&array, 0, &velocities)?;
     drop(velocities);
@@ -46,7 +44,7 @@ pub fn seal(
     let selection = Selection::default();
     let mut halos = groups.catalogue(&mut recorder, &selection)?;
     let power = simulation.linear_power();
-    let particle = power.cosmology().matter_density() * side.powi(3) / count as f64;
+    let particle = power.cosmology().particle_mass(side, count);
     halos.mass.iter_mut().for_each(|mass| *mass *= particle);
 
     let mut files = vec![catalogue::seal(comm, &outputs.path("halos.npz"), &halos)?];
