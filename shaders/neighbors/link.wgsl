@@ -1,45 +1,176 @@
 // Links points that lie within reach of each other: a forest in which every tree is becoming a connected component.
 //
 // Layout: as in search.wgsl, but for `order`: there it is the parent of each point along the curve, itself or one before it; a root is
-// its own parent. Links only ever join a root to a lower one, so any number of invocations may do it at once, nothing
+// its own parent. Links only ever join a root to a lower point, so any number of invocations may do it at once, nothing
 // waits, and where a walk stops in between, no link is lost.
 //
-// The number of a query is the root it was last seen to have, that of a source its parent's parent when it was loaded. Either may be
-// out of date, and is a member of the same tree still. Inside of a component that is known they are equal, and no distance is asked for.
+// Each lane knows which of its queries are one tree already, and a point of the tree once all are. That point may be anywhere on the way to
+// the root: what is looked up of it may be out of date, and is a member of the same tree still.
+//
+// Software renderers execute what stands behind a condition whether it holds or not: loops with few rounds are what keeps the
+// dear parts from being executed for every source.
 
+/// Steps towards a root after which it is not looked for any more, where nothing depends on it.
+const CLIMB: u32 = 16u;
+
+/// Of the lane's queries.
+var<private> of_lane: Bounds;
+/// Slots with a query.
+var<private> mine: u32;
+/// Slots that are known to be one tree with this one.
+var<private> kin#: u32;
+/// A point of the tree of all queries, once they are one.
+var<private> root: u32;
+/// Slots with a query that is near the source in question.
+var<private> hits: u32;
 /// Rounds of loops that were not counted yet.
 var<private> hops: u32;
 
-/// The root of the tree of a point. What is passed on the way comes nearer to the root.
-fn root_of(point: u32) -> u32 {
-    var at = point;
+fn tight(diagonal: f32) -> bool {
+    return diagonal * TIGHTER <= params.reach;
+}
+
+fn start#(row: u32) {
+    reach# = params.reach;
+    kin# = 1u << #u;
+    mine |= kin#;
+}
+
+/// After `start#` of all slots. The queries of a lane lie in one leaf.
+fn ready() {
+    root = first_row;
+    of_lane = Bounds(vec3<f32>(FAR), vec3<f32>(-FAR));
+    if mine == 0u { return; }
+    of_lane.low = min(of_lane.low, select(vec3<f32>(FAR), vec3<f32>(x#, y#, z#), reach# >= 0.0));
+    of_lane.high = max(of_lane.high, select(vec3<f32>(-FAR), vec3<f32>(x#, y#, z#), reach# >= 0.0));
+    if tight(box_word(first_row / LEAF, 7u)) {
+        kin# = mine;
+    }
+}
+
+fn widest() -> f32 { return params.reach; }
+
+/// Whether the lane's queries reach a node.
+fn wants(node: Node) -> bool {
+    let g = gap_between(of_lane, node.bounds);
+    return dot(g, g) * CLOSER <= params.reach;
+}
+
+fn finish#(row: u32) { }
+
+/// Whether all queries of the lane are known to be one.
+fn whole() -> bool {
+    return kin0 == mine;
+}
+
+/// Makes one tree of a source and of the queries that are near it. Each step takes the one with the higher parent: if that is its
+/// root it is hooked to the other's parent, else it goes on from there, and its next parent is its parent's.
+fn take(source: u32) {
+    if whole() && source == root { hits = 0u; }
+    var joined = 0u;
+    var a = source;
+    var b = source;
     loop {
-        let up = load_order(at);
-        if up == at { break; }
-        let top = load_order(up);
-        if top != up { _ = min_order(at, top); }
-        at = up;
+        if a == b {
+            if hits == 0u { break; }
+            let slot = firstTrailingBit(hits);
+            var kin = 0u;
+            kin |= select(0u, kin#, extractBits(kin#, slot, 1u) == 1u);
+            joined |= kin;
+            hits &= ~kin;
+            b = select(first_row + slot, root, kin == mine);
+        }
+        let up_a = load_order(a);
+        let up_b = load_order(b);
+        let low = min(up_a, up_b);
+        let high = max(up_a, up_b);
+        if low == high {
+            a = low;
+            b = low;
+            continue;
+        }
+        let from_a = up_a == high;
+        let at = select(b, a, from_a);
+        let top = load_order(high);
+        if high == at {
+            if exchange_order(at, at, low) {
+                a = low;
+                b = low;
+            }
+        } else {
+            if top != high { _ = min_order(at, top); }
+            a = select(a, high, from_a);
+            b = select(high, b, from_a);
+        }
         hops += 1u;
-        // Where loops must not be long, roots are brought near before the walk goes on.
         if hops > params.rounds / 64u {
             stopped = true;
+            hits = 0u;
             break;
         }
     }
-    return at;
+    if joined != 0u { root = a; }
+    kin# = select(kin#, joined, (kin# & joined) != 0u);
 }
 
-/// Makes one tree of two; returns its root.
-fn unite(one: u32, other: u32) -> u32 {
-    var a = root_of(one);
-    var b = root_of(other);
-    while a != b && !stopped {
-        if exchange_order(max(a, b), max(a, b), min(a, b)) { break; }
-        hops += 1u;
-        a = root_of(a);
-        b = root_of(b);
+/// A point of the tree of all queries of the group, if they are known to be one.
+fn known() -> u32 {
+    let shared_root = share_index(root, 0u);
+    let other = mine != 0u && (!whole() || root != shared_root);
+    return select(shared_root, NONE, any_of(other));
+}
+
+/// Of the hits those of queries before a source: each pair is looked at once.
+fn before(j: u32) -> u32 {
+    return extractBits(hits, 0u, u32(clamp(i32(j) - i32(first_row), 0, 32)));
+}
+
+/// Offers the points of a leaf to all queries of the group: first it is found which are near any, then each of those is joined.
+fn scan(leaf: u32, b: Bounds) {
+    let image = image_of(b);
+    let one = known();
+    let low = around.low - image.by_query;
+    let high = around.high - image.by_query;
+    let qx# = x# - image.by_query.x;
+    let qy# = y# - image.by_query.y;
+    let qz# = z# - image.by_query.z;
+    var met = 0u;
+    for (var t = 0u; t < LEAF; t += LANES) {
+        let j = leaf * LEAF + t + lane;
+        var at = vec3<f32>(FAR, 0.0, 0.0);
+        if j < sources { at = source_at(j) - image.by_source; }
+        let out = max(max(low - at, at - high), vec3<f32>(0.0));
+        let inside = j < sources && (image.mixed || dot(out, out) * CLOSER <= params.reach);
+        let near = lanes_where(inside && load_order(j) != one);
+        var left = select(near, 0u, image.mixed);
+        while left != 0u {
+            let n = firstTrailingBit(left);
+            left &= left - 1u;
+            let sx = share(at.x, n);
+            let sy = share(at.y, n);
+            let sz = share(at.z, n);
+            hits = 0u;
+            let dx# = qx# - sx;
+            let dy# = qy# - sy;
+            let dz# = qz# - sz;
+            hits |= select(0u, 1u << #u, dx# * dx# + dy# * dy# + dz# * dz# <= reach#);
+            if before(leaf * LEAF + t + n) != 0u { met |= 1u << (t + n); }
+        }
+        // Where pairs take different images, every source is looked at once more.
+        met |= select(0u, near << t, image.mixed);
     }
-    return min(a, b);
+    while met != 0u {
+        let j = leaf * LEAF + firstTrailingBit(met);
+        met &= met - 1u;
+        let at = source_at(j);
+        hits = 0u;
+        let dx# = nearest(x#, at.x, 0u);
+        let dy# = nearest(y#, at.y, 1u);
+        let dz# = nearest(z#, at.z, 2u);
+        hits |= select(0u, 1u << #u, dx# * dx# + dy# * dy# + dz# * dz# <= reach#);
+        hits = before(j);
+        take(load_order(load_order(j)));
+    }
 }
 
 /// Counts the rounds of all lanes: they may have been one after the other.
@@ -48,30 +179,6 @@ fn count_hops() {
     hops = 0u;
 }
 
-fn start#(row: u32) {
-    number# = root_of(number#);
-    reach# = params.reach;
-}
-
-/// The root of a source, or what is on the way there.
-fn index_of(j: u32) -> u32 {
-    return load_order(load_order(j));
-}
-
-/// Whether any of the sources that the lanes hold is not known to be one with all queries.
-fn matters(index: u32) -> bool {
-    let root = share_index(number0, 0u);
-    var other = index != NONE && index != root;
-    other = other | (reach# >= 0.0 && number# != root);
-    return any_of(other);
-}
-
-fn admit#(d: f32, s: u32) {
-    if s != number# && !stopped { number# = unite(number#, s); }
-}
-
-fn finish#(row: u32) { }
-
 fn undone() -> bool {
     count_hops();
     return any_of(stopped);
@@ -79,11 +186,19 @@ fn undone() -> bool {
 
 /// Whether a node's points all are one with all queries: those of a node no longer than the reach are with each other.
 fn settled(level: u32, node: u32, shared_node: Node) -> bool {
-    if !(shared_node.diagonal * TIGHTER <= params.reach) { return false; }
-    let root = share_index(root_of((node * LEAF) << (3u * level)), 0u);
-    var other = false;
-    if reach# >= 0.0 && number# != root { number# = root_of(number#); }
-    other = other | (reach# >= 0.0 && number# != root);
+    if any_of(mine != 0u && !whole()) || !tight(shared_node.diagonal) { return false; }
+    var a = (node * LEAF) << (3u * level);
+    var b = select(a, root, mine != 0u);
+    for (var climbed = 0u; climbed < CLIMB && a != b; climbed++) {
+        let up_a = load_order(a);
+        let up_b = load_order(b);
+        if up_a == a && up_b == b { break; }
+        a = up_a;
+        b = up_b;
+        hops += 1u;
+    }
+    if mine != 0u { root = b; }
+    let same = a == b;
     count_hops();
-    return !any_of(other);
+    return !any_of(!same);
 }

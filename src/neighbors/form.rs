@@ -1,6 +1,6 @@
 //! How invocations work together in a search.
 
-use crate::device::Gpu;
+use crate::device::{Gpu, Profile};
 use crate::tree::{FAN, LEAF};
 
 /// The shape of a group of queries that walk a tree together: `slots` queries in each of `lanes` invocations. Lanes of one
@@ -9,7 +9,7 @@ use crate::tree::{FAN, LEAF};
 pub struct Form {
     /// Invocations of a group: 1, or a power of two of at most 32 that fits the device's least subgroup.
     pub lanes: u32,
-    /// Queries of an invocation; `lanes * slots` divides 32.
+    /// Queries of an invocation, which lie next to each other: a power of two of at most 32.
     pub slots: u32,
 }
 
@@ -24,6 +24,16 @@ impl Form {
         let lanes = 1 << most.ilog2();
         // More than four lists an invocation take compilers long, and crash SwiftShader's.
         Form { lanes, slots: (LEAF as u32 / lanes).min(4) }
+    }
+
+    /// The form that measured best for linking, of which the queries keep little: eight an invocation on software renderers, which
+    /// take as long to load a word for all invocations of a subgroup as for one.
+    pub fn linking(gpu: &Gpu) -> Self {
+        let form = Form::of(gpu);
+        match gpu.abilities().profile {
+            Profile::Software if form.lanes > 1 => Form { slots: 8, ..form },
+            _ => form,
+        }
     }
 
     /// Queries of a group.

@@ -3,7 +3,7 @@
 use super::ask::{Ask, Rows, check_radius};
 use super::error::NeighborError;
 use super::form::Form;
-use super::rounds::{Rounds, scan, unfinished};
+use super::rounds::{self, Rounds, unfinished};
 use super::targets::Queries;
 use super::writer::{self, Params, Shape, Walk};
 use crate::device::{Access, Array, Element, Gpu, Kernel, KernelSource, Recorder};
@@ -69,7 +69,7 @@ pub struct Components {
 impl Components {
     /// In the form that suits a device.
     pub fn new(gpu: &Gpu) -> Self {
-        Self::with(gpu, Form::of(gpu))
+        Self::with(gpu, Form::linking(gpu))
     }
 
     /// In a given form, which the device must allow.
@@ -97,7 +97,7 @@ impl Components {
         let stop = self.rounds.linking(self.form);
         let params = Params {
             rounds: stop.unwrap_or(u32::MAX / 2),
-            leaf_rounds: scan(self.form),
+            leaf_rounds: rounds::link(self.form),
             ..Queries::Own.params(tree, &ask)?
         };
         let labels = gpu.array::<u32>("neighbors::labels", count)?;

@@ -31,6 +31,12 @@ pub(super) fn scan(form: Form) -> u32 {
     2 * (2 + LEAF as u32 + LEAF as u32 / form.lanes)
 }
 
+/// The same where points are linked, but for the way to roots: those that a query is near are looked at once more, each then with every
+/// tree that its queries are in.
+pub(super) fn link(form: Form) -> u32 {
+    scan(form) + 2 * (4 * LEAF as u32 + form.slots)
+}
+
 /// Whether any group of queries has to go on. Waits.
 pub(super) fn unfinished(recorder: &mut Recorder, reduce: &Reduce, cursor: &Array<u32>) -> Result<bool, DeviceError> {
     let least = recorder.gpu().array::<u32>("neighbors::least", 1)?;
@@ -48,8 +54,8 @@ impl Rounds {
         Rounds(rounds.map(|rounds| rounds.max(LEAST)))
     }
 
-    /// After how many rounds a walk stops that links what it finds, which takes rounds of each lane's own: up to a 64th of these
-    /// besides, in each lane.
+    /// After how many rounds a walk stops that links what it finds, where ways to roots take rounds of each lane's own: up to a 64th of
+    /// these besides, in each lane.
     pub fn linking(&self, form: Form) -> Option<u32> {
         let rounds = if form.lanes == 1 { (self.0? / VECTOR).max(LEAST) } else { self.0? };
         Some(rounds / (64 + VECTOR) * 64)

@@ -150,16 +150,10 @@ pub(super) fn search(name: &str, shape: Shape, visit: &str, snippet: &str) -> Ke
         Walk::NearCounted => "store_cursor(number, select(leaves, NONE, stopped));",
         Walk::Near | Walk::Ordered => "",
     };
-    let settled = match walk {
-        Walk::Pairs => "",
-        _ => {
-            "fn settled(level: u32, node: u32, shared_node: Node) -> bool { return false; }\n\
-             fn undone() -> bool { return false; }\n\
-             fn index_of(j: u32) -> u32 { return load_order(j); }\n\
-             fn matters(index: u32) -> bool { return true; }\n"
-        }
+    let order = match walk {
+        Walk::Near | Walk::NearOrMark | Walk::NearCounted => include_str!("../../shaders/neighbors/nearest_first.wgsl"),
+        Walk::Ordered | Walk::Onward | Walk::Pairs => include_str!("../../shaders/neighbors/in_order.wgsl"),
     };
-    let ordered = matches!(walk, Walk::Ordered | Walk::Onward | Walk::Pairs);
     let constants = format!(
         "const LANES: u32 = {}u;\nconst SLOTS: u32 = {}u;\nconst BATCH: u32 = {}u;\n\
          fn source_at(i: u32) -> vec3<f32> {{ return {}; }}\n\
@@ -168,7 +162,7 @@ pub(super) fn search(name: &str, shape: Shape, visit: &str, snippet: &str) -> Ke
          fn own_leaf(group_of_queries: u32) -> u32 {{ return {own_leaf}; }}\n\
          fn first_leaf(number: u32) -> u32 {{ return {first_leaf}; }}\n\
          fn leave(number: u32) {{ {leave} }}\n\
-         const ORDERED: bool = {ordered};\nconst BOUNDED: bool = {};\n",
+         const BOUNDED: bool = {};\n",
         form.lanes,
         form.slots,
         form.batch(),
@@ -182,19 +176,21 @@ pub(super) fn search(name: &str, shape: Shape, visit: &str, snippet: &str) -> Ke
     } else {
         "    lane = 0u;\n    search(params.first + group_number(id, count) * GROUP + local);\n"
     };
-    let body = format!("{}{lanes}{settled}{visit}", piece(include_str!("../../shaders/neighbors/search.wgsl")));
+    let search = piece(include_str!("../../shaders/neighbors/search.wgsl"));
+    let offer = if walk == Walk::Pairs { "" } else { piece(include_str!("../../shaders/neighbors/offer.wgsl")) };
+    let body = format!("{search}{}{lanes}{offer}{visit}", piece(order));
     let body = repeat(&repeat(&body, '#', form.slots), '%', form.children());
     let body = repeat(&body, '@', form.batch());
     let text = format!(
         "{constants}{body}\n{snippet}\n@compute @workgroup_size(GROUP) fn main(\n    @builtin(workgroup_id) id: vec3<u32>,\n    \
          @builtin(num_workgroups) count: vec3<u32>,\n    @builtin(local_invocation_index) local: u32,\n) {{\n{main}}}\n"
     );
-    let order = if walk == Walk::Pairs { Access::Atomic } else { Access::Read };
+    let access = if walk == Walk::Pairs { Access::Atomic } else { Access::Read };
     let source = KernelSource::new(format!("neighbors::{name}"), text)
         .params(PARAMS)
         .group(form.group())
         .array("source", Element::F32, Access::Read)
-        .array("order", Element::U32, order)
+        .array("order", Element::U32, access)
         .array("box", Element::U32, Access::Read);
     let source = match own {
         true => source,
