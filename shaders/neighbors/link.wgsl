@@ -21,8 +21,8 @@ var<private> mine: u32;
 var<private> kin#: u32;
 /// A point of the tree of all queries, once they are one.
 var<private> root: u32;
-/// Slots with a query that is near the source in question.
-var<private> hits: u32;
+/// A point of the tree of all queries of the group, once they are known to be one.
+var<private> one: u32;
 /// Rounds of loops that were not counted yet.
 var<private> hops: u32;
 
@@ -113,64 +113,25 @@ fn take(source: u32) {
     kin# = select(kin#, joined, (kin# & joined) != 0u);
 }
 
-/// A point of the tree of all queries of the group, if they are known to be one.
-fn known() -> u32 {
+fn at_leaf() {
     let shared_root = share_index(root, 0u);
     let other = mine != 0u && (!whole() || root != shared_root);
-    return select(shared_root, NONE, any_of(other));
+    one = select(shared_root, NONE, any_of(other));
 }
 
-/// Of the hits those of queries before a source: each pair is looked at once.
-fn before(j: u32) -> u32 {
+/// Of the hits those of queries before a source: each pair is joined once.
+fn wanted_hits(j: u32) -> u32 {
     return extractBits(hits, 0u, u32(clamp(i32(j) - i32(first_row), 0, 32)));
 }
 
-/// Offers the points of a leaf to all queries of the group: first it is found which are near any, then each of those is joined.
-fn scan(leaf: u32, b: Bounds) {
-    let image = image_of(b);
-    let one = known();
-    let low = around.low - image.by_query;
-    let high = around.high - image.by_query;
-    let qx# = x# - image.by_query.x;
-    let qy# = y# - image.by_query.y;
-    let qz# = z# - image.by_query.z;
-    var met = 0u;
-    for (var t = 0u; t < LEAF; t += LANES) {
-        let j = leaf * LEAF + t + lane;
-        var at = vec3<f32>(FAR, 0.0, 0.0);
-        if j < sources { at = source_at(j) - image.by_source; }
-        let out = max(max(low - at, at - high), vec3<f32>(0.0));
-        let inside = j < sources && (image.mixed || dot(out, out) * CLOSER <= params.reach);
-        let near = lanes_where(inside && load_order(j) != one);
-        var left = select(near, 0u, image.mixed);
-        while left != 0u {
-            let n = firstTrailingBit(left);
-            left &= left - 1u;
-            let sx = share(at.x, n);
-            let sy = share(at.y, n);
-            let sz = share(at.z, n);
-            hits = 0u;
-            let dx# = qx# - sx;
-            let dy# = qy# - sy;
-            let dz# = qz# - sz;
-            hits |= select(0u, 1u << #u, dx# * dx# + dy# * dy# + dz# * dz# <= reach#);
-            if before(leaf * LEAF + t + n) != 0u { met |= 1u << (t + n); }
-        }
-        // Where pairs take different images, every source is looked at once more.
-        met |= select(0u, near << t, image.mixed);
-    }
-    while met != 0u {
-        let j = leaf * LEAF + firstTrailingBit(met);
-        met &= met - 1u;
-        let at = source_at(j);
-        hits = 0u;
-        let dx# = nearest(x#, at.x, 0u);
-        let dy# = nearest(y#, at.y, 1u);
-        let dz# = nearest(z#, at.z, 2u);
-        hits |= select(0u, 1u << #u, dx# * dx# + dy# * dy# + dz# * dz# <= reach#);
-        hits = before(j);
-        take(load_order(load_order(j)));
-    }
+fn is_news(j: u32) -> bool {
+    return load_order(j) != one;
+}
+
+fn admit#(d: f32, parent: u32) { }
+
+fn offered(parent: u32) {
+    take(load_order(parent));
 }
 
 /// Counts the rounds of all lanes: they may have been one after the other.

@@ -81,6 +81,8 @@ var<private> skip: u32;
 var<private> rounds: u32;
 var<private> begin_at: u32;
 var<private> stopped: bool;
+/// Slots whose query reaches the source in question.
+var<private> hits: u32;
 /// Leaves that were looked at.
 var<private> leaves: u32;
 
@@ -117,10 +119,6 @@ fn gap_between(a: Bounds, b: Bounds) -> vec3<f32> {
     return max(min(plain, min(a.low - (b.high - side), b.low - (a.high - side))), vec3<f32>(0.0));
 }
 
-fn may_reach(dx: f32, dy: f32, dz: f32, reach: f32) -> bool {
-    return (dx * dx + dy * dy + dz * dz) * CLOSER <= reach;
-}
-
 /// Which images the queries of the group and the points of `b` take.
 fn image_of(b: Bounds) -> Image {
     // Range of the differences query - source.
@@ -138,6 +136,60 @@ fn nearest(q: f32, s: f32, axis: u32) -> f32 {
     let l = side[axis];
     let h = half_side[axis];
     return select(select(d, q - (s - l), d < -h), (q - l) - s, d > h);
+}
+
+/// Offers the points of a leaf to all queries of the group: first each lane finds those that any query of its own reaches, for mostly
+/// there are none, then it offers them one by one.
+fn scan(leaf: u32, b: Bounds) {
+    let image = image_of(b);
+    let low = around.low - image.by_query;
+    let high = around.high - image.by_query;
+    let most = widest();
+    at_leaf();
+    let qx# = x# - image.by_query.x;
+    let qy# = y# - image.by_query.y;
+    let qz# = z# - image.by_query.z;
+    var met = 0u;
+    for (var t = 0u; t < LEAF; t += LANES) {
+        let j = leaf * LEAF + t + lane;
+        var at = vec3<f32>(FAR, 0.0, 0.0);
+        if j < sources { at = source_at(j) - image.by_source; }
+        // Most sources of a leaf at the edge of what is reached are near none of the queries.
+        let out = max(max(low - at, at - high), vec3<f32>(0.0));
+        let inside = j < sources && (image.mixed || dot(out, out) * CLOSER <= most);
+        let near = lanes_where(inside && is_news(j));
+        var left = select(near, 0u, image.mixed);
+        while left != 0u {
+            let n = firstTrailingBit(left);
+            left &= left - 1u;
+            let sx = share(at.x, n);
+            let sy = share(at.y, n);
+            let sz = share(at.z, n);
+            let dx# = qx# - sx;
+            let dy# = qy# - sy;
+            let dz# = qz# - sz;
+            hits = 0u;
+            hits |= select(0u, 1u << #u, dx# * dx# + dy# * dy# + dz# * dz# <= reach#);
+            if wanted_hits(leaf * LEAF + t + n) != 0u { met |= 1u << (t + n); }
+        }
+        // Where pairs take different images, all are offered.
+        met |= select(0u, near << t, image.mixed);
+    }
+    while met != 0u {
+        let j = leaf * LEAF + firstTrailingBit(met);
+        met &= met - 1u;
+        let at = source_at(j);
+        let s = load_order(j);
+        let dx# = nearest(x#, at.x, 0u);
+        let dy# = nearest(y#, at.y, 1u);
+        let dz# = nearest(z#, at.z, 2u);
+        let d# = dx# * dx# + dy# * dy# + dz# * dz#;
+        hits = 0u;
+        hits |= select(0u, 1u << #u, d# <= reach#);
+        hits = wanted_hits(j);
+        if extractBits(hits, #u, 1u) == 1u { admit#(d#, s); }
+        offered(s);
+    }
 }
 
 /// The next leaf that is wanted, with its bounds; NONE if there is no more, or the walk has stopped.

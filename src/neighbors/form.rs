@@ -46,11 +46,6 @@ impl Form {
         (FAN as u32).div_ceil(self.lanes)
     }
 
-    /// Sources that are looked at together.
-    pub(super) fn batch(&self) -> u32 {
-        self.lanes.min(8)
-    }
-
     /// Invocations of a workgroup.
     pub(super) fn group(&self) -> u32 {
         if self.lanes == 1 { 32 } else { self.lanes }

@@ -28,13 +28,12 @@ pub(super) struct Portions {
 /// Rounds that looking at the points of a leaf takes at most. Drivers count more than the text has: with 16 lanes llvmpipe was seen to
 /// count 55 a leaf where 38 stand, so twice these are reckoned with.
 pub(super) fn scan(form: Form) -> u32 {
-    2 * (2 + LEAF as u32 + LEAF as u32 / form.lanes)
+    2 * (2 + 2 * LEAF as u32 + LEAF as u32 / form.lanes)
 }
 
-/// The same where points are linked, but for the way to roots: those that a query is near are looked at once more, each then with every
-/// tree that its queries are in.
+/// The same where points are linked, but for the way to roots: each source is joined with every tree that a lane's queries are in.
 pub(super) fn link(form: Form) -> u32 {
-    scan(form) + 2 * (4 * LEAF as u32 + form.slots)
+    scan(form) + 2 * (2 * LEAF as u32 + form.slots)
 }
 
 /// Whether any group of queries has to go on. Waits.
@@ -100,7 +99,7 @@ mod tests {
         let rounds = Rounds::new(Some(57_343));
         assert_eq!(rounds.portions(form, 700, 0).unwrap(), None);
         let portions = rounds.portions(form, 31_250, 0).unwrap().unwrap();
-        assert_eq!((portions.rounds, portions.leaf), (57_343, 76));
+        assert_eq!((portions.rounds, portions.leaf), (57_343, 140));
         // Each portion gets somewhere.
         let least = Rounds::new(Some(1)).portions(form, 31_250, 0).unwrap().unwrap();
         assert!(least.rounds > least.leaf + 17 * 12);

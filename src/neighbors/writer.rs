@@ -155,7 +155,7 @@ pub(super) fn search(name: &str, shape: Shape, visit: &str, snippet: &str) -> Ke
         Walk::Ordered | Walk::Onward | Walk::Pairs => include_str!("../../shaders/neighbors/in_order.wgsl"),
     };
     let constants = format!(
-        "const LANES: u32 = {}u;\nconst SLOTS: u32 = {}u;\nconst BATCH: u32 = {}u;\n\
+        "const LANES: u32 = {}u;\nconst SLOTS: u32 = {}u;\n\
          fn source_at(i: u32) -> vec3<f32> {{ return {}; }}\n\
          fn query_at(i: u32) -> vec3<f32> {{ return {}; }}\n\
          fn number_of(i: u32) -> u32 {{ return load_{}(i); }}\n\
@@ -165,7 +165,6 @@ pub(super) fn search(name: &str, shape: Shape, visit: &str, snippet: &str) -> Ke
          const BOUNDED: bool = {};\n",
         form.lanes,
         form.slots,
-        form.batch(),
         point("source"),
         point(if own { "source" } else { "query" }),
         if own { "order" } else { "number" },
@@ -177,10 +176,9 @@ pub(super) fn search(name: &str, shape: Shape, visit: &str, snippet: &str) -> Ke
         "    lane = 0u;\n    search(params.first + group_number(id, count) * GROUP + local);\n"
     };
     let search = piece(include_str!("../../shaders/neighbors/search.wgsl"));
-    let offer = if walk == Walk::Pairs { "" } else { piece(include_str!("../../shaders/neighbors/offer.wgsl")) };
-    let body = format!("{search}{}{lanes}{offer}{visit}", piece(order));
+    let reach = if walk == Walk::Pairs { "" } else { piece(include_str!("../../shaders/neighbors/own_reach.wgsl")) };
+    let body = format!("{search}{}{lanes}{reach}{visit}", piece(order));
     let body = repeat(&repeat(&body, '#', form.slots), '%', form.children());
-    let body = repeat(&body, '@', form.batch());
     let text = format!(
         "{constants}{body}\n{snippet}\n@compute @workgroup_size(GROUP) fn main(\n    @builtin(workgroup_id) id: vec3<u32>,\n    \
          @builtin(num_workgroups) count: vec3<u32>,\n    @builtin(local_invocation_index) local: u32,\n) {{\n{main}}}\n"
