@@ -119,11 +119,6 @@ fn at_leaf() {
     one = select(shared_root, NONE, any_of(other));
 }
 
-/// Of the hits those of queries before a source: each pair is joined once.
-fn wanted_hits(j: u32) -> u32 {
-    return extractBits(hits, 0u, u32(clamp(i32(j) - i32(first_row), 0, 32)));
-}
-
 fn is_news(j: u32) -> bool {
     return load_order(j) != one;
 }

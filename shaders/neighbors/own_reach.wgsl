@@ -3,7 +3,6 @@
 fn ready() {}
 fn at_leaf() {}
 fn is_news(j: u32) -> bool { return true; }
-fn wanted_hits(j: u32) -> u32 { return hits; }
 fn offered(s: u32) {}
 fn settled(level: u32, node: u32, shared_node: Node) -> bool { return false; }
 fn undone() -> bool { return false; }

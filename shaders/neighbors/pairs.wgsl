@@ -11,11 +11,6 @@ var<private> pairs_ready: bool = false;
 
 fn pairs_edge(edge: u32) -> f32 { return pairs_edges[edge]; }
 
-fn pairs_add(bin: u32, amount: u32) {
-    let before = add_bins(2u * bin, amount);
-    if before + amount < before { add_bins(2u * bin + 1u, 1u); }
-}
-
 fn begin(query: u32, reach: f32) -> State {
     if !pairs_ready {
         for (var bin = 0u; bin <= BINS; bin++) { pairs_edges[bin] = load_edges(bin); }
@@ -28,7 +23,7 @@ fn begin(query: u32, reach: f32) -> State {
 fn each(state: State, near: Neighbor) -> State {
     if near.distance < pairs_edge(0u) || near.distance >= pairs_edge(BINS) { return state; }
     let bin = pairs_bin(near.distance);
-    pairs_count[bin]++;
+    pairs_count[bin] += WEIGHT;
     if pairs_count[bin] == 0x80000000u {
         pairs_add(bin, pairs_count[bin]);
         pairs_count[bin] = 0u;

@@ -8,8 +8,7 @@ fn begin(query: u32, reach: f32) -> State { return 0u; }
 
 fn each(state: State, near: Neighbor) -> State {
     if near.distance < pairs_edge(0u) || near.distance >= pairs_edge(BINS) { return state; }
-    let bin = pairs_bin(near.distance);
-    if add_bins(2u * bin, 1u) == 0xffffffffu { add_bins(2u * bin + 1u, 1u); }
+    pairs_add(pairs_bin(near.distance), WEIGHT);
     return state;
 }
 

@@ -81,7 +81,7 @@ var<private> skip: u32;
 var<private> rounds: u32;
 var<private> begin_at: u32;
 var<private> stopped: bool;
-/// Slots whose query reaches the source in question.
+/// Slots whose query reaches the source in question. `wanted_hits` says which of them count.
 var<private> hits: u32;
 /// Leaves that were looked at.
 var<private> leaves: u32;

@@ -148,7 +148,7 @@ impl Components {
 }
 
 fn link(form: Form, dims: usize) -> KernelSource {
-    let shape = Shape { form, dims, own: true, walk: Walk::Pairs };
+    let shape = Shape { form, dims, own: true, walk: Walk::Links };
     writer::search("link", shape, include_str!("../../shaders/neighbors/link.wgsl"), TIGHTER)
 }
 

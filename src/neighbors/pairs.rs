@@ -54,14 +54,14 @@ impl Bins {
     }
 }
 
-/// The snippet for so many bins.
-fn text(bins: usize) -> String {
+/// The snippet for so many bins, in which each pair found counts `weight` times.
+fn text(bins: usize, weight: u32) -> String {
     let text = match bins {
         ..=PRIVATE => include_str!("../../shaders/neighbors/pairs.wgsl"),
         _ => include_str!("../../shaders/neighbors/pairs_many.wgsl"),
     };
     let step = include_str!("../../shaders/neighbors/pairs_step.wgsl");
-    let mut text = format!("const BINS: u32 = {bins}u;\n{text}\n{step}\n");
+    let mut text = format!("const BINS: u32 = {bins}u;\nconst WEIGHT: u32 = {weight}u;\n{text}\n{step}\n");
     // The last edge that is not above, by halving, without a loop: some drivers limit their rounds.
     text.push_str("fn pairs_bin(distance: f32) -> u32 {\n    var low = 0u;\n");
     for bit in (0..bins.next_power_of_two().trailing_zeros()).rev() {
@@ -88,20 +88,25 @@ impl Radius {
     ) -> Result<(), NeighborError> {
         let edges = recorder.gpu().array::<f32>("neighbors::edges", bins.edges().len() as u64)?;
         recorder.upload(&edges, 0, bins.edges())?;
-        let snippet = Snippet::new(text(bins.len())).read("edges", &edges).atomic("bins", counts);
-        let radius = bins.edges()[bins.len()];
-        self.visit(recorder, tree, queries, &Within { radius, which, rows: Rows::Input }, &snippet)
+        // Between points of one tree each pair is found once.
+        let (walks, which, weight) = match (queries, which) {
+            (Queries::Own, Which::Others) => ([Walk::Later, Walk::LaterOnward], Which::All, 2),
+            (Queries::Own, Which::Above) => ([Walk::Later, Walk::LaterOnward], Which::All, 1),
+            (_, which) => ([Walk::Ordered, Walk::Onward], which, 1),
+        };
+        let snippet = Snippet::new(text(bins.len(), weight)).read("edges", &edges).atomic("bins", counts);
+        let within = Within { radius: bins.edges()[bins.len()], which, rows: Rows::Input };
+        self.walk(recorder, tree, queries, &within, &snippet, walks)
     }
 }
 
 /// Kernels of histograms in one form of all kinds that there are.
 pub(super) fn sources(form: Form) -> Vec<KernelSource> {
-    let shape = Shape { form, dims: 3, own: true, walk: Walk::Ordered };
-    let of = |bins: usize| {
-        let source = within::source(shape, &Snippet::new(text(bins)));
+    let of = |walk: Walk, bins: usize, weight: u32| {
+        let source = within::source(Shape { form, dims: 3, own: true, walk }, &Snippet::new(text(bins, weight)));
         source.array("edges", Element::F32, Access::Read).array("bins", Element::U32, Access::Atomic)
     };
-    vec![of(5), of(PRIVATE + 1)]
+    vec![of(Walk::Later, 5, 2), of(Walk::Ordered, 5, 1), of(Walk::LaterOnward, PRIVATE + 1, 2)]
 }
 
 /// The 64-bit counts that [`Radius::pairs`] left in two words each.

@@ -97,7 +97,7 @@ mod tests {
         let form = Form { lanes: 8, slots: 4 };
         assert_eq!(Rounds::new(None).portions(form, 1 << 26, 0).unwrap(), None);
         let rounds = Rounds::new(Some(57_343));
-        assert_eq!(rounds.portions(form, 700, 0).unwrap(), None);
+        assert_eq!(rounds.portions(form, 390, 0).unwrap(), None);
         let portions = rounds.portions(form, 31_250, 0).unwrap().unwrap();
         assert_eq!((portions.rounds, portions.leaf), (57_343, 140));
         // Each portion gets somewhere.

@@ -214,10 +214,23 @@ impl Radius {
         within: &Within,
         snippet: &Snippet,
     ) -> Result<(), NeighborError> {
+        self.walk(recorder, tree, queries, within, snippet, [Walk::Ordered, Walk::Onward])
+    }
+
+    /// The same by one of two walks: one to the end, and one that is done in portions.
+    pub(super) fn walk(
+        &self,
+        recorder: &mut Recorder,
+        tree: &Tree,
+        queries: Queries<'_>,
+        within: &Within,
+        snippet: &Snippet,
+        [whole, onward]: [Walk; 2],
+    ) -> Result<(), NeighborError> {
         check_radius(within.radius)?;
         snippet.check()?;
         let portions = self.rounds.portions(self.form, tree.len().div_ceil(LEAF), snippet.rounds)?;
-        let walk = if portions.is_some() { Walk::Onward } else { Walk::Ordered };
+        let walk = if portions.is_some() { onward } else { whole };
         let shape = queries.shape(self.form, tree, walk);
         let kernel = self.kernels.get(Key { shape, snippet: snippet.key() }, || source(shape, snippet));
         let ask = Ask { within: within.radius, rows: within.rows, ..Ask::nearest(0) };

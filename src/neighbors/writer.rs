@@ -27,14 +27,23 @@ pub(super) enum Walk {
     Ordered,
     /// Leaves in their order, from where the last dispatch has stopped, for groups that are not done.
     Onward,
-    /// The same from a group's own leaf on: each pair of leaves once. `order` can be changed on the way.
-    Pairs,
+    /// Leaves in their order from a group's own on, to the end: each pair of points once.
+    Later,
+    /// The same from where the last dispatch has stopped.
+    LaterOnward,
+    /// As [`LaterOnward`](Walk::LaterOnward); `order` is changed on the way.
+    Links,
 }
 
 impl Walk {
     /// Whether it keeps a word a group, in the array `cursor`.
     pub fn keeps(self) -> bool {
-        matches!(self, Walk::NearOrMark | Walk::NearCounted | Walk::Onward | Walk::Pairs)
+        matches!(self, Walk::NearOrMark | Walk::NearCounted | Walk::Onward | Walk::LaterOnward | Walk::Links)
+    }
+
+    /// Whether it offers sources only to the queries before them.
+    fn once(self) -> bool {
+        matches!(self, Walk::Later | Walk::LaterOnward | Walk::Links)
     }
 }
 
@@ -141,18 +150,23 @@ pub(super) fn search(name: &str, shape: Shape, visit: &str, snippet: &str) -> Ke
     };
     let first_leaf = match walk {
         Walk::Onward => "load_cursor(number)".into(),
-        Walk::Pairs => format!("max(load_cursor(number), number * {}u / LEAF)", form.queries()),
+        Walk::Later => format!("number * {}u / LEAF", form.queries()),
+        Walk::LaterOnward | Walk::Links => format!("max(load_cursor(number), number * {}u / LEAF)", form.queries()),
         _ => "0u".into(),
     };
     let leave = match walk {
         Walk::NearOrMark => "store_cursor(number, select(NONE, 0u, stopped));",
-        Walk::Onward | Walk::Pairs => "store_cursor(number, select(NONE, begin_at, stopped));",
+        Walk::Onward | Walk::LaterOnward | Walk::Links => "store_cursor(number, select(NONE, begin_at, stopped));",
         Walk::NearCounted => "store_cursor(number, select(leaves, NONE, stopped));",
-        Walk::Near | Walk::Ordered => "",
+        Walk::Near | Walk::Ordered | Walk::Later => "",
     };
     let order = match walk {
         Walk::Near | Walk::NearOrMark | Walk::NearCounted => include_str!("../../shaders/neighbors/nearest_first.wgsl"),
-        Walk::Ordered | Walk::Onward | Walk::Pairs => include_str!("../../shaders/neighbors/in_order.wgsl"),
+        _ => include_str!("../../shaders/neighbors/in_order.wgsl"),
+    };
+    let wanted = match walk.once() {
+        true => "extractBits(hits, 0u, u32(clamp(i32(j) - i32(first_row), 0, 32)))",
+        false => "hits",
     };
     let constants = format!(
         "const LANES: u32 = {}u;\nconst SLOTS: u32 = {}u;\n\
@@ -162,6 +176,7 @@ pub(super) fn search(name: &str, shape: Shape, visit: &str, snippet: &str) -> Ke
          fn own_leaf(group_of_queries: u32) -> u32 {{ return {own_leaf}; }}\n\
          fn first_leaf(number: u32) -> u32 {{ return {first_leaf}; }}\n\
          fn leave(number: u32) {{ {leave} }}\n\
+         fn wanted_hits(j: u32) -> u32 {{ return {wanted}; }}\n\
          const BOUNDED: bool = {};\n",
         form.lanes,
         form.slots,
@@ -176,14 +191,14 @@ pub(super) fn search(name: &str, shape: Shape, visit: &str, snippet: &str) -> Ke
         "    lane = 0u;\n    search(params.first + group_number(id, count) * GROUP + local);\n"
     };
     let search = piece(include_str!("../../shaders/neighbors/search.wgsl"));
-    let reach = if walk == Walk::Pairs { "" } else { piece(include_str!("../../shaders/neighbors/own_reach.wgsl")) };
+    let reach = if walk == Walk::Links { "" } else { piece(include_str!("../../shaders/neighbors/own_reach.wgsl")) };
     let body = format!("{search}{}{lanes}{reach}{visit}", piece(order));
     let body = repeat(&repeat(&body, '#', form.slots), '%', form.children());
     let text = format!(
         "{constants}{body}\n{snippet}\n@compute @workgroup_size(GROUP) fn main(\n    @builtin(workgroup_id) id: vec3<u32>,\n    \
          @builtin(num_workgroups) count: vec3<u32>,\n    @builtin(local_invocation_index) local: u32,\n) {{\n{main}}}\n"
     );
-    let access = if walk == Walk::Pairs { Access::Atomic } else { Access::Read };
+    let access = if walk == Walk::Links { Access::Atomic } else { Access::Read };
     let source = KernelSource::new(format!("neighbors::{name}"), text)
         .params(PARAMS)
         .group(form.group())
