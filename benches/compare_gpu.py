@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
-"""Times of `meshloom bench fft` beside those of cuFFT (torch.fft), on one machine with an NVIDIA GPU.
+"""Times of `meshloom bench` beside those of CUDA libraries, on one machine with an NVIDIA GPU.
 
     cargo build --release --features cli
-    python3 benches/compare_gpu.py                         # 256, 512 and 1024, complex and real, forward and inverse
-    python3 benches/compare_gpu.py --cpu --size 16,24      # tries the script itself, with NumPy, on any machine
+    python3 benches/compare_gpu.py fft                # cuFFT (torch.fft): 256, 512 and 1024, both ways, complex and real
+    python3 benches/compare_gpu.py sort               # CUB (torch.sort): keys of 63 and 32 bits with their order
+    python3 benches/compare_gpu.py knn                # jz-tree (pip install "jztree[cuda12]"): k = 8, 16 and 30
+    python3 benches/compare_gpu.py fof                # jz-tree: b = 0.2 and 0.7 in a periodic box
+    python3 benches/compare_gpu.py knn --cpu --size 10000    # tries the script itself, with NumPy and SciPy, anywhere
 
-Both sides are measured one after the other: medians of warmed runs, out of place, with the device idle before and after.
+Both sides are measured one after the other on as many values or points of the same kind, each with its own numbers: medians
+of warmed runs, with the device idle before and after. Trees are built within the time, on both sides.
 """
 
 import argparse
@@ -21,58 +25,101 @@ def fail(message):
     sys.exit(f"compare_gpu: {message}")
 
 
+def wanted(module, how):
+    """A module that has to be installed."""
+    try:
+        return __import__(module)
+    except ImportError:
+        fail(f"{module} is missing; {how}, or use --cpu to try the script")
+
+
 class Torch:
-    name = "cuFFT"
+    """cuFFT and CUB through PyTorch."""
 
     def __init__(self):
-        try:
-            import torch
-        except ImportError:
-            fail("PyTorch is missing; install it with CUDA (https://pytorch.org), or use --cpu to try the script")
+        self.torch = torch = wanted("torch", "install it with CUDA (https://pytorch.org)")
         if not torch.cuda.is_available():
             fail("PyTorch finds no CUDA device; run on a machine with an NVIDIA GPU, or use --cpu to try the script")
         if getattr(torch.version, "cuda", None) is None:
-            fail("this PyTorch was not built for CUDA, so its transforms are not cuFFT's")
-        self.torch, self.device = torch, f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}"
-        self.where = dict(device="cuda")
+            fail("this PyTorch was not built for CUDA, so what it calls is not CUDA's")
+        self.device = f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}"
 
-    def wait(self):
+    def wait(self, _):
         self.torch.cuda.synchronize()
 
-    def work(self, kind, n):
+    def fft(self, kind, n):
         torch, fft = self.torch, self.torch.fft
         dtype = torch.complex64 if kind == "complex" else torch.float32
-        field = torch.randn((n, n, n), dtype=dtype, **self.where)
+        field = torch.randn((n, n, n), dtype=dtype, device="cuda")
         if kind == "complex":
             return lambda: fft.fftn(field), lambda: fft.ifftn(field)
         spectrum = fft.rfftn(field)
         return lambda: fft.rfftn(field), lambda: fft.irfftn(spectrum, s=(n, n, n))
 
     def copy(self, n):
-        source = self.torch.empty(n, dtype=self.torch.uint8, **self.where)
+        source = self.torch.empty(n, dtype=self.torch.uint8, device="cuda")
         target = self.torch.empty_like(source)
         return lambda: target.copy_(source)
+
+    def sort(self, bits, n):
+        torch = self.torch
+        dtype, top = (torch.int64, (1 << 63) - 1) if bits > 32 else (torch.int32, (1 << 31) - 1)
+        keys = torch.randint(0, top, (n,), dtype=dtype, device="cuda")
+        return lambda: torch.sort(keys, stable=True)
 
     def release(self):
         self.torch.cuda.empty_cache()
 
 
-class NumPy:
-    name, device = "NumPy", "processor (a test of the script, not a comparison)"
+class JzTree:
+    """jz-tree, on points of JAX."""
 
     def __init__(self):
-        try:
-            import numpy
-        except ImportError:
-            fail("NumPy is missing; --cpu needs it")
-        self.numpy = numpy
+        how = 'install it with `pip install "jztree[cuda12]"` or `jztree[cuda13]`'
+        self.jax = wanted("jax", how)
+        wanted("jztree", how)
+        if self.jax.default_backend() != "gpu":
+            fail("JAX finds no GPU; run on a machine with an NVIDIA GPU, or use --cpu to try the script")
+        self.device = str(self.jax.devices()[0].device_kind)
 
-    def wait(self):
+    def wait(self, result):
+        self.jax.block_until_ready(result)
+
+    def points(self, n):
+        return self.jax.random.uniform(self.jax.random.key(1), (n, 3), dtype="float32")
+
+    def knn(self, k, n):
+        from jztree.knn import knn
+
+        points = self.points(n)
+        search = self.jax.jit(lambda points: knn(points, k=k))
+        return lambda: search(points)
+
+    def fof(self, length, n):
+        from jztree.fof import fof_labels
+
+        points = self.points(n)
+        return lambda: fof_labels.jit(points, rlink=length, boxsize=1.0, output_order="input")
+
+    def release(self):
+        self.jax.clear_caches()
+
+
+class Processor:
+    """NumPy and SciPy: no comparison, but a test of this script."""
+
+    device = "processor (a test of the script, not a comparison)"
+
+    def __init__(self):
+        self.numpy = wanted("numpy", "--cpu needs it")
+        self.random = self.numpy.random.default_rng(1)
+
+    def wait(self, _):
         pass
 
-    def work(self, kind, n):
+    def fft(self, kind, n):
         fft, numpy = self.numpy.fft, self.numpy
-        field = numpy.random.default_rng(1).standard_normal((n, n, n), dtype=numpy.float32)
+        field = self.random.standard_normal((n, n, n), dtype=numpy.float32)
         if kind == "complex":
             field = field.astype(numpy.complex64)
             return lambda: fft.fftn(field), lambda: fft.ifftn(field)
@@ -83,6 +130,30 @@ class NumPy:
         source, target = self.numpy.ones(n, dtype="uint8"), self.numpy.empty(n, dtype="uint8")
         return lambda: self.numpy.copyto(target, source)
 
+    def sort(self, bits, n):
+        keys = self.random.integers(0, (1 << bits) - 1, n, dtype="uint64")
+        return lambda: self.numpy.argsort(keys, kind="stable")
+
+    def knn(self, k, n):
+        from scipy.spatial import cKDTree
+
+        points = self.random.random((n, 3))
+        return lambda: cKDTree(points).query(points, k=k, workers=-1)
+
+    def fof(self, length, n):
+        from scipy.sparse import coo_matrix
+        from scipy.sparse.csgraph import connected_components
+        from scipy.spatial import cKDTree
+
+        points = self.random.random((n, 3))
+
+        def groups():
+            pairs = cKDTree(points, boxsize=1.0).query_pairs(length, output_type="ndarray")
+            links = coo_matrix((self.numpy.ones(len(pairs), bool), (pairs[:, 0], pairs[:, 1])), shape=(n, n))
+            return connected_components(links, directed=False)
+
+        return groups
+
     def release(self):
         pass
 
@@ -91,11 +162,11 @@ def median(side, work, runs):
     """Median seconds of one run; quick work is repeated within a run."""
 
     def took(repeats):
-        side.wait()
+        side.wait(work())
         start = time.perf_counter()
         for _ in range(repeats):
-            work()
-        side.wait()
+            result = work()
+        side.wait(result)
         return (time.perf_counter() - start) / repeats
 
     took(1)
@@ -103,10 +174,10 @@ def median(side, work, runs):
     return statistics.median(took(repeats) for _ in range(runs))
 
 
-def ours(arguments, sizes):
-    """What `meshloom bench fft --json` prints."""
-    command = [arguments.meshloom, "bench", "fft", "--json", "--runs", str(arguments.runs)]
-    command += ["--size", ",".join(map(str, sizes))]
+def ours(arguments, *options):
+    """What `meshloom bench WHAT --json` prints."""
+    command = [arguments.meshloom, "bench", arguments.what, "--json", "--runs", str(arguments.runs)]
+    command += ["--size", arguments.size, *options]
     if arguments.device:
         command += ["--device", arguments.device]
     if shutil.which(arguments.meshloom) is None:
@@ -114,42 +185,80 @@ def ours(arguments, sizes):
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
     if done.returncode != 0:
         fail(f"`{' '.join(command)}` failed with exit code {done.returncode}")
-    return json.loads(done.stdout)
+    report = json.loads(done.stdout)
+    if not arguments.cpu and "nvidia" not in json.dumps(report["device"]).lower():
+        fail(f"meshloom ran on {json.dumps(report['device'])}, which is no NVIDIA GPU; choose one with --device")
+    return report
+
+
+def row(name, mine, theirs, more=""):
+    print(f"{name:<28} {mine * 1e3:>11.3f} ms {theirs * 1e3:>11.3f} ms {mine / theirs:>7.2f} {more:>8}", flush=True)
+
+
+def fft(side, arguments, report):
+    size = 1 << (26 if arguments.cpu else 30)
+    copied = 2 * size / median(side, side.copy(size), arguments.runs)
+    side.release()
+    mine = report["copy"]["bytes_per_second"]
+    print(f"copies, counting what is read and written: {mine / 1e9:.1f} and {copied / 1e9:.1f} GB/s; last column: of copy")
+    for result in report["results"]:
+        n, kind = result["shape"][0], result["values"]
+        for direction, work in zip(("forward", "inverse"), side.fft(kind, n)):
+            theirs = median(side, work, arguments.runs)
+            mine, part = result[direction]["seconds"]["median"], result[direction]["of_copy"]
+            row(f"{n}^3 {kind} {direction}", mine, theirs, f"{part:.2f}")
+        side.release()
+
+
+def sort(side, arguments, report):
+    for result in report["results"]:
+        n, bits = result["size"], result["bits"]
+        theirs = median(side, side.sort(bits, n), arguments.runs)
+        row(f"{n} keys of {bits} bits", result["seconds"]["median"], theirs, f"{result['of_copy']:.2f}")
+        side.release()
+
+
+def knn(side, arguments, report):
+    for result in report["results"]:
+        n, k = result["size"], result["k"]
+        row(f"{n} points, k = {k}", result["seconds"]["median"], median(side, side.knn(k, n), arguments.runs))
+        side.release()
+
+
+def fof(side, arguments, report):
+    for result in report["results"]:
+        n, b, length = result["size"], result["linking_parameter"], result["length"]
+        row(f"{n} points, b = {b}", result["seconds"]["median"], median(side, side.fof(length, n), arguments.runs))
+        side.release()
+
+
+# What is measured, how meshloom is asked for it, the other side, and its name.
+SUBJECTS = {
+    "fft": (fft, "256,512,1024", [], Torch, "cuFFT"),
+    "sort": (sort, "1000000,10000000,100000000", [], Torch, "CUB"),
+    "knn": (knn, "1000000,10000000,30000000", ["--k", "8,16,30"], JzTree, "jz-tree"),
+    "fof": (fof, "1000000,10000000", ["--box", "1", "--linking-parameter", "0.2,0.7"], JzTree, "jz-tree"),
+}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", default="256,512,1024", help="cells along each axis, with commas between")
+    parser.add_argument("what", choices=SUBJECTS, nargs="?", default="fft")
+    parser.add_argument("--size", help="cells along each axis, keys or points, with commas between")
     parser.add_argument("--runs", type=int, default=15)
     parser.add_argument("--meshloom", default="target/release/meshloom", help="the program")
     parser.add_argument("--device", help="adapter, as `meshloom devices` lists them")
-    parser.add_argument("--cpu", action="store_true", help="NumPy instead of cuFFT, to try the script")
+    parser.add_argument("--cpu", action="store_true", help="NumPy and SciPy instead of CUDA, to try the script")
     arguments = parser.parse_args()
-    sizes = [int(size) for size in arguments.size.split(",")]
+    compare, size, options, library, name = SUBJECTS[arguments.what]
+    arguments.size = arguments.size or size
 
-    side = NumPy() if arguments.cpu else Torch()
-    report = ours(arguments, sizes)
-    device = report["device"]
-    if not arguments.cpu and "nvidia" not in json.dumps(device).lower():
-        fail(f"meshloom ran on {json.dumps(device)}, which is no NVIDIA GPU; choose one with --device")
-
-    bytes_copied = 1 << (26 if arguments.cpu else 30)
-    copied = 2 * bytes_copied / median(side, side.copy(bytes_copied), arguments.runs)
-    side.release()
-    print(f"meshloom: {json.dumps(device)}, copies {report['copy']['bytes_per_second'] / 1e9:.1f} GB/s")
-    print(f"{side.name}: {side.device}, copies {copied / 1e9:.1f} GB/s")
-    print("copies count what is read and what is written; a ratio above 1: meshloom takes longer\n")
-    print(f"{'mesh':>6} {'values':<8} {'direction':<9} {'meshloom':>12} {side.name:>12} {'ratio':>6} {'of copy':>8}")
-    for result in report["results"]:
-        n, kind = result["shape"][0], result["values"]
-        for direction, work in zip(("forward", "inverse"), side.work(kind, n)):
-            mine, theirs = result[direction]["seconds"]["median"], median(side, work, arguments.runs)
-            print(
-                f"{n:>5}^3 {kind:<8} {direction:<9} {mine * 1e3:>9.3f} ms {theirs * 1e3:>9.3f} ms"
-                f" {mine / theirs:>6.2f} {result[direction]['of_copy']:>8.2f}"
-            )
-        work = None
-        side.release()
+    side = Processor() if arguments.cpu else library()
+    report = ours(arguments, *options)
+    name = "NumPy" if arguments.cpu else name
+    print(f"meshloom: {json.dumps(report['device'])}\n{name}: {side.device}")
+    print(f"a ratio above 1: meshloom takes longer\n\n{'':<28} {'meshloom':>14} {name:>14} {'ratio':>7}")
+    compare(side, arguments, report)
 
 
 if __name__ == "__main__":
