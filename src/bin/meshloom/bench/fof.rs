@@ -1,7 +1,6 @@
 //! `meshloom bench fof`: friends-of-friends groups of all points, on one device.
 
 use clap::Args;
-use meshloom::device::Recorder;
 use meshloom::fof::{Linking, Selection};
 use meshloom::neighbors::Components;
 use meshloom::particles::{Cloud, Domain};
@@ -9,10 +8,8 @@ use meshloom::{Error, Rank};
 use serde_json::json;
 
 use super::kd::Reference;
-use super::measure::Clock;
 use super::points::Points;
-use super::report::Report;
-use super::search::{self, Theirs};
+use super::search::Bench;
 use super::{Found, Settings};
 use crate::common::Failure;
 
@@ -41,73 +38,37 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 fn measure(rank: &Rank, arguments: &Arguments) -> Result<Found, Error> {
     let Arguments { points, linking_parameter: parameters, settings } = arguments;
-    let per = search::MEASUREMENTS + usize::from(settings.reference);
-    let clock = Clock::new(settings, rank, points.size.len() * parameters.len() * per);
-    let mut recorder = Recorder::new(&rank.gpu)?;
-    let columns: Vec<&str> = ["points", "b", "groups"].into_iter().chain(search::COLUMNS).collect();
-    let mut report = Report::new("fof", settings, rank, &columns);
-    report.note(points.name());
+    let mut bench = Bench::new("fof", settings, rank, points, parameters.len(), &["points", "b", "groups"])?;
     let least = Selection::default().min_members;
-    report.note(format!("groups are those of {least} points and more"));
-    report.field("kind", format!("{:?}", points.kind).to_lowercase().into());
-    report.field("box", points.side.into());
-    report.field("min_members", least.into());
+    bench.report.note(format!("groups are those of {least} points and more"));
+    bench.report.field("min_members", least.into());
     for &size in &points.size {
-        let cloud = points.cloud(&mut recorder, size, rank.comm.rank())?;
-        let mut reference = None;
-        if settings.reference && rank.comm.rank() == 0 {
-            let positions = recorder.download(cloud.positions(), 0, cloud.positions().len())?;
-            reference = Some(Reference::new(&positions, points.side));
-        }
+        let (cloud, mut reference) = bench.cloud(size)?;
         for &parameter in parameters {
-            one(rank, arguments, &clock, &mut recorder, &mut report, &cloud, parameter, reference.as_mut())?;
+            one(&mut bench, &cloud, parameter, reference.as_mut())?;
         }
     }
-    report.field("seconds", json!({ "total": clock.finish() }));
-    Ok(Ok(report))
+    Ok(bench.finish())
 }
 
 /// One number of points and one linking parameter.
-#[allow(clippy::too_many_arguments)]
-fn one(
-    rank: &Rank,
-    arguments: &Arguments,
-    clock: &Clock,
-    recorder: &mut Recorder,
-    report: &mut Report,
-    cloud: &Cloud,
-    parameter: f64,
-    reference: Option<&mut Reference>,
-) -> Result<(), Error> {
-    let Arguments { points, settings, .. } = arguments;
+fn one(bench: &mut Bench, cloud: &Cloud, parameter: f64, mut reference: Option<&mut Reference>) -> Result<(), Error> {
     // Of the box that uniform points fill, whether it is periodic or not.
-    let filled = Domain::new(&[f64::from(points.extent()); 3])?;
+    let filled = Domain::new(&[f64::from(bench.points.extent()); 3])?;
     let length = Linking::Separations(parameter).length(&filled, cloud.len())?;
-    let components = Components::new(&rank.gpu);
-    let (ours, labels) = search::measure(clock, rank, recorder, cloud, &[cloud.len()], |recorder, tree| {
-        Ok(components.labels(recorder, tree, length)?)
-    })?;
-    let labels = recorder.download(&labels, 0, labels.len())?;
-    let [groups, all] = clock.sum([groups(&labels, Selection::default().min_members), cloud.len()])?;
+    let components = Components::new(&bench.rank.gpu);
+    let (ours, labels) =
+        bench.measure(cloud, &[cloud.len()], |recorder, tree| Ok(components.labels(recorder, tree, length)?))?;
+    let labels = bench.recorder.download(&labels, 0, labels.len())?;
+    let [groups, all] = bench.sum([groups(&labels, Selection::default().min_members), cloud.len()])?;
     let result = json!({ "size": cloud.len(), "linking_parameter": parameter, "length": length, "groups": groups });
-    let mut theirs = None;
-    if settings.reference {
-        let (mut found, mut reference) = (Vec::new(), reference);
-        let mut work = reference.as_deref_mut().map(|reference| {
-            let found = &mut found;
-            move |part: usize| match part {
-                0 => reference.build(),
-                _ => *found = reference.groups(length),
-            }
-        });
-        let spreads = clock.alone::<2>(work.as_mut().map(|work| work as &mut dyn FnMut(usize)))?;
-        let differ = reference.is_some_and(|reference| !same(&labels, &found, reference, length));
-        let same = clock.sum([u64::from(differ)])? == [0];
-        let what = format!("the groups of {} points linked up to {length}", cloud.len());
-        theirs = spreads.map(|[build, search]| Theirs { build, search, what, same });
-    }
-    let cells = vec![cloud.len().to_string(), parameter.to_string(), groups.to_string()];
-    search::report(report, cells, result, all, &ours, theirs);
+    let mut found = Vec::new();
+    let took =
+        bench.against(reference.as_deref_mut(), &mut found, |reference, found| *found = reference.groups(length))?;
+    let differs = reference.is_some_and(|reference| !same(&labels, &found, reference, length));
+    let theirs =
+        bench.compared(took, format!("the groups of {} points linked up to {length}", cloud.len()), differs)?;
+    bench.row(vec![cloud.len().to_string(), parameter.to_string(), groups.to_string()], result, all, &ours, theirs);
     Ok(())
 }
 

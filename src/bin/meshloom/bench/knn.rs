@@ -3,17 +3,14 @@
 use std::num::NonZero;
 
 use clap::Args;
-use meshloom::device::Recorder;
 use meshloom::neighbors::{Ask, Nearest, Queries};
 use meshloom::particles::Cloud;
 use meshloom::{Error, Rank};
 use serde_json::json;
 
 use super::kd::Reference;
-use super::measure::Clock;
 use super::points::Points;
-use super::report::Report;
-use super::search::{self, Theirs};
+use super::search::Bench;
 use super::{Found, Settings};
 use crate::common::Failure;
 
@@ -35,76 +32,41 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 fn measure(rank: &Rank, arguments: &Arguments) -> Result<Found, Error> {
     let Arguments { points, k: lengths, settings } = arguments;
-    let per = search::MEASUREMENTS + usize::from(settings.reference);
-    let clock = Clock::new(settings, rank, points.size.len() * lengths.len() * per);
-    let mut recorder = Recorder::new(&rank.gpu)?;
-    let columns: Vec<&str> = ["points", "k"].into_iter().chain(search::COLUMNS).collect();
-    let mut report = Report::new("knn", settings, rank, &columns);
-    report.note(points.name());
-    report.field("kind", format!("{:?}", points.kind).to_lowercase().into());
-    report.field("box", points.side.into());
+    let mut bench = Bench::new("knn", settings, rank, points, lengths.len(), &["points", "k"])?;
     for &size in &points.size {
-        let cloud = points.cloud(&mut recorder, size, rank.comm.rank())?;
-        let mut reference = None;
-        if settings.reference && rank.comm.rank() == 0 {
-            let positions = recorder.download(cloud.positions(), 0, cloud.positions().len())?;
-            reference = Some(Reference::new(&positions, points.side));
-        }
+        let (cloud, mut reference) = bench.cloud(size)?;
         for &k in lengths {
-            one(rank, settings, &clock, &mut recorder, &mut report, &cloud, k, reference.as_mut())?;
+            one(&mut bench, &cloud, k, reference.as_mut())?;
         }
     }
-    report.field("seconds", json!({ "total": clock.finish() }));
-    Ok(Ok(report))
+    Ok(bench.finish())
 }
 
 /// One number of points and of neighbours.
-#[allow(clippy::too_many_arguments)]
-fn one(
-    rank: &Rank,
-    settings: &Settings,
-    clock: &Clock,
-    recorder: &mut Recorder,
-    report: &mut Report,
-    cloud: &Cloud,
-    k: u32,
-    reference: Option<&mut Reference>,
-) -> Result<(), Error> {
-    let nearest = Nearest::new(&rank.gpu);
+fn one(bench: &mut Bench, cloud: &Cloud, k: u32, reference: Option<&mut Reference>) -> Result<(), Error> {
+    let nearest = Nearest::new(&bench.rank.gpu);
     let results = [cloud.len() * u64::from(k); 2];
-    let (ours, lists) = search::measure(clock, rank, recorder, cloud, &results, |recorder, tree| {
+    let (ours, lists) = bench.measure(cloud, &results, |recorder, tree| {
         Ok(nearest.lists(recorder, tree, Queries::Own, &Ask::nearest(k))?)
     })?;
-    let [all] = clock.sum([cloud.len()])?;
+    let [all] = bench.sum([cloud.len()])?;
     let mut result = json!({ "size": cloud.len(), "k": k });
-    let mut theirs = None;
-    if settings.reference {
-        let (mut rows, mut differ) = (Vec::new(), 0);
-        let mut work = reference.map(|reference| {
-            let length = NonZero::new(k as usize).unwrap_or(NonZero::<usize>::MIN);
-            rows = vec![(u32::MAX, f32::INFINITY); reference.len() * length.get()];
-            let rows = &mut rows;
-            move |part: usize| match part {
-                0 => reference.build(),
-                _ => reference.nearest(length, rows),
-            }
-        });
-        let spreads = clock.alone::<2>(work.as_mut().map(|work| work as &mut dyn FnMut(usize)))?;
-        if !rows.is_empty() {
-            let distance = recorder.download(&lists.distance, 0, lists.distance.len())?;
-            let theirs: Vec<f32> = rows.iter().map(|row| row.1).collect();
-            // The far side of a periodic box costs the reference digits.
-            let blur = cloud.domain().side(0).map_or(0.0, |side| side * 2.0 * f32::EPSILON);
-            differ = differing(&distance, &theirs, k as usize, blur);
-            result["sum_of_distances"] = json!([sum(&distance), sum(&theirs)]);
-            result["rows_that_differ"] = differ.into();
-        }
-        let same = clock.sum([differ])? == [0];
-        let what = format!("the {k} nearest of {} points", cloud.len());
-        theirs = spreads.map(|[build, search]| Theirs { build, search, what, same });
+    let length = NonZero::new(k as usize).unwrap_or(NonZero::<usize>::MIN);
+    let asked = reference.as_ref().map_or(0, |reference| reference.len());
+    let mut rows = vec![(u32::MAX, f32::INFINITY); asked * length.get()];
+    let took = bench.against(reference, &mut rows, |reference, rows| reference.nearest(length, rows))?;
+    let mut differ = 0;
+    if !rows.is_empty() {
+        let distance = bench.recorder.download(&lists.distance, 0, lists.distance.len())?;
+        let theirs: Vec<f32> = rows.iter().map(|row| row.1).collect();
+        // The far side of a periodic box costs the reference digits.
+        let blur = cloud.domain().side(0).map_or(0.0, |side| side * 2.0 * f32::EPSILON);
+        differ = differing(&distance, &theirs, k as usize, blur);
+        result["sum_of_distances"] = json!([sum(&distance), sum(&theirs)]);
+        result["rows_that_differ"] = differ.into();
     }
-    let cells = vec![cloud.len().to_string(), k.to_string()];
-    search::report(report, cells, result, all, &ours, theirs);
+    let theirs = bench.compared(took, format!("the {k} nearest of {} points", cloud.len()), differ > 0)?;
+    bench.row(vec![cloud.len().to_string(), k.to_string()], result, all, &ours, theirs);
     Ok(())
 }
 

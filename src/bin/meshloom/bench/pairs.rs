@@ -1,16 +1,12 @@
 //! `meshloom bench pairs`: how many pairs of points have which distance, on one device.
 
 use clap::Args;
-use meshloom::device::Recorder;
 use meshloom::neighbors::{Bins, Queries, Radius, Which, wide};
 use meshloom::{Error, Rank};
 use serde_json::json;
 
-use super::kd::Reference;
-use super::measure::Clock;
 use super::points::Points;
-use super::report::Report;
-use super::search::{self, Theirs};
+use super::search::Bench;
 use super::{Found, Settings};
 use crate::common::Failure;
 
@@ -47,73 +43,39 @@ fn measure(rank: &Rank, arguments: &Arguments) -> Result<Found, Error> {
             "--radius {radius} is more than half of the --box, {widest}: pairs are compared up to there"
         )));
     }
-    let clock =
-        Clock::new(settings, rank, points.size.len() * (search::MEASUREMENTS + usize::from(settings.reference)));
-    let mut recorder = Recorder::new(&rank.gpu)?;
-    let columns: Vec<&str> = ["points", "radius", "pairs"].into_iter().chain(search::COLUMNS).collect();
-    let mut report = Report::new("pairs", settings, rank, &columns);
-    report.note(points.name());
-    report.field("kind", format!("{:?}", points.kind).to_lowercase().into());
-    report.field("box", points.side.into());
-    report.field("bins", (*bins).into());
+    let mut bench = Bench::new("pairs", settings, rank, points, 1, &["points", "radius", "pairs"])?;
+    bench.report.field("bins", (*bins).into());
     for &size in &points.size {
         let usual = (2.0 * points.extent() / (size as f32).cbrt()).min(widest);
-        one(rank, arguments, &clock, &mut recorder, &mut report, size, radius.unwrap_or(usual))?;
+        one(&mut bench, size, radius.unwrap_or(usual), *bins)?;
     }
-    report.field("seconds", json!({ "total": clock.finish() }));
-    Ok(Ok(report))
+    Ok(bench.finish())
 }
 
 /// One number of points.
-fn one(
-    rank: &Rank,
-    arguments: &Arguments,
-    clock: &Clock,
-    recorder: &mut Recorder,
-    report: &mut Report,
-    size: u64,
-    radius: f32,
-) -> Result<(), Error> {
-    let Arguments { points, bins, settings, .. } = arguments;
-    let (searches, width) = (Radius::new(&rank.gpu), f64::from(radius) / f64::from(*bins));
-    let bins = Bins::new(&(0..=*bins).map(|edge| f64::from(edge) * width).collect::<Vec<_>>())?;
-    let cloud = points.cloud(recorder, size, rank.comm.rank())?;
+fn one(bench: &mut Bench, size: u64, radius: f32, bins: u32) -> Result<(), Error> {
+    let (searches, width) = (Radius::new(&bench.rank.gpu), f64::from(radius) / f64::from(bins));
+    let bins = Bins::new(&(0..=bins).map(|edge| f64::from(edge) * width).collect::<Vec<_>>())?;
+    let (cloud, mut reference) = bench.cloud(size)?;
     let words = 2 * bins.len() as u64;
-    let (ours, counts) = search::measure(clock, rank, recorder, &cloud, &[words], |recorder, tree| {
+    let (ours, counts) = bench.measure(&cloud, &[words], |recorder, tree| {
         let counts = recorder.gpu().array::<u32>("bench::bins", words)?;
         recorder.clear(&counts);
         searches.pairs(recorder, tree, Queries::Own, &bins, Which::Others, &counts)?;
         Ok(counts)
     })?;
-    let counts = wide(&recorder.download(&counts, 0, words)?);
-    let [pairs, all] = clock.sum([counts.iter().sum(), size])?;
+    let counts = wide(&bench.recorder.download(&counts, 0, words)?);
+    let [pairs, all] = bench.sum([counts.iter().sum(), size])?;
     let result = json!({
         "size": size, "radius": radius, "pairs": pairs, "pairs_per_second": pairs as f64 / ours.both.median,
     });
-    let mut theirs = None;
-    if settings.reference {
-        let mut found = Vec::new();
-        let mut reference = None;
-        if rank.comm.rank() == 0 {
-            let positions = recorder.download(cloud.positions(), 0, cloud.positions().len())?;
-            reference = Some(Reference::new(&positions, points.side));
-        }
-        let mut work = reference.as_mut().map(|reference| {
-            let found = &mut found;
-            let bins = &bins;
-            move |part: usize| match part {
-                0 => reference.build(),
-                _ => *found = reference.pairs(bins.edges()),
-            }
-        });
-        let spreads = clock.alone::<2>(work.as_mut().map(|work| work as &mut dyn FnMut(usize)))?;
-        let differ = reference.is_some() && !close(&counts, &found);
-        let same = clock.sum([u64::from(differ)])? == [0];
-        let what = format!("the pairs of {size} points within {radius}");
-        theirs = spreads.map(|[build, search]| Theirs { build, search, what, same });
-    }
+    let mut found = Vec::new();
+    let took =
+        bench.against(reference.as_mut(), &mut found, |reference, found| *found = reference.pairs(bins.edges()))?;
+    let differs = reference.is_some() && !close(&counts, &found);
+    let theirs = bench.compared(took, format!("the pairs of {size} points within {radius}"), differs)?;
     let cells = vec![size.to_string(), format!("{radius:.4}"), format!("{:.2} M", pairs as f64 / 1e6)];
-    search::report(report, cells, result, all, &ours, theirs);
+    bench.row(cells, result, all, &ours, theirs);
     Ok(())
 }
 

@@ -8,12 +8,14 @@ use meshloom::tree::{Builder, Tree};
 use meshloom::{Error, Rank};
 use serde_json::{Value, json};
 
-use super::kd;
+use super::kd::{self, Reference};
 use super::measure::{Clock, Spread};
+use super::points::Points;
 use super::report::{self, Report, amount, range, ratio, time};
+use super::{Found, Settings};
 
 /// The last columns of a table of searches.
-pub const COLUMNS: [&str; 9] = [
+const COLUMNS: [&str; 9] = [
     "build",
     "search",
     "together",
@@ -26,7 +28,7 @@ pub const COLUMNS: [&str; 9] = [
 ];
 
 /// Measurements of a search; one more with a reference.
-pub const MEASUREMENTS: usize = 3;
+const MEASUREMENTS: usize = 3;
 
 /// Seconds and memory of a tree and a search in it.
 pub struct Measured {
@@ -41,46 +43,6 @@ pub struct Measured {
     pub memory: Option<[u64; 2]>,
 }
 
-/// Measures on all ranks: the tree of `cloud`, and `search` in it, whose first result is given too: arrays of so many
-/// words as `results` says.
-pub fn measure<T>(
-    clock: &Clock,
-    rank: &Rank,
-    recorder: &mut Recorder,
-    cloud: &Cloud,
-    results: &[u64],
-    search: impl Fn(&mut Recorder, &Tree) -> Result<T, Error>,
-) -> Result<(Measured, T), Error> {
-    let (gpu, builder) = (&rank.gpu, Builder::new(&rank.gpu));
-    let frame = Frame::new(cloud.domain(), cloud.bounds());
-    let build = |recorder: &mut Recorder| -> Result<Tree, DeviceError> { builder.build(recorder, cloud, &frame) };
-    recorder.wait()?;
-    gpu.trim();
-    let (before, start) = (gpu.allocated(), Instant::now());
-    let tree = build(recorder)?;
-    recorder.wait()?;
-    let built = gpu.allocated();
-    // Results find their buffers in the pool: what is still asked of the driver is what the search takes for itself.
-    let room = results.iter().map(|&words| gpu.array::<u32>("bench::room", words)).collect::<Result<Vec<_>, _>>()?;
-    let roomy = gpu.allocated();
-    drop(room);
-    let found = search(recorder, &tree)?;
-    recorder.wait()?;
-    let (searched, first) = (gpu.allocated(), start.elapsed().as_secs_f64());
-    let memory = [built.saturating_sub(before), searched.saturating_sub(roomy)];
-    let measured = Measured {
-        first,
-        build: clock.together(recorder, |recorder| Ok(build(recorder).map(drop)?))?,
-        search: clock.together(recorder, |recorder| search(recorder, &tree).map(drop))?,
-        both: clock.together(recorder, |recorder| {
-            let tree = build(recorder)?;
-            search(recorder, &tree).map(drop)
-        })?,
-        memory: (rank.comm.size() == 1).then_some(memory),
-    };
-    Ok((measured, found))
-}
-
 /// What the reference took on rank 0 for `what`, and whether it found the same.
 pub struct Theirs {
     pub build: Spread,
@@ -89,43 +51,161 @@ pub struct Theirs {
     pub same: bool,
 }
 
-/// Adds a row, which begins with `cells`, and an element of the results, which has the fields of `result` too. `points`
-/// are those of all ranks.
-pub fn report(
-    report: &mut Report,
-    mut cells: Vec<String>,
-    mut result: Value,
-    points: u64,
-    ours: &Measured,
-    theirs: Option<Theirs>,
-) {
-    let a_point = ours.both.median * 1e9 / points as f64;
-    result["points"] = points.into();
-    result["first"] = ours.first.into();
-    result["seconds"] = ours.both.json();
-    result["build"] = json!({ "seconds": ours.build.json() });
-    let searched = ours.search.median * 1e9 / points as f64;
-    result["search"] = json!({ "seconds": ours.search.json(), "nanoseconds_a_point": searched });
-    result["nanoseconds_a_point"] = a_point.into();
-    cells.extend([time(ours.build.median), time(ours.search.median), time(ours.both.median), range(&ours.both)]);
-    cells.push(format!("{a_point:.0} ns"));
-    cells.push(ours.memory.map_or(String::new(), |[build, search]| {
-        result["build"]["memory"] = build.into();
-        result["search"]["memory"] = search.into();
-        amount((build + search) / points.max(1))
-    }));
-    match theirs {
-        Some(theirs) => {
-            let both = theirs.build.then(&theirs.search);
-            result["reference"] = report::reference(&ours.both, kd::NAME, &both);
-            result["reference"]["build"] = theirs.build.json();
-            result["reference"]["search"] = theirs.search.json();
-            result["reference"]["threads"] = rayon::current_num_threads().into();
-            report.compared(&mut result["reference"], theirs.what, theirs.same);
-            cells.extend([time(theirs.build.median), time(theirs.search.median), ratio(&ours.both, &both)]);
-        }
-        None => cells.extend([const { String::new() }; 3]),
+/// One rank's benchmark of searches among points.
+pub struct Bench<'a> {
+    pub rank: &'a Rank,
+    pub points: &'a Points,
+    pub recorder: Recorder,
+    pub report: Report,
+    settings: &'a Settings,
+    clock: Clock,
+}
+
+impl<'a> Bench<'a> {
+    /// A benchmark called `subject` of so many `searches` of each number of points, whose table begins with `columns`.
+    pub fn new(
+        subject: &str,
+        settings: &'a Settings,
+        rank: &'a Rank,
+        points: &'a Points,
+        searches: usize,
+        columns: &[&'static str],
+    ) -> Result<Self, Error> {
+        let per = MEASUREMENTS + usize::from(settings.reference);
+        let clock = Clock::new(settings, rank, points.size.len() * searches * per);
+        let columns: Vec<&str> = columns.iter().copied().chain(COLUMNS).collect();
+        let mut report = Report::new(subject, settings, rank, &columns);
+        report.note(points.name());
+        report.field("kind", format!("{:?}", points.kind).to_lowercase().into());
+        report.field("box", points.side.into());
+        Ok(Bench { rank, points, recorder: Recorder::new(&rank.gpu)?, report, settings, clock })
     }
-    report.row(cells);
-    report.result(result);
+
+    /// So many points on each rank and, on rank 0, the reference over its own, if one is asked for.
+    pub fn cloud(&mut self, size: u64) -> Result<(Cloud, Option<Reference>), Error> {
+        let cloud = self.points.cloud(&mut self.recorder, size, self.rank.comm.rank())?;
+        let mut reference = None;
+        if self.settings.reference && self.rank.comm.rank() == 0 {
+            let positions = self.recorder.download(cloud.positions(), 0, cloud.positions().len())?;
+            reference = Some(Reference::new(&positions, self.points.side));
+        }
+        Ok((cloud, reference))
+    }
+
+    /// Measures on all ranks: the tree of `cloud`, and `search` in it, whose first result is given too: arrays of so many
+    /// words as `results` says.
+    pub fn measure<T>(
+        &mut self,
+        cloud: &Cloud,
+        results: &[u64],
+        search: impl Fn(&mut Recorder, &Tree) -> Result<T, Error>,
+    ) -> Result<(Measured, T), Error> {
+        let (gpu, builder) = (&self.rank.gpu, Builder::new(&self.rank.gpu));
+        let frame = Frame::new(cloud.domain(), cloud.bounds());
+        let build = |recorder: &mut Recorder| -> Result<Tree, DeviceError> { builder.build(recorder, cloud, &frame) };
+        let (clock, recorder) = (&self.clock, &mut self.recorder);
+        recorder.wait()?;
+        gpu.trim();
+        let (before, start) = (gpu.allocated(), Instant::now());
+        let tree = build(recorder)?;
+        recorder.wait()?;
+        let built = gpu.allocated();
+        // Results find their buffers in the pool: what is still asked of the driver is what the search takes for itself.
+        let room =
+            results.iter().map(|&words| gpu.array::<u32>("bench::room", words)).collect::<Result<Vec<_>, _>>()?;
+        let roomy = gpu.allocated();
+        drop(room);
+        let found = search(recorder, &tree)?;
+        recorder.wait()?;
+        let (searched, first) = (gpu.allocated(), start.elapsed().as_secs_f64());
+        let memory = [built.saturating_sub(before), searched.saturating_sub(roomy)];
+        let measured = Measured {
+            first,
+            build: clock.together(recorder, |recorder| Ok(build(recorder).map(drop)?))?,
+            search: clock.together(recorder, |recorder| search(recorder, &tree).map(drop))?,
+            both: clock.together(recorder, |recorder| {
+                let tree = build(recorder)?;
+                search(recorder, &tree).map(drop)
+            })?,
+            memory: (self.rank.comm.size() == 1).then_some(memory),
+        };
+        Ok((measured, found))
+    }
+
+    /// Measures the reference's tree and `search` in it, which leaves in `found` what it finds; nothing without one.
+    pub fn against<T>(
+        &self,
+        reference: Option<&mut Reference>,
+        found: &mut T,
+        search: impl Fn(&Reference, &mut T),
+    ) -> Result<Option<[Spread; 2]>, Error> {
+        if !self.settings.reference {
+            return Ok(None);
+        }
+        let mut work = reference.map(|reference| {
+            move |part: usize| match part {
+                0 => reference.build(),
+                _ => search(reference, found),
+            }
+        });
+        self.clock.alone::<2>(work.as_mut().map(|work| work as &mut dyn FnMut(usize)))
+    }
+
+    /// What the reference took for `what`, and whether the results of all ranks are its own. All ranks call it.
+    pub fn compared(&self, took: Option<[Spread; 2]>, what: String, differs: bool) -> Result<Option<Theirs>, Error> {
+        let same = self.sum([u64::from(differs)])? == [0];
+        Ok(took.map(|[build, search]| Theirs { build, search, what, same }))
+    }
+
+    /// The sum over all ranks.
+    pub fn sum<const N: usize>(&self, mine: [u64; N]) -> Result<[u64; N], Error> {
+        self.clock.sum(mine)
+    }
+
+    /// Adds a row, which begins with `cells`, and an element of the results, which has the fields of `result` too. `points`
+    /// are those of all ranks.
+    pub fn row(
+        &mut self,
+        mut cells: Vec<String>,
+        mut result: Value,
+        points: u64,
+        ours: &Measured,
+        theirs: Option<Theirs>,
+    ) {
+        let a_point = ours.both.median * 1e9 / points as f64;
+        result["points"] = points.into();
+        result["first"] = ours.first.into();
+        result["seconds"] = ours.both.json();
+        result["build"] = json!({ "seconds": ours.build.json() });
+        let searched = ours.search.median * 1e9 / points as f64;
+        result["search"] = json!({ "seconds": ours.search.json(), "nanoseconds_a_point": searched });
+        result["nanoseconds_a_point"] = a_point.into();
+        cells.extend([time(ours.build.median), time(ours.search.median), time(ours.both.median), range(&ours.both)]);
+        cells.push(format!("{a_point:.0} ns"));
+        cells.push(ours.memory.map_or(String::new(), |[build, search]| {
+            result["build"]["memory"] = build.into();
+            result["search"]["memory"] = search.into();
+            amount((build + search) / points.max(1))
+        }));
+        match theirs {
+            Some(theirs) => {
+                let both = theirs.build.then(&theirs.search);
+                result["reference"] = report::reference(&ours.both, kd::NAME, &both);
+                result["reference"]["build"] = theirs.build.json();
+                result["reference"]["search"] = theirs.search.json();
+                result["reference"]["threads"] = rayon::current_num_threads().into();
+                self.report.compared(&mut result["reference"], theirs.what, theirs.same);
+                cells.extend([time(theirs.build.median), time(theirs.search.median), ratio(&ours.both, &both)]);
+            }
+            None => cells.extend([const { String::new() }; 3]),
+        }
+        self.report.row(cells);
+        self.report.result(result);
+    }
+
+    /// The whole report.
+    pub fn finish(mut self) -> Found {
+        self.report.field("seconds", json!({ "total": self.clock.finish() }));
+        Ok(self.report)
+    }
 }
