@@ -417,7 +417,7 @@ fn walks_in_portions_end_with_the_same() {
 
 #[test]
 fn a_walk_through_more_than_a_driver_allows_at_once() {
-    // 65,535 rounds are reached after some 1,700 leaves; here every query sees 2,500 of them.
+    // 65,535 rounds are reached after some 850 leaves; here every query sees 2,500 of them.
     let mut bench = Bench::own();
     let domain = Domain::open(2).unwrap();
     let n = 80_000;

@@ -215,7 +215,7 @@ fn next_leaf(own_leaf: u32) -> u32 {
         let first = node * FAN;
         let base = first_of(level - 1u) + first;
         let count = min(FAN, first_of(level) - base);
-        rounds += 2u * count;
+        rounds += 2u * count + 2u;
         push(base, first, count, level - 1u);
     }
     return NONE;
