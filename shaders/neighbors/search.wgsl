@@ -31,7 +31,7 @@ const NONE: u32 = 0xffffffffu;
 const FAR: f32 = 1.5e19;
 /// A squared distance that nothing has.
 const NOWHERE: f32 = 4e37;
-/// Bounds are taken a little nearer than they are, for rounding.
+/// What only says where to look is taken a little nearer than it is: compilers round the same sum in different ways.
 const CLOSER: f32 = 0.999999;
 
 struct Bounds {
@@ -169,7 +169,7 @@ fn scan(leaf: u32, b: Bounds) {
             let dy# = qy# - sy;
             let dz# = qz# - sz;
             hits = 0u;
-            hits |= select(0u, 1u << #u, dx# * dx# + dy# * dy# + dz# * dz# <= reach#);
+            hits |= select(0u, 1u << #u, (dx# * dx# + dy# * dy# + dz# * dz#) * CLOSER <= reach#);
             if wanted_hits(leaf * LEAF + t + n) != 0u { met |= 1u << (t + n); }
         }
         // Where pairs take different images, all are offered.
