@@ -6,7 +6,7 @@
     python3 benches/compare_gpu.py sort               # CUB (torch.sort): keys of 63 and 32 bits with their order
     python3 benches/compare_gpu.py knn                # jz-tree (pip install "jztree[cuda12]"): k = 8, 16 and 30
     python3 benches/compare_gpu.py fof                # jz-tree: b = 0.2 and 0.7 in a periodic box
-    python3 benches/compare_gpu.py knn --cpu --size 10000    # tries the script itself, with NumPy and SciPy, anywhere
+    python3 benches/compare_gpu.py knn --cpu --size 10000    # NumPy and SciPy in place of CUDA, anywhere
 
 Both sides are measured one after the other on as many values or points of the same kind, each with its own numbers: medians
 of warmed runs, with the device idle before and after. Trees are built within the time, on both sides.
@@ -106,9 +106,9 @@ class JzTree:
 
 
 class Processor:
-    """NumPy and SciPy: no comparison, but a test of this script."""
+    """NumPy and SciPy, on all cores where they can use them."""
 
-    device = "processor (a test of the script, not a comparison)"
+    device = "processor"
 
     def __init__(self):
         self.numpy = wanted("numpy", "--cpu needs it")
@@ -232,12 +232,12 @@ def fof(side, arguments, report):
         side.release()
 
 
-# What is measured, how meshloom is asked for it, the other side, and its name.
+# What is measured, how meshloom is asked for it, the other side, and its names with CUDA and without.
 SUBJECTS = {
-    "fft": (fft, "256,512,1024", [], Torch, "cuFFT"),
-    "sort": (sort, "1000000,10000000,100000000", [], Torch, "CUB"),
-    "knn": (knn, "1000000,10000000,30000000", ["--k", "8,16,30"], JzTree, "jz-tree"),
-    "fof": (fof, "1000000,10000000", ["--box", "1", "--linking-parameter", "0.2,0.7"], JzTree, "jz-tree"),
+    "fft": (fft, "256,512,1024", [], Torch, ["cuFFT", "NumPy"]),
+    "sort": (sort, "1000000,10000000,100000000", [], Torch, ["CUB", "NumPy"]),
+    "knn": (knn, "1000000,10000000,30000000", ["--k", "8,16,30"], JzTree, ["jz-tree", "SciPy"]),
+    "fof": (fof, "1000000,10000000", ["--box", "1", "--linking-parameter", "0.2,0.7"], JzTree, ["jz-tree", "SciPy"]),
 }
 
 
@@ -248,14 +248,14 @@ def main():
     parser.add_argument("--runs", type=int, default=15)
     parser.add_argument("--meshloom", default="target/release/meshloom", help="the program")
     parser.add_argument("--device", help="adapter, as `meshloom devices` lists them")
-    parser.add_argument("--cpu", action="store_true", help="NumPy and SciPy instead of CUDA, to try the script")
+    parser.add_argument("--cpu", action="store_true", help="NumPy and SciPy instead of CUDA")
     arguments = parser.parse_args()
-    compare, size, options, library, name = SUBJECTS[arguments.what]
+    compare, size, options, library, names = SUBJECTS[arguments.what]
     arguments.size = arguments.size or size
 
     side = Processor() if arguments.cpu else library()
     report = ours(arguments, *options)
-    name = "NumPy" if arguments.cpu else name
+    name = names[arguments.cpu]
     print(f"meshloom: {json.dumps(report['device'])}\n{name}: {side.device}")
     print(f"a ratio above 1: meshloom takes longer\n\n{'':<28} {'meshloom':>14} {name:>14} {'ratio':>7}")
     compare(side, arguments, report)

@@ -19,7 +19,7 @@ struct Bench {
 impl Bench {
     fn new(options: &Options, form: Option<Form>) -> Self {
         let gpu = Gpu::open(options, 0).unwrap();
-        let form = form.unwrap_or_else(|| Form::of(&gpu));
+        let form = form.unwrap_or_else(|| Form::linking(&gpu));
         Bench {
             recorder: Recorder::new(&gpu).unwrap(),
             builder: Builder::new(&gpu),
@@ -112,9 +112,10 @@ fn components_of_all_kinds_of_clouds() {
 fn every_form_and_every_limit_of_loops_finds_the_same() {
     let options = Options::from_env().unwrap();
     let gpu = Gpu::open(&options, 0).unwrap();
-    let mut forms = vec![Form { lanes: 1, slots: 4 }];
+    // Those that devices take, one query a lane, and groups of several leaves.
+    let mut forms = vec![Form::linking(&gpu), Form { lanes: 1, slots: 4 }];
     if gpu.abilities().subgroup_least >= 4 {
-        forms.push(Form { lanes: 4, slots: 1 });
+        forms.extend([Form { lanes: 4, slots: 1 }, Form { lanes: 4, slots: 32 }]);
     }
     let domain = Domain::new(&[1.0, 1.0, 0.0]).unwrap();
     for form in forms {

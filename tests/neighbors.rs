@@ -298,9 +298,9 @@ fn pairs_by_distance() {
         let (tree, points) = own(&domain, &points(Kind::Two, 500, 3, 9), &mut bench);
         for edges in [&[0.0, 1e-4, 3e-4, 1e-3, 0.5][..], &[0.1, 0.3], &many] {
             let bins = Bins::new(edges).unwrap();
-            for (which, kept) in
-                [(Which::Others, (|q, s| q != s) as fn(usize, usize) -> bool), (Which::All, |_, _| true)]
-            {
+            let kinds: [(Which, fn(usize, usize) -> bool); 3] =
+                [(Which::Others, |q, s| q != s), (Which::All, |_, _| true), (Which::Above, |q, s| s > q)];
+            for (which, kept) in kinds {
                 let counts = bench.recorder.gpu().array::<u32>("counts", 2 * bins.len() as u64).unwrap();
                 bench.recorder.clear(&counts);
                 bench.radius.pairs(&mut bench.recorder, &tree, Queries::Own, &bins, which, &counts).unwrap();
@@ -403,13 +403,21 @@ fn walks_in_portions_end_with_the_same() {
             let counts = bench.radius.counts(&mut bench.recorder, &tree, Queries::Own, &within).unwrap();
             bench.recorder.download(&counts, 0, counts.len()).unwrap()
         };
-        let all = counts(&mut bench);
+        // Pairs among a tree's own points are looked at once, in a walk of their own.
+        let bins = Bins::new(&[0.0, 0.05, 0.3, 0.9]).unwrap();
+        let pairs = |bench: &mut Bench| {
+            let counts = bench.recorder.gpu().array::<u32>("counts", 2 * bins.len() as u64).unwrap();
+            bench.recorder.clear(&counts);
+            bench.radius.pairs(&mut bench.recorder, &tree, Queries::Own, &bins, Which::Others, &counts).unwrap();
+            bench.recorder.download(&counts, 0, counts.len()).unwrap()
+        };
+        let (all, histogram) = (counts(&mut bench), pairs(&mut bench));
         let form = Form::of(&gpu);
         let (nearest, radius) = (Nearest::with(&gpu, form), Radius::with(&gpu, form));
         bench.nearest = nearest.with_rounds(Some(1024));
         bench.radius = radius.with_rounds(Some(1024));
         assert!(bench.nearest(&tree, Queries::Own, &ask) == whole, "{kind:?}");
-        assert_eq!(counts(&mut bench), all, "{kind:?}");
+        assert_eq!((counts(&mut bench), pairs(&mut bench)), (all, histogram), "{kind:?}");
         bench.nearest = Nearest::with(&gpu, form);
         bench.radius = Radius::with(&gpu, form);
     }

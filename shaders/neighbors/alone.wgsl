@@ -4,7 +4,6 @@ fn share(value: f32, lane_number: u32) -> f32 { return value; }
 fn share_index(value: u32, lane_number: u32) -> u32 { return value; }
 fn lanes_where(value: bool) -> u32 { return u32(value); }
 fn any_of(value: bool) -> bool { return value; }
-fn all_bits(value: u32) -> u32 { return value; }
 fn sum_of(value: u32) -> u32 { return value; }
 fn widest_of(value: f32) -> f32 { return value; }
 fn farthest_of(value: i32) -> i32 { return value; }

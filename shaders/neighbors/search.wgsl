@@ -1,9 +1,12 @@
 // Group search: the queries of one group walk a tree together.
 //
 // A group is LANES * SLOTS queries that lie next to each other on a curve: SLOTS in each of LANES invocations, which share what
-// they load. Lines with a `#` are written once for each slot. Written elsewhere is what is done for a query and with the leaves that
-// it reaches: `start#` and `ready`, `scan`, `finish#`. `wants` says whether a lane's queries reach a node, `widest` how far any of the group
-// does; `push` puts the children of a node on the stack.
+// they load. Lines with a `#` are written once for each slot. Written elsewhere is
+// - what is done for a query: `start#`, `ready` after those of all slots, `finish#`;
+// - what is wanted: `wants` says whether a lane's queries reach a node, `widest` how far any of the group does; `is_news`, asked after `at_leaf`,
+//   whether a source can matter, `wanted_hits` to which of the slots that it is near;
+// - what becomes of a source: `admit#` for each slot that wants it, then `offered`;
+// - `push`, which puts the children of a node on the stack.
 //
 // Layout: `source` holds the tree's points (DIMS words each, along its curve), `order` the number of each in the input, `box` eight
 // words a node (bits of low and high, the least number of a point, the squared diagonal), level after level from the leaves; `query` and

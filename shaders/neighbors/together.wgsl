@@ -4,7 +4,6 @@ fn share(value: f32, lane_number: u32) -> f32 { return subgroupShuffle(value, la
 fn share_index(value: u32, lane_number: u32) -> u32 { return subgroupShuffle(value, lane_number); }
 fn lanes_where(value: bool) -> u32 { return subgroupBallot(value).x; }
 fn any_of(value: bool) -> bool { return subgroupAny(value); }
-fn all_bits(value: u32) -> u32 { return subgroupOr(value); }
 fn sum_of(value: u32) -> u32 { return subgroupAdd(value); }
 fn widest_of(value: f32) -> f32 { return subgroupMax(value); }
 fn farthest_of(value: i32) -> i32 { return subgroupMax(value); }
