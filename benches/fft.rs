@@ -5,10 +5,10 @@
 use std::time::Instant;
 
 use meshloom::comm::Communicator;
-use meshloom::device::{Gpu, Options, Recorder};
 use meshloom::exchange::Lines;
 use meshloom::fft::{Transform, Value};
-use meshloom::layout::Grid;
+use meshloom::gpu::{Gpu, Options, Recorder};
+use meshloom::grid::Grid;
 
 type Failure = Box<dyn std::error::Error>;
 

@@ -16,10 +16,10 @@
 use std::f64::consts::TAU;
 
 use meshloom::comm::Op;
-use meshloom::device::{Options, Recorder};
 use meshloom::exchange::Lines;
 use meshloom::fft::{Filter, Hook, Spec, Transform, TransformHooks, Tuning, Values};
-use meshloom::layout::{Box3, Grid};
+use meshloom::gpu::{Options, Recorder};
+use meshloom::grid::{Box3, Grid};
 use meshloom::{Error, Launch, Rank, launch};
 
 const SHAPE: [u64; 3] = [16, 12, 20];

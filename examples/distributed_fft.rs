@@ -14,10 +14,10 @@
 
 use std::f64::consts::TAU;
 
-use meshloom::device::{Options, Recorder};
 use meshloom::exchange::Lines;
 use meshloom::fft::Transform;
-use meshloom::layout::{Box3, Grid};
+use meshloom::gpu::{Options, Recorder};
+use meshloom::grid::{Box3, Grid};
 use meshloom::{Error, Launch, launch};
 
 /// All points of a box, in the order of memory.

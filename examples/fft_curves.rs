@@ -16,10 +16,10 @@ use std::path::Path;
 use std::time::Instant;
 
 use meshloom::comm::Communicator;
-use meshloom::device::{Gpu, Options, Recorder};
 use meshloom::exchange::Lines;
 use meshloom::fft::{Spec, Transform, TransformHooks, Tuning, Values};
-use meshloom::layout::Grid;
+use meshloom::gpu::{Gpu, Options, Recorder};
+use meshloom::grid::Grid;
 use plotters::prelude::*;
 use rustfft::FftPlanner;
 use rustfft::num_complex::Complex;

@@ -10,10 +10,10 @@ use std::path::Path;
 
 use image::{Rgb, RgbImage};
 use meshloom::comm::Communicator;
-use meshloom::device::{Gpu, Options, Recorder};
 use meshloom::exchange::Exchange;
-use meshloom::fof::{Groups, Linking, Selection};
-use meshloom::particles::{Cloud, Domain};
+use meshloom::gpu::{Gpu, Options, Recorder};
+use meshloom::points::fof::{Groups, Linking, Selection};
+use meshloom::points::{Cloud, Domain};
 
 const POINTS: usize = 40_000;
 const PIXELS: u32 = 720;

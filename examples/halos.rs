@@ -8,11 +8,11 @@
 //! rank 1 of 2: halos 39 to 78 of 78, the first of 40 particles at [41.6, 3.0, 1.1]
 //! ```
 
-use meshloom::device::{Options, Recorder};
 use meshloom::exchange::Exchange;
-use meshloom::fof::{Groups, Linking, Selection};
-use meshloom::particles::{Cloud, Domain};
-use meshloom::simulation::{Config, Noise, Simulation};
+use meshloom::gpu::{Options, Recorder};
+use meshloom::pm::{Config, Noise, Simulation};
+use meshloom::points::fof::{Groups, Linking, Selection};
+use meshloom::points::{Cloud, Domain};
 use meshloom::{Error, Launch, launch};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

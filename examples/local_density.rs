@@ -9,11 +9,11 @@
 
 use std::path::Path;
 
-use meshloom::device::{Gpu, Options, Recorder};
+use meshloom::gpu::{Gpu, Options, Recorder};
 use meshloom::io::density_png;
-use meshloom::neighbors::{Ask, Nearest, Queries, Snippet, Targets};
-use meshloom::particles::{Cloud, Domain, Frame};
-use meshloom::tree::Builder;
+use meshloom::points::neighbors::{Ask, Nearest, Queries, Snippet, Targets};
+use meshloom::points::tree::Builder;
+use meshloom::points::{Cloud, Domain, Frame};
 
 const POINTS: usize = 30_000;
 const NEIGHBORS: u32 = 24;

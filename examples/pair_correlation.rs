@@ -13,11 +13,11 @@
 use std::f64::consts::PI;
 use std::path::Path;
 
-use meshloom::device::{Options, Recorder};
 use meshloom::exchange::Exchange;
-use meshloom::layout::split;
-use meshloom::neighbors::{Bins, Neighborhood};
-use meshloom::particles::{Cloud, Domain};
+use meshloom::gpu::{Options, Recorder};
+use meshloom::grid::split;
+use meshloom::points::neighbors::{Bins, Neighborhood};
+use meshloom::points::{Cloud, Domain};
 use meshloom::{Error, Launch, launch};
 use plotters::prelude::*;
 

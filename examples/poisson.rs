@@ -12,10 +12,10 @@
 use std::f64::consts::TAU;
 
 use meshloom::comm::Op;
-use meshloom::device::{Options, Recorder};
 use meshloom::exchange::Lines;
 use meshloom::fft::{Filter, Operator, Spec, Spectral, Tuning, Values};
-use meshloom::layout::Grid;
+use meshloom::gpu::{Options, Recorder};
+use meshloom::grid::Grid;
 use meshloom::{Error, Launch, launch};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

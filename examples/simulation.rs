@@ -4,8 +4,8 @@
 //! cargo run --release --example simulation -- 2    # two ranks as threads
 //! ```
 
-use meshloom::device::Options;
-use meshloom::simulation::{Config, Noise, Simulation};
+use meshloom::gpu::Options;
+use meshloom::pm::{Config, Noise, Simulation};
 use meshloom::{Error, Launch, launch};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -7,10 +7,10 @@
 //! 100000 particles, 48 neighbours: largest relative difference from brute force 4e-7
 //! ```
 
-use meshloom::device::{Gpu, Options, Recorder};
-use meshloom::neighbors::{Ask, Nearest, Queries, Snippet};
-use meshloom::particles::{Cloud, Domain, Frame};
-use meshloom::tree::Builder;
+use meshloom::gpu::{Gpu, Options, Recorder};
+use meshloom::points::neighbors::{Ask, Nearest, Queries, Snippet};
+use meshloom::points::tree::Builder;
+use meshloom::points::{Cloud, Domain, Frame};
 
 const PARTICLES: u64 = 100_000;
 const NEIGHBORS: u32 = 48;

@@ -2,17 +2,17 @@
 
 use crate::comm::CommError;
 use crate::cosmology::CosmologyError;
-use crate::device::DeviceError;
 use crate::exchange::ExchangeError;
 use crate::fft::{FftError, TuneError};
-use crate::fof::FofError;
+use crate::gpu::DeviceError;
+use crate::grid::LayoutError;
 use crate::io::IoError;
-use crate::layout::LayoutError;
 use crate::mesh::MeshError;
-use crate::neighbors::NeighborError;
-use crate::particles::ParticleError;
-use crate::simulation::SimulationError;
-use crate::sort::SortError;
+use crate::pm::SimulationError;
+use crate::points::ParticleError;
+use crate::points::fof::FofError;
+use crate::points::neighbors::NeighborError;
+use crate::points::sort::SortError;
 
 /// An error of any layer; each says what happened and what to do about it.
 #[derive(Debug, thiserror::Error)]

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use crate::comm::{self, CommError, Communicator, Op, RunError};
-use crate::device::{DeviceError, Gpu, Options};
+use crate::gpu::{DeviceError, Gpu, Options};
 use crate::hash::{START, fnv1a};
 
 /// One rank's view of a run: who else there is, and the device it works on.
@@ -47,7 +47,7 @@ impl Launch {
 /// with exit code 1).
 ///
 /// ```no_run
-/// use meshloom::{Error, Launch, device::Options, launch};
+/// use meshloom::{Error, Launch, gpu::Options, launch};
 ///
 /// let names = launch(Launch::detect(4), &Options::from_env()?, |rank| {
 ///     Ok::<_, Error>(format!("rank {} works on {}", rank.comm.rank(), rank.gpu.info().name))

@@ -7,7 +7,7 @@
 //! A program is written once, from the view of one rank, and [`launch`] runs it alone, on threads or under MPI:
 //!
 //! ```
-//! use meshloom::{Error, Launch, device::{Options, Recorder}, exchange::Lines, fft::Transform, launch, layout::Grid};
+//! use meshloom::{Error, Launch, gpu::{Options, Recorder}, exchange::Lines, fft::Transform, launch, grid::Grid};
 //!
 //! let shape = [8, 6, 10];
 //! let sums = launch(Launch::detect(2), &Options::from_env()?, |rank| {
@@ -59,29 +59,19 @@
 //! ([`Communicator::from_mpi`](comm::Communicator), feature `mpi`) and a caller's
 //! [`wgpu::Device`] ([`device::Gpu::from_wgpu`]).
 
-mod blocks;
 pub mod comm;
 pub mod cosmology;
-mod decomposition;
-pub mod device;
 mod error;
 pub mod exchange;
 pub mod fft;
-pub mod fof;
-pub mod ghosts;
-pub mod halo;
+pub mod gpu;
+pub mod grid;
 mod hash;
 pub mod io;
 mod launch;
-pub mod layout;
 pub mod mesh;
-pub mod neighbors;
-pub mod particles;
-pub mod primitives;
-pub mod simulation;
-pub mod sort;
-pub mod together;
-pub mod tree;
+pub mod pm;
+pub mod points;
 
 pub use error::Error;
 pub use launch::{Launch, Rank, launch};

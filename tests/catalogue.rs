@@ -1,9 +1,9 @@
 //! The catalogue of groups against plain sums in f64, known shapes, and itself on other numbers of ranks.
 
 use meshloom::comm::{CommError, Failure, RunError, run_threads};
-use meshloom::fof::{Catalogue, FofError, Members, Order, Selection, catalogue};
-use meshloom::layout::split;
-use meshloom::particles::Domain;
+use meshloom::grid::split;
+use meshloom::points::Domain;
+use meshloom::points::fof::{Catalogue, FofError, Members, Order, Selection, catalogue};
 use proptest::prelude::*;
 
 /// Random numbers of a fixed sequence.

@@ -4,10 +4,10 @@
 mod clouds;
 
 use clouds::{Kind, points, square, uniform};
-use meshloom::device::{Gpu, Options, Recorder};
-use meshloom::neighbors::{Components, Form, NeighborError};
-use meshloom::particles::{Cloud, Domain, Frame};
-use meshloom::tree::Builder;
+use meshloom::gpu::{Gpu, Options, Recorder};
+use meshloom::points::neighbors::{Components, Form, NeighborError};
+use meshloom::points::tree::Builder;
+use meshloom::points::{Cloud, Domain, Frame};
 
 /// A device with what the tests keep of it.
 struct Bench {

@@ -1,6 +1,6 @@
 //! The device layer on whatever adapter the machine offers: arrays in windows, kernels, recording, errors.
 
-use meshloom::device::*;
+use meshloom::gpu::*;
 
 const SCALE: &str = r"
 @compute @workgroup_size(GROUP) fn main(

@@ -7,9 +7,9 @@ mod plans;
 use std::collections::VecDeque;
 
 use meshloom::comm::{Communicator, Failure, run_threads};
-use meshloom::device::{DeviceError, Gpu, Memory, Options, Plain, Recorder};
 use meshloom::exchange::{Exchange, ExchangeError, Transit, Wire};
-use meshloom::layout::{Part, Transfers};
+use meshloom::gpu::{DeviceError, Gpu, Memory, Options, Plain, Recorder};
+use meshloom::grid::{Part, Transfers};
 use plans::{MAPPED, Plan, Side, mix};
 
 /// Whole arrays, arrays in windows of 4 KiB, and the floor, where all goes through staging buffers.

@@ -10,8 +10,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use meshloom::comm::Communicator;
-use meshloom::device::{Gpu, Options, Recorder};
 use meshloom::exchange::{Exchange, ExchangeError, Transit, Wire};
+use meshloom::gpu::{Gpu, Options, Recorder};
 use plans::{MAPPED, Plan, Side, mix};
 
 /// Three exchanges in flight, in small and large chunks, mapped and staged.

@@ -10,12 +10,12 @@ use std::f64::consts::PI;
 
 use fourier::*;
 use meshloom::comm::Communicator;
-use meshloom::device::{Array, DeviceError, Gpu, Options, Recorder};
 use meshloom::exchange::{ExchangeError, Lines};
 use meshloom::fft::{
     FftError, Filter, Hook, Norm, Operator, Plan, Spec, Spectral, Transform, TransformHooks, Tuning, Value, Values,
 };
-use meshloom::layout::{FieldLayout, Grid, LayoutError};
+use meshloom::gpu::{Array, DeviceError, Gpu, Options, Recorder};
+use meshloom::grid::{FieldLayout, Grid, LayoutError};
 use proptest::prelude::*;
 
 fn complex(cells: [u64; 3]) -> Spec {
@@ -597,7 +597,7 @@ fn filters_in_one_pass_agree_with_two_transforms() {
 
 #[test]
 fn filters_of_lines_that_invocations_share() {
-    let tuning = Some(Tuning::profile(meshloom::device::Profile::Gpu));
+    let tuning = Some(Tuning::profile(meshloom::gpu::Profile::Gpu));
     filter_agrees::<[f32; 2]>(&complex([37, 3, 2]), 1, &[[1, 1]], tuning);
     filter_agrees::<[f32; 2]>(&complex([20, 3, 2]), 3, &[[2, 1]], tuning);
     if long_tests() {
@@ -838,7 +838,7 @@ proptest! {
         };
         let plans: Vec<Plan> =
             (0..grid.ranks()).map(|rank| Plan::new(&spec, grid, rank, limits, pieces).unwrap()).collect();
-        let volume = |part: &meshloom::layout::Box3| meshloom::layout::volume(part);
+        let volume = |part: &meshloom::grid::Box3| meshloom::grid::volume(part);
         prop_assert_eq!(plans.iter().map(|p| volume(&p.field)).sum::<u64>(), cells.iter().product::<u64>());
         prop_assert_eq!(plans.iter().map(|p| volume(&p.spectrum)).sum::<u64>(), spec.spectrum().iter().product::<u64>());
         for (rank, plan) in plans.iter().enumerate() {

@@ -1,10 +1,10 @@
 //! Transforms of fields in any boxes are, to the bit, those of one rank.
 
 use meshloom::comm::{Communicator, run_threads};
-use meshloom::device::{Gpu, Options, Recorder};
 use meshloom::exchange::Lines;
 use meshloom::fft::{BoxTransform, Distribution, FftError, Spec, Transform, TransformHooks, Tuning, Value, Values};
-use meshloom::layout::{Box3, Grid, LayoutError, bricks, extent, volume};
+use meshloom::gpu::{Gpu, Options, Recorder};
+use meshloom::grid::{Box3, Grid, LayoutError, bricks, extent, volume};
 
 /// A number in a cell, different in all.
 trait Number: Value + PartialEq + Sync {

@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use fourier::*;
 use meshloom::comm::Communicator;
-use meshloom::device::{Gpu, Options, Profile, Recorder};
 use meshloom::exchange::Lines;
 use meshloom::fft::{Precision, Spec, Transform, TransformHooks, Tuning, Values};
-use meshloom::layout::Grid;
+use meshloom::gpu::{Gpu, Options, Profile, Recorder};
+use meshloom::grid::Grid;
 
 /// Beyond the lengths of one pass (on the floor and elsewhere), and around them; primes up to two long convolutions.
 const LONG: [u64; 51] = [

@@ -11,10 +11,10 @@ use std::time::Duration;
 use fourier::{Cell, cells, cut, modes, random, same};
 use meshloom::Error;
 use meshloom::comm::Communicator;
-use meshloom::device::{Gpu, Options, Recorder};
 use meshloom::exchange::Lines;
 use meshloom::fft::{Spec, Transform, TransformHooks, Tuning, Values};
-use meshloom::layout::Grid;
+use meshloom::gpu::{Gpu, Options, Recorder};
+use meshloom::grid::Grid;
 
 /// The whole spectrum and field, or this rank's parts of them.
 fn both<T: Cell>(gpu: &Gpu, lines: &mut Lines, spec: &Spec, whole: Option<&Both<T>>) -> Result<Both<T>, Error> {

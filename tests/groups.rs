@@ -7,10 +7,10 @@ mod clouds;
 use clouds::{Kind, points, square, uniform};
 use meshloom::Error;
 use meshloom::comm::{Failure, run_threads};
-use meshloom::device::{Gpu, Options, Recorder};
 use meshloom::exchange::Exchange;
-use meshloom::fof::{Catalogue, FofError, Groups, Linking, Order, Selection};
-use meshloom::particles::{Cloud, Domain};
+use meshloom::gpu::{Gpu, Options, Recorder};
+use meshloom::points::fof::{Catalogue, FofError, Groups, Linking, Order, Selection};
+use meshloom::points::{Cloud, Domain};
 
 /// Where each rank's rows end: evenly, all on the last one, or the more the higher the rank.
 fn share(n: usize, ranks: usize, how: usize) -> Vec<usize> {

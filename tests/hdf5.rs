@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use hdf5_metno::{File, Group, H5Type};
 use meshloom::Error;
 use meshloom::comm::{Communicator, run_threads};
+use meshloom::grid::split;
 use meshloom::io::hdf5::{
     Files, GroupCatalog, Groups, Part, Snapshot, SnapshotInfo, SnapshotWriter, part_path, read_groups, write_groups,
 };
 use meshloom::io::{Dtype, IoError, token};
-use meshloom::layout::split;
-use meshloom::simulation::seal_snapshot_together;
+use meshloom::pm::seal_snapshot_together;
 
 /// A directory for one test, removed at its end.
 struct Scratch(PathBuf);

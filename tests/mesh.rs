@@ -4,8 +4,8 @@
 #[allow(dead_code)]
 mod reference_pm;
 
-use meshloom::device::{Array, Gpu, Options, Recorder};
-use meshloom::layout::Grid;
+use meshloom::gpu::{Array, Gpu, Options, Recorder};
+use meshloom::grid::Grid;
 use meshloom::mesh::{Lattice, Mesh, Painter, Particles, UNITS, Window};
 use reference_pm::{uniform, white};
 

@@ -6,13 +6,13 @@ mod clouds;
 use std::sync::LazyLock;
 
 use clouds::{Kind, brute_nearest, brute_pairs, brute_within, points};
-use meshloom::device::{Array, Gpu, Options, Recorder};
-use meshloom::neighbors::{
+use meshloom::gpu::{Array, Gpu, Options, Recorder};
+use meshloom::points::neighbors::{
     Ask, Bins, Form, Lists, Nearest, NeighborError, Queries, Radius, Rows, Rows32, Snippet, Targets, Which, Within,
     wide,
 };
-use meshloom::particles::{Cloud, Domain, Frame};
-use meshloom::tree::{Builder, Tree};
+use meshloom::points::tree::{Builder, Tree};
+use meshloom::points::{Cloud, Domain, Frame};
 
 /// A device with what the tests keep of it.
 struct Bench {

@@ -1,8 +1,8 @@
 //! Clouds and keys on one device, against the host.
 
-use meshloom::device::{Array, Gpu, Options, Recorder};
-use meshloom::particles::{AnyArray, Bounds, Cloud, Curve, CurveKeys, Domain, Frame, ParticleError, curve};
-use meshloom::primitives::Permute;
+use meshloom::gpu::primitives::Permute;
+use meshloom::gpu::{Array, Gpu, Options, Recorder};
+use meshloom::points::{AnyArray, Bounds, Cloud, Curve, CurveKeys, Domain, Frame, ParticleError, curve};
 
 fn recorder() -> Recorder {
     Recorder::new(&Gpu::open(&Options::from_env().unwrap(), 0).unwrap()).unwrap()
@@ -23,11 +23,11 @@ fn uniform(seed: u64, count: usize) -> Vec<f64> {
     (0..count as u64).map(|i| (hash(hash(i ^ seed << 40)) >> 11) as f64 / (1u64 << 53) as f64 - 0.5).collect()
 }
 
-fn all<T: meshloom::device::Plain>(recorder: &mut Recorder, array: &Array<T>) -> Vec<T> {
+fn all<T: meshloom::gpu::Plain>(recorder: &mut Recorder, array: &Array<T>) -> Vec<T> {
     recorder.download(array, 0, array.len()).unwrap()
 }
 
-fn upload<T: meshloom::device::Plain>(recorder: &mut Recorder, data: &[T]) -> Array<T> {
+fn upload<T: meshloom::gpu::Plain>(recorder: &mut Recorder, data: &[T]) -> Array<T> {
     let array = recorder.gpu().array("data", data.len() as u64).unwrap();
     recorder.upload(&array, 0, data).unwrap();
     array
@@ -229,5 +229,5 @@ fn lengths_that_do_not_fit_are_refused() {
     let (positions, high) = (upload(&mut recorder, &[0.0f32; 6]), upload(&mut recorder, &[0u32; 2]));
     let low = upload(&mut recorder, &[0u32; 3]);
     let result = CurveKeys::new().record(&mut recorder, Curve::Morton, &positions, &frame, &high, &low);
-    assert!(matches!(result, Err(meshloom::device::DeviceError::Misuse { .. })), "{result:?}");
+    assert!(matches!(result, Err(meshloom::gpu::DeviceError::Misuse { .. })), "{result:?}");
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use meshloom::device::*;
+use meshloom::gpu::*;
 use meshloom::{Error, Launch, launch};
 
 const BODY: &str = r"

@@ -8,10 +8,10 @@ use std::f64::consts::PI;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use meshloom::device::{Options, Recorder};
 use meshloom::exchange::Lines;
+use meshloom::gpu::{Options, Recorder};
+use meshloom::grid::{Grid, volume};
 use meshloom::io::{Element, NpyWriter, token};
-use meshloom::layout::{Grid, volume};
 use meshloom::mesh::{Mesh, MeshError, Painter, Points, Window, density_contrast};
 use meshloom::{Error, Launch, launch};
 use reference_pm::{uniform, white};

@@ -1,9 +1,9 @@
 //! Primitives against the standard library: sizes around every block, adversarial keys, all forms, many windows.
 
-use meshloom::device::{Array, DeviceError, Gpu, Options, Plain, Profile, Recorder};
-use meshloom::primitives::{
+use meshloom::gpu::primitives::{
     Compact, Count, Form, Histogram, Keys, Number, Permute, Reduce, Scan, SegmentedReduce, Sort,
 };
+use meshloom::gpu::{Array, DeviceError, Gpu, Options, Plain, Profile, Recorder};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 

@@ -1,9 +1,9 @@
 //! Redistributions between boxes on devices, over ranks that are threads: every value arrives, nothing else changes.
 
 use meshloom::comm::run_threads;
-use meshloom::device::{Array, Gpu, Options, Plain, Recorder};
 use meshloom::exchange::{Exchange, ExchangeError, Reshape};
-use meshloom::layout::{Box3, Grid, Redistribution, bricks, volume};
+use meshloom::gpu::{Array, Gpu, Options, Plain, Recorder};
+use meshloom::grid::{Box3, Grid, Redistribution, bricks, volume};
 
 const SHAPES: [[u64; 3]; 4] = [[11, 11, 22], [19, 20, 21], [9, 10, 11], [3, 5, 7]];
 const RANKS: [usize; 7] = [1, 2, 3, 4, 6, 8, 12];

@@ -6,9 +6,9 @@ mod reference_pm;
 
 use meshloom::comm::Communicator;
 use meshloom::cosmology::{Cosmology, LinearPower, LptOrder, Scheme, TransferKind, schedule};
-use meshloom::device::{Gpu, Options};
+use meshloom::gpu::{Gpu, Options};
 use meshloom::mesh::{Bin, Window};
-use meshloom::simulation::{Config, Noise, Simulation};
+use meshloom::pm::{Config, Noise, Simulation};
 use meshloom::{Error, Launch, Rank, launch};
 use reference_pm::{Setup, Vector, displacements, linear_density, start, white};
 

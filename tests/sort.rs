@@ -3,11 +3,11 @@
 
 use meshloom::Error;
 use meshloom::comm::run_threads;
-use meshloom::device::{Array, Gpu, Options, Plain, Recorder};
 use meshloom::exchange::Exchange;
-use meshloom::layout::split;
-use meshloom::particles::{AnyArray, Bounds, Cloud, Curve, Domain, Frame, ParticleError};
-use meshloom::sort::{Route, SortError, distribute, morton_order, order};
+use meshloom::gpu::{Array, Gpu, Options, Plain, Recorder};
+use meshloom::grid::split;
+use meshloom::points::sort::{Route, SortError, distribute, morton_order, order};
+use meshloom::points::{AnyArray, Bounds, Cloud, Curve, Domain, Frame, ParticleError};
 
 /// Numbers in `-0.5..0.5`.
 fn uniform(seed: u64, count: usize) -> Vec<f64> {

@@ -1,12 +1,12 @@
 //! Forecasts against what real runs count, and the search for the fastest way.
 
 use meshloom::comm::{Communicator, run_threads};
-use meshloom::device::{Gpu, Options, Recorder};
 use meshloom::exchange::Lines;
 use meshloom::fft::{
     Choice, FftError, Forecast, Spec, Speeds, Transform, TransformHooks, TuneError, Tuner, Tuning, Value, Values, agree,
 };
-use meshloom::layout::Grid;
+use meshloom::gpu::{Gpu, Options, Recorder};
+use meshloom::grid::Grid;
 
 const CHUNK: u64 = 777;
 
@@ -57,7 +57,7 @@ fn forecasts_are_what_runs_count() {
 #[test]
 fn large_runs_are_forecast_without_a_device() {
     let spec = Spec::new(Values::Real, [4096; 3]);
-    let tuning = Tuning::profile(meshloom::device::Profile::Gpu);
+    let tuning = Tuning::profile(meshloom::gpu::Profile::Gpu);
     let forecast = |parts: [usize; 2], speeds: &Speeds| {
         Forecast::new(&spec, Grid::new(parts, 512).unwrap(), 0, &tuning, speeds, 2 << 20).unwrap()
     };

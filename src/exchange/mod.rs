@@ -10,7 +10,7 @@
 //! Parts are cut into chunks of [`Exchange::chunk_bytes`]; a fixed number of chunks is in flight in either direction, so
 //! that copying, sending, receiving and uploading overlap and the memory in use stays small enough for the last-level
 //! cache. Peers are served in the order of [`peers`]. What a rank sends itself is copied on the
-//! device. Where device memory is host memory anyway ([`Memory::Outgoing`](crate::device::Memory), software renderers,
+//! device. Where device memory is host memory anyway ([`Memory::Outgoing`](crate::gpu::Memory), software renderers,
 //! integrated GPUs), messages are read from and written to the arrays themselves, which are mapped for as long.
 //!
 //! | who | submits | waits |
@@ -22,27 +22,29 @@
 //! Work that is recorded after an exchange has finished sees its data. All ranks of the communicator take part. On the
 //! way between ranks data can be rounded: [`Wire`].
 
-mod lines;
+pub(crate) mod block_copy;
+pub mod ghost_cells;
+mod grid_comms;
+mod pending;
 mod receiver;
 pub mod reshape;
 mod sender;
-mod transit;
 mod wire;
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-pub use lines::Lines;
+pub use grid_comms::Lines;
+pub use pending::Transit;
+use pending::{Arriving, Leaving};
 pub use reshape::Reshape;
-pub use transit::Transit;
-use transit::{Arriving, Leaving};
 use wire::{Codec, Coded};
 pub use wire::{Wire, sources};
 
 use crate::comm::{CommError, Communicator};
-use crate::device::{Array, DeviceError, Plain, RawArray, Recorder};
-use crate::layout::{Cost, Part, Transfers, peers};
+use crate::gpu::{Array, DeviceError, Plain, RawArray, Recorder};
+use crate::grid::{Cost, Part, Transfers, peers};
 
 /// An exchange that failed.
 #[derive(Debug, thiserror::Error)]

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::sender::all_ready;
 use super::{Chunk, ExchangeError, Route};
 use crate::comm::Receiving;
-use crate::device::{Map, RawArray, Recorder, write_mapped};
+use crate::gpu::{Map, RawArray, Recorder, write_mapped};
 
 pub(super) struct Receiver {
     route: Route,

@@ -9,9 +9,9 @@
 //! the block is one run of the array. [`Exchange::run`] submits; the last dispatches are left for the caller to submit.
 
 use super::{Exchange, ExchangeError};
-use crate::blocks::{Action, Mover, Place};
-use crate::device::{Array, DeviceError, Element, Gpu, KernelSource, Memory, Plain, Recorder};
-use crate::layout::{Block, Redistribution, volume};
+use crate::exchange::block_copy::{Action, Mover, Place};
+use crate::gpu::{Array, DeviceError, Element, Gpu, KernelSource, Memory, Plain, Recorder};
+use crate::grid::{Block, Redistribution, volume};
 
 /// A redistribution of `fields` meshes at once, for arrays of any element.
 pub struct Reshape {
@@ -104,7 +104,7 @@ impl Reshape {
     /// [`ExchangeError`] when the device or another rank fails; [`DeviceError::Misuse`] when an array has another length,
     /// the exchange other ranks, or the device no double precision for arrays of it.
     ///
-    /// [`Abilities::f64`]: crate::device::Abilities::f64
+    /// [`Abilities::f64`]: crate::gpu::Abilities::f64
     pub fn run<T: Plain>(
         &self,
         recorder: &mut Recorder,
@@ -121,8 +121,7 @@ impl Reshape {
         }
         let transfers = self.plan.transfers_of(fields);
         // A rank with nothing to move takes part all the same: exchanges are told apart by counting them.
-        let total =
-            |copies: &[crate::layout::BoxCopy]| copies.iter().map(|copy| copy.block.len()).sum::<u64>() * fields;
+        let total = |copies: &[crate::grid::BoxCopy]| copies.iter().map(|copy| copy.block.len()).sum::<u64>() * fields;
         let outgoing = gpu.array_in::<T>("reshape::outgoing", total(self.plan.pack()), Memory::Outgoing)?;
         let incoming = gpu.array_in::<T>("reshape::incoming", total(self.plan.unpack()), Memory::Incoming)?;
         for copy in self.plan.pack() {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::{Chunk, ExchangeError, Route};
 use crate::comm::Sending;
-use crate::device::{DeviceError, Map, RawArray, Recorder, Staging, read_mapped};
+use crate::gpu::{DeviceError, Map, RawArray, Recorder, Staging, read_mapped};
 
 /// Where the sender's bytes come from.
 enum Source {

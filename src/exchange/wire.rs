@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::device::{Access, Array, DeviceError, Element, Kernel, KernelSource, Memory, Recorder};
-use crate::layout::{Part, Transfers};
+use crate::gpu::{Access, Array, DeviceError, Element, Kernel, KernelSource, Memory, Recorder};
+use crate::grid::{Part, Transfers};
 
 /// The form of values between ranks. What a rank sends itself stays exact.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -9,9 +9,9 @@ use super::plan::Plan;
 use super::spec::Spec;
 use super::transform::{Transform, TransformHooks, Value};
 use super::tuning::Tuning;
-use crate::device::{Array, DeviceError, Gpu, Plain, Recorder};
 use crate::exchange::{Exchange, ExchangeError, Lines, Reshape};
-use crate::layout::{Box3, Cost, FieldLayout, Redistribution, split};
+use crate::gpu::{Array, DeviceError, Gpu, Plain, Recorder};
+use crate::grid::{Box3, Cost, FieldLayout, Redistribution, split};
 
 /// A [`Transform`] of fields that are distributed over arbitrary boxes: bricks, slabs and pencils of any direction, with
 /// any owners.
@@ -25,10 +25,10 @@ use crate::layout::{Box3, Cost, FieldLayout, Redistribution, split};
 ///
 /// ```
 /// use meshloom::comm::Communicator;
-/// use meshloom::device::{Gpu, Options, Recorder};
+/// use meshloom::gpu::{Gpu, Options, Recorder};
 /// use meshloom::exchange::Lines;
 /// use meshloom::fft::{BoxTransform, Spec, Tuning, Values};
-/// use meshloom::layout::{Grid, bricks};
+/// use meshloom::grid::{Grid, bricks};
 ///
 /// # fn main() -> Result<(), meshloom::Error> {
 /// let gpu = Gpu::open(&Options::from_env()?, 0)?;
@@ -323,7 +323,7 @@ mod tests {
     use super::super::core::Limits;
     use super::*;
     use crate::fft::Values;
-    use crate::layout::Grid;
+    use crate::grid::Grid;
 
     #[test]
     fn one_rank_knows_the_parts_of_all() {

@@ -1,9 +1,9 @@
 //! What cannot be transformed.
 
 use crate::comm::CommError;
-use crate::device::DeviceError;
 use crate::exchange::ExchangeError;
-use crate::layout::LayoutError;
+use crate::gpu::DeviceError;
+use crate::grid::LayoutError;
 
 /// An error of a transform: which length, why, and what would do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -10,9 +10,9 @@ use super::run::{End, ReadyRoute, Run};
 use super::spec::{Distribution, Spec};
 use super::transform::{Value, check_rank};
 use super::tuning::Tuning;
-use crate::device::{Array, DeviceError, Gpu, Recorder};
 use crate::exchange::{ExchangeError, Lines};
-use crate::layout::{Box3, FieldLayout, volume};
+use crate::gpu::{Array, DeviceError, Gpu, Recorder};
+use crate::grid::{Box3, FieldLayout, volume};
 
 /// Multiplies fields in Fourier space: `inverse(hook(forward(field)))`, for one or more results of each field.
 ///

@@ -17,7 +17,7 @@ use super::run::{Target, goes_on, lent, targets};
 use super::spec::{Spec, Values};
 use super::speeds::Speeds;
 use super::tuning::Tuning;
-use crate::layout::{Cost, Grid, extent, volume};
+use crate::grid::{Cost, Grid, extent, volume};
 
 /// Bytes of device memory that a rank needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,8 +77,8 @@ impl Direction {
 ///
 /// ```
 /// use meshloom::fft::{Forecast, Spec, Speeds, Tuning, Values};
-/// use meshloom::device::Profile;
-/// use meshloom::layout::Grid;
+/// use meshloom::gpu::Profile;
+/// use meshloom::grid::Grid;
 ///
 /// let spec = Spec::new(Values::Complex, [4096; 3]);
 /// let (grid, tuning) = (Grid::auto(spec.cells, 512), Tuning::profile(Profile::Gpu));

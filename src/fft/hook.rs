@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::device::{Access, Array, Element, KernelSource, Plain, RawArray};
+use crate::gpu::{Access, Array, Element, KernelSource, Plain, RawArray};
 
 /// A function in WGSL with the arrays and parameters that it reads. It costs no pass over memory.
 ///

@@ -23,6 +23,7 @@ mod agree;
 mod axis;
 mod boxes;
 mod butterfly;
+mod codegen;
 mod core;
 mod error;
 mod filter;
@@ -43,7 +44,6 @@ mod tables;
 mod transform;
 mod tuner;
 mod tuning;
-mod writer;
 
 pub use agree::agree;
 pub use axis::{AxisPass, Factors};

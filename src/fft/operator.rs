@@ -10,7 +10,7 @@
 //! The tables are made on the host in f64, so that shaders evaluate no transcendental function, and any discretisation
 //! is a matter of data. They are applied while the inverse transform loads the spectrum: no pass of their own.
 
-use crate::layout::Box3;
+use crate::grid::Box3;
 
 /// The derivative along an axis, as a function of `w = k h` (reference: Hockney & Eastwood 1981; finite differences of
 /// order 2 and 4 on a mesh of spacing `h`).

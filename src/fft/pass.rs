@@ -9,7 +9,7 @@ use super::error::FftError;
 use super::hook::Hooks;
 use super::line::{LineKernel, LineParams, Shape};
 use super::precision::Precision;
-use crate::device::{DeviceError, Gpu, Kernel, RawArray, Recorder};
+use crate::gpu::{DeviceError, Gpu, Kernel, RawArray, Recorder};
 
 /// Tables on the device, each made once.
 pub(super) struct Tables {

@@ -1,7 +1,7 @@
 //! Single and double precision.
 
 use super::error::FftError;
-use crate::device::{Abilities, Element};
+use crate::gpu::{Abilities, Element};
 
 /// The numbers a transform works with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -15,9 +15,9 @@ use super::hook::Hooks;
 use super::line::Work;
 use super::pass::{ReadyPass, Tables};
 use super::plan::{Placement, Route, Transpose, Visit};
-use crate::device::{Array, Memory, Plain, RawArray, Recorder};
 use crate::exchange::{ExchangeError, Lines, Transit};
-use crate::layout::{Box3, FieldLayout};
+use crate::gpu::{Array, Memory, Plain, RawArray, Recorder};
+use crate::grid::{Box3, FieldLayout};
 
 /// A route with its kernels.
 pub(super) struct ReadyRoute {

@@ -5,7 +5,7 @@ use super::core::Limits;
 use super::hook::{Hook, Hooks};
 use super::line::{LineKernel, Order, Side, Span, View, Work};
 use super::precision::Precision;
-use crate::device::KernelSource;
+use crate::gpu::KernelSource;
 
 const PLAIN: Side = Side { view: View::Complex, order: Order::Plain, span: Span::Whole };
 

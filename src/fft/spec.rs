@@ -2,7 +2,7 @@
 
 use super::error::FftError;
 use super::precision::Precision;
-use crate::layout::{Box3, volume};
+use crate::grid::{Box3, volume};
 
 /// What the cells of a field hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -2,8 +2,8 @@
 
 use super::hook::Hook;
 use super::operator::Tables;
-use crate::device::{Access, Array, DeviceError, Element, Kernel, KernelSource, Recorder};
-use crate::layout::{Box3, extent, volume};
+use crate::gpu::{Access, Array, DeviceError, Element, Kernel, KernelSource, Recorder};
+use crate::grid::{Box3, extent, volume};
 
 /// [`Operator`](super::Operator)s in device memory, for an inverse [`Transform`](super::Transform) or a
 /// [`Filter`](super::Filter): as many results as operators.

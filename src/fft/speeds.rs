@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::error::TuneError;
 use crate::comm::{Communicator, Op};
-use crate::device::{Gpu, Recorder};
+use crate::gpu::{Gpu, Recorder};
 
 /// Speeds of a machine, in bytes a second and seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]

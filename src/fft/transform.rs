@@ -13,9 +13,9 @@ use super::run::{End, ReadyRoute, Run};
 use super::spec::{Spec, SpectrumLayout, Values};
 use super::spectral::{Radial, Spectral};
 use super::tuning::Tuning;
-use crate::device::{Array, DeviceError, Gpu, Plain, Recorder};
 use crate::exchange::{ExchangeError, Lines};
-use crate::layout::{Box3, FieldLayout, Grid, volume};
+use crate::gpu::{Array, DeviceError, Gpu, Plain, Recorder};
+use crate::grid::{Box3, FieldLayout, Grid, volume};
 
 /// What the cells of a transformed field are: `f32`, `f64`, or complex numbers `[f32; 2]`, `[f64; 2]`.
 pub trait Value: Plain {
@@ -58,10 +58,10 @@ values! {
 ///
 /// ```
 /// use meshloom::comm::Communicator;
-/// use meshloom::device::{Gpu, Options, Recorder};
+/// use meshloom::gpu::{Gpu, Options, Recorder};
 /// use meshloom::exchange::Lines;
 /// use meshloom::fft::Transform;
-/// use meshloom::layout::Grid;
+/// use meshloom::grid::Grid;
 ///
 /// # fn main() -> Result<(), meshloom::Error> {
 /// let gpu = Gpu::open(&Options::from_env()?, 0)?;

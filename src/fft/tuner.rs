@@ -17,9 +17,9 @@ use super::speeds::Speeds;
 use super::transform::{Transform, TransformHooks, Value};
 use super::tuning::Tuning;
 use crate::comm::{Communicator, Op};
-use crate::device::{Gpu, Profile, Recorder};
 use crate::exchange::Lines;
-use crate::layout::Grid;
+use crate::gpu::{Gpu, Profile, Recorder};
+use crate::grid::Grid;
 
 /// Everything that can be chosen about a distributed transform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -130,9 +130,9 @@ impl<'a> Tuner<'a> {
     }
 
     /// The file that [`remembering`](Self::remembering) is for by default: `wisdom.json` where compiled kernels are
-    /// kept ([`Options::cache`](crate::device::Options::cache)), if anywhere.
+    /// kept ([`Options::cache`](crate::gpu::Options::cache)), if anywhere.
     pub fn default_file() -> Option<PathBuf> {
-        crate::device::Options::default().cache.map(|directory| directory.join("wisdom.json"))
+        crate::gpu::Options::default().cache.map(|directory| directory.join("wisdom.json"))
     }
 
     /// Searches, or remembers. All ranks call it and get the same choice. Waits for the device.

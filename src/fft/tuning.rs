@@ -1,7 +1,7 @@
 //! What can be chosen freely: the shape of kernels and the way of exchanges.
 
 use super::core::Limits;
-use crate::device::{Abilities, Gpu, Profile};
+use crate::gpu::{Abilities, Gpu, Profile};
 
 /// Parameters of a transform that change its speed, and its rounding where `points`, `alone` or `shared` differ. They must be
 /// the same on all ranks.

@@ -21,7 +21,7 @@
 //! | `finish()` | all others | own writes done |
 //! | `finish()` | rank 0 | a barrier after the others' `finish` |
 //!
-//! To finish an archive rank 0 is also given what the others' `write` returned. [`together`](crate::together) does all of this
+//! To finish an archive rank 0 is also given what the others' `write` returned. [`together`](crate::io::collective) does all of this
 //! with a communicator.
 //!
 //! A rank that meets an error returns it and drops its writer; once the error has reached rank 0, dropping the writer
@@ -50,6 +50,7 @@
 //! ```
 
 pub mod cleanup;
+pub mod collective;
 mod csv;
 mod error;
 #[cfg(feature = "hdf5")]

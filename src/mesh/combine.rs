@@ -1,6 +1,6 @@
 //! Elementwise combinations of fields.
 
-use crate::device::{Access, Array, DeviceError, Element, Kernel, KernelSource, Recorder};
+use crate::gpu::{Access, Array, DeviceError, Element, Kernel, KernelSource, Recorder};
 
 /// `y = a y + b x` and `y = a y + b x + c x z`, on arrays of one length.
 pub struct Combine {
@@ -20,7 +20,7 @@ struct Params {
 impl Default for Combine {
     fn default() -> Self {
         let kernel = |product: bool| {
-            let source = KernelSource::new("fields::combine", include_str!("../../shaders/fields/combine.wgsl"))
+            let source = KernelSource::new("fields::combine", include_str!("../../shaders/mesh/combine.wgsl"))
                 .params("count: u32, a: f32, b: f32, c: f32")
                 .feature("product", product)
                 .array("x", Element::F32, Access::Read)

@@ -1,8 +1,8 @@
 //! What is wrong with points and fields.
 
 use crate::comm::CommError;
-use crate::device::DeviceError;
 use crate::exchange::ExchangeError;
+use crate::gpu::DeviceError;
 
 /// An error of the numbers that a caller hands over, the same on every rank, or of what carries them.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]

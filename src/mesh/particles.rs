@@ -1,8 +1,8 @@
 //! Particles on a mesh: where they are, and the kernels that paint them and read fields at their places.
 
 use super::window::Window;
-use crate::device::{Access, Array, DeviceError, Element, Kernel, KernelSource, RawArray, Recorder};
-use crate::layout::{Box3, FieldLayout, Grid, extent, volume};
+use crate::gpu::{Access, Array, DeviceError, Element, Kernel, KernelSource, RawArray, Recorder};
+use crate::grid::{Box3, FieldLayout, Grid, extent, volume};
 
 /// Integer units that one particle is painted as; see `shaders/mesh/paint.wgsl`.
 pub const UNITS: f64 = 268_435_456.0;

@@ -5,10 +5,10 @@ use super::particles::{Mesh, Painter, Particles};
 use super::power::all_finite;
 use super::window::Window;
 use crate::comm::{Communicator, Op};
-use crate::device::{Array, DeviceError, Recorder};
 use crate::exchange::Lines;
-use crate::halo::{Cells, Halo};
-use crate::layout::{Grid, HaloPlan, owner};
+use crate::exchange::ghost_cells::{Cells, Halo};
+use crate::gpu::{Array, DeviceError, Recorder};
+use crate::grid::{Grid, HaloPlan, owner};
 
 /// Points anywhere in a periodic box, each on the rank that owns the mesh cell it lies in.
 ///
@@ -18,9 +18,9 @@ use crate::layout::{Grid, HaloPlan, owner};
 ///
 /// ```no_run
 /// # fn body(rank: &meshloom::Rank, positions: &[[f64; 3]]) -> Result<(), meshloom::Error> {
-/// use meshloom::device::Recorder;
+/// use meshloom::gpu::Recorder;
 /// use meshloom::exchange::Lines;
-/// use meshloom::layout::{Grid, volume};
+/// use meshloom::grid::{Grid, volume};
 /// use meshloom::mesh::{Mesh, Painter, Points, Window};
 ///
 /// let (shape, size, window) = ([64; 3], [100.0; 3], Window::Tsc);

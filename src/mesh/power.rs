@@ -8,7 +8,7 @@
 //! ranks, to the last bit.
 
 use crate::comm::{CommError, Communicator, Op};
-use crate::layout::{Box3, extent};
+use crate::grid::{Box3, extent};
 
 use super::MeshError;
 use crate::fft::Wave;

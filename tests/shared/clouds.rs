@@ -1,7 +1,7 @@
 //! Points of all kinds, and brute force over them in `f32`.
 #![allow(dead_code)]
 
-use meshloom::particles::Domain;
+use meshloom::points::Domain;
 
 /// How points lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

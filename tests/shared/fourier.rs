@@ -5,10 +5,10 @@ use std::fmt::Debug;
 use std::sync::OnceLock;
 
 use meshloom::comm::run_threads;
-use meshloom::device::{Array, Gpu, Options, Recorder};
 use meshloom::exchange::Lines;
 use meshloom::fft::{Precision, Spec, Transform, TransformHooks, Tuning, Value, Values};
-use meshloom::layout::{Box3, FieldLayout, Grid, extent};
+use meshloom::gpu::{Array, Gpu, Options, Recorder};
+use meshloom::grid::{Box3, FieldLayout, Grid, extent};
 use rustfft::FftPlanner;
 pub use rustfft::num_complex::Complex;
 
@@ -359,7 +359,7 @@ impl<T: Cell> Rank<'_, T> {
         array
     }
 
-    pub fn download<E: Number + meshloom::device::Plain>(&mut self, array: &Array<E>) -> Vec<E> {
+    pub fn download<E: Number + meshloom::gpu::Plain>(&mut self, array: &Array<E>) -> Vec<E> {
         self.recorder.download(array, 0, array.len()).unwrap()
     }
 

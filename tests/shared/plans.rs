@@ -1,8 +1,8 @@
 //! Exchanges that know what must arrive: parts of any length between all ranks, filled with values that name their place.
 
-use meshloom::device::{Array, Memory, Recorder};
 use meshloom::exchange::{Exchange, ExchangeError, Transit};
-use meshloom::layout::{Part, Transfers};
+use meshloom::gpu::{Array, Memory, Recorder};
+use meshloom::grid::{Part, Transfers};
 
 const SENTINEL: u32 = 0xdead_beef;
 

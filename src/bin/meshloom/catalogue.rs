@@ -4,9 +4,9 @@ use std::path::Path;
 
 use meshloom::Error;
 use meshloom::comm::Communicator;
-use meshloom::fof::Catalogue;
+use meshloom::io::collective::seal_npz;
 use meshloom::io::{Element, Member, Sealed};
-use meshloom::together::seal_npz;
+use meshloom::points::fof::Catalogue;
 
 /// A column: its name, the values a row, and this rank's values.
 struct Column<T> {

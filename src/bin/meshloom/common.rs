@@ -5,9 +5,9 @@ use std::path::Path;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use meshloom::device::{Choice, DeviceError, Options};
+use meshloom::gpu::{Choice, DeviceError, Options};
+use meshloom::grid::Grid;
 use meshloom::io::IoError;
-use meshloom::layout::Grid;
 use meshloom::{Error, Launch, Rank, launch};
 use serde_json::Value;
 
@@ -50,9 +50,7 @@ impl From<Error> for Failure {
             E::Cosmology(_) | E::Fft(_) | E::Layout(_) | E::Device(DeviceError::UnknownAdapter { .. }) => {
                 Failure::Usage(error.to_string())
             }
-            E::Simulation(meshloom::simulation::SimulationError::OutOfRange { .. }) => {
-                Failure::Usage(error.to_string())
-            }
+            E::Simulation(meshloom::pm::SimulationError::OutOfRange { .. }) => Failure::Usage(error.to_string()),
             _ => Failure::Failed(error.to_string()),
         }
     }

@@ -1,7 +1,7 @@
 //! `meshloom devices`: the adapters of this machine.
 
 use clap::Args;
-use meshloom::device::{Choice, DeviceError, Gpu, Options, Profile, adapters, bytes, memory, unsuitable};
+use meshloom::gpu::{Choice, DeviceError, Gpu, Options, Profile, adapters, bytes, memory, unsuitable};
 use serde_json::json;
 
 use crate::common::Failure;

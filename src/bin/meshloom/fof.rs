@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args, ValueEnum};
 use meshloom::comm::Op;
-use meshloom::device::Recorder;
 use meshloom::exchange::Exchange;
-use meshloom::fof::{Groups, Linking, Order, Selection};
+use meshloom::gpu::Recorder;
 use meshloom::io::IoError;
-use meshloom::particles::{Cloud, Domain};
-use meshloom::together::seal_npy;
+use meshloom::io::collective::seal_npy;
+use meshloom::points::fof::{Groups, Linking, Order, Selection};
+use meshloom::points::{Cloud, Domain};
 use meshloom::{Error, Launch, Rank};
 use serde_json::{Value, json};
 

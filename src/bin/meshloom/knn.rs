@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use meshloom::Error;
 use meshloom::io::Member;
-use meshloom::neighbors::{Ask, MOST, Rows};
-use meshloom::together::write_npz;
+use meshloom::io::collective::write_npz;
+use meshloom::points::neighbors::{Ask, MOST, Rows};
 use serde_json::{Value, json};
 
 use crate::common::Failure;

@@ -6,8 +6,8 @@ use clap::Args;
 use meshloom::Error;
 use meshloom::comm::{Communicator, Op};
 use meshloom::io::Member;
-use meshloom::neighbors::{Rows, Which, Within};
-use meshloom::together::write_npz;
+use meshloom::io::collective::write_npz;
+use meshloom::points::neighbors::{Rows, Which, Within};
 use serde_json::json;
 
 use crate::common::Failure;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use meshloom::Error;
 use meshloom::io::{Column, IoError, read_numbers, write_csv};
-use meshloom::neighbors::{Bins, NeighborError};
+use meshloom::points::neighbors::{Bins, NeighborError};
 use serde_json::{Value, json};
 
 use crate::common::Failure;

@@ -5,10 +5,10 @@ use std::path::Path;
 
 use meshloom::Error;
 use meshloom::comm::{Communicator, Op};
-use meshloom::device::Recorder;
+use meshloom::gpu::Recorder;
+use meshloom::grid::split;
 use meshloom::io::{Dtype, IoError};
-use meshloom::layout::split;
-use meshloom::particles::{Cloud, Domain, ParticleError};
+use meshloom::points::{Cloud, Domain, ParticleError};
 
 use crate::common::Failure;
 use crate::coordinates::Coordinates;

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use meshloom::comm::Op;
-use meshloom::device::{Array, Recorder};
 use meshloom::exchange::Lines;
 use meshloom::fft::{Transform, Wave, good_size};
+use meshloom::gpu::{Array, Recorder};
+use meshloom::grid::{Box3, Grid, extent, split};
 use meshloom::io::{Column, IoError, NpyFile, is_hdf5, write_csv};
-use meshloom::layout::{Box3, Grid, extent, split};
 use meshloom::mesh::{
     Bin, Mesh, MeshError, Painter, Points, SpectrumGeometry, Window, density_contrast, power_spectrum,
 };

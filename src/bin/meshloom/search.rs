@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use meshloom::comm::Op;
-use meshloom::device::Recorder;
 use meshloom::exchange::Exchange;
+use meshloom::gpu::Recorder;
 use meshloom::io::IoError;
-use meshloom::neighbors::Neighborhood;
-use meshloom::particles::{Cloud, Domain};
+use meshloom::points::neighbors::Neighborhood;
+use meshloom::points::{Cloud, Domain};
 use meshloom::{Error, Launch, Rank};
 use serde_json::{Value, json};
 

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 use meshloom::comm::Op;
-use meshloom::device::Recorder;
 use meshloom::exchange::Exchange;
+use meshloom::gpu::Recorder;
 use meshloom::io::NpyWriter;
-use meshloom::particles::Curve;
-use meshloom::sort::{Sorted, distribute};
-use meshloom::together::write_npy;
+use meshloom::io::collective::write_npy;
+use meshloom::points::Curve;
+use meshloom::points::sort::{Sorted, distribute};
 use meshloom::{Error, Launch, Rank};
 
 use crate::common::{Common, Failure, refuse_dash, writable};

@@ -18,17 +18,17 @@
 //!   is transformed.
 
 mod planner;
+mod stage;
 mod transpose;
-mod visit;
 
 use super::axis::AxisPass;
 use super::core::Limits;
 use super::error::FftError;
 use super::spec::{Spec, SpectrumLayout, Values};
-use crate::layout::{Box3, Grid, LayoutError};
+use crate::grid::{Box3, Grid, LayoutError};
 use planner::{Act, Planner};
+pub use stage::{Placement, Visit};
 pub use transpose::Transpose;
-pub use visit::{Placement, Visit};
 
 /// One direction of a transform: visits, and what lies between them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -140,7 +140,7 @@ impl Plan {
 mod tests {
     use super::*;
     use crate::fft::spec::Distribution;
-    use crate::layout::volume;
+    use crate::grid::volume;
 
     const LIMITS: Limits =
         Limits { workgroup_bytes: 16384, invocations: 256, points: 16, alone: 16, shared: true, columns: 16 };

@@ -6,7 +6,7 @@ use crate::fft::core::Limits;
 use crate::fft::error::FftError;
 use crate::fft::line::{Order, Side, Span, View, Work};
 use crate::fft::spec::{Distribution, Spec, Values};
-use crate::layout::{Box3, Grid, extent, split};
+use crate::grid::{Box3, Grid, extent, split};
 
 /// What is done on a visit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::layout::{Cost, Part, Transfers, split};
+use crate::grid::{Cost, Part, Transfers, split};
 
 /// An exchange between two visits.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! How fast the devices copy their memory: what any kernel that reads and writes can hope for.
 
-use meshloom::device::{Access, Array, Element, Kernel, KernelSource, Recorder};
+use meshloom::gpu::{Access, Array, Element, Kernel, KernelSource, Recorder};
 use meshloom::{Error, Rank};
 use serde_json::{Value, json};
 

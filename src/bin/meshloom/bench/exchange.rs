@@ -1,10 +1,10 @@
 //! `meshloom bench exchange`: what a distributed transform sends, without its passes.
 
 use clap::Args;
-use meshloom::device::{Array, Memory, Recorder};
 use meshloom::exchange::Lines;
 use meshloom::fft::Transform;
-use meshloom::layout::{Part, Transfers};
+use meshloom::gpu::{Array, Memory, Recorder};
+use meshloom::grid::{Part, Transfers};
 use meshloom::{Error, Rank};
 use serde_json::json;
 

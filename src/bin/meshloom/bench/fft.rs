@@ -1,10 +1,10 @@
 //! `meshloom bench fft`: transforms.
 
 use clap::Args;
-use meshloom::device::{Array, Gpu, Recorder};
 use meshloom::exchange::Lines;
 use meshloom::fft::{Choice, FftError, Route, Spec, Transform, TuneError, Tuner, Value as Cell, Values};
-use meshloom::layout::{Cost, FieldLayout, Grid};
+use meshloom::gpu::{Array, Gpu, Recorder};
+use meshloom::grid::{Cost, FieldLayout, Grid};
 use meshloom::{Error, Rank};
 use serde_json::{Value, json};
 

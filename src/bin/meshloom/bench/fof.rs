@@ -1,9 +1,9 @@
 //! `meshloom bench fof`: friends-of-friends groups of all points, on one device.
 
 use clap::Args;
-use meshloom::fof::{Linking, Selection};
-use meshloom::neighbors::Components;
-use meshloom::particles::{Cloud, Domain};
+use meshloom::points::fof::{Linking, Selection};
+use meshloom::points::neighbors::Components;
+use meshloom::points::{Cloud, Domain};
 use meshloom::{Error, Rank};
 use serde_json::json;
 

@@ -1,10 +1,10 @@
 //! `meshloom bench halo`: ghosts.
 
 use clap::Args;
-use meshloom::device::Recorder;
 use meshloom::exchange::Lines;
-use meshloom::halo::{Cells, Halo};
-use meshloom::layout::{Block, Cost, HaloPlan, Link, Sweep, volume};
+use meshloom::exchange::ghost_cells::{Cells, Halo};
+use meshloom::gpu::Recorder;
+use meshloom::grid::{Block, Cost, HaloPlan, Link, Sweep, volume};
 use meshloom::{Error, Rank};
 use serde_json::{Value, json};
 

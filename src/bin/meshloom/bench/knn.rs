@@ -3,8 +3,8 @@
 use std::num::NonZero;
 
 use clap::Args;
-use meshloom::neighbors::{Ask, Nearest, Queries};
-use meshloom::particles::Cloud;
+use meshloom::points::Cloud;
+use meshloom::points::neighbors::{Ask, Nearest, Queries};
 use meshloom::{Error, Rank};
 use serde_json::json;
 

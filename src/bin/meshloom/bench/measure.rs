@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use indicatif::ProgressBar;
 use meshloom::comm::{Communicator, Op};
-use meshloom::device::Recorder;
+use meshloom::gpu::Recorder;
 use meshloom::{Error, Rank};
 use serde_json::{Value, json};
 

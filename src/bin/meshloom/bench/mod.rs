@@ -19,7 +19,7 @@ mod search;
 mod sort;
 
 use clap::{Args, Subcommand};
-use meshloom::layout::Grid;
+use meshloom::grid::Grid;
 use meshloom::{Error, Rank};
 
 use crate::common::{Common, Failure};

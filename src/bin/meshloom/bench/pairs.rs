@@ -1,7 +1,7 @@
 //! `meshloom bench pairs`: how many pairs of points have which distance, on one device.
 
 use clap::Args;
-use meshloom::neighbors::{Bins, Queries, Radius, Which, wide};
+use meshloom::points::neighbors::{Bins, Queries, Radius, Which, wide};
 use meshloom::{Error, Rank};
 use serde_json::json;
 

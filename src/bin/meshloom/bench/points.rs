@@ -1,8 +1,8 @@
 //! The points that searches are measured with.
 
 use clap::{Args, ValueEnum};
-use meshloom::device::Recorder;
-use meshloom::particles::{Cloud, Domain, ParticleError};
+use meshloom::gpu::Recorder;
+use meshloom::points::{Cloud, Domain, ParticleError};
 
 /// How points lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

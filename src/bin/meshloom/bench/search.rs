@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
-use meshloom::device::{DeviceError, Recorder};
-use meshloom::particles::{Cloud, Frame};
-use meshloom::tree::{Builder, Tree};
+use meshloom::gpu::{DeviceError, Recorder};
+use meshloom::points::tree::{Builder, Tree};
+use meshloom::points::{Cloud, Frame};
 use meshloom::{Error, Rank};
 use serde_json::{Value, json};
 

@@ -1,8 +1,8 @@
 //! `meshloom bench sort`: the stable order of 32- and 64-bit keys on one device.
 
 use clap::Args;
-use meshloom::device::{Array, Recorder};
-use meshloom::primitives::{Count, Keys, Sort};
+use meshloom::gpu::primitives::{Count, Keys, Sort};
+use meshloom::gpu::{Array, Recorder};
 use meshloom::{Error, Rank};
 use rayon::prelude::*;
 use serde_json::json;

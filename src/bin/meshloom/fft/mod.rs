@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use meshloom::comm::{Communicator, Op};
-use meshloom::device::{Array, Recorder};
 use meshloom::exchange::Lines;
 use meshloom::fft::{FftError, Norm, Precision, Transform, TransformHooks, Tuning, Value};
+use meshloom::gpu::{Array, Recorder};
+use meshloom::grid::{Box3, Grid};
+use meshloom::io::collective::write_npy;
 use meshloom::io::{IoError, NpyFile};
-use meshloom::layout::{Box3, Grid};
-use meshloom::together::write_npy;
 use meshloom::{Error, Launch, Rank};
 
 use crate::common::{Common, Failure, refuse_dash, writable};

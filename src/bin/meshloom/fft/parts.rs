@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use meshloom::Error;
-use meshloom::device::{Array, Plain, Recorder};
+use meshloom::gpu::{Array, Plain, Recorder};
+use meshloom::grid::{Box3, extent, volume};
 use meshloom::io::{Element, IoError, NpyFile, NpyWriter};
-use meshloom::layout::{Box3, extent, volume};
 
 /// Elements of a piece.
 const PIECE: u64 = 1 << 20;

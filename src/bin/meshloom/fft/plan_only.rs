@@ -1,9 +1,9 @@
 //! `meshloom fft --plan-only`: what a transform will cost each rank, without a device and without a file.
 
 use clap::Args;
-use meshloom::device::{Profile, bytes};
 use meshloom::fft::{Direction, Forecast, Precision, Spec, Speeds, Tuning, Values};
-use meshloom::layout::{Cost, Grid};
+use meshloom::gpu::{Profile, bytes};
+use meshloom::grid::{Cost, Grid};
 use serde_json::json;
 
 use super::Arguments;

@@ -2,13 +2,13 @@
 
 use meshloom::comm::Op;
 use meshloom::cosmology::peculiar_velocity;
-use meshloom::device::Recorder;
 use meshloom::exchange::Exchange;
-use meshloom::fof::{Catalogue, Groups, Linking, Selection};
+use meshloom::gpu::Recorder;
+use meshloom::grid::split;
 use meshloom::io::{NpyFile, Sealed, seal_whole};
-use meshloom::layout::split;
-use meshloom::particles::{Cloud, Domain};
-use meshloom::simulation::Simulation;
+use meshloom::pm::Simulation;
+use meshloom::points::fof::{Catalogue, Groups, Linking, Selection};
+use meshloom::points::{Cloud, Domain};
 use meshloom::{Error, Rank};
 use serde_json::{Value, json};
 

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use meshloom::comm::Op;
+use meshloom::grid::{Box3, extent};
 use meshloom::io::{Column, IoError, NpyFile, OutputDir, Sealed, csv_text, density_png_bytes, seal_whole};
-use meshloom::layout::{Box3, extent};
-use meshloom::simulation::{Config, Reached, Simulation, SimulationError};
+use meshloom::pm::{Config, Reached, Simulation, SimulationError};
 use meshloom::{Error, Rank};
 use serde_json::{Value, json};
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use meshloom::cosmology::{Amplitude, Cosmology, LptOrder, Parameters as CosmologyParameters, Scheme};
 use meshloom::mesh::Window;
-use meshloom::simulation::Config;
+use meshloom::pm::Config;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

@@ -1,0 +1,73 @@
+//! The exchanges of a process grid: one along each axis.
+
+use super::{Exchange, ExchangeError, Wire};
+use crate::comm::Communicator;
+use crate::grid::{Cost, Grid};
+
+/// A rank in its process grid, with an [`Exchange`] among the ranks on each axis' line through it.
+///
+/// The peer numbers of those exchanges are positions along the axis, as
+/// [`Grid::neighbours`](crate::grid::Grid::neighbours) lists them. Along the last axis, which is never cut, a rank is
+/// alone.
+pub struct Lines {
+    grid: Grid,
+    world: Communicator,
+    lines: [Exchange; 3],
+}
+
+impl Lines {
+    /// Splits `comm` along `grid`. All ranks call it.
+    ///
+    /// # Errors
+    /// [`ExchangeError`] when the communicator cannot be split.
+    pub fn new(comm: &Communicator, grid: Grid) -> Result<Self, ExchangeError> {
+        let [i, j] = grid.at(comm.rank());
+        let line = |color: usize, key: usize| {
+            let split = comm.split(Some(color as u32), key as u64)?;
+            Ok::<_, ExchangeError>(Exchange::new(split.unwrap_or_else(|| comm.clone())))
+        };
+        let lines = [line(j, i)?, line(i, j)?, line(comm.rank(), 0)?];
+        Ok(Lines { grid, world: comm.clone(), lines })
+    }
+
+    /// The same with other chunks; see [`Exchange::with_chunks`].
+    #[must_use]
+    pub fn with_chunks(mut self, chunk_bytes: u64, depth: usize) -> Self {
+        self.lines = self.lines.map(|line| line.with_chunks(chunk_bytes, depth));
+        self
+    }
+
+    /// The same with values in another form between ranks; see [`Exchange::with_wire`].
+    #[must_use]
+    pub fn with_wire(mut self, wire: Wire) -> Self {
+        self.lines = self.lines.map(|line| line.with_wire(wire));
+        self
+    }
+
+    /// The process grid.
+    pub fn grid(&self) -> Grid {
+        self.grid
+    }
+
+    /// All ranks.
+    pub fn world(&self) -> &Communicator {
+        &self.world
+    }
+
+    /// This rank's number among all.
+    pub fn rank(&self) -> usize {
+        self.world.rank()
+    }
+
+    /// The exchange along `axis`.
+    pub fn along(&mut self, axis: usize) -> &mut Exchange {
+        &mut self.lines[axis]
+    }
+
+    /// What all exchanges so far have cost this rank.
+    pub fn cost(&self) -> Cost {
+        let mut cost = Cost::default();
+        self.lines.iter().for_each(|line| cost += line.cost());
+        cost
+    }
+}

@@ -1,0 +1,158 @@
+//! An exchange under way.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::receiver::Receiver;
+use super::sender::Sender;
+use super::wire::Decoding;
+use super::{Chunk, ExchangeError, Route};
+use crate::gpu::{RawArray, Recorder};
+
+/// What leaves this rank.
+pub(super) struct Leaving {
+    pub chunks: VecDeque<Chunk>,
+    pub array: RawArray,
+}
+
+/// What comes to it.
+pub(super) struct Arriving {
+    pub chunks: VecDeque<Chunk>,
+    pub array: RawArray,
+    pub decoding: Option<Decoding>,
+}
+
+/// An exchange under way; see [`Exchange::start`](super::Exchange::start).
+///
+/// - It moves only inside the calls of this type: between pieces of other work, call [`progress`](Self::progress).
+/// - Its two arrays must not be used until it [is done](Self::is_done). What is recorded from then on sees the data; where
+///   values travel in another form, turning them back is recorded when it becomes done.
+/// - Dropping it before gives its arrays and buffers back, waiting for the device if need be. What it should have received
+///   is lost, and the other ranks wait for what it should have sent: do it on all ranks, or when the run ends anyway.
+///
+/// ```
+/// use std::collections::VecDeque;
+/// use meshloom::gpu::{Gpu, Memory, Options, Recorder};
+/// use meshloom::exchange::{Exchange, ExchangeError, Transit};
+/// use meshloom::grid::{Part, Transfers};
+///
+/// let received = meshloom::comm::run_threads(2, |comm| {
+///     let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
+///     let (mut recorder, mut exchange) = (Recorder::new(&gpu)?, Exchange::new(comm.clone()));
+///     let part = Part { peer: 1 - comm.rank(), start: 0, len: 5 };
+///     let transfers = Transfers { send: vec![part], receive: vec![part] };
+///     let (mut transits, mut arrays) = (VecDeque::new(), Vec::new());
+///     for piece in 0..3 {
+///         let outgoing = gpu.array_in::<u32>("outgoing", 5, Memory::Outgoing)?;
+///         let incoming = gpu.array_in::<u32>("incoming", 5, Memory::Incoming)?;
+///         // Here kernels would work, while the pieces before travel.
+///         recorder.upload(&outgoing, 0, &[10 * piece + comm.rank() as u32; 5])?;
+///         transits.push_back(exchange.start(&mut recorder, &transfers, &outgoing, &incoming)?);
+///         arrays.push(incoming);
+///     }
+///     let mut received = Vec::new();
+///     for incoming in &arrays {
+///         Transit::finish_first(&mut transits, &mut recorder)?;
+///         received.push(recorder.download(incoming, 4, 1)?[0]);
+///     }
+///     Ok::<_, ExchangeError>(received)
+/// })?;
+/// assert_eq!(received, [[1, 11, 21], [0, 10, 20]]);
+/// # Ok::<(), meshloom::comm::RunError<ExchangeError>>(())
+/// ```
+#[must_use = "an exchange that is dropped does not take place"]
+pub struct Transit {
+    sender: Sender,
+    receiver: Receiver,
+    decoding: Option<Decoding>,
+}
+
+impl Transit {
+    pub(super) fn new(
+        recorder: &mut Recorder,
+        route: &Route,
+        leaving: Leaving,
+        arriving: Arriving,
+    ) -> Result<Self, ExchangeError> {
+        let mut transit = Transit {
+            sender: Sender::new(recorder, route.clone(), leaving.chunks, leaving.array),
+            receiver: Receiver::new(recorder, route.clone(), arriving.chunks, arriving.array),
+            decoding: arriving.decoding,
+        };
+        // Copies to staging buffers must be ahead of what the caller records next.
+        transit.progress(recorder)?;
+        Ok(transit)
+    }
+
+    /// Does what can be done without waiting; true if something moved.
+    ///
+    /// # Errors
+    /// [`ExchangeError`] when the device or another rank fails; drop the transit then.
+    pub fn progress(&mut self, recorder: &mut Recorder) -> Result<bool, ExchangeError> {
+        if self.sender.awaits_device() || self.receiver.awaits_device() {
+            recorder.poke()?;
+        }
+        let moved = self.sender.progress(recorder)? | self.receiver.progress(recorder)?;
+        if self.receiver.done()
+            && let Some(decoding) = self.decoding.take()
+        {
+            decoding.record(recorder)?;
+        }
+        Ok(moved)
+    }
+
+    /// Whether all is moved.
+    pub fn is_done(&self) -> bool {
+        self.sender.done() && self.receiver.done() && self.decoding.is_none()
+    }
+
+    /// Waits until all is moved: work recorded afterwards sees the data.
+    ///
+    /// Other transits do not move meanwhile. Where several are in flight, all ranks finish them in the same order, or
+    /// use [`finish_first`](Self::finish_first); otherwise they may wait for each other.
+    ///
+    /// # Errors
+    /// [`ExchangeError`] when the device or another rank fails.
+    pub fn finish(mut self, recorder: &mut Recorder) -> Result<(), ExchangeError> {
+        let mut pause = Pause::default();
+        while !self.is_done() {
+            let moved = self.progress(recorder)?;
+            pause.after(moved);
+        }
+        Ok(())
+    }
+
+    /// Waits until the first of `transits` is done and takes it out; all of them move meanwhile. False if there is none.
+    ///
+    /// # Errors
+    /// [`ExchangeError`] when the device or another rank fails.
+    pub fn finish_first(transits: &mut VecDeque<Transit>, recorder: &mut Recorder) -> Result<bool, ExchangeError> {
+        let mut pause = Pause::default();
+        while transits.front().is_some_and(|first| !first.is_done()) {
+            let mut moved = false;
+            for transit in transits.iter_mut() {
+                moved |= transit.progress(recorder)?;
+            }
+            pause.after(moved);
+        }
+        Ok(transits.pop_front().is_some())
+    }
+}
+
+/// Waiting that begins quick and becomes patient.
+#[derive(Default)]
+struct Pause {
+    idle: u32,
+}
+
+impl Pause {
+    fn after(&mut self, moved: bool) {
+        self.idle = if moved { 0 } else { self.idle.saturating_add(1) };
+        // Spinning wins while the other side is quick; then leave the core to it.
+        match self.idle {
+            0..64 => std::hint::spin_loop(),
+            64..256 => std::thread::yield_now(),
+            _ => std::thread::sleep(Duration::from_micros(50)),
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! The passes along one axis, and how they address arrays.
+
+use crate::fft::axis::AxisPass;
+use crate::fft::line::{LineKernel, LineParams, Order, Work};
+use crate::grid::{Box3, FieldLayout, extent};
+
+/// The passes along one axis, all while it is whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Visit {
+    /// The axis.
+    pub axis: usize,
+    /// Its passes; none where nothing is to be done or moved.
+    pub passes: Vec<AxisPass>,
+    /// Fields before and after.
+    pub fields: [u64; 2],
+    /// Extent of this rank's array before, along each axis, in elements of its kind.
+    pub before: [u64; 3],
+    /// The same after.
+    pub after: [u64; 3],
+    /// Index of its first element in the whole array.
+    pub first: [u64; 3],
+    /// Ranks among which its input and its output are exchanged.
+    pub ranks: [u64; 2],
+}
+
+/// Where an array lies that a pass reads or writes.
+#[derive(Clone, Copy, Debug)]
+pub enum Placement<'a> {
+    /// A C order array of all fields, which covers a box of this rank's part: its first index and extent.
+    Array {
+        /// Index of its first element in this rank's part.
+        origin: [u64; 3],
+        /// Its extent.
+        extent: [u64; 3],
+    },
+    /// The user's fields.
+    Field {
+        /// How each lies.
+        layout: &'a FieldLayout,
+        /// Where the first begins.
+        first: u64,
+        /// Elements from one to the next.
+        step: u64,
+    },
+}
+
+impl Visit {
+    /// Bytes that its passes read and write.
+    pub fn traffic(&self) -> u64 {
+        let lines: u64 = (0..3).filter(|&a| a != self.axis).map(|a| self.before[a]).product();
+        let bytes = |pass: &AxisPass| {
+            let count = pass.kernel.digit.map_or(1, |digit| digit.count);
+            pass.kernel.line_bytes().iter().sum::<u64>() * count
+        };
+        self.fields[0] * lines * self.passes.iter().map(bytes).sum::<u64>()
+    }
+
+    /// Positions of the axis in scratch between passes.
+    pub fn positions(&self) -> u64 {
+        self.passes.iter().filter_map(|pass| pass.kernel.digit).map(|digit| digit.positions).max().unwrap_or(0)
+    }
+
+    /// The parameters of a pass over a tile of this rank's part (all of the axis itself).
+    pub fn params(&self, kernel: &LineKernel, tile: &Box3, input: Placement<'_>, output: Placement<'_>) -> LineParams {
+        let axis = self.axis;
+        let [slow, fast] = [[1, 2], [0, 2], [0, 1]][axis];
+        let len = |a: usize| tile[a].end - tile[a].start;
+        let results = if let Work::Filter(results) = kernel.work { u64::from(results) } else { 1 };
+        let count = kernel.digit.map_or(1, |digit| digit.count);
+        let fields = self.fields[0];
+        let (read, read_more, read_blocks) = self.address(kernel.input.order, 0, 1, tile, input);
+        let (written, written_more, written_blocks) = self.address(kernel.output.order, 1, results, tile, output);
+        let result = match (kernel.output.order, output) {
+            // Of blocked arrays it counts outer lines.
+            (Order::Blocked, Placement::Array { extent, .. }) => extent[..axis].iter().product(),
+            (_, Placement::Array { extent, .. }) => extent.iter().product(),
+            (_, Placement::Field { step, .. }) => step,
+        };
+        let word = |v: [u64; 4]| v.map(|n| n as u32);
+        LineParams {
+            sizes: word([len(fast).max(1), len(slow).max(1), result, fields * len(slow) * len(fast) * count]),
+            input: word(read),
+            input_more: word(read_more),
+            output: word(written),
+            output_more: word(written_more),
+            blocks: word([read_blocks.0[0], read_blocks.0[1], written_blocks.0[0], written_blocks.0[1]]),
+            starts: word([read_blocks.1[0], read_blocks.1[1], written_blocks.1[0], written_blocks.1[1]]),
+            inverse: [read_blocks.0, written_blocks.0]
+                .map(|[_, small]| [1.0 / (small + 1) as f32, 1.0 / small.max(1) as f32])
+                .concat()
+                .try_into()
+                .unwrap_or_default(),
+            first: word([0, 1, 2, 3].map(|a| match a {
+                3 => 0,
+                a if a == axis => 0,
+                a => self.first[a] + tile[a].start,
+            })),
+            ..LineParams::default()
+        }
+        .scaled(1.0, 1.0)
+    }
+
+    /// The vectors of [`LineParams`] for one side, with (larger, small) and the first outer and inner line.
+    #[expect(clippy::type_complexity, reason = "three vectors of a shader's parameters")]
+    fn address(
+        &self,
+        order: Order,
+        side: usize,
+        results: u64,
+        tile: &Box3,
+        place: Placement<'_>,
+    ) -> ([u64; 4], [u64; 4], ([u64; 2], [u64; 2])) {
+        let axis = self.axis;
+        let [slow, fast] = [[1, 2], [0, 2], [0, 1]][axis];
+        match (order, place) {
+            (Order::Plain, Placement::Field { layout, first, step }) => {
+                let strides = layout.strides();
+                let offset =
+                    first + layout.offset() + tile[slow].start * strides[slow] + tile[fast].start * strides[fast];
+                ([offset, strides[fast], strides[slow], step * results], [strides[axis], 0, 0, 0], ([0; 2], [0; 2]))
+            }
+            (Order::Plain, Placement::Array { origin, extent }) => {
+                let strides = [extent[1] * extent[2], extent[2], 1];
+                let offset: u64 = [slow, fast].iter().map(|&a| (tile[a].start - origin[a]) * strides[a]).sum();
+                let field = extent.iter().product::<u64>() * results;
+                ([offset, strides[fast], strides[slow], field], [strides[axis], 0, 0, 0], ([0; 2], [0; 2]))
+            }
+            (Order::Blocked, place) => {
+                let (origin, extent) = match place {
+                    Placement::Array { origin, extent } => (origin, extent),
+                    Placement::Field { layout, .. } => ([0; 3], extent_of(layout)),
+                };
+                // From one line to the next, among those before the axis and those after it.
+                let outer = |a: usize| if a < axis { (a + 1..axis).map(|b| extent[b]).product() } else { 0 };
+                let inner = |a: usize| if a > axis { (a + 1..3).map(|b| extent[b]).product() } else { 0 };
+                let before: u64 = extent[..axis].iter().product();
+                let width: u64 = extent[axis + 1..].iter().product();
+                let lines = self.fields[side] * before * width;
+                let first = |step: &dyn Fn(usize) -> u64| {
+                    [slow, fast].iter().map(|&a| (tile[a].start - origin[a]) * step(a)).sum::<u64>()
+                };
+                let (n, ranks) = (if side == 0 { self.before } else { self.after }[axis], self.ranks[side]);
+                let small = n / ranks;
+                (
+                    [lines, outer(fast), outer(slow), before * results],
+                    [width, inner(fast), inner(slow), 0],
+                    ([n % ranks * (small + 1), small], [first(&outer), first(&inner)]),
+                )
+            }
+        }
+    }
+}
+
+fn extent_of(layout: &FieldLayout) -> [u64; 3] {
+    extent(&layout.own)
+}

@@ -1,0 +1,192 @@
+//! Arrays in device memory, cut into windows.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use super::device::Gpu;
+use super::error::DeviceError;
+use super::source::Element;
+
+/// A Rust type that lies in device arrays as one [`Element`].
+pub trait Plain: bytemuck::Pod {
+    /// How WGSL sees it.
+    const ELEMENT: Element;
+}
+
+impl Plain for f32 {
+    const ELEMENT: Element = Element::F32;
+}
+impl Plain for u32 {
+    const ELEMENT: Element = Element::U32;
+}
+impl Plain for i32 {
+    const ELEMENT: Element = Element::I32;
+}
+impl Plain for [f32; 2] {
+    const ELEMENT: Element = Element::Complex32;
+}
+impl Plain for f64 {
+    const ELEMENT: Element = Element::F64;
+}
+impl Plain for [f64; 2] {
+    const ELEMENT: Element = Element::Complex64;
+}
+
+/// Where an array lies and who, besides kernels, touches it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Memory {
+    /// Device memory.
+    Device,
+    /// Read by the host after kernels wrote it: mappable where device memory is host memory anyway.
+    Outgoing,
+    /// Written by the host before kernels read it: likewise.
+    Incoming,
+}
+
+/// The buffers of one array; they go back to the device's pool with the last handle.
+pub(super) struct Storage {
+    pub gpu: Gpu,
+    pub memory: Memory,
+    pub buffers: Vec<wgpu::Buffer>,
+}
+
+impl Drop for Storage {
+    fn drop(&mut self) {
+        for buffer in self.buffers.drain(..) {
+            self.gpu.recycle(self.memory, buffer);
+        }
+    }
+}
+
+/// A handle on an array without its element type, as dispatches take it.
+#[derive(Clone)]
+pub struct RawArray {
+    pub(super) storage: Arc<Storage>,
+    pub(super) element: Element,
+    pub(super) len: u64,
+    /// Where it begins in its buffer; 0 unless it is a part of another array.
+    pub(super) start: u64,
+    /// Elements a window; a power of two when there is more than one window.
+    pub(super) window: u64,
+    /// Windows a buffer.
+    pub(super) per_buffer: u64,
+}
+
+impl RawArray {
+    /// How many windows the array is cut into.
+    pub fn windows(&self) -> u32 {
+        self.len.div_ceil(self.window).max(1) as u32
+    }
+
+    /// Whether the host can map it without a copy.
+    pub fn mappable(&self) -> bool {
+        self.storage.memory != Memory::Device && self.storage.gpu.host_visible()
+    }
+
+    /// Bytes of an element.
+    pub(crate) fn element_bytes(&self) -> u64 {
+        self.element.bytes()
+    }
+
+    /// Whether it is the same memory.
+    pub(crate) fn shares(&self, other: &RawArray) -> bool {
+        Arc::ptr_eq(&self.storage, &other.storage)
+    }
+
+    /// How many elements of this type it has; none if it has others.
+    pub(crate) fn complex_len(&self, element: Element) -> u64 {
+        if self.element == element { self.len } else { 0 }
+    }
+
+    /// The same memory as elements of another size, as many as fit.
+    pub(crate) fn seen_as(&self, element: Element) -> RawArray {
+        let (from, to) = (self.element.bytes(), element.bytes());
+        let [len, start, window] = [self.len, self.start, self.window].map(|n| n * from / to);
+        RawArray { element, len, start, window, ..self.clone() }
+    }
+
+    /// The buffers it lies in.
+    pub(crate) fn buffers(&self) -> impl Iterator<Item = &wgpu::Buffer> {
+        self.storage.buffers.iter()
+    }
+
+    /// The bindings of all windows: buffer, byte offset, bytes.
+    pub(super) fn bindings(&self) -> impl Iterator<Item = (&wgpu::Buffer, u64, u64)> {
+        let bytes = self.element.bytes();
+        (0..u64::from(self.windows())).map(move |w| {
+            let len = (self.len - w * self.window).min(self.window).max(1);
+            let buffer = &self.storage.buffers[(w / self.per_buffer) as usize];
+            let offset = (w % self.per_buffer) * self.window + self.start;
+            (buffer, offset * bytes, (len * bytes).next_multiple_of(4))
+        })
+    }
+
+    /// The contiguous pieces of a range of elements: buffer, byte offset, bytes.
+    pub(crate) fn pieces(&self, start: u64, len: u64) -> Vec<(&wgpu::Buffer, u64, u64)> {
+        let (bytes, span) = (self.element.bytes(), self.window * self.per_buffer);
+        let (mut at, end, mut pieces) = (self.start + start, self.start + start + len, Vec::new());
+        while at < end {
+            let stop = ((at / span + 1) * span).min(end);
+            pieces.push((&self.storage.buffers[(at / span) as usize], (at % span) * bytes, (stop - at) * bytes));
+            at = stop;
+        }
+        pieces
+    }
+}
+
+/// A typed array in device memory.
+///
+/// - It is a list of **windows**, each at most one storage binding of the device (or what
+///   [`Options::window_bytes`](super::Options::window_bytes) says); kernels see one index over all of them. One window
+///   is the common case and costs nothing.
+/// - Its contents are undefined until something writes them; debug builds fill them with NaN.
+/// - A clone is another handle on the same memory. The memory goes back to the device's pool when the last handle is
+///   dropped and all work recorded with it has been submitted.
+/// - Indices inside kernels are `u32`: at most 2^32 elements.
+#[derive(Clone)]
+pub struct Array<T> {
+    raw: RawArray,
+    element: PhantomData<T>,
+}
+
+impl<T: Plain> Array<T> {
+    pub(crate) fn new(raw: RawArray) -> Self {
+        Array { raw, element: PhantomData }
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> u64 {
+        self.raw.len
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.raw.len == 0
+    }
+
+    /// The handle that dispatches take.
+    pub fn raw(&self) -> &RawArray {
+        &self.raw
+    }
+
+    /// A part of the same memory, where the array lies in one window and the part begins at a multiple of 256 bytes.
+    pub(crate) fn part(&self, start: u64, len: u64) -> Option<Array<T>> {
+        let raw = &self.raw;
+        let fits = raw.windows() == 1 && (start * T::ELEMENT.bytes()).is_multiple_of(256) && start + len <= raw.len;
+        fits.then(|| Array::new(RawArray { start: raw.start + start, len, window: len.max(1), ..raw.clone() }))
+    }
+
+    /// The same memory seen as other elements of the same size (`f32` bits as `u32`) or of twice or half the size.
+    ///
+    /// # Errors
+    /// [`DeviceError::Misuse`] when the array is cut into windows and the sizes differ, or it does not divide.
+    pub fn cast<U: Plain>(&self) -> Result<Array<U>, DeviceError> {
+        let (from, to) = (T::ELEMENT.bytes(), U::ELEMENT.bytes());
+        let raw = self.raw.seen_as(U::ELEMENT);
+        if raw.len * to != self.raw.len * from {
+            let why = format!("{} elements of {from} bytes are no whole number of {to} bytes", self.raw.len);
+            return Err(DeviceError::Misuse { what: "Array::cast".into(), why });
+        }
+        Ok(Array::new(raw))
+    }
+}

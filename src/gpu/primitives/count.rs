@@ -1,0 +1,100 @@
+//! How many elements of an array count.
+
+use crate::gpu::{Array, DeviceError, Gpu, RawArray};
+
+/// How many leading elements of an array count; the others are neither read nor, in results, written.
+#[derive(Clone, Copy)]
+pub enum Count<'a> {
+    /// All.
+    All,
+    /// So many; more than there are is an error.
+    First(u64),
+    /// What element 0 says when the work runs; no more than there are.
+    Device(&'a Array<u32>),
+}
+
+/// The WGSL function `counted`, over the parameters `count` and `device` and the slot `count`.
+pub(super) const COUNTED: &str = include_str!("../../../shaders/gpu/counted.wgsl");
+
+/// A count as kernels take it: the parameters and the array of `counted`.
+#[derive(Clone)]
+pub(super) struct Counted {
+    /// No more than so many count.
+    pub most: u32,
+    /// Who knows the number; see `counted.wgsl`.
+    pub device: u32,
+    array: Array<u32>,
+}
+
+impl Counted {
+    /// Of an array of `len` elements that `what` works on.
+    pub fn new(gpu: &Gpu, what: &str, count: Count<'_>, len: u64) -> Result<Self, DeviceError> {
+        let most = match count {
+            Count::First(number) if number > len => {
+                let why = format!("the first {number} of {len} elements were to count");
+                return Err(misuse(what, why));
+            }
+            Count::First(number) => number,
+            Count::All | Count::Device(_) => len,
+        };
+        match count {
+            Count::Device(array) if array.is_empty() => {
+                Err(misuse(what, "the array that is to hold the count is empty".into()))
+            }
+            Count::Device(array) => Ok(Counted { most: index(what, most)?, device: 1, array: array.clone() }),
+            _ => Self::known(gpu, what, most),
+        }
+    }
+
+    /// A number that the host knows.
+    pub fn known(gpu: &Gpu, what: &str, most: u64) -> Result<Self, DeviceError> {
+        Ok(Counted { most: index(what, most)?, device: 0, array: gpu.array("primitives::no_count", 1)? })
+    }
+
+    /// As many as element 0 of `array` says, of `most`.
+    pub fn at_most(most: u32, array: &Array<u32>) -> Self {
+        Counted { most, device: 1, array: array.clone() }
+    }
+
+    /// The same count while element 0 of `gate` is not zero, and none when it is.
+    pub fn gated(most: u32, gate: &Array<u32>) -> Self {
+        Counted { most, device: 2, array: gate.clone() }
+    }
+
+    /// For other elements, that all count whenever any of these do.
+    pub fn all_of(&self, gpu: &Gpu, what: &str, most: u64) -> Result<Self, DeviceError> {
+        match self.device {
+            0 => Self::known(gpu, what, most),
+            _ => Ok(Self::gated(index(what, most)?, &self.array)),
+        }
+    }
+
+    /// The array of the slot `count`.
+    pub fn raw(&self) -> &RawArray {
+        self.array.raw()
+    }
+}
+
+/// A number of elements that leaves an index free for the end.
+pub(super) fn index(what: &str, len: u64) -> Result<u32, DeviceError> {
+    let fits = u32::try_from(len).ok().filter(|&n| n < u32::MAX);
+    fits.ok_or_else(|| misuse(what, format!("{len} elements are more than 2^32 - 2; use more ranks")))
+}
+
+/// An error of the caller's program.
+pub(super) fn misuse(what: &str, why: String) -> DeviceError {
+    DeviceError::Misuse { what: what.into(), why }
+}
+
+/// Refuses an array that is shorter than `len`.
+pub(super) fn holds(what: &str, name: &str, have: u64, len: u64) -> Result<(), DeviceError> {
+    if have >= len { Ok(()) } else { Err(misuse(what, format!("`{name}` has {have} elements of the {len} it needs"))) }
+}
+
+/// Refuses an array that is written if it is one of the others.
+pub(super) fn distinct(what: &str, written: &RawArray, others: &[&RawArray]) -> Result<(), DeviceError> {
+    match others.iter().any(|other| written.shares(other)) {
+        false => Ok(()),
+        true => Err(misuse(what, "an array that is written is given twice".into())),
+    }
+}

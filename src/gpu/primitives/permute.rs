@@ -1,0 +1,141 @@
+//! Rows moved by an index.
+
+use super::count::{COUNTED, Count, Counted, distinct, holds, misuse};
+use crate::gpu::{Access, Array, DeviceError, Element, Kernel, KernelSource, Plain, Profile, Recorder};
+
+#[repr(C)]
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+struct Params {
+    count: u32,
+    device: u32,
+    rows: u32,
+    width: u32,
+    run: u32,
+}
+
+/// Gathers and scatters rows of elements of any type.
+pub struct Permute {
+    gather: Kernel,
+    scatter: Kernel,
+}
+
+impl Default for Permute {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn kernel(name: &str, source: &str, destination: &str) -> Kernel {
+    let body = include_str!("../../../shaders/gpu/permute.wgsl");
+    let move_row = format!(
+        "fn move_row(i: u32, other: u32, first: u32) {{\n    \
+             for (var c = first; c < first + params.run; c++) {{\n        \
+                 store_destination({destination} * params.width + c, load_source({source} * params.width + c));\n    \
+             }}\n}}\n"
+    );
+    let source = KernelSource::new(format!("primitives::{name}"), format!("{COUNTED}\n{move_row}\n{body}"))
+        .params("count: u32, device: u32, rows: u32, width: u32, run: u32")
+        .array("source", Element::U32, Access::Read)
+        .array("index", Element::U32, Access::Read)
+        .array("count", Element::U32, Access::Read)
+        .array("destination", Element::U32, Access::ReadWrite);
+    Kernel::new(source)
+}
+
+impl Permute {
+    /// Kernels for any device.
+    pub fn new() -> Self {
+        Permute { gather: kernel("gather", "other", "i"), scatter: kernel("scatter", "i", "other") }
+    }
+
+    /// Records `target[i * width + c]` = `source[index[i] * width + c]` for every i that counts (of `index`) and c
+    /// below `width`. Rows whose index lies outside of `source` are not written.
+    ///
+    /// # Errors
+    /// [`DeviceError::Misuse`] when `target` is too short for the rows that count or is given twice, or `width` is 0;
+    /// as [`Recorder::dispatch`].
+    pub fn gather<T: Plain>(
+        &self,
+        recorder: &mut Recorder,
+        source: &Array<T>,
+        index: &Array<u32>,
+        target: &Array<T>,
+        width: u64,
+        count: Count<'_>,
+    ) -> Result<(), DeviceError> {
+        let counted = Counted::new(recorder.gpu(), "Permute::gather", count, index.len())?;
+        self.gather_counted(recorder, source, index, target, width, &counted)
+    }
+
+    /// As [`Permute::gather`].
+    pub(super) fn gather_counted<T: Plain>(
+        &self,
+        recorder: &mut Recorder,
+        source: &Array<T>,
+        index: &Array<u32>,
+        target: &Array<T>,
+        width: u64,
+        counted: &Counted,
+    ) -> Result<(), DeviceError> {
+        const WHAT: &str = "Permute::gather";
+        holds(WHAT, "target", target.len(), u64::from(counted.most) * width)?;
+        let rows = source.len() / width.max(1);
+        record(recorder, &self.gather, WHAT, (source, index, target), [width, rows], counted)
+    }
+
+    /// Records `target[index[i] * width + c]` = `source[i * width + c]` for every i that counts (of `index`) and c
+    /// below `width`. Rows whose index lies outside of `target` are not moved; of several rows with one index, any may
+    /// stay.
+    ///
+    /// # Errors
+    /// [`DeviceError::Misuse`] when `source` is shorter than the rows that count or `target` is given twice, or `width`
+    /// is 0; as [`Recorder::dispatch`].
+    pub fn scatter<T: Plain>(
+        &self,
+        recorder: &mut Recorder,
+        source: &Array<T>,
+        index: &Array<u32>,
+        target: &Array<T>,
+        width: u64,
+        count: Count<'_>,
+    ) -> Result<(), DeviceError> {
+        const WHAT: &str = "Permute::scatter";
+        let counted = Counted::new(recorder.gpu(), WHAT, count, index.len())?;
+        holds(WHAT, "source", source.len(), u64::from(counted.most) * width)?;
+        let rows = target.len() / width.max(1);
+        record(recorder, &self.scatter, WHAT, (source, index, target), [width, rows], &counted)
+    }
+
+    /// Its kernels.
+    pub(super) fn sources(&self) -> Vec<KernelSource> {
+        [&self.gather, &self.scatter].map(|kernel| kernel.source().clone()).to_vec()
+    }
+}
+
+fn record<T: Plain>(
+    recorder: &mut Recorder,
+    kernel: &Kernel,
+    what: &str,
+    (source, index, target): (&Array<T>, &Array<u32>, &Array<T>),
+    [width, rows]: [u64; 2],
+    counted: &Counted,
+) -> Result<(), DeviceError> {
+    distinct(what, target.raw(), &[source.raw(), index.raw(), counted.raw()])?;
+    let words = width * (T::ELEMENT.bytes() / 4);
+    if words == 0 || words > u64::from(u32::MAX) {
+        return Err(misuse(what, format!("rows of {width} elements")));
+    }
+    // A software renderer reads the index once a row; GPUs want neighbouring invocations at neighbouring words.
+    let serial = recorder.gpu().abilities().profile == Profile::Software;
+    let run = if serial { words.min(16) } else { 1 };
+    let run = (1..=run).rev().find(|run| words.is_multiple_of(*run)).unwrap_or(1);
+    let (source, target) = (source.cast::<u32>()?, target.cast::<u32>()?);
+    let items = u64::from(counted.most) * (words / run);
+    if items > u64::from(u32::MAX) {
+        return Err(misuse(what, format!("{items} items are more than a kernel counts; use more ranks")));
+    }
+    let params = [u64::from(counted.most), u64::from(counted.device), rows, words, run].map(|n| n as u32);
+    let [count, device, rows, width, run] = params;
+    let arrays = [source.raw(), index.raw(), counted.raw(), target.raw()];
+    recorder.each(kernel, &arrays, &Params { count, device, rows, width, run }, items)
+}

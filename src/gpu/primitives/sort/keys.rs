@@ -1,0 +1,90 @@
+//! What is sorted.
+
+use crate::gpu::{Array, DeviceError};
+
+/// Keys, least first.
+#[derive(Clone, Copy)]
+pub enum Keys<'a> {
+    /// Unsigned numbers.
+    U32(&'a Array<u32>),
+    /// Signed numbers.
+    I32(&'a Array<i32>),
+    /// The total order of IEEE numbers by their bits: NaN with the sign set, minus infinity, ..., -0.0, +0.0, ...,
+    /// infinity, other NaN. Zeros of different signs are different keys.
+    F32(&'a Array<f32>),
+    /// Unsigned numbers in two words, of equally long arrays.
+    U64 {
+        /// The upper 32 bits.
+        high: &'a Array<u32>,
+        /// The lower 32 bits.
+        low: &'a Array<u32>,
+    },
+}
+
+/// Keys of which only some bits differ; every [`Keys`] is one.
+#[derive(Clone, Copy)]
+pub struct KeysOfBits<'a> {
+    pub(super) keys: Keys<'a>,
+    pub(super) bits: u32,
+}
+
+impl<'a> Keys<'a> {
+    /// The same keys, of which only the `bits` lowest differ: fewer passes sort them. If others differ, they are
+    /// ignored.
+    pub fn bits(self, bits: u32) -> KeysOfBits<'a> {
+        let all = if matches!(self, Keys::U64 { .. }) { 64 } else { 32 };
+        KeysOfBits { keys: self, bits: bits.min(all) }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> u64 {
+        match self {
+            Keys::U32(keys) => keys.len(),
+            Keys::I32(keys) => keys.len(),
+            Keys::F32(keys) => keys.len(),
+            Keys::U64 { high, low } => high.len().min(low.len()),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl<'a> From<Keys<'a>> for KeysOfBits<'a> {
+    fn from(keys: Keys<'a>) -> Self {
+        keys.bits(64)
+    }
+}
+
+/// What turns a word into one that is ordered as an unsigned number: `flip` is applied to all, `negative` too to those
+/// whose highest bit is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Flip {
+    pub flip: u32,
+    pub negative: u32,
+}
+
+impl Flip {
+    pub const NONE: Flip = Flip { flip: 0, negative: 0 };
+    const SIGNED: Flip = Flip { flip: 1 << 31, negative: 0 };
+    const FLOAT: Flip = Flip { flip: 1 << 31, negative: (1 << 31) - 1 };
+}
+
+/// Keys as words.
+pub(super) enum Words {
+    One(Array<u32>, Flip),
+    Two { high: Array<u32>, low: Array<u32> },
+}
+
+impl Keys<'_> {
+    pub(super) fn words(&self) -> Result<Words, DeviceError> {
+        Ok(match self {
+            Keys::U32(keys) => Words::One((*keys).clone(), Flip::NONE),
+            Keys::I32(keys) => Words::One(keys.cast()?, Flip::SIGNED),
+            Keys::F32(keys) => Words::One(keys.cast()?, Flip::FLOAT),
+            Keys::U64 { high, low } => Words::Two { high: (*high).clone(), low: (*low).clone() },
+        })
+    }
+}

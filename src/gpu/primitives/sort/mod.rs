@@ -1,0 +1,213 @@
+//! Stable radix sort of 32- and 64-bit keys.
+//!
+//! Least significant digit first. Every pass counts the digits of every tile, scans the counts and scatters (*reduce,
+//! then scan*): three dispatches, and no workgroup waits for another.
+
+mod keys;
+mod passes;
+mod plan;
+mod wide;
+
+pub use keys::{Keys, KeysOfBits};
+pub use plan::Form;
+
+use super::count::{Count, Counted, distinct, holds, misuse};
+use super::permute::Permute;
+use crate::gpu::{Array, DeviceError, Gpu, Kernel, KernelSource, Profile, Recorder};
+use keys::{Flip, Words};
+use passes::{Pass, Passes};
+use plan::{digits, high_first, traffic};
+use wide::{Sweep, Work};
+
+/// Sorts keys, or tells their order, stably: equal keys keep theirs.
+///
+/// - The order of keys is the same in every [`Form`], on every device.
+/// - 32 bits are sorted in 4 passes; fewer where [`Keys::bits`] says that fewer bits differ. 64-bit keys of which the
+///   high words tell most apart take no more passes; if more than 32 keys share a high word, the device finds out and
+///   sorts by both words after all.
+/// - Working memory: 12 bytes an element and 2 words a digit and tile, at most 14 bytes an element in all but small
+///   arrays.
+pub struct Sort {
+    passes: Passes,
+    ties: Kernel,
+    permute: Permute,
+}
+
+/// Workgroups of the form for subgroups: 16 of them at most lie in one.
+const SUBGROUPS: [u32; 2] = [64, 256];
+
+impl Sort {
+    /// In the form that the device wants.
+    pub fn new(gpu: &Gpu) -> Self {
+        let abilities = gpu.abilities();
+        match abilities.profile {
+            Profile::Software => Self::with(Form::Software),
+            Profile::Gpu if !abilities.subgroups => Self::with(Form::Portable),
+            Profile::Gpu if gpu.info().subgroup_min_size >= 16 => Self::of(Form::Subgroups, SUBGROUPS[1]),
+            Profile::Gpu => Self::with(Form::Subgroups),
+        }
+    }
+
+    /// In this form, on any device; [`Form::Subgroups`] needs one with
+    /// [`subgroups`](crate::gpu::Abilities::subgroups).
+    pub fn with(form: Form) -> Self {
+        let group = match form {
+            Form::Software => 8,
+            Form::Portable => 128,
+            Form::Subgroups => SUBGROUPS[0],
+        };
+        Self::of(form, group)
+    }
+
+    fn of(form: Form, group: u32) -> Self {
+        let threads = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+        Sort { passes: Passes::new(form, group, threads), ties: wide::ties(), permute: Permute::new() }
+    }
+
+    /// Its form.
+    pub fn form(&self) -> Form {
+        self.passes.form()
+    }
+
+    /// Records `order[i]` = the index of the i-th key in ascending order, for all keys that count; equal keys by index.
+    /// `order` has room for as many; what it has beyond stays as it is. Keys are not changed.
+    ///
+    /// # Errors
+    /// [`DeviceError::Misuse`] when `order` is too short or one of the keys, or the words of keys differ in number; as
+    /// [`Recorder::dispatch`].
+    pub fn order<'a>(
+        &self,
+        recorder: &mut Recorder,
+        keys: impl Into<KeysOfBits<'a>>,
+        order: &Array<u32>,
+        count: Count<'_>,
+    ) -> Result<(), DeviceError> {
+        const WHAT: &str = "Sort::order";
+        let KeysOfBits { keys, bits } = keys.into();
+        let counted = Counted::new(recorder.gpu(), WHAT, count, keys.len())?;
+        holds(WHAT, "order", order.len(), u64::from(counted.most))?;
+        if counted.most == 0 {
+            return Ok(());
+        }
+        match keys.words()? {
+            Words::One(keys, flip) => {
+                distinct(WHAT, order.raw(), &[keys.raw(), counted.raw()])?;
+                self.narrow(recorder, &keys, flip, bits, order, &counted)
+            }
+            Words::Two { high, low } => {
+                equally_long(WHAT, &high, &low)?;
+                distinct(WHAT, order.raw(), &[high.raw(), low.raw(), counted.raw()])?;
+                match bits {
+                    ..=32 => self.narrow(recorder, &low, Flip::NONE, bits, order, &counted),
+                    _ => self.wide(recorder, (&high, &low), bits, order, &counted),
+                }
+            }
+        }
+    }
+
+    /// Records the sorting of keys and, along with them, `values`, in place; what does not count stays where it is.
+    ///
+    /// # Errors
+    /// [`DeviceError::Misuse`] when `values` is too short or one of the keys, or the words of keys differ in number; as
+    /// [`Recorder::dispatch`].
+    pub fn pairs<'a>(
+        &self,
+        recorder: &mut Recorder,
+        keys: impl Into<KeysOfBits<'a>>,
+        values: &Array<u32>,
+        count: Count<'_>,
+    ) -> Result<(), DeviceError> {
+        const WHAT: &str = "Sort::pairs";
+        let of_bits = keys.into();
+        let KeysOfBits { keys, bits } = of_bits;
+        let gpu = recorder.gpu().clone();
+        let counted = Counted::new(&gpu, WHAT, count, keys.len())?;
+        let most = u64::from(counted.most);
+        holds(WHAT, "values", values.len(), most)?;
+        if most == 0 {
+            return Ok(());
+        }
+        match keys.words()? {
+            Words::One(keys, flip) => {
+                distinct(WHAT, values.raw(), &[keys.raw(), counted.raw()])?;
+                distinct(WHAT, keys.raw(), &[counted.raw()])?;
+                let digits = digits(bits);
+                let other = [gpu.array::<u32>("sort::keys", most)?, gpu.array("sort::values", most)?];
+                let (mut here, mut there) = ([keys, values.clone()], other);
+                if !digits.len().is_multiple_of(2) {
+                    // An odd number of passes ends in the caller's arrays if it begins in the others.
+                    std::mem::swap(&mut here, &mut there);
+                    recorder.copy(&there[0], 0, &here[0], 0, most)?;
+                    recorder.copy(&there[1], 0, &here[1], 0, most)?;
+                }
+                for digit in digits {
+                    let (index, to_keys) = (Some(&here[1]), &there[0]);
+                    let pass = Pass { keys: &here[0], index, to_keys, to_index: &there[1], digit, flip };
+                    self.passes.record(recorder, &counted, &pass)?;
+                    std::mem::swap(&mut here, &mut there);
+                }
+                Ok(())
+            }
+            Words::Two { high, low } => {
+                equally_long(WHAT, &high, &low)?;
+                distinct(WHAT, values.raw(), &[high.raw(), low.raw(), counted.raw()])?;
+                distinct(WHAT, high.raw(), &[low.raw(), counted.raw()])?;
+                distinct(WHAT, low.raw(), &[counted.raw()])?;
+                let order = gpu.array::<u32>("sort::order", most)?;
+                self.order(recorder, of_bits, &order, count)?;
+                let before = gpu.array::<u32>("sort::before", most)?;
+                for array in [&high, &low, values] {
+                    recorder.copy(array, 0, &before, 0, most)?;
+                    self.permute.gather_counted(recorder, &before, &order, array, 1, &counted)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Bytes that [`Sort::order`] reads and writes for so many keys in one word or two, of which `bits` bits differ; of
+    /// two words, if no more than 32 keys share a high word.
+    pub fn traffic(&self, wide: bool, bits: u32, len: u64) -> u64 {
+        let keys = len.min(u64::from(u32::MAX)) as u32;
+        let tiles = self.passes.tiles(keys);
+        let of = |bits: u32, first| traffic(&digits(bits), tiles, len, first);
+        match bits {
+            _ if keys == 0 => 0,
+            33.. if wide && high_first(bits - 32, keys) => of(bits - 32, true) + 4 * len,
+            33.. if wide => of(32, true) + 12 * len + of(bits - 32, false),
+            _ => of(bits, true),
+        }
+    }
+
+    fn narrow(
+        &self,
+        recorder: &mut Recorder,
+        keys: &Array<u32>,
+        flip: Flip,
+        bits: u32,
+        order: &Array<u32>,
+        counted: &Counted,
+    ) -> Result<(), DeviceError> {
+        let digits = digits(bits);
+        let work = Work::new(recorder, u64::from(counted.most))?;
+        let sweep = Sweep { keys, index: None, digits: &digits, flip, rest: 0 };
+        self.sweep(recorder, counted, &sweep, order, &work).map(drop)
+    }
+
+    /// Its kernels, without those of the scan and the permutation it uses.
+    pub(super) fn own_sources(&self) -> Vec<KernelSource> {
+        self.passes.sources().into_iter().chain([self.ties.source().clone()]).collect()
+    }
+
+    /// The kernels of the form that needs operations across a subgroup.
+    pub(super) fn subgroup_sources() -> Vec<KernelSource> {
+        SUBGROUPS.into_iter().flat_map(|group| Self::of(Form::Subgroups, group).passes.sources()).collect()
+    }
+}
+
+fn equally_long(what: &str, high: &Array<u32>, low: &Array<u32>) -> Result<(), DeviceError> {
+    match high.len() == low.len() {
+        true => Ok(()),
+        false => Err(misuse(what, format!("{} high words and {} low words", high.len(), low.len()))),
+    }
+}

@@ -1,0 +1,59 @@
+//! Where the cells of a distributed field lie in a rank's array.
+
+use super::process_grid::{Box3, extent};
+
+/// The part of a mesh that one rank holds: its own cells and a margin of *ghost* cells around them.
+///
+/// - The array is C order over `own` widened by `halo`, the last axis fastest.
+/// - `halo[a] = [below, above]` cells along axis `a`. Ghosts stand for cells beyond the part: cell `own.start - 1` is
+///   the first below. On a periodic axis they continue around.
+///
+/// ```
+/// use meshloom::grid::FieldLayout;
+/// let layout = FieldLayout::new([4..6, 0..3, 0..5], [[1, 2], [0, 0], [0, 0]]);
+/// assert_eq!(layout.shape(), [5, 3, 5]);
+/// assert_eq!(layout.strides(), [15, 5, 1]);
+/// assert_eq!(layout.offset(), 15); // the first own cell
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct FieldLayout {
+    /// The cells that this rank owns.
+    pub own: Box3,
+    /// Ghost cells below and above, by axis.
+    pub halo: [[u64; 2]; 3],
+}
+
+impl FieldLayout {
+    /// A layout of `own` with `halo`.
+    pub fn new(own: Box3, halo: [[u64; 2]; 3]) -> Self {
+        FieldLayout { own, halo }
+    }
+
+    /// Extent of the array along each axis.
+    pub fn shape(&self) -> [u64; 3] {
+        let own = extent(&self.own);
+        [0, 1, 2].map(|a| own[a] + self.halo[a][0] + self.halo[a][1])
+    }
+
+    /// Elements from one cell to the next along each axis.
+    pub fn strides(&self) -> [u64; 3] {
+        let shape = self.shape();
+        [shape[1] * shape[2], shape[2], 1]
+    }
+
+    /// Index of the first own cell.
+    pub fn offset(&self) -> u64 {
+        let strides = self.strides();
+        (0..3).map(|a| self.halo[a][0] * strides[a]).sum()
+    }
+
+    /// Number of cells, ghosts included.
+    pub fn len(&self) -> u64 {
+        self.shape().iter().product()
+    }
+
+    /// Whether there are no cells at all.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}

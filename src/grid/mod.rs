@@ -1,0 +1,22 @@
+//! Geometry of distributed meshes, as pure data: splits, process grids, boxes, halos, redistributions, the order of peers. No device, no
+//! communication, no files.
+
+mod error;
+mod field;
+
+mod ghost_plan;
+mod peers;
+mod process_grid;
+mod redistribution;
+mod split;
+mod tiling;
+mod transfers;
+
+pub use error::LayoutError;
+pub use field::FieldLayout;
+pub use ghost_plan::{Block, HaloPlan, Link, Sweep};
+pub use peers::peers;
+pub use process_grid::{Box3, Grid, extent, volume};
+pub use redistribution::{BoxCopy, Kept, Redistribution, bricks};
+pub use split::{owner, split};
+pub use transfers::{Cost, Part, Transfers};

@@ -1,0 +1,111 @@
+//! Process grids and the boxes they cut a mesh into.
+
+use std::ops::Range;
+
+use super::error::LayoutError;
+use super::split::split;
+
+/// A box of cells: a range along each of the three axes.
+pub type Box3 = [Range<u64>; 3];
+
+/// Extent of a box along each axis.
+pub fn extent(cells: &Box3) -> [u64; 3] {
+    [0, 1, 2].map(|a| cells[a].end - cells[a].start)
+}
+
+/// Number of cells of a box.
+pub fn volume(cells: &Box3) -> u64 {
+    extent(cells).iter().product()
+}
+
+/// Ranks in a grid of `p0 x p1` that cuts the first two axes of a mesh; the last axis is never cut.
+///
+/// - Rank `r` stands at `[r / p1, r % p1]`.
+/// - `p1 == 1` are *slabs*, anything else *pencils*.
+///
+/// ```
+/// use meshloom::grid::Grid;
+/// let grid = Grid::new([2, 3], 6)?;
+/// assert_eq!(grid.part([9, 9, 9], 5), [5..9, 6..9, 0..9]);
+/// assert_eq!(grid.neighbours(4, 1), [3, 4, 5]); // the ranks along axis 1 through rank 4
+/// # Ok::<(), meshloom::grid::LayoutError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Grid {
+    parts: [usize; 2],
+}
+
+impl Grid {
+    /// The grid `parts[0] x parts[1]` for `ranks` ranks.
+    ///
+    /// # Errors
+    /// [`LayoutError::Grid`] when the product is not `ranks`.
+    pub fn new(parts: [usize; 2], ranks: usize) -> Result<Self, LayoutError> {
+        match parts[0].checked_mul(parts[1]) {
+            Some(product) if product == ranks && ranks > 0 => Ok(Grid { parts }),
+            _ => Err(LayoutError::Grid { parts, ranks }),
+        }
+    }
+
+    /// The grid for a mesh of `shape`: slabs, which need one exchange a transform, as long as each rank gets two planes
+    /// at least; else the pencils with the most even cut.
+    pub fn auto(shape: [u64; 3], ranks: usize) -> Self {
+        let ranks = ranks.max(1);
+        if 2 * ranks as u64 <= shape[0] || ranks == 1 {
+            return Grid { parts: [ranks, 1] };
+        }
+        let largest = |parts: [usize; 2]| {
+            // The transform cuts axes 0 and 1 by p0 and axes 1 and 2 by p1, in turn.
+            let [p0, p1] = parts.map(|p| p as u64);
+            let real = shape[0].div_ceil(p0) * shape[1].div_ceil(p1) * shape[2];
+            real.max(shape[0] * shape[1].div_ceil(p0) * shape[2].div_ceil(p1))
+        };
+        let grids = (1..=ranks).filter(|p| ranks % p == 0).map(|p| [ranks / p, p]);
+        Grid { parts: grids.min_by_key(|&parts| largest(parts)).unwrap_or([ranks, 1]) }
+    }
+
+    /// Parts along the first two axes.
+    pub fn parts(&self) -> [usize; 2] {
+        self.parts
+    }
+
+    /// Parts along `axis`; one along the last.
+    pub fn along(&self, axis: usize) -> usize {
+        self.parts.get(axis).copied().unwrap_or(1)
+    }
+
+    /// Number of ranks.
+    pub fn ranks(&self) -> usize {
+        self.parts[0] * self.parts[1]
+    }
+
+    /// Where `rank` stands.
+    pub fn at(&self, rank: usize) -> [usize; 2] {
+        [rank / self.parts[1], rank % self.parts[1]]
+    }
+
+    /// The part of a mesh of `shape` that `rank` owns.
+    pub fn part(&self, shape: [u64; 3], rank: usize) -> Box3 {
+        let at = self.at(rank);
+        [0, 1, 2].map(|a| match a {
+            2 => 0..shape[2],
+            _ => split(shape[a], self.parts[a] as u64, at[a] as u64),
+        })
+    }
+
+    /// The ranks on the line through `rank` along `axis`, in order.
+    pub fn neighbours(&self, rank: usize, axis: usize) -> Vec<usize> {
+        let [i, j] = self.at(rank);
+        match axis {
+            0 => (0..self.parts[0]).map(|i| i * self.parts[1] + j).collect(),
+            1 => (0..self.parts[1]).map(|j| i * self.parts[1] + j).collect(),
+            _ => vec![rank],
+        }
+    }
+}
+
+impl std::fmt::Display for Grid {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}x{}", self.parts[0], self.parts[1])
+    }
+}

@@ -1,0 +1,27 @@
+//! Cutting an axis into parts.
+
+use std::ops::Range;
+
+/// Part `i` of `parts` of `0..n`: sizes differ by at most one, the larger parts come first. With more parts than
+/// elements the last parts are empty.
+///
+/// ```
+/// use meshloom::grid::split;
+/// assert_eq!([split(10, 4, 0), split(10, 4, 1), split(10, 4, 2), split(10, 4, 3)], [0..3, 3..6, 6..8, 8..10]);
+/// assert_eq!(split(2, 3, 2), 2..2);
+/// ```
+pub fn split(n: u64, parts: u64, i: u64) -> Range<u64> {
+    let start = |i: u64| i * (n / parts) + i.min(n % parts);
+    start(i)..start(i + 1)
+}
+
+/// The part of [`split`] that holds element `at < n`.
+///
+/// ```
+/// use meshloom::grid::{owner, split};
+/// assert!((0..10).all(|at| split(10, 4, owner(10, 4, at)).contains(&at)));
+/// ```
+pub fn owner(n: u64, parts: u64, at: u64) -> u64 {
+    let (base, larger) = (n / parts, n % parts);
+    if at < larger * (base + 1) { at / (base + 1) } else { larger + (at - larger * (base + 1)) / base }
+}

@@ -1,0 +1,174 @@
+//! What a simulation is asked to do, and whether it can be done.
+
+use crate::cosmology::{Cosmology, Growth, LptOrder, Scheme, schedule};
+use crate::fft::{Gradient, Laplacian};
+use crate::gpu::bytes;
+use crate::grid::{Grid, LayoutError, split};
+use crate::mesh::Window;
+
+use super::SimulationError;
+
+/// A cosmological particle-mesh run. Lengths in Mpc/h.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Particles along each axis.
+    pub particles: u64,
+    /// Cells of the force mesh along each axis.
+    pub mesh: u64,
+    /// Side of the periodic box.
+    pub box_size: f64,
+    /// The background and the linear power spectrum.
+    pub cosmology: Cosmology,
+    /// Seed of the white noise.
+    pub seed: u64,
+    /// Order of the Lagrangian perturbation theory that the run starts from.
+    pub lpt: LptOrder,
+    /// Scale factor of the start.
+    pub a_start: f64,
+    /// Scale factor of the end.
+    pub a_end: f64,
+    /// Steps, linear in the scale factor.
+    pub steps: usize,
+    /// How a step is made.
+    pub scheme: Scheme,
+    /// Window of painting and reading.
+    pub window: Window,
+    /// Derivative of the potential.
+    pub gradient: Gradient,
+    /// Laplacian of the potential.
+    pub laplacian: Laplacian,
+    /// Scale factors at which snapshots are taken.
+    pub snapshots: Vec<f64>,
+    /// The process grid; chosen by [`Grid::auto`] otherwise.
+    pub grid: Option<[usize; 2]>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            particles: 64,
+            mesh: 128,
+            box_size: 128.0,
+            cosmology: Cosmology::planck18(),
+            seed: 1,
+            lpt: LptOrder::Second,
+            a_start: 0.0625,
+            a_end: 1.0,
+            steps: 10,
+            scheme: Scheme::FastPm,
+            window: Window::Cic,
+            gradient: Gradient::Exact,
+            laplacian: Laplacian::Exact,
+            snapshots: Vec::new(),
+            grid: None,
+        }
+    }
+}
+
+/// Largest lattice and mesh: products of two sides stay within 32 bits, which kernels count in.
+const MOST: u64 = 1 << 14;
+
+impl Config {
+    /// Sites along each axis.
+    pub fn sites(&self) -> [u64; 3] {
+        [self.particles; 3]
+    }
+
+    /// Cells along each axis.
+    pub fn cells(&self) -> [u64; 3] {
+        [self.mesh; 3]
+    }
+
+    /// Sides of the box.
+    pub fn size(&self) -> [f64; 3] {
+        [self.box_size; 3]
+    }
+
+    /// Checks what needs neither device nor ranks.
+    ///
+    /// # Errors
+    /// [`SimulationError::OutOfRange`], [`FftError`](crate::fft::FftError) for sizes that cannot be transformed,
+    /// [`CosmologyError`](crate::cosmology::CosmologyError) for scale factors and steps that make no schedule.
+    pub fn validate(&self) -> Result<(), crate::Error> {
+        let range = |what: &'static str, value: String, ok: bool, allowed: &str| {
+            if ok { Ok(()) } else { Err(SimulationError::OutOfRange { what, value, allowed: allowed.into() }) }
+        };
+        let counts = format!("a whole number from 1 to {MOST}");
+        range("particles", self.particles.to_string(), (1..=MOST).contains(&self.particles), &counts)?;
+        range("mesh", self.mesh.to_string(), (1..=MOST).contains(&self.mesh), &counts)?;
+        let coarse = format!(
+            "at least the number of particles along an axis ({}): a coarser mesh loses their forces",
+            self.particles
+        );
+        range("mesh", self.mesh.to_string(), self.mesh >= self.particles, &coarse)?;
+        range(
+            "mesh",
+            self.mesh.to_string(),
+            self.mesh >= u64::from(self.window.order()),
+            "as wide as the window at least",
+        )?;
+        let positive = self.box_size.is_finite() && (1e-6..=1e9).contains(&self.box_size);
+        range("box", self.box_size.to_string(), positive, "from 1e-6 to 1e9 Mpc/h")?;
+        schedule(&Growth::new(self.cosmology), self.scheme, self.a_start, self.a_end, self.steps, &self.snapshots)?;
+        Ok(())
+    }
+
+    /// The process grid of a run on `ranks` ranks.
+    ///
+    /// # Errors
+    /// [`LayoutError::Grid`] when the grid that was asked for does not fit.
+    pub fn grid(&self, ranks: usize) -> Result<Grid, LayoutError> {
+        match self.grid {
+            Some(parts) => Grid::new(parts, ranks),
+            None => Ok(Grid::auto(self.cells(), ranks)),
+        }
+    }
+
+    /// Bytes of device memory that the largest of `ranks` ranks needs, by what for. Halos are counted with `halo` cells
+    /// on each side of each cut axis.
+    pub fn memory(&self, grid: Grid, halo: u64) -> Memory {
+        let [p0, p1] = grid.parts().map(|p| p as u64);
+        let part = |n: u64, parts: u64| split(n, parts, 0).end;
+        let (n, m) = (self.particles, self.mesh);
+        let wide = |parts: u64| part(m, parts) + if parts > 1 { 2 * halo } else { 0 };
+        let particles = part(n, p0) * part(n, p1) * n;
+        let ghosted = wide(p0) * wide(p1) * m;
+        let own = part(m, p0) * part(m, p1) * m;
+        let half = |n: u64| n / 2 + 1;
+        let spectrum = |n: u64| {
+            // The same array is used before, between and after the transposes.
+            let before = part(n, p0) * part(n, p1) * half(n);
+            let between = part(n, p0) * n * part(half(n), p1);
+            before.max(between).max(n * part(n, p0) * part(half(n), p1))
+        };
+        let lpt = 3 * 8 * spectrum(n) + 4 * 4 * particles;
+        // While painting: the wide mesh; while solving: the density or one force mesh.
+        let run = (8 * ghosted + 4 * own).max(4 * ghosted + 3 * 8 * spectrum(m));
+        Memory { particles: 9 * 4 * particles, start: lpt, mesh: run }
+    }
+}
+
+/// Device memory of one rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// Displacements, momenta, accelerations.
+    pub particles: u64,
+    /// What the start needs besides.
+    pub start: u64,
+    /// What a step needs besides.
+    pub mesh: u64,
+}
+
+impl Memory {
+    /// The most that is in use at one time.
+    pub fn total(&self) -> u64 {
+        self.particles + self.start.max(self.mesh)
+    }
+}
+
+impl std::fmt::Display for Memory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let [particles, start, mesh] = [self.particles, self.start, self.mesh].map(bytes);
+        write!(f, "{particles} for particles and {mesh} for the force mesh ({start} for the start)")
+    }
+}

@@ -1,0 +1,420 @@
+//! A cosmological particle-mesh simulation, distributed over ranks.
+//!
+//! | who | does |
+//! |---|---|
+//! | [`Config`] | says what to run; checks it; counts the memory it needs |
+//! | [`start`](start()) | Lagrangian perturbation theory: displacements and momenta |
+//! | [`Force`] | paint, solve, read: accelerations |
+//! | [`Simulation`] | the particles of one rank; runs a schedule of kicks, drifts and forces |
+//!
+//! Particles are the sites of a lattice and stay with the rank that owns their site; a particle's place is its site plus
+//! an `f32` displacement. What a rank paints beyond its own cells goes to their owners through a halo that grows with
+//! the displacements. Units and equations are those of [`cosmology`](crate::cosmology).
+//!
+//! **Same result on any number of ranks, to the bit**: noise is a function of the site, a line's transform does not
+//! depend on where it lies, painting is integer, and sums for spectra are exact.
+
+mod config;
+mod force;
+mod output;
+#[cfg(feature = "hdf5")]
+mod snapshot;
+mod start;
+
+pub use config::{Config, Memory};
+pub use force::Force;
+#[cfg(feature = "hdf5")]
+pub use snapshot::seal_snapshot_together;
+pub use start::{Start, start};
+
+use crate::Rank;
+use crate::cosmology::{LinearPower, Op, TransferKind, fill_white_noise, mode_amplitudes, resume_from, schedule};
+use crate::exchange::Lines;
+use crate::gpu::{Array, Recorder};
+use crate::grid::{Box3, Cost, Grid, extent};
+use crate::mesh::{Bin, Combine, Lattice, Particles, SpectrumGeometry, power_spectrum};
+
+/// What is wrong with a simulation.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SimulationError {
+    /// A parameter is out of its range.
+    #[error("{what} is {value}; it must be {allowed}")]
+    OutOfRange {
+        /// The parameter.
+        what: &'static str,
+        /// Its value.
+        value: String,
+        /// What would do.
+        allowed: String,
+    },
+    /// The device is too small.
+    #[error(
+        "the run needs {} of device memory on each rank ({detail}), and there are {} for each of the {sharing} rank(s) on \
+         this device; use a smaller mesh or more ranks on more devices",
+        crate::gpu::bytes(*needed), crate::gpu::bytes(*available)
+    )]
+    Memory {
+        /// Bytes that a rank needs.
+        needed: u64,
+        /// What for.
+        detail: String,
+        /// Bytes that a rank can have.
+        available: u64,
+        /// Ranks on the device.
+        sharing: usize,
+    },
+    /// White noise with a value that is not a number.
+    #[error("the white noise holds {value} at index {index}; every value must be finite")]
+    Noise {
+        /// Index in the whole array.
+        index: u64,
+        /// The value.
+        value: f32,
+    },
+    /// Particles that could not be painted.
+    #[error("{particles} particle(s) have no finite position; the run cannot go on: use more steps or check the input")]
+    Lost {
+        /// How many.
+        particles: u64,
+    },
+    /// A snapshot that does not belong to the run.
+    #[error("{why}")]
+    Resume {
+        /// What does not fit, and what to do.
+        why: String,
+    },
+}
+
+/// The particles of one rank and what moves them.
+pub struct Simulation {
+    config: Config,
+    power: LinearPower,
+    recorder: Recorder,
+    lines: Lines,
+    lattice: Lattice,
+    force: Force,
+    combine: Combine,
+    displacement: [Array<f32>; 3],
+    momentum: [Array<f32>; 3],
+    acceleration: [Array<f32>; 3],
+    ops: Vec<Op>,
+    scale_factor: f64,
+}
+
+/// Where a run stands.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Reached {
+    /// Scale factor.
+    pub a: f64,
+    /// Step, of [`Simulation::steps`].
+    pub step: usize,
+    /// Whether this scale factor was asked for as a snapshot.
+    pub snapshot: bool,
+}
+
+/// White noise on the lattice.
+pub enum Noise<'a> {
+    /// From the seed of the configuration.
+    Seed,
+    /// The values of this rank's sites, C order, as [`Simulation::sites`] lists them.
+    Values(&'a [f32]),
+}
+
+impl Simulation {
+    /// Checks `config`, plans it on `rank` and makes the start. All ranks call it with the same configuration.
+    ///
+    /// # Errors
+    /// [`SimulationError`] for parameters that cannot be, too little memory, noise that is not finite; other
+    /// [`Error`](crate::Error)s of the layers below.
+    pub fn new(rank: &Rank, config: Config, noise: Noise<'_>) -> Result<Self, crate::Error> {
+        let mut simulation = Self::plan(rank, config)?;
+        let values = match noise {
+            Noise::Seed => simulation.noise(),
+            Noise::Values(values) => values.to_vec(),
+        };
+        simulation.finite(&values)?;
+        let (config, recorder, lines) = (&simulation.config, &mut simulation.recorder, &mut simulation.lines);
+        let n = config.particles as usize;
+        let amplitudes = mode_amplitudes(&simulation.power, n, config.box_size)?;
+        let growth = simulation.power.growth().at(config.a_start)?;
+        let start = start(config, recorder, lines, &growth, &values, &amplitudes)?;
+        (simulation.displacement, simulation.momentum) = (start.displacement, start.momentum);
+        Ok(simulation)
+    }
+
+    /// A run that goes on from the displacements and momenta of step `step`, in the form of
+    /// [`phase_space`](Self::phase_space). It gives the same result as one that was never interrupted.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new); [`CosmologyError`](crate::cosmology::CosmologyError) when the schedule has no such step.
+    pub fn resume(rank: &Rank, config: Config, step: usize, state: &[[Vec<f32>; 3]; 2]) -> Result<Self, crate::Error> {
+        let mut simulation = Self::plan(rank, config)?;
+        simulation.ops = resume_from(&simulation.ops, step)?;
+        for axis in 0..3 {
+            simulation.finite(&state[0][axis])?;
+            simulation.finite(&state[1][axis])?;
+            simulation.recorder.upload(&simulation.displacement[axis], 0, &state[0][axis])?;
+            simulation.recorder.upload(&simulation.momentum[axis], 0, &state[1][axis])?;
+        }
+        Ok(simulation)
+    }
+
+    fn plan(rank: &Rank, config: Config) -> Result<Self, crate::Error> {
+        config.validate()?;
+        let grid = config.grid(rank.comm.size())?;
+        let power = LinearPower::new(config.cosmology, TransferKind::Full)?;
+        let ops =
+            schedule(power.growth(), config.scheme, config.a_start, config.a_end, config.steps, &config.snapshots)?;
+        // A halo as wide as typical displacements are today.
+        let memory = config.memory(grid, (10.0 / config.box_size * config.mesh as f64).ceil() as u64);
+        if let Some(available) = rank.gpu.abilities().memory.map(|all| all / rank.sharing as u64)
+            && memory.total() > available
+        {
+            let (needed, sharing) = (memory.total(), rank.sharing);
+            return Err(SimulationError::Memory { needed, detail: memory.to_string(), available, sharing }.into());
+        }
+        let mut recorder = Recorder::new(&rank.gpu)?;
+        let lines = Lines::new(&rank.comm, grid)?;
+        let lattice = Lattice::new(config.sites(), grid, rank.comm.rank());
+        let force = Force::new(&config, &mut recorder, &lines)?;
+        let field = |what: &str| rank.gpu.array::<f32>(what, lattice.len());
+        let three = |what: &str| Ok::<_, crate::Error>([field(what)?, field(what)?, field(what)?]);
+        Ok(Simulation {
+            displacement: three("simulation::displacement")?,
+            momentum: three("simulation::momentum")?,
+            acceleration: three("simulation::acceleration")?,
+            scale_factor: config.a_start,
+            combine: Combine::default(),
+            config,
+            power,
+            recorder,
+            lines,
+            lattice,
+            force,
+            ops,
+        })
+    }
+
+    /// White noise of the configuration's seed on this rank's sites: a function of the site alone.
+    fn noise(&self) -> Vec<f32> {
+        let mut values = vec![0.0; self.lattice.len() as usize];
+        let rows = self.rows();
+        let length = self.config.particles as usize;
+        for (row, out) in rows.zip(values.chunks_mut(length.max(1))) {
+            fill_white_noise(self.config.seed, row, out);
+        }
+        values
+    }
+
+    fn finite(&self, values: &[f32]) -> Result<(), crate::Error> {
+        let n = self.config.particles;
+        let bad = values.iter().position(|value| !value.is_finite());
+        let index = bad.map(|at| self.rows().nth(at / n as usize).unwrap_or(0) + at as u64 % n);
+        // All ranks must come to the same verdict, and name the first.
+        let own = [index.unwrap_or(u64::MAX), bad.map_or(0, |at| values[at].to_bits().into())];
+        let all = self.lines.world().all_gather(&own)?;
+        match all.chunks(2).min_by_key(|found| found[0]) {
+            Some(&[index, bits]) if index < u64::MAX => {
+                Err(SimulationError::Noise { index, value: f32::from_bits(bits as u32) }.into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// First global index of each row (all sites along the last axis) of this rank, in order.
+    pub fn rows(&self) -> impl Iterator<Item = u64> + use<> {
+        let (n, own) = (self.config.particles, self.lattice.own.clone());
+        own[0].clone().flat_map(move |i| own[1].clone().map(move |j| (i * n + j) * n))
+    }
+
+    /// What it was asked to do.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The linear power spectrum.
+    pub fn linear_power(&self) -> &LinearPower {
+        &self.power
+    }
+
+    /// The process grid.
+    pub fn grid(&self) -> Grid {
+        self.lines.grid()
+    }
+
+    /// This rank's sites.
+    pub fn sites(&self) -> &Lattice {
+        &self.lattice
+    }
+
+    /// The last step of its schedule; more than [`Config::steps`] when snapshots cut steps.
+    pub fn steps(&self) -> usize {
+        self.ops
+            .iter()
+            .filter_map(|op| if let Op::Reached { step, .. } = op { Some(*step) } else { None })
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// What it has recorded and submitted, and bytes exchanged.
+    pub fn counts(&self) -> (crate::gpu::Counts, Cost) {
+        (self.recorder.counts(), self.lines.cost())
+    }
+
+    /// The recorder, for timing.
+    pub fn recorder(&mut self) -> &mut Recorder {
+        &mut self.recorder
+    }
+
+    /// The force solver.
+    pub fn force(&self) -> &Force {
+        &self.force
+    }
+
+    /// Runs the schedule to its end. `reached` is called at the start and after each step, on every rank; the device may
+    /// still be at work then, and what `reached` asks for waits.
+    ///
+    /// # Errors
+    /// Those of `reached`, and [`Error`](crate::Error)s of the device, the ranks and lost particles.
+    pub fn run<E: From<crate::Error>>(
+        &mut self,
+        mut reached: impl FnMut(&mut Self, Reached) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let ops = self.ops.clone();
+        for op in ops {
+            match op {
+                Op::Force => self.accelerate()?,
+                Op::Kick { keep, factor } => self.kick(keep, factor)?,
+                Op::Drift { factor } => self.drift(factor)?,
+                Op::Reached { a, step } => {
+                    self.recorder.submit().map_err(crate::Error::from)?;
+                    self.scale_factor = a;
+                    let snapshot = self.config.snapshots.contains(&a);
+                    reached(self, Reached { a, step, snapshot })?;
+                }
+            }
+        }
+        self.force.check(&mut self.recorder, &self.lines)?;
+        Ok(())
+    }
+
+    /// `acceleration = -grad phi` at the particles' present places.
+    fn accelerate(&mut self) -> Result<(), crate::Error> {
+        self.force.accelerate(
+            &mut self.recorder,
+            &mut self.lines,
+            &self.lattice,
+            &self.displacement,
+            &self.acceleration,
+        )
+    }
+
+    /// `p = keep p + factor acceleration`.
+    fn kick(&mut self, keep: f64, factor: f64) -> Result<(), crate::Error> {
+        for axis in 0..3 {
+            self.combine.linear(&mut self.recorder, keep, &self.momentum[axis], factor, &self.acceleration[axis])?;
+        }
+        Ok(())
+    }
+
+    /// `x += factor p`.
+    fn drift(&mut self, factor: f64) -> Result<(), crate::Error> {
+        for axis in 0..3 {
+            self.combine.linear(&mut self.recorder, 1.0, &self.displacement[axis], factor, &self.momentum[axis])?;
+        }
+        Ok(())
+    }
+
+    /// Displacements and momenta of this rank's particles, by axis, C order over its sites. Waits for the device.
+    ///
+    /// # Errors
+    /// [`DeviceError`](crate::gpu::DeviceError); [`SimulationError::Lost`].
+    pub fn phase_space(&mut self) -> Result<[[Vec<f32>; 3]; 2], crate::Error> {
+        self.force.check(&mut self.recorder, &self.lines)?;
+        let n = self.lattice.len();
+        let mut read = |arrays: &[Array<f32>; 3]| -> Result<[Vec<f32>; 3], crate::Error> {
+            let mut axis = |a: usize| self.recorder.download(&arrays[a], 0, n);
+            Ok([axis(0)?, axis(1)?, axis(2)?])
+        };
+        Ok([read(&self.displacement)?, read(&self.momentum)?])
+    }
+
+    /// The accelerations of the last force, as [`phase_space`](Self::phase_space) gives momenta.
+    ///
+    /// # Errors
+    /// [`DeviceError`](crate::gpu::DeviceError).
+    pub fn accelerations(&mut self) -> Result<[Vec<f32>; 3], crate::Error> {
+        let n = self.lattice.len();
+        let mut axis = |a: usize| self.recorder.download(&self.acceleration[a], 0, n);
+        Ok([axis(0)?, axis(1)?, axis(2)?])
+    }
+
+    /// The density on this rank's own cells of the force mesh, mean 1, C order, and which cells they are. Waits.
+    ///
+    /// # Errors
+    /// As [`phase_space`](Self::phase_space).
+    pub fn density(&mut self) -> Result<(Box3, Vec<f32>), crate::Error> {
+        let own = self.force.layout().own.clone();
+        let out = self.recorder.gpu().array::<f32>("simulation::density", extent(&own).iter().product())?;
+        let [x, y, z] = &self.displacement;
+        let particles = Particles::Sites { lattice: &self.lattice, displacement: [x, y, z] };
+        self.force.density(&mut self.recorder, &mut self.lines, particles, 0.0, &out)?;
+        self.force.check(&mut self.recorder, &self.lines)?;
+        let density = self.recorder.download(&out, 0, out.len())?;
+        Ok((own, density))
+    }
+
+    /// The power spectrum of the density on the force mesh, without correction for the window. All ranks call it and all
+    /// get the result.
+    ///
+    /// # Errors
+    /// As [`phase_space`](Self::phase_space).
+    pub fn power(&mut self) -> Result<Vec<Bin>, crate::Error> {
+        let (modes, geometry) = self.spectrum()?;
+        Ok(power_spectrum(self.lines.world(), &geometry, |index, _| {
+            let [re, im] = modes[index].map(f64::from);
+            re * re + im * im
+        })?)
+    }
+
+    /// The spectrum of the density contrast on the force mesh: this rank's modes, and which they are. Waits.
+    ///
+    /// # Errors
+    /// As [`phase_space`](Self::phase_space).
+    pub fn spectrum(&mut self) -> Result<(Vec<[f32; 2]>, SpectrumGeometry), crate::Error> {
+        let [x, y, z] = &self.displacement;
+        let particles = Particles::Sites { lattice: &self.lattice, displacement: [x, y, z] };
+        let spectrum = self.force.contrast(&mut self.recorder, &mut self.lines, particles)?;
+        self.force.check(&mut self.recorder, &self.lines)?;
+        let part = self.force.transform().spectrum_part();
+        let modes = self.recorder.download(&spectrum, 0, extent(&part).iter().product())?;
+        Ok((modes, SpectrumGeometry { shape: self.config.cells(), size: self.config.size(), part }))
+    }
+
+    /// All ranks.
+    pub fn comm(&self) -> &crate::comm::Communicator {
+        self.lines.world()
+    }
+
+    /// Bytes that this rank's schedule moves through device memory, reading and writing, as its kernels are written:
+    /// counted, not measured, without the start and what halos add.
+    pub fn traffic(&self) -> u64 {
+        let (particles, cells) = (self.lattice.len(), extent(&self.force.layout().own).iter().product::<u64>());
+        let nodes = u64::from(self.config.window.order()).pow(3);
+        let transforms = self.force.filter().traffic();
+        let paint = 8 * cells + particles * (12 + 8 * nodes) + 12 * cells;
+        let read = 3 * particles * (12 + 4 * nodes + 4);
+        let op = |op: &Op| match op {
+            Op::Force => transforms + paint + read,
+            Op::Kick { .. } | Op::Drift { .. } => 3 * 12 * particles,
+            Op::Reached { .. } => 0,
+        };
+        self.ops.iter().map(op).sum()
+    }
+
+    /// Scale factor that the particles are at.
+    pub fn scale_factor(&self) -> f64 {
+        self.scale_factor
+    }
+}

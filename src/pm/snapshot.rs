@@ -1,0 +1,138 @@
+//! Snapshots in HDF5, which all ranks write together.
+
+use std::path::Path;
+
+use crate::comm::{Communicator, Op};
+use crate::io::collective::shared_token;
+use crate::io::hdf5::{Files, Part, SnapshotInfo, SnapshotWriter, part_path};
+use crate::io::{IoError, Sealed};
+
+use super::Simulation;
+
+/// Particles that are written at a time.
+const PIECE: usize = 1 << 18;
+
+/// Writes a snapshot from all ranks, which all call it: `write` is given this rank's file, and the row of it that its
+/// own `count` particles begin at, where ranks' particles follow one another. All that is on the disk then; a file gets
+/// its name when the rank that made it publishes it: rank 0 [`Files::One`], each rank its own of [`Files::PerRank`],
+/// which is `name.R.hdf5` for `name.hdf5`.
+///
+/// Before any rank publishes, all must have come back from here; the barrier for it is inside.
+///
+/// # Errors
+/// [`IoError`](crate::io::IoError) of whichever rank failed; the other ranks learn of it by their next message.
+pub fn seal_snapshot_together(
+    comm: &Communicator,
+    path: &Path,
+    files: Files,
+    info: &SnapshotInfo,
+    count: u64,
+    write: impl FnOnce(&SnapshotWriter, u64) -> Result<(), crate::Error>,
+) -> Result<Sealed, crate::Error> {
+    let mut all = [count];
+    comm.all_reduce(&mut all, Op::Sum)?;
+    if all[0] != info.count {
+        let reason = format!("has {} rows over all ranks, but the header counts {}", all[0], info.count);
+        return Err(IoError::Column { path: path.to_path_buf(), name: "ParticleIDs".to_string(), reason }.into());
+    }
+    let token = shared_token(comm)?;
+    let (writer, first) = match files {
+        Files::PerRank => {
+            let part = Part { index: comm.rank() as u64, of: comm.size() as u64, count };
+            (SnapshotWriter::create(part_path(path, part.index), info, part, &token)?, 0)
+        }
+        Files::One => {
+            let whole = Part::whole(info);
+            let made = if comm.rank() == 0 { Some(SnapshotWriter::create(path, info, whole, &token)?) } else { None };
+            let mut first = [count];
+            comm.scan_exclusive(&mut first, Op::Sum)?;
+            // It comes when the file is there.
+            let mut places = made.as_ref().map_or([0; 3], SnapshotWriter::places);
+            comm.broadcast(0, &mut places)?;
+            let writer = match made {
+                Some(writer) => writer,
+                None => SnapshotWriter::open(path, whole, &token, places)?,
+            };
+            (writer, first[0])
+        }
+    };
+    write(&writer, first)?;
+    let sealed = writer.seal()?;
+    comm.barrier()?;
+    Ok(sealed)
+}
+
+impl Simulation {
+    /// What a snapshot of the present moment says of itself.
+    pub fn snapshot_info(&self) -> SnapshotInfo {
+        let (n, cosmology) = (self.config.particles, &self.config.cosmology);
+        SnapshotInfo {
+            count: n * n * n,
+            box_size: self.config.box_size,
+            scale_factor: self.scale_factor,
+            omega_m: cosmology.omega_m(),
+            omega_b: cosmology.omega_b(),
+            h: cosmology.h(),
+        }
+    }
+
+    /// Writes positions in Mpc/h and canonical momenta, as [`positions`](Self::positions) and
+    /// [`phase_space`](Self::phase_space) give them, as a snapshot in HDF5, with the Lagrangian index as id. In one file
+    /// particles are in Lagrangian order; in one a rank, in the order of the rank's sites. All ranks call it.
+    ///
+    /// # Errors
+    /// As [`seal_snapshot_together`].
+    pub fn seal_snapshot(
+        &self,
+        path: &Path,
+        files: Files,
+        positions: &[Vec<f32>; 3],
+        momentum: &[Vec<f32>; 3],
+    ) -> Result<Sealed, crate::Error> {
+        let (n, info) = (self.config.particles, self.snapshot_info());
+        let count = positions[0].len() as u64;
+        seal_snapshot_together(self.lines.world(), path, files, &info, count, |writer, _| {
+            // Whole rows of sites at a time, as many as follow one another in the file.
+            let mut pending = Pending::default();
+            for (number, row) in self.rows().enumerate() {
+                let start = number as u64 * n;
+                let place = if files == Files::One { row } else { start };
+                if pending.ids.len() >= PIECE || pending.next() != place {
+                    pending.flush(writer)?;
+                    pending.first = place;
+                }
+                for (site, at) in (start as usize..(start + n) as usize).enumerate() {
+                    pending.positions.push([0, 1, 2].map(|axis| positions[axis][at]));
+                    pending.velocities.push([0, 1, 2].map(|axis| info.gadget_velocity(momentum[axis][at])));
+                    pending.ids.push(row + site as u64);
+                }
+            }
+            pending.flush(writer)
+        })
+    }
+}
+
+/// Particles that are still to be written, from row `first` on.
+#[derive(Default)]
+struct Pending {
+    first: u64,
+    positions: Vec<[f32; 3]>,
+    velocities: Vec<[f32; 3]>,
+    ids: Vec<u64>,
+}
+
+impl Pending {
+    /// The row behind the last.
+    fn next(&self) -> u64 {
+        self.first + self.ids.len() as u64
+    }
+
+    fn flush(&mut self, writer: &SnapshotWriter) -> Result<(), crate::Error> {
+        writer.write(self.first, &self.positions, &self.velocities, &self.ids)?;
+        self.first = self.next();
+        self.positions.clear();
+        self.velocities.clear();
+        self.ids.clear();
+        Ok(())
+    }
+}

@@ -1,0 +1,345 @@
+//! Points with attributes, on one rank's device.
+
+use std::collections::BTreeMap;
+
+use super::domain::{Bounds, Domain};
+use super::error::ParticleError;
+use crate::comm::{Communicator, Op};
+use crate::gpu::primitives::{Count, Permute};
+use crate::gpu::{Access, Array, DeviceError, Element, Kernel, KernelSource, Recorder};
+
+/// An array of one of the types that attributes have; all have elements of 4 bytes.
+#[derive(Clone)]
+pub enum AnyArray {
+    /// Reals.
+    F32(Array<f32>),
+    /// Integers without sign.
+    U32(Array<u32>),
+    /// Integers.
+    I32(Array<i32>),
+}
+
+impl AnyArray {
+    /// Number of elements.
+    pub fn len(&self) -> u64 {
+        match self {
+            AnyArray::F32(array) => array.len(),
+            AnyArray::U32(array) => array.len(),
+            AnyArray::I32(array) => array.len(),
+        }
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The type of its elements.
+    pub fn element(&self) -> Element {
+        match self {
+            AnyArray::F32(_) => Element::F32,
+            AnyArray::U32(_) => Element::U32,
+            AnyArray::I32(_) => Element::I32,
+        }
+    }
+
+    /// The same memory as words, which kernels that only move values use.
+    ///
+    /// # Errors
+    /// None: the elements have the same size.
+    pub fn words(&self) -> Result<Array<u32>, DeviceError> {
+        match self {
+            AnyArray::F32(array) => array.cast(),
+            AnyArray::U32(array) => Ok(array.clone()),
+            AnyArray::I32(array) => array.cast(),
+        }
+    }
+
+    /// Other words, as elements of the type of this array.
+    ///
+    /// # Errors
+    /// None: the elements have the same size.
+    pub fn like(&self, words: &Array<u32>) -> Result<AnyArray, DeviceError> {
+        Ok(match self {
+            AnyArray::F32(_) => AnyArray::F32(words.cast()?),
+            AnyArray::U32(_) => AnyArray::U32(words.clone()),
+            AnyArray::I32(_) => AnyArray::I32(words.cast()?),
+        })
+    }
+}
+
+impl From<Array<f32>> for AnyArray {
+    fn from(array: Array<f32>) -> Self {
+        AnyArray::F32(array)
+    }
+}
+
+impl From<Array<u32>> for AnyArray {
+    fn from(array: Array<u32>) -> Self {
+        AnyArray::U32(array)
+    }
+}
+
+impl From<Array<i32>> for AnyArray {
+    fn from(array: Array<i32>) -> Self {
+        AnyArray::I32(array)
+    }
+}
+
+/// Values that points carry.
+#[derive(Clone)]
+pub struct Attribute {
+    values: AnyArray,
+    width: u64,
+}
+
+impl Attribute {
+    /// The values: those of the first point, then those of the second.
+    pub fn values(&self) -> &AnyArray {
+        &self.values
+    }
+
+    /// Values a point.
+    pub fn width(&self) -> u64 {
+        self.width
+    }
+}
+
+/// The points of one rank with their attributes, in a [`Domain`].
+///
+/// - Positions are one array, point by point, as in a file of shape `(N, dims)`. All are finite; along periodic axes
+///   they lie in `[0, side)`.
+/// - Fewer than 2^31 points a rank; none is legal.
+/// - A clone is another handle on the same arrays.
+///
+/// ```
+/// use meshloom::gpu::{Gpu, Options, Recorder};
+/// use meshloom::points::{Cloud, Domain, ParticleError};
+///
+/// let gpu = Gpu::open(&Options::from_env()?, 0)?;
+/// let mut recorder = Recorder::new(&gpu)?;
+/// let domain = Domain::new(&[10.0, 10.0])?;
+/// let cloud = Cloud::from_host(&mut recorder, &domain, &[1.0, 2.0, -0.5, 10.0])?;
+/// assert_eq!(recorder.download(cloud.positions(), 0, 4)?, [1.0, 2.0, 9.5, 0.0]);
+/// assert_eq!(cloud.bounds().map(|bounds| bounds.high), Some([9.5, 2.0, 0.0]));
+/// let bad = Cloud::from_host(&mut recorder, &domain, &[1.0, 2.0, 3.0, f32::NAN]);
+/// assert_eq!(bad.err(), Some(ParticleError::NonFinite { index: 1, axis: 1 }));
+/// # Ok::<(), meshloom::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Cloud {
+    domain: Domain,
+    positions: Array<f32>,
+    bounds: Option<Bounds>,
+    attributes: BTreeMap<String, Attribute>,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+struct Params {
+    count: u32,
+    dims: u32,
+    pad: [u32; 2],
+    sides: [f32; 4],
+}
+
+/// The kernel that wraps points and looks at them.
+pub(super) fn prepare() -> KernelSource {
+    KernelSource::new("particles::prepare", include_str!("../../shaders/points/prepare.wgsl"))
+        .params("count: u32, dims: u32, pad: vec2<u32>, sides: vec4<f32>")
+        .array("positions", Element::F32, Access::ReadWrite)
+        .array("found", Element::U32, Access::Atomic)
+}
+
+/// The real that an integer in the order of the reals stands for.
+fn real(image: u32) -> f32 {
+    f32::from_bits(if image >> 31 == 1 { image & 0x7fff_ffff } else { !image })
+}
+
+impl Cloud {
+    /// Takes over `positions`, `dims` coordinates a point, and wraps them in place along periodic axes. One dispatch,
+    /// which reads 4 bytes a coordinate and writes those that it wraps; then waits for 28 bytes.
+    ///
+    /// A wrapped coordinate is the exact remainder, rounded once where the side is added; those in `[0, side)` are left
+    /// as they are, and what rounds to the side becomes 0.
+    ///
+    /// # Errors
+    /// [`ParticleError::NonFinite`] for the first point with a coordinate that is NaN or infinite,
+    /// [`ParticleError::Shape`] when the coordinates are no whole number of points, [`ParticleError::TooMany`], and
+    /// those of the device.
+    pub fn new(recorder: &mut Recorder, domain: &Domain, positions: Array<f32>) -> Result<Cloud, ParticleError> {
+        let dims = domain.dims() as u64;
+        let count = positions.len() / dims;
+        if positions.len() != count * dims {
+            let (have, want) = (positions.len(), count.saturating_add(1) * dims);
+            return Err(ParticleError::Shape { name: "positions".into(), have, want });
+        }
+        few_enough(count)?;
+        let mut cloud = Cloud { domain: *domain, positions, bounds: None, attributes: BTreeMap::new() };
+        if count == 0 {
+            return Ok(cloud);
+        }
+        let found = recorder.gpu().array::<u32>("particles::found", 7)?;
+        recorder.upload(&found, 0, &[u32::MAX, u32::MAX, u32::MAX, u32::MAX, 0, 0, 0])?;
+        let [x, y, z] = domain.sides();
+        let params = Params { count: count as u32, dims: dims as u32, pad: [0; 2], sides: [x, y, z, 0.0] };
+        recorder.each(&Kernel::new(prepare()), &[cloud.positions.raw(), found.raw()], &params, count)?;
+        let found = recorder.download(&found, 0, 7)?;
+        if found[0] != u32::MAX {
+            let at = u64::from(found[0]);
+            return Err(ParticleError::NonFinite { index: at / dims, axis: (at % dims) as usize });
+        }
+        let mut bounds = Bounds { low: [0.0; 3], high: [0.0; 3] };
+        for axis in 0..domain.dims() {
+            (bounds.low[axis], bounds.high[axis]) = (real(found[1 + axis]), real(found[4 + axis]));
+        }
+        cloud.bounds = Some(bounds);
+        Ok(cloud)
+    }
+
+    /// Uploads coordinates, point by point, and makes a cloud of them as [`new`](Self::new) does. Waits.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn from_host(recorder: &mut Recorder, domain: &Domain, positions: &[f32]) -> Result<Cloud, ParticleError> {
+        few_enough(positions.len() as u64 / domain.dims() as u64)?;
+        let array = recorder.gpu().array("particles::positions", positions.len() as u64)?;
+        recorder.upload(&array, 0, positions)?;
+        Self::new(recorder, domain, array)
+    }
+
+    /// The same of `f64` coordinates: they are wrapped in `f64` and rounded once, see [`Domain::wrap`]. Waits.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), and [`ParticleError::OutOfRange`] for a coordinate along an open axis that `f32` cannot
+    /// hold.
+    pub fn from_host_f64(recorder: &mut Recorder, domain: &Domain, positions: &[f64]) -> Result<Cloud, ParticleError> {
+        Self::from_host(recorder, domain, &domain.narrow(positions, 0)?)
+    }
+
+    /// What all ranks make of the clouds that each made of its own part of the points: every rank its cloud, or the
+    /// same error on all, that of the first bad coordinate of all ranks, with the point's number among those of all
+    /// ranks (in rank order). `rows` is the number of points that this rank was given. All ranks call it.
+    ///
+    /// # Errors
+    /// [`ParticleError::NonFinite`] and [`ParticleError::OutOfRange`], the same on all ranks; others only on the rank
+    /// that found them, which must end and so ends the wait of the others.
+    pub fn agreed(comm: &Communicator, rows: u64, found: Result<Cloud, ParticleError>) -> Result<Cloud, ParticleError> {
+        let bad = match &found {
+            Ok(_) => None,
+            Err(ParticleError::NonFinite { index, axis }) => Some((*index, *axis, f64::NAN)),
+            Err(ParticleError::OutOfRange { index, axis, value }) => Some((*index, *axis, *value)),
+            Err(_) => return found,
+        };
+        let mut before = [rows];
+        comm.scan_exclusive(&mut before, Op::Sum)?;
+        let mine = bad.map_or([u64::MAX; 3], |(index, axis, value)| [before[0] + index, axis as u64, value.to_bits()]);
+        let all = comm.all_gather(&mine)?;
+        match all.chunks_exact(3).min() {
+            Some(&[index, axis, value]) if index != u64::MAX => {
+                let (axis, value) = (axis as usize, f64::from_bits(value));
+                Err(match value.is_nan() {
+                    true => ParticleError::NonFinite { index, axis },
+                    false => ParticleError::OutOfRange { index, axis, value },
+                })
+            }
+            _ => found,
+        }
+    }
+
+    /// Where the points lie.
+    pub fn domain(&self) -> &Domain {
+        &self.domain
+    }
+
+    /// Number of points.
+    pub fn len(&self) -> u64 {
+        self.positions.len() / self.domain.dims() as u64
+    }
+
+    /// Whether there are no points.
+    pub fn is_empty(&self) -> bool {
+        self.positions.is_empty()
+    }
+
+    /// The coordinates, point by point.
+    pub fn positions(&self) -> &Array<f32> {
+        &self.positions
+    }
+
+    /// A box that holds all points: the least one, but for a cloud made by [`gather`](Self::gather), which has that of
+    /// the cloud it was made from. `None` without points.
+    pub fn bounds(&self) -> Option<Bounds> {
+        self.bounds
+    }
+
+    /// Gives the points an attribute of `width` values each, in place of one of this name.
+    ///
+    /// # Errors
+    /// [`ParticleError::Shape`] unless there are as many values, and at least one a point.
+    pub fn set(&mut self, name: &str, values: impl Into<AnyArray>, width: u64) -> Result<(), ParticleError> {
+        let (values, want) = (values.into(), self.len() * width);
+        if values.len() != want || width == 0 {
+            return Err(ParticleError::Shape { name: name.into(), have: values.len(), want });
+        }
+        self.attributes.insert(name.into(), Attribute { values, width });
+        Ok(())
+    }
+
+    /// The attribute of this name.
+    pub fn attribute(&self, name: &str) -> Option<&Attribute> {
+        self.attributes.get(name)
+    }
+
+    /// All attributes, by name in alphabetic order.
+    pub fn attributes(&self) -> impl Iterator<Item = (&str, &Attribute)> {
+        self.attributes.iter().map(|(name, attribute)| (name.as_str(), attribute))
+    }
+
+    /// A new cloud of the points `index[0]`, `index[1]`, ... with their attributes: all of them in another order, or a
+    /// selection. Each index is less than [`len`](Self::len). One dispatch for the positions and one an attribute;
+    /// neither submits nor waits.
+    ///
+    /// # Errors
+    /// [`ParticleError::TooMany`], and [`DeviceError`] when an array does not fit the device.
+    pub fn gather(
+        &self,
+        recorder: &mut Recorder,
+        permute: &Permute,
+        index: &Array<u32>,
+    ) -> Result<Cloud, ParticleError> {
+        few_enough(index.len())?;
+        let mut moved = |label: &str, words: &Array<u32>, width: u64| {
+            let target = recorder.gpu().array::<u32>(label, index.len() * width)?;
+            permute.gather(recorder, words, index, &target, width, Count::All)?;
+            Ok::<_, DeviceError>(target)
+        };
+        let dims = self.domain.dims() as u64;
+        let positions = moved("particles::positions", &self.positions.cast()?, dims)?.cast()?;
+        let mut attributes = BTreeMap::new();
+        for (name, Attribute { values, width }) in &self.attributes {
+            let values = values.like(&moved(name, &values.words()?, *width)?)?;
+            attributes.insert(name.clone(), Attribute { values, width: *width });
+        }
+        let bounds = self.bounds.filter(|_| !index.is_empty());
+        Ok(Cloud { domain: self.domain, positions, bounds, attributes })
+    }
+}
+
+fn few_enough(count: u64) -> Result<(), ParticleError> {
+    if count < 1 << 31 { Ok(()) } else { Err(ParticleError::TooMany { count }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn images_keep_the_order_of_reals() {
+        // As in the kernel.
+        let image = |x: f32| if x.is_sign_negative() { !x.to_bits() } else { x.to_bits() | 0x8000_0000 };
+        let reals = [f32::MIN, -1.5, -1e-40, -0.0, 0.0, 1e-40, 2.0, f32::MAX];
+        assert!(reals.windows(2).all(|pair| image(pair[0]) < image(pair[1])));
+        assert!(reals.iter().all(|&x| real(image(x)).to_bits() == x.to_bits()));
+    }
+}

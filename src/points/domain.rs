@@ -1,0 +1,176 @@
+//! The space that points lie in.
+
+use super::error::ParticleError;
+
+/// A box of 2 or 3 axes, each of them periodic with a side or open.
+///
+/// - A side is rounded to `f32` here, once: all else (wrapping on the host and on the device, keys, distances) uses the
+///   rounded one. Sides lie in `[1e-30, 1e30]`.
+/// - Coordinates along a periodic axis lie in `[0, side)`; `x == side` is `x = 0`.
+/// - Distances along a periodic axis are those of the nearest image: at most half the side.
+///
+/// ```
+/// use meshloom::points::Domain;
+///
+/// let domain = Domain::new(&[10.0, 10.0, 0.0])?; // the third axis is open
+/// assert_eq!((domain.dims(), domain.side(0), domain.side(2)), (3, Some(10.0), None));
+/// assert_eq!([-2.5, 10.0, -1e-9].map(|x| domain.wrap(0, x)), [7.5, 0.0, 0.0]);
+/// assert_eq!(domain.wrap(2, -2.5), -2.5);
+/// # Ok::<(), meshloom::points::ParticleError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Domain {
+    dims: usize,
+    /// 0 along open axes, and along the third of two.
+    sides: [f32; 3],
+}
+
+impl Domain {
+    /// A domain with these sides, one for each of 2 or 3 axes; 0 is an open axis.
+    ///
+    /// # Errors
+    /// [`ParticleError::Dims`], and [`ParticleError::Sides`] for a side that is neither 0 nor in `[1e-30, 1e30]`.
+    pub fn new(sides: &[f64]) -> Result<Self, ParticleError> {
+        let mut domain = Self::open(sides.len())?;
+        for (axis, &side) in sides.iter().enumerate() {
+            if side != 0.0 && !(1e-30..=1e30).contains(&side) {
+                return Err(ParticleError::Sides { axis, side });
+            }
+            domain.sides[axis] = if side == 0.0 { 0.0 } else { side as f32 };
+        }
+        Ok(domain)
+    }
+
+    /// Space without bounds, of 2 or 3 axes.
+    ///
+    /// # Errors
+    /// [`ParticleError::Dims`].
+    pub fn open(dims: usize) -> Result<Self, ParticleError> {
+        match dims {
+            2 | 3 => Ok(Domain { dims, sides: [0.0; 3] }),
+            found => Err(ParticleError::Dims { found }),
+        }
+    }
+
+    /// Number of axes: 2 or 3.
+    pub fn dims(&self) -> usize {
+        self.dims
+    }
+
+    /// The side of a periodic axis; `None` for an open one, and for one that there is not.
+    pub fn side(&self, axis: usize) -> Option<f32> {
+        self.sides.get(axis).copied().filter(|&side| side > 0.0)
+    }
+
+    /// The sides as kernels take them: 0 along open axes and behind the last.
+    pub fn sides(&self) -> [f32; 3] {
+        self.sides
+    }
+
+    /// The coordinate in `[0, side)` that `x` is the same place as, wrapped exactly in `f64` and rounded once; what
+    /// rounds to the side is 0, and so is -0. Along an open axis `x` is only rounded.
+    pub fn wrap(&self, axis: usize, x: f64) -> f32 {
+        let Some(side) = self.side(axis) else { return x as f32 };
+        let inside = x.rem_euclid(f64::from(side)) as f32;
+        // Adding zero turns -0 into 0.
+        if inside >= side { 0.0 } else { inside + 0.0 }
+    }
+
+    /// The least difference of two coordinates that differ by `d`, among their images: in `[-side/2, side/2]` along a
+    /// periodic axis for `d` in `(-side, side)`, `d` itself along an open one.
+    pub fn minimum_image(&self, axis: usize, d: f32) -> f32 {
+        match self.side(axis) {
+            Some(side) if d > 0.5 * side => d - side,
+            Some(side) if d < -0.5 * side => d + side,
+            _ => d,
+        }
+    }
+
+    /// Rows of `f64` coordinates as `f32`, wrapped along periodic axes before they are rounded; `first` is the number
+    /// of the first row, for errors.
+    ///
+    /// # Errors
+    /// [`ParticleError::NonFinite`] or [`ParticleError::OutOfRange`] for the first coordinate that is.
+    pub fn narrow(&self, rows: &[f64], first: u64) -> Result<Vec<f32>, ParticleError> {
+        let mut narrow = Vec::with_capacity(rows.len());
+        for (at, &value) in rows.iter().enumerate() {
+            let (index, axis) = (first + (at / self.dims) as u64, at % self.dims);
+            if !value.is_finite() {
+                return Err(ParticleError::NonFinite { index, axis });
+            }
+            let x = self.wrap(axis, value);
+            if !x.is_finite() {
+                return Err(ParticleError::OutOfRange { index, axis, value });
+            }
+            narrow.push(x);
+        }
+        Ok(narrow)
+    }
+}
+
+/// The least box that holds some points.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bounds {
+    /// The least coordinate by axis; 0 behind the last axis.
+    pub low: [f32; 3],
+    /// The greatest coordinate by axis; 0 behind the last axis.
+    pub high: [f32; 3],
+}
+
+impl Bounds {
+    /// The least box that holds both.
+    #[must_use]
+    pub fn union(&self, other: &Bounds) -> Bounds {
+        Bounds {
+            low: [0, 1, 2].map(|a| self.low[a].min(other.low[a])),
+            high: [0, 1, 2].map(|a| self.high[a].max(other.high[a])),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sides_are_checked_and_rounded_once() {
+        assert_eq!(Domain::new(&[1.0]), Err(ParticleError::Dims { found: 1 }));
+        assert_eq!(Domain::open(4), Err(ParticleError::Dims { found: 4 }));
+        for side in [-1.0, 1e-31, 1e31, f64::INFINITY] {
+            assert_eq!(Domain::new(&[1.0, side]), Err(ParticleError::Sides { axis: 1, side }));
+        }
+        assert!(matches!(Domain::new(&[f64::NAN, 1.0]), Err(ParticleError::Sides { axis: 0, .. })));
+        let domain = Domain::new(&[0.1, -0.0]).unwrap();
+        assert_eq!((domain.side(0), domain.side(1), domain.side(2), domain.side(9)), (Some(0.1f32), None, None, None));
+    }
+
+    #[test]
+    fn wrapping_is_exact_and_ends_below_the_side() {
+        let domain = Domain::new(&[10.0, 0.0, 0.3]).unwrap();
+        for (x, want) in [(0.0, 0.0), (-0.0, 0.0), (10.0, 0.0), (-10.0, 0.0), (-1e-9, 0.0), (-1e-300, 0.0), (25.5, 5.5)]
+        {
+            assert_eq!(domain.wrap(0, x).to_bits(), f32::to_bits(want), "{x}");
+        }
+        assert_eq!(domain.wrap(0, 9.999_999_999), 0.0, "the nearest f32 is the side");
+        assert_eq!(domain.wrap(0, 1e15 + 3.0), 3.0);
+        assert_eq!(domain.wrap(1, -12.5), -12.5);
+        assert!((0..1000).all(|i| (0.0..0.3f32).contains(&domain.wrap(2, -0.013 * f64::from(i)))));
+    }
+
+    #[test]
+    fn the_nearest_image_is_at_most_half_a_side_away() {
+        let domain = Domain::new(&[4.0, 0.0]).unwrap();
+        assert_eq!([2.0, 2.5, -2.0, -3.0, 0.0].map(|d| domain.minimum_image(0, d)), [2.0, -1.5, -2.0, 1.0, 0.0]);
+        assert_eq!(domain.minimum_image(1, 1e9), 1e9);
+    }
+
+    #[test]
+    fn the_first_bad_coordinate_is_named() {
+        let domain = Domain::new(&[1.0, 0.0]).unwrap();
+        assert_eq!(domain.narrow(&[1e200, 1.0, 1.5, 2.0], 0).unwrap(), [domain.wrap(0, 1e200), 1.0, 0.5, 2.0]);
+        let far = domain.narrow(&[0.0, 0.0, 0.0, 1e39, f64::NAN, 0.0], 7);
+        assert_eq!(far, Err(ParticleError::OutOfRange { index: 8, axis: 1, value: 1e39 }));
+        let bad = domain.narrow(&[f64::INFINITY, 1e39], 3);
+        assert_eq!(bad, Err(ParticleError::NonFinite { index: 3, axis: 0 }));
+    }
+}

@@ -1,0 +1,77 @@
+//! What can be wrong with particles.
+
+use crate::comm::CommError;
+use crate::exchange::ExchangeError;
+use crate::gpu::DeviceError;
+
+/// An error of the points that a caller hands over, or of what carries them. Axes count from 0.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ParticleError {
+    /// A coordinate is NaN or infinite.
+    #[error("coordinate {axis} of point {index} is not finite; remove or repair it, every coordinate must be finite")]
+    NonFinite {
+        /// The first such point.
+        index: u64,
+        /// Its first such axis.
+        axis: usize,
+    },
+    /// A finite `f64` coordinate along an open axis has no finite `f32` beside it.
+    #[error(
+        "coordinate {axis} of point {index} is {value:e}, beyond the range of f32 (3.4e38); scale the data to other \
+         units"
+    )]
+    OutOfRange {
+        /// The first such point.
+        index: u64,
+        /// Its first such axis.
+        axis: usize,
+        /// The coordinate.
+        value: f64,
+    },
+    /// A side of a domain that is no length.
+    #[error("side {axis} of the box is {side}; it must be a length from 1e-30 to 1e30, or 0 for an open axis")]
+    Sides {
+        /// The axis.
+        axis: usize,
+        /// What was asked for.
+        side: f64,
+    },
+    /// A number of axes that is neither 2 nor 3.
+    #[error("{found} axes; points have 2 or 3")]
+    Dims {
+        /// The axes asked for.
+        found: usize,
+    },
+    /// More points than one rank can number.
+    #[error("{count} points on one rank, which numbers fewer than 2^31; use more ranks")]
+    TooMany {
+        /// The points of the rank.
+        count: u64,
+    },
+    /// An array of another length than the points and the width ask for.
+    #[error("`{name}` has {have} values, but {want} are needed: its width for every point")]
+    Shape {
+        /// The attribute, or `positions`.
+        name: String,
+        /// Values it has.
+        have: u64,
+        /// Values it should have.
+        want: u64,
+    },
+    /// The device.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The ranks.
+    #[error(transparent)]
+    Comm(#[from] CommError),
+}
+
+impl From<ExchangeError> for ParticleError {
+    fn from(error: ExchangeError) -> Self {
+        match error {
+            ExchangeError::Device(error) => ParticleError::Device(error),
+            ExchangeError::Comm(error) => ParticleError::Comm(error),
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Groups are measured where they lie if one rank has them whole, and otherwise where their labels meet.
+
+use bytemuck::{Pod, Zeroable};
+
+use super::members::{Local, Reference, Relative};
+use super::rendezvous::Rendezvous;
+use super::row::Row;
+use super::sums::{First, Means, Scales, Second, Spans};
+use crate::comm::Communicator;
+use crate::points::fof::FofError;
+
+/// How many members each of this rank's groups has on all ranks. Collective; three rounds.
+pub(super) fn totals(comm: &Communicator, local: &Local) -> Result<Vec<u64>, FofError> {
+    let counts: Vec<u64> = (0..local.groups()).map(|group| local.rows(group).len() as u64).collect();
+    if comm.size() == 1 {
+        return Ok(counts);
+    }
+    let labels: Vec<u64> = (0..local.groups()).map(|group| local.label(group)).collect();
+    let meetings = Rendezvous::new(comm, &labels)?;
+    let sums = meetings.send(&counts, 0, |sum, count: u64| sum + count)?;
+    Ok(meetings.reply(&sums)?)
+}
+
+/// The reference, if exactly one point has the number that is the label.
+fn known(label: u64, reference: &Reference) -> Result<(), FofError> {
+    if reference.known == 1 { Ok(()) } else { Err(FofError::Label { label }) }
+}
+
+/// Members of a group that are kept between passes: what a processor's cache holds.
+const KEPT: usize = 4096;
+
+/// Measures a group all of whose members are on this rank; `seen` is scratch.
+pub(super) fn whole(local: &Local, group: usize, seen: &mut Vec<Relative>) -> Result<Row, FofError> {
+    let (label, reference) = (local.label(group), local.reference(group));
+    known(label, &reference)?;
+    if local.rows(group).len() > KEPT {
+        return Ok(passes(local, group, &reference, || local.relative(group, &reference)));
+    }
+    // Points lie anywhere in memory: they are looked up once.
+    seen.clear();
+    seen.extend(local.relative(group, &reference));
+    Ok(passes(local, group, &reference, || seen.iter().copied()))
+}
+
+/// The passes over `members`, all those of a group.
+fn passes<I: Iterator<Item = Relative>>(
+    local: &Local,
+    group: usize,
+    reference: &Reference,
+    members: impl Fn() -> I,
+) -> Row {
+    let (label, count) = (local.label(group), local.rows(group).len() as u64);
+    let scales = Scales::new(&Spans::of(members()), count);
+    let means = Means::new(&First::of(members(), &scales), &scales);
+    let second = Second::of(members(), &means, &scales);
+    Row::new(local.members().domain, (label, count), reference, &scales, &means, &second)
+}
+
+/// What all who have members of a group must know of it to begin with.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+struct Introduction {
+    reference: Reference,
+    count: u64,
+}
+
+impl Introduction {
+    fn union(self, other: Introduction) -> Self {
+        let known = self.reference.known + other.reference.known;
+        let reference = if other.reference.known > 0 { other.reference } else { self.reference };
+        Introduction { reference: Reference { known, ..reference }, count: self.count + other.count }
+    }
+}
+
+/// Measures the groups that have members on several ranks, of which `groups` are those of this rank: gives a row for
+/// each label that `meetings` has here. Collective; seven rounds.
+pub(super) fn spanning(local: &Local, groups: &[usize], meetings: &Rendezvous) -> Result<Vec<Row>, FofError> {
+    let introduce =
+        |&group: &usize| Introduction { reference: local.reference(group), count: local.rows(group).len() as u64 };
+    let own: Vec<Introduction> = groups.iter().map(introduce).collect();
+    let met = meetings.send(&own, Introduction::default(), Introduction::union)?;
+    for (&label, introduction) in meetings.labels().iter().zip(&met) {
+        known(label, &introduction.reference)?;
+    }
+    let own = meetings.reply(&met)?;
+    let members = |i: usize| local.relative(groups[i], &own[i].reference);
+    let all = 0..groups.len();
+
+    let spans: Vec<Spans> = all.clone().map(|i| Spans::of(members(i))).collect();
+    let met_spans = meetings.send(&spans, Spans::default(), Spans::union)?;
+    let spans = meetings.reply(&met_spans)?;
+    let scales = |spans: &[Spans], introductions: &[Introduction]| -> Vec<Scales> {
+        spans.iter().zip(introductions).map(|(spans, introduction)| Scales::new(spans, introduction.count)).collect()
+    };
+    let (own_scales, met_scales) = (scales(&spans, &own), scales(&met_spans, &met));
+
+    let first: Vec<First> = all.clone().map(|i| First::of(members(i), &own_scales[i])).collect();
+    let first = meetings.send(&first, First::default(), First::plus)?;
+    let met_means: Vec<Means> = first.iter().zip(&met_scales).map(|(sums, scales)| Means::new(sums, scales)).collect();
+    let means = meetings.reply(&met_means)?;
+
+    let second: Vec<Second> = all.map(|i| Second::of(members(i), &means[i], &own_scales[i])).collect();
+    let second = meetings.send(&second, Second::default(), Second::plus)?;
+    let row = |(i, &label): (usize, &u64)| {
+        let (domain, Introduction { reference, count }) = (local.members().domain, &met[i]);
+        Row::new(domain, (label, *count), reference, &met_scales[i], &met_means[i], &second[i])
+    };
+    Ok(meetings.labels().iter().enumerate().map(row).collect())
+}

@@ -1,0 +1,156 @@
+//! The points of one rank, ordered by group, and seen from a point of their group.
+
+use bytemuck::{Pod, Zeroable};
+
+use super::Members;
+use crate::points::fof::FofError;
+
+/// The point that a group is measured from: the one whose number is the label.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+pub(super) struct Reference {
+    pub position: [f32; 3],
+    pub velocity: [f32; 3],
+    pub scale_factor: f32,
+    /// How many points are known to have the number; the rest is zero where it is 0.
+    pub known: u32,
+}
+
+/// A member of a group, seen from the group's reference; zero where there is no such axis or quantity.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Relative {
+    pub mass: f64,
+    pub position: [f64; 3],
+    pub velocity: [f64; 3],
+    pub scale_factor: f64,
+}
+
+/// This rank's points by group: groups ascend by label, the members of each by number.
+pub(super) struct Local<'a> {
+    members: &'a Members<'a>,
+    /// Rows of the input.
+    order: Vec<u32>,
+    /// Where groups begin in `order`, and its end.
+    starts: Vec<usize>,
+}
+
+/// The first three values of a row of `dims`; 0 behind the last.
+fn row(values: &[f32], dims: usize, at: usize) -> [f32; 3] {
+    let values = &values[at * dims..(at + 1) * dims];
+    [values[0], values[1], values.get(2).copied().unwrap_or(0.0)]
+}
+
+impl<'a> Local<'a> {
+    /// Checks the points and orders them.
+    pub fn new(members: &'a Members<'a>) -> Result<Self, FofError> {
+        check(members)?;
+        let keys = members.label.iter().zip(members.number);
+        let mut sorted: Vec<(u64, u64, u32)> =
+            keys.zip(0..).map(|((&label, &number), row)| (label, number, row)).collect();
+        sorted.sort_unstable();
+        let twice = sorted.windows(2).find(|pair| (pair[0].0, pair[0].1) == (pair[1].0, pair[1].1));
+        if let Some(&[(label, ..), _]) = twice {
+            return Err(FofError::Label { label });
+        }
+        let new = |&at: &usize| at == 0 || at == sorted.len() || sorted[at - 1].0 != sorted[at].0;
+        let starts = (0..=sorted.len()).filter(new).collect();
+        Ok(Local { members, order: sorted.into_iter().map(|(_, _, row)| row).collect(), starts })
+    }
+
+    pub fn members(&self) -> &'a Members<'a> {
+        self.members
+    }
+
+    /// Groups of which some points are here.
+    pub fn groups(&self) -> usize {
+        self.starts.len() - 1
+    }
+
+    /// The rows of a group's points.
+    pub fn rows(&self, group: usize) -> &[u32] {
+        &self.order[self.starts[group]..self.starts[group + 1]]
+    }
+
+    pub fn label(&self, group: usize) -> u64 {
+        self.members.label[self.rows(group)[0] as usize]
+    }
+
+    /// The numbers of a group's points here, ascending.
+    pub fn numbers(&self, group: usize) -> impl Iterator<Item = u64> {
+        self.rows(group).iter().map(|&row| self.members.number[row as usize])
+    }
+
+    /// A group's reference, if it is here.
+    pub fn reference(&self, group: usize) -> Reference {
+        // The label is the least number, so its point comes first.
+        let at = self.rows(group)[0] as usize;
+        let Members { domain, number, label, position, velocity, scale_factor, .. } = *self.members;
+        if number[at] != label[at] {
+            return Reference::default();
+        }
+        Reference {
+            position: row(position, domain.dims(), at),
+            velocity: velocity.map_or([0.0; 3], |values| row(values, domain.dims(), at)),
+            scale_factor: scale_factor.map_or(0.0, |values| values[at]),
+            known: 1,
+        }
+    }
+
+    /// A group's points here, seen from its reference: along the nearest image, in f64.
+    pub fn relative(&self, group: usize, reference: &Reference) -> impl Iterator<Item = Relative> {
+        let Members { domain, position, mass, velocity, scale_factor, .. } = *self.members;
+        let (dims, sides, reference) = (domain.dims(), domain.sides().map(f64::from), *reference);
+        let minus = |a: [f32; 3], b: [f32; 3]| [0, 1, 2].map(|axis| f64::from(a[axis]) - f64::from(b[axis]));
+        self.rows(group).iter().map(move |&at| {
+            let at = at as usize;
+            let mut offset = minus(row(position, dims, at), reference.position);
+            for (d, side) in offset.iter_mut().zip(sides) {
+                if side > 0.0 && d.abs() > 0.5 * side {
+                    *d -= side * (*d / side).round();
+                }
+            }
+            Relative {
+                mass: mass.map_or(1.0, |values| f64::from(values[at])),
+                position: offset,
+                velocity: velocity.map_or([0.0; 3], |values| minus(row(values, dims, at), reference.velocity)),
+                scale_factor: scale_factor
+                    .map_or(0.0, |values| f64::from(values[at]) - f64::from(reference.scale_factor)),
+            }
+        })
+    }
+}
+
+/// The errors that a rank can see by itself.
+fn check(members: &Members) -> Result<(), FofError> {
+    let Members { domain, number, label, position, mass, velocity, scale_factor } = *members;
+    let (points, dims) = (number.len(), domain.dims());
+    if u32::try_from(points).is_err() {
+        return Err(FofError::TooMany { count: points as u64 });
+    }
+    let length = |what, have: usize, want: usize| match have == want {
+        true => Ok(()),
+        false => Err(FofError::WrongLength { what, have: have as u64, want: want as u64 }),
+    };
+    length("label", label.len(), points)?;
+    for (what, values, width) in [
+        ("position", Some(position), dims),
+        ("mass", mass, 1),
+        ("velocity", velocity, dims),
+        ("scale_factor", scale_factor, 1),
+    ] {
+        let Some(values) = values else { continue };
+        length(what, values.len(), points * width)?;
+        if let Some(at) = values.iter().position(|value| !value.is_finite() || what == "mass" && *value < 0.0) {
+            let (number, value) = (number[at / width], values[at]);
+            return Err(if what == "mass" {
+                FofError::Mass { number, value }
+            } else {
+                FofError::NonFinite { what, number }
+            });
+        }
+    }
+    match label.iter().zip(number).find(|(label, number)| label > number) {
+        Some((&label, _)) => Err(FofError::Label { label }),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,295 @@
+//! What groups are: count, mass, centre, motion, size and shape of each, and who belongs to it, from the labels of
+//! points.
+
+mod measure;
+mod members;
+mod rendezvous;
+mod row;
+mod shape;
+mod sums;
+
+use std::ops::Range;
+
+use bytemuck::{Pod, Zeroable};
+
+use self::members::Local;
+use self::rendezvous::Rendezvous;
+use self::row::Row;
+use super::error::{FofError, of_sort};
+use crate::comm::{CommError, Communicator, Op};
+use crate::hash::{START, fnv1a};
+use crate::points::Domain;
+use crate::points::sort::{Balanced, balanced};
+
+/// Points of this rank as groups are measured from them: any part of the points of all ranks, in any order, none too.
+///
+/// Every slice has one row a point. All ranks give the same optional ones, a rank without points as well.
+#[derive(Clone, Copy, Debug)]
+pub struct Members<'a> {
+    /// The space that the points lie in; the same on all ranks.
+    pub domain: &'a Domain,
+    /// The number of each point; no two points of all ranks have the same.
+    pub number: &'a [u64],
+    /// The label of each point's group: the least number of its members.
+    pub label: &'a [u64],
+    /// Coordinates, one an axis; along a periodic axis any image will do.
+    pub position: &'a [f32],
+    /// Masses, 0 or more; 1 each without.
+    pub mass: Option<&'a [f32]>,
+    /// Velocities, one component an axis.
+    pub velocity: Option<&'a [f32]>,
+    /// The scale factor at which each point was met, on light cones.
+    pub scale_factor: Option<&'a [f32]>,
+}
+
+/// The order of the rows of a [`Catalogue`]; ties are in the order of the labels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Order {
+    /// Most members first.
+    #[default]
+    Count,
+    /// Heaviest first.
+    Mass,
+    /// By the label, ascending.
+    Label,
+}
+
+/// Which groups a [`Catalogue`] has, and how; the same on all ranks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Selection {
+    /// Groups of fewer members are left out; 0 is as 1.
+    pub min_members: u64,
+    /// The order of the rows.
+    pub order: Order,
+    /// Whom radial velocities are relative to; of two axes the first two coordinates count.
+    pub observer: Option<[f64; 3]>,
+}
+
+impl Default for Selection {
+    /// Groups of 20 members and more, most members first, no observer.
+    fn default() -> Self {
+        Selection { min_members: 20, order: Order::Count, observer: None }
+    }
+}
+
+/// Groups of points: this rank's part of the rows, one a group, and of the members of all groups. Rows and members are
+/// shared out [evenly](crate::grid::split), each for itself: the members of a group need not be on the rank that has
+/// its row, and may be on several ranks.
+///
+/// Distances are those of the images nearest to the group's *reference*, the point whose number is the label. For a
+/// group that reaches less than half a side from it they are the distances there are. For one that closes upon itself round a periodic
+/// box, centre and size depend on where the reference is: such a group has none of its own.
+///
+/// Means weigh members by their mass. In a group without any mass all members weigh the same.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Catalogue {
+    /// Number of axes.
+    pub dims: usize,
+    /// Rows of this rank among those of all ranks.
+    pub groups: Range<u64>,
+    /// Rows of all ranks.
+    pub total: u64,
+    /// The least number of the members.
+    pub label: Vec<u64>,
+    /// Number of members.
+    pub count: Vec<u64>,
+    /// The sum of the members' masses.
+    pub mass: Vec<f64>,
+    /// The mean position, `dims` coordinates each, in `[0, side)` along periodic axes.
+    pub center: Vec<f64>,
+    /// The mean velocity, `dims` components each; where there are velocities.
+    pub velocity: Option<Vec<f64>>,
+    /// The root of the mean of `|x - center|^2`.
+    pub inertia_radius: Vec<f64>,
+    /// The root of the mean of `|v - velocity|^2`, over all axes together; where there are velocities.
+    pub velocity_dispersion: Option<Vec<f64>>,
+    /// The greatest distance of a member from the centre.
+    pub max_radius: Vec<f64>,
+    /// Root-mean-square semi-axes, `dims` each, largest first: roots of the eigenvalues of the mean of
+    /// `(x - center)(x - center)^T`. Their squares sum to that of the inertia radius. Below 1e-8 of the largest they
+    /// are rounding.
+    pub axes: Vec<f64>,
+    /// The directions of the axes, `dims * dims` each: unit rows, whose component of largest magnitude is positive.
+    /// Where axes are equal, some directions of many.
+    pub directions: Vec<f64>,
+    /// The mean scale factor; where there are any.
+    pub scale_factor: Option<Vec<f64>>,
+    /// The component of `velocity` away from the observer, along the straight line to `center` as it stands here (no
+    /// image of it is looked for), 0 for a group right at the observer; where there are velocities and an observer.
+    pub radial_velocity: Option<Vec<f64>>,
+    /// Where the members of each row begin among the members of all ranks, and where those of the last one end: one
+    /// entry more than rows.
+    pub offset: Vec<u64>,
+    /// Numbers of members: this rank's part of all of them, in the order of rows, ascending in each group.
+    pub members: Vec<u64>,
+    /// The place of the first of `members` among those of all ranks.
+    pub members_start: u64,
+    /// Members of all ranks.
+    pub members_total: u64,
+}
+
+/// A member on its way to its place.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct Place {
+    row: u64,
+    number: u64,
+}
+
+/// What must be the same on all ranks, as a number.
+fn kind(members: &Members, selection: &Selection) -> u64 {
+    let Selection { min_members, order, observer } = *selection;
+    let given = [members.mass, members.velocity, members.scale_factor].map(|values| u8::from(values.is_some()));
+    let observer = observer.map(|at| at.map(|x| x.to_bits()));
+    let what =
+        format!("{}{:?}{given:?}{min_members}{order:?}{observer:?}", members.domain.dims(), members.domain.sides());
+    fnv1a(START, what.as_bytes())
+}
+
+/// Tells the rank that made each of these rows where in all ranks' order it is; gives so for the `made` rows of this
+/// rank.
+fn places(comm: &Communicator, sorted: &Balanced<Row>, made: usize) -> Result<Vec<u64>, CommError> {
+    let mut told: Vec<(u64, [u64; 2])> =
+        sorted.elements.iter().zip(sorted.part.clone()).map(|(row, place)| (row.home, [row.slot, place])).collect();
+    told.sort_by_key(|&(home, _)| home);
+    let mut counts = vec![0; comm.size()];
+    told.iter().for_each(|(home, _)| counts[*home as usize] += 1);
+    let told: Vec<[u64; 2]> = told.into_iter().map(|(_, place)| place).collect();
+    let mut places = vec![0; made];
+    comm.all_to_all_v(&told, &counts)?.data().iter().for_each(|&[slot, place]| places[slot as usize] = place);
+    Ok(places)
+}
+
+/// Measures groups of points and lists their members. Collective over host data: no device takes part.
+///
+/// - **Same bits for any number of ranks**, however points are dealt out and ordered: sums are of integers.
+/// - **Exact balance**: each rank gets its [`split`](crate::grid::split) of the rows and of the members.
+/// - A group that lies on one rank is measured there. Others meet at a rank that the label decides. In all 15 rounds of
+///   messages between all ranks, for any number of groups, and the searches of two [`balanced`] sorts; what travels is
+///   a label and a count for each group and rank, some 500 bytes for each that spans ranks, 216 for each row, and 16
+///   for each member.
+///
+/// ```
+/// use meshloom::comm::run_threads;
+/// use meshloom::points::fof::{Members, Selection, catalogue};
+/// use meshloom::points::Domain;
+///
+/// let domain = Domain::new(&[10.0, 10.0])?;
+/// let parts = run_threads(2, |comm| {
+///     // Points 0 and 3 are a group across the edge, points 1 and 2 one each.
+///     let (number, label, position): (&[u64], &[u64], &[f32]) = match comm.rank() {
+///         0 => (&[0, 1], &[0, 1], &[9.5, 1.0, 4.0, 4.0]),
+///         _ => (&[2, 3], &[2, 0], &[7.0, 4.0, 1.5, 1.0]),
+///     };
+///     let (mass, velocity, scale_factor) = (None, None, None);
+///     let members = Members { domain: &domain, number, label, position, mass, velocity, scale_factor };
+///     catalogue(&comm, &members, &Selection { min_members: 1, ..Selection::default() })
+/// })?;
+/// assert_eq!((parts[0].label.as_slice(), parts[1].label.as_slice()), (&[0, 1][..], &[2][..]));
+/// assert_eq!((parts[0].center[..2].to_vec(), parts[0].inertia_radius[0]), (vec![0.5, 1.0], 1.0));
+/// assert_eq!((&parts[0].members, &parts[1].members, &parts[1].offset), (&vec![0, 3], &vec![1, 2], &vec![3, 4]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// On the rank whose points are wrong, before anything is sent: [`FofError::WrongLength`], [`Mass`](FofError::Mass),
+/// [`NonFinite`](FofError::NonFinite), [`Observer`](FofError::Observer), [`Label`](FofError::Label),
+/// [`TooMany`](FofError::TooMany); on all ranks [`Differ`](FofError::Differ). On some rank [`Label`](FofError::Label)
+/// and [`Repeated`](FofError::Repeated) for numbers that only several ranks together show to be wrong.
+/// [`FofError::Comm`] on the others.
+pub fn catalogue(comm: &Communicator, members: &Members, selection: &Selection) -> Result<Catalogue, FofError> {
+    let local = Local::new(members)?;
+    if let Some(at) = selection.observer.filter(|at| at.iter().any(|x| !x.is_finite())) {
+        return Err(FofError::Observer { at });
+    }
+    let kinds = comm.all_gather(&[kind(members, selection)])?;
+    if let Some(rank) = kinds.iter().position(|&kind| kind != kinds[0]) {
+        return Err(FofError::Differ { rank });
+    }
+
+    // Groups too small are out before anything of theirs is sent but their counts.
+    let totals = measure::totals(comm, &local)?;
+    let kept = (0..local.groups()).filter(|&group| totals[group] >= selection.min_members);
+    let (whole, spanning): (Vec<usize>, Vec<usize>) =
+        kept.partition(|&group| totals[group] == local.rows(group).len() as u64);
+    drop(totals);
+
+    let labels: Vec<u64> = spanning.iter().map(|&group| local.label(group)).collect();
+    let meetings = Rendezvous::new(comm, &labels)?;
+    let mut seen = Vec::new();
+    let mut rows =
+        whole.iter().map(|&group| measure::whole(&local, group, &mut seen)).collect::<Result<Vec<Row>, _>>()?;
+    drop(seen);
+    rows.extend(measure::spanning(&local, &spanning, &meetings)?);
+    for (slot, row) in (0..).zip(&mut rows) {
+        (row.home, row.slot) = (comm.rank() as u64, slot);
+    }
+    let made = rows.len();
+    let sorted = balanced(comm, rows, |row| row.key(selection.order)).map_err(of_sort)?;
+
+    let places = places(comm, &sorted, made)?;
+    let (of_whole, of_met) = places.split_at(whole.len());
+    let of_spanning = meetings.reply(of_met)?;
+    let whole = whole.into_iter().zip(of_whole.iter().copied());
+    let mut groups: Vec<(u64, usize)> =
+        whole.chain(spanning.into_iter().zip(of_spanning)).map(|(group, row)| (row, group)).collect();
+    groups.sort_unstable();
+    let numbers = |&(row, group): &(u64, usize)| local.numbers(group).map(move |number| Place { row, number });
+    let numbers: Vec<Place> = groups.iter().flat_map(numbers).collect();
+    drop((local, places, groups));
+    let numbers = balanced(comm, numbers, |place| [place.row, place.number]).map_err(of_sort)?;
+
+    let mut first = [sorted.elements.iter().map(|row| row.count).sum::<u64>()];
+    comm.scan_exclusive(&mut first, Op::Sum)?;
+    let mut catalogue = columns(members, selection, &sorted);
+    catalogue.offset = [first[0]]
+        .into_iter()
+        .chain(sorted.elements.iter().scan(first[0], |next, row| {
+            *next += row.count;
+            Some(*next)
+        }))
+        .collect();
+    catalogue.members_start = numbers.part.start;
+    catalogue.members_total = numbers.total;
+    catalogue.members = numbers.elements.iter().map(|place| place.number).collect();
+    Ok(catalogue)
+}
+
+/// The columns of rows; members are left out.
+fn columns(members: &Members, selection: &Selection, sorted: &Balanced<Row>) -> Catalogue {
+    let (dims, rows) = (members.domain.dims(), &sorted.elements);
+    let real = |of: fn(&Row) -> f64| -> Vec<f64> { rows.iter().map(of).collect() };
+    fn vectors<const N: usize>(rows: &[Row], width: usize, of: fn(&Row) -> [f64; N]) -> Vec<f64> {
+        rows.iter().flat_map(|row| of(row).into_iter().take(width)).collect()
+    }
+    let radial_velocity = |observer: [f64; 3]| {
+        let radial = |row: &Row| {
+            let line: Vec<f64> = (0..dims).map(|axis| row.center[axis] - observer[axis]).collect();
+            // In units of the longest component, so that squares neither vanish nor overflow.
+            let unit = line.iter().fold(0.0, |most: f64, x| most.max(x.abs()));
+            let distance = line.iter().map(|x| (x / unit).powi(2)).sum::<f64>().sqrt();
+            let along: f64 = line.iter().zip(row.velocity).map(|(x, v)| x / unit * v).sum();
+            if unit == 0.0 { 0.0 } else { along / distance }
+        };
+        rows.iter().map(radial).collect()
+    };
+    let moving = members.velocity.is_some();
+    Catalogue {
+        dims,
+        groups: sorted.part.clone(),
+        total: sorted.total,
+        label: rows.iter().map(|row| row.label).collect(),
+        count: rows.iter().map(|row| row.count).collect(),
+        mass: real(|row| row.mass),
+        center: vectors(rows, dims, |row| row.center),
+        velocity: moving.then(|| vectors(rows, dims, |row| row.velocity)),
+        inertia_radius: real(|row| row.inertia_radius),
+        velocity_dispersion: moving.then(|| real(|row| row.velocity_dispersion)),
+        max_radius: real(|row| row.max_radius),
+        axes: vectors(rows, dims, |row| row.axes),
+        directions: vectors(rows, dims * dims, |row| row.directions),
+        scale_factor: members.scale_factor.map(|_| real(|row| row.scale_factor)),
+        radial_velocity: selection.observer.filter(|_| moving).map(radial_velocity),
+        ..Catalogue::default()
+    }
+}

@@ -1,0 +1,124 @@
+//! What can go wrong with groups.
+
+use crate::comm::CommError;
+use crate::gpu::DeviceError;
+use crate::points::ParticleError;
+use crate::points::neighbors::NeighborError;
+use crate::points::partition::DecompositionError;
+use crate::points::sort::SortError;
+
+/// An error of groups of points. Points are named by their numbers in the input of all ranks.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FofError {
+    /// An array of another length than the points ask for.
+    #[error("{have} values of `{what}` were given, but {want} are needed for the points; correct the slice")]
+    WrongLength {
+        /// The array.
+        what: &'static str,
+        /// Values it has.
+        have: u64,
+        /// Values it should have.
+        want: u64,
+    },
+    /// A mass that is none.
+    #[error("the mass of point {number} is {value}; masses must be numbers from 0 on")]
+    Mass {
+        /// The first such point of this rank.
+        number: u64,
+        /// Its mass.
+        value: f32,
+    },
+    /// A value that is NaN or infinite.
+    #[error("`{what}` of point {number} is not finite; remove or repair it")]
+    NonFinite {
+        /// Which value.
+        what: &'static str,
+        /// The first such point of this rank.
+        number: u64,
+    },
+    /// An observer who is nowhere.
+    #[error("the observer stands at {at:?}; every coordinate must be finite")]
+    Observer {
+        /// The coordinates given.
+        at: [f64; 3],
+    },
+    /// A label that is not the least number of its group, or a number that several points have.
+    #[error(
+        "the group with label {label} has no point of that number or several, or a lesser number; a label is the least \
+         number in its group, and no two points have the same number"
+    )]
+    Label {
+        /// The label.
+        label: u64,
+    },
+    /// Points of several ranks with the same number.
+    #[error("two points of a group have the same number; number the points of all ranks without repetition")]
+    Repeated,
+    /// More points than one rank can hold.
+    #[error("{count} points on one rank, which numbers fewer than 2^32; use more ranks")]
+    TooMany {
+        /// The points of the rank.
+        count: u64,
+    },
+    /// Ranks do not measure the same kind of points; the same error on all ranks.
+    #[error(
+        "rank {rank} measures groups in another domain, by another selection or from other quantities than rank 0; \
+         every rank must give the same"
+    )]
+    Differ {
+        /// The first rank that differs from rank 0.
+        rank: usize,
+    },
+    /// A linking length that is none.
+    #[error("the linking length is {value}; it must be a number from 0 on")]
+    Length {
+        /// What was given.
+        value: f64,
+    },
+    /// A linking length in mean separations, where there is no volume.
+    #[error("the mean separation needs a box: make every axis periodic, or give an absolute linking length")]
+    Volume,
+    /// Linking points.
+    #[error(transparent)]
+    Neighbors(NeighborError),
+    /// Distributing points.
+    #[error(transparent)]
+    Sort(SortError),
+    /// Points.
+    #[error(transparent)]
+    Particles(#[from] ParticleError),
+    /// A device.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The ranks.
+    #[error(transparent)]
+    Comm(#[from] CommError),
+}
+
+impl From<NeighborError> for FofError {
+    fn from(error: NeighborError) -> Self {
+        match error {
+            NeighborError::Device(error) => error.into(),
+            NeighborError::Comm(error) => error.into(),
+            NeighborError::Particles(error) => error.into(),
+            NeighborError::Sort(error) => FofError::Sort(error),
+            error => FofError::Neighbors(error),
+        }
+    }
+}
+
+impl From<DecompositionError> for FofError {
+    fn from(error: DecompositionError) -> Self {
+        NeighborError::from(error).into()
+    }
+}
+
+/// What a sort of host elements can fail with.
+pub(super) fn of_sort(error: SortError) -> FofError {
+    match error {
+        SortError::Comm(error) => FofError::Comm(error),
+        SortError::Repeated => FofError::Repeated,
+        error => FofError::Sort(error),
+    }
+}

@@ -1,0 +1,20 @@
+//! Groups of points: who belongs together, what groups have in common, and who belongs to them.
+//!
+//! | who | gives |
+//! |---|---|
+//! | [`Groups`] | friends-of-friends groups of the points of all ranks: labels, and a catalogue |
+//! | [`Linking`] | the linking length, absolute or in mean separations |
+//! | [`catalogue`] | count, mass, centre, motion, size and shape of groups with given labels, however they were found |
+//!
+//! The groups of one device's points alone are [`Components`](crate::points::neighbors::Components).
+
+mod catalogue;
+mod error;
+mod groups;
+mod linking;
+mod links;
+
+pub use catalogue::{Catalogue, Members, Order, Selection, catalogue};
+pub use error::FofError;
+pub use groups::Groups;
+pub use linking::Linking;

@@ -1,0 +1,33 @@
+//! Particles: points with attributes in a box that is periodic or open along each axis, and the curves that order them.
+//!
+//! | who | does |
+//! |---|---|
+//! | [`Domain`] | axes and sides; wrapping on the host |
+//! | [`Cloud`] | one rank's points on its device, wrapped and checked; their attributes |
+//! | [`Curve`], [`CurveKeys`], [`Frame`] | keys along the Z-order or the Hilbert curve |
+//!
+//! Making a [`Cloud`] waits for the device once; everything else is recorded only. To sort points by their keys, on one
+//! rank or over all, see [`sort`](crate::points::sort).
+
+mod cloud;
+pub mod curve;
+mod domain;
+mod error;
+pub mod fof;
+pub mod ghosts;
+pub mod neighbors;
+pub(crate) mod partition;
+pub mod sort;
+pub mod tree;
+
+pub use cloud::{AnyArray, Attribute, Cloud};
+pub use curve::{Curve, CurveKeys, Frame};
+pub use domain::{Bounds, Domain};
+pub use error::ParticleError;
+
+use crate::gpu::KernelSource;
+
+/// The kernels of this module, for tests that go over all of the library's kernels.
+pub fn sources() -> Vec<KernelSource> {
+    std::iter::once(cloud::prepare()).chain(CurveKeys::new().sources()).collect()
+}

@@ -1,0 +1,402 @@
+//! Neighbours among the points of all ranks.
+
+use std::cell::Cell;
+
+use super::error::NeighborError;
+use super::nearest::Nearest;
+use super::pairs::{Bins, wide};
+use super::query::{Ask, Rows, Which, Within, check_radius};
+use super::radius::{Radius, Rows32};
+use super::result_routing::{Answers, NearbyRows, deliver};
+use super::targets::{Queries, Targets};
+use crate::comm::Op;
+use crate::exchange::Exchange;
+use crate::gpu::Recorder;
+use crate::gpu::primitives::Count;
+use crate::grid::Cost;
+use crate::points::Cloud;
+use crate::points::ghosts::Request;
+use crate::points::partition::{Decomposition, DecompositionError, Numbers, Part, firsts, uploaded};
+use crate::points::sort::Route;
+use crate::points::tree::LEAF;
+
+/// Bytes of results on the device at a time.
+const RESULTS: u64 = 128 << 20;
+
+/// The nearest points of each row: `k` entries, nearest first.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Nearby {
+    /// Entries a row.
+    pub k: u32,
+    /// Numbers in the input of all ranks; `u64::MAX` where there are fewer.
+    pub index: Vec<u64>,
+    /// Distances; infinity where there are fewer.
+    pub distance: Vec<f32>,
+}
+
+/// Queries of this rank, arranged along the curve.
+struct Asking {
+    /// `None`: the rank's own points.
+    targets: Option<Targets>,
+    /// Row of the query in what this rank was asked, along the curve.
+    order: Vec<u32>,
+    /// The query's number in the input of all ranks, by row.
+    numbers: Numbers,
+    /// How many rows of the input each rank and those before it have.
+    firsts: Vec<u64>,
+    /// Scaled points along the curve; empty on one rank, where nobody is asked.
+    points: Vec<f32>,
+}
+
+/// The points of all ranks, distributed for searches: each rank has a piece of a Hilbert curve through all of them, of equal
+/// size, and fetches what else its queries see.
+///
+/// - Every method is called by all ranks. Rows are those of the input that this rank gave, in its order; numbers count the rows
+///   of all ranks, in rank order.
+/// - Results are the same to the last bit for any number of ranks.
+/// - A search moves requests, ghosts (points and numbers) and results: 4 exchanges, in [`cost`](Self::cost) with what is
+///   in the [`Exchange`].
+///
+/// ```
+/// use meshloom::{Error, Launch, gpu::{Options, Recorder}, exchange::Exchange, launch};
+/// use meshloom::points::neighbors::{Ask, Neighborhood};
+/// use meshloom::points::{Cloud, Domain};
+///
+/// let nearest = launch(Launch::Threads(3), &Options::from_env()?, |rank| {
+///     let (mut recorder, mut exchange) = (Recorder::new(&rank.gpu)?, Exchange::new(rank.comm.clone()));
+///     let domain = Domain::new(&[9.0, 0.0])?;
+///     let x = [0.0, 3.5, 7.0][rank.comm.rank()]; // two points a rank
+///     let cloud = Cloud::from_host(&mut recorder, &domain, &[x, 0.0, x + 1.0, 0.0])?;
+///     let hood = Neighborhood::new(&mut recorder, &mut exchange, &cloud)?;
+///     let ask = Ask { without_self: true, ..Ask::nearest(2) };
+///     Ok::<_, Error>(hood.nearest(&mut recorder, &mut exchange, None, &ask)?.index)
+/// })?;
+/// assert_eq!(nearest, [[1, 5, 0, 5], [3, 1, 2, 4], [5, 0, 0, 4]]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Neighborhood {
+    points: Decomposition,
+    nearest: Nearest,
+    radius: Radius,
+    cost: Cell<Cost>,
+    ghosts: Cell<u64>,
+}
+
+impl From<DecompositionError> for NeighborError {
+    fn from(error: DecompositionError) -> Self {
+        match error {
+            DecompositionError::Sort(error) => error.into(),
+            DecompositionError::Particles(error) => error.into(),
+            DecompositionError::Device(error) => error.into(),
+            DecompositionError::Comm(error) => error.into(),
+        }
+    }
+}
+
+impl Neighborhood {
+    /// Distributes the points of all ranks' clouds (attributes stay behind) and builds the trees. All ranks call it.
+    ///
+    /// # Errors
+    /// [`NeighborError`] of the points, the device or the ranks.
+    pub fn new(recorder: &mut Recorder, exchange: &mut Exchange, cloud: &Cloud) -> Result<Self, NeighborError> {
+        let gpu = recorder.gpu().clone();
+        let bare = Cloud::new(recorder, cloud.domain(), cloud.positions().clone())?;
+        Ok(Neighborhood {
+            points: Decomposition::new(recorder, exchange, &bare)?,
+            nearest: Nearest::new(&gpu),
+            radius: Radius::new(&gpu),
+            cost: Cell::default(),
+            ghosts: Cell::new(0),
+        })
+    }
+
+    /// The `ask.k` nearest of all points for each of this rank's rows, or for its rows of `queries`. `ask.rows` plays no part.
+    /// All ranks call it.
+    ///
+    /// # Errors
+    /// As [`Nearest::lists`], and those of the ranks.
+    pub fn nearest(
+        &self,
+        recorder: &mut Recorder,
+        exchange: &mut Exchange,
+        queries: Option<&Cloud>,
+        ask: &Ask,
+    ) -> Result<Nearby, NeighborError> {
+        ask.check()?;
+        let asking = self.asking(recorder, exchange, queries)?;
+        let k = ask.k as usize;
+        let rows = asking.order.len();
+        let (mut index, mut distance) = (vec![u64::MAX; rows * k], vec![f32::INFINITY; rows * k]);
+        self.lists(recorder, &self.points.own, asking.targets.as_ref(), ask, &mut index, &mut distance)?;
+        if self.points.comm.size() > 1 && k > 0 {
+            // How far each group sees: to the last of its neighbours, or to where it wants to.
+            let scale = self.points.own.tree.scale();
+            let far = |row: &[f32]| row[k - 1].min(ask.within);
+            let group = LEAF as usize;
+            let reach: Vec<f32> =
+                distance.chunks(group * k).map(|rows| rows.chunks(k).map(far).fold(0.0, f32::max)).collect();
+            let dims = self.points.frame.dims;
+            let groups = asking.points.chunks(group * dims).zip(&reach);
+            let requests: Vec<Request> =
+                groups.filter_map(|(points, &reach)| Request::around(points, dims, reach * scale)).collect();
+            let (joint, asked) = self.joint(recorder, exchange, &requests)?;
+            // Only those who saw others' boxes can see others' points.
+            let rows: Vec<u32> =
+                asked.iter().flat_map(|&g| (g * group..((g + 1) * group).min(rows)).map(|row| row as u32)).collect();
+            if let Some(joint) = joint {
+                let again = self.again(recorder, &asking, &joint, &rows)?;
+                let (mut near, mut far) = (vec![u64::MAX; rows.len() * k], vec![f32::INFINITY; rows.len() * k]);
+                self.lists(recorder, &joint, Some(&again), ask, &mut near, &mut far)?;
+                for (at, &row) in rows.iter().enumerate() {
+                    let (from, to) = (at * k..(at + 1) * k, row as usize * k..(row as usize + 1) * k);
+                    index[to.clone()].copy_from_slice(&near[from.clone()]);
+                    distance[to].copy_from_slice(&far[from]);
+                }
+            }
+        }
+        let mut answers = Answers::default();
+        for (i, &row) in asking.order.iter().enumerate() {
+            answers.push(asking.numbers.of(row), &index[i * k..(i + 1) * k], &distance[i * k..(i + 1) * k]);
+        }
+        let NearbyRows { index, distance, .. } = self.delivered(&asking, answers)?;
+        Ok(Nearby { k: ask.k, index, distance })
+    }
+
+    /// How many of all points lie within a radius of each row. `within.rows` plays no part. All ranks call it.
+    ///
+    /// # Errors
+    /// As [`Radius::counts`], and those of the ranks.
+    pub fn counts(
+        &self,
+        recorder: &mut Recorder,
+        exchange: &mut Exchange,
+        queries: Option<&Cloud>,
+        within: &Within,
+    ) -> Result<Vec<u64>, NeighborError> {
+        check_radius(within.radius)?;
+        let within = Within { rows: Rows::Curve, ..*within };
+        let asking = self.asking(recorder, exchange, queries)?;
+        let seen = self.seen(recorder, exchange, &asking, within.radius)?;
+        let (part, targets) =
+            seen.as_ref().map_or((&self.points.own, asking.targets.as_ref()), |(part, t)| (part, Some(t)));
+        let counts = self.radius.counts(recorder, &part.tree, queries_at(targets), &within)?;
+        let counts = recorder.download(&counts, 0, counts.len())?;
+        let mut answers = Answers::default();
+        for (&row, &count) in asking.order.iter().zip(&counts) {
+            answers.push(asking.numbers.of(row), &[u64::from(count)], &[0.0]);
+        }
+        Ok(self.delivered(&asking, answers)?.index)
+    }
+
+    /// All points within a radius of each row. `within.rows` plays no part. All ranks call it.
+    ///
+    /// # Errors
+    /// As [`Radius::lists`], and those of the ranks.
+    pub fn within(
+        &self,
+        recorder: &mut Recorder,
+        exchange: &mut Exchange,
+        queries: Option<&Cloud>,
+        within: &Within,
+    ) -> Result<NearbyRows, NeighborError> {
+        check_radius(within.radius)?;
+        let within = Within { rows: Rows::Curve, ..*within };
+        let asking = self.asking(recorder, exchange, queries)?;
+        let seen = self.seen(recorder, exchange, &asking, within.radius)?;
+        let (part, targets) =
+            seen.as_ref().map_or((&self.points.own, asking.targets.as_ref()), |(part, t)| (part, Some(t)));
+        let lists = self.radius.lists(recorder, &part.tree, queries_at(targets), &within)?;
+        let Rows32 { offset, index, distance } = lists;
+        let offset = recorder.download(&offset, 0, offset.len())?;
+        let index = recorder.download(&index, 0, index.len())?;
+        let distance = recorder.download(&distance, 0, distance.len())?;
+        let index: Vec<u64> = index.into_iter().map(|row| part.numbers.of(row)).collect();
+        let mut answers = Answers::default();
+        for (&row, ends) in asking.order.iter().zip(offset.windows(2)) {
+            let range = ends[0] as usize..ends[1] as usize;
+            answers.push(asking.numbers.of(row), &index[range.clone()], &distance[range]);
+        }
+        self.delivered(&asking, answers)
+    }
+
+    /// How many pairs of all ranks have a distance in each bin: ordered pairs of two different points, or of one of `queries`
+    /// and any point. The same on all ranks. All ranks call it.
+    ///
+    /// # Errors
+    /// As [`Radius::pairs`], and those of the ranks.
+    pub fn pairs(
+        &self,
+        recorder: &mut Recorder,
+        exchange: &mut Exchange,
+        queries: Option<&Cloud>,
+        bins: &Bins,
+    ) -> Result<Vec<u64>, NeighborError> {
+        let asking = self.asking(recorder, exchange, queries)?;
+        let seen = self.seen(recorder, exchange, &asking, bins.edges()[bins.len()])?;
+        let (part, targets) =
+            seen.as_ref().map_or((&self.points.own, asking.targets.as_ref()), |(part, t)| (part, Some(t)));
+        let which = if queries.is_none() { Which::Others } else { Which::All };
+        let words = recorder.gpu().array::<u32>("neighbors::bins", 2 * bins.len() as u64)?;
+        recorder.clear(&words);
+        self.radius.pairs(recorder, &part.tree, queries_at(targets), bins, which, &words)?;
+        let mut counts = wide(&recorder.download(&words, 0, words.len())?);
+        self.points.comm.all_reduce(&mut counts, Op::Sum)?;
+        Ok(counts)
+    }
+
+    /// What requests and results of all searches so far have cost this rank between ranks, besides what stands in the
+    /// exchange.
+    pub fn cost(&self) -> Cost {
+        self.cost.get()
+    }
+
+    /// Ghosts that this rank has fetched in the last search.
+    pub fn ghosts(&self) -> u64 {
+        self.ghosts.get()
+    }
+
+    /// Arranges the queries of all ranks: each goes to the rank that has the points around it.
+    fn asking(
+        &self,
+        recorder: &mut Recorder,
+        exchange: &mut Exchange,
+        queries: Option<&Cloud>,
+    ) -> Result<Asking, NeighborError> {
+        let tree = &self.points.own.tree;
+        let Some(cloud) = queries else {
+            let order = match &self.points.region {
+                Some(region) => region.order.clone(),
+                None => recorder.download(tree.order(), 0, tree.len())?,
+            };
+            let numbers = self.points.own.numbers.clone();
+            let points = self.points.region.as_ref().map_or_else(Vec::new, |region| region.points.clone());
+            return Ok(Asking { targets: None, order, numbers, firsts: self.points.firsts.clone(), points });
+        };
+        let firsts = firsts(&self.points.comm, cloud.len())?;
+        if self.points.comm.size() == 1 {
+            let targets = Targets::new(recorder, &self.points.builder, cloud, tree)?;
+            let order = recorder.download(targets.order(), 0, targets.len())?;
+            return Ok(Asking { targets: Some(targets), order, numbers: Numbers::Rows, firsts, points: Vec::new() });
+        }
+        let owners = self.points.owners(recorder, cloud)?;
+        let mut rows: Vec<u32> = (0..owners.len() as u32).collect();
+        rows.sort_by_key(|&row| owners[row as usize]); // stable
+        let mut sends = vec![0u64; self.points.comm.size()];
+        owners.iter().for_each(|&owner| sends[owner] += 1);
+        let came = self.points.comm.all_to_all_v(&rows, &sends)?;
+        let receives = came.counts().to_vec();
+        let numbers =
+            came.iter().zip(&firsts).flat_map(|(rows, first)| rows.iter().map(move |&row| first + u64::from(row)));
+        let numbers = Numbers::These(numbers.collect());
+        let order = uploaded(recorder, &rows)?;
+        let route = Route::new(&self.points.comm, order, sends, receives, None).map_err(NeighborError::from)?;
+        let positions = route.forward(recorder, exchange, cloud.positions(), self.points.frame.dims as u64)?;
+        let here = Cloud::new(recorder, cloud.domain(), positions)?;
+        let targets = Targets::new(recorder, &self.points.builder, &here, tree)?;
+        let order = recorder.download(targets.order(), 0, targets.len())?;
+        let points = recorder.download(targets.positions(), 0, targets.positions().len())?;
+        Ok(Asking { targets: Some(targets), order, numbers, firsts, points })
+    }
+
+    /// The lists of all queries along the curve, with numbers of the input.
+    fn lists(
+        &self,
+        recorder: &mut Recorder,
+        part: &Part,
+        targets: Option<&Targets>,
+        ask: &Ask,
+        index: &mut [u64],
+        distance: &mut [f32],
+    ) -> Result<(), NeighborError> {
+        let queries = queries_at(targets);
+        let rows = queries.len(&part.tree);
+        let k = u64::from(ask.k);
+        let per = (RESULTS / (8 * k.max(1))).max(LEAF) / LEAF * LEAF;
+        for start in (0..rows).step_by(per as usize) {
+            let lists = self.nearest.lists_of(recorder, &part.tree, queries, ask, start..(start + per).min(rows))?;
+            let near = recorder.download(&lists.index, 0, lists.index.len())?;
+            let far = recorder.download(&lists.distance, 0, lists.distance.len())?;
+            let at = (start * k) as usize;
+            distance[at..at + far.len()].copy_from_slice(&far);
+            for (to, row) in index[at..].iter_mut().zip(near) {
+                *to = if row == u32::MAX { u64::MAX } else { part.numbers.of(row) };
+            }
+        }
+        Ok(())
+    }
+
+    /// This rank's points and those that its `requests` reach on others, if there are any on any rank; and which requests saw
+    /// another rank's boxes.
+    fn joint(
+        &self,
+        recorder: &mut Recorder,
+        exchange: &mut Exchange,
+        requests: &[Request],
+    ) -> Result<(Option<Part>, Vec<usize>), NeighborError> {
+        let Some(joint) = self.points.joint(recorder, exchange, requests)? else { return Ok((None, Vec::new())) };
+        let mut cost = self.cost.get();
+        cost += joint.ghosts.cost();
+        self.cost.set(cost);
+        self.ghosts.set(joint.ghosts.len());
+        let asked = if joint.part.is_some() { joint.ghosts.asked().to_vec() } else { Vec::new() };
+        Ok((joint.part, asked))
+    }
+
+    /// The queries `rows` along the curve, as targets in a joint part.
+    fn again(
+        &self,
+        recorder: &mut Recorder,
+        asking: &Asking,
+        joint: &Part,
+        rows: &[u32],
+    ) -> Result<Targets, NeighborError> {
+        let dims = self.points.frame.dims as u64;
+        let positions = asking.targets.as_ref().map_or(self.points.own.tree.positions(), Targets::positions);
+        let picked = recorder.gpu().array::<f32>("neighbors::again", rows.len() as u64 * dims)?;
+        let index = uploaded(recorder, rows)?;
+        self.points.permute.gather(recorder, positions, &index, &picked, dims, Count::All)?;
+        let numbers: Vec<u32> = match (&asking.targets, &joint.numbers) {
+            // Own points are found among the joint ones, so that they know themselves.
+            (None, Numbers::These(all)) => {
+                let place = |&row: &u32| {
+                    let number = asking.numbers.of(asking.order[row as usize]);
+                    all.partition_point(|&other| other < number) as u32
+                };
+                rows.iter().map(place).collect()
+            }
+            _ => rows.iter().map(|&row| asking.order[row as usize]).collect(),
+        };
+        let numbers = uploaded(recorder, &numbers)?;
+        Ok(Targets::like(&joint.tree, picked, numbers))
+    }
+
+    /// What queries see within a radius, where that is more than this rank has: the points, and the queries among them.
+    fn seen(
+        &self,
+        recorder: &mut Recorder,
+        exchange: &mut Exchange,
+        asking: &Asking,
+        radius: f32,
+    ) -> Result<Option<(Part, Targets)>, NeighborError> {
+        let (dims, reach) = (self.points.frame.dims, radius * self.points.own.tree.scale());
+        let groups = asking.points.chunks(LEAF as usize * dims);
+        let requests: Vec<Request> = groups.filter_map(|points| Request::around(points, dims, reach)).collect();
+        let (Some(joint), _) = self.joint(recorder, exchange, &requests)? else { return Ok(None) };
+        let rows: Vec<u32> = (0..asking.order.len() as u32).collect();
+        let targets = self.again(recorder, asking, &joint, &rows)?;
+        Ok(Some((joint, targets)))
+    }
+
+    /// Brings answers to the ranks that asked.
+    fn delivered(&self, asking: &Asking, answers: Answers) -> Result<NearbyRows, NeighborError> {
+        let (rows, cost) = deliver(&self.points.comm, &asking.firsts, answers)?;
+        let mut total = self.cost.get();
+        total += cost;
+        self.cost.set(total);
+        Ok(rows)
+    }
+}
+
+fn queries_at(targets: Option<&Targets>) -> Queries<'_> {
+    targets.map_or(Queries::Own, Queries::At)
+}

@@ -1,0 +1,80 @@
+//! What can go wrong in a search.
+
+use crate::comm::CommError;
+use crate::exchange::ExchangeError;
+use crate::gpu::DeviceError;
+use crate::points::ParticleError;
+use crate::points::sort::SortError;
+
+/// A search that failed.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NeighborError {
+    /// More neighbours than lists hold.
+    #[error("{k} neighbours were asked for, at most 1024 can be; use a radius search for more")]
+    TooManyNeighbors {
+        /// What was asked for.
+        k: u64,
+    },
+    /// A radius that is none.
+    #[error("a radius of {radius} was given; it must be 0 or more, and a number")]
+    Radius {
+        /// What was given.
+        radius: f64,
+    },
+    /// Queries in another domain than the tree.
+    #[error("the queries lie in another domain ({queries}) than the points ({points}); make both with the same one")]
+    Domain {
+        /// Sides of the queries' domain.
+        queries: String,
+        /// Sides of the points' domain.
+        points: String,
+    },
+    /// Squares of distances that no `f32` holds.
+    #[error("queries lie {ratio:.1e} times the extent of the points away from them, at most 1e17 can be told apart")]
+    TooFar {
+        /// Distance over extent.
+        ratio: f64,
+    },
+    /// Results that cannot be counted in 32 bits.
+    #[error(
+        "{rows} lists of {each} entries were asked for at once, at most 2^32 entries can be; ask for fewer queries at a time"
+    )]
+    TooLong {
+        /// Lists.
+        rows: u64,
+        /// Entries of each, or in the mean.
+        each: u64,
+    },
+    /// Edges of bins that are not in order.
+    #[error(
+        "edge {index} of the bins is {value}: edges must be numbers from 0 on, each above the one before, 2 to 4097 of them"
+    )]
+    Edges {
+        /// The first wrong one.
+        index: usize,
+        /// What it is.
+        value: f64,
+    },
+    /// Points.
+    #[error(transparent)]
+    Particles(#[from] ParticleError),
+    /// Distributing points.
+    #[error(transparent)]
+    Sort(#[from] SortError),
+    /// A device.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The ranks.
+    #[error(transparent)]
+    Comm(#[from] CommError),
+}
+
+impl From<ExchangeError> for NeighborError {
+    fn from(error: ExchangeError) -> Self {
+        match error {
+            ExchangeError::Device(error) => error.into(),
+            ExchangeError::Comm(error) => error.into(),
+        }
+    }
+}

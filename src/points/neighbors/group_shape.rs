@@ -1,0 +1,58 @@
+//! How invocations work together in a search.
+
+use crate::gpu::{Gpu, Profile};
+use crate::points::tree::{FAN, LEAF};
+
+/// The shape of a group of queries that walk a tree together: `slots` queries in each of `lanes` invocations. Lanes of one
+/// subgroup share what they load; a single lane needs no optional feature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Form {
+    /// Invocations of a group: 1, or a power of two of at most 32 that fits the device's least subgroup.
+    pub lanes: u32,
+    /// Queries of an invocation, which lie next to each other: a power of two of at most 32.
+    pub slots: u32,
+}
+
+impl Form {
+    /// The form that measured best for a device (`docs/particles.md`): groups of a leaf, or of four queries an
+    /// invocation, in one subgroup where there are operations across one, else four queries an invocation.
+    pub fn of(gpu: &Gpu) -> Self {
+        let most = gpu.abilities().subgroup_least.min(LEAF as u32);
+        if most < 4 {
+            return Form { lanes: 1, slots: 4 };
+        }
+        let lanes = 1 << most.ilog2();
+        // More than four lists an invocation take compilers long, and crash SwiftShader's.
+        Form { lanes, slots: (LEAF as u32 / lanes).min(4) }
+    }
+
+    /// The form that measured best for linking, of which the queries keep little: eight an invocation on software renderers, which
+    /// take as long to load a word for all invocations of a subgroup as for one.
+    pub fn linking(gpu: &Gpu) -> Self {
+        let form = Form::of(gpu);
+        match gpu.abilities().profile {
+            Profile::Software if form.lanes > 1 => Form { slots: 8, ..form },
+            _ => form,
+        }
+    }
+
+    /// Queries of a group.
+    pub fn queries(&self) -> u64 {
+        u64::from(self.lanes * self.slots)
+    }
+
+    /// Children of a node that a lane looks at.
+    pub(super) fn children(&self) -> u32 {
+        (FAN as u32).div_ceil(self.lanes)
+    }
+
+    /// Invocations of a workgroup.
+    pub(super) fn group(&self) -> u32 {
+        if self.lanes == 1 { 32 } else { self.lanes }
+    }
+
+    /// Workgroups for so many groups.
+    pub(super) fn workgroups(&self, groups: u64) -> u64 {
+        if self.lanes == 1 { groups.div_ceil(u64::from(self.group())) } else { groups }
+    }
+}

@@ -1,0 +1,70 @@
+//! Neighbours of points: the nearest, all within a radius, pairs by distance.
+//!
+//! | who | gives |
+//! |---|---|
+//! | [`Nearest`] | the k nearest sources of each query, as lists or to a [`Snippet`] |
+//! | [`Radius`] | all sources within a radius: counts, lists, pair histograms, or to a [`Snippet`] |
+//! | [`Components`] | which points hang together by links within a radius |
+//! | [`Targets`], [`Queries`] | whose neighbours are asked for |
+//! | [`Neighborhood`] | the same among the points of all ranks |
+//!
+//! # How a search runs
+//! Queries that follow each other on a curve walk a [`Tree`](crate::points::tree::Tree) as a group: they share what is loaded and one
+//! stack, but each decides by its own reach whether a node matters, and any one is enough. A test of the group's box alone lets an
+//! outlier drag its group through the whole tree (measured in `docs/particles.md`). Nothing is stored between nodes and points, so no
+//! capacity is ever guessed.
+//!
+//! # What is promised
+//! - Distances are those of `f32` coordinates along the nearest image on periodic axes, squared and compared in `f32`; a distance does
+//!   not depend on the tree, the form of the kernel's groups or the number of ranks. Equal squares are in the order of the index.
+//! - Points that coincide, fewer points than neighbours asked for, no points, and queries outside of all points are like any others.
+//! - Separations below 2^-62 of the extent of all points count as none.
+
+mod distributed;
+mod error;
+mod group_shape;
+mod link;
+mod list;
+mod loop_budget;
+mod nearest;
+mod pairs;
+mod query;
+mod radius;
+mod result_routing;
+mod snippet;
+mod targets;
+mod writer;
+
+pub use distributed::{Nearby, Neighborhood};
+pub use error::NeighborError;
+pub use group_shape::Form;
+pub use link::Components;
+pub use nearest::{Lists, Nearest};
+pub use pairs::{Bins, wide};
+pub use query::{Ask, MOST, Rows, Which, Within};
+pub use radius::{Radius, Rows32};
+pub use result_routing::NearbyRows;
+pub use snippet::Snippet;
+pub use targets::{Queries, Targets};
+
+use crate::gpu::KernelSource;
+
+fn of(form: Form, lengths: &[u32]) -> impl Iterator<Item = KernelSource> + use<> {
+    nearest::sources(form, lengths)
+        .into_iter()
+        .chain(radius::sources(form))
+        .chain(pairs::sources(form))
+        .chain(link::sources(form))
+}
+
+/// Kernels of searches that any device compiles, for tests that go over all of the library's kernels.
+pub fn sources() -> Vec<KernelSource> {
+    let forms = [Form { lanes: 1, slots: 4 }, Form { lanes: 1, slots: 1 }];
+    forms.into_iter().flat_map(|form| of(form, &[1, 8])).collect()
+}
+
+/// Kernels of searches by subgroups, likewise.
+pub fn subgroup_sources() -> Vec<KernelSource> {
+    let forms = [Form { lanes: 4, slots: 8 }, Form { lanes: 8, slots: 4 }, Form { lanes: 32, slots: 1 }];
+    forms.into_iter().flat_map(|form| of(form, &[1, 32])).collect()
+}

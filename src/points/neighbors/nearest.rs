@@ -1,0 +1,402 @@
+//! The nearest sources of each query.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::error::NeighborError;
+use super::group_shape::Form;
+use super::list;
+use super::loop_budget::{Rounds, unfinished};
+use super::query::{Ask, Rows};
+use super::snippet::{self, Snippet};
+use super::targets::Queries;
+use super::writer::{self, Params, Shape, Walk};
+use crate::gpu::primitives::Reduce;
+use crate::gpu::{Access, Array, DeviceError, Element, Gpu, Kernel, KernelSource, RawArray, Recorder};
+use crate::points::tree::{LEAF, Tree};
+
+/// Bytes of scratch that lists for a snippet take at a time.
+const SCRATCH: u64 = 64 << 20;
+
+/// Lists of neighbours, `k` entries a row: nearest first, equal squares of distances by index. Where there are fewer, index
+/// `u32::MAX` and distance infinity.
+#[derive(Clone)]
+pub struct Lists {
+    /// Entries a row.
+    pub k: u32,
+    /// Numbers of sources in their cloud.
+    pub index: Array<u32>,
+    /// Their distances.
+    pub distance: Array<f32>,
+}
+
+/// What one kernel differs from another by.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Key {
+    Lists { shape: Shape, length: u32, resumed: bool },
+    Fused { shape: Shape, length: u32, snippet: snippet::Key },
+    Fold { snippet: snippet::Key },
+}
+
+/// Kernels by what they differ by.
+pub(super) struct Kernels<K>(Mutex<HashMap<K, Arc<Kernel>>>);
+
+impl<K: Eq + Hash> Kernels<K> {
+    pub fn new() -> Self {
+        Kernels(Mutex::default())
+    }
+
+    pub fn get(&self, key: K, source: impl FnOnce() -> KernelSource) -> Arc<Kernel> {
+        let mut kernels = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kernels.entry(key).or_insert_with(|| Arc::new(Kernel::new(source()))).clone()
+    }
+}
+
+/// Searches of the nearest sources (k nearest neighbours).
+///
+/// - Any `k` up to 1024 at run time: lists of up to 32 are kept in registers (kernels are compiled for 1, 2, 4, 8, 16, 24 and 32),
+///   longer ones take a walk for each 32 entries.
+/// - The result is unique: entries are in the order of (`f32` square of the distance, index), also among coincident points.
+/// - Everything is recorded; nothing submits or waits, except in large trees on drivers that limit loops
+///   ([`Abilities::loop_rounds`](crate::gpu::Abilities::loop_rounds)): there a search asks whether it is done.
+///
+/// ```
+/// use meshloom::gpu::{Gpu, Options, Recorder};
+/// use meshloom::points::neighbors::{Ask, Nearest, Queries};
+/// use meshloom::points::{Cloud, Domain, Frame};
+/// use meshloom::points::tree::Builder;
+///
+/// let gpu = Gpu::open(&Options::from_env()?, 0)?;
+/// let mut recorder = Recorder::new(&gpu)?;
+/// let domain = Domain::new(&[10.0, 0.0])?; // periodic along x
+/// let cloud = Cloud::from_host(&mut recorder, &domain, &[0.5, 0.0, 9.5, 0.0, 3.0, 0.0])?;
+/// let tree = Builder::new(&gpu).build(&mut recorder, &cloud, &Frame::new(&domain, cloud.bounds()))?;
+/// let lists = Nearest::new(&gpu).lists(&mut recorder, &tree, Queries::Own, &Ask::nearest(2))?;
+/// assert_eq!(recorder.download(&lists.index, 0, 6)?, [0, 1, 1, 0, 2, 0]);
+/// assert_eq!(recorder.download(&lists.distance, 0, 6)?, [0.0, 1.0, 0.0, 1.0, 0.0, 2.5]);
+/// # Ok::<(), meshloom::Error>(())
+/// ```
+pub struct Nearest {
+    form: Form,
+    rounds: Rounds,
+    kernels: Kernels<Key>,
+    root: Kernel,
+    reduce: Reduce,
+}
+
+impl Nearest {
+    /// In the form that suits a device.
+    pub fn new(gpu: &Gpu) -> Self {
+        Self::with(gpu, Form::of(gpu))
+    }
+
+    /// In a given form, which the device must allow.
+    pub fn with(gpu: &Gpu, form: Form) -> Self {
+        Nearest {
+            form,
+            rounds: Rounds::of(gpu),
+            kernels: Kernels::new(),
+            root: Kernel::new(root()),
+            reduce: Reduce::new(),
+        }
+    }
+
+    /// The same for a driver that ends loops after so many rounds (at least 1024), or never.
+    #[must_use]
+    pub fn with_rounds(mut self, rounds: Option<u32>) -> Self {
+        self.rounds = Rounds::new(rounds);
+        self
+    }
+
+    /// The lists of all queries.
+    ///
+    /// # Errors
+    /// [`NeighborError::TooManyNeighbors`], [`NeighborError::Radius`], [`NeighborError::TooLong`], those of
+    /// [`Queries`], and of the device.
+    pub fn lists(
+        &self,
+        recorder: &mut Recorder,
+        tree: &Tree,
+        queries: Queries<'_>,
+        ask: &Ask,
+    ) -> Result<Lists, NeighborError> {
+        ask.check()?;
+        let (gpu, rows) = (recorder.gpu().clone(), queries.len(tree));
+        let lists = empty_lists(&gpu, rows, ask.k)?;
+        self.fill(recorder, tree, queries, ask, &lists, 0..rows)?;
+        Ok(lists)
+    }
+
+    /// The lists of the queries number `part` along the curve, one after the other: part of the results at a time, for results
+    /// that memory would not hold at once. `ask.rows` plays no part; `part` begins with a multiple of 32.
+    ///
+    /// # Errors
+    /// As [`lists`](Self::lists).
+    pub fn lists_of(
+        &self,
+        recorder: &mut Recorder,
+        tree: &Tree,
+        queries: Queries<'_>,
+        ask: &Ask,
+        part: Range<u64>,
+    ) -> Result<Lists, NeighborError> {
+        ask.check()?;
+        let part = part.start..part.end.min(queries.len(tree));
+        if part.start % 32 != 0 || part.start > part.end {
+            let why = format!("queries {part:?} of {}; the first must be a multiple of 32", queries.len(tree));
+            return Err(DeviceError::Misuse { what: "Nearest::lists_of".into(), why }.into());
+        }
+        let lists = empty_lists(&recorder.gpu().clone(), part.end - part.start, ask.k)?;
+        self.fill(recorder, tree, queries, &Ask { rows: Rows::Curve, ..*ask }, &lists, part)?;
+        Ok(lists)
+    }
+
+    /// How many leaves of the tree each group of queries along the curve looks at, besides its own, for up to 32 neighbours: what
+    /// a search costs, by group; `u32::MAX` for a group that looks at more of them than the driver lets a walk do at once
+    /// ([`Abilities::loop_rounds`](crate::gpu::Abilities::loop_rounds)). Recorded only.
+    ///
+    /// # Errors
+    /// As [`lists`](Self::lists).
+    pub fn leaves(
+        &self,
+        recorder: &mut Recorder,
+        tree: &Tree,
+        queries: Queries<'_>,
+        ask: &Ask,
+    ) -> Result<Array<u32>, NeighborError> {
+        ask.check()?;
+        let (gpu, rows, length) = (recorder.gpu().clone(), queries.len(tree), list::length(ask.k));
+        let ask = Ask { k: ask.k.min(length), ..*ask };
+        let shape = queries.shape(self.form, tree, Walk::NearCounted);
+        let kernel = self.kernels.get(Key::Lists { shape, length, resumed: false }, || stored(shape, length, false));
+        let leaves = gpu.array("neighbors::leaves", rows.div_ceil(self.form.queries()))?;
+        let lists = empty_lists(&gpu, rows, ask.k)?;
+        let mut params = Params { write: ask.k, ..queries.params(tree, &ask)? };
+        if let Some(portions) = self.rounds.portions(self.form, tree.len().div_ceil(LEAF), 0)? {
+            (params.rounds, params.leaf_rounds) = (portions.rounds, portions.leaf);
+        }
+        let arrays = [leaves.raw(), lists.index.raw(), lists.distance.raw()].into_iter();
+        self.dispatch(recorder, &kernel, tree, queries, params, arrays, 0..rows)?;
+        Ok(leaves)
+    }
+
+    /// Runs `snippet` over the list of each query, without storing lists (they pass through scratch, in parts, if `k` is above
+    /// 32). `ask.rows` plays no part.
+    ///
+    /// # Errors
+    /// As [`lists`](Self::lists); [`DeviceError::Misuse`] for a snippet without its functions,
+    /// [`DeviceError::Shader`] for one that does not compile.
+    pub fn visit(
+        &self,
+        recorder: &mut Recorder,
+        tree: &Tree,
+        queries: Queries<'_>,
+        ask: &Ask,
+        snippet: &Snippet,
+    ) -> Result<(), NeighborError> {
+        ask.check()?;
+        snippet.check()?;
+        let rows = queries.len(tree);
+        let leaves = tree.len().div_ceil(LEAF);
+        let whole = self.rounds.portions(self.form, leaves, 0)?.is_none();
+        if whole && ask.k <= list::LENGTHS[list::LENGTHS.len() - 1] {
+            let (shape, length) = (queries.shape(self.form, tree, Walk::Near), list::length(ask.k));
+            let key = Key::Fused { shape, length, snippet: snippet.key() };
+            let kernel = self.kernels.get(key, || fused(shape, length, snippet));
+            let params = Params { by_number: 1, write: ask.k, ..queries.params(tree, ask)? };
+            return self.dispatch(recorder, &kernel, tree, queries, params, snippet.arrays(), 0..rows);
+        }
+        // A part is a whole number of groups.
+        let per = (SCRATCH / (8 * u64::from(ask.k.max(1)))).next_multiple_of(self.form.queries());
+        let kernel = self.kernels.get(Key::Fold { snippet: snippet.key() }, || fold(snippet));
+        let ask = Ask { rows: Rows::Curve, ..*ask };
+        let lists = empty_lists(&recorder.gpu().clone(), per.min(rows), ask.k)?;
+        for start in (0..rows).step_by(per as usize) {
+            let part = start..(start + per).min(rows);
+            self.fill(recorder, tree, queries, &ask, &lists, part.clone())?;
+            let params = [part.start as u32, (part.end - part.start) as u32, ask.k, 0];
+            let mut arrays = vec![lists.index.raw(), lists.distance.raw(), queries.numbers(tree).raw()];
+            arrays.extend(snippet.arrays());
+            recorder.dispatch(&kernel, &arrays, &params, (part.end - part.start).div_ceil(64))?;
+        }
+        Ok(())
+    }
+
+    /// Fills the rows of `part` of the queries along the curve.
+    #[allow(clippy::too_many_arguments)]
+    fn fill(
+        &self,
+        recorder: &mut Recorder,
+        tree: &Tree,
+        queries: Queries<'_>,
+        ask: &Ask,
+        lists: &Lists,
+        part: Range<u64>,
+    ) -> Result<(), NeighborError> {
+        let longest = list::LENGTHS[list::LENGTHS.len() - 1];
+        let portions = self.rounds.portions(self.form, tree.len().div_ceil(LEAF), 0)?;
+        let params = queries.params(tree, ask)?;
+        // Squares are what a later walk goes on from.
+        let squares = ask.k > longest || portions.is_some();
+        let groups = (part.end - part.start).div_ceil(self.form.queries());
+        let cursor = match portions {
+            Some(_) => Some(recorder.gpu().array::<u32>("neighbors::cursor", groups)?),
+            None => None,
+        };
+        for done in (0..ask.k).step_by(longest as usize) {
+            let write = (ask.k - done).min(longest);
+            let unit = if squares { 0.0 } else { params.unit };
+            let params = Params { done, write, unit, ..params };
+            let walk = |recorder: &mut Recorder, walk: Walk, params: Params| {
+                let shape = queries.shape(self.form, tree, walk);
+                let (length, resumed) = (list::length(write), done > 0);
+                let key = Key::Lists { shape, length, resumed };
+                let kernel = self.kernels.get(key, || stored(shape, length, resumed));
+                let arrays = cursor.iter().map(Array::raw).chain([lists.index.raw(), lists.distance.raw()]);
+                self.dispatch(recorder, &kernel, tree, queries, params, arrays, part.clone())
+            };
+            let (Some(portions), Some(cursor)) = (portions, &cursor) else {
+                walk(recorder, Walk::Near, params)?;
+                continue;
+            };
+            let params = Params { rounds: portions.rounds, leaf_rounds: portions.leaf, ..params };
+            walk(recorder, Walk::NearOrMark, params)?;
+            // Few groups have to go on, if any.
+            while groups > 0 && unfinished(recorder, &self.reduce, cursor)? {
+                walk(recorder, Walk::Onward, params)?;
+            }
+        }
+        if squares {
+            let count = (part.end - part.start) * u64::from(ask.k);
+            let words = [count as u32, params.unit.to_bits(), f32::INFINITY.to_bits(), 0];
+            recorder.each(&self.root, &[lists.index.raw(), lists.distance.raw()], &words, count)?;
+        }
+        Ok(())
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn dispatch<'a>(
+        &self,
+        recorder: &mut Recorder,
+        kernel: &Kernel,
+        tree: &'a Tree,
+        queries: Queries<'a>,
+        params: Params,
+        arrays: impl Iterator<Item = &'a RawArray>,
+        part: Range<u64>,
+    ) -> Result<(), NeighborError> {
+        let mut bound = queries.arrays(tree);
+        bound.extend(arrays);
+        let base = part.start as u32;
+        queries.dispatch(recorder, self.form, kernel, &bound, Params { base, ..params }, part)
+    }
+}
+
+fn root() -> KernelSource {
+    KernelSource::new("neighbors::root", include_str!("../../../shaders/points/neighbors/root.wgsl"))
+        .params("count: u32, unit: f32, infinity: f32, pad: u32")
+        .array("index", Element::U32, Access::Read)
+        .array("distance", Element::F32, Access::ReadWrite)
+}
+
+/// Kernels of searches in one form of all kinds that there are, with lists of these lengths.
+pub(super) fn sources(form: Form, lengths: &[u32]) -> Vec<KernelSource> {
+    let mut sources = vec![root(), fold(&mean_distance())];
+    for (dims, own) in [(2, true), (3, true), (3, false)] {
+        for &length in lengths {
+            for walk in [Walk::Near, Walk::NearOrMark, Walk::Onward] {
+                sources.push(stored(Shape { form, dims, own, walk }, length, dims == 2));
+            }
+            sources.push(fused(Shape { form, dims, own, walk: Walk::Near }, length, &mean_distance()));
+        }
+    }
+    sources
+}
+
+/// A snippet for tests: the mean distance, into no array.
+fn mean_distance() -> Snippet {
+    Snippet::new(
+        "alias State = f32;\nfn begin(query: u32, reach: f32) -> State { return reach; }\n\
+         fn each(state: State, near: Neighbor) -> State { return state + near.distance; }\n\
+         fn end(query: u32, state: State) { }",
+    )
+}
+
+pub(crate) fn empty_lists(gpu: &Gpu, rows: u64, k: u32) -> Result<Lists, NeighborError> {
+    let entries = rows * u64::from(k);
+    if entries > u64::from(u32::MAX) {
+        return Err(NeighborError::TooLong { rows, each: k.into() });
+    }
+    Ok(Lists {
+        k,
+        index: gpu.array("neighbors::index", entries)?,
+        distance: gpu.array("neighbors::distance", entries)?,
+    })
+}
+
+const PUT: &str = "
+fn put(line: u32, i: u32, d: f32, s: u32) {
+    let at = line * params.k + params.done + i;
+    store_index(at, s);
+    // Squares, if more is to come.
+    if params.unit == 0.0 { store_distance(at, d); return; }
+    store_distance(at, select(params.infinity, params.unit * sqrt(d), s != NONE));
+}
+";
+
+pub(super) const NEIGHBOR: &str = "struct Neighbor {\n    index: u32,\n    distance: f32,\n}\n";
+
+/// Names for the parts of `nearest.wgsl` that differ.
+fn around(resumed: bool, walk: Walk) -> String {
+    // Where a walk has stopped, the last entry that it had bounds all entries.
+    let reach = match walk {
+        Walk::Onward => "load_distance(line * params.k + params.done + params.write - 1u)",
+        _ => "params.reach",
+    };
+    let (last, behind) = if resumed {
+        let at = "line * params.k + params.done - 1u";
+        (
+            format!("let at = {at};\n    return Entry(load_distance(at), load_index(at));"),
+            "d > last.distance || (d == last.distance && s > last.index)",
+        )
+    } else {
+        ("return Entry(-1.0, 0u);".into(), "true")
+    };
+    format!(
+        "fn first_reach(line: u32) -> f32 {{ return {reach}; }}\nfn last_of(line: u32) -> Entry {{\n    {last}\n}}\n\
+         fn behind(last: Entry, d: f32, s: u32) -> bool {{ return {behind}; }}\n"
+    )
+}
+
+fn nearest() -> &'static str {
+    include_str!("../../../shaders/points/neighbors/nearest.wgsl")
+}
+
+/// For walks that begin at the first leaf.
+const NO_RESTORE: &str = "fn restore#(line: u32) { }\n";
+
+fn stored(shape: Shape, length: u32, resumed: bool) -> KernelSource {
+    let restoring = if shape.walk == Walk::Onward { list::restoring(length) } else { NO_RESTORE.into() };
+    let visit = format!("{}{}{restoring}{}", nearest(), list::wgsl(length), list::storing(length));
+    let source = writer::search("nearest", shape, &visit, &format!("{}{PUT}", around(resumed, shape.walk)));
+    source.array("index", Element::U32, Access::ReadWrite).array("distance", Element::F32, Access::ReadWrite)
+}
+
+fn fused(shape: Shape, length: u32, snippet: &Snippet) -> KernelSource {
+    let visit = format!("{}{}{NO_RESTORE}{}", nearest(), list::wgsl(length), list::folding(length));
+    let text = format!("{}{NEIGHBOR}{}", around(false, shape.walk), snippet.text);
+    snippet.bind(writer::search("nearest_visit", shape, &visit, &text))
+}
+
+fn fold(snippet: &Snippet) -> KernelSource {
+    let text = format!("{NEIGHBOR}{}\n{}", include_str!("../../../shaders/points/neighbors/fold.wgsl"), snippet.text);
+    let source = KernelSource::new("neighbors::fold", text)
+        .params("base: u32, rows: u32, k: u32, pad: u32")
+        .group(64)
+        .array("index", Element::U32, Access::Read)
+        .array("distance", Element::F32, Access::Read)
+        .array("number", Element::U32, Access::Read);
+    snippet.bind(source)
+}

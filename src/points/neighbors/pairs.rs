@@ -1,0 +1,139 @@
+//! Histograms of the distances of pairs.
+
+use super::error::NeighborError;
+use super::group_shape::Form;
+use super::query::{Rows, Which, Within};
+use super::radius::{self, Radius};
+use super::snippet::Snippet;
+use super::targets::Queries;
+use super::writer::{Shape, Walk};
+use crate::gpu::{Access, Array, Element, KernelSource, Recorder};
+use crate::points::tree::Tree;
+
+/// Bins that an invocation counts by itself.
+const PRIVATE: usize = 64;
+/// Bins at most.
+const MOST: usize = 4096;
+
+/// Edges of the bins of a histogram of distances: from 0 on, ascending; bin `i` holds `edges[i] <= r < edges[i + 1]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bins(Vec<f32>);
+
+impl Bins {
+    /// Bins with these edges, rounded to `f32`: 2 to 4097.
+    ///
+    /// # Errors
+    /// [`NeighborError::Edges`] unless they are numbers from 0 on, each above the one before, also as `f32`.
+    pub fn new(edges: &[f64]) -> Result<Self, NeighborError> {
+        let narrow: Vec<f32> = edges.iter().map(|&edge| edge as f32).collect();
+        let wrong = (0..narrow.len()).find(|&i| {
+            let above = if i == 0 { narrow[i] >= 0.0 } else { narrow[i] > narrow[i - 1] };
+            !(above && narrow[i].is_finite())
+        });
+        let number =
+            || (!(2..=MOST + 1).contains(&narrow.len())).then_some(narrow.len().min(MOST + 1).saturating_sub(1));
+        match wrong.or_else(number) {
+            Some(index) => Err(NeighborError::Edges { index, value: edges.get(index).copied().unwrap_or(f64::NAN) }),
+            None => Ok(Bins(narrow)),
+        }
+    }
+
+    /// The edges.
+    pub fn edges(&self) -> &[f32] {
+        &self.0
+    }
+
+    /// Number of bins.
+    pub fn len(&self) -> usize {
+        self.0.len() - 1
+    }
+
+    /// Never: there is at least one bin.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+}
+
+/// The snippet for so many bins, in which each pair found counts `weight` times.
+fn text(bins: usize, weight: u32) -> String {
+    let text = match bins {
+        ..=PRIVATE => include_str!("../../../shaders/points/neighbors/pairs.wgsl"),
+        _ => include_str!("../../../shaders/points/neighbors/pairs_many.wgsl"),
+    };
+    let step = include_str!("../../../shaders/points/neighbors/pairs_step.wgsl");
+    let mut text = format!("const BINS: u32 = {bins}u;\nconst WEIGHT: u32 = {weight}u;\n{text}\n{step}\n");
+    // The last edge that is not above, by halving, without a loop: some drivers limit their rounds.
+    text.push_str("fn pairs_bin(distance: f32) -> u32 {\n    var low = 0u;\n");
+    for bit in (0..bins.next_power_of_two().trailing_zeros()).rev() {
+        text.push_str(&format!("    low = pairs_step(low, {}u, distance);\n", 1 << bit));
+    }
+    text + "    return low;\n}\n"
+}
+
+impl Radius {
+    /// Adds to `counts` (two words a bin, low first; cleared by the caller) how many pairs of a query and a source have a
+    /// distance in each of `bins`. With [`Which::Others`] and a tree's own points, every pair counts twice. Exact for any
+    /// number of pairs below 2^64. Recorded only, but for the upload of the edges, which submits.
+    ///
+    /// # Errors
+    /// Those of [`Queries`] and of the device.
+    pub fn pairs(
+        &self,
+        recorder: &mut Recorder,
+        tree: &Tree,
+        queries: Queries<'_>,
+        bins: &Bins,
+        which: Which,
+        counts: &Array<u32>,
+    ) -> Result<(), NeighborError> {
+        let edges = recorder.gpu().array::<f32>("neighbors::edges", bins.edges().len() as u64)?;
+        recorder.upload(&edges, 0, bins.edges())?;
+        // Between points of one tree each pair is found once.
+        let (walks, which, weight) = match (queries, which) {
+            (Queries::Own, Which::Others) => ([Walk::Later, Walk::LaterOnward], Which::All, 2),
+            (Queries::Own, Which::Above) => ([Walk::Later, Walk::LaterOnward], Which::All, 1),
+            (_, which) => ([Walk::Ordered, Walk::Onward], which, 1),
+        };
+        let snippet = Snippet::new(text(bins.len(), weight)).read("edges", &edges).atomic("bins", counts);
+        let within = Within { radius: bins.edges()[bins.len()], which, rows: Rows::Input };
+        self.walk(recorder, tree, queries, &within, &snippet, walks)
+    }
+}
+
+/// Kernels of histograms in one form of all kinds that there are.
+pub(super) fn sources(form: Form) -> Vec<KernelSource> {
+    let of = |walk: Walk, bins: usize, weight: u32| {
+        let source = radius::source(Shape { form, dims: 3, own: true, walk }, &Snippet::new(text(bins, weight)));
+        source.array("edges", Element::F32, Access::Read).array("bins", Element::U32, Access::Atomic)
+    };
+    vec![of(Walk::Later, 5, 2), of(Walk::Ordered, 5, 1), of(Walk::LaterOnward, PRIVATE + 1, 2)]
+}
+
+/// The 64-bit counts that [`Radius::pairs`] left in two words each.
+pub fn wide(words: &[u32]) -> Vec<u64> {
+    words.chunks_exact(2).map(|pair| u64::from(pair[0]) | u64::from(pair[1]) << 32).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn edges_ascend() {
+        assert_eq!(Bins::new(&[0.0, 0.5, 2.0]).unwrap().edges(), [0.0, 0.5, 2.0]);
+        let wrong = |edges: &[f64]| match Bins::new(edges) {
+            Err(NeighborError::Edges { index, .. }) => index,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(wrong(&[0.0, 1.0, 1.0]), 2);
+        assert_eq!(wrong(&[1.0, 1.0 + 1e-12]), 1, "equal as f32");
+        assert_eq!(wrong(&[-1.0, 1.0]), 0);
+        assert_eq!(wrong(&[0.0, f64::NAN]), 1);
+        assert_eq!(wrong(&[0.0, 1e300]), 1);
+        assert_eq!(wrong(&[1.0]), 0);
+        assert_eq!(wrong(&[]), 0);
+        let many: Vec<f64> = (0..4098).map(f64::from).collect();
+        assert_eq!(wrong(&many), 4096);
+        assert!(Bins::new(&many[..4097]).is_ok());
+    }
+}

@@ -1,0 +1,86 @@
+//! Results on their way to the ranks that asked for them.
+
+use super::error::NeighborError;
+use crate::comm::Communicator;
+use crate::grid::Cost;
+
+/// All points within a radius of each row: row `i` is entries `offset[i]..offset[i + 1]`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NearbyRows {
+    /// Where rows begin, from 0, and the number of all entries.
+    pub offset: Vec<u64>,
+    /// Numbers in the input of all ranks, ascending in a row.
+    pub index: Vec<u64>,
+    /// Distances.
+    pub distance: Vec<f32>,
+}
+
+/// Rows of results, by the number of the query in the input of all ranks.
+#[derive(Default)]
+pub(super) struct Answers {
+    /// Number of the query, and where its entries begin and end.
+    rows: Vec<(u64, usize, usize)>,
+    index: Vec<u64>,
+    distance: Vec<f32>,
+}
+
+impl Answers {
+    pub fn push(&mut self, number: u64, index: &[u64], distance: &[f32]) {
+        let start = self.index.len();
+        self.index.extend_from_slice(index);
+        self.distance.extend_from_slice(distance);
+        self.rows.push((number, start, self.index.len()));
+    }
+}
+
+/// Words of a row's head (its place in the rank's input, the number of its entries) and of an entry (index, distance).
+const HEAD: usize = 2;
+const ENTRY: usize = 3;
+
+/// Sends each row to the rank whose input it belongs to; `firsts` is where each rank's input begins. One exchange of the
+/// host. All ranks call it.
+pub(super) fn deliver(
+    comm: &Communicator,
+    firsts: &[u64],
+    answers: Answers,
+) -> Result<(NearbyRows, Cost), NeighborError> {
+    let Answers { mut rows, index, distance } = answers;
+    rows.sort_unstable_by_key(|row| row.0);
+    let owner = |number: u64| firsts.partition_point(|&first| first <= number) - 1;
+    let mut words = Vec::with_capacity(rows.len() * HEAD + index.len() * ENTRY);
+    let mut counts = vec![0u64; comm.size()];
+    for &(number, start, end) in &rows {
+        let rank = owner(number);
+        let before = words.len();
+        words.extend([(number - firsts[rank]) as u32, (end - start) as u32]);
+        for (index, distance) in index[start..end].iter().zip(&distance[start..end]) {
+            words.extend([*index as u32, (*index >> 32) as u32, distance.to_bits()]);
+        }
+        counts[rank] += (words.len() - before) as u64;
+    }
+    drop((rows, index, distance));
+    let came = comm.all_to_all_v(&words, &counts)?;
+    let others = |counts: &[u64]| {
+        let all = counts.iter().enumerate().filter(|(rank, count)| *rank != comm.rank() && **count > 0);
+        all.map(|(_, count)| 4 * count).collect::<Vec<u64>>()
+    };
+    let (sent, received) = (others(&counts), others(came.counts()));
+    let cost = Cost { sent: sent.iter().sum(), received: received.iter().sum(), messages: sent.len() as u64 };
+    drop(words);
+    // Rows of one sender ascend, those of several interleave.
+    let mut heads = Vec::new();
+    let (words, mut at) = (came.data(), 0);
+    while at < words.len() {
+        heads.push((words[at], at));
+        at += HEAD + ENTRY * words[at + 1] as usize;
+    }
+    heads.sort_unstable();
+    let mut rows = NearbyRows { offset: vec![0], ..NearbyRows::default() };
+    for (_, at) in heads {
+        let entries = &words[at + HEAD..at + HEAD + ENTRY * words[at + 1] as usize];
+        rows.index.extend(entries.chunks_exact(ENTRY).map(|entry| u64::from(entry[0]) | u64::from(entry[1]) << 32));
+        rows.distance.extend(entries.chunks_exact(ENTRY).map(|entry| f32::from_bits(entry[2])));
+        rows.offset.push(rows.index.len() as u64);
+    }
+    Ok((rows, cost))
+}

@@ -1,0 +1,52 @@
+//! What can go wrong when ranks sort together.
+
+use crate::comm::CommError;
+use crate::exchange::ExchangeError;
+use crate::gpu::DeviceError;
+use crate::points::ParticleError;
+
+/// An error of a sort over ranks.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SortError {
+    /// Ranks do not sort the same kind of points; the same error on all ranks.
+    #[error(
+        "rank {rank} sorts points of another domain or curve than rank 0, or with other attributes; every rank must \
+         give the same"
+    )]
+    Differ {
+        /// The first rank that differs from rank 0.
+        rank: usize,
+    },
+    /// Elements that must have different keys have not.
+    #[error("two elements have the same key; number them so that no two of all ranks are alike")]
+    Repeated,
+    /// The points.
+    #[error(transparent)]
+    Particles(ParticleError),
+    /// The device.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The ranks.
+    #[error(transparent)]
+    Comm(#[from] CommError),
+}
+
+impl From<ParticleError> for SortError {
+    fn from(error: ParticleError) -> Self {
+        match error {
+            ParticleError::Device(error) => SortError::Device(error),
+            ParticleError::Comm(error) => SortError::Comm(error),
+            error => SortError::Particles(error),
+        }
+    }
+}
+
+impl From<ExchangeError> for SortError {
+    fn from(error: ExchangeError) -> Self {
+        match error {
+            ExchangeError::Device(error) => SortError::Device(error),
+            ExchangeError::Comm(error) => SortError::Comm(error),
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Sorting points along a space-filling curve: on one rank, and over all ranks with the work shared out evenly.
+//!
+//! [`distribute`] is a sort by histograms (L. V. Kale and S. Krishnan, ICPP 1993): every rank sorts its own keys, all
+//! ranks find the [`Splitters`] that cut the common sequence into equal parts, rows travel once along a [`Route`], and
+//! each rank sorts what came. Equal keys keep the order of the input, so the result is the same permutation on any
+//! number of ranks, and each rank has exactly its [`split`](crate::grid::split) of it, whatever the points are.
+//!
+//! [`balanced`] does so for what hosts hold, by keys of 128 bits that no two elements share.
+//!
+//! | who | submits | waits |
+//! |---|---|---|
+//! | [`order`], [`morton_order`] | never | never |
+//! | [`distribute`] | yes | for keys (8 bytes a point, with several ranks), the other ranks, and bounds |
+//! | [`balanced`] | never | for the other ranks |
+//! | [`Route::forward`], [`Route::back`] | where rows travel between ranks | as [`Exchange::run`](crate::exchange::Exchange::run) |
+
+mod balanced;
+mod distribute;
+mod error;
+mod route;
+mod splitters;
+
+pub use balanced::{Balanced, balanced};
+pub use distribute::{Sorted, distribute};
+pub use error::SortError;
+pub use route::Route;
+pub use splitters::Splitters;
+
+use crate::gpu::primitives::{Count, Keys, Sort};
+use crate::gpu::{Array, DeviceError, Recorder};
+use crate::points::{Cloud, Curve, CurveKeys, Frame};
+
+/// The words of the keys of some points: high, low.
+fn keys(
+    recorder: &mut Recorder,
+    curve: Curve,
+    positions: &Array<f32>,
+    frame: &Frame,
+) -> Result<[Array<u32>; 2], DeviceError> {
+    let (gpu, count) = (recorder.gpu().clone(), positions.len() / frame.dims as u64);
+    let [high, low] = [gpu.array("sort::high", count)?, gpu.array("sort::low", count)?];
+    CurveKeys::new().record(recorder, curve, positions, frame, &high, &low)?;
+    Ok([high, low])
+}
+
+/// The stable order of such keys.
+fn order_of(recorder: &mut Recorder, [high, low]: &[Array<u32>; 2]) -> Result<Array<u32>, DeviceError> {
+    let gpu = recorder.gpu().clone();
+    let order = gpu.array("sort::order", high.len())?;
+    Sort::new(&gpu).order(recorder, Keys::U64 { high, low }.bits(63), &order, Count::All)?;
+    Ok(order)
+}
+
+/// The points of one rank along `curve`: element `i` of the result is the index of the point that comes `i`-th. Equal
+/// keys keep their order. Open axes reach over the cloud's own [bounds](Cloud::bounds). Neither submits nor waits.
+///
+/// # Errors
+/// [`DeviceError`] when an array or kernel does not fit the device.
+pub fn order(recorder: &mut Recorder, cloud: &Cloud, curve: Curve) -> Result<Array<u32>, DeviceError> {
+    let frame = Frame::new(cloud.domain(), cloud.bounds());
+    let keys = keys(recorder, curve, cloud.positions(), &frame)?;
+    order_of(recorder, &keys)
+}
+
+/// [`order`] along the Z-order curve.
+///
+/// ```
+/// use meshloom::gpu::{Gpu, Options, Recorder};
+/// use meshloom::points::{Cloud, Domain};
+/// use meshloom::points::sort::morton_order;
+///
+/// let mut recorder = Recorder::new(&Gpu::open(&Options::from_env()?, 0)?)?;
+/// let points = [0.9, 0.1, 0.1, 0.9, 0.1, 0.1, 0.9, 0.9];
+/// let cloud = Cloud::from_host(&mut recorder, &Domain::new(&[1.0, 1.0])?, &points)?;
+/// let order = morton_order(&mut recorder, &cloud)?;
+/// assert_eq!(recorder.download(&order, 0, 4)?, [2, 0, 1, 3]);
+/// # Ok::<(), meshloom::Error>(())
+/// ```
+///
+/// # Errors
+/// As [`order`].
+pub fn morton_order(recorder: &mut Recorder, cloud: &Cloud) -> Result<Array<u32>, DeviceError> {
+    order(recorder, cloud, Curve::Morton)
+}

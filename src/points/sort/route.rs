@@ -1,0 +1,211 @@
+//! Rows of arrays from the ranks that have them to those that want them, any number of times.
+
+use crate::comm::Communicator;
+use crate::exchange::{Exchange, ExchangeError};
+use crate::gpu::primitives::{Count, Permute};
+use crate::gpu::{Array, DeviceError, Memory, Plain, Recorder};
+use crate::grid::{Part, Transfers};
+
+/// A plan that moves rows between ranks: which rows go where, and in which order they lie there. It serves any number
+/// of arrays that have the same rows, there and back.
+///
+/// ```text
+/// rows before -> local order, cut by rank -> Exchange::run -> parts, by source rank -> merge order -> rows after
+/// ```
+///
+/// - Rows are any number of elements wide, of any type; they are moved as words, to the bit.
+/// - All ranks of the exchange call [`forward`](Self::forward) and [`back`](Self::back) together, also those without
+///   rows.
+/// - A move gathers rows twice in device memory and sends each row once; on one rank that needs no merge order it
+///   gathers them once.
+pub struct Route {
+    order: Array<u32>,
+    sends: Vec<u64>,
+    receives: Vec<u64>,
+    merge: Option<Array<u32>>,
+    rank: usize,
+    permute: Permute,
+}
+
+/// Parts of `counts` rows of `words` words for each rank, without gaps.
+fn parts(counts: &[u64], words: u64) -> Vec<Part> {
+    let mut start = 0;
+    let part = |(peer, &rows): (usize, &u64)| {
+        let part = Part { peer, start, len: rows * words };
+        start += part.len;
+        part
+    };
+    counts.iter().enumerate().map(part).filter(|part| part.len > 0).collect()
+}
+
+fn misuse(why: String) -> ExchangeError {
+    DeviceError::Misuse { what: "Route".into(), why }.into()
+}
+
+impl Route {
+    /// A route on one rank of `comm`: it gives its rows in `order` (a permutation), `sends[r]` of them to rank `r` and
+    /// in rank order, and is given `receives[r]` rows by rank `r`; of these, in rank order, row `merge[i]` becomes row
+    /// `i`. Without a merge order they are left as they come.
+    ///
+    /// # Errors
+    /// [`DeviceError::Misuse`] when the lengths do not fit together.
+    pub fn new(
+        comm: &Communicator,
+        order: Array<u32>,
+        sends: Vec<u64>,
+        receives: Vec<u64>,
+        merge: Option<Array<u32>>,
+    ) -> Result<Self, ExchangeError> {
+        let (given, taken) = (sends.iter().sum::<u64>(), receives.iter().sum::<u64>());
+        if sends.len() != comm.size() || receives.len() != comm.size() {
+            let why = format!("{} and {} parts for {} ranks", sends.len(), receives.len(), comm.size());
+            return Err(misuse(why));
+        }
+        let places = merge.as_ref().map_or(taken, Array::len);
+        if order.len() != given || places != taken || sends[comm.rank()] != receives[comm.rank()] {
+            let why = format!("{given} rows in {} places, to {taken} rows in {places} places", order.len());
+            return Err(misuse(why));
+        }
+        Ok(Route { order, sends, receives, merge, rank: comm.rank(), permute: Permute::new() })
+    }
+
+    /// Rows of this rank before.
+    pub fn rows_before(&self) -> u64 {
+        self.order.len()
+    }
+
+    /// Rows of this rank after.
+    pub fn rows_after(&self) -> u64 {
+        self.receives.iter().sum()
+    }
+
+    /// The order in which this rank gives its rows: of each part the row it was.
+    pub fn order(&self) -> &Array<u32> {
+        &self.order
+    }
+
+    /// Of each row after, its place among the rows that came, which lie in the order of the ranks they came from;
+    /// `None` where they are left so.
+    pub fn merge(&self) -> Option<&Array<u32>> {
+        self.merge.as_ref()
+    }
+
+    /// Rows that this rank gives to each rank.
+    pub fn sends(&self) -> &[u64] {
+        &self.sends
+    }
+
+    /// Rows that this rank is given by each rank.
+    pub fn receives(&self) -> &[u64] {
+        &self.receives
+    }
+
+    /// Moves the rows of `array`, of `width` elements each, to where the route leads. What was recorded before is
+    /// submitted if rows travel between ranks; what is recorded after sees the result.
+    ///
+    /// # Errors
+    /// [`ExchangeError`] when the device or another rank fails; [`DeviceError::Misuse`] when `array` does not have the
+    /// rows before, or the exchange is of other ranks.
+    pub fn forward<T: Plain>(
+        &self,
+        recorder: &mut Recorder,
+        exchange: &mut Exchange,
+        array: &Array<T>,
+        width: u64,
+    ) -> Result<Array<T>, ExchangeError> {
+        let (words, source) = self.words(exchange, array, width, self.rows_before())?;
+        let memory = if self.stays() { Memory::Device } else { Memory::Outgoing };
+        let outgoing = recorder.gpu().array_in::<u32>("route::outgoing", source.len(), memory)?;
+        self.permute.gather(recorder, &source, &self.order, &outgoing, words, Count::All)?;
+        Ok(self.arrive(recorder, exchange, outgoing, words)?.cast()?)
+    }
+
+    /// Whether rows are only gathered.
+    fn stays(&self) -> bool {
+        self.sends.len() == 1 && self.merge.is_none()
+    }
+
+    /// Moves rows that lie in local order, and merges those that come.
+    pub(super) fn arrive(
+        &self,
+        recorder: &mut Recorder,
+        exchange: &mut Exchange,
+        outgoing: Array<u32>,
+        words: u64,
+    ) -> Result<Array<u32>, ExchangeError> {
+        if self.stays() {
+            return Ok(outgoing);
+        }
+        let incoming = moved(recorder, exchange, &outgoing, words, &self.sends, &self.receives)?;
+        let Some(merge) = &self.merge else { return Ok(incoming) };
+        let target = recorder.gpu().array::<u32>("route::rows", incoming.len())?;
+        self.permute.gather(recorder, &incoming, merge, &target, words, Count::All)?;
+        Ok(target)
+    }
+
+    /// The inverse of [`forward`](Self::forward): moves rows from where the route led to the rank and the row they came
+    /// from.
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward), with the rows after.
+    pub fn back<T: Plain>(
+        &self,
+        recorder: &mut Recorder,
+        exchange: &mut Exchange,
+        array: &Array<T>,
+        width: u64,
+    ) -> Result<Array<T>, ExchangeError> {
+        let (words, source) = self.words(exchange, array, width, self.rows_after())?;
+        let gpu = recorder.gpu().clone();
+        let incoming = if self.stays() {
+            source
+        } else {
+            let outgoing = gpu.array_in::<u32>("route::outgoing", source.len(), Memory::Outgoing)?;
+            match &self.merge {
+                Some(merge) => self.permute.scatter(recorder, &source, merge, &outgoing, words, Count::All)?,
+                None => recorder.copy(&source, 0, &outgoing, 0, source.len())?,
+            }
+            moved(recorder, exchange, &outgoing, words, &self.receives, &self.sends)?
+        };
+        let target = gpu.array::<u32>("route::rows", incoming.len())?;
+        self.permute.scatter(recorder, &incoming, &self.order, &target, words, Count::All)?;
+        Ok(target.cast()?)
+    }
+
+    /// Words a row, and the array as words.
+    fn words<T: Plain>(
+        &self,
+        exchange: &Exchange,
+        array: &Array<T>,
+        width: u64,
+        rows: u64,
+    ) -> Result<(u64, Array<u32>), ExchangeError> {
+        let (rank, size) = (exchange.comm().rank(), exchange.comm().size());
+        if (rank, size) != (self.rank, self.sends.len()) {
+            let why = format!("rank {rank} of {size} in the exchange, {} of {}", self.rank, self.sends.len());
+            return Err(misuse(why));
+        }
+        if array.len() != rows * width {
+            return Err(misuse(format!("{} elements, not {rows} rows of {width}", array.len())));
+        }
+        Ok((width * T::ELEMENT.bytes() / 4, array.cast()?))
+    }
+}
+
+/// Sends rows that lie in the order of the ranks they go to; gives those that came, in the order of the ranks they came
+/// from.
+pub(super) fn moved(
+    recorder: &mut Recorder,
+    exchange: &mut Exchange,
+    outgoing: &Array<u32>,
+    words: u64,
+    sends: &[u64],
+    receives: &[u64],
+) -> Result<Array<u32>, ExchangeError> {
+    let transfers = Transfers { send: parts(sends, words), receive: parts(receives, words) };
+    let len = receives.iter().sum::<u64>() * words;
+    let incoming = recorder.gpu().array_in::<u32>("route::incoming", len, Memory::Incoming)?;
+    // A rank with nothing to move takes part all the same: exchanges are told apart by counting them.
+    exchange.run(recorder, &transfers, outgoing, &incoming)?;
+    Ok(incoming)
+}

@@ -1,0 +1,211 @@
+//! Neighbours among the points of several ranks: the same to the last bit as on one; ghosts and their adjoint.
+
+#[path = "shared/clouds.rs"]
+mod clouds;
+
+use clouds::{Kind, points, square, uniform};
+use meshloom::Error;
+use meshloom::comm::run_threads;
+use meshloom::exchange::Exchange;
+use meshloom::gpu::{Gpu, Options, Recorder};
+use meshloom::points::ghosts::Ghosts;
+use meshloom::points::neighbors::{Ask, Bins, Nearby, NearbyRows, Neighborhood, Which, Within};
+use meshloom::points::sort::distribute;
+use meshloom::points::tree::Builder;
+use meshloom::points::{Cloud, Curve, Domain};
+
+/// How the input is shared out.
+#[derive(Clone, Copy, Debug)]
+enum Share {
+    Even,
+    /// The more the higher the rank, and nothing on the first.
+    Uneven,
+    /// All on the last rank.
+    Last,
+}
+
+fn rows(share: Share, n: usize, ranks: usize, rank: usize) -> std::ops::Range<usize> {
+    let cut = |rank: usize| match share {
+        Share::Even => n * rank / ranks,
+        Share::Uneven if ranks > 1 => n * rank * rank.saturating_sub(1) / (ranks * (ranks - 1)),
+        Share::Last if rank < ranks => 0,
+        _ => n * rank / ranks,
+    };
+    cut(rank)..cut(rank + 1)
+}
+
+/// Everything that a neighbourhood tells, of all ranks one after the other.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Told {
+    nearest: Nearby,
+    limited: Nearby,
+    elsewhere: Nearby,
+    within: NearbyRows,
+    counts: Vec<u64>,
+    pairs: Vec<u64>,
+    cross: Vec<u64>,
+}
+
+fn told(ranks: usize, share: Share, domain: Domain, points: &[f32], places: &[f32], radius: f32) -> Told {
+    let dims = domain.dims();
+    let parts = run_threads(ranks, |comm| {
+        let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
+        let (mut recorder, mut exchange) = (Recorder::new(&gpu)?, Exchange::new(comm.clone()));
+        let mut part = |all: &[f32]| {
+            let rows = rows(share, all.len() / dims, ranks, comm.rank());
+            Cloud::from_host(&mut recorder, &domain, &all[rows.start * dims..rows.end * dims])
+        };
+        let (cloud, places) = (part(points)?, part(places)?);
+        let (r, e) = (&mut recorder, &mut exchange);
+        let hood = Neighborhood::new(r, e, &cloud)?;
+        let limited = Ask { k: 6, within: radius, without_self: true, ..Ask::nearest(0) };
+        let others = Within { which: Which::Others, ..Within::radius(radius) };
+        let bins = Bins::new(&[0.0, 0.3, 1.0].map(|x| x * f64::from(radius)))?;
+        Ok::<_, Error>(Told {
+            nearest: hood.nearest(r, e, None, &Ask::nearest(8))?,
+            limited: hood.nearest(r, e, None, &limited)?,
+            elsewhere: hood.nearest(r, e, Some(&places), &Ask::nearest(8))?,
+            within: hood.within(r, e, None, &others)?,
+            counts: hood.counts(r, e, Some(&places), &Within::radius(radius))?,
+            pairs: hood.pairs(r, e, None, &bins)?,
+            cross: hood.pairs(r, e, Some(&places), &bins)?,
+        })
+    })
+    .unwrap();
+    let mut all = Told { nearest: Nearby { k: 8, ..Nearby::default() }, ..Told::default() };
+    (all.limited.k, all.elsewhere.k, all.within.offset) = (6, 8, vec![0]);
+    for part in parts {
+        for (to, part) in
+            [(&mut all.nearest, part.nearest), (&mut all.limited, part.limited), (&mut all.elsewhere, part.elsewhere)]
+        {
+            to.index.extend(part.index);
+            to.distance.extend(part.distance);
+        }
+        let before = all.within.index.len() as u64;
+        all.within.offset.extend(part.within.offset[1..].iter().map(|offset| before + offset));
+        all.within.index.extend(part.within.index);
+        all.within.distance.extend(part.within.distance);
+        all.counts.extend(part.counts);
+        assert!(all.pairs.is_empty() || all.pairs == part.pairs, "all ranks are told the same pairs");
+        (all.pairs, all.cross) = (part.pairs, part.cross);
+    }
+    all
+}
+
+#[test]
+fn any_number_of_ranks_finds_the_same() {
+    for (domain, kind, n, radius) in [
+        (Domain::new(&[1.0; 3]).unwrap(), Kind::Uniform, 900, 0.15),
+        (Domain::open(3).unwrap(), Kind::Hernquist, 500, 0.05),
+        (Domain::new(&[1.0, 0.0]).unwrap(), Kind::Two, 300, 0.3),
+        (Domain::open(3).unwrap(), Kind::Same, 200, 0.1),
+        (Domain::new(&[1.0; 3]).unwrap(), Kind::Lattice, 343, 0.15),
+        (Domain::open(3).unwrap(), Kind::Line, 5, 0.2),
+        (Domain::open(3).unwrap(), Kind::Uniform, 0, 0.2),
+    ] {
+        let points = points(kind, n, domain.dims(), 21);
+        let places = clouds::points(Kind::Uniform, 70, domain.dims(), 22);
+        let one = told(1, Share::Even, domain, &points, &places, radius);
+        assert_eq!((one.nearest.index.len(), one.counts.len()), (8 * n, 70));
+        // One rank is held against brute force in tests/neighbors.rs; this is for the numbers being those of the input.
+        let own = one.nearest.index.chunks(8).enumerate().filter(|(row, near)| near[0] == *row as u64).count();
+        assert!(own == n || kind == Kind::Same, "{kind:?}");
+        for (ranks, share) in
+            [(2, Share::Even), (3, Share::Uneven), (4, Share::Last), (5, Share::Even), (8, Share::Uneven)]
+        {
+            let many = told(ranks, share, domain, &points, &places, radius);
+            assert!(many == one, "{kind:?} on {ranks} ranks, {share:?}");
+        }
+    }
+}
+
+#[test]
+fn ghosts_are_few_and_traffic_is_counted() {
+    // 8 ranks of 1,500 points: blocks of about 11.4^3. A query's reach is 1.24 mean separations for k = 8, and groups are boxes of
+    // about 3.2: whole leaves would be 6 * 11.4^2 * (1.24 + 3.17) = 3,440 ghosts; at most twice that.
+    let n = 12_000;
+    let points = points(Kind::Uniform, n, 3, 23);
+    let ghosts = run_threads(8, |comm| {
+        let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
+        let (mut recorder, mut exchange) = (Recorder::new(&gpu)?, Exchange::new(comm.clone()));
+        let rows = rows(Share::Even, n, 8, comm.rank());
+        let domain = Domain::new(&[1.0; 3])?;
+        let cloud = Cloud::from_host(&mut recorder, &domain, &points[3 * rows.start..3 * rows.end])?;
+        let hood = Neighborhood::new(&mut recorder, &mut exchange, &cloud)?;
+        let before = exchange.cost();
+        hood.nearest(&mut recorder, &mut exchange, None, &Ask::nearest(8))?;
+        let (ghosts, moved, cost) = (hood.ghosts(), exchange.cost(), hood.cost());
+        // Twelve bytes for the place and eight for the number of each ghost, and four for its row on the way.
+        assert_eq!(moved.received - before.received, 20 * ghosts);
+        assert!(cost.sent > 0 && cost.received >= 4 * ghosts);
+        Ok::<_, Error>(ghosts)
+    })
+    .unwrap();
+    assert!(ghosts.iter().all(|&ghosts| ghosts > 0 && ghosts < 2 * 3440), "{ghosts:?}");
+}
+
+#[test]
+fn ghosts_are_all_that_is_near_and_come_back() {
+    for (ranks, n, radius) in [(1, 50, 0.2), (2, 300, 0.1), (3, 200, 0.25), (5, 4, 0.4), (4, 300, 3.0)] {
+        let points = points(Kind::Uniform, n, 3, 24);
+        let sums = run_threads(ranks, |comm| {
+            let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
+            let (mut recorder, mut exchange) = (Recorder::new(&gpu)?, Exchange::new(comm.clone()));
+            let rows = rows(Share::Even, n, ranks, comm.rank());
+            let domain = Domain::new(&[1.0, 1.0, 0.0])?;
+            let cloud = Cloud::from_host(&mut recorder, &domain, &points[3 * rows.start..3 * rows.end])?;
+            let sorted = distribute(&mut recorder, &mut exchange, &cloud, Curve::Hilbert)?;
+            let (cloud, frame) = (sorted.cloud, sorted.frame);
+            let tree = Builder::new(&gpu).build(&mut recorder, &cloud, &frame)?;
+            let ghosts = Ghosts::within(&mut recorder, &mut exchange, &tree, radius)?;
+            let copies = ghosts.refresh(&mut recorder, &mut exchange, cloud.positions(), 3)?;
+            let copies = recorder.download(&copies, 0, copies.len())?;
+            assert_eq!(copies.len() as u64, 3 * ghosts.len());
+            // Nobody's neighbour is missing: what others have and is near any own point is here.
+            let own = recorder.download(cloud.positions(), 0, cloud.positions().len())?;
+            let all = comm.all_gather_v(&own)?;
+            for (rank, others) in all.iter().enumerate().filter(|(rank, _)| *rank != comm.rank()) {
+                for other in others.chunks_exact(3) {
+                    let near = own.chunks_exact(3).any(|point| square(&domain, point, other) <= radius * radius);
+                    let here = copies
+                        .chunks_exact(3)
+                        .zip(ghosts.owners())
+                        .any(|(copy, owner)| copy == other && owner.0 == rank as u32);
+                    assert!(here || !near, "{other:?} of rank {rank} is missing on rank {}", comm.rank());
+                }
+            }
+            // <refresh x, y> = <x, accumulate y>: integers, so that sums are exact.
+            let value = |seed: u64, i: u64| (uniform(seed, i + 1000 * comm.rank() as u64) * 16.0).floor() as f32;
+            let x: Vec<f32> = (0..2 * cloud.len()).map(|i| value(25, i)).collect();
+            let y: Vec<f32> = (0..2 * ghosts.len()).map(|i| value(26, i)).collect();
+            let (dx, dy) = (gpu.array::<f32>("x", x.len() as u64)?, gpu.array::<f32>("y", y.len() as u64)?);
+            recorder.upload(&dx, 0, &x)?;
+            recorder.upload(&dy, 0, &y)?;
+            let there = ghosts.refresh(&mut recorder, &mut exchange, &dx, 2)?;
+            let there = recorder.download(&there, 0, there.len())?;
+            let back = gpu.array::<f32>("back", x.len() as u64)?;
+            recorder.clear(&back);
+            ghosts.accumulate(&mut recorder, &mut exchange, &dy, &back, 2)?;
+            let back = recorder.download(&back, 0, back.len())?;
+            let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(a * b)).sum::<f64>();
+            Ok::<_, Error>([dot(&there, &y), dot(&x, &back)])
+        })
+        .unwrap();
+        let [forward, backward] = [0, 1].map(|side| sums.iter().map(|sum| sum[side]).sum::<f64>());
+        assert_eq!(forward, backward, "{ranks} ranks");
+        assert_eq!(forward > 0.0, ranks > 1);
+    }
+}
+
+#[test]
+fn every_rank_hears_of_an_error() {
+    let failed = run_threads(3, |comm| {
+        let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
+        let (mut recorder, mut exchange) = (Recorder::new(&gpu)?, Exchange::new(comm.clone()));
+        let cloud = Cloud::from_host(&mut recorder, &Domain::open(3)?, &[comm.rank() as f32; 3])?;
+        let hood = Neighborhood::new(&mut recorder, &mut exchange, &cloud)?;
+        hood.nearest(&mut recorder, &mut exchange, None, &Ask::nearest(2000))?;
+        Ok::<_, Error>(())
+    });
+    assert!(failed.is_err_and(|error| error.to_string().contains("2000 neighbours")));
+}
