@@ -5,7 +5,7 @@
 use std::time::Instant;
 
 use meshloom::comm::Communicator;
-use meshloom::exchange::Lines;
+use meshloom::exchange::GridComms;
 use meshloom::fft::{Transform, Value};
 use meshloom::gpu::{Gpu, Options, Recorder};
 use meshloom::grid::Grid;
@@ -31,7 +31,7 @@ fn bench<T: Value>(gpu: &Gpu, n: u64, name: &str) -> Result<(), Failure> {
     let (shape, comm) = ([n; 3], Communicator::solo());
     let grid = Grid::auto(shape, 1);
     let transform = Transform::<T>::new(gpu, shape, grid, 0)?;
-    let (mut recorder, mut lines) = (Recorder::new(gpu)?, Lines::new(&comm, grid)?);
+    let (mut recorder, mut lines) = (Recorder::new(gpu)?, GridComms::new(&comm, grid)?);
     let layout = transform.field_layout();
     let field = gpu.array::<T>("bench::field", layout.len())?;
     recorder.clear(&field);

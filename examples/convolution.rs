@@ -16,7 +16,7 @@
 use std::f64::consts::TAU;
 
 use meshloom::comm::Op;
-use meshloom::exchange::Lines;
+use meshloom::exchange::GridComms;
 use meshloom::fft::{Filter, Hook, Spec, Transform, TransformHooks, Tuning, Values};
 use meshloom::gpu::{Options, Recorder};
 use meshloom::grid::{Box3, Grid};
@@ -53,7 +53,7 @@ fn points(part: &Box3) -> impl Iterator<Item = [u64; 3]> {
 struct Work {
     rank: Rank,
     recorder: Recorder,
-    lines: Lines,
+    lines: GridComms,
     tuning: Tuning,
 }
 
@@ -169,7 +169,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let ranks = std::env::args().nth(1).map_or(Ok(1), |text| text.parse())?;
     let results = launch(Launch::detect(ranks), &Options::from_env()?, |rank| {
         let grid = Grid::auto(SHAPE, rank.comm.size());
-        let (recorder, lines) = (Recorder::new(&rank.gpu)?, Lines::new(&rank.comm, grid)?);
+        let (recorder, lines) = (Recorder::new(&rank.gpu)?, GridComms::new(&rank.comm, grid)?);
         let tuning = Tuning::of(&rank.gpu);
         let mut work = Work { rank, recorder, lines, tuning };
         Ok::<_, Error>((work.rank.comm.rank(), [work.circular()?, work.linear()?]))

@@ -14,7 +14,7 @@
 
 use std::f64::consts::TAU;
 
-use meshloom::exchange::Lines;
+use meshloom::exchange::GridComms;
 use meshloom::fft::Transform;
 use meshloom::gpu::{Options, Recorder};
 use meshloom::grid::{Box3, Grid};
@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let texts = launch(Launch::detect(ranks), &Options::from_env()?, |rank| {
         let grid = Grid::auto(shape, rank.comm.size());
         let transform = Transform::<[f32; 2]>::new(&rank.gpu, shape, grid, rank.comm.rank())?;
-        let (mut recorder, mut lines) = (Recorder::new(&rank.gpu)?, Lines::new(&rank.comm, grid)?);
+        let (mut recorder, mut lines) = (Recorder::new(&rank.gpu)?, GridComms::new(&rank.comm, grid)?);
 
         let layout = transform.field_layout();
         let wave = |at: [u64; 3]| {

@@ -16,7 +16,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use meshloom::comm::Communicator;
-use meshloom::exchange::Lines;
+use meshloom::exchange::GridComms;
 use meshloom::fft::{Spec, Transform, TransformHooks, Tuning, Values};
 use meshloom::gpu::{Gpu, Options, Recorder};
 use meshloom::grid::Grid;
@@ -87,7 +87,7 @@ fn noise(n: usize) -> f32 {
 }
 
 /// Transforms about [`POINTS`] points in lines of this length: the error, and the least nanoseconds a point of one round.
-fn measure(gpu: &Gpu, recorder: &mut Recorder, lines: &mut Lines, length: u64) -> Result<(f64, f64), Failure> {
+fn measure(gpu: &Gpu, recorder: &mut Recorder, lines: &mut GridComms, length: u64) -> Result<(f64, f64), Failure> {
     let count = POINTS.div_ceil(length);
     let spec = Spec::new(Values::Complex, [1, count, length]).axes([false, false, true]);
     let hooks = TransformHooks::default();
@@ -183,7 +183,7 @@ fn main() -> Result<(), Failure> {
     let directory = std::env::args().nth(1).unwrap_or_else(|| ".".into());
     let gpu = Gpu::open(&Options::from_env()?, 0)?;
     let mut recorder = Recorder::new(&gpu)?;
-    let mut lines = Lines::new(&Communicator::solo(), Grid::new([1, 1], 1)?)?;
+    let mut lines = GridComms::new(&Communicator::solo(), Grid::new([1, 1], 1)?)?;
     let info = gpu.info();
     let adapter = format!("{} ({})", info.name, info.driver_info);
     let empty = |length| Sample { length, error: 0.0, nanoseconds: Vec::new() };

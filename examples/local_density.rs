@@ -11,7 +11,7 @@ use std::path::Path;
 
 use meshloom::gpu::{Gpu, Options, Recorder};
 use meshloom::io::density_png;
-use meshloom::points::neighbors::{Ask, Nearest, Queries, Snippet, Targets};
+use meshloom::points::neighbors::{KnnQuery, Nearest, Queries, Snippet, Targets};
 use meshloom::points::tree::Builder;
 use meshloom::points::{Cloud, Domain, Frame};
 
@@ -60,7 +60,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         fn end(query: u32, state: State) {{ store_density(query, state); }}"
     );
     let snippet = Snippet::new(text).write("density", &density);
-    let ask = Ask::nearest(NEIGHBORS);
+    let ask = KnnQuery::nearest(NEIGHBORS);
     Nearest::new(&gpu).visit(&mut recorder, &tree, Queries::At(&targets), &ask, &snippet)?;
     let map = recorder.download(&density, 0, density.len())?;
 

@@ -16,7 +16,7 @@ use std::path::Path;
 use meshloom::exchange::Exchange;
 use meshloom::gpu::{Options, Recorder};
 use meshloom::grid::split;
-use meshloom::points::neighbors::{Bins, Neighborhood};
+use meshloom::points::neighbors::{Bins, DistributedSearch};
 use meshloom::points::{Cloud, Domain};
 use meshloom::{Error, Launch, launch};
 use plotters::prelude::*;
@@ -65,7 +65,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let points: Vec<f64> =
                 mine.clone().flat_map(|i| [0, 1, 2].map(|axis| coordinate(clustered, i, axis))).collect();
             let cloud = Cloud::from_host_f64(&mut recorder, &Domain::new(&[SIDE; 3])?, &points)?;
-            let hood = Neighborhood::new(&mut recorder, &mut exchange, &cloud)?;
+            let hood = DistributedSearch::new(&mut recorder, &mut exchange, &cloud)?;
             Ok::<_, Error>(hood.pairs(&mut recorder, &mut exchange, None, &bins)?)
         };
         Ok::<_, Error>([pairs(true)?, pairs(false)?])

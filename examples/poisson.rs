@@ -12,7 +12,7 @@
 use std::f64::consts::TAU;
 
 use meshloom::comm::Op;
-use meshloom::exchange::Lines;
+use meshloom::exchange::GridComms;
 use meshloom::fft::{Filter, Operator, Spec, Spectral, Tuning, Values};
 use meshloom::gpu::{Options, Recorder};
 use meshloom::grid::Grid;
@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let errors = launch(Launch::detect(ranks), &Options::from_env()?, |rank| {
         let grid = Grid::auto(shape, rank.comm.size());
-        let (mut recorder, mut lines) = (Recorder::new(&rank.gpu)?, Lines::new(&rank.comm, grid)?);
+        let (mut recorder, mut lines) = (Recorder::new(&rank.gpu)?, GridComms::new(&rank.comm, grid)?);
         let (spec, tuning) = (Spec::new(Values::Real, shape), Tuning::of(&rank.gpu));
 
         // Tables for the modes that this rank multiplies.

@@ -8,7 +8,7 @@
 //! ```
 
 use meshloom::gpu::{Gpu, Options, Recorder};
-use meshloom::points::neighbors::{Ask, Nearest, Queries, Snippet};
+use meshloom::points::neighbors::{KnnQuery, Nearest, Queries, Snippet};
 use meshloom::points::tree::Builder;
 use meshloom::points::{Cloud, Domain, Frame};
 
@@ -51,7 +51,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (mass, density) = (gpu.array("mass", PARTICLES)?, gpu.array::<f32>("density", PARTICLES)?);
     recorder.upload(&mass, 0, &masses)?;
     let snippet = Snippet::new(SPLINE).read("mass", &mass).write("density", &density);
-    Nearest::new(&gpu).visit(&mut recorder, &tree, Queries::Own, &Ask::nearest(NEIGHBORS), &snippet)?;
+    Nearest::new(&gpu).visit(&mut recorder, &tree, Queries::Own, &KnnQuery::nearest(NEIGHBORS), &snippet)?;
     let density = recorder.download(&density, 0, PARTICLES)?;
 
     // Some particles against all others, in f64.

@@ -7,13 +7,13 @@
 //! A program is written once, from the view of one rank, and [`launch`] runs it alone, on threads or under MPI:
 //!
 //! ```
-//! use meshloom::{Error, Launch, gpu::{Options, Recorder}, exchange::Lines, fft::Transform, launch, grid::Grid};
+//! use meshloom::{Error, Launch, gpu::{Options, Recorder}, exchange::GridComms, fft::Transform, launch, grid::Grid};
 //!
 //! let shape = [8, 6, 10];
 //! let sums = launch(Launch::detect(2), &Options::from_env()?, |rank| {
 //!     let grid = Grid::auto(shape, rank.comm.size());
 //!     let transform = Transform::new(&rank.gpu, shape, grid, rank.comm.rank())?;
-//!     let (mut recorder, mut lines) = (Recorder::new(&rank.gpu)?, Lines::new(&rank.comm, grid)?);
+//!     let (mut recorder, mut lines) = (Recorder::new(&rank.gpu)?, GridComms::new(&rank.comm, grid)?);
 //!
 //!     let layout = transform.field_layout(); // this rank's cells
 //!     let field = rank.gpu.array::<f32>("field", layout.len())?;

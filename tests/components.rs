@@ -5,7 +5,7 @@ mod clouds;
 
 use clouds::{Kind, points, square, uniform};
 use meshloom::gpu::{Gpu, Options, Recorder};
-use meshloom::points::neighbors::{Components, Form, NeighborError};
+use meshloom::points::neighbors::{Components, GroupShape, NeighborError};
 use meshloom::points::tree::Builder;
 use meshloom::points::{Cloud, Domain, Frame};
 
@@ -17,9 +17,9 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(options: &Options, form: Option<Form>) -> Self {
+    fn new(options: &Options, form: Option<GroupShape>) -> Self {
         let gpu = Gpu::open(options, 0).unwrap();
-        let form = form.unwrap_or_else(|| Form::linking(&gpu));
+        let form = form.unwrap_or_else(|| GroupShape::linking(&gpu));
         Bench {
             recorder: Recorder::new(&gpu).unwrap(),
             builder: Builder::new(&gpu),
@@ -113,9 +113,9 @@ fn every_form_and_every_limit_of_loops_finds_the_same() {
     let options = Options::from_env().unwrap();
     let gpu = Gpu::open(&options, 0).unwrap();
     // Those that devices take, one query a lane, and groups of several leaves.
-    let mut forms = vec![Form::linking(&gpu), Form { lanes: 1, slots: 4 }];
-    if gpu.abilities().subgroup_least >= 4 {
-        forms.extend([Form { lanes: 4, slots: 1 }, Form { lanes: 4, slots: 32 }]);
+    let mut forms = vec![GroupShape::linking(&gpu), GroupShape { lanes: 1, slots: 4 }];
+    if gpu.capabilities().subgroup_least >= 4 {
+        forms.extend([GroupShape { lanes: 4, slots: 1 }, GroupShape { lanes: 4, slots: 32 }]);
     }
     let domain = Domain::new(&[1.0, 1.0, 0.0]).unwrap();
     for form in forms {

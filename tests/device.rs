@@ -141,7 +141,7 @@ fn passes_are_timed_where_the_device_can() {
     recorder.measure(true).unwrap();
     recorder.each(&scale(), &[x.raw(), y.raw()], &Params { count: 1 << 16, factor: 1.0 }, 1 << 16).unwrap();
     recorder.submit().unwrap();
-    assert_eq!(recorder.counts().seconds > 0.0, gpu.abilities().timestamps);
+    assert_eq!(recorder.counts().seconds > 0.0, gpu.capabilities().timestamps);
     recorder.measure(false).unwrap();
     let before = recorder.counts().seconds;
     recorder.each(&scale(), &[x.raw(), y.raw()], &Params { count: 1 << 16, factor: 1.0 }, 1 << 16).unwrap();
@@ -156,7 +156,7 @@ fn errors_are_typed_and_say_what_to_do() {
     assert!(matches!(error, DeviceError::TooManyWindows { needed: 600, .. }), "{error}");
     let Err(error) = gpu.array::<f32>("huge", 1 << 33) else { panic!("8 Gi elements") };
     assert!(matches!(error, DeviceError::TooLong { .. }), "{error}");
-    if let Some(memory) = gpu.abilities().memory.filter(|memory| *memory < 16 << 30) {
+    if let Some(memory) = gpu.capabilities().memory.filter(|memory| *memory < 16 << 30) {
         let open = Gpu::open(&Options { poison: false, ..Options::from_env().unwrap() }, 0).unwrap();
         let Err(error) = open.array::<f32>("large", memory / 4 + 1000) else { panic!("more than there is") };
         assert!(matches!(error, DeviceError::OutOfMemory { .. }), "{error}");

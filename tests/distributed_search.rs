@@ -9,7 +9,9 @@ use meshloom::comm::run_threads;
 use meshloom::exchange::Exchange;
 use meshloom::gpu::{Gpu, Options, Recorder};
 use meshloom::points::ghosts::Ghosts;
-use meshloom::points::neighbors::{Ask, Bins, Nearby, NearbyRows, Neighborhood, Which, Within};
+use meshloom::points::neighbors::{
+    Bins, DistributedSearch, KnnQuery, KnnResult, PairFilter, RadiusQuery, RadiusResult,
+};
 use meshloom::points::sort::distribute;
 use meshloom::points::tree::Builder;
 use meshloom::points::{Cloud, Curve, Domain};
@@ -37,10 +39,10 @@ fn rows(share: Share, n: usize, ranks: usize, rank: usize) -> std::ops::Range<us
 /// Everything that a neighbourhood tells, of all ranks one after the other.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Told {
-    nearest: Nearby,
-    limited: Nearby,
-    elsewhere: Nearby,
-    within: NearbyRows,
+    nearest: KnnResult,
+    limited: KnnResult,
+    elsewhere: KnnResult,
+    within: RadiusResult,
     counts: Vec<u64>,
     pairs: Vec<u64>,
     cross: Vec<u64>,
@@ -57,22 +59,22 @@ fn told(ranks: usize, share: Share, domain: Domain, points: &[f32], places: &[f3
         };
         let (cloud, places) = (part(points)?, part(places)?);
         let (r, e) = (&mut recorder, &mut exchange);
-        let hood = Neighborhood::new(r, e, &cloud)?;
-        let limited = Ask { k: 6, within: radius, without_self: true, ..Ask::nearest(0) };
-        let others = Within { which: Which::Others, ..Within::radius(radius) };
+        let hood = DistributedSearch::new(r, e, &cloud)?;
+        let limited = KnnQuery { k: 6, within: radius, without_self: true, ..KnnQuery::nearest(0) };
+        let others = RadiusQuery { which: PairFilter::Others, ..RadiusQuery::radius(radius) };
         let bins = Bins::new(&[0.0, 0.3, 1.0].map(|x| x * f64::from(radius)))?;
         Ok::<_, Error>(Told {
-            nearest: hood.nearest(r, e, None, &Ask::nearest(8))?,
+            nearest: hood.nearest(r, e, None, &KnnQuery::nearest(8))?,
             limited: hood.nearest(r, e, None, &limited)?,
-            elsewhere: hood.nearest(r, e, Some(&places), &Ask::nearest(8))?,
+            elsewhere: hood.nearest(r, e, Some(&places), &KnnQuery::nearest(8))?,
             within: hood.within(r, e, None, &others)?,
-            counts: hood.counts(r, e, Some(&places), &Within::radius(radius))?,
+            counts: hood.counts(r, e, Some(&places), &RadiusQuery::radius(radius))?,
             pairs: hood.pairs(r, e, None, &bins)?,
             cross: hood.pairs(r, e, Some(&places), &bins)?,
         })
     })
     .unwrap();
-    let mut all = Told { nearest: Nearby { k: 8, ..Nearby::default() }, ..Told::default() };
+    let mut all = Told { nearest: KnnResult { k: 8, ..KnnResult::default() }, ..Told::default() };
     (all.limited.k, all.elsewhere.k, all.within.offset) = (6, 8, vec![0]);
     for part in parts {
         for (to, part) in
@@ -131,9 +133,9 @@ fn ghosts_are_few_and_traffic_is_counted() {
         let rows = rows(Share::Even, n, 8, comm.rank());
         let domain = Domain::new(&[1.0; 3])?;
         let cloud = Cloud::from_host(&mut recorder, &domain, &points[3 * rows.start..3 * rows.end])?;
-        let hood = Neighborhood::new(&mut recorder, &mut exchange, &cloud)?;
+        let hood = DistributedSearch::new(&mut recorder, &mut exchange, &cloud)?;
         let before = exchange.cost();
-        hood.nearest(&mut recorder, &mut exchange, None, &Ask::nearest(8))?;
+        hood.nearest(&mut recorder, &mut exchange, None, &KnnQuery::nearest(8))?;
         let (ghosts, moved, cost) = (hood.ghosts(), exchange.cost(), hood.cost());
         // Twelve bytes for the place and eight for the number of each ghost, and four for its row on the way.
         assert_eq!(moved.received - before.received, 20 * ghosts);
@@ -203,8 +205,8 @@ fn every_rank_hears_of_an_error() {
         let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
         let (mut recorder, mut exchange) = (Recorder::new(&gpu)?, Exchange::new(comm.clone()));
         let cloud = Cloud::from_host(&mut recorder, &Domain::open(3)?, &[comm.rank() as f32; 3])?;
-        let hood = Neighborhood::new(&mut recorder, &mut exchange, &cloud)?;
-        hood.nearest(&mut recorder, &mut exchange, None, &Ask::nearest(2000))?;
+        let hood = DistributedSearch::new(&mut recorder, &mut exchange, &cloud)?;
+        hood.nearest(&mut recorder, &mut exchange, None, &KnnQuery::nearest(2000))?;
         Ok::<_, Error>(())
     });
     assert!(failed.is_err_and(|error| error.to_string().contains("2000 neighbours")));

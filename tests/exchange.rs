@@ -7,8 +7,8 @@ mod plans;
 use std::collections::VecDeque;
 
 use meshloom::comm::{Communicator, Failure, run_threads};
-use meshloom::exchange::{Exchange, ExchangeError, Transit, Wire};
-use meshloom::gpu::{DeviceError, Gpu, Memory, Options, Plain, Recorder};
+use meshloom::exchange::{Exchange, ExchangeError, PendingExchange, Wire};
+use meshloom::gpu::{DeviceElement, DeviceError, Gpu, Memory, Options, Recorder};
 use meshloom::grid::{Part, Transfers};
 use plans::{MAPPED, Plan, Side, mix};
 
@@ -89,10 +89,10 @@ fn three_exchanges_in_flight_arrive_in_whatever_order_ranks_move_them() {
                     }
                     if comm.rank() == 1 {
                         for side in &sides {
-                            assert!(Transit::finish_first(&mut transits, recorder)?);
+                            assert!(PendingExchange::finish_first(&mut transits, recorder)?);
                             side.check(recorder, "finish_first")?;
                         }
-                        assert!(!Transit::finish_first(&mut transits, recorder)?);
+                        assert!(!PendingExchange::finish_first(&mut transits, recorder)?);
                         continue;
                     }
                     // From the last to the first on some ranks, one more often than the others.
@@ -254,7 +254,7 @@ fn sample(from: usize, to: usize, i: u64) -> f32 {
 }
 
 /// Moves samples in parts of these lengths from every rank to every rank.
-fn move_samples<T: Plain>(options: &Options, lens: &[u64], words: usize, make: fn(&[f32]) -> Vec<T>) {
+fn move_samples<T: DeviceElement>(options: &Options, lens: &[u64], words: usize, make: fn(&[f32]) -> Vec<T>) {
     let ranks = 3;
     on_ranks(options, ranks, |comm, recorder| {
         let me = comm.rank();

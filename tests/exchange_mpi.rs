@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use meshloom::comm::Communicator;
-use meshloom::exchange::{Exchange, ExchangeError, Transit, Wire};
+use meshloom::exchange::{Exchange, ExchangeError, PendingExchange, Wire};
 use meshloom::gpu::{Gpu, Options, Recorder};
 use plans::{MAPPED, Plan, Side, mix};
 
@@ -33,7 +33,7 @@ fn rank(comm: &Communicator) -> Result<(), ExchangeError> {
                 transits[(n % 3) as usize].progress(&mut recorder)?;
             }
             for side in &sides {
-                Transit::finish_first(&mut transits, &mut recorder)?;
+                PendingExchange::finish_first(&mut transits, &mut recorder)?;
                 side.check(&mut recorder, "MPI")?;
             }
         }

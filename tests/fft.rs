@@ -10,7 +10,7 @@ use std::f64::consts::PI;
 
 use fourier::*;
 use meshloom::comm::Communicator;
-use meshloom::exchange::{ExchangeError, Lines};
+use meshloom::exchange::{ExchangeError, GridComms};
 use meshloom::fft::{
     FftError, Filter, Hook, Norm, Operator, Plan, Spec, Spectral, Transform, TransformHooks, Tuning, Value, Values,
 };
@@ -26,9 +26,9 @@ fn real(cells: [u64; 3]) -> Spec {
     Spec::new(Values::Real, cells)
 }
 
-fn alone(gpu: &Gpu) -> (Recorder, Lines, Grid) {
+fn alone(gpu: &Gpu) -> (Recorder, GridComms, Grid) {
     let grid = Grid::new([1, 1], 1).unwrap();
-    (Recorder::new(gpu).unwrap(), Lines::new(&Communicator::solo(), grid).unwrap(), grid)
+    (Recorder::new(gpu).unwrap(), GridComms::new(&Communicator::solo(), grid).unwrap(), grid)
 }
 
 /// All grids of so many ranks.
@@ -83,7 +83,7 @@ fn the_floor_suffices() {
 #[test]
 fn double_precision_keeps_its_law_where_there_is_any() {
     let setup = Setup::default();
-    if !setup.gpu().abilities().f64 {
+    if !setup.gpu().capabilities().f64 {
         println!("skipped: {} has no f64", setup.gpu().info().name);
         return;
     }
@@ -355,7 +355,7 @@ fn transforms_in_place_give_the_same_bits() {
     in_place::<f32>([1, 1], &real([2, 1, 8192]));
     in_place::<[f32; 2]>([1, 1], &complex([8, 6, 5]).axes([false; 3]));
     in_place::<[f32; 2]>([2, 2], &complex([8, 6, 5]).axes([true, false, false]).natural());
-    if Setup::default().gpu().abilities().f64 {
+    if Setup::default().gpu().capabilities().f64 {
         in_place::<f64>([1, 1], &real([6, 10, 12]));
     }
 }
@@ -476,7 +476,7 @@ fn a_derivative_on_load_is_exact_for_a_wave() {
 fn filtered<T: Cell>(
     filter: &Filter<T>,
     recorder: &mut Recorder,
-    lines: &mut Lines,
+    lines: &mut GridComms,
     input: &[T],
     [fields, results]: [u64; 2],
     halo: Halo,
@@ -554,7 +554,7 @@ fn filter_agrees<T: Cell>(spec: &Spec, results: u64, grids: &[[usize; 2]], tunin
         let ranks = meshloom::comm::run_threads(grid.ranks(), |comm| {
             let gpu = Gpu::open(&options, comm.rank())?;
             let mut recorder = Recorder::new(&gpu)?;
-            let mut lines = Lines::new(&comm, grid)?;
+            let mut lines = GridComms::new(&comm, grid)?;
             let tuning = tuning.unwrap_or(Tuning::of(&gpu));
             let part = Filter::<T>::part_of(&gpu, &spec, &lines, &tuning)?;
             let weights: Vec<f32> = part[0].clone().map(axis_weight).collect();
@@ -672,7 +672,7 @@ fn adjoints_are_adjoint() {
     for &n in lengths {
         adjoint::<f32>([1, 1], &real([1, 2, n]));
     }
-    if Setup::default().gpu().abilities().f64 {
+    if Setup::default().gpu().capabilities().f64 {
         adjoint::<f64>([1, 1], &real([6, 10, 12]));
     }
 }

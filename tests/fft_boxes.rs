@@ -1,7 +1,7 @@
 //! Transforms of fields in any boxes are, to the bit, those of one rank.
 
 use meshloom::comm::{Communicator, run_threads};
-use meshloom::exchange::Lines;
+use meshloom::exchange::GridComms;
 use meshloom::fft::{BoxTransform, Distribution, FftError, Spec, Transform, TransformHooks, Tuning, Value, Values};
 use meshloom::gpu::{Gpu, Options, Recorder};
 use meshloom::grid::{Box3, Grid, LayoutError, bricks, extent, volume};
@@ -57,7 +57,7 @@ fn alone<T: Number>(options: &Options, spec: &Spec, input: &[T]) -> (Vec<T::Mode
     let gpu = Gpu::open(options, 0).unwrap();
     let grid = Grid::new([1, 1], 1).unwrap();
     let mut recorder = Recorder::new(&gpu).unwrap();
-    let mut lines = Lines::new(&Communicator::solo(), grid).unwrap();
+    let mut lines = GridComms::new(&Communicator::solo(), grid).unwrap();
     let transform = Transform::<T>::with(&gpu, spec, grid, 0, &Tuning::of(&gpu), &TransformHooks::default()).unwrap();
     let layout = transform.field_layout();
     let (field, spectrum) = (transform.field(&gpu, &layout).unwrap(), transform.spectrum(&gpu).unwrap());
@@ -89,7 +89,7 @@ where
         let done = run_threads(grid.ranks(), |comm| {
             let gpu = Gpu::open(&options, comm.rank())?;
             let mut recorder = Recorder::new(&gpu)?;
-            let mut lines = Lines::new(&comm, grid)?;
+            let mut lines = GridComms::new(&comm, grid)?;
             let tuning = Tuning::of(&gpu);
             let transform = BoxTransform::<T>::new(&gpu, spec, &lines, &case.cells, &case.modes, &tuning)?;
             // Chunks of a few elements, so that exchanges have many.
@@ -199,7 +199,7 @@ fn boxes_may_be_empty() {
 #[test]
 fn boxes_that_do_not_tile_are_refused() {
     let gpu = Gpu::open(&Options::from_env().unwrap(), 0).unwrap();
-    let lines = Lines::new(&Communicator::solo(), Grid::new([1, 1], 1).unwrap()).unwrap();
+    let lines = GridComms::new(&Communicator::solo(), Grid::new([1, 1], 1).unwrap()).unwrap();
     let spec = Spec::new(Values::Real, [4, 4, 4]);
     let of = |cells: &[Box3], modes: &[Box3]| {
         BoxTransform::<f32>::new(&gpu, &spec, &lines, cells, modes, &Tuning::of(&gpu)).err()
@@ -218,7 +218,7 @@ fn boxes_that_do_not_tile_are_refused() {
 #[test]
 fn arrays_of_the_wrong_length_are_refused() {
     let gpu = Gpu::open(&Options::from_env().unwrap(), 0).unwrap();
-    let mut lines = Lines::new(&Communicator::solo(), Grid::new([1, 1], 1).unwrap()).unwrap();
+    let mut lines = GridComms::new(&Communicator::solo(), Grid::new([1, 1], 1).unwrap()).unwrap();
     let mut recorder = Recorder::new(&gpu).unwrap();
     let spec = Spec::new(Values::Real, [4, 4, 4]);
     let (cells, modes) = (bricks([4; 3], [1; 3]), bricks([4, 4, 3], [1; 3]));

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use fourier::*;
 use meshloom::comm::Communicator;
-use meshloom::exchange::Lines;
+use meshloom::exchange::GridComms;
 use meshloom::fft::{Precision, Spec, Transform, TransformHooks, Tuning, Values};
 use meshloom::gpu::{Gpu, Options, Profile, Recorder};
 use meshloom::grid::Grid;
@@ -91,13 +91,13 @@ fn lines_of(n: u64, axis: usize) -> Spec {
 struct Bench {
     gpu: Gpu,
     recorder: Recorder,
-    lines: Lines,
+    lines: GridComms,
     tuning: Tuning,
 }
 
 impl Bench {
     fn new(gpu: &Gpu, tuning: Tuning) -> Self {
-        let lines = Lines::new(&Communicator::solo(), Grid::new([1, 1], 1).unwrap()).unwrap();
+        let lines = GridComms::new(&Communicator::solo(), Grid::new([1, 1], 1).unwrap()).unwrap();
         Bench { gpu: gpu.clone(), recorder: Recorder::new(gpu).unwrap(), lines, tuning }
     }
 
@@ -260,7 +260,7 @@ fn odd_tunings() {
 #[test]
 fn double_precision() {
     let gpu = Gpu::open(&options(), 0).unwrap();
-    if !gpu.abilities().f64 {
+    if !gpu.capabilities().f64 {
         println!("skipped: {} has no f64", gpu.info().name);
         return;
     }

@@ -11,13 +11,13 @@ use std::time::Duration;
 use fourier::{Cell, cells, cut, modes, random, same};
 use meshloom::Error;
 use meshloom::comm::Communicator;
-use meshloom::exchange::Lines;
+use meshloom::exchange::GridComms;
 use meshloom::fft::{Spec, Transform, TransformHooks, Tuning, Values};
 use meshloom::gpu::{Gpu, Options, Recorder};
 use meshloom::grid::Grid;
 
 /// The whole spectrum and field, or this rank's parts of them.
-fn both<T: Cell>(gpu: &Gpu, lines: &mut Lines, spec: &Spec, whole: Option<&Both<T>>) -> Result<Both<T>, Error> {
+fn both<T: Cell>(gpu: &Gpu, lines: &mut GridComms, spec: &Spec, whole: Option<&Both<T>>) -> Result<Both<T>, Error> {
     let mut recorder = Recorder::new(gpu)?;
     let tuning = Tuning { pieces: 3, ..Tuning::of(gpu) };
     let transform = Transform::<T>::with(gpu, spec, lines.grid(), lines.rank(), &tuning, &TransformHooks::default())?;
@@ -45,14 +45,14 @@ struct Both<T: Cell> {
 /// On all grids of these ranks, the same bits as on one.
 fn rank(comm: &Communicator) -> Result<(), Error> {
     let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
-    let mut alone = Lines::new(&Communicator::solo(), Grid::new([1, 1], 1)?)?;
+    let mut alone = GridComms::new(&Communicator::solo(), Grid::new([1, 1], 1)?)?;
     let ranks = comm.size();
     for shape in [[16, 12, 6], [9, 10, 11]] {
         for spec in [Spec::new(Values::Real, shape), Spec::new(Values::Real, shape).natural()] {
             let whole = both::<f32>(&gpu, &mut alone, &spec, None)?;
             for p in (1..=ranks).filter(|p| ranks % p == 0) {
                 for chunk in [100, 1 << 20] {
-                    let mut lines = Lines::new(comm, Grid::new([p, ranks / p], ranks)?)?.with_chunks(chunk, 2);
+                    let mut lines = GridComms::new(comm, Grid::new([p, ranks / p], ranks)?)?.with_chunks(chunk, 2);
                     both(&gpu, &mut lines, &spec, Some(&whole))?;
                 }
             }

@@ -1,10 +1,10 @@
-//! Halo exchange and reduction on devices, over ranks that are threads: exact values, poisoned ghosts, adjointness.
+//! GhostCells exchange and reduction on devices, over ranks that are threads: exact values, poisoned ghosts, adjointness.
 
 use meshloom::comm::run_threads;
-use meshloom::exchange::ghost_cells::{Cells, Halo};
-use meshloom::exchange::{ExchangeError, Lines};
+use meshloom::exchange::ghost_cells::{Cells, GhostCells};
+use meshloom::exchange::{ExchangeError, GridComms};
 use meshloom::gpu::{Gpu, Options, Recorder};
-use meshloom::grid::{FieldLayout, Grid, HaloPlan};
+use meshloom::grid::{FieldLayout, GhostPlan, Grid};
 
 /// Cells of a layout with the mesh cell that each stands for, unwrapped.
 fn cells(layout: &FieldLayout) -> Vec<[i64; 3]> {
@@ -51,7 +51,7 @@ const CASES: [Case; 5] = [
 /// Runs `body` on every rank of every case: with windows of 4 KiB as well as none, and on the floor, where exchanges go
 /// through staging buffers instead of mapped arrays.
 fn on_ranks(
-    body: impl Fn(&Case, &mut Recorder, &mut Lines, &Halo, usize) -> Result<Vec<u64>, ExchangeError> + Sync,
+    body: impl Fn(&Case, &mut Recorder, &mut GridComms, &GhostCells, usize) -> Result<Vec<u64>, ExchangeError> + Sync,
     check: impl Fn(&Case, Vec<Vec<u64>>),
 ) {
     for (window_bytes, floor) in [(None, false), (Some(4096), false), (None, true)] {
@@ -62,8 +62,8 @@ fn on_ranks(
                 let gpu = Gpu::open(&options, comm.rank())?;
                 let grid = Grid::new(case.parts, ranks).unwrap();
                 let mut recorder = Recorder::new(&gpu)?;
-                let mut lines = Lines::new(&comm, grid)?.with_chunks(case.chunk, 3);
-                let halo = Halo::new(HaloPlan::new(case.shape, grid, comm.rank(), case.halo, [true; 3]));
+                let mut lines = GridComms::new(&comm, grid)?.with_chunks(case.chunk, 3);
+                let halo = GhostCells::new(GhostPlan::new(case.shape, grid, comm.rank(), case.halo, [true; 3]));
                 body(case, &mut recorder, &mut lines, &halo, comm.rank())
             });
             check(case, results.unwrap());

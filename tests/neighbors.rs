@@ -8,8 +8,8 @@ use std::sync::LazyLock;
 use clouds::{Kind, brute_nearest, brute_pairs, brute_within, points};
 use meshloom::gpu::{Array, Gpu, Options, Recorder};
 use meshloom::points::neighbors::{
-    Ask, Bins, Form, Lists, Nearest, NeighborError, Queries, Radius, Rows, Rows32, Snippet, Targets, Which, Within,
-    wide,
+    Bins, GroupShape, KnnQuery, Lists, Nearest, NeighborError, NeighborLists, PairFilter, Queries, Radius, RadiusQuery,
+    RowOrder, Snippet, Targets, join_u64,
 };
 use meshloom::points::tree::{Builder, Tree};
 use meshloom::points::{Cloud, Domain, Frame};
@@ -26,9 +26,9 @@ struct Bench {
 type Found = Vec<Vec<(u32, f32)>>;
 
 impl Bench {
-    fn new(options: &Options, form: Option<Form>) -> Self {
+    fn new(options: &Options, form: Option<GroupShape>) -> Self {
         let gpu = Gpu::open(options, 0).unwrap();
-        let form = form.unwrap_or_else(|| Form::of(&gpu));
+        let form = form.unwrap_or_else(|| GroupShape::of(&gpu));
         Bench {
             recorder: Recorder::new(&gpu).unwrap(),
             builder: Builder::new(&gpu),
@@ -59,13 +59,14 @@ impl Bench {
         index.chunks(k).zip(distance.chunks(k)).map(row).collect()
     }
 
-    fn nearest(&mut self, tree: &Tree, queries: Queries<'_>, ask: &Ask) -> Found {
+    fn nearest(&mut self, tree: &Tree, queries: Queries<'_>, ask: &KnnQuery) -> Found {
         let lists = self.nearest.lists(&mut self.recorder, tree, queries, ask).unwrap();
         self.lists(&lists)
     }
 
-    fn within(&mut self, tree: &Tree, queries: Queries<'_>, within: &Within) -> Found {
-        let Rows32 { offset, index, distance } = self.radius.lists(&mut self.recorder, tree, queries, within).unwrap();
+    fn within(&mut self, tree: &Tree, queries: Queries<'_>, within: &RadiusQuery) -> Found {
+        let NeighborLists { offset, index, distance } =
+            self.radius.lists(&mut self.recorder, tree, queries, within).unwrap();
         let offset = self.recorder.download(&offset, 0, offset.len()).unwrap();
         let index = self.recorder.download(&index, 0, index.len()).unwrap();
         let distance = self.recorder.download(&distance, 0, distance.len()).unwrap();
@@ -114,7 +115,7 @@ fn the_nearest_of_all_kinds_of_clouds() {
                 let (cloud, tree) = bench.tree(&domain, &points);
                 let wrapped = bench.recorder.download(cloud.positions(), 0, points.len() as u64).unwrap();
                 for k in [8, 17] {
-                    let ask = Ask::nearest(k);
+                    let ask = KnnQuery::nearest(k);
                     let have = bench.nearest(&tree, Queries::Own, &ask);
                     let want = brute_nearest(&domain, &wrapped, &wrapped, k as usize, f32::INFINITY, false);
                     same(&have, &want, &format!("{kind:?} {dims} {:?} {k}", domain.sides()));
@@ -136,7 +137,7 @@ fn any_number_of_neighbours() {
     let domain = Domain::new(&[1.0, 1.0, 0.0]).unwrap();
     let (tree, points) = own(&domain, &points(Kind::Uniform, 1500, 3, 2), &mut bench);
     for k in [1, 2, 7, 32, 33, 64, 200, 1024] {
-        let have = bench.nearest(&tree, Queries::Own, &Ask::nearest(k));
+        let have = bench.nearest(&tree, Queries::Own, &KnnQuery::nearest(k));
         let want = brute_nearest(&domain, &points, &points, k as usize, f32::INFINITY, false);
         same(&have, &want, &format!("k = {k}"));
     }
@@ -149,7 +150,7 @@ fn points_themselves_are_left_out_and_distances_limited() {
     for kind in [Kind::Lattice, Kind::Same, Kind::Uniform] {
         let (tree, points) = own(&domain, &points(kind, 343, 3, 3), &mut bench);
         for (k, within) in [(8, f32::INFINITY), (8, 0.125), (40, 0.25)] {
-            let ask = Ask { within, without_self: true, ..Ask::nearest(k) };
+            let ask = KnnQuery { within, without_self: true, ..KnnQuery::nearest(k) };
             let have = bench.nearest(&tree, Queries::Own, &ask);
             same(&have, &brute_nearest(&domain, &points, &points, k as usize, within, true), &format!("{kind:?} {k}"));
         }
@@ -161,11 +162,11 @@ fn rows_along_the_curve_are_those_of_the_input() {
     let mut bench = Bench::own();
     let domain = Domain::open(3).unwrap();
     let (tree, _) = own(&domain, &points(Kind::Uniform, 100, 3, 4), &mut bench);
-    let input = bench.nearest(&tree, Queries::Own, &Ask::nearest(5));
-    let curve = bench.nearest(&tree, Queries::Own, &Ask { rows: Rows::Curve, ..Ask::nearest(5) });
+    let input = bench.nearest(&tree, Queries::Own, &KnnQuery::nearest(5));
+    let curve = bench.nearest(&tree, Queries::Own, &KnnQuery { rows: RowOrder::Curve, ..KnnQuery::nearest(5) });
     let order = bench.recorder.download(tree.order(), 0, 100).unwrap();
     assert!(order.iter().zip(&curve).all(|(&row, list)| input[row as usize] == *list));
-    let part = bench.nearest.lists_of(&mut bench.recorder, &tree, Queries::Own, &Ask::nearest(5), 32..70).unwrap();
+    let part = bench.nearest.lists_of(&mut bench.recorder, &tree, Queries::Own, &KnnQuery::nearest(5), 32..70).unwrap();
     assert_eq!(bench.lists(&part), curve[32..70]);
 }
 
@@ -178,10 +179,10 @@ fn queries_elsewhere() {
         let cloud = Cloud::from_host(&mut bench.recorder, &domain, &places).unwrap();
         let places = bench.recorder.download(cloud.positions(), 0, places.len() as u64).unwrap();
         let targets = Targets::new(&mut bench.recorder, &bench.builder, &cloud, &tree).unwrap();
-        let have = bench.nearest(&tree, Queries::At(&targets), &Ask::nearest(8));
+        let have = bench.nearest(&tree, Queries::At(&targets), &KnnQuery::nearest(8));
         let want = brute_nearest(&domain, &sources, &places, 8, f32::INFINITY, false);
         same(&have, &want, &format!("{:?}", domain.sides()));
-        let have = bench.within(&tree, Queries::At(&targets), &Within::radius(0.4));
+        let have = bench.within(&tree, Queries::At(&targets), &RadiusQuery::radius(0.4));
         same(&have, &brute_within(&domain, &sources, &places, 0.4, |_, _| true), "within");
     }
 }
@@ -193,21 +194,21 @@ fn few_points_none_and_many_in_one_place() {
     let missing = (u32::MAX, f32::INFINITY);
     // F7 and F8 of the facts.
     let (tree, _) = own(&domain, &[0.5; 3], &mut bench);
-    assert_eq!(bench.nearest(&tree, Queries::Own, &Ask::nearest(1)), [[(0, 0.0)]]);
+    assert_eq!(bench.nearest(&tree, Queries::Own, &KnnQuery::nearest(1)), [[(0, 0.0)]]);
     let (tree, _) = own(&domain, &[0.0, 0.0, 0.0, 3.0, 0.0, 0.0, 1.0, 0.0, 0.0], &mut bench);
-    let have = bench.nearest(&tree, Queries::Own, &Ask::nearest(5));
+    let have = bench.nearest(&tree, Queries::Own, &KnnQuery::nearest(5));
     assert_eq!(have[0], [(0, 0.0), (2, 1.0), (1, 3.0), missing, missing]);
     assert_eq!(have[1], [(1, 0.0), (2, 2.0), (0, 3.0), missing, missing]);
-    assert!(bench.nearest(&tree, Queries::Own, &Ask::nearest(0)).is_empty());
+    assert!(bench.nearest(&tree, Queries::Own, &KnnQuery::nearest(0)).is_empty());
     let (empty, _) = own(&domain, &[], &mut bench);
-    assert!(bench.nearest(&empty, Queries::Own, &Ask::nearest(3)).is_empty());
-    assert!(bench.within(&empty, Queries::Own, &Within::radius(1.0)).is_empty());
+    assert!(bench.nearest(&empty, Queries::Own, &KnnQuery::nearest(3)).is_empty());
+    assert!(bench.within(&empty, Queries::Own, &RadiusQuery::radius(1.0)).is_empty());
     let cloud = Cloud::from_host(&mut bench.recorder, &domain, &[1.0, 2.0, 3.0]).unwrap();
     let targets = Targets::new(&mut bench.recorder, &bench.builder, &cloud, &empty).unwrap();
-    assert_eq!(bench.nearest(&empty, Queries::At(&targets), &Ask::nearest(2)), [[missing, missing]]);
-    assert_eq!(bench.within(&empty, Queries::At(&targets), &Within::radius(1.0)), [[]]);
+    assert_eq!(bench.nearest(&empty, Queries::At(&targets), &KnnQuery::nearest(2)), [[missing, missing]]);
+    assert_eq!(bench.within(&empty, Queries::At(&targets), &RadiusQuery::radius(1.0)), [[]]);
     let (tree, _) = own(&domain, &vec![0.25; 3000], &mut bench);
-    let have = bench.nearest(&tree, Queries::Own, &Ask::nearest(8));
+    let have = bench.nearest(&tree, Queries::Own, &KnnQuery::nearest(8));
     assert!(have.iter().all(|row| row.iter().enumerate().all(|(i, entry)| *entry == (i as u32, 0.0))));
 }
 
@@ -218,7 +219,7 @@ fn facts_of_lines_lattices_and_images() {
     for n in [33, 129, 4097] {
         let line: Vec<f32> = (0..n).flat_map(|i| [i as f32, 0.0, 0.0]).collect();
         let (tree, _) = own(&Domain::open(3).unwrap(), &line, &mut bench);
-        let have = bench.nearest(&tree, Queries::Own, &Ask::nearest(3));
+        let have = bench.nearest(&tree, Queries::Own, &KnnQuery::nearest(3));
         for i in 1..n - 1 {
             assert_eq!(have[i as usize], [(i, 0.0), (i - 1, 1.0), (i + 1, 1.0)]);
         }
@@ -227,19 +228,19 @@ fn facts_of_lines_lattices_and_images() {
     let domain = Domain::new(&[4.0; 3]).unwrap();
     let lattice: Vec<f32> = (0..64).flat_map(|i| [i % 4, i / 4 % 4, i / 16].map(|j| j as f32)).collect();
     let (tree, _) = own(&domain, &lattice, &mut bench);
-    let have = bench.nearest(&tree, Queries::Own, &Ask::nearest(7));
+    let have = bench.nearest(&tree, Queries::Own, &KnnQuery::nearest(7));
     assert!(have.iter().enumerate().all(|(i, row)| row[0] == (i as u32, 0.0) && row[1..].iter().all(|e| e.1 == 1.0)));
     for (radius, which, count) in [
-        (1.0, Which::All, 7),
-        (0.999, Which::All, 1),
-        (1.4143, Which::Others, 18),
-        (40.0, Which::All, 64), // F12: each pair once
-        (0.0, Which::All, 1),
+        (1.0, PairFilter::All, 7),
+        (0.999, PairFilter::All, 1),
+        (1.4143, PairFilter::Others, 18),
+        (40.0, PairFilter::All, 64), // F12: each pair once
+        (0.0, PairFilter::All, 1),
     ] {
-        let have = bench.within(&tree, Queries::Own, &Within { which, ..Within::radius(radius) });
+        let have = bench.within(&tree, Queries::Own, &RadiusQuery { which, ..RadiusQuery::radius(radius) });
         assert!(have.iter().all(|row| row.len() == count), "{radius}");
     }
-    let half = bench.within(&tree, Queries::Own, &Within { which: Which::Above, ..Within::radius(1.0) });
+    let half = bench.within(&tree, Queries::Own, &RadiusQuery { which: PairFilter::Above, ..RadiusQuery::radius(1.0) });
     assert_eq!(half.iter().map(Vec::len).sum::<usize>(), 192, "pairs, each once");
     // F11: images, in boxes of all sizes; F21: places outside of the box.
     for side in [1.0f32, 0.03, 170.0, 1e6, 1e-20, 1e20] {
@@ -247,13 +248,13 @@ fn facts_of_lines_lattices_and_images() {
         for shift in [0.0, side] {
             let domain = Domain::new(&[f64::from(side), 0.0]).unwrap();
             let (tree, at) = own(&domain, &[pair[0], 0.0, pair[1] - shift, 0.0], &mut bench);
-            let have = bench.nearest(&tree, Queries::Own, &Ask::nearest(2))[0][1];
+            let have = bench.nearest(&tree, Queries::Own, &KnnQuery::nearest(2))[0][1];
             let want = f64::from(at[0]) + f64::from(side) - f64::from(at[2]);
             assert_eq!(have.0, 1);
             assert!((f64::from(have.1) - want).abs() <= 4.0 * f64::from(f32::EPSILON) * want, "{side} {have:?} {want}");
         }
         let (tree, _) = own(&Domain::open(2).unwrap(), &[pair[0], 0.0, pair[1], 0.0], &mut bench);
-        let have = bench.nearest(&tree, Queries::Own, &Ask::nearest(2))[0][1];
+        let have = bench.nearest(&tree, Queries::Own, &KnnQuery::nearest(2))[0][1];
         assert!((have.1 / side - 0.98).abs() < 1e-6);
     }
 }
@@ -264,9 +265,9 @@ fn two_dimensions_are_three_with_a_plane() {
     let flat = points(Kind::Uniform, 300, 2, 7);
     let deep: Vec<f32> = flat.chunks(2).flat_map(|p| [p[0], p[1], 0.0]).collect();
     let (tree, _) = own(&Domain::new(&[1.0, 1.0]).unwrap(), &flat, &mut bench);
-    let two = bench.nearest(&tree, Queries::Own, &Ask::nearest(8));
+    let two = bench.nearest(&tree, Queries::Own, &KnnQuery::nearest(8));
     let (tree, _) = own(&Domain::new(&[1.0, 1.0, 0.0]).unwrap(), &deep, &mut bench);
-    assert_eq!(two, bench.nearest(&tree, Queries::Own, &Ask::nearest(8)));
+    assert_eq!(two, bench.nearest(&tree, Queries::Own, &KnnQuery::nearest(8)));
 }
 
 #[test]
@@ -276,11 +277,11 @@ fn all_within_a_radius() {
         for (kind, radius) in [(Kind::Uniform, 0.2), (Kind::Hernquist, 0.05), (Kind::Same, 0.1), (Kind::Two, 0.3)] {
             let (tree, points) = own(&domain, &points(kind, 400, 3, 8), &mut bench);
             for (which, kept) in [
-                (Which::All, (|_, _| true) as fn(usize, usize) -> bool),
-                (Which::Others, |q, s| q != s),
-                (Which::Above, |q, s| s > q),
+                (PairFilter::All, (|_, _| true) as fn(usize, usize) -> bool),
+                (PairFilter::Others, |q, s| q != s),
+                (PairFilter::Above, |q, s| s > q),
             ] {
-                let have = bench.within(&tree, Queries::Own, &Within { which, ..Within::radius(radius) });
+                let have = bench.within(&tree, Queries::Own, &RadiusQuery { which, ..RadiusQuery::radius(radius) });
                 let want = brute_within(&domain, &points, &points, radius, kept);
                 let sorted = have.iter().all(|row| row.windows(2).all(|pair| pair[0].0 < pair[1].0));
                 assert!(sorted, "rows ascend");
@@ -298,13 +299,16 @@ fn pairs_by_distance() {
         let (tree, points) = own(&domain, &points(Kind::Two, 500, 3, 9), &mut bench);
         for edges in [&[0.0, 1e-4, 3e-4, 1e-3, 0.5][..], &[0.1, 0.3], &many] {
             let bins = Bins::new(edges).unwrap();
-            let kinds: [(Which, fn(usize, usize) -> bool); 3] =
-                [(Which::Others, |q, s| q != s), (Which::All, |_, _| true), (Which::Above, |q, s| s > q)];
+            let kinds: [(PairFilter, fn(usize, usize) -> bool); 3] = [
+                (PairFilter::Others, |q, s| q != s),
+                (PairFilter::All, |_, _| true),
+                (PairFilter::Above, |q, s| s > q),
+            ];
             for (which, kept) in kinds {
                 let counts = bench.recorder.gpu().array::<u32>("counts", 2 * bins.len() as u64).unwrap();
                 bench.recorder.clear(&counts);
                 bench.radius.pairs(&mut bench.recorder, &tree, Queries::Own, &bins, which, &counts).unwrap();
-                let have = wide(&bench.recorder.download(&counts, 0, counts.len()).unwrap());
+                let have = join_u64(&bench.recorder.download(&counts, 0, counts.len()).unwrap());
                 // No distance of this cloud lies within rounding of an edge but 0, which is exact.
                 assert_eq!(have, brute_pairs(&domain, &points, &points, bins.edges(), kept), "{which:?}");
             }
@@ -327,7 +331,7 @@ fn snippets_see_every_neighbour() {
         fn end(query: u32, state: State) { store_mean(query, state.x / state.y); store_last(query, state.z); }";
     let snippet = Snippet::new(text).write("mean", &mean).write("last", &last);
     for k in [6, 50] {
-        bench.nearest.visit(&mut bench.recorder, &tree, Queries::Own, &Ask::nearest(k), &snippet).unwrap();
+        bench.nearest.visit(&mut bench.recorder, &tree, Queries::Own, &KnnQuery::nearest(k), &snippet).unwrap();
         let (have, reach) =
             (bench.recorder.download(&mean, 0, 300).unwrap(), bench.recorder.download(&last, 0, 300).unwrap());
         for (row, list) in brute_nearest(&domain, &points, &points, k as usize, f32::INFINITY, false).iter().enumerate()
@@ -349,7 +353,7 @@ fn snippets_see_every_neighbour() {
         fn end(query: u32, state: State) { store_seen(query, state); }";
     let snippet = Snippet::new(text).write("seen", &seen).stopping();
     bench.recorder.clear(&seen);
-    let within = Within::radius(0.15);
+    let within = RadiusQuery::radius(0.15);
     bench.radius.visit(&mut bench.recorder, &tree, Queries::Own, &within, &snippet).unwrap();
     let have = bench.recorder.download(&seen, 0, 300).unwrap();
     let all = brute_within(&domain, &points, &points, 0.15, |_, _| true);
@@ -360,18 +364,18 @@ fn snippets_see_every_neighbour() {
 #[test]
 fn every_form_finds_the_same() {
     let gpu = Gpu::open(&Options::from_env().unwrap(), 0).unwrap();
-    let mut forms = vec![Form { lanes: 1, slots: 4 }, Form { lanes: 1, slots: 1 }];
-    if gpu.abilities().subgroup_least >= 4 {
-        forms.push(Form { lanes: 4, slots: 8 });
-        forms.push(Form { lanes: 4, slots: 2 });
+    let mut forms = vec![GroupShape { lanes: 1, slots: 4 }, GroupShape { lanes: 1, slots: 1 }];
+    if gpu.capabilities().subgroup_least >= 4 {
+        forms.push(GroupShape { lanes: 4, slots: 8 });
+        forms.push(GroupShape { lanes: 4, slots: 2 });
     }
     let domain = Domain::new(&[1.0, 0.0, 1.0]).unwrap();
     let points = points(Kind::Hernquist, 600, 3, 11);
-    let find = |options: &Options, form: Option<Form>| {
+    let find = |options: &Options, form: Option<GroupShape>| {
         let mut bench = Bench::new(options, form);
         let (_, tree) = bench.tree(&domain, &points);
-        let near = bench.nearest(&tree, Queries::Own, &Ask::nearest(8));
-        (near, bench.within(&tree, Queries::Own, &Within::radius(0.03)))
+        let near = bench.nearest(&tree, Queries::Own, &KnnQuery::nearest(8));
+        (near, bench.within(&tree, Queries::Own, &RadiusQuery::radius(0.03)))
     };
     let options = Options::from_env().unwrap();
     let want = find(&options, None);
@@ -384,7 +388,7 @@ fn every_form_finds_the_same() {
     // for a kernel.
     let mut bench = Bench::new(&Options { window_bytes: Some(4096), ..options }, None);
     let (_, tree) = bench.tree(&domain, &points);
-    let near = bench.nearest(&tree, Queries::Own, &Ask::nearest(4));
+    let near = bench.nearest(&tree, Queries::Own, &KnnQuery::nearest(4));
     assert!(near.iter().zip(&want.0).all(|(have, want)| have[..] == want[..4]), "windows");
 }
 
@@ -396,10 +400,10 @@ fn walks_in_portions_end_with_the_same() {
     for (kind, n) in [(Kind::Uniform, 3000), (Kind::Same, 3000), (Kind::Hernquist, 1500)] {
         let (tree, _) = own(&domain, &points(kind, n, 3, 16), &mut bench);
         let gpu = bench.recorder.gpu().clone();
-        let ask = Ask { without_self: true, ..Ask::nearest(40) };
+        let ask = KnnQuery { without_self: true, ..KnnQuery::nearest(40) };
         let whole = bench.nearest(&tree, Queries::Own, &ask);
         let counts = |bench: &mut Bench| {
-            let within = Within { which: Which::Above, ..Within::radius(0.9) };
+            let within = RadiusQuery { which: PairFilter::Above, ..RadiusQuery::radius(0.9) };
             let counts = bench.radius.counts(&mut bench.recorder, &tree, Queries::Own, &within).unwrap();
             bench.recorder.download(&counts, 0, counts.len()).unwrap()
         };
@@ -408,11 +412,11 @@ fn walks_in_portions_end_with_the_same() {
         let pairs = |bench: &mut Bench| {
             let counts = bench.recorder.gpu().array::<u32>("counts", 2 * bins.len() as u64).unwrap();
             bench.recorder.clear(&counts);
-            bench.radius.pairs(&mut bench.recorder, &tree, Queries::Own, &bins, Which::Others, &counts).unwrap();
+            bench.radius.pairs(&mut bench.recorder, &tree, Queries::Own, &bins, PairFilter::Others, &counts).unwrap();
             bench.recorder.download(&counts, 0, counts.len()).unwrap()
         };
         let (all, histogram) = (counts(&mut bench), pairs(&mut bench));
-        let form = Form::of(&gpu);
+        let form = GroupShape::of(&gpu);
         let (nearest, radius) = (Nearest::with(&gpu, form), Radius::with(&gpu, form));
         bench.nearest = nearest.with_rounds(Some(1024));
         bench.radius = radius.with_rounds(Some(1024));
@@ -432,13 +436,13 @@ fn a_walk_through_more_than_a_driver_allows_at_once() {
     let (tree, _) = own(&domain, &points(Kind::Uniform, n, 2, 17), &mut bench);
     let places = Cloud::from_host(&mut bench.recorder, &domain, &[0.5, 0.5, -3.0, 2.0]).unwrap();
     let targets = Targets::new(&mut bench.recorder, &bench.builder, &places, &tree).unwrap();
-    let within = Within::radius(10.0);
+    let within = RadiusQuery::radius(10.0);
     let counts = bench.radius.counts(&mut bench.recorder, &tree, Queries::At(&targets), &within).unwrap();
     assert_eq!(bench.recorder.download(&counts, 0, 2).unwrap(), [n as u32; 2]);
     // As many points at one distance, of which the first are wanted.
     let (tree, _) = own(&domain, &vec![0.25; 2 * n], &mut bench);
     let targets = Targets::new(&mut bench.recorder, &bench.builder, &places, &tree).unwrap();
-    let have = bench.nearest(&tree, Queries::At(&targets), &Ask::nearest(3));
+    let have = bench.nearest(&tree, Queries::At(&targets), &KnnQuery::nearest(3));
     assert!(have.iter().all(|row| row.iter().map(|entry| entry.0).eq(0..3)), "{have:?}");
 }
 
@@ -447,7 +451,7 @@ fn long_rows_ascend_too() {
     let mut bench = Bench::own();
     let domain = Domain::open(3).unwrap();
     let (tree, points) = own(&domain, &points(Kind::Two, 400, 3, 18), &mut bench);
-    let have = bench.within(&tree, Queries::Own, &Within::radius(0.01));
+    let have = bench.within(&tree, Queries::Own, &RadiusQuery::radius(0.01));
     assert!(have.iter().all(|row| row.len() == 200));
     same(&have, &brute_within(&domain, &points, &points, 0.01, |_, _| true), "long rows");
 }
@@ -457,7 +461,7 @@ fn outliers_do_not_drag_their_group_through_the_tree() {
     let mut bench = Bench::own();
     let domain = Domain::open(3).unwrap();
     let (tree, _) = own(&domain, &points(Kind::Hernquist, 40_000, 3, 19), &mut bench);
-    let leaves = bench.nearest.leaves(&mut bench.recorder, &tree, Queries::Own, &Ask::nearest(16)).unwrap();
+    let leaves = bench.nearest.leaves(&mut bench.recorder, &tree, Queries::Own, &KnnQuery::nearest(16)).unwrap();
     let leaves = bench.recorder.download(&leaves, 0, leaves.len()).unwrap();
     let (most, sum) = (leaves.iter().max().unwrap(), leaves.iter().sum::<u32>());
     // The reference: 45 at most and 30 in the mean for groups of a leaf; here by the device's form.
@@ -479,7 +483,7 @@ proptest::proptest! {
         let mut bench = Bench::own();
         let domain = domains(3)[which];
         let (tree, points) = own(&domain, &points(kind, n, 3, seed), &mut bench);
-        let ask = Ask { without_self, ..Ask::nearest(k) };
+        let ask = KnnQuery { without_self, ..KnnQuery::nearest(k) };
         let have = bench.nearest(&tree, Queries::Own, &ask);
         same(&have, &brute_nearest(&domain, &points, &points, k as usize, f32::INFINITY, without_self), "any cloud");
     }
@@ -495,7 +499,7 @@ fn a_tree_follows_points_that_move() {
     let cloud = Cloud::from_host(&mut bench.recorder, &domain, &after).unwrap();
     tree.refit(&mut bench.recorder, cloud.positions()).unwrap();
     let after = bench.recorder.download(cloud.positions(), 0, 1500).unwrap();
-    let have = bench.nearest(&tree, Queries::Own, &Ask::nearest(8));
+    let have = bench.nearest(&tree, Queries::Own, &KnnQuery::nearest(8));
     same(&have, &brute_nearest(&domain, &after, &after, 8, f32::INFINITY, false), "refitted");
 }
 
@@ -537,13 +541,13 @@ fn bad_asks_are_refused() {
     let mut bench = Bench::own();
     let domain = Domain::open(3).unwrap();
     let (tree, _) = own(&domain, &[0.0, 0.0, 0.0, 1.0, 0.0, 0.0], &mut bench);
-    let mut refused = |ask: Ask| bench.nearest.lists(&mut bench.recorder, &tree, Queries::Own, &ask).err();
-    assert!(matches!(refused(Ask::nearest(1025)), Some(NeighborError::TooManyNeighbors { k: 1025 })));
+    let mut refused = |ask: KnnQuery| bench.nearest.lists(&mut bench.recorder, &tree, Queries::Own, &ask).err();
+    assert!(matches!(refused(KnnQuery::nearest(1025)), Some(NeighborError::TooManyNeighbors { k: 1025 })));
     for within in [-1.0, f32::NAN] {
-        assert!(matches!(refused(Ask { within, ..Ask::nearest(1) }), Some(NeighborError::Radius { .. })));
+        assert!(matches!(refused(KnnQuery { within, ..KnnQuery::nearest(1) }), Some(NeighborError::Radius { .. })));
     }
     for radius in [-0.5, f32::NAN] {
-        let within = Within::radius(radius);
+        let within = RadiusQuery::radius(radius);
         let refused = bench.radius.counts(&mut bench.recorder, &tree, Queries::Own, &within).err();
         assert!(matches!(refused, Some(NeighborError::Radius { .. })));
     }
@@ -557,7 +561,7 @@ fn bad_asks_are_refused() {
         &mut bench.recorder,
         &tree,
         Queries::Own,
-        &Ask::nearest(1),
+        &KnnQuery::nearest(1),
         &Snippet::new("alias State = u32; fn each() {} fn end() {}"),
     );
     assert!(refused.is_err_and(|error| error.to_string().contains("fn begin(")), "what the snippet lacks is named");

@@ -23,11 +23,11 @@ fn uniform(seed: u64, count: usize) -> Vec<f64> {
     (0..count as u64).map(|i| (hash(hash(i ^ seed << 40)) >> 11) as f64 / (1u64 << 53) as f64 - 0.5).collect()
 }
 
-fn all<T: meshloom::gpu::Plain>(recorder: &mut Recorder, array: &Array<T>) -> Vec<T> {
+fn all<T: meshloom::gpu::DeviceElement>(recorder: &mut Recorder, array: &Array<T>) -> Vec<T> {
     recorder.download(array, 0, array.len()).unwrap()
 }
 
-fn upload<T: meshloom::gpu::Plain>(recorder: &mut Recorder, data: &[T]) -> Array<T> {
+fn upload<T: meshloom::gpu::DeviceElement>(recorder: &mut Recorder, data: &[T]) -> Array<T> {
     let array = recorder.gpu().array("data", data.len() as u64).unwrap();
     recorder.upload(&array, 0, data).unwrap();
     array

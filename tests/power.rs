@@ -8,7 +8,7 @@ use std::f64::consts::PI;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use meshloom::exchange::Lines;
+use meshloom::exchange::GridComms;
 use meshloom::gpu::{Options, Recorder};
 use meshloom::grid::{Grid, volume};
 use meshloom::io::{Element, NpyWriter, token};
@@ -482,7 +482,7 @@ fn the_library_distributes_points_and_agrees_on_errors() {
     let options = Options::from_env().unwrap();
     let ranks = launch(Launch::Threads(4), &options, |rank| {
         let (grid, me) = (Grid::new([2, 2], 4)?, rank.comm.rank());
-        let (mut recorder, mut lines) = (Recorder::new(&rank.gpu)?, Lines::new(&rank.comm, grid)?);
+        let (mut recorder, mut lines) = (Recorder::new(&rank.gpu)?, GridComms::new(&rank.comm, grid)?);
         let mesh = |halo| Mesh::new(shape, size, grid, me, halo);
         // Uneven parts, one empty.
         let mine = |all: &[[f64; 3]]| all[[0, 0, 35, 36][me]..[0, 35, 36, 100][me]].to_vec();

@@ -3,7 +3,7 @@
 use meshloom::gpu::primitives::{
     Compact, Count, Form, Histogram, Keys, Number, Permute, Reduce, Scan, SegmentedReduce, Sort,
 };
-use meshloom::gpu::{Array, DeviceError, Gpu, Options, Plain, Profile, Recorder};
+use meshloom::gpu::{Array, DeviceElement, DeviceError, Gpu, Options, Profile, Recorder};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
@@ -22,7 +22,7 @@ fn open(window_bytes: Option<u64>) -> Gpu {
 /// The device, or none where its windows are too small for arrays of many elements.
 fn roomy() -> Option<Gpu> {
     let gpu = open(None);
-    (gpu.abilities().window_bytes >= 1 << 20).then_some(gpu)
+    (gpu.capabilities().window_bytes >= 1 << 20).then_some(gpu)
 }
 
 struct Bench {
@@ -34,13 +34,13 @@ impl Bench {
         Bench { recorder: Recorder::new(gpu).unwrap() }
     }
 
-    fn up<T: Plain>(&mut self, data: &[T]) -> Array<T> {
+    fn up<T: DeviceElement>(&mut self, data: &[T]) -> Array<T> {
         let array = self.recorder.gpu().array("data", data.len() as u64).unwrap();
         self.recorder.upload(&array, 0, data).unwrap();
         array
     }
 
-    fn down<T: Plain>(&mut self, array: &Array<T>) -> Vec<T> {
+    fn down<T: DeviceElement>(&mut self, array: &Array<T>) -> Vec<T> {
         self.recorder.download(array, 0, array.len()).unwrap()
     }
 }
@@ -59,7 +59,7 @@ fn words(seed: u32, count: usize) -> Vec<u32> {
 
 fn forms(gpu: &Gpu) -> Vec<Form> {
     let mut forms = vec![Form::Software, Form::Portable];
-    if gpu.abilities().subgroups {
+    if gpu.capabilities().subgroups {
         forms.push(Form::Subgroups);
     }
     forms
@@ -482,7 +482,7 @@ fn wide_keys_are_sorted_by_both_words() {
 fn many_windows_change_nothing() {
     let gpu = open(Some(4096));
     // A few arrays of a few windows each.
-    if gpu.abilities().bindings < 20 {
+    if gpu.capabilities().bindings < 20 {
         return;
     }
     let mut bench = Bench::new(&gpu);

@@ -2,14 +2,14 @@
 
 use meshloom::comm::run_threads;
 use meshloom::exchange::{Exchange, ExchangeError, Reshape};
-use meshloom::gpu::{Array, Gpu, Options, Plain, Recorder};
+use meshloom::gpu::{Array, DeviceElement, Gpu, Options, Recorder};
 use meshloom::grid::{Box3, Grid, Redistribution, bricks, volume};
 
 const SHAPES: [[u64; 3]; 4] = [[11, 11, 22], [19, 20, 21], [9, 10, 11], [3, 5, 7]];
 const RANKS: [usize; 7] = [1, 2, 3, 4, 6, 8, 12];
 
 /// An element that holds a number of a cell exactly.
-trait Value: Plain + PartialEq + std::fmt::Debug {
+trait Value: DeviceElement + PartialEq + std::fmt::Debug {
     fn of(n: u64) -> Self;
 }
 
@@ -69,7 +69,7 @@ struct Bench {
 }
 
 impl Bench {
-    fn array<T: Plain>(&mut self, values: &[T]) -> Result<Array<T>, ExchangeError> {
+    fn array<T: DeviceElement>(&mut self, values: &[T]) -> Result<Array<T>, ExchangeError> {
         let array = self.recorder.gpu().array::<T>("test", values.len() as u64)?;
         self.recorder.upload(&array, 0, values)?;
         Ok(array)
@@ -188,7 +188,7 @@ fn arrays_may_be_cut_into_windows() {
     // The floor has eight bindings: four windows before and four after, as arrays of complex numbers.
     let few = [([16, 16, 16], 2, 1)];
     let many = [([11, 11, 22], 4, 3), ([19, 20, 21], 3, 1)];
-    let bindings = Gpu::open(&options(None, false), 0).unwrap().abilities().bindings;
+    let bindings = Gpu::open(&options(None, false), 0).unwrap().capabilities().bindings;
     let here = if bindings < 16 { &few[..] } else { &many };
     for (window, keeps, cases) in [(Some(4096), false, here), (Some(4096), true, &few), (None, true, &many)] {
         for &(shape, ranks, fields) in cases {
@@ -214,7 +214,7 @@ fn every_element_moves() {
         let (shape, stops) = ([5, 6, 7], stops([5, 6, 7], 3));
         bench.travel::<u32>(shape, &stops, 2)?;
         bench.travel::<i32>(shape, &stops, 2)?;
-        if bench.recorder.gpu().abilities().f64 {
+        if bench.recorder.gpu().capabilities().f64 {
             bench.travel::<f64>(shape, &stops, 2)?;
             bench.travel::<[f64; 2]>(shape, &stops, 2)?;
         } else {

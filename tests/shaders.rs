@@ -77,9 +77,9 @@ fn windows(slots: usize) -> Vec<Vec<u32>> {
 fn elementwise() -> Vec<KernelSource> {
     let painters =
         [Window::Cic, Window::Tsc, Window::Pcs].into_iter().flat_map(|window| Painter::new(window).sources());
-    let movers = halo::sources().into_iter().chain(exchange::sources()).chain(reshape::sources());
+    let movers = ghost_cells::sources().into_iter().chain(exchange::sources()).chain(reshape::sources());
     let points =
-        particles::sources().into_iter().chain(tree::sources()).chain(neighbors::sources()).chain([ghosts::source()]);
+        points::sources().into_iter().chain(tree::sources()).chain(neighbors::sources()).chain([ghosts::source()]);
     let fields = Combine::default().sources().into_iter().chain([fft::radial_source()]);
     painters.chain(fields).chain(movers).chain(primitives::sources()).chain(points).collect()
 }

@@ -158,7 +158,7 @@ fn windows_of_every_kind_give_the_same_bits() {
     };
     let alone = run(&options, 1, &config, None);
     // Windows of 8 KiB cut the three forces into 6; a device with few bindings gets larger ones.
-    let bindings = Gpu::open(&options, 0).unwrap().abilities().bindings;
+    let bindings = Gpu::open(&options, 0).unwrap().capabilities().bindings;
     let window_bytes = Some(if bindings >= 16 { 8192 } else { 16384 });
     let small = Options { window_bytes, ..options.clone() };
     assert!(run(&small, 1, &config, None) == alone, "{window_bytes:?} a window");

@@ -4,7 +4,7 @@
 use meshloom::Error;
 use meshloom::comm::run_threads;
 use meshloom::exchange::Exchange;
-use meshloom::gpu::{Array, Gpu, Options, Plain, Recorder};
+use meshloom::gpu::{Array, DeviceElement, Gpu, Options, Recorder};
 use meshloom::grid::split;
 use meshloom::points::sort::{Route, SortError, distribute, morton_order, order};
 use meshloom::points::{AnyArray, Bounds, Cloud, Curve, Domain, Frame, ParticleError};
@@ -18,11 +18,11 @@ fn uniform(seed: u64, count: usize) -> Vec<f64> {
     (0..count as u64).map(|i| (hash(hash(i ^ seed << 40)) >> 11) as f64 / (1u64 << 53) as f64 - 0.5).collect()
 }
 
-fn all<T: Plain>(recorder: &mut Recorder, array: &Array<T>) -> Vec<T> {
+fn all<T: DeviceElement>(recorder: &mut Recorder, array: &Array<T>) -> Vec<T> {
     recorder.download(array, 0, array.len()).unwrap()
 }
 
-fn upload<T: Plain>(recorder: &mut Recorder, data: &[T]) -> Array<T> {
+fn upload<T: DeviceElement>(recorder: &mut Recorder, data: &[T]) -> Array<T> {
     let array = recorder.gpu().array("data", data.len() as u64).unwrap();
     recorder.upload(&array, 0, data).unwrap();
     array

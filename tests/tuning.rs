@@ -1,7 +1,7 @@
 //! Forecasts against what real runs count, and the search for the fastest way.
 
 use meshloom::comm::{Communicator, run_threads};
-use meshloom::exchange::Lines;
+use meshloom::exchange::GridComms;
 use meshloom::fft::{
     Choice, FftError, Forecast, Spec, Speeds, Transform, TransformHooks, TuneError, Tuner, Tuning, Value, Values, agree,
 };
@@ -17,7 +17,7 @@ fn counted<T: Value>(spec: &Spec, parts: [usize; 2], pieces: u64) {
     let results = run_threads(grid.ranks(), |comm| {
         let gpu = Gpu::open(&options, comm.rank())?;
         let mut recorder = Recorder::new(&gpu)?;
-        let mut lines = Lines::new(&comm, grid)?.with_chunks(CHUNK, 3);
+        let mut lines = GridComms::new(&comm, grid)?.with_chunks(CHUNK, 3);
         let tuning = Tuning { pieces, ..Tuning::of(&gpu) };
         let transform = Transform::<T>::with(&gpu, spec, grid, comm.rank(), &tuning, &TransformHooks::default())?;
         let layout = transform.field_layout();
@@ -144,7 +144,7 @@ fn a_second_plan_compiles_nothing_and_speeds_are_positive() {
     let comm = Communicator::solo();
     let mut recorder = Recorder::new(&gpu).unwrap();
     let run = |recorder: &mut Recorder| {
-        let mut lines = Lines::new(&comm, Grid::new([1, 1], 1).unwrap()).unwrap();
+        let mut lines = GridComms::new(&comm, Grid::new([1, 1], 1).unwrap()).unwrap();
         let transform = Transform::<f32>::new(&gpu, [6, 10, 12], lines.grid(), 0).unwrap();
         let layout = transform.field_layout();
         let (field, spectrum) = (transform.field(&gpu, &layout).unwrap(), transform.spectrum(&gpu).unwrap());

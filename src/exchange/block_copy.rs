@@ -43,7 +43,7 @@ pub(crate) struct Place {
 }
 
 /// Moves blocks between arrays of one type of elements.
-pub(crate) struct Mover {
+pub(crate) struct BlockCopy {
     kernel: Kernel,
 }
 
@@ -56,14 +56,14 @@ struct Params {
     target: [u32; 4],
 }
 
-impl Mover {
+impl BlockCopy {
     /// A mover of such elements; the actions that add know [`Element::U32`] only.
     pub fn new(element: Element, action: Action) -> Self {
         let source = KernelSource::new("blocks::move", action.text())
             .params("extent: vec4<u32>, starts: vec4<u32>, origin: vec4<u32>, target_: vec4<u32>")
             .array("from", element, Access::Read)
             .array("to", element, Access::ReadWrite);
-        Mover { kernel: Kernel::new(source) }
+        BlockCopy { kernel: Kernel::new(source) }
     }
 
     /// The kernel's text.

@@ -1,4 +1,4 @@
-//! Halo exchange and halo reduction of distributed fields.
+//! GhostCells exchange and halo reduction of distributed fields.
 //!
 //! ```text
 //!            rank 0          rank 1               exchange: ghosts take the values of the cells they stand for
@@ -7,12 +7,12 @@
 //!
 //! The two are adjoint: `<exchange(x), y>` over whole arrays equals `<x, reduce(y)>` over own cells. Widths are any,
 //! per side and axis, also wider than a neighbour's part; edges and corners are included; an axis may close on itself.
-//! [`HaloPlan`] says which cells go where, this module moves them.
+//! [`GhostPlan`] says which cells go where, this module moves them.
 
-use crate::exchange::block_copy::{Action, Mover, Place};
-use crate::exchange::{ExchangeError, Lines};
-use crate::gpu::{Array, DeviceError, Element, KernelSource, Memory, Plain, Recorder};
-use crate::grid::{Block, FieldLayout, HaloPlan, Link, Part, Transfers};
+use crate::exchange::block_copy::{Action, BlockCopy, Place};
+use crate::exchange::{ExchangeError, GridComms};
+use crate::gpu::{Array, DeviceElement, DeviceError, Element, KernelSource, Memory, Recorder};
+use crate::grid::{Block, FieldLayout, GhostPlan, Link, Part, Transfers};
 
 /// What a field's cells hold, and so how ghosts are added to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,15 +33,15 @@ impl Cells {
 }
 
 /// The halo of a field on one rank.
-pub struct Halo {
-    plan: HaloPlan,
-    copy: Mover,
-    add_float: Mover,
-    add_wide: Mover,
+pub struct GhostCells {
+    plan: GhostPlan,
+    copy: BlockCopy,
+    add_float: BlockCopy,
+    add_wide: BlockCopy,
 }
 
-fn mover(action: Action) -> Mover {
-    Mover::new(Element::U32, action)
+fn mover(action: Action) -> BlockCopy {
+    BlockCopy::new(Element::U32, action)
 }
 
 /// The kernels of this module, for tests that go over all of the library's kernels.
@@ -56,20 +56,20 @@ enum Way {
     Reduce,
 }
 
-impl Halo {
+impl GhostCells {
     /// A halo as planned.
-    pub fn new(plan: HaloPlan) -> Self {
+    pub fn new(plan: GhostPlan) -> Self {
         let [copy, add_float, add_wide] = [Action::Replace, Action::AddFloat, Action::AddWide].map(mover);
-        Halo { plan, copy, add_float, add_wide }
+        GhostCells { plan, copy, add_float, add_wide }
     }
 
     /// Takes another geometry; kernels stay compiled.
-    pub fn replace(&mut self, plan: HaloPlan) {
+    pub fn replace(&mut self, plan: GhostPlan) {
         self.plan = plan;
     }
 
     /// Its geometry.
-    pub fn plan(&self) -> &HaloPlan {
+    pub fn plan(&self) -> &GhostPlan {
         &self.plan
     }
 
@@ -85,10 +85,10 @@ impl Halo {
     /// [`ExchangeError`]; [`DeviceError::Misuse`] when `field` is no whole number of fields.
     ///
     /// [`Exchange::run`]: crate::exchange::Exchange::run
-    pub fn exchange<T: Plain>(
+    pub fn exchange<T: DeviceElement>(
         &self,
         recorder: &mut Recorder,
-        lines: &mut Lines,
+        lines: &mut GridComms,
         field: &Array<T>,
         cells: Cells,
     ) -> Result<(), ExchangeError> {
@@ -99,21 +99,21 @@ impl Halo {
     /// call it.
     ///
     /// # Errors
-    /// As [`Halo::exchange`].
-    pub fn reduce<T: Plain>(
+    /// As [`GhostCells::exchange`].
+    pub fn reduce<T: DeviceElement>(
         &self,
         recorder: &mut Recorder,
-        lines: &mut Lines,
+        lines: &mut GridComms,
         field: &Array<T>,
         cells: Cells,
     ) -> Result<(), ExchangeError> {
         self.sweep(recorder, lines, field, cells, Way::Reduce)
     }
 
-    fn sweep<T: Plain>(
+    fn sweep<T: DeviceElement>(
         &self,
         recorder: &mut Recorder,
-        lines: &mut Lines,
+        lines: &mut GridComms,
         field: &Array<T>,
         cells: Cells,
         way: Way,
@@ -123,7 +123,7 @@ impl Halo {
         let fields = if cells_all == 0 { 1 } else { field.len() / (cells_all * words) };
         if field.len() != fields * cells_all * words {
             let why = format!("fields of {} words, the layout has {cells_all} cells of {words}", field.len());
-            return Err(DeviceError::Misuse { what: "Halo".into(), why }.into());
+            return Err(DeviceError::Misuse { what: "GhostCells".into(), why }.into());
         }
         let order: Vec<usize> = match way {
             Way::Exchange => (0..self.plan.sweeps.len()).collect(),
@@ -183,7 +183,7 @@ impl<'a> Spot<'a> {
 /// Moves the block of each field onto another of the same extent; a cell has so many `words`.
 fn moved(
     recorder: &mut Recorder,
-    mover: &Mover,
+    mover: &BlockCopy,
     origin: Spot<'_>,
     target: Spot<'_>,
     fields: u64,

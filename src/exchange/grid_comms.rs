@@ -9,13 +9,13 @@ use crate::grid::{Cost, Grid};
 /// The peer numbers of those exchanges are positions along the axis, as
 /// [`Grid::neighbours`](crate::grid::Grid::neighbours) lists them. Along the last axis, which is never cut, a rank is
 /// alone.
-pub struct Lines {
+pub struct GridComms {
     grid: Grid,
     world: Communicator,
     lines: [Exchange; 3],
 }
 
-impl Lines {
+impl GridComms {
     /// Splits `comm` along `grid`. All ranks call it.
     ///
     /// # Errors
@@ -27,7 +27,7 @@ impl Lines {
             Ok::<_, ExchangeError>(Exchange::new(split.unwrap_or_else(|| comm.clone())))
         };
         let lines = [line(j, i)?, line(i, j)?, line(comm.rank(), 0)?];
-        Ok(Lines { grid, world: comm.clone(), lines })
+        Ok(GridComms { grid, world: comm.clone(), lines })
     }
 
     /// The same with other chunks; see [`Exchange::with_chunks`].

@@ -1,7 +1,7 @@
 //! Staged exchange: device data of one rank to device data of another, through the host.
 //!
 //! [`Exchange::start`] begins to move the parts that [`Transfers`] describe out of one array into another, and gives a
-//! [`Transit`] that moves on whenever it is asked to; [`Exchange::run`] is the two in one:
+//! [`PendingExchange`] that moves on whenever it is asked to; [`Exchange::run`] is the two in one:
 //!
 //! ```text
 //! outgoing array -> (staging) -> message | message -> (staging) -> incoming array
@@ -16,8 +16,8 @@
 //! | who | submits | waits |
 //! |---|---|---|
 //! | [`Exchange::start`] | what was recorded before, and the copy of the rank's own part | never |
-//! | [`Transit::progress`] | copies to staging buffers, after what was recorded before | never |
-//! | [`Transit::finish`], [`Transit::finish_first`], [`Exchange::run`] | as `progress` | until the data has been handed to the device |
+//! | [`PendingExchange::progress`] | copies to staging buffers, after what was recorded before | never |
+//! | [`PendingExchange::finish`], [`PendingExchange::finish_first`], [`Exchange::run`] | as `progress` | until the data has been handed to the device |
 //!
 //! Work that is recorded after an exchange has finished sees its data. All ranks of the communicator take part. On the
 //! way between ranks data can be rounded: [`Wire`].
@@ -35,15 +35,15 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-pub use grid_comms::Lines;
-pub use pending::Transit;
+pub use grid_comms::GridComms;
+pub use pending::PendingExchange;
 use pending::{Arriving, Leaving};
 pub use reshape::Reshape;
 use wire::{Codec, Coded};
 pub use wire::{Wire, sources};
 
 use crate::comm::{CommError, Communicator};
-use crate::gpu::{Array, DeviceError, Plain, RawArray, Recorder};
+use crate::gpu::{Array, DeviceElement, DeviceError, RawArray, Recorder};
 use crate::grid::{Cost, Part, Transfers, peers};
 
 /// An exchange that failed.
@@ -176,11 +176,11 @@ impl Exchange {
     }
 
     /// Moves the parts of `transfers` from `outgoing` to `incoming`, two different arrays: [`start`](Self::start) and
-    /// [`finish`](Transit::finish).
+    /// [`finish`](PendingExchange::finish).
     ///
     /// # Errors
     /// [`ExchangeError`] when the device or another rank fails, or a part does not lie in its array.
-    pub fn run<T: Plain>(
+    pub fn run<T: DeviceElement>(
         &mut self,
         recorder: &mut Recorder,
         transfers: &Transfers,
@@ -194,19 +194,19 @@ impl Exchange {
     ///
     /// - Submits what was recorded before, together with the copy of the rank's own part; where nothing travels between
     ///   ranks the copy is only recorded.
-    /// - The two arrays belong to the transit until it is done: nothing may be recorded with them, for they may be
+    /// - The two arrays belong to the pending exchange until it is done: nothing may be recorded with them, for they may be
     ///   mapped.
     /// - Any number of exchanges can be in flight. All ranks start them in the same order.
     ///
     /// # Errors
     /// [`ExchangeError`] when the device or another rank fails, or a part does not lie in its array.
-    pub fn start<T: Plain>(
+    pub fn start<T: DeviceElement>(
         &mut self,
         recorder: &mut Recorder,
         transfers: &Transfers,
         outgoing: &Array<T>,
         incoming: &Array<T>,
-    ) -> Result<Transit, ExchangeError> {
+    ) -> Result<PendingExchange, ExchangeError> {
         let tag = TAG + self.started.fetch_add(1, Ordering::Relaxed) % TAGS;
         let me = self.comm.rank();
         let own_send = self.own_part(&transfers.send, outgoing.len())?;
@@ -238,7 +238,7 @@ impl Exchange {
         outgoing: &RawArray,
         incoming: &RawArray,
         decoding: Option<wire::Decoding>,
-    ) -> Result<Transit, ExchangeError> {
+    ) -> Result<PendingExchange, ExchangeError> {
         let element = outgoing.element_bytes();
         let per = (self.chunk_bytes / element).max(1);
         let (to, from) = peers(self.comm.size(), self.comm.rank());
@@ -250,7 +250,7 @@ impl Exchange {
         let route = Route { comm: self.comm.clone(), tag, depth: self.depth, spare: self.spare.clone() };
         let leaving = Leaving { chunks: out, array: outgoing.clone() };
         let arriving = Arriving { chunks: inn, array: incoming.clone(), decoding };
-        Transit::new(recorder, &route, leaving, arriving)
+        PendingExchange::new(recorder, &route, leaving, arriving)
     }
 
     /// The part that a rank sends to or receives from itself, if it is not empty, of parts of an array of `len`

@@ -33,7 +33,7 @@ pub(super) struct Arriving {
 /// ```
 /// use std::collections::VecDeque;
 /// use meshloom::gpu::{Gpu, Memory, Options, Recorder};
-/// use meshloom::exchange::{Exchange, ExchangeError, Transit};
+/// use meshloom::exchange::{Exchange, ExchangeError, PendingExchange};
 /// use meshloom::grid::{Part, Transfers};
 ///
 /// let received = meshloom::comm::run_threads(2, |comm| {
@@ -52,7 +52,7 @@ pub(super) struct Arriving {
 ///     }
 ///     let mut received = Vec::new();
 ///     for incoming in &arrays {
-///         Transit::finish_first(&mut transits, &mut recorder)?;
+///         PendingExchange::finish_first(&mut transits, &mut recorder)?;
 ///         received.push(recorder.download(incoming, 4, 1)?[0]);
 ///     }
 ///     Ok::<_, ExchangeError>(received)
@@ -61,36 +61,36 @@ pub(super) struct Arriving {
 /// # Ok::<(), meshloom::comm::RunError<ExchangeError>>(())
 /// ```
 #[must_use = "an exchange that is dropped does not take place"]
-pub struct Transit {
+pub struct PendingExchange {
     sender: Sender,
     receiver: Receiver,
     decoding: Option<Decoding>,
 }
 
-impl Transit {
+impl PendingExchange {
     pub(super) fn new(
         recorder: &mut Recorder,
         route: &Route,
         leaving: Leaving,
         arriving: Arriving,
     ) -> Result<Self, ExchangeError> {
-        let mut transit = Transit {
+        let mut pending = PendingExchange {
             sender: Sender::new(recorder, route.clone(), leaving.chunks, leaving.array),
             receiver: Receiver::new(recorder, route.clone(), arriving.chunks, arriving.array),
             decoding: arriving.decoding,
         };
         // Copies to staging buffers must be ahead of what the caller records next.
-        transit.progress(recorder)?;
-        Ok(transit)
+        pending.progress(recorder)?;
+        Ok(pending)
     }
 
     /// Does what can be done without waiting; true if something moved.
     ///
     /// # Errors
-    /// [`ExchangeError`] when the device or another rank fails; drop the transit then.
+    /// [`ExchangeError`] when the device or another rank fails; drop the pending exchange then.
     pub fn progress(&mut self, recorder: &mut Recorder) -> Result<bool, ExchangeError> {
         if self.sender.awaits_device() || self.receiver.awaits_device() {
-            recorder.poke()?;
+            recorder.poll_once()?;
         }
         let moved = self.sender.progress(recorder)? | self.receiver.progress(recorder)?;
         if self.receiver.done()
@@ -126,12 +126,15 @@ impl Transit {
     ///
     /// # Errors
     /// [`ExchangeError`] when the device or another rank fails.
-    pub fn finish_first(transits: &mut VecDeque<Transit>, recorder: &mut Recorder) -> Result<bool, ExchangeError> {
+    pub fn finish_first(
+        transits: &mut VecDeque<PendingExchange>,
+        recorder: &mut Recorder,
+    ) -> Result<bool, ExchangeError> {
         let mut pause = Pause::default();
         while transits.front().is_some_and(|first| !first.is_done()) {
             let mut moved = false;
-            for transit in transits.iter_mut() {
-                moved |= transit.progress(recorder)?;
+            for pending in transits.iter_mut() {
+                moved |= pending.progress(recorder)?;
             }
             pause.after(moved);
         }

@@ -9,8 +9,8 @@
 //! the block is one run of the array. [`Exchange::run`] submits; the last dispatches are left for the caller to submit.
 
 use super::{Exchange, ExchangeError};
-use crate::exchange::block_copy::{Action, Mover, Place};
-use crate::gpu::{Array, DeviceError, Element, Gpu, KernelSource, Memory, Plain, Recorder};
+use crate::exchange::block_copy::{Action, BlockCopy, Place};
+use crate::gpu::{Array, DeviceElement, DeviceError, Element, Gpu, KernelSource, Memory, Recorder};
 use crate::grid::{Block, Redistribution, volume};
 
 /// A redistribution of `fields` meshes at once, for arrays of any element.
@@ -18,7 +18,7 @@ pub struct Reshape {
     plan: Redistribution,
     fields: u64,
     /// By the element they are compiled for; see [`moved_as`].
-    movers: [(Element, Mover); 4],
+    movers: [(Element, BlockCopy); 4],
 }
 
 /// Elements that kernels are compiled for.
@@ -33,8 +33,8 @@ fn moved_as(element: Element) -> Element {
     }
 }
 
-fn movers() -> [(Element, Mover); 4] {
-    MOVED.map(|element| (element, Mover::new(element, Action::Replace)))
+fn movers() -> [(Element, BlockCopy); 4] {
+    MOVED.map(|element| (element, BlockCopy::new(element, Action::Replace)))
 }
 
 /// The kernels of this module that any device compiles (those for double precision are left out), for tests that go over
@@ -94,7 +94,7 @@ impl Reshape {
     }
 
     /// Fills `output`, this rank's part after, from the ranks' `input`, their parts before; two different arrays, the
-    /// input is left as it was. Arrays of `f64` need a device that has it ([`Abilities::f64`]).
+    /// input is left as it was. Arrays of `f64` need a device that has it ([`Capabilities::f64`]).
     ///
     /// All ranks of `exchange` call it, in the order of the redistribution's ranks. What was recorded before is
     /// submitted if this rank sends or receives anything; what is recorded after sees the output. Where the
@@ -104,8 +104,8 @@ impl Reshape {
     /// [`ExchangeError`] when the device or another rank fails; [`DeviceError::Misuse`] when an array has another length,
     /// the exchange other ranks, or the device no double precision for arrays of it.
     ///
-    /// [`Abilities::f64`]: crate::gpu::Abilities::f64
-    pub fn run<T: Plain>(
+    /// [`Capabilities::f64`]: crate::gpu::Capabilities::f64
+    pub fn run<T: DeviceElement>(
         &self,
         recorder: &mut Recorder,
         exchange: &mut Exchange,
@@ -134,7 +134,7 @@ impl Reshape {
         Ok(())
     }
 
-    fn check<T: Plain>(
+    fn check<T: DeviceElement>(
         &self,
         gpu: &Gpu,
         exchange: &Exchange,
@@ -151,14 +151,14 @@ impl Reshape {
             let why = format!("rank {} of {} in the exchange, {} of {} in the plan", have.0, have.1, want.0, want.1);
             return misuse(why);
         }
-        if matches!(T::ELEMENT, Element::F64 | Element::Complex64) && !gpu.abilities().f64 {
+        if matches!(T::ELEMENT, Element::F64 | Element::Complex64) && !gpu.capabilities().f64 {
             return misuse(format!("`{}` has no double precision", gpu.info().name));
         }
         Ok(())
     }
 
     /// One block of all fields, from one array to another.
-    fn block<T: Plain>(&self, recorder: &mut Recorder, from: Side<T>, to: Side<T>) -> Result<(), DeviceError> {
+    fn block<T: DeviceElement>(&self, recorder: &mut Recorder, from: Side<T>, to: Side<T>) -> Result<(), DeviceError> {
         let len = from.block.len();
         if from.block.is_run() && to.block.is_run() {
             // Where nothing lies between the fields either, they are one run.

@@ -37,7 +37,7 @@ pub struct Factors {
 }
 
 /// Scratch between two passes: all positions of the axis.
-const SCRATCH: Side = Side { view: View::Complex, order: Order::Plain, span: Span::Whole };
+const SCRATCH: Side = Side { view: View::Complex, order: Order::DeviceElement, span: Span::Whole };
 
 /// The passes of a transform of `n` points along `axis`, or none if there are none.
 pub(super) fn passes(

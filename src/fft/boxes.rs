@@ -9,8 +9,8 @@ use super::plan::Plan;
 use super::spec::Spec;
 use super::transform::{Transform, TransformHooks, Value};
 use super::tuning::Tuning;
-use crate::exchange::{Exchange, ExchangeError, Lines, Reshape};
-use crate::gpu::{Array, DeviceError, Gpu, Plain, Recorder};
+use crate::exchange::{Exchange, ExchangeError, GridComms, Reshape};
+use crate::gpu::{Array, DeviceElement, DeviceError, Gpu, Recorder};
 use crate::grid::{Box3, Cost, FieldLayout, Redistribution, split};
 
 /// A [`Transform`] of fields that are distributed over arbitrary boxes: bricks, slabs and pencils of any direction, with
@@ -20,20 +20,20 @@ use crate::grid::{Box3, Cost, FieldLayout, Redistribution, split};
 ///   [`Spec::cells`] and [`Spec::spectrum`]. Arrays are C order over the box; fields of a batch follow each other.
 /// - A redistribution before and one after the transform move what is elsewhere. One that moves nothing on any rank is left
 ///   out, with its array: the best boxes are those of [`Transform::field_part`] and [`Transform::spectrum_part`].
-/// - It exchanges over [`Lines::world`], where no other exchange may be in flight meanwhile.
+/// - It exchanges over [`GridComms::world`], where no other exchange may be in flight meanwhile.
 /// - The result is that of [`Transform`], to the bit.
 ///
 /// ```
 /// use meshloom::comm::Communicator;
 /// use meshloom::gpu::{Gpu, Options, Recorder};
-/// use meshloom::exchange::Lines;
+/// use meshloom::exchange::GridComms;
 /// use meshloom::fft::{BoxTransform, Spec, Tuning, Values};
 /// use meshloom::grid::{Grid, bricks};
 ///
 /// # fn main() -> Result<(), meshloom::Error> {
 /// let gpu = Gpu::open(&Options::from_env()?, 0)?;
 /// let mut recorder = Recorder::new(&gpu)?;
-/// let mut lines = Lines::new(&Communicator::solo(), Grid::new([1, 1], 1)?)?;
+/// let mut lines = GridComms::new(&Communicator::solo(), Grid::new([1, 1], 1)?)?;
 /// let spec = Spec::new(Values::Real, [4, 3, 2]);
 /// // The boxes of all ranks: here of one.
 /// let (cells, modes) = (bricks(spec.cells, [1, 1, 1]), bricks(spec.spectrum(), [1, 1, 1]));
@@ -71,11 +71,11 @@ impl Moves {
     }
 
     /// An array in the parts of the transform: the user's own where nothing moves.
-    fn part<T: Plain>(&self, gpu: &Gpu, own: &Array<T>) -> Result<Array<T>, DeviceError> {
+    fn part<T: DeviceElement>(&self, gpu: &Gpu, own: &Array<T>) -> Result<Array<T>, DeviceError> {
         if self.stays() { Ok(own.clone()) } else { gpu.array("fft::part", self.there.output_len()) }
     }
 
-    fn check<T: Plain>(&self, name: &str, array: &Array<T>) -> Result<(), DeviceError> {
+    fn check<T: DeviceElement>(&self, name: &str, array: &Array<T>) -> Result<(), DeviceError> {
         let (have, want) = (array.len(), self.there.input_len());
         if have == want {
             return Ok(());
@@ -96,7 +96,7 @@ impl<T: Value> BoxTransform<T> {
     pub fn new(
         gpu: &Gpu,
         spec: &Spec,
-        lines: &Lines,
+        lines: &GridComms,
         field_boxes: &[Box3],
         spectrum_boxes: &[Box3],
         tuning: &Tuning,
@@ -111,7 +111,7 @@ impl<T: Value> BoxTransform<T> {
     pub fn with(
         gpu: &Gpu,
         spec: &Spec,
-        lines: &Lines,
+        lines: &GridComms,
         field_boxes: &[Box3],
         spectrum_boxes: &[Box3],
         tuning: &Tuning,
@@ -160,7 +160,7 @@ impl<T: Value> BoxTransform<T> {
         [&self.field, &self.spectrum].iter().filter(|moves| !moves.stays()).count()
     }
 
-    /// What the redistributions so far have cost this rank; those of the transform itself are with its [`Lines`].
+    /// What the redistributions so far have cost this rank; those of the transform itself are with its [`GridComms`].
     pub fn cost(&self) -> Cost {
         self.exchange.cost()
     }
@@ -188,7 +188,7 @@ impl<T: Value> BoxTransform<T> {
     pub fn forward(
         &mut self,
         recorder: &mut Recorder,
-        lines: &mut Lines,
+        lines: &mut GridComms,
         field: &Array<T>,
         spectrum: &Array<T::Mode>,
     ) -> Result<(), ExchangeError> {
@@ -202,7 +202,7 @@ impl<T: Value> BoxTransform<T> {
     pub fn inverse(
         &mut self,
         recorder: &mut Recorder,
-        lines: &mut Lines,
+        lines: &mut GridComms,
         spectrum: &Array<T::Mode>,
         field: &Array<T>,
     ) -> Result<(), ExchangeError> {
@@ -218,7 +218,7 @@ impl<T: Value> BoxTransform<T> {
     pub fn forward_adjoint(
         &mut self,
         recorder: &mut Recorder,
-        lines: &mut Lines,
+        lines: &mut GridComms,
         spectrum: &Array<T::Mode>,
         field: &Array<T>,
     ) -> Result<(), ExchangeError> {
@@ -232,7 +232,7 @@ impl<T: Value> BoxTransform<T> {
     pub fn inverse_adjoint(
         &mut self,
         recorder: &mut Recorder,
-        lines: &mut Lines,
+        lines: &mut GridComms,
         field: &Array<T>,
         spectrum: &Array<T::Mode>,
     ) -> Result<(), ExchangeError> {
@@ -242,13 +242,13 @@ impl<T: Value> BoxTransform<T> {
     fn there(
         &mut self,
         recorder: &mut Recorder,
-        lines: &mut Lines,
+        lines: &mut GridComms,
         field: &Array<T>,
         spectrum: &Array<T::Mode>,
         run: impl Fn(
             &Transform<T>,
             &mut Recorder,
-            &mut Lines,
+            &mut GridComms,
             &Array<T>,
             &FieldLayout,
             &Array<T::Mode>,
@@ -270,13 +270,13 @@ impl<T: Value> BoxTransform<T> {
     fn back(
         &mut self,
         recorder: &mut Recorder,
-        lines: &mut Lines,
+        lines: &mut GridComms,
         spectrum: &Array<T::Mode>,
         field: &Array<T>,
         run: impl Fn(
             &Transform<T>,
             &mut Recorder,
-            &mut Lines,
+            &mut GridComms,
             &Array<T::Mode>,
             &Array<T>,
             &FieldLayout,

@@ -10,7 +10,7 @@ use super::run::{End, ReadyRoute, Run};
 use super::spec::{Distribution, Spec};
 use super::transform::{Value, check_rank};
 use super::tuning::Tuning;
-use crate::exchange::{ExchangeError, Lines};
+use crate::exchange::{ExchangeError, GridComms};
 use crate::gpu::{Array, DeviceError, Gpu, Recorder};
 use crate::grid::{Box3, FieldLayout, volume};
 
@@ -47,13 +47,13 @@ impl<T: Value> Filter<T> {
     pub fn new(
         gpu: &Gpu,
         spec: &Spec,
-        lines: &Lines,
+        lines: &GridComms,
         tuning: &Tuning,
         hook: &Hook,
         results: u32,
     ) -> Result<Self, FftError> {
         let (plan, route) = Self::plan_of(gpu, spec, lines, tuning, results)?;
-        let limits = tuning.limits(gpu.abilities());
+        let limits = tuning.limits(gpu.capabilities());
         let mut tables = Tables::new(gpu)?;
         let spectrum = spectrum_of(&plan, route.as_ref());
         let kind = match route {
@@ -78,7 +78,7 @@ impl<T: Value> Filter<T> {
     fn plan_of(
         gpu: &Gpu,
         spec: &Spec,
-        lines: &Lines,
+        lines: &GridComms,
         tuning: &Tuning,
         results: u32,
     ) -> Result<(Plan, Option<Route>), FftError> {
@@ -89,8 +89,8 @@ impl<T: Value> Filter<T> {
             distribution: Distribution::Transposed,
             ..spec.clone()
         };
-        spec.precision.check(&gpu.info().name, gpu.abilities())?;
-        let limits = tuning.limits(gpu.abilities());
+        spec.precision.check(&gpu.info().name, gpu.capabilities())?;
+        let limits = tuning.limits(gpu.capabilities());
         let plan = Plan::new(&spec, lines.grid(), lines.rank(), limits, tuning.pieces)?;
         let route = plan.filter(results, limits, tuning.pieces)?;
         Ok((plan, route))
@@ -100,7 +100,7 @@ impl<T: Value> Filter<T> {
     ///
     /// # Errors
     /// As [`new`](Self::new).
-    pub fn part_of(gpu: &Gpu, spec: &Spec, lines: &Lines, tuning: &Tuning) -> Result<Box3, FftError> {
+    pub fn part_of(gpu: &Gpu, spec: &Spec, lines: &GridComms, tuning: &Tuning) -> Result<Box3, FftError> {
         let (plan, route) = Self::plan_of(gpu, spec, lines, tuning, 1)?;
         Ok(spectrum_of(&plan, route.as_ref()))
     }
@@ -137,7 +137,7 @@ impl<T: Value> Filter<T> {
     pub fn apply(
         &self,
         recorder: &mut Recorder,
-        lines: &mut Lines,
+        lines: &mut GridComms,
         field: &Array<T>,
         layout: &FieldLayout,
         output: &Array<T>,
@@ -163,7 +163,7 @@ impl<T: Value> Filter<T> {
         let from = End { array: field.raw(), layout: Some(layout) };
         let to = End { array: output.raw(), layout: Some(output_layout) };
         let run = |recorder: &mut Recorder,
-                   lines: &mut Lines,
+                   lines: &mut GridComms,
                    ready: &ReadyRoute,
                    (input, output): (End<'_>, End<'_>),
                    scale: f64,

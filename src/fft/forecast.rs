@@ -12,8 +12,8 @@
 
 use super::core::Limits;
 use super::error::FftError;
-use super::plan::{Plan, Route, Transpose, Visit};
-use super::run::{Target, goes_on, lent, targets};
+use super::plan::{Plan, Route, Stage, Transpose};
+use super::run::{Target, goes_on, may_reuse_output, targets};
 use super::spec::{Spec, Values};
 use super::speeds::Speeds;
 use super::tuning::Tuning;
@@ -138,11 +138,11 @@ impl Forecast {
 }
 
 /// Complex elements of all arrays that a route needs at once, besides its ends: what was recorded before an exchange must
-/// be held until it has run. The output, of so many complex elements, is lent where it can be.
+/// be held until it has run. The output, of so many complex elements, is may_reuse_output where it can be.
 fn working(route: &Route, output: u64) -> u64 {
     let (targets, mut held, mut most) = (targets(route), 0, 0);
     for (i, visit) in route.visits.iter().enumerate() {
-        let scratch = |visit: &Visit| {
+        let scratch = |visit: &Stage| {
             let mut extent = visit.before;
             extent[visit.axis] = visit.positions();
             let moves = |pass: &super::axis::AxisPass| pass.kernel.digit.is_some_and(|d| d.input != d.output);
@@ -154,7 +154,7 @@ fn working(route: &Route, output: u64) -> u64 {
             held += scratch(visit);
         }
         match (targets[i], route.between.get(i).and_then(Option::as_ref)) {
-            (Target::Work, _) if lent(route, &targets, i, output) => {}
+            (Target::Work, _) if may_reuse_output(route, &targets, i, output) => {}
             (Target::Work, _) if goes_on(route, &targets, i) => {}
             (Target::Work, _) if !visit.passes.is_empty() => {
                 held += visit.after.iter().product::<u64>() * visit.fields[1]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::gpu::{Access, Array, Element, KernelSource, Plain, RawArray};
+use crate::gpu::{Access, Array, DeviceElement, Element, KernelSource, RawArray};
 
 /// A function in WGSL with the arrays and parameters that it reads. It costs no pass over memory.
 ///
@@ -47,7 +47,7 @@ impl Hook {
 
     /// Gives it an array to read. A kernel binds at most eight, of which up to four are its own.
     #[must_use]
-    pub fn array<T: Plain>(mut self, name: &'static str, array: &Array<T>) -> Self {
+    pub fn array<T: DeviceElement>(mut self, name: &'static str, array: &Array<T>) -> Self {
         self.arrays.push((name, T::ELEMENT, array.raw().clone()));
         self
     }

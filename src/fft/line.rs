@@ -38,7 +38,7 @@ pub enum View {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Order {
     /// At a fixed stride.
-    Plain,
+    DeviceElement,
     /// In the blocks of a transpose: the axis is cut into parts, each a C order array of its own.
     Blocked,
 }

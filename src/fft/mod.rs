@@ -55,7 +55,7 @@ pub use forecast::{Direction, Forecast, Memory, Phase};
 pub use hook::{Hook, Hooks};
 pub use line::{Digit, LineKernel, LineParams, Order, Shape, Side, Span, View, Work};
 pub use operator::{Gradient, Laplacian, Operator, Tables, Wave};
-pub use plan::{Placement, Plan, Route, Transpose, Visit};
+pub use plan::{Placement, Plan, Route, Stage, Transpose};
 pub use precision::Precision;
 pub use size::{RADICES, good_size, is_good_size};
 pub use sources::sources;

@@ -1,7 +1,7 @@
 //! Single and double precision.
 
 use super::error::FftError;
-use crate::gpu::{Abilities, Element};
+use crate::gpu::{Capabilities, Element};
 
 /// The numbers a transform works with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -42,9 +42,9 @@ impl Precision {
     ///
     /// # Errors
     /// [`FftError::NoDouble`].
-    pub fn check(self, device: &str, abilities: &Abilities) -> Result<(), FftError> {
+    pub fn check(self, device: &str, capabilities: &Capabilities) -> Result<(), FftError> {
         match self {
-            Precision::Double if !abilities.f64 => Err(FftError::NoDouble { device: device.into() }),
+            Precision::Double if !capabilities.f64 => Err(FftError::NoDouble { device: device.into() }),
             _ => Ok(()),
         }
     }

@@ -14,9 +14,9 @@ use super::error::FftError;
 use super::hook::Hooks;
 use super::line::Work;
 use super::pass::{ReadyPass, Tables};
-use super::plan::{Placement, Route, Transpose, Visit};
-use crate::exchange::{ExchangeError, Lines, Transit};
-use crate::gpu::{Array, Memory, Plain, RawArray, Recorder};
+use super::plan::{Placement, Route, Stage, Transpose};
+use crate::exchange::{ExchangeError, GridComms, PendingExchange};
+use crate::gpu::{Array, DeviceElement, Memory, RawArray, Recorder};
 use crate::grid::{Box3, FieldLayout};
 
 /// A route with its kernels.
@@ -65,8 +65,8 @@ impl ReadyRoute {
     }
 
     /// Whether visit `i` may work in the output, which has so many complex elements.
-    fn lent(&self, i: usize, elements: u64) -> bool {
-        lent(&self.route, &self.targets, i, elements)
+    fn may_reuse_output(&self, i: usize, elements: u64) -> bool {
+        may_reuse_output(&self.route, &self.targets, i, elements)
     }
 
     /// Whether visit `i` may go on in the working array that it reads.
@@ -76,7 +76,7 @@ impl ReadyRoute {
 }
 
 /// Whether a visit may read and write the same array.
-fn within_one_array(visit: &Visit) -> bool {
+fn within_one_array(visit: &Stage) -> bool {
     let moves = |pass: &super::axis::AxisPass| pass.kernel.input != pass.kernel.output || pass.kernel.digit.is_some();
     // Results of one field would be written over the next field.
     let apart = visit.fields[0] == visit.fields[1] || visit.fields[0] == 1;
@@ -109,7 +109,7 @@ pub(super) fn goes_on(route: &Route, targets: &[Target], i: usize) -> bool {
 
 /// Whether the working array of visit `i` can be the output of so many complex elements: what it holds has left before the
 /// output is written.
-pub(super) fn lent(route: &Route, targets: &[Target], i: usize, elements: u64) -> bool {
+pub(super) fn may_reuse_output(route: &Route, targets: &[Target], i: usize, elements: u64) -> bool {
     let visit = &route.visits[i];
     targets.get(i + 1) == Some(&Target::Pieces) && visit.after.iter().product::<u64>() * visit.fields[1] <= elements
 }
@@ -123,15 +123,15 @@ pub(super) struct End<'a> {
 
 /// An array that holds a box of this rank's part.
 #[derive(Clone)]
-struct Spot<'a> {
+struct BufferView<'a> {
     array: RawArray,
     place: Placement<'a>,
 }
 
 /// What a visit reads: an array, or pieces that arrive one after the other.
 enum Source<'a> {
-    Whole(Spot<'a>),
-    Pieces(VecDeque<(Range<u64>, Spot<'a>)>, VecDeque<Transit>, usize),
+    Whole(BufferView<'a>),
+    Pieces(VecDeque<(Range<u64>, BufferView<'a>)>, VecDeque<PendingExchange>, usize),
 }
 
 /// One run of a route; `C` is the complex element.
@@ -150,12 +150,12 @@ pub(super) struct Run<'a, C> {
     pub element: PhantomData<C>,
 }
 
-impl<'a, C: Plain> Run<'a, C> {
+impl<'a, C: DeviceElement> Run<'a, C> {
     /// Records and exchanges everything.
-    pub fn run(&self, recorder: &mut Recorder, lines: &mut Lines) -> Result<(), ExchangeError> {
+    pub fn run(&self, recorder: &mut Recorder, lines: &mut GridComms) -> Result<(), ExchangeError> {
         let route = &self.ready.route;
         let place = placement(self.input, route.visits[0].before, [0, 1]);
-        let mut source = Source::Whole(Spot { array: self.input.array.clone(), place });
+        let mut source = Source::Whole(BufferView { array: self.input.array.clone(), place });
         let mut number = 0;
         for (i, visit) in route.visits.iter().enumerate() {
             if !visit.passes.is_empty() {
@@ -172,13 +172,13 @@ impl<'a, C: Plain> Run<'a, C> {
     }
 
     /// Where a visit writes, a spot for each piece of the exchange after it.
-    fn spots(&self, recorder: &Recorder, i: usize, source: &Source<'a>) -> Result<Vec<Spot<'a>>, ExchangeError> {
+    fn spots(&self, recorder: &Recorder, i: usize, source: &Source<'a>) -> Result<Vec<BufferView<'a>>, ExchangeError> {
         let visit = &self.ready.route.visits[i];
         let (gpu, extent) = (recorder.gpu(), visit.after);
         let whole = Placement::Array { origin: [0; 3], extent };
         let spot = match self.ready.targets[i] {
             Target::Output => {
-                Spot { array: self.output.array.clone(), place: placement(self.output, extent, self.result) }
+                BufferView { array: self.output.array.clone(), place: placement(self.output, extent, self.result) }
             }
             // One working array is enough for all visits that can work within it.
             Target::Work if self.ready.goes_on(i) => match source {
@@ -186,8 +186,8 @@ impl<'a, C: Plain> Run<'a, C> {
                 Source::Pieces(..) => return Ok(Vec::new()),
             },
             // The output is not needed before the last exchange.
-            Target::Work if self.ready.lent(i, self.spectrum_len()) => {
-                Spot { array: self.output.array.clone(), place: whole }
+            Target::Work if self.ready.may_reuse_output(i, self.spectrum_len()) => {
+                BufferView { array: self.output.array.clone(), place: whole }
             }
             Target::Work => {
                 let len = extent.iter().product::<u64>() * visit.fields[1];
@@ -195,7 +195,7 @@ impl<'a, C: Plain> Run<'a, C> {
                 // Between exchanges a rank may have more than before and after.
                 let fits = self.input.array.shares(self.output.array) && own.len() >= len;
                 let array = if fits { own } else { gpu.array::<C>("fft::work", len)? };
-                Spot { array: array.raw().clone(), place: whole }
+                BufferView { array: array.raw().clone(), place: whole }
             }
             Target::Pieces => {
                 let mut spots = Vec::new();
@@ -204,7 +204,7 @@ impl<'a, C: Plain> Run<'a, C> {
                     let len = transpose.map_or(0, |t| t.elements(piece)[0]);
                     let array = gpu.array_in::<C>("fft::outgoing", len, Memory::Outgoing)?;
                     let place = covering(extent, transpose.map_or(0, |t| t.third), range);
-                    spots.push(Spot { array: array.raw().clone(), place });
+                    spots.push(BufferView { array: array.raw().clone(), place });
                 }
                 return Ok(spots);
             }
@@ -215,7 +215,7 @@ impl<'a, C: Plain> Run<'a, C> {
     fn visit(
         &self,
         recorder: &mut Recorder,
-        lines: &mut Lines,
+        lines: &mut GridComms,
         i: usize,
         number: usize,
         mut source: Source<'a>,
@@ -265,21 +265,21 @@ impl<'a, C: Plain> Run<'a, C> {
         })
     }
 
-    fn scratch(&self, recorder: &Recorder, visit: &Visit) -> Result<Spot<'a>, ExchangeError> {
+    fn scratch(&self, recorder: &Recorder, visit: &Stage) -> Result<BufferView<'a>, ExchangeError> {
         let mut extent = visit.before;
         extent[visit.axis] = visit.positions();
         let array = recorder.gpu().array::<C>("fft::scratch", extent.iter().product::<u64>() * visit.fields[0])?;
-        Ok(Spot { array: array.raw().clone(), place: Placement::Array { origin: [0; 3], extent } })
+        Ok(BufferView { array: array.raw().clone(), place: Placement::Array { origin: [0; 3], extent } })
     }
 
     fn record(
         &self,
         recorder: &mut Recorder,
         number: usize,
-        (visit, pass): (&Visit, &ReadyPass),
+        (visit, pass): (&Stage, &ReadyPass),
         tile: &Box3,
-        from: &Spot<'_>,
-        to: &Spot<'_>,
+        from: &BufferView<'_>,
+        to: &BufferView<'_>,
     ) -> Result<(), ExchangeError> {
         let last = number + 1 == self.ready.route.passes().count();
         let scale = if last { self.scale } else { 1.0 };
@@ -298,7 +298,11 @@ impl<'a, C: Plain> Run<'a, C> {
 impl<'a> Source<'a> {
     /// The next tile that can be read, where it lies, and whether there are more.
     #[expect(clippy::type_complexity, reason = "a triple for one caller")]
-    fn next(&mut self, recorder: &mut Recorder, whole: &Box3) -> Result<Option<(Box3, Spot<'a>, bool)>, ExchangeError> {
+    fn next(
+        &mut self,
+        recorder: &mut Recorder,
+        whole: &Box3,
+    ) -> Result<Option<(Box3, BufferView<'a>, bool)>, ExchangeError> {
         match self {
             Source::Whole(spot) => {
                 let spot = spot.clone();
@@ -307,7 +311,7 @@ impl<'a> Source<'a> {
             }
             Source::Pieces(arriving, transits, third) => {
                 let Some((range, spot)) = arriving.pop_front() else { return Ok(None) };
-                Transit::finish_first(transits, recorder)?;
+                PendingExchange::finish_first(transits, recorder)?;
                 Ok(Some((restricted(whole, *third, &range), spot, !arriving.is_empty())))
             }
         }
@@ -317,34 +321,34 @@ impl<'a> Source<'a> {
 /// Pieces that were sent and have not arrived.
 #[derive(Default)]
 struct Travelling<'a> {
-    arriving: VecDeque<(Range<u64>, Spot<'a>)>,
-    transits: VecDeque<Transit>,
+    arriving: VecDeque<(Range<u64>, BufferView<'a>)>,
+    transits: VecDeque<PendingExchange>,
 }
 
 impl Travelling<'_> {
-    fn send<C: Plain>(
+    fn send<C: DeviceElement>(
         &mut self,
         recorder: &mut Recorder,
-        lines: &mut Lines,
-        (transpose, visit): (&Transpose, &Visit),
+        lines: &mut GridComms,
+        (transpose, visit): (&Transpose, &Stage),
         piece: usize,
-        spot: &Spot<'_>,
+        spot: &BufferView<'_>,
     ) -> Result<(), ExchangeError> {
         let len = transpose.elements(piece)[1];
         let incoming = recorder.gpu().array_in::<C>("fft::incoming", len, Memory::Incoming)?;
         let outgoing = Array::<C>::new(spot.array.clone());
         let transfers = transpose.transfers(piece);
-        let transit = lines.along(transpose.line).start(recorder, &transfers, &outgoing, &incoming)?;
-        self.transits.push_back(transit);
+        let pending = lines.along(transpose.line).start(recorder, &transfers, &outgoing, &incoming)?;
+        self.transits.push_back(pending);
         // After the exchange the axis that went is cut and the one that came is whole.
         let mut extent = visit.after;
         extent[transpose.goes] = transpose.share();
         extent[transpose.comes] = transpose.whole();
         let place = covering(extent, transpose.third, &transpose.pieces[piece]);
-        let spot = Spot { array: incoming.raw().clone(), place };
+        let spot = BufferView { array: incoming.raw().clone(), place };
         self.arriving.push_back((transpose.pieces[piece].clone(), spot));
-        for transit in &mut self.transits {
-            transit.progress(recorder)?;
+        for pending in &mut self.transits {
+            pending.progress(recorder)?;
         }
         Ok(())
     }

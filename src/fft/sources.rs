@@ -7,7 +7,7 @@ use super::line::{LineKernel, Order, Side, Span, View, Work};
 use super::precision::Precision;
 use crate::gpu::KernelSource;
 
-const PLAIN: Side = Side { view: View::Complex, order: Order::Plain, span: Span::Whole };
+const PLAIN: Side = Side { view: View::Complex, order: Order::DeviceElement, span: Span::Whole };
 
 /// The kernels that transform lines of `lengths` on devices with `limits`, in every form that plans use: along a
 /// contiguous axis and along one between others; real, half and complex; strided and in the blocks of exchanges, in place,
@@ -40,7 +40,7 @@ pub fn sources(precision: Precision, lengths: &[u64], limits: Limits) -> Vec<Ker
 
 /// Whether plans may let it work inside one array.
 fn within(LineKernel { input, output, digit, .. }: &LineKernel) -> bool {
-    let plain = [input.order, output.order] == [Order::Plain; 2] && input.span == output.span;
+    let plain = [input.order, output.order] == [Order::DeviceElement; 2] && input.span == output.span;
     let still = digit.is_none_or(|digit| digit.input == digit.output && input.view == output.view);
     plain && still
 }

@@ -13,18 +13,18 @@ use super::run::{End, ReadyRoute, Run};
 use super::spec::{Spec, SpectrumLayout, Values};
 use super::spectral::{Radial, Spectral};
 use super::tuning::Tuning;
-use crate::exchange::{ExchangeError, Lines};
-use crate::gpu::{Array, DeviceError, Gpu, Plain, Recorder};
+use crate::exchange::{ExchangeError, GridComms};
+use crate::gpu::{Array, DeviceElement, DeviceError, Gpu, Recorder};
 use crate::grid::{Box3, FieldLayout, Grid, volume};
 
 /// What the cells of a transformed field are: `f32`, `f64`, or complex numbers `[f32; 2]`, `[f64; 2]`.
-pub trait Value: Plain {
+pub trait Value: DeviceElement {
     /// Real or complex.
     const VALUES: Values;
     /// Single or double.
     const PRECISION: Precision;
     /// A mode of its spectrum.
-    type Mode: Plain;
+    type Mode: DeviceElement;
 }
 
 macro_rules! values {
@@ -59,14 +59,14 @@ values! {
 /// ```
 /// use meshloom::comm::Communicator;
 /// use meshloom::gpu::{Gpu, Options, Recorder};
-/// use meshloom::exchange::Lines;
+/// use meshloom::exchange::GridComms;
 /// use meshloom::fft::Transform;
 /// use meshloom::grid::Grid;
 ///
 /// # fn main() -> Result<(), meshloom::Error> {
 /// let gpu = Gpu::open(&Options::from_env()?, 0)?;
 /// let mut recorder = Recorder::new(&gpu)?;
-/// let mut lines = Lines::new(&Communicator::solo(), Grid::new([1, 1], 1)?)?;
+/// let mut lines = GridComms::new(&Communicator::solo(), Grid::new([1, 1], 1)?)?;
 /// let transform = Transform::<f32>::new(&gpu, [4, 3, 2], lines.grid(), lines.rank())?;
 ///
 /// let layout = transform.field_layout();
@@ -128,8 +128,8 @@ impl<T: Value> Transform<T> {
         hooks: &TransformHooks,
     ) -> Result<Self, FftError> {
         let spec = Spec { values: T::VALUES, precision: T::PRECISION, ..spec.clone() };
-        spec.precision.check(&gpu.info().name, gpu.abilities())?;
-        let limits = tuning.limits(gpu.abilities());
+        spec.precision.check(&gpu.info().name, gpu.capabilities())?;
+        let limits = tuning.limits(gpu.capabilities());
         let plan = Plan::new(&spec, grid, rank, limits, tuning.pieces)?;
         let mut tables = Tables::new(gpu)?;
         let there = Hooks { load: hooks.load.clone(), store_mode: hooks.forward.clone(), ..Hooks::default() };
@@ -198,7 +198,7 @@ impl<T: Value> Transform<T> {
     pub fn forward(
         &self,
         recorder: &mut Recorder,
-        lines: &mut Lines,
+        lines: &mut GridComms,
         field: &Array<T>,
         layout: &FieldLayout,
         spectrum: &Array<T::Mode>,
@@ -216,7 +216,7 @@ impl<T: Value> Transform<T> {
     pub fn inverse(
         &self,
         recorder: &mut Recorder,
-        lines: &mut Lines,
+        lines: &mut GridComms,
         spectrum: &Array<T::Mode>,
         operator: Option<&Spectral>,
         field: &Array<T>,
@@ -249,7 +249,7 @@ impl<T: Value> Transform<T> {
     pub fn forward_adjoint(
         &self,
         recorder: &mut Recorder,
-        lines: &mut Lines,
+        lines: &mut GridComms,
         spectrum: &Array<T::Mode>,
         field: &Array<T>,
         layout: &FieldLayout,
@@ -266,7 +266,7 @@ impl<T: Value> Transform<T> {
     pub fn inverse_adjoint(
         &self,
         recorder: &mut Recorder,
-        lines: &mut Lines,
+        lines: &mut GridComms,
         field: &Array<T>,
         layout: &FieldLayout,
         spectrum: &Array<T::Mode>,
@@ -307,7 +307,7 @@ impl<T: Value> Transform<T> {
     pub fn forward_in_place(
         &self,
         recorder: &mut Recorder,
-        lines: &mut Lines,
+        lines: &mut GridComms,
         array: &Array<T::Mode>,
     ) -> Result<(), ExchangeError> {
         self.check_in_place(lines, array)?;
@@ -323,7 +323,7 @@ impl<T: Value> Transform<T> {
     pub fn inverse_in_place(
         &self,
         recorder: &mut Recorder,
-        lines: &mut Lines,
+        lines: &mut GridComms,
         array: &Array<T::Mode>,
     ) -> Result<(), ExchangeError> {
         self.check_in_place(lines, array)?;
@@ -332,7 +332,7 @@ impl<T: Value> Transform<T> {
         self.run(recorder, lines, &self.inverse, ends, self.plan.spec.factors()[1], 1.0, None)
     }
 
-    fn check_in_place(&self, lines: &Lines, array: &Array<T::Mode>) -> Result<(), DeviceError> {
+    fn check_in_place(&self, lines: &GridComms, array: &Array<T::Mode>) -> Result<(), DeviceError> {
         let spec = &self.plan.spec;
         let misuse = |why: String| Err(DeviceError::Misuse { what: "Transform in place".into(), why });
         check_rank("Transform in place", &self.plan, lines)?;
@@ -349,7 +349,7 @@ impl<T: Value> Transform<T> {
     fn check(
         &self,
         what: &str,
-        lines: &Lines,
+        lines: &GridComms,
         field: &Array<T>,
         layout: &FieldLayout,
         spectrum: &Array<T::Mode>,
@@ -389,7 +389,7 @@ impl<T: Value> Transform<T> {
     fn run(
         &self,
         recorder: &mut Recorder,
-        lines: &mut Lines,
+        lines: &mut GridComms,
         ready: &ReadyRoute,
         (input, output): (End<'_>, End<'_>),
         scale: f64,
@@ -402,7 +402,7 @@ impl<T: Value> Transform<T> {
 }
 
 /// Checks that `lines` are those that a transform was planned for.
-pub(super) fn check_rank(what: &str, plan: &Plan, lines: &Lines) -> Result<(), DeviceError> {
+pub(super) fn check_rank(what: &str, plan: &Plan, lines: &GridComms) -> Result<(), DeviceError> {
     if (plan.grid, plan.rank) == (lines.grid(), lines.rank()) {
         return Ok(());
     }

@@ -17,7 +17,7 @@ use super::speeds::Speeds;
 use super::transform::{Transform, TransformHooks, Value};
 use super::tuning::Tuning;
 use crate::comm::{Communicator, Op};
-use crate::exchange::Lines;
+use crate::exchange::GridComms;
 use crate::gpu::{Gpu, Profile, Recorder};
 use crate::grid::Grid;
 
@@ -44,15 +44,15 @@ impl Choice {
     ///
     /// # Errors
     /// [`TuneError`] when the grid does not fit the ranks or they fail.
-    pub fn lines(&self, comm: &Communicator) -> Result<Lines, TuneError> {
-        Ok(Lines::new(comm, Grid::new(self.grid, comm.size())?)?.with_chunks(self.chunk_bytes, self.depth))
+    pub fn lines(&self, comm: &Communicator) -> Result<GridComms, TuneError> {
+        Ok(GridComms::new(comm, Grid::new(self.grid, comm.size())?)?.with_chunks(self.chunk_bytes, self.depth))
     }
 
     /// The transform of `spec` that it makes for the rank of `lines`.
     ///
     /// # Errors
     /// [`FftError`].
-    pub fn transform<T: Value>(&self, gpu: &Gpu, spec: &Spec, lines: &Lines) -> Result<Transform<T>, FftError> {
+    pub fn transform<T: Value>(&self, gpu: &Gpu, spec: &Spec, lines: &GridComms) -> Result<Transform<T>, FftError> {
         Transform::with(gpu, spec, lines.grid(), lines.rank(), &self.tuning, &TransformHooks::default())
     }
 }
@@ -159,7 +159,7 @@ impl<'a> Tuner<'a> {
             changes.push((|c, n| c.chunk_bytes = n << 10, &[512, 2048, 8192]));
             changes.push((|c, n| c.depth = n as usize, &[4, 8, 16]));
         }
-        match self.gpu.abilities().profile {
+        match self.gpu.capabilities().profile {
             Profile::Gpu => {
                 changes.push((|c, n| c.tuning.columns = n, &[8, 16, 32]));
                 changes.push((|c, n| (c.tuning.points, c.tuning.alone) = (n, n), &[8, 16]));

@@ -1,7 +1,7 @@
 //! What can be chosen freely: the shape of kernels and the way of exchanges.
 
 use super::core::Limits;
-use crate::gpu::{Abilities, Gpu, Profile};
+use crate::gpu::{Capabilities, Gpu, Profile};
 
 /// Parameters of a transform that change its speed, and its rounding where `points`, `alone` or `shared` differ. They must be
 /// the same on all ranks.
@@ -31,14 +31,14 @@ impl Tuning {
 
     /// What suits a device's class.
     pub fn of(gpu: &Gpu) -> Self {
-        Self::profile(gpu.abilities().profile)
+        Self::profile(gpu.capabilities().profile)
     }
 
     /// The limits that kernels are planned with.
-    pub fn limits(&self, abilities: &Abilities) -> Limits {
+    pub fn limits(&self, capabilities: &Capabilities) -> Limits {
         Limits {
-            workgroup_bytes: u64::from(abilities.workgroup_bytes),
-            invocations: u64::from(abilities.invocations.min(256)),
+            workgroup_bytes: u64::from(capabilities.workgroup_bytes),
+            invocations: u64::from(capabilities.invocations.min(256)),
             points: self.points,
             alone: self.alone,
             shared: self.shared,

@@ -8,27 +8,27 @@ use super::error::DeviceError;
 use super::source::Element;
 
 /// A Rust type that lies in device arrays as one [`Element`].
-pub trait Plain: bytemuck::Pod {
+pub trait DeviceElement: bytemuck::Pod {
     /// How WGSL sees it.
     const ELEMENT: Element;
 }
 
-impl Plain for f32 {
+impl DeviceElement for f32 {
     const ELEMENT: Element = Element::F32;
 }
-impl Plain for u32 {
+impl DeviceElement for u32 {
     const ELEMENT: Element = Element::U32;
 }
-impl Plain for i32 {
+impl DeviceElement for i32 {
     const ELEMENT: Element = Element::I32;
 }
-impl Plain for [f32; 2] {
+impl DeviceElement for [f32; 2] {
     const ELEMENT: Element = Element::Complex32;
 }
-impl Plain for f64 {
+impl DeviceElement for f64 {
     const ELEMENT: Element = Element::F64;
 }
-impl Plain for [f64; 2] {
+impl DeviceElement for [f64; 2] {
     const ELEMENT: Element = Element::Complex64;
 }
 
@@ -149,7 +149,7 @@ pub struct Array<T> {
     element: PhantomData<T>,
 }
 
-impl<T: Plain> Array<T> {
+impl<T: DeviceElement> Array<T> {
     pub(crate) fn new(raw: RawArray) -> Self {
         Array { raw, element: PhantomData }
     }
@@ -180,7 +180,7 @@ impl<T: Plain> Array<T> {
     ///
     /// # Errors
     /// [`DeviceError::Misuse`] when the array is cut into windows and the sizes differ, or it does not divide.
-    pub fn cast<U: Plain>(&self) -> Result<Array<U>, DeviceError> {
+    pub fn cast<U: DeviceElement>(&self) -> Result<Array<U>, DeviceError> {
         let (from, to) = (T::ELEMENT.bytes(), U::ELEMENT.bytes());
         let raw = self.raw.seen_as(U::ELEMENT);
         if raw.len * to != self.raw.len * from {

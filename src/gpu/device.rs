@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use super::adapter::{self, Choice};
-use super::array::{Array, Memory, Plain, RawArray, Storage};
+use super::array::{Array, DeviceElement, Memory, RawArray, Storage};
 use super::error::DeviceError;
 use super::pipeline::Pipeline;
 use super::pipeline_cache::{self, PipelineCache};
@@ -85,7 +85,7 @@ impl Options {
 
 /// What a device allows and what it is good at.
 #[derive(Clone, Debug)]
-pub struct Abilities {
+pub struct Capabilities {
     /// Largest storage binding in bytes: the size of a window.
     pub window_bytes: u64,
     /// Largest buffer in bytes.
@@ -122,7 +122,7 @@ pub(super) struct Inner {
     pub info: wgpu::AdapterInfo,
     pub device: wgpu::Device,
     pub queue: wgpu::Queue,
-    pub abilities: Abilities,
+    pub capabilities: Capabilities,
     options: Options,
     pool: Mutex<Pool>,
     pub cache: Option<PipelineCache>,
@@ -241,7 +241,7 @@ impl Gpu {
         let largest = limits.max_storage_buffer_binding_size.min(limits.max_buffer_size);
         let profile = if info.device_type == wgpu::DeviceType::Cpu { Profile::Software } else { Profile::Gpu };
         let subgroups = features.contains(wgpu::Features::SUBGROUP);
-        let abilities = Abilities {
+        let capabilities = Capabilities {
             window_bytes: options.window_bytes.map_or(largest, |bytes| bytes.min(largest)),
             buffer_bytes: limits.max_buffer_size,
             bindings: limits.max_storage_buffers_per_shader_stage,
@@ -273,7 +273,7 @@ impl Gpu {
             info,
             device,
             queue,
-            abilities,
+            capabilities,
             options: options.clone(),
             pool: Mutex::default(),
             cache,
@@ -290,13 +290,13 @@ impl Gpu {
     }
 
     /// What the device allows.
-    pub fn abilities(&self) -> &Abilities {
-        &self.0.abilities
+    pub fn capabilities(&self) -> &Capabilities {
+        &self.0.capabilities
     }
 
     /// Shape of elementwise kernels on this device.
     pub fn tuning(&self) -> Tuning {
-        self.0.abilities.profile.tuning()
+        self.0.capabilities.profile.tuning()
     }
 
     /// Whether kernels run with WebGPU's run-time checks.
@@ -306,7 +306,7 @@ impl Gpu {
 
     /// Whether arrays of [`Memory::Outgoing`] and [`Memory::Incoming`] can be mapped without a copy.
     pub fn host_visible(&self) -> bool {
-        self.0.abilities.host_visible
+        self.0.capabilities.host_visible
     }
 
     /// The device underneath.
@@ -345,7 +345,7 @@ impl Gpu {
     ///
     /// # Errors
     /// [`DeviceError::OutOfMemory`], [`DeviceError::TooLong`].
-    pub fn array<T: Plain>(&self, label: &str, len: u64) -> Result<Array<T>, DeviceError> {
+    pub fn array<T: DeviceElement>(&self, label: &str, len: u64) -> Result<Array<T>, DeviceError> {
         self.array_in(label, len, Memory::Device)
     }
 
@@ -353,18 +353,18 @@ impl Gpu {
     ///
     /// # Errors
     /// [`DeviceError::OutOfMemory`], [`DeviceError::TooLong`].
-    pub fn array_in<T: Plain>(&self, label: &str, len: u64, memory: Memory) -> Result<Array<T>, DeviceError> {
+    pub fn array_in<T: DeviceElement>(&self, label: &str, len: u64, memory: Memory) -> Result<Array<T>, DeviceError> {
         self.check()?;
         if len > 1 << 32 {
             return Err(DeviceError::TooLong { label: label.into(), len });
         }
-        let (bytes, abilities) = (T::ELEMENT.bytes(), self.abilities());
-        let one_window = len * bytes <= abilities.window_bytes;
+        let (bytes, capabilities) = (T::ELEMENT.bytes(), self.capabilities());
+        let one_window = len * bytes <= capabilities.window_bytes;
         let (window, per_buffer) = if one_window {
             (len.max(1), 1)
         } else {
-            let window = 1u64 << (abilities.window_bytes / bytes).ilog2();
-            (window, (abilities.buffer_bytes / (window * bytes)).clamp(1, len.div_ceil(window)))
+            let window = 1u64 << (capabilities.window_bytes / bytes).ilog2();
+            (window, (capabilities.buffer_bytes / (window * bytes)).clamp(1, len.div_ceil(window)))
         };
         let per = window * per_buffer;
         let mut storage = Storage { gpu: self.clone(), memory, buffers: Vec::new() };
@@ -376,7 +376,7 @@ impl Gpu {
     }
 
     fn buffer(&self, label: &str, memory: Memory, bytes: u64) -> Result<wgpu::Buffer, DeviceError> {
-        let size = Pool::class(bytes).min(self.0.abilities.buffer_bytes);
+        let size = Pool::class(bytes).min(self.0.capabilities.buffer_bytes);
         let pooled = unpoisoned(&self.0.pool).take(memory, size);
         let buffer = match pooled {
             Some(buffer) => buffer,
@@ -407,7 +407,7 @@ impl Gpu {
         usage: wgpu::BufferUsages,
     ) -> Result<wgpu::Buffer, DeviceError> {
         let inner = &self.0;
-        let fits = |in_use: u64| inner.abilities.memory.is_none_or(|memory| in_use + size <= memory);
+        let fits = |in_use: u64| inner.capabilities.memory.is_none_or(|memory| in_use + size <= memory);
         if !fits(self.allocated()) {
             self.trim();
         }
@@ -415,7 +415,7 @@ impl Gpu {
             label: label.into(),
             needed: size,
             in_use: self.allocated(),
-            capacity: inner.abilities.memory,
+            capacity: inner.capabilities.memory,
         };
         if !fits(self.allocated()) {
             return Err(error());

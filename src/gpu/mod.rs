@@ -21,8 +21,8 @@ mod staging;
 mod tuning;
 
 pub use adapter::{Choice, adapters, choose, memory, unsuitable};
-pub use array::{Array, Memory, Plain, RawArray};
-pub use device::{Abilities, Gpu, Options};
+pub use array::{Array, DeviceElement, Memory, RawArray};
+pub use device::{Capabilities, Gpu, Options};
 pub use error::{DeviceError, bytes};
 pub use pipeline::Kernel;
 pub use recorder::{Counts, Recorder};

@@ -74,8 +74,8 @@ enum Params {
 
 impl Params {
     fn of(gpu: &Gpu, windows: u32) -> Self {
-        let lavapipe = gpu.abilities().loop_rounds.is_some();
-        if lavapipe && windows < gpu.abilities().bindings { Params::Stored } else { Params::Uniform }
+        let lavapipe = gpu.capabilities().loop_rounds.is_some();
+        if lavapipe && windows < gpu.capabilities().bindings { Params::Stored } else { Params::Uniform }
     }
 
     fn wgsl(self, text: String) -> String {
@@ -94,14 +94,14 @@ impl Params {
 }
 
 fn compile(gpu: &Gpu, source: &KernelSource, windows: &[u32]) -> Result<Arc<Pipeline>, DeviceError> {
-    let (abilities, tuning) = (gpu.abilities(), gpu.tuning());
+    let (capabilities, tuning) = (gpu.capabilities(), gpu.tuning());
     let needed: u32 = windows.iter().sum();
     let params = Params::of(gpu, needed);
-    if needed > abilities.bindings {
-        let (kernel, limit, window) = (source.label.clone(), abilities.bindings, abilities.window_bytes);
+    if needed > capabilities.bindings {
+        let (kernel, limit, window) = (source.label.clone(), capabilities.bindings, capabilities.window_bytes);
         return Err(DeviceError::TooManyWindows { kernel, needed, limit, window });
     }
-    let words = (1u64 << abilities.window_bytes.ilog2()) / 4;
+    let words = (1u64 << capabilities.window_bytes.ilog2()) / 4;
     let text = params.wgsl(source.wgsl(windows, words, tuning.group, tuning.items)?);
     let entry = {
         let mut pipelines = gpu.0.pipelines.lock().unwrap_or_else(PoisonError::into_inner);

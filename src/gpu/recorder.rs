@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::array::{Array, Plain, RawArray};
+use super::array::{Array, DeviceElement, RawArray};
 use super::device::Gpu;
 use super::error::DeviceError;
 use super::pipeline::{Kernel, PARAMS, Pipeline};
@@ -100,7 +100,7 @@ impl Recorder {
     pub fn measure(&mut self, on: bool) -> Result<(), DeviceError> {
         self.submit()?;
         self.timer = None;
-        if on && self.gpu.abilities().timestamps {
+        if on && self.gpu.capabilities().timestamps {
             let queries = self.gpu.device().create_query_set(&wgpu::QuerySetDescriptor {
                 label: Some("meshloom::timer"),
                 ty: wgpu::QueryType::Timestamp,
@@ -139,7 +139,7 @@ impl Recorder {
         if bytes.len() as u64 > PARAMS {
             return Err(misuse(format!("{} bytes of parameters, {PARAMS} are allowed", bytes.len())));
         }
-        let most = u64::from(self.gpu.abilities().workgroups);
+        let most = u64::from(self.gpu.capabilities().workgroups);
         let x = workgroups.min(most);
         let y = workgroups.div_ceil(x);
         if y > most {
@@ -178,7 +178,7 @@ impl Recorder {
     ///
     /// # Errors
     /// [`DeviceError::Misuse`] when a range does not lie in its array.
-    pub fn copy<T: Plain>(
+    pub fn copy<T: DeviceElement>(
         &mut self,
         from: &Array<T>,
         from_start: u64,
@@ -201,7 +201,7 @@ impl Recorder {
     }
 
     /// Records setting all of `array` to zero.
-    pub fn clear<T: Plain>(&mut self, array: &Array<T>) {
+    pub fn clear<T: DeviceElement>(&mut self, array: &Array<T>) {
         self.commands.push(Command::Clear { array: array.raw().clone() });
     }
 
@@ -306,7 +306,7 @@ impl Recorder {
     ///
     /// # Errors
     /// [`DeviceError::Misuse`] when the range does not lie in the array, [`DeviceError::Lost`].
-    pub fn upload<T: Plain>(&mut self, array: &Array<T>, start: u64, data: &[T]) -> Result<(), DeviceError> {
+    pub fn upload<T: DeviceElement>(&mut self, array: &Array<T>, start: u64, data: &[T]) -> Result<(), DeviceError> {
         inside("upload", array.len(), start, data.len() as u64)?;
         self.submit()?;
         let bytes: &[u8] = bytemuck::cast_slice(data);
@@ -324,7 +324,12 @@ impl Recorder {
     /// # Errors
     /// [`DeviceError::Misuse`] when the range does not lie in the array, [`DeviceError::OutOfMemory`],
     /// [`DeviceError::Lost`].
-    pub fn download<T: Plain>(&mut self, array: &Array<T>, start: u64, len: u64) -> Result<Vec<T>, DeviceError> {
+    pub fn download<T: DeviceElement>(
+        &mut self,
+        array: &Array<T>,
+        start: u64,
+        len: u64,
+    ) -> Result<Vec<T>, DeviceError> {
         inside("download", array.len(), start, len)?;
         let mut data = vec![T::zeroed(); len as usize];
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut data);
@@ -432,7 +437,7 @@ impl Recorder {
     }
 
     /// Lets callbacks of finished work run; does not wait.
-    pub(crate) fn poke(&self) -> Result<(), DeviceError> {
+    pub(crate) fn poll_once(&self) -> Result<(), DeviceError> {
         self.poll(wgpu::PollType::Poll)
     }
 

@@ -78,7 +78,7 @@ pub(crate) struct Map {
 }
 
 impl Map {
-    /// Asks for `bytes` bytes (a multiple of 4); does not wait. Somebody must [poke](super::Recorder::poke) the device.
+    /// Asks for `bytes` bytes (a multiple of 4); does not wait. Somebody must [poll_once](super::Recorder::poll_once) the device.
     pub fn begin(gpu: &Gpu, buffer: &wgpu::Buffer, mode: wgpu::MapMode, bytes: u64) -> Map {
         let state = Arc::new(AtomicU8::new(PENDING));
         let flag = state.clone();

@@ -67,7 +67,7 @@ pub struct Sweep {
 
 /// The geometry of a halo: a layout of one rank and its sweeps, in the order of an exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HaloPlan {
+pub struct GhostPlan {
     /// This rank's array.
     pub layout: FieldLayout,
     /// One sweep an axis that has ghosts.
@@ -110,7 +110,7 @@ fn runs(n: u64, parts: usize, part: usize, [below, above]: [u64; 2], periodic: b
     runs
 }
 
-impl HaloPlan {
+impl GhostPlan {
     /// The halo of `rank` on a mesh of `shape` over `grid`. `halo` must be the same on every rank; `periodic` says which
     /// axes close on themselves (ghosts beyond an open end belong to nobody and are left alone).
     pub fn new(shape: [u64; 3], grid: Grid, rank: usize, halo: [[u64; 2]; 3], periodic: [bool; 3]) -> Self {
@@ -144,7 +144,7 @@ impl HaloPlan {
             Sweep { axis, lend, borrow }
         };
         let sweeps = (0..3).filter(|&axis| halo[axis] != [0, 0]).map(sweep).collect();
-        HaloPlan { layout, sweeps }
+        GhostPlan { layout, sweeps }
     }
 }
 
@@ -157,7 +157,7 @@ mod tests {
         const NOBODY: i64 = -1;
         let ranks = parts[0] * parts[1];
         let grid = Grid::new(parts, ranks).unwrap();
-        let plans: Vec<_> = (0..ranks).map(|rank| HaloPlan::new(shape, grid, rank, halo, periodic)).collect();
+        let plans: Vec<_> = (0..ranks).map(|rank| GhostPlan::new(shape, grid, rank, halo, periodic)).collect();
         let index = |block: &Block, at: [u64; 3]| {
             (block.offset + (0..3).map(|a| at[a] * block.strides[a]).sum::<u64>()) as usize
         };

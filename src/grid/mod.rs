@@ -14,7 +14,7 @@ mod transfers;
 
 pub use error::LayoutError;
 pub use field::FieldLayout;
-pub use ghost_plan::{Block, HaloPlan, Link, Sweep};
+pub use ghost_plan::{Block, GhostPlan, Link, Sweep};
 pub use peers::peers;
 pub use process_grid::{Box3, Grid, extent, volume};
 pub use redistribution::{BoxCopy, Kept, Redistribution, bricks};

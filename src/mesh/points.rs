@@ -5,10 +5,10 @@ use super::particles::{Mesh, Painter, Particles};
 use super::power::all_finite;
 use super::window::Window;
 use crate::comm::{Communicator, Op};
-use crate::exchange::Lines;
-use crate::exchange::ghost_cells::{Cells, Halo};
+use crate::exchange::GridComms;
+use crate::exchange::ghost_cells::{Cells, GhostCells};
 use crate::gpu::{Array, DeviceError, Recorder};
-use crate::grid::{Grid, HaloPlan, owner};
+use crate::grid::{GhostPlan, Grid, owner};
 
 /// Points anywhere in a periodic box, each on the rank that owns the mesh cell it lies in.
 ///
@@ -19,14 +19,14 @@ use crate::grid::{Grid, HaloPlan, owner};
 /// ```no_run
 /// # fn body(rank: &meshloom::Rank, positions: &[[f64; 3]]) -> Result<(), meshloom::Error> {
 /// use meshloom::gpu::Recorder;
-/// use meshloom::exchange::Lines;
+/// use meshloom::exchange::GridComms;
 /// use meshloom::grid::{Grid, volume};
 /// use meshloom::mesh::{Mesh, Painter, Points, Window};
 ///
 /// let (shape, size, window) = ([64; 3], [100.0; 3], Window::Tsc);
 /// let grid = Grid::auto(shape, rank.comm.size());
 /// let mut recorder = Recorder::new(&rank.gpu)?;
-/// let mut lines = Lines::new(&rank.comm, grid)?;
+/// let mut lines = GridComms::new(&rank.comm, grid)?;
 /// let mesh = Mesh::new(shape, size, grid, rank.comm.rank(), Points::halo(window, false));
 /// let density = rank.gpu.array::<f32>("density", volume(&mesh.layout.own))?;
 /// let points = Points::distribute(&mut recorder, &rank.comm, grid, mesh, size, positions)?;
@@ -190,7 +190,7 @@ impl Points {
     pub fn density(
         &self,
         recorder: &mut Recorder,
-        lines: &mut Lines,
+        lines: &mut GridComms,
         painter: &Painter,
         shift: f32,
         out: &Array<f32>,
@@ -201,8 +201,8 @@ impl Points {
         recorder.clear(&cells);
         recorder.clear(&faults);
         painter.paint(recorder, self.particles(), mesh, &cells, &faults)?;
-        let plan = HaloPlan::new(mesh.shape, lines.grid(), lines.rank(), mesh.layout.halo, [true; 3]);
-        Halo::new(plan).reduce(recorder, lines, &cells, Cells::Wide)?;
+        let plan = GhostPlan::new(mesh.shape, lines.grid(), lines.rank(), mesh.layout.halo, [true; 3]);
+        GhostCells::new(plan).reduce(recorder, lines, &cells, Cells::Wide)?;
         let scale = mesh.shape.iter().map(|&n| n as f64).product::<f64>() / self.total.max(1) as f64;
         painter.density(recorder, mesh, &cells, out, scale, shift)?;
         let mut missed = [u64::from(recorder.download(&faults, 0, 1)?[0])];

@@ -8,11 +8,11 @@
 //! so that a particle exerts no force on itself and momentum is conserved.
 
 use crate::comm::Op;
-use crate::exchange::Lines;
-use crate::exchange::ghost_cells::{Cells, Halo};
+use crate::exchange::GridComms;
+use crate::exchange::ghost_cells::{Cells, GhostCells};
 use crate::fft::{Filter, Operator, Spec, Spectral, Transform, Tuning, Values};
 use crate::gpu::{Array, Recorder};
-use crate::grid::{FieldLayout, HaloPlan};
+use crate::grid::{FieldLayout, GhostPlan};
 use crate::mesh::{Lattice, Mesh, Painter, Particles};
 
 use super::{Config, SimulationError};
@@ -23,7 +23,7 @@ pub struct Force {
     transform: Transform<f32>,
     filter: Filter<f32>,
     mesh: Mesh,
-    halo: Halo,
+    halo: GhostCells,
     shape: [u64; 3],
     size: [f64; 3],
     sites: u64,
@@ -39,7 +39,7 @@ impl Force {
     ///
     /// # Errors
     /// [`Error`](crate::Error) of the transform or the device.
-    pub fn new(config: &Config, recorder: &mut Recorder, lines: &Lines) -> Result<Self, crate::Error> {
+    pub fn new(config: &Config, recorder: &mut Recorder, lines: &GridComms) -> Result<Self, crate::Error> {
         let (shape, size, gpu) = (config.cells(), config.size(), recorder.gpu().clone());
         let transform = Transform::new(&gpu, shape, lines.grid(), lines.rank())?;
         let (gradient, laplacian) = (config.gradient, config.laplacian);
@@ -58,18 +58,18 @@ impl Force {
         let filter = Filter::new(&gpu, &spec, lines, &tuning, &hook, 3)?;
         let halo = [[0; 2]; 3];
         let mesh = Mesh::new(shape, size, lines.grid(), lines.rank(), halo);
-        let faults = gpu.array("simulation::faults", 1)?;
+        let faults = gpu.array("pm::faults", 1)?;
         recorder.clear(&faults);
         Ok(Force {
             painter: Painter::new(config.window),
             transform,
             filter,
-            halo: Halo::new(HaloPlan::new(shape, lines.grid(), lines.rank(), mesh.layout.halo, [true; 3])),
+            halo: GhostCells::new(GhostPlan::new(shape, lines.grid(), lines.rank(), mesh.layout.halo, [true; 3])),
             mesh,
             shape,
             size,
             sites: config.particles.pow(3),
-            reach: gpu.array("simulation::reach", 7)?,
+            reach: gpu.array("pm::reach", 7)?,
             faults,
         })
     }
@@ -94,7 +94,7 @@ impl Force {
     fn fit(
         &mut self,
         recorder: &mut Recorder,
-        lines: &mut Lines,
+        lines: &mut GridComms,
         particles: Particles<'_>,
     ) -> Result<(), crate::Error> {
         if self.mesh.whole == [true; 3] {
@@ -120,7 +120,7 @@ impl Force {
         if halo != self.mesh.layout.halo {
             tracing::debug!(?halo, "the halo grows");
             self.mesh = Mesh::new(self.shape, self.size, lines.grid(), lines.rank(), halo);
-            let plan = HaloPlan::new(self.shape, lines.grid(), lines.rank(), halo, [true; 3]);
+            let plan = GhostPlan::new(self.shape, lines.grid(), lines.rank(), halo, [true; 3]);
             self.halo.replace(plan);
         }
         Ok(())
@@ -133,13 +133,13 @@ impl Force {
     pub fn density(
         &mut self,
         recorder: &mut Recorder,
-        lines: &mut Lines,
+        lines: &mut GridComms,
         particles: Particles<'_>,
         shift: f32,
         out: &Array<f32>,
     ) -> Result<(), crate::Error> {
         self.fit(recorder, lines, particles)?;
-        let cells = recorder.gpu().array::<u32>("simulation::cells", 2 * self.mesh.layout.len())?;
+        let cells = recorder.gpu().array::<u32>("pm::cells", 2 * self.mesh.layout.len())?;
         recorder.clear(&cells);
         self.painter.paint(recorder, particles, &self.mesh, &cells, &self.faults)?;
         self.halo.reduce(recorder, lines, &cells, Cells::Wide)?;
@@ -155,11 +155,11 @@ impl Force {
     pub fn contrast(
         &mut self,
         recorder: &mut Recorder,
-        lines: &mut Lines,
+        lines: &mut GridComms,
         particles: Particles<'_>,
     ) -> Result<Array<[f32; 2]>, crate::Error> {
         let own = self.transform.field_layout();
-        let density = recorder.gpu().array::<f32>("simulation::density", own.len())?;
+        let density = recorder.gpu().array::<f32>("pm::density", own.len())?;
         self.density(recorder, lines, particles, -1.0, &density)?;
         let spectrum = self.transform.spectrum(recorder.gpu())?;
         self.transform.forward(recorder, lines, &density, &own, &spectrum)?;
@@ -173,7 +173,7 @@ impl Force {
     pub fn accelerate(
         &mut self,
         recorder: &mut Recorder,
-        lines: &mut Lines,
+        lines: &mut GridComms,
         lattice: &Lattice,
         displacement: &[Array<f32>; 3],
         acceleration: &[Array<f32>; 3],
@@ -181,9 +181,9 @@ impl Force {
         let particles =
             Particles::Sites { lattice, displacement: [&displacement[0], &displacement[1], &displacement[2]] };
         let (gpu, own) = (recorder.gpu().clone(), self.transform.field_layout());
-        let density = gpu.array::<f32>("simulation::density", own.len())?;
+        let density = gpu.array::<f32>("pm::density", own.len())?;
         self.density(recorder, lines, particles, -1.0, &density)?;
-        let fields = gpu.array::<f32>("simulation::force", 3 * self.mesh.layout.len())?;
+        let fields = gpu.array::<f32>("pm::force", 3 * self.mesh.layout.len())?;
         self.filter.apply(recorder, lines, &density, &own, &fields, &self.mesh.layout)?;
         self.halo.exchange(recorder, lines, &fields, Cells::Float)?;
         for (number, component) in (0..).zip(acceleration) {
@@ -196,7 +196,7 @@ impl Force {
     ///
     /// # Errors
     /// [`SimulationError::Lost`], the same on all ranks.
-    pub fn check(&self, recorder: &mut Recorder, lines: &Lines) -> Result<(), crate::Error> {
+    pub fn check(&self, recorder: &mut Recorder, lines: &GridComms) -> Result<(), crate::Error> {
         let mut lost = [u64::from(recorder.download(&self.faults, 0, 1)?[0])];
         lines.world().all_reduce(&mut lost, Op::Sum)?;
         if lost[0] > 0 { Err(SimulationError::Lost { particles: lost[0] }.into()) } else { Ok(()) }

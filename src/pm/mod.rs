@@ -29,7 +29,7 @@ pub use start::{Start, start};
 
 use crate::Rank;
 use crate::cosmology::{LinearPower, Op, TransferKind, fill_white_noise, mode_amplitudes, resume_from, schedule};
-use crate::exchange::Lines;
+use crate::exchange::GridComms;
 use crate::gpu::{Array, Recorder};
 use crate::grid::{Box3, Cost, Grid, extent};
 use crate::mesh::{Bin, Combine, Lattice, Particles, SpectrumGeometry, power_spectrum};
@@ -91,7 +91,7 @@ pub struct Simulation {
     config: Config,
     power: LinearPower,
     recorder: Recorder,
-    lines: Lines,
+    lines: GridComms,
     lattice: Lattice,
     force: Force,
     combine: Combine,
@@ -168,22 +168,22 @@ impl Simulation {
             schedule(power.growth(), config.scheme, config.a_start, config.a_end, config.steps, &config.snapshots)?;
         // A halo as wide as typical displacements are today.
         let memory = config.memory(grid, (10.0 / config.box_size * config.mesh as f64).ceil() as u64);
-        if let Some(available) = rank.gpu.abilities().memory.map(|all| all / rank.sharing as u64)
+        if let Some(available) = rank.gpu.capabilities().memory.map(|all| all / rank.sharing as u64)
             && memory.total() > available
         {
             let (needed, sharing) = (memory.total(), rank.sharing);
             return Err(SimulationError::Memory { needed, detail: memory.to_string(), available, sharing }.into());
         }
         let mut recorder = Recorder::new(&rank.gpu)?;
-        let lines = Lines::new(&rank.comm, grid)?;
+        let lines = GridComms::new(&rank.comm, grid)?;
         let lattice = Lattice::new(config.sites(), grid, rank.comm.rank());
         let force = Force::new(&config, &mut recorder, &lines)?;
         let field = |what: &str| rank.gpu.array::<f32>(what, lattice.len());
         let three = |what: &str| Ok::<_, crate::Error>([field(what)?, field(what)?, field(what)?]);
         Ok(Simulation {
-            displacement: three("simulation::displacement")?,
-            momentum: three("simulation::momentum")?,
-            acceleration: three("simulation::acceleration")?,
+            displacement: three("pm::displacement")?,
+            momentum: three("pm::momentum")?,
+            acceleration: three("pm::acceleration")?,
             scale_factor: config.a_start,
             combine: Combine::default(),
             config,
@@ -356,7 +356,7 @@ impl Simulation {
     /// As [`phase_space`](Self::phase_space).
     pub fn density(&mut self) -> Result<(Box3, Vec<f32>), crate::Error> {
         let own = self.force.layout().own.clone();
-        let out = self.recorder.gpu().array::<f32>("simulation::density", extent(&own).iter().product())?;
+        let out = self.recorder.gpu().array::<f32>("pm::density", extent(&own).iter().product())?;
         let [x, y, z] = &self.displacement;
         let particles = Particles::Sites { lattice: &self.lattice, displacement: [x, y, z] };
         self.force.density(&mut self.recorder, &mut self.lines, particles, 0.0, &out)?;

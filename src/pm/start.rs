@@ -11,7 +11,7 @@
 //! 6 inverse, one forward and 3 inverse ones more for order 2.
 
 use crate::cosmology::{GrowthFactors, LptOrder, lpt_factors};
-use crate::exchange::Lines;
+use crate::exchange::GridComms;
 use crate::fft::{Operator, Spectral, Transform, Wave};
 use crate::gpu::{Array, DeviceError, Recorder};
 use crate::mesh::Combine;
@@ -34,7 +34,7 @@ pub struct Start {
 pub fn start(
     config: &Config,
     recorder: &mut Recorder,
-    lines: &mut Lines,
+    lines: &mut GridComms,
     growth: &GrowthFactors,
     noise: &[f32],
     amplitudes: &[f32],
@@ -43,7 +43,7 @@ pub fn start(
     let (sites, size) = (config.sites(), config.size());
     let transform = Transform::new(&gpu, sites, lines.grid(), lines.rank())?;
     let layout = transform.field_layout();
-    let field = || gpu.array::<f32>("simulation::start", layout.len());
+    let field = || gpu.array::<f32>("pm::start", layout.len());
     let part = transform.spectrum_part();
     let spectral = |recorder: &mut Recorder, constant: [f64; 2], factor: &dyn Fn(usize, Wave) -> f64| {
         let operator = Operator { constant, factor, laplacian: Some(&|_, wave: Wave| wave.k * wave.k) };
@@ -86,7 +86,7 @@ pub fn start(
 #[expect(clippy::type_complexity, reason = "a closure that makes spectral operators")]
 fn second_order_source(
     recorder: &mut Recorder,
-    lines: &mut Lines,
+    lines: &mut GridComms,
     transform: &Transform,
     delta: &Array<[f32; 2]>,
     combine: &Combine,
@@ -103,11 +103,11 @@ fn second_order_source(
             _ => clean(wave),
         };
         let operator = spectral(recorder, [1.0, 0.0], &factor)?;
-        let field = gpu.array::<f32>("simulation::strain", layout.len())?;
+        let field = gpu.array::<f32>("pm::strain", layout.len())?;
         transform.inverse(recorder, lines, delta, Some(&operator), &field, &layout)?;
         Ok(field)
     };
-    let source = gpu.array::<f32>("simulation::source", layout.len())?;
+    let source = gpu.array::<f32>("pm::source", layout.len())?;
     let trace = strain(recorder, 0, 0)?;
     let second = strain(recorder, 1, 1)?;
     combine.product(recorder, 0.0, &source, 1.0, [&trace, &second])?;

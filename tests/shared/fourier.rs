@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::sync::OnceLock;
 
 use meshloom::comm::run_threads;
-use meshloom::exchange::Lines;
+use meshloom::exchange::GridComms;
 use meshloom::fft::{Precision, Spec, Transform, TransformHooks, Tuning, Value, Values};
 use meshloom::gpu::{Array, Gpu, Options, Recorder};
 use meshloom::grid::{Box3, FieldLayout, Grid, extent};
@@ -312,7 +312,7 @@ impl Setup {
 pub struct Rank<'a, T> {
     pub gpu: &'a Gpu,
     pub recorder: Recorder,
-    pub lines: Lines,
+    pub lines: GridComms,
     pub transform: Transform<T>,
     pub layout: FieldLayout,
 }
@@ -359,7 +359,7 @@ impl<T: Cell> Rank<'_, T> {
         array
     }
 
-    pub fn download<E: Number + meshloom::gpu::Plain>(&mut self, array: &Array<E>) -> Vec<E> {
+    pub fn download<E: Number + meshloom::gpu::DeviceElement>(&mut self, array: &Array<E>) -> Vec<E> {
         self.recorder.download(array, 0, array.len()).unwrap()
     }
 
@@ -382,7 +382,7 @@ pub fn on_ranks<T: Cell, R: Send>(
     let ranks = run_threads(grid.ranks(), |comm| {
         let gpu = Gpu::open(&setup.options, comm.rank())?;
         let recorder = Recorder::new(&gpu)?;
-        let mut lines = Lines::new(&comm, grid)?;
+        let mut lines = GridComms::new(&comm, grid)?;
         if let Some(chunk) = setup.chunk {
             lines = lines.with_chunks(chunk, 2);
         }

@@ -1,6 +1,6 @@
 //! Exchanges that know what must arrive: parts of any length between all ranks, filled with values that name their place.
 
-use meshloom::exchange::{Exchange, ExchangeError, Transit};
+use meshloom::exchange::{Exchange, ExchangeError, PendingExchange};
 use meshloom::gpu::{Array, Memory, Recorder};
 use meshloom::grid::{Part, Transfers};
 
@@ -87,7 +87,7 @@ impl Side {
         Ok(Side { plan, me, transfers, outgoing, incoming })
     }
 
-    pub fn start(&self, recorder: &mut Recorder, exchange: &mut Exchange) -> Result<Transit, ExchangeError> {
+    pub fn start(&self, recorder: &mut Recorder, exchange: &mut Exchange) -> Result<PendingExchange, ExchangeError> {
         exchange.start(recorder, &self.transfers, &self.outgoing, &self.incoming)
     }
 

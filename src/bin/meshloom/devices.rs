@@ -51,7 +51,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
                 object["why"] = json!(why);
             }
             Ok(gpu) => {
-                let able = gpu.abilities();
+                let able = gpu.capabilities();
                 let features = [
                     ("f64", able.f64),
                     ("subgroups", able.subgroups),

@@ -6,7 +6,7 @@ use clap::Args;
 use meshloom::Error;
 use meshloom::io::Member;
 use meshloom::io::collective::write_npz;
-use meshloom::points::neighbors::{Ask, MOST, Rows};
+use meshloom::points::neighbors::{KnnQuery, MAX_K, RowOrder};
 use serde_json::{Value, json};
 
 use crate::common::Failure;
@@ -35,9 +35,9 @@ pub struct Arguments {
 
 fn number(text: &str) -> Result<u32, String> {
     match text.parse::<u64>() {
-        Ok(k) if k <= u64::from(MOST) => Ok(k as u32),
-        Ok(_) => Err(format!("at most {MOST} can be asked for; `meshloom neighbors` gives all within a radius")),
-        Err(_) => Err(format!("it must be a whole number from 0 to {MOST}")),
+        Ok(k) if k <= u64::from(MAX_K) => Ok(k as u32),
+        Ok(_) => Err(format!("at most {MAX_K} can be asked for; `meshloom neighbors` gives all within a radius")),
+        Err(_) => Err(format!("it must be a whole number from 0 to {MAX_K}")),
     }
 }
 
@@ -54,11 +54,11 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 /// One rank's work.
 fn search(work: &mut Work, arguments: &Arguments) -> Result<Value, Error> {
     let Work { rank, files, recorder, exchange, neighborhood, queries, .. } = work;
-    let ask = Ask {
+    let ask = KnnQuery {
         k: arguments.k,
         within: arguments.max_distance.unwrap_or(f32::INFINITY),
         without_self: arguments.exclude_self,
-        rows: Rows::Input,
+        rows: RowOrder::Input,
     };
     let found = neighborhood.nearest(recorder, exchange, queries.as_ref(), &ask)?;
     let (comm, asked) = (&rank.comm, files.asked());

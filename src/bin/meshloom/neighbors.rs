@@ -7,7 +7,7 @@ use meshloom::Error;
 use meshloom::comm::{Communicator, Op};
 use meshloom::io::Member;
 use meshloom::io::collective::write_npz;
-use meshloom::points::neighbors::{Rows, Which, Within};
+use meshloom::points::neighbors::{PairFilter, RadiusQuery, RowOrder};
 use serde_json::json;
 
 use crate::common::Failure;
@@ -41,8 +41,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         queries: arguments.queries.as_deref().map(|path| ("queries_file", path)),
         output: &arguments.output,
     };
-    let which = if arguments.exclude_self { Which::Others } else { Which::All };
-    let within = Within { radius: arguments.radius, which, rows: Rows::Input };
+    let which = if arguments.exclude_self { PairFilter::Others } else { PairFilter::All };
+    let within = RadiusQuery { radius: arguments.radius, which, rows: RowOrder::Input };
     job.run(
         || Ok(()),
         |work, ()| {
@@ -67,7 +67,7 @@ fn place(comm: &Communicator, length: u64) -> Result<(u64, u64), Error> {
 }
 
 /// One rank's work: numbers of neighbours. Gives that of all of all ranks.
-fn counts(work: &mut Work, arguments: &Arguments, within: &Within) -> Result<u64, Error> {
+fn counts(work: &mut Work, arguments: &Arguments, within: &RadiusQuery) -> Result<u64, Error> {
     let Work { rank, files, recorder, exchange, neighborhood, queries, .. } = work;
     let counts = neighborhood.counts(recorder, exchange, queries.as_ref(), within)?;
     let (comm, asked) = (&rank.comm, files.asked());
@@ -80,7 +80,7 @@ fn counts(work: &mut Work, arguments: &Arguments, within: &Within) -> Result<u64
 }
 
 /// One rank's work: lists of neighbours. Gives the length of all of all ranks.
-fn lists(work: &mut Work, arguments: &Arguments, within: &Within) -> Result<u64, Error> {
+fn lists(work: &mut Work, arguments: &Arguments, within: &RadiusQuery) -> Result<u64, Error> {
     let Work { rank, files, recorder, exchange, neighborhood, queries, .. } = work;
     let found = neighborhood.within(recorder, exchange, queries.as_ref(), within)?;
     let (comm, asked) = (&rank.comm, files.asked());

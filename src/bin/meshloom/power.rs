@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use meshloom::comm::Op;
-use meshloom::exchange::Lines;
+use meshloom::exchange::GridComms;
 use meshloom::fft::{Transform, Wave, good_size};
 use meshloom::gpu::{Array, Recorder};
 use meshloom::grid::{Box3, Grid, extent, split};
@@ -246,7 +246,7 @@ fn measure(rank: &Rank, job: &Job, file: &Source, input: Input) -> Result<serde_
         Some(parts) => Grid::new(parts, comm.size())?,
         None => Grid::auto(job.shape, comm.size()),
     };
-    let mut lines = Lines::new(comm, grid)?;
+    let mut lines = GridComms::new(comm, grid)?;
     let mut sent = [0];
     let bins = if input == Input::Points(0) {
         Vec::new()
@@ -317,7 +317,7 @@ fn write(output: &Path, bins: &[Bin]) -> Result<(), IoError> {
 /// What a rank works with.
 struct Work<'a> {
     recorder: &'a mut Recorder,
-    lines: &'a mut Lines,
+    lines: &'a mut GridComms,
     transform: &'a Transform,
 }
 

@@ -7,7 +7,7 @@ use meshloom::comm::Op;
 use meshloom::exchange::Exchange;
 use meshloom::gpu::Recorder;
 use meshloom::io::IoError;
-use meshloom::points::neighbors::Neighborhood;
+use meshloom::points::neighbors::DistributedSearch;
 use meshloom::points::{Cloud, Domain};
 use meshloom::{Error, Launch, Rank};
 use serde_json::{Value, json};
@@ -146,7 +146,7 @@ pub struct Work<'a> {
     pub recorder: Recorder,
     pub exchange: Exchange,
     /// The points of all ranks.
-    pub neighborhood: Neighborhood,
+    pub neighborhood: DistributedSearch,
     /// This rank's places, if they are others.
     pub queries: Option<Cloud>,
     /// What has been done of the run; a search ends its own.
@@ -163,7 +163,7 @@ impl<'a> Work<'a> {
             None => None,
         };
         phases.done("read");
-        let neighborhood = Neighborhood::new(&mut recorder, &mut exchange, &cloud)?;
+        let neighborhood = DistributedSearch::new(&mut recorder, &mut exchange, &cloud)?;
         drop(cloud);
         recorder.wait()?;
         phases.done("build");

@@ -199,7 +199,7 @@ impl<'a> Writer<'a> {
             work => format!("{work:?}, {points} points"),
         };
         format!(
-            "// Lines of {n} points along axis {axis}: {work}.\n\
+            "// GridComms of {n} points along axis {axis}: {work}.\n\
              // Workgroup: {lines} lines of {lanes} invocations; workgroup memory {bytes} bytes.\n\
              {}{shared}{}{}{}{}{hooks}\
              @compute @workgroup_size(GROUP) fn main(\n    @builtin(workgroup_id) id: vec3<u32>,\n    \
@@ -236,7 +236,7 @@ impl<'a> Writer<'a> {
 /// How a side's points are addressed: what is known of a line, and a point of it.
 fn address(name: &str, side: Side, blocks: &str, starts: &str, inverse: &str) -> String {
     match side.order {
-        Order::Plain => format!(
+        Order::DeviceElement => format!(
             "fn {name}_line(c: vec3<u32>) -> u32 {{ return params.line_{name}.x + params.line_{name}.y * c.x + params.line_{name}.z * c.y + params.line_{name}.w * c.z; }}\n\
              fn {name}_at(line: u32, at: u32) -> u32 {{ return line + at * params.line_{name}_more.x; }}\n"
         ),

@@ -26,15 +26,15 @@ use super::core::Limits;
 use super::error::FftError;
 use super::spec::{Spec, SpectrumLayout, Values};
 use crate::grid::{Box3, Grid, LayoutError};
-use planner::{Act, Planner};
-pub use stage::{Placement, Visit};
+use planner::{Planner, StageKind};
+pub use stage::{Placement, Stage};
 pub use transpose::Transpose;
 
 /// One direction of a transform: visits, and what lies between them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     /// The visits.
-    pub visits: Vec<Visit>,
+    pub visits: Vec<Stage>,
     /// Between visit `i` and `i + 1`: an exchange, or none.
     pub between: Vec<Option<Transpose>>,
 }
@@ -42,7 +42,7 @@ pub struct Route {
 impl Route {
     /// Bytes that the passes move through device memory, reading and writing.
     pub fn traffic(&self) -> u64 {
-        self.visits.iter().map(Visit::traffic).sum()
+        self.visits.iter().map(Stage::traffic).sum()
     }
 
     /// The exchanges, in order.
@@ -51,7 +51,7 @@ impl Route {
     }
 
     /// The passes, in order.
-    pub fn passes(&self) -> impl Iterator<Item = (&Visit, &AxisPass)> {
+    pub fn passes(&self) -> impl Iterator<Item = (&Stage, &AxisPass)> {
         self.visits.iter().flat_map(|visit| visit.passes.iter().map(move |pass| (visit, pass)))
     }
 }
@@ -87,11 +87,11 @@ impl Plan {
             return Err(LayoutError::Grid { parts: grid.parts(), ranks: rank + 1 }.into());
         }
         let planner = Planner { spec, grid, rank, limits, pieces: pieces.max(1) };
-        let there = planner.path(Act::Forward);
+        let there = planner.path(StageKind::Forward);
         let back: Vec<_> = there
             .iter()
             .rev()
-            .map(|&(axis, act)| (axis, if act == Act::Forward { Act::Backward } else { act }))
+            .map(|&(axis, act)| (axis, if act == StageKind::Forward { StageKind::Backward } else { act }))
             .collect();
         let (field, mut state) = planner.start();
         let forward = planner.route(&mut state, &there)?;
@@ -113,20 +113,23 @@ impl Plan {
     pub fn filter(&self, results: u32, limits: Limits, pieces: u64) -> Result<Option<Route>, FftError> {
         let planner = Planner { spec: &self.spec, grid: self.grid, rank: self.rank, limits, pieces: pieces.max(1) };
         let mut there: Vec<_> = planner
-            .path(Act::Forward)
+            .path(StageKind::Forward)
             .into_iter()
-            .filter(|&(_, act)| act == Act::Forward || act == Act::Copy)
+            .filter(|&(_, act)| act == StageKind::Forward || act == StageKind::Copy)
             .collect();
         // The way back of a natural distribution is not gone.
-        while there.len() > 1 && there.last().is_some_and(|&(_, act)| act == Act::Copy) {
+        while there.len() > 1 && there.last().is_some_and(|&(_, act)| act == StageKind::Copy) {
             there.pop();
         }
-        let Some((axis, Act::Forward)) = there.pop() else { return Ok(None) };
+        let Some((axis, StageKind::Forward)) = there.pop() else { return Ok(None) };
         if axis == 2 && self.spec.values == Values::Real {
             return Ok(None);
         }
-        let back = there.iter().rev().map(|&(axis, act)| (axis, if act == Act::Forward { Act::Backward } else { act }));
-        let path: Vec<_> = there.iter().copied().chain([(axis, Act::Filter(results))]).chain(back).collect();
+        let back = there
+            .iter()
+            .rev()
+            .map(|&(axis, act)| (axis, if act == StageKind::Forward { StageKind::Backward } else { act }));
+        let path: Vec<_> = there.iter().copied().chain([(axis, StageKind::Filter(results))]).chain(back).collect();
         let (_, mut state) = planner.start();
         match planner.route(&mut state, &path) {
             Err(FftError::TooLong { .. }) => Ok(None),

@@ -1,6 +1,6 @@
 //! How visits and exchanges follow from what is transformed and how it is cut.
 
-use super::{Route, Transpose, Visit};
+use super::{Route, Stage, Transpose};
 use crate::fft::axis;
 use crate::fft::core::Limits;
 use crate::fft::error::FftError;
@@ -10,7 +10,7 @@ use crate::grid::{Box3, Grid, extent, split};
 
 /// What is done on a visit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Act {
+pub(super) enum StageKind {
     Copy,
     Forward,
     Backward,
@@ -50,22 +50,22 @@ impl Planner<'_> {
     }
 
     /// Visits from the field to the spectrum.
-    pub fn path(&self, act: Act) -> Vec<(usize, Act)> {
+    pub fn path(&self, act: StageKind) -> Vec<(usize, StageKind)> {
         let mut path: Vec<_> =
             [2, 1, 0].into_iter().filter(|&axis| self.spec.axes[axis]).map(|axis| (axis, act)).collect();
         if !self.spec.axes[2] {
             // Whole from the beginning, it goes first.
-            path.insert(0, (2, Act::Copy));
+            path.insert(0, (2, StageKind::Copy));
         }
         if self.spec.distribution == Distribution::Natural {
-            let back: Vec<_> = path.iter().rev().skip(1).map(|&(axis, _)| (axis, Act::Copy)).collect();
+            let back: Vec<_> = path.iter().rev().skip(1).map(|&(axis, _)| (axis, StageKind::Copy)).collect();
             path.extend(back);
         }
         path
     }
 
     /// The visits of a path and what lies between them; `state` arrives at their end.
-    pub fn route(&self, state: &mut State, path: &[(usize, Act)]) -> Result<Route, FftError> {
+    pub fn route(&self, state: &mut State, path: &[(usize, StageKind)]) -> Result<Route, FftError> {
         let mut route = Route { visits: Vec::new(), between: Vec::new() };
         let ranks = |axis: usize, cuts: &[Option<usize>; 3]| cuts[axis].map_or(1, |line| self.grid.along(line) as u64);
         let mut arrived = 1;
@@ -101,32 +101,39 @@ impl Planner<'_> {
         }
     }
 
-    fn visit(&self, state: &mut State, axis: usize, act: Act, ranks: [u64; 2], only: bool) -> Result<Visit, FftError> {
+    fn visit(
+        &self,
+        state: &mut State,
+        axis: usize,
+        act: StageKind,
+        ranks: [u64; 2],
+        only: bool,
+    ) -> Result<Stage, FftError> {
         let spec = self.spec;
         let before = self.part(state);
         let n = spec.points[axis];
         let real = axis == 2 && spec.values == Values::Real;
-        let order = |ranks: u64| if ranks > 1 { Order::Blocked } else { Order::Plain };
+        let order = |ranks: u64| if ranks > 1 { Order::Blocked } else { Order::DeviceElement };
         let part = |of: u64, span: Span| if of < n { span } else { Span::Whole };
         let cells = Side {
             view: if real { View::Real } else { View::Complex },
-            order: Order::Plain,
+            order: Order::DeviceElement,
             span: part(spec.cells[axis], Span::Head(spec.cells[axis])),
         };
         let modes = Side {
             view: if real { View::Half } else { View::Complex },
-            order: Order::Plain,
+            order: Order::DeviceElement,
             span: part(spec.modes[axis], Span::Modes(spec.modes[axis])),
         };
-        let moved = Side { view: View::Complex, order: Order::Plain, span: Span::Whole };
+        let moved = Side { view: View::Complex, order: Order::DeviceElement, span: Span::Whole };
         let (work, n, [input, output]) = match act {
-            Act::Copy => (Work::Copy, state.lengths[axis], [moved, moved]),
-            Act::Forward => (Work::Forward, n, [cells, modes]),
-            Act::Backward => (Work::Backward, n, [modes, cells]),
-            Act::Filter(results) => (Work::Filter(results), n, [cells, cells]),
+            StageKind::Copy => (Work::Copy, state.lengths[axis], [moved, moved]),
+            StageKind::Forward => (Work::Forward, n, [cells, modes]),
+            StageKind::Backward => (Work::Backward, n, [modes, cells]),
+            StageKind::Filter(results) => (Work::Filter(results), n, [cells, cells]),
         };
         let [input, output] = [Side { order: order(ranks[0]), ..input }, Side { order: order(ranks[1]), ..output }];
-        let idle = act == Act::Copy && ranks == [1, 1] && !only;
+        let idle = act == StageKind::Copy && ranks == [1, 1] && !only;
         let passes = if idle {
             Vec::new()
         } else {
@@ -135,12 +142,12 @@ impl Planner<'_> {
         };
         let fields = [
             state.fields,
-            if let Act::Filter(results) = act { state.fields * u64::from(results) } else { state.fields },
+            if let StageKind::Filter(results) = act { state.fields * u64::from(results) } else { state.fields },
         ];
         state.lengths[axis] = output.stored(n);
         state.fields = fields[1];
         let after = self.part(state);
-        let visit = Visit {
+        let visit = Stage {
             axis,
             passes,
             fields,

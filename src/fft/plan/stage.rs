@@ -6,7 +6,7 @@ use crate::grid::{Box3, FieldLayout, extent};
 
 /// The passes along one axis, all while it is whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Visit {
+pub struct Stage {
     /// The axis.
     pub axis: usize,
     /// Its passes; none where nothing is to be done or moved.
@@ -44,7 +44,7 @@ pub enum Placement<'a> {
     },
 }
 
-impl Visit {
+impl Stage {
     /// Bytes that its passes read and write.
     pub fn traffic(&self) -> u64 {
         let lines: u64 = (0..3).filter(|&a| a != self.axis).map(|a| self.before[a]).product();
@@ -113,13 +113,13 @@ impl Visit {
         let axis = self.axis;
         let [slow, fast] = [[1, 2], [0, 2], [0, 1]][axis];
         match (order, place) {
-            (Order::Plain, Placement::Field { layout, first, step }) => {
+            (Order::DeviceElement, Placement::Field { layout, first, step }) => {
                 let strides = layout.strides();
                 let offset =
                     first + layout.offset() + tile[slow].start * strides[slow] + tile[fast].start * strides[fast];
                 ([offset, strides[fast], strides[slow], step * results], [strides[axis], 0, 0, 0], ([0; 2], [0; 2]))
             }
-            (Order::Plain, Placement::Array { origin, extent }) => {
+            (Order::DeviceElement, Placement::Array { origin, extent }) => {
                 let strides = [extent[1] * extent[2], extent[2], 1];
                 let offset: u64 = [slow, fast].iter().map(|&a| (tile[a].start - origin[a]) * strides[a]).sum();
                 let field = extent.iter().product::<u64>() * results;

@@ -71,7 +71,7 @@ impl Histogram {
         let most = u64::from(counted.most);
         let mut params = Params { count: counted.most, device: counted.device, bins: number, parts: 0 };
         let arrays = [values.raw(), counted.raw(), bins.raw()];
-        match self.profile.unwrap_or(recorder.gpu().abilities().profile) {
+        match self.profile.unwrap_or(recorder.gpu().capabilities().profile) {
             Profile::Gpu if number <= 2048 => recorder.dispatch(&self.gpu, &arrays, &params, most.div_ceil(4096)),
             Profile::Software if number <= 256 => {
                 params.parts = most.div_ceil(16384) as u32;

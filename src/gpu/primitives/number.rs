@@ -1,6 +1,6 @@
 //! The numbers and operations of reductions.
 
-use crate::gpu::{Element, Plain};
+use crate::gpu::{DeviceElement, Element};
 
 mod sealed {
     pub trait Sealed {}
@@ -10,7 +10,7 @@ mod sealed {
 }
 
 /// A number that reductions know: `u32`, `i32` or `f32`.
-pub trait Number: Plain + sealed::Sealed {}
+pub trait Number: DeviceElement + sealed::Sealed {}
 
 impl Number for u32 {}
 impl Number for i32 {}

@@ -1,7 +1,7 @@
 //! Rows moved by an index.
 
 use super::count::{COUNTED, Count, Counted, distinct, holds, misuse};
-use crate::gpu::{Access, Array, DeviceError, Element, Kernel, KernelSource, Plain, Profile, Recorder};
+use crate::gpu::{Access, Array, DeviceElement, DeviceError, Element, Kernel, KernelSource, Profile, Recorder};
 
 #[repr(C)]
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
@@ -54,7 +54,7 @@ impl Permute {
     /// # Errors
     /// [`DeviceError::Misuse`] when `target` is too short for the rows that count or is given twice, or `width` is 0;
     /// as [`Recorder::dispatch`].
-    pub fn gather<T: Plain>(
+    pub fn gather<T: DeviceElement>(
         &self,
         recorder: &mut Recorder,
         source: &Array<T>,
@@ -68,7 +68,7 @@ impl Permute {
     }
 
     /// As [`Permute::gather`].
-    pub(super) fn gather_counted<T: Plain>(
+    pub(super) fn gather_counted<T: DeviceElement>(
         &self,
         recorder: &mut Recorder,
         source: &Array<T>,
@@ -90,7 +90,7 @@ impl Permute {
     /// # Errors
     /// [`DeviceError::Misuse`] when `source` is shorter than the rows that count or `target` is given twice, or `width`
     /// is 0; as [`Recorder::dispatch`].
-    pub fn scatter<T: Plain>(
+    pub fn scatter<T: DeviceElement>(
         &self,
         recorder: &mut Recorder,
         source: &Array<T>,
@@ -112,7 +112,7 @@ impl Permute {
     }
 }
 
-fn record<T: Plain>(
+fn record<T: DeviceElement>(
     recorder: &mut Recorder,
     kernel: &Kernel,
     what: &str,
@@ -126,7 +126,7 @@ fn record<T: Plain>(
         return Err(misuse(what, format!("rows of {width} elements")));
     }
     // A software renderer reads the index once a row; GPUs want neighbouring invocations at neighbouring words.
-    let serial = recorder.gpu().abilities().profile == Profile::Software;
+    let serial = recorder.gpu().capabilities().profile == Profile::Software;
     let run = if serial { words.min(16) } else { 1 };
     let run = (1..=run).rev().find(|run| words.is_multiple_of(*run)).unwrap_or(1);
     let (source, target) = (source.cast::<u32>()?, target.cast::<u32>()?);

@@ -118,7 +118,7 @@ impl Reduce {
         let mut counted = Counted::new(&gpu, WHAT, count, input.len())?;
         distinct(WHAT, output.raw(), &[input.raw(), counted.raw()])?;
         holds(WHAT, "output", output.len(), 1)?;
-        let profile = self.profile.unwrap_or(gpu.abilities().profile);
+        let profile = self.profile.unwrap_or(gpu.capabilities().profile);
         let (kernels, a_group) = match profile {
             Profile::Gpu => (&self.gpu, 1),
             Profile::Software => (&self.software, 8),

@@ -178,7 +178,7 @@ impl Scan {
 
     /// The profile of its kernels on a device.
     pub(super) fn profile(&self, recorder: &Recorder) -> Profile {
-        self.profile.unwrap_or(recorder.gpu().abilities().profile)
+        self.profile.unwrap_or(recorder.gpu().capabilities().profile)
     }
 
     fn passes(&self, profile: Profile) -> &Passes {

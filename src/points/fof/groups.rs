@@ -9,7 +9,7 @@ use crate::exchange::Exchange;
 use crate::gpu::{Array, Recorder};
 use crate::grid::Cost;
 use crate::points::neighbors::Components;
-use crate::points::partition::{Decomposition, Numbers, Part};
+use crate::points::partition::{Decomposition, GlobalIds, Part};
 use crate::points::{AnyArray, Cloud};
 
 /// Friends-of-friends groups of the points of all ranks: points are friends that lie within the linking length of each other,
@@ -99,11 +99,11 @@ impl Groups {
         // Rows ascend with numbers, so the least row of a component has its least number.
         let seen = labels_of(recorder, joint.part.as_ref().unwrap_or(&points.own))?;
         let label_of = |number: u64| match joint.part.as_ref().map(|part| &part.numbers) {
-            Some(Numbers::These(numbers)) => seen[numbers.partition_point(|&other| other < number)],
+            Some(GlobalIds::These(numbers)) => seen[numbers.partition_point(|&other| other < number)],
             _ => number,
         };
         let mut labels: Vec<u64> = match (&joint.part, &points.own.numbers) {
-            (Some(_), Numbers::These(own)) => own.iter().map(|&number| label_of(number)).collect(),
+            (Some(_), GlobalIds::These(own)) => own.iter().map(|&number| label_of(number)).collect(),
             _ => seen.clone(),
         };
         // A point here and its copy there are in the same group.
@@ -121,14 +121,15 @@ impl Groups {
     /// # Errors
     /// [`FofError::Comm`] when another rank fails.
     pub fn labels(&self) -> Result<Vec<u64>, FofError> {
-        let Numbers::These(numbers) = &self.points.own.numbers else { return Ok(self.labels.clone()) };
-        let firsts = &self.points.firsts;
+        let GlobalIds::These(numbers) = &self.points.own.numbers else { return Ok(self.labels.clone()) };
+        let row_offsets = &self.points.row_offsets;
         // Numbers ascend, so the rows of one rank lie together.
         let place = |first: u64| numbers.partition_point(|&number| number < first);
-        let bounds: Vec<usize> = firsts.iter().map(|&first| place(first)).chain([numbers.len()]).collect();
+        let bounds: Vec<usize> = row_offsets.iter().map(|&first| place(first)).chain([numbers.len()]).collect();
         let counts: Vec<u64> = bounds.windows(2).map(|ends| (ends[1] - ends[0]) as u64).collect();
-        let rank_of = |number: u64| firsts.partition_point(|&first| first <= number) - 1;
-        let rows = numbers.iter().zip(&self.labels).map(|(&number, &label)| [number - firsts[rank_of(number)], label]);
+        let rank_of = |number: u64| row_offsets.partition_point(|&first| first <= number) - 1;
+        let rows =
+            numbers.iter().zip(&self.labels).map(|(&number, &label)| [number - row_offsets[rank_of(number)], label]);
         let rows: Vec<[u64; 2]> = rows.collect();
         let came = self.points.comm.all_to_all_v(&rows, &counts)?;
         let mut labels = vec![0; came.data().len()];
@@ -150,8 +151,8 @@ impl Groups {
         let (mass, velocity, scale_factor) = (mass?, velocity?, scale_factor?);
         let rows;
         let number = match &self.points.own.numbers {
-            Numbers::These(numbers) => numbers,
-            Numbers::Rows => {
+            GlobalIds::These(numbers) => numbers,
+            GlobalIds::Rows => {
                 rows = (0..cloud.len()).collect();
                 &rows
             }

@@ -13,7 +13,7 @@ mod region;
 use crate::comm::{CommError, Communicator, Op};
 use crate::exchange::{Exchange, ExchangeError};
 use crate::gpu::primitives::{Count, Permute};
-use crate::gpu::{Access, Array, DeviceError, Element, Kernel, KernelSource, Memory, Plain, Recorder};
+use crate::gpu::{Access, Array, DeviceElement, DeviceError, Element, Kernel, KernelSource, Memory, Recorder};
 use crate::grid::{Cost, Part, Transfers};
 use crate::points::tree::Tree;
 pub use region::{Region, Request};
@@ -206,7 +206,7 @@ impl Ghosts {
     ///
     /// # Errors
     /// [`GhostError`] when the device or another rank fails; [`DeviceError::Misuse`] for an array that is too short.
-    pub fn refresh<T: Plain>(
+    pub fn refresh<T: DeviceElement>(
         &self,
         recorder: &mut Recorder,
         exchange: &mut Exchange,

@@ -4,10 +4,10 @@ use std::cell::Cell;
 
 use super::error::NeighborError;
 use super::nearest::Nearest;
-use super::pairs::{Bins, wide};
-use super::query::{Ask, Rows, Which, Within, check_radius};
-use super::radius::{Radius, Rows32};
-use super::result_routing::{Answers, NearbyRows, deliver};
+use super::pairs::{Bins, join_u64};
+use super::query::{KnnQuery, PairFilter, RadiusQuery, RowOrder, check_radius};
+use super::radius::{NeighborLists, Radius};
+use super::result_routing::{RadiusResult, ResultRouting, deliver};
 use super::targets::{Queries, Targets};
 use crate::comm::Op;
 use crate::exchange::Exchange;
@@ -16,7 +16,7 @@ use crate::gpu::primitives::Count;
 use crate::grid::Cost;
 use crate::points::Cloud;
 use crate::points::ghosts::Request;
-use crate::points::partition::{Decomposition, DecompositionError, Numbers, Part, firsts, uploaded};
+use crate::points::partition::{Decomposition, DecompositionError, GlobalIds, Part, row_offsets, upload_u32};
 use crate::points::sort::Route;
 use crate::points::tree::LEAF;
 
@@ -25,7 +25,7 @@ const RESULTS: u64 = 128 << 20;
 
 /// The nearest points of each row: `k` entries, nearest first.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Nearby {
+pub struct KnnResult {
     /// Entries a row.
     pub k: u32,
     /// Numbers in the input of all ranks; `u64::MAX` where there are fewer.
@@ -35,15 +35,15 @@ pub struct Nearby {
 }
 
 /// Queries of this rank, arranged along the curve.
-struct Asking {
+struct RankQueries {
     /// `None`: the rank's own points.
     targets: Option<Targets>,
     /// Row of the query in what this rank was asked, along the curve.
     order: Vec<u32>,
     /// The query's number in the input of all ranks, by row.
-    numbers: Numbers,
+    numbers: GlobalIds,
     /// How many rows of the input each rank and those before it have.
-    firsts: Vec<u64>,
+    row_offsets: Vec<u64>,
     /// Scaled points along the curve; empty on one rank, where nobody is asked.
     points: Vec<f32>,
 }
@@ -59,7 +59,7 @@ struct Asking {
 ///
 /// ```
 /// use meshloom::{Error, Launch, gpu::{Options, Recorder}, exchange::Exchange, launch};
-/// use meshloom::points::neighbors::{Ask, Neighborhood};
+/// use meshloom::points::neighbors::{KnnQuery, DistributedSearch};
 /// use meshloom::points::{Cloud, Domain};
 ///
 /// let nearest = launch(Launch::Threads(3), &Options::from_env()?, |rank| {
@@ -67,14 +67,14 @@ struct Asking {
 ///     let domain = Domain::new(&[9.0, 0.0])?;
 ///     let x = [0.0, 3.5, 7.0][rank.comm.rank()]; // two points a rank
 ///     let cloud = Cloud::from_host(&mut recorder, &domain, &[x, 0.0, x + 1.0, 0.0])?;
-///     let hood = Neighborhood::new(&mut recorder, &mut exchange, &cloud)?;
-///     let ask = Ask { without_self: true, ..Ask::nearest(2) };
+///     let hood = DistributedSearch::new(&mut recorder, &mut exchange, &cloud)?;
+///     let ask = KnnQuery { without_self: true, ..KnnQuery::nearest(2) };
 ///     Ok::<_, Error>(hood.nearest(&mut recorder, &mut exchange, None, &ask)?.index)
 /// })?;
 /// assert_eq!(nearest, [[1, 5, 0, 5], [3, 1, 2, 4], [5, 0, 0, 4]]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Neighborhood {
+pub struct DistributedSearch {
     points: Decomposition,
     nearest: Nearest,
     radius: Radius,
@@ -93,7 +93,7 @@ impl From<DecompositionError> for NeighborError {
     }
 }
 
-impl Neighborhood {
+impl DistributedSearch {
     /// Distributes the points of all ranks' clouds (attributes stay behind) and builds the trees. All ranks call it.
     ///
     /// # Errors
@@ -101,7 +101,7 @@ impl Neighborhood {
     pub fn new(recorder: &mut Recorder, exchange: &mut Exchange, cloud: &Cloud) -> Result<Self, NeighborError> {
         let gpu = recorder.gpu().clone();
         let bare = Cloud::new(recorder, cloud.domain(), cloud.positions().clone())?;
-        Ok(Neighborhood {
+        Ok(DistributedSearch {
             points: Decomposition::new(recorder, exchange, &bare)?,
             nearest: Nearest::new(&gpu),
             radius: Radius::new(&gpu),
@@ -120,8 +120,8 @@ impl Neighborhood {
         recorder: &mut Recorder,
         exchange: &mut Exchange,
         queries: Option<&Cloud>,
-        ask: &Ask,
-    ) -> Result<Nearby, NeighborError> {
+        ask: &KnnQuery,
+    ) -> Result<KnnResult, NeighborError> {
         ask.check()?;
         let asking = self.asking(recorder, exchange, queries)?;
         let k = ask.k as usize;
@@ -154,12 +154,12 @@ impl Neighborhood {
                 }
             }
         }
-        let mut answers = Answers::default();
+        let mut answers = ResultRouting::default();
         for (i, &row) in asking.order.iter().enumerate() {
             answers.push(asking.numbers.of(row), &index[i * k..(i + 1) * k], &distance[i * k..(i + 1) * k]);
         }
-        let NearbyRows { index, distance, .. } = self.delivered(&asking, answers)?;
-        Ok(Nearby { k: ask.k, index, distance })
+        let RadiusResult { index, distance, .. } = self.delivered(&asking, answers)?;
+        Ok(KnnResult { k: ask.k, index, distance })
     }
 
     /// How many of all points lie within a radius of each row. `within.rows` plays no part. All ranks call it.
@@ -171,17 +171,17 @@ impl Neighborhood {
         recorder: &mut Recorder,
         exchange: &mut Exchange,
         queries: Option<&Cloud>,
-        within: &Within,
+        within: &RadiusQuery,
     ) -> Result<Vec<u64>, NeighborError> {
         check_radius(within.radius)?;
-        let within = Within { rows: Rows::Curve, ..*within };
+        let within = RadiusQuery { rows: RowOrder::Curve, ..*within };
         let asking = self.asking(recorder, exchange, queries)?;
         let seen = self.seen(recorder, exchange, &asking, within.radius)?;
         let (part, targets) =
             seen.as_ref().map_or((&self.points.own, asking.targets.as_ref()), |(part, t)| (part, Some(t)));
         let counts = self.radius.counts(recorder, &part.tree, queries_at(targets), &within)?;
         let counts = recorder.download(&counts, 0, counts.len())?;
-        let mut answers = Answers::default();
+        let mut answers = ResultRouting::default();
         for (&row, &count) in asking.order.iter().zip(&counts) {
             answers.push(asking.numbers.of(row), &[u64::from(count)], &[0.0]);
         }
@@ -197,21 +197,21 @@ impl Neighborhood {
         recorder: &mut Recorder,
         exchange: &mut Exchange,
         queries: Option<&Cloud>,
-        within: &Within,
-    ) -> Result<NearbyRows, NeighborError> {
+        within: &RadiusQuery,
+    ) -> Result<RadiusResult, NeighborError> {
         check_radius(within.radius)?;
-        let within = Within { rows: Rows::Curve, ..*within };
+        let within = RadiusQuery { rows: RowOrder::Curve, ..*within };
         let asking = self.asking(recorder, exchange, queries)?;
         let seen = self.seen(recorder, exchange, &asking, within.radius)?;
         let (part, targets) =
             seen.as_ref().map_or((&self.points.own, asking.targets.as_ref()), |(part, t)| (part, Some(t)));
         let lists = self.radius.lists(recorder, &part.tree, queries_at(targets), &within)?;
-        let Rows32 { offset, index, distance } = lists;
+        let NeighborLists { offset, index, distance } = lists;
         let offset = recorder.download(&offset, 0, offset.len())?;
         let index = recorder.download(&index, 0, index.len())?;
         let distance = recorder.download(&distance, 0, distance.len())?;
         let index: Vec<u64> = index.into_iter().map(|row| part.numbers.of(row)).collect();
-        let mut answers = Answers::default();
+        let mut answers = ResultRouting::default();
         for (&row, ends) in asking.order.iter().zip(offset.windows(2)) {
             let range = ends[0] as usize..ends[1] as usize;
             answers.push(asking.numbers.of(row), &index[range.clone()], &distance[range]);
@@ -235,11 +235,11 @@ impl Neighborhood {
         let seen = self.seen(recorder, exchange, &asking, bins.edges()[bins.len()])?;
         let (part, targets) =
             seen.as_ref().map_or((&self.points.own, asking.targets.as_ref()), |(part, t)| (part, Some(t)));
-        let which = if queries.is_none() { Which::Others } else { Which::All };
+        let which = if queries.is_none() { PairFilter::Others } else { PairFilter::All };
         let words = recorder.gpu().array::<u32>("neighbors::bins", 2 * bins.len() as u64)?;
         recorder.clear(&words);
         self.radius.pairs(recorder, &part.tree, queries_at(targets), bins, which, &words)?;
-        let mut counts = wide(&recorder.download(&words, 0, words.len())?);
+        let mut counts = join_u64(&recorder.download(&words, 0, words.len())?);
         self.points.comm.all_reduce(&mut counts, Op::Sum)?;
         Ok(counts)
     }
@@ -261,7 +261,7 @@ impl Neighborhood {
         recorder: &mut Recorder,
         exchange: &mut Exchange,
         queries: Option<&Cloud>,
-    ) -> Result<Asking, NeighborError> {
+    ) -> Result<RankQueries, NeighborError> {
         let tree = &self.points.own.tree;
         let Some(cloud) = queries else {
             let order = match &self.points.region {
@@ -270,13 +270,25 @@ impl Neighborhood {
             };
             let numbers = self.points.own.numbers.clone();
             let points = self.points.region.as_ref().map_or_else(Vec::new, |region| region.points.clone());
-            return Ok(Asking { targets: None, order, numbers, firsts: self.points.firsts.clone(), points });
+            return Ok(RankQueries {
+                targets: None,
+                order,
+                numbers,
+                row_offsets: self.points.row_offsets.clone(),
+                points,
+            });
         };
-        let firsts = firsts(&self.points.comm, cloud.len())?;
+        let row_offsets = row_offsets(&self.points.comm, cloud.len())?;
         if self.points.comm.size() == 1 {
             let targets = Targets::new(recorder, &self.points.builder, cloud, tree)?;
             let order = recorder.download(targets.order(), 0, targets.len())?;
-            return Ok(Asking { targets: Some(targets), order, numbers: Numbers::Rows, firsts, points: Vec::new() });
+            return Ok(RankQueries {
+                targets: Some(targets),
+                order,
+                numbers: GlobalIds::Rows,
+                row_offsets,
+                points: Vec::new(),
+            });
         }
         let owners = self.points.owners(recorder, cloud)?;
         let mut rows: Vec<u32> = (0..owners.len() as u32).collect();
@@ -286,16 +298,16 @@ impl Neighborhood {
         let came = self.points.comm.all_to_all_v(&rows, &sends)?;
         let receives = came.counts().to_vec();
         let numbers =
-            came.iter().zip(&firsts).flat_map(|(rows, first)| rows.iter().map(move |&row| first + u64::from(row)));
-        let numbers = Numbers::These(numbers.collect());
-        let order = uploaded(recorder, &rows)?;
+            came.iter().zip(&row_offsets).flat_map(|(rows, first)| rows.iter().map(move |&row| first + u64::from(row)));
+        let numbers = GlobalIds::These(numbers.collect());
+        let order = upload_u32(recorder, &rows)?;
         let route = Route::new(&self.points.comm, order, sends, receives, None).map_err(NeighborError::from)?;
         let positions = route.forward(recorder, exchange, cloud.positions(), self.points.frame.dims as u64)?;
         let here = Cloud::new(recorder, cloud.domain(), positions)?;
         let targets = Targets::new(recorder, &self.points.builder, &here, tree)?;
         let order = recorder.download(targets.order(), 0, targets.len())?;
         let points = recorder.download(targets.positions(), 0, targets.positions().len())?;
-        Ok(Asking { targets: Some(targets), order, numbers, firsts, points })
+        Ok(RankQueries { targets: Some(targets), order, numbers, row_offsets, points })
     }
 
     /// The lists of all queries along the curve, with numbers of the input.
@@ -304,7 +316,7 @@ impl Neighborhood {
         recorder: &mut Recorder,
         part: &Part,
         targets: Option<&Targets>,
-        ask: &Ask,
+        ask: &KnnQuery,
         index: &mut [u64],
         distance: &mut [f32],
     ) -> Result<(), NeighborError> {
@@ -346,18 +358,18 @@ impl Neighborhood {
     fn again(
         &self,
         recorder: &mut Recorder,
-        asking: &Asking,
+        asking: &RankQueries,
         joint: &Part,
         rows: &[u32],
     ) -> Result<Targets, NeighborError> {
         let dims = self.points.frame.dims as u64;
         let positions = asking.targets.as_ref().map_or(self.points.own.tree.positions(), Targets::positions);
         let picked = recorder.gpu().array::<f32>("neighbors::again", rows.len() as u64 * dims)?;
-        let index = uploaded(recorder, rows)?;
+        let index = upload_u32(recorder, rows)?;
         self.points.permute.gather(recorder, positions, &index, &picked, dims, Count::All)?;
         let numbers: Vec<u32> = match (&asking.targets, &joint.numbers) {
             // Own points are found among the joint ones, so that they know themselves.
-            (None, Numbers::These(all)) => {
+            (None, GlobalIds::These(all)) => {
                 let place = |&row: &u32| {
                     let number = asking.numbers.of(asking.order[row as usize]);
                     all.partition_point(|&other| other < number) as u32
@@ -366,7 +378,7 @@ impl Neighborhood {
             }
             _ => rows.iter().map(|&row| asking.order[row as usize]).collect(),
         };
-        let numbers = uploaded(recorder, &numbers)?;
+        let numbers = upload_u32(recorder, &numbers)?;
         Ok(Targets::like(&joint.tree, picked, numbers))
     }
 
@@ -375,7 +387,7 @@ impl Neighborhood {
         &self,
         recorder: &mut Recorder,
         exchange: &mut Exchange,
-        asking: &Asking,
+        asking: &RankQueries,
         radius: f32,
     ) -> Result<Option<(Part, Targets)>, NeighborError> {
         let (dims, reach) = (self.points.frame.dims, radius * self.points.own.tree.scale());
@@ -388,8 +400,8 @@ impl Neighborhood {
     }
 
     /// Brings answers to the ranks that asked.
-    fn delivered(&self, asking: &Asking, answers: Answers) -> Result<NearbyRows, NeighborError> {
-        let (rows, cost) = deliver(&self.points.comm, &asking.firsts, answers)?;
+    fn delivered(&self, asking: &RankQueries, answers: ResultRouting) -> Result<RadiusResult, NeighborError> {
+        let (rows, cost) = deliver(&self.points.comm, &asking.row_offsets, answers)?;
         let mut total = self.cost.get();
         total += cost;
         self.cost.set(total);

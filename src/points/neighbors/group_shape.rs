@@ -6,32 +6,32 @@ use crate::points::tree::{FAN, LEAF};
 /// The shape of a group of queries that walk a tree together: `slots` queries in each of `lanes` invocations. Lanes of one
 /// subgroup share what they load; a single lane needs no optional feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Form {
+pub struct GroupShape {
     /// Invocations of a group: 1, or a power of two of at most 32 that fits the device's least subgroup.
     pub lanes: u32,
     /// Queries of an invocation, which lie next to each other: a power of two of at most 32.
     pub slots: u32,
 }
 
-impl Form {
+impl GroupShape {
     /// The form that measured best for a device (`docs/particles.md`): groups of a leaf, or of four queries an
     /// invocation, in one subgroup where there are operations across one, else four queries an invocation.
     pub fn of(gpu: &Gpu) -> Self {
-        let most = gpu.abilities().subgroup_least.min(LEAF as u32);
+        let most = gpu.capabilities().subgroup_least.min(LEAF as u32);
         if most < 4 {
-            return Form { lanes: 1, slots: 4 };
+            return GroupShape { lanes: 1, slots: 4 };
         }
         let lanes = 1 << most.ilog2();
         // More than four lists an invocation take compilers long, and crash SwiftShader's.
-        Form { lanes, slots: (LEAF as u32 / lanes).min(4) }
+        GroupShape { lanes, slots: (LEAF as u32 / lanes).min(4) }
     }
 
     /// The form that measured best for linking, of which the queries keep little: eight an invocation on software renderers, which
     /// take as long to load a word for all invocations of a subgroup as for one.
     pub fn linking(gpu: &Gpu) -> Self {
-        let form = Form::of(gpu);
-        match gpu.abilities().profile {
-            Profile::Software if form.lanes > 1 => Form { slots: 8, ..form },
+        let form = GroupShape::of(gpu);
+        match gpu.capabilities().profile {
+            Profile::Software if form.lanes > 1 => GroupShape { slots: 8, ..form },
             _ => form,
         }
     }

@@ -1,11 +1,11 @@
 //! Connected components of points that lie near each other.
 
 use super::error::NeighborError;
-use super::group_shape::Form;
-use super::loop_budget::{self, Rounds, unfinished};
-use super::query::{Ask, Rows, check_radius};
+use super::group_shape::GroupShape;
+use super::loop_budget::{self, LoopBudget, unfinished};
+use super::query::{KnnQuery, RowOrder, check_radius};
 use super::targets::Queries;
-use super::writer::{self, Params, Shape, Walk};
+use super::writer::{self, Params, Shape, Traversal};
 use crate::gpu::primitives::Reduce;
 use crate::gpu::{Access, Array, Element, Gpu, Kernel, KernelSource, Recorder};
 use crate::points::tree::Tree;
@@ -35,7 +35,7 @@ struct Begin {
 ///   a whole group of points are passed by: points that coincide cost O(N).
 /// - Memory: 8 bytes a point besides the tree and the labels.
 /// - Everything is recorded; nothing submits or waits, except on drivers that limit loops
-///   ([`Abilities::loop_rounds`](crate::gpu::Abilities::loop_rounds)): there it asks whether it is done.
+///   ([`Capabilities::loop_rounds`](crate::gpu::Capabilities::loop_rounds)): there it asks whether it is done.
 ///
 /// The method is a disjoint-set forest that only ever hooks a root to a lower one (after Jayanti and Tarjan, *Concurrent disjoint
 /// set union*, 2021): invocations need not wait for each other, and what each sees may be out of date.
@@ -56,8 +56,8 @@ struct Begin {
 /// # Ok::<(), meshloom::Error>(())
 /// ```
 pub struct Components {
-    form: Form,
-    rounds: Rounds,
+    form: GroupShape,
+    rounds: LoopBudget,
     links: [Kernel; 2],
     begin: Kernel,
     flatten: Kernel,
@@ -69,20 +69,20 @@ pub struct Components {
 impl Components {
     /// In the form that suits a device.
     pub fn new(gpu: &Gpu) -> Self {
-        Self::with(gpu, Form::linking(gpu))
+        Self::with(gpu, GroupShape::linking(gpu))
     }
 
     /// In a given form, which the device must allow.
-    pub fn with(gpu: &Gpu, form: Form) -> Self {
+    pub fn with(gpu: &Gpu, form: GroupShape) -> Self {
         let [begin, flatten, least, label] = helpers().map(Kernel::new);
         let links = [2, 3].map(|dims| Kernel::new(link(form, dims)));
-        Components { form, rounds: Rounds::of(gpu), links, begin, flatten, least, label, reduce: Reduce::new() }
+        Components { form, rounds: LoopBudget::of(gpu), links, begin, flatten, least, label, reduce: Reduce::new() }
     }
 
     /// The same for a driver that ends loops after so many rounds (at least 1024), or never.
     #[must_use]
     pub fn with_rounds(mut self, rounds: Option<u32>) -> Self {
-        self.rounds = Rounds::new(rounds);
+        self.rounds = LoopBudget::new(rounds);
         self
     }
 
@@ -93,7 +93,7 @@ impl Components {
     pub fn labels(&self, recorder: &mut Recorder, tree: &Tree, radius: f32) -> Result<Array<u32>, NeighborError> {
         check_radius(radius)?;
         let (gpu, count) = (recorder.gpu().clone(), tree.len());
-        let ask = Ask { within: radius, rows: Rows::Curve, ..Ask::nearest(0) };
+        let ask = KnnQuery { within: radius, rows: RowOrder::Curve, ..KnnQuery::nearest(0) };
         let stop = self.rounds.linking(self.form);
         let params = Params {
             rounds: stop.unwrap_or(u32::MAX / 2),
@@ -147,8 +147,8 @@ impl Components {
     }
 }
 
-fn link(form: Form, dims: usize) -> KernelSource {
-    let shape = Shape { form, dims, own: true, walk: Walk::Links };
+fn link(form: GroupShape, dims: usize) -> KernelSource {
+    let shape = Shape { form, dims, own: true, walk: Traversal::Links };
     writer::search("link", shape, include_str!("../../../shaders/points/neighbors/link.wgsl"), TIGHTER)
 }
 
@@ -178,6 +178,6 @@ fn helpers() -> [KernelSource; 4] {
 }
 
 /// Kernels in one form of all kinds that there are.
-pub(super) fn sources(form: Form) -> Vec<KernelSource> {
+pub(super) fn sources(form: GroupShape) -> Vec<KernelSource> {
     [2, 3].into_iter().map(|dims| link(form, dims)).chain(helpers()).collect()
 }

@@ -1,6 +1,6 @@
 //! Walks that take no more rounds of loops than a driver allows.
 
-use super::group_shape::Form;
+use super::group_shape::GroupShape;
 use crate::gpu::primitives::{Count, Reduce};
 use crate::gpu::{Array, DeviceError, Gpu, Recorder};
 use crate::points::tree::LEAF;
@@ -12,9 +12,9 @@ const VECTOR: u32 = 16;
 /// Rounds to get anywhere.
 const LEAST: u32 = 1024;
 
-/// After how many rounds walks stop; see [`Abilities::loop_rounds`](crate::gpu::Abilities::loop_rounds).
+/// After how many rounds walks stop; see [`Capabilities::loop_rounds`](crate::gpu::Capabilities::loop_rounds).
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rounds(Option<u32>);
+pub(super) struct LoopBudget(Option<u32>);
 
 /// A walk that is cut into portions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,14 +27,14 @@ pub(super) struct Portions {
 
 /// Rounds that looking at the points of a leaf takes at most: a loop takes one more than it goes round, for llvmpipe counts how often its end
 /// is met, by loops behind a condition that does not hold too. That is, all sources loaded by the lanes, tried one by one, and offered.
-pub(super) fn scan(form: Form) -> u32 {
+pub(super) fn scan(form: GroupShape) -> u32 {
     let (leaf, loads) = (LEAF as u32, LEAF as u32 / form.lanes + 1);
     loads + (leaf + loads) + (leaf + 1)
 }
 
 /// The same where points are linked, but for the way to roots: each source is joined with the trees of a lane's queries, each at most once for
 /// every source and once when two become one.
-pub(super) fn link(form: Form) -> u32 {
+pub(super) fn link(form: GroupShape) -> u32 {
     scan(form) + 3 * LEAF as u32 + form.slots + 1
 }
 
@@ -45,19 +45,19 @@ pub(super) fn unfinished(recorder: &mut Recorder, reduce: &Reduce, cursor: &Arra
     Ok(recorder.download(&least, 0, 1)?[0] != u32::MAX)
 }
 
-impl Rounds {
+impl LoopBudget {
     pub fn of(gpu: &Gpu) -> Self {
-        Rounds(gpu.abilities().loop_rounds.map(|rounds| rounds - SLACK))
+        LoopBudget(gpu.capabilities().loop_rounds.map(|rounds| rounds - SLACK))
     }
 
     /// Other rounds, for tests and for drivers that are not known.
     pub fn new(rounds: Option<u32>) -> Self {
-        Rounds(rounds.map(|rounds| rounds.max(LEAST)))
+        LoopBudget(rounds.map(|rounds| rounds.max(LEAST)))
     }
 
     /// After how many rounds a walk stops that links what it finds, where ways to roots take rounds of each lane's own: up to a 64th of
     /// these besides, in each lane.
-    pub fn linking(&self, form: Form) -> Option<u32> {
+    pub fn linking(&self, form: GroupShape) -> Option<u32> {
         let rounds = if form.lanes == 1 { (self.0? / VECTOR).max(LEAST) } else { self.0? };
         Some(rounds / (64 + VECTOR) * 64)
     }
@@ -67,7 +67,7 @@ impl Rounds {
     ///
     /// # Errors
     /// [`DeviceError::Misuse`] where a single leaf would take more rounds than there are.
-    pub fn portions(&self, form: Form, leaves: u64, each: u32) -> Result<Option<Portions>, DeviceError> {
+    pub fn portions(&self, form: GroupShape, leaves: u64, each: u32) -> Result<Option<Portions>, DeviceError> {
         let Some(mut rounds) = self.0 else { return Ok(None) };
         if form.lanes == 1 {
             // Drivers count the rounds of a vector of invocations, which here go ways of their own.
@@ -96,23 +96,23 @@ mod tests {
 
     #[test]
     fn large_trees_are_walked_in_portions() {
-        let form = Form { lanes: 8, slots: 4 };
-        assert_eq!(Rounds::new(None).portions(form, 1 << 26, 0).unwrap(), None);
-        let rounds = Rounds::new(Some(57_343));
+        let form = GroupShape { lanes: 8, slots: 4 };
+        assert_eq!(LoopBudget::new(None).portions(form, 1 << 26, 0).unwrap(), None);
+        let rounds = LoopBudget::new(Some(57_343));
         assert_eq!(rounds.portions(form, 720, 0).unwrap(), None);
         let portions = rounds.portions(form, 31_250, 0).unwrap().unwrap();
         assert_eq!((portions.rounds, portions.leaf), (57_343, 75));
         // Each portion gets somewhere.
-        let least = Rounds::new(Some(1)).portions(form, 31_250, 0).unwrap().unwrap();
+        let least = LoopBudget::new(Some(1)).portions(form, 31_250, 0).unwrap().unwrap();
         assert!(least.rounds > least.leaf + 17 * 12);
     }
 
     #[test]
     fn a_leaf_that_no_portion_holds_is_refused() {
-        let (form, rounds) = (Form { lanes: 8, slots: 4 }, Rounds::new(Some(57_343)));
+        let (form, rounds) = (GroupShape { lanes: 8, slots: 4 }, LoopBudget::new(Some(57_343)));
         assert!(rounds.portions(form, 31_250, 428).unwrap().is_some());
         assert!(rounds.portions(form, 31_250, 430).is_err());
         assert!(rounds.portions(form, 31_250, u32::MAX).is_err());
-        assert!(Rounds::new(None).portions(form, 31_250, u32::MAX).unwrap().is_none());
+        assert!(LoopBudget::new(None).portions(form, 31_250, u32::MAX).unwrap().is_none());
     }
 }

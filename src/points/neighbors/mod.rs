@@ -6,7 +6,7 @@
 //! | [`Radius`] | all sources within a radius: counts, lists, pair histograms, or to a [`Snippet`] |
 //! | [`Components`] | which points hang together by links within a radius |
 //! | [`Targets`], [`Queries`] | whose neighbours are asked for |
-//! | [`Neighborhood`] | the same among the points of all ranks |
+//! | [`DistributedSearch`] | the same among the points of all ranks |
 //!
 //! # How a search runs
 //! Queries that follow each other on a curve walk a [`Tree`](crate::points::tree::Tree) as a group: they share what is loaded and one
@@ -35,21 +35,21 @@ mod snippet;
 mod targets;
 mod writer;
 
-pub use distributed::{Nearby, Neighborhood};
+pub use distributed::{DistributedSearch, KnnResult};
 pub use error::NeighborError;
-pub use group_shape::Form;
+pub use group_shape::GroupShape;
 pub use link::Components;
 pub use nearest::{Lists, Nearest};
-pub use pairs::{Bins, wide};
-pub use query::{Ask, MOST, Rows, Which, Within};
-pub use radius::{Radius, Rows32};
-pub use result_routing::NearbyRows;
+pub use pairs::{Bins, join_u64};
+pub use query::{KnnQuery, MAX_K, PairFilter, RadiusQuery, RowOrder};
+pub use radius::{NeighborLists, Radius};
+pub use result_routing::RadiusResult;
 pub use snippet::Snippet;
 pub use targets::{Queries, Targets};
 
 use crate::gpu::KernelSource;
 
-fn of(form: Form, lengths: &[u32]) -> impl Iterator<Item = KernelSource> + use<> {
+fn of(form: GroupShape, lengths: &[u32]) -> impl Iterator<Item = KernelSource> + use<> {
     nearest::sources(form, lengths)
         .into_iter()
         .chain(radius::sources(form))
@@ -59,12 +59,13 @@ fn of(form: Form, lengths: &[u32]) -> impl Iterator<Item = KernelSource> + use<>
 
 /// Kernels of searches that any device compiles, for tests that go over all of the library's kernels.
 pub fn sources() -> Vec<KernelSource> {
-    let forms = [Form { lanes: 1, slots: 4 }, Form { lanes: 1, slots: 1 }];
+    let forms = [GroupShape { lanes: 1, slots: 4 }, GroupShape { lanes: 1, slots: 1 }];
     forms.into_iter().flat_map(|form| of(form, &[1, 8])).collect()
 }
 
 /// Kernels of searches by subgroups, likewise.
 pub fn subgroup_sources() -> Vec<KernelSource> {
-    let forms = [Form { lanes: 4, slots: 8 }, Form { lanes: 8, slots: 4 }, Form { lanes: 32, slots: 1 }];
+    let forms =
+        [GroupShape { lanes: 4, slots: 8 }, GroupShape { lanes: 8, slots: 4 }, GroupShape { lanes: 32, slots: 1 }];
     forms.into_iter().flat_map(|form| of(form, &[1, 32])).collect()
 }

@@ -6,13 +6,13 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::error::NeighborError;
-use super::group_shape::Form;
+use super::group_shape::GroupShape;
 use super::list;
-use super::loop_budget::{Rounds, unfinished};
-use super::query::{Ask, Rows};
+use super::loop_budget::{LoopBudget, unfinished};
+use super::query::{KnnQuery, RowOrder};
 use super::snippet::{self, Snippet};
 use super::targets::Queries;
-use super::writer::{self, Params, Shape, Walk};
+use super::writer::{self, Params, Shape, Traversal};
 use crate::gpu::primitives::Reduce;
 use crate::gpu::{Access, Array, DeviceError, Element, Gpu, Kernel, KernelSource, RawArray, Recorder};
 use crate::points::tree::{LEAF, Tree};
@@ -60,11 +60,11 @@ impl<K: Eq + Hash> Kernels<K> {
 ///   longer ones take a walk for each 32 entries.
 /// - The result is unique: entries are in the order of (`f32` square of the distance, index), also among coincident points.
 /// - Everything is recorded; nothing submits or waits, except in large trees on drivers that limit loops
-///   ([`Abilities::loop_rounds`](crate::gpu::Abilities::loop_rounds)): there a search asks whether it is done.
+///   ([`Capabilities::loop_rounds`](crate::gpu::Capabilities::loop_rounds)): there a search asks whether it is done.
 ///
 /// ```
 /// use meshloom::gpu::{Gpu, Options, Recorder};
-/// use meshloom::points::neighbors::{Ask, Nearest, Queries};
+/// use meshloom::points::neighbors::{KnnQuery, Nearest, Queries};
 /// use meshloom::points::{Cloud, Domain, Frame};
 /// use meshloom::points::tree::Builder;
 ///
@@ -73,14 +73,14 @@ impl<K: Eq + Hash> Kernels<K> {
 /// let domain = Domain::new(&[10.0, 0.0])?; // periodic along x
 /// let cloud = Cloud::from_host(&mut recorder, &domain, &[0.5, 0.0, 9.5, 0.0, 3.0, 0.0])?;
 /// let tree = Builder::new(&gpu).build(&mut recorder, &cloud, &Frame::new(&domain, cloud.bounds()))?;
-/// let lists = Nearest::new(&gpu).lists(&mut recorder, &tree, Queries::Own, &Ask::nearest(2))?;
+/// let lists = Nearest::new(&gpu).lists(&mut recorder, &tree, Queries::Own, &KnnQuery::nearest(2))?;
 /// assert_eq!(recorder.download(&lists.index, 0, 6)?, [0, 1, 1, 0, 2, 0]);
 /// assert_eq!(recorder.download(&lists.distance, 0, 6)?, [0.0, 1.0, 0.0, 1.0, 0.0, 2.5]);
 /// # Ok::<(), meshloom::Error>(())
 /// ```
 pub struct Nearest {
-    form: Form,
-    rounds: Rounds,
+    form: GroupShape,
+    rounds: LoopBudget,
     kernels: Kernels<Key>,
     root: Kernel,
     reduce: Reduce,
@@ -89,14 +89,14 @@ pub struct Nearest {
 impl Nearest {
     /// In the form that suits a device.
     pub fn new(gpu: &Gpu) -> Self {
-        Self::with(gpu, Form::of(gpu))
+        Self::with(gpu, GroupShape::of(gpu))
     }
 
     /// In a given form, which the device must allow.
-    pub fn with(gpu: &Gpu, form: Form) -> Self {
+    pub fn with(gpu: &Gpu, form: GroupShape) -> Self {
         Nearest {
             form,
-            rounds: Rounds::of(gpu),
+            rounds: LoopBudget::of(gpu),
             kernels: Kernels::new(),
             root: Kernel::new(root()),
             reduce: Reduce::new(),
@@ -106,7 +106,7 @@ impl Nearest {
     /// The same for a driver that ends loops after so many rounds (at least 1024), or never.
     #[must_use]
     pub fn with_rounds(mut self, rounds: Option<u32>) -> Self {
-        self.rounds = Rounds::new(rounds);
+        self.rounds = LoopBudget::new(rounds);
         self
     }
 
@@ -120,7 +120,7 @@ impl Nearest {
         recorder: &mut Recorder,
         tree: &Tree,
         queries: Queries<'_>,
-        ask: &Ask,
+        ask: &KnnQuery,
     ) -> Result<Lists, NeighborError> {
         ask.check()?;
         let (gpu, rows) = (recorder.gpu().clone(), queries.len(tree));
@@ -139,7 +139,7 @@ impl Nearest {
         recorder: &mut Recorder,
         tree: &Tree,
         queries: Queries<'_>,
-        ask: &Ask,
+        ask: &KnnQuery,
         part: Range<u64>,
     ) -> Result<Lists, NeighborError> {
         ask.check()?;
@@ -149,13 +149,13 @@ impl Nearest {
             return Err(DeviceError::Misuse { what: "Nearest::lists_of".into(), why }.into());
         }
         let lists = empty_lists(&recorder.gpu().clone(), part.end - part.start, ask.k)?;
-        self.fill(recorder, tree, queries, &Ask { rows: Rows::Curve, ..*ask }, &lists, part)?;
+        self.fill(recorder, tree, queries, &KnnQuery { rows: RowOrder::Curve, ..*ask }, &lists, part)?;
         Ok(lists)
     }
 
     /// How many leaves of the tree each group of queries along the curve looks at, besides its own, for up to 32 neighbours: what
     /// a search costs, by group; `u32::MAX` for a group that looks at more of them than the driver lets a walk do at once
-    /// ([`Abilities::loop_rounds`](crate::gpu::Abilities::loop_rounds)). Recorded only.
+    /// ([`Capabilities::loop_rounds`](crate::gpu::Capabilities::loop_rounds)). Recorded only.
     ///
     /// # Errors
     /// As [`lists`](Self::lists).
@@ -164,12 +164,12 @@ impl Nearest {
         recorder: &mut Recorder,
         tree: &Tree,
         queries: Queries<'_>,
-        ask: &Ask,
+        ask: &KnnQuery,
     ) -> Result<Array<u32>, NeighborError> {
         ask.check()?;
         let (gpu, rows, length) = (recorder.gpu().clone(), queries.len(tree), list::length(ask.k));
-        let ask = Ask { k: ask.k.min(length), ..*ask };
-        let shape = queries.shape(self.form, tree, Walk::NearCounted);
+        let ask = KnnQuery { k: ask.k.min(length), ..*ask };
+        let shape = queries.shape(self.form, tree, Traversal::NearCounted);
         let kernel = self.kernels.get(Key::Lists { shape, length, resumed: false }, || stored(shape, length, false));
         let leaves = gpu.array("neighbors::leaves", rows.div_ceil(self.form.queries()))?;
         let lists = empty_lists(&gpu, rows, ask.k)?;
@@ -193,7 +193,7 @@ impl Nearest {
         recorder: &mut Recorder,
         tree: &Tree,
         queries: Queries<'_>,
-        ask: &Ask,
+        ask: &KnnQuery,
         snippet: &Snippet,
     ) -> Result<(), NeighborError> {
         ask.check()?;
@@ -202,7 +202,7 @@ impl Nearest {
         let leaves = tree.len().div_ceil(LEAF);
         let whole = self.rounds.portions(self.form, leaves, 0)?.is_none();
         if whole && ask.k <= list::LENGTHS[list::LENGTHS.len() - 1] {
-            let (shape, length) = (queries.shape(self.form, tree, Walk::Near), list::length(ask.k));
+            let (shape, length) = (queries.shape(self.form, tree, Traversal::Near), list::length(ask.k));
             let key = Key::Fused { shape, length, snippet: snippet.key() };
             let kernel = self.kernels.get(key, || fused(shape, length, snippet));
             let params = Params { by_number: 1, write: ask.k, ..queries.params(tree, ask)? };
@@ -211,7 +211,7 @@ impl Nearest {
         // A part is a whole number of groups.
         let per = (SCRATCH / (8 * u64::from(ask.k.max(1)))).next_multiple_of(self.form.queries());
         let kernel = self.kernels.get(Key::Fold { snippet: snippet.key() }, || fold(snippet));
-        let ask = Ask { rows: Rows::Curve, ..*ask };
+        let ask = KnnQuery { rows: RowOrder::Curve, ..*ask };
         let lists = empty_lists(&recorder.gpu().clone(), per.min(rows), ask.k)?;
         for start in (0..rows).step_by(per as usize) {
             let part = start..(start + per).min(rows);
@@ -231,7 +231,7 @@ impl Nearest {
         recorder: &mut Recorder,
         tree: &Tree,
         queries: Queries<'_>,
-        ask: &Ask,
+        ask: &KnnQuery,
         lists: &Lists,
         part: Range<u64>,
     ) -> Result<(), NeighborError> {
@@ -249,7 +249,7 @@ impl Nearest {
             let write = (ask.k - done).min(longest);
             let unit = if squares { 0.0 } else { params.unit };
             let params = Params { done, write, unit, ..params };
-            let walk = |recorder: &mut Recorder, walk: Walk, params: Params| {
+            let walk = |recorder: &mut Recorder, walk: Traversal, params: Params| {
                 let shape = queries.shape(self.form, tree, walk);
                 let (length, resumed) = (list::length(write), done > 0);
                 let key = Key::Lists { shape, length, resumed };
@@ -258,14 +258,14 @@ impl Nearest {
                 self.dispatch(recorder, &kernel, tree, queries, params, arrays, part.clone())
             };
             let (Some(portions), Some(cursor)) = (portions, &cursor) else {
-                walk(recorder, Walk::Near, params)?;
+                walk(recorder, Traversal::Near, params)?;
                 continue;
             };
             let params = Params { rounds: portions.rounds, leaf_rounds: portions.leaf, ..params };
-            walk(recorder, Walk::NearOrMark, params)?;
+            walk(recorder, Traversal::NearOrMark, params)?;
             // Few groups have to go on, if any.
             while groups > 0 && unfinished(recorder, &self.reduce, cursor)? {
-                walk(recorder, Walk::Onward, params)?;
+                walk(recorder, Traversal::Onward, params)?;
             }
         }
         if squares {
@@ -302,14 +302,14 @@ fn root() -> KernelSource {
 }
 
 /// Kernels of searches in one form of all kinds that there are, with lists of these lengths.
-pub(super) fn sources(form: Form, lengths: &[u32]) -> Vec<KernelSource> {
+pub(super) fn sources(form: GroupShape, lengths: &[u32]) -> Vec<KernelSource> {
     let mut sources = vec![root(), fold(&mean_distance())];
     for (dims, own) in [(2, true), (3, true), (3, false)] {
         for &length in lengths {
-            for walk in [Walk::Near, Walk::NearOrMark, Walk::Onward] {
+            for walk in [Traversal::Near, Traversal::NearOrMark, Traversal::Onward] {
                 sources.push(stored(Shape { form, dims, own, walk }, length, dims == 2));
             }
-            sources.push(fused(Shape { form, dims, own, walk: Walk::Near }, length, &mean_distance()));
+            sources.push(fused(Shape { form, dims, own, walk: Traversal::Near }, length, &mean_distance()));
         }
     }
     sources
@@ -349,10 +349,10 @@ fn put(line: u32, i: u32, d: f32, s: u32) {
 pub(super) const NEIGHBOR: &str = "struct Neighbor {\n    index: u32,\n    distance: f32,\n}\n";
 
 /// Names for the parts of `nearest.wgsl` that differ.
-fn around(resumed: bool, walk: Walk) -> String {
+fn around(resumed: bool, walk: Traversal) -> String {
     // Where a walk has stopped, the last entry that it had bounds all entries.
     let reach = match walk {
-        Walk::Onward => "load_distance(line * params.k + params.done + params.write - 1u)",
+        Traversal::Onward => "load_distance(line * params.k + params.done + params.write - 1u)",
         _ => "params.reach",
     };
     let (last, behind) = if resumed {
@@ -378,7 +378,7 @@ fn nearest() -> &'static str {
 const NO_RESTORE: &str = "fn restore#(line: u32) { }\n";
 
 fn stored(shape: Shape, length: u32, resumed: bool) -> KernelSource {
-    let restoring = if shape.walk == Walk::Onward { list::restoring(length) } else { NO_RESTORE.into() };
+    let restoring = if shape.walk == Traversal::Onward { list::restoring(length) } else { NO_RESTORE.into() };
     let visit = format!("{}{}{restoring}{}", nearest(), list::wgsl(length), list::storing(length));
     let source = writer::search("nearest", shape, &visit, &format!("{}{PUT}", around(resumed, shape.walk)));
     source.array("index", Element::U32, Access::ReadWrite).array("distance", Element::F32, Access::ReadWrite)

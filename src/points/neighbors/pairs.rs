@@ -1,12 +1,12 @@
 //! Histograms of the distances of pairs.
 
 use super::error::NeighborError;
-use super::group_shape::Form;
-use super::query::{Rows, Which, Within};
+use super::group_shape::GroupShape;
+use super::query::{PairFilter, RadiusQuery, RowOrder};
 use super::radius::{self, Radius};
 use super::snippet::Snippet;
 use super::targets::Queries;
-use super::writer::{Shape, Walk};
+use super::writer::{Shape, Traversal};
 use crate::gpu::{Access, Array, Element, KernelSource, Recorder};
 use crate::points::tree::Tree;
 
@@ -72,7 +72,7 @@ fn text(bins: usize, weight: u32) -> String {
 
 impl Radius {
     /// Adds to `counts` (two words a bin, low first; cleared by the caller) how many pairs of a query and a source have a
-    /// distance in each of `bins`. With [`Which::Others`] and a tree's own points, every pair counts twice. Exact for any
+    /// distance in each of `bins`. With [`PairFilter::Others`] and a tree's own points, every pair counts twice. Exact for any
     /// number of pairs below 2^64. Recorded only, but for the upload of the edges, which submits.
     ///
     /// # Errors
@@ -83,34 +83,34 @@ impl Radius {
         tree: &Tree,
         queries: Queries<'_>,
         bins: &Bins,
-        which: Which,
+        which: PairFilter,
         counts: &Array<u32>,
     ) -> Result<(), NeighborError> {
         let edges = recorder.gpu().array::<f32>("neighbors::edges", bins.edges().len() as u64)?;
         recorder.upload(&edges, 0, bins.edges())?;
         // Between points of one tree each pair is found once.
         let (walks, which, weight) = match (queries, which) {
-            (Queries::Own, Which::Others) => ([Walk::Later, Walk::LaterOnward], Which::All, 2),
-            (Queries::Own, Which::Above) => ([Walk::Later, Walk::LaterOnward], Which::All, 1),
-            (_, which) => ([Walk::Ordered, Walk::Onward], which, 1),
+            (Queries::Own, PairFilter::Others) => ([Traversal::Later, Traversal::LaterOnward], PairFilter::All, 2),
+            (Queries::Own, PairFilter::Above) => ([Traversal::Later, Traversal::LaterOnward], PairFilter::All, 1),
+            (_, which) => ([Traversal::Ordered, Traversal::Onward], which, 1),
         };
         let snippet = Snippet::new(text(bins.len(), weight)).read("edges", &edges).atomic("bins", counts);
-        let within = Within { radius: bins.edges()[bins.len()], which, rows: Rows::Input };
+        let within = RadiusQuery { radius: bins.edges()[bins.len()], which, rows: RowOrder::Input };
         self.walk(recorder, tree, queries, &within, &snippet, walks)
     }
 }
 
 /// Kernels of histograms in one form of all kinds that there are.
-pub(super) fn sources(form: Form) -> Vec<KernelSource> {
-    let of = |walk: Walk, bins: usize, weight: u32| {
+pub(super) fn sources(form: GroupShape) -> Vec<KernelSource> {
+    let of = |walk: Traversal, bins: usize, weight: u32| {
         let source = radius::source(Shape { form, dims: 3, own: true, walk }, &Snippet::new(text(bins, weight)));
         source.array("edges", Element::F32, Access::Read).array("bins", Element::U32, Access::Atomic)
     };
-    vec![of(Walk::Later, 5, 2), of(Walk::Ordered, 5, 1), of(Walk::LaterOnward, PRIVATE + 1, 2)]
+    vec![of(Traversal::Later, 5, 2), of(Traversal::Ordered, 5, 1), of(Traversal::LaterOnward, PRIVATE + 1, 2)]
 }
 
 /// The 64-bit counts that [`Radius::pairs`] left in two words each.
-pub fn wide(words: &[u32]) -> Vec<u64> {
+pub fn join_u64(words: &[u32]) -> Vec<u64> {
     words.chunks_exact(2).map(|pair| u64::from(pair[0]) | u64::from(pair[1]) << 32).collect()
 }
 

@@ -3,10 +3,10 @@
 use super::error::NeighborError;
 
 /// Most neighbours of a query.
-pub const MOST: u32 = 1024;
+pub const MAX_K: u32 = 1024;
 /// In which order results stand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Rows {
+pub enum RowOrder {
     /// Row `i` is that of the query number `i` of the input.
     #[default]
     Input,
@@ -16,7 +16,7 @@ pub enum Rows {
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Ask {
+pub struct KnnQuery {
     /// Neighbours of each query, up to 1024; none is legal.
     pub k: u32,
     /// Largest distance, inclusive; infinity for any. It is rounded to `f32`, and compared as a square.
@@ -24,19 +24,19 @@ pub struct Ask {
     /// Leaves out the source that is the query itself (not others at its place): the one with its number.
     pub without_self: bool,
     /// The order of results.
-    pub rows: Rows,
+    pub rows: RowOrder,
 }
 
-impl Ask {
+impl KnnQuery {
     /// The `k` nearest of all sources at any distance, a point itself among its own, in the order of the input.
     pub fn nearest(k: u32) -> Self {
-        Ask { k, within: f32::INFINITY, without_self: false, rows: Rows::Input }
+        KnnQuery { k, within: f32::INFINITY, without_self: false, rows: RowOrder::Input }
     }
 }
 
 /// Which sources count as neighbours of a query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Which {
+pub enum PairFilter {
     /// All, the query itself too where it is one.
     #[default]
     All,
@@ -48,27 +48,27 @@ pub enum Which {
 
 /// A search within a radius.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Within {
+pub struct RadiusQuery {
     /// Largest distance, inclusive: what counts is that the `f32` square of the distance is at most that of the radius.
     /// Along a periodic axis a pair counts once, by its nearest images, however large the radius.
     pub radius: f32,
     /// Which sources.
-    pub which: Which,
+    pub which: PairFilter,
     /// The order of results.
-    pub rows: Rows,
+    pub rows: RowOrder,
 }
 
-impl Within {
+impl RadiusQuery {
     /// All sources within `radius`, the query itself among them, in the order of the input.
     pub fn radius(radius: f32) -> Self {
-        Within { radius, which: Which::All, rows: Rows::Input }
+        RadiusQuery { radius, which: PairFilter::All, rows: RowOrder::Input }
     }
 }
 
-impl Ask {
+impl KnnQuery {
     /// Refuses more neighbours than lists hold, and distances that are none.
     pub(super) fn check(&self) -> Result<(), NeighborError> {
-        if self.k > MOST {
+        if self.k > MAX_K {
             return Err(NeighborError::TooManyNeighbors { k: self.k.into() });
         }
         check_radius(self.within)

@@ -1,20 +1,20 @@
 //! All sources within a radius of each query.
 
 use super::error::NeighborError;
-use super::group_shape::Form;
-use super::loop_budget::{Rounds, unfinished};
+use super::group_shape::GroupShape;
+use super::loop_budget::{LoopBudget, unfinished};
 use super::nearest::{Kernels, NEIGHBOR};
-use super::query::{Ask, Within, check_radius};
+use super::query::{KnnQuery, RadiusQuery, check_radius};
 use super::snippet::{self, Snippet};
 use super::targets::Queries;
-use super::writer::{self, Params, Shape, Walk};
+use super::writer::{self, Params, Shape, Traversal};
 use crate::gpu::primitives::{Count, Keys, Permute, Reduce, Scan, Sort};
 use crate::gpu::{Access, Array, Element, Gpu, Kernel, KernelSource, Recorder};
 use crate::points::tree::{LEAF, Tree};
 
 /// Lists of neighbours of any length: row `i` is entries `offset[i]..offset[i + 1]`, in ascending order of the index.
 #[derive(Clone)]
-pub struct Rows32 {
+pub struct NeighborLists {
     /// Where each row begins, and behind the last one the number of all entries.
     pub offset: Array<u32>,
     /// Numbers of sources in their cloud.
@@ -37,14 +37,14 @@ struct Key {
 /// | [`lists`](Self::lists) | 2: count, then fill | once, for the number of all entries |
 /// | [`visit`](Self::visit) | 1 | no |
 ///
-/// In large trees on drivers that limit loops ([`Abilities::loop_rounds`](crate::gpu::Abilities::loop_rounds)) a walk is done in
+/// In large trees on drivers that limit loops ([`Capabilities::loop_rounds`](crate::gpu::Capabilities::loop_rounds)) a walk is done in
 /// portions, and each call waits for each.
 ///
 /// No length is ever guessed: lists are counted before memory is taken for them.
 ///
 /// ```
 /// use meshloom::gpu::{Gpu, Options, Recorder};
-/// use meshloom::points::neighbors::{Queries, Within, Radius};
+/// use meshloom::points::neighbors::{Queries, RadiusQuery, Radius};
 /// use meshloom::points::{Cloud, Domain, Frame};
 /// use meshloom::points::tree::Builder;
 ///
@@ -53,14 +53,14 @@ struct Key {
 /// let domain = Domain::new(&[10.0, 0.0])?;
 /// let cloud = Cloud::from_host(&mut recorder, &domain, &[0.5, 0.0, 9.5, 0.0, 3.0, 0.0])?;
 /// let tree = Builder::new(&gpu).build(&mut recorder, &cloud, &Frame::new(&domain, cloud.bounds()))?;
-/// let lists = Radius::new(&gpu).lists(&mut recorder, &tree, Queries::Own, &Within::radius(2.5))?;
+/// let lists = Radius::new(&gpu).lists(&mut recorder, &tree, Queries::Own, &RadiusQuery::radius(2.5))?;
 /// assert_eq!(recorder.download(&lists.offset, 0, 4)?, [0, 3, 5, 7]);
 /// assert_eq!(recorder.download(&lists.index, 0, 7)?, [0, 1, 2, 0, 1, 0, 2]);
 /// # Ok::<(), meshloom::Error>(())
 /// ```
 pub struct Radius {
-    form: Form,
-    rounds: Rounds,
+    form: GroupShape,
+    rounds: LoopBudget,
     kernels: Kernels<Key>,
     scan: Scan,
     reduce: Reduce,
@@ -95,22 +95,22 @@ fn end(query: u32, state: State) { store_next(query, state); }
 impl Radius {
     /// In the form that suits a device.
     pub fn new(gpu: &Gpu) -> Self {
-        Self::with(gpu, Form::of(gpu))
+        Self::with(gpu, GroupShape::of(gpu))
     }
 
     /// The same for a driver that ends loops after so many rounds (at least 1024), or never.
     #[must_use]
     pub fn with_rounds(mut self, rounds: Option<u32>) -> Self {
-        self.rounds = Rounds::new(rounds);
+        self.rounds = LoopBudget::new(rounds);
         self
     }
 
     /// In a given form, which the device must allow.
-    pub fn with(gpu: &Gpu, form: Form) -> Self {
+    pub fn with(gpu: &Gpu, form: GroupShape) -> Self {
         let [total, short, row_of] = helpers();
         Radius {
             form,
-            rounds: Rounds::of(gpu),
+            rounds: LoopBudget::of(gpu),
             kernels: Kernels::new(),
             scan: Scan::new(),
             reduce: Reduce::new(),
@@ -131,7 +131,7 @@ impl Radius {
         recorder: &mut Recorder,
         tree: &Tree,
         queries: Queries<'_>,
-        within: &Within,
+        within: &RadiusQuery,
     ) -> Result<Array<u32>, NeighborError> {
         let counts = recorder.gpu().array("neighbors::counts", queries.len(tree))?;
         recorder.clear(&counts);
@@ -148,8 +148,8 @@ impl Radius {
         recorder: &mut Recorder,
         tree: &Tree,
         queries: Queries<'_>,
-        within: &Within,
-    ) -> Result<Rows32, NeighborError> {
+        within: &RadiusQuery,
+    ) -> Result<NeighborLists, NeighborError> {
         let (gpu, rows) = (recorder.gpu().clone(), queries.len(tree));
         let counts = self.counts(recorder, tree, queries, within)?;
         let total = gpu.array::<u32>("neighbors::total", 2)?;
@@ -166,7 +166,7 @@ impl Radius {
             return Err(NeighborError::TooLong { rows, each: entries / rows.max(1) });
         }
         let entries = u64::from(words[0]);
-        let lists = Rows32 {
+        let lists = NeighborLists {
             offset,
             index: gpu.array("neighbors::index", entries)?,
             distance: gpu.array("neighbors::distance", entries)?,
@@ -186,7 +186,7 @@ impl Radius {
     }
 
     /// Lists with their rows in ascending order of the index: one sort of all entries by (row, index).
-    fn sorted(&self, recorder: &mut Recorder, lists: Rows32, rows: u64) -> Result<Rows32, NeighborError> {
+    fn sorted(&self, recorder: &mut Recorder, lists: NeighborLists, rows: u64) -> Result<NeighborLists, NeighborError> {
         let (gpu, entries) = (recorder.gpu().clone(), lists.index.len());
         let (row, order) =
             (gpu.array::<u32>("neighbors::row", entries)?, gpu.array::<u32>("neighbors::order", entries)?);
@@ -197,7 +197,7 @@ impl Radius {
         let distance = gpu.array("neighbors::distance", entries)?;
         self.permute.gather(recorder, &lists.index, &order, &index, 1, Count::All)?;
         self.permute.gather(recorder, &lists.distance, &order, &distance, 1, Count::All)?;
-        Ok(Rows32 { offset: lists.offset, index, distance })
+        Ok(NeighborLists { offset: lists.offset, index, distance })
     }
 
     /// Runs `snippet` on the neighbours of each query, in no order. Recorded only.
@@ -211,10 +211,10 @@ impl Radius {
         recorder: &mut Recorder,
         tree: &Tree,
         queries: Queries<'_>,
-        within: &Within,
+        within: &RadiusQuery,
         snippet: &Snippet,
     ) -> Result<(), NeighborError> {
-        self.walk(recorder, tree, queries, within, snippet, [Walk::Ordered, Walk::Onward])
+        self.walk(recorder, tree, queries, within, snippet, [Traversal::Ordered, Traversal::Onward])
     }
 
     /// The same by one of two walks: one to the end, and one that is done in portions.
@@ -223,9 +223,9 @@ impl Radius {
         recorder: &mut Recorder,
         tree: &Tree,
         queries: Queries<'_>,
-        within: &Within,
+        within: &RadiusQuery,
         snippet: &Snippet,
-        [whole, onward]: [Walk; 2],
+        [whole, onward]: [Traversal; 2],
     ) -> Result<(), NeighborError> {
         check_radius(within.radius)?;
         snippet.check()?;
@@ -233,7 +233,7 @@ impl Radius {
         let walk = if portions.is_some() { onward } else { whole };
         let shape = queries.shape(self.form, tree, walk);
         let kernel = self.kernels.get(Key { shape, snippet: snippet.key() }, || source(shape, snippet));
-        let ask = Ask { within: within.radius, rows: within.rows, ..Ask::nearest(0) };
+        let ask = KnnQuery { within: within.radius, rows: within.rows, ..KnnQuery::nearest(0) };
         let params = Params { skip: within.which as u32, ..queries.params(tree, &ask)? };
         let (mut arrays, rows) = (queries.arrays(tree), queries.len(tree));
         if rows == 0 {
@@ -277,16 +277,16 @@ fn helpers() -> [KernelSource; 3] {
 }
 
 /// Kernels of searches in one form of all kinds that there are.
-pub(super) fn sources(form: Form) -> Vec<KernelSource> {
+pub(super) fn sources(form: GroupShape) -> Vec<KernelSource> {
     let mut sources: Vec<KernelSource> = helpers().into();
     for (dims, own) in [(2, true), (3, true), (3, false)] {
         let shape = |walk| Shape { form, dims, own, walk };
         let count = |walk| source(shape(walk), &Snippet::new(COUNT)).array("counts", Element::U32, Access::ReadWrite);
-        let fill = source(shape(Walk::Ordered), &Snippet::new(FILL))
+        let fill = source(shape(Traversal::Ordered), &Snippet::new(FILL))
             .array("next", Element::U32, Access::ReadWrite)
             .array("index", Element::U32, Access::ReadWrite)
             .array("distance", Element::F32, Access::ReadWrite);
-        sources.extend([count(Walk::Ordered), count(Walk::Onward), fill]);
+        sources.extend([count(Traversal::Ordered), count(Traversal::Onward), fill]);
     }
     sources
 }

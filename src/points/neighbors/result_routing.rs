@@ -6,7 +6,7 @@ use crate::grid::Cost;
 
 /// All points within a radius of each row: row `i` is entries `offset[i]..offset[i + 1]`.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct NearbyRows {
+pub struct RadiusResult {
     /// Where rows begin, from 0, and the number of all entries.
     pub offset: Vec<u64>,
     /// Numbers in the input of all ranks, ascending in a row.
@@ -17,14 +17,14 @@ pub struct NearbyRows {
 
 /// Rows of results, by the number of the query in the input of all ranks.
 #[derive(Default)]
-pub(super) struct Answers {
+pub(super) struct ResultRouting {
     /// Number of the query, and where its entries begin and end.
     rows: Vec<(u64, usize, usize)>,
     index: Vec<u64>,
     distance: Vec<f32>,
 }
 
-impl Answers {
+impl ResultRouting {
     pub fn push(&mut self, number: u64, index: &[u64], distance: &[f32]) {
         let start = self.index.len();
         self.index.extend_from_slice(index);
@@ -37,22 +37,22 @@ impl Answers {
 const HEAD: usize = 2;
 const ENTRY: usize = 3;
 
-/// Sends each row to the rank whose input it belongs to; `firsts` is where each rank's input begins. One exchange of the
+/// Sends each row to the rank whose input it belongs to; `row_offsets` is where each rank's input begins. One exchange of the
 /// host. All ranks call it.
 pub(super) fn deliver(
     comm: &Communicator,
-    firsts: &[u64],
-    answers: Answers,
-) -> Result<(NearbyRows, Cost), NeighborError> {
-    let Answers { mut rows, index, distance } = answers;
+    row_offsets: &[u64],
+    answers: ResultRouting,
+) -> Result<(RadiusResult, Cost), NeighborError> {
+    let ResultRouting { mut rows, index, distance } = answers;
     rows.sort_unstable_by_key(|row| row.0);
-    let owner = |number: u64| firsts.partition_point(|&first| first <= number) - 1;
+    let owner = |number: u64| row_offsets.partition_point(|&first| first <= number) - 1;
     let mut words = Vec::with_capacity(rows.len() * HEAD + index.len() * ENTRY);
     let mut counts = vec![0u64; comm.size()];
     for &(number, start, end) in &rows {
         let rank = owner(number);
         let before = words.len();
-        words.extend([(number - firsts[rank]) as u32, (end - start) as u32]);
+        words.extend([(number - row_offsets[rank]) as u32, (end - start) as u32]);
         for (index, distance) in index[start..end].iter().zip(&distance[start..end]) {
             words.extend([*index as u32, (*index >> 32) as u32, distance.to_bits()]);
         }
@@ -75,7 +75,7 @@ pub(super) fn deliver(
         at += HEAD + ENTRY * words[at + 1] as usize;
     }
     heads.sort_unstable();
-    let mut rows = NearbyRows { offset: vec![0], ..NearbyRows::default() };
+    let mut rows = RadiusResult { offset: vec![0], ..RadiusResult::default() };
     for (_, at) in heads {
         let entries = &words[at + HEAD..at + HEAD + ENTRY * words[at + 1] as usize];
         rows.index.extend(entries.chunks_exact(ENTRY).map(|entry| u64::from(entry[0]) | u64::from(entry[1]) << 32));

@@ -1,7 +1,7 @@
 //! What a user wants done with neighbours, as WGSL.
 
 use crate::gpu::{Access, KernelSource};
-use crate::gpu::{Array, DeviceError, Plain, RawArray, Slot};
+use crate::gpu::{Array, DeviceElement, DeviceError, RawArray, Slot};
 
 /// A piece of WGSL that is run on the neighbours of each query, so that lists need not be stored.
 ///
@@ -53,26 +53,26 @@ impl Snippet {
         Snippet { text: text.into(), slots: Vec::new(), stopping: false, rounds: 0 }
     }
 
-    fn array<T: Plain>(mut self, name: &'static str, array: &Array<T>, access: Access) -> Self {
+    fn array<T: DeviceElement>(mut self, name: &'static str, array: &Array<T>, access: Access) -> Self {
         self.slots.push((Slot { name, element: T::ELEMENT, access }, array.raw().clone()));
         self
     }
 
     /// An array to read.
     #[must_use]
-    pub fn read<T: Plain>(self, name: &'static str, array: &Array<T>) -> Self {
+    pub fn read<T: DeviceElement>(self, name: &'static str, array: &Array<T>) -> Self {
         self.array(name, array, Access::Read)
     }
 
     /// An array to read and write; no two queries may touch one element.
     #[must_use]
-    pub fn write<T: Plain>(self, name: &'static str, array: &Array<T>) -> Self {
+    pub fn write<T: DeviceElement>(self, name: &'static str, array: &Array<T>) -> Self {
         self.array(name, array, Access::ReadWrite)
     }
 
     /// An array of `u32` or `i32` that is changed by atomic operations.
     #[must_use]
-    pub fn atomic<T: Plain>(self, name: &'static str, array: &Array<T>) -> Self {
+    pub fn atomic<T: DeviceElement>(self, name: &'static str, array: &Array<T>) -> Self {
         self.array(name, array, Access::Atomic)
     }
 

@@ -1,9 +1,9 @@
 //! The queries of a search.
 
 use super::error::NeighborError;
-use super::group_shape::Form;
-use super::query::{Ask, Rows};
-use super::writer::{Params, Shape, Walk};
+use super::group_shape::GroupShape;
+use super::query::{KnnQuery, RowOrder};
+use super::writer::{Params, Shape, Traversal};
 use crate::gpu::{Array, Kernel, RawArray, Recorder};
 use crate::points::tree::{Builder, Tree};
 use crate::points::{Cloud, Domain, Frame};
@@ -105,7 +105,7 @@ impl<'a> Queries<'a> {
         }
     }
 
-    pub(super) fn shape(&self, form: Form, tree: &Tree, walk: Walk) -> Shape {
+    pub(super) fn shape(&self, form: GroupShape, tree: &Tree, walk: Traversal) -> Shape {
         Shape { form, dims: tree.domain().dims(), own: matches!(self, Queries::Own), walk }
     }
 
@@ -118,7 +118,7 @@ impl<'a> Queries<'a> {
         arrays
     }
 
-    pub(super) fn params(&self, tree: &Tree, ask: &Ask) -> Result<Params, NeighborError> {
+    pub(super) fn params(&self, tree: &Tree, ask: &KnnQuery) -> Result<Params, NeighborError> {
         if let Queries::At(targets) = self
             && (targets.domain != *tree.domain() || targets.scale != tree.scale())
         {
@@ -143,7 +143,7 @@ impl<'a> Queries<'a> {
             k: ask.k,
             done: 0,
             write: 0,
-            by_number: u32::from(ask.rows == Rows::Input),
+            by_number: u32::from(ask.rows == RowOrder::Input),
             skip: u32::from(ask.without_self),
             base: 0,
             radius: ask.within,
@@ -156,7 +156,7 @@ impl<'a> Queries<'a> {
     pub(super) fn dispatch(
         &self,
         recorder: &mut Recorder,
-        form: Form,
+        form: GroupShape,
         kernel: &Kernel,
         arrays: &[&RawArray],
         params: Params,

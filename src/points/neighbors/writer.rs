@@ -1,22 +1,22 @@
 //! Writes the kernels of searches: pieces of `shaders/neighbors`, once for each query of an invocation.
 
-use super::group_shape::Form;
+use super::group_shape::GroupShape;
 use crate::gpu::{Access, Element, KernelSource};
 
 /// What is compiled into a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Shape {
-    pub form: Form,
+    pub form: GroupShape,
     /// Coordinates a point.
     pub dims: usize,
     /// Queries are the tree's own points, in its order.
     pub own: bool,
-    pub walk: Walk,
+    pub walk: Traversal,
 }
 
 /// In which order a walk goes, and whether it can stop and go on in another dispatch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Walk {
+pub(super) enum Traversal {
     /// The nearest leaves first, to the end.
     Near,
     /// The nearest first; marks groups that it had to stop for.
@@ -31,19 +31,26 @@ pub(super) enum Walk {
     Later,
     /// The same from where the last dispatch has stopped.
     LaterOnward,
-    /// As [`LaterOnward`](Walk::LaterOnward); `order` is changed on the way.
+    /// As [`LaterOnward`](Traversal::LaterOnward); `order` is changed on the way.
     Links,
 }
 
-impl Walk {
+impl Traversal {
     /// Whether it keeps a word a group, in the array `cursor`.
     pub fn keeps(self) -> bool {
-        matches!(self, Walk::NearOrMark | Walk::NearCounted | Walk::Onward | Walk::LaterOnward | Walk::Links)
+        matches!(
+            self,
+            Traversal::NearOrMark
+                | Traversal::NearCounted
+                | Traversal::Onward
+                | Traversal::LaterOnward
+                | Traversal::Links
+        )
     }
 
     /// Whether it offers sources only to the queries before them.
     fn once(self) -> bool {
-        matches!(self, Walk::Later | Walk::LaterOnward | Walk::Links)
+        matches!(self, Traversal::Later | Traversal::LaterOnward | Traversal::Links)
     }
 }
 
@@ -144,24 +151,28 @@ pub(super) fn search(name: &str, shape: Shape, visit: &str, snippet: &str) -> Ke
         };
         format!("vec3<f32>({}, {}, {})", word(0), word(1), word(2))
     };
-    let own_leaf = match own && matches!(walk, Walk::Near | Walk::NearOrMark | Walk::NearCounted) {
+    let own_leaf = match own && matches!(walk, Traversal::Near | Traversal::NearOrMark | Traversal::NearCounted) {
         true => format!("group_of_queries * {}u / LEAF", form.queries()),
         false => "NONE".into(),
     };
     let first_leaf = match walk {
-        Walk::Onward => "load_cursor(number)".into(),
-        Walk::Later => format!("number * {}u / LEAF", form.queries()),
-        Walk::LaterOnward | Walk::Links => format!("max(load_cursor(number), number * {}u / LEAF)", form.queries()),
+        Traversal::Onward => "load_cursor(number)".into(),
+        Traversal::Later => format!("number * {}u / LEAF", form.queries()),
+        Traversal::LaterOnward | Traversal::Links => {
+            format!("max(load_cursor(number), number * {}u / LEAF)", form.queries())
+        }
         _ => "0u".into(),
     };
     let leave = match walk {
-        Walk::NearOrMark => "store_cursor(number, select(NONE, 0u, stopped));",
-        Walk::Onward | Walk::LaterOnward | Walk::Links => "store_cursor(number, select(NONE, begin_at, stopped));",
-        Walk::NearCounted => "store_cursor(number, select(leaves, NONE, stopped));",
-        Walk::Near | Walk::Ordered | Walk::Later => "",
+        Traversal::NearOrMark => "store_cursor(number, select(NONE, 0u, stopped));",
+        Traversal::Onward | Traversal::LaterOnward | Traversal::Links => {
+            "store_cursor(number, select(NONE, begin_at, stopped));"
+        }
+        Traversal::NearCounted => "store_cursor(number, select(leaves, NONE, stopped));",
+        Traversal::Near | Traversal::Ordered | Traversal::Later => "",
     };
     let order = match walk {
-        Walk::Near | Walk::NearOrMark | Walk::NearCounted => {
+        Traversal::Near | Traversal::NearOrMark | Traversal::NearCounted => {
             include_str!("../../../shaders/points/neighbors/nearest_first.wgsl")
         }
         _ => include_str!("../../../shaders/points/neighbors/in_order.wgsl"),
@@ -193,15 +204,18 @@ pub(super) fn search(name: &str, shape: Shape, visit: &str, snippet: &str) -> Ke
         "    lane = 0u;\n    search(params.first + group_number(id, count) * GROUP + local);\n"
     };
     let search = piece(include_str!("../../../shaders/points/neighbors/search.wgsl"));
-    let reach =
-        if walk == Walk::Links { "" } else { piece(include_str!("../../../shaders/points/neighbors/own_reach.wgsl")) };
+    let reach = if walk == Traversal::Links {
+        ""
+    } else {
+        piece(include_str!("../../../shaders/points/neighbors/own_reach.wgsl"))
+    };
     let body = format!("{search}{}{lanes}{reach}{visit}", piece(order));
     let body = repeat(&repeat(&body, '#', form.slots), '%', form.children());
     let text = format!(
         "{constants}{body}\n{snippet}\n@compute @workgroup_size(GROUP) fn main(\n    @builtin(workgroup_id) id: vec3<u32>,\n    \
          @builtin(num_workgroups) count: vec3<u32>,\n    @builtin(local_invocation_index) local: u32,\n) {{\n{main}}}\n"
     );
-    let access = if walk == Walk::Links { Access::Atomic } else { Access::Read };
+    let access = if walk == Traversal::Links { Access::Atomic } else { Access::Read };
     let source = KernelSource::new(format!("neighbors::{name}"), text)
         .params(PARAMS)
         .group(form.group())

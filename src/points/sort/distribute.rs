@@ -33,7 +33,7 @@ pub struct Sorted {
     /// Bytes that this rank's sort reads and writes in device memory, by design: keys, their order, rows moved.
     pub traffic: u64,
     /// The index of each rank's first point among the input of all ranks.
-    firsts: Vec<u64>,
+    row_offsets: Vec<u64>,
 }
 
 impl Sorted {
@@ -50,7 +50,7 @@ impl Sorted {
         // Where the rows of each rank begin among those that came.
         let starts: Vec<u64> = starts(self.route.receives());
         let from = |place: u32| starts.partition_point(|&start| start <= u64::from(place)) - 1;
-        Ok(rows.into_iter().zip(places).map(|(row, place)| self.firsts[from(place)] + u64::from(row)).collect())
+        Ok(rows.into_iter().zip(places).map(|(row, place)| self.row_offsets[from(place)] + u64::from(row)).collect())
     }
 }
 
@@ -157,7 +157,7 @@ pub fn distribute(
     let Everywhere { counts, bounds } = Everywhere::gather(&comm, cloud, curve)?;
     let total: u64 = counts.iter().sum();
     let frame = Frame::new(cloud.domain(), bounds);
-    let (firsts, part) = (starts(&counts), split(total, comm.size() as u64, rank as u64));
+    let (row_offsets, part) = (starts(&counts), split(total, comm.size() as u64, rank as u64));
     let permute = Permute::new();
     let gathered = |recorder: &mut Recorder, source: &Array<u32>, index: &Array<u32>, width: u64, memory: Memory| {
         let target = recorder.gpu().array_in::<u32>("sort::rows", index.len() * width, memory)?;
@@ -179,7 +179,7 @@ pub fn distribute(
     if comm.size() == 1 {
         let route = Route::new(&comm, order.clone(), counts.clone(), counts, None)?;
         let cloud = cloud.gather(recorder, &permute, &order)?;
-        return Ok(Sorted { cloud, keys: own, frame, rows: order, route, part, total, traffic: bytes, firsts });
+        return Ok(Sorted { cloud, keys: own, frame, rows: order, route, part, total, traffic: bytes, row_offsets });
     }
 
     let [high, low] = &own;
@@ -212,5 +212,5 @@ pub fn distribute(
     recorder.copy(route.order(), 0, &outgoing, 0, route.rows_before())?;
     let rows = route.arrive(recorder, exchange, outgoing, 1)?;
     bytes += traffic(&gpu, here.len(), dims, words);
-    Ok(Sorted { cloud: here, keys, frame, rows, route, part, total, traffic: bytes, firsts })
+    Ok(Sorted { cloud: here, keys, frame, rows, route, part, total, traffic: bytes, row_offsets })
 }

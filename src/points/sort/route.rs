@@ -3,7 +3,7 @@
 use crate::comm::Communicator;
 use crate::exchange::{Exchange, ExchangeError};
 use crate::gpu::primitives::{Count, Permute};
-use crate::gpu::{Array, DeviceError, Memory, Plain, Recorder};
+use crate::gpu::{Array, DeviceElement, DeviceError, Memory, Recorder};
 use crate::grid::{Part, Transfers};
 
 /// A plan that moves rows between ranks: which rows go where, and in which order they lie there. It serves any number
@@ -106,7 +106,7 @@ impl Route {
     /// # Errors
     /// [`ExchangeError`] when the device or another rank fails; [`DeviceError::Misuse`] when `array` does not have the
     /// rows before, or the exchange is of other ranks.
-    pub fn forward<T: Plain>(
+    pub fn forward<T: DeviceElement>(
         &self,
         recorder: &mut Recorder,
         exchange: &mut Exchange,
@@ -148,7 +148,7 @@ impl Route {
     ///
     /// # Errors
     /// As [`forward`](Self::forward), with the rows after.
-    pub fn back<T: Plain>(
+    pub fn back<T: DeviceElement>(
         &self,
         recorder: &mut Recorder,
         exchange: &mut Exchange,
@@ -173,7 +173,7 @@ impl Route {
     }
 
     /// Words a row, and the array as words.
-    fn words<T: Plain>(
+    fn words<T: DeviceElement>(
         &self,
         exchange: &Exchange,
         array: &Array<T>,

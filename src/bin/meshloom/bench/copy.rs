@@ -63,12 +63,12 @@ fn kernel() -> Kernel {
 
 /// Elements of the arrays that one rank copies.
 fn elements(rank: &Rank) -> u64 {
-    let abilities = rank.gpu.abilities();
+    let capabilities = rank.gpu.capabilities();
     // Ranks that share a device share the amount; an eighth of the memory is never too much.
-    let memory = abilities.memory.map_or(BYTES, |bytes| bytes / 8);
+    let memory = capabilities.memory.map_or(BYTES, |bytes| bytes / 8);
     let bytes = BYTES.min(memory) / rank.sharing.max(1) as u64;
     // One window: more of them cost address arithmetic.
-    let bytes = bytes.min(abilities.window_bytes);
+    let bytes = bytes.min(capabilities.window_bytes);
     1 << (bytes / Element::Complex32.bytes()).max(1).ilog2()
 }
 

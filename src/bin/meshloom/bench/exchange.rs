@@ -1,7 +1,7 @@
 //! `meshloom bench exchange`: what a distributed transform sends, without its passes.
 
 use clap::Args;
-use meshloom::exchange::Lines;
+use meshloom::exchange::GridComms;
 use meshloom::fft::Transform;
 use meshloom::gpu::{Array, Memory, Recorder};
 use meshloom::grid::{Part, Transfers};
@@ -38,7 +38,7 @@ const COLUMNS: [&str; 9] =
 /// One exchange of a transform.
 struct Job {
     shape: [u64; 3],
-    lines: Lines,
+    lines: GridComms,
     axis: usize,
     transfers: Transfers,
 }
@@ -58,7 +58,7 @@ fn measure(rank: &Rank, arguments: &Arguments) -> Result<Found, Error> {
             plan => plan?,
         };
         for transpose in plan.plan().forward.exchanges() {
-            let (axis, mut lines) = (transpose.line, Lines::new(&rank.comm, grid)?);
+            let (axis, mut lines) = (transpose.line, GridComms::new(&rank.comm, grid)?);
             let line = lines.along(axis);
             let chunk = arguments.chunk_bytes.unwrap_or(line.chunk_bytes());
             let depth = arguments.depth.map_or(line.depth(), usize::from);
@@ -140,7 +140,7 @@ fn one(
 
 /// The exchange as one writes it first: all of the array to the host, one message a peer, all of it back.
 fn whole_messages(
-    lines: &mut Lines,
+    lines: &mut GridComms,
     axis: usize,
     recorder: &mut Recorder,
     transfers: &Transfers,

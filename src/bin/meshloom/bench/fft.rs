@@ -1,7 +1,7 @@
 //! `meshloom bench fft`: transforms.
 
 use clap::Args;
-use meshloom::exchange::Lines;
+use meshloom::exchange::GridComms;
 use meshloom::fft::{Choice, FftError, Route, Spec, Transform, TuneError, Tuner, Value as Cell, Values};
 use meshloom::gpu::{Array, Gpu, Recorder};
 use meshloom::grid::{Cost, FieldLayout, Grid};
@@ -155,7 +155,7 @@ struct Bench<'a> {
 /// A transform with its arrays.
 struct Work<T: Cell> {
     transform: Transform<T>,
-    lines: Lines,
+    lines: GridComms,
     layout: FieldLayout,
     field: Array<T>,
     spectrum: Array<T::Mode>,

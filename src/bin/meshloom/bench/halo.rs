@@ -1,10 +1,10 @@
 //! `meshloom bench halo`: ghosts.
 
 use clap::Args;
-use meshloom::exchange::Lines;
-use meshloom::exchange::ghost_cells::{Cells, Halo};
+use meshloom::exchange::GridComms;
+use meshloom::exchange::ghost_cells::{Cells, GhostCells};
 use meshloom::gpu::Recorder;
-use meshloom::grid::{Block, Cost, HaloPlan, Link, Sweep, volume};
+use meshloom::grid::{Block, Cost, GhostPlan, Link, Sweep, volume};
 use meshloom::{Error, Rank};
 use serde_json::{Value, json};
 
@@ -50,7 +50,7 @@ impl Way {
     }
 
     /// The sweeps of a halo in this direction's order, with what a rank gives and takes.
-    fn sweeps(self, plan: &HaloPlan) -> Vec<(&Sweep, &[Link], &[Link])> {
+    fn sweeps(self, plan: &GhostPlan) -> Vec<(&Sweep, &[Link], &[Link])> {
         let sweeps = plan.sweeps.iter();
         match self {
             Way::Exchange => sweeps.map(|sweep| (sweep, &sweep.lend[..], &sweep.borrow[..])).collect(),
@@ -59,7 +59,7 @@ impl Way {
     }
 
     /// Bytes that packing, unpacking and what a rank sends itself read and write in device memory.
-    fn traffic(self, plan: &HaloPlan, lines: &mut Lines) -> u64 {
+    fn traffic(self, plan: &GhostPlan, lines: &mut GridComms) -> u64 {
         let cells = |links: &[Link]| links.iter().map(|link| link.block.len()).sum::<u64>();
         let mut traffic = 0;
         for (sweep, give, take) in self.sweeps(plan) {
@@ -104,15 +104,15 @@ impl Bench<'_> {
     fn measure(&mut self, recorder: &mut Recorder, shape: [u64; 3], width: u64) -> Result<(), Error> {
         let (rank, clock) = (self.rank, self.clock);
         let grid = self.settings.grid(shape, rank.comm.size())?;
-        let mut lines = Lines::new(&rank.comm, grid)?;
-        let plan = HaloPlan::new(shape, grid, rank.comm.rank(), [[width; 2]; 3], [true; 3]);
-        let halo = Halo::new(plan);
+        let mut lines = GridComms::new(&rank.comm, grid)?;
+        let plan = GhostPlan::new(shape, grid, rank.comm.rank(), [[width; 2]; 3], [true; 3]);
+        let halo = GhostCells::new(plan);
         let ghosts = halo.layout().len() - volume(&halo.layout().own);
         let field = rank.gpu.array::<f32>("bench::field", halo.layout().len())?;
         let content = values(field.len(), rank.comm.rank());
         recorder.upload(&field, 0, &content)?;
         let mut costs = Vec::new();
-        let run = |recorder: &mut Recorder, way: Way, lines: &mut Lines| match way {
+        let run = |recorder: &mut Recorder, way: Way, lines: &mut GridComms| match way {
             Way::Exchange => halo.exchange(recorder, lines, &field, Cells::Float),
             Way::Reduce => halo.reduce(recorder, lines, &field, Cells::Float),
         };
@@ -196,12 +196,12 @@ fn close(device: &[f32], host: &[f32]) -> bool {
 
 /// The same halo of a field in host memory: one message a neighbour and axis.
 struct Host {
-    plan: HaloPlan,
+    plan: GhostPlan,
     field: Vec<f32>,
 }
 
 impl Host {
-    fn run(&mut self, way: Way, lines: &mut Lines) -> Result<(), Error> {
+    fn run(&mut self, way: Way, lines: &mut GridComms) -> Result<(), Error> {
         for (sweep, give, take) in way.sweeps(&self.plan) {
             let comm = lines.along(sweep.axis).comm();
             let (mut message, mut counts) = (Vec::new(), vec![0; comm.size()]);

@@ -4,7 +4,7 @@ use std::num::NonZero;
 
 use clap::Args;
 use meshloom::points::Cloud;
-use meshloom::points::neighbors::{Ask, Nearest, Queries};
+use meshloom::points::neighbors::{KnnQuery, Nearest, Queries};
 use meshloom::{Error, Rank};
 use serde_json::json;
 
@@ -47,7 +47,7 @@ fn one(bench: &mut Bench, cloud: &Cloud, k: u32, reference: Option<&mut Referenc
     let nearest = Nearest::new(&bench.rank.gpu);
     let results = [cloud.len() * u64::from(k); 2];
     let (ours, lists) = bench.measure(cloud, &results, |recorder, tree| {
-        Ok(nearest.lists(recorder, tree, Queries::Own, &Ask::nearest(k))?)
+        Ok(nearest.lists(recorder, tree, Queries::Own, &KnnQuery::nearest(k))?)
     })?;
     let [all] = bench.sum([cloud.len()])?;
     let mut result = json!({ "size": cloud.len(), "k": k });

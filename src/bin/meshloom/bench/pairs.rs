@@ -1,7 +1,7 @@
 //! `meshloom bench pairs`: how many pairs of points have which distance, on one device.
 
 use clap::Args;
-use meshloom::points::neighbors::{Bins, Queries, Radius, Which, wide};
+use meshloom::points::neighbors::{Bins, PairFilter, Queries, Radius, join_u64};
 use meshloom::{Error, Rank};
 use serde_json::json;
 
@@ -61,10 +61,10 @@ fn one(bench: &mut Bench, size: u64, radius: f32, bins: u32) -> Result<(), Error
     let (ours, counts) = bench.measure(&cloud, &[words], |recorder, tree| {
         let counts = recorder.gpu().array::<u32>("bench::bins", words)?;
         recorder.clear(&counts);
-        searches.pairs(recorder, tree, Queries::Own, &bins, Which::Others, &counts)?;
+        searches.pairs(recorder, tree, Queries::Own, &bins, PairFilter::Others, &counts)?;
         Ok(counts)
     })?;
-    let counts = wide(&bench.recorder.download(&counts, 0, words)?);
+    let counts = join_u64(&bench.recorder.download(&counts, 0, words)?);
     let [pairs, all] = bench.sum([counts.iter().sum(), size])?;
     let result = json!({
         "size": size, "radius": radius, "pairs": pairs, "pairs_per_second": pairs as f64 / ours.both.median,

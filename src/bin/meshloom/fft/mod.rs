@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use meshloom::comm::{Communicator, Op};
-use meshloom::exchange::Lines;
+use meshloom::exchange::GridComms;
 use meshloom::fft::{FftError, Norm, Precision, Transform, TransformHooks, Tuning, Value};
 use meshloom::gpu::{Array, Recorder};
 use meshloom::grid::{Box3, Grid};
@@ -117,7 +117,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 /// Why double precision cannot be had; all ranks find the same, so that they leave together.
 fn no_double(rank: &Rank, arguments: &Arguments, job: &Job, file: &NpyFile) -> Result<Option<Failure>, Error> {
     let mut lacking = [0];
-    if job.precision.check("", rank.gpu.abilities()).is_err() {
+    if job.precision.check("", rank.gpu.capabilities()).is_err() {
         lacking[0] = rank.comm.size() - rank.comm.rank();
     }
     let mut lacking = lacking.map(|n| n as u64);
@@ -148,7 +148,7 @@ struct Work<'a, T: Value> {
     field: Array<T>,
     spectrum: Array<T::Mode>,
     recorder: Recorder,
-    lines: Lines,
+    lines: GridComms,
     job: &'a Job,
 }
 
@@ -171,7 +171,7 @@ impl<'a, T: Value> Work<'a, T> {
             field: transform.field(gpu, &transform.field_layout())?,
             spectrum: transform.spectrum(gpu)?,
             recorder: Recorder::new(gpu)?,
-            lines: Lines::new(&rank.comm, grid)?,
+            lines: GridComms::new(&rank.comm, grid)?,
             transform,
             job,
         })

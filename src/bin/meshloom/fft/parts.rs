@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use meshloom::Error;
-use meshloom::gpu::{Array, Plain, Recorder};
+use meshloom::gpu::{Array, DeviceElement, Recorder};
 use meshloom::grid::{Box3, extent, volume};
 use meshloom::io::{Element, IoError, NpyFile, NpyWriter};
 
@@ -11,7 +11,7 @@ use meshloom::io::{Element, IoError, NpyFile, NpyWriter};
 const PIECE: u64 = 1 << 20;
 
 /// A number of the files that are read and written.
-pub trait Stored: Plain + Element {
+pub trait Stored: DeviceElement + Element {
     /// NumPy's name of the type.
     const NAME: &'static str;
 

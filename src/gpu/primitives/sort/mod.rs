@@ -39,17 +39,17 @@ const SUBGROUPS: [u32; 2] = [64, 256];
 impl Sort {
     /// In the form that the device wants.
     pub fn new(gpu: &Gpu) -> Self {
-        let abilities = gpu.abilities();
-        match abilities.profile {
+        let capabilities = gpu.capabilities();
+        match capabilities.profile {
             Profile::Software => Self::with(Form::Software),
-            Profile::Gpu if !abilities.subgroups => Self::with(Form::Portable),
+            Profile::Gpu if !capabilities.subgroups => Self::with(Form::Portable),
             Profile::Gpu if gpu.info().subgroup_min_size >= 16 => Self::of(Form::Subgroups, SUBGROUPS[1]),
             Profile::Gpu => Self::with(Form::Subgroups),
         }
     }
 
     /// In this form, on any device; [`Form::Subgroups`] needs one with
-    /// [`subgroups`](crate::gpu::Abilities::subgroups).
+    /// [`subgroups`](crate::gpu::Capabilities::subgroups).
     pub fn with(form: Form) -> Self {
         let group = match form {
             Form::Software => 8,
