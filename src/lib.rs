@@ -7,7 +7,7 @@
 //! A program is written once, from the view of one rank, and [`launch`] runs it alone, on threads or under MPI:
 //!
 //! ```
-//! use meshloom::{Error, Launch, gpu::{Options, Recorder}, exchange::GridComms, fft::Transform, launch, grid::Grid};
+//! use meshloom::{Error, Launch, gpu::{Options, Recorder}, exchange::GridComms, fft::Transform, grid::Grid, launch};
 //!
 //! let shape = [8, 6, 10];
 //! let sums = launch(Launch::detect(2), &Options::from_env()?, |rank| {
@@ -28,26 +28,21 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # Layers
-//! Each imports only what stands below it.
+//! # Rooms
+//! Each imports only what stands below it (`ARCHITECTURE.md` shows the way of a run through them).
 //!
-//! | layer | what it is |
+//! | room | what it is |
 //! |---|---|
-//! | [`simulation`] | a cosmological particle-mesh run |
-//! | [`mesh`], [`cosmology`] | paint, readout, spectra; background, growth, linear power, schedules (host, f64) |
-//! | [`fof`] | groups of points: what they are and who belongs to them |
-//! | [`neighbors`] | nearest neighbours, all within a radius, pairs; on one device and among all ranks |
-//! | [`ghosts`], [`tree`] | copies of other ranks' points; boxes over points |
-//! | [`sort`] | points in the order of a curve, over all ranks, with exact balance |
-//! | [`particles`] | points with attributes in a periodic or open box; space-filling curves |
-//! | [`fft`], [`halo`] | distributed transforms of real fields; ghosts and their adjoint |
-//! | [`together`] | array files that all ranks write; where [`comm`] and [`io`] meet |
-//! | [`exchange`] | staged, chunked movement of device data between ranks; from one set of boxes to another |
+//! | [`pm`] | a cosmological particle-mesh run |
+//! | [`mesh`] | paint, readout, power spectra |
+//! | [`points`] | clouds of points in periodic or open boxes: curves, [`sort`](points::sort) over all ranks, [`tree`](points::tree)s, [`ghosts`](points::ghosts), [`neighbors`](points::neighbors), friends-of-friends groups ([`fof`](points::fof)) |
+//! | [`fft`] | distributed transforms of real and complex fields |
+//! | [`exchange`] | staged, chunked movement of device data between ranks; [`ghost_cells`](exchange::ghost_cells) and their adjoint |
+//! | [`io`] | NumPy files, snapshots in HDF5, tables and pictures that many ranks write together ([`collective`](io::collective)) |
+//! | [`gpu`] | adapters, arrays in windows, kernels, recording; [`primitives`](gpu::primitives): scan, reduction, permutation, radix sort |
 //! | [`comm`] | [`Communicator`](comm::Communicator): one rank, threads or MPI; bytes, no device code |
-//! | [`primitives`] | scan, reduction, histogram, compaction, permutation, stable radix sort; one device |
-//! | [`device`] | adapters, arrays in windows, kernels, recording; no communication |
-//! | [`layout`] | splits, grids, halos, redistributions, orders: pure data |
-//! | [`io`] | NumPy files, snapshots in HDF5, tables and pictures that many ranks write together |
+//! | [`cosmology`] | background, growth, linear power, schedules, mass functions (host, f64) |
+//! | [`grid`] | boxes, process grids, ghost regions, redistributions: pure data |
 //!
 //! # What is promised
 //! - **Floor.** Every kernel runs within WebGPU's default limits, without optional features.
