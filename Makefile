@@ -28,11 +28,11 @@ test:
 	@if $(CARGO) fmt --version >/dev/null 2>&1; then \
 	    echo '$(CARGO) fmt --check'; $(CARGO) fmt --check; \
 	else echo 'make: rustfmt is not installed, formatting is not checked'; fi
-	$(CARGO) test --features cli,mpi,hdf5
-	@echo 'a build without HDF5 says so'
-	$(CARGO) test --features cli,mpi --test cli_hdf5
+	$(CARGO) test --features reference,mpi,hdf5
+	@echo 'a build without HDF5 and without the libraries of bench --reference says so'
+	$(CARGO) test --features cli,mpi --test cli_features
 	@if [ -e $(SWIFTSHADER) ]; then \
 	    echo 'once more on SwiftShader, which has no optional feature'; \
-	    VK_DRIVER_FILES=$(SWIFTSHADER) $(CARGO) test --features cli,mpi,hdf5 --test components --test device --test ghost_cells --test mesh --test simulation --test sort \
-	    && VK_DRIVER_FILES=$(SWIFTSHADER) $(CARGO) test --features cli,mpi,hdf5 --test neighbors facts_of; \
+	    VK_DRIVER_FILES=$(SWIFTSHADER) $(CARGO) test --features reference,mpi,hdf5 --test components --test device --test ghost_cells --test mesh --test simulation --test sort \
+	    && VK_DRIVER_FILES=$(SWIFTSHADER) $(CARGO) test --features reference,mpi,hdf5 --test neighbors facts_of; \
 	else echo 'make: SwiftShader is not here, its tests are skipped'; fi

@@ -1,5 +1,5 @@
 //! What `meshloom bench` prints and refuses. Nothing here depends on how long anything takes.
-#![cfg(all(feature = "cli", unix))]
+#![cfg(all(feature = "reference", unix))]
 
 #[path = "shared/cli.rs"]
 #[allow(dead_code)]

@@ -1,5 +1,5 @@
 //! Commands about points on snapshots in HDF5, and `simulate --hdf5`: the same as with `.npy`, on any number of ranks.
-#![cfg(all(feature = "cli", unix))]
+#![cfg(all(feature = "cli", feature = "hdf5", unix))]
 
 #[path = "shared/cli.rs"]
 #[allow(dead_code, reason = "shared with tests that need more of it")]
@@ -7,26 +7,6 @@ mod cli;
 
 use cli::{Call, Scratch};
 
-#[cfg(not(feature = "hdf5"))]
-#[test]
-fn without_hdf5_it_is_said_how_to_get_it() {
-    let scratch = Scratch::new();
-    let named = scratch.file("snapshot.hdf5", b"");
-    let signed = scratch.file("snapshot", b"\x89HDF\r\n\x1a\n and more");
-    let out = scratch.word("out");
-    for snapshot in [&named, &signed] {
-        for words in ["sort", "knn -k 1", "power --box 1"] {
-            let words: Vec<&str> = words.split(' ').collect();
-            let call = Call::new(&[&words[..1], &[snapshot, "-o", &out], &words[1..]].concat());
-            call.run().is_error(words[0], 1, &["built without HDF5", "feature `hdf5`", ".npy"]);
-        }
-    }
-    let call = Call::simulate(&scratch.join("out"), &["--hdf5", "one"]);
-    call.run().is_error("simulate", 2, &["built without HDF5", "feature `hdf5`"]);
-    assert!(!scratch.join("out").exists());
-}
-
-#[cfg(feature = "hdf5")]
 mod with_hdf5 {
     use std::fs;
     use std::path::Path;

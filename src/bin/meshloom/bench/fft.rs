@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::copy::{self, CopySpeed};
 use super::measure::{Clock, Spread};
-use super::reference::{self, Reference};
+use super::reference::{self, fft::Reference};
 use super::report::{self, Report, amount, range, rate, time};
 use super::{Found, Settings, name, values};
 use crate::common::Failure;
@@ -34,6 +34,7 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    reference::check(arguments.settings.reference)?;
     arguments.settings.run(|rank| measure(rank, arguments))
 }
 
@@ -223,7 +224,7 @@ impl Bench<'_> {
             ("inverse", inverse, &plan.inverse, cost[1], cost[2]),
         ];
         for (i, (direction, ours, route, before, after)) in directions.into_iter().enumerate() {
-            let theirs = reference.as_ref().map(|(spreads, threads)| (spreads[i], *threads));
+            let theirs = reference.map(|spreads| spreads[i]);
             result[direction] = self.direction(shape, [kind, direction], &ours, route, [before, after], theirs)?;
         }
         self.report.note(format!(
@@ -244,7 +245,7 @@ impl Bench<'_> {
         ours: &Spread,
         route: &Route,
         [before, after]: [Cost; 2],
-        theirs: Option<(Spread, usize)>,
+        theirs: Option<Spread>,
     ) -> Result<Value, Error> {
         let mine = [route.traffic(), after.sent - before.sent, after.messages - before.messages];
         let [device, between, messages] = self.clock.sum(mine)?;
@@ -262,9 +263,9 @@ impl Bench<'_> {
         let sent = if between > 0 { format!("{} in {messages}", amount(between)) } else { String::new() };
         row.extend([range(ours), rate(speed), format!("{of_copy:.2}"), sent]);
         match theirs {
-            Some((theirs, threads)) => {
-                result["reference"] = report::reference(ours, reference::NAME, &theirs);
-                result["reference"]["threads"] = threads.into();
+            Some(theirs) => {
+                result["reference"] = report::reference(ours, reference::fft::NAME, &theirs);
+                result["reference"]["threads"] = reference::threads().into();
                 row.extend([time(theirs.median), report::ratio(ours, &theirs)]);
             }
             None => row.extend([String::new(), String::new()]),
@@ -273,12 +274,11 @@ impl Bench<'_> {
         Ok(result)
     }
 
-    /// Seconds of both directions on rank 0's processor, and its threads.
-    fn reference(&self, kind: Values, shape: [u64; 3]) -> Result<Option<([Spread; 2], usize)>, Error> {
+    /// Seconds of both directions on rank 0's processor.
+    fn reference(&self, kind: Values, shape: [u64; 3]) -> Result<Option<[Spread; 2]>, Error> {
         let numbers = shape.iter().product::<u64>() * if kind == Values::Real { 1 } else { 2 };
-        let mut reference =
-            (self.rank.comm.rank() == 0).then(|| Reference::new(kind, shape, values(numbers, self.rank.comm.rank())));
-        let threads = reference.as_ref().map_or(0, Reference::threads);
+        let field = (self.rank.comm.rank() == 0).then(|| values(numbers, 0));
+        let mut reference = field.and_then(|field| Reference::new(kind, shape, field));
         let mut work = reference.as_mut().map(|reference| {
             move |part: usize| match part {
                 0 => reference.forward(),
@@ -286,6 +286,6 @@ impl Bench<'_> {
             }
         });
         let spreads = self.clock.alone::<2>(work.as_mut().map(|work| work as &mut dyn FnMut(usize)))?;
-        Ok(spreads.map(|spreads| (spreads, threads)))
+        Ok(spreads)
     }
 }

@@ -7,8 +7,8 @@ use meshloom::points::{Cloud, Domain};
 use meshloom::{Error, Rank};
 use serde_json::json;
 
-use super::kd::Reference;
 use super::points::Points;
+use super::reference::{self, kd::Reference};
 use super::search::Bench;
 use super::{Found, Settings};
 use crate::common::Failure;
@@ -33,6 +33,7 @@ fn parameter(text: &str) -> Result<f64, String> {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    reference::check(arguments.settings.reference)?;
     arguments.settings.run(|rank| measure(rank, arguments))
 }
 
@@ -116,11 +117,13 @@ mod tests {
     }
 
     #[test]
+    #[cfg(feature = "reference")]
     fn groups_differ_by_more_than_rounding() {
         assert_eq!([1, 2, 3, 4].map(|least| groups(&[0, 0, 2, 0, 4, 4], least)), [3, 2, 1, 0]);
         assert!(within(&[0, 1, 1, 3], &[0, 1, 1, 1]) && !within(&[0, 1, 1, 1], &[0, 1, 1, 3]));
         // Along x at 0, 1 and, as near as can be, beyond 2.
-        let reference = Reference::new(&[0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 2.0 + 2.0 * f32::EPSILON, 0.0, 0.0], None);
+        let reference =
+            Reference::new(&[0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 2.0 + 2.0 * f32::EPSILON, 0.0, 0.0], None).unwrap();
         let same = |ours: &[u32], length: f32| same(ours, &reference.groups(length), &reference, length);
         assert!(same(&[0, 0, 0], 1.0) && same(&[0, 0, 2], 1.0) && same(&[0, 1, 2], 1.0));
         assert!(same(&[0, 0, 0], 1.1) && !same(&[0, 0, 2], 1.1) && !same(&[0, 1, 2], 1.1));

@@ -8,8 +8,8 @@ use meshloom::points::neighbors::{KnnQuery, Nearest, Queries};
 use meshloom::{Error, Rank};
 use serde_json::json;
 
-use super::kd::Reference;
 use super::points::Points;
+use super::reference::{self, kd::Reference};
 use super::search::Bench;
 use super::{Found, Settings};
 use crate::common::Failure;
@@ -27,6 +27,7 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    reference::check(arguments.settings.reference)?;
     arguments.settings.run(|rank| measure(rank, arguments))
 }
 

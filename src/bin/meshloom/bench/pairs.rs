@@ -6,6 +6,7 @@ use meshloom::{Error, Rank};
 use serde_json::json;
 
 use super::points::Points;
+use super::reference;
 use super::search::Bench;
 use super::{Found, Settings};
 use crate::common::Failure;
@@ -32,6 +33,7 @@ fn radius(text: &str) -> Result<f32, String> {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    reference::check(arguments.settings.reference)?;
     arguments.settings.run(|rank| measure(rank, arguments))
 }
 

@@ -8,9 +8,9 @@ use meshloom::points::{Cloud, Frame};
 use meshloom::{Error, Rank};
 use serde_json::{Value, json};
 
-use super::kd::{self, Reference};
 use super::measure::{Clock, Spread};
 use super::points::Points;
+use super::reference::{self, kd::Reference};
 use super::report::{self, Report, amount, range, ratio, time};
 use super::{Found, Settings};
 
@@ -87,7 +87,7 @@ impl<'a> Bench<'a> {
         let mut reference = None;
         if self.settings.reference && self.rank.comm.rank() == 0 {
             let positions = self.recorder.download(cloud.positions(), 0, cloud.positions().len())?;
-            reference = Some(Reference::new(&positions, self.points.side));
+            reference = Reference::new(&positions, self.points.side);
         }
         Ok((cloud, reference))
     }
@@ -190,10 +190,10 @@ impl<'a> Bench<'a> {
         match theirs {
             Some(theirs) => {
                 let both = theirs.build.then(&theirs.search);
-                result["reference"] = report::reference(&ours.both, kd::NAME, &both);
+                result["reference"] = report::reference(&ours.both, reference::kd::NAME, &both);
                 result["reference"]["build"] = theirs.build.json();
                 result["reference"]["search"] = theirs.search.json();
-                result["reference"]["threads"] = rayon::current_num_threads().into();
+                result["reference"]["threads"] = reference::threads().into();
                 self.report.compared(&mut result["reference"], theirs.what, theirs.same);
                 cells.extend([time(theirs.build.median), time(theirs.search.median), ratio(&ours.both, &both)]);
             }

@@ -4,11 +4,11 @@ use clap::Args;
 use meshloom::gpu::primitives::{Count, Keys, Sort};
 use meshloom::gpu::{Array, Recorder};
 use meshloom::{Error, Rank};
-use rayon::prelude::*;
 use serde_json::json;
 
 use super::copy::{self, CopySpeed};
 use super::measure::Clock;
+use super::reference;
 use super::report::{self, Report, amount, range, ratio, time};
 use super::{Found, Settings};
 use crate::common::Failure;
@@ -24,14 +24,12 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    reference::check(arguments.settings.reference)?;
     arguments.settings.run(|rank| measure(rank, arguments))
 }
 
 const COLUMNS: [&str; 9] =
     ["keys", "bits", "median", "least .. greatest", "keys/s", "bytes", "of copy", "on the host", "ratio"];
-
-/// What sorts on the host.
-const REFERENCE: &str = "rayon, par_sort_by_key of (u64, u32)";
 
 fn measure(rank: &Rank, arguments: &Arguments) -> Result<Found, Error> {
     let settings = &arguments.settings;
@@ -102,7 +100,7 @@ impl Bench<'_> {
         if self.settings.reference {
             let pairs: Vec<(u64, u32)> = keys.iter().copied().zip(0..).collect();
             let mut sorted = pairs.clone();
-            sorted.par_sort_by_key(|pair| pair.0);
+            reference::sort::by_key(&mut sorted);
             let device = recorder.download(&order, 0, size)?;
             let equal = device.iter().zip(&sorted).all(|(index, pair)| *index == pair.1);
             let same = clock.sum([u64::from(!equal)])? == [0];
@@ -113,14 +111,14 @@ impl Bench<'_> {
             })?;
             let mut theirs = clock.together(recorder, |_| {
                 sorted.copy_from_slice(&pairs);
-                sorted.par_sort_by_key(|pair| pair.0);
+                reference::sort::by_key(&mut sorted);
                 Ok(())
             })?;
             for seconds in [&mut theirs.median, &mut theirs.min, &mut theirs.max] {
                 *seconds -= copied.min;
             }
-            result["reference"] = report::reference(&ours, REFERENCE, &theirs);
-            result["reference"]["threads"] = rayon::current_num_threads().into();
+            result["reference"] = report::reference(&ours, reference::sort::NAME, &theirs);
+            result["reference"]["threads"] = reference::threads().into();
             row.extend([time(theirs.median), ratio(&ours, &theirs)]);
             let what = format!("the order of {size} keys of {bits} bits");
             self.report.compared(&mut result["reference"], what, same);

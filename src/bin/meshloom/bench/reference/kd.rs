@@ -26,10 +26,11 @@ pub struct Reference {
 
 impl Reference {
     /// With the tree, over points of three coordinates each that lie in a periodic box where there is a `side`.
-    pub fn new(points: &[f32], side: Option<f32>) -> Self {
+    /// None where this build has no such library.
+    pub fn new(points: &[f32], side: Option<f32>) -> Option<Self> {
         let points: Vec<[f32; 3]> = points.chunks_exact(3).map(|x| [x[0], x[1], x[2]]).collect();
         let tree = ImmutableKdTree::new_from_slice(&points);
-        Reference { points, side, tree }
+        Some(Reference { points, side, tree })
     }
 
     /// Number of points.
@@ -149,13 +150,13 @@ mod tests {
         let points = [0.25, 5.0, 5.0, 9.75, 5.0, 5.0, 5.0, 5.0, 9.5, 5.0, 5.0, 0.0];
         let found = |side: Option<f32>| {
             let mut rows = vec![(u32::MAX, f32::INFINITY); 8];
-            Reference::new(&points, side).nearest(NonZero::new(2).unwrap(), &mut rows);
+            Reference::new(&points, side).unwrap().nearest(NonZero::new(2).unwrap(), &mut rows);
             [rows[1], rows[3], rows[5], rows[7]]
         };
         let periodic = [(1, 0.5), (0, 0.5), (3, 0.5), (2, 0.5)];
         assert_eq!(found(Some(10.0)), periodic);
         assert_ne!(found(None), periodic);
-        let pairs = |side: Option<f32>| Reference::new(&points, side).pairs(&[0.0, 0.5, 1.0]);
+        let pairs = |side: Option<f32>| Reference::new(&points, side).unwrap().pairs(&[0.0, 0.5, 1.0]);
         assert_eq!((pairs(Some(10.0)), pairs(None)), (vec![0, 4], vec![0, 0]));
     }
 
@@ -164,7 +165,7 @@ mod tests {
         // A chain through the face in x, a pair through an edge, and a point alone.
         let chain = [9.0, 5.0, 5.0, 0.0, 0.25, 5.0, 0.5, 5.0, 5.0, 9.75, 5.0, 5.0];
         let points = [&chain[..], &[9.75, 9.75, 5.0, 5.0, 5.0, 5.0]].concat();
-        let groups = |side: Option<f32>, length: f32| Reference::new(&points, side).groups(length);
+        let groups = |side: Option<f32>, length: f32| Reference::new(&points, side).unwrap().groups(length);
         assert_eq!(groups(Some(10.0), 0.75), [0, 1, 0, 0, 1, 5], "lengths count themselves");
         assert_eq!(groups(Some(10.0), 0.5625), [0, 1, 2, 3, 1, 5]);
         assert_eq!(groups(None, 0.75), [0, 1, 2, 0, 4, 5]);

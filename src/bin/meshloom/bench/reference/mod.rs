@@ -1,0 +1,38 @@
+//! The same work done by the processor with the libraries of the field, for `--reference`: rustfft, kiddo, rayon.
+//!
+//! They are part of builds with the feature `reference` alone. Without it [`absent`] stands for them: types of the same names
+//! that have no values, so that benchmarks are written once.
+
+#[cfg(not(feature = "reference"))]
+mod absent;
+#[cfg(feature = "reference")]
+pub mod fft;
+#[cfg(feature = "reference")]
+mod forest;
+#[cfg(feature = "reference")]
+pub mod kd;
+#[cfg(feature = "reference")]
+pub mod sort;
+
+#[cfg(not(feature = "reference"))]
+pub use absent::{fft, kd, sort, threads};
+
+use crate::common::Failure;
+
+/// Refuses a comparison that this build has no libraries for.
+///
+/// # Errors
+/// [`Failure::Failed`], which names the feature.
+pub fn check(wanted: bool) -> Result<(), Failure> {
+    if wanted && cfg!(not(feature = "reference")) {
+        let why = "--reference needs libraries that this build lacks; build with the feature `reference`";
+        return Err(Failure::Failed(why.into()));
+    }
+    Ok(())
+}
+
+/// Threads that share the work.
+#[cfg(feature = "reference")]
+pub fn threads() -> usize {
+    rayon::current_num_threads()
+}

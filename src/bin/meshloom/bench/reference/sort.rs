@@ -1,0 +1,11 @@
+//! A sort of keys with their index, by rayon.
+
+use rayon::prelude::*;
+
+/// What is measured, as reports name it.
+pub const NAME: &str = "rayon, par_sort_by_key of (u64, u32)";
+
+/// Sorts by the key; equal ones keep their order.
+pub fn by_key(pairs: &mut [(u64, u32)]) {
+    pairs.par_sort_by_key(|pair| pair.0);
+}
