@@ -3,8 +3,11 @@
 // Layout: x, y (and z) of one length. `product` reads z too: y = a * y + b * x + c * x * z.
 // Workgroup: GROUP invocations, ITEMS elements each. No workgroup memory.
 
-@if(product) fn term(i: u32, x: f32) -> f32 { return params.b * x + params.c * (x * load_z(i)); }
-@if(!product) fn term(i: u32, x: f32) -> f32 { return params.b * x; }
+#if product
+fn term(i: u32, x: f32) -> f32 { return params.b * x + params.c * (x * load_z(i)); }
+#else
+fn term(i: u32, x: f32) -> f32 { return params.b * x; }
+#endif
 
 @compute @workgroup_size(GROUP) fn main(
     @builtin(workgroup_id) id: vec3<u32>,

@@ -10,6 +10,8 @@
 //
 // Workgroup: GROUP invocations, ITEMS particles each. No workgroup memory.
 
+#import mesh::particle
+
 const UNIT: u32 = 268435456u;
 
 fn deposit(cell: u32, amount: u32) {

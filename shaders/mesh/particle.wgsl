@@ -3,7 +3,7 @@
 // Particles are the sites of a box of a lattice with displacements d0, d1, d2 in box units, or (`points`) a cell of the
 // array in `cell` and offsets d0, d1, d2 in cells.
 
-import package::mesh::window::{WIDTH, Nodes, nodes_of_site, nodes_near, weight, heaviest, sane};
+#import mesh::window
 
 struct Located {
     sane: bool,
@@ -12,7 +12,7 @@ struct Located {
     z: Nodes,
 }
 
-@if(!points)
+#if !points
 fn locate(particle: u32) -> Located {
     let k = params.first.z + particle % params.local.z;
     let j = params.first.y + particle / params.local.z % params.local.y;
@@ -26,8 +26,7 @@ fn locate(particle: u32) -> Located {
         nodes_of_site(k, params.sites.z, params.per_site.z, params.mesh.z, shift.z),
     );
 }
-
-@if(points)
+#else
 fn locate(particle: u32) -> Located {
     let cell = load_cell(particle);
     let k = i32(cell % params.shape.z) + params.base.z;
@@ -37,6 +36,7 @@ fn locate(particle: u32) -> Located {
     if !sane(shift) { return Located(false, Nodes(0, 0.0), Nodes(0, 0.0), Nodes(0, 0.0)); }
     return Located(true, nodes_near(i, shift.x), nodes_near(j, shift.y), nodes_near(k, shift.z));
 }
+#endif
 
 /// Place of a node in the array along an axis; an axis that is not cut closes on itself.
 fn place(node: i32, axis: u32) -> u32 {

@@ -4,6 +4,8 @@
 // cells below and above (6 words, to be cleared before), then the number of particles without a finite position.
 // Workgroup: GROUP invocations, ITEMS particles each; one atomic maximum a word and invocation. No workgroup memory.
 
+#import mesh::particle
+
 @compute @workgroup_size(GROUP) fn main(
     @builtin(workgroup_id) id: vec3<u32>,
     @builtin(num_workgroups) count: vec3<u32>,

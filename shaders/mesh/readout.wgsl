@@ -4,6 +4,8 @@
 // then z, always in the order of the nodes, so it is the same wherever the mesh is cut.
 // Workgroup: GROUP invocations, ITEMS particles each. No workgroup memory.
 
+#import mesh::particle
+
 fn readout(particle: u32) -> f32 {
     let at = locate(particle);
     var sum = 0.0;

@@ -3,9 +3,15 @@
 // Windows (Hockney & Eastwood 1981, chapter 5): cloud in cell (WIDTH 2, the default), triangular shaped cloud (`tsc`,
 // 3), piecewise cubic spline (`pcs`, 4).
 
-@if(pcs) const WIDTH: i32 = 4;
-@if(tsc && !pcs) const WIDTH: i32 = 3;
-@if(!tsc && !pcs) const WIDTH: i32 = 2;
+#if pcs
+const WIDTH: i32 = 4;
+#else
+#if tsc
+const WIDTH: i32 = 3;
+#else
+const WIDTH: i32 = 2;
+#endif
+#endif
 
 /// The first of WIDTH nodes along an axis, and the distance that fixes their weights.
 struct Nodes {
@@ -21,37 +27,40 @@ fn nodes_of_site(site: u32, sites: u32, per_site: f32, mesh: u32, shift: f32) ->
 }
 
 /// Nodes of a particle at `offset` cells above cell `cell`.
-@if(!tsc)
+#if !tsc
 fn nodes_near(cell: i32, offset: f32) -> Nodes {
     let whole = floor(offset);
     return Nodes(cell + i32(whole) - (WIDTH / 2 - 1), offset - whole);
 }
-
-@if(tsc)
+#else
 fn nodes_near(cell: i32, offset: f32) -> Nodes {
     let whole = floor(offset + 0.5);
     return Nodes(cell + i32(whole) - 1, offset - whole);
 }
+#endif
 
 /// Weight of node `n` of WIDTH.
-@if(!tsc && !pcs)
+#if !tsc
+#if !pcs
 fn weight(at: f32, n: i32) -> f32 {
     return select(at, 1.0 - at, n == 0);
 }
-
-@if(tsc)
+#endif
+#endif
+#if tsc
 fn weight(at: f32, n: i32) -> f32 {
     let far = 0.5 + select(at, -at, n == 0);
     return select(0.5 * far * far, 0.75 - at * at, n == 1);
 }
-
-@if(pcs)
+#endif
+#if pcs
 fn weight(at: f32, n: i32) -> f32 {
     let x = select(1.0 - at, at, n == 1 || n == 3);
     let outer = x * x * x / 6.0;
     let inner = (4.0 + x * x * (3.0 * x - 6.0)) / 6.0;
     return select(outer, inner, n == 1 || n == 2);
 }
+#endif
 
 /// The node that takes what rounding leaves over: one whose weight is never small.
 fn heaviest(at: f32) -> i32 {

@@ -9,6 +9,7 @@
 
 mod adapter;
 mod array;
+mod assemble;
 mod device;
 mod error;
 mod pipeline;

@@ -22,6 +22,7 @@
 
 use std::fmt::Write as _;
 
+use super::assemble::{Parts, assemble};
 use super::error::DeviceError;
 
 /// What an array is made of, as WGSL sees it.
@@ -115,7 +116,7 @@ pub struct KernelSource {
     pub(crate) params: String,
     pub(crate) slots: Vec<Slot>,
     pub(crate) modules: Vec<(&'static str, &'static str)>,
-    pub(crate) features: Vec<(&'static str, bool)>,
+    pub(crate) flags: Vec<(&'static str, bool)>,
     pub(crate) group: Option<u32>,
 }
 
@@ -128,7 +129,7 @@ impl KernelSource {
             params: String::new(),
             slots: Vec::new(),
             modules: Vec::new(),
-            features: Vec::new(),
+            flags: Vec::new(),
             group: None,
         }
     }
@@ -147,17 +148,18 @@ impl KernelSource {
         self
     }
 
-    /// Makes `text` importable by the body as `import package::<path>::name;`.
+    /// Makes `text` a module, which stands where the body or another module says `#import name`, once.
     #[must_use]
-    pub fn module(mut self, path: &'static str, text: &'static str) -> Self {
-        self.modules.push((path, text));
+    pub fn module(mut self, name: &'static str, text: &'static str) -> Self {
+        self.modules.push((name, text));
         self
     }
 
-    /// Switches an `@if(name)` of the body or of an imported module.
+    /// Sets a flag: the body and its modules may have lines between `#if name` (or `#if !name`), `#else` and `#endif`, each on a line
+    /// of its own.
     #[must_use]
-    pub fn feature(mut self, name: &'static str, on: bool) -> Self {
-        self.features.push((name, on));
+    pub fn flag(mut self, name: &'static str, on: bool) -> Self {
+        self.flags.push((name, on));
         self
     }
 
@@ -183,7 +185,7 @@ impl KernelSource {
     /// invocation.
     ///
     /// # Errors
-    /// [`DeviceError::Shader`] when an import cannot be resolved.
+    /// [`DeviceError::Shader`] when a module or flag is missing.
     pub fn wgsl(&self, windows: &[u32], window: u64, group: u32, items: u32) -> Result<String, DeviceError> {
         assert_eq!(windows.len(), self.slots.len(), "one window count a slot");
         let mut text = String::new();
@@ -204,36 +206,11 @@ impl KernelSource {
         for (slot, &windows) in self.slots.iter().zip(windows) {
             binding = declare(&mut text, slot, windows, window * 4 / slot.element.bytes(), binding);
         }
-        text.push_str(&self.body);
-        if self.modules.is_empty() && self.features.is_empty() {
-            return Ok(text);
-        }
-        self.resolve(text)
-    }
-
-    fn resolve(&self, text: String) -> Result<String, DeviceError> {
-        // Imports stand first in a module, before what this file wrote.
-        let (imports, rest): (Vec<&str>, Vec<&str>) =
-            text.lines().partition(|line| line.trim_start().starts_with("import "));
-        let text = format!("{}\n{}", imports.join("\n"), rest.join("\n"));
-        let fail = |why: String| DeviceError::Shader { kernel: self.label.clone(), why };
-        let path = |path: &str| format!("package::{path}").parse().map_err(|e| fail(format!("{path}: {e}")));
-        let mut resolver = wesl::VirtualResolver::new();
-        for (name, module) in &self.modules {
-            resolver.add_module(path(name)?, (*module).into());
-        }
-        resolver.add_module(path("main")?, text.into());
-        let mut compiler = wesl::Wesl::new_barebones().set_custom_resolver(resolver);
-        compiler.set_options(wesl::CompileOptions {
-            imports: true,
-            condcomp: true,
-            strip: false,
-            ..Default::default()
-        });
-        for &(name, on) in &self.features {
-            compiler.set_feature(name, on);
-        }
-        compiler.compile(&path("main")?).map(|done| done.to_string()).map_err(|e| fail(e.to_string()))
+        let parts = Parts { modules: &self.modules, flags: &self.flags };
+        let body =
+            assemble(&self.body, &parts).map_err(|why| DeviceError::Shader { kernel: self.label.clone(), why })?;
+        text.push_str(&body);
+        Ok(text)
     }
 }
 

@@ -22,7 +22,7 @@ impl Default for Combine {
         let kernel = |product: bool| {
             let source = KernelSource::new("fields::combine", include_str!("../../shaders/mesh/combine.wgsl"))
                 .params("count: u32, a: f32, b: f32, c: f32")
-                .feature("product", product)
+                .flag("product", product)
                 .array("x", Element::F32, Access::Read)
                 .array("y", Element::F32, Access::ReadWrite);
             Kernel::new(if product { source.array("z", Element::F32, Access::Read) } else { source })

@@ -163,13 +163,13 @@ struct Set {
 impl Set {
     fn new(window: Window, points: bool) -> Self {
         let over = |name: &str, body: &str| {
-            let text = format!("{}\n{body}", include_str!("../../shaders/mesh/particle.wgsl"));
-            let mut source = KernelSource::new(format!("mesh::{name}"), text)
+            let mut source = KernelSource::new(format!("mesh::{name}"), body)
                 .params(GEOMETRY)
+                .module("mesh::particle", include_str!("../../shaders/mesh/particle.wgsl"))
                 .module("mesh::window", include_str!("../../shaders/mesh/window.wgsl"))
-                .feature("tsc", window == Window::Tsc)
-                .feature("pcs", window == Window::Pcs)
-                .feature("points", points);
+                .flag("tsc", window == Window::Tsc)
+                .flag("pcs", window == Window::Pcs)
+                .flag("points", points);
             if points {
                 source = source.array("cell", Element::U32, Access::Read);
             }
