@@ -67,6 +67,7 @@ pub mod fft;
 pub mod gpu;
 pub mod grid;
 mod hash;
+mod host;
 pub mod io;
 mod launch;
 pub mod mesh;
@@ -74,5 +75,5 @@ pub mod pm;
 pub mod points;
 
 pub use error::Error;
-pub use launch::{Launch, Rank, launch};
+pub use launch::{Launch, Rank, launch, launch_with_code};
 pub use wgpu;

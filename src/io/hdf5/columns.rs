@@ -90,12 +90,13 @@ impl Columns {
         token: &str,
         columns: Vec<Column>,
         info: &SnapshotInfo,
-        describe: impl FnOnce(&Hdf5File) -> hdf5_metno::Result<()>,
+        describe: impl Fn(&Hdf5File) -> hdf5_metno::Result<()>,
     ) -> Result<Self, IoError> {
         writable(path, &columns)?;
         let mut places = Vec::new();
         let file = SharedFile::create_by(path, token, |temporary| {
-            let make = || {
+            places.clear();
+            let mut make = || {
                 let file = Hdf5File::create_excl(temporary)?;
                 describe(&file)?;
                 for column in &columns {
