@@ -106,7 +106,9 @@ fn a_limit_on_the_size_of_files_is_an_error() {
     if cfg!(feature = "hdf5") {
         // Positions and velocities fit, the snapshot does not.
         let call = Call::simulate(&scratch.join("run"), &["--hdf5", "one"]).on(Ranks::Threads(2));
-        call.before("ulimit -f 24").run().is_error("simulate", 1, &["snapshot.hdf5"]);
+        let outcome = call.before("ulimit -f 24").run();
+        outcome.is_error("simulate", 1, &["snapshot.hdf5", "ulimit -f"]);
+        assert!(outcome.stderr.lines().count() == 1 && !outcome.stderr.contains(".part"), "{outcome:#?}");
         assert_eq!(names(scratch.path()), ["points.npy"]);
     }
 }
@@ -144,6 +146,20 @@ fn names_cannot_take_the_terminal_over() {
     assert!(clean(&outcome.stdout), "{outcome:#?}");
     let report: serde_json::Value = serde_json::from_str(&outcome.stdout).unwrap();
     assert_eq!(report["output"], made);
+}
+
+#[test]
+fn a_place_that_is_none_is_said_in_plain_words() {
+    let scratch = Scratch::new();
+    let points = points(&scratch, 20);
+    for (output, words) in [
+        (scratch.word("no/such/out.npz"), &["there is no such directory", "mkdir -p", "no/such"][..]),
+        (format!("{points}/out.npz"), &["points.npy is no directory"]),
+    ] {
+        let outcome = knn(&points, &output).run();
+        outcome.is_error("a place", 1, words);
+        assert!(!outcome.stderr.contains("entity") && !outcome.stderr.contains("os error"), "{outcome:#?}");
+    }
 }
 
 #[test]

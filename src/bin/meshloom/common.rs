@@ -190,12 +190,11 @@ pub fn refuse_dash<'a>(inputs: impl IntoIterator<Item = &'a Path>, output: &'a P
 
 /// Fails before the work rather than after it where there is no place for the result.
 pub fn writable(output: &Path) -> Result<(), IoError> {
-    let directory = output.parent().filter(|parent| !parent.as_os_str().is_empty());
-    match directory {
-        Some(directory) if !directory.is_dir() => {
-            Err(IoError::Create { path: output.into(), source: ErrorKind::NotFound.into() })
-        }
-        _ if output.is_dir() => Err(IoError::NotAFile { path: output.into() }),
-        _ => Ok(()),
+    let create = |source| IoError::Create { path: output.into(), source };
+    if let Some(directory) = output.parent().filter(|parent| !parent.as_os_str().is_empty())
+        && !directory.metadata().map_err(create)?.is_dir()
+    {
+        return Err(create(ErrorKind::NotADirectory.into()));
     }
+    if output.is_dir() { Err(IoError::NotAFile { path: output.into() }) } else { Ok(()) }
 }
