@@ -66,6 +66,23 @@ where
     T: Send,
     E: Display + Send + From<DeviceError> + From<CommError>,
 {
+    launch_with_code(how, options, |_| 1, body)
+}
+
+/// [`launch`] where `exit_code` says with which code an error ends all processes under MPI.
+///
+/// # Errors
+/// As [`launch`].
+pub fn launch_with_code<T, E>(
+    how: Launch,
+    options: &Options,
+    exit_code: impl Fn(&E) -> u8,
+    body: impl Fn(Rank) -> Result<T, E> + Sync,
+) -> Result<Vec<T>, RunError<E>>
+where
+    T: Send,
+    E: Display + Send + From<DeviceError> + From<CommError>,
+{
     let rank = |comm: Communicator| {
         let (local, host) = place(&comm)?;
         let gpu = Gpu::open(options, local)?;
@@ -79,21 +96,21 @@ where
         Launch::Solo => comm::run_solo(rank).map(|value| vec![value]),
         Launch::Threads(ranks) => comm::run_threads(ranks, rank),
         #[cfg(feature = "mpi")]
-        Launch::Mpi => comm::run_mpi(rank).map(|value| vec![value]),
+        Launch::Mpi => comm::run_mpi_with_code(rank, exit_code).map(|value| vec![value]),
         #[cfg(not(feature = "mpi"))]
-        Launch::Mpi => Err(RunError {
-            rank: 0,
-            failure: comm::Failure::Comm(CommError::Start(
-                "this build has no MPI; build with the feature `mpi`".into(),
-            )),
-        }),
+        Launch::Mpi => {
+            // There are no processes to end.
+            drop(exit_code);
+            let text = "this build has no MPI; build with the feature `mpi`".into();
+            Err(RunError { rank: 0, failure: comm::Failure::Comm(CommError::Start(text)) })
+        }
     }
 }
 
 /// This rank's number among those on its host, and a number that stands for the host.
 fn place(comm: &Communicator) -> Result<(usize, u64), CommError> {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok().or_else(|| std::env::var("HOSTNAME").ok());
-    let host = fnv1a(START, name.unwrap_or_default().as_bytes());
+    // Where hosts have no names they count as one.
+    let host = crate::host::number().unwrap_or(START);
     let hosts = comm.all_gather(&[host])?;
     Ok((hosts[..comm.rank()].iter().filter(|&&other| other == host).count(), host))
 }

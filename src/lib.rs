@@ -62,6 +62,7 @@ pub mod fft;
 pub mod gpu;
 pub mod grid;
 mod hash;
+mod host;
 pub mod io;
 mod launch;
 pub mod mesh;
@@ -69,5 +70,5 @@ pub mod pm;
 pub mod points;
 
 pub use error::Error;
-pub use launch::{Launch, Rank, launch};
+pub use launch::{Launch, Rank, launch, launch_with_code};
 pub use wgpu;

@@ -225,14 +225,14 @@ fn long(out: &Path) -> Call {
 
 #[test]
 fn an_interrupt_ends_a_run_with_one_message() {
-    for name in ["INT", "TERM"] {
+    for (name, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
         let scratch = Scratch::new();
         let out = scratch.join("out");
         let mut run = long(&out).on(Ranks::Threads(3)).start();
         run.until("output directory", |_| out.is_dir());
         signal(run.pid(), name);
         let outcome = run.wait(Duration::from_secs(10));
-        outcome.is_error(name, 1, &["interrupted"]);
+        outcome.is_error(name, code, &["interrupted"]);
         assert!(files(scratch.path()).is_empty(), "{:?}", files(scratch.path()));
     }
 }

@@ -65,7 +65,7 @@ fn an_interrupt_removes_what_is_unfinished() {
     }
     assert_eq!(names(&scratch.0), [".s.1.hdf5.t.part", ".s.hdf5.t.part", "ready"]);
     assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
-    assert_eq!(child.wait().unwrap().code(), Some(1));
+    assert_eq!(child.wait().unwrap().code(), Some(130));
     assert_eq!(names(&scratch.0), ["ready"]);
 }
 

@@ -326,7 +326,7 @@ fn removing_all_before_an_exit_leaves_nothing() {
 
 #[cfg(all(unix, feature = "cli"))]
 #[test]
-fn an_interrupt_removes_what_is_unfinished_and_exits_with_1() {
+fn an_interrupt_removes_what_is_unfinished_and_exits_as_shells_expect() {
     use std::process::Stdio;
     use std::time::Duration;
 
@@ -341,9 +341,9 @@ fn an_interrupt_removes_what_is_unfinished_and_exits_with_1() {
         std::thread::sleep(Duration::from_secs(60));
         unreachable!("not interrupted");
     }
-    for signal in ["-INT", "-TERM"] {
+    for (signal, code) in [("-INT", 130), ("-TERM", 143), ("-XCPU", 152)] {
         let s = Scratch::new();
-        let mut command = again("an_interrupt_removes_what_is_unfinished_and_exits_with_1", &s.0);
+        let mut command = again("an_interrupt_removes_what_is_unfinished_and_exits_as_shells_expect", &s.0);
         let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         for _ in 0..600 {
             if s.file("ready").exists() {
@@ -354,7 +354,7 @@ fn an_interrupt_removes_what_is_unfinished_and_exits_with_1() {
         assert_eq!(s.names(), ["out", "ready", "whole"]);
         assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
         let output = child.wait_with_output().unwrap();
-        assert_eq!(output.status.code(), Some(1), "{signal}");
+        assert_eq!(output.status.code(), Some(code), "{signal}");
         let text = String::from_utf8_lossy(&output.stderr);
         assert_eq!(text.matches("interrupted").count(), 1, "{text}");
         assert_eq!(s.names(), ["ready", "whole"], "{signal}");

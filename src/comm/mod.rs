@@ -46,7 +46,7 @@ pub use message::{Receiving, Sending};
 pub use reduce::{Op, Reducible};
 pub use run::{mpi_launched, run_solo, run_threads};
 #[cfg(feature = "mpi")]
-pub use run_mpi::run_mpi;
+pub use run_mpi::{run_mpi, run_mpi_with_code};
 
 /// What a communication returns.
 pub type Result<T, E = CommError> = std::result::Result<T, E>;

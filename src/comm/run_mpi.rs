@@ -33,6 +33,17 @@ const TURN_STEP: Duration = Duration::from_millis(50);
 /// # Errors
 /// [`CommError::Start`] or [`CommError::Mpi`] where MPI does not start.
 pub fn run_mpi<T, E: Display>(body: impl FnOnce(Communicator) -> Result<T, E>) -> Result<T, RunError<E>> {
+    run_mpi_with_code(body, |_| 1)
+}
+
+/// [`run_mpi`] where `exit_code` says with which code an error ends all processes.
+///
+/// # Errors
+/// As [`run_mpi`].
+pub fn run_mpi_with_code<T, E: Display>(
+    body: impl FnOnce(Communicator) -> Result<T, E>,
+    exit_code: impl FnOnce(&E) -> u8,
+) -> Result<T, RunError<E>> {
     let broken = |rank| move |error| RunError { rank, failure: Failure::Comm(error) };
     let session = Session::start().map_err(broken(0))?;
     // SAFETY: reads a constant, which is valid while MPI is.
@@ -42,23 +53,23 @@ pub fn run_mpi<T, E: Display>(body: impl FnOnce(Communicator) -> Result<T, E>) -
     let outcome = catch_unwind(AssertUnwindSafe(|| body(Communicator::new(Box::new(world)))));
     let value = match outcome {
         Ok(Ok(value)) => value,
-        Ok(Err(error)) => fail(rank, &error.to_string()),
-        Err(panic) => fail(rank, &panics.text().unwrap_or_else(|| panic_message(panic.as_ref()))),
+        Ok(Err(error)) => fail(rank, &error.to_string(), exit_code(&error)),
+        Err(panic) => fail(rank, &panics.text().unwrap_or_else(|| panic_message(panic.as_ref())), 1),
     };
     drop(panics);
     if let Err(error) = family.leave() {
-        fail(rank, &error.to_string());
+        fail(rank, &error.to_string(), 1);
     }
     drop(family);
     drop(session);
     Ok(value)
 }
 
-fn fail(rank: usize, message: &str) -> ! {
+fn fail(rank: usize, message: &str, code: u8) -> ! {
     if let Some(step) = rank.checked_ilog2() {
         thread::sleep(TURN + TURN_STEP * step);
     }
-    end_world(rank, message)
+    end_world(rank, message, code)
 }
 
 /// MPI, finalised at the end if it was initialised here.

@@ -2,12 +2,22 @@
 //!
 //! Every temporary file and every directory made for an output is noted in a list of this process while it is
 //! unfinished. Dropping its owner clears it away; where destructors do not run, [`remove_all`] or the interrupt handler
-//! (`install_interrupt_handler`, feature `cli`) does.
+//! (`install_interrupt_handler`, feature `cli`) does. What is left of a process that was killed, the next one clears away
+//! that writes there.
+
+#[cfg(feature = "cli")]
+mod interrupt;
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+#[cfg(feature = "hdf5")]
+use super::IoError;
+use super::leftover;
+#[cfg(feature = "cli")]
+pub use interrupt::{install_interrupt_handler, silence_interrupt_message};
 
 /// What is unfinished, in the order it was made. A path stands here once for each of its owners in this process (ranks
 /// that are threads share the list), as absolute paths, since the working directory may change.
@@ -40,24 +50,51 @@ pub fn remove_all() -> usize {
     Unfinished::lock().remove()
 }
 
+/// Removes the temporary files in `directory` that killed runs on this host have left, never those of runs that are
+/// alive. Where that cannot be told (file systems without locks, Windows) they stay.
+pub fn clear_leftovers(directory: impl AsRef<Path>) {
+    leftover::clear_in(directory.as_ref());
+}
+
 /// Creates a new temporary file. Creating and noting are one step under the lock, so that an interrupt misses nothing.
 pub(crate) fn create_file(path: &Path) -> io::Result<File> {
     let mut unfinished = Unfinished::lock();
-    let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
+    let file = loop {
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
+        if leftover::claim(&file, path) {
+            break file;
+        }
+    };
     unfinished.files.push(absolute(path));
     Ok(file)
 }
 
-/// Has a temporary file made by `make`, which another library writes by its path, and notes it, all in one step. `make`
-/// must be short: an interrupt waits for it.
+/// Has the temporary file of `output` made by `make`, which another library writes by its path, and notes it, all in one
+/// step. `make` must be short: an interrupt waits for it. It is called again if another run took the file for a dead one,
+/// in the moment in which nobody held it.
 #[cfg(feature = "hdf5")]
-pub(crate) fn make_file<E>(path: &Path, make: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
+pub(crate) fn make_file(
+    output: &Path,
+    temporary: &Path,
+    mut make: impl FnMut() -> Result<(), IoError>,
+) -> Result<File, IoError> {
     let mut unfinished = Unfinished::lock();
-    unfinished.files.push(absolute(path));
-    let made = make();
+    unfinished.files.push(absolute(temporary));
+    let mut once = || {
+        make()?;
+        let file = OpenOptions::new().read(true).write(true).open(temporary).and_then(|file| {
+            if leftover::claim(&file, temporary) { Ok(file) } else { Err(io::ErrorKind::NotFound.into()) }
+        });
+        file.map_err(|source| IoError::Create { path: output.to_path_buf(), source })
+    };
+    let remove = || drop(fs::remove_file(temporary));
+    let made = once().or_else(|_| {
+        remove();
+        once()
+    });
     if made.is_err() {
-        let _ = fs::remove_file(path);
-        strike(&mut unfinished.files, &absolute(path));
+        remove();
+        strike(&mut unfinished.files, &absolute(temporary));
     }
     made
 }
@@ -104,68 +141,5 @@ fn absolute(path: &Path) -> PathBuf {
 fn strike(list: &mut Vec<PathBuf>, path: &Path) {
     if let Some(at) = list.iter().rposition(|noted| noted == path) {
         list.remove(at);
-    }
-}
-
-#[cfg(feature = "cli")]
-pub use interrupt::{install_interrupt_handler, silence_interrupt_message};
-
-#[cfg(feature = "cli")]
-mod interrupt {
-    use std::io::{IsTerminal, Write};
-    use std::sync::Once;
-    use std::sync::atomic::{AtomicBool, Ordering};
-
-    use super::Unfinished;
-    use crate::io::IoError;
-
-    static SILENT: AtomicBool = AtomicBool::new(false);
-
-    /// Makes an interrupt (SIGINT, SIGTERM, SIGHUP; Ctrl-C) remove what is unfinished, say so once on standard error, and
-    /// end the process with exit status 1. For programs; a library's user may have handlers of their own.
-    ///
-    /// Calling it again does nothing. Under MPI every process installs it; all but one call
-    /// [`silence_interrupt_message`].
-    ///
-    /// # Errors
-    /// [`IoError::Handler`] if the system refuses or the program already has such a handler.
-    pub fn install_interrupt_handler() -> Result<(), IoError> {
-        static INSTALLED: Once = Once::new();
-        let mut result = Ok(());
-        INSTALLED.call_once(|| {
-            result = ctrlc::set_handler(|| {
-                // The lock is held to the end, so that no rank makes another file meanwhile.
-                let mut unfinished = Unfinished::lock();
-                unfinished.remove();
-                if !SILENT.load(Ordering::Relaxed) {
-                    let mut stderr = std::io::stderr();
-                    // A progress bar may stand on this line of a terminal.
-                    let clear = if stderr.is_terminal() { "\r\x1b[K" } else { "" };
-                    let _ = writeln!(stderr, "{clear}meshloom: interrupted; unfinished files were removed");
-                }
-                exit_now();
-            })
-            .map_err(|e| IoError::Handler { reason: e.to_string() });
-        });
-        result
-    }
-
-    /// Leaves the message to another process: for all MPI ranks but one.
-    pub fn silence_interrupt_message() {
-        SILENT.store(true, Ordering::Relaxed);
-    }
-
-    /// Ends without destructors of C libraries: a GPU driver's would run while the ranks' threads still use it.
-    fn exit_now() -> ! {
-        #[cfg(unix)]
-        {
-            unsafe extern "C" {
-                fn _exit(status: std::ffi::c_int) -> !;
-            }
-            // SAFETY: POSIX's function, which takes any status and does not return.
-            unsafe { _exit(1) }
-        }
-        #[cfg(not(unix))]
-        std::process::exit(1)
     }
 }

@@ -3,6 +3,8 @@
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use super::printable_path;
+
 /// An error about a file or directory: which one, what is wrong with it, and what to do.
 ///
 /// The text (`Display`) is made to be shown to a user as it stands. Sizes are in bytes; an `index` is a position in the
@@ -11,14 +13,14 @@ use std::path::{Path, PathBuf};
 #[non_exhaustive]
 pub enum IoError {
     /// There is no such input file.
-    #[error("{}: no such file; check the name and the working directory", .path.display())]
+    #[error("{}: no such file; check the name and the working directory", printable_path(.path))]
     NotFound {
         /// The file asked for.
         path: PathBuf,
     },
 
     /// The path is a directory, pipe or device where a regular file is needed.
-    #[error("{}: not a regular file; give the name of a file on disk", .path.display())]
+    #[error("{}: not a regular file; give the name of a file on disk", printable_path(.path))]
     NotAFile {
         /// The path asked for.
         path: PathBuf,
@@ -35,7 +37,7 @@ pub enum IoError {
     OutputIsDash,
 
     /// The operating system could not read the file.
-    #[error("{}: cannot be read: {source}{}", .path.display(), read_remedy(.source))]
+    #[error("{}: cannot be read: {source}{}", printable_path(.path), read_remedy(.source))]
     Read {
         /// The file.
         path: PathBuf,
@@ -44,7 +46,7 @@ pub enum IoError {
     },
 
     /// The file is not a NumPy `.npy` file, or its header is broken.
-    #[error("{}: not a NumPy .npy file: {reason}", .path.display())]
+    #[error("{}: not a NumPy .npy file: {reason}", printable_path(.path))]
     NotNpy {
         /// The file.
         path: PathBuf,
@@ -53,7 +55,7 @@ pub enum IoError {
     },
 
     /// The file is not a NumPy `.npz` archive, or it is broken, or of a kind that cannot be read in parts.
-    #[error("{}: not a NumPy .npz file that can be read: {reason}", .path.display())]
+    #[error("{}: not a NumPy .npz file that can be read: {reason}", printable_path(.path))]
     NotNpz {
         /// The file.
         path: PathBuf,
@@ -62,7 +64,7 @@ pub enum IoError {
     },
 
     /// The file is not HDF5, or not laid out as it should be, or broken.
-    #[error("{}: not an HDF5 file that can be read: {reason}", .path.display())]
+    #[error("{}: not an HDF5 file that can be read: {reason}", printable_path(.path))]
     NotHdf5 {
         /// The file.
         path: PathBuf,
@@ -73,7 +75,7 @@ pub enum IoError {
     /// A file in HDF5 was given to a program that was built without it.
     #[error("{}: an HDF5 file, but this program was built without HDF5; build it with the feature `hdf5` \
         (cargo install --path . --features cli,hdf5; needs the HDF5 library), or convert the file to .npy",
-        .path.display())]
+        printable_path(.path))]
     NoHdf5 {
         /// The file.
         path: PathBuf,
@@ -81,7 +83,7 @@ pub enum IoError {
 
     /// Arrays that belong together have different lengths, or do not describe one another: a mistake of the calling
     /// program.
-    #[error("{}: `{name}` {reason}; give arrays that belong together", .path.display())]
+    #[error("{}: `{name}` {reason}; give arrays that belong together", printable_path(.path))]
     Column {
         /// The file to write.
         path: PathBuf,
@@ -92,7 +94,7 @@ pub enum IoError {
     },
 
     /// An archive has no array of this name.
-    #[error("{}: has no array `{name}`; it has: {found}", .path.display())]
+    #[error("{}: has no array `{name}`; it has: {found}", printable_path(.path))]
     NoMember {
         /// The file.
         path: PathBuf,
@@ -103,7 +105,7 @@ pub enum IoError {
     },
 
     /// A line of a text file is not what it should be.
-    #[error("{}: line {line}: {reason}", .path.display())]
+    #[error("{}: line {line}: {reason}", printable_path(.path))]
     Line {
         /// The file.
         path: PathBuf,
@@ -115,7 +117,7 @@ pub enum IoError {
 
     /// The file ends before its header says.
     #[error(
-        "{}: truncated: {found} bytes, but its header promises {wanted}; copy or write the file again", .path.display()
+        "{}: truncated: {found} bytes, but its header promises {wanted}; copy or write the file again", printable_path(.path)
     )]
     Truncated {
         /// The file.
@@ -127,7 +129,7 @@ pub enum IoError {
     },
 
     /// The elements have the wrong type.
-    #[error("{}: has elements of type {found}, but {wanted} is needed; convert with NumPy's .astype()", .path.display())]
+    #[error("{}: has elements of type {found}, but {wanted} is needed; convert with NumPy's .astype()", printable_path(.path))]
     Dtype {
         /// The file.
         path: PathBuf,
@@ -138,7 +140,7 @@ pub enum IoError {
     },
 
     /// The array has the wrong shape.
-    #[error("{}: has shape {}, but {wanted} is needed", .path.display(), tuple(.found))]
+    #[error("{}: has shape {}, but {wanted} is needed", printable_path(.path), tuple(.found))]
     Shape {
         /// The file.
         path: PathBuf,
@@ -151,7 +153,7 @@ pub enum IoError {
     /// The array is stored in Fortran order.
     #[error(
         "{}: stored in Fortran order, C order is needed; convert with numpy.save(name, numpy.ascontiguousarray(array))",
-        .path.display()
+        printable_path(.path)
     )]
     FortranOrder {
         /// The file.
@@ -160,7 +162,7 @@ pub enum IoError {
 
     /// An element is NaN or infinite.
     #[error("{}: the element at {} is {value}; remove or repair it, every element must be finite",
-        .path.display(), tuple(.index))]
+        printable_path(.path), tuple(.index))]
     NonFinite {
         /// The file.
         path: PathBuf,
@@ -172,7 +174,7 @@ pub enum IoError {
 
     /// A finite f64 element has no finite f32 beside it.
     #[error("{}: the element at {} is {value:e}, beyond the range of f32 (3.4e38); scale the data to other units",
-        .path.display(), tuple(.index))]
+        printable_path(.path), tuple(.index))]
     OutOfRange {
         /// The file.
         path: PathBuf,
@@ -183,7 +185,7 @@ pub enum IoError {
     },
 
     /// A range outside the array or file was asked for: a mistake of the calling program.
-    #[error("{}: range {start}..{end} was asked for, of only {len}; please report this as a bug", .path.display())]
+    #[error("{}: range {start}..{end} was asked for, of only {len}; please report this as a bug", printable_path(.path))]
     Range {
         /// The file.
         path: PathBuf,
@@ -196,7 +198,7 @@ pub enum IoError {
     },
 
     /// An array of an archive cannot have this name: a mistake of the calling program.
-    #[error("{}: the name `{name}` of an array {reason}; give another", .path.display())]
+    #[error("{}: the name `{name}` of an array {reason}; give another", printable_path(.path))]
     MemberName {
         /// The archive.
         path: PathBuf,
@@ -208,7 +210,7 @@ pub enum IoError {
 
     /// The parts that were written are not an array of an archive once and whole: a mistake of the calling program.
     #[error("{}: {found} of {wanted} elements of `{name}` were written, or some twice; please report this as a bug",
-        .path.display())]
+        printable_path(.path))]
     Parts {
         /// The archive.
         path: PathBuf,
@@ -221,7 +223,7 @@ pub enum IoError {
     },
 
     /// Memory for the elements asked for could not be had.
-    #[error("{}: no memory for {} of it; use more ranks, each reads only its part", .path.display(), size(*.bytes))]
+    #[error("{}: no memory for {} of it; use more ranks, each reads only its part", printable_path(.path), size(*.bytes))]
     Memory {
         /// The file.
         path: PathBuf,
@@ -230,7 +232,7 @@ pub enum IoError {
     },
 
     /// An output file could not be created.
-    #[error("{}: cannot be created: {source}; {}", .path.display(), create_remedy(.path, .source))]
+    #[error("{}: cannot be created: {}", printable_path(.path), create_text(.path, .source))]
     Create {
         /// The file.
         path: PathBuf,
@@ -239,7 +241,7 @@ pub enum IoError {
     },
 
     /// Writing failed, most often because the disk is full.
-    #[error("{}: {}", .path.display(), write_text(*.bytes, .source))]
+    #[error("{}: {}", printable_path(.path), write_text(*.bytes, .source))]
     Write {
         /// The output file (its final name).
         path: PathBuf,
@@ -250,21 +252,21 @@ pub enum IoError {
     },
 
     /// A file stands where a directory is needed.
-    #[error("{}: is a file, but a directory is needed; give another name or move the file away", .path.display())]
+    #[error("{}: is a file, but a directory is needed; give another name or move the file away", printable_path(.path))]
     NotADirectory {
         /// The file.
         path: PathBuf,
     },
 
     /// A temporary file of this name exists already.
-    #[error("{}: exists already; if no other run is writing here, remove it", .path.display())]
+    #[error("{}: exists already; if no other run is writing here, remove it", printable_path(.path))]
     Exists {
         /// The file.
         path: PathBuf,
     },
 
     /// A picture could not be encoded.
-    #[error("{}: the picture could not be encoded: {reason}; use a smaller mesh", .path.display())]
+    #[error("{}: the picture could not be encoded: {reason}; use a smaller mesh", printable_path(.path))]
     Picture {
         /// The file.
         path: PathBuf,
@@ -273,7 +275,7 @@ pub enum IoError {
     },
 
     /// A plot could not be drawn.
-    #[error("{}: the plot could not be drawn: {reason}", .path.display())]
+    #[error("{}: the plot could not be drawn: {reason}", printable_path(.path))]
     Plot {
         /// The file.
         path: PathBuf,
@@ -338,18 +340,22 @@ fn read_remedy(source: &io::Error) -> &'static str {
     }
 }
 
-fn create_remedy(path: &Path, source: &io::Error) -> String {
+fn create_text(path: &Path, source: &io::Error) -> String {
     let directory = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent.display().to_string(),
+        Some(parent) if !parent.as_os_str().is_empty() => printable_path(parent),
         _ => "the working directory".to_string(),
     };
     match source.kind() {
-        ErrorKind::NotFound => format!("make the directory first (mkdir -p {directory})"),
-        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
-            format!("{directory} is not writable, choose another place")
+        ErrorKind::NotFound => {
+            format!("there is no such directory; make it first (mkdir -p {directory}) or choose another place")
         }
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "free some space or choose another disk".to_string(),
-        _ => "choose another place".to_string(),
+        ErrorKind::NotADirectory => format!("{directory} is no directory; choose another place"),
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+            format!("{directory} is not writable; choose another place")
+        }
+        ErrorKind::StorageFull => "the disk is full; free some space or choose another disk".to_string(),
+        ErrorKind::QuotaExceeded => "the disk quota is used up; free some space or choose another disk".to_string(),
+        _ => format!("{source}; choose another place"),
     }
 }
 
@@ -363,7 +369,9 @@ fn write_text(bytes: u64, source: &io::Error) -> String {
             format!("the disk quota is used up, the file needs {wanted}; free some space or choose another disk")
         }
         ErrorKind::FileTooLarge => {
-            format!("the file system or a limit (ulimit -f) does not allow a file of {wanted}; choose another disk")
+            format!(
+                "the file system or a limit (ulimit -f) does not allow a file of {wanted}; raise the limit or choose another disk"
+            )
         }
         _ => format!("writing {wanted} failed: {source}; check the disk or choose another place"),
     }

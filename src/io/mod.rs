@@ -7,7 +7,9 @@
 //! - **HDF5** (module `hdf5`, feature `hdf5`): snapshots and group catalogues as the field's tools read and write them.
 //! - **Files that belong together** ([`Sealed`]): all are written first and then named, so that there are all or none.
 //! - **Small files** ([`write_whole`], [`write_csv`], `density_png`, `log_plot_png_bytes`): written by one rank, with the same promise.
-//! - **Cleaning up** ([`cleanup`]): an error, a panic or an interrupt leaves no partial output behind.
+//! - **Cleaning up** ([`cleanup`]): an error, a panic or an interrupt leaves no partial output behind, and what a killed
+//!   run has left the next one into the same place clears away.
+//! - **Messages** ([`printable`], [`printable_path`]): text that a terminal shows and does not obey.
 //!
 //! # Who synchronises
 //! Nothing here communicates. Where ranks work on one file the steps are separate, and the caller puts the barriers:
@@ -58,6 +60,7 @@ pub mod hdf5;
 mod hdf5_name;
 #[cfg(feature = "cli")]
 mod image;
+mod leftover;
 mod npy;
 mod npy_header;
 mod npy_writer;
@@ -67,6 +70,7 @@ mod numbers;
 mod output_dir;
 #[cfg(feature = "cli")]
 mod plot;
+mod printable;
 mod shared_file;
 mod zip;
 
@@ -84,6 +88,7 @@ pub use numbers::{Numbers, read_numbers};
 pub use output_dir::OutputDir;
 #[cfg(feature = "cli")]
 pub use plot::{Curve, ErrorPoints, LogAxis, LogPlot, log_plot_png_bytes};
+pub use printable::{is_unprintable, printable, printable_path};
 pub use shared_file::{Sealed, SharedFile, seal_whole, token, write_whole};
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use super::{IoError, cleanup, token};
+use super::shared_file::temporary_name;
+use super::{IoError, cleanup, leftover, token};
 
 /// A directory to write to, made if it was not there.
 ///
@@ -18,7 +19,8 @@ pub struct OutputDir {
 }
 
 impl OutputDir {
-    /// Makes the directory and its parents where they are missing, and checks that files can be written there.
+    /// Makes the directory and its parents where they are missing, checks that files can be written there, and clears
+    /// away what killed runs have left there.
     ///
     /// # Errors
     /// [`IoError::OutputIsDash`], [`IoError::NotADirectory`] if a file has the name of it or of a parent, and
@@ -47,11 +49,12 @@ impl OutputDir {
                 Err(source) => return Err(IoError::Create { path: path.to_path_buf(), source }),
             }
         }
-        let probe = directory.join(format!(".meshloom-{}.part", token()));
+        let probe = temporary_name(&directory.join("meshloom"), &token());
         match cleanup::create_file(&probe) {
             Ok(file) => {
                 drop(file);
                 cleanup::remove_file(&probe);
+                leftover::clear_in(path);
                 Ok(directory)
             }
             // The probe's path, since the remedy speaks of the directory around it.

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::{IoError, cleanup};
+use super::{IoError, cleanup, leftover};
+use crate::host;
 
 /// One output file that ranks write together, at byte offsets.
 ///
@@ -16,11 +17,14 @@ use super::{IoError, cleanup};
 /// - Rank 0 calls [`create`](Self::create), all others [`open`](Self::open), with the same path and token.
 /// - Ranges of different ranks must not overlap, and together must cover the file: what nobody writes stays zero.
 /// - The caller synchronises: a barrier after `create`, and one between the others' `finish` and rank 0's.
-/// - Dropping rank 0's value unfinished removes the temporary file; dropping another rank's does not.
+/// - Dropping rank 0's value unfinished removes the temporary file; dropping another rank's does not. What a killed run
+///   has left, the next [`create`](Self::create) of the same path clears away.
 #[derive(Debug)]
 pub struct SharedFile {
     /// `None` only while being finished or dropped: Windows renames and removes closed files only.
     file: Option<File>,
+    /// On the rank that made it, until it has its name: as long as it is open, no other run takes the file for a dead one.
+    claim: Option<File>,
     path: PathBuf,
     temporary: PathBuf,
     total_bytes: u64,
@@ -38,10 +42,12 @@ impl SharedFile {
     /// [`IoError::Write`]. Nothing is left behind after an error.
     pub fn create(path: impl AsRef<Path>, total_bytes: u64, header: &[u8], token: &str) -> Result<Self, IoError> {
         let path = destination(path.as_ref())?;
+        leftover::clear_of(&path);
         let temporary = temporary_name(&path, token);
         let file = cleanup::create_file(&temporary).map_err(|e| IoError::create(&path, &temporary, e))?;
         // From here on dropping it removes the file.
-        let shared = Self { file: Some(file), path, temporary, total_bytes, creator: true };
+        let mut shared = Self { file: Some(file), claim: None, path, temporary, total_bytes, creator: true };
+        shared.keep_claim()?;
         shared.file()?.set_len(total_bytes).map_err(|e| shared.write_error(e))?;
         shared.write_at(0, header)?;
         Ok(shared)
@@ -53,19 +59,19 @@ impl SharedFile {
     pub(super) fn create_by(
         path: &Path,
         token: &str,
-        make: impl FnOnce(&Path) -> Result<(), IoError>,
+        mut make: impl FnMut(&Path) -> Result<(), IoError>,
     ) -> Result<Self, IoError> {
         let path = destination(path)?;
         let temporary = temporary_name(&path, token);
         if temporary.exists() {
             return Err(IoError::Exists { path: temporary });
         }
-        cleanup::make_file(&temporary, || make(&temporary))?;
-        let mut shared = Self { file: None, path, temporary, total_bytes: 0, creator: true };
-        let opened = fs::OpenOptions::new().read(true).write(true).open(&shared.temporary);
-        let (total_bytes, file) =
-            opened.and_then(|file| Ok((file.metadata()?.len(), file))).map_err(|e| shared.write_error(e))?;
-        (shared.total_bytes, shared.file) = (total_bytes, Some(file));
+        leftover::clear_of(&path);
+        let file = cleanup::make_file(&path, &temporary, || make(&temporary))?;
+        let mut shared = Self { file: None, claim: None, path, temporary, total_bytes: 0, creator: true };
+        shared.total_bytes = file.metadata().map_err(|e| shared.write_error(e))?.len();
+        shared.file = Some(file);
+        shared.keep_claim()?;
         Ok(shared)
     }
 
@@ -79,7 +85,9 @@ impl SharedFile {
         let temporary = temporary_name(&path, token);
         let opened = cleanup::open_file(&temporary).and_then(|file| Ok((file.metadata()?.len(), file)));
         match opened {
-            Ok((total_bytes, file)) => Ok(Self { file: Some(file), path, temporary, total_bytes, creator: false }),
+            Ok((total_bytes, file)) => {
+                Ok(Self { file: Some(file), claim: None, path, temporary, total_bytes, creator: false })
+            }
             Err(source) => {
                 let reason = format!("the file begun by rank 0 cannot be opened by another rank ({source})");
                 Err(IoError::Create { path, source: io::Error::other(reason) })
@@ -140,6 +148,15 @@ impl SharedFile {
     fn file(&self) -> Result<&File, IoError> {
         // `None` is not to be met here, see the field; an error is kinder than a panic.
         self.file.as_ref().ok_or_else(|| self.write_error(io::Error::other("closed already")))
+    }
+
+    /// Keeps the lock of a file that was just made beyond the moment in which it is closed to be renamed.
+    fn keep_claim(&mut self) -> Result<(), IoError> {
+        // Elsewhere there is no lock, and an open file could not be renamed.
+        if cfg!(unix) {
+            self.claim = Some(self.file()?.try_clone().map_err(|e| self.write_error(e))?);
+        }
+        Ok(())
     }
 
     fn write_error(&self, source: io::Error) -> IoError {
@@ -207,12 +224,14 @@ pub fn seal_whole(path: impl AsRef<Path>, bytes: &[u8]) -> Result<Sealed, IoErro
     SharedFile::create(path, bytes.len() as u64, bytes, &token())?.seal()
 }
 
-/// A short string that no other call has returned, in this or any other process: for rank 0 to make and share.
+/// A short string that no other call has returned, in this or any other process: for rank 0 to make and share. It begins
+/// with the host, by which a later run there knows what it may clear away.
 pub fn token() -> String {
     static CALLS: AtomicU32 = AtomicU32::new(0);
+    let host = host::number().map(|host| format!("{host:x}-")).unwrap_or_default();
     let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let call = CALLS.fetch_add(1, Ordering::Relaxed);
-    format!("{:x}-{:x}-{call:x}", std::process::id(), time.as_nanos())
+    format!("{host}{:x}-{:x}-{call:x}", std::process::id(), time.as_nanos())
 }
 
 /// The path to write: refused if it cannot be a file, followed if it is a link.
@@ -232,7 +251,15 @@ fn destination(path: &Path) -> Result<PathBuf, IoError> {
 }
 
 /// Hidden, beside the final name, and the same on every rank.
-fn temporary_name(path: &Path, token: &str) -> PathBuf {
+pub(super) fn temporary_name(path: &Path, token: &str) -> PathBuf {
+    let mut name = hidden_name(path);
+    let safe = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
+    name.push(format!(".{}.part", token.chars().take(80).map(safe).collect::<String>()));
+    path.with_file_name(name)
+}
+
+/// What the temporary files of an output have in common: their names up to the token.
+pub(super) fn hidden_name(path: &Path) -> OsString {
     let name = path.file_name().unwrap_or_default();
     let mut hidden = OsString::from(".");
     if name.len() <= 120 {
@@ -242,9 +269,7 @@ fn temporary_name(path: &Path, token: &str) -> PathBuf {
         let hash = crate::hash::fnv1a(crate::hash::START, name.as_encoded_bytes());
         hidden.push(format!("{hash:016x}"));
     }
-    let safe = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
-    hidden.push(format!(".{}.part", token.chars().take(80).map(safe).collect::<String>()));
-    path.with_file_name(hidden)
+    hidden
 }
 
 /// Makes the new name itself durable, where the system has that notion. The data is safe already, so that a failure

@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::comm::{Communicator, Op};
 use crate::io::collective::shared_token;
 use crate::io::hdf5::{Files, Part, SnapshotInfo, SnapshotWriter, part_path};
-use crate::io::{IoError, Sealed};
+use crate::io::{IoError, Sealed, token};
 
 use super::Simulation;
 
@@ -35,13 +35,14 @@ pub fn seal_snapshot_together(
         let reason = format!("has {} rows over all ranks, but the header counts {}", all[0], info.count);
         return Err(IoError::Column { path: path.to_path_buf(), name: "ParticleIDs".to_string(), reason }.into());
     }
-    let token = shared_token(comm)?;
     let (writer, first) = match files {
         Files::PerRank => {
             let part = Part { index: comm.rank() as u64, of: comm.size() as u64, count };
-            (SnapshotWriter::create(part_path(path, part.index), info, part, &token)?, 0)
+            // A token of its own, since it says which host makes the file.
+            (SnapshotWriter::create(part_path(path, part.index), info, part, &token())?, 0)
         }
         Files::One => {
+            let token = shared_token(comm)?;
             let whole = Part::whole(info);
             let made = if comm.rank() == 0 { Some(SnapshotWriter::create(path, info, whole, &token)?) } else { None };
             let mut first = [count];

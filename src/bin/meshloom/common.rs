@@ -8,8 +8,10 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use meshloom::gpu::{Choice, DeviceError, Options};
 use meshloom::grid::Grid;
 use meshloom::io::IoError;
-use meshloom::{Error, Launch, Rank, launch};
+use meshloom::{Error, Launch, Rank, launch_with_code};
 use serde_json::Value;
+
+use crate::terminal;
 
 /// Parts of the process grid along the first two axes of a mesh; none: what suits the mesh.
 pub type GridParts = Option<[usize; 2]>;
@@ -36,16 +38,36 @@ pub struct Common {
 
 /// How a command ends when it does not end well.
 pub enum Failure {
+    /// The words of the call cannot be parsed: exit code 2, and the parser's own message.
+    Words(String),
     /// The words of the call are wrong: exit code 2.
     Usage(String),
     /// It could not be done: exit code 1.
     Failed(String),
 }
 
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
+impl Failure {
+    /// With which code the program ends.
+    pub fn code(&self) -> u8 {
+        match self {
+            Failure::Words(_) | Failure::Usage(_) => 2,
+            Failure::Failed(_) => 1,
+        }
+    }
+
+    /// What is said about it on standard error.
+    pub fn message(&self) -> String {
+        match self {
+            Failure::Words(message) => message.trim_end().into(),
+            Failure::Usage(message) | Failure::Failed(message) => format!("meshloom: {message}"),
+        }
+    }
+}
+
+impl From<&Error> for Failure {
+    fn from(error: &Error) -> Self {
         use meshloom::Error as E;
-        match &error {
+        match error {
             // Values that were asked for and cannot be.
             E::Cosmology(_) | E::Fft(_) | E::Layout(_) | E::Device(DeviceError::UnknownAdapter { .. }) => {
                 Failure::Usage(error.to_string())
@@ -53,6 +75,12 @@ impl From<Error> for Failure {
             E::Simulation(meshloom::pm::SimulationError::OutOfRange { .. }) => Failure::Usage(error.to_string()),
             _ => Failure::Failed(error.to_string()),
         }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Failure::from(&error)
     }
 }
 
@@ -92,7 +120,9 @@ impl Common {
         if how != Launch::Mpi {
             fits(self.ranks.into())?;
         }
-        let ranks = launch(how, &options, |rank| match fits(rank.comm.size()) {
+        // Under MPI a rank that fails ends all with the code that one process ends with.
+        let code = |error: &Error| Failure::from(error).code();
+        let ranks = launch_with_code(how, &options, code, |rank| match fits(rank.comm.size()) {
             // All ranks find it: they leave together, which under MPI saves the exit code.
             Err(wrong) => Ok((rank.comm.rank(), Err(wrong))),
             Ok(()) => body(&rank).map(|value| (rank.comm.rank(), value)),
@@ -125,9 +155,13 @@ impl Common {
     }
 
     /// Prints the report of a run where `--json` asks for it and rank 0 is in this process.
-    pub fn print(&self, report: Option<Value>) {
-        if let Some(report) = report.filter(|_| self.json) {
-            println!("{report}");
+    ///
+    /// # Errors
+    /// Those of standard output.
+    pub fn print(&self, report: Option<Value>) -> Result<(), Failure> {
+        match report.filter(|_| self.json) {
+            Some(report) => terminal::print_object(&report),
+            None => Ok(()),
         }
     }
 
@@ -156,12 +190,11 @@ pub fn refuse_dash<'a>(inputs: impl IntoIterator<Item = &'a Path>, output: &'a P
 
 /// Fails before the work rather than after it where there is no place for the result.
 pub fn writable(output: &Path) -> Result<(), IoError> {
-    let directory = output.parent().filter(|parent| !parent.as_os_str().is_empty());
-    match directory {
-        Some(directory) if !directory.is_dir() => {
-            Err(IoError::Create { path: output.into(), source: ErrorKind::NotFound.into() })
-        }
-        _ if output.is_dir() => Err(IoError::NotAFile { path: output.into() }),
-        _ => Ok(()),
+    let create = |source| IoError::Create { path: output.into(), source };
+    if let Some(directory) = output.parent().filter(|parent| !parent.as_os_str().is_empty())
+        && !directory.metadata().map_err(create)?.is_dir()
+    {
+        return Err(create(ErrorKind::NotADirectory.into()));
     }
+    if output.is_dir() { Err(IoError::NotAFile { path: output.into() }) } else { Ok(()) }
 }

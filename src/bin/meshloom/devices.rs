@@ -5,6 +5,7 @@ use meshloom::gpu::{Choice, DeviceError, Gpu, Options, Profile, adapters, bytes,
 use serde_json::json;
 
 use crate::common::Failure;
+use crate::terminal;
 
 #[derive(Args)]
 pub struct Arguments {
@@ -18,7 +19,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         let none = DeviceError::NoAdapter { why: "the drivers offer none".into() };
         return Err(Failure::Failed(none.to_string()));
     }
-    let mut objects = Vec::new();
+    let (mut objects, mut lines) = (Vec::new(), Vec::<String>::new());
     for (index, adapter) in adapters().iter().enumerate() {
         let info = adapter.get_info();
         let opened = match unsuitable(adapter) {
@@ -28,15 +29,12 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             }
         };
         let memory = memory(adapter);
-        if !arguments.json {
-            println!("{index}: {} ({:?}, {:?})", info.name, info.device_type, info.backend);
-            let pci = if info.device_pci_bus_id.is_empty() {
-                String::new()
-            } else {
-                format!(", PCI {}", info.device_pci_bus_id)
-            };
-            println!("   driver    {} {}{pci}", info.driver, info.driver_info);
-        }
+        let pci = match info.device_pci_bus_id.as_str() {
+            "" => String::new(),
+            bus => format!(", PCI {bus}"),
+        };
+        lines.push(format!("{index}: {} ({:?}, {:?})", info.name, info.device_type, info.backend));
+        lines.push(format!("   driver    {} {}{pci}", info.driver, info.driver_info));
         let mut object = json!({
             "index": index, "name": info.name, "type": format!("{:?}", info.device_type),
             "backend": format!("{:?}", info.backend), "driver": info.driver, "driver_info": info.driver_info,
@@ -44,9 +42,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         });
         match opened {
             Err(why) => {
-                if !arguments.json {
-                    println!("   unusable  {why}");
-                }
+                lines.push(format!("   unusable  {why}"));
                 object["usable"] = json!(false);
                 object["why"] = json!(why);
             }
@@ -64,28 +60,24 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
                     Profile::Gpu => "gpu",
                     Profile::Software => "software",
                 };
-                if !arguments.json {
-                    let heap = memory.map_or("unknown".into(), bytes);
-                    println!(
-                        "   memory    {heap}; {} a binding, {} a buffer",
-                        bytes(able.window_bytes),
-                        bytes(able.buffer_bytes)
-                    );
-                    println!(
-                        "   kernels   {} storage buffers, {} of workgroup memory, {} invocations a workgroup",
-                        able.bindings,
-                        bytes(able.workgroup_bytes.into()),
-                        able.invocations
-                    );
-                    let sizes = [info.subgroup_min_size, info.subgroup_max_size];
-                    println!(
-                        "   optional  {}; subgroups of {} to {}",
-                        if features.is_empty() { "none".into() } else { features.join(", ") },
-                        sizes[0],
-                        sizes[1]
-                    );
-                    println!("   profile   {profile}");
-                }
+                let heap = memory.map_or("unknown".into(), bytes);
+                let optional = if features.is_empty() { "none".into() } else { features.join(", ") };
+                lines.push(format!(
+                    "   memory    {heap}; {} a binding, {} a buffer",
+                    bytes(able.window_bytes),
+                    bytes(able.buffer_bytes)
+                ));
+                lines.push(format!(
+                    "   kernels   {} storage buffers, {} of workgroup memory, {} invocations a workgroup",
+                    able.bindings,
+                    bytes(able.workgroup_bytes.into()),
+                    able.invocations
+                ));
+                lines.push(format!(
+                    "   optional  {optional}; subgroups of {} to {}",
+                    info.subgroup_min_size, info.subgroup_max_size
+                ));
+                lines.push(format!("   profile   {profile}"));
                 object["usable"] = json!(true);
                 object["profile"] = json!(profile);
                 object["features"] = json!(features);
@@ -98,10 +90,12 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
         objects.push(object);
     }
-    if arguments.json {
-        println!("{}", json!({ "devices": objects }));
+    let usable = objects.iter().any(|object| object["usable"] == json!(true));
+    match arguments.json {
+        true => terminal::print_object(&json!({ "devices": objects }))?,
+        false => terminal::print(&(lines.join("\n") + "\n"))?,
     }
-    if objects.iter().all(|object| object["usable"] == json!(false)) {
+    if !usable {
         let why = "every adapter is below what kernels need".into();
         return Err(Failure::Failed(DeviceError::NoAdapter { why }.to_string()));
     }

@@ -181,8 +181,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         Err(error) => return Err(Failure::Failed(error.to_string())),
     }
     let report = arguments.common.launch_together(|rank| fof(rank, arguments))?;
-    arguments.common.print(report);
-    Ok(())
+    arguments.common.print(report)
 }
 
 /// One rank's work.

@@ -2,6 +2,7 @@
 
 mod bench;
 mod catalogue;
+mod chatter;
 mod common;
 mod coordinates;
 mod devices;
@@ -16,12 +17,16 @@ mod power;
 mod search;
 mod simulate;
 mod sort;
+mod terminal;
 mod values;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::builder::Styles;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use common::Failure;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 
 /// Simulations made of fields and particles on any GPU, over any number of devices or MPI ranks
 #[derive(Parser)]
@@ -56,22 +61,49 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("MESHLOOM_LOG").unwrap_or_else(|_| "error".into());
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time().init();
+    let filter = EnvFilter::try_from_env("MESHLOOM_LOG").unwrap_or_else(|_| "error".into());
+    if filter.max_level_hint() <= Some(LevelFilter::ERROR) {
+        // SAFETY: the program begins here, and nothing before has started a thread.
+        unsafe { chatter::silence() };
+    }
+    let diagnostics = tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| terminal::Diagnostics);
+    diagnostics.without_time().log_internal_errors(false).init();
     // Under MPI every process finds wrong words alike: one speaks for all.
     let first = ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "MV2_COMM_WORLD_RANK"]
         .iter()
         .find_map(|name| std::env::var(name).ok())
         .is_none_or(|rank| rank.trim() == "0");
-    let program = match Program::try_parse() {
-        Ok(program) => program,
-        Err(error) => {
+    match parse(first).and_then(|program| program.map_or(Ok(()), run)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            meshloom::io::cleanup::remove_all();
             if first {
-                drop(error.print());
+                terminal::complain(&failure.message());
             }
-            return ExitCode::from(u8::from(error.use_stderr()) * 2);
+            ExitCode::from(failure.code())
         }
+    }
+}
+
+/// The words of the call; none where they ask for help alone, which is then printed.
+fn parse(first: bool) -> Result<Option<Program>, Failure> {
+    // Without colours, which could not be told from control characters in the words.
+    let plain = Program::command().styles(Styles::plain());
+    let error = match plain.try_get_matches().and_then(|words| Program::from_arg_matches(&words)) {
+        Ok(program) => return Ok(Some(program)),
+        Err(error) => error,
     };
+    if error.use_stderr() {
+        return Err(Failure::Words(error.render().ansi().to_string()));
+    }
+    match Program::try_parse() {
+        Err(help) if first => terminal::written(help.print())?,
+        _ => {}
+    }
+    Ok(None)
+}
+
+fn run(program: Program) -> Result<(), Failure> {
     if let Err(error) = meshloom::io::cleanup::install_interrupt_handler() {
         tracing::debug!(%error, "interrupts will leave temporary files");
     }
@@ -79,7 +111,7 @@ fn main() -> ExitCode {
         // The launcher says what happened.
         meshloom::io::cleanup::silence_interrupt_message();
     }
-    let result = match program.command {
+    match program.command {
         Command::Devices(arguments) => devices::run(&arguments),
         Command::Simulate(arguments) => simulate::run(&arguments),
         Command::Power(arguments) => power::run(&arguments),
@@ -90,15 +122,5 @@ fn main() -> ExitCode {
         Command::Pairs(arguments) => pairs::run(&arguments),
         Command::Fof(arguments) => fof::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
-    };
-    let (message, code) = match result {
-        Ok(()) => return ExitCode::SUCCESS,
-        Err(Failure::Usage(message)) => (message, 2),
-        Err(Failure::Failed(message)) => (message, 1),
-    };
-    meshloom::io::cleanup::remove_all();
-    if first {
-        eprintln!("meshloom: {message}");
     }
-    ExitCode::from(code)
 }

@@ -7,11 +7,12 @@ use meshloom::Error;
 use meshloom::comm::{Communicator, Op};
 use meshloom::gpu::Recorder;
 use meshloom::grid::split;
-use meshloom::io::{Dtype, IoError};
+use meshloom::io::{Dtype, IoError, printable_path};
 use meshloom::points::{Cloud, Domain, ParticleError};
 
 use crate::common::Failure;
 use crate::coordinates::Coordinates;
+use crate::terminal;
 
 /// The words of `--box`: one side for all axes, or one each; 0 or `open` is an open axis.
 #[derive(Clone, Debug, PartialEq)]
@@ -101,7 +102,7 @@ impl PointFile {
     pub fn domain(&self, sides: Option<&Sides>) -> Result<Domain, Failure> {
         match self.file.box_size().filter(|_| sides.is_none()) {
             Some(own) => Domain::new(&own).map_err(|error| {
-                let path = self.file.path().display();
+                let path = printable_path(self.file.path());
                 Failure::Failed(format!("{path}: Header/BoxSize: {error}; give --box, which goes before it"))
             }),
             None => Sides::domain(sides, self.dims),
@@ -138,11 +139,11 @@ impl PointFile {
             && let Some(axis) = blur.axis(comm, self.count)?
             && comm.rank() == 0
         {
-            eprintln!(
+            terminal::complain(&format!(
                 "meshloom: warning: {}: coordinate {axis} is rounded to f32 by more than 1/100 of the distance between \
                  neighbours, whose order may be lost; move the points nearer to the origin",
-                self.file.path().display()
-            );
+                printable_path(self.file.path())
+            ));
         }
         Ok(cloud)
     }

@@ -9,7 +9,7 @@ use meshloom::exchange::GridComms;
 use meshloom::fft::{Transform, Wave, good_size};
 use meshloom::gpu::{Array, Recorder};
 use meshloom::grid::{Box3, Grid, extent, split};
-use meshloom::io::{Column, IoError, NpyFile, is_hdf5, write_csv};
+use meshloom::io::{Column, IoError, NpyFile, is_hdf5, printable_path, write_csv};
 use meshloom::mesh::{
     Bin, Mesh, MeshError, Painter, Points, SpectrumGeometry, Window, density_contrast, power_spectrum,
 };
@@ -85,7 +85,7 @@ fn box_of(arguments: &Arguments, file: &Source) -> Result<[f64; 3], Failure> {
     match own {
         None => Err(Failure::Usage("--box is missing: give the sides of the periodic box, as --box 128".into())),
         Some(own) => own.try_into().ok().filter(is_box).ok_or_else(|| {
-            let path = arguments.input.display();
+            let path = printable_path(&arguments.input);
             Failure::Failed(format!("{path}: Header/BoxSize is no box that is periodic along every axis; give --box"))
         }),
     }
@@ -231,8 +231,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             None => Err(IoError::NotFound { path: arguments.input.clone() }.into()),
         }
     })?;
-    arguments.common.print(report);
-    Ok(())
+    arguments.common.print(report)
 }
 
 /// One rank's work; rank 0 writes the file.

@@ -6,7 +6,7 @@ use clap::Args;
 use meshloom::comm::Op;
 use meshloom::exchange::Exchange;
 use meshloom::gpu::Recorder;
-use meshloom::io::IoError;
+use meshloom::io::{IoError, printable_path};
 use meshloom::points::neighbors::DistributedSearch;
 use meshloom::points::{Cloud, Domain};
 use meshloom::{Error, Launch, Rank};
@@ -116,8 +116,7 @@ impl Job<'_> {
             let result = search(&mut work, &prepared)?;
             work.report(self, result).map(Ok)
         })?;
-        common.print(report);
-        Ok(())
+        common.print(report)
     }
 
     /// Opens the files; the inner error is one of the words.
@@ -129,7 +128,7 @@ impl Job<'_> {
             && queries.dims() != dims
         {
             let found = vec![queries.count(), queries.dims() as u64];
-            let wanted = format!("(M, {dims}), as many axes as {} has,", self.inputs.points.display());
+            let wanted = format!("(M, {dims}), as many axes as {} has,", printable_path(&self.inputs.points));
             return Err(IoError::Shape { path: path.into(), found, wanted });
         }
         let domain = points.domain(self.inputs.size.as_ref());

@@ -25,6 +25,7 @@ use super::communicator::Communicator;
 use super::error::said_by;
 use super::transport::{Lane, Pending, Transport};
 use super::{CommError, Result};
+use crate::io::printable;
 
 const TAG_DATA: c_int = 0;
 const TAG_CHECK: c_int = 1;
@@ -167,28 +168,28 @@ impl Transport for Mpi {
     }
 
     fn abort(&self, message: &str) -> ! {
-        end_all(self.comms.collective.0, self.members[self.rank], message)
+        end_all(self.comms.collective.0, self.members[self.rank], message, 1)
     }
 }
 
-/// Prints one message and ends all ranks with exit code 1.
-fn end_all(comm: ffi::MPI_Comm, rank: usize, message: &str) -> ! {
+/// Prints one message and ends all ranks with an exit code.
+fn end_all(comm: ffi::MPI_Comm, rank: usize, message: &str, code: u8) -> ! {
     use std::io::Write;
     // One write, so that lines of several ranks do not mix; where nobody listens there is nobody to tell.
     let _ = std::io::stdout().flush();
-    let _ = std::io::stderr().write_all((said_by(rank, message) + "\n").as_bytes());
+    let _ = std::io::stderr().write_all((printable(&said_by(rank, message)).into_owned() + "\n").as_bytes());
     let _calls = locked(&CALLS);
     if is_alive() {
         // SAFETY: MPI is alive.
-        unsafe { ffi::MPI_Abort(comm, 1) };
+        unsafe { ffi::MPI_Abort(comm, code.into()) };
     }
-    std::process::exit(1)
+    std::process::exit(code.into())
 }
 
 /// [`end_all`] of the world.
-pub(super) fn end_world(rank: usize, message: &str) -> ! {
+pub(super) fn end_world(rank: usize, message: &str, code: u8) -> ! {
     // SAFETY: reads a constant.
-    end_all(unsafe { ffi::RSMPI_COMM_WORLD }, rank, message)
+    end_all(unsafe { ffi::RSMPI_COMM_WORLD }, rank, message, code)
 }
 
 impl Communicator {

@@ -90,12 +90,13 @@ impl Columns {
         token: &str,
         columns: Vec<Column>,
         info: &SnapshotInfo,
-        describe: impl FnOnce(&Hdf5File) -> hdf5_metno::Result<()>,
+        describe: impl Fn(&Hdf5File) -> hdf5_metno::Result<()>,
     ) -> Result<Self, IoError> {
-        writable(path, &columns)?;
+        let bytes = writable(path, &columns)?;
         let mut places = Vec::new();
         let file = SharedFile::create_by(path, token, |temporary| {
-            let make = || {
+            places.clear();
+            let mut make = || {
                 let file = Hdf5File::create_excl(temporary)?;
                 describe(&file)?;
                 for column in &columns {
@@ -103,7 +104,7 @@ impl Columns {
                 }
                 file.close()
             };
-            make().map_err(|error| create_error(path, &error))
+            make().map_err(|error| create_error(path, bytes, &error))
         })?;
         Ok(Self { file, columns, places })
     }
@@ -143,29 +144,43 @@ impl Columns {
     }
 }
 
-/// Creating is left to the library, whose words for a missing directory or a full disk are poor: asked for here.
-fn writable(path: &Path, columns: &[Column]) -> Result<(), IoError> {
+/// Bytes of the columns. Creating is left to the library, whose words for a missing directory are poor: asked for here.
+fn writable(path: &Path, columns: &[Column]) -> Result<u64, IoError> {
     let bytes = columns.iter().try_fold(0u64, |sum, column| {
         let len = column.shape[0].checked_mul(column.shape[1])?;
         sum.checked_add(len.checked_mul(column.kind.bytes())?)
     });
-    if bytes.is_none_or(|bytes| i64::try_from(bytes).is_err()) {
+    let Some(bytes) = bytes.filter(|&bytes| i64::try_from(bytes).is_ok()) else {
         let found = columns.first().map(|column| column.shape.to_vec()).unwrap_or_default();
         return Err(IoError::Shape { path: path.to_path_buf(), found, wanted: "one that fits a file".to_string() });
-    }
+    };
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match std::fs::metadata(parent) {
         Ok(found) if !found.is_dir() => {
             Err(IoError::Create { path: path.to_path_buf(), source: io::ErrorKind::NotADirectory.into() })
         }
-        Ok(_) => Ok(()),
+        Ok(_) => Ok(bytes),
         Err(source) => Err(IoError::Create { path: path.to_path_buf(), source }),
     }
 }
 
-fn create_error(path: &Path, error: &Error) -> IoError {
-    let reason = format!("the HDF5 library says: {error}{}", lock_remedy(error));
-    IoError::Create { path: path.to_path_buf(), source: io::Error::other(reason) }
+/// Of what the library says (the time, an address in memory, the temporary name) only the system's reason is for a user.
+fn create_error(path: &Path, bytes: u64, error: &Error) -> IoError {
+    let path = path.to_path_buf();
+    match system_error(&error.to_string()).filter(|_| lock_remedy(error).is_empty()) {
+        Some(source) => IoError::Write { path, bytes, source },
+        None => {
+            let reason = format!("the HDF5 library says: {error}{}", lock_remedy(error));
+            IoError::Create { path, source: io::Error::other(reason) }
+        }
+    }
+}
+
+/// The number of the system's error that the library names.
+fn system_error(text: &str) -> Option<io::Error> {
+    let number = text.split_once("errno = ")?.1;
+    let digits = number.bytes().take_while(u8::is_ascii_digit).count();
+    number[..digits].parse().ok().filter(|_| cfg!(unix)).map(io::Error::from_raw_os_error)
 }
 
 /// What to do on file systems without locks, which the library asks for.
@@ -174,5 +189,18 @@ pub(super) fn lock_remedy(error: &Error) -> &'static str {
         "; if no other program has it open, the file system has no locks: set HDF5_USE_FILE_LOCKING=FALSE"
     } else {
         ""
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_systems_reason_is_found_in_the_librarys_words() {
+        let words =
+            "unable to extend file: file write failed: time = Sun\n, errno = 27, error message = 'File too large'";
+        assert_eq!(system_error(words).map(|error| error.kind()), Some(io::ErrorKind::FileTooLarge));
+        assert!(system_error("unable to create group").is_none() && system_error("errno = ?").is_none());
     }
 }

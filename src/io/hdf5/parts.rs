@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::part_file::{PartFile, wrong};
 use super::part_path;
-use crate::io::IoError;
+use crate::io::{IoError, printable_path};
 
 /// All files of the snapshot that `path` belongs to, looked at, in their order.
 pub(super) fn find(path: &Path) -> Result<Vec<PartFile>, IoError> {
@@ -33,7 +33,10 @@ fn look(given: &PartFile, whole: &Path, index: u64) -> Result<PartFile, IoError>
     let part = PartFile::look(&path).map_err(|error| match error {
         IoError::NotFound { path } => wrong(
             &given.path,
-            format!("it is one of {files} files of a snapshot, but {} is not there; put all beside it", path.display()),
+            format!(
+                "it is one of {files} files of a snapshot, but {} is not there; put all beside it",
+                printable_path(&path)
+            ),
         ),
         error => error,
     })?;
@@ -41,7 +44,7 @@ fn look(given: &PartFile, whole: &Path, index: u64) -> Result<PartFile, IoError>
         let reason = format!(
             "it belongs to another snapshot than {}: files or particles are counted differently; remove what is left \
              of an older run",
-            given.path.display()
+            printable_path(&given.path)
         );
         return Err(wrong(&path, reason));
     }

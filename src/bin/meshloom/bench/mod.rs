@@ -21,6 +21,7 @@ use meshloom::grid::Grid;
 use meshloom::{Error, Rank};
 
 use crate::common::{Common, Failure};
+use crate::terminal;
 use report::Report;
 
 #[derive(Args)]
@@ -84,11 +85,11 @@ impl Settings {
         let Some(found) = self.common.launch(body)? else { return Ok(()) };
         let report = found.map_err(Failure::Usage)?;
         let verdict = report.verdict();
-        match self.common.json {
-            true => println!("{}", report.json()),
-            false => print!("{}", report.text()),
-        }
-        verdict
+        let printed = match self.common.json {
+            true => terminal::print_object(&report.json()),
+            false => terminal::print(&report.text()),
+        };
+        verdict.and(printed)
     }
 
     /// Whether the call gives a process grid.

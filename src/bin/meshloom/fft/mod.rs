@@ -13,7 +13,7 @@ use meshloom::fft::{FftError, Norm, Precision, Transform, TransformHooks, Tuning
 use meshloom::gpu::{Array, Recorder};
 use meshloom::grid::{Box3, Grid};
 use meshloom::io::collective::write_npy;
-use meshloom::io::{IoError, NpyFile};
+use meshloom::io::{IoError, NpyFile, printable_path};
 use meshloom::{Error, Launch, Rank};
 
 use crate::common::{Common, Failure, refuse_dash, writable};
@@ -110,8 +110,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         };
         report.map(Ok)
     })?;
-    arguments.common.print(report);
-    Ok(())
+    arguments.common.print(report)
 }
 
 /// Why double precision cannot be had; all ranks find the same, so that they leave together.
@@ -134,7 +133,7 @@ fn no_double(rank: &Rank, arguments: &Arguments, job: &Job, file: &NpyFile) -> R
     let device = String::from_utf8_lossy(&name).trim_end_matches('\0').to_string();
     let asks = match arguments.precision {
         Some(_) => "--precision f64 asks for".into(),
-        None => format!("{} with its elements of type {} asks for", file.path().display(), file.dtype()),
+        None => format!("{} with its elements of type {} asks for", printable_path(file.path()), file.dtype()),
     };
     Ok(Some(Failure::Failed(format!(
         "{device} has no double precision (f64), which {asks}; \

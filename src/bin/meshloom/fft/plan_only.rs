@@ -8,6 +8,7 @@ use serde_json::json;
 
 use super::Arguments;
 use crate::common::Failure;
+use crate::terminal;
 
 #[derive(Args)]
 pub struct Options {
@@ -96,42 +97,45 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         all[0] += one.forward.cost();
         all[1] += one.inverse.cost();
     }
-    if common.json {
-        println!("{}", object(arguments, &largest, grid, all));
-    } else {
-        print(&largest, grid, ranks, all);
+    match common.json {
+        true => terminal::print_object(&object(arguments, &largest, grid, all)),
+        false => terminal::print(&(table(&largest, grid, ranks, all).join("\n") + "\n")),
     }
-    Ok(())
 }
 
-fn print(forecast: &Forecast, grid: Grid, ranks: usize, all: [Cost; 2]) {
+/// The lines of a forecast.
+fn table(forecast: &Forecast, grid: Grid, ranks: usize, all: [Cost; 2]) -> Vec<String> {
     let memory = &forecast.memory;
-    println!("grid {grid}, {ranks} ranks; of the largest rank:");
-    println!(
+    let mut lines = vec![format!("grid {grid}, {ranks} ranks; of the largest rank:")];
+    lines.push(format!(
         "memory {}: field {}, spectrum {}, working arrays {} (forward) and {} (inverse)",
         bytes(memory.total()),
         bytes(memory.field),
         bytes(memory.spectrum),
         bytes(memory.working[0]),
         bytes(memory.working[1])
-    );
+    ));
     for (name, direction, all) in [("forward", &forecast.forward, all[0]), ("inverse", &forecast.inverse, all[1])] {
-        println!("{name:<20} {:>12} {:>12} {:>10} {:>12}", "device memory", "sent", "messages", "seconds");
+        lines.push(format!("{name:<20} {:>12} {:>12} {:>10} {:>12}", "device memory", "sent", "messages", "seconds"));
         for phase in &direction.phases {
             let cost = phase.cost;
             let (device, sent) = (bytes(phase.device), bytes(cost.sent));
-            println!("  {:<18} {device:>13} {sent:>12} {:>10} {:>12.6}", phase.name, cost.messages, phase.seconds);
+            lines.push(format!(
+                "  {:<18} {device:>13} {sent:>12} {:>10} {:>12.6}",
+                phase.name, cost.messages, phase.seconds
+            ));
         }
         let (cost, device) = (direction.cost(), bytes(direction.device()));
-        println!(
+        lines.push(format!(
             "  {:<18} {device:>13} {:>12} {:>10} {:>12.6}",
             "all, overlapped",
             bytes(cost.sent),
             cost.messages,
             direction.seconds
-        );
-        println!("  all ranks together send {} in {} messages", bytes(all.sent), all.messages);
+        ));
+        lines.push(format!("  all ranks together send {} in {} messages", bytes(all.sent), all.messages));
     }
+    lines
 }
 
 fn object(arguments: &Arguments, forecast: &Forecast, grid: Grid, all: [Cost; 2]) -> serde_json::Value {

@@ -7,7 +7,7 @@ mod parameters;
 
 use indicatif::ProgressBar;
 use meshloom::comm::Op;
-use meshloom::io::{NpyFile, OutputDir};
+use meshloom::io::NpyFile;
 use meshloom::pm::{Noise, Simulation};
 use meshloom::{Error, Rank};
 use serde_json::{Value, json};
@@ -22,17 +22,16 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let parameters = Parameters::gather(arguments)?;
     let common = &arguments.common;
     let report = common.launch(|rank| one_rank(rank, &parameters, common))?;
-    common.print(report);
-    Ok(())
+    common.print(report)
 }
 
 fn one_rank(rank: &Rank, parameters: &Parameters, common: &Common) -> Result<Value, Error> {
     // The bar is one of steps.
     let mut phases = Phases::new(ProgressBar::hidden());
     let config = parameters.config(common.grid);
-    let directory = if rank.comm.rank() == 0 { Some(OutputDir::create(&parameters.out)?) } else { None };
-    rank.comm.barrier()?;
     let outputs = Outputs::new(parameters);
+    let directory = if rank.comm.rank() == 0 { Some(outputs.create()?) } else { None };
+    rank.comm.barrier()?;
 
     let found = if parameters.resume { outputs.last_whole(rank, &config)? } else { None };
     let resumed = found.as_ref().map(|(step, _)| *step);

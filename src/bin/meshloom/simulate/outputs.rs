@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 use meshloom::comm::Op;
 use meshloom::grid::{Box3, extent};
-use meshloom::io::{Column, IoError, NpyFile, OutputDir, Sealed, csv_text, density_png_bytes, seal_whole};
+use meshloom::io::{
+    Column, IoError, NpyFile, OutputDir, Sealed, cleanup, csv_text, density_png_bytes, printable_path, seal_whole,
+};
 use meshloom::pm::{Config, Reached, Simulation, SimulationError};
 use meshloom::{Error, Rank};
 use serde_json::{Value, json};
@@ -35,6 +37,17 @@ impl<'a> Outputs<'a> {
 
     fn directory(&self, epoch: &Epoch) -> PathBuf {
         self.path(&format!("snapshot_{}", epoch.0))
+    }
+
+    /// Makes the directory of the run, and clears away what killed runs have left there and in directories of snapshots.
+    pub fn create(&self) -> Result<OutputDir, IoError> {
+        let directory = OutputDir::create(&self.parameters.out)?;
+        for entry in std::fs::read_dir(directory.path()).into_iter().flatten().flatten() {
+            if entry.file_name().as_encoded_bytes().starts_with(b"snapshot_") {
+                cleanup::clear_leftovers(entry.path());
+            }
+        }
+        Ok(directory)
     }
 
     /// Writes the snapshot that was just reached.
@@ -113,8 +126,9 @@ impl<'a> Outputs<'a> {
         for epoch in epochs {
             let directory = self.directory(epoch);
             let Ok(text) = std::fs::read_to_string(directory.join(WHOLE)) else { continue };
-            let resume =
-                |why: String| Error::from(SimulationError::Resume { why: format!("{}: {why}", directory.display()) });
+            let resume = |why: String| {
+                Error::from(SimulationError::Resume { why: format!("{}: {why}", printable_path(&directory)) })
+            };
             let whole: Value = serde_json::from_str(&text)
                 .map_err(|e| resume(format!("{WHOLE} is damaged ({e}); remove the snapshot")))?;
             if whole["run"] != self.parameters.object() {

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use meshloom::cosmology::{Amplitude, Cosmology, LptOrder, Parameters as CosmologyParameters, Scheme};
+use meshloom::io::printable_path;
 use meshloom::mesh::Window;
 use meshloom::pm::Config;
 use serde::{Deserialize, Serialize};
@@ -177,12 +178,12 @@ fn usage(message: impl Into<String>) -> Failure {
 }
 
 fn read(path: &Path) -> Result<String, Failure> {
-    std::fs::read_to_string(path).map_err(|e| Failure::Failed(format!("{} cannot be read: {e}", path.display())))
+    std::fs::read_to_string(path).map_err(|e| Failure::Failed(format!("{} cannot be read: {e}", printable_path(path))))
 }
 
 /// A file that says nothing we understand. (What it says clearly and may not be is wrong usage, as on the command line.)
 fn bad_toml(path: &Path, error: &toml::de::Error) -> Failure {
-    Failure::Failed(format!("{}: {}", path.display(), error.to_string().trim_end()))
+    Failure::Failed(format!("{}: {}", printable_path(path), error.to_string().trim_end()))
 }
 
 /// The snapshots of a file with the digits that stand there: `0.50` names another directory than `0.5`.

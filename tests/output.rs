@@ -1,0 +1,256 @@
+//! What the program says and where, and what is left of runs that were stopped.
+#![cfg(all(feature = "cli", unix))]
+
+#[path = "shared/cli.rs"]
+mod cli;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use cli::{Call, Ranks, Scratch, Sink, files, has_mpi, signal};
+use meshloom::io::{NpyWriter, SharedFile, token, write_whole};
+
+/// Writes some points in the unit cube.
+fn points(scratch: &Scratch, count: u64) -> String {
+    let path = scratch.word("points.npy");
+    let to = NpyWriter::<f32>::create(&path, &[count, 3], &token()).unwrap();
+    let mut state = 7u32;
+    let mut next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 8) as f32 / (1 << 24) as f32
+    };
+    to.write(0, &(0..3 * count).map(|_| next()).collect::<Vec<_>>()).unwrap();
+    to.finish().unwrap();
+    path
+}
+
+fn knn(points: &str, output: &str) -> Call {
+    Call::new(&["knn", points, "-k", "4", "-o", output])
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let name = |path: &Path| path.strip_prefix(directory).unwrap().to_str().unwrap().to_owned();
+    files(directory).iter().map(|path| name(path)).collect()
+}
+
+#[test]
+fn standard_output_may_break_and_results_stay() {
+    let scratch = Scratch::new();
+    let points = points(&scratch, 60);
+    let output = scratch.word("nearest.npz");
+    let mut calls = vec![knn(&points, &output).words(&["--json"])];
+    for line in [
+        "devices",
+        "devices --json",
+        "fft --plan-only --shape 8,8,8",
+        "bench exchange --size 8 --runs 1 --ranks 2",
+        "--help",
+        "knn --help",
+        "--version",
+    ] {
+        calls.push(Call::new(&line.split(' ').collect::<Vec<_>>()));
+    }
+    for call in calls {
+        let files_of_it = call.words[0] == "knn" && call.words.len() > 2;
+        call.clone().stdout(Sink::Gone).succeeds();
+        assert!(!files_of_it || fs::remove_file(&output).is_ok(), "{call:?}");
+        if cfg!(target_os = "linux") {
+            let outcome = call.clone().stdout(Sink::Full).run();
+            outcome.is_error("a full device", 1, &["standard output", "no room"]);
+            assert!(!files_of_it || fs::remove_file(&output).is_ok(), "{call:?}");
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn standard_error_may_break_and_codes_stay() {
+    let scratch = Scratch::new();
+    let points = points(&scratch, 60);
+    let output = scratch.word("nearest.npz");
+    // Far from the origin: the warning about lost digits is due.
+    let far = scratch.word("far.npy");
+    let to = NpyWriter::<f64>::create(&far, &[4, 3], &token()).unwrap();
+    to.write(0, &(0..12).map(|i| 1e9 + f64::from(i)).collect::<Vec<_>>()).unwrap();
+    to.finish().unwrap();
+    assert!(knn(&far, &output).run().stderr.starts_with("meshloom: warning"));
+    for sink in [Sink::Full, Sink::Gone] {
+        for (call, code) in [
+            (knn(&points, &output), 0),
+            (knn(&far, &output), 0),
+            (knn(&points, &output).env("MESHLOOM_LOG", "trace"), 0),
+            (knn("no-such.npy", &output), 1),
+            (Call::new(&["knn", &points, "-k", "x"]), 2),
+            (Call::new(&["fft", "--plan-only", "--shape", "8", "--grid", "2x2"]), 2),
+        ] {
+            let outcome = call.stderr(sink).run();
+            assert_eq!(outcome.status.code(), Some(code), "{outcome:#?}");
+        }
+        assert!(fs::remove_file(&output).is_ok());
+    }
+}
+
+/// The limit is one on the process: what it writes fails like on a full disk, and the signal that comes with it is no end.
+#[test]
+fn a_limit_on_the_size_of_files_is_an_error() {
+    let scratch = Scratch::new();
+    let points = points(&scratch, 400);
+    let output = scratch.word("nearest.npz");
+    for ranks in [1, 3] {
+        let call = knn(&points, &output).on(Ranks::Threads(ranks)).before("ulimit -f 8");
+        call.run().is_error("knn", 1, &["nearest.npz", "ulimit -f", "raise the limit"]);
+        assert_eq!(names(scratch.path()), ["points.npy"]);
+    }
+    if cfg!(feature = "hdf5") {
+        // Positions and velocities fit, the snapshot does not.
+        let call = Call::simulate(&scratch.join("run"), &["--hdf5", "one"]).on(Ranks::Threads(2));
+        let outcome = call.before("ulimit -f 24").run();
+        outcome.is_error("simulate", 1, &["snapshot.hdf5", "ulimit -f"]);
+        assert!(outcome.stderr.lines().count() == 1 && !outcome.stderr.contains(".part"), "{outcome:#?}");
+        assert_eq!(names(scratch.path()), ["points.npy"]);
+    }
+}
+
+#[test]
+fn names_cannot_take_the_terminal_over() {
+    let scratch = Scratch::new();
+    let nasty = "a\x1b[31m\x07\u{9b}2J\u{202e}\r\nmeshloom: all is well";
+    let shown = r"a\u{1b}[31m\u{7}\u{9b}2J\u{202e}\r\nmeshloom: all is well";
+    let good = points(&scratch, 20);
+    let [missing, config, made] = ["missing.npy", "config.toml", "made.npy"].map(|name| format!("{nasty}{name}"));
+    let config = scratch.file(&config, "particles = 8\n\"\x7f\u{202e}\" = 1\n");
+    let out = scratch.word("out.npz");
+    let mut calls = vec![
+        (knn(&scratch.word(&missing), &out), 1),
+        (knn(&good, &scratch.word(&format!("{nasty}/out.npz"))), 1),
+        (Call::simulate(&scratch.join("run"), &["--config", &config]), 1),
+        (Call::new(&["devices", "\x1b[31mred"]), 2),
+        (knn(&good, &out).words(&["--device", "\x1b[31mred"]), 2),
+    ];
+    calls.push((knn(&scratch.word(&missing), &out).on(Ranks::Threads(2)), 1));
+    if has_mpi() {
+        calls.push((knn(&scratch.word(&missing), &out).on(Ranks::Mpi(2)), 1));
+    }
+    let clean = |text: &str| !text.chars().any(|c| meshloom::io::is_unprintable(c) && c != '\n');
+    for (call, code) in calls {
+        let outcome = call.run();
+        let words = if call.words.iter().any(|word| word.contains(nasty)) { shown } else { r"\u{1b}[31mred" };
+        outcome.is_error("a name", code, &[words]);
+        assert!(clean(&outcome.stderr), "{outcome:#?}");
+    }
+    // In JSON they are JSON's.
+    let made = scratch.word(&made);
+    let outcome = knn(&good, &made).words(&["--json"]).succeeds();
+    assert!(clean(&outcome.stdout), "{outcome:#?}");
+    let report: serde_json::Value = serde_json::from_str(&outcome.stdout).unwrap();
+    assert_eq!(report["output"], made);
+}
+
+#[test]
+fn a_place_that_is_none_is_said_in_plain_words() {
+    let scratch = Scratch::new();
+    let points = points(&scratch, 20);
+    for (output, words) in [
+        (scratch.word("no/such/out.npz"), &["there is no such directory", "mkdir -p", "no/such"][..]),
+        (format!("{points}/out.npz"), &["points.npy is no directory"]),
+    ] {
+        let outcome = knn(&points, &output).run();
+        outcome.is_error("a place", 1, words);
+        assert!(!outcome.stderr.contains("entity") && !outcome.stderr.contains("os error"), "{outcome:#?}");
+    }
+}
+
+#[test]
+fn nothing_is_said_under_mpi_but_by_mpi() {
+    if !has_mpi() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let outcome = knn(&points(&scratch, 60), &scratch.word("nearest.npz")).on(Ranks::Mpi(2)).run();
+    assert!(outcome.status.success() && !outcome.stderr.contains("error:"), "{outcome:#?}");
+}
+
+#[test]
+fn a_hangup_that_is_ignored_stays_so() {
+    let scratch = Scratch::new();
+    let out = scratch.join("out");
+    // As under nohup.
+    let mut run = Call::simulate(&out, &["--steps", "100000"]).before("trap '' HUP").start();
+    run.until("output directory", |_| out.is_dir());
+    signal(run.pid(), "HUP");
+    signal(run.pid(), "TERM");
+    run.wait(Duration::from_secs(20)).is_error("TERM", 143, &["interrupted"]);
+    assert!(files(scratch.path()).is_empty());
+}
+
+#[test]
+fn an_interrupt_of_the_launcher_leaves_nothing() {
+    if !has_mpi() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let out = scratch.join("out");
+    let mut run = Call::simulate(&out, &["--steps", "100000"]).on(Ranks::Mpi(2)).start();
+    run.until("two ranks at work", |run| run.ranks().len() == 2 && out.is_dir());
+    signal(run.pid(), "TERM");
+    let outcome = run.wait(Duration::from_secs(20));
+    assert!(!outcome.status.success() && !outcome.stderr.contains("panicked"), "{outcome:#?}");
+    assert!(files(scratch.path()).is_empty());
+}
+
+/// Files that a killed run has left in `directory`.
+const DEAD: &str = "run/positions.npy run/halos.npz run/power_spectrum.csv run/density.png run/snapshot.1.hdf5 \
+    run/snapshot.7.hdf5 run/snapshot_0.5/positions.npy run/snapshot_0.7/snapshot.hdf5 nearest.npz other.npz";
+
+#[test]
+fn the_next_run_clears_what_a_killed_one_has_left() {
+    if let Some(directory) = std::env::var_os("MESHLOOM_TEST_SCRATCH") {
+        let dead: Vec<_> = DEAD.split(' ').map(|name| Path::new(&directory).join(name)).collect();
+        let _open: Vec<_> = dead.iter().map(|path| SharedFile::create(path, 3, b"abc", &token()).unwrap()).collect();
+        std::process::abort();
+    }
+    let scratch = Scratch::new();
+    let run = scratch.join("run");
+    ["snapshot_0.5", "snapshot_0.7"].iter().for_each(|name| fs::create_dir_all(run.join(name)).unwrap());
+    let mut killed = Command::new(std::env::current_exe().unwrap());
+    killed.args(["--exact", "the_next_run_clears_what_a_killed_one_has_left"]);
+    assert!(!killed.env("MESHLOOM_TEST_SCRATCH", scratch.path()).output().unwrap().status.success());
+    assert_eq!(names(scratch.path()).len(), DEAD.split(' ').count(), "{:?}", names(scratch.path()));
+    // These are alive, and of this very process.
+    let alive = ["nearest.npz", "run/positions.npy"].map(|name| {
+        let path = scratch.join(name);
+        (SharedFile::create(&path, 3, b"abc", "another").unwrap(), path)
+    });
+    let parts = || names(scratch.path()).into_iter().filter(|name| name.ends_with(".part")).collect::<Vec<_>>();
+
+    let points = points(&scratch, 60);
+    knn(&points, &scratch.word("nearest.npz")).on(Ranks::Threads(2)).succeeds();
+    let words = ["--snapshots", "0.5", "--resume"];
+    let words = if cfg!(feature = "hdf5") { [&words[..], &["--hdf5", "per-rank"]].concat() } else { words.to_vec() };
+    Call::simulate(&run, &words).on(Ranks::Threads(2)).succeeds();
+    let left = parts();
+    assert_eq!(left.len(), 3, "{left:?}");
+    assert!(left.iter().any(|name| name.starts_with(".other.npz.")), "{left:?}");
+    for (file, path) in alive {
+        file.finish().unwrap();
+        assert_eq!(fs::read(path).unwrap(), b"abc");
+    }
+    write_whole(scratch.join("other.npz"), b"").unwrap();
+    assert_eq!(parts(), [""; 0]);
+}
+
+/// What prints by macros panics where nothing can be printed.
+#[test]
+fn all_printing_goes_through_one_place() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    for path in files(&source) {
+        let text = fs::read_to_string(&path).unwrap();
+        let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+        for (line, number) in code.zip(1..) {
+            let prints = ["print!(", "println!(", "dbg!("].iter().any(|name| line.contains(name));
+            assert!(!prints, "{}: about line {number}: {line}; print by terminal.rs", path.display());
+        }
+    }
+}
