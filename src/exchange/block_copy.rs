@@ -63,7 +63,7 @@ impl BlockCopy {
             .params("extent: vec4<u32>, starts: vec4<u32>, origin: vec4<u32>, target_: vec4<u32>")
             .array("from", element, Access::Read)
             .array("to", element, Access::ReadWrite);
-        BlockCopy { kernel: Kernel::new(source) }
+        BlockCopy { kernel: Kernel::trusted(source) }
     }
 
     /// The kernel's text.

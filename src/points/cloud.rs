@@ -183,7 +183,7 @@ impl Cloud {
         recorder.upload(&found, 0, &[u32::MAX, u32::MAX, u32::MAX, u32::MAX, 0, 0, 0])?;
         let [x, y, z] = domain.sides();
         let params = Params { count: count as u32, dims: dims as u32, pad: [0; 2], sides: [x, y, z, 0.0] };
-        recorder.each(&Kernel::new(prepare()), &[cloud.positions.raw(), found.raw()], &params, count)?;
+        recorder.each(&Kernel::trusted(prepare()), &[cloud.positions.raw(), found.raw()], &params, count)?;
         let found = recorder.download(&found, 0, 7)?;
         if found[0] != u32::MAX {
             let at = u64::from(found[0]);

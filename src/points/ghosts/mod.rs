@@ -295,7 +295,7 @@ impl Adjoint {
         }
         offsets.push(rows.len() as u32);
         Ok(Adjoint {
-            kernel: Kernel::new(source()),
+            kernel: Kernel::trusted(source()),
             points: upload(recorder, &points)?,
             offsets: upload(recorder, &offsets)?,
             places: upload(recorder, &places)?,

@@ -94,7 +94,7 @@ impl Radius {
             (Queries::Own, PairFilter::Above) => ([Traversal::Later, Traversal::LaterOnward], PairFilter::All, 1),
             (_, which) => ([Traversal::Ordered, Traversal::Onward], which, 1),
         };
-        let snippet = Snippet::new(text(bins.len(), weight)).read("edges", &edges).atomic("bins", counts);
+        let snippet = Snippet::trusted(text(bins.len(), weight)).read("edges", &edges).atomic("bins", counts);
         let within = RadiusQuery { radius: bins.edges()[bins.len()], which, rows: RowOrder::Input };
         self.walk(recorder, tree, queries, &within, &snippet, walks)
     }
@@ -103,7 +103,7 @@ impl Radius {
 /// Kernels of histograms in one form of all kinds that there are.
 pub(super) fn sources(form: GroupShape) -> Vec<KernelSource> {
     let of = |walk: Traversal, bins: usize, weight: u32| {
-        let source = radius::source(Shape { form, dims: 3, own: true, walk }, &Snippet::new(text(bins, weight)));
+        let source = radius::source(Shape { form, dims: 3, own: true, walk }, &Snippet::trusted(text(bins, weight)));
         source.array("edges", Element::F32, Access::Read).array("bins", Element::U32, Access::Atomic)
     };
     vec![of(Traversal::Later, 5, 2), of(Traversal::Ordered, 5, 1), of(Traversal::LaterOnward, PRIVATE + 1, 2)]

@@ -99,12 +99,12 @@ impl Builder {
             keys: CurveKeys::new(),
             sort: Sort::new(gpu),
             boxes: Arc::new(Boxes {
-                arrange: Kernel::new(arrange),
-                leaves: Kernel::new(leaves),
-                nodes: Kernel::new(nodes),
+                arrange: Kernel::trusted(arrange),
+                leaves: Kernel::trusted(leaves),
+                nodes: Kernel::trusted(nodes),
             }),
-            leaf_moments: leaf_moments.map(Kernel::new),
-            node_moments: Kernel::new(node_moments),
+            leaf_moments: leaf_moments.map(Kernel::trusted),
+            node_moments: Kernel::trusted(node_moments),
         }
     }
 
