@@ -565,4 +565,10 @@ fn bad_asks_are_refused() {
         &Snippet::new("alias State = u32; fn each() {} fn end() {}"),
     );
     assert!(refused.is_err_and(|error| error.to_string().contains("fn begin(")), "what the snippet lacks is named");
+    let stolen = "@group(0) @binding(7) var<storage, read_write> user_stolen: array<u32>;
+        alias State = u32; fn begin(query: u32, reach: f32) -> u32 { return 0u; }
+        fn each(state: u32, near: Neighbor) -> u32 { return state + 1u; } fn end(query: u32, state: u32) {}";
+    let (stolen, within) = (Snippet::new(stolen), RadiusQuery::radius(1.0));
+    let refused = bench.radius.visit(&mut bench.recorder, &tree, Queries::Own, &within, &stolen).err();
+    assert!(refused.is_some_and(|error| error.to_string().contains("user_stolen")), "a snippet binds what Rust names");
 }

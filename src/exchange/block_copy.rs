@@ -80,7 +80,7 @@ impl BlockCopy {
         (from, origin): (&RawArray, Place),
         (to, target): (&RawArray, Place),
     ) -> Result<(), DeviceError> {
-        // Arrays have at most 2^32 elements, so that whatever indexes one fits.
+        // Arrays have fewer than 2^32 elements, so that whatever indexes one fits.
         let words = |v: [u64; 4]| v.map(|n| n as u32);
         let params = Params {
             extent: words(extent),

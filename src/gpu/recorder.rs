@@ -158,9 +158,9 @@ impl Recorder {
         }
         let pipeline = kernel.pipeline(&self.gpu, arrays)?;
         let given = bytes.len() as u64;
-        if given > PARAMS || pipeline.params.as_ref().is_some_and(|extent| *extent.end() > PARAMS) {
-            let needed = pipeline.params.as_ref().map_or(given, |extent| *extent.end());
-            return Err(kernel.misuse(format!("{needed} bytes of parameters, {PARAMS} are allowed")));
+        let most = given.max(pipeline.params.as_ref().map_or(0, |extent| *extent.end()));
+        if most > PARAMS {
+            return Err(kernel.misuse(format!("{most} bytes of parameters, {PARAMS} are allowed")));
         }
         if let Some(extent) = pipeline.params.as_ref().filter(|extent| !extent.contains(&given)) {
             let why = format!("{given} bytes of parameters are given, those of its text take {}", extent.end());

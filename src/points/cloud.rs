@@ -109,7 +109,8 @@ impl Attribute {
 ///
 /// - Positions are one array, point by point, as in a file of shape `(N, dims)`. All are finite; along periodic axes
 ///   they lie in `[0, side)`.
-/// - Fewer than 2^31 points a rank; none is legal.
+/// - Fewer than 2^31 points a rank, and so few that their coordinates are no more than
+///   [`LONGEST`](crate::gpu::LONGEST): a third of 2^32 in three dimensions. None is legal.
 /// - A clone is another handle on the same arrays.
 ///
 /// ```
