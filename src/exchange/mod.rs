@@ -211,6 +211,7 @@ impl Exchange {
         let tag = TAG + self.started.fetch_add(1, Ordering::Relaxed) % TAGS;
         outgoing.raw().on(recorder.gpu(), "Exchange (outgoing)")?;
         incoming.raw().on(recorder.gpu(), "Exchange (incoming)")?;
+        incoming.raw().written("Exchange (incoming)")?;
         if outgoing.raw().shares(incoming.raw()) {
             return Err(misuse("what leaves and what comes are one array; give two".into()));
         }

@@ -77,6 +77,8 @@ pub struct RawArray {
     pub(super) window: u64,
     /// Windows a buffer.
     pub(super) per_buffer: u64,
+    /// Whether this handle may be written through.
+    pub(super) writable: bool,
 }
 
 impl RawArray {
@@ -127,6 +129,15 @@ impl RawArray {
             return Ok(());
         }
         let why = "the array is on its way between ranks; finish the transit first".into();
+        Err(DeviceError::Misuse { what: what.into(), why })
+    }
+
+    /// Refuses, for `what`, to be written through a handle that only shows.
+    pub(crate) fn written(&self, what: &str) -> Result<(), DeviceError> {
+        if self.writable {
+            return Ok(());
+        }
+        let why = "the array is lent for reading, since kernels index by what it holds; copy it".into();
         Err(DeviceError::Misuse { what: what.into(), why })
     }
 
@@ -220,6 +231,11 @@ impl<T: DeviceElement> Array<T> {
     /// The handle that dispatches take.
     pub fn raw(&self) -> &RawArray {
         &self.raw
+    }
+
+    /// A handle to give away: kernels trust in what the array holds, so callers must not change it.
+    pub(crate) fn shown(self) -> Array<T> {
+        Array::new(RawArray { writable: false, ..self.raw })
     }
 
     /// A part of the same memory, where the array lies in one window and the part begins at a multiple of 256 bytes.

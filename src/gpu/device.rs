@@ -394,7 +394,15 @@ impl Gpu {
             let bytes = ((len - start.min(len)).min(per) * bytes).max(4);
             storage.buffers.push(self.buffer(label, memory, bytes)?);
         }
-        Ok(Array::new(RawArray { storage: Arc::new(storage), element: T::ELEMENT, len, start: 0, window, per_buffer }))
+        Ok(Array::new(RawArray {
+            storage: Arc::new(storage),
+            element: T::ELEMENT,
+            len,
+            start: 0,
+            window,
+            per_buffer,
+            writable: true,
+        }))
     }
 
     fn buffer(&self, label: &str, memory: Memory, bytes: u64) -> Result<wgpu::Buffer, DeviceError> {

@@ -115,6 +115,9 @@ impl Kernel {
                 )));
             }
             array.on(gpu, &self.source.label)?;
+            if slot.access != Access::Read {
+                array.written(&self.source.label)?;
+            }
             let collides = |(other, o): &(&super::Slot, &&RawArray)| {
                 array.shares(o)
                     && match (slot.access, other.access) {
@@ -199,7 +202,9 @@ fn build(
         Trust::Caller | Trust::Nobody => Some(inspect::params(text, windows.iter().sum()).map_err(refused)?),
     };
     let (device, label) = (gpu.device(), Some(source.label.as_str()));
-    let scope = device.push_error_scope(wgpu::ErrorFilter::Validation);
+    // A driver that fails on a text fails as an internal error.
+    let scopes =
+        [wgpu::ErrorFilter::Internal, wgpu::ErrorFilter::Validation].map(|filter| device.push_error_scope(filter));
     let entry = |binding: u32, ty: wgpu::BufferBindingType, dynamic: bool| wgpu::BindGroupLayoutEntry {
         binding,
         visibility: wgpu::ShaderStages::COMPUTE,
@@ -215,12 +220,14 @@ fn build(
     }
     let layout = device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label, entries: &entries });
     let descriptor = wgpu::ShaderModuleDescriptor { label, source: wgpu::ShaderSource::Wgsl(text.into()) };
-    let module = if trust == Trust::Nobody || gpu.checked() {
+    let checked = trust == Trust::Nobody || gpu.checked();
+    let module = if checked {
         device.create_shader_module(descriptor)
     } else {
         // SAFETY: without checks a text must keep within its arrays, end all its loops and divide by nothing that is zero. A
         // caller has promised that with `unsafe`. Kernels of this library do so for arrays of the lengths that the functions
-        // around them require, and the suite runs them checked as well. What they read indices from is also theirs.
+        // around them require, and the suite runs them checked as well. What
+        // they read indices from is also theirs, and given away for reading only.
         unsafe { device.create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked()) }
     };
     let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
@@ -234,12 +241,13 @@ fn build(
         entry_point: Some("main"),
         // Those who may be trusted write workgroup memory before they read it; clearing it is slow on several drivers.
         compilation_options: wgpu::PipelineCompilationOptions {
-            zero_initialize_workgroup_memory: trust == Trust::Nobody,
+            zero_initialize_workgroup_memory: checked,
             ..Default::default()
         },
         cache: gpu.0.cache.as_ref().map(PipelineCache::handle),
     });
-    match pollster::block_on(scope.pop()) {
+    let errors: Vec<_> = scopes.into_iter().rev().filter_map(|scope| pollster::block_on(scope.pop())).collect();
+    match errors.first() {
         Some(error) => Err(refused(error.to_string())),
         None => {
             gpu.0.cache.iter().for_each(PipelineCache::compiled);

@@ -223,6 +223,7 @@ impl Recorder {
         inside("copy (destination)", to.len(), to_start, len)?;
         from.raw().on(&self.gpu, "copy (source)")?;
         to.raw().on(&self.gpu, "copy (destination)")?;
+        to.raw().written("copy (destination)")?;
         if len == 0 {
             return Ok(());
         }
@@ -241,10 +242,10 @@ impl Recorder {
         Ok(())
     }
 
-    /// Records setting all of `array` to zero. An array of another device is left alone, and the next submission says so
-    /// ([`DeviceError::Misuse`]).
+    /// Records setting all of `array` to zero. An array of another device, or one that may only be read, is left alone, and the
+    /// next submission says so ([`DeviceError::Misuse`]).
     pub fn clear<T: DeviceElement>(&mut self, array: &Array<T>) {
-        if let Err(error) = array.raw().on(&self.gpu, "clear") {
+        if let Err(error) = array.raw().on(&self.gpu, "clear").and_then(|()| array.raw().written("clear")) {
             self.refused.get_or_insert(error);
             return;
         }
@@ -360,6 +361,7 @@ impl Recorder {
     pub fn upload<T: DeviceElement>(&mut self, array: &Array<T>, start: u64, data: &[T]) -> Result<(), DeviceError> {
         inside("upload", array.len(), start, data.len() as u64)?;
         self.reach(array.raw(), "upload")?;
+        array.raw().written("upload")?;
         self.submit()?;
         let bytes: &[u8] = bytemuck::cast_slice(data);
         let mut at = 0;

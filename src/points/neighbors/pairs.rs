@@ -7,7 +7,7 @@ use super::radius::{self, Radius};
 use super::snippet::Snippet;
 use super::targets::Queries;
 use super::writer::{Shape, Traversal};
-use crate::gpu::{Access, Array, Element, KernelSource, Recorder};
+use crate::gpu::{Access, Array, DeviceError, Element, KernelSource, Recorder};
 use crate::points::tree::Tree;
 
 /// Bins that an invocation counts by itself.
@@ -76,7 +76,7 @@ impl Radius {
     /// number of pairs below 2^64. Recorded only, but for the upload of the edges, which submits.
     ///
     /// # Errors
-    /// Those of [`Queries`] and of the device.
+    /// Those of [`Queries`] and of the device; [`DeviceError::Misuse`] for counts that are too short.
     pub fn pairs(
         &self,
         recorder: &mut Recorder,
@@ -86,6 +86,11 @@ impl Radius {
         which: PairFilter,
         counts: &Array<u32>,
     ) -> Result<(), NeighborError> {
+        let needed = 2 * bins.len() as u64;
+        if counts.len() < needed {
+            let why = format!("{} words for counts, {needed} are needed", counts.len());
+            return Err(DeviceError::Misuse { what: "Radius::pairs".into(), why }.into());
+        }
         let edges = recorder.gpu().array::<f32>("neighbors::edges", bins.edges().len() as u64)?;
         recorder.upload(&edges, 0, bins.edges())?;
         // Between points of one tree each pair is found once.
