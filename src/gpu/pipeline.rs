@@ -40,9 +40,11 @@ pub(super) struct Pipeline {
 pub struct Kernel {
     source: KernelSource,
     trust: Trust,
-    /// By the device's number and the windows. The pipelines belong to the device and go with it.
-    compiled: Mutex<HashMap<(u64, Vec<u32>), Weak<Pipeline>>>,
+    compiled: Mutex<Compiled>,
 }
+
+/// By a device's number and the windows. The pipelines belong to the device and go with it.
+type Compiled = HashMap<(u64, Vec<u32>), Weak<Pipeline>>;
 
 impl Kernel {
     /// A kernel with this text, compiled with run-time checks, so that no text can harm the process:
