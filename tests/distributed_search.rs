@@ -188,6 +188,12 @@ fn ghosts_are_all_that_is_near_and_come_back() {
             let back = gpu.array::<f32>("back", x.len() as u64)?;
             recorder.clear(&back);
             ghosts.accumulate(&mut recorder, &mut exchange, &dy, &back, 2)?;
+            if ranks == 2 {
+                // Values that lack the points that others see. Both ranks have some, so neither waits for the other.
+                let none = gpu.array::<f32>("none", 0)?;
+                assert!(ghosts.refresh(&mut recorder, &mut exchange, &none, 2).is_err());
+                assert!(ghosts.accumulate(&mut recorder, &mut exchange, &dy, &none, 2).is_err());
+            }
             let back = recorder.download(&back, 0, back.len())?;
             let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(a * b)).sum::<f64>();
             Ok::<_, Error>([dot(&there, &y), dot(&x, &back)])

@@ -356,3 +356,43 @@ fn what_is_not_finite_takes_its_block_with_it() {
         });
     }
 }
+
+#[test]
+fn arrays_on_their_way_are_refused_and_come_back() {
+    on_ranks(&Options::from_env().unwrap(), 2, |comm, recorder| {
+        let gpu = recorder.gpu().clone();
+        let outgoing = gpu.array_in::<u32>("outgoing", 5, Memory::Outgoing)?;
+        let incoming = gpu.array_in::<u32>("incoming", 5, Memory::Incoming)?;
+        let other = gpu.array::<u32>("other", 5)?;
+        recorder.upload(&outgoing, 0, &[comm.rank() as u32; 5])?;
+        let part = Part { peer: 1 - comm.rank(), start: 0, len: 5 };
+        let transfers = Transfers { send: vec![part], receive: vec![part] };
+        let mut exchange = Exchange::new(comm.clone());
+        if comm.rank() == 1 {
+            // Nothing arrives at rank 0 before.
+            comm.barrier()?;
+        }
+        let transit = exchange.start(recorder, &transfers, &outgoing, &incoming)?;
+        // Elsewhere they go through staging buffers, and are never away.
+        if comm.rank() == 0 && gpu.host_visible() {
+            let away = |result: Result<(), DeviceError>| {
+                let Err(DeviceError::Misuse { why, .. }) = result else { panic!("{result:?}") };
+                assert!(why.contains("finish the transit"), "{why}");
+            };
+            away(recorder.download(&incoming, 0, 5).map(drop));
+            away(recorder.upload(&incoming, 0, &[9; 5]));
+            recorder.copy(&incoming, 0, &other, 0, 5)?;
+            away(recorder.submit());
+        }
+        if comm.rank() == 0 {
+            comm.barrier()?;
+        }
+        transit.finish(recorder)?;
+        if comm.rank() == 0 && gpu.host_visible() {
+            // What was recorded has waited for the array.
+            assert_eq!(recorder.download(&other, 0, 5)?, [1; 5]);
+        }
+        assert_eq!(recorder.download(&incoming, 0, 5)?, [1 - comm.rank() as u32; 5]);
+        Ok(())
+    });
+}

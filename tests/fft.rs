@@ -470,6 +470,69 @@ fn a_derivative_on_load_is_exact_for_a_wave() {
     assert_eq!(lines.cost().sent, 0, "one rank sends nothing");
 }
 
+#[test]
+fn operators_and_hooks_go_together_or_are_refused() {
+    let gpu = Setup::default().gpu();
+    let (mut recorder, mut lines, grid) = alone(&gpu);
+    let (spec, shape) = (real([4, 3, 5]), [4, 3, 5]);
+    let double = Hook::new("fn on_store(value: Real, at: vec4<u32>) -> Real { return value * params.user_by; }");
+    let hooks = TransformHooks { store: Some(double.params("user_by: f32", &2.0f32)), ..TransformHooks::default() };
+    let with = |hooks: &TransformHooks| Transform::<f32>::with(&gpu, &spec, grid, 0, &Tuning::of(&gpu), hooks).unwrap();
+    let transform = with(&hooks);
+    let (layout, part) = (transform.field_layout(), transform.spectrum_part());
+    let data: Vec<f32> = (0..60).map(|i| (i * i % 7) as f32).collect();
+    let field = gpu.array::<f32>("field", 60).unwrap();
+    recorder.upload(&field, 0, &data).unwrap();
+    let spectrum = transform.spectrum(&gpu).unwrap();
+    transform.forward(&mut recorder, &mut lines, &field, &layout, &spectrum).unwrap();
+    // The operator is a factor of 3, the hook one of 2.
+    let three = Operator { constant: [3.0, 0.0], factor: &|_, _| 1.0, laplacian: None };
+    let three = |part: &_| three.tables(shape, [1.0; 3], part);
+    let operator = Spectral::new(&mut recorder, &[three(&part)], &part).unwrap();
+    transform.inverse(&mut recorder, &mut lines, &spectrum, Some(&operator), &field, &layout).unwrap();
+    for (got, x) in recorder.download(&field, 0, 60).unwrap().iter().zip(&data) {
+        assert!((got - 6.0 * x).abs() < 1e-4, "{got} {x}");
+    }
+    let mode = Hook::new("fn on_mode(v: Complex, at: vec4<u32>, r: u32) -> Complex { return v; }");
+    let both = with(&TransformHooks { inverse: Some(mode), ..hooks });
+    misused(both.inverse(&mut recorder, &mut lines, &spectrum, Some(&operator), &field, &layout), "hook already");
+    // Tables of other modes would be read beyond their ends.
+    let other = [0..2, part[1].clone(), part[2].clone()];
+    let operator = Spectral::new(&mut recorder, &[three(&other)], &other).unwrap();
+    misused(transform.inverse(&mut recorder, &mut lines, &spectrum, Some(&operator), &field, &layout), "spectrum_part");
+    assert!(matches!(Spectral::new(&mut recorder, &[three(&other)], &part), Err(DeviceError::Misuse { .. })));
+    // Hooks are no linear functions, let alone known ones.
+    for refused in [
+        transform.forward_adjoint(&mut recorder, &mut lines, &spectrum, &field, &layout),
+        transform.inverse_adjoint(&mut recorder, &mut lines, &field, &layout, &spectrum),
+    ] {
+        misused(refused, "make another without hooks");
+    }
+}
+
+#[test]
+fn parameters_and_bindings_of_hooks_are_looked_at() {
+    let gpu = Setup::default().gpu();
+    let (mut recorder, mut lines, grid) = alone(&gpu);
+    let text = "fn on_store(value: Real, at: vec4<u32>) -> Real { return value; }";
+    let with = |store: Hook| {
+        let hooks = TransformHooks { store: Some(store), ..TransformHooks::default() };
+        Transform::<f32>::with(&gpu, &real([1, 1, 4]), grid, 0, &Tuning::of(&gpu), &hooks).unwrap()
+    };
+    let mut inverse = |store: Hook| {
+        let transform = with(store);
+        let layout = transform.field_layout();
+        let (field, spectrum) = (transform.field(&gpu, &layout).unwrap(), transform.spectrum(&gpu).unwrap());
+        transform.inverse(&mut recorder, &mut lines, &spectrum, None, &field, &layout)
+    };
+    misused(inverse(Hook::new(text).params("user_by: vec4<f32>, user_to: f32", &1.0f32)), "bytes of parameters");
+    misused(inverse(Hook::new(text).params("user_by: f32", &[1.0f32; 5])), "bytes of parameters");
+    let stolen = "@group(0) @binding(7) var<storage, read_write> user_stolen: array<u32>;";
+    let refused = inverse(Hook::new(format!("{stolen}\n{text}")));
+    assert!(matches!(refused, Err(ExchangeError::Device(DeviceError::Shader { .. }))), "{refused:?}");
+    inverse(Hook::new(text)).unwrap();
+}
+
 // -------------------------------------------------------------------- filters
 
 /// What a filter makes of this rank's part of `input`; its ghosts must be left alone.

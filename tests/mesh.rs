@@ -4,8 +4,8 @@
 #[allow(dead_code)]
 mod reference_pm;
 
-use meshloom::gpu::{Array, Gpu, Options, Recorder};
-use meshloom::grid::Grid;
+use meshloom::gpu::{Array, DeviceError, Gpu, Options, Recorder};
+use meshloom::grid::{FieldLayout, Grid};
 use meshloom::mesh::{Lattice, Mesh, Painter, Particles, UNITS, Window};
 use reference_pm::{uniform, white};
 
@@ -171,6 +171,85 @@ fn points_are_painted_by_cell_and_offset() {
     let cells = bench.paint(&Painter::new(Window::Cic), particles, &mesh);
     assert_eq!(cells[63], (27u64 << 28) / 64, "(3/4)^3 stays");
     assert_eq!(cells[0], (1u64 << 28) / 64 + (1 << 28), "(1/4)^3 comes around the corner to the other point");
+}
+
+#[test]
+fn sites_are_found_on_axes_of_more_than_65536_cells() {
+    let mut bench = Bench::new();
+    let painter = Painter::new(Window::Cic);
+    for (sites, cells, first) in [
+        (100_000u64, 200_000u64, 99_700u64),
+        (150_001, 200_000, 149_800),
+        (1 << 31, 1 << 30, (1 << 31) - 300),
+        (1 << 31, (1 << 30) - 7, 2_000_000_011),
+        (3, 1 << 30, 0),
+    ] {
+        let count = (sites - first).min(200);
+        let lattice = Lattice { sites: [sites, 1, 1], own: [first..first + count, 0..1, 0..1] };
+        // Where each lies, in 128 bits.
+        let place = |site: u64| (u128::from(site) * u128::from(cells)).div_euclid(u128::from(sites)) as u64;
+        let rest = |site: u64| (u128::from(site) * u128::from(cells) % u128::from(sites)) as f64 / sites as f64;
+        // A part of the axis for each particle, so that parts stay small.
+        for site in [first, first + 1, first + count / 2, first + count - 1] {
+            let lattice = Lattice { own: [site..site + 1, 0..1, 0..1], ..lattice.clone() };
+            let own = place(site)..place(site) + 1;
+            let layout = FieldLayout::new([own, 0..1, 0..1], [[1, 2], [0, 0], [0, 0]]);
+            let mesh = Mesh { shape: [cells, 1, 1], cell: [1.0; 3], layout, whole: [false, true, true] };
+            let (shift, zero) = (bench.upload(&[0.25]), bench.upload(&[0.0]));
+            let particles = Particles::Sites { lattice: &lattice, displacement: [&shift, &zero, &zero] };
+            let got = bench.paint(&painter, particles, &mesh);
+            assert_eq!(bench.faults(), 0, "site {site} of {sites} on {cells} cells");
+            let at = 1.0 + rest(site) + 0.25;
+            for (cell, units) in got.iter().enumerate() {
+                let want = (1.0 - (at - cell as f64).abs()).max(0.0);
+                let got = *units as f64 / UNITS;
+                assert!((got - want).abs() < 1e-6, "site {site} of {sites} on {cells} cells: {got} {want} in {cell}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_kernels_cannot_hold_is_refused() {
+    let mut bench = Bench::new();
+    let painter = Painter::new(Window::Cic);
+    let lattice = Lattice::new([2; 3], alone(), 0);
+    let mesh = Mesh::new([4; 3], [4.0; 3], alone(), 0, [[0; 2]; 3]);
+    let (x, short) = (bench.upload(&[0.0; 8]), bench.upload(&[0.0; 7]));
+    let gpu = bench.recorder.gpu().clone();
+    let words = |len: u64| gpu.array::<u32>("words", len).unwrap();
+    let (cells, few, faults) = (words(128), words(127), bench.faults.clone());
+    let sites = |d| Particles::Sites { lattice: &lattice, displacement: [&x, &x, d] };
+    let whole = |layout: FieldLayout| Mesh { layout, ..mesh.clone() };
+    let part = whole(FieldLayout::new([0..2, 0..4, 0..4], [[0; 2]; 3]));
+    let ghosts = whole(FieldLayout::new([0..4, 0..4, 0..4], [[1, 1], [0, 0], [0, 0]]));
+    let long = Mesh { shape: [(1 << 30) + 1, 4, 4], whole: [false; 3], ..mesh.clone() };
+    let cell = words(8);
+    let points = |d| Particles::Points { cell: &cell, offset: [&x, d, &x] };
+    let r = &mut bench.recorder;
+    for (refused, about) in [
+        (painter.paint(r, sites(&short), &mesh, &cells, &faults), "7 values along an axis for 8 particles"),
+        (painter.paint(r, points(&short), &mesh, &cells, &faults), "7 values along an axis for 8 particles"),
+        (painter.paint(r, sites(&x), &mesh, &few, &faults), "128 are needed"),
+        (painter.paint(r, sites(&x), &mesh, &cells, &words(0)), "1 are needed"),
+        (painter.paint(r, sites(&x), &part, &cells, &faults), "whole"),
+        (painter.paint(r, sites(&x), &ghosts, &cells, &faults), "whole"),
+        (painter.paint(r, sites(&x), &long, &cells, &faults), "2^30"),
+        (painter.readout(r, sites(&x), &mesh, &x, 0, &x), "64 are needed"),
+        (painter.readout(r, sites(&x), &mesh, &cells.cast().unwrap(), 2, &x), "192 are needed"),
+        (painter.readout(r, sites(&x), &mesh, &cells.cast().unwrap(), 1, &short), "8 are needed"),
+        (painter.reach(r, sites(&x), &mesh, &words(6)), "7 are needed"),
+        (painter.density(r, &mesh, &few, &few.cast().unwrap(), 1.0, 0.0), "128 are needed"),
+        (painter.density(r, &mesh, &cells, &x, 1.0, 0.0), "64 are needed"),
+    ] {
+        let Err(DeviceError::Misuse { why, .. }) = refused else { panic!("{about}: {refused:?}") };
+        assert!(why.contains(about), "{why}");
+    }
+    let huge = Lattice { sites: [(1 << 31) + 1, 1, 1], own: [0..8, 0..1, 0..1] };
+    let particles = Particles::Sites { lattice: &huge, displacement: [&x, &x, &x] };
+    assert!(matches!(painter.paint(r, particles, &mesh, &cells, &faults), Err(DeviceError::Misuse { .. })));
+    let mesh = Mesh::new([4; 3], [4.0; 3], Grid::new([2, 1], 2).unwrap(), 0, [[1; 2]; 3]);
+    assert!(matches!(painter.reach(r, points(&x), &mesh, &words(7)), Err(DeviceError::Misuse { .. })));
 }
 
 #[test]

@@ -565,4 +565,21 @@ fn bad_asks_are_refused() {
         &Snippet::new("alias State = u32; fn each() {} fn end() {}"),
     );
     assert!(refused.is_err_and(|error| error.to_string().contains("fn begin(")), "what the snippet lacks is named");
+    let stolen = "@group(0) @binding(7) var<storage, read_write> user_stolen: array<u32>;
+        alias State = u32; fn begin(query: u32, reach: f32) -> u32 { return 0u; }
+        fn each(state: u32, near: Neighbor) -> u32 { return state + 1u; } fn end(query: u32, state: u32) {}";
+    let (stolen, within) = (Snippet::new(stolen), RadiusQuery::radius(1.0));
+    let refused = bench.radius.visit(&mut bench.recorder, &tree, Queries::Own, &within, &stolen).err();
+    assert!(refused.is_some_and(|error| error.to_string().contains("user_stolen")), "a snippet binds what Rust names");
+    let (bins, few) = (Bins::new(&[0.0, 1.0, 2.0]).unwrap(), bench.recorder.gpu().array::<u32>("few", 3).unwrap());
+    let refused = bench.radius.pairs(&mut bench.recorder, &tree, Queries::Own, &bins, PairFilter::Others, &few).err();
+    assert!(refused.is_some_and(|error| error.to_string().contains("4 are needed")));
+    // Kernels store where the order of a tree says.
+    assert!(bench.recorder.upload(tree.order(), 0, &[9]).is_err());
+    assert!(bench.recorder.copy(&few, 0, tree.order(), 0, 2).is_err());
+    let text = "alias State = u32; fn begin(query: u32, reach: f32) -> u32 { return 0u; }
+        fn each(state: u32, near: Neighbor) -> u32 { return state; } fn end(query: u32, state: u32) {}";
+    let over = Snippet::new(text).write("over", tree.order());
+    let refused = bench.radius.visit(&mut bench.recorder, &tree, Queries::Own, &within, &over).err();
+    assert!(refused.is_some_and(|error| error.to_string().contains("for reading")));
 }

@@ -49,7 +49,7 @@ fn place(node: i32, axis: u32) -> u32 {
 
 fn inside(nodes: Nodes, axis: u32) -> bool {
     let low = nodes.first - params.base[axis];
-    return ((params.mesh.w >> axis) & 1u) == 1u || (low >= 0 && low + WIDTH <= i32(params.shape[axis]));
+    return ((params.mesh.w >> axis) & 1u) == 1u || (low >= 0 && low <= i32(params.shape[axis]) - WIDTH);
 }
 
 fn all_inside(at: Located) -> bool {

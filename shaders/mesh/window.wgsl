@@ -22,8 +22,29 @@ struct Nodes {
 /// Nodes of a particle that left site `site` of a lattice of `sites` over a mesh of `mesh` cells by `shift` cells.
 /// The site is split into a whole cell and a rest in integers, so that precision does not depend on the box.
 fn nodes_of_site(site: u32, sites: u32, per_site: f32, mesh: u32, shift: f32) -> Nodes {
-    let at = site * mesh;
-    return nodes_near(i32(at / sites), f32(at % sites) * per_site + shift);
+    let at = cell_of_site(site, sites, mesh);
+    return nodes_near(i32(at.x), f32(at.y) * per_site + shift);
+}
+
+/// Quotient and remainder of site * mesh by sites, for site < sites <= 2^31. The product takes two words from 65,536 cells an axis
+/// on.
+fn cell_of_site(site: u32, sites: u32, mesh: u32) -> vec2<u32> {
+    let low = site * mesh;
+    // The high word, by halves of words.
+    let middle = (site >> 16u) * (mesh & 0xffffu) + (((site & 0xffffu) * (mesh & 0xffffu)) >> 16u);
+    let other = (site & 0xffffu) * (mesh >> 16u) + (middle & 0xffffu);
+    let high = (site >> 16u) * (mesh >> 16u) + (middle >> 16u) + (other >> 16u);
+    let wide = high > 0u;
+    var quotient = select(low / sites, 0u, wide);
+    var rest = select(low % sites, high, wide);
+    // Long division, from the high word on, which is less than `sites`.
+    for (var bit = select(0u, 32u, wide); bit > 0u; bit--) {
+        rest = (rest << 1u) | ((low >> (bit - 1u)) & 1u);
+        let more = rest >= sites;
+        quotient = (quotient << 1u) | select(0u, 1u, more);
+        rest -= select(0u, sites, more);
+    }
+    return vec2<u32>(quotient, rest);
 }
 
 /// Nodes of a particle at `offset` cells above cell `cell`.

@@ -63,7 +63,7 @@ impl BlockCopy {
             .params("extent: vec4<u32>, starts: vec4<u32>, origin: vec4<u32>, target_: vec4<u32>")
             .array("from", element, Access::Read)
             .array("to", element, Access::ReadWrite);
-        BlockCopy { kernel: Kernel::new(source) }
+        BlockCopy { kernel: Kernel::trusted(source) }
     }
 
     /// The kernel's text.
@@ -80,7 +80,7 @@ impl BlockCopy {
         (from, origin): (&RawArray, Place),
         (to, target): (&RawArray, Place),
     ) -> Result<(), DeviceError> {
-        // Arrays have at most 2^32 elements, so that whatever indexes one fits.
+        // Arrays have fewer than 2^32 elements, so that whatever indexes one fits.
         let words = |v: [u64; 4]| v.map(|n| n as u32);
         let params = Params {
             extent: words(extent),

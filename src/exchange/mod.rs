@@ -199,7 +199,8 @@ impl Exchange {
     /// - Any number of exchanges can be in flight. All ranks start them in the same order.
     ///
     /// # Errors
-    /// [`ExchangeError`] when the device or another rank fails, or a part does not lie in its array.
+    /// [`ExchangeError`] when the device or another rank fails; [`DeviceError::Misuse`] when a part does not lie in its array, the
+    /// two are one array, or one is of another device or in flight already.
     pub fn start<T: DeviceElement>(
         &mut self,
         recorder: &mut Recorder,
@@ -208,6 +209,12 @@ impl Exchange {
         incoming: &Array<T>,
     ) -> Result<PendingExchange, ExchangeError> {
         let tag = TAG + self.started.fetch_add(1, Ordering::Relaxed) % TAGS;
+        outgoing.raw().on(recorder.gpu(), "Exchange (outgoing)")?;
+        incoming.raw().on(recorder.gpu(), "Exchange (incoming)")?;
+        incoming.raw().written("Exchange (incoming)")?;
+        if outgoing.raw().shares(incoming.raw()) {
+            return Err(misuse("what leaves and what comes are one array; give two".into()));
+        }
         let me = self.comm.rank();
         let own_send = self.own_part(&transfers.send, outgoing.len())?;
         let own_receive = self.own_part(&transfers.receive, incoming.len())?;

@@ -75,8 +75,8 @@ impl PendingExchange {
         arriving: Arriving,
     ) -> Result<Self, ExchangeError> {
         let mut pending = PendingExchange {
-            sender: Sender::new(recorder, route.clone(), leaving.chunks, leaving.array),
-            receiver: Receiver::new(recorder, route.clone(), arriving.chunks, arriving.array),
+            sender: Sender::new(recorder, route.clone(), leaving.chunks, leaving.array)?,
+            receiver: Receiver::new(recorder, route.clone(), arriving.chunks, arriving.array)?,
             decoding: arriving.decoding,
         };
         // Copies to staging buffers must be ahead of what the caller records next.

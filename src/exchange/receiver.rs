@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::sender::all_ready;
 use super::{Chunk, ExchangeError, Route};
 use crate::comm::Receiving;
-use crate::gpu::{Map, RawArray, Recorder, write_mapped};
+use crate::gpu::{DeviceError, Loan, Map, RawArray, Recorder, write_mapped};
 
 pub(super) struct Receiver {
     route: Route,
@@ -13,15 +13,24 @@ pub(super) struct Receiver {
     /// The buffers of an array that is written to directly, until all is there. Stands before `array`, to be dropped
     /// before it: what goes back to the pool must not be mapped.
     maps: Vec<Map>,
+    /// Given back after it is unmapped.
+    loan: Option<Loan>,
     array: RawArray,
     receiving: VecDeque<(Chunk, Receiving)>,
 }
 
 impl Receiver {
-    pub fn new(recorder: &Recorder, route: Route, chunks: VecDeque<Chunk>, array: RawArray) -> Self {
+    pub fn new(
+        recorder: &Recorder,
+        route: Route,
+        chunks: VecDeque<Chunk>,
+        array: RawArray,
+    ) -> Result<Self, DeviceError> {
         let map = |buffer: &wgpu::Buffer| Map::begin(recorder.gpu(), buffer, wgpu::MapMode::Write, buffer.size());
-        let maps = if array.mappable() && !chunks.is_empty() { array.buffers().map(map).collect() } else { Vec::new() };
-        Receiver { route, chunks, maps, array, receiving: VecDeque::new() }
+        let direct = array.mappable() && !chunks.is_empty();
+        let loan = if direct { Some(array.lend()?) } else { None };
+        let maps = if direct { array.buffers().map(map).collect() } else { Vec::new() };
+        Ok(Receiver { route, chunks, maps, loan, array, receiving: VecDeque::new() })
     }
 
     pub fn done(&self) -> bool {
@@ -64,6 +73,7 @@ impl Receiver {
         }
         if self.done() {
             self.maps.clear();
+            self.loan = None;
         }
         Ok(moved)
     }

@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 
 use super::{Chunk, ExchangeError, Route};
 use crate::comm::Sending;
-use crate::gpu::{DeviceError, Map, RawArray, Recorder, Staging, read_mapped};
+use crate::gpu::{DeviceError, Loan, Map, RawArray, Recorder, Staging, read_mapped};
 
 /// Where the sender's bytes come from.
 enum Source {
-    /// The array itself, mapped until all is read.
-    Mapped(Vec<Map>),
+    /// The array itself, mapped until all is read; it is unmapped before it is given back.
+    Mapped(Vec<Map>, Option<Loan>),
     /// Staging buffers that chunks are copied to by the device.
     Staged(VecDeque<Copying>),
 }
@@ -31,14 +31,20 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    pub fn new(recorder: &Recorder, route: Route, chunks: VecDeque<Chunk>, array: RawArray) -> Self {
+    pub fn new(
+        recorder: &Recorder,
+        route: Route,
+        chunks: VecDeque<Chunk>,
+        array: RawArray,
+    ) -> Result<Self, DeviceError> {
         let source = if array.mappable() && !chunks.is_empty() {
+            let loan = array.lend()?;
             let map = |buffer: &wgpu::Buffer| Map::begin(recorder.gpu(), buffer, wgpu::MapMode::Read, buffer.size());
-            Source::Mapped(array.buffers().map(map).collect())
+            Source::Mapped(array.buffers().map(map).collect(), Some(loan))
         } else {
             Source::Staged(VecDeque::new())
         };
-        Sender { route, chunks, source, array, sending: VecDeque::new() }
+        Ok(Sender { route, chunks, source, array, sending: VecDeque::new() })
     }
 
     pub fn done(&self) -> bool {
@@ -48,7 +54,7 @@ impl Sender {
     /// Whether mappings are under way or in use.
     pub fn awaits_device(&self) -> bool {
         match &self.source {
-            Source::Mapped(maps) => !maps.is_empty(),
+            Source::Mapped(maps, _) => !maps.is_empty(),
             Source::Staged(copying) => !copying.is_empty(),
         }
     }
@@ -76,7 +82,7 @@ impl Sender {
     fn advance(&mut self, recorder: &mut Recorder) -> Result<bool, ExchangeError> {
         let (route, mut moved) = (&self.route, false);
         match &mut self.source {
-            Source::Mapped(maps) => {
+            Source::Mapped(maps, loan) => {
                 if !all_ready(maps)? {
                     return Ok(false);
                 }
@@ -91,6 +97,7 @@ impl Sender {
                 }
                 if self.chunks.is_empty() {
                     maps.clear();
+                    *loan = None;
                 }
             }
             Source::Staged(copying) => {

@@ -46,7 +46,7 @@ struct Params {
 impl Default for Codec {
     fn default() -> Self {
         let kernel = |label: &str, text: &str, plain: Access, coded: Access| {
-            Kernel::new(
+            Kernel::trusted(
                 KernelSource::new(label, text)
                     .params("start: u32, count: u32, target_: u32, blocks: u32")
                     .array("plain", Element::U32, plain)
@@ -109,11 +109,6 @@ impl Codec {
         outgoing: &Array<u32>,
         incoming: &Array<u32>,
     ) -> Result<Coded, DeviceError> {
-        for array in [outgoing, incoming] {
-            if array.len() > 1 << 32 {
-                return Err(DeviceError::TooLong { label: "exchange::encode".into(), len: array.len() });
-            }
-        }
         let (send, leaving, sent) = coded(&transfers.send, me, words);
         let (receive, pairs, received) = coded(&transfers.receive, me, words);
         let gpu = recorder.gpu().clone();

@@ -214,7 +214,7 @@ impl<T: Value> BoxTransform<T> {
     /// The adjoint of [`forward`](Self::forward), as [`Transform::forward_adjoint`] says. All ranks call it.
     ///
     /// # Errors
-    /// As [`forward`](Self::forward).
+    /// As [`forward`](Self::forward); [`DeviceError::Misuse`] for a transform with hooks.
     pub fn forward_adjoint(
         &mut self,
         recorder: &mut Recorder,
@@ -228,7 +228,7 @@ impl<T: Value> BoxTransform<T> {
     /// The adjoint of [`inverse`](Self::inverse), as [`Transform::inverse_adjoint`] says. All ranks call it.
     ///
     /// # Errors
-    /// As [`forward`](Self::forward).
+    /// As [`forward_adjoint`](Self::forward_adjoint).
     pub fn inverse_adjoint(
         &mut self,
         recorder: &mut Recorder,

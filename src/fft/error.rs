@@ -43,7 +43,9 @@ pub enum FftError {
         limit: u64,
     },
     /// More elements than kernels index.
-    #[error("the part of one rank has {elements} elements, more than the 2^32 that kernels index; use more ranks")]
+    #[error(
+        "the part of one rank has {elements} elements, more than the 2^32 - 2^17 that kernels index; use more ranks"
+    )]
     TooLarge {
         /// Elements of the largest array.
         elements: u128,

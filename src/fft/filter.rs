@@ -168,7 +168,7 @@ impl<T: Value> Filter<T> {
                    (input, output): (End<'_>, End<'_>),
                    scale: f64,
                    result: [u64; 2]| {
-            Run::<T::Mode> { ready, input, output, scale, interior: 1.0, result, hooks: None, element: PhantomData }
+            Run::<T::Mode> { ready, input, output, scale, interior: 1.0, result, operator: None, element: PhantomData }
                 .run(recorder, lines)
         };
         match &self.kind {

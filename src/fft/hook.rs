@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::gpu::{Access, Array, DeviceElement, Element, KernelSource, RawArray};
+use crate::gpu::{Access, Array, DeviceElement, Element, KernelSource, RawArray, Trust};
 
 /// A function in WGSL with the arrays and parameters that it reads. It costs no pass over memory.
 ///
@@ -20,6 +20,8 @@ use crate::gpu::{Access, Array, DeviceElement, Element, KernelSource, RawArray};
 /// - Names of functions, arrays and parameters are shared by the hooks of a kernel: choose different ones. The kernel's
 ///   own parameters begin with `line_`; its arrays are `input`, `output`, `roots`, `load_factors` and `store_factors`.
 /// - The function must not have side effects: it may run for points that are not stored.
+/// - Kernels with hooks are compiled with run-time checks, as [`Kernel::new`](crate::gpu::Kernel::new) says; the passes of a
+///   transform that have none are not.
 ///
 /// ```
 /// use meshloom::fft::Hook;
@@ -37,12 +39,31 @@ pub struct Hook {
     arrays: Vec<(&'static str, Element, RawArray)>,
     fields: String,
     values: Vec<u8>,
+    trust: Trust,
 }
 
 impl Hook {
     /// A hook with this text.
     pub fn new(text: impl Into<Arc<str>>) -> Self {
-        Hook { text: text.into(), arrays: Vec::new(), fields: String::new(), values: Vec::new() }
+        Self::on_word_of(Trust::Nobody, text)
+    }
+
+    /// As [`new`](Self::new), for kernels without run-time checks.
+    ///
+    /// # Safety
+    /// For all values and places of the transforms that it is given to, also of points that are not stored, the text must do what
+    /// [`Kernel::new_unchecked`](crate::gpu::Kernel::new_unchecked) asks for.
+    pub unsafe fn new_unchecked(text: impl Into<Arc<str>>) -> Self {
+        Self::on_word_of(Trust::Caller, text)
+    }
+
+    /// A hook of the library.
+    pub(super) fn trusted(text: impl Into<Arc<str>>) -> Self {
+        Self::on_word_of(Trust::Library, text)
+    }
+
+    fn on_word_of(trust: Trust, text: impl Into<Arc<str>>) -> Self {
+        Hook { text: text.into(), arrays: Vec::new(), fields: String::new(), values: Vec::new(), trust }
     }
 
     /// Gives it an array to read. A kernel binds at most eight, of which up to four are its own.
@@ -53,7 +74,8 @@ impl Hook {
     }
 
     /// Gives it parameters: fields as WGSL, and the same in Rust (16 bytes are the alignment of `vec3` and `vec4`, and
-    /// they begin at a multiple of 16). At most 96 bytes for all hooks of a kernel.
+    /// they begin at a multiple of 16). At most 96 bytes for all hooks of a kernel. Where fields and values take another multiple of
+    /// 16 bytes, the transform is refused ([`DeviceError::Misuse`](crate::gpu::DeviceError::Misuse)).
     #[must_use]
     pub fn params<P: bytemuck::NoUninit>(mut self, fields: impl Into<String>, values: &P) -> Self {
         self.fields = fields.into();
@@ -87,6 +109,11 @@ pub struct Hooks {
 impl Hooks {
     fn all(&self) -> impl Iterator<Item = &Hook> {
         [&self.load, &self.load_mode, &self.filter, &self.store_mode, &self.store].into_iter().flatten()
+    }
+
+    /// The least trust that any of them deserves.
+    pub(super) fn trust(&self) -> Trust {
+        self.all().map(|hook| hook.trust).max().unwrap_or(Trust::Library)
     }
 
     /// Whether there are none.

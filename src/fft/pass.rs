@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use super::axis::{AxisPass, Factors};
 use super::core::Limits;
 use super::error::FftError;
-use super::hook::Hooks;
+use super::hook::{Hook, Hooks};
 use super::line::{LineKernel, LineParams, Shape};
 use super::precision::Precision;
 use crate::gpu::{DeviceError, Gpu, Kernel, RawArray, Recorder};
@@ -65,7 +65,7 @@ impl ReadyPass {
         let shape = kernel
             .shape(limits)
             .ok_or(FftError::TooLong { n: kernel.n, limit: limits.workgroup_bytes / precision.bytes() })?;
-        let (source, table) = kernel.source(&shape, &hooks);
+        let ((source, table), trust) = (kernel.source(&shape, &hooks), hooks.trust());
         let own = (!table.is_empty()).then(|| Factors { len: table.len(), table, conjugate: false });
         let all = [&own, &pass.load_factors, &pass.store_factors];
         let tables =
@@ -74,42 +74,38 @@ impl ReadyPass {
             kernel,
             shape,
             hooks,
-            apart: OnceLock::from(Kernel::new(source)),
+            apart: OnceLock::from(Kernel::on_word_of(trust, source)),
             in_place: OnceLock::new(),
             tables,
         })
     }
 
-    /// Records it from `input` into `output`, or inside `output`. `hooks` have the text that it was made with, and
-    /// maybe other arrays and parameters.
+    /// Records it from `input` into `output`, or inside `output`. `operator` stands for its hook on modes that are read: it has the
+    /// text that the pass was made with, and maybe other arrays and parameters.
     pub fn record(
         &self,
         recorder: &mut Recorder,
         input: Option<&RawArray>,
         output: &RawArray,
         params: LineParams,
-        hooks: Option<&Hooks>,
+        operator: Option<&Hook>,
     ) -> Result<(), DeviceError> {
-        let hooks = hooks.unwrap_or(&self.hooks);
-        let make = |in_place: bool| Kernel::new(LineKernel { in_place, ..self.kernel }.source(&self.shape, hooks).0);
+        let hooks = match operator {
+            Some(hook) => &Hooks { load_mode: Some(hook.clone()), ..self.hooks.clone() },
+            None => &self.hooks,
+        };
+        let make = |in_place: bool| {
+            let (source, _) = LineKernel { in_place, ..self.kernel }.source(&self.shape, hooks);
+            Kernel::on_word_of(hooks.trust(), source)
+        };
         let kernel = match input {
             Some(_) => self.apart.get_or_init(|| make(false)),
             None => self.in_place.get_or_init(|| make(true)),
         };
         let mut arrays: Vec<&RawArray> = input.into_iter().chain([output]).chain(&self.tables).collect();
         arrays.extend(hooks.arrays());
-        let mut words = [0u32; 64];
-        let bytes = bytemuck::cast_slice_mut::<u32, u8>(&mut words);
-        let own = bytemuck::bytes_of(&params);
-        bytes[..own.len()].copy_from_slice(own);
-        let values = hooks.values();
-        if own.len() + values.len() > bytes.len() {
-            let why =
-                format!("its hooks have {} bytes of parameters, {} are allowed", values.len(), bytes.len() - own.len());
-            return Err(DeviceError::Misuse { what: kernel.source().label().into(), why });
-        }
-        bytes[own.len()..own.len() + values.len()].copy_from_slice(&values);
-        recorder.dispatch(kernel, &arrays, &words, u64::from(params.sizes[3]).div_ceil(self.shape.lines))
+        let bytes = [bytemuck::bytes_of(&params), &hooks.values()].concat();
+        recorder.dispatch_bytes(kernel, &arrays, &bytes, u64::from(params.sizes[3]).div_ceil(self.shape.lines))
     }
 
     /// Whether it reads and writes the same places, so that it can work inside one array.

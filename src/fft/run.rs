@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use super::core::Limits;
 use super::error::FftError;
-use super::hook::Hooks;
+use super::hook::{Hook, Hooks};
 use super::line::Work;
 use super::pass::{ReadyPass, Tables};
 use super::plan::{Placement, Route, Stage, Transpose};
@@ -145,8 +145,8 @@ pub(super) struct Run<'a, C> {
     pub interior: f32,
     /// Which of how many results of each field the output is, where it is a field.
     pub result: [u64; 2],
-    /// Arrays and parameters for the first pass' hooks, instead of those it was made with.
-    pub hooks: Option<&'a Hooks>,
+    /// The hook of the first pass on modes, with other arrays and parameters than it was made with.
+    pub operator: Option<&'a Hook>,
     pub element: PhantomData<C>,
 }
 
@@ -285,11 +285,11 @@ impl<'a, C: DeviceElement> Run<'a, C> {
         let scale = if last { self.scale } else { 1.0 };
         let params = visit.params(&pass.kernel, tile, from.place, to.place).scaled(scale, self.interior);
         let one = from.array.shares(&to.array);
-        let hooks = self.hooks.filter(|_| number == 0);
+        let operator = self.operator.filter(|_| number == 0);
         if one && pass.numbers() {
-            pass.record(recorder, None, &to.array.seen_as(pass.kernel.precision.real()), params, hooks)?;
+            pass.record(recorder, None, &to.array.seen_as(pass.kernel.precision.real()), params, operator)?;
         } else {
-            pass.record(recorder, (!one).then_some(&from.array), &to.array, params, hooks)?;
+            pass.record(recorder, (!one).then_some(&from.array), &to.array, params, operator)?;
         }
         Ok(())
     }

@@ -81,13 +81,13 @@ fn forms(n: u64, axis: usize) -> Vec<(Work, [Side; 2], Hooks)> {
 
 /// A hook that uses all it is given.
 fn on(function: &str, value: &str) -> Hook {
-    Hook::new(format!(
+    Hook::trusted(format!(
         "fn {function}(value: {value}, at: vec4<u32>) -> {value} {{ return value * Real(at.x + at.w); }}"
     ))
 }
 
 fn on_mode() -> Hook {
-    Hook::new(
+    Hook::trusted(
         "fn on_mode(value: Complex, at: vec4<u32>, result: u32) -> Complex {
     return multiply(value, Complex(Real(params.by.x), Real(at.y + result)));
 }",

@@ -10,6 +10,7 @@ use crate::grid::{Box3, extent, volume};
 pub struct Spectral {
     tables: Array<f32>,
     params: Params,
+    part: Box3,
 }
 
 /// Multiplies a mode by the factors of an operator. `table` holds, for each result, the factors of the three axes, then
@@ -42,11 +43,19 @@ impl Spectral {
     /// [`Filter::spectrum_part`](super::Filter::spectrum_part). All have the same part, constant and Laplacian.
     ///
     /// # Errors
-    /// [`DeviceError::OutOfMemory`]; [`DeviceError::Misuse`] without tables or when they differ in what they share.
+    /// [`DeviceError::OutOfMemory`]; [`DeviceError::Misuse`] without tables, for tables of another part, or when they differ in what
+    /// they share.
     pub fn new(recorder: &mut Recorder, tables: &[Tables], part: &Box3) -> Result<Self, DeviceError> {
         let misuse = |why: &str| DeviceError::Misuse { what: "Spectral::new".into(), why: why.into() };
         let first = tables.first().ok_or_else(|| misuse("no tables"))?;
         let half = first.starts[2] as usize;
+        let [i, j, k] = extent(part);
+        let fits = |of: &Tables| {
+            of.starts.map(u64::from) == [i, i + j, i + j + k] && of.values.len() as u64 == 2 * (i + j + k)
+        };
+        if !tables.iter().all(fits) {
+            return Err(misuse("the tables are for another part of the spectrum"));
+        }
         let alike = |other: &Tables| {
             other.starts == first.starts
                 && other.constant == first.constant
@@ -66,13 +75,28 @@ impl Spectral {
             first: [part[0].start as u32, part[1].start as u32, part[2].start as u32, 0],
             constant: [x, y, 0.0, 0.0],
         };
-        Ok(Spectral { tables: array, params })
+        Ok(Spectral { tables: array, params, part: part.clone() })
+    }
+
+    /// The modes that its tables are for.
+    pub fn part(&self) -> &Box3 {
+        &self.part
     }
 
     /// The hook that multiplies.
     pub fn hook(&self) -> Hook {
+        // Where it is used must have the part that its tables are for, which nobody has looked at.
+        self.with(Hook::new(TEXT))
+    }
+
+    /// The same for those who use it with its own part.
+    pub(crate) fn own_hook(&self) -> Hook {
+        self.with(Hook::trusted(TEXT))
+    }
+
+    fn with(&self, hook: Hook) -> Hook {
         let fields = "table_starts: vec4<u32>, table_first: vec4<u32>, table_constant: vec4<f32>";
-        Hook::new(TEXT).array("table", &self.tables).params(fields, &self.params)
+        hook.array("table", &self.tables).params(fields, &self.params)
     }
 }
 
@@ -95,7 +119,7 @@ impl Default for Radial {
             .params("shape: vec4<u32>, first: vec4<u32>, local: vec4<u32>")
             .array("spectrum", Element::Complex32, Access::ReadWrite)
             .array("amplitudes", Element::F32, Access::Read);
-        Radial { kernel: Kernel::new(source) }
+        Radial { kernel: Kernel::trusted(source) }
     }
 }
 
@@ -116,6 +140,10 @@ impl Radial {
         let needed = shape.iter().map(|n| (n / 2) * (n / 2)).sum::<u64>() + 1;
         if (amplitudes.len() as u64) < needed {
             let why = format!("{} amplitudes for modes up to |m|^2 = {}", amplitudes.len(), needed - 1);
+            return Err(DeviceError::Misuse { what: "Transform::scale_radially".into(), why });
+        }
+        if spectrum.len() < volume(part) {
+            let why = format!("a spectrum of {} elements, this rank's part has {}", spectrum.len(), volume(part));
             return Err(DeviceError::Misuse { what: "Transform::scale_radially".into(), why });
         }
         let table = recorder.gpu().array("fft::amplitudes", amplitudes.len() as u64)?;

@@ -14,7 +14,7 @@ use super::spec::{Spec, SpectrumLayout, Values};
 use super::spectral::{Radial, Spectral};
 use super::tuning::Tuning;
 use crate::exchange::{ExchangeError, GridComms};
-use crate::gpu::{Array, DeviceElement, DeviceError, Gpu, Recorder};
+use crate::gpu::{Array, DeviceElement, DeviceError, Gpu, LONGEST, Recorder};
 use crate::grid::{Box3, FieldLayout, Grid, volume};
 
 /// What the cells of a transformed field are: `f32`, `f64`, or complex numbers `[f32; 2]`, `[f64; 2]`.
@@ -83,6 +83,7 @@ pub struct Transform<T = f32> {
     plan: Plan,
     forward: ReadyRoute,
     inverse: ReadyRoute,
+    hooks: TransformHooks,
     /// The inverse with an operator on what it reads.
     multiplied: OnceLock<Result<ReadyRoute, FftError>>,
     limits: Limits,
@@ -102,6 +103,12 @@ pub struct TransformHooks {
     pub inverse: Option<Hook>,
     /// `on_store`, as the inverse transform writes the field.
     pub store: Option<Hook>,
+}
+
+impl TransformHooks {
+    fn is_empty(&self) -> bool {
+        [&self.load, &self.forward, &self.inverse, &self.store].into_iter().all(Option::is_none)
+    }
 }
 
 impl<T: Value> Transform<T> {
@@ -137,6 +144,7 @@ impl<T: Value> Transform<T> {
         Ok(Transform {
             forward: ReadyRoute::new(plan.forward.clone(), &there, limits, &mut tables)?,
             inverse: ReadyRoute::new(plan.inverse.clone(), &back, limits, &mut tables)?,
+            hooks: hooks.clone(),
             multiplied: OnceLock::new(),
             limits,
             gpu: gpu.clone(),
@@ -212,7 +220,8 @@ impl<T: Value> Transform<T> {
     /// it.
     ///
     /// # Errors
-    /// As [`forward`](Self::forward).
+    /// As [`forward`](Self::forward); [`DeviceError::Misuse`] for an operator with tables of other modes than this rank's, or
+    /// where a [hook](TransformHooks::inverse) is on modes already.
     pub fn inverse(
         &self,
         recorder: &mut Recorder,
@@ -228,14 +237,27 @@ impl<T: Value> Transform<T> {
         let Some(operator) = operator else {
             return self.run(recorder, lines, &self.inverse, ends, factor, 1.0, None);
         };
-        let hooks = Hooks { load_mode: Some(operator.hook()), ..Hooks::default() };
+        let misuse = |why: String| Err(DeviceError::Misuse { what: "Transform::inverse".into(), why }.into());
+        if *operator.part() != self.plan.spectrum {
+            return misuse(format!(
+                "the operator is for modes {:?}, this rank has {:?}; make its tables for Transform::spectrum_part",
+                operator.part(),
+                self.plan.spectrum
+            ));
+        }
+        if self.hooks.inverse.is_some() {
+            return misuse("modes have a hook already, which an operator would replace; multiply in the hook".into());
+        }
+        let hook = operator.own_hook();
         let route = self.multiplied.get_or_init(|| {
             let mut tables = Tables::new(&self.gpu)?;
+            let store = self.hooks.store.clone();
+            let hooks = Hooks { load_mode: Some(hook.clone()), store, ..Hooks::default() };
             ReadyRoute::new(self.plan.inverse.clone(), &hooks, self.limits, &mut tables)
         });
         match route {
-            Ok(route) => self.run(recorder, lines, route, ends, factor, 1.0, Some(&hooks)),
-            Err(error) => Err(DeviceError::Misuse { what: "Transform::inverse".into(), why: error.to_string() }.into()),
+            Ok(route) => self.run(recorder, lines, route, ends, factor, 1.0, Some(&hook)),
+            Err(error) => misuse(error.to_string()),
         }
     }
 
@@ -245,7 +267,7 @@ impl<T: Value> Transform<T> {
     /// It is the inverse without its factor; of real fields, modes that stand for two count half.
     ///
     /// # Errors
-    /// As [`forward`](Self::forward).
+    /// As [`forward`](Self::forward); [`DeviceError::Misuse`] for a transform with hooks, whose adjoints nobody knows.
     pub fn forward_adjoint(
         &self,
         recorder: &mut Recorder,
@@ -255,6 +277,7 @@ impl<T: Value> Transform<T> {
         layout: &FieldLayout,
     ) -> Result<(), ExchangeError> {
         self.check("Transform::forward_adjoint", lines, field, layout, spectrum)?;
+        self.without_hooks("Transform::forward_adjoint")?;
         let ends = (End { array: spectrum.raw(), layout: None }, End { array: field.raw(), layout: Some(layout) });
         self.run(recorder, lines, &self.inverse, ends, self.plan.spec.factors()[0], 0.5, None)
     }
@@ -262,7 +285,7 @@ impl<T: Value> Transform<T> {
     /// The adjoint of [`inverse`](Self::inverse), as [`forward_adjoint`](Self::forward_adjoint) says. All ranks call it.
     ///
     /// # Errors
-    /// As [`forward`](Self::forward).
+    /// As [`forward_adjoint`](Self::forward_adjoint).
     pub fn inverse_adjoint(
         &self,
         recorder: &mut Recorder,
@@ -272,8 +295,19 @@ impl<T: Value> Transform<T> {
         spectrum: &Array<T::Mode>,
     ) -> Result<(), ExchangeError> {
         self.check("Transform::inverse_adjoint", lines, field, layout, spectrum)?;
+        self.without_hooks("Transform::inverse_adjoint")?;
         let ends = (End { array: field.raw(), layout: Some(layout) }, End { array: spectrum.raw(), layout: None });
         self.run(recorder, lines, &self.forward, ends, self.plan.spec.factors()[1], 2.0, None)
+    }
+
+    /// Refuses hooks for an adjoint: they may be any functions, and those of the way that is gone belong to the other transform.
+    fn without_hooks(&self, what: &str) -> Result<(), DeviceError> {
+        if self.hooks.is_empty() {
+            return Ok(());
+        }
+        let why = "the transform has hooks, whose adjoints are not known; make another without hooks for the adjoint, and \
+                   apply the adjoints of the hooks before and after it";
+        Err(DeviceError::Misuse { what: what.into(), why: why.into() })
     }
 
     /// The layout of a field that is transformed in place: rows of real cells are followed by room for the spectrum.
@@ -340,8 +374,9 @@ impl<T: Value> Transform<T> {
             return misuse("cells, points and modes differ: field and spectrum do not fit the same place".into());
         }
         let (have, needed) = (array.len(), self.in_place_len());
-        if T::VALUES == Values::Real && needed > 1 << 31 {
-            return misuse(format!("{needed} modes are more than the 2^32 numbers that kernels index; use more ranks"));
+        // Its modes are also seen as twice as many numbers.
+        if T::VALUES == Values::Real && needed > LONGEST / 2 {
+            return Err(DeviceError::TooLong { label: "fft::in_place".into(), len: 2 * needed });
         }
         if have < needed { misuse(format!("an array of {have} elements, {needed} are needed")) } else { Ok(()) }
     }
@@ -394,9 +429,9 @@ impl<T: Value> Transform<T> {
         (input, output): (End<'_>, End<'_>),
         scale: f64,
         interior: f32,
-        hooks: Option<&Hooks>,
+        operator: Option<&Hook>,
     ) -> Result<(), ExchangeError> {
-        Run::<T::Mode> { ready, input, output, scale, interior, result: [0, 1], hooks, element: PhantomData }
+        Run::<T::Mode> { ready, input, output, scale, interior, result: [0, 1], operator, element: PhantomData }
             .run(recorder, lines)
     }
 }

@@ -2,10 +2,15 @@
 
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::device::Gpu;
 use super::error::DeviceError;
 use super::source::Element;
+
+/// Elements of the longest array. Kernels index by `u32`, and the last of their workgroups, which come in rows of up to 65,535, may
+/// count beyond the end of an array: so much is left free that no such count wraps around.
+pub const LONGEST: u64 = (1 << 32) - (1 << 17);
 
 /// A Rust type that lies in device arrays as one [`Element`].
 pub trait DeviceElement: bytemuck::Pod {
@@ -48,6 +53,8 @@ pub(super) struct Storage {
     pub gpu: Gpu,
     pub memory: Memory,
     pub buffers: Vec<wgpu::Buffer>,
+    /// Whether the host has them mapped, or has asked for it.
+    pub lent: AtomicBool,
 }
 
 impl Drop for Storage {
@@ -70,6 +77,8 @@ pub struct RawArray {
     pub(super) window: u64,
     /// Windows a buffer.
     pub(super) per_buffer: u64,
+    /// Whether this handle may be written through.
+    pub(super) writable: bool,
 }
 
 impl RawArray {
@@ -91,6 +100,52 @@ impl RawArray {
     /// Whether it is the same memory.
     pub(crate) fn shares(&self, other: &RawArray) -> bool {
         Arc::ptr_eq(&self.storage, &other.storage)
+    }
+
+    /// Whether elements of it are elements of `other` too.
+    pub(super) fn overlaps(&self, other: &RawArray) -> bool {
+        let bytes = |array: &RawArray| [array.start, array.start + array.len].map(|at| at * array.element.bytes());
+        let ([a, a_end], [b, b_end]) = (bytes(self), bytes(other));
+        self.shares(other) && a < b_end && b < a_end
+    }
+
+    /// Refuses, for `what`, a device that does not have it.
+    pub(crate) fn on(&self, gpu: &Gpu, what: &str) -> Result<(), DeviceError> {
+        let own = &self.storage.gpu;
+        if own.0.number == gpu.0.number {
+            return Ok(());
+        }
+        let (own, gpu) = (&own.info().name, &gpu.info().name);
+        let why = format!(
+            "an array of another device was given (the array is on `{own}`, the work on `{gpu}`, opened apart from it); \
+             allocate arrays from the `Gpu` of the recorder"
+        );
+        Err(DeviceError::Misuse { what: what.into(), why })
+    }
+
+    /// Refuses, for `what`, an array that is on its way between ranks.
+    pub(super) fn at_rest(&self, what: &str) -> Result<(), DeviceError> {
+        if !self.storage.lent.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let why = "the array is on its way between ranks; finish the transit first".into();
+        Err(DeviceError::Misuse { what: what.into(), why })
+    }
+
+    /// Refuses, for `what`, to be written through a handle that only shows.
+    pub(crate) fn written(&self, what: &str) -> Result<(), DeviceError> {
+        if self.writable {
+            return Ok(());
+        }
+        let why = "the array is lent for reading, since kernels index by what it holds; copy it".into();
+        Err(DeviceError::Misuse { what: what.into(), why })
+    }
+
+    /// Takes it away from the device until the loan is dropped, for its buffers to be mapped.
+    pub(crate) fn lend(&self) -> Result<Loan, DeviceError> {
+        self.at_rest("Exchange")?;
+        self.storage.lent.store(true, Ordering::Release);
+        Ok(Loan(self.storage.clone()))
     }
 
     /// How many elements of this type it has; none if it has others.
@@ -134,6 +189,15 @@ impl RawArray {
     }
 }
 
+/// An array that the host has for itself; see [`RawArray::lend`].
+pub(crate) struct Loan(Arc<Storage>);
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        self.0.lent.store(false, Ordering::Release);
+    }
+}
+
 /// A typed array in device memory.
 ///
 /// - It is a list of **windows**, each at most one storage binding of the device (or what
@@ -142,7 +206,7 @@ impl RawArray {
 /// - Its contents are undefined until something writes them; debug builds fill them with NaN.
 /// - A clone is another handle on the same memory. The memory goes back to the device's pool when the last handle is
 ///   dropped and all work recorded with it has been submitted.
-/// - Indices inside kernels are `u32`: at most 2^32 elements.
+/// - Indices inside kernels are `u32`: at most [`LONGEST`] elements.
 #[derive(Clone)]
 pub struct Array<T> {
     raw: RawArray,
@@ -169,6 +233,11 @@ impl<T: DeviceElement> Array<T> {
         &self.raw
     }
 
+    /// A handle to give away: kernels trust in what the array holds, so callers must not change it.
+    pub(crate) fn shown(self) -> Array<T> {
+        Array::new(RawArray { writable: false, ..self.raw })
+    }
+
     /// A part of the same memory, where the array lies in one window and the part begins at a multiple of 256 bytes.
     pub(crate) fn part(&self, start: u64, len: u64) -> Option<Array<T>> {
         let raw = &self.raw;
@@ -179,13 +248,16 @@ impl<T: DeviceElement> Array<T> {
     /// The same memory seen as other elements of the same size (`f32` bits as `u32`) or of twice or half the size.
     ///
     /// # Errors
-    /// [`DeviceError::Misuse`] when the array is cut into windows and the sizes differ, or it does not divide.
+    /// [`DeviceError::Misuse`] when it does not divide, [`DeviceError::TooLong`] for more than [`LONGEST`] elements.
     pub fn cast<U: DeviceElement>(&self) -> Result<Array<U>, DeviceError> {
         let (from, to) = (T::ELEMENT.bytes(), U::ELEMENT.bytes());
         let raw = self.raw.seen_as(U::ELEMENT);
         if raw.len * to != self.raw.len * from {
             let why = format!("{} elements of {from} bytes are no whole number of {to} bytes", self.raw.len);
             return Err(DeviceError::Misuse { what: "Array::cast".into(), why });
+        }
+        if raw.len > LONGEST {
+            return Err(DeviceError::TooLong { label: "Array::cast".into(), len: raw.len });
         }
         Ok(Array::new(raw))
     }

@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use super::adapter::{self, Choice};
-use super::array::{Array, DeviceElement, Memory, RawArray, Storage};
+use super::array::{Array, DeviceElement, LONGEST, Memory, RawArray, Storage};
 use super::error::DeviceError;
-use super::pipeline::Pipeline;
+use super::pipeline::{Pipeline, Trust};
 use super::pipeline_cache::{self, PipelineCache};
 use super::pool::Pool;
 use super::tuning::{Profile, Tuning};
@@ -21,7 +21,8 @@ pub struct Options {
     /// Largest window of an array in bytes, a power of two of at least 256; the device's binding limit otherwise. Tests
     /// set a few KiB, so that small arrays are cut as large ones are.
     pub window_bytes: Option<u64>,
-    /// Checked kernels: bounds, loops and divisions guarded as WebGPU prescribes. Slower; for finding errors.
+    /// Checked kernels: bounds, loops and divisions guarded as WebGPU prescribes, in the library's kernels as in those with a
+    /// caller's text, which always are. Slower; for finding errors.
     pub checked: bool,
     /// Keeps to the floor (WebGPU's default limits, no optional feature), whatever the device could do.
     pub floor: bool,
@@ -81,6 +82,16 @@ impl Options {
         }
         Ok(options)
     }
+
+    fn check(&self) -> Result<(), DeviceError> {
+        match self.window_bytes.filter(|bytes| *bytes < 256 || !bytes.is_power_of_two()) {
+            None => Ok(()),
+            Some(bytes) => Err(DeviceError::Misuse {
+                what: "Options::window_bytes".into(),
+                why: format!("it is {bytes}, not a power of two of at least 256"),
+            }),
+        }
+    }
 }
 
 /// What a device allows and what it is good at.
@@ -118,7 +129,12 @@ pub struct Capabilities {
     pub memory: Option<u64>,
 }
 
+/// A pipeline, once somebody has compiled it.
+type Compiled = Arc<OnceLock<Result<Arc<Pipeline>, DeviceError>>>;
+
 pub(super) struct Inner {
+    /// No other device of this process ever has it.
+    pub number: u64,
     pub info: wgpu::AdapterInfo,
     pub device: wgpu::Device,
     pub queue: wgpu::Queue,
@@ -126,7 +142,7 @@ pub(super) struct Inner {
     options: Options,
     pool: Mutex<Pool>,
     pub cache: Option<PipelineCache>,
-    pub pipelines: Mutex<HashMap<String, Arc<OnceLock<Result<Arc<Pipeline>, DeviceError>>>>>,
+    pub pipelines: Mutex<HashMap<(String, Trust), Compiled>>,
     allocated: AtomicU64,
     allocations: AtomicU64,
     failure: Arc<OnceLock<String>>,
@@ -159,8 +175,10 @@ impl Gpu {
     /// that this process already has.
     ///
     /// # Errors
-    /// As [`choose`](super::choose), and [`DeviceError::Open`] when the driver refuses.
+    /// As [`choose`](super::choose), [`DeviceError::Open`] when the driver refuses, [`DeviceError::Misuse`] for windows that are
+    /// no power of two of at least 256.
     pub fn open(options: &Options, local_rank: usize) -> Result<Gpu, DeviceError> {
+        options.check()?;
         // Opening one at a time: drivers crash when devices are created in parallel.
         static OPEN: Mutex<Open> = Mutex::new(Vec::new());
         let adapter = adapter::choose(&options.choice, local_rank)?;
@@ -210,13 +228,15 @@ impl Gpu {
     /// kept on disk.
     ///
     /// # Errors
-    /// [`DeviceError::Unsuitable`] when the device was requested with less than WebGPU's default limits.
+    /// [`DeviceError::Unsuitable`] when the device was requested with less than WebGPU's default limits,
+    /// [`DeviceError::Misuse`] as [`open`](Self::open).
     pub fn from_wgpu(
         adapter: &wgpu::Adapter,
         device: wgpu::Device,
         queue: wgpu::Queue,
         options: &Options,
     ) -> Result<Gpu, DeviceError> {
+        options.check()?;
         let (have, floor) = (device.limits(), adapter::floor());
         let info = adapter.get_info();
         if have.max_storage_buffers_per_shader_stage < floor.max_storage_buffers_per_shader_stage
@@ -269,7 +289,9 @@ impl Gpu {
                 let _ = seen.set(format!("the device was lost ({message})"));
             }
         });
+        static NUMBERS: AtomicU64 = AtomicU64::new(0);
         Gpu(Arc::new(Inner {
+            number: NUMBERS.fetch_add(1, Ordering::Relaxed),
             info,
             device,
             queue,
@@ -299,7 +321,7 @@ impl Gpu {
         self.0.capabilities.profile.tuning()
     }
 
-    /// Whether kernels run with WebGPU's run-time checks.
+    /// Whether the library's kernels run with WebGPU's run-time checks too; see [`Options::checked`].
     pub fn checked(&self) -> bool {
         self.0.options.checked
     }
@@ -355,7 +377,7 @@ impl Gpu {
     /// [`DeviceError::OutOfMemory`], [`DeviceError::TooLong`].
     pub fn array_in<T: DeviceElement>(&self, label: &str, len: u64, memory: Memory) -> Result<Array<T>, DeviceError> {
         self.check()?;
-        if len > 1 << 32 {
+        if len > LONGEST {
             return Err(DeviceError::TooLong { label: label.into(), len });
         }
         let (bytes, capabilities) = (T::ELEMENT.bytes(), self.capabilities());
@@ -367,12 +389,20 @@ impl Gpu {
             (window, (capabilities.buffer_bytes / (window * bytes)).clamp(1, len.div_ceil(window)))
         };
         let per = window * per_buffer;
-        let mut storage = Storage { gpu: self.clone(), memory, buffers: Vec::new() };
+        let mut storage = Storage { gpu: self.clone(), memory, buffers: Vec::new(), lent: AtomicBool::new(false) };
         for start in (0..len.max(1)).step_by(per as usize) {
             let bytes = ((len - start.min(len)).min(per) * bytes).max(4);
             storage.buffers.push(self.buffer(label, memory, bytes)?);
         }
-        Ok(Array::new(RawArray { storage: Arc::new(storage), element: T::ELEMENT, len, start: 0, window, per_buffer }))
+        Ok(Array::new(RawArray {
+            storage: Arc::new(storage),
+            element: T::ELEMENT,
+            len,
+            start: 0,
+            window,
+            per_buffer,
+            writable: true,
+        }))
     }
 
     fn buffer(&self, label: &str, memory: Memory, bytes: u64) -> Result<wgpu::Buffer, DeviceError> {

@@ -69,7 +69,9 @@ pub enum DeviceError {
         window: u64,
     },
     /// An array has more elements than a kernel can index.
-    #[error("`{label}` has {len} elements, more than the 2^32 that a kernel indexes on one rank; use more ranks")]
+    #[error(
+        "`{label}` has {len} elements, more than the 2^32 - 2^17 that a kernel indexes on one rank; use more ranks"
+    )]
     TooLong {
         /// The array.
         label: String,

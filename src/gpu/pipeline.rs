@@ -1,36 +1,83 @@
 //! Kernels compiled for a device.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use super::array::RawArray;
 use super::device::Gpu;
 use super::error::DeviceError;
+use super::inspect::{self, Extent};
 use super::pipeline_cache::PipelineCache;
 use super::source::{Access, KernelSource};
 
 /// Largest `params` of a kernel in bytes; also the alignment of a dispatch's parameters.
 pub(super) const PARAMS: u64 = 256;
 
+/// On whose word a kernel's text keeps within its arrays, ends its loops and divides by nothing that is zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Trust {
+    /// The library's own, whose suite runs its kernels checked as well.
+    Library,
+    /// A caller's, given with `unsafe`.
+    Caller,
+    /// Nobody's: the text is compiled with run-time checks.
+    Nobody,
+}
+
 /// A compiled kernel for given numbers of windows.
 pub(super) struct Pipeline {
     pub pipeline: wgpu::ComputePipeline,
     pub layout: wgpu::BindGroupLayout,
     pub label: String,
+    /// Of a caller's text: what its parameters take.
+    pub params: Option<Extent>,
 }
 
-/// A kernel that is compiled when it is first dispatched with arrays of a given number of windows.
+/// A kernel that is compiled when it is first dispatched with arrays of a given number of windows, for each device that
+/// it is used on.
 ///
-/// The device keeps what it compiled by its text: a second kernel with the same text compiles nothing.
+/// A device keeps what it compiled by its text: a second kernel with the same text compiles nothing.
 pub struct Kernel {
     source: KernelSource,
-    compiled: Mutex<HashMap<Vec<u32>, Arc<Pipeline>>>,
+    trust: Trust,
+    compiled: Mutex<Compiled>,
 }
 
+/// By a device's number and the windows. The pipelines belong to the device and go with it.
+type Compiled = HashMap<(u64, Vec<u32>), Weak<Pipeline>>;
+
 impl Kernel {
-    /// A kernel with this text.
+    /// A kernel with this text, compiled with run-time checks, so that no text can harm the process:
+    ///
+    /// - an index beyond an array reads and writes some element of that array or nothing, and so it is with private and
+    ///   workgroup arrays,
+    /// - a division by zero gives the dividend, a remainder by zero 0,
+    /// - workgroup memory is zero before it is written,
+    /// - a loop without an end stays one: the driver ends it, or the device is lost.
+    ///
+    /// A text with entry points or bindings of its own, besides `main` and the arrays of its [`KernelSource`], is refused
+    /// when it is compiled.
     pub fn new(source: KernelSource) -> Self {
-        Kernel { source, compiled: Mutex::default() }
+        Self::on_word_of(Trust::Nobody, source)
+    }
+
+    /// As [`new`](Self::new) without run-time checks.
+    ///
+    /// # Safety
+    /// In every dispatch of the kernel the text must keep within its arrays, private and workgroup ones too, read no
+    /// workgroup memory before it was written, end all its loops, and divide no integer by zero nor the least `i32` by -1.
+    /// Drivers may do anything otherwise, with the memory of the process too.
+    pub unsafe fn new_unchecked(source: KernelSource) -> Self {
+        Self::on_word_of(Trust::Caller, source)
+    }
+
+    /// A kernel of the library.
+    pub(crate) fn trusted(source: KernelSource) -> Self {
+        Self::on_word_of(Trust::Library, source)
+    }
+
+    pub(crate) fn on_word_of(trust: Trust, source: KernelSource) -> Self {
+        Kernel { source, trust, compiled: Mutex::default() }
     }
 
     /// Its text.
@@ -38,27 +85,58 @@ impl Kernel {
         &self.source
     }
 
+    pub(super) fn misuse(&self, why: String) -> DeviceError {
+        DeviceError::Misuse { what: self.source.label.clone(), why }
+    }
+
     /// The compiled form for these arrays.
     pub(super) fn pipeline(&self, gpu: &Gpu, arrays: &[&RawArray]) -> Result<Arc<Pipeline>, DeviceError> {
-        let slots = self.source.slots();
-        let misuse = |why: String| DeviceError::Misuse { what: self.source.label.clone(), why };
-        if arrays.len() != slots.len() {
-            return Err(misuse(format!("{} arrays given, {} declared", arrays.len(), slots.len())));
-        }
-        if let Some((slot, array)) = slots.iter().zip(arrays).find(|(slot, array)| slot.element != array.element) {
-            return Err(misuse(format!(
-                "`{}` is declared as {:?}, an array of {:?} was given",
-                slot.name, slot.element, array.element
-            )));
-        }
-        let windows: Vec<u32> = arrays.iter().map(|array| array.windows()).collect();
+        self.check(gpu, arrays)?;
+        let key = (gpu.0.number, arrays.iter().map(|array| array.windows()).collect::<Vec<_>>());
         let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(pipeline) = compiled.get(&windows) {
-            return Ok(pipeline.clone());
+        if let Some(pipeline) = compiled.get(&key).and_then(Weak::upgrade) {
+            return Ok(pipeline);
         }
-        let pipeline = compile(gpu, &self.source, &windows)?;
-        compiled.insert(windows, pipeline.clone());
+        let pipeline = compile(gpu, &self.source, self.trust, &key.1)?;
+        compiled.retain(|_, pipeline| pipeline.strong_count() > 0);
+        compiled.insert(key, Arc::downgrade(&pipeline));
         Ok(pipeline)
+    }
+
+    /// Refuses arrays that are not what the slots say, that another device has, or that alias.
+    fn check(&self, gpu: &Gpu, arrays: &[&RawArray]) -> Result<(), DeviceError> {
+        let slots = self.source.slots();
+        if arrays.len() != slots.len() {
+            return Err(self.misuse(format!("{} arrays given, {} declared", arrays.len(), slots.len())));
+        }
+        for (n, (slot, array)) in slots.iter().zip(arrays).enumerate() {
+            if slot.element != array.element {
+                return Err(self.misuse(format!(
+                    "`{}` is declared as {:?}, an array of {:?} was given",
+                    slot.name, slot.element, array.element
+                )));
+            }
+            array.on(gpu, &self.source.label)?;
+            if slot.access != Access::Read {
+                array.written(&self.source.label)?;
+            }
+            let collides = |(other, o): &(&super::Slot, &&RawArray)| {
+                array.shares(o)
+                    && match (slot.access, other.access) {
+                        (Access::Read, Access::Read) => false,
+                        // A buffer is bound either for reading or for writing.
+                        (Access::Read, _) | (_, Access::Read) => true,
+                        _ => array.overlaps(o),
+                    }
+            };
+            if let Some((other, _)) = slots[..n].iter().zip(arrays).find(collides) {
+                return Err(self.misuse(format!(
+                    "`{}` and `{}` are one array, and it is written; give it once, or a copy",
+                    other.name, slot.name
+                )));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -93,7 +171,7 @@ impl Params {
     }
 }
 
-fn compile(gpu: &Gpu, source: &KernelSource, windows: &[u32]) -> Result<Arc<Pipeline>, DeviceError> {
+fn compile(gpu: &Gpu, source: &KernelSource, trust: Trust, windows: &[u32]) -> Result<Arc<Pipeline>, DeviceError> {
     let (capabilities, tuning) = (gpu.capabilities(), gpu.tuning());
     let needed: u32 = windows.iter().sum();
     let params = Params::of(gpu, needed);
@@ -105,21 +183,30 @@ fn compile(gpu: &Gpu, source: &KernelSource, windows: &[u32]) -> Result<Arc<Pipe
     let text = params.wgsl(source.wgsl(windows, words, tuning.group, tuning.items)?);
     let entry = {
         let mut pipelines = gpu.0.pipelines.lock().unwrap_or_else(PoisonError::into_inner);
-        pipelines.entry(text.clone()).or_insert_with(|| Arc::new(OnceLock::new())).clone()
+        // The same text may be compiled with checks and without.
+        pipelines.entry((text.clone(), trust)).or_insert_with(|| Arc::new(OnceLock::new())).clone()
     };
     // Ranks that want the same kernel wait here for the one that compiles it.
-    entry.get_or_init(|| build(gpu, source, windows, params, &text).map(Arc::new)).clone()
+    entry.get_or_init(|| build(gpu, source, trust, windows, params, &text).map(Arc::new)).clone()
 }
 
 fn build(
     gpu: &Gpu,
     source: &KernelSource,
+    trust: Trust,
     windows: &[u32],
     params: Params,
     text: &str,
 ) -> Result<Pipeline, DeviceError> {
+    let refused = |why: String| DeviceError::Shader { kernel: source.label.clone(), why };
+    let extent = match trust {
+        Trust::Library => None,
+        Trust::Caller | Trust::Nobody => Some(inspect::params(text, windows.iter().sum()).map_err(refused)?),
+    };
     let (device, label) = (gpu.device(), Some(source.label.as_str()));
-    let scope = device.push_error_scope(wgpu::ErrorFilter::Validation);
+    // A driver that fails on a text fails as an internal error.
+    let scopes =
+        [wgpu::ErrorFilter::Internal, wgpu::ErrorFilter::Validation].map(|filter| device.push_error_scope(filter));
     let entry = |binding: u32, ty: wgpu::BufferBindingType, dynamic: bool| wgpu::BindGroupLayoutEntry {
         binding,
         visibility: wgpu::ShaderStages::COMPUTE,
@@ -134,12 +221,17 @@ fn build(
         }
     }
     let layout = device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label, entries: &entries });
-    let checks =
-        if gpu.checked() { wgpu::ShaderRuntimeChecks::checked() } else { wgpu::ShaderRuntimeChecks::unchecked() };
     let descriptor = wgpu::ShaderModuleDescriptor { label, source: wgpu::ShaderSource::Wgsl(text.into()) };
-    // SAFETY: kernels of this library index within the arrays they are dispatched with, end all their loops and divide
-    // by nothing that can be zero; the suite runs them checked as well.
-    let module = unsafe { device.create_shader_module_trusted(descriptor, checks) };
+    let checked = trust == Trust::Nobody || gpu.checked();
+    let module = if checked {
+        device.create_shader_module(descriptor)
+    } else {
+        // SAFETY: without checks a text must keep within its arrays, end all its loops and divide by nothing that is zero. A
+        // caller has promised that with `unsafe`. Kernels of this library do so for arrays of the lengths that the functions
+        // around them require, and the suite runs them checked as well. What
+        // they read indices from is also theirs, and given away for reading only.
+        unsafe { device.create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked()) }
+    };
     let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
         label,
         layout: Some(&device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
@@ -149,18 +241,19 @@ fn build(
         })),
         module: &module,
         entry_point: Some("main"),
-        // Kernels write workgroup memory before they read it; clearing it is slow on several drivers.
+        // Those who may be trusted write workgroup memory before they read it; clearing it is slow on several drivers.
         compilation_options: wgpu::PipelineCompilationOptions {
-            zero_initialize_workgroup_memory: false,
+            zero_initialize_workgroup_memory: checked,
             ..Default::default()
         },
         cache: gpu.0.cache.as_ref().map(PipelineCache::handle),
     });
-    match pollster::block_on(scope.pop()) {
-        Some(error) => Err(DeviceError::Shader { kernel: source.label.clone(), why: error.to_string() }),
+    let errors: Vec<_> = scopes.into_iter().rev().filter_map(|scope| pollster::block_on(scope.pop())).collect();
+    match errors.first() {
+        Some(error) => Err(refused(error.to_string())),
         None => {
             gpu.0.cache.iter().for_each(PipelineCache::compiled);
-            Ok(Pipeline { pipeline, layout, label: source.label.clone() })
+            Ok(Pipeline { pipeline, layout, label: source.label.clone(), params: extent })
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::array::{Array, DeviceElement, RawArray};
+use super::array::{Array, DeviceElement, LONGEST, RawArray};
 use super::device::Gpu;
 use super::error::DeviceError;
 use super::pipeline::{Kernel, PARAMS, Pipeline};
@@ -30,6 +30,17 @@ enum Command {
     Clear { array: RawArray },
 }
 
+impl Command {
+    /// Refuses arrays that are on their way between ranks.
+    fn at_rest(&self) -> Result<(), DeviceError> {
+        match self {
+            Command::Dispatch { pipeline, arrays, .. } => arrays.iter().try_for_each(|a| a.at_rest(&pipeline.label)),
+            Command::Copy { from, to, .. } => [from, to].iter().try_for_each(|array| array.at_rest("copy")),
+            Command::Clear { array } => array.at_rest("clear"),
+        }
+    }
+}
+
 /// Records dispatches and copies and submits them together.
 ///
 /// - Each rank has one; it is not shared between threads.
@@ -47,6 +58,8 @@ pub struct Recorder {
     last: Option<wgpu::SubmissionIndex>,
     timer: Option<Timer>,
     counts: Counts,
+    /// What was wrong with a command that could not say so.
+    refused: Option<DeviceError>,
 }
 
 /// Dispatches that one submission can hold: the uniform buffer has room for as many.
@@ -79,6 +92,7 @@ impl Recorder {
             last: None,
             timer: None,
             counts: Counts::default(),
+            refused: None,
         })
     }
 
@@ -116,10 +130,11 @@ impl Recorder {
     }
 
     /// Records `kernel` over `workgroups` workgroups with `arrays` in the order of its slots. Compiles the kernel if it
-    /// is new. Zero workgroups record nothing.
+    /// is new. Zero workgroups record nothing. An array may stand in several slots if all of them only read.
     ///
     /// # Errors
-    /// [`DeviceError::Shader`], [`DeviceError::TooManyWindows`], [`DeviceError::Misuse`].
+    /// [`DeviceError::Shader`], [`DeviceError::TooManyWindows`]; [`DeviceError::Misuse`] for arrays, parameters or a number of
+    /// workgroups that do not fit the kernel, and arrays of another device. Nothing is recorded then, and all goes on working.
     pub fn dispatch<P: bytemuck::NoUninit>(
         &mut self,
         kernel: &Kernel,
@@ -127,23 +142,36 @@ impl Recorder {
         params: &P,
         workgroups: u64,
     ) -> Result<(), DeviceError> {
+        self.dispatch_bytes(kernel, arrays, bytemuck::bytes_of(params), workgroups)
+    }
+
+    /// As [`dispatch`](Self::dispatch), with parameters as bytes.
+    pub(crate) fn dispatch_bytes(
+        &mut self,
+        kernel: &Kernel,
+        arrays: &[&RawArray],
+        bytes: &[u8],
+        workgroups: u64,
+    ) -> Result<(), DeviceError> {
         if workgroups == 0 {
             return Ok(());
         }
         let pipeline = kernel.pipeline(&self.gpu, arrays)?;
+        let given = bytes.len() as u64;
+        let most = given.max(pipeline.params.as_ref().map_or(0, |extent| *extent.end()));
+        if most > PARAMS {
+            return Err(kernel.misuse(format!("{most} bytes of parameters, {PARAMS} are allowed")));
+        }
+        if let Some(extent) = pipeline.params.as_ref().filter(|extent| !extent.contains(&given)) {
+            let why = format!("{given} bytes of parameters are given, those of its text take {}", extent.end());
+            return Err(kernel.misuse(why));
+        }
+        let most = self.gpu.capabilities().workgroups;
+        let groups = folded(workgroups, most).ok_or_else(|| {
+            kernel.misuse(format!("{workgroups} workgroups, {} are allowed", u64::from(most) * u64::from(most)))
+        })?;
         if self.params.len() as u64 >= MOST as u64 * PARAMS {
             self.submit()?;
-        }
-        let misuse = |why: String| DeviceError::Misuse { what: kernel.source().label().into(), why };
-        let bytes = bytemuck::bytes_of(params);
-        if bytes.len() as u64 > PARAMS {
-            return Err(misuse(format!("{} bytes of parameters, {PARAMS} are allowed", bytes.len())));
-        }
-        let most = u64::from(self.gpu.capabilities().workgroups);
-        let x = workgroups.min(most);
-        let y = workgroups.div_ceil(x);
-        if y > most {
-            return Err(misuse(format!("{workgroups} workgroups, {} are allowed", most * most)));
         }
         let offset = self.params.len();
         self.params.extend_from_slice(bytes);
@@ -152,7 +180,7 @@ impl Recorder {
             pipeline,
             arrays: arrays.iter().map(|&array| array.clone()).collect(),
             params: offset as u32,
-            groups: [x as u32, y as u32],
+            groups,
         });
         Ok(())
     }
@@ -161,7 +189,7 @@ impl Recorder {
     /// the device's tuned shape as cover them.
     ///
     /// # Errors
-    /// As [`dispatch`](Self::dispatch).
+    /// As [`dispatch`](Self::dispatch); [`DeviceError::TooLong`] for more than [`LONGEST`] elements.
     pub fn each<P: bytemuck::NoUninit>(
         &mut self,
         kernel: &Kernel,
@@ -169,15 +197,20 @@ impl Recorder {
         params: &P,
         count: u64,
     ) -> Result<(), DeviceError> {
+        if count > LONGEST {
+            return Err(DeviceError::TooLong { label: kernel.source().label().into(), len: count });
+        }
         let tuning = self.gpu.tuning();
-        let group = kernel.source().group.unwrap_or(tuning.group);
-        self.dispatch(kernel, arrays, params, count.div_ceil(u64::from(group * tuning.items)))
+        let group = u64::from(kernel.source().group.unwrap_or(tuning.group)).max(1);
+        self.dispatch(kernel, arrays, params, count.div_ceil(group * u64::from(tuning.items)))
     }
 
-    /// Records a copy of `len` elements between two different arrays.
+    /// Records a copy of `len` elements from one array to another. Within one array, where the ranges may overlap, they pass through
+    /// memory of their own.
     ///
     /// # Errors
-    /// [`DeviceError::Misuse`] when a range does not lie in its array.
+    /// [`DeviceError::Misuse`] when a range does not lie in its array or an array is of another device, and
+    /// [`DeviceError::OutOfMemory`].
     pub fn copy<T: DeviceElement>(
         &mut self,
         from: &Array<T>,
@@ -188,29 +221,48 @@ impl Recorder {
     ) -> Result<(), DeviceError> {
         inside("copy (source)", from.len(), from_start, len)?;
         inside("copy (destination)", to.len(), to_start, len)?;
-        if len > 0 {
-            self.commands.push(Command::Copy {
-                from: from.raw().clone(),
-                to: to.raw().clone(),
-                from_start,
-                to_start,
-                len,
-            });
+        from.raw().on(&self.gpu, "copy (source)")?;
+        to.raw().on(&self.gpu, "copy (destination)")?;
+        to.raw().written("copy (destination)")?;
+        if len == 0 {
+            return Ok(());
+        }
+        let mut note = |from: &Array<T>, from_start: u64, to: &Array<T>, to_start: u64| {
+            let (from, to) = (from.raw().clone(), to.raw().clone());
+            self.commands.push(Command::Copy { from, to, from_start, to_start, len });
+        };
+        if from.raw().shares(to.raw()) {
+            // No buffer is copied to itself.
+            let between = self.gpu.array::<T>("meshloom::copy", len)?;
+            note(from, from_start, &between, 0);
+            note(&between, 0, to, to_start);
+        } else {
+            note(from, from_start, to, to_start);
         }
         Ok(())
     }
 
-    /// Records setting all of `array` to zero.
+    /// Records setting all of `array` to zero. An array of another device, or one that may only be read, is left alone, and the
+    /// next submission says so ([`DeviceError::Misuse`]).
     pub fn clear<T: DeviceElement>(&mut self, array: &Array<T>) {
+        if let Err(error) = array.raw().on(&self.gpu, "clear").and_then(|()| array.raw().written("clear")) {
+            self.refused.get_or_insert(error);
+            return;
+        }
         self.commands.push(Command::Clear { array: array.raw().clone() });
     }
 
     /// Hands everything recorded to the device; does not wait.
     ///
     /// # Errors
-    /// [`DeviceError::Lost`] when the device failed earlier.
+    /// [`DeviceError::Lost`] when the device failed earlier; [`DeviceError::Misuse`] when an array is on its way between ranks:
+    /// what was recorded waits then for the next submission.
     pub fn submit(&mut self) -> Result<(), DeviceError> {
         self.gpu.check()?;
+        if let Some(error) = self.refused.take() {
+            return Err(error);
+        }
+        self.commands.iter().try_for_each(Command::at_rest)?;
         if self.commands.is_empty() {
             return Ok(());
         }
@@ -308,6 +360,8 @@ impl Recorder {
     /// [`DeviceError::Misuse`] when the range does not lie in the array, [`DeviceError::Lost`].
     pub fn upload<T: DeviceElement>(&mut self, array: &Array<T>, start: u64, data: &[T]) -> Result<(), DeviceError> {
         inside("upload", array.len(), start, data.len() as u64)?;
+        self.reach(array.raw(), "upload")?;
+        array.raw().written("upload")?;
         self.submit()?;
         let bytes: &[u8] = bytemuck::cast_slice(data);
         let mut at = 0;
@@ -331,6 +385,7 @@ impl Recorder {
         len: u64,
     ) -> Result<Vec<T>, DeviceError> {
         inside("download", array.len(), start, len)?;
+        self.reach(array.raw(), "download")?;
         let mut data = vec![T::zeroed(); len as usize];
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut data);
         // A few MiB at a time, so that staging stays small.
@@ -354,6 +409,12 @@ impl Recorder {
         }
         self.counts.downloads += 1;
         Ok(data)
+    }
+
+    /// Refuses an array that the device does not have, or not at present.
+    fn reach(&self, array: &RawArray, what: &str) -> Result<(), DeviceError> {
+        array.on(&self.gpu, what)?;
+        array.at_rest(what)
     }
 
     /// Submits and waits until everything submitted is done.
@@ -464,6 +525,14 @@ impl Drop for Recorder {
     }
 }
 
+/// Workgroups as rows and columns, of which none has more than `most`, with less than a row too many; none if they are more than
+/// such a rectangle holds. Surplus workgroups count on behind the last, for which [`LONGEST`] leaves room.
+fn folded(workgroups: u64, most: u32) -> Option<[u32; 2]> {
+    let rows = workgroups.div_ceil(u64::from(most)).max(1);
+    let columns = workgroups.div_ceil(rows);
+    (rows <= u64::from(most)).then_some([columns as u32, rows as u32])
+}
+
 fn inside(what: &str, have: u64, start: u64, len: u64) -> Result<(), DeviceError> {
     match start.checked_add(len) {
         Some(end) if end <= have => Ok(()),
@@ -495,6 +564,38 @@ fn copy_pieces(
         }
         if t_done == targets[t].2 {
             (t, t_done) = (t + 1, 0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn surplus_workgroups_never_count_around() {
+        for most in [65_535, 7] {
+            for workgroups in
+                [0, 1, 6, 7, 8, 48, 49, 65_535, 65_536, 1 << 20, 4_194_176, u64::from(most) * u64::from(most)]
+            {
+                let Some([x, y]) = folded(workgroups, most) else {
+                    assert!(workgroups > u64::from(most) * u64::from(most));
+                    continue;
+                };
+                let all = u64::from(x) * u64::from(y);
+                assert!(
+                    x <= most && y <= most && all >= workgroups && all - workgroups < u64::from(y),
+                    "{workgroups} {most}"
+                );
+            }
+        }
+        assert_eq!(folded(u64::from(u32::MAX), 65_535), None);
+        // Elements that a workgroup treats: a power of two, and others.
+        for each in (0..=14).map(|k| 1u64 << k).chain([3, 48, 100, 384, 3000, 12_288, 16_000]) {
+            for len in [LONGEST, LONGEST - 1, LONGEST - each, LONGEST / 2 + 1] {
+                let [x, y] = folded(len.div_ceil(each), 65_535).unwrap();
+                assert!(u64::from(x) * u64::from(y) * each <= 1 << 32, "{len} elements by {each}");
+            }
         }
     }
 }

@@ -134,7 +134,8 @@ impl KernelSource {
         }
     }
 
-    /// Fields of the uniform `params`, as WGSL: `"count: u32, factor: f32"`. At most 256 bytes in all.
+    /// Fields of the uniform `params`, as WGSL: `"count: u32, factor: f32"`. At most 256 bytes in all. A dispatch takes a Rust value
+    /// of as many bytes (with or without the padding behind the last field).
     #[must_use]
     pub fn params(mut self, fields: impl Into<String>) -> Self {
         self.params = fields.into();
@@ -185,9 +186,13 @@ impl KernelSource {
     /// invocation.
     ///
     /// # Errors
-    /// [`DeviceError::Shader`] when a module or flag is missing.
+    /// [`DeviceError::Shader`] when a module or flag is missing, [`DeviceError::Misuse`] unless there is one number of windows
+    /// a slot.
     pub fn wgsl(&self, windows: &[u32], window: u64, group: u32, items: u32) -> Result<String, DeviceError> {
-        assert_eq!(windows.len(), self.slots.len(), "one window count a slot");
+        if windows.len() != self.slots.len() {
+            let why = format!("{} numbers of windows for {} arrays", windows.len(), self.slots.len());
+            return Err(DeviceError::Misuse { what: self.label.clone(), why });
+        }
         let mut text = String::new();
         if !self.params.is_empty() {
             let _ = writeln!(

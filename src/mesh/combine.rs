@@ -25,7 +25,7 @@ impl Default for Combine {
                 .flag("product", product)
                 .array("x", Element::F32, Access::Read)
                 .array("y", Element::F32, Access::ReadWrite);
-            Kernel::new(if product { source.array("z", Element::F32, Access::Read) } else { source })
+            Kernel::trusted(if product { source.array("z", Element::F32, Access::Read) } else { source })
         };
         Combine { linear: kernel(false), product: kernel(true) }
     }

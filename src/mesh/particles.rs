@@ -1,8 +1,13 @@
 //! Particles on a mesh: where they are, and the kernels that paint them and read fields at their places.
 
 use super::window::Window;
-use crate::gpu::{Access, Array, DeviceError, Element, Kernel, KernelSource, RawArray, Recorder};
+use crate::gpu::{Access, Array, DeviceElement, DeviceError, Element, Kernel, KernelSource, RawArray, Recorder};
 use crate::grid::{Box3, FieldLayout, Grid, extent, volume};
+
+/// Cells of a mesh along an axis at most: kernels count nodes around it in 32 bits with a sign.
+const MOST_CELLS: u64 = 1 << 30;
+/// Sites of a lattice along an axis at most: twice a site takes one word.
+const MOST_SITES: u64 = 1 << 31;
 
 /// Integer units that one particle is painted as; see `shaders/mesh/paint.wgsl`.
 pub const UNITS: f64 = 268_435_456.0;
@@ -55,6 +60,27 @@ impl Mesh {
         let cell = [0, 1, 2].map(|a| size[a] / shape[a] as f64);
         Mesh { shape, cell, layout: FieldLayout::new(grid.part(shape, rank), halo), whole }
     }
+
+    /// Refuses a mesh that kernels cannot count, or whose layout is not of it.
+    fn check(&self, what: &str) -> Result<(), DeviceError> {
+        let misuse = |why: String| Err(DeviceError::Misuse { what: what.into(), why });
+        for axis in 0..3 {
+            let (cells, own, halo) = (self.shape[axis], &self.layout.own[axis], self.layout.halo[axis]);
+            if cells > MOST_CELLS || halo.iter().any(|&ghosts| ghosts > MOST_CELLS) {
+                return misuse(format!(
+                    "a mesh of {cells} cells and {halo:?} ghosts along axis {axis}, 2^30 are allowed"
+                ));
+            }
+            let whole = *own == (0..cells) && halo == [0, 0];
+            if own.end > cells || (self.whole[axis] && !whole) {
+                return misuse(format!(
+                    "cells {own:?} and {halo:?} ghosts along axis {axis} of {cells}, which {}",
+                    if self.whole[axis] { "is said to be whole on this rank" } else { "has no more" }
+                ));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The particles of one rank, on the device.
@@ -96,6 +122,29 @@ impl Particles<'_> {
             Particles::Points { cell, offset } => {
                 std::iter::once(cell.raw()).chain(offset.iter().map(|d| d.raw())).collect()
             }
+        }
+    }
+
+    /// Refuses what the kernels' arithmetic or arrays do not hold.
+    fn check(&self, what: &str) -> Result<(), DeviceError> {
+        let misuse = |why: String| Err(DeviceError::Misuse { what: what.into(), why });
+        let (count, along) = match self {
+            Particles::Sites { lattice, displacement } => {
+                if let Some(axis) =
+                    (0..3).find(|&a| lattice.sites[a] > MOST_SITES || lattice.own[a].end > lattice.sites[a])
+                {
+                    return misuse(format!(
+                        "sites {:?} of axis {axis} of a lattice of {}, which has 2^31 at most",
+                        lattice.own[axis], lattice.sites[axis]
+                    ));
+                }
+                (lattice.len(), displacement)
+            }
+            Particles::Points { cell, offset } => (cell.len(), offset),
+        };
+        match along.iter().find(|array| array.len() < count) {
+            None => Ok(()),
+            Some(array) => misuse(format!("{} values along an axis for {count} particles", array.len())),
         }
     }
 
@@ -153,6 +202,24 @@ struct DensityParams {
 
 const DENSITY: &str = "own: vec4<u32>, origin: vec4<u32>, scale: f32, shift: f32, pad: vec2<f32>";
 
+/// Refuses particles and a mesh that the kernels cannot treat.
+fn checked(what: &str, particles: &Particles<'_>, mesh: &Mesh) -> Result<(), DeviceError> {
+    particles.check(what)?;
+    mesh.check(what)?;
+    if matches!(particles, Particles::Points { .. }) && !particles.is_empty() && mesh.layout.is_empty() {
+        return Err(DeviceError::Misuse { what: what.into(), why: "points in a mesh without cells".into() });
+    }
+    Ok(())
+}
+
+/// Refuses an array that is too short.
+fn holds<T: DeviceElement>(what: &str, name: &str, array: &Array<T>, needed: u64) -> Result<(), DeviceError> {
+    if array.len() >= needed {
+        return Ok(());
+    }
+    Err(DeviceError::Misuse { what: what.into(), why: format!("{} {name}, {needed} are needed", array.len()) })
+}
+
 /// Kernels over the particles of one kind, for one window.
 struct Set {
     paint: Kernel,
@@ -183,7 +250,7 @@ impl Set {
             .array("out", Element::F32, Access::ReadWrite);
         let reach =
             over("reach", include_str!("../../shaders/mesh/reach.wgsl")).array("reach", Element::U32, Access::Atomic);
-        Set { paint: Kernel::new(paint), readout: Kernel::new(readout), reach: Kernel::new(reach) }
+        Set { paint: Kernel::trusted(paint), readout: Kernel::trusted(readout), reach: Kernel::trusted(reach) }
     }
 }
 
@@ -211,7 +278,7 @@ impl Painter {
             window,
             sites: Set::new(window, false),
             points: Set::new(window, true),
-            density: Kernel::new(density),
+            density: Kernel::trusted(density),
         }
     }
 
@@ -231,7 +298,8 @@ impl Painter {
     /// the array, or no finite position, is not painted but counted in `faults[0]`.
     ///
     /// # Errors
-    /// [`DeviceError`] when the kernel does not fit the device.
+    /// [`DeviceError::Misuse`] when an array is too short, or the mesh has more than 2^30 cells or the lattice more than 2^31 sites
+    /// along an axis; [`DeviceError`] when the kernel does not fit the device.
     pub fn paint(
         &self,
         recorder: &mut Recorder,
@@ -240,6 +308,10 @@ impl Painter {
         cells: &Array<u32>,
         faults: &Array<u32>,
     ) -> Result<(), DeviceError> {
+        const WHAT: &str = "Painter::paint";
+        checked(WHAT, &particles, mesh)?;
+        holds(WHAT, "words of cells", cells, 2 * mesh.layout.len())?;
+        holds(WHAT, "words for faults", faults, 1)?;
         let mut arrays = particles.arrays();
         arrays.extend([cells.raw(), faults.raw()]);
         recorder.each(&self.set(&particles).paint, &arrays, &particles.geometry(mesh, &mesh.layout), particles.len())
@@ -249,7 +321,7 @@ impl Painter {
     /// faults read zero.
     ///
     /// # Errors
-    /// [`DeviceError`] when the kernel does not fit the device.
+    /// As [`paint`](Self::paint).
     pub fn readout(
         &self,
         recorder: &mut Recorder,
@@ -259,6 +331,10 @@ impl Painter {
         number: u64,
         out: &Array<f32>,
     ) -> Result<(), DeviceError> {
+        const WHAT: &str = "Painter::readout";
+        checked(WHAT, &particles, mesh)?;
+        holds(WHAT, "cells", fields, number.saturating_add(1).saturating_mul(mesh.layout.len()))?;
+        holds(WHAT, "results", out, particles.len())?;
         let mut arrays = particles.arrays();
         arrays.extend([fields.raw(), out.raw()]);
         let mut geometry = particles.geometry(mesh, &mesh.layout);
@@ -270,7 +346,7 @@ impl Painter {
     /// ones, by axis, and the number of particles without a finite position.
     ///
     /// # Errors
-    /// [`DeviceError`] when the kernel does not fit the device.
+    /// As [`paint`](Self::paint), and [`DeviceError::Misuse`] for points of a mesh with ghosts, whose cells count those.
     pub fn reach(
         &self,
         recorder: &mut Recorder,
@@ -278,6 +354,13 @@ impl Painter {
         mesh: &Mesh,
         reach: &Array<u32>,
     ) -> Result<(), DeviceError> {
+        const WHAT: &str = "Painter::reach";
+        checked(WHAT, &particles, mesh)?;
+        holds(WHAT, "words for the reach", reach, 7)?;
+        if matches!(particles, Particles::Points { .. }) && mesh.layout.halo != [[0; 2]; 3] {
+            let why = "the cells of points count ghosts, of which the reach knows nothing; give a mesh without a halo";
+            return Err(DeviceError::Misuse { what: WHAT.into(), why: why.into() });
+        }
         recorder.clear(reach);
         let mut arrays = particles.arrays();
         arrays.push(reach.raw());
@@ -288,7 +371,7 @@ impl Painter {
     /// `out` (the own cells alone, C order) = cell * `scale` / [`UNITS`] + `shift`.
     ///
     /// # Errors
-    /// [`DeviceError`] when the kernel does not fit the device.
+    /// As [`paint`](Self::paint).
     pub fn density(
         &self,
         recorder: &mut Recorder,
@@ -298,6 +381,10 @@ impl Painter {
         scale: f64,
         shift: f32,
     ) -> Result<(), DeviceError> {
+        const WHAT: &str = "Painter::density";
+        mesh.check(WHAT)?;
+        holds(WHAT, "words of cells", cells, 2 * mesh.layout.len())?;
+        holds(WHAT, "results", out, volume(&mesh.layout.own))?;
         let (own, [i, j, k]) = (extent(&mesh.layout.own), mesh.layout.strides());
         let params = DensityParams {
             own: [own[0], own[1], own[2], 0].map(|n| n as u32),

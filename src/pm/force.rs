@@ -54,7 +54,7 @@ impl Force {
             };
             operator.tables(shape, size, &part)
         });
-        let hook = Spectral::new(recorder, &gradients, &part)?.hook();
+        let hook = Spectral::new(recorder, &gradients, &part)?.own_hook();
         let filter = Filter::new(&gpu, &spec, lines, &tuning, &hook, 3)?;
         let halo = [[0; 2]; 3];
         let mesh = Mesh::new(shape, size, lines.grid(), lines.rank(), halo);

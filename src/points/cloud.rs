@@ -109,7 +109,8 @@ impl Attribute {
 ///
 /// - Positions are one array, point by point, as in a file of shape `(N, dims)`. All are finite; along periodic axes
 ///   they lie in `[0, side)`.
-/// - Fewer than 2^31 points a rank; none is legal.
+/// - Fewer than 2^31 points a rank, and so few that their coordinates are no more than
+///   [`LONGEST`](crate::gpu::LONGEST): a third of 2^32 in three dimensions. None is legal.
 /// - A clone is another handle on the same arrays.
 ///
 /// ```
@@ -183,7 +184,7 @@ impl Cloud {
         recorder.upload(&found, 0, &[u32::MAX, u32::MAX, u32::MAX, u32::MAX, 0, 0, 0])?;
         let [x, y, z] = domain.sides();
         let params = Params { count: count as u32, dims: dims as u32, pad: [0; 2], sides: [x, y, z, 0.0] };
-        recorder.each(&Kernel::new(prepare()), &[cloud.positions.raw(), found.raw()], &params, count)?;
+        recorder.each(&Kernel::trusted(prepare()), &[cloud.positions.raw(), found.raw()], &params, count)?;
         let found = recorder.download(&found, 0, 7)?;
         if found[0] != u32::MAX {
             let at = u64::from(found[0]);

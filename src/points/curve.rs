@@ -186,7 +186,7 @@ impl CurveKeys {
                     .array("positions", Element::F32, Access::Read)
                     .array("high", Element::U32, Access::ReadWrite)
                     .array("low", Element::U32, Access::ReadWrite);
-                Kernel::new(source)
+                Kernel::trusted(source)
             }};
         }
         CurveKeys { morton: kernel!("morton"), hilbert: kernel!("hilbert") }

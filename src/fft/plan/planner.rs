@@ -6,6 +6,7 @@ use crate::fft::core::Limits;
 use crate::fft::error::FftError;
 use crate::fft::line::{Order, Side, Span, View, Work};
 use crate::fft::spec::{Distribution, Spec, Values};
+use crate::gpu::LONGEST;
 use crate::grid::{Box3, Grid, extent, split};
 
 /// What is done on a visit.
@@ -161,7 +162,7 @@ impl Planner<'_> {
         arrays[2].0[axis] = visit.positions();
         for (extent, fields) in arrays {
             let elements = extent.iter().map(|&n| u128::from(n)).product::<u128>() * u128::from(fields);
-            if elements > 1 << 32 {
+            if elements > u128::from(LONGEST) {
                 return Err(FftError::TooLarge { elements });
             }
         }

@@ -43,7 +43,7 @@ impl Histogram {
         let direct = source("direct", include_str!("../../../shaders/gpu/histogram_direct.wgsl"));
         let gpu = source("group", include_str!("../../../shaders/gpu/histogram_group.wgsl")).group(256);
         let software = source("serial", include_str!("../../../shaders/gpu/histogram_serial.wgsl")).group(8);
-        let [direct, gpu, software] = [direct, gpu, software].map(Kernel::new);
+        let [direct, gpu, software] = [direct, gpu, software].map(Kernel::trusted);
         Histogram { profile: None, direct, gpu, software }
     }
 

@@ -47,7 +47,7 @@ fn kernel(profile: Profile, operation: Operation, element: Element) -> Kernel {
         .array("count", Element::U32, Access::Read)
         .array("output", element, Access::ReadWrite)
         .group(group);
-    Kernel::new(source)
+    Kernel::trusted(source)
 }
 
 impl Reduce {

@@ -51,13 +51,13 @@ fn kernel(name: &str, body: &str, operation: Operation, element: Element) -> Ker
 fn segments(operation: Operation, element: Element) -> Kernel {
     let source = kernel("segments", include_str!("../../../shaders/gpu/segments.wgsl"), operation, element);
     let source = source.array("runs", Element::U32, Access::ReadWrite);
-    Kernel::new(source.array("output", element, Access::ReadWrite))
+    Kernel::trusted(source.array("output", element, Access::ReadWrite))
 }
 
 fn runs(operation: Operation, element: Element) -> Kernel {
     let source = kernel("segment_runs", include_str!("../../../shaders/gpu/segment_runs.wgsl"), operation, element);
     let source = source.array("places", Element::U32, Access::Read);
-    Kernel::new(source.array("partial", element, Access::ReadWrite))
+    Kernel::trusted(source.array("partial", element, Access::ReadWrite))
 }
 
 impl SegmentedReduce {

@@ -68,6 +68,8 @@ struct Adjoint {
     offsets: Array<u32>,
     /// Places among the rows that were sent, by point, then by rank.
     places: Array<u32>,
+    /// Points that values must have at least: one more than the last of `points`.
+    least: u64,
 }
 
 /// An error of ghosts: of the device or of the ranks.
@@ -213,6 +215,7 @@ impl Ghosts {
         values: &Array<T>,
         width: u64,
     ) -> Result<Array<T>, GhostError> {
+        self.holds("Ghosts::refresh", values.len(), width)?;
         let gpu = recorder.gpu().clone();
         let outgoing = gpu.array_in::<T>("ghosts::outgoing", self.rows.len() * width, Memory::Outgoing)?;
         let incoming = gpu.array_in::<T>("ghosts::incoming", self.len() * width, Memory::Incoming)?;
@@ -239,14 +242,25 @@ impl Ghosts {
             let why = format!("{} values for {} ghosts of {width}", ghosts.len(), self.len());
             return Err(DeviceError::Misuse { what: "Ghosts::accumulate".into(), why }.into());
         }
+        self.holds("Ghosts::accumulate", values.len(), width)?;
         let gpu = recorder.gpu().clone();
         let outgoing = gpu.array_in::<f32>("ghosts::outgoing", ghosts.len(), Memory::Outgoing)?;
         recorder.copy(ghosts, 0, &outgoing, 0, ghosts.len())?;
         let incoming = gpu.array_in::<f32>("ghosts::incoming", self.rows.len() * width, Memory::Incoming)?;
         exchange.run(recorder, &transfers(&self.receives, &self.sends, width), &outgoing, &incoming)?;
-        let Adjoint { kernel, points, offsets, places } = &self.adjoint;
+        let Adjoint { kernel, points, offsets, places, .. } = &self.adjoint;
         let arrays = [points.raw(), offsets.raw(), places.raw(), incoming.raw(), values.raw()];
         Ok(recorder.each(kernel, &arrays, &[points.len() as u32, width as u32, 0, 0], points.len())?)
+    }
+
+    /// Refuses values that lack points which others see.
+    fn holds(&self, what: &str, have: u64, width: u64) -> Result<(), DeviceError> {
+        let needed = self.adjoint.least.saturating_mul(width);
+        if have >= needed {
+            return Ok(());
+        }
+        let why = format!("{have} values, the points that other ranks see take {needed}");
+        Err(DeviceError::Misuse { what: what.into(), why })
     }
 }
 
@@ -295,10 +309,11 @@ impl Adjoint {
         }
         offsets.push(rows.len() as u32);
         Ok(Adjoint {
-            kernel: Kernel::new(source()),
+            kernel: Kernel::trusted(source()),
             points: upload(recorder, &points)?,
             offsets: upload(recorder, &offsets)?,
             places: upload(recorder, &places)?,
+            least: points.last().map_or(0, |&last| u64::from(last) + 1),
         })
     }
 }

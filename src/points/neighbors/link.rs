@@ -74,8 +74,8 @@ impl Components {
 
     /// In a given form, which the device must allow.
     pub fn with(gpu: &Gpu, form: GroupShape) -> Self {
-        let [begin, flatten, least, label] = helpers().map(Kernel::new);
-        let links = [2, 3].map(|dims| Kernel::new(link(form, dims)));
+        let [begin, flatten, least, label] = helpers().map(Kernel::trusted);
+        let links = [2, 3].map(|dims| Kernel::trusted(link(form, dims)));
         Components { form, rounds: LoopBudget::of(gpu), links, begin, flatten, least, label, reduce: Reduce::new() }
     }
 

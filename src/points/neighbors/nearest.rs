@@ -14,7 +14,7 @@ use super::snippet::{self, Snippet};
 use super::targets::Queries;
 use super::writer::{self, Params, Shape, Traversal};
 use crate::gpu::primitives::Reduce;
-use crate::gpu::{Access, Array, DeviceError, Element, Gpu, Kernel, KernelSource, RawArray, Recorder};
+use crate::gpu::{Access, Array, DeviceError, Element, Gpu, Kernel, KernelSource, RawArray, Recorder, Trust};
 use crate::points::tree::{LEAF, Tree};
 
 /// Bytes of scratch that lists for a snippet take at a time.
@@ -48,9 +48,9 @@ impl<K: Eq + Hash> Kernels<K> {
         Kernels(Mutex::default())
     }
 
-    pub fn get(&self, key: K, source: impl FnOnce() -> KernelSource) -> Arc<Kernel> {
+    pub fn get(&self, key: K, trust: Trust, source: impl FnOnce() -> KernelSource) -> Arc<Kernel> {
         let mut kernels = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kernels.entry(key).or_insert_with(|| Arc::new(Kernel::new(source()))).clone()
+        kernels.entry(key).or_insert_with(|| Arc::new(Kernel::on_word_of(trust, source()))).clone()
     }
 }
 
@@ -98,7 +98,7 @@ impl Nearest {
             form,
             rounds: LoopBudget::of(gpu),
             kernels: Kernels::new(),
-            root: Kernel::new(root()),
+            root: Kernel::trusted(root()),
             reduce: Reduce::new(),
         }
     }
@@ -170,7 +170,9 @@ impl Nearest {
         let (gpu, rows, length) = (recorder.gpu().clone(), queries.len(tree), list::length(ask.k));
         let ask = KnnQuery { k: ask.k.min(length), ..*ask };
         let shape = queries.shape(self.form, tree, Traversal::NearCounted);
-        let kernel = self.kernels.get(Key::Lists { shape, length, resumed: false }, || stored(shape, length, false));
+        let kernel = self
+            .kernels
+            .get(Key::Lists { shape, length, resumed: false }, Trust::Library, || stored(shape, length, false));
         let leaves = gpu.array("neighbors::leaves", rows.div_ceil(self.form.queries()))?;
         let lists = empty_lists(&gpu, rows, ask.k)?;
         let mut params = Params { write: ask.k, ..queries.params(tree, &ask)? };
@@ -204,13 +206,13 @@ impl Nearest {
         if whole && ask.k <= list::LENGTHS[list::LENGTHS.len() - 1] {
             let (shape, length) = (queries.shape(self.form, tree, Traversal::Near), list::length(ask.k));
             let key = Key::Fused { shape, length, snippet: snippet.key() };
-            let kernel = self.kernels.get(key, || fused(shape, length, snippet));
+            let kernel = self.kernels.get(key, snippet.trust, || fused(shape, length, snippet));
             let params = Params { by_number: 1, write: ask.k, ..queries.params(tree, ask)? };
             return self.dispatch(recorder, &kernel, tree, queries, params, snippet.arrays(), 0..rows);
         }
         // A part is a whole number of groups.
         let per = (SCRATCH / (8 * u64::from(ask.k.max(1)))).next_multiple_of(self.form.queries());
-        let kernel = self.kernels.get(Key::Fold { snippet: snippet.key() }, || fold(snippet));
+        let kernel = self.kernels.get(Key::Fold { snippet: snippet.key() }, snippet.trust, || fold(snippet));
         let ask = KnnQuery { rows: RowOrder::Curve, ..*ask };
         let lists = empty_lists(&recorder.gpu().clone(), per.min(rows), ask.k)?;
         for start in (0..rows).step_by(per as usize) {
@@ -253,7 +255,7 @@ impl Nearest {
                 let shape = queries.shape(self.form, tree, walk);
                 let (length, resumed) = (list::length(write), done > 0);
                 let key = Key::Lists { shape, length, resumed };
-                let kernel = self.kernels.get(key, || stored(shape, length, resumed));
+                let kernel = self.kernels.get(key, Trust::Library, || stored(shape, length, resumed));
                 let arrays = cursor.iter().map(Array::raw).chain([lists.index.raw(), lists.distance.raw()]);
                 self.dispatch(recorder, &kernel, tree, queries, params, arrays, part.clone())
             };
@@ -317,7 +319,7 @@ pub(super) fn sources(form: GroupShape, lengths: &[u32]) -> Vec<KernelSource> {
 
 /// A snippet for tests: the mean distance, into no array.
 fn mean_distance() -> Snippet {
-    Snippet::new(
+    Snippet::trusted(
         "alias State = f32;\nfn begin(query: u32, reach: f32) -> State { return reach; }\n\
          fn each(state: State, near: Neighbor) -> State { return state + near.distance; }\n\
          fn end(query: u32, state: State) { }",

@@ -7,7 +7,7 @@ use super::radius::{self, Radius};
 use super::snippet::Snippet;
 use super::targets::Queries;
 use super::writer::{Shape, Traversal};
-use crate::gpu::{Access, Array, Element, KernelSource, Recorder};
+use crate::gpu::{Access, Array, DeviceError, Element, KernelSource, Recorder};
 use crate::points::tree::Tree;
 
 /// Bins that an invocation counts by itself.
@@ -76,7 +76,7 @@ impl Radius {
     /// number of pairs below 2^64. Recorded only, but for the upload of the edges, which submits.
     ///
     /// # Errors
-    /// Those of [`Queries`] and of the device.
+    /// Those of [`Queries`] and of the device; [`DeviceError::Misuse`] for counts that are too short.
     pub fn pairs(
         &self,
         recorder: &mut Recorder,
@@ -86,6 +86,11 @@ impl Radius {
         which: PairFilter,
         counts: &Array<u32>,
     ) -> Result<(), NeighborError> {
+        let needed = 2 * bins.len() as u64;
+        if counts.len() < needed {
+            let why = format!("{} words for counts, {needed} are needed", counts.len());
+            return Err(DeviceError::Misuse { what: "Radius::pairs".into(), why }.into());
+        }
         let edges = recorder.gpu().array::<f32>("neighbors::edges", bins.edges().len() as u64)?;
         recorder.upload(&edges, 0, bins.edges())?;
         // Between points of one tree each pair is found once.
@@ -94,7 +99,7 @@ impl Radius {
             (Queries::Own, PairFilter::Above) => ([Traversal::Later, Traversal::LaterOnward], PairFilter::All, 1),
             (_, which) => ([Traversal::Ordered, Traversal::Onward], which, 1),
         };
-        let snippet = Snippet::new(text(bins.len(), weight)).read("edges", &edges).atomic("bins", counts);
+        let snippet = Snippet::trusted(text(bins.len(), weight)).read("edges", &edges).atomic("bins", counts);
         let within = RadiusQuery { radius: bins.edges()[bins.len()], which, rows: RowOrder::Input };
         self.walk(recorder, tree, queries, &within, &snippet, walks)
     }
@@ -103,7 +108,7 @@ impl Radius {
 /// Kernels of histograms in one form of all kinds that there are.
 pub(super) fn sources(form: GroupShape) -> Vec<KernelSource> {
     let of = |walk: Traversal, bins: usize, weight: u32| {
-        let source = radius::source(Shape { form, dims: 3, own: true, walk }, &Snippet::new(text(bins, weight)));
+        let source = radius::source(Shape { form, dims: 3, own: true, walk }, &Snippet::trusted(text(bins, weight)));
         source.array("edges", Element::F32, Access::Read).array("bins", Element::U32, Access::Atomic)
     };
     vec![of(Traversal::Later, 5, 2), of(Traversal::Ordered, 5, 1), of(Traversal::LaterOnward, PRIVATE + 1, 2)]

@@ -116,9 +116,9 @@ impl Radius {
             reduce: Reduce::new(),
             sort: Sort::new(gpu),
             permute: Permute::new(),
-            total: Kernel::new(total),
-            short: Kernel::new(short),
-            row_of: Kernel::new(row_of),
+            total: Kernel::trusted(total),
+            short: Kernel::trusted(short),
+            row_of: Kernel::trusted(row_of),
         }
     }
 
@@ -135,7 +135,7 @@ impl Radius {
     ) -> Result<Array<u32>, NeighborError> {
         let counts = recorder.gpu().array("neighbors::counts", queries.len(tree))?;
         recorder.clear(&counts);
-        self.visit(recorder, tree, queries, within, &Snippet::new(COUNT).write("counts", &counts))?;
+        self.visit(recorder, tree, queries, within, &Snippet::trusted(COUNT).write("counts", &counts))?;
         Ok(counts)
     }
 
@@ -175,7 +175,7 @@ impl Radius {
         let next = counts;
         recorder.copy(&lists.offset, 0, &next, 0, rows)?;
         let fill =
-            Snippet::new(FILL).write("next", &next).write("index", &lists.index).write("distance", &lists.distance);
+            Snippet::trusted(FILL).write("next", &next).write("index", &lists.index).write("distance", &lists.distance);
         self.visit(recorder, tree, queries, within, &fill)?;
         if longest > SHORT {
             return self.sorted(recorder, lists, rows);
@@ -232,7 +232,7 @@ impl Radius {
         let portions = self.rounds.portions(self.form, tree.len().div_ceil(LEAF), snippet.rounds)?;
         let walk = if portions.is_some() { onward } else { whole };
         let shape = queries.shape(self.form, tree, walk);
-        let kernel = self.kernels.get(Key { shape, snippet: snippet.key() }, || source(shape, snippet));
+        let kernel = self.kernels.get(Key { shape, snippet: snippet.key() }, snippet.trust, || source(shape, snippet));
         let ask = KnnQuery { within: within.radius, rows: within.rows, ..KnnQuery::nearest(0) };
         let params = Params { skip: within.which as u32, ..queries.params(tree, &ask)? };
         let (mut arrays, rows) = (queries.arrays(tree), queries.len(tree));
@@ -281,8 +281,9 @@ pub(super) fn sources(form: GroupShape) -> Vec<KernelSource> {
     let mut sources: Vec<KernelSource> = helpers().into();
     for (dims, own) in [(2, true), (3, true), (3, false)] {
         let shape = |walk| Shape { form, dims, own, walk };
-        let count = |walk| source(shape(walk), &Snippet::new(COUNT)).array("counts", Element::U32, Access::ReadWrite);
-        let fill = source(shape(Traversal::Ordered), &Snippet::new(FILL))
+        let count =
+            |walk| source(shape(walk), &Snippet::trusted(COUNT)).array("counts", Element::U32, Access::ReadWrite);
+        let fill = source(shape(Traversal::Ordered), &Snippet::trusted(FILL))
             .array("next", Element::U32, Access::ReadWrite)
             .array("index", Element::U32, Access::ReadWrite)
             .array("distance", Element::F32, Access::ReadWrite);

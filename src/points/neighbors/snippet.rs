@@ -1,7 +1,7 @@
 //! What a user wants done with neighbours, as WGSL.
 
 use crate::gpu::{Access, KernelSource};
-use crate::gpu::{Array, DeviceElement, DeviceError, RawArray, Slot};
+use crate::gpu::{Array, DeviceElement, DeviceError, RawArray, Slot, Trust};
 
 /// A piece of WGSL that is run on the neighbours of each query, so that lists need not be stored.
 ///
@@ -26,6 +26,7 @@ use crate::gpu::{Array, DeviceElement, DeviceError, RawArray, Slot};
 /// - In a radius search a query may be taken up several times (where a driver limits loops, in large trees): `begin` must go on from
 ///   what `end` has stored, and the caller clears that before.
 /// - A source is seen as a neighbour of itself unless the search leaves it out.
+/// - A search with a snippet is compiled with run-time checks, as [`Kernel::new`](crate::gpu::Kernel::new) says.
 ///
 /// ```
 /// use meshloom::points::neighbors::Snippet;
@@ -45,12 +46,31 @@ pub struct Snippet {
     pub(super) slots: Vec<(Slot, RawArray)>,
     pub(super) stopping: bool,
     pub(super) rounds: u32,
+    pub(super) trust: Trust,
 }
 
 impl Snippet {
     /// A piece with this text; see the type's documentation for what it defines.
     pub fn new(text: impl Into<String>) -> Self {
-        Snippet { text: text.into(), slots: Vec::new(), stopping: false, rounds: 0 }
+        Self::on_word_of(Trust::Nobody, text)
+    }
+
+    /// As [`new`](Self::new), for searches without run-time checks.
+    ///
+    /// # Safety
+    /// For all queries and neighbours the text must do what
+    /// [`Kernel::new_unchecked`](crate::gpu::Kernel::new_unchecked) asks for.
+    pub unsafe fn new_unchecked(text: impl Into<String>) -> Self {
+        Self::on_word_of(Trust::Caller, text)
+    }
+
+    /// A snippet of the library.
+    pub(super) fn trusted(text: impl Into<String>) -> Self {
+        Self::on_word_of(Trust::Library, text)
+    }
+
+    fn on_word_of(trust: Trust, text: impl Into<String>) -> Self {
+        Snippet { text: text.into(), slots: Vec::new(), stopping: false, rounds: 0, trust }
     }
 
     fn array<T: DeviceElement>(mut self, name: &'static str, array: &Array<T>, access: Access) -> Self {
@@ -100,12 +120,13 @@ impl Snippet {
         self.slots.iter().map(|(_, array)| array)
     }
 
-    /// What tells its kernels from others: the text and how its arrays are bound.
+    /// What tells its kernels from others: the text, how its arrays are bound, and who vouches for it.
     pub(super) fn key(&self) -> Key {
         Key {
             text: self.text.clone(),
             slots: self.slots.iter().map(|(slot, _)| slot.clone()).collect(),
             stopping: self.stopping,
+            trust: self.trust,
         }
     }
 
@@ -128,4 +149,5 @@ pub(super) struct Key {
     text: String,
     slots: Vec<Slot>,
     stopping: bool,
+    trust: Trust,
 }

@@ -73,7 +73,7 @@ impl Targets {
         self.numbers.is_empty()
     }
 
-    /// Number of each place along the curve in its cloud.
+    /// Number of each place along the curve in its cloud; to be read only.
     pub fn order(&self) -> &Array<u32> {
         &self.numbers
     }

@@ -99,12 +99,12 @@ impl Builder {
             keys: CurveKeys::new(),
             sort: Sort::new(gpu),
             boxes: Arc::new(Boxes {
-                arrange: Kernel::new(arrange),
-                leaves: Kernel::new(leaves),
-                nodes: Kernel::new(nodes),
+                arrange: Kernel::trusted(arrange),
+                leaves: Kernel::trusted(leaves),
+                nodes: Kernel::trusted(nodes),
             }),
-            leaf_moments: leaf_moments.map(Kernel::new),
-            node_moments: Kernel::new(node_moments),
+            leaf_moments: leaf_moments.map(Kernel::trusted),
+            node_moments: Kernel::trusted(node_moments),
         }
     }
 
@@ -168,7 +168,7 @@ impl Builder {
         };
         self.keys.record(recorder, Curve::Hilbert, cloud.positions(), frame, &high, &low)?;
         self.sort.order(recorder, Keys::U64 { high: &high, low: &low }, &order, Count::All)?;
-        Ok(order)
+        Ok(order.shown())
     }
 
     /// Mass and centre of mass of every node, four words each (mass, x, y, z), in the order of [`Tree::boxes`]. `masses` are
@@ -278,7 +278,7 @@ impl Tree {
         &self.levels
     }
 
-    /// Number in the cloud of each point along the curve.
+    /// Number in the cloud of each point along the curve; to be read only.
     pub fn order(&self) -> &Array<u32> {
         &self.order
     }

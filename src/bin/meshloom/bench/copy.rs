@@ -52,13 +52,13 @@ fn kernel() -> Kernel {
                 if i < params.count { store_to(i, load_from(i)); }
             }
         }";
-    Kernel::new(
-        KernelSource::new("bench::copy", body)
-            .params("count: u32")
-            // The widest element that kernels of the library use.
-            .array("from", Element::Complex32, Access::Read)
-            .array("to", Element::Complex32, Access::ReadWrite),
-    )
+    let source = KernelSource::new("bench::copy", body)
+        .params("count: u32")
+        // The widest element that kernels of the library use.
+        .array("from", Element::Complex32, Access::Read)
+        .array("to", Element::Complex32, Access::ReadWrite);
+    // SAFETY: both arrays have `count` elements at least, and the loop ends.
+    unsafe { Kernel::new_unchecked(source) }
 }
 
 /// Elements of the arrays that one rank copies.

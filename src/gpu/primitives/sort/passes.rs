@@ -97,9 +97,9 @@ impl Passes {
             form,
             group,
             threads,
-            count: [false, true].map(|flip| Kernel::new(count(form, group, flip))),
+            count: [false, true].map(|flip| Kernel::trusted(count(form, group, flip))),
             scatter: [false, true]
-                .map(|indexed| [false, true].map(|flip| Kernel::new(scatter(form, group, indexed, flip)))),
+                .map(|indexed| [false, true].map(|flip| Kernel::trusted(scatter(form, group, indexed, flip)))),
             scan: Scan::with(profile),
         }
     }

@@ -35,7 +35,7 @@ pub(super) fn ties() -> Kernel {
         .array("order", Element::U32, Access::ReadWrite)
         .array("again", Element::U32, Access::Atomic)
         .group(GROUP);
-    Kernel::new(source)
+    Kernel::trusted(source)
 }
 
 /// Working arrays: keys twice, indices once.

@@ -1,0 +1,81 @@
+//! What a caller's text binds and takes, before a driver sees it. Pure.
+
+use std::ops::RangeInclusive;
+
+use wgpu::naga::{Module, TypeInner, front::wgsl};
+
+/// Bytes that the parameters of a kernel may have: to the end of the last field, or with the padding behind it.
+pub(super) type Extent = RangeInclusive<u64>;
+
+/// The bytes that the parameters of the kernel `text` take, of which `arrays` bindings behind the parameters were declared for it.
+/// Refuses entry points besides `main`, and bindings that the text makes for itself: they would reach arrays behind the back of
+/// the accessors, or have no array at all.
+pub(super) fn params(text: &str, arrays: u32) -> Result<Extent, String> {
+    let module = wgsl::parse_str(text).map_err(|error| error.emit_to_string(text))?;
+    if let Some(other) = module.entry_points.iter().find(|entry| entry.name != "main") {
+        return Err(format!("it has the entry point `{}` besides `main`; remove it", other.name));
+    }
+    let (mut seen, mut extent) = (vec![false; arrays as usize + 1], 0..=0);
+    for (_, variable) in module.global_variables.iter() {
+        let Some(place) = variable.binding else { continue };
+        let name = variable.name.as_deref().unwrap_or("a variable");
+        let free = seen.get_mut(place.binding as usize).filter(|seen| place.group == 0 && !**seen);
+        let Some(seen) = free else {
+            return Err(format!(
+                "`{name}` has a binding of its own, @group({}) @binding({}); arrays and parameters are named in Rust, and the \
+                 text uses their accessors",
+                place.group, place.binding
+            ));
+        };
+        *seen = true;
+        if place.binding == 0 {
+            extent = extent_of(&module, variable.ty);
+        }
+    }
+    Ok(extent)
+}
+
+fn extent_of(module: &Module, ty: wgpu::naga::Handle<wgpu::naga::Type>) -> Extent {
+    let TypeInner::Struct { members, span } = &module.types[ty].inner else { return 0..=0 };
+    let end = members.last().map_or(0, |last| last.offset + module.types[last.ty].inner.size(module.to_ctx()));
+    u64::from(end)..=u64::from(*span)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAIN: &str = "@compute @workgroup_size(1) fn main() {}\n";
+
+    #[test]
+    fn parameters_end_where_wgsl_says() {
+        let extent = |fields: &str| {
+            let text =
+                format!("struct Params {{ {fields} }}\n@group(0) @binding(0) var<uniform> params: Params;\n{MAIN}");
+            params(&text, 0).unwrap()
+        };
+        assert_eq!(extent("count: u32, factor: f32"), 8..=8);
+        assert_eq!(extent("side: vec3<f32>, count: u32"), 16..=16);
+        assert_eq!(extent("count: u32, side: vec3<f32>"), 28..=32);
+        assert_eq!(extent("starts: array<vec4<u32>, 3>, count: u32"), 52..=64);
+        assert_eq!(params(MAIN, 0), Ok(0..=0));
+    }
+
+    #[test]
+    fn bindings_and_entry_points_beside_those_that_were_declared_are_refused() {
+        let declared = "@group(0) @binding(1) var<storage, read> x_0: array<u32>;\n";
+        let with = |more: &str| params(&format!("{declared}{more}{MAIN}"), 1);
+        assert_eq!(with(""), Ok(0..=0));
+        assert_eq!(with("var<private> mine: u32; var<workgroup> ours: array<u32, 4>;"), Ok(0..=0));
+        for (more, name) in [
+            ("@group(0) @binding(2) var<storage, read_write> stolen: array<u32>;", "stolen"),
+            ("@group(0) @binding(1) var<storage, read_write> again: array<u32>;", "again"),
+            ("@group(1) @binding(1) var<storage, read_write> elsewhere: array<u32>;", "elsewhere"),
+            ("@group(0) @binding(4000000000) var<uniform> far: u32;", "far"),
+            ("@compute @workgroup_size(1) fn second() {}", "second"),
+        ] {
+            let why = with(more).unwrap_err();
+            assert!(why.contains(name), "{why}");
+        }
+    }
+}

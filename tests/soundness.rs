@@ -1,0 +1,269 @@
+//! What a caller can do wrong with kernels and arrays: nothing of it harms the process, and after each error all goes on.
+
+use meshloom::comm::Communicator;
+use meshloom::exchange::{Exchange, ExchangeError};
+use meshloom::gpu::*;
+use meshloom::grid::{Part, Transfers};
+
+/// Twice `x`, and more of what `y` holds.
+const ADD: &str = r"
+@compute @workgroup_size(GROUP) fn main(
+    @builtin(workgroup_id) id: vec3<u32>, @builtin(num_workgroups) count: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    for (var k = 0u; k < ITEMS; k++) {
+        let i = (group_number(id, count) * ITEMS + k) * GROUP + lane;
+        if i < params.count { store_y(i, load_x(i) * 2u + load_y(i)); }
+    }
+}";
+
+fn add() -> Kernel {
+    Kernel::new(
+        KernelSource::new("test::add", ADD)
+            .params("count: u32, unused: u32")
+            .array("x", Element::U32, Access::Read)
+            .array("y", Element::U32, Access::ReadWrite),
+    )
+}
+
+/// A device for those who ask for such windows; each is another one.
+fn open(window_bytes: u64) -> Gpu {
+    Gpu::open(&Options { window_bytes: Some(window_bytes), ..Options::from_env().unwrap() }, 0).unwrap()
+}
+
+/// The device of tests that need none for themselves.
+fn shared() -> Gpu {
+    open(1 << 16)
+}
+
+fn filled(recorder: &mut Recorder, data: &[u32]) -> Array<u32> {
+    let array = recorder.gpu().array("data", data.len() as u64).unwrap();
+    recorder.upload(&array, 0, data).unwrap();
+    array
+}
+
+#[track_caller]
+fn misused<T>(result: Result<T, DeviceError>, about: &str) {
+    match result {
+        Err(DeviceError::Misuse { what, why }) => assert!(why.contains(about), "{what}: {why}"),
+        Err(error) => panic!("{error}"),
+        Ok(_) => panic!("`{about}` is no error"),
+    }
+}
+
+/// That the device works, and the arrays that were there still hold what they held.
+#[track_caller]
+fn works(recorder: &mut Recorder, x: &Array<u32>, holds: &[u32]) {
+    assert_eq!(recorder.download(x, 0, x.len()).unwrap(), holds);
+    let y = filled(recorder, &vec![1; holds.len()]);
+    recorder.each(&add(), &[x.raw(), y.raw()], &[x.len() as u32, 0], x.len()).unwrap();
+    let want: Vec<u32> = holds.iter().map(|x| 2 * x + 1).collect();
+    assert_eq!(recorder.download(&y, 0, y.len()).unwrap(), want);
+}
+
+const HOSTILE: &str = r"
+var<workgroup> unwritten: array<u32, 64>;
+@compute @workgroup_size(GROUP) fn main() {
+    var few = array<u32, 4>(11u, 12u, 13u, 14u);
+    store_out(0u, 7u / params.zero);
+    store_out(1u, 7u % params.zero);
+    store_out(2u, unwritten[params.far & 63u]);
+    store_out(3u, few[params.far]);
+    few[params.far] = 99u;
+    store_out(4u, few[0] + few[1] + few[2]);
+    store_out(5u, load_x(params.far));
+    store_out(params.far, 1u);
+}";
+
+#[test]
+fn a_callers_text_is_checked_unless_unsafe_says_otherwise() {
+    let gpu = shared();
+    let mut recorder = Recorder::new(&gpu).unwrap();
+    let source = KernelSource::new("test::hostile", HOSTILE)
+        .params("zero: u32, far: u32")
+        .array("x", Element::U32, Access::Read)
+        .array("out", Element::U32, Access::ReadWrite)
+        .group(1);
+    let x = filled(&mut recorder, &[5, 6, 7]);
+    let out = filled(&mut recorder, &[77; 8]);
+    recorder.dispatch(&Kernel::new(source.clone()), &[x.raw(), out.raw()], &[0u32, 0x1234_5678], 1).unwrap();
+    let got = recorder.download(&out, 0, 8).unwrap();
+    assert_eq!(got[..3], [7, 0, 0], "division, remainder, workgroup memory");
+    // Which element an index beyond the end means is left open, but it is one of these.
+    assert!((11..=14).contains(&got[3]), "{got:?}");
+    assert!([36, 99 + 12 + 13, 11 + 99 + 13, 11 + 12 + 99].contains(&got[4]), "{got:?}");
+    assert!([0, 5, 6, 7].contains(&got[5]), "{got:?}");
+    assert!(got[6] == 77 && [77, 1].contains(&got[7]), "{got:?}");
+    works(&mut recorder, &x, &[5, 6, 7]);
+}
+
+#[test]
+fn one_text_is_one_kernel_with_checks_and_one_without() {
+    let gpu = open(1 << 19);
+    let mut recorder = Recorder::new(&gpu).unwrap();
+    let (x, y) = (filled(&mut recorder, &[1, 2]), filled(&mut recorder, &[5, 5]));
+    for (kernels, compiled) in [(1, 1), (2, 2), (2, 2)] {
+        let kernel = if kernels == 1 {
+            add()
+        } else {
+            // SAFETY: the text keeps to the first `count` elements, of which both arrays have so many.
+            unsafe { Kernel::new_unchecked(add().source().clone()) }
+        };
+        recorder.each(&kernel, &[x.raw(), y.raw()], &[2u32, 0], 2).unwrap();
+        assert_eq!(gpu.compiled(), compiled);
+    }
+    assert_eq!(recorder.download(&y, 0, 2).unwrap(), [11, 17]);
+}
+
+#[test]
+fn texts_that_reach_for_more_than_they_were_given_are_refused() {
+    let gpu = shared();
+    let mut recorder = Recorder::new(&gpu).unwrap();
+    let x = filled(&mut recorder, &[1, 2, 3]);
+    for more in [
+        "@group(0) @binding(9) var<storage, read_write> stolen: array<u32>;",
+        "@group(0) @binding(1) var<storage, read> again: array<vec4<u32>>;",
+        "@compute @workgroup_size(1) fn second() { store_y(0u, 1u); }",
+    ] {
+        let text = format!("{more}\n{ADD}");
+        let source = KernelSource::new("test::greedy", text)
+            .params("count: u32")
+            .array("x", Element::U32, Access::Read)
+            .array("y", Element::U32, Access::ReadWrite);
+        let y = filled(&mut recorder, &[0; 3]);
+        let error = recorder.each(&Kernel::new(source), &[x.raw(), y.raw()], &3u32, 3).unwrap_err();
+        assert!(matches!(error, DeviceError::Shader { .. }), "{error}");
+    }
+    works(&mut recorder, &x, &[1, 2, 3]);
+}
+
+#[test]
+fn parameters_must_be_those_of_the_text() {
+    let gpu = shared();
+    let mut recorder = Recorder::new(&gpu).unwrap();
+    let (x, y) = (filled(&mut recorder, &[1, 2, 3]), filled(&mut recorder, &[0; 3]));
+    let arrays = [x.raw(), y.raw()];
+    misused(recorder.each(&add(), &arrays, &3u32, 3), "4 bytes of parameters are given, those of its text take 8");
+    misused(recorder.each(&add(), &arrays, &[3u32; 3], 3), "12 bytes");
+    misused(recorder.each(&add(), &arrays, &[3u32; 96], 3), "256 are allowed");
+    let many = KernelSource::new("test::many", ADD.replace("params.count", "params.count[0].x"))
+        .params("count: array<vec4<u32>, 17>")
+        .array("x", Element::U32, Access::Read)
+        .array("y", Element::U32, Access::ReadWrite);
+    misused(recorder.each(&Kernel::new(many), &arrays, &[3u32; 4], 3), "272 bytes of parameters, 256 are allowed");
+    // The padding behind the last field may be left out.
+    let padded = KernelSource::new("test::padded", ADD)
+        .params("side: vec3<f32>, count: u32, more: u32")
+        .array("x", Element::U32, Access::Read)
+        .array("y", Element::U32, Access::ReadWrite);
+    recorder.each(&Kernel::new(padded), &arrays, &[0u32, 0, 0, 3, 0], 3).unwrap();
+    assert_eq!(recorder.download(&y, 0, 3).unwrap(), [2, 4, 6]);
+    works(&mut recorder, &x, &[1, 2, 3]);
+}
+
+#[test]
+fn an_array_that_is_written_stands_in_one_slot() {
+    let gpu = shared();
+    let mut recorder = Recorder::new(&gpu).unwrap();
+    let x = filled(&mut recorder, &[1, 2, 3]);
+    misused(recorder.each(&add(), &[x.raw(), x.raw()], &[3u32, 0], 3), "`x` and `y` are one array");
+    let seen = x.cast::<i32>().unwrap();
+    let source = |access: [Access; 2]| {
+        let text = "@compute @workgroup_size(GROUP) fn main() { store_out(0u, load_a(1u) + u32(load_b(2u))); }";
+        KernelSource::new("test::three", text)
+            .array("a", Element::U32, access[0])
+            .array("b", Element::I32, access[1])
+            .array("out", Element::U32, Access::ReadWrite)
+            .group(1)
+    };
+    let out = filled(&mut recorder, &[0]);
+    for access in [[Access::ReadWrite; 2], [Access::Atomic, Access::ReadWrite], [Access::ReadWrite, Access::Read]] {
+        let kernel = Kernel::new(source(access));
+        misused(recorder.dispatch(&kernel, &[x.raw(), seen.raw(), out.raw()], &(), 1), "`a` and `b` are one array");
+    }
+    // All may read it.
+    let kernel = Kernel::new(source([Access::Read; 2]));
+    recorder.dispatch(&kernel, &[x.raw(), seen.raw(), out.raw()], &(), 1).unwrap();
+    assert_eq!(recorder.download(&out, 0, 1).unwrap(), [5]);
+    works(&mut recorder, &x, &[1, 2, 3]);
+}
+
+#[test]
+fn an_array_is_copied_to_itself_as_if_there_were_two() {
+    let gpu = shared();
+    let mut recorder = Recorder::new(&gpu).unwrap();
+    let x = filled(&mut recorder, &[1, 2, 3, 4, 5, 6]);
+    recorder.copy(&x, 0, &x, 4, 2).unwrap();
+    recorder.copy(&x, 0, &x, 1, 3).unwrap();
+    works(&mut recorder, &x, &[1, 1, 2, 3, 1, 2]);
+}
+
+#[test]
+fn a_kernel_serves_every_device_and_an_array_its_own() {
+    let (first, second) = (open(1 << 17), open(1 << 18));
+    let mut recorders = [&first, &second].map(|gpu| Recorder::new(gpu).unwrap());
+    let kernel = add();
+    for recorder in &mut recorders {
+        let (x, y) = (filled(recorder, &[1, 2]), filled(recorder, &[5, 5]));
+        recorder.each(&kernel, &[x.raw(), y.raw()], &[2u32, 0], 2).unwrap();
+        assert_eq!(recorder.download(&y, 0, 2).unwrap(), [7, 9]);
+    }
+    let [here, there] = &mut recorders;
+    let (mine, theirs) = (filled(here, &[1, 2]), filled(there, &[3, 4]));
+    let foreign = "another device";
+    misused(here.each(&kernel, &[theirs.raw(), mine.raw()], &[2u32, 0], 2), foreign);
+    misused(here.copy(&theirs, 0, &mine, 0, 2), foreign);
+    misused(here.copy(&mine, 0, &theirs, 0, 2), foreign);
+    misused(here.upload(&theirs, 0, &[8]), foreign);
+    misused(here.download(&theirs, 0, 1), foreign);
+    here.clear(&theirs);
+    misused(here.submit(), foreign);
+    let own_part =
+        Transfers { send: vec![Part { peer: 0, start: 0, len: 2 }], receive: vec![Part { peer: 0, start: 0, len: 2 }] };
+    let mut exchange = Exchange::new(Communicator::solo());
+    for (outgoing, incoming, about) in
+        [(&theirs, &mine, foreign), (&mine, &theirs, foreign), (&mine, &mine, "one array")]
+    {
+        let Err(ExchangeError::Device(error)) = exchange.run(here, &own_part, outgoing, incoming) else {
+            panic!("{about} is no error")
+        };
+        misused(Err::<(), _>(error), about);
+    }
+    works(here, &mine, &[1, 2]);
+    works(there, &theirs, &[3, 4]);
+
+    // A kernel outlives its devices.
+    drop((recorders, mine, theirs, first, second));
+    let gpu = open(1 << 17);
+    let mut recorder = Recorder::new(&gpu).unwrap();
+    let (x, y) = (filled(&mut recorder, &[1, 2]), filled(&mut recorder, &[5, 5]));
+    recorder.each(&kernel, &[x.raw(), y.raw()], &[2u32, 0], 2).unwrap();
+    assert_eq!(recorder.download(&y, 0, 2).unwrap(), [7, 9]);
+}
+
+#[test]
+fn sizes_beyond_what_indices_hold_are_refused() {
+    let gpu = shared();
+    let mut recorder = Recorder::new(&gpu).unwrap();
+    let x = filled(&mut recorder, &[1, 2, 3]);
+    for len in [LONGEST + 1, 1 << 32, u64::MAX] {
+        let Err(error) = gpu.array::<u32>("long", len) else { panic!("{len} elements") };
+        assert!(matches!(error, DeviceError::TooLong { .. }), "{error}");
+        let y = filled(&mut recorder, &[0; 3]);
+        let error = recorder.each(&add(), &[x.raw(), y.raw()], &[3u32, 0], len).unwrap_err();
+        assert!(matches!(error, DeviceError::TooLong { .. }), "{error}");
+    }
+    for workgroups in [1 << 32, u64::MAX] {
+        misused(recorder.dispatch(&add(), &[x.raw(), x.raw()], &[3u32, 0], workgroups), "one array");
+        let y = filled(&mut recorder, &[0; 3]);
+        misused(recorder.dispatch(&add(), &[x.raw(), y.raw()], &[3u32, 0], workgroups), "workgroups");
+    }
+    misused(recorder.copy(&x, 2, &x, 0, 2), "2 elements from 2");
+    misused(recorder.upload(&x, u64::MAX, &[1]), "of an array of 3");
+    works(&mut recorder, &x, &[1, 2, 3]);
+    for bytes in [0, 3, 128, 300] {
+        let options = Options { window_bytes: Some(bytes), ..Options::from_env().unwrap() };
+        misused(Gpu::open(&options, 0), "power of two");
+    }
+    misused(KernelSource::new("test::none", "").wgsl(&[1], 1024, 64, 4), "windows");
+}
