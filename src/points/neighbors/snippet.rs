@@ -45,12 +45,14 @@ pub struct Snippet {
     pub(super) slots: Vec<(Slot, RawArray)>,
     pub(super) stopping: bool,
     pub(super) rounds: u32,
+    /// Is told squares of distances, as they are compared.
+    pub(super) squares: bool,
 }
 
 impl Snippet {
     /// A piece with this text; see the type's documentation for what it defines.
     pub fn new(text: impl Into<String>) -> Self {
-        Snippet { text: text.into(), slots: Vec::new(), stopping: false, rounds: 0 }
+        Snippet { text: text.into(), slots: Vec::new(), stopping: false, rounds: 0, squares: false }
     }
 
     fn array<T: DeviceElement>(mut self, name: &'static str, array: &Array<T>, access: Access) -> Self {
@@ -91,6 +93,12 @@ impl Snippet {
         self
     }
 
+    /// Tells it squares of distances, in the unit of the search.
+    pub(super) fn told_squares(mut self) -> Self {
+        self.squares = true;
+        self
+    }
+
     /// Binds its arrays behind those of a kernel.
     pub(super) fn bind(&self, source: KernelSource) -> KernelSource {
         self.slots.iter().fold(source, |source, (slot, _)| source.array(slot.name, slot.element, slot.access))
@@ -106,6 +114,7 @@ impl Snippet {
             text: self.text.clone(),
             slots: self.slots.iter().map(|(slot, _)| slot.clone()).collect(),
             stopping: self.stopping,
+            squares: self.squares,
         }
     }
 
@@ -128,4 +137,5 @@ pub(super) struct Key {
     text: String,
     slots: Vec<Slot>,
     stopping: bool,
+    squares: bool,
 }
