@@ -10,8 +10,11 @@ use meshloom::comm::{Communicator, run_threads};
 use meshloom::exchange::Exchange;
 use meshloom::gpu::{Gpu, Options, Recorder};
 use meshloom::points::fof::{Groups, Linking};
-use meshloom::points::neighbors::{Bins, DistributedSearch, KnnQuery, PairFilter, RadiusQuery};
-use meshloom::points::{Cloud, Domain, ParticleError};
+use meshloom::points::neighbors::{
+    Bins, DistributedSearch, Form, KnnQuery, Nearest, PairFilter, Queries, Radius, RadiusQuery, Snippet,
+};
+use meshloom::points::tree::Builder;
+use meshloom::points::{Cloud, Domain, Frame, ParticleError};
 
 /// Neighbours asked for.
 const K: usize = 6;
@@ -110,8 +113,13 @@ fn tell_all(ranks: usize, cases: &[Case]) -> Vec<Told> {
 /// The lists hold the nearest, each once and with its own distance; those in the same place are in the order of their numbers.
 fn check_nearest(case: &Case, queries: &[f32], rows: &[(u64, f32)], within: f64, without_self: bool) {
     let dims = case.domain.dims();
-    assert_eq!(rows.len(), queries.len() / dims * K, "{}", case.what);
-    for (q, (at, row)) in queries.chunks(dims).zip(rows.chunks(K)).enumerate() {
+    let asked = queries.len() / dims;
+    if asked == 0 {
+        return;
+    }
+    let k = rows.len() / asked;
+    assert!(k >= K && k * asked == rows.len(), "{}", case.what);
+    for (q, (at, row)) in queries.chunks(dims).zip(rows.chunks(k)).enumerate() {
         let truth = |s: usize| square(&case.domain, at, &case.points[s * dims..(s + 1) * dims]).sqrt();
         let mut want: Vec<f64> = (0..case.points.len() / dims)
             .filter(|&s| !(without_self && s == q))
@@ -119,13 +127,13 @@ fn check_nearest(case: &Case, queries: &[f32], rows: &[(u64, f32)], within: f64,
             .filter(|&d| d <= within)
             .collect();
         want.sort_by(f64::total_cmp);
-        want.resize(K.max(want.len()), f64::INFINITY);
+        want.resize(k.max(want.len()), f64::INFINITY);
         let close = |have: f32, want: f64| {
             let have = f64::from(have);
             have == want || (have - want).abs() <= SLACK * want + NOTHING || (have.is_infinite() && want > 3.4028e38)
         };
         for (i, &(index, d)) in row.iter().enumerate() {
-            let what = format!("{}: query {q}: {row:?} instead of {:?}", case.what, &want[..K]);
+            let what = format!("{}: query {q}: {row:?} instead of {:?}", case.what, &want[..k]);
             assert!(close(d, want[i]), "entry {i}: {what}");
             assert!(index == u64::MAX || close(d, truth(index as usize)), "entry {i} is another point: {what}");
             assert!(index == u64::MAX || row[..i].iter().all(|before| before.0 != index), "twice: {what}");
@@ -263,6 +271,62 @@ fn fill_values_do_not_blur_the_rest() {
         let places = [points[..9].to_vec(), vec![fill, -fill, 0.5]].concat();
         let what = format!("{fill:e}");
         run(&[Case { what, domain, points, places, lengths: vec![0.05, 0.12] }]);
+    }
+}
+
+/// A fill value, ordinary points and some that are nearer to each other than squares in any one unit tell.
+#[test]
+fn lists_of_several_units_are_the_same_by_every_way() {
+    let gpu = Gpu::open(&Options::from_env().unwrap(), 0).unwrap();
+    let mut recorder = Recorder::new(&gpu).unwrap();
+    let domain = Domain::open(3).unwrap();
+    let mut points: Vec<f32> = (0..3600).map(|i| uniform(5, i) as f32 * if i < 600 { 1e-25 } else { 1.0 }).collect();
+    points[900] = 9.969_21e36;
+    let cloud = Cloud::from_host(&mut recorder, &domain, &points).unwrap();
+    let frame = Frame::new(&domain, cloud.bounds());
+    let tree = Builder::new(&gpu).build(&mut recorder, &cloud, &frame).unwrap();
+    let case = Case { what: "units".into(), domain, points, places: Vec::new(), lengths: Vec::new() };
+    let mut found = |nearest: &Nearest, k: u32| {
+        let lists = nearest.lists(&mut recorder, &tree, Queries::Own, &KnnQuery::nearest(k)).unwrap();
+        let index = recorder.download(&lists.index, 0, lists.index.len()).unwrap();
+        let distance = recorder.download(&lists.distance, 0, lists.distance.len()).unwrap();
+        index.into_iter().map(u64::from).zip(distance).collect::<Vec<_>>()
+    };
+    let nearest = Nearest::new(&gpu);
+    let whole = found(&nearest, 7);
+    check_nearest(&case, &case.points, &whole, f64::INFINITY, false);
+    assert!(whole.iter().any(|near| near.1 > 0.0 && near.1 < 1e-25) && whole.iter().any(|near| near.1 > 1e36));
+    check_nearest(&case, &case.points, &found(&nearest, 40), f64::INFINITY, false);
+    // Walks that stop all the time, and queries each by itself.
+    assert!(found(&Nearest::new(&gpu).with_rounds(Some(1024)), 7) == whole);
+    assert!(found(&Nearest::with(&gpu, Form { lanes: 1, slots: 4 }), 7) == whole);
+    let sum = gpu.array::<f32>("sum", 1200).unwrap();
+    let text = "
+        alias State = f32;
+        fn begin(query: u32, reach: f32) -> State { return 0.0; }
+        fn each(state: State, near: Neighbor) -> State { return state + near.distance; }
+        fn end(query: u32, state: State) { store_sum(query, state); }";
+    let snippet = Snippet::new(text).write("sum", &sum);
+    nearest.visit(&mut recorder, &tree, Queries::Own, &KnnQuery::nearest(7), &snippet).unwrap();
+    for (have, row) in recorder.download(&sum, 0, 1200).unwrap().into_iter().zip(whole.chunks(7)) {
+        let want: f32 = row.iter().map(|near| near.1).sum();
+        assert!((have - want).abs() <= 1e-6 * want, "{have:e} {want:e}");
+    }
+    // Lists within a radius, and their distances.
+    for radius in [0.05f32, 3e-26] {
+        let rows = Radius::new(&gpu).lists(&mut recorder, &tree, Queries::Own, &RadiusQuery::radius(radius)).unwrap();
+        let offset = recorder.download(&rows.offset, 0, 1201).unwrap();
+        let index = recorder.download(&rows.index, 0, rows.index.len()).unwrap();
+        let distance = recorder.download(&rows.distance, 0, rows.distance.len()).unwrap();
+        for (at, ends) in case.points.chunks(3).zip(offset.windows(2)) {
+            let all = case.points.chunks(3).map(|other| clouds::distance(&domain, at, other)).enumerate();
+            let want: Vec<(usize, f32)> = all.filter(|&(_, d)| d <= radius).collect();
+            let row = ends[0] as usize..ends[1] as usize;
+            assert!(index[row.clone()].iter().map(|&s| s as usize).eq(want.iter().map(|near| near.0)), "{radius:e}");
+            // Below 1e-26 of the radius distances lose digits.
+            let close = |(have, want): (&f32, &(usize, f32))| (have - want.1).abs() <= 1e-6 * want.1 + 1e-26 * radius;
+            assert!(distance[row].iter().zip(&want).all(close), "{radius:e}");
+        }
     }
 }
 
