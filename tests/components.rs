@@ -3,7 +3,7 @@
 #[path = "shared/clouds.rs"]
 mod clouds;
 
-use clouds::{Kind, points, square, uniform};
+use clouds::{Kind, distance, points, uniform};
 use meshloom::gpu::{Gpu, Options, Recorder};
 use meshloom::points::neighbors::{Components, GroupShape, NeighborError};
 use meshloom::points::tree::Builder;
@@ -61,7 +61,7 @@ fn brute(domain: &Domain, points: &[f32], radius: f32) -> Vec<u32> {
         labels[first] = first as u32;
         while let Some(at) = reached.pop() {
             for (other, label) in labels.iter_mut().enumerate() {
-                if *label == u32::MAX && square(domain, points[at], points[other]) <= radius * radius {
+                if *label == u32::MAX && distance(domain, points[at], points[other]) <= radius {
                     *label = first as u32;
                     reached.push(other);
                 }
@@ -154,12 +154,11 @@ fn windows_checks_and_the_floor_change_nothing() {
 fn links_are_inclusive() {
     let mut bench = Bench::own();
     let (points, root3, root12) = ([0.0, 0.0, 0.0, 1.0, 1.0, 1.0], 3f32.sqrt(), 12f32.sqrt());
-    let above = |x: f32| x * (1.0 + f32::EPSILON);
-    assert_eq!(bench.labels(&open(3), &points, above(root3)), [0, 0]);
-    assert_eq!(bench.labels(&open(3), &points, root3 * (1.0 - 1e-6)), [0, 1]);
+    assert_eq!(bench.labels(&open(3), &points, root3), [0, 0], "the distance as f32");
+    assert_eq!(bench.labels(&open(3), &points, root3.next_down()), [0, 1]);
     let four = [points.as_slice(), &[3.0, 3.0, 3.0, 6.0, 6.0, 6.0]].concat();
-    assert_eq!(bench.labels(&open(3), &four, above(root3)), [0, 0, 2, 3]);
-    assert_eq!(bench.labels(&open(3), &four, above(root12)), [0, 0, 0, 3]);
+    assert_eq!(bench.labels(&open(3), &four, root12.next_down()), [0, 0, 2, 3]);
+    assert_eq!(bench.labels(&open(3), &four, root12), [0, 0, 0, 3]);
     assert_eq!(bench.labels(&open(2), &[0.0, 0.0, 3.0, 4.0], 5.0), [0, 0], "exactly the length");
     let cloud = Cloud::from_host(&mut bench.recorder, &open(3), &four).unwrap();
     let frame = Frame::new(&open(3), cloud.bounds());

@@ -3,7 +3,7 @@
 #[path = "shared/clouds.rs"]
 mod clouds;
 
-use clouds::{Kind, points, square, uniform};
+use clouds::{Kind, distance, points, uniform};
 use meshloom::Error;
 use meshloom::comm::run_threads;
 use meshloom::exchange::Exchange;
@@ -168,7 +168,7 @@ fn ghosts_are_all_that_is_near_and_come_back() {
             let all = comm.all_gather_v(&own)?;
             for (rank, others) in all.iter().enumerate().filter(|(rank, _)| *rank != comm.rank()) {
                 for other in others.chunks_exact(3) {
-                    let near = own.chunks_exact(3).any(|point| square(&domain, point, other) <= radius * radius);
+                    let near = own.chunks_exact(3).any(|point| distance(&domain, point, other) <= radius);
                     let here = copies
                         .chunks_exact(3)
                         .zip(ghosts.owners())

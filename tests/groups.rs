@@ -4,7 +4,7 @@
 #[path = "shared/clouds.rs"]
 mod clouds;
 
-use clouds::{Kind, points, square, uniform};
+use clouds::{Kind, distance, points, uniform};
 use meshloom::Error;
 use meshloom::comm::{Failure, run_threads};
 use meshloom::exchange::Exchange;
@@ -91,7 +91,7 @@ fn brute(domain: &Domain, points: &[f32], length: f32) -> Vec<u64> {
         labels[first] = labels[first].min(first as u64);
         while let Some(at) = reached.pop() {
             for (other, label) in labels.iter_mut().enumerate() {
-                if *label == u64::MAX && square(domain, points[at], points[other]) <= length * length {
+                if *label == u64::MAX && distance(domain, points[at], points[other]) <= length {
                     *label = first as u64;
                     reached.push(other);
                 }

@@ -132,6 +132,7 @@ pub struct Cloud {
     domain: Domain,
     positions: Array<f32>,
     bounds: Option<Bounds>,
+    least: f32,
     attributes: BTreeMap<String, Attribute>,
 }
 
@@ -159,7 +160,7 @@ fn real(image: u32) -> f32 {
 
 impl Cloud {
     /// Takes over `positions`, `dims` coordinates a point, and wraps them in place along periodic axes. One dispatch,
-    /// which reads 4 bytes a coordinate and writes those that it wraps; then waits for 28 bytes.
+    /// which reads 4 bytes a coordinate and writes those that it wraps; then waits for 32 bytes.
     ///
     /// A wrapped coordinate is the exact remainder, rounded once where the side is added; those in `[0, side)` are left
     /// as they are, and what rounds to the side becomes 0.
@@ -176,16 +177,17 @@ impl Cloud {
             return Err(ParticleError::Shape { name: "positions".into(), have, want });
         }
         few_enough(count)?;
-        let mut cloud = Cloud { domain: *domain, positions, bounds: None, attributes: BTreeMap::new() };
+        let mut cloud =
+            Cloud { domain: *domain, positions, bounds: None, least: f32::INFINITY, attributes: BTreeMap::new() };
         if count == 0 {
             return Ok(cloud);
         }
-        let found = recorder.gpu().array::<u32>("particles::found", 7)?;
-        recorder.upload(&found, 0, &[u32::MAX, u32::MAX, u32::MAX, u32::MAX, 0, 0, 0])?;
+        let found = recorder.gpu().array::<u32>("particles::found", 8)?;
+        recorder.upload(&found, 0, &[u32::MAX, u32::MAX, u32::MAX, u32::MAX, 0, 0, 0, u32::MAX])?;
         let [x, y, z] = domain.sides();
         let params = Params { count: count as u32, dims: dims as u32, pad: [0; 2], sides: [x, y, z, 0.0] };
         recorder.each(&Kernel::trusted(prepare()), &[cloud.positions.raw(), found.raw()], &params, count)?;
-        let found = recorder.download(&found, 0, 7)?;
+        let found = recorder.download(&found, 0, 8)?;
         if found[0] != u32::MAX {
             let at = u64::from(found[0]);
             return Err(ParticleError::NonFinite { index: at / dims, axis: (at % dims) as usize });
@@ -195,6 +197,9 @@ impl Cloud {
             (bounds.low[axis], bounds.high[axis]) = (real(found[1 + axis]), real(found[4 + axis]));
         }
         cloud.bounds = Some(bounds);
+        if found[7] != u32::MAX {
+            cloud.least = f32::from_bits(found[7]);
+        }
         Ok(cloud)
     }
 
@@ -274,6 +279,12 @@ impl Cloud {
         self.bounds
     }
 
+    /// A number that no magnitude of a coordinate is below, but for those that are 0 or too small for a normal `f32`; infinity
+    /// where all are. It says how little coordinates can differ, which searches choose their units by.
+    pub fn least(&self) -> f32 {
+        self.least
+    }
+
     /// Gives the points an attribute of `width` values each, in place of one of this name.
     ///
     /// # Errors
@@ -323,7 +334,7 @@ impl Cloud {
             attributes.insert(name.clone(), Attribute { values, width: *width });
         }
         let bounds = self.bounds.filter(|_| !index.is_empty());
-        Ok(Cloud { domain: self.domain, positions, bounds, attributes })
+        Ok(Cloud { domain: self.domain, positions, bounds, least: self.least, attributes })
     }
 }
 

@@ -13,6 +13,7 @@ mod cloud;
 pub mod curve;
 mod domain;
 mod error;
+mod extent;
 pub mod fof;
 pub mod ghosts;
 pub mod neighbors;
@@ -24,6 +25,7 @@ pub use cloud::{AnyArray, Attribute, Cloud};
 pub use curve::{Curve, CurveKeys, Frame};
 pub use domain::{Bounds, Domain};
 pub use error::ParticleError;
+pub(crate) use extent::Extent;
 
 use crate::gpu::KernelSource;
 

@@ -1,4 +1,4 @@
-//! Points of all kinds, and brute force over them in `f32`.
+//! Points of all kinds, and brute force over them in `f64`.
 #![allow(dead_code)]
 
 use meshloom::points::Domain;
@@ -57,19 +57,19 @@ pub fn points(kind: Kind, n: usize, dims: usize, seed: u64) -> Vec<f32> {
     out
 }
 
-/// The square of the distance of two points as kernels compute it.
-pub fn square(domain: &Domain, a: &[f32], b: &[f32]) -> f32 {
-    let mut sum = 0.0;
-    for axis in 0..domain.dims() {
-        let d = a[axis] - b[axis];
-        let d = match domain.side(axis) {
-            Some(side) if d > 0.5 * side => (a[axis] - side) - b[axis],
-            Some(side) if d < -0.5 * side => a[axis] - (b[axis] - side),
-            _ => d,
-        };
-        sum += d * d;
-    }
-    sum
+/// The square of the distance of two points, or of their nearest images: in `f64`, and by a rule of its own.
+pub fn square(domain: &Domain, a: &[f32], b: &[f32]) -> f64 {
+    let along = |axis: usize| {
+        let d = f64::from(a[axis]) - f64::from(b[axis]);
+        let side = domain.side(axis).map_or(f64::INFINITY, f64::from);
+        d.abs().min((d.abs() - side).abs())
+    };
+    (0..domain.dims()).map(|axis| along(axis).powi(2)).sum()
+}
+
+/// The distance as `f32`, which is what counts.
+pub fn distance(domain: &Domain, a: &[f32], b: &[f32]) -> f32 {
+    square(domain, a, b).sqrt() as f32
 }
 
 type Found = Vec<Vec<(u32, f32)>>;
@@ -85,16 +85,16 @@ pub fn brute_nearest(
 ) -> Found {
     let dims = domain.dims();
     let row = |(q, at): (usize, &[f32])| {
-        let mut all: Vec<(f32, u32)> = sources
+        let mut all: Vec<(f64, u32)> = sources
             .chunks(dims)
             .enumerate()
             .filter(|(s, _)| !(without_self && *s == q))
             .map(|(s, source)| (square(domain, at, source), s as u32))
-            .filter(|(d, _)| *d <= within * within)
+            .filter(|(d, _)| d.sqrt() as f32 <= within)
             .collect();
         all.sort_by(|a, b| a.partial_cmp(b).unwrap());
         all.truncate(k);
-        let mut row: Vec<(u32, f32)> = all.into_iter().map(|(d, s)| (s, d.sqrt())).collect();
+        let mut row: Vec<(u32, f32)> = all.into_iter().map(|(d, s)| (s, d.sqrt() as f32)).collect();
         row.resize(k, (u32::MAX, f32::INFINITY));
         row
     };
@@ -112,8 +112,8 @@ pub fn brute_within(
     let dims = domain.dims();
     let row = |(q, at): (usize, &[f32])| {
         let all = sources.chunks(dims).enumerate().filter(|(s, _)| kept(q, *s));
-        let near = all.map(|(s, source)| (s as u32, square(domain, at, source)));
-        near.filter(|(_, d)| *d <= radius * radius).map(|(s, d)| (s, d.sqrt())).collect()
+        let near = all.map(|(s, source)| (s as u32, distance(domain, at, source)));
+        near.filter(|(_, d)| *d <= radius).collect()
     };
     queries.chunks(dims).enumerate().map(row).collect()
 }

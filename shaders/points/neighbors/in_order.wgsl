@@ -3,7 +3,7 @@
 fn is_reached(child: u32, done: u32, count: u32, node: u32, most: f32) -> bool {
     if child < done || child >= count { return false; }
     let g = gap_between(around, bounds_of(node + child));
-    return dot(g, g) * CLOSER <= most;
+    return square_of(measured(g)) * CLOSER <= most;
 }
 
 /// Puts the children that the group may reach, and has not been to, on the stack, the first on top.

@@ -26,8 +26,9 @@ var<private> one: u32;
 /// Rounds of loops that were not counted yet.
 var<private> hops: u32;
 
-fn tight(diagonal: f32) -> bool {
-    return diagonal * TIGHTER <= params.reach;
+/// Whether points within `b` are all within reach of each other.
+fn tight(b: Bounds) -> bool {
+    return square_of(measured(b.high - b.low)) * TIGHTER <= params.reach;
 }
 
 fn start#(row: u32) {
@@ -43,7 +44,7 @@ fn ready() {
     if mine == 0u { return; }
     of_lane.low = min(of_lane.low, select(vec3<f32>(FAR), vec3<f32>(x#, y#, z#), reach# >= 0.0));
     of_lane.high = max(of_lane.high, select(vec3<f32>(-FAR), vec3<f32>(x#, y#, z#), reach# >= 0.0));
-    if tight(box_word(first_row / LEAF, 7u)) {
+    if tight(bounds_of(first_row / LEAF)) {
         kin# = mine;
     }
 }
@@ -52,8 +53,9 @@ fn widest() -> f32 { return params.reach; }
 
 /// Whether the lane's queries reach a node.
 fn wants(node: Node) -> bool {
+    if mine == 0u { return false; }
     let g = gap_between(of_lane, node.bounds);
-    return dot(g, g) * CLOSER <= params.reach;
+    return square_of(measured(g)) * CLOSER <= params.reach;
 }
 
 fn finish#(row: u32) { }
@@ -142,7 +144,7 @@ fn undone() -> bool {
 
 /// Whether a node's points all are one with all queries: those of a node no longer than the reach are with each other.
 fn settled(level: u32, node: u32, shared_node: Node) -> bool {
-    if any_of(mine != 0u && !whole()) || !tight(shared_node.diagonal) { return false; }
+    if any_of(mine != 0u && !whole()) || !tight(shared_node.bounds) { return false; }
     var a = (node * LEAF) << (3u * level);
     var b = select(a, root, mine != 0u);
     for (var climbed = 0u; climbed < CLIMB && a != b; climbed++) {

@@ -1,13 +1,21 @@
 // The forest that linking begins with: points of a node no longer than the reach are one tree already.
 //
-// Layout: `box` as in search.wgsl, `parent` one word a point along the curve; `params.starts` the first node of each level.
+// Layout: `box` as in search.wgsl, `parent` one word a point along the curve; `params.starts` the first node of each level. Units are
+// those of the search (measure.wgsl).
 // Workgroup: GROUP invocations, ITEMS points each. No workgroup memory.
+
+fn length_of(node: u32, axis: u32) -> f32 {
+    let low = params.load_unit * bitcast<f32>(load_box(8u * node + axis));
+    return apart(params.load_unit * bitcast<f32>(load_box(8u * node + 3u + axis)) - low);
+}
 
 @compute @workgroup_size(GROUP) fn main(
     @builtin(workgroup_id) id: vec3<u32>,
     @builtin(num_workgroups) count: vec3<u32>,
     @builtin(local_invocation_index) lane: u32,
 ) {
+    zoom = params.zoom;
+    farthest = params.farthest;
     for (var item = 0u; item < ITEMS; item++) {
         let i = (group_number(id, count) * ITEMS + item) * GROUP + lane;
         if i >= params.count { continue; }
@@ -15,7 +23,7 @@
         for (var level = 0u; level < params.levels; level++) {
             let shift = 5u + 3u * level;
             let node = params.starts[level >> 2u][level & 3u] + (i >> shift);
-            if !(bitcast<f32>(load_box(8u * node + 7u)) * TIGHTER <= params.reach) { break; }
+            if !(square(length_of(node, 0u), length_of(node, 1u), length_of(node, 2u)) * TIGHTER <= params.reach) { break; }
             parent = (i >> shift) << shift;
         }
         store_parent(i, parent);

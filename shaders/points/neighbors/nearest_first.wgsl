@@ -6,10 +6,10 @@ fn rank_of(child: u32, count: u32, node: u32, most: f32) -> i32 {
     if child >= count { return -1; }
     let b = bounds_of(node + child);
     let g = gap_between(around, b);
-    if dot(g, g) * CLOSER > most { return -1; }
+    if square_of(measured(g)) * CLOSER > most { return -1; }
     let m = abs(0.5 * (around.low + around.high) - 0.5 * (b.low + b.high));
-    let c = min(m, abs(side - m));
-    return i32((bitcast<u32>(dot(c, c)) & 0xfffffff8u) | child);
+    let c = measured(min(m, abs(side - m)));
+    return i32((bitcast<u32>(square_of(c)) & 0xfffffff8u) | child);
 }
 
 /// Puts the children that the group may reach on the stack, the first on top.

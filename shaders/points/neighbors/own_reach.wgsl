@@ -17,7 +17,7 @@ fn widest() -> f32 {
 /// Where many points coincide, their numbers tell that they are not wanted.
 fn touches(at: vec3<f32>, node: Node, reach: f32, worst: u32) -> bool {
     let g = gap(at, node.bounds);
-    return dot(g, g) * CLOSER <= reach && (reach > 0.0 || node.least < worst);
+    return square_of(measured(g)) * CLOSER <= reach && (reach > 0.0 || node.least < worst);
 }
 
 /// Whether any query of the lane reaches a node.

@@ -1,6 +1,6 @@
-// Counts pairs by distance: a snippet for searches within the last edge.
+// Counts pairs by distance: a snippet for searches within the last edge, which is told squares of distances.
 //
-// Layout: `edges` holds BINS + 1 edges, `bins` two words a bin, low first. Each invocation counts privately and adds when a query
+// Layout: `edges` holds BINS + 1 edges as squares, `bins` two words a bin, low first. Each invocation counts privately and adds when a query
 // of it ends: BINS + 1 and BINS private words.
 
 alias State = u32;

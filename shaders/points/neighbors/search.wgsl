@@ -9,9 +9,9 @@
 // - `push`, which puts the children of a node on the stack.
 //
 // Layout: `source` holds the tree's points (DIMS words each, along its curve), `order` the number of each in the input, `box` eight
-// words a node (bits of low and high, the least number of a point, the squared diagonal), level after level from the leaves; `query` and
+// words a node (bits of low and high, the least number of a point, one to spare), level after level from the leaves; `query` and
 // `number` are for the queries what `source` and `order` are for the sources.
-// A leaf is LEAF points, a node FAN nodes of the level below. Coordinates are scaled such that the whole has extent 1.
+// A leaf is LEAF points, a node FAN nodes of the level below. Coordinates are taken in units of the search (measure.wgsl) as they are loaded.
 //
 // Workgroup: LANES invocations and one group, or GROUP invocations with a group each if LANES is 1. No workgroup memory;
 // a stack of STACK words an invocation.
@@ -30,10 +30,8 @@ const LEAF: u32 = 32u;
 const FAN: u32 = 8u;
 const STACK: u32 = 80u;
 const NONE: u32 = 0xffffffffu;
-/// Farther than anything: squared, it is beyond NOWHERE.
-const FAR: f32 = 1.5e19;
-/// A squared distance that nothing has.
-const NOWHERE: f32 = 4e37;
+/// Beyond all coordinates.
+const FAR: f32 = 8e37;
 /// What only says where to look is taken a little nearer than it is: compilers round the same sum in different ways.
 const CLOSER: f32 = 0.999999;
 
@@ -46,8 +44,6 @@ struct Node {
     bounds: Bounds,
     /// The least number of its points.
     least: u32,
-    /// Squared.
-    diagonal: f32,
 }
 
 /// What is taken from queries and from sources, if all pairs of theirs take one image.
@@ -79,6 +75,7 @@ var<private> worst#: u32;
 var<private> side: vec3<f32>;
 var<private> half_side: vec3<f32>;
 var<private> sources: u32;
+var<private> load_unit: f32;
 var<private> skip: u32;
 /// Rounds of loops so far, the leaf to begin with, and whether the walk has stopped at it.
 var<private> rounds: u32;
@@ -105,12 +102,12 @@ fn box_word(node: u32, word: u32) -> f32 {
 
 fn bounds_of(node: u32) -> Bounds {
     return Bounds(
-        vec3<f32>(box_word(node, 0u), box_word(node, 1u), box_word(node, 2u)),
-        vec3<f32>(box_word(node, 3u), box_word(node, 4u), box_word(node, 5u)),
+        load_unit * vec3<f32>(box_word(node, 0u), box_word(node, 1u), box_word(node, 2u)),
+        load_unit * vec3<f32>(box_word(node, 3u), box_word(node, 4u), box_word(node, 5u)),
     );
 }
 
-/// Distance along each axis from a point to bounds, or to their nearest image.
+/// Distance along each axis from a point to bounds, or to their nearest image, not yet measured.
 fn gap(at: vec3<f32>, b: Bounds) -> vec3<f32> {
     let plain = max(b.low - at, at - b.high);
     return max(min(plain, min(at - (b.high - side), b.low - (at - side))), vec3<f32>(0.0));
@@ -155,11 +152,11 @@ fn scan(leaf: u32, b: Bounds) {
     var met = 0u;
     for (var t = 0u; t < LEAF; t += LANES) {
         let j = leaf * LEAF + t + lane;
-        var at = vec3<f32>(FAR, 0.0, 0.0);
+        var at = vec3<f32>(0.0);
         if j < sources { at = source_at(j) - image.by_source; }
         // Most sources of a leaf at the edge of what is reached are near none of the queries.
         let out = max(max(low - at, at - high), vec3<f32>(0.0));
-        let inside = j < sources && (image.mixed || dot(out, out) * CLOSER <= most);
+        let inside = j < sources && (image.mixed || square_of(measured(out)) * CLOSER <= most);
         let near = lanes_where(inside && is_news(j));
         var left = select(near, 0u, image.mixed);
         while left != 0u {
@@ -172,7 +169,7 @@ fn scan(leaf: u32, b: Bounds) {
             let dy# = qy# - sy;
             let dz# = qz# - sz;
             hits = 0u;
-            hits |= select(0u, 1u << #u, (dx# * dx# + dy# * dy# + dz# * dz#) * CLOSER <= reach#);
+            hits |= select(0u, 1u << #u, square(apart(dx#), apart(dy#), apart(dz#)) * CLOSER <= reach#);
             if wanted_hits(leaf * LEAF + t + n) != 0u { met |= 1u << (t + n); }
         }
         // Where pairs take different images, all are offered.
@@ -186,7 +183,7 @@ fn scan(leaf: u32, b: Bounds) {
         let dx# = nearest(x#, at.x, 0u);
         let dy# = nearest(y#, at.y, 1u);
         let dz# = nearest(z#, at.z, 2u);
-        let d# = dx# * dx# + dy# * dy# + dz# * dz#;
+        let d# = square(apart(dx#), apart(dy#), apart(dz#));
         hits = 0u;
         hits |= select(0u, 1u << #u, d# <= reach#);
         hits = wanted_hits(j);
@@ -262,6 +259,9 @@ fn search(group_of_queries: u32) {
     half_side = params.half_side.xyz;
     sources = params.sources;
     skip = params.skip;
+    load_unit = params.load_unit;
+    zoom = params.zoom;
+    farthest = params.farthest;
     // A workgroup of groups may have more than there are.
     if group_of_queries * (LANES * SLOTS) >= params.queries { return; }
     begin_at = first_leaf(group_of_queries - params.base / (LANES * SLOTS));

@@ -1,6 +1,7 @@
 // What a snippet makes of all sources within a radius.
 //
-// Layout: as in search.wgsl, and the arrays of the snippet, which defines State, begin, each, end and `finished`.
+// Layout: as in search.wgsl, and the arrays of the snippet, which defines State, begin, each, end and `finished`; `told` is what it
+// is told of a square.
 
 var<private> state#: State;
 
@@ -11,7 +12,7 @@ fn start#(row: u32) {
 
 fn admit#(d: f32, s: u32) {
     if (skip == 1u && s == number#) || (skip == 2u && s <= number#) { return; }
-    state# = each(state#, Neighbor(s, params.unit * sqrt(d)));
+    state# = each(state#, Neighbor(s, told(d)));
     if finished(state#) { reach# = -1.0; }
 }
 

@@ -1,4 +1,4 @@
-// Points in the order of a tree, scaled by a power of two.
+// Points in the order of a tree.
 //
 // Layout: `source` and `sorted` hold DIMS words a point, `order` the number in `source` of each sorted one.
 // Workgroup: GROUP invocations, ITEMS points each. No workgroup memory.
@@ -13,7 +13,7 @@
         if i < params.count {
             let j = load_order(i) * params.dims;
             for (var axis = 0u; axis < params.dims; axis++) {
-                store_sorted(i * params.dims + axis, load_source(j + axis) * params.scale);
+                store_sorted(i * params.dims + axis, load_source(j + axis));
             }
         }
     }

@@ -90,8 +90,7 @@ impl Groups {
             let labels = recorder.download(&labels, 0, labels.len())?;
             Ok(labels.into_iter().map(|row| part.numbers.of(row)).collect())
         };
-        let reach = length * points.own.tree.scale();
-        let requests = points.region.as_ref().map_or_else(Vec::new, |region| region.requests(reach));
+        let requests = points.region.as_ref().map_or_else(Vec::new, |region| region.requests(length));
         let Some(joint) = points.joint(recorder, exchange, &requests)? else {
             let labels = labels_of(recorder, &points.own)?;
             return Ok(Groups { points, labels, length, ghosts: 0, cost: Cost::default() });

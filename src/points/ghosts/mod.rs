@@ -81,12 +81,11 @@ impl Region {
     /// # Errors
     /// [`DeviceError`] when the device fails.
     pub fn of(recorder: &mut Recorder, tree: &Tree) -> Result<Self, DeviceError> {
-        let scale = tree.scale();
         let words = recorder.download(tree.boxes(), 0, tree.boxes().len())?;
         let bounds = words.chunks_exact(8).flat_map(|node| node[..6].iter().map(|&word| f32::from_bits(word)));
         Ok(Region {
             dims: tree.domain().dims(),
-            side: tree.domain().sides().map(|side| side * scale),
+            side: tree.domain().sides(),
             levels: tree.levels().clone(),
             boxes: bounds.collect(),
             points: recorder.download(tree.positions(), 0, tree.positions().len())?,
@@ -94,7 +93,7 @@ impl Region {
         })
     }
 
-    /// Requests of the points along the curve, a leaf each, with the same reach in scaled units.
+    /// Requests of the points along the curve, a leaf each, with the same reach.
     pub fn requests(&self, reach: f32) -> Vec<Request> {
         let leaf = crate::points::tree::LEAF as usize * self.dims;
         self.points.chunks(leaf).filter_map(|points| Request::around(points, self.dims, reach)).collect()
@@ -114,7 +113,7 @@ impl Ghosts {
         radius: f32,
     ) -> Result<Self, GhostError> {
         let region = Region::of(recorder, tree)?;
-        let requests = region.requests(radius * tree.scale());
+        let requests = region.requests(radius);
         Self::find(recorder, exchange, &region, &requests)
     }
 

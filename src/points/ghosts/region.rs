@@ -1,8 +1,8 @@
-//! Which points lie near which boxes: pure geometry on the host, in the units of a tree.
+//! Which points lie near which boxes: pure geometry on the host.
 
 use crate::points::tree::Levels;
 
-/// Bounds and how far around them something is wanted, in scaled units: low, high, reach.
+/// Bounds and how far around them something is wanted: low, high, reach.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
 pub struct Request {
@@ -34,7 +34,7 @@ impl Request {
         Some(request)
     }
 
-    /// Whether anything between `low` and `high` may be within reach; `side` are the scaled sides, 0 along open axes.
+    /// Whether anything between `low` and `high` may be within reach; `side` are those of the domain, 0 along open axes.
     pub fn reaches(&self, low: &[f32], high: &[f32], side: &[f32; 3]) -> bool {
         if self.reach.is_infinite() {
             return true;
@@ -68,13 +68,13 @@ impl Request {
 pub struct Region {
     /// Coordinates of a point.
     pub dims: usize,
-    /// Scaled sides; 0 along open axes.
+    /// Sides; 0 along open axes.
     pub side: [f32; 3],
     /// The shape of the tree.
     pub levels: Levels,
     /// Six words a node.
     pub boxes: Vec<f32>,
-    /// Scaled points along the curve.
+    /// Points along the curve.
     pub points: Vec<f32>,
     /// Number in the cloud of each point along the curve.
     pub order: Vec<u32>,

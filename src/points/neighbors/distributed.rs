@@ -14,11 +14,11 @@ use crate::exchange::Exchange;
 use crate::gpu::Recorder;
 use crate::gpu::primitives::Count;
 use crate::grid::Cost;
-use crate::points::Cloud;
 use crate::points::ghosts::Request;
 use crate::points::partition::{Decomposition, DecompositionError, GlobalIds, Part, row_offsets, upload_u32};
 use crate::points::sort::Route;
 use crate::points::tree::LEAF;
+use crate::points::{Cloud, Extent};
 
 /// Bytes of results on the device at a time.
 const RESULTS: u64 = 128 << 20;
@@ -44,7 +44,7 @@ struct RankQueries {
     numbers: GlobalIds,
     /// How many rows of the input each rank and those before it have.
     row_offsets: Vec<u64>,
-    /// Scaled points along the curve; empty on one rank, where nobody is asked.
+    /// Points along the curve; empty on one rank, where nobody is asked.
     points: Vec<f32>,
 }
 
@@ -130,7 +130,6 @@ impl DistributedSearch {
         self.lists(recorder, &self.points.own, asking.targets.as_ref(), ask, &mut index, &mut distance)?;
         if self.points.comm.size() > 1 && k > 0 {
             // How far each group sees: to the last of its neighbours, or to where it wants to.
-            let scale = self.points.own.tree.scale();
             let far = |row: &[f32]| row[k - 1].min(ask.within);
             let group = LEAF as usize;
             let reach: Vec<f32> =
@@ -138,7 +137,7 @@ impl DistributedSearch {
             let dims = self.points.frame.dims;
             let groups = asking.points.chunks(group * dims).zip(&reach);
             let requests: Vec<Request> =
-                groups.filter_map(|(points, &reach)| Request::around(points, dims, reach * scale)).collect();
+                groups.filter_map(|(points, &reach)| Request::around(points, dims, reach)).collect();
             let (joint, asked) = self.joint(recorder, exchange, &requests)?;
             // Only those who saw others' boxes can see others' points.
             let rows: Vec<u32> =
@@ -304,7 +303,9 @@ impl DistributedSearch {
         let route = Route::new(&self.points.comm, order, sends, receives, None).map_err(NeighborError::from)?;
         let positions = route.forward(recorder, exchange, cloud.positions(), self.points.frame.dims as u64)?;
         let here = Cloud::new(recorder, cloud.domain(), positions)?;
-        let targets = Targets::new(recorder, &self.points.builder, &here, tree)?;
+        // All ranks choose the same units.
+        let extent = Extent::of(&here).of_all(&self.points.comm)?;
+        let targets = Targets::new(recorder, &self.points.builder, &here, tree)?.among(extent);
         let order = recorder.download(targets.order(), 0, targets.len())?;
         let points = recorder.download(targets.positions(), 0, targets.positions().len())?;
         Ok(RankQueries { targets: Some(targets), order, numbers, row_offsets, points })
@@ -379,7 +380,8 @@ impl DistributedSearch {
             _ => rows.iter().map(|&row| asking.order[row as usize]).collect(),
         };
         let numbers = upload_u32(recorder, &numbers)?;
-        Ok(Targets::like(&joint.tree, picked, numbers))
+        let extent = asking.targets.as_ref().map_or(self.points.own.tree.extent(), Targets::extent);
+        Ok(Targets::like(&joint.tree, picked, numbers, extent))
     }
 
     /// What queries see within a radius, where that is more than this rank has: the points, and the queries among them.
@@ -390,9 +392,9 @@ impl DistributedSearch {
         asking: &RankQueries,
         radius: f32,
     ) -> Result<Option<(Part, Targets)>, NeighborError> {
-        let (dims, reach) = (self.points.frame.dims, radius * self.points.own.tree.scale());
+        let dims = self.points.frame.dims;
         let groups = asking.points.chunks(LEAF as usize * dims);
-        let requests: Vec<Request> = groups.filter_map(|points| Request::around(points, dims, reach)).collect();
+        let requests: Vec<Request> = groups.filter_map(|points| Request::around(points, dims, radius)).collect();
         let (Some(joint), _) = self.joint(recorder, exchange, &requests)? else { return Ok(None) };
         let rows: Vec<u32> = (0..asking.order.len() as u32).collect();
         let targets = self.again(recorder, asking, &joint, &rows)?;

@@ -30,12 +30,6 @@ pub enum NeighborError {
         /// Sides of the points' domain.
         points: String,
     },
-    /// Squares of distances that no `f32` holds.
-    #[error("queries lie {ratio:.1e} times the extent of the points away from them, at most 1e17 can be told apart")]
-    TooFar {
-        /// Distance over extent.
-        ratio: f64,
-    },
     /// Results that cannot be counted in 32 bits.
     #[error(
         "{rows} lists of {each} entries were asked for at once, at most 2^32 entries can be; ask for fewer queries at a time"
@@ -55,6 +49,19 @@ pub enum NeighborError {
         index: usize,
         /// What it is.
         value: f64,
+    },
+    /// Edges of bins that squares cannot tell apart.
+    #[error(
+        "edge {index} of the bins is {value:e} and the last one {last:e}: squares of distances tell apart what lies within a factor of \
+         1e33; count the pairs in two parts, each with bins of its own"
+    )]
+    EdgesApart {
+        /// The first edge above 0.
+        index: usize,
+        /// What it is.
+        value: f64,
+        /// The last edge.
+        last: f64,
     },
     /// Points.
     #[error(transparent)]

@@ -23,14 +23,17 @@ struct Begin {
     count: u32,
     levels: u32,
     reach: f32,
-    pad: u32,
+    load_unit: f32,
+    zoom: f32,
+    farthest: f32,
+    pad: [u32; 2],
 }
 
 /// Finds connected components: points are linked that lie within a radius of each other, as in friends-of-friends.
 ///
 /// - A point's label is the least number of a point in its component: it does not depend on the tree, the device or the order
 ///   of anything.
-/// - A link is what [`Radius`](super::Radius) counts as a neighbour: inclusive, the nearest image on periodic axes, `f32` squares.
+/// - A link is what [`Radius`](super::Radius) counts as a neighbour: inclusive, the nearest image on periodic axes.
 /// - Points of a node of the tree that is no longer than the radius are linked without looking at them, and nodes that are one with
 ///   a whole group of points are passed by: points that coincide cost O(N).
 /// - Memory: 8 bytes a point besides the tree and the labels.
@@ -58,7 +61,8 @@ struct Begin {
 pub struct Components {
     form: GroupShape,
     rounds: LoopBudget,
-    links: [Kernel; 2],
+    /// By dimensions, then by how they measure.
+    links: [[Kernel; 2]; 2],
     begin: Kernel,
     flatten: Kernel,
     least: Kernel,
@@ -75,7 +79,7 @@ impl Components {
     /// In a given form, which the device must allow.
     pub fn with(gpu: &Gpu, form: GroupShape) -> Self {
         let [begin, flatten, least, label] = helpers().map(Kernel::trusted);
-        let links = [2, 3].map(|dims| Kernel::trusted(link(form, dims)));
+        let links = [2, 3].map(|dims| [false, true].map(|wide| Kernel::trusted(link(form, dims, wide))));
         Components { form, rounds: LoopBudget::of(gpu), links, begin, flatten, least, label, reduce: Reduce::new() }
     }
 
@@ -94,11 +98,12 @@ impl Components {
         check_radius(radius)?;
         let (gpu, count) = (recorder.gpu().clone(), tree.len());
         let ask = KnnQuery { within: radius, rows: RowOrder::Curve, ..KnnQuery::nearest(0) };
+        let units = Queries::Own.units(tree, radius, f32::INFINITY);
         let stop = self.rounds.linking(self.form);
         let params = Params {
             rounds: stop.unwrap_or(u32::MAX / 2),
             leaf_rounds: loop_budget::link(self.form),
-            ..Queries::Own.params(tree, &ask)?
+            ..Queries::Own.params(tree, &ask, &units)?
         };
         let labels = gpu.array::<u32>("neighbors::labels", count)?;
         if count == 0 {
@@ -110,12 +115,15 @@ impl Components {
             count: count as u32,
             levels: tree.levels().count() as u32,
             reach: params.reach,
-            pad: 0,
+            load_unit: params.load_unit,
+            zoom: params.zoom,
+            farthest: params.farthest,
+            pad: [0; 2],
         };
         recorder.each(&self.begin, &[tree.boxes().raw(), parent.raw()], &begin, count)?;
         let cursor = gpu.array::<u32>("neighbors::cursor", count.div_ceil(self.form.queries()))?;
         recorder.clear(&cursor);
-        let kernel = &self.links[tree.domain().dims() - 2];
+        let kernel = &self.links[tree.domain().dims() - 2][usize::from(units.wide())];
         let arrays = [tree.positions().raw(), parent.raw(), tree.boxes().raw(), cursor.raw()];
         loop {
             Queries::Own.dispatch(recorder, self.form, kernel, &arrays, params, 0..count)?;
@@ -147,16 +155,16 @@ impl Components {
     }
 }
 
-fn link(form: GroupShape, dims: usize) -> KernelSource {
-    let shape = Shape { form, dims, own: true, walk: Traversal::Links };
+fn link(form: GroupShape, dims: usize, wide: bool) -> KernelSource {
+    let shape = Shape { form, dims, own: true, walk: Traversal::Links, wide };
     writer::search("link", shape, include_str!("../../../shaders/points/neighbors/link.wgsl"), TIGHTER)
 }
 
 fn helpers() -> [KernelSource; 4] {
     let kernel = |name: &str, text: &str| KernelSource::new(format!("neighbors::link_{name}"), text);
     let begin = include_str!("../../../shaders/points/neighbors/link_begin.wgsl");
-    let begin = kernel("begin", &format!("{TIGHTER}{begin}"))
-        .params("starts: array<vec4<u32>, 3>, count: u32, levels: u32, reach: f32, pad: u32")
+    let begin = kernel("begin", &format!("{TIGHTER}{}{begin}", writer::measure(true)))
+        .params("starts: array<vec4<u32>, 3>, count: u32, levels: u32, reach: f32, load_unit: f32, zoom: f32, farthest: f32, pad: vec2<u32>")
         .array("box", Element::U32, Access::Read)
         .array("parent", Element::U32, Access::ReadWrite);
     let flatten = kernel("flatten", include_str!("../../../shaders/points/neighbors/link_flatten.wgsl"))
@@ -179,5 +187,9 @@ fn helpers() -> [KernelSource; 4] {
 
 /// Kernels in one form of all kinds that there are.
 pub(super) fn sources(form: GroupShape) -> Vec<KernelSource> {
-    [2, 3].into_iter().map(|dims| link(form, dims)).chain(helpers()).collect()
+    [(2, false), (3, false), (3, true)]
+        .into_iter()
+        .map(|(dims, wide)| link(form, dims, wide))
+        .chain(helpers())
+        .collect()
 }

@@ -15,10 +15,13 @@
 //! capacity is ever guessed.
 //!
 //! # What is promised
-//! - Distances are those of `f32` coordinates along the nearest image on periodic axes, squared and compared in `f32`; a distance does
-//!   not depend on the tree, the form of the kernel's groups or the number of ranks. Equal squares are in the order of the index.
+//! - The distance of two points is the root of the sum of the squares of their differences, along the nearest image on periodic axes: `f32`
+//!   numbers, and the root rounded to `f32` is what is compared with radii and edges. A distance does not depend on the tree, the
+//!   form of the kernel's groups or the number of ranks. Equal squares are in the order of the index.
+//! - That holds for any coordinates and lengths that `f32` holds, large and small ones next to each other; only numbers too small for a
+//!   normal `f32`, below 1.2e-38, count as 0 (as coordinates next to others above 4e37: below 1e-37), and a distance beyond 3.4e38 is
+//!   infinite. Distances told by a radius search lose digits below 1e-26 of the radius; that they are within it is right all the same.
 //! - Points that coincide, fewer points than neighbours asked for, no points, and queries outside of all points are like any others.
-//! - Separations below 2^-62 of the extent of all points count as none.
 
 mod distributed;
 mod error;
@@ -33,6 +36,7 @@ mod radius;
 mod result_routing;
 mod snippet;
 mod targets;
+mod units;
 mod writer;
 
 pub use distributed::{DistributedSearch, KnnResult};

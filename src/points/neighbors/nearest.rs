@@ -12,6 +12,7 @@ use super::loop_budget::{LoopBudget, unfinished};
 use super::query::{KnnQuery, RowOrder};
 use super::snippet::{self, Snippet};
 use super::targets::Queries;
+use super::units::{LEAST, Units};
 use super::writer::{self, Params, Shape, Traversal};
 use crate::gpu::primitives::Reduce;
 use crate::gpu::{Access, Array, DeviceError, Element, Gpu, Kernel, KernelSource, RawArray, Recorder, Trust};
@@ -83,6 +84,7 @@ pub struct Nearest {
     rounds: LoopBudget,
     kernels: Kernels<Key>,
     root: Kernel,
+    refine: Kernel,
     reduce: Reduce,
 }
 
@@ -99,6 +101,7 @@ impl Nearest {
             rounds: LoopBudget::of(gpu),
             kernels: Kernels::new(),
             root: Kernel::trusted(root()),
+            refine: Kernel::trusted(refine()),
             reduce: Reduce::new(),
         }
     }
@@ -169,13 +172,14 @@ impl Nearest {
         ask.check()?;
         let (gpu, rows, length) = (recorder.gpu().clone(), queries.len(tree), list::length(ask.k));
         let ask = KnnQuery { k: ask.k.min(length), ..*ask };
-        let shape = queries.shape(self.form, tree, Traversal::NearCounted);
+        let units = queries.units(tree, ask.within, f32::INFINITY);
+        let shape = queries.shape(self.form, tree, Traversal::NearCounted, &units);
         let kernel = self
             .kernels
             .get(Key::Lists { shape, length, resumed: false }, Trust::Library, || stored(shape, length, false));
         let leaves = gpu.array("neighbors::leaves", rows.div_ceil(self.form.queries()))?;
         let lists = empty_lists(&gpu, rows, ask.k)?;
-        let mut params = Params { write: ask.k, ..queries.params(tree, &ask)? };
+        let mut params = Params { write: ask.k, ..queries.params(tree, &ask, &units)? };
         if let Some(portions) = self.rounds.portions(self.form, tree.len().div_ceil(LEAF), 0)? {
             (params.rounds, params.leaf_rounds) = (portions.rounds, portions.leaf);
         }
@@ -202,12 +206,14 @@ impl Nearest {
         snippet.check()?;
         let rows = queries.len(tree);
         let leaves = tree.len().div_ceil(LEAF);
-        let whole = self.rounds.portions(self.form, leaves, 0)?.is_none();
+        let units = queries.units(tree, ask.within, f32::INFINITY);
+        let whole =
+            self.rounds.portions(self.form, leaves, 0)?.is_none() && units.finer(&queries.extent(tree)).is_none();
         if whole && ask.k <= list::LENGTHS[list::LENGTHS.len() - 1] {
-            let (shape, length) = (queries.shape(self.form, tree, Traversal::Near), list::length(ask.k));
+            let (shape, length) = (queries.shape(self.form, tree, Traversal::Near, &units), list::length(ask.k));
             let key = Key::Fused { shape, length, snippet: snippet.key() };
             let kernel = self.kernels.get(key, snippet.trust, || fused(shape, length, snippet));
-            let params = Params { by_number: 1, write: ask.k, ..queries.params(tree, ask)? };
+            let params = Params { by_number: 1, write: ask.k, ..queries.params(tree, ask, &units)? };
             return self.dispatch(recorder, &kernel, tree, queries, params, snippet.arrays(), 0..rows);
         }
         // A part is a whole number of groups.
@@ -227,7 +233,6 @@ impl Nearest {
     }
 
     /// Fills the rows of `part` of the queries along the curve.
-    #[allow(clippy::too_many_arguments)]
     fn fill(
         &self,
         recorder: &mut Recorder,
@@ -237,9 +242,49 @@ impl Nearest {
         lists: &Lists,
         part: Range<u64>,
     ) -> Result<(), NeighborError> {
+        let extent = queries.extent(tree);
+        let coarse = queries.units(tree, ask.within, f32::INFINITY);
+        let mut all: Vec<Units> = std::iter::successors(Some(coarse), |units| units.finer(&extent)).collect();
+        // The finest first: each takes from the one before what is too near for its own unit.
+        let mut finer: Option<Lists> = None;
+        while let Some(units) = all.pop() {
+            let last = all.is_empty();
+            if last && finer.is_none() {
+                return self.fill_in(recorder, tree, queries, ask, (&units, false), (lists, part));
+            }
+            let into = match last {
+                true => lists.clone(),
+                false => Lists {
+                    k: lists.k,
+                    index: recorder.gpu().array("neighbors::finer", lists.index.len())?,
+                    distance: recorder.gpu().array("neighbors::finer", lists.index.len())?,
+                },
+            };
+            self.fill_in(recorder, tree, queries, ask, (&units, finer.is_some()), (&into, part.clone()))?;
+            if let Some(finer) = &finer {
+                let arrays = [into.index.raw(), into.distance.raw(), finer.index.raw(), finer.distance.raw()];
+                let count = (part.end - part.start) * u64::from(ask.k);
+                let words = [count as u32, units.unit().to_bits(), f32::INFINITY.to_bits(), LEAST.to_bits()];
+                recorder.each(&self.refine, &arrays, &words, count)?;
+            }
+            finer = Some(into);
+        }
+        Ok(())
+    }
+
+    /// The same in one unit; leaves squares where asked to.
+    fn fill_in(
+        &self,
+        recorder: &mut Recorder,
+        tree: &Tree,
+        queries: Queries<'_>,
+        ask: &KnnQuery,
+        (units, keep): (&Units, bool),
+        (lists, part): (&Lists, Range<u64>),
+    ) -> Result<(), NeighborError> {
         let longest = list::LENGTHS[list::LENGTHS.len() - 1];
         let portions = self.rounds.portions(self.form, tree.len().div_ceil(LEAF), 0)?;
-        let params = queries.params(tree, ask)?;
+        let params = queries.params(tree, ask, units)?;
         // Squares are what a later walk goes on from.
         let squares = ask.k > longest || portions.is_some();
         let groups = (part.end - part.start).div_ceil(self.form.queries());
@@ -249,10 +294,10 @@ impl Nearest {
         };
         for done in (0..ask.k).step_by(longest as usize) {
             let write = (ask.k - done).min(longest);
-            let unit = if squares { 0.0 } else { params.unit };
+            let unit = if squares || keep { 0.0 } else { params.unit };
             let params = Params { done, write, unit, ..params };
             let walk = |recorder: &mut Recorder, walk: Traversal, params: Params| {
-                let shape = queries.shape(self.form, tree, walk);
+                let shape = queries.shape(self.form, tree, walk, units);
                 let (length, resumed) = (list::length(write), done > 0);
                 let key = Key::Lists { shape, length, resumed };
                 let kernel = self.kernels.get(key, Trust::Library, || stored(shape, length, resumed));
@@ -270,7 +315,7 @@ impl Nearest {
                 walk(recorder, Traversal::Onward, params)?;
             }
         }
-        if squares {
+        if squares && !keep {
             let count = (part.end - part.start) * u64::from(ask.k);
             let words = [count as u32, params.unit.to_bits(), f32::INFINITY.to_bits(), 0];
             recorder.each(&self.root, &[lists.index.raw(), lists.distance.raw()], &words, count)?;
@@ -303,15 +348,24 @@ fn root() -> KernelSource {
         .array("distance", Element::F32, Access::ReadWrite)
 }
 
+fn refine() -> KernelSource {
+    KernelSource::new("neighbors::refine", include_str!("../../../shaders/points/neighbors/refine.wgsl"))
+        .params("count: u32, unit: f32, infinity: f32, least: f32")
+        .array("index", Element::U32, Access::ReadWrite)
+        .array("distance", Element::F32, Access::ReadWrite)
+        .array("fine_index", Element::U32, Access::Read)
+        .array("fine_distance", Element::F32, Access::Read)
+}
+
 /// Kernels of searches in one form of all kinds that there are, with lists of these lengths.
 pub(super) fn sources(form: GroupShape, lengths: &[u32]) -> Vec<KernelSource> {
-    let mut sources = vec![root(), fold(&mean_distance())];
-    for (dims, own) in [(2, true), (3, true), (3, false)] {
+    let mut sources = vec![root(), refine(), fold(&mean_distance())];
+    for (dims, own, wide) in [(2, true, false), (3, true, false), (3, true, true), (3, false, false)] {
         for &length in lengths {
             for walk in [Traversal::Near, Traversal::NearOrMark, Traversal::Onward] {
-                sources.push(stored(Shape { form, dims, own, walk }, length, dims == 2));
+                sources.push(stored(Shape { form, dims, own, walk, wide }, length, dims == 2));
             }
-            sources.push(fused(Shape { form, dims, own, walk: Traversal::Near }, length, &mean_distance()));
+            sources.push(fused(Shape { form, dims, own, walk: Traversal::Near, wide }, length, &mean_distance()));
         }
     }
     sources

@@ -12,10 +12,13 @@ use crate::points::tree::Tree;
 
 /// Bins that an invocation counts by itself.
 const PRIVATE: usize = 64;
+/// The least edge above 0 as part of the last one.
+const SPAN: f64 = 1e-33;
 /// Bins at most.
 const MOST: usize = 4096;
 
-/// Edges of the bins of a histogram of distances: from 0 on, ascending; bin `i` holds `edges[i] <= r < edges[i + 1]`.
+/// Edges of the bins of a histogram of distances: from 0 on, ascending; bin `i` holds `edges[i] <= r < edges[i + 1]`, where `r` is the
+/// [distance](super) as `f32`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bins(Vec<f32>);
 
@@ -23,7 +26,8 @@ impl Bins {
     /// Bins with these edges, rounded to `f32`: 2 to 4097.
     ///
     /// # Errors
-    /// [`NeighborError::Edges`] unless they are numbers from 0 on, each above the one before, also as `f32`.
+    /// [`NeighborError::Edges`] unless they are numbers from 0 on, each above the one before, also as `f32`;
+    /// [`NeighborError::EdgesApart`] where the first above 0 is less than 1e-33 of the last.
     pub fn new(edges: &[f64]) -> Result<Self, NeighborError> {
         let narrow: Vec<f32> = edges.iter().map(|&edge| edge as f32).collect();
         let wrong = (0..narrow.len()).find(|&i| {
@@ -32,9 +36,14 @@ impl Bins {
         });
         let number =
             || (!(2..=MOST + 1).contains(&narrow.len())).then_some(narrow.len().min(MOST + 1).saturating_sub(1));
-        match wrong.or_else(number) {
-            Some(index) => Err(NeighborError::Edges { index, value: edges.get(index).copied().unwrap_or(f64::NAN) }),
-            None => Ok(Bins(narrow)),
+        if let Some(index) = wrong.or_else(number) {
+            return Err(NeighborError::Edges { index, value: edges.get(index).copied().unwrap_or(f64::NAN) });
+        }
+        let bins = Bins(narrow);
+        let last = f64::from(bins.0[bins.len()]);
+        match bins.0.iter().position(|&edge| edge > 0.0 && f64::from(edge) < last * SPAN) {
+            Some(index) => Err(NeighborError::EdgesApart { index, value: edges[index], last }),
+            None => Ok(bins),
         }
     }
 
@@ -63,9 +72,9 @@ fn text(bins: usize, weight: u32) -> String {
     let step = include_str!("../../../shaders/points/neighbors/pairs_step.wgsl");
     let mut text = format!("const BINS: u32 = {bins}u;\nconst WEIGHT: u32 = {weight}u;\n{text}\n{step}\n");
     // The last edge that is not above, by halving, without a loop: some drivers limit their rounds.
-    text.push_str("fn pairs_bin(distance: f32) -> u32 {\n    var low = 0u;\n");
+    text.push_str("fn pairs_bin(square: f32) -> u32 {\n    var low = 0u;\n");
     for bit in (0..bins.next_power_of_two().trailing_zeros()).rev() {
-        text.push_str(&format!("    low = pairs_step(low, {}u, distance);\n", 1 << bit));
+        text.push_str(&format!("    low = pairs_step(low, {}u, square);\n", 1 << bit));
     }
     text + "    return low;\n}\n"
 }
@@ -92,7 +101,10 @@ impl Radius {
             return Err(DeviceError::Misuse { what: "Radius::pairs".into(), why }.into());
         }
         let edges = recorder.gpu().array::<f32>("neighbors::edges", bins.edges().len() as u64)?;
-        recorder.upload(&edges, 0, bins.edges())?;
+        let last = bins.edges()[bins.len()];
+        let least = bins.edges().iter().copied().find(|&edge| edge > 0.0).unwrap_or(last);
+        let units = queries.units(tree, last, least);
+        recorder.upload(&edges, 0, &bins.edges().iter().map(|&edge| units.below(edge)).collect::<Vec<f32>>())?;
         // Between points of one tree each pair is found once.
         let (walks, which, weight) = match (queries, which) {
             (Queries::Own, PairFilter::Others) => ([Traversal::Later, Traversal::LaterOnward], PairFilter::All, 2),
@@ -100,15 +112,16 @@ impl Radius {
             (_, which) => ([Traversal::Ordered, Traversal::Onward], which, 1),
         };
         let snippet = Snippet::trusted(text(bins.len(), weight)).read("edges", &edges).atomic("bins", counts);
-        let within = RadiusQuery { radius: bins.edges()[bins.len()], which, rows: RowOrder::Input };
-        self.walk(recorder, tree, queries, &within, &snippet, walks)
+        let within = RadiusQuery { radius: last, which, rows: RowOrder::Input };
+        self.walk(recorder, tree, queries, &within, (&units, &snippet.told_squares()), walks)
     }
 }
 
 /// Kernels of histograms in one form of all kinds that there are.
 pub(super) fn sources(form: GroupShape) -> Vec<KernelSource> {
     let of = |walk: Traversal, bins: usize, weight: u32| {
-        let source = radius::source(Shape { form, dims: 3, own: true, walk }, &Snippet::trusted(text(bins, weight)));
+        let shape = Shape { form, dims: 3, own: true, walk, wide: false };
+        let source = radius::source(shape, &Snippet::trusted(text(bins, weight)).told_squares());
         source.array("edges", Element::F32, Access::Read).array("bins", Element::U32, Access::Atomic)
     };
     vec![of(Traversal::Later, 5, 2), of(Traversal::Ordered, 5, 1), of(Traversal::LaterOnward, PRIVATE + 1, 2)]
@@ -140,5 +153,7 @@ mod tests {
         let many: Vec<f64> = (0..4098).map(f64::from).collect();
         assert_eq!(wrong(&many), 4096);
         assert!(Bins::new(&many[..4097]).is_ok());
+        let apart = |edges: &[f64]| matches!(Bins::new(edges), Err(NeighborError::EdgesApart { index: 1, .. }));
+        assert!(apart(&[0.0, 1e-34, 1.0]) && !apart(&[0.0, 1e-32, 1.0]) && !apart(&[0.0, 1e-38, 1e-6]));
     }
 }

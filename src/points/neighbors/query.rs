@@ -19,7 +19,7 @@ pub enum RowOrder {
 pub struct KnnQuery {
     /// Neighbours of each query, up to 1024; none is legal.
     pub k: u32,
-    /// Largest distance, inclusive; infinity for any. It is rounded to `f32`, and compared as a square.
+    /// Largest distance, inclusive; infinity for any. What counts is the [distance](super) rounded to `f32`.
     pub within: f32,
     /// Leaves out the source that is the query itself (not others at its place): the one with its number.
     pub without_self: bool,
@@ -49,7 +49,7 @@ pub enum PairFilter {
 /// A search within a radius.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RadiusQuery {
-    /// Largest distance, inclusive: what counts is that the `f32` square of the distance is at most that of the radius.
+    /// Largest distance, inclusive: what counts is the [distance](super) rounded to `f32`.
     /// Along a periodic axis a pair counts once, by its nearest images, however large the radius.
     pub radius: f32,
     /// Which sources.

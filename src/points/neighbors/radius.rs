@@ -7,6 +7,7 @@ use super::nearest::{Kernels, NEIGHBOR};
 use super::query::{KnnQuery, RadiusQuery, check_radius};
 use super::snippet::{self, Snippet};
 use super::targets::Queries;
+use super::units::Units;
 use super::writer::{self, Params, Shape, Traversal};
 use crate::gpu::primitives::{Count, Keys, Permute, Reduce, Scan, Sort};
 use crate::gpu::{Access, Array, Element, Gpu, Kernel, KernelSource, Recorder};
@@ -214,27 +215,28 @@ impl Radius {
         within: &RadiusQuery,
         snippet: &Snippet,
     ) -> Result<(), NeighborError> {
-        self.walk(recorder, tree, queries, within, snippet, [Traversal::Ordered, Traversal::Onward])
+        let units = queries.units(tree, within.radius, f32::INFINITY);
+        self.walk(recorder, tree, queries, within, (&units, snippet), [Traversal::Ordered, Traversal::Onward])
     }
 
-    /// The same by one of two walks: one to the end, and one that is done in portions.
+    /// The same in these units by one of two walks: one to the end, and one that is done in portions.
     pub(super) fn walk(
         &self,
         recorder: &mut Recorder,
         tree: &Tree,
         queries: Queries<'_>,
         within: &RadiusQuery,
-        snippet: &Snippet,
+        (units, snippet): (&Units, &Snippet),
         [whole, onward]: [Traversal; 2],
     ) -> Result<(), NeighborError> {
         check_radius(within.radius)?;
         snippet.check()?;
         let portions = self.rounds.portions(self.form, tree.len().div_ceil(LEAF), snippet.rounds)?;
         let walk = if portions.is_some() { onward } else { whole };
-        let shape = queries.shape(self.form, tree, walk);
+        let shape = queries.shape(self.form, tree, walk, units);
         let kernel = self.kernels.get(Key { shape, snippet: snippet.key() }, snippet.trust, || source(shape, snippet));
         let ask = KnnQuery { within: within.radius, rows: within.rows, ..KnnQuery::nearest(0) };
-        let params = Params { skip: within.which as u32, ..queries.params(tree, &ask)? };
+        let params = Params { skip: within.which as u32, ..queries.params(tree, &ask, units)? };
         let (mut arrays, rows) = (queries.arrays(tree), queries.len(tree));
         if rows == 0 {
             return Ok(());
@@ -279,8 +281,8 @@ fn helpers() -> [KernelSource; 3] {
 /// Kernels of searches in one form of all kinds that there are.
 pub(super) fn sources(form: GroupShape) -> Vec<KernelSource> {
     let mut sources: Vec<KernelSource> = helpers().into();
-    for (dims, own) in [(2, true), (3, true), (3, false)] {
-        let shape = |walk| Shape { form, dims, own, walk };
+    for (dims, own, wide) in [(2, true, false), (3, true, false), (3, true, true), (3, false, false)] {
+        let shape = |walk| Shape { form, dims, own, walk, wide };
         let count =
             |walk| source(shape(walk), &Snippet::trusted(COUNT)).array("counts", Element::U32, Access::ReadWrite);
         let fill = source(shape(Traversal::Ordered), &Snippet::trusted(FILL))
@@ -294,7 +296,11 @@ pub(super) fn sources(form: GroupShape) -> Vec<KernelSource> {
 
 /// The search that runs a snippet.
 pub(super) fn source(shape: Shape, snippet: &Snippet) -> KernelSource {
+    let told = if snippet.squares { "d" } else { "params.unit * sqrt(d)" };
     let done = if snippet.stopping { "done(state)" } else { "false" };
-    let text = format!("{NEIGHBOR}{}\nfn finished(state: State) -> bool {{ return {done}; }}\n", snippet.text);
+    let text = format!(
+        "{NEIGHBOR}{}\nfn finished(state: State) -> bool {{ return {done}; }}\nfn told(d: f32) -> f32 {{ return {told}; }}\n",
+        snippet.text
+    );
     snippet.bind(writer::search("within", shape, include_str!("../../../shaders/points/neighbors/visit.wgsl"), &text))
 }

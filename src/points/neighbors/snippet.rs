@@ -47,6 +47,8 @@ pub struct Snippet {
     pub(super) stopping: bool,
     pub(super) rounds: u32,
     pub(super) trust: Trust,
+    /// Is told squares of distances, as they are compared.
+    pub(super) squares: bool,
 }
 
 impl Snippet {
@@ -70,7 +72,7 @@ impl Snippet {
     }
 
     fn on_word_of(trust: Trust, text: impl Into<String>) -> Self {
-        Snippet { text: text.into(), slots: Vec::new(), stopping: false, rounds: 0, trust }
+        Snippet { text: text.into(), slots: Vec::new(), stopping: false, rounds: 0, trust, squares: false }
     }
 
     fn array<T: DeviceElement>(mut self, name: &'static str, array: &Array<T>, access: Access) -> Self {
@@ -111,6 +113,12 @@ impl Snippet {
         self
     }
 
+    /// Tells it squares of distances, in the unit of the search.
+    pub(super) fn told_squares(mut self) -> Self {
+        self.squares = true;
+        self
+    }
+
     /// Binds its arrays behind those of a kernel.
     pub(super) fn bind(&self, source: KernelSource) -> KernelSource {
         self.slots.iter().fold(source, |source, (slot, _)| source.array(slot.name, slot.element, slot.access))
@@ -127,6 +135,7 @@ impl Snippet {
             slots: self.slots.iter().map(|(slot, _)| slot.clone()).collect(),
             stopping: self.stopping,
             trust: self.trust,
+            squares: self.squares,
         }
     }
 
@@ -150,4 +159,5 @@ pub(super) struct Key {
     slots: Vec<Slot>,
     stopping: bool,
     trust: Trust,
+    squares: bool,
 }

@@ -3,17 +3,16 @@
 use super::error::NeighborError;
 use super::group_shape::GroupShape;
 use super::query::{KnnQuery, RowOrder};
+use super::units::Units;
 use super::writer::{Params, Shape, Traversal};
 use crate::gpu::{Array, Kernel, RawArray, Recorder};
 use crate::points::tree::{Builder, Tree};
-use crate::points::{Cloud, Domain, Frame};
+use crate::points::{Cloud, Domain, Extent, Frame};
 
 /// Groups a dispatch: displays freeze, and drivers give up, when one takes seconds.
 const GROUPS: u64 = 1 << 15;
-/// Stands for infinity among scaled sides: no difference is as large, and its square is no use to anyone.
-const OPEN_SIDE: f32 = 4.6e18;
-/// A square of a scaled distance that nothing has.
-const NOWHERE: f32 = 4e37;
+/// Stands for infinity among sides: no difference of loaded coordinates, which are below 2^125, is as large as half of it, 2^126.
+const OPEN_SIDE: f32 = f32::from_bits((127 + 127) << 23);
 
 /// Places that neighbours are asked for, other than the points of the tree: in the order of a curve, so that neighbouring
 /// ones walk together.
@@ -22,43 +21,41 @@ pub struct Targets {
     domain: Domain,
     positions: Array<f32>,
     numbers: Array<u32>,
-    scale: f32,
+    /// Of all places that are asked for together, on other ranks too.
+    extent: Extent,
 }
 
 impl Targets {
     /// Arranges the points of `cloud` for searches in `tree`. Recorded only.
     ///
     /// # Errors
-    /// [`NeighborError::Domain`] when the tree's points lie in another domain, [`NeighborError::TooFar`] when squares of distances
-    /// would leave the range of `f32`, and those of the device.
+    /// [`NeighborError::Domain`] when the tree's points lie in another domain, and those of the device.
     pub fn new(recorder: &mut Recorder, builder: &Builder, cloud: &Cloud, tree: &Tree) -> Result<Self, NeighborError> {
         if cloud.domain() != tree.domain() {
             let sides = |domain: &Domain| format!("{:?}", &domain.sides()[..domain.dims()]);
             return Err(NeighborError::Domain { queries: sides(cloud.domain()), points: sides(tree.domain()) });
         }
         let frame = Frame::new(cloud.domain(), cloud.bounds());
-        if let Some(bounds) = cloud.bounds() {
-            let scale = f64::from(tree.scale());
-            let far = |axis: usize| {
-                let (low, span) = (f64::from(tree.frame().low[axis]), f64::from(tree.frame().span[axis]));
-                let (below, above) = (low - f64::from(bounds.low[axis]), f64::from(bounds.high[axis]) - low - span);
-                below.max(above).max(0.0) * scale
-            };
-            let ratio = far(0).max(far(1)).max(far(2));
-            if ratio > 1e17 {
-                return Err(NeighborError::TooFar { ratio });
-            }
-        }
-        let (positions, numbers) = builder.arranged(recorder, cloud, &frame, tree.scale())?;
-        Ok(Targets { domain: *cloud.domain(), positions, numbers, scale: tree.scale() })
+        let (positions, numbers) = builder.arranged(recorder, cloud, &frame)?;
+        Ok(Targets { domain: *cloud.domain(), positions, numbers, extent: Extent::of(cloud) })
     }
 
-    /// Places that are arranged and scaled already, for searches in `tree`.
-    pub(crate) fn like(tree: &Tree, positions: Array<f32>, numbers: Array<u32>) -> Self {
-        Targets { domain: *tree.domain(), positions, numbers, scale: tree.scale() }
+    /// Places that are arranged already, for searches in `tree`.
+    pub(crate) fn like(tree: &Tree, positions: Array<f32>, numbers: Array<u32>, extent: Extent) -> Self {
+        Targets { domain: *tree.domain(), positions, numbers, extent }
     }
 
-    /// The places along the curve, scaled as those of the tree.
+    /// The same as part of places of this extent, so that ranks choose the same units.
+    pub(crate) fn among(self, extent: Extent) -> Self {
+        Targets { extent, ..self }
+    }
+
+    /// How large and how small coordinates are.
+    pub(crate) fn extent(&self) -> Extent {
+        self.extent
+    }
+
+    /// The places along the curve.
     pub(crate) fn positions(&self) -> &Array<f32> {
         &self.positions
     }
@@ -105,8 +102,21 @@ impl<'a> Queries<'a> {
         }
     }
 
-    pub(super) fn shape(&self, form: GroupShape, tree: &Tree, walk: Traversal) -> Shape {
-        Shape { form, dims: tree.domain().dims(), own: matches!(self, Queries::Own), walk }
+    /// How large and how small coordinates are, those of the tree among them.
+    pub(super) fn extent(&self, tree: &Tree) -> Extent {
+        match self {
+            Queries::Own => tree.extent(),
+            Queries::At(targets) => tree.extent().union(&targets.extent),
+        }
+    }
+
+    /// The units of a search as far as `reach` that tells lengths from `least` on apart.
+    pub(super) fn units(&self, tree: &Tree, reach: f32, least: f32) -> Units {
+        Units::new(&self.extent(tree), reach, least)
+    }
+
+    pub(super) fn shape(&self, form: GroupShape, tree: &Tree, walk: Traversal, units: &Units) -> Shape {
+        Shape { form, dims: tree.domain().dims(), own: matches!(self, Queries::Own), walk, wide: units.wide() }
     }
 
     /// The arrays that every search binds.
@@ -118,17 +128,16 @@ impl<'a> Queries<'a> {
         arrays
     }
 
-    pub(super) fn params(&self, tree: &Tree, ask: &KnnQuery) -> Result<Params, NeighborError> {
+    pub(super) fn params(&self, tree: &Tree, ask: &KnnQuery, units: &Units) -> Result<Params, NeighborError> {
         if let Queries::At(targets) = self
-            && (targets.domain != *tree.domain() || targets.scale != tree.scale())
+            && targets.domain != *tree.domain()
         {
             let sides = |domain: &Domain| format!("{:?}", &domain.sides()[..domain.dims()]);
             return Err(NeighborError::Domain { queries: sides(&targets.domain), points: sides(tree.domain()) });
         }
-        let scale = tree.scale();
-        let side = |axis: usize| tree.domain().side(axis).map_or(OPEN_SIDE, |side| side * scale);
+        let load_unit = units.load();
+        let side = |axis: usize| tree.domain().side(axis).map_or(OPEN_SIDE, |side| side * load_unit);
         let side = [side(0), side(1), side(2), OPEN_SIDE];
-        let reach = ask.within * scale;
         Ok(Params {
             side,
             half_side: side.map(|side| 0.5 * side),
@@ -137,8 +146,8 @@ impl<'a> Queries<'a> {
             sources: tree.len() as u32,
             queries: self.len(tree) as u32,
             first: 0,
-            reach: (reach * reach).min(NOWHERE),
-            unit: 1.0 / scale,
+            reach: units.at_most(ask.within),
+            unit: units.unit(),
             infinity: f32::INFINITY,
             k: ask.k,
             done: 0,
@@ -149,6 +158,10 @@ impl<'a> Queries<'a> {
             radius: ask.within,
             rounds: u32::MAX,
             leaf_rounds: 0,
+            load_unit,
+            zoom: units.zoom(),
+            farthest: units.farthest(),
+            pad: 0,
         })
     }
 

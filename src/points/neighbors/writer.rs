@@ -12,6 +12,8 @@ pub(super) struct Shape {
     /// Queries are the tree's own points, in its order.
     pub own: bool,
     pub walk: Traversal,
+    /// Differences are brought to the unit of squares one by one.
+    pub wide: bool,
 }
 
 /// In which order a walk goes, and whether it can stop and go on in another dispatch.
@@ -58,7 +60,7 @@ impl Traversal {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
 pub(super) struct Params {
-    /// Scaled sides; far beyond any difference along open axes.
+    /// Sides as coordinates are loaded; far beyond any difference along open axes.
     pub side: [f32; 4],
     pub half_side: [f32; 4],
     /// First node of each level.
@@ -68,9 +70,9 @@ pub(super) struct Params {
     pub queries: u32,
     /// First group of queries of the dispatch.
     pub first: u32,
-    /// Squared and scaled.
+    /// Squared, in the unit of squares.
     pub reach: f32,
-    /// What scaled distances are multiplied by.
+    /// What roots of squares are multiplied by.
     pub unit: f32,
     pub infinity: f32,
     /// Neighbours wanted.
@@ -89,11 +91,16 @@ pub(super) struct Params {
     /// Rounds of loops after which a walk stops, and those that a leaf takes.
     pub rounds: u32,
     pub leaf_rounds: u32,
+    /// See `Units`.
+    pub load_unit: f32,
+    pub zoom: f32,
+    pub farthest: f32,
+    pub pad: u32,
 }
 
 pub(super) const PARAMS: &str = "side: vec4<f32>, half_side: vec4<f32>, starts: array<vec4<u32>, 3>, levels: u32, \
      sources: u32, queries: u32, first: u32, reach: f32, unit: f32, infinity: f32, k: u32, done: u32, write: u32, \
-     by_number: u32, skip: u32, base: u32, radius: f32, rounds: u32, leaf_rounds: u32";
+     by_number: u32, skip: u32, base: u32, radius: f32, rounds: u32, leaf_rounds: u32, load_unit: f32, zoom: f32, farthest: f32, pad: u32";
 
 /// Writes functions with a `mark` in their name, and other lines with one, `times` times, the mark replaced by a number.
 fn repeat(text: &str, mark: char, times: u32) -> String {
@@ -133,10 +140,17 @@ fn piece(text: &str) -> &str {
     &text[head.min(text.len())..]
 }
 
+/// How a kernel measures.
+pub(super) fn measure(wide: bool) -> String {
+    let apart = if wide { "clamp(d, -farthest, farthest) * zoom" } else { "d" };
+    let text = piece(include_str!("../../../shaders/points/neighbors/measure.wgsl"));
+    format!("{text}\nfn apart(d: f32) -> f32 {{ return {apart}; }}\n")
+}
+
 /// A search called `name`, in which `visit` says what is done with sources in reach: `start#`, `admit#`, `finish#` for each
 /// slot. `snippet` is text of a user, which is not touched. Arrays of the tree and of the queries are bound first.
 pub(super) fn search(name: &str, shape: Shape, visit: &str, snippet: &str) -> KernelSource {
-    let Shape { form, dims, own, walk } = shape;
+    let Shape { form, dims, own, walk, wide } = shape;
     let together = include_str!("../../../shaders/points/neighbors/together.wgsl");
     let alone = include_str!("../../../shaders/points/neighbors/alone.wgsl");
     let mut lanes = if form.lanes > 1 { piece(together) } else { piece(alone) }.to_string();
@@ -149,7 +163,7 @@ pub(super) fn search(name: &str, shape: Shape, visit: &str, snippet: &str) -> Ke
             true => format!("load_{array}({dims}u * i + {axis}u)"),
             false => "0.0".into(),
         };
-        format!("vec3<f32>({}, {}, {})", word(0), word(1), word(2))
+        format!("load_unit * vec3<f32>({}, {}, {})", word(0), word(1), word(2))
     };
     let own_leaf = match own && matches!(walk, Traversal::Near | Traversal::NearOrMark | Traversal::NearCounted) {
         true => format!("group_of_queries * {}u / LEAF", form.queries()),
@@ -209,7 +223,7 @@ pub(super) fn search(name: &str, shape: Shape, visit: &str, snippet: &str) -> Ke
     } else {
         piece(include_str!("../../../shaders/points/neighbors/own_reach.wgsl"))
     };
-    let body = format!("{search}{}{lanes}{reach}{visit}", piece(order));
+    let body = format!("{}{search}{}{lanes}{reach}{visit}", measure(wide), piece(order));
     let body = repeat(&repeat(&body, '#', form.slots), '%', form.children());
     let text = format!(
         "{constants}{body}\n{snippet}\n@compute @workgroup_size(GROUP) fn main(\n    @builtin(workgroup_id) id: vec3<u32>,\n    \

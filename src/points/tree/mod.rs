@@ -20,8 +20,8 @@ pub use levels::{FAN, LEAF, Levels};
 
 use crate::gpu::primitives::{Count, Keys, Sort};
 use crate::gpu::{Access, Array, DeviceError, Element, Gpu, Kernel, KernelSource, RawArray, Recorder};
-use crate::points::{Cloud, Curve, CurveKeys, Domain, Frame};
-use std::sync::Arc;
+use crate::points::{Cloud, Curve, CurveKeys, Domain, Extent, Frame};
+use std::sync::{Arc, Mutex, PoisonError};
 
 const GROUP: u32 = 64;
 
@@ -30,11 +30,10 @@ const GROUP: u32 = 64;
 struct Points {
     count: u32,
     dims: u32,
-    scale: f32,
-    unit: f32,
+    pad: [u32; 2],
 }
 
-const POINTS: &str = "count: u32, dims: u32, scale: f32, unit: f32";
+const POINTS: &str = "count: u32, dims: u32, pad: vec2<u32>";
 
 #[repr(C)]
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
@@ -66,29 +65,19 @@ pub struct Builder {
 
 /// A packed tree over the points of a [`Cloud`].
 ///
-/// - It has its own copy of the positions, in its order and scaled by a power of two, such that its extent is about 1 and squares
-///   of distances neither overflow nor vanish: separations below 2^-62 of the extent count as none.
+/// - It has its own copy of the positions, in its order.
 /// - A clone is another handle on the same arrays.
 #[derive(Clone)]
 pub struct Tree {
     domain: Domain,
     frame: Frame,
+    /// Of the frame and of the points as they are now.
+    extent: Arc<Mutex<Extent>>,
     levels: Levels,
     positions: Array<f32>,
     order: Array<u32>,
     boxes: Array<u32>,
     kernels: Arc<Boxes>,
-}
-
-/// The power of two that brings the largest extent of a frame into [1, 2).
-pub(crate) fn scale_of(frame: &Frame) -> f32 {
-    let most = frame.span.iter().copied().fold(0.0f32, f32::max);
-    if most > 0.0 {
-        // Both the power and its inverse must be normal numbers.
-        2f32.powi(-f64::from(most).log2().floor().clamp(-120.0, 120.0) as i32)
-    } else {
-        1.0
-    }
 }
 
 impl Builder {
@@ -123,28 +112,28 @@ impl Builder {
         let tree = Tree {
             domain: *cloud.domain(),
             frame: *frame,
+            extent: Arc::new(Mutex::new(Extent::framed(frame, cloud.domain()))),
             positions,
             order,
             boxes: gpu.array("tree::boxes", 8 * levels.total())?,
             levels,
             kernels: self.boxes.clone(),
         };
-        tree.refit(recorder, cloud.positions())?;
+        tree.refit(recorder, cloud)?;
         Ok(tree)
     }
 
-    /// The points of `cloud` along the curve, times `scale`, and their numbers.
+    /// The points of `cloud` along the curve, and their numbers.
     pub(crate) fn arranged(
         &self,
         recorder: &mut Recorder,
         cloud: &Cloud,
         frame: &Frame,
-        scale: f32,
     ) -> Result<(Array<f32>, Array<u32>), DeviceError> {
         let positions = recorder.gpu().array("tree::targets", cloud.positions().len())?;
         let order = self.order(recorder, cloud, frame, &positions)?;
         let arrays = [cloud.positions().raw(), order.raw(), positions.raw()];
-        let points = Points { count: cloud.len() as u32, dims: cloud.domain().dims() as u32, scale, unit: 1.0 / scale };
+        let points = Points { count: cloud.len() as u32, dims: cloud.domain().dims() as u32, pad: [0; 2] };
         recorder.each(&self.boxes.arrange, &arrays, &points, cloud.len())?;
         Ok((positions, order))
     }
@@ -283,32 +272,38 @@ impl Tree {
         &self.order
     }
 
-    /// The points along the curve, `dims` coordinates each, times [`scale`](Self::scale).
+    /// The points along the curve, `dims` coordinates each.
     pub fn positions(&self) -> &Array<f32> {
         &self.positions
     }
 
-    /// Eight words a node: the bits of low x, y, z and high x, y, z, times [`scale`](Self::scale) (0 behind the last axis), the
-    /// least number of a point, and the square of the diagonal likewise. Numbered as [`Levels`] says.
+    /// Eight words a node: the bits of low x, y, z and high x, y, z (0 behind the last axis), the least number of a point, and one to
+    /// spare. Numbered as [`Levels`] says.
     pub fn boxes(&self) -> &Array<u32> {
         &self.boxes
     }
 
-    /// What coordinates are multiplied by in this tree: a power of two.
-    pub fn scale(&self) -> f32 {
-        scale_of(&self.frame)
+    /// How large and how small coordinates are: those of the points, and what the frame holds.
+    pub(crate) fn extent(&self) -> Extent {
+        *self.extent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes other positions of the same points in the same order of the cloud, and fits the boxes to them. The order along the curve
-    /// stays: right for any positions, and quick as long as the points have moved little. Recorded only.
+    /// Takes the positions of `cloud`, which has the same points in the same order elsewhere, and fits the boxes to them. The order
+    /// along the curve stays: right for any positions, and quick as long as the points have moved little. Recorded only.
     ///
     /// # Errors
-    /// [`DeviceError::Misuse`] when `positions` has another length.
-    pub fn refit(&self, recorder: &mut Recorder, positions: &Array<f32>) -> Result<(), DeviceError> {
-        if positions.len() != self.positions.len() {
-            let why = format!("{} coordinates, {} were there", positions.len(), self.positions.len());
+    /// [`DeviceError::Misuse`] when `cloud` has another number of points, or lies in another domain.
+    pub fn refit(&self, recorder: &mut Recorder, cloud: &Cloud) -> Result<(), DeviceError> {
+        let positions = cloud.positions();
+        if positions.len() != self.positions.len() || *cloud.domain() != self.domain {
+            let domain = |domain: &Domain| format!("{:?}", &domain.sides()[..domain.dims()]);
+            let (there, here) = (domain(&self.domain), domain(cloud.domain()));
+            let (before, now) = (self.positions.len(), positions.len());
+            let why = format!("{now} coordinates in a domain {here}; {before} in {there} were there");
             return Err(DeviceError::Misuse { what: "Tree::refit".into(), why });
         }
+        let extent = Extent::framed(&self.frame, &self.domain).union(&Extent::of(cloud));
+        *self.extent.lock().unwrap_or_else(PoisonError::into_inner) = extent;
         let (points, Boxes { arrange, leaves, nodes }) = (self.points(), &*self.kernels);
         let arrays = [positions.raw(), self.order.raw(), self.positions.raw()];
         recorder.each(arrange, &arrays, &points, self.len())?;
@@ -318,8 +313,7 @@ impl Tree {
     }
 
     fn points(&self) -> Points {
-        let scale = self.scale();
-        Points { count: self.len() as u32, dims: self.domain.dims() as u32, scale, unit: 1.0 / scale }
+        Points { count: self.len() as u32, dims: self.domain.dims() as u32, pad: [0; 2] }
     }
 
     fn leaf_groups(&self) -> u64 {

@@ -1,0 +1,99 @@
+//! How large and how small coordinates are: what the units of a search follow from.
+
+use super::cloud::Cloud;
+use super::curve::Frame;
+use super::domain::Domain;
+use crate::comm::{CommError, Communicator, Op};
+
+/// Bounds of coordinates, and of their magnitudes from below.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Extent {
+    low: [f64; 3],
+    high: [f64; 3],
+    /// No magnitude but 0 is less; infinity where all are 0.
+    least: f64,
+}
+
+impl Extent {
+    /// Of no points.
+    pub const NONE: Extent = Extent { low: [f64::INFINITY; 3], high: [f64::NEG_INFINITY; 3], least: f64::INFINITY };
+
+    /// Of the points of a cloud.
+    pub fn of(cloud: &Cloud) -> Extent {
+        let Some(bounds) = cloud.bounds() else { return Extent::NONE };
+        let least = f64::from(cloud.least());
+        Extent { low: bounds.low.map(f64::from), high: bounds.high.map(f64::from), least }
+    }
+
+    /// Of the corners of a frame, and of the sides of the domain that it belongs to.
+    pub fn framed(frame: &Frame, domain: &Domain) -> Extent {
+        let (low, span) = (frame.low.map(f64::from), frame.span.map(f64::from));
+        let sides = domain.sides().into_iter().filter(|&side| side > 0.0);
+        let least = sides.map(f64::from).fold(f64::INFINITY, f64::min);
+        Extent { low, high: [0, 1, 2].map(|axis| low[axis] + span[axis]), least }
+    }
+
+    /// Of the points of both.
+    #[must_use]
+    pub fn union(&self, other: &Extent) -> Extent {
+        Extent {
+            low: [0, 1, 2].map(|axis| self.low[axis].min(other.low[axis])),
+            high: [0, 1, 2].map(|axis| self.high[axis].max(other.high[axis])),
+            least: self.least.min(other.least),
+        }
+    }
+
+    /// Of the points of all ranks. All ranks call it.
+    pub fn of_all(&self, comm: &Communicator) -> Result<Extent, CommError> {
+        let ([a, b, c], [d, e, f]) = (self.low, self.high);
+        let mut words = [a, b, c, -d, -e, -f, self.least];
+        comm.all_reduce(&mut words, Op::Min)?;
+        let [a, b, c, d, e, f, least] = words;
+        Ok(Extent { low: [a, b, c], high: [-d, -e, -f], least })
+    }
+
+    /// The greatest difference along an axis; 0 without points.
+    pub fn span(&self) -> f64 {
+        [0, 1, 2].map(|axis| self.high[axis] - self.low[axis]).into_iter().fold(0.0, f64::max)
+    }
+
+    /// The greatest magnitude of a coordinate; 0 without points.
+    pub fn most(&self) -> f64 {
+        if self.low[0] > self.high[0] {
+            return 0.0;
+        }
+        self.low.iter().chain(&self.high).fold(0.0, |most, x| most.max(x.abs()))
+    }
+
+    /// No two coordinates along an axis differ by less, nor do images of them: neighbouring `f32` differ by at least 2^-24 of the
+    /// greater magnitude. Differences that are too small for a normal `f32` do not count.
+    pub fn finest(&self) -> f64 {
+        (self.least * 2f64.powi(-24)).max(f64::from(f32::MIN_POSITIVE))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn extents_are_those_of_all_points() {
+        let one = Extent { low: [-1.0, 0.0, 5.0], high: [3.0, 0.0, 5.0], least: 0.5 };
+        let both = one.union(&Extent { low: [-2.0, -9.0, 5.0], high: [0.0, 1.0, 5.0], least: 2.0 });
+        assert_eq!((one.span(), one.most(), both.span(), both.most(), both.least), (4.0, 5.0, 10.0, 9.0, 0.5));
+        assert_eq!((Extent::NONE.span(), Extent::NONE.most(), Extent::NONE.union(&one)), (0.0, 0.0, one));
+        let frame = Frame { dims: 3, low: [-3e38; 3], span: [3e38, 8.0, 0.0] };
+        let framed = Extent::framed(&frame, &Domain::new(&[0.0, 8.0, 0.0]).unwrap());
+        assert_eq!((framed.least, framed.span()), (8.0, f64::from(3e38f32)));
+    }
+
+    #[test]
+    fn coordinates_that_differ_do_so_by_the_finest_at_least() {
+        for least in [1.0f32, 1.999_999_9, 1e-10, 3e20] {
+            let finest = Extent { least: least.into(), ..Extent::NONE }.finest();
+            assert!(f64::from(least.next_up()) - f64::from(least) >= finest && finest > 0.0);
+            assert!(f64::from(least) - f64::from((2.0 * least).next_down()) <= -finest);
+        }
+        assert_eq!(Extent { least: 1e-38, ..Extent::NONE }.finest(), f64::from(f32::MIN_POSITIVE));
+    }
+}
