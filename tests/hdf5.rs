@@ -487,6 +487,11 @@ fn numbers_that_were_never_written_are_no_zeros() {
         drop((file, dataset));
         unfinished(Snapshot::open(&path));
     }
+    // Nor are other files' numbers taken.
+    let builder = foreign().file.new_dataset::<f32>().external("raw", 0, 48);
+    builder.shape([4, 3]).create("PartType1/Coordinates").unwrap();
+    let error = Snapshot::open(&path).unwrap_err().to_string();
+    assert!(error.contains("PartType1/Coordinates has its numbers in other files"), "{error}");
     // What is read later is looked at then.
     let file = foreign().data("PartType1/Coordinates", &[4, 3], &[0.5f32; 12]).file.clone();
     file.new_dataset::<f32>().shape([4, 3]).create("PartType1/Velocities").unwrap();

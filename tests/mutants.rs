@@ -4,6 +4,7 @@
 #[path = "shared/mutants.rs"]
 mod mutants;
 
+use std::cell::OnceCell;
 use std::fs;
 use std::path::Path;
 
@@ -45,27 +46,32 @@ fn read_array(path: &Path, file: NpyFile) {
 
 #[test]
 fn of_npy() {
+    let good = OnceCell::new();
+    let make = |path: &Path| {
+        let keep = || fs::read(path).unwrap();
+        let floats = |shape: &[u64]| {
+            let writer = NpyWriter::create(path, shape, "t").unwrap();
+            writer.write(0, &[1.5f32; 60]).unwrap();
+            writer.finish().unwrap();
+            keep()
+        };
+        let integers = || {
+            NpyWriter::<i64>::create(path, &[7], "t").unwrap().finish().unwrap();
+            keep()
+        };
+        let complex = || {
+            NpyWriter::<[f64; 2]>::create(path, &[2, 2], "t").unwrap().finish().unwrap();
+            keep()
+        };
+        [floats(&[20, 3]), floats(&[3, 4, 5]), integers(), complex()]
+    };
     survive("of_npy", 700, |copy, directory| {
         let path = directory.join("a.npy");
-        let mut good = Vec::new();
-        let mut keep = || good.push(fs::read(&path).unwrap());
-        let whole = |writer: NpyWriter<f32>| {
-            writer.write(0, &[1.5; 60]).unwrap();
-            writer.finish().unwrap();
-        };
-        whole(NpyWriter::create(&path, &[20, 3], "t").unwrap());
-        keep();
-        whole(NpyWriter::create(&path, &[3, 4, 5], "t").unwrap());
-        keep();
-        NpyWriter::<i64>::create(&path, &[7], "t").unwrap().finish().unwrap();
-        keep();
-        NpyWriter::<[f64; 2]>::create(&path, &[2, 2], "t").unwrap().finish().unwrap();
-        keep();
+        let good = good.get_or_init(|| make(&path));
         // The header alone, most of the time.
         let mut bytes = good[copy as usize % good.len()].clone();
-        let mut random = Random::new(copy);
-        let data = bytes.split_off(if copy % 4 == 3 { bytes.len() } else { 128 });
-        mutate(&mut bytes, &mut random);
+        let data = bytes.split_off(if copy % 5 == 4 { bytes.len() } else { 128 });
+        mutate(&mut bytes, &mut Random::new(copy));
         bytes.extend(data);
         fs::write(&path, bytes).unwrap();
         if let Some(file) = sound(&path, NpyFile::open(&path)) {
@@ -76,13 +82,17 @@ fn of_npy() {
 
 #[test]
 fn of_npz() {
-    survive("of_npz", 600, |copy, directory| {
-        let path = directory.join("a.npz");
+    let good = OnceCell::new();
+    let make = |path: &Path| {
         let members = [Member::new::<i64>("index", &[4, 2]), Member::new::<f32>("distance", &[8])];
-        let writer = NpzWriter::create(&path, &members, "t").unwrap();
+        let writer = NpzWriter::create(path, &members, "t").unwrap();
         let parts = [writer.write(0, 0, &[1i64; 8]).unwrap(), writer.write(1, 0, &[0.5f32; 8]).unwrap()];
         writer.finish(&parts).unwrap();
-        let mut bytes = fs::read(&path).unwrap();
+        fs::read(path).unwrap()
+    };
+    survive("of_npz", 600, |copy, directory| {
+        let path = directory.join("a.npz");
+        let mut bytes = good.get_or_init(|| make(&path)).clone();
         // Half of the time only the directory at the end.
         let from = if copy % 2 == 0 { bytes.len() - 140 } else { 0 };
         let mut end = bytes.split_off(from);
@@ -192,16 +202,16 @@ mod hdf5 {
 
     /// Reads broken copies of a snapshot that `make` makes; of several files the last is broken.
     fn snapshots(test: &str, count: u64, names: &[&str], make: impl Fn(&Path)) {
-        let good = std::cell::RefCell::new(Vec::new());
+        let good = OnceCell::new();
         survive(test, count, |copy, directory| {
             let path = directory.join(names[names.len() - 1]);
-            if good.borrow().is_empty() {
+            let good = good.get_or_init(|| {
                 make(directory);
-                good.borrow_mut().push(fs::read(&path).unwrap());
                 // What is not broken is understood.
                 assert_eq!(Snapshot::open(&path).unwrap().ids(0..20).unwrap().len(), 20);
-            }
-            fs::write(&path, broken(&good.borrow(), copy)).unwrap();
+                [fs::read(&path).unwrap()]
+            });
+            fs::write(&path, broken(good, copy)).unwrap();
             read_snapshot(&path);
         });
     }
@@ -235,26 +245,26 @@ mod hdf5 {
 
     #[test]
     fn of_groups() {
-        let good = std::cell::RefCell::new(Vec::new());
+        let groups = Groups {
+            label: &[17, 3],
+            count: &[3, 2],
+            mass: &[3.5, 2.25],
+            center: &[[1.0, 2.0, 3.0], [9.0, 0.5, 7.0]],
+            velocity: Some(&[[100.0, -200.0, 300.0], [0.0, 1.0, 2.0]]),
+            inertia_radius: &[0.1, 0.2],
+            velocity_dispersion: Some(&[50.0, 60.0]),
+            max_radius: &[0.3, 0.4],
+            offset: &[0, 3, 5],
+            members: Some(&[17, 20, 1 << 40, 3, 4]),
+        };
+        let good = OnceCell::new();
         survive("hdf5::of_groups", 300, |copy, directory| {
             let path = directory.join("groups.hdf5");
-            if good.borrow().is_empty() {
-                let groups = Groups {
-                    label: &[17, 3],
-                    count: &[3, 2],
-                    mass: &[3.5, 2.25],
-                    center: &[[1.0, 2.0, 3.0], [9.0, 0.5, 7.0]],
-                    velocity: Some(&[[100.0, -200.0, 300.0], [0.0, 1.0, 2.0]]),
-                    inertia_radius: &[0.1, 0.2],
-                    velocity_dispersion: Some(&[50.0, 60.0]),
-                    max_radius: &[0.3, 0.4],
-                    offset: &[0, 3, 5],
-                    members: Some(&[17, 20, 1 << 40, 3, 4]),
-                };
+            let good = good.get_or_init(|| {
                 write_groups(&path, &INFO, &groups).unwrap();
-                good.borrow_mut().push(fs::read(&path).unwrap());
-            }
-            fs::write(&path, broken(&good.borrow(), copy)).unwrap();
+                [fs::read(&path).unwrap()]
+            });
+            fs::write(&path, broken(good, copy)).unwrap();
             sound(&path, read_groups(&path));
         });
     }

@@ -316,3 +316,30 @@ impl Search<'_> {
         Ok(least)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_remembered_choice_is_one_that_a_search_may_find() {
+        for profile in [Profile::Gpu, Profile::Software] {
+            let usual = Choice { grid: [1, 1], tuning: Tuning::profile(profile), chunk_bytes: 2 << 20, depth: 8 };
+            assert!(usual.is_usable());
+            for number in [0, u64::MAX >> 1] {
+                assert!(!Choice { chunk_bytes: number, ..usual }.is_usable());
+                assert!(!Choice { depth: number as usize, ..usual }.is_usable());
+                for change in [
+                    |tuning: &mut Tuning, number| tuning.points = number,
+                    |tuning: &mut Tuning, number| tuning.alone = number,
+                    |tuning: &mut Tuning, number| tuning.columns = number,
+                    |tuning: &mut Tuning, number| tuning.pieces = number,
+                ] {
+                    let mut wrong = usual;
+                    change(&mut wrong.tuning, number);
+                    assert!(!wrong.is_usable(), "{wrong:?}");
+                }
+            }
+        }
+    }
+}

@@ -154,7 +154,7 @@ mod tests {
         let input = Input::open(&path).unwrap();
         assert_eq!((input.len(), input.path()), (bytes.len() as u64, path.as_path()));
         for range in [0..0, 5..5, 3..PIECE + 3, 1..PIECE + 2, 0..input.len(), input.len() - 7..input.len()] {
-            let mut found = Vec::new();
+            let mut found: Vec<u8> = Vec::new();
             input.pieces(range.clone(), |piece| found.extend(piece)).unwrap();
             let wanted = &bytes[range.start as usize..range.end as usize];
             assert!(found == wanted && input.bytes(range.clone()).unwrap() == wanted, "{range:?}");

@@ -84,7 +84,7 @@ impl Opened {
     /// Checks that the numbers of a dataset can be in the file.
     pub fn check(&self, dataset: &Dataset, group: &str, name: &str) -> Result<(), IoError> {
         let found = storage::check(dataset, self.input.len()).map_err(|e| broken(self.path(), &e))?;
-        found.map_err(|words| wrong(self.path(), format!("{group}/{name} {words}; copy or write it again")))
+        found.map_err(|words| wrong(self.path(), format!("{group}/{name} {words}")))
     }
 }
 

@@ -21,7 +21,7 @@ const MOST_GAIN: u64 = 2048;
 
 /// Checks a dataset in a file of `file_bytes`; what is wrong comes back as words that follow its name.
 pub(super) fn check(dataset: &Dataset, file_bytes: u64) -> hdf5_metno::Result<Result<(), String>> {
-    let too_large = || Ok(Err("has a shape beyond any file".to_string()));
+    let too_large = || Ok(Err("has a shape beyond any file; write it again".to_string()));
     let element = dataset.dtype()?.size() as u64;
     let shape: Vec<u64> = dataset.space()?.shape().into_iter().map(|n| n as u64).collect();
     let Some(wanted) = product(shape.iter().copied().chain([element])) else { return too_large() };
@@ -29,26 +29,29 @@ pub(super) fn check(dataset: &Dataset, file_bytes: u64) -> hdf5_metno::Result<Re
         return Ok(Ok(()));
     }
     let (plist, stored) = (dataset.dcpl()?, dataset.storage_size());
-    let unfinished =
-        |wanted| Ok(Err(format!("has {stored} of {wanted} bytes in the file, as if its writing was ended early")));
+    let unfinished = |wanted| {
+        Ok(Err(format!(
+            "has {stored} of {wanted} bytes in the file, as if its writing was ended early; write it again"
+        )))
+    };
     match plist.layout() {
         Layout::Compact | Layout::Contiguous => {
             if !plist.get_external()?.is_empty() {
-                return Ok(Err("has its numbers in other files, which are not read".to_string()));
+                return Ok(Err("has its numbers in other files, which are not read (external storage)".to_string()));
             }
             if stored != wanted {
                 return unfinished(wanted);
             }
             let end = dataset.offset().map_or(Some(wanted), |at| at.checked_add(wanted));
             if end.is_none_or(|end| end > file_bytes) {
-                return Ok(Err("reaches beyond the end of the file".to_string()));
+                return Ok(Err("reaches beyond the end of the file; copy or write it again".to_string()));
             }
             Ok(Ok(()))
         }
         Layout::Chunked => {
             let chunk: Vec<u64> = plist.get_chunk()?.unwrap_or_default().into_iter().map(|n| n as u64).collect();
             if chunk.len() != shape.len() || chunk.contains(&0) {
-                return Ok(Err("has chunks of another shape than its own".to_string()));
+                return Ok(Err("has chunks of another shape than its own; write it again".to_string()));
             }
             let chunks = shape.iter().zip(&chunk).map(|(n, chunk)| n.div_ceil(*chunk));
             let Some(whole) = product(chunks.chain(chunk.iter().copied()).chain([element])) else {
@@ -62,12 +65,12 @@ pub(super) fn check(dataset: &Dataset, file_bytes: u64) -> hdf5_metno::Result<Re
                 return unfinished(whole);
             }
             if stored > file_bytes {
-                return Ok(Err("reaches beyond the end of the file".to_string()));
+                return Ok(Err("reaches beyond the end of the file; copy or write it again".to_string()));
             }
             Ok(Ok(()))
         }
-        // A virtual dataset is one of other files, whose own are looked at by the library.
-        _ => Ok(Ok(())),
+        // Where one of the other files is missing the library makes numbers up.
+        _ => Ok(Err("is made of other files' numbers (a virtual dataset); give one of those files itself".to_string())),
     }
 }
 
