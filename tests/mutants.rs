@@ -65,7 +65,7 @@ fn of_npy() {
         };
         [floats(&[20, 3]), floats(&[3, 4, 5]), integers(), complex()]
     };
-    survive("of_npy", 700, |copy, directory| {
+    survive("of_npy", 700, &[], |copy, directory| {
         let path = directory.join("a.npy");
         let good = good.get_or_init(|| make(&path));
         // The header alone, most of the time.
@@ -90,7 +90,7 @@ fn of_npz() {
         writer.finish(&parts).unwrap();
         fs::read(path).unwrap()
     };
-    survive("of_npz", 600, |copy, directory| {
+    survive("of_npz", 600, &[], |copy, directory| {
         let path = directory.join("a.npz");
         let mut bytes = good.get_or_init(|| make(&path)).clone();
         // Half of the time only the directory at the end.
@@ -113,7 +113,7 @@ fn of_npz() {
 #[test]
 fn of_lists_of_numbers() {
     let good = [&b"0\n0.5 # first\n1\n\n2e0\n"[..], b"# edges\n1e-3\n1e-2\n1e-1\n1\n10\n"].map(<[u8]>::to_vec);
-    survive("of_lists_of_numbers", 300, |copy, directory| {
+    survive("of_lists_of_numbers", 300, &[], |copy, directory| {
         let path = directory.join("edges.txt");
         fs::write(&path, broken(&good, copy)).unwrap();
         if let Some(numbers) = sound(&path, read_numbers(&path)) {
@@ -131,6 +131,9 @@ mod hdf5 {
     use meshloom::io::hdf5::{
         Groups, Part, Snapshot, SnapshotInfo, SnapshotWriter, part_path, read_groups, write_groups,
     };
+
+    /// HDF5 1.10.8 divides by the sides of chunks before it or we can look at them (docs/files.md).
+    const SIGFPE: i32 = 8;
 
     const INFO: SnapshotInfo =
         SnapshotInfo { count: 20, box_size: 10.0, scale_factor: 0.5, omega_m: 0.3, omega_b: 0.05, h: 0.7 };
@@ -203,7 +206,7 @@ mod hdf5 {
     /// Reads broken copies of a snapshot that `make` makes; of several files the last is broken.
     fn snapshots(test: &str, count: u64, names: &[&str], make: impl Fn(&Path)) {
         let good = OnceCell::new();
-        survive(test, count, |copy, directory| {
+        survive(test, count, &[SIGFPE], |copy, directory| {
             let path = directory.join(names[names.len() - 1]);
             let good = good.get_or_init(|| {
                 make(directory);
@@ -258,7 +261,7 @@ mod hdf5 {
             members: Some(&[17, 20, 1 << 40, 3, 4]),
         };
         let good = OnceCell::new();
-        survive("hdf5::of_groups", 300, |copy, directory| {
+        survive("hdf5::of_groups", 300, &[], |copy, directory| {
             let path = directory.join("groups.hdf5");
             let good = good.get_or_init(|| {
                 write_groups(&path, &INFO, &groups).unwrap();

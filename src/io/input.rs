@@ -69,7 +69,6 @@ impl Input {
 
     /// A range of bytes, in pieces of [`PIECE`] and a last one.
     pub fn pieces(&self, range: Range<u64>, mut each: impl FnMut(&[u8])) -> Result<(), IoError> {
-        self.expect(range.end)?;
         let mut buffer = vec![0; range.end.saturating_sub(range.start).min(PIECE) as usize];
         let mut at = range.start;
         while at < range.end {
@@ -177,6 +176,18 @@ mod tests {
         });
         assert!(matches!(error, Err(IoError::Truncated { found, .. }) if found == PIECE + 5), "{error:?}");
         assert_eq!(pieces, 1);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_the_system_cannot_read_is_named_by_its_place() {
+        let scratch = Scratch::new();
+        // A directory can be opened, and never be read.
+        let file = File::open(scratch.path()).unwrap();
+        let input = Input { path: scratch.path().to_path_buf(), file, len: 1 << 20 };
+        let error = input.read_at(3, &mut [0; 2]).unwrap_err();
+        assert!(matches!(error, IoError::ReadAt { at: 3, .. }), "{error}");
+        assert!(error.to_string().contains("cannot be read at byte 3: "), "{error}");
     }
 
     #[test]

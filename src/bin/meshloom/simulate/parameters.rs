@@ -366,7 +366,7 @@ mod tests {
         let run = "# a run\nparticles = 16\nmesh = 32\nbox = 64.5\nseed = 7\nlpt = 2\na_start = 0.1\na_end = 1.0\nsteps = 5\n\
             scheme = \"bullfrog\"\nwindow = \"tsc\"\nsnapshots = [0.25, 0.5]\nresume = false\nlinking_length = 0.2\n";
         let cosmology = "A_s = 2.1e-9\nn_s = 0.9665\nOmega_m = 0.3111\nOmega_b = 0.049\nh = 0.6766\n";
-        survive("simulate::parameters::tests::broken_files_are_parameters_or_an_error", 400, |copy, directory| {
+        survive("simulate::parameters::tests::broken_files_are_parameters_or_an_error", 400, &[], |copy, directory| {
             let [config, universe] = ["run.toml", "universe.toml"].map(|name| directory.join(name));
             let (good, path) = if copy % 2 == 0 { (run, &config) } else { (cosmology, &universe) };
             let mut bytes = good.as_bytes().to_vec();
