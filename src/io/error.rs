@@ -144,7 +144,7 @@ pub enum IoError {
         path: PathBuf,
         /// Its size.
         found: u64,
-        /// The size that its header promises.
+        /// The size that its header promises, or that it had when it was opened.
         wanted: u64,
     },
 

@@ -83,7 +83,7 @@ impl Input {
     fn read_at(&self, at: u64, bytes: &mut [u8]) -> Result<(), IoError> {
         read_exact_at(&self.file, bytes, at).map_err(|source| {
             // The end of the file where none was: it was cut off since.
-            match self.expect(at.saturating_add(bytes.len() as u64)) {
+            match self.expect(self.len) {
                 Err(shorter) if source.kind() == io::ErrorKind::UnexpectedEof => shorter,
                 _ => IoError::ReadAt { path: self.path.clone(), at, source },
             }
@@ -174,7 +174,8 @@ mod tests {
             assert!(piece.iter().all(|&byte| byte == 7));
             std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(PIECE + 5).unwrap();
         });
-        assert!(matches!(error, Err(IoError::Truncated { found, .. }) if found == PIECE + 5), "{error:?}");
+        let Err(IoError::Truncated { found, wanted, .. }) = error else { panic!("{error:?}") };
+        assert_eq!((found, wanted), (PIECE + 5, 3 * PIECE));
         assert_eq!(pieces, 1);
     }
 
