@@ -5,6 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use hdf5_metno::types::FixedAscii;
 use hdf5_metno::{File, Group, H5Type};
 use meshloom::Error;
 use meshloom::comm::{Communicator, run_threads};
@@ -372,8 +373,147 @@ fn what_is_wrong_with_a_file_is_said() {
     wrong(&path, &["s.1.hdf5", "belongs to another snapshot", "older run"]);
     Foreign::new(&second, &[0, 1], &[0, 2], 2).data("PartType1/Coordinates", &[1, 2], &[0.5f32; 2]);
     assert!(matches!(wrong(&path, &["as the files before it"]), IoError::Shape { .. }));
-    Foreign::new(&second, &[0, 1], &[0, 2], 2).data("PartType1/Coordinates", &[1, 3], &[0.5f32; 3]);
+    let right = || {
+        let foreign = Foreign::new(&second, &[0, 1], &[0, 2], 2);
+        foreign.data("PartType1/Coordinates", &[1, 3], &[0.5f32; 3]);
+        foreign
+    };
+    right().scalar("Time", 0.5f64);
+    wrong(&path, &["s.1.hdf5", "belongs to another snapshot", "times differ"]);
+    right().scalar("BoxSize", 5.0f64);
+    wrong(&path, &["s.1.hdf5", "belongs to another snapshot", "boxes or masses differ"]);
+    drop(right());
     assert_eq!(Snapshot::open(&path).unwrap().count(), 2);
+}
+
+/// A snapshot of two particles whose header has these values of one attribute, and good ones of all others.
+fn with_header<T: H5Type>(path: &Path, name: &str, values: &[T]) {
+    let file = File::create(path).unwrap();
+    let header = file.create_group("Header").unwrap();
+    let foreign = Foreign { file, header };
+    for (other, good) in [("NumPart_ThisFile", &[0, 2][..]), ("NumPart_Total", &[0, 2]), ("NumFilesPerSnapshot", &[1])]
+    {
+        if other != name {
+            foreign.list(other, good);
+        }
+    }
+    foreign.list(name, values);
+    foreign.file.create_group("PartType1").unwrap();
+    foreign.data("PartType1/Coordinates", &[2, 3], &[0.5f32; 6]);
+}
+
+#[test]
+fn numbers_of_a_header_that_cannot_be_are_named() {
+    let scratch = Scratch::new();
+    let path = scratch.file("s.hdf5");
+    #[track_caller]
+    fn wrong<T: H5Type>(path: &Path, name: &str, values: &[T], words: &str) {
+        with_header(path, name, values);
+        let error = Snapshot::open(path).unwrap_err();
+        assert!(matches!(error, IoError::NotHdf5 { .. }), "{error}");
+        for word in ["s.hdf5", &format!("Header/{name} {words}")] {
+            assert!(error.to_string().contains(word), "`{word}` is missing: {error}");
+        }
+    }
+    wrong(&path, "BoxSize", &[5.0; 7], "has 7 numbers; it must be one side, or one an axis (3)");
+    wrong(&path, "BoxSize", &[5.0; 2], "has 2 numbers");
+    wrong(&path, "BoxSize", &[5.0; 65], "has the shape [65]; 64 values are the most");
+    wrong(&path, "BoxSize", &[-5.0], "is -5; it must be a number from 0 on");
+    wrong(&path, "BoxSize", &[5.0, f64::NAN, 5.0], "is NaN, which is no finite number");
+    wrong(&path, "BoxSize", &[FixedAscii::<4>::from_ascii(b"ten").unwrap()], "is text or a compound");
+    wrong(&path, "NumFilesPerSnapshot", &[-1], "is -1; it must be a whole number from 0 on");
+    wrong(&path, "NumFilesPerSnapshot", &[0], "is 0; it must be a whole number from 1 on");
+    wrong(&path, "NumFilesPerSnapshot", &[1, 1], "has 2 values, of which there must be one");
+    wrong(&path, "NumFilesPerSnapshot", &[1.5], "is 1.5; it must be a whole number");
+    wrong(&path, "NumPart_ThisFile", &[0i64, -2], "is -2");
+    wrong(&path, "NumPart_Total", &[0.0, f64::INFINITY], "is inf");
+    wrong(&path, "NumPart_Total_HighWord", &[0i8, -1], "is -1");
+    wrong(&path, "MassTable", &[0.0, -1.0], "is -1; it must be a number from 0 on");
+    wrong(&path, "Time", &[f32::NAN], "is NaN");
+    wrong(&path, "Redshift", &[-1.0], "is -1; it must be above -1");
+
+    for sides in [&[5.0][..], &[5.0; 3], &[0.0]] {
+        with_header(&path, "BoxSize", sides);
+        assert_eq!(Snapshot::open(&path).unwrap().box_size(), (sides[0] > 0.0).then_some([5.0; 3]));
+    }
+    // Scripts write counts as floats.
+    with_header(&path, "NumPart_ThisFile", &[0.0f64, 2.0]);
+    assert_eq!(Snapshot::open(&path).unwrap().count(), 2);
+    with_header(&path, "MassTable", &[0.0, 1e300]);
+    let error = Snapshot::open(&path).unwrap().masses_f32(0..2).unwrap_err().to_string();
+    assert!(error.contains("Header/MassTable: 1e300 for type 1"), "{error}");
+}
+
+#[test]
+fn a_broken_attribute_that_nobody_asks_for_does_no_harm() {
+    let scratch = Scratch::new();
+    let path = scratch.file("s.hdf5");
+    run_threads(1, |comm| save(&comm, &path, Files::One, 3)).unwrap();
+    let good = fs::read(&path).unwrap();
+    let name = b"Scale-factor";
+    let places: Vec<_> = (1..good.len() - name.len()).filter(|&at| good[at..].starts_with(name)).collect();
+    assert!(!places.is_empty());
+    // Before the name stands its character set, which the library passes on as it is.
+    for place in places {
+        for set in [2, 0x7f, 0xff] {
+            let mut bytes = good.clone();
+            bytes[place - 1] = set;
+            fs::write(&path, bytes).unwrap();
+            assert_eq!(Snapshot::open(&path).unwrap().count(), 3);
+        }
+    }
+}
+
+#[test]
+fn numbers_that_were_never_written_are_no_zeros() {
+    let scratch = Scratch::new();
+    let path = scratch.file("s.hdf5");
+    #[track_caller]
+    fn unfinished<T>(found: Result<T, IoError>) {
+        let error = found.err().unwrap();
+        assert!(matches!(&error, IoError::NotHdf5 { reason, .. } if reason.contains("was ended early")), "{error}");
+    }
+    let foreign = || Foreign::new(&path, &[0, 4], &[0, 4], 1);
+    foreign().file.new_dataset::<f32>().shape([4, 3]).create("PartType1/Coordinates").unwrap();
+    unfinished(Snapshot::open(&path));
+    // Of chunks only the first was written; and compressed ones of a small file cannot fill such a shape.
+    for (count, deflate) in [(4, false), (u32::MAX, true)] {
+        let file = Foreign::new(&path, &[0, count], &[0, count], 1).file;
+        let builder = file.new_dataset::<f32>().chunk([2, 3]);
+        let builder = if deflate { builder.deflate(9) } else { builder };
+        let dataset = builder.shape((2.., 3)).create("PartType1/Coordinates").unwrap();
+        dataset.write_raw(&[0.5f32; 6]).unwrap();
+        dataset.resize((count as usize, 3)).unwrap();
+        drop((file, dataset));
+        unfinished(Snapshot::open(&path));
+    }
+    // Nor are other files' numbers taken.
+    let builder = foreign().file.new_dataset::<f32>().external("raw", 0, 48);
+    builder.shape([4, 3]).create("PartType1/Coordinates").unwrap();
+    let error = Snapshot::open(&path).unwrap_err().to_string();
+    assert!(error.contains("PartType1/Coordinates has its numbers in other files"), "{error}");
+    // What is read later is looked at then.
+    let file = foreign().data("PartType1/Coordinates", &[4, 3], &[0.5f32; 12]).file.clone();
+    file.new_dataset::<f32>().shape([4, 3]).create("PartType1/Velocities").unwrap();
+    drop(file);
+    unfinished(Snapshot::open(&path).unwrap().velocities_f32(0..4));
+}
+
+#[test]
+fn masses_and_ids_below_0_are_named() {
+    let scratch = Scratch::new();
+    let path = scratch.file("s.hdf5");
+    Foreign::new(&path, &[0, 3], &[0, 3], 1)
+        .data("PartType1/Coordinates", &[3, 3], &[0.5f32; 9])
+        .data("PartType1/Masses", &[3], &[1.0f32, -2.0, f32::NAN])
+        .data("PartType1/ParticleIDs", &[3], &[5i64, 6, -7]);
+    let snapshot = Snapshot::open(&path).unwrap();
+    let error = snapshot.masses_f32(0..3).unwrap_err().to_string();
+    assert!(error.contains("PartType1/Masses: the mass of particle 1 is -2"), "{error}");
+    assert!(matches!(snapshot.masses_f32(2..3), Err(IoError::NonFinite { index, .. }) if index == [2]));
+    let error = snapshot.ids(1..3).unwrap_err().to_string();
+    assert!(error.contains("PartType1/ParticleIDs: that of particle 2 is -7"), "{error}");
+    assert_eq!(snapshot.ids(0..2).unwrap(), [5, 6]);
 }
 
 #[test]

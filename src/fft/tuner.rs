@@ -40,6 +40,14 @@ impl Choice {
         Choice { grid: Grid::auto(spec.cells, ranks).parts(), tuning: Tuning::of(gpu), chunk_bytes: 2 << 20, depth: 8 }
     }
 
+    /// Whether its numbers are such as a search may find: it may come from a file that somebody has changed.
+    fn is_usable(&self) -> bool {
+        let Tuning { points, alone, columns, pieces, .. } = self.tuning;
+        [points, alone, columns, pieces].iter().all(|number| (1..=1 << 12).contains(number))
+            && (1..=1 << 10).contains(&self.depth)
+            && (1 << 10..=1 << 30).contains(&self.chunk_bytes)
+    }
+
     /// The lines of its grid, with its messages. All ranks call it.
     ///
     /// # Errors
@@ -224,7 +232,7 @@ impl<'a> Tuner<'a> {
         self.comm.broadcast(0, &mut text)?;
         let found: Option<Remembered> = serde_json::from_slice(&text).ok();
         let ranks = self.comm.size();
-        Ok(found.filter(|found| Grid::new(found.choice.grid, ranks).is_ok() && found.choice.depth > 0))
+        Ok(found.filter(|found| Grid::new(found.choice.grid, ranks).is_ok() && found.choice.is_usable()))
     }
 
     /// Rank 0 writes what it learnt, beside what others did meanwhile.
@@ -247,8 +255,11 @@ impl<'a> Tuner<'a> {
     }
 }
 
+/// Bytes of the longest file that is read: an outcome has some five hundred.
+const MOST: u64 = 16 << 20;
+
 fn load(file: &Path) -> BTreeMap<String, Remembered> {
-    let text = std::fs::read(file).unwrap_or_default();
+    let text = crate::io::read_short(file, MOST).unwrap_or_default();
     serde_json::from_slice(&text).unwrap_or_default()
 }
 
@@ -303,5 +314,32 @@ impl Search<'_> {
             }
         }
         Ok(least)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_remembered_choice_is_one_that_a_search_may_find() {
+        for profile in [Profile::Gpu, Profile::Software] {
+            let usual = Choice { grid: [1, 1], tuning: Tuning::profile(profile), chunk_bytes: 2 << 20, depth: 8 };
+            assert!(usual.is_usable());
+            for number in [0, u64::MAX >> 1] {
+                assert!(!Choice { chunk_bytes: number, ..usual }.is_usable());
+                assert!(!Choice { depth: number as usize, ..usual }.is_usable());
+                for change in [
+                    |tuning: &mut Tuning, number| tuning.points = number,
+                    |tuning: &mut Tuning, number| tuning.alone = number,
+                    |tuning: &mut Tuning, number| tuning.columns = number,
+                    |tuning: &mut Tuning, number| tuning.pieces = number,
+                ] {
+                    let mut wrong = usual;
+                    change(&mut wrong.tuning, number);
+                    assert!(!wrong.is_usable(), "{wrong:?}");
+                }
+            }
+        }
     }
 }

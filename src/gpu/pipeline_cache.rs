@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::hash::{START, fnv1a};
+use crate::io::read_short;
 
 /// What a file begins with; the checksum of the rest follows, little-endian.
 const MAGIC: [u8; 8] = *b"meshpip1";
@@ -72,10 +73,7 @@ fn unwrap_data(file: &[u8]) -> Option<&[u8]> {
 }
 
 fn read(path: &Path) -> Option<Vec<u8>> {
-    if fs::metadata(path).ok()?.len() > LARGEST {
-        return None;
-    }
-    let file = fs::read(path).ok()?;
+    let file = read_short(path, LARGEST).ok()?;
     let data = unwrap_data(&file);
     if data.is_none() {
         tracing::debug!("{} holds no whole pipelines and is replaced", path.display());

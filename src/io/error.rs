@@ -26,7 +26,7 @@ pub enum IoError {
         path: PathBuf,
     },
 
-    /// `-` was given as an input. Inputs are memory-mapped, which standard input cannot be.
+    /// `-` was given as an input. Inputs are read in parts, which standard input cannot be.
     #[error("-: standard input cannot be read as an array; save it to a file and give that file's name")]
     InputIsDash,
 
@@ -43,6 +43,28 @@ pub enum IoError {
         path: PathBuf,
         /// What the operating system said.
         source: io::Error,
+    },
+
+    /// A part of a file could not be read that was there when it was opened: a disk or a network fails.
+    #[error("{}: cannot be read at byte {at}: {source}{}", printable_path(.path), read_remedy(.source))]
+    ReadAt {
+        /// The file.
+        path: PathBuf,
+        /// Where the part begins.
+        at: u64,
+        /// What the operating system said.
+        source: io::Error,
+    },
+
+    /// A file of a kind that is short is too long to be one.
+    #[error("{}: {bytes} bytes, of {most} at most in a file of this kind; is it the right one?", printable_path(.path))]
+    TooLong {
+        /// The file.
+        path: PathBuf,
+        /// Its size.
+        bytes: u64,
+        /// Bytes that such a file may have.
+        most: u64,
     },
 
     /// The file is not a NumPy `.npy` file, or its header is broken.
@@ -115,7 +137,7 @@ pub enum IoError {
         reason: String,
     },
 
-    /// The file ends before its header says.
+    /// The file ends before its header says, or was cut off while it was open.
     #[error(
         "{}: truncated: {found} bytes, but its header promises {wanted}; copy or write the file again", printable_path(.path)
     )]
@@ -124,7 +146,7 @@ pub enum IoError {
         path: PathBuf,
         /// Its size.
         found: u64,
-        /// The size that its header promises.
+        /// The size that its header promises, or that it had when it was opened.
         wanted: u64,
     },
 

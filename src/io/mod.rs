@@ -1,6 +1,6 @@
 //! Arrays, tables and pictures on disk, for programs of many ranks.
 //!
-//! - **Reading** ([`NpyFile`]): NumPy `.npy` files are memory-mapped, and every rank converts only its own range.
+//! - **Reading** ([`NpyFile`]): NumPy `.npy` files are read in checked pieces, by every rank only its own range.
 //! - **Writing** ([`NpyWriter`], [`SharedFile`]): an output is one file whatever the number of ranks. Each rank writes
 //!   its own byte range, and the file appears under its final name only when it is whole.
 //! - **Archives** ([`NpzWriter`], [`NpzFile`]): several arrays in one `.npz` file, written and read in the same way.
@@ -60,6 +60,7 @@ pub mod hdf5;
 mod hdf5_name;
 #[cfg(feature = "cli")]
 mod image;
+mod input;
 mod leftover;
 mod npy;
 mod npy_header;
@@ -79,6 +80,7 @@ pub use error::IoError;
 pub use hdf5_name::is_hdf5;
 #[cfg(feature = "cli")]
 pub use image::{density_image, density_png, density_png_bytes};
+pub use input::{read_short, read_text};
 pub use npy::NpyFile;
 pub use npy_header::Dtype;
 pub use npy_writer::{Element, NpyWriter};

@@ -1,77 +1,30 @@
 //! Reading of `.npy` arrays, each rank its own part.
 
-use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use memmap2::Mmap;
-
 use super::IoError;
-use super::npy_header::{self, Dtype, Header, HeaderError};
+use super::input::Input;
+use super::npy_header::{self, Dtype, Header, HeaderError, MOST_BYTES};
 
-/// A memory-mapped `.npy` array of numbers, in C order.
+/// A `.npy` array of numbers on disk, in C order.
 ///
 /// - Opening reads the header only; a `read_*` call touches only the bytes of its range. Ranges count **elements** in
 ///   C order, so rows `a..b` of an `(N, 3)` array are elements `3 * a..3 * b`.
 /// - Little and big endian files are read alike.
 /// - Every rank opens the file by itself; nothing is to be synchronised. One value can also be shared by threads.
-/// - The file must not be shortened by another process while it is open. Files written by this crate are safe to replace
-///   (they appear by renaming), and every read checks the length once more.
+/// - Reads are checked calls in pieces: nothing is held but what they return, and a file that another process shortens
+///   meanwhile, or that a disk or network fails to give, is an error. Files written by this crate are safe to replace, as
+///   they appear by renaming.
 #[derive(Debug)]
 pub struct NpyFile {
     path: PathBuf,
-    mapped: Arc<Mapped>,
-    /// Where the array's own file begins in the mapped one: 0, but for members of archives.
+    input: Arc<Input>,
+    /// Where the array's own file begins in the input: 0, but for members of archives.
     base: u64,
     header: Header,
     integers: bool,
-}
-
-/// A file in memory, read-only.
-#[derive(Debug)]
-pub(super) struct Mapped {
-    pub path: PathBuf,
-    file: File,
-    map: Mmap,
-}
-
-impl Mapped {
-    pub fn open(path: &Path) -> Result<Self, IoError> {
-        if path.as_os_str() == "-" {
-            return Err(IoError::InputIsDash);
-        }
-        // Checked before opening: opening a pipe would wait for its writer.
-        if !std::fs::metadata(path).map_err(|e| IoError::read(path, e))?.is_file() {
-            return Err(IoError::NotAFile { path: path.to_path_buf() });
-        }
-        let file = File::open(path).map_err(|e| IoError::read(path, e))?;
-        // SAFETY: the map is read-only. Bytes may change under us if another process writes to the file, which makes
-        // wrong numbers but no wrong memory, as they are only ever copied out as plain numbers; a file that was
-        // shortened is refused before each read.
-        let map = unsafe { Mmap::map(&file) }.map_err(|e| IoError::read(path, e))?;
-        Ok(Self { path: path.to_path_buf(), file, map })
-    }
-
-    /// The bytes of the file, which must still be as long as when it was opened: touching a mapped page beyond its end
-    /// kills the process.
-    pub fn bytes(&self) -> &[u8] {
-        &self.map
-    }
-
-    /// How long the file is now.
-    pub fn found(&self) -> Result<u64, IoError> {
-        Ok(self.file.metadata().map_err(|e| IoError::read(&self.path, e))?.len())
-    }
-
-    /// Checks that the first `wanted` bytes are there still.
-    pub fn expect(&self, wanted: u64) -> Result<(), IoError> {
-        let found = self.found()?.min(self.map.len() as u64);
-        if found < wanted {
-            return Err(IoError::Truncated { path: self.path.clone(), found, wanted });
-        }
-        Ok(())
-    }
 }
 
 impl NpyFile {
@@ -82,18 +35,18 @@ impl NpyFile {
     /// [`IoError::Truncated`], [`IoError::FortranOrder`] (where more than one axis is longer than 1), and
     /// [`IoError::Dtype`] for elements that are no numbers.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, IoError> {
-        let mapped = Mapped::open(path.as_ref())?;
-        let len = mapped.bytes().len() as u64;
-        Self::within(Arc::new(mapped), path.as_ref().to_path_buf(), 0..len)
+        let input = Input::open(path.as_ref())?;
+        let len = input.len();
+        Self::within(Arc::new(input), path.as_ref().to_path_buf(), 0..len)
     }
 
-    /// The array in this range of a mapped file; `path` names it in errors.
-    pub(super) fn within(mapped: Arc<Mapped>, path: PathBuf, range: Range<u64>) -> Result<Self, IoError> {
-        mapped.expect(range.end)?;
-        let bytes = &mapped.bytes()[range.start as usize..range.end as usize];
-        let found = bytes.len() as u64;
+    /// The array in this range of a file; `path` names it in errors.
+    pub(super) fn within(input: Arc<Input>, path: PathBuf, range: Range<u64>) -> Result<Self, IoError> {
+        input.expect(range.end)?;
+        let found = range.end - range.start;
+        let bytes = input.bytes(range.start..range.start + found.min(MOST_BYTES))?;
         let owned = || path.clone();
-        let header = npy_header::parse(bytes).map_err(|e| match e {
+        let header = npy_header::parse(&bytes).map_err(|e| match e {
             HeaderError::Foreign(reason) => IoError::NotNpy { path: owned(), reason },
             HeaderError::Truncated(wanted) => IoError::Truncated { path: owned(), found, wanted },
             HeaderError::Dtype(found) => {
@@ -109,7 +62,7 @@ impl NpyFile {
         if found < header.file_bytes {
             return Err(IoError::Truncated { path, found, wanted: header.file_bytes });
         }
-        Ok(Self { path, mapped, base: range.start, header, integers: false })
+        Ok(Self { path, input, base: range.start, header, integers: false })
     }
 
     /// Lets `read_f32`, `read_f64` and the complex reads take integers too, rounded to the nearest float. By default
@@ -317,43 +270,41 @@ impl NpyFile {
         }
     }
 
-    /// Copies a range of elements of `N` bytes each out of the map. `convert` is given them in little-endian order.
+    /// Reads a range of elements of `N` bytes each. `convert` is given them in little-endian order.
     fn decode<const N: usize, T>(
         &self,
         elements: Range<u64>,
         mut convert: impl FnMut([u8; N]) -> T,
     ) -> Result<Vec<T>, IoError> {
         debug_assert_eq!(N as u64, self.header.dtype.bytes());
-        let bytes = self.bytes(elements)?;
-        let (items, _) = bytes.as_chunks::<N>();
-        let mut out = Vec::new();
-        out.try_reserve_exact(items.len()).map_err(|_| IoError::Memory {
-            path: self.path.clone(),
-            bytes: (items.len() as u64).saturating_mul(size_of::<T>() as u64),
-        })?;
-        if self.header.big_endian {
-            out.extend(items.iter().map(|item| {
-                let mut item = *item;
-                item.reverse();
-                convert(item)
-            }));
-        } else {
-            out.extend(items.iter().map(|item| convert(*item)));
-        }
-        Ok(out)
-    }
-
-    /// The bytes of a range of elements, after a check that they are still there.
-    fn bytes(&self, elements: Range<u64>) -> Result<&[u8], IoError> {
         let Range { start, end } = elements;
         if start > end || end > self.len() {
             return Err(IoError::Range { path: self.path.clone(), start, end, len: self.len() });
         }
-        self.mapped.expect(self.base + self.header.file_bytes)?;
-        // No overflow: the whole file fits the address space, since it is mapped.
+        // No overflow: the header's own bytes and all elements lie in the file.
+        self.input.expect(self.base + self.header.file_bytes)?;
         let begin = self.base + self.header.data_offset;
-        let at = |element: u64| (begin + element * self.header.dtype.bytes()) as usize;
-        Ok(&self.mapped.bytes()[at(start)..at(end)])
+        let range = begin + start * N as u64..begin + end * N as u64;
+        let mut out = Vec::new();
+        out.try_reserve_exact((end - start) as usize).map_err(|_| IoError::Memory {
+            path: self.path.clone(),
+            bytes: (end - start).saturating_mul(size_of::<T>() as u64),
+        })?;
+        let big_endian = self.header.big_endian;
+        self.input.pieces(range, |piece| {
+            // Pieces are of whole elements, as their size is a multiple of any element's.
+            let (items, _) = piece.as_chunks::<N>();
+            if big_endian {
+                out.extend(items.iter().map(|item| {
+                    let mut item = *item;
+                    item.reverse();
+                    convert(item)
+                }));
+            } else {
+                out.extend(items.iter().map(|item| convert(*item)));
+            }
+        })?;
+        Ok(out)
     }
 
     /// Position in the array of an element counted in C order.

@@ -1,13 +1,15 @@
 //! The header of a `.npy` file: a Python dictionary of element type, order and shape, padded to 64 bytes.
 //!
 //! Parsed here by hand and not by a general Python-literal parser: a header comes from outside, so its length, nesting
-//! and numbers must be bounded, and the offset of the data is needed for mapping.
+//! and numbers must be bounded, and the offset of the data is needed for reading in parts.
 
 use std::fmt;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 /// Headers that NumPy writes for plain arrays have about 128 bytes; this bounds what a foreign file makes us scan.
 const MAX_TEXT: usize = 1 << 16;
+/// Bytes at the start of a file in which its header ends, if it is one that is read.
+pub(crate) const MOST_BYTES: u64 = 12 + MAX_TEXT as u64;
 /// NumPy's own limit on the number of axes.
 pub(crate) const MAX_AXES: usize = 64;
 
@@ -129,7 +131,7 @@ pub(crate) enum HeaderError {
     Dtype(String),
 }
 
-/// Reads the header at the start of `bytes` (a whole file, or more than its header).
+/// Reads the header at the start of `bytes`: a whole file, or the first [`MOST_BYTES`] of one.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Header, HeaderError> {
     if bytes.is_empty() {
         return Err(foreign("the file is empty"));

@@ -3,17 +3,17 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::npy::Mapped;
-use super::zip::{Entry, contents, entries};
+use super::input::Input;
+use super::zip::{Broken, Entry, contents, entries};
 use super::{IoError, NpyFile};
 
-/// A memory-mapped `.npz` archive of arrays, as `numpy.savez` and [`NpzWriter`](super::NpzWriter) write it.
+/// An `.npz` archive of arrays on disk, as `numpy.savez` and [`NpzWriter`](super::NpzWriter) write it.
 ///
 /// Opening reads the directory at the end of the file only. Every rank opens the file by itself; all said about
 /// [`NpyFile`] holds for the members. Compressed archives are refused: they cannot be read in parts.
 #[derive(Debug)]
 pub struct NpzFile {
-    mapped: Arc<Mapped>,
+    input: Arc<Input>,
     entries: Vec<Entry>,
 }
 
@@ -24,15 +24,14 @@ impl NpzFile {
     /// [`IoError::InputIsDash`], [`IoError::NotFound`], [`IoError::NotAFile`], [`IoError::Read`], and
     /// [`IoError::NotNpz`] with what is wrong with the archive.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, IoError> {
-        let mapped = Mapped::open(path.as_ref())?;
-        mapped.expect(mapped.bytes().len() as u64)?;
-        let entries = entries(mapped.bytes()).map_err(|reason| not_npz(&mapped, reason))?;
-        Ok(Self { mapped: Arc::new(mapped), entries })
+        let input = Input::open(path.as_ref())?;
+        let entries = entries(&input).map_err(|broken| not_npz(&input, broken))?;
+        Ok(Self { input: Arc::new(input), entries })
     }
 
     /// The file's path, as it was given.
     pub fn path(&self) -> &Path {
-        &self.mapped.path
+        self.input.path()
     }
 
     /// Names of the arrays, in the order of the file.
@@ -48,12 +47,11 @@ impl NpzFile {
     pub fn member(&self, name: &str) -> Result<NpyFile, IoError> {
         let Some(number) = self.names().position(|found| found == name) else {
             let found = self.names().collect::<Vec<_>>().join(", ");
-            return Err(IoError::NoMember { path: self.mapped.path.clone(), name: name.to_string(), found });
+            return Err(IoError::NoMember { path: self.path().to_path_buf(), name: name.to_string(), found });
         };
         let entry = &self.entries[number];
-        self.mapped.expect(self.mapped.bytes().len() as u64)?;
-        let range = contents(self.mapped.bytes(), entry).map_err(|reason| not_npz(&self.mapped, reason))?;
-        NpyFile::within(self.mapped.clone(), self.mapped.path.join(&entry.name), range)
+        let range = self.contents(entry)?;
+        NpyFile::within(self.input.clone(), self.path().join(&entry.name), range)
     }
 
     /// Reads all members and compares them with the CRCs that the archive holds, which reading does not do by itself.
@@ -61,19 +59,27 @@ impl NpzFile {
     /// # Errors
     /// [`IoError::NotNpz`] with the first member that has changed since it was written; [`IoError::Truncated`].
     pub fn check(&self) -> Result<(), IoError> {
-        let bytes = self.mapped.bytes();
-        self.mapped.expect(bytes.len() as u64)?;
         for entry in &self.entries {
-            let range = contents(bytes, entry).map_err(|reason| not_npz(&self.mapped, reason))?;
-            if crc32fast::hash(&bytes[range.start as usize..range.end as usize]) != entry.crc {
+            let mut hasher = crc32fast::Hasher::new();
+            self.input.pieces(self.contents(entry)?, |piece| hasher.update(piece))?;
+            if hasher.finalize() != entry.crc {
                 let reason = format!("{} has changed since it was written; copy or write it again", entry.name);
-                return Err(not_npz(&self.mapped, reason));
+                return Err(not_npz(&self.input, Broken::Archive(reason)));
             }
         }
         Ok(())
     }
+
+    /// Where the contents of a member lie.
+    fn contents(&self, entry: &Entry) -> Result<std::ops::Range<u64>, IoError> {
+        self.input.expect(self.input.len())?;
+        contents(&self.input, entry).map_err(|broken| not_npz(&self.input, broken))
+    }
 }
 
-fn not_npz(mapped: &Mapped, reason: String) -> IoError {
-    IoError::NotNpz { path: mapped.path.clone(), reason }
+fn not_npz(input: &Input, broken: Broken) -> IoError {
+    match broken {
+        Broken::Archive(reason) => IoError::NotNpz { path: input.path().to_path_buf(), reason },
+        Broken::File(error) => error,
+    }
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::IoError;
+use super::input::read_short;
 
 /// The numbers of a text file, each with the line it stands on.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,22 +23,11 @@ const MOST: u64 = 16 << 20;
 /// writes such files).
 ///
 /// # Errors
-/// [`IoError::InputIsDash`], [`IoError::NotFound`], [`IoError::NotAFile`], [`IoError::Read`], and [`IoError::Line`] for
-/// the first line that is not one number.
+/// [`IoError::InputIsDash`], [`IoError::NotFound`], [`IoError::NotAFile`], [`IoError::Read`], [`IoError::TooLong`] above
+/// 16 MiB, and [`IoError::Line`] for the first line that is not one number.
 pub fn read_numbers(path: impl AsRef<Path>) -> Result<Numbers, IoError> {
     let path = path.as_ref();
-    if path.as_os_str() == "-" {
-        return Err(IoError::InputIsDash);
-    }
-    let found = std::fs::metadata(path).map_err(|e| IoError::read(path, e))?;
-    if !found.is_file() {
-        return Err(IoError::NotAFile { path: path.to_path_buf() });
-    }
-    if found.len() > MOST {
-        let reason = format!("the file is too long for a list of numbers: {} bytes, of {MOST} at most", found.len());
-        return Err(IoError::Line { path: path.to_path_buf(), line: 1, reason });
-    }
-    let bytes = std::fs::read(path).map_err(|e| IoError::read(path, e))?;
+    let bytes = read_short(path, MOST)?;
     let mut numbers = Numbers { values: Vec::new(), lines: Vec::new(), line_count: 0 };
     for text in String::from_utf8_lossy(&bytes).lines() {
         numbers.line_count += 1;

@@ -1,4 +1,4 @@
-//! The records of a zip archive of stored (uncompressed) members, as bytes; no files here.
+//! The records of a zip archive of stored (uncompressed) members, as bytes.
 //!
 //! After PKWARE's APPNOTE 6.3.10. What exceeds 32 bits (or 16, the number of members) is written in the records of
 //! zip64, and only then, so that small archives are what any reader knows. A field of extra data in the local header of
@@ -6,7 +6,10 @@
 
 use std::ops::Range;
 
-/// The contents of a member begin at a multiple of this many bytes, so that they can be mapped like a file.
+use super::IoError;
+use super::input::Input;
+
+/// The contents of a member begin at a multiple of this many bytes, as those of a `.npy` file do.
 pub const ALIGNMENT: u64 = 64;
 
 const LOCAL: [u8; 4] = *b"PK\x03\x04";
@@ -20,6 +23,9 @@ const CENTRAL_BYTES: usize = 46;
 const END_BYTES: usize = 22;
 const END64_BYTES: usize = 56;
 const LOCATOR64_BYTES: usize = 20;
+
+/// Bytes of the longest directory that is read: more than an archive has that needs no zip64 to count its members.
+const MOST_DIRECTORY: u64 = 16 << 20;
 
 /// Fields of extra data: sizes and offsets of 64 bits, and padding.
 const EXTRA64: u16 = 0x0001;
@@ -169,11 +175,43 @@ fn put64(out: &mut Vec<u8>, numbers: &[u64]) {
     numbers.iter().for_each(|number| out.extend(number.to_le_bytes()));
 }
 
-/// The members of an archive, in the order of its directory; or why it cannot be read.
-pub fn entries(archive: &[u8]) -> Result<Vec<Entry>, String> {
-    let end = find_end(archive).ok_or("it has no directory at its end, as if it were cut off or not a zip archive")?;
-    let (count, bytes, offset) = extent(archive, end).ok_or("its directory cannot be found")?;
-    let mut rest = part(archive, offset, bytes).ok_or("its directory does not lie in the file")?;
+/// Why an archive cannot be read.
+#[derive(Debug)]
+pub enum Broken {
+    /// It is not what it should be.
+    Archive(String),
+    /// The file cannot be read.
+    File(IoError),
+}
+
+impl From<&str> for Broken {
+    fn from(reason: &str) -> Self {
+        Broken::Archive(reason.to_string())
+    }
+}
+
+impl From<String> for Broken {
+    fn from(reason: String) -> Self {
+        Broken::Archive(reason)
+    }
+}
+
+impl From<IoError> for Broken {
+    fn from(error: IoError) -> Self {
+        Broken::File(error)
+    }
+}
+
+/// The members of an archive, in the order of its directory.
+pub fn entries(archive: &Input) -> Result<Vec<Entry>, Broken> {
+    let end =
+        End::find(archive)?.ok_or("it has no directory at its end, as if it were cut off or not a zip archive")?;
+    let (count, bytes, offset) = end.extent(archive)?.ok_or("its directory cannot be found")?;
+    if bytes > MOST_DIRECTORY {
+        return Err(format!("its directory has {bytes} bytes, of {MOST_DIRECTORY} at most; use fewer arrays").into());
+    }
+    let directory = part(archive, offset, bytes)?.ok_or("its directory does not lie in the file")?;
+    let mut rest = &directory[..];
     let mut entries = Vec::new();
     for _ in 0..count {
         let (entry, length) = central(rest)?;
@@ -183,34 +221,52 @@ pub fn entries(archive: &[u8]) -> Result<Vec<Entry>, String> {
     Ok(entries)
 }
 
-/// Where the contents of a member lie; or why they cannot be read.
-pub fn contents(archive: &[u8], entry: &Entry) -> Result<Range<u64>, String> {
+/// Where the contents of a member lie.
+pub fn contents(archive: &Input, entry: &Entry) -> Result<Range<u64>, Broken> {
     let broken = || format!("the header of {} is broken", entry.name);
-    let header = part(archive, entry.offset, LOCAL_BYTES as u64).ok_or_else(broken)?;
+    let header = part(archive, entry.offset, LOCAL_BYTES as u64)?.ok_or_else(broken)?;
     if !header.starts_with(&LOCAL) {
-        return Err(broken());
+        return Err(broken().into());
     }
-    let begin = entry.offset + LOCAL_BYTES as u64 + u64::from(get16(header, 26)) + u64::from(get16(header, 28));
-    part(archive, begin, entry.bytes).map(|_| begin..begin + entry.bytes).ok_or_else(|| {
-        format!("{} does not lie in the file, as if that were cut off; copy or write it again", entry.name)
+    let begin = entry.offset + LOCAL_BYTES as u64 + u64::from(get16(&header, 26)) + u64::from(get16(&header, 28));
+    inside(archive, begin, entry.bytes).ok_or_else(|| {
+        format!("{} does not lie in the file, as if that were cut off; copy or write it again", entry.name).into()
     })
 }
 
-/// The end record is the last thing in a file but for a comment of up to 65,535 bytes.
-fn find_end(archive: &[u8]) -> Option<usize> {
-    let last = archive.len().checked_sub(END_BYTES)?;
-    (last.saturating_sub(usize::from(u16::MAX))..=last).rev().find(|&at| {
-        archive[at..].starts_with(&END) && at + END_BYTES + usize::from(get16(archive, at + 20)) == archive.len()
-    })
+/// The last bytes of an archive, among which is its end record.
+struct End {
+    tail: Vec<u8>,
+    /// Where in them the end record begins.
+    at: usize,
 }
 
-/// Number of members, and bytes and offset of the directory.
-fn extent(archive: &[u8], end: usize) -> Option<(u64, u64, u64)> {
-    let plain = (get16(archive, end + 10).into(), get32(archive, end + 12).into(), get32(archive, end + 16).into());
-    let locator = end.checked_sub(LOCATOR64_BYTES).filter(|&at| archive[at..].starts_with(&LOCATOR64));
-    let Some(locator) = locator else { return Some(plain) };
-    let end64 = part(archive, get64(archive, locator + 8), END64_BYTES as u64)?;
-    end64.starts_with(&END64).then(|| (get64(end64, 32), get64(end64, 40), get64(end64, 48)))
+impl End {
+    /// The end record is the last thing in a file but for a comment of up to 65,535 bytes; the locator of zip64 is before it.
+    fn find(archive: &Input) -> Result<Option<Self>, IoError> {
+        let most = (LOCATOR64_BYTES + END_BYTES) as u64 + u64::from(u16::MAX);
+        let tail = archive.bytes(archive.len().saturating_sub(most)..archive.len())?;
+        Ok(find_end(&tail).map(|at| End { tail, at }))
+    }
+
+    /// Number of members, and bytes and offset of the directory.
+    fn extent(&self, archive: &Input) -> Result<Option<(u64, u64, u64)>, IoError> {
+        let End { tail, at } = self;
+        let plain = (get16(tail, at + 10).into(), get32(tail, at + 12).into(), get32(tail, at + 16).into());
+        let locator = at.checked_sub(LOCATOR64_BYTES).filter(|&at| tail[at..].starts_with(&LOCATOR64));
+        let Some(locator) = locator else { return Ok(Some(plain)) };
+        let end64 = part(archive, get64(tail, locator + 8), END64_BYTES as u64)?;
+        let end64 = end64.filter(|end64| end64.starts_with(&END64));
+        Ok(end64.map(|end64| (get64(&end64, 32), get64(&end64, 40), get64(&end64, 48))))
+    }
+}
+
+/// Where the end record begins among the last bytes of an archive.
+fn find_end(tail: &[u8]) -> Option<usize> {
+    let last = tail.len().checked_sub(END_BYTES)?;
+    (last.saturating_sub(usize::from(u16::MAX))..=last)
+        .rev()
+        .find(|&at| tail[at..].starts_with(&END) && at + END_BYTES + usize::from(get16(tail, at + 20)) == tail.len())
 }
 
 /// The entry at the start of `directory`, and its length there.
@@ -255,9 +311,14 @@ fn extra64(mut fields: &[u8]) -> &[u8] {
     &[]
 }
 
-fn part(archive: &[u8], offset: u64, bytes: u64) -> Option<&[u8]> {
-    let (begin, end) = (usize::try_from(offset).ok()?, usize::try_from(offset.checked_add(bytes)?).ok()?);
-    archive.get(begin..end)
+/// These bytes of the archive, or nothing where they do not lie in it.
+fn part(archive: &Input, offset: u64, bytes: u64) -> Result<Option<Vec<u8>>, IoError> {
+    inside(archive, offset, bytes).map(|range| archive.bytes(range)).transpose()
+}
+
+fn inside(archive: &Input, offset: u64, bytes: u64) -> Option<Range<u64>> {
+    let end = offset.checked_add(bytes).filter(|&end| end <= archive.len())?;
+    Some(offset..end)
 }
 
 /// The numbers at `at`, which callers know to lie inside.
@@ -276,6 +337,14 @@ fn get64(bytes: &[u8], at: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::io::scratch::Scratch;
+
+    /// An archive of these bytes.
+    fn archive(scratch: &Scratch, bytes: &[u8]) -> Input {
+        let path = scratch.path().join("a.npz");
+        std::fs::write(&path, bytes).unwrap();
+        Input::open(&path).unwrap()
+    }
 
     fn entry(name: &str, bytes: u64, offset: u64) -> Entry {
         Entry { name: name.into(), bytes, crc: 0x1234_5678, offset }
@@ -340,7 +409,7 @@ mod tests {
                 assert_eq!(get64(&bytes, end - LOCATOR64_BYTES + 8), offset + central as u64);
                 assert_eq!(get64(&bytes[central..], 48), offset);
             } else {
-                assert_eq!(extent(&bytes, end), Some((1, central as u64, offset)));
+                assert_eq!((get32(&bytes, end + 12), get32(&bytes, end + 16)), (central as u32, offset as u32));
             }
         }
     }
@@ -348,39 +417,48 @@ mod tests {
     #[test]
     fn many_members_are_counted_in_zip64() {
         let entries: Vec<_> = (0..65_535).map(|i| entry(&i.to_string(), 0, 0)).collect();
+        let scratch = Scratch::new();
         let bytes = directory(&entries, 0);
-        assert_eq!(super::entries(&bytes).unwrap(), entries);
+        assert_eq!(super::entries(&archive(&scratch, &bytes)).unwrap(), entries);
         let bytes = directory(&entries[..65_534], 0);
-        assert_eq!(super::entries(&bytes).unwrap().len(), 65_534);
+        assert_eq!(super::entries(&archive(&scratch, &bytes)).unwrap().len(), 65_534);
         assert_eq!(bytes.windows(4).filter(|four| *four == END64).count(), 0);
     }
 
     #[test]
     fn broken_archives_are_refused_without_panic() {
-        let mut archive = entry("a.npy", 3, 0).local();
-        archive.extend(b"abc");
-        let offset = archive.len() as u64;
-        archive.extend(directory(&[entry("a.npy", 3, 0)], offset));
-        let found = entries(&archive).unwrap();
-        assert_eq!(contents(&archive, &found[0]), Ok(offset - 3..offset));
-        for cut in 0..archive.len() {
-            assert!(entries(&archive[..cut]).is_err(), "cut at {cut}");
+        let scratch = Scratch::new();
+        let mut bytes = entry("a.npy", 3, 0).local();
+        bytes.extend(b"abc");
+        let offset = bytes.len() as u64;
+        bytes.extend(directory(&[entry("a.npy", 3, 0)], offset));
+        let whole = archive(&scratch, &bytes);
+        let found = entries(&whole).unwrap();
+        assert_eq!(contents(&whole, &found[0]).unwrap(), offset - 3..offset);
+        let far = entry("b", u64::MAX, u64::MAX - 5);
+        assert!(contents(&whole, &far).is_err());
+        for cut in 0..bytes.len() {
+            assert!(entries(&archive(&scratch, &bytes[..cut])).is_err(), "cut at {cut}");
         }
-        for at in 0..archive.len() {
+        for at in 0..bytes.len() {
             for value in [0, 1, 0x50, 0xff] {
-                let mut broken = archive.clone();
+                let mut broken = bytes.clone();
                 broken[at] = value;
+                let broken = archive(&scratch, &broken);
                 if let Ok(found) = entries(&broken) {
                     found.iter().for_each(|entry| drop(contents(&broken, entry)));
                 }
             }
         }
-        let far = entry("b", u64::MAX, u64::MAX - 5);
-        assert!(contents(&archive, &far).is_err());
         // A comment at the end is no part of the directory.
-        let end = archive.len() - 2;
-        archive[end..].copy_from_slice(&[4, 0]);
-        archive.extend(b"PK\x05\x06");
-        assert_eq!(entries(&archive).unwrap(), found);
+        let end = bytes.len() - 2;
+        bytes[end..].copy_from_slice(&[4, 0]);
+        bytes.extend(b"PK\x05\x06");
+        assert_eq!(entries(&archive(&scratch, &bytes)).unwrap(), found);
+        // A directory that would not end.
+        let mut long = bytes.clone();
+        long[end - 8..end - 4].copy_from_slice(&u32::MAX.to_le_bytes());
+        let error = entries(&archive(&scratch, &long)).unwrap_err();
+        assert!(matches!(&error, Broken::Archive(reason) if reason.contains("at most")), "{error:?}");
     }
 }

@@ -175,7 +175,7 @@ impl Common {
     }
 }
 
-/// Refuses `-` as the name of a file: inputs are mapped and outputs written in parallel.
+/// Refuses `-` as the name of a file: inputs are read and outputs written in parts.
 ///
 /// # Errors
 /// [`Failure::Usage`].

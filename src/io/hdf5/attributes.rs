@@ -1,10 +1,14 @@
 //! Attributes of groups and datasets: writing them with their types, reading them whatever their types.
 
 use hdf5_metno::types::FixedAscii;
-use hdf5_metno::{H5Type, Location, Result};
+use hdf5_metno::{Attribute, H5Type, Location, Result};
 
-use super::SnapshotInfo;
 use super::units::{KM_S, MPC, Quantity, SUN, System};
+use super::{SnapshotInfo, ask, number_type};
+use crate::io::Dtype;
+
+/// Values that an attribute of numbers may have: there are 16 types of particles at most.
+const MOST: usize = 64;
 
 /// Text of this length at most.
 const TEXT: usize = 160;
@@ -27,16 +31,69 @@ pub(super) fn text(at: &Location, name: &str, value: &str) -> Result<()> {
 
 /// All values of a numeric attribute as f64; `None` where there is no such attribute.
 pub(super) fn numbers(at: &Location, name: &str) -> Result<Option<Vec<f64>>> {
-    if has(at, name)? { at.attr(name)?.read_raw::<f64>().map(Some) } else { Ok(None) }
+    let Some((attribute, _)) = find(at, name)? else { return Ok(None) };
+    let values = attribute.read_raw::<f64>()?;
+    match values.iter().find(|value| !value.is_finite()) {
+        None => Ok(Some(values)),
+        Some(value) => Err(format!("is {value}, which is no finite number").into()),
+    }
+}
+
+/// The same of numbers that cannot be negative.
+pub(super) fn magnitudes(at: &Location, name: &str) -> Result<Option<Vec<f64>>> {
+    let values = numbers(at, name)?;
+    match values.iter().flatten().find(|value| **value < 0.0) {
+        None => Ok(values),
+        Some(value) => Err(format!("is {value}; it must be a number from 0 on").into()),
+    }
 }
 
 /// All values of an attribute of counts; `None` where there is no such attribute.
 pub(super) fn counts(at: &Location, name: &str) -> Result<Option<Vec<u64>>> {
-    if has(at, name)? { at.attr(name)?.read_raw::<u64>().map(Some) } else { Ok(None) }
+    let Some((attribute, dtype)) = find(at, name)? else { return Ok(None) };
+    let wrong = |value: &dyn std::fmt::Display| format!("is {value}; it must be a whole number from 0 on").into();
+    // Scripts write floats here. The library makes 0 of negative numbers that are read as unsigned ones.
+    if !dtype.is_integer() {
+        let values = attribute.read_raw::<f64>()?;
+        let whole = |value: &f64| (0.0..2f64.powi(53)).contains(value) && value.fract() == 0.0;
+        return match values.iter().find(|value| !whole(value)) {
+            None => Ok(Some(values.into_iter().map(|value| value as u64).collect())),
+            Some(value) => Err(wrong(value)),
+        };
+    }
+    if matches!(dtype, Dtype::U8 | Dtype::U16 | Dtype::U32 | Dtype::U64) {
+        return attribute.read_raw::<u64>().map(Some);
+    }
+    let values = attribute.read_raw::<i64>()?;
+    match values.iter().find(|value| **value < 0) {
+        None => Ok(Some(values.into_iter().map(|value| value as u64).collect())),
+        Some(value) => Err(wrong(value)),
+    }
 }
 
-fn has(at: &Location, name: &str) -> Result<bool> {
-    Ok(at.attr_names()?.iter().any(|found| found == name))
+/// The only value of a list.
+pub(super) fn single<T: Copy>(values: Option<Vec<T>>) -> Result<Option<T>> {
+    match values.as_deref() {
+        None => Ok(None),
+        Some([value]) => Ok(Some(*value)),
+        Some(values) => Err(format!("has {} values, of which there must be one", values.len()).into()),
+    }
+}
+
+/// A numeric attribute with its type, after a look at how many values the file says that it has.
+fn find(at: &Location, name: &str) -> Result<Option<(Attribute, Dtype)>> {
+    if !ask::has_attribute(at, name)? {
+        return Ok(None);
+    }
+    let attribute = at.attr(name)?;
+    let dtype = number_type::of(&attribute)?.map_err(|words| format!("is {words}, where numbers are needed"))?;
+    let space = attribute.space()?;
+    let values = space.shape().into_iter().try_fold(1usize, usize::checked_mul);
+    match values.filter(|&values| values <= MOST) {
+        None => Err(format!("has the shape {:?}; {MOST} values are the most there can be", space.shape()).into()),
+        Some(_) if space.size() == 0 => Err("has no value".into()),
+        Some(_) => Ok(Some((attribute, dtype))),
+    }
 }
 
 /// What the numbers of a dataset mean, for readers of Gadget-4's and of SWIFT's files.

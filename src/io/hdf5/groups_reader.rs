@@ -2,87 +2,132 @@
 
 use std::path::Path;
 
-use hdf5_metno::{File as Hdf5File, H5Type};
+use hdf5_metno::{Dataset, H5Type};
 
-use super::GroupCatalog;
-use super::attributes::numbers;
-use super::part_file::{broken, open, wrong};
-use crate::io::IoError;
+use super::attributes::{magnitudes, single};
+use super::part_file::{Opened, broken, wrong};
+use super::{GroupCatalog, number_type};
+use crate::io::{Dtype, IoError};
 
 /// Reads a catalogue that [`write_groups`](super::write_groups) has written, whole. Called by any rank by itself.
 ///
 /// # Errors
-/// [`IoError::InputIsDash`], [`IoError::NotFound`], [`IoError::NotAFile`], [`IoError::Read`], and [`IoError::NotHdf5`]
-/// for files that are foreign, cut off, or without what such a catalogue has.
+/// [`IoError::InputIsDash`], [`IoError::NotFound`], [`IoError::NotAFile`], [`IoError::Read`], [`IoError::Truncated`], and
+/// [`IoError::NotHdf5`] for files that are foreign, cut off, without what such a catalogue has, or with numbers that
+/// cannot be.
 pub fn read_groups(path: impl AsRef<Path>) -> Result<GroupCatalog, IoError> {
     let path = path.as_ref();
-    let file = Reader { file: open(path)?, path };
-    let count: Vec<u64> = file.rows("Group", "GroupLen", 1, None)?;
-    let rows = Some(count.len());
-    let floats = |name: &str| file.rows::<f32>("Group", name, 1, rows);
-    let vectors = |name: &str| {
-        let flat = file.rows::<f32>("Group", name, 3, rows)?;
-        Ok::<_, IoError>(flat.as_chunks::<3>().0.to_vec())
-    };
+    let file = Reader { file: Opened::new(path)?, path };
+    let count = file.whole_numbers("Group", "GroupLen", None)?.ok_or_else(|| file.absent("Group", "GroupLen"))?;
+    let rows = Some(count.len() as u64);
     let mut offset = vec![0];
     let mut end = 0u64;
     for &count in &count {
         end = end.checked_add(count).ok_or_else(|| wrong(path, "Group/GroupLen counts more members than can be"))?;
         offset.push(end);
     }
-    let members = match file.has("IDs", "ID")? {
-        true => Some(file.rows::<u64>("IDs", "ID", 1, Some(end as usize))?),
-        false => None,
+    let magnitudes = |name: &str| file.floats(name, 1, rows, |value| value >= 0.0);
+    let vectors = |name: &str| {
+        let flat = file.floats(name, 3, rows, |_| true)?;
+        Ok::<_, IoError>(flat.map(|flat| flat.as_chunks::<3>().0.to_vec()))
     };
-    Ok(GroupCatalog {
+    fn needed<T>(file: &Reader, name: &str, found: Option<T>) -> Result<T, IoError> {
+        found.ok_or_else(|| file.absent("Group", name))
+    }
+    let catalog = GroupCatalog {
         box_size: file.header("BoxSize")?,
         scale_factor: file.header("Time")?,
-        label: file.rows("Group", "GroupLabel", 1, rows)?,
-        mass: floats("GroupMass")?,
-        center: vectors("GroupPos")?,
-        velocity: if file.has("Group", "GroupVel")? { Some(vectors("GroupVel")?) } else { None },
-        inertia_radius: floats("GroupInertiaRadius")?,
-        velocity_dispersion: if file.has("Group", "GroupVelDisp")? { Some(floats("GroupVelDisp")?) } else { None },
-        max_radius: floats("GroupMaxRadius")?,
+        label: needed(&file, "GroupLabel", file.whole_numbers("Group", "GroupLabel", rows)?)?,
+        mass: needed(&file, "GroupMass", magnitudes("GroupMass")?)?,
+        center: needed(&file, "GroupPos", vectors("GroupPos")?)?,
+        velocity: vectors("GroupVel")?,
+        inertia_radius: needed(&file, "GroupInertiaRadius", magnitudes("GroupInertiaRadius")?)?,
+        velocity_dispersion: magnitudes("GroupVelDisp")?,
+        max_radius: needed(&file, "GroupMaxRadius", magnitudes("GroupMaxRadius")?)?,
         count,
         offset,
-        members,
-    })
+        members: file.whole_numbers("IDs", "ID", Some(end))?,
+    };
+    file.file.still_whole()?;
+    Ok(catalog)
 }
 
 struct Reader<'a> {
-    file: Hdf5File,
+    file: Opened,
     path: &'a Path,
 }
 
 impl Reader<'_> {
-    fn has(&self, group: &str, name: &str) -> Result<bool, IoError> {
-        let has = || Ok(self.file.link_exists(group) && self.file.group(group)?.link_exists(name));
-        has().map_err(|e| broken(self.path, &e))
+    fn absent(&self, group: &str, name: &str) -> IoError {
+        wrong(self.path, format!("it has no {group}/{name}; is it a catalogue of groups?"))
     }
 
+    /// A single number above 0.
     fn header(&self, name: &str) -> Result<f64, IoError> {
-        let read = || numbers(&*self.file.group("Header")?, name);
-        let value = read().map_err(|e| broken(self.path, &e))?.and_then(|values| values.first().copied());
-        value.ok_or_else(|| wrong(self.path, format!("it has no Header/{name}; is it a catalogue of groups?")))
+        let header = self.file.hdf5.group("Header").map_err(|e| broken(self.path, &e))?;
+        let value = magnitudes(&header, name).and_then(single);
+        match value.map_err(|e| wrong(self.path, format!("Header/{name} {e}; write it again")))? {
+            Some(value) if value > 0.0 => Ok(value),
+            Some(value) => Err(wrong(self.path, format!("Header/{name} is {value}; it must be above 0"))),
+            None => Err(self.absent("Header", name)),
+        }
     }
 
-    /// All rows of `width` numbers of a dataset, as many as `rows` says.
-    fn rows<T: H5Type>(&self, group: &str, name: &str, width: usize, rows: Option<usize>) -> Result<Vec<T>, IoError> {
-        if !self.has(group, name)? {
-            return Err(wrong(self.path, format!("it has no {group}/{name}; is it a catalogue of groups?")));
-        }
-        let dataset = self.file.group(group).and_then(|group| group.dataset(name));
-        let dataset = dataset.map_err(|e| broken(self.path, &e))?;
-        let shape = dataset.shape();
+    /// A dataset of `rows` rows of `width` numbers, with its type; `None` where it is not there.
+    fn find(
+        &self,
+        group: &str,
+        name: &str,
+        width: usize,
+        rows: Option<u64>,
+    ) -> Result<Option<(Dataset, Dtype)>, IoError> {
+        let Some(dataset) = self.file.dataset(group, name)? else { return Ok(None) };
+        let shape = dataset.space().map_err(|e| broken(self.path, &e))?.shape();
         let found = match shape[..] {
-            [found] if width == 1 => found,
-            [found, wide] if wide == width => found,
+            [found] if width == 1 => found as u64,
+            [found, wide] if wide == width => found as u64,
             _ => return Err(wrong(self.path, format!("{group}/{name} has the shape {shape:?}"))),
         };
-        if rows.is_some_and(|rows| rows != found) {
-            return Err(wrong(self.path, format!("{group}/{name} has {found} rows, others {}", rows.unwrap_or(0))));
+        if let Some(rows) = rows.filter(|&rows| rows != found) {
+            return Err(wrong(self.path, format!("{group}/{name} has {found} rows, others {rows}")));
         }
+        self.file.check(&dataset, group, name)?;
+        match number_type::of(&dataset).map_err(|e| broken(self.path, &e))? {
+            Ok(dtype) => Ok(Some((dataset, dtype))),
+            Err(words) => Err(wrong(self.path, format!("{group}/{name} is {words}, where numbers are needed"))),
+        }
+    }
+
+    fn all<T: H5Type>(&self, dataset: &Dataset) -> Result<Vec<T>, IoError> {
         dataset.read_raw::<T>().map_err(|e| broken(self.path, &e))
+    }
+
+    /// Counts or ids.
+    fn whole_numbers(&self, group: &str, name: &str, rows: Option<u64>) -> Result<Option<Vec<u64>>, IoError> {
+        let Some((dataset, dtype)) = self.find(group, name, 1, rows)? else { return Ok(None) };
+        match dtype {
+            Dtype::U32 | Dtype::U64 => self.all(&dataset).map(Some),
+            other => Err(wrong(self.path, format!("{group}/{name} is of type {other}, and not of uint32 or uint64"))),
+        }
+    }
+
+    /// Finite numbers of a group's row, each of which passes `good`.
+    fn floats(
+        &self,
+        name: &str,
+        width: usize,
+        rows: Option<u64>,
+        good: impl Fn(f32) -> bool,
+    ) -> Result<Option<Vec<f32>>, IoError> {
+        let Some((dataset, dtype)) = self.find("Group", name, width, rows)? else { return Ok(None) };
+        if !matches!(dtype, Dtype::F32 | Dtype::F64) {
+            let reason = format!("Group/{name} is of type {dtype}, and not of float32 or float64");
+            return Err(wrong(self.path, reason));
+        }
+        let values: Vec<f32> = self.all(&dataset)?;
+        match values.iter().position(|&value| !(value.is_finite() && good(value))) {
+            None => Ok(Some(values)),
+            Some(at) => Err(wrong(self.path, format!("Group/{name}: row {} is {}", at / width, values[at]))),
+        }
     }
 }

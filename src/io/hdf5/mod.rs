@@ -11,16 +11,19 @@
 //!
 //! The file `docs/files.md` of the repository lists datasets, attributes and units.
 
+mod ask;
 mod attributes;
 mod columns;
 mod groups;
 mod groups_reader;
 mod groups_writer;
 mod info;
+mod number_type;
 mod part_file;
 mod parts;
 mod snapshot_reader;
 mod snapshot_writer;
+mod storage;
 mod units;
 
 pub use groups::{GroupCatalog, Groups};

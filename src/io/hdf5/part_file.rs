@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use hdf5_metno::types::{FloatSize, IntSize, TypeDescriptor};
 use hdf5_metno::{Dataset, File as Hdf5File, H5Type};
 
-use super::attributes::{counts, numbers};
+use super::attributes::{counts, magnitudes, numbers, single};
 use super::columns::lock_remedy;
+use super::{ask, number_type, storage};
+use crate::io::input::Input;
 use crate::io::{Dtype, IoError};
 
 /// Particle types that a file can have.
@@ -20,7 +21,8 @@ pub(super) struct Header {
     pub here: Option<Vec<u64>>,
     /// In all files.
     pub total: Option<Vec<u64>>,
-    pub box_size: Vec<f64>,
+    /// One side, or one an axis; 0 stands for open space.
+    pub box_size: Option<Vec<f64>>,
     pub masses: Vec<f64>,
     pub time: Option<f64>,
     pub redshift: Option<f64>,
@@ -43,16 +45,66 @@ pub(super) struct Coordinates {
     pub dtype: Dtype,
 }
 
+/// A file that is open for reading.
+pub(super) struct Opened {
+    pub hdf5: Hdf5File,
+    input: Input,
+}
+
+impl Opened {
+    /// Opens a file, with words for what is wrong with it.
+    pub fn new(path: &Path) -> Result<Self, IoError> {
+        // The library says little about files that are not there or may not be read, and would wait at a pipe.
+        let input = Input::open(path)?;
+        let hdf5 = Hdf5File::open(path).map_err(|e| broken(path, &e))?;
+        Ok(Self { hdf5, input })
+    }
+
+    fn path(&self) -> &Path {
+        self.input.path()
+    }
+
+    /// Checks that the file was not cut off since it was opened: the library reads zeros beyond a file's end.
+    pub fn still_whole(&self) -> Result<(), IoError> {
+        self.input.expect(self.input.len())
+    }
+
+    /// A dataset; `None` where it is not there.
+    pub fn dataset(&self, group: &str, name: &str) -> Result<Option<Dataset>, IoError> {
+        let find = || {
+            if !ask::has_link(&self.hdf5, group)? {
+                return Ok(None);
+            }
+            let group = self.hdf5.group(group)?;
+            if ask::has_link(&group, name)? { group.dataset(name).map(Some) } else { Ok(None) }
+        };
+        find().map_err(|e| broken(self.path(), &e))
+    }
+
+    /// Checks that the numbers of a dataset can be in the file.
+    pub fn check(&self, dataset: &Dataset, group: &str, name: &str) -> Result<(), IoError> {
+        let found = storage::check(dataset, self.input.len()).map_err(|e| broken(self.path(), &e))?;
+        found.map_err(|words| wrong(self.path(), format!("{group}/{name} {words}")))
+    }
+}
+
+/// The group of particles of a type.
+pub(super) fn group_name(particle_type: usize) -> String {
+    format!("PartType{particle_type}")
+}
+
 impl PartFile {
     /// Reads the header and looks at the coordinates.
     pub fn look(path: &Path) -> Result<Self, IoError> {
-        let file = open(path)?;
-        let header = header(&file).map_err(|reason| wrong(path, reason))?;
+        let file = Opened::new(path)?;
+        let header = header(&file.hdf5).map_err(|reason| wrong(path, reason))?;
         let mut coordinates = Vec::new();
         for particle_type in 0..TYPES {
-            if let Some(dataset) = dataset(&file, particle_type, "Coordinates").map_err(|e| broken(path, &e))? {
+            let group = group_name(particle_type);
+            if let Some(dataset) = file.dataset(&group, "Coordinates")? {
                 let found = look_at(path, &dataset, particle_type)?;
                 check(path, &header, &found)?;
+                file.check(&dataset, &group, "Coordinates")?;
                 coordinates.push(found);
             }
         }
@@ -63,42 +115,6 @@ impl PartFile {
     pub fn of(&self, particle_type: usize) -> Option<&Coordinates> {
         self.coordinates.iter().find(|found| found.particle_type == particle_type)
     }
-}
-
-/// Opens a file for reading, with words for what is wrong with it.
-pub(super) fn open(path: &Path) -> Result<Hdf5File, IoError> {
-    if path.as_os_str() == "-" {
-        return Err(IoError::InputIsDash);
-    }
-    // Asked for first: the library says little about files that are not there or may not be read.
-    if !std::fs::metadata(path).map_err(|e| IoError::read(path, e))?.is_file() {
-        return Err(IoError::NotAFile { path: path.to_path_buf() });
-    }
-    drop(std::fs::File::open(path).map_err(|e| IoError::read(path, e))?);
-    Hdf5File::open(path).map_err(|e| broken(path, &e))
-}
-
-/// A dataset of a particle type; `None` where it is not there.
-pub(super) fn dataset(file: &Hdf5File, particle_type: usize, name: &str) -> hdf5_metno::Result<Option<Dataset>> {
-    let group = format!("PartType{particle_type}");
-    if !file.link_exists(&group) {
-        return Ok(None);
-    }
-    let group = file.group(&group)?;
-    if group.link_exists(name) { group.dataset(name).map(Some) } else { Ok(None) }
-}
-
-/// The type of a dataset's elements, or its words for one that is no number.
-pub(super) fn dtype(dataset: &Dataset) -> hdf5_metno::Result<Result<Dtype, String>> {
-    Ok(match dataset.dtype()?.to_descriptor()? {
-        TypeDescriptor::Float(FloatSize::U4) => Ok(Dtype::F32),
-        TypeDescriptor::Float(FloatSize::U8) => Ok(Dtype::F64),
-        TypeDescriptor::Integer(IntSize::U4) => Ok(Dtype::I32),
-        TypeDescriptor::Integer(IntSize::U8) => Ok(Dtype::I64),
-        TypeDescriptor::Unsigned(IntSize::U4) => Ok(Dtype::U32),
-        TypeDescriptor::Unsigned(IntSize::U8) => Ok(Dtype::U64),
-        other => Err(other.to_string()),
-    })
 }
 
 /// Rows of a dataset, of `width` numbers each; one axis if that is 1.
@@ -127,14 +143,22 @@ pub(super) fn broken(path: &Path, error: &hdf5_metno::Error) -> IoError {
 }
 
 fn header(file: &Hdf5File) -> Result<Header, String> {
-    if !file.link_exists("Header") {
+    if !ask::has_link(file, "Header").map_err(|e| e.to_string())? {
         return Err("it has no group Header, which snapshots of Gadget-4, SWIFT and their kin have".to_string());
     }
     let at = file.group("Header").map_err(|e| e.to_string())?;
-    let counts = |name: &str| counts(&at, name).map_err(|e| format!("Header/{name}: {e}"));
-    let numbers = |name: &str| numbers(&at, name).map_err(|e| format!("Header/{name}: {e}"));
-    let first = |name: &str| Ok::<_, String>(numbers(name)?.and_then(|values| values.first().copied()));
-    let files = counts("NumFilesPerSnapshot")?.and_then(|values| values.first().copied()).unwrap_or(1);
+    let named = |name: &'static str| move |e: hdf5_metno::Error| format!("Header/{name} {e}; write it again");
+    let counts = |name| counts(&at, name).map_err(named(name));
+    let magnitudes = |name| magnitudes(&at, name).map_err(named(name));
+    let one = |name| numbers(&at, name).and_then(single).map_err(named(name));
+    let files = single(counts("NumFilesPerSnapshot")?).map_err(named("NumFilesPerSnapshot"))?.unwrap_or(1);
+    if files == 0 {
+        return Err("Header/NumFilesPerSnapshot is 0; it must be a whole number from 1 on".to_string());
+    }
+    let redshift = one("Redshift")?;
+    if let Some(value) = redshift.filter(|&value| value <= -1.0) {
+        return Err(format!("Header/Redshift is {value}; it must be above -1"));
+    }
     let (total, high) = (counts("NumPart_Total")?, counts("NumPart_Total_HighWord")?.unwrap_or_default());
     let total = total.map(|total| {
         // Those that count in 64 bits need no high word, whatever it says.
@@ -143,24 +167,24 @@ fn header(file: &Hdf5File) -> Result<Header, String> {
         total.iter().enumerate().map(|(i, &low)| low + (high(i) << 32)).collect()
     });
     Ok(Header {
-        files: files.max(1),
+        files,
         here: counts("NumPart_ThisFile")?,
         total,
-        box_size: numbers("BoxSize")?.unwrap_or_default(),
-        masses: numbers("MassTable")?.unwrap_or_default(),
-        time: first("Time")?,
-        redshift: first("Redshift")?,
+        box_size: magnitudes("BoxSize")?,
+        masses: magnitudes("MassTable")?.unwrap_or_default(),
+        time: one("Time")?,
+        redshift,
     })
 }
 
 fn look_at(path: &Path, dataset: &Dataset, particle_type: usize) -> Result<Coordinates, IoError> {
-    let name = format!("PartType{particle_type}/Coordinates");
-    let shape = dataset.get_shape().map_err(|e| broken(path, &e))?;
+    let name = format!("{}/Coordinates", group_name(particle_type));
+    let shape = dataset.space().map_err(|e| broken(path, &e))?.shape();
     let [count, dims @ (2 | 3)] = shape[..] else {
         let found = shape.iter().map(|&n| n as u64).collect();
         return Err(IoError::Shape { path: path.join(name), found, wanted: "(N, 3) or (N, 2)".to_string() });
     };
-    let found = match dtype(dataset).map_err(|e| broken(path, &e))? {
+    let found = match number_type::of(dataset).map_err(|e| broken(path, &e))? {
         Ok(dtype @ (Dtype::F32 | Dtype::F64)) => {
             return Ok(Coordinates { particle_type, count: count as u64, dims, dtype });
         }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::part_file::{PartFile, wrong};
+use super::part_file::{Header, PartFile, wrong};
 use super::part_path;
 use crate::io::{IoError, printable_path};
 
@@ -40,15 +40,28 @@ fn look(given: &PartFile, whole: &Path, index: u64) -> Result<PartFile, IoError>
         ),
         error => error,
     })?;
-    if (part.header.files, &part.header.total) != (files, &given.header.total) {
+    if let Some(what) = difference(&part.header, &given.header) {
         let reason = format!(
-            "it belongs to another snapshot than {}: files or particles are counted differently; remove what is left \
-             of an older run",
+            "it belongs to another snapshot than {}: {what}; remove what is left of an older run",
             printable_path(&given.path)
         );
         return Err(wrong(&path, reason));
     }
     Ok(part)
+}
+
+/// In what the headers of two files differ that one snapshot has only once.
+fn difference(one: &Header, other: &Header) -> Option<&'static str> {
+    let moment = |header: &Header| (header.time, header.redshift);
+    if (one.files, &one.total) != (other.files, &other.total) {
+        Some("files or particles are counted differently")
+    } else if (&one.box_size, &one.masses) != (&other.box_size, &other.masses) {
+        Some("boxes or masses differ")
+    } else if moment(one) != moment(other) {
+        Some("times differ")
+    } else {
+        None
+    }
 }
 
 /// `name.hdf5` of `name.7.hdf5`.

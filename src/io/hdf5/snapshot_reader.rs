@@ -3,10 +3,10 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use hdf5_metno::H5Type;
+use hdf5_metno::{Dataset, H5Type};
 
-use super::part_file::{self, Header, broken, wrong};
-use super::parts;
+use super::part_file::{Header, Opened, broken, group_name, read_rows, wrong};
+use super::{ask, number_type, parts};
 use crate::io::{Dtype, IoError};
 
 /// The particles of one type in a snapshot of Gadget-4, SWIFT or their kin, from one file or several, as one array.
@@ -34,8 +34,8 @@ impl Snapshot {
     ///
     /// # Errors
     /// [`IoError::InputIsDash`], [`IoError::NotFound`], [`IoError::NotAFile`], [`IoError::Read`];
-    /// [`IoError::NotHdf5`] for files that are foreign, cut off, without a header, or whose numbers disagree, for a file
-    /// of several that is missing, and where several types of particles have coordinates and none is `PartType1`;
+    /// [`IoError::NotHdf5`] for files that are foreign, cut off, without a header, whose header has numbers that cannot be
+    /// or disagree with what is there, for a file of several that is missing, and where several types of particles have coordinates and none is `PartType1`;
     /// [`IoError::Shape`] and [`IoError::Dtype`] for coordinates that are not `(N, 3)` or `(N, 2)`, f32 or f64.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, IoError> {
         let path = path.as_ref();
@@ -52,7 +52,7 @@ impl Snapshot {
             [] if empty => 1,
             [] => return Err(wrong(path, "no particle type has coordinates (PartType1/Coordinates)")),
             _ => {
-                let names: Vec<String> = types.iter().map(|number| format!("PartType{number}")).collect();
+                let names: Vec<String> = types.iter().map(|&number| group_name(number)).collect();
                 let reason = format!(
                     "there is no PartType1, and several others have coordinates: {}; keep one of them in a file",
                     names.join(", ")
@@ -62,11 +62,11 @@ impl Snapshot {
         };
         let mut snapshot =
             Snapshot { path: path.into(), parts: Vec::new(), header, particle_type, dims: 0, dtype: Dtype::F32 };
-        let mut end = 0;
+        let mut end = 0u64;
         for file in files {
             let start = end;
             if let Some(found) = file.of(particle_type) {
-                end += found.count;
+                end = end.checked_add(found.count).ok_or_else(|| wrong(path, "it has more particles than can be"))?;
                 if snapshot.dims != 0 && snapshot.dims != found.dims {
                     let (found, dims) = (vec![found.count, found.dims as u64], snapshot.dims);
                     let wanted = format!("(N, {dims}), as the files before it have,");
@@ -81,6 +81,13 @@ impl Snapshot {
         }
         if snapshot.dims == 0 {
             snapshot.dims = 3;
+        }
+        if let Some(sides) = &snapshot.header.box_size
+            && ![1, 3, snapshot.dims].contains(&sides.len())
+        {
+            let (have, dims) = (sides.len(), snapshot.dims);
+            let reason = format!("Header/BoxSize has {have} numbers; it must be one side, or one an axis ({dims})");
+            return Err(wrong(path, reason));
         }
         match snapshot.header.total.as_ref().and_then(|total| total.get(particle_type)).copied() {
             Some(total) if total != end => Err(wrong(
@@ -126,10 +133,10 @@ impl Snapshot {
 
     /// Sides of the periodic box; `None` if the header has none, or 0, which stands for open space.
     pub fn box_size(&self) -> Option<[f64; 3]> {
-        let sides = match self.header.box_size[..] {
-            [side] => [side; 3],
-            [x, y] => [x, y, 0.0],
-            [x, y, z, ..] => [x, y, z],
+        let sides = match self.header.box_size.as_deref()? {
+            [side] => [*side; 3],
+            [x, y] => [*x, *y, 0.0],
+            [x, y, z, ..] => [*x, *y, *z],
             [] => return None,
         };
         sides[..self.dims].iter().any(|&side| side != 0.0).then_some(sides)
@@ -170,33 +177,71 @@ impl Snapshot {
         self.floats_f32("Velocities", self.dims, rows)
     }
 
-    /// Masses of particles: from `Masses`, or the type's entry in `Header/MassTable`.
+    /// Masses of particles: from `Masses`, or the type's entry in `Header/MassTable`. They are numbers from 0 on.
     ///
     /// # Errors
-    /// As [`positions_f32`](Self::positions_f32), and [`IoError::NoMember`] where there are neither.
+    /// As [`positions_f32`](Self::positions_f32); [`IoError::NoMember`] where there are neither, and
+    /// [`IoError::NonFinite`] and [`IoError::NotHdf5`] for masses that are none.
     pub fn masses_f32(&self, rows: Range<u64>) -> Result<Vec<f32>, IoError> {
-        match self.header.masses.get(self.particle_type) {
-            Some(&mass) if mass > 0.0 => {
-                self.check_range(&rows)?;
-                Ok(vec![mass as f32; (rows.end - rows.start) as usize])
-            }
-            _ => self.floats_f32("Masses", 1, rows),
+        let Some(&mass) = self.header.masses.get(self.particle_type).filter(|&&mass| mass > 0.0) else {
+            let first = rows.start;
+            let masses = self.floats_f32("Masses", 1, rows)?;
+            return match masses.iter().position(|mass| !(mass.is_finite() && *mass >= 0.0)) {
+                None => Ok(masses),
+                Some(at) => Err(self.no_mass(first + at as u64, masses[at])),
+            };
+        };
+        self.check_range(&rows)?;
+        let narrow = mass as f32;
+        if narrow == 0.0 || !narrow.is_finite() {
+            let (entry, path) = (self.particle_type, &self.parts[0].0);
+            let reason =
+                format!("Header/MassTable: {mass:e} for type {entry} is beyond the range of f32; use other units");
+            return Err(wrong(path, reason));
         }
+        let mut masses = self.room(&rows, 1)?;
+        masses.resize((rows.end - rows.start) as usize, narrow);
+        Ok(masses)
+    }
+
+    fn no_mass(&self, row: u64, mass: f32) -> IoError {
+        let name = self.name("Masses");
+        if mass.is_finite() {
+            return wrong(&self.path, format!("{name}: the mass of particle {row} is {mass}; it must be from 0 on"));
+        }
+        IoError::NonFinite { path: self.path.join(name), index: vec![row], value: mass.into() }
     }
 
     /// `ParticleIDs`.
     ///
     /// # Errors
-    /// As [`positions_f64`](Self::positions_f64), [`IoError::NoMember`] where there are none, and [`IoError::Dtype`] if
-    /// they are no integers.
+    /// As [`positions_f64`](Self::positions_f64), [`IoError::NoMember`] where there are none, [`IoError::Dtype`] if
+    /// they are no integers, and [`IoError::NotHdf5`] for one below 0.
     pub fn ids(&self, rows: Range<u64>) -> Result<Vec<u64>, IoError> {
-        self.read(&rows, "ParticleIDs", 1, |dataset, at, dtype, out| match dtype {
-            Dtype::U32 | Dtype::U64 | Dtype::I32 | Dtype::I64 => {
-                out.extend(part_file::read_rows::<u64>(dataset, at, 1)?);
-                Ok(true)
+        let mut below = None;
+        let ids = self.read(&rows, "ParticleIDs", 1, |dataset, at, dtype, out| {
+            match dtype {
+                Dtype::U32 | Dtype::U64 => out.extend(read_rows::<u64>(dataset, at, 1)?),
+                // Read as unsigned, negative ones would all be 0.
+                Dtype::I32 | Dtype::I64 => {
+                    for id in read_rows::<i64>(dataset, at, 1)? {
+                        if id < 0 {
+                            below.get_or_insert((rows.start + out.len() as u64, id));
+                        }
+                        out.push(id as u64);
+                    }
+                }
+                _ => return Ok(false),
             }
-            _ => Ok(false),
-        })
+            Ok(true)
+        })?;
+        match below {
+            None => Ok(ids),
+            Some((row, id)) => {
+                let name = self.name("ParticleIDs");
+                Err(wrong(&self.path, format!("{name}: that of particle {row} is {id}; ids are numbers from 0 on")))
+            }
+        }
     }
 
     /// Numbers as f32, from f64 with a check.
@@ -211,9 +256,9 @@ impl Snapshot {
         };
         let values = self.read(&rows, name, width, |dataset, at, dtype, out| {
             match dtype {
-                Dtype::F32 => out.extend(part_file::read_rows::<f32>(dataset, at, width)?),
+                Dtype::F32 => out.extend(read_rows::<f32>(dataset, at, width)?),
                 Dtype::F64 => {
-                    for wide in part_file::read_rows::<f64>(dataset, at, width)? {
+                    for wide in read_rows::<f64>(dataset, at, width)? {
                         out.push(narrow(wide, out.len(), &mut beyond));
                     }
                 }
@@ -234,7 +279,7 @@ impl Snapshot {
     fn floats_f64(&self, name: &str, width: usize, rows: Range<u64>) -> Result<Vec<f64>, IoError> {
         self.read(&rows, name, width, |dataset, at, dtype, out| match dtype {
             Dtype::F32 | Dtype::F64 => {
-                out.extend(part_file::read_rows::<f64>(dataset, at, width)?);
+                out.extend(read_rows::<f64>(dataset, at, width)?);
                 Ok(true)
             }
             _ => Ok(false),
@@ -248,36 +293,38 @@ impl Snapshot {
         rows: &Range<u64>,
         name: &str,
         width: usize,
-        mut append: impl FnMut(&hdf5_metno::Dataset, Range<usize>, Dtype, &mut Vec<T>) -> hdf5_metno::Result<bool>,
+        mut append: impl FnMut(&Dataset, Range<usize>, Dtype, &mut Vec<T>) -> hdf5_metno::Result<bool>,
     ) -> Result<Vec<T>, IoError> {
         self.check_range(rows)?;
-        let len = (rows.end - rows.start) * width as u64;
-        let mut out = Vec::new();
-        out.try_reserve_exact(len as usize)
-            .map_err(|_| IoError::Memory { path: self.path.clone(), bytes: len * size_of::<T>() as u64 })?;
+        let mut out = self.room(rows, width)?;
+        let group = group_name(self.particle_type);
         for (path, part) in &self.parts {
             let (start, end) = (rows.start.max(part.start), rows.end.min(part.end));
             if start >= end {
                 continue;
             }
-            let file = part_file::open(path)?;
-            let Some(dataset) = part_file::dataset(&file, self.particle_type, name).map_err(|e| broken(path, &e))?
-            else {
+            let file = Opened::new(path)?;
+            let Some(dataset) = file.dataset(&group, name)? else {
                 return Err(self.absent(path, &file, name));
             };
-            let (shape, count) = (dataset.shape(), part.end - part.start);
+            let (shape, count) = (dataset.space().map_err(|e| broken(path, &e))?.shape(), part.end - part.start);
             let wanted = if width == 1 { vec![count as usize] } else { vec![count as usize, width] };
             if shape != wanted {
                 let found = shape.iter().map(|&n| n as u64).collect();
                 let wanted = crate::io::error::tuple(&wanted.iter().map(|&n| n as u64).collect::<Vec<_>>());
                 return Err(IoError::Shape { path: path.join(self.name(name)), found, wanted });
             }
-            let dtype = part_file::dtype(&dataset).map_err(|e| broken(path, &e))?;
+            // Whether it was written to its end is asked once, by who reads its first row.
+            if start == part.start {
+                file.check(&dataset, &group, name)?;
+            }
+            let dtype = number_type::of(&dataset).map_err(|e| broken(path, &e))?;
             let at = (start - part.start) as usize..(end - part.start) as usize;
             let taken = match &dtype {
                 Ok(dtype) => append(&dataset, at, *dtype, &mut out).map_err(|e| broken(path, &e))?,
                 Err(_) => false,
             };
+            file.still_whole()?;
             if !taken {
                 let found = dtype.map_or_else(|words| words, |dtype| dtype.to_string());
                 let wanted = if name == "ParticleIDs" { "a 32- or 64-bit integer" } else { "float32 or float64" };
@@ -288,13 +335,23 @@ impl Snapshot {
     }
 
     fn name(&self, dataset: &str) -> String {
-        format!("PartType{}/{dataset}", self.particle_type)
+        format!("{}/{dataset}", group_name(self.particle_type))
     }
 
-    fn absent(&self, path: &Path, file: &hdf5_metno::File, name: &str) -> IoError {
-        let group = format!("PartType{}", self.particle_type);
-        let found = file.group(&group).and_then(|group| group.member_names()).unwrap_or_default().join(", ");
-        IoError::NoMember { path: path.to_path_buf(), name: self.name(name), found }
+    /// Room for `width` numbers a row.
+    fn room<T>(&self, rows: &Range<u64>, width: usize) -> Result<Vec<T>, IoError> {
+        let len = (rows.end - rows.start).saturating_mul(width as u64);
+        let mut out = Vec::new();
+        let bytes = len.saturating_mul(size_of::<T>() as u64);
+        out.try_reserve_exact(len as usize).map_err(|_| IoError::Memory { path: self.path.clone(), bytes })?;
+        Ok(out)
+    }
+
+    fn absent(&self, path: &Path, file: &Opened, name: &str) -> IoError {
+        let group = file.hdf5.group(&group_name(self.particle_type));
+        let there = |name: &&str| group.as_ref().is_ok_and(|group| ask::has_link(group, name).unwrap_or(false));
+        let found: Vec<_> = ["Coordinates", "Masses", "ParticleIDs", "Velocities"].into_iter().filter(there).collect();
+        IoError::NoMember { path: path.to_path_buf(), name: self.name(name), found: found.join(", ") }
     }
 
     fn check_range(&self, rows: &Range<u64>) -> Result<(), IoError> {

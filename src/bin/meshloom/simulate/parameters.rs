@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use meshloom::cosmology::{Amplitude, Cosmology, LptOrder, Parameters as CosmologyParameters, Scheme};
-use meshloom::io::printable_path;
+use meshloom::io::{printable_path, read_text};
 use meshloom::mesh::Window;
 use meshloom::pm::Config;
 use serde::{Deserialize, Serialize};
@@ -177,8 +177,11 @@ fn usage(message: impl Into<String>) -> Failure {
     Failure::Usage(message.into())
 }
 
+/// Bytes of the longest configuration that is read: a person writes a few hundred.
+const MOST: u64 = 1 << 16;
+
 fn read(path: &Path) -> Result<String, Failure> {
-    std::fs::read_to_string(path).map_err(|e| Failure::Failed(format!("{} cannot be read: {e}", printable_path(path))))
+    read_text(path, MOST).map_err(|error| Failure::Failed(error.to_string()))
 }
 
 /// A file that says nothing we understand. (What it says clearly and may not be is wrong usage, as on the command line.)
@@ -334,4 +337,71 @@ fn cosmology(name: &str) -> Result<Cosmology, Failure> {
         ..CosmologyParameters::default()
     };
     Cosmology::new(parameters).map_err(|e| usage(format!("{name}: {e}")))
+}
+
+#[cfg(all(test, unix))]
+#[path = "../../../../tests/shared/mutants.rs"]
+mod mutants;
+
+#[cfg(all(test, unix))]
+mod tests {
+    use clap::Parser;
+
+    use super::mutants::{Random, mutate, survive};
+    use super::*;
+
+    #[derive(Parser)]
+    struct Call {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    fn gather(words: &[&str]) -> Result<Parameters, Failure> {
+        Parameters::gather(&Call::parse_from([&["simulate"], words].concat()).arguments)
+    }
+
+    /// Configurations and cosmologies that were broken are good parameters or an error.
+    #[test]
+    fn broken_files_are_parameters_or_an_error() {
+        let run = "# a run\nparticles = 16\nmesh = 32\nbox = 64.5\nseed = 7\nlpt = 2\na_start = 0.1\na_end = 1.0\nsteps = 5\n\
+            scheme = \"bullfrog\"\nwindow = \"tsc\"\nsnapshots = [0.25, 0.5]\nresume = false\nlinking_length = 0.2\n";
+        let cosmology = "A_s = 2.1e-9\nn_s = 0.9665\nOmega_m = 0.3111\nOmega_b = 0.049\nh = 0.6766\n";
+        survive("simulate::parameters::tests::broken_files_are_parameters_or_an_error", 400, &[], |copy, directory| {
+            let [config, universe] = ["run.toml", "universe.toml"].map(|name| directory.join(name));
+            let (good, path) = if copy % 2 == 0 { (run, &config) } else { (cosmology, &universe) };
+            let mut bytes = good.as_bytes().to_vec();
+            let mut random = Random::new(copy);
+            mutate(&mut bytes, &mut random);
+            if copy % 50 == 49 {
+                // As deep as a file may be long.
+                bytes = [b"box = ".as_slice(), &b"[{a=".repeat(16_000)].concat();
+            }
+            std::fs::write(path, bytes).unwrap();
+            let option = if copy % 2 == 0 { "--config" } else { "--cosmology" };
+            match gather(&["--out", "out", option, path.to_str().unwrap()]) {
+                Ok(parameters) => assert!(parameters.box_size > 0.0 && parameters.cosmology.h() > 0.0),
+                Err(Failure::Usage(text) | Failure::Failed(text)) => assert!(!text.is_empty()),
+            }
+        });
+    }
+
+    #[test]
+    fn a_configuration_is_a_short_text_on_disk() {
+        let path = std::env::temp_dir().join(format!("meshloom-long-{}.toml", meshloom::io::token()));
+        let error = |bytes: &[u8]| {
+            std::fs::write(&path, bytes).unwrap();
+            let error = gather(&["--out", "out", "--config", path.to_str().unwrap()]);
+            std::fs::remove_file(&path).unwrap();
+            match error {
+                Err(Failure::Failed(text)) => text,
+                _ => panic!("it is taken"),
+            }
+        };
+        assert!(error(&b"#".repeat(MOST as usize + 1)).contains("65537 bytes, of 65536 at most"));
+        assert!(error(b"seed = 1\n# \xff\n").contains("line 2: is not text in UTF-8"));
+        for path in ["/dev/zero", "/tmp"] {
+            assert!(matches!(gather(&["--out", "out", "--cosmology", "planck18", "--config", path]),
+                Err(Failure::Failed(text)) if text.contains("not a regular file")));
+        }
+    }
 }

@@ -1,0 +1,65 @@
+//! Questions about a file that the library answers without looking at more than was asked for.
+//!
+//! The wrapper's own ways go over all attributes for one, or make text of whatever names a file has, and so trust numbers
+//! that may be anything in a broken file.
+
+use std::ffi::CString;
+use std::ptr;
+
+use hdf5_metno::plist::DatasetCreate;
+use hdf5_metno::{Datatype, Error, Location, Result};
+use hdf5_metno_sys::LOCK;
+use hdf5_metno_sys::h5a::H5Aexists;
+use hdf5_metno_sys::h5l::H5Lexists;
+use hdf5_metno_sys::h5p::{H5P_DEFAULT, H5Pget_filter2, H5Pget_nfilters};
+use hdf5_metno_sys::h5t::{H5T_class_t, H5Tget_class};
+use hdf5_metno_sys::h5z::H5Z_filter_t;
+
+/// Whether there is an attribute of this name.
+pub(super) fn has_attribute(at: &Location, name: &str) -> Result<bool> {
+    let name = c_text(name)?;
+    let _library = LOCK.lock();
+    // SAFETY: the location is open, the name ends with a zero and outlives the call, and no other thread is in the library.
+    Ok(checked(unsafe { H5Aexists(at.id(), name.as_ptr()) })? > 0)
+}
+
+/// Whether there is a link of this name in a group or file.
+pub(super) fn has_link(at: &Location, name: &str) -> Result<bool> {
+    let name = c_text(name)?;
+    let _library = LOCK.lock();
+    // SAFETY: as above.
+    Ok(checked(unsafe { H5Lexists(at.id(), name.as_ptr(), H5P_DEFAULT) })? > 0)
+}
+
+/// Whether values of this type are single numbers.
+pub(super) fn is_number(of: &Datatype) -> bool {
+    let _library = LOCK.lock();
+    // SAFETY: the type is open, and no other thread is in the library.
+    let class = unsafe { H5Tget_class(of.id()) };
+    matches!(class, H5T_class_t::H5T_INTEGER | H5T_class_t::H5T_FLOAT)
+}
+
+/// The filters that chunks of a dataset have gone through, by number.
+pub(super) fn filters(of: &DatasetCreate) -> Result<Vec<H5Z_filter_t>> {
+    let _library = LOCK.lock();
+    // SAFETY: the list is open, and no other thread is in the library.
+    let count = checked(unsafe { H5Pget_nfilters(of.id()) })?;
+    let filter = |number: i32| {
+        let (mut flags, mut no_values) = (0, 0);
+        let (list, values, name, config) = (of.id(), ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
+        // SAFETY: as above; neither values nor a name are asked for, so that only the two numbers are written to.
+        checked(unsafe {
+            H5Pget_filter2(list, number as u32, &raw mut flags, &raw mut no_values, values, 0, name, config)
+        })
+    };
+    (0..count).map(filter).collect()
+}
+
+fn c_text(text: &str) -> Result<CString> {
+    CString::new(text).map_err(|_| Error::from("a name contains a zero"))
+}
+
+/// What a call has returned, which is negative where it has failed.
+fn checked(returned: i32) -> Result<i32> {
+    if returned >= 0 { Ok(returned) } else { Err(Error::query()?) }
+}

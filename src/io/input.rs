@@ -1,0 +1,216 @@
+//! Regular files that are read by position.
+//!
+//! Every read is a call that can fail and is checked. A map of the file would kill the process with a signal where the file
+//! was cut off meanwhile, or a disk or network fails to give a page.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use super::IoError;
+
+/// Bytes that are read at a time: few enough to stay in a core's cache until they are converted.
+const PIECE: u64 = 1 << 18;
+
+/// A regular file, open for reading. Threads may share it.
+#[derive(Debug)]
+pub(crate) struct Input {
+    path: PathBuf,
+    file: File,
+    len: u64,
+}
+
+impl Input {
+    /// Opens a regular file; standard input, directories, pipes and devices are refused.
+    pub fn open(path: &Path) -> Result<Self, IoError> {
+        if path.as_os_str() == "-" {
+            return Err(IoError::InputIsDash);
+        }
+        let not_a_file = || IoError::NotAFile { path: path.to_path_buf() };
+        // Asked before opening, which for a pipe would wait for its writer; and after, since names change hands.
+        if !std::fs::metadata(path).map_err(|e| IoError::read(path, e))?.is_file() {
+            return Err(not_a_file());
+        }
+        let file = File::open(path).map_err(|e| IoError::read(path, e))?;
+        let found = file.metadata().map_err(|e| IoError::read(path, e))?;
+        if !found.is_file() {
+            return Err(not_a_file());
+        }
+        Ok(Self { path: path.to_path_buf(), file, len: found.len() })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Bytes of the file when it was opened.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Checks that the file is at least `wanted` bytes long still.
+    pub fn expect(&self, wanted: u64) -> Result<(), IoError> {
+        let found = self.file.metadata().map_err(|e| IoError::read(&self.path, e))?.len().min(self.len);
+        if found < wanted {
+            return Err(IoError::Truncated { path: self.path.clone(), found, wanted });
+        }
+        Ok(())
+    }
+
+    /// A range of bytes, as a whole: for what is known to be short.
+    pub fn bytes(&self, range: Range<u64>) -> Result<Vec<u8>, IoError> {
+        // What lies in the file may be asked for, and no more.
+        self.expect(range.end)?;
+        let mut bytes = vec![0; range.end.saturating_sub(range.start) as usize];
+        self.read_at(range.start, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// A range of bytes, in pieces of [`PIECE`] and a last one.
+    pub fn pieces(&self, range: Range<u64>, mut each: impl FnMut(&[u8])) -> Result<(), IoError> {
+        let mut buffer = vec![0; range.end.saturating_sub(range.start).min(PIECE) as usize];
+        let mut at = range.start;
+        while at < range.end {
+            let piece = &mut buffer[..(range.end - at).min(PIECE) as usize];
+            self.read_at(at, piece)?;
+            each(piece);
+            at += piece.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn read_at(&self, at: u64, bytes: &mut [u8]) -> Result<(), IoError> {
+        read_exact_at(&self.file, bytes, at).map_err(|source| {
+            // The end of the file where none was: it was cut off since.
+            match self.expect(self.len) {
+                Err(shorter) if source.kind() == io::ErrorKind::UnexpectedEof => shorter,
+                _ => IoError::ReadAt { path: self.path.clone(), at, source },
+            }
+        })
+    }
+}
+
+/// All bytes of a short file, such as one that a person has written: longer than `most` bytes it is refused unread.
+///
+/// # Errors
+/// [`IoError::InputIsDash`], [`IoError::NotFound`], [`IoError::NotAFile`], [`IoError::Read`], [`IoError::ReadAt`],
+/// [`IoError::Truncated`], and [`IoError::TooLong`].
+pub fn read_short(path: impl AsRef<Path>, most: u64) -> Result<Vec<u8>, IoError> {
+    let input = Input::open(path.as_ref())?;
+    if input.len() > most {
+        return Err(IoError::TooLong { path: input.path, bytes: input.len, most });
+    }
+    input.bytes(0..input.len())
+}
+
+/// As [`read_short`], of a text.
+///
+/// # Errors
+/// As [`read_short`], and [`IoError::Line`] for the first line that is not UTF-8.
+pub fn read_text(path: impl AsRef<Path>, most: u64) -> Result<String, IoError> {
+    let path = path.as_ref();
+    String::from_utf8(read_short(path, most)?).map_err(|error| {
+        let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = 1 + before.iter().filter(|&&byte| byte == b'\n').count() as u64;
+        let reason = "is not text in UTF-8; save it as such".to_string();
+        IoError::Line { path: path.to_path_buf(), line, reason }
+    })
+}
+
+#[cfg(unix)]
+fn read_exact_at(file: &File, bytes: &mut [u8], at: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, bytes, at)
+}
+
+#[cfg(windows)]
+fn read_exact_at(file: &File, mut bytes: &mut [u8], mut at: u64) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match std::os::windows::fs::FileExt::seek_read(file, bytes, at) {
+            Ok(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof)),
+            Ok(count) => {
+                bytes = &mut bytes[count..];
+                at += count as u64;
+            }
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::io::scratch::Scratch;
+
+    #[test]
+    fn pieces_are_the_bytes_of_the_range() {
+        let scratch = Scratch::new();
+        let path = scratch.path().join("bytes");
+        let bytes: Vec<u8> = (0..2 * PIECE + 1000).map(|i| (i % 251) as u8).collect();
+        std::fs::write(&path, &bytes).unwrap();
+        let input = Input::open(&path).unwrap();
+        assert_eq!((input.len(), input.path()), (bytes.len() as u64, path.as_path()));
+        for range in [0..0, 5..5, 3..PIECE + 3, 1..PIECE + 2, 0..input.len(), input.len() - 7..input.len()] {
+            let mut found: Vec<u8> = Vec::new();
+            input.pieces(range.clone(), |piece| found.extend(piece)).unwrap();
+            let wanted = &bytes[range.start as usize..range.end as usize];
+            assert!(found == wanted && input.bytes(range.clone()).unwrap() == wanted, "{range:?}");
+        }
+        let beyond = input.bytes(0..u64::MAX).unwrap_err();
+        assert!(matches!(beyond, IoError::Truncated { wanted: u64::MAX, .. }), "{beyond}");
+    }
+
+    #[test]
+    fn a_file_that_is_cut_off_between_two_pieces_is_an_error() {
+        let scratch = Scratch::new();
+        let path = scratch.path().join("bytes");
+        std::fs::write(&path, vec![7; 3 * PIECE as usize]).unwrap();
+        let input = Input::open(&path).unwrap();
+        let mut pieces = 0;
+        let error = input.pieces(0..input.len(), |piece| {
+            pieces += 1;
+            assert!(piece.iter().all(|&byte| byte == 7));
+            std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(PIECE + 5).unwrap();
+        });
+        let Err(IoError::Truncated { found, wanted, .. }) = error else { panic!("{error:?}") };
+        assert_eq!((found, wanted), (PIECE + 5, 3 * PIECE));
+        assert_eq!(pieces, 1);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_the_system_cannot_read_is_named_by_its_place() {
+        let scratch = Scratch::new();
+        // A directory can be opened, and never be read.
+        let file = File::open(scratch.path()).unwrap();
+        let input = Input { path: scratch.path().to_path_buf(), file, len: 1 << 20 };
+        let error = input.read_at(3, &mut [0; 2]).unwrap_err();
+        assert!(matches!(error, IoError::ReadAt { at: 3, .. }), "{error}");
+        assert!(error.to_string().contains("cannot be read at byte 3: "), "{error}");
+    }
+
+    #[test]
+    fn short_files_are_bounded_and_text() {
+        let scratch = Scratch::new();
+        let path = scratch.path().join("text");
+        std::fs::write(&path, "a\u{e9}\nb").unwrap();
+        assert_eq!(read_text(&path, 5).unwrap(), "a\u{e9}\nb");
+        assert!(matches!(read_short(&path, 4), Err(IoError::TooLong { bytes: 5, most: 4, .. })));
+        std::fs::write(&path, b"a\nb\n\xff\n").unwrap();
+        assert!(matches!(read_text(&path, 100), Err(IoError::Line { line: 3, .. })));
+        assert!(matches!(read_text(scratch.path(), 100), Err(IoError::NotAFile { .. })));
+        assert!(matches!(read_text("-", 100), Err(IoError::InputIsDash)));
+        assert!(matches!(read_text(scratch.path().join("none"), 100), Err(IoError::NotFound { .. })));
+        // Neither waits for a writer nor reads without end.
+        #[cfg(unix)]
+        {
+            let pipe = scratch.path().join("pipe");
+            assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+            for path in [pipe.as_path(), Path::new("/dev/zero"), Path::new("/dev/null")] {
+                assert!(matches!(read_short(path, u64::MAX), Err(IoError::NotAFile { .. })));
+            }
+        }
+    }
+}
