@@ -10,5 +10,5 @@ fn farthest_of(value: i32) -> i32 { return value; }
 fn least_of(value: vec3<f32>) -> vec3<f32> { return value; }
 fn most_of(value: vec3<f32>) -> vec3<f32> { return value; }
 fn node_shared(node: u32) -> Node {
-    return Node(bounds_of(node), load_box(8u * node + 6u));
+    return Node(bounds_of(node), load_box(8u * node + 6u), load_unit * box_word(node, 7u));
 }

@@ -26,9 +26,9 @@ var<private> one: u32;
 /// Rounds of loops that were not counted yet.
 var<private> hops: u32;
 
-/// Whether points within `b` are all within reach of each other.
-fn tight(b: Bounds) -> bool {
-    return square_of(measured(b.high - b.low)) * TIGHTER <= params.reach;
+/// Whether points of a box are all within reach of each other.
+fn tight(diagonal: f32) -> bool {
+    return square(apart(diagonal), 0.0, 0.0) * TIGHTER <= params.reach;
 }
 
 fn start#(row: u32) {
@@ -44,7 +44,7 @@ fn ready() {
     if mine == 0u { return; }
     of_lane.low = min(of_lane.low, select(vec3<f32>(FAR), vec3<f32>(x#, y#, z#), reach# >= 0.0));
     of_lane.high = max(of_lane.high, select(vec3<f32>(-FAR), vec3<f32>(x#, y#, z#), reach# >= 0.0));
-    if tight(bounds_of(first_row / LEAF)) {
+    if tight(load_unit * box_word(first_row / LEAF, 7u)) {
         kin# = mine;
     }
 }
@@ -144,7 +144,7 @@ fn undone() -> bool {
 
 /// Whether a node's points all are one with all queries: those of a node no longer than the reach are with each other.
 fn settled(level: u32, node: u32, shared_node: Node) -> bool {
-    if any_of(mine != 0u && !whole()) || !tight(shared_node.bounds) { return false; }
+    if any_of(mine != 0u && !whole()) || !tight(shared_node.diagonal) { return false; }
     var a = (node * LEAF) << (3u * level);
     var b = select(a, root, mine != 0u);
     for (var climbed = 0u; climbed < CLIMB && a != b; climbed++) {

@@ -4,11 +4,6 @@
 // those of the search (measure.wgsl).
 // Workgroup: GROUP invocations, ITEMS points each. No workgroup memory.
 
-fn length_of(node: u32, axis: u32) -> f32 {
-    let low = params.load_unit * bitcast<f32>(load_box(8u * node + axis));
-    return apart(params.load_unit * bitcast<f32>(load_box(8u * node + 3u + axis)) - low);
-}
-
 @compute @workgroup_size(GROUP) fn main(
     @builtin(workgroup_id) id: vec3<u32>,
     @builtin(num_workgroups) count: vec3<u32>,
@@ -23,7 +18,8 @@ fn length_of(node: u32, axis: u32) -> f32 {
         for (var level = 0u; level < params.levels; level++) {
             let shift = 5u + 3u * level;
             let node = params.starts[level >> 2u][level & 3u] + (i >> shift);
-            if !(square(length_of(node, 0u), length_of(node, 1u), length_of(node, 2u)) * TIGHTER <= params.reach) { break; }
+            let diagonal = apart(params.load_unit * bitcast<f32>(load_box(8u * node + 7u)));
+            if !(square(diagonal, 0.0, 0.0) * TIGHTER <= params.reach) { break; }
             parent = (i >> shift) << shift;
         }
         store_parent(i, parent);

@@ -9,7 +9,7 @@
 // - `push`, which puts the children of a node on the stack.
 //
 // Layout: `source` holds the tree's points (DIMS words each, along its curve), `order` the number of each in the input, `box` eight
-// words a node (bits of low and high, the least number of a point, one to spare), level after level from the leaves; `query` and
+// words a node (bits of low and high, the least number of a point, the length of the diagonal), level after level from the leaves; `query` and
 // `number` are for the queries what `source` and `order` are for the sources.
 // A leaf is LEAF points, a node FAN nodes of the level below. Coordinates are taken in units of the search (measure.wgsl) as they are loaded.
 //
@@ -44,6 +44,8 @@ struct Node {
     bounds: Bounds,
     /// The least number of its points.
     least: u32,
+    /// As a difference is loaded.
+    diagonal: f32,
 }
 
 /// What is taken from queries and from sources, if all pairs of theirs take one image.

@@ -15,5 +15,6 @@ fn node_shared(node: u32) -> Node {
     let word% = load_box(8u * node + min(%u * LANES + lane, 7u));
     let low = vec3<u32>(WORD_0, WORD_1, WORD_2);
     let high = vec3<u32>(WORD_3, WORD_4, WORD_5);
-    return Node(Bounds(load_unit * bitcast<vec3<f32>>(low), load_unit * bitcast<vec3<f32>>(high)), WORD_6);
+    let bounds = Bounds(load_unit * bitcast<vec3<f32>>(low), load_unit * bitcast<vec3<f32>>(high));
+    return Node(bounds, WORD_6, load_unit * bitcast<f32>(WORD_7));
 }

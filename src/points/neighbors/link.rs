@@ -11,7 +11,7 @@ use crate::gpu::{Access, Array, Element, Gpu, Kernel, KernelSource, Recorder};
 use crate::points::tree::Tree;
 
 /// What diagonals of boxes are taken to be longer by, so that rounding never makes neighbours of points that are none.
-const TIGHTER: &str = "const TIGHTER: f32 = 1.000002;\n";
+const TIGHTER: &str = "const TIGHTER: f32 = 1.000004;\n";
 
 /// Steps towards a root that a point takes at a time where drivers limit loops.
 const HOPS: u32 = 256;

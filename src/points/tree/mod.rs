@@ -201,20 +201,20 @@ impl Sources {
     fn new() -> Self {
         let kernel =
             |name: &str, text: &str, params: &str| KernelSource::new(format!("tree::{name}"), text).params(params);
+        let with_diagonal =
+            |text: &str| format!("{}{text}", include_str!("../../../shaders/points/tree/diagonal.wgsl"));
         let arrange = kernel("arrange", include_str!("../../../shaders/points/tree/arrange.wgsl"), POINTS)
             .array("source", Element::F32, Access::Read)
             .array("order", Element::U32, Access::Read)
             .array("sorted", Element::F32, Access::ReadWrite);
-        let leaves = kernel("leaves", include_str!("../../../shaders/points/tree/leaves.wgsl"), POINTS)
+        let leaves = kernel("leaves", &with_diagonal(include_str!("../../../shaders/points/tree/leaves.wgsl")), POINTS)
             .group(GROUP)
             .array("sorted", Element::F32, Access::Read)
             .array("order", Element::U32, Access::Read)
             .array("box", Element::U32, Access::ReadWrite);
-        let nodes = kernel("nodes", include_str!("../../../shaders/points/tree/nodes.wgsl"), NODES).group(GROUP).array(
-            "box",
-            Element::U32,
-            Access::ReadWrite,
-        );
+        let nodes = kernel("nodes", &with_diagonal(include_str!("../../../shaders/points/tree/nodes.wgsl")), NODES)
+            .group(GROUP)
+            .array("box", Element::U32, Access::ReadWrite);
         let leaf_moments = [true, false].map(|masses| {
             let mass_of = if masses { "load_mass(i)" } else { "1.0" };
             let text = include_str!("../../../shaders/points/tree/leaf_moments.wgsl");
@@ -277,8 +277,8 @@ impl Tree {
         &self.positions
     }
 
-    /// Eight words a node: the bits of low x, y, z and high x, y, z (0 behind the last axis), the least number of a point, and one to
-    /// spare. Numbered as [`Levels`] says.
+    /// Eight words a node: the bits of low x, y, z and high x, y, z (0 behind the last axis), the least number of a point, and the
+    /// length of the diagonal. Numbered as [`Levels`] says.
     pub fn boxes(&self) -> &Array<u32> {
         &self.boxes
     }
