@@ -608,15 +608,16 @@ fn wrong_points_are_named_and_end_all_ranks() {
         error(&dealt, &ALL)
     };
     let number = dealt[2].number[1];
-    assert_eq!(with(&|p| p.mass.as_mut().unwrap()[1] = -1.0), (2, FofError::Mass { number, value: -1.0 }));
-    assert!(matches!(with(&|p| p.mass.as_mut().unwrap()[1] = f32::NAN), (2, FofError::Mass { .. })));
-    assert_eq!(with(&|p| p.position[4] = f32::INFINITY), (2, FofError::NonFinite { what: "position", number }));
+    // Whichever rank fails first: all have the same error.
+    assert_eq!(with(&|p| p.mass.as_mut().unwrap()[1] = -1.0).1, FofError::Mass { number, value: -1.0 });
+    assert!(matches!(with(&|p| p.mass.as_mut().unwrap()[1] = f32::NAN).1, FofError::Mass { .. }));
+    assert_eq!(with(&|p| p.position[4] = f32::INFINITY).1, FofError::NonFinite { what: "position", number });
     assert_eq!(
-        with(&|p| p.velocity.as_mut().unwrap()[3] = f32::NAN),
-        (2, FofError::NonFinite { what: "velocity", number })
+        with(&|p| p.velocity.as_mut().unwrap()[3] = f32::NAN).1,
+        FofError::NonFinite { what: "velocity", number }
     );
-    let scale_factor = with(&|p| p.scale_factor.as_mut().unwrap()[1] = f32::NAN);
-    assert_eq!(scale_factor, (2, FofError::NonFinite { what: "scale_factor", number }));
+    let scale_factor = with(&|p| p.scale_factor.as_mut().unwrap()[1] = f32::NAN).1;
+    assert_eq!(scale_factor, FofError::NonFinite { what: "scale_factor", number });
     let (have, want) = (dealt[2].count() as u64 - 1, dealt[2].count() as u64);
     assert_eq!(
         with(&|p| p.mass.as_mut().unwrap().truncate(p.number.len() - 1)),
@@ -632,6 +633,46 @@ fn wrong_points_are_named_and_end_all_ranks() {
     assert!(matches!(with(&|p| (p.number[1], p.label[1]) = (p.number[0], p.label[0])), (2, FofError::Label { .. })));
     let nowhere = Selection { observer: Some([0.0, f64::NAN, 0.0]), ..ALL };
     assert!(matches!(error(&dealt, &nowhere), (_, FofError::Observer { .. })));
+}
+
+#[test]
+fn of_several_bad_points_all_ranks_name_the_first() {
+    let good = Points::random(2, domains()[0], &[9, 9], 1.0);
+    let mut order: Vec<usize> = (0..good.count()).collect();
+    order.sort_by_key(|&row| good.number[row]);
+    let mut bad = good.clone();
+    for &row in &order[4..] {
+        bad.mass.as_mut().unwrap()[row] = -2.0;
+        bad.velocity.as_mut().unwrap()[3 * row] = f32::NAN;
+    }
+    bad.velocity.as_mut().unwrap()[3 * order[3] + 1] = f32::INFINITY;
+    let number = good.number[order[3]];
+    for ranks in [1, 3] {
+        let dealt = bad.dealt(4, ranks, &[]);
+        let told = run_threads(ranks, |comm| {
+            Ok::<_, FofError>(catalogue(&comm, &dealt[comm.rank()].members(), &ALL).unwrap_err())
+        });
+        assert_eq!(told.unwrap(), vec![FofError::NonFinite { what: "velocity", number }; ranks]);
+    }
+}
+
+#[test]
+fn sums_beyond_f32_are_kept_in_f64() {
+    // Three masses of 1e38, velocities on both ends of f32.
+    let mut points = Points::one_group(Domain::open(2).unwrap(), &[0.0, 0.0, 1.0, 0.0, 0.5, 0.5]);
+    points.mass = Some(vec![1e38; 3]);
+    points.velocity = Some(vec![3e38, 0.0, -3e38, 0.0, 0.0, 3e38]);
+    let found = on_one_rank(&points, &ALL);
+    let (mass, speed) = (f64::from(1e38f32), f64::from(3e38f32));
+    close("mass", found.mass[0] / (3.0 * mass), 1.0, 1e-15);
+    // Means 0 and 1/3: squares 1, 1 along one axis, 1/9, 1/9, 4/9 along the other, over three.
+    let dispersion = found.velocity_dispersion.unwrap()[0];
+    close("velocity_dispersion", dispersion / speed, (8.0f64 / 9.0).sqrt(), 1e-14);
+    // No mass at all: all weigh the same, as in a group of equal masses.
+    let massless = Points { mass: Some(vec![0.0; 3]), ..points.clone() };
+    let light = on_one_rank(&massless, &ALL);
+    assert_eq!(light.mass[0], 0.0);
+    close("center", light.center[1], found.center[1], 1e-15);
 }
 
 #[test]

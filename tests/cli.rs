@@ -4,6 +4,7 @@
 #[path = "shared/cli.rs"]
 mod cli;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -109,6 +110,7 @@ fn wrong_words_and_values_exit_2() {
         row("snapshot too early", "--snapshots 0.01", 2, &["0.01"]),
         row("snapshot too late", "--snapshots 0.5,1.5", 2, &["1.5"]).mpi(),
         row("snapshot is no number", "--snapshots 0.5,soon", 2, &["soon"]),
+        row("halos too heavy", "--box 1e6 --linking-length 0.2", 2, &["no mass function", "--linking-length 0"]).mpi(),
         row("groups", "--linking-length -0.2", 2, &["--linking-length is -0.2"]),
         row("lpt 3", "--lpt 3", 2, &["--lpt is 3"]),
         row("scheme", "--scheme euler", 2, &["euler"]),
@@ -358,33 +360,167 @@ fn swiftshader_agrees_to_rounding() {
     assert!(moved <= bound, "momenta differ by {moved}, {bound} is allowed");
 }
 
-#[test]
-fn a_resumed_run_gives_the_same_bytes() {
+/// All files of a run, by name and with their bytes; of `run.json` what does not say how the run was made.
+fn whole(out: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let read = |path: PathBuf| {
+        let (name, bytes) = (path.strip_prefix(out).unwrap().to_owned(), fs::read(&path).unwrap());
+        let bytes = if name == Path::new("run.json") { result_of(&bytes) } else { bytes };
+        (name, bytes)
+    };
+    files(out).into_iter().map(read).collect()
+}
+
+/// `run.json` without the keys in which a resumed run may differ from one that was never interrupted.
+fn result_of(bytes: &[u8]) -> Vec<u8> {
+    let mut run: Value = serde_json::from_slice(bytes).unwrap();
+    for key in ["resumed_from_step", "ranks", "grid", "seconds", "bytes", "submissions", "dispatches"] {
+        assert!(run.as_object_mut().unwrap().remove(key).is_some(), "{key}");
+    }
+    run.to_string().into_bytes()
+}
+
+#[track_caller]
+fn alike(what: &str, got: &BTreeMap<PathBuf, Vec<u8>>, want: &BTreeMap<PathBuf, Vec<u8>>) {
+    assert_eq!(got.keys().collect::<Vec<_>>(), want.keys().collect::<Vec<_>>(), "{what}");
+    for (name, bytes) in want {
+        assert!(got[name] == *bytes, "{what}: {} differs", name.display());
+    }
+}
+
+fn json(path: &Path) -> Value {
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+}
+
+/// Resumes a run from each of its snapshots, the last first, those after it removed.
+fn resumes(words: &[&str], epochs: &[&str], ranks: Ranks, others: [Ranks; 2]) {
     let scratch = Scratch::new();
     let out = scratch.join("out");
-    let words = ["--steps", "4", "--snapshots", "0.25,0.50"];
+    let list = epochs.join(",");
+    let words = [words, &["--snapshots", &list]].concat();
+    Call::simulate(&out, &words).on(ranks).succeeds();
+    let want = whole(&out);
     let again = [&words[..], &["--resume"]].concat();
+    for (number, epoch) in epochs.iter().enumerate().rev() {
+        let ranks = others[number % 2];
+        let step = json(&out.join(format!("snapshot_{epoch}/snapshot.json")))["step"].clone();
+        Call::simulate(&out, &again).on(ranks).succeeds();
+        alike(&format!("{again:?} from {epoch} on {ranks:?}"), &whole(&out), &want);
+        assert_eq!(json(&out.join("run.json"))["resumed_from_step"], step);
+        // All that the run wrote from this snapshot on.
+        epochs[number..].iter().for_each(|epoch| fs::remove_dir_all(out.join(format!("snapshot_{epoch}"))).unwrap());
+        files(&out)
+            .into_iter()
+            .filter(|path| path.parent() == Some(&out))
+            .for_each(|path| fs::remove_file(path).unwrap());
+    }
+    Call::simulate(&out, &again).on(ranks).succeeds();
+    alike("from the start", &whole(&out), &want);
+    assert!(json(&out.join("run.json"))["resumed_from_step"].is_null());
+}
+
+#[test]
+fn a_run_resumed_from_any_snapshot_is_the_finished_run() {
+    let hdf5 = |kind: &'static str| if cfg!(feature = "hdf5") { vec!["--hdf5", kind] } else { vec![] };
+    // The box has digits that a careless reader of JSON loses; groups form in so small a one.
+    let words = ["--box", "12.345678901234567", "--linking-length", "0.3", "--save-density", "--steps", "3"];
+    let (one, two) = (Ranks::Threads(1), Ranks::Threads(2));
+    resumes(&[&words[..], &hdf5("one")].concat(), &["0.0625", "0.3", "0.6875", "1"], one, [Ranks::Threads(3), one]);
+    let words = ["--scheme", "bullfrog", "--lpt", "1", "--window", "tsc"];
+    resumes(&[&words[..], &hdf5("per-rank")].concat(), &["0.5", "1.0"], two, [two; 2]);
+}
+
+#[test]
+fn a_snapshot_that_is_not_whole_is_passed_over_and_one_that_is_not_its_own_is_an_error() {
+    let scratch = Scratch::new();
+    let out = scratch.join("out");
+    let noise = scratch.file("noise.npy", f32_npy(&noise()));
+    let words = ["--snapshots", "0.25,0.5,0.50", "--white-noise", &noise];
     Call::simulate(&out, &words).succeeds();
-    let want = results(&out);
-    let snapshot = |name: &str| out.join("snapshot_0.50").join(name);
-    let half = ["positions.npy", "velocities.npy"].map(|name| fs::read(snapshot(name)).unwrap());
-    let forget = || RESULTS.iter().for_each(|name| fs::remove_file(out.join(name)).unwrap());
-    let from = || serde_json::from_slice::<Value>(&fs::read(out.join("run.json")).unwrap()).unwrap();
-    forget();
-    Call::simulate(&out, &again).on(Ranks::Threads(3)).succeeds();
-    same("from the last snapshot", &results(&out), &want);
-    let last = from()["resumed_from_step"].as_u64().unwrap();
-    // A snapshot without its last file is not whole.
-    forget();
-    fs::remove_file(snapshot("snapshot.json")).unwrap();
+    let want = whole(&out);
+    assert!(["0.5", "0.50"].iter().all(|name| out.join(format!("snapshot_{name}/snapshot.json")).is_file()));
+    let again = [&words[..], &["--resume"]].concat();
+    let of = |name: &str| out.join(format!("snapshot_{name}"));
+    fs::remove_dir_all(of("0.50")).unwrap();
+    let (whole_file, state) = (of("0.5").join("snapshot.json"), of("0.5").join("displacements.npy"));
+    let refused = |what: &str, words: &[&str], says: &[&str]| {
+        let before = whole(&out);
+        for ranks in [Ranks::Threads(1), Ranks::Threads(3)] {
+            Call::simulate(&out, words).on(ranks).run().is_error(what, 1, says);
+            alike(what, &whole(&out), &before);
+        }
+    };
+    let changed = |what: &str, path: &Path, bytes: &[u8], says: &[&str]| {
+        let good = fs::read(path).unwrap();
+        fs::write(path, bytes).unwrap();
+        refused(what, &again, says);
+        fs::write(path, good).unwrap();
+    };
+    let good = fs::read(&state).unwrap();
+    let with = |at: usize, value: f32| {
+        let mut bytes = good.clone();
+        bytes[128 + 4 * at..][..4].copy_from_slice(&value.to_le_bytes());
+        bytes
+    };
+    changed(
+        "cut off",
+        &state,
+        &good[..good.len() - 4],
+        &["snapshot_0.5", "damaged", "truncated", "remove the snapshot"],
+    );
+    changed("NaN", &state, &with(1000, f32::NAN), &["(333, 1) is NaN", "remove the snapshot"]);
+    changed("another number", &state, &with(1000, 0.25), &["displacements.npy is not what was written"]);
+    changed("shape", &state, &npy("<f4", "(512, 2)", &[0; 4096]), &["(512, 2)", "remove the snapshot"]);
+    changed("no JSON", &whole_file, b"{ \"a\": 0.5", &["snapshot.json", "remove the snapshot"]);
+    changed("no object", &whole_file, b"[]", &["snapshot.json", "remove the snapshot"]);
+    // In the place of another moment.
+    let early = fs::read(of("0.25").join("snapshot.json")).unwrap();
+    changed("another moment", &whole_file, &early, &["a = 0.25, but a snapshot in this place has 0.5"]);
+    // Other parameters are named, also what is in a file of the same name.
+    refused("seed", &[&again[..], &["--seed", "2"]].concat(), &["seed = 1, but this one has 2", "another --out"]);
+    refused("cosmology", &[&again[..], &["--cosmology", "simple"]].concat(), &["with cosmology.A_s = 2.105e-9"]);
+    let other: Vec<f32> = self::noise().iter().map(|x| 0.5 * x).collect();
+    let first = fs::read(&noise).unwrap();
+    fs::write(&noise, f32_npy(&other)).unwrap();
+    refused("noise", &again, &["white_noise_fingerprint"]);
+    fs::write(&noise, first).unwrap();
+    // Without its last file it is not whole.
+    fs::remove_file(&whole_file).unwrap();
     Call::simulate(&out, &again).succeeds();
-    same("from an earlier one", &results(&out), &want);
-    assert!(from()["resumed_from_step"].as_u64().unwrap() < last);
-    assert!(["positions.npy", "velocities.npy"].map(|name| fs::read(snapshot(name)).unwrap()) == half);
-    assert!(snapshot("snapshot.json").is_file());
-    let other = [&again[..], &["--seed", "2"]].concat();
-    Call::simulate(&out, &other).run().is_error("other parameters", 1, &["other parameters"]);
-    same("after a refusal", &results(&out), &want);
+    assert_eq!(json(&out.join("run.json"))["resumed_from_step"], 1);
+    alike("from an earlier one", &whole(&out), &want);
+}
+
+#[test]
+fn a_directory_never_shows_files_of_two_runs() {
+    let scratch = Scratch::new();
+    let out = scratch.join("out");
+    let words = ["--box", "12", "--linking-length", "0.3", "--save-density", "--snapshots", "0.5"];
+    let hdf5: &[&str] = if cfg!(feature = "hdf5") { &["--hdf5", "per-rank"] } else { &[] };
+    Call::simulate(&out, &[&words[..], hdf5].concat()).on(Ranks::Threads(3)).succeeds();
+    let first = whole(&out);
+    // Another run that fails at its end replaces nothing.
+    fs::remove_file(out.join("mass_function.csv")).unwrap();
+    fs::create_dir(out.join("mass_function.csv")).unwrap();
+    let other = ["--box", "12", "--seed", "2"];
+    let failing = [&other[..], &["--linking-length", "0.3"]].concat();
+    Call::simulate(&out, &failing).run().is_error("in the way", 1, &["mass_function.csv", "not a regular file"]);
+    fs::remove_dir(out.join("mass_function.csv")).unwrap();
+    fs::write(out.join("mass_function.csv"), &first[Path::new("mass_function.csv")]).unwrap();
+    alike("after a failure", &whole(&out), &first);
+    // The same run with less to write leaves what is right, but for parts of a snapshot that go with parts it replaces.
+    let same = ["--box", "12", "--snapshots", "0.5", "--resume"];
+    Call::simulate(&out, &[&same[..], hdf5].concat()).on(Ranks::Threads(2)).succeeds();
+    let names = |found: &BTreeMap<PathBuf, Vec<u8>>| -> Vec<String> {
+        found.keys().filter(|name| name.components().count() == 1).map(|name| name.to_str().unwrap().into()).collect()
+    };
+    let mut want = names(&first);
+    want.retain(|name| name != "snapshot.2.hdf5");
+    assert_eq!(names(&whole(&out)), want);
+    assert!(fs::read(out.join("halos.npz")).unwrap() == first[Path::new("halos.npz")]);
+    // Another run leaves nothing that would pass for its own.
+    Call::simulate(&out, &other).succeeds();
+    let left = ["density.png", "positions.npy", "power_spectrum.csv", "run.json", "velocities.npy"];
+    assert_eq!(names(&whole(&out)), left);
 }
 
 #[test]

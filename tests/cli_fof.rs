@@ -222,14 +222,22 @@ fn wrong_words_and_bad_files_are_errors_that_leave_nothing() {
     let nan = save(&s, "nan.npy", &[30, 3], &points);
     let mut masses = vec![1.0f32; 30];
     let short = save(&s, "short.npy", &[29], &masses[1..]);
-    masses[21] = -1.0;
+    (masses[29], masses[21]) = (f32::NAN, -1.0);
     let negative = save(&s, "negative.npy", &[30], &masses);
+    let heavy = save(&s, "heavy.npy", &[30], &[1e38f32; 30]);
+    let mut velocities = [3e38f32; 90];
+    velocities.iter_mut().step_by(2).for_each(|v| *v = -*v);
+    let fast = save(&s, "fast.npy", &[30, 3], &velocities);
+    let mut masses = [1.0f64; 30];
+    (masses[28], masses[11]) = (f64::NAN, 1e39);
+    let wide = save(&s, "wide.npy", &[30], &masses);
     let missing = s.word("missing.npy");
     let before = files(s.path());
     let (output, labels) = (s.word("o.npz"), s.word("l.npy"));
     let fof = |words: &[&str]| Call::new(&[&["fof", "-o", &output, "--labels", &labels], words].concat());
     let length = ["--linking-length", "1"];
     let with = |words: &[&str]| fof(&[words, &length].concat());
+    let all = |words: &[&str]| fof(&[&[good.as_str(), "--linking-length", "100"], words].concat());
     let cases = [
         (fof(&[&good]), 2, "--linking-length"),
         (fof(&[&good, "--linking-length", "1", "--linking-parameter", "0.2"]), 2, "cannot be used with"),
@@ -250,7 +258,12 @@ fn wrong_words_and_bad_files_are_errors_that_leave_nothing() {
         (with(&[&good, "--masses", &short]), 1, "(29,)"),
         (with(&[&good, "--masses", &good]), 1, "(30, 3)"),
         (with(&[&good, "--velocities", &negative]), 1, "(30,)"),
-        (with(&[&good, "--masses", &negative]).on(Ranks::Threads(3)), 1, "point 21 is -1"),
+        (with(&[&good, "--masses", &negative]).on(Ranks::Threads(3)), 1, "negative.npy: the element at (21,) is -1"),
+        // One group of all, whose mass or motion f32 cannot hold; and values that it cannot.
+        (all(&["--masses", &heavy]), 1, "`mass` of the group with label 0 is 2.9999"),
+        (all(&["--masses", &heavy]).on(Ranks::Threads(3)), 1, "`mass` of the group with label 0 is 2.9999"),
+        (all(&["--velocities", &fast]).on(Ranks::Threads(3)), 1, "`velocity_dispersion` of the group with label 0"),
+        (all(&["--masses", &wide]).on(Ranks::Threads(3)), 1, "wide.npy: the element at (11,) is 1e39, beyond"),
         (with(&[&good, "--masses", &missing]), 1, "no such file"),
         (with(&[&missing]), 1, "no such file"),
     ];

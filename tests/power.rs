@@ -8,11 +8,14 @@ use std::f64::consts::PI;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use meshloom::comm::{Communicator, run_threads};
 use meshloom::exchange::GridComms;
 use meshloom::gpu::{Options, Recorder};
-use meshloom::grid::{Grid, volume};
+use meshloom::grid::{Grid, split, volume};
 use meshloom::io::{Element, NpyWriter, token};
-use meshloom::mesh::{Mesh, MeshError, Painter, Points, Window, density_contrast};
+use meshloom::mesh::{
+    Bin, Mesh, MeshError, Painter, Points, SpectrumGeometry, Window, density_contrast, power_spectrum,
+};
 use meshloom::{Error, Launch, launch};
 use reference_pm::{uniform, white};
 use rustfft::{FftPlanner, num_complex::Complex};
@@ -518,4 +521,81 @@ fn the_library_distributes_points_and_agrees_on_errors() {
     assert_eq!(ranks.iter().map(|rank| rank.0).sum::<u64>(), 100);
     assert!(ranks.iter().all(|rank| rank.1 == 100));
     assert!((ranks.iter().map(|rank| rank.2).sum::<f64>() / 120.0 - 1.0).abs() < 1e-6);
+}
+
+/// The spectrum of a mesh of 8 x 6 x 4 cells whose modes have these powers, on some ranks; what each rank gets.
+fn binned(ranks: usize, size: [f64; 3], power: impl Fn([u64; 3]) -> f64 + Sync) -> Vec<Result<Vec<Bin>, MeshError>> {
+    let told = run_threads(ranks, |comm: Communicator| {
+        // Half of the last axis is there.
+        let part = [split(8, ranks as u64, comm.rank() as u64), 0..6, 0..3];
+        let geometry = SpectrumGeometry { shape: [8, 6, 4], size, part: part.clone() };
+        let at = |index: usize| [part[0].start + index as u64 / 18, index as u64 / 3 % 6, index as u64 % 3];
+        Ok::<_, MeshError>(power_spectrum(&comm, &geometry, |index, _| power(at(index))))
+    });
+    told.unwrap()
+}
+
+#[test]
+fn modes_that_are_no_numbers_are_errors_on_all_ranks() {
+    let size = [8.0, 6.0, 4.0];
+    // In a bin, at k = 0, in a corner beyond all bins; the first of two; on the first rank and on the last.
+    for (first, second) in
+        [([5, 2, 1], [7, 0, 0]), ([0, 0, 0], [1, 0, 0]), ([4, 3, 2], [4, 4, 0]), ([1, 1, 2], [7, 5, 2])]
+    {
+        for bad in [f64::NAN, -f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            let power = |at: [u64; 3]| match at {
+                at if at == first => bad,
+                at if at == second => f64::NAN,
+                _ => 1.0,
+            };
+            for ranks in [1, 3] {
+                for told in binned(ranks, size, power) {
+                    let Err(MeshError::Mode { index, power }) = told else { panic!("{first:?} {bad}: {told:?}") };
+                    assert_eq!(index, first, "{bad} on {ranks} ranks");
+                    assert!(power == bad || power.is_nan() && bad.is_nan(), "{power} {bad}");
+                }
+            }
+        }
+    }
+    // A finite power whose product with the volume is none.
+    let told = binned(1, [1e20; 3], |at| if at == [2, 0, 0] { 1e300 } else { 1.0 }).remove(0);
+    assert!(matches!(told, Err(MeshError::Mode { index: [2, 0, 0], .. })), "{told:?}");
+    for (axis, side) in [(0, 0.0), (1, f64::NAN), (2, f64::INFINITY), (0, -1.0), (1, 1e200), (2, 1e-200)] {
+        let mut wrong = size;
+        wrong[axis] = side;
+        for told in binned(2, wrong, |_| 1.0) {
+            assert!(matches!(told, Err(MeshError::Size { axis: found, .. }) if found == axis), "{side}: {told:?}");
+        }
+    }
+}
+
+#[test]
+fn powers_of_any_size_are_binned_alike() {
+    // Different in every mode, some negative as after a subtraction.
+    let power = |at: [u64; 3]| 1.0 + 0.37 * at[0] as f64 - 0.9 * at[1] as f64 + 0.11 * (at[2] * at[0]) as f64;
+    let want = binned(1, [8.0; 3], power).remove(0).unwrap();
+    // The same by plain sums: modes of |k| in fundamental ones, each of the half once for itself and once mirrored.
+    let mut sums = [[0.0; 2]; 3];
+    let number = |at: u64, n: u64| if 2 * at < n { at as f64 } else { at as f64 - n as f64 };
+    for at in (0..8).flat_map(|i| (0..6).flat_map(move |j| (0..3).map(move |k| [i, j, k]))) {
+        let k = (number(at[0], 8).powi(2) + number(at[1], 6).powi(2) + number(at[2], 4).powi(2)).sqrt();
+        let weight = if at[2] == 1 { 2.0 } else { 1.0 };
+        if let Some(sum) = sums.get_mut((k + 0.5).floor() as usize) {
+            *sum = [sum[0] + weight, sum[1] + weight * power(at)];
+        }
+    }
+    for (bin, [modes, sum]) in want.iter().zip(&sums[1..]) {
+        let mean = sum / modes * 512.0 / 192f64.powi(2);
+        assert!(bin.modes as f64 == *modes && (bin.power - mean).abs() < 1e-12, "{bin:?} {mean}");
+    }
+    assert_eq!(want.len(), 2);
+    // Powers of two scale exactly, however far.
+    for scale in [2f64.powi(-1000), 2f64.powi(-60), 2f64.powi(900)] {
+        for ranks in [1, 3] {
+            for told in binned(ranks, [8.0; 3], |at| power(at) * scale) {
+                let back: Vec<Bin> = told.unwrap().iter().map(|bin| Bin { power: bin.power / scale, ..*bin }).collect();
+                assert_eq!(back, want, "{scale:e}");
+            }
+        }
+    }
 }

@@ -8,7 +8,7 @@ use meshloom::comm::Communicator;
 use meshloom::cosmology::{Cosmology, LinearPower, LptOrder, Scheme, TransferKind, schedule};
 use meshloom::gpu::{Gpu, Options};
 use meshloom::mesh::{Bin, Window};
-use meshloom::pm::{Config, Noise, Simulation};
+use meshloom::pm::{Config, Noise, Simulation, SimulationError};
 use meshloom::{Error, Launch, Rank, launch};
 use reference_pm::{Setup, Vector, displacements, linear_density, start, white};
 
@@ -273,25 +273,92 @@ fn a_warmed_step_submits_once_and_allocates_nothing() {
     }
 }
 
+/// A small run for what does not depend on size.
+fn small() -> Config {
+    Config { particles: 8, mesh: 16, box_size: 16.0, steps: 3, ..golden() }
+}
+
 #[test]
-fn a_resumed_run_ends_with_the_same_bits() {
+fn a_run_resumed_at_any_snapshot_is_the_same_run() {
     let options = Options::from_env().unwrap();
-    for scheme in [Scheme::FastPm, Scheme::BullFrog] {
-        let config = Config { steps: 4, snapshots: vec![0.4], scheme, ..golden() };
+    for (scheme, lpt, window) in
+        [(Scheme::FastPm, LptOrder::Second, Window::Cic), (Scheme::BullFrog, LptOrder::First, Window::Tsc)]
+    {
+        // At the start, between steps, at the end of a step, and at the end.
+        let config = Config { snapshots: vec![0.0625, 0.4, 0.6875, 1.0], scheme, lpt, window, ..small() };
         let results = launch(Launch::Threads(2), &options, |rank| {
-            let mut kept = None;
+            let mut kept = Vec::new();
             let mut whole = Simulation::new(&rank, config.clone(), Noise::Seed)?;
             whole.run(|simulation, reached| {
                 if reached.snapshot {
-                    kept = Some((reached.step, simulation.phase_space()?));
+                    kept.push((reached, simulation.phase_space()?));
                 }
                 Ok::<_, Error>(())
             })?;
-            let (step, state) = kept.expect("the snapshot was reached");
-            let mut resumed = Simulation::resume(&rank, config.clone(), step, &state)?;
-            resumed.run(|_, _| Ok::<_, Error>(()))?;
-            Ok::<_, Error>((whole.phase_space()?, resumed.phase_space()?))
+            let want = (whole.phase_space()?, whole.density()?, whole.power()?, whole.scale_factor(), whole.steps());
+            for (at, state) in &kept {
+                let mut resumed = Simulation::resume(&rank, config.clone(), at.step, state)?;
+                assert_eq!((resumed.scale_factor(), resumed.steps()), (at.a, want.4), "before its first step");
+                assert_eq!(&resumed.phase_space()?, state);
+                let mut first = None;
+                resumed.run(|_, reached| {
+                    first.get_or_insert(reached);
+                    Ok::<_, Error>(())
+                })?;
+                assert_eq!(first, Some(*at), "it begins where it was left");
+                let got = (
+                    resumed.phase_space()?,
+                    resumed.density()?,
+                    resumed.power()?,
+                    resumed.scale_factor(),
+                    resumed.steps(),
+                );
+                assert!(got == want, "{scheme:?} from {at:?}: {} {}", got.3, got.4);
+                // A run that has ended stays as it is.
+                resumed.run(|_, reached| -> Result<(), Error> { panic!("{reached:?}") })?;
+                assert!(resumed.phase_space()? == want.0);
+            }
+            Ok::<_, Error>(kept.len())
         });
-        assert!(results.unwrap().iter().all(|(whole, resumed)| whole == resumed), "{scheme:?}");
+        assert_eq!(results.unwrap(), [4, 4]);
     }
+}
+
+#[test]
+fn what_no_run_can_begin_with_is_an_error_on_all_ranks() {
+    let options = Options::from_env().unwrap();
+    let config = small();
+    let all = launch(Launch::Threads(2), &options, |rank| {
+        let mut fresh = Simulation::new(&rank, config.clone(), Noise::Seed)?;
+        let early = fresh.accelerations().unwrap_err();
+        assert!(matches!(early, Error::Simulation(SimulationError::NoForce)), "{early}");
+        let good = fresh.phase_space()?;
+        let resumed = |change: &dyn Fn(&mut [[Vec<f32>; 3]; 2])| {
+            let mut state = good.clone();
+            change(&mut state);
+            let made = Simulation::resume(&rank, config.clone(), 0, &state);
+            match made.and_then(|mut simulation| simulation.phase_space().map(drop)).unwrap_err() {
+                Error::Simulation(error) => error,
+                other => panic!("{other}"),
+            }
+        };
+        // Rank 1 has the sites from 256 on.
+        let mine = |at: usize| (rank.comm.rank() == 1).then_some(at);
+        let nan = resumed(&|state| mine(7).into_iter().for_each(|at| state[1][2][at] = f32::NAN));
+        assert!(matches!(nan, SimulationError::NotFinite { what: "momenta", index: 263, .. }), "{nan}");
+        let infinite = resumed(&|state| mine(0).into_iter().for_each(|at| state[0][0][at] = f32::INFINITY));
+        assert!(matches!(infinite, SimulationError::NotFinite { what: "displacements", index: 256, .. }), "{infinite}");
+        // Finite, but nowhere that f32 resolves.
+        let far = resumed(&|state| mine(1).into_iter().for_each(|at| state[0][1][at] = 1e30));
+        assert!(matches!(far, SimulationError::Lost { particles: 1 }), "{far}");
+        let short = resumed(&|state| state[1][0].truncate(255));
+        assert!(matches!(short, SimulationError::WrongLength { what: "momenta", have: 255, want: 256 }), "{short}");
+        let noise = Simulation::new(&rank, config.clone(), Noise::Values(&[0.0; 255])).map(drop).unwrap_err();
+        assert!(
+            matches!(noise, Error::Simulation(SimulationError::WrongLength { have: 255, want: 256, .. })),
+            "{noise}"
+        );
+        Ok::<_, Error>(())
+    });
+    assert_eq!(all.unwrap().len(), 2);
 }

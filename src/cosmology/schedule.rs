@@ -138,10 +138,11 @@ pub fn schedule(
     Ok(ops)
 }
 
-/// What is left of a schedule after step `step`.
+/// What is left of a schedule from step `step` on. It begins with that step's [`Op::Reached`], as a whole schedule begins
+/// with that of the start, also where nothing else is left.
 ///
-/// It begins with a [`Op::Force`] where the first kick would have used one made before the interruption: that force was
-/// taken at the very positions which were stored, so a resumed run computes the same bits.
+/// A [`Op::Force`] follows where the first kick would have used one made before the interruption: that force was taken
+/// at the very positions which were stored, so a resumed run computes the same bits.
 ///
 /// # Errors
 /// [`CosmologyError::UnknownStep`] if the schedule has no such step.
@@ -152,8 +153,9 @@ pub fn schedule(
 /// let growth = Growth::new(Cosmology::simple());
 /// let ops = schedule(&growth, Scheme::FastPm, 0.1, 1.0, 3, &[])?;
 /// let rest = resume_from(&ops, 2)?;
-/// assert_eq!(rest[0], Op::Force);
-/// assert_eq!(rest[1..], ops[ops.len() - 5..]);
+/// assert!(matches!(rest[0], Op::Reached { step: 2, .. }));
+/// assert_eq!(rest[1], Op::Force);
+/// assert_eq!(rest[2..], ops[ops.len() - 5..]);
 /// # Ok::<(), meshloom::cosmology::CosmologyError>(())
 /// ```
 pub fn resume_from(ops: &[Op], step: usize) -> Result<Vec<Op>, CosmologyError> {
@@ -168,17 +170,9 @@ pub fn resume_from(ops: &[Op], step: usize) -> Result<Vec<Op>, CosmologyError> {
         return Err(CosmologyError::UnknownStep { step, last });
     };
     let rest = &ops[place + 1..];
-    let needs_force = rest.iter().find_map(|op| match op {
-        Op::Kick { .. } => Some(true),
-        Op::Force => Some(false),
-        _ => None,
-    });
-    let mut resumed = Vec::with_capacity(rest.len() + 1);
-    if needs_force == Some(true) {
-        resumed.push(Op::Force);
-    }
-    resumed.extend_from_slice(rest);
-    Ok(resumed)
+    let first = rest.iter().find(|op| matches!(op, Op::Kick { .. } | Op::Force));
+    let force = matches!(first, Some(Op::Kick { .. })).then_some(Op::Force);
+    Ok([ops[place]].into_iter().chain(force).chain(rest.iter().copied()).collect())
 }
 
 /// Factors of one FastPM step from `begin` to `end`: with them a particle on a linear trajectory stays on it exactly.
@@ -325,18 +319,20 @@ mod tests {
             for (_, step) in reached(&ops) {
                 let rest = resume_from(&ops, step).unwrap();
                 let place = ops.iter().position(|op| matches!(op, Op::Reached { step: s, .. } if *s == step)).unwrap();
-                let tail = &ops[place + 1..];
+                let tail = &ops[place..];
+                assert_eq!(rest[0], tail[0]);
                 match rest.len() - tail.len() {
                     0 => assert_eq!(rest, tail),
                     1 => {
-                        assert_eq!(rest[0], Op::Force);
-                        assert_eq!(rest[1..], *tail);
-                        assert!(scheme == Scheme::FastPm && matches!(tail[0], Op::Kick { .. }));
+                        assert_eq!(rest[1], Op::Force);
+                        assert_eq!(rest[2..], tail[1..]);
+                        assert!(scheme == Scheme::FastPm && matches!(tail[1], Op::Kick { .. }));
                     }
                     _ => panic!("step {step}: {rest:?}"),
                 }
             }
-            assert_eq!(resume_from(&ops, 6).unwrap(), []);
+            assert_eq!(resume_from(&ops, 0).unwrap(), ops);
+            assert_eq!(resume_from(&ops, 6).unwrap(), [Op::Reached { a: 1.0, step: 6 }]);
             assert_eq!(resume_from(&ops, 7), Err(CosmologyError::UnknownStep { step: 7, last: 6 }));
         }
     }

@@ -206,6 +206,17 @@ pub enum IoError {
         value: f64,
     },
 
+    /// An element is negative where none may be.
+    #[error("{}: the element at {} is {value}, but none may be negative; correct it", .path.display(), tuple(.index))]
+    Negative {
+        /// The file.
+        path: PathBuf,
+        /// The first such position.
+        index: Vec<u64>,
+        /// The value there.
+        value: f64,
+    },
+
     /// A range outside the array or file was asked for: a mistake of the calling program.
     #[error("{}: range {start}..{end} was asked for, of only {len}; please report this as a bug", printable_path(.path))]
     Range {

@@ -16,6 +16,17 @@ pub enum MeshError {
         /// The value there.
         value: f64,
     },
+    /// A mode whose power is NaN or infinite.
+    #[error(
+        "the mode {index:?} has the power {power}, from a field that is not finite or too large for f32; remove or repair \
+         values that are not finite, or scale the field"
+    )]
+    Mode {
+        /// The first of all ranks' such modes, the last axis being the half one.
+        index: [u64; 3],
+        /// What was to be binned.
+        power: f64,
+    },
     /// A field that cannot be divided by its mean.
     #[error(
         "the field's mean is {mean:?}, which is 0 within rounding, and a density contrast is the field divided by its \
@@ -26,7 +37,7 @@ pub enum MeshError {
         mean: f64,
     },
     /// A side of a box that is no length.
-    #[error("side {axis} of the box is {size}; it must be finite and greater than 0")]
+    #[error("side {axis} of the box is {size:?}; it must be a length from 1e-60 to 1e60")]
     Size {
         /// The axis.
         axis: usize,

@@ -2,7 +2,7 @@
 
 use super::error::MeshError;
 use super::particles::{Mesh, Painter, Particles};
-use super::power::all_finite;
+use super::power::{all_finite, sides};
 use super::window::Window;
 use crate::comm::{Communicator, Op};
 use crate::exchange::GridComms;
@@ -85,9 +85,7 @@ impl Points {
         size: [f64; 3],
         positions: &[[f64; 3]],
     ) -> Result<Self, MeshError> {
-        if let Some(axis) = (0..3).find(|&a| !(size[a].is_finite() && size[a] > 0.0)) {
-            return Err(MeshError::Size { axis, size: size[axis] });
-        }
+        sides(size)?;
         let [mut before, mut total] = [[positions.len() as u64]; 2];
         comm.scan_exclusive(&mut before, Op::Sum)?;
         comm.all_reduce(&mut total, Op::Sum)?;

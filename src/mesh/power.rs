@@ -60,13 +60,15 @@ impl SpectrumGeometry {
 /// it and all get the result; bins without modes are left out.
 ///
 /// # Errors
-/// [`CommError`] when another rank fails.
+/// [`MeshError::Size`]; [`MeshError::Mode`] for the first mode of all ranks, in a bin or not, whose power is not finite, the
+/// same on all ranks; [`MeshError::Comm`] when another rank fails.
 pub fn power_spectrum(
     comm: &Communicator,
     geometry: &SpectrumGeometry,
     power: impl Fn(usize, [Wave; 3]) -> f64,
-) -> Result<Vec<Bin>, CommError> {
+) -> Result<Vec<Bin>, MeshError> {
     let (shape, size) = (geometry.shape, geometry.size);
+    sides(size)?;
     let fundamental = 2.0 * std::f64::consts::PI / size.iter().fold(0.0, |a: f64, &b| a.max(b));
     let nyquist = (0..3).map(|a| std::f64::consts::PI * shape[a] as f64 / size[a]).fold(f64::INFINITY, f64::min);
     let bins = (nyquist / fundamental + 1e-9).floor() as usize;
@@ -77,12 +79,22 @@ pub fn power_spectrum(
         let k = waves.iter().map(|wave| wave.k * wave.k).sum::<f64>().sqrt();
         (k, (k / fundamental + 0.5).floor() as usize)
     };
+    let mut bad = None;
     geometry.modes(|index, at| {
         let value = power(index, geometry.waves(at));
-        largest[0] = largest[0].max(value.abs().to_bits());
+        // Bits of what is not finite are above those of all that is.
+        largest[0] = largest[0].max((value * scale).abs().to_bits());
+        if bad.is_none() && !(value * scale).is_finite() {
+            bad = Some(([0, 1, 2].map(|a| geometry.part[a].start + at[a]), value));
+        }
     });
     comm.all_reduce(&mut largest, Op::Max)?;
     let largest = f64::from_bits(largest[0]);
+    if !largest.is_finite()
+        && let Some((index, power)) = first_of_all(comm, bad)?
+    {
+        return Err(MeshError::Mode { index, power });
+    }
     // 2^40 modes of the largest power stay below 2^126.
     let unit = Unit::holding(largest, 84);
     let mut sums = vec![[0i128; 3]; bins + 1];
@@ -97,14 +109,14 @@ pub fn power_spectrum(
             let sum = &mut sums[bin];
             sum[0] += weight;
             sum[1] += weight * of_k.integer(k);
-            sum[2] += weight * unit.integer(power(index, waves));
+            sum[2] += weight * unit.integer(power(index, waves) * scale);
         }
     });
     let mut flat: Vec<i128> = sums.into_iter().flatten().collect();
     comm.all_reduce(&mut flat, Op::Sum)?;
     let bins = flat.chunks(3).filter(|sum| sum[0] > 0).map(|sum| {
         let modes = sum[0] as f64;
-        Bin { k: of_k.real(sum[1]) / modes, power: unit.real(sum[2]) / modes * scale, modes: sum[0] as u64 }
+        Bin { k: of_k.real(sum[1]) / modes, power: unit.real(sum[2]) / modes, modes: sum[0] as u64 }
     });
     Ok(bins.collect())
 }
@@ -122,19 +134,28 @@ pub fn density_contrast(comm: &Communicator, own: &Box3, values: &[f64]) -> Resu
     let largest = values.iter().fold(0.0, |largest: f64, value| largest.max(value.abs()));
     let mut most = [largest.to_bits()];
     comm.all_reduce(&mut most, Op::Max)?;
-    // The power of two above the largest value; f64's own range of them is too small for its inverse.
-    let exponent = (most[0] >> 52) as i32 - 1022;
-    let scale = |value: f64, by: i32| value * 2f64.powi(by / 2) * 2f64.powi(by - by / 2);
     // 84 bits a value leave room for 2^43 of them.
-    let units = values.iter().map(|&value| scale(value, 84 - exponent) as i128);
+    let unit = Unit::holding(f64::from_bits(most[0]), 84);
+    let units = values.iter().map(|&value| unit.integer(value));
     let mut sums = units.fold([0i128, 0, 0], |[sum, size, count], unit| [sum + unit, size + unit.abs(), count + 1]);
     comm.all_reduce(&mut sums, Op::Sum)?;
-    let mean = scale(sums[0] as f64 / sums[2] as f64, exponent - 84);
+    let mean = scaled(sums[0] as f64 / sums[2] as f64, -unit.0);
     // What rounding to f32 leaves of the mean of a contrast. A density, which has one sign, is far from it.
     if sums[0].unsigned_abs() as f64 <= 1e-7 * sums[1] as f64 || mean == 0.0 {
         return Err(MeshError::Mean { mean });
     }
     Ok(values.iter().map(|value| (value / mean - 1.0) as f32).collect())
+}
+
+/// Sides for which neither a volume nor a power of modes leaves the range of f64.
+const SIDES: std::ops::RangeInclusive<f64> = 1e-60..=1e60;
+
+/// Checks the sides of a box.
+pub(super) fn sides(size: [f64; 3]) -> Result<(), MeshError> {
+    match size.iter().position(|side| !SIDES.contains(side)) {
+        Some(axis) => Err(MeshError::Size { axis, size: size[axis] }),
+        None => Ok(()),
+    }
 }
 
 /// Checks that the values of all ranks are finite; `index` tells where this rank's value number `n` stands.
@@ -144,33 +165,49 @@ pub(super) fn all_finite<const N: usize>(
     index: impl Fn(u64) -> [u64; N],
 ) -> Result<(), MeshError> {
     let bad = values.iter().position(|value| !value.is_finite());
-    let mine = bad.map_or([u64::MAX; N], |at| index(at as u64));
-    let Some(first) = comm.all_gather(&mine)?.chunks(N).map(<[u64]>::to_vec).min() else { return Ok(()) };
-    if first == [u64::MAX; N] {
-        return Ok(());
+    match first_of_all(comm, bad.map(|at| (index(at as u64), values[at])))? {
+        Some((index, value)) => Err(MeshError::NotFinite { index: index.to_vec(), value }),
+        None => Ok(()),
     }
-    // Whichever rank speaks first must know the value.
-    let mut bits = [bad.filter(|_| first == mine).map_or(0, |at| values[at].to_bits())];
-    comm.all_reduce(&mut bits, Op::Max)?;
-    Err(MeshError::NotFinite { index: first, value: f64::from_bits(bits[0]) })
 }
 
-/// A fixed point.
+/// The value of the least index among those of all ranks.
+fn first_of_all<const N: usize>(
+    comm: &Communicator,
+    own: Option<([u64; N], f64)>,
+) -> Result<Option<([u64; N], f64)>, CommError> {
+    let mine = own.map_or([u64::MAX; N], |(index, _)| index);
+    let all = comm.all_gather(&mine)?;
+    let Some(&first) = all.as_chunks::<N>().0.iter().min().filter(|first| **first != [u64::MAX; N]) else {
+        return Ok(None);
+    };
+    // Whichever rank speaks first must know the value.
+    let mut bits = [own.filter(|_| first == mine).map_or(0, |(_, value)| value.to_bits())];
+    comm.all_reduce(&mut bits, Op::Max)?;
+    Ok(Some((first, f64::from_bits(bits[0]))))
+}
+
+/// A fixed point: the power of two that makes integers of values.
 #[derive(Clone, Copy)]
 struct Unit(i32);
 
 impl Unit {
-    /// The point at which `largest` takes `bits` bits.
+    /// The point at which finite values up to `largest` take `bits` bits.
     fn holding(largest: f64, bits: i32) -> Self {
-        let exponent = if largest > 0.0 && largest.is_finite() { largest.log2().floor() as i32 } else { 0 };
-        Unit((bits - exponent).clamp(-900, 900))
+        // The power of two above the largest value.
+        Unit(bits - ((largest.to_bits() >> 52) as i32 - 1022))
     }
 
     fn integer(self, value: f64) -> i128 {
-        (value * 2f64.powi(self.0)) as i128
+        scaled(value, self.0) as i128
     }
 
     fn real(self, value: i128) -> f64 {
-        value as f64 * 2f64.powi(-self.0)
+        scaled(value as f64, -self.0)
     }
+}
+
+/// `value 2^power`, in two steps: f64's own range of powers is too small for the inverse of some values.
+fn scaled(value: f64, power: i32) -> f64 {
+    value * 2f64.powi(power / 2) * 2f64.powi(power - power / 2)
 }

@@ -1,6 +1,6 @@
 //! What a simulation is asked to do, and whether it can be done.
 
-use crate::cosmology::{Cosmology, Growth, LptOrder, Scheme, schedule};
+use crate::cosmology::{Cosmology, CosmologyError, Growth, LptOrder, Op, Scheme, schedule};
 use crate::fft::{Gradient, Laplacian};
 use crate::gpu::bytes;
 use crate::grid::{Grid, LayoutError, split};
@@ -109,8 +109,22 @@ impl Config {
         )?;
         let positive = self.box_size.is_finite() && (1e-6..=1e9).contains(&self.box_size);
         range("box", self.box_size.to_string(), positive, "from 1e-6 to 1e9 Mpc/h")?;
-        schedule(&Growth::new(self.cosmology), self.scheme, self.a_start, self.a_end, self.steps, &self.snapshots)?;
+        self.schedule()?;
         Ok(())
+    }
+
+    /// The operations of the run.
+    fn schedule(&self) -> Result<Vec<Op>, CosmologyError> {
+        schedule(&Growth::new(self.cosmology), self.scheme, self.a_start, self.a_end, self.steps, &self.snapshots)
+    }
+
+    /// The step that ends at scale factor `a`, if one does.
+    ///
+    /// # Errors
+    /// [`CosmologyError`] for scale factors and steps that make no schedule.
+    pub fn step_at(&self, a: f64) -> Result<Option<usize>, CosmologyError> {
+        let step = |op: Op| if let Op::Reached { a: there, step } = op { (there == a).then_some(step) } else { None };
+        Ok(self.schedule()?.into_iter().find_map(step))
     }
 
     /// The process grid of a run on `ranks` ranks.

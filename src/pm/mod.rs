@@ -23,6 +23,7 @@ mod start;
 
 pub use config::{Config, Memory};
 pub use force::Force;
+pub use output::fingerprint;
 #[cfg(feature = "hdf5")]
 pub use snapshot::seal_snapshot_together;
 pub use start::{Start, start};
@@ -64,14 +65,29 @@ pub enum SimulationError {
         /// Ranks on the device.
         sharing: usize,
     },
-    /// White noise with a value that is not a number.
-    #[error("the white noise holds {value} at index {index}; every value must be finite")]
-    Noise {
-        /// Index in the whole array.
+    /// White noise, or the state of particles, with a value that is not a number; the same on all ranks.
+    #[error("the {what} hold {value} at index {index}; every value must be finite")]
+    NotFinite {
+        /// What the values are.
+        what: &'static str,
+        /// The first such site of all ranks, counted in C order.
         index: u64,
         /// The value.
         value: f32,
     },
+    /// An array of another length than this rank's sites ask for.
+    #[error("{have} values of the {what} were given, but {want} are needed for this rank's sites; correct the slice")]
+    WrongLength {
+        /// What the values are.
+        what: &'static str,
+        /// Values it has.
+        have: u64,
+        /// Values it should have.
+        want: u64,
+    },
+    /// Accelerations were asked for before there were any.
+    #[error("no force has been computed yet; run the simulation before asking for accelerations")]
+    NoForce,
     /// Particles that could not be painted.
     #[error("{particles} particle(s) have no finite position; the run cannot go on: use more steps or check the input")]
     Lost {
@@ -98,9 +114,16 @@ pub struct Simulation {
     displacement: [Array<f32>; 3],
     momentum: [Array<f32>; 3],
     acceleration: [Array<f32>; 3],
+    /// Whether the accelerations are those of a force.
+    forced: bool,
+    /// What is to be done since the start or the snapshot that it went on from, and how much of it has been done.
     ops: Vec<Op>,
+    done: usize,
     scale_factor: f64,
 }
+
+/// Cells beyond which a displacement cannot be painted: `sane` in `window.wgsl`.
+const FARTHEST: f32 = 4_194_304.0;
 
 /// Where a run stands.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -125,15 +148,16 @@ impl Simulation {
     /// Checks `config`, plans it on `rank` and makes the start. All ranks call it with the same configuration.
     ///
     /// # Errors
-    /// [`SimulationError`] for parameters that cannot be, too little memory, noise that is not finite; other
-    /// [`Error`](crate::Error)s of the layers below.
+    /// [`SimulationError`] for parameters that cannot be, too little memory, noise that is not finite or not one value a
+    /// site; other [`Error`](crate::Error)s of the layers below.
     pub fn new(rank: &Rank, config: Config, noise: Noise<'_>) -> Result<Self, crate::Error> {
-        let mut simulation = Self::plan(rank, config)?;
+        let mut simulation = Self::plan(rank, config, 0)?;
         let values = match noise {
             Noise::Seed => simulation.noise(),
             Noise::Values(values) => values.to_vec(),
         };
-        simulation.finite(&values)?;
+        simulation.fits("white noise", &values)?;
+        simulation.finite("values of the white noise", &[&values])?;
         let (config, recorder, lines) = (&simulation.config, &mut simulation.recorder, &mut simulation.lines);
         let n = config.particles as usize;
         let amplitudes = mode_amplitudes(&simulation.power, n, config.box_size)?;
@@ -144,28 +168,35 @@ impl Simulation {
     }
 
     /// A run that goes on from the displacements and momenta of step `step`, in the form of
-    /// [`phase_space`](Self::phase_space). It gives the same result as one that was never interrupted.
+    /// [`phase_space`](Self::phase_space). It is what the run was that reached this step: it gives the same result as one
+    /// that was never interrupted, also where no step is left.
     ///
     /// # Errors
-    /// As [`new`](Self::new); [`CosmologyError`](crate::cosmology::CosmologyError) when the schedule has no such step.
+    /// As [`new`](Self::new), of the state instead of noise; [`CosmologyError`](crate::cosmology::CosmologyError) when
+    /// the schedule has no such step.
     pub fn resume(rank: &Rank, config: Config, step: usize, state: &[[Vec<f32>; 3]; 2]) -> Result<Self, crate::Error> {
-        let mut simulation = Self::plan(rank, config)?;
-        simulation.ops = resume_from(&simulation.ops, step)?;
+        let mut simulation = Self::plan(rank, config, step)?;
+        for (what, values) in ["displacements", "momenta"].into_iter().zip(state) {
+            values.iter().try_for_each(|values| simulation.fits(what, values))?;
+            simulation.finite(what, &values.each_ref().map(Vec::as_slice))?;
+        }
         for axis in 0..3 {
-            simulation.finite(&state[0][axis])?;
-            simulation.finite(&state[1][axis])?;
             simulation.recorder.upload(&simulation.displacement[axis], 0, &state[0][axis])?;
             simulation.recorder.upload(&simulation.momentum[axis], 0, &state[1][axis])?;
         }
         Ok(simulation)
     }
 
-    fn plan(rank: &Rank, config: Config) -> Result<Self, crate::Error> {
+    /// A run that begins at step `step`, but for its particles.
+    fn plan(rank: &Rank, config: Config, step: usize) -> Result<Self, crate::Error> {
         config.validate()?;
         let grid = config.grid(rank.comm.size())?;
         let power = LinearPower::new(config.cosmology, TransferKind::Full)?;
         let ops =
             schedule(power.growth(), config.scheme, config.a_start, config.a_end, config.steps, &config.snapshots)?;
+        let ops = resume_from(&ops, step)?;
+        let reached = |op: &Op| if let Op::Reached { a, .. } = op { Some(*a) } else { None };
+        let scale_factor = ops.iter().find_map(reached).unwrap_or(config.a_start);
         // A halo as wide as typical displacements are today.
         let memory = config.memory(grid, (10.0 / config.box_size * config.mesh as f64).ceil() as u64);
         if let Some(available) = rank.gpu.capabilities().memory.map(|all| all / rank.sharing as u64)
@@ -184,7 +215,9 @@ impl Simulation {
             displacement: three("pm::displacement")?,
             momentum: three("pm::momentum")?,
             acceleration: three("pm::acceleration")?,
-            scale_factor: config.a_start,
+            forced: false,
+            done: 0,
+            scale_factor,
             combine: Combine::default(),
             config,
             power,
@@ -207,19 +240,38 @@ impl Simulation {
         values
     }
 
-    fn finite(&self, values: &[f32]) -> Result<(), crate::Error> {
+    /// Checks that there is one value a site of this rank.
+    fn fits(&self, what: &'static str, values: &[f32]) -> Result<(), SimulationError> {
+        let (have, want) = (values.len() as u64, self.lattice.len());
+        if have == want { Ok(()) } else { Err(SimulationError::WrongLength { what, have, want }) }
+    }
+
+    /// Checks that values of all ranks' sites are finite; `arrays` have one value a site each.
+    fn finite(&self, what: &'static str, arrays: &[&[f32]]) -> Result<(), crate::Error> {
         let n = self.config.particles;
-        let bad = values.iter().position(|value| !value.is_finite());
-        let index = bad.map(|at| self.rows().nth(at / n as usize).unwrap_or(0) + at as u64 % n);
+        let first =
+            |array: &&[f32]| array.iter().position(|value| !value.is_finite()).map(|at| (at, array[at].to_bits()));
+        let bad = arrays.iter().filter_map(first).min();
+        let index = bad.map(|(at, _)| self.rows().nth(at / n as usize).unwrap_or(0) + at as u64 % n);
         // All ranks must come to the same verdict, and name the first.
-        let own = [index.unwrap_or(u64::MAX), bad.map_or(0, |at| values[at].to_bits().into())];
+        let own = [index.unwrap_or(u64::MAX), bad.map_or(0, |(_, bits)| bits.into())];
         let all = self.lines.world().all_gather(&own)?;
         match all.chunks(2).min_by_key(|found| found[0]) {
             Some(&[index, bits]) if index < u64::MAX => {
-                Err(SimulationError::Noise { index, value: f32::from_bits(bits as u32) }.into())
+                Err(SimulationError::NotFinite { what, index, value: f32::from_bits(bits as u32) }.into())
             }
             _ => Ok(()),
         }
+    }
+
+    /// Checks that all ranks' particles are where they could be painted.
+    fn in_reach(&self, displacement: &[Vec<f32>; 3]) -> Result<(), crate::Error> {
+        let per_cell = (self.config.mesh as f64 / self.config.box_size) as f32;
+        let [x, y, z] = displacement;
+        let lost = |((x, y), z): ((&f32, &f32), &f32)| ![x, y, z].iter().all(|d| (*d * per_cell).abs() < FARTHEST);
+        let mut lost = [x.iter().zip(y).zip(z).filter(|&of| lost(of)).count() as u64];
+        self.lines.world().all_reduce(&mut lost, crate::comm::Op::Sum)?;
+        if lost[0] > 0 { Err(SimulationError::Lost { particles: lost[0] }.into()) } else { Ok(()) }
     }
 
     /// First global index of each row (all sites along the last axis) of this rank, in order.
@@ -272,8 +324,9 @@ impl Simulation {
         &self.force
     }
 
-    /// Runs the schedule to its end. `reached` is called at the start and after each step, on every rank; the device may
-    /// still be at work then, and what `reached` asks for waits.
+    /// Runs the schedule to its end. `reached` is called where the run begins (at the start, or at the step that it goes
+    /// on from) and after each step, on every rank; the device may still be at work then, and what `reached` asks for
+    /// waits. A run that has ended stays as it is; one that an error of `reached` ended goes on there.
     ///
     /// # Errors
     /// Those of `reached`, and [`Error`](crate::Error)s of the device, the ranks and lost particles.
@@ -281,8 +334,7 @@ impl Simulation {
         &mut self,
         mut reached: impl FnMut(&mut Self, Reached) -> Result<(), E>,
     ) -> Result<(), E> {
-        let ops = self.ops.clone();
-        for op in ops {
+        while let Some(&op) = self.ops.get(self.done) {
             match op {
                 Op::Force => self.accelerate()?,
                 Op::Kick { keep, factor } => self.kick(keep, factor)?,
@@ -294,6 +346,7 @@ impl Simulation {
                     reached(self, Reached { a, step, snapshot })?;
                 }
             }
+            self.done += 1;
         }
         self.force.check(&mut self.recorder, &self.lines)?;
         Ok(())
@@ -307,7 +360,9 @@ impl Simulation {
             &self.lattice,
             &self.displacement,
             &self.acceleration,
-        )
+        )?;
+        self.forced = true;
+        Ok(())
     }
 
     /// `p = keep p + factor acceleration`.
@@ -326,10 +381,12 @@ impl Simulation {
         Ok(())
     }
 
-    /// Displacements and momenta of this rank's particles, by axis, C order over its sites. Waits for the device.
+    /// Displacements and momenta of this rank's particles, by axis, C order over its sites. All ranks call it. Waits for
+    /// the device.
     ///
     /// # Errors
-    /// [`DeviceError`](crate::gpu::DeviceError); [`SimulationError::Lost`].
+    /// [`DeviceError`](crate::gpu::DeviceError); [`SimulationError::Lost`] and [`NotFinite`](SimulationError::NotFinite),
+    /// the same on all ranks.
     pub fn phase_space(&mut self) -> Result<[[Vec<f32>; 3]; 2], crate::Error> {
         self.force.check(&mut self.recorder, &self.lines)?;
         let n = self.lattice.len();
@@ -337,14 +394,21 @@ impl Simulation {
             let mut axis = |a: usize| self.recorder.download(&arrays[a], 0, n);
             Ok([axis(0)?, axis(1)?, axis(2)?])
         };
-        Ok([read(&self.displacement)?, read(&self.momentum)?])
+        let (displacement, momentum) = (read(&self.displacement)?, read(&self.momentum)?);
+        self.in_reach(&displacement)?;
+        self.finite("momenta", &momentum.each_ref().map(Vec::as_slice))?;
+        Ok([displacement, momentum])
     }
 
-    /// The accelerations of the last force, as [`phase_space`](Self::phase_space) gives momenta.
+    /// The accelerations of the last force, as [`phase_space`](Self::phase_space) gives momenta. No snapshot has them: a
+    /// run that went on from its last step has none.
     ///
     /// # Errors
-    /// [`DeviceError`](crate::gpu::DeviceError).
+    /// [`SimulationError::NoForce`] before the first force; [`DeviceError`](crate::gpu::DeviceError).
     pub fn accelerations(&mut self) -> Result<[Vec<f32>; 3], crate::Error> {
+        if !self.forced {
+            return Err(SimulationError::NoForce.into());
+        }
         let n = self.lattice.len();
         let mut axis = |a: usize| self.recorder.download(&self.acceleration[a], 0, n);
         Ok([axis(0)?, axis(1)?, axis(2)?])
@@ -369,7 +433,7 @@ impl Simulation {
     /// get the result.
     ///
     /// # Errors
-    /// As [`phase_space`](Self::phase_space).
+    /// As [`phase_space`](Self::phase_space), and those of [`power_spectrum`].
     pub fn power(&mut self) -> Result<Vec<Bin>, crate::Error> {
         let (modes, geometry) = self.spectrum()?;
         Ok(power_spectrum(self.lines.world(), &geometry, |index, _| {
@@ -398,7 +462,7 @@ impl Simulation {
     }
 
     /// Bytes that this rank's schedule moves through device memory, reading and writing, as its kernels are written:
-    /// counted, not measured, without the start and what halos add.
+    /// counted, not measured, without the start and what halos add. A resumed run's is that of the steps left.
     pub fn traffic(&self) -> u64 {
         let (particles, cells) = (self.lattice.len(), extent(&self.force.layout().own).iter().product::<u64>());
         let nodes = u64::from(self.config.window.order()).pow(3);

@@ -1,6 +1,6 @@
 //! Snapshots in HDF5, which all ranks write together.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::comm::{Communicator, Op};
 use crate::io::collective::shared_token;
@@ -129,6 +129,11 @@ impl Pending {
     }
 
     fn flush(&mut self, writer: &SnapshotWriter) -> Result<(), crate::Error> {
+        if let Some(at) = self.velocities.as_flattened().iter().position(|v| !v.is_finite()) {
+            let (row, axis) = (at as u64 / 3, at as u64 % 3);
+            let (path, value) = (PathBuf::from("PartType1/Velocities"), f64::from(self.velocities[at / 3][at % 3]));
+            return Err(IoError::OutOfRange { path, index: vec![self.first + row, axis], value }.into());
+        }
         writer.write(self.first, &self.positions, &self.velocities, &self.ids)?;
         self.first = self.next();
         self.positions.clear();

@@ -6,7 +6,7 @@ use meshloom::Error;
 use meshloom::comm::Communicator;
 use meshloom::io::collective::seal_npz;
 use meshloom::io::{Element, Member, Sealed};
-use meshloom::points::fof::Catalogue;
+use meshloom::points::fof::{Catalogue, FofError};
 
 /// A column: its name, the values a row, and this rank's values.
 struct Column<T> {
@@ -33,12 +33,10 @@ fn signed(values: &[u64]) -> Vec<i64> {
     values.iter().map(|&value| value as i64).collect()
 }
 
-/// Writes the catalogue that all ranks hold as an `.npz` archive: integers int64, reals f32, a row a group; `order` and `offset` say
-/// who belongs to which. The file appears when rank 0 publishes it. All ranks call it.
-pub fn seal(comm: &Communicator, path: &Path, groups: &Catalogue) -> Result<Sealed, Error> {
+/// The columns of reals that a catalogue has: the name, the values a row, and this rank's values.
+fn reals(groups: &Catalogue) -> Vec<(&'static str, Vec<u64>, &[f64])> {
     let dims = groups.dims as u64;
-    let integers = [column("label", &[], signed(&groups.label)), column("count", &[], signed(&groups.count))];
-    let given = [
+    let all = [
         ("mass", vec![], Some(&groups.mass)),
         ("center", vec![dims], Some(&groups.center)),
         ("velocity", vec![dims], groups.velocity.as_ref()),
@@ -50,10 +48,37 @@ pub fn seal(comm: &Communicator, path: &Path, groups: &Catalogue) -> Result<Seal
         ("scale_factor", vec![], groups.scale_factor.as_ref()),
         ("radial_velocity", vec![], groups.radial_velocity.as_ref()),
     ];
-    let reals: Vec<Column<f32>> = given
-        .into_iter()
-        .filter_map(|(name, width, values)| values.map(|values| column(name, &width, narrow(values))))
-        .collect();
+    all.into_iter().filter_map(|(name, width, values)| Some((name, width, values?.as_slice()))).collect()
+}
+
+/// Checks on all ranks that `f32` can hold every value: the error is that of the first row of all ranks.
+fn fits(comm: &Communicator, groups: &Catalogue) -> Result<(), Error> {
+    let columns = reals(groups);
+    let first = (0..).zip(&columns).filter_map(|(which, (_, width, values))| {
+        let at = values.iter().position(|&value| !(value as f32).is_finite())?;
+        let row = at / width.iter().product::<u64>() as usize;
+        Some([groups.groups.start + row as u64, which, groups.label[row], values[at].to_bits()])
+    });
+    let all = comm.all_gather(&first.min().unwrap_or([u64::MAX; 4]))?;
+    match all.as_chunks::<4>().0.iter().min() {
+        Some(&[row, which, label, bits]) if row < u64::MAX => {
+            let what = columns.get(which as usize).map_or("mass", |(name, ..)| name);
+            Err(FofError::OutOfRange { what, label, value: f64::from_bits(bits) }.into())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes the catalogue that all ranks hold as an `.npz` archive: integers int64, reals f32, a row a group; `order` and `offset` say
+/// who belongs to which. The file appears when rank 0 publishes it. All ranks call it.
+///
+/// # Errors
+/// [`FofError::OutOfRange`], the same on all ranks, before there is a file; those of the file and the ranks.
+pub fn seal(comm: &Communicator, path: &Path, groups: &Catalogue) -> Result<Sealed, Error> {
+    fits(comm, groups)?;
+    let integers = [column("label", &[], signed(&groups.label)), column("count", &[], signed(&groups.count))];
+    let reals: Vec<Column<f32>> =
+        reals(groups).into_iter().map(|(name, width, values)| column(name, &width, narrow(values))).collect();
     let mut members: Vec<Member> = integers.iter().map(|column| column.member(groups.total)).collect();
     members.extend(reals.iter().map(|column| column.member(groups.total)));
     let order = members.len();

@@ -129,8 +129,8 @@ struct Files {
     points: PointFile,
     domain: Domain,
     selection: Selection,
-    /// The attribute, its values a point, and the file.
-    attributes: Vec<(&'static str, u64, Values)>,
+    /// The attribute, and the file.
+    attributes: Vec<(&'static str, Values)>,
 }
 
 impl Files {
@@ -140,8 +140,8 @@ impl Files {
         let mut attributes = Vec::new();
         for (name, per_axis, path) in arguments.attributes() {
             let shape = [points.count(), points.dims() as u64];
-            let (shape, width) = if per_axis { (&shape[..], shape[1]) } else { (&shape[..1], 1) };
-            attributes.push((name, width, Values::open(path, name, shape)?));
+            let shape = if per_axis { &shape[..] } else { &shape[..1] };
+            attributes.push((name, Values::open(path, name, shape)?));
         }
         let found = points.domain(arguments.size.as_ref());
         Ok(found.and_then(|domain| {
@@ -154,10 +154,11 @@ impl Files {
     fn read(&self, rank: &Rank, recorder: &mut Recorder) -> Result<Cloud, Error> {
         let rows = self.points.rows(&rank.comm);
         let mut cloud = self.points.read(recorder, &rank.comm, &self.domain)?;
-        for (name, width, file) in &self.attributes {
-            let array = rank.gpu.array::<f32>(name, (rows.end - rows.start) * width)?;
-            recorder.upload(&array, 0, &file.read(rows.clone(), *width)?)?;
-            cloud.set(name, array, *width)?;
+        for (name, file) in &self.attributes {
+            let values = file.read(&rank.comm, rows.clone())?;
+            let array = rank.gpu.array::<f32>(name, values.len() as u64)?;
+            recorder.upload(&array, 0, &values)?;
+            cloud.set(name, array, file.width())?;
         }
         Ok(cloud)
     }

@@ -3,13 +3,23 @@
 use std::ops::Range;
 use std::path::Path;
 
+use meshloom::Error;
+use meshloom::comm::Communicator;
 #[cfg(feature = "hdf5")]
 use meshloom::io::hdf5::Snapshot;
 use meshloom::io::{IoError, NpyFile, is_hdf5};
 
 /// Values of as many points as another file has: a `.npy` array of shape `(N,)` or `(N, axes)`, or those of a snapshot in HDF5, as
 /// they stand there.
-pub enum Values {
+pub struct Values {
+    file: Source,
+    /// Values a point.
+    width: u64,
+    /// None may be negative.
+    masses: bool,
+}
+
+enum Source {
     Npy(NpyFile),
     #[cfg(feature = "hdf5")]
     Masses(Snapshot),
@@ -17,22 +27,27 @@ pub enum Values {
     Velocities(Snapshot),
 }
 
+/// Rows that are read at a time.
+const PIECE: u64 = 1 << 18;
+
 impl Values {
     /// Looks at the header. `name` is `mass`, `velocity`, or something that snapshots have not; `shape` that of an array.
     ///
     /// # Errors
     /// [`IoError`] for other files, and [`IoError::Shape`] for another shape.
     pub fn open(path: &Path, name: &str, shape: &[u64]) -> Result<Self, IoError> {
-        if is_hdf5(path) && ["mass", "velocity"].contains(&name) {
-            return Self::open_hdf5(path, name, shape);
-        }
-        let file = NpyFile::open(path)?;
-        file.expect_shape(shape)?;
-        Ok(Values::Npy(file))
+        let file = if is_hdf5(path) && ["mass", "velocity"].contains(&name) {
+            Self::open_hdf5(path, name, shape)?
+        } else {
+            let file = NpyFile::open(path)?;
+            file.expect_shape(shape)?;
+            Source::Npy(file)
+        };
+        Ok(Values { file, width: shape.get(1).copied().unwrap_or(1), masses: name == "mass" })
     }
 
     #[cfg(feature = "hdf5")]
-    fn open_hdf5(path: &Path, name: &str, shape: &[u64]) -> Result<Self, IoError> {
+    fn open_hdf5(path: &Path, name: &str, shape: &[u64]) -> Result<Source, IoError> {
         let snapshot = Snapshot::open(path)?;
         let found =
             if name == "mass" { vec![snapshot.count()] } else { vec![snapshot.count(), snapshot.dims() as u64] };
@@ -47,38 +62,81 @@ impl Values {
         let first = 0..snapshot.count().min(1);
         Ok(if name == "mass" {
             snapshot.masses_f32(first)?;
-            Values::Masses(snapshot)
+            Source::Masses(snapshot)
         } else {
             snapshot.velocities_f32(first)?;
-            Values::Velocities(snapshot)
+            Source::Velocities(snapshot)
         })
     }
 
     #[cfg(not(feature = "hdf5"))]
-    fn open_hdf5(path: &Path, _: &str, _: &[u64]) -> Result<Self, IoError> {
+    fn open_hdf5(path: &Path, _: &str, _: &[u64]) -> Result<Source, IoError> {
         Err(IoError::NoHdf5 { path: path.into() })
     }
 
-    /// The values of these points, `width` each: finite numbers.
+    /// Values a point.
+    pub fn width(&self) -> u64 {
+        self.width
+    }
+
+    /// The values of these points, which are this rank's: finite numbers. All ranks call it.
     ///
     /// # Errors
-    /// Those of the file, and [`IoError::NonFinite`] for the first that is none.
-    pub fn read(&self, rows: Range<u64>, width: u64) -> Result<Vec<f32>, IoError> {
+    /// Those of the file; [`IoError::NonFinite`], [`IoError::OutOfRange`] of f32 and [`IoError::Negative`] for the first
+    /// bad element of the file, the same on all ranks.
+    pub fn read(&self, comm: &Communicator, rows: Range<u64>) -> Result<Vec<f32>, Error> {
+        let (mut values, mut bad) = (Vec::new(), None);
+        let count = (rows.end - rows.start) * self.width;
+        let memory = |_| IoError::Memory { path: self.path().into(), bytes: 4 * count };
+        values.try_reserve_exact(count as usize).map_err(memory)?;
+        for first in rows.clone().step_by(PIECE as usize) {
+            let piece = self.wide(first..rows.end.min(first + PIECE))?;
+            let place = first * self.width;
+            bad = bad.or_else(|| {
+                let at = piece.iter().position(|&value| !self.allows(value))?;
+                Some([place + at as u64, piece[at].to_bits()])
+            });
+            values.extend(piece.into_iter().map(|value| value as f32));
+        }
+        let all = comm.all_gather(&bad.unwrap_or([u64::MAX; 2]))?;
+        match all.as_chunks::<2>().0.iter().min() {
+            Some(&[element, bits]) if element < u64::MAX => Err(self.error(element, f64::from_bits(bits)).into()),
+            _ => Ok(values),
+        }
+    }
+
+    fn wide(&self, rows: Range<u64>) -> Result<Vec<f64>, IoError> {
         #[cfg(feature = "hdf5")]
-        let finite = |file: &Snapshot, values: Vec<f32>| match values.iter().position(|value| !value.is_finite()) {
-            None => Ok(values),
-            Some(at) => {
-                let (row, place) = (rows.start + at as u64 / width, at as u64 % width);
-                let index = if width == 1 { vec![row] } else { vec![row, place] };
-                Err(IoError::NonFinite { path: file.path().into(), index, value: values[at].into() })
-            }
-        };
-        match self {
-            Values::Npy(file) => file.read_finite_f32(rows.start * width..rows.end * width),
+        let widen = |values: Vec<f32>| values.into_iter().map(f64::from).collect();
+        match &self.file {
+            Source::Npy(file) => file.read_f64(rows.start * self.width..rows.end * self.width),
             #[cfg(feature = "hdf5")]
-            Values::Masses(file) => finite(file, file.masses_f32(rows.clone())?),
+            Source::Masses(file) => file.masses_f32(rows).map(widen),
             #[cfg(feature = "hdf5")]
-            Values::Velocities(file) => finite(file, file.velocities_f32(rows.clone())?),
+            Source::Velocities(file) => file.velocities_f32(rows).map(widen),
+        }
+    }
+
+    fn allows(&self, value: f64) -> bool {
+        (value as f32).is_finite() && !(self.masses && value < 0.0)
+    }
+
+    fn path(&self) -> &Path {
+        match &self.file {
+            Source::Npy(file) => file.path(),
+            #[cfg(feature = "hdf5")]
+            Source::Masses(file) | Source::Velocities(file) => file.path(),
+        }
+    }
+
+    /// What is wrong with an element.
+    fn error(&self, element: u64, value: f64) -> IoError {
+        let (path, row, place) = (self.path().to_path_buf(), element / self.width, element % self.width);
+        let index = if self.width == 1 { vec![row] } else { vec![row, place] };
+        match value {
+            value if !value.is_finite() => IoError::NonFinite { path, index, value },
+            value if value < 0.0 && self.masses => IoError::Negative { path, index, value },
+            value => IoError::OutOfRange { path, index, value },
         }
     }
 }

@@ -21,21 +21,34 @@ pub enum FofError {
         /// Values it should have.
         want: u64,
     },
-    /// A mass that is none.
+    /// A mass that is none; the same error on all ranks.
     #[error("the mass of point {number} is {value}; masses must be numbers from 0 on")]
     Mass {
-        /// The first such point of this rank.
+        /// The first point of all ranks that has a bad value.
         number: u64,
         /// Its mass.
         value: f32,
     },
-    /// A value that is NaN or infinite.
+    /// A value that is NaN or infinite; the same error on all ranks.
     #[error("`{what}` of point {number} is not finite; remove or repair it")]
     NonFinite {
         /// Which value.
         what: &'static str,
-        /// The first such point of this rank.
+        /// The first point of all ranks that has a bad value.
         number: u64,
+    },
+    /// A quantity of a group that `f32` cannot hold, where it is to be kept in `f32`; the same error on all ranks.
+    #[error(
+        "`{what}` of the group with label {label} is {value:e}, beyond the range of f32 (3.4e38), in which catalogues are \
+         written; scale positions, masses or velocities to other units"
+    )]
+    OutOfRange {
+        /// The column of the catalogue.
+        what: &'static str,
+        /// The first such group of all ranks.
+        label: u64,
+        /// The value.
+        value: f64,
     },
     /// An observer who is nowhere.
     #[error("the observer stands at {at:?}; every coordinate must be finite")]

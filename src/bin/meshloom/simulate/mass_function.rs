@@ -46,6 +46,21 @@ impl<'a> MassFunction<'a> {
         Ok(Self { power, a, bins: measured(masses, box_size, &bins)?, expected })
     }
 
+    /// Checks before a run of so many particles that it can have a mass function: bins and curves of masses for which
+    /// linear theory has a variance.
+    pub fn check(
+        power: &LinearPower,
+        box_size: f64,
+        particles: u64,
+        min_members: u64,
+        a: f64,
+    ) -> Result<(), CosmologyError> {
+        let particle_mass = power.cosmology().particle_mass(box_size, particles);
+        let bins = MassBins::new(particle_mass, min_members, particles.max(min_members), BINS_PER_DECADE)?;
+        let (first, last) = (bins.edges()[0], bins.edges()[bins.edges().len() - 1]);
+        shown(first, last).into_iter().try_for_each(|mass| power.mass_variance(mass, a).map(drop))
+    }
+
     /// The text of `mass_function.csv`, one row a bin, empty bins too.
     pub fn csv(&self, path: &Path) -> Result<String, IoError> {
         let column = |value: fn(&MassBin) -> f64| self.bins.iter().map(value).collect::<Vec<_>>();
@@ -68,11 +83,10 @@ impl<'a> MassFunction<'a> {
 
     /// The bytes of `mass_function.png`: bins with halos as points with their Poisson errors, and the models.
     pub fn png(&self, path: &Path) -> Result<Vec<u8>, meshloom::Error> {
-        // From the first bin to the last with a halo, and a decade at least; upwards to what the first is expected to
-        // hold.
+        // From the first bin to the last with a halo; upwards to what the first is expected to hold.
         let first = self.bins[0].mass_low;
         let last = self.bins.iter().rfind(|bin| bin.count > 0).map_or(first, |bin| bin.mass_high);
-        let range = [first / 1.25, (last * 1.6).max(first * 10.0)];
+        let range = shown(first, last);
         let points = (CURVE_PER_DECADE * (range[1] / range[0]).log10()).ceil();
         let mut lines = [Vec::new(), Vec::new()];
         for i in 0..=points as u32 {
@@ -104,6 +118,11 @@ impl<'a> MassFunction<'a> {
         let low = found.iter().map(|&(_, y, _)| y).fold(high, f64::min);
         [(low / 3.0).min(high / 100.0), high * 2.0]
     }
+}
+
+/// The range of masses that a plot of bins from `first` to `last` shows: a decade at least.
+fn shown(first: f64, last: f64) -> [f64; 2] {
+    [first / 1.25, (last * 1.6).max(first * 10.0)]
 }
 
 /// z with at most two decimals.
@@ -138,6 +157,21 @@ mod tests {
         assert!(rows[rows.len() - 1][1] >= 64f64.powi(3) * particle);
         // A group of at least 20 particles is 1.4e13 Msun/h: about one in (15 Mpc/h)^3.
         assert!((1e-4..1e-3).contains(&rows[0][6]) && (1e-4..1e-3).contains(&rows[0][7]), "{:?}", rows[0]);
+    }
+
+    #[test]
+    fn boxes_beyond_linear_theory_have_none() {
+        let power = LinearPower::new(Cosmology::planck18(), TransferKind::Full).unwrap();
+        for (side, possible) in [(1e-5, false), (1.0, true), (1e4, true), (1e6, false), (1e9, false)] {
+            let checked = MassFunction::check(&power, side, 512, 20, 1.0);
+            assert_eq!(checked.is_ok(), possible, "{side}: {checked:?}");
+            if possible {
+                let particle = power.cosmology().particle_mass(side, 512);
+                let all = (512.0 * particle) as f32;
+                let table = MassFunction::new(&[all], side, particle, 20, &power, 1.0).unwrap();
+                table.png(Path::new("mass_function.png")).unwrap();
+            }
+        }
     }
 
     #[test]

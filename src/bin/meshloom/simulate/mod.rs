@@ -4,11 +4,14 @@ mod halos;
 mod mass_function;
 mod outputs;
 mod parameters;
+mod snapshots;
+
+use std::path::Path;
 
 use indicatif::ProgressBar;
 use meshloom::comm::Op;
 use meshloom::io::NpyFile;
-use meshloom::pm::{Noise, Simulation};
+use meshloom::pm::{Config, Noise, Simulation, fingerprint};
 use meshloom::{Error, Rank};
 use serde_json::{Value, json};
 
@@ -29,33 +32,21 @@ fn one_rank(rank: &Rank, parameters: &Parameters, common: &Common) -> Result<Val
     // The bar is one of steps.
     let mut phases = Phases::new(ProgressBar::hidden());
     let config = parameters.config(common.grid);
-    let outputs = Outputs::new(parameters);
-    let directory = if rank.comm.rank() == 0 { Some(outputs.create()?) } else { None };
+    let directory = if rank.comm.rank() == 0 { Some(Outputs::create(&parameters.out)?) } else { None };
     rank.comm.barrier()?;
+    let noise = parameters.white_noise.as_ref().map(|path| white_noise(rank, &config, path)).transpose()?;
+    let known = |noise: &Vec<f32>| {
+        Ok::<_, Error>(fingerprint(&rank.comm, snapshots::rows(rank, &config)?, config.particles, &[noise])?)
+    };
+    let outputs = Outputs::new(parameters, noise.as_ref().map(known).transpose()?);
 
-    let found = if parameters.resume { outputs.last_whole(rank, &config)? } else { None };
+    let found = if parameters.resume { snapshots::last_whole(&outputs, rank, &config)? } else { None };
     let resumed = found.as_ref().map(|(step, _)| *step);
     let mut simulation = match found {
         Some((step, state)) => Simulation::resume(rank, config.clone(), step, &state)?,
-        None => {
-            let noise = match &parameters.white_noise {
-                None => None,
-                Some(path) => {
-                    let n = config.particles;
-                    let file = NpyFile::open(path)?;
-                    file.expect_shape(&[n, n, n])?;
-                    let own = config.grid(rank.comm.size())?.part(config.sites(), rank.comm.rank());
-                    let mut values = Vec::new();
-                    for i in own[0].clone() {
-                        let first = |j: u64| (i * n + j) * n;
-                        values.extend(file.read_f32(first(own[1].start)..first(own[1].end))?);
-                    }
-                    Some(values)
-                }
-            };
-            Simulation::new(rank, config.clone(), noise.as_deref().map_or(Noise::Seed, Noise::Values))?
-        }
+        None => Simulation::new(rank, config.clone(), noise.as_deref().map_or(Noise::Seed, Noise::Values))?,
     };
+    drop(noise);
     simulation.recorder().wait()?;
     phases.done("start");
 
@@ -65,7 +56,7 @@ fn one_rank(rank: &Rank, parameters: &Parameters, common: &Common) -> Result<Val
         if reached.snapshot && resumed != Some(reached.step) {
             simulation.recorder().wait()?;
             phases.done("steps");
-            outputs.snapshot(simulation, reached)?;
+            snapshots::write(&outputs, rank, simulation, reached)?;
             phases.done("output");
         }
         Ok::<_, Error>(())
@@ -101,7 +92,7 @@ fn one_rank(rank: &Rank, parameters: &Parameters, common: &Common) -> Result<Val
     rank.comm.all_reduce(&mut bytes, Op::Sum)?;
     let report = json!({
         "version": env!("CARGO_PKG_VERSION"),
-        "parameters": parameters.object(),
+        "parameters": outputs.run,
         "particles": config.particles, "mesh": config.mesh, "box": config.box_size,
         "cosmology": parameters.cosmology_object(), "seed": config.seed,
         "lpt": parameters.lpt, "a_start": config.a_start, "a_end": config.a_end, "steps": config.steps,
@@ -114,15 +105,19 @@ fn one_rank(rank: &Rank, parameters: &Parameters, common: &Common) -> Result<Val
         "bytes": { "between_ranks": bytes[0], "messages": bytes[1], "device_memory": bytes[2] },
         "submissions": counts.submits, "dispatches": counts.dispatches,
     });
-    if rank.comm.rank() == 0 {
-        files.push(outputs.report(&report)?);
-    }
-    // Ranks with a file of their own wait until rank 0 has all of its.
-    rank.comm.barrier()?;
-    for file in files {
-        file.publish()?;
-    }
+    outputs.publish(&rank.comm, &outputs.path("run.json"), &report, files)?;
     drop(directory);
-    rank.comm.barrier()?;
     Ok(report)
+}
+
+/// The white noise of this rank's sites.
+fn white_noise(rank: &Rank, config: &Config, path: &Path) -> Result<Vec<f32>, Error> {
+    let n = config.particles;
+    let file = NpyFile::open(path)?;
+    file.expect_shape(&[n, n, n])?;
+    let mut values = Vec::new();
+    for row in snapshots::rows(rank, config)? {
+        values.extend(file.read_f32(row..row + n)?);
+    }
+    Ok(values)
 }

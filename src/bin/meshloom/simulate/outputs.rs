@@ -1,48 +1,62 @@
 //! The files of a run.
 
+use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use meshloom::comm::Op;
+use meshloom::comm::{Communicator, Op};
 use meshloom::grid::{Box3, extent};
-use meshloom::io::{
-    Column, IoError, NpyFile, OutputDir, Sealed, cleanup, csv_text, density_png_bytes, printable_path, seal_whole,
-};
-use meshloom::pm::{Config, Reached, Simulation, SimulationError};
+use meshloom::io::{Column, IoError, OutputDir, Sealed, cleanup, csv_text, density_png_bytes, read_text, seal_whole};
+use meshloom::pm::{Config, Simulation};
 use meshloom::{Error, Rank};
-use serde_json::{Value, json};
+use serde_json::Value;
 
-#[cfg(feature = "hdf5")]
-use super::parameters::Hdf5;
-use super::parameters::{Epoch, Parameters};
+use super::parameters::{Epoch, Hdf5, Parameters};
 
-/// Displacements and momenta by axis.
-type State = [[Vec<f32>; 3]; 2];
-
-/// Where a run writes, and what a snapshot must know.
+/// Where a run writes, and what its files must know.
 pub struct Outputs<'a> {
     parameters: &'a Parameters,
+    /// What decides the result.
+    pub run: Value,
 }
 
-/// Written last: a snapshot that has it is whole.
-const WHOLE: &str = "snapshot.json";
+/// Files that a run writes only where it is asked to, beside those of [`part`].
+const OPTIONAL: [&str; 6] =
+    ["density.npy", "halos.npz", "halos.0.hdf5", "mass_function.csv", "mass_function.png", "snapshot.hdf5"];
+
+/// Whether a file is one of several of a snapshot in HDF5: `snapshot.3.hdf5`.
+fn part(name: &str) -> bool {
+    let number = name.strip_prefix("snapshot.").and_then(|rest| rest.strip_suffix(".hdf5"));
+    number.is_some_and(|number| number.parse::<u64>().is_ok())
+}
+
+/// The longest description that is read.
+const MOST: u64 = 1 << 20;
+
+/// The object in a file in JSON, if there is the file.
+pub fn description(path: &Path) -> Result<Option<Value>, IoError> {
+    let text = match read_text(path, MOST) {
+        Err(IoError::NotFound { .. }) => return Ok(None),
+        text => text?,
+    };
+    let read = |source| IoError::Read { path: path.into(), source };
+    match serde_json::from_str::<Value>(&text) {
+        Ok(value) if value.is_object() => Ok(Some(value)),
+        Ok(_) => Err(read(std::io::Error::other("no JSON object"))),
+        Err(error) => Err(read(error.into())),
+    }
+}
 
 impl<'a> Outputs<'a> {
-    pub fn new(parameters: &'a Parameters) -> Self {
-        Outputs { parameters }
+    /// The outputs of a run whose white noise, if it was read from a file, has this fingerprint.
+    pub fn new(parameters: &'a Parameters, noise: Option<u64>) -> Self {
+        Outputs { parameters, run: parameters.object(noise) }
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
-        self.parameters.out.join(name)
-    }
-
-    fn directory(&self, epoch: &Epoch) -> PathBuf {
-        self.path(&format!("snapshot_{}", epoch.0))
-    }
-
-    /// Makes the directory of the run, and clears away what killed runs have left there and in directories of snapshots.
-    pub fn create(&self) -> Result<OutputDir, IoError> {
-        let directory = OutputDir::create(&self.parameters.out)?;
-        for entry in std::fs::read_dir(directory.path()).into_iter().flatten().flatten() {
+    /// Makes the directory of a run, and clears away what killed runs have left there and in directories of snapshots.
+    pub fn create(out: &Path) -> Result<OutputDir, IoError> {
+        let directory = OutputDir::create(out)?;
+        for entry in fs::read_dir(directory.path()).into_iter().flatten().flatten() {
             if entry.file_name().as_encoded_bytes().starts_with(b"snapshot_") {
                 cleanup::clear_leftovers(entry.path());
             }
@@ -50,41 +64,56 @@ impl<'a> Outputs<'a> {
         Ok(directory)
     }
 
-    /// Writes the snapshot that was just reached.
-    pub fn snapshot(&self, simulation: &mut Simulation, reached: Reached) -> Result<(), Error> {
-        let Some(epoch) = self.parameters.snapshots.iter().find(|epoch| epoch.value() == reached.a) else {
-            return Ok(());
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.parameters.out.join(name)
+    }
+
+    /// The snapshots that were asked for.
+    pub fn epochs(&self) -> impl Iterator<Item = &'a Epoch> + use<'a> {
+        self.parameters.snapshots.iter()
+    }
+
+    /// Gives files their names, all of which are sealed, and writes the description `whole` of them to `path`, beside
+    /// them. All ranks call it. An older description goes first and the new one comes last: none ever stands beside
+    /// files that it does not describe.
+    pub fn publish(&self, comm: &Communicator, path: &Path, whole: &Value, files: Vec<Sealed>) -> Result<(), Error> {
+        let sealed = match comm.rank() {
+            0 => Some(seal_whole(path, format!("{whole:#}\n").as_bytes())?),
+            _ => None,
         };
-        let (directory, first) = (self.directory(epoch), simulation.comm().rank() == 0);
-        let made = if first { Some(OutputDir::create(&directory)?) } else { None };
-        simulation.comm().barrier()?;
-        let [displacement, momentum] = simulation.phase_space()?;
-        let positions = simulation.positions(&displacement);
-        // Positions in f32 have lost digits of the displacement: a run goes on from the displacements themselves.
-        let mut files = vec![
-            simulation.seal_points(&directory.join("displacements.npy"), &displacement)?,
-            simulation.seal_points(&directory.join("velocities.npy"), &momentum)?,
-            simulation.seal_points(&directory.join("positions.npy"), &positions)?,
-        ];
-        files.extend(self.hdf5(simulation, &directory, &positions, &momentum)?);
-        if first {
-            let whole = json!({ "a": reached.a, "step": reached.step, "run": self.parameters.object() });
-            let path = directory.join(WHOLE);
-            files.push(seal_json(&path, &whole)?);
-            // What an older run left is not whole while its files are replaced.
-            if let Err(source) = std::fs::remove_file(&path)
-                && source.kind() != std::io::ErrorKind::NotFound
-            {
-                return Err(IoError::Write { path, bytes: 0, source }.into());
-            }
+        comm.barrier()?;
+        if comm.rank() == 0 {
+            self.clear(path)?;
         }
-        // Ranks with a file of their own wait until rank 0 has all of its.
-        simulation.comm().barrier()?;
+        comm.barrier()?;
         for file in files {
             file.publish()?;
         }
-        drop(made);
-        simulation.comm().barrier()?;
+        comm.barrier()?;
+        if let Some(sealed) = sealed {
+            sealed.publish()?;
+        }
+        comm.barrier()?;
+        Ok(())
+    }
+
+    /// Removes the description at `path`, if there is one, and files beside it that would pass for this run's: what
+    /// another run wrote and this one does not replace, and parts of a snapshot in several files, which must be of one
+    /// writing.
+    fn clear(&self, path: &Path) -> Result<(), IoError> {
+        let Ok(Some(older)) = description(path) else { return remove(path) };
+        let same = [&older["run"], &older["parameters"]].contains(&&self.run);
+        let parts = self.parameters.hdf5 == Some(Hdf5::PerRank);
+        let outdated = |name: &str| part(name) && (parts || !same) || OPTIONAL.contains(&name) && !same;
+        remove(path)?;
+        let Some(directory) = path.parent() else { return Ok(()) };
+        let failed = |source| IoError::Read { path: directory.into(), source };
+        for entry in fs::read_dir(directory).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            if entry.file_name().to_str().is_some_and(outdated) {
+                remove(&entry.path())?;
+            }
+        }
         Ok(())
     }
 
@@ -116,35 +145,6 @@ impl<'a> Outputs<'a> {
         _: &[Vec<f32>; 3],
         _: &[Vec<f32>; 3],
     ) -> Result<Option<Sealed>, Error> {
-        Ok(None)
-    }
-
-    /// The last whole snapshot of this very run: its step and this rank's part of the state.
-    pub fn last_whole(&self, rank: &Rank, config: &Config) -> Result<Option<(usize, State)>, Error> {
-        let mut epochs: Vec<&Epoch> = self.parameters.snapshots.iter().collect();
-        epochs.sort_by(|a, b| b.value().total_cmp(&a.value()));
-        for epoch in epochs {
-            let directory = self.directory(epoch);
-            let Ok(text) = std::fs::read_to_string(directory.join(WHOLE)) else { continue };
-            let resume = |why: String| {
-                Error::from(SimulationError::Resume { why: format!("{}: {why}", printable_path(&directory)) })
-            };
-            let whole: Value = serde_json::from_str(&text)
-                .map_err(|e| resume(format!("{WHOLE} is damaged ({e}); remove the snapshot")))?;
-            if whole["run"] != self.parameters.object() {
-                let why = "it belongs to a run with other parameters; use the same ones or another --out".to_string();
-                return Err(resume(why));
-            }
-            let step =
-                whole["step"].as_u64().ok_or_else(|| resume(format!("{WHOLE} names no step; remove the snapshot")))?;
-            let own = config.grid(rank.comm.size())?.part(config.sites(), rank.comm.rank());
-            let n = config.particles;
-            let read = |name: &str| {
-                let rows = own[0].clone().flat_map(|i| own[1].clone().map(move |j| (i * n + j) * n));
-                Simulation::read_points(config, rows, &NpyFile::open(directory.join(name))?)
-            };
-            return Ok(Some((step as usize, [read("displacements.npy")?, read("velocities.npy")?])));
-        }
         Ok(None)
     }
 
@@ -187,13 +187,25 @@ impl<'a> Outputs<'a> {
         let path = self.path("power_spectrum.csv");
         Ok(Some(seal_whole(&path, csv_text(&path, &columns)?.as_bytes())?))
     }
+}
 
-    /// Writes the run's own description.
-    pub fn report(&self, report: &Value) -> Result<Sealed, Error> {
-        seal_json(&self.path("run.json"), report)
+/// Removes a file that may be gone.
+fn remove(path: &Path) -> Result<(), IoError> {
+    match fs::remove_file(path) {
+        Err(source) if source.kind() != ErrorKind::NotFound => {
+            Err(IoError::Write { path: path.into(), bytes: 0, source })
+        }
+        _ => Ok(()),
     }
 }
 
-fn seal_json(path: &Path, value: &Value) -> Result<Sealed, Error> {
-    Ok(seal_whole(path, format!("{value:#}\n").as_bytes())?)
+#[cfg(test)]
+mod tests {
+    use super::part;
+
+    #[test]
+    fn parts_have_numbers() {
+        let names = ["snapshot.0.hdf5", "snapshot.12.hdf5", "snapshot.hdf5", "snapshot.x.hdf5", "snapshot.0.hdf5.part"];
+        assert_eq!(names.map(part), [true, true, false, false, false]);
+    }
 }

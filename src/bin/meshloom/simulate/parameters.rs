@@ -3,13 +3,17 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use meshloom::cosmology::{Amplitude, Cosmology, LptOrder, Parameters as CosmologyParameters, Scheme};
+use meshloom::cosmology::{
+    Amplitude, Cosmology, LinearPower, LptOrder, Parameters as CosmologyParameters, Scheme, TransferKind,
+};
 use meshloom::io::{printable_path, read_text};
 use meshloom::mesh::Window;
 use meshloom::pm::Config;
+use meshloom::points::fof::Selection;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::mass_function::MassFunction;
 use crate::common::{Common, Failure};
 
 #[derive(Args)]
@@ -267,7 +271,22 @@ impl Parameters {
             hdf5: hdf5(line.hdf5.or(file.hdf5))?,
         };
         parameters.config(None).validate()?;
+        if parameters.linking_length > 0.0 {
+            parameters.halos_are_possible()?;
+        }
         Ok(parameters)
+    }
+
+    /// Whether halos of the run will have a mass function: at its end would be late to learn it.
+    fn halos_are_possible(&self) -> Result<(), Failure> {
+        let (count, least) = (self.particles.pow(3), Selection::default().min_members);
+        let power = LinearPower::new(self.cosmology, TransferKind::Full);
+        let checked = power.and_then(|power| MassFunction::check(&power, self.box_size, count, least, self.a_end));
+        checked.map_err(|error| {
+            usage(format!(
+                "halos of this run would have no mass function ({error}); use another --box, or --linking-length 0"
+            ))
+        })
     }
 
     /// The library's configuration.
@@ -299,11 +318,13 @@ impl Parameters {
         })
     }
 
-    /// What decides the result: two runs with the same object are the same run.
-    pub fn object(&self) -> Value {
+    /// What decides the result: two runs with the same object are the same run. `noise` is the fingerprint of the white
+    /// noise, where it comes from a file.
+    pub fn object(&self, noise: Option<u64>) -> Value {
         json!({
             "particles": self.particles, "mesh": self.mesh, "box": self.box_size, "cosmology": self.cosmology_object(),
-            "seed": self.seed, "white_noise": self.white_noise, "lpt": self.lpt, "a_start": self.a_start,
+            "seed": self.seed, "white_noise": self.white_noise, "white_noise_fingerprint": noise.map(|mark| format!("{mark:016x}")),
+            "lpt": self.lpt, "a_start": self.a_start,
             "a_end": self.a_end, "steps": self.steps, "scheme": self.scheme, "window": self.window.to_string(),
             "snapshots": self.snapshots,
         })

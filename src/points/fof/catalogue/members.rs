@@ -120,10 +120,23 @@ impl<'a> Local<'a> {
     }
 }
 
-/// The errors that a rank can see by itself.
+/// The values of points: what they are, and how many a point has.
+type Column<'a> = (&'static str, &'a [f32], usize);
+
+fn columns<'a>(members: &Members<'a>) -> [Option<Column<'a>>; 4] {
+    let dims = members.domain.dims();
+    [
+        Some(("position", members.position, dims)),
+        members.mass.map(|values| ("mass", values, 1)),
+        members.velocity.map(|values| ("velocity", values, dims)),
+        members.scale_factor.map(|values| ("scale_factor", values, 1)),
+    ]
+}
+
+/// The errors of arrays and labels, which a rank sees by itself.
 fn check(members: &Members) -> Result<(), FofError> {
-    let Members { domain, number, label, position, mass, velocity, scale_factor } = *members;
-    let (points, dims) = (number.len(), domain.dims());
+    let (number, label) = (members.number, members.label);
+    let points = number.len();
     if u32::try_from(points).is_err() {
         return Err(FofError::TooMany { count: points as u64 });
     }
@@ -132,25 +145,42 @@ fn check(members: &Members) -> Result<(), FofError> {
         false => Err(FofError::WrongLength { what, have: have as u64, want: want as u64 }),
     };
     length("label", label.len(), points)?;
-    for (what, values, width) in [
-        ("position", Some(position), dims),
-        ("mass", mass, 1),
-        ("velocity", velocity, dims),
-        ("scale_factor", scale_factor, 1),
-    ] {
-        let Some(values) = values else { continue };
-        length(what, values.len(), points * width)?;
-        if let Some(at) = values.iter().position(|value| !value.is_finite() || what == "mass" && *value < 0.0) {
-            let (number, value) = (number[at / width], values[at]);
-            return Err(if what == "mass" {
-                FofError::Mass { number, value }
-            } else {
-                FofError::NonFinite { what, number }
-            });
-        }
-    }
+    columns(members)
+        .into_iter()
+        .flatten()
+        .try_for_each(|(what, values, width)| length(what, values.len(), points * width))?;
     match label.iter().zip(number).find(|(label, number)| label > number) {
         Some((&label, _)) => Err(FofError::Label { label }),
         None => Ok(()),
+    }
+}
+
+/// A value that no point may have, in words that ranks send each other: the least of all ranks' is that of the point
+/// with the least number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Bad(pub [u64; 3]);
+
+impl Bad {
+    /// What stands for none; no array has so large a number.
+    pub const NONE: Bad = Bad([u64::MAX; 3]);
+
+    /// The first of this rank's points, whose arrays have the right lengths.
+    pub fn of(members: &Members) -> Self {
+        let bad = (0..).zip(columns(members)).filter_map(|(which, column)| Some((which, column?)));
+        let bad = bad.flat_map(|(which, (what, values, width))| {
+            let wrong = move |value: f32| !value.is_finite() || what == "mass" && value < 0.0;
+            let found = values.iter().enumerate().filter(move |(_, value)| wrong(**value));
+            found.map(move |(at, value)| Bad([members.number[at / width], which, value.to_bits().into()]))
+        });
+        bad.min().unwrap_or(Self::NONE)
+    }
+
+    /// The error that it is, on every rank; all ranks measure the same quantities.
+    pub fn error(self, members: &Members) -> FofError {
+        let Bad([number, which, bits]) = self;
+        match columns(members)[which as usize % 4] {
+            Some((what, ..)) if what != "mass" => FofError::NonFinite { what, number },
+            _ => FofError::Mass { number, value: f32::from_bits(bits as u32) },
+        }
     }
 }

@@ -12,7 +12,7 @@ use std::ops::Range;
 
 use bytemuck::{Pod, Zeroable};
 
-use self::members::Local;
+use self::members::{Bad, Local};
 use self::rendezvous::Rendezvous;
 use self::row::Row;
 use super::error::{FofError, of_sort};
@@ -192,9 +192,9 @@ fn places(comm: &Communicator, sorted: &Balanced<Row>, made: usize) -> Result<Ve
 /// ```
 ///
 /// # Errors
-/// On the rank whose points are wrong, before anything is sent: [`FofError::WrongLength`], [`Mass`](FofError::Mass),
-/// [`NonFinite`](FofError::NonFinite), [`Observer`](FofError::Observer), [`Label`](FofError::Label),
-/// [`TooMany`](FofError::TooMany); on all ranks [`Differ`](FofError::Differ). On some rank [`Label`](FofError::Label)
+/// On the rank whose points are wrong, before anything is sent: [`FofError::WrongLength`], [`Observer`](FofError::Observer),
+/// [`Label`](FofError::Label), [`TooMany`](FofError::TooMany); on all ranks [`Differ`](FofError::Differ) and, of the first
+/// point of all, [`Mass`](FofError::Mass) and [`NonFinite`](FofError::NonFinite). On some rank [`Label`](FofError::Label)
 /// and [`Repeated`](FofError::Repeated) for numbers that only several ranks together show to be wrong.
 /// [`FofError::Comm`] on the others.
 pub fn catalogue(comm: &Communicator, members: &Members, selection: &Selection) -> Result<Catalogue, FofError> {
@@ -202,9 +202,15 @@ pub fn catalogue(comm: &Communicator, members: &Members, selection: &Selection) 
     if let Some(at) = selection.observer.filter(|at| at.iter().any(|x| !x.is_finite())) {
         return Err(FofError::Observer { at });
     }
-    let kinds = comm.all_gather(&[kind(members, selection)])?;
-    if let Some(rank) = kinds.iter().position(|&kind| kind != kinds[0]) {
+    let Bad([number, which, bits]) = Bad::of(members);
+    let told = comm.all_gather(&[kind(members, selection), number, which, bits])?;
+    let (told, _) = told.as_chunks::<4>();
+    if let Some(rank) = told.iter().position(|rank| rank[0] != told[0][0]) {
         return Err(FofError::Differ { rank });
+    }
+    let bad = told.iter().map(|&[_, number, which, bits]| Bad([number, which, bits])).min();
+    if let Some(bad) = bad.filter(|bad| *bad != Bad::NONE) {
+        return Err(bad.error(members));
     }
 
     // Groups too small are out before anything of theirs is sent but their counts.

@@ -1,0 +1,170 @@
+//! Snapshots of a run, and how it goes on from the last of them.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use meshloom::io::{NpyFile, OutputDir};
+use meshloom::pm::{Config, Reached, Simulation, SimulationError, fingerprint};
+use meshloom::{Error, Rank};
+use serde_json::{Value, json};
+
+use super::outputs::{Outputs, description};
+use super::parameters::Epoch;
+
+/// Displacements and momenta by axis.
+type State = [[Vec<f32>; 3]; 2];
+
+/// The files of a state.
+const STATE: [&str; 2] = ["displacements.npy", "velocities.npy"];
+
+/// Written last: a snapshot that has it is whole.
+const WHOLE: &str = "snapshot.json";
+
+fn resume(why: String) -> Error {
+    SimulationError::Resume { why }.into()
+}
+
+/// What a whole snapshot says of itself, but for its fingerprints.
+fn of(outputs: &Outputs, a: f64, step: usize) -> Value {
+    json!({ "a": a, "step": step, "run": outputs.run })
+}
+
+/// What the arrays of a state are known again by.
+fn fingerprints(rank: &Rank, config: &Config, state: &State) -> Result<Value, Error> {
+    let mut marks = Vec::new();
+    for values in state {
+        let columns = values.each_ref().map(Vec::as_slice);
+        marks.push(fingerprint(&rank.comm, rows(rank, config)?, config.particles, &columns)?);
+    }
+    Ok(STATE.iter().zip(marks).map(|(name, mark)| (name.to_string(), Value::from(format!("{mark:016x}")))).collect())
+}
+
+/// The first sites of this rank's rows.
+pub fn rows(rank: &Rank, config: &Config) -> Result<impl Iterator<Item = u64> + use<>, Error> {
+    let own = config.grid(rank.comm.size())?.part(config.sites(), rank.comm.rank());
+    let n = config.particles;
+    Ok(own[0].clone().flat_map(move |i| own[1].clone().map(move |j| (i * n + j) * n)))
+}
+
+/// Writes the snapshot that was just reached, in each place that was asked for.
+pub fn write(outputs: &Outputs, rank: &Rank, simulation: &mut Simulation, reached: Reached) -> Result<(), Error> {
+    let state = simulation.phase_space()?;
+    let [displacement, momentum] = &state;
+    let positions = simulation.positions(displacement);
+    let mut whole = of(outputs, reached.a, reached.step);
+    whole["fingerprints"] = fingerprints(rank, simulation.config(), &state)?;
+    // The same moment may be written in several ways, each of which names a directory.
+    let names: BTreeSet<&str> = outputs.epochs().filter(|e| e.value() == reached.a).map(|e| e.0.as_str()).collect();
+    for name in names {
+        let directory = directory(outputs, name);
+        let made = if rank.comm.rank() == 0 { Some(OutputDir::create(&directory)?) } else { None };
+        rank.comm.barrier()?;
+        // Positions in f32 have lost digits of the displacement: a run goes on from the displacements themselves.
+        let mut files = vec![
+            simulation.seal_points(&directory.join(STATE[0]), displacement)?,
+            simulation.seal_points(&directory.join(STATE[1]), momentum)?,
+            simulation.seal_points(&directory.join("positions.npy"), &positions)?,
+        ];
+        files.extend(outputs.hdf5(simulation, &directory, &positions, momentum)?);
+        outputs.publish(&rank.comm, &directory.join(WHOLE), &whole, files)?;
+        drop(made);
+    }
+    Ok(())
+}
+
+fn directory(outputs: &Outputs, name: &str) -> PathBuf {
+    outputs.path(&format!("snapshot_{name}"))
+}
+
+/// The last whole snapshot of this very run: its step and this rank's part of the state. All ranks call it.
+///
+/// A snapshot that says it is whole must be: one that is damaged, of another run or in another's place is an error, not
+/// passed over, for what follows would be written over good files.
+pub fn last_whole(outputs: &Outputs, rank: &Rank, config: &Config) -> Result<Option<(usize, State)>, Error> {
+    let found = newest(outputs)?;
+    let at = [found.as_ref().map_or(0.0, |(epoch, ..)| epoch.value()).to_bits()];
+    let all = rank.comm.all_gather(&at)?;
+    if let Some(other) = all.iter().position(|there| *there != all[0]) {
+        let out = outputs.path("");
+        let why = format!("rank {other} finds another last snapshot than rank 0; all ranks must see the same files");
+        return Err(resume(format!("{}: {why}", out.display())));
+    }
+    let Some((epoch, directory, mut said)) = found else { return Ok(None) };
+    let bad = |why: String| resume(format!("{}: {why}", directory.display()));
+    let marks = said["fingerprints"].take();
+    let step = config.step_at(epoch.value())?.ok_or_else(|| bad("this run has no step there".into()))?;
+    let mut wanted = of(outputs, epoch.value(), step);
+    wanted["fingerprints"] = Value::Null;
+    if let Some((name, theirs, ours)) = difference(&said["run"], &wanted["run"])
+        && !name.is_empty()
+    {
+        return Err(bad(format!(
+            "it belongs to a run with {name} = {theirs}, but this one has {ours}; use the same parameters or another --out"
+        )));
+    }
+    if let Some((name, theirs, ours)) = difference(&said, &wanted) {
+        return Err(bad(format!(
+            "{WHOLE} says {name} = {theirs}, but a snapshot in this place has {ours}; remove the snapshot"
+        )));
+    }
+    let read = |name: &str| -> Result<[Vec<f32>; 3], Error> {
+        let file = NpyFile::open(directory.join(name))?;
+        Simulation::read_points(config, rows(rank, config)?, &file)
+    };
+    let read = |name: &str| read(name).map_err(|e| bad(format!("it is damaged; remove the snapshot ({e})")));
+    let state = [read(STATE[0])?, read(STATE[1])?];
+    let have = fingerprints(rank, config, &state)?;
+    if let Some((name, ..)) = difference(&marks, &have) {
+        let name = if name.is_empty() { "its state" } else { name.as_str() };
+        return Err(bad(format!("{name} is not what was written with {WHOLE}; remove the snapshot")));
+    }
+    Ok(Some((step, state)))
+}
+
+/// The latest moment of which there is a snapshot that says it is whole, where it is, and what it says.
+fn newest<'a>(outputs: &Outputs<'a>) -> Result<Option<(&'a Epoch, PathBuf, Value)>, Error> {
+    let mut epochs: Vec<&Epoch> = outputs.epochs().collect();
+    epochs.sort_by(|a, b| b.value().total_cmp(&a.value()));
+    for epoch in epochs {
+        let directory = directory(outputs, &epoch.0);
+        let said = description(&directory.join(WHOLE));
+        if let Some(said) = said.map_err(|error| resume(format!("{error}; or remove the snapshot")))? {
+            return Ok(Some((epoch, directory, said)));
+        }
+    }
+    Ok(None)
+}
+
+/// The first value in which two objects differ, by its name, `cosmology.h` for one inside: theirs and ours.
+fn difference<'a>(theirs: &'a Value, ours: &'a Value) -> Option<(String, &'a Value, &'a Value)> {
+    let (Value::Object(their), Value::Object(our)) = (theirs, ours) else {
+        return (theirs != ours).then(|| (String::new(), theirs, ours));
+    };
+    let names: BTreeSet<&String> = their.keys().chain(our.keys()).collect();
+    names.into_iter().find_map(|name| {
+        let (rest, theirs, ours) = difference(&theirs[name], &ours[name])?;
+        let dot = if rest.is_empty() { "" } else { "." };
+        Some((format!("{name}{dot}{rest}"), theirs, ours))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_differs_is_named() {
+        let ours = json!({ "box": 64.0, "cosmology": { "h": 0.7, "n_s": 0.96 }, "snapshots": ["0.5"] });
+        let changed = |name: &str, value: Value| {
+            let mut theirs = ours.clone();
+            *theirs.pointer_mut(name).unwrap() = value;
+            difference(&theirs, &ours).map(|(name, ..)| name)
+        };
+        assert_eq!(difference(&ours, &ours), None);
+        assert_eq!(changed("/box", 65.0.into()).as_deref(), Some("box"));
+        assert_eq!(changed("/cosmology/n_s", Value::Null).as_deref(), Some("cosmology.n_s"));
+        assert_eq!(changed("/snapshots/0", "0.50".into()).as_deref(), Some("snapshots"));
+        assert_eq!(difference(&json!({}), &ours).map(|(name, ..)| name).as_deref(), Some("box"));
+        assert_eq!(difference(&ours, &Value::Null).map(|(name, ..)| name).as_deref(), Some(""));
+    }
+}
