@@ -218,7 +218,8 @@ impl Communicator {
     /// over it. Needs the feature `mpi`.
     ///
     /// - MPI stays the caller's: it must outlive what this returns, and nothing here initialises or finalises it.
-    /// - A rank that fails ends the others only by [`abort`](Communicator::abort): how to end is the caller's to say.
+    /// - A rank that fails ends the others only by [`abort`](Communicator::abort): how to end is the caller's to say. Ranks
+    ///   that wait for one that has dropped all it had from here, and so answers no more, wait without an end.
     /// - Without `MPI_THREAD_SERIALIZED` only the calling thread may use it.
     ///
     /// # Errors
