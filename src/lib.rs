@@ -68,6 +68,7 @@ mod launch;
 pub mod mesh;
 pub mod pm;
 pub mod points;
+mod printable;
 
 pub use error::Error;
 pub use launch::{Launch, Rank, launch, launch_with_code};

@@ -2,8 +2,9 @@
 
 use bytemuck::Pod;
 
-use super::check::{Operation, Record};
-use super::communicator::{Communicator, from_bytes, to_bytes};
+use super::call::{Call, Operation};
+use super::communicator::{Communicator, from_bytes};
+use super::envelope::Taken;
 use super::{Parts, Result};
 
 impl Communicator {
@@ -13,12 +14,11 @@ impl Communicator {
     /// # Errors
     /// [`Length`](super::CommError::Length), [`Mismatch`](super::CommError::Mismatch), [`PeerFailed`](super::CommError::PeerFailed), or those of the backend.
     pub fn all_to_all<T: Pod>(&self, data: &[T]) -> Result<Vec<T>> {
-        let block = self.valid_blocks("the length of the slice of all_to_all (a multiple of the ranks)", data.len());
-        let record = Record::new(Operation::AllToAll).of::<T>().count(data.len());
-        self.check(record, block.as_ref().map(|_| ()).map_err(Clone::clone))?;
-        let counts = vec![block?; self.size()];
-        let blocks = self.exchange(&counts, data, &counts)?;
-        Ok(from_bytes(data.len(), &blocks.concat()))
+        let block = self.valid_blocks("the length of the slice of all_to_all (a multiple of the ranks)", data.len())?;
+        let call = self.begin(Call::new(Operation::AllToAll).of::<T>().count(data.len()));
+        let counts = vec![block; self.size()];
+        let blocks = self.exchange(&call, &counts, data, &counts)?;
+        Ok(join(data.len(), &blocks))
     }
 
     /// Sends `counts[rank]` elements of `data`, which lie in rank order, to each rank and gives what came from each.
@@ -27,21 +27,27 @@ impl Communicator {
     /// # Errors
     /// [`Length`](super::CommError::Length), [`Mismatch`](super::CommError::Mismatch), [`PeerFailed`](super::CommError::PeerFailed), or those of the backend.
     pub fn all_to_all_v<T: Pod>(&self, data: &[T], counts: &[u64]) -> Result<Parts<T>> {
-        let valid = self.valid_counts("all_to_all_v", data.len(), counts);
-        self.check(Record::new(Operation::AllToAllV).of::<T>(), valid)?;
+        self.valid_counts("all_to_all_v", data.len(), counts)?;
+        let call = self.begin(Call::new(Operation::AllToAllV).of::<T>());
         let ones = vec![1; self.size()];
-        let incoming = self.exchange(&ones, counts, &ones)?;
-        let incoming: Vec<u64> = from_bytes(self.size(), &incoming.concat());
+        let incoming = self.exchange(&call, &ones, counts, &ones)?;
+        let incoming: Vec<u64> = join(self.size(), &incoming);
         for &count in &incoming {
             self.bytes::<T>(count)?;
         }
         let lengths = |counts: &[u64]| counts.iter().map(|&count| count as usize).collect::<Vec<_>>();
-        let blocks = self.exchange(&lengths(counts), data, &lengths(&incoming))?;
-        Ok(Parts::new(from_bytes(incoming.iter().sum::<u64>() as usize, &blocks.concat()), incoming))
+        let blocks = self.exchange(&call, &lengths(counts), data, &lengths(&incoming))?;
+        Ok(Parts::new(join(incoming.iter().sum::<u64>() as usize, &blocks), incoming))
     }
 
     /// Sends `outgoing[rank]` elements of `data` to each rank; gives the bytes of the `incoming[rank]` elements of each.
-    pub(super) fn exchange<T: Pod>(&self, outgoing: &[usize], data: &[T], incoming: &[usize]) -> Result<Vec<Vec<u8>>> {
+    pub(super) fn exchange<T: Pod>(
+        &self,
+        call: &Call,
+        outgoing: &[usize],
+        data: &[T],
+        incoming: &[usize],
+    ) -> Result<Vec<Taken>> {
         let (rank, size) = (self.rank(), self.size());
         let starts: Vec<usize> = outgoing
             .iter()
@@ -51,24 +57,26 @@ impl Communicator {
                 Some(start)
             })
             .collect();
-        let block = |to: usize| to_bytes(&data[starts[to]..starts[to] + outgoing[to]]);
+        let block = |to: usize| &data[starts[to]..starts[to] + outgoing[to]];
 
         // Ring order: in each step every rank sends to another one. All receives stand before the first send.
         let mut receivings = Vec::with_capacity(size);
         for step in 1..size {
             let from = (rank + size - step) % size;
-            receivings.push((from, self.take(from, incoming[from] * size_of::<T>())?));
+            receivings.push(self.take(call, from, incoming[from] * size_of::<T>())?);
         }
         let mut sendings = Vec::with_capacity(size);
         for step in 1..size {
             let to = (rank + step) % size;
-            sendings.push(self.give(to, block(to))?);
+            sendings.push(self.give(call, to, block(to))?);
         }
-        let mut blocks = vec![Vec::new(); size];
-        blocks[rank] = block(rank);
-        for (from, receiving) in receivings {
-            blocks[from] = receiving.wait()?;
+        // They come from the rank before this one, the one before that, and so on round to the rank after it.
+        let mut blocks = vec![Taken::own(block(rank))];
+        for receiving in receivings {
+            blocks.push(receiving.wait()?);
         }
+        blocks.reverse();
+        blocks.rotate_right(rank + 1);
         sendings.into_iter().try_for_each(|sending| sending.wait().map(drop))?;
         Ok(blocks)
     }
@@ -79,4 +87,10 @@ impl Communicator {
         let sum = counts.iter().try_fold(0u64, |sum, &count| sum.checked_add(count)).unwrap_or(u64::MAX);
         self.valid_length(&format!("the sum of the counts of {call}"), length as u64, sum)
     }
+}
+
+/// The elements of all blocks, one after another.
+fn join<T: Pod>(count: usize, blocks: &[Taken]) -> Vec<T> {
+    let bytes: Vec<&[u8]> = blocks.iter().map(|block| &block[..]).collect();
+    from_bytes(count, &bytes.concat())
 }

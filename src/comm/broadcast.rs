@@ -2,8 +2,8 @@
 
 use bytemuck::Pod;
 
-use super::check::{Operation, Record};
-use super::communicator::{Communicator, to_bytes};
+use super::call::{Call, Operation};
+use super::communicator::Communicator;
 use super::{Result, message::Sending};
 
 impl Communicator {
@@ -12,13 +12,13 @@ impl Communicator {
     /// # Errors
     /// [`Mismatch`](super::CommError::Mismatch), [`PeerFailed`](super::CommError::PeerFailed), or those of the backend.
     pub fn barrier(&self) -> Result<()> {
-        self.check(Record::new(Operation::Barrier), Ok(()))?;
+        let call = self.begin(Call::new(Operation::Barrier));
         // After the round of distance d each rank knows of the 2d - 1 ranks before it.
         let (rank, size) = (self.rank(), self.size());
         let mut distance = 1;
         while distance < size {
-            let sending = self.give((rank + distance) % size, Vec::new())?;
-            self.take((rank + size - distance) % size, 0)?.wait()?;
+            let sending = self.give::<u8>(&call, (rank + distance) % size, &[])?;
+            self.take(&call, (rank + size - distance) % size, 0)?.wait()?;
             sending.wait()?;
             distance *= 2;
         }
@@ -31,26 +31,26 @@ impl Communicator {
     /// [`BadRank`](super::CommError::BadRank), [`Mismatch`](super::CommError::Mismatch),
     /// [`PeerFailed`](super::CommError::PeerFailed), or those of the backend.
     pub fn broadcast<T: Pod>(&self, root: usize, data: &mut [T]) -> Result<()> {
-        let record = Record::new(Operation::Broadcast).root(root).of::<T>().count(data.len());
-        self.check(record, self.valid_rank("the root of broadcast", root))?;
-        self.broadcast_tree(root, data)
+        self.valid_rank("the root of broadcast", root)?;
+        let call = self.begin(Call::new(Operation::Broadcast).root(root).of::<T>().count(data.len()));
+        self.broadcast_tree(&call, root, data)
     }
 
     /// A binomial tree: rank `v` counted from the root has the parent `v` less its lowest bit.
-    pub(super) fn broadcast_tree<T: Pod>(&self, root: usize, data: &mut [T]) -> Result<()> {
+    pub(super) fn broadcast_tree<T: Pod>(&self, call: &Call, root: usize, data: &mut [T]) -> Result<()> {
         let size = self.size();
         let me = (self.rank() + size - root) % size;
         let real = |relative: usize| (relative + root) % size;
         let lowest = if me == 0 { size.next_power_of_two() } else { 1 << me.trailing_zeros() };
         if me != 0 {
-            let bytes = self.take(real(me - lowest), size_of_val(data))?.wait()?;
+            let bytes = self.take(call, real(me - lowest), size_of_val(data))?.wait()?;
             bytemuck::cast_slice_mut(data).copy_from_slice(&bytes);
         }
         let mut sendings: Vec<Sending> = Vec::new();
         let mut distance = lowest / 2;
         while distance > 0 {
             if me + distance < size {
-                sendings.push(self.give(real(me + distance), to_bytes(data))?);
+                sendings.push(self.give(call, real(me + distance), data)?);
             }
             distance /= 2;
         }

@@ -6,19 +6,20 @@ use std::sync::{Arc, Mutex};
 
 use bytemuck::Pod;
 
-use super::check::{Operation, Record};
+use super::call::{Call, Operation};
+use super::envelope::HEAD;
 use super::solo::Solo;
-use super::transport::Transport;
+use super::transport::{Group, Transport};
 use super::{CommError, Result};
 
 /// Bytes above which a message is cut, unless set otherwise: 1 GiB.
 pub const DEFAULT_MAX_MESSAGE: u64 = 1 << 30;
 
-/// The largest tag: what every MPI library carries.
-pub const MAX_TAG: u32 = 32_767;
+/// The largest tag: what every MPI library carries, less one that collectives use.
+pub const MAX_TAG: u32 = 32_766;
 
-/// MPI counts in `int`.
-const LARGEST_MESSAGE: u64 = i32::MAX as u64;
+/// MPI counts in `int`, and a piece may have a head.
+const LARGEST_MESSAGE: u64 = i32::MAX as u64 - HEAD as u64;
 
 /// A group of ranks that exchange messages, seen from one of them.
 ///
@@ -96,7 +97,7 @@ impl Communicator {
     }
 
     /// The same communicator with another largest message. Must be the same on all ranks; 0 counts as 1, and MPI's
-    /// limit of 2^31 - 1 caps it. Communicators split from this one inherit it. Not collective.
+    /// counts cap it a little below 2^31. Communicators split from this one inherit it. Not collective.
     pub fn with_max_message(&self, bytes: u64) -> Communicator {
         Communicator { core: self.core.clone(), cut: bytes.clamp(1, LARGEST_MESSAGE) as usize }
     }
@@ -107,24 +108,27 @@ impl Communicator {
     /// # Errors
     /// [`CommError::Mismatch`], [`CommError::PeerFailed`], or those of the backend.
     pub fn split(&self, color: Option<u32>, key: u64) -> Result<Option<Communicator>> {
-        self.check(Record::new(Operation::Split), Ok(()))?;
-        let mine = [u64::from(color.is_some()), u64::from(color.unwrap_or(0)), key];
-        let wishes = self.all_gather_blocks(&mine)?;
+        let call = self.begin(Call::new(Operation::Split));
+        let context = self.core.transport.new_context();
+        let mine = [u64::from(color.is_some()), u64::from(color.unwrap_or(0)), key, context];
+        let wishes = self.all_gather_blocks(&call, &mine)?;
         let wishes: Vec<&[u64]> = wishes.chunks_exact(mine.len()).collect();
+        let group = color.map(|color| self.group(u64::from(color), &wishes));
+        let transport = self.core.transport.split(group)?;
+        Ok(transport.map(|transport| Communicator { cut: self.cut, ..Communicator::new(transport) }))
+    }
 
+    /// This rank's part of a split, by what each rank wishes: whether it has a colour, the colour, the key and a number for
+    /// the communicator, of which that of the first member counts.
+    fn group(&self, color: u64, wishes: &[&[u64]]) -> Group {
         let mut colors: Vec<u64> = wishes.iter().filter(|wish| wish[0] == 1).map(|wish| wish[1]).collect();
         colors.sort_unstable();
         colors.dedup();
-        let members = |color: u64| {
-            let is_member = |rank: &usize| wishes[*rank][..2] == [1, color];
-            let mut ranks: Vec<usize> = (0..self.size()).filter(is_member).collect();
-            ranks.sort_by_key(|&rank| wishes[rank][2]); // stable: equal keys stay in rank order
-            ranks
-        };
-        let groups: Vec<Vec<usize>> = colors.iter().map(|&color| members(color)).collect();
-        let mine = color.and_then(|color| colors.binary_search(&u64::from(color)).ok());
-        let transport = self.core.transport.split(&groups, mine)?;
-        Ok(transport.map(|transport| Communicator { cut: self.cut, ..Communicator::new(transport) }))
+        let number = colors.partition_point(|&other| other < color);
+        let mut members: Vec<usize> = (0..self.size()).filter(|&rank| wishes[rank][..2] == [1, color]).collect();
+        members.sort_by_key(|&rank| wishes[rank][2]); // stable: equal keys stay in rank order
+        let rank = members.iter().position(|&rank| rank == self.rank()).unwrap_or(0);
+        Group { number, context: wishes[members[0]][3], members, rank }
     }
 
     /// Ends all ranks of the run with this message: on threads every wait ends with [`CommError::PeerFailed`] and this

@@ -32,6 +32,16 @@ pub enum CommError {
         /// What that rank did.
         other_called: String,
     },
+    /// All ranks are done, but messages of collectives were sent that no rank has taken: some ranks called what others did
+    /// not, and none had to wait for it.
+    #[error(
+        "{messages} messages of collectives were sent that no rank took before all were done; \
+         every rank must call the same collectives in the same order with shapes that agree"
+    )]
+    Untaken {
+        /// How many.
+        messages: u64,
+    },
     /// A slice or count that does not fit the call.
     #[error("rank {rank}: {what} must be {expected}, but is {got}; correct the argument on this rank")]
     Length {

@@ -2,9 +2,13 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use super::transport::Lane;
+use super::transport::{Arrived, Lane};
 use super::{CommError, Result};
+
+/// How often a wait asks whether it can still end. What it asks costs two locks.
+const RECHECK: Duration = Duration::from_millis(100);
 
 /// Where a message belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -89,19 +93,19 @@ impl Mailbox {
         stop().map_or(Ok(false), Err)
     }
 
-    /// Waits for the message of a ticket, or until `stop` gives a reason not to. After a change of what `stop` sees,
-    /// [`wake`](Mailbox::wake) must be called.
-    pub fn wait(&self, ticket: u64, stop: impl Fn() -> Option<CommError>) -> Result<Vec<u8>> {
+    /// Waits for the message of a ticket, or until `stop` gives a reason not to. `stop` is asked at every change, after
+    /// [`wake`](Mailbox::wake), and now and then.
+    pub fn wait(&self, ticket: u64, stop: impl Fn() -> Option<CommError>) -> Result<Arrived> {
         let mut state = self.lock();
         loop {
             if let Some(data) = state.matched.remove(&ticket) {
-                return Ok(data);
+                return Ok(Arrived::whole(data));
             }
             // Asked with the lock held: `wake` takes it too, so a change cannot slip in before the wait begins.
             if let Some(error) = stop() {
                 return Err(error);
             }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.changed.wait_timeout(state, RECHECK).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
@@ -117,6 +121,13 @@ impl Mailbox {
                 state.queues.remove(&key);
             }
         }
+    }
+
+    /// How many messages of collectives lie here that nobody has asked for.
+    pub fn untaken(&self) -> u64 {
+        let state = self.lock();
+        let collective = state.queues.iter().filter(|(key, _)| key.lane == Lane::Collective);
+        collective.map(|(_, queue)| queue.arrived.len() as u64).sum()
     }
 
     /// Makes every wait ask its `stop` again.

@@ -1,13 +1,18 @@
 //! Messages between two ranks, and how a long one is cut.
 //!
 //! A message of `n` bytes travels as `n / cut` full pieces and one that is shorter, possibly empty. The short piece marks
-//! the end, so a receive that asked for another size notices and never takes a piece of the next message for its own.
+//! the end, so a receive that asked for another size notices and never takes a piece of the next message for its own. The
+//! head of a message of a collective travels with the first piece and does not count.
 
 use std::collections::VecDeque;
 use std::sync::PoisonError;
 
-use super::communicator::{Communicator, DEFAULT_MAX_MESSAGE};
-use super::transport::{Lane, Pending};
+use bytemuck::Zeroable;
+
+use super::call::Call;
+use super::communicator::Communicator;
+use super::envelope::HEAD;
+use super::transport::{Arrived, Lane, Pending};
 use super::{CommError, Result};
 
 /// A message being sent; see [`Communicator::send`].
@@ -50,7 +55,7 @@ impl Sending {
 
     fn take_front(&mut self) -> Result<()> {
         if let Some(piece) = self.pieces.pop_front() {
-            let buffer = piece.wait()?;
+            let buffer = piece.wait()?.data;
             // Of a cut message `buffer` is the copy of a piece, and the caller's own vector is already here.
             if self.buffer.is_empty() {
                 self.buffer = buffer;
@@ -71,6 +76,8 @@ pub struct Receiving {
     cut: usize,
     rank: usize,
     from: usize,
+    /// Of a collective: the call that must stand at the head.
+    call: Option<Call>,
 }
 
 impl Receiving {
@@ -101,21 +108,25 @@ impl Receiving {
 
     fn take_front(&mut self) -> Result<()> {
         let Some(piece) = self.pieces.pop_front() else { return Ok(()) };
-        let wrong = |got: u64| {
-            let (rank, from) = (self.rank, self.from);
-            CommError::MessageSize { rank, from, expected: self.bytes as u64, got: self.buffer.len() as u64 + got }
-        };
-        let data = piece.wait().map_err(|error| match error {
-            CommError::MessageSize { got, .. } => wrong(got), // of this piece
-            error => error,
-        })?;
-        if data.len() != self.cut.min(self.bytes - self.buffer.len()) {
-            return Err(wrong(data.len() as u64));
+        let Arrived { data, more } = piece.wait()?;
+        let is_first = self.buffer.is_empty();
+        let head = if self.call.is_some() { HEAD } else { 0 };
+        if let Some(call) = self.call.filter(|_| is_first) {
+            let theirs = data.get(..HEAD).map_or(Call::zeroed(), bytemuck::pod_read_unaligned);
+            if theirs != call {
+                return Err(call.mismatch(self.rank, self.from, &theirs));
+            }
         }
-        if self.buffer.is_empty() {
+        let limit = if is_first { head + self.cut } else { self.cut };
+        if more || data.len() != limit.min(head + self.bytes - self.buffer.len()) {
+            let (rank, from, before) = (self.rank, self.from, self.buffer.len().saturating_sub(head));
+            let got = if more { self.bytes + 1 } else { before + data.len() - if is_first { head } else { 0 } };
+            return Err(CommError::MessageSize { rank, from, expected: self.bytes as u64, got: got as u64 });
+        }
+        if is_first {
             self.buffer = data; // no copy of an uncut message
             if !self.pieces.is_empty() {
-                self.buffer.reserve_exact(self.bytes - self.buffer.len());
+                self.buffer.reserve_exact(head + self.bytes - self.buffer.len());
             }
         } else {
             self.buffer.extend_from_slice(&data);
@@ -149,7 +160,7 @@ impl Communicator {
         let lane = self.user_lane(tag)?;
         let length = usize::try_from(bytes).ok().filter(|&length| isize::try_from(length).is_ok());
         let length = length.ok_or(CommError::Memory { rank: self.rank(), bytes })?;
-        self.post_receive(from, lane, length)
+        self.post_receive(from, lane, length, None)
     }
 
     fn user_lane(&self, tag: u32) -> Result<Lane> {
@@ -157,44 +168,32 @@ impl Communicator {
     }
 
     pub(super) fn post_send(&self, to: usize, lane: Lane, data: Vec<u8>) -> Result<Sending> {
-        let cut = self.cut_of(lane);
-        let transport = &self.core.transport;
-        if data.len() < cut {
+        let (cut, transport) = (self.cut, &self.core.transport);
+        let head = if lane == Lane::Collective { HEAD } else { 0 };
+        if data.len() - head < cut {
             let pieces = VecDeque::from([transport.send(to, lane, data)?]);
             return Ok(Sending { pieces, buffer: Vec::new() });
         }
         // Pieces of two messages sent from two threads must not mix.
         let _posting = self.core.posting.lock().unwrap_or_else(PoisonError::into_inner);
-        let full = data.chunks_exact(cut);
+        let (first, others) = data.split_at(head + cut);
+        let full = others.chunks_exact(cut);
         let rest = full.remainder();
-        let pieces = full.chain([rest]).map(|piece| transport.send(to, lane, piece.to_vec())).collect::<Result<_>>()?;
+        let pieces = [first].into_iter().chain(full).chain([rest]);
+        let pieces = pieces.map(|piece| transport.send(to, lane, piece.to_vec())).collect::<Result<_>>()?;
         Ok(Sending { pieces, buffer: data })
     }
 
-    pub(super) fn post_receive(&self, from: usize, lane: Lane, bytes: usize) -> Result<Receiving> {
-        let cut = self.cut_of(lane);
+    pub(super) fn post_receive(&self, from: usize, lane: Lane, bytes: usize, call: Option<Call>) -> Result<Receiving> {
+        let cut = self.cut;
         let mut pieces = VecDeque::new();
         let memory = |_| CommError::Memory { rank: self.rank(), bytes: bytes as u64 };
         pieces.try_reserve_exact(bytes / cut + 1).map_err(memory)?;
         let _posting = self.core.posting.lock().unwrap_or_else(PoisonError::into_inner);
         for piece in 0..=bytes / cut {
-            pieces.push_back(self.core.transport.receive(from, lane, cut.min(bytes - piece * cut))?);
+            let head = if call.is_some() && piece == 0 { HEAD } else { 0 };
+            pieces.push_back(self.core.transport.receive(from, lane, head + cut.min(bytes - piece * cut))?);
         }
-        Ok(Receiving { pieces, buffer: Vec::new(), bytes, cut, rank: self.rank(), from })
-    }
-
-    /// Sends data of a collective.
-    pub(super) fn give(&self, to: usize, data: Vec<u8>) -> Result<Sending> {
-        self.post_send(to, Lane::Collective, data)
-    }
-
-    /// Receives data of a collective.
-    pub(super) fn take(&self, from: usize, bytes: usize) -> Result<Receiving> {
-        self.post_receive(from, Lane::Collective, bytes)
-    }
-
-    /// The check must work where the ranks do not agree on the cut: that is one of the things it compares.
-    fn cut_of(&self, lane: Lane) -> usize {
-        if lane == Lane::Check { DEFAULT_MAX_MESSAGE as usize } else { self.cut }
+        Ok(Receiving { pieces, buffer: Vec::new(), bytes, cut, rank: self.rank(), from, call })
     }
 }

@@ -15,17 +15,23 @@
 //!   combine numbers in the same order. A sum of floats depends on the number of ranks, never on the backend or timing.
 //! - **Counts are `u64`.** A message is cut to pieces of at most [`Communicator::max_message`] bytes inside (1 GiB
 //!   unless set), so that the `int` counts of MPI are no limit.
-//! - **Collectives are called by all ranks, in the same order.** Builds with debug assertions compare what the ranks
-//!   call before each collective and return [`CommError::Mismatch`] on all of them where it differs.
+//! - **Collectives are called by all ranks, in the same order.** Where they are not, a rank that notices gets
+//!   [`CommError::Mismatch`], within seconds, in every build: each message of a collective says what its sender called, and
+//!   a rank that waits long asks the one it waits for what that one is in. Nothing wrong is ever returned; ranks that only
+//!   had to send may notice later, at the latest when all are done ([`CommError::Untaken`]).
 //! - **No hang after a failure.** A rank that returns an error, panics, aborts or leaves ends the waits of the others.
+//!   Slow ranks are waited for without an end, and so are two ranks that wait for each other in different
+//!   communicators, or for messages that neither sends.
 //! - **Nothing is known of devices.** Messages are bytes, collectives take slices of plain data.
 
 mod all_to_all;
 mod broadcast;
-mod check;
+mod call;
 mod communicator;
+mod envelope;
 mod error;
 mod gather;
+mod gone;
 mod mailbox;
 mod message;
 #[cfg(feature = "mpi")]

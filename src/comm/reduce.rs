@@ -6,8 +6,8 @@
 use bytemuck::Pod;
 
 use super::Result;
-use super::check::{Operation, Record};
-use super::communicator::{Communicator, from_bytes, to_bytes};
+use super::call::{Call, Operation};
+use super::communicator::{Communicator, from_bytes};
 
 /// How elements are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -22,7 +22,7 @@ pub enum Op {
 
 mod sealed {
     pub trait Number {
-        const KIND: u32;
+        const KIND: u8;
     }
 }
 
@@ -34,13 +34,13 @@ pub trait Reducible: Pod + sealed::Number {
     fn combine(self, other: Self, op: Op) -> Self;
 }
 
-/// Names of the types, by their number in the check.
+/// Names of the types, by their number in a call.
 pub(super) const KINDS: [&str; 8] = ["u32", "i32", "u64", "i64", "u128", "i128", "f32", "f64"];
 
 macro_rules! integers {
     ($($number:ty: $kind:expr),*) => {$(
         impl sealed::Number for $number {
-            const KIND: u32 = $kind;
+            const KIND: u8 = $kind;
         }
         impl Reducible for $number {
             fn identity(op: Op) -> Self {
@@ -64,7 +64,7 @@ macro_rules! integers {
 macro_rules! floats {
     ($($number:ty: $kind:expr),*) => {$(
         impl sealed::Number for $number {
-            const KIND: u32 = $kind;
+            const KIND: u8 = $kind;
         }
         impl Reducible for $number {
             fn identity(op: Op) -> Self {
@@ -104,22 +104,21 @@ impl Communicator {
     /// # Errors
     /// [`Mismatch`](super::CommError::Mismatch), [`PeerFailed`](super::CommError::PeerFailed), or those of the backend.
     pub fn all_reduce<T: Reducible>(&self, data: &mut [T], op: Op) -> Result<()> {
-        let record = Record::new(Operation::AllReduce).reducing(op, T::KIND).of::<T>().count(data.len());
-        self.check(record, Ok(()))?;
+        let call = self.begin(Call::new(Operation::AllReduce).reducing(op, T::KIND).of::<T>().count(data.len()));
         let (rank, size) = (self.rank(), self.size());
         let mut distance = 1;
         while distance < size {
             if rank & distance != 0 {
-                self.give(rank - distance, to_bytes(data))?.wait()?;
+                self.give(&call, rank - distance, data)?.wait()?;
                 break;
             }
             if rank + distance < size {
-                let bytes = self.take(rank + distance, size_of_val(data))?.wait()?;
+                let bytes = self.take(&call, rank + distance, size_of_val(data))?.wait()?;
                 combine(data, &from_bytes(data.len(), &bytes), op);
             }
             distance *= 2;
         }
-        self.broadcast_tree(0, data)
+        self.broadcast_tree(&call, 0, data)
     }
 
     /// Cuts `data` into one equal block a rank and gives this rank its block, reduced over all ranks. Collective; the
@@ -130,11 +129,9 @@ impl Communicator {
     /// [`PeerFailed`](super::CommError::PeerFailed), or those of the backend.
     pub fn reduce_scatter<T: Reducible>(&self, data: &[T], op: Op) -> Result<Vec<T>> {
         let block =
-            self.valid_blocks("the length of the slice of reduce_scatter (a multiple of the ranks)", data.len());
-        let record = Record::new(Operation::ReduceScatter).reducing(op, T::KIND).of::<T>().count(data.len());
-        self.check(record, block.as_ref().map(|_| ()).map_err(Clone::clone))?;
-        let block = block?;
-        let blocks = self.exchange(&vec![block; self.size()], data, &vec![block; self.size()])?;
+            self.valid_blocks("the length of the slice of reduce_scatter (a multiple of the ranks)", data.len())?;
+        let call = self.begin(Call::new(Operation::ReduceScatter).reducing(op, T::KIND).of::<T>().count(data.len()));
+        let blocks = self.exchange(&call, &vec![block; self.size()], data, &vec![block; self.size()])?;
         let mut blocks: Vec<Vec<T>> = blocks.iter().map(|bytes| from_bytes(block, bytes)).collect();
         // The tree of `all_reduce`, all in one place.
         let mut distance = 1;
@@ -154,9 +151,8 @@ impl Communicator {
     /// # Errors
     /// [`Mismatch`](super::CommError::Mismatch), [`PeerFailed`](super::CommError::PeerFailed), or those of the backend.
     pub fn scan<T: Reducible>(&self, data: &mut [T], op: Op) -> Result<()> {
-        let record = Record::new(Operation::Scan).reducing(op, T::KIND).of::<T>().count(data.len());
-        self.check(record, Ok(()))?;
-        self.scan_tree(data, op).map(drop)
+        let call = self.begin(Call::new(Operation::Scan).reducing(op, T::KIND).of::<T>().count(data.len()));
+        self.scan_tree(&call, data, op).map(drop)
     }
 
     /// Replaces each element by its reduction over the ranks before this one; on rank 0 by what changes nothing: zero,
@@ -166,9 +162,8 @@ impl Communicator {
     /// # Errors
     /// [`Mismatch`](super::CommError::Mismatch), [`PeerFailed`](super::CommError::PeerFailed), or those of the backend.
     pub fn scan_exclusive<T: Reducible>(&self, data: &mut [T], op: Op) -> Result<()> {
-        let record = Record::new(Operation::ScanExclusive).reducing(op, T::KIND).of::<T>().count(data.len());
-        self.check(record, Ok(()))?;
-        let before = self.scan_tree(data, op)?;
+        let call = self.begin(Call::new(Operation::ScanExclusive).reducing(op, T::KIND).of::<T>().count(data.len()));
+        let before = self.scan_tree(&call, data, op)?;
         match before {
             Some(before) => data.copy_from_slice(&before),
             None => data.fill(T::identity(op)),
@@ -177,17 +172,17 @@ impl Communicator {
     }
 
     /// Scans by doubling the distance; gives the reduction over the ranks before this one, if there are any.
-    fn scan_tree<T: Reducible>(&self, data: &mut [T], op: Op) -> Result<Option<Vec<T>>> {
+    fn scan_tree<T: Reducible>(&self, call: &Call, data: &mut [T], op: Op) -> Result<Option<Vec<T>>> {
         let (rank, size) = (self.rank(), self.size());
         let mut before: Option<Vec<T>> = None;
         let mut distance = 1;
         while distance < size {
             let sending = match rank + distance {
-                to if to < size => Some(self.give(to, to_bytes(data))?),
+                to if to < size => Some(self.give(call, to, data)?),
                 _ => None,
             };
             if rank >= distance {
-                let bytes = self.take(rank - distance, size_of_val(data))?.wait()?;
+                let bytes = self.take(call, rank - distance, size_of_val(data))?.wait()?;
                 let mut lower: Vec<T> = from_bytes(data.len(), &bytes);
                 let mut all = lower.clone();
                 combine(&mut all, data, op);

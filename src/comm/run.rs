@@ -43,7 +43,7 @@ pub fn run_solo<T, E>(body: impl FnOnce(Communicator) -> Result<T, E>) -> Result
 /// ```
 ///
 /// # Errors
-/// The first failure.
+/// The first failure; [`CommError::Untaken`] where no rank failed, but some called collectives that others did not.
 pub fn run_threads<T, E, F>(ranks: usize, body: F) -> Result<Vec<T>, RunError<E>>
 where
     T: Send,
@@ -63,6 +63,7 @@ where
     };
     let run = |rank: usize| {
         let comm = Communicator::new(Box::new(Threads::world(world.clone(), rank)));
+        let _until_the_end = comm.clone();
         match catch_unwind(AssertUnwindSafe(|| body(comm))) {
             Ok(Ok(value)) => {
                 world.leave(rank);
@@ -99,6 +100,10 @@ where
     // An abort from another thread of a rank that then returned a value has left only its message.
     if let Some((rank, message)) = world.first_failure() {
         return Err(RunError { rank, failure: Failure::Panic(message) });
+    }
+    match world.untaken() {
+        0 => {}
+        messages => return Err(RunError { rank: 0, failure: Failure::Comm(CommError::Untaken { messages }) }),
     }
     Ok(values.into_iter().flatten().collect())
 }

@@ -6,29 +6,22 @@ use std::panic::{self, AssertUnwindSafe, PanicHookInfo, catch_unwind};
 use std::ptr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
 
 use ::mpi::ffi;
 
 use super::communicator::Communicator;
 use super::error::{CommError, Failure, RunError, panic_message};
-use super::mpi::{Mpi, end_world, ok};
+use super::mpi::{CALLS, Family, Mpi, end_all, locked, ok};
 use super::transport::Transport;
-
-/// How long a failing rank lets lower ranks speak first: the end that a lower rank asks for must have come by then, also on a
-/// machine that has more to do than processors.
-const TURN: Duration = Duration::from_secs(2);
-const TURN_STEP: Duration = Duration::from_millis(50);
 
 /// Runs a body as one rank of the MPI processes that `mpirun`, `srun` or their kin started. Collective over all of them.
 ///
 /// - MPI is initialised, with `MPI_THREAD_SERIALIZED`, only if nobody has, and finalised only if it was initialised here.
 ///   It cannot start again in this process after that. The body gets a duplicate of `MPI_COMM_WORLD`.
 /// - A rank whose body fails or panics prints `rank R: message` and ends all processes with exit code 1, so this function
-///   returns an error only if MPI does not start. Ranks other than 0 wait a moment before, so that one message appears
-///   where all fail alike. The text of a panic is held back for that message.
-/// - Returns when the ranks are done: in builds with debug assertions, a rank that still waits for one that has returned
-///   gets an error.
+///   returns an error only if MPI does not start. Where several fail, the lowest that has failed within two seconds speaks,
+///   so that one message appears. The text of a panic is held back for that message.
+/// - Returns when all ranks are done; a rank that still waits for one that has returned gets an error.
 ///
 /// # Errors
 /// [`CommError::Start`] or [`CommError::Mpi`] where MPI does not start.
@@ -53,23 +46,21 @@ pub fn run_mpi_with_code<T, E: Display>(
     let outcome = catch_unwind(AssertUnwindSafe(|| body(Communicator::new(Box::new(world)))));
     let value = match outcome {
         Ok(Ok(value)) => value,
-        Ok(Err(error)) => fail(rank, &error.to_string(), exit_code(&error)),
-        Err(panic) => fail(rank, &panics.text().unwrap_or_else(|| panic_message(panic.as_ref())), 1),
+        Ok(Err(error)) => fail(&family, rank, &error.to_string(), exit_code(&error)),
+        Err(panic) => fail(&family, rank, &panics.text().unwrap_or_else(|| panic_message(panic.as_ref())), 1),
     };
     drop(panics);
     if let Err(error) = family.leave() {
-        fail(rank, &error.to_string(), 1);
+        fail(&family, rank, &error.to_string(), 1);
     }
     drop(family);
     drop(session);
     Ok(value)
 }
 
-fn fail(rank: usize, message: &str, code: u8) -> ! {
-    if let Some(step) = rank.checked_ilog2() {
-        thread::sleep(TURN + TURN_STEP * step);
-    }
-    end_world(rank, message, code)
+fn fail(family: &Family, rank: usize, message: &str, code: u8) -> ! {
+    family.wait_to_speak();
+    end_all(rank, message, code)
 }
 
 /// MPI, finalised at the end if it was initialised here.
@@ -100,7 +91,8 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         if self.ours {
-            // SAFETY: initialised by us; the communicators of the family that remain notice that MPI has ended.
+            let _calls = locked(&CALLS);
+            // SAFETY: initialised by us, and all ranks are here; communicators that remain notice that MPI has ended.
             unsafe { ffi::MPI_Finalize() };
         }
     }

@@ -3,8 +3,8 @@
 use bytemuck::Pod;
 
 use super::Result;
-use super::check::{Operation, Record};
-use super::communicator::{Communicator, from_bytes, to_bytes};
+use super::call::{Call, Operation};
+use super::communicator::{Communicator, from_bytes};
 
 impl Communicator {
     /// Cuts the `data` of `root` into one equal block a rank and gives each rank its block. Collective; only the `data`
@@ -17,10 +17,9 @@ impl Communicator {
         let blocks = self.valid_scatter(root, data, |data| {
             let what = "the length of the slice of scatter (a multiple of the ranks)";
             self.valid_blocks(what, data.len()).map(|block| vec![block as u64; self.size()])
-        });
-        let record = Record::new(Operation::Scatter).root(root).of::<T>();
-        self.check(record, blocks.as_ref().map(|_| ()).map_err(Clone::clone))?;
-        self.scatter_blocks(root, data.zip(blocks?.as_deref()))
+        })?;
+        let call = self.begin(Call::new(Operation::Scatter).root(root).of::<T>());
+        self.scatter_blocks(&call, root, data.zip(blocks.as_deref()))
     }
 
     /// Cuts the slice of `root` into one block of `counts[rank]` elements a rank and gives each rank its block.
@@ -30,10 +29,9 @@ impl Communicator {
     /// [`BadRank`](super::CommError::BadRank), [`Length`](super::CommError::Length),
     /// [`Mismatch`](super::CommError::Mismatch), [`PeerFailed`](super::CommError::PeerFailed), or those of the backend.
     pub fn scatter_v<T: Pod>(&self, root: usize, data: Option<(&[T], &[u64])>) -> Result<Vec<T>> {
-        let valid = self.valid_scatter(root, data, |(data, counts)| self.valid_counts("scatter_v", data.len(), counts));
-        let record = Record::new(Operation::ScatterV).root(root).of::<T>();
-        self.check(record, valid.map(drop))?;
-        self.scatter_blocks(root, data)
+        self.valid_scatter(root, data, |(data, counts)| self.valid_counts("scatter_v", data.len(), counts))?;
+        let call = self.begin(Call::new(Operation::ScatterV).root(root).of::<T>());
+        self.scatter_blocks(&call, root, data)
     }
 
     /// What `valid` says of the data at the root; nothing elsewhere.
@@ -47,10 +45,10 @@ impl Communicator {
     }
 
     /// Only the root knows the lengths, so each block follows its count.
-    fn scatter_blocks<T: Pod>(&self, root: usize, data: Option<(&[T], &[u64])>) -> Result<Vec<T>> {
+    fn scatter_blocks<T: Pod>(&self, call: &Call, root: usize, data: Option<(&[T], &[u64])>) -> Result<Vec<T>> {
         let Some((mut rest, counts)) = data.filter(|_| self.rank() == root) else {
-            let count = from_bytes::<u64>(1, &self.take(root, size_of::<u64>())?.wait()?)[0];
-            let bytes = self.take(root, self.bytes::<T>(count)?)?.wait()?;
+            let count = from_bytes::<u64>(1, &self.take(call, root, size_of::<u64>())?.wait()?)[0];
+            let bytes = self.take(call, root, self.bytes::<T>(count)?)?.wait()?;
             return Ok(from_bytes(count as usize, &bytes));
         };
         let mut mine = Vec::new();
@@ -61,8 +59,8 @@ impl Communicator {
             if rank == root {
                 mine = block.to_vec();
             } else {
-                sendings.push(self.give(rank, to_bytes(&[count]))?);
-                sendings.push(self.give(rank, to_bytes(block))?);
+                sendings.push(self.give(call, rank, &[count])?);
+                sendings.push(self.give(call, rank, block)?);
             }
         }
         sendings.into_iter().try_for_each(|sending| sending.wait().map(drop))?;

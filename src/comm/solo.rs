@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::call::Call;
 use super::mailbox::{Key, Mailbox};
-use super::transport::{Lane, Pending, Sent, Transport};
+use super::transport::{Arrived, Group, Lane, Pending, Sent, Transport};
 use super::{CommError, Result};
 
 /// The only rank.
@@ -24,6 +25,8 @@ impl Transport for Solo {
         1
     }
 
+    fn begin(&self, _call: &Call) {}
+
     fn send(&self, from: usize, lane: Lane, data: Vec<u8>) -> Result<Box<dyn Pending>> {
         self.mailbox.deliver(Key { context: self.context, from, lane }, data);
         Ok(Box::new(Sent))
@@ -35,14 +38,14 @@ impl Transport for Solo {
         Ok(Box::new(OwnReceive { mailbox: self.mailbox.clone(), key, ticket }))
     }
 
-    fn split(&self, _groups: &[Vec<usize>], mine: Option<usize>) -> Result<Option<Box<dyn Transport>>> {
-        let context = self.contexts.fetch_add(1, Ordering::Relaxed) + 1;
-        let new = Solo { mailbox: self.mailbox.clone(), context, contexts: self.contexts.clone() };
-        Ok(mine.map(|_| Box::new(new) as Box<dyn Transport>))
+    fn new_context(&self) -> u64 {
+        self.contexts.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    fn has_left(&self, _rank: usize) -> bool {
-        false
+    fn split(&self, mine: Option<Group>) -> Result<Option<Box<dyn Transport>>> {
+        let part =
+            |Group { context, .. }| Solo { mailbox: self.mailbox.clone(), context, contexts: self.contexts.clone() };
+        Ok(mine.map(part).map(|part| Box::new(part) as Box<dyn Transport>))
     }
 
     fn abort(&self, message: &str) -> ! {
@@ -61,7 +64,7 @@ impl Pending for OwnReceive {
         self.mailbox.is_matched(self.ticket, || None)
     }
 
-    fn wait(self: Box<Self>) -> Result<Vec<u8>> {
+    fn wait(self: Box<Self>) -> Result<Arrived> {
         self.mailbox.wait(self.ticket, || Some(CommError::not_sent_to_self(0)))
     }
 }

@@ -1,12 +1,19 @@
 //! Ranks as threads of one process: a mailbox per rank, vectors moved without a copy.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
+use super::call::Call;
+use super::gone::Gone;
 use super::mailbox::{Key, Mailbox};
-use super::transport::{Lane, Pending, Sent, Transport};
+use super::transport::{Arrived, Group, Lane, Pending, Sent, Transport};
 use super::{CommError, Result};
+
+/// How long a rank that has dropped a communicator may take to end.
+const GRACE: Duration = Duration::from_secs(2);
 
 /// What became of a rank.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -22,12 +29,13 @@ struct Status {
     ranks: Vec<State>,
 }
 
-/// What the ranks of one run share. Lock order: a mailbox, then `status`.
+/// What the ranks of one run share. Lock order: a mailbox, then any one of the others.
 pub(super) struct World {
     mailboxes: Vec<Mailbox>,
     status: Mutex<Status>,
-    /// Numbers of communicators, by parent, its split and the group.
-    contexts: Mutex<HashMap<(u64, u64, usize), u64>>,
+    /// The communicators that some rank has, by their numbers.
+    contexts: Mutex<HashMap<u64, Arc<Context>>>,
+    next_context: AtomicU64,
 }
 
 impl World {
@@ -36,11 +44,12 @@ impl World {
             mailboxes: (0..ranks).map(|_| Mailbox::default()).collect(),
             status: Mutex::new(Status { first: None, ranks: vec![State::Running; ranks] }),
             contexts: Mutex::default(),
+            next_context: AtomicU64::new(1),
         }
     }
 
     fn status(&self) -> MutexGuard<'_, Status> {
-        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.status)
     }
 
     fn wake_all(&self) {
@@ -68,36 +77,61 @@ impl World {
         self.status().first.clone()
     }
 
-    /// Why a wait for a message of `from` makes no sense any more.
-    fn stop(&self, from: usize, lane: Lane) -> Option<CommError> {
-        let status = self.status();
-        let failed = || status.first.clone().map(|(rank, message)| CommError::PeerFailed { rank, message });
-        match status.ranks[from] {
-            State::Running if lane == Lane::Check => None,
-            State::Running | State::Failed => failed(),
-            State::Left => failed().or_else(|| {
-                let message = "it returned from its body while a message of it was waited for".to_owned();
-                Some(CommError::PeerFailed { rank: from, message })
-            }),
-        }
+    /// How many messages of collectives no rank has taken.
+    pub fn untaken(&self) -> u64 {
+        self.mailboxes.iter().map(Mailbox::untaken).sum()
     }
+
+    fn has_left(&self, rank: usize) -> bool {
+        self.status().ranks[rank] == State::Left
+    }
+
+    /// The communicator of this number; the first of its ranks to come makes it.
+    fn join(&self, id: u64, members: impl Fn() -> Vec<usize>) -> Arc<Context> {
+        let make = || {
+            let members = members();
+            let standings = members.iter().map(|_| Mutex::new(Standing::Outside)).collect();
+            Arc::new(Context { id, members, standings })
+        };
+        locked(&self.contexts).entry(id).or_insert_with(make).clone()
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Where a rank stands in a communicator.
+#[derive(Clone, Copy)]
+enum Standing {
+    /// It has not got it yet, or has called no collective.
+    Outside,
+    /// Its last collective, be it over or not.
+    In(Call),
+    /// It has dropped it.
+    Dropped,
+}
+
+/// What the ranks of one communicator share.
+struct Context {
+    id: u64,
+    /// Numbers in the world of its ranks.
+    members: Vec<usize>,
+    standings: Vec<Mutex<Standing>>,
 }
 
 /// One rank's end of a communicator among threads.
 pub(super) struct Threads {
     world: Arc<World>,
-    context: u64,
-    /// Numbers in the world of the ranks of this communicator.
-    members: Arc<[usize]>,
+    context: Arc<Context>,
     rank: usize,
-    splits: AtomicU64,
 }
 
 impl Threads {
     /// The communicator of all ranks.
     pub fn world(world: Arc<World>, rank: usize) -> Threads {
-        let members = (0..world.mailboxes.len()).collect();
-        Threads { world, context: 0, members, rank, splits: AtomicU64::new(0) }
+        let context = world.join(0, || (0..world.mailboxes.len()).collect());
+        Threads { world, context, rank }
     }
 }
 
@@ -107,75 +141,123 @@ impl Transport for Threads {
     }
 
     fn size(&self) -> usize {
-        self.members.len()
+        self.context.members.len()
+    }
+
+    fn begin(&self, call: &Call) {
+        *locked(&self.context.standings[self.rank]) = Standing::In(*call);
     }
 
     fn send(&self, to: usize, lane: Lane, data: Vec<u8>) -> Result<Box<dyn Pending>> {
         // A rank that only sends must notice a failure too.
-        if lane != Lane::Check
-            && let Some((rank, message)) = self.world.first_failure()
-        {
+        if let Some((rank, message)) = self.world.first_failure() {
             return Err(CommError::PeerFailed { rank, message });
         }
-        let key = Key { context: self.context, from: self.rank, lane };
-        self.world.mailboxes[self.members[to]].deliver(key, data);
+        let key = Key { context: self.context.id, from: self.rank, lane };
+        self.world.mailboxes[self.context.members[to]].deliver(key, data);
         Ok(Box::new(Sent))
     }
 
     fn receive(&self, from: usize, lane: Lane, _bytes: usize) -> Result<Box<dyn Pending>> {
-        let key = Key { context: self.context, from, lane };
-        let me = self.members[self.rank];
+        let key = Key { context: self.context.id, from, lane };
+        let me = self.context.members[self.rank];
         let ticket = self.world.mailboxes[me].post(key);
-        Ok(Box::new(ThreadReceive { world: self.world.clone(), me, from: self.members[from], key, ticket }))
+        let (world, context) = (self.world.clone(), self.context.clone());
+        Ok(Box::new(ThreadReceive { world, context, rank: self.rank, key, ticket, dropped: Cell::default() }))
     }
 
-    fn split(&self, groups: &[Vec<usize>], mine: Option<usize>) -> Result<Option<Box<dyn Transport>>> {
-        let split = self.splits.fetch_add(1, Ordering::Relaxed);
+    fn new_context(&self) -> u64 {
+        self.world.next_context.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn split(&self, mine: Option<Group>) -> Result<Option<Box<dyn Transport>>> {
         let Some(group) = mine else { return Ok(None) };
-        let context = {
-            let mut contexts = self.world.contexts.lock().unwrap_or_else(PoisonError::into_inner);
-            let next = contexts.len() as u64 + 1;
-            *contexts.entry((self.context, split, group)).or_insert(next)
-        };
-        let Some(rank) = groups[group].iter().position(|&member| member == self.rank) else { return Ok(None) };
-        let members = groups[group].iter().map(|&member| self.members[member]).collect();
-        Ok(Some(Box::new(Threads { world: self.world.clone(), context, members, rank, splits: AtomicU64::new(0) })))
-    }
-
-    fn has_left(&self, rank: usize) -> bool {
-        self.world.status().ranks[self.members[rank]] == State::Left
+        let members = || group.members.iter().map(|&member| self.context.members[member]).collect();
+        let context = self.world.join(group.context, members);
+        Ok(Some(Box::new(Threads { world: self.world.clone(), context, rank: group.rank })))
     }
 
     fn abort(&self, message: &str) -> ! {
-        self.world.fail(self.members[self.rank], message);
+        self.world.fail(self.context.members[self.rank], message);
         panic!("aborted: {message}")
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        *locked(&self.context.standings[self.rank]) = Standing::Dropped;
+        let mut contexts = locked(&self.world.contexts);
+        if self.context.standings.iter().all(|standing| matches!(*locked(standing), Standing::Dropped)) {
+            contexts.remove(&self.context.id);
+        }
     }
 }
 
 struct ThreadReceive {
     world: Arc<World>,
-    me: usize,
-    from: usize,
+    context: Arc<Context>,
+    rank: usize,
     key: Key,
     ticket: u64,
+    /// Since when the sender has been seen without the communicator.
+    dropped: Cell<Option<Instant>>,
+}
+
+impl ThreadReceive {
+    fn mailbox(&self) -> &Mailbox {
+        &self.world.mailboxes[self.context.members[self.rank]]
+    }
+
+    /// A rank that fails drops its communicators just before it says why: it is given time to.
+    fn is_late_to_end(&self) -> bool {
+        let since = self.dropped.get().unwrap_or_else(Instant::now);
+        self.dropped.set(Some(since));
+        since.elapsed() > GRACE
+    }
+
+    /// Why the message cannot come, which is not there: senders deliver at once, so what they have done since they
+    /// would have sent it counts.
+    fn stop(&self) -> Option<CommError> {
+        if let Some((rank, message)) = self.world.first_failure() {
+            return Some(CommError::PeerFailed { rank, message });
+        }
+        let from = self.context.members[self.key.from];
+        let standing = *locked(&self.context.standings[self.key.from]);
+        let gone = match standing {
+            _ if self.world.has_left(from) => Some(Gone::Left),
+            Standing::Dropped => self.is_late_to_end().then_some(Gone::Dropped),
+            _ => None,
+        };
+        let mine = match *locked(&self.context.standings[self.rank]) {
+            Standing::In(call) if self.key.lane == Lane::Collective => call,
+            _ => return gone.map(|gone| gone.in_wait_for_message(from)),
+        };
+        match (gone, standing) {
+            (Some(gone), _) => Some(gone.in_collective(&mine, self.rank, self.key.from)),
+            (None, Standing::In(theirs)) if mine.is_contradicted_by(&theirs) => {
+                Some(mine.mismatch(self.rank, self.key.from, &theirs))
+            }
+            _ => None,
+        }
+    }
 }
 
 impl Pending for ThreadReceive {
     fn is_done(&mut self) -> Result<bool> {
-        self.world.mailboxes[self.me].is_matched(self.ticket, || self.world.stop(self.from, self.key.lane))
+        self.mailbox().is_matched(self.ticket, || self.stop())
     }
 
-    fn wait(self: Box<Self>) -> Result<Vec<u8>> {
-        let stop = || match self.world.stop(self.from, self.key.lane) {
-            None if self.from == self.me => Some(CommError::not_sent_to_self(self.me)),
+    fn wait(self: Box<Self>) -> Result<Arrived> {
+        let stop = || match self.stop() {
+            None if self.key.from == self.rank => Some(CommError::not_sent_to_self(self.context.members[self.rank])),
             reason => reason,
         };
-        self.world.mailboxes[self.me].wait(self.ticket, stop)
+        self.mailbox().wait(self.ticket, stop)
     }
 }
 
 impl Drop for ThreadReceive {
     fn drop(&mut self) {
-        self.world.mailboxes[self.me].cancel(self.key, self.ticket);
+        self.mailbox().cancel(self.key, self.ticket);
     }
 }

@@ -71,10 +71,10 @@ mod numbers;
 mod output_dir;
 #[cfg(feature = "cli")]
 mod plot;
-mod printable;
 mod shared_file;
 mod zip;
 
+pub use crate::printable::{is_unprintable, printable, printable_path};
 pub use csv::{Column, csv_text, write_csv};
 pub use error::IoError;
 pub use hdf5_name::is_hdf5;
@@ -90,7 +90,6 @@ pub use numbers::{Numbers, read_numbers};
 pub use output_dir::OutputDir;
 #[cfg(feature = "cli")]
 pub use plot::{Curve, ErrorPoints, LogAxis, LogPlot, log_plot_png_bytes};
-pub use printable::{is_unprintable, printable, printable_path};
 pub use shared_file::{Sealed, SharedFile, seal_whole, token, write_whole};
 
 #[cfg(test)]

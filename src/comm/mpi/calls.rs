@@ -10,9 +10,9 @@ use ::mpi::ffi;
 use crate::comm::{CommError, Result};
 
 /// Every MPI call of this module runs under this lock.
-pub(super) static CALLS: Mutex<()> = Mutex::new(());
+pub(in crate::comm) static CALLS: Mutex<()> = Mutex::new(());
 
-pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(in crate::comm) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -64,27 +64,32 @@ unsafe impl Send for Handle {}
 unsafe impl Sync for Handle {}
 
 impl Handle {
-    /// Collective. The lock must be held.
-    pub fn duplicate(rank: usize, comm: ffi::MPI_Comm) -> Result<Handle> {
-        // SAFETY: `comm` is a valid communicator.
-        unsafe {
-            let mut new = ffi::RSMPI_COMM_NULL;
-            ok(rank, "MPI_Comm_dup", ffi::MPI_Comm_dup(comm, &mut new))?;
-            Handle(new).returning_errors(rank)
+    /// What `make` makes, if it makes a communicator.
+    pub fn made(
+        rank: usize,
+        call: &'static str,
+        make: impl FnOnce(&mut ffi::MPI_Comm) -> c_int,
+    ) -> Result<Option<Handle>> {
+        // SAFETY: reads a constant.
+        let null = unsafe { ffi::RSMPI_COMM_NULL };
+        let (mut new, mut code) = (null, ffi::MPI_SUCCESS as c_int);
+        {
+            let _calls = locked(&CALLS);
+            ok(rank, call, make(&mut new))?;
+            if new != null {
+                // SAFETY: the communicator is valid.
+                code = unsafe { ffi::MPI_Comm_set_errhandler(new, ffi::RSMPI_ERRORS_RETURN) };
+            }
         }
-    }
-
-    pub fn returning_errors(self, rank: usize) -> Result<Handle> {
-        // SAFETY: the communicator is valid.
-        let code = unsafe { ffi::MPI_Comm_set_errhandler(self.0, ffi::RSMPI_ERRORS_RETURN) };
-        ok(rank, "MPI_Comm_set_errhandler", code).map(|()| self)
+        let handle = (new != null).then(|| Handle(new)); // without the lock, which freeing it takes
+        ok(rank, "MPI_Comm_set_errhandler", code).map(|()| handle)
     }
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
         let _calls = locked(&CALLS);
-        // After MPI has ended there is nothing to free.
+        // After MPI has ended there is nothing to free. Libraries do this without asking other ranks.
         if is_alive() {
             // SAFETY: the communicator is valid, and requests on it keep it alive.
             unsafe { ffi::MPI_Comm_free(&mut self.0) };

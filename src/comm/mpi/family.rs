@@ -1,6 +1,8 @@
-//! What the communicators that stem from one another share: the thread that may call, and messages left behind.
+//! What the communicators that stem from one another share: the thread that may call, messages left behind, the notes
+//! between ranks, and the end.
 
 use std::os::raw::c_int;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
@@ -9,18 +11,27 @@ use ::mpi::ffi;
 
 use super::Comms;
 use super::calls::{Backoff, CALLS, Request, is_alive, locked};
-use super::departures::Departures;
+use super::inquiries::{Answer, Inquiries, Standings, Stream};
+use super::reduction::Reduction;
 use crate::comm::{CommError, Result};
 
 /// How long messages left behind may take to complete when all else is done.
 const LAST_CALL: Duration = Duration::from_secs(1);
+/// How long a failing rank lets lower ranks speak first: the end that a lower rank asks for must have come by then, also on
+/// a machine that has more to do than processors.
+const TURN: Duration = Duration::from_secs(2);
+/// How long it lets a lower rank speak that has said it will.
+const TURN_OF_LOWER: Duration = Duration::from_secs(8);
 
 /// A message nobody waits for any more, kept until MPI lets go of its buffer.
-struct Forgotten {
-    request: Request,
-    cancel: bool,
-    _buffer: Vec<u8>,
-    _comms: Arc<Comms>,
+pub(super) struct Forgotten {
+    pub request: Request,
+    /// A receive, to be withdrawn.
+    pub cancel: bool,
+    pub to: usize,
+    pub tag: c_int,
+    pub _buffer: Vec<u8>,
+    pub comms: Arc<Comms>,
 }
 
 /// What the communicators that stem from one another share.
@@ -28,26 +39,54 @@ pub(in crate::comm) struct Family {
     owner: ThreadId,
     /// Whether MPI lets any thread call it, one at a time.
     serialized: bool,
+    /// Whether the ranks [`leave`](Family::leave) together.
+    ends: bool,
     forgotten: Mutex<Vec<Forgotten>>,
-    departures: Option<Departures>,
+    inquiries: Inquiries,
+    /// Messages of collectives sent less those taken; over all ranks they must come to zero.
+    untaken: AtomicU64,
+    communicators: AtomicU64,
 }
 
 impl Family {
     /// Of communicators made on this thread.
-    pub(super) fn new(serialized: bool, departures: Option<Departures>) -> Family {
-        Family { owner: thread::current().id(), serialized, forgotten: Mutex::default(), departures }
+    pub(super) fn new(serialized: bool, ends: bool, inquiries: Inquiries) -> Family {
+        Family {
+            owner: thread::current().id(),
+            serialized,
+            ends,
+            forgotten: Mutex::default(),
+            inquiries,
+            untaken: AtomicU64::new(0),
+            communicators: AtomicU64::new(0),
+        }
+    }
+
+    /// A number for a communicator that no other of the family has.
+    pub(super) fn new_context(&self) -> u64 {
+        let mine = self.communicators.fetch_add(1, Ordering::Relaxed) + 1;
+        (self.inquiries.rank() as u64) << 40 | mine
+    }
+
+    pub(super) fn standings(&self) -> &Arc<Standings> {
+        &self.inquiries.standings
+    }
+
+    /// Counts a message of a collective that is sent.
+    pub(super) fn gave_to_collective(&self) {
+        self.untaken.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a message of a collective that has come.
+    pub(super) fn took_of_collective(&self) {
+        self.untaken.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Keeps a message nobody waits for, and withdraws it if it is a receive.
-    pub(super) fn forget(&self, rank: usize, request: Request, cancel: bool, buffer: Vec<u8>, comms: Arc<Comms>) {
-        locked(&self.forgotten).push(Forgotten { request, cancel, _buffer: buffer, _comms: comms });
+    pub(super) fn forget(&self, rank: usize, message: Forgotten) {
+        locked(&self.forgotten).push(message);
         // Where MPI may not be called from here, a later wait does it.
         let _ = self.reap(rank);
-    }
-
-    /// Whether a rank, counted in the first communicator, left so long ago that no message of it can be on its way.
-    pub(super) fn is_gone(&self, rank: usize) -> bool {
-        self.departures.as_ref().is_some_and(|departures| departures.is_gone(rank))
     }
 
     /// Takes the lock for calls into MPI.
@@ -63,7 +102,10 @@ impl Family {
     }
 
     /// Lets go of forgotten messages that are complete; says whether none are left.
-    fn reap(&self, rank: usize) -> Result<bool> {
+    pub(super) fn reap(&self, rank: usize) -> Result<bool> {
+        if locked(&self.forgotten).is_empty() {
+            return Ok(true);
+        }
         let calls = self.calls(rank)?;
         let mut forgotten = locked(&self.forgotten);
         let is_over = |message: &mut Forgotten| {
@@ -82,30 +124,85 @@ impl Family {
         Ok(none)
     }
 
-    /// Polls what runs besides the message waited for.
-    pub(super) fn progress(&self, rank: usize) -> Result<()> {
-        if !locked(&self.forgotten).is_empty() {
-            self.reap(rank)?;
-        }
-        if let Some(departures) = &self.departures {
-            let _calls = self.calls(rank)?;
-            departures.poll();
-        }
-        Ok(())
+    /// Takes in and answers notes of other ranks.
+    pub(super) fn poll(&self, rank: usize) -> Result<()> {
+        let _calls = self.calls(rank)?;
+        self.inquiries.poll(|to, stream| {
+            locked(&self.forgotten).iter().any(|message| {
+                let there = Stream { context: message.comms.context, tag: message.tag };
+                message.to == to && there == stream
+            })
+        })
     }
 
-    /// Waits until all ranks are done, and tells them meanwhile that this one is. Does nothing for a caller's
-    /// communicator.
+    /// Asks a rank, counted in the first communicator, where it stands.
+    pub(super) fn ask(&self, rank: usize, whom: usize, stream: Stream) -> Result<u64> {
+        let _calls = self.calls(rank)?;
+        self.inquiries.ask(whom, stream)
+    }
+
+    /// The answer to a question, which is over then.
+    pub(super) fn take_answer(&self, question: u64) -> Option<Answer> {
+        let answer = self.inquiries.answer(question)?;
+        self.inquiries.forget(question);
+        Some(answer)
+    }
+
+    /// No answer is wanted any more.
+    pub(super) fn drop_question(&self, question: u64) {
+        self.inquiries.forget(question);
+    }
+
+    /// Waits until all ranks are done, and says meanwhile that this one is. Does nothing for a caller's communicator.
     pub fn leave(&self) -> Result<()> {
-        let Some(departures) = &self.departures else { return Ok(()) };
-        departures.announce(self)?;
+        if !self.ends {
+            return Ok(());
+        }
+        self.inquiries.leave();
+        let rank = self.inquiries.rank();
+        let mut sum = {
+            let _calls = self.calls(rank)?;
+            // SAFETY: reads a constant.
+            let op = unsafe { ffi::RSMPI_SUM };
+            Reduction::start(rank, self.inquiries.comm(), self.untaken.load(Ordering::Relaxed), op)?
+        };
         let mut backoff = Backoff::default();
         loop {
-            self.progress(departures.rank())?;
-            if departures.are_complete() {
-                return Ok(());
+            self.reap(rank)?;
+            self.poll(rank)?;
+            let done = {
+                let _calls = self.calls(rank)?;
+                sum.poll()?
+            };
+            match done {
+                Some(0) => {
+                    let _calls = self.calls(rank)?;
+                    self.inquiries.end();
+                    return Ok(());
+                }
+                Some(messages) => return Err(CommError::Untaken { messages }),
+                None => backoff.pause(),
             }
-            backoff.pause();
+        }
+    }
+
+    /// Returns when it is this rank's turn to say why it fails: not while a lower rank is about to, whose word ends this
+    /// one before.
+    pub fn wait_to_speak(&self) {
+        let rank = self.inquiries.rank();
+        if let Ok(_calls) = self.calls(rank) {
+            // Where it does not reach them, two ranks may speak.
+            let _ = self.inquiries.tell_failure();
+        }
+        let start = Instant::now();
+        let turn = || match rank {
+            0 => Duration::ZERO,
+            _ if self.inquiries.lower_rank_fails() => TURN_OF_LOWER,
+            _ => TURN,
+        };
+        while start.elapsed() < turn() {
+            thread::sleep(Duration::from_millis(5));
+            let _ = self.poll(rank);
         }
     }
 }
@@ -114,9 +211,6 @@ impl Drop for Family {
     fn drop(&mut self) {
         let start = Instant::now();
         loop {
-            if locked(&self.forgotten).is_empty() {
-                break;
-            }
             if self.reap(0).is_ok_and(|none| none) {
                 break;
             }

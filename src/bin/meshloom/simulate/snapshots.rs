@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use meshloom::io::{NpyFile, OutputDir};
+use meshloom::io::{NpyFile, OutputDir, printable_path};
 use meshloom::pm::{Config, Reached, Simulation, SimulationError, fingerprint};
 use meshloom::{Error, Rank};
 use serde_json::{Value, json};
@@ -87,10 +87,10 @@ pub fn last_whole(outputs: &Outputs, rank: &Rank, config: &Config) -> Result<Opt
     if let Some(other) = all.iter().position(|there| *there != all[0]) {
         let out = outputs.path("");
         let why = format!("rank {other} finds another last snapshot than rank 0; all ranks must see the same files");
-        return Err(resume(format!("{}: {why}", out.display())));
+        return Err(resume(format!("{}: {why}", printable_path(&out))));
     }
     let Some((epoch, directory, mut said)) = found else { return Ok(None) };
-    let bad = |why: String| resume(format!("{}: {why}", directory.display()));
+    let bad = |why: String| resume(format!("{}: {why}", printable_path(&directory)));
     let marks = said["fingerprints"].take();
     let step = config.step_at(epoch.value())?.ok_or_else(|| bad("this run has no step there".into()))?;
     let mut wanted = of(outputs, epoch.value(), step);

@@ -1,0 +1,172 @@
+//! What a rank calls: the record of a collective that travels at the head of each of its messages.
+
+use bytemuck::{Pod, Zeroable};
+
+use super::{CommError, Op};
+
+/// Which collective. Zero is none.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Operation {
+    Split = 1,
+    Barrier,
+    Broadcast,
+    AllReduce,
+    ReduceScatter,
+    Scan,
+    ScanExclusive,
+    Gather,
+    GatherV,
+    AllGather,
+    AllGatherV,
+    Scatter,
+    ScatterV,
+    AllToAll,
+    AllToAllV,
+}
+
+/// By the number of the operation.
+const NAMES: [&str; 16] = [
+    "another collective",
+    "split",
+    "barrier",
+    "broadcast",
+    "all_reduce",
+    "reduce_scatter",
+    "scan",
+    "scan_exclusive",
+    "gather",
+    "gather_v",
+    "all_gather",
+    "all_gather_v",
+    "scatter",
+    "scatter_v",
+    "all_to_all",
+    "all_to_all_v",
+];
+
+const NO_ELEMENTS: u64 = u64::MAX;
+const NO_WORD: u32 = u32::MAX;
+const NO_BYTE: u8 = u8::MAX;
+
+/// A call of a collective, with all that must agree between ranks. The greatest number marks what the operation lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct Call {
+    sequence: u64,
+    elements: u64,
+    element: u32,
+    cut: u32,
+    root: u32,
+    operation: u8,
+    op: u8,
+    kind: u8,
+    reserved: u8,
+}
+
+impl Call {
+    pub fn new(operation: Operation) -> Call {
+        Call {
+            elements: NO_ELEMENTS,
+            element: NO_WORD,
+            root: NO_WORD,
+            operation: operation as u8,
+            op: NO_BYTE,
+            kind: NO_BYTE,
+            ..Call::zeroed()
+        }
+    }
+
+    /// Elements of this type, any number of them.
+    pub fn of<T>(self) -> Call {
+        Call { element: size_of::<T>() as u32, ..self }
+    }
+
+    /// The number of elements, where ranks must agree on it.
+    pub fn count(self, elements: usize) -> Call {
+        Call { elements: elements as u64, ..self }
+    }
+
+    pub fn root(self, root: usize) -> Call {
+        Call { root: root as u32, ..self }
+    }
+
+    /// A reduction of elements of a numbered type.
+    pub fn reducing(self, op: Op, kind: u8) -> Call {
+        Call { op: op as u8, kind, ..self }
+    }
+
+    /// As the `sequence`-th collective of its communicator, with messages cut at `cut` bytes.
+    pub fn begun(self, sequence: u64, cut: usize) -> Call {
+        Call { sequence, cut: cut as u32, ..self }
+    }
+
+    /// Whether a rank in `self` waits in vain for one that is in `other` and has not sent what is waited for.
+    pub fn is_contradicted_by(&self, other: &Call) -> bool {
+        self.is_before(other) || self.sequence == other.sequence && self != other
+    }
+
+    /// Whether a rank in `other` has returned from what `self` is a call of.
+    pub fn is_before(&self, other: &Call) -> bool {
+        self.sequence < other.sequence
+    }
+
+    /// The error of rank `rank`, which called this, where rank `other` called `theirs`.
+    pub fn mismatch(&self, rank: usize, other: usize, theirs: &Call) -> CommError {
+        self.mismatch_with(rank, other, format!("called {}", theirs.describe()))
+    }
+
+    /// The error of rank `rank`, which called this, where rank `other` did something else.
+    pub fn mismatch_with(&self, rank: usize, other: usize, other_called: String) -> CommError {
+        CommError::Mismatch { rank, called: self.describe(), other, other_called }
+    }
+
+    /// Such as `all_reduce(Sum of f32, 3 elements, 4 bytes each, largest message 1024) as collective 7`.
+    fn describe(&self) -> String {
+        let name = NAMES.get(usize::from(self.operation)).unwrap_or(&NAMES[0]);
+        if self.operation == 0 {
+            return (*name).to_owned();
+        }
+        let mut parts = Vec::new();
+        if let Some(op) = [Op::Sum, Op::Min, Op::Max].into_iter().find(|&op| op as u8 == self.op) {
+            let kind = super::reduce::KINDS.get(usize::from(self.kind)).unwrap_or(&"?");
+            parts.push(format!("{op:?} of {kind}"));
+        }
+        if self.root != NO_WORD {
+            parts.push(format!("root {}", self.root));
+        }
+        if self.elements != NO_ELEMENTS {
+            parts.push(format!("{} elements", self.elements));
+        }
+        if self.element != NO_WORD {
+            parts.push(format!("{} bytes each", self.element));
+        }
+        parts.push(format!("largest message {}", self.cut));
+        format!("{name}({}) as collective {}", parts.join(", "), self.sequence)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_that_is_behind_contradicts_nothing() {
+        let barrier = |sequence| Call::new(Operation::Barrier).begun(sequence, 8);
+        let split = |sequence| Call::new(Operation::Split).begun(sequence, 8);
+        assert!(!barrier(3).is_contradicted_by(&barrier(3)));
+        assert!(!barrier(3).is_contradicted_by(&split(2)), "it may yet call the same");
+        assert!(barrier(3).is_contradicted_by(&split(3)));
+        assert!(barrier(3).is_contradicted_by(&barrier(4)), "it will not come back");
+        assert!(barrier(3).is_contradicted_by(&Call::new(Operation::Barrier).begun(3, 9)));
+    }
+
+    #[test]
+    fn a_call_says_what_must_agree() {
+        let call = Call::new(Operation::AllReduce).reducing(Op::Max, 6).of::<f32>().count(3).begun(7, 64);
+        assert_eq!(
+            call.describe(),
+            "all_reduce(Max of f32, 3 elements, 4 bytes each, largest message 64) as collective 7"
+        );
+        assert_eq!(Call::zeroed().describe(), "another collective");
+    }
+}

@@ -1,0 +1,52 @@
+//! A number reduced over all ranks without blocking: MPI's own, for what stands outside of our collectives.
+
+use std::mem;
+
+use ::mpi::ffi;
+
+use super::calls::{Request, ok};
+use crate::comm::Result;
+
+/// A reduction under way, to be polled.
+pub(super) struct Reduction {
+    request: Request,
+    /// What this rank gives, and what comes. MPI reads and writes it meanwhile.
+    numbers: Box<[u64; 2]>,
+    rank: usize,
+}
+
+impl Reduction {
+    /// Starts one. The lock must be held, and `comm` be a valid communicator of which all ranks do the same.
+    pub fn start(rank: usize, comm: ffi::MPI_Comm, mine: u64, op: ffi::MPI_Op) -> Result<Reduction> {
+        let mut numbers = Box::new([mine, 0]);
+        let mut request = Request::null();
+        let [give, get] = &mut *numbers;
+        let (give, get): (*const u64, *mut u64) = (give, get);
+        // SAFETY: the numbers stay in their place until the request is complete.
+        let code =
+            unsafe { ffi::MPI_Iallreduce(give.cast(), get.cast(), 1, ffi::RSMPI_UINT64_T, op, comm, &mut request.0) };
+        ok(rank, "MPI_Iallreduce", code)?;
+        Ok(Reduction { request, numbers, rank })
+    }
+
+    /// The result, if it is there. The lock must be held.
+    pub fn poll(&mut self) -> Result<Option<u64>> {
+        if !self.request.is_null() {
+            let (code, status) = self.request.test();
+            ok(self.rank, "MPI_Test", code)?;
+            if status.is_none() {
+                return Ok(None);
+            }
+        }
+        Ok(Some(self.numbers[1]))
+    }
+}
+
+impl Drop for Reduction {
+    fn drop(&mut self) {
+        if !self.request.is_null() {
+            // MPI may still write to it.
+            mem::forget(mem::replace(&mut self.numbers, Box::new([0; 2])));
+        }
+    }
+}
