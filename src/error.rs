@@ -50,7 +50,7 @@ pub enum Error {
     Particles(ParticleError),
     /// A simulation.
     #[error(transparent)]
-    Simulation(#[from] SimulationError),
+    Simulation(SimulationError),
     /// A sort over ranks.
     #[error(transparent)]
     Sort(SortError),
@@ -135,6 +135,21 @@ impl From<FofError> for Error {
             FofError::Sort(error) => error.into(),
             FofError::Neighbors(error) => error.into(),
             error => Error::Fof(error),
+        }
+    }
+}
+
+impl From<SimulationError> for Error {
+    fn from(error: SimulationError) -> Self {
+        match error {
+            SimulationError::Comm(error) => error.into(),
+            SimulationError::Cosmology(error) => error.into(),
+            SimulationError::Device(error) => error.into(),
+            SimulationError::Fft(error) => error.into(),
+            SimulationError::Io(error) => error.into(),
+            SimulationError::Layout(error) => error.into(),
+            SimulationError::Mesh(error) => error.into(),
+            error => Error::Simulation(error),
         }
     }
 }

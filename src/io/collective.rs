@@ -5,12 +5,12 @@
 //! their next message.
 //!
 //! ```
-//! use meshloom::{Error, comm::run_threads, io::{NpyFile, token}, io::collective::write_npy};
+//! use meshloom::{Error, comm::run_threads, io::{NpyFile, collective::write_npy, token}};
 //!
 //! let path = std::env::temp_dir().join(format!("meshloom-doc-{}.npy", token()));
 //! run_threads(3, |comm| {
 //!     let rank = comm.rank() as u64;
-//!     write_npy(&comm, &path, &[3, 2], |to| Ok(to.write(2 * rank, &[rank as f32; 2])?))
+//!     write_npy(&comm, &path, &[3, 2], |to| Ok::<_, Error>(to.write(2 * rank, &[rank as f32; 2])?))
 //! })?;
 //! assert_eq!(NpyFile::open(&path)?.read_f32(0..6)?, [0.0, 0.0, 1.0, 1.0, 2.0, 2.0]);
 //! # std::fs::remove_file(&path)?;
@@ -19,9 +19,8 @@
 
 use std::path::Path;
 
-use crate::Error;
 use crate::comm::{CommError, Communicator};
-use crate::io::{Element, Member, NpyWriter, NpzWriter, PartCrc, Sealed, token};
+use crate::io::{Element, IoError, Member, NpyWriter, NpzWriter, PartCrc, Sealed, token};
 
 /// Elements of an archive that are written at a time: their CRC is taken while they are in the cache.
 const PIECE: usize = 1 << 17;
@@ -41,14 +40,11 @@ pub fn shared_token(comm: &Communicator) -> Result<String, CommError> {
 }
 
 /// A file that rank 0 creates before the other ranks open it, each with the shared token.
-fn opened<W, E>(
+fn opened<W, E: From<IoError> + From<CommError>>(
     comm: &Communicator,
-    create: impl FnOnce(&str) -> Result<W, E>,
-    open: impl FnOnce(&str) -> Result<W, E>,
-) -> Result<W, Error>
-where
-    Error: From<E>,
-{
+    create: impl FnOnce(&str) -> Result<W, IoError>,
+    open: impl FnOnce(&str) -> Result<W, IoError>,
+) -> Result<W, E> {
     let token = shared_token(comm)?;
     let first = if comm.rank() == 0 { Some(create(&token)?) } else { None };
     comm.barrier()?;
@@ -63,12 +59,12 @@ where
 ///
 /// # Errors
 /// Those of `write`, [`IoError`](crate::io::IoError), and those of the ranks.
-pub fn write_npy<T: Element>(
+pub fn write_npy<T: Element, E: From<IoError> + From<CommError>>(
     comm: &Communicator,
     path: &Path,
     shape: &[u64],
-    write: impl FnOnce(&NpyWriter<T>) -> Result<(), Error>,
-) -> Result<(), Error> {
+    write: impl FnOnce(&NpyWriter<T>) -> Result<(), E>,
+) -> Result<(), E> {
     seal_npy(comm, path, shape, write)?.publish()?;
     comm.barrier()?;
     Ok(())
@@ -78,14 +74,14 @@ pub fn write_npy<T: Element>(
 ///
 /// # Errors
 /// As [`write_npy`].
-pub fn seal_npy<T: Element>(
+pub fn seal_npy<T: Element, E: From<IoError> + From<CommError>>(
     comm: &Communicator,
     path: &Path,
     shape: &[u64],
-    write: impl FnOnce(&NpyWriter<T>) -> Result<(), Error>,
-) -> Result<Sealed, Error> {
-    let writer =
-        opened(comm, |token| NpyWriter::create(path, shape, token), |token| NpyWriter::open(path, shape, token))?;
+    write: impl FnOnce(&NpyWriter<T>) -> Result<(), E>,
+) -> Result<Sealed, E> {
+    let create = |token: &str| NpyWriter::create(path, shape, token);
+    let writer = opened::<_, E>(comm, create, |token| NpyWriter::open(path, shape, token))?;
     write(&writer)?;
     let sealed = writer.seal()?;
     comm.barrier()?;
@@ -103,7 +99,7 @@ impl Archive {
     ///
     /// # Errors
     /// Those of [`NpzWriter::write`].
-    pub fn write<T: Element>(&mut self, member: usize, first: u64, elements: &[T]) -> Result<(), Error> {
+    pub fn write<T: Element>(&mut self, member: usize, first: u64, elements: &[T]) -> Result<(), IoError> {
         for (number, piece) in elements.chunks(PIECE).enumerate() {
             self.parts.push(self.writer.write(member, first + (number * PIECE) as u64, piece)?);
         }
@@ -116,12 +112,12 @@ impl Archive {
 ///
 /// # Errors
 /// As [`write_npy`].
-pub fn write_npz(
+pub fn write_npz<E: From<IoError> + From<CommError>>(
     comm: &Communicator,
     path: &Path,
     members: &[Member],
-    write: impl FnOnce(&mut Archive) -> Result<(), Error>,
-) -> Result<(), Error> {
+    write: impl FnOnce(&mut Archive) -> Result<(), E>,
+) -> Result<(), E> {
     seal_npz(comm, path, members, write)?.publish()?;
     comm.barrier()?;
     Ok(())
@@ -131,14 +127,14 @@ pub fn write_npz(
 ///
 /// # Errors
 /// As [`write_npy`].
-pub fn seal_npz(
+pub fn seal_npz<E: From<IoError> + From<CommError>>(
     comm: &Communicator,
     path: &Path,
     members: &[Member],
-    write: impl FnOnce(&mut Archive) -> Result<(), Error>,
-) -> Result<Sealed, Error> {
-    let writer =
-        opened(comm, |token| NpzWriter::create(path, members, token), |token| NpzWriter::open(path, members, token))?;
+    write: impl FnOnce(&mut Archive) -> Result<(), E>,
+) -> Result<Sealed, E> {
+    let create = |token: &str| NpzWriter::create(path, members, token);
+    let writer = opened::<_, E>(comm, create, |token| NpzWriter::open(path, members, token))?;
     let mut archive = Archive { writer, parts: Vec::new() };
     write(&mut archive)?;
     let Archive { writer, parts } = archive;

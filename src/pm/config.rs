@@ -89,7 +89,7 @@ impl Config {
     /// # Errors
     /// [`SimulationError::OutOfRange`], [`FftError`](crate::fft::FftError) for sizes that cannot be transformed,
     /// [`CosmologyError`](crate::cosmology::CosmologyError) for scale factors and steps that make no schedule.
-    pub fn validate(&self) -> Result<(), crate::Error> {
+    pub fn validate(&self) -> Result<(), SimulationError> {
         let range = |what: &'static str, value: String, ok: bool, allowed: &str| {
             if ok { Ok(()) } else { Err(SimulationError::OutOfRange { what, value, allowed: allowed.into() }) }
         };

@@ -38,8 +38,8 @@ impl Force {
     /// A solver for the mesh of `config` over the grid of `lines`.
     ///
     /// # Errors
-    /// [`Error`](crate::Error) of the transform or the device.
-    pub fn new(config: &Config, recorder: &mut Recorder, lines: &GridComms) -> Result<Self, crate::Error> {
+    /// [`SimulationError`] of the transform or the device.
+    pub fn new(config: &Config, recorder: &mut Recorder, lines: &GridComms) -> Result<Self, SimulationError> {
         let (shape, size, gpu) = (config.cells(), config.size(), recorder.gpu().clone());
         let transform = Transform::new(&gpu, shape, lines.grid(), lines.rank())?;
         let (gradient, laplacian) = (config.gradient, config.laplacian);
@@ -96,7 +96,7 @@ impl Force {
         recorder: &mut Recorder,
         lines: &mut GridComms,
         particles: Particles<'_>,
-    ) -> Result<(), crate::Error> {
+    ) -> Result<(), SimulationError> {
         if self.mesh.whole == [true; 3] {
             return Ok(());
         }
@@ -106,7 +106,7 @@ impl Force {
         lines.world().all_reduce(&mut reach, Op::Max)?;
         lines.world().all_reduce(&mut lost, Op::Sum)?;
         if lost[0] > 0 {
-            return Err(SimulationError::Lost { particles: lost[0] }.into());
+            return Err(SimulationError::Lost { particles: lost[0] });
         }
         let mut halo = self.mesh.layout.halo;
         for axis in (0..3).filter(|&axis| !self.mesh.whole[axis]) {
@@ -129,7 +129,7 @@ impl Force {
     /// Records `out = density + shift` on this rank's own cells (C order): the mean density is 1.
     ///
     /// # Errors
-    /// [`Error`](crate::Error); [`SimulationError::Lost`] when particles have no finite position.
+    /// [`SimulationError`]; [`SimulationError::Lost`] when particles have no finite position.
     pub fn density(
         &mut self,
         recorder: &mut Recorder,
@@ -137,7 +137,7 @@ impl Force {
         particles: Particles<'_>,
         shift: f32,
         out: &Array<f32>,
-    ) -> Result<(), crate::Error> {
+    ) -> Result<(), SimulationError> {
         self.fit(recorder, lines, particles)?;
         let cells = recorder.gpu().array::<u32>("pm::cells", 2 * self.mesh.layout.len())?;
         recorder.clear(&cells);
@@ -157,7 +157,7 @@ impl Force {
         recorder: &mut Recorder,
         lines: &mut GridComms,
         particles: Particles<'_>,
-    ) -> Result<Array<[f32; 2]>, crate::Error> {
+    ) -> Result<Array<[f32; 2]>, SimulationError> {
         let own = self.transform.field_layout();
         let density = recorder.gpu().array::<f32>("pm::density", own.len())?;
         self.density(recorder, lines, particles, -1.0, &density)?;
@@ -177,7 +177,7 @@ impl Force {
         lattice: &Lattice,
         displacement: &[Array<f32>; 3],
         acceleration: &[Array<f32>; 3],
-    ) -> Result<(), crate::Error> {
+    ) -> Result<(), SimulationError> {
         let particles =
             Particles::Sites { lattice, displacement: [&displacement[0], &displacement[1], &displacement[2]] };
         let (gpu, own) = (recorder.gpu().clone(), self.transform.field_layout());
@@ -196,9 +196,9 @@ impl Force {
     ///
     /// # Errors
     /// [`SimulationError::Lost`], the same on all ranks.
-    pub fn check(&self, recorder: &mut Recorder, lines: &GridComms) -> Result<(), crate::Error> {
+    pub fn check(&self, recorder: &mut Recorder, lines: &GridComms) -> Result<(), SimulationError> {
         let mut lost = [u64::from(recorder.download(&self.faults, 0, 1)?[0])];
         lines.world().all_reduce(&mut lost, Op::Sum)?;
-        if lost[0] > 0 { Err(SimulationError::Lost { particles: lost[0] }.into()) } else { Ok(()) }
+        if lost[0] > 0 { Err(SimulationError::Lost { particles: lost[0] }) } else { Ok(()) }
     }
 }

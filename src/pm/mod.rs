@@ -15,6 +15,7 @@
 //! depend on where it lies, painting is integer, and sums for spectra are exact.
 
 mod config;
+mod error;
 mod force;
 mod output;
 #[cfg(feature = "hdf5")]
@@ -22,6 +23,7 @@ mod snapshot;
 mod start;
 
 pub use config::{Config, Memory};
+pub use error::SimulationError;
 pub use force::Force;
 pub use output::fingerprint;
 #[cfg(feature = "hdf5")]
@@ -34,73 +36,6 @@ use crate::exchange::GridComms;
 use crate::gpu::{Array, Recorder};
 use crate::grid::{Box3, Cost, Grid, extent};
 use crate::mesh::{Bin, Combine, Lattice, Particles, SpectrumGeometry, power_spectrum};
-
-/// What is wrong with a simulation.
-#[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SimulationError {
-    /// A parameter is out of its range.
-    #[error("{what} is {value}; it must be {allowed}")]
-    OutOfRange {
-        /// The parameter.
-        what: &'static str,
-        /// Its value.
-        value: String,
-        /// What would do.
-        allowed: String,
-    },
-    /// The device is too small.
-    #[error(
-        "the run needs {} of device memory on each rank ({detail}), and there are {} for each of the {sharing} rank(s) on \
-         this device; use a smaller mesh or more ranks on more devices",
-        crate::gpu::bytes(*needed), crate::gpu::bytes(*available)
-    )]
-    Memory {
-        /// Bytes that a rank needs.
-        needed: u64,
-        /// What for.
-        detail: String,
-        /// Bytes that a rank can have.
-        available: u64,
-        /// Ranks on the device.
-        sharing: usize,
-    },
-    /// White noise, or the state of particles, with a value that is not a number; the same on all ranks.
-    #[error("the {what} hold {value} at index {index}; every value must be finite")]
-    NotFinite {
-        /// What the values are.
-        what: &'static str,
-        /// The first such site of all ranks, counted in C order.
-        index: u64,
-        /// The value.
-        value: f32,
-    },
-    /// An array of another length than this rank's sites ask for.
-    #[error("{have} values of the {what} were given, but {want} are needed for this rank's sites; correct the slice")]
-    WrongLength {
-        /// What the values are.
-        what: &'static str,
-        /// Values it has.
-        have: u64,
-        /// Values it should have.
-        want: u64,
-    },
-    /// Accelerations were asked for before there were any.
-    #[error("no force has been computed yet; run the simulation before asking for accelerations")]
-    NoForce,
-    /// Particles that could not be painted.
-    #[error("{particles} particle(s) have no finite position; the run cannot go on: use more steps or check the input")]
-    Lost {
-        /// How many.
-        particles: u64,
-    },
-    /// A snapshot that does not belong to the run.
-    #[error("{why}")]
-    Resume {
-        /// What does not fit, and what to do.
-        why: String,
-    },
-}
 
 /// The particles of one rank and what moves them.
 pub struct Simulation {
@@ -149,8 +84,8 @@ impl Simulation {
     ///
     /// # Errors
     /// [`SimulationError`] for parameters that cannot be, too little memory, noise that is not finite or not one value a
-    /// site; other [`Error`](crate::Error)s of the layers below.
-    pub fn new(rank: &Rank, config: Config, noise: Noise<'_>) -> Result<Self, crate::Error> {
+    /// site; other [`SimulationError`]s of the layers below.
+    pub fn new(rank: &Rank, config: Config, noise: Noise<'_>) -> Result<Self, SimulationError> {
         let mut simulation = Self::plan(rank, config, 0)?;
         let values = match noise {
             Noise::Seed => simulation.noise(),
@@ -174,7 +109,12 @@ impl Simulation {
     /// # Errors
     /// As [`new`](Self::new), of the state instead of noise; [`CosmologyError`](crate::cosmology::CosmologyError) when
     /// the schedule has no such step.
-    pub fn resume(rank: &Rank, config: Config, step: usize, state: &[[Vec<f32>; 3]; 2]) -> Result<Self, crate::Error> {
+    pub fn resume(
+        rank: &Rank,
+        config: Config,
+        step: usize,
+        state: &[[Vec<f32>; 3]; 2],
+    ) -> Result<Self, SimulationError> {
         let mut simulation = Self::plan(rank, config, step)?;
         for (what, values) in ["displacements", "momenta"].into_iter().zip(state) {
             values.iter().try_for_each(|values| simulation.fits(what, values))?;
@@ -188,7 +128,7 @@ impl Simulation {
     }
 
     /// A run that begins at step `step`, but for its particles.
-    fn plan(rank: &Rank, config: Config, step: usize) -> Result<Self, crate::Error> {
+    fn plan(rank: &Rank, config: Config, step: usize) -> Result<Self, SimulationError> {
         config.validate()?;
         let grid = config.grid(rank.comm.size())?;
         let power = LinearPower::new(config.cosmology, TransferKind::Full)?;
@@ -203,14 +143,14 @@ impl Simulation {
             && memory.total() > available
         {
             let (needed, sharing) = (memory.total(), rank.sharing);
-            return Err(SimulationError::Memory { needed, detail: memory.to_string(), available, sharing }.into());
+            return Err(SimulationError::Memory { needed, detail: memory.to_string(), available, sharing });
         }
         let mut recorder = Recorder::new(&rank.gpu)?;
         let lines = GridComms::new(&rank.comm, grid)?;
         let lattice = Lattice::new(config.sites(), grid, rank.comm.rank());
         let force = Force::new(&config, &mut recorder, &lines)?;
         let field = |what: &str| rank.gpu.array::<f32>(what, lattice.len());
-        let three = |what: &str| Ok::<_, crate::Error>([field(what)?, field(what)?, field(what)?]);
+        let three = |what: &str| Ok::<_, SimulationError>([field(what)?, field(what)?, field(what)?]);
         Ok(Simulation {
             displacement: three("pm::displacement")?,
             momentum: three("pm::momentum")?,
@@ -247,7 +187,7 @@ impl Simulation {
     }
 
     /// Checks that values of all ranks' sites are finite; `arrays` have one value a site each.
-    fn finite(&self, what: &'static str, arrays: &[&[f32]]) -> Result<(), crate::Error> {
+    fn finite(&self, what: &'static str, arrays: &[&[f32]]) -> Result<(), SimulationError> {
         let n = self.config.particles;
         let first =
             |array: &&[f32]| array.iter().position(|value| !value.is_finite()).map(|at| (at, array[at].to_bits()));
@@ -258,20 +198,20 @@ impl Simulation {
         let all = self.lines.world().all_gather(&own)?;
         match all.chunks(2).min_by_key(|found| found[0]) {
             Some(&[index, bits]) if index < u64::MAX => {
-                Err(SimulationError::NotFinite { what, index, value: f32::from_bits(bits as u32) }.into())
+                Err(SimulationError::NotFinite { what, index, value: f32::from_bits(bits as u32) })
             }
             _ => Ok(()),
         }
     }
 
     /// Checks that all ranks' particles are where they could be painted.
-    fn in_reach(&self, displacement: &[Vec<f32>; 3]) -> Result<(), crate::Error> {
+    fn in_reach(&self, displacement: &[Vec<f32>; 3]) -> Result<(), SimulationError> {
         let per_cell = (self.config.mesh as f64 / self.config.box_size) as f32;
         let [x, y, z] = displacement;
         let lost = |((x, y), z): ((&f32, &f32), &f32)| ![x, y, z].iter().all(|d| (*d * per_cell).abs() < FARTHEST);
         let mut lost = [x.iter().zip(y).zip(z).filter(|&of| lost(of)).count() as u64];
         self.lines.world().all_reduce(&mut lost, crate::comm::Op::Sum)?;
-        if lost[0] > 0 { Err(SimulationError::Lost { particles: lost[0] }.into()) } else { Ok(()) }
+        if lost[0] > 0 { Err(SimulationError::Lost { particles: lost[0] }) } else { Ok(()) }
     }
 
     /// First global index of each row (all sites along the last axis) of this rank, in order.
@@ -329,8 +269,8 @@ impl Simulation {
     /// waits. A run that has ended stays as it is; one that an error of `reached` ended goes on there.
     ///
     /// # Errors
-    /// Those of `reached`, and [`Error`](crate::Error)s of the device, the ranks and lost particles.
-    pub fn run<E: From<crate::Error>>(
+    /// Those of `reached`, and [`SimulationError`]s of the device, the ranks and lost particles.
+    pub fn run<E: From<SimulationError>>(
         &mut self,
         mut reached: impl FnMut(&mut Self, Reached) -> Result<(), E>,
     ) -> Result<(), E> {
@@ -340,7 +280,7 @@ impl Simulation {
                 Op::Kick { keep, factor } => self.kick(keep, factor)?,
                 Op::Drift { factor } => self.drift(factor)?,
                 Op::Reached { a, step } => {
-                    self.recorder.submit().map_err(crate::Error::from)?;
+                    self.recorder.submit().map_err(SimulationError::from)?;
                     self.scale_factor = a;
                     let snapshot = self.config.snapshots.contains(&a);
                     reached(self, Reached { a, step, snapshot })?;
@@ -353,7 +293,7 @@ impl Simulation {
     }
 
     /// `acceleration = -grad phi` at the particles' present places.
-    fn accelerate(&mut self) -> Result<(), crate::Error> {
+    fn accelerate(&mut self) -> Result<(), SimulationError> {
         self.force.accelerate(
             &mut self.recorder,
             &mut self.lines,
@@ -366,7 +306,7 @@ impl Simulation {
     }
 
     /// `p = keep p + factor acceleration`.
-    fn kick(&mut self, keep: f64, factor: f64) -> Result<(), crate::Error> {
+    fn kick(&mut self, keep: f64, factor: f64) -> Result<(), SimulationError> {
         for axis in 0..3 {
             self.combine.linear(&mut self.recorder, keep, &self.momentum[axis], factor, &self.acceleration[axis])?;
         }
@@ -374,7 +314,7 @@ impl Simulation {
     }
 
     /// `x += factor p`.
-    fn drift(&mut self, factor: f64) -> Result<(), crate::Error> {
+    fn drift(&mut self, factor: f64) -> Result<(), SimulationError> {
         for axis in 0..3 {
             self.combine.linear(&mut self.recorder, 1.0, &self.displacement[axis], factor, &self.momentum[axis])?;
         }
@@ -387,10 +327,10 @@ impl Simulation {
     /// # Errors
     /// [`DeviceError`](crate::gpu::DeviceError); [`SimulationError::Lost`] and [`NotFinite`](SimulationError::NotFinite),
     /// the same on all ranks.
-    pub fn phase_space(&mut self) -> Result<[[Vec<f32>; 3]; 2], crate::Error> {
+    pub fn phase_space(&mut self) -> Result<[[Vec<f32>; 3]; 2], SimulationError> {
         self.force.check(&mut self.recorder, &self.lines)?;
         let n = self.lattice.len();
-        let mut read = |arrays: &[Array<f32>; 3]| -> Result<[Vec<f32>; 3], crate::Error> {
+        let mut read = |arrays: &[Array<f32>; 3]| -> Result<[Vec<f32>; 3], SimulationError> {
             let mut axis = |a: usize| self.recorder.download(&arrays[a], 0, n);
             Ok([axis(0)?, axis(1)?, axis(2)?])
         };
@@ -405,7 +345,7 @@ impl Simulation {
     ///
     /// # Errors
     /// [`SimulationError::NoForce`] before the first force; [`DeviceError`](crate::gpu::DeviceError).
-    pub fn accelerations(&mut self) -> Result<[Vec<f32>; 3], crate::Error> {
+    pub fn accelerations(&mut self) -> Result<[Vec<f32>; 3], SimulationError> {
         if !self.forced {
             return Err(SimulationError::NoForce.into());
         }
@@ -418,7 +358,7 @@ impl Simulation {
     ///
     /// # Errors
     /// As [`phase_space`](Self::phase_space).
-    pub fn density(&mut self) -> Result<(Box3, Vec<f32>), crate::Error> {
+    pub fn density(&mut self) -> Result<(Box3, Vec<f32>), SimulationError> {
         let own = self.force.layout().own.clone();
         let out = self.recorder.gpu().array::<f32>("pm::density", extent(&own).iter().product())?;
         let [x, y, z] = &self.displacement;
@@ -434,7 +374,7 @@ impl Simulation {
     ///
     /// # Errors
     /// As [`phase_space`](Self::phase_space), and those of [`power_spectrum`].
-    pub fn power(&mut self) -> Result<Vec<Bin>, crate::Error> {
+    pub fn power(&mut self) -> Result<Vec<Bin>, SimulationError> {
         let (modes, geometry) = self.spectrum()?;
         Ok(power_spectrum(self.lines.world(), &geometry, |index, _| {
             let [re, im] = modes[index].map(f64::from);
@@ -446,7 +386,7 @@ impl Simulation {
     ///
     /// # Errors
     /// As [`phase_space`](Self::phase_space).
-    pub fn spectrum(&mut self) -> Result<(Vec<[f32; 2]>, SpectrumGeometry), crate::Error> {
+    pub fn spectrum(&mut self) -> Result<(Vec<[f32; 2]>, SpectrumGeometry), SimulationError> {
         let [x, y, z] = &self.displacement;
         let particles = Particles::Sites { lattice: &self.lattice, displacement: [x, y, z] };
         let spectrum = self.force.contrast(&mut self.recorder, &mut self.lines, particles)?;

@@ -8,6 +8,7 @@ use crate::io::collective::seal_npy;
 use crate::io::{NpyFile, Sealed};
 
 use super::Simulation;
+use super::SimulationError;
 
 /// A number by which values of all ranks' sites are known again: other values, or the same in another order, have
 /// another, but for one case in 2^64. It does not depend on how sites are dealt out. `rows` are the first sites of
@@ -49,7 +50,7 @@ impl Simulation {
     ///
     /// # Errors
     /// As [`write_npy`](crate::io::collective::write_npy).
-    pub fn seal_points(&self, path: &Path, values: &[Vec<f32>; 3]) -> Result<Sealed, crate::Error> {
+    pub fn seal_points(&self, path: &Path, values: &[Vec<f32>; 3]) -> Result<Sealed, SimulationError> {
         let n = self.config.particles;
         seal_npy(self.lines.world(), path, &[n * n * n, 3], |writer| {
             // Neighbouring rows go out in one piece.
@@ -98,7 +99,7 @@ impl Simulation {
     ///
     /// # Errors
     /// As [`write_npy`](crate::io::collective::write_npy).
-    pub fn seal_field(&self, path: &Path, own: &Box3, values: &[f32]) -> Result<Sealed, crate::Error> {
+    pub fn seal_field(&self, path: &Path, own: &Box3, values: &[f32]) -> Result<Sealed, SimulationError> {
         let shape = self.config.cells();
         seal_npy(self.lines.world(), path, &shape, |writer| {
             let rows = own[0].clone().flat_map(|i| own[1].clone().map(move |j| (i * shape[1] + j) * shape[2]));
@@ -117,7 +118,7 @@ impl Simulation {
         config: &super::Config,
         rows: impl Iterator<Item = u64>,
         file: &NpyFile,
-    ) -> Result<[Vec<f32>; 3], crate::Error> {
+    ) -> Result<[Vec<f32>; 3], SimulationError> {
         let n = config.particles;
         file.expect_shape(&[n * n * n, 3])?;
         let mut values = [Vec::new(), Vec::new(), Vec::new()];

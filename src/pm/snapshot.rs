@@ -8,6 +8,7 @@ use crate::io::hdf5::{Files, Part, SnapshotInfo, SnapshotWriter, part_path};
 use crate::io::{IoError, Sealed, token};
 
 use super::Simulation;
+use super::SimulationError;
 
 /// Particles that are written at a time.
 const PIECE: usize = 1 << 18;
@@ -27,8 +28,8 @@ pub fn seal_snapshot_together(
     files: Files,
     info: &SnapshotInfo,
     count: u64,
-    write: impl FnOnce(&SnapshotWriter, u64) -> Result<(), crate::Error>,
-) -> Result<Sealed, crate::Error> {
+    write: impl FnOnce(&SnapshotWriter, u64) -> Result<(), SimulationError>,
+) -> Result<Sealed, SimulationError> {
     let mut all = [count];
     comm.all_reduce(&mut all, Op::Sum)?;
     if all[0] != info.count {
@@ -89,7 +90,7 @@ impl Simulation {
         files: Files,
         positions: &[Vec<f32>; 3],
         momentum: &[Vec<f32>; 3],
-    ) -> Result<Sealed, crate::Error> {
+    ) -> Result<Sealed, SimulationError> {
         let (n, info) = (self.config.particles, self.snapshot_info());
         let count = positions[0].len() as u64;
         seal_snapshot_together(self.lines.world(), path, files, &info, count, |writer, _| {
@@ -128,7 +129,7 @@ impl Pending {
         self.first + self.ids.len() as u64
     }
 
-    fn flush(&mut self, writer: &SnapshotWriter) -> Result<(), crate::Error> {
+    fn flush(&mut self, writer: &SnapshotWriter) -> Result<(), SimulationError> {
         if let Some(at) = self.velocities.as_flattened().iter().position(|v| !v.is_finite()) {
             let (row, axis) = (at as u64 / 3, at as u64 % 3);
             let (path, value) = (PathBuf::from("PartType1/Velocities"), f64::from(self.velocities[at / 3][at % 3]));

@@ -17,6 +17,7 @@ use crate::gpu::{Array, DeviceError, Recorder};
 use crate::mesh::Combine;
 
 use super::Config;
+use super::SimulationError;
 
 /// What the start leaves: displacements and momenta by axis, C order over this rank's sites.
 pub struct Start {
@@ -30,7 +31,7 @@ pub struct Start {
 /// [`mode_amplitudes`](crate::cosmology::mode_amplitudes).
 ///
 /// # Errors
-/// [`Error`](crate::Error) of the transform, the device or the ranks.
+/// [`SimulationError`] of the transform, the device or the ranks.
 pub fn start(
     config: &Config,
     recorder: &mut Recorder,
@@ -38,7 +39,7 @@ pub fn start(
     growth: &GrowthFactors,
     noise: &[f32],
     amplitudes: &[f32],
-) -> Result<Start, crate::Error> {
+) -> Result<Start, SimulationError> {
     let gpu = recorder.gpu().clone();
     let (sites, size) = (config.sites(), config.size());
     let transform = Transform::new(&gpu, sites, lines.grid(), lines.rank())?;
@@ -92,10 +93,10 @@ fn second_order_source(
     combine: &Combine,
     spectral: &dyn Fn(&mut Recorder, [f64; 2], &dyn Fn(usize, Wave) -> f64) -> Result<Spectral, DeviceError>,
     clean: &dyn Fn(Wave) -> f64,
-) -> Result<Array<[f32; 2]>, crate::Error> {
+) -> Result<Array<[f32; 2]>, SimulationError> {
     let gpu = recorder.gpu().clone();
     let layout = transform.field_layout();
-    let mut strain = |recorder: &mut Recorder, i: usize, j: usize| -> Result<Array<f32>, crate::Error> {
+    let mut strain = |recorder: &mut Recorder, i: usize, j: usize| -> Result<Array<f32>, SimulationError> {
         // k^2 is even, so the diagonal keeps the Nyquist frequency; a product of two odd factors does not.
         let factor = |a: usize, wave: Wave| match (a == i, a == j) {
             (true, true) => wave.k * wave.k,

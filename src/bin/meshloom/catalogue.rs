@@ -96,6 +96,6 @@ pub fn seal(comm: &Communicator, path: &Path, groups: &Catalogue) -> Result<Seal
         // The end of a rank's last row is where the next rank's first one begins: the last rank of all writes it.
         let last = comm.rank() + 1 == comm.size();
         let offset = signed(&groups.offset);
-        to.write(order + 1, first, if last { &offset } else { &offset[..offset.len() - 1] })
+        Ok(to.write(order + 1, first, if last { &offset } else { &offset[..offset.len() - 1] })?)
     })
 }

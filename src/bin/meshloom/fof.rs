@@ -212,7 +212,7 @@ fn fof(rank: &Rank, arguments: &Arguments) -> Result<Result<Value, Failure>, Err
     if let Some(path) = &arguments.labels {
         let labels: Vec<i64> = groups.labels()?.into_iter().map(|label| label as i64).collect();
         let first = files.points.rows(comm).start;
-        sealed.push(seal_npy(comm, path, &[files.points.count()], |to| Ok(to.write(first, &labels)?))?);
+        sealed.push(seal_npy(comm, path, &[files.points.count()], |to| Ok::<_, Error>(to.write(first, &labels)?))?);
     }
     for file in sealed {
         file.publish()?;

@@ -69,7 +69,7 @@ fn search(work: &mut Work, arguments: &Arguments) -> Result<Value, Error> {
     write_npz(comm, &arguments.output, &members, |to| {
         // The index of a missing neighbour, u64::MAX, is -1 in the same bits.
         to.write(0, first * k, bytemuck::cast_slice::<u64, i64>(&found.index))?;
-        to.write(1, first * k, &found.distance)
+        Ok::<_, Error>(to.write(1, first * k, &found.distance)?)
     })?;
     Ok(json!({
         "k": k,

@@ -75,7 +75,9 @@ fn counts(work: &mut Work, arguments: &Arguments, within: &RadiusQuery) -> Resul
     let (_, all) = place(comm, counts.iter().sum())?;
     work.phases.done("search");
     let members = [Member::new::<i64>("count", &[asked.count()])];
-    write_npz(comm, &arguments.output, &members, |to| to.write(0, first, bytemuck::cast_slice::<u64, i64>(&counts)))?;
+    write_npz(comm, &arguments.output, &members, |to| {
+        Ok::<_, Error>(to.write(0, first, bytemuck::cast_slice::<u64, i64>(&counts))?)
+    })?;
     Ok(all)
 }
 
@@ -99,7 +101,7 @@ fn lists(work: &mut Work, arguments: &Arguments, within: &RadiusQuery) -> Result
     write_npz(comm, &arguments.output, &members, |to| {
         to.write(0, first, &offset)?;
         to.write(1, begin, bytemuck::cast_slice::<u64, i64>(&found.index))?;
-        to.write(2, begin, &found.distance)
+        Ok::<_, Error>(to.write(2, begin, &found.distance)?)
     })?;
     Ok(all)
 }

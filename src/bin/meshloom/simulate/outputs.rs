@@ -133,7 +133,7 @@ impl<'a> Outputs<'a> {
             Some(Hdf5::One) => Files::One,
             Some(Hdf5::PerRank) => Files::PerRank,
         };
-        simulation.seal_snapshot(&directory.join("snapshot.hdf5"), files, positions, momentum).map(Some)
+        Ok(Some(simulation.seal_snapshot(&directory.join("snapshot.hdf5"), files, positions, momentum)?))
     }
 
     /// Without HDF5 the parameters ask for none.

@@ -109,7 +109,7 @@ pub fn last_whole(outputs: &Outputs, rank: &Rank, config: &Config) -> Result<Opt
     }
     let read = |name: &str| -> Result<[Vec<f32>; 3], Error> {
         let file = NpyFile::open(directory.join(name))?;
-        Simulation::read_points(config, rows(rank, config)?, &file)
+        Ok(Simulation::read_points(config, rows(rank, config)?, &file)?)
     };
     let read = |name: &str| read(name).map_err(|e| bad(format!("it is damaged; remove the snapshot ({e})")));
     let state = [read(STATE[0])?, read(STATE[1])?];

@@ -1,0 +1,107 @@
+//! What can go wrong with a run.
+
+use crate::comm::CommError;
+use crate::cosmology::CosmologyError;
+use crate::exchange::ExchangeError;
+use crate::fft::FftError;
+use crate::gpu::DeviceError;
+use crate::grid::LayoutError;
+use crate::io::IoError;
+use crate::mesh::MeshError;
+
+/// What is wrong with a simulation.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SimulationError {
+    /// A parameter is out of its range.
+    #[error("{what} is {value}; it must be {allowed}")]
+    OutOfRange {
+        /// The parameter.
+        what: &'static str,
+        /// Its value.
+        value: String,
+        /// What would do.
+        allowed: String,
+    },
+    /// The device is too small.
+    #[error(
+        "the run needs {} of device memory on each rank ({detail}), and there are {} for each of the {sharing} rank(s) on \
+         this device; use a smaller mesh or more ranks on more devices",
+        crate::gpu::bytes(*needed), crate::gpu::bytes(*available)
+    )]
+    Memory {
+        /// Bytes that a rank needs.
+        needed: u64,
+        /// What for.
+        detail: String,
+        /// Bytes that a rank can have.
+        available: u64,
+        /// Ranks on the device.
+        sharing: usize,
+    },
+    /// White noise, or the state of particles, with a value that is not a number; the same on all ranks.
+    #[error("the {what} hold {value} at index {index}; every value must be finite")]
+    NotFinite {
+        /// What the values are.
+        what: &'static str,
+        /// The first such site of all ranks, counted in C order.
+        index: u64,
+        /// The value.
+        value: f32,
+    },
+    /// An array of another length than this rank's sites ask for.
+    #[error("{have} values of the {what} were given, but {want} are needed for this rank's sites; correct the slice")]
+    WrongLength {
+        /// What the values are.
+        what: &'static str,
+        /// Values it has.
+        have: u64,
+        /// Values it should have.
+        want: u64,
+    },
+    /// Accelerations were asked for before there were any.
+    #[error("no force has been computed yet; run the simulation before asking for accelerations")]
+    NoForce,
+    /// Particles that could not be painted.
+    #[error("{particles} particle(s) have no finite position; the run cannot go on: use more steps or check the input")]
+    Lost {
+        /// How many.
+        particles: u64,
+    },
+    /// A snapshot that does not belong to the run.
+    #[error("{why}")]
+    Resume {
+        /// What does not fit, and what to do.
+        why: String,
+    },
+    /// The ranks.
+    #[error(transparent)]
+    Comm(#[from] CommError),
+    /// Scale factors, steps or the linear power.
+    #[error(transparent)]
+    Cosmology(#[from] CosmologyError),
+    /// The device.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// A transform.
+    #[error(transparent)]
+    Fft(#[from] FftError),
+    /// A file.
+    #[error(transparent)]
+    Io(#[from] IoError),
+    /// The process grid.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// Painting, or a spectrum.
+    #[error(transparent)]
+    Mesh(#[from] MeshError),
+}
+
+impl From<ExchangeError> for SimulationError {
+    fn from(error: ExchangeError) -> Self {
+        match error {
+            ExchangeError::Device(error) => error.into(),
+            ExchangeError::Comm(error) => error.into(),
+        }
+    }
+}
