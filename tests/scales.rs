@@ -11,7 +11,7 @@ use meshloom::exchange::Exchange;
 use meshloom::gpu::{Gpu, Options, Recorder};
 use meshloom::points::fof::{Groups, Linking};
 use meshloom::points::neighbors::{
-    Bins, DistributedSearch, Form, KnnQuery, Nearest, PairFilter, Queries, Radius, RadiusQuery, Snippet,
+    Bins, DistributedSearch, GroupShape, KnnQuery, Nearest, PairFilter, Queries, Radius, RadiusQuery, Snippet,
 };
 use meshloom::points::tree::Builder;
 use meshloom::points::{Cloud, Domain, Frame, ParticleError};
@@ -299,7 +299,7 @@ fn lists_of_several_units_are_the_same_by_every_way() {
     check_nearest(&case, &case.points, &found(&nearest, 40), f64::INFINITY, false);
     // Walks that stop all the time, and queries each by itself.
     assert!(found(&Nearest::new(&gpu).with_rounds(Some(1024)), 7) == whole);
-    assert!(found(&Nearest::with(&gpu, Form { lanes: 1, slots: 4 }), 7) == whole);
+    assert!(found(&Nearest::with(&gpu, GroupShape { lanes: 1, slots: 4 }), 7) == whole);
     let sum = gpu.array::<f32>("sum", 1200).unwrap();
     let text = "
         alias State = f32;
