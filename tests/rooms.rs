@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 
 /// The rooms of the library from the ground up. A room may import those of the floors below its own.
 const LIBRARY: &[&[&str]] = &[
-    &["hash", "grid", "cosmology"],
-    &["comm", "gpu"],
-    &["io", "exchange", "launch"],
+    &["hash", "printable", "grid", "cosmology"],
+    &["host", "comm"],
+    &["io"],
+    &["gpu"],
+    &["exchange", "launch"],
     &["fft"],
     &["mesh", "points"],
     &["pm"],
