@@ -32,6 +32,10 @@ test:
 	@if $(CARGO) fmt --version >/dev/null 2>&1; then \
 	    echo '$(CARGO) fmt --check'; $(CARGO) fmt --check; \
 	else echo 'make: rustfmt is not installed, formatting is not checked'; fi
+	@if $(CARGO) clippy --version >/dev/null 2>&1; then \
+	    echo 'lints and documentation'; $(CARGO) clippy --features reference,mpi,hdf5 --all-targets -- -D warnings; \
+	else echo 'make: clippy is not installed, lints are not checked'; fi
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --no-deps --features reference,mpi,hdf5 --lib
 	$(CARGO) test --features reference,mpi,hdf5
 	@echo 'ranks as MPI processes once more, without debug assertions, as in release builds'
 	$(CARGO) test --features reference,mpi,hdf5 $(NO_ASSERTIONS) --test comm_mpi

@@ -52,7 +52,7 @@
 //!
 //! The library never owns MPI or the device: it takes a caller's communicator
 //! ([`Communicator::from_mpi`](comm::Communicator), feature `mpi`) and a caller's
-//! [`wgpu::Device`] ([`device::Gpu::from_wgpu`]).
+//! [`wgpu::Device`] ([`gpu::Gpu::from_wgpu`]).
 
 pub mod comm;
 pub mod cosmology;

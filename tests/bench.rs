@@ -2,7 +2,6 @@
 #![cfg(all(feature = "reference", unix))]
 
 #[path = "shared/cli.rs"]
-#[allow(dead_code)]
 mod cli;
 
 use cli::{Call, Ranks, has_mpi};

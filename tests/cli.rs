@@ -216,7 +216,7 @@ fn a_full_disk_leaves_nothing() {
     for ranks in ways {
         let outcome = Call::simulate(&place.join("out"), &words).on(ranks).run();
         outcome.is_error("full disk", 1, &["density.npy: the disk is full", "1.0 MiB"]);
-        assert_eq!(files(&place), [PathBuf::new(); 0], "{ranks:?}");
+        assert_eq!(files(&place), Vec::<PathBuf>::new(), "{ranks:?}");
     }
 }
 

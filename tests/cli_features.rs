@@ -2,7 +2,6 @@
 #![cfg(all(feature = "cli", unix))]
 
 #[path = "shared/cli.rs"]
-#[allow(dead_code)]
 mod cli;
 
 #[allow(unused_imports)]

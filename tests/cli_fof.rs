@@ -1,8 +1,6 @@
 //! `meshloom fof` against plain sums over groups of all pairs, over any number of ranks, and its errors; groups of simulations.
 #![cfg(feature = "cli")]
 
-// Other tests use the rest of it.
-#[allow(dead_code)]
 #[path = "shared/cli.rs"]
 mod cli;
 

@@ -2,7 +2,6 @@
 #![cfg(all(feature = "cli", feature = "hdf5", unix))]
 
 #[path = "shared/cli.rs"]
-#[allow(dead_code, reason = "shared with tests that need more of it")]
 mod cli;
 
 use cli::{Call, Scratch};
@@ -235,7 +234,7 @@ mod with_hdf5 {
                     let bytes = fs::read(out.join("snapshot.hdf5")).unwrap();
                     assert!(first.get_or_insert_with(|| bytes.clone()) == &bytes, "{ranks:?}");
                 } else {
-                    assert_eq!(out.join("snapshot.hdf5").exists(), false);
+                    assert!(!out.join("snapshot.hdf5").exists());
                 }
                 let run: Value = serde_json::from_slice(&fs::read(out.join("run.json")).unwrap()).unwrap();
                 assert_eq!(run["hdf5"], kind);

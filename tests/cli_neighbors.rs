@@ -1,8 +1,6 @@
 //! `meshloom knn`, `neighbors` and `pairs` against all pairs of points, over any number of ranks, and their errors.
 #![cfg(feature = "cli")]
 
-// Other tests use the rest of it.
-#[allow(dead_code)]
 #[path = "shared/cli.rs"]
 mod cli;
 

@@ -33,7 +33,7 @@ fn alone(gpu: &Gpu) -> (Recorder, GridComms, Grid) {
 
 /// All grids of so many ranks.
 fn grids(ranks: usize) -> Vec<[usize; 2]> {
-    (1..=ranks).filter(|p| ranks % p == 0).map(|p| [p, ranks / p]).collect()
+    (1..=ranks).filter(|p| ranks.is_multiple_of(*p)).map(|p| [p, ranks / p]).collect()
 }
 
 /// Random fields and spectra give the same bits in another setup as in the plain one.

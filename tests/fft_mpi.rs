@@ -50,7 +50,7 @@ fn rank(comm: &Communicator) -> Result<(), Error> {
     for shape in [[16, 12, 6], [9, 10, 11]] {
         for spec in [Spec::new(Values::Real, shape), Spec::new(Values::Real, shape).natural()] {
             let whole = both::<f32>(&gpu, &mut alone, &spec, None)?;
-            for p in (1..=ranks).filter(|p| ranks % p == 0) {
+            for p in (1..=ranks).filter(|p| ranks.is_multiple_of(*p)) {
                 for chunk in [100, 1 << 20] {
                     let mut lines = GridComms::new(comm, Grid::new([p, ranks / p], ranks)?)?.with_chunks(chunk, 2);
                     both(&gpu, &mut lines, &spec, Some(&whole))?;

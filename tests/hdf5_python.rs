@@ -2,7 +2,6 @@
 #![cfg(all(feature = "cli", feature = "hdf5", unix))]
 
 #[path = "shared/cli.rs"]
-#[allow(dead_code, reason = "shared with tests that need more of it")]
 mod cli;
 
 use std::fs;

@@ -1,7 +1,6 @@
 //! Painting and reading on one device: exact mass, golden values, every window against its twin on the host.
 
 #[path = "shared/reference_pm.rs"]
-#[allow(dead_code)]
 mod reference_pm;
 
 use meshloom::gpu::{Array, DeviceError, Gpu, Options, Recorder};

@@ -68,7 +68,7 @@ fn write(path: &Path, rows: &[usize], piece: usize) {
         let begin: usize = rows[..rank].iter().sum();
         let (mut mine, last) = (Vec::new(), rank + 1 == ranks);
         let mut pieces: Vec<_> = (begin..begin + rows[rank]).step_by(piece).collect();
-        if rank % 2 == 0 {
+        if rank.is_multiple_of(2) {
             pieces.reverse();
         }
         for at in pieces {

@@ -222,7 +222,7 @@ fn flags_become_indices() {
             assert_eq!(bench.down(&indices), wanted, "{profile:?} {n}");
         }
         // Too little room: the first ones, and the true number.
-        let (flags, indices) = (bench.up(&vec![1u32; 5000]), bench.up(&vec![9u32; 10]));
+        let (flags, indices) = (bench.up(&vec![1u32; 5000]), bench.up(&[9u32; 10]));
         let (number, count) = (bench.up(&[0u32]), bench.up(&[3333u32]));
         compact.indices(&mut bench.recorder, &flags, &indices, &number, Count::Device(&count)).unwrap();
         assert_eq!(bench.down(&number), [3333], "{profile:?}");
@@ -431,7 +431,7 @@ fn wide_keys(n: usize) -> Vec<(&'static str, u32, Vec<u64>)> {
     let random: Vec<u64> =
         words(1, n).into_iter().zip(words(2, n)).map(|(h, l)| u64::from(h) << 32 | u64::from(l)).collect();
     let runs =
-        |run: usize| (0..n).map(|i| (i * 7 % n / run) as u64 * 0x1_0000_0000 | random[i] & 0xffff_ffff).collect();
+        |run: usize| (0..n).map(|i| ((i * 7 % n / run) as u64 * 0x1_0000_0000) | random[i] & 0xffff_ffff).collect();
     let mut one_long: Vec<u64> = random.clone();
     one_long.iter_mut().step_by(n.div_ceil(40).max(1)).for_each(|key| *key = *key & 0xffff_ffff | 77 << 32);
     vec![

@@ -18,8 +18,14 @@ const LIBRARY: &[&[&str]] = &[
 ];
 
 /// The same among points; files that stand in the room itself are its ground floor.
-const POINTS: &[&[&str]] =
-    &[&["cloud", "curve", "domain", "error"], &["sort", "tree"], &["ghosts"], &["partition"], &["neighbors"], &["fof"]];
+const POINTS: &[&[&str]] = &[
+    &["cloud", "curve", "domain", "error", "extent"],
+    &["sort", "tree"],
+    &["ghosts"],
+    &["partition"],
+    &["neighbors"],
+    &["fof"],
+];
 
 /// Names that the crate's root and the room of points give out, and where they are from.
 const GIVEN: &[(&str, &str)] = &[

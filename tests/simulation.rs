@@ -1,7 +1,6 @@
 //! The particle-mesh run against an f64 reference, physics that is known, and itself on other rank counts.
 
 #[path = "shared/reference_pm.rs"]
-#[allow(dead_code)]
 mod reference_pm;
 
 use meshloom::comm::Communicator;

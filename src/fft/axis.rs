@@ -105,7 +105,7 @@ fn digits(n: u64, limits: Limits, precision: Precision) -> Option<Vec<u64>> {
     if is_good_size(n) {
         return digits_of_good(n, limits, precision);
     }
-    let split = |n: u64| (2..=most.min(n / 2)).filter(move |d| n % d == 0).map(move |d| [d, n / d]);
+    let split = |n: u64| (2..=most.min(n / 2)).filter(move |d| n.is_multiple_of(*d)).map(move |d| [d, n / d]);
     let two = split(n).filter(|[a, b]| *b <= most && fits(*a) && fits(*b)).map(Vec::from);
     two.min_by_key(|digits| cost(digits)).or_else(|| {
         let three = split(n).flat_map(|[a, b]| split(b).map(move |[b, c]| vec![a, b, c]));
@@ -124,7 +124,8 @@ fn digits_of_good(n: u64, limits: Limits, precision: Precision) -> Option<Vec<u6
         for left in (1..=passes).rev() {
             let root = (rest as f64).powf(1.0 / left as f64);
             let distance = |d: u64| (d as f64 / root).ln().abs();
-            let divisors = (2..=most.min(rest)).filter(|d| rest % d == 0 && fits(*d) && (left > 1 || *d == rest));
+            let divisors =
+                (2..=most.min(rest)).filter(|d| rest.is_multiple_of(*d) && fits(*d) && (left > 1 || *d == rest));
             let digit = divisors.min_by(|a, b| distance(*a).total_cmp(&distance(*b)))?;
             digits.push(digit);
             rest /= digit;

@@ -97,7 +97,7 @@ impl Code {
         if 4 * k == n || 4 * k == 3 * n {
             return self.value(quarter(x, if 4 * k == n { sign } else { -sign }));
         }
-        if 8 * k % n == 0 {
+        if (8 * k).is_multiple_of(n) {
             // (1 -+ i) / sqrt 2 and its turns by a quarter.
             let s = self.literal(0.5f64.sqrt());
             let turned = self.value(quarter(x, sign));
@@ -148,8 +148,8 @@ fn quarter(x: &str, sign: f64) -> String {
 /// The factor that a composite length is split by: 4 or 2 where it can be, else the smallest prime.
 fn outer_factor(n: usize) -> usize {
     match n {
-        _ if n % 4 == 0 => 4,
-        _ if n % 2 == 0 => 2,
-        _ => (3..).step_by(2).find(|p| n % p == 0 || p * p > n).filter(|p| n % p == 0).unwrap_or(n),
+        _ if n.is_multiple_of(4) => 4,
+        _ if n.is_multiple_of(2) => 2,
+        _ => (3..).step_by(2).find(|p| n.is_multiple_of(*p) || p * p > n).filter(|p| n.is_multiple_of(*p)).unwrap_or(n),
     }
 }

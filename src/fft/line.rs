@@ -194,7 +194,7 @@ impl LineKernel {
     pub(super) fn packed(&self) -> bool {
         let views = (self.input.view, self.output.view);
         let real = views == (View::Real, View::Half) || views == (View::Half, View::Real);
-        real && self.digit.is_none() && self.n % 2 == 0 && self.work != Work::Copy
+        real && self.digit.is_none() && self.n.is_multiple_of(2) && self.work != Work::Copy
     }
 
     /// Points of the complex transform inside.

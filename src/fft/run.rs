@@ -297,7 +297,6 @@ impl<'a, C: DeviceElement> Run<'a, C> {
 
 impl<'a> Source<'a> {
     /// The next tile that can be read, where it lies, and whether there are more.
-    #[expect(clippy::type_complexity, reason = "a triple for one caller")]
     fn next(
         &mut self,
         recorder: &mut Recorder,

@@ -24,7 +24,7 @@ pub(super) fn is_smooth(n: u64) -> bool {
 }
 
 fn strip(mut n: u64, factor: u64) -> u64 {
-    while n % factor == 0 {
+    while n.is_multiple_of(factor) {
         n /= factor;
     }
     n
@@ -37,7 +37,7 @@ pub(super) fn factorizations(n: u64, most: u64) -> Vec<Vec<u64>> {
             all.push(head.clone());
             return;
         }
-        for factor in (2..=most.min(rest)).rev().filter(|f| rest % f == 0) {
+        for factor in (2..=most.min(rest)).rev().filter(|f| rest.is_multiple_of(*f)) {
             head.push(factor);
             extend(rest / factor, factor, head, all);
             head.pop();

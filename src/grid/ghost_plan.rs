@@ -122,10 +122,8 @@ impl GhostPlan {
             let block = |first: u64, len: u64| {
                 let mut block = Block { offset: first * strides[axis], extent: all, strides };
                 block.extent[axis] = len;
-                for later in axis + 1..3 {
-                    block.extent[later] = own[later];
-                    block.offset += halo[later][0] * strides[later];
-                }
+                block.extent[axis + 1..].copy_from_slice(&own[axis + 1..]);
+                block.offset += (axis + 1..3).map(|later| halo[later][0] * strides[later]).sum::<u64>();
                 block
             };
             let mut borrow: Vec<Link> = runs(shape[axis], parts, me, halo[axis], periodic[axis])

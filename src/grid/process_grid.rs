@@ -60,7 +60,7 @@ impl Grid {
             let real = shape[0].div_ceil(p0) * shape[1].div_ceil(p1) * shape[2];
             real.max(shape[0] * shape[1].div_ceil(p0) * shape[2].div_ceil(p1))
         };
-        let grids = (1..=ranks).filter(|p| ranks % p == 0).map(|p| [ranks / p, p]);
+        let grids = (1..=ranks).filter(|p| ranks.is_multiple_of(*p)).map(|p| [ranks / p, p]);
         Grid { parts: grids.min_by_key(|&parts| largest(parts)).unwrap_or([ranks, 1]) }
     }
 

@@ -58,7 +58,7 @@ fn opened<W, E: From<IoError> + From<CommError>>(
 /// the file is there.
 ///
 /// # Errors
-/// Those of `write`, [`IoError`](crate::io::IoError), and those of the ranks.
+/// Those of `write`, [`IoError`], and those of the ranks.
 pub fn write_npy<T: Element, E: From<IoError> + From<CommError>>(
     comm: &Communicator,
     path: &Path,

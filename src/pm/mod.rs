@@ -347,7 +347,7 @@ impl Simulation {
     /// [`SimulationError::NoForce`] before the first force; [`DeviceError`](crate::gpu::DeviceError).
     pub fn accelerations(&mut self) -> Result<[Vec<f32>; 3], SimulationError> {
         if !self.forced {
-            return Err(SimulationError::NoForce.into());
+            return Err(SimulationError::NoForce);
         }
         let n = self.lattice.len();
         let mut axis = |a: usize| self.recorder.download(&self.acceleration[a], 0, n);

@@ -84,7 +84,6 @@ pub fn start(
 }
 
 /// The spectrum of `L = sum_{i<j} (phi_ii phi_jj - phi_ij^2)`.
-#[expect(clippy::type_complexity, reason = "a closure that makes spectral operators")]
 fn second_order_source(
     recorder: &mut Recorder,
     lines: &mut GridComms,

@@ -7,7 +7,7 @@
 //! | [`Curve`], [`CurveKeys`], [`Frame`] | keys along the Z-order or the Hilbert curve |
 //!
 //! Making a [`Cloud`] waits for the device once; everything else is recorded only. To sort points by their keys, on one
-//! rank or over all, see [`sort`](crate::points::sort).
+//! rank or over all, see [`sort`].
 
 mod cloud;
 pub mod curve;

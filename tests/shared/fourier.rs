@@ -104,7 +104,7 @@ pub fn tolerance(spec: &Spec) -> f64 {
 }
 
 fn strip(mut n: u64, factor: u64) -> u64 {
-    while n % factor == 0 {
+    while n.is_multiple_of(factor) {
         n /= factor;
     }
     n

@@ -125,7 +125,8 @@ impl<'a> Writer<'a> {
                 (if zero { "Complex()".to_string() } else { value }, If::known(*k <= last))
             }
             At::Text(k) => {
-                let own = if n % 2 == 0 { format!("{k} == 0u || {k} == {}u", n / 2) } else { format!("{k} == 0u") };
+                let own =
+                    if n.is_multiple_of(2) { format!("{k} == 0u || {k} == {}u", n / 2) } else { format!("{k} == 0u") };
                 let value = self.code.value(format!("select({value} * interior(), {value}, {own})"));
                 let value = if unpaired {
                     self.code.value(format!("select({value}, Complex(), {k} == {last}u)"))

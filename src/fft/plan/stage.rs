@@ -101,7 +101,6 @@ impl Stage {
     }
 
     /// The vectors of [`LineParams`] for one side, with (larger, small) and the first outer and inner line.
-    #[expect(clippy::type_complexity, reason = "three vectors of a shader's parameters")]
     fn address(
         &self,
         order: Order,
