@@ -30,7 +30,8 @@ impl Gone {
         self.while_waited_for(rank, "a message of it was waited for")
     }
 
-    /// Where this rank waits for a rank, counted in the whole run, to take a message.
+    /// Where this rank waits for a rank, counted in the whole run, to take a message. Threads never do.
+    #[cfg(feature = "mpi")]
     pub fn in_wait_to_send(self, rank: usize) -> CommError {
         self.while_waited_for(rank, "a message to it waited to be received")
     }

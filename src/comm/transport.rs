@@ -43,7 +43,8 @@ pub(super) trait Transport: Send + Sync {
 
 /// The new communicator that this rank becomes part of.
 pub(super) struct Group {
-    /// Its number among those of this split.
+    /// Its number among those of this split, which MPI asks for.
+    #[cfg_attr(not(feature = "mpi"), expect(dead_code))]
     pub number: usize,
     /// Its ranks, in their new order.
     pub members: Vec<usize>,
