@@ -3,7 +3,7 @@
 use crate::comm::CommError;
 use crate::cosmology::CosmologyError;
 use crate::exchange::ExchangeError;
-use crate::fft::{FftError, TuneError};
+use crate::fft::{FftError, TransformError};
 use crate::gpu::DeviceError;
 use crate::grid::LayoutError;
 use crate::io::IoError;
@@ -74,11 +74,11 @@ impl From<FftError> for Error {
     }
 }
 
-impl From<TuneError> for Error {
-    fn from(error: TuneError) -> Self {
+impl From<TransformError> for Error {
+    fn from(error: TransformError) -> Self {
         match error {
-            TuneError::Fft(error) => error.into(),
-            TuneError::Exchange(error) => error.into(),
+            TransformError::Fft(error) => error.into(),
+            TransformError::Exchange(error) => error.into(),
         }
     }
 }

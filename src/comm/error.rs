@@ -157,7 +157,15 @@ impl<E: fmt::Display> fmt::Display for RunError<E> {
     }
 }
 
-impl<E: fmt::Debug + fmt::Display> std::error::Error for RunError<E> {}
+impl<E: std::error::Error + 'static> std::error::Error for RunError<E> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.failure {
+            Failure::Error(error) => Some(error),
+            Failure::Comm(error) => Some(error),
+            _ => None,
+        }
+    }
+}
 
 /// `rank R: message`, for messages that do not begin so themselves.
 pub(super) fn said_by(rank: usize, message: &str) -> String {

@@ -24,6 +24,7 @@
 //!   communicators, or for messages that neither sends.
 //! - **Nothing is known of devices.** Messages are bytes, collectives take slices of plain data.
 
+mod agree;
 mod all_to_all;
 mod broadcast;
 mod call;

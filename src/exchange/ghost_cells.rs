@@ -45,6 +45,7 @@ fn mover(action: Action) -> BlockCopy {
 }
 
 /// The kernels of this module, for tests that go over all of the library's kernels.
+#[doc(hidden)]
 pub fn sources() -> Vec<KernelSource> {
     [Action::Replace, Action::AddFloat, Action::AddWide].map(|action| mover(action).source().clone()).into()
 }

@@ -39,6 +39,7 @@ fn movers() -> [(Element, BlockCopy); 4] {
 
 /// The kernels of this module that any device compiles (those for double precision are left out), for tests that go over
 /// all of the library's kernels.
+#[doc(hidden)]
 pub fn sources() -> Vec<KernelSource> {
     let double = |element: Element| matches!(element, Element::F64 | Element::Complex64);
     movers().iter().filter(|(element, _)| !double(*element)).map(|(_, mover)| mover.source().clone()).collect()

@@ -64,6 +64,7 @@ impl Default for Codec {
 }
 
 /// The kernels of this module, for tests that go over all of the library's kernels.
+#[doc(hidden)]
 pub fn sources() -> Vec<KernelSource> {
     let Codec { encode, decode } = Codec::default();
     vec![encode.source().clone(), decode.source().clone()]

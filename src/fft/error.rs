@@ -50,6 +50,16 @@ pub enum FftError {
         /// Elements of the largest array.
         elements: u128,
     },
+    /// An array of the host that is not as long as the shape says.
+    #[error("the {what} has {have} elements, but this shape has {want}; give an array of that length, in C order")]
+    Length {
+        /// Field or spectrum.
+        what: &'static str,
+        /// Elements it has.
+        have: usize,
+        /// Elements it should have.
+        want: u64,
+    },
     /// Double precision on a device without it.
     #[error(
         "{device} has no double precision (f64); use single precision or a device that `meshloom devices` lists with f64"
@@ -74,10 +84,10 @@ pub enum FftError {
     Device(#[from] DeviceError),
 }
 
-/// A tuning that failed.
+/// A transform of all ranks that failed: what was planned, or what was run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum TuneError {
+pub enum TransformError {
     /// The transform cannot be.
     #[error(transparent)]
     Fft(#[from] FftError),
@@ -86,20 +96,20 @@ pub enum TuneError {
     Exchange(#[from] ExchangeError),
 }
 
-impl From<DeviceError> for TuneError {
+impl From<DeviceError> for TransformError {
     fn from(error: DeviceError) -> Self {
-        TuneError::Fft(error.into())
+        TransformError::Fft(error.into())
     }
 }
 
-impl From<CommError> for TuneError {
+impl From<CommError> for TransformError {
     fn from(error: CommError) -> Self {
-        TuneError::Exchange(error.into())
+        TransformError::Exchange(error.into())
     }
 }
 
-impl From<LayoutError> for TuneError {
+impl From<LayoutError> for TransformError {
     fn from(error: LayoutError) -> Self {
-        TuneError::Fft(error.into())
+        TransformError::Fft(error.into())
     }
 }

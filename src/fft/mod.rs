@@ -19,7 +19,6 @@
 //! - **Reproducible**: the same bits for every process grid.
 //! - **Adjoints** of all transforms: [`Transform::forward_adjoint`].
 
-mod agree;
 mod axis;
 mod boxes;
 mod butterfly;
@@ -30,6 +29,7 @@ mod filter;
 mod forecast;
 mod hook;
 mod line;
+mod local;
 mod operator;
 mod pass;
 mod plan;
@@ -45,24 +45,32 @@ mod transform;
 mod tuner;
 mod tuning;
 
-pub use agree::agree;
-pub use axis::{AxisPass, Factors};
 pub use boxes::BoxTransform;
 pub use core::Limits;
-pub use error::{FftError, TuneError};
+pub use error::{FftError, TransformError};
 pub use filter::Filter;
 pub use forecast::{Direction, Forecast, Memory, Phase};
 pub use hook::{Hook, Hooks};
-pub use line::{Digit, LineKernel, LineParams, Order, Shape, Side, Span, View, Work};
+pub use local::{local, local_inverse};
 pub use operator::{Gradient, Laplacian, Operator, Tables, Wave};
 pub use plan::{Placement, Plan, Route, Stage, Transpose};
 pub use precision::Precision;
 pub use size::{RADICES, good_size, is_good_size};
-pub use sources::sources;
 pub use spec::{Distribution, Norm, Spec, SpectrumLayout, Values};
-pub use spectral::{Spectral, radial_source};
+pub use spectral::Spectral;
 pub use speeds::Speeds;
-pub use tables::{Section, Table};
 pub use transform::{Transform, TransformHooks, Value};
 pub use tuner::{Choice, Tuned, Tuner};
 pub use tuning::Tuning;
+
+// How passes are made: for tests that write all kernels and look at plans.
+#[doc(hidden)]
+pub use axis::{AxisPass, Factors};
+#[doc(hidden)]
+pub use line::{Digit, LineKernel, LineParams, Order, Shape, Side, Span, View, Work};
+#[doc(hidden)]
+pub use sources::sources;
+#[doc(hidden)]
+pub use spectral::radial_source;
+#[doc(hidden)]
+pub use tables::{Section, Table};

@@ -13,6 +13,7 @@ const PLAIN: Side = Side { view: View::Complex, order: Order::DeviceElement, spa
 /// contiguous axis and along one between others; real, half and complex; strided and in the blocks of exchanges, in place,
 /// padded and cut, with hooks; filters; and, of lengths that need several, all passes. Lengths that do not fit are left
 /// out.
+#[doc(hidden)]
 pub fn sources(precision: Precision, lengths: &[u64], limits: Limits) -> Vec<KernelSource> {
     let mut all = Vec::new();
     for &n in lengths {

@@ -125,6 +125,7 @@ impl Default for Radial {
 
 impl Radial {
     /// The kernel's text.
+    #[doc(hidden)]
     pub fn source(&self) -> &KernelSource {
         self.kernel.source()
     }
@@ -160,6 +161,7 @@ impl Radial {
 
 /// The kernel of [`Transform::scale_radially`](super::Transform::scale_radially), for tests that go over all of the
 /// library's kernels.
+#[doc(hidden)]
 pub fn radial_source() -> KernelSource {
     Radial::default().source().clone()
 }

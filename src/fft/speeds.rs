@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::error::TuneError;
+use super::error::TransformError;
 use crate::comm::{Communicator, Op};
 use crate::gpu::{Gpu, Recorder};
 
@@ -36,8 +36,8 @@ impl Speeds {
     /// that of the default.
     ///
     /// # Errors
-    /// [`TuneError`] when the device or the ranks fail.
-    pub fn measure(gpu: &Gpu, comm: &Communicator) -> Result<Self, TuneError> {
+    /// [`TransformError`] when the device or the ranks fail.
+    pub fn measure(gpu: &Gpu, comm: &Communicator) -> Result<Self, TransformError> {
         let mut recorder = Recorder::new(gpu)?;
         let words = PROBE / 4;
         let (from, to) = (gpu.array::<f32>("fft::probe", words)?, gpu.array::<f32>("fft::probe", words)?);
@@ -74,7 +74,10 @@ impl Speeds {
 }
 
 /// The least of some runs, each of which takes as long as its slowest rank.
-fn least(comm: &Communicator, mut work: impl FnMut(usize) -> Result<(), TuneError>) -> Result<f64, TuneError> {
+fn least(
+    comm: &Communicator,
+    mut work: impl FnMut(usize) -> Result<(), TransformError>,
+) -> Result<f64, TransformError> {
     let mut least = f64::INFINITY;
     for run in 0..=RUNS {
         comm.barrier()?;

@@ -1,5 +1,6 @@
 //! Transforms of fields on a device and between ranks.
 
+use std::fmt;
 use std::marker::PhantomData;
 use std::sync::OnceLock;
 
@@ -90,6 +91,12 @@ pub struct Transform<T = f32> {
     gpu: Gpu,
     radial: Radial,
     value: PhantomData<T>,
+}
+
+impl<T> fmt::Debug for Transform<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transform").field("gpu", &self.gpu).field("spec", &self.plan.spec).finish_non_exhaustive()
+    }
 }
 
 /// Hooks of a transform.

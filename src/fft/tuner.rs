@@ -9,8 +9,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use super::agree::agree;
-use super::error::{FftError, TuneError};
+use super::error::{FftError, TransformError};
 use super::forecast::Forecast;
 use super::spec::Spec;
 use super::speeds::Speeds;
@@ -20,6 +19,7 @@ use crate::comm::{Communicator, Op};
 use crate::exchange::GridComms;
 use crate::gpu::{Gpu, Profile, Recorder};
 use crate::grid::Grid;
+use crate::hash::{START, fnv1a};
 
 /// Everything that can be chosen about a distributed transform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -51,8 +51,8 @@ impl Choice {
     /// The lines of its grid, with its messages. All ranks call it.
     ///
     /// # Errors
-    /// [`TuneError`] when the grid does not fit the ranks or they fail.
-    pub fn lines(&self, comm: &Communicator) -> Result<GridComms, TuneError> {
+    /// [`TransformError`] when the grid does not fit the ranks or they fail.
+    pub fn lines(&self, comm: &Communicator) -> Result<GridComms, TransformError> {
         Ok(GridComms::new(comm, Grid::new(self.grid, comm.size())?)?.with_chunks(self.chunk_bytes, self.depth))
     }
 
@@ -86,8 +86,8 @@ struct Remembered {
 /// Searches for the fastest way of a transform.
 ///
 /// ```no_run
-/// # use meshloom::{Rank, fft::{Spec, Tuner, TuneError, Values}};
-/// # fn example(rank: &Rank) -> Result<(), TuneError> {
+/// # use meshloom::{Rank, fft::{Spec, Tuner, TransformError, Values}};
+/// # fn example(rank: &Rank) -> Result<(), TransformError> {
 /// let spec = Spec::new(Values::Real, [256; 3]);
 /// let tuned = Tuner::new(&rank.gpu, &rank.comm, &spec).remembering("wisdom.json").tune::<f32>()?;
 /// let mut lines = tuned.choice.lines(&rank.comm)?;
@@ -146,10 +146,13 @@ impl<'a> Tuner<'a> {
     /// Searches, or remembers. All ranks call it and get the same choice. Waits for the device.
     ///
     /// # Errors
-    /// [`TuneError`] when the transform cannot be or fails; [`FftError::Mismatch`] when ranks ask for different ones.
-    pub fn tune<T: Value>(&self) -> Result<Tuned, TuneError> {
+    /// [`TransformError`] when the transform cannot be or fails; [`FftError::Mismatch`] when ranks ask for different ones.
+    pub fn tune<T: Value>(&self) -> Result<Tuned, TransformError> {
         let spec = Spec { values: T::VALUES, precision: T::PRECISION, ..self.spec.clone() };
-        agree(self.comm, &(&spec, self.grid, self.runs))?;
+        let asked = fnv1a(START, format!("{:?}", (&spec, self.grid, self.runs)).as_bytes());
+        if let Some(rank) = self.comm.first_to_differ(asked)? {
+            return Err(FftError::Mismatch { rank }.into());
+        }
         let key = self.key(&spec);
         if let Some(Remembered { choice, seconds }) = self.remembered(&key)? {
             return Ok(Tuned { choice, seconds, tried: Vec::new() });
@@ -190,7 +193,7 @@ impl<'a> Tuner<'a> {
     }
 
     /// The process grids worth trying, best forecast first.
-    fn grids(&self, spec: &Spec, tuning: &Tuning) -> Result<Vec<Grid>, TuneError> {
+    fn grids(&self, spec: &Spec, tuning: &Tuning) -> Result<Vec<Grid>, TransformError> {
         if let Some(grid) = self.grid {
             return Ok(vec![grid]);
         }
@@ -220,7 +223,7 @@ impl<'a> Tuner<'a> {
     }
 
     /// What rank 0 finds in the file, on all ranks.
-    fn remembered(&self, key: &str) -> Result<Option<Remembered>, TuneError> {
+    fn remembered(&self, key: &str) -> Result<Option<Remembered>, TransformError> {
         let Some(file) = &self.file else { return Ok(None) };
         let mut text = match self.comm.rank() {
             0 => load(file).remove(key).and_then(|found| serde_json::to_vec(&found).ok()).unwrap_or_default(),
@@ -274,7 +277,7 @@ struct Search<'a> {
 
 impl Search<'_> {
     /// Measures a choice, unless it was before.
-    fn attempt<T: Value>(&mut self, choice: Choice) -> Result<(), TuneError> {
+    fn attempt<T: Value>(&mut self, choice: Choice) -> Result<(), TransformError> {
         if self.tried.iter().any(|(tried, _)| *tried == choice) {
             return Ok(());
         }
@@ -288,7 +291,7 @@ impl Search<'_> {
     }
 
     /// The least of some runs there and back.
-    fn measure<T: Value>(&mut self, choice: Choice) -> Result<f64, TuneError> {
+    fn measure<T: Value>(&mut self, choice: Choice) -> Result<f64, TransformError> {
         let Search { tuner, spec, recorder, best, .. } = self;
         let mut lines = choice.lines(tuner.comm)?;
         let transform = choice.transform::<T>(tuner.gpu, spec, &lines)?;

@@ -1,5 +1,6 @@
 //! Arrays in device memory, cut into windows.
 
+use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -211,6 +212,13 @@ impl Drop for Loan {
 pub struct Array<T> {
     raw: RawArray,
     element: PhantomData<T>,
+}
+
+impl<T: DeviceElement> fmt::Debug for Array<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (element, windows) = (T::ELEMENT, self.raw.windows());
+        f.debug_struct("Array").field("element", &element).field("len", &self.len()).field("windows", &windows).finish()
+    }
 }
 
 impl<T: DeviceElement> Array<T> {

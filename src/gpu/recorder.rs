@@ -1,5 +1,6 @@
 //! Recording work and handing it to the device.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -60,6 +61,13 @@ pub struct Recorder {
     counts: Counts,
     /// What was wrong with a command that could not say so.
     refused: Option<DeviceError>,
+}
+
+impl fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (recorded, counts) = (self.commands.len(), &self.counts);
+        f.debug_struct("Recorder").field("gpu", &self.gpu).field("recorded", &recorded).field("counts", counts).finish()
+    }
 }
 
 /// Dispatches that one submission can hold: the uniform buffer has room for as many.

@@ -68,6 +68,7 @@ impl Combine {
     }
 
     /// Its kernels, for tests that go over all of the library's kernels.
+    #[doc(hidden)]
     pub fn sources(&self) -> Vec<KernelSource> {
         [&self.linear, &self.product].map(|kernel| kernel.source().clone()).into()
     }

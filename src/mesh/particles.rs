@@ -397,6 +397,7 @@ impl Painter {
     }
 
     /// Its kernels, for tests that go over all of the library's kernels.
+    #[doc(hidden)]
     pub fn sources(&self) -> Vec<KernelSource> {
         let sets = [&self.sites, &self.points];
         let kernels = sets.into_iter().flat_map(|set| [&set.paint, &set.readout, &set.reach]);

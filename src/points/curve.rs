@@ -233,6 +233,7 @@ impl CurveKeys {
     }
 
     /// Its kernels, for tests that go over all of the library's kernels.
+    #[doc(hidden)]
     pub fn sources(&self) -> Vec<KernelSource> {
         [&self.morton, &self.hilbert].map(|kernel| kernel.source().clone()).into()
     }

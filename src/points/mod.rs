@@ -30,6 +30,7 @@ pub(crate) use extent::Extent;
 use crate::gpu::KernelSource;
 
 /// The kernels of this module, for tests that go over all of the library's kernels.
+#[doc(hidden)]
 pub fn sources() -> Vec<KernelSource> {
     std::iter::once(cloud::prepare()).chain(CurveKeys::new().sources()).collect()
 }

@@ -46,6 +46,7 @@ use crate::gpu::DeviceError;
 use crate::gpu::KernelSource;
 
 /// All kernels of all forms but those of [`subgroup_sources`], for tests that go over all of the library's kernels.
+#[doc(hidden)]
 pub fn sources() -> Vec<KernelSource> {
     let scans = Scan::new().sources().into_iter().chain(Compact::new().sources());
     let numbers = Reduce::new().sources().into_iter().chain(SegmentedReduce::new().own_sources());
@@ -55,6 +56,7 @@ pub fn sources() -> Vec<KernelSource> {
 }
 
 /// The kernels that need operations across a subgroup.
+#[doc(hidden)]
 pub fn subgroup_sources() -> Vec<KernelSource> {
     Sort::subgroup_sources()
 }

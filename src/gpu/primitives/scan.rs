@@ -98,6 +98,7 @@ impl Passes {
         Passes { sums: Kernel::trusted(sums), apply: Kernel::trusted(apply) }
     }
 
+    #[doc(hidden)]
     pub fn sources(&self) -> Vec<KernelSource> {
         [&self.sums, &self.apply].map(|kernel| kernel.source().clone()).to_vec()
     }

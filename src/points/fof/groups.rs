@@ -4,7 +4,6 @@ use super::catalogue::{Catalogue, Members, Selection, catalogue};
 use super::error::FofError;
 use super::linking::Linking;
 use super::links::resolve;
-use crate::comm::Communicator;
 use crate::exchange::Exchange;
 use crate::gpu::{Array, Recorder};
 use crate::grid::Cost;
@@ -83,7 +82,10 @@ impl Groups {
         }
         let points = Decomposition::new(recorder, exchange, cloud)?;
         let length = linking.length(cloud.domain(), points.total)?;
-        agree(&points.comm, length)?;
+        // All ranks find it, before any asks for ghosts.
+        if let Some(rank) = points.comm.first_to_differ(length)? {
+            return Err(FofError::Differ { rank });
+        }
         let components = Components::new(recorder.gpu());
         let labels_of = |recorder: &mut Recorder, part: &Part| -> Result<Vec<u64>, FofError> {
             let labels = components.labels(recorder, &part.tree, length)?;
@@ -186,14 +188,5 @@ impl Groups {
     /// What finding ghosts cost this rank between ranks, besides what stands in the exchange.
     pub fn cost(&self) -> Cost {
         self.cost
-    }
-}
-
-/// Fails on all ranks if they link by different lengths.
-fn agree(comm: &Communicator, length: f32) -> Result<(), FofError> {
-    let lengths = comm.all_gather(&[length.to_bits()])?;
-    match lengths.iter().position(|&other| other != lengths[0]) {
-        Some(rank) => Err(FofError::Differ { rank }),
-        None => Ok(()),
     }
 }

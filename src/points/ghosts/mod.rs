@@ -284,6 +284,7 @@ fn upload(recorder: &mut Recorder, words: &[u32]) -> Result<Array<u32>, DeviceEr
 }
 
 /// The kernel of [`Ghosts::accumulate`], for tests that go over all of the library's kernels.
+#[doc(hidden)]
 pub fn source() -> KernelSource {
     KernelSource::new("ghosts::accumulate", include_str!("../../../shaders/points/ghosts/accumulate.wgsl"))
         .params("count: u32, width: u32, pad0: u32, pad1: u32")

@@ -28,6 +28,7 @@ mod error;
 mod group_shape;
 mod link;
 mod list;
+mod local;
 mod loop_budget;
 mod nearest;
 mod pairs;
@@ -43,6 +44,7 @@ pub use distributed::{DistributedSearch, KnnResult};
 pub use error::NeighborError;
 pub use group_shape::GroupShape;
 pub use link::Components;
+pub use local::{nearest, within};
 pub use nearest::{Lists, Nearest};
 pub use pairs::{Bins, join_u64};
 pub use query::{KnnQuery, MAX_K, PairFilter, RadiusQuery, RowOrder};
@@ -62,12 +64,14 @@ fn of(form: GroupShape, lengths: &[u32]) -> impl Iterator<Item = KernelSource> +
 }
 
 /// Kernels of searches that any device compiles, for tests that go over all of the library's kernels.
+#[doc(hidden)]
 pub fn sources() -> Vec<KernelSource> {
     let forms = [GroupShape { lanes: 1, slots: 4 }, GroupShape { lanes: 1, slots: 1 }];
     forms.into_iter().flat_map(|form| of(form, &[1, 8])).collect()
 }
 
 /// Kernels of searches by subgroups, likewise.
+#[doc(hidden)]
 pub fn subgroup_sources() -> Vec<KernelSource> {
     let forms =
         [GroupShape { lanes: 4, slots: 8 }, GroupShape { lanes: 8, slots: 4 }, GroupShape { lanes: 32, slots: 1 }];

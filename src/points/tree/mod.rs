@@ -236,6 +236,7 @@ impl Sources {
 }
 
 /// All kernels of this module, for tests that go over all of the library's kernels.
+#[doc(hidden)]
 pub fn sources() -> Vec<KernelSource> {
     let Sources { arrange, leaves, nodes, leaf_moments, node_moments } = Sources::new();
     [arrange, leaves, nodes, node_moments].into_iter().chain(leaf_moments).collect()

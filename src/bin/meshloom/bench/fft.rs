@@ -2,7 +2,7 @@
 
 use clap::Args;
 use meshloom::exchange::GridComms;
-use meshloom::fft::{Choice, FftError, Route, Spec, Transform, TuneError, Tuner, Value as Cell, Values};
+use meshloom::fft::{Choice, FftError, Route, Spec, Transform, TransformError, Tuner, Value as Cell, Values};
 use meshloom::gpu::{Array, Gpu, Recorder};
 use meshloom::grid::{Cost, FieldLayout, Grid};
 use meshloom::{Error, Rank};
@@ -113,8 +113,8 @@ fn plan(
         Values::Complex => planned::<[f32; 2]>(rank, tune, shape, grid).map(Job::Complex),
     };
     let job = match job {
-        Err(TuneError::Exchange(error)) => return Err(error.into()),
-        Err(TuneError::Fft(error)) => Err(error),
+        Err(TransformError::Exchange(error)) => return Err(error.into()),
+        Err(TransformError::Fft(error)) => Err(error),
         Err(error) => return Err(error.into()),
         Ok(job) => Ok(job),
     };
@@ -128,7 +128,12 @@ fn plan(
 }
 
 /// One transform, the fastest that is found where `tune` says so, on this grid only or any.
-fn planned<T: Cell>(rank: &Rank, tune: Option<bool>, shape: [u64; 3], grid: Grid) -> Result<Planned<T>, TuneError> {
+fn planned<T: Cell>(
+    rank: &Rank,
+    tune: Option<bool>,
+    shape: [u64; 3],
+    grid: Grid,
+) -> Result<Planned<T>, TransformError> {
     let spec = Spec::new(T::VALUES, shape);
     let mut choice = Choice { grid: grid.parts(), ..Choice::usual(&rank.gpu, &spec, rank.comm.size()) };
     if let Some(fixed) = tune {

@@ -1,0 +1,50 @@
+//! Neighbours of points of the host on one device, for those who need no ranks.
+
+use super::distributed::{DistributedSearch, KnnResult};
+use super::error::NeighborError;
+use super::query::{KnnQuery, RadiusQuery};
+use super::result_routing::RadiusResult;
+use crate::comm::Communicator;
+use crate::exchange::Exchange;
+use crate::gpu::{Gpu, Recorder};
+use crate::points::{Cloud, Domain};
+
+/// The `k` nearest points of each point, itself first: numbers and distances. `positions` has one coordinate an axis of `domain` for each
+/// point. It waits for the device.
+///
+/// ```
+/// use meshloom::gpu::{Gpu, Options};
+/// use meshloom::points::{Domain, neighbors::nearest};
+///
+/// let gpu = Gpu::open(&Options::from_env()?, 0)?;
+/// let found = nearest(&gpu, &Domain::new(&[10.0, 0.0])?, &[0.5, 0.0, 9.0, 0.0, 3.0, 0.0], 2)?;
+/// assert_eq!(found.index, [0, 1, 1, 0, 2, 0]);
+/// assert_eq!(found.distance, [0.0, 1.5, 0.0, 1.5, 0.0, 2.5]);
+/// # Ok::<(), meshloom::Error>(())
+/// ```
+///
+/// # Errors
+/// [`NeighborError`] of the points, of `k` and of the device.
+pub fn nearest(gpu: &Gpu, domain: &Domain, positions: &[f32], k: u32) -> Result<KnnResult, NeighborError> {
+    let (search, mut recorder, mut exchange) = alone(gpu, domain, positions)?;
+    search.nearest(&mut recorder, &mut exchange, None, &KnnQuery::nearest(k))
+}
+
+/// All points within `radius` of each point, itself among them, as rows of numbers and distances. Otherwise as [`nearest()`].
+///
+/// # Errors
+/// [`NeighborError`] of the points, the radius and the device.
+pub fn within(gpu: &Gpu, domain: &Domain, positions: &[f32], radius: f32) -> Result<RadiusResult, NeighborError> {
+    let (search, mut recorder, mut exchange) = alone(gpu, domain, positions)?;
+    search.within(&mut recorder, &mut exchange, None, &RadiusQuery::radius(radius))
+}
+
+fn alone(
+    gpu: &Gpu,
+    domain: &Domain,
+    positions: &[f32],
+) -> Result<(DistributedSearch, Recorder, Exchange), NeighborError> {
+    let (mut recorder, mut exchange) = (Recorder::new(gpu)?, Exchange::new(Communicator::solo()));
+    let cloud = Cloud::from_host(&mut recorder, domain, positions)?;
+    Ok((DistributedSearch::new(&mut recorder, &mut exchange, &cloud)?, recorder, exchange))
+}
