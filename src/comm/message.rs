@@ -170,12 +170,12 @@ impl Communicator {
     pub(super) fn post_send(&self, to: usize, lane: Lane, data: Vec<u8>) -> Result<Sending> {
         let (cut, transport) = (self.cut, &self.core.transport);
         let head = if lane == Lane::Collective { HEAD } else { 0 };
+        // Pieces of two messages sent from two threads must not mix.
+        let _posting = self.core.posting.lock().unwrap_or_else(PoisonError::into_inner);
         if data.len() - head < cut {
             let pieces = VecDeque::from([transport.send(to, lane, data)?]);
             return Ok(Sending { pieces, buffer: Vec::new() });
         }
-        // Pieces of two messages sent from two threads must not mix.
-        let _posting = self.core.posting.lock().unwrap_or_else(PoisonError::into_inner);
         let (first, others) = data.split_at(head + cut);
         let full = others.chunks_exact(cut);
         let rest = full.remainder();

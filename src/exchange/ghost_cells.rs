@@ -121,8 +121,9 @@ impl GhostCells {
     ) -> Result<(), ExchangeError> {
         let (words, field) = (cells.words(), field.cast::<u32>()?);
         let cells_all = self.plan.layout.len();
-        let fields = if cells_all == 0 { 1 } else { field.len() / (cells_all * words) };
-        if field.len() != fields * cells_all * words {
+        let field_words = cells_all.saturating_mul(words);
+        let fields = if cells_all == 0 { 1 } else { field.len() / field_words };
+        if field.len() != fields.saturating_mul(field_words) {
             let why = format!("fields of {} words, the layout has {cells_all} cells of {words}", field.len());
             return Err(DeviceError::Misuse { what: "GhostCells".into(), why }.into());
         }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::sender::all_ready;
 use super::{Chunk, ExchangeError, Route};
 use crate::comm::Receiving;
-use crate::gpu::{DeviceError, Loan, Map, RawArray, Recorder, write_mapped};
+use crate::gpu::{DeviceError, Loan, Map, Memory, RawArray, Recorder, write_mapped};
 
 pub(super) struct Receiver {
     route: Route,
@@ -27,7 +27,7 @@ impl Receiver {
         array: RawArray,
     ) -> Result<Self, DeviceError> {
         let map = |buffer: &wgpu::Buffer| Map::begin(recorder.gpu(), buffer, wgpu::MapMode::Write, buffer.size());
-        let direct = array.mappable() && !chunks.is_empty();
+        let direct = array.maps_as(Memory::Incoming) && !chunks.is_empty();
         let loan = if direct { Some(array.lend()?) } else { None };
         let maps = if direct { array.buffers().map(map).collect() } else { Vec::new() };
         Ok(Receiver { route, chunks, maps, loan, array, receiving: VecDeque::new() })

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::{Chunk, ExchangeError, Route};
 use crate::comm::Sending;
-use crate::gpu::{DeviceError, Loan, Map, RawArray, Recorder, Staging, read_mapped};
+use crate::gpu::{DeviceError, Loan, Map, Memory, RawArray, Recorder, Staging, read_mapped};
 
 /// Where the sender's bytes come from.
 enum Source {
@@ -37,7 +37,7 @@ impl Sender {
         chunks: VecDeque<Chunk>,
         array: RawArray,
     ) -> Result<Self, DeviceError> {
-        let source = if array.mappable() && !chunks.is_empty() {
+        let source = if array.maps_as(Memory::Outgoing) && !chunks.is_empty() {
             let loan = array.lend()?;
             let map = |buffer: &wgpu::Buffer| Map::begin(recorder.gpu(), buffer, wgpu::MapMode::Read, buffer.size());
             Source::Mapped(array.buffers().map(map).collect(), Some(loan))

@@ -152,8 +152,12 @@ impl<T: Value> Filter<T> {
             if layout.own != self.plan.field {
                 return misuse(format!("the {name} has cells {:?}, this rank has {:?}", layout.own, self.plan.field));
             }
-            if array.len() < layout.len() * count {
-                return misuse(format!("the {name} has {} elements, {} are needed", array.len(), layout.len() * count));
+            if array.len() < layout.len().saturating_mul(count) {
+                return misuse(format!(
+                    "the {name} has {} elements, {} are needed",
+                    array.len(),
+                    layout.len().saturating_mul(count)
+                ));
             }
         }
         if field.raw().shares(output.raw()) {

@@ -191,7 +191,7 @@ impl<T: Value> Transform<T> {
     /// # Errors
     /// [`DeviceError::OutOfMemory`].
     pub fn field(&self, gpu: &Gpu, layout: &FieldLayout) -> Result<Array<T>, DeviceError> {
-        gpu.array("fft::field", layout.len() * self.plan.spec.fields)
+        gpu.array("fft::field", layout.len().saturating_mul(self.plan.spec.fields))
     }
 
     /// An array for this rank's part of the spectra.
@@ -401,7 +401,7 @@ impl<T: Value> Transform<T> {
         if layout.own != self.plan.field {
             return misuse(format!("the layout is of cells {:?}, this rank has {:?}", layout.own, self.plan.field));
         }
-        let needed = [layout.len() * self.plan.spec.fields, self.spectrum_len()];
+        let needed = [layout.len().saturating_mul(self.plan.spec.fields), self.spectrum_len()];
         for (name, have, needed) in [("field", field.len(), needed[0]), ("spectrum", spectrum.len(), needed[1])] {
             if have < needed {
                 return misuse(format!("a {name} of {have} elements, {needed} are needed"));

@@ -89,8 +89,8 @@ impl RawArray {
     }
 
     /// Whether the host can map it without a copy.
-    pub fn mappable(&self) -> bool {
-        self.storage.memory != Memory::Device && self.storage.gpu.host_visible()
+    pub fn maps_as(&self, memory: Memory) -> bool {
+        self.storage.memory == memory && self.storage.gpu.host_visible()
     }
 
     /// Bytes of an element.
@@ -145,7 +145,10 @@ impl RawArray {
     /// Takes it away from the device until the loan is dropped, for its buffers to be mapped.
     pub(crate) fn lend(&self) -> Result<Loan, DeviceError> {
         self.at_rest("Exchange")?;
-        self.storage.lent.store(true, Ordering::Release);
+        if self.storage.lent.swap(true, Ordering::AcqRel) {
+            // Another thread was faster; this one is told the same.
+            self.at_rest("Exchange")?;
+        }
         Ok(Loan(self.storage.clone()))
     }
 
@@ -158,7 +161,8 @@ impl RawArray {
     pub(crate) fn seen_as(&self, element: Element) -> RawArray {
         let (from, to) = (self.element.bytes(), element.bytes());
         let [len, start, window] = [self.len, self.start, self.window].map(|n| n * from / to);
-        RawArray { element, len, start, window, ..self.clone() }
+        // An empty array has a window of one element, which may be less than one of these.
+        RawArray { element, len, start, window: window.max(1), ..self.clone() }
     }
 
     /// The buffers it lies in.

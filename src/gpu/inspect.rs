@@ -7,15 +7,16 @@ use wgpu::naga::{Module, TypeInner, front::wgsl};
 /// Bytes that the parameters of a kernel may have: to the end of the last field, or with the padding behind it.
 pub(super) type Extent = RangeInclusive<u64>;
 
-/// The bytes that the parameters of the kernel `text` take, of which `arrays` bindings behind the parameters were declared for it.
+/// The bytes that the parameters of the kernel `text` take, of which `arrays` bindings behind the parameters were declared for it, and the parameters themselves if `has_params`.
 /// Refuses entry points besides `main`, and bindings that the text makes for itself: they would reach arrays behind the back of
 /// the accessors, or have no array at all.
-pub(super) fn params(text: &str, arrays: u32) -> Result<Extent, String> {
+pub(super) fn params(text: &str, arrays: u32, has_params: bool) -> Result<Extent, String> {
     let module = wgsl::parse_str(text).map_err(|error| error.emit_to_string(text))?;
     if let Some(other) = module.entry_points.iter().find(|entry| entry.name != "main") {
         return Err(format!("it has the entry point `{}` besides `main`; remove it", other.name));
     }
     let (mut seen, mut extent) = (vec![false; arrays as usize + 1], 0..=0);
+    seen[0] = !has_params;
     for (_, variable) in module.global_variables.iter() {
         let Some(place) = variable.binding else { continue };
         let name = variable.name.as_deref().unwrap_or("a variable");
@@ -52,7 +53,7 @@ mod tests {
         let extent = |fields: &str| {
             let text =
                 format!("struct Params {{ {fields} }}\n@group(0) @binding(0) var<uniform> params: Params;\n{MAIN}");
-            params(&text, 0).unwrap()
+            params(&text, 0, true).unwrap()
         };
         assert_eq!(extent("count: u32, factor: f32"), 8..=8);
         assert_eq!(extent("side: vec3<f32>, count: u32"), 16..=16);

@@ -201,7 +201,10 @@ fn build(
     let refused = |why: String| DeviceError::Shader { kernel: source.label.clone(), why };
     let extent = match trust {
         Trust::Library => None,
-        Trust::Caller | Trust::Nobody => Some(inspect::params(text, windows.iter().sum()).map_err(refused)?),
+        Trust::Caller | Trust::Nobody => {
+            let has_params = !source.params.is_empty();
+            Some(inspect::params(text, windows.iter().sum(), has_params).map_err(refused)?)
+        }
     };
     let (device, label) = (gpu.device(), Some(source.label.as_str()));
     // A driver that fails on a text fails as an internal error.

@@ -1,6 +1,6 @@
 //! Where the cells of a distributed field lie in a rank's array.
 
-use super::process_grid::{Box3, extent};
+use super::process_grid::{Box3, extent, product};
 
 /// The part of a mesh that one rank holds: its own cells and a margin of *ghost* cells around them.
 ///
@@ -32,24 +32,24 @@ impl FieldLayout {
     /// Extent of the array along each axis.
     pub fn shape(&self) -> [u64; 3] {
         let own = extent(&self.own);
-        [0, 1, 2].map(|a| own[a] + self.halo[a][0] + self.halo[a][1])
+        [0, 1, 2].map(|a| own[a].saturating_add(self.halo[a][0]).saturating_add(self.halo[a][1]))
     }
 
     /// Elements from one cell to the next along each axis.
     pub fn strides(&self) -> [u64; 3] {
         let shape = self.shape();
-        [shape[1] * shape[2], shape[2], 1]
+        [shape[1].saturating_mul(shape[2]), shape[2], 1]
     }
 
     /// Index of the first own cell.
     pub fn offset(&self) -> u64 {
         let strides = self.strides();
-        (0..3).map(|a| self.halo[a][0] * strides[a]).sum()
+        (0..3).fold(0, |at: u64, a| at.saturating_add(self.halo[a][0].saturating_mul(strides[a])))
     }
 
-    /// Number of cells, ghosts included.
+    /// Number of cells, ghosts included; `u64::MAX` where it is more.
     pub fn len(&self) -> u64 {
-        self.shape().iter().product()
+        product(self.shape())
     }
 
     /// Whether there are no cells at all.

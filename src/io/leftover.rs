@@ -5,8 +5,8 @@
 //! alone is dead, and the next run that writes there clears it away.
 //!
 //! What may be alive stays: files whose locks the file system refuses; files of other hosts, since some network file
-//! systems keep locks within a host (a [`token`](super::token) begins with its host); all files where the system has no
-//! such locks (Windows, whose locks would keep other ranks from writing).
+//! systems keep locks within a host (a [`token`](super::token) begins with its host and when that was started); all files
+//! where locks would keep other ranks from writing (Windows, and shares of its kind).
 
 use std::fs::File;
 use std::path::Path;
@@ -17,6 +17,9 @@ use std::{ffi::OsStr, fs};
 /// it was cleared away in the moment before: make it again.
 #[cfg(unix)]
 pub(super) fn claim(file: &File, path: &Path) -> bool {
+    if locks_forbid(file) {
+        return path.symlink_metadata().is_ok();
+    }
     if let Err(error) = file.lock_shared() {
         // Then nobody else can lock it either, and it is never cleared.
         tracing::debug!(path = %path.display(), %error, "no lock on a temporary file");
@@ -27,6 +30,26 @@ pub(super) fn claim(file: &File, path: &Path) -> bool {
 #[cfg(not(unix))]
 pub(super) fn claim(_: &File, _: &Path) -> bool {
     true
+}
+
+/// Whether a lock would keep others from writing, as on shares in the manner of Windows (`flock(2)`, CIFS details).
+#[cfg(target_os = "linux")]
+fn locks_forbid(file: &File) -> bool {
+    use std::os::fd::AsRawFd;
+
+    /// The numbers of smb, smb2 and smb3 (`statfs(2)`).
+    const SHARES: [i64; 3] = [0x517b, 0xfe53_4d42, 0xff53_4d42];
+    // SAFETY: zeros are a valid value, which the call fills in for an open file.
+    let kind = unsafe {
+        let mut found: libc::statfs = std::mem::zeroed();
+        if libc::fstatfs(file.as_raw_fd(), &mut found) == 0 { found.f_type as i64 & 0xffff_ffff } else { 0 }
+    };
+    SHARES.contains(&kind)
+}
+
+#[cfg(all(unix, not(target_os = "linux")))]
+fn locks_forbid(_: &File) -> bool {
+    false
 }
 
 /// Clears away what dead runs have left of the output `path`.
@@ -52,7 +75,7 @@ pub(super) fn clear_in(directory: &Path) {
 /// Removes the dead among the temporary files whose names begin as `wanted` says.
 #[cfg(unix)]
 fn clear(directory: &Path, wanted: impl Fn(&[u8]) -> bool) {
-    let (Some(host), Ok(entries)) = (crate::host::number(), fs::read_dir(directory)) else { return };
+    let (Some(host), Ok(entries)) = (crate::host::kernel(), fs::read_dir(directory)) else { return };
     let host = format!("{host:x}");
     for entry in entries.flatten() {
         let name = entry.file_name();
@@ -84,6 +107,9 @@ fn remove_if_dead(path: &Path) -> bool {
     }
     // Some file systems lock alone only what is open for writing.
     let Ok(file) = fs::OpenOptions::new().read(true).write(true).open(path) else { return false };
+    if locks_forbid(&file) {
+        return false;
+    }
     let same = || -> std::io::Result<bool> {
         let (here, locked) = (path.symlink_metadata()?, file.metadata()?);
         Ok((here.dev(), here.ino()) == (locked.dev(), locked.ino()))

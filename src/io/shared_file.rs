@@ -228,7 +228,7 @@ pub fn seal_whole(path: impl AsRef<Path>, bytes: &[u8]) -> Result<Sealed, IoErro
 /// with the host, by which a later run there knows what it may clear away.
 pub fn token() -> String {
     static CALLS: AtomicU32 = AtomicU32::new(0);
-    let host = host::number().map(|host| format!("{host:x}-")).unwrap_or_default();
+    let host = host::kernel().map(|host| format!("{host:x}-")).unwrap_or_default();
     let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let call = CALLS.fetch_add(1, Ordering::Relaxed);
     format!("{host}{:x}-{:x}-{call:x}", std::process::id(), time.as_nanos())

@@ -20,7 +20,7 @@ struct Params {
 impl Default for Combine {
     fn default() -> Self {
         let kernel = |product: bool| {
-            let source = KernelSource::new("fields::combine", include_str!("../../shaders/mesh/combine.wgsl"))
+            let source = KernelSource::new("mesh::combine", include_str!("../../shaders/mesh/combine.wgsl"))
                 .params("count: u32, a: f32, b: f32, c: f32")
                 .flag("product", product)
                 .array("x", Element::F32, Access::Read)

@@ -66,6 +66,9 @@ impl Mesh {
         let misuse = |why: String| Err(DeviceError::Misuse { what: what.into(), why });
         for axis in 0..3 {
             let (cells, own, halo) = (self.shape[axis], &self.layout.own[axis], self.layout.halo[axis]);
+            if cells == 0 {
+                return misuse(format!("a mesh without cells along axis {axis}"));
+            }
             if cells > MOST_CELLS || halo.iter().any(|&ghosts| ghosts > MOST_CELLS) {
                 return misuse(format!(
                     "a mesh of {cells} cells and {halo:?} ghosts along axis {axis}, 2^30 are allowed"
@@ -310,7 +313,7 @@ impl Painter {
     ) -> Result<(), DeviceError> {
         const WHAT: &str = "Painter::paint";
         checked(WHAT, &particles, mesh)?;
-        holds(WHAT, "words of cells", cells, 2 * mesh.layout.len())?;
+        holds(WHAT, "words of cells", cells, mesh.layout.len().saturating_mul(2))?;
         holds(WHAT, "words for faults", faults, 1)?;
         let mut arrays = particles.arrays();
         arrays.extend([cells.raw(), faults.raw()]);
@@ -383,7 +386,7 @@ impl Painter {
     ) -> Result<(), DeviceError> {
         const WHAT: &str = "Painter::density";
         mesh.check(WHAT)?;
-        holds(WHAT, "words of cells", cells, 2 * mesh.layout.len())?;
+        holds(WHAT, "words of cells", cells, mesh.layout.len().saturating_mul(2))?;
         holds(WHAT, "results", out, volume(&mesh.layout.own))?;
         let (own, [i, j, k]) = (extent(&mesh.layout.own), mesh.layout.strides());
         let params = DensityParams {

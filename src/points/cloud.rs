@@ -147,7 +147,7 @@ struct Params {
 
 /// The kernel that wraps points and looks at them.
 pub(super) fn prepare() -> KernelSource {
-    KernelSource::new("particles::prepare", include_str!("../../shaders/points/prepare.wgsl"))
+    KernelSource::new("points::prepare", include_str!("../../shaders/points/prepare.wgsl"))
         .params("count: u32, dims: u32, pad: vec2<u32>, sides: vec4<f32>")
         .array("positions", Element::F32, Access::ReadWrite)
         .array("found", Element::U32, Access::Atomic)
@@ -182,7 +182,7 @@ impl Cloud {
         if count == 0 {
             return Ok(cloud);
         }
-        let found = recorder.gpu().array::<u32>("particles::found", 8)?;
+        let found = recorder.gpu().array::<u32>("points::found", 8)?;
         recorder.upload(&found, 0, &[u32::MAX, u32::MAX, u32::MAX, u32::MAX, 0, 0, 0, u32::MAX])?;
         let [x, y, z] = domain.sides();
         let params = Params { count: count as u32, dims: dims as u32, pad: [0; 2], sides: [x, y, z, 0.0] };
@@ -209,7 +209,7 @@ impl Cloud {
     /// As [`new`](Self::new).
     pub fn from_host(recorder: &mut Recorder, domain: &Domain, positions: &[f32]) -> Result<Cloud, ParticleError> {
         few_enough(positions.len() as u64 / domain.dims() as u64)?;
-        let array = recorder.gpu().array("particles::positions", positions.len() as u64)?;
+        let array = recorder.gpu().array("points::positions", positions.len() as u64)?;
         recorder.upload(&array, 0, positions)?;
         Self::new(recorder, domain, array)
     }
@@ -327,7 +327,7 @@ impl Cloud {
             Ok::<_, DeviceError>(target)
         };
         let dims = self.domain.dims() as u64;
-        let positions = moved("particles::positions", &self.positions.cast()?, dims)?.cast()?;
+        let positions = moved("points::positions", &self.positions.cast()?, dims)?.cast()?;
         let mut attributes = BTreeMap::new();
         for (name, Attribute { values, width }) in &self.attributes {
             let values = values.like(&moved(name, &values.words()?, *width)?)?;

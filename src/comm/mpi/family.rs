@@ -3,7 +3,7 @@
 
 use std::os::raw::c_int;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
@@ -101,6 +101,17 @@ impl Family {
         if is_alive() { Ok(calls) } else { Err(refuse("MPI is finalised")) }
     }
 
+    /// The lock, where MPI may be called and no other thread is in it.
+    fn try_calls(&self) -> Option<MutexGuard<'static, ()>> {
+        let may = self.serialized || thread::current().id() == self.owner;
+        let calls = match CALLS.try_lock() {
+            Ok(calls) => calls,
+            Err(TryLockError::Poisoned(calls)) => calls.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        (may && is_alive()).then_some(calls)
+    }
+
     /// Lets go of forgotten messages that are complete; says whether none are left.
     pub(super) fn reap(&self, rank: usize) -> Result<bool> {
         if locked(&self.forgotten).is_empty() {
@@ -113,8 +124,9 @@ impl Family {
                 // SAFETY: an active receive.
                 unsafe { ffi::MPI_Cancel(&mut message.request.0) };
             }
-            let (code, status) = message.request.test();
-            code != ffi::MPI_SUCCESS as c_int || status.is_some()
+            // An error of another's leaves the request as it is, and MPI may still use its memory.
+            let (_, status) = message.request.test();
+            status.is_some() || message.request.is_null()
         };
         let over: Vec<Forgotten> = forgotten.extract_if(.., is_over).collect();
         let none = forgotten.is_empty();
@@ -160,13 +172,18 @@ impl Family {
         }
         self.inquiries.leave();
         let rank = self.inquiries.rank();
+        let mut backoff = Backoff::default();
+        while !self.inquiries.is_answered() {
+            self.reap(rank)?;
+            self.poll(rank)?;
+            backoff.pause();
+        }
         let mut sum = {
             let _calls = self.calls(rank)?;
             // SAFETY: reads a constant.
             let op = unsafe { ffi::RSMPI_SUM };
             Reduction::start(rank, self.inquiries.comm(), self.untaken.load(Ordering::Relaxed), op)?
         };
-        let mut backoff = Backoff::default();
         loop {
             self.reap(rank)?;
             self.poll(rank)?;
@@ -190,11 +207,8 @@ impl Family {
     /// one before.
     pub fn wait_to_speak(&self) {
         let rank = self.inquiries.rank();
-        if let Ok(_calls) = self.calls(rank) {
-            // Where it does not reach them, two ranks may speak.
-            let _ = self.inquiries.tell_failure();
-        }
         let start = Instant::now();
+        let mut told = false;
         let turn = || match rank {
             0 => Duration::ZERO,
             _ if self.inquiries.lower_rank_fails() => TURN_OF_LOWER,
@@ -202,7 +216,13 @@ impl Family {
         };
         while start.elapsed() < turn() {
             thread::sleep(Duration::from_millis(5));
-            let _ = self.poll(rank);
+            // Another thread may be stuck inside MPI: this one has a word to say all the same.
+            let Some(_calls) = self.try_calls() else { continue };
+            if !std::mem::replace(&mut told, true) {
+                // Where it does not reach them, two ranks may speak.
+                let _ = self.inquiries.tell_failure();
+            }
+            let _ = self.inquiries.poll(|_, _| false);
         }
     }
 }

@@ -6,7 +6,7 @@
 //! MPI communicator of their own, which all communicators of a family share.
 
 use std::collections::HashMap;
-use std::mem;
+use std::mem::{self, ManuallyDrop};
 use std::os::raw::c_int;
 use std::sync::{Arc, Mutex};
 
@@ -125,13 +125,15 @@ struct State {
     /// Questions of this rank, with the answers that have come.
     questions: HashMap<u64, Option<Answer>>,
     next_question: u64,
+    /// Questions whose answers have not come, wanted or not.
+    unanswered: u64,
     /// The lowest other rank that said it fails.
     lowest_failing: Option<usize>,
 }
 
 /// The notes of one rank.
 pub(super) struct Inquiries {
-    comm: Handle,
+    comm: ManuallyDrop<Handle>,
     rank: usize,
     size: usize,
     pub standings: Arc<Standings>,
@@ -148,9 +150,16 @@ impl Inquiries {
             outgoing: Vec::new(),
             questions: HashMap::new(),
             next_question: 0,
+            unanswered: 0,
             lowest_failing: None,
         };
-        let inquiries = Inquiries { comm, rank, size, standings: Arc::default(), state: Mutex::new(state) };
+        let inquiries = Inquiries {
+            comm: ManuallyDrop::new(comm),
+            rank,
+            size,
+            standings: Arc::default(),
+            state: Mutex::new(state),
+        };
         let _calls = locked(&CALLS);
         inquiries.listen(&mut locked(&inquiries.state))?;
         Ok(inquiries)
@@ -190,6 +199,7 @@ impl Inquiries {
         state.next_question += 1;
         let note = Note { context: stream.context, question, call: Call::zeroed(), kind: ASKS, tag: stream.tag as u32 };
         self.send(&mut state, whom, note)?;
+        state.unanswered += 1;
         state.questions.insert(question, None);
         Ok(question)
     }
@@ -232,6 +242,7 @@ impl Inquiries {
                     state.lowest_failing = Some(state.lowest_failing.map_or(from, |lowest| lowest.min(from)));
                 }
                 _ => {
+                    state.unanswered = state.unanswered.saturating_sub(1);
                     if let Some(answer) = state.questions.get_mut(&note.question) {
                         *answer = Some(Answer::of(&note));
                     }
@@ -241,16 +252,22 @@ impl Inquiries {
         Ok(())
     }
 
+    /// Whether nobody owes this rank an answer. One that came after the end would be taken for a message of the next
+    /// communicator that gets the number of this one.
+    pub fn is_answered(&self) -> bool {
+        locked(&self.state).unanswered == 0
+    }
+
     /// From now on this rank has returned from its body.
     pub fn leave(&self) {
         locked(&self.state).stage = Stage::Left;
     }
 
-    /// Tells all others that this rank fails. The lock must be held.
+    /// Tells higher ranks, which give way to it, that this one fails. The lock must be held.
     pub fn tell_failure(&self) -> Result<()> {
         let mut state = locked(&self.state);
         state.stage = Stage::Failing;
-        for to in (0..self.size).filter(|&to| to != self.rank) {
+        for to in self.rank + 1..self.size {
             self.send(&mut state, to, Note { kind: FAILS, ..Note::zeroed() })?;
         }
         Ok(())
@@ -289,9 +306,16 @@ fn bytes_from_anybody() -> (ffi::MPI_Datatype, c_int, c_int) {
 
 impl Drop for Inquiries {
     fn drop(&mut self) {
-        let _calls = locked(&CALLS);
-        if is_alive() {
-            self.end();
+        {
+            let _calls = locked(&CALLS);
+            if is_alive() {
+                self.end();
+            }
+        }
+        // While somebody owes an answer the communicator stays, lest another gets its number.
+        if self.is_answered() {
+            // SAFETY: nobody uses it any more.
+            unsafe { ManuallyDrop::drop(&mut self.comm) };
         }
     }
 }

@@ -45,6 +45,7 @@ fn least(rank: usize, comm: ffi::MPI_Comm, mine: u64) -> Result<u64> {
 
 /// Waits until the ranks of `comm`, all of which have arrived, have their turns.
 fn turn(rank: usize, comm: ffi::MPI_Comm) -> Result<MutexGuard<'static, ()>> {
+    let mut longest = 1 << 13;
     loop {
         let mine = match TURN.try_lock() {
             Ok(turn) => Some(turn),
@@ -56,8 +57,11 @@ fn turn(rank: usize, comm: ffi::MPI_Comm) -> Result<MutexGuard<'static, ()>> {
             Some(turn) if all => return Ok(turn),
             mine => drop(mine),
         }
-        // Of different length each time, so that two who are in each other's way get out of it.
-        thread::sleep(Duration::from_micros(RandomState::new().hash_one(rank) % 8192));
+        // Of different length each time, so that two communicators that are in each other's way get out of it; the same on all ranks
+        // of one, since of many that pause differently some would always be in the way.
+        let pause = least(rank, comm, RandomState::new().hash_one(rank))? % longest;
+        longest = (longest * 2).min(1 << 20);
+        thread::sleep(Duration::from_micros(pause));
     }
 }
 

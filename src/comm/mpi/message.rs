@@ -60,6 +60,10 @@ impl Message {
         let (code, status) = self.request.test();
         if code != ffi::MPI_SUCCESS as c_int {
             self.is_done = true; // MPI frees a request that failed
+            if !self.request.is_null() {
+                // It is not this one that failed: MPI may still use its memory.
+                mem::forget(mem::take(&mut self.buffer));
+            }
             let mut class = 0;
             // SAFETY: MPI is alive.
             unsafe { ffi::MPI_Error_class(code, &mut class) };

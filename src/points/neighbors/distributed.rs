@@ -11,8 +11,8 @@ use super::result_routing::{RadiusResult, ResultRouting, deliver};
 use super::targets::{Queries, Targets};
 use crate::comm::Op;
 use crate::exchange::Exchange;
-use crate::gpu::Recorder;
 use crate::gpu::primitives::Count;
+use crate::gpu::{DeviceError, Recorder};
 use crate::grid::Cost;
 use crate::points::ghosts::Request;
 use crate::points::partition::{Decomposition, DecompositionError, GlobalIds, Part, row_offsets, upload_u32};
@@ -123,6 +123,7 @@ impl DistributedSearch {
         ask: &KnnQuery,
     ) -> Result<KnnResult, NeighborError> {
         ask.check()?;
+        not_themselves(queries, ask.without_self)?;
         let asking = self.asking(recorder, exchange, queries)?;
         let k = ask.k as usize;
         let rows = asking.order.len();
@@ -173,6 +174,7 @@ impl DistributedSearch {
         within: &RadiusQuery,
     ) -> Result<Vec<u64>, NeighborError> {
         check_radius(within.radius)?;
+        not_themselves(queries, within.which != PairFilter::All)?;
         let within = RadiusQuery { rows: RowOrder::Curve, ..*within };
         let asking = self.asking(recorder, exchange, queries)?;
         let seen = self.seen(recorder, exchange, &asking, within.radius)?;
@@ -199,6 +201,7 @@ impl DistributedSearch {
         within: &RadiusQuery,
     ) -> Result<RadiusResult, NeighborError> {
         check_radius(within.radius)?;
+        not_themselves(queries, within.which != PairFilter::All)?;
         let within = RadiusQuery { rows: RowOrder::Curve, ..*within };
         let asking = self.asking(recorder, exchange, queries)?;
         let seen = self.seen(recorder, exchange, &asking, within.radius)?;
@@ -413,4 +416,13 @@ impl DistributedSearch {
 
 fn queries_at(targets: Option<&Targets>) -> Queries<'_> {
     targets.map_or(Queries::Own, Queries::At)
+}
+
+/// Refuses to leave out of queries' neighbours what has the same number: numbers of queries are not those of points.
+fn not_themselves(queries: Option<&Cloud>, without: bool) -> Result<(), NeighborError> {
+    if queries.is_some() && without {
+        let why = "queries of their own are no points of the search, so none can be left out for being itself".into();
+        return Err(DeviceError::Misuse { what: "DistributedSearch".into(), why }.into());
+    }
+    Ok(())
 }

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 
 use meshloom::comm::{Communicator, Op};
 use meshloom::grid::{Box3, extent};
-use meshloom::io::{Column, IoError, OutputDir, Sealed, cleanup, csv_text, density_png_bytes, read_text, seal_whole};
+use meshloom::io::{
+    Column, IoError, OutputDir, Sealed, cleanup, csv_text, density_png_bytes, read_text, seal_whole, write_whole,
+};
 use meshloom::pm::{Config, Simulation};
 use meshloom::{Error, Rank};
 use serde_json::Value;
@@ -81,9 +83,13 @@ impl<'a> Outputs<'a> {
             0 => Some(seal_whole(path, format!("{whole:#}\n").as_bytes())?),
             _ => None,
         };
+        // Between the two there is no description, but this mark: a run that finds it knows that the files are of several.
+        let mark = path.with_extension("unfinished");
         comm.barrier()?;
         if comm.rank() == 0 {
-            self.clear(path)?;
+            let unfinished = mark.exists();
+            write_whole(&mark, b"")?;
+            self.clear(path, unfinished)?;
         }
         comm.barrier()?;
         for file in files {
@@ -92,6 +98,7 @@ impl<'a> Outputs<'a> {
         comm.barrier()?;
         if let Some(sealed) = sealed {
             sealed.publish()?;
+            remove(&mark)?;
         }
         comm.barrier()?;
         Ok(())
@@ -99,12 +106,22 @@ impl<'a> Outputs<'a> {
 
     /// Removes the description at `path`, if there is one, and files beside it that would pass for this run's: what
     /// another run wrote and this one does not replace, and parts of a snapshot in several files, which must be of one
-    /// writing.
-    fn clear(&self, path: &Path) -> Result<(), IoError> {
-        let Ok(Some(older)) = description(path) else { return remove(path) };
-        let same = [&older["run"], &older["parameters"]].contains(&&self.run);
+    /// writing. Nothing goes from a directory that has neither a description of ours nor the mark of an `unfinished` run.
+    fn clear(&self, path: &Path, unfinished: bool) -> Result<(), IoError> {
+        let is_ours = |older: &Value| older["particles"].is_u64() && older["scheme"].is_string();
+        let older = description(path).ok().flatten();
+        let runs = older.iter().flat_map(|older| [&older["run"], &older["parameters"]]);
+        let runs: Vec<&Value> = runs.filter(|run| is_ours(run)).collect();
+        if runs.is_empty() && !unfinished {
+            return remove(path);
+        }
+        let same = !unfinished && runs.contains(&&self.run);
         let parts = self.parameters.hdf5 == Some(Hdf5::PerRank);
-        let outdated = |name: &str| part(name) && (parts || !same) || OPTIONAL.contains(&name) && !same;
+        // Halos are found anew by a length that does not decide the run: those of another length go.
+        let halos = self.parameters.linking_length > 0.0;
+        let outdated = |name: &str| {
+            part(name) && (parts || !same) || OPTIONAL.contains(&name) && !same || halos && name == "halos.0.hdf5"
+        };
         remove(path)?;
         let Some(directory) = path.parent() else { return Ok(()) };
         let failed = |source| IoError::Read { path: directory.into(), source };

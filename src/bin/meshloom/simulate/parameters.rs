@@ -324,7 +324,7 @@ impl Parameters {
     pub fn object(&self, noise: Option<u64>) -> Value {
         json!({
             "particles": self.particles, "mesh": self.mesh, "box": self.box_size, "cosmology": self.cosmology_object(),
-            "seed": self.seed, "white_noise": self.white_noise, "white_noise_fingerprint": noise.map(|mark| format!("{mark:016x}")),
+            "seed": self.seed, "white_noise": self.white_noise.as_ref().map(|path| path.to_string_lossy()), "white_noise_fingerprint": noise.map(|mark| format!("{mark:016x}")),
             "lpt": self.lpt, "a_start": self.a_start,
             "a_end": self.a_end, "steps": self.steps, "scheme": self.scheme, "window": self.window.to_string(),
             "snapshots": self.snapshots,
