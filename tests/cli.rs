@@ -517,10 +517,24 @@ fn a_directory_never_shows_files_of_two_runs() {
     want.retain(|name| name != "snapshot.2.hdf5");
     assert_eq!(names(&whole(&out)), want);
     assert!(fs::read(out.join("halos.npz")).unwrap() == first[Path::new("halos.npz")]);
+    // Halos are found anew by another length: a catalogue of the old one goes.
+    fs::write(out.join("halos.0.hdf5"), b"of length 0.3").unwrap();
+    Call::simulate(&out, &["--box", "12", "--snapshots", "0.5", "--resume", "--linking-length", "0.25"]).succeeds();
+    assert!(!out.join("halos.0.hdf5").exists());
     // Another run leaves nothing that would pass for its own.
     Call::simulate(&out, &other).succeeds();
     let left = ["density.png", "positions.npy", "power_spectrum.csv", "run.json", "velocities.npy"];
     assert_eq!(names(&whole(&out)), left);
+    // A run that was killed while its files got their names has left no description, but a mark.
+    fs::rename(out.join("run.json"), out.join("run.unfinished")).unwrap();
+    fs::write(out.join("density.npy"), b"of the run before").unwrap();
+    Call::simulate(&out, &other).succeeds();
+    assert_eq!(names(&whole(&out)), left);
+    // What stands beside a description of somebody else's is theirs.
+    fs::write(out.join("run.json"), b"{\"parameters\": {\"name\": 1}}").unwrap();
+    fs::write(out.join("density.npy"), b"not ours").unwrap();
+    Call::simulate(&out, &other).succeeds();
+    assert_eq!(fs::read(out.join("density.npy")).unwrap(), b"not ours");
 }
 
 #[test]

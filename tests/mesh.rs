@@ -223,6 +223,9 @@ fn what_kernels_cannot_hold_is_refused() {
     let part = whole(FieldLayout::new([0..2, 0..4, 0..4], [[0; 2]; 3]));
     let ghosts = whole(FieldLayout::new([0..4, 0..4, 0..4], [[1, 1], [0, 0], [0, 0]]));
     let long = Mesh { shape: [(1 << 30) + 1, 4, 4], whole: [false; 3], ..mesh.clone() };
+    // 2^64 cells, and none along an axis on which particles wrap.
+    let vast = Mesh::new([1 << 22, 1 << 21, 1 << 21], [4.0; 3], alone(), 0, [[0; 2]; 3]);
+    let flat = Mesh::new([0, 4, 4], [4.0; 3], alone(), 0, [[0; 2]; 3]);
     let cell = words(8);
     let points = |d| Particles::Points { cell: &cell, offset: [&x, d, &x] };
     let r = &mut bench.recorder;
@@ -234,6 +237,8 @@ fn what_kernels_cannot_hold_is_refused() {
         (painter.paint(r, sites(&x), &part, &cells, &faults), "whole"),
         (painter.paint(r, sites(&x), &ghosts, &cells, &faults), "whole"),
         (painter.paint(r, sites(&x), &long, &cells, &faults), "2^30"),
+        (painter.paint(r, sites(&x), &vast, &cells, &faults), "are needed"),
+        (painter.paint(r, sites(&x), &flat, &cells, &faults), "without cells along axis 0"),
         (painter.readout(r, sites(&x), &mesh, &x, 0, &x), "64 are needed"),
         (painter.readout(r, sites(&x), &mesh, &cells.cast().unwrap(), 2, &x), "192 are needed"),
         (painter.readout(r, sites(&x), &mesh, &cells.cast().unwrap(), 1, &short), "8 are needed"),

@@ -4,7 +4,6 @@ use meshloom::comm::{Communicator, run_threads};
 use meshloom::exchange::GridComms;
 use meshloom::fft::{
     Choice, FftError, Forecast, Spec, Speeds, Transform, TransformError, TransformHooks, Tuner, Tuning, Value, Values,
-    agree,
 };
 use meshloom::gpu::{Gpu, Options, Recorder};
 use meshloom::grid::Grid;

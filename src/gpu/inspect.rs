@@ -59,13 +59,13 @@ mod tests {
         assert_eq!(extent("side: vec3<f32>, count: u32"), 16..=16);
         assert_eq!(extent("count: u32, side: vec3<f32>"), 28..=32);
         assert_eq!(extent("starts: array<vec4<u32>, 3>, count: u32"), 52..=64);
-        assert_eq!(params(MAIN, 0), Ok(0..=0));
+        assert_eq!(params(MAIN, 0, false), Ok(0..=0));
     }
 
     #[test]
     fn bindings_and_entry_points_beside_those_that_were_declared_are_refused() {
         let declared = "@group(0) @binding(1) var<storage, read> x_0: array<u32>;\n";
-        let with = |more: &str| params(&format!("{declared}{more}{MAIN}"), 1);
+        let with = |more: &str| params(&format!("{declared}{more}{MAIN}"), 1, false);
         assert_eq!(with(""), Ok(0..=0));
         assert_eq!(with("var<private> mine: u32; var<workgroup> ours: array<u32, 4>;"), Ok(0..=0));
         for (more, name) in [
@@ -73,6 +73,7 @@ mod tests {
             ("@group(0) @binding(1) var<storage, read_write> again: array<u32>;", "again"),
             ("@group(1) @binding(1) var<storage, read_write> elsewhere: array<u32>;", "elsewhere"),
             ("@group(0) @binding(4000000000) var<uniform> far: u32;", "far"),
+            ("@group(0) @binding(0) var<uniform> undeclared: array<vec4<u32>, 100>;", "undeclared"),
             ("@compute @workgroup_size(1) fn second() {}", "second"),
         ] {
             let why = with(more).unwrap_err();
