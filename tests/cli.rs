@@ -538,6 +538,21 @@ fn a_directory_never_shows_files_of_two_runs() {
 }
 
 #[test]
+fn a_moment_asked_for_in_two_words_is_completed() {
+    let scratch = Scratch::new();
+    let out = scratch.join("out");
+    let words = ["--box", "12", "--snapshots", "1,1.0"];
+    Call::simulate(&out, &words).succeeds();
+    let first = whole(&out);
+    // Killed between the two.
+    for gone in ["snapshot_1.0", "snapshot_1"] {
+        fs::remove_dir_all(out.join(gone)).unwrap();
+        Call::simulate(&out, &[&words[..], &["--resume"]].concat()).on(Ranks::Threads(2)).succeeds();
+        alike(gone, &whole(&out), &first);
+    }
+}
+
+#[test]
 fn a_toml_file_says_what_the_command_line_says_and_the_line_wins() {
     let scratch = Scratch::new();
     let text = "particles = 8\nmesh = 16\nbox = 64\nsteps = 9\nseed = 3\ncosmology = \"simple\"\nlpt = 1\na_start = 0.1\n\

@@ -316,6 +316,19 @@ fn what_is_not_finite_passes_through() {
 }
 
 #[test]
+fn what_leaves_f32_is_an_error() {
+    let scratch = Scratch::new();
+    let (input, output) = (scratch.join("in.npy"), scratch.word("out.npy"));
+    write(&input, &[4, 64], &[1e37f32; 256]);
+    for words in ["", "--real --ranks 2", "--inverse --norm forward"] {
+        call(input.to_str().unwrap(), &output, words).run().is_error(words, 1, &["out.npy", "the element at (", "f32"]);
+        assert_eq!(files(scratch.path()).len(), 1, "{words}");
+    }
+    write(&input, &[4, 64], &[1e35f32; 256]);
+    call(input.to_str().unwrap(), &output, "").succeeds();
+}
+
+#[test]
 fn a_run_describes_itself() {
     let scratch = Scratch::new();
     let input = save(&scratch, "in.npy", &Whole::complex(&[4, 6, 5]), Dtype::C64);

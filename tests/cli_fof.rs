@@ -232,6 +232,7 @@ fn wrong_words_and_bad_files_are_errors_that_leave_nothing() {
     let missing = s.word("missing.npy");
     let before = files(s.path());
     let (output, labels) = (s.word("o.npz"), s.word("l.npy"));
+    let respelled = format!("{}/./l.npy", s.path().display());
     let fof = |words: &[&str]| Call::new(&[&["fof", "-o", &output, "--labels", &labels], words].concat());
     let length = ["--linking-length", "1"];
     let with = |words: &[&str]| fof(&[words, &length].concat());
@@ -251,6 +252,7 @@ fn wrong_words_and_bad_files_are_errors_that_leave_nothing() {
         (with(&["-"]), 2, "standard input"),
         (with(&[&good, "--masses", "-"]), 2, "standard input"),
         (Call::new(&[&["fof", &good, "-o", &labels, "--labels", &labels], &length[..]].concat()), 2, "same file"),
+        (Call::new(&[&["fof", &good, "-o", &labels, "--labels", &respelled], &length[..]].concat()), 2, "same file"),
         (with(&[&nan]), 1, "(17, 1)"),
         (with(&[&good, "--velocities", &nan]).on(Ranks::Threads(3)), 1, "(17, 1)"),
         (with(&[&good, "--masses", &short]), 1, "(29,)"),

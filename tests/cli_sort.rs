@@ -161,6 +161,7 @@ fn what_cannot_be_done_says_why_and_leaves_nothing() {
     let nan = rows(&bad, "nan.npy", 3, &with(3 * 17 + 1, f32::NAN));
     let infinite = rows(&bad, "infinite.npy", 3, &with(3 * 5, f32::NEG_INFINITY));
     let large = rows(&bad, "large.npy", 2, &[0.0, 1.0, 0.5, -1e300]);
+    let far = rows(&bad, "far.npy", 2, &[0.0f32, 3e38, 0.5, -3e38]);
     let wide = rows(&bad, "wide.npy", 4, &[0.0f32; 8]);
     let flat = write(&bad, "flat.npy", &[6], &[0.0f32; 6]);
     let whole = rows(&bad, "whole.npy", 3, &[1i64; 6]);
@@ -172,6 +173,7 @@ fn what_cannot_be_done_says_why_and_leaves_nothing() {
         ("NaN", nan.clone(), 1, &["nan.npy", "(17, 1)", "NaN"][..]),
         ("infinity", format!("{infinite} --box 1"), 1, &["infinite.npy", "(5, 0)", "-inf"]),
         ("beyond f32", large, 1, &["large.npy", "(1, 1)", "-1e300", "f32"]),
+        ("an extent beyond f32", far, 1, &["axis 1", "-3e38", "3e38", "units"]),
         ("four axes", wide, 1, &["wide.npy", "(2, 4)", "(N, 3) or (N, 2)"]),
         ("one axis", flat, 1, &["flat.npy", "(6,)", "(N, 3) or (N, 2)"]),
         ("integers", whole, 1, &["whole.npy", "int64", "float32"]),

@@ -5,6 +5,7 @@
 //! difference `x - low` is rounded (to `f32`); the rest is exact, on any device.
 
 use super::domain::{Bounds, Domain};
+use super::error::ParticleError;
 use crate::gpu::{Access, Array, DeviceError, Element, Kernel, KernelSource, Recorder};
 
 /// A curve through all cells.
@@ -46,6 +47,20 @@ impl Frame {
             };
         }
         frame
+    }
+
+    /// [`new`](Self::new), for those who promise the cells: an extent beyond the range of `f32` is an error.
+    ///
+    /// # Errors
+    /// [`ParticleError::Extent`].
+    pub fn whole(domain: &Domain, bounds: Option<Bounds>) -> Result<Self, ParticleError> {
+        if let Some(Bounds { low, high }) = bounds {
+            let open = (0..domain.dims()).filter(|&axis| domain.side(axis).is_none());
+            if let Some(axis) = open.into_iter().find(|&axis| !(high[axis] - low[axis]).is_finite()) {
+                return Err(ParticleError::Extent { axis, low: low[axis], high: high[axis] });
+            }
+        }
+        Ok(Frame::new(domain, bounds))
     }
 
     /// The cell of a point with at least [`Frame::dims`] coordinates.

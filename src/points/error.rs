@@ -29,6 +29,18 @@ pub enum ParticleError {
         /// The coordinate.
         value: f64,
     },
+    /// Points whose extent along an open axis is no `f32`.
+    #[error(
+        "the points reach from {low:e} to {high:e} along axis {axis}, farther than f32 holds (3.4e38); scale the data to other units"
+    )]
+    Extent {
+        /// The axis.
+        axis: usize,
+        /// The least coordinate.
+        low: f32,
+        /// The greatest.
+        high: f32,
+    },
     /// A side of a domain that is no length.
     #[error("side {axis} of the box is {side}; it must be a length from 1e-30 to 1e30, or 0 for an open axis")]
     Sides {

@@ -1,7 +1,7 @@
 //! What all commands share: how many ranks, which device, what is reported and how a command ends.
 
 use std::io::{ErrorKind, IsTerminal};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -173,6 +173,19 @@ impl Common {
         let bar = ProgressBar::with_draw_target(Some(steps), target).with_message(what);
         style.map(|style| bar.clone().with_style(style)).unwrap_or(bar)
     }
+}
+
+/// Whether two names are of one file, which need not be there: spelled alike, through links, or in other words.
+pub fn is_same_file(one: &Path, other: &Path) -> bool {
+    let place = |path: &Path| -> PathBuf {
+        let whole = path.canonicalize();
+        whole.unwrap_or_else(|_| {
+            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            let parent = parent.canonicalize().unwrap_or_else(|_| parent.into());
+            path.file_name().map_or_else(|| parent.clone(), |name| parent.join(name))
+        })
+    };
+    place(one) == place(other)
 }
 
 /// Refuses `-` as the name of a file: inputs are read and outputs written in parts.

@@ -14,7 +14,7 @@ use meshloom::{Error, Launch, Rank};
 use serde_json::{Value, json};
 
 use crate::catalogue;
-use crate::common::{Common, Failure, refuse_dash, writable};
+use crate::common::{Common, Failure, is_same_file, refuse_dash, writable};
 use crate::phases::Phases;
 use crate::points::{PointFile, Sides, sides};
 use crate::values::Values;
@@ -169,7 +169,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     refuse_dash(inputs, &arguments.output)?;
     if let Some(labels) = &arguments.labels {
         refuse_dash([], labels)?;
-        if *labels == arguments.output {
+        if is_same_file(labels, &arguments.output) {
             return Err(Failure::Usage("--labels and --output name the same file; give two".into()));
         }
     }

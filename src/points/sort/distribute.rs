@@ -156,7 +156,11 @@ pub fn distribute(
     let (rank, dims) = (comm.rank(), cloud.domain().dims() as u64);
     let Everywhere { counts, bounds } = Everywhere::gather(&comm, cloud, curve)?;
     let total: u64 = counts.iter().sum();
-    let frame = Frame::new(cloud.domain(), bounds);
+    // The cells of a Morton curve are promised; a Hilbert curve only has to keep near points together.
+    let frame = match curve {
+        Curve::Morton => Frame::whole(cloud.domain(), bounds)?,
+        Curve::Hilbert => Frame::new(cloud.domain(), bounds),
+    };
     let (row_offsets, part) = (starts(&counts), split(total, comm.size() as u64, rank as u64));
     let permute = Permute::new();
     let gathered = |recorder: &mut Recorder, source: &Array<u32>, index: &Array<u32>, width: u64, memory: Memory| {

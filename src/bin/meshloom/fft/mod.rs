@@ -182,14 +182,21 @@ impl<'a, T: Value> Work<'a, T> {
         (&mut self.recorder, parts, &self.field, &self.spectrum)
     }
 
-    fn read(&mut self, file: &NpyFile) -> Result<(), Error>
+    /// Reads the input; says whether it is finite on all ranks.
+    fn read(&mut self, comm: &Communicator, file: &NpyFile) -> Result<bool, Error>
     where
         T: Stored,
         T::Mode: Stored,
     {
         let (inverse, shape) = (self.job.inverse, self.job.input);
         let (recorder, [cells, modes], field, spectrum) = self.ends();
-        if inverse { fill(recorder, spectrum, file, &modes, shape) } else { fill(recorder, field, file, &cells, shape) }
+        let finite = match inverse {
+            true => fill(recorder, spectrum, file, &modes, shape)?,
+            false => fill(recorder, field, file, &cells, shape)?,
+        };
+        let mut bad = [u64::from(!finite)];
+        comm.all_reduce(&mut bad, Op::Max)?;
+        Ok(bad == [0])
     }
 
     fn transform(&mut self) -> Result<(), Error> {
@@ -203,17 +210,24 @@ impl<'a, T: Value> Work<'a, T> {
         Ok(recorder.wait()?)
     }
 
-    fn write(&mut self, comm: &Communicator, arguments: &Arguments) -> Result<(), Error>
+    fn write(&mut self, comm: &Communicator, arguments: &Arguments, finite: bool) -> Result<(), Error>
     where
         T: Stored,
         T::Mode: Stored,
     {
         let (job, path) = (self.job, arguments.output());
+        // f64 overflows as NumPy does; in f32 that is a matter of units.
+        let finite = finite && job.precision == Precision::Single;
+        let axes = job.output_shape().len();
         let (recorder, [cells, modes], field, spectrum) = self.ends();
         if job.inverse {
-            write_npy(comm, path, job.output_shape(), |to| save(recorder, field, to, &cells, job.output))
+            write_npy(comm, path, job.output_shape(), |to| {
+                save(recorder, field, to, (&cells, job.output), (path, axes, finite))
+            })
         } else {
-            write_npy(comm, path, job.output_shape(), |to| save(recorder, spectrum, to, &modes, job.output))
+            write_npy(comm, path, job.output_shape(), |to| {
+                save(recorder, spectrum, to, (&modes, job.output), (path, axes, finite))
+            })
         }
     }
 
@@ -243,11 +257,11 @@ where
     };
     let mut work = Work::<T>::new(rank, grid, job, file)?;
     phases.done("plan");
-    work.read(file)?;
+    let finite = work.read(comm, file)?;
     phases.done("read");
     work.transform()?;
     phases.done("transform");
-    work.write(comm, arguments)?;
+    work.write(comm, arguments, finite)?;
     phases.done("write");
     let cost = work.lines.cost();
     let mut sums = [work.traffic(), cost.sent, cost.messages];

@@ -1,6 +1,7 @@
 //! One rank's part of an array, between a file and the device: a piece at a time, so that the host holds little.
 
 use std::ops::Range;
+use std::path::Path;
 
 use meshloom::Error;
 use meshloom::gpu::{Array, DeviceElement, Recorder};
@@ -17,25 +18,33 @@ pub trait Stored: DeviceElement + Element {
 
     /// Reads elements of a file as such.
     fn read(file: &NpyFile, elements: Range<u64>) -> Result<Vec<Self>, IoError>;
+
+    /// Whether it is neither infinite nor NaN.
+    fn finite(&self) -> bool;
 }
 
 macro_rules! stored {
-    ($($type:ty: $name:literal $read:ident;)*) => {$(
+    ($($type:ty: $name:literal $read:ident $finite:expr;)*) => {$(
         impl Stored for $type {
             const NAME: &'static str = $name;
 
             fn read(file: &NpyFile, elements: Range<u64>) -> Result<Vec<Self>, IoError> {
                 file.$read(elements)
             }
+
+            fn finite(&self) -> bool {
+                let finite: fn(&$type) -> bool = $finite;
+                finite(self)
+            }
         }
     )*};
 }
 
 stored! {
-    f32: "float32" read_f32;
-    f64: "float64" read_f64;
-    [f32; 2]: "complex64" read_c32;
-    [f64; 2]: "complex128" read_c64;
+    f32: "float32" read_f32 |x| x.is_finite();
+    f64: "float64" read_f64 |x| x.is_finite();
+    [f32; 2]: "complex64" read_c32 |z| z.iter().all(|x| x.is_finite());
+    [f64; 2]: "complex128" read_c64 |z| z.iter().all(|x| x.is_finite());
 }
 
 /// Where the elements of `part` lie in an array of `shape`: runs without gaps, in order, as few as possible.
@@ -65,7 +74,7 @@ fn runs(part: &Box3, shape: [u64; 3]) -> impl Iterator<Item = Range<u64>> + use<
     })
 }
 
-/// Puts this rank's `part` of the array of `shape` in a file into `array`.
+/// Puts this rank's `part` of the array of `shape` in a file into `array`; says whether all of it is finite.
 ///
 /// # Errors
 /// Those of the file and of the device.
@@ -75,13 +84,15 @@ pub fn fill<T: Stored>(
     file: &NpyFile,
     part: &Box3,
     shape: [u64; 3],
-) -> Result<(), Error> {
-    let (mut values, mut filled) = (Vec::new(), 0);
+) -> Result<bool, Error> {
+    let (mut values, mut filled, mut finite) = (Vec::new(), 0, true);
     for run in runs(part, shape) {
         let mut start = run.start;
         while start < run.end {
             let end = run.end.min(start + PIECE - values.len() as u64);
-            values.extend(T::read(file, start..end)?);
+            let read = T::read(file, start..end)?;
+            finite &= read.iter().all(T::finite);
+            values.extend(read);
             start = end;
             if values.len() as u64 == PIECE {
                 recorder.upload(array, filled, &values)?;
@@ -90,19 +101,22 @@ pub fn fill<T: Stored>(
             }
         }
     }
-    Ok(recorder.upload(array, filled, &values)?)
+    recorder.upload(array, filled, &values)?;
+    Ok(finite)
 }
 
-/// Writes this rank's `part` of the array of `shape` from `array`.
+/// Writes this rank's `part` of the array of `shape` from `array`. `finite` says that what was transformed was finite, so that this must
+/// be, too, in the file at `path`, which
+/// has so many `axes`.
 ///
 /// # Errors
-/// Those of the file and of the device.
+/// Those of the file and of the device; [`IoError::OutOfRange`] for the first element that left the range of its type.
 pub fn save<T: Stored>(
     recorder: &mut Recorder,
     array: &Array<T>,
     file: &NpyWriter<T>,
-    part: &Box3,
-    shape: [u64; 3],
+    (part, shape): (&Box3, [u64; 3]),
+    (path, axes, finite): (&Path, usize, bool),
 ) -> Result<(), Error> {
     let len = volume(part);
     let (mut values, mut first) = (Vec::new(), 0);
@@ -116,6 +130,12 @@ pub fn save<T: Stored>(
             }
             let rest = &values[(at - first) as usize..];
             let count = (run.end - start).min(rest.len() as u64);
+            let left = rest[..count as usize].iter().position(|value| finite && !value.finite());
+            if let Some(at) = left {
+                let (at, [_, n1, n2]) = (start + at as u64, shape);
+                let index = [at / n2 / n1, at / n2 % n1, at % n2][3 - axes..].to_vec();
+                return Err(IoError::OutOfRange { path: path.into(), index, value: f64::INFINITY }.into());
+            }
             file.write(start, &rest[..count as usize])?;
             (start, at) = (start + count, at + count);
         }

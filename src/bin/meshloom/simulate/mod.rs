@@ -53,10 +53,10 @@ fn one_rank(rank: &Rank, parameters: &Parameters, common: &Common) -> Result<Val
     let bar = common.progress(rank.comm.rank(), simulation.steps() as u64, "stepping");
     simulation.run(|simulation, reached| {
         bar.set_position(reached.step as u64);
-        if reached.snapshot && resumed != Some(reached.step) {
+        if reached.snapshot {
             simulation.recorder().wait()?;
             phases.done("steps");
-            snapshots::write(&outputs, rank, simulation, reached)?;
+            snapshots::write(&outputs, rank, simulation, reached, resumed == Some(reached.step))?;
             phases.done("output");
         }
         Ok::<_, Error>(())

@@ -46,15 +46,34 @@ pub fn rows(rank: &Rank, config: &Config) -> Result<impl Iterator<Item = u64> + 
     Ok(own[0].clone().flat_map(move |i| own[1].clone().map(move |j| (i * n + j) * n)))
 }
 
-/// Writes the snapshot that was just reached, in each place that was asked for.
-pub fn write(outputs: &Outputs, rank: &Rank, simulation: &mut Simulation, reached: Reached) -> Result<(), Error> {
+/// Writes the snapshot that was just reached, in each place that was asked for. Where the run goes on from this moment
+/// (`resumed`), only in places that have none: it may have been killed between two of them.
+pub fn write(
+    outputs: &Outputs,
+    rank: &Rank,
+    simulation: &mut Simulation,
+    reached: Reached,
+    resumed: bool,
+) -> Result<(), Error> {
+    // The same moment may be written in several ways, each of which names a directory.
+    let names: BTreeSet<&str> = outputs.epochs().filter(|e| e.value() == reached.a).map(|e| e.0.as_str()).collect();
+    let mut names: Vec<&str> = names.into_iter().collect();
+    if resumed {
+        // What rank 0 sees counts: all ranks write each place together.
+        let mut there: Vec<u64> =
+            names.iter().map(|name| u64::from(directory(outputs, name).join(WHOLE).exists())).collect();
+        rank.comm.broadcast(0, &mut there)?;
+        let mut there = there.into_iter();
+        names.retain(|_| there.next() == Some(0));
+        if names.is_empty() {
+            return Ok(());
+        }
+    }
     let state = simulation.phase_space()?;
     let [displacement, momentum] = &state;
     let positions = simulation.positions(displacement);
     let mut whole = of(outputs, reached.a, reached.step);
     whole["fingerprints"] = fingerprints(rank, simulation.config(), &state)?;
-    // The same moment may be written in several ways, each of which names a directory.
-    let names: BTreeSet<&str> = outputs.epochs().filter(|e| e.value() == reached.a).map(|e| e.0.as_str()).collect();
     for name in names {
         let directory = directory(outputs, name);
         let made = if rank.comm.rank() == 0 { Some(OutputDir::create(&directory)?) } else { None };
