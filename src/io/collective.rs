@@ -48,10 +48,13 @@ fn opened<W, E: From<IoError> + From<CommError>>(
     let token = shared_token(comm)?;
     let first = if comm.rank() == 0 { Some(create(&token)?) } else { None };
     comm.barrier()?;
-    Ok(match first {
+    let writer = match first {
         Some(writer) => writer,
         None => open(&token)?,
-    })
+    };
+    // All have it open before any may fail: rank 0 would remove it, and others would say that it is missing.
+    comm.barrier()?;
+    Ok(writer)
 }
 
 /// Writes one `.npy` file of `shape` from all ranks: `write` is given this rank's writer. When it returns, on any rank,

@@ -55,6 +55,8 @@ pub fn seal_snapshot_together(
                 Some(writer) => writer,
                 None => SnapshotWriter::open(path, whole, &token, places)?,
             };
+            // All have it open before any may fail: rank 0 would remove it, and others would say that it is missing.
+            comm.barrier()?;
             (writer, first[0])
         }
     };
