@@ -217,3 +217,28 @@ fn every_rank_hears_of_an_error() {
     });
     assert!(failed.is_err_and(|error| error.to_string().contains("2000 neighbours")));
 }
+
+#[test]
+fn queries_elsewhere_are_no_points_that_could_be_left_out() {
+    run_threads(2, |comm| {
+        let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
+        let (mut recorder, mut exchange) = (Recorder::new(&gpu)?, Exchange::new(comm));
+        let domain = Domain::open(2)?;
+        let cloud = Cloud::from_host(&mut recorder, &domain, &[0.0, 0.0, 1.0, 0.0])?;
+        let search = DistributedSearch::new(&mut recorder, &mut exchange, &cloud)?;
+        let nearest = KnnQuery { without_self: true, ..KnnQuery::nearest(1) };
+        let within = RadiusQuery { which: PairFilter::Others, ..RadiusQuery::radius(1.0) };
+        let (r, e, queries) = (&mut recorder, &mut exchange, Some(&cloud));
+        for refused in [
+            search.nearest(r, e, queries, &nearest).map(drop),
+            search.within(r, e, queries, &within).map(drop),
+            search.counts(r, e, queries, &within).map(drop),
+        ] {
+            let why = refused.unwrap_err().to_string();
+            assert!(why.contains("queries of their own"), "{why}");
+        }
+        search.nearest(r, e, None, &nearest).map(drop)?;
+        Ok::<_, Error>(())
+    })
+    .unwrap();
+}

@@ -396,3 +396,19 @@ fn arrays_on_their_way_are_refused_and_come_back() {
         Ok(())
     });
 }
+
+#[test]
+fn arrays_for_the_other_way_are_moved_all_the_same() {
+    on_ranks(&Options::from_env().unwrap(), 2, |comm, recorder| {
+        let gpu = recorder.gpu().clone();
+        // Memory that the host may map for writing, to send from, and the reverse.
+        let outgoing = gpu.array_in::<u32>("outgoing", 5, Memory::Incoming)?;
+        let incoming = gpu.array_in::<u32>("incoming", 5, Memory::Outgoing)?;
+        recorder.upload(&outgoing, 0, &[7 + comm.rank() as u32; 5])?;
+        let part = Part { peer: 1 - comm.rank(), start: 0, len: 5 };
+        let transfers = Transfers { send: vec![part], receive: vec![part] };
+        Exchange::new(comm.clone()).run(recorder, &transfers, &outgoing, &incoming)?;
+        assert_eq!(recorder.download(&incoming, 0, 5)?, [8 - comm.rank() as u32; 5]);
+        Ok(())
+    });
+}
