@@ -20,7 +20,7 @@ use meshloom::exchange::GridComms;
 use meshloom::fft::{Filter, Hook, Spec, Transform, TransformHooks, Tuning, Values};
 use meshloom::gpu::{Options, Recorder};
 use meshloom::grid::{Box3, Grid};
-use meshloom::{Error, Launch, Rank, launch};
+use meshloom::{Context, Error, Launch, launch};
 
 const SHAPE: [u64; 3] = [16, 12, 20];
 /// Width of the Gaussian in cells.
@@ -51,7 +51,7 @@ fn points(part: &Box3) -> impl Iterator<Item = [u64; 3]> {
 
 /// What a rank works with.
 struct Work {
-    rank: Rank,
+    rank: Context,
     recorder: Recorder,
     lines: GridComms,
     tuning: Tuning,

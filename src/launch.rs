@@ -2,20 +2,10 @@
 
 use std::fmt::Display;
 
-use crate::comm::{self, CommError, Communicator, Op, RunError};
+use crate::comm::{self, CommError, Communicator, RunError};
+use crate::exchange::{Context, ExchangeError};
 use crate::gpu::{DeviceError, Gpu, Options};
-use crate::hash::{START, fnv1a};
-
-/// One rank's view of a run: who else there is, and the device it works on.
-#[derive(Clone, Debug)]
-pub struct Rank {
-    /// All ranks.
-    pub comm: Communicator,
-    /// The device of this rank. Ranks that are threads and use the same adapter share it.
-    pub gpu: Gpu,
-    /// How many ranks use this rank's adapter: each may take that part of its memory.
-    pub sharing: usize,
-}
+use crate::hash::START;
 
 /// How a program is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +50,7 @@ impl Launch {
 pub fn launch<T, E>(
     how: Launch,
     options: &Options,
-    body: impl Fn(Rank) -> Result<T, E> + Sync,
+    body: impl Fn(Context) -> Result<T, E> + Sync,
 ) -> Result<Vec<T>, RunError<E>>
 where
     T: Send,
@@ -77,17 +67,19 @@ pub fn launch_with_code<T, E>(
     how: Launch,
     options: &Options,
     exit_code: impl Fn(&E) -> u8,
-    body: impl Fn(Rank) -> Result<T, E> + Sync,
+    body: impl Fn(Context) -> Result<T, E> + Sync,
 ) -> Result<Vec<T>, RunError<E>>
 where
     T: Send,
     E: Display + Send + From<DeviceError> + From<CommError>,
 {
     let rank = |comm: Communicator| {
-        let (local, host) = place(&comm)?;
-        let gpu = Gpu::open(options, local)?;
-        let sharing = sharing(&comm, host, &gpu)?;
-        let result = body(Rank { comm, gpu: gpu.clone(), sharing });
+        let gpu = Gpu::open(options, local_rank(&comm)?)?;
+        let context = Context::new(comm, gpu.clone()).map_err(|error| match error {
+            ExchangeError::Device(error) => E::from(error),
+            ExchangeError::Comm(error) => E::from(error),
+        })?;
+        let result = body(context);
         // A failure may end the process without dropping anything.
         gpu.save_pipelines();
         result
@@ -107,22 +99,10 @@ where
     }
 }
 
-/// This rank's number among those on its host, and a number that stands for the host.
-fn place(comm: &Communicator) -> Result<(usize, u64), CommError> {
+/// This rank's number among those on its host.
+fn local_rank(comm: &Communicator) -> Result<usize, CommError> {
     // Where hosts have no names they count as one.
     let host = crate::host::number().unwrap_or(START);
     let hosts = comm.all_gather(&[host])?;
-    Ok((hosts[..comm.rank()].iter().filter(|&&other| other == host).count(), host))
-}
-
-/// How many ranks use the adapter of `gpu`.
-fn sharing(comm: &Communicator, host: u64, gpu: &Gpu) -> Result<usize, CommError> {
-    let info = gpu.info();
-    let adapter = format!("{} {} {:?}", info.name, info.device_pci_bus_id, info.backend);
-    let adapter = fnv1a(host, adapter.as_bytes());
-    let all = comm.all_gather(&[adapter])?;
-    let mut most = [all.iter().filter(|&&other| other == adapter).count() as u64];
-    // The same on every rank, so that all come to the same verdict on memory.
-    comm.all_reduce(&mut most, Op::Max)?;
-    Ok(most[0] as usize)
+    Ok(hosts[..comm.rank()].iter().filter(|&&other| other == host).count())
 }

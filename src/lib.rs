@@ -71,5 +71,6 @@ pub mod points;
 mod printable;
 
 pub use error::Error;
-pub use launch::{Launch, Rank, launch, launch_with_code};
+pub use exchange::Context;
+pub use launch::{Launch, launch, launch_with_code};
 pub use wgpu;

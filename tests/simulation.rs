@@ -8,7 +8,7 @@ use meshloom::cosmology::{Cosmology, LinearPower, LptOrder, Scheme, TransferKind
 use meshloom::gpu::{Gpu, Options};
 use meshloom::mesh::{Bin, Window};
 use meshloom::pm::{Config, Noise, Simulation, SimulationError};
-use meshloom::{Error, Launch, Rank, launch};
+use meshloom::{Context, Error, Launch, launch};
 use reference_pm::{Setup, Vector, displacements, linear_density, start, white};
 
 fn golden() -> Config {
@@ -180,7 +180,7 @@ fn a_uniform_lattice_feels_no_force_and_momentum_is_conserved() {
         // sites but for rounding of sums of order 8 * eps a cell.
         assert!(largest <= if mesh == 8 { 0.0 } else { 1e-5 }, "mesh {mesh}, {window}: {largest}");
     }
-    let rank = Rank { comm: Communicator::solo(), gpu: Gpu::open(&options, 0).unwrap(), sharing: 1 };
+    let rank = Context::new(Communicator::solo(), Gpu::open(&options, 0).unwrap()).unwrap();
     let mut simulation = Simulation::new(&rank, Config { steps: 3, ..golden() }, Noise::Seed).unwrap();
     simulation.run(|_, _| Ok::<_, Error>(())).unwrap();
     let force = simulation.accelerations().unwrap();
@@ -201,7 +201,7 @@ fn a_plane_wave_follows_zeldovich() {
     let noise: Vec<f32> = (0..n * n * n).map(|i| (0.02 * (k * (i / n / n) as f64).cos()) as f32).collect();
     let config = Config { particles: 32, mesh: 64, steps: 5, lpt: LptOrder::First, a_end: 0.125, ..golden() };
     let options = Options::from_env().unwrap();
-    let rank = Rank { comm: Communicator::solo(), gpu: Gpu::open(&options, 0).unwrap(), sharing: 1 };
+    let rank = Context::new(Communicator::solo(), Gpu::open(&options, 0).unwrap()).unwrap();
     let mut simulation = Simulation::new(&rank, config, Noise::Values(&noise)).unwrap();
     let mut states = Vec::new();
     simulation
@@ -224,7 +224,7 @@ fn a_plane_wave_follows_zeldovich() {
 fn low_modes_grow_as_linear_theory_says() {
     let config = Config { particles: 64, mesh: 128, box_size: 512.0, steps: 3, a_end: 0.125, ..Config::default() };
     let options = Options::from_env().unwrap();
-    let rank = Rank { comm: Communicator::solo(), gpu: Gpu::open(&options, 0).unwrap(), sharing: 1 };
+    let rank = Context::new(Communicator::solo(), Gpu::open(&options, 0).unwrap()).unwrap();
     let mut simulation = Simulation::new(&rank, config.clone(), Noise::Seed).unwrap();
     let mut spectra = Vec::new();
     simulation
@@ -251,7 +251,7 @@ fn a_warmed_step_submits_once_and_allocates_nothing() {
     // Tests of one process share devices by their options, and a device counts everybody's allocations: this window, larger
     // than any array here, gives a device of its own.
     let options = Options { window_bytes: Some(1 << 26), ..Options::from_env().unwrap() };
-    let rank = Rank { comm: Communicator::solo(), gpu: Gpu::open(&options, 0).unwrap(), sharing: 1 };
+    let rank = Context::new(Communicator::solo(), Gpu::open(&options, 0).unwrap()).unwrap();
     let mut simulation =
         Simulation::new(&rank, Config { particles: 8, mesh: 16, steps: 5, ..golden() }, Noise::Seed).unwrap();
     let mut seen = Vec::new();

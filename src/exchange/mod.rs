@@ -23,6 +23,7 @@
 //! way between ranks data can be rounded: [`Wire`].
 
 pub(crate) mod block_copy;
+mod context;
 pub mod ghost_cells;
 mod grid_comms;
 mod pending;
@@ -32,9 +33,11 @@ mod sender;
 mod wire;
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+pub use context::Context;
 pub use grid_comms::GridComms;
 pub use pending::PendingExchange;
 use pending::{Arriving, Leaving};
@@ -71,6 +74,15 @@ pub struct Exchange {
     started: Arc<AtomicU32>,
     codec: Option<Arc<Codec>>,
     spare: Spare,
+}
+
+impl fmt::Debug for Exchange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Exchange { comm, chunk_bytes, depth, cost, .. } = self;
+        let mut text = f.debug_struct("Exchange");
+        text.field("comm", comm).field("chunk_bytes", chunk_bytes).field("depth", depth).field("cost", cost);
+        text.field("wire", &self.wire()).finish_non_exhaustive()
+    }
 }
 
 /// User tags of exchanges begin here. Messages of one tag arrive in the order they were sent, so each exchange in flight

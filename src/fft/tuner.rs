@@ -86,8 +86,8 @@ struct Remembered {
 /// Searches for the fastest way of a transform.
 ///
 /// ```no_run
-/// # use meshloom::{Rank, fft::{Spec, Tuner, TransformError, Values}};
-/// # fn example(rank: &Rank) -> Result<(), TransformError> {
+/// # use meshloom::{Context, fft::{Spec, Tuner, TransformError, Values}};
+/// # fn example(rank: &Context) -> Result<(), TransformError> {
 /// let spec = Spec::new(Values::Real, [256; 3]);
 /// let tuned = Tuner::new(&rank.gpu, &rank.comm, &spec).remembering("wisdom.json").tune::<f32>()?;
 /// let mut lines = tuned.choice.lines(&rank.comm)?;

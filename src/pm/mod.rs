@@ -30,7 +30,7 @@ pub use output::fingerprint;
 pub use snapshot::seal_snapshot_together;
 pub use start::{Start, start};
 
-use crate::Rank;
+use crate::Context;
 use crate::cosmology::{LinearPower, Op, TransferKind, fill_white_noise, mode_amplitudes, resume_from, schedule};
 use crate::exchange::GridComms;
 use crate::gpu::{Array, Recorder};
@@ -85,7 +85,7 @@ impl Simulation {
     /// # Errors
     /// [`SimulationError`] for parameters that cannot be, too little memory, noise that is not finite or not one value a
     /// site; other [`SimulationError`]s of the layers below.
-    pub fn new(rank: &Rank, config: Config, noise: Noise<'_>) -> Result<Self, SimulationError> {
+    pub fn new(rank: &Context, config: Config, noise: Noise<'_>) -> Result<Self, SimulationError> {
         let mut simulation = Self::plan(rank, config, 0)?;
         let values = match noise {
             Noise::Seed => simulation.noise(),
@@ -110,7 +110,7 @@ impl Simulation {
     /// As [`new`](Self::new), of the state instead of noise; [`CosmologyError`](crate::cosmology::CosmologyError) when
     /// the schedule has no such step.
     pub fn resume(
-        rank: &Rank,
+        rank: &Context,
         config: Config,
         step: usize,
         state: &[[Vec<f32>; 3]; 2],
@@ -128,7 +128,7 @@ impl Simulation {
     }
 
     /// A run that begins at step `step`, but for its particles.
-    fn plan(rank: &Rank, config: Config, step: usize) -> Result<Self, SimulationError> {
+    fn plan(rank: &Context, config: Config, step: usize) -> Result<Self, SimulationError> {
         config.validate()?;
         let grid = config.grid(rank.comm.size())?;
         let power = LinearPower::new(config.cosmology, TransferKind::Full)?;

@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use meshloom::gpu::{Choice, DeviceError, Options};
 use meshloom::grid::Grid;
 use meshloom::io::IoError;
-use meshloom::{Error, Launch, Rank, launch_with_code};
+use meshloom::{Context, Error, Launch, launch_with_code};
 use serde_json::Value;
 
 use crate::terminal;
@@ -98,14 +98,14 @@ fn grid(text: &str) -> Result<GridParts, String> {
 
 impl Common {
     /// Runs `body` on every rank, however there are ranks, and gives what rank 0 returned, where it is in this process.
-    pub fn launch<T: Send>(&self, body: impl Fn(&Rank) -> Result<T, Error> + Sync) -> Result<Option<T>, Failure> {
+    pub fn launch<T: Send>(&self, body: impl Fn(&Context) -> Result<T, Error> + Sync) -> Result<Option<T>, Failure> {
         self.launch_together(|rank| body(rank).map(Ok))
     }
 
     /// [`launch`](Self::launch) of a body that may also end with a failure that all ranks find alike.
     pub fn launch_together<T: Send>(
         &self,
-        body: impl Fn(&Rank) -> Result<Result<T, Failure>, Error> + Sync,
+        body: impl Fn(&Context) -> Result<Result<T, Failure>, Error> + Sync,
     ) -> Result<Option<T>, Failure> {
         let mut options = Options::from_env().map_err(|e| Failure::Usage(e.to_string()))?;
         if let Some(words) = &self.device {

@@ -10,7 +10,7 @@ use meshloom::io::IoError;
 use meshloom::io::collective::seal_npy;
 use meshloom::points::fof::{Groups, Linking, Order, Selection};
 use meshloom::points::{Cloud, Domain};
-use meshloom::{Error, Launch, Rank};
+use meshloom::{Context, Error, Launch};
 use serde_json::{Value, json};
 
 use crate::catalogue;
@@ -151,7 +151,7 @@ impl Files {
     }
 
     /// This rank's points with their attributes. All ranks call it.
-    fn read(&self, rank: &Rank, recorder: &mut Recorder) -> Result<Cloud, Error> {
+    fn read(&self, rank: &Context, recorder: &mut Recorder) -> Result<Cloud, Error> {
         let rows = self.points.rows(&rank.comm);
         let mut cloud = self.points.read(recorder, &rank.comm, &self.domain)?;
         for (name, file) in &self.attributes {
@@ -186,7 +186,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 /// One rank's work.
-fn fof(rank: &Rank, arguments: &Arguments) -> Result<Result<Value, Failure>, Error> {
+fn fof(rank: &Context, arguments: &Arguments) -> Result<Result<Value, Failure>, Error> {
     let comm = &rank.comm;
     let mut phases = Phases::new(arguments.common.progress(comm.rank(), 4, "fof"));
     if comm.rank() == 0 {

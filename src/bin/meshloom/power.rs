@@ -13,7 +13,7 @@ use meshloom::io::{Column, IoError, NpyFile, is_hdf5, printable_path, write_csv}
 use meshloom::mesh::{
     Bin, Mesh, MeshError, Painter, Points, SpectrumGeometry, Window, density_contrast, power_spectrum,
 };
-use meshloom::{Error, Launch, Rank};
+use meshloom::{Context, Error, Launch};
 
 use crate::common::{Common, Failure, refuse_dash, writable};
 use crate::coordinates::Coordinates;
@@ -235,7 +235,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 /// One rank's work; rank 0 writes the file.
-fn measure(rank: &Rank, job: &Job, file: &Source, input: Input) -> Result<serde_json::Value, Error> {
+fn measure(rank: &Context, job: &Job, file: &Source, input: Input) -> Result<serde_json::Value, Error> {
     let comm = &rank.comm;
     let mut phases = Phases::new(job.common.progress(comm.rank(), 5, "power"));
     if comm.rank() == 0 {

@@ -9,7 +9,7 @@ use meshloom::gpu::Recorder;
 use meshloom::io::{IoError, printable_path};
 use meshloom::points::neighbors::DistributedSearch;
 use meshloom::points::{Cloud, Domain};
-use meshloom::{Error, Launch, Rank};
+use meshloom::{Context, Error, Launch};
 use serde_json::{Value, json};
 
 use crate::common::{Common, Failure, refuse_dash, writable};
@@ -139,7 +139,7 @@ impl Job<'_> {
 /// One rank's work, with the points in place.
 pub struct Work<'a> {
     /// This rank.
-    pub rank: &'a Rank,
+    pub rank: &'a Context,
     /// The files that were read.
     pub files: &'a Files,
     pub recorder: Recorder,
@@ -153,7 +153,7 @@ pub struct Work<'a> {
 }
 
 impl<'a> Work<'a> {
-    fn begin(job: &Job, rank: &'a Rank, files: &'a Files) -> Result<Self, Error> {
+    fn begin(job: &Job, rank: &'a Context, files: &'a Files) -> Result<Self, Error> {
         let mut phases = Phases::new(job.inputs.common.progress(rank.comm.rank(), 4, job.command));
         let (mut recorder, mut exchange) = (Recorder::new(&rank.gpu)?, Exchange::new(rank.comm.clone()));
         let cloud = files.points.read(&mut recorder, &rank.comm, &files.domain)?;

@@ -10,7 +10,7 @@ use meshloom::io::NpyWriter;
 use meshloom::io::collective::write_npy;
 use meshloom::points::Curve;
 use meshloom::points::sort::{Sorted, distribute};
-use meshloom::{Error, Launch, Rank};
+use meshloom::{Context, Error, Launch};
 
 use crate::common::{Common, Failure, refuse_dash, writable};
 use crate::phases::Phases;
@@ -46,7 +46,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 /// One rank's work.
-fn sort(rank: &Rank, arguments: &Arguments) -> Result<Result<serde_json::Value, Failure>, Error> {
+fn sort(rank: &Context, arguments: &Arguments) -> Result<Result<serde_json::Value, Failure>, Error> {
     let comm = &rank.comm;
     let mut phases = Phases::new(arguments.common.progress(comm.rank(), 3, "sort"));
     if comm.rank() == 0 {

@@ -1,7 +1,7 @@
 //! How fast the devices copy their memory: what any kernel that reads and writes can hope for.
 
 use meshloom::gpu::{Access, Array, Element, Kernel, KernelSource, Recorder};
-use meshloom::{Error, Rank};
+use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
 use super::measure::{Clock, Spread};
@@ -62,7 +62,7 @@ fn kernel() -> Kernel {
 }
 
 /// Elements of the arrays that one rank copies.
-fn elements(rank: &Rank) -> u64 {
+fn elements(rank: &Context) -> u64 {
     let capabilities = rank.gpu.capabilities();
     // Ranks that share a device share the amount; an eighth of the memory is never too much.
     let memory = capabilities.memory.map_or(BYTES, |bytes| bytes / 8);
@@ -76,7 +76,7 @@ fn elements(rank: &Rank) -> u64 {
 pub const MEASUREMENTS: usize = 2;
 
 /// Measures it. All ranks call it.
-pub fn measure(rank: &Rank, clock: &Clock, recorder: &mut Recorder) -> Result<CopySpeed, Error> {
+pub fn measure(rank: &Context, clock: &Clock, recorder: &mut Recorder) -> Result<CopySpeed, Error> {
     let (kernel, count) = (kernel(), elements(rank));
     let from: Array<[f32; 2]> = rank.gpu.array("bench::from", count)?;
     let to: Array<[f32; 2]> = rank.gpu.array("bench::to", count)?;

@@ -5,7 +5,7 @@ use meshloom::exchange::GridComms;
 use meshloom::fft::Transform;
 use meshloom::gpu::{Array, Memory, Recorder};
 use meshloom::grid::{Part, Transfers};
-use meshloom::{Error, Rank};
+use meshloom::{Context, Error};
 use serde_json::json;
 
 use super::measure::Clock;
@@ -43,7 +43,7 @@ struct Job {
     transfers: Transfers,
 }
 
-fn measure(rank: &Rank, arguments: &Arguments) -> Result<Found, Error> {
+fn measure(rank: &Context, arguments: &Arguments) -> Result<Found, Error> {
     let (settings, ranks) = (&arguments.settings, rank.comm.size());
     if ranks == 1 {
         return Ok(Err("an exchange needs two ranks at least; give --ranks 2, or start it under mpirun".into()));
@@ -81,7 +81,7 @@ fn end(parts: &[Part]) -> u64 {
 }
 
 fn one(
-    rank: &Rank,
+    rank: &Context,
     settings: &Settings,
     clock: &Clock,
     recorder: &mut Recorder,

@@ -5,7 +5,7 @@ use meshloom::exchange::GridComms;
 use meshloom::fft::{Choice, FftError, Route, Spec, Transform, TransformError, Tuner, Value as Cell, Values};
 use meshloom::gpu::{Array, Gpu, Recorder};
 use meshloom::grid::{Cost, FieldLayout, Grid};
-use meshloom::{Error, Rank};
+use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
 use super::copy::{self, CopySpeed};
@@ -52,7 +52,7 @@ const COLUMNS: [&str; 11] = [
     "ratio",
 ];
 
-fn measure(rank: &Rank, arguments: &Arguments) -> Result<Found, Error> {
+fn measure(rank: &Context, arguments: &Arguments) -> Result<Found, Error> {
     let settings = &arguments.settings;
     let kinds: Vec<Values> = [(Values::Complex, arguments.real), (Values::Real, arguments.complex)]
         .into_iter()
@@ -100,7 +100,7 @@ enum Job {
 
 /// Plans, or says why no rank can.
 fn plan(
-    rank: &Rank,
+    rank: &Context,
     clock: &Clock,
     arguments: &Arguments,
     kind: Values,
@@ -129,7 +129,7 @@ fn plan(
 
 /// One transform, the fastest that is found where `tune` says so, on this grid only or any.
 fn planned<T: Cell>(
-    rank: &Rank,
+    rank: &Context,
     tune: Option<bool>,
     shape: [u64; 3],
     grid: Grid,
@@ -151,7 +151,7 @@ fn planned<T: Cell>(
 }
 
 struct Bench<'a> {
-    rank: &'a Rank,
+    rank: &'a Context,
     settings: &'a Settings,
     clock: &'a Clock,
     copy: &'a CopySpeed,

@@ -4,7 +4,7 @@ use clap::Args;
 use meshloom::points::fof::{Linking, Selection};
 use meshloom::points::neighbors::Components;
 use meshloom::points::{Cloud, Domain};
-use meshloom::{Error, Rank};
+use meshloom::{Context, Error};
 use serde_json::json;
 
 use super::points::Points;
@@ -37,7 +37,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     arguments.settings.run(|rank| measure(rank, arguments))
 }
 
-fn measure(rank: &Rank, arguments: &Arguments) -> Result<Found, Error> {
+fn measure(rank: &Context, arguments: &Arguments) -> Result<Found, Error> {
     let Arguments { points, linking_parameter: parameters, settings } = arguments;
     let mut bench = Bench::new("fof", settings, rank, points, parameters.len(), &["points", "b", "groups"])?;
     let least = Selection::default().min_members;

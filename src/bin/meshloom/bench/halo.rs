@@ -5,7 +5,7 @@ use meshloom::exchange::GridComms;
 use meshloom::exchange::ghost_cells::{Cells, GhostCells};
 use meshloom::gpu::Recorder;
 use meshloom::grid::{Block, Cost, GhostPlan, Link, Sweep, volume};
-use meshloom::{Error, Rank};
+use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
 use super::copy::{self, CopySpeed};
@@ -72,7 +72,7 @@ impl Way {
     }
 }
 
-fn measure(rank: &Rank, arguments: &Arguments) -> Result<Found, Error> {
+fn measure(rank: &Context, arguments: &Arguments) -> Result<Found, Error> {
     let settings = &arguments.settings;
     let per = if settings.reference { 4 } else { 2 };
     let clock = Clock::new(settings, rank, copy::MEASUREMENTS + arguments.size.len() * per);
@@ -93,7 +93,7 @@ fn measure(rank: &Rank, arguments: &Arguments) -> Result<Found, Error> {
 }
 
 struct Bench<'a> {
-    rank: &'a Rank,
+    rank: &'a Context,
     settings: &'a Settings,
     clock: &'a Clock,
     copy: &'a CopySpeed,

@@ -5,7 +5,7 @@ use std::num::NonZero;
 use clap::Args;
 use meshloom::points::Cloud;
 use meshloom::points::neighbors::{KnnQuery, Nearest, Queries};
-use meshloom::{Error, Rank};
+use meshloom::{Context, Error};
 use serde_json::json;
 
 use super::points::Points;
@@ -31,7 +31,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     arguments.settings.run(|rank| measure(rank, arguments))
 }
 
-fn measure(rank: &Rank, arguments: &Arguments) -> Result<Found, Error> {
+fn measure(rank: &Context, arguments: &Arguments) -> Result<Found, Error> {
     let Arguments { points, k: lengths, settings } = arguments;
     let mut bench = Bench::new("knn", settings, rank, points, lengths.len(), &["points", "k"])?;
     for &size in &points.size {

@@ -5,7 +5,7 @@ use std::time::Instant;
 use indicatif::ProgressBar;
 use meshloom::comm::{Communicator, Op};
 use meshloom::gpu::Recorder;
-use meshloom::{Error, Rank};
+use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
 use super::Settings;
@@ -79,7 +79,7 @@ pub struct Clock {
 
 impl Clock {
     /// For so many measurements, of any kind.
-    pub fn new(settings: &Settings, rank: &Rank, measurements: usize) -> Self {
+    pub fn new(settings: &Settings, rank: &Context, measurements: usize) -> Self {
         let steps = measurements as u64 * u64::from(WARM_UP + settings.runs);
         let bar = settings.common.progress(rank.comm.rank(), steps, "bench");
         // Drawn at once: the first measurement may be the longest.

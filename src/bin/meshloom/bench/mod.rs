@@ -18,7 +18,7 @@ mod sort;
 
 use clap::{Args, Subcommand};
 use meshloom::grid::Grid;
-use meshloom::{Error, Rank};
+use meshloom::{Context, Error};
 
 use crate::common::{Common, Failure};
 use crate::terminal;
@@ -81,7 +81,7 @@ impl Settings {
     ///
     /// # Errors
     /// Those of the words and the work, and [`Report::verdict`].
-    fn run(&self, body: impl Fn(&Rank) -> Result<Found, Error> + Sync) -> Result<(), Failure> {
+    fn run(&self, body: impl Fn(&Context) -> Result<Found, Error> + Sync) -> Result<(), Failure> {
         let Some(found) = self.common.launch(body)? else { return Ok(()) };
         let report = found.map_err(Failure::Usage)?;
         let verdict = report.verdict();

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use meshloom::points::neighbors::{Bins, PairFilter, Queries, Radius, join_u64};
-use meshloom::{Error, Rank};
+use meshloom::{Context, Error};
 use serde_json::json;
 
 use super::points::Points;
@@ -37,7 +37,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     arguments.settings.run(|rank| measure(rank, arguments))
 }
 
-fn measure(rank: &Rank, arguments: &Arguments) -> Result<Found, Error> {
+fn measure(rank: &Context, arguments: &Arguments) -> Result<Found, Error> {
     let Arguments { points, radius, bins, settings } = arguments;
     let widest = points.side.map_or(f32::INFINITY, |side| 0.5 * side);
     if let Some(radius) = radius.filter(|&radius| radius > widest) {

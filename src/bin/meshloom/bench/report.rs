@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use meshloom::Rank;
+use meshloom::Context;
 use serde_json::{Value, json};
 
 use super::Settings;
@@ -22,7 +22,7 @@ pub struct Report {
 
 impl Report {
     /// An empty report on `subject`, whose table has these columns.
-    pub fn new(subject: &str, settings: &Settings, rank: &Rank, columns: &[&'static str]) -> Self {
+    pub fn new(subject: &str, settings: &Settings, rank: &Context, columns: &[&'static str]) -> Self {
         let (device, ranks) = (&rank.gpu.info().name, rank.comm.size());
         let build = if cfg!(debug_assertions) { "debug" } else { "release" };
         let mut head = vec![format!(

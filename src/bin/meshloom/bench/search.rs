@@ -5,7 +5,7 @@ use std::time::Instant;
 use meshloom::gpu::{DeviceError, Recorder};
 use meshloom::points::tree::{Builder, Tree};
 use meshloom::points::{Cloud, Frame};
-use meshloom::{Error, Rank};
+use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
 use super::measure::{Clock, Spread};
@@ -53,7 +53,7 @@ pub struct Theirs {
 
 /// One rank's benchmark of searches among points.
 pub struct Bench<'a> {
-    pub rank: &'a Rank,
+    pub rank: &'a Context,
     pub points: &'a Points,
     pub recorder: Recorder,
     pub report: Report,
@@ -66,7 +66,7 @@ impl<'a> Bench<'a> {
     pub fn new(
         subject: &str,
         settings: &'a Settings,
-        rank: &'a Rank,
+        rank: &'a Context,
         points: &'a Points,
         searches: usize,
         columns: &[&'static str],

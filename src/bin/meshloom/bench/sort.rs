@@ -3,7 +3,7 @@
 use clap::Args;
 use meshloom::gpu::primitives::{Count, Keys, Sort};
 use meshloom::gpu::{Array, Recorder};
-use meshloom::{Error, Rank};
+use meshloom::{Context, Error};
 use serde_json::json;
 
 use super::copy::{self, CopySpeed};
@@ -31,7 +31,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 const COLUMNS: [&str; 9] =
     ["keys", "bits", "median", "least .. greatest", "keys/s", "bytes", "of copy", "on the host", "ratio"];
 
-fn measure(rank: &Rank, arguments: &Arguments) -> Result<Found, Error> {
+fn measure(rank: &Context, arguments: &Arguments) -> Result<Found, Error> {
     let settings = &arguments.settings;
     let per = if settings.reference { 6 } else { 2 };
     let clock = Clock::new(settings, rank, copy::MEASUREMENTS + arguments.size.len() * per);
@@ -52,7 +52,7 @@ fn measure(rank: &Rank, arguments: &Arguments) -> Result<Found, Error> {
 }
 
 struct Bench<'a> {
-    rank: &'a Rank,
+    rank: &'a Context,
     settings: &'a Settings,
     clock: &'a Clock,
     copy: &'a CopySpeed,

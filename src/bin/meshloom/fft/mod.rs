@@ -14,7 +14,7 @@ use meshloom::gpu::{Array, Recorder};
 use meshloom::grid::{Box3, Grid};
 use meshloom::io::collective::write_npy;
 use meshloom::io::{IoError, NpyFile, printable_path};
-use meshloom::{Error, Launch, Rank};
+use meshloom::{Context, Error, Launch};
 
 use crate::common::{Common, Failure, refuse_dash, writable};
 use crate::phases::Phases;
@@ -114,7 +114,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 /// Why double precision cannot be had; all ranks find the same, so that they leave together.
-fn no_double(rank: &Rank, arguments: &Arguments, job: &Job, file: &NpyFile) -> Result<Option<Failure>, Error> {
+fn no_double(rank: &Context, arguments: &Arguments, job: &Job, file: &NpyFile) -> Result<Option<Failure>, Error> {
     let mut lacking = [0];
     if job.precision.check("", rank.gpu.capabilities()).is_err() {
         lacking[0] = rank.comm.size() - rank.comm.rank();
@@ -152,7 +152,7 @@ struct Work<'a, T: Value> {
 }
 
 impl<'a, T: Value> Work<'a, T> {
-    fn new(rank: &Rank, grid: Grid, job: &'a Job, file: &NpyFile) -> Result<Self, Error> {
+    fn new(rank: &Context, grid: Grid, job: &'a Job, file: &NpyFile) -> Result<Self, Error> {
         let gpu = &rank.gpu;
         let transform =
             Transform::with(gpu, &job.spec, grid, rank.comm.rank(), &Tuning::of(gpu), &TransformHooks::default());
@@ -239,7 +239,7 @@ impl<'a, T: Value> Work<'a, T> {
 }
 
 /// One rank's work.
-fn work<T>(rank: &Rank, arguments: &Arguments, job: &Job, file: &NpyFile) -> Result<serde_json::Value, Error>
+fn work<T>(rank: &Context, arguments: &Arguments, job: &Job, file: &NpyFile) -> Result<serde_json::Value, Error>
 where
     T: Value<Mode: Stored> + Stored,
 {

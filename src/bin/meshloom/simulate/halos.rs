@@ -9,7 +9,7 @@ use meshloom::io::{NpyFile, Sealed, seal_whole};
 use meshloom::pm::Simulation;
 use meshloom::points::fof::{Catalogue, Groups, Linking, Selection};
 use meshloom::points::{Cloud, Domain};
-use meshloom::{Error, Rank};
+use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
 use super::mass_function::MassFunction;
@@ -20,7 +20,7 @@ use crate::catalogue;
 /// Finds groups among the particles whose positions and momenta were just written, and seals `halos.npz` (Msun/h, Mpc/h, peculiar
 /// km/s), the mass function and, where snapshots are asked for in HDF5, `halos.0.hdf5`. All ranks call it.
 pub fn seal(
-    rank: &Rank,
+    rank: &Context,
     parameters: &Parameters,
     outputs: &Outputs,
     simulation: &Simulation,
@@ -71,7 +71,7 @@ fn hdf5(
     parameters: &Parameters,
     outputs: &Outputs,
     simulation: &Simulation,
-    rank: &Rank,
+    rank: &Context,
     halos: &Catalogue,
 ) -> Result<Option<Sealed>, Error> {
     use meshloom::io::hdf5;
@@ -128,6 +128,6 @@ fn hdf5(
 
 /// No run without the feature gets here with HDF5 asked for.
 #[cfg(not(feature = "hdf5"))]
-fn hdf5(_: &Parameters, _: &Outputs, _: &Simulation, _: &Rank, _: &Catalogue) -> Result<Option<Sealed>, Error> {
+fn hdf5(_: &Parameters, _: &Outputs, _: &Simulation, _: &Context, _: &Catalogue) -> Result<Option<Sealed>, Error> {
     Ok(None)
 }

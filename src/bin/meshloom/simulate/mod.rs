@@ -12,7 +12,7 @@ use indicatif::ProgressBar;
 use meshloom::comm::Op;
 use meshloom::io::NpyFile;
 use meshloom::pm::{Config, Noise, Simulation, fingerprint};
-use meshloom::{Error, Rank};
+use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
 use crate::common::{Common, Failure};
@@ -28,7 +28,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     common.print(report)
 }
 
-fn one_rank(rank: &Rank, parameters: &Parameters, common: &Common) -> Result<Value, Error> {
+fn one_rank(rank: &Context, parameters: &Parameters, common: &Common) -> Result<Value, Error> {
     // The bar is one of steps.
     let mut phases = Phases::new(ProgressBar::hidden());
     let config = parameters.config(common.grid);
@@ -111,7 +111,7 @@ fn one_rank(rank: &Rank, parameters: &Parameters, common: &Common) -> Result<Val
 }
 
 /// The white noise of this rank's sites.
-fn white_noise(rank: &Rank, config: &Config, path: &Path) -> Result<Vec<f32>, Error> {
+fn white_noise(rank: &Context, config: &Config, path: &Path) -> Result<Vec<f32>, Error> {
     let n = config.particles;
     let file = NpyFile::open(path)?;
     file.expect_shape(&[n, n, n])?;

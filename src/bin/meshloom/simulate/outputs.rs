@@ -10,7 +10,7 @@ use meshloom::io::{
     Column, IoError, OutputDir, Sealed, cleanup, csv_text, density_png_bytes, read_text, seal_whole, write_whole,
 };
 use meshloom::pm::{Config, Simulation};
-use meshloom::{Error, Rank};
+use meshloom::{Context, Error};
 use serde_json::Value;
 
 use super::parameters::{Epoch, Hdf5, Parameters};
@@ -166,7 +166,13 @@ impl<'a> Outputs<'a> {
     }
 
     /// Draws the density, projected along the last axis.
-    pub fn picture(&self, rank: &Rank, config: &Config, own: &Box3, density: &[f32]) -> Result<Option<Sealed>, Error> {
+    pub fn picture(
+        &self,
+        rank: &Context,
+        config: &Config,
+        own: &Box3,
+        density: &[f32],
+    ) -> Result<Option<Sealed>, Error> {
         let side = config.mesh as usize;
         let mut map = vec![0.0f64; side * side];
         let [_, width, depth] = extent(own).map(|n| n as usize);
@@ -185,7 +191,7 @@ impl<'a> Outputs<'a> {
     }
 
     /// Writes the power spectrum of the density beside the linear one.
-    pub fn spectrum(&self, rank: &Rank, simulation: &mut Simulation) -> Result<Option<Sealed>, Error> {
+    pub fn spectrum(&self, rank: &Context, simulation: &mut Simulation) -> Result<Option<Sealed>, Error> {
         let bins = simulation.power()?;
         if rank.comm.rank() != 0 {
             return Ok(None);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use meshloom::io::{NpyFile, OutputDir, printable_path};
 use meshloom::pm::{Config, Reached, Simulation, SimulationError, fingerprint};
-use meshloom::{Error, Rank};
+use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
 use super::outputs::{Outputs, description};
@@ -30,7 +30,7 @@ fn of(outputs: &Outputs, a: f64, step: usize) -> Value {
 }
 
 /// What the arrays of a state are known again by.
-fn fingerprints(rank: &Rank, config: &Config, state: &State) -> Result<Value, Error> {
+fn fingerprints(rank: &Context, config: &Config, state: &State) -> Result<Value, Error> {
     let mut marks = Vec::new();
     for values in state {
         let columns = values.each_ref().map(Vec::as_slice);
@@ -40,7 +40,7 @@ fn fingerprints(rank: &Rank, config: &Config, state: &State) -> Result<Value, Er
 }
 
 /// The first sites of this rank's rows.
-pub fn rows(rank: &Rank, config: &Config) -> Result<impl Iterator<Item = u64> + use<>, Error> {
+pub fn rows(rank: &Context, config: &Config) -> Result<impl Iterator<Item = u64> + use<>, Error> {
     let own = config.grid(rank.comm.size())?.part(config.sites(), rank.comm.rank());
     let n = config.particles;
     Ok(own[0].clone().flat_map(move |i| own[1].clone().map(move |j| (i * n + j) * n)))
@@ -50,7 +50,7 @@ pub fn rows(rank: &Rank, config: &Config) -> Result<impl Iterator<Item = u64> + 
 /// (`resumed`), only in places that have none: it may have been killed between two of them.
 pub fn write(
     outputs: &Outputs,
-    rank: &Rank,
+    rank: &Context,
     simulation: &mut Simulation,
     reached: Reached,
     resumed: bool,
@@ -99,7 +99,7 @@ fn directory(outputs: &Outputs, name: &str) -> PathBuf {
 ///
 /// A snapshot that says it is whole must be: one that is damaged, of another run or in another's place is an error, not
 /// passed over, for what follows would be written over good files.
-pub fn last_whole(outputs: &Outputs, rank: &Rank, config: &Config) -> Result<Option<(usize, State)>, Error> {
+pub fn last_whole(outputs: &Outputs, rank: &Context, config: &Config) -> Result<Option<(usize, State)>, Error> {
     let found = newest(outputs)?;
     let at = [found.as_ref().map_or(0.0, |(epoch, ..)| epoch.value()).to_bits()];
     let all = rank.comm.all_gather(&at)?;

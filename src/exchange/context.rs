@@ -1,0 +1,49 @@
+//! What one rank works with.
+
+use super::{Exchange, ExchangeError};
+use crate::comm::{CommError, Communicator, Op};
+use crate::gpu::{Gpu, Recorder};
+use crate::hash::{START, fnv1a};
+
+/// What one rank works with: the other ranks, a device, the list of its work and the way of device data between ranks.
+///
+/// [`launch`](crate::launch) makes one for each rank; [`new`](Self::new) makes one of a caller's communicator and device. Whoever needs only
+/// a part borrows it: `&mut context.recorder`.
+#[derive(Debug)]
+pub struct Context {
+    /// All ranks.
+    pub comm: Communicator,
+    /// The device of this rank. Ranks that are threads and use the same adapter share it.
+    pub gpu: Gpu,
+    /// The work of this rank on `gpu`.
+    pub recorder: Recorder,
+    /// Exchanges among all ranks.
+    pub exchange: Exchange,
+    /// How many ranks use this rank's adapter: each may take that part of its memory.
+    pub sharing: usize,
+}
+
+impl Context {
+    /// The context of a rank of `comm` that works on `gpu`. All ranks of `comm` call it.
+    ///
+    /// # Errors
+    /// [`ExchangeError`] when the device has no memory left or another rank fails.
+    pub fn new(comm: Communicator, gpu: Gpu) -> Result<Self, ExchangeError> {
+        let sharing = sharing(&comm, &gpu)?;
+        let (recorder, exchange) = (Recorder::new(&gpu)?, Exchange::new(comm.clone()));
+        Ok(Context { comm, gpu, recorder, exchange, sharing })
+    }
+}
+
+/// How many ranks use the adapter of `gpu`.
+fn sharing(comm: &Communicator, gpu: &Gpu) -> Result<usize, CommError> {
+    let info = gpu.info();
+    let adapter = format!("{} {} {:?}", info.name, info.device_pci_bus_id, info.backend);
+    // Where hosts have no names they count as one.
+    let adapter = fnv1a(crate::host::number().unwrap_or(START), adapter.as_bytes());
+    let all = comm.all_gather(&[adapter])?;
+    let mut most = [all.iter().filter(|&&other| other == adapter).count() as u64];
+    // The same on every rank, so that all come to the same verdict on memory.
+    comm.all_reduce(&mut most, Op::Max)?;
+    Ok(most[0] as usize)
+}
