@@ -98,14 +98,17 @@ fn grid(text: &str) -> Result<GridParts, String> {
 
 impl Common {
     /// Runs `body` on every rank, however there are ranks, and gives what rank 0 returned, where it is in this process.
-    pub fn launch<T: Send>(&self, body: impl Fn(&Context) -> Result<T, Error> + Sync) -> Result<Option<T>, Failure> {
-        self.launch_together(|rank| body(rank).map(Ok))
+    pub fn launch<T: Send>(
+        &self,
+        body: impl Fn(&mut Context) -> Result<T, Error> + Sync,
+    ) -> Result<Option<T>, Failure> {
+        self.launch_together(|context| body(context).map(Ok))
     }
 
     /// [`launch`](Self::launch) of a body that may also end with a failure that all ranks find alike.
     pub fn launch_together<T: Send>(
         &self,
-        body: impl Fn(&Context) -> Result<Result<T, Failure>, Error> + Sync,
+        body: impl Fn(&mut Context) -> Result<Result<T, Failure>, Error> + Sync,
     ) -> Result<Option<T>, Failure> {
         let mut options = Options::from_env().map_err(|e| Failure::Usage(e.to_string()))?;
         if let Some(words) = &self.device {
@@ -122,10 +125,10 @@ impl Common {
         }
         // Under MPI a rank that fails ends all with the code that one process ends with.
         let code = |error: &Error| Failure::from(error).code();
-        let ranks = launch_with_code(how, &options, code, |rank| match fits(rank.comm.size()) {
+        let ranks = launch_with_code(how, &options, code, |mut context| match fits(context.comm.size()) {
             // All ranks find it: they leave together, which under MPI saves the exit code.
-            Err(wrong) => Ok((rank.comm.rank(), Err(wrong))),
-            Ok(()) => body(&rank).map(|value| (rank.comm.rank(), value)),
+            Err(wrong) => Ok((context.comm.rank(), Err(wrong))),
+            Ok(()) => body(&mut context).map(|value| (context.comm.rank(), value)),
         });
         match ranks {
             Ok(values) => values

@@ -4,8 +4,6 @@ use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args, ValueEnum};
 use meshloom::comm::Op;
-use meshloom::exchange::Exchange;
-use meshloom::gpu::Recorder;
 use meshloom::io::IoError;
 use meshloom::io::collective::seal_npy;
 use meshloom::points::fof::{Groups, Linking, Order, Selection};
@@ -151,13 +149,13 @@ impl Files {
     }
 
     /// This rank's points with their attributes. All ranks call it.
-    fn read(&self, rank: &Context, recorder: &mut Recorder) -> Result<Cloud, Error> {
-        let rows = self.points.rows(&rank.comm);
-        let mut cloud = self.points.read(recorder, &rank.comm, &self.domain)?;
+    fn read(&self, context: &mut Context) -> Result<Cloud, Error> {
+        let rows = self.points.rows(&context.comm);
+        let mut cloud = self.points.read(context, &self.domain)?;
         for (name, file) in &self.attributes {
-            let values = file.read(&rank.comm, rows.clone())?;
-            let array = rank.gpu.array::<f32>(name, values.len() as u64)?;
-            recorder.upload(&array, 0, &values)?;
+            let values = file.read(&context.comm, rows.clone())?;
+            let array = context.gpu.array::<f32>(name, values.len() as u64)?;
+            context.recorder.upload(&array, 0, &values)?;
             cloud.set(name, array, file.width())?;
         }
         Ok(cloud)
@@ -181,13 +179,13 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         Err(_) if Launch::detect(arguments.common.ranks.into()) == Launch::Mpi => {}
         Err(error) => return Err(Failure::Failed(error.to_string())),
     }
-    let report = arguments.common.launch_together(|rank| fof(rank, arguments))?;
+    let report = arguments.common.launch_together(|context| fof(context, arguments))?;
     arguments.common.print(report)
 }
 
 /// One rank's work.
-fn fof(rank: &Context, arguments: &Arguments) -> Result<Result<Value, Failure>, Error> {
-    let comm = &rank.comm;
+fn fof(context: &mut Context, arguments: &Arguments) -> Result<Result<Value, Failure>, Error> {
+    let comm = &context.comm.clone();
     let mut phases = Phases::new(arguments.common.progress(comm.rank(), 4, "fof"));
     if comm.rank() == 0 {
         [Some(&arguments.output), arguments.labels.as_ref()]
@@ -199,13 +197,12 @@ fn fof(rank: &Context, arguments: &Arguments) -> Result<Result<Value, Failure>, 
         Ok(files) => files,
         Err(failure) => return Ok(Err(failure)),
     };
-    let (mut recorder, mut exchange) = (Recorder::new(&rank.gpu)?, Exchange::new(comm.clone()));
-    let cloud = files.read(rank, &mut recorder)?;
+    let cloud = files.read(context)?;
     phases.done("read");
-    let groups = Groups::find(&mut recorder, &mut exchange, &cloud, arguments.linking())?;
+    let groups = Groups::find(&mut context.recorder, &mut context.exchange, &cloud, arguments.linking())?;
     drop(cloud);
     phases.done("link");
-    let catalogue = groups.catalogue(&mut recorder, &files.selection)?;
+    let catalogue = groups.catalogue(&mut context.recorder, &files.selection)?;
     phases.done("measure");
     // All files get their names at the end: a disk that fills up leaves none.
     let mut sealed = vec![catalogue::seal(comm, &arguments.output, &catalogue)?];
@@ -219,7 +216,7 @@ fn fof(rank: &Context, arguments: &Arguments) -> Result<Result<Value, Failure>, 
     }
     comm.barrier()?;
     phases.done("write");
-    let mut cost = exchange.cost();
+    let mut cost = context.exchange.cost();
     cost += groups.cost();
     let mut sums = [cost.sent, cost.messages, groups.ghosts()];
     comm.all_reduce(&mut sums, Op::Sum)?;
@@ -235,7 +232,7 @@ fn fof(rank: &Context, arguments: &Arguments) -> Result<Result<Value, Failure>, 
         "groups": catalogue.total,
         "members": catalogue.members_total,
         "ghosts": sums[2],
-        "device": rank.gpu.info().name,
+        "device": context.gpu.info().name,
         "ranks": comm.size(),
         "seconds": phases.finish(),
         "bytes": { "between_ranks": sums[0] },

@@ -53,15 +53,15 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 /// One rank's work.
 fn search(work: &mut Work, arguments: &Arguments) -> Result<Value, Error> {
-    let Work { rank, files, recorder, exchange, neighborhood, queries, .. } = work;
-    let ask = KnnQuery {
+    let Work { context, files, search, queries, .. } = work;
+    let query = KnnQuery {
         k: arguments.k,
         within: arguments.max_distance.unwrap_or(f32::INFINITY),
         without_self: arguments.exclude_self,
         rows: RowOrder::Input,
     };
-    let found = neighborhood.nearest(recorder, exchange, queries.as_ref(), &ask)?;
-    let (comm, asked) = (&rank.comm, files.asked());
+    let found = search.nearest(&mut context.recorder, &mut context.exchange, queries.as_ref(), &query)?;
+    let (comm, asked) = (&context.comm, files.asked());
     let (k, first) = (u64::from(arguments.k), asked.rows(comm).start);
     let shape = [asked.count(), k];
     work.phases.done("search");

@@ -68,9 +68,9 @@ fn place(comm: &Communicator, length: u64) -> Result<(u64, u64), Error> {
 
 /// One rank's work: numbers of neighbours. Gives that of all of all ranks.
 fn counts(work: &mut Work, arguments: &Arguments, within: &RadiusQuery) -> Result<u64, Error> {
-    let Work { rank, files, recorder, exchange, neighborhood, queries, .. } = work;
-    let counts = neighborhood.counts(recorder, exchange, queries.as_ref(), within)?;
-    let (comm, asked) = (&rank.comm, files.asked());
+    let Work { context, files, search, queries, .. } = work;
+    let counts = search.counts(&mut context.recorder, &mut context.exchange, queries.as_ref(), within)?;
+    let (comm, asked) = (&context.comm, files.asked());
     let first = asked.rows(comm).start;
     let (_, all) = place(comm, counts.iter().sum())?;
     work.phases.done("search");
@@ -83,9 +83,9 @@ fn counts(work: &mut Work, arguments: &Arguments, within: &RadiusQuery) -> Resul
 
 /// One rank's work: lists of neighbours. Gives the length of all of all ranks.
 fn lists(work: &mut Work, arguments: &Arguments, within: &RadiusQuery) -> Result<u64, Error> {
-    let Work { rank, files, recorder, exchange, neighborhood, queries, .. } = work;
-    let found = neighborhood.within(recorder, exchange, queries.as_ref(), within)?;
-    let (comm, asked) = (&rank.comm, files.asked());
+    let Work { context, files, search, queries, .. } = work;
+    let found = search.within(&mut context.recorder, &mut context.exchange, queries.as_ref(), within)?;
+    let (comm, asked) = (&context.comm, files.asked());
     let (first, rows) = (asked.rows(comm).start, asked.count());
     let (begin, all) = place(comm, found.index.len() as u64)?;
     // A row begins where the lists of this rank do and the rows before it end; the last rank also says where all end.

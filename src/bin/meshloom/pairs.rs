@@ -83,9 +83,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 /// One rank's work; rank 0 writes the file.
 fn count(work: &mut Work, arguments: &Arguments, edges: &Edges) -> Result<Value, Error> {
-    let Work { rank, recorder, exchange, neighborhood, queries, .. } = work;
-    let counts = neighborhood.pairs(recorder, exchange, queries.as_ref(), &edges.bins)?;
-    let comm = &rank.comm;
+    let Work { context, search, queries, .. } = work;
+    let counts = search.pairs(&mut context.recorder, &mut context.exchange, queries.as_ref(), &edges.bins)?;
+    let comm = &context.comm;
     work.phases.done("search");
     if comm.rank() == 0 {
         let (low, high) = (&edges.given[..counts.len()], &edges.given[1..]);

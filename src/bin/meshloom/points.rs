@@ -3,12 +3,12 @@
 use std::ops::Range;
 use std::path::Path;
 
-use meshloom::Error;
 use meshloom::comm::{Communicator, Op};
 use meshloom::gpu::Recorder;
 use meshloom::grid::split;
 use meshloom::io::{Dtype, IoError, printable_path};
 use meshloom::points::{Cloud, Domain, ParticleError};
+use meshloom::{Context, Error};
 
 use crate::common::Failure;
 use crate::coordinates::Coordinates;
@@ -125,10 +125,11 @@ impl PointFile {
     /// # Errors
     /// [`IoError::NonFinite`] and [`IoError::OutOfRange`] with the first bad element of the file, the same on all
     /// ranks; those of the file, the ranks and the device.
-    pub fn read(&self, recorder: &mut Recorder, comm: &Communicator, domain: &Domain) -> Result<Cloud, Error> {
+    pub fn read(&self, context: &mut Context, domain: &Domain) -> Result<Cloud, Error> {
+        let comm = &context.comm.clone();
         let rows = self.rows(comm);
         let mut blur = Blur::new(self.dims);
-        let found = self.upload(recorder, domain, &rows, &mut blur);
+        let found = self.upload(&mut context.recorder, domain, &rows, &mut blur);
         let found = match found {
             Err(Error::Particles(error)) => Err(error),
             Err(error) => return Err(error),

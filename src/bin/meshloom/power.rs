@@ -223,10 +223,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         Err(_) if Launch::detect(arguments.common.ranks.into()) == Launch::Mpi => None,
         Err(error) => return Err(Failure::Failed(error.to_string())),
     };
-    let report = arguments.common.launch(|rank| {
+    let report = arguments.common.launch(|context| {
         let (file, input) = open(&arguments.input)?;
         match &job {
-            Some(job) => measure(rank, job, &file, input),
+            Some(job) => measure(context, job, &file, input),
             // It has appeared since.
             None => Err(IoError::NotFound { path: arguments.input.clone() }.into()),
         }
@@ -235,8 +235,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 /// One rank's work; rank 0 writes the file.
-fn measure(rank: &Context, job: &Job, file: &Source, input: Input) -> Result<serde_json::Value, Error> {
-    let comm = &rank.comm;
+fn measure(context: &mut Context, job: &Job, file: &Source, input: Input) -> Result<serde_json::Value, Error> {
+    let comm = &context.comm;
     let mut phases = Phases::new(job.common.progress(comm.rank(), 5, "power"));
     if comm.rank() == 0 {
         writable(job.output)?;
@@ -250,8 +250,7 @@ fn measure(rank: &Context, job: &Job, file: &Source, input: Input) -> Result<ser
     let bins = if input == Input::Points(0) {
         Vec::new()
     } else {
-        let mut recorder = Recorder::new(&rank.gpu)?;
-        let transform = Transform::new(&rank.gpu, job.shape, grid, comm.rank());
+        let transform = Transform::new(&context.gpu, job.shape, grid, comm.rank());
         let transform = transform.map_err(|error| match (Error::from(error), input) {
             // The lengths are the file's, not the call's.
             (Error::Fft(error), Input::Field(shape)) => IoError::Shape {
@@ -262,7 +261,7 @@ fn measure(rank: &Context, job: &Job, file: &Source, input: Input) -> Result<ser
             .into(),
             (error, _) => error,
         })?;
-        let mut work = Work { recorder: &mut recorder, lines: &mut lines, transform: &transform };
+        let mut work = Work { recorder: &mut context.recorder, lines: &mut lines, transform: &transform };
         let (modes, shifted) = match input {
             Input::Field(_) => (field_modes(job, file, &mut work, &mut phases)?, None),
             Input::Points(count) => point_modes(job, file, count, &mut work, &mut phases, &mut sent[0])?,
@@ -293,7 +292,7 @@ fn measure(rank: &Context, job: &Job, file: &Source, input: Input) -> Result<ser
         "interlace": job.interlace,
         "shot_noise": job.shot_noise,
         "bins": bins.len(),
-        "device": rank.gpu.info().name,
+        "device": context.gpu.info().name,
         "ranks": comm.size(),
         "grid": grid.parts(),
         "seconds": phases.finish(),

@@ -4,8 +4,6 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use meshloom::comm::Op;
-use meshloom::exchange::Exchange;
-use meshloom::gpu::Recorder;
 use meshloom::io::{IoError, printable_path};
 use meshloom::points::neighbors::DistributedSearch;
 use meshloom::points::{Cloud, Domain};
@@ -96,23 +94,23 @@ impl Job<'_> {
             Err(_) if Launch::detect(common.ranks.into()) == Launch::Mpi => {}
             Err(error) => return Err(error.into()),
         }
-        let report = common.launch_together(|rank| {
+        let report = common.launch_together(|context| {
             // Rank 0 looks first: what is wrong for all is said by one, however late the others come to it.
-            let first = rank.comm.rank() == 0;
+            let first = context.comm.rank() == 0;
             if first {
                 writable(self.output)?;
             } else {
-                rank.comm.barrier()?;
+                context.comm.barrier()?;
             }
             let (prepared, files) = (prepare()?, self.open()?);
             if first {
-                rank.comm.barrier()?;
+                context.comm.barrier()?;
             }
             let files = match files {
                 Ok(files) => files,
                 Err(failure) => return Ok(Err(failure)),
             };
-            let mut work = Work::begin(self, rank, &files)?;
+            let mut work = Work::begin(self, context, &files)?;
             let result = search(&mut work, &prepared)?;
             work.report(self, result).map(Ok)
         })?;
@@ -136,46 +134,39 @@ impl Job<'_> {
     }
 }
 
-/// One rank's work, with the points in place.
+/// One rank's work, with the points in a tree.
 pub struct Work<'a> {
-    /// This rank.
-    pub rank: &'a Context,
+    pub context: &'a mut Context,
     /// The files that were read.
     pub files: &'a Files,
-    pub recorder: Recorder,
-    pub exchange: Exchange,
-    /// The points of all ranks.
-    pub neighborhood: DistributedSearch,
-    /// This rank's places, if they are others.
+    /// Searches among the points of all ranks.
+    pub search: DistributedSearch,
+    /// This rank's query points, where they are not the points themselves.
     pub queries: Option<Cloud>,
-    /// What has been done of the run; a search ends its own.
+    /// Phases of the run; each command ends that of its search.
     pub phases: Phases,
 }
 
 impl<'a> Work<'a> {
-    fn begin(job: &Job, rank: &'a Context, files: &'a Files) -> Result<Self, Error> {
-        let mut phases = Phases::new(job.inputs.common.progress(rank.comm.rank(), 4, job.command));
-        let (mut recorder, mut exchange) = (Recorder::new(&rank.gpu)?, Exchange::new(rank.comm.clone()));
-        let cloud = files.points.read(&mut recorder, &rank.comm, &files.domain)?;
-        let queries = match &files.queries {
-            Some(file) => Some(file.read(&mut recorder, &rank.comm, &files.domain)?),
-            None => None,
-        };
+    fn begin(job: &Job, context: &'a mut Context, files: &'a Files) -> Result<Self, Error> {
+        let mut phases = Phases::new(job.inputs.common.progress(context.comm.rank(), 4, job.command));
+        let cloud = files.points.read(context, &files.domain)?;
+        let queries = files.queries.as_ref().map(|file| file.read(context, &files.domain)).transpose()?;
         phases.done("read");
-        let neighborhood = DistributedSearch::new(&mut recorder, &mut exchange, &cloud)?;
+        let search = DistributedSearch::new(&mut context.recorder, &mut context.exchange, &cloud)?;
         drop(cloud);
-        recorder.wait()?;
+        context.recorder.wait()?;
         phases.done("build");
-        Ok(Work { rank, files, recorder, exchange, neighborhood, queries, phases })
+        Ok(Work { context, files, search, queries, phases })
     }
 
     /// The report of the run: what all these commands say, and `result`. All ranks call it.
     fn report(mut self, job: &Job, result: Value) -> Result<Value, Error> {
         self.phases.done("write");
-        let mut cost = self.exchange.cost();
-        cost += self.neighborhood.cost();
+        let mut cost = self.context.exchange.cost();
+        cost += self.search.cost();
         let mut sums = [cost.sent, cost.messages];
-        self.rank.comm.all_reduce(&mut sums, Op::Sum)?;
+        self.context.comm.all_reduce(&mut sums, Op::Sum)?;
         let mut report = json!({
             "command": job.command,
             "input": self.files.points.report(),
@@ -183,8 +174,8 @@ impl<'a> Work<'a> {
             "box": sides(&self.files.domain),
             "points": self.files.points.count(),
             "queries": self.files.asked().count(),
-            "device": self.rank.gpu.info().name,
-            "ranks": self.rank.comm.size(),
+            "device": self.context.gpu.info().name,
+            "ranks": self.context.comm.size(),
             "seconds": self.phases.finish(),
             "bytes": { "between_ranks": sums[0] },
             "messages": sums[1],

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use clap::Args;
 use meshloom::comm::Op;
-use meshloom::exchange::Exchange;
 use meshloom::gpu::Recorder;
 use meshloom::io::NpyWriter;
 use meshloom::io::collective::write_npy;
@@ -41,13 +40,13 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         Err(_) if Launch::detect(arguments.common.ranks.into()) == Launch::Mpi => {}
         Err(error) => return Err(Failure::Failed(error.to_string())),
     }
-    let report = arguments.common.launch_together(|rank| sort(rank, arguments))?;
+    let report = arguments.common.launch_together(|context| sort(context, arguments))?;
     arguments.common.print(report)
 }
 
 /// One rank's work.
-fn sort(rank: &Context, arguments: &Arguments) -> Result<Result<serde_json::Value, Failure>, Error> {
-    let comm = &rank.comm;
+fn sort(context: &mut Context, arguments: &Arguments) -> Result<Result<serde_json::Value, Failure>, Error> {
+    let comm = &context.comm.clone();
     let mut phases = Phases::new(arguments.common.progress(comm.rank(), 3, "sort"));
     if comm.rank() == 0 {
         writable(&arguments.output)?;
@@ -57,15 +56,14 @@ fn sort(rank: &Context, arguments: &Arguments) -> Result<Result<serde_json::Valu
         Ok(domain) => domain,
         Err(failure) => return Ok(Err(failure)),
     };
-    let (mut recorder, mut exchange) = (Recorder::new(&rank.gpu)?, Exchange::new(comm.clone()));
-    let cloud = file.read(&mut recorder, comm, &domain)?;
+    let cloud = file.read(context, &domain)?;
     phases.done("read");
-    let sorted = distribute(&mut recorder, &mut exchange, &cloud, Curve::Morton)?;
-    recorder.wait()?;
+    let sorted = distribute(&mut context.recorder, &mut context.exchange, &cloud, Curve::Morton)?;
+    context.recorder.wait()?;
     phases.done("sort");
-    write_npy(comm, &arguments.output, &[file.count()], |to| save(&mut recorder, &sorted, to))?;
+    write_npy(comm, &arguments.output, &[file.count()], |to| save(&mut context.recorder, &sorted, to))?;
     phases.done("write");
-    let cost = exchange.cost();
+    let cost = context.exchange.cost();
     let mut sums = [sorted.traffic, cost.sent, cost.messages];
     comm.all_reduce(&mut sums, Op::Sum)?;
     Ok(Ok(serde_json::json!({
@@ -75,7 +73,7 @@ fn sort(rank: &Context, arguments: &Arguments) -> Result<Result<serde_json::Valu
         "box": sides(&domain),
         "points": file.count(),
         "curve": "morton",
-        "device": rank.gpu.info().name,
+        "device": context.gpu.info().name,
         "ranks": comm.size(),
         "seconds": phases.finish(),
         "bytes": { "device": sums[0], "between_ranks": sums[1] },

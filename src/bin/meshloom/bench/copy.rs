@@ -1,10 +1,11 @@
 //! How fast the devices copy their memory: what any kernel that reads and writes can hope for.
 
-use meshloom::gpu::{Access, Array, Element, Kernel, KernelSource, Recorder};
+use meshloom::gpu::{Access, Array, Element, Kernel, KernelSource};
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
-use super::measure::{Clock, Spread};
+use super::measure::Spread;
+use super::session::Session;
 
 /// Bytes that are copied on a device: more than its caches hold, where it has that much to spare.
 const BYTES: u64 = 64 << 20;
@@ -62,11 +63,11 @@ fn kernel() -> Kernel {
 }
 
 /// Elements of the arrays that one rank copies.
-fn elements(rank: &Context) -> u64 {
-    let capabilities = rank.gpu.capabilities();
+fn elements(context: &Context) -> u64 {
+    let capabilities = context.gpu.capabilities();
     // Ranks that share a device share the amount; an eighth of the memory is never too much.
     let memory = capabilities.memory.map_or(BYTES, |bytes| bytes / 8);
-    let bytes = BYTES.min(memory) / rank.sharing.max(1) as u64;
+    let bytes = BYTES.min(memory) / context.sharing.max(1) as u64;
     // One window: more of them cost address arithmetic.
     let bytes = bytes.min(capabilities.window_bytes);
     1 << (bytes / Element::Complex32.bytes()).max(1).ilog2()
@@ -75,17 +76,21 @@ fn elements(rank: &Context) -> u64 {
 /// Measurements that it takes.
 pub const MEASUREMENTS: usize = 2;
 
-/// Measures it. All ranks call it.
-pub fn measure(rank: &Context, clock: &Clock, recorder: &mut Recorder) -> Result<CopySpeed, Error> {
-    let (kernel, count) = (kernel(), elements(rank));
-    let from: Array<[f32; 2]> = rank.gpu.array("bench::from", count)?;
-    let to: Array<[f32; 2]> = rank.gpu.array("bench::to", count)?;
-    let values = super::values(2 * count, rank.comm.rank());
+/// Measures it and adds it to the report. All ranks call it.
+pub fn measure(session: &mut Session) -> Result<CopySpeed, Error> {
+    let Session { context, clock, .. } = session;
+    let (kernel, count) = (kernel(), elements(context));
+    let from: Array<[f32; 2]> = context.gpu.array("bench::from", count)?;
+    let to: Array<[f32; 2]> = context.gpu.array("bench::to", count)?;
+    let values = super::values(2 * count, context.comm.rank());
+    let recorder = &mut context.recorder;
     recorder.upload(&from, 0, bytemuck::cast_slice(&values))?;
     let by_kernel = clock.together(recorder, |recorder| {
         Ok(recorder.each(&kernel, &[from.raw(), to.raw()], &(count as u32), count)?)
     })?;
     let by_driver = clock.together(recorder, |recorder| Ok(recorder.copy(&from, 0, &to, 0, count)?))?;
     let [bytes] = clock.sum([2 * count * Element::Complex32.bytes()])?;
-    Ok(CopySpeed { bytes, kernel: by_kernel, driver: by_driver })
+    let speed = CopySpeed { bytes, kernel: by_kernel, driver: by_driver };
+    session.report.copy(&speed);
+    Ok(speed)
 }

@@ -7,16 +7,16 @@ use meshloom::points::{Cloud, Domain};
 use meshloom::{Context, Error};
 use serde_json::json;
 
-use super::points::Points;
+use super::points::PointSet;
 use super::reference::{self, kd::Reference};
-use super::search::Bench;
+use super::search::SearchBench;
 use super::{Found, Settings};
 use crate::common::Failure;
 
 #[derive(Args)]
 pub struct Arguments {
     #[command(flatten)]
-    points: Points,
+    points: PointSet,
     /// Linking length in mean separations of as many uniform points in the box, an open one too; several with commas
     /// between
     #[arg(long, value_name = "B", value_delimiter = ',', default_value = "0.2", value_parser = parameter)]
@@ -34,15 +34,15 @@ fn parameter(text: &str) -> Result<f64, String> {
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     reference::check(arguments.settings.reference)?;
-    arguments.settings.run(|rank| measure(rank, arguments))
+    arguments.settings.run(|context| measure(context, arguments))
 }
 
-fn measure(rank: &Context, arguments: &Arguments) -> Result<Found, Error> {
+fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error> {
     let Arguments { points, linking_parameter: parameters, settings } = arguments;
-    let mut bench = Bench::new("fof", settings, rank, points, parameters.len(), &["points", "b", "groups"])?;
+    let mut bench = SearchBench::new("fof", settings, context, points, parameters.len(), &["points", "b", "groups"]);
     let least = Selection::default().min_members;
-    bench.report.note(format!("groups are those of {least} points and more"));
-    bench.report.field("min_members", least.into());
+    bench.session.report.note(format!("groups are those of {least} points and more"));
+    bench.session.report.field("min_members", least.into());
     for &size in &points.size {
         let (cloud, mut reference) = bench.cloud(size)?;
         for &parameter in parameters {
@@ -53,15 +53,20 @@ fn measure(rank: &Context, arguments: &Arguments) -> Result<Found, Error> {
 }
 
 /// One number of points and one linking parameter.
-fn one(bench: &mut Bench, cloud: &Cloud, parameter: f64, mut reference: Option<&mut Reference>) -> Result<(), Error> {
+fn one(
+    bench: &mut SearchBench,
+    cloud: &Cloud,
+    parameter: f64,
+    mut reference: Option<&mut Reference>,
+) -> Result<(), Error> {
     // Of the box that uniform points fill, whether it is periodic or not.
     let filled = Domain::new(&[f64::from(bench.points.extent()); 3])?;
     let length = Linking::Separations(parameter).length(&filled, cloud.len())?;
-    let components = Components::new(&bench.rank.gpu);
+    let components = Components::new(&bench.session.context.gpu);
     let (ours, labels) =
         bench.measure(cloud, &[cloud.len()], |recorder, tree| Ok(components.labels(recorder, tree, length)?))?;
-    let labels = bench.recorder.download(&labels, 0, labels.len())?;
-    let [groups, all] = bench.sum([groups(&labels, Selection::default().min_members), cloud.len()])?;
+    let labels = bench.session.context.recorder.download(&labels, 0, labels.len())?;
+    let [groups, all] = bench.session.sum([groups(&labels, Selection::default().min_members), cloud.len()])?;
     let result = json!({ "size": cloud.len(), "linking_parameter": parameter, "length": length, "groups": groups });
     let mut found = Vec::new();
     let took =

@@ -79,12 +79,12 @@ pub struct Clock {
 
 impl Clock {
     /// For so many measurements, of any kind.
-    pub fn new(settings: &Settings, rank: &Context, measurements: usize) -> Self {
+    pub fn new(settings: &Settings, context: &Context, measurements: usize) -> Self {
         let steps = measurements as u64 * u64::from(WARM_UP + settings.runs);
-        let bar = settings.common.progress(rank.comm.rank(), steps, "bench");
+        let bar = settings.common.progress(context.comm.rank(), steps, "bench");
         // Drawn at once: the first measurement may be the longest.
         bar.tick();
-        Clock { comm: rank.comm.clone(), runs: settings.runs, bar, start: Instant::now() }
+        Clock { comm: context.comm.clone(), runs: settings.runs, bar, start: Instant::now() }
     }
 
     /// Seconds of `work` once, on all ranks together: from a barrier until the device of the slowest rank is done.

@@ -14,6 +14,7 @@ mod points;
 mod reference;
 mod report;
 mod search;
+mod session;
 mod sort;
 
 use clap::{Args, Subcommand};
@@ -81,7 +82,7 @@ impl Settings {
     ///
     /// # Errors
     /// Those of the words and the work, and [`Report::verdict`].
-    fn run(&self, body: impl Fn(&Context) -> Result<Found, Error> + Sync) -> Result<(), Failure> {
+    fn run(&self, body: impl Fn(&mut Context) -> Result<Found, Error> + Sync) -> Result<(), Failure> {
         let Some(found) = self.common.launch(body)? else { return Ok(()) };
         let report = found.map_err(Failure::Usage)?;
         let verdict = report.verdict();

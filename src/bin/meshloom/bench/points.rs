@@ -1,4 +1,4 @@
-//! The points that searches are measured with.
+//! The points that searches are measured with: random, uniform or clustered.
 
 use clap::{Args, ValueEnum};
 use meshloom::gpu::Recorder;
@@ -14,7 +14,7 @@ pub enum Kind {
 }
 
 #[derive(Args, Clone, Debug)]
-pub struct Points {
+pub struct PointSet {
     /// Points on each rank; several with commas between
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1000000",
         value_parser = clap::value_parser!(u64).range(1..=1 << 28))]
@@ -36,13 +36,13 @@ fn side(text: &str) -> Result<f32, String> {
     }
 }
 
-impl Points {
+impl PointSet {
     /// Side of the box, periodic or not.
     pub fn extent(&self) -> f32 {
         self.side.unwrap_or(1.0)
     }
 
-    /// What they are, in words.
+    /// A description in words.
     pub fn name(&self) -> String {
         let kind = match self.kind {
             Kind::Uniform => "uniform points",

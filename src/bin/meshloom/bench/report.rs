@@ -22,8 +22,8 @@ pub struct Report {
 
 impl Report {
     /// An empty report on `subject`, whose table has these columns.
-    pub fn new(subject: &str, settings: &Settings, rank: &Context, columns: &[&'static str]) -> Self {
-        let (device, ranks) = (&rank.gpu.info().name, rank.comm.size());
+    pub fn new(subject: &str, settings: &Settings, context: &Context, columns: &[&'static str]) -> Self {
+        let (device, ranks) = (&context.gpu.info().name, context.comm.size());
         let build = if cfg!(debug_assertions) { "debug" } else { "release" };
         let mut head = vec![format!(
             "{device}, {ranks} rank{}; median of {} runs after {WARM_UP}",
@@ -34,7 +34,7 @@ impl Report {
             head.push("built with debug assertions: these are not the times of a release build".into());
         }
         let object = json!({
-            "command": "bench", "subject": subject, "device": device, "ranks": ranks, "sharing": rank.sharing,
+            "command": "bench", "subject": subject, "device": device, "ranks": ranks, "sharing": context.sharing,
             "build": build, "runs": settings.runs, "warm_up": WARM_UP,
         });
         Report { head, columns: columns.to_vec(), rows: Vec::new(), object, results: Vec::new(), wrong: Vec::new() }

@@ -97,16 +97,16 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     if Launch::detect(arguments.common.ranks.into()) != Launch::Mpi {
         Job::new(arguments).map_err(|error| Failure::Failed(error.to_string()))?;
     }
-    let report = arguments.common.launch_together(|rank| {
+    let report = arguments.common.launch_together(|context| {
         let (job, file) = Job::new(arguments)?;
-        if let Some(failure) = no_double(rank, arguments, &job, &file)? {
+        if let Some(failure) = no_double(context, arguments, &job, &file)? {
             return Ok(Err(failure));
         }
         let report = match (job.precision, arguments.real) {
-            (Precision::Single, true) => work::<f32>(rank, arguments, &job, &file),
-            (Precision::Single, false) => work::<[f32; 2]>(rank, arguments, &job, &file),
-            (Precision::Double, true) => work::<f64>(rank, arguments, &job, &file),
-            (Precision::Double, false) => work::<[f64; 2]>(rank, arguments, &job, &file),
+            (Precision::Single, true) => work::<f32>(context, arguments, &job, &file),
+            (Precision::Single, false) => work::<[f32; 2]>(context, arguments, &job, &file),
+            (Precision::Double, true) => work::<f64>(context, arguments, &job, &file),
+            (Precision::Double, false) => work::<[f64; 2]>(context, arguments, &job, &file),
         };
         report.map(Ok)
     })?;
@@ -114,22 +114,22 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 /// Why double precision cannot be had; all ranks find the same, so that they leave together.
-fn no_double(rank: &Context, arguments: &Arguments, job: &Job, file: &NpyFile) -> Result<Option<Failure>, Error> {
+fn no_double(context: &Context, arguments: &Arguments, job: &Job, file: &NpyFile) -> Result<Option<Failure>, Error> {
     let mut lacking = [0];
-    if job.precision.check("", rank.gpu.capabilities()).is_err() {
-        lacking[0] = rank.comm.size() - rank.comm.rank();
+    if job.precision.check("", context.gpu.capabilities()).is_err() {
+        lacking[0] = context.comm.size() - context.comm.rank();
     }
     let mut lacking = lacking.map(|n| n as u64);
-    rank.comm.all_reduce(&mut lacking, Op::Max)?;
+    context.comm.all_reduce(&mut lacking, Op::Max)?;
     if lacking == [0] {
         return Ok(None);
     }
-    let first = rank.comm.size() - lacking[0] as usize;
+    let first = context.comm.size() - lacking[0] as usize;
     let mut name = [0u8; 256];
-    let bytes = rank.gpu.info().name.as_bytes();
+    let bytes = context.gpu.info().name.as_bytes();
     let len = bytes.len().min(name.len());
     name[..len].copy_from_slice(&bytes[..len]);
-    rank.comm.broadcast(first, &mut name)?;
+    context.comm.broadcast(first, &mut name)?;
     let device = String::from_utf8_lossy(&name).trim_end_matches('\0').to_string();
     let asks = match arguments.precision {
         Some(_) => "--precision f64 asks for".into(),
@@ -146,16 +146,16 @@ struct Work<'a, T: Value> {
     transform: Transform<T>,
     field: Array<T>,
     spectrum: Array<T::Mode>,
-    recorder: Recorder,
+    recorder: &'a mut Recorder,
     lines: GridComms,
     job: &'a Job,
 }
 
 impl<'a, T: Value> Work<'a, T> {
-    fn new(rank: &Context, grid: Grid, job: &'a Job, file: &NpyFile) -> Result<Self, Error> {
-        let gpu = &rank.gpu;
+    fn new(context: &'a mut Context, grid: Grid, job: &'a Job, file: &NpyFile) -> Result<Self, Error> {
+        let gpu = &context.gpu;
         let transform =
-            Transform::with(gpu, &job.spec, grid, rank.comm.rank(), &Tuning::of(gpu), &TransformHooks::default());
+            Transform::with(gpu, &job.spec, grid, context.comm.rank(), &Tuning::of(gpu), &TransformHooks::default());
         let transform = transform.map_err(|error| match error {
             FftError::Device(error) => Error::from(error),
             // The lengths are the file's, not the call's.
@@ -169,8 +169,8 @@ impl<'a, T: Value> Work<'a, T> {
         Ok(Work {
             field: transform.field(gpu, &transform.field_layout())?,
             spectrum: transform.spectrum(gpu)?,
-            recorder: Recorder::new(gpu)?,
-            lines: GridComms::new(&rank.comm, grid)?,
+            recorder: &mut context.recorder,
+            lines: GridComms::new(&context.comm, grid)?,
             transform,
             job,
         })
@@ -179,7 +179,7 @@ impl<'a, T: Value> Work<'a, T> {
     /// Both arrays, and this rank's parts of them.
     fn ends(&mut self) -> (&mut Recorder, [Box3; 2], &Array<T>, &Array<T::Mode>) {
         let parts = [self.transform.field_part(), self.transform.spectrum_part()];
-        (&mut self.recorder, parts, &self.field, &self.spectrum)
+        (self.recorder, parts, &self.field, &self.spectrum)
     }
 
     /// Reads the input; says whether it is finite on all ranks.
@@ -239,11 +239,11 @@ impl<'a, T: Value> Work<'a, T> {
 }
 
 /// One rank's work.
-fn work<T>(rank: &Context, arguments: &Arguments, job: &Job, file: &NpyFile) -> Result<serde_json::Value, Error>
+fn work<T>(context: &mut Context, arguments: &Arguments, job: &Job, file: &NpyFile) -> Result<serde_json::Value, Error>
 where
     T: Value<Mode: Stored> + Stored,
 {
-    let comm = &rank.comm;
+    let comm = &context.comm.clone();
     let mut phases = Phases::new(arguments.common.progress(comm.rank(), 4, "fft"));
     if comm.rank() == 0 {
         writable(arguments.output())?;
@@ -255,7 +255,7 @@ where
         Some(parts) => Grid::new(parts, comm.size())?,
         None => Grid::auto(job.spec.cells, comm.size()),
     };
-    let mut work = Work::<T>::new(rank, grid, job, file)?;
+    let mut work = Work::<T>::new(context, grid, job, file)?;
     phases.done("plan");
     let finite = work.read(comm, file)?;
     phases.done("read");
@@ -278,7 +278,7 @@ where
         "transform": job.name,
         "norm": word(&NORMS, &arguments.norm),
         "precision": word(&PRECISIONS, &job.precision),
-        "device": rank.gpu.info().name,
+        "device": context.gpu.info().name,
         "ranks": comm.size(),
         "grid": grid.parts(),
         "seconds": phases.finish(),

@@ -9,16 +9,16 @@ use meshloom::grid::{Box3, extent};
 use meshloom::io::{
     Column, IoError, OutputDir, Sealed, cleanup, csv_text, density_png_bytes, read_text, seal_whole, write_whole,
 };
-use meshloom::pm::{Config, Simulation};
+use meshloom::pm::{Config, Simulation, fingerprint};
 use meshloom::{Context, Error};
 use serde_json::Value;
 
 use super::parameters::{Epoch, Hdf5, Parameters};
 
-/// Where a run writes, and what its files must know.
+/// The output directory of a run.
 pub struct Outputs<'a> {
-    parameters: &'a Parameters,
-    /// What decides the result.
+    pub parameters: &'a Parameters,
+    /// [`Parameters::object`].
     pub run: Value,
 }
 
@@ -50,9 +50,20 @@ pub fn description(path: &Path) -> Result<Option<Value>, IoError> {
 }
 
 impl<'a> Outputs<'a> {
-    /// The outputs of a run whose white noise, if it was read from a file, has this fingerprint.
-    pub fn new(parameters: &'a Parameters, noise: Option<u64>) -> Self {
-        Outputs { parameters, run: parameters.object(noise) }
+    /// The outputs of a run with this rank's `noise`, if it was read from a file. All ranks call it.
+    pub fn new(
+        context: &Context,
+        parameters: &'a Parameters,
+        config: &Config,
+        noise: Option<&[f32]>,
+    ) -> Result<Self, Error> {
+        let comm = &context.comm;
+        let mut noise_fingerprint = None;
+        if let Some(noise) = noise {
+            let rows = config.rows(comm.size(), comm.rank())?;
+            noise_fingerprint = Some(fingerprint(comm, rows, config.particles, &[noise])?);
+        }
+        Ok(Outputs { parameters, run: parameters.object(noise_fingerprint) })
     }
 
     /// Makes the directory of a run, and clears away what killed runs have left there and in directories of snapshots.
@@ -168,7 +179,7 @@ impl<'a> Outputs<'a> {
     /// Draws the density, projected along the last axis.
     pub fn picture(
         &self,
-        rank: &Context,
+        comm: &Communicator,
         config: &Config,
         own: &Box3,
         density: &[f32],
@@ -181,8 +192,8 @@ impl<'a> Outputs<'a> {
             map[i * side + j] = cells.iter().map(|&c| f64::from(c)).sum::<f64>() / side as f64;
         }
         // Each column has one owner: the sum only gathers.
-        rank.comm.all_reduce(&mut map, Op::Sum)?;
-        if rank.comm.rank() != 0 {
+        comm.all_reduce(&mut map, Op::Sum)?;
+        if comm.rank() != 0 {
             return Ok(None);
         }
         let map: Vec<f32> = map.into_iter().map(|v| v as f32).collect();
@@ -191,9 +202,9 @@ impl<'a> Outputs<'a> {
     }
 
     /// Writes the power spectrum of the density beside the linear one.
-    pub fn spectrum(&self, rank: &Context, simulation: &mut Simulation) -> Result<Option<Sealed>, Error> {
-        let bins = simulation.power()?;
-        if rank.comm.rank() != 0 {
+    pub fn spectrum(&self, context: &mut Context, simulation: &mut Simulation) -> Result<Option<Sealed>, Error> {
+        let bins = simulation.power(context)?;
+        if context.comm.rank() != 0 {
             return Ok(None);
         }
         let k: Vec<f64> = bins.iter().map(|bin| bin.k).collect();

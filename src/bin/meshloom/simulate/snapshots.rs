@@ -30,28 +30,22 @@ fn of(outputs: &Outputs, a: f64, step: usize) -> Value {
 }
 
 /// What the arrays of a state are known again by.
-fn fingerprints(rank: &Context, config: &Config, state: &State) -> Result<Value, Error> {
+fn fingerprints(context: &Context, config: &Config, state: &State) -> Result<Value, Error> {
     let mut marks = Vec::new();
     for values in state {
         let columns = values.each_ref().map(Vec::as_slice);
-        marks.push(fingerprint(&rank.comm, rows(rank, config)?, config.particles, &columns)?);
+        let rows = config.rows(context.comm.size(), context.comm.rank())?;
+        marks.push(fingerprint(&context.comm, rows, config.particles, &columns)?);
     }
     Ok(STATE.iter().zip(marks).map(|(name, mark)| (name.to_string(), Value::from(format!("{mark:016x}")))).collect())
-}
-
-/// The first sites of this rank's rows.
-pub fn rows(rank: &Context, config: &Config) -> Result<impl Iterator<Item = u64> + use<>, Error> {
-    let own = config.grid(rank.comm.size())?.part(config.sites(), rank.comm.rank());
-    let n = config.particles;
-    Ok(own[0].clone().flat_map(move |i| own[1].clone().map(move |j| (i * n + j) * n)))
 }
 
 /// Writes the snapshot that was just reached, in each place that was asked for. Where the run goes on from this moment
 /// (`resumed`), only in places that have none: it may have been killed between two of them.
 pub fn write(
     outputs: &Outputs,
-    rank: &Context,
-    simulation: &mut Simulation,
+    context: &mut Context,
+    simulation: &Simulation,
     reached: Reached,
     resumed: bool,
 ) -> Result<(), Error> {
@@ -62,22 +56,22 @@ pub fn write(
         // What rank 0 sees counts: all ranks write each place together.
         let mut there: Vec<u64> =
             names.iter().map(|name| u64::from(directory(outputs, name).join(WHOLE).exists())).collect();
-        rank.comm.broadcast(0, &mut there)?;
+        context.comm.broadcast(0, &mut there)?;
         let mut there = there.into_iter();
         names.retain(|_| there.next() == Some(0));
         if names.is_empty() {
             return Ok(());
         }
     }
-    let state = simulation.phase_space()?;
+    let state = simulation.phase_space(context)?;
     let [displacement, momentum] = &state;
     let positions = simulation.positions(displacement);
     let mut whole = of(outputs, reached.a, reached.step);
-    whole["fingerprints"] = fingerprints(rank, simulation.config(), &state)?;
+    whole["fingerprints"] = fingerprints(context, simulation.config(), &state)?;
     for name in names {
         let directory = directory(outputs, name);
-        let made = if rank.comm.rank() == 0 { Some(OutputDir::create(&directory)?) } else { None };
-        rank.comm.barrier()?;
+        let made = if context.comm.rank() == 0 { Some(OutputDir::create(&directory)?) } else { None };
+        context.comm.barrier()?;
         // Positions in f32 have lost digits of the displacement: a run goes on from the displacements themselves.
         let mut files = vec![
             simulation.seal_points(&directory.join(STATE[0]), displacement)?,
@@ -85,7 +79,7 @@ pub fn write(
             simulation.seal_points(&directory.join("positions.npy"), &positions)?,
         ];
         files.extend(outputs.hdf5(simulation, &directory, &positions, momentum)?);
-        outputs.publish(&rank.comm, &directory.join(WHOLE), &whole, files)?;
+        outputs.publish(&context.comm, &directory.join(WHOLE), &whole, files)?;
         drop(made);
     }
     Ok(())
@@ -99,10 +93,10 @@ fn directory(outputs: &Outputs, name: &str) -> PathBuf {
 ///
 /// A snapshot that says it is whole must be: one that is damaged, of another run or in another's place is an error, not
 /// passed over, for what follows would be written over good files.
-pub fn last_whole(outputs: &Outputs, rank: &Context, config: &Config) -> Result<Option<(usize, State)>, Error> {
+pub fn last_whole(outputs: &Outputs, context: &Context, config: &Config) -> Result<Option<(usize, State)>, Error> {
     let found = newest(outputs)?;
     let at = [found.as_ref().map_or(0.0, |(epoch, ..)| epoch.value()).to_bits()];
-    let all = rank.comm.all_gather(&at)?;
+    let all = context.comm.all_gather(&at)?;
     if let Some(other) = all.iter().position(|there| *there != all[0]) {
         let out = outputs.path("");
         let why = format!("rank {other} finds another last snapshot than rank 0; all ranks must see the same files");
@@ -128,11 +122,11 @@ pub fn last_whole(outputs: &Outputs, rank: &Context, config: &Config) -> Result<
     }
     let read = |name: &str| -> Result<[Vec<f32>; 3], Error> {
         let file = NpyFile::open(directory.join(name))?;
-        Ok(Simulation::read_points(config, rows(rank, config)?, &file)?)
+        Ok(Simulation::read_points(config, config.rows(context.comm.size(), context.comm.rank())?, &file)?)
     };
     let read = |name: &str| read(name).map_err(|e| bad(format!("it is damaged; remove the snapshot ({e})")));
     let state = [read(STATE[0])?, read(STATE[1])?];
-    let have = fingerprints(rank, config, &state)?;
+    let have = fingerprints(context, config, &state)?;
     if let Some((name, ..)) = difference(&marks, &have) {
         let name = if name.is_empty() { "its state" } else { name.as_str() };
         return Err(bad(format!("{name} is not what was written with {WHOLE}; remove the snapshot")));
