@@ -251,7 +251,7 @@ impl Ghosts {
 #[doc(hidden)]
 pub fn source() -> KernelSource {
     KernelSource::new("ghosts::accumulate", include_str!("../../../shaders/points/ghosts/accumulate.wgsl"))
-        .params("count: u32, width: u32, pad0: u32, pad1: u32")
+        .fields("count: u32, width: u32, pad0: u32, pad1: u32")
         .array("points", Element::U32, Access::Read)
         .array("offsets", Element::U32, Access::Read)
         .array("places", Element::U32, Access::Read)
