@@ -59,7 +59,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let directory = std::env::args().nth(1).unwrap_or_else(|| ".".into());
     let mut context = Context::new(Communicator::solo(), Gpu::open(&Options::from_env()?, 0)?)?;
     let cloud = Cloud::from_host(&mut context.recorder, &Domain::new(&[1.0, 1.0])?, &cosmic_web())?;
-    let groups = Groups::find(&mut context.recorder, &mut context.exchange, &cloud, Linking::Separations(PARAMETER))?;
+    let groups = Groups::find(&mut context, &cloud, Linking::Separations(PARAMETER))?;
     let catalogue = groups.catalogue(&mut context.recorder, &Selection::default())?;
 
     let mut picture = RgbImage::from_pixel(PIXELS, PIXELS, Rgb([255; 3]));

@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let points: Vec<f32> = x.iter().zip(&y).zip(&z).flat_map(|((x, y), z)| [*x, *y, *z]).collect();
 
         let cloud = Cloud::from_host(&mut context.recorder, &Domain::new(&[config.box_size; 3])?, &points)?;
-        let groups = Groups::find(&mut context.recorder, &mut context.exchange, &cloud, Linking::Separations(0.2))?;
+        let groups = Groups::find(&mut context, &cloud, Linking::Separations(0.2))?;
         let halos = groups.catalogue(&mut context.recorder, &Selection::default())?;
         let first = match (halos.count.first(), halos.center.first_chunk::<3>()) {
             (Some(count), Some(center)) => format!("the first of {count} particles at {center:.1?}"),

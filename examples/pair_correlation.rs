@@ -63,8 +63,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let points: Vec<f64> =
                 mine.clone().flat_map(|i| [0, 1, 2].map(|axis| coordinate(clustered, i, axis))).collect();
             let cloud = Cloud::from_host_f64(&mut context.recorder, &Domain::new(&[SIDE; 3])?, &points)?;
-            let hood = DistributedSearch::new(&mut context.recorder, &mut context.exchange, &cloud)?;
-            Ok::<_, Error>(hood.pairs(&mut context.recorder, &mut context.exchange, None, &bins)?)
+            let search = DistributedSearch::new(&mut context, &cloud)?;
+            Ok::<_, Error>(search.pairs(&mut context, None, &bins)?)
         };
         Ok::<_, Error>([pairs(true)?, pairs(false)?])
     })?;

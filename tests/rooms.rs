@@ -14,12 +14,12 @@ const LIBRARY: &[&[&str]] = &[
     &["launch", "fft"],
     &["mesh", "points"],
     &["pm"],
-    &["error"],
+    &["error", "kernels"],
 ];
 
 /// The same among points; files that stand in the room itself are its ground floor.
 const POINTS: &[&[&str]] = &[
-    &["cloud", "curve", "domain", "error", "extent"],
+    &["cloud", "curve", "domain", "error", "extent", "rows"],
     &["sort", "tree"],
     &["ghosts"],
     &["partition"],
@@ -31,6 +31,9 @@ const POINTS: &[&[&str]] = &[
 const GIVEN: &[(&str, &str)] = &[
     ("Error", "error"),
     ("Launch", "launch"),
+    ("kernels", "kernels"),
+    ("kernel_params", "gpu"),
+    ("bytemuck", "gpu"),
     ("Context", "exchange"),
     ("Attribute", "cloud"),
     ("AnyArray", "cloud"),

@@ -199,7 +199,7 @@ fn fof(context: &mut Context, arguments: &Arguments) -> Result<Result<Value, Fai
     };
     let cloud = files.read(context)?;
     phases.done("read");
-    let groups = Groups::find(&mut context.recorder, &mut context.exchange, &cloud, arguments.linking())?;
+    let groups = Groups::find(context, &cloud, arguments.linking())?;
     drop(cloud);
     phases.done("link");
     let catalogue = groups.catalogue(&mut context.recorder, &files.selection)?;

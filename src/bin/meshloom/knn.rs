@@ -60,7 +60,7 @@ fn search(work: &mut Work, arguments: &Arguments) -> Result<Value, Error> {
         without_self: arguments.exclude_self,
         rows: RowOrder::Input,
     };
-    let found = search.nearest(&mut context.recorder, &mut context.exchange, queries.as_ref(), &query)?;
+    let found = search.nearest(context, queries.as_ref(), &query)?;
     let (comm, asked) = (&context.comm, files.asked());
     let (k, first) = (u64::from(arguments.k), asked.rows(comm).start);
     let shape = [asked.count(), k];

@@ -69,7 +69,7 @@ fn place(comm: &Communicator, length: u64) -> Result<(u64, u64), Error> {
 /// One rank's work: numbers of neighbours. Gives that of all of all ranks.
 fn counts(work: &mut Work, arguments: &Arguments, within: &RadiusQuery) -> Result<u64, Error> {
     let Work { context, files, search, queries, .. } = work;
-    let counts = search.counts(&mut context.recorder, &mut context.exchange, queries.as_ref(), within)?;
+    let counts = search.counts(context, queries.as_ref(), within)?;
     let (comm, asked) = (&context.comm, files.asked());
     let first = asked.rows(comm).start;
     let (_, all) = place(comm, counts.iter().sum())?;
@@ -84,7 +84,7 @@ fn counts(work: &mut Work, arguments: &Arguments, within: &RadiusQuery) -> Resul
 /// One rank's work: lists of neighbours. Gives the length of all of all ranks.
 fn lists(work: &mut Work, arguments: &Arguments, within: &RadiusQuery) -> Result<u64, Error> {
     let Work { context, files, search, queries, .. } = work;
-    let found = search.within(&mut context.recorder, &mut context.exchange, queries.as_ref(), within)?;
+    let found = search.within(context, queries.as_ref(), within)?;
     let (comm, asked) = (&context.comm, files.asked());
     let (first, rows) = (asked.rows(comm).start, asked.count());
     let (begin, all) = place(comm, found.index.len() as u64)?;

@@ -84,7 +84,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 /// One rank's work; rank 0 writes the file.
 fn count(work: &mut Work, arguments: &Arguments, edges: &Edges) -> Result<Value, Error> {
     let Work { context, search, queries, .. } = work;
-    let counts = search.pairs(&mut context.recorder, &mut context.exchange, queries.as_ref(), &edges.bins)?;
+    let counts = search.pairs(context, queries.as_ref(), &edges.bins)?;
     let comm = &context.comm;
     work.phases.done("search");
     if comm.rank() == 0 {

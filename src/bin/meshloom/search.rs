@@ -153,7 +153,7 @@ impl<'a> Work<'a> {
         let cloud = files.points.read(context, &files.domain)?;
         let queries = files.queries.as_ref().map(|file| file.read(context, &files.domain)).transpose()?;
         phases.done("read");
-        let search = DistributedSearch::new(&mut context.recorder, &mut context.exchange, &cloud)?;
+        let search = DistributedSearch::new(context, &cloud)?;
         drop(cloud);
         context.recorder.wait()?;
         phases.done("build");

@@ -58,7 +58,7 @@ fn sort(context: &mut Context, arguments: &Arguments) -> Result<Result<serde_jso
     };
     let cloud = file.read(context, &domain)?;
     phases.done("read");
-    let sorted = distribute(&mut context.recorder, &mut context.exchange, &cloud, Curve::Morton)?;
+    let sorted = distribute(context, &cloud, Curve::Morton)?;
     context.recorder.wait()?;
     phases.done("sort");
     write_npy(comm, &arguments.output, &[file.count()], |to| save(&mut context.recorder, &sorted, to))?;

@@ -28,7 +28,7 @@ pub fn seal(
     let (side, count) = (config.box_size, config.particles.pow(3));
     let cloud = cloud(context, config, a, particles)?;
     let linking = Linking::Separations(outputs.parameters.linking_length);
-    let groups = Groups::find(&mut context.recorder, &mut context.exchange, &cloud, linking)?;
+    let groups = Groups::find(context, &cloud, linking)?;
     drop(cloud);
     let selection = Selection::default();
     let mut halos = groups.catalogue(&mut context.recorder, &selection)?;
