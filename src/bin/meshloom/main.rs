@@ -1,13 +1,15 @@
-//! The `meshloom` program: one file a command, this one to tell them apart.
+//! The `meshloom` program: a module for each command; this one reads the command line.
 
 mod bench;
 mod catalogue;
 mod chatter;
 mod common;
+mod config_file;
 mod coordinates;
 mod devices;
 mod fft;
 mod fof;
+mod kernels;
 mod knn;
 mod neighbors;
 mod pairs;
@@ -58,6 +60,8 @@ enum Command {
     Fof(fof::Arguments),
     /// Measure how fast the parts of the library are on this machine
     Bench(bench::Arguments),
+    /// List the compute kernels of the library, or print one as a driver gets it
+    Kernels(kernels::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -122,5 +126,6 @@ fn run(program: Program) -> Result<(), Failure> {
         Command::Pairs(arguments) => pairs::run(&arguments),
         Command::Fof(arguments) => fof::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Kernels(arguments) => kernels::run(&arguments),
     }
 }

@@ -4,7 +4,7 @@
 //! chosen to take a terminal over. Nothing here panics, and control characters come out escaped. All else that prints
 //! (`println!` and its kin) panics in such places: a test sees that none comes in.
 
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, IsTerminal, Write};
 
 use meshloom::io::{is_unprintable, printable};
 use serde_json::Value;
@@ -30,6 +30,18 @@ pub fn print_object(object: &Value) -> Result<(), Failure> {
         if is_unprintable(c) { line += &format!("\\u{:04x}", u32::from(c)) } else { line.push(c) }
     }
     print(&(line + "\n"))
+}
+
+/// Writes bytes that are no text to standard output.
+///
+/// # Errors
+/// [`Failure::Usage`] where it is a terminal; else as [`print()`].
+pub fn write_binary(bytes: &[u8]) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    if out.is_terminal() {
+        return Err(Failure::Usage("this is binary and no text for a terminal; name a file with --output".into()));
+    }
+    written(out.write_all(bytes).and_then(|()| out.flush()))
 }
 
 /// What came of writing to standard output.

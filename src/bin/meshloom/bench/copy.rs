@@ -1,6 +1,6 @@
-//! How fast the devices copy their memory: what any kernel that reads and writes can hope for.
+//! How fast the devices copy their memory: an upper bound for any kernel that reads and writes.
 
-use meshloom::gpu::{Access, Array, Element, Kernel, KernelSource};
+use meshloom::gpu::{Array, Kernel, KernelSource};
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
@@ -9,6 +9,9 @@ use super::session::Session;
 
 /// Bytes that are copied on a device: more than its caches hold, where it has that much to spare.
 const BYTES: u64 = 64 << 20;
+
+/// Bytes of an element: a complex number.
+const ELEMENT_BYTES: u64 = 8;
 
 /// The speed of copies on all ranks at the same time.
 pub struct CopySpeed {
@@ -21,12 +24,12 @@ pub struct CopySpeed {
 }
 
 impl CopySpeed {
-    /// Bytes a second of the quicker way, reading and writing, of all devices together.
+    /// Bytes per second of the quicker way, reading and writing, of all devices together.
     pub fn bytes_per_second(&self) -> f64 {
         self.bytes as f64 / self.kernel.median.min(self.driver.median)
     }
 
-    /// Bytes a second by a kernel.
+    /// Bytes per second by a kernel.
     pub fn by_kernel(&self) -> f64 {
         self.bytes as f64 / self.kernel.median
     }
@@ -41,23 +44,10 @@ impl CopySpeed {
     }
 }
 
+meshloom::kernel_params! { struct CopyParams { count: u32 } }
+
 fn kernel() -> Kernel {
-    let body = r"
-        @compute @workgroup_size(GROUP) fn main(
-            @builtin(workgroup_id) id: vec3<u32>,
-            @builtin(num_workgroups) count: vec3<u32>,
-            @builtin(local_invocation_index) lane: u32,
-        ) {
-            for (var k = 0u; k < ITEMS; k++) {
-                let i = (group_number(id, count) * ITEMS + k) * GROUP + lane;
-                if i < params.count { store_to(i, load_from(i)); }
-            }
-        }";
-    let source = KernelSource::new("bench::copy", body)
-        .fields("count: u32")
-        // The widest element that kernels of the library use.
-        .array("from", Element::Complex32, Access::Read)
-        .array("to", Element::Complex32, Access::ReadWrite);
+    let source = KernelSource::new("bench::copy", include_str!("copy.wgsl")).params::<CopyParams>();
     // SAFETY: both arrays have `count` elements at least, and the loop ends.
     unsafe { Kernel::new_unchecked(source) }
 }
@@ -70,7 +60,7 @@ fn elements(context: &Context) -> u64 {
     let bytes = BYTES.min(memory) / context.sharing.max(1) as u64;
     // One window: more of them cost address arithmetic.
     let bytes = bytes.min(capabilities.window_bytes);
-    1 << (bytes / Element::Complex32.bytes()).max(1).ilog2()
+    1 << (bytes / ELEMENT_BYTES).max(1).ilog2()
 }
 
 /// Measurements that it takes.
@@ -86,10 +76,10 @@ pub fn measure(session: &mut Session) -> Result<CopySpeed, Error> {
     let recorder = &mut context.recorder;
     recorder.upload(&from, 0, bytemuck::cast_slice(&values))?;
     let by_kernel = clock.together(recorder, |recorder| {
-        Ok(recorder.each(&kernel, &[from.raw(), to.raw()], &(count as u32), count)?)
+        Ok(recorder.each(&kernel, &[from.raw(), to.raw()], &CopyParams { count: count as u32 }, count)?)
     })?;
     let by_driver = clock.together(recorder, |recorder| Ok(recorder.copy(&from, 0, &to, 0, count)?))?;
-    let [bytes] = clock.sum([2 * count * Element::Complex32.bytes()])?;
+    let [bytes] = clock.sum([2 * count * ELEMENT_BYTES])?;
     let speed = CopySpeed { bytes, kernel: by_kernel, driver: by_driver };
     session.report.copy(&speed);
     Ok(speed)

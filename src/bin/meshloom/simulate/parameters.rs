@@ -7,7 +7,6 @@ use meshloom::Error;
 use meshloom::cosmology::{
     Amplitude, Cosmology, LinearPower, LptOrder, Parameters as CosmologyParameters, Scheme, TransferKind,
 };
-use meshloom::io::{printable_path, read_text};
 use meshloom::mesh::Window;
 use meshloom::pm::Config;
 use meshloom::points::fof::Selection;
@@ -16,6 +15,7 @@ use serde_json::{Value, json};
 
 use super::mass_function::MassFunction;
 use crate::common::{Common, Failure};
+use crate::config_file;
 
 #[derive(Args)]
 pub struct Arguments {
@@ -182,18 +182,6 @@ fn usage(message: impl Into<String>) -> Failure {
     Failure::Usage(message.into())
 }
 
-/// Bytes of the longest configuration that is read: a person writes a few hundred.
-const MOST: u64 = 1 << 16;
-
-fn read(path: &Path) -> Result<String, Failure> {
-    read_text(path, MOST).map_err(|error| Failure::Failed(error.to_string()))
-}
-
-/// A file that says nothing we understand. (What it says clearly and may not be is wrong usage, as on the command line.)
-fn bad_toml(path: &Path, error: &toml::de::Error) -> Failure {
-    Failure::Failed(format!("{}: {}", printable_path(path), error.to_string().trim_end()))
-}
-
 /// The snapshots of a file with the digits that stand there: `0.50` names another directory than `0.5`.
 fn as_written(snapshots: Option<Vec<Epoch>>, text: &str) -> Option<Vec<Epoch>> {
     let table = toml::de::DeTable::parse(text).ok()?;
@@ -220,8 +208,8 @@ impl Parameters {
         let file: Options = match &arguments.config {
             None => Options::default(),
             Some(path) => {
-                let text = read(path)?;
-                let mut file: Options = toml::from_str(&text).map_err(|e| bad_toml(path, &e))?;
+                let text = config_file::read(path)?;
+                let mut file: Options = config_file::parse(path, &text)?;
                 file.snapshots = as_written(file.snapshots, &text);
                 file
             }
@@ -344,7 +332,7 @@ fn cosmology(name: &str) -> Result<Cosmology, Failure> {
             "--cosmology is `{name}`; it must be planck18, simple, or a file that ends in .toml"
         )));
     }
-    let file: CosmologyFile = toml::from_str(&read(path)?).map_err(|e| bad_toml(path, &e))?;
+    let file: CosmologyFile = config_file::parse(path, &config_file::read(path)?)?;
     let amplitude = match (file.A_s, file.sigma8) {
         (Some(a), None) => Amplitude::Primordial(a),
         (None, Some(s)) => Amplitude::Sigma8(s),
@@ -419,7 +407,7 @@ mod tests {
                 _ => panic!("it is taken"),
             }
         };
-        assert!(error(&b"#".repeat(MOST as usize + 1)).contains("65537 bytes, of 65536 at most"));
+        assert!(error(&b"#".repeat(config_file::MAX_BYTES as usize + 1)).contains("65537 bytes, of 65536 at most"));
         assert!(error(b"seed = 1\n# \xff\n").contains("line 2: is not text in UTF-8"));
         for path in ["/dev/zero", "/tmp"] {
             assert!(matches!(gather(&["--out", "out", "--cosmology", "planck18", "--config", path]),
