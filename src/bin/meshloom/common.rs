@@ -1,4 +1,4 @@
-//! What all commands share: how many ranks, which device, what is reported and how a command ends.
+//! What all commands share: options of ranks and devices, the launch, progress and reports, exit codes.
 
 use std::io::{ErrorKind, IsTerminal};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::terminal;
 
-/// Parts of the process grid along the first two axes of a mesh; none: what suits the mesh.
+/// Parts of the process grid along the first two axes of a mesh; none: as the library chooses for the mesh.
 pub type GridParts = Option<[usize; 2]>;
 
 /// Options of every command that works on a device.
@@ -36,18 +36,18 @@ pub struct Common {
     pub quiet: bool,
 }
 
-/// How a command ends when it does not end well.
+/// Why a command failed, which decides the exit code.
 pub enum Failure {
-    /// The words of the call cannot be parsed: exit code 2, and the parser's own message.
+    /// Arguments that the parser refuses, with its message: exit code 2.
     Words(String),
-    /// The words of the call are wrong: exit code 2.
+    /// Arguments that are wrong in value or together: exit code 2.
     Usage(String),
-    /// It could not be done: exit code 1.
+    /// Work or files that failed: exit code 1.
     Failed(String),
 }
 
 impl Failure {
-    /// With which code the program ends.
+    /// The exit code.
     pub fn code(&self) -> u8 {
         match self {
             Failure::Words(_) | Failure::Usage(_) => 2,
@@ -55,7 +55,7 @@ impl Failure {
         }
     }
 
-    /// What is said about it on standard error.
+    /// The message on standard error.
     pub fn message(&self) -> String {
         match self {
             Failure::Words(message) => message.trim_end().into(),
@@ -68,7 +68,7 @@ impl From<&Error> for Failure {
     fn from(error: &Error) -> Self {
         use meshloom::Error as E;
         match error {
-            // Values that were asked for and cannot be.
+            // Values of options that the library refuses.
             E::Cosmology(_) | E::Fft(_) | E::Layout(_) | E::Device(DeviceError::UnknownAdapter { .. }) => {
                 Failure::Usage(error.to_string())
             }
@@ -81,6 +81,12 @@ impl From<&Error> for Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         Failure::from(&error)
+    }
+}
+
+impl From<IoError> for Failure {
+    fn from(error: IoError) -> Self {
+        Failure::Failed(error.to_string())
     }
 }
 
@@ -97,7 +103,20 @@ fn grid(text: &str) -> Result<GridParts, String> {
 }
 
 impl Common {
-    /// Runs `body` on every rank, however there are ranks, and gives what rank 0 returned, where it is in this process.
+    /// Passes on what was found by opening the input files before the launch, which is done since the meaning of some
+    /// options depends on them. Under MPI errors are left to the launch, which prints that of one process: none is found.
+    ///
+    /// # Errors
+    /// That of the files.
+    pub fn before_launch<T>(&self, opened: Result<T, impl Into<Failure>>) -> Result<Option<T>, Failure> {
+        match opened {
+            Ok(found) => Ok(Some(found)),
+            Err(_) if Launch::detect(self.ranks.into()) == Launch::Mpi => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Runs `body` on every rank, as threads or MPI processes, and gives what rank 0 returned if it is in this process.
     pub fn launch<T: Send>(
         &self,
         body: impl Fn(&mut Context) -> Result<T, Error> + Sync,
@@ -105,7 +124,7 @@ impl Common {
         self.launch_together(|context| body(context).map(Ok))
     }
 
-    /// [`launch`](Self::launch) of a body that may also end with a failure that all ranks find alike.
+    /// [`launch`](Self::launch) of a body that may also end with a failure (the inner error) that all ranks have alike.
     pub fn launch_together<T: Send>(
         &self,
         body: impl Fn(&mut Context) -> Result<Result<T, Failure>, Error> + Sync,
@@ -126,7 +145,7 @@ impl Common {
         // Under MPI a rank that fails ends all with the code that one process ends with.
         let code = |error: &Error| Failure::from(error).code();
         let ranks = launch_with_code(how, &options, code, |mut context| match fits(context.comm.size()) {
-            // All ranks find it: they leave together, which under MPI saves the exit code.
+            // All ranks have this error, so that they end together, which under MPI keeps the exit code.
             Err(wrong) => Ok((context.comm.rank(), Err(wrong))),
             Ok(()) => body(&mut context).map(|value| (context.comm.rank(), value)),
         });
@@ -191,7 +210,7 @@ pub fn is_same_file(one: &Path, other: &Path) -> bool {
     place(one) == place(other)
 }
 
-/// Refuses `-` as the name of a file: inputs are read and outputs written in parts.
+/// Refuses `-` as the name of a file: ranks read parts of inputs and write parts of outputs, which a stream has not.
 ///
 /// # Errors
 /// [`Failure::Usage`].
@@ -204,7 +223,7 @@ pub fn refuse_dash<'a>(inputs: impl IntoIterator<Item = &'a Path>, output: &'a P
     }
 }
 
-/// Fails before the work rather than after it where there is no place for the result.
+/// Checks before the work that the output file can be created.
 pub fn writable(output: &Path) -> Result<(), IoError> {
     let create = |source| IoError::Create { path: output.into(), source };
     if let Some(directory) = output.parent().filter(|parent| !parent.as_os_str().is_empty())

@@ -10,12 +10,12 @@ use meshloom::points::neighbors::{KnnQuery, MAX_K, RowOrder};
 use serde_json::{Value, json};
 
 use crate::common::Failure;
-use crate::search::{Inputs, Job, Work, limit};
+use crate::search::{RankSearch, SearchCommand, SearchOptions, limit};
 
 #[derive(Args)]
 pub struct Arguments {
     #[command(flatten)]
-    inputs: Inputs,
+    search: SearchOptions,
     /// Neighbours of each point, up to 1024
     #[arg(short, value_name = "K", value_parser = number, allow_hyphen_values = true)]
     k: u32,
@@ -42,18 +42,18 @@ fn number(text: &str) -> Result<u32, String> {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let job = Job {
-        command: "knn",
-        inputs: &arguments.inputs,
+    let command = SearchCommand {
+        name: "knn",
+        options: &arguments.search,
         queries: arguments.queries.as_deref().map(|path| ("queries_file", path)),
         output: &arguments.output,
     };
-    job.run(|| Ok(()), |work, ()| search(work, arguments))
+    command.run(|| Ok(()), |work, ()| search(work, arguments))
 }
 
 /// One rank's work.
-fn search(work: &mut Work, arguments: &Arguments) -> Result<Value, Error> {
-    let Work { context, files, search, queries, .. } = work;
+fn search(work: &mut RankSearch, arguments: &Arguments) -> Result<Value, Error> {
+    let RankSearch { context, inputs, search, queries, .. } = work;
     let query = KnnQuery {
         k: arguments.k,
         within: arguments.max_distance.unwrap_or(f32::INFINITY),
@@ -61,9 +61,9 @@ fn search(work: &mut Work, arguments: &Arguments) -> Result<Value, Error> {
         rows: RowOrder::Input,
     };
     let found = search.nearest(context, queries.as_ref(), &query)?;
-    let (comm, asked) = (&context.comm, files.asked());
-    let (k, first) = (u64::from(arguments.k), asked.rows(comm).start);
-    let shape = [asked.count(), k];
+    let (comm, query_points) = (&context.comm, inputs.query_points());
+    let (k, first) = (u64::from(arguments.k), query_points.rows(comm).start);
+    let shape = [query_points.count(), k];
     work.phases.done("search");
     let members = [Member::new::<i64>("index", &shape), Member::new::<f32>("distance", &shape)];
     write_npz(comm, &arguments.output, &members, |to| {

@@ -14,13 +14,13 @@ mod knn;
 mod neighbors;
 mod pairs;
 mod phases;
+mod point_values;
 mod points;
 mod power;
 mod search;
 mod simulate;
 mod sort;
 mod terminal;
-mod values;
 
 use std::process::ExitCode;
 

@@ -11,12 +11,12 @@ use meshloom::points::neighbors::{PairFilter, RadiusQuery, RowOrder};
 use serde_json::json;
 
 use crate::common::Failure;
-use crate::search::{Inputs, Job, Work, distance};
+use crate::search::{RankSearch, SearchCommand, SearchOptions, distance};
 
 #[derive(Args)]
 pub struct Arguments {
     #[command(flatten)]
-    inputs: Inputs,
+    search: SearchOptions,
     /// Largest distance, inclusive
     #[arg(long, value_name = "R", value_parser = distance, allow_hyphen_values = true)]
     radius: f32,
@@ -35,15 +35,15 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let job = Job {
-        command: "neighbors",
-        inputs: &arguments.inputs,
+    let command = SearchCommand {
+        name: "neighbors",
+        options: &arguments.search,
         queries: arguments.queries.as_deref().map(|path| ("queries_file", path)),
         output: &arguments.output,
     };
     let which = if arguments.exclude_self { PairFilter::Others } else { PairFilter::All };
     let within = RadiusQuery { radius: arguments.radius, which, rows: RowOrder::Input };
-    job.run(
+    command.run(
         || Ok(()),
         |work, ()| {
             let total =
@@ -67,14 +67,14 @@ fn place(comm: &Communicator, length: u64) -> Result<(u64, u64), Error> {
 }
 
 /// One rank's work: numbers of neighbours. Gives that of all of all ranks.
-fn counts(work: &mut Work, arguments: &Arguments, within: &RadiusQuery) -> Result<u64, Error> {
-    let Work { context, files, search, queries, .. } = work;
+fn counts(work: &mut RankSearch, arguments: &Arguments, within: &RadiusQuery) -> Result<u64, Error> {
+    let RankSearch { context, inputs, search, queries, .. } = work;
     let counts = search.counts(context, queries.as_ref(), within)?;
-    let (comm, asked) = (&context.comm, files.asked());
-    let first = asked.rows(comm).start;
+    let (comm, query_points) = (&context.comm, inputs.query_points());
+    let first = query_points.rows(comm).start;
     let (_, all) = place(comm, counts.iter().sum())?;
     work.phases.done("search");
-    let members = [Member::new::<i64>("count", &[asked.count()])];
+    let members = [Member::new::<i64>("count", &[query_points.count()])];
     write_npz(comm, &arguments.output, &members, |to| {
         Ok::<_, Error>(to.write(0, first, bytemuck::cast_slice::<u64, i64>(&counts))?)
     })?;
@@ -82,11 +82,11 @@ fn counts(work: &mut Work, arguments: &Arguments, within: &RadiusQuery) -> Resul
 }
 
 /// One rank's work: lists of neighbours. Gives the length of all of all ranks.
-fn lists(work: &mut Work, arguments: &Arguments, within: &RadiusQuery) -> Result<u64, Error> {
-    let Work { context, files, search, queries, .. } = work;
+fn lists(work: &mut RankSearch, arguments: &Arguments, within: &RadiusQuery) -> Result<u64, Error> {
+    let RankSearch { context, inputs, search, queries, .. } = work;
     let found = search.within(context, queries.as_ref(), within)?;
-    let (comm, asked) = (&context.comm, files.asked());
-    let (first, rows) = (asked.rows(comm).start, asked.count());
+    let (comm, query_points) = (&context.comm, inputs.query_points());
+    let (first, rows) = (query_points.rows(comm).start, query_points.count());
     let (begin, all) = place(comm, found.index.len() as u64)?;
     // A row begins where the lists of this rank do and the rows before it end; the last rank also says where all end.
     let last = comm.rank() + 1 == comm.size();

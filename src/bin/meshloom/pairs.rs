@@ -9,12 +9,12 @@ use meshloom::points::neighbors::{Bins, NeighborError};
 use serde_json::{Value, json};
 
 use crate::common::Failure;
-use crate::search::{Inputs, Job, Work};
+use crate::search::{RankSearch, SearchCommand, SearchOptions};
 
 #[derive(Args)]
 pub struct Arguments {
     #[command(flatten)]
-    inputs: Inputs,
+    search: SearchOptions,
     /// Edges of the bins of distances: numbers from 0 on, ascending, one a line
     #[arg(long, value_name = "EDGES.txt")]
     bins: PathBuf,
@@ -72,18 +72,18 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.bins.as_os_str() == "-" {
         return Err(Failure::Usage("-: edges cannot be read from standard input; save them to a file".into()));
     }
-    let job = Job {
-        command: "pairs",
-        inputs: &arguments.inputs,
+    let command = SearchCommand {
+        name: "pairs",
+        options: &arguments.search,
         queries: arguments.cross.as_deref().map(|path| ("cross_file", path)),
         output: &arguments.output,
     };
-    job.run(|| Edges::read(&arguments.bins), |work, edges| count(work, arguments, edges))
+    command.run(|| Edges::read(&arguments.bins), |work, edges| count(work, arguments, edges))
 }
 
 /// One rank's work; rank 0 writes the file.
-fn count(work: &mut Work, arguments: &Arguments, edges: &Edges) -> Result<Value, Error> {
-    let Work { context, search, queries, .. } = work;
+fn count(work: &mut RankSearch, arguments: &Arguments, edges: &Edges) -> Result<Value, Error> {
+    let RankSearch { context, search, queries, .. } = work;
     let counts = search.pairs(context, queries.as_ref(), &edges.bins)?;
     let comm = &context.comm;
     work.phases.done("search");

@@ -9,7 +9,7 @@ use meshloom::io::NpyWriter;
 use meshloom::io::collective::write_npy;
 use meshloom::points::Curve;
 use meshloom::points::sort::{Sorted, distribute};
-use meshloom::{Context, Error, Launch};
+use meshloom::{Context, Error};
 
 use crate::common::{Common, Failure, refuse_dash, writable};
 use crate::phases::Phases;
@@ -33,12 +33,8 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     refuse_dash([arguments.points.as_path()], &arguments.output)?;
     arguments.common.refuse_grid()?;
-    // What --box means depends on the file; ranks of several processes leave other errors to the launch, which prints
-    // one.
-    match PointFile::open(&arguments.points) {
-        Ok(file) => drop(file.domain(arguments.size.as_ref())?),
-        Err(_) if Launch::detect(arguments.common.ranks.into()) == Launch::Mpi => {}
-        Err(error) => return Err(Failure::Failed(error.to_string())),
+    if let Some(file) = arguments.common.before_launch(PointFile::open(&arguments.points))? {
+        file.domain(arguments.size.as_ref())?;
     }
     let report = arguments.common.launch_together(|context| sort(context, arguments))?;
     arguments.common.print(report)
