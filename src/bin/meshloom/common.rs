@@ -165,6 +165,17 @@ impl Common {
         }
     }
 
+    /// The process grid for a mesh: that of the call, or what suits the mesh.
+    ///
+    /// # Errors
+    /// [`LayoutError`](meshloom::grid::LayoutError) when the grid of the call does not fit so many ranks.
+    pub fn process_grid(&self, shape: [u64; 3], ranks: usize) -> Result<Grid, Error> {
+        Ok(match self.grid {
+            Some(parts) => Grid::new(parts, ranks)?,
+            None => Grid::auto(shape, ranks),
+        })
+    }
+
     /// Refuses `--grid`, for commands about points.
     ///
     /// # Errors
@@ -197,7 +208,7 @@ impl Common {
     }
 }
 
-/// Whether two names are of one file, which need not be there: spelled alike, through links, or in other words.
+/// Whether two paths are of one file, also through links or spelled differently. The file need not exist.
 pub fn is_same_file(one: &Path, other: &Path) -> bool {
     let place = |path: &Path| -> PathBuf {
         let whole = path.canonicalize();

@@ -50,7 +50,7 @@ fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error>
     }
     let mut exchanges = Vec::new();
     for &shape in &arguments.size {
-        let grid = settings.grid(shape, ranks)?;
+        let grid = settings.common.process_grid(shape, ranks)?;
         let plan = Transform::<[f32; 2]>::new(&context.gpu, shape, grid, context.comm.rank());
         let [refused] = super::measure::sum(&context.comm, [u64::from(plan.is_err())])?;
         let plan = match plan {

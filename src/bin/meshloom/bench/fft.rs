@@ -65,7 +65,7 @@ fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error>
     // All plans come first: a size that cannot be transformed is found before anything has run.
     let mut planned = Vec::new();
     for (shape, kind) in cases {
-        let grid = settings.grid(shape, session.context.comm.size())?;
+        let grid = settings.common.process_grid(shape, session.context.comm.size())?;
         match plan(&session, arguments, kind, shape, grid)? {
             Ok(plan) => planned.push(plan),
             Err(message) => return Ok(Err(message)),
@@ -103,7 +103,7 @@ fn plan(
     shape: [u64; 3],
     grid: Grid,
 ) -> Result<Result<Plan, String>, Error> {
-    let tune = arguments.tune.then_some(arguments.settings.has_grid());
+    let tune = arguments.tune.then_some(arguments.settings.common.grid.is_some());
     let plan = match kind {
         Values::Real => planned::<f32>(session.context, tune, shape, grid).map(Plan::Real),
         Values::Complex => planned::<[f32; 2]>(session.context, tune, shape, grid).map(Plan::Complex),

@@ -93,7 +93,7 @@ fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error>
 fn measure_one(session: &mut Session, copy: &CopySpeed, shape: [u64; 3], width: u64) -> Result<(), Error> {
     let Session { context, settings, clock, .. } = session;
     let recorder = &mut context.recorder;
-    let grid = settings.grid(shape, context.comm.size())?;
+    let grid = settings.common.process_grid(shape, context.comm.size())?;
     let mut comms = GridComms::new(&context.comm, grid)?;
     let plan = GhostPlan::new(shape, grid, context.comm.rank(), [[width; 2]; 3], [true; 3]);
     let ghosts = GhostCells::new(plan);

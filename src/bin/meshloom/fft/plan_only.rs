@@ -17,7 +17,7 @@ pub struct Options {
     pub plan_only: bool,
     /// The array, as 4096,4096,4096
     #[arg(long, value_name = "N,N,N", value_delimiter = ',',
-          value_parser = clap::value_parser!(u64).range(1..=super::job::LONGEST))]
+          value_parser = clap::value_parser!(u64).range(1..=super::file_transform::LONGEST))]
     shape: Vec<u64>,
     /// Fields that are transformed together
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]

@@ -19,17 +19,17 @@ use crate::common::{Common, Failure};
 use crate::phases::Phases;
 use outputs::Outputs;
 pub use parameters::Arguments;
-use parameters::Parameters;
+use parameters::RunParameters;
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let parameters = Parameters::gather(arguments)?;
+    let parameters = RunParameters::gather(arguments)?;
     let common = &arguments.common;
     let report = common.launch(|context| simulate(context, &parameters, common))?;
     common.print(report)
 }
 
 /// One rank's work; the report is that of `run.json`.
-fn simulate(context: &mut Context, parameters: &Parameters, common: &Common) -> Result<Value, Error> {
+fn simulate(context: &mut Context, parameters: &RunParameters, common: &Common) -> Result<Value, Error> {
     // The progress bar counts steps, not phases.
     let mut phases = Phases::new(ProgressBar::hidden());
     let config = parameters.config(common.grid);

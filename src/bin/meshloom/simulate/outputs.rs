@@ -13,12 +13,12 @@ use meshloom::pm::{Config, Simulation, fingerprint};
 use meshloom::{Context, Error};
 use serde_json::Value;
 
-use super::parameters::{Epoch, Hdf5, Parameters};
+use super::parameters::{Epoch, Hdf5, RunParameters};
 
 /// The output directory of a run.
 pub struct Outputs<'a> {
-    pub parameters: &'a Parameters,
-    /// [`Parameters::object`].
+    pub parameters: &'a RunParameters,
+    /// [`RunParameters::object`].
     pub run: Value,
 }
 
@@ -53,7 +53,7 @@ impl<'a> Outputs<'a> {
     /// The outputs of a run with this rank's `noise`, if it was read from a file. All ranks call it.
     pub fn new(
         context: &Context,
-        parameters: &'a Parameters,
+        parameters: &'a RunParameters,
         config: &Config,
         noise: Option<&[f32]>,
     ) -> Result<Self, Error> {
