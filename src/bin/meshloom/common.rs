@@ -142,7 +142,7 @@ impl Common {
         if how != Launch::Mpi {
             fits(self.ranks.into())?;
         }
-        // Under MPI a rank that fails ends all with the code that one process ends with.
+        // Under MPI a rank that fails ends all processes with the exit code that one process has.
         let code = |error: &Error| Failure::from(error).code();
         let ranks = launch_with_code(how, &options, code, |mut context| match fits(context.comm.size()) {
             // All ranks have this error, so that they end together, which under MPI keeps the exit code.

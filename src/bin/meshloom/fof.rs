@@ -44,7 +44,7 @@ pub struct Arguments {
     /// Masses: shape (N), or a snapshot that has some [default: 1 each]
     #[arg(long, value_name = "M.npy")]
     masses: Option<PathBuf>,
-    /// Velocities: shape (N, 3) or (N, 2), or a snapshot that has some, as they stand there
+    /// Velocities: shape (N, 3) or (N, 2), or a snapshot that has some, in the file's units
     #[arg(long, value_name = "V.npy")]
     velocities: Option<PathBuf>,
     /// Scale factors of the points of a light cone: shape (N)
@@ -67,7 +67,7 @@ enum By {
     Label,
 }
 
-/// A linking length, or a linking parameter.
+/// Parses a linking length or a linking parameter.
 fn length(text: &str) -> Result<f64, String> {
     match text.trim().parse::<f64>() {
         Ok(length) if length >= 0.0 && (length as f32).is_finite() => Ok(length + 0.0),

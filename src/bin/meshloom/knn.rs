@@ -19,10 +19,10 @@ pub struct Arguments {
     /// Neighbours of each point, up to 1024
     #[arg(short, value_name = "K", value_parser = number, allow_hyphen_values = true)]
     k: u32,
-    /// What to write: index int64 (M, K) and distance f32 (M, K), nearest first; -1 and inf where there are fewer
+    /// The neighbours to write: index int64 (M, K) and distance f32 (M, K), nearest first; -1 and inf where there are fewer
     #[arg(short, long, value_name = "OUT.npz")]
     output: PathBuf,
-    /// Places whose neighbours are asked for: shape (M, 3) or (M, 2) [default: the points themselves]
+    /// Query points, whose neighbours are searched for: shape (M, 3) or (M, 2) [default: the points themselves]
     #[arg(long, value_name = "Q.npy")]
     queries: Option<PathBuf>,
     /// A point is not its own neighbour
@@ -67,7 +67,7 @@ fn search(work: &mut RankSearch, arguments: &Arguments) -> Result<Value, Error> 
     work.phases.done("search");
     let members = [Member::new::<i64>("index", &shape), Member::new::<f32>("distance", &shape)];
     write_npz(comm, &arguments.output, &members, |to| {
-        // The index of a missing neighbour, u64::MAX, is -1 in the same bits.
+        // The index of a missing neighbour is u64::MAX, whose bits are those of -1.
         to.write(0, first * k, bytemuck::cast_slice::<u64, i64>(&found.index))?;
         Ok::<_, Error>(to.write(1, first * k, &found.distance)?)
     })?;

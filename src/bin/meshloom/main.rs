@@ -40,7 +40,7 @@ struct Program {
 
 #[derive(Subcommand)]
 enum Command {
-    /// List the adapters, what they can do and what they would be used for
+    /// List the adapters with their limits, features and kernel profiles
     Devices(devices::Arguments),
     /// Run a cosmological particle-mesh simulation
     Simulate(simulate::Arguments),
@@ -56,7 +56,7 @@ enum Command {
     Neighbors(neighbors::Arguments),
     /// Count pairs of points by distance
     Pairs(pairs::Arguments),
-    /// Find groups of points: friends of friends
+    /// Find friends-of-friends groups of points
     Fof(fof::Arguments),
     /// Measure how fast the parts of the library are on this machine
     Bench(bench::Arguments),
@@ -72,7 +72,7 @@ fn main() -> ExitCode {
     }
     let diagnostics = tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| terminal::Diagnostics);
     diagnostics.without_time().log_internal_errors(false).init();
-    // Under MPI every process finds wrong words alike: one speaks for all.
+    // Under MPI every process has the same wrong arguments: the first prints the message.
     let first = ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "MV2_COMM_WORLD_RANK"]
         .iter()
         .find_map(|name| std::env::var(name).ok())
@@ -89,9 +89,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// The words of the call; none where they ask for help alone, which is then printed.
+/// Parses the command line; none where it asks for help or the version, which is then printed.
 fn parse(first: bool) -> Result<Option<Program>, Failure> {
-    // Without colours, which could not be told from control characters in the words.
+    // Without colours, whose codes could not be told from control characters in the arguments.
     let plain = Program::command().styles(Styles::plain());
     let error = match plain.try_get_matches().and_then(|words| Program::from_arg_matches(&words)) {
         Ok(program) => return Ok(Some(program)),
@@ -112,7 +112,7 @@ fn run(program: Program) -> Result<(), Failure> {
         tracing::debug!(%error, "interrupts will leave temporary files");
     }
     if meshloom::comm::mpi_launched() {
-        // The launcher says what happened.
+        // The launcher reports the interrupt.
         meshloom::io::cleanup::silence_interrupt_message();
     }
     match program.command {

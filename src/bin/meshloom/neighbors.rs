@@ -23,13 +23,13 @@ pub struct Arguments {
     /// The neighbours to write: those of row i are index[offset[i]:offset[i + 1]] and distance likewise
     #[arg(short, long, value_name = "OUT.npz")]
     output: PathBuf,
-    /// Places whose neighbours are asked for: shape (M, 3) or (M, 2) [default: the points themselves]
+    /// Query points, whose neighbours are searched for: shape (M, 3) or (M, 2) [default: the points themselves]
     #[arg(long, value_name = "Q.npy")]
     queries: Option<PathBuf>,
     /// A point is not its own neighbour
     #[arg(long, conflicts_with = "queries")]
     exclude_self: bool,
-    /// Write their number alone: count int64 (M)
+    /// Write only their number: count int64 (M)
     #[arg(long)]
     count_only: bool,
 }
@@ -58,7 +58,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     )
 }
 
-/// Where the lists of this rank begin among those of all ranks, and the length of all.
+/// The offset of this rank's lists among those of all ranks, and the length of all.
 fn place(comm: &Communicator, length: u64) -> Result<(u64, u64), Error> {
     let (mut before, mut all) = ([length], [length]);
     comm.scan_exclusive(&mut before, Op::Sum)?;
@@ -66,7 +66,7 @@ fn place(comm: &Communicator, length: u64) -> Result<(u64, u64), Error> {
     Ok((before[0], all[0]))
 }
 
-/// One rank's work: numbers of neighbours. Gives that of all of all ranks.
+/// One rank's work with `--count-only`; returns the number of neighbours on all ranks.
 fn counts(work: &mut RankSearch, arguments: &Arguments, within: &RadiusQuery) -> Result<u64, Error> {
     let RankSearch { context, inputs, search, queries, .. } = work;
     let counts = search.counts(context, queries.as_ref(), within)?;
@@ -81,14 +81,14 @@ fn counts(work: &mut RankSearch, arguments: &Arguments, within: &RadiusQuery) ->
     Ok(all)
 }
 
-/// One rank's work: lists of neighbours. Gives the length of all of all ranks.
+/// One rank's work: lists of neighbours; returns their number on all ranks.
 fn lists(work: &mut RankSearch, arguments: &Arguments, within: &RadiusQuery) -> Result<u64, Error> {
     let RankSearch { context, inputs, search, queries, .. } = work;
     let found = search.within(context, queries.as_ref(), within)?;
     let (comm, query_points) = (&context.comm, inputs.query_points());
     let (first, rows) = (query_points.rows(comm).start, query_points.count());
     let (begin, all) = place(comm, found.index.len() as u64)?;
-    // A row begins where the lists of this rank do and the rows before it end; the last rank also says where all end.
+    // Offsets of this rank's rows among all; the last rank also writes the end.
     let last = comm.rank() + 1 == comm.size();
     let own = found.offset.len() - usize::from(!last);
     let offset: Vec<i64> = found.offset[..own].iter().map(|offset| (begin + offset) as i64).collect();

@@ -79,7 +79,7 @@ impl PointValues {
         self.width
     }
 
-    /// The values of these points, which are this rank's: finite numbers. All ranks call it.
+    /// The values of this rank's points, checked to be finite and in the range of f32. All ranks call it.
     ///
     /// # Errors
     /// Those of the file; [`IoError::NonFinite`], [`IoError::OutOfRange`] of f32 and [`IoError::Negative`] for the first
@@ -129,7 +129,7 @@ impl PointValues {
         }
     }
 
-    /// What is wrong with an element.
+    /// The error of a bad element.
     fn error(&self, element: u64, value: f64) -> IoError {
         let (path, row, place) = (self.path().to_path_buf(), element / self.width, element % self.width);
         let index = if self.width == 1 { vec![row] } else { vec![row, place] };

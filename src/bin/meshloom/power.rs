@@ -33,7 +33,7 @@ pub struct Arguments {
     /// Cells of the mesh that points are painted on [default: twice the cube root of their number, from 16 to 512]
     #[arg(long, value_name = "N|NX,NY,NZ", value_parser = shape)]
     mesh: Option<[u64; 3]>,
-    /// How points are painted; with --deconvolve, how the field was [default: cic]
+    /// Window that points are painted with or, with --deconvolve, that a field was painted with [default: cic]
     #[arg(long, value_name = "cic|tsc|pcs")]
     window: Option<Window>,
     /// Divide the power by that of the window
@@ -49,7 +49,7 @@ pub struct Arguments {
     common: Common,
 }
 
-/// One number for all axes or one for each.
+/// Parses one number for all axes or one for each.
 fn three<T: Copy + std::str::FromStr>(text: &str) -> Option<[T; 3]> {
     let numbers: Option<Vec<T>> = text.split(',').map(|number| number.trim().parse().ok()).collect();
     match numbers?[..] {
@@ -73,7 +73,7 @@ fn is_box(size: &[f64; 3]) -> bool {
     size.iter().all(|side| (1e-30..=1e30).contains(side))
 }
 
-/// The box that was asked for, else that of a snapshot's header.
+/// The box of the call, else that of a snapshot's header.
 fn box_of(arguments: &Arguments, file: &InputFile) -> Result<[f64; 3], Failure> {
     if let Some(size) = arguments.size {
         return Ok(size);
@@ -192,9 +192,9 @@ impl<'a> Measurement<'a> {
     }
 }
 
-/// The even size that can be transformed next above twice the mean number of points along an axis.
+/// Twice the mean number of points along an axis, rounded up to an even size that can be transformed.
 fn default_mesh(points: u64) -> u64 {
-    // The root of a cube must not be rounded up.
+    // The cube root of a cube must not be rounded up by a floating-point error.
     let along = (2.0 * (points as f64).cbrt() - 1e-9).clamp(16.0, 512.0);
     2 * good_size((along / 2.0).ceil() as u64)
 }
@@ -417,7 +417,7 @@ fn point_modes(
     Ok(ModesOfInput { modes, shifted, sent: points.sent() })
 }
 
-/// Names the file that a bad value is in.
+/// Adds the path of the file to the error of a bad value.
 fn in_file(error: MeshError, measurement: &Measurement) -> Error {
     match error {
         MeshError::NotFinite { index, value } => {

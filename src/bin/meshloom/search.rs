@@ -43,7 +43,7 @@ pub fn limit(text: &str) -> Result<f32, String> {
     }
 }
 
-/// One of these commands, called.
+/// A call of one of these commands.
 pub struct SearchCommand<'a> {
     /// Its name.
     pub name: &'static str,
@@ -71,7 +71,7 @@ impl SearchInputs {
 }
 
 impl SearchCommand<'_> {
-    /// Checks the options, and the files as far as the options depend on them, then runs `search` on every rank and prints
+    /// Checks the options, opens the files that their meaning depends on, then runs `search` on every rank and prints
     /// the report of what it returns. `prepare` reads other inputs; every rank calls it, before anything long.
     ///
     /// # Errors

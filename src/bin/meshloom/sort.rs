@@ -20,7 +20,7 @@ pub struct Arguments {
     /// Points: shape (N, 3) or (N, 2), f32 or f64; or a snapshot in HDF5
     #[arg(value_name = "POINTS.npy|SNAPSHOT.hdf5")]
     points: PathBuf,
-    /// The permutation to write: int64, element i is the row of the point that comes i-th
+    /// The permutation to write: int64, element i is the row of the i-th point in order
     #[arg(short, long, value_name = "ORDER.npy")]
     output: PathBuf,
     /// Sides of the periodic box; 0 or open leaves an axis open [default: a snapshot's own, else all open]

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::measure::Spread;
 use super::session::Session;
 
-/// Bytes that are copied on a device: more than its caches hold, where it has that much to spare.
+/// Bytes that are copied on a device with enough memory: more than its caches hold.
 const BYTES: u64 = 64 << 20;
 
 /// Bytes of an element: a complex number.
@@ -19,7 +19,7 @@ pub struct CopySpeed {
     bytes: u64,
     /// By a kernel.
     kernel: Spread,
-    /// By the driver: on software renderers far quicker than any kernel.
+    /// By the driver, which on software renderers is far quicker than any kernel.
     driver: Spread,
 }
 
@@ -55,15 +55,15 @@ fn kernel() -> Kernel {
 /// Elements of the arrays that one rank copies.
 fn elements(context: &Context) -> u64 {
     let capabilities = context.gpu.capabilities();
-    // Ranks that share a device share the amount; an eighth of the memory is never too much.
+    // Ranks that share a device share the amount, which is an eighth of the memory at most.
     let memory = capabilities.memory.map_or(BYTES, |bytes| bytes / 8);
     let bytes = BYTES.min(memory) / context.sharing.max(1) as u64;
-    // One window: more of them cost address arithmetic.
+    // An array of one window needs no address arithmetic.
     let bytes = bytes.min(capabilities.window_bytes);
     1 << (bytes / ELEMENT_BYTES).max(1).ilog2()
 }
 
-/// Measurements that it takes.
+/// Number of measurements.
 pub const MEASUREMENTS: usize = 2;
 
 /// Measures it and adds it to the report. All ranks call it.

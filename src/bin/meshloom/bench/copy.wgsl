@@ -1,4 +1,4 @@
-// Copies an array: what any kernel that reads and writes can hope for.
+// Copies an array.
 //
 // Elements of 8 bytes, the widest that kernels in single precision use. Workgroup: the device's tuned size.
 

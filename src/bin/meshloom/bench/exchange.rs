@@ -18,7 +18,7 @@ pub struct Arguments {
     /// Cells of the mesh: one number for a cube, or three as 96x80x60; several with commas between
     #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "256", value_parser = super::shape)]
     size: Vec<[u64; 3]>,
-    /// Bytes a message is cut to [default: the library's]
+    /// Most bytes of a message [default: the library's]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
     chunk_bytes: Option<u64>,
     /// Messages in flight each way [default: the library's]

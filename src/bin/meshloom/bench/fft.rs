@@ -21,10 +21,10 @@ pub struct Arguments {
     /// Cells of the mesh: one number for a cube, or three as 96x80x60; several with commas between
     #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "128", value_parser = super::shape)]
     size: Vec<[u64; 3]>,
-    /// Only real fields (both kinds otherwise)
+    /// Only real fields [default: real and complex]
     #[arg(long)]
     real: bool,
-    /// Only complex fields (both kinds otherwise)
+    /// Only complex fields [default: real and complex]
     #[arg(long, conflicts_with = "real")]
     complex: bool,
     /// Search for the fastest process grid, messages and kernels first, and remember them
@@ -115,7 +115,7 @@ fn plan(
         Ok(plan) => Ok(plan),
     };
     let refused = matches!(&plan, Err(error) if !matches!(error, FftError::Device(_)));
-    // Where all ranks refuse they leave together, which keeps the exit code under MPI.
+    // Where all ranks refuse they end together, which keeps the exit code under MPI.
     let [all] = session.sum([u64::from(refused)])?;
     match plan {
         Err(error) if all == session.context.comm.size() as u64 => Ok(Err(format!("--size {}: {error}", name(shape)))),
@@ -172,10 +172,11 @@ impl<T: Cell> Ready<T> {
     }
 }
 
-/// Seconds of both directions of a transform, and what they move on this rank.
+/// Times of both directions of a transform, and the bytes that they move on this rank.
 struct Measured {
-    /// Until the plan is ready for the first time, kernels compiled, and again.
+    /// Seconds to plan and run both directions for the first time, with the compilation of kernels, and again.
     plan: [f64; 2],
+    /// For each direction the time, the bytes in device memory and the cost of exchanges.
     directions: [(Spread, u64, Cost); 2],
 }
 

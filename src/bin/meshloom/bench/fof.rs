@@ -52,14 +52,14 @@ fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error>
     Ok(bench.finish())
 }
 
-/// One number of points and one linking parameter.
+/// Measures and reports one number of points and one linking parameter. All ranks call it.
 fn one(
     bench: &mut SearchBench,
     cloud: &Cloud,
     parameter: f64,
     mut reference: Option<&mut Reference>,
 ) -> Result<(), Error> {
-    // Of the box that uniform points fill, whether it is periodic or not.
+    // The mean separation is that in the box that uniform points fill, periodic or not.
     let filled = Domain::new(&[f64::from(bench.points.extent()); 3])?;
     let length = Linking::Separations(parameter).length(&filled, cloud.len())?;
     let components = Components::new(&bench.session.context.gpu);
@@ -78,11 +78,11 @@ fn one(
     Ok(())
 }
 
-/// Groups with so many members and more.
+/// Number of groups with so many members and more.
 fn groups(labels: &[u32], least: u64) -> u64 {
     let mut counts = vec![0u64; labels.len()];
     for &label in labels {
-        // Labels that cannot be are for the reference to find.
+        // Labels out of range are found by the comparison with the reference.
         if let Some(count) = counts.get_mut(label as usize) {
             *count += 1;
         }
@@ -90,11 +90,11 @@ fn groups(labels: &[u32], least: u64) -> u64 {
     counts.iter().filter(|&&count| count >= least).count() as u64
 }
 
-/// Whether labels are those of the reference, but for links that rounding makes or breaks: then they are least numbers
-/// of groups that join those of a slightly lesser length and lie in those of a slightly greater one.
+/// Whether labels are those of the reference, but for links that rounding makes or breaks: the groups must be unions of those
+/// with a slightly smaller linking length and lie within those with a slightly larger one.
 fn same(ours: &[u32], theirs: &[u32], reference: &Reference, length: f32) -> bool {
     let close = || {
-        // Rounding of squares on both sides, and of places beyond the faces.
+        // Rounding of squares on both sides, and of periodic images.
         let slack = 4.0 * f32::EPSILON * (length + reference.side());
         let [fine, coarse] = [length - slack, length + slack].map(|length| reference.groups(length.max(0.0)));
         let least = within(ours, ours) && ours.iter().zip(0..).all(|(&label, point)| label <= point);
@@ -103,7 +103,7 @@ fn same(ours: &[u32], theirs: &[u32], reference: &Reference, length: f32) -> boo
     ours.len() == theirs.len() && (ours == theirs || close())
 }
 
-/// Whether each group of `fine` lies in one of `coarse`: a point has there the label of the one whose number is its own.
+/// Whether each group of `fine` lies in one of `coarse`: a point and the point that its label names have one label there.
 fn within(fine: &[u32], coarse: &[u32]) -> bool {
     let mut each = fine.iter().zip(coarse);
     each.all(|(&fine, label)| coarse.get(fine as usize) == Some(label))

@@ -34,7 +34,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 const COLUMNS: [&str; 10] =
     ["mesh", "grid", "what", "median", "least .. greatest", "ghosts", "of copy", "between", "on the host", "ratio"];
 
-/// What is done with ghost cells.
+/// An exchange of ghost cells.
 #[derive(Clone, Copy, PartialEq)]
 enum Operation {
     /// Fill them from their owners.
@@ -154,7 +154,7 @@ struct Measured {
     messages: u64,
 }
 
-/// Adds a row to the table, and gives the object of one operation.
+/// Adds a row to the table, and returns the object of one operation.
 fn report_one(session: &mut Session, copy: &CopySpeed, [mesh, grid]: [&str; 2], measured: &Measured) -> Value {
     let &Measured { operation, ours, theirs, ghosts, device, between, messages } = measured;
     let speed = ghosts as f64 / ours.median;
@@ -183,7 +183,7 @@ fn report_one(session: &mut Session, copy: &CopySpeed, [mesh, grid]: [&str; 2], 
     result
 }
 
-/// Whether two fields are the same, but for the order in which sums may be taken.
+/// Whether two fields are the same, but for rounding of sums in another order.
 fn close(device: &[f32], host: &[f32]) -> bool {
     let near = |(a, b): (&f32, &f32)| (a - b).abs() <= 1e-5 * (1.0 + a.abs());
     device.len() == host.len() && device.iter().zip(host).all(near)
@@ -200,7 +200,7 @@ impl HostField {
         for (sweep, send, receive) in operation.sweeps(&self.plan) {
             let comm = comms.along(sweep.axis).comm();
             let (mut message, mut counts) = (Vec::new(), vec![0; comm.size()]);
-            // Links stand in the order of the peers.
+            // Links are in the order of the peers.
             for link in send {
                 counts[link.peer] += link.block.len();
                 rows(link.block).for_each(|row| message.extend_from_slice(&self.field[row]));

@@ -43,7 +43,7 @@ fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error>
     Ok(bench.finish())
 }
 
-/// One number of points and of neighbours.
+/// Measures and reports one number of points and of neighbours. All ranks call it.
 fn one(bench: &mut SearchBench, cloud: &Cloud, k: u32, reference: Option<&mut Reference>) -> Result<(), Error> {
     let nearest = Nearest::new(&bench.session.context.gpu);
     let results = [cloud.len() * u64::from(k); 2];
@@ -60,7 +60,7 @@ fn one(bench: &mut SearchBench, cloud: &Cloud, k: u32, reference: Option<&mut Re
     if !rows.is_empty() {
         let distance = bench.session.context.recorder.download(&lists.distance, 0, lists.distance.len())?;
         let theirs: Vec<f32> = rows.iter().map(|row| row.1).collect();
-        // The far side of a periodic box costs the reference digits.
+        // The reference rounds periodic images to the digits of the far side.
         let blur = cloud.domain().side(0).map_or(0.0, |side| side * 2.0 * f32::EPSILON);
         differ = differing(&distance, &theirs, k as usize, blur);
         result["sum_of_distances"] = json!([sum(&distance), sum(&theirs)]);
@@ -71,12 +71,12 @@ fn one(bench: &mut SearchBench, cloud: &Cloud, k: u32, reference: Option<&mut Re
     Ok(())
 }
 
-/// The sum of distances that are there.
+/// The sum of the distances of neighbours that exist.
 fn sum(distances: &[f32]) -> f64 {
     distances.iter().filter(|distance| distance.is_finite()).map(|&distance| f64::from(distance)).sum()
 }
 
-/// Rows of `k` distances in which any is another: by more than rounding of squares and roots, and `blur`.
+/// Number of rows of `k` distances in which any differs by more than rounding of squares and roots, and `blur`.
 fn differing(ours: &[f32], theirs: &[f32], k: usize, blur: f32) -> u64 {
     let close = |a: f32, b: f32| a == b || (a - b).abs() <= 8.0 * f32::EPSILON * b + blur;
     let same = |(a, b): (&[f32], &[f32])| a.iter().zip(b).all(|(&a, &b)| close(a, b));

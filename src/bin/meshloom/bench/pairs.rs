@@ -54,7 +54,7 @@ fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error>
     Ok(bench.finish())
 }
 
-/// One number of points.
+/// Measures and reports one number of points. All ranks call it.
 fn one(bench: &mut SearchBench, size: u64, radius: f32, bins: u32) -> Result<(), Error> {
     let (searches, width) = (Radius::new(&bench.session.context.gpu), f64::from(radius) / f64::from(bins));
     let bins = Bins::new(&(0..=bins).map(|edge| f64::from(edge) * width).collect::<Vec<_>>())?;
@@ -81,7 +81,7 @@ fn one(bench: &mut SearchBench, size: u64, radius: f32, bins: u32) -> Result<(),
     Ok(())
 }
 
-/// Whether two histograms are the same, but for pairs that rounding puts on the other side of an edge.
+/// Whether two histograms are the same, but for pairs that rounding moves across an edge.
 fn close(ours: &[u64], theirs: &[u64]) -> bool {
     let near = |(&a, &b): (&u64, &u64)| a.abs_diff(b) <= 2 + a.max(b) / 50_000;
     ours.len() == theirs.len() && ours.iter().zip(theirs).all(near)

@@ -4,10 +4,10 @@ use clap::{Args, ValueEnum};
 use meshloom::gpu::Recorder;
 use meshloom::points::{Cloud, Domain, ParticleError};
 
-/// How points lie.
+/// The distribution of points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Kind {
-    /// Evenly in the box
+    /// Uniform in the box
     Uniform,
     /// A halo with a cusp, whose outliers lie far beyond the box (Hernquist's profile)
     Hernquist,
@@ -19,7 +19,7 @@ pub struct PointSet {
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1000000",
         value_parser = clap::value_parser!(u64).range(1..=1 << 28))]
     pub size: Vec<u64>,
-    /// How the points lie
+    /// The distribution of the points
     #[arg(long, value_enum, value_name = "KIND", default_value_t = Kind::Uniform)]
     pub kind: Kind,
     /// Side of a periodic box [default: an open box of side 1]
@@ -54,7 +54,7 @@ impl PointSet {
         }
     }
 
-    /// `count` points on the device, different for every rank. Waits.
+    /// `count` points on the device, different for every rank. Waits for the device.
     pub fn cloud(&self, recorder: &mut Recorder, count: u64, rank: usize) -> Result<Cloud, ParticleError> {
         let random = super::sort::random(3 * count, 53, rank);
         let unit = |bits: u64| bits as f64 / (1u64 << 53) as f64;
@@ -62,7 +62,7 @@ impl PointSet {
         let place = |u: &[u64]| match self.kind {
             Kind::Uniform => [0, 1, 2].map(|axis| (extent * unit(u[axis])) as f32),
             Kind::Hernquist => {
-                // A scale of 0.02 sides; the outermost hundredth of a per cent is left out.
+                // The scale radius is 0.02 sides; the outermost 0.01 per cent of the mass is left out.
                 let root = (0.9999 * unit(u[0])).sqrt();
                 let r = 0.02 * root / (1.0 - root);
                 let (cos, phi) = (2.0 * unit(u[1]) - 1.0, std::f64::consts::TAU * unit(u[2]));

@@ -1,4 +1,4 @@
-//! What all searches of points have in common: a tree, a search in it, and how both are measured and reported.
+//! Benchmarks of searches of points: a tree, and a search in it.
 
 use std::time::Instant;
 
@@ -77,7 +77,7 @@ impl<'a> SearchBench<'a> {
         SearchBench { session, points }
     }
 
-    /// So many points on each rank and, on rank 0, the reference over its own, if one is asked for.
+    /// `size` points on each rank and, with `--reference` on rank 0, the reference over its points.
     pub fn cloud(&mut self, size: u64) -> Result<(Cloud, Option<Reference>), Error> {
         let Session { context, settings, .. } = &mut self.session;
         let cloud = self.points.cloud(&mut context.recorder, size, context.comm.rank())?;
@@ -89,8 +89,8 @@ impl<'a> SearchBench<'a> {
         Ok((cloud, reference))
     }
 
-    /// Measures on all ranks: the tree of `cloud`, and `search` in it, whose first result is given too: arrays of so many
-    /// words as `results` says.
+    /// Measures on all ranks the tree of `cloud` and `search` in it, and returns the first result too: arrays with so many
+    /// words as `results` has.
     pub fn measure<T>(
         &mut self,
         cloud: &Cloud,
@@ -129,7 +129,7 @@ impl<'a> SearchBench<'a> {
         Ok((measured, found))
     }
 
-    /// Measures the reference's tree and `search` in it, which leaves in `found` what it finds; nothing without one.
+    /// Measures the reference's tree and `search` in it, which writes to `found`; none without a reference.
     pub fn against<T>(
         &self,
         reference: Option<&mut Reference>,
@@ -148,7 +148,7 @@ impl<'a> SearchBench<'a> {
         self.session.clock.alone::<2>(work.as_mut().map(|work| work as &mut dyn FnMut(usize)))
     }
 
-    /// What the reference took for `what`, and whether the results of all ranks are its own. All ranks call it.
+    /// The reference's times for `what`, and whether the results of all ranks are the same. All ranks call it.
     pub fn compared(&self, took: Option<[Spread; 2]>, what: String, differs: bool) -> Result<Option<Theirs>, Error> {
         let same = self.session.sum([u64::from(differs)])? == [0];
         Ok(took.map(|[build, search]| Theirs { build, search, what, same }))

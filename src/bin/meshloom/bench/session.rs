@@ -1,4 +1,4 @@
-//! What the benchmark of every subject has on a rank.
+//! One rank's benchmark of any subject: its context, clock and report.
 
 use meshloom::grid::Cost;
 use meshloom::{Context, Error};

@@ -38,10 +38,10 @@ pub struct Arguments {
     /// Length of the last axis that --inverse --real gives [default: 2 (m - 1) of m modes]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=file_transform::LONGEST))]
     last_size: Option<u64>,
-    /// Which transform has the factor 1/N; ortho: both its root
+    /// Which direction has the factor 1/N; ortho: both have its square root
     #[arg(long, value_name = "backward|ortho|forward", default_value = "backward", value_parser = norm)]
     norm: Norm,
-    /// The numbers to work with [default: f32 for float32 and complex64, else f64]
+    /// Precision of the computation [default: f32 for float32 and complex64, else f64]
     #[arg(long, value_name = "f32|f64", value_parser = precision)]
     precision: Option<Precision>,
     #[command(flatten)]
@@ -75,7 +75,7 @@ fn precision(text: &str) -> Result<Precision, String> {
     found.map(|(_, precision)| precision).ok_or_else(|| "write f32 or f64".into())
 }
 
-/// The word for a value of an option.
+/// The name of a value of an option.
 fn word<T: PartialEq>(words: &[(&'static str, T)], value: &T) -> &'static str {
     words.iter().find(|(_, known)| known == value).map_or("", |(word, _)| word)
 }

@@ -15,8 +15,8 @@ use super::mass_function::MassFunction;
 use super::outputs::Outputs;
 use crate::catalogue;
 
-/// Finds the groups of this rank's positions and momenta and those of the other ranks, and seals `halos.npz` (Msun/h, Mpc/h, peculiar
-/// km/s), the mass function and, where snapshots are asked for in HDF5, `halos.0.hdf5`. All ranks call it.
+/// Finds groups among all ranks' particles and writes `halos.npz` (Msun/h, Mpc/h, peculiar km/s), the mass function and, with
+/// `--hdf5`, `halos.0.hdf5`; no file has its final name yet. All ranks call it.
 pub fn seal(
     context: &mut Context,
     outputs: &Outputs,
@@ -54,7 +54,7 @@ pub fn seal(
     Ok((files, report))
 }
 
-/// The particles with their peculiar velocities, as [`Groups`] takes them. All ranks call it.
+/// The particles and their peculiar velocities as a [`Cloud`]. All ranks call it.
 fn cloud(context: &mut Context, config: &Config, a: f64, [positions, momenta]: Particles) -> Result<Cloud, Error> {
     let positions = in_row_order(&context.comm, config, positions)?;
     let mut cloud = Cloud::from_host(&mut context.recorder, &Domain::new(&config.size())?, &positions)?;
@@ -67,8 +67,8 @@ fn cloud(context: &mut Context, config: &Config, a: f64, [positions, momenta]: P
     Ok(cloud)
 }
 
-/// The rows of all ranks' particles, shared out so that each rank has rows that follow one another in Lagrangian order:
-/// a cloud numbers points in the order of the ranks, and halos must not depend on the process grid. All ranks call it.
+/// Redistributes the rows of all ranks' particles so that those of rank 0 come first in Lagrangian order, then those of rank
+/// 1 and so on: a cloud numbers points in this order, and halos must not depend on the process grid. All ranks call it.
 fn in_row_order(comm: &Communicator, config: &Config, columns: [Vec<f32>; 3]) -> Result<Vec<f32>, Error> {
     let (n, ranks, me) = (config.particles, comm.size(), comm.rank());
     let part = |rank: usize| split(n * n, ranks as u64, rank as u64);
@@ -93,7 +93,7 @@ fn in_row_order(comm: &Communicator, config: &Config, columns: [Vec<f32>; 3]) ->
     Ok(ordered)
 }
 
-/// The catalogue in Gadget-4's layout, where HDF5 is asked for: rank 0 writes what all ranks have.
+/// The catalogue in Gadget-4's layout, with `--hdf5`: rank 0 gathers and writes it.
 #[cfg(feature = "hdf5")]
 fn hdf5(
     outputs: &Outputs,
@@ -110,7 +110,7 @@ fn hdf5(
     let none = Vec::new();
     let [velocity, dispersion] =
         [&halos.velocity, &halos.velocity_dispersion].map(|values| values.as_ref().unwrap_or(&none));
-    // Its masses are in 1e10 Msun/h.
+    // The layout has masses in 1e10 Msun/h.
     let reals = [
         (&halos.mass, 1e-10),
         (&halos.center, 1.0),
@@ -152,7 +152,7 @@ fn hdf5(
     Ok(Some(hdf5::seal_groups(outputs.path("halos.0.hdf5"), &simulation.snapshot_info(), &groups)?))
 }
 
-/// No run without the feature gets here with HDF5 asked for.
+/// Without the feature there is no `--hdf5`.
 #[cfg(not(feature = "hdf5"))]
 fn hdf5(_: &Outputs, _: &Simulation, _: &Communicator, _: &Catalogue) -> Result<Option<Sealed>, Error> {
     Ok(None)

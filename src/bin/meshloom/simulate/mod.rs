@@ -28,7 +28,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     common.print(report)
 }
 
-/// One rank's work; the report is that of `run.json`.
+/// One rank's work; returns the content of `run.json`.
 fn simulate(context: &mut Context, parameters: &RunParameters, common: &Common) -> Result<Value, Error> {
     // The progress bar counts steps, not phases.
     let mut phases = Phases::new(ProgressBar::hidden());
@@ -81,7 +81,7 @@ fn simulate(context: &mut Context, parameters: &RunParameters, common: &Common) 
 /// Positions and momenta of this rank's particles, by axis.
 type Particles = [[Vec<f32>; 3]; 2];
 
-/// Writes the state at the end of the run, its density and its power spectrum; no file has its final name yet. All ranks
+/// Writes positions and momenta, density and power spectrum at the end of the run; no file has its final name yet. All ranks
 /// call it.
 fn fields_and_particles(
     context: &mut Context,
@@ -105,7 +105,7 @@ fn fields_and_particles(
     Ok((files, [positions, momentum]))
 }
 
-/// What `run.json` says of a run, but for its halos and phases. All ranks call it.
+/// The content of `run.json`, but for halos and seconds per phase. All ranks call it.
 fn report(context: &Context, outputs: &Outputs, simulation: &Simulation) -> Result<Value, Error> {
     let (parameters, config, info) = (outputs.parameters, simulation.config(), context.gpu.info());
     let (counts, cost) = (context.recorder.counts(), simulation.cost());

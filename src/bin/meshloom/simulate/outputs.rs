@@ -22,22 +22,22 @@ pub struct Outputs<'a> {
     pub run: Value,
 }
 
-/// Files that a run writes only where it is asked to, beside those of [`part`].
+/// Files that only some runs write, besides those of [`part`].
 const OPTIONAL: [&str; 6] =
     ["density.npy", "halos.npz", "halos.0.hdf5", "mass_function.csv", "mass_function.png", "snapshot.hdf5"];
 
-/// Whether a file is one of several of a snapshot in HDF5: `snapshot.3.hdf5`.
+/// Whether a file is one of a snapshot in several HDF5 files: `snapshot.3.hdf5`.
 fn part(name: &str) -> bool {
     let number = name.strip_prefix("snapshot.").and_then(|rest| rest.strip_suffix(".hdf5"));
     number.is_some_and(|number| number.parse::<u64>().is_ok())
 }
 
-/// The longest description that is read.
-const MOST: u64 = 1 << 20;
+/// Bytes of the longest description that is read.
+const MAX_BYTES: u64 = 1 << 20;
 
-/// The object in a file in JSON, if there is the file.
+/// The JSON object in a file; none where there is no file.
 pub fn description(path: &Path) -> Result<Option<Value>, IoError> {
-    let text = match read_text(path, MOST) {
+    let text = match read_text(path, MAX_BYTES) {
         Err(IoError::NotFound { .. }) => return Ok(None),
         text => text?,
     };
@@ -66,7 +66,7 @@ impl<'a> Outputs<'a> {
         Ok(Outputs { parameters, run: parameters.object(noise_fingerprint) })
     }
 
-    /// Makes the directory of a run, and clears away what killed runs have left there and in directories of snapshots.
+    /// Creates the directory of a run, and removes what killed runs have left there and in directories of snapshots.
     pub fn create(out: &Path) -> Result<OutputDir, IoError> {
         let directory = OutputDir::create(out)?;
         for entry in fs::read_dir(directory.path()).into_iter().flatten().flatten() {
@@ -81,20 +81,20 @@ impl<'a> Outputs<'a> {
         self.parameters.out.join(name)
     }
 
-    /// The snapshots that were asked for.
+    /// The snapshots of the run.
     pub fn epochs(&self) -> impl Iterator<Item = &'a Epoch> + use<'a> {
         self.parameters.snapshots.iter()
     }
 
-    /// Gives files their names, all of which are sealed, and writes the description `whole` of them to `path`, beside
-    /// them. All ranks call it. An older description goes first and the new one comes last: none ever stands beside
-    /// files that it does not describe.
+    /// Publishes sealed files and writes their description `whole` to `path`, beside them. All ranks call it. An older
+    /// description is removed first and the new one published last, so that no description stands beside files that it does
+    /// not describe.
     pub fn publish(&self, comm: &Communicator, path: &Path, whole: &Value, files: Vec<Sealed>) -> Result<(), Error> {
         let sealed = match comm.rank() {
             0 => Some(seal_whole(path, format!("{whole:#}\n").as_bytes())?),
             _ => None,
         };
-        // Between the two there is no description, but this mark: a run that finds it knows that the files are of several.
+        // In between this mark stands for the description: a run that finds it knows that the files may be of several runs.
         let mark = path.with_extension("unfinished");
         comm.barrier()?;
         if comm.rank() == 0 {
@@ -115,9 +115,9 @@ impl<'a> Outputs<'a> {
         Ok(())
     }
 
-    /// Removes the description at `path`, if there is one, and files beside it that would pass for this run's: what
-    /// another run wrote and this one does not replace, and parts of a snapshot in several files, which must be of one
-    /// writing. Nothing goes from a directory that has neither a description of ours nor the mark of an `unfinished` run.
+    /// Removes the description at `path`, if there is one, and files beside it that would pass for this run's: those of
+    /// another run that this one does not replace, and parts of a snapshot in several files, which must be of one writing.
+    /// Nothing is removed from a directory without a description of a run or the mark of an `unfinished` one.
     fn clear(&self, path: &Path, unfinished: bool) -> Result<(), IoError> {
         let is_ours = |older: &Value| older["particles"].is_u64() && older["scheme"].is_string();
         let older = description(path).ok().flatten();
@@ -128,7 +128,7 @@ impl<'a> Outputs<'a> {
         }
         let same = !unfinished && runs.contains(&&self.run);
         let parts = self.parameters.hdf5 == Some(Hdf5::PerRank);
-        // Halos are found anew by a length that does not decide the run: those of another length go.
+        // The linking length is not part of the run's identity: halos of another length are removed.
         let halos = self.parameters.linking_length > 0.0;
         let outdated = |name: &str| {
             part(name) && (parts || !same) || OPTIONAL.contains(&name) && !same || halos && name == "halos.0.hdf5"
@@ -145,7 +145,7 @@ impl<'a> Outputs<'a> {
         Ok(())
     }
 
-    /// Writes the particles in HDF5, if that is asked for.
+    /// Writes the particles in HDF5, with `--hdf5`.
     #[cfg(feature = "hdf5")]
     pub fn hdf5(
         &self,
@@ -164,7 +164,7 @@ impl<'a> Outputs<'a> {
         Ok(Some(simulation.seal_snapshot(&directory.join("snapshot.hdf5"), files, positions, momentum)?))
     }
 
-    /// Without HDF5 the parameters ask for none.
+    /// Without the feature there is no `--hdf5`.
     #[cfg(not(feature = "hdf5"))]
     pub fn hdf5(
         &self,
@@ -176,7 +176,7 @@ impl<'a> Outputs<'a> {
         Ok(None)
     }
 
-    /// Draws the density, projected along the last axis.
+    /// Draws the density, projected along the last axis. All ranks call it.
     pub fn picture(
         &self,
         comm: &Communicator,
@@ -201,7 +201,7 @@ impl<'a> Outputs<'a> {
         Ok(Some(seal_whole(&path, &density_png_bytes(&map, side, side, &path)?)?))
     }
 
-    /// Writes the power spectrum of the density beside the linear one.
+    /// Writes the power spectrum of the density beside the linear one. All ranks call it.
     pub fn spectrum(&self, context: &mut Context, simulation: &mut Simulation) -> Result<Option<Sealed>, Error> {
         let bins = simulation.power(context)?;
         if context.comm.rank() != 0 {
@@ -223,7 +223,7 @@ impl<'a> Outputs<'a> {
     }
 }
 
-/// Removes a file that may be gone.
+/// Removes a file if it exists.
 fn remove(path: &Path) -> Result<(), IoError> {
     match fs::remove_file(path) {
         Err(source) if source.kind() != ErrorKind::NotFound => {

@@ -22,7 +22,7 @@ pub struct Arguments {
     /// Directory for everything that is written
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// RunOptions from a file: their names with _ for -
+    /// Options from a file: their names with _ for -
     #[arg(long, value_name = "FILE.toml")]
     pub config: Option<PathBuf>,
     #[command(flatten)]
@@ -31,7 +31,7 @@ pub struct Arguments {
     pub common: Common,
 }
 
-/// The options that may also stand in a file.
+/// The options that a file may have, too.
 #[derive(Args, Deserialize, Serialize, Clone, Debug, Default)]
 #[serde(deny_unknown_fields)]
 pub struct RunOptions {
@@ -75,13 +75,13 @@ pub struct RunOptions {
     /// Scale factors of snapshots
     #[arg(long, value_delimiter = ',', value_name = "A,B,..")]
     snapshots: Option<Vec<Epoch>>,
-    /// Go on from the last whole snapshot in DIR
+    /// Continue from the last whole snapshot in DIR
     #[arg(long, num_args = 0..=1, default_missing_value = "true")]
     resume: Option<bool>,
     /// Groups by friends of friends, in mean separations; 0 for none [default: 0.2]
     #[arg(long, value_name = "B", allow_negative_numbers = true)]
     linking_length: Option<f64>,
-    /// Write snapshots in HDF5 too: in one file, or in one a rank
+    /// Write snapshots in HDF5 too: in one file, or in one per rank
     #[arg(long, value_name = "one|per-rank")]
     hdf5: Option<String>,
     /// Write density.npy too
@@ -140,7 +140,7 @@ struct CosmologyFile {
     h: f64,
 }
 
-/// The parameters of a run, checked as far as no device is needed.
+/// The parameters of a run, checked as far as that needs no device.
 pub struct RunParameters {
     pub out: PathBuf,
     pub particles: u64,
@@ -306,7 +306,7 @@ impl RunParameters {
         }
     }
 
-    /// The cosmology's numbers.
+    /// The parameters of the cosmology.
     pub fn cosmology_object(&self) -> Value {
         let c = &self.cosmology;
         json!({
