@@ -121,8 +121,6 @@ pub struct Capabilities {
     pub subgroup_least: u32,
     /// Rounds after which the driver ends all loops of an invocation together, without a word; llvmpipe does so.
     pub loop_rounds: Option<u32>,
-    /// Atomic addition of `f32`.
-    pub float_atomics: bool,
     /// Timestamps.
     pub timestamps: bool,
     /// Bytes of device memory, where the driver tells.
@@ -198,10 +196,7 @@ impl Gpu {
         let info = adapter.get_info();
         let limits = if options.floor { adapter::floor() } else { adapter.limits() };
         let shared = matches!(info.device_type, wgpu::DeviceType::Cpu | wgpu::DeviceType::IntegratedGpu);
-        let mut wanted = wgpu::Features::SHADER_F64
-            | wgpu::Features::SUBGROUP
-            | wgpu::Features::SHADER_FLOAT32_ATOMIC
-            | wgpu::Features::TIMESTAMP_QUERY;
+        let mut wanted = wgpu::Features::SHADER_F64 | wgpu::Features::SUBGROUP | wgpu::Features::TIMESTAMP_QUERY;
         if options.cache.is_some() {
             wanted |= wgpu::Features::PIPELINE_CACHE;
         }
@@ -274,7 +269,6 @@ impl Gpu {
             subgroups,
             subgroup_least: if subgroups { info.subgroup_min_size.max(1) } else { 1 },
             loop_rounds: info.name.starts_with("llvmpipe").then_some(65_535),
-            float_atomics: features.contains(wgpu::Features::SHADER_FLOAT32_ATOMIC),
             timestamps: features.contains(wgpu::Features::TIMESTAMP_QUERY),
             memory,
         };

@@ -1,7 +1,7 @@
 // Reduce-then-scan for GPUs, second half: every part again, with the sum of the parts before it.
 //
 // Layout: as group_sums.wgsl; `offsets` holds the scanned sums, unless `params.offset` is 0. One element more than
-// counted is visited, with the value 0: it receives the total.
+// counted is written where `output` has it: it receives the total.
 // Workgroup: 256 invocations, one part, 8 consecutive elements each, which come coalesced through workgroup memory;
 // 10 KiB of workgroup memory.
 
@@ -27,7 +27,7 @@ fn hop(lane: u32, distance: u32, side: u32) {
     for (var k = 0u; k < 8u; k++) {
         let at = k * 256u + lane;
         var own = 0u;
-        if part < params.parts && base + at < last { own = value(base + at); }
+        if part < params.parts && base + at < last { own = load_input(base + at); }
         words[at] = own;
     }
     workgroupBarrier();
@@ -56,7 +56,7 @@ fn hop(lane: u32, distance: u32, side: u32) {
     for (var k = 0u; k < 8u; k++) {
         let i = base + lane * 8u + k;
         let own = words[lane * 8u + k];
-        if i < span { emit(i, before, own, i == last); }
+        if i < span { store_output(i, before); }
         before += own;
     }
 }

@@ -1,7 +1,6 @@
 // Reduce-then-scan for GPUs, first half: the sum of every part of the input.
 //
-// Layout: parts are 2048 consecutive elements; `sums` receives one word a part. `value` (words.wgsl, flags.wgsl) says
-// what is summed.
+// Layout: parts are 2048 consecutive elements; `sums` receives one word a part.
 // Workgroup: 256 invocations, one part, 8 elements each, coalesced; 1 KiB of workgroup memory.
 
 var<workgroup> tree: array<u32, 256>;
@@ -20,7 +19,7 @@ fn fold(lane: u32, half: u32) {
     var sum = 0u;
     for (var k = 0u; k < 8u; k++) {
         let i = part * 2048u + k * 256u + lane;
-        if part < params.parts && i < last { sum += value(i); }
+        if part < params.parts && i < last { sum += load_input(i); }
     }
     tree[lane] = sum;
     workgroupBarrier();

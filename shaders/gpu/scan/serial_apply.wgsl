@@ -1,7 +1,7 @@
 // Reduce-then-scan for software renderers, second half: every part again, with the sum of the parts before it.
 //
 // Layout: as serial_sums.wgsl; `offsets` holds the scanned sums, unless `params.offset` is 0. One element more than
-// counted is visited, with the value 0: it receives the total.
+// counted is written where `output` has it: it receives the total.
 // Workgroup: GROUP invocations, one part each, serially. No workgroup memory, no barriers.
 
 @compute @workgroup_size(GROUP) fn main(
@@ -19,8 +19,8 @@
         if params.offset == 1u { before = load_offsets(part); }
         for (var i = begin; i < end; i++) {
             var own = 0u;
-            if i < last { own = value(i); }
-            emit(i, before, own, i == last);
+            if i < last { own = load_input(i); }
+            store_output(i, before);
             before += own;
         }
     }

@@ -1,7 +1,6 @@
 // Reduce-then-scan for software renderers, first half: the sum of every part of the input.
 //
-// Layout: parts are `params.chunk` consecutive elements; `sums` receives one word a part. `value` (words.wgsl,
-// flags.wgsl) says what is summed.
+// Layout: parts are `params.chunk` consecutive elements; `sums` receives one word a part.
 // Workgroup: GROUP invocations, one part each, serially. No workgroup memory, no barriers.
 
 @compute @workgroup_size(GROUP) fn main(
@@ -15,7 +14,7 @@
         let begin = min(part * params.chunk, last);
         let end = begin + min(params.chunk, last - begin);
         var sum = 0u;
-        for (var i = begin; i < end; i++) { sum += value(i); }
+        for (var i = begin; i < end; i++) { sum += load_input(i); }
         store_sums(part, sum);
     }
 }

@@ -51,7 +51,6 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
                 let features = [
                     ("f64", able.f64),
                     ("subgroups", able.subgroups),
-                    ("float atomics", able.float_atomics),
                     ("timestamps", able.timestamps),
                     ("host-visible memory", able.host_visible),
                 ];
