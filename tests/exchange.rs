@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use meshloom::comm::{Communicator, Failure, run_threads};
 use meshloom::exchange::{Exchange, ExchangeError, PendingExchange, Wire};
-use meshloom::gpu::{DeviceElement, DeviceError, Gpu, Memory, Options, Recorder};
+use meshloom::gpu::{DeviceElement, DeviceError, Gpu, MemoryKind, Options, Recorder};
 use meshloom::grid::{Part, Transfers};
 use plans::{MAPPED, Plan, Side, mix};
 
@@ -55,7 +55,7 @@ fn uneven_and_empty_parts_arrive_in_chunks_of_any_size() {
 
 #[test]
 fn parts_of_many_large_chunks_arrive() {
-    for (memory, floor) in [(MAPPED, false), ([Memory::Device; 2], false), (MAPPED, true)] {
+    for (memory, floor) in [(MAPPED, false), ([MemoryKind::Device; 2], false), (MAPPED, true)] {
         let options = Options { floor, ..Options::from_env().unwrap() };
         on_ranks(&options, 2, |comm, recorder| {
             let plan = Plan { ranks: 2, most: 3 << 19, salt: 5 };
@@ -120,7 +120,7 @@ fn work_goes_on_while_an_exchange_is_in_flight() {
             let mut exchange = Exchange::new(comm.clone()).with_chunks(64, 2);
             let side = Side::new(recorder, Plan { ranks: 2, most: 500, salt: 3 }, comm.rank(), MAPPED)?;
             let mut transit = side.start(recorder, &mut exchange)?;
-            let other = recorder.gpu().array_in::<u32>("other", 100, Memory::Outgoing)?;
+            let other = recorder.gpu().array_in::<u32>("other", 100, MemoryKind::Outgoing)?;
             for n in 0..20 {
                 recorder.upload(&other, 0, &[n; 100])?;
                 assert_eq!(recorder.download(&other, 50, 1)?, [n]);
@@ -361,8 +361,8 @@ fn what_is_not_finite_takes_its_block_with_it() {
 fn arrays_on_their_way_are_refused_and_come_back() {
     on_ranks(&Options::from_env().unwrap(), 2, |comm, recorder| {
         let gpu = recorder.gpu().clone();
-        let outgoing = gpu.array_in::<u32>("outgoing", 5, Memory::Outgoing)?;
-        let incoming = gpu.array_in::<u32>("incoming", 5, Memory::Incoming)?;
+        let outgoing = gpu.array_in::<u32>("outgoing", 5, MemoryKind::Outgoing)?;
+        let incoming = gpu.array_in::<u32>("incoming", 5, MemoryKind::Incoming)?;
         let other = gpu.array::<u32>("other", 5)?;
         recorder.upload(&outgoing, 0, &[comm.rank() as u32; 5])?;
         let part = Part { peer: 1 - comm.rank(), start: 0, len: 5 };
@@ -402,8 +402,8 @@ fn arrays_for_the_other_way_are_moved_all_the_same() {
     on_ranks(&Options::from_env().unwrap(), 2, |comm, recorder| {
         let gpu = recorder.gpu().clone();
         // Memory that the host may map for writing, to send from, and the reverse.
-        let outgoing = gpu.array_in::<u32>("outgoing", 5, Memory::Incoming)?;
-        let incoming = gpu.array_in::<u32>("incoming", 5, Memory::Outgoing)?;
+        let outgoing = gpu.array_in::<u32>("outgoing", 5, MemoryKind::Incoming)?;
+        let incoming = gpu.array_in::<u32>("incoming", 5, MemoryKind::Outgoing)?;
         recorder.upload(&outgoing, 0, &[7 + comm.rank() as u32; 5])?;
         let part = Part { peer: 1 - comm.rank(), start: 0, len: 5 };
         let transfers = Transfers { send: vec![part], receive: vec![part] };

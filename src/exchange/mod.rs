@@ -10,7 +10,7 @@
 //! Parts are cut into chunks of [`Exchange::chunk_bytes`]; a fixed number of chunks is in flight in either direction, so
 //! that copying, sending, receiving and uploading overlap and the memory in use stays small enough for the last-level
 //! cache. Peers are served in the order of [`peers`]. What a rank sends itself is copied on the
-//! device. Where device memory is host memory anyway ([`Memory::Outgoing`](crate::gpu::Memory), software renderers,
+//! device. Where device memory is host memory anyway ([`MemoryKind::Outgoing`](crate::gpu::MemoryKind), software renderers,
 //! integrated GPUs), messages are read from and written to the arrays themselves, which are mapped for as long.
 //!
 //! | who | submits | waits |

@@ -32,7 +32,7 @@ pub(super) struct Arriving {
 ///
 /// ```
 /// use std::collections::VecDeque;
-/// use meshloom::gpu::{Gpu, Memory, Options, Recorder};
+/// use meshloom::gpu::{Gpu, MemoryKind, Options, Recorder};
 /// use meshloom::exchange::{Exchange, ExchangeError, PendingExchange};
 /// use meshloom::grid::{Part, Transfers};
 ///
@@ -43,8 +43,8 @@ pub(super) struct Arriving {
 ///     let transfers = Transfers { send: vec![part], receive: vec![part] };
 ///     let (mut transits, mut arrays) = (VecDeque::new(), Vec::new());
 ///     for piece in 0..3 {
-///         let outgoing = gpu.array_in::<u32>("outgoing", 5, Memory::Outgoing)?;
-///         let incoming = gpu.array_in::<u32>("incoming", 5, Memory::Incoming)?;
+///         let outgoing = gpu.array_in::<u32>("outgoing", 5, MemoryKind::Outgoing)?;
+///         let incoming = gpu.array_in::<u32>("incoming", 5, MemoryKind::Incoming)?;
 ///         // Here kernels would work, while the pieces before travel.
 ///         recorder.upload(&outgoing, 0, &[10 * piece + comm.rank() as u32; 5])?;
 ///         transits.push_back(exchange.start(&mut recorder, &transfers, &outgoing, &incoming)?);
@@ -90,7 +90,7 @@ impl PendingExchange {
     /// [`ExchangeError`] when the device or another rank fails; drop the pending exchange then.
     pub fn progress(&mut self, recorder: &mut Recorder) -> Result<bool, ExchangeError> {
         if self.sender.awaits_device() || self.receiver.awaits_device() {
-            recorder.poll_once()?;
+            recorder.poll()?;
         }
         let moved = self.sender.progress(recorder)? | self.receiver.progress(recorder)?;
         if self.receiver.done()

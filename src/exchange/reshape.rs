@@ -10,7 +10,7 @@
 
 use super::{Exchange, ExchangeError};
 use crate::exchange::block_copy::{Action, BlockCopy, Place};
-use crate::gpu::{Array, DeviceElement, DeviceError, Element, Gpu, KernelSource, Memory, Recorder};
+use crate::gpu::{Array, DeviceElement, DeviceError, Element, Gpu, KernelSource, MemoryKind, Recorder};
 use crate::grid::{Block, Redistribution, volume};
 
 /// A redistribution of `fields` meshes at once, for arrays of any element.
@@ -123,8 +123,8 @@ impl Reshape {
         let transfers = self.plan.transfers_of(fields);
         // A rank with nothing to move takes part all the same: exchanges are told apart by counting them.
         let total = |copies: &[crate::grid::BoxCopy]| copies.iter().map(|copy| copy.block.len()).sum::<u64>() * fields;
-        let outgoing = gpu.array_in::<T>("reshape::outgoing", total(self.plan.pack()), Memory::Outgoing)?;
-        let incoming = gpu.array_in::<T>("reshape::incoming", total(self.plan.unpack()), Memory::Incoming)?;
+        let outgoing = gpu.array_in::<T>("reshape::outgoing", total(self.plan.pack()), MemoryKind::Outgoing)?;
+        let incoming = gpu.array_in::<T>("reshape::incoming", total(self.plan.unpack()), MemoryKind::Incoming)?;
         for copy in self.plan.pack() {
             self.block(recorder, before(copy.block), message(&outgoing, copy.start * fields, copy.block))?;
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::gpu::{Access, Array, DeviceError, Element, Kernel, KernelSource, Memory, Recorder};
+use crate::gpu::{Access, Array, DeviceError, Element, Kernel, KernelSource, MemoryKind, Recorder};
 use crate::grid::{Part, Transfers};
 
 /// The form of values between ranks. What a rank sends itself stays exact.
@@ -113,11 +113,11 @@ impl Codec {
         let (send, leaving, sent) = coded(&transfers.send, me, words);
         let (receive, pairs, received) = coded(&transfers.receive, me, words);
         let gpu = recorder.gpu().clone();
-        let message = gpu.array_in::<u32>("exchange::encoded", sent, Memory::Outgoing)?;
+        let message = gpu.array_in::<u32>("exchange::encoded", sent, MemoryKind::Outgoing)?;
         for pair in &leaving {
             pair.dispatch(recorder, &self.encode, outgoing, &message)?;
         }
-        let coded = gpu.array_in::<u32>("exchange::received", received, Memory::Incoming)?;
+        let coded = gpu.array_in::<u32>("exchange::received", received, MemoryKind::Incoming)?;
         let decoding = Decoding { codec: self.clone(), pairs, coded: coded.clone(), plain: incoming.clone() };
         Ok(Coded { transfers: Transfers { send, receive }, outgoing: message, incoming: coded, decoding })
     }

@@ -13,7 +13,7 @@ mod region;
 use crate::comm::{CommError, Communicator, Op};
 use crate::exchange::{Exchange, ExchangeError};
 use crate::gpu::primitives::{Count, Permute};
-use crate::gpu::{Access, Array, DeviceElement, DeviceError, Element, Kernel, KernelSource, Memory, Recorder};
+use crate::gpu::{Access, Array, DeviceElement, DeviceError, Element, Kernel, KernelSource, MemoryKind, Recorder};
 use crate::grid::{Cost, Part, Transfers};
 use crate::points::tree::Tree;
 pub use region::{Region, Request};
@@ -216,8 +216,8 @@ impl Ghosts {
     ) -> Result<Array<T>, GhostError> {
         self.holds("Ghosts::refresh", values.len(), width)?;
         let gpu = recorder.gpu().clone();
-        let outgoing = gpu.array_in::<T>("ghosts::outgoing", self.rows.len() * width, Memory::Outgoing)?;
-        let incoming = gpu.array_in::<T>("ghosts::incoming", self.len() * width, Memory::Incoming)?;
+        let outgoing = gpu.array_in::<T>("ghosts::outgoing", self.rows.len() * width, MemoryKind::Outgoing)?;
+        let incoming = gpu.array_in::<T>("ghosts::incoming", self.len() * width, MemoryKind::Incoming)?;
         self.permute.gather(recorder, values, &self.rows, &outgoing, width, Count::All)?;
         exchange.run(recorder, &transfers(&self.sends, &self.receives, width), &outgoing, &incoming)?;
         Ok(incoming)
@@ -243,9 +243,9 @@ impl Ghosts {
         }
         self.holds("Ghosts::accumulate", values.len(), width)?;
         let gpu = recorder.gpu().clone();
-        let outgoing = gpu.array_in::<f32>("ghosts::outgoing", ghosts.len(), Memory::Outgoing)?;
+        let outgoing = gpu.array_in::<f32>("ghosts::outgoing", ghosts.len(), MemoryKind::Outgoing)?;
         recorder.copy(ghosts, 0, &outgoing, 0, ghosts.len())?;
-        let incoming = gpu.array_in::<f32>("ghosts::incoming", self.rows.len() * width, Memory::Incoming)?;
+        let incoming = gpu.array_in::<f32>("ghosts::incoming", self.rows.len() * width, MemoryKind::Incoming)?;
         exchange.run(recorder, &transfers(&self.receives, &self.sends, width), &outgoing, &incoming)?;
         let Adjoint { kernel, points, offsets, places, .. } = &self.adjoint;
         let arrays = [points.raw(), offsets.raw(), places.raw(), incoming.raw(), values.raw()];

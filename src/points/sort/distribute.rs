@@ -9,7 +9,7 @@ use super::{keys, order_of};
 use crate::comm::{Communicator, Op};
 use crate::exchange::Exchange;
 use crate::gpu::primitives::{Count, Permute, Sort};
-use crate::gpu::{Array, DeviceError, Gpu, Memory, Recorder};
+use crate::gpu::{Array, DeviceError, Gpu, MemoryKind, Recorder};
 use crate::grid::split;
 use crate::hash::{START, fnv1a};
 use crate::points::{Bounds, Cloud, Curve, Frame};
@@ -163,11 +163,12 @@ pub fn distribute(
     };
     let (row_offsets, part) = (starts(&counts), split(total, comm.size() as u64, rank as u64));
     let permute = Permute::new();
-    let gathered = |recorder: &mut Recorder, source: &Array<u32>, index: &Array<u32>, width: u64, memory: Memory| {
-        let target = recorder.gpu().array_in::<u32>("sort::rows", index.len() * width, memory)?;
-        permute.gather(recorder, source, index, &target, width, Count::All)?;
-        Ok::<_, DeviceError>(target)
-    };
+    let gathered =
+        |recorder: &mut Recorder, source: &Array<u32>, index: &Array<u32>, width: u64, memory: MemoryKind| {
+            let target = recorder.gpu().array_in::<u32>("sort::rows", index.len() * width, memory)?;
+            permute.gather(recorder, source, index, &target, width, Count::All)?;
+            Ok::<_, DeviceError>(target)
+        };
 
     let words = dims + cloud.attributes().map(|(_, attribute)| attribute.width()).sum::<u64>();
     let mut bytes = traffic(&gpu, cloud.len(), dims, words);
@@ -176,8 +177,8 @@ pub fn distribute(
     let order = order_of(recorder, &own)?;
     let sorted = |recorder: &mut Recorder, words: &[Array<u32>; 2], order: &Array<u32>| {
         let [high, low] = words;
-        let high = gathered(recorder, high, order, 1, Memory::Device)?;
-        Ok::<_, DeviceError>([high, gathered(recorder, low, order, 1, Memory::Device)?])
+        let high = gathered(recorder, high, order, 1, MemoryKind::Device)?;
+        Ok::<_, DeviceError>([high, gathered(recorder, low, order, 1, MemoryKind::Device)?])
     };
     let own = sorted(recorder, &own, &order)?;
     if comm.size() == 1 {
@@ -197,12 +198,12 @@ pub fn distribute(
     let receives: Vec<u64> = cuts.iter().map(|cuts| cuts[rank + 1] - cuts[rank]).collect();
 
     // Positions first: what came is sorted by keys that are made of them once more, rather than sent along.
-    let outgoing = gathered(recorder, &cloud.positions().cast()?, &order, dims, Memory::Outgoing)?;
+    let outgoing = gathered(recorder, &cloud.positions().cast()?, &order, dims, MemoryKind::Outgoing)?;
     let incoming = moved(recorder, exchange, &outgoing, dims, &sends, &receives)?;
     drop(outgoing);
     let came = keys(recorder, curve, &incoming.cast()?, &frame)?;
     let merge = order_of(recorder, &came)?;
-    let positions = gathered(recorder, &incoming, &merge, dims, Memory::Device)?;
+    let positions = gathered(recorder, &incoming, &merge, dims, MemoryKind::Device)?;
     let keys = sorted(recorder, &came, &merge)?;
     let mut here = Cloud::new(recorder, cloud.domain(), positions.cast()?)?;
 
@@ -212,7 +213,7 @@ pub fn distribute(
         let words = route.forward(recorder, exchange, &values.words()?, width)?;
         here.set(name, values.like(&words)?, width)?;
     }
-    let outgoing = gpu.array_in::<u32>("sort::rows", route.rows_before(), Memory::Outgoing)?;
+    let outgoing = gpu.array_in::<u32>("sort::rows", route.rows_before(), MemoryKind::Outgoing)?;
     recorder.copy(route.order(), 0, &outgoing, 0, route.rows_before())?;
     let rows = route.arrive(recorder, exchange, outgoing, 1)?;
     bytes += traffic(&gpu, here.len(), dims, words);

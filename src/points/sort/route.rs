@@ -3,7 +3,7 @@
 use crate::comm::Communicator;
 use crate::exchange::{Exchange, ExchangeError};
 use crate::gpu::primitives::{Count, Permute};
-use crate::gpu::{Array, DeviceElement, DeviceError, Memory, Recorder};
+use crate::gpu::{Array, DeviceElement, DeviceError, MemoryKind, Recorder};
 use crate::grid::{Part, Transfers};
 
 /// A plan that moves rows between ranks: which rows go where, and in which order they lie there. It serves any number
@@ -114,7 +114,7 @@ impl Route {
         width: u64,
     ) -> Result<Array<T>, ExchangeError> {
         let (words, source) = self.words(exchange, array, width, self.rows_before())?;
-        let memory = if self.stays() { Memory::Device } else { Memory::Outgoing };
+        let memory = if self.stays() { MemoryKind::Device } else { MemoryKind::Outgoing };
         let outgoing = recorder.gpu().array_in::<u32>("route::outgoing", source.len(), memory)?;
         self.permute.gather(recorder, &source, &self.order, &outgoing, words, Count::All)?;
         Ok(self.arrive(recorder, exchange, outgoing, words)?.cast()?)
@@ -160,7 +160,7 @@ impl Route {
         let incoming = if self.stays() {
             source
         } else {
-            let outgoing = gpu.array_in::<u32>("route::outgoing", source.len(), Memory::Outgoing)?;
+            let outgoing = gpu.array_in::<u32>("route::outgoing", source.len(), MemoryKind::Outgoing)?;
             match &self.merge {
                 Some(merge) => self.permute.scatter(recorder, &source, merge, &outgoing, words, Count::All)?,
                 None => recorder.copy(&source, 0, &outgoing, 0, source.len())?,
@@ -204,7 +204,7 @@ pub(super) fn moved(
 ) -> Result<Array<u32>, ExchangeError> {
     let transfers = Transfers { send: parts(sends, words), receive: parts(receives, words) };
     let len = receives.iter().sum::<u64>() * words;
-    let incoming = recorder.gpu().array_in::<u32>("route::incoming", len, Memory::Incoming)?;
+    let incoming = recorder.gpu().array_in::<u32>("route::incoming", len, MemoryKind::Incoming)?;
     // A rank with nothing to move takes part all the same: exchanges are told apart by counting them.
     exchange.run(recorder, &transfers, outgoing, &incoming)?;
     Ok(incoming)
