@@ -95,7 +95,7 @@ impl Passes {
         };
         let kernel = |half: &str, body: &str| {
             KernelSource::new(format!("primitives::scan_{half}"), format!("{COUNTED}\n{body}"))
-                .params(PARAMS)
+                .fields(PARAMS)
                 .array("input", Element::U32, Access::Read)
                 .array("count", Element::U32, Access::Read)
                 .group(group)
