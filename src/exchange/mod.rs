@@ -108,7 +108,7 @@ struct Route {
     spare: Spare,
 }
 
-/// Message buffers to be used again, of all transits of an exchange.
+/// Message buffers to be used again, of all that is in flight.
 #[derive(Clone, Default)]
 struct Spare(Arc<Mutex<Vec<Vec<u8>>>>);
 
