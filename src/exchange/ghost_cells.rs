@@ -11,7 +11,7 @@
 
 use crate::exchange::block_copy::{Action, BlockCopy, Place};
 use crate::exchange::{ExchangeError, GridComms};
-use crate::gpu::{Array, DeviceElement, DeviceError, Element, KernelSource, MemoryKind, Recorder};
+use crate::gpu::{Array, DeviceElement, DeviceError, Element, MemoryKind, Recorder};
 use crate::grid::{Block, FieldLayout, GhostPlan, Link, Part, Transfers};
 
 /// What a field's cells hold, and so how ghosts are added to them.
@@ -42,12 +42,6 @@ pub struct GhostCells {
 
 fn mover(action: Action) -> BlockCopy {
     BlockCopy::new(Element::U32, action)
-}
-
-/// The kernels of this module, for tests that go over all of the library's kernels.
-#[doc(hidden)]
-pub fn sources() -> Vec<KernelSource> {
-    [Action::Replace, Action::AddFloat, Action::AddWide].map(|action| mover(action).source().clone()).into()
 }
 
 /// Which way cells move through a sweep.

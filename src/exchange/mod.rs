@@ -42,12 +42,22 @@ pub use grid_comms::GridComms;
 pub use pending::PendingExchange;
 use pending::{Arriving, Leaving};
 pub use reshape::Reshape;
+pub use wire::Wire;
 use wire::{Codec, Coded};
-pub use wire::{Wire, sources};
 
 use crate::comm::{CommError, Communicator};
-use crate::gpu::{Array, DeviceElement, DeviceError, RawArray, Recorder};
+use crate::gpu::{Array, DeviceElement, DeviceError, Element, KernelSource, RawArray, Recorder};
 use crate::grid::{Cost, Part, Transfers, peers};
+
+/// The kernels of the room in all forms that any device compiles; those for double precision are left out.
+pub(crate) fn kernels() -> Vec<KernelSource> {
+    use block_copy::{Action, kernel};
+    let double = |element: &Element| matches!(element, Element::F64 | Element::Complex64);
+    let copies = reshape::MOVED.into_iter().filter(|element| !double(element));
+    let copies = copies.map(|element| kernel(element, Action::Replace));
+    let sums = [Action::AddFloat, Action::AddWide].map(|action| kernel(Element::U32, action));
+    copies.chain(sums).chain(wire::kernels()).collect()
+}
 
 /// An exchange that failed.
 #[derive(Debug, thiserror::Error)]

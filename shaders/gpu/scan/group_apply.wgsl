@@ -5,6 +5,14 @@
 // Workgroup: 256 invocations, one part, 8 consecutive elements each, which come coalesced through workgroup memory;
 // 10 KiB of workgroup memory.
 
+var<uniform> params: Params;
+var<storage, read> input: array<u32>;
+var<storage, read> count: array<u32>;
+var<storage, read> offsets: array<u32>;
+var<storage, read_write> output: array<u32>;
+
+#import gpu::counted
+
 var<workgroup> words: array<u32, 2048>;
 // Sums of invocations, twice: a step reads one half and writes the other.
 var<workgroup> sums: array<u32, 512>;
@@ -15,12 +23,7 @@ fn hop(lane: u32, distance: u32, side: u32) {
     sums[(1u - side) * 256u + lane] = sum;
 }
 
-@compute @workgroup_size(GROUP) fn main(
-    @builtin(workgroup_id) id: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-) {
-    let part = group_number(id, groups);
+fn each_workgroup(part: u32, lane: u32) {
     let base = part * 2048u;
     let last = counted();
     let span = select(0u, min(last + 1u, params.span), part < params.parts);
@@ -60,3 +63,5 @@ fn hop(lane: u32, distance: u32, side: u32) {
         before += own;
     }
 }
+
+#each_workgroup

@@ -19,16 +19,14 @@
 //! - Arrays that are written must be different from all others of the call.
 
 mod count;
-mod number;
 mod permute;
 mod reduce;
 mod scan;
 mod sort;
 
 pub use count::Count;
-pub use number::Number;
 pub use permute::Permute;
-pub use reduce::Reduce;
+pub use reduce::{Number, Reduce};
 pub use scan::Scan;
 pub use sort::{Form, Keys, KeysOfBits, Sort};
 
@@ -36,19 +34,7 @@ pub use sort::{Form, Keys, KeysOfBits, Sort};
 use crate::gpu::DeviceError;
 use crate::gpu::KernelSource;
 
-/// All kernels of all forms but those of [`subgroup_sources`], for tests that go over all of the library's kernels.
-#[doc(hidden)]
-pub fn sources() -> Vec<KernelSource> {
-    let sorts = [Form::Software, Form::Portable].into_iter().flat_map(|form| Sort::with(form).own_sources());
-    [Scan::new().sources(), Reduce::new().sources(), Permute::new().sources()]
-        .into_iter()
-        .flatten()
-        .chain(sorts)
-        .collect()
-}
-
-/// The kernels that need operations across a subgroup.
-#[doc(hidden)]
-pub fn subgroup_sources() -> Vec<KernelSource> {
-    Sort::subgroup_sources()
+/// The kernels of the room in all forms; those whose text has `subgroup` need operations across a subgroup.
+pub(crate) fn kernels() -> Vec<KernelSource> {
+    [scan::kernels(), reduce::kernels(), permute::kernels().into(), sort::kernels()].concat()
 }

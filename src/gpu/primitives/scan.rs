@@ -4,7 +4,7 @@
 //! the sum of those before it.
 
 use super::count::{COUNTED, Count, Counted, distinct, holds};
-use crate::gpu::{Access, Array, DeviceError, Element, Kernel, KernelSource, Profile, Recorder};
+use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Profile, Recorder};
 
 /// Elements of a part on a GPU: a workgroup's.
 const GROUP_PART: u32 = 2048;
@@ -15,20 +15,19 @@ const SERIAL_LEAST: u32 = 256;
 /// Elements of such a part at most: llvmpipe ends all loops of an invocation, without a word, after 65,535 rounds in all.
 const SERIAL_MOST: u32 = 1 << 15;
 
-#[repr(C)]
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-struct Params {
-    count: u32,
-    device: u32,
-    /// Elements of the output that are written, at most.
-    span: u32,
-    parts: u32,
-    chunk: u32,
-    /// Whether there are sums of the parts before.
-    offset: u32,
+crate::kernel_params! {
+    struct ScanParams {
+        count: u32,
+        device: u32,
+        /// Elements of the output that are written, at most.
+        span: u32,
+        parts: u32,
+        /// Elements per part.
+        chunk: u32,
+        /// Whether there are sums of the parts before.
+        offset: u32,
+    }
 }
-
-const PARAMS: &str = "count: u32, device: u32, span: u32, parts: u32, chunk: u32, offset: u32";
 
 /// The parts of one level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,9 +37,9 @@ struct Level {
 }
 
 impl Level {
-    fn params(&self, counted: &Counted, span: u32, offset: bool) -> Params {
+    fn params(&self, counted: &Counted, span: u32, offset: bool) -> ScanParams {
         let (count, device, offset) = (counted.most, counted.device, u32::from(offset));
-        Params { count, device, span, parts: self.parts, chunk: self.chunk, offset }
+        ScanParams { count, device, span, parts: self.parts, chunk: self.chunk, offset }
     }
 
     /// Workgroups that treat its parts.
@@ -81,33 +80,32 @@ struct Passes {
 
 impl Passes {
     fn new(profile: Profile) -> Self {
-        let (sums, apply, group) = match profile {
-            Profile::Gpu => (
-                include_str!("../../../shaders/gpu/scan/group_sums.wgsl"),
-                include_str!("../../../shaders/gpu/scan/group_apply.wgsl"),
-                256,
-            ),
-            Profile::Software => (
-                include_str!("../../../shaders/gpu/scan/serial_sums.wgsl"),
-                include_str!("../../../shaders/gpu/scan/serial_apply.wgsl"),
-                8,
-            ),
-        };
-        let kernel = |half: &str, body: &str| {
-            KernelSource::new(format!("primitives::scan_{half}"), format!("{COUNTED}\n{body}"))
-                .fields(PARAMS)
-                .array("input", Element::U32, Access::Read)
-                .array("count", Element::U32, Access::Read)
-                .group(group)
-        };
-        let sums = kernel("sums", sums).array("sums", Element::U32, Access::ReadWrite);
-        let apply = kernel("apply", apply).array("offsets", Element::U32, Access::Read).array(
-            "output",
-            Element::U32,
-            Access::ReadWrite,
-        );
-        Passes { sums: Kernel::trusted(sums), apply: Kernel::trusted(apply) }
+        let [sums, apply] = sources(profile).map(Kernel::trusted);
+        Passes { sums, apply }
     }
+}
+
+fn sources(profile: Profile) -> [KernelSource; 2] {
+    let (sums, apply, group) = match profile {
+        Profile::Gpu => (
+            include_str!("../../../shaders/gpu/scan/group_sums.wgsl"),
+            include_str!("../../../shaders/gpu/scan/group_apply.wgsl"),
+            256,
+        ),
+        Profile::Software => (
+            include_str!("../../../shaders/gpu/scan/serial_sums.wgsl"),
+            include_str!("../../../shaders/gpu/scan/serial_apply.wgsl"),
+            8,
+        ),
+    };
+    [("primitives::scan_sums", sums), ("primitives::scan_apply", apply)].map(|(label, text)| {
+        KernelSource::new(label, text).params::<ScanParams>().module("gpu::counted", COUNTED).group(group)
+    })
+}
+
+/// All kernels.
+pub(super) fn kernels() -> Vec<KernelSource> {
+    [Profile::Gpu, Profile::Software].map(sources).concat()
 }
 
 /// Exclusive scan of words: `output[i]` = the sum of `input[0..i]`.
@@ -197,12 +195,6 @@ impl Scan {
             above = Some(scanned);
         }
         Ok(())
-    }
-
-    /// Its kernels of all forms.
-    pub(super) fn sources(&self) -> Vec<KernelSource> {
-        let kernels = [&self.gpu.sums, &self.gpu.apply, &self.software.sums, &self.software.apply];
-        kernels.map(|kernel| kernel.source().clone()).to_vec()
     }
 }
 
