@@ -307,7 +307,7 @@ fn spectrum_parts(plan: &Plan) -> Vec<Box3> {
     let (shape, grid) = (plan.spec.spectrum(), plan.grid);
     let mut cuts = [Some(0), Some(1), None];
     for exchange in plan.forward.exchanges() {
-        (cuts[exchange.goes], cuts[exchange.comes]) = (Some(exchange.line), None);
+        (cuts[exchange.from_axis], cuts[exchange.to_axis]) = (Some(exchange.grid_axis), None);
     }
     let part = |rank: usize| {
         [0, 1, 2].map(|axis| match cuts[axis] {

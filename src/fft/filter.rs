@@ -194,12 +194,12 @@ impl<T: Value> Filter<T> {
 fn spectrum_of(plan: &Plan, route: Option<&Route>) -> Box3 {
     let Some(route) = route else { return plan.spectrum.clone() };
     let fused = route
-        .visits
+        .stages
         .iter()
-        .find(|visit| visit.passes.iter().any(|p| matches!(p.kernel.work, super::line::Work::Filter(_))));
-    fused.map_or(plan.spectrum.clone(), |visit| {
+        .find(|stage| stage.passes.iter().any(|p| matches!(p.kernel.work, super::line::Work::Filter(_))));
+    fused.map_or(plan.spectrum.clone(), |stage| {
         [0, 1, 2].map(|a| {
-            if a == visit.axis { 0..plan.spec.points[a] } else { visit.first[a]..visit.first[a] + visit.before[a] }
+            if a == stage.axis { 0..plan.spec.points[a] } else { stage.first[a]..stage.first[a] + stage.before[a] }
         })
     })
 }

@@ -65,9 +65,9 @@ pub use tuning::Tuning;
 
 // How passes are made: for tests that write all kernels and look at plans.
 #[doc(hidden)]
-pub use axis::{AxisPass, Factors};
+pub use axis::{AxisPass, PointFactors};
 #[doc(hidden)]
-pub use line::{Digit, LineKernel, LineParams, Order, Shape, Side, Span, View, Work};
+pub use line::{FourStep, LineFormat, LineKernel, LineParams, Order, Side, Span, Work, WorkgroupShape};
 #[doc(hidden)]
 pub use sources::sources;
 #[doc(hidden)]

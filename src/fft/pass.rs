@@ -3,18 +3,18 @@
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
-use super::axis::{AxisPass, Factors};
+use super::axis::{AxisPass, PointFactors};
 use super::core::Limits;
 use super::error::FftError;
 use super::hook::{Hook, Hooks};
-use super::line::{LineKernel, LineParams, Shape};
+use super::line::{LineKernel, LineParams, WorkgroupShape};
 use super::precision::Precision;
 use crate::gpu::{DeviceError, Gpu, Kernel, RawArray, Recorder};
 
 /// Tables on the device, each made once.
 pub(super) struct Tables {
     recorder: Recorder,
-    made: HashMap<Factors, RawArray>,
+    made: HashMap<PointFactors, RawArray>,
 }
 
 impl Tables {
@@ -22,7 +22,7 @@ impl Tables {
         Ok(Tables { recorder: Recorder::new(gpu)?, made: HashMap::new() })
     }
 
-    fn get(&mut self, precision: Precision, factors: &Factors) -> Result<RawArray, DeviceError> {
+    fn get(&mut self, precision: Precision, factors: &PointFactors) -> Result<RawArray, DeviceError> {
         if let Some(array) = self.made.get(factors) {
             return Ok(array.clone());
         }
@@ -52,7 +52,7 @@ impl Tables {
 /// A pass with its kernels. They are compiled when they are first dispatched.
 pub(super) struct ReadyPass {
     pub kernel: LineKernel,
-    shape: Shape,
+    shape: WorkgroupShape,
     hooks: Hooks,
     apart: OnceLock<Kernel>,
     in_place: OnceLock<Kernel>,
@@ -66,7 +66,7 @@ impl ReadyPass {
             .shape(limits)
             .ok_or(FftError::TooLong { n: kernel.n, limit: limits.workgroup_bytes / precision.bytes() })?;
         let ((source, table), trust) = (kernel.source(&shape, &hooks), hooks.trust());
-        let own = (!table.is_empty()).then(|| Factors { len: table.len(), table, conjugate: false });
+        let own = (!table.is_empty()).then(|| PointFactors { len: table.len(), table, conjugate: false });
         let all = [&own, &pass.load_factors, &pass.store_factors];
         let tables =
             all.into_iter().flatten().map(|factors| tables.get(precision, factors)).collect::<Result<_, _>>()?;
@@ -109,7 +109,7 @@ impl ReadyPass {
     }
 
     /// Whether it reads and writes the same places, so that it can work inside one array.
-    pub fn numbers(&self) -> bool {
-        LineKernel { in_place: true, ..self.kernel }.numbers()
+    pub fn as_reals(&self) -> bool {
+        LineKernel { in_place: true, ..self.kernel }.as_reals()
     }
 }

@@ -3,11 +3,11 @@
 use super::axis::passes;
 use super::core::Limits;
 use super::hook::{Hook, Hooks};
-use super::line::{LineKernel, Order, Side, Span, View, Work};
+use super::line::{LineFormat, LineKernel, Order, Side, Span, Work};
 use super::precision::Precision;
 use crate::gpu::KernelSource;
 
-const PLAIN: Side = Side { view: View::Complex, order: Order::DeviceElement, span: Span::Whole };
+const PLAIN: Side = Side { format: LineFormat::Complex, order: Order::Strided, span: Span::Whole };
 
 /// The kernels that transform lines of `lengths` on devices with `limits`, in every form that plans use: along a
 /// contiguous axis and along one between others; real, half and complex; strided and in the blocks of exchanges, in place,
@@ -40,9 +40,9 @@ pub fn sources(precision: Precision, lengths: &[u64], limits: Limits) -> Vec<Ker
 }
 
 /// Whether plans may let it work inside one array.
-fn within(LineKernel { input, output, digit, .. }: &LineKernel) -> bool {
-    let plain = [input.order, output.order] == [Order::DeviceElement; 2] && input.span == output.span;
-    let still = digit.is_none_or(|digit| digit.input == digit.output && input.view == output.view);
+fn within(LineKernel { input, output, four_step, .. }: &LineKernel) -> bool {
+    let plain = [input.order, output.order] == [Order::Strided; 2] && input.span == output.span;
+    let still = four_step.is_none_or(|step| step.input == step.output && input.format == output.format);
     plain && still
 }
 
@@ -57,9 +57,9 @@ fn forms(n: u64, axis: usize) -> Vec<(Work, [Side; 2], Hooks)> {
     let spanned = |side: Side, span: Span| Side { span, ..side };
     let (head, kept) = (Span::Head(n.div_ceil(2)), Span::Modes(n.div_ceil(2)));
     let mut forms = vec![(Work::Copy, [PLAIN, blocked(PLAIN)], Hooks::default())];
-    let real = [Side { view: View::Real, ..PLAIN }, Side { view: View::Half, ..PLAIN }];
+    let real = [Side { format: LineFormat::Real, ..PLAIN }, Side { format: LineFormat::Half, ..PLAIN }];
     for [cells, modes] in [[PLAIN; 2], real].into_iter().take(axis) {
-        let value = if cells.view == View::Real { "Real" } else { "Complex" };
+        let value = if cells.format == LineFormat::Real { "Real" } else { "Complex" };
         let there = Hooks { load: Some(on("on_load", value)), store_mode: Some(on_mode()), ..Hooks::default() };
         let back = Hooks { load_mode: Some(on_mode()), store: Some(on("on_store", value)), ..Hooks::default() };
         let none = Hooks::default();

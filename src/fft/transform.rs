@@ -48,7 +48,7 @@ values! {
 /// The transform of fields of one shape over a process grid; of real fields unless said otherwise
 /// (`Transform::<[f32; 2]>`).
 ///
-/// - `forward` is `exp(-2 pi i j k / n)`; `inverse` undoes it. Where the factor goes says [`Norm`](super::Norm).
+/// - `forward` is `exp(-2 pi i j k / n)`; `inverse` undoes it. [`Norm`](super::Norm) says which of them has the factor `1/N`.
 /// - Arrays are C order. A spectrum has the modes of each axis, mode `m` at `m mod n`, and of a real field those from 0 to
 ///   `n/2` along the last axis. It is cut as [`spectrum_part`](Self::spectrum_part) says.
 /// - Fields lie as a [`FieldLayout`] says, ghosts included; ghosts are neither read nor written. The fields of a batch
