@@ -14,7 +14,7 @@ const LIBRARY: &[&[&str]] = &[
     &["launch", "fft"],
     &["mesh", "points"],
     &["pm"],
-    &["error"],
+    &["error", "kernels"],
 ];
 
 /// The same among points; files that stand in the room itself are its ground floor.
@@ -31,6 +31,9 @@ const POINTS: &[&[&str]] = &[
 const GIVEN: &[(&str, &str)] = &[
     ("Error", "error"),
     ("Launch", "launch"),
+    ("kernels", "kernels"),
+    ("kernel_params", "gpu"),
+    ("bytemuck", "gpu"),
     ("Context", "exchange"),
     ("Attribute", "cloud"),
     ("AnyArray", "cloud"),

@@ -287,7 +287,7 @@ fn upload(recorder: &mut Recorder, words: &[u32]) -> Result<Array<u32>, DeviceEr
 #[doc(hidden)]
 pub fn source() -> KernelSource {
     KernelSource::new("ghosts::accumulate", include_str!("../../../shaders/points/ghosts/accumulate.wgsl"))
-        .params("count: u32, width: u32, pad0: u32, pad1: u32")
+        .fields("count: u32, width: u32, pad0: u32, pad1: u32")
         .array("points", Element::U32, Access::Read)
         .array("offsets", Element::U32, Access::Read)
         .array("places", Element::U32, Access::Read)
