@@ -19,7 +19,7 @@ pub enum Work {
     Forward,
     /// `exp(+2 pi i j k / n)`.
     Backward,
-    /// Forward, multiplied by a hook, and backward, once for each of so many results.
+    /// Forward, multiplied by a callback, and backward, once for each of so many results.
     Filter(u32),
 }
 
@@ -142,49 +142,47 @@ pub struct WorkgroupShape {
     pub together: bool,
 }
 
-/// WGSL fields of the parameters; [`LineParams`] is the same in Rust. Their names leave the short ones to hooks.
-pub(super) const PARAMS: &str = "line_sizes: vec4<u32>, line_input: vec4<u32>, line_input_more: vec4<u32>, line_output: vec4<u32>, line_output_more: vec4<u32>, \
-                                 line_blocks: vec4<u32>, line_starts: vec4<u32>, line_inverse: vec4<f32>, line_first: vec4<u32>, line_scale: vec4<f32>";
-
+crate::kernel_params! {
 /// Parameters of a dispatch. The lines of an array are counted by `c0` (fastest), `c1` and `c2` (the field of a batch): the
 /// axes that lines do not run along, in C order.
 ///
 /// | side | first vector | second vector |
 /// |---|---|---|
-/// | plain: `at = offset + s . c + p stride` | `offset, s0, s1, s2` | `stride, -, -, -` |
+/// | strided: `at = offset + s . c + p stride` | `offset, s0, s1, s2` | `stride, -, -, -` |
 /// | blocked: `at = lines start + (outer size + p - start) width + inner`, `outer = o . c + o_first`, `inner = i . c + i_first` | `lines, o0, o1, o2` | `width, i0, i1, i2` |
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
+///
+/// Their names leave others to callbacks.
 pub struct LineParams {
     /// Lengths of `c0` and `c1`; from one result of a filter to the next; lines in all.
-    pub sizes: [u32; 4],
+    pub line_sizes: [u32; 4],
     /// Addresses of the input.
-    pub input: [u32; 4],
-    /// The same, second part.
-    pub input_more: [u32; 4],
+    pub line_input: [u32; 4],
+    /// The same, second vector.
+    pub line_input_more: [u32; 4],
     /// Addresses of the output.
-    pub output: [u32; 4],
-    /// The same, second part.
-    pub output_more: [u32; 4],
+    pub line_output: [u32; 4],
+    /// The same, second vector.
+    pub line_output_more: [u32; 4],
     /// Of blocked sides: points in the larger parts all together and points of a smaller part; input, then output.
-    pub blocks: [u32; 4],
+    pub line_blocks: [u32; 4],
     /// Of blocked sides: `o_first`, `i_first`; input, then output.
-    pub starts: [u32; 4],
+    pub line_starts: [u32; 4],
     /// Of blocked sides: inverses of the points of a larger and of a smaller part; input, then output.
-    pub inverse: [f32; 4],
-    /// For hooks: index of the first point along each axis, and first field.
-    pub first: [u32; 4],
+    pub line_inverse: [f32; 4],
+    /// For callbacks: index of the first point along each axis, and first field.
+    pub line_first: [u32; 4],
     /// The factor of the output in three parts whose sum is exact in f64, and the factor of the modes that stand for two in
     /// half a Hermitian line.
-    pub scale: [f32; 4],
+    pub line_scale: [f32; 4],
+}
 }
 
 impl LineParams {
-    /// The factor as three parts.
+    /// The same with this factor, in three parts, and this one of modes that stand for two.
     pub fn scaled(mut self, factor: f64, interior: f32) -> Self {
         let high = factor as f32;
         let middle = (factor - f64::from(high)) as f32;
-        self.scale = [high, middle, (factor - f64::from(high) - f64::from(middle)) as f32, interior];
+        self.line_scale = [high, middle, (factor - f64::from(high) - f64::from(middle)) as f32, interior];
         self
     }
 }

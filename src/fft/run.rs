@@ -9,14 +9,14 @@ use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::ops::Range;
 
+use super::callbacks::PassCallbacks;
 use super::core::Limits;
 use super::error::FftError;
-use super::hook::{Hook, Hooks};
 use super::line::Work;
 use super::pass::{ReadyPass, Tables};
 use super::plan::{Placement, Route, Stage, Transpose};
 use crate::exchange::{ExchangeError, GridComms, PendingExchange};
-use crate::gpu::{Array, DeviceElement, Memory, RawArray, Recorder};
+use crate::gpu::{Array, Callback, DeviceElement, Memory, RawArray, Recorder};
 use crate::grid::{Box3, FieldLayout};
 
 /// A route with its kernels.
@@ -38,22 +38,22 @@ pub(super) enum Target {
 }
 
 impl ReadyRoute {
-    /// Makes the kernels with the hooks of the first pass, of filters, and of the last pass.
-    pub fn new(route: Route, hooks: &Hooks, limits: Limits, tables: &mut Tables) -> Result<Self, FftError> {
+    /// Makes the kernels with the callbacks of the first pass, of filters, and of the last pass.
+    pub fn new(route: Route, callbacks: &PassCallbacks, limits: Limits, tables: &mut Tables) -> Result<Self, FftError> {
         let last = route.passes().count() - 1;
         let (mut number, mut stages) = (0, Vec::new());
         for stage in &route.stages {
             let mut ready = Vec::new();
             for pass in &stage.passes {
-                let mut own = Hooks { result: hooks.result, ..Hooks::default() };
+                let mut own = PassCallbacks { result: callbacks.result, ..PassCallbacks::default() };
                 if number == 0 {
-                    (own.load, own.load_mode) = (hooks.load.clone(), hooks.load_mode.clone());
+                    (own.load, own.load_mode) = (callbacks.load.clone(), callbacks.load_mode.clone());
                 }
                 if matches!(pass.kernel.work, Work::Filter(_)) {
-                    own.filter = hooks.filter.clone();
+                    own.filter = callbacks.filter.clone();
                 }
                 if number == last {
-                    (own.store, own.store_mode) = (hooks.store.clone(), hooks.store_mode.clone());
+                    (own.store, own.store_mode) = (callbacks.store.clone(), callbacks.store_mode.clone());
                 }
                 ready.push(ReadyPass::new(pass, own, limits, tables)?);
                 number += 1;
@@ -146,8 +146,8 @@ pub(super) struct Run<'a, C> {
     pub interior: f32,
     /// Which of how many results of each field the output is, where it is a field.
     pub result: [u64; 2],
-    /// The hook of the first pass on modes, with other arrays and parameters than it was made with.
-    pub operator: Option<&'a Hook>,
+    /// The callback of the first pass on modes, with other arrays and parameters than it was made with.
+    pub operator: Option<&'a Callback>,
     pub element: PhantomData<C>,
 }
 

@@ -1,12 +1,12 @@
-//! What stands around the code of a line: workgroup memory, addresses, hooks, the entry point.
+//! What stands around the code of a line: declarations, workgroup memory, callbacks, the entry point.
 
 use super::Writer;
-use crate::fft::line::{LineKernel, Order, Side, Work, WorkgroupShape};
+use crate::fft::line::{LineFormat, LineKernel, Work, WorkgroupShape};
 
 impl Writer<'_> {
     /// The whole text of the kernel.
     pub(super) fn frame(&self) -> String {
-        let LineKernel { n, axis, work, points, precision, input, output, .. } = self.kernel;
+        let LineKernel { n, axis, work, points, .. } = self.kernel;
         let WorkgroupShape { lanes, lines, .. } = self.shape;
         let work = match work {
             Work::Copy => "moves".to_string(),
@@ -16,22 +16,45 @@ impl Writer<'_> {
         format!(
             "// Lines of {n} points along axis {axis}: {work}.\n\
              // Workgroup: {lines} lines of {lanes} invocations; workgroup memory {bytes} bytes.\n\
-             {}{shared}{}{}{}{}{}\
+             {}{shared}#import fft::line\n{}\
              @compute @workgroup_size(GROUP) fn main(\n    @builtin(workgroup_id) id: vec3<u32>,\n    \
              @builtin(num_workgroups) count: vec3<u32>,\n    @builtin(local_invocation_index) local: u32,\n) {{\n    {}\n    \
              let line = group_number(id, count) * {lines}u + column;\n    let present = line < params.line_sizes.w;\n    \
              let clamped = min(line, params.line_sizes.w - 1u);\n    {}\n    \
              let line_in = input_line(c);\n    let line_out = output_line(c);\n{}}}\n",
-            precision.aliases(),
-            common(precision.aliases().contains("f64")),
-            address("input", input, "xy"),
-            address("output", output, "zw"),
-            if [input.order, output.order].contains(&Order::Blocked) { BLOCKED } else { "" },
-            self.hook_functions(),
+            self.declarations(),
+            self.callbacks(),
             self.invocation(),
             self.counters(),
             self.code.text
         )
+    }
+
+    /// The parameters and arrays.
+    fn declarations(&self) -> String {
+        let LineKernel { input, output, in_place, four_step, .. } = self.kernel;
+        let element = |format: LineFormat| if format == LineFormat::Real { "Real" } else { "Complex" };
+        let mut text = "var<uniform> params: Params;\n".to_string();
+        let mut array = |access: &str, name: &str, element: &str| {
+            text.push_str(&format!("var<storage, {access}> {name}: array<{element}>;\n"));
+        };
+        if in_place {
+            // Real cells and complex modes of one array are both read and written as real numbers.
+            array("read_write", "output", if self.kernel.as_reals() { "Real" } else { element(output.format) });
+        } else {
+            array("read", "input", element(input.format));
+            array("read_write", "output", element(output.format));
+        }
+        if !self.table.is_empty() {
+            array("read", "roots", "Complex");
+        }
+        if four_step.is_some_and(|step| step.load_factor) {
+            array("read", "load_factors", "Complex");
+        }
+        if four_step.is_some_and(|step| step.store_factor) {
+            array("read", "store_factors", "Complex");
+        }
+        text
     }
 
     /// Bytes of workgroup memory, and its declaration with the place of a point in it.
@@ -81,68 +104,16 @@ impl Writer<'_> {
         }
     }
 
-    /// The functions of hooks, and the coordinates that they are given.
-    fn hook_functions(&self) -> String {
-        if self.hooks.is_empty() {
+    /// The functions of callbacks, and the coordinates that they are given.
+    fn callbacks(&self) -> String {
+        if self.callbacks.is_empty() {
             return String::new();
         }
         let at = ["vec4<u32>(at, c.y, c.x, c.z)", "vec4<u32>(c.y, at, c.x, c.z)", "vec4<u32>(c.y, c.x, at, c.z)"]
             [self.kernel.axis];
         format!(
             "fn coordinates(at: u32, c: vec3<u32>) -> vec4<u32> {{ return params.line_first + {at}; }}\n{}",
-            self.hooks.text()
+            self.callbacks.imports()
         )
     }
-}
-
-/// The address of a line of a side, and of a point of that line. `part` names the side's half of the parameters of blocks.
-fn address(name: &str, side: Side, part: &str) -> String {
-    match side.order {
-        Order::Strided => format!(
-            "fn {name}_line(c: vec3<u32>) -> u32 {{ return params.line_{name}.x + params.line_{name}.y * c.x + params.line_{name}.z * c.y + params.line_{name}.w * c.z; }}\n\
-             fn {name}_at(line: u32, at: u32) -> u32 {{ return line + at * params.line_{name}_more.x; }}\n"
-        ),
-        Order::Blocked => format!(
-            "fn {name}_line(c: vec3<u32>) -> vec2<u32> {{\n    \
-             return params.line_starts.{part} + vec2<u32>(params.line_{name}.y * c.x + params.line_{name}.z * c.y + params.line_{name}.w * c.z,\n        \
-             params.line_{name}_more.y * c.x + params.line_{name}_more.z * c.y + params.line_{name}_more.w * c.z);\n}}\n\
-             fn {name}_at(line: vec2<u32>, at: u32) -> u32 {{\n    \
-             return blocked(line, at, params.line_{name}.x, params.line_{name}_more.x, params.line_blocks.{part}, params.line_inverse.{part});\n}}\n"
-        ),
-    }
-}
-
-/// The address of a point in an array whose axis is cut into parts, the larger ones first, as
-/// [`split`](crate::grid::split) does. The quotient comes from a multiplication in `f32` and is corrected by one, which is faster than an integer
-/// division.
-const BLOCKED: &str = "\
-fn blocked(line: vec2<u32>, at: u32, lines: u32, width: u32, blocks: vec2<u32>, inverse: vec2<f32>) -> u32 {
-    let larger = at < blocks.x;
-    let size = select(blocks.y, blocks.y + 1u, larger);
-    let first = select(blocks.x, 0u, larger);
-    let offset = at - first;
-    var part = u32(f32(offset) * select(inverse.y, inverse.x, larger));
-    part -= select(0u, 1u, part * size > offset);
-    part += select(0u, 1u, (part + 1u) * size <= offset);
-    let start = first + part * size;
-    return lines * start + (line.x * size + at - start) * width + line.y;
-}
-";
-
-/// Functions of every kernel.
-fn common(double: bool) -> String {
-    let (factor, interior) = if double {
-        (
-            "Real(params.line_scale.x) + Real(params.line_scale.y) + Real(params.line_scale.z)",
-            "Real(params.line_scale.w)",
-        )
-    } else {
-        ("params.line_scale.x", "params.line_scale.w")
-    };
-    format!(
-        "fn multiply(a: Complex, b: Complex) -> Complex {{\n    return Complex(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x);\n}}\n\
-         fn counters(line: u32) -> vec3<u32> {{\n    let rest = line / params.line_sizes.x;\n    \
-         return vec3<u32>(line % params.line_sizes.x, rest % params.line_sizes.y, rest / params.line_sizes.y);\n}}\n\
-         fn factor() -> Real {{ return {factor}; }}\nfn interior() -> Real {{ return {interior}; }}\n"
-    )
 }

@@ -1,4 +1,4 @@
-//! Reading the points of a line: real, complex or half lines, whole or padded or truncated, with hooks.
+//! Reading the points of a line: real, complex or half lines, whole or padded or truncated, with callbacks.
 
 use super::{Condition, Index, Writer};
 use crate::fft::line::{FourStep, LineFormat, LineKernel, Side, Span};
@@ -94,7 +94,7 @@ impl<'a> Writer<'a> {
             Index::Text(k) => (Index::Text(k.clone()), Condition::Always),
         };
         let value = self.fetch(LineFormat::Half, &index);
-        let value = self.hooked_load(&value, &index);
+        let value = self.after_load(&value, &index);
         let value = match (&index, n % 2) {
             (Index::Known(0), _) => self.code.value(format!("Complex({value}.x, Real())")),
             (Index::Known(k), 0) if 2 * k == n => self.code.value(format!("Complex({value}.x, Real())")),
@@ -128,7 +128,7 @@ impl<'a> Writer<'a> {
             return zero.to_string();
         }
         let value = self.fetch(format, &index);
-        let value = self.hooked_load(&value, &index);
+        let value = self.after_load(&value, &index);
         match valid {
             Condition::Text(valid) => self.code.value(format!("select({zero}, {value}, {valid})")),
             _ => value,
@@ -180,19 +180,19 @@ impl<'a> Writer<'a> {
         self.code.value(format!("{name}({address})"))
     }
 
-    /// The value after the hooks on what is read.
-    pub(super) fn hooked_load(&mut self, value: &str, index: &Index) -> String {
+    /// The value after the callbacks on what is read.
+    pub(super) fn after_load(&mut self, value: &str, index: &Index) -> String {
         let mut value = value.to_string();
-        if self.hooks.load.is_some() {
-            value = self.hooked("on_load", &value, index, "");
+        if self.callbacks.load.is_some() {
+            value = self.called("on_load", &value, index, "");
         }
-        if self.hooks.load_mode.is_some() {
-            value = self.hooked("on_mode", &value, index, &format!(", {}u", self.hooks.result));
+        if self.callbacks.load_mode.is_some() {
+            value = self.called("on_mode", &value, index, &format!(", {}u", self.callbacks.result));
         }
         value
     }
 
-    pub(super) fn hooked(&mut self, function: &str, value: &str, index: &Index, more: &str) -> String {
+    pub(super) fn called(&mut self, function: &str, value: &str, index: &Index, more: &str) -> String {
         self.code.value(format!("{function}({value}, coordinates({}, c){more})", index.text()))
     }
 

@@ -77,7 +77,7 @@ impl<'a> Writer<'a> {
             Core::Direct(stages) => {
                 let feed: &mut SlotFeed<'a, '_> = &mut |w, slot, mode| {
                     let value = w.code.value(w.slot(0, slot));
-                    w.hooked("on_mode", &value, &Index::Text(mode.into()), more)
+                    w.called("on_mode", &value, &Index::Text(mode.into()), more)
                 };
                 self.backwards(&stages.radices, feed, 1.0, buffer, store);
             }
@@ -86,7 +86,7 @@ impl<'a> Writer<'a> {
                 let feed: &mut Feed<'a, '_> = &mut |w, at| {
                     let within = w.code.value(format!("min({at}, {}u)", n - 1));
                     let value = w.code.value(w.slot(0, &within));
-                    w.hooked("on_mode", &value, &Index::Text(within), more)
+                    w.called("on_mode", &value, &Index::Text(within), more)
                 };
                 self.looped(core, feed, 1.0, buffer, store);
             }

@@ -22,11 +22,12 @@ mod store;
 use std::collections::HashMap;
 
 use super::butterfly::Code;
+use super::callbacks::PassCallbacks;
 use super::core::Core;
-use super::hook::Hooks;
-use super::line::{LineFormat, LineKernel, PARAMS, Work, WorkgroupShape};
+use super::line::{LineKernel, LineParams, Order, Work, WorkgroupShape};
+use super::precision::Precision;
 use super::tables::Table;
-use crate::gpu::{Access, KernelSource};
+use crate::gpu::KernelSource;
 
 /// An index along a line: a number known when the text is written, or an expression.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -91,7 +92,7 @@ enum Source {
 pub(super) struct Writer<'a> {
     kernel: LineKernel,
     shape: &'a WorkgroupShape,
-    hooks: &'a Hooks,
+    callbacks: &'a PassCallbacks,
     code: Code,
     table: Table,
     /// Whether workgroup memory may still be read by other lanes.
@@ -101,9 +102,9 @@ pub(super) struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    pub fn new(kernel: LineKernel, shape: &'a WorkgroupShape, hooks: &'a Hooks) -> Self {
+    pub fn new(kernel: LineKernel, shape: &'a WorkgroupShape, callbacks: &'a PassCallbacks) -> Self {
         let (code, table) = (Code::new(kernel.precision), Table::default());
-        Writer { kernel, shape, hooks, code, table, dirty: false, loaded: HashMap::new() }
+        Writer { kernel, shape, callbacks, code, table, dirty: false, loaded: HashMap::new() }
     }
 
     /// The text and the table it reads.
@@ -131,7 +132,7 @@ impl<'a> Writer<'a> {
         for result in 0..results {
             let mut points = Vec::new();
             for Point { at, value, valid } in &modes {
-                let value = self.hooked("on_mode", value, at, &format!(", {result}u"));
+                let value = self.called("on_mode", value, at, &format!(", {result}u"));
                 points.push(Point { at: at.clone(), value, valid: valid.clone() });
             }
             let points = self.core(core, Source::Points(points), 1.0);
@@ -145,7 +146,7 @@ impl<'a> Writer<'a> {
         self.code.line(format!("for (var at = lane; at < {stored}u; at += {lanes}u) {{"));
         let at = Index::Text("at".into());
         let value = self.fetch(self.kernel.input.format, &at);
-        let value = self.hooked_load(&value, &at);
+        let value = self.after_load(&value, &at);
         self.emit(&at, &value, Condition::Always, "");
         self.code.line("}");
     }
@@ -153,32 +154,17 @@ impl<'a> Writer<'a> {
 
 impl LineKernel {
     /// The kernel for `shape`, and the table that it reads.
-    pub fn source(&self, shape: &WorkgroupShape, hooks: &Hooks) -> (KernelSource, Table) {
-        let element = |format: LineFormat| {
-            if format == LineFormat::Real { self.precision.real() } else { self.precision.complex() }
-        };
-        let (input, output) = (element(self.input.format), element(self.output.format));
-        let name = format!("fft::{:?}({})", self.work, self.points);
-        let (text, table) = Writer::new(*self, shape, hooks).write();
-        let params = hooks.params().map_or(PARAMS.to_string(), |fields| format!("{PARAMS}, {fields}"));
-        let mut source = KernelSource::new(name, text).fields(params);
-        if self.in_place {
-            // Real cells and complex modes of one array are both read and written as real numbers.
-            let element = if self.as_reals() { self.precision.real() } else { output };
-            source = source.array("output", element, Access::ReadWrite);
-        } else {
-            source = source.array("input", input, Access::Read).array("output", output, Access::ReadWrite);
-        }
-        let complex = self.precision.complex();
-        if !table.is_empty() {
-            source = source.array("roots", complex, Access::Read);
-        }
-        if self.four_step.is_some_and(|step| step.load_factor) {
-            source = source.array("load_factors", complex, Access::Read);
-        }
-        if self.four_step.is_some_and(|step| step.store_factor) {
-            source = source.array("store_factors", complex, Access::Read);
-        }
-        (hooks.declare(source).group((shape.lanes * shape.lines) as u32), table)
+    pub fn source(&self, shape: &WorkgroupShape, callbacks: &PassCallbacks) -> (KernelSource, Table) {
+        let (text, table) = Writer::new(*self, shape, callbacks).write();
+        let source = KernelSource::new(format!("fft::{:?}({})", self.work, self.points), text)
+            .params::<LineParams>()
+            .element("Real", self.precision.real())
+            .element("Complex", self.precision.complex())
+            .module("fft::line", include_str!("../../../shaders/fft/line.wgsl"))
+            .flag("double", self.precision == Precision::Double)
+            .flag("input_blocked", self.input.order == Order::Blocked)
+            .flag("output_blocked", self.output.order == Order::Blocked)
+            .group((shape.lanes * shape.lines) as u32);
+        (callbacks.bind(source), table)
     }
 }

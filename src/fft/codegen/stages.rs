@@ -32,7 +32,7 @@ impl<'a> Writer<'a> {
                     let within = self.clamped(&at, n);
                     let chirp = self.entry(Section::Chirp(n), &within, sign);
                     let value = self.code.value(format!("multiply({value}, {chirp})"));
-                    // Hooks index arrays by it, stored or not.
+                    // Callbacks index arrays by it, stored or not.
                     kept.push(Point { at: within, value, valid });
                 }
                 kept

@@ -1,4 +1,4 @@
-//! Writing the points of a line: real, complex or half lines, whole or truncated, with hooks.
+//! Writing the points of a line: real, complex or half lines, whole or truncated, with callbacks.
 
 use super::{Condition, Index, Point, Writer};
 use crate::fft::line::{LineFormat, LineKernel, Order, Span, Work};
@@ -165,11 +165,11 @@ impl<'a> Writer<'a> {
             return;
         }
         let mut value = self.code.value(format!("{value} * factor()"));
-        if self.hooks.store_mode.is_some() {
-            value = self.hooked("on_mode", &value, index, ", 0u");
+        if self.callbacks.store_mode.is_some() {
+            value = self.called("on_mode", &value, index, ", 0u");
         }
-        if self.hooks.store.is_some() {
-            value = self.hooked("on_store", &value, index, "");
+        if self.callbacks.store.is_some() {
+            value = self.called("on_store", &value, index, "");
         }
         let result = if result.is_empty() { String::new() } else { format!(" + {result} * params.line_sizes.z") };
         let address = match self.kernel.output.order {

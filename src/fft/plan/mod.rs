@@ -34,9 +34,9 @@ pub use transpose::Transpose;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     /// The stages.
-    pub stages: Vec<Stage>,
+    pub(crate) stages: Vec<Stage>,
     /// Between stage `i` and `i + 1`: an exchange, or none.
-    pub between: Vec<Option<Transpose>>,
+    pub(crate) between: Vec<Option<Transpose>>,
 }
 
 impl Route {
@@ -51,7 +51,7 @@ impl Route {
     }
 
     /// The passes, in order.
-    pub fn passes(&self) -> impl Iterator<Item = (&Stage, &AxisPass)> {
+    pub(crate) fn passes(&self) -> impl Iterator<Item = (&Stage, &AxisPass)> {
         self.stages.iter().flat_map(|stage| stage.passes.iter().map(move |pass| (stage, pass)))
     }
 }

@@ -78,26 +78,25 @@ impl Stage {
         };
         let word = |v: [u64; 4]| v.map(|n| n as u32);
         LineParams {
-            sizes: word([len(fast).max(1), len(slow).max(1), result, fields * len(slow) * len(fast) * count]),
-            input: word(read),
-            input_more: word(read_more),
-            output: word(written),
-            output_more: word(written_more),
-            blocks: word([read_blocks.0[0], read_blocks.0[1], written_blocks.0[0], written_blocks.0[1]]),
-            starts: word([read_blocks.1[0], read_blocks.1[1], written_blocks.1[0], written_blocks.1[1]]),
-            inverse: [read_blocks.0, written_blocks.0]
+            line_sizes: word([len(fast).max(1), len(slow).max(1), result, fields * len(slow) * len(fast) * count]),
+            line_input: word(read),
+            line_input_more: word(read_more),
+            line_output: word(written),
+            line_output_more: word(written_more),
+            line_blocks: word([read_blocks.0[0], read_blocks.0[1], written_blocks.0[0], written_blocks.0[1]]),
+            line_starts: word([read_blocks.1[0], read_blocks.1[1], written_blocks.1[0], written_blocks.1[1]]),
+            line_inverse: [read_blocks.0, written_blocks.0]
                 .map(|[_, small]| [1.0 / (small + 1) as f32, 1.0 / small.max(1) as f32])
                 .concat()
                 .try_into()
                 .unwrap_or_default(),
-            first: word([0, 1, 2, 3].map(|a| match a {
+            line_first: word([0, 1, 2, 3].map(|a| match a {
                 3 => 0,
                 a if a == axis => 0,
                 a => self.first[a] + tile[a].start,
             })),
-            ..LineParams::default()
+            line_scale: [1.0, 0.0, 0.0, 1.0],
         }
-        .scaled(1.0, 1.0)
     }
 
     /// The vectors of [`LineParams`] for one side, with (larger, small) and the first outer and inner line.
