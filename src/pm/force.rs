@@ -58,8 +58,8 @@ impl Force {
             };
             operator.tables(shape, size, &part)
         });
-        let hook = Spectral::new(recorder, &gradients, &part)?.own_hook();
-        let filter = Filter::new(&gpu, &spec, comms, &tuning, &hook, 3)?;
+        let callback = Spectral::new(recorder, &gradients, &part)?.trusted_callback();
+        let filter = Filter::new(&gpu, &spec, comms, &tuning, &callback, 3)?;
         let mesh = Mesh::new(shape, size, comms.grid(), comms.rank(), [[0; 2]; 3]);
         let faults = gpu.array("pm::faults", 1)?;
         recorder.clear(&faults);

@@ -25,18 +25,19 @@ mod output;
 mod snapshot;
 mod start;
 
+pub use config::Config;
+pub use error::SimulationError;
+pub use output::fingerprint;
+#[cfg(feature = "hdf5")]
+pub use snapshot::seal_snapshot_together;
+
 use crate::Context;
 use crate::cosmology::{LinearPower, Op, TransferKind, fill_white_noise, mode_amplitudes, resume_from, schedule};
 use crate::exchange::GridComms;
 use crate::gpu::{Array, DeviceError};
 use crate::grid::{Box3, Cost, Grid, extent};
-use crate::mesh::{Bin, Combine, Lattice, Particles, SpectrumGeometry, power_spectrum};
-pub use config::Config;
-pub use error::SimulationError;
+use crate::mesh::{Axpby, Bin, Lattice, Particles, SpectrumGeometry, power_spectrum};
 use force::Force;
-pub use output::fingerprint;
-#[cfg(feature = "hdf5")]
-pub use snapshot::seal_snapshot_together;
 
 /// The particles of one rank, their force solver and the schedule of the run.
 pub struct Simulation {
@@ -45,7 +46,7 @@ pub struct Simulation {
     comms: GridComms,
     lattice: Lattice,
     force: Force,
-    combine: Combine,
+    axpby: Axpby,
     displacement: [Array<f32>; 3],
     momentum: [Array<f32>; 3],
     acceleration: [Array<f32>; 3],
@@ -160,7 +161,7 @@ impl Simulation {
             has_force: false,
             done: 0,
             scale_factor,
-            combine: Combine::default(),
+            axpby: Axpby::default(),
             config,
             power,
             comms,
@@ -291,7 +292,7 @@ impl Simulation {
     /// `p = keep p + factor acceleration`.
     fn kick(&mut self, context: &mut Context, keep: f64, factor: f64) -> Result<(), SimulationError> {
         for (momentum, acceleration) in self.momentum.iter().zip(&self.acceleration) {
-            self.combine.linear(&mut context.recorder, keep, momentum, factor, acceleration)?;
+            self.axpby.record(&mut context.recorder, factor, acceleration, keep, momentum)?;
         }
         Ok(())
     }
@@ -299,7 +300,7 @@ impl Simulation {
     /// `x += factor p`.
     fn drift(&mut self, context: &mut Context, factor: f64) -> Result<(), SimulationError> {
         for (displacement, momentum) in self.displacement.iter().zip(&self.momentum) {
-            self.combine.linear(&mut context.recorder, 1.0, displacement, factor, momentum)?;
+            self.axpby.record(&mut context.recorder, factor, momentum, 1.0, displacement)?;
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ use crate::cosmology::{GrowthFactors, LptOrder, lpt_factors};
 use crate::exchange::GridComms;
 use crate::fft::{Operator, Spectral, Transform, Wave};
 use crate::gpu::{Array, DeviceError, Recorder};
-use crate::mesh::Combine;
+use crate::mesh::Axpby;
 
 use super::Config;
 use super::SimulationError;
@@ -41,7 +41,7 @@ pub fn start(
     amplitudes: &[f32],
 ) -> Result<Start, SimulationError> {
     let transform = Transform::new(recorder.gpu(), config.sites(), comms.grid(), comms.rank())?;
-    let mut lattice = LatticeFields { config, recorder, comms, transform, combine: Combine::default() };
+    let mut lattice = LatticeFields { config, recorder, comms, transform, axpby: Axpby::default() };
     let delta = {
         let real = lattice.field()?;
         lattice.recorder.upload(&real, 0, noise)?;
@@ -61,9 +61,9 @@ pub fn start(
             let Some(source) = source else { continue };
             let s = lattice.apply(&gradient, source)?;
             let keep = if order == 0 { 0.0 } else { 1.0 };
-            let LatticeFields { recorder, combine, .. } = &mut lattice;
-            combine.linear(recorder, keep, &displacement[axis], factors.position[order], &s)?;
-            combine.linear(recorder, keep, &momentum[axis], factors.momentum[order], &s)?;
+            let LatticeFields { recorder, axpby, .. } = &mut lattice;
+            axpby.record(recorder, factors.position[order], &s, keep, &displacement[axis])?;
+            axpby.record(recorder, factors.momentum[order], &s, keep, &momentum[axis])?;
         }
     }
     Ok(Start { displacement, momentum })
@@ -80,7 +80,7 @@ struct LatticeFields<'a> {
     recorder: &'a mut Recorder,
     comms: &'a mut GridComms,
     transform: Transform,
-    combine: Combine,
+    axpby: Axpby,
 }
 
 impl LatticeFields<'_> {
@@ -138,15 +138,15 @@ impl LatticeFields<'_> {
         let source = self.field()?;
         let trace = self.strain(delta, 0, 0)?;
         let second = self.strain(delta, 1, 1)?;
-        self.combine.product(self.recorder, 0.0, &source, 1.0, [&trace, &second])?;
-        self.combine.linear(self.recorder, 1.0, &trace, 1.0, &second)?;
+        self.axpby.record_product(self.recorder, 1.0, [&trace, &second], 0.0, &source)?;
+        self.axpby.record(self.recorder, 1.0, &second, 1.0, &trace)?;
         drop(second);
         let third = self.strain(delta, 2, 2)?;
-        self.combine.product(self.recorder, 1.0, &source, 1.0, [&trace, &third])?;
+        self.axpby.record_product(self.recorder, 1.0, [&trace, &third], 1.0, &source)?;
         drop((trace, third));
         for (i, j) in [(0, 1), (0, 2), (1, 2)] {
             let mixed = self.strain(delta, i, j)?;
-            self.combine.product(self.recorder, 1.0, &source, -1.0, [&mixed, &mixed])?;
+            self.axpby.record_product(self.recorder, -1.0, [&mixed, &mixed], 1.0, &source)?;
         }
         self.spectrum(&source)
     }

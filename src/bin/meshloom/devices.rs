@@ -1,7 +1,7 @@
 //! `meshloom devices`: the adapters of this machine.
 
 use clap::Args;
-use meshloom::gpu::{Choice, DeviceError, Gpu, Options, Profile, adapters, bytes, memory, unsuitable};
+use meshloom::gpu::{AdapterSelector, DeviceError, Gpu, Options, Profile, adapters, bytes, memory, unsuitable};
 use meshloom::wgpu::{Adapter, AdapterInfo};
 use serde_json::{Value, json};
 
@@ -54,7 +54,7 @@ fn describe(index: usize, adapter: &Adapter) -> (Value, Vec<String>) {
         format!("{index}: {} ({:?}, {:?})", info.name, info.device_type, info.backend),
         format!("driver    {} {}{pci}", info.driver, info.driver_info),
     ];
-    let options = Options { choice: Choice::Index(index), ..Options::default() };
+    let options = Options { adapter: AdapterSelector::Index(index), ..Options::default() };
     let opened = match unsuitable(adapter) {
         Some(why) => Err(why),
         None => Gpu::open(&options, 0).map_err(|error| error.to_string()),
@@ -81,7 +81,6 @@ fn describe_capabilities(gpu: &Gpu, info: &AdapterInfo, object: &mut Value, line
     let features = [
         ("f64", able.f64),
         ("subgroups", able.subgroups),
-        ("float atomics", able.float_atomics),
         ("timestamps", able.timestamps),
         ("host-visible memory", able.host_visible),
     ];

@@ -3,7 +3,7 @@
 use clap::Args;
 use meshloom::exchange::GridComms;
 use meshloom::fft::Transform;
-use meshloom::gpu::{Array, Memory, Recorder};
+use meshloom::gpu::{Array, MemoryKind, Recorder};
 use meshloom::grid::{Cost, Part, Transfers};
 use meshloom::{Context, Error};
 use serde_json::json;
@@ -58,7 +58,7 @@ fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error>
             plan => plan?,
         };
         for transpose in plan.plan().forward.exchanges() {
-            let (axis, mut comms) = (transpose.line, GridComms::new(&context.comm, grid)?);
+            let (axis, mut comms) = (transpose.grid_axis, GridComms::new(&context.comm, grid)?);
             let usual = comms.along(axis);
             let chunk = arguments.chunk_bytes.unwrap_or(usual.chunk_bytes());
             let depth = arguments.depth.map_or(usual.depth(), usize::from);
@@ -85,8 +85,9 @@ fn measure_one(session: &mut Session, exchange: TransposeExchange) -> Result<(),
     let TransposeExchange { shape, mut comms, axis, transfers } = exchange;
     let grid = comms.grid();
     let exchange = comms.along(axis);
-    let outgoing = context.gpu.array_in::<[f32; 2]>("bench::outgoing", end(&transfers.send), Memory::Outgoing)?;
-    let incoming = context.gpu.array_in::<[f32; 2]>("bench::incoming", end(&transfers.receive), Memory::Incoming)?;
+    let outgoing = context.gpu.array_in::<[f32; 2]>("bench::outgoing", end(&transfers.send), MemoryKind::Outgoing)?;
+    let incoming =
+        context.gpu.array_in::<[f32; 2]>("bench::incoming", end(&transfers.receive), MemoryKind::Incoming)?;
     recorder.upload(&outgoing, 0, bytemuck::cast_slice(&values(2 * outgoing.len(), context.comm.rank())))?;
     let (chunk_bytes, depth, before) = (exchange.chunk_bytes(), exchange.depth(), exchange.cost());
     clock.once(recorder, |recorder| Ok(exchange.run(recorder, &transfers, &outgoing, &incoming)?))?;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use meshloom::comm::{Communicator, Op};
 use meshloom::exchange::GridComms;
-use meshloom::fft::{FftError, Norm, Precision, Transform, TransformHooks, Tuning, Value};
+use meshloom::fft::{FftError, Norm, Precision, Transform, TransformCallbacks, Tuning, Value};
 use meshloom::gpu::{Array, Recorder};
 use meshloom::grid::{Box3, Grid};
 use meshloom::io::collective::write_npy;
@@ -162,7 +162,7 @@ impl<'a, T: Value> RankTransform<'a, T> {
             grid,
             context.comm.rank(),
             &Tuning::of(gpu),
-            &TransformHooks::default(),
+            &TransformCallbacks::default(),
         );
         let transform = transform.map_err(|error| match error {
             FftError::Device(error) => Error::from(error),
