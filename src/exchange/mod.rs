@@ -71,6 +71,16 @@ pub enum ExchangeError {
     Comm(#[from] CommError),
 }
 
+impl ExchangeError {
+    /// The same error as a layer above has it.
+    pub(crate) fn flatten<E: From<DeviceError> + From<CommError>>(self) -> E {
+        match self {
+            ExchangeError::Device(error) => error.into(),
+            ExchangeError::Comm(error) => error.into(),
+        }
+    }
+}
+
 /// How data travels: the communicator, the size and number of chunks and what values become on the way.
 ///
 /// A clone is another handle on the same order of exchanges, with the cost so far.

@@ -54,9 +54,6 @@ pub enum MeshError {
 
 impl From<ExchangeError> for MeshError {
     fn from(error: ExchangeError) -> Self {
-        match error {
-            ExchangeError::Device(error) => MeshError::Device(error),
-            ExchangeError::Comm(error) => MeshError::Comm(error),
-        }
+        error.flatten()
     }
 }

@@ -99,9 +99,6 @@ pub enum SimulationError {
 
 impl From<ExchangeError> for SimulationError {
     fn from(error: ExchangeError) -> Self {
-        match error {
-            ExchangeError::Device(error) => error.into(),
-            ExchangeError::Comm(error) => error.into(),
-        }
+        error.flatten()
     }
 }
