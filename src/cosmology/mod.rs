@@ -50,10 +50,12 @@ mod lpt;
 mod mass_bins;
 mod multiplicity;
 mod noise;
+mod normalization;
 mod parameters;
 mod power;
 mod quadrature;
 mod schedule;
+mod top_hat;
 mod transfer;
 mod variance;
 

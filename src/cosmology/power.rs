@@ -2,7 +2,7 @@
 
 use std::f64::consts::PI;
 
-use super::variance::top_hat;
+use super::top_hat::top_hat;
 use super::{Cosmology, CosmologyError, Growth, Transfer, TransferKind};
 
 /// c/H0 in Mpc/h.

@@ -1,6 +1,6 @@
 //! What can be wrong with a layout.
 
-use super::process_grid::Box3;
+use super::boxes::Box3;
 
 /// An error of a layout: what was asked for, and what would do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

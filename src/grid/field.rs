@@ -1,6 +1,6 @@
 //! Where the cells of a distributed field lie in a rank's array.
 
-use super::process_grid::{Box3, extent, product};
+use super::boxes::{Box3, extent, product};
 
 /// The part of a mesh that one rank holds: its own cells and a margin of *ghost* cells around them.
 ///

@@ -9,8 +9,9 @@
 
 use std::ops::Range;
 
+use super::boxes::extent;
 use super::field::FieldLayout;
-use super::process_grid::{Grid, extent};
+use super::process_grid::Grid;
 use super::split::{owner, split};
 
 /// A block of cells in an array: first index, extents and the array's strides.

@@ -4,9 +4,9 @@
 //! have is the intersection of two boxes, a [`Block`] of either's array. What a rank keeps is copied straight from one
 //! array to the other and is part of no message.
 
+use super::boxes::{Box3, extent, volume};
 use super::error::LayoutError;
 use super::ghost_plan::Block;
-use super::process_grid::{Box3, extent, volume};
 use super::split::split;
 use super::tiling;
 use super::transfers::{Part, Transfers};

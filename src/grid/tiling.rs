@@ -1,7 +1,7 @@
 //! Whether boxes tile a mesh: each cell in exactly one.
 
+use super::boxes::{Box3, volume};
 use super::error::LayoutError;
-use super::process_grid::{Box3, volume};
 
 /// Checks that `boxes`, one a rank, tile a mesh of `shape`; `list` names them in errors. Empty boxes may lie anywhere.
 pub(super) fn check(shape: [u64; 3], boxes: &[Box3], list: &'static str) -> Result<(), LayoutError> {

@@ -72,6 +72,7 @@ mod output_dir;
 #[cfg(feature = "cli")]
 mod plot;
 mod shared_file;
+mod temporary;
 mod zip;
 
 pub use crate::printable::{is_unprintable, printable, printable_path};
@@ -90,7 +91,8 @@ pub use numbers::{Numbers, read_numbers};
 pub use output_dir::OutputDir;
 #[cfg(feature = "cli")]
 pub use plot::{Curve, ErrorPoints, LogAxis, LogPlot, log_plot_png_bytes};
-pub use shared_file::{Sealed, SharedFile, seal_whole, token, write_whole};
+pub use shared_file::{Sealed, SharedFile, seal_whole, write_whole};
+pub use temporary::token;
 
 #[cfg(test)]
 pub(crate) mod scratch {
