@@ -8,8 +8,7 @@
 //! rank 1 of 2: halos 39 to 78 of 78, the first of 40 particles at [41.6, 3.0, 1.1]
 //! ```
 
-use meshloom::exchange::Exchange;
-use meshloom::gpu::{Options, Recorder};
+use meshloom::gpu::Options;
 use meshloom::pm::{Config, Noise, Simulation};
 use meshloom::points::fof::{Groups, Linking, Selection};
 use meshloom::points::{Cloud, Domain};
@@ -17,22 +16,21 @@ use meshloom::{Error, Launch, launch};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let config = Config { particles: 32, mesh: 64, box_size: 64.0, ..Config::default() };
-    let lines = launch(Launch::detect(2), &Options::from_env()?, |rank| {
-        let mut simulation = Simulation::new(&rank, config.clone(), Noise::Seed)?;
+    let lines = launch(Launch::detect(2), &Options::from_env()?, |mut context| {
+        let mut simulation = Simulation::new(&context, config.clone(), Noise::Seed)?;
         simulation.run(|_, _| Ok::<_, Error>(()))?;
         let [displacement, _] = simulation.phase_space()?;
         let [x, y, z] = simulation.positions(&displacement);
         let points: Vec<f32> = x.iter().zip(&y).zip(&z).flat_map(|((x, y), z)| [*x, *y, *z]).collect();
 
-        let (mut recorder, mut exchange) = (Recorder::new(&rank.gpu)?, Exchange::new(rank.comm.clone()));
-        let cloud = Cloud::from_host(&mut recorder, &Domain::new(&[config.box_size; 3])?, &points)?;
-        let groups = Groups::find(&mut recorder, &mut exchange, &cloud, Linking::Separations(0.2))?;
-        let halos = groups.catalogue(&mut recorder, &Selection::default())?;
+        let cloud = Cloud::from_host(&mut context.recorder, &Domain::new(&[config.box_size; 3])?, &points)?;
+        let groups = Groups::find(&mut context, &cloud, Linking::Separations(0.2))?;
+        let halos = groups.catalogue(&mut context.recorder, &Selection::default())?;
         let first = match (halos.count.first(), halos.center.first_chunk::<3>()) {
             (Some(count), Some(center)) => format!("the first of {count} particles at {center:.1?}"),
             _ => "none of them here".into(),
         };
-        let (rank, ranks) = (rank.comm.rank(), rank.comm.size());
+        let (rank, ranks) = (context.comm.rank(), context.comm.size());
         let (rows, all) = (halos.groups, halos.total);
         Ok::<_, Error>(format!("rank {rank} of {ranks}: halos {} to {} of {all}, {first}", rows.start, rows.end))
     })?;

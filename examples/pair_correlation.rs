@@ -13,8 +13,7 @@
 use std::f64::consts::PI;
 use std::path::Path;
 
-use meshloom::exchange::Exchange;
-use meshloom::gpu::{Options, Recorder};
+use meshloom::gpu::Options;
 use meshloom::grid::split;
 use meshloom::points::neighbors::{Bins, DistributedSearch};
 use meshloom::points::{Cloud, Domain};
@@ -58,15 +57,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let edges: Vec<f64> = (0..=20).map(|i| 0.5 * 20f64.powf(f64::from(i) / 20.0)).collect();
     let bins = Bins::new(&edges)?;
 
-    let counts = launch(Launch::detect(ranks), &Options::from_env()?, |rank| {
-        let (mut recorder, mut exchange) = (Recorder::new(&rank.gpu)?, Exchange::new(rank.comm.clone()));
-        let mine = split(POINTS, rank.comm.size() as u64, rank.comm.rank() as u64);
+    let counts = launch(Launch::detect(ranks), &Options::from_env()?, |mut context| {
+        let mine = split(POINTS, context.comm.size() as u64, context.comm.rank() as u64);
         let mut pairs = |clustered: bool| {
             let points: Vec<f64> =
                 mine.clone().flat_map(|i| [0, 1, 2].map(|axis| coordinate(clustered, i, axis))).collect();
-            let cloud = Cloud::from_host_f64(&mut recorder, &Domain::new(&[SIDE; 3])?, &points)?;
-            let hood = DistributedSearch::new(&mut recorder, &mut exchange, &cloud)?;
-            Ok::<_, Error>(hood.pairs(&mut recorder, &mut exchange, None, &bins)?)
+            let cloud = Cloud::from_host_f64(&mut context.recorder, &Domain::new(&[SIDE; 3])?, &points)?;
+            let search = DistributedSearch::new(&mut context, &cloud)?;
+            Ok::<_, Error>(search.pairs(&mut context, None, &bins)?)
         };
         Ok::<_, Error>([pairs(true)?, pairs(false)?])
     })?;

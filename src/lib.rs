@@ -64,13 +64,17 @@ pub mod grid;
 mod hash;
 mod host;
 pub mod io;
+mod kernels;
 mod launch;
 pub mod mesh;
 pub mod pm;
 pub mod points;
 mod printable;
 
+#[doc(hidden)]
+pub use bytemuck;
 pub use error::Error;
 pub use exchange::Context;
+pub use kernels::kernels;
 pub use launch::{Launch, launch, launch_with_code};
 pub use wgpu;

@@ -23,7 +23,7 @@ struct Params {
 fn scale() -> Kernel {
     Kernel::new(
         KernelSource::new("test::scale", SCALE)
-            .params("count: u32, factor: f32")
+            .fields("count: u32, factor: f32")
             .array("x", Element::F32, Access::Read)
             .array("y", Element::F32, Access::ReadWrite),
     )
@@ -121,7 +121,7 @@ fn a_large_dispatch_is_folded_into_two_dimensions() {
                 if w < params.count { add_sum(w & 7u, 1u); }
             }",
         )
-        .params("count: u32")
+        .fields("count: u32")
         .array("sum", Element::U32, Access::Atomic)
         .group(1),
     );

@@ -4,10 +4,8 @@
 mod clouds;
 
 use clouds::{Kind, distance, points, uniform};
-use meshloom::Error;
 use meshloom::comm::run_threads;
-use meshloom::exchange::Exchange;
-use meshloom::gpu::{Gpu, Options, Recorder};
+use meshloom::gpu::{Gpu, Options};
 use meshloom::points::ghosts::Ghosts;
 use meshloom::points::neighbors::{
     Bins, DistributedSearch, KnnQuery, KnnResult, PairFilter, RadiusQuery, RadiusResult,
@@ -15,6 +13,7 @@ use meshloom::points::neighbors::{
 use meshloom::points::sort::distribute;
 use meshloom::points::tree::Builder;
 use meshloom::points::{Cloud, Curve, Domain};
+use meshloom::{Context, Error};
 
 /// How the input is shared out.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +35,7 @@ fn rows(share: Share, n: usize, ranks: usize, rank: usize) -> std::ops::Range<us
     cut(rank)..cut(rank + 1)
 }
 
-/// Everything that a neighbourhood tells, of all ranks one after the other.
+/// The results of all searches, of all ranks one after the other.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Told {
     nearest: KnnResult,
@@ -52,25 +51,24 @@ fn told(ranks: usize, share: Share, domain: Domain, points: &[f32], places: &[f3
     let dims = domain.dims();
     let parts = run_threads(ranks, |comm| {
         let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
-        let (mut recorder, mut exchange) = (Recorder::new(&gpu)?, Exchange::new(comm.clone()));
+        let mut context = Context::new(comm.clone(), gpu.clone())?;
         let mut part = |all: &[f32]| {
             let rows = rows(share, all.len() / dims, ranks, comm.rank());
-            Cloud::from_host(&mut recorder, &domain, &all[rows.start * dims..rows.end * dims])
+            Cloud::from_host(&mut context.recorder, &domain, &all[rows.start * dims..rows.end * dims])
         };
         let (cloud, places) = (part(points)?, part(places)?);
-        let (r, e) = (&mut recorder, &mut exchange);
-        let hood = DistributedSearch::new(r, e, &cloud)?;
+        let search = DistributedSearch::new(&mut context, &cloud)?;
         let limited = KnnQuery { k: 6, within: radius, without_self: true, ..KnnQuery::nearest(0) };
         let others = RadiusQuery { which: PairFilter::Others, ..RadiusQuery::radius(radius) };
         let bins = Bins::new(&[0.0, 0.3, 1.0].map(|x| x * f64::from(radius)))?;
         Ok::<_, Error>(Told {
-            nearest: hood.nearest(r, e, None, &KnnQuery::nearest(8))?,
-            limited: hood.nearest(r, e, None, &limited)?,
-            elsewhere: hood.nearest(r, e, Some(&places), &KnnQuery::nearest(8))?,
-            within: hood.within(r, e, None, &others)?,
-            counts: hood.counts(r, e, Some(&places), &RadiusQuery::radius(radius))?,
-            pairs: hood.pairs(r, e, None, &bins)?,
-            cross: hood.pairs(r, e, Some(&places), &bins)?,
+            nearest: search.nearest(&mut context, None, &KnnQuery::nearest(8))?,
+            limited: search.nearest(&mut context, None, &limited)?,
+            elsewhere: search.nearest(&mut context, Some(&places), &KnnQuery::nearest(8))?,
+            within: search.within(&mut context, None, &others)?,
+            counts: search.counts(&mut context, Some(&places), &RadiusQuery::radius(radius))?,
+            pairs: search.pairs(&mut context, None, &bins)?,
+            cross: search.pairs(&mut context, Some(&places), &bins)?,
         })
     })
     .unwrap();
@@ -129,14 +127,14 @@ fn ghosts_are_few_and_traffic_is_counted() {
     let points = points(Kind::Uniform, n, 3, 23);
     let ghosts = run_threads(8, |comm| {
         let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
-        let (mut recorder, mut exchange) = (Recorder::new(&gpu)?, Exchange::new(comm.clone()));
+        let mut context = Context::new(comm.clone(), gpu.clone())?;
         let rows = rows(Share::Even, n, 8, comm.rank());
         let domain = Domain::new(&[1.0; 3])?;
-        let cloud = Cloud::from_host(&mut recorder, &domain, &points[3 * rows.start..3 * rows.end])?;
-        let hood = DistributedSearch::new(&mut recorder, &mut exchange, &cloud)?;
-        let before = exchange.cost();
-        hood.nearest(&mut recorder, &mut exchange, None, &KnnQuery::nearest(8))?;
-        let (ghosts, moved, cost) = (hood.ghosts(), exchange.cost(), hood.cost());
+        let cloud = Cloud::from_host(&mut context.recorder, &domain, &points[3 * rows.start..3 * rows.end])?;
+        let search = DistributedSearch::new(&mut context, &cloud)?;
+        let before = context.exchange.cost();
+        search.nearest(&mut context, None, &KnnQuery::nearest(8))?;
+        let (ghosts, moved, cost) = (search.ghosts(), context.exchange.cost(), search.cost());
         // Twelve bytes for the place and eight for the number of each ghost, and four for its row on the way.
         assert_eq!(moved.received - before.received, 20 * ghosts);
         assert!(cost.sent > 0 && cost.received >= 4 * ghosts);
@@ -152,19 +150,19 @@ fn ghosts_are_all_that_is_near_and_come_back() {
         let points = points(Kind::Uniform, n, 3, 24);
         let sums = run_threads(ranks, |comm| {
             let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
-            let (mut recorder, mut exchange) = (Recorder::new(&gpu)?, Exchange::new(comm.clone()));
+            let mut context = Context::new(comm.clone(), gpu.clone())?;
             let rows = rows(Share::Even, n, ranks, comm.rank());
             let domain = Domain::new(&[1.0, 1.0, 0.0])?;
-            let cloud = Cloud::from_host(&mut recorder, &domain, &points[3 * rows.start..3 * rows.end])?;
-            let sorted = distribute(&mut recorder, &mut exchange, &cloud, Curve::Hilbert)?;
+            let cloud = Cloud::from_host(&mut context.recorder, &domain, &points[3 * rows.start..3 * rows.end])?;
+            let sorted = distribute(&mut context, &cloud, Curve::Hilbert)?;
             let (cloud, frame) = (sorted.cloud, sorted.frame);
-            let tree = Builder::new(&gpu).build(&mut recorder, &cloud, &frame)?;
-            let ghosts = Ghosts::within(&mut recorder, &mut exchange, &tree, radius)?;
-            let copies = ghosts.refresh(&mut recorder, &mut exchange, cloud.positions(), 3)?;
-            let copies = recorder.download(&copies, 0, copies.len())?;
+            let tree = Builder::new(&gpu).build(&mut context.recorder, &cloud, &frame)?;
+            let ghosts = Ghosts::within(&mut context, &tree, radius)?;
+            let copies = ghosts.refresh(&mut context, cloud.positions(), 3)?;
+            let copies = context.recorder.download(&copies, 0, copies.len())?;
             assert_eq!(copies.len() as u64, 3 * ghosts.len());
             // Nobody's neighbour is missing: what others have and is near any own point is here.
-            let own = recorder.download(cloud.positions(), 0, cloud.positions().len())?;
+            let own = context.recorder.download(cloud.positions(), 0, cloud.positions().len())?;
             let all = comm.all_gather_v(&own)?;
             for (rank, others) in all.iter().enumerate().filter(|(rank, _)| *rank != comm.rank()) {
                 for other in others.chunks_exact(3) {
@@ -181,20 +179,20 @@ fn ghosts_are_all_that_is_near_and_come_back() {
             let x: Vec<f32> = (0..2 * cloud.len()).map(|i| value(25, i)).collect();
             let y: Vec<f32> = (0..2 * ghosts.len()).map(|i| value(26, i)).collect();
             let (dx, dy) = (gpu.array::<f32>("x", x.len() as u64)?, gpu.array::<f32>("y", y.len() as u64)?);
-            recorder.upload(&dx, 0, &x)?;
-            recorder.upload(&dy, 0, &y)?;
-            let there = ghosts.refresh(&mut recorder, &mut exchange, &dx, 2)?;
-            let there = recorder.download(&there, 0, there.len())?;
+            context.recorder.upload(&dx, 0, &x)?;
+            context.recorder.upload(&dy, 0, &y)?;
+            let there = ghosts.refresh(&mut context, &dx, 2)?;
+            let there = context.recorder.download(&there, 0, there.len())?;
             let back = gpu.array::<f32>("back", x.len() as u64)?;
-            recorder.clear(&back);
-            ghosts.accumulate(&mut recorder, &mut exchange, &dy, &back, 2)?;
+            context.recorder.clear(&back);
+            ghosts.accumulate(&mut context, &dy, &back, 2)?;
             if ranks == 2 {
                 // Values that lack the points that others see. Both ranks have some, so neither waits for the other.
                 let none = gpu.array::<f32>("none", 0)?;
-                assert!(ghosts.refresh(&mut recorder, &mut exchange, &none, 2).is_err());
-                assert!(ghosts.accumulate(&mut recorder, &mut exchange, &dy, &none, 2).is_err());
+                assert!(ghosts.refresh(&mut context, &none, 2).is_err());
+                assert!(ghosts.accumulate(&mut context, &dy, &none, 2).is_err());
             }
-            let back = recorder.download(&back, 0, back.len())?;
+            let back = context.recorder.download(&back, 0, back.len())?;
             let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(a * b)).sum::<f64>();
             Ok::<_, Error>([dot(&there, &y), dot(&x, &back)])
         })
@@ -209,10 +207,10 @@ fn ghosts_are_all_that_is_near_and_come_back() {
 fn every_rank_hears_of_an_error() {
     let failed = run_threads(3, |comm| {
         let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
-        let (mut recorder, mut exchange) = (Recorder::new(&gpu)?, Exchange::new(comm.clone()));
-        let cloud = Cloud::from_host(&mut recorder, &Domain::open(3)?, &[comm.rank() as f32; 3])?;
-        let hood = DistributedSearch::new(&mut recorder, &mut exchange, &cloud)?;
-        hood.nearest(&mut recorder, &mut exchange, None, &KnnQuery::nearest(2000))?;
+        let mut context = Context::new(comm.clone(), gpu.clone())?;
+        let cloud = Cloud::from_host(&mut context.recorder, &Domain::open(3)?, &[comm.rank() as f32; 3])?;
+        let search = DistributedSearch::new(&mut context, &cloud)?;
+        search.nearest(&mut context, None, &KnnQuery::nearest(2000))?;
         Ok::<_, Error>(())
     });
     assert!(failed.is_err_and(|error| error.to_string().contains("2000 neighbours")));
@@ -222,22 +220,22 @@ fn every_rank_hears_of_an_error() {
 fn queries_elsewhere_are_no_points_that_could_be_left_out() {
     run_threads(2, |comm| {
         let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
-        let (mut recorder, mut exchange) = (Recorder::new(&gpu)?, Exchange::new(comm));
+        let mut context = Context::new(comm, gpu.clone())?;
         let domain = Domain::open(2)?;
-        let cloud = Cloud::from_host(&mut recorder, &domain, &[0.0, 0.0, 1.0, 0.0])?;
-        let search = DistributedSearch::new(&mut recorder, &mut exchange, &cloud)?;
+        let cloud = Cloud::from_host(&mut context.recorder, &domain, &[0.0, 0.0, 1.0, 0.0])?;
+        let search = DistributedSearch::new(&mut context, &cloud)?;
         let nearest = KnnQuery { without_self: true, ..KnnQuery::nearest(1) };
         let within = RadiusQuery { which: PairFilter::Others, ..RadiusQuery::radius(1.0) };
-        let (r, e, queries) = (&mut recorder, &mut exchange, Some(&cloud));
+        let (context, queries) = (&mut context, Some(&cloud));
         for refused in [
-            search.nearest(r, e, queries, &nearest).map(drop),
-            search.within(r, e, queries, &within).map(drop),
-            search.counts(r, e, queries, &within).map(drop),
+            search.nearest(context, queries, &nearest).map(drop),
+            search.within(context, queries, &within).map(drop),
+            search.counts(context, queries, &within).map(drop),
         ] {
             let why = refused.unwrap_err().to_string();
             assert!(why.contains("queries of their own"), "{why}");
         }
-        search.nearest(r, e, None, &nearest).map(drop)?;
+        search.nearest(context, None, &nearest).map(drop)?;
         Ok::<_, Error>(())
     })
     .unwrap();

@@ -5,12 +5,11 @@
 mod clouds;
 
 use clouds::{Kind, distance, points, uniform};
-use meshloom::Error;
 use meshloom::comm::{Failure, run_threads};
-use meshloom::exchange::Exchange;
-use meshloom::gpu::{Gpu, Options, Recorder};
+use meshloom::gpu::{Gpu, Options};
 use meshloom::points::fof::{Catalogue, FofError, Groups, Linking, Order, Selection};
 use meshloom::points::{Cloud, Domain};
+use meshloom::{Context, Error};
 
 /// Where each rank's rows end: evenly, all on the last one, or the more the higher the rank.
 fn share(n: usize, ranks: usize, how: usize) -> Vec<usize> {
@@ -37,19 +36,19 @@ fn found(ranks: usize, how: usize, domain: &Domain, points: &[f32], linking: Lin
     let ends = share(points.len() / dims, ranks, how);
     let parts = run_threads(ranks, |comm| {
         let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
-        let (mut recorder, mut exchange) = (Recorder::new(&gpu)?, Exchange::new(comm.clone()));
+        let mut context = Context::new(comm.clone(), gpu.clone())?;
         let rows = ends[comm.rank()]..ends[comm.rank() + 1];
-        let mut cloud = Cloud::from_host(&mut recorder, domain, &points[rows.start * dims..rows.end * dims])?;
+        let mut cloud = Cloud::from_host(&mut context.recorder, domain, &points[rows.start * dims..rows.end * dims])?;
         let mut attribute = |name: &str, width: usize, of: &dyn Fn(u64) -> f32| -> Result<(), Error> {
             let values: Vec<f32> = (rows.start * width..rows.end * width).map(|i| of(i as u64)).collect();
             let array = gpu.array(name, values.len() as u64)?;
-            recorder.upload(&array, 0, &values)?;
+            context.recorder.upload(&array, 0, &values)?;
             Ok(cloud.set(name, array, width as u64)?)
         };
         attribute("mass", 1, &|i| 0.5 + uniform(8, i) as f32)?;
         attribute("velocity", dims, &|i| uniform(9, i) as f32 - 0.5)?;
-        let groups = Groups::find(&mut recorder, &mut exchange, &cloud, linking)?;
-        Ok::<_, Error>((groups.labels()?, groups.catalogue(&mut recorder, selection)?, groups.ghosts()))
+        let groups = Groups::find(&mut context, &cloud, linking)?;
+        Ok::<_, Error>((groups.labels()?, groups.catalogue(&mut context.recorder, selection)?, groups.ghosts()))
     })
     .unwrap();
     let mut all = Found { groups: Catalogue { offset: vec![0], ..Catalogue::default() }, ..Found::default() };
@@ -182,16 +181,16 @@ fn lengths_in_mean_separations() {
 fn failure(domain: Domain, linking: fn(usize) -> Linking, mass: Option<(f32, u64)>) -> Failure<Error> {
     run_threads(2, move |comm| {
         let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
-        let (mut recorder, mut exchange) = (Recorder::new(&gpu)?, Exchange::new(comm.clone()));
-        let mut cloud = Cloud::from_host(&mut recorder, &domain, &[0.25; 6])?;
+        let mut context = Context::new(comm.clone(), gpu.clone())?;
+        let mut cloud = Cloud::from_host(&mut context.recorder, &domain, &[0.25; 6])?;
         if let Some((mass, len)) = mass {
             let array = gpu.array("mass", 2)?;
-            recorder.upload(&array, 0, &[1.0, mass])?;
+            context.recorder.upload(&array, 0, &[1.0, mass])?;
             let width = len / 2;
             cloud.set("mass", if width == 1 { array } else { gpu.array("mass", len)? }, width)?;
         }
-        let groups = Groups::find(&mut recorder, &mut exchange, &cloud, linking(comm.rank()))?;
-        groups.catalogue(&mut recorder, &Selection::default())?;
+        let groups = Groups::find(&mut context, &cloud, linking(comm.rank()))?;
+        groups.catalogue(&mut context.recorder, &Selection::default())?;
         Ok::<_, Error>(())
     })
     .map_or_else(|error| error.failure, |_| panic!("nothing is wrong"))

@@ -64,7 +64,7 @@ fn possible() -> bool {
 /// Compiles and runs kernel number `seed`.
 fn work(gpu: &Gpu, seed: u32) {
     let source = KernelSource::new("test::cached", BODY.replace("SEED", &format!("{seed}.0")))
-        .params("count: u32")
+        .fields("count: u32")
         .array("x", Element::F32, Access::ReadWrite);
     let mut recorder = Recorder::new(gpu).unwrap();
     let x = gpu.array::<f32>("x", 100).unwrap();

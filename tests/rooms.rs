@@ -16,14 +16,14 @@ const LIBRARY: &[&[&str]] = &[
     &["launch", "fft"],
     &["mesh", "points"],
     &["pm"],
-    &["error"],
+    &["error", "kernels"],
 ];
 
 /// The same among points.
 const POINTS: &[&[&str]] = &[
     &["error"],
     &["domain"],
-    &["cloud", "curve"],
+    &["cloud", "curve", "rows"],
     &["extent"],
     &["sort", "tree"],
     &["ghosts"],

@@ -5,9 +5,7 @@
 mod clouds;
 
 use clouds::{square, uniform};
-use meshloom::Error;
-use meshloom::comm::{Communicator, run_threads};
-use meshloom::exchange::Exchange;
+use meshloom::comm::run_threads;
 use meshloom::gpu::{Gpu, Options, Recorder};
 use meshloom::points::fof::{Groups, Linking};
 use meshloom::points::neighbors::{
@@ -15,6 +13,7 @@ use meshloom::points::neighbors::{
 };
 use meshloom::points::tree::Builder;
 use meshloom::points::{Cloud, Domain, Frame, ParticleError};
+use meshloom::{Context, Error};
 
 /// Neighbours asked for.
 const K: usize = 6;
@@ -49,39 +48,37 @@ fn edges(length: f32) -> [f64; 4] {
     [0.0, 0.01, 0.3, 1.0].map(|part| part * f64::from(length))
 }
 
-fn tell(comm: &Communicator, recorder: &mut Recorder, case: &Case) -> Result<Told, Error> {
-    let mut exchange = Exchange::new(comm.clone());
+fn tell(context: &mut Context, case: &Case) -> Result<Told, Error> {
     let dims = case.domain.dims();
     let mut part = |all: &[f32]| {
-        let (n, ranks) = (all.len() / dims, comm.size());
-        let rows = n * comm.rank() / ranks..n * (comm.rank() + 1) / ranks;
-        Cloud::from_host(recorder, &case.domain, &all[rows.start * dims..rows.end * dims])
+        let (n, ranks) = (all.len() / dims, context.comm.size());
+        let rows = n * context.comm.rank() / ranks..n * (context.comm.rank() + 1) / ranks;
+        Cloud::from_host(&mut context.recorder, &case.domain, &all[rows.start * dims..rows.end * dims])
     };
     let (cloud, places) = (part(&case.points)?, part(&case.places)?);
-    let hood = DistributedSearch::new(recorder, &mut exchange, &cloud)?;
+    let search = DistributedSearch::new(context, &cloud)?;
     let mut told = Told::default();
-    let (r, e) = (recorder, &mut exchange);
-    let mut nearest = |r: &mut Recorder, queries: Option<&Cloud>, ask: &KnnQuery| {
-        let near = hood.nearest(r, e, queries, ask)?;
+    let nearest = |context: &mut Context, queries: Option<&Cloud>, ask: &KnnQuery| {
+        let near = search.nearest(context, queries, ask)?;
         Ok::<_, Error>(near.index.into_iter().zip(near.distance).collect::<Vec<_>>())
     };
     let k = K as u32;
-    told.nearest = nearest(r, None, &KnnQuery::nearest(k))?;
-    told.limited = nearest(r, None, &KnnQuery { within: case.lengths[0], without_self: true, ..KnnQuery::nearest(k) })?;
+    told.nearest = nearest(context, None, &KnnQuery::nearest(k))?;
+    told.limited =
+        nearest(context, None, &KnnQuery { within: case.lengths[0], without_self: true, ..KnnQuery::nearest(k) })?;
     if !case.places.is_empty() {
-        told.elsewhere = nearest(r, Some(&places), &KnnQuery::nearest(k))?;
+        told.elsewhere = nearest(context, Some(&places), &KnnQuery::nearest(k))?;
     }
     for &length in &case.lengths {
-        told.counts.push(hood.counts(
-            r,
-            e,
+        told.counts.push(search.counts(
+            context,
             None,
             &RadiusQuery { which: PairFilter::Others, ..RadiusQuery::radius(length) },
         )?);
         if edges(length)[1] as f32 > 0.0 {
-            told.pairs.push(hood.pairs(r, e, None, &Bins::new(&edges(length))?)?);
+            told.pairs.push(search.pairs(context, None, &Bins::new(&edges(length))?)?);
         }
-        told.labels.push(Groups::find(r, e, &cloud, Linking::Length(length.into()))?.labels()?);
+        told.labels.push(Groups::find(context, &cloud, Linking::Length(length.into()))?.labels()?);
     }
     Ok(told)
 }
@@ -90,8 +87,8 @@ fn tell(comm: &Communicator, recorder: &mut Recorder, case: &Case) -> Result<Tol
 fn tell_all(ranks: usize, cases: &[Case]) -> Vec<Told> {
     let parts = run_threads(ranks, |comm| {
         let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
-        let mut recorder = Recorder::new(&gpu)?;
-        cases.iter().map(|case| tell(&comm, &mut recorder, case)).collect::<Result<Vec<_>, Error>>()
+        let mut context = Context::new(comm, gpu)?;
+        cases.iter().map(|case| tell(&mut context, case)).collect::<Result<Vec<_>, Error>>()
     })
     .unwrap();
     let mut all: Vec<Told> = cases.iter().map(|_| Told::default()).collect();

@@ -6,16 +6,11 @@ use std::mem::{offset_of, size_of};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock, Mutex};
 
-use meshloom::exchange::ghost_cells;
-use meshloom::exchange::{self, reshape};
 use meshloom::fft::{self, Limits, LineParams, Precision};
+use meshloom::gpu::Variant as Form;
 use meshloom::gpu::primitives;
-use meshloom::gpu::{Access, KernelSource, Profile, Tuning};
-use meshloom::mesh::{Combine, Painter, Window};
-use meshloom::points;
-use meshloom::points::ghosts;
+use meshloom::gpu::{Access, KernelSource, ParamsSpace, Profile, Slot, Tuning};
 use meshloom::points::neighbors;
-use meshloom::points::tree;
 use naga::back::{hlsl, msl, spv};
 use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
 use naga::valid::{Capabilities, ModuleInfo, ShaderStages, SubgroupOperationSet, ValidationFlags, Validator};
@@ -73,15 +68,8 @@ fn windows(slots: usize) -> Vec<Vec<u32>> {
     std::iter::once(vec![1; slots]).chain(small).chain([vec![7; slots], mixed]).collect()
 }
 
-/// The kernels that are not transforms.
-fn elementwise() -> Vec<KernelSource> {
-    let painters =
-        [Window::Cic, Window::Tsc, Window::Pcs].into_iter().flat_map(|window| Painter::new(window).sources());
-    let movers = ghost_cells::sources().into_iter().chain(exchange::sources()).chain(reshape::sources());
-    let points =
-        points::sources().into_iter().chain(tree::sources()).chain(neighbors::sources()).chain([ghosts::source()]);
-    let fields = Combine::default().sources().into_iter().chain([fft::radial_source()]);
-    painters.chain(fields).chain(movers).chain(primitives::sources()).chain(points).collect()
+fn slots(source: &KernelSource) -> Vec<Slot> {
+    source.slots().unwrap()
 }
 
 /// All variants that differ in more than the value of a constant that nothing uses, not checked yet.
@@ -103,7 +91,8 @@ impl Texts {
     ) {
         let Tuning { group, items } = tuning;
         let name = format!("{} in {windows:?} windows, {group} x {items}, {limits:?}", source.label());
-        let text = source.wgsl(windows, WINDOW, group, items).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let form = Form { windows, window: WINDOW, tuning, params: ParamsSpace::Uniform };
+        let text = source.wgsl(&form).unwrap_or_else(|e| panic!("{name}: {e}"));
         self.written += 1;
         let unused = text.matches("ITEMS").count() == 1;
         let key = if unused { text.replace(&format!("const ITEMS: u32 = {items}u;"), "") } else { text.clone() };
@@ -117,8 +106,8 @@ impl Texts {
 static VARIANTS: LazyLock<Vec<Variant>> = LazyLock::new(|| {
     let mut texts = Texts::default();
     for tuning in [Profile::Gpu.tuning(), Profile::Software.tuning()] {
-        for source in elementwise().into_iter().map(Arc::new) {
-            for windows in windows(source.slots().len()) {
+        for source in meshloom::kernels().into_iter().map(Arc::new) {
+            for windows in windows(slots(&source).len()) {
                 texts.add(&source, &windows, tuning, FLOOR, None);
             }
         }
@@ -133,7 +122,7 @@ static VARIANTS: LazyLock<Vec<Variant>> = LazyLock::new(|| {
         (Precision::Double, &SOME, SOFTWARE, false),
     ] {
         for source in fft::sources(precision, lengths, limits).into_iter().map(Arc::new) {
-            let slots = source.slots().len();
+            let slots = slots(&source).len();
             for windows in if many { windows(slots) } else { vec![vec![1; slots]] } {
                 texts.add(&source, &windows, Profile::Gpu.tuning(), limits, Some(precision));
             }
@@ -180,7 +169,7 @@ fn over_all(rule: impl Fn(&Variant, &Module, &ModuleInfo) -> Result<(), String>)
 #[test]
 fn every_kernel_is_valid_with_baseline_capabilities() {
     report(VARIANTS.iter().filter_map(|v| v.checked.as_ref().err().map(|why| format!("{}: {why}", v.name))));
-    let slots = |n: usize| VARIANTS.iter().any(|v| v.source.slots().len() == n);
+    let slots = |n: usize| VARIANTS.iter().any(|v| slots(&v.source).len() == n);
     assert!(slots(2) && slots(3) && slots(4) && slots(6), "kernels are missing");
 }
 
@@ -296,10 +285,12 @@ fn kernels_with_subgroups_are_valid_and_written_where_there_are_some() {
     let sources: Vec<_> =
         primitives::subgroup_sources().into_iter().map(|source| (source, true)).chain(searches).collect();
     for (source, barriered) in sources {
-        let all = windows(source.slots().len());
+        let all = windows(slots(&source).len());
         for windows in if barriered { &all[..] } else { &all[..1] } {
             let name = format!("{} in {windows:?} windows", source.label());
-            let text = source.wgsl(windows, WINDOW, 256, 4).unwrap();
+            let tuning = Profile::Gpu.tuning();
+            let form = Form { windows, window: WINDOW, tuning, params: ParamsSpace::Uniform };
+            let text = source.wgsl(&form).unwrap();
             let (module, info) = check_with(&text, Capabilities::SUBGROUP).unwrap_or_else(|e| panic!("{name}: {e}"));
             let invocations: u32 = module.entry_points[0].workgroup_size.iter().product();
             assert!(u64::from(invocations) <= FLOOR.invocations, "{name}");
@@ -344,7 +335,7 @@ fn arrays_in_one_window_fit_the_floor_of_devices() {
 fn bindings_are_params_and_then_the_windows_of_each_slot() {
     over_all(|v, module, _| {
         let mut expected = vec![AddressSpace::Uniform];
-        for (slot, &windows) in v.source.slots().iter().zip(&v.windows) {
+        for (slot, &windows) in slots(&v.source).iter().zip(&v.windows) {
             let write = if slot.access == Access::Read { StorageAccess::empty() } else { StorageAccess::STORE };
             let space = AddressSpace::Storage { access: StorageAccess::LOAD | write };
             expected.extend(std::iter::repeat_n(space, windows as usize));
@@ -407,6 +398,17 @@ fn params_have_no_hidden_padding_and_are_small() {
     assert!(of("a: u32, b: vec2<f32>").unwrap_err().contains("before `b`"));
     assert!(of("a: vec4<u32>, b: f32").unwrap_err().contains("at the end"));
     assert!(of("a: array<vec4<u32>, 17>").unwrap_err().contains("272 bytes"));
+}
+
+#[test]
+fn params_are_where_rust_has_them() {
+    over_all(|v, module, _| {
+        let expected = v.source.param_fields();
+        let Layout { fields, .. } = params(module)?;
+        let alike =
+            fields.iter().zip(expected).all(|(have, want)| (have.0, have.1 as usize) == (want.name, want.offset));
+        if alike && fields.len() >= expected.len() { Ok(()) } else { Err(format!("{fields:?}, Rust has {expected:?}")) }
+    });
 }
 
 #[test]

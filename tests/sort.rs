@@ -1,13 +1,12 @@
 //! Sorts of points over ranks: the permutation of one stable sort on the host, with exact balance, whatever the input
 //! and however it is dealt out.
 
-use meshloom::Error;
 use meshloom::comm::run_threads;
-use meshloom::exchange::Exchange;
 use meshloom::gpu::{Array, DeviceElement, Gpu, Options, Recorder};
 use meshloom::grid::split;
 use meshloom::points::sort::{Route, SortError, distribute, morton_order, order};
 use meshloom::points::{AnyArray, Bounds, Cloud, Curve, Domain, Frame, ParticleError};
+use meshloom::{Context, Error};
 
 /// Numbers in `-0.5..0.5`.
 fn uniform(seed: u64, count: usize) -> Vec<f64> {
@@ -70,51 +69,52 @@ impl Case {
         let what = format!("{} points as {:?} along {:?}", self.count(), self.given, self.curve);
         let done = run_threads(ranks, |comm| {
             let (gpu, rank, dims) = (Gpu::open(options, 0)?, comm.rank(), self.domain.dims());
-            let (mut recorder, mut exchange) = (Recorder::new(&gpu)?, Exchange::new(comm.clone()).with_chunks(500, 2));
+            let mut context = Context::new(comm, gpu)?;
+            context.exchange = context.exchange.with_chunks(500, 2);
             let first: usize = self.given[..rank].iter().sum();
             let own = &self.points[first * dims..(first + self.given[rank]) * dims];
-            let mut cloud = Cloud::from_host(&mut recorder, &self.domain, own)?;
+            let mut cloud = Cloud::from_host(&mut context.recorder, &self.domain, own)?;
             let ids: Vec<u32> = (0..self.given[rank]).map(|row| (first + row) as u32).collect();
             let pairs: Vec<i32> = ids.iter().flat_map(|&id| [id as i32, -(id as i32)]).collect();
-            let (ids, pairs) = (upload(&mut recorder, &ids), upload(&mut recorder, &pairs));
+            let (ids, pairs) = (upload(&mut context.recorder, &ids), upload(&mut context.recorder, &pairs));
             cloud.set("id", ids, 1)?;
             cloud.set("pair", pairs, 2)?;
-            let sorted = distribute(&mut recorder, &mut exchange, &cloud, self.curve)?;
+            let sorted = distribute(&mut context, &cloud, self.curve)?;
 
             let part = split(self.count() as u64, ranks as u64, rank as u64);
             assert_eq!((&sorted.part, sorted.total), (&part, self.count() as u64), "{what}");
             assert_eq!(sorted.frame, self.frame(), "{what}");
             let part = part.start as usize..part.end as usize;
             let want = &want[part.clone()];
-            assert_eq!(sorted.index(&mut recorder)?, want, "{what}: rank {rank}");
+            assert_eq!(sorted.index(&mut context.recorder)?, want, "{what}: rank {rank}");
             let rows = |width: usize, values: &[f32]| -> Vec<f32> {
                 want.iter().flat_map(|&i| values[i as usize * width..(i as usize + 1) * width].to_vec()).collect()
             };
-            assert_eq!(all(&mut recorder, sorted.cloud.positions()), rows(dims, &self.points), "{what}");
-            let [high, low] = sorted.keys.each_ref().map(|words| all(&mut recorder, words));
+            assert_eq!(all(&mut context.recorder, sorted.cloud.positions()), rows(dims, &self.points), "{what}");
+            let [high, low] = sorted.keys.each_ref().map(|words| all(&mut context.recorder, words));
             let got: Vec<u64> = high.iter().zip(&low).map(|(&h, &l)| u64::from(h) << 32 | u64::from(l)).collect();
             assert_eq!(got, keys[part], "{what}");
             match (sorted.cloud.attribute("id").unwrap().values(), sorted.cloud.attribute("pair").unwrap().values()) {
                 (AnyArray::U32(ids), AnyArray::I32(pairs)) => {
-                    let ids = all(&mut recorder, ids);
+                    let ids = all(&mut context.recorder, ids);
                     assert!(ids.iter().zip(want).all(|(&id, &want)| u64::from(id) == want), "{what}");
-                    let pairs = all(&mut recorder, pairs);
+                    let pairs = all(&mut context.recorder, pairs);
                     assert!(pairs.chunks(2).zip(&ids).all(|(pair, &id)| pair == [id as i32, -(id as i32)]), "{what}");
                 }
                 _ => panic!("attributes have changed their type"),
             }
             // Back to where they came from, with a width and a type of another array.
-            let back = sorted.route.back(&mut recorder, &mut exchange, sorted.cloud.positions(), dims as u64)?;
-            assert_eq!(all(&mut recorder, &back), own, "{what}");
+            let back = sorted.route.back(&mut context, sorted.cloud.positions(), dims as u64)?;
+            assert_eq!(all(&mut context.recorder, &back), own, "{what}");
             let wide: Vec<[f32; 2]> = want.iter().map(|&i| [i as f32, 0.5]).collect();
-            let wide = upload(&mut recorder, &wide);
-            let back = sorted.route.back(&mut recorder, &mut exchange, &wide, 1)?;
-            let came: Vec<[f32; 2]> = all(&mut recorder, &back);
+            let wide = upload(&mut context.recorder, &wide);
+            let back = sorted.route.back(&mut context, &wide, 1)?;
+            let came: Vec<[f32; 2]> = all(&mut context.recorder, &back);
             let rows: Vec<[f32; 2]> = (0..self.given[rank]).map(|row| [(first + row) as f32, 0.5]).collect();
             assert_eq!(came, rows, "{what}");
-            let forth = sorted.route.forward(&mut recorder, &mut exchange, &back, 1)?;
-            assert_eq!(all(&mut recorder, &forth), all(&mut recorder, &wide), "{what}");
-            Ok::<_, Error>(exchange.cost().sent)
+            let forth = sorted.route.forward(&mut context, &back, 1)?;
+            assert_eq!(all(&mut context.recorder, &forth), all(&mut context.recorder, &wide), "{what}");
+            Ok::<_, Error>(context.exchange.cost().sent)
         });
         done.unwrap_or_else(|error| panic!("{what}: {error}"));
     }
@@ -229,13 +229,13 @@ fn a_bad_point_of_any_rank_is_the_same_error_on_all() {
 fn ranks_must_sort_the_same() {
     let results = run_threads(3, |comm| {
         let gpu = Gpu::open(&options(), 0)?;
-        let (mut recorder, mut exchange) = (Recorder::new(&gpu)?, Exchange::new(comm.clone()));
-        let mut cloud = Cloud::from_host(&mut recorder, &cube(1.0, 2), &[0.5, 0.5])?;
+        let mut context = Context::new(comm.clone(), gpu.clone())?;
+        let mut cloud = Cloud::from_host(&mut context.recorder, &cube(1.0, 2), &[0.5, 0.5])?;
         if comm.rank() == 2 {
-            let mass = upload(&mut recorder, &[1.0f32]);
+            let mass = upload(&mut context.recorder, &[1.0f32]);
             cloud.set("mass", mass, 1)?;
         }
-        Ok::<_, Error>(distribute(&mut recorder, &mut exchange, &cloud, Curve::Morton).err())
+        Ok::<_, Error>(distribute(&mut context, &cloud, Curve::Morton).err())
     });
     assert_eq!(results.unwrap(), vec![Some(SortError::Differ { rank: 2 }); 3]);
 }
@@ -243,14 +243,13 @@ fn ranks_must_sort_the_same() {
 #[test]
 fn routes_refuse_what_does_not_fit() {
     run_threads(1, |comm| {
-        let mut recorder = Recorder::new(&Gpu::open(&options(), 0)?)?;
-        let order = upload(&mut recorder, &[1u32, 0]);
+        let mut context = Context::new(comm.clone(), Gpu::open(&options(), 0)?)?;
+        let order = upload(&mut context.recorder, &[1u32, 0]);
         assert!(Route::new(&comm, order.clone(), vec![3], vec![3], None).is_err());
         assert!(Route::new(&comm, order.clone(), vec![2, 0], vec![2, 0], None).is_err());
         let route = Route::new(&comm, order, vec![2], vec![2], None)?;
-        let mut exchange = Exchange::new(comm.clone());
-        let rows = upload(&mut recorder, &[1.0f32, 2.0, 3.0]);
-        assert!(route.forward(&mut recorder, &mut exchange, &rows, 1).is_err());
+        let rows = upload(&mut context.recorder, &[1.0f32, 2.0, 3.0]);
+        assert!(route.forward(&mut context, &rows, 1).is_err());
         Ok::<_, Error>(())
     })
     .unwrap();

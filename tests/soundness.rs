@@ -20,7 +20,7 @@ const ADD: &str = r"
 fn add() -> Kernel {
     Kernel::new(
         KernelSource::new("test::add", ADD)
-            .params("count: u32, unused: u32")
+            .fields("count: u32, unused: u32")
             .array("x", Element::U32, Access::Read)
             .array("y", Element::U32, Access::ReadWrite),
     )
@@ -80,7 +80,7 @@ fn a_callers_text_is_checked_unless_unsafe_says_otherwise() {
     let gpu = shared();
     let mut recorder = Recorder::new(&gpu).unwrap();
     let source = KernelSource::new("test::hostile", HOSTILE)
-        .params("zero: u32, far: u32")
+        .fields("zero: u32, far: u32")
         .array("x", Element::U32, Access::Read)
         .array("out", Element::U32, Access::ReadWrite)
         .group(1);
@@ -127,7 +127,7 @@ fn texts_that_reach_for_more_than_they_were_given_are_refused() {
     ] {
         let text = format!("{more}\n{ADD}");
         let source = KernelSource::new("test::greedy", text)
-            .params("count: u32")
+            .fields("count: u32")
             .array("x", Element::U32, Access::Read)
             .array("y", Element::U32, Access::ReadWrite);
         let y = filled(&mut recorder, &[0; 3]);
@@ -147,13 +147,13 @@ fn parameters_must_be_those_of_the_text() {
     misused(recorder.each(&add(), &arrays, &[3u32; 3], 3), "12 bytes");
     misused(recorder.each(&add(), &arrays, &[3u32; 96], 3), "256 are allowed");
     let many = KernelSource::new("test::many", ADD.replace("params.count", "params.count[0].x"))
-        .params("count: array<vec4<u32>, 17>")
+        .fields("count: array<vec4<u32>, 17>")
         .array("x", Element::U32, Access::Read)
         .array("y", Element::U32, Access::ReadWrite);
     misused(recorder.each(&Kernel::new(many), &arrays, &[3u32; 4], 3), "272 bytes of parameters, 256 are allowed");
     // The padding behind the last field may be left out.
     let padded = KernelSource::new("test::padded", ADD)
-        .params("side: vec3<f32>, count: u32, more: u32")
+        .fields("side: vec3<f32>, count: u32, more: u32")
         .array("x", Element::U32, Access::Read)
         .array("y", Element::U32, Access::ReadWrite);
     recorder.each(&Kernel::new(padded), &arrays, &[0u32, 0, 0, 3, 0], 3).unwrap();
@@ -265,5 +265,7 @@ fn sizes_beyond_what_indices_hold_are_refused() {
         let options = Options { window_bytes: Some(bytes), ..Options::from_env().unwrap() };
         misused(Gpu::open(&options, 0), "power of two");
     }
-    misused(KernelSource::new("test::none", "").wgsl(&[1], 1024, 64, 4), "windows");
+    let tuning = Profile::Gpu.tuning();
+    let variant = Variant { windows: &[1], window: 1024, tuning, params: ParamsSpace::Uniform };
+    misused(KernelSource::new("test::none", "").wgsl(&variant), "windows");
 }

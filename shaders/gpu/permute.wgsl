@@ -1,23 +1,31 @@
-// Moves rows of words by an index.
+// Moves rows of words by an index: gathers rows source[index[i]] to row i, or (`scatter`) rows source[i] to row index[i].
 //
-// Layout: `source` and `destination` hold rows of `params.width` words; `index` one row number a row. `move_row`
-// (gather or scatter, written by the host) says which rows belong together. Each item moves `params.run` words of one
-// row, a divisor of the width; rows out of range are not moved.
-// Workgroup: GROUP invocations, ITEMS items each. No workgroup memory.
+// Layout: `source` and `destination` hold rows of `params.width` words; `index` one row number per row. Each element moves
+// `params.run` words of one row, a divisor of the width; rows out of `params.rows` are not moved.
+// Workgroup: GROUP invocations, ITEMS elements each. No workgroup memory.
 
-@compute @workgroup_size(GROUP) fn main(
-    @builtin(workgroup_id) id: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-) {
+var<uniform> params: Params;
+var<storage, read> source: array<u32>;
+var<storage, read> index: array<u32>;
+var<storage, read> count: array<u32>;
+var<storage, read_write> destination: array<u32>;
+
+#import gpu::counted
+
+fn each(e: u32) {
     let parts = params.width / params.run;
-    let items = counted() * parts;
-    for (var item = 0u; item < ITEMS; item++) {
-        let e = (group_number(id, groups) * ITEMS + item) * GROUP + lane;
-        if e < items {
-            let i = e / parts;
-            let other = load_index(i);
-            if other < params.rows { move_row(i, other, (e % parts) * params.run); }
-        }
+    let i = e / parts;
+    let other = load_index(i);
+    if other >= params.rows { return; }
+#if scatter
+    let rows = vec2<u32>(i, other);
+#else
+    let rows = vec2<u32>(other, i);
+#endif
+    let first = (e % parts) * params.run;
+    for (var c = first; c < first + params.run; c++) {
+        store_destination(rows.y * params.width + c, load_source(rows.x * params.width + c));
     }
 }
+
+#each counted() * (params.width / params.run)

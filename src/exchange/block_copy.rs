@@ -60,7 +60,7 @@ impl BlockCopy {
     /// A mover of such elements; the actions that add know [`Element::U32`] only.
     pub fn new(element: Element, action: Action) -> Self {
         let source = KernelSource::new("blocks::move", action.text())
-            .params("extent: vec4<u32>, starts: vec4<u32>, origin: vec4<u32>, target_: vec4<u32>")
+            .fields("extent: vec4<u32>, starts: vec4<u32>, origin: vec4<u32>, target_: vec4<u32>")
             .array("from", element, Access::Read)
             .array("to", element, Access::ReadWrite);
         BlockCopy { kernel: Kernel::trusted(source) }

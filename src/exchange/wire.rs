@@ -45,10 +45,10 @@ struct Params {
 
 impl Default for Codec {
     fn default() -> Self {
-        let kernel = |label: &str, text: &str, plain: Access, coded: Access| {
+        let kernel = |label: &str, text: &'static str, plain: Access, coded: Access| {
             Kernel::trusted(
                 KernelSource::new(label, text)
-                    .params("start: u32, count: u32, target_: u32, blocks: u32")
+                    .fields("start: u32, count: u32, target_: u32, blocks: u32")
                     .array("plain", Element::U32, plain)
                     .array("coded", Element::U32, coded)
                     .group(GROUP),

@@ -116,7 +116,7 @@ struct RadialParams {
 impl Default for Radial {
     fn default() -> Self {
         let source = KernelSource::new("fft::radial", include_str!("../../shaders/fft/radial.wgsl"))
-            .params("shape: vec4<u32>, first: vec4<u32>, local: vec4<u32>")
+            .fields("shape: vec4<u32>, first: vec4<u32>, local: vec4<u32>")
             .array("spectrum", Element::Complex32, Access::ReadWrite)
             .array("amplitudes", Element::F32, Access::Read);
         Radial { kernel: Kernel::trusted(source) }

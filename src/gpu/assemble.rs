@@ -1,89 +1,196 @@
-//! Puts a kernel's text together: other files that it needs, and the lines of the variant that is wanted. Pure.
+//! Puts the text of a kernel together: modules that it imports, the lines of the variant that is wanted, what is repeated for each slot
+//! of an invocation, and the entry point. Pure.
 //!
 //! | line | meaning |
 //! |---|---|
 //! | `#import name` | the text of the module `name`, the first time it is asked for |
 //! | `#if flag`, `#if !flag` | the lines up to `#else` or `#endif` only where the flag is on (off) |
 //! | `#else`, `#endif` | end what `#if` began; conditions may stand inside of each other |
+//! | `#each COUNT` | the entry point of a kernel over elements: calls `each(i: u32)` for every i below COUNT, [`ITEMS`](super::KernelSource) per invocation |
+//! | `#each_invocation COUNT` | calls `each_invocation(i: u32)` for every i below COUNT, one per invocation |
+//! | `#each_workgroup` | calls `each_workgroup(number: u32, lane: u32)` in all invocations of every workgroup |
 //!
 //! A directive has a line to itself. What is left out leaves no trace, so texts that mean the same are the same and compile
 //! once.
+//!
+//! A *mark* is a character that stands for a number. A function with a mark in its name, and any other line with one outside of such
+//! functions, is repeated as often as the mark says, with the numbers from 0 instead of the mark. Directives and comments are not repeated.
 
 use std::collections::HashSet;
 
-/// Where modules and flags come from.
+/// A text that may be imported.
+#[derive(Clone, Debug)]
+pub(super) struct Module {
+    /// Its name.
+    pub name: &'static str,
+    /// Its text.
+    pub text: std::borrow::Cow<'static, str>,
+    /// Whether it is a caller's: it is taken as it is, without directives and marks.
+    pub verbatim: bool,
+}
+
+/// What the directives of a kernel name.
+#[derive(Clone, Copy)]
 pub(super) struct Parts<'a> {
-    /// Names and texts of modules.
-    pub modules: &'a [(&'static str, &'static str)],
+    /// What may be imported.
+    pub modules: &'a [Module],
     /// Names of flags, and whether they are on.
     pub flags: &'a [(&'static str, bool)],
+    /// Marks, and how often what has one is repeated.
+    pub marks: &'a [(char, u32)],
 }
 
 /// The whole text of `body`.
 ///
 /// # Errors
-/// What is wrong: a module or flag that nobody gave, a condition without its beginning or end, an unknown directive.
-pub(super) fn assemble(body: &str, parts: &Parts<'_>) -> Result<String, String> {
-    let mut text = String::with_capacity(body.len());
-    add(&mut text, body, parts, &mut HashSet::new())?;
-    Ok(text)
+/// What is wrong: a module or flag that is not there, a condition without its beginning or end, an unknown directive.
+pub(super) fn assemble(body: &str, parts: Parts<'_>) -> Result<String, String> {
+    let mut assembly = Assembly { parts, text: String::with_capacity(2 * body.len()), imported: HashSet::new() };
+    assembly.add(body)?;
+    Ok(assembly.text)
 }
 
-fn add<'a>(text: &mut String, body: &'a str, parts: &Parts<'a>, seen: &mut HashSet<&'a str>) -> Result<(), String> {
-    // For each condition that is open: whether it holds, and whether its `#else` has come.
-    let mut open: Vec<(bool, bool)> = Vec::new();
-    for line in body.lines() {
-        let kept = open.iter().all(|&(holds, _)| holds);
-        let Some(directive) = line.trim_start().strip_prefix('#') else {
-            if kept {
-                text.push_str(line);
-                text.push('\n');
-            }
-            continue;
-        };
-        match directive.split_whitespace().collect::<Vec<_>>()[..] {
-            ["if", condition] => open.push((holds(condition, parts)?, false)),
-            ["else"] => match open.last_mut() {
-                Some((holds, other @ false)) => (*holds, *other) = (!*holds, true),
-                _ => return Err("#else without an #if of its own".into()),
-            },
-            ["endif"] => {
-                open.pop().ok_or("#endif without an #if")?;
-            }
-            ["import", name] if kept => {
-                let find = |&&(module, _): &&(&str, &str)| module == name;
-                let &(name, module) = parts.modules.iter().find(find).ok_or(format!("no module `{name}`"))?;
-                if seen.insert(name) {
-                    add(text, module, parts, seen)?;
+struct Assembly<'a> {
+    parts: Parts<'a>,
+    text: String,
+    imported: HashSet<&'a str>,
+}
+
+impl Assembly<'_> {
+    fn add(&mut self, body: &str) -> Result<(), String> {
+        let body = self.parts.marks.iter().fold(format!("{body}\n"), |body, &(mark, times)| repeat(&body, mark, times));
+        // For each condition that is open: whether it holds, and whether its `#else` has come.
+        let mut open: Vec<(bool, bool)> = Vec::new();
+        for line in body.trim_end_matches('\n').lines() {
+            let kept = open.iter().all(|&(holds, _)| holds);
+            let Some(directive) = line.trim_start().strip_prefix('#') else {
+                if kept {
+                    self.text.push_str(line);
+                    self.text.push('\n');
+                }
+                continue;
+            };
+            let (word, rest) = directive.split_once(char::is_whitespace).unwrap_or((directive, ""));
+            match (word, rest.trim()) {
+                ("if", condition) => open.push((self.holds(condition)?, false)),
+                ("else", "") => match open.last_mut() {
+                    Some((holds, other @ false)) => (*holds, *other) = (!*holds, true),
+                    _ => return Err("#else without an #if of its own".into()),
+                },
+                ("endif", "") => {
+                    open.pop().ok_or("#endif without an #if")?;
+                }
+                _ if !kept => {}
+                ("import", name) => self.import(name)?,
+                (word, count) => {
+                    let entry = entry_point(word, count).ok_or(format!("`{}` is no directive", line.trim()))?;
+                    self.text.push_str(&entry);
                 }
             }
-            ["import", _] => {}
-            _ => return Err(format!("`{}` is no directive", line.trim())),
+        }
+        if open.is_empty() { Ok(()) } else { Err("#if without an #endif".into()) }
+    }
+
+    fn import(&mut self, name: &str) -> Result<(), String> {
+        let modules = self.parts.modules;
+        let module = modules.iter().find(|module| module.name == name).ok_or(format!("no module `{name}`"))?;
+        match self.imported.insert(module.name) {
+            false => Ok(()),
+            true if module.verbatim => {
+                self.text.push_str(&module.text);
+                self.text.push('\n');
+                Ok(())
+            }
+            true => self.add(&module.text),
         }
     }
-    if open.is_empty() { Ok(()) } else { Err("#if without an #endif".into()) }
+
+    fn holds(&self, condition: &str) -> Result<bool, String> {
+        let (flag, wanted) = condition.strip_prefix('!').map_or((condition, true), |flag| (flag, false));
+        let found = self.parts.flags.iter().find(|(name, _)| *name == flag);
+        found.map(|(_, on)| *on == wanted).ok_or(format!("no flag `{flag}`"))
+    }
 }
 
-fn holds(condition: &str, parts: &Parts<'_>) -> Result<bool, String> {
-    let (flag, wanted) = condition.strip_prefix('!').map_or((condition, true), |flag| (flag, false));
-    let found = parts.flags.iter().find(|(name, _)| *name == flag);
-    found.map(|(_, on)| *on == wanted).ok_or(format!("no flag `{flag}`"))
+/// The entry point that a directive stands for.
+fn entry_point(directive: &str, count: &str) -> Option<String> {
+    let body = match (directive, count) {
+        ("each", count) if !count.is_empty() => format!(
+            "    let end = {count};\n    let first = group_number(workgroup, workgroups) * ITEMS;\n    \
+             for (var item = 0u; item < ITEMS; item++) {{\n        let i = (first + item) * GROUP + lane;\n        \
+             if i < end {{ each(i); }}\n    }}\n"
+        ),
+        ("each_invocation", count) if !count.is_empty() => format!(
+            "    let i = group_number(workgroup, workgroups) * GROUP + lane;\n    if i < {count} {{ each_invocation(i); }}\n"
+        ),
+        ("each_workgroup", "") => "    each_workgroup(group_number(workgroup, workgroups), lane);\n".to_string(),
+        _ => return None,
+    };
+    Some(format!(
+        "@compute @workgroup_size(GROUP) fn main(\n    @builtin(workgroup_id) workgroup: vec3<u32>,\n    \
+         @builtin(num_workgroups) workgroups: vec3<u32>,\n    @builtin(local_invocation_index) lane: u32,\n) {{\n{body}}}\n"
+    ))
+}
+
+/// Repeats functions with `mark` in their name, and other lines with it, `times` times.
+fn repeat(text: &str, mark: char, times: u32) -> String {
+    let mut out = String::with_capacity(2 * text.len());
+    let directive = |line: &str| line.trim_start().starts_with('#');
+    let comment = |item: &str| item.trim_start().starts_with("//");
+    let mut write = |item: &str| {
+        let marked = |line: &str| !directive(line) && line.contains(mark);
+        if comment(item) || !item.split_inclusive('\n').any(marked) {
+            return out.push_str(item);
+        }
+        for n in 0..times {
+            for line in item.split_inclusive('\n') {
+                if directive(line) { out.push_str(line) } else { out.push_str(&line.replace(mark, &n.to_string())) }
+            }
+        }
+    };
+    let mut lines = text.split_inclusive('\n');
+    while let Some(line) = lines.next() {
+        let named = line.starts_with("fn ") && line.split('(').next().is_some_and(|name| name.contains(mark));
+        let mut item = line.to_string();
+        // To the brace in the first column, unless it is all on one line.
+        if named && !line.trim_end().ends_with('}') {
+            for line in lines.by_ref() {
+                item.push_str(line);
+                if line.starts_with('}') {
+                    break;
+                }
+            }
+        }
+        write(&item);
+    }
+    out
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const MODULES: &[(&str, &str)] = &[("a", "#import b\nfn a() {}"), ("b", "fn b() {}"), ("loop", "#import loop\nx")];
+    fn modules() -> Vec<Module> {
+        let module = |name, text: &'static str, verbatim| Module { name, text: text.into(), verbatim };
+        vec![
+            module("a", "#import b\nfn a() {}", false),
+            module("b", "fn b() {}", false),
+            module("loop", "#import loop\nx", false),
+            module("user", "#if x# stays", true),
+            module("slots", "var s#: u32;", false),
+        ]
+    }
 
     fn with(flags: &[(&'static str, bool)], body: &str) -> Result<String, String> {
-        assemble(body, &Parts { modules: MODULES, flags })
+        assemble(body, Parts { modules: &modules(), flags, marks: &[('#', 2)] })
     }
 
     #[test]
     fn modules_come_once_and_where_they_are_asked_for() {
         assert_eq!(with(&[], "// top\n#import a\n  #import b\nmain").unwrap(), "// top\nfn b() {}\nfn a() {}\nmain\n");
         assert_eq!(with(&[], "#import loop").unwrap(), "x\n");
+        assert_eq!(with(&[], "#import slots").unwrap(), "var s0: u32;\nvar s1: u32;\n");
+        assert_eq!(with(&[], "#import user\nend").unwrap(), "#if x# stays\nend\n");
         assert_eq!(with(&[], "#import c").unwrap_err(), "no module `c`");
     }
 
@@ -107,9 +214,29 @@ mod tests {
             ("#else", "#else without an #if of its own"),
             ("#if p\n#else\n#else\n#endif", "#else without an #if of its own"),
             ("#iff p", "`#iff p` is no directive"),
+            ("#each", "`#each` is no directive"),
+            ("#each_workgroup 3", "`#each_workgroup 3` is no directive"),
             ("#", "`#` is no directive"),
         ] {
             assert_eq!(with(p, body).unwrap_err(), why, "{body}");
         }
+    }
+
+    #[test]
+    fn marked_lines_and_functions_are_repeated() {
+        let text = "// a# is not\nvar a#: u32;\nfn f#(x: u32) {\n    if x { return; }\n#if p\n    y# = x;\n#endif\n}\nfn g() {\n    f#(1u);\n    h();\n}\n";
+        let want = "// a# is not\nvar a0: u32;\nvar a1: u32;\nfn f0(x: u32) {\n    if x { return; }\n    y0 = x;\n}\nfn f1(x: u32) {\n    \
+                    if x { return; }\n    y1 = x;\n}\nfn g() {\n    f0(1u);\n    f1(1u);\n    h();\n}\n";
+        assert_eq!(with(&[("p", true)], text).unwrap(), want);
+        assert_eq!(with(&[], "fn f#() { g(); }").unwrap(), "fn f0() { g(); }\nfn f1() { g(); }\n");
+    }
+
+    #[test]
+    fn entry_points_are_written() {
+        let each = with(&[], "fn each(i: u32) {}\n#each params.count").unwrap();
+        assert!(each.contains("let end = params.count;") && each.contains("each(i)"), "{each}");
+        let invocation = with(&[], "#each_invocation f(2u)").unwrap();
+        assert!(invocation.contains("if i < f(2u) { each_invocation(i); }"), "{invocation}");
+        assert!(with(&[], "#each_workgroup").unwrap().contains("each_workgroup(group_number("));
     }
 }

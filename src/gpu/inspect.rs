@@ -2,15 +2,19 @@
 
 use std::ops::RangeInclusive;
 
-use wgpu::naga::{Module, TypeInner, front::wgsl};
+use wgpu::naga::{Handle, Module, Type, TypeInner, front::wgsl};
+
+use super::params::ParamField;
 
 /// Bytes that the parameters of a kernel may have: to the end of the last field, or with the padding behind it.
 pub(super) type Extent = RangeInclusive<u64>;
 
-/// The bytes that the parameters of the kernel `text` take, of which `arrays` bindings behind the parameters were declared for it, and the parameters themselves if `has_params`.
-/// Refuses entry points besides `main`, and bindings that the text makes for itself: they would reach arrays behind the back of
-/// the accessors, or have no array at all.
-pub(super) fn params(text: &str, arrays: u32, has_params: bool) -> Result<Extent, String> {
+/// The bytes that the parameters of the kernel `text` take. It binds `arrays` windows, and parameters if `has_params`, which begin with the
+/// fields of `layout`.
+///
+/// Refuses fields that Rust has at other offsets, entry points besides `main`, and bindings that the text makes for itself: they
+/// would reach arrays without the accessors, or have no array at all.
+pub(super) fn params(text: &str, arrays: u32, has_params: bool, layout: &[ParamField]) -> Result<Extent, String> {
     let module = wgsl::parse_str(text).map_err(|error| error.emit_to_string(text))?;
     if let Some(other) = module.entry_points.iter().find(|entry| entry.name != "main") {
         return Err(format!("it has the entry point `{}` besides `main`; remove it", other.name));
@@ -23,20 +27,36 @@ pub(super) fn params(text: &str, arrays: u32, has_params: bool) -> Result<Extent
         let free = seen.get_mut(place.binding as usize).filter(|seen| place.group == 0 && !**seen);
         let Some(seen) = free else {
             return Err(format!(
-                "`{name}` has a binding of its own, @group({}) @binding({}); arrays and parameters are named in Rust, and the \
-                 text uses their accessors",
+                "`{name}` has a binding of its own, @group({}) @binding({}); declare it without, and use its accessors",
                 place.group, place.binding
             ));
         };
         *seen = true;
         if place.binding == 0 {
+            offsets_agree(&module, variable.ty, layout)?;
             extent = extent_of(&module, variable.ty);
         }
     }
     Ok(extent)
 }
 
-fn extent_of(module: &Module, ty: wgpu::naga::Handle<wgpu::naga::Type>) -> Extent {
+/// Compares where Rust and WGSL have the fields of parameters.
+fn offsets_agree(module: &Module, ty: Handle<Type>, layout: &[ParamField]) -> Result<(), String> {
+    let TypeInner::Struct { members, .. } = &module.types[ty].inner else { return Ok(()) };
+    for (field, member) in layout.iter().zip(members) {
+        if field.offset != member.offset as usize {
+            let ParamField { name, wgsl, offset } = field;
+            return Err(format!(
+                "the parameter `{name}: {wgsl}` is at byte {offset} in Rust and at byte {} in WGSL; reorder the fields, or add some \
+                 before it",
+                member.offset
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn extent_of(module: &Module, ty: Handle<Type>) -> Extent {
     let TypeInner::Struct { members, span } = &module.types[ty].inner else { return 0..=0 };
     let end = members.last().map_or(0, |last| last.offset + module.types[last.ty].inner.size(module.to_ctx()));
     u64::from(end)..=u64::from(*span)
@@ -45,6 +65,7 @@ fn extent_of(module: &Module, ty: wgpu::naga::Handle<wgpu::naga::Type>) -> Exten
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gpu::KernelParams;
 
     const MAIN: &str = "@compute @workgroup_size(1) fn main() {}\n";
 
@@ -53,19 +74,35 @@ mod tests {
         let extent = |fields: &str| {
             let text =
                 format!("struct Params {{ {fields} }}\n@group(0) @binding(0) var<uniform> params: Params;\n{MAIN}");
-            params(&text, 0, true).unwrap()
+            params(&text, 0, true, &[]).unwrap()
         };
         assert_eq!(extent("count: u32, factor: f32"), 8..=8);
         assert_eq!(extent("side: vec3<f32>, count: u32"), 16..=16);
         assert_eq!(extent("count: u32, side: vec3<f32>"), 28..=32);
         assert_eq!(extent("starts: array<vec4<u32>, 3>, count: u32"), 52..=64);
-        assert_eq!(params(MAIN, 0, false), Ok(0..=0));
+        assert_eq!(params(MAIN, 0, false, &[]), Ok(0..=0));
+    }
+
+    #[test]
+    fn fields_at_other_offsets_are_refused() {
+        crate::kernel_params! { struct Good { side: [f32; 4], count: u32, pad: u32, half: [f32; 2] } }
+        crate::kernel_params! { struct Bad { count: u32, half: [f32; 2] } }
+        fn verdict<P: KernelParams>() -> Result<Extent, String> {
+            let fields: Vec<_> = P::fields().iter().map(|field| format!("{}: {}", field.name, field.wgsl)).collect();
+            let fields = fields.join(", ");
+            let text =
+                format!("struct Params {{ {fields} }}\n@group(0) @binding(0) var<uniform> params: Params;\n{MAIN}");
+            params(&text, 0, true, &P::fields())
+        }
+        assert_eq!(verdict::<Good>(), Ok(32..=32));
+        let why = verdict::<Bad>().unwrap_err();
+        assert!(why.contains("`half: vec2<f32>` is at byte 4 in Rust and at byte 8"), "{why}");
     }
 
     #[test]
     fn bindings_and_entry_points_beside_those_that_were_declared_are_refused() {
         let declared = "@group(0) @binding(1) var<storage, read> x_0: array<u32>;\n";
-        let with = |more: &str| params(&format!("{declared}{more}{MAIN}"), 1, false);
+        let with = |more: &str| params(&format!("{declared}{more}{MAIN}"), 1, false, &[]);
         assert_eq!(with(""), Ok(0..=0));
         assert_eq!(with("var<private> mine: u32; var<workgroup> ours: array<u32, 4>;"), Ok(0..=0));
         for (more, name) in [

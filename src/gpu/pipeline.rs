@@ -8,7 +8,7 @@ use super::device::Gpu;
 use super::error::DeviceError;
 use super::inspect::{self, Extent};
 use super::pipeline_cache::PipelineCache;
-use super::source::{Access, KernelSource};
+use super::source::{Access, Assembled, KernelSource, ParamsSpace, Variant};
 
 /// Largest `params` of a kernel in bytes; also the alignment of a dispatch's parameters.
 pub(super) const PARAMS: u64 = 256;
@@ -39,6 +39,7 @@ pub(super) struct Pipeline {
 /// A device keeps what it compiled by its text: a second kernel with the same text compiles nothing.
 pub struct Kernel {
     source: KernelSource,
+    assembled: Result<Assembled, DeviceError>,
     trust: Trust,
     compiled: Mutex<Compiled>,
 }
@@ -77,7 +78,7 @@ impl Kernel {
     }
 
     pub(crate) fn on_word_of(trust: Trust, source: KernelSource) -> Self {
-        Kernel { source, trust, compiled: Mutex::default() }
+        Kernel { assembled: source.assemble(), source, trust, compiled: Mutex::default() }
     }
 
     /// Its text.
@@ -86,26 +87,27 @@ impl Kernel {
     }
 
     pub(super) fn misuse(&self, why: String) -> DeviceError {
-        DeviceError::Misuse { what: self.source.label.clone(), why }
+        DeviceError::Misuse { what: self.source.label().into(), why }
     }
 
     /// The compiled form for these arrays.
     pub(super) fn pipeline(&self, gpu: &Gpu, arrays: &[&RawArray]) -> Result<Arc<Pipeline>, DeviceError> {
-        self.check(gpu, arrays)?;
+        let assembled = self.assembled.as_ref().map_err(Clone::clone)?;
+        self.check(gpu, assembled, arrays)?;
         let key = (gpu.0.number, arrays.iter().map(|array| array.windows()).collect::<Vec<_>>());
         let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(pipeline) = compiled.get(&key).and_then(Weak::upgrade) {
             return Ok(pipeline);
         }
-        let pipeline = compile(gpu, &self.source, self.trust, &key.1)?;
+        let pipeline = compile(gpu, assembled, self.trust, &key.1)?;
         compiled.retain(|_, pipeline| pipeline.strong_count() > 0);
         compiled.insert(key, Arc::downgrade(&pipeline));
         Ok(pipeline)
     }
 
     /// Refuses arrays that are not what the slots say, that another device has, or that alias.
-    fn check(&self, gpu: &Gpu, arrays: &[&RawArray]) -> Result<(), DeviceError> {
-        let slots = self.source.slots();
+    fn check(&self, gpu: &Gpu, assembled: &Assembled, arrays: &[&RawArray]) -> Result<(), DeviceError> {
+        let (slots, label) = (&assembled.slots, &assembled.label);
         if arrays.len() != slots.len() {
             return Err(self.misuse(format!("{} arrays given, {} declared", arrays.len(), slots.len())));
         }
@@ -116,9 +118,9 @@ impl Kernel {
                     slot.name, slot.element, array.element
                 )));
             }
-            array.on(gpu, &self.source.label)?;
+            array.on(gpu, label)?;
             if slot.access != Access::Read {
-                array.written(&self.source.label)?;
+                array.written(label)?;
             }
             let collides = |(other, o): &(&super::Slot, &&RawArray)| {
                 array.shares(o)
@@ -140,47 +142,22 @@ impl Kernel {
     }
 }
 
-/// How a kernel binds its parameters.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Params {
-    /// As a uniform, as kernels are written.
-    Uniform,
-    /// As a storage buffer. Lavapipe compiles a kernel anew for every set of uniforms that its loops and conditions depend
-    /// on, which takes longer than most kernels run.
-    Stored,
+/// Where a kernel that binds so many windows finds its parameters on this device.
+fn params_space(gpu: &Gpu, windows: u32) -> ParamsSpace {
+    let lavapipe = gpu.capabilities().loop_rounds.is_some();
+    if lavapipe && windows < gpu.capabilities().bindings { ParamsSpace::Storage } else { ParamsSpace::Uniform }
 }
 
-impl Params {
-    fn of(gpu: &Gpu, windows: u32) -> Self {
-        let lavapipe = gpu.capabilities().loop_rounds.is_some();
-        if lavapipe && windows < gpu.capabilities().bindings { Params::Stored } else { Params::Uniform }
-    }
-
-    fn wgsl(self, text: String) -> String {
-        match self {
-            Params::Uniform => text,
-            Params::Stored => text.replacen("var<uniform> params", "var<storage, read> params", 1),
-        }
-    }
-
-    fn binding(self) -> wgpu::BufferBindingType {
-        match self {
-            Params::Uniform => wgpu::BufferBindingType::Uniform,
-            Params::Stored => wgpu::BufferBindingType::Storage { read_only: true },
-        }
-    }
-}
-
-fn compile(gpu: &Gpu, source: &KernelSource, trust: Trust, windows: &[u32]) -> Result<Arc<Pipeline>, DeviceError> {
+fn compile(gpu: &Gpu, source: &Assembled, trust: Trust, windows: &[u32]) -> Result<Arc<Pipeline>, DeviceError> {
     let (capabilities, tuning) = (gpu.capabilities(), gpu.tuning());
     let needed: u32 = windows.iter().sum();
-    let params = Params::of(gpu, needed);
+    let params = params_space(gpu, needed);
     if needed > capabilities.bindings {
         let (kernel, limit, window) = (source.label.clone(), capabilities.bindings, capabilities.window_bytes);
         return Err(DeviceError::TooManyWindows { kernel, needed, limit, window });
     }
-    let words = (1u64 << capabilities.window_bytes.ilog2()) / 4;
-    let text = params.wgsl(source.wgsl(windows, words, tuning.group, tuning.items)?);
+    let window = (1u64 << capabilities.window_bytes.ilog2()) / 4;
+    let text = source.wgsl(&Variant { windows, window, tuning, params })?;
     let entry = {
         let mut pipelines = gpu.0.pipelines.lock().unwrap_or_else(PoisonError::into_inner);
         // The same text may be compiled with checks and without.
@@ -192,49 +169,27 @@ fn compile(gpu: &Gpu, source: &KernelSource, trust: Trust, windows: &[u32]) -> R
 
 fn build(
     gpu: &Gpu,
-    source: &KernelSource,
+    source: &Assembled,
     trust: Trust,
     windows: &[u32],
-    params: Params,
+    params: ParamsSpace,
     text: &str,
 ) -> Result<Pipeline, DeviceError> {
     let refused = |why: String| DeviceError::Shader { kernel: source.label.clone(), why };
     let extent = match trust {
         Trust::Library => None,
         Trust::Caller | Trust::Nobody => {
-            let has_params = !source.params.is_empty();
-            Some(inspect::params(text, windows.iter().sum(), has_params).map_err(refused)?)
+            let has_params = !source.fields.is_empty();
+            Some(inspect::params(text, windows.iter().sum(), has_params, &source.layout).map_err(refused)?)
         }
     };
     let (device, label) = (gpu.device(), Some(source.label.as_str()));
     // A driver that fails on a text fails as an internal error.
     let scopes =
         [wgpu::ErrorFilter::Internal, wgpu::ErrorFilter::Validation].map(|filter| device.push_error_scope(filter));
-    let entry = |binding: u32, ty: wgpu::BufferBindingType, dynamic: bool| wgpu::BindGroupLayoutEntry {
-        binding,
-        visibility: wgpu::ShaderStages::COMPUTE,
-        ty: wgpu::BindingType::Buffer { ty, has_dynamic_offset: dynamic, min_binding_size: None },
-        count: None,
-    };
-    let mut entries = vec![entry(0, params.binding(), true)];
-    for (slot, &windows) in source.slots().iter().zip(windows) {
-        for _ in 0..windows {
-            let read_only = slot.access == Access::Read;
-            entries.push(entry(entries.len() as u32, wgpu::BufferBindingType::Storage { read_only }, false));
-        }
-    }
-    let layout = device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label, entries: &entries });
-    let descriptor = wgpu::ShaderModuleDescriptor { label, source: wgpu::ShaderSource::Wgsl(text.into()) };
+    let layout = bind_group_layout(device, source, windows, params);
     let checked = trust == Trust::Nobody || gpu.checked();
-    let module = if checked {
-        device.create_shader_module(descriptor)
-    } else {
-        // SAFETY: without checks a text must keep within its arrays, end all its loops and divide by nothing that is zero. A
-        // caller has promised that with `unsafe`. Kernels of this library do so for arrays of the lengths that the functions
-        // around them require, and the suite runs them checked as well. What
-        // they read indices from is also theirs, and given away for reading only.
-        unsafe { device.create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked()) }
-    };
+    let module = shader_module(device, label, text, checked);
     let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
         label,
         layout: Some(&device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
@@ -259,4 +214,45 @@ fn build(
             Ok(Pipeline { pipeline, layout, label: source.label.clone(), params: extent })
         }
     }
+}
+
+/// The parameters at binding 0, then the windows of each array.
+fn bind_group_layout(
+    device: &wgpu::Device,
+    source: &Assembled,
+    windows: &[u32],
+    params: ParamsSpace,
+) -> wgpu::BindGroupLayout {
+    let entry = |binding: u32, ty: wgpu::BufferBindingType| wgpu::BindGroupLayoutEntry {
+        binding,
+        visibility: wgpu::ShaderStages::COMPUTE,
+        ty: wgpu::BindingType::Buffer { ty, has_dynamic_offset: binding == 0, min_binding_size: None },
+        count: None,
+    };
+    let params = match params {
+        ParamsSpace::Uniform => wgpu::BufferBindingType::Uniform,
+        ParamsSpace::Storage => wgpu::BufferBindingType::Storage { read_only: true },
+    };
+    let mut entries = vec![entry(0, params)];
+    for (slot, &windows) in source.slots.iter().zip(windows) {
+        for _ in 0..windows {
+            let read_only = slot.access == Access::Read;
+            entries.push(entry(entries.len() as u32, wgpu::BufferBindingType::Storage { read_only }));
+        }
+    }
+    let label = Some(source.label.as_str());
+    device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label, entries: &entries })
+}
+
+/// The text as a module, with run-time checks or without.
+fn shader_module(device: &wgpu::Device, label: Option<&str>, text: &str, checked: bool) -> wgpu::ShaderModule {
+    let descriptor = wgpu::ShaderModuleDescriptor { label, source: wgpu::ShaderSource::Wgsl(text.into()) };
+    if checked {
+        return device.create_shader_module(descriptor);
+    }
+    // SAFETY: without checks a text must keep within its arrays, end all its loops and divide by nothing that is zero. A
+    // caller has promised that with `unsafe`. Kernels of this library do so for arrays of the lengths that the functions
+    // around them require, and the suite runs them checked as well. What
+    // they read indices from is also theirs, and given away for reading only.
+    unsafe { device.create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked()) }
 }

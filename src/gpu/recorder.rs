@@ -209,7 +209,7 @@ impl Recorder {
             return Err(DeviceError::TooLong { label: kernel.source().label().into(), len: count });
         }
         let tuning = self.gpu.tuning();
-        let group = u64::from(kernel.source().group.unwrap_or(tuning.group)).max(1);
+        let group = u64::from(kernel.source().fixed_group().unwrap_or(tuning.group)).max(1);
         self.dispatch(kernel, arrays, params, count.div_ceil(group * u64::from(tuning.items)))
     }
 

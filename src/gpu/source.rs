@@ -1,29 +1,41 @@
-//! The text of a kernel: a WGSL body, the arrays it binds and the parameters it takes.
+//! The text of a kernel: complete WGSL, but for what depends on the device and on the size of arrays.
 //!
-//! A body never declares bindings. It names its arrays through accessors that this module writes, so that one body
-//! serves an array that lies in one binding and an array that is cut into many *windows* (see
-//! [`Array`](super::Array)):
+//! A kernel declares its parameters and arrays without bindings, each on a line of its own:
 //!
-//! | slot access | accessors of a slot called `x` with element `T` |
+//! ```wgsl
+//! var<uniform> params: Params;                       // the struct of KernelSource::params
+//! var<storage, read> x: array<f32>;                  // read
+//! var<storage, read_write> y: array<vec2<f32>>;      // read and written; no two invocations touch one element
+//! var<storage, read_write> n: array<atomic<u32>>;    // changed by atomic operations
+//! ```
+//!
+//! It reaches arrays through accessors that this module writes in place of the declarations, so that one text serves an array that
+//! lies in one binding and an array that is cut into many *windows* (see [`Array`](super::Array)):
+//!
+//! | declared as | accessors of `x` with elements `T` |
 //! |---|---|
-//! | [`Access::Read`] | `load_x(i: u32) -> T` |
-//! | [`Access::ReadWrite`] | `load_x`, `store_x(i: u32, value: T)` |
-//! | [`Access::Atomic`] | `load_x`, `store_x`, `add_x`, `min_x`, `max_x` `(i: u32, value: T) -> T` (the old value), `exchange_x(i: u32, old: T, new: T) -> bool` (whether `old` was there and `new` is now; may fail though it was) |
+//! | `read` | `load_x(i: u32) -> T` |
+//! | `read_write` | `load_x`, `store_x(i: u32, value: T)` |
+//! | `atomic` | `load_x`, `store_x`, `add_x`, `min_x`, `max_x` `(i: u32, value: T) -> T` (the old value), `exchange_x(i: u32, old: T, new: T) -> bool` (whether `old` was there and `new` is now; may fail though it was) |
 //!
-//! One window compiles to plain indexing. Every body also gets
+//! One window compiles to plain indexing. Every kernel also gets
 //!
-//! - `params`, a uniform of type `Params` with the fields given to [`KernelSource::params`],
 //! - `const GROUP: u32`, the workgroup size, and `const ITEMS: u32`, how many elements an invocation of an elementwise
 //!   kernel should treat,
 //! - `fn group_number(id: vec3<u32>, count: vec3<u32>) -> u32`, the number of a workgroup in a dispatch that was folded
-//!   into two dimensions because it has more than 65,535 workgroups.
+//!   into two dimensions because it has more than 65,535 workgroups,
+//! - the directives `#import`, `#if`, `#else`, `#endif`, and `#each COUNT`, `#each_invocation COUNT`, `#each_workgroup`, which write the
+//!   entry point `main` (see [`KernelSource`]).
 //!
 //! This module is pure: it makes text and needs no device.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use super::assemble::{Parts, assemble};
+use super::assemble::{Module, Parts, assemble};
 use super::error::DeviceError;
+use super::params::{KernelParams, ParamField};
+use super::tuning::Tuning;
 
 /// What an array is made of, as WGSL sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -63,6 +75,11 @@ impl Element {
             Element::Complex64 => "vec2<f64>",
         }
     }
+
+    fn of(wgsl: &str) -> Option<Self> {
+        use Element::{Complex32, Complex64, F32, F64, I32, U32};
+        [F32, U32, I32, Complex32, F64, Complex64].into_iter().find(|element| element.wgsl() == wgsl)
+    }
 }
 
 /// How a kernel uses an array.
@@ -80,87 +97,202 @@ pub enum Access {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Slot {
     /// The name that the accessors carry.
-    pub name: &'static str,
+    pub name: String,
     /// Type of the elements.
     pub element: Element,
     /// How it is used.
     pub access: Access,
 }
 
-/// A kernel as text, before it is compiled for a device. Built by chaining; see the module's documentation for what
-/// the body may use.
+impl Slot {
+    /// The array that a line declares, if it does; `elements` are names of types that stand for others.
+    fn declared(line: &str, elements: &[(&'static str, Element)]) -> Option<Result<Self, String>> {
+        let declaration = line.trim_start().strip_prefix("var<storage")?;
+        let parsed = || {
+            let (access, rest) = declaration.split_once('>')?;
+            let (name, rest) = rest.split_once(':')?;
+            let ty = rest.trim_start().strip_prefix("array<")?.split_once(';')?.0.trim_end().strip_suffix('>')?.trim();
+            let (ty, atomic) = match ty.strip_prefix("atomic<").and_then(|ty| ty.strip_suffix('>')) {
+                Some(ty) => (ty, true),
+                None => (ty, false),
+            };
+            let named = elements.iter().find(|(name, _)| *name == ty).map(|(_, element)| *element);
+            let access = match (access.trim_start_matches(',').trim(), atomic) {
+                ("read", false) => Access::Read,
+                ("read_write", false) => Access::ReadWrite,
+                ("read_write", true) => Access::Atomic,
+                _ => return None,
+            };
+            Some(Slot { name: name.trim().into(), element: named.or_else(|| Element::of(ty))?, access })
+        };
+        Some(parsed().ok_or_else(|| {
+            format!("`{}` is no array; write `var<storage, read|read_write> name: array<T>;`", line.trim())
+        }))
+    }
+}
+
+/// Where a kernel finds its parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ParamsSpace {
+    /// In a uniform buffer, as kernels are written.
+    Uniform,
+    /// In a storage buffer. Lavapipe compiles a kernel anew for every set of uniforms that its loops and conditions depend
+    /// on, which takes longer than most kernels run.
+    Storage,
+}
+
+/// What the text of a kernel depends on beside the kernel: the device, and the size of its arrays.
+#[derive(Clone, Copy, Debug)]
+pub struct Variant<'a> {
+    /// Number of windows of each array, in the order of the slots.
+    pub windows: &'a [u32],
+    /// *Words* (4 bytes) of a window: a power of two, ignored for arrays in one window.
+    pub window: u64,
+    /// Workgroup size and elements per invocation of kernels that do not fix them.
+    pub tuning: Tuning,
+    /// Where the parameters are.
+    pub params: ParamsSpace,
+}
+
+/// A kernel as text, before it is compiled for a device. Built by chaining; [`wgsl`](Self::wgsl) is the whole shader.
 ///
 /// ```
-/// use meshloom::gpu::{Access, Element, KernelSource};
+/// use meshloom::gpu::KernelSource;
 ///
-/// let source = KernelSource::new("example::scale", r"
-///     @compute @workgroup_size(GROUP) fn main(
-///         @builtin(workgroup_id) id: vec3<u32>,
-///         @builtin(num_workgroups) count: vec3<u32>,
-///         @builtin(local_invocation_index) lane: u32,
-///     ) {
-///         for (var k = 0u; k < ITEMS; k++) {
-///             let i = (group_number(id, count) * ITEMS + k) * GROUP + lane;
-///             if i < params.count { store_x(i, load_x(i) * params.factor); }
-///         }
-///     }")
-///     .params("count: u32, factor: f32")
-///     .array("x", Element::F32, Access::ReadWrite);
-/// let wgsl = source.wgsl(&[3], 1 << 10, 64, 4).unwrap(); // an array in three windows of 1024 elements
-/// assert!(wgsl.contains("x_2"));
+/// meshloom::kernel_params! { struct Scale { count: u32, factor: f32 } }
+/// let source = KernelSource::new("example::scale", "
+///     // Multiplies the elements of x.
+///     var<uniform> params: Params;
+///     var<storage, read_write> x: array<f32>;
+///
+///     fn each(i: u32) { store_x(i, load_x(i) * params.factor); }
+///
+///     #each params.count
+/// ").params::<Scale>();
+/// assert_eq!(source.slots()?[0].name, "x");
+/// # Ok::<(), meshloom::gpu::DeviceError>(())
 /// ```
+///
+/// # Directives
+/// Each has a line to itself.
+///
+/// | line | meaning |
+/// |---|---|
+/// | `#import name` | the text of a [`module`](Self::module), the first time it is asked for |
+/// | `#if flag`, `#if !flag`, `#else`, `#endif` | lines of some variants, by [`flag`](Self::flag) |
+/// | `#each COUNT` | the entry point of an elementwise kernel: calls `each(i: u32)` for every `i` below COUNT, `ITEMS` elements per invocation; dispatch [`Recorder::each`](super::Recorder::each) |
+/// | `#each_invocation COUNT` | the same for `each_invocation(i: u32)`, one element per invocation |
+/// | `#each_workgroup` | calls `each_workgroup(number: u32, lane: u32)` in all invocations of each workgroup |
 #[derive(Clone, Debug)]
 pub struct KernelSource {
-    pub(crate) label: String,
-    pub(crate) body: String,
-    pub(crate) params: String,
-    pub(crate) slots: Vec<Slot>,
-    pub(crate) modules: Vec<(&'static str, &'static str)>,
-    pub(crate) flags: Vec<(&'static str, bool)>,
-    pub(crate) group: Option<u32>,
+    label: String,
+    body: Cow<'static, str>,
+    /// Fields of the parameters, as WGSL and as Rust has them.
+    fields: String,
+    layout: Vec<ParamField>,
+    modules: Vec<Module>,
+    flags: Vec<(&'static str, bool)>,
+    constants: String,
+    elements: Vec<(&'static str, Element)>,
+    marks: Vec<(char, u32)>,
+    group: Option<u32>,
+    /// Arrays that are declared in Rust.
+    slots: Vec<Slot>,
 }
 
 impl KernelSource {
-    /// A kernel called `label` (`area::kernel`, shown by profilers and in errors) with an entry point `main` in `body`.
-    pub fn new(label: impl Into<String>, body: impl Into<String>) -> Self {
+    /// A kernel called `label` (`room::kernel`, shown by profilers and in errors).
+    pub fn new(label: impl Into<String>, body: impl Into<Cow<'static, str>>) -> Self {
         KernelSource {
             label: label.into(),
             body: body.into(),
-            params: String::new(),
-            slots: Vec::new(),
+            fields: String::new(),
+            layout: Vec::new(),
             modules: Vec::new(),
             flags: Vec::new(),
+            constants: String::new(),
+            elements: Vec::new(),
+            marks: Vec::new(),
             group: None,
+            slots: Vec::new(),
         }
     }
 
-    /// Fields of the uniform `params`, as WGSL: `"count: u32, factor: f32"`. At most 256 bytes in all. A dispatch takes a Rust value
-    /// of as many bytes (with or without the padding behind the last field).
+    /// The parameters: what stands behind `Params` in `var<uniform> params: Params;`. A dispatch takes a value of this type.
     #[must_use]
-    pub fn params(mut self, fields: impl Into<String>) -> Self {
-        self.params = fields.into();
+    pub fn params<P: KernelParams>(mut self) -> Self {
+        self.layout = P::fields();
+        let field = |field: &ParamField| format!("{}: {}", field.name, field.wgsl);
+        self.fields = self.layout.iter().map(field).collect::<Vec<_>>().join(", ");
         self
     }
 
-    /// Binds one more array; the order is the order of the arrays given to a dispatch.
+    /// More parameters behind the others, as WGSL.
     #[must_use]
-    pub fn array(mut self, name: &'static str, element: Element, access: Access) -> Self {
-        self.slots.push(Slot { name, element, access });
+    pub(crate) fn more_params(mut self, fields: &str) -> Self {
+        if !self.fields.is_empty() && !fields.is_empty() {
+            self.fields.push_str(", ");
+        }
+        self.fields.push_str(fields);
+        self
+    }
+
+    /// Transitional: parameters as WGSL.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn fields(self, fields: impl AsRef<str>) -> Self {
+        self.more_params(fields.as_ref())
+    }
+
+    /// Transitional: an array that is declared in Rust.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn array(mut self, name: &str, element: Element, access: Access) -> Self {
+        self.slots.push(Slot { name: name.into(), element, access });
         self
     }
 
     /// Makes `text` a module, which stands where the body or another module says `#import name`, once.
     #[must_use]
-    pub fn module(mut self, name: &'static str, text: &'static str) -> Self {
-        self.modules.push((name, text));
+    pub fn module(mut self, name: &'static str, text: impl Into<Cow<'static, str>>) -> Self {
+        self.modules.push(Module { name, text: text.into(), verbatim: false });
         self
     }
 
-    /// Sets a flag: the body and its modules may have lines between `#if name` (or `#if !name`), `#else` and `#endif`, each on a line
-    /// of its own.
+    /// As [`module`](Self::module), of a caller's text: it is taken as it is, without directives. It may declare arrays.
+    #[must_use]
+    #[allow(dead_code)]
+    pub(crate) fn callers_module(mut self, name: &'static str, text: impl Into<Cow<'static, str>>) -> Self {
+        self.modules.push(Module { name, text: text.into(), verbatim: true });
+        self
+    }
+
+    /// Sets a flag: the body and its modules may have lines between `#if name` (or `#if !name`), `#else` and `#endif`.
     #[must_use]
     pub fn flag(mut self, name: &'static str, on: bool) -> Self {
         self.flags.push((name, on));
+        self
+    }
+
+    /// Defines `const name: u32 = value;`.
+    #[must_use]
+    pub fn constant(mut self, name: &str, value: u32) -> Self {
+        let _ = writeln!(self.constants, "const {name}: u32 = {value}u;");
+        self
+    }
+
+    /// Defines `alias name = T;`, also for declarations of arrays: kernels over elements of several types.
+    #[must_use]
+    pub fn element(mut self, name: &'static str, element: Element) -> Self {
+        self.elements.push((name, element));
+        self
+    }
+
+    /// Repeats functions that have `mark` in their name, and other lines that have it, `times` times, with the numbers from 0 on
+    /// instead of it: what an invocation keeps for several queries without an array, which would leave the registers.
+    #[must_use]
+    pub fn repeat(mut self, mark: char, times: u32) -> Self {
+        self.marks.push((mark, times));
         self
     }
 
@@ -177,28 +309,84 @@ impl KernelSource {
     }
 
     /// The arrays it binds, in order.
-    pub fn slots(&self) -> &[Slot] {
-        &self.slots
-    }
-
-    /// The whole shader. `windows[s]` is the number of windows of slot `s`, each of `window` *words* (4 bytes; a power
-    /// of two, ignored for arrays in one window); `group` and `items` are the tuned workgroup size and elements per
-    /// invocation.
     ///
     /// # Errors
-    /// [`DeviceError::Shader`] when a module or flag is missing, [`DeviceError::Misuse`] unless there is one number of windows
-    /// a slot.
-    pub fn wgsl(&self, windows: &[u32], window: u64, group: u32, items: u32) -> Result<String, DeviceError> {
+    /// As [`wgsl`](Self::wgsl).
+    pub fn slots(&self) -> Result<Vec<Slot>, DeviceError> {
+        Ok(self.assemble()?.slots)
+    }
+
+    /// Its parameters as Rust has them.
+    pub fn param_fields(&self) -> &[ParamField] {
+        &self.layout
+    }
+
+    /// The invocations of its workgroup, if it fixes them.
+    pub fn fixed_group(&self) -> Option<u32> {
+        self.group
+    }
+
+    /// The whole shader in one variant.
+    ///
+    /// # Errors
+    /// [`DeviceError::Shader`] when a directive is wrong, or names a module or flag that is missing, or a declaration is not an
+    /// array's; [`DeviceError::Misuse`] unless there is one number of windows per slot.
+    pub fn wgsl(&self, variant: &Variant<'_>) -> Result<String, DeviceError> {
+        self.assemble()?.wgsl(variant)
+    }
+
+    /// Puts the text together, but for what depends on the variant.
+    pub(super) fn assemble(&self) -> Result<Assembled, DeviceError> {
+        let refused = |why| DeviceError::Shader { kernel: self.label.clone(), why };
+        let parts = Parts { modules: &self.modules, flags: &self.flags, marks: &self.marks };
+        let text = assemble(&self.body, parts).map_err(refused)?;
+        let slots = text.lines().filter_map(|line| Slot::declared(line, &self.elements));
+        let slots = self.slots.iter().cloned().map(Ok).chain(slots).collect::<Result<_, _>>().map_err(refused)?;
+        let mut constants = self.constants.clone();
+        for (name, element) in &self.elements {
+            let _ = writeln!(constants, "alias {name} = {};", element.wgsl());
+        }
+        let (label, fields, group) = (self.label.clone(), self.fields.clone(), self.group);
+        Ok(Assembled {
+            label,
+            slots,
+            fields,
+            layout: self.layout.clone(),
+            group,
+            text: constants + &text,
+            given: self.slots.len(),
+        })
+    }
+}
+
+/// A kernel's text, whose declarations are still those of the author.
+#[derive(Clone, Debug)]
+pub(super) struct Assembled {
+    pub label: String,
+    pub slots: Vec<Slot>,
+    /// Fields of the parameters in WGSL, and as Rust has those of the kernel itself.
+    pub fields: String,
+    pub layout: Vec<ParamField>,
+    group: Option<u32>,
+    text: String,
+    given: usize,
+}
+
+impl Assembled {
+    /// See [`KernelSource::wgsl`].
+    pub fn wgsl(&self, variant: &Variant<'_>) -> Result<String, DeviceError> {
+        let &Variant { windows, window, tuning: Tuning { group, items }, params } = variant;
         if windows.len() != self.slots.len() {
             let why = format!("{} numbers of windows for {} arrays", windows.len(), self.slots.len());
             return Err(DeviceError::Misuse { what: self.label.clone(), why });
         }
-        let mut text = String::new();
-        if !self.params.is_empty() {
+        let mut text = String::with_capacity(self.text.len() + 4096);
+        if !self.fields.is_empty() {
+            let space = if params == ParamsSpace::Uniform { "uniform" } else { "storage, read" };
             let _ = writeln!(
                 text,
-                "struct Params {{ {} }}\n@group(0) @binding(0) var<uniform> params: Params;",
-                self.params
+                "struct Params {{ {} }}\n@group(0) @binding(0) var<{space}> params: Params;",
+                self.fields
             );
         }
         let _ = writeln!(
@@ -208,13 +396,22 @@ impl KernelSource {
             self.group.unwrap_or(group)
         );
         let mut binding = 1;
-        for (slot, &windows) in self.slots.iter().zip(windows) {
-            binding = declare(&mut text, slot, windows, window * 4 / slot.element.bytes(), binding);
+        let mut slots = self.slots.iter().zip(windows);
+        let mut declare_next = |text: &mut String| {
+            if let Some((slot, &windows)) = slots.next() {
+                binding = declare(text, slot, windows, window * 4 / slot.element.bytes(), binding);
+            }
+        };
+        (0..self.given).for_each(|_| declare_next(&mut text));
+        for line in self.text.lines() {
+            let trimmed = line.trim_start();
+            if trimmed.starts_with("var<storage") {
+                declare_next(&mut text);
+            } else if !trimmed.starts_with("var<uniform> params:") {
+                text.push_str(line);
+                text.push('\n');
+            }
         }
-        let parts = Parts { modules: &self.modules, flags: &self.flags };
-        let body =
-            assemble(&self.body, &parts).map_err(|why| DeviceError::Shader { kernel: self.label.clone(), why })?;
-        text.push_str(&body);
         Ok(text)
     }
 }

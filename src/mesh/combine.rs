@@ -21,7 +21,7 @@ impl Default for Combine {
     fn default() -> Self {
         let kernel = |product: bool| {
             let source = KernelSource::new("mesh::combine", include_str!("../../shaders/mesh/combine.wgsl"))
-                .params("count: u32, a: f32, b: f32, c: f32")
+                .fields("count: u32, a: f32, b: f32, c: f32")
                 .flag("product", product)
                 .array("x", Element::F32, Access::Read)
                 .array("y", Element::F32, Access::ReadWrite);

@@ -232,9 +232,9 @@ struct Set {
 
 impl Set {
     fn new(window: Window, points: bool) -> Self {
-        let over = |name: &str, body: &str| {
+        let over = |name: &str, body: &'static str| {
             let mut source = KernelSource::new(format!("mesh::{name}"), body)
-                .params(GEOMETRY)
+                .fields(GEOMETRY)
                 .module("mesh::particle", include_str!("../../shaders/mesh/particle.wgsl"))
                 .module("mesh::window", include_str!("../../shaders/mesh/window.wgsl"))
                 .flag("tsc", window == Window::Tsc)
@@ -274,7 +274,7 @@ impl Painter {
     /// A painter with this window.
     pub fn new(window: Window) -> Self {
         let density = KernelSource::new("mesh::density", include_str!("../../shaders/mesh/density.wgsl"))
-            .params(DENSITY)
+            .fields(DENSITY)
             .array("mesh", Element::U32, Access::Read)
             .array("out", Element::F32, Access::ReadWrite);
         Painter {

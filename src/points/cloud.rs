@@ -148,7 +148,7 @@ struct Params {
 /// The kernel that wraps points and looks at them.
 pub(super) fn prepare() -> KernelSource {
     KernelSource::new("points::prepare", include_str!("../../shaders/points/prepare.wgsl"))
-        .params("count: u32, dims: u32, pad: vec2<u32>, sides: vec4<f32>")
+        .fields("count: u32, dims: u32, pad: vec2<u32>, sides: vec4<f32>")
         .array("positions", Element::F32, Access::ReadWrite)
         .array("found", Element::U32, Access::Atomic)
 }

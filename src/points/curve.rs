@@ -197,7 +197,7 @@ impl CurveKeys {
                     include_str!("../../shaders/points/keys.wgsl")
                 );
                 let source = KernelSource::new(concat!("points::", $curve), body)
-                    .params("count: u32, dims: u32, pad: vec2<u32>, origin: vec4<f32>, span: vec4<f32>")
+                    .fields("count: u32, dims: u32, pad: vec2<u32>, origin: vec4<f32>, span: vec4<f32>")
                     .array("positions", Element::F32, Access::Read)
                     .array("high", Element::U32, Access::ReadWrite)
                     .array("low", Element::U32, Access::ReadWrite);

@@ -18,6 +18,7 @@ pub mod fof;
 pub mod ghosts;
 pub mod neighbors;
 pub(crate) mod partition;
+mod rows;
 pub mod sort;
 pub mod tree;
 

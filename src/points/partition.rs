@@ -4,14 +4,15 @@
 //! Each rank has a piece of the curve of equal size with a tree over it, and fetches what else its requests reach
 //! ([`Decomposition::joint`]).
 
-use crate::comm::{CommError, Communicator};
-use crate::exchange::{Exchange, ExchangeError};
+use crate::comm::Communicator;
+use crate::exchange::Context;
 use crate::gpu::primitives::{Count, Permute};
-use crate::gpu::{Array, DeviceError, Recorder};
+use crate::gpu::{Array, Recorder};
 use crate::points::ghosts::{Ghosts, Region, Request};
+use crate::points::rows::{row_offsets, upload_u32};
 use crate::points::sort::{SortError, distribute};
 use crate::points::tree::{Builder, Tree};
-use crate::points::{Cloud, Curve, CurveKeys, Frame, ParticleError};
+use crate::points::{Cloud, Curve, CurveKeys, Frame};
 
 /// Numbers of rows in the input of all ranks.
 #[derive(Clone)]
@@ -47,41 +48,6 @@ pub(crate) struct WithGhosts {
     pub numbers: Vec<u64>,
 }
 
-/// What any of the things below can fail with.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum DecompositionError {
-    #[error(transparent)]
-    Sort(#[from] SortError),
-    #[error(transparent)]
-    Particles(#[from] ParticleError),
-    #[error(transparent)]
-    Device(#[from] DeviceError),
-    #[error(transparent)]
-    Comm(#[from] CommError),
-}
-
-impl From<ExchangeError> for DecompositionError {
-    fn from(error: ExchangeError) -> Self {
-        match error {
-            ExchangeError::Device(error) => error.into(),
-            ExchangeError::Comm(error) => error.into(),
-        }
-    }
-}
-
-/// Where each rank's rows begin among those of all.
-pub(crate) fn row_offsets(comm: &Communicator, rows: u64) -> Result<Vec<u64>, CommError> {
-    let counts = comm.all_gather(&[rows])?;
-    Ok(counts.iter().scan(0, |next, &count| Some(std::mem::replace(next, *next + count))).collect())
-}
-
-/// Words on the device.
-pub(crate) fn upload_u32(recorder: &mut Recorder, words: &[u32]) -> Result<Array<u32>, DeviceError> {
-    let array = recorder.gpu().array("decomposition::rows", words.len() as u64)?;
-    recorder.upload(&array, 0, words)?;
-    Ok(array)
-}
-
 /// One rank's share of the points of all ranks.
 pub(crate) struct Decomposition {
     pub comm: Communicator,
@@ -103,18 +69,19 @@ pub(crate) struct Decomposition {
 
 impl Decomposition {
     /// Distributes the points of all ranks' clouds with their attributes, and builds the trees. All ranks call it.
-    pub fn new(recorder: &mut Recorder, exchange: &mut Exchange, cloud: &Cloud) -> Result<Self, DecompositionError> {
-        let (gpu, comm) = (recorder.gpu().clone(), exchange.comm().clone());
-        let (builder, permute) = (Builder::new(&gpu), Permute::new());
+    pub fn new(context: &mut Context, cloud: &Cloud) -> Result<Self, SortError> {
+        let comm = context.comm.clone();
+        let (builder, permute) = (Builder::new(&context.gpu), Permute::new());
         let row_offsets = row_offsets(&comm, cloud.len())?;
         if comm.size() == 1 {
             let (cloud, total) = (cloud.clone(), cloud.len());
             let frame = Frame::new(cloud.domain(), cloud.bounds());
-            let tree = builder.build(recorder, &cloud, &frame)?;
+            let tree = builder.build(&mut context.recorder, &cloud, &frame)?;
             let own = Part { cloud, numbers: GlobalIds::Rows, tree };
             return Ok(Self { comm, builder, permute, frame, own, region: None, row_offsets, total, keys: vec![0] });
         }
-        let sorted = distribute(recorder, exchange, cloud, Curve::Hilbert)?;
+        let sorted = distribute(context, cloud, Curve::Hilbert)?;
+        let recorder = &mut context.recorder;
         let (frame, total) = (sorted.frame, sorted.total);
         let numbers = sorted.index(recorder)?;
         let mut order: Vec<u32> = (0..numbers.len() as u32).collect();
@@ -141,7 +108,7 @@ impl Decomposition {
     }
 
     /// The rank that has the piece of the curve each point lies in.
-    pub fn owners(&self, recorder: &mut Recorder, cloud: &Cloud) -> Result<Vec<usize>, DecompositionError> {
+    pub fn owners(&self, recorder: &mut Recorder, cloud: &Cloud) -> Result<Vec<usize>, SortError> {
         let gpu = recorder.gpu().clone();
         let [high, low] =
             [gpu.array("decomposition::high", cloud.len())?, gpu.array("decomposition::low", cloud.len())?];
@@ -155,25 +122,20 @@ impl Decomposition {
     }
 
     /// Fetches what `requests` reach on other ranks; nothing on one rank. All ranks call it. Attributes stay behind.
-    pub fn joint(
-        &self,
-        recorder: &mut Recorder,
-        exchange: &mut Exchange,
-        requests: &[Request],
-    ) -> Result<Option<WithGhosts>, DecompositionError> {
+    pub fn joint(&self, context: &mut Context, requests: &[Request]) -> Result<Option<WithGhosts>, SortError> {
         let Some(region) = &self.region else { return Ok(None) };
-        let ghosts = Ghosts::find(recorder, exchange, region, requests)?;
+        let ghosts = Ghosts::find(context, region, requests)?;
         let dims = self.frame.dims as u64;
-        let gpu = recorder.gpu().clone();
         let own = match &self.own.numbers {
             GlobalIds::These(numbers) => numbers.as_slice(),
             GlobalIds::Rows => &[],
         };
-        let numbers = self.of_ghosts(recorder, exchange, &ghosts, own)?;
-        let positions = ghosts.refresh(recorder, exchange, self.own.cloud.positions(), dims)?;
+        let numbers = self.of_ghosts(context, &ghosts, own)?;
+        let positions = ghosts.refresh(context, self.own.cloud.positions(), dims)?;
         if ghosts.is_empty() {
             return Ok(Some(WithGhosts { part: None, ghosts, numbers }));
         }
+        let Context { gpu, recorder, .. } = context;
         let all: Vec<u64> = own.iter().chain(&numbers).copied().collect();
         let mut order: Vec<u32> = (0..all.len() as u32).collect();
         order.sort_unstable_by_key(|&row| all[row as usize]);
@@ -192,17 +154,11 @@ impl Decomposition {
 
     /// What other ranks have for their points that are ghosts here; `own` is a value for each of this rank's points. All ranks
     /// call it.
-    pub fn of_ghosts(
-        &self,
-        recorder: &mut Recorder,
-        exchange: &mut Exchange,
-        ghosts: &Ghosts,
-        own: &[u64],
-    ) -> Result<Vec<u64>, DecompositionError> {
+    pub fn of_ghosts(&self, context: &mut Context, ghosts: &Ghosts, own: &[u64]) -> Result<Vec<u64>, SortError> {
         let words: Vec<[u32; 2]> = own.iter().map(|&value| [value as u32, (value >> 32) as u32]).collect();
-        let own = upload_u32(recorder, words.as_flattened())?;
-        let theirs = ghosts.refresh(recorder, exchange, &own, 2)?;
-        let theirs = recorder.download(&theirs, 0, theirs.len())?;
+        let own = upload_u32(&mut context.recorder, words.as_flattened())?;
+        let theirs = ghosts.refresh(context, &own, 2)?;
+        let theirs = context.recorder.download(&theirs, 0, theirs.len())?;
         Ok(theirs.chunks_exact(2).map(|pair| u64::from(pair[0]) | u64::from(pair[1]) << 32).collect())
     }
 }

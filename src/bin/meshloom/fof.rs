@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args, ValueEnum};
 use meshloom::comm::Op;
-use meshloom::exchange::Exchange;
 use meshloom::gpu::Recorder;
 use meshloom::io::IoError;
 use meshloom::io::collective::seal_npy;
@@ -199,13 +198,13 @@ fn fof(rank: &Context, arguments: &Arguments) -> Result<Result<Value, Failure>, 
         Ok(files) => files,
         Err(failure) => return Ok(Err(failure)),
     };
-    let (mut recorder, mut exchange) = (Recorder::new(&rank.gpu)?, Exchange::new(comm.clone()));
-    let cloud = files.read(rank, &mut recorder)?;
+    let mut context = Context::new(comm.clone(), rank.gpu.clone())?;
+    let cloud = files.read(rank, &mut context.recorder)?;
     phases.done("read");
-    let groups = Groups::find(&mut recorder, &mut exchange, &cloud, arguments.linking())?;
+    let groups = Groups::find(&mut context, &cloud, arguments.linking())?;
     drop(cloud);
     phases.done("link");
-    let catalogue = groups.catalogue(&mut recorder, &files.selection)?;
+    let catalogue = groups.catalogue(&mut context.recorder, &files.selection)?;
     phases.done("measure");
     // All files get their names at the end: a disk that fills up leaves none.
     let mut sealed = vec![catalogue::seal(comm, &arguments.output, &catalogue)?];
@@ -219,7 +218,7 @@ fn fof(rank: &Context, arguments: &Arguments) -> Result<Result<Value, Failure>, 
     }
     comm.barrier()?;
     phases.done("write");
-    let mut cost = exchange.cost();
+    let mut cost = context.exchange.cost();
     cost += groups.cost();
     let mut sums = [cost.sent, cost.messages, groups.ghosts()];
     comm.all_reduce(&mut sums, Op::Sum)?;

@@ -53,14 +53,14 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 /// One rank's work.
 fn search(work: &mut Work, arguments: &Arguments) -> Result<Value, Error> {
-    let Work { rank, files, recorder, exchange, neighborhood, queries, .. } = work;
+    let Work { rank, files, context, neighborhood, queries, .. } = work;
     let ask = KnnQuery {
         k: arguments.k,
         within: arguments.max_distance.unwrap_or(f32::INFINITY),
         without_self: arguments.exclude_self,
         rows: RowOrder::Input,
     };
-    let found = neighborhood.nearest(recorder, exchange, queries.as_ref(), &ask)?;
+    let found = neighborhood.nearest(context, queries.as_ref(), &ask)?;
     let (comm, asked) = (&rank.comm, files.asked());
     let (k, first) = (u64::from(arguments.k), asked.rows(comm).start);
     let shape = [asked.count(), k];

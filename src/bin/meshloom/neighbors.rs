@@ -68,8 +68,8 @@ fn place(comm: &Communicator, length: u64) -> Result<(u64, u64), Error> {
 
 /// One rank's work: numbers of neighbours. Gives that of all of all ranks.
 fn counts(work: &mut Work, arguments: &Arguments, within: &RadiusQuery) -> Result<u64, Error> {
-    let Work { rank, files, recorder, exchange, neighborhood, queries, .. } = work;
-    let counts = neighborhood.counts(recorder, exchange, queries.as_ref(), within)?;
+    let Work { rank, files, context, neighborhood, queries, .. } = work;
+    let counts = neighborhood.counts(context, queries.as_ref(), within)?;
     let (comm, asked) = (&rank.comm, files.asked());
     let first = asked.rows(comm).start;
     let (_, all) = place(comm, counts.iter().sum())?;
@@ -83,8 +83,8 @@ fn counts(work: &mut Work, arguments: &Arguments, within: &RadiusQuery) -> Resul
 
 /// One rank's work: lists of neighbours. Gives the length of all of all ranks.
 fn lists(work: &mut Work, arguments: &Arguments, within: &RadiusQuery) -> Result<u64, Error> {
-    let Work { rank, files, recorder, exchange, neighborhood, queries, .. } = work;
-    let found = neighborhood.within(recorder, exchange, queries.as_ref(), within)?;
+    let Work { rank, files, context, neighborhood, queries, .. } = work;
+    let found = neighborhood.within(context, queries.as_ref(), within)?;
     let (comm, asked) = (&rank.comm, files.asked());
     let (first, rows) = (asked.rows(comm).start, asked.count());
     let (begin, all) = place(comm, found.index.len() as u64)?;

@@ -83,8 +83,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 /// One rank's work; rank 0 writes the file.
 fn count(work: &mut Work, arguments: &Arguments, edges: &Edges) -> Result<Value, Error> {
-    let Work { rank, recorder, exchange, neighborhood, queries, .. } = work;
-    let counts = neighborhood.pairs(recorder, exchange, queries.as_ref(), &edges.bins)?;
+    let Work { rank, context, neighborhood, queries, .. } = work;
+    let counts = neighborhood.pairs(context, queries.as_ref(), &edges.bins)?;
     let comm = &rank.comm;
     work.phases.done("search");
     if comm.rank() == 0 {

@@ -4,8 +4,6 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use meshloom::comm::Op;
-use meshloom::exchange::Exchange;
-use meshloom::gpu::Recorder;
 use meshloom::io::{IoError, printable_path};
 use meshloom::points::neighbors::DistributedSearch;
 use meshloom::points::{Cloud, Domain};
@@ -142,8 +140,7 @@ pub struct Work<'a> {
     pub rank: &'a Context,
     /// The files that were read.
     pub files: &'a Files,
-    pub recorder: Recorder,
-    pub exchange: Exchange,
+    pub context: Context,
     /// The points of all ranks.
     pub neighborhood: DistributedSearch,
     /// This rank's places, if they are others.
@@ -155,24 +152,24 @@ pub struct Work<'a> {
 impl<'a> Work<'a> {
     fn begin(job: &Job, rank: &'a Context, files: &'a Files) -> Result<Self, Error> {
         let mut phases = Phases::new(job.inputs.common.progress(rank.comm.rank(), 4, job.command));
-        let (mut recorder, mut exchange) = (Recorder::new(&rank.gpu)?, Exchange::new(rank.comm.clone()));
-        let cloud = files.points.read(&mut recorder, &rank.comm, &files.domain)?;
+        let mut context = Context::new(rank.comm.clone(), rank.gpu.clone())?;
+        let cloud = files.points.read(&mut context.recorder, &rank.comm, &files.domain)?;
         let queries = match &files.queries {
-            Some(file) => Some(file.read(&mut recorder, &rank.comm, &files.domain)?),
+            Some(file) => Some(file.read(&mut context.recorder, &rank.comm, &files.domain)?),
             None => None,
         };
         phases.done("read");
-        let neighborhood = DistributedSearch::new(&mut recorder, &mut exchange, &cloud)?;
+        let neighborhood = DistributedSearch::new(&mut context, &cloud)?;
         drop(cloud);
-        recorder.wait()?;
+        context.recorder.wait()?;
         phases.done("build");
-        Ok(Work { rank, files, recorder, exchange, neighborhood, queries, phases })
+        Ok(Work { rank, files, context, neighborhood, queries, phases })
     }
 
     /// The report of the run: what all these commands say, and `result`. All ranks call it.
     fn report(mut self, job: &Job, result: Value) -> Result<Value, Error> {
         self.phases.done("write");
-        let mut cost = self.exchange.cost();
+        let mut cost = self.context.exchange.cost();
         cost += self.neighborhood.cost();
         let mut sums = [cost.sent, cost.messages];
         self.rank.comm.all_reduce(&mut sums, Op::Sum)?;

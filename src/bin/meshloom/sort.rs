@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use clap::Args;
 use meshloom::comm::Op;
-use meshloom::exchange::Exchange;
 use meshloom::gpu::Recorder;
 use meshloom::io::NpyWriter;
 use meshloom::io::collective::write_npy;
@@ -57,15 +56,15 @@ fn sort(rank: &Context, arguments: &Arguments) -> Result<Result<serde_json::Valu
         Ok(domain) => domain,
         Err(failure) => return Ok(Err(failure)),
     };
-    let (mut recorder, mut exchange) = (Recorder::new(&rank.gpu)?, Exchange::new(comm.clone()));
-    let cloud = file.read(&mut recorder, comm, &domain)?;
+    let mut context = Context::new(comm.clone(), rank.gpu.clone())?;
+    let cloud = file.read(&mut context.recorder, comm, &domain)?;
     phases.done("read");
-    let sorted = distribute(&mut recorder, &mut exchange, &cloud, Curve::Morton)?;
-    recorder.wait()?;
+    let sorted = distribute(&mut context, &cloud, Curve::Morton)?;
+    context.recorder.wait()?;
     phases.done("sort");
-    write_npy(comm, &arguments.output, &[file.count()], |to| save(&mut recorder, &sorted, to))?;
+    write_npy(comm, &arguments.output, &[file.count()], |to| save(&mut context.recorder, &sorted, to))?;
     phases.done("write");
-    let cost = exchange.cost();
+    let cost = context.exchange.cost();
     let mut sums = [sorted.traffic, cost.sent, cost.messages];
     comm.all_reduce(&mut sums, Op::Sum)?;
     Ok(Ok(serde_json::json!({

@@ -292,7 +292,7 @@ impl LineKernel {
         let name = format!("fft::{:?}({})", self.work, self.points);
         let (text, table) = Writer::new(*self, shape, hooks).write();
         let params = hooks.params().map_or(PARAMS.to_string(), |fields| format!("{PARAMS}, {fields}"));
-        let mut source = KernelSource::new(name, text).params(params);
+        let mut source = KernelSource::new(name, text).fields(params);
         if self.in_place {
             // Two views of one array are its plain numbers.
             let element = if self.numbers() { self.precision.real() } else { output };

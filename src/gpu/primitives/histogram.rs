@@ -31,7 +31,7 @@ impl Default for Histogram {
 
 fn source(name: &str, body: &str) -> KernelSource {
     KernelSource::new(format!("primitives::histogram_{name}"), format!("{COUNTED}\n{body}"))
-        .params("count: u32, device: u32, bins: u32, parts: u32")
+        .fields("count: u32, device: u32, bins: u32, parts: u32")
         .array("values", Element::U32, Access::Read)
         .array("count", Element::U32, Access::Read)
         .array("bins", Element::U32, Access::Atomic)

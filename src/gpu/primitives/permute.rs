@@ -1,16 +1,19 @@
 //! Rows moved by an index.
 
 use super::count::{COUNTED, Count, Counted, distinct, holds, misuse};
-use crate::gpu::{Access, Array, DeviceElement, DeviceError, Element, Kernel, KernelSource, Profile, Recorder};
+use crate::gpu::{Array, DeviceElement, DeviceError, Kernel, KernelSource, Profile, Recorder};
 
-#[repr(C)]
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-struct Params {
-    count: u32,
-    device: u32,
-    rows: u32,
-    width: u32,
-    run: u32,
+crate::kernel_params! {
+    struct Params {
+        count: u32,
+        device: u32,
+        /// Rows of the array that the index points into.
+        rows: u32,
+        /// Words of a row.
+        width: u32,
+        /// Words that an element moves.
+        run: u32,
+    }
 }
 
 /// Gathers and scatters rows of elements of any type.
@@ -25,27 +28,18 @@ impl Default for Permute {
     }
 }
 
-fn kernel(name: &str, source: &str, destination: &str) -> Kernel {
-    let body = include_str!("../../../shaders/gpu/permute.wgsl");
-    let move_row = format!(
-        "fn move_row(i: u32, other: u32, first: u32) {{\n    \
-             for (var c = first; c < first + params.run; c++) {{\n        \
-                 store_destination({destination} * params.width + c, load_source({source} * params.width + c));\n    \
-             }}\n}}\n"
-    );
-    let source = KernelSource::new(format!("primitives::{name}"), format!("{COUNTED}\n{move_row}\n{body}"))
-        .params("count: u32, device: u32, rows: u32, width: u32, run: u32")
-        .array("source", Element::U32, Access::Read)
-        .array("index", Element::U32, Access::Read)
-        .array("count", Element::U32, Access::Read)
-        .array("destination", Element::U32, Access::ReadWrite);
+fn kernel(name: &str, scatter: bool) -> Kernel {
+    let source = KernelSource::new(format!("primitives::{name}"), include_str!("../../../shaders/gpu/permute.wgsl"))
+        .params::<Params>()
+        .module("gpu::counted", COUNTED)
+        .flag("scatter", scatter);
     Kernel::trusted(source)
 }
 
 impl Permute {
     /// Kernels for any device.
     pub fn new() -> Self {
-        Permute { gather: kernel("gather", "other", "i"), scatter: kernel("scatter", "i", "other") }
+        Permute { gather: kernel("gather", false), scatter: kernel("scatter", true) }
     }
 
     /// Records `target[i * width + c]` = `source[index[i] * width + c]` for every i that counts (of `index`) and c

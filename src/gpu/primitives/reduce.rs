@@ -42,7 +42,7 @@ fn kernel(profile: Profile, operation: Operation, element: Element) -> Kernel {
     };
     let label = format!("primitives::reduce_{}_{}", operation.name(), element.wgsl());
     let source = KernelSource::new(label, format!("{COUNTED}\n{}\n{body}", operation.rule(element)))
-        .params("count: u32, device: u32, blocks: u32")
+        .fields("count: u32, device: u32, blocks: u32")
         .array("input", element, Access::Read)
         .array("count", Element::U32, Access::Read)
         .array("output", element, Access::ReadWrite)

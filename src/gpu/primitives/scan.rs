@@ -83,7 +83,7 @@ impl Passes {
         };
         let kernel = |half: &str, text: String| {
             KernelSource::new(format!("primitives::{name}_{half}"), text)
-                .params(PARAMS)
+                .fields(PARAMS)
                 .array("input", Element::U32, Access::Read)
                 .array("count", Element::U32, Access::Read)
                 .group(group)

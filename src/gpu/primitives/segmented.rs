@@ -43,7 +43,7 @@ impl Default for SegmentedReduce {
 fn kernel(name: &str, body: &str, operation: Operation, element: Element) -> KernelSource {
     let label = format!("primitives::{name}_{}_{}", operation.name(), element.wgsl());
     KernelSource::new(label, format!("{}\n{body}", operation.rule(element)))
-        .params(PARAMS)
+        .fields(PARAMS)
         .array("offsets", Element::U32, Access::Read)
         .array("values", element, Access::Read)
 }

@@ -4,7 +4,6 @@ use crate::comm::CommError;
 use crate::gpu::DeviceError;
 use crate::points::ParticleError;
 use crate::points::neighbors::NeighborError;
-use crate::points::partition::DecompositionError;
 use crate::points::sort::SortError;
 
 /// An error of groups of points. Points are named by their numbers in the input of all ranks.
@@ -115,23 +114,20 @@ impl From<NeighborError> for FofError {
             NeighborError::Device(error) => error.into(),
             NeighborError::Comm(error) => error.into(),
             NeighborError::Particles(error) => error.into(),
-            NeighborError::Sort(error) => FofError::Sort(error),
+            NeighborError::Sort(error) => error.into(),
             error => FofError::Neighbors(error),
         }
     }
 }
 
-impl From<DecompositionError> for FofError {
-    fn from(error: DecompositionError) -> Self {
-        NeighborError::from(error).into()
-    }
-}
-
-/// What a sort of host elements can fail with.
-pub(super) fn of_sort(error: SortError) -> FofError {
-    match error {
-        SortError::Comm(error) => FofError::Comm(error),
-        SortError::Repeated => FofError::Repeated,
-        error => FofError::Sort(error),
+impl From<SortError> for FofError {
+    fn from(error: SortError) -> Self {
+        match error {
+            SortError::Device(error) => error.into(),
+            SortError::Comm(error) => error.into(),
+            SortError::Particles(error) => error.into(),
+            SortError::Repeated => FofError::Repeated,
+            error => FofError::Sort(error),
+        }
     }
 }

@@ -4,7 +4,7 @@ use super::catalogue::{Catalogue, Members, Selection, catalogue};
 use super::error::FofError;
 use super::linking::Linking;
 use super::links::resolve;
-use crate::exchange::Exchange;
+use crate::exchange::Context;
 use crate::gpu::{Array, Recorder};
 use crate::grid::Cost;
 use crate::points::neighbors::Components;
@@ -24,17 +24,16 @@ use crate::points::{AnyArray, Cloud};
 /// Exchanges: the sort's, three of the host and two of devices for ghosts, one each for labels of ghosts and for links.
 ///
 /// ```
-/// use meshloom::{Error, Launch, gpu::{Options, Recorder}, exchange::Exchange, launch};
+/// use meshloom::{Error, Launch, gpu::Options, launch};
 /// use meshloom::points::fof::{Groups, Linking, Selection};
 /// use meshloom::points::{Cloud, Domain};
 ///
-/// let labels = launch(Launch::Threads(2), &Options::from_env()?, |rank| {
-///     let (mut recorder, mut exchange) = (Recorder::new(&rank.gpu)?, Exchange::new(rank.comm.clone()));
+/// let labels = launch(Launch::Threads(2), &Options::from_env()?, |mut context| {
 ///     let domain = Domain::new(&[10.0, 10.0])?;
-///     let points: &[f32] = if rank.comm.rank() == 0 { &[9.5, 1.0, 4.0, 4.0] } else { &[7.0, 4.0, 0.5, 1.0] };
-///     let cloud = Cloud::from_host(&mut recorder, &domain, points)?;
-///     let groups = Groups::find(&mut recorder, &mut exchange, &cloud, Linking::Length(1.5))?;
-///     let catalogue = groups.catalogue(&mut recorder, &Selection { min_members: 2, ..Selection::default() })?;
+///     let points: &[f32] = if context.comm.rank() == 0 { &[9.5, 1.0, 4.0, 4.0] } else { &[7.0, 4.0, 0.5, 1.0] };
+///     let cloud = Cloud::from_host(&mut context.recorder, &domain, points)?;
+///     let groups = Groups::find(&mut context, &cloud, Linking::Length(1.5))?;
+///     let catalogue = groups.catalogue(&mut context.recorder, &Selection { min_members: 2, ..Selection::default() })?;
 ///     assert_eq!(catalogue.total, 1);
 ///     Ok::<_, Error>(groups.labels()?)
 /// })?;
@@ -70,35 +69,30 @@ impl Groups {
     ///
     /// # Errors
     /// [`FofError`] of the length, of attributes, the device or the ranks.
-    pub fn find(
-        recorder: &mut Recorder,
-        exchange: &mut Exchange,
-        cloud: &Cloud,
-        linking: Linking,
-    ) -> Result<Self, FofError> {
+    pub fn find(context: &mut Context, cloud: &Cloud, linking: Linking) -> Result<Self, FofError> {
         linking.length(cloud.domain(), 1)?;
         for (name, _) in ATTRIBUTES {
             attribute(cloud, name)?;
         }
-        let points = Decomposition::new(recorder, exchange, cloud)?;
+        let points = Decomposition::new(context, cloud)?;
         let length = linking.length(cloud.domain(), points.total)?;
         // All ranks find it, before any asks for ghosts.
         if let Some(rank) = points.comm.first_to_differ(length)? {
             return Err(FofError::Differ { rank });
         }
-        let components = Components::new(recorder.gpu());
+        let components = Components::new(&context.gpu);
         let labels_of = |recorder: &mut Recorder, part: &Part| -> Result<Vec<u64>, FofError> {
             let labels = components.labels(recorder, &part.tree, length)?;
             let labels = recorder.download(&labels, 0, labels.len())?;
             Ok(labels.into_iter().map(|row| part.numbers.of(row)).collect())
         };
         let requests = points.region.as_ref().map_or_else(Vec::new, |region| region.requests(length));
-        let Some(joint) = points.joint(recorder, exchange, &requests)? else {
-            let labels = labels_of(recorder, &points.own)?;
+        let Some(joint) = points.joint(context, &requests)? else {
+            let labels = labels_of(&mut context.recorder, &points.own)?;
             return Ok(Groups { points, labels, length, ghosts: 0, cost: Cost::default() });
         };
         // Rows ascend with numbers, so the least row of a component has its least number.
-        let seen = labels_of(recorder, joint.part.as_ref().unwrap_or(&points.own))?;
+        let seen = labels_of(&mut context.recorder, joint.part.as_ref().unwrap_or(&points.own))?;
         let label_of = |number: u64| match joint.part.as_ref().map(|part| &part.numbers) {
             Some(GlobalIds::These(numbers)) => seen[numbers.partition_point(|&other| other < number)],
             _ => number,
@@ -108,7 +102,7 @@ impl Groups {
             _ => seen.clone(),
         };
         // A point here and its copy there are in the same group.
-        let theirs = points.of_ghosts(recorder, exchange, &joint.ghosts, &labels)?;
+        let theirs = points.of_ghosts(context, &joint.ghosts, &labels)?;
         let links = joint.numbers.iter().zip(theirs).map(|(&number, theirs)| [label_of(number), theirs]);
         let links: Vec<[u64; 2]> = links.filter(|[ours, theirs]| ours != theirs).collect();
         let same = resolve(&points.comm, &links)?;

@@ -3,7 +3,7 @@
 //! | who | submits, waits | exchanges |
 //! |---|---|---|
 //! | [`Ghosts::find`] | yes: for points and boxes | three of the host: boxes of all, requests, numbers |
-//! | [`Ghosts::refresh`], [`Ghosts::accumulate`] | as [`Exchange::run`] | one |
+//! | [`Ghosts::refresh`], [`Ghosts::accumulate`] | as [`Exchange::run`](crate::exchange::Exchange::run) | one |
 //!
 //! A rank says where its points are and how far they see ([`Request`]), others answer with those of their points that lie
 //! within. Both sides are exact to rounding, so ghosts are few: a shell as thick as the reach.
@@ -11,10 +11,11 @@
 mod region;
 
 use crate::comm::{CommError, Communicator, Op};
-use crate::exchange::{Exchange, ExchangeError};
+use crate::exchange::{Context, ExchangeError};
 use crate::gpu::primitives::{Count, Permute};
 use crate::gpu::{Access, Array, DeviceElement, DeviceError, Element, Kernel, KernelSource, Memory, Recorder};
-use crate::grid::{Cost, Part, Transfers};
+use crate::grid::Cost;
+use crate::points::rows::{exchange_rows, upload_u32};
 use crate::points::tree::Tree;
 pub use region::{Region, Request};
 
@@ -24,8 +25,8 @@ const TOPS: u64 = 64;
 /// Points that this rank's points see among those of other ranks, and who sees this rank's.
 ///
 /// ```
-/// use meshloom::gpu::{Gpu, Options, Recorder};
-/// use meshloom::exchange::Exchange;
+/// use meshloom::Context;
+/// use meshloom::gpu::{Gpu, Options};
 /// use meshloom::points::ghosts::Ghosts;
 /// use meshloom::points::{Bounds, Cloud, Domain, Frame};
 /// use meshloom::points::tree::Builder;
@@ -33,15 +34,15 @@ const TOPS: u64 = 64;
 /// // Four points on a ring of side 8, two on each of two ranks.
 /// let ghosts = meshloom::comm::run_threads(2, |comm| {
 ///     let gpu = Gpu::open(&Options::from_env()?, 0)?;
-///     let (mut recorder, mut exchange) = (Recorder::new(&gpu)?, Exchange::new(comm.clone()));
+///     let mut context = Context::new(comm, gpu)?;
 ///     let domain = Domain::new(&[8.0, 0.0])?;
-///     let x = 4.0 * comm.rank() as f32;
-///     let cloud = Cloud::from_host(&mut recorder, &domain, &[x, 0.0, x + 2.0, 0.0])?;
+///     let x = 4.0 * context.comm.rank() as f32;
+///     let cloud = Cloud::from_host(&mut context.recorder, &domain, &[x, 0.0, x + 2.0, 0.0])?;
 ///     let frame = Frame::new(&domain, Some(Bounds { low: [0.0; 3], high: [6.0, 0.0, 0.0] })); // of all ranks
-///     let tree = Builder::new(&gpu).build(&mut recorder, &cloud, &frame)?;
-///     let ghosts = Ghosts::within(&mut recorder, &mut exchange, &tree, 2.5)?;
-///     let copies = ghosts.refresh(&mut recorder, &mut exchange, cloud.positions(), 2)?;
-///     Ok::<_, meshloom::Error>(recorder.download(&copies, 0, copies.len())?)
+///     let tree = Builder::new(&context.gpu).build(&mut context.recorder, &cloud, &frame)?;
+///     let ghosts = Ghosts::within(&mut context, &tree, 2.5)?;
+///     let copies = ghosts.refresh(&mut context, cloud.positions(), 2)?;
+///     Ok::<_, meshloom::Error>(context.recorder.download(&copies, 0, copies.len())?)
 /// })?;
 /// assert_eq!(ghosts, [[4.0, 0.0, 6.0, 0.0], [0.0, 0.0, 2.0, 0.0]]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -106,28 +107,18 @@ impl Ghosts {
     ///
     /// # Errors
     /// [`GhostError`] when the device or another rank fails.
-    pub fn within(
-        recorder: &mut Recorder,
-        exchange: &mut Exchange,
-        tree: &Tree,
-        radius: f32,
-    ) -> Result<Self, GhostError> {
-        let region = Region::of(recorder, tree)?;
+    pub fn within(context: &mut Context, tree: &Tree, radius: f32) -> Result<Self, GhostError> {
+        let region = Region::of(&mut context.recorder, tree)?;
         let requests = region.requests(radius);
-        Self::find(recorder, exchange, &region, &requests)
+        Self::find(context, &region, &requests)
     }
 
     /// The points of other ranks that `requests` of this rank reach; `region` is what this rank has itself. All ranks call it.
     ///
     /// # Errors
     /// [`GhostError`] when the device or another rank fails.
-    pub fn find(
-        recorder: &mut Recorder,
-        exchange: &mut Exchange,
-        region: &Region,
-        requests: &[Request],
-    ) -> Result<Self, GhostError> {
-        let comm = exchange.comm().clone();
+    pub fn find(context: &mut Context, region: &Region, requests: &[Request]) -> Result<Self, GhostError> {
+        let comm = context.comm.clone();
         let (me, ranks) = (comm.rank(), comm.size());
         // Where the others' points are, roughly: whom to ask what.
         let tops = comm.all_gather_v(&region.tops(TOPS))?;
@@ -162,8 +153,8 @@ impl Ghosts {
             received: 4 * receives.iter().sum::<u64>(),
             messages: sends.iter().filter(|&&count| count > 0).count() as u64,
         };
-        let adjoint = Adjoint::new(recorder, &rows)?;
-        let rows = upload(recorder, &rows)?;
+        let adjoint = Adjoint::new(&mut context.recorder, &rows)?;
+        let rows = upload_u32(&mut context.recorder, &rows)?;
         Ok(Ghosts { rows, sends, receives, owners, asked, permute: Permute::new(), adjoint, cost })
     }
 
@@ -209,18 +200,14 @@ impl Ghosts {
     /// [`GhostError`] when the device or another rank fails; [`DeviceError::Misuse`] for an array that is too short.
     pub fn refresh<T: DeviceElement>(
         &self,
-        recorder: &mut Recorder,
-        exchange: &mut Exchange,
+        context: &mut Context,
         values: &Array<T>,
         width: u64,
     ) -> Result<Array<T>, GhostError> {
         self.holds("Ghosts::refresh", values.len(), width)?;
-        let gpu = recorder.gpu().clone();
-        let outgoing = gpu.array_in::<T>("ghosts::outgoing", self.rows.len() * width, Memory::Outgoing)?;
-        let incoming = gpu.array_in::<T>("ghosts::incoming", self.len() * width, Memory::Incoming)?;
-        self.permute.gather(recorder, values, &self.rows, &outgoing, width, Count::All)?;
-        exchange.run(recorder, &transfers(&self.sends, &self.receives, width), &outgoing, &incoming)?;
-        Ok(incoming)
+        let outgoing = context.gpu.array_in("ghosts::outgoing", self.rows.len() * width, Memory::Outgoing)?;
+        self.permute.gather(&mut context.recorder, values, &self.rows, &outgoing, width, Count::All)?;
+        exchange_rows(context, &outgoing, width, [&self.sends, &self.receives])
     }
 
     /// Adds what came together at ghosts to the points that they are copies of: the adjoint of [`refresh`](Self::refresh).
@@ -231,8 +218,7 @@ impl Ghosts {
     /// [`GhostError`] when the device or another rank fails; [`DeviceError::Misuse`] for an array of another length.
     pub fn accumulate(
         &self,
-        recorder: &mut Recorder,
-        exchange: &mut Exchange,
+        context: &mut Context,
         ghosts: &Array<f32>,
         values: &Array<f32>,
         width: u64,
@@ -242,14 +228,12 @@ impl Ghosts {
             return Err(DeviceError::Misuse { what: "Ghosts::accumulate".into(), why }.into());
         }
         self.holds("Ghosts::accumulate", values.len(), width)?;
-        let gpu = recorder.gpu().clone();
-        let outgoing = gpu.array_in::<f32>("ghosts::outgoing", ghosts.len(), Memory::Outgoing)?;
-        recorder.copy(ghosts, 0, &outgoing, 0, ghosts.len())?;
-        let incoming = gpu.array_in::<f32>("ghosts::incoming", self.rows.len() * width, Memory::Incoming)?;
-        exchange.run(recorder, &transfers(&self.receives, &self.sends, width), &outgoing, &incoming)?;
+        let outgoing = context.gpu.array_in("ghosts::outgoing", ghosts.len(), Memory::Outgoing)?;
+        context.recorder.copy(ghosts, 0, &outgoing, 0, ghosts.len())?;
+        let incoming = exchange_rows(context, &outgoing, width, [&self.receives, &self.sends])?;
         let Adjoint { kernel, points, offsets, places, .. } = &self.adjoint;
         let arrays = [points.raw(), offsets.raw(), places.raw(), incoming.raw(), values.raw()];
-        Ok(recorder.each(kernel, &arrays, &[points.len() as u32, width as u32, 0, 0], points.len())?)
+        Ok(context.recorder.each(kernel, &arrays, &[points.len() as u32, width as u32, 0, 0], points.len())?)
     }
 
     /// Refuses values that lack points which others see.
@@ -263,31 +247,11 @@ impl Ghosts {
     }
 }
 
-/// Parts by rank, one after the other, of so many rows each.
-fn transfers(sends: &[u64], receives: &[u64], width: u64) -> Transfers {
-    let parts = |counts: &[u64]| {
-        let mut start = 0;
-        let part = |(peer, &rows): (usize, &u64)| {
-            let part = Part { peer, start, len: rows * width };
-            start += part.len;
-            part
-        };
-        counts.iter().enumerate().map(part).filter(|part| part.len > 0).collect()
-    };
-    Transfers { send: parts(sends), receive: parts(receives) }
-}
-
-fn upload(recorder: &mut Recorder, words: &[u32]) -> Result<Array<u32>, DeviceError> {
-    let array = recorder.gpu().array("ghosts::rows", words.len() as u64)?;
-    recorder.upload(&array, 0, words)?;
-    Ok(array)
-}
-
 /// The kernel of [`Ghosts::accumulate`], for tests that go over all of the library's kernels.
 #[doc(hidden)]
 pub fn source() -> KernelSource {
     KernelSource::new("ghosts::accumulate", include_str!("../../../shaders/points/ghosts/accumulate.wgsl"))
-        .params("count: u32, width: u32, pad0: u32, pad1: u32")
+        .fields("count: u32, width: u32, pad0: u32, pad1: u32")
         .array("points", Element::U32, Access::Read)
         .array("offsets", Element::U32, Access::Read)
         .array("places", Element::U32, Access::Read)
@@ -310,9 +274,9 @@ impl Adjoint {
         offsets.push(rows.len() as u32);
         Ok(Adjoint {
             kernel: Kernel::trusted(source()),
-            points: upload(recorder, &points)?,
-            offsets: upload(recorder, &offsets)?,
-            places: upload(recorder, &places)?,
+            points: upload_u32(recorder, &points)?,
+            offsets: upload_u32(recorder, &offsets)?,
+            places: upload_u32(recorder, &places)?,
             least: points.last().map_or(0, |&last| u64::from(last) + 1),
         })
     }

@@ -10,12 +10,13 @@ use super::radius::{NeighborLists, Radius};
 use super::result_routing::{RadiusResult, ResultRouting, deliver};
 use super::targets::{Queries, Targets};
 use crate::comm::Op;
-use crate::exchange::Exchange;
+use crate::exchange::Context;
 use crate::gpu::primitives::Count;
 use crate::gpu::{DeviceError, Recorder};
 use crate::grid::Cost;
 use crate::points::ghosts::Request;
-use crate::points::partition::{Decomposition, DecompositionError, GlobalIds, Part, row_offsets, upload_u32};
+use crate::points::partition::{Decomposition, GlobalIds, Part};
+use crate::points::rows::{row_offsets, upload_u32};
 use crate::points::sort::Route;
 use crate::points::tree::LEAF;
 use crate::points::{Cloud, Extent};
@@ -55,21 +56,20 @@ struct RankQueries {
 ///   of all ranks, in rank order.
 /// - Results are the same to the last bit for any number of ranks.
 /// - A search moves requests, ghosts (points and numbers) and results: 4 exchanges, in [`cost`](Self::cost) with what is
-///   in the [`Exchange`].
+///   in the [`Exchange`](crate::exchange::Exchange).
 ///
 /// ```
-/// use meshloom::{Error, Launch, gpu::{Options, Recorder}, exchange::Exchange, launch};
+/// use meshloom::{Error, Launch, gpu::Options, launch};
 /// use meshloom::points::neighbors::{KnnQuery, DistributedSearch};
 /// use meshloom::points::{Cloud, Domain};
 ///
-/// let nearest = launch(Launch::Threads(3), &Options::from_env()?, |rank| {
-///     let (mut recorder, mut exchange) = (Recorder::new(&rank.gpu)?, Exchange::new(rank.comm.clone()));
+/// let nearest = launch(Launch::Threads(3), &Options::from_env()?, |mut context| {
 ///     let domain = Domain::new(&[9.0, 0.0])?;
-///     let x = [0.0, 3.5, 7.0][rank.comm.rank()]; // two points a rank
-///     let cloud = Cloud::from_host(&mut recorder, &domain, &[x, 0.0, x + 1.0, 0.0])?;
-///     let hood = DistributedSearch::new(&mut recorder, &mut exchange, &cloud)?;
+///     let x = [0.0, 3.5, 7.0][context.comm.rank()]; // two points a rank
+///     let cloud = Cloud::from_host(&mut context.recorder, &domain, &[x, 0.0, x + 1.0, 0.0])?;
+///     let search = DistributedSearch::new(&mut context, &cloud)?;
 ///     let ask = KnnQuery { without_self: true, ..KnnQuery::nearest(2) };
-///     Ok::<_, Error>(hood.nearest(&mut recorder, &mut exchange, None, &ask)?.index)
+///     Ok::<_, Error>(search.nearest(&mut context, None, &ask)?.index)
 /// })?;
 /// assert_eq!(nearest, [[1, 5, 0, 5], [3, 1, 2, 4], [5, 0, 0, 4]]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -82,29 +82,17 @@ pub struct DistributedSearch {
     ghosts: Cell<u64>,
 }
 
-impl From<DecompositionError> for NeighborError {
-    fn from(error: DecompositionError) -> Self {
-        match error {
-            DecompositionError::Sort(error) => error.into(),
-            DecompositionError::Particles(error) => error.into(),
-            DecompositionError::Device(error) => error.into(),
-            DecompositionError::Comm(error) => error.into(),
-        }
-    }
-}
-
 impl DistributedSearch {
     /// Distributes the points of all ranks' clouds (attributes stay behind) and builds the trees. All ranks call it.
     ///
     /// # Errors
     /// [`NeighborError`] of the points, the device or the ranks.
-    pub fn new(recorder: &mut Recorder, exchange: &mut Exchange, cloud: &Cloud) -> Result<Self, NeighborError> {
-        let gpu = recorder.gpu().clone();
-        let bare = Cloud::new(recorder, cloud.domain(), cloud.positions().clone())?;
+    pub fn new(context: &mut Context, cloud: &Cloud) -> Result<Self, NeighborError> {
+        let bare = Cloud::new(&mut context.recorder, cloud.domain(), cloud.positions().clone())?;
         Ok(DistributedSearch {
-            points: Decomposition::new(recorder, exchange, &bare)?,
-            nearest: Nearest::new(&gpu),
-            radius: Radius::new(&gpu),
+            points: Decomposition::new(context, &bare)?,
+            nearest: Nearest::new(&context.gpu),
+            radius: Radius::new(&context.gpu),
             cost: Cell::default(),
             ghosts: Cell::new(0),
         })
@@ -117,18 +105,17 @@ impl DistributedSearch {
     /// As [`Nearest::lists`], and those of the ranks.
     pub fn nearest(
         &self,
-        recorder: &mut Recorder,
-        exchange: &mut Exchange,
+        context: &mut Context,
         queries: Option<&Cloud>,
         ask: &KnnQuery,
     ) -> Result<KnnResult, NeighborError> {
         ask.check()?;
         not_themselves(queries, ask.without_self)?;
-        let asking = self.asking(recorder, exchange, queries)?;
+        let asking = self.asking(context, queries)?;
         let k = ask.k as usize;
         let rows = asking.order.len();
         let (mut index, mut distance) = (vec![u64::MAX; rows * k], vec![f32::INFINITY; rows * k]);
-        self.lists(recorder, &self.points.own, asking.targets.as_ref(), ask, &mut index, &mut distance)?;
+        self.lists(&mut context.recorder, &self.points.own, asking.targets.as_ref(), ask, &mut index, &mut distance)?;
         if self.points.comm.size() > 1 && k > 0 {
             // How far each group sees: to the last of its neighbours, or to where it wants to.
             let far = |row: &[f32]| row[k - 1].min(ask.within);
@@ -139,14 +126,14 @@ impl DistributedSearch {
             let groups = asking.points.chunks(group * dims).zip(&reach);
             let requests: Vec<Request> =
                 groups.filter_map(|(points, &reach)| Request::around(points, dims, reach)).collect();
-            let (joint, asked) = self.joint(recorder, exchange, &requests)?;
+            let (joint, asked) = self.joint(context, &requests)?;
             // Only those who saw others' boxes can see others' points.
             let rows: Vec<u32> =
                 asked.iter().flat_map(|&g| (g * group..((g + 1) * group).min(rows)).map(|row| row as u32)).collect();
             if let Some(joint) = joint {
-                let again = self.again(recorder, &asking, &joint, &rows)?;
+                let again = self.again(&mut context.recorder, &asking, &joint, &rows)?;
                 let (mut near, mut far) = (vec![u64::MAX; rows.len() * k], vec![f32::INFINITY; rows.len() * k]);
-                self.lists(recorder, &joint, Some(&again), ask, &mut near, &mut far)?;
+                self.lists(&mut context.recorder, &joint, Some(&again), ask, &mut near, &mut far)?;
                 for (at, &row) in rows.iter().enumerate() {
                     let (from, to) = (at * k..(at + 1) * k, row as usize * k..(row as usize + 1) * k);
                     index[to.clone()].copy_from_slice(&near[from.clone()]);
@@ -168,20 +155,19 @@ impl DistributedSearch {
     /// As [`Radius::counts`], and those of the ranks.
     pub fn counts(
         &self,
-        recorder: &mut Recorder,
-        exchange: &mut Exchange,
+        context: &mut Context,
         queries: Option<&Cloud>,
         within: &RadiusQuery,
     ) -> Result<Vec<u64>, NeighborError> {
         check_radius(within.radius)?;
         not_themselves(queries, within.which != PairFilter::All)?;
         let within = RadiusQuery { rows: RowOrder::Curve, ..*within };
-        let asking = self.asking(recorder, exchange, queries)?;
-        let seen = self.seen(recorder, exchange, &asking, within.radius)?;
+        let asking = self.asking(context, queries)?;
+        let seen = self.seen(context, &asking, within.radius)?;
         let (part, targets) =
             seen.as_ref().map_or((&self.points.own, asking.targets.as_ref()), |(part, t)| (part, Some(t)));
-        let counts = self.radius.counts(recorder, &part.tree, queries_at(targets), &within)?;
-        let counts = recorder.download(&counts, 0, counts.len())?;
+        let counts = self.radius.counts(&mut context.recorder, &part.tree, queries_at(targets), &within)?;
+        let counts = context.recorder.download(&counts, 0, counts.len())?;
         let mut answers = ResultRouting::default();
         for (&row, &count) in asking.order.iter().zip(&counts) {
             answers.push(asking.numbers.of(row), &[u64::from(count)], &[0.0]);
@@ -195,23 +181,22 @@ impl DistributedSearch {
     /// As [`Radius::lists`], and those of the ranks.
     pub fn within(
         &self,
-        recorder: &mut Recorder,
-        exchange: &mut Exchange,
+        context: &mut Context,
         queries: Option<&Cloud>,
         within: &RadiusQuery,
     ) -> Result<RadiusResult, NeighborError> {
         check_radius(within.radius)?;
         not_themselves(queries, within.which != PairFilter::All)?;
         let within = RadiusQuery { rows: RowOrder::Curve, ..*within };
-        let asking = self.asking(recorder, exchange, queries)?;
-        let seen = self.seen(recorder, exchange, &asking, within.radius)?;
+        let asking = self.asking(context, queries)?;
+        let seen = self.seen(context, &asking, within.radius)?;
         let (part, targets) =
             seen.as_ref().map_or((&self.points.own, asking.targets.as_ref()), |(part, t)| (part, Some(t)));
-        let lists = self.radius.lists(recorder, &part.tree, queries_at(targets), &within)?;
+        let lists = self.radius.lists(&mut context.recorder, &part.tree, queries_at(targets), &within)?;
         let NeighborLists { offset, index, distance } = lists;
-        let offset = recorder.download(&offset, 0, offset.len())?;
-        let index = recorder.download(&index, 0, index.len())?;
-        let distance = recorder.download(&distance, 0, distance.len())?;
+        let offset = context.recorder.download(&offset, 0, offset.len())?;
+        let index = context.recorder.download(&index, 0, index.len())?;
+        let distance = context.recorder.download(&distance, 0, distance.len())?;
         let index: Vec<u64> = index.into_iter().map(|row| part.numbers.of(row)).collect();
         let mut answers = ResultRouting::default();
         for (&row, ends) in asking.order.iter().zip(offset.windows(2)) {
@@ -228,20 +213,19 @@ impl DistributedSearch {
     /// As [`Radius::pairs`], and those of the ranks.
     pub fn pairs(
         &self,
-        recorder: &mut Recorder,
-        exchange: &mut Exchange,
+        context: &mut Context,
         queries: Option<&Cloud>,
         bins: &Bins,
     ) -> Result<Vec<u64>, NeighborError> {
-        let asking = self.asking(recorder, exchange, queries)?;
-        let seen = self.seen(recorder, exchange, &asking, bins.edges()[bins.len()])?;
+        let asking = self.asking(context, queries)?;
+        let seen = self.seen(context, &asking, bins.edges()[bins.len()])?;
         let (part, targets) =
             seen.as_ref().map_or((&self.points.own, asking.targets.as_ref()), |(part, t)| (part, Some(t)));
         let which = if queries.is_none() { PairFilter::Others } else { PairFilter::All };
-        let words = recorder.gpu().array::<u32>("neighbors::bins", 2 * bins.len() as u64)?;
-        recorder.clear(&words);
-        self.radius.pairs(recorder, &part.tree, queries_at(targets), bins, which, &words)?;
-        let mut counts = join_u64(&recorder.download(&words, 0, words.len())?);
+        let words = context.gpu.array::<u32>("neighbors::bins", 2 * bins.len() as u64)?;
+        context.recorder.clear(&words);
+        self.radius.pairs(&mut context.recorder, &part.tree, queries_at(targets), bins, which, &words)?;
+        let mut counts = join_u64(&context.recorder.download(&words, 0, words.len())?);
         self.points.comm.all_reduce(&mut counts, Op::Sum)?;
         Ok(counts)
     }
@@ -258,17 +242,12 @@ impl DistributedSearch {
     }
 
     /// Arranges the queries of all ranks: each goes to the rank that has the points around it.
-    fn asking(
-        &self,
-        recorder: &mut Recorder,
-        exchange: &mut Exchange,
-        queries: Option<&Cloud>,
-    ) -> Result<RankQueries, NeighborError> {
+    fn asking(&self, context: &mut Context, queries: Option<&Cloud>) -> Result<RankQueries, NeighborError> {
         let tree = &self.points.own.tree;
         let Some(cloud) = queries else {
             let order = match &self.points.region {
                 Some(region) => region.order.clone(),
-                None => recorder.download(tree.order(), 0, tree.len())?,
+                None => context.recorder.download(tree.order(), 0, tree.len())?,
             };
             let numbers = self.points.own.numbers.clone();
             let points = self.points.region.as_ref().map_or_else(Vec::new, |region| region.points.clone());
@@ -282,8 +261,8 @@ impl DistributedSearch {
         };
         let row_offsets = row_offsets(&self.points.comm, cloud.len())?;
         if self.points.comm.size() == 1 {
-            let targets = Targets::new(recorder, &self.points.builder, cloud, tree)?;
-            let order = recorder.download(targets.order(), 0, targets.len())?;
+            let targets = Targets::new(&mut context.recorder, &self.points.builder, cloud, tree)?;
+            let order = context.recorder.download(targets.order(), 0, targets.len())?;
             return Ok(RankQueries {
                 targets: Some(targets),
                 order,
@@ -292,7 +271,7 @@ impl DistributedSearch {
                 points: Vec::new(),
             });
         }
-        let owners = self.points.owners(recorder, cloud)?;
+        let owners = self.points.owners(&mut context.recorder, cloud)?;
         let mut rows: Vec<u32> = (0..owners.len() as u32).collect();
         rows.sort_by_key(|&row| owners[row as usize]); // stable
         let mut sends = vec![0u64; self.points.comm.size()];
@@ -302,15 +281,15 @@ impl DistributedSearch {
         let numbers =
             came.iter().zip(&row_offsets).flat_map(|(rows, first)| rows.iter().map(move |&row| first + u64::from(row)));
         let numbers = GlobalIds::These(numbers.collect());
-        let order = upload_u32(recorder, &rows)?;
-        let route = Route::new(&self.points.comm, order, sends, receives, None).map_err(NeighborError::from)?;
-        let positions = route.forward(recorder, exchange, cloud.positions(), self.points.frame.dims as u64)?;
-        let here = Cloud::new(recorder, cloud.domain(), positions)?;
+        let order = upload_u32(&mut context.recorder, &rows)?;
+        let route = Route::new(&self.points.comm, order, sends, receives, None)?;
+        let positions = route.forward(context, cloud.positions(), self.points.frame.dims as u64)?;
+        let here = Cloud::new(&mut context.recorder, cloud.domain(), positions)?;
         // All ranks choose the same units.
         let extent = Extent::of(&here).of_all(&self.points.comm)?;
-        let targets = Targets::new(recorder, &self.points.builder, &here, tree)?.among(extent);
-        let order = recorder.download(targets.order(), 0, targets.len())?;
-        let points = recorder.download(targets.positions(), 0, targets.positions().len())?;
+        let targets = Targets::new(&mut context.recorder, &self.points.builder, &here, tree)?.among(extent);
+        let order = context.recorder.download(targets.order(), 0, targets.len())?;
+        let points = context.recorder.download(targets.positions(), 0, targets.positions().len())?;
         Ok(RankQueries { targets: Some(targets), order, numbers, row_offsets, points })
     }
 
@@ -343,13 +322,8 @@ impl DistributedSearch {
 
     /// This rank's points and those that its `requests` reach on others, if there are any on any rank; and which requests saw
     /// another rank's boxes.
-    fn joint(
-        &self,
-        recorder: &mut Recorder,
-        exchange: &mut Exchange,
-        requests: &[Request],
-    ) -> Result<(Option<Part>, Vec<usize>), NeighborError> {
-        let Some(joint) = self.points.joint(recorder, exchange, requests)? else { return Ok((None, Vec::new())) };
+    fn joint(&self, context: &mut Context, requests: &[Request]) -> Result<(Option<Part>, Vec<usize>), NeighborError> {
+        let Some(joint) = self.points.joint(context, requests)? else { return Ok((None, Vec::new())) };
         let mut cost = self.cost.get();
         cost += joint.ghosts.cost();
         self.cost.set(cost);
@@ -390,17 +364,16 @@ impl DistributedSearch {
     /// What queries see within a radius, where that is more than this rank has: the points, and the queries among them.
     fn seen(
         &self,
-        recorder: &mut Recorder,
-        exchange: &mut Exchange,
+        context: &mut Context,
         asking: &RankQueries,
         radius: f32,
     ) -> Result<Option<(Part, Targets)>, NeighborError> {
         let dims = self.points.frame.dims;
         let groups = asking.points.chunks(LEAF as usize * dims);
         let requests: Vec<Request> = groups.filter_map(|points| Request::around(points, dims, radius)).collect();
-        let (Some(joint), _) = self.joint(recorder, exchange, &requests)? else { return Ok(None) };
+        let (Some(joint), _) = self.joint(context, &requests)? else { return Ok(None) };
         let rows: Vec<u32> = (0..asking.order.len() as u32).collect();
-        let targets = self.again(recorder, asking, &joint, &rows)?;
+        let targets = self.again(&mut context.recorder, asking, &joint, &rows)?;
         Ok(Some((joint, targets)))
     }
 

@@ -65,10 +65,10 @@ pub enum NeighborError {
     },
     /// Points.
     #[error(transparent)]
-    Particles(#[from] ParticleError),
+    Particles(ParticleError),
     /// Distributing points.
     #[error(transparent)]
-    Sort(#[from] SortError),
+    Sort(SortError),
     /// A device.
     #[error(transparent)]
     Device(#[from] DeviceError),
@@ -77,11 +77,25 @@ pub enum NeighborError {
     Comm(#[from] CommError),
 }
 
+impl From<SortError> for NeighborError {
+    fn from(error: SortError) -> Self {
+        match error {
+            SortError::Particles(error) => NeighborError::Particles(error),
+            SortError::Device(error) => NeighborError::Device(error),
+            SortError::Comm(error) => NeighborError::Comm(error),
+            error => NeighborError::Sort(error),
+        }
+    }
+}
+
+impl From<ParticleError> for NeighborError {
+    fn from(error: ParticleError) -> Self {
+        SortError::from(error).into()
+    }
+}
+
 impl From<ExchangeError> for NeighborError {
     fn from(error: ExchangeError) -> Self {
-        match error {
-            ExchangeError::Device(error) => error.into(),
-            ExchangeError::Comm(error) => error.into(),
-        }
+        SortError::from(error).into()
     }
 }

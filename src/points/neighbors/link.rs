@@ -161,14 +161,14 @@ fn link(form: GroupShape, dims: usize, wide: bool) -> KernelSource {
 }
 
 fn helpers() -> [KernelSource; 4] {
-    let kernel = |name: &str, text: &str| KernelSource::new(format!("neighbors::link_{name}"), text);
+    let kernel = |name: &str, text: &str| KernelSource::new(format!("neighbors::link_{name}"), text.to_string());
     let begin = include_str!("../../../shaders/points/neighbors/link_begin.wgsl");
     let begin = kernel("begin", &format!("{TIGHTER}{}{begin}", writer::measure(true)))
-        .params("starts: array<vec4<u32>, 3>, count: u32, levels: u32, reach: f32, load_unit: f32, zoom: f32, farthest: f32, pad: vec2<u32>")
+        .fields("starts: array<vec4<u32>, 3>, count: u32, levels: u32, reach: f32, load_unit: f32, zoom: f32, farthest: f32, pad: vec2<u32>")
         .array("box", Element::U32, Access::Read)
         .array("parent", Element::U32, Access::ReadWrite);
     let flatten = kernel("flatten", include_str!("../../../shaders/points/neighbors/link_flatten.wgsl"))
-        .params("count: u32, hops: u32, pad0: u32, pad1: u32")
+        .fields("count: u32, hops: u32, pad0: u32, pad1: u32")
         .array("parent", Element::U32, Access::Atomic)
         .array("left", Element::U32, Access::Atomic);
     let [least, label] = [
@@ -177,7 +177,7 @@ fn helpers() -> [KernelSource; 4] {
     ]
     .map(|(name, text, access)| {
         kernel(name, text)
-            .params("count: u32, pad0: u32, pad1: u32, pad2: u32")
+            .fields("count: u32, pad0: u32, pad1: u32, pad2: u32")
             .array("parent", Element::U32, Access::Read)
             .array("order", Element::U32, Access::Read)
             .array("least", Element::U32, access)

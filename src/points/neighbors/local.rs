@@ -5,8 +5,8 @@ use super::error::NeighborError;
 use super::query::{KnnQuery, RadiusQuery};
 use super::result_routing::RadiusResult;
 use crate::comm::Communicator;
-use crate::exchange::Exchange;
-use crate::gpu::{Gpu, Recorder};
+use crate::exchange::Context;
+use crate::gpu::Gpu;
 use crate::points::{Cloud, Domain};
 
 /// The `k` nearest points of each point, itself first: numbers and distances. `positions` has one coordinate an axis of `domain` for each
@@ -26,8 +26,8 @@ use crate::points::{Cloud, Domain};
 /// # Errors
 /// [`NeighborError`] of the points, of `k` and of the device.
 pub fn nearest(gpu: &Gpu, domain: &Domain, positions: &[f32], k: u32) -> Result<KnnResult, NeighborError> {
-    let (search, mut recorder, mut exchange) = alone(gpu, domain, positions)?;
-    search.nearest(&mut recorder, &mut exchange, None, &KnnQuery::nearest(k))
+    let (search, mut context) = alone(gpu, domain, positions)?;
+    search.nearest(&mut context, None, &KnnQuery::nearest(k))
 }
 
 /// All points within `radius` of each point, itself among them, as rows of numbers and distances. Otherwise as [`nearest()`].
@@ -35,16 +35,12 @@ pub fn nearest(gpu: &Gpu, domain: &Domain, positions: &[f32], k: u32) -> Result<
 /// # Errors
 /// [`NeighborError`] of the points, the radius and the device.
 pub fn within(gpu: &Gpu, domain: &Domain, positions: &[f32], radius: f32) -> Result<RadiusResult, NeighborError> {
-    let (search, mut recorder, mut exchange) = alone(gpu, domain, positions)?;
-    search.within(&mut recorder, &mut exchange, None, &RadiusQuery::radius(radius))
+    let (search, mut context) = alone(gpu, domain, positions)?;
+    search.within(&mut context, None, &RadiusQuery::radius(radius))
 }
 
-fn alone(
-    gpu: &Gpu,
-    domain: &Domain,
-    positions: &[f32],
-) -> Result<(DistributedSearch, Recorder, Exchange), NeighborError> {
-    let (mut recorder, mut exchange) = (Recorder::new(gpu)?, Exchange::new(Communicator::solo()));
-    let cloud = Cloud::from_host(&mut recorder, domain, positions)?;
-    Ok((DistributedSearch::new(&mut recorder, &mut exchange, &cloud)?, recorder, exchange))
+fn alone(gpu: &Gpu, domain: &Domain, positions: &[f32]) -> Result<(DistributedSearch, Context), NeighborError> {
+    let mut context = Context::new(Communicator::solo(), gpu.clone())?;
+    let cloud = Cloud::from_host(&mut context.recorder, domain, positions)?;
+    Ok((DistributedSearch::new(&mut context, &cloud)?, context))
 }

@@ -343,14 +343,14 @@ impl Nearest {
 
 fn root() -> KernelSource {
     KernelSource::new("neighbors::root", include_str!("../../../shaders/points/neighbors/root.wgsl"))
-        .params("count: u32, unit: f32, infinity: f32, pad: u32")
+        .fields("count: u32, unit: f32, infinity: f32, pad: u32")
         .array("index", Element::U32, Access::Read)
         .array("distance", Element::F32, Access::ReadWrite)
 }
 
 fn refine() -> KernelSource {
     KernelSource::new("neighbors::refine", include_str!("../../../shaders/points/neighbors/refine.wgsl"))
-        .params("count: u32, unit: f32, infinity: f32, least: f32")
+        .fields("count: u32, unit: f32, infinity: f32, least: f32")
         .array("index", Element::U32, Access::ReadWrite)
         .array("distance", Element::F32, Access::ReadWrite)
         .array("fine_index", Element::U32, Access::Read)
@@ -449,7 +449,7 @@ fn fused(shape: Shape, length: u32, snippet: &Snippet) -> KernelSource {
 fn fold(snippet: &Snippet) -> KernelSource {
     let text = format!("{NEIGHBOR}{}\n{}", include_str!("../../../shaders/points/neighbors/fold.wgsl"), snippet.text);
     let source = KernelSource::new("neighbors::fold", text)
-        .params("base: u32, rows: u32, k: u32, pad: u32")
+        .fields("base: u32, rows: u32, k: u32, pad: u32")
         .group(64)
         .array("index", Element::U32, Access::Read)
         .array("distance", Element::F32, Access::Read)

@@ -262,17 +262,17 @@ impl Radius {
 /// The kernels that are no searches.
 fn helpers() -> [KernelSource; 3] {
     let total = KernelSource::new("neighbors::total", include_str!("../../../shaders/points/neighbors/total.wgsl"))
-        .params("count: u32, pad0: u32, pad1: u32, pad2: u32")
+        .fields("count: u32, pad0: u32, pad1: u32, pad2: u32")
         .array("counts", Element::U32, Access::Read)
         .array("total", Element::U32, Access::Atomic);
     let short = KernelSource::new("neighbors::rows", include_str!("../../../shaders/points/neighbors/rows.wgsl"))
-        .params("count: u32, pad0: u32, pad1: u32, pad2: u32")
+        .fields("count: u32, pad0: u32, pad1: u32, pad2: u32")
         .group(64)
         .array("offset", Element::U32, Access::Read)
         .array("index", Element::U32, Access::ReadWrite)
         .array("distance", Element::F32, Access::ReadWrite);
     let row_of = KernelSource::new("neighbors::row_of", include_str!("../../../shaders/points/neighbors/row_of.wgsl"))
-        .params("entries: u32, rows: u32, pad0: u32, pad1: u32")
+        .fields("entries: u32, rows: u32, pad0: u32, pad1: u32")
         .array("offset", Element::U32, Access::Read)
         .array("row", Element::U32, Access::ReadWrite);
     [total, short, row_of]

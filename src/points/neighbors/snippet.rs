@@ -76,7 +76,7 @@ impl Snippet {
     }
 
     fn array<T: DeviceElement>(mut self, name: &'static str, array: &Array<T>, access: Access) -> Self {
-        self.slots.push((Slot { name, element: T::ELEMENT, access }, array.raw().clone()));
+        self.slots.push((Slot { name: name.into(), element: T::ELEMENT, access }, array.raw().clone()));
         self
     }
 
@@ -121,7 +121,7 @@ impl Snippet {
 
     /// Binds its arrays behind those of a kernel.
     pub(super) fn bind(&self, source: KernelSource) -> KernelSource {
-        self.slots.iter().fold(source, |source, (slot, _)| source.array(slot.name, slot.element, slot.access))
+        self.slots.iter().fold(source, |source, (slot, _)| source.array(&slot.name, slot.element, slot.access))
     }
 
     pub(super) fn arrays(&self) -> impl Iterator<Item = &RawArray> {

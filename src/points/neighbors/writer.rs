@@ -231,7 +231,7 @@ pub(super) fn search(name: &str, shape: Shape, visit: &str, snippet: &str) -> Ke
     );
     let access = if walk == Traversal::Links { Access::Atomic } else { Access::Read };
     let source = KernelSource::new(format!("neighbors::{name}"), text)
-        .params(PARAMS)
+        .fields(PARAMS)
         .group(form.group())
         .array("source", Element::F32, Access::Read)
         .array("order", Element::U32, access)

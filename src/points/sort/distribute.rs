@@ -3,15 +3,16 @@
 use std::ops::Range;
 
 use super::error::SortError;
-use super::route::{Route, moved};
+use super::route::Route;
 use super::splitters::Splitters;
 use super::{keys, order_of};
 use crate::comm::{Communicator, Op};
-use crate::exchange::Exchange;
+use crate::exchange::Context;
 use crate::gpu::primitives::{Count, Permute, Sort};
 use crate::gpu::{Array, DeviceError, Gpu, Memory, Recorder};
 use crate::grid::split;
 use crate::hash::{START, fnv1a};
+use crate::points::rows::{exchange_rows, offsets};
 use crate::points::{Bounds, Cloud, Curve, Frame};
 
 /// This rank's part of all points in the order of a curve.
@@ -48,23 +49,20 @@ impl Sorted {
         };
         let places = recorder.download(merge, 0, merge.len())?;
         // Where the rows of each rank begin among those that came.
-        let starts: Vec<u64> = starts(self.route.receives());
+        let starts = offsets(self.route.receives());
         let from = |place: u32| starts.partition_point(|&start| start <= u64::from(place)) - 1;
         Ok(rows.into_iter().zip(places).map(|(row, place)| self.row_offsets[from(place)] + u64::from(row)).collect())
     }
 }
 
-/// Bytes of a local sort of so many points, and of one move of their keys and of rows of `words` words.
-fn traffic(gpu: &Gpu, count: u64, dims: u64, words: u64) -> u64 {
+/// Bytes that sorting `count` points locally reads and writes, moving their keys and the rows of the cloud's arrays included.
+fn bytes_moved(gpu: &Gpu, cloud: &Cloud, count: u64) -> u64 {
+    let dims = cloud.domain().dims() as u64;
+    let words = dims + cloud.attributes().map(|(_, attribute)| attribute.width()).sum::<u64>();
     let keys = count * (4 * dims + 8);
     // Every gather reads an index a row as well.
     let row = 2 * 12 + 4 + 8 * words;
     keys + Sort::new(gpu).traffic(true, 63, count) + count * row
-}
-
-/// Where each of some runs begins that lie one after the other.
-fn starts(counts: &[u64]) -> Vec<u64> {
-    counts.iter().scan(0, |next, &count| Some(std::mem::replace(next, *next + count))).collect()
 }
 
 /// What ranks know of each other's points.
@@ -127,17 +125,15 @@ fn cuts(comm: &Communicator, counts: &[u64], keys: &[u64], bits: u32) -> Result<
 /// `cloud` is left as it was. Waits for the device and the other ranks.
 ///
 /// ```
-/// use meshloom::gpu::{Options, Recorder};
-/// use meshloom::exchange::Exchange;
+/// use meshloom::gpu::Options;
 /// use meshloom::points::{Cloud, Curve, Domain};
 /// use meshloom::{Error, Launch, launch, points::sort};
 ///
-/// let indices = launch(Launch::Threads(2), &Options::from_env()?, |rank| {
-///     let (mut recorder, mut exchange) = (Recorder::new(&rank.gpu)?, Exchange::new(rank.comm.clone()));
-///     let points: &[f32] = if rank.comm.rank() == 0 { &[0.9, 0.9, 0.1, 0.9, 0.2, 0.1] } else { &[0.1, 0.1] };
-///     let cloud = Cloud::from_host(&mut recorder, &Domain::new(&[1.0, 1.0])?, points)?;
-///     let sorted = sort::distribute(&mut recorder, &mut exchange, &cloud, Curve::Morton)?;
-///     Ok::<_, Error>(sorted.index(&mut recorder)?)
+/// let indices = launch(Launch::Threads(2), &Options::from_env()?, |mut context| {
+///     let points: &[f32] = if context.comm.rank() == 0 { &[0.9, 0.9, 0.1, 0.9, 0.2, 0.1] } else { &[0.1, 0.1] };
+///     let cloud = Cloud::from_host(&mut context.recorder, &Domain::new(&[1.0, 1.0])?, points)?;
+///     let sorted = sort::distribute(&mut context, &cloud, Curve::Morton)?;
+///     Ok::<_, Error>(sorted.index(&mut context.recorder)?)
 /// })?;
 /// assert_eq!(indices, [[3, 2], [1, 0]]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -146,75 +142,93 @@ fn cuts(comm: &Communicator, counts: &[u64], keys: &[u64], bits: u32) -> Result<
 /// # Errors
 /// [`SortError::Differ`] on all ranks; [`SortError`] of the device, of a rank, or
 /// [`TooMany`](crate::points::ParticleError::TooMany) points.
-pub fn distribute(
-    recorder: &mut Recorder,
-    exchange: &mut Exchange,
-    cloud: &Cloud,
-    curve: Curve,
-) -> Result<Sorted, SortError> {
-    let (gpu, comm) = (recorder.gpu().clone(), exchange.comm().clone());
-    let (rank, dims) = (comm.rank(), cloud.domain().dims() as u64);
+pub fn distribute(context: &mut Context, cloud: &Cloud, curve: Curve) -> Result<Sorted, SortError> {
+    let comm = context.comm.clone();
     let Everywhere { counts, bounds } = Everywhere::gather(&comm, cloud, curve)?;
-    let total: u64 = counts.iter().sum();
     // The cells of a Morton curve are promised; a Hilbert curve only has to keep near points together.
     let frame = match curve {
         Curve::Morton => Frame::whole(cloud.domain(), bounds)?,
         Curve::Hilbert => Frame::new(cloud.domain(), bounds),
     };
-    let (row_offsets, part) = (starts(&counts), split(total, comm.size() as u64, rank as u64));
-    let permute = Permute::new();
-    let gathered = |recorder: &mut Recorder, source: &Array<u32>, index: &Array<u32>, width: u64, memory: Memory| {
-        let target = recorder.gpu().array_in::<u32>("sort::rows", index.len() * width, memory)?;
-        permute.gather(recorder, source, index, &target, width, Count::All)?;
-        Ok::<_, DeviceError>(target)
-    };
-
-    let words = dims + cloud.attributes().map(|(_, attribute)| attribute.width()).sum::<u64>();
-    let mut bytes = traffic(&gpu, cloud.len(), dims, words);
-
-    let own = keys(recorder, curve, cloud.positions(), &frame)?;
-    let order = order_of(recorder, &own)?;
-    let sorted = |recorder: &mut Recorder, words: &[Array<u32>; 2], order: &Array<u32>| {
-        let [high, low] = words;
-        let high = gathered(recorder, high, order, 1, Memory::Device)?;
-        Ok::<_, DeviceError>([high, gathered(recorder, low, order, 1, Memory::Device)?])
-    };
-    let own = sorted(recorder, &own, &order)?;
+    let (total, row_offsets) = (counts.iter().sum(), offsets(&counts));
+    let part = split(total, comm.size() as u64, comm.rank() as u64);
+    let mut traffic = bytes_moved(&context.gpu, cloud, cloud.len());
+    let local = Ordered::new(&mut context.recorder, curve, cloud.positions(), &frame)?;
     if comm.size() == 1 {
-        let route = Route::new(&comm, order.clone(), counts.clone(), counts, None)?;
-        let cloud = cloud.gather(recorder, &permute, &order)?;
-        return Ok(Sorted { cloud, keys: own, frame, rows: order, route, part, total, traffic: bytes, row_offsets });
+        let Ordered { order: rows, keys } = local;
+        let route = Route::new(&comm, rows.clone(), counts.clone(), counts, None)?;
+        let cloud = cloud.gather(&mut context.recorder, &Permute::new(), &rows)?;
+        return Ok(Sorted { cloud, keys, frame, rows, route, part, total, traffic, row_offsets });
     }
-
-    let [high, low] = &own;
-    let (high, low) = (recorder.download(high, 0, high.len())?, recorder.download(low, 0, low.len())?);
-    let both = high.into_iter().zip(low);
-    let host: Vec<u64> = both.map(|(high, low)| u64::from(high) << 32 | u64::from(low)).collect();
-    drop(own);
-    let cuts = cuts(&comm, &counts, &host, 63)?;
-    drop(host);
-    let sends: Vec<u64> = cuts[rank].windows(2).map(|pair| pair[1] - pair[0]).collect();
-    let receives: Vec<u64> = cuts.iter().map(|cuts| cuts[rank + 1] - cuts[rank]).collect();
-
-    // Positions first: what came is sorted by keys that are made of them once more, rather than sent along.
-    let outgoing = gathered(recorder, &cloud.positions().cast()?, &order, dims, Memory::Outgoing)?;
-    let incoming = moved(recorder, exchange, &outgoing, dims, &sends, &receives)?;
+    let Ordered { order, keys } = local;
+    let [sends, receives] = shares(&mut context.recorder, &comm, &counts, keys)?;
+    // Keys are computed anew from the positions received, rather than sent along.
+    let dims = cloud.domain().dims() as u64;
+    let outgoing = gathered(&mut context.recorder, &cloud.positions().cast()?, &order, dims, Memory::Outgoing)?;
+    let incoming = exchange_rows(context, &outgoing, dims, [&sends, &receives])?;
     drop(outgoing);
-    let came = keys(recorder, curve, &incoming.cast()?, &frame)?;
-    let merge = order_of(recorder, &came)?;
-    let positions = gathered(recorder, &incoming, &merge, dims, Memory::Device)?;
-    let keys = sorted(recorder, &came, &merge)?;
-    let mut here = Cloud::new(recorder, cloud.domain(), positions.cast()?)?;
+    let Ordered { order: merge, keys } = Ordered::new(&mut context.recorder, curve, &incoming.cast()?, &frame)?;
+    let positions = gathered(&mut context.recorder, &incoming, &merge, dims, Memory::Device)?;
+    let mut here = Cloud::new(&mut context.recorder, cloud.domain(), positions.cast()?)?;
 
     let route = Route::new(&comm, order, sends, receives, Some(merge))?;
     for (name, attribute) in cloud.attributes() {
         let (values, width) = (attribute.values(), attribute.width());
-        let words = route.forward(recorder, exchange, &values.words()?, width)?;
+        let words = route.forward(context, &values.words()?, width)?;
         here.set(name, values.like(&words)?, width)?;
     }
-    let outgoing = gpu.array_in::<u32>("sort::rows", route.rows_before(), Memory::Outgoing)?;
-    recorder.copy(route.order(), 0, &outgoing, 0, route.rows_before())?;
-    let rows = route.arrive(recorder, exchange, outgoing, 1)?;
-    bytes += traffic(&gpu, here.len(), dims, words);
-    Ok(Sorted { cloud: here, keys, frame, rows, route, part, total, traffic: bytes, row_offsets })
+    let outgoing = context.gpu.array_in::<u32>("sort::rows", route.rows_before(), Memory::Outgoing)?;
+    context.recorder.copy(route.order(), 0, &outgoing, 0, route.rows_before())?;
+    let rows = route.arrive(context, outgoing, 1)?;
+    traffic += bytes_moved(&context.gpu, cloud, here.len());
+    Ok(Sorted { cloud: here, keys, frame, rows, route, part, total, traffic, row_offsets })
+}
+
+/// Points of one rank along a curve.
+struct Ordered {
+    /// The index of each point along the curve.
+    order: Array<u32>,
+    /// High and low words of the keys, sorted.
+    keys: [Array<u32>; 2],
+}
+
+impl Ordered {
+    fn new(recorder: &mut Recorder, curve: Curve, positions: &Array<f32>, frame: &Frame) -> Result<Self, DeviceError> {
+        let [high, low] = keys(recorder, curve, positions, frame)?;
+        let order = order_of(recorder, [&high, &low])?;
+        let high = gathered(recorder, &high, &order, 1, Memory::Device)?;
+        let low = gathered(recorder, &low, &order, 1, Memory::Device)?;
+        Ok(Ordered { order, keys: [high, low] })
+    }
+}
+
+/// The rows `index` of `source`, of `width` words each.
+fn gathered(
+    recorder: &mut Recorder,
+    source: &Array<u32>,
+    index: &Array<u32>,
+    width: u64,
+    memory: Memory,
+) -> Result<Array<u32>, DeviceError> {
+    let target = recorder.gpu().array_in::<u32>("sort::rows", index.len() * width, memory)?;
+    Permute::new().gather(recorder, source, index, &target, width, Count::All)?;
+    Ok(target)
+}
+
+/// How many of its sorted points this rank sends to each rank, and how many it receives from each; `keys` are its sorted keys.
+fn shares(
+    recorder: &mut Recorder,
+    comm: &Communicator,
+    counts: &[u64],
+    keys: [Array<u32>; 2],
+) -> Result<[Vec<u64>; 2], SortError> {
+    let [high, low] = &keys;
+    let (high, low) = (recorder.download(high, 0, high.len())?, recorder.download(low, 0, low.len())?);
+    // Frees the device memory before anything is exchanged.
+    drop(keys);
+    let keys: Vec<u64> = high.into_iter().zip(low).map(|(high, low)| u64::from(high) << 32 | u64::from(low)).collect();
+    let (cuts, rank) = (cuts(comm, counts, &keys, 63)?, comm.rank());
+    let sends = cuts[rank].windows(2).map(|pair| pair[1] - pair[0]).collect();
+    let receives = cuts.iter().map(|cuts| cuts[rank + 1] - cuts[rank]).collect();
+    Ok([sends, receives])
 }

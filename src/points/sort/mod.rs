@@ -44,7 +44,7 @@ fn keys(
 }
 
 /// The stable order of such keys.
-fn order_of(recorder: &mut Recorder, [high, low]: &[Array<u32>; 2]) -> Result<Array<u32>, DeviceError> {
+fn order_of(recorder: &mut Recorder, [high, low]: [&Array<u32>; 2]) -> Result<Array<u32>, DeviceError> {
     let gpu = recorder.gpu().clone();
     let order = gpu.array("sort::order", high.len())?;
     Sort::new(&gpu).order(recorder, Keys::U64 { high, low }.bits(63), &order, Count::All)?;
@@ -58,8 +58,8 @@ fn order_of(recorder: &mut Recorder, [high, low]: &[Array<u32>; 2]) -> Result<Ar
 /// [`DeviceError`] when an array or kernel does not fit the device.
 pub fn order(recorder: &mut Recorder, cloud: &Cloud, curve: Curve) -> Result<Array<u32>, DeviceError> {
     let frame = Frame::new(cloud.domain(), cloud.bounds());
-    let keys = keys(recorder, curve, cloud.positions(), &frame)?;
-    order_of(recorder, &keys)
+    let [high, low] = keys(recorder, curve, cloud.positions(), &frame)?;
+    order_of(recorder, [&high, &low])
 }
 
 /// [`order`] along the Z-order curve.

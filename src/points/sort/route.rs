@@ -1,10 +1,10 @@
 //! Rows of arrays from the ranks that have them to those that want them, any number of times.
 
 use crate::comm::Communicator;
-use crate::exchange::{Exchange, ExchangeError};
+use crate::exchange::{Context, ExchangeError};
 use crate::gpu::primitives::{Count, Permute};
-use crate::gpu::{Array, DeviceElement, DeviceError, Memory, Recorder};
-use crate::grid::{Part, Transfers};
+use crate::gpu::{Array, DeviceElement, DeviceError, Memory};
+use crate::points::rows::exchange_rows;
 
 /// A plan that moves rows between ranks: which rows go where, and in which order they lie there. It serves any number
 /// of arrays that have the same rows, there and back.
@@ -25,17 +25,6 @@ pub struct Route {
     merge: Option<Array<u32>>,
     rank: usize,
     permute: Permute,
-}
-
-/// Parts of `counts` rows of `words` words for each rank, without gaps.
-fn parts(counts: &[u64], words: u64) -> Vec<Part> {
-    let mut start = 0;
-    let part = |(peer, &rows): (usize, &u64)| {
-        let part = Part { peer, start, len: rows * words };
-        start += part.len;
-        part
-    };
-    counts.iter().enumerate().map(part).filter(|part| part.len > 0).collect()
 }
 
 fn misuse(why: String) -> ExchangeError {
@@ -108,16 +97,15 @@ impl Route {
     /// rows before, or the exchange is of other ranks.
     pub fn forward<T: DeviceElement>(
         &self,
-        recorder: &mut Recorder,
-        exchange: &mut Exchange,
+        context: &mut Context,
         array: &Array<T>,
         width: u64,
     ) -> Result<Array<T>, ExchangeError> {
-        let (words, source) = self.words(exchange, array, width, self.rows_before())?;
+        let (words, source) = self.words(&context.comm, array, width, self.rows_before())?;
         let memory = if self.stays() { Memory::Device } else { Memory::Outgoing };
-        let outgoing = recorder.gpu().array_in::<u32>("route::outgoing", source.len(), memory)?;
-        self.permute.gather(recorder, &source, &self.order, &outgoing, words, Count::All)?;
-        Ok(self.arrive(recorder, exchange, outgoing, words)?.cast()?)
+        let outgoing = context.gpu.array_in::<u32>("route::outgoing", source.len(), memory)?;
+        self.permute.gather(&mut context.recorder, &source, &self.order, &outgoing, words, Count::All)?;
+        Ok(self.arrive(context, outgoing, words)?.cast()?)
     }
 
     /// Whether rows are only gathered.
@@ -128,18 +116,17 @@ impl Route {
     /// Moves rows that lie in local order, and merges those that come.
     pub(super) fn arrive(
         &self,
-        recorder: &mut Recorder,
-        exchange: &mut Exchange,
+        context: &mut Context,
         outgoing: Array<u32>,
         words: u64,
     ) -> Result<Array<u32>, ExchangeError> {
         if self.stays() {
             return Ok(outgoing);
         }
-        let incoming = moved(recorder, exchange, &outgoing, words, &self.sends, &self.receives)?;
+        let incoming = exchange_rows(context, &outgoing, words, [&self.sends, &self.receives])?;
         let Some(merge) = &self.merge else { return Ok(incoming) };
-        let target = recorder.gpu().array::<u32>("route::rows", incoming.len())?;
-        self.permute.gather(recorder, &incoming, merge, &target, words, Count::All)?;
+        let target = context.gpu.array::<u32>("route::rows", incoming.len())?;
+        self.permute.gather(&mut context.recorder, &incoming, merge, &target, words, Count::All)?;
         Ok(target)
     }
 
@@ -150,37 +137,37 @@ impl Route {
     /// As [`forward`](Self::forward), with the rows after.
     pub fn back<T: DeviceElement>(
         &self,
-        recorder: &mut Recorder,
-        exchange: &mut Exchange,
+        context: &mut Context,
         array: &Array<T>,
         width: u64,
     ) -> Result<Array<T>, ExchangeError> {
-        let (words, source) = self.words(exchange, array, width, self.rows_after())?;
-        let gpu = recorder.gpu().clone();
+        let (words, source) = self.words(&context.comm, array, width, self.rows_after())?;
         let incoming = if self.stays() {
             source
         } else {
-            let outgoing = gpu.array_in::<u32>("route::outgoing", source.len(), Memory::Outgoing)?;
+            let outgoing = context.gpu.array_in::<u32>("route::outgoing", source.len(), Memory::Outgoing)?;
             match &self.merge {
-                Some(merge) => self.permute.scatter(recorder, &source, merge, &outgoing, words, Count::All)?,
-                None => recorder.copy(&source, 0, &outgoing, 0, source.len())?,
+                Some(merge) => {
+                    self.permute.scatter(&mut context.recorder, &source, merge, &outgoing, words, Count::All)?
+                }
+                None => context.recorder.copy(&source, 0, &outgoing, 0, source.len())?,
             }
-            moved(recorder, exchange, &outgoing, words, &self.receives, &self.sends)?
+            exchange_rows(context, &outgoing, words, [&self.receives, &self.sends])?
         };
-        let target = gpu.array::<u32>("route::rows", incoming.len())?;
-        self.permute.scatter(recorder, &incoming, &self.order, &target, words, Count::All)?;
+        let target = context.gpu.array::<u32>("route::rows", incoming.len())?;
+        self.permute.scatter(&mut context.recorder, &incoming, &self.order, &target, words, Count::All)?;
         Ok(target.cast()?)
     }
 
     /// Words a row, and the array as words.
     fn words<T: DeviceElement>(
         &self,
-        exchange: &Exchange,
+        comm: &Communicator,
         array: &Array<T>,
         width: u64,
         rows: u64,
     ) -> Result<(u64, Array<u32>), ExchangeError> {
-        let (rank, size) = (exchange.comm().rank(), exchange.comm().size());
+        let (rank, size) = (comm.rank(), comm.size());
         if (rank, size) != (self.rank, self.sends.len()) {
             let why = format!("rank {rank} of {size} in the exchange, {} of {}", self.rank, self.sends.len());
             return Err(misuse(why));
@@ -190,22 +177,4 @@ impl Route {
         }
         Ok((width * T::ELEMENT.bytes() / 4, array.cast()?))
     }
-}
-
-/// Sends rows that lie in the order of the ranks they go to; gives those that came, in the order of the ranks they came
-/// from.
-pub(super) fn moved(
-    recorder: &mut Recorder,
-    exchange: &mut Exchange,
-    outgoing: &Array<u32>,
-    words: u64,
-    sends: &[u64],
-    receives: &[u64],
-) -> Result<Array<u32>, ExchangeError> {
-    let transfers = Transfers { send: parts(sends, words), receive: parts(receives, words) };
-    let len = receives.iter().sum::<u64>() * words;
-    let incoming = recorder.gpu().array_in::<u32>("route::incoming", len, Memory::Incoming)?;
-    // A rank with nothing to move takes part all the same: exchanges are told apart by counting them.
-    exchange.run(recorder, &transfers, outgoing, &incoming)?;
-    Ok(incoming)
 }

@@ -199,8 +199,9 @@ struct Sources {
 
 impl Sources {
     fn new() -> Self {
-        let kernel =
-            |name: &str, text: &str, params: &str| KernelSource::new(format!("tree::{name}"), text).params(params);
+        let kernel = |name: &str, text: &str, params: &str| {
+            KernelSource::new(format!("tree::{name}"), text.to_string()).fields(params)
+        };
         let with_diagonal =
             |text: &str| format!("{}{text}", include_str!("../../../shaders/points/tree/diagonal.wgsl"));
         let arrange = kernel("arrange", include_str!("../../../shaders/points/tree/arrange.wgsl"), POINTS)

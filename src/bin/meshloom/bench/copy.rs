@@ -53,7 +53,7 @@ fn kernel() -> Kernel {
             }
         }";
     let source = KernelSource::new("bench::copy", body)
-        .params("count: u32")
+        .fields("count: u32")
         // The widest element that kernels of the library use.
         .array("from", Element::Complex32, Access::Read)
         .array("to", Element::Complex32, Access::ReadWrite);

@@ -2,8 +2,6 @@
 
 use meshloom::comm::Op;
 use meshloom::cosmology::peculiar_velocity;
-use meshloom::exchange::Exchange;
-use meshloom::gpu::Recorder;
 use meshloom::grid::split;
 use meshloom::io::{NpyFile, Sealed, seal_whole};
 use meshloom::pm::Simulation;
@@ -29,20 +27,20 @@ pub fn seal(
     let comm = &rank.comm;
     let (a, side) = (simulation.scale_factor(), parameters.box_size);
     let count = parameters.particles.pow(3);
-    let (mut recorder, mut exchange) = (Recorder::new(&rank.gpu)?, Exchange::new(comm.clone()));
+    let mut context = Context::new(comm.clone(), rank.gpu.clone())?;
     // From the disk rather than from the ranks' memory: rows are numbered as in the file, whatever the grid of ranks.
     let rows = split(count, comm.size() as u64, comm.rank() as u64);
     let read = |file: &Sealed| NpyFile::open(file.temporary())?.read_f32(3 * rows.start..3 * rows.end);
-    let mut cloud = Cloud::from_host(&mut recorder, &Domain::new(&[side; 3])?, &read(positions)?)?;
+    let mut cloud = Cloud::from_host(&mut context.recorder, &Domain::new(&[side; 3])?, &read(positions)?)?;
     let velocities: Vec<f32> = read(momenta)?.into_iter().map(|p| peculiar_velocity(f64::from(p), a) as f32).collect();
     let array = rank.gpu.array::<f32>("velocity", velocities.len() as u64)?;
-    recorder.upload(&array, 0, &velocities)?;
+    context.recorder.upload(&array, 0, &velocities)?;
     drop(velocities);
     cloud.set("velocity", array, 3)?;
-    let groups = Groups::find(&mut recorder, &mut exchange, &cloud, Linking::Separations(parameters.linking_length))?;
+    let groups = Groups::find(&mut context, &cloud, Linking::Separations(parameters.linking_length))?;
     drop(cloud);
     let selection = Selection::default();
-    let mut halos = groups.catalogue(&mut recorder, &selection)?;
+    let mut halos = groups.catalogue(&mut context.recorder, &selection)?;
     let power = simulation.linear_power();
     let particle = power.cosmology().particle_mass(side, count);
     halos.mass.iter_mut().for_each(|mass| *mass *= particle);

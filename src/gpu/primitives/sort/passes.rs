@@ -59,7 +59,7 @@ fn count(form: Form, group: u32, flip: bool) -> KernelSource {
         Form::Portable | Form::Subgroups => include_str!("../../../../shaders/gpu/sort/group_count.wgsl"),
     };
     KernelSource::new("primitives::sort_count", format!("{}{body}", digit(flip)))
-        .params(PARAMS)
+        .fields(PARAMS)
         .array("keys", Element::U32, Access::Read)
         .array("count", Element::U32, Access::Read)
         .array("table", Element::U32, Access::ReadWrite)
@@ -78,7 +78,7 @@ fn scatter(form: Form, group: u32, indexed: bool, flip: bool) -> KernelSource {
          fn place(at: u32, key: u32, payload: u32) {{ store_to_keys(at, key); store_to_index(at, payload); }}\n"
     );
     let mut source = KernelSource::new("primitives::sort_scatter", format!("{}{moves}{body}", digit(flip)))
-        .params(PARAMS)
+        .fields(PARAMS)
         .array("keys", Element::U32, Access::Read)
         .array("count", Element::U32, Access::Read)
         .array("table", Element::U32, Access::Read)

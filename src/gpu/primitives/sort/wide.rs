@@ -28,7 +28,7 @@ pub(super) const GROUP: u32 = 64;
 pub(super) fn ties() -> Kernel {
     let body = include_str!("../../../../shaders/gpu/sort/ties.wgsl");
     let source = KernelSource::new("primitives::sort_ties", format!("{COUNTED}\n{body}"))
-        .params("count: u32, device: u32, parts: u32, chunk: u32")
+        .fields("count: u32, device: u32, parts: u32, chunk: u32")
         .array("high", Element::U32, Access::Read)
         .array("low", Element::U32, Access::Read)
         .array("count", Element::U32, Access::Read)

@@ -15,7 +15,7 @@ use bytemuck::{Pod, Zeroable};
 use self::members::{Bad, Local};
 use self::rendezvous::Rendezvous;
 use self::row::Row;
-use super::error::{FofError, of_sort};
+use super::error::FofError;
 use crate::comm::{CommError, Communicator, Op};
 use crate::hash::{START, fnv1a};
 use crate::points::Domain;
@@ -231,7 +231,7 @@ pub fn catalogue(comm: &Communicator, members: &Members, selection: &Selection) 
         (row.home, row.slot) = (comm.rank() as u64, slot);
     }
     let made = rows.len();
-    let sorted = balanced(comm, rows, |row| row.key(selection.order)).map_err(of_sort)?;
+    let sorted = balanced(comm, rows, |row| row.key(selection.order))?;
 
     let places = places(comm, &sorted, made)?;
     let (of_whole, of_met) = places.split_at(whole.len());
@@ -243,7 +243,7 @@ pub fn catalogue(comm: &Communicator, members: &Members, selection: &Selection) 
     let numbers = |&(row, group): &(u64, usize)| local.numbers(group).map(move |number| Place { row, number });
     let numbers: Vec<Place> = groups.iter().flat_map(numbers).collect();
     drop((local, places, groups));
-    let numbers = balanced(comm, numbers, |place| [place.row, place.number]).map_err(of_sort)?;
+    let numbers = balanced(comm, numbers, |place| [place.row, place.number])?;
 
     let mut first = [sorted.elements.iter().map(|row| row.count).sum::<u64>()];
     comm.scan_exclusive(&mut first, Op::Sum)?;

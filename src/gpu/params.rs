@@ -1,0 +1,107 @@
+//! Parameters of a kernel: one definition for Rust and for WGSL.
+
+/// One field of a kernel's parameters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParamField {
+    /// Its name in both languages.
+    pub name: &'static str,
+    /// Its type in WGSL.
+    pub wgsl: String,
+    /// Where Rust puts it, in bytes.
+    pub offset: usize,
+}
+
+/// A Rust struct that a kernel sees as its uniform `params`. Made by [`kernel_params!`](crate::kernel_params).
+///
+/// # Safety
+/// `fields` names every field with its offset.
+pub unsafe trait KernelParams: bytemuck::NoUninit {
+    /// The fields, in order.
+    fn fields() -> Vec<ParamField>;
+}
+
+/// No parameters: an empty slice of nothing.
+// SAFETY: there are no fields.
+unsafe impl KernelParams for () {
+    fn fields() -> Vec<ParamField> {
+        Vec::new()
+    }
+}
+
+/// What a field of parameters may be: a number, two or four of them (a vector), or rows of four (an array of vectors).
+pub trait ParamType: bytemuck::NoUninit {
+    /// The type in WGSL.
+    fn wgsl() -> String;
+}
+
+macro_rules! numbers {
+    ($($rust:ty = $wgsl:literal),*) => {$(
+        impl ParamType for $rust {
+            fn wgsl() -> String { $wgsl.into() }
+        }
+        impl ParamType for [$rust; 2] {
+            fn wgsl() -> String { concat!("vec2<", $wgsl, ">").into() }
+        }
+        impl ParamType for [$rust; 4] {
+            fn wgsl() -> String { concat!("vec4<", $wgsl, ">").into() }
+        }
+        impl<const N: usize> ParamType for [[$rust; 4]; N] {
+            fn wgsl() -> String { format!(concat!("array<vec4<", $wgsl, ">, {}>"), N) }
+        }
+    )*};
+}
+numbers!(u32 = "u32", i32 = "i32", f32 = "f32");
+
+/// Defines the parameters of a kernel: a `#[repr(C)]` struct that is copied to the device as it is, and its twin in WGSL for
+/// [`KernelSource::params`](crate::gpu::KernelSource::params).
+///
+/// Fields are `u32`, `i32`, `f32`, `[T; 2]` (`vec2<T>`), `[T; 4]` (`vec4<T>`) and `[[T; 4]; N]` (`array<vec4<T>, N>`), at most 256 bytes in
+/// all. WGSL puts a `vec2` at a multiple of 8 bytes, a `vec4` at one of 16; where Rust puts a field elsewhere, the kernel is refused
+/// with the name of the field.
+///
+/// ```
+/// meshloom::kernel_params! {
+///     /// What `scale.wgsl` takes.
+///     pub struct Scale {
+///         /// Elements.
+///         pub count: u32,
+///         /// What they are multiplied by.
+///         pub factor: f32,
+///     }
+/// }
+/// let source = meshloom::gpu::KernelSource::new("example::scale", "
+///     var<uniform> params: Params;
+///     var<storage, read_write> x: array<f32>;
+///     fn each(i: u32) { store_x(i, params.factor * load_x(i)); }
+///     #each params.count
+/// ").params::<Scale>();
+/// ```
+#[macro_export]
+macro_rules! kernel_params {
+    ($(#[$meta:meta])* $vis:vis struct $name:ident { $($(#[$field_meta:meta])* $field_vis:vis $field:ident: $ty:ty),+ $(,)? }) => {
+        $(#[$meta])*
+        #[repr(C)]
+        #[derive(Clone, Copy, Debug, PartialEq)]
+        $vis struct $name { $($(#[$field_meta])* $field_vis $field: $ty),+ }
+
+        const _: () = {
+            let sum = 0 $(+ ::core::mem::size_of::<$ty>())+;
+            assert!(::core::mem::size_of::<$name>() == sum, "Rust pads these parameters; add fields where it does");
+            assert!(sum <= 256, "parameters of a kernel have at most 256 bytes");
+        };
+
+        // SAFETY: numbers only, in C's order, without padding, as was just asserted.
+        unsafe impl $crate::bytemuck::NoUninit for $name {}
+
+        // SAFETY: all fields, with the offsets that the compiler says.
+        unsafe impl $crate::gpu::KernelParams for $name {
+            fn fields() -> ::std::vec::Vec<$crate::gpu::ParamField> {
+                vec![$($crate::gpu::ParamField {
+                    name: stringify!($field),
+                    wgsl: <$ty as $crate::gpu::ParamType>::wgsl(),
+                    offset: ::core::mem::offset_of!($name, $field),
+                }),+]
+            }
+        }
+    };
+}

@@ -1,0 +1,44 @@
+//! Rows that belong to points, on all ranks: where each rank's begin, and how they move between ranks.
+
+use crate::comm::{CommError, Communicator};
+use crate::exchange::{Context, ExchangeError};
+use crate::gpu::{Array, DeviceElement, DeviceError, Memory, Recorder};
+use crate::grid::{Part, Transfers};
+
+/// Where each of several consecutive parts begins: the exclusive prefix sum of their lengths.
+pub(crate) fn offsets(counts: &[u64]) -> Vec<u64> {
+    counts.iter().scan(0, |next, &count| Some(std::mem::replace(next, *next + count))).collect()
+}
+
+/// Where each rank's rows begin among those of all ranks. All ranks call it.
+pub(crate) fn row_offsets(comm: &Communicator, rows: u64) -> Result<Vec<u64>, CommError> {
+    Ok(offsets(&comm.all_gather(&[rows])?))
+}
+
+/// Words of the host in a new array of the device.
+pub(crate) fn upload_u32(recorder: &mut Recorder, words: &[u32]) -> Result<Array<u32>, DeviceError> {
+    let array = recorder.gpu().array("points::rows", words.len() as u64)?;
+    recorder.upload(&array, 0, words)?;
+    Ok(array)
+}
+
+/// Sends the rows of `outgoing`, of `width` elements each: the first `sends[0]` to rank 0, the next `sends[1]` to rank 1, and so on.
+/// Returns those received, `receives[r]` from each rank `r`, in rank order. All ranks call it, also those without rows.
+pub(crate) fn exchange_rows<T: DeviceElement>(
+    context: &mut Context,
+    outgoing: &Array<T>,
+    width: u64,
+    [sends, receives]: [&[u64]; 2],
+) -> Result<Array<T>, ExchangeError> {
+    let transfers = Transfers { send: parts(sends, width), receive: parts(receives, width) };
+    let incoming = context.gpu.array_in("points::incoming", receives.iter().sum::<u64>() * width, Memory::Incoming)?;
+    context.exchange.run(&mut context.recorder, &transfers, outgoing, &incoming)?;
+    Ok(incoming)
+}
+
+/// The part of each rank, one after the other.
+fn parts(counts: &[u64], width: u64) -> Vec<Part> {
+    let parts = offsets(counts).into_iter().zip(counts).enumerate();
+    let parts = parts.map(|(peer, (first, &rows))| Part { peer, start: first * width, len: rows * width });
+    parts.filter(|part| part.len > 0).collect()
+}
