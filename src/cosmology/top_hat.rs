@@ -4,7 +4,7 @@ use std::f64::consts::PI;
 
 use super::quadrature::panel;
 
-/// What [`top_hat`] finds.
+/// The result of [`top_hat`].
 pub(super) struct TopHat {
     /// sigma^2.
     pub variance: f64,
@@ -16,8 +16,8 @@ pub(super) struct TopHat {
 ///
 /// Gauss-Legendre panels in ln k, each at most 0.05 wide (the acoustic wiggles) and at most 1 wide in x = kR (the
 /// window's). Beyond x = 1000 (for large spheres beyond k = 1, where power falls steeply) the window's square is
-/// replaced by its mean, 9/(2 x^4): what is left there is below 1e-8 of the whole for spheres of more than 1 Mpc/h, and
-/// its oscillation is a small part of that.
+/// replaced by its mean, 9/(2 x^4). For spheres of more than 1 Mpc/h less than 1e-8 of the integral is there, and the
+/// oscillation about the mean is a small part of that.
 pub(super) fn top_hat(radius: f64, power: impl Fn(f64) -> f64) -> TopHat {
     const WINDOW_RESOLVED: f64 = 1e3;
     const LOWEST: f64 = 1e-7;
@@ -43,7 +43,7 @@ pub(super) fn top_hat(radius: f64, power: impl Fn(f64) -> f64) -> TopHat {
         add(panel(k, next, resolved));
         k = next;
     }
-    // Contrast grows slower than k^3 and falls off against x^4, so five decades leave nothing.
+    // The integrand falls at least as x^-1, so nothing is left after five decades.
     let last = 1e5 * end;
     while k < last {
         let next = (k * 0.05_f64.exp()).min(last);

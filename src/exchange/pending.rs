@@ -34,12 +34,12 @@ pub(super) struct Arriving {
 /// use std::collections::VecDeque;
 /// use meshloom::gpu::{Gpu, Memory, Options, Recorder};
 /// use meshloom::exchange::{Exchange, ExchangeError, PendingExchange};
-/// use meshloom::grid::{Part, Transfers};
+/// use meshloom::grid::{Transfer, Transfers};
 ///
 /// let received = meshloom::comm::run_threads(2, |comm| {
 ///     let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
 ///     let (mut recorder, mut exchange) = (Recorder::new(&gpu)?, Exchange::new(comm.clone()));
-///     let part = Part { peer: 1 - comm.rank(), start: 0, len: 5 };
+///     let part = Transfer { peer: 1 - comm.rank(), start: 0, len: 5 };
 ///     let transfers = Transfers { send: vec![part], receive: vec![part] };
 ///     let (mut transits, mut arrays) = (VecDeque::new(), Vec::new());
 ///     for piece in 0..3 {

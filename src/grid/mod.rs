@@ -20,4 +20,4 @@ pub use peers::peers;
 pub use process_grid::Grid;
 pub use redistribution::{BoxCopy, Kept, Redistribution, bricks};
 pub use split::{owner, split};
-pub use transfers::{Cost, Part, Transfers};
+pub use transfers::{Cost, Transfer, Transfers};

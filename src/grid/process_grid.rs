@@ -6,7 +6,7 @@ use super::split::split;
 
 /// Ranks in a grid of `p0 x p1` that cuts the first two axes of a mesh; the last axis is never cut.
 ///
-/// - Rank `r` stands at `[r / p1, r % p1]`.
+/// - Rank `r` has the position `[r / p1, r % p1]`.
 /// - `p1 == 1` are *slabs*, anything else *pencils*.
 ///
 /// ```
@@ -33,8 +33,8 @@ impl Grid {
         }
     }
 
-    /// The grid for a mesh of `shape`: slabs, which need one exchange a transform, as long as each rank gets two planes
-    /// at least; else the pencils with the most even cut.
+    /// A grid for a mesh of `shape`: slabs, with which a transform needs one exchange, as long as each rank gets at least two
+    /// planes; else the pencils whose largest part is smallest.
     pub fn auto(shape: [u64; 3], ranks: usize) -> Self {
         let ranks = ranks.max(1);
         if 2 * ranks as u64 <= shape[0] || ranks == 1 {
@@ -65,7 +65,7 @@ impl Grid {
         self.parts[0] * self.parts[1]
     }
 
-    /// Where `rank` stands.
+    /// The position of `rank` in the grid.
     pub fn at(&self, rank: usize) -> [usize; 2] {
         [rank / self.parts[1], rank % self.parts[1]]
     }
@@ -79,7 +79,7 @@ impl Grid {
         })
     }
 
-    /// The ranks on the line through `rank` along `axis`, in order.
+    /// The ranks that differ from `rank` in their position along `axis` only, with itself, in order.
     pub fn neighbours(&self, rank: usize, axis: usize) -> Vec<usize> {
         let [i, j] = self.at(rank);
         match axis {

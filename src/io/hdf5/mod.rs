@@ -31,4 +31,4 @@ pub use groups_reader::read_groups;
 pub use groups_writer::{seal_groups, write_groups};
 pub use info::SnapshotInfo;
 pub use snapshot_reader::Snapshot;
-pub use snapshot_writer::{Files, Part, SnapshotWriter, part_path};
+pub use snapshot_writer::{FilePart, Files, SnapshotWriter, part_path};

@@ -20,7 +20,7 @@ pub enum Files {
 
 /// One file of a snapshot, and what is in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct FilePart {
     /// Its number, from 0.
     pub index: u64,
     /// Files of the snapshot.
@@ -29,10 +29,10 @@ pub struct Part {
     pub count: u64,
 }
 
-impl Part {
+impl FilePart {
     /// The only file, with all particles.
     pub fn whole(info: &SnapshotInfo) -> Self {
-        Part { index: 0, of: 1, count: info.count }
+        FilePart { index: 0, of: 1, count: info.count }
     }
 }
 
@@ -59,11 +59,11 @@ pub fn part_path(path: impl AsRef<Path>, index: u64) -> PathBuf {
 /// - What nobody writes is zero.
 ///
 /// ```
-/// use meshloom::io::{hdf5::{Part, Snapshot, SnapshotInfo, SnapshotWriter}, token};
+/// use meshloom::io::{hdf5::{FilePart, Snapshot, SnapshotInfo, SnapshotWriter}, token};
 /// # fn main() -> Result<(), meshloom::io::IoError> {
 /// let path = std::env::temp_dir().join(format!("meshloom-doc-{}.hdf5", token()));
 /// let info = SnapshotInfo { count: 2, box_size: 10.0, scale_factor: 0.5, omega_m: 0.3, omega_b: 0.05, h: 0.7 };
-/// let writer = SnapshotWriter::create(&path, &info, Part::whole(&info), &token())?;
+/// let writer = SnapshotWriter::create(&path, &info, FilePart::whole(&info), &token())?;
 /// writer.write(0, &[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], &[[0.0; 3]; 2], &[0, 1])?;
 /// writer.finish()?;
 ///
@@ -104,7 +104,7 @@ impl SnapshotWriter {
     /// # Errors
     /// [`IoError::OutputIsDash`], [`IoError::NotAFile`], [`IoError::Create`], [`IoError::Exists`] if the token was used
     /// before, [`IoError::Shape`] if no file could hold the particles. Nothing is left behind after an error.
-    pub fn create(path: impl AsRef<Path>, info: &SnapshotInfo, part: Part, token: &str) -> Result<Self, IoError> {
+    pub fn create(path: impl AsRef<Path>, info: &SnapshotInfo, part: FilePart, token: &str) -> Result<Self, IoError> {
         let describe = |file: &Hdf5File| describe(file, info, part);
         let columns = Columns::create(path.as_ref(), token, columns(part.count), info, describe)?;
         Ok(Self { columns })
@@ -116,7 +116,7 @@ impl SnapshotWriter {
     /// # Errors
     /// [`IoError::Create`] if the file is not to be seen from here: the ranks do not share a file system, or rank 0 has
     /// failed.
-    pub fn open(path: impl AsRef<Path>, part: Part, token: &str, places: [u64; 3]) -> Result<Self, IoError> {
+    pub fn open(path: impl AsRef<Path>, part: FilePart, token: &str, places: [u64; 3]) -> Result<Self, IoError> {
         Ok(Self { columns: Columns::open(path.as_ref(), token, columns(part.count), &places)? })
     }
 
@@ -166,7 +166,7 @@ impl SnapshotWriter {
 }
 
 /// Everything in the file but datasets.
-fn describe(file: &Hdf5File, info: &SnapshotInfo, part: Part) -> hdf5_metno::Result<()> {
+fn describe(file: &Hdf5File, info: &SnapshotInfo, part: FilePart) -> hdf5_metno::Result<()> {
     let six = |value: u64| [0, value, 0, 0, 0, 0];
     let header = file.create_group("Header")?;
     attributes::list(&header, "NumPart_ThisFile", &six(part.count))?;
