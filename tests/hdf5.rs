@@ -180,7 +180,7 @@ fn writers_refuse_what_does_not_fit() {
     assert!(matches!(writer.write(0, &two, &two, &[0]), Err(IoError::Column { .. })));
     assert!(matches!(writer.write(0, &two, &two[..1], &[0, 1]), Err(IoError::Column { .. })));
     assert!(matches!(SnapshotWriter::create(&path, &info, part, "t"), Err(IoError::Exists { .. })));
-    let other = SnapshotWriter::open(&path, part, "t", writer.places()).unwrap();
+    let other = SnapshotWriter::open(&path, part, "t", writer.offsets()).unwrap();
     other.write(2, &two, &two, &[8, 9]).unwrap();
     other.finish().unwrap();
     assert_eq!(scratch.names().len(), 1, "the temporary alone");

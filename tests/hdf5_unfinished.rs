@@ -44,7 +44,7 @@ fn an_interrupt_removes_what_is_unfinished() {
         cleanup::install_interrupt_handler().unwrap();
         let (path, info) = (Path::new(&scratch).join("s.hdf5"), info(9));
         let first = SnapshotWriter::create(&path, &info, FilePart::whole(&info), "t").unwrap();
-        let _second = SnapshotWriter::open(&path, FilePart::whole(&info), "t", first.places()).unwrap();
+        let _second = SnapshotWriter::open(&path, FilePart::whole(&info), "t", first.offsets()).unwrap();
         let part = FilePart { index: 1, of: 2, count: 4 };
         let other = SnapshotWriter::create(part_path(&path, 1), &info, part, "t").unwrap();
         let _sealed = other.seal().unwrap();

@@ -49,11 +49,11 @@ pub fn seal_snapshot_together(
             let mut first = [count];
             comm.scan_exclusive(&mut first, Op::Sum)?;
             // It comes when the file is there.
-            let mut places = made.as_ref().map_or([0; 3], SnapshotWriter::places);
-            comm.broadcast(0, &mut places)?;
+            let mut offsets = made.as_ref().map_or([0; 3], SnapshotWriter::offsets);
+            comm.broadcast(0, &mut offsets)?;
             let writer = match made {
                 Some(writer) => writer,
-                None => SnapshotWriter::open(path, whole, &token, places)?,
+                None => SnapshotWriter::open(path, whole, &token, offsets)?,
             };
             // All have it open before any may fail: rank 0 would remove it, and others would say that it is missing.
             comm.barrier()?;
