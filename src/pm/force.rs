@@ -64,7 +64,7 @@ impl Force {
             painter: Painter::new(config.window),
             transform,
             filter,
-            halo: GhostCells::new(GhostPlan::new(shape, lines.grid(), lines.rank(), mesh.layout.halo, [true; 3])),
+            halo: GhostCells::new(GhostPlan::new(shape, lines.grid(), lines.rank(), mesh.layout.ghosts, [true; 3])),
             mesh,
             shape,
             size,
@@ -108,7 +108,7 @@ impl Force {
         if lost[0] > 0 {
             return Err(SimulationError::Lost { particles: lost[0] });
         }
-        let mut halo = self.mesh.layout.halo;
+        let mut halo = self.mesh.layout.ghosts;
         for axis in (0..3).filter(|&axis| !self.mesh.whole[axis]) {
             for side in 0..2 {
                 let needed = u64::from(reach[2 * axis + side]);
@@ -117,7 +117,7 @@ impl Force {
                 }
             }
         }
-        if halo != self.mesh.layout.halo {
+        if halo != self.mesh.layout.ghosts {
             tracing::debug!(?halo, "the halo grows");
             self.mesh = Mesh::new(self.shape, self.size, lines.grid(), lines.rank(), halo);
             let plan = GhostPlan::new(self.shape, lines.grid(), lines.rank(), halo, [true; 3]);

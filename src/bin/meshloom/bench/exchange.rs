@@ -4,7 +4,7 @@ use clap::Args;
 use meshloom::exchange::GridComms;
 use meshloom::fft::Transform;
 use meshloom::gpu::{Array, MemoryKind, Recorder};
-use meshloom::grid::{Part, Transfers};
+use meshloom::grid::{Transfer, Transfers};
 use meshloom::{Context, Error};
 use serde_json::json;
 
@@ -76,7 +76,7 @@ fn measure(rank: &Context, arguments: &Arguments) -> Result<Found, Error> {
     Ok(Ok(report))
 }
 
-fn end(parts: &[Part]) -> u64 {
+fn end(parts: &[Transfer]) -> u64 {
     parts.iter().map(|part| part.start + part.len).max().unwrap_or(0)
 }
 

@@ -53,8 +53,8 @@ impl Way {
     fn sweeps(self, plan: &GhostPlan) -> Vec<(&Sweep, &[Link], &[Link])> {
         let sweeps = plan.sweeps.iter();
         match self {
-            Way::Exchange => sweeps.map(|sweep| (sweep, &sweep.lend[..], &sweep.borrow[..])).collect(),
-            Way::Reduce => sweeps.rev().map(|sweep| (sweep, &sweep.borrow[..], &sweep.lend[..])).collect(),
+            Way::Exchange => sweeps.map(|sweep| (sweep, &sweep.owned[..], &sweep.ghosts[..])).collect(),
+            Way::Reduce => sweeps.rev().map(|sweep| (sweep, &sweep.ghosts[..], &sweep.owned[..])).collect(),
         }
     }
 
