@@ -27,6 +27,22 @@ const POINTS: &[&[&str]] = &[
     &["fof"],
 ];
 
+/// The same among the files of gpu, which name each other through `super`.
+const GPU: &[&[&str]] = &[
+    &["error", "params", "tuning"],
+    &["adapter", "assemble", "inspect", "pipeline_cache"],
+    &["options", "source"],
+    &["capabilities"],
+    &["open_device"],
+    &["pool", "pipeline"],
+    &["device"],
+    &["array", "staging"],
+    &["kernel", "timer"],
+    &["command"],
+    &["recorder"],
+    &["transfer"],
+];
+
 /// Names that the crate's root and the room of points give out, and where they are from.
 const GIVEN: &[(&str, &str)] = &[
     ("Error", "error"),
@@ -139,6 +155,8 @@ fn rooms_import_only_what_stands_below_them() {
     let wrong = climbs(&root, "crate::", LIBRARY, &["lib", "bin"]);
     assert!(wrong.is_empty(), "{wrong:#?}");
     let wrong = climbs(&root.join("points"), "crate::points::", POINTS, &["mod"]);
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    let wrong = climbs(&root.join("gpu"), "super::", GPU, &["mod", "primitives"]);
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 

@@ -13,7 +13,7 @@ use meshloom::points::neighbors;
 use naga::back::{hlsl, msl, spv};
 use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
 use naga::valid::{Capabilities, ModuleInfo, ShaderStages, SubgroupOperationSet, ValidationFlags, Validator};
-use naga::{AddressSpace, Block, Module, ShaderStage, Statement, StorageAccess};
+use naga::{AddressSpace, Block, Function, Module, ShaderStage, Statement, StorageAccess};
 
 /// What any device has.
 const FLOOR: Limits =
@@ -441,17 +441,28 @@ fn params_of_transforms_are_line_params() {
 }
 
 /// Refuses every barrier that some invocations of a workgroup might not reach together. Stricter than uniformity: a
-/// barrier may stand only in the entry point, outside of all conditions and loops, and behind no conditional return.
-/// Gives the number of barriers.
+/// barrier may stand only in the entry point, or in `each_workgroup` where the entry point calls it, outside of all
+/// conditions and loops, and behind no conditional return. Gives the number of barriers.
 fn barriers(module: &Module) -> Result<usize, String> {
-    if module.functions.iter().any(|(_, function)| has(&function.body, &is_barrier)) {
+    let own = |function: &Function| function.name.as_deref() == Some("each_workgroup");
+    let calls = |statement: &Statement| each_workgroup(module, statement).is_some();
+    let waits =
+        |function: &Function| (!own(function) && has(&function.body, &is_barrier)) || has(&function.body, &calls);
+    if module.functions.iter().any(|(_, function)| waits(function)) {
         return Err("a barrier in a function that is called".into());
     }
     let mut count = 0;
     for entry in &module.entry_points {
-        straight(&entry.function.body, &mut false, &mut count)?;
+        straight(module, &entry.function.body, &mut false, &mut count)?;
     }
     Ok(count)
+}
+
+/// The body of `each_workgroup`, if that is what a statement calls.
+fn each_workgroup<'a>(module: &'a Module, statement: &Statement) -> Option<&'a Block> {
+    let Statement::Call { function, .. } = statement else { return None };
+    let function = &module.functions[*function];
+    (function.name.as_deref() == Some("each_workgroup")).then_some(&function.body)
 }
 
 fn is_barrier(statement: &Statement) -> bool {
@@ -480,7 +491,7 @@ fn has(block: &Block, which: &dyn Fn(&Statement) -> bool) -> bool {
 }
 
 /// Goes along statements that all invocations reach, unless some have `left`.
-fn straight(block: &Block, left: &mut bool, count: &mut usize) -> Result<(), String> {
+fn straight(module: &Module, block: &Block, left: &mut bool, count: &mut usize) -> Result<(), String> {
     for statement in block {
         if is_barrier(statement) {
             if *left {
@@ -488,9 +499,13 @@ fn straight(block: &Block, left: &mut bool, count: &mut usize) -> Result<(), Str
             }
             *count += 1;
         } else if let Statement::Block(block) = statement {
-            straight(block, left, count)?;
+            straight(module, block, left, count)?;
+        } else if let Some(body) = each_workgroup(module, statement) {
+            // Who returns from it goes on here.
+            straight(module, body, &mut left.clone(), count)?;
         } else {
-            if inner(statement).into_iter().any(|block| has(block, &is_barrier)) {
+            let waits = |statement: &Statement| is_barrier(statement) || each_workgroup(module, statement).is_some();
+            if inner(statement).into_iter().any(|block| has(block, &waits)) {
                 return Err("a barrier in a condition or loop".into());
             }
             *left |= inner(statement).into_iter().any(|block| has(block, &leaves));
@@ -521,18 +536,22 @@ fn every_barrier_stands_in_uniform_control_flow() {
 
 #[test]
 fn the_barrier_check_catches_what_it_should() {
-    let of = |body: &str| {
+    let with = |body: &str, own: &str| {
         let text = format!(
             "@group(0) @binding(0) var<uniform> n: u32;
              var<workgroup> x: array<u32, 64>;
              var<workgroup> y: u32;
              fn helper() {{ workgroupBarrier(); }}
+             fn each_workgroup(lane: u32) {{ workgroupBarrier(); if lane < n {{ return; }} {own} }}
              fn harmless(lane: u32) -> u32 {{ if lane < n {{ return 1u; }} return 2u; }}
              @compute @workgroup_size(64) fn main(@builtin(local_invocation_index) lane: u32) {{ {body} }}"
         );
         let text = if body.contains("helper") { text } else { text.replace("fn helper() { workgroupBarrier(); }", "") };
         barriers(&naga::front::wgsl::parse_str(&text).unwrap_or_else(|e| panic!("{}", e.emit_to_string(&text))))
     };
+    let of = |body: &str| with(body, "");
+    assert_eq!(of("each_workgroup(lane); workgroupBarrier();"), Ok(2));
+    assert!(with("each_workgroup(lane);", "workgroupBarrier();").unwrap_err().contains("return"));
     let good = "x[lane] = harmless(lane); workgroupBarrier();";
     assert_eq!(of(&format!("{good} if lane < n {{ x[0] = 1u; }} {{ storageBarrier(); }} {good}")), Ok(3));
     assert_eq!(of(&format!("{good} if lane < n {{ return; }} x[1] = 2u;")), Ok(1));
@@ -545,6 +564,8 @@ fn the_barrier_check_catches_what_it_should() {
         ("if lane < n { return; } workgroupBarrier();", "return"),
         ("{ loop { if lane < n { return; } break; } } { workgroupBarrier(); }", "return"),
         ("helper();", "called"),
+        ("if lane < n { each_workgroup(lane); }", "condition"),
+        ("if lane < n { return; } each_workgroup(lane);", "return"),
     ] {
         let error = of(bad).expect_err(bad);
         assert!(error.contains(why), "{bad}: {error}");

@@ -7,7 +7,8 @@ use super::array::{Array, DeviceElement, LONGEST, RawArray};
 use super::command::{Command, Encoding, folded, inside};
 use super::device::Gpu;
 use super::error::DeviceError;
-use super::pipeline::{Kernel, PARAMS};
+use super::kernel::Kernel;
+use super::pipeline::PARAMS;
 use super::staging::StagingPool;
 use super::timer::Timer;
 
