@@ -9,7 +9,7 @@ pub fn kernels() -> Vec<KernelSource> {
     let mut all = crate::gpu::primitives::kernels();
     all.extend(crate::exchange::kernels());
     all.extend(crate::mesh::kernels());
-    all.push(crate::fft::radial_source());
+    all.extend(crate::fft::kernels());
     all.extend(crate::points::sources());
     all.extend(crate::points::tree::sources());
     all.extend(crate::points::neighbors::sources());
