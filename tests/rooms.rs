@@ -29,7 +29,7 @@ const POINTS: &[&[&str]] = &[
 
 /// The same among the files of gpu, which name each other through `super`.
 const GPU: &[&[&str]] = &[
-    &["error", "params", "tuning"],
+    &["error", "params", "profile"],
     &["adapter", "assemble", "inspect", "pipeline_cache"],
     &["options", "source"],
     &["capabilities"],
@@ -37,7 +37,7 @@ const GPU: &[&[&str]] = &[
     &["pool", "pipeline"],
     &["device"],
     &["array", "staging"],
-    &["kernel", "timer"],
+    &["callback", "kernel", "timer"],
     &["command"],
     &["recorder"],
     &["transfer"],

@@ -10,7 +10,7 @@ use super::options::Options;
 use super::pipeline::Pipelines;
 use super::pipeline_cache::PipelineCache;
 use super::pool::{MemoryKind, Pool};
-use super::tuning::Tuning;
+use super::profile::WorkgroupShape;
 
 pub(super) struct Inner {
     pub open: OpenDevice,
@@ -135,8 +135,8 @@ impl Gpu {
     }
 
     /// Shape of elementwise kernels on this device.
-    pub fn tuning(&self) -> Tuning {
-        self.capabilities().profile.tuning()
+    pub fn workgroup_shape(&self) -> WorkgroupShape {
+        self.capabilities().profile.workgroup_shape()
     }
 
     /// Whether the library's kernels run with WebGPU's run-time checks too; see [`Options::checked`].

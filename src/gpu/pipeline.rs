@@ -77,7 +77,7 @@ impl Pipelines {
         }
         let window = (1u64 << capabilities.window_bytes.ilog2()) / 4;
         let params = params_space(open, needed);
-        let variant = Variant { windows, window, tuning: capabilities.profile.tuning(), params };
+        let variant = Variant { windows, window, shape: capabilities.profile.workgroup_shape(), params };
         let text = source.wgsl(&variant)?;
         // The same text may be compiled with checks and without.
         let entry = self.compiled().entry((text.clone(), trust)).or_default().clone();
