@@ -1,6 +1,6 @@
 //! Parameters of a simulation, their ranges, and the device memory that they need.
 
-use crate::cosmology::{Cosmology, CosmologyError, Growth, LptOrder, Op, Scheme, schedule};
+use crate::cosmology::{Cosmology, CosmologyError, Growth, LptOrder, Scheme, StepOp, schedule};
 use crate::fft::{Gradient, Laplacian};
 use crate::gpu::bytes;
 use crate::grid::{Box3, Grid, LayoutError, split};
@@ -114,7 +114,7 @@ impl Config {
     }
 
     /// The operations of the run.
-    fn schedule(&self) -> Result<Vec<Op>, CosmologyError> {
+    fn schedule(&self) -> Result<Vec<StepOp>, CosmologyError> {
         schedule(&Growth::new(self.cosmology), self.scheme, self.a_start, self.a_end, self.steps, &self.snapshots)
     }
 
@@ -123,7 +123,8 @@ impl Config {
     /// # Errors
     /// [`CosmologyError`] for scale factors and steps that make no schedule.
     pub fn step_at(&self, a: f64) -> Result<Option<usize>, CosmologyError> {
-        let step = |op: Op| if let Op::Reached { a: there, step } = op { (there == a).then_some(step) } else { None };
+        let step =
+            |op: StepOp| if let StepOp::Reached { a: there, step } = op { (there == a).then_some(step) } else { None };
         Ok(self.schedule()?.into_iter().find_map(step))
     }
 

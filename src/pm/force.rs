@@ -67,7 +67,7 @@ impl Force {
             painter: Painter::new(config.window),
             transform,
             filter,
-            ghosts: GhostCells::new(GhostPlan::new(shape, comms.grid(), comms.rank(), mesh.layout.halo, [true; 3])),
+            ghosts: GhostCells::new(GhostPlan::new(shape, comms.grid(), comms.rank(), mesh.layout.ghosts, [true; 3])),
             mesh,
             shape,
             size,
@@ -110,7 +110,7 @@ impl Force {
         if lost[0] > 0 {
             return Err(SimulationError::Lost { particles: lost[0] });
         }
-        let mut width = self.mesh.layout.halo;
+        let mut width = self.mesh.layout.ghosts;
         for axis in (0..3).filter(|&axis| !self.mesh.whole[axis]) {
             for side in 0..2 {
                 let needed = u64::from(reach[2 * axis + side]);
@@ -119,7 +119,7 @@ impl Force {
                 }
             }
         }
-        if width != self.mesh.layout.halo {
+        if width != self.mesh.layout.ghosts {
             tracing::debug!(?width, "ghost cells reach farther");
             self.mesh = Mesh::new(self.shape, self.size, comms.grid(), comms.rank(), width);
             let plan = GhostPlan::new(self.shape, comms.grid(), comms.rank(), width, [true; 3]);

@@ -34,7 +34,7 @@ pub use snapshot::seal_snapshot_together;
 use std::fmt;
 
 use crate::Context;
-use crate::cosmology::{LinearPower, Op, TransferKind, fill_white_noise, mode_amplitudes, resume_from, schedule};
+use crate::cosmology::{LinearPower, StepOp, TransferKind, fill_white_noise, mode_amplitudes, resume_from, schedule};
 use crate::exchange::GridComms;
 use crate::gpu::{Array, DeviceError};
 use crate::grid::{Box3, Cost, Grid, extent};
@@ -55,7 +55,7 @@ pub struct Simulation {
     /// Whether a force has been computed, so that `acceleration` holds one.
     has_force: bool,
     /// The schedule from the start, or from the snapshot that the run was resumed at.
-    ops: Vec<Op>,
+    ops: Vec<StepOp>,
     /// Operations of the schedule that have been done.
     done: usize,
     scale_factor: f64,
@@ -150,7 +150,7 @@ impl Simulation {
         let ops =
             schedule(power.growth(), config.scheme, config.a_start, config.a_end, config.steps, &config.snapshots)?;
         let ops = resume_from(&ops, step)?;
-        let reached = |op: &Op| if let Op::Reached { a, .. } = op { Some(*a) } else { None };
+        let reached = |op: &StepOp| if let StepOp::Reached { a, .. } = op { Some(*a) } else { None };
         let scale_factor = ops.iter().find_map(reached).unwrap_or(config.a_start);
         // Ghost cells as wide as typical displacements are today, 10 Mpc/h.
         let memory = config.memory(grid, (10.0 / config.box_size * config.mesh as f64).ceil() as u64);
@@ -252,7 +252,7 @@ impl Simulation {
     pub fn steps(&self) -> usize {
         self.ops
             .iter()
-            .filter_map(|op| if let Op::Reached { step, .. } = op { Some(*step) } else { None })
+            .filter_map(|op| if let StepOp::Reached { step, .. } = op { Some(*step) } else { None })
             .max()
             .unwrap_or(0)
     }
@@ -276,10 +276,10 @@ impl Simulation {
     ) -> Result<(), E> {
         while let Some(&op) = self.ops.get(self.done) {
             match op {
-                Op::Force => self.accelerate(context)?,
-                Op::Kick { keep, factor } => self.kick(context, keep, factor)?,
-                Op::Drift { factor } => self.drift(context, factor)?,
-                Op::Reached { a, step } => {
+                StepOp::Force => self.accelerate(context)?,
+                StepOp::Kick { keep, factor } => self.kick(context, keep, factor)?,
+                StepOp::Drift { factor } => self.drift(context, factor)?,
+                StepOp::Reached { a, step } => {
                     context.recorder.submit().map_err(SimulationError::from)?;
                     self.scale_factor = a;
                     let snapshot = self.config.snapshots.contains(&a);
@@ -395,10 +395,10 @@ impl Simulation {
         let transforms = self.force.filter_traffic();
         let paint = 8 * cells + particles * (12 + 8 * nodes) + 12 * cells;
         let read = 3 * particles * (12 + 4 * nodes + 4);
-        let op = |op: &Op| match op {
-            Op::Force => transforms + paint + read,
-            Op::Kick { .. } | Op::Drift { .. } => 3 * 12 * particles,
-            Op::Reached { .. } => 0,
+        let op = |op: &StepOp| match op {
+            StepOp::Force => transforms + paint + read,
+            StepOp::Kick { .. } | StepOp::Drift { .. } => 3 * 12 * particles,
+            StepOp::Reached { .. } => 0,
         };
         self.ops.iter().map(op).sum()
     }

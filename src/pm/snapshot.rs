@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::comm::{Communicator, Op};
 use crate::io::collective::shared_token;
-use crate::io::hdf5::{Files, Part, SnapshotInfo, SnapshotWriter, part_path};
+use crate::io::hdf5::{FilePart, Files, SnapshotInfo, SnapshotWriter, part_path};
 use crate::io::{IoError, Sealed, token};
 
 use super::Simulation;
@@ -38,22 +38,22 @@ pub fn seal_snapshot_together(
     }
     let (writer, first) = match files {
         Files::PerRank => {
-            let part = Part { index: comm.rank() as u64, of: comm.size() as u64, count };
+            let part = FilePart { index: comm.rank() as u64, of: comm.size() as u64, count };
             // A token of each rank: it names the host that makes the file.
             (SnapshotWriter::create(part_path(path, part.index), info, part, &token())?, 0)
         }
         Files::One => {
             let token = shared_token(comm)?;
-            let whole = Part::whole(info);
+            let whole = FilePart::whole(info);
             let made = if comm.rank() == 0 { Some(SnapshotWriter::create(path, info, whole, &token)?) } else { None };
             let mut first = [count];
             comm.scan_exclusive(&mut first, Op::Sum)?;
             // Also the message to the other ranks that the file exists.
-            let mut places = made.as_ref().map_or([0; 3], SnapshotWriter::places);
-            comm.broadcast(0, &mut places)?;
+            let mut offsets = made.as_ref().map_or([0; 3], SnapshotWriter::offsets);
+            comm.broadcast(0, &mut offsets)?;
             let writer = match made {
                 Some(writer) => writer,
-                None => SnapshotWriter::open(path, whole, &token, places)?,
+                None => SnapshotWriter::open(path, whole, &token, offsets)?,
             };
             // All have the file open before any may fail: rank 0 would remove it, and others would report it as missing.
             comm.barrier()?;

@@ -4,7 +4,7 @@ use clap::Args;
 use meshloom::exchange::GridComms;
 use meshloom::fft::Transform;
 use meshloom::gpu::{Array, MemoryKind, Recorder};
-use meshloom::grid::{Cost, Part, Transfers};
+use meshloom::grid::{Cost, Transfer, Transfers};
 use meshloom::{Context, Error};
 use serde_json::json;
 
@@ -74,7 +74,7 @@ fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error>
     Ok(session.finish())
 }
 
-fn end(parts: &[Part]) -> u64 {
+fn end(parts: &[Transfer]) -> u64 {
     parts.iter().map(|part| part.start + part.len).max().unwrap_or(0)
 }
 

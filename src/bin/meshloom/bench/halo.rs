@@ -57,8 +57,8 @@ impl Operation {
     fn sweeps(self, plan: &GhostPlan) -> Vec<(&Sweep, &[Link], &[Link])> {
         let sweeps = plan.sweeps.iter();
         match self {
-            Operation::Exchange => sweeps.map(|sweep| (sweep, &sweep.lend[..], &sweep.borrow[..])).collect(),
-            Operation::Reduce => sweeps.rev().map(|sweep| (sweep, &sweep.borrow[..], &sweep.lend[..])).collect(),
+            Operation::Exchange => sweeps.map(|sweep| (sweep, &sweep.owned[..], &sweep.ghosts[..])).collect(),
+            Operation::Reduce => sweeps.rev().map(|sweep| (sweep, &sweep.ghosts[..], &sweep.owned[..])).collect(),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use meshloom::cosmology::{CosmologyError, LinearPower, MassBin, MassBins, Multiplicity, measured};
+use meshloom::cosmology::{CosmologyError, LinearPower, MassBin, MassBins, Multiplicity, measured_mass_function};
 use meshloom::io::{Column, Curve, ErrorPoints, IoError, LogAxis, LogPlot, csv_text, log_plot_png_bytes};
 
 /// Bins per factor of 10 in mass: as many as a box of some 100 Mpc/h fills with halos.
@@ -43,7 +43,7 @@ impl<'a> MassFunction<'a> {
         let particles = (particles as u64).max(min_members);
         let bins = MassBins::new(particle_mass, min_members, particles, BINS_PER_DECADE)?;
         let expected = bins.expected(power, &MODELS, a)?;
-        Ok(Self { power, a, bins: measured(masses, box_size, &bins)?, expected })
+        Ok(Self { power, a, bins: measured_mass_function(masses, box_size, &bins)?, expected })
     }
 
     /// Checks before a run of so many particles that it can have a mass function: bins and curves of masses for which
