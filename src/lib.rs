@@ -13,15 +13,15 @@
 //! let sums = launch(Launch::detect(2), &Options::from_env()?, |rank| {
 //!     let grid = Grid::auto(shape, rank.comm.size());
 //!     let transform = Transform::new(&rank.gpu, shape, grid, rank.comm.rank())?;
-//!     let (mut recorder, mut lines) = (Recorder::new(&rank.gpu)?, GridComms::new(&rank.comm, grid)?);
+//!     let (mut recorder, mut comms) = (Recorder::new(&rank.gpu)?, GridComms::new(&rank.comm, grid)?);
 //!
 //!     let layout = transform.field_layout(); // this rank's cells
 //!     let field = rank.gpu.array::<f32>("field", layout.len())?;
 //!     recorder.upload(&field, 0, &vec![1.0; layout.len() as usize])?;
 //!
 //!     let spectrum = transform.spectrum(&rank.gpu)?; // this rank's modes
-//!     transform.forward(&mut recorder, &mut lines, &field, &layout, &spectrum)?;
-//!     transform.inverse(&mut recorder, &mut lines, &spectrum, None, &field, &layout)?;
+//!     transform.forward(&mut recorder, &mut comms, &field, &layout, &spectrum)?;
+//!     transform.inverse(&mut recorder, &mut comms, &spectrum, None, &field, &layout)?;
 //!     Ok::<_, Error>(recorder.download(&field, 0, layout.len())?.iter().sum::<f32>())
 //! })?;
 //! assert!((sums.iter().sum::<f32>() - 480.0).abs() < 1e-3);

@@ -23,13 +23,13 @@ use crate::grid::Grid;
 /// [`FftError`] for what cannot be transformed on this device, [`FftError::Length`] where `field` is not as long as `shape` says, and
 /// those of the device.
 pub fn local<T: Value>(gpu: &Gpu, shape: [u64; 3], field: &[T]) -> Result<Vec<T::Mode>, TransformError> {
-    let (transform, mut recorder, mut lines) = alone::<T>(gpu, shape)?;
+    let (transform, mut recorder, mut comms) = alone::<T>(gpu, shape)?;
     let layout = transform.field_layout();
     let array = transform.field(gpu, &layout)?;
     fits("field", field.len(), array.len())?;
     recorder.upload(&array, 0, field)?;
     let spectrum = transform.spectrum(gpu)?;
-    transform.forward(&mut recorder, &mut lines, &array, &layout, &spectrum)?;
+    transform.forward(&mut recorder, &mut comms, &array, &layout, &spectrum)?;
     Ok(recorder.download(&spectrum, 0, spectrum.len())?)
 }
 
@@ -38,13 +38,13 @@ pub fn local<T: Value>(gpu: &Gpu, shape: [u64; 3], field: &[T]) -> Result<Vec<T:
 /// # Errors
 /// As [`local`].
 pub fn local_inverse<T: Value>(gpu: &Gpu, shape: [u64; 3], spectrum: &[T::Mode]) -> Result<Vec<T>, TransformError> {
-    let (transform, mut recorder, mut lines) = alone::<T>(gpu, shape)?;
+    let (transform, mut recorder, mut comms) = alone::<T>(gpu, shape)?;
     let layout = transform.field_layout();
     let array = transform.spectrum(gpu)?;
     fits("spectrum", spectrum.len(), array.len())?;
     recorder.upload(&array, 0, spectrum)?;
     let field = transform.field(gpu, &layout)?;
-    transform.inverse(&mut recorder, &mut lines, &array, None, &field, &layout)?;
+    transform.inverse(&mut recorder, &mut comms, &array, None, &field, &layout)?;
     Ok(recorder.download(&field, 0, field.len())?)
 }
 

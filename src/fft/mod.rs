@@ -44,15 +44,16 @@ mod tables;
 mod transform;
 mod tuner;
 mod tuning;
+mod wisdom;
 
-pub use boxes::BoxTransform;
+pub use boxes::{BoxTransform, Boxes};
 pub use callbacks::TransformCallbacks;
 pub use core::Limits;
 pub use error::{FftError, TransformError};
 pub use filter::Filter;
-pub use forecast::{Direction, Forecast, Memory, Phase};
+pub use forecast::{DirectionForecast, Forecast, MemoryForecast, Phase};
 pub use local::{local, local_inverse};
-pub use operator::{Gradient, Laplacian, Operator, Tables, Wave};
+pub use operator::{Gradient, Laplacian, Operator, OperatorTables, Wave};
 pub use plan::{Plan, Route, Transpose};
 pub use precision::Precision;
 pub use size::{RADICES, good_size, is_good_size};
@@ -61,8 +62,8 @@ pub use spectral::Spectral;
 pub(crate) use spectral::kernels;
 pub use speeds::Speeds;
 pub use transform::{Transform, Value};
-pub use tuner::{Choice, Tuned, Tuner};
-pub use tuning::Tuning;
+pub use tuner::{TransformChoice, Tuned, Tuner};
+pub use tuning::TransformTuning;
 
 #[doc(hidden)]
 pub use sources::sources;

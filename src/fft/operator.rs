@@ -97,7 +97,7 @@ pub struct Operator<'a> {
 /// An operator as numbers, for the part of a spectrum that one rank holds: `t0, t1, t2, l0, l1, l2`, one after the
 /// other.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Tables {
+pub struct OperatorTables {
     /// The complex constant.
     pub constant: [f32; 2],
     /// Where the second and third axis begin in either half, and the length of a half.
@@ -108,7 +108,7 @@ pub struct Tables {
 
 impl Operator<'_> {
     /// Its tables over `part` of the spectrum of a mesh of `shape` cells and `size`.
-    pub fn tables(&self, shape: [u64; 3], size: [f64; 3], part: &Box3) -> Tables {
+    pub fn tables(&self, shape: [u64; 3], size: [f64; 3], part: &Box3) -> OperatorTables {
         let waves = |axis: usize| part[axis].clone().map(move |index| Wave::new(index, shape[axis], size[axis]));
         let mut values = Vec::new();
         let mut starts = [0; 3];
@@ -123,7 +123,7 @@ impl Operator<'_> {
             // 1 + 0 + 0.
             None => (0..3).for_each(|axis| values.extend(waves(axis).map(|_| if axis == 0 { 1.0f32 } else { 0.0 }))),
         }
-        Tables { constant: self.constant.map(|c| c as f32), starts, values }
+        OperatorTables { constant: self.constant.map(|c| c as f32), starts, values }
     }
 }
 

@@ -12,14 +12,14 @@ use super::precision::Precision;
 use crate::gpu::{Callback, DeviceError, Gpu, Kernel, RawArray, Recorder};
 
 /// Tables on the device, each made once.
-pub(super) struct Tables {
+pub(super) struct DeviceTables {
     recorder: Recorder,
     made: HashMap<PointFactors, RawArray>,
 }
 
-impl Tables {
+impl DeviceTables {
     pub fn new(gpu: &Gpu) -> Result<Self, DeviceError> {
-        Ok(Tables { recorder: Recorder::new(gpu)?, made: HashMap::new() })
+        Ok(DeviceTables { recorder: Recorder::new(gpu)?, made: HashMap::new() })
     }
 
     fn get(&mut self, precision: Precision, factors: &PointFactors) -> Result<RawArray, DeviceError> {
@@ -49,9 +49,17 @@ impl Tables {
     }
 }
 
+/// Where a pass stands in its route.
+#[derive(Clone, Copy)]
+pub(super) struct PassPosition {
+    pub first: bool,
+    pub last: bool,
+}
+
 /// A pass with its kernels. They are compiled when they are first dispatched.
 pub(super) struct ReadyPass {
     pub kernel: LineKernel,
+    pub position: PassPosition,
     shape: WorkgroupShape,
     callbacks: PassCallbacks,
     apart: OnceLock<Kernel>,
@@ -62,9 +70,10 @@ pub(super) struct ReadyPass {
 impl ReadyPass {
     pub fn new(
         pass: &AxisPass,
+        position: PassPosition,
         callbacks: PassCallbacks,
         limits: Limits,
-        tables: &mut Tables,
+        tables: &mut DeviceTables,
     ) -> Result<Self, FftError> {
         callbacks.check()?;
         let (kernel, precision) = (pass.kernel, pass.kernel.precision);
@@ -78,6 +87,7 @@ impl ReadyPass {
             all.into_iter().flatten().map(|factors| tables.get(precision, factors)).collect::<Result<_, _>>()?;
         Ok(ReadyPass {
             kernel,
+            position,
             shape,
             callbacks,
             apart: OnceLock::from(Kernel::on_word_of(trust, source)),
@@ -96,7 +106,7 @@ impl ReadyPass {
         params: LineParams,
         operator: Option<&Callback>,
     ) -> Result<(), DeviceError> {
-        let callbacks = match operator {
+        let callbacks = match operator.filter(|_| self.position.first) {
             Some(callback) => &PassCallbacks { load_mode: Some(callback.clone()), ..self.callbacks.clone() },
             None => &self.callbacks,
         };

@@ -1,6 +1,6 @@
 //! Multiplication of spectra: operators as callbacks, and radial amplitudes.
 
-use super::operator::Tables;
+use super::operator::OperatorTables;
 use crate::gpu::{Array, Callback, DeviceError, Kernel, KernelSource, Recorder};
 use crate::grid::{Box3, extent, volume};
 
@@ -33,18 +33,18 @@ impl Spectral {
     /// # Errors
     /// [`DeviceError::OutOfMemory`]; [`DeviceError::Misuse`] without tables, for tables of another part, or when they differ in what
     /// they share.
-    pub fn new(recorder: &mut Recorder, tables: &[Tables], part: &Box3) -> Result<Self, DeviceError> {
+    pub fn new(recorder: &mut Recorder, tables: &[OperatorTables], part: &Box3) -> Result<Self, DeviceError> {
         let misuse = |why: &str| DeviceError::Misuse { what: "Spectral::new".into(), why: why.into() };
         let first = tables.first().ok_or_else(|| misuse("no tables"))?;
         let half = first.starts[2] as usize;
         let [i, j, k] = extent(part);
-        let fits = |of: &Tables| {
+        let fits = |of: &OperatorTables| {
             of.starts.map(u64::from) == [i, i + j, i + j + k] && of.values.len() as u64 == 2 * (i + j + k)
         };
         if !tables.iter().all(fits) {
             return Err(misuse("the tables are for another part of the spectrum"));
         }
-        let alike = |other: &Tables| {
+        let alike = |other: &OperatorTables| {
             other.starts == first.starts
                 && other.constant == first.constant
                 && other.values[half..] == first.values[half..]

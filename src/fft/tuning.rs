@@ -5,8 +5,8 @@ use crate::gpu::{Capabilities, Gpu, Profile};
 
 /// Parameters of a transform that change its speed, and its rounding where `points`, `alone` or `shared` differ. They must be
 /// the same on all ranks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
-pub struct Tuning {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TransformTuning {
     /// Complex points that an invocation holds, about.
     pub points: u64,
     /// Longest line that one invocation transforms in registers.
@@ -19,13 +19,13 @@ pub struct Tuning {
     pub pieces: u64,
 }
 
-impl Tuning {
+impl TransformTuning {
     /// What measured best for a class of devices (`docs/performance.md`).
     pub const fn profile(profile: Profile) -> Self {
         match profile {
-            Profile::Gpu => Tuning { points: 16, alone: 16, shared: true, columns: 16, pieces: 4 },
+            Profile::Gpu => TransformTuning { points: 16, alone: 16, shared: true, columns: 16, pieces: 4 },
             // Barriers are slow, and long straight-line code takes long to compile.
-            Profile::Software => Tuning { points: 16, alone: 32, shared: false, columns: 16, pieces: 1 },
+            Profile::Software => TransformTuning { points: 16, alone: 32, shared: false, columns: 16, pieces: 1 },
         }
     }
 

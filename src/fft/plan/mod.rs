@@ -17,6 +17,7 @@
 //! - An exchange may be cut into *pieces* along the axis that takes no part in it: one piece is sent while the next is
 //!   transformed.
 
+mod buffers;
 mod planner;
 mod stage;
 mod transpose;
@@ -26,6 +27,7 @@ use super::core::Limits;
 use super::error::FftError;
 use super::spec::{Spec, SpectrumLayout, Values};
 use crate::grid::{Box3, Grid, LayoutError};
+pub use buffers::{Buffer, buffers};
 use planner::{Planner, StageKind};
 pub use stage::{Placement, Stage};
 pub use transpose::Transpose;

@@ -55,6 +55,18 @@ impl Stage {
         self.fields[0] * lines * self.passes.iter().map(bytes).sum::<u64>()
     }
 
+    /// Elements that it writes.
+    pub fn written(&self) -> u64 {
+        self.after.iter().product::<u64>() * self.fields[1]
+    }
+
+    /// Extent of the scratch between its passes.
+    pub fn scratch(&self) -> [u64; 3] {
+        let mut extent = self.before;
+        extent[self.axis] = self.positions();
+        extent
+    }
+
     /// Positions of the axis in scratch between passes.
     pub fn positions(&self) -> u64 {
         self.passes.iter().filter_map(|pass| pass.kernel.four_step).map(|step| step.positions).max().unwrap_or(0)

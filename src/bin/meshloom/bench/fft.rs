@@ -2,7 +2,7 @@
 
 use clap::Args;
 use meshloom::exchange::GridComms;
-use meshloom::fft::{Choice, FftError, Route, Spec, Transform, TransformError, Tuner, Value as Cell, Values};
+use meshloom::fft::{FftError, Route, Spec, Transform, TransformChoice, TransformError, Tuner, Value as Cell, Values};
 use meshloom::gpu::{Array, Gpu, Recorder};
 use meshloom::grid::{Cost, FieldLayout, Grid};
 use meshloom::{Context, Error};
@@ -87,7 +87,7 @@ fn measure(rank: &Context, arguments: &Arguments) -> Result<Found, Error> {
 /// A transform that is to be measured.
 struct Planned<T> {
     shape: [u64; 3],
-    choice: Choice,
+    choice: TransformChoice,
     transform: Transform<T>,
     /// Seconds that the plan took.
     seconds: f64,
@@ -135,7 +135,8 @@ fn planned<T: Cell>(
     grid: Grid,
 ) -> Result<Planned<T>, TransformError> {
     let spec = Spec::new(T::VALUES, shape);
-    let mut choice = Choice { grid: grid.parts(), ..Choice::usual(&rank.gpu, &spec, rank.comm.size()) };
+    let mut choice =
+        TransformChoice { grid: grid.parts(), ..TransformChoice::usual(&rank.gpu, &spec, rank.comm.size()) };
     if let Some(fixed) = tune {
         let tuner = Tuner::new(&rank.gpu, &rank.comm, &spec);
         let tuner = if fixed { tuner.on(grid) } else { tuner };
@@ -146,7 +147,7 @@ fn planned<T: Cell>(
         .choice;
     }
     let start = std::time::Instant::now();
-    let transform = choice.transform::<T>(&rank.gpu, &spec, &choice.lines(&rank.comm)?)?;
+    let transform = choice.transform::<T>(&rank.gpu, &spec, &choice.comms(&rank.comm)?)?;
     Ok(Planned { shape, choice, transform, seconds: start.elapsed().as_secs_f64() })
 }
 
@@ -161,7 +162,7 @@ struct Bench<'a> {
 /// A transform with its arrays.
 struct Work<T: Cell> {
     transform: Transform<T>,
-    lines: GridComms,
+    comms: GridComms,
     layout: FieldLayout,
     field: Array<T>,
     spectrum: Array<T::Mode>,
@@ -169,13 +170,13 @@ struct Work<T: Cell> {
 
 impl<T: Cell> Work<T> {
     fn forward(&mut self, recorder: &mut Recorder) -> Result<(), Error> {
-        let Work { transform, lines, layout, field, spectrum } = self;
-        Ok(transform.forward(recorder, lines, field, layout, spectrum)?)
+        let Work { transform, comms, layout, field, spectrum } = self;
+        Ok(transform.forward(recorder, comms, field, layout, spectrum)?)
     }
 
     fn inverse(&mut self, recorder: &mut Recorder) -> Result<(), Error> {
-        let Work { transform, lines, layout, field, spectrum } = self;
-        Ok(transform.inverse(recorder, lines, spectrum, None, field, layout)?)
+        let Work { transform, comms, layout, field, spectrum } = self;
+        Ok(transform.inverse(recorder, comms, spectrum, None, field, layout)?)
     }
 
     fn both(&mut self, recorder: &mut Recorder) -> Result<(), Error> {
@@ -197,20 +198,20 @@ impl Bench<'_> {
         let content = values(field.len() * numbers, rank.comm.rank());
         recorder.upload(&field, 0, bytemuck::cast_slice(&content))?;
         drop(content);
-        let lines = choice.lines(&rank.comm)?;
+        let comms = choice.comms(&rank.comm)?;
         let layout = transform.field_layout();
-        let mut work = Work { transform, lines, layout, field, spectrum };
+        let mut work = Work { transform, comms, layout, field, spectrum };
         // Kernels are compiled when they are first used: a plan is ready when both directions have run.
         let first = planning + clock.once(recorder, |recorder| work.both(recorder))?;
         let again = clock.once(recorder, |recorder| {
-            work.transform = choice.transform::<T>(&rank.gpu, &Spec::new(T::VALUES, shape), &work.lines)?;
+            work.transform = choice.transform::<T>(&rank.gpu, &Spec::new(T::VALUES, shape), &work.comms)?;
             work.both(recorder)
         })?;
-        let mut cost = [work.lines.cost(); 3];
+        let mut cost = [work.comms.cost(); 3];
         clock.once(recorder, |recorder| work.forward(recorder))?;
-        cost[1] = work.lines.cost();
+        cost[1] = work.comms.cost();
         clock.once(recorder, |recorder| work.inverse(recorder))?;
-        cost[2] = work.lines.cost();
+        cost[2] = work.comms.cost();
         let forward = clock.together(recorder, |recorder| work.forward(recorder))?;
         let inverse = clock.together(recorder, |recorder| work.inverse(recorder))?;
         let plan = work.transform.plan().clone();
@@ -221,7 +222,7 @@ impl Bench<'_> {
             Values::Complex => "complex",
         };
         let mut result = json!({
-            "shape": shape, "values": kind, "grid": choice.grid, "choice": choice,
+            "shape": shape, "values": kind, "grid": choice.grid, "choice": settings(&choice),
             "plan": { "first": first, "again": again },
         });
         let directions: [(&str, Spread, &Route, Cost, Cost); 2] = [
@@ -293,4 +294,17 @@ impl Bench<'_> {
         let spreads = self.clock.alone::<2>(work.as_mut().map(|work| work as &mut dyn FnMut(usize)))?;
         Ok(spreads)
     }
+}
+
+/// What was chosen, for the report.
+fn settings(choice: &TransformChoice) -> Value {
+    let tuning = choice.tuning;
+    json!({
+        "grid": choice.grid,
+        "tuning": {
+            "points": tuning.points, "alone": tuning.alone, "shared": tuning.shared, "columns": tuning.columns,
+            "pieces": tuning.pieces,
+        },
+        "chunk_bytes": choice.chunk_bytes, "depth": choice.depth,
+    })
 }
