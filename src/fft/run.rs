@@ -14,7 +14,7 @@ use super::line::Work;
 use super::pass::{DeviceTables, PassPosition, ReadyPass};
 use super::plan::{Buffer, Placement, Route, Stage, Transpose, buffers};
 use crate::exchange::{ExchangeError, GridComms, PendingExchange};
-use crate::gpu::{Array, Callback, DeviceElement, DeviceError, Memory, RawArray, Recorder};
+use crate::gpu::{Array, Callback, DeviceElement, DeviceError, MemoryKind, RawArray, Recorder};
 use crate::grid::{Box3, FieldLayout};
 
 /// A route with the kernels of its passes.
@@ -244,7 +244,8 @@ impl<'a, C: DeviceElement> Executor<'_, 'a, C> {
                 let transpose = ready.route.between[i].iter();
                 let pieces = transpose.flat_map(|t| t.pieces.iter().enumerate().map(move |(n, range)| (t, n, range)));
                 let array = |(transpose, piece, range): (&Transpose, usize, &Range<u64>)| {
-                    let array = gpu.array_in::<C>("fft::outgoing", transpose.elements(piece)[0], Memory::Outgoing)?;
+                    let array =
+                        gpu.array_in::<C>("fft::outgoing", transpose.elements(piece)[0], MemoryKind::Outgoing)?;
                     Ok(BufferView { array: array.raw().clone(), place: covering(extent, transpose.third, range) })
                 };
                 return pieces.map(array).collect();
@@ -286,7 +287,8 @@ impl<'a, C: DeviceElement> Executor<'_, 'a, C> {
         pieces: &mut Pieces<'a>,
     ) -> Result<(), ExchangeError> {
         let (recorder, range) = (&mut *self.recorder, &transpose.pieces[piece]);
-        let incoming = recorder.gpu().array_in::<C>("fft::incoming", transpose.elements(piece)[1], Memory::Incoming)?;
+        let incoming =
+            recorder.gpu().array_in::<C>("fft::incoming", transpose.elements(piece)[1], MemoryKind::Incoming)?;
         let outgoing = Array::<C>::new(view.array.clone());
         let exchange = self.comms.along(transpose.grid_axis);
         pieces.pending.push_back(exchange.start(recorder, &transpose.transfers(piece), &outgoing, &incoming)?);
