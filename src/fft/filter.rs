@@ -1,5 +1,6 @@
 //! Forward, multiply, inverse, in as few passes as can be.
 
+use std::fmt;
 use std::marker::PhantomData;
 
 use super::callbacks::PassCallbacks;
@@ -30,6 +31,12 @@ pub struct Filter<T = f32> {
     results: u32,
     spectrum: Box3,
     value: PhantomData<T>,
+}
+
+impl<T> fmt::Debug for Filter<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Filter").field("spec", &self.plan.spec).field("results", &self.results).finish_non_exhaustive()
+    }
 }
 
 enum Kind {

@@ -21,6 +21,7 @@ use crate::grid::{Cost, Grid, extent, volume};
 
 /// Bytes of device memory that a rank needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MemoryForecast {
     /// Its part of the fields.
     pub field: u64,
@@ -39,6 +40,7 @@ impl MemoryForecast {
 
 /// A step of a transform and its cost.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Phase {
     /// What it is: `z pass`, `exchange y-z`.
     pub name: String,
@@ -52,6 +54,7 @@ pub struct Phase {
 
 /// The cost of one direction for one rank.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct DirectionForecast {
     /// Its phases, in order.
     pub phases: Vec<Phase>,
@@ -89,6 +92,7 @@ impl DirectionForecast {
 /// # Ok::<(), meshloom::fft::FftError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Forecast {
     /// The plan.
     pub plan: Plan,

@@ -28,6 +28,7 @@ mod core;
 mod error;
 mod filter;
 mod forecast;
+mod kernels;
 mod line;
 mod local;
 mod operator;
@@ -36,7 +37,6 @@ mod plan;
 mod precision;
 mod run;
 mod size;
-mod sources;
 mod spec;
 mod spectral;
 mod speeds;
@@ -59,11 +59,12 @@ pub use precision::Precision;
 pub use size::{RADICES, good_size, is_good_size};
 pub use spec::{Distribution, Norm, Spec, SpectrumLayout, Values};
 pub use spectral::Spectral;
-pub(crate) use spectral::kernels;
 pub use speeds::Speeds;
 pub use transform::{Transform, Value};
 pub use tuner::{TransformChoice, Tuned, Tuner};
 pub use tuning::TransformTuning;
 
+pub(crate) use kernels::kernels;
+// For tests that compile all kernels with several limits.
 #[doc(hidden)]
-pub use sources::sources;
+pub use kernels::line_kernels;

@@ -10,6 +10,8 @@
 //! The tables are made on the host in f64, so that shaders evaluate no transcendental function, and any discretisation
 //! is a matter of data. They are applied while the inverse transform loads the spectrum: no pass of their own.
 
+use std::fmt;
+
 use crate::grid::Box3;
 
 /// The derivative along an axis, as a function of `w = k h` (reference: Hockney & Eastwood 1981; finite differences of
@@ -104,6 +106,12 @@ pub struct OperatorTables {
     pub starts: [u32; 3],
     /// The tables.
     pub values: Vec<f32>,
+}
+
+impl fmt::Debug for Operator<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Operator").field("constant", &self.constant).finish_non_exhaustive()
+    }
 }
 
 impl Operator<'_> {

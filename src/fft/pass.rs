@@ -7,7 +7,7 @@ use super::axis::{AxisPass, PointFactors};
 use super::callbacks::PassCallbacks;
 use super::core::Limits;
 use super::error::FftError;
-use super::line::{LineKernel, LineParams, WorkgroupShape};
+use super::line::{LineKernel, LineParams, LineWorkgroup};
 use super::precision::Precision;
 use crate::gpu::{Callback, DeviceError, Gpu, Kernel, RawArray, Recorder};
 
@@ -60,7 +60,7 @@ pub(super) struct PassPosition {
 pub(super) struct ReadyPass {
     pub kernel: LineKernel,
     pub position: PassPosition,
-    shape: WorkgroupShape,
+    shape: LineWorkgroup,
     callbacks: PassCallbacks,
     apart: OnceLock<Kernel>,
     in_place: OnceLock<Kernel>,

@@ -1,5 +1,7 @@
 //! Multiplication of spectra: operators as callbacks, and radial amplitudes.
 
+use std::fmt;
+
 use super::operator::OperatorTables;
 use crate::gpu::{Array, Callback, DeviceError, Kernel, KernelSource, Recorder};
 use crate::grid::{Box3, extent, volume};
@@ -24,6 +26,12 @@ crate::kernel_params! {
 }
 
 const OPERATOR: &str = include_str!("../../shaders/fft/operator.wgsl");
+
+impl fmt::Debug for Spectral {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Spectral").field("part", &self.part).finish_non_exhaustive()
+    }
+}
 
 impl Spectral {
     /// Uploads tables made for the part of the spectrum that this rank multiplies:
@@ -99,13 +107,9 @@ crate::kernel_params! {
     }
 }
 
-fn radial() -> KernelSource {
+/// The kernel of [`Radial`].
+pub(super) fn radial() -> KernelSource {
     KernelSource::new("fft::radial", include_str!("../../shaders/fft/radial.wgsl")).params::<RadialParams>()
-}
-
-/// The kernels of this room that are no transforms.
-pub(crate) fn kernels() -> Vec<KernelSource> {
-    vec![radial()]
 }
 
 impl Default for Radial {

@@ -73,6 +73,7 @@ impl TransformChoice {
 
 /// The outcome of a search.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Tuned {
     /// The fastest choice.
     pub choice: TransformChoice,
@@ -94,6 +95,7 @@ pub struct Tuned {
 /// # Ok(())
 /// # }
 /// ```
+#[derive(Debug)]
 pub struct Tuner<'a> {
     gpu: &'a Gpu,
     comm: &'a Communicator,

@@ -34,6 +34,7 @@ pub use transpose::Transpose;
 
 /// One direction of a transform: stages, and the exchanges between them.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Route {
     /// The stages.
     pub(crate) stages: Vec<Stage>,
@@ -60,6 +61,7 @@ impl Route {
 
 /// The transform of fields for one rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Plan {
     /// What is transformed.
     pub spec: Spec,
