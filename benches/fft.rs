@@ -1,4 +1,4 @@
-//! Times of transforms on one rank: `cargo bench --bench fft -- [SIZE ..]` prints nanoseconds a cell.
+//! Times of transforms on one rank: `cargo bench --bench fft -- [SIZE ..]` prints nanoseconds per cell.
 //!
 //! `meshloom bench fft` tells more; this needs no feature.
 
@@ -43,11 +43,11 @@ fn bench<T: Value>(gpu: &Gpu, n: u64, name: &str) -> Result<(), Failure> {
             &mut recorder,
             |recorder| Ok(transform.inverse(recorder, &mut comms, &spectrum, None, &field, &layout)?),
         )?;
-    let a_cell = |seconds: f64| seconds * 1e9 / (n * n * n) as f64;
+    let per_cell = |seconds: f64| seconds * 1e9 / (n * n * n) as f64;
     println!(
-        "{n:>4}^3 {name:<7}  forward {:8.3} ns a cell  inverse {:8.3} ns a cell",
-        a_cell(forward),
-        a_cell(inverse)
+        "{n:>4}^3 {name:<7}  forward {:8.3} ns per cell  inverse {:8.3} ns per cell",
+        per_cell(forward),
+        per_cell(inverse)
     );
     Ok(())
 }

@@ -86,7 +86,7 @@ fn noise(n: usize) -> f32 {
     (((n as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as f32) / 16_777_216.0 - 0.5
 }
 
-/// Transforms about [`POINTS`] points in lines of this length: the error, and the least nanoseconds a point of one round.
+/// Transforms about [`POINTS`] points in lines of this length: the error, and the least nanoseconds per point of one round.
 fn measure(gpu: &Gpu, recorder: &mut Recorder, comms: &mut GridComms, length: u64) -> Result<(f64, f64), Failure> {
     let count = POINTS.div_ceil(length);
     let spec = Spec::new(Values::Complex, [1, count, length]).axes([false, false, true]);
@@ -225,8 +225,8 @@ fn main() -> Result<(), Failure> {
         (
             "fft-speed.svg",
             Figure {
-                title: format!("Nanoseconds a complex point, single precision, {}", info.name),
-                axis: "ns a point",
+                title: format!("Nanoseconds per complex point, single precision, {}", info.name),
+                axis: "ns per point",
                 range: 5.0..5000.0,
                 value: Sample::least,
                 bounds: &[],

@@ -1,4 +1,4 @@
-//! Forward, multiply, inverse, in as few passes as can be.
+//! Multiplication in Fourier space: forward, multiply, inverse, in as few passes as possible.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -24,7 +24,7 @@ use crate::grid::{Box3, FieldLayout, volume};
 /// - With [`Spec::points`] twice the cells it is a linear convolution; with as many, a circular one.
 /// - Result `r` of field `f` is field `f * results + r` of the output.
 ///
-/// Source of the ten passes: counting; of the method: Hockney & Eastwood 1981.
+/// The method is that of Hockney & Eastwood (1981).
 pub struct Filter<T = f32> {
     plan: Plan,
     kind: Kind,
@@ -46,8 +46,8 @@ enum Kind {
 
 impl<T: Value> Filter<T> {
     /// The filter of fields as `spec` says (values and precision are those of `T`; its modes and distribution do not
-    /// matter) for `rank` of the grid of `comms`, with `results` for each field. The callback may be made knowing
-    /// [`spectrum_part`](Self::part_of).
+    /// matter) for the rank of `comms`, with `results` for each field. `callback` defines `on_mode`, as
+    /// [`TransformCallbacks`](super::TransformCallbacks) says. Which modes it will see tells [`part_of`](Self::part_of).
     ///
     /// # Errors
     /// [`FftError`] for what cannot be transformed on this device.

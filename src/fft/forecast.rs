@@ -1,4 +1,4 @@
-//! What a transform will cost each rank, without a device: memory, bytes, messages, and a guess of the time.
+//! What a transform will cost each rank, without a device: memory, bytes, messages, and an estimate of the time.
 //!
 //! Bytes and messages are counted from the plan and are exact. Seconds follow from the speeds that are given:
 //!
@@ -7,8 +7,8 @@
 //! exchange   sent / copy speed  |  messages x latency + max(sent, received) / link speed  |  received / copy speed
 //! ```
 //!
-//! In one piece these three follow each other; in `p` pieces the slowest of them and of the passes on either side hides the
-//! others, but for the first piece.
+//! In one piece these three follow each other. In `p` pieces they and the passes on either side form a pipeline: the time is that of the
+//! slowest of them, plus the others' for one piece.
 
 use super::axis::AxisPass;
 use super::core::Limits;
@@ -27,12 +27,12 @@ pub struct MemoryForecast {
     pub field: u64,
     /// Its part of the spectra.
     pub spectrum: u64,
-    /// Arrays that are needed besides, at most at once, in the forward and the inverse transform.
+    /// The most that working arrays take at once, in the forward and in the inverse transform.
     pub working: [u64; 2],
 }
 
 impl MemoryForecast {
-    /// All together, while both directions take turns.
+    /// All together, when the directions run one after the other.
     pub fn total(&self) -> u64 {
         self.field + self.spectrum + self.working[0].max(self.working[1])
     }
@@ -58,7 +58,7 @@ pub struct Phase {
 pub struct DirectionForecast {
     /// Its phases, in order.
     pub phases: Vec<Phase>,
-    /// Seconds in all, with what overlaps.
+    /// Seconds in all, with overlap.
     pub seconds: f64,
 }
 
@@ -173,7 +173,7 @@ fn scratch(stage: &Stage) -> u64 {
 
 fn direction(route: &Route, element: u64, speeds: &Speeds, chunk: u64) -> DirectionForecast {
     let mut phases: Vec<Phase> = Vec::new();
-    // Passes and exchanges with the stages that can overlap; a run of them ends where there is no exchange.
+    // Passes and the exchanges between them overlap; a chain of them ends where there is no exchange.
     let (mut seconds, mut chain) = (0.0, Chain::default());
     for (i, stage) in route.stages.iter().enumerate() {
         let transpose = route.between.get(i).and_then(Option::as_ref);
@@ -195,7 +195,7 @@ fn direction(route: &Route, element: u64, speeds: &Speeds, chunk: u64) -> Direct
                 let cost = transpose.cost(element, chunk);
                 let times = stages(&cost, speeds);
                 let name = format!("exchange {}-{}", NAMES[transpose.to_axis], NAMES[transpose.from_axis]);
-                phases.push(Phase { name, device: own(transpose, element), cost, seconds: times.iter().sum() });
+                phases.push(Phase { name, device: kept_bytes(transpose, element), cost, seconds: times.iter().sum() });
                 times.into_iter().for_each(|time| chain.stage(time));
                 chain.pieces = chain.pieces.max(transpose.pieces.len());
             }
@@ -211,12 +211,12 @@ fn stages(cost: &Cost, speeds: &Speeds) -> [f64; 3] {
     [cost.sent as f64 / speeds.copy, wire, cost.received as f64 / speeds.copy]
 }
 
-/// What a rank keeps is copied on the device.
-fn own(transpose: &Transpose, element: u64) -> u64 {
+/// Bytes that copying a rank's own blocks reads and writes on the device.
+fn kept_bytes(transpose: &Transpose, element: u64) -> u64 {
     (0..transpose.pieces.len()).map(|piece| 2 * element * transpose.kept(piece)).sum()
 }
 
-/// Stages of a pipeline.
+/// A pipeline of passes and exchanges, whose pieces overlap.
 #[derive(Default)]
 struct Chain {
     total: f64,
@@ -229,7 +229,7 @@ impl Chain {
         (self.total, self.slowest) = (self.total + seconds, self.slowest.max(seconds));
     }
 
-    /// The slowest stage works all the time, the others once.
+    /// The slowest member works all the time, the others for one piece.
     fn seconds(self) -> f64 {
         let pieces = self.pieces.max(1) as f64;
         self.slowest + (self.total - self.slowest) / pieces
@@ -237,7 +237,7 @@ impl Chain {
 }
 
 impl TransformTuning {
-    /// The limits of any device.
+    /// The limits that every device meets.
     pub fn floor(&self) -> Limits {
         Limits {
             workgroup_bytes: 16384,

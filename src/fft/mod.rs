@@ -10,7 +10,7 @@
 //!   fastest ([`good_size`]), primes up to 31 have butterflies of their own, other lengths are convolutions (Bluestein).
 //! - **Normalisation**: [`Norm`]; forward none and inverse `1 / N` unless said otherwise.
 //! - **Order**: C order, x slowest, in both spaces; mode `m` of an axis stands at `m mod n`.
-//! - **Cost**: one read and one write of device memory an axis of up to 4096 points (on any device), two beyond
+//! - **Cost**: one read and one write of device memory per axis of up to 4096 points (on any device), two beyond
 //!   ([`Route::traffic`]); no transpose kernels, no packing passes, one exchange for slabs and two for pencils.
 //! - **On the way**: [`Callback`](crate::gpu::Callback)s in WGSL, [`Operator`]s, zero padding and truncation cost no pass; [`Filter`] multiplies in
 //!   Fourier space in five passes.

@@ -1,14 +1,13 @@
 //! Linear operators that are diagonal in Fourier space, as tables.
 //!
-//! Every operator of a particle-mesh force is a product of one factor an axis, a complex constant and, maybe, the
+//! Every operator of a particle-mesh force is a product of one factor per axis, a complex constant and, maybe, the
 //! inverse of a Laplacian:
 //!
 //! ```text
 //! out(k) = c * t0(k0) t1(k1) t2(k2) / (l0(k0) + l1(k1) + l2(k2)) * in(k)        (0 where the sum of l is 0)
 //! ```
 //!
-//! The tables are made on the host in f64, so that shaders evaluate no transcendental function, and any discretisation
-//! is a matter of data. They are applied while the inverse transform loads the spectrum: no pass of their own.
+//! The tables are made on the host in f64, so shaders evaluate no transcendental function, and every discretisation is data. They are applied while the inverse transform loads the spectrum: no pass of their own.
 
 use std::fmt;
 

@@ -96,8 +96,8 @@ impl ReadyPass {
         })
     }
 
-    /// Records it from `input` into `output`, or inside `output`. `operator` stands for its callback on modes that are read: it has the
-    /// text that the pass was made with, and maybe other arrays and parameters.
+    /// Records it from `input` into `output`, or inside `output`. `operator` replaces the callback on modes that the first
+    /// pass of a route reads: the same text with other arrays and parameters.
     pub fn record(
         &self,
         recorder: &mut Recorder,
@@ -124,7 +124,7 @@ impl ReadyPass {
         recorder.dispatch_bytes(kernel, &arrays, &bytes, u64::from(params.line_sizes[3]).div_ceil(self.shape.lines))
     }
 
-    /// Whether it reads and writes the same places, so that it can work inside one array.
+    /// Whether one side is real and the other complex, so that in place both are seen as real numbers.
     pub fn as_reals(&self) -> bool {
         LineKernel { in_place: true, ..self.kernel }.as_reals()
     }

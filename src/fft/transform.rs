@@ -18,7 +18,7 @@ use crate::exchange::{ExchangeError, GridComms};
 use crate::gpu::{Array, Callback, DeviceElement, DeviceError, Gpu, LONGEST, Recorder};
 use crate::grid::{Box3, FieldLayout, Grid, volume};
 
-/// What the cells of a transformed field are: `f32`, `f64`, or complex numbers `[f32; 2]`, `[f64; 2]`.
+/// The type of a field's cells: `f32`, `f64`, or complex numbers `[f32; 2]`, `[f64; 2]`.
 pub trait Value: DeviceElement {
     /// Real or complex.
     const VALUES: Values;
@@ -53,7 +53,7 @@ values! {
 ///   `n/2` along the last axis. It is cut as [`spectrum_part`](Self::spectrum_part) says.
 /// - Fields lie as a [`FieldLayout`] says, ghosts included; ghosts are neither read nor written. The fields of a batch
 ///   follow each other, and so do their spectra.
-/// - Inputs are left as they were, unless input and output are one array ([`forward_in_place`](Self::forward_in_place)).
+/// - Inputs are not changed, unless input and output are one array ([`forward_in_place`](Self::forward_in_place)).
 /// - On one rank everything is recorded and nothing submitted; see [`Exchange`](crate::exchange::Exchange) for more.
 /// - The result is the same, to the bit, for every process grid, number of pieces and size of chunks.
 ///
@@ -331,7 +331,7 @@ impl<T: Value> Transform<T> {
         FieldLayout::new(self.field_part(), [[0; 2], [0; 2], [0, room]])
     }
 
-    /// An array for a field and its spectrum in turn.
+    /// An array that holds a field or its spectrum, for transforms in place.
     ///
     /// # Errors
     /// [`DeviceError::OutOfMemory`].

@@ -1,7 +1,7 @@
-//! Finding the fastest way of a transform by trying, and remembering it.
+//! Autotuning: measures transforms with different process grids, messages and kernels, and remembers the fastest.
 //!
-//! What counts is the wall time of a whole transform there and back, the slowest rank's. The search begins at the best
-//! guess of the [`Forecast`] and then changes one thing at a time, keeping what is faster: the process grid, the pieces of an
+//! The measure is the wall time of a forward and an inverse transform on the slowest rank. The search begins with the process grids that
+//! the [`Forecast`] prefers and then changes one setting at a time, keeping what is faster: the process grid, the pieces of an
 //! exchange, the size and number of messages, the shape of kernels. A choice that is much slower at its first run gets no
 //! second one. All ranks see the same times, and so decide alike.
 
@@ -22,14 +22,14 @@ use crate::gpu::{Gpu, Profile, Recorder};
 use crate::grid::Grid;
 use crate::hash::{START, fnv1a};
 
-/// Everything that can be chosen about a distributed transform.
+/// The settings of a distributed transform that change its speed: what a [`Tuner`] chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TransformChoice {
     /// Parts of the process grid.
     pub grid: [usize; 2],
-    /// Kernels and pieces.
+    /// Shapes of kernels, and pieces of exchanges.
     pub tuning: TransformTuning,
-    /// Bytes a message.
+    /// Bytes per message.
     pub chunk_bytes: u64,
     /// Messages in flight each way.
     pub depth: usize,
@@ -46,7 +46,7 @@ impl TransformChoice {
         }
     }
 
-    /// Whether its numbers are such as a search may find: it may come from a file that somebody has changed.
+    /// Whether its numbers are in the range of a search: a file may have been edited.
     fn is_usable(&self) -> bool {
         let TransformTuning { points, alone, columns, pieces, .. } = self.tuning;
         [points, alone, columns, pieces].iter().all(|number| (1..=1 << 12).contains(number))
@@ -62,7 +62,7 @@ impl TransformChoice {
         Ok(GridComms::new(comm, Grid::new(self.grid, comm.size())?)?.with_chunks(self.chunk_bytes, self.depth))
     }
 
-    /// The transform of `spec` that it makes for the rank of `comms`.
+    /// The transform of `spec` with these settings, for the rank of `comms`.
     ///
     /// # Errors
     /// [`FftError`].
@@ -105,9 +105,9 @@ pub struct Tuner<'a> {
     runs: usize,
 }
 
-/// A first run that is so much slower than the best is the last.
+/// A choice whose first run takes so many times the best time is not run again.
 const SKIP: f64 = 1.5;
-/// Process grids that are measured: the best ones of the forecast.
+/// How many process grids are measured: those with the best forecast.
 const GRIDS: usize = 4;
 
 impl<'a> Tuner<'a> {
@@ -131,14 +131,14 @@ impl<'a> Tuner<'a> {
         self
     }
 
-    /// The same with so many timed runs a choice.
+    /// The same with so many timed runs per choice.
     #[must_use]
     pub fn runs(mut self, runs: usize) -> Self {
         self.runs = runs.max(1);
         self
     }
 
-    /// The file that [`remembering`](Self::remembering) is for by default: `wisdom.txt` where compiled kernels are
+    /// Where the `meshloom` program keeps outcomes, for [`remembering`](Self::remembering): `wisdom.txt` where compiled kernels are
     /// kept ([`Options::cache`](crate::gpu::Options::cache)), if anywhere.
     pub fn default_file() -> Option<PathBuf> {
         crate::gpu::Options::default().cache.map(|directory| directory.join("wisdom.txt"))
@@ -261,7 +261,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Measures a choice, unless it was before.
+    /// Measures a choice that was not measured before.
     fn attempt<T: Value>(&mut self, choice: TransformChoice) -> Result<(), TransformError> {
         if self.tried.iter().any(|(tried, _)| *tried == choice) {
             return Ok(());
@@ -275,7 +275,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// The least of some runs there and back.
+    /// The least seconds of some runs, forward and inverse.
     fn measure<T: Value>(&mut self, choice: TransformChoice) -> Result<f64, TransformError> {
         let Search { tuner, spec, recorder, best, .. } = self;
         let mut comms = choice.comms(tuner.comm)?;

@@ -1,4 +1,4 @@
-//! What can be chosen freely: the shape of kernels and the way of exchanges.
+//! Shapes of kernels and pieces of exchanges, which change speed and not results.
 
 use super::core::Limits;
 use crate::gpu::{Capabilities, Gpu, Profile};
@@ -7,7 +7,7 @@ use crate::gpu::{Capabilities, Gpu, Profile};
 /// the same on all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TransformTuning {
-    /// Complex points that an invocation holds, about.
+    /// Complex points that an invocation holds in registers, about.
     pub points: u64,
     /// Longest line that one invocation transforms in registers.
     pub alone: u64,
@@ -15,12 +15,12 @@ pub struct TransformTuning {
     pub shared: bool,
     /// Neighbouring lines that a workgroup takes along strided axes.
     pub columns: u64,
-    /// Pieces of an exchange, at most.
+    /// Most pieces of an exchange: one is sent while the next is transformed.
     pub pieces: u64,
 }
 
 impl TransformTuning {
-    /// What measured best for a class of devices (`docs/performance.md`).
+    /// The fastest that was measured for a class of devices (`docs/performance.md`).
     pub const fn profile(profile: Profile) -> Self {
         match profile {
             Profile::Gpu => TransformTuning { points: 16, alone: 16, shared: true, columns: 16, pieces: 4 },
@@ -29,7 +29,7 @@ impl TransformTuning {
         }
     }
 
-    /// What suits a device's class.
+    /// The tuning for the class of this device.
     pub fn of(gpu: &Gpu) -> Self {
         Self::profile(gpu.capabilities().profile)
     }
