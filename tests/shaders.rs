@@ -2,13 +2,11 @@
 //! shape keeps within what any device allows.
 
 use std::collections::{BTreeMap, HashSet};
-use std::mem::{offset_of, size_of};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock, Mutex};
 
-use meshloom::fft::{self, Limits, LineParams, Precision};
+use meshloom::fft::{self, Limits, Precision};
 use meshloom::gpu::Variant as Form;
-use meshloom::gpu::primitives;
 use meshloom::gpu::{Access, KernelSource, ParamsSpace, Profile, Slot, Tuning};
 use meshloom::points::neighbors;
 use naga::back::{hlsl, msl, spv};
@@ -39,7 +37,7 @@ struct Variant {
     source: Arc<KernelSource>,
     windows: Vec<u32>,
     limits: Limits,
-    /// For transforms, which take `LineParams`.
+    /// Of transforms.
     precision: Option<Precision>,
     text: String,
     /// What naga made of the text, or why it is refused.
@@ -70,6 +68,14 @@ fn windows(slots: usize) -> Vec<Vec<u32>> {
 
 fn slots(source: &KernelSource) -> Vec<Slot> {
     source.slots().unwrap()
+}
+
+/// Whether a kernel uses operations across a subgroup.
+fn has_subgroups(source: &KernelSource) -> bool {
+    let windows = vec![1; slots(source).len()];
+    let form = Form { windows: &windows, window: WINDOW, tuning: Profile::Gpu.tuning(), params: ParamsSpace::Uniform };
+    let text = source.wgsl(&form).unwrap();
+    text.lines().any(|line| line.split("//").next().unwrap().contains("subgroup"))
 }
 
 /// All variants that differ in more than the value of a constant that nothing uses, not checked yet.
@@ -106,7 +112,8 @@ impl Texts {
 static VARIANTS: LazyLock<Vec<Variant>> = LazyLock::new(|| {
     let mut texts = Texts::default();
     for tuning in [Profile::Gpu.tuning(), Profile::Software.tuning()] {
-        for source in meshloom::kernels().into_iter().map(Arc::new) {
+        let baseline = meshloom::kernels().into_iter().filter(|source| !has_subgroups(source));
+        for source in baseline.map(Arc::new) {
             for windows in windows(slots(&source).len()) {
                 texts.add(&source, &windows, tuning, FLOOR, None);
             }
@@ -282,8 +289,9 @@ fn every_kernel_is_written_for_vulkan_metal_and_direct3d_checked() {
 fn kernels_with_subgroups_are_valid_and_written_where_there_are_some() {
     // Searches have no barriers.
     let searches: Vec<_> = neighbors::subgroup_sources().into_iter().map(|source| (source, false)).collect();
-    let sources: Vec<_> =
-        primitives::subgroup_sources().into_iter().map(|source| (source, true)).chain(searches).collect();
+    let listed = meshloom::kernels().into_iter().filter(has_subgroups).map(|source| (source, true));
+    let sources: Vec<_> = listed.chain(searches).collect();
+    assert!(sources.len() > 6, "kernels are missing");
     for (source, barriered) in sources {
         let all = windows(slots(&source).len());
         for windows in if barriered { &all[..] } else { &all[..1] } {
@@ -408,26 +416,6 @@ fn params_are_where_rust_has_them() {
         let alike =
             fields.iter().zip(expected).all(|(have, want)| (have.0, have.1 as usize) == (want.name, want.offset));
         if alike && fields.len() >= expected.len() { Ok(()) } else { Err(format!("{fields:?}, Rust has {expected:?}")) }
-    });
-}
-
-#[test]
-fn params_of_transforms_are_line_params() {
-    macro_rules! offsets {
-        ($($field:ident),*) => { [$((stringify!($field), offset_of!(LineParams, $field) as u32)),*] };
-    }
-    let expected = offsets!(sizes, input, input_more, output, output_more, blocks, starts, inverse, first, scale);
-    assert!(VARIANTS.iter().any(|v| v.precision.is_some()));
-    over_all(|v, module, _| {
-        let Layout { fields, span } = params(module)?;
-        let fields: Vec<_> = fields.into_iter().map(|(name, offset, _)| (name, offset)).collect();
-        // Parameters of hooks follow.
-        let (own, hooks) = fields.split_at(expected.len().min(fields.len()));
-        let end = hooks.first().map_or(span, |(_, offset)| *offset);
-        let alike =
-            own.iter().zip(&expected).all(|(have, want)| *have == (format!("line_{}", want.0).as_str(), want.1));
-        let fits = own.len() == expected.len() && end as usize == size_of::<LineParams>();
-        if v.precision.is_none() || (alike && fits) { Ok(()) } else { Err(format!("{fields:?}, {span} bytes")) }
     });
 }
 

@@ -5,14 +5,20 @@
 //! | [`adapters`], [`choose`] | list adapters, pick one by index, name, PCI address or local rank |
 //! | [`Gpu`] | an open device: allocates [`Array`]s from a pool, keeps compiled kernels; never submits, never waits |
 //! | [`KernelSource`], [`Kernel`] | a kernel's text; the kernel, compiled on its first dispatch |
+//! | [`Callback`] | a caller's functions, which run inside kernels of the library |
 //! | [`Recorder`] | records dispatches and copies of one rank; `submit` hands them over, `download` and `wait` wait |
 
 mod adapter;
 mod array;
 mod assemble;
+mod callback;
+mod capabilities;
+mod command;
 mod device;
 mod error;
 mod inspect;
+mod open_device;
+mod options;
 mod params;
 mod pipeline;
 mod pipeline_cache;
@@ -21,16 +27,23 @@ pub mod primitives;
 mod recorder;
 mod source;
 mod staging;
+mod timer;
+mod transfer;
 mod tuning;
 
-pub use adapter::{Choice, adapters, choose, memory, unsuitable};
+pub use adapter::{AdapterSelector, adapters, choose, memory, unsuitable};
 pub(crate) use array::Loan;
-pub use array::{Array, DeviceElement, LONGEST, Memory, RawArray};
-pub use device::{Capabilities, Gpu, Options};
+pub use array::{Array, DeviceElement, LONGEST, RawArray};
+pub use callback::Callback;
+pub(crate) use callback::CallbackKey;
+pub use capabilities::Capabilities;
+pub use device::Gpu;
 pub use error::{DeviceError, bytes};
+pub use options::Options;
 pub use params::{KernelParams, ParamField, ParamType};
 pub use pipeline::Kernel;
 pub(crate) use pipeline::Trust;
+pub use pool::MemoryKind;
 pub use recorder::{Counts, Recorder};
 pub use source::{Access, Element, KernelSource, ParamsSpace, Slot, Variant};
 pub(crate) use staging::{Map, Staging, read_mapped, write_mapped};

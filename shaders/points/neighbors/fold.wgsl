@@ -1,4 +1,4 @@
-// A snippet over finished lists, for lists that no registers hold.
+// A callback over finished lists, for lists that no registers hold.
 //
 // Layout: `index` and `distance` hold `k` entries a row, from the query that is number `base` along the curve on; `number` the
 // numbers of the queries along the curve. Missing entries (NONE) come last.

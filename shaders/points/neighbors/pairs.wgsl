@@ -1,4 +1,4 @@
-// Counts pairs by distance: a snippet for searches within the last edge, which is told squares of distances.
+// Counts pairs by distance: a callback for searches within the last edge, which is told squares of distances.
 //
 // Layout: `edges` holds BINS + 1 edges as squares, `bins` two words a bin, low first. Each invocation counts privately and adds when a query
 // of it ends: BINS + 1 and BINS private words.

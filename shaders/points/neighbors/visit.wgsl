@@ -1,6 +1,6 @@
-// What a snippet makes of all sources within a radius.
+// What a callback makes of all sources within a radius.
 //
-// Layout: as in search.wgsl, and the arrays of the snippet, which defines State, begin, each, end and `finished`; `told` is what it
+// Layout: as in search.wgsl, and the arrays of the callback, which defines State, begin, each, end and `finished`; `told` is what it
 // is told of a square.
 
 var<private> state#: State;

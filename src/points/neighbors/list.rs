@@ -74,7 +74,7 @@ pub fn restoring(length: u32) -> String {
     text
 }
 
-/// `close#`, which runs a snippet over the entries.
+/// `close#`, which calls the callback for each entry.
 pub fn folding(length: u32) -> String {
     let mut text = String::from("fn close#(line: u32) {\n    var reach = 0.0;\n");
     let kept = |i: u32| format!("{i}u < params.k && index#_{i} != NONE");

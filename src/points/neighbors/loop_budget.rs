@@ -5,7 +5,7 @@ use crate::gpu::primitives::{Count, Reduce};
 use crate::gpu::{Array, DeviceError, Gpu, Recorder};
 use crate::points::tree::LEAF;
 
-/// Rounds that a walk may take besides those that it counts: on its way to a leaf, in the loops of a snippet's `begin` and `end`.
+/// Rounds that a walk may take besides those that it counts: on its way to a leaf, in the loops of a callback's `begin` and `end`.
 const SLACK: u32 = 8192;
 /// Invocations at most whose rounds a driver counts together.
 const VECTOR: u32 = 16;
@@ -84,7 +84,7 @@ impl LoopBudget {
         if leaf > usable {
             let most = (usable.saturating_sub(scan(form)) / offered).saturating_sub(1);
             let why = format!("this driver ends loops early: a neighbour can have {most} rounds here, not {each}");
-            return Err(DeviceError::Misuse { what: "neighbors::Snippet::looping".into(), why });
+            return Err(DeviceError::Misuse { what: "Callback::loop_rounds".into(), why });
         }
         Ok(Some(Portions { rounds, leaf }))
     }

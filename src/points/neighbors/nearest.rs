@@ -5,20 +5,22 @@ use std::hash::Hash;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::callback;
 use super::error::NeighborError;
 use super::group_shape::GroupShape;
 use super::list;
 use super::loop_budget::{LoopBudget, unfinished};
 use super::query::{KnnQuery, RowOrder};
-use super::snippet::{self, Snippet};
 use super::targets::Queries;
 use super::units::{LEAST, Units};
 use super::writer::{self, Params, Shape, Traversal};
 use crate::gpu::primitives::Reduce;
-use crate::gpu::{Access, Array, DeviceError, Element, Gpu, Kernel, KernelSource, RawArray, Recorder, Trust};
+use crate::gpu::{
+    Access, Array, Callback, CallbackKey, DeviceError, Element, Gpu, Kernel, KernelSource, RawArray, Recorder, Trust,
+};
 use crate::points::tree::{LEAF, Tree};
 
-/// Bytes of scratch that lists for a snippet take at a time.
+/// Bytes of scratch that lists for a callback take at a time.
 const SCRATCH: u64 = 64 << 20;
 
 /// Lists of neighbours, `k` entries a row: nearest first, equal squares of distances by index. Where there are fewer, index
@@ -37,8 +39,8 @@ pub struct Lists {
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Key {
     Lists { shape: Shape, length: u32, resumed: bool },
-    Fused { shape: Shape, length: u32, snippet: snippet::Key },
-    Fold { snippet: snippet::Key },
+    Fused { shape: Shape, length: u32, callback: CallbackKey },
+    Fold { callback: CallbackKey },
 }
 
 /// Kernels by what they differ by.
@@ -188,11 +190,11 @@ impl Nearest {
         Ok(leaves)
     }
 
-    /// Runs `snippet` over the list of each query, without storing lists (they pass through scratch, in parts, if `k` is above
+    /// Calls the functions of `callback` (see [`neighbors`](super)) for the list of each query, without storing lists (they pass through scratch, in parts, if `k` is above
     /// 32). `ask.rows` plays no part.
     ///
     /// # Errors
-    /// As [`lists`](Self::lists); [`DeviceError::Misuse`] for a snippet without its functions,
+    /// As [`lists`](Self::lists); [`DeviceError::Misuse`] for a callback without its functions,
     /// [`DeviceError::Shader`] for one that does not compile.
     pub fn visit(
         &self,
@@ -200,10 +202,10 @@ impl Nearest {
         tree: &Tree,
         queries: Queries<'_>,
         ask: &KnnQuery,
-        snippet: &Snippet,
+        callback: &Callback,
     ) -> Result<(), NeighborError> {
         ask.check()?;
-        snippet.check()?;
+        callback::check(callback)?;
         let rows = queries.len(tree);
         let leaves = tree.len().div_ceil(LEAF);
         let units = queries.units(tree, ask.within, f32::INFINITY);
@@ -211,14 +213,14 @@ impl Nearest {
             self.rounds.portions(self.form, leaves, 0)?.is_none() && units.finer(&queries.extent(tree)).is_none();
         if whole && ask.k <= list::LENGTHS[list::LENGTHS.len() - 1] {
             let (shape, length) = (queries.shape(self.form, tree, Traversal::Near, &units), list::length(ask.k));
-            let key = Key::Fused { shape, length, snippet: snippet.key() };
-            let kernel = self.kernels.get(key, snippet.trust, || fused(shape, length, snippet));
+            let key = Key::Fused { shape, length, callback: callback.key() };
+            let kernel = self.kernels.get(key, callback.trust(), || fused(shape, length, callback));
             let params = Params { by_number: 1, write: ask.k, ..queries.params(tree, ask, &units)? };
-            return self.dispatch(recorder, &kernel, tree, queries, params, snippet.arrays(), 0..rows);
+            return self.dispatch(recorder, &kernel, tree, queries, params, callback.arrays(), 0..rows);
         }
         // A part is a whole number of groups.
         let per = (SCRATCH / (8 * u64::from(ask.k.max(1)))).next_multiple_of(self.form.queries());
-        let kernel = self.kernels.get(Key::Fold { snippet: snippet.key() }, snippet.trust, || fold(snippet));
+        let kernel = self.kernels.get(Key::Fold { callback: callback.key() }, callback.trust(), || fold(callback));
         let ask = KnnQuery { rows: RowOrder::Curve, ..*ask };
         let lists = empty_lists(&recorder.gpu().clone(), per.min(rows), ask.k)?;
         for start in (0..rows).step_by(per as usize) {
@@ -226,7 +228,7 @@ impl Nearest {
             self.fill(recorder, tree, queries, &ask, &lists, part.clone())?;
             let params = [part.start as u32, (part.end - part.start) as u32, ask.k, 0];
             let mut arrays = vec![lists.index.raw(), lists.distance.raw(), queries.numbers(tree).raw()];
-            arrays.extend(snippet.arrays());
+            arrays.extend(callback.arrays());
             recorder.dispatch(&kernel, &arrays, &params, (part.end - part.start).div_ceil(64))?;
         }
         Ok(())
@@ -371,9 +373,9 @@ pub(super) fn sources(form: GroupShape, lengths: &[u32]) -> Vec<KernelSource> {
     sources
 }
 
-/// A snippet for tests: the mean distance, into no array.
-fn mean_distance() -> Snippet {
-    Snippet::trusted(
+/// A callback for tests: the mean distance, into no array.
+fn mean_distance() -> Callback {
+    Callback::trusted(
         "alias State = f32;\nfn begin(query: u32, reach: f32) -> State { return reach; }\n\
          fn each(state: State, near: Neighbor) -> State { return state + near.distance; }\n\
          fn end(query: u32, state: State) { }",
@@ -440,19 +442,19 @@ fn stored(shape: Shape, length: u32, resumed: bool) -> KernelSource {
     source.array("index", Element::U32, Access::ReadWrite).array("distance", Element::F32, Access::ReadWrite)
 }
 
-fn fused(shape: Shape, length: u32, snippet: &Snippet) -> KernelSource {
+fn fused(shape: Shape, length: u32, callback: &Callback) -> KernelSource {
     let visit = format!("{}{}{NO_RESTORE}{}", nearest(), list::wgsl(length), list::folding(length));
-    let text = format!("{}{NEIGHBOR}{}", around(false, shape.walk), snippet.text);
-    snippet.bind(writer::search("nearest_visit", shape, &visit, &text))
+    let text = format!("{}{NEIGHBOR}{}", around(false, shape.walk), callback.wgsl());
+    writer::search("nearest_visit", shape, &visit, &text)
 }
 
-fn fold(snippet: &Snippet) -> KernelSource {
-    let text = format!("{NEIGHBOR}{}\n{}", include_str!("../../../shaders/points/neighbors/fold.wgsl"), snippet.text);
-    let source = KernelSource::new("neighbors::fold", text)
+fn fold(callback: &Callback) -> KernelSource {
+    let text =
+        format!("{NEIGHBOR}{}\n{}", include_str!("../../../shaders/points/neighbors/fold.wgsl"), callback.wgsl());
+    KernelSource::new("neighbors::fold", text)
         .fields("base: u32, rows: u32, k: u32, pad: u32")
         .group(64)
         .array("index", Element::U32, Access::Read)
         .array("distance", Element::F32, Access::Read)
-        .array("number", Element::U32, Access::Read);
-    snippet.bind(source)
+        .array("number", Element::U32, Access::Read)
 }

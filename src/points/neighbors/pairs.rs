@@ -3,11 +3,10 @@
 use super::error::NeighborError;
 use super::group_shape::GroupShape;
 use super::query::{PairFilter, RadiusQuery, RowOrder};
-use super::radius::{self, Radius};
-use super::snippet::Snippet;
+use super::radius::{self, Radius, Told};
 use super::targets::Queries;
 use super::writer::{Shape, Traversal};
-use crate::gpu::{Access, Array, DeviceError, Element, KernelSource, Recorder};
+use crate::gpu::{Access, Array, Callback, DeviceError, Element, KernelSource, Recorder};
 use crate::points::tree::Tree;
 
 /// Bins that an invocation counts by itself.
@@ -63,7 +62,7 @@ impl Bins {
     }
 }
 
-/// The snippet for so many bins, in which each pair found counts `weight` times.
+/// The callback for so many bins, in which each pair found counts `weight` times.
 fn text(bins: usize, weight: u32) -> String {
     let text = match bins {
         ..=PRIVATE => include_str!("../../../shaders/points/neighbors/pairs.wgsl"),
@@ -111,9 +110,9 @@ impl Radius {
             (Queries::Own, PairFilter::Above) => ([Traversal::Later, Traversal::LaterOnward], PairFilter::All, 1),
             (_, which) => ([Traversal::Ordered, Traversal::Onward], which, 1),
         };
-        let snippet = Snippet::trusted(text(bins.len(), weight)).read("edges", &edges).atomic("bins", counts);
+        let callback = Callback::trusted(text(bins.len(), weight)).read("edges", &edges).atomic("bins", counts);
         let within = RadiusQuery { radius: last, which, rows: RowOrder::Input };
-        self.walk(recorder, tree, queries, &within, (&units, &snippet.told_squares()), walks)
+        self.walk(recorder, tree, queries, &within, (&units, &callback, Told::Square), walks)
     }
 }
 
@@ -121,7 +120,7 @@ impl Radius {
 pub(super) fn sources(form: GroupShape) -> Vec<KernelSource> {
     let of = |walk: Traversal, bins: usize, weight: u32| {
         let shape = Shape { form, dims: 3, own: true, walk, wide: false };
-        let source = radius::source(shape, &Snippet::trusted(text(bins, weight)).told_squares());
+        let source = radius::source(shape, &Callback::trusted(text(bins, weight)), Told::Square);
         source.array("edges", Element::F32, Access::Read).array("bins", Element::U32, Access::Atomic)
     };
     vec![of(Traversal::Later, 5, 2), of(Traversal::Ordered, 5, 1), of(Traversal::LaterOnward, PRIVATE + 1, 2)]

@@ -1,16 +1,16 @@
 //! All sources within a radius of each query.
 
+use super::callback;
 use super::error::NeighborError;
 use super::group_shape::GroupShape;
 use super::loop_budget::{LoopBudget, unfinished};
 use super::nearest::{Kernels, NEIGHBOR};
 use super::query::{KnnQuery, RadiusQuery, check_radius};
-use super::snippet::{self, Snippet};
 use super::targets::Queries;
 use super::units::Units;
 use super::writer::{self, Params, Shape, Traversal};
 use crate::gpu::primitives::{Count, Keys, Permute, Reduce, Scan, Sort};
-use crate::gpu::{Access, Array, Element, Gpu, Kernel, KernelSource, Recorder};
+use crate::gpu::{Access, Array, Callback, CallbackKey, Element, Gpu, Kernel, KernelSource, Recorder};
 use crate::points::tree::{LEAF, Tree};
 
 /// Lists of neighbours of any length: row `i` is entries `offset[i]..offset[i + 1]`, in ascending order of the index.
@@ -27,7 +27,17 @@ pub struct NeighborLists {
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Key {
     shape: Shape,
-    snippet: snippet::Key,
+    callback: CallbackKey,
+    told: Told,
+}
+
+/// What a callback is told of how far a neighbour is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Told {
+    /// Its distance.
+    Distance,
+    /// The square of it in the unit of the search, as it is compared.
+    Square,
 }
 
 /// Searches of all sources within a radius.
@@ -136,7 +146,7 @@ impl Radius {
     ) -> Result<Array<u32>, NeighborError> {
         let counts = recorder.gpu().array("neighbors::counts", queries.len(tree))?;
         recorder.clear(&counts);
-        self.visit(recorder, tree, queries, within, &Snippet::trusted(COUNT).write("counts", &counts))?;
+        self.visit(recorder, tree, queries, within, &Callback::trusted(COUNT).write("counts", &counts))?;
         Ok(counts)
     }
 
@@ -175,8 +185,10 @@ impl Radius {
         // Where the next entry of each row goes: the counts are no longer needed.
         let next = counts;
         recorder.copy(&lists.offset, 0, &next, 0, rows)?;
-        let fill =
-            Snippet::trusted(FILL).write("next", &next).write("index", &lists.index).write("distance", &lists.distance);
+        let fill = Callback::trusted(FILL)
+            .write("next", &next)
+            .write("index", &lists.index)
+            .write("distance", &lists.distance);
         self.visit(recorder, tree, queries, within, &fill)?;
         if longest > SHORT {
             return self.sorted(recorder, lists, rows);
@@ -201,11 +213,11 @@ impl Radius {
         Ok(NeighborLists { offset: lists.offset, index, distance })
     }
 
-    /// Runs `snippet` on the neighbours of each query, in no order. Recorded only.
+    /// Calls the functions of `callback` (see [`neighbors`](super)) for the neighbours of each query, in no order. Recorded only.
     ///
     /// # Errors
-    /// As [`counts`](Self::counts); [`Misuse`](crate::gpu::DeviceError::Misuse) for a snippet without its functions or
-    /// with more rounds a neighbour than a driver that limits loops allows,
+    /// As [`counts`](Self::counts); [`Misuse`](crate::gpu::DeviceError::Misuse) for a callback without its functions or
+    /// with more rounds per neighbour than a driver that limits loops allows,
     /// [`Shader`](crate::gpu::DeviceError::Shader) for one that does not compile.
     pub fn visit(
         &self,
@@ -213,10 +225,17 @@ impl Radius {
         tree: &Tree,
         queries: Queries<'_>,
         within: &RadiusQuery,
-        snippet: &Snippet,
+        callback: &Callback,
     ) -> Result<(), NeighborError> {
         let units = queries.units(tree, within.radius, f32::INFINITY);
-        self.walk(recorder, tree, queries, within, (&units, snippet), [Traversal::Ordered, Traversal::Onward])
+        self.walk(
+            recorder,
+            tree,
+            queries,
+            within,
+            (&units, callback, Told::Distance),
+            [Traversal::Ordered, Traversal::Onward],
+        )
     }
 
     /// The same in these units by one of two walks: one to the end, and one that is done in portions.
@@ -226,15 +245,17 @@ impl Radius {
         tree: &Tree,
         queries: Queries<'_>,
         within: &RadiusQuery,
-        (units, snippet): (&Units, &Snippet),
+        (units, callback, told): (&Units, &Callback, Told),
         [whole, onward]: [Traversal; 2],
     ) -> Result<(), NeighborError> {
         check_radius(within.radius)?;
-        snippet.check()?;
-        let portions = self.rounds.portions(self.form, tree.len().div_ceil(LEAF), snippet.rounds)?;
+        callback::check(callback)?;
+        let portions = self.rounds.portions(self.form, tree.len().div_ceil(LEAF), callback.rounds())?;
         let walk = if portions.is_some() { onward } else { whole };
         let shape = queries.shape(self.form, tree, walk, units);
-        let kernel = self.kernels.get(Key { shape, snippet: snippet.key() }, snippet.trust, || source(shape, snippet));
+        let kernel = self
+            .kernels
+            .get(Key { shape, callback: callback.key(), told }, callback.trust(), || source(shape, callback, told));
         let ask = KnnQuery { within: within.radius, rows: within.rows, ..KnnQuery::nearest(0) };
         let params = Params { skip: within.which as u32, ..queries.params(tree, &ask, units)? };
         let (mut arrays, rows) = (queries.arrays(tree), queries.len(tree));
@@ -242,14 +263,14 @@ impl Radius {
             return Ok(());
         }
         let Some(portions) = portions else {
-            arrays.extend(snippet.arrays());
+            arrays.extend(callback.arrays());
             return queries.dispatch(recorder, self.form, &kernel, &arrays, params, 0..rows);
         };
         let params = Params { rounds: portions.rounds, leaf_rounds: portions.leaf, ..params };
         let cursor = recorder.gpu().array::<u32>("neighbors::cursor", rows.div_ceil(self.form.queries()))?;
         recorder.clear(&cursor);
         arrays.push(cursor.raw());
-        arrays.extend(snippet.arrays());
+        arrays.extend(callback.arrays());
         loop {
             queries.dispatch(recorder, self.form, &kernel, &arrays, params, 0..rows)?;
             if !unfinished(recorder, &self.reduce, &cursor)? {
@@ -283,9 +304,14 @@ pub(super) fn sources(form: GroupShape) -> Vec<KernelSource> {
     let mut sources: Vec<KernelSource> = helpers().into();
     for (dims, own, wide) in [(2, true, false), (3, true, false), (3, true, true), (3, false, false)] {
         let shape = |walk| Shape { form, dims, own, walk, wide };
-        let count =
-            |walk| source(shape(walk), &Snippet::trusted(COUNT)).array("counts", Element::U32, Access::ReadWrite);
-        let fill = source(shape(Traversal::Ordered), &Snippet::trusted(FILL))
+        let count = |walk| {
+            source(shape(walk), &Callback::trusted(COUNT), Told::Distance).array(
+                "counts",
+                Element::U32,
+                Access::ReadWrite,
+            )
+        };
+        let fill = source(shape(Traversal::Ordered), &Callback::trusted(FILL), Told::Distance)
             .array("next", Element::U32, Access::ReadWrite)
             .array("index", Element::U32, Access::ReadWrite)
             .array("distance", Element::F32, Access::ReadWrite);
@@ -294,13 +320,13 @@ pub(super) fn sources(form: GroupShape) -> Vec<KernelSource> {
     sources
 }
 
-/// The search that runs a snippet.
-pub(super) fn source(shape: Shape, snippet: &Snippet) -> KernelSource {
-    let told = if snippet.squares { "d" } else { "params.unit * sqrt(d)" };
-    let done = if snippet.stopping { "done(state)" } else { "false" };
+/// The search that calls a callback.
+pub(super) fn source(shape: Shape, callback: &Callback, told: Told) -> KernelSource {
+    let told = if told == Told::Square { "d" } else { "params.unit * sqrt(d)" };
+    let done = if callback::stops(callback) { "done(state)" } else { "false" };
     let text = format!(
         "{NEIGHBOR}{}\nfn finished(state: State) -> bool {{ return {done}; }}\nfn told(d: f32) -> f32 {{ return {told}; }}\n",
-        snippet.text
+        callback.wgsl()
     );
-    snippet.bind(writer::search("within", shape, include_str!("../../../shaders/points/neighbors/visit.wgsl"), &text))
+    writer::search("within", shape, include_str!("../../../shaders/points/neighbors/visit.wgsl"), &text)
 }

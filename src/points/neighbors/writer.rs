@@ -148,8 +148,8 @@ pub(super) fn measure(wide: bool) -> String {
 }
 
 /// A search called `name`, in which `visit` says what is done with sources in reach: `start#`, `admit#`, `finish#` for each
-/// slot. `snippet` is text of a user, which is not touched. Arrays of the tree and of the queries are bound first.
-pub(super) fn search(name: &str, shape: Shape, visit: &str, snippet: &str) -> KernelSource {
+/// slot. `callback` is a caller's text, which is not touched. Arrays of the tree and of the queries are bound first.
+pub(super) fn search(name: &str, shape: Shape, visit: &str, callback: &str) -> KernelSource {
     let Shape { form, dims, own, walk, wide } = shape;
     let together = include_str!("../../../shaders/points/neighbors/together.wgsl");
     let alone = include_str!("../../../shaders/points/neighbors/alone.wgsl");
@@ -226,7 +226,7 @@ pub(super) fn search(name: &str, shape: Shape, visit: &str, snippet: &str) -> Ke
     let body = format!("{}{search}{}{lanes}{reach}{visit}", measure(wide), piece(order));
     let body = repeat(&repeat(&body, '#', form.slots), '%', form.children());
     let text = format!(
-        "{constants}{body}\n{snippet}\n@compute @workgroup_size(GROUP) fn main(\n    @builtin(workgroup_id) id: vec3<u32>,\n    \
+        "{constants}{body}\n{callback}\n@compute @workgroup_size(GROUP) fn main(\n    @builtin(workgroup_id) id: vec3<u32>,\n    \
          @builtin(num_workgroups) count: vec3<u32>,\n    @builtin(local_invocation_index) local: u32,\n) {{\n{main}}}\n"
     );
     let access = if walk == Traversal::Links { Access::Atomic } else { Access::Read };

@@ -3,7 +3,7 @@
 use clap::Args;
 use meshloom::exchange::GridComms;
 use meshloom::fft::Transform;
-use meshloom::gpu::{Array, Memory, Recorder};
+use meshloom::gpu::{Array, MemoryKind, Recorder};
 use meshloom::grid::{Transfer, Transfers};
 use meshloom::{Context, Error};
 use serde_json::json;
@@ -58,7 +58,7 @@ fn measure(rank: &Context, arguments: &Arguments) -> Result<Found, Error> {
             plan => plan?,
         };
         for transpose in plan.plan().forward.exchanges() {
-            let (axis, mut lines) = (transpose.line, GridComms::new(&rank.comm, grid)?);
+            let (axis, mut lines) = (transpose.grid_axis, GridComms::new(&rank.comm, grid)?);
             let line = lines.along(axis);
             let chunk = arguments.chunk_bytes.unwrap_or(line.chunk_bytes());
             let depth = arguments.depth.map_or(line.depth(), usize::from);
@@ -91,8 +91,8 @@ fn one(
     let Job { shape, mut lines, axis, transfers } = job;
     let grid = lines.grid();
     let exchange = lines.along(axis);
-    let outgoing = rank.gpu.array_in::<[f32; 2]>("bench::outgoing", end(&transfers.send), Memory::Outgoing)?;
-    let incoming = rank.gpu.array_in::<[f32; 2]>("bench::incoming", end(&transfers.receive), Memory::Incoming)?;
+    let outgoing = rank.gpu.array_in::<[f32; 2]>("bench::outgoing", end(&transfers.send), MemoryKind::Outgoing)?;
+    let incoming = rank.gpu.array_in::<[f32; 2]>("bench::incoming", end(&transfers.receive), MemoryKind::Incoming)?;
     recorder.upload(&outgoing, 0, bytemuck::cast_slice(&values(2 * outgoing.len(), rank.comm.rank())))?;
     let (chunk_bytes, depth, before) = (exchange.chunk_bytes(), exchange.depth(), exchange.cost());
     clock.once(recorder, |recorder| Ok(exchange.run(recorder, &transfers, &outgoing, &incoming)?))?;
