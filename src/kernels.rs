@@ -16,9 +16,6 @@ pub fn kernels() -> Vec<KernelSource> {
     all.push(crate::fft::radial_source());
     all.extend(painters);
     all.extend(crate::mesh::Combine::default().sources());
-    all.extend(crate::points::sources());
-    all.extend(crate::points::tree::sources());
-    all.extend(crate::points::neighbors::sources());
-    all.push(crate::points::ghosts::source());
+    all.extend(crate::points::kernels());
     all
 }

@@ -6,7 +6,7 @@ use super::domain::{Bounds, Domain};
 use super::error::ParticleError;
 use crate::comm::{Communicator, Op};
 use crate::gpu::primitives::{Count, Permute};
-use crate::gpu::{Access, Array, DeviceError, Element, Kernel, KernelSource, Recorder};
+use crate::gpu::{Array, DeviceError, Element, Kernel, KernelSource, Recorder};
 
 /// An array of one of the types that attributes have; all have elements of 4 bytes.
 #[derive(Clone)]
@@ -136,21 +136,18 @@ pub struct Cloud {
     attributes: BTreeMap<String, Attribute>,
 }
 
-#[repr(C)]
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-struct Params {
-    count: u32,
-    dims: u32,
-    pad: [u32; 2],
-    sides: [f32; 4],
+crate::kernel_params! {
+    struct PrepareParams {
+        count: u32,
+        dims: u32,
+        pad: [u32; 2],
+        sides: [f32; 4],
+    }
 }
 
-/// The kernel that wraps points and looks at them.
+/// The kernel that wraps points and finds their bounds.
 pub(super) fn prepare() -> KernelSource {
-    KernelSource::new("points::prepare", include_str!("../../shaders/points/prepare.wgsl"))
-        .fields("count: u32, dims: u32, pad: vec2<u32>, sides: vec4<f32>")
-        .array("positions", Element::F32, Access::ReadWrite)
-        .array("found", Element::U32, Access::Atomic)
+    KernelSource::new("points::prepare", include_str!("../../shaders/points/prepare.wgsl")).params::<PrepareParams>()
 }
 
 /// The real that an integer in the order of the reals stands for.
@@ -185,7 +182,7 @@ impl Cloud {
         let found = recorder.gpu().array::<u32>("points::found", 8)?;
         recorder.upload(&found, 0, &[u32::MAX, u32::MAX, u32::MAX, u32::MAX, 0, 0, 0, u32::MAX])?;
         let [x, y, z] = domain.sides();
-        let params = Params { count: count as u32, dims: dims as u32, pad: [0; 2], sides: [x, y, z, 0.0] };
+        let params = PrepareParams { count: count as u32, dims: dims as u32, pad: [0; 2], sides: [x, y, z, 0.0] };
         recorder.each(&Kernel::trusted(prepare()), &[cloud.positions.raw(), found.raw()], &params, count)?;
         let found = recorder.download(&found, 0, 8)?;
         if found[0] != u32::MAX {

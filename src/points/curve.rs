@@ -6,7 +6,7 @@
 
 use super::domain::{Bounds, Domain};
 use super::error::ParticleError;
-use crate::gpu::{Access, Array, DeviceError, Element, Kernel, KernelSource, Recorder};
+use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
 
 /// A curve through all cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -164,14 +164,30 @@ pub fn hilbert(mut cell: [u32; 3], dims: usize) -> u64 {
     morton(cell, dims)
 }
 
-#[repr(C)]
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-struct Params {
-    count: u32,
-    dims: u32,
-    pad: [u32; 2],
-    origin: [f32; 4],
-    span: [f32; 4],
+crate::kernel_params! {
+    struct KeysParams {
+        count: u32,
+        dims: u32,
+        pad: [u32; 2],
+        origin: [f32; 4],
+        span: [f32; 4],
+    }
+}
+
+/// The kernel that computes keys along `curve`.
+fn keys(curve: Curve) -> KernelSource {
+    let label = if curve == Curve::Hilbert { "points::hilbert" } else { "points::morton" };
+    KernelSource::new(label, include_str!("../../shaders/points/keys.wgsl"))
+        .params::<KeysParams>()
+        .module("points::interleave", include_str!("../../shaders/points/interleave.wgsl"))
+        .module("points::morton", include_str!("../../shaders/points/morton.wgsl"))
+        .module("points::hilbert", include_str!("../../shaders/points/hilbert.wgsl"))
+        .flag("hilbert", curve == Curve::Hilbert)
+}
+
+/// The kernels of both curves.
+pub(super) fn kernels() -> Vec<KernelSource> {
+    [Curve::Morton, Curve::Hilbert].map(keys).into()
 }
 
 /// Computes keys on the device; keeps its compiled kernels.
@@ -189,22 +205,7 @@ impl Default for CurveKeys {
 impl CurveKeys {
     /// Nothing is compiled before it is used.
     pub fn new() -> Self {
-        macro_rules! kernel {
-            ($curve:literal) => {{
-                let body = concat!(
-                    include_str!("../../shaders/points/interleave.wgsl"),
-                    include_str!(concat!("../../shaders/points/", $curve, ".wgsl")),
-                    include_str!("../../shaders/points/keys.wgsl")
-                );
-                let source = KernelSource::new(concat!("points::", $curve), body)
-                    .fields("count: u32, dims: u32, pad: vec2<u32>, origin: vec4<f32>, span: vec4<f32>")
-                    .array("positions", Element::F32, Access::Read)
-                    .array("high", Element::U32, Access::ReadWrite)
-                    .array("low", Element::U32, Access::ReadWrite);
-                Kernel::trusted(source)
-            }};
-        }
-        CurveKeys { morton: kernel!("morton"), hilbert: kernel!("hilbert") }
+        CurveKeys { morton: Kernel::trusted(keys(Curve::Morton)), hilbert: Kernel::trusted(keys(Curve::Hilbert)) }
     }
 
     /// Records `high[i]`, `low[i]` = the words of the key of point `i`, for as many points as `high` has elements.
@@ -233,7 +234,7 @@ impl CurveKeys {
             return Err(DeviceError::Misuse { what: "CurveKeys::record".into(), why });
         }
         let four = |[x, y, z]: [f32; 3]| [x, y, z, 0.0];
-        let params = Params {
+        let params = KeysParams {
             count: count as u32,
             dims: dims as u32,
             pad: [0; 2],
@@ -245,12 +246,6 @@ impl CurveKeys {
             Curve::Hilbert => &self.hilbert,
         };
         recorder.each(kernel, &[positions.raw(), high.raw(), low.raw()], &params, count)
-    }
-
-    /// Its kernels, for tests that go over all of the library's kernels.
-    #[doc(hidden)]
-    pub fn sources(&self) -> Vec<KernelSource> {
-        [&self.morton, &self.hilbert].map(|kernel| kernel.source().clone()).into()
     }
 }
 

@@ -30,8 +30,8 @@ pub(crate) use extent::Extent;
 
 use crate::gpu::KernelSource;
 
-/// The kernels of this module, for tests that go over all of the library's kernels.
-#[doc(hidden)]
-pub fn sources() -> Vec<KernelSource> {
-    std::iter::once(cloud::prepare()).chain(CurveKeys::new().sources()).collect()
+/// The kernels of this room in all forms that any device compiles.
+pub(crate) fn kernels() -> Vec<KernelSource> {
+    let own = [cloud::prepare(), ghosts::kernel()].into_iter().chain(curve::kernels());
+    own.chain(tree::kernels()).chain(neighbors::kernels()).collect()
 }

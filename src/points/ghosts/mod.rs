@@ -13,7 +13,7 @@ mod region;
 use crate::comm::{CommError, Communicator, Op};
 use crate::exchange::{Context, ExchangeError};
 use crate::gpu::primitives::{Count, Permute};
-use crate::gpu::{Access, Array, DeviceElement, DeviceError, Element, Kernel, KernelSource, Memory, Recorder};
+use crate::gpu::{Array, DeviceElement, DeviceError, Kernel, KernelSource, Memory, Recorder};
 use crate::grid::Cost;
 use crate::points::rows::{exchange_rows, upload_u32};
 use crate::points::tree::Tree;
@@ -232,8 +232,9 @@ impl Ghosts {
         context.recorder.copy(ghosts, 0, &outgoing, 0, ghosts.len())?;
         let incoming = exchange_rows(context, &outgoing, width, [&self.receives, &self.sends])?;
         let Adjoint { kernel, points, offsets, places, .. } = &self.adjoint;
+        let params = AccumulateParams { count: points.len() as u32, width: width as u32 };
         let arrays = [points.raw(), offsets.raw(), places.raw(), incoming.raw(), values.raw()];
-        Ok(context.recorder.each(kernel, &arrays, &[points.len() as u32, width as u32, 0, 0], points.len())?)
+        Ok(context.recorder.each(kernel, &arrays, &params, points.len())?)
     }
 
     /// Refuses values that lack points which others see.
@@ -247,16 +248,17 @@ impl Ghosts {
     }
 }
 
-/// The kernel of [`Ghosts::accumulate`], for tests that go over all of the library's kernels.
-#[doc(hidden)]
-pub fn source() -> KernelSource {
+crate::kernel_params! {
+    struct AccumulateParams {
+        count: u32,
+        width: u32,
+    }
+}
+
+/// The kernel of [`Ghosts::accumulate`].
+pub(super) fn kernel() -> KernelSource {
     KernelSource::new("ghosts::accumulate", include_str!("../../../shaders/points/ghosts/accumulate.wgsl"))
-        .fields("count: u32, width: u32, pad0: u32, pad1: u32")
-        .array("points", Element::U32, Access::Read)
-        .array("offsets", Element::U32, Access::Read)
-        .array("places", Element::U32, Access::Read)
-        .array("incoming", Element::F32, Access::Read)
-        .array("values", Element::F32, Access::ReadWrite)
+        .params::<AccumulateParams>()
 }
 
 impl Adjoint {
@@ -273,7 +275,7 @@ impl Adjoint {
         }
         offsets.push(rows.len() as u32);
         Ok(Adjoint {
-            kernel: Kernel::trusted(source()),
+            kernel: Kernel::trusted(kernel()),
             points: upload_u32(recorder, &points)?,
             offsets: upload_u32(recorder, &offsets)?,
             places: upload_u32(recorder, &places)?,

@@ -287,7 +287,7 @@ impl DistributedSearch {
         let here = Cloud::new(&mut context.recorder, cloud.domain(), positions)?;
         // All ranks choose the same units.
         let extent = Extent::of(&here).of_all(&self.points.comm)?;
-        let targets = Targets::new(&mut context.recorder, &self.points.builder, &here, tree)?.among(extent);
+        let targets = Targets::new(&mut context.recorder, &self.points.builder, &here, tree)?.with_extent(extent);
         let order = context.recorder.download(targets.order(), 0, targets.len())?;
         let points = context.recorder.download(targets.positions(), 0, targets.positions().len())?;
         Ok(RankQueries { targets: Some(targets), order, numbers, row_offsets, points })
@@ -358,7 +358,7 @@ impl DistributedSearch {
         };
         let numbers = upload_u32(recorder, &numbers)?;
         let extent = asking.targets.as_ref().map_or(self.points.own.tree.extent(), Targets::extent);
-        Ok(Targets::like(&joint.tree, picked, numbers, extent))
+        Ok(Targets::arranged(&joint.tree, picked, numbers, extent))
     }
 
     /// What queries see within a radius, where that is more than this rank has: the points, and the queries among them.

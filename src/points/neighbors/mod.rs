@@ -23,10 +23,11 @@
 //!   infinite. Distances told by a radius search lose digits below 1e-26 of the radius; that they are within it is right all the same.
 //! - Points that coincide, fewer points than neighbours asked for, no points, and queries outside of all points are like any others.
 
+mod components;
 mod distributed;
 mod error;
 mod group_shape;
-mod link;
+mod kernel_cache;
 mod list;
 mod local;
 mod loop_budget;
@@ -35,15 +36,15 @@ mod pairs;
 mod query;
 mod radius;
 mod result_routing;
+mod search_kernel;
 mod snippet;
 mod targets;
 mod units;
-mod writer;
 
+pub use components::Components;
 pub use distributed::{DistributedSearch, KnnResult};
 pub use error::NeighborError;
 pub use group_shape::GroupShape;
-pub use link::Components;
 pub use local::{nearest, within};
 pub use nearest::{Lists, Nearest};
 pub use pairs::{Bins, join_u64};
@@ -55,25 +56,22 @@ pub use targets::{Queries, Targets};
 
 use crate::gpu::KernelSource;
 
-fn of(form: GroupShape, lengths: &[u32]) -> impl Iterator<Item = KernelSource> + use<> {
-    nearest::sources(form, lengths)
-        .into_iter()
-        .chain(radius::sources(form))
-        .chain(pairs::sources(form))
-        .chain(link::sources(form))
-}
-
-/// Kernels of searches that any device compiles, for tests that go over all of the library's kernels.
-#[doc(hidden)]
-pub fn sources() -> Vec<KernelSource> {
+/// Kernels of searches that any device compiles.
+pub(super) fn kernels() -> Vec<KernelSource> {
     let forms = [GroupShape { lanes: 1, slots: 4 }, GroupShape { lanes: 1, slots: 1 }];
-    forms.into_iter().flat_map(|form| of(form, &[1, 8])).collect()
+    forms.into_iter().flat_map(|form| kernels_of(form, &[1, 8])).collect()
 }
 
-/// Kernels of searches by subgroups, likewise.
+/// Kernels of searches by subgroups.
 #[doc(hidden)]
 pub fn subgroup_sources() -> Vec<KernelSource> {
     let forms =
         [GroupShape { lanes: 4, slots: 8 }, GroupShape { lanes: 8, slots: 4 }, GroupShape { lanes: 32, slots: 1 }];
-    forms.into_iter().flat_map(|form| of(form, &[1, 32])).collect()
+    forms.into_iter().flat_map(|form| kernels_of(form, &[1, 32])).collect()
+}
+
+/// All kernels in one form of groups, with lists of these lengths.
+fn kernels_of(form: GroupShape, lengths: &[u32]) -> impl Iterator<Item = KernelSource> + use<> {
+    let search = nearest::kernels(form, lengths).into_iter().chain(radius::kernels(form));
+    search.chain(pairs::kernels(form)).chain(components::kernels(form))
 }

@@ -47,8 +47,6 @@ pub struct Snippet {
     pub(super) stopping: bool,
     pub(super) rounds: u32,
     pub(super) trust: Trust,
-    /// Is told squares of distances, as they are compared.
-    pub(super) squares: bool,
 }
 
 impl Snippet {
@@ -72,7 +70,7 @@ impl Snippet {
     }
 
     fn on_word_of(trust: Trust, text: impl Into<String>) -> Self {
-        Snippet { text: text.into(), slots: Vec::new(), stopping: false, rounds: 0, trust, squares: false }
+        Snippet { text: text.into(), slots: Vec::new(), stopping: false, rounds: 0, trust }
     }
 
     fn array<T: DeviceElement>(mut self, name: &'static str, array: &Array<T>, access: Access) -> Self {
@@ -113,15 +111,18 @@ impl Snippet {
         self
     }
 
-    /// Tells it squares of distances, in the unit of the search.
-    pub(super) fn told_squares(mut self) -> Self {
-        self.squares = true;
-        self
-    }
-
-    /// Binds its arrays behind those of a kernel.
+    /// Gives a kernel that imports `neighbors::callback` its text, with the declarations of its arrays.
     pub(super) fn bind(&self, source: KernelSource) -> KernelSource {
-        self.slots.iter().fold(source, |source, (slot, _)| source.array(&slot.name, slot.element, slot.access))
+        let declaration = |slot: &Slot| {
+            let (name, element) = (&slot.name, slot.element.wgsl());
+            match slot.access {
+                Access::Read => format!("var<storage, read> {name}: array<{element}>;\n"),
+                Access::ReadWrite => format!("var<storage, read_write> {name}: array<{element}>;\n"),
+                Access::Atomic => format!("var<storage, read_write> {name}: array<atomic<{element}>>;\n"),
+            }
+        };
+        let text: String = self.slots.iter().map(|(slot, _)| declaration(slot)).chain([self.text.clone()]).collect();
+        source.callers_module("neighbors::callback", text)
     }
 
     pub(super) fn arrays(&self) -> impl Iterator<Item = &RawArray> {
@@ -135,7 +136,6 @@ impl Snippet {
             slots: self.slots.iter().map(|(slot, _)| slot.clone()).collect(),
             stopping: self.stopping,
             trust: self.trust,
-            squares: self.squares,
         }
     }
 
@@ -159,5 +159,4 @@ pub(super) struct Key {
     slots: Vec<Slot>,
     stopping: bool,
     trust: Trust,
-    squares: bool,
 }

@@ -95,17 +95,17 @@ impl Units {
     }
 
     /// What coordinates are multiplied by.
-    pub fn load(&self) -> f32 {
+    pub fn load_scale(&self) -> f32 {
         power(self.load) as f32
     }
 
     /// What differences of loaded coordinates are multiplied by.
-    pub fn zoom(&self) -> f32 {
+    pub fn square_scale(&self) -> f32 {
         power(self.factor - self.load) as f32
     }
 
     /// The difference of loaded coordinates that stands for all that are farther.
-    pub fn farthest(&self) -> f32 {
+    pub fn max_difference(&self) -> f32 {
         (FARTHEST * power(self.load - self.factor)).min(f64::from(f32::MAX)) as f32
     }
 
@@ -188,11 +188,14 @@ mod tests {
                 let span = span.max(f32::EPSILON * low.abs());
                 let (extent, what) = (extent(low, span), format!("{span:e} {low:e} {reach:e}"));
                 let units = Units::new(&extent, reach, f32::INFINITY);
-                let (load, zoom) = (f64::from(units.load()), f64::from(units.zoom()));
-                assert!(units.load().is_normal() && units.zoom().is_normal() && units.unit().is_normal(), "{what}");
+                let (load, zoom) = (f64::from(units.load_scale()), f64::from(units.square_scale()));
+                assert!(
+                    units.load_scale().is_normal() && units.square_scale().is_normal() && units.unit().is_normal(),
+                    "{what}"
+                );
                 assert_eq!(f64::from(units.unit()) * load * zoom, 1.0, "{what}");
                 assert!(extent.most() * load < power(FAR), "{what}");
-                assert!(f64::from(units.farthest()) * zoom <= FARTHEST, "{what}");
+                assert!(f64::from(units.max_difference()) * zoom <= FARTHEST, "{what}");
                 let looked = f64::from(reach).min(extent.span()) * load * zoom;
                 assert!(looked <= power(TOP) && (looked >= power(ROOM - 1) || units.factor == units.finest), "{what}");
                 // Either nothing is cut, or all that is looked for is nearer.

@@ -19,35 +19,31 @@ mod levels;
 pub use levels::{FAN, LEAF, Levels};
 
 use crate::gpu::primitives::{Count, Keys, Sort};
-use crate::gpu::{Access, Array, DeviceError, Element, Gpu, Kernel, KernelSource, RawArray, Recorder};
+use crate::gpu::{Array, DeviceError, Gpu, Kernel, KernelSource, RawArray, Recorder};
 use crate::points::{Cloud, Curve, CurveKeys, Domain, Extent, Frame};
 use std::sync::{Arc, Mutex, PoisonError};
 
 const GROUP: u32 = 64;
 
-#[repr(C)]
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-struct Points {
-    count: u32,
-    dims: u32,
-    pad: [u32; 2],
+crate::kernel_params! {
+    /// The points under a tree.
+    struct PointsParams {
+        count: u32,
+        dims: u32,
+    }
 }
 
-const POINTS: &str = "count: u32, dims: u32, pad: vec2<u32>";
-
-#[repr(C)]
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-struct Nodes {
-    first: u32,
-    below: u32,
-    count: u32,
-    pad: u32,
+crate::kernel_params! {
+    /// One level of a tree, and where the level below begins.
+    struct LevelParams {
+        first: u32,
+        below: u32,
+        count: u32,
+    }
 }
 
-const NODES: &str = "first: u32, below: u32, count: u32, pad: u32";
-
-/// The kernels that make boxes.
-struct Boxes {
+/// The kernels that order the points and compute the boxes.
+struct BoxKernels {
     arrange: Kernel,
     leaves: Kernel,
     nodes: Kernel,
@@ -57,7 +53,7 @@ struct Boxes {
 pub struct Builder {
     keys: CurveKeys,
     sort: Sort,
-    boxes: Arc<Boxes>,
+    boxes: Arc<BoxKernels>,
     /// Of points with masses, and of points that count 1 each.
     leaf_moments: [Kernel; 2],
     node_moments: Kernel,
@@ -77,23 +73,22 @@ pub struct Tree {
     positions: Array<f32>,
     order: Array<u32>,
     boxes: Array<u32>,
-    kernels: Arc<Boxes>,
+    kernels: Arc<BoxKernels>,
 }
 
 impl Builder {
     /// A builder for a device. Kernels are compiled when they are first used.
     pub fn new(gpu: &Gpu) -> Self {
-        let Sources { arrange, leaves, nodes, leaf_moments, node_moments } = Sources::new();
         Builder {
             keys: CurveKeys::new(),
             sort: Sort::new(gpu),
-            boxes: Arc::new(Boxes {
-                arrange: Kernel::trusted(arrange),
-                leaves: Kernel::trusted(leaves),
-                nodes: Kernel::trusted(nodes),
+            boxes: Arc::new(BoxKernels {
+                arrange: Kernel::trusted(arrange()),
+                leaves: Kernel::trusted(leaves()),
+                nodes: Kernel::trusted(nodes()),
             }),
-            leaf_moments: leaf_moments.map(Kernel::trusted),
-            node_moments: Kernel::trusted(node_moments),
+            leaf_moments: [true, false].map(|masses| Kernel::trusted(leaf_moments(masses))),
+            node_moments: Kernel::trusted(node_moments()),
         }
     }
 
@@ -133,7 +128,7 @@ impl Builder {
         let positions = recorder.gpu().array("tree::targets", cloud.positions().len())?;
         let order = self.order(recorder, cloud, frame, &positions)?;
         let arrays = [cloud.positions().raw(), order.raw(), positions.raw()];
-        let points = Points { count: cloud.len() as u32, dims: cloud.domain().dims() as u32, pad: [0; 2] };
+        let points = PointsParams { count: cloud.len() as u32, dims: cloud.domain().dims() as u32 };
         recorder.each(&self.boxes.arrange, &arrays, &points, cloud.len())?;
         Ok((positions, order))
     }
@@ -182,65 +177,48 @@ impl Builder {
         let mut arrays = vec![tree.positions.raw(), tree.order.raw(), tree.boxes.raw(), moment.raw()];
         arrays.extend(masses.map(Array::raw));
         let kernel = &self.leaf_moments[usize::from(masses.is_none())];
-        recorder.dispatch(kernel, &arrays, &tree.points(), tree.leaf_groups())?;
+        recorder.dispatch(kernel, &arrays, &tree.params(), tree.leaf_groups())?;
         tree.upwards(recorder, &self.node_moments, moment.raw())?;
         Ok(moment)
     }
 }
 
-/// The texts of the kernels.
-struct Sources {
-    arrange: KernelSource,
-    leaves: KernelSource,
-    nodes: KernelSource,
-    leaf_moments: [KernelSource; 2],
-    node_moments: KernelSource,
+fn arrange() -> KernelSource {
+    KernelSource::new("tree::arrange", include_str!("../../../shaders/points/tree/arrange.wgsl"))
+        .params::<PointsParams>()
 }
 
-impl Sources {
-    fn new() -> Self {
-        let kernel = |name: &str, text: &str, params: &str| {
-            KernelSource::new(format!("tree::{name}"), text.to_string()).fields(params)
-        };
-        let with_diagonal =
-            |text: &str| format!("{}{text}", include_str!("../../../shaders/points/tree/diagonal.wgsl"));
-        let arrange = kernel("arrange", include_str!("../../../shaders/points/tree/arrange.wgsl"), POINTS)
-            .array("source", Element::F32, Access::Read)
-            .array("order", Element::U32, Access::Read)
-            .array("sorted", Element::F32, Access::ReadWrite);
-        let leaves = kernel("leaves", &with_diagonal(include_str!("../../../shaders/points/tree/leaves.wgsl")), POINTS)
-            .group(GROUP)
-            .array("sorted", Element::F32, Access::Read)
-            .array("order", Element::U32, Access::Read)
-            .array("box", Element::U32, Access::ReadWrite);
-        let nodes = kernel("nodes", &with_diagonal(include_str!("../../../shaders/points/tree/nodes.wgsl")), NODES)
-            .group(GROUP)
-            .array("box", Element::U32, Access::ReadWrite);
-        let leaf_moments = [true, false].map(|masses| {
-            let mass_of = if masses { "load_mass(i)" } else { "1.0" };
-            let text = include_str!("../../../shaders/points/tree/leaf_moments.wgsl");
-            let text = format!("{text}\nfn mass_of(i: u32) -> f32 {{ return {mass_of}; }}\n");
-            let source = kernel("leaf_moments", &text, POINTS)
-                .group(GROUP)
-                .array("sorted", Element::F32, Access::Read)
-                .array("order", Element::U32, Access::Read)
-                .array("box", Element::U32, Access::Read)
-                .array("moment", Element::F32, Access::ReadWrite);
-            if masses { source.array("mass", Element::F32, Access::Read) } else { source }
-        });
-        let node_moments =
-            kernel("node_moments", include_str!("../../../shaders/points/tree/node_moments.wgsl"), NODES)
-                .group(GROUP)
-                .array("moment", Element::F32, Access::ReadWrite);
-        Sources { arrange, leaves, nodes, leaf_moments, node_moments }
-    }
+fn leaves() -> KernelSource {
+    with_shape("tree::leaves", include_str!("../../../shaders/points/tree/leaves.wgsl")).params::<PointsParams>()
 }
 
-/// All kernels of this module, for tests that go over all of the library's kernels.
-#[doc(hidden)]
-pub fn sources() -> Vec<KernelSource> {
-    let Sources { arrange, leaves, nodes, leaf_moments, node_moments } = Sources::new();
-    [arrange, leaves, nodes, node_moments].into_iter().chain(leaf_moments).collect()
+fn nodes() -> KernelSource {
+    with_shape("tree::nodes", include_str!("../../../shaders/points/tree/nodes.wgsl")).params::<LevelParams>()
+}
+
+fn leaf_moments(masses: bool) -> KernelSource {
+    with_shape("tree::leaf_moments", include_str!("../../../shaders/points/tree/leaf_moments.wgsl"))
+        .params::<PointsParams>()
+        .flag("masses", masses)
+}
+
+fn node_moments() -> KernelSource {
+    with_shape("tree::node_moments", include_str!("../../../shaders/points/tree/node_moments.wgsl"))
+        .params::<LevelParams>()
+}
+
+/// A kernel over the leaves or nodes of a tree.
+fn with_shape(label: &str, text: &'static str) -> KernelSource {
+    KernelSource::new(label, text)
+        .module("tree::diagonal", include_str!("../../../shaders/points/tree/diagonal.wgsl"))
+        .constant("LEAF", LEAF as u32)
+        .constant("FAN", FAN as u32)
+        .group(GROUP)
+}
+
+/// All kernels of this module.
+pub(super) fn kernels() -> Vec<KernelSource> {
+    vec![arrange(), leaves(), nodes(), leaf_moments(true), leaf_moments(false), node_moments()]
 }
 
 impl Tree {
@@ -306,7 +284,7 @@ impl Tree {
         }
         let extent = Extent::framed(&self.frame, &self.domain).union(&Extent::of(cloud));
         *self.extent.lock().unwrap_or_else(PoisonError::into_inner) = extent;
-        let (points, Boxes { arrange, leaves, nodes }) = (self.points(), &*self.kernels);
+        let (points, BoxKernels { arrange, leaves, nodes }) = (self.params(), &*self.kernels);
         let arrays = [positions.raw(), self.order.raw(), self.positions.raw()];
         recorder.each(arrange, &arrays, &points, self.len())?;
         let arrays = [self.positions.raw(), self.order.raw(), self.boxes.raw()];
@@ -314,8 +292,8 @@ impl Tree {
         self.upwards(recorder, nodes, self.boxes.raw())
     }
 
-    fn points(&self) -> Points {
-        Points { count: self.len() as u32, dims: self.domain.dims() as u32, pad: [0; 2] }
+    fn params(&self) -> PointsParams {
+        PointsParams { count: self.len() as u32, dims: self.domain.dims() as u32 }
     }
 
     fn leaf_groups(&self) -> u64 {
@@ -326,12 +304,8 @@ impl Tree {
     fn upwards(&self, recorder: &mut Recorder, kernel: &Kernel, array: &RawArray) -> Result<(), DeviceError> {
         for level in 1..self.levels.count() {
             let count = self.levels.nodes(level);
-            let params = Nodes {
-                first: self.levels.start(level) as u32,
-                below: self.levels.start(level - 1) as u32,
-                count: count as u32,
-                pad: 0,
-            };
+            let [first, below] = [level, level - 1].map(|level| self.levels.start(level) as u32);
+            let params = LevelParams { first, below, count: count as u32 };
             recorder.dispatch(kernel, &[array], &params, count.div_ceil(u64::from(GROUP)))?;
         }
         Ok(())

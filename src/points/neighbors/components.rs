@@ -2,31 +2,41 @@
 
 use super::error::NeighborError;
 use super::group_shape::GroupShape;
-use super::loop_budget::{self, LoopBudget, unfinished};
+use super::loop_budget::{self, LoopBudget, any_unfinished};
 use super::query::{KnnQuery, RowOrder, check_radius};
+use super::search_kernel::{Cursor, SearchParams, SearchVariant, Traversal, measured, search};
 use super::targets::Queries;
-use super::writer::{self, Params, Shape, Traversal};
 use crate::gpu::primitives::Reduce;
-use crate::gpu::{Access, Array, Element, Gpu, Kernel, KernelSource, Recorder};
+use crate::gpu::{Array, Gpu, Kernel, KernelSource, Recorder};
 use crate::points::tree::Tree;
 
-/// What diagonals of boxes are taken to be longer by, so that rounding never makes neighbours of points that are none.
-const TIGHTER: &str = "const TIGHTER: f32 = 1.000004;\n";
+/// Steps towards its root that a point takes per dispatch where drivers limit loops.
+const MAX_HOPS: u32 = 256;
 
-/// Steps towards a root that a point takes at a time where drivers limit loops.
-const HOPS: u32 = 256;
+crate::kernel_params! {
+    struct BeginParams {
+        starts: [[u32; 4]; 3],
+        count: u32,
+        levels: u32,
+        reach: f32,
+        load_scale: f32,
+        square_scale: f32,
+        max_difference: f32,
+        pad: [u32; 2],
+    }
+}
 
-#[repr(C)]
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-struct Begin {
-    starts: [u32; 12],
-    count: u32,
-    levels: u32,
-    reach: f32,
-    load_unit: f32,
-    zoom: f32,
-    farthest: f32,
-    pad: [u32; 2],
+crate::kernel_params! {
+    struct FlattenParams {
+        count: u32,
+        max_hops: u32,
+    }
+}
+
+crate::kernel_params! {
+    struct LabelParams {
+        count: u32,
+    }
 }
 
 /// Finds connected components: points are linked that lie within a radius of each other, as in friends-of-friends.
@@ -34,13 +44,13 @@ struct Begin {
 /// - A point's label is the least number of a point in its component: it does not depend on the tree, the device or the order
 ///   of anything.
 /// - A link is what [`Radius`](super::Radius) counts as a neighbour: inclusive, the nearest image on periodic axes.
-/// - Points of a node of the tree that is no longer than the radius are linked without looking at them, and nodes that are one with
-///   a whole group of points are passed by: points that coincide cost O(N).
-/// - Memory: 8 bytes a point besides the tree and the labels.
+/// - Points of a node of the tree that is no longer than the radius are linked without looking at them, and nodes that are in one
+///   component with a whole group of points are skipped: points that coincide cost O(N).
+/// - Memory: 8 bytes per point beside the tree and the labels.
 /// - Everything is recorded; nothing submits or waits, except on drivers that limit loops
-///   ([`Capabilities::loop_rounds`](crate::gpu::Capabilities::loop_rounds)): there it asks whether it is done.
+///   ([`Capabilities::loop_rounds`](crate::gpu::Capabilities::loop_rounds)): there it waits to learn whether it is complete.
 ///
-/// The method is a disjoint-set forest that only ever hooks a root to a lower one (after Jayanti and Tarjan, *Concurrent disjoint
+/// The method is a disjoint-set forest that only ever links a root to a lower one (after Jayanti and Tarjan, *Concurrent disjoint
 /// set union*, 2021): invocations need not wait for each other, and what each sees may be out of date.
 ///
 /// ```
@@ -60,8 +70,8 @@ struct Begin {
 /// ```
 pub struct Components {
     form: GroupShape,
-    rounds: LoopBudget,
-    /// By dimensions, then by how they measure.
+    budget: LoopBudget,
+    /// By dimensions (2, 3), then by whether differences are scaled one by one.
     links: [[Kernel; 2]; 2],
     begin: Kernel,
     flatten: Kernel,
@@ -78,15 +88,15 @@ impl Components {
 
     /// In a given form, which the device must allow.
     pub fn with(gpu: &Gpu, form: GroupShape) -> Self {
-        let [begin, flatten, least, label] = helpers().map(Kernel::trusted);
         let links = [2, 3].map(|dims| [false, true].map(|wide| Kernel::trusted(link(form, dims, wide))));
-        Components { form, rounds: LoopBudget::of(gpu), links, begin, flatten, least, label, reduce: Reduce::new() }
+        let [begin, flatten, least, label] = [begin(), flatten(), least(), label()].map(Kernel::trusted);
+        Components { form, budget: LoopBudget::of(gpu), links, begin, flatten, least, label, reduce: Reduce::new() }
     }
 
     /// The same for a driver that ends loops after so many rounds (at least 1024), or never.
     #[must_use]
     pub fn with_rounds(mut self, rounds: Option<u32>) -> Self {
-        self.rounds = LoopBudget::new(rounds);
+        self.budget = LoopBudget::new(rounds);
         self
     }
 
@@ -99,8 +109,8 @@ impl Components {
         let (gpu, count) = (recorder.gpu().clone(), tree.len());
         let ask = KnnQuery { within: radius, rows: RowOrder::Curve, ..KnnQuery::nearest(0) };
         let units = Queries::Own.units(tree, radius, f32::INFINITY);
-        let stop = self.rounds.linking(self.form);
-        let params = Params {
+        let stop = self.budget.linking(self.form);
+        let params = SearchParams {
             rounds: stop.unwrap_or(u32::MAX / 2),
             leaf_rounds: loop_budget::link(self.form),
             ..Queries::Own.params(tree, &ask, &units)?
@@ -110,14 +120,14 @@ impl Components {
             return Ok(labels);
         }
         let parent = gpu.array::<u32>("neighbors::parent", count)?;
-        let begin = Begin {
+        let begin = BeginParams {
             starts: tree.levels().words(),
             count: count as u32,
             levels: tree.levels().count() as u32,
             reach: params.reach,
-            load_unit: params.load_unit,
-            zoom: params.zoom,
-            farthest: params.farthest,
+            load_scale: params.load_scale,
+            square_scale: params.square_scale,
+            max_difference: params.max_difference,
             pad: [0; 2],
         };
         recorder.each(&self.begin, &[tree.boxes().raw(), parent.raw()], &begin, count)?;
@@ -127,24 +137,25 @@ impl Components {
         let arrays = [tree.positions().raw(), parent.raw(), tree.boxes().raw(), cursor.raw()];
         loop {
             Queries::Own.dispatch(recorder, self.form, kernel, &arrays, params, 0..count)?;
-            self.flat(recorder, &parent, stop.is_some())?;
-            if stop.is_none() || !unfinished(recorder, &self.reduce, &cursor)? {
+            self.flatten(recorder, &parent, stop.is_some())?;
+            if stop.is_none() || !any_unfinished(recorder, &self.reduce, &cursor)? {
                 break;
             }
         }
         let least = gpu.array::<u32>("neighbors::least", count)?;
         recorder.clear(&least);
-        let words = [count as u32, 0, 0, 0];
-        recorder.each(&self.least, &[parent.raw(), tree.order().raw(), least.raw()], &words, count)?;
+        let params = LabelParams { count: count as u32 };
+        recorder.each(&self.least, &[parent.raw(), tree.order().raw(), least.raw()], &params, count)?;
         let arrays = [parent.raw(), tree.order().raw(), least.raw(), labels.raw()];
-        recorder.each(&self.label, &arrays, &words, count)?;
+        recorder.each(&self.label, &arrays, &params, count)?;
         Ok(labels)
     }
 
-    /// Brings all points to their roots.
-    fn flat(&self, recorder: &mut Recorder, parent: &Array<u32>, limited: bool) -> Result<(), NeighborError> {
+    /// Links all points to their roots.
+    fn flatten(&self, recorder: &mut Recorder, parent: &Array<u32>, limited: bool) -> Result<(), NeighborError> {
         let left = recorder.gpu().array::<u32>("neighbors::left", 1)?;
-        let params = [parent.len() as u32, if limited { HOPS } else { u32::MAX }, 0, 0];
+        let max_hops = if limited { MAX_HOPS } else { u32::MAX };
+        let params = FlattenParams { count: parent.len() as u32, max_hops };
         loop {
             recorder.clear(&left);
             recorder.each(&self.flatten, &[parent.raw(), left.raw()], &params, parent.len())?;
@@ -156,40 +167,33 @@ impl Components {
 }
 
 fn link(form: GroupShape, dims: usize, wide: bool) -> KernelSource {
-    let shape = Shape { form, dims, own: true, walk: Traversal::Links, wide };
-    writer::search("link", shape, include_str!("../../../shaders/points/neighbors/link.wgsl"), TIGHTER)
+    let traversal = Traversal::CURVE.half().with(Cursor::Resume);
+    let variant = SearchVariant { form, dims, own: true, traversal, wide };
+    search("neighbors::link", include_str!("../../../shaders/points/neighbors/link.wgsl"), variant).flag("links", true)
 }
 
-fn helpers() -> [KernelSource; 4] {
-    let kernel = |name: &str, text: &str| KernelSource::new(format!("neighbors::link_{name}"), text.to_string());
-    let begin = include_str!("../../../shaders/points/neighbors/link_begin.wgsl");
-    let begin = kernel("begin", &format!("{TIGHTER}{}{begin}", writer::measure(true)))
-        .fields("starts: array<vec4<u32>, 3>, count: u32, levels: u32, reach: f32, load_unit: f32, zoom: f32, farthest: f32, pad: vec2<u32>")
-        .array("box", Element::U32, Access::Read)
-        .array("parent", Element::U32, Access::ReadWrite);
-    let flatten = kernel("flatten", include_str!("../../../shaders/points/neighbors/link_flatten.wgsl"))
-        .fields("count: u32, hops: u32, pad0: u32, pad1: u32")
-        .array("parent", Element::U32, Access::Atomic)
-        .array("left", Element::U32, Access::Atomic);
-    let [least, label] = [
-        ("least", include_str!("../../../shaders/points/neighbors/link_least.wgsl"), Access::Atomic),
-        ("label", include_str!("../../../shaders/points/neighbors/link_label.wgsl"), Access::Read),
-    ]
-    .map(|(name, text, access)| {
-        kernel(name, text)
-            .fields("count: u32, pad0: u32, pad1: u32, pad2: u32")
-            .array("parent", Element::U32, Access::Read)
-            .array("order", Element::U32, Access::Read)
-            .array("least", Element::U32, access)
-    });
-    [begin, flatten, least, label.array("label", Element::U32, Access::ReadWrite)]
+fn begin() -> KernelSource {
+    let text = include_str!("../../../shaders/points/neighbors/link_begin.wgsl");
+    measured(KernelSource::new("neighbors::link_begin", text), true).params::<BeginParams>()
 }
 
-/// Kernels in one form of all kinds that there are.
-pub(super) fn sources(form: GroupShape) -> Vec<KernelSource> {
-    [(2, false), (3, false), (3, true)]
-        .into_iter()
-        .map(|(dims, wide)| link(form, dims, wide))
-        .chain(helpers())
-        .collect()
+fn flatten() -> KernelSource {
+    KernelSource::new("neighbors::link_flatten", include_str!("../../../shaders/points/neighbors/link_flatten.wgsl"))
+        .params::<FlattenParams>()
+}
+
+fn least() -> KernelSource {
+    KernelSource::new("neighbors::link_least", include_str!("../../../shaders/points/neighbors/link_least.wgsl"))
+        .params::<LabelParams>()
+}
+
+fn label() -> KernelSource {
+    KernelSource::new("neighbors::link_label", include_str!("../../../shaders/points/neighbors/link_label.wgsl"))
+        .params::<LabelParams>()
+}
+
+/// The kernels of this file in one form of groups.
+pub(super) fn kernels(form: GroupShape) -> Vec<KernelSource> {
+    let links = [(2, false), (3, false), (3, true)].map(|(dims, wide)| link(form, dims, wide));
+    links.into_iter().chain([begin(), flatten(), least(), label()]).collect()
 }
