@@ -187,35 +187,9 @@ fn build(
     // A driver that fails on a text fails as an internal error.
     let scopes =
         [wgpu::ErrorFilter::Internal, wgpu::ErrorFilter::Validation].map(|filter| device.push_error_scope(filter));
-    let entry = |binding: u32, ty: wgpu::BufferBindingType, dynamic: bool| wgpu::BindGroupLayoutEntry {
-        binding,
-        visibility: wgpu::ShaderStages::COMPUTE,
-        ty: wgpu::BindingType::Buffer { ty, has_dynamic_offset: dynamic, min_binding_size: None },
-        count: None,
-    };
-    let params_binding = match params {
-        ParamsSpace::Uniform => wgpu::BufferBindingType::Uniform,
-        ParamsSpace::Storage => wgpu::BufferBindingType::Storage { read_only: true },
-    };
-    let mut entries = vec![entry(0, params_binding, true)];
-    for (slot, &windows) in source.slots.iter().zip(windows) {
-        for _ in 0..windows {
-            let read_only = slot.access == Access::Read;
-            entries.push(entry(entries.len() as u32, wgpu::BufferBindingType::Storage { read_only }, false));
-        }
-    }
-    let layout = device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label, entries: &entries });
-    let descriptor = wgpu::ShaderModuleDescriptor { label, source: wgpu::ShaderSource::Wgsl(text.into()) };
+    let layout = bind_group_layout(device, source, windows, params);
     let checked = trust == Trust::Nobody || gpu.checked();
-    let module = if checked {
-        device.create_shader_module(descriptor)
-    } else {
-        // SAFETY: without checks a text must keep within its arrays, end all its loops and divide by nothing that is zero. A
-        // caller has promised that with `unsafe`. Kernels of this library do so for arrays of the lengths that the functions
-        // around them require, and the suite runs them checked as well. What
-        // they read indices from is also theirs, and given away for reading only.
-        unsafe { device.create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked()) }
-    };
+    let module = shader_module(device, label, text, checked);
     let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
         label,
         layout: Some(&device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
@@ -240,4 +214,45 @@ fn build(
             Ok(Pipeline { pipeline, layout, label: source.label.clone(), params: extent })
         }
     }
+}
+
+/// The parameters at binding 0, then the windows of each array.
+fn bind_group_layout(
+    device: &wgpu::Device,
+    source: &Assembled,
+    windows: &[u32],
+    params: ParamsSpace,
+) -> wgpu::BindGroupLayout {
+    let entry = |binding: u32, ty: wgpu::BufferBindingType| wgpu::BindGroupLayoutEntry {
+        binding,
+        visibility: wgpu::ShaderStages::COMPUTE,
+        ty: wgpu::BindingType::Buffer { ty, has_dynamic_offset: binding == 0, min_binding_size: None },
+        count: None,
+    };
+    let params = match params {
+        ParamsSpace::Uniform => wgpu::BufferBindingType::Uniform,
+        ParamsSpace::Storage => wgpu::BufferBindingType::Storage { read_only: true },
+    };
+    let mut entries = vec![entry(0, params)];
+    for (slot, &windows) in source.slots.iter().zip(windows) {
+        for _ in 0..windows {
+            let read_only = slot.access == Access::Read;
+            entries.push(entry(entries.len() as u32, wgpu::BufferBindingType::Storage { read_only }));
+        }
+    }
+    let label = Some(source.label.as_str());
+    device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label, entries: &entries })
+}
+
+/// The text as a module, with run-time checks or without.
+fn shader_module(device: &wgpu::Device, label: Option<&str>, text: &str, checked: bool) -> wgpu::ShaderModule {
+    let descriptor = wgpu::ShaderModuleDescriptor { label, source: wgpu::ShaderSource::Wgsl(text.into()) };
+    if checked {
+        return device.create_shader_module(descriptor);
+    }
+    // SAFETY: without checks a text must keep within its arrays, end all its loops and divide by nothing that is zero. A
+    // caller has promised that with `unsafe`. Kernels of this library do so for arrays of the lengths that the functions
+    // around them require, and the suite runs them checked as well. What
+    // they read indices from is also theirs, and given away for reading only.
+    unsafe { device.create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked()) }
 }
