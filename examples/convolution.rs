@@ -1,8 +1,8 @@
 //! Convolutions over any number of ranks, in five passes over memory each, compared with direct sums.
 //!
-//! - *circular*: a periodic field smoothed with a Gaussian, whose spectrum a hook calculates from the mode;
+//! - *circular*: a periodic field smoothed with a Gaussian, whose spectrum a callback calculates from the mode;
 //! - *linear*: a field convolved with a small kernel, with zeros all around (a transform of twice the cells); the
-//!   spectrum of the kernel is made by a transform, and a hook reads it.
+//!   spectrum of the kernel is made by a transform, and a callback reads it.
 //!
 //! ```text
 //! cargo run --release --example convolution            # one rank
@@ -17,10 +17,10 @@ use std::f64::consts::TAU;
 
 use meshloom::comm::Op;
 use meshloom::exchange::GridComms;
-use meshloom::fft::{Filter, Hook, Spec, Transform, TransformHooks, Tuning, Values};
-use meshloom::gpu::{Options, Recorder};
+use meshloom::fft::{Filter, Spec, Transform, TransformCallbacks, Tuning, Values};
+use meshloom::gpu::{Callback, Options, Recorder};
 use meshloom::grid::{Box3, Grid};
-use meshloom::{Context, Error, Launch, launch};
+use meshloom::{Context, Error, Launch, kernel_params, launch};
 
 const SHAPE: [u64; 3] = [16, 12, 20];
 /// Width of the Gaussian in cells.
@@ -59,9 +59,14 @@ struct Work {
 
 impl Work {
     /// Filters the field and returns the largest difference from `direct`, and the largest value.
-    fn compare(&mut self, spec: &Spec, hook: &Hook, direct: impl Fn([u64; 3]) -> f64) -> Result<[f64; 2], Error> {
+    fn compare(
+        &mut self,
+        spec: &Spec,
+        callback: &Callback,
+        direct: impl Fn([u64; 3]) -> f64,
+    ) -> Result<[f64; 2], Error> {
         let gpu = &self.rank.gpu;
-        let filter = Filter::<f32>::new(gpu, spec, &self.lines, &self.tuning, hook, 1)?;
+        let filter = Filter::<f32>::new(gpu, spec, &self.lines, &self.tuning, callback, 1)?;
         let layout = filter.field_layout();
         let (input, output) = (gpu.array("field", layout.len())?, gpu.array("output", layout.len())?);
         let cells: Vec<f32> = points(&layout.own).map(|at| field(at) as f32).collect();
@@ -78,7 +83,7 @@ impl Work {
 
     /// `exp(-k^2 width^2 / 2)` of the mode at hand.
     fn circular(&mut self) -> Result<[f64; 2], Error> {
-        let hook = Hook::new(
+        let callback = Callback::new(
             "fn on_mode(value: Complex, at: vec4<u32>, result: u32) -> Complex {
                  let cells = params.gauss_cells;
                  // Mode m stands at m mod n: the nearer of the distances to 0 and to n.
@@ -87,12 +92,9 @@ impl Work {
                  return value * exp(-0.5 * params.gauss_width * params.gauss_width * dot(w, w));
              }",
         )
-        .params(
-            "gauss_cells: vec3<u32>, gauss_width: f32",
-            &Gauss { cells: SHAPE.map(|n| n as u32), width: WIDTH as f32 },
-        );
+        .params(&Gauss { gauss_cells: words(SHAPE), gauss_width: WIDTH as f32 });
 
-        // The Gaussian along each axis as the sum of its modes: what the hook says, in real space.
+        // The Gaussian along each axis as the sum of its modes: what the callback says, in real space.
         let one = |n: u64| -> Vec<f64> {
             let wave = |m: u64| TAU * m.min(n - m) as f64 / n as f64;
             let term =
@@ -107,7 +109,7 @@ impl Work {
             };
             points(&whole).map(|from| weight(from) * field(from)).sum()
         };
-        self.compare(&Spec::new(Values::Real, SHAPE), &hook, direct)
+        self.compare(&Spec::new(Values::Real, SHAPE), &callback, direct)
     }
 
     /// A kernel of the user's, padded.
@@ -115,54 +117,50 @@ impl Work {
         let spec = Spec::new(Values::Real, SHAPE).points(SHAPE.map(|n| 2 * n));
         let gpu = &self.rank.gpu;
         let (grid, me) = (self.lines.grid(), self.lines.rank());
-        let transform = Transform::<f32>::with(gpu, &spec, grid, me, &self.tuning, &TransformHooks::default())?;
+        let transform = Transform::<f32>::with(gpu, &spec, grid, me, &self.tuning, &TransformCallbacks::default())?;
         let layout = transform.field_layout();
         let cells: Vec<f32> = points(&layout.own).map(|at| kernel(at) as f32).collect();
         let (array, spectrum) = (transform.field(gpu, &layout)?, transform.spectrum(gpu)?);
         self.recorder.upload(&array, 0, &cells)?;
         transform.forward(&mut self.recorder, &mut self.lines, &array, &layout, &spectrum)?;
 
-        // Both have the spectrum cut alike, so a rank's hook reads only this rank's modes.
+        // Both have the spectrum cut alike, so a rank's callback reads only this rank's modes.
         let part = Filter::<f32>::part_of(gpu, &spec, &self.lines, &self.tuning)?;
         assert_eq!(part, transform.spectrum_part());
         let place = Place {
-            first: [0, 1, 2].map(|a| part[a].start as u32),
-            rows: (part[1].end - part[1].start) as u32,
-            columns: (part[2].end - part[2].start) as u32,
-            pad: [0; 3],
+            kernel_first: words([0, 1, 2].map(|a| part[a].start)),
+            kernel_rows: (part[1].end - part[1].start) as u32,
+            kernel_columns: (part[2].end - part[2].start) as u32,
         };
-        let hook = Hook::new(
+        let callback = Callback::new(
             "fn on_mode(value: Complex, at: vec4<u32>, result: u32) -> Complex {
-                 let local = at.xyz - params.kernel_first;
+                 let local = at.xyz - params.kernel_first.xyz;
                  let row = local.x * params.kernel_rows + local.y;
                  return multiply(value, load_kernel(row * params.kernel_columns + local.z));
              }",
         )
-        .array("kernel", &spectrum)
-        .params("kernel_first: vec3<u32>, kernel_rows: u32, kernel_columns: u32", &place);
+        .read("kernel", &spectrum)
+        .params(&place);
 
         let direct = |at: [u64; 3]| {
             let taps: Box3 = [0, 1, 2].map(|a| 0..KERNEL[a].min(at[a] + 1));
             points(&taps).map(|tap| kernel(tap) * field([0, 1, 2].map(|a| at[a] - tap[a]))).sum()
         };
-        self.compare(&spec, &hook, direct)
+        self.compare(&spec, &callback, direct)
     }
 }
 
-#[repr(C)]
-#[derive(Clone, Copy, bytemuck::NoUninit)]
-struct Gauss {
-    cells: [u32; 3],
-    width: f32,
+kernel_params! {
+    struct Gauss { gauss_cells: [u32; 4], gauss_width: f32 }
 }
 
-#[repr(C)]
-#[derive(Clone, Copy, bytemuck::NoUninit)]
-struct Place {
-    first: [u32; 3],
-    rows: u32,
-    columns: u32,
-    pad: [u32; 3],
+kernel_params! {
+    struct Place { kernel_first: [u32; 4], kernel_rows: u32, kernel_columns: u32 }
+}
+
+/// Three numbers as parameters have them.
+fn words([x, y, z]: [u64; 3]) -> [u32; 4] {
+    [x, y, z, 0].map(|n| n as u32)
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,5 +1,5 @@
 //! The density of a cloud of points wherever one asks: `k` points in the circle that reaches to the k-th of them.
-//! Computed at every pixel of a picture by a snippet, so that no list of neighbours is stored.
+//! Computed at every pixel of a picture by a callback, so that no list of neighbours is stored.
 //!
 //! ```text
 //! cargo run --release --features cli --example local_density -- docs   # writes docs/local-density.png
@@ -9,9 +9,9 @@
 
 use std::path::Path;
 
-use meshloom::gpu::{Gpu, Options, Recorder};
+use meshloom::gpu::{Callback, Gpu, Options, Recorder};
 use meshloom::io::density_png;
-use meshloom::points::neighbors::{KnnQuery, Nearest, Queries, Snippet, Targets};
+use meshloom::points::neighbors::{KnnQuery, Nearest, Queries, Targets};
 use meshloom::points::tree::Builder;
 use meshloom::points::{Cloud, Domain, Frame};
 
@@ -59,9 +59,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         fn each(state: State, near: Neighbor) -> State {{ return state; }}
         fn end(query: u32, state: State) {{ store_density(query, state); }}"
     );
-    let snippet = Snippet::new(text).write("density", &density);
+    let callback = Callback::new(text).write("density", &density);
     let ask = KnnQuery::nearest(NEIGHBORS);
-    Nearest::new(&gpu).visit(&mut recorder, &tree, Queries::At(&targets), &ask, &snippet)?;
+    Nearest::new(&gpu).visit(&mut recorder, &tree, Queries::At(&targets), &ask, &callback)?;
     let map = recorder.download(&density, 0, density.len())?;
 
     let path = Path::new(&directory).join("local-density.png");

@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             Operator { constant: [-1.0, 0.0], factor: &|_, _| 1.0, laplacian: Some(&|_, wave| wave.k * wave.k) };
         let part = Filter::<f32>::part_of(&rank.gpu, &spec, &lines, &tuning)?;
         let operator = Spectral::new(&mut recorder, &[operator.tables(shape, size, &part)], &part)?;
-        let solve = Filter::<f32>::new(&rank.gpu, &spec, &lines, &tuning, &operator.hook(), 1)?;
+        let solve = Filter::<f32>::new(&rank.gpu, &spec, &lines, &tuning, &operator.callback(), 1)?;
 
         let layout = solve.field_layout();
         let sample = |f: &dyn Fn([f64; 3]) -> f64| -> Vec<f32> {

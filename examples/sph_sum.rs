@@ -1,5 +1,5 @@
 //! The density of smoothed particles: a cubic spline over the k nearest neighbours of each, which ends at the last of
-//! them, summed on the device by a snippet; compared with sums over all points in f64 on the host.
+//! them, summed on the device by a callback; compared with sums over all points in f64 on the host.
 //!
 //! ```text
 //! cargo run --release --example sph_sum
@@ -7,8 +7,8 @@
 //! 100000 particles, 48 neighbours: largest relative difference from brute force 4e-7
 //! ```
 
-use meshloom::gpu::{Gpu, Options, Recorder};
-use meshloom::points::neighbors::{KnnQuery, Nearest, Queries, Snippet};
+use meshloom::gpu::{Callback, Gpu, Options, Recorder};
+use meshloom::points::neighbors::{KnnQuery, Nearest, Queries};
 use meshloom::points::tree::Builder;
 use meshloom::points::{Cloud, Domain, Frame};
 
@@ -50,8 +50,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let tree = Builder::new(&gpu).build(&mut recorder, &cloud, &Frame::new(&domain, cloud.bounds()))?;
     let (mass, density) = (gpu.array("mass", PARTICLES)?, gpu.array::<f32>("density", PARTICLES)?);
     recorder.upload(&mass, 0, &masses)?;
-    let snippet = Snippet::new(SPLINE).read("mass", &mass).write("density", &density);
-    Nearest::new(&gpu).visit(&mut recorder, &tree, Queries::Own, &KnnQuery::nearest(NEIGHBORS), &snippet)?;
+    let callback = Callback::new(SPLINE).read("mass", &mass).write("density", &density);
+    Nearest::new(&gpu).visit(&mut recorder, &tree, Queries::Own, &KnnQuery::nearest(NEIGHBORS), &callback)?;
     let density = recorder.download(&density, 0, PARTICLES)?;
 
     // Some particles against all others, in f64.

@@ -13,7 +13,7 @@ pub fn kernels() -> Vec<KernelSource> {
     all.extend(crate::exchange::sources());
     all.extend(crate::exchange::ghost_cells::sources());
     all.extend(crate::exchange::reshape::sources());
-    all.push(crate::fft::radial_source());
+    all.extend(crate::fft::kernels());
     all.extend(painters);
     all.extend(crate::mesh::Combine::default().sources());
     all.extend(crate::points::kernels());

@@ -12,9 +12,9 @@ use fourier::*;
 use meshloom::comm::Communicator;
 use meshloom::exchange::{ExchangeError, GridComms};
 use meshloom::fft::{
-    FftError, Filter, Hook, Norm, Operator, Plan, Spec, Spectral, Transform, TransformHooks, Tuning, Value, Values,
+    FftError, Filter, Norm, Operator, Plan, Spec, Spectral, Transform, TransformCallbacks, Tuning, Value, Values,
 };
-use meshloom::gpu::{Array, DeviceError, Gpu, Options, Recorder};
+use meshloom::gpu::{Array, Callback, DeviceError, Gpu, Options, Recorder};
 use meshloom::grid::{FieldLayout, Grid, LayoutError};
 use proptest::prelude::*;
 
@@ -102,8 +102,8 @@ fn a_device_without_double_precision_says_so() {
     let grid = Grid::new([1, 1], 1).unwrap();
     assert!(matches!(Transform::<f64>::new(&gpu, [4, 4, 4], grid, 0), Err(FftError::NoDouble { .. })));
     let (_, lines, _) = alone(&gpu);
-    let hook = Hook::new("fn on_mode(v: Complex, at: vec4<u32>, r: u32) -> Complex { return v; }");
-    let filter = Filter::<[f64; 2]>::new(&gpu, &complex([4, 4, 4]), &lines, &Tuning::of(&gpu), &hook, 1);
+    let callback = Callback::new("fn on_mode(v: Complex, at: vec4<u32>, r: u32) -> Complex { return v; }");
+    let filter = Filter::<[f64; 2]>::new(&gpu, &complex([4, 4, 4]), &lines, &Tuning::of(&gpu), &callback, 1);
     assert!(matches!(filter, Err(FftError::NoDouble { .. })));
 }
 
@@ -274,7 +274,7 @@ fn a_padded_product_is_a_linear_convolution() {
     let spec = complex([4, 5, 6]).points([8, 9, 12]);
     let gpu = Setup::default().gpu();
     let (a, b) = (random::<[f32; 2]>(120, 1), random::<[f32; 2]>(120, 2));
-    // The spectrum of one is the array of a hook for the other.
+    // The spectrum of one is the array of a callback for the other.
     let spectrum = forward::<[f32; 2]>(&Setup::default(), &spec, &b);
     let (mut recorder, mut lines, _) = alone(&gpu);
     let kernel = gpu.array::<[f32; 2]>("kernel", spectrum.len() as u64).unwrap();
@@ -282,8 +282,8 @@ fn a_padded_product_is_a_linear_convolution() {
     let text = "fn on_mode(value: Complex, at: vec4<u32>, result: u32) -> Complex {
         return multiply(value, load_other((at.x * 9u + at.y) * 12u + at.z));
     }";
-    let hook = Hook::new(text).array("other", &kernel);
-    let filter = Filter::<[f32; 2]>::new(&gpu, &spec, &lines, &Tuning::of(&gpu), &hook, 1).unwrap();
+    let callback = Callback::new(text).read("other", &kernel);
+    let filter = Filter::<[f32; 2]>::new(&gpu, &spec, &lines, &Tuning::of(&gpu), &callback, 1).unwrap();
     let got = filtered(&filter, &mut recorder, &mut lines, &a, [1, 1], NO_HALO);
     let at = |v: &[[f32; 2]], i: [usize; 3]| v[(i[0] * 5 + i[1]) * 6 + i[2]].value();
     let mut want = Vec::new();
@@ -360,7 +360,7 @@ fn transforms_in_place_give_the_same_bits() {
     }
 }
 
-// -------------------------------------------------------------------- hooks
+// -------------------------------------------------------------------- callbacks
 
 /// A weight for a place, the same in WGSL and here.
 const WEIGHT: &str = "fn NAME_weight(at: vec4<u32>) -> Real {
@@ -383,7 +383,15 @@ fn weighted(data: &[C], shape: [u64; 3], factor: C) -> Vec<C> {
     data.iter().enumerate().map(value).collect()
 }
 
-fn hook(name: &str, kind: &str, function: &str) -> Hook {
+meshloom::kernel_params! { struct A { a_by: f32 } }
+meshloom::kernel_params! { struct B { b_by: f32 } }
+meshloom::kernel_params! { struct C_ { c_by: f32 } }
+meshloom::kernel_params! { struct D { d_by: f32 } }
+meshloom::kernel_params! { struct User { user_by: f32 } }
+meshloom::kernel_params! { struct Shifted { user_to: f32, user_by: [f32; 4] } }
+meshloom::kernel_params! { struct Large { user_by: [[f32; 4]; 7] } }
+
+fn callback(name: &str, kind: &str, function: &str) -> Callback {
     let text = format!(
         "{}\nfn {function}(value: {kind}, at: vec4<u32>{}) -> {kind} {{ return {}; }}",
         WEIGHT.replace("NAME", name),
@@ -394,15 +402,22 @@ fn hook(name: &str, kind: &str, function: &str) -> Hook {
             format!("value * {name}_weight(at) * params.{name}_by")
         }
     );
-    Hook::new(text).params(format!("{name}_by: f32"), &0.5f32)
+    let callback = Callback::new(text);
+    match name {
+        "a" => callback.params(&A { a_by: 0.5 }),
+        "b" => callback.params(&B { b_by: 0.5 }),
+        "c" => callback.params(&C_ { c_by: 0.5 }),
+        _ => callback.params(&D { d_by: 0.5 }),
+    }
 }
 
-fn hooks_see_global_places<T: Cell>(spec: &Spec) {
+fn callbacks_see_global_places<T: Cell>(spec: &Spec) {
     let spec = of::<T>(spec);
     let kind = if T::VALUES == Values::Real { "Real" } else { "Complex" };
-    let (load, store) = (hook("a", kind, "on_load"), hook("b", kind, "on_store"));
-    let (there, back) = (hook("c", "Complex", "on_mode"), hook("d", "Complex", "on_mode"));
-    let hooks = TransformHooks { load: Some(load), store: Some(store), forward: Some(there), inverse: Some(back) };
+    let (load, store) = (callback("a", kind, "on_load"), callback("b", kind, "on_store"));
+    let (there, back) = (callback("c", "Complex", "on_mode"), callback("d", "Complex", "on_mode"));
+    let callbacks =
+        TransformCallbacks { load: Some(load), store: Some(store), forward: Some(there), inverse: Some(back) };
     let half = C::new(0.5, 0.0);
     let (field, spectrum) = (random::<T>(cells(&spec), 1), random::<T::Mode>(modes(&spec), 2));
     let truth = forward_truth(&spec, &weighted(&values(&field), spec.cells, half));
@@ -413,26 +428,26 @@ fn hooks_see_global_places<T: Cell>(spec: &Spec) {
     for parts in [[1, 1], [2, 2], [1, 3]] {
         let halo = if parts == [2, 2] { [[1, 2], [0, 1], [2, 1]] } else { NO_HALO };
         let tuning = Tuning { pieces: 3, ..Tuning::of(&Setup::default().gpu()) };
-        let setup = Setup { hooks: hooks.clone(), halo, tuning: Some(tuning), ..Setup::on(parts) };
+        let setup = Setup { callbacks: callbacks.clone(), halo, tuning: Some(tuning), ..Setup::on(parts) };
         let got = (forward(&setup, &spec, &field), inverse::<T>(&setup, &spec, &spectrum));
-        close(&got.0, &forward_truth, 4.0 * tolerance(&spec), &format!("hooks on {parts:?}, forward {spec:?}"));
-        close(&got.1, &inverse_truth, 4.0 * tolerance(&spec), &format!("hooks on {parts:?}, inverse {spec:?}"));
+        close(&got.0, &forward_truth, 4.0 * tolerance(&spec), &format!("callbacks on {parts:?}, forward {spec:?}"));
+        close(&got.1, &inverse_truth, 4.0 * tolerance(&spec), &format!("callbacks on {parts:?}, inverse {spec:?}"));
         let first = first.get_or_insert_with(|| got.clone());
-        same(&got.0, &first.0, "hooks on several ranks");
-        same(&got.1, &first.1, "hooks on several ranks");
+        same(&got.0, &first.0, "callbacks on several ranks");
+        same(&got.1, &first.1, "callbacks on several ranks");
     }
 }
 
 #[test]
-fn hooks_run_on_the_way_at_global_places() {
-    hooks_see_global_places::<f32>(&real([9, 10, 12]).fields(2));
-    hooks_see_global_places::<f32>(&real([8, 6, 5]));
-    hooks_see_global_places::<[f32; 2]>(&complex([8, 6, 5]).fields(2));
-    hooks_see_global_places::<[f32; 2]>(&complex([8, 6, 5]).axes([true, false, false]));
-    hooks_see_global_places::<f32>(&real([12, 9, 12]).modes([8, 6, 8]).natural());
-    hooks_see_global_places::<[f32; 2]>(&complex([2, 3, 37]).axes([false, false, true]));
+fn callbacks_run_on_the_way_at_global_places() {
+    callbacks_see_global_places::<f32>(&real([9, 10, 12]).fields(2));
+    callbacks_see_global_places::<f32>(&real([8, 6, 5]));
+    callbacks_see_global_places::<[f32; 2]>(&complex([8, 6, 5]).fields(2));
+    callbacks_see_global_places::<[f32; 2]>(&complex([8, 6, 5]).axes([true, false, false]));
+    callbacks_see_global_places::<f32>(&real([12, 9, 12]).modes([8, 6, 8]).natural());
+    callbacks_see_global_places::<[f32; 2]>(&complex([2, 3, 37]).axes([false, false, true]));
     if long_tests() {
-        hooks_see_global_places::<[f32; 2]>(&complex([8192, 2, 2]).axes([true, false, true]));
+        callbacks_see_global_places::<[f32; 2]>(&complex([8192, 2, 2]).axes([true, false, true]));
     }
 }
 
@@ -471,21 +486,24 @@ fn a_derivative_on_load_is_exact_for_a_wave() {
 }
 
 #[test]
-fn operators_and_hooks_go_together_or_are_refused() {
+fn operators_and_callbacks_go_together_or_are_refused() {
     let gpu = Setup::default().gpu();
     let (mut recorder, mut lines, grid) = alone(&gpu);
     let (spec, shape) = (real([4, 3, 5]), [4, 3, 5]);
-    let double = Hook::new("fn on_store(value: Real, at: vec4<u32>) -> Real { return value * params.user_by; }");
-    let hooks = TransformHooks { store: Some(double.params("user_by: f32", &2.0f32)), ..TransformHooks::default() };
-    let with = |hooks: &TransformHooks| Transform::<f32>::with(&gpu, &spec, grid, 0, &Tuning::of(&gpu), hooks).unwrap();
-    let transform = with(&hooks);
+    let double = Callback::new("fn on_store(value: Real, at: vec4<u32>) -> Real { return value * params.user_by; }");
+    let callbacks =
+        TransformCallbacks { store: Some(double.params(&User { user_by: 2.0 })), ..TransformCallbacks::default() };
+    let with = |callbacks: &TransformCallbacks| {
+        Transform::<f32>::with(&gpu, &spec, grid, 0, &Tuning::of(&gpu), callbacks).unwrap()
+    };
+    let transform = with(&callbacks);
     let (layout, part) = (transform.field_layout(), transform.spectrum_part());
     let data: Vec<f32> = (0..60).map(|i| (i * i % 7) as f32).collect();
     let field = gpu.array::<f32>("field", 60).unwrap();
     recorder.upload(&field, 0, &data).unwrap();
     let spectrum = transform.spectrum(&gpu).unwrap();
     transform.forward(&mut recorder, &mut lines, &field, &layout, &spectrum).unwrap();
-    // The operator is a factor of 3, the hook one of 2.
+    // The operator is a factor of 3, the callback one of 2.
     let three = Operator { constant: [3.0, 0.0], factor: &|_, _| 1.0, laplacian: None };
     let three = |part: &_| three.tables(shape, [1.0; 3], part);
     let operator = Spectral::new(&mut recorder, &[three(&part)], &part).unwrap();
@@ -493,44 +511,52 @@ fn operators_and_hooks_go_together_or_are_refused() {
     for (got, x) in recorder.download(&field, 0, 60).unwrap().iter().zip(&data) {
         assert!((got - 6.0 * x).abs() < 1e-4, "{got} {x}");
     }
-    let mode = Hook::new("fn on_mode(v: Complex, at: vec4<u32>, r: u32) -> Complex { return v; }");
-    let both = with(&TransformHooks { inverse: Some(mode), ..hooks });
-    misused(both.inverse(&mut recorder, &mut lines, &spectrum, Some(&operator), &field, &layout), "hook already");
+    let mode = Callback::new("fn on_mode(v: Complex, at: vec4<u32>, r: u32) -> Complex { return v; }");
+    let both = with(&TransformCallbacks { inverse: Some(mode), ..callbacks });
+    misused(both.inverse(&mut recorder, &mut lines, &spectrum, Some(&operator), &field, &layout), "callback already");
     // Tables of other modes would be read beyond their ends.
     let other = [0..2, part[1].clone(), part[2].clone()];
     let operator = Spectral::new(&mut recorder, &[three(&other)], &other).unwrap();
     misused(transform.inverse(&mut recorder, &mut lines, &spectrum, Some(&operator), &field, &layout), "spectrum_part");
     assert!(matches!(Spectral::new(&mut recorder, &[three(&other)], &part), Err(DeviceError::Misuse { .. })));
-    // Hooks are no linear functions, let alone known ones.
+    // Callbacks are no linear functions, let alone known ones.
     for refused in [
         transform.forward_adjoint(&mut recorder, &mut lines, &spectrum, &field, &layout),
         transform.inverse_adjoint(&mut recorder, &mut lines, &field, &layout, &spectrum),
     ] {
-        misused(refused, "make another without hooks");
+        misused(refused, "make another without callbacks");
     }
 }
 
 #[test]
-fn parameters_and_bindings_of_hooks_are_looked_at() {
+fn parameters_and_bindings_of_callbacks_are_looked_at() {
     let gpu = Setup::default().gpu();
     let (mut recorder, mut lines, grid) = alone(&gpu);
     let text = "fn on_store(value: Real, at: vec4<u32>) -> Real { return value; }";
-    let with = |store: Hook| {
-        let hooks = TransformHooks { store: Some(store), ..TransformHooks::default() };
-        Transform::<f32>::with(&gpu, &real([1, 1, 4]), grid, 0, &Tuning::of(&gpu), &hooks).unwrap()
+    let with = |store: Callback| {
+        let callbacks = TransformCallbacks { store: Some(store), ..TransformCallbacks::default() };
+        Transform::<f32>::with(&gpu, &real([1, 1, 4]), grid, 0, &Tuning::of(&gpu), &callbacks)
     };
-    let mut inverse = |store: Hook| {
-        let transform = with(store);
+    let mut inverse = |store: Callback| {
+        let transform = with(store).unwrap();
         let layout = transform.field_layout();
         let (field, spectrum) = (transform.field(&gpu, &layout).unwrap(), transform.spectrum(&gpu).unwrap());
         transform.inverse(&mut recorder, &mut lines, &spectrum, None, &field, &layout)
     };
-    misused(inverse(Hook::new(text).params("user_by: vec4<f32>, user_to: f32", &1.0f32)), "bytes of parameters");
-    misused(inverse(Hook::new(text).params("user_by: f32", &[1.0f32; 5])), "bytes of parameters");
+    misused(inverse(Callback::new(text).params(&Large { user_by: [[1.0; 4]; 7] })), "256 are allowed");
+    let (shifted, data) = (Shifted { user_to: 1.0, user_by: [1.0; 4] }, gpu.array::<f32>("data", 4).unwrap());
+    for (callback, about) in [
+        (Callback::new(text).params(&shifted), "`user_by: vec4<f32>` is at byte 4 in Rust and at byte 16 in WGSL"),
+        (Callback::new(text).write("user_data", &data), "`user_data` is given for writing"),
+        (Callback::new("fn on_load(value: Real, at: vec4<u32>) -> Real { return value; }"), "no `fn on_store(`"),
+    ] {
+        let Err(FftError::Device(DeviceError::Misuse { why, .. })) = with(callback) else { panic!("{about}") };
+        assert!(why.contains(about), "{why}");
+    }
     let stolen = "@group(0) @binding(7) var<storage, read_write> user_stolen: array<u32>;";
-    let refused = inverse(Hook::new(format!("{stolen}\n{text}")));
+    let refused = inverse(Callback::new(format!("{stolen}\n{text}")));
     assert!(matches!(refused, Err(ExchangeError::Device(DeviceError::Shader { .. }))), "{refused:?}");
-    inverse(Hook::new(text)).unwrap();
+    inverse(Callback::new(text)).unwrap();
 }
 
 // -------------------------------------------------------------------- filters
@@ -566,17 +592,14 @@ fn filtered<T: Cell>(
     values
 }
 
-/// The hook of the filters here, which reads an array over the modes of the first axis and parameters.
+/// The callback of the filters here, which reads an array over the modes of the first axis and parameters.
 const FILTER: &str = "fn on_mode(value: Complex, at: vec4<u32>, result: u32) -> Complex {
     let w = load_weights(at.x - params.first) + params.scale * Real(at.y) + 0.125f * Real(at.z);
     return multiply(value, Complex(w + Real(at.w), 0.5f * Real(result) - 1.0f));
 }";
 
-#[repr(C)]
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-struct FilterParams {
-    first: u32,
-    scale: f32,
+meshloom::kernel_params! {
+    struct FilterParams { first: u32, scale: f32 }
 }
 
 fn axis_weight(x: u64) -> f32 {
@@ -624,8 +647,8 @@ fn filter_agrees<T: Cell>(spec: &Spec, results: u64, grids: &[[usize; 2]], tunin
             let table = gpu.array::<f32>("weights", weights.len() as u64)?;
             recorder.upload(&table, 0, &weights)?;
             let params = FilterParams { first: part[0].start as u32, scale: -0.5 };
-            let hook = Hook::new(FILTER).array("weights", &table).params("first: u32, scale: f32", &params);
-            let filter = Filter::<T>::new(&gpu, &spec, &lines, &tuning, &hook, results as u32)?;
+            let callback = Callback::new(FILTER).read("weights", &table).params(&params);
+            let filter = Filter::<T>::new(&gpu, &spec, &lines, &tuning, &callback, results as u32)?;
             assert_eq!(filter.spectrum_part(), part);
             let own = cut(&input, spec.cells, &filter.field_part());
             Ok::<_, meshloom::Error>((
@@ -791,7 +814,7 @@ fn transforms_have_the_properties_of_transforms() {
 
 fn new<T: Value>(spec: &Spec) -> Result<Transform<T>, FftError> {
     let gpu = Setup::default().gpu();
-    Transform::with(&gpu, spec, Grid::new([1, 1], 1).unwrap(), 0, &Tuning::of(&gpu), &TransformHooks::default())
+    Transform::with(&gpu, spec, Grid::new([1, 1], 1).unwrap(), 0, &Tuning::of(&gpu), &TransformCallbacks::default())
 }
 
 #[test]
@@ -814,8 +837,8 @@ fn what_cannot_be_transformed_is_said() {
     // Those of a filter, too.
     let gpu = Setup::default().gpu();
     let (_, lines, _) = alone(&gpu);
-    let hook = Hook::new("fn on_mode(v: Complex, at: vec4<u32>, r: u32) -> Complex { return v; }");
-    let filter = Filter::<f32>::new(&gpu, &real([4, 0, 4]), &lines, &Tuning::of(&gpu), &hook, 1);
+    let callback = Callback::new("fn on_mode(v: Complex, at: vec4<u32>, r: u32) -> Complex { return v; }");
+    let filter = Filter::<f32>::new(&gpu, &real([4, 0, 4]), &lines, &Tuning::of(&gpu), &callback, 1);
     assert!(matches!(filter, Err(FftError::Empty)));
 }
 
@@ -863,8 +886,8 @@ fn arrays_that_do_not_fit_are_refused() {
     let padded = new::<f32>(&real([4, 6, 8]).points([8, 6, 8])).unwrap();
     let array = padded.in_place(&gpu).unwrap();
     misused(padded.forward_in_place(&mut recorder, &mut lines, &array), "differ");
-    let hook = Hook::new("fn on_mode(v: Complex, at: vec4<u32>, r: u32) -> Complex { return v; }");
-    let filter = Filter::<f32>::new(&gpu, &real([4, 6, 8]), &lines, &Tuning::of(&gpu), &hook, 3).unwrap();
+    let callback = Callback::new("fn on_mode(v: Complex, at: vec4<u32>, r: u32) -> Complex { return v; }");
+    let filter = Filter::<f32>::new(&gpu, &real([4, 6, 8]), &lines, &Tuning::of(&gpu), &callback, 3).unwrap();
     let output = gpu.array::<f32>("output", 191 * 3).unwrap();
     misused(filter.apply(&mut recorder, &mut lines, &field, &layout, &output, &layout), "576 are needed");
     misused(filter.apply(&mut recorder, &mut lines, &field, &layout, &field, &layout), "576 are needed");
@@ -907,7 +930,7 @@ proptest! {
         for (rank, plan) in plans.iter().enumerate() {
             for way in [|plan: &Plan| plan.forward.clone(), |plan: &Plan| plan.inverse.clone()] {
                 for (i, exchange) in way(plan).exchanges().enumerate() {
-                    let line = grid.neighbours(rank, exchange.line);
+                    let line = grid.neighbours(rank, exchange.grid_axis);
                     let me = line.iter().position(|&r| r == rank).unwrap();
                     for piece in 0..exchange.pieces.len() {
                         for part in exchange.transfers(piece).send {

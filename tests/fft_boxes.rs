@@ -2,7 +2,7 @@
 
 use meshloom::comm::{Communicator, run_threads};
 use meshloom::exchange::GridComms;
-use meshloom::fft::{BoxTransform, Distribution, FftError, Spec, Transform, TransformHooks, Tuning, Value, Values};
+use meshloom::fft::{BoxTransform, Distribution, FftError, Spec, Transform, TransformCallbacks, Tuning, Value, Values};
 use meshloom::gpu::{Gpu, Options, Recorder};
 use meshloom::grid::{Box3, Grid, LayoutError, bricks, extent, volume};
 
@@ -58,7 +58,8 @@ fn alone<T: Number>(options: &Options, spec: &Spec, input: &[T]) -> (Vec<T::Mode
     let grid = Grid::new([1, 1], 1).unwrap();
     let mut recorder = Recorder::new(&gpu).unwrap();
     let mut lines = GridComms::new(&Communicator::solo(), grid).unwrap();
-    let transform = Transform::<T>::with(&gpu, spec, grid, 0, &Tuning::of(&gpu), &TransformHooks::default()).unwrap();
+    let transform =
+        Transform::<T>::with(&gpu, spec, grid, 0, &Tuning::of(&gpu), &TransformCallbacks::default()).unwrap();
     let layout = transform.field_layout();
     let (field, spectrum) = (transform.field(&gpu, &layout).unwrap(), transform.spectrum(&gpu).unwrap());
     recorder.upload(&field, 0, input).unwrap();

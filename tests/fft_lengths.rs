@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use fourier::*;
 use meshloom::comm::Communicator;
 use meshloom::exchange::GridComms;
-use meshloom::fft::{Precision, Spec, Transform, TransformHooks, Tuning, Values};
+use meshloom::fft::{Precision, Spec, Transform, TransformCallbacks, Tuning, Values};
 use meshloom::gpu::{Gpu, Options, Profile, Recorder};
 use meshloom::grid::Grid;
 
@@ -104,8 +104,8 @@ impl Bench {
     /// Errors forward and inverse, in units of what the law allows.
     fn errors<T: Cell>(&mut self, spec: &Spec) -> [f64; 2] {
         let spec = of::<T>(spec);
-        let hooks = TransformHooks::default();
-        let transform = Transform::<T>::with(&self.gpu, &spec, self.lines.grid(), 0, &self.tuning, &hooks).unwrap();
+        let callbacks = TransformCallbacks::default();
+        let transform = Transform::<T>::with(&self.gpu, &spec, self.lines.grid(), 0, &self.tuning, &callbacks).unwrap();
         let layout = transform.field_layout();
         let (field, spectrum) = (transform.field(&self.gpu, &layout).unwrap(), transform.spectrum(&self.gpu).unwrap());
         let (input, modes_in) = (random::<T>(cells(&spec), 1), random::<T::Mode>(modes(&spec), 2));

@@ -12,7 +12,7 @@ use fourier::{Cell, cells, cut, modes, random, same};
 use meshloom::Error;
 use meshloom::comm::Communicator;
 use meshloom::exchange::GridComms;
-use meshloom::fft::{Spec, Transform, TransformHooks, Tuning, Values};
+use meshloom::fft::{Spec, Transform, TransformCallbacks, Tuning, Values};
 use meshloom::gpu::{Gpu, Options, Recorder};
 use meshloom::grid::Grid;
 
@@ -20,7 +20,8 @@ use meshloom::grid::Grid;
 fn both<T: Cell>(gpu: &Gpu, lines: &mut GridComms, spec: &Spec, whole: Option<&Both<T>>) -> Result<Both<T>, Error> {
     let mut recorder = Recorder::new(gpu)?;
     let tuning = Tuning { pieces: 3, ..Tuning::of(gpu) };
-    let transform = Transform::<T>::with(gpu, spec, lines.grid(), lines.rank(), &tuning, &TransformHooks::default())?;
+    let transform =
+        Transform::<T>::with(gpu, spec, lines.grid(), lines.rank(), &tuning, &TransformCallbacks::default())?;
     let (layout, part) = (transform.field_layout(), transform.spectrum_part());
     let (field, spectrum) = (transform.field(gpu, &layout)?, transform.spectrum(gpu)?);
     recorder.upload(&field, 0, &cut(&random::<T>(cells(spec), 1), spec.cells, &layout.own))?;

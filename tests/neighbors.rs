@@ -1,4 +1,4 @@
-//! Neighbours on one device against brute force: the nearest, all within a radius, pairs, snippets, in every form.
+//! Neighbours on one device against brute force: the nearest, all within a radius, pairs, callbacks, in every form.
 
 #[path = "shared/clouds.rs"]
 mod clouds;
@@ -6,10 +6,10 @@ mod clouds;
 use std::sync::LazyLock;
 
 use clouds::{Kind, brute_nearest, brute_pairs, brute_within, points};
-use meshloom::gpu::{Array, Gpu, Options, Recorder};
+use meshloom::gpu::{Array, Callback, Gpu, Options, Recorder};
 use meshloom::points::neighbors::{
     Bins, GroupShape, KnnQuery, Lists, Nearest, NeighborError, NeighborLists, PairFilter, Queries, Radius, RadiusQuery,
-    RowOrder, Snippet, Targets, join_u64,
+    RowOrder, Targets, join_u64,
 };
 use meshloom::points::tree::{Builder, Tree};
 use meshloom::points::{Cloud, Domain, Frame};
@@ -370,7 +370,7 @@ fn distances_of_a_lattice_are_told_from_edges() {
 }
 
 #[test]
-fn snippets_see_every_neighbour() {
+fn callbacks_see_every_neighbour() {
     let mut bench = Bench::own();
     let domain = Domain::new(&[1.0; 3]).unwrap();
     let (tree, points) = own(&domain, &points(Kind::Uniform, 300, 3, 10), &mut bench);
@@ -382,9 +382,9 @@ fn snippets_see_every_neighbour() {
         fn begin(query: u32, reach: f32) -> State { return State(0.0, 0.0, reach); }
         fn each(state: State, near: Neighbor) -> State { return state + State(near.distance, 1.0, 0.0); }
         fn end(query: u32, state: State) { store_mean(query, state.x / state.y); store_last(query, state.z); }";
-    let snippet = Snippet::new(text).write("mean", &mean).write("last", &last);
+    let callback = Callback::new(text).write("mean", &mean).write("last", &last);
     for k in [6, 50] {
-        bench.nearest.visit(&mut bench.recorder, &tree, Queries::Own, &KnnQuery::nearest(k), &snippet).unwrap();
+        bench.nearest.visit(&mut bench.recorder, &tree, Queries::Own, &KnnQuery::nearest(k), &callback).unwrap();
         let (have, reach) =
             (bench.recorder.download(&mean, 0, 300).unwrap(), bench.recorder.download(&last, 0, 300).unwrap());
         for (row, list) in brute_nearest(&domain, &points, &points, k as usize, f32::INFINITY, false).iter().enumerate()
@@ -404,10 +404,10 @@ fn snippets_see_every_neighbour() {
         fn each(state: State, near: Neighbor) -> State { return state + 1u; }
         fn done(state: State) -> bool { return state >= 3u; }
         fn end(query: u32, state: State) { store_seen(query, state); }";
-    let snippet = Snippet::new(text).write("seen", &seen).stopping();
+    let callback = Callback::new(text).write("seen", &seen);
     bench.recorder.clear(&seen);
     let within = RadiusQuery::radius(0.15);
-    bench.radius.visit(&mut bench.recorder, &tree, Queries::Own, &within, &snippet).unwrap();
+    bench.radius.visit(&mut bench.recorder, &tree, Queries::Own, &within, &callback).unwrap();
     let have = bench.recorder.download(&seen, 0, 300).unwrap();
     let all = brute_within(&domain, &points, &points, 0.15, |_, _| true);
     assert!(have.iter().zip(&all).all(|(&seen, all)| seen as usize == all.len().min(3)));
@@ -612,15 +612,15 @@ fn bad_asks_are_refused() {
         &tree,
         Queries::Own,
         &KnnQuery::nearest(1),
-        &Snippet::new("alias State = u32; fn each() {} fn end() {}"),
+        &Callback::new("alias State = u32; fn each() {} fn end() {}"),
     );
-    assert!(refused.is_err_and(|error| error.to_string().contains("fn begin(")), "what the snippet lacks is named");
+    assert!(refused.is_err_and(|error| error.to_string().contains("fn begin(")), "what the callback lacks is named");
     let stolen = "@group(0) @binding(7) var<storage, read_write> user_stolen: array<u32>;
         alias State = u32; fn begin(query: u32, reach: f32) -> u32 { return 0u; }
         fn each(state: u32, near: Neighbor) -> u32 { return state + 1u; } fn end(query: u32, state: u32) {}";
-    let (stolen, within) = (Snippet::new(stolen), RadiusQuery::radius(1.0));
+    let (stolen, within) = (Callback::new(stolen), RadiusQuery::radius(1.0));
     let refused = bench.radius.visit(&mut bench.recorder, &tree, Queries::Own, &within, &stolen).err();
-    assert!(refused.is_some_and(|error| error.to_string().contains("user_stolen")), "a snippet binds what Rust names");
+    assert!(refused.is_some_and(|error| error.to_string().contains("user_stolen")), "a callback binds what Rust names");
     let (bins, few) = (Bins::new(&[0.0, 1.0, 2.0]).unwrap(), bench.recorder.gpu().array::<u32>("few", 3).unwrap());
     let refused = bench.radius.pairs(&mut bench.recorder, &tree, Queries::Own, &bins, PairFilter::Others, &few).err();
     assert!(refused.is_some_and(|error| error.to_string().contains("4 are needed")));
@@ -629,7 +629,7 @@ fn bad_asks_are_refused() {
     assert!(bench.recorder.copy(&few, 0, tree.order(), 0, 2).is_err());
     let text = "alias State = u32; fn begin(query: u32, reach: f32) -> u32 { return 0u; }
         fn each(state: u32, near: Neighbor) -> u32 { return state; } fn end(query: u32, state: u32) {}";
-    let over = Snippet::new(text).write("over", tree.order());
+    let over = Callback::new(text).write("over", tree.order());
     let refused = bench.radius.visit(&mut bench.recorder, &tree, Queries::Own, &within, &over).err();
     assert!(refused.is_some_and(|error| error.to_string().contains("for reading")));
 }

@@ -6,10 +6,10 @@ mod clouds;
 
 use clouds::{square, uniform};
 use meshloom::comm::run_threads;
-use meshloom::gpu::{Gpu, Options, Recorder};
+use meshloom::gpu::{Callback, Gpu, Options, Recorder};
 use meshloom::points::fof::{Groups, Linking};
 use meshloom::points::neighbors::{
-    Bins, DistributedSearch, GroupShape, KnnQuery, Nearest, PairFilter, Queries, Radius, RadiusQuery, Snippet,
+    Bins, DistributedSearch, GroupShape, KnnQuery, Nearest, PairFilter, Queries, Radius, RadiusQuery,
 };
 use meshloom::points::tree::Builder;
 use meshloom::points::{Cloud, Domain, Frame, ParticleError};
@@ -303,8 +303,8 @@ fn lists_of_several_units_are_the_same_by_every_way() {
         fn begin(query: u32, reach: f32) -> State { return 0.0; }
         fn each(state: State, near: Neighbor) -> State { return state + near.distance; }
         fn end(query: u32, state: State) { store_sum(query, state); }";
-    let snippet = Snippet::new(text).write("sum", &sum);
-    nearest.visit(&mut recorder, &tree, Queries::Own, &KnnQuery::nearest(7), &snippet).unwrap();
+    let callback = Callback::new(text).write("sum", &sum);
+    nearest.visit(&mut recorder, &tree, Queries::Own, &KnnQuery::nearest(7), &callback).unwrap();
     for (have, row) in recorder.download(&sum, 0, 1200).unwrap().into_iter().zip(whole.chunks(7)) {
         let want: f32 = row.iter().map(|near| near.1).sum();
         assert!((have - want).abs() <= 1e-6 * want, "{have:e} {want:e}");

@@ -2,11 +2,10 @@
 //! shape keeps within what any device allows.
 
 use std::collections::{BTreeMap, HashSet};
-use std::mem::{offset_of, size_of};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock, Mutex};
 
-use meshloom::fft::{self, Limits, LineParams, Precision};
+use meshloom::fft::{self, Limits, Precision};
 use meshloom::gpu::Variant as Form;
 use meshloom::gpu::primitives;
 use meshloom::gpu::{Access, KernelSource, ParamsSpace, Profile, Slot, Tuning};
@@ -39,7 +38,7 @@ struct Variant {
     source: Arc<KernelSource>,
     windows: Vec<u32>,
     limits: Limits,
-    /// For transforms, which take `LineParams`.
+    /// Of transforms.
     precision: Option<Precision>,
     text: String,
     /// What naga made of the text, or why it is refused.
@@ -408,26 +407,6 @@ fn params_are_where_rust_has_them() {
         let alike =
             fields.iter().zip(expected).all(|(have, want)| (have.0, have.1 as usize) == (want.name, want.offset));
         if alike && fields.len() >= expected.len() { Ok(()) } else { Err(format!("{fields:?}, Rust has {expected:?}")) }
-    });
-}
-
-#[test]
-fn params_of_transforms_are_line_params() {
-    macro_rules! offsets {
-        ($($field:ident),*) => { [$((stringify!($field), offset_of!(LineParams, $field) as u32)),*] };
-    }
-    let expected = offsets!(sizes, input, input_more, output, output_more, blocks, starts, inverse, first, scale);
-    assert!(VARIANTS.iter().any(|v| v.precision.is_some()));
-    over_all(|v, module, _| {
-        let Layout { fields, span } = params(module)?;
-        let fields: Vec<_> = fields.into_iter().map(|(name, offset, _)| (name, offset)).collect();
-        // Parameters of hooks follow.
-        let (own, hooks) = fields.split_at(expected.len().min(fields.len()));
-        let end = hooks.first().map_or(span, |(_, offset)| *offset);
-        let alike =
-            own.iter().zip(&expected).all(|(have, want)| *have == (format!("line_{}", want.0).as_str(), want.1));
-        let fits = own.len() == expected.len() && end as usize == size_of::<LineParams>();
-        if v.precision.is_none() || (alike && fits) { Ok(()) } else { Err(format!("{fields:?}, {span} bytes")) }
     });
 }
 

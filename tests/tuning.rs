@@ -3,7 +3,8 @@
 use meshloom::comm::{Communicator, run_threads};
 use meshloom::exchange::GridComms;
 use meshloom::fft::{
-    Choice, FftError, Forecast, Spec, Speeds, Transform, TransformError, TransformHooks, Tuner, Tuning, Value, Values,
+    Choice, FftError, Forecast, Spec, Speeds, Transform, TransformCallbacks, TransformError, Tuner, Tuning, Value,
+    Values,
 };
 use meshloom::gpu::{Gpu, Options, Recorder};
 use meshloom::grid::Grid;
@@ -19,7 +20,7 @@ fn counted<T: Value>(spec: &Spec, parts: [usize; 2], pieces: u64) {
         let mut recorder = Recorder::new(&gpu)?;
         let mut lines = GridComms::new(&comm, grid)?.with_chunks(CHUNK, 3);
         let tuning = Tuning { pieces, ..Tuning::of(&gpu) };
-        let transform = Transform::<T>::with(&gpu, spec, grid, comm.rank(), &tuning, &TransformHooks::default())?;
+        let transform = Transform::<T>::with(&gpu, spec, grid, comm.rank(), &tuning, &TransformCallbacks::default())?;
         let layout = transform.field_layout();
         let (field, spectrum) = (transform.field(&gpu, &layout)?, transform.spectrum(&gpu)?);
         recorder.clear(&field);

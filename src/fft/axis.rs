@@ -1,15 +1,15 @@
-//! Which passes transform an axis: one where a line fits into a workgroup, else one for each digit of the position.
+//! Which passes transform an axis: one where a line fits into a workgroup, else the four-step algorithm with one pass per factor.
 //!
 //! ```text
-//! two digits    j = j1 n2 + j2,  k = k1 + k2 n1:   transform over j1, turn by exp(-2 pi i j2 k1 / n), transform over j2
-//! three digits  the second of these again by two                    (Gentleman & Sande 1966; Bailey 1990)
+//! n = n1 n2      j = j1 n2 + j2,  k = k1 + k2 n1:   transform over j1, twiddle exp(-2 pi i j2 k1 / n), transform over j2
+//! n = n1 n2 n3   the second transform split again in the same way   (Gentleman & Sande 1966; Bailey 1990)
 //! ```
 //!
-//! Lengths without such factors are a circular convolution (Bluestein) of good length, by digits there and back.
-//! Everything is stored and loaded where it belongs: there is no pass for turning or transposing.
+//! Lengths without such factors are a circular convolution of good length (Bluestein 1970), whose two transforms are four-step ones.
+//! Twiddles are multiplied and transposes are addressed as a pass stores: neither is a pass of its own.
 
 use super::core::{Core, Limits};
-use super::line::{Digit, LineKernel, Order, Side, Span, View, Work};
+use super::line::{FourStep, LineFormat, LineKernel, Order, Side, Span, Work};
 use super::precision::Precision;
 use super::size::is_good_size;
 use super::tables::{Section, Table};
@@ -19,27 +19,27 @@ use super::tables::{Section, Table};
 pub struct AxisPass {
     /// The kernel.
     pub kernel: LineKernel,
-    /// Table that what is read is multiplied by, an entry a position; of a backward transform its conjugate.
-    pub load_factors: Option<Factors>,
-    /// The same for what is written.
-    pub store_factors: Option<Factors>,
+    /// Factors of the points as they are read; conjugated in a backward transform.
+    pub load_factors: Option<PointFactors>,
+    /// Factors of the points as they are written.
+    pub store_factors: Option<PointFactors>,
 }
 
-/// A table with an entry a position.
+/// A factor for each position of the axis.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Factors {
+pub struct PointFactors {
     /// The table of forward transforms.
     pub table: Table,
-    /// Whether conjugates are taken.
+    /// Whether its conjugate is taken.
     pub conjugate: bool,
-    /// Entries: zeros follow the table.
+    /// Positions: those beyond the table have the factor 0.
     pub len: u64,
 }
 
-/// Scratch between two passes: all positions of the axis.
-const SCRATCH: Side = Side { view: View::Complex, order: Order::DeviceElement, span: Span::Whole };
+/// Scratch between two passes: all positions of the axis, complex.
+const SCRATCH: Side = Side { format: LineFormat::Complex, order: Order::Strided, span: Span::Whole };
 
-/// The passes of a transform of `n` points along `axis`, or none if there are none.
+/// The passes of a transform of `n` points along `axis`; none where no number of passes would do.
 pub(super) fn passes(
     precision: Precision,
     axis: usize,
@@ -48,7 +48,7 @@ pub(super) fn passes(
     [input, output]: [Side; 2],
     limits: Limits,
 ) -> Option<Vec<AxisPass>> {
-    let kernel = LineKernel { precision, axis, n, points: n, work, input, output, digit: None, in_place: false };
+    let kernel = LineKernel { precision, axis, n, points: n, work, input, output, four_step: None, in_place: false };
     let plain = |kernel| AxisPass { kernel, load_factors: None, store_factors: None };
     if kernel.shape(limits).is_some() {
         return Some(vec![plain(kernel)]);
@@ -56,32 +56,39 @@ pub(super) fn passes(
     if matches!(work, Work::Filter(_)) {
         return None;
     }
-    if let Some(digits) = digits(n, limits, precision) {
-        return Some(by_digits(kernel, n, &digits).into_iter().map(plain).collect());
+    if let Some(lengths) = factors(n, limits, precision) {
+        return Some(four_step(kernel, n, &lengths).into_iter().map(plain).collect());
     }
-    let (padded, digits) = (2 * n - 1..)
+    bluestein(kernel, limits)
+}
+
+/// The passes of a convolution with the chirp: two transforms of a good length, with multiplications as they load and store.
+fn bluestein(kernel: LineKernel, limits: Limits) -> Option<Vec<AxisPass>> {
+    let LineKernel { n, precision, work, .. } = kernel;
+    let plain = |kernel| AxisPass { kernel, load_factors: None, store_factors: None };
+    let (padded, lengths) = (2 * n - 1..)
         .filter(|&m| is_good_size(m))
         .take(64)
-        .find_map(|m| digits_of_good(m, limits, precision).map(|d| (m, d)))?;
+        .find_map(|m| factors_of_good_size(m, limits, precision).map(|lengths| (m, lengths)))?;
     let conjugate = work == Work::Backward;
-    let factors = |section| Some(Factors { table: Table::of(section), conjugate, len: padded });
+    let factors = |section| Some(PointFactors { table: Table::of(section), conjugate, len: padded });
     let (chirp, spectrum) = (factors(Section::Chirp(n)), factors(Section::ChirpSpectrum { n, padded }));
-    let there = by_digits(LineKernel { work: Work::Forward, output: SCRATCH, ..kernel }, padded, &digits);
-    let back = by_digits(LineKernel { work: Work::Backward, input: SCRATCH, ..kernel }, padded, &digits);
-    let mut all: Vec<AxisPass> = there.into_iter().chain(back).map(plain).collect();
-    let middle = digits.len();
-    let mut load = |i: usize, factors: &Option<Factors>| {
+    let to_spectrum = four_step(LineKernel { work: Work::Forward, output: SCRATCH, ..kernel }, padded, &lengths);
+    let from_spectrum = four_step(LineKernel { work: Work::Backward, input: SCRATCH, ..kernel }, padded, &lengths);
+    let mut all: Vec<AxisPass> = to_spectrum.into_iter().chain(from_spectrum).map(plain).collect();
+    let middle = lengths.len();
+    let mut load = |i: usize, factors: &Option<PointFactors>| {
         all[i].load_factors = factors.clone();
-        all[i].kernel.digit = all[i].kernel.digit.map(|digit| Digit { load_factor: true, ..digit });
+        all[i].kernel.four_step = all[i].kernel.four_step.map(|step| FourStep { load_factor: true, ..step });
     };
     load(0, &chirp);
-    let mut store = |i: usize, factors: &Option<Factors>| {
+    let mut store = |i: usize, factors: &Option<PointFactors>| {
         all[i].store_factors = factors.clone();
-        all[i].kernel.digit = all[i].kernel.digit.map(|digit| Digit { store_factor: true, ..digit });
+        all[i].kernel.four_step = all[i].kernel.four_step.map(|step| FourStep { store_factor: true, ..step });
     };
     store(middle - 1, &spectrum);
     store(2 * middle - 1, &chirp);
-    // Scratch holds all positions, not only those of the axis.
+    // Scratch holds all positions of the padded line, not only those of the axis.
     for (i, pass) in all.iter_mut().enumerate() {
         let scratch = Side { span: Span::Head(padded), ..SCRATCH };
         if i > 0 {
@@ -94,75 +101,76 @@ pub(super) fn passes(
     Some(all)
 }
 
-/// `n` as two or three lengths of one pass each.
-fn digits(n: u64, limits: Limits, precision: Precision) -> Option<Vec<u64>> {
+/// `n` as a product of two or three lengths of one pass each.
+fn factors(n: u64, limits: Limits, precision: Precision) -> Option<Vec<u64>> {
     let fits = |n: u64| Core::new(n, limits, precision.bytes()).is_some();
     let direct = |n: u64| matches!(Core::new(n, limits, precision.bytes()), Some(Core::Direct(_)));
     let most = limits.workgroup_bytes / precision.bytes();
-    // As equal as can be, without convolutions if possible, in two passes if possible.
-    let cost =
-        |digits: &[u64]| (digits.len(), digits.iter().filter(|&&d| !direct(d)).count(), digits.iter().copied().max());
+    // Two passes rather than three, then few convolutions, then lengths as equal as can be.
+    let cost = |lengths: &[u64]| {
+        (lengths.len(), lengths.iter().filter(|&&d| !direct(d)).count(), lengths.iter().copied().max())
+    };
     if is_good_size(n) {
-        return digits_of_good(n, limits, precision);
+        return factors_of_good_size(n, limits, precision);
     }
     let split = |n: u64| (2..=most.min(n / 2)).filter(move |d| n.is_multiple_of(*d)).map(move |d| [d, n / d]);
     let two = split(n).filter(|[a, b]| *b <= most && fits(*a) && fits(*b)).map(Vec::from);
-    two.min_by_key(|digits| cost(digits)).or_else(|| {
+    two.min_by_key(|lengths| cost(lengths)).or_else(|| {
         let three = split(n).flat_map(|[a, b]| split(b).map(move |[b, c]| vec![a, b, c]));
-        three.filter(|digits| digits.iter().all(|&d| d <= most && fits(d))).min_by_key(|digits| cost(digits))
+        three.filter(|lengths| lengths.iter().all(|&d| d <= most && fits(d))).min_by_key(|lengths| cost(lengths))
     })
 }
 
 /// The same for products of 2, 3, 5 and 7.
-fn digits_of_good(n: u64, limits: Limits, precision: Precision) -> Option<Vec<u64>> {
+fn factors_of_good_size(n: u64, limits: Limits, precision: Precision) -> Option<Vec<u64>> {
     let most = (limits.workgroup_bytes / precision.bytes()).min(limits.invocations * limits.points);
     let fits = |n: u64| Core::new(n, limits, precision.bytes()).is_some();
     (2..=3).find_map(|passes| {
-        // The first digit closest to the root, then the next.
+        // The first factor is the divisor closest to the root, then the next.
         let mut rest = n;
-        let mut digits = Vec::new();
+        let mut lengths = Vec::new();
         for left in (1..=passes).rev() {
             let root = (rest as f64).powf(1.0 / left as f64);
             let distance = |d: u64| (d as f64 / root).ln().abs();
             let divisors =
                 (2..=most.min(rest)).filter(|d| rest.is_multiple_of(*d) && fits(*d) && (left > 1 || *d == rest));
-            let digit = divisors.min_by(|a, b| distance(*a).total_cmp(&distance(*b)))?;
-            digits.push(digit);
-            rest /= digit;
+            let length = divisors.min_by(|a, b| distance(*a).total_cmp(&distance(*b)))?;
+            lengths.push(length);
+            rest /= length;
         }
-        (rest == 1).then_some(digits)
+        (rest == 1).then_some(lengths)
     })
 }
 
-/// The passes over `positions` that are the product of two or three digits.
-fn by_digits(kernel: LineKernel, positions: u64, digits: &[u64]) -> Vec<LineKernel> {
-    let digit = |count: u64, input: [u64; 3], output: [u64; 3], turn: u64| Digit {
+/// The passes over `positions`, which are the product of two or three `lengths`.
+fn four_step(kernel: LineKernel, positions: u64, lengths: &[u64]) -> Vec<LineKernel> {
+    let step = |count: u64, input: [u64; 3], output: [u64; 3], twiddle: u64| FourStep {
         positions,
         count,
         input,
         output,
-        turn,
+        twiddle,
         load_factor: false,
         store_factor: false,
     };
-    let pass = |points: u64, digit: Digit, first: bool, last: bool| LineKernel {
+    let pass = |points: u64, step: FourStep, first: bool, last: bool| LineKernel {
         points,
-        digit: Some(digit),
+        four_step: Some(step),
         input: if first { kernel.input } else { SCRATCH },
         output: if last { kernel.output } else { SCRATCH },
         ..kernel
     };
-    match *digits {
+    match *lengths {
         [a, b] => vec![
-            pass(a, digit(b, [b, 1, 0], [b, 1, 0], positions), true, false),
-            pass(b, digit(a, [1, a, b], [a, 1, 0], 0), false, true),
+            pass(a, step(b, [b, 1, 0], [b, 1, 0], positions), true, false),
+            pass(b, step(a, [1, a, b], [a, 1, 0], 0), false, true),
         ],
         [a, b, c] => vec![
-            pass(a, digit(b * c, [b * c, 1, 0], [b * c, 1, 0], positions), true, false),
+            pass(a, step(b * c, [b * c, 1, 0], [b * c, 1, 0], positions), true, false),
             // The counter runs over j3 a + k1.
-            pass(b, digit(a * c, [c, a, b * c], [c, a, b * c], b * c), false, false),
+            pass(b, step(a * c, [c, a, b * c], [c, a, b * c], b * c), false, false),
             // And here over k1 b + k2.
-            pass(c, digit(a * b, [1, a * b, c], [a * b, b, a], 0), false, true),
+            pass(c, step(a * b, [1, a * b, c], [a * b, b, a], 0), false, true),
         ],
         _ => Vec::new(),
     }
@@ -181,8 +189,8 @@ mod tests {
     fn run(passes: &[AxisPass], x: &[Complex<f64>]) -> Vec<Complex<f64>> {
         let mut data = x.to_vec();
         for AxisPass { kernel, load_factors, store_factors } in passes {
-            let Some(digit) = kernel.digit else { panic!("one pass") };
-            let factors = |factors: &Option<Factors>| {
+            let Some(step) = kernel.four_step else { panic!("one pass") };
+            let factors = |factors: &Option<PointFactors>| {
                 let mut values: Vec<Complex<f64>> = match factors {
                     Some(f) => f
                         .table
@@ -190,18 +198,18 @@ mod tests {
                         .iter()
                         .map(|v| Complex::new(v[0], if f.conjugate { -v[1] } else { v[1] }))
                         .collect(),
-                    None => vec![Complex::new(1.0, 0.0); digit.positions as usize],
+                    None => vec![Complex::new(1.0, 0.0); step.positions as usize],
                 };
-                values.resize(digit.positions as usize, Complex::new(0.0, 0.0));
+                values.resize(step.positions as usize, Complex::new(0.0, 0.0));
                 values
             };
             let (load, store) = (factors(load_factors), factors(store_factors));
             let at = |k: u64, d: u64, [a, q, r]: [u64; 3]| (k * a + d / q + d % q * r) as usize;
-            let mut result = vec![Complex::new(f64::NAN, 0.0); digit.positions as usize];
+            let mut result = vec![Complex::new(f64::NAN, 0.0); step.positions as usize];
             let sign = if kernel.work == Work::Forward { -1.0 } else { 1.0 };
-            for d in 0..digit.count {
+            for d in 0..step.count {
                 let mut line: Vec<_> = (0..kernel.points)
-                    .map(|k| at(k, d, digit.input))
+                    .map(|k| at(k, d, step.input))
                     .map(|p| data.get(p).copied().unwrap_or_default() * load[p])
                     .collect();
                 let mut planner = FftPlanner::new();
@@ -212,12 +220,12 @@ mod tests {
                 };
                 fft.process(&mut line);
                 for (k, value) in line.into_iter().enumerate() {
-                    let turn = if digit.turn == 0 {
+                    let turn = if step.twiddle == 0 {
                         0.0
                     } else {
-                        (k as u64 * (d / digit.input[1])) as f64 / digit.turn as f64
+                        (k as u64 * (d / step.input[1])) as f64 / step.twiddle as f64
                     };
-                    let p = at(k as u64, d, digit.output);
+                    let p = at(k as u64, d, step.output);
                     result[p] = value * Complex::from_polar(1.0, sign * 2.0 * std::f64::consts::PI * turn) * store[p];
                 }
             }
@@ -227,8 +235,8 @@ mod tests {
     }
 
     #[test]
-    fn passes_over_digits_make_a_transform() {
-        // With lines of at most 16 points (7 for awkward ones): two digits, three, awkward ones, convolutions.
+    fn four_step_passes_make_a_transform() {
+        // With lines of at most 16 points (7 by convolution): two factors, three, with factors by convolution, convolutions of all.
         for n in [24u64, 32, 49, 51, 64, 105, 128, 256, 360, 512, 1024, 2048, 37, 53, 74, 97, 101] {
             for work in [Work::Forward, Work::Backward] {
                 let passes =

@@ -4,10 +4,11 @@
 //! field boxes --Reshape--> field parts --Transform--> spectrum parts --Reshape--> spectrum boxes
 //! ```
 
+use super::callbacks::TransformCallbacks;
 use super::error::FftError;
 use super::plan::Plan;
 use super::spec::Spec;
-use super::transform::{Transform, TransformHooks, Value};
+use super::transform::{Transform, Value};
 use super::tuning::Tuning;
 use crate::exchange::{Exchange, ExchangeError, GridComms, Reshape};
 use crate::gpu::{Array, DeviceElement, DeviceError, Gpu, Recorder};
@@ -101,10 +102,10 @@ impl<T: Value> BoxTransform<T> {
         spectrum_boxes: &[Box3],
         tuning: &Tuning,
     ) -> Result<Self, FftError> {
-        Self::with(gpu, spec, lines, field_boxes, spectrum_boxes, tuning, &TransformHooks::default())
+        Self::with(gpu, spec, lines, field_boxes, spectrum_boxes, tuning, &TransformCallbacks::default())
     }
 
-    /// The same with hooks. Indices in hooks are those of the whole mesh, as ever.
+    /// The same with callbacks, which are given indices of the whole mesh.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -115,10 +116,10 @@ impl<T: Value> BoxTransform<T> {
         field_boxes: &[Box3],
         spectrum_boxes: &[Box3],
         tuning: &Tuning,
-        hooks: &TransformHooks,
+        callbacks: &TransformCallbacks,
     ) -> Result<Self, FftError> {
         let (grid, rank) = (lines.grid(), lines.rank());
-        let transform = Transform::with(gpu, spec, grid, rank, tuning, hooks)?;
+        let transform = Transform::with(gpu, spec, grid, rank, tuning, callbacks)?;
         let spec = &transform.plan().spec;
         let cells: Vec<Box3> = (0..grid.ranks()).map(|rank| grid.part(spec.cells, rank)).collect();
         let modes = spectrum_parts(transform.plan());
@@ -214,7 +215,7 @@ impl<T: Value> BoxTransform<T> {
     /// The adjoint of [`forward`](Self::forward), as [`Transform::forward_adjoint`] says. All ranks call it.
     ///
     /// # Errors
-    /// As [`forward`](Self::forward); [`DeviceError::Misuse`] for a transform with hooks.
+    /// As [`forward`](Self::forward); [`DeviceError::Misuse`] for a transform with callbacks.
     pub fn forward_adjoint(
         &mut self,
         recorder: &mut Recorder,
@@ -307,7 +308,7 @@ fn spectrum_parts(plan: &Plan) -> Vec<Box3> {
     let (shape, grid) = (plan.spec.spectrum(), plan.grid);
     let mut cuts = [Some(0), Some(1), None];
     for exchange in plan.forward.exchanges() {
-        (cuts[exchange.goes], cuts[exchange.comes]) = (Some(exchange.line), None);
+        (cuts[exchange.from_axis], cuts[exchange.to_axis]) = (Some(exchange.grid_axis), None);
     }
     let part = |rank: usize| {
         [0, 1, 2].map(|axis| match cuts[axis] {

@@ -29,7 +29,7 @@ pub struct Limits {
 
 /// Stages of a transform over the invocations of a line.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Stages {
+pub(super) struct RadixStages {
     /// Invocations a line.
     pub lanes: u64,
     /// Points of the butterflies of each stage.
@@ -40,9 +40,9 @@ pub(super) struct Stages {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Core {
     /// By stages.
-    Direct(Stages),
+    Direct(RadixStages),
     /// As a circular convolution of `padded` points.
-    Bluestein { padded: u64, stages: Stages },
+    Bluestein { padded: u64, stages: RadixStages },
 }
 
 impl Core {
@@ -61,7 +61,7 @@ impl Core {
         Some(Core::Bluestein { padded, stages })
     }
 
-    pub fn stages(&self) -> &Stages {
+    pub fn stages(&self) -> &RadixStages {
         match self {
             Core::Direct(stages) | Core::Bluestein { stages, .. } => stages,
         }
@@ -83,12 +83,12 @@ impl Core {
 }
 
 /// The best stages for `n` points and what they cost, in points handled.
-fn stages(n: u64, limits: Limits, bytes: u64) -> Option<(Stages, u64)> {
+fn stages(n: u64, limits: Limits, bytes: u64) -> Option<(RadixStages, u64)> {
     if !is_smooth(n) {
         return None;
     }
     if n <= limits.alone.max(1) {
-        return Some((Stages { lanes: 1, radices: vec![n] }, n));
+        return Some((RadixStages { lanes: 1, radices: vec![n] }, n));
     }
     if let Some(stages) = (!limits.shared).then(|| looped(n, limits, bytes)).flatten() {
         return Some(stages);
@@ -98,7 +98,7 @@ fn stages(n: u64, limits: Limits, bytes: u64) -> Option<(Stages, u64)> {
     }
     // A prime beyond the usual number of points is worth more registers.
     let most = limits.points.max(31);
-    let mut best: Option<(Stages, u64)> = None;
+    let mut best: Option<(RadixStages, u64)> = None;
     for radices in factorizations(n, most) {
         if radices.iter().any(|&radix| radix > limits.points && !super::size::RADICES.contains(&radix)) {
             continue;
@@ -114,7 +114,7 @@ fn stages(n: u64, limits: Limits, bytes: u64) -> Option<(Stages, u64)> {
             let crowded = if most_held > limits.points { 2 } else { 1 };
             let cost = lanes * all_held * crowded + 2 * n * (radices.len() as u64 - 1);
             if best.as_ref().is_none_or(|(stages, least)| (cost, lanes) < (*least, stages.lanes)) {
-                best = Some((Stages { lanes, radices: radices.clone() }, cost));
+                best = Some((RadixStages { lanes, radices: radices.clone() }, cost));
             }
         }
     }
@@ -125,7 +125,7 @@ fn stages(n: u64, limits: Limits, bytes: u64) -> Option<(Stages, u64)> {
 const LEAST_LINES: u64 = 4;
 
 /// The stages of one invocation: few, and of few points, since their code is straight-line.
-fn looped(n: u64, limits: Limits, bytes: u64) -> Option<(Stages, u64)> {
+fn looped(n: u64, limits: Limits, bytes: u64) -> Option<(RadixStages, u64)> {
     // With fewer lines a workgroup most of a vector unit is idle, and barriers cost less than that.
     if LEAST_LINES * 2 * n * bytes > limits.workgroup_bytes {
         return None;
@@ -134,7 +134,7 @@ fn looped(n: u64, limits: Limits, bytes: u64) -> Option<(Stages, u64)> {
     let all = factorizations(n, limits.points.max(31)).into_iter().filter(fits);
     let radices = all.min_by_key(|radices| (radices.len(), radices.iter().sum::<u64>()))?;
     let cost = n * (radices.len() as u64 + 2);
-    Some((Stages { lanes: 1, radices }, cost))
+    Some((RadixStages { lanes: 1, radices }, cost))
 }
 
 #[cfg(test)]
@@ -149,7 +149,7 @@ mod tests {
         for n in 1..=2048 {
             let core = Core::new(n, FLOOR, 4).unwrap_or_else(|| panic!("{n}"));
             let points = if let Core::Bluestein { padded, .. } = core { padded } else { n };
-            let Stages { lanes, radices } = core.stages();
+            let RadixStages { lanes, radices } = core.stages();
             assert_eq!(radices.iter().product::<u64>(), points);
             assert!(*lanes <= 256 && core.exchanged(n) * 4 <= 16384, "{n}: {core:?}");
             assert!(points >= 2 * n - 1 || points == n, "{n}: {core:?}");
@@ -178,9 +178,9 @@ mod tests {
     #[test]
     fn powers_of_two_take_few_stages() {
         let radices = |n: u64| Core::new(n, FLOOR, 4).unwrap().stages().clone();
-        assert_eq!(radices(16), Stages { lanes: 1, radices: vec![16] });
-        assert_eq!(radices(256), Stages { lanes: 16, radices: vec![16, 16] });
-        assert_eq!(radices(4096), Stages { lanes: 256, radices: vec![16, 16, 16] });
+        assert_eq!(radices(16), RadixStages { lanes: 1, radices: vec![16] });
+        assert_eq!(radices(256), RadixStages { lanes: 16, radices: vec![16, 16] });
+        assert_eq!(radices(4096), RadixStages { lanes: 256, radices: vec![16, 16, 16] });
         assert_eq!(radices(512).radices.len(), 3);
     }
 }

@@ -2,8 +2,8 @@
 
 use std::marker::PhantomData;
 
+use super::callbacks::PassCallbacks;
 use super::error::FftError;
-use super::hook::{Hook, Hooks};
 use super::pass::Tables;
 use super::plan::{Plan, Route};
 use super::run::{End, ReadyRoute, Run};
@@ -11,14 +11,14 @@ use super::spec::{Distribution, Spec};
 use super::transform::{Value, check_rank};
 use super::tuning::Tuning;
 use crate::exchange::{ExchangeError, GridComms};
-use crate::gpu::{Array, DeviceError, Gpu, Recorder};
+use crate::gpu::{Array, Callback, DeviceError, Gpu, Recorder};
 use crate::grid::{Box3, FieldLayout, volume};
 
-/// Multiplies fields in Fourier space: `inverse(hook(forward(field)))`, for one or more results of each field.
+/// Multiplies fields in Fourier space: `inverse(callback(forward(field)))`, for one or more results of each field.
 ///
-/// - The hook runs between the two halves of the last axis' pass, so the spectrum is never written: five passes for
+/// - The callback runs between the two halves of the last axis' pass, so the spectrum is never written: five passes for
 ///   three axes instead of seven, and ten for one density and the three components of a force instead of fifteen. Where the
-///   last axis is too long for one pass, or a real line, two transforms with the hook on the second's load do the
+///   last axis is too long for one pass, or a real line, two transforms with the callback on the second's load do the
 ///   same.
 /// - With [`Spec::points`] twice the cells it is a linear convolution; with as many, a circular one.
 /// - Result `r` of field `f` is field `f * results + r` of the output.
@@ -39,7 +39,7 @@ enum Kind {
 
 impl<T: Value> Filter<T> {
     /// The filter of fields as `spec` says (values and precision are those of `T`; its modes and distribution do not
-    /// matter) for `rank` of the grid of `lines`, with `results` for each field. The hook may be made knowing
+    /// matter) for `rank` of the grid of `lines`, with `results` for each field. The callback may be made knowing
     /// [`spectrum_part`](Self::part_of).
     ///
     /// # Errors
@@ -49,7 +49,7 @@ impl<T: Value> Filter<T> {
         spec: &Spec,
         lines: &GridComms,
         tuning: &Tuning,
-        hook: &Hook,
+        callback: &Callback,
         results: u32,
     ) -> Result<Self, FftError> {
         let (plan, route) = Self::plan_of(gpu, spec, lines, tuning, results)?;
@@ -58,15 +58,16 @@ impl<T: Value> Filter<T> {
         let spectrum = spectrum_of(&plan, route.as_ref());
         let kind = match route {
             Some(route) => {
-                let hooks = Hooks { filter: Some(hook.clone()), ..Hooks::default() };
-                Kind::Fused(Box::new(ReadyRoute::new(route, &hooks, limits, &mut tables)?))
+                let callbacks = PassCallbacks { filter: Some(callback.clone()), ..PassCallbacks::default() };
+                Kind::Fused(Box::new(ReadyRoute::new(route, &callbacks, limits, &mut tables)?))
             }
             None => {
-                let forward = ReadyRoute::new(plan.forward.clone(), &Hooks::default(), limits, &mut tables)?;
+                let forward = ReadyRoute::new(plan.forward.clone(), &PassCallbacks::default(), limits, &mut tables)?;
                 let inverse = (0..results)
                     .map(|result| {
-                        let hooks = Hooks { load_mode: Some(hook.clone()), result, ..Hooks::default() };
-                        ReadyRoute::new(plan.inverse.clone(), &hooks, limits, &mut tables)
+                        let callbacks =
+                            PassCallbacks { load_mode: Some(callback.clone()), result, ..PassCallbacks::default() };
+                        ReadyRoute::new(plan.inverse.clone(), &callbacks, limits, &mut tables)
                     })
                     .collect::<Result<_, _>>()?;
                 Kind::Apart { forward: Box::new(forward), inverse }
@@ -96,7 +97,7 @@ impl<T: Value> Filter<T> {
         Ok((plan, route))
     }
 
-    /// The modes that the hook of a filter will see on this rank: for tables.
+    /// The modes that the callback of a filter will see on this rank: for tables.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -105,7 +106,7 @@ impl<T: Value> Filter<T> {
         Ok(spectrum_of(&plan, route.as_ref()))
     }
 
-    /// The modes that the hook sees on this rank.
+    /// The modes that the callback sees on this rank.
     pub fn spectrum_part(&self) -> Box3 {
         self.spectrum.clone()
     }
@@ -190,16 +191,16 @@ impl<T: Value> Filter<T> {
     }
 }
 
-/// The part of the spectrum that a rank has where the hook runs.
+/// The part of the spectrum that a rank has where the callback runs.
 fn spectrum_of(plan: &Plan, route: Option<&Route>) -> Box3 {
     let Some(route) = route else { return plan.spectrum.clone() };
     let fused = route
-        .visits
+        .stages
         .iter()
-        .find(|visit| visit.passes.iter().any(|p| matches!(p.kernel.work, super::line::Work::Filter(_))));
-    fused.map_or(plan.spectrum.clone(), |visit| {
+        .find(|stage| stage.passes.iter().any(|p| matches!(p.kernel.work, super::line::Work::Filter(_))));
+    fused.map_or(plan.spectrum.clone(), |stage| {
         [0, 1, 2].map(|a| {
-            if a == visit.axis { 0..plan.spec.points[a] } else { visit.first[a]..visit.first[a] + visit.before[a] }
+            if a == stage.axis { 0..plan.spec.points[a] } else { stage.first[a]..stage.first[a] + stage.before[a] }
         })
     })
 }

@@ -13,7 +13,7 @@
 use super::core::Limits;
 use super::error::FftError;
 use super::plan::{Plan, Route, Stage, Transpose};
-use super::run::{Target, goes_on, may_reuse_output, targets};
+use super::run::{Target, may_reuse_output, targets, works_in_place};
 use super::spec::{Spec, Values};
 use super::speeds::Speeds;
 use super::tuning::Tuning;
@@ -141,23 +141,23 @@ impl Forecast {
 /// be held until it has run. The output, of so many complex elements, is may_reuse_output where it can be.
 fn working(route: &Route, output: u64) -> u64 {
     let (targets, mut held, mut most) = (targets(route), 0, 0);
-    for (i, visit) in route.visits.iter().enumerate() {
-        let scratch = |visit: &Stage| {
-            let mut extent = visit.before;
-            extent[visit.axis] = visit.positions();
-            let moves = |pass: &super::axis::AxisPass| pass.kernel.digit.is_some_and(|d| d.input != d.output);
-            let middle = visit.passes.len().saturating_sub(1);
-            let arrays = 1 + visit.passes.iter().take(middle).skip(1).filter(|pass| moves(pass)).count() as u64;
-            extent.iter().product::<u64>() * visit.fields[0] * arrays
+    for (i, stage) in route.stages.iter().enumerate() {
+        let scratch = |stage: &Stage| {
+            let mut extent = stage.before;
+            extent[stage.axis] = stage.positions();
+            let moves = |pass: &super::axis::AxisPass| pass.kernel.four_step.is_some_and(|d| d.input != d.output);
+            let middle = stage.passes.len().saturating_sub(1);
+            let arrays = 1 + stage.passes.iter().take(middle).skip(1).filter(|pass| moves(pass)).count() as u64;
+            extent.iter().product::<u64>() * stage.fields[0] * arrays
         };
-        if visit.passes.len() > 1 {
-            held += scratch(visit);
+        if stage.passes.len() > 1 {
+            held += scratch(stage);
         }
         match (targets[i], route.between.get(i).and_then(Option::as_ref)) {
             (Target::Work, _) if may_reuse_output(route, &targets, i, output) => {}
-            (Target::Work, _) if goes_on(route, &targets, i) => {}
-            (Target::Work, _) if !visit.passes.is_empty() => {
-                held += visit.after.iter().product::<u64>() * visit.fields[1]
+            (Target::Work, _) if works_in_place(route, &targets, i) => {}
+            (Target::Work, _) if !stage.passes.is_empty() => {
+                held += stage.after.iter().product::<u64>() * stage.fields[1]
             }
             (Target::Pieces, Some(transpose)) => {
                 let elements =
@@ -177,15 +177,15 @@ fn direction(route: &Route, element: u64, speeds: &Speeds, chunk: u64) -> Direct
     let mut phases: Vec<Phase> = Vec::new();
     // Passes and exchanges with the stages that can overlap; a run of them ends where there is no exchange.
     let (mut seconds, mut chain) = (0.0, Chain::default());
-    for (i, visit) in route.visits.iter().enumerate() {
+    for (i, stage) in route.stages.iter().enumerate() {
         let transpose = route.between.get(i).and_then(Option::as_ref);
-        if !visit.passes.is_empty() {
-            let device = visit.traffic();
+        if !stage.passes.is_empty() {
+            let device = stage.traffic();
             let time = device as f64 / speeds.memory;
             let count =
-                if visit.passes.len() > 1 { format!(" ({} passes)", visit.passes.len()) } else { String::new() };
+                if stage.passes.len() > 1 { format!(" ({} passes)", stage.passes.len()) } else { String::new() };
             phases.push(Phase {
-                name: format!("{} pass{count}", NAMES[visit.axis]),
+                name: format!("{} pass{count}", NAMES[stage.axis]),
                 device,
                 cost: Cost::default(),
                 seconds: time,
@@ -196,7 +196,7 @@ fn direction(route: &Route, element: u64, speeds: &Speeds, chunk: u64) -> Direct
             Some(transpose) => {
                 let cost = transpose.cost(element, chunk);
                 let times = stages(&cost, speeds);
-                let name = format!("exchange {}-{}", NAMES[transpose.comes], NAMES[transpose.goes]);
+                let name = format!("exchange {}-{}", NAMES[transpose.to_axis], NAMES[transpose.from_axis]);
                 phases.push(Phase { name, device: own(transpose, element), cost, seconds: times.iter().sum() });
                 times.into_iter().for_each(|time| chain.stage(time));
                 chain.pieces = chain.pieces.max(transpose.pieces.len());

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! A line's points may lie at a fixed stride or in the blocks of a transpose, may be fewer in memory than in the transform
-//! (zero padding, truncated spectra), and may be one *digit* of the position on a longer axis.
+//! (zero padding, truncated spectra), and may be one factor of a longer axis (four-step algorithm).
 
 use super::core::{Core, Limits};
 use super::precision::Precision;
@@ -19,13 +19,13 @@ pub enum Work {
     Forward,
     /// `exp(+2 pi i j k / n)`.
     Backward,
-    /// Forward, multiplied by a hook, and backward, once for each of so many results.
+    /// Forward, multiplied by a callback, and backward, once for each of so many results.
     Filter(u32),
 }
 
-/// What a line is in memory.
+/// What numbers a line has in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum View {
+pub enum LineFormat {
     /// Complex points.
     Complex,
     /// Real points.
@@ -38,7 +38,7 @@ pub enum View {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Order {
     /// At a fixed stride.
-    DeviceElement,
+    Strided,
     /// In the blocks of a transpose: the axis is cut into parts, each a C order array of its own.
     Blocked,
 }
@@ -58,8 +58,8 @@ pub enum Span {
 /// One end of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Side {
-    /// What a line is in memory.
-    pub view: View,
+    /// What numbers it has in memory.
+    pub format: LineFormat,
     /// How its points lie.
     pub order: Order,
     /// Which of its points are there.
@@ -73,24 +73,24 @@ impl Side {
             Span::Whole => n,
             Span::Head(points) | Span::Modes(points) => points,
         };
-        if self.view == View::Half { points / 2 + 1 } else { points }
+        if self.format == LineFormat::Half { points / 2 + 1 } else { points }
     }
 
     /// Bytes of a line in memory.
     pub fn bytes(&self, n: u64, precision: Precision) -> u64 {
-        let number = if self.view == View::Real { 1 } else { 2 };
+        let number = if self.format == LineFormat::Real { 1 } else { 2 };
         self.stored(n) * number * precision.bytes()
     }
 }
 
-/// The part of a longer axis that a pass transforms: the axis of `positions` points is split into digits, the pass runs
-/// along one of them, and the others are `count` values of a counter `d`.
+/// One pass of the four-step algorithm: the length of the axis, `positions`, is a product of factors; the pass transforms along one of
+/// them, and the others are the `count` values of a counter `d`.
 ///
 /// ```text
 /// point k of line d stands at   k a + d / q + (d mod q) r   with [a, q, r] = `input` when it is read, `output` when written
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Digit {
+pub struct FourStep {
     /// Positions of the whole axis.
     pub positions: u64,
     /// Values of the counter.
@@ -99,9 +99,9 @@ pub struct Digit {
     pub input: [u64; 3],
     /// Where it is written.
     pub output: [u64; 3],
-    /// Results are turned by `exp(-+2 pi i k (d / q) / turn)`, unless this is 0.
-    pub turn: u64,
-    /// Points are multiplied by a table of an entry a position as they are read.
+    /// Results are multiplied by the twiddles `exp(-+2 pi i k (d / q) / twiddle)`, unless this is 0.
+    pub twiddle: u64,
+    /// Points are multiplied by a factor for each position as they are read.
     pub load_factor: bool,
     /// The same as they are written.
     pub store_factor: bool,
@@ -116,7 +116,7 @@ pub struct LineKernel {
     pub axis: usize,
     /// Points of the axis.
     pub n: u64,
-    /// Points of the transform: those of the axis, or of a digit of it.
+    /// Points of the transform: those of the axis, or of one factor of it.
     pub points: u64,
     /// What becomes of a line.
     pub work: Work,
@@ -124,67 +124,65 @@ pub struct LineKernel {
     pub input: Side,
     /// What is written.
     pub output: Side,
-    /// For a pass along a digit.
-    pub digit: Option<Digit>,
+    /// Of a pass of the four-step algorithm.
+    pub four_step: Option<FourStep>,
     /// Whether it writes into the array that it reads.
     pub in_place: bool,
 }
 
-/// How a kernel is laid out over a workgroup.
+/// How lines are laid out over a workgroup.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct WorkgroupShape {
     pub(super) core: Core,
-    /// Invocations a line.
+    /// Invocations per line.
     pub lanes: u64,
-    /// Lines a workgroup.
+    /// Lines per workgroup.
     pub lines: u64,
-    /// Whether real and imaginary parts are exchanged together.
+    /// Whether real and imaginary parts are exchanged together (else one after the other, in half the workgroup memory).
     pub together: bool,
 }
 
-/// WGSL fields of the parameters; [`LineParams`] is the same in Rust. Their names leave the short ones to hooks.
-pub(super) const PARAMS: &str = "line_sizes: vec4<u32>, line_input: vec4<u32>, line_input_more: vec4<u32>, line_output: vec4<u32>, line_output_more: vec4<u32>, \
-                                 line_blocks: vec4<u32>, line_starts: vec4<u32>, line_inverse: vec4<f32>, line_first: vec4<u32>, line_scale: vec4<f32>";
-
+crate::kernel_params! {
 /// Parameters of a dispatch. The lines of an array are counted by `c0` (fastest), `c1` and `c2` (the field of a batch): the
 /// axes that lines do not run along, in C order.
 ///
 /// | side | first vector | second vector |
 /// |---|---|---|
-/// | plain: `at = offset + s . c + p stride` | `offset, s0, s1, s2` | `stride, -, -, -` |
+/// | strided: `at = offset + s . c + p stride` | `offset, s0, s1, s2` | `stride, -, -, -` |
 /// | blocked: `at = lines start + (outer size + p - start) width + inner`, `outer = o . c + o_first`, `inner = i . c + i_first` | `lines, o0, o1, o2` | `width, i0, i1, i2` |
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
+///
+/// Their names leave others to callbacks.
 pub struct LineParams {
     /// Lengths of `c0` and `c1`; from one result of a filter to the next; lines in all.
-    pub sizes: [u32; 4],
+    pub line_sizes: [u32; 4],
     /// Addresses of the input.
-    pub input: [u32; 4],
-    /// The same, second part.
-    pub input_more: [u32; 4],
+    pub line_input: [u32; 4],
+    /// The same, second vector.
+    pub line_input_more: [u32; 4],
     /// Addresses of the output.
-    pub output: [u32; 4],
-    /// The same, second part.
-    pub output_more: [u32; 4],
+    pub line_output: [u32; 4],
+    /// The same, second vector.
+    pub line_output_more: [u32; 4],
     /// Of blocked sides: points in the larger parts all together and points of a smaller part; input, then output.
-    pub blocks: [u32; 4],
+    pub line_blocks: [u32; 4],
     /// Of blocked sides: `o_first`, `i_first`; input, then output.
-    pub starts: [u32; 4],
+    pub line_starts: [u32; 4],
     /// Of blocked sides: inverses of the points of a larger and of a smaller part; input, then output.
-    pub inverse: [f32; 4],
-    /// For hooks: index of the first point along each axis, and first field.
-    pub first: [u32; 4],
+    pub line_inverse: [f32; 4],
+    /// For callbacks: index of the first point along each axis, and first field.
+    pub line_first: [u32; 4],
     /// The factor of the output in three parts whose sum is exact in f64, and the factor of the modes that stand for two in
     /// half a Hermitian line.
-    pub scale: [f32; 4],
+    pub line_scale: [f32; 4],
+}
 }
 
 impl LineParams {
-    /// The factor as three parts.
+    /// The same with this factor, in three parts, and this one of modes that stand for two.
     pub fn scaled(mut self, factor: f64, interior: f32) -> Self {
         let high = factor as f32;
         let middle = (factor - f64::from(high)) as f32;
-        self.scale = [high, middle, (factor - f64::from(high) - f64::from(middle)) as f32, interior];
+        self.line_scale = [high, middle, (factor - f64::from(high) - f64::from(middle)) as f32, interior];
         self
     }
 }
@@ -192,9 +190,9 @@ impl LineParams {
 impl LineKernel {
     /// Whether a real line is transformed as a complex one of half the length.
     pub(super) fn packed(&self) -> bool {
-        let views = (self.input.view, self.output.view);
-        let real = views == (View::Real, View::Half) || views == (View::Half, View::Real);
-        real && self.digit.is_none() && self.n.is_multiple_of(2) && self.work != Work::Copy
+        let views = (self.input.format, self.output.format);
+        let real = views == (LineFormat::Real, LineFormat::Half) || views == (LineFormat::Half, LineFormat::Real);
+        real && self.four_step.is_none() && self.n.is_multiple_of(2) && self.work != Work::Copy
     }
 
     /// Points of the complex transform inside.
@@ -204,20 +202,20 @@ impl LineKernel {
 
     /// Whether neighbouring lines, rather than neighbouring points, are neighbours in memory.
     pub(super) fn strided(&self) -> bool {
-        self.axis < 2 || self.digit.is_some()
+        self.axis < 2 || self.four_step.is_some()
     }
 
-    /// Buffers of a line that is transformed in loops: several results need its spectrum untouched.
+    /// Buffers of a line that is transformed in loops: with several results its spectrum is kept in one of its own.
     pub(super) fn buffers(&self) -> u64 {
         if matches!(self.work, Work::Filter(results) if results > 1) { 2 } else { 1 }
     }
 
     /// How it is laid out, or none if a line does not fit.
-    pub fn shape(&self, limits: Limits) -> Option<Shape> {
+    pub fn shape(&self, limits: Limits) -> Option<WorkgroupShape> {
         if self.work == Work::Copy {
             let lanes = if self.strided() { 8 } else { self.n.clamp(1, 64) };
-            let core = Core::Direct(super::core::Stages { lanes, radices: vec![1] });
-            return Some(Shape { core, lanes, lines: 64u64.div_ceil(lanes), together: true });
+            let core = Core::Direct(super::core::RadixStages { lanes, radices: vec![1] });
+            return Some(WorkgroupShape { core, lanes, lines: 64u64.div_ceil(lanes), together: true });
         }
         let bytes = self.precision.bytes();
         // A filter has two transforms and more: in loops its code stays short.
@@ -226,7 +224,7 @@ impl LineKernel {
         let lanes = core.stages().lanes;
         let exchanged = core.exchanged(self.core_points());
         let wanted = match (self.strided(), lanes) {
-            // An invocation a line; a workgroup of a few dozen.
+            // One invocation per line; a workgroup of a few dozen.
             (_, 1) => 64,
             (true, _) => limits.columns,
             (false, _) => (128 / lanes).clamp(1, 32),
@@ -234,7 +232,7 @@ impl LineKernel {
         let most = wanted.min(limits.invocations / lanes);
         if core.loops() {
             let lines = most.min(limits.workgroup_bytes / (self.buffers() * exchanged * 2 * bytes));
-            return (lines > 0).then(|| Shape { core, lanes, lines: 1 << lines.ilog2(), together: true });
+            return (lines > 0).then(|| WorkgroupShape { core, lanes, lines: 1 << lines.ilog2(), together: true });
         }
         let fit = |together: bool| {
             let cell = bytes * if together { 2 } else { 1 };
@@ -243,19 +241,19 @@ impl LineKernel {
         let enough = if self.strided() { 8.min(limits.columns) } else { 1 };
         let together = fit(true) >= enough.min(fit(false));
         let lines = if together { fit(true) } else { fit(false) };
-        (lines > 0).then(|| Shape { core, lanes, lines: 1 << lines.ilog2(), together })
+        (lines > 0).then(|| WorkgroupShape { core, lanes, lines: 1 << lines.ilog2(), together })
     }
 
-    /// Whether input and output of an in-place kernel are seen as plain numbers.
-    pub(super) fn numbers(&self) -> bool {
-        self.in_place && (self.input.view == View::Real) != (self.output.view == View::Real)
+    /// Whether input and output of an in-place kernel, of which one is real, are both seen as real numbers.
+    pub(super) fn as_reals(&self) -> bool {
+        self.in_place && (self.input.format == LineFormat::Real) != (self.output.format == LineFormat::Real)
     }
 
     /// Bytes that a line reads and writes.
     pub fn line_bytes(&self) -> [u64; 2] {
-        let along = |side: &Side| match self.digit {
-            // A digit has its share of what is in memory.
-            Some(digit) => (side.bytes(self.n, self.precision) * self.points).div_ceil(digit.positions),
+        let along = |side: &Side| match self.four_step {
+            // One line of a factor has its share of what is in memory.
+            Some(step) => (side.bytes(self.n, self.precision) * self.points).div_ceil(step.positions),
             None => side.bytes(self.n, self.precision),
         };
         let results = if let Work::Filter(results) = self.work { u64::from(results) } else { 1 };

@@ -12,7 +12,7 @@
 //! - **Order**: C order, x slowest, in both spaces; mode `m` of an axis stands at `m mod n`.
 //! - **Cost**: one read and one write of device memory an axis of up to 4096 points (on any device), two beyond
 //!   ([`Route::traffic`]); no transpose kernels, no packing passes, one exchange for slabs and two for pencils.
-//! - **On the way**: [`Hook`]s in WGSL, [`Operator`]s, zero padding and truncation cost no pass; [`Filter`] multiplies in
+//! - **On the way**: [`Callback`](crate::gpu::Callback)s in WGSL, [`Operator`]s, zero padding and truncation cost no pass; [`Filter`] multiplies in
 //!   Fourier space in five passes.
 //! - **Accuracy**: tables from f64; relative error in the maximum norm below `2e-6 + 5e-7 log10 N` (`5e-15 + 5e-16
 //!   log10 N` in f64), twice that with a prime factor beyond 13.
@@ -22,12 +22,12 @@
 mod axis;
 mod boxes;
 mod butterfly;
+mod callbacks;
 mod codegen;
 mod core;
 mod error;
 mod filter;
 mod forecast;
-mod hook;
 mod line;
 mod local;
 mod operator;
@@ -46,31 +46,23 @@ mod tuner;
 mod tuning;
 
 pub use boxes::BoxTransform;
+pub use callbacks::TransformCallbacks;
 pub use core::Limits;
 pub use error::{FftError, TransformError};
 pub use filter::Filter;
 pub use forecast::{Direction, Forecast, Memory, Phase};
-pub use hook::{Hook, Hooks};
 pub use local::{local, local_inverse};
 pub use operator::{Gradient, Laplacian, Operator, Tables, Wave};
-pub use plan::{Placement, Plan, Route, Stage, Transpose};
+pub use plan::{Plan, Route, Transpose};
 pub use precision::Precision;
 pub use size::{RADICES, good_size, is_good_size};
 pub use spec::{Distribution, Norm, Spec, SpectrumLayout, Values};
 pub use spectral::Spectral;
+pub(crate) use spectral::kernels;
 pub use speeds::Speeds;
-pub use transform::{Transform, TransformHooks, Value};
+pub use transform::{Transform, Value};
 pub use tuner::{Choice, Tuned, Tuner};
 pub use tuning::Tuning;
 
-// How passes are made: for tests that write all kernels and look at plans.
-#[doc(hidden)]
-pub use axis::{AxisPass, Factors};
-#[doc(hidden)]
-pub use line::{Digit, LineKernel, LineParams, Order, Shape, Side, Span, View, Work};
 #[doc(hidden)]
 pub use sources::sources;
-#[doc(hidden)]
-pub use spectral::radial_source;
-#[doc(hidden)]
-pub use tables::{Section, Table};

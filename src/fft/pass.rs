@@ -3,18 +3,18 @@
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
-use super::axis::{AxisPass, Factors};
+use super::axis::{AxisPass, PointFactors};
+use super::callbacks::PassCallbacks;
 use super::core::Limits;
 use super::error::FftError;
-use super::hook::{Hook, Hooks};
-use super::line::{LineKernel, LineParams, Shape};
+use super::line::{LineKernel, LineParams, WorkgroupShape};
 use super::precision::Precision;
-use crate::gpu::{DeviceError, Gpu, Kernel, RawArray, Recorder};
+use crate::gpu::{Callback, DeviceError, Gpu, Kernel, RawArray, Recorder};
 
 /// Tables on the device, each made once.
 pub(super) struct Tables {
     recorder: Recorder,
-    made: HashMap<Factors, RawArray>,
+    made: HashMap<PointFactors, RawArray>,
 }
 
 impl Tables {
@@ -22,7 +22,7 @@ impl Tables {
         Ok(Tables { recorder: Recorder::new(gpu)?, made: HashMap::new() })
     }
 
-    fn get(&mut self, precision: Precision, factors: &Factors) -> Result<RawArray, DeviceError> {
+    fn get(&mut self, precision: Precision, factors: &PointFactors) -> Result<RawArray, DeviceError> {
         if let Some(array) = self.made.get(factors) {
             return Ok(array.clone());
         }
@@ -52,35 +52,41 @@ impl Tables {
 /// A pass with its kernels. They are compiled when they are first dispatched.
 pub(super) struct ReadyPass {
     pub kernel: LineKernel,
-    shape: Shape,
-    hooks: Hooks,
+    shape: WorkgroupShape,
+    callbacks: PassCallbacks,
     apart: OnceLock<Kernel>,
     in_place: OnceLock<Kernel>,
     tables: Vec<RawArray>,
 }
 
 impl ReadyPass {
-    pub fn new(pass: &AxisPass, hooks: Hooks, limits: Limits, tables: &mut Tables) -> Result<Self, FftError> {
+    pub fn new(
+        pass: &AxisPass,
+        callbacks: PassCallbacks,
+        limits: Limits,
+        tables: &mut Tables,
+    ) -> Result<Self, FftError> {
+        callbacks.check()?;
         let (kernel, precision) = (pass.kernel, pass.kernel.precision);
         let shape = kernel
             .shape(limits)
             .ok_or(FftError::TooLong { n: kernel.n, limit: limits.workgroup_bytes / precision.bytes() })?;
-        let ((source, table), trust) = (kernel.source(&shape, &hooks), hooks.trust());
-        let own = (!table.is_empty()).then(|| Factors { len: table.len(), table, conjugate: false });
+        let ((source, table), trust) = (kernel.source(&shape, &callbacks), callbacks.trust());
+        let own = (!table.is_empty()).then(|| PointFactors { len: table.len(), table, conjugate: false });
         let all = [&own, &pass.load_factors, &pass.store_factors];
         let tables =
             all.into_iter().flatten().map(|factors| tables.get(precision, factors)).collect::<Result<_, _>>()?;
         Ok(ReadyPass {
             kernel,
             shape,
-            hooks,
+            callbacks,
             apart: OnceLock::from(Kernel::on_word_of(trust, source)),
             in_place: OnceLock::new(),
             tables,
         })
     }
 
-    /// Records it from `input` into `output`, or inside `output`. `operator` stands for its hook on modes that are read: it has the
+    /// Records it from `input` into `output`, or inside `output`. `operator` stands for its callback on modes that are read: it has the
     /// text that the pass was made with, and maybe other arrays and parameters.
     pub fn record(
         &self,
@@ -88,28 +94,28 @@ impl ReadyPass {
         input: Option<&RawArray>,
         output: &RawArray,
         params: LineParams,
-        operator: Option<&Hook>,
+        operator: Option<&Callback>,
     ) -> Result<(), DeviceError> {
-        let hooks = match operator {
-            Some(hook) => &Hooks { load_mode: Some(hook.clone()), ..self.hooks.clone() },
-            None => &self.hooks,
+        let callbacks = match operator {
+            Some(callback) => &PassCallbacks { load_mode: Some(callback.clone()), ..self.callbacks.clone() },
+            None => &self.callbacks,
         };
         let make = |in_place: bool| {
-            let (source, _) = LineKernel { in_place, ..self.kernel }.source(&self.shape, hooks);
-            Kernel::on_word_of(hooks.trust(), source)
+            let (source, _) = LineKernel { in_place, ..self.kernel }.source(&self.shape, callbacks);
+            Kernel::on_word_of(callbacks.trust(), source)
         };
         let kernel = match input {
             Some(_) => self.apart.get_or_init(|| make(false)),
             None => self.in_place.get_or_init(|| make(true)),
         };
         let mut arrays: Vec<&RawArray> = input.into_iter().chain([output]).chain(&self.tables).collect();
-        arrays.extend(hooks.arrays());
-        let bytes = [bytemuck::bytes_of(&params), &hooks.values()].concat();
-        recorder.dispatch_bytes(kernel, &arrays, &bytes, u64::from(params.sizes[3]).div_ceil(self.shape.lines))
+        arrays.extend(callbacks.arrays());
+        let bytes = [bytemuck::bytes_of(&params), &callbacks.values()].concat();
+        recorder.dispatch_bytes(kernel, &arrays, &bytes, u64::from(params.line_sizes[3]).div_ceil(self.shape.lines))
     }
 
     /// Whether it reads and writes the same places, so that it can work inside one array.
-    pub fn numbers(&self) -> bool {
-        LineKernel { in_place: true, ..self.kernel }.numbers()
+    pub fn as_reals(&self) -> bool {
+        LineKernel { in_place: true, ..self.kernel }.as_reals()
     }
 }

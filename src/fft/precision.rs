@@ -57,12 +57,4 @@ impl Precision {
         };
         if text.starts_with('-') { format!("({text})") } else { text }
     }
-
-    /// `alias` lines that every kernel begins with.
-    pub(super) const fn aliases(self) -> &'static str {
-        match self {
-            Precision::Single => "alias Real = f32;\nalias Complex = vec2<f32>;\n",
-            Precision::Double => "alias Real = f64;\nalias Complex = vec2<f64>;\n",
-        }
-    }
 }

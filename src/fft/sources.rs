@@ -1,36 +1,36 @@
 //! Kernels as text, for tests that go over all of the library's kernels.
 
 use super::axis::passes;
+use super::callbacks::PassCallbacks;
 use super::core::Limits;
-use super::hook::{Hook, Hooks};
-use super::line::{LineKernel, Order, Side, Span, View, Work};
+use super::line::{LineFormat, LineKernel, Order, Side, Span, Work};
 use super::precision::Precision;
-use crate::gpu::KernelSource;
+use crate::gpu::{Callback, KernelSource};
 
-const PLAIN: Side = Side { view: View::Complex, order: Order::DeviceElement, span: Span::Whole };
+const PLAIN: Side = Side { format: LineFormat::Complex, order: Order::Strided, span: Span::Whole };
 
 /// The kernels that transform lines of `lengths` on devices with `limits`, in every form that plans use: along a
 /// contiguous axis and along one between others; real, half and complex; strided and in the blocks of exchanges, in place,
-/// padded and cut, with hooks; filters; and, of lengths that need several, all passes. Lengths that do not fit are left
+/// padded and cut, with callbacks; filters; and, of lengths that need several, all passes. Lengths that do not fit are left
 /// out.
 #[doc(hidden)]
 pub fn sources(precision: Precision, lengths: &[u64], limits: Limits) -> Vec<KernelSource> {
     let mut all = Vec::new();
     for &n in lengths {
         for axis in [1, 2] {
-            for (work, sides, hooks) in forms(n, axis) {
+            for (work, sides, callbacks) in forms(n, axis) {
                 let passes = passes(precision, axis, n, work, sides, limits).unwrap_or_default();
                 for (i, pass) in passes.iter().enumerate() {
-                    let mut hooks = hooks.clone();
+                    let mut callbacks = callbacks.clone();
                     if i > 0 {
-                        (hooks.load, hooks.load_mode) = (None, None);
+                        (callbacks.load, callbacks.load_mode) = (None, None);
                     }
                     if i + 1 < passes.len() {
-                        (hooks.store, hooks.store_mode) = (None, None);
+                        (callbacks.store, callbacks.store_mode) = (None, None);
                     }
-                    all.extend(source(pass.kernel, limits, &hooks));
+                    all.extend(source(pass.kernel, limits, &callbacks));
                     if within(&pass.kernel) {
-                        all.extend(source(LineKernel { in_place: true, ..pass.kernel }, limits, &hooks));
+                        all.extend(source(LineKernel { in_place: true, ..pass.kernel }, limits, &callbacks));
                     }
                 }
             }
@@ -40,29 +40,34 @@ pub fn sources(precision: Precision, lengths: &[u64], limits: Limits) -> Vec<Ker
 }
 
 /// Whether plans may let it work inside one array.
-fn within(LineKernel { input, output, digit, .. }: &LineKernel) -> bool {
-    let plain = [input.order, output.order] == [Order::DeviceElement; 2] && input.span == output.span;
-    let still = digit.is_none_or(|digit| digit.input == digit.output && input.view == output.view);
+fn within(LineKernel { input, output, four_step, .. }: &LineKernel) -> bool {
+    let plain = [input.order, output.order] == [Order::Strided; 2] && input.span == output.span;
+    let still = four_step.is_none_or(|step| step.input == step.output && input.format == output.format);
     plain && still
 }
 
-fn source(kernel: LineKernel, limits: Limits, hooks: &Hooks) -> Option<KernelSource> {
+fn source(kernel: LineKernel, limits: Limits, callbacks: &PassCallbacks) -> Option<KernelSource> {
     let shape = kernel.shape(limits)?;
-    Some(kernel.source(&shape, hooks).0)
+    Some(kernel.source(&shape, callbacks).0)
 }
 
-/// What becomes of lines of `n` points, from what to what, and with which hooks.
-fn forms(n: u64, axis: usize) -> Vec<(Work, [Side; 2], Hooks)> {
+/// What becomes of lines of `n` points, from what to what, and with which callbacks.
+fn forms(n: u64, axis: usize) -> Vec<(Work, [Side; 2], PassCallbacks)> {
     let blocked = |side: Side| Side { order: Order::Blocked, ..side };
     let spanned = |side: Side, span: Span| Side { span, ..side };
     let (head, kept) = (Span::Head(n.div_ceil(2)), Span::Modes(n.div_ceil(2)));
-    let mut forms = vec![(Work::Copy, [PLAIN, blocked(PLAIN)], Hooks::default())];
-    let real = [Side { view: View::Real, ..PLAIN }, Side { view: View::Half, ..PLAIN }];
+    let mut forms = vec![(Work::Copy, [PLAIN, blocked(PLAIN)], PassCallbacks::default())];
+    let real = [Side { format: LineFormat::Real, ..PLAIN }, Side { format: LineFormat::Half, ..PLAIN }];
     for [cells, modes] in [[PLAIN; 2], real].into_iter().take(axis) {
-        let value = if cells.view == View::Real { "Real" } else { "Complex" };
-        let there = Hooks { load: Some(on("on_load", value)), store_mode: Some(on_mode()), ..Hooks::default() };
-        let back = Hooks { load_mode: Some(on_mode()), store: Some(on("on_store", value)), ..Hooks::default() };
-        let none = Hooks::default();
+        let value = if cells.format == LineFormat::Real { "Real" } else { "Complex" };
+        let there =
+            PassCallbacks { load: Some(on("on_load", value)), store_mode: Some(on_mode()), ..PassCallbacks::default() };
+        let back = PassCallbacks {
+            load_mode: Some(on_mode()),
+            store: Some(on("on_store", value)),
+            ..PassCallbacks::default()
+        };
+        let none = PassCallbacks::default();
         for (cells, modes, [there, back]) in [
             (cells, modes, [&none, &none]),
             (cells, blocked(modes), [&none, &none]),
@@ -73,25 +78,27 @@ fn forms(n: u64, axis: usize) -> Vec<(Work, [Side; 2], Hooks)> {
             forms.push((Work::Backward, [modes, cells], back.clone()));
         }
     }
-    let filter = Hooks { filter: Some(on_mode()), ..Hooks::default() };
+    let filter = PassCallbacks { filter: Some(on_mode()), ..PassCallbacks::default() };
     for side in [PLAIN, blocked(PLAIN), spanned(PLAIN, head)] {
         forms.extend([1, 3].map(|results| (Work::Filter(results), [side; 2], filter.clone())));
     }
     forms
 }
 
-/// A hook that uses all it is given.
-fn on(function: &str, value: &str) -> Hook {
-    Hook::trusted(format!(
+/// A callback that uses all it is given.
+fn on(function: &str, value: &str) -> Callback {
+    Callback::trusted(format!(
         "fn {function}(value: {value}, at: vec4<u32>) -> {value} {{ return value * Real(at.x + at.w); }}"
     ))
 }
 
-fn on_mode() -> Hook {
-    Hook::trusted(
+crate::kernel_params! { struct Factor { by: [f32; 4] } }
+
+fn on_mode() -> Callback {
+    Callback::trusted(
         "fn on_mode(value: Complex, at: vec4<u32>, result: u32) -> Complex {
     return multiply(value, Complex(Real(params.by.x), Real(at.y + result)));
 }",
     )
-    .params("by: vec4<f32>", &[0.0f32; 4])
+    .params(&Factor { by: [0.0; 4] })
 }

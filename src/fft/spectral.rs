@@ -1,41 +1,29 @@
-//! Multiplication of spectra: operators as hooks, and radial amplitudes.
+//! Multiplication of spectra: operators as callbacks, and radial amplitudes.
 
-use super::hook::Hook;
 use super::operator::Tables;
-use crate::gpu::{Access, Array, DeviceError, Element, Kernel, KernelSource, Recorder};
+use crate::gpu::{Array, Callback, DeviceError, Kernel, KernelSource, Recorder};
 use crate::grid::{Box3, extent, volume};
 
 /// [`Operator`](super::Operator)s in device memory, for an inverse [`Transform`](super::Transform) or a
 /// [`Filter`](super::Filter): as many results as operators.
 pub struct Spectral {
     tables: Array<f32>,
-    params: Params,
+    params: OperatorParams,
     part: Box3,
 }
 
-/// Multiplies a mode by the factors of an operator. `table` holds, for each result, the factors of the three axes, then
-/// once the terms of the Laplacian.
-const TEXT: &str = "\
-fn on_mode(value: Complex, at: vec4<u32>, result: u32) -> Complex {
-    let starts = params.table_starts;
-    let local = at.xyz - params.table_first.xyz + vec3<u32>(0u, starts.x, starts.y);
-    let one = result * starts.z + local;
-    let top = load_table(one.x) * load_table(one.y) * load_table(one.z);
-    let two = starts.w + local;
-    let low = load_table(two.x) + load_table(two.y) + load_table(two.z);
-    let constant = params.table_constant;
-    let turned = multiply(Complex(Real(constant.x), Real(constant.y)), value);
-    return turned * Real(select(top / low, 0.0, low == 0.0));
+crate::kernel_params! {
+    struct OperatorParams {
+        /// Where in the table the second and third axis, the next result and the Laplacian begin.
+        table_starts: [u32; 4],
+        /// The first mode of this rank.
+        table_first: [u32; 4],
+        /// The complex constant.
+        table_constant: [f32; 4],
+    }
 }
-";
 
-#[repr(C)]
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-struct Params {
-    starts: [u32; 4],
-    first: [u32; 4],
-    constant: [f32; 4],
-}
+const OPERATOR: &str = include_str!("../../shaders/fft/operator.wgsl");
 
 impl Spectral {
     /// Uploads tables made for the part of the spectrum that this rank multiplies:
@@ -70,10 +58,10 @@ impl Spectral {
         let array = recorder.gpu().array("fft::operator", values.len() as u64)?;
         recorder.upload(&array, 0, &values)?;
         let [x, y] = first.constant;
-        let params = Params {
-            starts: [first.starts[0], first.starts[1], first.starts[2], laplacian],
-            first: [part[0].start as u32, part[1].start as u32, part[2].start as u32, 0],
-            constant: [x, y, 0.0, 0.0],
+        let params = OperatorParams {
+            table_starts: [first.starts[0], first.starts[1], first.starts[2], laplacian],
+            table_first: [part[0].start as u32, part[1].start as u32, part[2].start as u32, 0],
+            table_constant: [x, y, 0.0, 0.0],
         };
         Ok(Spectral { tables: array, params, part: part.clone() })
     }
@@ -83,20 +71,18 @@ impl Spectral {
         &self.part
     }
 
-    /// The hook that multiplies.
-    pub fn hook(&self) -> Hook {
-        // Where it is used must have the part that its tables are for, which nobody has looked at.
-        self.with(Hook::new(TEXT))
+    /// The callback that multiplies, with run-time checks: where it is given may have other modes than its tables.
+    pub fn callback(&self) -> Callback {
+        self.with(Callback::new(OPERATOR))
     }
 
-    /// The same for those who use it with its own part.
-    pub(crate) fn own_hook(&self) -> Hook {
-        self.with(Hook::trusted(TEXT))
+    /// The same without checks, for transforms of the modes that its tables are for.
+    pub(crate) fn trusted_callback(&self) -> Callback {
+        self.with(Callback::trusted(OPERATOR))
     }
 
-    fn with(&self, hook: Hook) -> Hook {
-        let fields = "table_starts: vec4<u32>, table_first: vec4<u32>, table_constant: vec4<f32>";
-        hook.array("table", &self.tables).params(fields, &self.params)
+    fn with(&self, callback: Callback) -> Callback {
+        callback.read("table", &self.tables).params(&self.params)
     }
 }
 
@@ -105,31 +91,31 @@ pub(super) struct Radial {
     kernel: Kernel,
 }
 
-#[repr(C)]
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-struct RadialParams {
-    shape: [u32; 4],
-    first: [u32; 4],
-    local: [u32; 4],
+crate::kernel_params! {
+    struct RadialParams {
+        shape: [u32; 4],
+        first: [u32; 4],
+        local: [u32; 4],
+    }
+}
+
+fn radial() -> KernelSource {
+    KernelSource::new("fft::radial", include_str!("../../shaders/fft/radial.wgsl")).params::<RadialParams>()
+}
+
+/// The kernels of this room that are no transforms.
+pub(crate) fn kernels() -> Vec<KernelSource> {
+    vec![radial()]
 }
 
 impl Default for Radial {
     fn default() -> Self {
-        let source = KernelSource::new("fft::radial", include_str!("../../shaders/fft/radial.wgsl"))
-            .fields("shape: vec4<u32>, first: vec4<u32>, local: vec4<u32>")
-            .array("spectrum", Element::Complex32, Access::ReadWrite)
-            .array("amplitudes", Element::F32, Access::Read);
-        Radial { kernel: Kernel::trusted(source) }
+        Radial { kernel: Kernel::trusted(radial()) }
     }
 }
 
 impl Radial {
-    /// The kernel's text.
-    #[doc(hidden)]
-    pub fn source(&self) -> &KernelSource {
-        self.kernel.source()
-    }
-
+    /// See [`Transform::scale_radially`](super::Transform::scale_radially).
     pub fn scale(
         &self,
         recorder: &mut Recorder,
@@ -157,11 +143,4 @@ impl Radial {
         };
         recorder.each(&self.kernel, &[spectrum.raw(), table.raw()], &params, volume(part))
     }
-}
-
-/// The kernel of [`Transform::scale_radially`](super::Transform::scale_radially), for tests that go over all of the
-/// library's kernels.
-#[doc(hidden)]
-pub fn radial_source() -> KernelSource {
-    Radial::default().source().clone()
 }

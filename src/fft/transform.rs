@@ -4,9 +4,9 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::OnceLock;
 
+use super::callbacks::{PassCallbacks, TransformCallbacks};
 use super::core::Limits;
 use super::error::FftError;
-use super::hook::{Hook, Hooks};
 use super::pass::Tables;
 use super::plan::Plan;
 use super::precision::Precision;
@@ -15,7 +15,7 @@ use super::spec::{Spec, SpectrumLayout, Values};
 use super::spectral::{Radial, Spectral};
 use super::tuning::Tuning;
 use crate::exchange::{ExchangeError, GridComms};
-use crate::gpu::{Array, DeviceElement, DeviceError, Gpu, LONGEST, Recorder};
+use crate::gpu::{Array, Callback, DeviceElement, DeviceError, Gpu, LONGEST, Recorder};
 use crate::grid::{Box3, FieldLayout, Grid, volume};
 
 /// What the cells of a transformed field are: `f32`, `f64`, or complex numbers `[f32; 2]`, `[f64; 2]`.
@@ -48,7 +48,7 @@ values! {
 /// The transform of fields of one shape over a process grid; of real fields unless said otherwise
 /// (`Transform::<[f32; 2]>`).
 ///
-/// - `forward` is `exp(-2 pi i j k / n)`; `inverse` undoes it. Where the factor goes says [`Norm`](super::Norm).
+/// - `forward` is `exp(-2 pi i j k / n)`; `inverse` undoes it. [`Norm`](super::Norm) says which of them has the factor `1/N`.
 /// - Arrays are C order. A spectrum has the modes of each axis, mode `m` at `m mod n`, and of a real field those from 0 to
 ///   `n/2` along the last axis. It is cut as [`spectrum_part`](Self::spectrum_part) says.
 /// - Fields lie as a [`FieldLayout`] says, ghosts included; ghosts are neither read nor written. The fields of a batch
@@ -84,7 +84,7 @@ pub struct Transform<T = f32> {
     plan: Plan,
     forward: ReadyRoute,
     inverse: ReadyRoute,
-    hooks: TransformHooks,
+    callbacks: TransformCallbacks,
     /// The inverse with an operator on what it reads.
     multiplied: OnceLock<Result<ReadyRoute, FftError>>,
     limits: Limits,
@@ -99,25 +99,6 @@ impl<T> fmt::Debug for Transform<T> {
     }
 }
 
-/// Hooks of a transform.
-#[derive(Clone, Default)]
-pub struct TransformHooks {
-    /// `on_load`, as the forward transform reads the field.
-    pub load: Option<Hook>,
-    /// `on_mode`, as the forward transform writes the spectrum.
-    pub forward: Option<Hook>,
-    /// `on_mode`, as the inverse transform reads the spectrum.
-    pub inverse: Option<Hook>,
-    /// `on_store`, as the inverse transform writes the field.
-    pub store: Option<Hook>,
-}
-
-impl TransformHooks {
-    fn is_empty(&self) -> bool {
-        [&self.load, &self.forward, &self.inverse, &self.store].into_iter().all(Option::is_none)
-    }
-}
-
 impl<T: Value> Transform<T> {
     /// The transform of one field of `shape` along all axes for `rank` of `grid`. Kernels are compiled when they are first
     /// used.
@@ -125,10 +106,10 @@ impl<T: Value> Transform<T> {
     /// # Errors
     /// [`FftError`] for what cannot be transformed on this device.
     pub fn new(gpu: &Gpu, shape: [u64; 3], grid: Grid, rank: usize) -> Result<Self, FftError> {
-        Self::with(gpu, &Spec::new(T::VALUES, shape), grid, rank, &Tuning::of(gpu), &TransformHooks::default())
+        Self::with(gpu, &Spec::new(T::VALUES, shape), grid, rank, &Tuning::of(gpu), &TransformCallbacks::default())
     }
 
-    /// The transform that `spec` says (its values and precision are those of `T`), with hooks. `tuning` must be the same
+    /// The transform that `spec` says (its values and precision are those of `T`), with callbacks. `tuning` must be the same
     /// on all ranks.
     ///
     /// # Errors
@@ -139,19 +120,27 @@ impl<T: Value> Transform<T> {
         grid: Grid,
         rank: usize,
         tuning: &Tuning,
-        hooks: &TransformHooks,
+        callbacks: &TransformCallbacks,
     ) -> Result<Self, FftError> {
         let spec = Spec { values: T::VALUES, precision: T::PRECISION, ..spec.clone() };
         spec.precision.check(&gpu.info().name, gpu.capabilities())?;
         let limits = tuning.limits(gpu.capabilities());
         let plan = Plan::new(&spec, grid, rank, limits, tuning.pieces)?;
         let mut tables = Tables::new(gpu)?;
-        let there = Hooks { load: hooks.load.clone(), store_mode: hooks.forward.clone(), ..Hooks::default() };
-        let back = Hooks { load_mode: hooks.inverse.clone(), store: hooks.store.clone(), ..Hooks::default() };
+        let there = PassCallbacks {
+            load: callbacks.load.clone(),
+            store_mode: callbacks.forward.clone(),
+            ..PassCallbacks::default()
+        };
+        let back = PassCallbacks {
+            load_mode: callbacks.inverse.clone(),
+            store: callbacks.store.clone(),
+            ..PassCallbacks::default()
+        };
         Ok(Transform {
             forward: ReadyRoute::new(plan.forward.clone(), &there, limits, &mut tables)?,
             inverse: ReadyRoute::new(plan.inverse.clone(), &back, limits, &mut tables)?,
-            hooks: hooks.clone(),
+            callbacks: callbacks.clone(),
             multiplied: OnceLock::new(),
             limits,
             gpu: gpu.clone(),
@@ -228,7 +217,7 @@ impl<T: Value> Transform<T> {
     ///
     /// # Errors
     /// As [`forward`](Self::forward); [`DeviceError::Misuse`] for an operator with tables of other modes than this rank's, or
-    /// where a [hook](TransformHooks::inverse) is on modes already.
+    /// where a [callback](TransformCallbacks::inverse) is on modes already.
     pub fn inverse(
         &self,
         recorder: &mut Recorder,
@@ -252,18 +241,20 @@ impl<T: Value> Transform<T> {
                 self.plan.spectrum
             ));
         }
-        if self.hooks.inverse.is_some() {
-            return misuse("modes have a hook already, which an operator would replace; multiply in the hook".into());
+        if self.callbacks.inverse.is_some() {
+            return misuse(
+                "modes have a callback already, which an operator would replace; multiply in the callback".into(),
+            );
         }
-        let hook = operator.own_hook();
+        let callback = operator.trusted_callback();
         let route = self.multiplied.get_or_init(|| {
             let mut tables = Tables::new(&self.gpu)?;
-            let store = self.hooks.store.clone();
-            let hooks = Hooks { load_mode: Some(hook.clone()), store, ..Hooks::default() };
-            ReadyRoute::new(self.plan.inverse.clone(), &hooks, self.limits, &mut tables)
+            let store = self.callbacks.store.clone();
+            let callbacks = PassCallbacks { load_mode: Some(callback.clone()), store, ..PassCallbacks::default() };
+            ReadyRoute::new(self.plan.inverse.clone(), &callbacks, self.limits, &mut tables)
         });
         match route {
-            Ok(route) => self.run(recorder, lines, route, ends, factor, 1.0, Some(&hook)),
+            Ok(route) => self.run(recorder, lines, route, ends, factor, 1.0, Some(&callback)),
             Err(error) => misuse(error.to_string()),
         }
     }
@@ -274,7 +265,7 @@ impl<T: Value> Transform<T> {
     /// It is the inverse without its factor; of real fields, modes that stand for two count half.
     ///
     /// # Errors
-    /// As [`forward`](Self::forward); [`DeviceError::Misuse`] for a transform with hooks, whose adjoints nobody knows.
+    /// As [`forward`](Self::forward); [`DeviceError::Misuse`] for a transform with callbacks, whose adjoints are not known.
     pub fn forward_adjoint(
         &self,
         recorder: &mut Recorder,
@@ -284,7 +275,7 @@ impl<T: Value> Transform<T> {
         layout: &FieldLayout,
     ) -> Result<(), ExchangeError> {
         self.check("Transform::forward_adjoint", lines, field, layout, spectrum)?;
-        self.without_hooks("Transform::forward_adjoint")?;
+        self.without_callbacks("Transform::forward_adjoint")?;
         let ends = (End { array: spectrum.raw(), layout: None }, End { array: field.raw(), layout: Some(layout) });
         self.run(recorder, lines, &self.inverse, ends, self.plan.spec.factors()[0], 0.5, None)
     }
@@ -302,18 +293,18 @@ impl<T: Value> Transform<T> {
         spectrum: &Array<T::Mode>,
     ) -> Result<(), ExchangeError> {
         self.check("Transform::inverse_adjoint", lines, field, layout, spectrum)?;
-        self.without_hooks("Transform::inverse_adjoint")?;
+        self.without_callbacks("Transform::inverse_adjoint")?;
         let ends = (End { array: field.raw(), layout: Some(layout) }, End { array: spectrum.raw(), layout: None });
         self.run(recorder, lines, &self.forward, ends, self.plan.spec.factors()[1], 2.0, None)
     }
 
-    /// Refuses hooks for an adjoint: they may be any functions, and those of the way that is gone belong to the other transform.
-    fn without_hooks(&self, what: &str) -> Result<(), DeviceError> {
-        if self.hooks.is_empty() {
+    /// Refuses callbacks for an adjoint: they may be any functions, and those on the way of the adjoint belong to the other transform.
+    fn without_callbacks(&self, what: &str) -> Result<(), DeviceError> {
+        if self.callbacks.is_empty() {
             return Ok(());
         }
-        let why = "the transform has hooks, whose adjoints are not known; make another without hooks for the adjoint, and \
-                   apply the adjoints of the hooks before and after it";
+        let why = "the transform has callbacks, whose adjoints are not known; make another without callbacks for the adjoint, and \
+                   apply the adjoints of the callbacks before and after it";
         Err(DeviceError::Misuse { what: what.into(), why: why.into() })
     }
 
@@ -436,7 +427,7 @@ impl<T: Value> Transform<T> {
         (input, output): (End<'_>, End<'_>),
         scale: f64,
         interior: f32,
-        operator: Option<&Hook>,
+        operator: Option<&Callback>,
     ) -> Result<(), ExchangeError> {
         Run::<T::Mode> { ready, input, output, scale, interior, result: [0, 1], operator, element: PhantomData }
             .run(recorder, lines)

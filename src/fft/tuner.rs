@@ -9,11 +9,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use super::callbacks::TransformCallbacks;
 use super::error::{FftError, TransformError};
 use super::forecast::Forecast;
 use super::spec::Spec;
 use super::speeds::Speeds;
-use super::transform::{Transform, TransformHooks, Value};
+use super::transform::{Transform, Value};
 use super::tuning::Tuning;
 use crate::comm::{Communicator, Op};
 use crate::exchange::GridComms;
@@ -61,7 +62,7 @@ impl Choice {
     /// # Errors
     /// [`FftError`].
     pub fn transform<T: Value>(&self, gpu: &Gpu, spec: &Spec, lines: &GridComms) -> Result<Transform<T>, FftError> {
-        Transform::with(gpu, spec, lines.grid(), lines.rank(), &self.tuning, &TransformHooks::default())
+        Transform::with(gpu, spec, lines.grid(), lines.rank(), &self.tuning, &TransformCallbacks::default())
     }
 }
 

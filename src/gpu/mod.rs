@@ -5,11 +5,13 @@
 //! | [`adapters`], [`choose`] | list adapters, pick one by index, name, PCI address or local rank |
 //! | [`Gpu`] | an open device: allocates [`Array`]s from a pool, keeps compiled kernels; never submits, never waits |
 //! | [`KernelSource`], [`Kernel`] | a kernel's text; the kernel, compiled on its first dispatch |
+//! | [`Callback`] | a caller's functions, which run inside kernels of the library |
 //! | [`Recorder`] | records dispatches and copies of one rank; `submit` hands them over, `download` and `wait` wait |
 
 mod adapter;
 mod array;
 mod assemble;
+mod callback;
 mod device;
 mod error;
 mod inspect;
@@ -26,6 +28,8 @@ mod tuning;
 pub use adapter::{Choice, adapters, choose, memory, unsuitable};
 pub(crate) use array::Loan;
 pub use array::{Array, DeviceElement, LONGEST, Memory, RawArray};
+pub use callback::Callback;
+pub(crate) use callback::CallbackKey;
 pub use device::{Capabilities, Gpu, Options};
 pub use error::{DeviceError, bytes};
 pub use params::{KernelParams, ParamField, ParamType};

@@ -54,8 +54,8 @@ impl Force {
             };
             operator.tables(shape, size, &part)
         });
-        let hook = Spectral::new(recorder, &gradients, &part)?.own_hook();
-        let filter = Filter::new(&gpu, &spec, lines, &tuning, &hook, 3)?;
+        let callback = Spectral::new(recorder, &gradients, &part)?.trusted_callback();
+        let filter = Filter::new(&gpu, &spec, lines, &tuning, &callback, 3)?;
         let halo = [[0; 2]; 3];
         let mesh = Mesh::new(shape, size, lines.grid(), lines.rank(), halo);
         let faults = gpu.array("pm::faults", 1)?;

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use meshloom::comm::run_threads;
 use meshloom::exchange::GridComms;
-use meshloom::fft::{Precision, Spec, Transform, TransformHooks, Tuning, Value, Values};
+use meshloom::fft::{Precision, Spec, Transform, TransformCallbacks, Tuning, Value, Values};
 use meshloom::gpu::{Array, Gpu, Options, Recorder};
 use meshloom::grid::{Box3, FieldLayout, Grid, extent};
 use rustfft::FftPlanner;
@@ -284,7 +284,7 @@ pub struct Setup {
     pub halo: Halo,
     /// Bytes of a message.
     pub chunk: Option<u64>,
-    pub hooks: TransformHooks,
+    pub callbacks: TransformCallbacks,
 }
 
 /// The device that most tests use stays open, so that each kernel is compiled once.
@@ -294,7 +294,14 @@ impl Default for Setup {
     fn default() -> Self {
         let options = Options::from_env().unwrap();
         OPEN.get_or_init(|| Gpu::open(&options, 0).unwrap());
-        Setup { options, parts: [1, 1], tuning: None, halo: NO_HALO, chunk: None, hooks: TransformHooks::default() }
+        Setup {
+            options,
+            parts: [1, 1],
+            tuning: None,
+            halo: NO_HALO,
+            chunk: None,
+            callbacks: TransformCallbacks::default(),
+        }
     }
 }
 
@@ -387,7 +394,7 @@ pub fn on_ranks<T: Cell, R: Send>(
             lines = lines.with_chunks(chunk, 2);
         }
         let tuning = setup.tuning.unwrap_or(Tuning::of(&gpu));
-        let transform = Transform::<T>::with(&gpu, spec, grid, comm.rank(), &tuning, &setup.hooks)?;
+        let transform = Transform::<T>::with(&gpu, spec, grid, comm.rank(), &tuning, &setup.callbacks)?;
         let layout = FieldLayout::new(transform.field_part(), setup.halo);
         let mut rank = Rank { gpu: &gpu, recorder, lines, transform, layout };
         Ok::<_, meshloom::Error>(body(&mut rank))

@@ -1,20 +1,20 @@
-//! Reading the points of a line: real, complex or half lines, whole or padded or truncated, with hooks.
+//! Reading the points of a line: real, complex or half lines, whole or padded or truncated, with callbacks.
 
-use super::{At, If, Writer};
-use crate::fft::line::{Digit, LineKernel, Side, Span, View};
+use super::{Condition, Index, Writer};
+use crate::fft::line::{FourStep, LineFormat, LineKernel, Side, Span};
 use crate::fft::tables::Section;
 
 impl<'a> Writer<'a> {
     /// The value of the point `at` of the core's transform.
-    pub(super) fn load(&mut self, at: &At) -> String {
+    pub(super) fn load(&mut self, at: &Index) -> String {
         let LineKernel { n, input, .. } = self.kernel;
-        match (self.kernel.packed(), input.view) {
-            (true, View::Real) => {
+        match (self.kernel.packed(), input.format) {
+            (true, LineFormat::Real) => {
                 let [even, odd] = match at {
-                    At::Known(at) => [At::Known(2 * at), At::Known(2 * at + 1)],
-                    At::Text(at) => {
+                    Index::Known(at) => [Index::Known(2 * at), Index::Known(2 * at + 1)],
+                    Index::Text(at) => {
                         let even = self.code.value(format!("2u * {at}"));
-                        [At::Text(even.clone()), At::Text(self.code.value(format!("{even} + 1u")))]
+                        [Index::Text(even.clone()), Index::Text(self.code.value(format!("{even} + 1u")))]
                     }
                 };
                 let (even, odd) = (self.load_stored(&even), self.load_stored(&odd));
@@ -24,8 +24,8 @@ impl<'a> Writer<'a> {
                 // Two half lines make one complex line: Z[k] = X[k] + conj X[n/2 - k] + i (X[k] - conj X[n/2 - k]) w^k.
                 let half = n / 2;
                 let mirrored = match at {
-                    At::Known(at) => At::Known(half - at),
-                    At::Text(at) => At::Text(self.code.value(format!("{half}u - {at}"))),
+                    Index::Known(at) => Index::Known(half - at),
+                    Index::Text(at) => Index::Text(self.code.value(format!("{half}u - {at}"))),
                 };
                 let (x, y) = (self.load_mode(at), self.load_mode(&mirrored));
                 let y = self.code.value(format!("Complex({y}.x, -{y}.y)"));
@@ -35,15 +35,15 @@ impl<'a> Writer<'a> {
             }
             (false, _) => {
                 let position = self.position(at, true);
-                let value = match input.view {
-                    View::Complex => self.load_stored(&position),
-                    View::Real => {
+                let value = match input.format {
+                    LineFormat::Complex => self.load_stored(&position),
+                    LineFormat::Real => {
                         let value = self.load_stored(&position);
                         self.code.value(format!("Complex({value}, Real())"))
                     }
-                    View::Half => self.load_mirrored(&position),
+                    LineFormat::Half => self.load_mirrored(&position),
                 };
-                if self.kernel.digit.is_some_and(|digit| digit.load_factor) {
+                if self.kernel.four_step.is_some_and(|step| step.load_factor) {
                     let position = position.text();
                     self.code.value(format!("multiply({value}, load_load_factors({position}))"))
                 } else {
@@ -54,16 +54,16 @@ impl<'a> Writer<'a> {
     }
 
     /// Any point of a Hermitian line of which half is stored.
-    fn load_mirrored(&mut self, position: &At) -> String {
+    fn load_mirrored(&mut self, position: &Index) -> String {
         let n = self.kernel.n;
         match position {
-            At::Known(p) => {
-                let value = self.load_mode(&At::Known((*p).min(n - p)));
+            Index::Known(p) => {
+                let value = self.load_mode(&Index::Known((*p).min(n - p)));
                 if 2 * p > n { self.code.value(format!("Complex({value}.x, -{value}.y)")) } else { value }
             }
-            At::Text(p) => {
+            Index::Text(p) => {
                 let k = self.code.value(format!("min({p}, {n}u - min({p}, {n}u))"));
-                let value = self.load_mode(&At::Text(k));
+                let value = self.load_mode(&Index::Text(k));
                 let value =
                     self.code.value(format!("Complex({value}.x, select({value}.y, -{value}.y, {p} > {}u))", n / 2));
                 if self.beyond() { self.code.value(format!("select(Complex(), {value}, {p} < {n}u)")) } else { value }
@@ -71,13 +71,13 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Whether positions may lie beyond the axis.
+    /// Whether positions may lie beyond the axis: those of a padded convolution.
     fn beyond(&self) -> bool {
-        self.kernel.digit.is_some_and(|digit| digit.positions > self.kernel.n)
+        self.kernel.four_step.is_some_and(|step| step.positions > self.kernel.n)
     }
 
     /// Mode `k <= n / 2` of half a Hermitian line, without the imaginary parts that it cannot have.
-    fn load_mode(&mut self, k: &At) -> String {
+    fn load_mode(&mut self, k: &Index) -> String {
         if let Some(value) = self.loaded.get(k) {
             return value.clone();
         }
@@ -85,83 +85,84 @@ impl<'a> Writer<'a> {
         let kept = if let Span::Modes(kept) = self.kernel.input.span { kept } else { n };
         // The last mode that is kept; an unpaired one is dropped.
         let last = if kept < n { (kept - 1) / 2 } else { n / 2 };
-        let (index, there) = match k {
-            At::Known(k) if *k > last => return self.remember(At::Known(*k), "Complex()".into()),
-            At::Known(k) => (At::Known(*k), If::Always),
-            At::Text(k) if kept < n => {
-                (At::Text(self.code.value(format!("min({k}, {last}u)"))), If::Text(format!("{k} <= {last}u")))
+        let (index, valid) = match k {
+            Index::Known(k) if *k > last => return self.remember(Index::Known(*k), "Complex()".into()),
+            Index::Known(k) => (Index::Known(*k), Condition::Always),
+            Index::Text(k) if kept < n => {
+                (Index::Text(self.code.value(format!("min({k}, {last}u)"))), Condition::Text(format!("{k} <= {last}u")))
             }
-            At::Text(k) => (At::Text(k.clone()), If::Always),
+            Index::Text(k) => (Index::Text(k.clone()), Condition::Always),
         };
-        let value = self.fetch(View::Half, &index);
-        let value = self.hooked_load(&value, &index);
+        let value = self.fetch(LineFormat::Half, &index);
+        let value = self.after_load(&value, &index);
         let value = match (&index, n % 2) {
-            (At::Known(0), _) => self.code.value(format!("Complex({value}.x, Real())")),
-            (At::Known(k), 0) if 2 * k == n => self.code.value(format!("Complex({value}.x, Real())")),
-            (At::Known(_), _) => self.code.value(format!("{value} * interior()")),
-            (At::Text(k), even) => {
+            (Index::Known(0), _) => self.code.value(format!("Complex({value}.x, Real())")),
+            (Index::Known(k), 0) if 2 * k == n => self.code.value(format!("Complex({value}.x, Real())")),
+            (Index::Known(_), _) => self.code.value(format!("{value} * interior()")),
+            (Index::Text(k), even) => {
                 let own = if even == 0 { format!("{k} == 0u || {k} == {}u", n / 2) } else { format!("{k} == 0u") };
                 self.code.value(format!("select({value} * interior(), Complex({value}.x, Real()), {own})"))
             }
         };
-        let value = match there {
-            If::Text(there) => self.code.value(format!("select(Complex(), {value}, {there})")),
+        let value = match valid {
+            Condition::Text(valid) => self.code.value(format!("select(Complex(), {value}, {valid})")),
             _ => value,
         };
         self.remember(k.clone(), value)
     }
 
-    /// Keeps a value for the next who asks, where places are known.
-    fn remember(&mut self, at: At, value: String) -> String {
-        if matches!(at, At::Known(_)) {
+    /// Keeps a value, so that a known place is loaded once.
+    fn remember(&mut self, at: Index, value: String) -> String {
+        if matches!(at, Index::Known(_)) {
             self.loaded.insert(at, value.clone());
         }
         value
     }
 
     /// The real or complex point at a position of the axis, zero where nothing is stored.
-    fn load_stored(&mut self, position: &At) -> String {
-        let Side { view, .. } = self.kernel.input;
-        let zero = if view == View::Real { "Real()" } else { "Complex()" };
-        let (index, there) = self.stored(self.kernel.input.span, position, false);
-        if there == If::Never {
+    fn load_stored(&mut self, position: &Index) -> String {
+        let Side { format, .. } = self.kernel.input;
+        let zero = if format == LineFormat::Real { "Real()" } else { "Complex()" };
+        let (index, valid) = self.stored(self.kernel.input.span, position, false);
+        if valid == Condition::Never {
             return zero.to_string();
         }
-        let value = self.fetch(view, &index);
-        let value = self.hooked_load(&value, &index);
-        match there {
-            If::Text(there) => self.code.value(format!("select({zero}, {value}, {there})")),
+        let value = self.fetch(format, &index);
+        let value = self.after_load(&value, &index);
+        match valid {
+            Condition::Text(valid) => self.code.value(format!("select({zero}, {value}, {valid})")),
             _ => value,
         }
     }
 
-    /// Where in memory a position is, and whether it is there. For stores, the unpaired mode has a place (and is zero).
-    pub(super) fn stored(&mut self, span: Span, position: &At, store: bool) -> (At, If) {
+    /// The index in memory of a position, and whether it is stored there. For stores, the unpaired mode has an index (and is zero).
+    pub(super) fn stored(&mut self, span: Span, position: &Index, store: bool) -> (Index, Condition) {
         let n = self.kernel.n;
         match (span, position) {
-            (Span::Whole, _) if !self.beyond() => (position.clone(), If::Always),
-            (Span::Whole, At::Known(p)) => (At::Known((*p).min(n - 1)), If::known(*p < n)),
-            (Span::Whole, At::Text(p)) => {
-                (At::Text(self.code.value(format!("min({p}, {}u)", n - 1))), If::Text(format!("{p} < {n}u")))
+            (Span::Whole, _) if !self.beyond() => (position.clone(), Condition::Always),
+            (Span::Whole, Index::Known(p)) => (Index::Known((*p).min(n - 1)), Condition::known(*p < n)),
+            (Span::Whole, Index::Text(p)) => {
+                (Index::Text(self.code.value(format!("min({p}, {}u)", n - 1))), Condition::Text(format!("{p} < {n}u")))
             }
-            (Span::Head(head), At::Known(p)) => (At::Known((*p).min(head - 1)), If::known(*p < head)),
-            (Span::Head(head), At::Text(p)) => {
-                (At::Text(self.code.value(format!("min({p}, {}u)", head - 1))), If::Text(format!("{p} < {head}u")))
-            }
+            (Span::Head(head), Index::Known(p)) => (Index::Known((*p).min(head - 1)), Condition::known(*p < head)),
+            (Span::Head(head), Index::Text(p)) => (
+                Index::Text(self.code.value(format!("min({p}, {}u)", head - 1))),
+                Condition::Text(format!("{p} < {head}u")),
+            ),
             (Span::Modes(kept), position) => {
                 // Modes from 0 to low - 1, from n - high on, and the unpaired one of an even number.
                 let (low, high) = (kept.div_ceil(2), (kept - 1) / 2);
                 let low = if store && kept % 2 == 0 { low + 1 } else { low };
                 match position {
-                    At::Known(p) if *p < low => (At::Known(*p), If::Always),
-                    At::Known(p) if *p + high >= n && *p < n => (At::Known(p + kept - n), If::Always),
-                    At::Known(_) => (At::Known(0), If::Never),
-                    At::Text(p) => {
+                    Index::Known(p) if *p < low => (Index::Known(*p), Condition::Always),
+                    Index::Known(p) if *p + high >= n && *p < n => (Index::Known(p + kept - n), Condition::Always),
+                    Index::Known(_) => (Index::Known(0), Condition::Never),
+                    Index::Text(p) => {
                         let end = if self.beyond() { format!(" && {p} < {n}u") } else { String::new() };
                         let top = self.code.value(format!("{p} >= {}u{end}", n - high));
-                        let there = self.code.value(format!("{p} < {low}u || {top}"));
-                        let index = format!("select(0u, select({p}, {p} - {}u, {top}), {there})", n - kept);
-                        (At::Text(self.code.value(index)), If::Text(there))
+                        let valid = self.code.value(format!("{p} < {low}u || {top}"));
+                        let index = format!("select(0u, select({p}, {p} - {}u, {top}), {valid})", n - kept);
+                        (Index::Text(self.code.value(index)), Condition::Text(valid))
                     }
                 }
             }
@@ -169,37 +170,37 @@ impl<'a> Writer<'a> {
     }
 
     /// Reads an element.
-    pub(super) fn fetch(&mut self, view: View, index: &At) -> String {
+    pub(super) fn fetch(&mut self, format: LineFormat, index: &Index) -> String {
         let address = format!("input_at(line_in, {})", index.text());
         let name = if self.kernel.in_place { "load_output" } else { "load_input" };
-        if self.kernel.numbers() && view != View::Real {
+        if self.kernel.as_reals() && format != LineFormat::Real {
             let address = self.code.value(address);
             return self.code.value(format!("Complex({name}(2u * {address}), {name}(2u * {address} + 1u))"));
         }
         self.code.value(format!("{name}({address})"))
     }
 
-    /// The value after the hooks on what is read.
-    pub(super) fn hooked_load(&mut self, value: &str, index: &At) -> String {
+    /// The value after the callbacks on what is read.
+    pub(super) fn after_load(&mut self, value: &str, index: &Index) -> String {
         let mut value = value.to_string();
-        if self.hooks.load.is_some() {
-            value = self.hooked("on_load", &value, index, "");
+        if self.callbacks.load.is_some() {
+            value = self.called("on_load", &value, index, "");
         }
-        if self.hooks.load_mode.is_some() {
-            value = self.hooked("on_mode", &value, index, &format!(", {}u", self.hooks.result));
+        if self.callbacks.load_mode.is_some() {
+            value = self.called("on_mode", &value, index, &format!(", {}u", self.callbacks.result));
         }
         value
     }
 
-    pub(super) fn hooked(&mut self, function: &str, value: &str, index: &At, more: &str) -> String {
+    pub(super) fn called(&mut self, function: &str, value: &str, index: &Index, more: &str) -> String {
         self.code.value(format!("{function}({value}, coordinates({}, c){more})", index.text()))
     }
 
     /// The position of a point on the whole axis.
-    pub(super) fn position(&mut self, at: &At, input: bool) -> At {
-        let Some(Digit { input: read, output: written, .. }) = self.kernel.digit else { return at.clone() };
+    pub(super) fn position(&mut self, at: &Index, input: bool) -> Index {
+        let Some(FourStep { input: read, output: written, .. }) = self.kernel.four_step else { return at.clone() };
         let (at, [a, q, r]) = (at.text(), if input { read } else { written });
-        let text = format!("{at} * {a}u + digit / {q}u + digit % {q}u * {r}u");
-        At::Text(self.code.value(text))
+        let text = format!("{at} * {a}u + counter / {q}u + counter % {q}u * {r}u");
+        Index::Text(self.code.value(text))
     }
 }

@@ -1,8 +1,8 @@
 //! The transform of a line by one invocation, in loops over the butterflies of each stage: no barriers, and short code.
 
-use super::{At, If, Point, Writer};
-use crate::fft::core::{Core, Stages};
-use crate::fft::line::{View, Work};
+use super::{Condition, Index, Point, Writer};
+use crate::fft::core::{Core, RadixStages};
+use crate::fft::line::{LineFormat, Work};
 use crate::fft::tables::Section;
 
 /// Gives the value of a place of the line.
@@ -23,8 +23,8 @@ impl<'a> Writer<'a> {
     /// All of a line by one invocation, stage by stage in its own workgroup memory: no barrier.
     pub(super) fn loops(&mut self, core: &Core) {
         let n = self.kernel.core_points();
-        let split = self.kernel.packed() && self.kernel.output.view == View::Half;
-        let load: &mut Feed<'a, '_> = &mut |w, at| w.load(&At::Text(at.into()));
+        let split = self.kernel.packed() && self.kernel.output.format == LineFormat::Half;
+        let load: &mut Feed<'a, '_> = &mut |w, at| w.load(&Index::Text(at.into()));
         match self.kernel.work {
             Work::Filter(results) => {
                 self.looped(core, load, -1.0, 0, &mut |w, _, slot, value| {
@@ -49,11 +49,15 @@ impl<'a> Writer<'a> {
                         let slot = self.slot_of_mode(core, &at);
                         both.push(self.code.value(self.slot(0, &slot)));
                     }
-                    self.split_mode(&At::Text("k".into()), &both[0], &both[1], If::Always);
+                    self.split_mode(&Index::Text("k".into()), &both[0], &both[1], Condition::Always);
                     self.code.line("}");
                 } else {
                     self.looped(core, load, sign, 0, &mut |w, at, _, value| {
-                        w.store(vec![Point { at: At::Text(at.into()), value: value.into(), there: If::Always }]);
+                        w.store(vec![Point {
+                            at: Index::Text(at.into()),
+                            value: value.into(),
+                            valid: Condition::Always,
+                        }]);
                     });
                 }
             }
@@ -64,13 +68,16 @@ impl<'a> Writer<'a> {
     fn filtered(&mut self, core: &Core, buffer: u64) {
         let more = ", result";
         let store: &mut Sink<'a, '_> = &mut |w, at, _, value| {
-            w.store_result(vec![Point { at: At::Text(at.into()), value: value.into(), there: If::Always }], "result");
+            w.store_result(
+                vec![Point { at: Index::Text(at.into()), value: value.into(), valid: Condition::Always }],
+                "result",
+            );
         };
         match core {
             Core::Direct(stages) => {
                 let feed: &mut SlotFeed<'a, '_> = &mut |w, slot, mode| {
                     let value = w.code.value(w.slot(0, slot));
-                    w.hooked("on_mode", &value, &At::Text(mode.into()), more)
+                    w.called("on_mode", &value, &Index::Text(mode.into()), more)
                 };
                 self.backwards(&stages.radices, feed, 1.0, buffer, store);
             }
@@ -79,7 +86,7 @@ impl<'a> Writer<'a> {
                 let feed: &mut Feed<'a, '_> = &mut |w, at| {
                     let within = w.code.value(format!("min({at}, {}u)", n - 1));
                     let value = w.code.value(w.slot(0, &within));
-                    w.hooked("on_mode", &value, &At::Text(within), more)
+                    w.called("on_mode", &value, &Index::Text(within), more)
                 };
                 self.looped(core, feed, 1.0, buffer, store);
             }
@@ -98,13 +105,13 @@ impl<'a> Writer<'a> {
                     &mut |w, at| {
                         let within = w.code.value(format!("min({at}, {}u)", n - 1));
                         let value = feed(w, &within);
-                        let chirp = w.entry(Section::Chirp(n), &At::Text(within), sign);
+                        let chirp = w.entry(Section::Chirp(n), &Index::Text(within), sign);
                         w.code.value(format!("select(Complex(), multiply({value}, {chirp}), {at} < {n}u)"))
                     },
                     -1.0,
                     buffer,
                     &mut |w, mode, slot, value| {
-                        let factor = w.entry(Section::ChirpSpectrum { n, padded }, &At::Text(mode.into()), sign);
+                        let factor = w.entry(Section::ChirpSpectrum { n, padded }, &Index::Text(mode.into()), sign);
                         w.code.line(format!("{} = multiply({value}, {factor});", w.slot(buffer, slot)));
                     },
                 );
@@ -115,7 +122,7 @@ impl<'a> Writer<'a> {
                     buffer,
                     &mut |w, at, slot, value| {
                         w.code.line(format!("if {at} < {n}u {{"));
-                        let chirp = w.entry(Section::Chirp(n), &At::Text(at.into()), sign);
+                        let chirp = w.entry(Section::Chirp(n), &Index::Text(at.into()), sign);
                         let value = w.code.value(format!("multiply({value}, {chirp})"));
                         emit(w, at, slot, &value);
                         w.code.line("}");
@@ -127,7 +134,7 @@ impl<'a> Writer<'a> {
 
     /// The slot in which [`looped`](Self::looped) keeps a mode.
     fn slot_of_mode(&mut self, core: &Core, mode: &str) -> String {
-        let Core::Direct(Stages { radices, .. }) = core else { return mode.to_string() };
+        let Core::Direct(RadixStages { radices, .. }) = core else { return mode.to_string() };
         let n: u64 = radices.iter().product();
         let (mut done, mut terms) = (1, Vec::new());
         for &radix in radices {
@@ -244,7 +251,7 @@ impl<'a> Writer<'a> {
     /// `x[k]` times the power `k low step` of the first root of order `n`. One root is read, the others are its powers:
     /// the fewest products that lead to each.
     fn powers(&mut self, x: Vec<String>, low: &str, step: u64, n: u64, sign: f64) -> Vec<String> {
-        let first = self.entry(Section::Roots(n), &At::Text(format!("{low} * {step}u")), sign);
+        let first = self.entry(Section::Roots(n), &Index::Text(format!("{low} * {step}u")), sign);
         let mut powers = vec!["Complex()".to_string(), first];
         for k in 2..x.len() {
             let (a, b) = (k / 2, k - k / 2);

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::{At, If, Point, Source, Writer};
-use crate::fft::core::{Core, Stages};
+use super::{Condition, Index, Point, Source, Writer};
+use crate::fft::core::{Core, RadixStages};
 use crate::fft::tables::{Section, root};
 
 impl<'a> Writer<'a> {
@@ -20,20 +20,20 @@ impl<'a> Writer<'a> {
                 }
                 let points = self.stages(stages, Source::Points(points), 1.0);
                 let mut kept = Vec::new();
-                for Point { at, value, there } in points {
+                for Point { at, value, valid } in points {
                     let inside = match &at {
-                        At::Known(at) => If::known(*at < n),
-                        At::Text(at) => If::Text(format!("{at} < {n}u")),
+                        Index::Known(at) => Condition::known(*at < n),
+                        Index::Text(at) => Condition::Text(format!("{at} < {n}u")),
                     };
-                    let there = there.and(inside);
-                    if there == If::Never {
+                    let valid = valid.and(inside);
+                    if valid == Condition::Never {
                         continue;
                     }
                     let within = self.clamped(&at, n);
                     let chirp = self.entry(Section::Chirp(n), &within, sign);
                     let value = self.code.value(format!("multiply({value}, {chirp})"));
-                    // Hooks index arrays by it, stored or not.
-                    kept.push(Point { at: within, value, there });
+                    // Callbacks index arrays by it, stored or not.
+                    kept.push(Point { at: within, value, valid });
                 }
                 kept
             }
@@ -41,21 +41,21 @@ impl<'a> Writer<'a> {
     }
 
     /// `min(at, n - 1)`.
-    fn clamped(&mut self, at: &At, n: u64) -> At {
+    fn clamped(&mut self, at: &Index, n: u64) -> Index {
         match at {
-            At::Known(at) => At::Known((*at).min(n - 1)),
-            At::Text(at) => At::Text(self.code.value(format!("min({at}, {}u)", n - 1))),
+            Index::Known(at) => Index::Known((*at).min(n - 1)),
+            Index::Text(at) => Index::Text(self.code.value(format!("min({at}, {}u)", n - 1))),
         }
     }
 
-    fn stages(&mut self, stages: &Stages, source: Source, sign: f64) -> Vec<Point> {
-        let Stages { lanes, radices } = stages;
+    fn stages(&mut self, stages: &RadixStages, source: Source, sign: f64) -> Vec<Point> {
+        let RadixStages { lanes, radices } = stages;
         let n: u64 = radices.iter().product();
         if *lanes == 1 {
-            let places: Vec<At> = (0..n).map(At::Known).collect();
+            let places: Vec<Index> = (0..n).map(Index::Known).collect();
             let values = self.gather(&source, &places);
             let results = self.code.transform(&values, sign);
-            let point = |(at, value): (u64, String)| Point { at: At::Known(at), value, there: If::Always };
+            let point = |(at, value): (u64, String)| Point { at: Index::Known(at), value, valid: Condition::Always };
             return (0..n).zip(results).map(point).collect();
         }
         let mut source = source;
@@ -67,7 +67,7 @@ impl<'a> Writer<'a> {
             let mut places = Vec::new();
             for j in &j {
                 for i in 0..radix {
-                    places.push(At::Text(self.code.value(format!("{j} + {}u", i * butterflies))));
+                    places.push(Index::Text(self.code.value(format!("{j} + {}u", i * butterflies))));
                 }
             }
             let values = self.gather(&source, &places);
@@ -78,7 +78,7 @@ impl<'a> Writer<'a> {
                 if done > 1 {
                     low = self.code.value(format!("{j} % {done}u"));
                     for (i, x) in x.iter_mut().enumerate().skip(1) {
-                        let index = At::Text(format!("{low} * {}u", i as u64 * (n / (done * radix))));
+                        let index = Index::Text(format!("{low} * {}u", i as u64 * (n / (done * radix))));
                         let root = self.entry(Section::Roots(n), &index, sign);
                         *x = self.code.value(format!("multiply({x}, {root})"));
                     }
@@ -86,14 +86,14 @@ impl<'a> Writer<'a> {
                 let y = self.code.transform(&x, sign);
                 let base = self.code.value(format!("({j} - {low}) * {radix}u + {low}"));
                 let first = b as u64 * lanes;
-                let there = if first + lanes > butterflies {
-                    If::Text(format!("lane + {first}u < {butterflies}u"))
+                let valid = if first + lanes > butterflies {
+                    Condition::Text(format!("lane + {first}u < {butterflies}u"))
                 } else {
-                    If::Always
+                    Condition::Always
                 };
                 for (i, value) in y.into_iter().enumerate() {
-                    let at = At::Text(self.code.value(format!("{base} + {}u", i as u64 * done)));
-                    moving.push(Point { at, value, there: there.clone() });
+                    let at = Index::Text(self.code.value(format!("{base} + {}u", i as u64 * done)));
+                    moving.push(Point { at, value, valid: valid.clone() });
                 }
             }
             done *= radix;
@@ -113,7 +113,7 @@ impl<'a> Writer<'a> {
     }
 
     /// The values of `source` at `places`.
-    fn gather(&mut self, source: &Source, places: &[At]) -> Vec<String> {
+    fn gather(&mut self, source: &Source, places: &[Index]) -> Vec<String> {
         match source {
             Source::Memory => places.iter().map(|at| self.load(at)).collect(),
             Source::Points(points) => self.exchange(points, places),
@@ -124,8 +124,8 @@ impl<'a> Writer<'a> {
                     within.push(self.clamped(at, n));
                 }
                 // Known places beyond the end are zero and need not be fetched.
-                let beyond = |at: &At| matches!(at, At::Known(at) if *at >= n);
-                let wanted: Vec<At> =
+                let beyond = |at: &Index| matches!(at, Index::Known(at) if *at >= n);
+                let wanted: Vec<Index> =
                     within.iter().zip(places).filter(|(_, at)| !beyond(at)).map(|(w, _)| w.clone()).collect();
                 let mut values = self.gather(inner, &wanted).into_iter();
                 let mut chirped = Vec::new();
@@ -138,8 +138,8 @@ impl<'a> Writer<'a> {
                     let chirp = self.entry(Section::Chirp(n), within, *sign);
                     let value = self.code.value(format!("multiply({value}, {chirp})"));
                     chirped.push(match at {
-                        At::Known(_) => value,
-                        At::Text(at) => self.code.value(format!("select(Complex(), {value}, {at} < {n}u)")),
+                        Index::Known(_) => value,
+                        Index::Text(at) => self.code.value(format!("select(Complex(), {value}, {at} < {n}u)")),
                     });
                 }
                 chirped
@@ -148,8 +148,8 @@ impl<'a> Writer<'a> {
     }
 
     /// An entry of a table for a transform of this sign: tables are made for forward ones, others take conjugates.
-    pub(super) fn entry(&mut self, section: Section, index: &At, sign: f64) -> String {
-        if let (Section::Roots(n), At::Known(k)) = (section, index) {
+    pub(super) fn entry(&mut self, section: Section, index: &Index, sign: f64) -> String {
+        if let (Section::Roots(n), Index::Known(k)) = (section, index) {
             let [re, im] = root(*k, n);
             return format!("Complex({}, {})", self.code.literal(re), self.code.literal(-sign * im));
         }
@@ -159,9 +159,9 @@ impl<'a> Writer<'a> {
     }
 
     /// Moves points between lanes; returns the values at `places`.
-    pub(super) fn exchange(&mut self, points: &[Point], places: &[At]) -> Vec<String> {
+    pub(super) fn exchange(&mut self, points: &[Point], places: &[Index]) -> Vec<String> {
         if self.shape.lanes == 1 {
-            let by_place: HashMap<&At, &String> = points.iter().map(|point| (&point.at, &point.value)).collect();
+            let by_place: HashMap<&Index, &String> = points.iter().map(|point| (&point.at, &point.value)).collect();
             return places
                 .iter()
                 .map(|at| by_place.get(at).map_or("Complex()".to_string(), |value| (*value).clone()))
@@ -183,10 +183,10 @@ impl<'a> Writer<'a> {
             }
             for (point, target) in points.iter().zip(&targets) {
                 let write = format!("shared_line[{target}] = {}{part};", point.value);
-                match &point.there {
-                    If::Always => self.code.line(write),
-                    If::Text(there) => self.code.line(format!("if {there} {{ {write} }}")),
-                    If::Never => {}
+                match &point.valid {
+                    Condition::Always => self.code.line(write),
+                    Condition::Text(valid) => self.code.line(format!("if {valid} {{ {write} }}")),
+                    Condition::Never => {}
                 }
             }
             self.code.line("workgroupBarrier();");

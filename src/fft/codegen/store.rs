@@ -1,7 +1,7 @@
-//! Writing the points of a line, likewise.
+//! Writing the points of a line: real, complex or half lines, whole or truncated, with callbacks.
 
-use super::{At, If, Point, Writer};
-use crate::fft::line::{LineKernel, Order, Span, View, Work};
+use super::{Condition, Index, Point, Writer};
+use crate::fft::line::{LineFormat, LineKernel, Order, Span, Work};
 use crate::fft::tables::Section;
 
 impl<'a> Writer<'a> {
@@ -12,37 +12,37 @@ impl<'a> Writer<'a> {
     /// Stores what the last stage left.
     pub(super) fn store_result(&mut self, points: Vec<Point>, result: &str) {
         let LineKernel { n, output, .. } = self.kernel;
-        match (self.kernel.packed(), output.view) {
-            (true, View::Half) => self.split(points),
+        match (self.kernel.packed(), output.format) {
+            (true, LineFormat::Half) => self.split(points),
             (true, _) => {
-                for Point { at, value, there } in points {
+                for Point { at, value, valid } in points {
                     for (offset, part) in [(0, "x"), (1, "y")] {
                         let at = match &at {
-                            At::Known(at) => At::Known(2 * at + offset),
-                            At::Text(at) => At::Text(self.code.value(format!("2u * {at} + {offset}u"))),
+                            Index::Known(at) => Index::Known(2 * at + offset),
+                            Index::Text(at) => Index::Text(self.code.value(format!("2u * {at} + {offset}u"))),
                         };
-                        self.put(&at, &format!("{value}.{part}"), there.clone(), result);
+                        self.put(&at, &format!("{value}.{part}"), valid.clone(), result);
                     }
                 }
             }
-            (false, view) => {
-                for Point { at, value, there } in points {
-                    let value = self.turned(&at, value);
+            (false, format) => {
+                for Point { at, value, valid } in points {
+                    let value = self.twiddled(&at, value);
                     let position = self.position(&at, false);
-                    let value = if self.kernel.digit.is_some_and(|digit| digit.store_factor) {
+                    let value = if self.kernel.four_step.is_some_and(|step| step.store_factor) {
                         self.code.value(format!("multiply({value}, load_store_factors({}))", position.text()))
                     } else {
                         value
                     };
-                    match view {
-                        View::Complex => self.put(&position, &value, there, result),
-                        View::Real => self.put(&position, &format!("{value}.x"), there, result),
-                        View::Half => {
+                    match format {
+                        LineFormat::Complex => self.put(&position, &value, valid, result),
+                        LineFormat::Real => self.put(&position, &format!("{value}.x"), valid, result),
+                        LineFormat::Half => {
                             let lower = match &position {
-                                At::Known(p) => If::known(2 * p <= n),
-                                At::Text(p) => If::Text(format!("{p} <= {}u", n / 2)),
+                                Index::Known(p) => Condition::known(2 * p <= n),
+                                Index::Text(p) => Condition::Text(format!("{p} <= {}u", n / 2)),
                             };
-                            self.put_mode(&position, &value, there.and(lower));
+                            self.put_mode(&position, &value, valid.and(lower));
                         }
                     }
                 }
@@ -50,17 +50,18 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Turns the results of a digit.
-    fn turned(&mut self, at: &At, value: String) -> String {
-        let Some(digit) = self.kernel.digit.filter(|digit| digit.turn > 0) else { return value };
-        // Two tables, of steps and of single turns: their product is right to two roundings.
-        let low = 1u64 << (digit.turn.ilog2() / 2);
-        let index = self.code.value(format!("{} * (digit / {}u) % {}u", at.text(), digit.input[1], digit.turn));
+    /// The results of a pass of the four-step algorithm times their twiddles.
+    fn twiddled(&mut self, at: &Index, value: String) -> String {
+        let Some(step) = self.kernel.four_step.filter(|step| step.twiddle > 0) else { return value };
+        // The product of a coarse and a fine root instead of one large table; two roundings more.
+        let n = step.twiddle;
+        let low = 1u64 << (n.ilog2() / 2);
+        let index = self.code.value(format!("{} * (counter / {}u) % {n}u", at.text(), step.input[1]));
         let sign = if self.kernel.work == Work::Backward { 1.0 } else { -1.0 };
-        let fine = Section::Every { n: digit.turn, step: 1, count: low };
-        let fine = self.entry(fine, &At::Text(format!("({index} & {}u)", low - 1)), sign);
-        let coarse = Section::Every { n: digit.turn, step: low, count: digit.turn.div_ceil(low) };
-        let coarse = self.entry(coarse, &At::Text(format!("({index} >> {}u)", low.ilog2())), sign);
+        let fine = Section::Every { n, step: 1, count: low };
+        let fine = self.entry(fine, &Index::Text(format!("({index} & {}u)", low - 1)), sign);
+        let coarse = Section::Every { n, step: low, count: n.div_ceil(low) };
+        let coarse = self.entry(coarse, &Index::Text(format!("({index} >> {}u)", low.ilog2())), sign);
         self.code.value(format!("multiply({value}, multiply({coarse}, {fine}))"))
     }
 
@@ -68,63 +69,64 @@ impl<'a> Writer<'a> {
     fn split(&mut self, points: Vec<Point>) {
         let half = self.kernel.n / 2;
         let lanes = self.shape.lanes;
-        let mut modes: Vec<(At, If)> = Vec::new();
+        let mut modes: Vec<(Index, Condition)> = Vec::new();
         if lanes == 1 {
-            modes.extend((0..=half).map(|k| (At::Known(k), If::Always)));
+            modes.extend((0..=half).map(|k| (Index::Known(k), Condition::Always)));
         } else {
             for b in 0..(half + 1).div_ceil(lanes) {
                 let first = b * lanes;
                 let index = self.lane_index(first, lanes, half + 1);
                 let partial = first + lanes > half + 1;
-                let there = if partial { If::Text(format!("lane + {first}u <= {half}u")) } else { If::Always };
-                modes.push((At::Text(index), there));
+                let valid =
+                    if partial { Condition::Text(format!("lane + {first}u <= {half}u")) } else { Condition::Always };
+                modes.push((Index::Text(index), valid));
             }
         }
         let mut both = Vec::new();
         for (k, _) in &modes {
             both.push(match k {
-                At::Known(k) => At::Known(k % half),
-                At::Text(k) => At::Text(self.code.value(format!("select({k}, 0u, {k} == {half}u)"))),
+                Index::Known(k) => Index::Known(k % half),
+                Index::Text(k) => Index::Text(self.code.value(format!("select({k}, 0u, {k} == {half}u)"))),
             });
         }
         for (k, _) in &modes {
             both.push(match k {
-                At::Known(k) => At::Known((half - k) % half),
-                At::Text(k) => At::Text(self.code.value(format!("select({half}u - {k}, 0u, {k} == 0u)"))),
+                Index::Known(k) => Index::Known((half - k) % half),
+                Index::Text(k) => Index::Text(self.code.value(format!("select({half}u - {k}, 0u, {k} == 0u)"))),
             });
         }
         let values = self.exchange(&points, &both);
-        let (here, there) = values.split_at(modes.len());
-        let pairs: Vec<_> = here.iter().cloned().zip(there.iter().cloned()).collect();
+        let (here, valid) = values.split_at(modes.len());
+        let pairs: Vec<_> = here.iter().cloned().zip(valid.iter().cloned()).collect();
         for ((k, valid), (x, y)) in modes.into_iter().zip(pairs) {
             self.split_mode(&k, &x, &y, valid);
         }
     }
 
     /// Stores mode `k` of a real line from modes `k` and `-k` of its packed line.
-    pub(super) fn split_mode(&mut self, k: &At, x: &str, y: &str, there: If) {
+    pub(super) fn split_mode(&mut self, k: &Index, x: &str, y: &str, valid: Condition) {
         let one_half = self.code.literal(0.5);
         let y = self.code.value(format!("Complex({y}.x, -{y}.y)"));
         let even = self.code.value(format!("({x} + {y}) * {one_half}"));
         let odd = self.code.value(format!("Complex({x}.y - {y}.y, {y}.x - {x}.x) * {one_half}"));
         let root = self.entry(Section::Roots(self.kernel.n), k, -1.0);
         let value = self.code.value(format!("{even} + multiply({odd}, {root})"));
-        self.put_mode(k, &value, there);
+        self.put_mode(k, &value, valid);
     }
 
     /// Stores mode `k <= n / 2` of half a Hermitian line.
-    fn put_mode(&mut self, k: &At, value: &str, there: If) {
+    fn put_mode(&mut self, k: &Index, value: &str, valid: Condition) {
         let n = self.kernel.n;
         let kept = if let Span::Modes(kept) = self.kernel.output.span { kept } else { n };
         let (unpaired, last) = (kept < n && kept % 2 == 0, kept / 2);
         let (value, inside) = match k {
-            At::Known(k) => {
+            Index::Known(k) => {
                 let own = *k == 0 || 2 * k == n;
                 let value = if own { value.to_string() } else { self.code.value(format!("{value} * interior()")) };
                 let zero = unpaired && *k == last;
-                (if zero { "Complex()".to_string() } else { value }, If::known(*k <= last))
+                (if zero { "Complex()".to_string() } else { value }, Condition::known(*k <= last))
             }
-            At::Text(k) => {
+            Index::Text(k) => {
                 let own =
                     if n.is_multiple_of(2) { format!("{k} == 0u || {k} == {}u", n / 2) } else { format!("{k} == 0u") };
                 let value = self.code.value(format!("select({value} * interior(), {value}, {own})"));
@@ -133,14 +135,14 @@ impl<'a> Writer<'a> {
                 } else {
                     value
                 };
-                (value, if kept < n { If::Text(format!("{k} <= {last}u")) } else { If::Always })
+                (value, if kept < n { Condition::Text(format!("{k} <= {last}u")) } else { Condition::Always })
             }
         };
-        self.emit(k, &value, there.and(inside), "");
+        self.emit(k, &value, valid.and(inside), "");
     }
 
     /// Stores a real or complex point of the axis.
-    fn put(&mut self, position: &At, value: &str, there: If, result: &str) {
+    fn put(&mut self, position: &Index, value: &str, valid: Condition, result: &str) {
         let span = self.kernel.output.span;
         let n = self.kernel.n;
         let (index, inside) = self.stored(span, position, true);
@@ -148,40 +150,40 @@ impl<'a> Writer<'a> {
             Span::Modes(kept) if kept < n && kept % 2 == 0 => Some(kept / 2),
             _ => None,
         };
-        let zero = if self.kernel.output.view == View::Real { "Real()" } else { "Complex()" };
+        let zero = if self.kernel.output.format == LineFormat::Real { "Real()" } else { "Complex()" };
         let value = match (unpaired, position) {
-            (Some(mode), At::Known(p)) if *p == mode => zero.to_string(),
-            (Some(mode), At::Text(p)) => self.code.value(format!("select({value}, {zero}, {p} == {mode}u)")),
+            (Some(mode), Index::Known(p)) if *p == mode => zero.to_string(),
+            (Some(mode), Index::Text(p)) => self.code.value(format!("select({value}, {zero}, {p} == {mode}u)")),
             _ => value.to_string(),
         };
-        self.emit(&index, &value, there.and(inside), result);
+        self.emit(&index, &value, valid.and(inside), result);
     }
 
     /// Writes an element.
-    pub(super) fn emit(&mut self, index: &At, value: &str, there: If, result: &str) {
-        if there == If::Never {
+    pub(super) fn emit(&mut self, index: &Index, value: &str, valid: Condition, result: &str) {
+        if valid == Condition::Never {
             return;
         }
         let mut value = self.code.value(format!("{value} * factor()"));
-        if self.hooks.store_mode.is_some() {
-            value = self.hooked("on_mode", &value, index, ", 0u");
+        if self.callbacks.store_mode.is_some() {
+            value = self.called("on_mode", &value, index, ", 0u");
         }
-        if self.hooks.store.is_some() {
-            value = self.hooked("on_store", &value, index, "");
+        if self.callbacks.store.is_some() {
+            value = self.called("on_store", &value, index, "");
         }
         let result = if result.is_empty() { String::new() } else { format!(" + {result} * params.line_sizes.z") };
         let address = match self.kernel.output.order {
-            Order::DeviceElement => format!("output_at(line_out, {}){result}", index.text()),
+            Order::Strided => format!("output_at(line_out, {}){result}", index.text()),
             Order::Blocked => format!("output_at(line_out + vec2<u32>(0u{result}, 0u), {})", index.text()),
         };
-        let stores = if self.kernel.numbers() && self.kernel.output.view != View::Real {
+        let stores = if self.kernel.as_reals() && self.kernel.output.format != LineFormat::Real {
             let address = self.code.value(address);
             format!("store_output(2u * {address}, {value}.x); store_output(2u * {address} + 1u, {value}.y);")
         } else {
             format!("store_output({address}, {value});")
         };
-        self.code.line(match there.and(If::Text("present".into())) {
-            If::Text(there) => format!("if {there} {{ {stores} }}"),
+        self.code.line(match valid.and(Condition::Text("present".into())) {
+            Condition::Text(valid) => format!("if {valid} {{ {stores} }}"),
             _ => stores,
         });
     }

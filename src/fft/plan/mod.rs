@@ -2,20 +2,20 @@
 //!
 //! ```text
 //! field              x over p0, y over p1          z pass: real lines to half spectra, complex ones to whole
-//!                    exchange along axis 1: y comes together, z is cut
+//!                    exchange along grid axis 1: y becomes whole, z is cut
 //!                    x over p0, z over p1          y pass
-//!                    exchange along axis 0: x comes together, y is cut
+//!                    exchange along grid axis 0: x becomes whole, y is cut
 //! spectrum           y over p0, z over p1          x pass
 //! ```
 //!
-//! - A transform *visits* axes, each when it is whole. Between two visits the axis that comes is exchanged against the axis
-//!   that goes, among the ranks of one line of the process grid. An exchange among one rank is left out, so slabs
-//!   (`p1 == 1`) exchange once and a single rank never. Axes that are not transformed are not visited.
-//! - The inverse is the mirror image. A natural distribution goes the same way back.
+//! - A transform has a *stage* for each axis, at which the axis is whole on every rank. Between two stages a *transpose* among the
+//!   ranks of one axis of the process grid cuts the one axis and makes the other whole. An exchange among one rank is left out, so
+//!   slabs (`p1 == 1`) exchange once and a single rank never. Axes that are not transformed have no stage.
+//! - The inverse has the stages in reverse order. A natural distribution appends stages that only move data.
 //! - Arrays stay in C order (x, y, z) throughout. There is no pass for packing: the pass before an exchange writes the
 //!   blocks that go to each peer, the pass after reads the blocks as they arrive.
-//! - An exchange may be cut into *pieces* along the axis that takes no part in it: one piece travels while the next
-//!   is transformed.
+//! - An exchange may be cut into *pieces* along the axis that takes no part in it: one piece is sent while the next is
+//!   transformed.
 
 mod planner;
 mod stage;
@@ -30,19 +30,19 @@ use planner::{Planner, StageKind};
 pub use stage::{Placement, Stage};
 pub use transpose::Transpose;
 
-/// One direction of a transform: visits, and what lies between them.
+/// One direction of a transform: stages, and the exchanges between them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// The visits.
-    pub visits: Vec<Stage>,
-    /// Between visit `i` and `i + 1`: an exchange, or none.
-    pub between: Vec<Option<Transpose>>,
+    /// The stages.
+    pub(crate) stages: Vec<Stage>,
+    /// Between stage `i` and `i + 1`: an exchange, or none.
+    pub(crate) between: Vec<Option<Transpose>>,
 }
 
 impl Route {
     /// Bytes that the passes move through device memory, reading and writing.
     pub fn traffic(&self) -> u64 {
-        self.visits.iter().map(Stage::traffic).sum()
+        self.stages.iter().map(Stage::traffic).sum()
     }
 
     /// The exchanges, in order.
@@ -51,8 +51,8 @@ impl Route {
     }
 
     /// The passes, in order.
-    pub fn passes(&self) -> impl Iterator<Item = (&Stage, &AxisPass)> {
-        self.visits.iter().flat_map(|visit| visit.passes.iter().map(move |pass| (visit, pass)))
+    pub(crate) fn passes(&self) -> impl Iterator<Item = (&Stage, &AxisPass)> {
+        self.stages.iter().flat_map(|stage| stage.passes.iter().map(move |pass| (stage, pass)))
     }
 }
 
@@ -88,11 +88,7 @@ impl Plan {
         }
         let planner = Planner { spec, grid, rank, limits, pieces: pieces.max(1) };
         let there = planner.path(StageKind::Forward);
-        let back: Vec<_> = there
-            .iter()
-            .rev()
-            .map(|&(axis, act)| (axis, if act == StageKind::Forward { StageKind::Backward } else { act }))
-            .collect();
+        let back: Vec<_> = there.iter().rev().map(|&(axis, kind)| (axis, kind.reversed())).collect();
         let (field, mut state) = planner.start();
         let forward = planner.route(&mut state, &there)?;
         let spectrum = planner.part(&state);
@@ -115,20 +111,17 @@ impl Plan {
         let mut there: Vec<_> = planner
             .path(StageKind::Forward)
             .into_iter()
-            .filter(|&(_, act)| act == StageKind::Forward || act == StageKind::Copy)
+            .filter(|&(_, kind)| kind == StageKind::Forward || kind == StageKind::Copy)
             .collect();
-        // The way back of a natural distribution is not gone.
-        while there.len() > 1 && there.last().is_some_and(|&(_, act)| act == StageKind::Copy) {
+        // The copies that restore a natural distribution are not needed.
+        while there.len() > 1 && there.last().is_some_and(|&(_, kind)| kind == StageKind::Copy) {
             there.pop();
         }
         let Some((axis, StageKind::Forward)) = there.pop() else { return Ok(None) };
         if axis == 2 && self.spec.values == Values::Real {
             return Ok(None);
         }
-        let back = there
-            .iter()
-            .rev()
-            .map(|&(axis, act)| (axis, if act == StageKind::Forward { StageKind::Backward } else { act }));
+        let back = there.iter().rev().map(|&(axis, kind)| (axis, kind.reversed()));
         let path: Vec<_> = there.iter().copied().chain([(axis, StageKind::Filter(results))]).chain(back).collect();
         let (_, mut state) = planner.start();
         match planner.route(&mut state, &path) {
@@ -163,7 +156,7 @@ mod tests {
         for route in [&real.forward, &real.inverse] {
             assert_eq!((route.passes().count(), route.exchanges().count()), (3, 0));
             let bytes = route.traffic() as f64 / (n * n * n) as f64;
-            assert!((bytes - expected).abs() < 1e-12 && (bytes - 24.0).abs() < 1.0, "{bytes} bytes a point");
+            assert!((bytes - expected).abs() < 1e-12 && (bytes - 24.0).abs() < 1.0, "{bytes} bytes per point");
         }
         let complex = plan(&Spec::new(Values::Complex, [n; 3]), [1, 1], 0);
         assert_eq!(complex.forward.traffic(), 48 * n * n * n);
@@ -221,7 +214,7 @@ mod tests {
                 for route in [|plan: &Plan| plan.forward.clone(), |plan: &Plan| plan.inverse.clone()] {
                     for (rank, plan) in plans.iter().enumerate() {
                         for (i, exchange) in route(plan).exchanges().enumerate() {
-                            let line = grid.neighbours(rank, exchange.line);
+                            let line = grid.neighbours(rank, exchange.grid_axis);
                             let me = line.iter().position(|&r| r == rank).unwrap();
                             for piece in 0..exchange.pieces.len() {
                                 for part in exchange.transfers(piece).send {

@@ -1,15 +1,15 @@
-//! How visits and exchanges follow from what is transformed and how it is cut.
+//! Derives stages and exchanges from what is transformed and how it is cut.
 
 use super::{Route, Stage, Transpose};
-use crate::fft::axis;
+use crate::fft::axis::{self, AxisPass};
 use crate::fft::core::Limits;
 use crate::fft::error::FftError;
-use crate::fft::line::{Order, Side, Span, View, Work};
+use crate::fft::line::{LineFormat, Order, Side, Span, Work};
 use crate::fft::spec::{Distribution, Spec, Values};
 use crate::gpu::LONGEST;
 use crate::grid::{Box3, Grid, extent, split};
 
-/// What is done on a visit.
+/// What a stage does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StageKind {
     Copy,
@@ -18,7 +18,19 @@ pub(super) enum StageKind {
     Filter(u32),
 }
 
-/// The array on its way: elements of the whole along each axis, which line of the grid cuts it, and how many fields.
+impl StageKind {
+    /// The same on the way from the spectrum to the field.
+    pub fn reversed(self) -> Self {
+        if self == StageKind::Forward { StageKind::Backward } else { self }
+    }
+
+    /// Fields that it makes of each.
+    fn results(self) -> u64 {
+        if let StageKind::Filter(results) = self { u64::from(results) } else { 1 }
+    }
+}
+
+/// The array between two stages: elements of the whole along each axis, the axis of the grid that cuts it, and the number of fields.
 pub(super) struct State {
     lengths: [u64; 3],
     cuts: [Option<usize>; 3],
@@ -35,7 +47,7 @@ pub(super) struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// This rank's part of the field, and the field as it sets out.
+    /// This rank's part of the field, and the state before the first stage.
     pub fn start(&self) -> (Box3, State) {
         let state = State { lengths: self.spec.cells, cuts: [Some(0), Some(1), None], fields: self.spec.fields };
         (self.part(&state), state)
@@ -50,12 +62,12 @@ impl Planner<'_> {
         })
     }
 
-    /// Visits from the field to the spectrum.
-    pub fn path(&self, act: StageKind) -> Vec<(usize, StageKind)> {
+    /// The stages from the field to the spectrum: which axis, and what is done.
+    pub fn path(&self, kind: StageKind) -> Vec<(usize, StageKind)> {
         let mut path: Vec<_> =
-            [2, 1, 0].into_iter().filter(|&axis| self.spec.axes[axis]).map(|axis| (axis, act)).collect();
+            [2, 1, 0].into_iter().filter(|&axis| self.spec.axes[axis]).map(|axis| (axis, kind)).collect();
         if !self.spec.axes[2] {
-            // Whole from the beginning, it goes first.
+            // It is whole from the beginning, so it comes first.
             path.insert(0, (2, StageKind::Copy));
         }
         if self.spec.distribution == Distribution::Natural {
@@ -65,107 +77,112 @@ impl Planner<'_> {
         path
     }
 
-    /// The visits of a path and what lies between them; `state` arrives at their end.
+    /// The stages of a path and the exchanges between them; `state` becomes that after the last stage.
     pub fn route(&self, state: &mut State, path: &[(usize, StageKind)]) -> Result<Route, FftError> {
-        let mut route = Route { visits: Vec::new(), between: Vec::new() };
-        let ranks = |axis: usize, cuts: &[Option<usize>; 3]| cuts[axis].map_or(1, |line| self.grid.along(line) as u64);
-        let mut arrived = 1;
-        for (i, &(axis, act)) in path.iter().enumerate() {
+        let mut route = Route { stages: Vec::new(), between: Vec::new() };
+        let mut ranks = [1, 1];
+        for (i, &(axis, kind)) in path.iter().enumerate() {
             let next = path.get(i + 1).map(|&(next, _)| next);
-            let leaves = next.map_or(1, |next| ranks(next, &state.cuts));
-            let visit = self.visit(state, axis, act, [arrived, leaves], path.len() == 1)?;
-            route.visits.push(visit);
+            let cut = next.and_then(|next| state.cuts[next]);
+            ranks = [ranks[1], cut.map_or(1, |grid_axis| self.grid.along(grid_axis) as u64)];
+            // A copy that packs nothing is left out, unless it is all there is to do.
+            let idle = kind == StageKind::Copy && ranks == [1, 1] && path.len() > 1;
+            let (length, sides) = self.sides(state, axis, kind, ranks);
+            let passes = if idle { Vec::new() } else { self.passes(axis, kind, length, sides)? };
+            route.stages.push(self.stage(state, (axis, passes), kind.results(), ranks, sides[1].stored(length))?);
             let Some(next) = next else { break };
-            let line = state.cuts[next].unwrap_or(2);
-            let third = 3 - axis - next;
-            let pieces = (leaves > 1).then(|| self.transpose(state, line, axis, next, third));
-            route.between.push(pieces);
-            (state.cuts[axis], state.cuts[next]) = (state.cuts[next], None);
-            arrived = leaves;
+            let transpose = cut.filter(|_| ranks[1] > 1).map(|grid_axis| self.transpose(state, grid_axis, axis, next));
+            route.between.push(transpose);
+            (state.cuts[axis], state.cuts[next]) = (cut, None);
         }
         Ok(route)
     }
 
-    fn transpose(&self, state: &State, line: usize, goes: usize, comes: usize, third: usize) -> Transpose {
-        let part = self.part(state);
-        let thickness = part[third].end - part[third].start;
+    fn transpose(&self, state: &State, grid_axis: usize, from_axis: usize, to_axis: usize) -> Transpose {
+        let third = 3 - from_axis - to_axis;
+        let part = &self.part(state)[third];
+        let thickness = part.end - part.start;
         let count = self.pieces.min(thickness).max(1);
         Transpose {
-            line,
-            goes,
-            comes,
+            grid_axis,
+            from_axis,
+            to_axis,
             third,
             pieces: (0..count).map(|i| split(thickness, count, i)).collect(),
-            ranks: [self.grid.along(line) as u64, self.grid.at(self.rank)[line] as u64],
-            lengths: [state.lengths[goes], state.lengths[comes]],
+            ranks: [self.grid.along(grid_axis) as u64, self.grid.at(self.rank)[grid_axis] as u64],
+            lengths: [state.lengths[from_axis], state.lengths[to_axis]],
             fields: state.fields,
         }
     }
 
-    fn visit(
-        &self,
-        state: &mut State,
-        axis: usize,
-        act: StageKind,
-        ranks: [u64; 2],
-        only: bool,
-    ) -> Result<Stage, FftError> {
+    /// Points of a stage's transform, and what its lines are as they are read and written. Arrays that are exchanged among several ranks
+    /// are in blocks.
+    fn sides(&self, state: &State, axis: usize, kind: StageKind, ranks: [u64; 2]) -> (u64, [Side; 2]) {
         let spec = self.spec;
-        let before = self.part(state);
         let n = spec.points[axis];
         let real = axis == 2 && spec.values == Values::Real;
-        let order = |ranks: u64| if ranks > 1 { Order::Blocked } else { Order::DeviceElement };
+        let side = |format: LineFormat, span: Span| Side { format, order: Order::Strided, span };
         let part = |of: u64, span: Span| if of < n { span } else { Span::Whole };
-        let cells = Side {
-            view: if real { View::Real } else { View::Complex },
-            order: Order::DeviceElement,
-            span: part(spec.cells[axis], Span::Head(spec.cells[axis])),
+        let cells = side(
+            if real { LineFormat::Real } else { LineFormat::Complex },
+            part(spec.cells[axis], Span::Head(spec.cells[axis])),
+        );
+        let modes = side(
+            if real { LineFormat::Half } else { LineFormat::Complex },
+            part(spec.modes[axis], Span::Modes(spec.modes[axis])),
+        );
+        let (length, sides) = match kind {
+            StageKind::Copy => (state.lengths[axis], [side(LineFormat::Complex, Span::Whole); 2]),
+            StageKind::Forward => (n, [cells, modes]),
+            StageKind::Backward => (n, [modes, cells]),
+            StageKind::Filter(_) => (n, [cells; 2]),
         };
-        let modes = Side {
-            view: if real { View::Half } else { View::Complex },
-            order: Order::DeviceElement,
-            span: part(spec.modes[axis], Span::Modes(spec.modes[axis])),
+        let order = |i: usize| if ranks[i] > 1 { Order::Blocked } else { Order::Strided };
+        (length, [0, 1].map(|i| Side { order: order(i), ..sides[i] }))
+    }
+
+    fn passes(&self, axis: usize, kind: StageKind, n: u64, sides: [Side; 2]) -> Result<Vec<AxisPass>, FftError> {
+        let work = match kind {
+            StageKind::Copy => Work::Copy,
+            StageKind::Forward => Work::Forward,
+            StageKind::Backward => Work::Backward,
+            StageKind::Filter(results) => Work::Filter(results),
         };
-        let moved = Side { view: View::Complex, order: Order::DeviceElement, span: Span::Whole };
-        let (work, n, [input, output]) = match act {
-            StageKind::Copy => (Work::Copy, state.lengths[axis], [moved, moved]),
-            StageKind::Forward => (Work::Forward, n, [cells, modes]),
-            StageKind::Backward => (Work::Backward, n, [modes, cells]),
-            StageKind::Filter(results) => (Work::Filter(results), n, [cells, cells]),
-        };
-        let [input, output] = [Side { order: order(ranks[0]), ..input }, Side { order: order(ranks[1]), ..output }];
-        let idle = act == StageKind::Copy && ranks == [1, 1] && !only;
-        let passes = if idle {
-            Vec::new()
-        } else {
-            let too_long = || FftError::TooLong { n, limit: self.limits.workgroup_bytes / spec.precision.bytes() };
-            axis::passes(spec.precision, axis, n, work, [input, output], self.limits).ok_or_else(too_long)?
-        };
-        let fields = [
-            state.fields,
-            if let StageKind::Filter(results) = act { state.fields * u64::from(results) } else { state.fields },
-        ];
-        state.lengths[axis] = output.stored(n);
-        state.fields = fields[1];
-        let after = self.part(state);
-        let visit = Stage {
+        let precision = self.spec.precision;
+        axis::passes(precision, axis, n, work, sides, self.limits)
+            .ok_or(FftError::TooLong { n, limit: self.limits.workgroup_bytes / precision.bytes() })
+    }
+
+    /// A stage that leaves `stored` elements along its axis and `results` fields for each one, within what kernels index; `state` becomes
+    /// that after it.
+    fn stage(
+        &self,
+        state: &mut State,
+        (axis, passes): (usize, Vec<AxisPass>),
+        results: u64,
+        ranks: [u64; 2],
+        stored: u64,
+    ) -> Result<Stage, FftError> {
+        let (before, fields) = (self.part(state), [state.fields, state.fields * results]);
+        (state.lengths[axis], state.fields) = (stored, fields[1]);
+        let stage = Stage {
             axis,
             passes,
             fields,
             before: extent(&before),
-            after: extent(&after),
+            after: extent(&self.part(state)),
             first: [0, 1, 2].map(|a| before[a].start),
             ranks,
         };
         // Indices are u32, and so are twice those of complex numbers seen as pairs.
-        let mut arrays = [(visit.before, fields[0]), (visit.after, fields[1]), (visit.before, fields[0])];
-        arrays[2].0[axis] = visit.positions();
+        let mut arrays = [(stage.before, fields[0]), (stage.after, fields[1]), (stage.before, fields[0])];
+        arrays[2].0[axis] = stage.positions();
         for (extent, fields) in arrays {
             let elements = extent.iter().map(|&n| u128::from(n)).product::<u128>() * u128::from(fields);
             if elements > u128::from(LONGEST) {
                 return Err(FftError::TooLarge { elements });
             }
         }
-        Ok(visit)
+        Ok(stage)
     }
 }

@@ -49,7 +49,7 @@ impl Stage {
     pub fn traffic(&self) -> u64 {
         let lines: u64 = (0..3).filter(|&a| a != self.axis).map(|a| self.before[a]).product();
         let bytes = |pass: &AxisPass| {
-            let count = pass.kernel.digit.map_or(1, |digit| digit.count);
+            let count = pass.kernel.four_step.map_or(1, |step| step.count);
             pass.kernel.line_bytes().iter().sum::<u64>() * count
         };
         self.fields[0] * lines * self.passes.iter().map(bytes).sum::<u64>()
@@ -57,7 +57,7 @@ impl Stage {
 
     /// Positions of the axis in scratch between passes.
     pub fn positions(&self) -> u64 {
-        self.passes.iter().filter_map(|pass| pass.kernel.digit).map(|digit| digit.positions).max().unwrap_or(0)
+        self.passes.iter().filter_map(|pass| pass.kernel.four_step).map(|step| step.positions).max().unwrap_or(0)
     }
 
     /// The parameters of a pass over a tile of this rank's part (all of the axis itself).
@@ -66,7 +66,7 @@ impl Stage {
         let [slow, fast] = [[1, 2], [0, 2], [0, 1]][axis];
         let len = |a: usize| tile[a].end - tile[a].start;
         let results = if let Work::Filter(results) = kernel.work { u64::from(results) } else { 1 };
-        let count = kernel.digit.map_or(1, |digit| digit.count);
+        let count = kernel.four_step.map_or(1, |step| step.count);
         let fields = self.fields[0];
         let (read, read_more, read_blocks) = self.address(kernel.input.order, 0, 1, tile, input);
         let (written, written_more, written_blocks) = self.address(kernel.output.order, 1, results, tile, output);
@@ -78,26 +78,25 @@ impl Stage {
         };
         let word = |v: [u64; 4]| v.map(|n| n as u32);
         LineParams {
-            sizes: word([len(fast).max(1), len(slow).max(1), result, fields * len(slow) * len(fast) * count]),
-            input: word(read),
-            input_more: word(read_more),
-            output: word(written),
-            output_more: word(written_more),
-            blocks: word([read_blocks.0[0], read_blocks.0[1], written_blocks.0[0], written_blocks.0[1]]),
-            starts: word([read_blocks.1[0], read_blocks.1[1], written_blocks.1[0], written_blocks.1[1]]),
-            inverse: [read_blocks.0, written_blocks.0]
+            line_sizes: word([len(fast).max(1), len(slow).max(1), result, fields * len(slow) * len(fast) * count]),
+            line_input: word(read),
+            line_input_more: word(read_more),
+            line_output: word(written),
+            line_output_more: word(written_more),
+            line_blocks: word([read_blocks.0[0], read_blocks.0[1], written_blocks.0[0], written_blocks.0[1]]),
+            line_starts: word([read_blocks.1[0], read_blocks.1[1], written_blocks.1[0], written_blocks.1[1]]),
+            line_inverse: [read_blocks.0, written_blocks.0]
                 .map(|[_, small]| [1.0 / (small + 1) as f32, 1.0 / small.max(1) as f32])
                 .concat()
                 .try_into()
                 .unwrap_or_default(),
-            first: word([0, 1, 2, 3].map(|a| match a {
+            line_first: word([0, 1, 2, 3].map(|a| match a {
                 3 => 0,
                 a if a == axis => 0,
                 a => self.first[a] + tile[a].start,
             })),
-            ..LineParams::default()
+            line_scale: [1.0, 0.0, 0.0, 1.0],
         }
-        .scaled(1.0, 1.0)
     }
 
     /// The vectors of [`LineParams`] for one side, with (larger, small) and the first outer and inner line.
@@ -112,13 +111,13 @@ impl Stage {
         let axis = self.axis;
         let [slow, fast] = [[1, 2], [0, 2], [0, 1]][axis];
         match (order, place) {
-            (Order::DeviceElement, Placement::Field { layout, first, step }) => {
+            (Order::Strided, Placement::Field { layout, first, step }) => {
                 let strides = layout.strides();
                 let offset =
                     first + layout.offset() + tile[slow].start * strides[slow] + tile[fast].start * strides[fast];
                 ([offset, strides[fast], strides[slow], step * results], [strides[axis], 0, 0, 0], ([0; 2], [0; 2]))
             }
-            (Order::DeviceElement, Placement::Array { origin, extent }) => {
+            (Order::Strided, Placement::Array { origin, extent }) => {
                 let strides = [extent[1] * extent[2], extent[2], 1];
                 let offset: u64 = [slow, fast].iter().map(|&a| (tile[a].start - origin[a]) * strides[a]).sum();
                 let field = extent.iter().product::<u64>() * results;

@@ -1,38 +1,38 @@
-//! What ranks exchange between two visits.
+//! Transposes: what ranks exchange between two stages.
 
 use std::ops::Range;
 
 use crate::grid::{Cost, Part, Transfers, split};
 
-/// An exchange between two visits.
+/// An exchange among the ranks of one axis of the process grid that cuts `from_axis` and makes `to_axis` whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transpose {
     /// Axis of the process grid along which ranks exchange.
-    pub line: usize,
-    /// The axis that goes: whole before, cut after.
-    pub goes: usize,
-    /// The axis that comes: cut before, whole after.
-    pub comes: usize,
+    pub grid_axis: usize,
+    /// The axis of the mesh that is whole before and cut after.
+    pub from_axis: usize,
+    /// The axis of the mesh that is cut before and whole after.
+    pub to_axis: usize,
     /// The axis that takes no part and is cut into pieces.
     pub third: usize,
     /// The pieces, as ranges of this rank's extent of the third axis.
     pub pieces: Vec<Range<u64>>,
-    /// Ranks in the line, and this rank's place.
+    /// Ranks along the axis of the grid, and this rank's place among them.
     pub(super) ranks: [u64; 2],
-    /// Elements of the whole array along the axes that go and come.
+    /// Elements of the whole array along `from_axis` and `to_axis`.
     pub(super) lengths: [u64; 2],
     /// Fields.
     pub(super) fields: u64,
 }
 
 impl Transpose {
-    /// This rank's elements along the axis that goes, when it is cut.
+    /// This rank's elements along `from_axis` when it is cut.
     pub fn share(&self) -> u64 {
         let part = split(self.lengths[0], self.ranks[0], self.ranks[1]);
         part.end - part.start
     }
 
-    /// Elements along the axis that comes, when it is whole.
+    /// Elements along `to_axis` when it is whole.
     pub fn whole(&self) -> u64 {
         self.lengths[1]
     }
@@ -44,11 +44,11 @@ impl Transpose {
         [end(&transfers.send), end(&transfers.receive)]
     }
 
-    /// What goes where in one piece, in elements.
+    /// What this rank sends and receives in one piece, in elements.
     pub fn transfers(&self, piece: usize) -> Transfers {
         let [ranks, me] = self.ranks;
-        let [goes, comes] = self.lengths;
-        let thick = self.fields * (self.pieces[piece].end - self.pieces[piece].start);
+        let [from_axis, to_axis] = self.lengths;
+        let planes = self.fields * (self.pieces[piece].end - self.pieces[piece].start);
         let len = |n: u64, i: u64| {
             let part = split(n, ranks, i);
             part.end - part.start
@@ -64,8 +64,8 @@ impl Transpose {
                 .collect()
         };
         Transfers {
-            send: parts(&|peer| thick * len(comes, me) * len(goes, peer)),
-            receive: parts(&|peer| thick * len(comes, peer) * len(goes, me)),
+            send: parts(&|peer| planes * len(to_axis, me) * len(from_axis, peer)),
+            receive: parts(&|peer| planes * len(to_axis, peer) * len(from_axis, me)),
         }
     }
 

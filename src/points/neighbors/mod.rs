@@ -1,28 +1,66 @@
 //! Neighbours of points: the nearest, all within a radius, pairs by distance.
 //!
-//! | who | gives |
+//! | type | gives |
 //! |---|---|
-//! | [`Nearest`] | the k nearest sources of each query, as lists or to a [`Snippet`] |
-//! | [`Radius`] | all sources within a radius: counts, lists, pair histograms, or to a [`Snippet`] |
-//! | [`Components`] | which points hang together by links within a radius |
-//! | [`Targets`], [`Queries`] | whose neighbours are asked for |
+//! | [`nearest()`], [`within()`] | the neighbours of points of the host, on one device, in one call |
+//! | [`Nearest`] | the k nearest sources of each query, as lists or to a [`Callback`] |
+//! | [`Radius`] | all sources within a radius: counts, lists, pair histograms, or to a [`Callback`] |
+//! | [`Components`] | connected components of the points, by links within a radius |
+//! | [`Targets`], [`Queries`] | the queries: the tree's own points, or others |
 //! | [`DistributedSearch`] | the same among the points of all ranks |
 //!
 //! # How a search runs
-//! Queries that follow each other on a curve walk a [`Tree`](crate::points::tree::Tree) as a group: they share what is loaded and one
-//! stack, but each decides by its own reach whether a node matters, and any one is enough. A test of the group's box alone lets an
-//! outlier drag its group through the whole tree (measured in `docs/particles.md`). Nothing is stored between nodes and points, so no
-//! capacity is ever guessed.
+//! A *source* is a point of a [`Tree`](crate::points::tree::Tree), a *query* a point whose neighbours are wanted. Queries that follow each
+//! other on a curve traverse the tree as a group ([`GroupShape`]): they share what is loaded and one stack. A node is entered if any query
+//! of the group reaches it; a test of the group's bounding box alone lets one outlier drag its group through the whole tree (measured in
+//! `docs/particles.md`). Nothing is stored between nodes and points, so no buffer has a size that could be too small.
 //!
-//! # What is promised
-//! - The distance of two points is the root of the sum of the squares of their differences, along the nearest image on periodic axes: `f32`
-//!   numbers, and the root rounded to `f32` is what is compared with radii and edges. A distance does not depend on the tree, the
+//! # Callbacks
+//! [`Nearest::visit`] and [`Radius::visit`] take a [`Callback`] that defines
+//!
+//! ```wgsl
+//! alias State = f32;                                      // any type
+//! fn begin(query: u32, reach: f32) -> State { .. }        // before the first neighbour
+//! fn each(state: State, near: Neighbor) -> State { .. }   // for every neighbour
+//! fn end(query: u32, state: State) { .. }                 // after the last; stores what is wanted
+//! fn done(state: State) -> bool { .. }                    // not required: ends the query of a radius search when true
+//! ```
+//!
+//! `query` is the index of the query in its input, `reach` the distance of the last neighbour that was found (lists of the nearest) or
+//! the radius of the search, and `struct Neighbor { index: u32, distance: f32 }` a source and its distance. Names of other things should
+//! begin with `user_`, lest they meet those of the kernel.
+//!
+//! - Nearest neighbours come nearest first, equal distances by index. Those within a radius come in no particular order: results are the same
+//!   for every tree, rank count and driver only if the order does not matter (counts, minima, integers).
+//! - In a radius search a query may be taken up several times (in large trees, where a driver limits loops): `begin` must go on from
+//!   what `end` has stored, and the caller clears that before. There [`Callback::loop_rounds`] counts the loops of `each`; `begin` and `end`
+//!   may take 4000 rounds.
+//! - A source is seen as a neighbour of itself unless the search leaves it out.
+//! - Parameters are not given to searches: put them into an array or the text.
+//!
+//! ```
+//! use meshloom::gpu::{Array, Callback};
+//! # fn callback(distances: &Array<f32>) -> Callback {
+//! // Mean distance of the neighbours of each point.
+//! Callback::new("
+//!     alias State = vec2<f32>;
+//!     fn begin(query: u32, reach: f32) -> State { return State(0.0); }
+//!     fn each(state: State, near: Neighbor) -> State { return state + State(near.distance, 1.0); }
+//!     fn end(query: u32, state: State) { store_mean(query, state.x / max(state.y, 1.0)); }
+//! ").write("mean", distances)
+//! # }
+//! ```
+//!
+//! # Guarantees
+//! - The distance of two points is the root of the sum of the squares of their differences, along the nearest image on periodic axes, in
+//!   `f32`; the root rounded to `f32` is what is compared with radii and edges. A distance does not depend on the tree, the
 //!   form of the kernel's groups or the number of ranks. Equal squares are in the order of the index.
-//! - That holds for any coordinates and lengths that `f32` holds, large and small ones next to each other; only numbers too small for a
-//!   normal `f32`, below 1.2e-38, count as 0 (as coordinates next to others above 4e37: below 1e-37), and a distance beyond 3.4e38 is
-//!   infinite. Distances told by a radius search lose digits below 1e-26 of the radius; that they are within it is right all the same.
-//! - Points that coincide, fewer points than neighbours asked for, no points, and queries outside of all points are like any others.
+//! - That holds for any coordinates and lengths that `f32` holds, large and small ones next to each other. Only numbers too small for a
+//!   normal `f32`, below 1.2e-38, count as 0 (coordinates next to others above 4e37: below 1e-37), and a distance beyond 3.4e38 is
+//!   infinite. Distances that a radius search returns lose digits below 1e-26 of the radius; whether they are within it is exact.
+//! - Points that coincide, fewer points than neighbours asked for, no points, and queries outside of all points need no special care.
 
+mod callback;
 mod components;
 mod distributed;
 mod error;
@@ -37,7 +75,6 @@ mod query;
 mod radius;
 mod result_routing;
 mod search_kernel;
-mod snippet;
 mod targets;
 mod units;
 
@@ -51,9 +88,10 @@ pub use pairs::{Bins, join_u64};
 pub use query::{KnnQuery, MAX_K, PairFilter, RadiusQuery, RowOrder};
 pub use radius::{NeighborLists, Radius};
 pub use result_routing::RadiusResult;
-pub use snippet::Snippet;
 pub use targets::{Queries, Targets};
 
+#[cfg(doc)]
+use crate::gpu::Callback;
 use crate::gpu::KernelSource;
 
 /// Kernels of searches that any device compiles.

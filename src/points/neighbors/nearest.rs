@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::callback::{self, MODULE};
 use super::error::NeighborError;
 use super::group_shape::GroupShape;
 use super::kernel_cache::KernelCache;
@@ -9,11 +10,10 @@ use super::list::{self, LONGEST};
 use super::loop_budget::{LoopBudget, any_unfinished};
 use super::query::{KnnQuery, RowOrder};
 use super::search_kernel::{Cursor, NEIGHBOR, SearchParams, SearchVariant, Traversal, search};
-use super::snippet::{self, Snippet};
 use super::targets::Queries;
 use super::units::{LEAST, Units};
 use crate::gpu::primitives::Reduce;
-use crate::gpu::{Array, DeviceError, Gpu, Kernel, KernelSource, Recorder, Trust};
+use crate::gpu::{Array, Callback, CallbackKey, DeviceError, Gpu, Kernel, KernelSource, Recorder, Trust};
 use crate::points::tree::{LEAF, Tree};
 
 /// Bytes of scratch memory that lists for a callback take at a time.
@@ -37,9 +37,9 @@ enum Key {
     /// Lists that are stored; `later_pass` if others were stored before them.
     Lists { variant: SearchVariant, length: u32, later_pass: bool },
     /// A callback over lists in registers.
-    Callback { variant: SearchVariant, length: u32, callback: snippet::Key },
+    Callback { variant: SearchVariant, length: u32, callback: CallbackKey },
     /// A callback over stored lists.
-    Fold { callback: snippet::Key },
+    Fold { callback: CallbackKey },
 }
 
 crate::kernel_params! {
@@ -221,10 +221,10 @@ impl Nearest {
         tree: &Tree,
         queries: Queries<'_>,
         ask: &KnnQuery,
-        callback: &Snippet,
+        callback: &Callback,
     ) -> Result<(), NeighborError> {
         ask.check()?;
-        callback.check()?;
+        callback::check(callback)?;
         let leaves = tree.len().div_ceil(LEAF);
         let units = queries.units(tree, ask.within, f32::INFINITY);
         let one_dispatch = self.budget.portions(self.form, leaves, 0)?.is_none();
@@ -234,7 +234,7 @@ impl Nearest {
         }
         let (variant, length) = (queries.variant(self.form, tree, Traversal::NEAREST, &units), list::length(ask.k));
         let key = Key::Callback { variant, length, callback: callback.key() };
-        let kernel = self.kernels.get(key, callback.trust, || in_registers(variant, length, callback));
+        let kernel = self.kernels.get(key, callback.trust(), || in_registers(variant, length, callback));
         let params = SearchParams { by_number: 1, write: ask.k, ..queries.params(tree, ask, &units)? };
         let mut arrays = queries.arrays(tree);
         arrays.extend(callback.arrays());
@@ -248,10 +248,10 @@ impl Nearest {
         tree: &Tree,
         queries: Queries<'_>,
         ask: &KnnQuery,
-        callback: &Snippet,
+        callback: &Callback,
     ) -> Result<(), NeighborError> {
         let rows = queries.len(tree);
-        let kernel = self.kernels.get(Key::Fold { callback: callback.key() }, callback.trust, || fold(callback));
+        let kernel = self.kernels.get(Key::Fold { callback: callback.key() }, callback.trust(), || fold(callback));
         // A part is a whole number of groups.
         let per = (SCRATCH / (8 * u64::from(ask.k.max(1)))).next_multiple_of(self.form.queries());
         let ask = KnnQuery { rows: RowOrder::Curve, ..*ask };
@@ -386,9 +386,9 @@ fn stored(variant: SearchVariant, length: u32, later_pass: bool) -> KernelSource
 }
 
 /// The search that runs `callback` over lists of up to `length` entries.
-fn in_registers(variant: SearchVariant, length: u32, callback: &Snippet) -> KernelSource {
+fn in_registers(variant: SearchVariant, length: u32, callback: &Callback) -> KernelSource {
     let source = nearest("neighbors::nearest_callback", variant, length);
-    callback.bind(source.flag("callback", true).flag("later_pass", false))
+    callback.bind(source.flag("callback", true).flag("later_pass", false), MODULE)
 }
 
 fn nearest(label: &str, variant: SearchVariant, length: u32) -> KernelSource {
@@ -399,12 +399,12 @@ fn nearest(label: &str, variant: SearchVariant, length: u32) -> KernelSource {
 }
 
 /// The kernel that runs `callback` over stored lists.
-fn fold(callback: &Snippet) -> KernelSource {
+fn fold(callback: &Callback) -> KernelSource {
     let source = KernelSource::new("neighbors::fold", include_str!("../../../shaders/points/neighbors/fold.wgsl"))
         .params::<FoldParams>()
         .module("neighbors::neighbor", NEIGHBOR)
         .group(FOLD_GROUP);
-    callback.bind(source)
+    callback.bind(source, MODULE)
 }
 
 /// The kernels of this file in one form of groups, with lists of these lengths.
@@ -425,8 +425,8 @@ pub(super) fn kernels(form: GroupShape, lengths: &[u32]) -> Vec<KernelSource> {
 }
 
 /// A callback for lists of kernels: the mean distance, into no array.
-fn mean_distance() -> Snippet {
-    Snippet::trusted(
+fn mean_distance() -> Callback {
+    Callback::trusted(
         "alias State = f32;\nfn begin(query: u32, reach: f32) -> State { return reach; }\n\
          fn each(state: State, near: Neighbor) -> State { return state + near.distance; }\n\
          fn end(query: u32, state: State) { }",

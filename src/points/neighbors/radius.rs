@@ -1,16 +1,16 @@
 //! All sources within a radius of each query.
 
+use super::callback::{self, MODULE};
 use super::error::NeighborError;
 use super::group_shape::GroupShape;
 use super::kernel_cache::KernelCache;
 use super::loop_budget::{LoopBudget, any_unfinished};
 use super::query::{KnnQuery, RadiusQuery, check_radius};
 use super::search_kernel::{Cursor, SearchParams, SearchVariant, Traversal, search};
-use super::snippet::{self, Snippet};
 use super::targets::Queries;
 use super::units::Units;
 use crate::gpu::primitives::{Count, Keys, Permute, Reduce, Scan, Sort};
-use crate::gpu::{Array, Gpu, Kernel, KernelSource, RawArray, Recorder, Trust};
+use crate::gpu::{Array, Callback, CallbackKey, Gpu, Kernel, KernelSource, RawArray, Recorder, Trust};
 use crate::points::tree::{LEAF, Tree};
 
 /// Lists of neighbours of any length: row `i` is entries `offset[i]..offset[i + 1]`, in ascending order of the index.
@@ -34,7 +34,7 @@ pub(super) enum Visit<'a> {
     /// Each adds `weight` to the bin of its distance, one of `bins`.
     Pairs { bins: u32, weight: u32 },
     /// A callback runs.
-    Callback(&'a Snippet),
+    Callback(&'a Callback),
 }
 
 /// What distinguishes the kernels of this file.
@@ -43,7 +43,7 @@ enum Key {
     Count(SearchVariant),
     Fill(SearchVariant),
     Pairs { variant: SearchVariant, bins: u32, weight: u32 },
-    Callback { variant: SearchVariant, callback: snippet::Key },
+    Callback { variant: SearchVariant, callback: CallbackKey },
 }
 
 /// One search, with all that it takes beside the queries' radius.
@@ -239,10 +239,10 @@ impl Radius {
         tree: &Tree,
         queries: Queries<'_>,
         within: &RadiusQuery,
-        callback: &Snippet,
+        callback: &Callback,
     ) -> Result<(), NeighborError> {
         check_radius(within.radius)?;
-        callback.check()?;
+        callback::check(callback)?;
         self.enumerate(recorder, tree, queries, within, Visit::Callback(callback), callback.arrays().collect())
     }
 
@@ -305,11 +305,11 @@ impl Visit<'_> {
 
     /// Rounds of loops per neighbour.
     fn rounds(&self) -> u32 {
-        if let Visit::Callback(callback) = self { callback.rounds } else { 0 }
+        if let Visit::Callback(callback) = self { callback.rounds() } else { 0 }
     }
 
     fn trust(&self) -> Trust {
-        if let Visit::Callback(callback) = self { callback.trust } else { Trust::Library }
+        if let Visit::Callback(callback) = self { callback.trust() } else { Trust::Library }
     }
 }
 
@@ -320,12 +320,12 @@ pub(super) const PRIVATE_BINS: u32 = 64;
 pub(super) fn within_kernel(variant: SearchVariant, visit: &Visit<'_>) -> KernelSource {
     let text = include_str!("../../../shaders/points/neighbors/within.wgsl");
     let pairs = matches!(visit, Visit::Pairs { .. });
-    let stopping = matches!(visit, Visit::Callback(callback) if callback.stopping);
+    let stopping = matches!(visit, Visit::Callback(callback) if callback::stops(callback));
     let source = search("neighbors::within", text, variant)
         .flag("links", false)
         .flag("squares", pairs)
         .flag("stopping", stopping);
-    let library = |source: KernelSource, text: &'static str| source.module("neighbors::callback", text);
+    let library = |source: KernelSource, text: &'static str| source.module(MODULE, text);
     match *visit {
         Visit::Count => library(source, include_str!("../../../shaders/points/neighbors/count.wgsl")),
         Visit::Fill => library(source, include_str!("../../../shaders/points/neighbors/fill.wgsl")),
@@ -335,7 +335,7 @@ pub(super) fn within_kernel(variant: SearchVariant, visit: &Visit<'_>) -> Kernel
             .constant("HALF", bins.next_power_of_two() / 2)
             .flag("private_bins", bins <= PRIVATE_BINS)
             .repeat('@', bins.next_power_of_two().ilog2()),
-        Visit::Callback(callback) => callback.bind(source),
+        Visit::Callback(callback) => callback.bind(source, MODULE),
     }
 }
 

@@ -58,7 +58,7 @@ fn measure(rank: &Context, arguments: &Arguments) -> Result<Found, Error> {
             plan => plan?,
         };
         for transpose in plan.plan().forward.exchanges() {
-            let (axis, mut lines) = (transpose.line, GridComms::new(&rank.comm, grid)?);
+            let (axis, mut lines) = (transpose.grid_axis, GridComms::new(&rank.comm, grid)?);
             let line = lines.along(axis);
             let chunk = arguments.chunk_bytes.unwrap_or(line.chunk_bytes());
             let depth = arguments.depth.map_or(line.depth(), usize::from);

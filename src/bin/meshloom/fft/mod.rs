@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use meshloom::comm::{Communicator, Op};
 use meshloom::exchange::GridComms;
-use meshloom::fft::{FftError, Norm, Precision, Transform, TransformHooks, Tuning, Value};
+use meshloom::fft::{FftError, Norm, Precision, Transform, TransformCallbacks, Tuning, Value};
 use meshloom::gpu::{Array, Recorder};
 use meshloom::grid::{Box3, Grid};
 use meshloom::io::collective::write_npy;
@@ -155,7 +155,7 @@ impl<'a, T: Value> Work<'a, T> {
     fn new(rank: &Context, grid: Grid, job: &'a Job, file: &NpyFile) -> Result<Self, Error> {
         let gpu = &rank.gpu;
         let transform =
-            Transform::with(gpu, &job.spec, grid, rank.comm.rank(), &Tuning::of(gpu), &TransformHooks::default());
+            Transform::with(gpu, &job.spec, grid, rank.comm.rank(), &Tuning::of(gpu), &TransformCallbacks::default());
         let transform = transform.map_err(|error| match error {
             FftError::Device(error) => Error::from(error),
             // The lengths are the file's, not the call's.

@@ -1,0 +1,119 @@
+//! What stands around the code of a line: declarations, workgroup memory, callbacks, the entry point.
+
+use super::Writer;
+use crate::fft::line::{LineFormat, LineKernel, Work, WorkgroupShape};
+
+impl Writer<'_> {
+    /// The whole text of the kernel.
+    pub(super) fn frame(&self) -> String {
+        let LineKernel { n, axis, work, points, .. } = self.kernel;
+        let WorkgroupShape { lanes, lines, .. } = self.shape;
+        let work = match work {
+            Work::Copy => "moves".to_string(),
+            work => format!("{work:?}, {points} points"),
+        };
+        let (bytes, shared) = self.shared_memory();
+        format!(
+            "// Lines of {n} points along axis {axis}: {work}.\n\
+             // Workgroup: {lines} lines of {lanes} invocations; workgroup memory {bytes} bytes.\n\
+             {}{shared}#import fft::line\n{}\
+             @compute @workgroup_size(GROUP) fn main(\n    @builtin(workgroup_id) id: vec3<u32>,\n    \
+             @builtin(num_workgroups) count: vec3<u32>,\n    @builtin(local_invocation_index) local: u32,\n) {{\n    {}\n    \
+             let line = group_number(id, count) * {lines}u + column;\n    let present = line < params.line_sizes.w;\n    \
+             let clamped = min(line, params.line_sizes.w - 1u);\n    {}\n    \
+             let line_in = input_line(c);\n    let line_out = output_line(c);\n{}}}\n",
+            self.declarations(),
+            self.callbacks(),
+            self.invocation(),
+            self.counters(),
+            self.code.text
+        )
+    }
+
+    /// The parameters and arrays.
+    fn declarations(&self) -> String {
+        let LineKernel { input, output, in_place, four_step, .. } = self.kernel;
+        let element = |format: LineFormat| if format == LineFormat::Real { "Real" } else { "Complex" };
+        let mut text = "var<uniform> params: Params;\n".to_string();
+        let mut array = |access: &str, name: &str, element: &str| {
+            text.push_str(&format!("var<storage, {access}> {name}: array<{element}>;\n"));
+        };
+        if in_place {
+            // Real cells and complex modes of one array are both read and written as real numbers.
+            array("read_write", "output", if self.kernel.as_reals() { "Real" } else { element(output.format) });
+        } else {
+            array("read", "input", element(input.format));
+            array("read_write", "output", element(output.format));
+        }
+        if !self.table.is_empty() {
+            array("read", "roots", "Complex");
+        }
+        if four_step.is_some_and(|step| step.load_factor) {
+            array("read", "load_factors", "Complex");
+        }
+        if four_step.is_some_and(|step| step.store_factor) {
+            array("read", "store_factors", "Complex");
+        }
+        text
+    }
+
+    /// Bytes of workgroup memory, and its declaration with the place of a point in it.
+    fn shared_memory(&self) -> (u64, String) {
+        let WorkgroupShape { core, lines, together, .. } = self.shape;
+        let exchanged = if self.kernel.work == Work::Copy { 0 } else { core.exchanged(self.kernel.core_points()) };
+        if exchanged == 0 {
+            return (0, String::new());
+        }
+        let real = self.kernel.precision.bytes();
+        let (cell, cell_bytes) = if *together { ("Complex", 2 * real) } else { ("Real", real) };
+        let buffers = if core.loops() { self.kernel.buffers() } else { 1 };
+        let cells = lines * exchanged * buffers;
+        let place = if self.kernel.strided() || core.loops() {
+            format!("at * {lines}u + column")
+        } else {
+            format!("column * {exchanged}u + at")
+        };
+        let text = format!(
+            "var<workgroup> shared_line: array<{cell}, {cells}>;\n\
+             fn place(column: u32, at: u32) -> u32 {{ return {place}; }}\n"
+        );
+        (cells * cell_bytes, text)
+    }
+
+    /// Which line of its workgroup an invocation works on, and as which of the line's invocations.
+    fn invocation(&self) -> String {
+        let WorkgroupShape { lanes, lines, .. } = self.shape;
+        match (self.kernel.strided(), lanes) {
+            (_, 1) => "let column = local;\n    let lane = 0u;".to_string(),
+            (true, _) => format!("let column = local % {lines}u;\n    let lane = local / {lines}u;"),
+            (false, _) => format!("let lane = local % {lanes}u;\n    let column = local / {lanes}u;"),
+        }
+    }
+
+    /// The counters of a line: of the other axes and fields, and of the other factors of the axis.
+    fn counters(&self) -> String {
+        let count = self.kernel.four_step.map_or(1, |step| step.count);
+        match (count, self.kernel.axis) {
+            (1, _) => "let c = counters(clamped);".to_string(),
+            // That of the factors is the fastest, unless other axes lie between it and memory.
+            (_, 2) => format!("let counter = clamped % {count}u;\n    let c = counters(clamped / {count}u);"),
+            _ => format!(
+                "let fast = clamped % params.line_sizes.x;\n    let counter = clamped / params.line_sizes.x % {count}u;\n    \
+                 let c = counters(clamped / params.line_sizes.x / {count}u * params.line_sizes.x + fast);"
+            ),
+        }
+    }
+
+    /// The functions of callbacks, and the coordinates that they are given.
+    fn callbacks(&self) -> String {
+        if self.callbacks.is_empty() {
+            return String::new();
+        }
+        let at = ["vec4<u32>(at, c.y, c.x, c.z)", "vec4<u32>(c.y, at, c.x, c.z)", "vec4<u32>(c.y, c.x, at, c.z)"]
+            [self.kernel.axis];
+        format!(
+            "fn coordinates(at: u32, c: vec3<u32>) -> vec4<u32> {{ return params.line_first + {at}; }}\n{}",
+            self.callbacks.imports()
+        )
+    }
+}

@@ -1,0 +1,22 @@
+//! What a search asks of a callback on neighbours; the module above documents it for callers.
+
+use crate::gpu::{Callback, DeviceError};
+
+/// What kernels import the text as.
+pub(super) const MODULE: &str = "neighbors::callback";
+
+const PLACE: &str = "Callback on neighbors";
+
+/// Refuses a text that lacks one of the functions, and parameters, which searches have no room for.
+pub(super) fn check(callback: &Callback) -> Result<(), DeviceError> {
+    if !callback.values().is_empty() {
+        let why = "a search gives its callback no parameters; put them into an array or into the text".to_string();
+        return Err(DeviceError::Misuse { what: PLACE.into(), why });
+    }
+    callback.check(PLACE, &["fn begin(", "fn each(", "fn end(", "alias State"])
+}
+
+/// Whether a query may end before its last neighbour.
+pub(super) fn stops(callback: &Callback) -> bool {
+    callback.text().contains("fn done(")
+}
