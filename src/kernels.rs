@@ -6,16 +6,10 @@ use crate::gpu::KernelSource;
 ///
 /// A room adds its own in its `kernels()`.
 pub fn kernels() -> Vec<KernelSource> {
-    use crate::mesh::Window;
-    let painters = [Window::Cic, Window::Tsc, Window::Pcs];
-    let painters = painters.into_iter().flat_map(|window| crate::mesh::Painter::new(window).sources());
-    let mut all: Vec<KernelSource> = crate::gpu::primitives::sources();
-    all.extend(crate::exchange::sources());
-    all.extend(crate::exchange::ghost_cells::sources());
-    all.extend(crate::exchange::reshape::sources());
+    let mut all = crate::gpu::primitives::kernels();
+    all.extend(crate::exchange::kernels());
+    all.extend(crate::mesh::kernels());
     all.extend(crate::fft::kernels());
-    all.extend(painters);
-    all.extend(crate::mesh::Combine::default().sources());
     all.extend(crate::points::kernels());
     all
 }

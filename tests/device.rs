@@ -169,14 +169,14 @@ fn errors_are_typed_and_say_what_to_do() {
     let error = recorder.dispatch(&scale(), &[x.raw(), x.raw()], &0u32, 1).unwrap_err();
     assert!(matches!(error, DeviceError::Misuse { .. }), "{error}");
     assert!(matches!(recorder.download(&x, 3, 3), Err(DeviceError::Misuse { .. })));
-    let unknown = Options { choice: Choice::Name("no such device".into()), ..Options::default() };
+    let unknown = Options { adapter: AdapterSelector::Name("no such device".into()), ..Options::default() };
     let error = Gpu::open(&unknown, 0).unwrap_err();
     assert!(matches!(error, DeviceError::UnknownAdapter { .. }), "{error}");
 }
 
 #[test]
 fn a_callers_own_device_serves() {
-    let adapter = choose(&Options::from_env().unwrap().choice, 0).unwrap();
+    let adapter = choose(&Options::from_env().unwrap().adapter, 0).unwrap();
     let (device, queue) = pollster::block_on(adapter.request_device(&wgpu::DeviceDescriptor::default())).unwrap();
     let gpu = Gpu::from_wgpu(adapter, device, queue, &Options::default()).unwrap();
     assert_eq!(run(&gpu, 3).unwrap(), [1.0, 3.0, 5.0]);

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use meshloom::comm::{Communicator, Failure, run_threads};
 use meshloom::exchange::{Exchange, ExchangeError, PendingExchange, Wire};
-use meshloom::gpu::{DeviceElement, DeviceError, Gpu, Memory, Options, Recorder};
+use meshloom::gpu::{DeviceElement, DeviceError, Gpu, MemoryKind, Options, Recorder};
 use meshloom::grid::{Part, Transfers};
 use plans::{MAPPED, Plan, Side, mix};
 
@@ -55,7 +55,7 @@ fn uneven_and_empty_parts_arrive_in_chunks_of_any_size() {
 
 #[test]
 fn parts_of_many_large_chunks_arrive() {
-    for (memory, floor) in [(MAPPED, false), ([Memory::Device; 2], false), (MAPPED, true)] {
+    for (memory, floor) in [(MAPPED, false), ([MemoryKind::Device; 2], false), (MAPPED, true)] {
         let options = Options { floor, ..Options::from_env().unwrap() };
         on_ranks(&options, 2, |comm, recorder| {
             let plan = Plan { ranks: 2, most: 3 << 19, salt: 5 };
@@ -83,27 +83,27 @@ fn three_exchanges_in_flight_arrive_in_whatever_order_ranks_move_them() {
                         let plan = Plan { ranks, most: 400, salt: 10 * round + salt };
                         sides.push(Side::new(recorder, plan, comm.rank(), MAPPED)?);
                     }
-                    let mut transits = VecDeque::new();
+                    let mut in_flight = VecDeque::new();
                     for side in &sides {
-                        transits.push_back(side.start(recorder, &mut exchange)?);
+                        in_flight.push_back(side.start(recorder, &mut exchange)?);
                     }
                     if comm.rank() == 1 {
                         for side in &sides {
-                            assert!(PendingExchange::finish_first(&mut transits, recorder)?);
+                            assert!(PendingExchange::finish_first(&mut in_flight, recorder)?);
                             side.check(recorder, "finish_first")?;
                         }
-                        assert!(!PendingExchange::finish_first(&mut transits, recorder)?);
+                        assert!(!PendingExchange::finish_first(&mut in_flight, recorder)?);
                         continue;
                     }
                     // From the last to the first on some ranks, one more often than the others.
                     let order = if comm.rank() == 0 { [2, 1, 2, 0] } else { [1, 0, 1, 2] };
-                    while transits.iter().any(|transit| !transit.is_done()) {
+                    while in_flight.iter().any(|pending| !pending.is_done()) {
                         for i in order {
-                            transits[i].progress(recorder)?;
+                            in_flight[i].progress(recorder)?;
                         }
                     }
-                    for (side, transit) in sides.iter().zip(transits) {
-                        transit.finish(recorder)?;
+                    for (side, pending) in sides.iter().zip(in_flight) {
+                        pending.finish(recorder)?;
                         side.check(recorder, "progress")?;
                     }
                 }
@@ -119,14 +119,14 @@ fn work_goes_on_while_an_exchange_is_in_flight() {
         on_ranks(&options, 2, |comm, recorder| {
             let mut exchange = Exchange::new(comm.clone()).with_chunks(64, 2);
             let side = Side::new(recorder, Plan { ranks: 2, most: 500, salt: 3 }, comm.rank(), MAPPED)?;
-            let mut transit = side.start(recorder, &mut exchange)?;
-            let other = recorder.gpu().array_in::<u32>("other", 100, Memory::Outgoing)?;
+            let mut pending = side.start(recorder, &mut exchange)?;
+            let other = recorder.gpu().array_in::<u32>("other", 100, MemoryKind::Outgoing)?;
             for n in 0..20 {
                 recorder.upload(&other, 0, &[n; 100])?;
                 assert_eq!(recorder.download(&other, 50, 1)?, [n]);
-                transit.progress(recorder)?;
+                pending.progress(recorder)?;
             }
-            transit.finish(recorder)?;
+            pending.finish(recorder)?;
             side.check(recorder, "with other work")
         });
     }
@@ -175,12 +175,12 @@ fn a_rank_that_gives_up_half_way_ends_all() {
             let mut recorder = Recorder::new(&gpu)?;
             let mut exchange = Exchange::new(comm.clone()).with_chunks(40, 1);
             let side = Side::new(&mut recorder, Plan { ranks: 3, most: 300, salt: 4 }, comm.rank(), MAPPED)?;
-            let mut transit = side.start(&mut recorder, &mut exchange)?;
+            let mut pending = side.start(&mut recorder, &mut exchange)?;
             if comm.rank() == 2 {
-                transit.progress(&mut recorder)?;
+                pending.progress(&mut recorder)?;
                 return Err(DeviceError::Misuse { what: "test".into(), why: "it gives up".into() }.into());
             }
-            transit.finish(&mut recorder)
+            pending.finish(&mut recorder)
         })
         .unwrap_err();
         assert_eq!(error.rank, 2);
@@ -201,12 +201,12 @@ fn a_dropped_exchange_leaves_all_buffers_usable() {
                     let transfers = side.transfers.clone();
                     let (out, inn) = (side.outgoing.cast::<f32>()?, side.incoming.cast::<f32>()?);
                     let lens = [out.len(), inn.len()];
-                    let mut transit = exchange.start(recorder, &transfers, &out, &inn)?;
+                    let mut pending = exchange.start(recorder, &transfers, &out, &inn)?;
                     for _ in 0..steps {
-                        transit.progress(recorder)?;
+                        pending.progress(recorder)?;
                     }
                     drop((out, inn, side));
-                    drop(transit);
+                    drop(pending);
                     // The same buffers again, and some more.
                     let mut arrays = Vec::new();
                     for n in 0..4u32 {
@@ -361,8 +361,8 @@ fn what_is_not_finite_takes_its_block_with_it() {
 fn arrays_on_their_way_are_refused_and_come_back() {
     on_ranks(&Options::from_env().unwrap(), 2, |comm, recorder| {
         let gpu = recorder.gpu().clone();
-        let outgoing = gpu.array_in::<u32>("outgoing", 5, Memory::Outgoing)?;
-        let incoming = gpu.array_in::<u32>("incoming", 5, Memory::Incoming)?;
+        let outgoing = gpu.array_in::<u32>("outgoing", 5, MemoryKind::Outgoing)?;
+        let incoming = gpu.array_in::<u32>("incoming", 5, MemoryKind::Incoming)?;
         let other = gpu.array::<u32>("other", 5)?;
         recorder.upload(&outgoing, 0, &[comm.rank() as u32; 5])?;
         let part = Part { peer: 1 - comm.rank(), start: 0, len: 5 };
@@ -372,12 +372,12 @@ fn arrays_on_their_way_are_refused_and_come_back() {
             // Nothing arrives at rank 0 before.
             comm.barrier()?;
         }
-        let transit = exchange.start(recorder, &transfers, &outgoing, &incoming)?;
+        let pending = exchange.start(recorder, &transfers, &outgoing, &incoming)?;
         // Elsewhere they go through staging buffers, and are never away.
         if comm.rank() == 0 && gpu.host_visible() {
             let away = |result: Result<(), DeviceError>| {
                 let Err(DeviceError::Misuse { why, .. }) = result else { panic!("{result:?}") };
-                assert!(why.contains("finish the transit"), "{why}");
+                assert!(why.contains("finish the exchange"), "{why}");
             };
             away(recorder.download(&incoming, 0, 5).map(drop));
             away(recorder.upload(&incoming, 0, &[9; 5]));
@@ -387,7 +387,7 @@ fn arrays_on_their_way_are_refused_and_come_back() {
         if comm.rank() == 0 {
             comm.barrier()?;
         }
-        transit.finish(recorder)?;
+        pending.finish(recorder)?;
         if comm.rank() == 0 && gpu.host_visible() {
             // What was recorded has waited for the array.
             assert_eq!(recorder.download(&other, 0, 5)?, [1; 5]);
@@ -402,8 +402,8 @@ fn arrays_for_the_other_way_are_moved_all_the_same() {
     on_ranks(&Options::from_env().unwrap(), 2, |comm, recorder| {
         let gpu = recorder.gpu().clone();
         // Memory that the host may map for writing, to send from, and the reverse.
-        let outgoing = gpu.array_in::<u32>("outgoing", 5, Memory::Incoming)?;
-        let incoming = gpu.array_in::<u32>("incoming", 5, Memory::Outgoing)?;
+        let outgoing = gpu.array_in::<u32>("outgoing", 5, MemoryKind::Incoming)?;
+        let incoming = gpu.array_in::<u32>("incoming", 5, MemoryKind::Outgoing)?;
         recorder.upload(&outgoing, 0, &[7 + comm.rank() as u32; 5])?;
         let part = Part { peer: 1 - comm.rank(), start: 0, len: 5 };
         let transfers = Transfers { send: vec![part], receive: vec![part] };

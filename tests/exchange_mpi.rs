@@ -21,19 +21,19 @@ fn rank(comm: &Communicator) -> Result<(), ExchangeError> {
         let mut recorder = Recorder::new(&gpu)?;
         for (chunk, most) in [(60, 300), (1 << 20, 700_000)] {
             let mut exchange = Exchange::new(comm.clone()).with_chunks(chunk, 2).with_wire(Wire::Block16);
-            let (mut sides, mut transits) = (Vec::new(), VecDeque::new());
+            let (mut sides, mut in_flight) = (Vec::new(), VecDeque::new());
             for salt in 0..3 {
                 sides.push(Side::new(&mut recorder, Plan { ranks: comm.size(), most, salt }, comm.rank(), MAPPED)?);
             }
             for side in &sides {
-                transits.push_back(side.start(&mut recorder, &mut exchange)?);
+                in_flight.push_back(side.start(&mut recorder, &mut exchange)?);
             }
             // Ranks do not move them in step.
             for n in 0..mix(comm.rank() as u64) % 50 {
-                transits[(n % 3) as usize].progress(&mut recorder)?;
+                in_flight[(n % 3) as usize].progress(&mut recorder)?;
             }
             for side in &sides {
-                PendingExchange::finish_first(&mut transits, &mut recorder)?;
+                PendingExchange::finish_first(&mut in_flight, &mut recorder)?;
                 side.check(&mut recorder, "MPI")?;
             }
         }

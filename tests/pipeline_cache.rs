@@ -53,7 +53,7 @@ fn options(cache: Option<&Path>) -> Options {
 
 /// Whether the adapter has such caches at all.
 fn possible() -> bool {
-    let adapter = choose(&options(None).choice, 0).unwrap();
+    let adapter = choose(&options(None).adapter, 0).unwrap();
     let possible = adapter.features().contains(wgpu::Features::PIPELINE_CACHE);
     if !possible {
         println!("skipped: {} keeps no pipelines", adapter.get_info().name);

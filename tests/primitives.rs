@@ -1,8 +1,6 @@
 //! Primitives against the standard library: sizes around every block, adversarial keys, all forms, many windows.
 
-use meshloom::gpu::primitives::{
-    Compact, Count, Form, Histogram, Keys, Number, Permute, Reduce, Scan, SegmentedReduce, Sort,
-};
+use meshloom::gpu::primitives::{Count, Form, Keys, Number, Permute, Reduce, Scan, Sort};
 use meshloom::gpu::{Array, DeviceElement, DeviceError, Gpu, Options, Profile, Recorder};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -179,99 +177,6 @@ fn reductions_follow_the_tree() {
         let (array, number) = (bench.up(&vec![2u32; 3000]), bench.up(&[1500u32]));
         assert_eq!(reduced(&mut bench, &reduce, &array, Count::Device(&number)), [3000, 2, 2]);
         assert_eq!(reduced(&mut bench, &reduce, &array, Count::First(7)), [14, 2, 2]);
-    }
-}
-
-#[test]
-fn histograms_count_every_value_once() {
-    let Some(gpu) = roomy() else { return };
-    let mut bench = Bench::new(&gpu);
-    for profile in PROFILES {
-        let histogram = Histogram::with(profile);
-        // Near the invocations and directly; values beyond the bins too.
-        for (n, bins, range) in
-            [(0, 4, 4), (1, 1, 1), (4097, 3, 5), (40_000, 1024, 1030), (5000, 2048, 2048), (5000, 5000, 5003)]
-        {
-            let values: Vec<u32> = words(5, n).into_iter().map(|v| v % range).collect();
-            let (array, counts) = (bench.up(&values), bench.up(&vec![1u32; bins]));
-            histogram.count(&mut bench.recorder, &array, &counts, Count::All).unwrap();
-            let mut wanted = vec![1; bins];
-            values.iter().filter(|&&v| (v as usize) < bins).for_each(|&v| wanted[v as usize] += 1);
-            assert_eq!(bench.down(&counts), wanted, "{profile:?} {n} {bins}");
-        }
-        let (array, counts, number) = (bench.up(&vec![1u32; 5000]), bench.up(&[0u32; 2]), bench.up(&[4321u32]));
-        histogram.count(&mut bench.recorder, &array, &counts, Count::Device(&number)).unwrap();
-        assert_eq!(bench.down(&counts), [0, 4321], "{profile:?}");
-    }
-}
-
-#[test]
-fn flags_become_indices() {
-    let Some(gpu) = roomy() else { return };
-    let mut bench = Bench::new(&gpu);
-    for profile in PROFILES {
-        let compact = Compact::with(profile);
-        for n in SIZES {
-            let flags: Vec<u32> = words(8, n).into_iter().map(|v| if v % 3 == 0 { v } else { 0 }).collect();
-            let array = bench.up(&flags);
-            let (indices, number) = (bench.up(&vec![9u32; n]), bench.up(&[5u32]));
-            compact.indices(&mut bench.recorder, &array, &indices, &number, Count::All).unwrap();
-            let mut wanted: Vec<u32> = (0..n as u32).filter(|&i| flags[i as usize] != 0).collect();
-            assert_eq!(bench.down(&number)[0] as usize, wanted.len(), "{profile:?} {n}");
-            wanted.resize(n, 9);
-            assert_eq!(bench.down(&indices), wanted, "{profile:?} {n}");
-        }
-        // Too little room: the first ones, and the true number.
-        let (flags, indices) = (bench.up(&vec![1u32; 5000]), bench.up(&[9u32; 10]));
-        let (number, count) = (bench.up(&[0u32]), bench.up(&[3333u32]));
-        compact.indices(&mut bench.recorder, &flags, &indices, &number, Count::Device(&count)).unwrap();
-        assert_eq!(bench.down(&number), [3333], "{profile:?}");
-        assert_eq!(bench.down(&indices), (0..10).collect::<Vec<_>>(), "{profile:?}");
-    }
-}
-
-/// A segment's sum, as it is documented.
-fn runs(values: &[f32]) -> f32 {
-    if values.len() <= 64 {
-        return values.iter().fold(0.0, |s, v| s + v);
-    }
-    runs(&values.chunks(64).map(|run| run.iter().fold(0.0, |s, v| s + v)).collect::<Vec<f32>>())
-}
-
-#[test]
-fn segments_are_reduced_whatever_their_lengths() {
-    let Some(gpu) = roomy() else { return };
-    let mut bench = Bench::new(&gpu);
-    let reduce = SegmentedReduce::new();
-    let mixed: Vec<usize> = (0..300).map(|s| [0, 1, 5, 63, 64, 65, 129, 1000][s * s % 8]).collect();
-    for lengths in [vec![], vec![0], vec![70_000], vec![0, 70_000, 0, 3], mixed, vec![1; 3000], vec![4096, 4097, 65]] {
-        let offsets: Vec<u32> = std::iter::once(0)
-            .chain(lengths.iter().scan(0, |at, n| {
-                *at += *n as u32;
-                Some(*at)
-            }))
-            .collect();
-        let data: Vec<f32> =
-            words(2, offsets[lengths.len()] as usize).iter().map(|&v| v as i32 as f32 * 1e-7).collect();
-        let (array, places) = (bench.up(&data), bench.up(&offsets));
-        let output = bench.recorder.gpu().array::<f32>("output", lengths.len() as u64).unwrap();
-        let of = |s: usize| &data[offsets[s] as usize..offsets[s + 1] as usize];
-        reduce.sum(&mut bench.recorder, &places, &array, &output).unwrap();
-        let name = &lengths[..lengths.len().min(5)];
-        for (s, got) in bench.down(&output).into_iter().enumerate() {
-            assert_eq!(got.to_bits(), runs(of(s)).to_bits(), "{name:?}: {s}");
-        }
-        reduce.max(&mut bench.recorder, &places, &array, &output).unwrap();
-        for (s, got) in bench.down(&output).into_iter().enumerate() {
-            assert_eq!(got, of(s).iter().copied().fold(f32::NEG_INFINITY, f32::max), "{name:?}: {s}");
-        }
-        let data: Vec<i32> = data.iter().map(|&v| (v * 1e3) as i32).collect();
-        let (array, output) = (bench.up(&data), bench.recorder.gpu().array("output", lengths.len() as u64).unwrap());
-        reduce.min(&mut bench.recorder, &places, &array, &output).unwrap();
-        for (s, got) in bench.down(&output).into_iter().enumerate() {
-            let segment = &data[offsets[s] as usize..offsets[s + 1] as usize];
-            assert_eq!(got, segment.iter().copied().min().unwrap_or(i32::MAX), "{name:?}: {s}");
-        }
     }
 }
 
@@ -499,11 +404,9 @@ fn many_windows_change_nothing() {
         Sort::with(form).order(&mut bench.recorder, Keys::U32(&high).bits(8), &order, Count::All).unwrap();
         assert!(bench.down(&order) == stable(&keys.iter().map(|k| (k >> 32) as u8).collect::<Vec<_>>()), "{form:?}");
     }
-    let (output, number) = (bench.up(&vec![0u32; n + 1]), bench.up(&[0u32]));
+    let output = bench.up(&vec![0u32; n + 1]);
     Scan::new().exclusive(&mut bench.recorder, &bench_ones(&gpu, &mut None, n), &output, Count::All).unwrap();
     assert_eq!(bench.down(&output), (0..=n as u32).collect::<Vec<_>>());
-    Compact::new().indices(&mut bench.recorder, &low, &output, &number, Count::All).unwrap();
-    assert_eq!(bench.down(&number), [n as u32]);
 }
 
 /// An array of ones.
@@ -547,7 +450,6 @@ fn wrong_calls_are_errors() {
     is_misuse(sort.order(recorder, Keys::U64 { high: &two, low: &three }, &three, Count::All), "low words");
     is_misuse(sort.pairs(recorder, Keys::U32(&three), &two, Count::All), "`values`");
     is_misuse(Reduce::new().sum(recorder, &two, &empty, Count::All), "`output`");
-    is_misuse(SegmentedReduce::new().sum(recorder, &two, &three, &two.clone()), "given twice");
     is_misuse(Permute::new().gather(recorder, &two, &three, &empty, 1, Count::All), "`target`");
     is_misuse(
         Permute::new().gather(recorder, &two, &three, &bench_ones(&gpu, &mut None, 3), 0, Count::All),
@@ -556,14 +458,14 @@ fn wrong_calls_are_errors() {
 }
 
 #[test]
-fn any_input_is_scanned_compacted_reduced_and_sorted() {
+fn any_input_is_scanned_and_sorted() {
     let Some(gpu) = roomy() else { return };
     let mut bench = Bench::new(&gpu);
-    let (scan, compact, segmented, sort) = (Scan::new(), Compact::new(), SegmentedReduce::new(), Sort::new(&gpu));
+    let (scan, sort) = (Scan::new(), Sort::new(&gpu));
     let mut runner = TestRunner::new(Config { failure_persistence: None, ..Config::with_cases(48) });
-    let input = (prop::collection::vec(0u32..6, 0..900), prop::collection::vec(0usize..200, 0..40), any::<u32>());
+    let input = (prop::collection::vec(0u32..6, 0..900), any::<u32>());
     let bench = std::cell::RefCell::new(&mut bench);
-    let outcome = runner.run(&input, |(data, lengths, seed)| {
+    let outcome = runner.run(&input, |(data, seed)| {
         let mut bench = bench.borrow_mut();
         let n = data.len();
         let counts = if n == 0 { 0 } else { seed as usize % (n + 1) };
@@ -571,19 +473,8 @@ fn any_input_is_scanned_compacted_reduced_and_sorted() {
         let output = bench.up(&vec![0u32; n + 1]);
         scan.exclusive(&mut bench.recorder, &array, &output, Count::Device(&number)).unwrap();
         prop_assert_eq!(bench.down(&output)[counts], data[..counts].iter().sum::<u32>());
-        let found = bench.up(&[0u32]);
-        compact.indices(&mut bench.recorder, &array, &output, &found, Count::Device(&number)).unwrap();
-        let wanted: Vec<u32> = (0..counts as u32).filter(|&i| data[i as usize] != 0).collect();
-        prop_assert_eq!(bench.down(&found)[0] as usize, wanted.len());
-        prop_assert_eq!(&bench.down(&output)[..wanted.len()], &wanted[..]);
         sort.order(&mut bench.recorder, Keys::U32(&array).bits(3), &output, Count::All).unwrap();
         prop_assert_eq!(&bench.down(&output)[..n], &stable(&data)[..]);
-        let mut offsets = vec![0u32];
-        lengths.iter().for_each(|len| offsets.push((*offsets.last().unwrap() + *len as u32).min(n as u32)));
-        let (places, sums) = (bench.up(&offsets), bench.up(&vec![0u32; lengths.len()]));
-        segmented.sum(&mut bench.recorder, &places, &array, &sums).unwrap();
-        let wanted: Vec<u32> = offsets.windows(2).map(|o| data[o[0] as usize..o[1] as usize].iter().sum()).collect();
-        prop_assert_eq!(bench.down(&sums), wanted);
         Ok(())
     });
     outcome.unwrap();

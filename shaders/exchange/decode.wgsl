@@ -3,20 +3,16 @@
 // Layout: as in encode.wgsl; `plain` is written, `coded` read.
 // Workgroup: GROUP invocations, a block each. No workgroup memory. Every operation is exact.
 
+var<uniform> params: Params;
+var<storage, read_write> plain: array<u32>;
+var<storage, read> coded: array<u32>;
+
 const BLOCK = 64u;
 
-@compute @workgroup_size(GROUP) fn main(
-    @builtin(workgroup_id) id: vec3<u32>,
-    @builtin(num_workgroups) count: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-) {
-    let block = group_number(id, count) * GROUP + lane;
-    if block >= params.blocks {
-        return;
-    }
+fn each_invocation(block: u32) {
     let first = params.start + block * BLOCK;
     let values = min(params.count - block * BLOCK, BLOCK);
-    let at = params.target_ + block * (1u + BLOCK / 2u);
+    let at = params.target_start + block * (1u + BLOCK / 2u);
     let step = load_coded(at);
     for (var i = 0u; i < values; i++) {
         // The half to the top, and down again with its sign.
@@ -26,3 +22,5 @@ const BLOCK = 64u;
         store_plain(first + i, select(value, step, (step >> 23u) == 0xffu));
     }
 }
+
+#each_invocation params.blocks

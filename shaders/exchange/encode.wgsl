@@ -7,6 +7,10 @@
 // Workgroup: GROUP invocations, a block each. No workgroup memory. Every operation is exact or a rounding to the nearest
 // integer: the same bits on all devices.
 
+var<uniform> params: Params;
+var<storage, read> plain: array<u32>;
+var<storage, read_write> coded: array<u32>;
+
 const BLOCK = 64u;
 const NOT_FINITE = 0xffu;
 
@@ -17,18 +21,10 @@ fn steps(i: u32, inverse: f32) -> u32 {
     return bitcast<u32>(clamp(i32(round(bitcast<f32>(load_plain(i)) * inverse)), -32767, 32767));
 }
 
-@compute @workgroup_size(GROUP) fn main(
-    @builtin(workgroup_id) id: vec3<u32>,
-    @builtin(num_workgroups) count: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-) {
-    let block = group_number(id, count) * GROUP + lane;
-    if block >= params.blocks {
-        return;
-    }
+fn each_invocation(block: u32) {
     let first = params.start + block * BLOCK;
     let values = min(params.count - block * BLOCK, BLOCK);
-    let at = params.target_ + block * (1u + BLOCK / 2u);
+    let at = params.target_start + block * (1u + BLOCK / 2u);
 
     // Magnitudes order as their bits do, NaN and infinities above all.
     var largest = 0u;
@@ -55,3 +51,5 @@ fn steps(i: u32, inverse: f32) -> u32 {
         store_coded(at + 1u + i / 2u, word);
     }
 }
+
+#each_invocation params.blocks

@@ -10,6 +10,16 @@
 //
 // Workgroup: GROUP invocations, ITEMS particles each. No workgroup memory.
 
+var<uniform> params: Params;
+#if points
+var<storage, read> cell: array<u32>;
+#endif
+var<storage, read> d0: array<f32>;
+var<storage, read> d1: array<f32>;
+var<storage, read> d2: array<f32>;
+var<storage, read_write> mesh: array<atomic<u32>>;
+var<storage, read_write> faults: array<atomic<u32>>;
+
 #import mesh::particle
 
 const UNIT: u32 = 268435456u;
@@ -24,7 +34,7 @@ fn share(whole: u32, w: f32, left: u32, rest: bool) -> u32 {
     return select(min(u32(f32(whole) * w + 0.5), left), left, rest);
 }
 
-fn paint(particle: u32) {
+fn each(particle: u32) {
     let at = locate(particle);
     if !at.sane || !all_inside(at) {
         add_faults(0u, 1u);
@@ -54,13 +64,4 @@ fn paint(particle: u32) {
     }
 }
 
-@compute @workgroup_size(GROUP) fn main(
-    @builtin(workgroup_id) id: vec3<u32>,
-    @builtin(num_workgroups) count: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-) {
-    for (var item = 0u; item < ITEMS; item++) {
-        let particle = (group_number(id, count) * ITEMS + item) * GROUP + lane;
-        if particle < params.first.w { paint(particle); }
-    }
-}
+#each params.first.w

@@ -4,18 +4,23 @@
 // cells below and above (6 words, to be cleared before), then the number of particles without a finite position.
 // Workgroup: GROUP invocations, ITEMS particles each; one atomic maximum a word and invocation. No workgroup memory.
 
+var<uniform> params: Params;
+#if points
+var<storage, read> cell: array<u32>;
+#endif
+var<storage, read> d0: array<f32>;
+var<storage, read> d1: array<f32>;
+var<storage, read> d2: array<f32>;
+var<storage, read_write> reach: array<atomic<u32>>;
+
 #import mesh::particle
 
-@compute @workgroup_size(GROUP) fn main(
-    @builtin(workgroup_id) id: vec3<u32>,
-    @builtin(num_workgroups) count: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-) {
+fn each_workgroup(number: u32, lane: u32) {
     var below = vec3<i32>(0);
     var above = vec3<i32>(0);
     var lost = 0u;
     for (var item = 0u; item < ITEMS; item++) {
-        let particle = (group_number(id, count) * ITEMS + item) * GROUP + lane;
+        let particle = (number * ITEMS + item) * GROUP + lane;
         if particle < params.first.w {
             let at = locate(particle);
             let first = vec3<i32>(at.x.first, at.y.first, at.z.first) - params.base.xyz;
@@ -33,3 +38,5 @@
     }
     if lost > 0u { add_reach(6u, lost); }
 }
+
+#each_workgroup

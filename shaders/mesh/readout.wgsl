@@ -4,6 +4,16 @@
 // then z, always in the order of the nodes, so it is the same wherever the mesh is cut.
 // Workgroup: GROUP invocations, ITEMS particles each. No workgroup memory.
 
+var<uniform> params: Params;
+#if points
+var<storage, read> cell: array<u32>;
+#endif
+var<storage, read> d0: array<f32>;
+var<storage, read> d1: array<f32>;
+var<storage, read> d2: array<f32>;
+var<storage, read> mesh: array<f32>;
+var<storage, read_write> out: array<f32>;
+
 #import mesh::particle
 
 fn readout(particle: u32) -> f32 {
@@ -26,13 +36,6 @@ fn readout(particle: u32) -> f32 {
     return sum;
 }
 
-@compute @workgroup_size(GROUP) fn main(
-    @builtin(workgroup_id) id: vec3<u32>,
-    @builtin(num_workgroups) count: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-) {
-    for (var item = 0u; item < ITEMS; item++) {
-        let particle = (group_number(id, count) * ITEMS + item) * GROUP + lane;
-        if particle < params.first.w { store_out(particle, readout(particle)); }
-    }
-}
+fn each(particle: u32) { store_out(particle, readout(particle)); }
+
+#each params.first.w

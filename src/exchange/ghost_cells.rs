@@ -11,7 +11,7 @@
 
 use crate::exchange::block_copy::{Action, BlockCopy, Place};
 use crate::exchange::{ExchangeError, GridComms};
-use crate::gpu::{Array, DeviceElement, DeviceError, Element, KernelSource, Memory, Recorder};
+use crate::gpu::{Array, DeviceElement, DeviceError, Element, MemoryKind, Recorder};
 use crate::grid::{Block, FieldLayout, GhostPlan, Link, Part, Transfers};
 
 /// What a field's cells hold, and so how ghosts are added to them.
@@ -42,12 +42,6 @@ pub struct GhostCells {
 
 fn mover(action: Action) -> BlockCopy {
     BlockCopy::new(Element::U32, action)
-}
-
-/// The kernels of this module, for tests that go over all of the library's kernels.
-#[doc(hidden)]
-pub fn sources() -> Vec<KernelSource> {
-    [Action::Replace, Action::AddFloat, Action::AddWide].map(|action| mover(action).source().clone()).into()
 }
 
 /// Which way cells move through a sweep.
@@ -138,8 +132,8 @@ impl GhostCells {
             };
             let gpu = recorder.gpu().clone();
             let cells_of = |links: &[Link]| fields * links.iter().map(|link| link.block.len()).sum::<u64>();
-            let outgoing = gpu.array_in::<u32>("halo::outgoing", cells_of(give) * words, Memory::Outgoing)?;
-            let incoming = gpu.array_in::<u32>("halo::incoming", cells_of(take) * words, Memory::Incoming)?;
+            let outgoing = gpu.array_in::<u32>("halo::outgoing", cells_of(give) * words, MemoryKind::Outgoing)?;
+            let incoming = gpu.array_in::<u32>("halo::incoming", cells_of(take) * words, MemoryKind::Incoming)?;
             let (stride, mut at) = (cells_all, 0);
             for Link { block, .. } in give {
                 let (here, there) =

@@ -10,7 +10,7 @@
 //! Parts are cut into chunks of [`Exchange::chunk_bytes`]; a fixed number of chunks is in flight in either direction, so
 //! that copying, sending, receiving and uploading overlap and the memory in use stays small enough for the last-level
 //! cache. Peers are served in the order of [`peers`]. What a rank sends itself is copied on the
-//! device. Where device memory is host memory anyway ([`Memory::Outgoing`](crate::gpu::Memory), software renderers,
+//! device. Where device memory is host memory anyway ([`MemoryKind::Outgoing`](crate::gpu::MemoryKind), software renderers,
 //! integrated GPUs), messages are read from and written to the arrays themselves, which are mapped for as long.
 //!
 //! | who | submits | waits |
@@ -42,12 +42,22 @@ pub use grid_comms::GridComms;
 pub use pending::PendingExchange;
 use pending::{Arriving, Leaving};
 pub use reshape::Reshape;
+pub use wire::Wire;
 use wire::{Codec, Coded};
-pub use wire::{Wire, sources};
 
 use crate::comm::{CommError, Communicator};
-use crate::gpu::{Array, DeviceElement, DeviceError, RawArray, Recorder};
+use crate::gpu::{Array, DeviceElement, DeviceError, Element, KernelSource, RawArray, Recorder};
 use crate::grid::{Cost, Part, Transfers, peers};
+
+/// The kernels of the room in all forms that any device compiles; those for double precision are left out.
+pub(crate) fn kernels() -> Vec<KernelSource> {
+    use block_copy::{Action, kernel};
+    let double = |element: &Element| matches!(element, Element::F64 | Element::Complex64);
+    let copies = reshape::MOVED.into_iter().filter(|element| !double(element));
+    let copies = copies.map(|element| kernel(element, Action::Replace));
+    let sums = [Action::AddFloat, Action::AddWide].map(|action| kernel(Element::U32, action));
+    copies.chain(sums).chain(wire::kernels()).collect()
+}
 
 /// An exchange that failed.
 #[derive(Debug, thiserror::Error)]
@@ -108,7 +118,7 @@ struct Route {
     spare: Spare,
 }
 
-/// Message buffers to be used again, of all transits of an exchange.
+/// Message buffers to be used again, of all that is in flight.
 #[derive(Clone, Default)]
 struct Spare(Arc<Mutex<Vec<Vec<u8>>>>);
 

@@ -32,7 +32,7 @@ pub(super) struct Arriving {
 ///
 /// ```
 /// use std::collections::VecDeque;
-/// use meshloom::gpu::{Gpu, Memory, Options, Recorder};
+/// use meshloom::gpu::{Gpu, MemoryKind, Options, Recorder};
 /// use meshloom::exchange::{Exchange, ExchangeError, PendingExchange};
 /// use meshloom::grid::{Part, Transfers};
 ///
@@ -41,18 +41,18 @@ pub(super) struct Arriving {
 ///     let (mut recorder, mut exchange) = (Recorder::new(&gpu)?, Exchange::new(comm.clone()));
 ///     let part = Part { peer: 1 - comm.rank(), start: 0, len: 5 };
 ///     let transfers = Transfers { send: vec![part], receive: vec![part] };
-///     let (mut transits, mut arrays) = (VecDeque::new(), Vec::new());
+///     let (mut in_flight, mut arrays) = (VecDeque::new(), Vec::new());
 ///     for piece in 0..3 {
-///         let outgoing = gpu.array_in::<u32>("outgoing", 5, Memory::Outgoing)?;
-///         let incoming = gpu.array_in::<u32>("incoming", 5, Memory::Incoming)?;
+///         let outgoing = gpu.array_in::<u32>("outgoing", 5, MemoryKind::Outgoing)?;
+///         let incoming = gpu.array_in::<u32>("incoming", 5, MemoryKind::Incoming)?;
 ///         // Here kernels would work, while the pieces before travel.
 ///         recorder.upload(&outgoing, 0, &[10 * piece + comm.rank() as u32; 5])?;
-///         transits.push_back(exchange.start(&mut recorder, &transfers, &outgoing, &incoming)?);
+///         in_flight.push_back(exchange.start(&mut recorder, &transfers, &outgoing, &incoming)?);
 ///         arrays.push(incoming);
 ///     }
 ///     let mut received = Vec::new();
 ///     for incoming in &arrays {
-///         PendingExchange::finish_first(&mut transits, &mut recorder)?;
+///         PendingExchange::finish_first(&mut in_flight, &mut recorder)?;
 ///         received.push(recorder.download(incoming, 4, 1)?[0]);
 ///     }
 ///     Ok::<_, ExchangeError>(received)
@@ -90,7 +90,7 @@ impl PendingExchange {
     /// [`ExchangeError`] when the device or another rank fails; drop the pending exchange then.
     pub fn progress(&mut self, recorder: &mut Recorder) -> Result<bool, ExchangeError> {
         if self.sender.awaits_device() || self.receiver.awaits_device() {
-            recorder.poll_once()?;
+            recorder.poll()?;
         }
         let moved = self.sender.progress(recorder)? | self.receiver.progress(recorder)?;
         if self.receiver.done()
@@ -108,7 +108,7 @@ impl PendingExchange {
 
     /// Waits until all is moved: work recorded afterwards sees the data.
     ///
-    /// Other transits do not move meanwhile. Where several are in flight, all ranks finish them in the same order, or
+    /// Other in_flight do not move meanwhile. Where several are in flight, all ranks finish them in the same order, or
     /// use [`finish_first`](Self::finish_first); otherwise they may wait for each other.
     ///
     /// # Errors
@@ -122,23 +122,23 @@ impl PendingExchange {
         Ok(())
     }
 
-    /// Waits until the first of `transits` is done and takes it out; all of them move meanwhile. False if there is none.
+    /// Waits until the first of `in_flight` is done and takes it out; all of them move meanwhile. False if there is none.
     ///
     /// # Errors
     /// [`ExchangeError`] when the device or another rank fails.
     pub fn finish_first(
-        transits: &mut VecDeque<PendingExchange>,
+        in_flight: &mut VecDeque<PendingExchange>,
         recorder: &mut Recorder,
     ) -> Result<bool, ExchangeError> {
         let mut pause = Pause::default();
-        while transits.front().is_some_and(|first| !first.is_done()) {
+        while in_flight.front().is_some_and(|first| !first.is_done()) {
             let mut moved = false;
-            for pending in transits.iter_mut() {
+            for pending in in_flight.iter_mut() {
                 moved |= pending.progress(recorder)?;
             }
             pause.after(moved);
         }
-        Ok(transits.pop_front().is_some())
+        Ok(in_flight.pop_front().is_some())
     }
 }
 

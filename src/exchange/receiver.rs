@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::sender::all_ready;
 use super::{Chunk, ExchangeError, Route};
 use crate::comm::Receiving;
-use crate::gpu::{DeviceError, Loan, Map, Memory, RawArray, Recorder, write_mapped};
+use crate::gpu::{DeviceError, Loan, Map, MemoryKind, RawArray, Recorder, write_mapped};
 
 pub(super) struct Receiver {
     route: Route,
@@ -27,7 +27,7 @@ impl Receiver {
         array: RawArray,
     ) -> Result<Self, DeviceError> {
         let map = |buffer: &wgpu::Buffer| Map::begin(recorder.gpu(), buffer, wgpu::MapMode::Write, buffer.size());
-        let direct = array.maps_as(Memory::Incoming) && !chunks.is_empty();
+        let direct = array.maps_as(MemoryKind::Incoming) && !chunks.is_empty();
         let loan = if direct { Some(array.lend()?) } else { None };
         let maps = if direct { array.buffers().map(map).collect() } else { Vec::new() };
         Ok(Receiver { route, chunks, maps, loan, array, receiving: VecDeque::new() })
@@ -58,14 +58,14 @@ impl Receiver {
             }
             let Some((chunk, received)) = self.receiving.pop_front() else { break };
             let message = received.wait()?;
-            let mut rest = &message[..];
-            for (buffer, offset, bytes) in self.array.pieces(chunk.start, chunk.len) {
-                let (part, after) = rest.split_at(bytes as usize);
-                rest = after;
-                if self.maps.is_empty() {
-                    recorder.gpu().queue().write_buffer(buffer, offset, part);
-                } else {
-                    write_mapped(buffer, offset, part)?;
+            if self.maps.is_empty() {
+                recorder.write(&self.array, chunk.start, &message);
+            } else {
+                let mut rest = &message[..];
+                for (buffer, offset, bytes) in self.array.pieces(chunk.start, chunk.len) {
+                    let (piece, after) = rest.split_at(bytes as usize);
+                    write_mapped(buffer, offset, piece)?;
+                    rest = after;
                 }
             }
             route.spare.give(message, route.depth);

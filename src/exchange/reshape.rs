@@ -10,7 +10,7 @@
 
 use super::{Exchange, ExchangeError};
 use crate::exchange::block_copy::{Action, BlockCopy, Place};
-use crate::gpu::{Array, DeviceElement, DeviceError, Element, Gpu, KernelSource, Memory, Recorder};
+use crate::gpu::{Array, DeviceElement, DeviceError, Element, Gpu, MemoryKind, Recorder};
 use crate::grid::{Block, Redistribution, volume};
 
 /// A redistribution of `fields` meshes at once, for arrays of any element.
@@ -22,7 +22,7 @@ pub struct Reshape {
 }
 
 /// Elements that kernels are compiled for.
-const MOVED: [Element; 4] = [Element::U32, Element::Complex32, Element::F64, Element::Complex64];
+pub(super) const MOVED: [Element; 4] = [Element::U32, Element::Complex32, Element::F64, Element::Complex64];
 
 /// The element that stands for `element` when nothing is calculated. Words are moved as integers, which no driver
 /// rounds or flushes.
@@ -35,14 +35,6 @@ fn moved_as(element: Element) -> Element {
 
 fn movers() -> [(Element, BlockCopy); 4] {
     MOVED.map(|element| (element, BlockCopy::new(element, Action::Replace)))
-}
-
-/// The kernels of this module that any device compiles (those for double precision are left out), for tests that go over
-/// all of the library's kernels.
-#[doc(hidden)]
-pub fn sources() -> Vec<KernelSource> {
-    let double = |element: Element| matches!(element, Element::F64 | Element::Complex64);
-    movers().iter().filter(|(element, _)| !double(*element)).map(|(_, mover)| mover.source().clone()).collect()
 }
 
 /// An array and where in it a block of all fields lies.
@@ -123,8 +115,8 @@ impl Reshape {
         let transfers = self.plan.transfers_of(fields);
         // A rank with nothing to move takes part all the same: exchanges are told apart by counting them.
         let total = |copies: &[crate::grid::BoxCopy]| copies.iter().map(|copy| copy.block.len()).sum::<u64>() * fields;
-        let outgoing = gpu.array_in::<T>("reshape::outgoing", total(self.plan.pack()), Memory::Outgoing)?;
-        let incoming = gpu.array_in::<T>("reshape::incoming", total(self.plan.unpack()), Memory::Incoming)?;
+        let outgoing = gpu.array_in::<T>("reshape::outgoing", total(self.plan.pack()), MemoryKind::Outgoing)?;
+        let incoming = gpu.array_in::<T>("reshape::incoming", total(self.plan.unpack()), MemoryKind::Incoming)?;
         for copy in self.plan.pack() {
             self.block(recorder, before(copy.block), message(&outgoing, copy.start * fields, copy.block))?;
         }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::{Chunk, ExchangeError, Route};
 use crate::comm::Sending;
-use crate::gpu::{DeviceError, Loan, Map, Memory, RawArray, Recorder, Staging, read_mapped};
+use crate::gpu::{DeviceError, Loan, Map, MemoryKind, RawArray, Recorder, Staging, read_mapped};
 
 /// Where the sender's bytes come from.
 enum Source {
@@ -37,7 +37,7 @@ impl Sender {
         chunks: VecDeque<Chunk>,
         array: RawArray,
     ) -> Result<Self, DeviceError> {
-        let source = if array.maps_as(Memory::Outgoing) && !chunks.is_empty() {
+        let source = if array.maps_as(MemoryKind::Outgoing) && !chunks.is_empty() {
             let loan = array.lend()?;
             let map = |buffer: &wgpu::Buffer| Map::begin(recorder.gpu(), buffer, wgpu::MapMode::Read, buffer.size());
             Source::Mapped(array.buffers().map(map).collect(), Some(loan))
@@ -90,7 +90,7 @@ impl Sender {
                     let Some(chunk) = self.chunks.pop_front() else { break };
                     let mut message = route.spare.take();
                     for (buffer, offset, bytes) in self.array.pieces(chunk.start, chunk.len) {
-                        read_mapped(buffer, offset, bytes, &mut message)?;
+                        read_mapped(buffer, offset, bytes, |view| message.extend_from_slice(view))?;
                     }
                     self.sending.push_back(route.comm.send(chunk.peer, route.tag, message)?);
                     moved = true;
@@ -117,7 +117,8 @@ impl Sender {
                         break;
                     }
                     let (chunk, mut message) = (*chunk, route.spare.take());
-                    read_mapped(staging.buffer(), 0, chunk.len * element, &mut message)?;
+                    let bytes = chunk.len * element;
+                    read_mapped(staging.buffer(), 0, bytes, |view| message.extend_from_slice(view))?;
                     copying.pop_front();
                     self.sending.push_back(route.comm.send(chunk.peer, route.tag, message)?);
                     moved = true;

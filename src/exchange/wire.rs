@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::gpu::{Access, Array, DeviceError, Element, Kernel, KernelSource, Memory, Recorder};
+use crate::gpu::{Array, DeviceError, Element, Kernel, KernelSource, MemoryKind, Recorder};
 use crate::grid::{Part, Transfers};
 
 /// The form of values between ranks. What a rank sends itself stays exact.
@@ -34,40 +34,32 @@ pub(super) struct Codec {
     decode: Kernel,
 }
 
-#[repr(C)]
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-struct Params {
-    start: u32,
-    count: u32,
-    target: u32,
-    blocks: u32,
+crate::kernel_params! {
+    struct WireParams {
+        /// The part's first word among values.
+        start: u32,
+        /// Words of the part.
+        count: u32,
+        /// The part's first word in its coded form.
+        target_start: u32,
+        blocks: u32,
+    }
+}
+
+/// The kernels that encode and decode.
+pub(super) fn kernels() -> [KernelSource; 2] {
+    [
+        ("exchange::encode", include_str!("../../shaders/exchange/encode.wgsl")),
+        ("exchange::decode", include_str!("../../shaders/exchange/decode.wgsl")),
+    ]
+    .map(|(label, text)| KernelSource::new(label, text).params::<WireParams>().group(GROUP))
 }
 
 impl Default for Codec {
     fn default() -> Self {
-        let kernel = |label: &str, text: &'static str, plain: Access, coded: Access| {
-            Kernel::trusted(
-                KernelSource::new(label, text)
-                    .fields("start: u32, count: u32, target_: u32, blocks: u32")
-                    .array("plain", Element::U32, plain)
-                    .array("coded", Element::U32, coded)
-                    .group(GROUP),
-            )
-        };
-        let (encode, decode) =
-            (include_str!("../../shaders/exchange/encode.wgsl"), include_str!("../../shaders/exchange/decode.wgsl"));
-        Codec {
-            encode: kernel("exchange::encode", encode, Access::Read, Access::ReadWrite),
-            decode: kernel("exchange::decode", decode, Access::ReadWrite, Access::Read),
-        }
+        let [encode, decode] = kernels().map(Kernel::trusted);
+        Codec { encode, decode }
     }
-}
-
-/// The kernels of this module, for tests that go over all of the library's kernels.
-#[doc(hidden)]
-pub fn sources() -> Vec<KernelSource> {
-    let Codec { encode, decode } = Codec::default();
-    vec![encode.source().clone(), decode.source().clone()]
 }
 
 /// A part in both forms.
@@ -113,11 +105,11 @@ impl Codec {
         let (send, leaving, sent) = coded(&transfers.send, me, words);
         let (receive, pairs, received) = coded(&transfers.receive, me, words);
         let gpu = recorder.gpu().clone();
-        let message = gpu.array_in::<u32>("exchange::encoded", sent, Memory::Outgoing)?;
+        let message = gpu.array_in::<u32>("exchange::encoded", sent, MemoryKind::Outgoing)?;
         for pair in &leaving {
             pair.dispatch(recorder, &self.encode, outgoing, &message)?;
         }
-        let coded = gpu.array_in::<u32>("exchange::received", received, Memory::Incoming)?;
+        let coded = gpu.array_in::<u32>("exchange::received", received, MemoryKind::Incoming)?;
         let decoding = Decoding { codec: self.clone(), pairs, coded: coded.clone(), plain: incoming.clone() };
         Ok(Coded { transfers: Transfers { send, receive }, outgoing: message, incoming: coded, decoding })
     }
@@ -140,8 +132,8 @@ impl Pair {
         coded: &Array<u32>,
     ) -> Result<(), DeviceError> {
         let blocks = self.count.div_ceil(BLOCK);
-        let [start, count, target, blocks_] = [self.plain, self.count, self.coded, blocks].map(|n| n as u32);
-        let params = Params { start, count, target, blocks: blocks_ };
+        let [start, count, target_start, number] = [self.plain, self.count, self.coded, blocks].map(|n| n as u32);
+        let params = WireParams { start, count, target_start, blocks: number };
         recorder.dispatch(kernel, &[plain.raw(), coded.raw()], &params, blocks.div_ceil(u64::from(GROUP)))
     }
 }

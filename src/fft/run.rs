@@ -16,7 +16,7 @@ use super::line::Work;
 use super::pass::{ReadyPass, Tables};
 use super::plan::{Placement, Route, Stage, Transpose};
 use crate::exchange::{ExchangeError, GridComms, PendingExchange};
-use crate::gpu::{Array, Callback, DeviceElement, Memory, RawArray, Recorder};
+use crate::gpu::{Array, Callback, DeviceElement, MemoryKind, RawArray, Recorder};
 use crate::grid::{Box3, FieldLayout};
 
 /// A route with its kernels.
@@ -203,7 +203,7 @@ impl<'a, C: DeviceElement> Run<'a, C> {
                 let transpose = self.ready.route.between[i].as_ref();
                 for (piece, range) in transpose.iter().flat_map(|t| t.pieces.iter().enumerate()) {
                     let len = transpose.map_or(0, |t| t.elements(piece)[0]);
-                    let array = gpu.array_in::<C>("fft::outgoing", len, Memory::Outgoing)?;
+                    let array = gpu.array_in::<C>("fft::outgoing", len, MemoryKind::Outgoing)?;
                     let place = covering(extent, transpose.map_or(0, |t| t.third), range);
                     spots.push(BufferView { array: array.raw().clone(), place });
                 }
@@ -335,7 +335,7 @@ impl Travelling<'_> {
         spot: &BufferView<'_>,
     ) -> Result<(), ExchangeError> {
         let len = transpose.elements(piece)[1];
-        let incoming = recorder.gpu().array_in::<C>("fft::incoming", len, Memory::Incoming)?;
+        let incoming = recorder.gpu().array_in::<C>("fft::incoming", len, MemoryKind::Incoming)?;
         let outgoing = Array::<C>::new(spot.array.clone());
         let transfers = transpose.transfers(piece);
         let pending = lines.along(transpose.grid_axis).start(recorder, &transfers, &outgoing, &incoming)?;

@@ -4,17 +4,17 @@ use std::sync::OnceLock;
 
 use super::error::DeviceError;
 
-/// The words by which an adapter is chosen.
+/// Which adapter: the words of `--device` and `MESHLOOM_DEVICE`, parsed.
 ///
 /// ```
-/// use meshloom::gpu::Choice;
-/// assert_eq!("auto".parse(), Ok(Choice::Auto));
-/// assert_eq!("2".parse(), Ok(Choice::Index(2)));
-/// assert_eq!("0000:3b:00.0".parse(), Ok(Choice::Pci("0000:3b:00.0".into())));
-/// assert_eq!("llvmpipe".parse(), Ok(Choice::Name("llvmpipe".into())));
+/// use meshloom::gpu::AdapterSelector;
+/// assert_eq!("auto".parse(), Ok(AdapterSelector::Auto));
+/// assert_eq!("2".parse(), Ok(AdapterSelector::Index(2)));
+/// assert_eq!("0000:3b:00.0".parse(), Ok(AdapterSelector::Pci("0000:3b:00.0".into())));
+/// assert_eq!("llvmpipe".parse(), Ok(AdapterSelector::Name("llvmpipe".into())));
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Choice {
+pub enum AdapterSelector {
     /// The best kind of adapter there is (discrete, integrated, virtual, software); ranks on one host take the adapters
     /// of that kind in turn.
     #[default]
@@ -27,38 +27,38 @@ pub enum Choice {
     Name(String),
 }
 
-impl std::str::FromStr for Choice {
+impl std::str::FromStr for AdapterSelector {
     type Err = std::convert::Infallible;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let text = text.trim();
         let pci = text.len() == 12 && text.as_bytes()[4] == b':' && text.as_bytes()[7] == b':' && text.contains('.');
         Ok(match text.parse() {
-            Ok(index) => Choice::Index(index),
-            Err(_) if text.is_empty() || text.eq_ignore_ascii_case("auto") => Choice::Auto,
-            Err(_) if pci => Choice::Pci(text.to_lowercase()),
-            Err(_) => Choice::Name(text.to_string()),
+            Ok(index) => AdapterSelector::Index(index),
+            Err(_) if text.is_empty() || text.eq_ignore_ascii_case("auto") => AdapterSelector::Auto,
+            Err(_) if pci => AdapterSelector::Pci(text.to_lowercase()),
+            Err(_) => AdapterSelector::Name(text.to_string()),
         })
     }
 }
 
-impl std::fmt::Display for Choice {
+impl std::fmt::Display for AdapterSelector {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Choice::Auto => write!(f, "auto"),
-            Choice::Index(index) => write!(f, "{index}"),
-            Choice::Pci(text) | Choice::Name(text) => write!(f, "{text}"),
+            AdapterSelector::Auto => write!(f, "auto"),
+            AdapterSelector::Index(index) => write!(f, "{index}"),
+            AdapterSelector::Pci(text) | AdapterSelector::Name(text) => write!(f, "{text}"),
         }
     }
 }
 
-/// One instance a process: drivers do not like many, and creating one takes a while.
+/// One instance per process: drivers do not like many, and creating one takes a while.
 pub(super) fn instance() -> &'static wgpu::Instance {
     static INSTANCE: OnceLock<wgpu::Instance> = OnceLock::new();
     INSTANCE.get_or_init(|| {
         let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
         descriptor.backends = wgpu::Backends::PRIMARY;
-        // Kernels clamp the counts of their indirect dispatches themselves; wgpu's own check costs a dispatch each.
+        // Kernels clamp the counts of their indirect dispatches themselves; wgpu's own check costs an extra dispatch each.
         descriptor.flags = wgpu::InstanceFlags::empty().with_env();
         wgpu::Instance::new(descriptor)
     })
@@ -66,7 +66,7 @@ pub(super) fn instance() -> &'static wgpu::Instance {
 
 /// Every adapter that the drivers of this machine offer, in their order, usable or not.
 ///
-/// Enumerated once a process.
+/// Enumerated once per process.
 pub fn adapters() -> &'static [wgpu::Adapter] {
     static ADAPTERS: OnceLock<Vec<wgpu::Adapter>> = OnceLock::new();
     ADAPTERS.get_or_init(|| pollster::block_on(instance().enumerate_adapters(wgpu::Backends::PRIMARY)))
@@ -74,36 +74,26 @@ pub fn adapters() -> &'static [wgpu::Adapter] {
 
 /// Why an adapter is below the floor that kernels are written for (WebGPU's default limits), if it is.
 pub fn unsuitable(adapter: &wgpu::Adapter) -> Option<String> {
-    let (have, floor) = (adapter.limits(), floor());
-    let checks = [
-        (
-            "storage buffers a stage",
-            have.max_storage_buffers_per_shader_stage.into(),
-            floor.max_storage_buffers_per_shader_stage.into(),
-        ),
-        ("bytes a storage binding", have.max_storage_buffer_binding_size, floor.max_storage_buffer_binding_size),
-        (
-            "bytes of workgroup memory",
-            have.max_compute_workgroup_storage_size.into(),
-            floor.max_compute_workgroup_storage_size.into(),
-        ),
-        (
-            "invocations a workgroup",
-            have.max_compute_invocations_per_workgroup.into(),
-            floor.max_compute_invocations_per_workgroup.into(),
-        ),
-        (
-            "workgroups a dimension",
-            have.max_compute_workgroups_per_dimension.into(),
-            floor.max_compute_workgroups_per_dimension.into(),
-        ),
-    ];
     if !adapter.get_downlevel_capabilities().flags.contains(wgpu::DownlevelFlags::COMPUTE_SHADERS) {
         return Some("it has no compute shaders".into());
     }
+    below_floor(&adapter.limits())
+}
+
+/// The first limit that lies below the floor, in words.
+pub(super) fn below_floor(limits: &wgpu::Limits) -> Option<String> {
+    let checks: [(&str, fn(&wgpu::Limits) -> u64); 5] = [
+        ("storage buffers per stage", |limits| limits.max_storage_buffers_per_shader_stage.into()),
+        ("bytes per storage binding", |limits| limits.max_storage_buffer_binding_size),
+        ("bytes of workgroup memory", |limits| limits.max_compute_workgroup_storage_size.into()),
+        ("invocations per workgroup", |limits| limits.max_compute_invocations_per_workgroup.into()),
+        ("workgroups per dimension", |limits| limits.max_compute_workgroups_per_dimension.into()),
+    ];
+    let floor = floor();
     checks
         .into_iter()
-        .find(|&(_, have, need): &(_, u64, u64)| have < need)
+        .map(|(what, of)| (what, of(limits), of(&floor)))
+        .find(|(_, have, need)| have < need)
         .map(|(what, have, need)| format!("it has {have} {what}, {need} are needed"))
 }
 
@@ -112,33 +102,23 @@ pub(super) fn floor() -> wgpu::Limits {
     wgpu::Limits::default()
 }
 
-/// The adapter that `choice` names, for the rank number `local_rank` of its host.
+/// The adapter that `selector` names, for the rank number `local_rank` of its host.
 ///
 /// # Errors
 /// [`DeviceError::NoAdapter`] when there is none, [`DeviceError::UnknownAdapter`] when none matches,
 /// [`DeviceError::Unsuitable`] when the one that was named is below the floor.
-pub fn choose(choice: &Choice, local_rank: usize) -> Result<&'static wgpu::Adapter, DeviceError> {
+pub fn choose(selector: &AdapterSelector, local_rank: usize) -> Result<&'static wgpu::Adapter, DeviceError> {
     let all = adapters();
-    let named = |index: usize, adapter: &wgpu::Adapter| format!("{index}: {}", adapter.get_info().name);
     if all.is_empty() {
         return Err(DeviceError::NoAdapter { why: "the drivers offer none".into() });
     }
-    let found = match choice {
-        Choice::Auto => {
-            let usable: Vec<_> = all.iter().filter(|adapter| unsuitable(adapter).is_none()).collect();
-            let Some(best) = usable.iter().map(|adapter| kind(adapter)).min() else {
-                let why = all
-                    .iter()
-                    .enumerate()
-                    .map(|(i, a)| format!("{}: {}", named(i, a), unsuitable(a).unwrap_or_default()));
-                return Err(DeviceError::NoAdapter { why: why.collect::<Vec<_>>().join("; ") });
-            };
-            let best: Vec<_> = usable.into_iter().filter(|adapter| kind(adapter) == best).collect();
-            Some(best[local_rank % best.len()])
+    let found = match selector {
+        AdapterSelector::Auto => Some(best(all, local_rank)?),
+        AdapterSelector::Index(index) => all.get(*index),
+        AdapterSelector::Pci(id) => {
+            all.iter().find(|adapter| adapter.get_info().device_pci_bus_id.eq_ignore_ascii_case(id))
         }
-        Choice::Index(index) => all.get(*index),
-        Choice::Pci(id) => all.iter().find(|adapter| adapter.get_info().device_pci_bus_id.eq_ignore_ascii_case(id)),
-        Choice::Name(name) => {
+        AdapterSelector::Name(name) => {
             let name = name.to_lowercase();
             let matching: Vec<_> =
                 all.iter().filter(|adapter| adapter.get_info().name.to_lowercase().contains(&name)).collect();
@@ -146,13 +126,30 @@ pub fn choose(choice: &Choice, local_rank: usize) -> Result<&'static wgpu::Adapt
         }
     };
     let adapter = found.ok_or_else(|| DeviceError::UnknownAdapter {
-        wanted: choice.to_string(),
-        available: all.iter().enumerate().map(|(i, a)| named(i, a)).collect::<Vec<_>>().join(", "),
+        wanted: selector.to_string(),
+        available: all.iter().enumerate().map(numbered).collect::<Vec<_>>().join(", "),
     })?;
     match unsuitable(adapter) {
         Some(why) => Err(DeviceError::Unsuitable { adapter: adapter.get_info().name, why }),
         None => Ok(adapter),
     }
+}
+
+/// One of the usable adapters of the best kind there is; ranks take them in turn.
+fn best(all: &'static [wgpu::Adapter], local_rank: usize) -> Result<&'static wgpu::Adapter, DeviceError> {
+    let usable: Vec<_> = all.iter().filter(|adapter| unsuitable(adapter).is_none()).collect();
+    let Some(best) = usable.iter().map(|adapter| kind(adapter)).min() else {
+        let refused = all.iter().enumerate().map(|adapter| (numbered(adapter), unsuitable(adapter.1)));
+        let why: Vec<_> = refused.map(|(name, why)| format!("{name}: {}", why.unwrap_or_default())).collect();
+        return Err(DeviceError::NoAdapter { why: why.join("; ") });
+    };
+    let best: Vec<_> = usable.into_iter().filter(|adapter| kind(adapter) == best).collect();
+    Ok(best[local_rank % best.len()])
+}
+
+/// Index and name of an adapter.
+fn numbered((index, adapter): (usize, &wgpu::Adapter)) -> String {
+    format!("{index}: {}", adapter.get_info().name)
 }
 
 /// Rank of a kind of adapter, best first.

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::device::Gpu;
 use super::error::DeviceError;
+use super::pool::MemoryKind;
 use super::source::Element;
 
 /// Elements of the longest array. Kernels index by `u32`, and the last of their workgroups, which come in rows of up to 65,535, may
@@ -38,30 +39,35 @@ impl DeviceElement for [f64; 2] {
     const ELEMENT: Element = Element::Complex64;
 }
 
-/// Where an array lies and who, besides kernels, touches it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Memory {
-    /// Device memory.
-    Device,
-    /// Read by the host after kernels wrote it: mappable where device memory is host memory anyway.
-    Outgoing,
-    /// Written by the host before kernels read it: likewise.
-    Incoming,
+/// Whose the buffers of an array are, and so what becomes of them when its last handle is dropped.
+pub(super) enum Owner {
+    /// The device's pool, to which they go back.
+    Pool(MemoryKind),
+    /// A caller, who may hold handles of their own.
+    Caller,
 }
 
-/// The buffers of one array; they go back to the device's pool with the last handle.
+/// The buffers of one array.
 pub(super) struct Storage {
     pub gpu: Gpu,
-    pub memory: Memory,
+    pub owner: Owner,
     pub buffers: Vec<wgpu::Buffer>,
     /// Whether the host has them mapped, or has asked for it.
     pub lent: AtomicBool,
+    /// Whether others may use them after the last handle: then they do not go back to the pool, where they would become somebody
+    /// else's array.
+    pub shared: AtomicBool,
 }
 
 impl Drop for Storage {
     fn drop(&mut self) {
+        let Owner::Pool(kind) = self.owner else { return };
         for buffer in self.buffers.drain(..) {
-            self.gpu.recycle(self.memory, buffer);
+            if *self.shared.get_mut() {
+                self.gpu.forget(&buffer);
+            } else {
+                self.gpu.recycle(kind, buffer);
+            }
         }
     }
 }
@@ -74,9 +80,9 @@ pub struct RawArray {
     pub(super) len: u64,
     /// Where it begins in its buffer; 0 unless it is a part of another array.
     pub(super) start: u64,
-    /// Elements a window; a power of two when there is more than one window.
+    /// Elements per window; a power of two when there is more than one window.
     pub(super) window: u64,
-    /// Windows a buffer.
+    /// Windows per buffer.
     pub(super) per_buffer: u64,
     /// Whether this handle may be written through.
     pub(super) writable: bool,
@@ -89,8 +95,8 @@ impl RawArray {
     }
 
     /// Whether the host can map it without a copy.
-    pub fn maps_as(&self, memory: Memory) -> bool {
-        self.storage.memory == memory && self.storage.gpu.host_visible()
+    pub(crate) fn maps_as(&self, kind: MemoryKind) -> bool {
+        matches!(self.storage.owner, Owner::Pool(own) if own == kind) && self.storage.gpu.capabilities().host_visible
     }
 
     /// Bytes of an element.
@@ -98,9 +104,11 @@ impl RawArray {
         self.element.bytes()
     }
 
-    /// Whether it is the same memory.
+    /// Whether it is the same memory. Two arrays of a caller may have one buffer.
     pub(crate) fn shares(&self, other: &RawArray) -> bool {
-        Arc::ptr_eq(&self.storage, &other.storage)
+        let (a, b) = (&self.storage, &other.storage);
+        let same_buffer = || a.buffers.iter().any(|buffer| b.buffers.contains(buffer));
+        Arc::ptr_eq(a, b) || (matches!((&a.owner, &b.owner), (Owner::Caller, Owner::Caller)) && same_buffer())
     }
 
     /// Whether elements of it are elements of `other` too.
@@ -129,11 +137,11 @@ impl RawArray {
         if !self.storage.lent.load(Ordering::Acquire) {
             return Ok(());
         }
-        let why = "the array is on its way between ranks; finish the transit first".into();
+        let why = "the array is on its way between ranks; finish the exchange first".into();
         Err(DeviceError::Misuse { what: what.into(), why })
     }
 
-    /// Refuses, for `what`, to be written through a handle that only shows.
+    /// Refuses, for `what`, to write through a handle that was lent for reading; see [`Array::shown`].
     pub(crate) fn written(&self, what: &str) -> Result<(), DeviceError> {
         if self.writable {
             return Ok(());
@@ -152,7 +160,7 @@ impl RawArray {
         Ok(Loan(self.storage.clone()))
     }
 
-    /// How many elements of this type it has; none if it has others.
+    /// Its length if it has elements of this type, otherwise 0.
     pub(crate) fn complex_len(&self, element: Element) -> u64 {
         if self.element == element { self.len } else { 0 }
     }
@@ -170,15 +178,20 @@ impl RawArray {
         self.storage.buffers.iter()
     }
 
-    /// The bindings of all windows: buffer, byte offset, bytes.
-    pub(super) fn bindings(&self) -> impl Iterator<Item = (&wgpu::Buffer, u64, u64)> {
+    /// The bindings of all windows.
+    pub(super) fn bindings(&self) -> impl Iterator<Item = wgpu::BufferBinding<'_>> {
         let bytes = self.element.bytes();
         (0..u64::from(self.windows())).map(move |w| {
             let len = (self.len - w * self.window).min(self.window).max(1);
             let buffer = &self.storage.buffers[(w / self.per_buffer) as usize];
             let offset = (w % self.per_buffer) * self.window + self.start;
-            (buffer, offset * bytes, (len * bytes).next_multiple_of(4))
+            wgpu::BufferBinding { buffer, offset: offset * bytes, size: wgpu::BufferSize::new(len * bytes) }
         })
+    }
+
+    /// Keeps the buffers out of the pool: work that the recorder does not know of may use them after the last handle.
+    pub(super) fn share(&self) {
+        self.storage.shared.store(true, Ordering::Relaxed);
     }
 
     /// The contiguous pieces of a range of elements: buffer, byte offset, bytes.
@@ -194,7 +207,7 @@ impl RawArray {
     }
 }
 
-/// An array that the host has for itself; see [`RawArray::lend`].
+/// An array that the host has to itself; see [`RawArray::lend`].
 pub(crate) struct Loan(Arc<Storage>);
 
 impl Drop for Loan {
@@ -225,9 +238,112 @@ impl<T: DeviceElement> fmt::Debug for Array<T> {
     }
 }
 
+/// How an array of `len` elements of so many `bytes` is cut: elements per window, and windows per buffer at most.
+fn cut(gpu: &Gpu, len: u64, bytes: u64) -> [u64; 2] {
+    let capabilities = gpu.capabilities();
+    if len * bytes <= capabilities.window_bytes {
+        return [len.max(1), 1];
+    }
+    let window = 1u64 << (capabilities.window_bytes / bytes).ilog2();
+    [window, (capabilities.buffer_bytes / (window * bytes)).clamp(1, len.div_ceil(window))]
+}
+
+impl Gpu {
+    /// An array of `len` elements in device memory, with undefined contents.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfMemory`], [`DeviceError::TooLong`].
+    pub fn array<T: DeviceElement>(&self, label: &str, len: u64) -> Result<Array<T>, DeviceError> {
+        self.array_in(label, len, MemoryKind::Device)
+    }
+
+    /// As [`Gpu::array`], in memory that the host reads or writes too.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfMemory`], [`DeviceError::TooLong`].
+    pub fn array_in<T: DeviceElement>(&self, label: &str, len: u64, kind: MemoryKind) -> Result<Array<T>, DeviceError> {
+        self.check()?;
+        if len > LONGEST {
+            return Err(DeviceError::TooLong { label: label.into(), len });
+        }
+        let bytes = T::ELEMENT.bytes();
+        let cut @ [window, per_buffer] = cut(self, len, bytes);
+        let per = window * per_buffer;
+        let mut storage = Storage::new(self, Owner::Pool(kind));
+        for start in (0..len.max(1)).step_by(per as usize) {
+            let bytes = ((len - start.min(len)).min(per) * bytes).max(4);
+            storage.buffers.push(self.buffer(label, kind, bytes)?);
+        }
+        Ok(Array::over(storage, len, cut))
+    }
+}
+
+impl Storage {
+    fn new(gpu: &Gpu, owner: Owner) -> Self {
+        let (lent, shared) = (AtomicBool::new(false), AtomicBool::new(false));
+        Storage { gpu: gpu.clone(), owner, buffers: Vec::new(), lent, shared }
+    }
+}
+
 impl<T: DeviceElement> Array<T> {
+    fn over(storage: Storage, len: u64, [window, per_buffer]: [u64; 2]) -> Self {
+        let (storage, element) = (Arc::new(storage), T::ELEMENT);
+        Array::new(RawArray { storage, element, len, start: 0, window, per_buffer, writable: true })
+    }
+
     pub(crate) fn new(raw: RawArray) -> Self {
         Array { raw, element: PhantomData }
+    }
+
+    /// A caller's buffer as an array of as many elements as it has bytes for.
+    ///
+    /// - The buffer needs the usages `STORAGE`, `COPY_SRC` and `COPY_DST` and must not be mapped while submitted work uses it. It is
+    ///   never cleared, put into the pool or destroyed here; it stays the caller's, who may hold other handles on it.
+    /// - Work of the library and of the caller on it runs in the order of submissions to the queue. Between two submissions of one
+    ///   operation of the library nobody else may write to it.
+    /// - Two arrays of one buffer are one memory: where a kernel writes to it, giving both is refused as giving one twice is.
+    ///
+    /// # Errors
+    /// [`DeviceError::Misuse`] for a buffer of another device, one that was destroyed, without these usages, without an element or
+    /// with a part of one; [`DeviceError::TooLong`] for more than [`LONGEST`] elements.
+    pub fn from_buffer(gpu: &Gpu, buffer: wgpu::Buffer) -> Result<Self, DeviceError> {
+        const WHAT: &str = "Array::from_buffer";
+        let misuse = |why: String| Err(DeviceError::Misuse { what: WHAT.into(), why });
+        gpu.check()?;
+        let bytes = T::ELEMENT.bytes();
+        let needed = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;
+        if !buffer.usage().contains(needed) {
+            return misuse(format!("the buffer has the usages {:?}, {needed:?} are needed", buffer.usage()));
+        }
+        if buffer.size() == 0 || !buffer.size().is_multiple_of(bytes) {
+            return misuse(format!("a buffer of {} bytes, not some elements of {bytes} bytes", buffer.size()));
+        }
+        let len = buffer.size() / bytes;
+        if len > LONGEST {
+            return Err(DeviceError::TooLong { label: WHAT.into(), len });
+        }
+        if let Err(why) = gpu.try_binding(&buffer) {
+            return misuse(format!("the device cannot bind the buffer ({why})"));
+        }
+        let [window, _] = cut(gpu, len, bytes);
+        let mut storage = Storage::new(gpu, Owner::Caller);
+        storage.buffers.push(buffer);
+        Ok(Array::over(storage, len, [window, len.div_ceil(window)]))
+    }
+
+    /// The buffers that the array lies in, for passes and copies of a caller: a binding for each window, in order. One is the common
+    /// case. A window is a range of a buffer that one storage binding can hold; an array without elements has one window of
+    /// undefined contents.
+    ///
+    /// Hold a handle on the array until the work has been submitted, and do not use the buffers while the array belongs to a
+    /// [pending exchange](crate::exchange::PendingExchange), which may have them mapped. Their memory does not return to the pool.
+    ///
+    /// # Errors
+    /// [`DeviceError::Misuse`] for an array that is lent for reading only, because kernels index by what it holds.
+    pub fn bindings(&self) -> Result<impl Iterator<Item = wgpu::BufferBinding<'_>>, DeviceError> {
+        self.raw.written("Array::bindings")?;
+        self.raw.share();
+        Ok(self.raw.bindings())
     }
 
     /// Number of elements.
@@ -245,7 +361,7 @@ impl<T: DeviceElement> Array<T> {
         &self.raw
     }
 
-    /// A handle to give away: kernels trust in what the array holds, so callers must not change it.
+    /// A handle to give to callers, who must not change what the array holds: kernels index by it without checks.
     pub(crate) fn shown(self) -> Array<T> {
         Array::new(RawArray { writable: false, ..self.raw })
     }

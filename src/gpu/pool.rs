@@ -1,50 +1,149 @@
-//! Buffers that wait to be used again.
+//! The buffers of a device: how many bytes they take, and those that wait to be used again.
 //!
 //! wgpu clears each new buffer before its first use and drivers allocate slowly, so arrays hand their buffers back
-//! here. Sizes are rounded up to classes of one mantissa bit (2^k and 3 * 2^(k-1)), so that nearly equal sizes meet;
-//! large ones only to whole MiB, so that they do not waste memory.
+//! here. Sizes are rounded up to classes of one mantissa bit (2^k and 3 * 2^(k-1)), so that arrays of nearly equal sizes
+//! can use the same buffers; those above 32 MiB only to whole MiB, so that they do not waste memory.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::array::Memory;
+use super::error::DeviceError;
+use super::open_device::OpenDevice;
 
+/// Where an array lies and who, besides kernels, touches it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MemoryKind {
+    /// Device memory.
+    Device,
+    /// Read by the host after kernels wrote it: mappable where device memory is host memory anyway.
+    Outgoing,
+    /// Written by the host before kernels read it: likewise.
+    Incoming,
+}
+
+impl MemoryKind {
+    /// What its buffers are used for; `host_visible` where they can be mapped.
+    fn usage(self, host_visible: bool) -> wgpu::BufferUsages {
+        let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;
+        match self {
+            MemoryKind::Outgoing if host_visible => usage | wgpu::BufferUsages::MAP_READ,
+            MemoryKind::Incoming if host_visible => usage | wgpu::BufferUsages::MAP_WRITE,
+            _ => usage,
+        }
+    }
+}
+
+type Free = HashMap<(MemoryKind, u64), Vec<wgpu::Buffer>>;
+
+/// The buffers of one device.
 #[derive(Default)]
 pub(super) struct Pool {
-    free: HashMap<(Memory, u64), Vec<wgpu::Buffer>>,
+    free: Mutex<Free>,
+    allocated: AtomicU64,
+    allocations: AtomicU64,
 }
 
 impl Pool {
-    /// The size class of `bytes`: the smallest 2^k or 3 * 2^(k-1) that holds it, at least 256; above 32 MiB whole MiB.
-    pub fn class(bytes: u64) -> u64 {
-        if bytes > 32 << 20 {
-            return bytes.next_multiple_of(1 << 20);
+    /// A buffer of `bytes` bytes at least, for arrays of this kind.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfMemory`].
+    pub fn take(
+        &self,
+        open: &OpenDevice,
+        label: &str,
+        kind: MemoryKind,
+        bytes: u64,
+    ) -> Result<wgpu::Buffer, DeviceError> {
+        let size = class(bytes).min(open.capabilities.buffer_bytes);
+        if let Some(buffer) = self.free().get_mut(&(kind, size)).and_then(Vec::pop) {
+            return Ok(buffer);
         }
-        let power = bytes.max(256).next_power_of_two();
-        if bytes <= power / 4 * 3 { power / 4 * 3 } else { power }
+        self.allocate(open, label, size, kind.usage(open.capabilities.host_visible))
     }
 
-    pub fn take(&mut self, memory: Memory, size: u64) -> Option<wgpu::Buffer> {
-        self.free.get_mut(&(memory, size))?.pop()
+    /// Keeps a buffer of [`take`](Self::take) for the next who asks.
+    pub fn give(&self, kind: MemoryKind, buffer: wgpu::Buffer) {
+        self.free().entry((kind, buffer.size())).or_default().push(buffer);
     }
 
-    pub fn put(&mut self, memory: Memory, buffer: wgpu::Buffer) {
-        self.free.entry((memory, buffer.size())).or_default().push(buffer);
+    /// A buffer straight from the driver, counted. Where memory is short, free buffers are given up for it.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfMemory`].
+    pub fn allocate(
+        &self,
+        open: &OpenDevice,
+        label: &str,
+        size: u64,
+        usage: wgpu::BufferUsages,
+    ) -> Result<wgpu::Buffer, DeviceError> {
+        let capacity = open.capabilities.memory;
+        let fits = || capacity.is_none_or(|capacity| self.allocated() + size <= capacity);
+        if !fits() {
+            self.trim();
+        }
+        let error =
+            || DeviceError::OutOfMemory { label: label.into(), needed: size, in_use: self.allocated(), capacity };
+        if !fits() {
+            return Err(error());
+        }
+        let descriptor = wgpu::BufferDescriptor { label: Some(label), size, usage, mapped_at_creation: false };
+        let make = || open.attempt(|| open.device.create_buffer(&descriptor));
+        let buffer = make().or_else(|_| {
+            self.trim();
+            make()
+        });
+        let buffer = buffer.map_err(|_| error())?;
+        self.allocations.fetch_add(1, Ordering::Relaxed);
+        self.allocated.fetch_add(size, Ordering::Relaxed);
+        Ok(buffer)
     }
 
-    /// Gives everything back to the driver; returns how many bytes that was.
-    pub fn empty(&mut self) -> u64 {
-        self.free.drain().flat_map(|(_, buffers)| buffers).map(|buffer| buffer.size()).sum()
+    /// A buffer of [`take`](Self::take) or [`allocate`](Self::allocate) is gone.
+    pub fn forget(&self, buffer: &wgpu::Buffer) {
+        self.allocated.fetch_sub(buffer.size(), Ordering::Relaxed);
     }
+
+    /// Gives the free buffers back to the driver.
+    pub fn trim(&self) {
+        let freed: u64 = self.free().drain().flat_map(|(_, buffers)| buffers).map(|buffer| buffer.size()).sum();
+        self.allocated.fetch_sub(freed, Ordering::Relaxed);
+    }
+
+    /// Bytes of buffers that are in use or free.
+    pub fn allocated(&self) -> u64 {
+        self.allocated.load(Ordering::Relaxed)
+    }
+
+    /// Buffers that were asked of the driver so far.
+    pub fn allocations(&self) -> u64 {
+        self.allocations.load(Ordering::Relaxed)
+    }
+
+    fn free(&self) -> MutexGuard<'_, Free> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The size class of `bytes`: the smallest 2^k or 3 * 2^(k-1) that holds it, at least 256; above 32 MiB whole MiB.
+fn class(bytes: u64) -> u64 {
+    if bytes > 32 << 20 {
+        return bytes.next_multiple_of(1 << 20);
+    }
+    let power = bytes.max(256).next_power_of_two();
+    if bytes <= power / 4 * 3 { power / 4 * 3 } else { power }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Pool;
+    use super::class;
 
     #[test]
     fn classes_hold_their_size_and_waste_at_most_a_half() {
         for bytes in [1u64, 255, 256, 257, 384, 385, 512, 1000, 1536, 1537, 1 << 30, (1 << 30) + 1] {
-            let class = Pool::class(bytes);
+            let class = class(bytes);
             assert!(class >= bytes, "{bytes} in {class}");
             assert!(bytes <= 256 || class <= bytes * 3 / 2 + 1, "{bytes} in {class}");
             assert_eq!(class % 64, 0, "{bytes} in {class}");

@@ -2,13 +2,14 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::array::{Array, DeviceElement, LONGEST, RawArray};
+use super::command::{Command, Encoding, folded, inside};
 use super::device::Gpu;
 use super::error::DeviceError;
-use super::pipeline::{Kernel, PARAMS, Pipeline};
-use super::staging::{Staging, StagingPool};
+use super::pipeline::{Kernel, PARAMS};
+use super::staging::StagingPool;
+use super::timer::Timer;
 
 /// What a recorder has done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -25,23 +26,6 @@ pub struct Counts {
     pub seconds: f64,
 }
 
-enum Command {
-    Dispatch { pipeline: Arc<Pipeline>, arrays: Vec<RawArray>, params: u32, groups: [u32; 2] },
-    Copy { from: RawArray, to: RawArray, from_start: u64, to_start: u64, len: u64 },
-    Clear { array: RawArray },
-}
-
-impl Command {
-    /// Refuses arrays that are on their way between ranks.
-    fn at_rest(&self) -> Result<(), DeviceError> {
-        match self {
-            Command::Dispatch { pipeline, arrays, .. } => arrays.iter().try_for_each(|a| a.at_rest(&pipeline.label)),
-            Command::Copy { from, to, .. } => [from, to].iter().try_for_each(|array| array.at_rest("copy")),
-            Command::Clear { array } => array.at_rest("clear"),
-        }
-    }
-}
-
 /// Records dispatches and copies and submits them together.
 ///
 /// - Each rank has one; it is not shared between threads.
@@ -54,11 +38,14 @@ pub struct Recorder {
     commands: Vec<Command>,
     params: Vec<u8>,
     uniforms: wgpu::Buffer,
-    staging: Option<wgpu::Buffer>,
-    rotating: Arc<StagingPool>,
-    last: Option<wgpu::SubmissionIndex>,
+    /// What a caller has in an encoder that is not submitted yet.
+    encoded: Vec<Command>,
+    /// Bytes of parameters that belong to it.
+    encoded_params: usize,
+    pub(super) staging: Arc<StagingPool>,
+    pub(super) last: Option<wgpu::SubmissionIndex>,
     timer: Option<Timer>,
-    counts: Counts,
+    pub(super) counts: Counts,
     /// What was wrong with a command that could not say so.
     refused: Option<DeviceError>,
 }
@@ -73,15 +60,6 @@ impl fmt::Debug for Recorder {
 /// Dispatches that one submission can hold: the uniform buffer has room for as many.
 const MOST: usize = 256;
 
-struct Timer {
-    queries: wgpu::QuerySet,
-    resolved: wgpu::Buffer,
-    read: wgpu::Buffer,
-}
-
-/// Passes that a measured submission can time.
-const TIMED: u32 = 64;
-
 impl Recorder {
     /// A recorder for `gpu`.
     ///
@@ -95,8 +73,9 @@ impl Recorder {
             commands: Vec::new(),
             params: Vec::new(),
             uniforms,
-            staging: None,
-            rotating: Arc::new(StagingPool::new(gpu)),
+            encoded: Vec::new(),
+            encoded_params: 0,
+            staging: Arc::new(StagingPool::new(gpu)),
             last: None,
             timer: None,
             counts: Counts::default(),
@@ -121,19 +100,7 @@ impl Recorder {
     /// [`DeviceError::OutOfMemory`].
     pub fn measure(&mut self, on: bool) -> Result<(), DeviceError> {
         self.submit()?;
-        self.timer = None;
-        if on && self.gpu.capabilities().timestamps {
-            let queries = self.gpu.device().create_query_set(&wgpu::QuerySetDescriptor {
-                label: Some("meshloom::timer"),
-                ty: wgpu::QueryType::Timestamp,
-                count: 2 * TIMED,
-            });
-            let bytes = u64::from(2 * TIMED) * 8;
-            let resolved = wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC;
-            let read = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
-            let resolved = self.gpu.new_buffer("meshloom::timer", bytes, resolved)?;
-            self.timer = Some(Timer { queries, resolved, read: self.gpu.new_buffer("meshloom::timer", bytes, read)? });
-        }
+        self.timer = if on { Timer::new(&self.gpu)? } else { None };
         Ok(())
     }
 
@@ -263,166 +230,97 @@ impl Recorder {
     /// Hands everything recorded to the device; does not wait.
     ///
     /// # Errors
-    /// [`DeviceError::Lost`] when the device failed earlier; [`DeviceError::Misuse`] when an array is on its way between ranks:
-    /// what was recorded waits then for the next submission.
+    /// [`DeviceError::Lost`] when the device failed earlier; [`DeviceError::Misuse`] when an array is on its way between ranks, or
+    /// work in a caller's encoder has not been submitted ([`encode_into`](Self::encode_into)): what was recorded waits then for
+    /// the next submission.
     pub fn submit(&mut self) -> Result<(), DeviceError> {
-        self.gpu.check()?;
-        if let Some(error) = self.refused.take() {
-            return Err(error);
+        self.ready()?;
+        if !self.encoded.is_empty() {
+            let why = "work is in a caller's encoder, before which nothing can be submitted; submit it and call \
+                       Recorder::submitted, or drop it and call Recorder::discarded";
+            return Err(DeviceError::Misuse { what: "Recorder".into(), why: why.into() });
         }
-        self.commands.iter().try_for_each(Command::at_rest)?;
         if self.commands.is_empty() {
             return Ok(());
         }
-        if !self.params.is_empty() {
-            self.gpu.queue().write_buffer(&self.uniforms, 0, &self.params);
-        }
-        let encoder = wgpu::CommandEncoderDescriptor { label: Some("meshloom") };
-        let mut encoder = self.gpu.device().create_command_encoder(&encoder);
-        let commands = std::mem::take(&mut self.commands);
-        let (mut rest, mut passes) = (&commands[..], 0);
-        while let Some(first) = rest.first() {
-            match first {
-                Command::Dispatch { .. } => {
-                    let run = rest.iter().take_while(|c| matches!(c, Command::Dispatch { .. })).count();
-                    self.encode(&mut encoder, &rest[..run], passes);
-                    passes += 1;
-                    rest = &rest[run..];
-                }
-                Command::Copy { from, to, from_start, to_start, len } => {
-                    copy_pieces(&mut encoder, from, *from_start, to, *to_start, *len);
-                    rest = &rest[1..];
-                }
-                Command::Clear { array } => {
-                    for (buffer, offset, bytes) in array.pieces(0, array.len) {
-                        encoder.clear_buffer(buffer, offset, Some(bytes.next_multiple_of(4)));
-                    }
-                    rest = &rest[1..];
-                }
+        let gpu = self.gpu.clone();
+        let descriptor = wgpu::CommandEncoderDescriptor { label: Some("meshloom") };
+        let (submission, passes) = gpu.guarded(|| {
+            let mut encoder = gpu.device().create_command_encoder(&descriptor);
+            let passes = self.encode(&mut encoder, self.timer.as_ref());
+            if let Some(timer) = self.timer.as_ref().filter(|_| passes > 0) {
+                timer.resolve(&mut encoder, passes);
             }
-        }
-        let timed = passes.min(TIMED);
-        if let Some(timer) = self.timer.as_ref().filter(|_| timed > 0) {
-            encoder.resolve_query_set(&timer.queries, 0..2 * timed, &timer.resolved, 0);
-            encoder.copy_buffer_to_buffer(&timer.resolved, 0, &timer.read, 0, u64::from(2 * timed) * 8);
-        }
-        self.last = Some(self.gpu.queue().submit([encoder.finish()]));
+            (gpu.queue().submit([encoder.finish()]), passes)
+        });
         self.params.clear();
         self.counts.submits += 1;
-        self.counts.dispatches += commands.iter().filter(|c| matches!(c, Command::Dispatch { .. })).count() as u64;
-        // The commands hold the arrays they use until here: only now may their memory be handed out again.
-        drop(commands);
-        if timed > 0 && self.timer.is_some() {
-            self.read_timer(timed)?;
+        self.counts.dispatches += self.commands.iter().filter(|command| command.is_dispatch()).count() as u64;
+        // The commands hold the arrays they use until here: only now may their memory be used for other arrays.
+        self.commands.clear();
+        self.last = Some(submission.clone());
+        if let Some(timer) = self.timer.as_ref().filter(|_| passes > 0) {
+            self.counts.seconds += timer.seconds(passes, &submission)?;
         }
         self.gpu.check()
     }
 
-    fn encode(&self, encoder: &mut wgpu::CommandEncoder, dispatches: &[Command], pass: u32) {
-        let timestamp_writes =
-            self.timer.as_ref().filter(|_| pass < TIMED).map(|timer| wgpu::ComputePassTimestampWrites {
-                query_set: &timer.queries,
-                beginning_of_pass_write_index: Some(2 * pass),
-                end_of_pass_write_index: Some(2 * pass + 1),
-            });
-        let descriptor = wgpu::ComputePassDescriptor { label: Some("meshloom"), timestamp_writes };
-        let mut pass = encoder.begin_compute_pass(&descriptor);
-        for command in dispatches {
-            let Command::Dispatch { pipeline, arrays, params, groups } = command else { continue };
-            let uniform =
-                wgpu::BufferBinding { buffer: &self.uniforms, offset: 0, size: wgpu::BufferSize::new(PARAMS) };
-            let mut entries =
-                vec![wgpu::BindGroupEntry { binding: 0, resource: wgpu::BindingResource::Buffer(uniform) }];
-            for (buffer, offset, bytes) in arrays.iter().flat_map(RawArray::bindings) {
-                let range = wgpu::BufferBinding { buffer, offset, size: wgpu::BufferSize::new(bytes) };
-                entries.push(wgpu::BindGroupEntry {
-                    binding: entries.len() as u32,
-                    resource: wgpu::BindingResource::Buffer(range),
-                });
-            }
-            let group = self.gpu.device().create_bind_group(&wgpu::BindGroupDescriptor {
-                label: Some(&pipeline.label),
-                layout: &pipeline.layout,
-                entries: &entries,
-            });
-            pass.set_pipeline(&pipeline.pipeline);
-            pass.set_bind_group(0, &group, &[*params]);
-            pass.dispatch_workgroups(groups[0], groups[1], 1);
-        }
-    }
-
-    fn read_timer(&mut self, passes: u32) -> Result<(), DeviceError> {
-        let Some(timer) = &self.timer else { return Ok(()) };
-        let (read, bytes) = (timer.read.clone(), u64::from(2 * passes) * 8);
-        let mut ticks = vec![0u64; 2 * passes as usize];
-        self.map(&read, 0, bytes, |view| bytemuck::cast_slice_mut(&mut ticks).copy_from_slice(view))?;
-        let period = f64::from(self.gpu.queue().get_timestamp_period()) * 1e-9;
-        self.counts.seconds += ticks.chunks(2).map(|t| t[1].saturating_sub(t[0]) as f64 * period).sum::<f64>();
-        Ok(())
-    }
-
-    /// Submits, then writes `data` to elements `start..` of `array`, after everything recorded before and before
-    /// everything recorded later.
+    /// Puts everything recorded into `encoder` instead of submitting it, for the caller to submit among passes and copies of
+    /// their own. The encoder must be one of the same device.
+    ///
+    /// - Tell the recorder what became of the encoder: [`submitted`](Self::submitted) or [`discarded`](Self::discarded). Until then more
+    ///   can be recorded and put into the same encoder or one that is submitted after it, but calls that submit (`submit`,
+    ///   `upload`, `download`, `wait`, exchanges) are refused: their work would come before the encoder's.
+    /// - The parameters of dispatches lie in one buffer, of which a submission has a part for each: up to 256 dispatches can be
+    ///   recorded before the encoder must be submitted.
+    /// - The recorder keeps the arrays of the work until it hears of the encoder. Until it has been submitted, neither their
+    ///   [`bindings`](Array::bindings) may be mapped nor may they be given to an exchange.
+    /// - [`counts`](Self::counts) and [`measure`](Self::measure) leave this work out.
     ///
     /// # Errors
-    /// [`DeviceError::Misuse`] when the range does not lie in the array, [`DeviceError::Lost`].
-    pub fn upload<T: DeviceElement>(&mut self, array: &Array<T>, start: u64, data: &[T]) -> Result<(), DeviceError> {
-        inside("upload", array.len(), start, data.len() as u64)?;
-        self.reach(array.raw(), "upload")?;
-        array.raw().written("upload")?;
-        self.submit()?;
-        let bytes: &[u8] = bytemuck::cast_slice(data);
-        let mut at = 0;
-        for (buffer, offset, len) in array.raw().pieces(start, data.len() as u64) {
-            self.gpu.queue().write_buffer(buffer, offset, &bytes[at..at + len as usize]);
-            at += len as usize;
-        }
-        self.counts.uploads += 1;
-        Ok(())
+    /// As [`submit`](Self::submit); the encoder is as it was then.
+    pub fn encode_into(&mut self, encoder: &mut wgpu::CommandEncoder) -> Result<(), DeviceError> {
+        self.ready()?;
+        let gpu = self.gpu.clone();
+        gpu.guarded(|| self.encode(encoder, None));
+        self.encoded.append(&mut self.commands);
+        self.encoded_params = self.params.len();
+        self.gpu.check()
     }
 
-    /// Submits, waits and reads elements `start..start + len` of `array`.
-    ///
-    /// # Errors
-    /// [`DeviceError::Misuse`] when the range does not lie in the array, [`DeviceError::OutOfMemory`],
-    /// [`DeviceError::Lost`].
-    pub fn download<T: DeviceElement>(
-        &mut self,
-        array: &Array<T>,
-        start: u64,
-        len: u64,
-    ) -> Result<Vec<T>, DeviceError> {
-        inside("download", array.len(), start, len)?;
-        self.reach(array.raw(), "download")?;
-        let mut data = vec![T::zeroed(); len as usize];
-        let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut data);
-        // A few MiB at a time, so that staging stays small.
-        const CHUNK: u64 = 16 << 20;
-        self.submit()?;
-        let mut at = 0;
-        for (buffer, offset, piece) in array.raw().pieces(start, len) {
-            for part in (0..piece).step_by(CHUNK as usize) {
-                let size = (piece - part).min(CHUNK);
-                let staging = self.staging(size)?;
-                let mut encoder = self
-                    .gpu
-                    .device()
-                    .create_command_encoder(&wgpu::CommandEncoderDescriptor { label: Some("meshloom::download") });
-                encoder.copy_buffer_to_buffer(buffer, offset + part, &staging, 0, size);
-                self.last = Some(self.gpu.queue().submit([encoder.finish()]));
-                let target = &mut bytes[at..at + size as usize];
-                self.map(&staging, 0, size, |view| target.copy_from_slice(view))?;
-                at += size as usize;
-            }
-        }
-        self.counts.downloads += 1;
-        Ok(data)
+    /// Says that the caller has submitted all that [`encode_into`](Self::encode_into) gave them, the last of it as `submission`.
+    /// [`wait`](Self::wait) and downloads wait for it.
+    pub fn submitted(&mut self, submission: wgpu::SubmissionIndex) {
+        self.last = Some(submission);
+        self.discarded();
     }
 
-    /// Refuses an array that the device does not have, or not at present.
-    fn reach(&self, array: &RawArray, what: &str) -> Result<(), DeviceError> {
-        array.on(&self.gpu, what)?;
-        array.at_rest(what)
+    /// Says that the caller has dropped all that [`encode_into`](Self::encode_into) gave them: it will never run.
+    pub fn discarded(&mut self) {
+        self.encoded.clear();
+        self.encoded_params = 0;
+        // What was recorded since has its parameters behind those of the encoder, and keeps them there.
+        if self.commands.is_empty() {
+            self.params.clear();
+        }
+    }
+
+    /// Refuses to go on after errors, and with arrays that are on their way between ranks.
+    fn ready(&mut self) -> Result<(), DeviceError> {
+        self.gpu.check()?;
+        if let Some(error) = self.refused.take() {
+            return Err(error);
+        }
+        self.commands.iter().try_for_each(Command::at_rest)
+    }
+
+    /// Encodes all commands, with their parameters in place for the next submission to the queue; returns the number of passes.
+    fn encode(&self, encoder: &mut wgpu::CommandEncoder, timer: Option<&Timer>) -> u32 {
+        let start = self.encoded_params;
+        if self.params.len() > start {
+            self.gpu.queue().write_buffer(&self.uniforms, start as u64, &self.params[start..]);
+        }
+        Encoding { device: self.gpu.device(), uniforms: &self.uniforms, timer }.encode(encoder, &self.commands)
     }
 
     /// Submits and waits until everything submitted is done.
@@ -431,179 +329,19 @@ impl Recorder {
     /// [`DeviceError::Lost`].
     pub fn wait(&mut self) -> Result<(), DeviceError> {
         self.submit()?;
-        self.poll(wgpu::PollType::Wait { submission_index: self.last.clone(), timeout: None })
-    }
-
-    fn poll(&self, how: wgpu::PollType) -> Result<(), DeviceError> {
-        self.gpu.device().poll(how).map_err(|e| DeviceError::Lost(e.to_string()))?;
-        self.gpu.check()
-    }
-
-    /// Waits until a range of a mappable buffer is mapped for reading and lends it to `body`.
-    pub(crate) fn map(
-        &mut self,
-        buffer: &wgpu::Buffer,
-        offset: u64,
-        bytes: u64,
-        body: impl FnOnce(&[u8]),
-    ) -> Result<(), DeviceError> {
-        let lost = |e: String| DeviceError::Lost(e);
-        self.await_map(buffer, wgpu::MapMode::Read, offset, bytes)?;
-        let view = buffer.get_mapped_range(offset..offset + bytes).map_err(|e| lost(e.to_string()))?;
-        body(&view);
-        drop(view);
-        buffer.unmap();
-        Ok(())
-    }
-
-    /// Waits until a range is mapped in `mode`; the caller unmaps.
-    pub(crate) fn await_map(
-        &mut self,
-        buffer: &wgpu::Buffer,
-        mode: wgpu::MapMode,
-        offset: u64,
-        bytes: u64,
-    ) -> Result<(), DeviceError> {
-        let (sender, receiver) = std::sync::mpsc::channel();
-        buffer.map_async(mode, offset..offset + bytes, move |result| drop(sender.send(result)));
-        loop {
-            self.poll(wgpu::PollType::Wait { submission_index: self.last.clone(), timeout: None })?;
-            // Another thread that polls the same device may run the callback a moment later.
-            match receiver.recv_timeout(Duration::from_millis(1)) {
-                Ok(Ok(())) => return Ok(()),
-                Ok(Err(e)) => return Err(DeviceError::Lost(e.to_string())),
-                Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {}
-                Err(e) => return Err(DeviceError::Lost(e.to_string())),
-            }
-        }
-    }
-
-    /// A staging buffer of `bytes` bytes at least, nobody else's until it is dropped.
-    pub(crate) fn staging_buffer(&self, bytes: u64) -> Result<Staging, DeviceError> {
-        Staging::take(&self.rotating, bytes)
-    }
-
-    /// Submits the copy of a range of an array to the beginning of a staging buffer.
-    pub(crate) fn stage(
-        &mut self,
-        array: &RawArray,
-        start: u64,
-        len: u64,
-        staging: &wgpu::Buffer,
-    ) -> Result<(), DeviceError> {
-        self.submit()?;
-        let mut encoder = self
-            .gpu
-            .device()
-            .create_command_encoder(&wgpu::CommandEncoderDescriptor { label: Some("meshloom::stage") });
-        let mut at = 0;
-        for (buffer, offset, bytes) in array.pieces(start, len) {
-            encoder.copy_buffer_to_buffer(buffer, offset, staging, at, bytes);
-            at += bytes;
-        }
-        self.last = Some(self.gpu.queue().submit([encoder.finish()]));
-        Ok(())
+        self.gpu.poll(wgpu::PollType::Wait { submission_index: self.last.clone(), timeout: None })
     }
 
     /// Lets callbacks of finished work run; does not wait.
-    pub(crate) fn poll_once(&self) -> Result<(), DeviceError> {
-        self.poll(wgpu::PollType::Poll)
-    }
-
-    fn staging(&mut self, bytes: u64) -> Result<wgpu::Buffer, DeviceError> {
-        if let Some(buffer) = self.staging.as_ref().filter(|buffer| buffer.size() >= bytes) {
-            return Ok(buffer.clone());
-        }
-        let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
-        let size = bytes.max(1 << 16).next_power_of_two();
-        let buffer = self.gpu.new_buffer("meshloom::staging", size, usage)?;
-        if let Some(old) = self.staging.replace(buffer.clone()) {
-            self.gpu.forget(&old);
-        }
-        Ok(buffer)
+    pub(crate) fn poll(&self) -> Result<(), DeviceError> {
+        self.gpu.poll(wgpu::PollType::Poll)
     }
 }
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        let timer = self.timer.iter().flat_map(|timer| [&timer.resolved, &timer.read]);
-        for buffer in timer.chain(&self.staging).chain([&self.uniforms]) {
-            self.gpu.forget(buffer);
-        }
-    }
-}
-
-/// Workgroups as rows and columns, of which none has more than `most`, with less than a row too many; none if they are more than
-/// such a rectangle holds. Surplus workgroups count on behind the last, for which [`LONGEST`] leaves room.
-fn folded(workgroups: u64, most: u32) -> Option<[u32; 2]> {
-    let rows = workgroups.div_ceil(u64::from(most)).max(1);
-    let columns = workgroups.div_ceil(rows);
-    (rows <= u64::from(most)).then_some([columns as u32, rows as u32])
-}
-
-fn inside(what: &str, have: u64, start: u64, len: u64) -> Result<(), DeviceError> {
-    match start.checked_add(len) {
-        Some(end) if end <= have => Ok(()),
-        _ => Err(DeviceError::Misuse {
-            what: what.into(),
-            why: format!("{len} elements from {start} of an array of {have}"),
-        }),
-    }
-}
-
-/// Copies between arrays whose buffers may be cut at different places.
-fn copy_pieces(
-    encoder: &mut wgpu::CommandEncoder,
-    from: &RawArray,
-    from_start: u64,
-    to: &RawArray,
-    to_start: u64,
-    len: u64,
-) {
-    let (sources, targets) = (from.pieces(from_start, len), to.pieces(to_start, len));
-    let (mut s, mut t, mut s_done, mut t_done) = (0, 0, 0, 0);
-    while s < sources.len() && t < targets.len() {
-        let bytes = (sources[s].2 - s_done).min(targets[t].2 - t_done);
-        encoder.copy_buffer_to_buffer(sources[s].0, sources[s].1 + s_done, targets[t].0, targets[t].1 + t_done, bytes);
-        s_done += bytes;
-        t_done += bytes;
-        if s_done == sources[s].2 {
-            (s, s_done) = (s + 1, 0);
-        }
-        if t_done == targets[t].2 {
-            (t, t_done) = (t + 1, 0);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn surplus_workgroups_never_count_around() {
-        for most in [65_535, 7] {
-            for workgroups in
-                [0, 1, 6, 7, 8, 48, 49, 65_535, 65_536, 1 << 20, 4_194_176, u64::from(most) * u64::from(most)]
-            {
-                let Some([x, y]) = folded(workgroups, most) else {
-                    assert!(workgroups > u64::from(most) * u64::from(most));
-                    continue;
-                };
-                let all = u64::from(x) * u64::from(y);
-                assert!(
-                    x <= most && y <= most && all >= workgroups && all - workgroups < u64::from(y),
-                    "{workgroups} {most}"
-                );
-            }
-        }
-        assert_eq!(folded(u64::from(u32::MAX), 65_535), None);
-        // Elements that a workgroup treats: a power of two, and others.
-        for each in (0..=14).map(|k| 1u64 << k).chain([3, 48, 100, 384, 3000, 12_288, 16_000]) {
-            for len in [LONGEST, LONGEST - 1, LONGEST - each, LONGEST / 2 + 1] {
-                let [x, y] = folded(len.div_ceil(each), 65_535).unwrap();
-                assert!(u64::from(x) * u64::from(y) * each <= 1 << 32, "{len} elements by {each}");
-            }
-        }
+        // A caller may still submit what was encoded.
+        self.encoded.iter().flat_map(Command::arrays).for_each(RawArray::share);
+        self.gpu.forget(&self.uniforms);
     }
 }

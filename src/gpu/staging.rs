@@ -1,4 +1,4 @@
-//! Buffers that the host maps without waiting, and staging buffers that are lent and come back.
+//! Staging buffers, which go back to their recorder when they are dropped, and buffers that the host has mapped.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -78,13 +78,14 @@ pub(crate) struct Map {
 }
 
 impl Map {
-    /// Asks for `bytes` bytes (a multiple of 4); does not wait. Somebody must [poll_once](super::Recorder::poll_once) the device.
+    /// Asks for `bytes` bytes (a multiple of 4); does not wait. Somebody must [poll](super::Recorder::poll) the device.
     pub fn begin(gpu: &Gpu, buffer: &wgpu::Buffer, mode: wgpu::MapMode, bytes: u64) -> Map {
         let state = Arc::new(AtomicU8::new(PENDING));
         let flag = state.clone();
-        buffer.map_async(mode, 0..bytes, move |result| {
+        let note = move |result: Result<(), wgpu::BufferAsyncError>| {
             flag.store(if result.is_ok() { MAPPED } else { FAILED }, Ordering::Release);
-        });
+        };
+        gpu.guarded(|| buffer.map_async(mode, 0..bytes, note));
         Map { gpu: gpu.clone(), buffer: buffer.clone(), state }
     }
 
@@ -99,20 +100,33 @@ impl Map {
             _ => Err(DeviceError::Lost("a buffer could not be mapped".into())),
         }
     }
+
+    /// Waits until the bytes are there: for `submission`, or for all that was submitted to the device.
+    ///
+    /// # Errors
+    /// [`DeviceError::Lost`].
+    pub fn wait(&self, submission: Option<&wgpu::SubmissionIndex>) -> Result<(), DeviceError> {
+        while !self.is_ready()? {
+            self.gpu.poll(wgpu::PollType::Wait { submission_index: submission.cloned(), timeout: None })?;
+            // Another thread that polls the same device may run the callback a moment later.
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
 }
 
-/// Appends `bytes` bytes at `offset` of a buffer that is mapped for reading to `target`.
+/// Gives `bytes` bytes at `offset` of a buffer that is mapped for reading to `body`.
 pub(crate) fn read_mapped(
     buffer: &wgpu::Buffer,
     offset: u64,
     bytes: u64,
-    target: &mut Vec<u8>,
+    body: impl FnOnce(&[u8]),
 ) -> Result<(), DeviceError> {
     // Views of mapped buffers begin at multiples of this.
     let skip = offset % wgpu::MAP_ALIGNMENT;
     let view = buffer.get_mapped_range(offset - skip..offset + bytes);
     let view = view.map_err(|e| DeviceError::Lost(e.to_string()))?;
-    target.extend_from_slice(&view[skip as usize..]);
+    body(&view[skip as usize..]);
     Ok(())
 }
 
@@ -127,8 +141,8 @@ pub(crate) fn write_mapped(buffer: &wgpu::Buffer, offset: u64, data: &[u8]) -> R
 
 impl Drop for Map {
     fn drop(&mut self) {
-        // Of a mapping that is given up the device must be heard of first: wgpu remembers it by the work it waits for,
-        // and would grant a later mapping of the same buffer too early.
+        // A mapping that is given up must be granted first: wgpu files it under the work that it waits for, and would grant a later
+        // mapping of the same buffer too early.
         while self.state.load(Ordering::Acquire) == PENDING {
             let wait = wgpu::PollType::Wait { submission_index: None, timeout: None };
             if self.gpu.device().poll(wait).is_err() {
@@ -137,7 +151,7 @@ impl Drop for Map {
             std::thread::yield_now();
         }
         if self.state.load(Ordering::Acquire) != FAILED {
-            self.buffer.unmap();
+            self.gpu.guarded(|| self.buffer.unmap());
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Particles on a mesh: where they are, and the kernels that paint them and read fields at their places.
 
 use super::window::Window;
-use crate::gpu::{Access, Array, DeviceElement, DeviceError, Element, Kernel, KernelSource, RawArray, Recorder};
+use crate::gpu::{Array, DeviceElement, DeviceError, Kernel, KernelSource, RawArray, Recorder};
 use crate::grid::{Box3, FieldLayout, Grid, extent, volume};
 
 /// Cells of a mesh along an axis at most: kernels count nodes around it in 32 bits with a sign.
@@ -151,13 +151,13 @@ impl Particles<'_> {
         }
     }
 
-    fn geometry(&self, mesh: &Mesh, layout: &FieldLayout) -> Geometry {
+    fn geometry(&self, mesh: &Mesh, layout: &FieldLayout) -> ParticleParams {
         let word = |values: [u64; 3], w: u64| [values[0], values[1], values[2], w].map(|n| n as u32);
         let real = |values: [f64; 3]| [values[0] as f32, values[1] as f32, values[2] as f32, 0.0];
         let wraps = (0..3).map(|a| u64::from(mesh.whole[a]) << a).sum();
         let base =
             [0, 1, 2].map(|a| if mesh.whole[a] { 0 } else { layout.own[a].start as i32 - layout.halo[a][0] as i32 });
-        let mut geometry = Geometry {
+        let mut geometry = ParticleParams {
             first: word([0; 3], self.len()),
             local: word([1; 3], 0),
             sites: word([1; 3], 0),
@@ -177,33 +177,35 @@ impl Particles<'_> {
     }
 }
 
-#[repr(C)]
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-struct Geometry {
-    first: [u32; 4],
-    local: [u32; 4],
-    sites: [u32; 4],
-    mesh: [u32; 4],
-    shape: [u32; 4],
-    base: [i32; 4],
-    per_site: [f32; 4],
-    per_cell: [f32; 4],
+crate::kernel_params! {
+    /// Where particles and the mesh are; see `shaders/mesh/particle.wgsl`.
+    struct ParticleParams {
+        /// First site, and number of particles.
+        first: [u32; 4],
+        /// Sites of this rank.
+        local: [u32; 4],
+        /// Sites of the lattice.
+        sites: [u32; 4],
+        /// Cells of the mesh, and a bit for each axis that closes on itself.
+        mesh: [u32; 4],
+        /// Cells of this rank's array, and the element at which the field begins.
+        shape: [u32; 4],
+        /// The array's first cell.
+        base: [i32; 4],
+        per_site: [f32; 4],
+        per_cell: [f32; 4],
+    }
 }
 
-const GEOMETRY: &str = "first: vec4<u32>, local: vec4<u32>, sites: vec4<u32>, mesh: vec4<u32>, shape: vec4<u32>, \
-                        base: vec4<i32>, per_site: vec4<f32>, per_cell: vec4<f32>";
-
-#[repr(C)]
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-struct DensityParams {
-    own: [u32; 4],
-    origin: [u32; 4],
-    scale: f32,
-    shift: f32,
-    pad: [f32; 2],
+crate::kernel_params! {
+    struct DensityParams {
+        own: [u32; 4],
+        /// The first own cell in the array, and the strides.
+        origin: [u32; 4],
+        scale: f32,
+        shift: f32,
+    }
 }
-
-const DENSITY: &str = "own: vec4<u32>, origin: vec4<u32>, scale: f32, shift: f32, pad: vec2<f32>";
 
 /// Refuses particles and a mesh that the kernels cannot treat.
 fn checked(what: &str, particles: &Particles<'_>, mesh: &Mesh) -> Result<(), DeviceError> {
@@ -224,36 +226,45 @@ fn holds<T: DeviceElement>(what: &str, name: &str, array: &Array<T>, needed: u64
 }
 
 /// Kernels over the particles of one kind, for one window.
-struct Set {
+struct ParticleKernels {
     paint: Kernel,
     readout: Kernel,
     reach: Kernel,
 }
 
-impl Set {
+/// What paints, reads and measures the reach.
+fn particle_kernels(window: Window, points: bool) -> [KernelSource; 3] {
+    [
+        ("mesh::paint", include_str!("../../shaders/mesh/paint.wgsl")),
+        ("mesh::readout", include_str!("../../shaders/mesh/readout.wgsl")),
+        ("mesh::reach", include_str!("../../shaders/mesh/reach.wgsl")),
+    ]
+    .map(|(label, text)| {
+        KernelSource::new(label, text)
+            .params::<ParticleParams>()
+            .module("mesh::particle", include_str!("../../shaders/mesh/particle.wgsl"))
+            .module("mesh::window", include_str!("../../shaders/mesh/window.wgsl"))
+            .flag("tsc", window == Window::Tsc)
+            .flag("pcs", window == Window::Pcs)
+            .flag("points", points)
+    })
+}
+
+fn density_kernel() -> KernelSource {
+    KernelSource::new("mesh::density", include_str!("../../shaders/mesh/density.wgsl")).params::<DensityParams>()
+}
+
+/// All kernels, for all windows.
+pub(super) fn kernels() -> Vec<KernelSource> {
+    let windows = [Window::Cic, Window::Tsc, Window::Pcs];
+    let forms = windows.into_iter().flat_map(|window| [false, true].map(|points| particle_kernels(window, points)));
+    forms.flatten().chain([density_kernel()]).collect()
+}
+
+impl ParticleKernels {
     fn new(window: Window, points: bool) -> Self {
-        let over = |name: &str, body: &'static str| {
-            let mut source = KernelSource::new(format!("mesh::{name}"), body)
-                .fields(GEOMETRY)
-                .module("mesh::particle", include_str!("../../shaders/mesh/particle.wgsl"))
-                .module("mesh::window", include_str!("../../shaders/mesh/window.wgsl"))
-                .flag("tsc", window == Window::Tsc)
-                .flag("pcs", window == Window::Pcs)
-                .flag("points", points);
-            if points {
-                source = source.array("cell", Element::U32, Access::Read);
-            }
-            ["d0", "d1", "d2"].into_iter().fold(source, |source, name| source.array(name, Element::F32, Access::Read))
-        };
-        let paint = over("paint", include_str!("../../shaders/mesh/paint.wgsl"))
-            .array("mesh", Element::U32, Access::Atomic)
-            .array("faults", Element::U32, Access::Atomic);
-        let readout = over("readout", include_str!("../../shaders/mesh/readout.wgsl"))
-            .array("mesh", Element::F32, Access::Read)
-            .array("out", Element::F32, Access::ReadWrite);
-        let reach =
-            over("reach", include_str!("../../shaders/mesh/reach.wgsl")).array("reach", Element::U32, Access::Atomic);
-        Set { paint: Kernel::trusted(paint), readout: Kernel::trusted(readout), reach: Kernel::trusted(reach) }
+        let [paint, readout, reach] = particle_kernels(window, points).map(Kernel::trusted);
+        ParticleKernels { paint, readout, reach }
     }
 }
 
@@ -265,24 +276,16 @@ impl Set {
 /// - Everything is recorded, nothing submitted.
 pub struct Painter {
     window: Window,
-    sites: Set,
-    points: Set,
+    sites: ParticleKernels,
+    points: ParticleKernels,
     density: Kernel,
 }
 
 impl Painter {
     /// A painter with this window.
     pub fn new(window: Window) -> Self {
-        let density = KernelSource::new("mesh::density", include_str!("../../shaders/mesh/density.wgsl"))
-            .fields(DENSITY)
-            .array("mesh", Element::U32, Access::Read)
-            .array("out", Element::F32, Access::ReadWrite);
-        Painter {
-            window,
-            sites: Set::new(window, false),
-            points: Set::new(window, true),
-            density: Kernel::trusted(density),
-        }
+        let [sites, points] = [false, true].map(|points| ParticleKernels::new(window, points));
+        Painter { window, sites, points, density: Kernel::trusted(density_kernel()) }
     }
 
     /// Its window.
@@ -290,7 +293,7 @@ impl Painter {
         self.window
     }
 
-    fn set(&self, particles: &Particles<'_>) -> &Set {
+    fn kernels(&self, particles: &Particles<'_>) -> &ParticleKernels {
         match particles {
             Particles::Sites { .. } => &self.sites,
             Particles::Points { .. } => &self.points,
@@ -317,7 +320,12 @@ impl Painter {
         holds(WHAT, "words for faults", faults, 1)?;
         let mut arrays = particles.arrays();
         arrays.extend([cells.raw(), faults.raw()]);
-        recorder.each(&self.set(&particles).paint, &arrays, &particles.geometry(mesh, &mesh.layout), particles.len())
+        recorder.each(
+            &self.kernels(&particles).paint,
+            &arrays,
+            &particles.geometry(mesh, &mesh.layout),
+            particles.len(),
+        )
     }
 
     /// `out[n]` = `field` at particle `n`, with the same window. Particles that [`paint`](Self::paint) would count as
@@ -342,7 +350,7 @@ impl Painter {
         arrays.extend([fields.raw(), out.raw()]);
         let mut geometry = particles.geometry(mesh, &mesh.layout);
         geometry.shape[3] = (number * mesh.layout.len()) as u32;
-        recorder.each(&self.set(&particles).readout, &arrays, &geometry, particles.len())
+        recorder.each(&self.kernels(&particles).readout, &arrays, &geometry, particles.len())
     }
 
     /// Measures the halo that painting needs: `reach` (7 words, cleared here) receives the cells below and above the own
@@ -368,7 +376,7 @@ impl Painter {
         let mut arrays = particles.arrays();
         arrays.push(reach.raw());
         let bare = FieldLayout::new(mesh.layout.own.clone(), [[0; 2]; 3]);
-        recorder.each(&self.set(&particles).reach, &arrays, &particles.geometry(mesh, &bare), particles.len())
+        recorder.each(&self.kernels(&particles).reach, &arrays, &particles.geometry(mesh, &bare), particles.len())
     }
 
     /// `out` (the own cells alone, C order) = cell * `scale` / [`UNITS`] + `shift`.
@@ -394,16 +402,7 @@ impl Painter {
             origin: [mesh.layout.offset(), i, j, k].map(|n| n as u32),
             scale: (scale / UNITS) as f32,
             shift,
-            pad: [0.0; 2],
         };
         recorder.each(&self.density, &[cells.raw(), out.raw()], &params, volume(&mesh.layout.own))
-    }
-
-    /// Its kernels, for tests that go over all of the library's kernels.
-    #[doc(hidden)]
-    pub fn sources(&self) -> Vec<KernelSource> {
-        let sets = [&self.sites, &self.points];
-        let kernels = sets.into_iter().flat_map(|set| [&set.paint, &set.readout, &set.reach]);
-        kernels.chain([&self.density]).map(|kernel| kernel.source().clone()).collect()
     }
 }

@@ -35,7 +35,7 @@ use crate::cosmology::{LinearPower, Op, TransferKind, fill_white_noise, mode_amp
 use crate::exchange::GridComms;
 use crate::gpu::{Array, Recorder};
 use crate::grid::{Box3, Cost, Grid, extent};
-use crate::mesh::{Bin, Combine, Lattice, Particles, SpectrumGeometry, power_spectrum};
+use crate::mesh::{Axpby, Bin, Lattice, Particles, SpectrumGeometry, power_spectrum};
 
 /// The particles of one rank and what moves them.
 pub struct Simulation {
@@ -45,7 +45,7 @@ pub struct Simulation {
     lines: GridComms,
     lattice: Lattice,
     force: Force,
-    combine: Combine,
+    axpby: Axpby,
     displacement: [Array<f32>; 3],
     momentum: [Array<f32>; 3],
     acceleration: [Array<f32>; 3],
@@ -158,7 +158,7 @@ impl Simulation {
             forced: false,
             done: 0,
             scale_factor,
-            combine: Combine::default(),
+            axpby: Axpby::default(),
             config,
             power,
             recorder,
@@ -308,7 +308,7 @@ impl Simulation {
     /// `p = keep p + factor acceleration`.
     fn kick(&mut self, keep: f64, factor: f64) -> Result<(), SimulationError> {
         for axis in 0..3 {
-            self.combine.linear(&mut self.recorder, keep, &self.momentum[axis], factor, &self.acceleration[axis])?;
+            self.axpby.record(&mut self.recorder, factor, &self.acceleration[axis], keep, &self.momentum[axis])?;
         }
         Ok(())
     }
@@ -316,7 +316,7 @@ impl Simulation {
     /// `x += factor p`.
     fn drift(&mut self, factor: f64) -> Result<(), SimulationError> {
         for axis in 0..3 {
-            self.combine.linear(&mut self.recorder, 1.0, &self.displacement[axis], factor, &self.momentum[axis])?;
+            self.axpby.record(&mut self.recorder, factor, &self.momentum[axis], 1.0, &self.displacement[axis])?;
         }
         Ok(())
     }

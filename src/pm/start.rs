@@ -14,7 +14,7 @@ use crate::cosmology::{GrowthFactors, LptOrder, lpt_factors};
 use crate::exchange::GridComms;
 use crate::fft::{Operator, Spectral, Transform, Wave};
 use crate::gpu::{Array, DeviceError, Recorder};
-use crate::mesh::Combine;
+use crate::mesh::Axpby;
 
 use super::Config;
 use super::SimulationError;
@@ -60,14 +60,12 @@ pub fn start(
         transform.scale_radially(recorder, &delta, amplitudes)?;
     }
     let factors = lpt_factors(growth, config.lpt);
-    let combine = Combine::default();
+    let axpby = Axpby::default();
     let three = || Ok::<_, DeviceError>([field()?, field()?, field()?]);
     let (displacement, momentum) = (three()?, three()?);
     let second = match config.lpt {
         LptOrder::First => None,
-        LptOrder::Second => {
-            Some(second_order_source(recorder, lines, &transform, &delta, &combine, &spectral, &clean)?)
-        }
+        LptOrder::Second => Some(second_order_source(recorder, lines, &transform, &delta, &axpby, &spectral, &clean)?),
     };
     for axis in 0..3 {
         let push = spectral(recorder, [0.0, 1.0], &|a, wave| if a == axis { clean(wave) } else { 1.0 })?;
@@ -76,8 +74,8 @@ pub fn start(
             let s = field()?;
             transform.inverse(recorder, lines, source, Some(&push), &s, &layout)?;
             let keep = if order == 0 { 0.0 } else { 1.0 };
-            combine.linear(recorder, keep, &displacement[axis], factors.position[order], &s)?;
-            combine.linear(recorder, keep, &momentum[axis], factors.momentum[order], &s)?;
+            axpby.record(recorder, factors.position[order], &s, keep, &displacement[axis])?;
+            axpby.record(recorder, factors.momentum[order], &s, keep, &momentum[axis])?;
         }
     }
     Ok(Start { displacement, momentum })
@@ -89,7 +87,7 @@ fn second_order_source(
     lines: &mut GridComms,
     transform: &Transform,
     delta: &Array<[f32; 2]>,
-    combine: &Combine,
+    axpby: &Axpby,
     spectral: &dyn Fn(&mut Recorder, [f64; 2], &dyn Fn(usize, Wave) -> f64) -> Result<Spectral, DeviceError>,
     clean: &dyn Fn(Wave) -> f64,
 ) -> Result<Array<[f32; 2]>, SimulationError> {
@@ -110,15 +108,15 @@ fn second_order_source(
     let source = gpu.array::<f32>("pm::source", layout.len())?;
     let trace = strain(recorder, 0, 0)?;
     let second = strain(recorder, 1, 1)?;
-    combine.product(recorder, 0.0, &source, 1.0, [&trace, &second])?;
-    combine.linear(recorder, 1.0, &trace, 1.0, &second)?;
+    axpby.record_product(recorder, 1.0, [&trace, &second], 0.0, &source)?;
+    axpby.record(recorder, 1.0, &second, 1.0, &trace)?;
     drop(second);
     let third = strain(recorder, 2, 2)?;
-    combine.product(recorder, 1.0, &source, 1.0, [&trace, &third])?;
+    axpby.record_product(recorder, 1.0, [&trace, &third], 1.0, &source)?;
     drop((trace, third));
     for (i, j) in [(0, 1), (0, 2), (1, 2)] {
         let mixed = strain(recorder, i, j)?;
-        combine.product(recorder, 1.0, &source, -1.0, [&mixed, &mixed])?;
+        axpby.record_product(recorder, -1.0, [&mixed, &mixed], 1.0, &source)?;
     }
     let spectrum = transform.spectrum(&gpu)?;
     transform.forward(recorder, lines, &source, &layout, &spectrum)?;

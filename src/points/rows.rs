@@ -2,7 +2,7 @@
 
 use crate::comm::{CommError, Communicator};
 use crate::exchange::{Context, ExchangeError};
-use crate::gpu::{Array, DeviceElement, DeviceError, Memory, Recorder};
+use crate::gpu::{Array, DeviceElement, DeviceError, MemoryKind, Recorder};
 use crate::grid::{Part, Transfers};
 
 /// Where each of several consecutive parts begins: the exclusive prefix sum of their lengths.
@@ -31,7 +31,8 @@ pub(crate) fn exchange_rows<T: DeviceElement>(
     [sends, receives]: [&[u64]; 2],
 ) -> Result<Array<T>, ExchangeError> {
     let transfers = Transfers { send: parts(sends, width), receive: parts(receives, width) };
-    let incoming = context.gpu.array_in("points::incoming", receives.iter().sum::<u64>() * width, Memory::Incoming)?;
+    let incoming =
+        context.gpu.array_in("points::incoming", receives.iter().sum::<u64>() * width, MemoryKind::Incoming)?;
     context.exchange.run(&mut context.recorder, &transfers, outgoing, &incoming)?;
     Ok(incoming)
 }

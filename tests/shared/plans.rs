@@ -1,7 +1,7 @@
 //! Exchanges that know what must arrive: parts of any length between all ranks, filled with values that name their place.
 
 use meshloom::exchange::{Exchange, ExchangeError, PendingExchange};
-use meshloom::gpu::{Array, Memory, Recorder};
+use meshloom::gpu::{Array, MemoryKind, Recorder};
 use meshloom::grid::{Part, Transfers};
 
 const SENTINEL: u32 = 0xdead_beef;
@@ -77,7 +77,7 @@ pub struct Side {
 }
 
 impl Side {
-    pub fn new(recorder: &mut Recorder, plan: Plan, me: usize, memory: [Memory; 2]) -> Result<Side, ExchangeError> {
+    pub fn new(recorder: &mut Recorder, plan: Plan, me: usize, memory: [MemoryKind; 2]) -> Result<Side, ExchangeError> {
         let (transfers, lens) = plan.transfers(me);
         let gpu = recorder.gpu().clone();
         let outgoing = gpu.array_in("outgoing", lens[0], memory[0])?;
@@ -103,4 +103,4 @@ impl Side {
 }
 
 /// Arrays that the host maps where it can.
-pub const MAPPED: [Memory; 2] = [Memory::Outgoing, Memory::Incoming];
+pub const MAPPED: [MemoryKind; 2] = [MemoryKind::Outgoing, MemoryKind::Incoming];

@@ -1,9 +1,17 @@
 // Reduce-then-scan for GPUs, second half: every part again, with the sum of the parts before it.
 //
 // Layout: as group_sums.wgsl; `offsets` holds the scanned sums, unless `params.offset` is 0. One element more than
-// counted is visited, with the value 0: it receives the total.
+// counted is written where `output` has it: it receives the total.
 // Workgroup: 256 invocations, one part, 8 consecutive elements each, which come coalesced through workgroup memory;
 // 10 KiB of workgroup memory.
+
+var<uniform> params: Params;
+var<storage, read> input: array<u32>;
+var<storage, read> count: array<u32>;
+var<storage, read> offsets: array<u32>;
+var<storage, read_write> output: array<u32>;
+
+#import gpu::counted
 
 var<workgroup> words: array<u32, 2048>;
 // Sums of invocations, twice: a step reads one half and writes the other.
@@ -15,19 +23,14 @@ fn hop(lane: u32, distance: u32, side: u32) {
     sums[(1u - side) * 256u + lane] = sum;
 }
 
-@compute @workgroup_size(GROUP) fn main(
-    @builtin(workgroup_id) id: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-) {
-    let part = group_number(id, groups);
+fn each_workgroup(part: u32, lane: u32) {
     let base = part * 2048u;
     let last = counted();
     let span = select(0u, min(last + 1u, params.span), part < params.parts);
     for (var k = 0u; k < 8u; k++) {
         let at = k * 256u + lane;
         var own = 0u;
-        if part < params.parts && base + at < last { own = value(base + at); }
+        if part < params.parts && base + at < last { own = load_input(base + at); }
         words[at] = own;
     }
     workgroupBarrier();
@@ -56,7 +59,9 @@ fn hop(lane: u32, distance: u32, side: u32) {
     for (var k = 0u; k < 8u; k++) {
         let i = base + lane * 8u + k;
         let own = words[lane * 8u + k];
-        if i < span { emit(i, before, own, i == last); }
+        if i < span { store_output(i, before); }
         before += own;
     }
 }
+
+#each_workgroup

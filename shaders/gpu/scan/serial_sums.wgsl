@@ -1,21 +1,22 @@
 // Reduce-then-scan for software renderers, first half: the sum of every part of the input.
 //
-// Layout: parts are `params.chunk` consecutive elements; `sums` receives one word a part. `value` (words.wgsl,
-// flags.wgsl) says what is summed.
+// Layout: parts are `params.chunk` consecutive elements; `sums` receives one word a part.
 // Workgroup: GROUP invocations, one part each, serially. No workgroup memory, no barriers.
 
-@compute @workgroup_size(GROUP) fn main(
-    @builtin(workgroup_id) id: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-) {
-    let part = group_number(id, groups) * GROUP + lane;
-    if part < params.parts {
-        let last = counted();
-        let begin = min(part * params.chunk, last);
-        let end = begin + min(params.chunk, last - begin);
-        var sum = 0u;
-        for (var i = begin; i < end; i++) { sum += value(i); }
-        store_sums(part, sum);
-    }
+var<uniform> params: Params;
+var<storage, read> input: array<u32>;
+var<storage, read> count: array<u32>;
+var<storage, read_write> sums: array<u32>;
+
+#import gpu::counted
+
+fn each_invocation(part: u32) {
+    let last = counted();
+    let begin = min(part * params.chunk, last);
+    let end = begin + min(params.chunk, last - begin);
+    var sum = 0u;
+    for (var i = begin; i < end; i++) { sum += load_input(i); }
+    store_sums(part, sum);
 }
+
+#each_invocation params.parts

@@ -1,4 +1,10 @@
-// The digit of a key that one pass sorts by. `ordered` (written by the host for the kind of key) turns a key into a
-// word that is ordered as an unsigned number.
+// The digit of a key that one pass sorts by. With `flip`, keys are signed numbers or floats: `flip` and `negative` (in params) turn
+// their bits into words that are ordered as unsigned numbers.
+
+#if flip
+fn ordered(key: u32) -> u32 { return key ^ params.flip ^ (bitcast<u32>(bitcast<i32>(key) >> 31u) & params.negative); }
+#else
+fn ordered(key: u32) -> u32 { return key; }
+#endif
 
 fn digit(key: u32) -> u32 { return (ordered(key) >> params.shift) & params.mask; }

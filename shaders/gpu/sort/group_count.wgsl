@@ -3,14 +3,17 @@
 // Layout: tiles are `params.tile` consecutive keys; `table` holds one word a digit (256) and tile, digit by digit.
 // Workgroup: GROUP invocations, one tile; 1 KiB of workgroup memory.
 
+var<uniform> params: Params;
+var<storage, read> keys: array<u32>;
+var<storage, read> count: array<u32>;
+var<storage, read_write> table: array<u32>;
+
+#import gpu::counted
+#import gpu::sort::digit
+
 var<workgroup> number: array<atomic<u32>, 256>;
 
-@compute @workgroup_size(GROUP) fn main(
-    @builtin(workgroup_id) id: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-) {
-    let tile = group_number(id, groups);
+fn each_workgroup(tile: u32, lane: u32) {
     let last = counted();
     let here = select(0u, min(params.tile, last - min(tile * params.tile, last)), tile < params.tiles);
     for (var d = lane; d < 256u; d += GROUP) { atomicStore(&number[d], 0u); }
@@ -23,3 +26,5 @@ var<workgroup> number: array<atomic<u32>, 256>;
         }
     }
 }
+
+#each_workgroup

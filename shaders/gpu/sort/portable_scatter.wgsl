@@ -4,6 +4,20 @@
 // Layout: as group_count.wgsl, with `table` scanned. `payload` and `place` (written by the host) say what goes along.
 // Workgroup: 128 invocations, one tile of 2048 keys; 14.5 KiB of workgroup memory.
 
+var<uniform> params: Params;
+var<storage, read> keys: array<u32>;
+var<storage, read> count: array<u32>;
+var<storage, read> table: array<u32>;
+#if indexed
+var<storage, read> index: array<u32>;
+#endif
+var<storage, read_write> to_keys: array<u32>;
+var<storage, read_write> to_index: array<u32>;
+
+#import gpu::counted
+#import gpu::sort::digit
+#import gpu::sort::place
+
 const EACH: u32 = 16u;
 const TILE: u32 = 2048u;
 
@@ -77,12 +91,7 @@ fn settle(lane: u32, shift: u32) {
     }
 }
 
-@compute @workgroup_size(GROUP) fn main(
-    @builtin(workgroup_id) id: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-) {
-    let tile = group_number(id, groups);
+fn each_workgroup(tile: u32, lane: u32) {
     let last = counted();
     let base = min(tile * TILE, last);
     let here = select(0u, min(TILE, last - base), tile < params.tiles);
@@ -132,3 +141,5 @@ fn settle(lane: u32, shift: u32) {
         if i < here { place(bases[d] + at - starts[d], load_keys(base + i), payload(base + i)); }
     }
 }
+
+#each_workgroup

@@ -4,24 +4,34 @@
 // Workgroup: GROUP invocations, one tile each, in order, which makes it stable; 1 KiB of private memory. No workgroup
 // memory, no barriers.
 
-@compute @workgroup_size(GROUP) fn main(
-    @builtin(workgroup_id) id: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-) {
-    let tile = group_number(id, groups) * GROUP + lane;
+var<uniform> params: Params;
+var<storage, read> keys: array<u32>;
+var<storage, read> count: array<u32>;
+var<storage, read> table: array<u32>;
+#if indexed
+var<storage, read> index: array<u32>;
+#endif
+var<storage, read_write> to_keys: array<u32>;
+var<storage, read_write> to_index: array<u32>;
+
+#import gpu::counted
+#import gpu::sort::digit
+#import gpu::sort::tile
+#import gpu::sort::place
+
+fn each_invocation(tile: u32) {
     let last = counted();
-    if tile < params.tiles && last > 0u {
-        let begin = min(tile * params.tile, last);
-        let end = begin + min(params.tile, last - begin);
-        var next: array<u32, 256>;
-        for (var d = 0u; d <= params.mask; d++) { next[d] = load_table(d * params.tiles + tile); }
-        for (var i = begin; i < end; i++) {
-            let key = load_keys(i);
-            let d = digit(key);
-            let at = next[d];
-            next[d] = at + 1u;
-            place(at, key, payload(i));
-        }
+    if last == 0u { return; }
+    let own = keys_of(tile, last);
+    var next: array<u32, 256>;
+    for (var d = 0u; d <= params.mask; d++) { next[d] = load_table(d * params.tiles + tile); }
+    for (var i = own.x; i < own.y; i++) {
+        let key = load_keys(i);
+        let d = digit(key);
+        let at = next[d];
+        next[d] = at + 1u;
+        place(at, key, payload(i));
     }
 }
+
+#each_invocation params.tiles

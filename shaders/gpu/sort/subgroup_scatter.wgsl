@@ -5,6 +5,20 @@
 // ones. `payload` and `place` (written by the host) say what goes along.
 // Workgroup: GROUP invocations in at most 16 subgroups of any size up to 128; 9 KiB of workgroup memory.
 
+var<uniform> params: Params;
+var<storage, read> keys: array<u32>;
+var<storage, read> count: array<u32>;
+var<storage, read> table: array<u32>;
+#if indexed
+var<storage, read> index: array<u32>;
+#endif
+var<storage, read_write> to_keys: array<u32>;
+var<storage, read_write> to_index: array<u32>;
+
+#import gpu::counted
+#import gpu::sort::digit
+#import gpu::sort::place
+
 const EACH: u32 = 16u;
 const ROWS: u32 = 16u;
 

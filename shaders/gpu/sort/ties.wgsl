@@ -6,6 +6,15 @@
 // Workgroup: GROUP invocations, `params.chunk` consecutive keys each; a run belongs to the one that has its first key.
 // 320 bytes of private memory, no workgroup memory.
 
+var<uniform> params: Params;
+var<storage, read> high: array<u32>;
+var<storage, read> low: array<u32>;
+var<storage, read> count: array<u32>;
+var<storage, read_write> order: array<u32>;
+var<storage, read_write> again: array<atomic<u32>>;
+
+#import gpu::counted
+
 const MOST: u32 = 32u;
 // Runs that are found before they are sorted.
 const FOUND: u32 = 16u;
@@ -41,35 +50,31 @@ fn settle(first: u32, last: u32) {
     for (var j = 0u; j < length; j++) { store_order(first + j, indices[j]); }
 }
 
-@compute @workgroup_size(GROUP) fn main(
-    @builtin(workgroup_id) id: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-) {
-    let part = group_number(id, groups) * GROUP + lane;
+fn each_invocation(part: u32) {
     let last = counted();
-    if part < params.parts && part * params.chunk < last {
-        let begin = part * params.chunk;
-        let end = begin + min(params.chunk, last - begin);
-        var here = load_high(begin);
-        var starts = true;
-        if begin > 0u { starts = load_high(begin - 1u) != here; }
-        var i = begin;
-        while i < end {
-            // The next runs are looked for first and sorted then: a software renderer executes what stands in a
-            // condition, masked, for every key.
-            var number = 0u;
-            while i < end && number < FOUND {
-                var next = ~here;
-                if i + 1u < last { next = load_high(i + 1u); }
-                let ties = next == here;
-                found[number] = i;
-                number += select(0u, 1u, starts && ties);
-                starts = !ties;
-                here = next;
-                i++;
-            }
-            for (var k = 0u; k < number; k++) { settle(found[k], last); }
+    if part * params.chunk >= last { return; }
+    let begin = part * params.chunk;
+    let end = begin + min(params.chunk, last - begin);
+    var here = load_high(begin);
+    var starts = true;
+    if begin > 0u { starts = load_high(begin - 1u) != here; }
+    var i = begin;
+    while i < end {
+        // The next runs are looked for first and sorted then: a software renderer executes what stands in a
+        // condition, masked, for every key.
+        var number = 0u;
+        while i < end && number < FOUND {
+            var next = ~here;
+            if i + 1u < last { next = load_high(i + 1u); }
+            let ties = next == here;
+            found[number] = i;
+            number += select(0u, 1u, starts && ties);
+            starts = !ties;
+            here = next;
+            i++;
         }
+        for (var k = 0u; k < number; k++) { settle(found[k], last); }
     }
 }
+
+#each_invocation params.parts

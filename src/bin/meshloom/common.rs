@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use meshloom::gpu::{Choice, DeviceError, Options};
+use meshloom::gpu::{AdapterSelector, DeviceError, Options};
 use meshloom::grid::Grid;
 use meshloom::io::IoError;
 use meshloom::{Context, Error, Launch, launch_with_code};
@@ -109,8 +109,8 @@ impl Common {
     ) -> Result<Option<T>, Failure> {
         let mut options = Options::from_env().map_err(|e| Failure::Usage(e.to_string()))?;
         if let Some(words) = &self.device {
-            let Ok(choice) = words.parse::<Choice>();
-            options.choice = choice;
+            let Ok(adapter) = words.parse::<AdapterSelector>();
+            options.adapter = adapter;
         }
         let how = Launch::detect(self.ranks.into());
         let fits = |ranks: usize| match self.grid.map(|grid| Grid::new(grid, ranks)) {

@@ -1,7 +1,7 @@
 //! `meshloom devices`: the adapters of this machine.
 
 use clap::Args;
-use meshloom::gpu::{Choice, DeviceError, Gpu, Options, Profile, adapters, bytes, memory, unsuitable};
+use meshloom::gpu::{AdapterSelector, DeviceError, Gpu, Options, Profile, adapters, bytes, memory, unsuitable};
 use serde_json::json;
 
 use crate::common::Failure;
@@ -24,9 +24,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         let info = adapter.get_info();
         let opened = match unsuitable(adapter) {
             Some(why) => Err(why),
-            None => {
-                Gpu::open(&Options { choice: Choice::Index(index), ..Options::default() }, 0).map_err(|e| e.to_string())
-            }
+            None => Gpu::open(&Options { adapter: AdapterSelector::Index(index), ..Options::default() }, 0)
+                .map_err(|e| e.to_string()),
         };
         let memory = memory(adapter);
         let pci = match info.device_pci_bus_id.as_str() {
@@ -51,7 +50,6 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
                 let features = [
                     ("f64", able.f64),
                     ("subgroups", able.subgroups),
-                    ("float atomics", able.float_atomics),
                     ("timestamps", able.timestamps),
                     ("host-visible memory", able.host_visible),
                 ];

@@ -1,13 +1,10 @@
-//! What parallel algorithms on device arrays are made of: scan, reduction, histogram, compaction, segmented reduction,
-//! permutation and stable radix sort.
+//! What parallel algorithms on device arrays are made of: scan, reduction, permutation and stable
+//! radix sort.
 //!
 //! | primitive | result |
 //! |---|---|
 //! | [`Scan`] | the sum of all elements before each |
 //! | [`Reduce`] | sum, least, greatest element |
-//! | [`Histogram`] | how many elements have each value |
-//! | [`Compact`] | the indices of the flags that are set |
-//! | [`SegmentedReduce`] | sum, least, greatest of every segment, of any length |
 //! | [`Permute`] | rows gathered or scattered by an index |
 //! | [`Sort`] | the stable order of 32- and 64-bit keys |
 //!
@@ -21,42 +18,23 @@
 //!   device has only the 8 of the floor, that is an error ([`DeviceError::TooManyWindows`]).
 //! - Arrays that are written must be different from all others of the call.
 
-mod compact;
 mod count;
-mod histogram;
-mod number;
 mod permute;
 mod reduce;
 mod scan;
-mod segmented;
 mod sort;
 
-pub use compact::Compact;
 pub use count::Count;
-pub use histogram::Histogram;
-pub use number::Number;
 pub use permute::Permute;
-pub use reduce::Reduce;
+pub use reduce::{Number, Reduce};
 pub use scan::Scan;
-pub use segmented::SegmentedReduce;
 pub use sort::{Form, Keys, KeysOfBits, Sort};
 
 #[cfg(doc)]
 use crate::gpu::DeviceError;
 use crate::gpu::KernelSource;
 
-/// All kernels of all forms but those of [`subgroup_sources`], for tests that go over all of the library's kernels.
-#[doc(hidden)]
-pub fn sources() -> Vec<KernelSource> {
-    let scans = Scan::new().sources().into_iter().chain(Compact::new().sources());
-    let numbers = Reduce::new().sources().into_iter().chain(SegmentedReduce::new().own_sources());
-    let words = Histogram::new().sources().into_iter().chain(Permute::new().sources());
-    let sorts = [Form::Software, Form::Portable].into_iter().flat_map(|form| Sort::with(form).own_sources());
-    scans.chain(numbers).chain(words).chain(sorts).collect()
-}
-
-/// The kernels that need operations across a subgroup.
-#[doc(hidden)]
-pub fn subgroup_sources() -> Vec<KernelSource> {
-    Sort::subgroup_sources()
+/// The kernels of the room in all forms; those whose text has `subgroup` need operations across a subgroup.
+pub(crate) fn kernels() -> Vec<KernelSource> {
+    [scan::kernels(), reduce::kernels(), permute::kernels().into(), sort::kernels()].concat()
 }

@@ -4,7 +4,7 @@ use super::count::{COUNTED, Count, Counted, distinct, holds, misuse};
 use crate::gpu::{Array, DeviceElement, DeviceError, Kernel, KernelSource, Profile, Recorder};
 
 crate::kernel_params! {
-    struct Params {
+    struct PermuteParams {
         count: u32,
         device: u32,
         /// Rows of the array that the index points into.
@@ -28,18 +28,21 @@ impl Default for Permute {
     }
 }
 
-fn kernel(name: &str, scatter: bool) -> Kernel {
-    let source = KernelSource::new(format!("primitives::{name}"), include_str!("../../../shaders/gpu/permute.wgsl"))
-        .params::<Params>()
-        .module("gpu::counted", COUNTED)
-        .flag("scatter", scatter);
-    Kernel::trusted(source)
+/// The kernels of gather and scatter.
+pub(super) fn kernels() -> [KernelSource; 2] {
+    [("primitives::gather", false), ("primitives::scatter", true)].map(|(label, scatter)| {
+        KernelSource::new(label, include_str!("../../../shaders/gpu/permute.wgsl"))
+            .params::<PermuteParams>()
+            .module("gpu::counted", COUNTED)
+            .flag("scatter", scatter)
+    })
 }
 
 impl Permute {
     /// Kernels for any device.
     pub fn new() -> Self {
-        Permute { gather: kernel("gather", false), scatter: kernel("scatter", true) }
+        let [gather, scatter] = kernels().map(Kernel::trusted);
+        Permute { gather, scatter }
     }
 
     /// Records `target[i * width + c]` = `source[index[i] * width + c]` for every i that counts (of `index`) and c
@@ -99,11 +102,6 @@ impl Permute {
         let rows = target.len() / width.max(1);
         record(recorder, &self.scatter, WHAT, (source, index, target), [width, rows], &counted)
     }
-
-    /// Its kernels.
-    pub(super) fn sources(&self) -> Vec<KernelSource> {
-        [&self.gather, &self.scatter].map(|kernel| kernel.source().clone()).to_vec()
-    }
 }
 
 fn record<T: DeviceElement>(
@@ -131,5 +129,5 @@ fn record<T: DeviceElement>(
     let params = [u64::from(counted.most), u64::from(counted.device), rows, words, run].map(|n| n as u32);
     let [count, device, rows, width, run] = params;
     let arrays = [source.raw(), index.raw(), counted.raw(), target.raw()];
-    recorder.each(kernel, &arrays, &Params { count, device, rows, width, run }, items)
+    recorder.each(kernel, &arrays, &PermuteParams { count, device, rows, width, run }, items)
 }

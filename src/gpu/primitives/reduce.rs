@@ -1,18 +1,70 @@
 //! The sum, the least and the greatest of an array.
 
 use super::count::{COUNTED, Count, Counted, distinct, holds};
-use super::number::{Number, Operation, place, table};
-use crate::gpu::{Access, Array, DeviceError, Element, Kernel, KernelSource, Profile, Recorder};
+use crate::gpu::{Array, DeviceElement, DeviceError, Element, Kernel, KernelSource, Profile, Recorder};
 
 /// Elements that one level joins to one.
 const BLOCK: u64 = 1024;
 
-#[repr(C)]
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-struct Params {
-    count: u32,
-    device: u32,
-    blocks: u32,
+crate::kernel_params! {
+    struct ReduceParams {
+        count: u32,
+        device: u32,
+        /// Blocks of the input, which are the elements of the output.
+        blocks: u32,
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for u32 {}
+    impl Sealed for i32 {}
+    impl Sealed for f32 {}
+}
+
+/// A number that reductions know: `u32`, `i32` or `f32`.
+pub trait Number: DeviceElement + sealed::Sealed {}
+
+impl Number for u32 {}
+impl Number for i32 {}
+impl Number for f32 {}
+
+/// What two values become.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Operation {
+    Sum,
+    Min,
+    Max,
+}
+
+/// All pairs of an operation and an element, at the places of their kernels.
+const FORMS: [(Operation, Element); 9] = {
+    use Element::{F32, I32, U32};
+    use Operation::{Max, Min, Sum};
+    [(Sum, U32), (Sum, I32), (Sum, F32), (Min, U32), (Min, I32), (Min, F32), (Max, U32), (Max, I32), (Max, F32)]
+};
+
+impl Operation {
+    fn name(self) -> &'static str {
+        match self {
+            Operation::Sum => "sum",
+            Operation::Min => "min",
+            Operation::Max => "max",
+        }
+    }
+
+    /// Bits of the value that changes nothing.
+    fn identity(self, element: Element) -> u32 {
+        match (self, element) {
+            (Operation::Sum, _) => 0,
+            (Operation::Min, Element::U32) => u32::MAX,
+            (Operation::Min, Element::I32) => i32::MAX as u32,
+            (Operation::Min, _) => f32::INFINITY.to_bits(),
+            (Operation::Max, Element::U32) => 0,
+            (Operation::Max, Element::I32) => i32::MIN as u32,
+            (Operation::Max, _) => f32::NEG_INFINITY.to_bits(),
+        }
+    }
 }
 
 /// Reductions in a fixed tree over the index, so that sums of `f32` are the same bits in every form.
@@ -35,26 +87,34 @@ impl Default for Reduce {
     }
 }
 
-fn kernel(profile: Profile, operation: Operation, element: Element) -> Kernel {
-    let (body, group) = match profile {
-        Profile::Gpu => (include_str!("../../../shaders/gpu/reduce_group.wgsl"), 64),
-        Profile::Software => (include_str!("../../../shaders/gpu/reduce_serial.wgsl"), 8),
+/// The kernels of one form, in the order of [`FORMS`].
+fn sources(profile: Profile) -> [KernelSource; 9] {
+    let (text, group) = match profile {
+        Profile::Gpu => (include_str!("../../../shaders/gpu/reduce/group.wgsl"), 64),
+        Profile::Software => (include_str!("../../../shaders/gpu/reduce/serial.wgsl"), 8),
     };
-    let label = format!("primitives::reduce_{}_{}", operation.name(), element.wgsl());
-    let source = KernelSource::new(label, format!("{COUNTED}\n{}\n{body}", operation.rule(element)))
-        .fields("count: u32, device: u32, blocks: u32")
-        .array("input", element, Access::Read)
-        .array("count", Element::U32, Access::Read)
-        .array("output", element, Access::ReadWrite)
-        .group(group);
-    Kernel::trusted(source)
+    FORMS.map(|(operation, element)| {
+        KernelSource::new(format!("primitives::reduce_{}_{}", operation.name(), element.wgsl()), text)
+            .params::<ReduceParams>()
+            .module("gpu::counted", COUNTED)
+            .module("gpu::reduce::operation", include_str!("../../../shaders/gpu/reduce/operation.wgsl"))
+            .element("Value", element)
+            .constant("IDENTITY", operation.identity(element))
+            .flag("sum", operation == Operation::Sum)
+            .flag("min", operation == Operation::Min)
+            .group(group)
+    })
+}
+
+/// All kernels.
+pub(super) fn kernels() -> Vec<KernelSource> {
+    [Profile::Gpu, Profile::Software].map(sources).concat()
 }
 
 impl Reduce {
     /// Reductions in the form that the device wants.
     pub fn new() -> Self {
-        let [gpu, software] = [Profile::Gpu, Profile::Software]
-            .map(|profile| table(|operation, element| kernel(profile, operation, element)));
+        let [gpu, software] = [Profile::Gpu, Profile::Software].map(|profile| sources(profile).map(Kernel::trusted));
         Reduce { profile: None, gpu, software }
     }
 
@@ -119,27 +179,24 @@ impl Reduce {
         distinct(WHAT, output.raw(), &[input.raw(), counted.raw()])?;
         holds(WHAT, "output", output.len(), 1)?;
         let profile = self.profile.unwrap_or(gpu.capabilities().profile);
-        let (kernels, a_group) = match profile {
+        let (kernels, blocks_per_group) = match profile {
             Profile::Gpu => (&self.gpu, 1),
             Profile::Software => (&self.software, 8),
         };
+        let form = FORMS.iter().position(|form| *form == (operation, T::ELEMENT));
+        let kernel = &kernels[form.expect("numbers are u32, i32 and f32")];
         let mut input = input.clone();
         loop {
             let blocks = u64::from(counted.most).div_ceil(BLOCK).max(1);
             let target = if blocks == 1 { output.clone() } else { gpu.array("primitives::blocks", blocks)? };
-            let params = Params { count: counted.most, device: counted.device, blocks: blocks as u32 };
+            let params = ReduceParams { count: counted.most, device: counted.device, blocks: blocks as u32 };
             let arrays = [input.raw(), counted.raw(), target.raw()];
-            recorder.dispatch(&kernels[place::<T>(operation)], &arrays, &params, blocks.div_ceil(a_group))?;
+            recorder.dispatch(kernel, &arrays, &params, blocks.div_ceil(blocks_per_group))?;
             if blocks == 1 {
                 return Ok(());
             }
             counted = Counted::known(&gpu, WHAT, blocks)?;
             input = target;
         }
-    }
-
-    /// Its kernels of all forms.
-    pub(super) fn sources(&self) -> Vec<KernelSource> {
-        self.gpu.iter().chain(&self.software).map(|kernel| kernel.source().clone()).collect()
     }
 }

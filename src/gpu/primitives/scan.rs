@@ -3,8 +3,8 @@
 //! The input is cut into parts. The sums of the parts are scanned first, in the same way, then every part again with
 //! the sum of those before it.
 
-use super::count::{COUNTED, Count, Counted, distinct, holds, index, misuse};
-use crate::gpu::{Access, Array, DeviceError, Element, Kernel, KernelSource, Profile, RawArray, Recorder};
+use super::count::{COUNTED, Count, Counted, distinct, holds};
+use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Profile, Recorder};
 
 /// Elements of a part on a GPU: a workgroup's.
 const GROUP_PART: u32 = 2048;
@@ -12,31 +12,43 @@ const GROUP_PART: u32 = 2048;
 const SERIAL_PARTS: u32 = 512;
 /// Elements of such a part at least.
 const SERIAL_LEAST: u32 = 256;
-/// And at most: llvmpipe ends all loops of an invocation, without a word, after 65,535 rounds in all.
+/// Elements of such a part at most: llvmpipe ends all loops of an invocation, without a word, after 65,535 rounds in all.
 const SERIAL_MOST: u32 = 1 << 15;
 
-#[repr(C)]
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-struct Params {
-    count: u32,
-    device: u32,
-    /// Elements that results reach to, at most.
-    span: u32,
-    /// Elements of the output.
-    outputs: u32,
-    parts: u32,
-    chunk: u32,
-    /// Whether there are sums of the parts before.
-    offset: u32,
+crate::kernel_params! {
+    struct ScanParams {
+        count: u32,
+        device: u32,
+        /// Elements of the output that are written, at most.
+        span: u32,
+        parts: u32,
+        /// Elements per part.
+        chunk: u32,
+        /// Whether there are sums of the parts before.
+        offset: u32,
+    }
 }
-
-const PARAMS: &str = "count: u32, device: u32, span: u32, outputs: u32, parts: u32, chunk: u32, offset: u32";
 
 /// The parts of one level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Level {
     parts: u32,
     chunk: u32,
+}
+
+impl Level {
+    fn params(&self, counted: &Counted, span: u32, offset: bool) -> ScanParams {
+        let (count, device, offset) = (counted.most, counted.device, u32::from(offset));
+        ScanParams { count, device, span, parts: self.parts, chunk: self.chunk, offset }
+    }
+
+    /// Workgroups that treat its parts.
+    fn groups(&self, profile: Profile) -> u64 {
+        match profile {
+            Profile::Gpu => u64::from(self.parts),
+            Profile::Software => u64::from(self.parts).div_ceil(8),
+        }
+    }
 }
 
 /// The levels over `span` elements; the last has one part.
@@ -60,64 +72,45 @@ fn levels(profile: Profile, span: u32) -> Vec<Level> {
     }
 }
 
-/// The kernels over one kind of input.
-pub(super) struct Passes {
+/// The two kernels of one form.
+struct Passes {
     sums: Kernel,
     apply: Kernel,
 }
 
 impl Passes {
-    /// `text` says what is scanned; `more` are arrays behind the output.
-    pub fn new(profile: Profile, name: &str, text: &str, more: &[&'static str]) -> Self {
-        let (sums, apply, group) = match profile {
-            Profile::Gpu => (
-                include_str!("../../../shaders/gpu/scan/group_sums.wgsl"),
-                include_str!("../../../shaders/gpu/scan/group_apply.wgsl"),
-                256,
-            ),
-            Profile::Software => (
-                include_str!("../../../shaders/gpu/scan/serial_sums.wgsl"),
-                include_str!("../../../shaders/gpu/scan/serial_apply.wgsl"),
-                8,
-            ),
-        };
-        let kernel = |half: &str, text: String| {
-            KernelSource::new(format!("primitives::{name}_{half}"), text)
-                .fields(PARAMS)
-                .array("input", Element::U32, Access::Read)
-                .array("count", Element::U32, Access::Read)
-                .group(group)
-        };
-        // Only the first function of `text` is needed for sums.
-        let value = text.split("fn emit").next().unwrap_or(text);
-        let sums = kernel("sums", format!("{COUNTED}\n{value}\n{sums}")).array("sums", Element::U32, Access::ReadWrite);
-        let apply = kernel("apply", format!("{COUNTED}\n{text}\n{apply}"))
-            .array("offsets", Element::U32, Access::Read)
-            .array("output", Element::U32, Access::ReadWrite);
-        let apply = more.iter().fold(apply, |source, name| source.array(name, Element::U32, Access::ReadWrite));
-        Passes { sums: Kernel::trusted(sums), apply: Kernel::trusted(apply) }
-    }
-
-    #[doc(hidden)]
-    pub fn sources(&self) -> Vec<KernelSource> {
-        [&self.sums, &self.apply].map(|kernel| kernel.source().clone()).to_vec()
+    fn new(profile: Profile) -> Self {
+        let [sums, apply] = sources(profile).map(Kernel::trusted);
+        Passes { sums, apply }
     }
 }
 
-/// The input and output of a scan.
-pub(super) struct Job<'a> {
-    pub input: &'a Array<u32>,
-    pub counted: &'a Counted,
-    pub output: &'a Array<u32>,
-    /// Elements that results reach to, at most.
-    pub span: u32,
-    /// Arrays behind the output.
-    pub more: &'a [&'a RawArray],
+fn sources(profile: Profile) -> [KernelSource; 2] {
+    let (sums, apply, group) = match profile {
+        Profile::Gpu => (
+            include_str!("../../../shaders/gpu/scan/group_sums.wgsl"),
+            include_str!("../../../shaders/gpu/scan/group_apply.wgsl"),
+            256,
+        ),
+        Profile::Software => (
+            include_str!("../../../shaders/gpu/scan/serial_sums.wgsl"),
+            include_str!("../../../shaders/gpu/scan/serial_apply.wgsl"),
+            8,
+        ),
+    };
+    [("primitives::scan_sums", sums), ("primitives::scan_apply", apply)].map(|(label, text)| {
+        KernelSource::new(label, text).params::<ScanParams>().module("gpu::counted", COUNTED).group(group)
+    })
+}
+
+/// All kernels.
+pub(super) fn kernels() -> Vec<KernelSource> {
+    [Profile::Gpu, Profile::Software].map(sources).concat()
 }
 
 /// Exclusive scan of words: `output[i]` = the sum of `input[0..i]`.
 ///
-/// Sums wrap modulo 2^32. Two reads and a write an element, and some hundredths for the sums of parts.
+/// Sums wrap modulo 2^32. An element is read twice and written once, plus some hundredths of that for the sums of parts.
 pub struct Scan {
     /// The profile it was made for; the device's own otherwise.
     profile: Option<Profile>,
@@ -134,9 +127,7 @@ impl Default for Scan {
 impl Scan {
     /// A scan in the form that the device wants.
     pub fn new() -> Self {
-        let words = include_str!("../../../shaders/gpu/scan/words.wgsl");
-        let [gpu, software] = [Profile::Gpu, Profile::Software].map(|profile| Passes::new(profile, "scan", words, &[]));
-        Scan { profile: None, gpu, software }
+        Scan { profile: None, gpu: Passes::new(Profile::Gpu), software: Passes::new(Profile::Software) }
     }
 
     /// A scan in the form for such devices, on any device.
@@ -172,82 +163,38 @@ impl Scan {
         counted: &Counted,
         output: &Array<u32>,
     ) -> Result<(), DeviceError> {
-        let span = (u64::from(counted.most) + 1).min(output.len()) as u32;
-        let profile = self.profile(recorder);
-        self.run(recorder, self.passes(profile), &Job { input, counted, output, span, more: &[] })
-    }
-
-    /// The profile of its kernels on a device.
-    pub(super) fn profile(&self, recorder: &Recorder) -> Profile {
-        self.profile.unwrap_or(recorder.gpu().capabilities().profile)
-    }
-
-    fn passes(&self, profile: Profile) -> &Passes {
-        match profile {
+        let gpu = recorder.gpu().clone();
+        let profile = self.profile.unwrap_or(gpu.capabilities().profile);
+        let passes = match profile {
             Profile::Gpu => &self.gpu,
             Profile::Software => &self.software,
+        };
+        let span = (u64::from(counted.most) + 1).min(output.len()) as u32;
+        let levels = levels(profile, span);
+        // Up: the sums of the parts of each level are the input of the next; the last level is one part.
+        let mut inputs = vec![(input.clone(), counted.clone())];
+        for (k, level) in levels[..levels.len() - 1].iter().enumerate() {
+            let (input, counted) = &inputs[k];
+            let sums = gpu.array("primitives::scan_sums", level.parts.into())?;
+            let arrays = [input.raw(), counted.raw(), sums.raw()];
+            recorder.dispatch(&passes.sums, &arrays, &level.params(counted, span, false), level.groups(profile))?;
+            inputs.push((sums, Counted::known(&gpu, "primitives::scan", level.parts.into())?));
         }
-    }
-
-    /// Scans with other kernels on the level of the input; `own` is for the scan's profile.
-    pub(super) fn run(&self, recorder: &mut Recorder, own: &Passes, job: &Job<'_>) -> Result<(), DeviceError> {
-        const WHAT: &str = "primitives::scan";
-        let (gpu, profile) = (recorder.gpu().clone(), self.profile(recorder));
-        let words = self.passes(profile);
-        let levels = levels(profile, job.span);
-        // Up: the sums of all levels but the last, which is one part.
-        let mut sums: Vec<(Array<u32>, Counted)> = Vec::new();
-        for level in &levels[..levels.len() - 1] {
-            let parts = u64::from(level.parts);
-            let (passes, input, counted) = match sums.last() {
-                None => (own, job.input, job.counted),
-                Some((input, counted)) => (words, input, counted),
-            };
-            let output = gpu.array("primitives::scan_sums", parts)?;
-            let params = params(level, counted, job.span, 0, false);
-            let arrays = [input.raw(), counted.raw(), output.raw()];
-            recorder.dispatch(&passes.sums, &arrays, &params, groups(profile, level))?;
-            sums.push((output, Counted::known(&gpu, WHAT, parts)?));
-        }
-        // Down: every level with the scanned sums of the level above.
+        // Down: every level is scanned, beginning with the scanned sums of the level above.
         let mut above: Option<Array<u32>> = None;
         for (k, level) in levels.iter().enumerate().rev() {
-            let offsets = match &above {
-                Some(scanned) => scanned.clone(),
-                None => gpu.array("primitives::no_offsets", 1)?,
+            let (input, counted) = &inputs[k];
+            let (scanned, span) = match k {
+                0 => (output.clone(), span),
+                _ => (gpu.array("primitives::scan_offsets", input.len())?, counted.most),
             };
-            if k == 0 {
-                let outputs = index(WHAT, job.output.len().min(u64::from(u32::MAX - 1)))?;
-                let params = params(level, job.counted, job.span, outputs, above.is_some());
-                let mut arrays = vec![job.input.raw(), job.counted.raw(), offsets.raw(), job.output.raw()];
-                arrays.extend(job.more);
-                return recorder.dispatch(&own.apply, &arrays, &params, groups(profile, level));
-            }
-            let (input, counted) = &sums[k - 1];
-            let scanned = gpu.array("primitives::scan_offsets", input.len())?;
-            let params = params(level, counted, counted.most, counted.most, above.is_some());
+            let params = level.params(counted, span, above.is_some());
+            let offsets = above.map_or_else(|| gpu.array("primitives::no_offsets", 1), Ok)?;
             let arrays = [input.raw(), counted.raw(), offsets.raw(), scanned.raw()];
-            recorder.dispatch(&words.apply, &arrays, &params, groups(profile, level))?;
+            recorder.dispatch(&passes.apply, &arrays, &params, level.groups(profile))?;
             above = Some(scanned);
         }
-        Err(misuse(WHAT, "a scan has at least one level".into()))
-    }
-
-    /// Its kernels of all forms.
-    pub(super) fn sources(&self) -> Vec<KernelSource> {
-        [&self.gpu, &self.software].into_iter().flat_map(Passes::sources).collect()
-    }
-}
-
-fn params(level: &Level, counted: &Counted, span: u32, outputs: u32, offset: bool) -> Params {
-    let (count, device, offset) = (counted.most, counted.device, u32::from(offset));
-    Params { count, device, span, outputs, parts: level.parts, chunk: level.chunk, offset }
-}
-
-fn groups(profile: Profile, level: &Level) -> u64 {
-    match profile {
-        Profile::Gpu => u64::from(level.parts),
-        Profile::Software => u64::from(level.parts).div_ceil(8),
+        Ok(())
     }
 }
 

@@ -13,7 +13,7 @@ mod region;
 use crate::comm::{CommError, Communicator, Op};
 use crate::exchange::{Context, ExchangeError};
 use crate::gpu::primitives::{Count, Permute};
-use crate::gpu::{Array, DeviceElement, DeviceError, Kernel, KernelSource, Memory, Recorder};
+use crate::gpu::{Array, DeviceElement, DeviceError, Kernel, KernelSource, MemoryKind, Recorder};
 use crate::grid::Cost;
 use crate::points::rows::{exchange_rows, upload_u32};
 use crate::points::tree::Tree;
@@ -205,7 +205,7 @@ impl Ghosts {
         width: u64,
     ) -> Result<Array<T>, GhostError> {
         self.holds("Ghosts::refresh", values.len(), width)?;
-        let outgoing = context.gpu.array_in("ghosts::outgoing", self.rows.len() * width, Memory::Outgoing)?;
+        let outgoing = context.gpu.array_in("ghosts::outgoing", self.rows.len() * width, MemoryKind::Outgoing)?;
         self.permute.gather(&mut context.recorder, values, &self.rows, &outgoing, width, Count::All)?;
         exchange_rows(context, &outgoing, width, [&self.sends, &self.receives])
     }
@@ -228,7 +228,7 @@ impl Ghosts {
             return Err(DeviceError::Misuse { what: "Ghosts::accumulate".into(), why }.into());
         }
         self.holds("Ghosts::accumulate", values.len(), width)?;
-        let outgoing = context.gpu.array_in("ghosts::outgoing", ghosts.len(), Memory::Outgoing)?;
+        let outgoing = context.gpu.array_in("ghosts::outgoing", ghosts.len(), MemoryKind::Outgoing)?;
         context.recorder.copy(ghosts, 0, &outgoing, 0, ghosts.len())?;
         let incoming = exchange_rows(context, &outgoing, width, [&self.receives, &self.sends])?;
         let Adjoint { kernel, points, offsets, places, .. } = &self.adjoint;

@@ -9,7 +9,7 @@ use super::{keys, order_of};
 use crate::comm::{Communicator, Op};
 use crate::exchange::Context;
 use crate::gpu::primitives::{Count, Permute, Sort};
-use crate::gpu::{Array, DeviceError, Gpu, Memory, Recorder};
+use crate::gpu::{Array, DeviceError, Gpu, MemoryKind, Recorder};
 use crate::grid::split;
 use crate::hash::{START, fnv1a};
 use crate::points::rows::{exchange_rows, offsets};
@@ -164,11 +164,11 @@ pub fn distribute(context: &mut Context, cloud: &Cloud, curve: Curve) -> Result<
     let [sends, receives] = shares(&mut context.recorder, &comm, &counts, keys)?;
     // Keys are computed anew from the positions received, rather than sent along.
     let dims = cloud.domain().dims() as u64;
-    let outgoing = gathered(&mut context.recorder, &cloud.positions().cast()?, &order, dims, Memory::Outgoing)?;
+    let outgoing = gathered(&mut context.recorder, &cloud.positions().cast()?, &order, dims, MemoryKind::Outgoing)?;
     let incoming = exchange_rows(context, &outgoing, dims, [&sends, &receives])?;
     drop(outgoing);
     let Ordered { order: merge, keys } = Ordered::new(&mut context.recorder, curve, &incoming.cast()?, &frame)?;
-    let positions = gathered(&mut context.recorder, &incoming, &merge, dims, Memory::Device)?;
+    let positions = gathered(&mut context.recorder, &incoming, &merge, dims, MemoryKind::Device)?;
     let mut here = Cloud::new(&mut context.recorder, cloud.domain(), positions.cast()?)?;
 
     let route = Route::new(&comm, order, sends, receives, Some(merge))?;
@@ -177,7 +177,7 @@ pub fn distribute(context: &mut Context, cloud: &Cloud, curve: Curve) -> Result<
         let words = route.forward(context, &values.words()?, width)?;
         here.set(name, values.like(&words)?, width)?;
     }
-    let outgoing = context.gpu.array_in::<u32>("sort::rows", route.rows_before(), Memory::Outgoing)?;
+    let outgoing = context.gpu.array_in::<u32>("sort::rows", route.rows_before(), MemoryKind::Outgoing)?;
     context.recorder.copy(route.order(), 0, &outgoing, 0, route.rows_before())?;
     let rows = route.arrive(context, outgoing, 1)?;
     traffic += bytes_moved(&context.gpu, cloud, here.len());
@@ -196,8 +196,8 @@ impl Ordered {
     fn new(recorder: &mut Recorder, curve: Curve, positions: &Array<f32>, frame: &Frame) -> Result<Self, DeviceError> {
         let [high, low] = keys(recorder, curve, positions, frame)?;
         let order = order_of(recorder, [&high, &low])?;
-        let high = gathered(recorder, &high, &order, 1, Memory::Device)?;
-        let low = gathered(recorder, &low, &order, 1, Memory::Device)?;
+        let high = gathered(recorder, &high, &order, 1, MemoryKind::Device)?;
+        let low = gathered(recorder, &low, &order, 1, MemoryKind::Device)?;
         Ok(Ordered { order, keys: [high, low] })
     }
 }
@@ -208,7 +208,7 @@ fn gathered(
     source: &Array<u32>,
     index: &Array<u32>,
     width: u64,
-    memory: Memory,
+    memory: MemoryKind,
 ) -> Result<Array<u32>, DeviceError> {
     let target = recorder.gpu().array_in::<u32>("sort::rows", index.len() * width, memory)?;
     Permute::new().gather(recorder, source, index, &target, width, Count::All)?;

@@ -3,7 +3,7 @@
 use crate::comm::Communicator;
 use crate::exchange::{Context, ExchangeError};
 use crate::gpu::primitives::{Count, Permute};
-use crate::gpu::{Array, DeviceElement, DeviceError, Memory};
+use crate::gpu::{Array, DeviceElement, DeviceError, MemoryKind};
 use crate::points::rows::exchange_rows;
 
 /// A plan that moves rows between ranks: which rows go where, and in which order they lie there. It serves any number
@@ -102,7 +102,7 @@ impl Route {
         width: u64,
     ) -> Result<Array<T>, ExchangeError> {
         let (words, source) = self.words(&context.comm, array, width, self.rows_before())?;
-        let memory = if self.stays() { Memory::Device } else { Memory::Outgoing };
+        let memory = if self.stays() { MemoryKind::Device } else { MemoryKind::Outgoing };
         let outgoing = context.gpu.array_in::<u32>("route::outgoing", source.len(), memory)?;
         self.permute.gather(&mut context.recorder, &source, &self.order, &outgoing, words, Count::All)?;
         Ok(self.arrive(context, outgoing, words)?.cast()?)
@@ -145,7 +145,7 @@ impl Route {
         let incoming = if self.stays() {
             source
         } else {
-            let outgoing = context.gpu.array_in::<u32>("route::outgoing", source.len(), Memory::Outgoing)?;
+            let outgoing = context.gpu.array_in::<u32>("route::outgoing", source.len(), MemoryKind::Outgoing)?;
             match &self.merge {
                 Some(merge) => {
                     self.permute.scatter(&mut context.recorder, &source, merge, &outgoing, words, Count::All)?

@@ -3,7 +3,7 @@
 use clap::Args;
 use meshloom::exchange::GridComms;
 use meshloom::fft::Transform;
-use meshloom::gpu::{Array, Memory, Recorder};
+use meshloom::gpu::{Array, MemoryKind, Recorder};
 use meshloom::grid::{Part, Transfers};
 use meshloom::{Context, Error};
 use serde_json::json;
@@ -91,8 +91,8 @@ fn one(
     let Job { shape, mut lines, axis, transfers } = job;
     let grid = lines.grid();
     let exchange = lines.along(axis);
-    let outgoing = rank.gpu.array_in::<[f32; 2]>("bench::outgoing", end(&transfers.send), Memory::Outgoing)?;
-    let incoming = rank.gpu.array_in::<[f32; 2]>("bench::incoming", end(&transfers.receive), Memory::Incoming)?;
+    let outgoing = rank.gpu.array_in::<[f32; 2]>("bench::outgoing", end(&transfers.send), MemoryKind::Outgoing)?;
+    let incoming = rank.gpu.array_in::<[f32; 2]>("bench::incoming", end(&transfers.receive), MemoryKind::Incoming)?;
     recorder.upload(&outgoing, 0, bytemuck::cast_slice(&values(2 * outgoing.len(), rank.comm.rank())))?;
     let (chunk_bytes, depth, before) = (exchange.chunk_bytes(), exchange.depth(), exchange.cost());
     clock.once(recorder, |recorder| Ok(exchange.run(recorder, &transfers, &outgoing, &incoming)?))?;

@@ -33,7 +33,10 @@ pub struct Sort {
     permute: Permute,
 }
 
-/// Workgroups of the form for subgroups: 16 of them at most lie in one.
+/// Invocations per workgroup of each form.
+const GROUP_SOFTWARE: u32 = 8;
+const GROUP_PORTABLE: u32 = 128;
+/// Two for subgroups: a workgroup may have 16 subgroups, so the second is for those of 16 invocations and more.
 const SUBGROUPS: [u32; 2] = [64, 256];
 
 impl Sort {
@@ -52,8 +55,8 @@ impl Sort {
     /// [`subgroups`](crate::gpu::Capabilities::subgroups).
     pub fn with(form: Form) -> Self {
         let group = match form {
-            Form::Software => 8,
-            Form::Portable => 128,
+            Form::Software => GROUP_SOFTWARE,
+            Form::Portable => GROUP_PORTABLE,
             Form::Subgroups => SUBGROUPS[0],
         };
         Self::of(form, group)
@@ -61,7 +64,7 @@ impl Sort {
 
     fn of(form: Form, group: u32) -> Self {
         let threads = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
-        Sort { passes: Passes::new(form, group, threads), ties: wide::ties(), permute: Permute::new() }
+        Sort { passes: Passes::new(form, group, threads), ties: Kernel::trusted(wide::ties()), permute: Permute::new() }
     }
 
     /// Its form.
@@ -193,16 +196,14 @@ impl Sort {
         let sweep = Sweep { keys, index: None, digits: &digits, flip, rest: 0 };
         self.sweep(recorder, counted, &sweep, order, &work).map(drop)
     }
+}
 
-    /// Its kernels, without those of the scan and the permutation it uses.
-    pub(super) fn own_sources(&self) -> Vec<KernelSource> {
-        self.passes.sources().into_iter().chain([self.ties.source().clone()]).collect()
-    }
-
-    /// The kernels of the form that needs operations across a subgroup.
-    pub(super) fn subgroup_sources() -> Vec<KernelSource> {
-        SUBGROUPS.into_iter().flat_map(|group| Self::of(Form::Subgroups, group).passes.sources()).collect()
-    }
+/// The kernels of all forms, without those of the scan and the permutation.
+pub(super) fn kernels() -> Vec<KernelSource> {
+    let forms = [(Form::Software, GROUP_SOFTWARE), (Form::Portable, GROUP_PORTABLE)];
+    let subgroups = SUBGROUPS.map(|group| (Form::Subgroups, group));
+    let passes = forms.into_iter().chain(subgroups).flat_map(|(form, group)| passes::kernels(form, group));
+    passes.chain([wide::ties()]).collect()
 }
 
 fn equally_long(what: &str, high: &Array<u32>, low: &Array<u32>) -> Result<(), DeviceError> {

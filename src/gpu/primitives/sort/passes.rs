@@ -4,22 +4,23 @@ use super::keys::Flip;
 use super::plan::{Digit, Form, Tiles, tiles};
 use crate::gpu::primitives::count::{COUNTED, Counted};
 use crate::gpu::primitives::scan::Scan;
-use crate::gpu::{Access, Array, DeviceError, Element, Kernel, KernelSource, Profile, Recorder};
+use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Profile, Recorder};
 
-#[repr(C)]
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-struct Params {
-    count: u32,
-    device: u32,
-    tiles: u32,
-    tile: u32,
-    shift: u32,
-    mask: u32,
-    flip: u32,
-    negative: u32,
+crate::kernel_params! {
+    struct DigitParams {
+        count: u32,
+        device: u32,
+        tiles: u32,
+        /// Keys per tile.
+        tile: u32,
+        /// The digit: bits from this one on, and as many as the mask has.
+        shift: u32,
+        mask: u32,
+        /// See [`Flip`].
+        flip: u32,
+        negative: u32,
+    }
 }
-
-const PARAMS: &str = "count: u32, device: u32, tiles: u32, tile: u32, shift: u32, mask: u32, flip: u32, negative: u32";
 
 /// The kernels of one form and the scan between them.
 pub(super) struct Passes {
@@ -45,52 +46,45 @@ pub(super) struct Pass<'a> {
     pub flip: Flip,
 }
 
-/// WGSL: the digit of a key.
-fn digit(flip: bool) -> String {
-    let ordered =
-        if flip { "key ^ params.flip ^ (bitcast<u32>(bitcast<i32>(key) >> 31u) & params.negative)" } else { "key" };
-    let digit = include_str!("../../../../shaders/gpu/sort/digit.wgsl");
-    format!("{COUNTED}\nfn ordered(key: u32) -> u32 {{ return {ordered}; }}\n{digit}\n")
-}
-
-fn count(form: Form, group: u32, flip: bool) -> KernelSource {
-    let body = match form {
-        Form::Software => include_str!("../../../../shaders/gpu/sort/serial_count.wgsl"),
-        Form::Portable | Form::Subgroups => include_str!("../../../../shaders/gpu/sort/group_count.wgsl"),
-    };
-    KernelSource::new("primitives::sort_count", format!("{}{body}", digit(flip)))
-        .fields(PARAMS)
-        .array("keys", Element::U32, Access::Read)
-        .array("count", Element::U32, Access::Read)
-        .array("table", Element::U32, Access::ReadWrite)
+/// A kernel of a pass; `flip` where keys are not ordered as unsigned numbers.
+fn source(label: &str, text: &'static str, group: u32, flip: bool) -> KernelSource {
+    KernelSource::new(label, text)
+        .params::<DigitParams>()
+        .module("gpu::counted", COUNTED)
+        .module("gpu::sort::digit", include_str!("../../../../shaders/gpu/sort/digit.wgsl"))
+        .module("gpu::sort::tile", include_str!("../../../../shaders/gpu/sort/tile.wgsl"))
+        .module("gpu::sort::place", include_str!("../../../../shaders/gpu/sort/place.wgsl"))
+        .flag("flip", flip)
         .group(group)
 }
 
+fn count(form: Form, group: u32, flip: bool) -> KernelSource {
+    let text = match form {
+        Form::Software => include_str!("../../../../shaders/gpu/sort/serial_count.wgsl"),
+        Form::Portable | Form::Subgroups => include_str!("../../../../shaders/gpu/sort/group_count.wgsl"),
+    };
+    source("primitives::sort_count", text, group, flip)
+}
+
 fn scatter(form: Form, group: u32, indexed: bool, flip: bool) -> KernelSource {
-    let body = match form {
+    let text = match form {
         Form::Software => include_str!("../../../../shaders/gpu/sort/serial_scatter.wgsl"),
         Form::Portable => include_str!("../../../../shaders/gpu/sort/portable_scatter.wgsl"),
         Form::Subgroups => include_str!("../../../../shaders/gpu/sort/subgroup_scatter.wgsl"),
     };
-    let payload = if indexed { "load_index(i)" } else { "i" };
-    let moves = format!(
-        "fn payload(i: u32) -> u32 {{ return {payload}; }}\n\
-         fn place(at: u32, key: u32, payload: u32) {{ store_to_keys(at, key); store_to_index(at, payload); }}\n"
-    );
-    let mut source = KernelSource::new("primitives::sort_scatter", format!("{}{moves}{body}", digit(flip)))
-        .fields(PARAMS)
-        .array("keys", Element::U32, Access::Read)
-        .array("count", Element::U32, Access::Read)
-        .array("table", Element::U32, Access::Read)
-        .group(group);
-    if indexed {
-        source = source.array("index", Element::U32, Access::Read);
-    }
-    source.array("to_keys", Element::U32, Access::ReadWrite).array("to_index", Element::U32, Access::ReadWrite)
+    source("primitives::sort_scatter", text, group, flip).flag("indexed", indexed)
+}
+
+/// The kernels of one form, without those of the scan.
+pub(super) fn kernels(form: Form, group: u32) -> Vec<KernelSource> {
+    let flips = [false, true];
+    let counts = flips.map(|flip| count(form, group, flip));
+    let scatters = [false, true].map(|indexed| flips.map(|flip| scatter(form, group, indexed, flip)));
+    counts.into_iter().chain(scatters.into_iter().flatten()).collect()
 }
 
 impl Passes {
-    /// `group` invocations a workgroup for a renderer of so many `threads`.
+    /// `group` invocations per workgroup, for a software renderer with so many `threads`.
     pub fn new(form: Form, group: u32, threads: u32) -> Self {
         let profile = if form == Form::Software { Profile::Software } else { Profile::Gpu };
         Passes {
@@ -116,7 +110,7 @@ impl Passes {
     pub fn record(&self, recorder: &mut Recorder, counted: &Counted, pass: &Pass<'_>) -> Result<(), DeviceError> {
         let gpu = recorder.gpu().clone();
         let Tiles { number, len } = self.tiles(counted.most);
-        let params = Params {
+        let params = DigitParams {
             count: counted.most,
             device: counted.device,
             tiles: number,
@@ -143,10 +137,5 @@ impl Passes {
         arrays.extend([pass.to_keys.raw(), pass.to_index.raw()]);
         let kernel = &self.scatter[usize::from(pass.index.is_some())][usize::from(flip)];
         recorder.dispatch(kernel, &arrays, &params, groups)
-    }
-
-    /// Its kernels, without those of the scan.
-    pub fn sources(&self) -> Vec<KernelSource> {
-        self.count.iter().chain(self.scatter.iter().flatten()).map(|kernel| kernel.source().clone()).collect()
     }
 }

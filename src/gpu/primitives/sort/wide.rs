@@ -10,32 +10,27 @@ use super::keys::Flip;
 use super::plan::{Digit, digits, high_first};
 use crate::gpu::primitives::count::{COUNTED, Counted};
 use crate::gpu::primitives::sort::passes::Pass;
-use crate::gpu::{Access, Array, DeviceError, Element, Kernel, KernelSource, Recorder};
+use crate::gpu::{Array, DeviceError, KernelSource, Recorder};
 
-#[repr(C)]
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-struct Params {
-    count: u32,
-    device: u32,
-    parts: u32,
-    chunk: u32,
+crate::kernel_params! {
+    struct TieParams {
+        count: u32,
+        device: u32,
+        parts: u32,
+        /// Keys per part.
+        chunk: u32,
+    }
 }
 
 /// Invocations of a workgroup: few, since parts are few and long on a software renderer.
 pub(super) const GROUP: u32 = 64;
 
 /// The kernel for runs of equal high words.
-pub(super) fn ties() -> Kernel {
-    let body = include_str!("../../../../shaders/gpu/sort/ties.wgsl");
-    let source = KernelSource::new("primitives::sort_ties", format!("{COUNTED}\n{body}"))
-        .fields("count: u32, device: u32, parts: u32, chunk: u32")
-        .array("high", Element::U32, Access::Read)
-        .array("low", Element::U32, Access::Read)
-        .array("count", Element::U32, Access::Read)
-        .array("order", Element::U32, Access::ReadWrite)
-        .array("again", Element::U32, Access::Atomic)
-        .group(GROUP);
-    Kernel::trusted(source)
+pub(super) fn ties() -> KernelSource {
+    KernelSource::new("primitives::sort_ties", include_str!("../../../../shaders/gpu/sort/ties.wgsl"))
+        .params::<TieParams>()
+        .module("gpu::counted", COUNTED)
+        .group(GROUP)
 }
 
 /// Working arrays: keys twice, indices once.
@@ -105,7 +100,7 @@ impl Sort {
         // Long enough that looking back at the key before costs nothing, short enough for all threads.
         let chunk = (counted.most / 2048).clamp(4, 4096);
         let parts = counted.most.div_ceil(chunk);
-        let params = Params { count: counted.most, device: counted.device, parts, chunk };
+        let params = TieParams { count: counted.most, device: counted.device, parts, chunk };
         let arrays = [sorted.raw(), low.raw(), counted.raw(), order.raw(), again.raw()];
         recorder.dispatch(&self.ties, &arrays, &params, u64::from(parts.div_ceil(GROUP)))?;
         let counted = Counted::at_most(counted.most, &again);

@@ -1,7 +1,15 @@
 // One level of a reduction, for GPUs: `output[b]` = block b of the input in one value.
 //
-// Layout and tree: as reduce_serial.wgsl, of which it gives the bits.
-// Workgroup: 64 invocations, one block, 16 elements each; 256 bytes of workgroup memory.
+// Layout and tree: as serial.wgsl, of which it gives the bits.
+// Workgroup: 64 invocations, one block, 16 elements each. Memory: 256 bytes.
+
+var<uniform> params: Params;
+var<storage, read> input: array<Value>;
+var<storage, read> count: array<u32>;
+var<storage, read_write> output: array<Value>;
+
+#import gpu::counted
+#import gpu::reduce::operation
 
 var<workgroup> tree: array<Value, 64>;
 
@@ -9,12 +17,7 @@ fn fold(lane: u32, half: u32) {
     if lane < half { tree[lane] = join(tree[lane], tree[lane + half]); }
 }
 
-@compute @workgroup_size(GROUP) fn main(
-    @builtin(workgroup_id) id: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-) {
-    let block = group_number(id, groups);
+fn each_workgroup(block: u32, lane: u32) {
     let last = counted();
     var value = identity();
     for (var k = 0u; k < 16u; k++) {
@@ -37,3 +40,5 @@ fn fold(lane: u32, half: u32) {
     workgroupBarrier();
     if lane == 0u && block < params.blocks { store_output(block, tree[0]); }
 }
+
+#each_workgroup

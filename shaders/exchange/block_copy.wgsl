@@ -1,0 +1,44 @@
+// Copies a block of elements with four axes from one array to another, or adds it to what is there.
+//
+// Layout: in each array the block has a first element (`starts`: in `from`, in `to`) and strides. Elements of any type (Cell) are copied;
+// with `add_float` words are added as f32; with `add_wide` pairs of words as 64-bit integers, low word first, where extent, starts
+// and strides count pairs.
+// Workgroup: GROUP invocations, ITEMS elements each. No workgroup memory.
+
+var<uniform> params: Params;
+var<storage, read> from: array<Cell>;
+var<storage, read_write> to: array<Cell>;
+
+#if add_wide
+fn transfer(source: u32, destination: u32) {
+    let low = load_from(2u * source);
+    let sum = load_to(2u * destination) + low;
+    let carry = select(0u, 1u, sum < low);
+    store_to(2u * destination, sum);
+    store_to(2u * destination + 1u, load_to(2u * destination + 1u) + load_from(2u * source + 1u) + carry);
+}
+#else
+#if add_float
+fn transfer(source: u32, destination: u32) {
+    store_to(destination, bitcast<u32>(bitcast<f32>(load_to(destination)) + bitcast<f32>(load_from(source))));
+}
+#else
+fn transfer(source: u32, destination: u32) {
+    store_to(destination, load_from(source));
+}
+#endif
+#endif
+
+fn each(cell: u32) {
+    let plane = cell / params.extent.w;
+    let slab = plane / params.extent.z;
+    let at = vec4<u32>(
+        slab / params.extent.y,
+        slab % params.extent.y,
+        plane % params.extent.z,
+        cell % params.extent.w,
+    );
+    transfer(params.starts.x + dot(params.from_strides, at), params.starts.y + dot(params.to_strides, at));
+}
+
+#each params.extent.x * params.extent.y * params.extent.z * params.extent.w

@@ -1,0 +1,69 @@
+//! What a device allows and what it is good at.
+
+use super::options::Options;
+use super::tuning::Profile;
+
+/// What a device allows and what it is good at.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Capabilities {
+    /// Largest storage binding in bytes: the size of a window.
+    pub window_bytes: u64,
+    /// Largest buffer in bytes.
+    pub buffer_bytes: u64,
+    /// Storage buffers that one kernel can bind.
+    pub bindings: u32,
+    /// Workgroup memory in bytes.
+    pub workgroup_bytes: u32,
+    /// Invocations per workgroup.
+    pub invocations: u32,
+    /// Workgroups along one dimension of a dispatch.
+    pub workgroups: u32,
+    /// GPU or software renderer.
+    pub profile: Profile,
+    /// Device memory that the host maps directly, so that an exchange needs no staging buffers.
+    pub host_visible: bool,
+    /// Double precision in kernels.
+    pub f64: bool,
+    /// Operations across a subgroup.
+    pub subgroups: bool,
+    /// The least number of invocations in a full subgroup; 1 without such operations.
+    pub subgroup_least: u32,
+    /// Iterations after which the driver silently ends all loops of an invocation, counted together; llvmpipe does so.
+    pub loop_rounds: Option<u32>,
+    /// Timestamps in compute passes; see [`Recorder::measure`](super::Recorder::measure).
+    pub timestamps: bool,
+    /// Bytes of device memory; `None` where the driver does not tell.
+    pub memory: Option<u64>,
+}
+
+impl Capabilities {
+    /// Those of `device`, opened as `options` say on an adapter with `memory` bytes.
+    pub(super) fn of(
+        device: &wgpu::Device,
+        info: &wgpu::AdapterInfo,
+        options: &Options,
+        memory: Option<u64>,
+    ) -> Capabilities {
+        let (limits, features) = (device.limits(), device.features());
+        let largest = limits.max_storage_buffer_binding_size.min(limits.max_buffer_size);
+        let profile = if info.device_type == wgpu::DeviceType::Cpu { Profile::Software } else { Profile::Gpu };
+        let subgroups = features.contains(wgpu::Features::SUBGROUP);
+        Capabilities {
+            window_bytes: options.window_bytes.map_or(largest, |bytes| bytes.min(largest)),
+            buffer_bytes: limits.max_buffer_size,
+            bindings: limits.max_storage_buffers_per_shader_stage,
+            workgroup_bytes: limits.max_compute_workgroup_storage_size,
+            invocations: limits.max_compute_invocations_per_workgroup.min(limits.max_compute_workgroup_size_x),
+            workgroups: limits.max_compute_workgroups_per_dimension,
+            profile,
+            host_visible: features.contains(wgpu::Features::MAPPABLE_PRIMARY_BUFFERS),
+            f64: features.contains(wgpu::Features::SHADER_F64),
+            subgroups,
+            subgroup_least: if subgroups { info.subgroup_min_size.max(1) } else { 1 },
+            loop_rounds: info.name.starts_with("llvmpipe").then_some(65_535),
+            timestamps: features.contains(wgpu::Features::TIMESTAMP_QUERY),
+            memory,
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! What a recorder notes, and how it becomes commands of an encoder.
+
+use std::sync::Arc;
+
+use super::array::RawArray;
+use super::error::DeviceError;
+use super::pipeline::{PARAMS, Pipeline};
+use super::timer::Timer;
+
+/// Work that is recorded.
+pub(super) enum Command {
+    Dispatch { pipeline: Arc<Pipeline>, arrays: Vec<RawArray>, params: u32, groups: [u32; 2] },
+    Copy { from: RawArray, to: RawArray, from_start: u64, to_start: u64, len: u64 },
+    Clear { array: RawArray },
+}
+
+impl Command {
+    pub fn is_dispatch(&self) -> bool {
+        matches!(self, Command::Dispatch { .. })
+    }
+
+    /// The arrays it works on.
+    pub fn arrays(&self) -> Vec<&RawArray> {
+        match self {
+            Command::Dispatch { arrays, .. } => arrays.iter().collect(),
+            Command::Copy { from, to, .. } => vec![from, to],
+            Command::Clear { array } => vec![array],
+        }
+    }
+
+    /// Refuses arrays that are on their way between ranks.
+    pub fn at_rest(&self) -> Result<(), DeviceError> {
+        let name = match self {
+            Command::Dispatch { pipeline, .. } => pipeline.label.as_str(),
+            Command::Copy { .. } => "copy",
+            Command::Clear { .. } => "clear",
+        };
+        self.arrays().into_iter().try_for_each(|array| array.at_rest(name))
+    }
+}
+
+/// What commands need besides themselves.
+pub(super) struct Encoding<'a> {
+    pub device: &'a wgpu::Device,
+    /// The parameters of all dispatches.
+    pub uniforms: &'a wgpu::Buffer,
+    /// What times the passes, if anything does.
+    pub timer: Option<&'a Timer>,
+}
+
+impl Encoding<'_> {
+    /// Puts `commands` into `encoder`, neighbouring dispatches in one compute pass; returns the number of passes.
+    pub fn encode(&self, encoder: &mut wgpu::CommandEncoder, commands: &[Command]) -> u32 {
+        let (mut rest, mut passes) = (commands, 0);
+        while let Some(first) = rest.first() {
+            let mut done = 1;
+            match first {
+                Command::Dispatch { .. } => {
+                    done = rest.iter().take_while(|command| command.is_dispatch()).count();
+                    self.pass(encoder, &rest[..done], passes);
+                    passes += 1;
+                }
+                Command::Copy { from, to, from_start, to_start, len } => {
+                    copy_pieces(encoder, from, *from_start, to, *to_start, *len);
+                }
+                Command::Clear { array } => {
+                    for (buffer, offset, bytes) in array.pieces(0, array.len) {
+                        encoder.clear_buffer(buffer, offset, Some(bytes));
+                    }
+                }
+            }
+            rest = &rest[done..];
+        }
+        passes
+    }
+
+    fn pass(&self, encoder: &mut wgpu::CommandEncoder, dispatches: &[Command], pass: u32) {
+        let timestamp_writes = self.timer.and_then(|timer| timer.writes(pass));
+        let descriptor = wgpu::ComputePassDescriptor { label: Some("meshloom"), timestamp_writes };
+        let mut pass = encoder.begin_compute_pass(&descriptor);
+        for command in dispatches {
+            let Command::Dispatch { pipeline, arrays, params, groups } = command else { continue };
+            let uniform = wgpu::BufferBinding { buffer: self.uniforms, offset: 0, size: wgpu::BufferSize::new(PARAMS) };
+            let windows = std::iter::once(uniform).chain(arrays.iter().flat_map(RawArray::bindings));
+            let entry = |(binding, range)| {
+                let resource = wgpu::BindingResource::Buffer(range);
+                wgpu::BindGroupEntry { binding, resource }
+            };
+            let group = self.device.create_bind_group(&wgpu::BindGroupDescriptor {
+                label: Some(&pipeline.label),
+                layout: &pipeline.layout,
+                entries: &(0..).zip(windows).map(entry).collect::<Vec<_>>(),
+            });
+            pass.set_pipeline(&pipeline.pipeline);
+            pass.set_bind_group(0, &group, &[*params]);
+            pass.dispatch_workgroups(groups[0], groups[1], 1);
+        }
+    }
+}
+
+/// Copies between arrays whose buffers may be cut at different places.
+fn copy_pieces(
+    encoder: &mut wgpu::CommandEncoder,
+    from: &RawArray,
+    from_start: u64,
+    to: &RawArray,
+    to_start: u64,
+    len: u64,
+) {
+    let (sources, targets) = (from.pieces(from_start, len), to.pieces(to_start, len));
+    let (mut s, mut t, mut s_done, mut t_done) = (0, 0, 0, 0);
+    while s < sources.len() && t < targets.len() {
+        let bytes = (sources[s].2 - s_done).min(targets[t].2 - t_done);
+        encoder.copy_buffer_to_buffer(sources[s].0, sources[s].1 + s_done, targets[t].0, targets[t].1 + t_done, bytes);
+        s_done += bytes;
+        t_done += bytes;
+        if s_done == sources[s].2 {
+            (s, s_done) = (s + 1, 0);
+        }
+        if t_done == targets[t].2 {
+            (t, t_done) = (t + 1, 0);
+        }
+    }
+}
+
+/// Workgroups as rows and columns, of which none has more than `most`, with less than a row too many; none if they are more than
+/// such a rectangle holds. Surplus workgroups count on behind the last, for which [`LONGEST`](super::LONGEST) leaves room.
+pub(super) fn folded(workgroups: u64, most: u32) -> Option<[u32; 2]> {
+    let rows = workgroups.div_ceil(u64::from(most)).max(1);
+    let columns = workgroups.div_ceil(rows);
+    (rows <= u64::from(most)).then_some([columns as u32, rows as u32])
+}
+
+/// Refuses a range that does not lie in an array of `have` elements.
+pub(super) fn inside(what: &str, have: u64, start: u64, len: u64) -> Result<(), DeviceError> {
+    match start.checked_add(len) {
+        Some(end) if end <= have => Ok(()),
+        _ => Err(DeviceError::Misuse {
+            what: what.into(),
+            why: format!("{len} elements from {start} of an array of {have}"),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpu::LONGEST;
+
+    #[test]
+    fn surplus_workgroups_never_count_around() {
+        for most in [65_535, 7] {
+            for workgroups in
+                [0, 1, 6, 7, 8, 48, 49, 65_535, 65_536, 1 << 20, 4_194_176, u64::from(most) * u64::from(most)]
+            {
+                let Some([x, y]) = folded(workgroups, most) else {
+                    assert!(workgroups > u64::from(most) * u64::from(most));
+                    continue;
+                };
+                let all = u64::from(x) * u64::from(y);
+                assert!(
+                    x <= most && y <= most && all >= workgroups && all - workgroups < u64::from(y),
+                    "{workgroups} {most}"
+                );
+            }
+        }
+        assert_eq!(folded(u64::from(u32::MAX), 65_535), None);
+        // Elements that a workgroup treats: a power of two, and others.
+        for each in (0..=14).map(|k| 1u64 << k).chain([3, 48, 100, 384, 3000, 12_288, 16_000]) {
+            for len in [LONGEST, LONGEST - 1, LONGEST - each, LONGEST / 2 + 1] {
+                let [x, y] = folded(len.div_ceil(each), 65_535).unwrap();
+                assert!(u64::from(x) * u64::from(y) * each <= 1 << 32, "{len} elements by {each}");
+            }
+        }
+    }
+}

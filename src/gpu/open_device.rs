@@ -1,0 +1,131 @@
+//! A wgpu device that is open, and what has gone wrong on it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use super::capabilities::Capabilities;
+use super::error::DeviceError;
+
+/// Whose device it is, and so who hears of its errors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// The library's: its handlers note errors that come after the fact.
+    Library,
+    /// A caller's, whose handlers are left alone: errors are caught in scopes around the library's own calls.
+    Caller,
+}
+
+/// A device with its queue.
+pub(super) struct OpenDevice {
+    /// No other device of this process ever has it.
+    pub number: u64,
+    pub info: wgpu::AdapterInfo,
+    pub device: wgpu::Device,
+    pub queue: wgpu::Queue,
+    pub capabilities: Capabilities,
+    owner: Owner,
+    failure: Failure,
+}
+
+/// The first thing that went wrong.
+#[derive(Clone, Default)]
+pub(super) struct Failure(Arc<OnceLock<String>>);
+
+impl Failure {
+    /// Notes what went wrong, unless something did before.
+    pub fn note(&self, why: String) {
+        let _ = self.0.set(why);
+    }
+}
+
+/// Error scopes of this thread, ended in the reverse order whatever happens: wgpu insists on that.
+struct Scopes(Vec<wgpu::ErrorScopeGuard>);
+
+impl Scopes {
+    fn begin(device: &wgpu::Device) -> Self {
+        let kinds = [wgpu::ErrorFilter::Internal, wgpu::ErrorFilter::OutOfMemory, wgpu::ErrorFilter::Validation];
+        Scopes(kinds.map(|kind| device.push_error_scope(kind)).into())
+    }
+
+    /// Ends them and gives the first error.
+    fn end(mut self) -> Option<wgpu::Error> {
+        let mut first = None;
+        while let Some(scope) = self.0.pop() {
+            first = first.or(pollster::block_on(scope.pop()));
+        }
+        first
+    }
+}
+
+impl Drop for Scopes {
+    fn drop(&mut self) {
+        while self.0.pop().is_some() {}
+    }
+}
+
+impl OpenDevice {
+    pub fn new(
+        (device, queue): (wgpu::Device, wgpu::Queue),
+        info: wgpu::AdapterInfo,
+        capabilities: Capabilities,
+        owner: Owner,
+    ) -> Self {
+        let failure = Failure::default();
+        if owner == Owner::Library {
+            let seen = failure.clone();
+            device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| seen.note(error.to_string())));
+            let seen = failure.clone();
+            device.set_device_lost_callback(move |reason, message| {
+                if reason != wgpu::DeviceLostReason::Destroyed {
+                    seen.note(format!("the device was lost ({message})"));
+                }
+            });
+        }
+        static NUMBERS: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        OpenDevice { number, info, device, queue, capabilities, owner, failure }
+    }
+
+    /// Runs `work`, which may call the device or its queue but not wait for other threads. Errors of it become
+    /// [`DeviceError::Lost`] of the next [`check`](Self::check), on a caller's device as on the library's own.
+    pub fn guarded<R>(&self, work: impl FnOnce() -> R) -> R {
+        if self.owner == Owner::Library {
+            return work();
+        }
+        let scopes = Scopes::begin(&self.device);
+        let result = work();
+        if let Some(error) = scopes.end() {
+            self.failure.note(error.to_string());
+        }
+        result
+    }
+
+    /// Runs `work` and gives the first error that the device reports of it; no handler hears of it.
+    pub fn attempt<R>(&self, work: impl FnOnce() -> R) -> Result<R, wgpu::Error> {
+        let scopes = Scopes::begin(&self.device);
+        let result = work();
+        scopes.end().map_or(Ok(result), Err)
+    }
+
+    /// What went wrong after the fact.
+    ///
+    /// # Errors
+    /// [`DeviceError::Lost`] once anything did.
+    pub fn check(&self) -> Result<(), DeviceError> {
+        self.failure.0.get().map_or(Ok(()), |why| Err(DeviceError::Lost(why.clone())))
+    }
+
+    /// Where handlers of a caller's device may note that it is lost.
+    pub fn failure(&self) -> Failure {
+        self.failure.clone()
+    }
+
+    /// Lets callbacks of finished work run, and waits for work if `how` says so.
+    ///
+    /// # Errors
+    /// [`DeviceError::Lost`].
+    pub fn poll(&self, how: wgpu::PollType) -> Result<(), DeviceError> {
+        self.device.poll(how).map_err(|e| DeviceError::Lost(e.to_string()))?;
+        self.check()
+    }
+}

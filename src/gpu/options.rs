@@ -1,0 +1,89 @@
+//! How a device is opened.
+
+use std::path::PathBuf;
+
+use super::adapter::AdapterSelector;
+use super::error::DeviceError;
+use super::pipeline_cache;
+
+/// How a device is opened.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Options {
+    /// Which adapter.
+    pub adapter: AdapterSelector,
+    /// Largest window of an array in bytes, a power of two of at least 256; the device's binding limit otherwise. Tests
+    /// set a few KiB, so that small arrays are cut as large ones are.
+    pub window_bytes: Option<u64>,
+    /// Checked kernels: bounds, loops and divisions guarded as WebGPU prescribes, in the library's kernels as in those with a
+    /// caller's text, which always are. Slower; for finding errors.
+    pub checked: bool,
+    /// Keeps to the floor (WebGPU's default limits, no optional feature), whatever the device could do.
+    pub floor: bool,
+    /// Fills arrays with NaN when they are handed out, so that a read of undefined contents is seen.
+    pub poison: bool,
+    /// Directory in which compiled kernels are kept from run to run, where the driver can do so (Vulkan, not on the
+    /// floor); `None` keeps none. By default `$MESHLOOM_CACHE` (none if that is empty), else `meshloom` in
+    /// `$XDG_CACHE_HOME`, `$HOME/.cache` or, on Windows, `%LOCALAPPDATA%`. Drivers trust what they find there: it must
+    /// be a directory that nobody else writes to.
+    pub cache: Option<PathBuf>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            adapter: AdapterSelector::Auto,
+            window_bytes: None,
+            checked: false,
+            floor: false,
+            poison: cfg!(debug_assertions),
+            cache: pipeline_cache::directory(),
+        }
+    }
+}
+
+impl Options {
+    /// The defaults, changed by the environment: `MESHLOOM_DEVICE` (an index, a name or a PCI address),
+    /// `MESHLOOM_CHECKED=1`, `MESHLOOM_FLOOR=1`, `MESHLOOM_POISON=0|1`, `MESHLOOM_WINDOW_BYTES=n`,
+    /// `MESHLOOM_CACHE` (a directory for compiled kernels; empty for none; the defaults heed it too).
+    ///
+    /// # Errors
+    /// [`DeviceError::Misuse`] when a variable has another value.
+    pub fn from_env() -> Result<Self, DeviceError> {
+        let flag = |name: &str, default: bool| match std::env::var(name).as_deref() {
+            Err(_) | Ok("") => Ok(default),
+            Ok("1") => Ok(true),
+            Ok("0") => Ok(false),
+            Ok(other) => Err(DeviceError::Misuse { what: name.into(), why: format!("it is `{other}`, not 0 or 1") }),
+        };
+        let defaults = Options::default();
+        let mut options = Options {
+            checked: flag("MESHLOOM_CHECKED", defaults.checked)?,
+            floor: flag("MESHLOOM_FLOOR", defaults.floor)?,
+            poison: flag("MESHLOOM_POISON", defaults.poison)?,
+            ..defaults
+        };
+        if let Ok(words) = std::env::var("MESHLOOM_DEVICE") {
+            let Ok(adapter) = words.parse();
+            options.adapter = adapter;
+        }
+        if let Ok(words) = std::env::var("MESHLOOM_WINDOW_BYTES") {
+            let bytes = words.parse().ok().filter(|bytes: &u64| *bytes >= 256 && bytes.is_power_of_two());
+            options.window_bytes = Some(bytes.ok_or_else(|| DeviceError::Misuse {
+                what: "MESHLOOM_WINDOW_BYTES".into(),
+                why: format!("it is `{words}`, not a power of two of at least 256"),
+            })?);
+        }
+        Ok(options)
+    }
+
+    /// Refuses windows of another size than arrays can be cut into.
+    pub(super) fn check(&self) -> Result<(), DeviceError> {
+        match self.window_bytes.filter(|bytes| *bytes < 256 || !bytes.is_power_of_two()) {
+            None => Ok(()),
+            Some(bytes) => Err(DeviceError::Misuse {
+                what: "Options::window_bytes".into(),
+                why: format!("it is {bytes}, not a power of two of at least 256"),
+            }),
+        }
+    }
+}
