@@ -69,7 +69,7 @@ const FOLD_GROUP: u32 = 64;
 struct ListSearch<'a> {
     tree: &'a Tree,
     queries: Queries<'a>,
-    ask: KnnQuery,
+    knn: KnnQuery,
     lists: Lists,
     part: Range<u64>,
 }
@@ -142,17 +142,17 @@ impl Nearest {
         recorder: &mut Recorder,
         tree: &Tree,
         queries: Queries<'_>,
-        ask: &KnnQuery,
+        knn: &KnnQuery,
     ) -> Result<Lists, NeighborError> {
-        ask.check()?;
-        let lists = empty_lists(&recorder.gpu().clone(), queries.len(tree), ask.k)?;
-        let search = ListSearch { tree, queries, ask: *ask, lists, part: 0..queries.len(tree) };
+        knn.check()?;
+        let lists = empty_lists(&recorder.gpu().clone(), queries.len(tree), knn.k)?;
+        let search = ListSearch { tree, queries, knn: *knn, lists, part: 0..queries.len(tree) };
         self.fill(recorder, &search)?;
         Ok(search.lists)
     }
 
     /// The lists of some of the queries, those number `part` along the curve: results that memory would not hold at once are
-    /// computed part by part. `ask.rows` plays no part; `part` begins with a multiple of 32.
+    /// computed part by part. `knn.rows` plays no part; `part` begins with a multiple of 32.
     ///
     /// # Errors
     /// As [`lists`](Self::lists).
@@ -161,18 +161,18 @@ impl Nearest {
         recorder: &mut Recorder,
         tree: &Tree,
         queries: Queries<'_>,
-        ask: &KnnQuery,
+        knn: &KnnQuery,
         part: Range<u64>,
     ) -> Result<Lists, NeighborError> {
-        ask.check()?;
+        knn.check()?;
         let part = part.start..part.end.min(queries.len(tree));
         if part.start % 32 != 0 || part.start > part.end {
             let why = format!("queries {part:?} of {}; the first must be a multiple of 32", queries.len(tree));
             return Err(DeviceError::Misuse { what: "Nearest::lists_of".into(), why }.into());
         }
-        let lists = empty_lists(&recorder.gpu().clone(), part.end - part.start, ask.k)?;
-        let ask = KnnQuery { rows: RowOrder::Curve, ..*ask };
-        let search = ListSearch { tree, queries, ask, lists, part };
+        let lists = empty_lists(&recorder.gpu().clone(), part.end - part.start, knn.k)?;
+        let knn = KnnQuery { rows: RowOrder::Curve, ..*knn };
+        let search = ListSearch { tree, queries, knn, lists, part };
         self.fill(recorder, &search)?;
         Ok(search.lists)
     }
@@ -188,18 +188,18 @@ impl Nearest {
         recorder: &mut Recorder,
         tree: &Tree,
         queries: Queries<'_>,
-        ask: &KnnQuery,
+        knn: &KnnQuery,
     ) -> Result<Array<u32>, NeighborError> {
-        ask.check()?;
-        let (gpu, rows, length) = (recorder.gpu().clone(), queries.len(tree), list::length(ask.k));
-        let ask = KnnQuery { k: ask.k.min(length), ..*ask };
-        let units = queries.units(tree, ask.within, f32::INFINITY);
+        knn.check()?;
+        let (gpu, rows, length) = (recorder.gpu().clone(), queries.len(tree), list::length(knn.k));
+        let knn = KnnQuery { k: knn.k.min(length), ..*knn };
+        let units = queries.units(tree, knn.within, f32::INFINITY);
         let variant = queries.variant(self.form, tree, Traversal::NEAREST.with(Cursor::Count), &units);
         let key = Key::Lists { variant, length, later_pass: false };
         let kernel = self.kernels.get(key, Trust::Library, || stored(variant, length, false));
         let leaves = gpu.array("neighbors::leaves", rows.div_ceil(self.form.queries()))?;
-        let lists = empty_lists(&gpu, rows, ask.k)?;
-        let mut params = SearchParams { write: ask.k, ..queries.params(tree, &ask, &units)? };
+        let lists = empty_lists(&gpu, rows, knn.k)?;
+        let mut params = SearchParams { write: knn.k, ..queries.params(tree, &knn, &units)? };
         if let Some(portions) = self.budget.portions(self.form, tree.len().div_ceil(LEAF), 0)? {
             (params.rounds, params.leaf_rounds) = (portions.rounds, portions.leaf);
         }
@@ -210,7 +210,7 @@ impl Nearest {
     }
 
     /// Runs `callback` over the list of each query, without storing lists (they pass through scratch memory, in parts, if `k` is above
-    /// 32). `ask.rows` plays no part.
+    /// 32). `knn.rows` plays no part.
     ///
     /// # Errors
     /// As [`lists`](Self::lists); [`DeviceError::Misuse`] for a callback without its functions,
@@ -220,22 +220,22 @@ impl Nearest {
         recorder: &mut Recorder,
         tree: &Tree,
         queries: Queries<'_>,
-        ask: &KnnQuery,
+        knn: &KnnQuery,
         callback: &Callback,
     ) -> Result<(), NeighborError> {
-        ask.check()?;
+        knn.check()?;
         callback::check(callback)?;
         let leaves = tree.len().div_ceil(LEAF);
-        let units = queries.units(tree, ask.within, f32::INFINITY);
+        let units = queries.units(tree, knn.within, f32::INFINITY);
         let one_dispatch = self.budget.portions(self.form, leaves, 0)?.is_none();
         let one_unit = units.finer(&queries.extent(tree)).is_none();
-        if !one_dispatch || !one_unit || ask.k > LONGEST {
-            return self.visit_stored(recorder, tree, queries, ask, callback);
+        if !one_dispatch || !one_unit || knn.k > LONGEST {
+            return self.visit_stored(recorder, tree, queries, knn, callback);
         }
-        let (variant, length) = (queries.variant(self.form, tree, Traversal::NEAREST, &units), list::length(ask.k));
+        let (variant, length) = (queries.variant(self.form, tree, Traversal::NEAREST, &units), list::length(knn.k));
         let key = Key::Callback { variant, length, callback: callback.key() };
         let kernel = self.kernels.get(key, callback.trust(), || in_registers(variant, length, callback));
-        let params = SearchParams { by_number: 1, write: ask.k, ..queries.params(tree, ask, &units)? };
+        let params = SearchParams { by_number: 1, write: knn.k, ..queries.params(tree, knn, &units)? };
         let mut arrays = queries.arrays(tree);
         arrays.extend(callback.arrays());
         queries.dispatch(recorder, self.form, &kernel, &arrays, params, 0..queries.len(tree))
@@ -247,20 +247,20 @@ impl Nearest {
         recorder: &mut Recorder,
         tree: &Tree,
         queries: Queries<'_>,
-        ask: &KnnQuery,
+        knn: &KnnQuery,
         callback: &Callback,
     ) -> Result<(), NeighborError> {
         let rows = queries.len(tree);
         let kernel = self.kernels.get(Key::Fold { callback: callback.key() }, callback.trust(), || fold(callback));
         // A part is a whole number of groups.
-        let per = (SCRATCH / (8 * u64::from(ask.k.max(1)))).next_multiple_of(self.form.queries());
-        let ask = KnnQuery { rows: RowOrder::Curve, ..*ask };
-        let lists = empty_lists(&recorder.gpu().clone(), per.min(rows), ask.k)?;
+        let per = (SCRATCH / (8 * u64::from(knn.k.max(1)))).next_multiple_of(self.form.queries());
+        let knn = KnnQuery { rows: RowOrder::Curve, ..*knn };
+        let lists = empty_lists(&recorder.gpu().clone(), per.min(rows), knn.k)?;
         for start in (0..rows).step_by(per as usize) {
             let part = start..(start + per).min(rows);
             let count = part.end - part.start;
-            self.fill(recorder, &ListSearch { tree, queries, ask, lists: lists.clone(), part })?;
-            let params = FoldParams { base: start as u32, rows: count as u32, k: ask.k };
+            self.fill(recorder, &ListSearch { tree, queries, knn, lists: lists.clone(), part })?;
+            let params = FoldParams { base: start as u32, rows: count as u32, k: knn.k };
             let mut arrays = vec![lists.index.raw(), lists.distance.raw(), queries.numbers(tree).raw()];
             arrays.extend(callback.arrays());
             recorder.dispatch(&kernel, &arrays, &params, count.div_ceil(u64::from(FOLD_GROUP)))?;
@@ -268,11 +268,11 @@ impl Nearest {
         Ok(())
     }
 
-    /// Stores lists, in as many units as the coordinates ask for.
+    /// Stores lists, in as many units as the coordinates knn for.
     fn fill(&self, recorder: &mut Recorder, search: &ListSearch<'_>) -> Result<(), NeighborError> {
-        let ListSearch { tree, queries, ask, lists, part } = search;
+        let ListSearch { tree, queries, knn, lists, part } = search;
         let extent = queries.extent(tree);
-        let coarsest = queries.units(tree, ask.within, f32::INFINITY);
+        let coarsest = queries.units(tree, knn.within, f32::INFINITY);
         let mut all: Vec<Units> = std::iter::successors(Some(coarsest), |units| units.finer(&extent)).collect();
         // The finest first: each takes from the one before it what is too near for its own unit.
         let mut finer: Option<Lists> = None;
@@ -283,7 +283,7 @@ impl Nearest {
             }
             let into = match last {
                 true => lists.clone(),
-                false => empty_lists(&recorder.gpu().clone(), part.end - part.start, ask.k)?,
+                false => empty_lists(&recorder.gpu().clone(), part.end - part.start, knn.k)?,
             };
             let search = ListSearch { lists: into.clone(), part: part.clone(), ..*search };
             self.fill_in_unit(recorder, &search, &units, finer.is_some())?;
@@ -304,18 +304,18 @@ impl Nearest {
         units: &Units,
         keep_squares: bool,
     ) -> Result<(), NeighborError> {
-        let ListSearch { tree, queries, ask, lists, part } = search;
+        let ListSearch { tree, queries, knn, lists, part } = search;
         let portions = self.budget.portions(self.form, tree.len().div_ceil(LEAF), 0)?;
-        let params = queries.params(tree, ask, units)?;
+        let params = queries.params(tree, knn, units)?;
         // Later passes and portions go on from squares.
-        let squares = ask.k > LONGEST || portions.is_some();
+        let squares = knn.k > LONGEST || portions.is_some();
         let groups = (part.end - part.start).div_ceil(self.form.queries());
         let cursor = match portions {
             Some(_) => Some(recorder.gpu().array::<u32>("neighbors::cursor", groups)?),
             None => None,
         };
-        for done in (0..ask.k).step_by(LONGEST as usize) {
-            let write = (ask.k - done).min(LONGEST);
+        for done in (0..knn.k).step_by(LONGEST as usize) {
+            let write = (knn.k - done).min(LONGEST);
             let unit = if squares || keep_squares { 0.0 } else { params.unit };
             let params = SearchParams { done, write, unit, ..params };
             let traverse = |recorder: &mut Recorder, traversal: Traversal, params: SearchParams| {
@@ -349,7 +349,7 @@ impl Nearest {
 impl ListSearch<'_> {
     /// Entries of all lists.
     fn entries(&self) -> u64 {
-        (self.part.end - self.part.start) * u64::from(self.ask.k)
+        (self.part.end - self.part.start) * u64::from(self.knn.k)
     }
 
     fn root_params(&self, unit: f32, least: f32) -> RootParams {

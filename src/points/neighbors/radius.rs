@@ -269,8 +269,8 @@ impl Radius {
         let cursor = if portions.is_some() { Cursor::Resume } else { Cursor::None };
         let variant = queries.variant(self.form, tree, search.traversal.with(cursor), units);
         let kernel = self.kernels.get(visit.key(variant), visit.trust(), || within_kernel(variant, visit));
-        let ask = KnnQuery { within: within.radius, rows: within.rows, ..KnnQuery::nearest(0) };
-        let params = SearchParams { skip: within.which as u32, ..queries.params(tree, &ask, units)? };
+        let knn = KnnQuery { within: within.radius, rows: within.rows, ..KnnQuery::nearest(0) };
+        let params = SearchParams { skip: within.which as u32, ..queries.params(tree, &knn, units)? };
         let (mut arrays, rows) = (queries.arrays(tree), queries.len(tree));
         if rows == 0 {
             return Ok(());

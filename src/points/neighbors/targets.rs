@@ -136,7 +136,7 @@ impl<'a> Queries<'a> {
     }
 
     /// The parameters of a search, but for those of a traversal that stops and of lists that have entries already.
-    pub(super) fn params(&self, tree: &Tree, ask: &KnnQuery, units: &Units) -> Result<SearchParams, NeighborError> {
+    pub(super) fn params(&self, tree: &Tree, knn: &KnnQuery, units: &Units) -> Result<SearchParams, NeighborError> {
         if let Queries::At(targets) = self
             && targets.domain != *tree.domain()
         {
@@ -154,16 +154,16 @@ impl<'a> Queries<'a> {
             sources: tree.len() as u32,
             queries: self.len(tree) as u32,
             first: 0,
-            reach: units.at_most(ask.within),
+            reach: units.at_most(knn.within),
             unit: units.unit(),
             infinity: f32::INFINITY,
-            k: ask.k,
+            k: knn.k,
             done: 0,
             write: 0,
-            by_number: u32::from(ask.rows == RowOrder::Input),
-            skip: u32::from(ask.without_self),
+            by_number: u32::from(knn.rows == RowOrder::Input),
+            skip: u32::from(knn.without_self),
             base: 0,
-            radius: ask.within,
+            radius: knn.within,
             rounds: u32::MAX,
             leaf_rounds: 0,
             load_scale,
