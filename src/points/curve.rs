@@ -1,6 +1,6 @@
 //! Space-filling curves: keys of points on the device, and their twins on the host.
 //!
-//! A point lies in a cell, `floor((x - low) * 2^bits / span)` along each axis and clamped, with 21 bits an axis in
+//! A point lies in a cell, `floor((x - low) * 2^bits / span)` along each axis and clamped, with 21 bits per axis in
 //! three dimensions and 31 in two; a key is the place of its cell on the curve, of 63 or 62 bits, as two words. Only the
 //! difference `x - low` is rounded (to `f32`); the rest is exact, on any device.
 
@@ -22,14 +22,14 @@ pub const fn bits(dims: usize) -> u32 {
     if dims == 3 { 21 } else { 31 }
 }
 
-/// Which cells there are: their origin and the extent of all of them, by axis.
+/// The cells that keys count: where they begin and how far they extend along each axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Frame {
     /// Axes.
     pub dims: usize,
     /// Where the cells begin.
     pub low: [f32; 3],
-    /// How far they reach; along an axis without extent every cell is 0.
+    /// How far they extend; along an axis without extent every cell is 0.
     pub span: [f32; 3],
 }
 
@@ -49,7 +49,7 @@ impl Frame {
         frame
     }
 
-    /// [`new`](Self::new), for those who promise the cells: an extent beyond the range of `f32` is an error.
+    /// As [`new`](Self::new), where the cells have to be exact: an extent beyond the range of `f32` is an error.
     ///
     /// # Errors
     /// [`ParticleError::Extent`].
@@ -102,7 +102,7 @@ fn spread(n: u32, count: u32, step: u32) -> u64 {
     (0..count).map(|bit| u64::from(n >> bit & 1) << (bit * step)).sum()
 }
 
-/// The place of a cell on the Z-order curve: bit `b` of axis `a` at place `b * dims + a`. A cell has [`bits`] bits an
+/// The place of a cell on the Z-order curve: bit `b` of axis `a` at place `b * dims + a`. A cell has [`bits`] bits per
 /// axis; of two axes the third is ignored.
 ///
 /// ```
@@ -123,7 +123,7 @@ pub fn demorton(key: u64, dims: usize) -> [u32; 3] {
     cell
 }
 
-/// The place of a cell on the Hilbert curve. A cell has [`bits`] bits an axis; of two axes the third is ignored. The
+/// The place of a cell on the Hilbert curve. A cell has [`bits`] bits per axis; of two axes the third is ignored. The
 /// `8^n` (or `4^n`) cells nearest the origin are the first on the curve.
 ///
 /// ```
@@ -190,7 +190,7 @@ pub(super) fn kernels() -> Vec<KernelSource> {
     [Curve::Morton, Curve::Hilbert].map(keys).into()
 }
 
-/// Computes keys on the device; keeps its compiled kernels.
+/// Computes keys on the device. Keeps its kernels once they are compiled.
 pub struct CurveKeys {
     morton: Kernel,
     hilbert: Kernel,
@@ -209,7 +209,7 @@ impl CurveKeys {
     }
 
     /// Records `high[i]`, `low[i]` = the words of the key of point `i`, for as many points as `high` has elements.
-    /// `positions` holds `frame.dims` finite coordinates a point. Reads 4 bytes a coordinate, writes 8 a point; neither
+    /// `positions` holds `frame.dims` finite coordinates per point. Reads 4 bytes per coordinate, writes 8 per point; neither
     /// submits nor waits.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Connected components of points that lie near each other.
+//! Connected components of points within a radius of each other.
 
 use super::error::NeighborError;
 use super::group_shape::GroupShape;
@@ -41,7 +41,7 @@ crate::kernel_params! {
 
 /// Finds connected components: points are linked that lie within a radius of each other, as in friends-of-friends.
 ///
-/// - A point's label is the least number of a point in its component: it does not depend on the tree, the device or the order
+/// - A point's label is the least index of a point in its component: it does not depend on the tree, the device or the order
 ///   of anything.
 /// - A link is what [`Radius`](super::Radius) counts as a neighbour: inclusive, the nearest image on periodic axes.
 /// - Points of a node of the tree that is no longer than the radius are linked without looking at them, and nodes that are in one
@@ -100,7 +100,7 @@ impl Components {
         self
     }
 
-    /// The label of each point of the tree's cloud, in its order: the least number of a point in its component.
+    /// The label of each point of the tree's cloud, in its order: the least index of a point in its component.
     ///
     /// # Errors
     /// [`NeighborError::Radius`], and those of the device.

@@ -55,7 +55,7 @@ impl Bins {
         self.0.len() - 1
     }
 
-    /// Never: there is at least one bin.
+    /// False: there is at least one bin.
     pub fn is_empty(&self) -> bool {
         false
     }

@@ -1,18 +1,18 @@
-//! A hierarchy of boxes over points, packed along a Hilbert curve.
+//! A bounding volume hierarchy over points: axis-aligned boxes, packed along a Hilbert curve.
 //!
 //! Leaves are 32 points that follow each other on the curve, a node is 8 nodes of the level below ([`Levels`]): the shape
-//! follows from the number of points alone, so nothing is allocated by guess and points that coincide are like any others. Of
-//! all packings along a curve this one costs 1.7 times fewer distances than Morton's, whose leaves straddle the jumps of the curve
+//! follows from the number of points alone, so memory is known beforehand and points that coincide need no special care. Searches
+//! compute 1.7 times fewer distances than with leaves along a Morton curve, which straddle the jumps of that curve
 //! (`docs/particles.md`).
 //!
 //! | call | dispatches | submits, waits |
 //! |---|---|---|
-//! | [`Builder::build`] | keys, sort, arrange, one a level | no |
-//! | [`Tree::refit`] | arrange, one a level | no |
-//! | [`Builder::moments`] | one a level | no |
+//! | [`Builder::build`] | keys, sort, arrange, one per level | no |
+//! | [`Tree::refit`] | arrange, one per level | no |
+//! | [`Builder::moments`] | one per level | no |
 //!
-//! Memory of a tree: 4 bytes for the order, 4 a coordinate for the sorted points and 1.2 for boxes, a point; while it is
-//! built also what the sort takes, 12 to 14 bytes. Keys lie where the points will.
+//! Memory per point: 4 bytes for the order, 4 per coordinate for the sorted points and 1.2 for boxes; during the build also 12 to 14 for
+//! the sort. Keys use the positions buffer before it is filled.
 
 mod levels;
 
@@ -54,7 +54,7 @@ pub struct Builder {
     keys: CurveKeys,
     sort: Sort,
     boxes: Arc<BoxKernels>,
-    /// Of points with masses, and of points that count 1 each.
+    /// With masses, and without.
     leaf_moments: [Kernel; 2],
     node_moments: Kernel,
 }
@@ -67,7 +67,7 @@ pub struct Builder {
 pub struct Tree {
     domain: Domain,
     frame: Frame,
-    /// Of the frame and of the points as they are now.
+    /// Of the frame and of the points at present.
     extent: Arc<Mutex<Extent>>,
     levels: Levels,
     positions: Array<f32>,
@@ -92,10 +92,10 @@ impl Builder {
         }
     }
 
-    /// The tree over the points of `cloud`. Records keys, a sort, and one dispatch a level; neither submits nor waits.
+    /// The tree over the points of `cloud`. Records keys, a sort, and one dispatch per level; neither submits nor waits.
     ///
-    /// `frame` is that of the cloud, `Frame::new(cloud.domain(), cloud.bounds())`, or one that holds it: ranks that are to get
-    /// the same distances take the frame of all points.
+    /// `frame` is that of the cloud, `Frame::new(cloud.domain(), cloud.bounds())`, or a larger one: ranks that are to compute
+    /// the same distances use the frame of all points.
     ///
     /// # Errors
     /// [`DeviceError`] when memory is short or an array does not fit the kernels' bindings.
@@ -107,7 +107,7 @@ impl Builder {
         let tree = Tree {
             domain: *cloud.domain(),
             frame: *frame,
-            extent: Arc::new(Mutex::new(Extent::framed(frame, cloud.domain()))),
+            extent: Arc::new(Mutex::new(Extent::of_frame(frame, cloud.domain()))),
             positions,
             order,
             boxes: gpu.array("tree::boxes", 8 * levels.total())?,
@@ -118,7 +118,7 @@ impl Builder {
         Ok(tree)
     }
 
-    /// The points of `cloud` along the curve, and their numbers.
+    /// The points of `cloud` along the curve, and their indices.
     pub(crate) fn arranged(
         &self,
         recorder: &mut Recorder,
@@ -133,8 +133,7 @@ impl Builder {
         Ok((positions, order))
     }
 
-    /// Numbers of the points of `cloud` along the curve. The keys lie in `positions`, which are written only after them, where
-    /// there is room.
+    /// Indices of the points of `cloud` along the curve. Keys use the array `positions` before it is filled, if it is long enough.
     fn order(
         &self,
         recorder: &mut Recorder,
@@ -145,7 +144,7 @@ impl Builder {
         let (gpu, count) = (recorder.gpu().clone(), cloud.len());
         let order = gpu.array("tree::order", count)?;
         let words = positions.cast::<u32>()?;
-        // Parts begin at multiples of 64 words.
+        // Parts of an array begin at multiples of 64 words.
         let [high, low] = match (words.part(0, count), words.part(count.next_multiple_of(64), count)) {
             (Some(high), Some(low)) => [high, low],
             _ => [gpu.array("tree::high", count)?, gpu.array("tree::low", count)?],
@@ -156,10 +155,10 @@ impl Builder {
     }
 
     /// Mass and centre of mass of every node, four words each (mass, x, y, z), in the order of [`Tree::boxes`]. `masses` are
-    /// those of the points in the order of the cloud; without them every point counts 1. A node without mass has its middle
-    /// for a centre. Recorded only.
+    /// those of the points in the order of the cloud; without them every point has mass 1. The centre of a node without mass is the middle
+    /// of its box. Recorded only.
     ///
-    /// The centre is that of the coordinates as they are in `[0, side)`; images do not enter.
+    /// Centres are means of the coordinates in `[0, side)`, without periodic images.
     ///
     /// # Errors
     /// [`DeviceError`] when memory is short or `masses` has another length.
@@ -237,17 +236,17 @@ impl Tree {
         &self.domain
     }
 
-    /// The cells that its curve runs through.
+    /// The cells of its curve.
     pub fn frame(&self) -> &Frame {
         &self.frame
     }
 
-    /// Which nodes there are.
+    /// Its levels and nodes.
     pub fn levels(&self) -> &Levels {
         &self.levels
     }
 
-    /// Number in the cloud of each point along the curve; to be read only.
+    /// Index in the cloud of each point along the curve; to be read only.
     pub fn order(&self) -> &Array<u32> {
         &self.order
     }
@@ -257,19 +256,20 @@ impl Tree {
         &self.positions
     }
 
-    /// Eight words a node: the bits of low x, y, z and high x, y, z (0 behind the last axis), the least number of a point, and the
-    /// length of the diagonal. Numbered as [`Levels`] says.
+    /// Eight words per node: the bits of low x, y, z and high x, y, z (0 behind the last axis), the least index of a point, and the bits of
+    /// the length of the diagonal. Nodes are numbered as in [`Levels`].
     pub fn boxes(&self) -> &Array<u32> {
         &self.boxes
     }
 
-    /// How large and how small coordinates are: those of the points, and what the frame holds.
+    /// The range of coordinates of the points and of the frame.
     pub(crate) fn extent(&self) -> Extent {
         *self.extent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the positions of `cloud`, which has the same points in the same order elsewhere, and fits the boxes to them. The order
-    /// along the curve stays: right for any positions, and quick as long as the points have moved little. Recorded only.
+    /// Takes new positions from `cloud`, which has the same points in the same order, and fits the boxes to them. The order
+    /// along the curve stays, so that results are right for any positions, and searches fast as long as points have moved little. Recorded
+    /// only.
     ///
     /// # Errors
     /// [`DeviceError::Misuse`] when `cloud` has another number of points, or lies in another domain.
@@ -282,7 +282,7 @@ impl Tree {
             let why = format!("{now} coordinates in a domain {here}; {before} in {there} were there");
             return Err(DeviceError::Misuse { what: "Tree::refit".into(), why });
         }
-        let extent = Extent::framed(&self.frame, &self.domain).union(&Extent::of(cloud));
+        let extent = Extent::of_frame(&self.frame, &self.domain).union(&Extent::of(cloud));
         *self.extent.lock().unwrap_or_else(PoisonError::into_inner) = extent;
         let (points, BoxKernels { arrange, leaves, nodes }) = (self.params(), &*self.kernels);
         let arrays = [positions.raw(), self.order.raw(), self.positions.raw()];
@@ -300,7 +300,7 @@ impl Tree {
         self.len().div_ceil(LEAF).div_ceil(u64::from(GROUP))
     }
 
-    /// One dispatch a level above the leaves.
+    /// One dispatch per level above the leaves, upwards.
     fn upwards(&self, recorder: &mut Recorder, kernel: &Kernel, array: &RawArray) -> Result<(), DeviceError> {
         for level in 1..self.levels.count() {
             let count = self.levels.nodes(level);
