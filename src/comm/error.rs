@@ -70,7 +70,7 @@ pub enum CommError {
         from: usize,
         /// Bytes asked for.
         expected: u64,
-        /// Bytes that came; a lower bound where it exceeds `expected`.
+        /// Bytes received; a lower bound where it exceeds `expected`.
         got: u64,
     },
     /// A rank number that the communicator does not have.

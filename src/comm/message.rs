@@ -1,7 +1,7 @@
 //! Messages between two ranks, which travel in pieces if they are long.
 //!
 //! A message of `n` bytes travels as `n / max_piece` full pieces and one that is shorter, possibly empty. The short piece
-//! marks the end, so a receive that asked for another size notices and never takes a piece of the next message for its own.
+//! marks the end, so a receive of another size is an error and never gets a piece of the next message.
 //! The header of a message of a collective travels with the first piece and does not count.
 
 use std::collections::VecDeque;

@@ -30,7 +30,7 @@ pub(super) fn check(shape: [u64; 3], boxes: &[Box3], list: &'static str) -> Resu
     }
 }
 
-/// A product that does not wrap, whatever shape was asked for.
+/// The product of at most three extents, which does not wrap.
 fn size(extents: &[u64]) -> u128 {
     extents.iter().map(|&n| u128::from(n)).product()
 }
