@@ -12,7 +12,7 @@
 use crate::exchange::block_copy::{Action, BlockCopy, Place};
 use crate::exchange::{ExchangeError, GridComms};
 use crate::gpu::{Array, DeviceElement, DeviceError, Element, MemoryKind, Recorder};
-use crate::grid::{Block, FieldLayout, GhostPlan, Link, Part, Transfers};
+use crate::grid::{Block, FieldLayout, GhostPlan, Link, Transfer, Transfers};
 
 /// What a field's cells hold, and so how ghosts are added to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,8 +127,8 @@ impl GhostCells {
         };
         for sweep in order.into_iter().map(|i| &self.plan.sweeps[i]) {
             let (give, take) = match way {
-                Way::Exchange => (&sweep.lend, &sweep.borrow),
-                Way::Reduce => (&sweep.borrow, &sweep.lend),
+                Way::Exchange => (&sweep.owned, &sweep.ghosts),
+                Way::Reduce => (&sweep.ghosts, &sweep.owned),
             };
             let gpu = recorder.gpu().clone();
             let cells_of = |links: &[Link]| fields * links.iter().map(|link| link.block.len()).sum::<u64>();
@@ -196,14 +196,14 @@ fn moved(
 }
 
 /// The message of each peer: its links, one after the other.
-fn parts(links: &[Link], words: u64) -> Vec<Part> {
-    let mut parts: Vec<Part> = Vec::new();
+fn parts(links: &[Link], words: u64) -> Vec<Transfer> {
+    let mut parts: Vec<Transfer> = Vec::new();
     let mut at = 0;
     for link in links {
         let len = link.block.len() * words;
         match parts.last_mut() {
             Some(part) if part.peer == link.peer => part.len += len,
-            _ => parts.push(Part { peer: link.peer, start: at, len }),
+            _ => parts.push(Transfer { peer: link.peer, start: at, len }),
         }
         at += len;
     }

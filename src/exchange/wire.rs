@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::gpu::{Array, DeviceError, Element, Kernel, KernelSource, MemoryKind, Recorder};
-use crate::grid::{Part, Transfers};
+use crate::grid::{Transfer, Transfers};
 
 /// The form of values between ranks. What a rank sends itself stays exact.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -139,13 +139,13 @@ impl Pair {
 }
 
 /// The parts of others as coded words, one behind the other: the parts, both forms of each, and the words in all.
-fn coded(parts: &[Part], me: usize, words: u64) -> (Vec<Part>, Vec<Pair>, u64) {
+fn coded(parts: &[Transfer], me: usize, words: u64) -> (Vec<Transfer>, Vec<Pair>, u64) {
     let (mut coded, mut pairs, mut at) = (Vec::new(), Vec::new(), 0);
     for part in parts.iter().filter(|part| part.peer != me && part.len > 0) {
         let count = part.len * words;
         let rest = count % BLOCK;
         let len = count / BLOCK * CODED + if rest > 0 { 1 + rest.div_ceil(2) } else { 0 };
-        coded.push(Part { peer: part.peer, start: at, len });
+        coded.push(Transfer { peer: part.peer, start: at, len });
         pairs.push(Pair { plain: part.start * words, count, coded: at });
         at += len;
     }
