@@ -20,7 +20,7 @@
 use std::path::Path;
 
 use crate::comm::{CommError, Communicator};
-use crate::io::{Element, IoError, Member, NpyWriter, NpzWriter, PartCrc, Sealed, token};
+use crate::io::{IoError, Member, NpyElement, NpyWriter, NpzWriter, PartCrc, Sealed, token};
 
 /// Elements of an archive that are written at a time: their CRC is taken while they are in the cache.
 const PIECE: usize = 1 << 17;
@@ -62,7 +62,7 @@ fn opened<W, E: From<IoError> + From<CommError>>(
 ///
 /// # Errors
 /// Those of `write`, [`IoError`], and those of the ranks.
-pub fn write_npy<T: Element, E: From<IoError> + From<CommError>>(
+pub fn write_npy<T: NpyElement, E: From<IoError> + From<CommError>>(
     comm: &Communicator,
     path: &Path,
     shape: &[u64],
@@ -77,7 +77,7 @@ pub fn write_npy<T: Element, E: From<IoError> + From<CommError>>(
 ///
 /// # Errors
 /// As [`write_npy`].
-pub fn seal_npy<T: Element, E: From<IoError> + From<CommError>>(
+pub fn seal_npy<T: NpyElement, E: From<IoError> + From<CommError>>(
     comm: &Communicator,
     path: &Path,
     shape: &[u64],
@@ -102,7 +102,7 @@ impl Archive {
     ///
     /// # Errors
     /// Those of [`NpzWriter::write`].
-    pub fn write<T: Element>(&mut self, member: usize, first: u64, elements: &[T]) -> Result<(), IoError> {
+    pub fn write<T: NpyElement>(&mut self, member: usize, first: u64, elements: &[T]) -> Result<(), IoError> {
         for (number, piece) in elements.chunks(PIECE).enumerate() {
             self.parts.push(self.writer.write(member, first + (number * PIECE) as u64, piece)?);
         }

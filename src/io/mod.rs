@@ -85,13 +85,13 @@ pub use hdf5_name::is_hdf5;
 pub use image::{density_image, density_png, density_png_bytes};
 pub use input::{read_short, read_text};
 pub use npy::NpyFile;
-pub use npy_writer::{Element, NpyWriter};
+pub use npy_writer::{NpyElement, NpyWriter};
 pub use npz::{Member, NpzWriter, PartCrc};
 pub use npz_file::NpzFile;
 pub use numbers::{Numbers, read_numbers};
 pub use output_dir::OutputDir;
 #[cfg(feature = "cli")]
-pub use plot::{Curve, ErrorPoints, LogAxis, LogPlot, log_plot_png_bytes};
+pub use plot::{ErrorPoints, LogAxis, LogPlot, PlotCurve, log_plot_png_bytes};
 pub use shared_file::{Sealed, SharedFile, seal_whole, write_whole};
 pub use temporary::token;
 

@@ -13,7 +13,7 @@ mod sealed {
 }
 
 /// A type whose arrays can be written: f32, f64, i32, i64, u32, u64, and `[f32; 2]` and `[f64; 2]` as complex numbers.
-pub trait Element: bytemuck::Pod + sealed::Sealed {
+pub trait NpyElement: bytemuck::Pod + sealed::Sealed {
     /// NumPy's type string, little endian.
     const DESCR: &'static str;
     /// Bytes of one number: half an element for complex types.
@@ -23,7 +23,7 @@ pub trait Element: bytemuck::Pod + sealed::Sealed {
 macro_rules! elements {
     ($($type:ty: $descr:literal, $bytes:literal;)*) => {$(
         impl sealed::Sealed for $type {}
-        impl Element for $type {
+        impl NpyElement for $type {
             const DESCR: &'static str = $descr;
             const NUMBER_BYTES: usize = $bytes;
         }
@@ -46,14 +46,14 @@ elements! {
 /// Rank 0 creates it, the others open it with the same shape and token, all write disjoint ranges and finish; when, and
 /// who waits for whom, is as for [`SharedFile`].
 #[derive(Debug)]
-pub struct NpyWriter<T: Element> {
+pub struct NpyWriter<T: NpyElement> {
     file: SharedFile,
     data_offset: u64,
     len: u64,
     element: PhantomData<T>,
 }
 
-impl<T: Element> NpyWriter<T> {
+impl<T: NpyElement> NpyWriter<T> {
     /// Creates the file with its header. Called by rank 0.
     ///
     /// # Errors
@@ -126,7 +126,7 @@ impl<T: Element> NpyWriter<T> {
 }
 
 /// The bytes of elements as they stand in a file.
-pub(super) fn little_endian<T: Element>(elements: &[T]) -> Cow<'_, [u8]> {
+pub(super) fn little_endian<T: NpyElement>(elements: &[T]) -> Cow<'_, [u8]> {
     let bytes: &[u8] = bytemuck::cast_slice(elements);
     if cfg!(target_endian = "little") {
         return bytes.into();

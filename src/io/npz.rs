@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crc32fast::Hasher;
 
-use super::npy_writer::{Element, Plan, little_endian, plan};
+use super::npy_writer::{NpyElement, Plan, little_endian, plan};
 use super::zip::{Entry, directory};
 use super::{IoError, Sealed, SharedFile};
 
@@ -19,7 +19,7 @@ pub struct Member {
 
 impl Member {
     /// An array of `T`, which NumPy finds under `name`: ASCII letters, digits, `_`, `-` and `.`, at most 100.
-    pub fn new<T: Element>(name: &str, shape: &[u64]) -> Self {
+    pub fn new<T: NpyElement>(name: &str, shape: &[u64]) -> Self {
         let (name, shape) = (name.to_string(), shape.to_vec());
         Member { name, shape, descr: T::DESCR, element_bytes: size_of::<T>() as u64 }
     }
@@ -166,7 +166,7 @@ impl NpzWriter {
     /// # Errors
     /// [`IoError::Dtype`] for elements of another type or no such member, [`IoError::Range`] beyond the end of the
     /// array, [`IoError::Write`].
-    pub fn write<T: Element>(&self, member: usize, first: u64, elements: &[T]) -> Result<PartCrc, IoError> {
+    pub fn write<T: NpyElement>(&self, member: usize, first: u64, elements: &[T]) -> Result<PartCrc, IoError> {
         let path = || self.file.path().to_path_buf();
         let placed = self.layout.members.get(member).filter(|placed| placed.member.descr == T::DESCR);
         let Some(placed) = placed else {

@@ -30,14 +30,14 @@ pub struct LogPlot<'a> {
     /// Upwards.
     pub y: LogAxis<'a>,
     /// Drawn in this order, below the points.
-    pub curves: &'a [Curve<'a>],
+    pub curves: &'a [PlotCurve<'a>],
     /// Drawn in this order.
     pub points: &'a [ErrorPoints<'a>],
 }
 
 /// A curve through points, in the order given.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Curve<'a> {
+pub struct PlotCurve<'a> {
     /// Its name in the legend; an empty one has no line there.
     pub name: &'a str,
     /// x and y. What lies outside the axes is cut off; where a value has no logarithm the curve is interrupted.
@@ -70,14 +70,14 @@ pub struct ErrorPoints<'a> {
 /// [`IoError::Plot`] unless both ranges are positive, finite and ascending.
 ///
 /// ```
-/// use meshloom::io::{Curve, LogAxis, LogPlot, log_plot_png_bytes};
+/// use meshloom::io::{PlotCurve, LogAxis, LogPlot, log_plot_png_bytes};
 /// # fn main() -> Result<(), meshloom::io::IoError> {
 /// let curve: Vec<_> = (1..=100).map(|i| (f64::from(i), f64::from(i).powi(-2))).collect();
 /// let plot = LogPlot {
 ///     title: "an inverse square",
 ///     x: LogAxis { label: "r", range: [1.0, 100.0] },
 ///     y: LogAxis { label: "force", range: [1e-4, 1.0] },
-///     curves: &[Curve { name: "r⁻²", at: &curve, color: [40, 90, 160], dashed: false }],
+///     curves: &[PlotCurve { name: "r⁻²", at: &curve, color: [40, 90, 160], dashed: false }],
 ///     points: &[],
 /// };
 /// let bytes = log_plot_png_bytes(&plot, "force.png".as_ref())?;
@@ -224,7 +224,7 @@ impl LogPlot<'_> {
     }
 }
 
-impl Curve<'_> {
+impl PlotCurve<'_> {
     fn pen(&self) -> Pen {
         Pen { color: self.color, width: 4.0, dashed: self.dashed }
     }
@@ -237,7 +237,7 @@ mod tests {
     const RED: [u8; 3] = [200, 0, 0];
     const BLUE: [u8; 3] = [0, 0, 200];
 
-    fn plot<'a>(curves: &'a [Curve<'a>], points: &'a [ErrorPoints<'a>]) -> LogPlot<'a> {
+    fn plot<'a>(curves: &'a [PlotCurve<'a>], points: &'a [ErrorPoints<'a>]) -> LogPlot<'a> {
         let axis = LogAxis { label: "x", range: [1.0, 100.0] };
         LogPlot { title: "t", x: axis, y: axis, curves, points }
     }
@@ -251,7 +251,7 @@ mod tests {
     #[test]
     fn data_lie_where_the_axes_say() {
         let at = [(0.1, 10.0), (1e4, 10.0)];
-        let curves = [Curve { name: "", at: &at, color: BLUE, dashed: false }];
+        let curves = [PlotCurve { name: "", at: &at, color: BLUE, dashed: false }];
         let points = [ErrorPoints { name: "", at: &[(10.0, 10.0, 20.0), (10.0, 1e3, 1.0)], color: RED }];
         let picture = draw(&plot(&curves, &points));
         let [left, top, right, bottom] = FIELD.map(|edge| edge as u32);
@@ -273,7 +273,7 @@ mod tests {
     fn what_has_no_logarithm_is_left_out() {
         let at = [(1.0, 0.0), (f64::NAN, 2.0), (2.0, f64::INFINITY), (-1.0, 3.0), (5.0, 1e-300)];
         let bad: Vec<_> = at.iter().map(|&(x, y)| (x, y, f64::NAN)).collect();
-        let curves = [Curve { name: "", at: &at, color: BLUE, dashed: true }];
+        let curves = [PlotCurve { name: "", at: &at, color: BLUE, dashed: true }];
         let points = [ErrorPoints { name: "", at: &bad, color: RED }];
         assert_eq!(draw(&plot(&curves, &points)), draw(&plot(&[], &[])));
     }
