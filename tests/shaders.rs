@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock, Mutex};
 
 use meshloom::fft::{self, Limits, Precision};
 use meshloom::gpu::Variant as Form;
-use meshloom::gpu::{Access, KernelSource, ParamsSpace, Profile, Slot, Tuning};
+use meshloom::gpu::{Access, KernelSource, ParamsSpace, Profile, Slot, WorkgroupShape};
 use meshloom::points::neighbors;
 use naga::back::{hlsl, msl, spv};
 use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
@@ -73,7 +73,8 @@ fn slots(source: &KernelSource) -> Vec<Slot> {
 /// Whether a kernel uses operations across a subgroup.
 fn has_subgroups(source: &KernelSource) -> bool {
     let windows = vec![1; slots(source).len()];
-    let form = Form { windows: &windows, window: WINDOW, tuning: Profile::Gpu.tuning(), params: ParamsSpace::Uniform };
+    let form =
+        Form { windows: &windows, window: WINDOW, shape: Profile::Gpu.workgroup_shape(), params: ParamsSpace::Uniform };
     let text = source.wgsl(&form).unwrap();
     text.lines().any(|line| line.split("//").next().unwrap().contains("subgroup"))
 }
@@ -91,13 +92,13 @@ impl Texts {
         &mut self,
         source: &Arc<KernelSource>,
         windows: &[u32],
-        tuning: Tuning,
+        shape: WorkgroupShape,
         limits: Limits,
         precision: Option<Precision>,
     ) {
-        let Tuning { group, items } = tuning;
+        let WorkgroupShape { group, items } = shape;
         let name = format!("{} in {windows:?} windows, {group} x {items}, {limits:?}", source.label());
-        let form = Form { windows, window: WINDOW, tuning, params: ParamsSpace::Uniform };
+        let form = Form { windows, window: WINDOW, shape, params: ParamsSpace::Uniform };
         let text = source.wgsl(&form).unwrap_or_else(|e| panic!("{name}: {e}"));
         self.written += 1;
         let unused = text.matches("ITEMS").count() == 1;
@@ -111,15 +112,15 @@ impl Texts {
 
 static VARIANTS: LazyLock<Vec<Variant>> = LazyLock::new(|| {
     let mut texts = Texts::default();
-    for tuning in [Profile::Gpu.tuning(), Profile::Software.tuning()] {
+    for shape in [Profile::Gpu.workgroup_shape(), Profile::Software.workgroup_shape()] {
         let baseline = meshloom::kernels().into_iter().filter(|source| !has_subgroups(source));
         for source in baseline.map(Arc::new) {
             for windows in windows(slots(&source).len()) {
-                texts.add(&source, &windows, tuning, FLOOR, None);
+                texts.add(&source, &windows, shape, FLOOR, None);
             }
         }
     }
-    // Transforms have workgroups of their own, whatever the tuning of other kernels.
+    // Transforms have workgroups of their own, whatever the shape of other kernels.
     for (precision, lengths, limits, many) in [
         (Precision::Single, &LENGTHS[..], FLOOR, false),
         (Precision::Single, &LENGTHS, SOFTWARE, false),
@@ -131,7 +132,7 @@ static VARIANTS: LazyLock<Vec<Variant>> = LazyLock::new(|| {
         for source in fft::line_kernels(precision, lengths, limits).into_iter().map(Arc::new) {
             let slots = slots(&source).len();
             for windows in if many { windows(slots) } else { vec![vec![1; slots]] } {
-                texts.add(&source, &windows, Profile::Gpu.tuning(), limits, Some(precision));
+                texts.add(&source, &windows, Profile::Gpu.workgroup_shape(), limits, Some(precision));
             }
         }
     }
@@ -296,8 +297,8 @@ fn kernels_with_subgroups_are_valid_and_written_where_there_are_some() {
         let all = windows(slots(&source).len());
         for windows in if barriered { &all[..] } else { &all[..1] } {
             let name = format!("{} in {windows:?} windows", source.label());
-            let tuning = Profile::Gpu.tuning();
-            let form = Form { windows, window: WINDOW, tuning, params: ParamsSpace::Uniform };
+            let shape = Profile::Gpu.workgroup_shape();
+            let form = Form { windows, window: WINDOW, shape, params: ParamsSpace::Uniform };
             let text = source.wgsl(&form).unwrap();
             let (module, info) = check_with(&text, Capabilities::SUBGROUP).unwrap_or_else(|e| panic!("{name}: {e}"));
             let invocations: u32 = module.entry_points[0].workgroup_size.iter().product();

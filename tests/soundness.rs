@@ -267,7 +267,7 @@ fn sizes_beyond_what_indices_hold_are_refused() {
         let options = Options { window_bytes: Some(bytes), ..Options::from_env().unwrap() };
         misused(Gpu::open(&options, 0), "power of two");
     }
-    let tuning = Profile::Gpu.tuning();
-    let variant = Variant { windows: &[1], window: 1024, tuning, params: ParamsSpace::Uniform };
+    let shape = Profile::Gpu.workgroup_shape();
+    let variant = Variant { windows: &[1], window: 1024, shape, params: ParamsSpace::Uniform };
     misused(KernelSource::new("test::none", "").wgsl(&variant), "windows");
 }

@@ -121,7 +121,7 @@ impl RawArray {
     /// Refuses, for `what`, a device that does not have it.
     pub(crate) fn on(&self, gpu: &Gpu, what: &str) -> Result<(), DeviceError> {
         let own = &self.storage.gpu;
-        if own.0.number == gpu.0.number {
+        if own.number() == gpu.number() {
             return Ok(());
         }
         let (own, gpu) = (&own.info().name, &gpu.info().name);

@@ -1,7 +1,7 @@
 //! What a device allows and what it is good at.
 
 use super::options::Options;
-use super::tuning::Profile;
+use super::profile::Profile;
 
 /// What a device allows and what it is good at.
 #[derive(Clone, Debug)]

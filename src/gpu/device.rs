@@ -1,29 +1,23 @@
 //! A device: opened once, shared by all who work on it.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::adapter;
 use super::capabilities::Capabilities;
 use super::error::DeviceError;
 use super::open_device::{OpenDevice, Owner};
 use super::options::Options;
-use super::pipeline::{Pipeline, Trust};
+use super::pipeline::Pipelines;
 use super::pipeline_cache::PipelineCache;
 use super::pool::{MemoryKind, Pool};
-use super::tuning::Tuning;
-
-/// A pipeline, once somebody has compiled it.
-type Compiled = Arc<OnceLock<Result<Arc<Pipeline>, DeviceError>>>;
+use super::profile::WorkgroupShape;
 
 pub(super) struct Inner {
-    /// No other device of this process ever has it.
-    pub number: u64,
     pub open: OpenDevice,
-    options: Options,
+    pub pipelines: Pipelines,
     pool: Pool,
-    pub cache: Option<PipelineCache>,
-    pub pipelines: Mutex<HashMap<(String, Trust), Compiled>>,
+    /// See [`Options::poison`].
+    poison: bool,
 }
 
 /// A device with its memory pool and its compiled kernels.
@@ -44,10 +38,6 @@ impl std::fmt::Debug for Gpu {
 /// Devices that are open in this process, by adapter and options.
 type Open = Vec<(wgpu::Adapter, Options, Weak<Inner>)>;
 
-fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Gpu {
     /// Opens the adapter that `options` choose for the rank number `local_rank` of this host, or gives the handle on it
     /// that this process already has.
@@ -60,7 +50,7 @@ impl Gpu {
         // Opening one at a time: drivers crash when devices are created in parallel.
         static OPEN: Mutex<Open> = Mutex::new(Vec::new());
         let adapter = adapter::choose(&options.adapter, local_rank)?;
-        let mut open = unpoisoned(&OPEN);
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|(_, _, inner)| inner.strong_count() > 0);
         if let Some(inner) =
             open.iter().find(|(a, o, _)| a == adapter && o == options).and_then(|(_, _, weak)| weak.upgrade())
@@ -130,14 +120,8 @@ impl Gpu {
     }
 
     fn with(open: OpenDevice, options: &Options, cache: Option<PipelineCache>) -> Gpu {
-        Gpu(Arc::new(Inner {
-            number: open.number,
-            open,
-            options: options.clone(),
-            pool: Pool::default(),
-            cache,
-            pipelines: Mutex::default(),
-        }))
+        let pipelines = Pipelines::new(options.checked, cache);
+        Gpu(Arc::new(Inner { open, pipelines, pool: Pool::default(), poison: options.poison }))
     }
 
     /// Name, driver, kind and backend of the adapter.
@@ -151,13 +135,13 @@ impl Gpu {
     }
 
     /// Shape of elementwise kernels on this device.
-    pub fn tuning(&self) -> Tuning {
-        self.capabilities().profile.tuning()
+    pub fn workgroup_shape(&self) -> WorkgroupShape {
+        self.capabilities().profile.workgroup_shape()
     }
 
     /// Whether the library's kernels run with WebGPU's run-time checks too; see [`Options::checked`].
     pub fn checked(&self) -> bool {
-        self.0.options.checked
+        self.0.pipelines.checked
     }
 
     /// Whether arrays of [`MemoryKind::Outgoing`] and [`MemoryKind::Incoming`] can be mapped without a copy.
@@ -177,7 +161,7 @@ impl Gpu {
 
     /// How many kernels were compiled so far.
     pub fn compiled(&self) -> usize {
-        unpoisoned(&self.0.pipelines).len()
+        self.0.pipelines.len()
     }
 
     /// How many buffers were asked of the driver so far (a warmed step asks for none).
@@ -194,7 +178,7 @@ impl Gpu {
     /// anyway by [`launch`](crate::launch()) and when the last handle is dropped; for programs that end in other ways.
     /// That it cannot be written is no error.
     pub fn save_pipelines(&self) {
-        self.0.cache.iter().for_each(PipelineCache::save);
+        self.0.pipelines.cache.iter().for_each(PipelineCache::save);
     }
 
     /// Gives the buffers that wait to be used again back to the driver.
@@ -217,10 +201,15 @@ impl Gpu {
         move |why| failure.note(why.into())
     }
 
+    /// A number that no other device of this process ever has.
+    pub(super) fn number(&self) -> u64 {
+        self.0.open.number
+    }
+
     /// A buffer for an array, from the pool.
     pub(super) fn buffer(&self, label: &str, kind: MemoryKind, bytes: u64) -> Result<wgpu::Buffer, DeviceError> {
         let buffer = self.0.pool.take(&self.0.open, label, kind, bytes)?;
-        if self.0.options.poison {
+        if self.0.poison {
             self.0.open.guarded(|| poison(self.queue(), &buffer));
         }
         Ok(buffer)

@@ -7,7 +7,8 @@ use super::array::{Array, DeviceElement, LONGEST, RawArray};
 use super::command::{Command, Encoding, folded, inside};
 use super::device::Gpu;
 use super::error::DeviceError;
-use super::pipeline::{Kernel, PARAMS};
+use super::kernel::Kernel;
+use super::pipeline::PARAMS;
 use super::staging::StagingPool;
 use super::timer::Timer;
 
@@ -175,9 +176,9 @@ impl Recorder {
         if count > LONGEST {
             return Err(DeviceError::TooLong { label: kernel.source().label().into(), len: count });
         }
-        let tuning = self.gpu.tuning();
-        let group = u64::from(kernel.source().fixed_group().unwrap_or(tuning.group)).max(1);
-        self.dispatch(kernel, arrays, params, count.div_ceil(group * u64::from(tuning.items)))
+        let shape = self.gpu.workgroup_shape();
+        let group = u64::from(kernel.source().fixed_group().unwrap_or(shape.group)).max(1);
+        self.dispatch(kernel, arrays, params, count.div_ceil(group * u64::from(shape.items)))
     }
 
     /// Records a copy of `len` elements from one array to another. Within one array, where the ranges may overlap, they pass through

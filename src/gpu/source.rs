@@ -35,7 +35,7 @@ use std::fmt::Write as _;
 use super::assemble::{Module, Parts, assemble};
 use super::error::DeviceError;
 use super::params::{KernelParams, ParamField};
-use super::tuning::Tuning;
+use super::profile::WorkgroupShape;
 
 /// What an array is made of, as WGSL sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -149,7 +149,7 @@ pub struct Variant<'a> {
     /// *Words* (4 bytes) of a window: a power of two, ignored for arrays in one window.
     pub window: u64,
     /// Workgroup size and elements per invocation of kernels that do not fix them.
-    pub tuning: Tuning,
+    pub shape: WorkgroupShape,
     /// Where the parameters are.
     pub params: ParamsSpace,
 }
@@ -375,7 +375,7 @@ pub(super) struct Assembled {
 impl Assembled {
     /// See [`KernelSource::wgsl`].
     pub fn wgsl(&self, variant: &Variant<'_>) -> Result<String, DeviceError> {
-        let &Variant { windows, window, tuning: Tuning { group, items }, params } = variant;
+        let &Variant { windows, window, shape: WorkgroupShape { group, items }, params } = variant;
         if windows.len() != self.slots.len() {
             let why = format!("{} numbers of windows for {} arrays", windows.len(), self.slots.len());
             return Err(DeviceError::Misuse { what: self.label.clone(), why });

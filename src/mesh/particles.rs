@@ -204,6 +204,7 @@ crate::kernel_params! {
         origin: [u32; 4],
         scale: f32,
         shift: f32,
+        padding: [u32; 2],
     }
 }
 
@@ -402,6 +403,7 @@ impl Painter {
             origin: [mesh.layout.offset(), i, j, k].map(|n| n as u32),
             scale: (scale / UNITS) as f32,
             shift,
+            padding: [0; 2],
         };
         recorder.each(&self.density, &[cells.raw(), out.raw()], &params, volume(&mesh.layout.own))
     }

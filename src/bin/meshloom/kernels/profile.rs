@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use meshloom::gpu::{ParamsSpace, Profile, Tuning, Variant};
+use meshloom::gpu::{ParamsSpace, Profile, Variant, WorkgroupShape};
 use serde::Deserialize;
 
 use crate::common::Failure;
@@ -34,7 +34,7 @@ enum Space {
 /// The least that WebGPU gives: arrays in one binding of 128 MiB.
 impl Default for Shape {
     fn default() -> Self {
-        let Tuning { group, items } = Profile::Gpu.tuning();
+        let WorkgroupShape { group, items } = Profile::Gpu.workgroup_shape();
         Shape { workgroup_size: group, items, windows: 1, window_bytes: 1 << 27, params: Space::Uniform }
     }
 }
@@ -50,7 +50,7 @@ impl Shape {
         match name {
             "floor" | "gpu" => Ok(Shape::default()),
             "software" => {
-                let Tuning { group, items } = Profile::Software.tuning();
+                let WorkgroupShape { group, items } = Profile::Software.workgroup_shape();
                 // Software renderers specialise kernels by uniforms, so they get none.
                 Ok(Shape { workgroup_size: group, items, params: Space::Storage, ..Shape::default() })
             }
@@ -91,7 +91,7 @@ impl Shape {
             Space::Uniform => ParamsSpace::Uniform,
             Space::Storage => ParamsSpace::Storage,
         };
-        let tuning = Tuning { group: self.workgroup_size, items: self.items };
-        Variant { windows, window: self.window_bytes / 4, tuning, params }
+        let shape = WorkgroupShape { group: self.workgroup_size, items: self.items };
+        Variant { windows, window: self.window_bytes / 4, shape, params }
     }
 }

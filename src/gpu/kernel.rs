@@ -1,0 +1,119 @@
+//! Kernels, and what arrays they take.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use super::array::RawArray;
+use super::device::Gpu;
+use super::error::DeviceError;
+use super::pipeline::{Pipeline, Trust};
+use super::source::{Access, Assembled, KernelSource, Slot};
+
+/// A kernel that is compiled when it is first dispatched with arrays of a given number of windows, for each device that
+/// it is used on.
+///
+/// A device keeps what it compiled by its text: a second kernel with the same text compiles nothing.
+pub struct Kernel {
+    source: KernelSource,
+    assembled: Result<Assembled, DeviceError>,
+    trust: Trust,
+    compiled: Mutex<Compiled>,
+}
+
+/// By a device's number and the windows. The pipelines belong to the device and go with it.
+type Compiled = HashMap<(u64, Vec<u32>), Weak<Pipeline>>;
+
+impl Kernel {
+    /// A kernel with this text, compiled with run-time checks, so that no text can harm the process:
+    ///
+    /// - an index beyond an array reads and writes some element of that array or nothing, and so it is with private and
+    ///   workgroup arrays,
+    /// - a division by zero gives the dividend, a remainder by zero 0,
+    /// - workgroup memory is zero before it is written,
+    /// - a loop without an end stays one: the driver ends it, or the device is lost.
+    ///
+    /// A text with entry points or bindings of its own, besides `main` and the arrays of its [`KernelSource`], is refused
+    /// when it is compiled.
+    pub fn new(source: KernelSource) -> Self {
+        Self::on_word_of(Trust::Nobody, source)
+    }
+
+    /// As [`new`](Self::new) without run-time checks.
+    ///
+    /// # Safety
+    /// In every dispatch of the kernel the text must keep within its arrays, private and workgroup ones too, read no
+    /// workgroup memory before it was written, end all its loops, and divide no integer by zero nor the least `i32` by -1.
+    /// Drivers may do anything otherwise, with the memory of the process too.
+    pub unsafe fn new_unchecked(source: KernelSource) -> Self {
+        Self::on_word_of(Trust::Caller, source)
+    }
+
+    /// A kernel of the library.
+    pub(crate) fn trusted(source: KernelSource) -> Self {
+        Self::on_word_of(Trust::Library, source)
+    }
+
+    pub(crate) fn on_word_of(trust: Trust, source: KernelSource) -> Self {
+        Kernel { assembled: source.assemble(), source, trust, compiled: Mutex::default() }
+    }
+
+    /// Its text.
+    pub fn source(&self) -> &KernelSource {
+        &self.source
+    }
+
+    pub(super) fn misuse(&self, why: String) -> DeviceError {
+        DeviceError::Misuse { what: self.source.label().into(), why }
+    }
+
+    /// The compiled form for these arrays.
+    pub(super) fn pipeline(&self, gpu: &Gpu, arrays: &[&RawArray]) -> Result<Arc<Pipeline>, DeviceError> {
+        let assembled = self.assembled.as_ref().map_err(Clone::clone)?;
+        self.check(gpu, assembled, arrays)?;
+        let key = (gpu.number(), arrays.iter().map(|array| array.windows()).collect::<Vec<_>>());
+        let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pipeline) = compiled.get(&key).and_then(Weak::upgrade) {
+            return Ok(pipeline);
+        }
+        let pipeline = gpu.0.pipelines.get(&gpu.0.open, assembled, self.trust, &key.1)?;
+        compiled.retain(|_, pipeline| pipeline.strong_count() > 0);
+        compiled.insert(key, Arc::downgrade(&pipeline));
+        Ok(pipeline)
+    }
+
+    /// Refuses arrays that are not what the slots say, that another device has, or that alias.
+    fn check(&self, gpu: &Gpu, assembled: &Assembled, arrays: &[&RawArray]) -> Result<(), DeviceError> {
+        let (slots, label) = (&assembled.slots, &assembled.label);
+        if arrays.len() != slots.len() {
+            return Err(self.misuse(format!("{} arrays given, {} declared", arrays.len(), slots.len())));
+        }
+        for (n, (slot, array)) in slots.iter().zip(arrays).enumerate() {
+            if slot.element != array.element {
+                return Err(self.misuse(format!(
+                    "`{}` is declared as {:?}, an array of {:?} was given",
+                    slot.name, slot.element, array.element
+                )));
+            }
+            array.on(gpu, label)?;
+            if slot.access != Access::Read {
+                array.written(label)?;
+            }
+            let collides = |(other, o): &(&Slot, &&RawArray)| {
+                array.shares(o)
+                    && match (slot.access, other.access) {
+                        (Access::Read, Access::Read) => false,
+                        // A buffer is bound either for reading or for writing.
+                        (Access::Read, _) | (_, Access::Read) => true,
+                        _ => array.overlaps(o),
+                    }
+            };
+            if let Some((other, _)) = slots[..n].iter().zip(arrays).find(collides) {
+                return Err(self.misuse(format!(
+                    "`{}` and `{}` are one array, and it is written; give it once, or a copy",
+                    other.name, slot.name
+                )));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,29 @@
+//! Classes of devices, and what kernels are shaped like on them.
+
+/// What class of device kernels are shaped for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Profile {
+    /// A GPU: wants coalesced accesses and many invocations.
+    Gpu,
+    /// A software renderer on a processor: wants few invocations with much work each, and few barriers.
+    Software,
+}
+
+/// Shape of elementwise kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct WorkgroupShape {
+    /// Invocations per workgroup: `GROUP` in WGSL.
+    pub group: u32,
+    /// Elements per invocation: `ITEMS`.
+    pub items: u32,
+}
+
+impl Profile {
+    /// The shape that measured best (`docs/performance.md`).
+    pub const fn workgroup_shape(self) -> WorkgroupShape {
+        match self {
+            Profile::Gpu => WorkgroupShape { group: 256, items: 4 },
+            Profile::Software => WorkgroupShape { group: 64, items: 16 },
+        }
+    }
+}
