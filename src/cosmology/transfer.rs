@@ -1,4 +1,4 @@
-//! Transfer functions of Eisenstein & Hu (1998), ApJ 496, 605.
+//! TransferFunction functions of Eisenstein & Hu (1998), ApJ 496, 605.
 
 use super::error::require;
 use super::{Cosmology, CosmologyError};

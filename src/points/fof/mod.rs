@@ -1,6 +1,6 @@
-//! Groups of points: who belongs together, what groups have in common, and who belongs to them.
+//! Friends-of-friends groups of the points of all ranks, and catalogues of groups: positions, masses, velocities, shapes, members.
 //!
-//! | who | gives |
+//! | item | gives |
 //! |---|---|
 //! | [`Groups`] | friends-of-friends groups of the points of all ranks: labels, and a catalogue |
 //! | [`Linking`] | the linking length, absolute or in mean separations |
