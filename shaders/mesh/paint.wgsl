@@ -1,6 +1,6 @@
 // Paints particles of equal mass onto a mesh of 64-bit fixed-point cells.
 //
-// Layout: particles as in particle.wgsl; `mesh` holds two u32 a cell, low word first; `faults[0]` counts particles that
+// Layout: particles as in particle.wgsl; `mesh` holds two u32 per cell, low word first; `faults[0]` counts particles that
 // were not painted: not a finite position, or a node outside the array.
 //
 // A particle is UNIT integer units. They are shared out along x, then y, then z, the remainder of each rounding going

@@ -2,7 +2,7 @@
 //
 // Layout: particles as in particle.wgsl, where `base` and `shape` describe the own cells; `reach` holds, by axis, the
 // cells below and above (6 words, to be cleared before), then the number of particles without a finite position.
-// Workgroup: GROUP invocations, ITEMS particles each; one atomic maximum a word and invocation. No workgroup memory.
+// Workgroup: GROUP invocations, ITEMS particles each; one atomic maximum per word and invocation. No workgroup memory.
 
 var<uniform> params: Params;
 #if points

@@ -26,6 +26,7 @@ pub(crate) mod block_copy;
 mod context;
 pub mod ghost_cells;
 mod grid_comms;
+mod mapped_array;
 mod pending;
 mod receiver;
 pub mod reshape;
@@ -40,7 +41,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub use context::Context;
 pub use grid_comms::GridComms;
 pub use pending::PendingExchange;
-use pending::{Arriving, Leaving};
 pub use reshape::Reshape;
 pub use wire::Wire;
 use wire::{Codec, Coded};
@@ -83,7 +83,7 @@ pub struct Exchange {
     /// Exchanges started; the same on all ranks.
     started: Arc<AtomicU32>,
     codec: Option<Arc<Codec>>,
-    spare: Spare,
+    buffers: MessageBuffers,
 }
 
 impl fmt::Debug for Exchange {
@@ -109,20 +109,27 @@ struct Chunk {
     len: u64,
 }
 
-/// How the chunks of one exchange travel.
-#[derive(Clone)]
-struct Route {
-    comm: Communicator,
-    tag: u32,
-    depth: usize,
-    spare: Spare,
+/// The chunks of an array that travel to or from other ranks.
+struct ChunkedArray {
+    chunks: VecDeque<Chunk>,
+    array: RawArray,
 }
 
-/// Message buffers to be used again, of all that is in flight.
-#[derive(Clone, Default)]
-struct Spare(Arc<Mutex<Vec<Vec<u8>>>>);
+/// What carries the chunks of one exchange.
+#[derive(Clone)]
+struct Channel {
+    comm: Communicator,
+    tag: u32,
+    /// Chunks in flight each way.
+    depth: usize,
+    buffers: MessageBuffers,
+}
 
-impl Spare {
+/// Free message buffers, shared by the exchanges that are in flight.
+#[derive(Clone, Default)]
+struct MessageBuffers(Arc<Mutex<Vec<Vec<u8>>>>);
+
+impl MessageBuffers {
     fn take(&self) -> Vec<u8> {
         let mut buffer = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
         buffer.clear();
@@ -131,9 +138,9 @@ impl Spare {
 
     /// Keeps a buffer, unless there are `most`.
     fn give(&self, buffer: Vec<u8>, most: usize) {
-        let mut spare = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if spare.len() < most && buffer.capacity() > 0 {
-            spare.push(buffer);
+        let mut free = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if free.len() < most && buffer.capacity() > 0 {
+            free.push(buffer);
         }
     }
 }
@@ -150,11 +157,11 @@ impl Exchange {
             cost: Cost::default(),
             started: Arc::default(),
             codec: None,
-            spare: Spare::default(),
+            buffers: MessageBuffers::default(),
         }
     }
 
-    /// The same with other chunks: `chunk_bytes` a chunk (rounded to whole elements, at least one) and `depth` of them
+    /// The same with other chunks: `chunk_bytes` per chunk (rounded to whole elements, at least one) and `depth` of them
     /// in flight each way. Must be equal on all ranks.
     #[must_use]
     pub fn with_chunks(mut self, chunk_bytes: u64, depth: usize) -> Self {
@@ -177,7 +184,7 @@ impl Exchange {
         &self.comm
     }
 
-    /// Bytes a chunk.
+    /// Bytes per chunk.
     pub fn chunk_bytes(&self) -> u64 {
         self.chunk_bytes
     }
@@ -253,13 +260,14 @@ impl Exchange {
                 let words = T::ELEMENT.bytes() / 4;
                 let Coded { transfers, outgoing, incoming, decoding } =
                     codec.encode(recorder, transfers, me, words, &outgoing, &incoming)?;
-                self.depart(recorder, tag, &transfers, outgoing.raw(), incoming.raw(), Some(decoding))
+                self.begin(recorder, tag, &transfers, outgoing.raw(), incoming.raw(), Some(decoding))
             }
-            None => self.depart(recorder, tag, transfers, outgoing.raw(), incoming.raw(), None),
+            None => self.begin(recorder, tag, transfers, outgoing.raw(), incoming.raw(), None),
         }
     }
 
-    fn depart(
+    /// Begins to move the parts for other ranks.
+    fn begin(
         &mut self,
         recorder: &mut Recorder,
         tag: u32,
@@ -271,15 +279,14 @@ impl Exchange {
         let element = outgoing.element_bytes();
         let per = (self.chunk_bytes / element).max(1);
         let (to, from) = peers(self.comm.size(), self.comm.rank());
-        let (out, inn) = (chunks(&transfers.send, &to, per), chunks(&transfers.receive, &from, per));
-        if !out.is_empty() || !inn.is_empty() {
+        let outgoing = ChunkedArray { chunks: chunks(&transfers.send, &to, per), array: outgoing.clone() };
+        let incoming = ChunkedArray { chunks: chunks(&transfers.receive, &from, per), array: incoming.clone() };
+        if !outgoing.chunks.is_empty() || !incoming.chunks.is_empty() {
             recorder.submit()?;
         }
         self.cost += transfers.cost(self.comm.rank(), element, per * element);
-        let route = Route { comm: self.comm.clone(), tag, depth: self.depth, spare: self.spare.clone() };
-        let leaving = Leaving { chunks: out, array: outgoing.clone() };
-        let arriving = Arriving { chunks: inn, array: incoming.clone(), decoding };
-        PendingExchange::new(recorder, &route, leaving, arriving)
+        let channel = Channel { comm: self.comm.clone(), tag, depth: self.depth, buffers: self.buffers.clone() };
+        PendingExchange::new(recorder, &channel, outgoing, incoming, decoding)
     }
 
     /// The part that a rank sends to or receives from itself, if it is not empty, of parts of an array of `len`
@@ -300,6 +307,7 @@ fn misuse(why: String) -> ExchangeError {
     DeviceError::Misuse { what: "Exchange".into(), why }.into()
 }
 
+/// The parts of each peer in turn, in chunks of `per` elements.
 fn chunks(parts: &[Part], order: &[usize], per: u64) -> VecDeque<Chunk> {
     let of = |&peer: &usize| parts.iter().filter(move |part| part.peer == peer);
     let cut = |part: &Part| {

@@ -1,4 +1,4 @@
-//! An exchange under way.
+//! An exchange in flight.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -6,27 +6,14 @@ use std::time::Duration;
 use super::receiver::Receiver;
 use super::sender::Sender;
 use super::wire::Decoding;
-use super::{Chunk, ExchangeError, Route};
-use crate::gpu::{RawArray, Recorder};
+use super::{Channel, ChunkedArray, ExchangeError};
+use crate::gpu::Recorder;
 
-/// What leaves this rank.
-pub(super) struct Leaving {
-    pub chunks: VecDeque<Chunk>,
-    pub array: RawArray,
-}
-
-/// What comes to it.
-pub(super) struct Arriving {
-    pub chunks: VecDeque<Chunk>,
-    pub array: RawArray,
-    pub decoding: Option<Decoding>,
-}
-
-/// An exchange under way; see [`Exchange::start`](super::Exchange::start).
+/// An exchange in flight; see [`Exchange::start`](super::Exchange::start).
 ///
 /// - It moves only inside the calls of this type: between pieces of other work, call [`progress`](Self::progress).
 /// - Its two arrays must not be used until it [is done](Self::is_done). What is recorded from then on sees the data; where
-///   values travel in another form, turning them back is recorded when it becomes done.
+///   values travel in another form ([`Wire`](super::Wire)), their decoding is recorded when it becomes done.
 /// - Dropping it before gives its arrays and buffers back, waiting for the device if need be. What it should have received
 ///   is lost, and the other ranks wait for what it should have sent: do it on all ranks, or when the run ends anyway.
 ///
@@ -64,20 +51,22 @@ pub(super) struct Arriving {
 pub struct PendingExchange {
     sender: Sender,
     receiver: Receiver,
+    /// What is to be recorded when all messages have arrived.
     decoding: Option<Decoding>,
 }
 
 impl PendingExchange {
     pub(super) fn new(
         recorder: &mut Recorder,
-        route: &Route,
-        leaving: Leaving,
-        arriving: Arriving,
+        channel: &Channel,
+        outgoing: ChunkedArray,
+        incoming: ChunkedArray,
+        decoding: Option<Decoding>,
     ) -> Result<Self, ExchangeError> {
         let mut pending = PendingExchange {
-            sender: Sender::new(recorder, route.clone(), leaving.chunks, leaving.array)?,
-            receiver: Receiver::new(recorder, route.clone(), arriving.chunks, arriving.array)?,
-            decoding: arriving.decoding,
+            sender: Sender::new(recorder, channel.clone(), outgoing)?,
+            receiver: Receiver::new(recorder, channel.clone(), incoming)?,
+            decoding,
         };
         // Copies to staging buffers must be ahead of what the caller records next.
         pending.progress(recorder)?;
@@ -108,7 +97,7 @@ impl PendingExchange {
 
     /// Waits until all is moved: work recorded afterwards sees the data.
     ///
-    /// Other in_flight do not move meanwhile. Where several are in flight, all ranks finish them in the same order, or
+    /// Other exchanges in flight do not move meanwhile. Where several are in flight, all ranks finish them in the same order, or
     /// use [`finish_first`](Self::finish_first); otherwise they may wait for each other.
     ///
     /// # Errors
@@ -122,7 +111,7 @@ impl PendingExchange {
         Ok(())
     }
 
-    /// Waits until the first of `in_flight` is done and takes it out; all of them move meanwhile. False if there is none.
+    /// Waits until the first of `in_flight` is done and takes it out; all of them move meanwhile. False if there are none.
     ///
     /// # Errors
     /// [`ExchangeError`] when the device or another rank fails.
@@ -142,7 +131,7 @@ impl PendingExchange {
     }
 }
 
-/// Waiting that begins quick and becomes patient.
+/// Waits longer and longer while nothing moves.
 #[derive(Default)]
 struct Pause {
     idle: u32,
@@ -151,7 +140,7 @@ struct Pause {
 impl Pause {
     fn after(&mut self, moved: bool) {
         self.idle = if moved { 0 } else { self.idle.saturating_add(1) };
-        // Spinning wins while the other side is quick; then leave the core to it.
+        // Spinning is fastest while the other side is quick; later the core is left to it.
         match self.idle {
             0..64 => std::hint::spin_loop(),
             64..256 => std::thread::yield_now(),

@@ -5,7 +5,7 @@
 //!   \_________________ what the rank keeps: one copy ________________/
 //! ```
 //!
-//! [`Redistribution`] says which blocks go where, this module moves them: one dispatch a block, or a plain copy where
+//! [`Redistribution`] says which blocks go where, this module moves them: one dispatch per block, or a plain copy where
 //! the block is one run of the array. [`Exchange::run`] submits; the last dispatches are left for the caller to submit.
 
 use super::{Exchange, ExchangeError};

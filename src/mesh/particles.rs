@@ -273,7 +273,7 @@ impl ParticleKernels {
 ///
 /// - Painting is exact: a particle is [`UNITS`] integer units shared among its nodes without loss, cells are 64-bit
 ///   integers (two `u32`, low word first). Any order, any number of ranks gives the same bits, and cells cannot
-///   overflow below 2^36 particles a cell.
+///   overflow below 2^36 particles per cell.
 /// - Everything is recorded, nothing submitted.
 pub struct Painter {
     window: Window,
@@ -301,7 +301,7 @@ impl Painter {
         }
     }
 
-    /// Adds `particles` to `cells` (two words a cell of `mesh`, ghosts included). A particle that has a node outside
+    /// Adds `particles` to `cells` (two words per cell of `mesh`, ghosts included). A particle that has a node outside
     /// the array, or no finite position, is not painted but counted in `faults[0]`.
     ///
     /// # Errors

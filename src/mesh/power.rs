@@ -134,7 +134,7 @@ pub fn density_contrast(comm: &Communicator, own: &Box3, values: &[f64]) -> Resu
     let largest = values.iter().fold(0.0, |largest: f64, value| largest.max(value.abs()));
     let mut most = [largest.to_bits()];
     comm.all_reduce(&mut most, Op::Max)?;
-    // 84 bits a value leave room for 2^43 of them.
+    // 84 bits per value leave room for 2^43 of them.
     let unit = Unit::holding(f64::from_bits(most[0]), 84);
     let units = values.iter().map(|&value| unit.integer(value));
     let mut sums = units.fold([0i128, 0, 0], |[sum, size, count], unit| [sum + unit, size + unit.abs(), count + 1]);

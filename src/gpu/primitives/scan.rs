@@ -12,7 +12,7 @@ const GROUP_PART: u32 = 2048;
 const SERIAL_PARTS: u32 = 512;
 /// Elements of such a part at least.
 const SERIAL_LEAST: u32 = 256;
-/// Elements of such a part at most: llvmpipe ends all loops of an invocation, without a word, after 65,535 rounds in all.
+/// Elements of such a part at most: llvmpipe silently ends all loops of an invocation after 65,535 iterations in all.
 const SERIAL_MOST: u32 = 1 << 15;
 
 crate::kernel_params! {

@@ -46,7 +46,7 @@ pub(super) struct Tiles {
 
 /// Keys of a serial tile at least: below, counting digits costs more than it spreads.
 const SHORTEST: u32 = 1024;
-/// And at most: llvmpipe ends all loops of an invocation, without a word, after 65,535 rounds in all.
+/// Keys of a serial tile at most: llvmpipe silently ends all loops of an invocation after 65,535 iterations in all.
 const LONGEST: u32 = 1 << 15;
 
 /// The tiles of `keys` keys; `group` is the workgroup of a GPU's form. A software renderer gets two vectors of 8 for

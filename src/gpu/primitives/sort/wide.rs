@@ -1,6 +1,6 @@
 //! The order of 64-bit keys.
 //!
-//! Passes move two words an element, a word of the key and the index, not three. Where the high words tell most keys
+//! Passes move two words per element, one of the key and the index, not three. Where the high words tell most keys
 //! apart, only they are sorted by passes; short runs of equal ones are then put in order of the low words by insertion.
 //! If there is a long run, a flag on the device makes the passes that are recorded behind sort everything by both
 //! words; otherwise they find that no key counts.
