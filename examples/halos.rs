@@ -17,9 +17,9 @@ use meshloom::{Error, Launch, launch};
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let config = Config { particles: 32, mesh: 64, box_size: 64.0, ..Config::default() };
     let lines = launch(Launch::detect(2), &Options::from_env()?, |mut context| {
-        let mut simulation = Simulation::new(&context, config.clone(), Noise::Seed)?;
-        simulation.run(|_, _| Ok::<_, Error>(()))?;
-        let [displacement, _] = simulation.phase_space()?;
+        let mut simulation = Simulation::new(&mut context, config.clone(), Noise::Seed)?;
+        simulation.run(&mut context, |_, _, _| Ok::<_, Error>(()))?;
+        let [displacement, _] = simulation.phase_space(&mut context)?;
         let [x, y, z] = simulation.positions(&displacement);
         let points: Vec<f32> = x.iter().zip(&y).zip(&z).flat_map(|((x, y), z)| [*x, *y, *z]).collect();
 

@@ -1,4 +1,4 @@
-//! Everything that can go wrong, in one type.
+//! Every error of the library as one type.
 
 use crate::comm::CommError;
 use crate::cosmology::CosmologyError;
@@ -14,11 +14,11 @@ use crate::points::fof::FofError;
 use crate::points::neighbors::NeighborError;
 use crate::points::sort::SortError;
 
-/// An error of any layer; each says what happened and what to do about it.
+/// An error of any layer. Messages say what happened and what to do about it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A rank or its messages.
+    /// Communication between ranks.
     #[error(transparent)]
     Comm(#[from] CommError),
     /// Cosmological parameters or schedules.
@@ -30,28 +30,28 @@ pub enum Error {
     /// A transform.
     #[error(transparent)]
     Fft(FftError),
-    /// Groups of points.
+    /// Friends-of-friends groups.
     #[error(transparent)]
     Fof(FofError),
     /// A file.
     #[error(transparent)]
     Io(#[from] IoError),
-    /// A layout.
+    /// A process grid or a layout of boxes.
     #[error(transparent)]
     Layout(#[from] LayoutError),
-    /// Points or fields.
+    /// Painting, fields or spectra.
     #[error(transparent)]
     Mesh(MeshError),
-    /// Neighbours of points.
+    /// Searches of neighbours.
     #[error(transparent)]
     Neighbors(NeighborError),
-    /// Particles.
+    /// Points and their attributes.
     #[error(transparent)]
     Particles(ParticleError),
     /// A simulation.
     #[error(transparent)]
     Simulation(SimulationError),
-    /// A sort over ranks.
+    /// A sort of points over ranks.
     #[error(transparent)]
     Sort(SortError),
 }

@@ -7,20 +7,20 @@ use crate::exchange::{Context, ExchangeError};
 use crate::gpu::{DeviceError, Gpu, Options};
 use crate::hash::START;
 
-/// How a program is run.
+/// How the ranks of a program are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Launch {
     /// One rank, in this thread.
     Solo,
-    /// So many ranks as threads of this process.
+    /// So many ranks, as threads of this process.
     Threads(usize),
-    /// One rank a process that `mpirun`, `srun` or their kin started (feature `mpi`).
+    /// One rank per process that `mpirun`, `srun` or another MPI launcher started (feature `mpi`).
     Mpi,
 }
 
 impl Launch {
-    /// MPI if this process was started by an MPI launcher as one of several (and the feature is there), else threads,
-    /// else alone.
+    /// [`Mpi`](Self::Mpi) if an MPI launcher started this process as one of several and the feature `mpi` is on, else
+    /// [`Solo`](Self::Solo) for one thread, else [`Threads`](Self::Threads).
     pub fn detect(threads: usize) -> Self {
         match threads {
             _ if cfg!(feature = "mpi") && comm::mpi_launched() => Launch::Mpi,
@@ -30,17 +30,17 @@ impl Launch {
     }
 }
 
-/// Runs `body` once on every rank, each with a device chosen by `options` and its number on the host, and returns what
-/// the ranks of *this process* returned, in order.
+/// Runs `body` once on every rank and returns the results of the ranks of *this process*, in order. Each rank gets its
+/// [`Context`]: `options` choose the device, and ranks of one host take suitable adapters in turn.
 ///
-/// A rank that fails or panics ends all ranks; its error is returned (under MPI it is printed and all processes end
-/// with exit code 1).
+/// A rank that fails or panics ends all ranks, and its error is returned. (Under MPI it is printed and all processes end
+/// with exit code 1.)
 ///
 /// ```no_run
 /// use meshloom::{Error, Launch, gpu::Options, launch};
 ///
-/// let names = launch(Launch::detect(4), &Options::from_env()?, |rank| {
-///     Ok::<_, Error>(format!("rank {} works on {}", rank.comm.rank(), rank.gpu.info().name))
+/// let names = launch(Launch::detect(4), &Options::from_env()?, |context| {
+///     Ok::<_, Error>(format!("rank {} works on {}", context.comm.rank(), context.gpu.info().name))
 /// })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -59,7 +59,7 @@ where
     launch_with_code(how, options, |_| 1, body)
 }
 
-/// [`launch`] where `exit_code` says with which code an error ends all processes under MPI.
+/// [`launch`] with the exit code of all processes under MPI given by the error.
 ///
 /// # Errors
 /// As [`launch`].
@@ -80,7 +80,7 @@ where
             ExchangeError::Comm(error) => E::from(error),
         })?;
         let result = body(context);
-        // A failure may end the process without dropping anything.
+        // Saved here, since a failure may end the process without dropping the device.
         gpu.save_pipelines();
         result
     };
@@ -91,7 +91,6 @@ where
         Launch::Mpi => comm::run_mpi_with_code(rank, exit_code).map(|value| vec![value]),
         #[cfg(not(feature = "mpi"))]
         Launch::Mpi => {
-            // There are no processes to end.
             drop(exit_code);
             let text = "this build has no MPI; build with the feature `mpi`".into();
             Err(RunError { rank: 0, failure: comm::Failure::Comm(CommError::Start(text)) })
@@ -99,9 +98,9 @@ where
     }
 }
 
-/// This rank's number among those on its host.
+/// The number of this rank among those on its host, from 0 on.
 fn local_rank(comm: &Communicator) -> Result<usize, CommError> {
-    // Where hosts have no names they count as one.
+    // Hosts without names count as one.
     let host = crate::host::number().unwrap_or(START);
     let hosts = comm.all_gather(&[host])?;
     Ok(hosts[..comm.rank()].iter().filter(|&&other| other == host).count())

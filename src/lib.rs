@@ -1,27 +1,29 @@
 //! Simulations made of fields and particles on any GPU, over any number of devices or MPI ranks.
 //!
-//! meshloom gives distributed Fourier transforms, halo exchange, deterministic particle-mesh kernels and a cosmological
-//! simulation built on them. Kernels are WGSL through [`wgpu`] (Vulkan, Metal, DX12, software renderers); ranks are
+//! meshloom gives distributed Fourier transforms, exchange of ghost cells, deterministic particle-mesh kernels and a
+//! cosmological simulation built on them. Kernels are WGSL through [`wgpu`] (Vulkan, Metal, DX12, software renderers); ranks are
 //! threads of one process or MPI processes (feature `mpi`).
 //!
-//! A program is written once, from the view of one rank, and [`launch`] runs it alone, on threads or under MPI:
+//! A program is written once, from the view of one rank, and [`launch`] runs it alone, on threads or under MPI. A rank works
+//! with its [`Context`]: a communicator, a device, a recorder of work and an exchange of device data.
 //!
 //! ```
-//! use meshloom::{Error, Launch, gpu::{Options, Recorder}, exchange::GridComms, fft::Transform, grid::Grid, launch};
+//! use meshloom::{Error, Launch, exchange::GridComms, fft::Transform, gpu::Options, grid::Grid, launch};
 //!
 //! let shape = [8, 6, 10];
-//! let sums = launch(Launch::detect(2), &Options::from_env()?, |rank| {
-//!     let grid = Grid::auto(shape, rank.comm.size());
-//!     let transform = Transform::new(&rank.gpu, shape, grid, rank.comm.rank())?;
-//!     let (mut recorder, mut lines) = (Recorder::new(&rank.gpu)?, GridComms::new(&rank.comm, grid)?);
+//! let sums = launch(Launch::detect(2), &Options::from_env()?, |mut context| {
+//!     let grid = Grid::auto(shape, context.comm.size());
+//!     let mut comms = GridComms::new(&context.comm, grid)?;
+//!     let transform = Transform::new(&context.gpu, shape, grid, context.comm.rank())?;
+//!     let recorder = &mut context.recorder;
 //!
 //!     let layout = transform.field_layout(); // this rank's cells
-//!     let field = rank.gpu.array::<f32>("field", layout.len())?;
+//!     let field = context.gpu.array::<f32>("field", layout.len())?;
 //!     recorder.upload(&field, 0, &vec![1.0; layout.len() as usize])?;
 //!
-//!     let spectrum = transform.spectrum(&rank.gpu)?; // this rank's modes
-//!     transform.forward(&mut recorder, &mut lines, &field, &layout, &spectrum)?;
-//!     transform.inverse(&mut recorder, &mut lines, &spectrum, None, &field, &layout)?;
+//!     let spectrum = transform.spectrum(&context.gpu)?; // this rank's modes
+//!     transform.forward(recorder, &mut comms, &field, &layout, &spectrum)?;
+//!     transform.inverse(recorder, &mut comms, &spectrum, None, &field, &layout)?;
 //!     Ok::<_, Error>(recorder.download(&field, 0, layout.len())?.iter().sum::<f32>())
 //! })?;
 //! assert!((sums.iter().sum::<f32>() - 480.0).abs() < 1e-3);

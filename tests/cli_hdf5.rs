@@ -12,7 +12,7 @@ mod with_hdf5 {
 
     use super::{Call, Scratch};
     use crate::cli::{Ranks, files, has_mpi};
-    use meshloom::io::hdf5::{Part, Snapshot, SnapshotInfo, SnapshotWriter, part_path, read_groups};
+    use meshloom::io::hdf5::{FilePart, Snapshot, SnapshotInfo, SnapshotWriter, part_path, read_groups};
     use meshloom::io::{NpyFile, NpyWriter, NpzFile, token};
     use serde_json::Value;
 
@@ -33,7 +33,7 @@ mod with_hdf5 {
         SnapshotInfo { count: count as u64, box_size, scale_factor: 1.0, omega_m: 0.3, omega_b: 0.05, h: 0.7 }
     }
 
-    fn save_part(path: &Path, all: usize, part: Part, points: &[[f32; 3]]) {
+    fn save_part(path: &Path, all: usize, part: FilePart, points: &[[f32; 3]]) {
         let writer = SnapshotWriter::create(path, &info(all), part, &token()).unwrap();
         writer.write(0, points, points, &vec![0; points.len()]).unwrap();
         writer.finish().unwrap();
@@ -44,11 +44,11 @@ mod with_hdf5 {
         let npy = NpyWriter::<f32>::create(scratch.join("points.npy"), &[points.len() as u64, 3], &token()).unwrap();
         npy.write(0, points.as_flattened()).unwrap();
         npy.finish().unwrap();
-        save_part(&scratch.join("one.hdf5"), points.len(), Part::whole(&info(points.len())), points);
+        save_part(&scratch.join("one.hdf5"), points.len(), FilePart::whole(&info(points.len())), points);
         let cuts = [0, points.len() / 4, points.len() / 4, points.len()];
         for index in 0..3 {
             let own = &points[cuts[index]..cuts[index + 1]];
-            let part = Part { index: index as u64, of: 3, count: own.len() as u64 };
+            let part = FilePart { index: index as u64, of: 3, count: own.len() as u64 };
             save_part(&part_path(scratch.join("parts.hdf5"), part.index), points.len(), part, own);
         }
         [scratch.word("points.npy"), scratch.word("one.hdf5"), scratch.word("parts.1.hdf5")]

@@ -3,8 +3,8 @@
 use std::f64::consts::PI;
 
 use meshloom::cosmology::{
-    A_MIN, Cosmology, DriftKickDrift, Growth, LinearPower, LptOrder, Op, Scheme, TransferKind, bullfrog_coefficients,
-    fastpm_coefficients, mode_amplitudes, resume_from, schedule,
+    A_MIN, Cosmology, DriftKickDrift, Growth, LinearPower, LptOrder, Scheme, StepOp, TransferKind,
+    bullfrog_coefficients, fastpm_coefficients, mode_amplitudes, resume_from, schedule,
 };
 
 #[path = "shared/reference_pm.rs"]
@@ -154,11 +154,11 @@ fn golden_run_by_fastpm() {
     let factors: Vec<f64> = ops
         .iter()
         .filter_map(|op| match op {
-            Op::Kick { factor, keep } => {
+            StepOp::Kick { factor, keep } => {
                 assert_eq!(*keep, 1.0);
                 Some(*factor)
             }
-            Op::Drift { factor } => Some(*factor),
+            StepOp::Drift { factor } => Some(*factor),
             _ => None,
         })
         .collect();

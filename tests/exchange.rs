@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use meshloom::comm::{Communicator, Failure, run_threads};
 use meshloom::exchange::{Exchange, ExchangeError, PendingExchange, Wire};
 use meshloom::gpu::{DeviceElement, DeviceError, Gpu, MemoryKind, Options, Recorder};
-use meshloom::grid::{Part, Transfers};
+use meshloom::grid::{Transfer, Transfers};
 use plans::{MAPPED, Plan, Side, mix};
 
 /// Whole arrays, arrays in windows of 4 KiB, and the floor, where all goes through staging buffers.
@@ -134,7 +134,7 @@ fn work_goes_on_while_an_exchange_is_in_flight() {
 
 #[test]
 fn an_error_on_one_rank_is_typed_and_ends_all() {
-    let shift = |parts: &mut Vec<Part>| parts.iter_mut().for_each(|part| part.start += 1 << 20);
+    let shift = |parts: &mut Vec<Transfer>| parts.iter_mut().for_each(|part| part.start += 1 << 20);
     type Break<'a> = &'a (dyn Fn(&mut Transfers) + Sync);
     let breaks: [Break; 4] = [
         &|transfers| shift(&mut transfers.send),
@@ -266,8 +266,8 @@ fn move_samples<T: DeviceElement>(options: &Options, lens: &[u64], words: usize,
         outgoing.resize(words, 9.0);
         for peer in 0..ranks {
             let [out, inn] = &mut at;
-            transfers.send.push(Part { peer, start: *out, len: len(me, peer) });
-            transfers.receive.push(Part { peer, start: *inn, len: len(peer, me) });
+            transfers.send.push(Transfer { peer, start: *out, len: len(me, peer) });
+            transfers.receive.push(Transfer { peer, start: *inn, len: len(peer, me) });
             outgoing.extend(data(me, peer));
             (*out, *inn) = (*out + len(me, peer), *inn + len(peer, me));
         }
@@ -338,7 +338,7 @@ fn what_is_not_finite_takes_its_block_with_it() {
             let [from, to] = [gpu.array::<u32>("from", 400)?, gpu.array::<u32>("to", 400)?];
             let bits: Vec<u32> = values.iter().map(|x| x.to_bits()).collect();
             recorder.upload(&from, 0, &bits)?;
-            let parts = vec![Part { peer: other, start: 0, len: 200 }, Part { peer: me, start: 200, len: 200 }];
+            let parts = vec![Transfer { peer: other, start: 0, len: 200 }, Transfer { peer: me, start: 200, len: 200 }];
             let transfers = Transfers { send: parts.clone(), receive: parts };
             let mut exchange = Exchange::new(comm.clone()).with_wire(Wire::Block16);
             exchange.run(recorder, &transfers, &from.cast::<f32>()?, &to.cast::<f32>()?)?;
@@ -365,7 +365,7 @@ fn arrays_on_their_way_are_refused_and_come_back() {
         let incoming = gpu.array_in::<u32>("incoming", 5, MemoryKind::Incoming)?;
         let other = gpu.array::<u32>("other", 5)?;
         recorder.upload(&outgoing, 0, &[comm.rank() as u32; 5])?;
-        let part = Part { peer: 1 - comm.rank(), start: 0, len: 5 };
+        let part = Transfer { peer: 1 - comm.rank(), start: 0, len: 5 };
         let transfers = Transfers { send: vec![part], receive: vec![part] };
         let mut exchange = Exchange::new(comm.clone());
         if comm.rank() == 1 {
@@ -405,7 +405,7 @@ fn arrays_for_the_other_way_are_moved_all_the_same() {
         let outgoing = gpu.array_in::<u32>("outgoing", 5, MemoryKind::Incoming)?;
         let incoming = gpu.array_in::<u32>("incoming", 5, MemoryKind::Outgoing)?;
         recorder.upload(&outgoing, 0, &[7 + comm.rank() as u32; 5])?;
-        let part = Part { peer: 1 - comm.rank(), start: 0, len: 5 };
+        let part = Transfer { peer: 1 - comm.rank(), start: 0, len: 5 };
         let transfers = Transfers { send: vec![part], receive: vec![part] };
         Exchange::new(comm.clone()).run(recorder, &transfers, &outgoing, &incoming)?;
         assert_eq!(recorder.download(&incoming, 0, 5)?, [8 - comm.rank() as u32; 5]);

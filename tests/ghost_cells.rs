@@ -9,7 +9,7 @@ use meshloom::grid::{FieldLayout, GhostPlan, Grid};
 /// Cells of a layout with the mesh cell that each stands for, unwrapped.
 fn cells(layout: &FieldLayout) -> Vec<[i64; 3]> {
     let shape = layout.shape();
-    let first = [0, 1, 2].map(|a| layout.own[a].start as i64 - layout.halo[a][0] as i64);
+    let first = [0, 1, 2].map(|a| layout.own[a].start as i64 - layout.ghosts[a][0] as i64);
     let mut cells = Vec::new();
     for i in 0..shape[0] as i64 {
         for j in 0..shape[1] as i64 {

@@ -11,7 +11,7 @@ use meshloom::Error;
 use meshloom::comm::{Communicator, run_threads};
 use meshloom::grid::split;
 use meshloom::io::hdf5::{
-    Files, GroupCatalog, Groups, Part, Snapshot, SnapshotInfo, SnapshotWriter, part_path, read_groups, write_groups,
+    FilePart, Files, GroupCatalog, Groups, Snapshot, SnapshotInfo, SnapshotWriter, part_path, read_groups, write_groups,
 };
 use meshloom::io::{Dtype, IoError, token};
 use meshloom::pm::seal_snapshot_together;
@@ -173,14 +173,14 @@ fn a_rank_that_fails_leaves_nothing_of_any() {
 fn writers_refuse_what_does_not_fit() {
     let scratch = Scratch::new();
     let (path, info) = (scratch.file("s.hdf5"), info(4));
-    let part = Part::whole(&info);
+    let part = FilePart::whole(&info);
     let writer = SnapshotWriter::create(&path, &info, part, "t").unwrap();
     let two = [[0.0; 3]; 2];
     assert!(matches!(writer.write(3, &two, &two, &[0, 1]), Err(IoError::Range { start: 9, end: 15, len: 12, .. })));
     assert!(matches!(writer.write(0, &two, &two, &[0]), Err(IoError::Column { .. })));
     assert!(matches!(writer.write(0, &two, &two[..1], &[0, 1]), Err(IoError::Column { .. })));
     assert!(matches!(SnapshotWriter::create(&path, &info, part, "t"), Err(IoError::Exists { .. })));
-    let other = SnapshotWriter::open(&path, part, "t", writer.places()).unwrap();
+    let other = SnapshotWriter::open(&path, part, "t", writer.offsets()).unwrap();
     other.write(2, &two, &two, &[8, 9]).unwrap();
     other.finish().unwrap();
     assert_eq!(scratch.names().len(), 1, "the temporary alone");
@@ -188,7 +188,8 @@ fn writers_refuse_what_does_not_fit() {
     drop(writer);
     assert_eq!(scratch.names(), [""; 0]);
 
-    let create = |path: &Path, info: &SnapshotInfo| SnapshotWriter::create(path, info, Part::whole(info), "t").err();
+    let create =
+        |path: &Path, info: &SnapshotInfo| SnapshotWriter::create(path, info, FilePart::whole(info), "t").err();
     assert!(matches!(create(Path::new("-"), &info), Some(IoError::OutputIsDash)));
     assert!(matches!(create(&scratch.0, &info), Some(IoError::NotAFile { .. })));
     assert!(matches!(create(&scratch.file("no/s.hdf5"), &info), Some(IoError::Create { .. })));

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use meshloom::io::hdf5::{Part, SnapshotInfo, SnapshotWriter, part_path};
+use meshloom::io::hdf5::{FilePart, SnapshotInfo, SnapshotWriter, part_path};
 use meshloom::io::{cleanup, token};
 
 /// A directory for one test, removed at its end.
@@ -43,9 +43,9 @@ fn an_interrupt_removes_what_is_unfinished() {
     if let Some(scratch) = std::env::var_os("MESHLOOM_TEST_SCRATCH") {
         cleanup::install_interrupt_handler().unwrap();
         let (path, info) = (Path::new(&scratch).join("s.hdf5"), info(9));
-        let first = SnapshotWriter::create(&path, &info, Part::whole(&info), "t").unwrap();
-        let _second = SnapshotWriter::open(&path, Part::whole(&info), "t", first.places()).unwrap();
-        let part = Part { index: 1, of: 2, count: 4 };
+        let first = SnapshotWriter::create(&path, &info, FilePart::whole(&info), "t").unwrap();
+        let _second = SnapshotWriter::open(&path, FilePart::whole(&info), "t", first.offsets()).unwrap();
+        let part = FilePart { index: 1, of: 2, count: 4 };
         let other = SnapshotWriter::create(part_path(&path, 1), &info, part, "t").unwrap();
         let _sealed = other.seal().unwrap();
         fs::write(Path::new(&scratch).join("ready"), b"").unwrap();
@@ -89,7 +89,7 @@ fn a_full_disk_is_an_error_that_says_so_and_leaves_nothing() {
     let mounted = Mounted(disk.clone());
 
     let (path, info) = (disk.join("s.hdf5"), info(10_000));
-    let writer = SnapshotWriter::create(&path, &info, Part::whole(&info), "t").unwrap();
+    let writer = SnapshotWriter::create(&path, &info, FilePart::whole(&info), "t").unwrap();
     let rows = vec![[1.0; 3]; 10_000];
     let error = writer.write(0, &rows, &rows, &vec![1; 10_000]).unwrap_err().to_string();
     assert!(error.contains("disk is full") && error.contains("s.hdf5") && !error.contains(".part"), "{error}");

@@ -129,7 +129,7 @@ mod hdf5 {
     use hdf5_metno::file::{File, LibraryVersion};
     use hdf5_metno::{Group, H5Type};
     use meshloom::io::hdf5::{
-        Groups, Part, Snapshot, SnapshotInfo, SnapshotWriter, part_path, read_groups, write_groups,
+        FilePart, Groups, Snapshot, SnapshotInfo, SnapshotWriter, part_path, read_groups, write_groups,
     };
 
     /// HDF5 1.10.8 divides by the sides of chunks before it or we can look at them (docs/files.md).
@@ -144,7 +144,7 @@ mod hdf5 {
 
     /// A file of our own; `part` of `of`.
     fn ours(path: &Path, index: u64, of: u64) {
-        let part = Part { index, of, count: 20 / of };
+        let part = FilePart { index, of, count: 20 / of };
         let writer = SnapshotWriter::create(path, &INFO, part, "t").unwrap();
         let rows = vec![[1.0, 2.0, 3.0]; part.count as usize];
         writer.write(0, &rows, &rows, &vec![7; rows.len()]).unwrap();

@@ -1,6 +1,8 @@
-//! The order of the rooms: each imports only what stands below it. Read from the sources, so that no import can turn up unseen.
+//! How the rooms and the files within them depend on each other, read from the sources: no import leads up, and none leads
+//! round in a ring.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -17,9 +19,12 @@ const LIBRARY: &[&[&str]] = &[
     &["error", "kernels"],
 ];
 
-/// The same among points; files that stand in the room itself are its ground floor.
+/// The same among points.
 const POINTS: &[&[&str]] = &[
-    &["cloud", "curve", "domain", "error", "extent", "rows"],
+    &["error"],
+    &["domain"],
+    &["cloud", "curve", "rows"],
+    &["extent"],
     &["sort", "tree"],
     &["ghosts"],
     &["partition"],
@@ -27,40 +32,25 @@ const POINTS: &[&[&str]] = &[
     &["fof"],
 ];
 
-/// The same among the files of gpu, which name each other through `super`.
-const GPU: &[&[&str]] = &[
-    &["error", "params", "profile"],
-    &["adapter", "assemble", "inspect", "pipeline_cache"],
-    &["options", "source"],
-    &["capabilities"],
-    &["open_device"],
-    &["pool", "pipeline"],
-    &["device"],
-    &["array", "staging"],
-    &["callback", "kernel", "timer"],
-    &["command"],
-    &["recorder"],
-    &["transfer"],
-];
+/// Folders whose files (and folders) import each other in no ring: a crate's root, and folders below it.
+const WITHOUT_RINGS: &[(&str, &[&str])] = &[(
+    "src",
+    &["comm", "comm/mpi", "cosmology", "gpu", "gpu/primitives", "grid", "io", "io/cleanup", "io/hdf5", "io/plot"],
+)];
 
-/// Names that the crate's root and the room of points give out, and where they are from.
-const GIVEN: &[(&str, &str)] = &[
-    ("Error", "error"),
-    ("Launch", "launch"),
-    ("kernels", "kernels"),
-    ("kernel_params", "gpu"),
-    ("bytemuck", "gpu"),
-    ("Context", "exchange"),
-    ("Attribute", "cloud"),
-    ("AnyArray", "cloud"),
-    ("Cloud", "cloud"),
-    ("Curve", "curve"),
-    ("CurveKeys", "curve"),
-    ("Frame", "curve"),
-    ("Bounds", "domain"),
-    ("Domain", "domain"),
-    ("ParticleError", "error"),
-];
+/// An import of one file or folder of a room by another; the room's own `mod.rs` is called `mod`.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Import {
+    from: String,
+    to: String,
+    file: PathBuf,
+}
+
+impl fmt::Debug for Import {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} imports {} in {}", self.from, self.to, self.file.display())
+    }
+}
 
 /// All Rust files below `dir`.
 fn sources(dir: &Path) -> Vec<PathBuf> {
@@ -79,90 +69,155 @@ fn sources(dir: &Path) -> Vec<PathBuf> {
 /// The code of a file without comments and without its tests.
 fn code(path: &Path) -> String {
     let text = fs::read_to_string(path).unwrap();
-    let text = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+    let text = text.split("\nmod tests {").next().unwrap_or_default();
     let lines = text.lines().filter(|line| !line.trim_start().starts_with("//"));
     lines.map(|line| format!("{line}\n")).collect()
 }
 
-/// The names that follow `prefix` in `text`, those in braces as well.
-fn names_after(text: &str, prefix: &str) -> Vec<String> {
-    let word = |text: &str| -> String { text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect() };
-    let mut names = Vec::new();
-    for (at, _) in text.match_indices(prefix) {
-        if text[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_') {
-            continue;
-        }
-        let rest = &text[at + prefix.len()..];
-        if let Some(inner) = rest.strip_prefix('{') {
-            let mut depth = 1;
-            let mut start = true;
-            for (i, c) in inner.char_indices() {
-                match c {
-                    '{' => depth += 1,
-                    '}' => depth -= 1,
-                    ',' if depth == 1 => start = true,
-                    c if start && depth == 1 && !c.is_whitespace() => {
-                        names.push(word(&inner[i..]));
-                        start = false;
-                    }
-                    _ => {}
-                }
-                if depth == 0 {
-                    break;
-                }
+/// The module that a file is, from the root of its crate.
+fn module(root: &Path, file: &Path) -> Vec<String> {
+    let path = file.strip_prefix(root).unwrap().with_extension("");
+    let mut module: Vec<_> = path.components().map(|part| part.as_os_str().to_string_lossy().into_owned()).collect();
+    module.pop_if(|name| matches!(name.as_str(), "mod" | "lib" | "main"));
+    module
+}
+
+/// Adds the paths that the text begins with, several where braces follow, each behind `path`; returns what comes after.
+fn read_paths<'a>(mut text: &'a str, mut path: Vec<&'a str>, found: &mut Vec<Vec<&'a str>>) -> &'a str {
+    loop {
+        text = text.trim_start();
+        if let Some(mut list) = text.strip_prefix('{') {
+            while !list.is_empty() && !list.trim_start().starts_with('}') {
+                list = read_paths(list, path.clone(), found);
+                let end = list.find([',', '}']).unwrap_or(list.len());
+                list = list[end..].strip_prefix(',').unwrap_or(&list[end..]);
             }
-        } else {
-            names.push(word(rest));
+            return list.trim_start().strip_prefix('}').unwrap_or_default();
         }
-    }
-    names
-}
-
-/// The room of a file, which is the first folder or file below `root`.
-fn room(root: &Path, file: &Path) -> String {
-    let first = file.strip_prefix(root).unwrap().components().next().unwrap();
-    first.as_os_str().to_string_lossy().trim_end_matches(".rs").to_owned()
-}
-
-/// Every import between the rooms of `root` that does not lead down.
-fn climbs(root: &Path, prefix: &str, floors: &[&[&str]], besides: &[&str]) -> Vec<String> {
-    let floor = |name: &str| floors.iter().position(|rooms| rooms.contains(&name));
-    let given: BTreeMap<_, _> = GIVEN.iter().copied().collect();
-    let mut wrong = Vec::new();
-    for file in sources(root) {
-        let from = room(root, &file);
-        if besides.contains(&from.as_str()) {
-            continue;
-        }
-        let Some(own) = floor(&from) else {
-            wrong.push(format!("{from} has no floor"));
-            continue;
+        let end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
+        path.push(&text[..end]);
+        text = &text[end..];
+        let Some(rest) = text.strip_prefix("::") else {
+            found.push(path);
+            return text;
         };
-        for name in names_after(&code(&file), prefix) {
-            let to =
-                if floor(&name).is_some() { name.as_str() } else { given.get(name.as_str()).copied().unwrap_or("") };
-            if to != from && floor(to).is_some_and(|floor| floor >= own) {
-                wrong.push(format!("{from} imports {to} in {}", file.display()));
+        text = rest;
+    }
+}
+
+/// The paths in the code of `module`, from the root of the crate. Those of other crates stand as if below the module.
+fn paths(code: &str, module: &[String], begins: &[&str]) -> Vec<Vec<String>> {
+    let mut found = Vec::new();
+    for begin in begins {
+        for (at, _) in code.match_indices(begin) {
+            if !code[..at].ends_with(|c: char| c.is_alphanumeric() || "_:".contains(c)) {
+                let skipped = if begin.ends_with(' ') { begin.len() } else { 0 };
+                read_paths(&code[at + skipped..], Vec::new(), &mut found);
             }
         }
     }
-    wrong
+    let absolute = |path: &Vec<&str>| {
+        let mut place = if path[0] == "crate" { Vec::new() } else { module.to_vec() };
+        let relative = path.iter().skip_while(|word| {
+            if **word == "super" {
+                place.pop();
+            }
+            matches!(**word, "crate" | "self" | "super")
+        });
+        let names: Vec<_> = relative.map(ToString::to_string).collect();
+        [place, names].concat()
+    };
+    found.iter().map(absolute).collect()
+}
+
+/// The imports among the files and folders of the folder `room` of a crate. A name that the room's `mod.rs` gives out stands
+/// for the file it is from.
+fn imports(root: &Path, room: &str) -> BTreeSet<Import> {
+    let files = sources(&root.join(room));
+    let place: Vec<String> = room.split('/').filter(|name| !name.is_empty()).map(String::from).collect();
+    let modules: Vec<_> = files.iter().map(|file| module(root, file)).collect();
+    let children: BTreeSet<&String> = modules.iter().filter_map(|module| module.get(place.len())).collect();
+    let mut given = BTreeMap::new();
+    for (file, _) in files.iter().zip(&modules).filter(|(_, module)| **module == place) {
+        for path in paths(&code(file), &place, &["use "]) {
+            if let [.., name] = &path[..]
+                && let Some(child) = path.strip_prefix(&place[..]).and_then(<[_]>::first)
+                && children.contains(child)
+            {
+                given.insert(name.clone(), child.clone());
+            }
+        }
+    }
+    let mut found = BTreeSet::new();
+    for (file, module) in files.iter().zip(&modules) {
+        let from = module.get(place.len()).map_or("mod", |name| name);
+        let code = code(file);
+        // What a room gives out it need not use.
+        let own: String = code.split_inclusive(';').filter(|part| !part.contains("pub use ")).collect();
+        for path in paths(&own, module, &["crate::", "self::", "super::", "use "]) {
+            let Some(name) = path.strip_prefix(&place[..]).and_then(<[_]>::first) else { continue };
+            let to = if children.contains(name) { name } else { given.get(name).map_or("mod", |child| child) };
+            if to != from {
+                found.insert(Import { from: from.into(), to: to.into(), file: file.clone() });
+            }
+        }
+    }
+    found
+}
+
+/// Every import between the rooms of a folder that does not lead down.
+fn climbs(imports: &BTreeSet<Import>, floors: &[&[&str]]) -> Vec<Import> {
+    let floor = |name: &str| floors.iter().position(|rooms| rooms.contains(&name));
+    let is_wrong = |import: &&Import| match (floor(&import.from), floor(&import.to)) {
+        (Some(from), Some(to)) => to >= from,
+        (None, _) => !["bin", "mod"].contains(&import.from.as_str()),
+        (_, None) => import.to != "mod",
+    };
+    imports.iter().filter(is_wrong).cloned().collect()
+}
+
+/// Every import that is part of a ring.
+fn rings(imports: &BTreeSet<Import>) -> Vec<Import> {
+    let reaches = |from: &str, to: &str| {
+        let (mut reached, mut next) = (BTreeSet::new(), vec![from]);
+        while let Some(name) = next.pop() {
+            if reached.insert(name) {
+                next.extend(imports.iter().filter(|import| import.from == name).map(|import| import.to.as_str()));
+            }
+        }
+        reached.contains(to)
+    };
+    imports.iter().filter(|import| reaches(&import.to, &import.from)).cloned().collect()
 }
 
 #[test]
 fn rooms_import_only_what_stands_below_them() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let wrong = climbs(&root, "crate::", LIBRARY, &["lib", "bin"]);
-    assert!(wrong.is_empty(), "{wrong:#?}");
-    let wrong = climbs(&root.join("points"), "crate::points::", POINTS, &["mod"]);
-    assert!(wrong.is_empty(), "{wrong:#?}");
-    let wrong = climbs(&root.join("gpu"), "super::", GPU, &["mod", "primitives"]);
+    for (room, floors) in [("", LIBRARY), ("points", POINTS)] {
+        let wrong = climbs(&imports(&root, room), floors);
+        assert!(wrong.is_empty(), "{wrong:#?}");
+    }
+}
+
+#[test]
+fn files_of_a_room_import_each_other_in_no_ring() {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folders = WITHOUT_RINGS.iter().flat_map(|(root, rooms)| rooms.iter().map(move |room| (here.join(root), room)));
+    let wrong: Vec<_> = folders.flat_map(|(root, room)| rings(&imports(&root, room))).collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 #[test]
-fn climbs_are_found() {
-    let text =
-        "use crate::pm::Config;\nuse crate::{Error, fft::{Plan, Spec}};\nlet x = mycrate::io::y(crate::gpu::z());";
-    assert_eq!(names_after(text, "crate::"), ["pm", "Error", "fft", "gpu"]);
+fn imports_of_every_form_are_found() {
+    let text = "use crate::pm::Config;\nuse crate::{Error, fft::{plan::Plan as P, Spec}};\n\
+                let x = mycrate::io::y(crate::gpu::z::<u8>());\nuse super::super::hash::{self, START};\nuse std::fs;";
+    let module = ["points".to_string(), "sort".to_string()];
+    let found: Vec<_> =
+        paths(text, &module, &["crate::", "super::", "use std"]).iter().map(|path| path.join("::")).collect();
+    let expected = ["pm::Config", "Error", "fft::plan::Plan", "fft::Spec", "gpu::z::", "hash::self", "hash::START"];
+    assert_eq!(found[..7], expected);
+    let import = |from: &str, to: &str| Import { from: from.into(), to: to.into(), file: PathBuf::new() };
+    let graph = BTreeSet::from([import("a", "b"), import("b", "c"), import("c", "b"), import("c", "d")]);
+    assert_eq!(rings(&graph), [import("b", "c"), import("c", "b")]);
+    assert_eq!(climbs(&graph, &[&["d"], &["c", "b"], &["a"]]), [import("b", "c"), import("c", "b")]);
 }

@@ -30,17 +30,15 @@ fn noise_of(simulation_rows: impl Iterator<Item = u64>, n: u64, noise: &[f32]) -
 
 fn run(options: &Options, ranks: usize, config: &Config, noise: Option<&[f32]>) -> End {
     let (n, m) = (config.particles, config.mesh as usize);
-    let parts = launch(Launch::Threads(ranks), options, |rank| {
-        let grid = config.grid(ranks)?;
-        let own = grid.part(config.sites(), rank.comm.rank());
-        let rows = own[0].clone().flat_map(|i| own[1].clone().map(move |j| (i * n + j) * n));
+    let parts = launch(Launch::Threads(ranks), options, |mut context| {
+        let rows = config.rows(ranks, context.comm.rank())?;
         let values = noise.map(|noise| noise_of(rows, n, noise));
         let noise = values.as_deref().map_or(Noise::Seed, Noise::Values);
-        let mut simulation = Simulation::new(&rank, config.clone(), noise)?;
-        simulation.run(|_, _| Ok::<_, Error>(()))?;
-        let state = simulation.phase_space()?;
+        let mut simulation = Simulation::new(&mut context, config.clone(), noise)?;
+        simulation.run(&mut context, |_, _, _| Ok::<_, Error>(()))?;
+        let state = simulation.phase_space(&mut context)?;
         let rows: Vec<u64> = simulation.rows().collect();
-        Ok::<_, Error>((rows, state, simulation.density()?, simulation.power()?))
+        Ok::<_, Error>((rows, state, simulation.density(&mut context)?, simulation.power(&mut context)?))
     })
     .unwrap();
     let mut end = End {
@@ -180,10 +178,10 @@ fn a_uniform_lattice_feels_no_force_and_momentum_is_conserved() {
         // sites but for rounding of sums of order 8 * eps a cell.
         assert!(largest <= if mesh == 8 { 0.0 } else { 1e-5 }, "mesh {mesh}, {window}: {largest}");
     }
-    let rank = Context::new(Communicator::solo(), Gpu::open(&options, 0).unwrap()).unwrap();
-    let mut simulation = Simulation::new(&rank, Config { steps: 3, ..golden() }, Noise::Seed).unwrap();
-    simulation.run(|_, _| Ok::<_, Error>(())).unwrap();
-    let force = simulation.accelerations().unwrap();
+    let mut context = Context::new(Communicator::solo(), Gpu::open(&options, 0).unwrap()).unwrap();
+    let mut simulation = Simulation::new(&mut context, Config { steps: 3, ..golden() }, Noise::Seed).unwrap();
+    simulation.run(&mut context, |_, _, _| Ok::<_, Error>(())).unwrap();
+    let force = simulation.accelerations(&mut context).unwrap();
     for axis in &force {
         let sum: f64 = axis.iter().map(|&f| f64::from(f)).sum();
         let rms = (axis.iter().map(|&f| f64::from(f).powi(2)).sum::<f64>() / axis.len() as f64).sqrt();
@@ -201,12 +199,12 @@ fn a_plane_wave_follows_zeldovich() {
     let noise: Vec<f32> = (0..n * n * n).map(|i| (0.02 * (k * (i / n / n) as f64).cos()) as f32).collect();
     let config = Config { particles: 32, mesh: 64, steps: 5, lpt: LptOrder::First, a_end: 0.125, ..golden() };
     let options = Options::from_env().unwrap();
-    let rank = Context::new(Communicator::solo(), Gpu::open(&options, 0).unwrap()).unwrap();
-    let mut simulation = Simulation::new(&rank, config, Noise::Values(&noise)).unwrap();
+    let mut context = Context::new(Communicator::solo(), Gpu::open(&options, 0).unwrap()).unwrap();
+    let mut simulation = Simulation::new(&mut context, config, Noise::Values(&noise)).unwrap();
     let mut states = Vec::new();
     simulation
-        .run(|simulation, _| {
-            states.push(simulation.phase_space()?[0].clone());
+        .run(&mut context, |simulation, context, _| {
+            states.push(simulation.phase_space(context)?[0].clone());
             Ok::<_, Error>(())
         })
         .unwrap();
@@ -224,13 +222,13 @@ fn a_plane_wave_follows_zeldovich() {
 fn low_modes_grow_as_linear_theory_says() {
     let config = Config { particles: 64, mesh: 128, box_size: 512.0, steps: 3, a_end: 0.125, ..Config::default() };
     let options = Options::from_env().unwrap();
-    let rank = Context::new(Communicator::solo(), Gpu::open(&options, 0).unwrap()).unwrap();
-    let mut simulation = Simulation::new(&rank, config.clone(), Noise::Seed).unwrap();
+    let mut context = Context::new(Communicator::solo(), Gpu::open(&options, 0).unwrap()).unwrap();
+    let mut simulation = Simulation::new(&mut context, config.clone(), Noise::Seed).unwrap();
     let mut spectra = Vec::new();
     simulation
-        .run(|simulation, reached| {
+        .run(&mut context, |simulation, context, reached| {
             if reached.a == config.a_start || reached.a == config.a_end {
-                spectra.push(simulation.power()?);
+                spectra.push(simulation.power(context)?);
             }
             Ok::<_, Error>(())
         })
@@ -251,14 +249,14 @@ fn a_warmed_step_submits_once_and_allocates_nothing() {
     // Tests of one process share devices by their options, and a device counts everybody's allocations: this window, larger
     // than any array here, gives a device of its own.
     let options = Options { window_bytes: Some(1 << 26), ..Options::from_env().unwrap() };
-    let rank = Context::new(Communicator::solo(), Gpu::open(&options, 0).unwrap()).unwrap();
+    let mut context = Context::new(Communicator::solo(), Gpu::open(&options, 0).unwrap()).unwrap();
     let mut simulation =
-        Simulation::new(&rank, Config { particles: 8, mesh: 16, steps: 5, ..golden() }, Noise::Seed).unwrap();
+        Simulation::new(&mut context, Config { particles: 8, mesh: 16, steps: 5, ..golden() }, Noise::Seed).unwrap();
     let mut seen = Vec::new();
     simulation
-        .run(|simulation, reached| {
-            let (counts, cost) = simulation.counts();
-            seen.push((reached.step, counts, simulation.recorder().gpu().allocations(), cost));
+        .run(&mut context, |simulation, context, reached| {
+            let (counts, cost) = (context.recorder.counts(), simulation.cost());
+            seen.push((reached.step, counts, context.gpu.allocations(), cost));
             Ok::<_, Error>(())
         })
         .unwrap();
@@ -285,37 +283,43 @@ fn a_run_resumed_at_any_snapshot_is_the_same_run() {
     {
         // At the start, between steps, at the end of a step, and at the end.
         let config = Config { snapshots: vec![0.0625, 0.4, 0.6875, 1.0], scheme, lpt, window, ..small() };
-        let results = launch(Launch::Threads(2), &options, |rank| {
+        let results = launch(Launch::Threads(2), &options, |mut context| {
             let mut kept = Vec::new();
-            let mut whole = Simulation::new(&rank, config.clone(), Noise::Seed)?;
-            whole.run(|simulation, reached| {
+            let mut whole = Simulation::new(&mut context, config.clone(), Noise::Seed)?;
+            whole.run(&mut context, |simulation, context, reached| {
                 if reached.snapshot {
-                    kept.push((reached, simulation.phase_space()?));
+                    kept.push((reached, simulation.phase_space(context)?));
                 }
                 Ok::<_, Error>(())
             })?;
-            let want = (whole.phase_space()?, whole.density()?, whole.power()?, whole.scale_factor(), whole.steps());
+            let want = (
+                whole.phase_space(&mut context)?,
+                whole.density(&mut context)?,
+                whole.power(&mut context)?,
+                whole.scale_factor(),
+                whole.steps(),
+            );
             for (at, state) in &kept {
-                let mut resumed = Simulation::resume(&rank, config.clone(), at.step, state)?;
+                let mut resumed = Simulation::resume(&mut context, config.clone(), at.step, state)?;
                 assert_eq!((resumed.scale_factor(), resumed.steps()), (at.a, want.4), "before its first step");
-                assert_eq!(&resumed.phase_space()?, state);
+                assert_eq!(&resumed.phase_space(&mut context)?, state);
                 let mut first = None;
-                resumed.run(|_, reached| {
+                resumed.run(&mut context, |_, _, reached| {
                     first.get_or_insert(reached);
                     Ok::<_, Error>(())
                 })?;
                 assert_eq!(first, Some(*at), "it begins where it was left");
                 let got = (
-                    resumed.phase_space()?,
-                    resumed.density()?,
-                    resumed.power()?,
+                    resumed.phase_space(&mut context)?,
+                    resumed.density(&mut context)?,
+                    resumed.power(&mut context)?,
                     resumed.scale_factor(),
                     resumed.steps(),
                 );
                 assert!(got == want, "{scheme:?} from {at:?}: {} {}", got.3, got.4);
                 // A run that has ended stays as it is.
-                resumed.run(|_, reached| -> Result<(), Error> { panic!("{reached:?}") })?;
-                assert!(resumed.phase_space()? == want.0);
+                resumed.run(&mut context, |_, _, reached| -> Result<(), Error> { panic!("{reached:?}") })?;
+                assert!(resumed.phase_space(&mut context)? == want.0);
             }
             Ok::<_, Error>(kept.len())
         });
@@ -327,19 +331,20 @@ fn a_run_resumed_at_any_snapshot_is_the_same_run() {
 fn what_no_run_can_begin_with_is_an_error_on_all_ranks() {
     let options = Options::from_env().unwrap();
     let config = small();
-    let all = launch(Launch::Threads(2), &options, |rank| {
-        let mut fresh = Simulation::new(&rank, config.clone(), Noise::Seed)?;
-        let early = fresh.accelerations().unwrap_err();
+    let all = launch(Launch::Threads(2), &options, |mut context| {
+        let rank = context.comm.rank();
+        let fresh = Simulation::new(&mut context, config.clone(), Noise::Seed)?;
+        let early = fresh.accelerations(&mut context).unwrap_err();
         assert!(matches!(early, SimulationError::NoForce), "{early}");
-        let good = fresh.phase_space()?;
-        let resumed = |change: &dyn Fn(&mut [[Vec<f32>; 3]; 2])| {
+        let good = fresh.phase_space(&mut context)?;
+        let mut resumed = |change: &dyn Fn(&mut [[Vec<f32>; 3]; 2])| {
             let mut state = good.clone();
             change(&mut state);
-            let made = Simulation::resume(&rank, config.clone(), 0, &state);
-            made.and_then(|mut simulation| simulation.phase_space().map(drop)).unwrap_err()
+            let made = Simulation::resume(&mut context, config.clone(), 0, &state);
+            made.and_then(|simulation| simulation.phase_space(&mut context).map(drop)).unwrap_err()
         };
         // Rank 1 has the sites from 256 on.
-        let mine = |at: usize| (rank.comm.rank() == 1).then_some(at);
+        let mine = |at: usize| (rank == 1).then_some(at);
         let nan = resumed(&|state| mine(7).into_iter().for_each(|at| state[1][2][at] = f32::NAN));
         assert!(matches!(nan, SimulationError::NotFinite { what: "momenta", index: 263, .. }), "{nan}");
         let infinite = resumed(&|state| mine(0).into_iter().for_each(|at| state[0][0][at] = f32::INFINITY));
@@ -349,7 +354,7 @@ fn what_no_run_can_begin_with_is_an_error_on_all_ranks() {
         assert!(matches!(far, SimulationError::Lost { particles: 1 }), "{far}");
         let short = resumed(&|state| state[1][0].truncate(255));
         assert!(matches!(short, SimulationError::WrongLength { what: "momenta", have: 255, want: 256 }), "{short}");
-        let noise = Simulation::new(&rank, config.clone(), Noise::Values(&[0.0; 255])).map(drop).unwrap_err();
+        let noise = Simulation::new(&mut context, config.clone(), Noise::Values(&[0.0; 255])).map(drop).unwrap_err();
         assert!(matches!(noise, SimulationError::WrongLength { have: 255, want: 256, .. }), "{noise}");
         Ok::<_, Error>(())
     });

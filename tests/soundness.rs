@@ -3,7 +3,7 @@
 use meshloom::comm::Communicator;
 use meshloom::exchange::{Exchange, ExchangeError};
 use meshloom::gpu::*;
-use meshloom::grid::{Part, Transfers};
+use meshloom::grid::{Transfer, Transfers};
 
 /// Twice `x`, and more of what `y` holds.
 const ADD: &str = r"
@@ -218,8 +218,10 @@ fn a_kernel_serves_every_device_and_an_array_its_own() {
     misused(here.download(&theirs, 0, 1), foreign);
     here.clear(&theirs);
     misused(here.submit(), foreign);
-    let own_part =
-        Transfers { send: vec![Part { peer: 0, start: 0, len: 2 }], receive: vec![Part { peer: 0, start: 0, len: 2 }] };
+    let own_part = Transfers {
+        send: vec![Transfer { peer: 0, start: 0, len: 2 }],
+        receive: vec![Transfer { peer: 0, start: 0, len: 2 }],
+    };
     let mut exchange = Exchange::new(Communicator::solo());
     for (outgoing, incoming, about) in
         [(&theirs, &mine, foreign), (&mine, &theirs, foreign), (&mine, &mine, "one array")]

@@ -1,12 +1,12 @@
-//! Whether all ranks are about to do the same.
+//! A collective check that all ranks have the same value.
 
 use bytemuck::Pod;
 
 use super::{Communicator, Result};
 
 impl Communicator {
-    /// The first rank whose `value` is another than that of rank 0, compared by its bits; the same answer on all ranks, which all
-    /// call it. It belongs before what would otherwise hang or mix data up.
+    /// The first rank whose `value` differs in its bits from that of rank 0; `None` if all agree. Collective; the result is
+    /// the same on all ranks. To be called before work that would hang or mix data up if the ranks' values differed.
     ///
     /// ```
     /// use meshloom::comm::run_threads;
@@ -17,7 +17,7 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// Those of the ranks.
+    /// [`Mismatch`](super::CommError::Mismatch), [`PeerFailed`](super::CommError::PeerFailed), or those of the backend.
     pub fn first_to_differ<T: Pod>(&self, value: T) -> Result<Option<usize>> {
         let all = self.all_gather(&[value])?;
         let bytes = |value: &T| bytemuck::bytes_of(value).to_vec();

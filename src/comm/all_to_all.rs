@@ -1,14 +1,14 @@
-//! Every rank to every rank.
+//! Messages from every rank to every rank.
 
 use bytemuck::Pod;
 
 use super::call::{Call, Operation};
+use super::collective::Part;
 use super::communicator::{Communicator, from_bytes};
-use super::envelope::Taken;
 use super::{Parts, Result};
 
 impl Communicator {
-    /// Cuts `data` into one equal block a rank, sends each to its rank and gives the blocks that came, in rank order.
+    /// Cuts `data` into one equal block per rank, sends each to its rank and returns the blocks received, in rank order.
     /// Collective; the length is the same on all ranks and a multiple of their number.
     ///
     /// # Errors
@@ -21,7 +21,7 @@ impl Communicator {
         Ok(join(data.len(), &blocks))
     }
 
-    /// Sends `counts[rank]` elements of `data`, which lie in rank order, to each rank and gives what came from each.
+    /// Sends `counts[rank]` elements of `data`, which lie in rank order, to each rank and returns what each has sent.
     /// Collective; any counts, which sum to the length of `data`.
     ///
     /// # Errors
@@ -40,14 +40,14 @@ impl Communicator {
         Ok(Parts::new(join(incoming.iter().sum::<u64>() as usize, &blocks), incoming))
     }
 
-    /// Sends `outgoing[rank]` elements of `data` to each rank; gives the bytes of the `incoming[rank]` elements of each.
+    /// Sends `outgoing[rank]` elements of `data` to each rank; returns the bytes of the `incoming[rank]` elements of each.
     pub(super) fn exchange<T: Pod>(
         &self,
         call: &Call,
         outgoing: &[usize],
         data: &[T],
         incoming: &[usize],
-    ) -> Result<Vec<Taken>> {
+    ) -> Result<Vec<Part>> {
         let (rank, size) = (self.rank(), self.size());
         let starts: Vec<usize> = outgoing
             .iter()
@@ -59,19 +59,19 @@ impl Communicator {
             .collect();
         let block = |to: usize| &data[starts[to]..starts[to] + outgoing[to]];
 
-        // Ring order: in each step every rank sends to another one. All receives stand before the first send.
+        // Ring order: in each step every rank sends to another one. All receives are posted before the first send.
         let mut receivings = Vec::with_capacity(size);
         for step in 1..size {
             let from = (rank + size - step) % size;
-            receivings.push(self.take(call, from, incoming[from] * size_of::<T>())?);
+            receivings.push(self.receive_part(call, from, incoming[from] * size_of::<T>())?);
         }
         let mut sendings = Vec::with_capacity(size);
         for step in 1..size {
             let to = (rank + step) % size;
-            sendings.push(self.give(call, to, block(to))?);
+            sendings.push(self.send_part(call, to, block(to))?);
         }
-        // They come from the rank before this one, the one before that, and so on round to the rank after it.
-        let mut blocks = vec![Taken::own(block(rank))];
+        // In the order of the ranks counted down from this one, round to the rank after it.
+        let mut blocks = vec![Part::own(block(rank))];
         for receiving in receivings {
             blocks.push(receiving.wait()?);
         }
@@ -81,7 +81,7 @@ impl Communicator {
         Ok(blocks)
     }
 
-    /// One count a rank, which sum to `length`.
+    /// Checks that there is one count per rank and that they sum to `length`.
     pub(super) fn valid_counts(&self, call: &str, length: usize, counts: &[u64]) -> Result<()> {
         self.valid_length(&format!("the number of counts of {call}"), self.size() as u64, counts.len() as u64)?;
         let sum = counts.iter().try_fold(0u64, |sum, &count| sum.checked_add(count)).unwrap_or(u64::MAX);
@@ -89,8 +89,8 @@ impl Communicator {
     }
 }
 
-/// The elements of all blocks, one after another.
-fn join<T: Pod>(count: usize, blocks: &[Taken]) -> Vec<T> {
+/// The elements of all blocks, in order.
+fn join<T: Pod>(count: usize, blocks: &[Part]) -> Vec<T> {
     let bytes: Vec<&[u8]> = blocks.iter().map(|block| &block[..]).collect();
     from_bytes(count, &bytes.concat())
 }

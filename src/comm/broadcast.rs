@@ -13,12 +13,12 @@ impl Communicator {
     /// [`Mismatch`](super::CommError::Mismatch), [`PeerFailed`](super::CommError::PeerFailed), or those of the backend.
     pub fn barrier(&self) -> Result<()> {
         let call = self.begin(Call::new(Operation::Barrier));
-        // After the round of distance d each rank knows of the 2d - 1 ranks before it.
+        // A dissemination barrier: after the round of distance d each rank knows that the 2d - 1 ranks before it have come.
         let (rank, size) = (self.rank(), self.size());
         let mut distance = 1;
         while distance < size {
-            let sending = self.give::<u8>(&call, (rank + distance) % size, &[])?;
-            self.take(&call, (rank + size - distance) % size, 0)?.wait()?;
+            let sending = self.send_part::<u8>(&call, (rank + distance) % size, &[])?;
+            self.receive_part(&call, (rank + size - distance) % size, 0)?.wait()?;
             sending.wait()?;
             distance *= 2;
         }
@@ -36,21 +36,21 @@ impl Communicator {
         self.broadcast_tree(&call, root, data)
     }
 
-    /// A binomial tree: rank `v` counted from the root has the parent `v` less its lowest bit.
+    /// Broadcasts along a binomial tree: rank `v`, counted from the root, has the parent `v` with its lowest set bit cleared.
     pub(super) fn broadcast_tree<T: Pod>(&self, call: &Call, root: usize, data: &mut [T]) -> Result<()> {
         let size = self.size();
         let me = (self.rank() + size - root) % size;
-        let real = |relative: usize| (relative + root) % size;
+        let absolute = |relative: usize| (relative + root) % size;
         let lowest = if me == 0 { size.next_power_of_two() } else { 1 << me.trailing_zeros() };
         if me != 0 {
-            let bytes = self.take(call, real(me - lowest), size_of_val(data))?.wait()?;
+            let bytes = self.receive_part(call, absolute(me - lowest), size_of_val(data))?.wait()?;
             bytemuck::cast_slice_mut(data).copy_from_slice(&bytes);
         }
         let mut sendings: Vec<Sending> = Vec::new();
         let mut distance = lowest / 2;
         while distance > 0 {
             if me + distance < size {
-                sendings.push(self.give(call, real(me + distance), data)?);
+                sendings.push(self.send_part(call, absolute(me + distance), data)?);
             }
             distance /= 2;
         }

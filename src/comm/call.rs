@@ -1,8 +1,9 @@
-//! What a rank calls: the record of a collective that travels at the head of each of its messages.
+//! The record of a collective call, which each of its messages begins with.
 
 use bytemuck::{Pod, Zeroable};
 
-use super::{CommError, Op};
+use super::CommError;
+use super::op::{KINDS, Op};
 
 /// Which collective. Zero is none.
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +25,7 @@ pub(super) enum Operation {
     AllToAllV,
 }
 
-/// By the number of the operation.
+/// Names of the operations, by their numbers.
 const NAMES: [&str; 16] = [
     "another collective",
     "split",
@@ -48,14 +49,15 @@ const NO_ELEMENTS: u64 = u64::MAX;
 const NO_WORD: u32 = u32::MAX;
 const NO_BYTE: u8 = u8::MAX;
 
-/// A call of a collective, with all that must agree between ranks. The greatest number marks what the operation lacks.
+/// A call of a collective: its number and all that the ranks must agree on. Fields that the operation does not have hold
+/// the greatest number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct Call {
     sequence: u64,
     elements: u64,
-    element: u32,
-    cut: u32,
+    element_bytes: u32,
+    max_piece: u32,
     root: u32,
     operation: u8,
     op: u8,
@@ -63,11 +65,14 @@ pub(super) struct Call {
     reserved: u8,
 }
 
+/// Bytes of the call at the head of a message of a collective.
+pub(super) const HEADER_BYTES: usize = size_of::<Call>();
+
 impl Call {
     pub fn new(operation: Operation) -> Call {
         Call {
             elements: NO_ELEMENTS,
-            element: NO_WORD,
+            element_bytes: NO_WORD,
             root: NO_WORD,
             operation: operation as u8,
             op: NO_BYTE,
@@ -78,7 +83,7 @@ impl Call {
 
     /// Elements of this type, any number of them.
     pub fn of<T>(self) -> Call {
-        Call { element: size_of::<T>() as u32, ..self }
+        Call { element_bytes: size_of::<T>() as u32, ..self }
     }
 
     /// The number of elements, where ranks must agree on it.
@@ -95,17 +100,17 @@ impl Call {
         Call { op: op as u8, kind, ..self }
     }
 
-    /// As the `sequence`-th collective of its communicator, with messages cut at `cut` bytes.
-    pub fn begun(self, sequence: u64, cut: usize) -> Call {
-        Call { sequence, cut: cut as u32, ..self }
+    /// The call as the `sequence`-th collective of its communicator, whose pieces of messages have `max_piece` bytes at most.
+    pub fn begun(self, sequence: u64, max_piece: usize) -> Call {
+        Call { sequence, max_piece: max_piece as u32, ..self }
     }
 
-    /// Whether a rank in `self` waits in vain for one that is in `other` and has not sent what is waited for.
+    /// Whether a rank in `self` can never get its message from a rank that is in `other` and has not sent it yet.
     pub fn is_contradicted_by(&self, other: &Call) -> bool {
         self.is_before(other) || self.sequence == other.sequence && self != other
     }
 
-    /// Whether a rank in `other` has returned from what `self` is a call of.
+    /// Whether a rank in `other` has returned from `self` before.
     pub fn is_before(&self, other: &Call) -> bool {
         self.sequence < other.sequence
     }
@@ -128,7 +133,7 @@ impl Call {
         }
         let mut parts = Vec::new();
         if let Some(op) = [Op::Sum, Op::Min, Op::Max].into_iter().find(|&op| op as u8 == self.op) {
-            let kind = super::reduce::KINDS.get(usize::from(self.kind)).unwrap_or(&"?");
+            let kind = KINDS.get(usize::from(self.kind)).unwrap_or(&"?");
             parts.push(format!("{op:?} of {kind}"));
         }
         if self.root != NO_WORD {
@@ -137,10 +142,10 @@ impl Call {
         if self.elements != NO_ELEMENTS {
             parts.push(format!("{} elements", self.elements));
         }
-        if self.element != NO_WORD {
-            parts.push(format!("{} bytes each", self.element));
+        if self.element_bytes != NO_WORD {
+            parts.push(format!("{} bytes each", self.element_bytes));
         }
-        parts.push(format!("largest message {}", self.cut));
+        parts.push(format!("largest message {}", self.max_piece));
         format!("{name}({}) as collective {}", parts.join(", "), self.sequence)
     }
 }

@@ -1,4 +1,4 @@
-//! The communicator: who takes part.
+//! The communicator: a group of ranks, seen from one of them.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,20 +6,16 @@ use std::sync::{Arc, Mutex};
 
 use bytemuck::Pod;
 
-use super::call::{Call, Operation};
-use super::envelope::HEAD;
+use super::call::HEADER_BYTES;
 use super::solo::Solo;
-use super::transport::{Group, Transport};
+use super::transport::Transport;
 use super::{CommError, Result};
 
-/// Bytes above which a message is cut, unless set otherwise: 1 GiB.
+/// The most bytes that travel in one piece of a message, unless set otherwise: 1 GiB.
 pub const DEFAULT_MAX_MESSAGE: u64 = 1 << 30;
 
-/// The largest tag: what every MPI library carries, less one that collectives use.
-pub const MAX_TAG: u32 = 32_766;
-
-/// MPI counts in `int`, and a piece may have a head.
-const LARGEST_MESSAGE: u64 = i32::MAX as u64 - HEAD as u64;
+/// MPI counts in `int`, and a piece may have a header.
+const LARGEST_MESSAGE: u64 = i32::MAX as u64 - HEADER_BYTES as u64;
 
 /// A group of ranks that exchange messages, seen from one of them.
 ///
@@ -51,8 +47,8 @@ const LARGEST_MESSAGE: u64 = i32::MAX as u64 - HEAD as u64;
 #[derive(Clone)]
 pub struct Communicator {
     pub(super) core: Arc<Core>,
-    /// Bytes a piece of a message has at most.
-    pub(super) cut: usize,
+    /// The most bytes of a message that travel in one piece.
+    pub(super) max_piece: usize,
 }
 
 /// What the clones of a communicator share.
@@ -73,7 +69,7 @@ impl fmt::Debug for Communicator {
 impl Communicator {
     pub(super) fn new(transport: Box<dyn Transport>) -> Communicator {
         let core = Core { transport, sequence: AtomicU64::new(0), posting: Mutex::new(()) };
-        Communicator { core: Arc::new(core), cut: DEFAULT_MAX_MESSAGE as usize }
+        Communicator { core: Arc::new(core), max_piece: DEFAULT_MAX_MESSAGE as usize }
     }
 
     /// A communicator of one rank, without a runner.
@@ -91,44 +87,16 @@ impl Communicator {
         self.core.transport.size()
     }
 
-    /// Bytes above which a message is cut inside.
+    /// The most bytes of a message that travel in one piece; longer messages travel in several.
     pub fn max_message(&self) -> u64 {
-        self.cut as u64
+        self.max_piece as u64
     }
 
-    /// The same communicator with another largest message. Must be the same on all ranks; 0 counts as 1, and MPI's
-    /// counts cap it a little below 2^31. Communicators split from this one inherit it. Not collective.
+    /// The same communicator with another [`max_message`](Communicator::max_message). It must be the same on all ranks; 0
+    /// counts as 1, and the `int` counts of MPI limit it to a little below 2^31. Communicators split from this one inherit
+    /// it. Not collective.
     pub fn with_max_message(&self, bytes: u64) -> Communicator {
-        Communicator { core: self.core.clone(), cut: bytes.clamp(1, LARGEST_MESSAGE) as usize }
-    }
-
-    /// Makes a communicator of the ranks that give the same colour, ordered by `key`, then by rank here. Collective;
-    /// a rank that gives `None` gets `None`.
-    ///
-    /// # Errors
-    /// [`CommError::Mismatch`], [`CommError::PeerFailed`], or those of the backend.
-    pub fn split(&self, color: Option<u32>, key: u64) -> Result<Option<Communicator>> {
-        let call = self.begin(Call::new(Operation::Split));
-        let context = self.core.transport.new_context();
-        let mine = [u64::from(color.is_some()), u64::from(color.unwrap_or(0)), key, context];
-        let wishes = self.all_gather_blocks(&call, &mine)?;
-        let wishes: Vec<&[u64]> = wishes.chunks_exact(mine.len()).collect();
-        let group = color.map(|color| self.group(u64::from(color), &wishes));
-        let transport = self.core.transport.split(group)?;
-        Ok(transport.map(|transport| Communicator { cut: self.cut, ..Communicator::new(transport) }))
-    }
-
-    /// This rank's part of a split, by what each rank wishes: whether it has a colour, the colour, the key and a number for
-    /// the communicator, of which that of the first member counts.
-    fn group(&self, color: u64, wishes: &[&[u64]]) -> Group {
-        let mut colors: Vec<u64> = wishes.iter().filter(|wish| wish[0] == 1).map(|wish| wish[1]).collect();
-        colors.sort_unstable();
-        colors.dedup();
-        let number = colors.partition_point(|&other| other < color);
-        let mut members: Vec<usize> = (0..self.size()).filter(|&rank| wishes[rank][..2] == [1, color]).collect();
-        members.sort_by_key(|&rank| wishes[rank][2]); // stable: equal keys stay in rank order
-        let rank = members.iter().position(|&rank| rank == self.rank()).unwrap_or(0);
-        Group { number, context: wishes[members[0]][3], members, rank }
+        Communicator { core: self.core.clone(), max_piece: bytes.clamp(1, LARGEST_MESSAGE) as usize }
     }
 
     /// Ends all ranks of the run with this message: on threads every wait ends with [`CommError::PeerFailed`] and this
@@ -137,7 +105,7 @@ impl Communicator {
         self.core.transport.abort(message)
     }
 
-    /// Notes a collective and gives its number.
+    /// Counts a collective and returns its number.
     pub(super) fn next_sequence(&self) -> u64 {
         self.core.sequence.fetch_add(1, Ordering::Relaxed)
     }

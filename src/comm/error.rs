@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::lane::MAX_TAG;
+
 /// A communication failed. Each message says on which rank, what happened and what to do.
 ///
 /// `rank` counts within the communicator that was used, except in [`PeerFailed`](CommError::PeerFailed), where it
@@ -82,8 +84,8 @@ pub enum CommError {
         /// Ranks there are.
         size: usize,
     },
-    /// A tag above [`MAX_TAG`](super::MAX_TAG).
-    #[error("rank {rank}: tag {tag} is too large; use 0 to {}, which every MPI library carries", super::MAX_TAG)]
+    /// A tag above [`MAX_TAG`].
+    #[error("rank {rank}: tag {tag} is too large; use 0 to {}, which every MPI library carries", MAX_TAG)]
     BadTag {
         /// This rank.
         rank: usize,
@@ -153,7 +155,7 @@ pub struct RunError<E> {
 
 impl<E: fmt::Display> fmt::Display for RunError<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&said_by(self.rank, &self.failure.to_string()))
+        f.write_str(&with_rank(self.rank, &self.failure.to_string()))
     }
 }
 
@@ -167,8 +169,8 @@ impl<E: std::error::Error + 'static> std::error::Error for RunError<E> {
     }
 }
 
-/// `rank R: message`, for messages that do not begin so themselves.
-pub(super) fn said_by(rank: usize, message: &str) -> String {
+/// `rank R: message`, unless the message begins so already.
+pub(super) fn with_rank(rank: usize, message: &str) -> String {
     let name = format!("rank {rank}: ");
     if message.starts_with(&name) { message.to_owned() } else { name + message }
 }

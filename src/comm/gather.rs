@@ -4,8 +4,8 @@ use bytemuck::Pod;
 
 use super::Result;
 use super::call::{Call, Operation};
+use super::collective::ReceivingPart;
 use super::communicator::{Communicator, from_bytes, to_bytes};
-use super::envelope::Taking;
 
 /// One part per rank, of any lengths, one after another in rank order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ impl<T> Parts<T> {
         &self.counts
     }
 
-    /// The part of a rank; `None` past the last.
+    /// The part of a rank; `None` beyond the last rank.
     pub fn get(&self, rank: usize) -> Option<&[T]> {
         self.iter().nth(rank)
     }
@@ -82,12 +82,12 @@ impl Communicator {
         self.valid_rank("the root of gather", root)?;
         let call = self.begin(Call::new(Operation::Gather).root(root).of::<T>().count(mine.len()));
         if self.rank() != root {
-            self.give(&call, root, mine)?.wait()?;
+            self.send_part(&call, root, mine)?.wait()?;
             return Ok(None);
         }
-        let takes = self.take_from_all(&call, &vec![size_of_val(mine); self.size()])?;
+        let receivings = self.receive_from_all(&call, &vec![size_of_val(mine); self.size()])?;
         let mut data = Vec::with_capacity(mine.len() * self.size());
-        for receiving in takes {
+        for receiving in receivings {
             match receiving {
                 Some(receiving) => data.extend(from_bytes::<T>(mine.len(), &receiving.wait()?)),
                 None => data.extend_from_slice(mine),
@@ -105,13 +105,13 @@ impl Communicator {
         self.valid_rank("the root of gather_v", root)?;
         let call = self.begin(Call::new(Operation::GatherV).root(root).of::<T>());
         if self.rank() != root {
-            let count = self.give(&call, root, &[mine.len() as u64])?;
-            self.give(&call, root, mine)?.wait()?;
+            let count = self.send_part(&call, root, &[mine.len() as u64])?;
+            self.send_part(&call, root, mine)?.wait()?;
             count.wait()?;
             return Ok(None);
         }
         let mut counts = Vec::with_capacity(self.size());
-        for receiving in self.take_from_all(&call, &vec![size_of::<u64>(); self.size()])? {
+        for receiving in self.receive_from_all(&call, &vec![size_of::<u64>(); self.size()])? {
             counts.push(match receiving {
                 Some(receiving) => from_bytes::<u64>(1, &receiving.wait()?)[0],
                 None => mine.len() as u64,
@@ -119,7 +119,7 @@ impl Communicator {
         }
         let sizes = counts.iter().map(|&count| self.bytes::<T>(count)).collect::<Result<Vec<_>>>()?;
         let mut data = Vec::new();
-        for (receiving, &count) in self.take_from_all(&call, &sizes)?.into_iter().zip(&counts) {
+        for (receiving, &count) in self.receive_from_all(&call, &sizes)?.into_iter().zip(&counts) {
             match receiving {
                 Some(receiving) => data.extend(from_bytes::<T>(count as usize, &receiving.wait()?)),
                 None => data.extend_from_slice(mine),
@@ -129,9 +129,11 @@ impl Communicator {
     }
 
     /// Starts a receive from every other rank.
-    fn take_from_all(&self, call: &Call, sizes: &[usize]) -> Result<Vec<Option<Taking>>> {
-        let take = |(from, &bytes)| if from == self.rank() { Ok(None) } else { self.take(call, from, bytes).map(Some) };
-        sizes.iter().enumerate().map(take).collect()
+    fn receive_from_all(&self, call: &Call, sizes: &[usize]) -> Result<Vec<Option<ReceivingPart>>> {
+        let receive = |(from, &bytes)| {
+            if from == self.rank() { Ok(None) } else { self.receive_part(call, from, bytes).map(Some) }
+        };
+        sizes.iter().enumerate().map(receive).collect()
     }
 
     /// `all_gather` as part of any collective.
@@ -140,19 +142,19 @@ impl Communicator {
         Ok(from_bytes(mine.len() * self.size(), &bytes))
     }
 
-    /// Each round doubles the blocks held, so there are log2(size) rounds and no byte comes twice. `sizes` are the bytes
-    /// of the block of each rank.
+    /// Each round doubles the blocks held (the algorithm of Bruck et al.): log2(size) rounds, and no byte is received twice.
+    /// `sizes` are the bytes of the block of each rank.
     fn all_gather_bytes<T: Pod>(&self, call: &Call, mine: &[T], sizes: &[usize]) -> Result<Vec<u8>> {
         let (rank, size) = (self.rank(), self.size());
         let bytes_of =
             |first: usize, blocks: usize| (first..first + blocks).map(|block| sizes[block % size]).sum::<usize>();
-        let mut held = to_bytes(mine); // the blocks of the ranks from `rank` on, round the end
+        let mut held = to_bytes(mine); // the blocks of the ranks from `rank` on, cyclically
         let mut blocks = 1;
         while blocks < size {
             let moved = blocks.min(size - blocks);
             let (to, from) = ((rank + size - blocks) % size, (rank + blocks) % size);
-            let receiving = self.take(call, from, bytes_of(from, moved))?;
-            let sending = self.give(call, to, &held[..bytes_of(rank, moved)])?;
+            let receiving = self.receive_part(call, from, bytes_of(from, moved))?;
+            let sending = self.send_part(call, to, &held[..bytes_of(rank, moved)])?;
             held.extend_from_slice(&receiving.wait()?);
             sending.wait()?;
             blocks += moved;

@@ -1,9 +1,9 @@
-//! How a rank can no longer send or take what another waits for, and what is said of it.
+//! Ranks that will send and receive nothing more, and the errors of those that wait for them.
 
 use super::CommError;
 use super::call::Call;
 
-/// Why nothing more comes from a rank.
+/// Why a rank sends and receives nothing more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Gone {
     /// It has returned from its body without an error.
@@ -13,30 +13,31 @@ pub(super) enum Gone {
 }
 
 impl Gone {
-    fn did(self) -> &'static str {
+    fn action(self) -> &'static str {
         match self {
             Gone::Left => "returned from its body",
             Gone::Dropped => "dropped the communicator",
         }
     }
 
-    /// Where this rank, `rank` of its communicator, waits in a collective for rank `other`.
+    /// The error of rank `rank`, which waits in a collective for the rank `other` that is gone.
     pub fn in_collective(self, call: &Call, rank: usize, other: usize) -> CommError {
-        call.mismatch_with(rank, other, format!("has {}", self.did()))
+        call.mismatch_with(rank, other, format!("has {}", self.action()))
     }
 
-    /// Where this rank waits for a message of a rank, counted in the whole run.
+    /// The error of a wait for a message of the rank `rank`, counted in the whole run, that is gone.
     pub fn in_wait_for_message(self, rank: usize) -> CommError {
         self.while_waited_for(rank, "a message of it was waited for")
     }
 
-    /// Where this rank waits for a rank, counted in the whole run, to take a message. Threads never do.
+    /// The error of a wait for a send to the rank `rank`, counted in the whole run, that is gone. Sends between threads
+    /// never wait.
     #[cfg(feature = "mpi")]
     pub fn in_wait_to_send(self, rank: usize) -> CommError {
         self.while_waited_for(rank, "a message to it waited to be received")
     }
 
     fn while_waited_for(self, rank: usize, what: &str) -> CommError {
-        CommError::PeerFailed { rank, message: format!("it {} while {what}", self.did()) }
+        CommError::PeerFailed { rank, message: format!("it {} while {what}", self.action()) }
     }
 }

@@ -1,27 +1,28 @@
-//! Messages waiting for one rank of this process, matched in posting order.
+//! Messages for one rank of this process, matched with its receives in the order of posting.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::transport::{Arrived, Lane};
+use super::lane::Lane;
+use super::transport::Arrived;
 use super::{CommError, Result};
 
-/// How often a wait asks whether it can still end. What it asks costs two locks.
+/// How often a wait checks whether its message can still come, which takes two locks.
 const RECHECK: Duration = Duration::from_millis(100);
 
-/// Where a message belongs.
+/// The stream that a message belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     /// The communicator.
     pub context: u64,
     /// The sender, counted in that communicator.
     pub from: usize,
-    /// The stream.
+    /// The lane.
     pub lane: Lane,
 }
 
-/// Of the two queues of a key at most one is filled.
+/// The messages of a key that no receive was posted for, and the receives that have no message: one of the two is empty.
 #[derive(Default)]
 struct Queue {
     arrived: VecDeque<Vec<u8>>,
@@ -35,7 +36,7 @@ struct State {
     next_ticket: u64,
 }
 
-/// All that has been sent to one rank or that it waits for.
+/// The messages sent to one rank and the receives that it has posted.
 #[derive(Default)]
 pub(super) struct Mailbox {
     state: Mutex<State>,
@@ -48,7 +49,7 @@ impl Mailbox {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a message in.
+    /// Delivers a message.
     pub fn deliver(&self, key: Key, data: Vec<u8>) {
         let mut state = self.lock();
         let queue = state.queues.entry(key).or_default();
@@ -65,7 +66,7 @@ impl Mailbox {
         self.changed.notify_all();
     }
 
-    /// Asks for the next message of a key.
+    /// Posts a receive of the next message of a key; returns its ticket.
     pub fn post(&self, key: Key) -> u64 {
         let mut state = self.lock();
         let ticket = state.next_ticket;
@@ -83,9 +84,9 @@ impl Mailbox {
         ticket
     }
 
-    /// Whether the message of a ticket is there; asks `stop` where it is not.
+    /// Whether the message of a ticket is there. If not, `stop` may return why it cannot come.
     pub fn is_matched(&self, ticket: u64, stop: impl Fn() -> Option<CommError>) -> Result<bool> {
-        // The lock is held over both questions: a peer that sends and then leaves must not be seen to have left first.
+        // The lock is held for both checks: a peer that sends and then leaves must not be seen to have left first.
         let state = self.lock();
         if state.matched.contains_key(&ticket) {
             return Ok(true);
@@ -93,15 +94,15 @@ impl Mailbox {
         stop().map_or(Ok(false), Err)
     }
 
-    /// Waits for the message of a ticket, or until `stop` gives a reason not to. `stop` is asked at every change, after
-    /// [`wake`](Mailbox::wake), and now and then.
+    /// Waits for the message of a ticket, or until `stop` returns why it cannot come. `stop` is called at every change,
+    /// after [`wake`](Mailbox::wake), and every [`RECHECK`].
     pub fn wait(&self, ticket: u64, stop: impl Fn() -> Option<CommError>) -> Result<Arrived> {
         let mut state = self.lock();
         loop {
             if let Some(data) = state.matched.remove(&ticket) {
                 return Ok(Arrived::whole(data));
             }
-            // Asked with the lock held: `wake` takes it too, so a change cannot slip in before the wait begins.
+            // Called with the lock held, which `wake` takes too: no change is missed before the wait begins.
             if let Some(error) = stop() {
                 return Err(error);
             }
@@ -109,7 +110,7 @@ impl Mailbox {
         }
     }
 
-    /// Forgets a ticket; a message already matched to it is dropped.
+    /// Cancels a receive; a message already matched to it is dropped.
     pub fn cancel(&self, key: Key, ticket: u64) {
         let mut state = self.lock();
         if state.matched.remove(&ticket).is_some() {
@@ -123,14 +124,14 @@ impl Mailbox {
         }
     }
 
-    /// How many messages of collectives lie here that nobody has asked for.
+    /// The number of messages of collectives that no receive was posted for.
     pub fn untaken(&self) -> u64 {
         let state = self.lock();
         let collective = state.queues.iter().filter(|(key, _)| key.lane == Lane::Collective);
         collective.map(|(_, queue)| queue.arrived.len() as u64).sum()
     }
 
-    /// Makes every wait ask its `stop` again.
+    /// Makes every wait call its `stop` again.
     pub fn wake(&self) {
         let _state = self.lock();
         self.changed.notify_all();

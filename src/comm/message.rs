@@ -1,19 +1,37 @@
-//! Messages between two ranks, and how a long one is cut.
+//! Messages between two ranks, which travel in pieces if they are long.
 //!
-//! A message of `n` bytes travels as `n / cut` full pieces and one that is shorter, possibly empty. The short piece marks
-//! the end, so a receive that asked for another size notices and never takes a piece of the next message for its own. The
-//! head of a message of a collective travels with the first piece and does not count.
+//! A message of `n` bytes travels as `n / max_piece` full pieces and one that is shorter, possibly empty. The short piece
+//! marks the end, so a receive that asked for another size notices and never takes a piece of the next message for its own.
+//! The header of a message of a collective travels with the first piece and does not count.
 
 use std::collections::VecDeque;
-use std::sync::PoisonError;
 
 use bytemuck::Zeroable;
 
-use super::call::Call;
+use super::call::{Call, HEADER_BYTES};
 use super::communicator::Communicator;
-use super::envelope::HEAD;
-use super::transport::{Arrived, Lane, Pending};
+use super::lane::{Lane, MAX_TAG};
+use super::sync::locked;
+use super::transport::{Arrived, Pending};
 use super::{CommError, Result};
+
+/// The pieces of a message under way, in order.
+struct Pieces(VecDeque<Box<dyn Pending>>);
+
+impl Pieces {
+    /// The next piece, waited for; `None` after the last.
+    fn wait_next(&mut self) -> Result<Option<Arrived>> {
+        self.0.pop_front().map(Pending::wait).transpose()
+    }
+
+    /// The next piece, if it is done.
+    fn next_done(&mut self) -> Result<Option<Arrived>> {
+        match self.0.front_mut().map(|piece| piece.is_done()).transpose()? {
+            Some(true) => self.wait_next(),
+            _ => Ok(None),
+        }
+    }
+}
 
 /// A message being sent; see [`Communicator::send`].
 ///
@@ -21,8 +39,8 @@ use super::{CommError, Result};
 /// - On MPI a large message may only move while the sender is inside a call of this module.
 #[must_use = "wait for it, or drop it on purpose"]
 pub struct Sending {
-    pieces: VecDeque<Box<dyn Pending>>,
-    /// The buffer of the caller; of an uncut message the only piece has it.
+    pieces: Pieces,
+    /// The caller's buffer. That of a message in one piece is in the piece, until it is done.
     buffer: Vec<u8>,
 }
 
@@ -32,36 +50,29 @@ impl Sending {
     /// # Errors
     /// Those of the backend.
     pub fn is_done(&mut self) -> Result<bool> {
-        while let Some(piece) = self.pieces.front_mut() {
-            if !piece.is_done()? {
-                return Ok(false);
-            }
-            self.take_front()?;
+        while let Some(piece) = self.pieces.next_done()? {
+            self.keep_buffer(piece);
         }
-        Ok(true)
+        Ok(self.pieces.0.is_empty())
     }
 
-    /// Waits until the buffer is free and gives it back for reuse; an empty one where the vector itself went to the
-    /// receiver (as threads do). Says nothing of whether the receiver has the message.
+    /// Waits until the buffer is free and returns it for reuse; an empty one where the vector itself went to the
+    /// receiver (as between threads). Says nothing of whether the receiver has the message.
     ///
     /// # Errors
     /// Those of the backend.
     pub fn wait(mut self) -> Result<Vec<u8>> {
-        while !self.pieces.is_empty() {
-            self.take_front()?;
+        while let Some(piece) = self.pieces.wait_next()? {
+            self.keep_buffer(piece);
         }
         Ok(self.buffer)
     }
 
-    fn take_front(&mut self) -> Result<()> {
-        if let Some(piece) = self.pieces.pop_front() {
-            let buffer = piece.wait()?.data;
-            // Of a cut message `buffer` is the copy of a piece, and the caller's own vector is already here.
-            if self.buffer.is_empty() {
-                self.buffer = buffer;
-            }
+    /// The buffers of several pieces are copies, and the caller's own is here already.
+    fn keep_buffer(&mut self, piece: Arrived) {
+        if self.buffer.is_empty() {
+            self.buffer = piece.data;
         }
-        Ok(())
     }
 }
 
@@ -70,13 +81,13 @@ impl Sending {
 /// Dropping it withdraws the receive; a message already matched to it is lost.
 #[must_use = "wait for it: the message arrives here"]
 pub struct Receiving {
-    pieces: VecDeque<Box<dyn Pending>>,
+    pieces: Pieces,
     buffer: Vec<u8>,
     bytes: usize,
-    cut: usize,
+    max_piece: usize,
     rank: usize,
     from: usize,
-    /// Of a collective: the call that must stand at the head.
+    /// Of a collective: the call that the message must begin with.
     call: Option<Call>,
 }
 
@@ -86,13 +97,10 @@ impl Receiving {
     /// # Errors
     /// [`CommError::PeerFailed`] if the message cannot come any more, [`CommError::MessageSize`] if it has another size.
     pub fn is_done(&mut self) -> Result<bool> {
-        while let Some(piece) = self.pieces.front_mut() {
-            if !piece.is_done()? {
-                return Ok(false);
-            }
-            self.take_front()?;
+        while let Some(piece) = self.pieces.next_done()? {
+            self.append(piece)?;
         }
-        Ok(true)
+        Ok(self.pieces.0.is_empty())
     }
 
     /// Waits for the message.
@@ -100,33 +108,32 @@ impl Receiving {
     /// # Errors
     /// [`CommError::PeerFailed`] if the message cannot come any more, [`CommError::MessageSize`] if it has another size.
     pub fn wait(mut self) -> Result<Vec<u8>> {
-        while !self.pieces.is_empty() {
-            self.take_front()?;
+        while let Some(piece) = self.pieces.wait_next()? {
+            self.append(piece)?;
         }
         Ok(self.buffer)
     }
 
-    fn take_front(&mut self) -> Result<()> {
-        let Some(piece) = self.pieces.pop_front() else { return Ok(()) };
-        let Arrived { data, more } = piece.wait()?;
+    /// Checks the next piece and appends it.
+    fn append(&mut self, Arrived { data, more }: Arrived) -> Result<()> {
         let is_first = self.buffer.is_empty();
-        let head = if self.call.is_some() { HEAD } else { 0 };
+        let header = if self.call.is_some() { HEADER_BYTES } else { 0 };
         if let Some(call) = self.call.filter(|_| is_first) {
-            let theirs = data.get(..HEAD).map_or(Call::zeroed(), bytemuck::pod_read_unaligned);
+            let theirs = data.get(..HEADER_BYTES).map_or(Call::zeroed(), bytemuck::pod_read_unaligned);
             if theirs != call {
                 return Err(call.mismatch(self.rank, self.from, &theirs));
             }
         }
-        let limit = if is_first { head + self.cut } else { self.cut };
-        if more || data.len() != limit.min(head + self.bytes - self.buffer.len()) {
-            let (rank, from, before) = (self.rank, self.from, self.buffer.len().saturating_sub(head));
-            let got = if more { self.bytes + 1 } else { before + data.len() - if is_first { head } else { 0 } };
+        let limit = if is_first { header + self.max_piece } else { self.max_piece };
+        if more || data.len() != limit.min(header + self.bytes - self.buffer.len()) {
+            let (rank, from, before) = (self.rank, self.from, self.buffer.len().saturating_sub(header));
+            let got = if more { self.bytes + 1 } else { before + data.len() - if is_first { header } else { 0 } };
             return Err(CommError::MessageSize { rank, from, expected: self.bytes as u64, got: got as u64 });
         }
         if is_first {
-            self.buffer = data; // no copy of an uncut message
-            if !self.pieces.is_empty() {
-                self.buffer.reserve_exact(head + self.bytes - self.buffer.len());
+            self.buffer = data; // a message in one piece is not copied
+            if !self.pieces.0.is_empty() {
+                self.buffer.reserve_exact(header + self.bytes - self.buffer.len());
             }
         } else {
             self.buffer.extend_from_slice(&data);
@@ -138,7 +145,7 @@ impl Receiving {
 impl Communicator {
     /// Starts to send a message to a rank, itself included. Not collective; returns without waiting for the receiver.
     ///
-    /// - `tag` is at most [`MAX_TAG`](super::MAX_TAG). Messages to one rank with one tag arrive in the order sent.
+    /// - `tag` is at most [`MAX_TAG`]. Messages to one rank with one tag arrive in the order sent.
     /// - An empty message is a message. Up to [`max_message`](Communicator::max_message) bytes no copy is made.
     ///
     /// # Errors
@@ -164,36 +171,40 @@ impl Communicator {
     }
 
     fn user_lane(&self, tag: u32) -> Result<Lane> {
-        if tag > super::MAX_TAG { Err(CommError::BadTag { rank: self.rank(), tag }) } else { Ok(Lane::User(tag)) }
+        if tag > MAX_TAG { Err(CommError::BadTag { rank: self.rank(), tag }) } else { Ok(Lane::User(tag)) }
     }
 
+    /// Starts to send the pieces of a message, which has its header if it is of a collective.
     pub(super) fn post_send(&self, to: usize, lane: Lane, data: Vec<u8>) -> Result<Sending> {
-        let (cut, transport) = (self.cut, &self.core.transport);
-        let head = if lane == Lane::Collective { HEAD } else { 0 };
+        let (max_piece, transport) = (self.max_piece, &self.core.transport);
+        let header = if lane == Lane::Collective { HEADER_BYTES } else { 0 };
         // Pieces of two messages sent from two threads must not mix.
-        let _posting = self.core.posting.lock().unwrap_or_else(PoisonError::into_inner);
-        if data.len() - head < cut {
-            let pieces = VecDeque::from([transport.send(to, lane, data)?]);
+        let _posting = locked(&self.core.posting);
+        if data.len() - header < max_piece {
+            let pieces = Pieces(VecDeque::from([transport.send(to, lane, data)?]));
             return Ok(Sending { pieces, buffer: Vec::new() });
         }
-        let (first, others) = data.split_at(head + cut);
-        let full = others.chunks_exact(cut);
+        let (first, others) = data.split_at(header + max_piece);
+        let full = others.chunks_exact(max_piece);
         let rest = full.remainder();
         let pieces = [first].into_iter().chain(full).chain([rest]);
         let pieces = pieces.map(|piece| transport.send(to, lane, piece.to_vec())).collect::<Result<_>>()?;
-        Ok(Sending { pieces, buffer: data })
+        Ok(Sending { pieces: Pieces(pieces), buffer: data })
     }
 
+    /// Starts to receive the pieces of a message of `bytes` bytes without its header; `call` is that of a collective.
     pub(super) fn post_receive(&self, from: usize, lane: Lane, bytes: usize, call: Option<Call>) -> Result<Receiving> {
-        let cut = self.cut;
+        let max_piece = self.max_piece;
         let mut pieces = VecDeque::new();
         let memory = |_| CommError::Memory { rank: self.rank(), bytes: bytes as u64 };
-        pieces.try_reserve_exact(bytes / cut + 1).map_err(memory)?;
-        let _posting = self.core.posting.lock().unwrap_or_else(PoisonError::into_inner);
-        for piece in 0..=bytes / cut {
-            let head = if call.is_some() && piece == 0 { HEAD } else { 0 };
-            pieces.push_back(self.core.transport.receive(from, lane, head + cut.min(bytes - piece * cut))?);
+        pieces.try_reserve_exact(bytes / max_piece + 1).map_err(memory)?;
+        let _posting = locked(&self.core.posting);
+        for piece in 0..=bytes / max_piece {
+            let header = if call.is_some() && piece == 0 { HEADER_BYTES } else { 0 };
+            let size = header + max_piece.min(bytes - piece * max_piece);
+            pieces.push_back(self.core.transport.receive(from, lane, size)?);
         }
-        Ok(Receiving { pieces, buffer: Vec::new(), bytes, cut, rank: self.rank(), from, call })
+        let (pieces, rank) = (Pieces(pieces), self.rank());
+        Ok(Receiving { pieces, buffer: Vec::new(), bytes, max_piece, rank, from, call })
     }
 }

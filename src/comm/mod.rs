@@ -13,47 +13,53 @@
 //!
 //! - **Same code, same result.** Every collective is written once over point-to-point messages, so threads and MPI
 //!   combine numbers in the same order. A sum of floats depends on the number of ranks, never on the backend or timing.
-//! - **Counts are `u64`.** A message is cut to pieces of at most [`Communicator::max_message`] bytes inside (1 GiB
-//!   unless set), so that the `int` counts of MPI are no limit.
+//! - **Counts are `u64`.** A message travels in pieces of at most [`Communicator::max_message`] bytes (1 GiB unless set),
+//!   so that the `int` counts of MPI are no limit.
 //! - **Collectives are called by all ranks, in the same order.** Where they are not, a rank that notices gets
 //!   [`CommError::Mismatch`], within seconds, in every build: each message of a collective says what its sender called, and
-//!   a rank that waits long asks the one it waits for what that one is in. Nothing wrong is ever returned; ranks that only
-//!   had to send may notice later, at the latest when all are done ([`CommError::Untaken`]).
+//!   a rank that waits long asks the one it waits for what that one is in. No collective returns a wrong result; ranks
+//!   that only had to send may get the error later, at the latest when all are done ([`CommError::Untaken`]).
 //! - **No hang after a failure.** A rank that returns an error, panics, aborts or leaves ends the waits of the others.
 //!   Slow ranks are waited for without an end, and so are two ranks that wait for each other in different
 //!   communicators, or for messages that neither sends.
-//! - **Nothing is known of devices.** Messages are bytes, collectives take slices of plain data.
+//! - **No devices here.** Messages are bytes, collectives take slices of plain data.
 
 mod agree;
 mod all_to_all;
 mod broadcast;
 mod call;
+mod collective;
 mod communicator;
-mod envelope;
 mod error;
 mod gather;
 mod gone;
+mod lane;
 mod mailbox;
 mod message;
 #[cfg(feature = "mpi")]
 mod mpi;
+mod op;
 mod reduce;
 mod run;
 #[cfg(feature = "mpi")]
 mod run_mpi;
 mod scatter;
 mod solo;
+mod split;
+mod sync;
 mod threads;
 mod transport;
 
-pub use communicator::{Communicator, DEFAULT_MAX_MESSAGE, MAX_TAG};
+pub use communicator::{Communicator, DEFAULT_MAX_MESSAGE};
 pub use error::{CommError, Failure, RunError};
 pub use gather::Parts;
+pub use lane::MAX_TAG;
 pub use message::{Receiving, Sending};
-pub use reduce::{Op, Reducible};
+pub use op::{Op, Reducible};
 pub use run::{mpi_launched, run_solo, run_threads};
 #[cfg(feature = "mpi")]
 pub use run_mpi::{run_mpi, run_mpi_with_code};
+pub(crate) use sync::Backoff;
 
 /// What a communication returns.
 pub type Result<T, E = CommError> = std::result::Result<T, E>;

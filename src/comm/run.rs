@@ -7,6 +7,7 @@ use std::thread;
 
 use super::communicator::Communicator;
 use super::error::{CommError, Failure, RunError, panic_message};
+use super::sync::locked;
 use super::threads::{Threads, World};
 
 /// Runs a body as the only rank, on the calling thread.
@@ -14,15 +15,10 @@ use super::threads::{Threads, World};
 /// # Errors
 /// What the body returned, or its panic.
 pub fn run_solo<T, E>(body: impl FnOnce(Communicator) -> Result<T, E>) -> Result<T, RunError<E>> {
-    let failure = match catch_unwind(AssertUnwindSafe(|| body(Communicator::solo()))) {
-        Ok(Ok(value)) => return Ok(value),
-        Ok(Err(error)) => Failure::Error(error),
-        Err(panic) => Failure::Panic(panic_message(panic.as_ref())),
-    };
-    Err(RunError { rank: 0, failure })
+    caught(|| body(Communicator::solo())).map_err(|failure| RunError { rank: 0, failure })
 }
 
-/// Runs a body on `ranks` threads of this process and gives what they returned, in rank order.
+/// Runs a body on `ranks` threads of this process and returns their values in rank order.
 ///
 /// - Blocks until every rank is done. The threads are named `rank 0`, `rank 1`, ...
 /// - The first rank to fail, by an error, a panic or [`abort`](Communicator::abort), ends the waits of all others with
@@ -58,30 +54,28 @@ where
     let first: Mutex<Option<RunError<E>>> = Mutex::new(None);
     let fail = |message: &str, error: RunError<E>| {
         if world.fail(error.rank, message) {
-            first.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+            locked(&first).get_or_insert(error);
         }
     };
     let run = |rank: usize| {
+        // Dropped after the rank has left or failed: others must not see that the communicator is gone before they see why.
         let comm = Communicator::new(Box::new(Threads::world(world.clone(), rank)));
-        let _until_the_end = comm.clone();
-        match catch_unwind(AssertUnwindSafe(|| body(comm))) {
-            Ok(Ok(value)) => {
+        match caught(|| body(comm.clone())) {
+            Ok(value) => {
                 world.leave(rank);
-                return Some(value);
+                Some(value)
             }
-            Ok(Err(error)) => fail(&error.to_string(), RunError { rank, failure: Failure::Error(error) }),
-            Err(panic) => {
-                let message = panic_message(panic.as_ref());
-                fail(&format!("panicked: {message}"), RunError { rank, failure: Failure::Panic(message) });
+            Err(failure) => {
+                fail(&failure.to_string(), RunError { rank, failure });
+                None
             }
         }
-        None
     };
     let values: Vec<Option<T>> = thread::scope(|scope| {
         let mut threads = Vec::with_capacity(ranks);
         for rank in 0..ranks {
             let run = &run;
-            // The stack a main thread has: drivers and compilers called from a rank count on it.
+            // A main thread's usual stack, which drivers and compilers called from a rank rely on.
             let builder = thread::Builder::new().name(format!("rank {rank}")).stack_size(8 << 20);
             match builder.spawn_scoped(scope, move || run(rank)) {
                 Ok(thread) => threads.push(thread),
@@ -102,13 +96,20 @@ where
         return Err(RunError { rank, failure: Failure::Panic(message) });
     }
     match world.untaken() {
-        0 => {}
-        messages => return Err(RunError { rank: 0, failure: Failure::Comm(CommError::Untaken { messages }) }),
+        0 => Ok(values.into_iter().flatten().collect()),
+        messages => Err(RunError { rank: 0, failure: Failure::Comm(CommError::Untaken { messages }) }),
     }
-    Ok(values.into_iter().flatten().collect())
 }
 
-/// Whether this process was started as one of several MPI ranks, by `mpirun`, `srun` or their kin. Reads the
+/// What a body returns, or how it fails.
+fn caught<T, E>(body: impl FnOnce() -> Result<T, E>) -> Result<T, Failure<E>> {
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(result) => result.map_err(Failure::Error),
+        Err(panic) => Err(Failure::Panic(panic_message(panic.as_ref()))),
+    }
+}
+
+/// Whether this process was started as one of several MPI ranks, by `mpirun`, `srun` or the like. Reads the
 /// environment only.
 pub fn mpi_launched() -> bool {
     launched(|name| std::env::var(name).ok())

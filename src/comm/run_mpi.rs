@@ -11,16 +11,17 @@ use ::mpi::ffi;
 
 use super::communicator::Communicator;
 use super::error::{CommError, Failure, RunError, panic_message};
-use super::mpi::{CALLS, Family, Mpi, end_all, locked, ok};
+use super::mpi::{CALLS, Family, Mpi, end_all, ok};
+use super::sync::locked;
 use super::transport::Transport;
 
-/// Runs a body as one rank of the MPI processes that `mpirun`, `srun` or their kin started. Collective over all of them.
+/// Runs a body as one rank of the MPI processes that `mpirun`, `srun` or the like started. Collective over all of them.
 ///
-/// - MPI is initialised, with `MPI_THREAD_SERIALIZED`, only if nobody has, and finalised only if it was initialised here.
+/// - MPI is initialised, with `MPI_THREAD_SERIALIZED`, only if it is not yet, and finalised only if it was initialised here.
 ///   It cannot start again in this process after that. The body gets a duplicate of `MPI_COMM_WORLD`.
 /// - A rank whose body fails or panics prints `rank R: message` and ends all processes with exit code 1, so this function
-///   returns an error only if MPI does not start. Where several fail, the lowest that has failed within two seconds speaks,
-///   so that one message appears. The text of a panic is held back for that message.
+///   returns an error only if MPI does not start. Where several fail within two seconds only the lowest prints its
+///   message. The text of a panic is not printed at once but is part of that message.
 /// - Returns when all ranks are done; a rank that still waits for one that has returned gets an error.
 ///
 /// # Errors
@@ -29,7 +30,7 @@ pub fn run_mpi<T, E: Display>(body: impl FnOnce(Communicator) -> Result<T, E>) -
     run_mpi_with_code(body, |_| 1)
 }
 
-/// [`run_mpi`] where `exit_code` says with which code an error ends all processes.
+/// [`run_mpi`] where an error `e` of the body ends all processes with the exit code `exit_code(&e)`.
 ///
 /// # Errors
 /// As [`run_mpi`].
@@ -59,13 +60,13 @@ pub fn run_mpi_with_code<T, E: Display>(
 }
 
 fn fail(family: &Family, rank: usize, message: &str, code: u8) -> ! {
-    family.wait_to_speak();
+    family.yield_to_lower_ranks();
     end_all(rank, message, code)
 }
 
 /// MPI, finalised at the end if it was initialised here.
 struct Session {
-    ours: bool,
+    initialized_here: bool,
 }
 
 impl Session {
@@ -84,15 +85,15 @@ impl Session {
                 ok(0, "MPI_Init_thread", code)?;
             }
         }
-        Ok(Session { ours: initialized == 0 })
+        Ok(Session { initialized_here: initialized == 0 })
     }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if self.ours {
+        if self.initialized_here {
             let _calls = locked(&CALLS);
-            // SAFETY: initialised by us, and all ranks are here; communicators that remain notice that MPI has ended.
+            // SAFETY: initialised here, and all ranks have arrived; remaining communicators check that MPI is alive.
             unsafe { ffi::MPI_Finalize() };
         }
     }

@@ -7,7 +7,7 @@ use super::call::{Call, Operation};
 use super::communicator::{Communicator, from_bytes};
 
 impl Communicator {
-    /// Cuts the `data` of `root` into one equal block a rank and gives each rank its block. Collective; only the `data`
+    /// Cuts the `data` of `root` into one equal block per rank and gives each rank its block. Collective; only the `data`
     /// of the root is read, other ranks may pass `None`. Its length is a multiple of the number of ranks.
     ///
     /// # Errors
@@ -22,7 +22,7 @@ impl Communicator {
         self.scatter_blocks(&call, root, data.zip(blocks.as_deref()))
     }
 
-    /// Cuts the slice of `root` into one block of `counts[rank]` elements a rank and gives each rank its block.
+    /// Cuts the slice of `root` into one block of `counts[rank]` elements per rank and gives each rank its block.
     /// Collective; only what the root passes, (data, counts), is read, other ranks may pass `None`.
     ///
     /// # Errors
@@ -34,7 +34,7 @@ impl Communicator {
         self.scatter_blocks(&call, root, data)
     }
 
-    /// What `valid` says of the data at the root; nothing elsewhere.
+    /// What `valid` returns for the data at the root; `None` elsewhere.
     fn valid_scatter<D, R>(&self, root: usize, data: Option<D>, valid: impl Fn(D) -> Result<R>) -> Result<Option<R>> {
         self.valid_rank("the root of scatter", root)?;
         if self.rank() != root {
@@ -47,8 +47,8 @@ impl Communicator {
     /// Only the root knows the lengths, so each block follows its count.
     fn scatter_blocks<T: Pod>(&self, call: &Call, root: usize, data: Option<(&[T], &[u64])>) -> Result<Vec<T>> {
         let Some((mut rest, counts)) = data.filter(|_| self.rank() == root) else {
-            let count = from_bytes::<u64>(1, &self.take(call, root, size_of::<u64>())?.wait()?)[0];
-            let bytes = self.take(call, root, self.bytes::<T>(count)?)?.wait()?;
+            let count = from_bytes::<u64>(1, &self.receive_part(call, root, size_of::<u64>())?.wait()?)[0];
+            let bytes = self.receive_part(call, root, self.bytes::<T>(count)?)?.wait()?;
             return Ok(from_bytes(count as usize, &bytes));
         };
         let mut mine = Vec::new();
@@ -59,8 +59,8 @@ impl Communicator {
             if rank == root {
                 mine = block.to_vec();
             } else {
-                sendings.push(self.give(call, rank, &[count])?);
-                sendings.push(self.give(call, rank, block)?);
+                sendings.push(self.send_part(call, rank, &[count])?);
+                sendings.push(self.send_part(call, rank, block)?);
             }
         }
         sendings.into_iter().try_for_each(|sending| sending.wait().map(drop))?;

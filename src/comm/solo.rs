@@ -1,11 +1,12 @@
-//! One rank alone: it can only send to itself.
+//! The backend of one rank alone, which can only send to itself.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::call::Call;
+use super::lane::Lane;
 use super::mailbox::{Key, Mailbox};
-use super::transport::{Arrived, Group, Lane, Pending, Sent, Transport};
+use super::transport::{Arrived, Group, Pending, Sent, Transport};
 use super::{CommError, Result};
 
 /// The only rank.
@@ -35,7 +36,7 @@ impl Transport for Solo {
     fn receive(&self, from: usize, lane: Lane, _bytes: usize) -> Result<Box<dyn Pending>> {
         let key = Key { context: self.context, from, lane };
         let ticket = self.mailbox.post(key);
-        Ok(Box::new(OwnReceive { mailbox: self.mailbox.clone(), key, ticket }))
+        Ok(Box::new(SelfReceive { mailbox: self.mailbox.clone(), key, ticket }))
     }
 
     fn new_context(&self) -> u64 {
@@ -53,13 +54,13 @@ impl Transport for Solo {
     }
 }
 
-struct OwnReceive {
+struct SelfReceive {
     mailbox: Arc<Mailbox>,
     key: Key,
     ticket: u64,
 }
 
-impl Pending for OwnReceive {
+impl Pending for SelfReceive {
     fn is_done(&mut self) -> Result<bool> {
         self.mailbox.is_matched(self.ticket, || None)
     }
@@ -69,7 +70,7 @@ impl Pending for OwnReceive {
     }
 }
 
-impl Drop for OwnReceive {
+impl Drop for SelfReceive {
     fn drop(&mut self) {
         self.mailbox.cancel(self.key, self.ticket);
     }

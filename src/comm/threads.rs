@@ -1,21 +1,23 @@
-//! Ranks as threads of one process: a mailbox per rank, vectors moved without a copy.
+//! The backend of ranks that are threads of one process: a mailbox per rank; vectors move without a copy.
 
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use super::call::Call;
 use super::gone::Gone;
+use super::lane::Lane;
 use super::mailbox::{Key, Mailbox};
-use super::transport::{Arrived, Group, Lane, Pending, Sent, Transport};
+use super::sync::locked;
+use super::transport::{Arrived, Group, Pending, Sent, Transport};
 use super::{CommError, Result};
 
-/// How long a rank that has dropped a communicator may take to end.
+/// How long a rank that has dropped a communicator may take until it reports why.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// What became of a rank.
+/// The state of a rank's body.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Running,
@@ -29,12 +31,12 @@ struct Status {
     ranks: Vec<State>,
 }
 
-/// What the ranks of one run share. Lock order: a mailbox, then any one of the others.
+/// What the ranks of one run share. Lock order: first a mailbox, then any one of the others.
 pub(super) struct World {
     mailboxes: Vec<Mailbox>,
     status: Mutex<Status>,
     /// The communicators that some rank has, by their numbers.
-    contexts: Mutex<HashMap<u64, Arc<Context>>>,
+    contexts: Mutex<HashMap<u64, Arc<CommState>>>,
     next_context: AtomicU64,
 }
 
@@ -56,7 +58,7 @@ impl World {
         self.mailboxes.iter().for_each(Mailbox::wake);
     }
 
-    /// Notes that a rank failed and ends all waits; says whether this rank is the first to fail.
+    /// Notes that a rank failed and ends all waits; returns whether this rank is the first to fail.
     pub fn fail(&self, rank: usize, message: &str) -> bool {
         let mut status = self.status();
         status.ranks[rank] = State::Failed;
@@ -66,7 +68,7 @@ impl World {
         first
     }
 
-    /// Notes that a rank is done and ends the waits for it.
+    /// Notes that a rank has returned from its body and ends the waits for it.
     pub fn leave(&self, rank: usize) {
         self.status().ranks[rank] = State::Left;
         self.wake_all();
@@ -77,7 +79,7 @@ impl World {
         self.status().first.clone()
     }
 
-    /// How many messages of collectives no rank has taken.
+    /// The number of messages of collectives that no rank has received.
     pub fn untaken(&self) -> u64 {
         self.mailboxes.iter().map(Mailbox::untaken).sum()
     }
@@ -86,44 +88,40 @@ impl World {
         self.status().ranks[rank] == State::Left
     }
 
-    /// The communicator of this number; the first of its ranks to come makes it.
-    fn join(&self, id: u64, members: impl Fn() -> Vec<usize>) -> Arc<Context> {
+    /// The state of the communicator of this number, made by the first of its ranks that calls this.
+    fn join(&self, id: u64, members: impl Fn() -> Vec<usize>) -> Arc<CommState> {
         let make = || {
             let members = members();
-            let standings = members.iter().map(|_| Mutex::new(Standing::Outside)).collect();
-            Arc::new(Context { id, members, standings })
+            let last_calls = members.iter().map(|_| Mutex::new(LastCall::None)).collect();
+            Arc::new(CommState { id, members, last_calls })
         };
         locked(&self.contexts).entry(id).or_insert_with(make).clone()
     }
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Where a rank stands in a communicator.
+/// The last collective that a rank has called in a communicator.
 #[derive(Clone, Copy)]
-enum Standing {
-    /// It has not got it yet, or has called no collective.
-    Outside,
-    /// Its last collective, be it over or not.
-    In(Call),
-    /// It has dropped it.
+enum LastCall {
+    /// None yet.
+    None,
+    /// This one, which may be over.
+    Called(Call),
+    /// The rank has dropped the communicator.
     Dropped,
 }
 
 /// What the ranks of one communicator share.
-struct Context {
+struct CommState {
     id: u64,
-    /// Numbers in the world of its ranks.
+    /// Its ranks, counted in the whole run.
     members: Vec<usize>,
-    standings: Vec<Mutex<Standing>>,
+    last_calls: Vec<Mutex<LastCall>>,
 }
 
 /// One rank's end of a communicator among threads.
 pub(super) struct Threads {
     world: Arc<World>,
-    context: Arc<Context>,
+    context: Arc<CommState>,
     rank: usize,
 }
 
@@ -145,11 +143,11 @@ impl Transport for Threads {
     }
 
     fn begin(&self, call: &Call) {
-        *locked(&self.context.standings[self.rank]) = Standing::In(*call);
+        *locked(&self.context.last_calls[self.rank]) = LastCall::Called(*call);
     }
 
     fn send(&self, to: usize, lane: Lane, data: Vec<u8>) -> Result<Box<dyn Pending>> {
-        // A rank that only sends must notice a failure too.
+        // A rank that only sends has to learn of a failure, too.
         if let Some((rank, message)) = self.world.first_failure() {
             return Err(CommError::PeerFailed { rank, message });
         }
@@ -185,9 +183,9 @@ impl Transport for Threads {
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        *locked(&self.context.standings[self.rank]) = Standing::Dropped;
+        *locked(&self.context.last_calls[self.rank]) = LastCall::Dropped;
         let mut contexts = locked(&self.world.contexts);
-        if self.context.standings.iter().all(|standing| matches!(*locked(standing), Standing::Dropped)) {
+        if self.context.last_calls.iter().all(|last_call| matches!(*locked(last_call), LastCall::Dropped)) {
             contexts.remove(&self.context.id);
         }
     }
@@ -195,11 +193,11 @@ impl Drop for Threads {
 
 struct ThreadReceive {
     world: Arc<World>,
-    context: Arc<Context>,
+    context: Arc<CommState>,
     rank: usize,
     key: Key,
     ticket: u64,
-    /// Since when the sender has been seen without the communicator.
+    /// When the sender was first seen to have dropped the communicator.
     dropped: Cell<Option<Instant>>,
 }
 
@@ -208,33 +206,33 @@ impl ThreadReceive {
         &self.world.mailboxes[self.context.members[self.rank]]
     }
 
-    /// A rank that fails drops its communicators just before it says why: it is given time to.
-    fn is_late_to_end(&self) -> bool {
+    /// Whether the sender has had the time to report a failure: a failing rank drops its communicators just before.
+    fn grace_is_over(&self) -> bool {
         let since = self.dropped.get().unwrap_or_else(Instant::now);
         self.dropped.set(Some(since));
         since.elapsed() > GRACE
     }
 
-    /// Why the message cannot come, which is not there: senders deliver at once, so what they have done since they
-    /// would have sent it counts.
+    /// Why the message, which is not in the mailbox, cannot come any more. Sends deliver at once, so the sender's present
+    /// state tells.
     fn stop(&self) -> Option<CommError> {
         if let Some((rank, message)) = self.world.first_failure() {
             return Some(CommError::PeerFailed { rank, message });
         }
         let from = self.context.members[self.key.from];
-        let standing = *locked(&self.context.standings[self.key.from]);
-        let gone = match standing {
+        let last_call = *locked(&self.context.last_calls[self.key.from]);
+        let gone = match last_call {
             _ if self.world.has_left(from) => Some(Gone::Left),
-            Standing::Dropped => self.is_late_to_end().then_some(Gone::Dropped),
+            LastCall::Dropped => self.grace_is_over().then_some(Gone::Dropped),
             _ => None,
         };
-        let mine = match *locked(&self.context.standings[self.rank]) {
-            Standing::In(call) if self.key.lane == Lane::Collective => call,
+        let mine = match *locked(&self.context.last_calls[self.rank]) {
+            LastCall::Called(call) if self.key.lane == Lane::Collective => call,
             _ => return gone.map(|gone| gone.in_wait_for_message(from)),
         };
-        match (gone, standing) {
+        match (gone, last_call) {
             (Some(gone), _) => Some(gone.in_collective(&mine, self.rank, self.key.from)),
-            (None, Standing::In(theirs)) if mine.is_contradicted_by(&theirs) => {
+            (None, LastCall::Called(theirs)) if mine.is_contradicted_by(&theirs) => {
                 Some(mine.mismatch(self.rank, self.key.from, &theirs))
             }
             _ => None,

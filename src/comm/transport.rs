@@ -1,16 +1,8 @@
-//! What a backend must do: move whole byte vectors between two ranks, in order.
+//! The interface of a backend, which moves byte vectors between two ranks in order.
 
 use super::Result;
 use super::call::Call;
-
-/// Streams that never match each other's messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Lane {
-    /// Messages of the caller, by tag (at most `MAX_TAG`).
-    User(u32),
-    /// Messages of collectives, each with its call at the head.
-    Collective,
-}
+use super::lane::Lane;
 
 /// One rank's end of a communicator.
 ///
@@ -22,57 +14,58 @@ pub(super) trait Transport: Send + Sync {
     fn rank(&self) -> usize;
     fn size(&self) -> usize;
 
-    /// Notes which collective this rank is in, so that ranks that wait for it can learn it.
+    /// Notes which collective this rank is in, so that ranks that wait for it can tell a mismatch.
     fn begin(&self, call: &Call);
 
-    /// Starts to send. The result's `wait` gives the buffer back, or an empty one where it went to the receiver.
+    /// Starts to send. The result's `wait` returns the buffer, or an empty one where it went to the receiver.
     fn send(&self, to: usize, lane: Lane, data: Vec<u8>) -> Result<Box<dyn Pending>>;
 
-    /// Starts to receive. What comes may be shorter or longer than `bytes`: the caller compares.
+    /// Starts to receive a message of `bytes` bytes. The one received may be shorter or longer: the caller compares.
     fn receive(&self, from: usize, lane: Lane, bytes: usize) -> Result<Box<dyn Pending>>;
 
-    /// A number for a communicator that no other has; given to no rank twice.
+    /// A number for a new communicator; unique over all ranks and calls.
     fn new_context(&self) -> u64;
 
-    /// Collective, and only after every rank has said what it wants of the split: none is late any more.
+    /// Makes the communicators of a split; `mine` is the part of this rank. Collective, and called after an exchange of all
+    /// ranks, so that none of them is late.
     fn split(&self, mine: Option<Group>) -> Result<Option<Box<dyn Transport>>>;
 
     /// Ends all ranks with this message.
     fn abort(&self, message: &str) -> !;
 }
 
-/// The new communicator that this rank becomes part of.
+/// This rank's part of a split.
 pub(super) struct Group {
-    /// Its number among those of this split, which MPI asks for.
+    /// Its number among the parts of this split, for `MPI_Comm_split`.
     #[cfg_attr(not(feature = "mpi"), expect(dead_code))]
     pub number: usize,
     /// Its ranks, in their new order.
     pub members: Vec<usize>,
-    /// This rank's place among them.
+    /// This rank's index among them.
     pub rank: usize,
     /// A number that no other communicator has.
     pub context: u64,
 }
 
-/// What has come.
+/// A message that was received, or the buffer of one that was sent.
 pub(super) struct Arrived {
     pub data: Vec<u8>,
-    /// Whether there was more than was asked for; `data` is the beginning then.
+    /// Whether the message is longer than was asked for; `data` is its beginning then.
     pub more: bool,
 }
 
 impl Arrived {
-    /// All of a message.
+    /// A message of the length asked for.
     pub fn whole(data: Vec<u8>) -> Arrived {
         Arrived { data, more: false }
     }
 }
 
-/// A message under way. Dropping one whose message has not come withdraws it.
+/// A piece of a message under way. Dropping a receive before its message has come withdraws it.
 pub(super) trait Pending: Send {
     /// Whether `wait` would return at once.
     fn is_done(&mut self) -> Result<bool>;
-    /// Waits, then gives the buffer.
+    /// Waits, then returns the buffer.
     fn wait(self: Box<Self>) -> Result<Arrived>;
 }
 

@@ -1,4 +1,4 @@
-//! From a power spectrum to the amplitudes of a periodic box's modes.
+//! The amplitudes of a periodic box's modes from a power spectrum.
 
 use std::f64::consts::PI;
 
@@ -10,8 +10,8 @@ pub const MAX_PARTICLES_PER_AXIS: usize = 1 << 14;
 
 /// sqrt(P(k) N/V) of the D = 1 field, for every wave vector of an `n`^3 grid in a periodic cube.
 ///
-/// The entry of wave vector k = 2 pi/L (mx, my, mz) stands at mx^2 + my^2 + mz^2, an integer: so a device finds it
-/// without arithmetic of its own in floating point. The table has 3 (n/2)^2 + 1 entries; entry 0 is 0, since the mean
+/// The entry of wave vector k = 2 pi/L (mx, my, mz) is at mx^2 + my^2 + mz^2, an integer, so a
+/// device finds it without floating-point arithmetic. The table has 3 (n/2)^2 + 1 entries; entry 0 is 0, since the mean
 /// density has no contrast.
 ///
 /// With white noise w of unit variance on the grid and its unnormalised transform w_k, `delta_k = w_k * table[m^2]` is

@@ -1,6 +1,6 @@
 //! The expansion of the homogeneous universe.
 //!
-//! These are defined for every a > 0; what they are given is not checked, and no number comes out of `a <= 0`.
+//! The functions are defined for a > 0 and do not check their argument: for a <= 0 they return infinities or NaN.
 
 use super::Cosmology;
 
@@ -31,7 +31,7 @@ impl Cosmology {
 
     /// Omega_m(a): the share of matter in the critical density at scale factor a > 0.
     pub fn matter_fraction(&self, a: f64) -> f64 {
-        // Divided through by Omega_m a^-3, so that neither end overflows.
+        // Multiplied by a^3, so that nothing overflows for small a.
         let omega_m = self.omega_m();
         omega_m / (omega_m + (1.0 - omega_m) * a * a * a)
     }

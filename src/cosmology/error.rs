@@ -1,4 +1,4 @@
-//! What can be wrong with a request to this module.
+//! Errors of cosmological quantities.
 
 /// Why a cosmological quantity cannot be computed from what was given.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -28,7 +28,7 @@ pub enum CosmologyError {
     },
 }
 
-/// Passes `value` on if `ok`, and else says what is wrong with it.
+/// Returns `value` if `ok`, else the error that it is out of range.
 pub(super) fn require(
     ok: bool,
     quantity: &'static str,

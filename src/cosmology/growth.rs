@@ -25,7 +25,6 @@ type State = [f64; 4];
 /// D1 and D2 of one cosmology, at every scale factor in [[`A_MIN`], 1].
 ///
 /// - Normalised to the matter era: D1 -> a, D2 -> 3/7 a^2 for a -> 0.
-/// - Always integrated up to a = 1, whatever epoch a run stops at.
 /// - A value between two nodes is integrated from the node below it, and not interpolated: its relative error is below
 ///   1e-11 everywhere.
 ///
@@ -127,19 +126,18 @@ impl GrowthFactors {
         self.d2_prime / self.d2
     }
 
-    /// G_D = a^2 E D1': the momentum of a particle that moves along x = q + D1 s1 is G_D s1.
+    /// G_D = a^2 E D1': a particle on the trajectory x = q + D1 s1 has the momentum G_D s1.
     pub fn momentum(&self) -> f64 {
         self.a * self.a * self.expansion_rate * self.d1_prime
     }
 
-    /// a^2 E D2': the momentum of the second-order displacement, which moves along D2 s2.
+    /// a^2 E D2': the factor of s2 in the momentum on the trajectory x = q + D2 s2.
     pub fn second_momentum(&self) -> f64 {
         self.a * self.a * self.expansion_rate * self.d2_prime
     }
 
-    /// G_K = a^2 E dG_D/da = 3/2 Omega_m D1: the acceleration that belongs to [`momentum`](Self::momentum).
-    ///
-    /// The second form follows from the growth equation, and needs no second derivative.
+    /// G_K = a^2 E dG_D/da, the acceleration that belongs to [`momentum`](Self::momentum). By the growth equation it is
+    /// 3/2 Omega_m D1, which needs no second derivative.
     pub fn acceleration(&self) -> f64 {
         1.5 * self.omega_m * self.d1
     }

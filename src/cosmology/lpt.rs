@@ -1,8 +1,8 @@
-//! Factors of Lagrangian perturbation theory: where a run starts.
+//! Factors of Lagrangian perturbation theory for the start of a run.
 
 use super::GrowthFactors;
 
-/// To which order particles are displaced at the start.
+/// The order of the displacements at the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LptOrder {
     /// Zel'dovich's approximation: along the linear displacement only.
@@ -12,7 +12,7 @@ pub enum LptOrder {
     Second,
 }
 
-/// What the displacement fields of the D = 1 field are multiplied by:
+/// The factors of the displacement fields of the D = 1 field:
 /// `x = q + position[0] s1 + position[1] s2` and `p = momentum[0] s1 + momentum[1] s2`,
 /// where s1 = -grad phi1 with laplacian phi1 = delta, and s2 = -grad phi2 with laplacian phi2 = the sum over axes i < j
 /// of (phi1,ii phi1,jj - phi1,ij^2).

@@ -1,15 +1,14 @@
-//! The mass function of halos that were found, and what is expected of it, in bins of mass.
+//! The mass function of halos in bins of mass: measured, and expected.
 
 use super::error::require;
 use super::quadrature::panel;
 use super::{CosmologyError, LinearPower, Multiplicity};
 
-/// Bins of halo mass, equal in its logarithm up to the grain of the particles.
+/// Bins of halo mass, of equal width in its logarithm as far as the mass of a particle allows.
 ///
-/// They follow from the parameters of a run alone, so that the tables of two runs compare row by row. Groups of
-/// particles have masses of whole particles: edges lie half a particle beside them, at (n + 1/2) particle masses, so
-/// that each bin holds as many possible masses as its width says, and no mass lies on an edge. Bins that would be
-/// narrower than a particle are merged.
+/// They depend on the parameters of a run only, so the tables of two runs compare row by row. Masses of groups are
+/// multiples of a particle's mass; edges are at (n + 1/2) particle masses, so the number of possible masses in a bin is its
+/// width, and no mass is on an edge. Bins that would be narrower than a particle's mass are merged.
 ///
 /// ```
 /// use meshloom::cosmology::MassBins;
@@ -49,10 +48,10 @@ impl MassBins {
     /// [`CosmologyError::OutOfRange`] unless the particle mass is positive and finite (with all particles too), 1 <=
     /// `min_members` <= `particles` <= 2^50 and 1 <= `per_decade` <= 1000.
     pub fn new(particle_mass: f64, min_members: u64, particles: u64, per_decade: u32) -> Result<Self, CosmologyError> {
-        // Halves are exact up to here.
-        const MOST: u64 = 1 << 50;
+        // Multiples of 1/2 are exact in f64 up to here.
+        const MAX_PARTICLES: u64 = 1 << 50;
         require(
-            (1..=MOST).contains(&particles),
+            (1..=MAX_PARTICLES).contains(&particles),
             "particles",
             particles as f64,
             "in [1, 2^50]",
@@ -98,8 +97,8 @@ impl MassBins {
         &self.edges
     }
 
-    /// What `models` expect in each bin at scale factor `a`: the mean of dn/dlnM over the bin's ln M, in (h/Mpc)^3, one
-    /// list a model. The mean is what a count measures; dn/dlnM at the centre of a wide bin is not.
+    /// The expectation of each of `models` in each bin at scale factor `a`: the mean of dn/dlnM over the bin's ln M, in
+    /// (h/Mpc)^3, one list per model. A count measures this mean, and not dn/dlnM at the centre of a wide bin.
     ///
     /// # Errors
     /// As [`LinearPower::mass_variance`] and [`Multiplicity::at`].
@@ -137,24 +136,23 @@ impl MassBins {
     }
 }
 
-/// The mass function of halos in a cube: their number a bin, and a unit of ln M and of volume. One [`MassBin`] a bin,
-/// in order; empty bins stay.
+/// The mass function of halos in a cube: their number per bin, and per unit of ln M and of volume. One [`MassBin`] for each
+/// bin in order, also for empty ones.
 ///
-/// `masses` in Msun/h, in any order; lighter ones than the first edge, and heavier ones than the last, count nowhere.
-/// `box_size` in Mpc/h.
+/// `masses` in Msun/h, in any order; those below the first edge or above the last are not counted. `box_size` in Mpc/h.
 ///
 /// # Errors
 /// [`CosmologyError::OutOfRange`] if a mass is not positive and finite, and unless the box is.
 ///
 /// ```
-/// use meshloom::cosmology::{MassBins, measured};
+/// use meshloom::cosmology::{MassBins, measured_mass_function};
 ///
 /// let bins = MassBins::new(1e12, 10, 100_000, 1)?;
-/// let found = measured(&[1e13, 2e13, 5e14, 3e12], 100.0, &bins)?;
+/// let found = measured_mass_function(&[1e13, 2e13, 5e14, 3e12], 100.0, &bins)?;
 /// assert_eq!(found.iter().map(|bin| bin.count).collect::<Vec<_>>(), [2, 1, 0, 0, 0]);
 /// # Ok::<(), meshloom::cosmology::CosmologyError>(())
 /// ```
-pub fn measured(masses: &[f32], box_size: f64, bins: &MassBins) -> Result<Vec<MassBin>, CosmologyError> {
+pub fn measured_mass_function(masses: &[f32], box_size: f64, bins: &MassBins) -> Result<Vec<MassBin>, CosmologyError> {
     let volume = box_size.powi(3);
     require(
         box_size > 0.0 && volume > 0.0 && volume.is_finite(),
@@ -201,7 +199,7 @@ mod tests {
         for particle_mass in [1.0, 6.9e11, 3.33e9] {
             let bins = MassBins::new(particle_mass, 8, 20_000, 10).unwrap();
             let masses: Vec<f32> = (1..=20_000).map(|n| (f64::from(n) * particle_mass) as f32).collect();
-            let found = measured(&masses, 10.0, &bins).unwrap();
+            let found = measured_mass_function(&masses, 10.0, &bins).unwrap();
             assert_eq!(found.iter().map(|bin| bin.count).sum::<u64>(), 20_000 - 7);
             // A bin that is full of whole numbers has as many as it is wide.
             for bin in &found[..found.len() - 1] {
@@ -234,10 +232,10 @@ mod tests {
         assert_eq!(refused(MassBins::new(1.0, 20, 1000, 1001)), "bins per decade");
         let bins = MassBins::new(1.0, 20, 1000, 5).unwrap();
         for mass in [0.0, -1.0, f32::NAN, f32::INFINITY] {
-            assert!(measured(&[30.0, mass], 10.0, &bins).is_err());
+            assert!(measured_mass_function(&[30.0, mass], 10.0, &bins).is_err());
         }
         for side in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e200, 1e-200] {
-            assert!(measured(&[30.0], side, &bins).is_err());
+            assert!(measured_mass_function(&[30.0], side, &bins).is_err());
         }
     }
 }

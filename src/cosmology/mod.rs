@@ -1,5 +1,5 @@
-//! Cosmology on the host: background, growth, linear power, initial amplitudes, the plan of a run in time, and the mass
-//! function of halos.
+//! Cosmology on the host: background, growth, linear power, initial amplitudes, time integration, and the mass function of
+//! halos.
 //!
 //! Everything here is pure `f64` arithmetic: no device, no communication, no files. The device layers take from it
 //! small tables and lists of factors ([`mode_amplitudes`], [`LptFactors`], [`schedule`]), so what a simulation computes
@@ -31,14 +31,14 @@
 //! # Example
 //! From parameters to the operations of a run:
 //! ```
-//! use meshloom::cosmology::{Cosmology, LinearPower, Op, Scheme, TransferKind, mode_amplitudes, schedule};
+//! use meshloom::cosmology::{Cosmology, LinearPower, StepOp, Scheme, TransferKind, mode_amplitudes, schedule};
 //!
 //! let power = LinearPower::new(Cosmology::planck18(), TransferKind::Full)?;
 //! let amplitudes = mode_amplitudes(&power, 64, 128.0)?; // sqrt(P N/V) over m^2, for 64^3 particles in 128 Mpc/h
 //! assert_eq!(amplitudes.len(), 3 * 32 * 32 + 1);
 //!
 //! let ops = schedule(power.growth(), Scheme::FastPm, 0.0625, 1.0, 10, &[])?;
-//! assert_eq!(ops.iter().filter(|op| matches!(op, Op::Force)).count(), 11); // one a step, and one to begin with
+//! assert_eq!(ops.iter().filter(|op| matches!(op, StepOp::Force)).count(), 11); // one per step, and one at the start
 //! # Ok::<(), meshloom::cosmology::CosmologyError>(())
 //! ```
 
@@ -50,10 +50,12 @@ mod lpt;
 mod mass_bins;
 mod multiplicity;
 mod noise;
+mod normalization;
 mod parameters;
 mod power;
 mod quadrature;
 mod schedule;
+mod top_hat;
 mod transfer;
 mod variance;
 
@@ -62,14 +64,14 @@ pub use background::{CRITICAL_DENSITY, peculiar_velocity};
 pub use error::CosmologyError;
 pub use growth::{A_MIN, Growth, GrowthFactors};
 pub use lpt::{LptFactors, LptOrder, lpt_factors};
-pub use mass_bins::{MassBin, MassBins, measured};
+pub use mass_bins::{MassBin, MassBins, measured_mass_function};
 pub use multiplicity::{DELTA_C, Multiplicity};
 pub use noise::{fill_white_noise, philox4x32, white_noise};
 pub use parameters::{Amplitude, Cosmology, Parameters};
 pub use power::{HUBBLE_DISTANCE, LinearPower};
 pub use schedule::{
-    DriftKickDrift, KickDriftKick, MAX_STEPS, Op, Scheme, bullfrog_coefficients, fastpm_coefficients, fastpm_factors,
-    resume_from, schedule,
+    DriftKickDrift, KickDriftKick, MAX_STEPS, Scheme, StepOp, bullfrog_coefficients, fastpm_coefficients,
+    fastpm_factors, resume_from, schedule,
 };
 pub use transfer::{Transfer, TransferKind};
 pub use variance::MassVariance;

@@ -1,4 +1,4 @@
-//! Which share of the mass is in halos: multiplicity functions f(sigma) and the mass functions that follow.
+//! Multiplicity functions f(sigma), the share of mass in halos, and mass functions from them.
 
 use std::f64::consts::PI;
 
@@ -29,10 +29,10 @@ pub const DELTA_C: f64 = 1.686;
 pub enum Multiplicity {
     /// Spherical collapse: `sqrt(2/pi) nu exp(-nu^2/2)` with `nu = DELTA_C/sigma`. All mass is in halos.
     ///
-    /// Press & Schechter (1974), ApJ 187, 425, with the factor of 2 for clouds in clouds.
+    /// Press & Schechter (1974), ApJ 187, 425, with the factor of 2 for the cloud-in-cloud problem.
     PressSchechter,
     /// Ellipsoidal collapse: `A sqrt(2a/pi) (1 + (a nu^2)^-p) nu exp(-a nu^2/2)`, A = 0.3222, a = 0.707, p = 0.3.
-    /// All mass is in halos. Near to groups of friends of friends at linking length 0.2.
+    /// All mass is in halos. Close to the mass function of friends-of-friends groups with linking length 0.2.
     ///
     /// Sheth & Tormen (1999), MNRAS 308, 119, equation 10; (2002), MNRAS 329, 61.
     ShethTormen,
@@ -65,7 +65,7 @@ impl Multiplicity {
     /// [`Tinker`](Self::Tinker) for 200 times the mean density, the usual definition of a halo.
     pub const TINKER_MEAN: Self = Self::Tinker { overdensity: 200.0 };
 
-    /// f(sigma) at scale factor `a`, on which only [`Tinker`](Self::Tinker) depends beside sigma.
+    /// f(sigma) at scale factor `a`; only that of [`Tinker`](Self::Tinker) depends on `a`.
     ///
     /// # Errors
     /// [`CosmologyError::OutOfRange`] unless sigma is positive and finite, 0 < a <= 1, and the overdensity in its
@@ -93,7 +93,7 @@ impl Multiplicity {
         }
     }
 
-    /// dn/dlnM: halos a unit of ln M and of comoving volume, in (h/Mpc)^3.
+    /// dn/dlnM: halos per unit of ln M and of comoving volume, in (h/Mpc)^3.
     ///
     /// # Errors
     /// As [`at`](Self::at).

@@ -1,4 +1,4 @@
-//! White noise that does not know how many ranks there are.
+//! White noise from counter-based random numbers: the same for any number of ranks.
 //!
 //! Element i of a stream is a function of (seed, i) alone, where i counts over the whole grid: any rank computes any
 //! part of the field, in any order, and the field is the same.
@@ -15,7 +15,7 @@ use std::f64::consts::PI;
 pub const fn philox4x32(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     const ROUNDS: usize = 10;
     const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
-    // The golden ratio and sqrt(3) - 1, in 32 bits: the key moves on by these.
+    // The golden ratio and sqrt(3) - 1 in 32 bits, which are added to the key in each round.
     const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
     let [mut c0, mut c1, mut c2, mut c3] = counter;
     let [mut k0, mut k1] = key;

@@ -2,7 +2,7 @@
 
 use std::f64::consts::PI;
 
-use super::variance::top_hat;
+use super::top_hat::top_hat;
 use super::{Cosmology, CosmologyError, Growth, Transfer, TransferKind};
 
 /// c/H0 in Mpc/h.
@@ -29,7 +29,7 @@ pub const HUBBLE_DISTANCE: f64 = 2997.92458;
 pub struct LinearPower {
     growth: Growth,
     transfer: Transfer,
-    /// Everything in P that depends neither on k nor on a.
+    /// The factors of P that do not depend on k and a.
     scale: f64,
     pivot: f64,
     d1_today: f64,
@@ -58,7 +58,7 @@ impl LinearPower {
         self.growth.cosmology()
     }
 
-    /// The growth that carries this power through time.
+    /// The growth of this cosmology.
     pub fn growth(&self) -> &Growth {
         &self.growth
     }

@@ -1,4 +1,4 @@
-//! The plan of a run in time: which force, kick and drift follow each other, with which factors.
+//! Time integration: the sequence of forces, kicks and drifts of a run, with their factors.
 
 use super::error::require;
 use super::{A_MIN, CosmologyError, Growth, GrowthFactors};
@@ -15,12 +15,12 @@ pub enum Scheme {
 
 /// One operation on positions x, momenta p and accelerations acc of all particles.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Op {
+pub enum StepOp {
     /// `acc = -grad phi` at the particles, where laplacian phi = 3/2 Omega_m delta (Omega_m of today).
     Force,
     /// `p = keep * p + factor * acc`.
     Kick {
-        /// What is left of the momentum (1 unless the scheme damps it).
+        /// Factor of the momentum (1 unless the scheme damps it).
         keep: f64,
         /// Factor of the acceleration, in 1/H0.
         factor: f64,
@@ -30,7 +30,7 @@ pub enum Op {
         /// Factor of the momentum, in 1/H0.
         factor: f64,
     },
-    /// Nothing is done: positions and momenta belong to this epoch. A place to write a snapshot, and to resume from.
+    /// Positions and momenta are those of this epoch: a snapshot may be written here, and a run resumed. Nothing is computed.
     Reached {
         /// The scale factor.
         a: f64,
@@ -54,29 +54,29 @@ pub struct KickDriftKick {
 /// `x += half_drift v`, `v = alpha v + beta A(x)`, `x += half_drift v`, where A = acc / (3/2 Omega_m).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DriftKickDrift {
-    /// What is left of v.
+    /// Factor of v.
     pub alpha: f64,
-    /// Factor of A.
+    /// Factor of A(x).
     pub beta: f64,
     /// Half of the step in D1.
     pub half_drift: f64,
 }
 
-/// The longest schedule that is planned.
+/// The most steps of a schedule.
 pub const MAX_STEPS: usize = 1_000_000;
 
-/// Scale factors this close, relatively, are one.
+/// Scale factors with a smaller relative difference count as equal.
 const SAME_EPOCH: f64 = 1e-12;
 
 /// Plans a run from `a_start` to `a_end` in `steps` steps of equal size in a.
 ///
-/// - The plan begins with [`Op::Reached`] at step 0, and every step ends with one.
-/// - **Snapshots**: each of `snapshots` (in any order) is reached exactly, bit for bit, by some [`Op::Reached`]. Where it
-///   lies within a step, that step is cut in two there; so a snapshot adds a step, and one force. A snapshot that an
-///   inner step boundary misses by rounding takes that boundary's place.
-/// - A [`Op::Force`] stands only where positions have changed since the last one. The kick that closes a FastPM step and
-///   the one that opens the next stay apart, so momenta at a boundary are synchronised and do not depend on whether
-///   anything is written there.
+/// - It begins with [`StepOp::Reached`] at step 0, and every step ends with one.
+/// - **Snapshots**: each of `snapshots` (in any order) is reached exactly, bit for bit, by some [`StepOp::Reached`]. A
+///   snapshot within a step cuts that step in two, so it adds a step and a force. A snapshot that differs from a step
+///   boundary by rounding only replaces it.
+/// - A [`StepOp::Force`] comes only where positions have changed since the last one. The kick that closes a FastPM step and
+///   the one that opens the next are not merged, so momenta at a boundary belong to its epoch and do not depend on whether
+///   a snapshot is written there.
 /// - Factors are computed in `f64` from the two ends of a step alone: the operations from step k on are the same whether
 ///   or not the run was interrupted there (see [`resume_from`]).
 ///
@@ -85,11 +85,11 @@ const SAME_EPOCH: f64 = 1e-12;
 /// snapshot lies in [a_start, a_end].
 ///
 /// ```
-/// use meshloom::cosmology::{Cosmology, Growth, Op, Scheme, schedule};
+/// use meshloom::cosmology::{Cosmology, Growth, StepOp, Scheme, schedule};
 ///
 /// let growth = Growth::new(Cosmology::simple());
 /// let ops = schedule(&growth, Scheme::BullFrog, 0.1, 1.0, 3, &[0.5])?;
-/// let epochs: Vec<f64> = ops.iter().filter_map(|op| if let Op::Reached { a, .. } = op { Some(*a) } else { None }).collect();
+/// let epochs: Vec<f64> = ops.iter().filter_map(|op| if let StepOp::Reached { a, .. } = op { Some(*a) } else { None }).collect();
 /// assert_eq!(epochs, [0.1, 0.4, 0.5, 0.7, 1.0]);
 /// # Ok::<(), meshloom::cosmology::CosmologyError>(())
 /// ```
@@ -100,9 +100,9 @@ pub fn schedule(
     a_end: f64,
     steps: usize,
     snapshots: &[f64],
-) -> Result<Vec<Op>, CosmologyError> {
+) -> Result<Vec<StepOp>, CosmologyError> {
     let epochs = epochs(a_start, a_end, steps, snapshots)?;
-    let mut ops = vec![Op::Reached { a: a_start, step: 0 }];
+    let mut ops = vec![StepOp::Reached { a: a_start, step: 0 }];
     let mut begin = growth.at(a_start)?;
     for (i, &a) in epochs.iter().enumerate().skip(1) {
         let end = growth.at(a)?;
@@ -110,13 +110,13 @@ pub fn schedule(
             Scheme::FastPm => {
                 let step = fastpm_factors(growth, &begin, &end)?;
                 if i == 1 {
-                    ops.push(Op::Force);
+                    ops.push(StepOp::Force);
                 }
                 ops.extend([
-                    Op::Kick { keep: 1.0, factor: step.opening_kick },
-                    Op::Drift { factor: step.drift },
-                    Op::Force,
-                    Op::Kick { keep: 1.0, factor: step.closing_kick },
+                    StepOp::Kick { keep: 1.0, factor: step.opening_kick },
+                    StepOp::Drift { factor: step.drift },
+                    StepOp::Force,
+                    StepOp::Kick { keep: 1.0, factor: step.closing_kick },
                 ]);
             }
             Scheme::BullFrog => {
@@ -125,43 +125,42 @@ pub fn schedule(
                 let keep = step.alpha * end.momentum() / begin.momentum();
                 let factor = step.beta * end.momentum() / (1.5 * end.omega_m);
                 ops.extend([
-                    Op::Drift { factor: step.half_drift / begin.momentum() },
-                    Op::Force,
-                    Op::Kick { keep, factor },
-                    Op::Drift { factor: step.half_drift / end.momentum() },
+                    StepOp::Drift { factor: step.half_drift / begin.momentum() },
+                    StepOp::Force,
+                    StepOp::Kick { keep, factor },
+                    StepOp::Drift { factor: step.half_drift / end.momentum() },
                 ]);
             }
         }
-        ops.push(Op::Reached { a, step: i });
+        ops.push(StepOp::Reached { a, step: i });
         begin = end;
     }
     Ok(ops)
 }
 
-/// What is left of a schedule from step `step` on. It begins with that step's [`Op::Reached`], as a whole schedule begins
-/// with that of the start, also where nothing else is left.
+/// The rest of a schedule from step `step` on, which begins with that step's [`StepOp::Reached`].
 ///
-/// A [`Op::Force`] follows where the first kick would have used one made before the interruption: that force was taken
-/// at the very positions which were stored, so a resumed run computes the same bits.
+/// A [`StepOp::Force`] is added where the first kick uses a force that was computed before the interruption: at the positions
+/// that were stored, so a resumed run computes the same bits.
 ///
 /// # Errors
 /// [`CosmologyError::UnknownStep`] if the schedule has no such step.
 ///
 /// ```
-/// use meshloom::cosmology::{Cosmology, Growth, Op, Scheme, resume_from, schedule};
+/// use meshloom::cosmology::{Cosmology, Growth, StepOp, Scheme, resume_from, schedule};
 ///
 /// let growth = Growth::new(Cosmology::simple());
 /// let ops = schedule(&growth, Scheme::FastPm, 0.1, 1.0, 3, &[])?;
 /// let rest = resume_from(&ops, 2)?;
-/// assert!(matches!(rest[0], Op::Reached { step: 2, .. }));
-/// assert_eq!(rest[1], Op::Force);
+/// assert!(matches!(rest[0], StepOp::Reached { step: 2, .. }));
+/// assert_eq!(rest[1], StepOp::Force);
 /// assert_eq!(rest[2..], ops[ops.len() - 5..]);
 /// # Ok::<(), meshloom::cosmology::CosmologyError>(())
 /// ```
-pub fn resume_from(ops: &[Op], step: usize) -> Result<Vec<Op>, CosmologyError> {
+pub fn resume_from(ops: &[StepOp], step: usize) -> Result<Vec<StepOp>, CosmologyError> {
     let steps = || {
         ops.iter().enumerate().filter_map(|(i, op)| match op {
-            Op::Reached { step, .. } => Some((i, *step)),
+            StepOp::Reached { step, .. } => Some((i, *step)),
             _ => None,
         })
     };
@@ -170,15 +169,15 @@ pub fn resume_from(ops: &[Op], step: usize) -> Result<Vec<Op>, CosmologyError> {
         return Err(CosmologyError::UnknownStep { step, last });
     };
     let rest = &ops[place + 1..];
-    let first = rest.iter().find(|op| matches!(op, Op::Kick { .. } | Op::Force));
-    let force = matches!(first, Some(Op::Kick { .. })).then_some(Op::Force);
+    let first = rest.iter().find(|op| matches!(op, StepOp::Kick { .. } | StepOp::Force));
+    let force = matches!(first, Some(StepOp::Kick { .. })).then_some(StepOp::Force);
     Ok([ops[place]].into_iter().chain(force).chain(rest.iter().copied()).collect())
 }
 
-/// Factors of one FastPM step from `begin` to `end`: with them a particle on a linear trajectory stays on it exactly.
+/// Factors of one FastPM step from `begin` to `end`, for which the step is exact for particles on linear trajectories.
 ///
 /// # Errors
-/// As [`Growth::at`], which is asked for the midpoint.
+/// As [`Growth::at`], which is called for the midpoint.
 pub fn fastpm_factors(
     growth: &Growth,
     begin: &GrowthFactors,
@@ -194,20 +193,20 @@ pub fn fastpm_factors(
 
 /// Coefficients of one BullFrog step from `begin` to `end`.
 ///
-/// The final momentum is exact to second order in Lagrangian perturbation theory. So is the position as far as D2 is
-/// quadratic in D1 over the step: always with matter alone, and to 1.5 % of the second-order displacement in one step
-/// from the matter era to Omega_m = 0.3 (the trapezium's error, which falls with the step's cube).
+/// The final momentum is exact to second order in Lagrangian perturbation theory. The position is so where D2 is quadratic in
+/// D1 over the step: exactly with matter alone, and with an error of 1.5 % of the second-order displacement in one step
+/// from the matter era to Omega_m = 0.3 (that of the trapezoidal rule, which falls with the cube of the step).
 pub fn bullfrog_coefficients(begin: &GrowthFactors, end: &GrowthFactors) -> DriftKickDrift {
     let half_drift = 0.5 * (end.d1 - begin.d1);
     let middle = begin.d1 + half_drift;
-    // The paper counts D2 negative.
+    // D2 is negative in the paper.
     let slope = |g: &GrowthFactors| -g.d2_prime / g.d1_prime;
     let at_middle = (-begin.d2 + slope(begin) * half_drift) / middle - middle;
     let alpha = (slope(end) - at_middle) / (slope(begin) - at_middle);
     DriftKickDrift { alpha, beta: (1.0 - alpha) / middle, half_drift }
 }
 
-/// FastPM as a step that drifts, kicks and drifts: exact to first order only, for comparison with
+/// Coefficients of FastPM as drift, kick and drift: exact to first order only, for comparison with
 /// [`bullfrog_coefficients`].
 pub fn fastpm_coefficients(begin: &GrowthFactors, end: &GrowthFactors) -> DriftKickDrift {
     let half_drift = 0.5 * (end.d1 - begin.d1);
@@ -215,7 +214,7 @@ pub fn fastpm_coefficients(begin: &GrowthFactors, end: &GrowthFactors) -> DriftK
     DriftKickDrift { alpha, beta: (1.0 - alpha) / (begin.d1 + half_drift), half_drift }
 }
 
-/// Step boundaries, ascending: the equal ones, and the snapshots between them.
+/// The ascending scale factors of all step boundaries: those of equal steps, and the snapshots.
 fn epochs(a_start: f64, a_end: f64, steps: usize, snapshots: &[f64]) -> Result<Vec<f64>, CosmologyError> {
     require(
         (A_MIN..1.0).contains(&a_start),
@@ -266,25 +265,27 @@ mod tests {
         Growth::new(Cosmology::simple())
     }
 
-    fn reached(ops: &[Op]) -> Vec<(f64, usize)> {
-        ops.iter().filter_map(|op| if let Op::Reached { a, step } = op { Some((*a, *step)) } else { None }).collect()
+    fn reached(ops: &[StepOp]) -> Vec<(f64, usize)> {
+        ops.iter()
+            .filter_map(|op| if let StepOp::Reached { a, step } = op { Some((*a, *step)) } else { None })
+            .collect()
     }
 
     #[test]
     fn forces_are_taken_once_for_each_set_of_positions() {
         for (scheme, forces) in [(Scheme::FastPm, 5), (Scheme::BullFrog, 4)] {
             let ops = schedule(&growth(), scheme, 0.1, 0.9, 4, &[]).unwrap();
-            assert_eq!(ops.iter().filter(|op| **op == Op::Force).count(), forces);
+            assert_eq!(ops.iter().filter(|op| **op == StepOp::Force).count(), forces);
             let (mut stale, mut known) = (true, false);
             for op in &ops {
                 match op {
-                    Op::Force => {
+                    StepOp::Force => {
                         assert!(stale);
                         (stale, known) = (false, true);
                     }
-                    Op::Drift { .. } => stale = true,
-                    Op::Kick { .. } => assert!(known && !stale, "a kick needs the force of where particles are"),
-                    Op::Reached { .. } => {}
+                    StepOp::Drift { .. } => stale = true,
+                    StepOp::Kick { .. } => assert!(known && !stale, "a kick needs the force of where particles are"),
+                    StepOp::Reached { .. } => {}
                 }
             }
         }
@@ -318,21 +319,22 @@ mod tests {
             let ops = schedule(&growth(), scheme, 0.1, 1.0, 5, &[0.33]).unwrap();
             for (_, step) in reached(&ops) {
                 let rest = resume_from(&ops, step).unwrap();
-                let place = ops.iter().position(|op| matches!(op, Op::Reached { step: s, .. } if *s == step)).unwrap();
+                let place =
+                    ops.iter().position(|op| matches!(op, StepOp::Reached { step: s, .. } if *s == step)).unwrap();
                 let tail = &ops[place..];
                 assert_eq!(rest[0], tail[0]);
                 match rest.len() - tail.len() {
                     0 => assert_eq!(rest, tail),
                     1 => {
-                        assert_eq!(rest[1], Op::Force);
+                        assert_eq!(rest[1], StepOp::Force);
                         assert_eq!(rest[2..], tail[1..]);
-                        assert!(scheme == Scheme::FastPm && matches!(tail[1], Op::Kick { .. }));
+                        assert!(scheme == Scheme::FastPm && matches!(tail[1], StepOp::Kick { .. }));
                     }
                     _ => panic!("step {step}: {rest:?}"),
                 }
             }
             assert_eq!(resume_from(&ops, 0).unwrap(), ops);
-            assert_eq!(resume_from(&ops, 6).unwrap(), [Op::Reached { a: 1.0, step: 6 }]);
+            assert_eq!(resume_from(&ops, 6).unwrap(), [StepOp::Reached { a: 1.0, step: 6 }]);
             assert_eq!(resume_from(&ops, 7), Err(CosmologyError::UnknownStep { step: 7, last: 6 }));
         }
     }

@@ -14,9 +14,9 @@ pub enum TransferKind {
     NoWiggle,
 }
 
-/// T(k): how much less a mode has grown than one that was never inside the horizon in the radiation era.
+/// The transfer function T(k): the growth of a mode over that of one outside the horizon in the radiation era.
 ///
-/// T(0) = 1. `omega_b = 0` is allowed: the sound horizon, of no consequence then, takes its limit.
+/// T(0) = 1. `omega_b = 0` is allowed; the sound horizon, which does not matter then, takes its limit.
 #[derive(Debug, Clone)]
 pub struct Transfer {
     h: f64,
@@ -51,6 +51,39 @@ struct NoWiggle {
     alpha: f64,
 }
 
+/// Matter-radiation equality, drag epoch and sound horizon: equations 2-6.
+struct Epochs {
+    z_eq: f64,
+    k_eq: f64,
+    z_d: f64,
+    /// Ratio of the momentum densities of baryons and photons at the drag epoch.
+    r_d: f64,
+    sound_horizon: f64,
+}
+
+impl Epochs {
+    /// `wm` and `wb` are the densities of matter and baryons, Omega h^2.
+    fn new(wm: f64, wb: f64, theta: f64) -> Self {
+        let z_eq = 2.5e4 * wm / theta.powi(4);
+        let k_eq = 0.0746 * wm / theta.powi(2);
+        let b1 = 0.313 * wm.powf(-0.419) * (1.0 + 0.607 * wm.powf(0.674));
+        let b2 = 0.238 * wm.powf(0.223);
+        let z_d = 1291.0 * wm.powf(0.251) / (1.0 + 0.659 * wm.powf(0.828)) * (1.0 + b1 * wb.powf(b2));
+        let ratio = |z: f64| 31.5 * wb / theta.powi(4) * (1000.0 / z);
+        let (r_d, r_eq) = (ratio(z_d), ratio(z_eq));
+        // The logarithm over sqrt(R_eq), in a form without cancellation for few baryons; without baryons, its limit.
+        let root = r_eq.sqrt();
+        let log_over_root = if root > 0.0 {
+            let excess = r_d / (1.0 + (1.0 + r_d).sqrt()) + (r_d + r_eq).sqrt() - root;
+            (excess / (1.0 + root)).ln_1p() / root
+        } else {
+            (1.0 + z_eq / z_d).sqrt() - 1.0
+        };
+        let sound_horizon = 2.0 / (3.0 * k_eq) * 6.0_f64.sqrt() * log_over_root;
+        Self { z_eq, k_eq, z_d, r_d, sound_horizon }
+    }
+}
+
 impl Transfer {
     /// Prepares the transfer function of `cosmology`.
     ///
@@ -62,48 +95,9 @@ impl Transfer {
         let wm = cosmology.omega_m() * h * h;
         let wb = cosmology.omega_b() * h * h;
         let fb = cosmology.omega_b() / cosmology.omega_m();
-        let fc = 1.0 - fb;
-        let theta = cosmology.t_cmb() / 2.7;
-
-        // Equality, drag epoch and sound horizon: equations 2-6.
-        let z_eq = 2.5e4 * wm / theta.powi(4);
-        let k_eq = 0.0746 * wm / theta.powi(2);
-        let b1 = 0.313 * wm.powf(-0.419) * (1.0 + 0.607 * wm.powf(0.674));
-        let b2 = 0.238 * wm.powf(0.223);
-        let z_d = 1291.0 * wm.powf(0.251) / (1.0 + 0.659 * wm.powf(0.828)) * (1.0 + b1 * wb.powf(b2));
-        let ratio = |z: f64| 31.5 * wb / theta.powi(4) * (1000.0 / z);
-        let (r_d, r_eq) = (ratio(z_d), ratio(z_eq));
-        // The logarithm over sqrt(R_eq), written so that few baryons do not cancel; without baryons, its limit.
-        let root = r_eq.sqrt();
-        let log_over_root = if root > 0.0 {
-            let excess = r_d / (1.0 + (1.0 + r_d).sqrt()) + (r_d + r_eq).sqrt() - root;
-            (excess / (1.0 + root)).ln_1p() / root
-        } else {
-            (1.0 + z_eq / z_d).sqrt() - 1.0
-        };
-        let sound_horizon = 2.0 / (3.0 * k_eq) * 6.0_f64.sqrt() * log_over_root;
-
+        let epochs = Epochs::new(wm, wb, cosmology.t_cmb() / 2.7);
         let shape = match kind {
-            TransferKind::Full => {
-                let a1 = (46.9 * wm).powf(0.670) * (1.0 + (32.1 * wm).powf(-0.532));
-                let a2 = (12.0 * wm).powf(0.424) * (1.0 + (45.0 * wm).powf(-0.582));
-                let cold1 = 0.944 / (1.0 + (458.0 * wm).powf(-0.708));
-                let cold2 = (0.395 * wm).powf(-0.0266);
-                let y = (1.0 + z_eq) / (1.0 + z_d);
-                let y1 = (1.0 + y).sqrt();
-                let g = y * (-6.0 * y1 + (2.0 + 3.0 * y) * ((y1 + 1.0) / (y1 - 1.0)).ln());
-                Shape::Full(Full {
-                    baryon_fraction: fb,
-                    k_eq,
-                    sound_horizon,
-                    k_silk: 1.6 * wb.powf(0.52) * wm.powf(0.73) * (1.0 + (10.4 * wm).powf(-0.95)),
-                    alpha_c: a1.powf(-fb) * a2.powf(-fb.powi(3)),
-                    beta_c: 1.0 / (1.0 + cold1 * (fc.powf(cold2) - 1.0)),
-                    alpha_b: 2.07 * k_eq * sound_horizon * (1.0 + r_d).powf(-0.75) * g,
-                    beta_b: 0.5 + fb + (3.0 - 2.0 * fb) * ((17.2 * wm).powi(2) + 1.0).sqrt(),
-                    beta_node: 8.41 * wm.powf(0.435),
-                })
-            }
+            TransferKind::Full => Shape::Full(Full::new(wm, wb, fb, &epochs)),
             TransferKind::NoWiggle => {
                 let alpha = 1.0 - 0.328 * (431.0 * wm).ln() * fb + 0.38 * (22.3 * wm).ln() * fb * fb;
                 require(
@@ -113,7 +107,7 @@ impl Transfer {
                     "a smaller part of Omega_m for the no-wiggle transfer function",
                     "use the full transfer function or fewer baryons",
                 )?;
-                Shape::NoWiggle(NoWiggle { k_eq, sound_horizon, alpha })
+                Shape::NoWiggle(NoWiggle { k_eq: epochs.k_eq, sound_horizon: epochs.sound_horizon, alpha })
             }
         };
         Ok(Self { h, shape })
@@ -130,6 +124,30 @@ impl Transfer {
 }
 
 impl Full {
+    /// Equations 9-24; `fb` is the baryons' share of matter.
+    fn new(wm: f64, wb: f64, fb: f64, epochs: &Epochs) -> Self {
+        let Epochs { z_eq, k_eq, z_d, r_d, sound_horizon } = *epochs;
+        let fc = 1.0 - fb;
+        let a1 = (46.9 * wm).powf(0.670) * (1.0 + (32.1 * wm).powf(-0.532));
+        let a2 = (12.0 * wm).powf(0.424) * (1.0 + (45.0 * wm).powf(-0.582));
+        let cold1 = 0.944 / (1.0 + (458.0 * wm).powf(-0.708));
+        let cold2 = (0.395 * wm).powf(-0.0266);
+        let y = (1.0 + z_eq) / (1.0 + z_d);
+        let y1 = (1.0 + y).sqrt();
+        let g = y * (-6.0 * y1 + (2.0 + 3.0 * y) * ((y1 + 1.0) / (y1 - 1.0)).ln());
+        Full {
+            baryon_fraction: fb,
+            k_eq,
+            sound_horizon,
+            k_silk: 1.6 * wb.powf(0.52) * wm.powf(0.73) * (1.0 + (10.4 * wm).powf(-0.95)),
+            alpha_c: a1.powf(-fb) * a2.powf(-fb.powi(3)),
+            beta_c: 1.0 / (1.0 + cold1 * (fc.powf(cold2) - 1.0)),
+            alpha_b: 2.07 * k_eq * sound_horizon * (1.0 + r_d).powf(-0.75) * g,
+            beta_b: 0.5 + fb + (3.0 - 2.0 * fb) * ((17.2 * wm).powi(2) + 1.0).sqrt(),
+            beta_node: 8.41 * wm.powf(0.435),
+        }
+    }
+
     fn at(&self, k: f64) -> f64 {
         let cold_part = 1.0 - self.baryon_fraction;
         let q = k / (13.41 * self.k_eq);
@@ -139,7 +157,7 @@ impl Full {
         if self.baryon_fraction == 0.0 {
             return cold; // Silk damping at k_silk = 0 would be 0/0.
         }
-        // Equations 21-22: a mode's own sound horizon shrinks at small k; at k = 0 both terms are 0 and not infinite.
+        // Equations 21-22: the effective sound horizon shrinks at small k. At k = 0 the divisions by ks = 0 give 0 in the end.
         let shrunk = ks / (1.0 + (self.beta_node / ks).powi(3)).cbrt();
         let oscillation = if shrunk > 0.0 { shrunk.sin() / shrunk } else { 1.0 };
         let infall = pressureless(q, 1.0, 1.0) / (1.0 + (ks / 5.2).powi(2));

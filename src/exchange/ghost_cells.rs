@@ -13,7 +13,7 @@
 use crate::exchange::block_copy::{Action, BlockCopy, Place};
 use crate::exchange::{ExchangeError, GridComms};
 use crate::gpu::{Array, DeviceElement, DeviceError, Element, MemoryKind, Recorder};
-use crate::grid::{Block, FieldLayout, GhostPlan, Link, Part, Sweep, Transfers};
+use crate::grid::{Block, FieldLayout, GhostPlan, Link, Sweep, Transfer, Transfers};
 
 /// What a field's cells hold, and so how ghosts are added to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,8 +146,8 @@ impl Fields<'_> {
         direction: Direction,
     ) -> Result<(), ExchangeError> {
         let (send, receive) = match direction {
-            Direction::Exchange => (&sweep.lend, &sweep.borrow),
-            Direction::Reduce => (&sweep.borrow, &sweep.lend),
+            Direction::Exchange => (&sweep.owned, &sweep.ghosts),
+            Direction::Reduce => (&sweep.ghosts, &sweep.owned),
         };
         let (gpu, words) = (recorder.gpu().clone(), self.number * self.cells.words());
         let len = |links: &[Link]| words * links.iter().map(|link| link.block.len()).sum::<u64>();
@@ -209,13 +209,13 @@ impl Fields<'_> {
 }
 
 /// The message of each peer: its links, one after the other.
-fn parts(links: &[Link], words: u64) -> Vec<Part> {
-    let (mut parts, mut at): (Vec<Part>, u64) = (Vec::new(), 0);
+fn parts(links: &[Link], words: u64) -> Vec<Transfer> {
+    let (mut parts, mut at): (Vec<Transfer>, u64) = (Vec::new(), 0);
     for link in links {
         let len = link.block.len() * words;
         match parts.last_mut() {
             Some(part) if part.peer == link.peer => part.len += len,
-            _ => parts.push(Part { peer: link.peer, start: at, len }),
+            _ => parts.push(Transfer { peer: link.peer, start: at, len }),
         }
         at += len;
     }

@@ -47,7 +47,7 @@ use wire::{Codec, Coded};
 
 use crate::comm::{CommError, Communicator};
 use crate::gpu::{Array, DeviceElement, DeviceError, Element, KernelSource, RawArray, Recorder};
-use crate::grid::{Cost, Part, Transfers, peers};
+use crate::grid::{Cost, Transfer, Transfers, peers};
 
 /// The kernels of the room in all forms that any device compiles; those for double precision are left out.
 pub(crate) fn kernels() -> Vec<KernelSource> {
@@ -291,8 +291,8 @@ impl Exchange {
 
     /// The part that a rank sends to or receives from itself, if it is not empty, of parts of an array of `len`
     /// elements.
-    fn own_part(&self, parts: &[Part], len: u64) -> Result<Option<Part>, ExchangeError> {
-        let outside = |part: &&Part| part.start.checked_add(part.len).is_none_or(|end| end > len);
+    fn own_part(&self, parts: &[Transfer], len: u64) -> Result<Option<Transfer>, ExchangeError> {
+        let outside = |part: &&Transfer| part.start.checked_add(part.len).is_none_or(|end| end > len);
         if let Some(part) = parts.iter().find(outside) {
             return Err(misuse(format!("{} elements from {} of an array of {len}", part.len, part.start)));
         }
@@ -308,10 +308,10 @@ fn misuse(why: String) -> ExchangeError {
 }
 
 /// The parts of each peer in turn, in chunks of `per` elements.
-fn chunks(parts: &[Part], order: &[usize], per: u64) -> VecDeque<Chunk> {
+fn chunks(parts: &[Transfer], order: &[usize], per: u64) -> VecDeque<Chunk> {
     let of = |&peer: &usize| parts.iter().filter(move |part| part.peer == peer);
-    let cut = |part: &Part| {
-        let Part { peer, start, len } = *part;
+    let cut = |part: &Transfer| {
+        let Transfer { peer, start, len } = *part;
         (0..len).step_by(per as usize).map(move |at| Chunk { peer, start: start + at, len: (len - at).min(per) })
     };
     order.iter().flat_map(of).flat_map(cut).collect()

@@ -1,12 +1,12 @@
 //! An exchange in flight.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use super::receiver::Receiver;
 use super::sender::Sender;
 use super::wire::Decoding;
 use super::{Channel, ChunkedArray, ExchangeError};
+use crate::comm::Backoff;
 use crate::gpu::Recorder;
 
 /// An exchange in flight; see [`Exchange::start`](super::Exchange::start).
@@ -21,12 +21,12 @@ use crate::gpu::Recorder;
 /// use std::collections::VecDeque;
 /// use meshloom::gpu::{Gpu, MemoryKind, Options, Recorder};
 /// use meshloom::exchange::{Exchange, ExchangeError, PendingExchange};
-/// use meshloom::grid::{Part, Transfers};
+/// use meshloom::grid::{Transfer, Transfers};
 ///
 /// let received = meshloom::comm::run_threads(2, |comm| {
 ///     let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
 ///     let (mut recorder, mut exchange) = (Recorder::new(&gpu)?, Exchange::new(comm.clone()));
-///     let part = Part { peer: 1 - comm.rank(), start: 0, len: 5 };
+///     let part = Transfer { peer: 1 - comm.rank(), start: 0, len: 5 };
 ///     let transfers = Transfers { send: vec![part], receive: vec![part] };
 ///     let (mut in_flight, mut arrays) = (VecDeque::new(), Vec::new());
 ///     for piece in 0..3 {
@@ -103,10 +103,14 @@ impl PendingExchange {
     /// # Errors
     /// [`ExchangeError`] when the device or another rank fails.
     pub fn finish(mut self, recorder: &mut Recorder) -> Result<(), ExchangeError> {
-        let mut pause = Pause::default();
+        let mut backoff = Backoff::default();
         while !self.is_done() {
             let moved = self.progress(recorder)?;
-            pause.after(moved);
+            if moved {
+                backoff = Backoff::default();
+            } else {
+                backoff.pause();
+            }
         }
         Ok(())
     }
@@ -119,32 +123,18 @@ impl PendingExchange {
         in_flight: &mut VecDeque<PendingExchange>,
         recorder: &mut Recorder,
     ) -> Result<bool, ExchangeError> {
-        let mut pause = Pause::default();
+        let mut backoff = Backoff::default();
         while in_flight.front().is_some_and(|first| !first.is_done()) {
             let mut moved = false;
             for pending in in_flight.iter_mut() {
                 moved |= pending.progress(recorder)?;
             }
-            pause.after(moved);
+            if moved {
+                backoff = Backoff::default();
+            } else {
+                backoff.pause();
+            }
         }
         Ok(in_flight.pop_front().is_some())
-    }
-}
-
-/// Waits longer and longer while nothing moves.
-#[derive(Default)]
-struct Pause {
-    idle: u32,
-}
-
-impl Pause {
-    fn after(&mut self, moved: bool) {
-        self.idle = if moved { 0 } else { self.idle.saturating_add(1) };
-        // Spinning is fastest while the other side is quick; later the core is left to it.
-        match self.idle {
-            0..64 => std::hint::spin_loop(),
-            64..256 => std::thread::yield_now(),
-            _ => std::thread::sleep(Duration::from_micros(50)),
-        }
     }
 }

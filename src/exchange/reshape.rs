@@ -153,7 +153,7 @@ impl Reshape {
     /// One block of all fields, from one array to another.
     fn block<T: DeviceElement>(&self, recorder: &mut Recorder, from: Side<T>, to: Side<T>) -> Result<(), DeviceError> {
         let len = from.block.len();
-        if from.block.is_run() && to.block.is_run() {
+        if from.block.is_contiguous() && to.block.is_contiguous() {
             // Where nothing lies between the fields either, they are one run.
             let (runs, each) =
                 if from.stride == len && to.stride == len { (1, len * self.fields) } else { (self.fields, len) };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::gpu::{Array, DeviceError, Element, Kernel, KernelSource, MemoryKind, Recorder};
-use crate::grid::{Part, Transfers};
+use crate::grid::{Transfer, Transfers};
 
 /// The form of values between ranks. What a rank sends itself stays exact.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -142,7 +142,7 @@ impl CodedPlace {
 
 /// The parts that travel between ranks, as coded words one behind the other.
 struct CodedParts {
-    parts: Vec<Part>,
+    parts: Vec<Transfer>,
     places: Vec<CodedPlace>,
     /// Words in all.
     words: u64,
@@ -150,13 +150,13 @@ struct CodedParts {
 
 impl CodedParts {
     /// Those of `parts` that are not for `me`, with so many `words` per element.
-    fn of(parts: &[Part], me: usize, words: u64) -> Self {
+    fn of(parts: &[Transfer], me: usize, words: u64) -> Self {
         let mut coded = CodedParts { parts: Vec::new(), places: Vec::new(), words: 0 };
         for part in parts.iter().filter(|part| part.peer != me && part.len > 0) {
             let (count, start) = (part.len * words, coded.words);
             let rest = count % BLOCK;
             let len = count / BLOCK * CODED + if rest > 0 { 1 + rest.div_ceil(2) } else { 0 };
-            coded.parts.push(Part { peer: part.peer, start, len });
+            coded.parts.push(Transfer { peer: part.peer, start, len });
             coded.places.push(CodedPlace { plain: part.start * words, count, coded: start });
             coded.words += len;
         }

@@ -1,8 +1,8 @@
-//! What can be wrong with a layout.
+//! Errors of layouts.
 
-use super::process_grid::Box3;
+use super::boxes::Box3;
 
-/// An error of a layout: what was asked for, and what would do.
+/// An error of a layout: what is wrong, and what would be right.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LayoutError {
@@ -20,7 +20,7 @@ pub enum LayoutError {
         /// The mesh.
         shape: [u64; 3],
     },
-    /// Lists of boxes that do not have one box a rank.
+    /// Lists of boxes that do not have one box per rank.
     #[error("{from} boxes before and {to} after, seen by rank {rank}; each rank needs one box in either list")]
     Ranks {
         /// Boxes before.

@@ -1,12 +1,12 @@
-//! Where the cells of a distributed field lie in a rank's array.
+//! The layout of a distributed field in a rank's array.
 
-use super::process_grid::{Box3, extent, product};
+use super::boxes::{Box3, extent, product};
 
-/// The part of a mesh that one rank holds: its own cells and a margin of *ghost* cells around them.
+/// The part of a mesh that one rank holds: its own cells and a margin of *ghost cells*, copies of other ranks' cells.
 ///
-/// - The array is C order over `own` widened by `halo`, the last axis fastest.
-/// - `halo[a] = [below, above]` cells along axis `a`. Ghosts stand for cells beyond the part: cell `own.start - 1` is
-///   the first below. On a periodic axis they continue around.
+/// - The array is in C order over `own` widened by `ghosts`, the last axis fastest.
+/// - `ghosts[a] = [below, above]` cells along axis `a`: cell `own.start - 1` is the first below. A periodic axis continues
+///   at its other end.
 ///
 /// ```
 /// use meshloom::grid::FieldLayout;
@@ -20,19 +20,19 @@ pub struct FieldLayout {
     /// The cells that this rank owns.
     pub own: Box3,
     /// Ghost cells below and above, by axis.
-    pub halo: [[u64; 2]; 3],
+    pub ghosts: [[u64; 2]; 3],
 }
 
 impl FieldLayout {
-    /// A layout of `own` with `halo`.
-    pub fn new(own: Box3, halo: [[u64; 2]; 3]) -> Self {
-        FieldLayout { own, halo }
+    /// A layout of `own` with `ghosts`.
+    pub fn new(own: Box3, ghosts: [[u64; 2]; 3]) -> Self {
+        FieldLayout { own, ghosts }
     }
 
     /// Extent of the array along each axis.
     pub fn shape(&self) -> [u64; 3] {
         let own = extent(&self.own);
-        [0, 1, 2].map(|a| own[a].saturating_add(self.halo[a][0]).saturating_add(self.halo[a][1]))
+        [0, 1, 2].map(|a| own[a].saturating_add(self.ghosts[a][0]).saturating_add(self.ghosts[a][1]))
     }
 
     /// Elements from one cell to the next along each axis.
@@ -44,7 +44,7 @@ impl FieldLayout {
     /// Index of the first own cell.
     pub fn offset(&self) -> u64 {
         let strides = self.strides();
-        (0..3).fold(0, |at: u64, a| at.saturating_add(self.halo[a][0].saturating_mul(strides[a])))
+        (0..3).fold(0, |at: u64, a| at.saturating_add(self.ghosts[a][0].saturating_mul(strides[a])))
     }
 
     /// Number of cells, ghosts included; `u64::MAX` where it is more.

@@ -1,16 +1,17 @@
-//! Which ghost cells come from which rank: the pure half of a halo exchange.
+//! Which ghost cells are copies of which rank's cells: the plan of an exchange of ghost cells.
 //!
-//! The axes are swept one after the other. The sweep along an axis moves blocks that span the *whole* width of the axes
-//! swept before (their ghosts included) and the own cells of those to come, so that edges and corners are filled without
-//! messages of their own. The sweeps of a reduction are the same in reverse, which makes the two adjoint.
+//! The axes are swept one after the other. The blocks of a sweep span the array's *whole* width along the axes swept before
+//! (with their ghosts) and the own cells along those to come, so edges and corners need no messages of their own. A
+//! reduction does the same sweeps in reverse order and direction, which makes it the adjoint of the exchange.
 //!
-//! Widths may exceed a neighbour's part, even the whole mesh: the line of ghost cells is followed cell by cell to its
-//! owners, around a periodic axis as often as needed.
+//! Widths may exceed a neighbour's part, and even the whole mesh: the owner of each ghost cell is found by itself, after as
+//! many turns round a periodic axis as needed.
 
 use std::ops::Range;
 
+use super::boxes::extent;
 use super::field::FieldLayout;
-use super::process_grid::{Grid, extent};
+use super::process_grid::Grid;
 use super::split::{owner, split};
 
 /// A block of cells in an array: first index, extents and the array's strides.
@@ -35,60 +36,60 @@ impl Block {
         self.len() == 0
     }
 
-    /// Whether its cells, in C order, lie one behind the other.
-    pub fn is_run(&self) -> bool {
+    /// Whether its cells, in C order, are contiguous in the array.
+    pub fn is_contiguous(&self) -> bool {
         let [_, j, k] = self.extent;
         let packed = [j * k, k, 1];
         self.is_empty() || (0..3).all(|a| self.extent[a] == 1 || self.strides[a] == packed[a])
     }
 }
 
-/// One block of ghosts and the own cells they stand for.
+/// This rank's half of a copy between own cells of one rank and ghost cells of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// The other side's number along the axis ([`Grid::neighbours`]).
+    /// The other rank's index along the axis ([`Grid::neighbours`]).
     pub peer: usize,
-    /// The block in this rank's array: own cells of an outgoing link, ghosts of an incoming one.
+    /// The block in this rank's array.
     pub block: Block,
 }
 
-/// One sweep: what this rank lends to others and what it borrows, along one axis.
+/// The copies along one axis.
 ///
-/// Between any two ranks the lender's links and the borrower's stand in the same order and have the same extents.
+/// Between any two ranks the links of the owner and those of the ghosts are in the same order and have the same extents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sweep {
     /// The axis.
     pub axis: usize,
-    /// Own cells that others see as ghosts, by peer.
-    pub lend: Vec<Link>,
-    /// Ghosts and where they come from, by peer.
-    pub borrow: Vec<Link>,
+    /// Own cells that are ghosts of others, by peer.
+    pub owned: Vec<Link>,
+    /// Ghost cells, by the peer that owns them.
+    pub ghosts: Vec<Link>,
 }
 
-/// The geometry of a halo: a layout of one rank and its sweeps, in the order of an exchange.
+/// The ghost cells of one rank: its layout and its sweeps, in the order of an exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GhostPlan {
     /// This rank's array.
     pub layout: FieldLayout,
-    /// One sweep an axis that has ghosts.
+    /// One sweep for each axis that has ghosts.
     pub sweeps: Vec<Sweep>,
 }
 
-/// A run of ghosts along an axis, as seen by the rank that has them.
+/// A run of ghosts along an axis that are copies of consecutive cells of one rank.
 struct Run {
     owner: usize,
-    /// First owned cell, counted from the owner's first.
+    /// Its first cell, counted from the owner's first.
     from: u64,
     /// First ghost, counted from the array's first cell.
     to: u64,
     len: u64,
 }
 
-/// The ghosts of `part` (of `parts`) of an axis of `n` cells.
+/// The ghosts of part number `part` of `parts` of an axis of `n` cells.
 fn runs(n: u64, parts: usize, part: usize, [below, above]: [u64; 2], periodic: bool) -> Vec<Run> {
     let own = split(n, parts as u64, part as u64);
     let mut runs: Vec<Run> = Vec::new();
-    let mut follow = |cells: Range<i128>, first: u64| {
+    let mut add = |cells: Range<i128>, first: u64| {
         let start = cells.start;
         for cell in cells {
             if !periodic && !(0..i128::from(n)).contains(&cell) {
@@ -105,16 +106,16 @@ fn runs(n: u64, parts: usize, part: usize, [below, above]: [u64; 2], periodic: b
         }
     };
     let (start, end) = (i128::from(own.start), i128::from(own.end));
-    follow(start - i128::from(below)..start, 0);
-    follow(end..end + i128::from(above), below + (own.end - own.start));
+    add(start - i128::from(below)..start, 0);
+    add(end..end + i128::from(above), below + (own.end - own.start));
     runs
 }
 
 impl GhostPlan {
-    /// The halo of `rank` on a mesh of `shape` over `grid`. `halo` must be the same on every rank; `periodic` says which
-    /// axes close on themselves (ghosts beyond an open end belong to nobody and are left alone).
-    pub fn new(shape: [u64; 3], grid: Grid, rank: usize, halo: [[u64; 2]; 3], periodic: [bool; 3]) -> Self {
-        let layout = FieldLayout::new(grid.part(shape, rank), halo);
+    /// The plan of `rank` on a mesh of `shape` over `grid`, with `ghosts[a] = [below, above]` cells along axis `a`, the same on
+    /// every rank. Beyond the ends of an axis that is not `periodic` ghost cells have no owner and are not moved.
+    pub fn new(shape: [u64; 3], grid: Grid, rank: usize, ghosts: [[u64; 2]; 3], periodic: [bool; 3]) -> Self {
+        let layout = FieldLayout::new(grid.part(shape, rank), ghosts);
         let (own, all, strides) = (extent(&layout.own), layout.shape(), layout.strides());
         let sweep = |axis: usize| {
             let parts = grid.along(axis);
@@ -123,25 +124,25 @@ impl GhostPlan {
                 let mut block = Block { offset: first * strides[axis], extent: all, strides };
                 block.extent[axis] = len;
                 block.extent[axis + 1..].copy_from_slice(&own[axis + 1..]);
-                block.offset += (axis + 1..3).map(|later| halo[later][0] * strides[later]).sum::<u64>();
+                block.offset += (axis + 1..3).map(|later| ghosts[later][0] * strides[later]).sum::<u64>();
                 block
             };
-            let mut borrow: Vec<Link> = runs(shape[axis], parts, me, halo[axis], periodic[axis])
+            let mut incoming: Vec<Link> = runs(shape[axis], parts, me, ghosts[axis], periodic[axis])
                 .into_iter()
                 .map(|run| Link { peer: run.owner, block: block(run.to, run.len) })
                 .collect();
             // Stable: links of one peer keep the order of the ghosts, on both sides.
-            borrow.sort_by_key(|link| link.peer);
-            let lend = (0..parts)
+            incoming.sort_by_key(|link| link.peer);
+            let owned = (0..parts)
                 .flat_map(|peer| {
-                    runs(shape[axis], parts, peer, halo[axis], periodic[axis]).into_iter().map(move |run| (peer, run))
+                    runs(shape[axis], parts, peer, ghosts[axis], periodic[axis]).into_iter().map(move |run| (peer, run))
                 })
                 .filter(|(_, run)| run.owner == me)
-                .map(|(peer, run)| Link { peer, block: block(halo[axis][0] + run.from, run.len) })
+                .map(|(peer, run)| Link { peer, block: block(ghosts[axis][0] + run.from, run.len) })
                 .collect();
-            Sweep { axis, lend, borrow }
+            Sweep { axis, owned, ghosts: incoming }
         };
-        let sweeps = (0..3).filter(|&axis| halo[axis] != [0, 0]).map(sweep).collect();
+        let sweeps = (0..3).filter(|&axis| ghosts[axis] != [0, 0]).map(sweep).collect();
         GhostPlan { layout, sweeps }
     }
 }
@@ -150,12 +151,12 @@ impl GhostPlan {
 mod tests {
     use super::*;
 
-    /// Plays an exchange of all ranks on the host with arrays of global indices.
-    fn play(shape: [u64; 3], parts: [usize; 2], halo: [[u64; 2]; 3], periodic: [bool; 3]) {
+    /// Runs an exchange of all ranks on the host with arrays of global indices.
+    fn exchange(shape: [u64; 3], parts: [usize; 2], ghosts: [[u64; 2]; 3], periodic: [bool; 3]) {
         const NOBODY: i64 = -1;
         let ranks = parts[0] * parts[1];
         let grid = Grid::new(parts, ranks).unwrap();
-        let plans: Vec<_> = (0..ranks).map(|rank| GhostPlan::new(shape, grid, rank, halo, periodic)).collect();
+        let plans: Vec<_> = (0..ranks).map(|rank| GhostPlan::new(shape, grid, rank, ghosts, periodic)).collect();
         let index = |block: &Block, at: [u64; 3]| {
             (block.offset + (0..3).map(|a| at[a] * block.strides[a]).sum::<u64>()) as usize
         };
@@ -177,9 +178,9 @@ mod tests {
                 let line = grid.neighbours(rank, s.axis);
                 let me = line.iter().position(|&r| r == rank).unwrap();
                 for (peer, &other) in line.iter().enumerate() {
-                    let mine: Vec<_> = s.borrow.iter().filter(|link| link.peer == peer).collect();
+                    let mine: Vec<_> = s.ghosts.iter().filter(|link| link.peer == peer).collect();
                     let theirs: Vec<_> =
-                        plans[other].sweeps[sweep].lend.iter().filter(|link| link.peer == me).collect();
+                        plans[other].sweeps[sweep].owned.iter().filter(|link| link.peer == me).collect();
                     assert_eq!(mine.len(), theirs.len(), "links between {rank} and {other}");
                     for (to, from) in mine.iter().zip(&theirs) {
                         assert_eq!(to.block.extent, from.block.extent);
@@ -193,7 +194,7 @@ mod tests {
         for (plan, array) in plans.iter().zip(&arrays) {
             let whole = Block { offset: 0, extent: plan.layout.shape(), strides: plan.layout.strides() };
             for at in cells(whole.extent) {
-                let cell = [0, 1, 2].map(|a| plan.layout.own[a].start as i64 - halo[a][0] as i64 + at[a] as i64);
+                let cell = [0, 1, 2].map(|a| plan.layout.own[a].start as i64 - ghosts[a][0] as i64 + at[a] as i64);
                 let outside = (0..3).any(|a| !periodic[a] && !(0..shape[a] as i64).contains(&cell[a]));
                 let cell = [0, 1, 2].map(|a| cell[a].rem_euclid(shape[a] as i64));
                 let expected = (cell[0] * shape[1] as i64 + cell[1]) * shape[2] as i64 + cell[2];
@@ -205,18 +206,18 @@ mod tests {
     #[test]
     fn ghosts_hold_the_cells_they_stand_for() {
         let closed = [true; 3];
-        play([8, 6, 5], [1, 1], [[1, 1], [1, 1], [1, 1]], closed);
-        play([8, 6, 5], [2, 1], [[1, 2], [0, 0], [0, 0]], closed);
-        play([8, 6, 5], [2, 2], [[2, 1], [1, 3], [0, 2]], closed);
-        play([7, 5, 3], [3, 2], [[0, 3], [2, 0], [1, 1]], [true, false, true]);
-        play([7, 5, 3], [3, 2], [[2, 2], [1, 1], [0, 0]], [false; 3]);
+        exchange([8, 6, 5], [1, 1], [[1, 1], [1, 1], [1, 1]], closed);
+        exchange([8, 6, 5], [2, 1], [[1, 2], [0, 0], [0, 0]], closed);
+        exchange([8, 6, 5], [2, 2], [[2, 1], [1, 3], [0, 2]], closed);
+        exchange([7, 5, 3], [3, 2], [[0, 3], [2, 0], [1, 1]], [true, false, true]);
+        exchange([7, 5, 3], [3, 2], [[2, 2], [1, 1], [0, 0]], [false; 3]);
     }
 
     #[test]
     fn widths_may_exceed_parts_and_the_mesh() {
-        play([7, 4, 2], [5, 1], [[4, 3], [0, 0], [0, 0]], [true; 3]);
-        play([3, 4, 2], [5, 1], [[1, 2], [0, 0], [0, 0]], [true; 3]); // ranks without planes
-        play([3, 3, 2], [2, 2], [[7, 5], [4, 9], [0, 0]], [true; 3]);
-        play([1, 1, 1], [1, 1], [[3, 3], [2, 2], [1, 1]], [true; 3]);
+        exchange([7, 4, 2], [5, 1], [[4, 3], [0, 0], [0, 0]], [true; 3]);
+        exchange([3, 4, 2], [5, 1], [[1, 2], [0, 0], [0, 0]], [true; 3]); // ranks without planes
+        exchange([3, 3, 2], [2, 2], [[7, 5], [4, 9], [0, 0]], [true; 3]);
+        exchange([1, 1, 1], [1, 1], [[3, 3], [2, 2], [1, 1]], [true; 3]);
     }
 }

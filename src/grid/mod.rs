@@ -1,9 +1,9 @@
-//! Geometry of distributed meshes, as pure data: splits, process grids, boxes, halos, redistributions, the order of peers. No device, no
-//! communication, no files.
+//! Geometry of distributed meshes, as pure data: splits, process grids, boxes, ghost cells, redistributions, the order of
+//! peers. No device, no communication, no files.
 
+mod boxes;
 mod error;
 mod field;
-
 mod ghost_plan;
 mod peers;
 mod process_grid;
@@ -12,11 +12,12 @@ mod split;
 mod tiling;
 mod transfers;
 
+pub use boxes::{Box3, extent, volume};
 pub use error::LayoutError;
 pub use field::FieldLayout;
 pub use ghost_plan::{Block, GhostPlan, Link, Sweep};
 pub use peers::peers;
-pub use process_grid::{Box3, Grid, extent, volume};
+pub use process_grid::Grid;
 pub use redistribution::{BoxCopy, Kept, Redistribution, bricks};
 pub use split::{owner, split};
-pub use transfers::{Cost, Part, Transfers};
+pub use transfers::{Cost, Transfer, Transfers};

@@ -1,8 +1,8 @@
-//! In which order ranks talk to each other.
+//! The order in which a rank exchanges messages with the others.
 
-/// The peers of `rank` among `ranks`, itself left out, such that in each step of the list every rank is one other's
-/// partner: by exclusive-or where `ranks` is a power of two (both sides of a pair meet in the same step), else around
-/// a ring. The first list is the order of sending, the second of receiving.
+/// The other ranks of `ranks`, in the order in which `rank` sends to them, and in the order in which it receives from them.
+/// In each step every rank sends to one other and receives from one: the partner of the exclusive-or with the step where
+/// `ranks` is a power of two, else ranks at a distance of the step around the ring.
 ///
 /// ```
 /// use meshloom::grid::peers;

@@ -1,30 +1,12 @@
 //! Process grids and the boxes they cut a mesh into.
 
-use std::ops::Range;
-
+use super::boxes::Box3;
 use super::error::LayoutError;
 use super::split::split;
 
-/// A box of cells: a range along each of the three axes.
-pub type Box3 = [Range<u64>; 3];
-
-/// Extent of a box along each axis; 0 where a range ends before it begins.
-pub fn extent(cells: &Box3) -> [u64; 3] {
-    [0, 1, 2].map(|a| cells[a].end.saturating_sub(cells[a].start))
-}
-
-/// Number of cells of a box; `u64::MAX` where it is more. Kernels that are not checked rely on it, so it never wraps around.
-pub fn volume(cells: &Box3) -> u64 {
-    product(extent(cells))
-}
-
-pub(super) fn product(shape: [u64; 3]) -> u64 {
-    shape.into_iter().fold(1, u64::saturating_mul)
-}
-
 /// Ranks in a grid of `p0 x p1` that cuts the first two axes of a mesh; the last axis is never cut.
 ///
-/// - Rank `r` stands at `[r / p1, r % p1]`.
+/// - Rank `r` has the position `[r / p1, r % p1]`.
 /// - `p1 == 1` are *slabs*, anything else *pencils*.
 ///
 /// ```
@@ -51,8 +33,8 @@ impl Grid {
         }
     }
 
-    /// The grid for a mesh of `shape`: slabs, which need one exchange a transform, as long as each rank gets two planes
-    /// at least; else the pencils with the most even cut.
+    /// A grid for a mesh of `shape`: slabs, with which a transform needs one exchange, as long as each rank gets at least two
+    /// planes; else the pencils whose largest part is smallest.
     pub fn auto(shape: [u64; 3], ranks: usize) -> Self {
         let ranks = ranks.max(1);
         if 2 * ranks as u64 <= shape[0] || ranks == 1 {
@@ -83,7 +65,7 @@ impl Grid {
         self.parts[0] * self.parts[1]
     }
 
-    /// Where `rank` stands.
+    /// The position of `rank` in the grid.
     pub fn at(&self, rank: usize) -> [usize; 2] {
         [rank / self.parts[1], rank % self.parts[1]]
     }
@@ -97,7 +79,7 @@ impl Grid {
         })
     }
 
-    /// The ranks on the line through `rank` along `axis`, in order.
+    /// The ranks that differ from `rank` in their position along `axis` only, with itself, in order.
     pub fn neighbours(&self, rank: usize, axis: usize) -> Vec<usize> {
         let [i, j] = self.at(rank);
         match axis {

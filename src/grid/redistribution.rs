@@ -1,15 +1,15 @@
-//! From one distribution of a mesh to another: the pure half of moving an array between arbitrary boxes.
+//! From one distribution of a mesh to another: the plan of moving an array between arbitrary boxes.
 //!
-//! Before and after, every rank owns one box of the mesh; either way the boxes tile it. What a rank has and another is to
-//! have is the intersection of two boxes, a [`Block`] of either's array. What a rank keeps is copied straight from one
-//! array to the other and is part of no message.
+//! Every rank owns one box of the mesh before and one after; both sets of boxes tile it. The cells that go from one rank to
+//! another are the intersection of two boxes, a [`Block`] of the array of either rank. Cells that a rank keeps are copied
+//! from its one array to the other without a message.
 
+use super::boxes::{Box3, extent, volume};
 use super::error::LayoutError;
 use super::ghost_plan::Block;
-use super::process_grid::{Box3, extent, volume};
 use super::split::split;
 use super::tiling;
-use super::transfers::{Part, Transfers};
+use super::transfers::{Transfer, Transfers};
 
 /// The boxes of a process grid that cuts all three axes, in the order of ranks: rank `r` stands at
 /// `[r / (p1 p2), r / p2 % p1, r % p2]`.
@@ -32,18 +32,18 @@ pub fn bricks(shape: [u64; 3], parts: [usize; 3]) -> Vec<Box3> {
         .collect()
 }
 
-/// The block of a rank's array that one message fills, or is filled from.
+/// The copy between a block of a rank's array and the packed array of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BoxCopy {
     /// The rank at the other end.
     pub peer: usize,
     /// The block in this rank's array.
     pub block: Block,
-    /// Its first element in the packed array, where it lies in C order without gaps.
+    /// The first element in the packed array, where the block is contiguous in C order.
     pub start: u64,
 }
 
-/// What a rank has before and after: the same cells, as a block of either array.
+/// The cells that a rank has before and after, as a block of either array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kept {
     /// In the array before.
@@ -52,18 +52,18 @@ pub struct Kept {
     pub to: Block,
 }
 
-/// How one rank's part of a mesh becomes another part.
+/// How the array of one rank's box before becomes that of its box after.
 ///
 /// - Every rank owns one box before and one after, possibly empty; its arrays hold them in C order.
-/// - Over all ranks it is a permutation of the mesh's cells. So the way back, [`Redistribution::reversed`], is also its
-///   adjoint (and inverse).
+/// - Over all ranks it is a permutation of the mesh's cells. So its reverse, [`Redistribution::reversed`], is its
+///   inverse and adjoint.
 ///
 /// ```
 /// use meshloom::grid::{Redistribution, bricks};
 /// let shape = [4, 4, 4];
 /// let (slabs, columns) = (bricks(shape, [2, 1, 1]), bricks(shape, [1, 2, 1]));
 /// let there = Redistribution::new(shape, &slabs, &columns, 0)?;
-/// assert_eq!((there.pack().len(), there.unpack().len()), (1, 1)); // a quarter of the mesh goes, a quarter comes
+/// assert_eq!((there.pack().len(), there.unpack().len()), (1, 1)); // sends a quarter of the mesh and receives a quarter
 /// assert_eq!(there.transfers().send[0].len, 16);
 /// assert_eq!(there.reversed(), Redistribution::new(shape, &columns, &slabs, 0)?);
 /// # Ok::<(), meshloom::grid::LayoutError>(())
@@ -81,11 +81,11 @@ pub struct Redistribution {
 }
 
 impl Redistribution {
-    /// How `rank` gets from its box in `from` to its box in `to`, boxes of a mesh of `shape` in the order of ranks. All
-    /// ranks give the same lists.
+    /// The plan of `rank`, from its box in `from` to its box in `to`: boxes of a mesh of `shape` in the order of ranks. All
+    /// ranks pass the same lists.
     ///
     /// # Errors
-    /// [`LayoutError::Ranks`] when the lists differ in length or do not have `rank`; [`LayoutError::Outside`],
+    /// [`LayoutError::Ranks`] when the lists differ in length or have no entry for `rank`; [`LayoutError::Outside`],
     /// [`LayoutError::Overlap`] or [`LayoutError::Uncovered`] when one does not tile the mesh.
     pub fn new(shape: [u64; 3], from: &[Box3], to: &[Box3], rank: usize) -> Result<Self, LayoutError> {
         let lengths = LayoutError::Ranks { from: from.len(), to: to.len(), rank };
@@ -118,7 +118,7 @@ impl Redistribution {
         })
     }
 
-    /// The way back: inverse and adjoint.
+    /// The plan from the boxes after to those before: the inverse and adjoint.
     #[must_use]
     pub fn reversed(&self) -> Self {
         let kept = self.kept.map(|Kept { from, to }| Kept { from: to, to: from });
@@ -146,22 +146,22 @@ impl Redistribution {
         &self.to
     }
 
-    /// Whether *every* rank keeps its box: nobody sends anything, and an array before is the array after.
+    /// Whether *every* rank keeps its box: no messages, and the arrays before and after are the same.
     pub fn is_identity(&self) -> bool {
         self.identity
     }
 
-    /// What this rank keeps.
+    /// The cells that this rank keeps, if there are any.
     pub fn kept(&self) -> Option<Kept> {
         self.kept
     }
 
-    /// What it sends, by peer: blocks of the array before, and where they lie in the outgoing array.
+    /// What it sends, by peer: blocks of the array before, and their place in the outgoing array.
     pub fn pack(&self) -> &[BoxCopy] {
         &self.pack
     }
 
-    /// What it receives, by peer: blocks of the array after, and where they lie in the incoming array.
+    /// What it receives, by peer: blocks of the array after, and their place in the incoming array.
     pub fn unpack(&self) -> &[BoxCopy] {
         &self.unpack
     }
@@ -171,10 +171,10 @@ impl Redistribution {
         self.transfers_of(1)
     }
 
-    /// The messages when each peer's part holds its block of `fields` meshes, one after the other.
+    /// The messages when each holds its block of `fields` meshes, one after the other.
     pub fn transfers_of(&self, fields: u64) -> Transfers {
         let part =
-            |copy: &BoxCopy| Part { peer: copy.peer, start: copy.start * fields, len: copy.block.len() * fields };
+            |copy: &BoxCopy| Transfer { peer: copy.peer, start: copy.start * fields, len: copy.block.len() * fields };
         Transfers { send: self.pack.iter().map(part).collect(), receive: self.unpack.iter().map(part).collect() }
     }
 }
@@ -209,8 +209,8 @@ mod tests {
         a.flat_map(|i| b.clone().flat_map(|j| row(i, j)).collect::<Vec<_>>()).collect()
     }
 
-    /// Plays all ranks on the host, with arrays of cell numbers.
-    fn play(shape: [u64; 3], from: &[Box3], to: &[Box3]) {
+    /// Moves arrays of cell numbers between all ranks on the host.
+    fn redistribute(shape: [u64; 3], from: &[Box3], to: &[Box3]) {
         let plans: Vec<_> = (0..from.len()).map(|r| Redistribution::new(shape, from, to, r).unwrap()).collect();
         let outgoing: Vec<Vec<u64>> = plans
             .iter()
@@ -250,11 +250,11 @@ mod tests {
                 [[[6, 1, 1], [1, 6, 1]], [[1, 2, 3], [3, 1, 2]], [[2, 3, 1], [2, 3, 1]], [[12, 1, 1], [2, 3, 2]]]
             {
                 let [from, to] = grids.map(|parts| bricks(shape, parts));
-                play(shape, &from, &to);
-                play(shape, &to, &from);
+                redistribute(shape, &from, &to);
+                redistribute(shape, &to, &from);
                 let mut turned = to.clone();
                 turned.rotate_left(5);
-                play(shape, &from, &turned);
+                redistribute(shape, &from, &turned);
             }
         }
     }
@@ -264,8 +264,8 @@ mod tests {
         let shape = [4, 4, 4];
         let from = [[0..4, 0..4, 0..1], [0..1, 0..4, 1..4], [1..4, 0..2, 1..4], [1..4, 2..4, 1..4], [7..7, 0..4, 0..4]];
         let all = [[0..0, 0..0, 0..0], [0..4, 0..4, 0..4], [4..4, 0..4, 0..4], [0..4, 2..2, 0..4], [0..0, 0..0, 0..0]];
-        play(shape, &from, &all);
-        play(shape, &all, &from);
+        redistribute(shape, &from, &all);
+        redistribute(shape, &all, &from);
     }
 
     #[test]

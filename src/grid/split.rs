@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// Part `i` of `parts` of `0..n`: sizes differ by at most one, the larger parts come first. With more parts than
+/// Transfer `i` of `parts` of `0..n`: sizes differ by at most one, the larger parts come first. With more parts than
 /// elements the last parts are empty.
 ///
 /// ```

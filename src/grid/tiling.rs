@@ -1,9 +1,9 @@
-//! Whether boxes tile a mesh: each cell in exactly one.
+//! A check that boxes tile a mesh: each cell is in exactly one.
 
+use super::boxes::{Box3, volume};
 use super::error::LayoutError;
-use super::process_grid::{Box3, volume};
 
-/// Checks that `boxes`, one a rank, tile a mesh of `shape`; `list` names them in errors. Empty boxes may lie anywhere.
+/// Checks that `boxes`, one per rank, tile a mesh of `shape`; `list` names them in errors. Empty boxes may lie anywhere.
 pub(super) fn check(shape: [u64; 3], boxes: &[Box3], list: &'static str) -> Result<(), LayoutError> {
     let valid = |part: &Box3| {
         let ordered = part.iter().all(|range| range.start <= range.end);
@@ -15,10 +15,10 @@ pub(super) fn check(shape: [u64; 3], boxes: &[Box3], list: &'static str) -> Resu
     let mut full: Vec<(usize, &Box3)> = boxes.iter().enumerate().filter(|(_, part)| volume(part) > 0).collect();
     full.sort_by_key(|(_, part)| part[0].start);
     for (n, &(rank, part)) in full.iter().enumerate() {
-        // Sorted: whoever begins behind this one's end meets neither it nor, later in the list, anybody before it.
+        // Sorted by their start along axis 0: boxes from the first that starts behind this one's end on do not overlap it.
         let near = full[n + 1..].iter().take_while(|(_, other)| other[0].start < part[0].end);
-        let meets = |other: &Box3| (0..3).all(|a| part[a].start < other[a].end && other[a].start < part[a].end);
-        if let Some(&(other, _)) = near.into_iter().find(|(_, other)| meets(other)) {
+        let overlaps = |other: &Box3| (0..3).all(|a| part[a].start < other[a].end && other[a].start < part[a].end);
+        if let Some(&(other, _)) = near.into_iter().find(|(_, other)| overlaps(other)) {
             return Err(LayoutError::Overlap { list, ranks: [rank.min(other), rank.max(other)] });
         }
     }
@@ -40,8 +40,8 @@ fn covered(parts: &[&Box3], axis: usize) -> u128 {
     parts.iter().map(|part| part[axis..].iter().map(|r| u128::from(r.end - r.start)).product::<u128>()).sum()
 }
 
-/// The first cell that no box has, if there is one: the first plane that is not covered, in it the first line, in it the
-/// first cell. Each of them starts at 0 or where a box ends.
+/// The first cell in C order that is in no box, if there is one: it is in the first plane that is not covered, there in the
+/// first such line. Each of plane, line and cell is at 0 or where a box ends.
 fn first_gap(shape: [u64; 3], parts: &[&Box3]) -> Option<[u64; 3]> {
     let (mut parts, mut at) = (parts.to_vec(), [0; 3]);
     for axis in 0..3 {

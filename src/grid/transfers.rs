@@ -1,8 +1,8 @@
-//! What one rank sends and receives in an exchange, as data.
+//! The messages that one rank sends and receives in an exchange.
 
-/// A contiguous part of an array that goes to, or comes from, a peer.
+/// A contiguous part of an array that is sent to a peer, or received from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct Transfer {
     /// Number of the peer in its communicator.
     pub peer: usize,
     /// First element.
@@ -11,15 +11,15 @@ pub struct Part {
     pub len: u64,
 }
 
-/// The parts that this rank sends and those it receives. The part it sends to itself moves inside the device.
+/// All parts that this rank sends and receives. The part for itself is copied on the device.
 ///
-/// At most one part a peer and direction; a peer without a part gets no message.
+/// At most one part per peer and direction; a peer without a part gets no message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Transfers {
     /// Parts of the outgoing array.
-    pub send: Vec<Part>,
+    pub send: Vec<Transfer>,
     /// Parts of the incoming array.
-    pub receive: Vec<Part>,
+    pub receive: Vec<Transfer>,
 }
 
 /// What an exchange costs one rank.
@@ -42,9 +42,9 @@ impl std::ops::AddAssign for Cost {
 }
 
 impl Transfers {
-    /// The cost for the rank number `me`, with elements of `element` bytes in messages of at most `chunk` bytes.
+    /// The cost for rank `me`, with elements of `element` bytes in messages of at most `chunk` bytes.
     pub fn cost(&self, me: usize, element: u64, chunk: u64) -> Cost {
-        let others = |parts: &[Part]| {
+        let others = |parts: &[Transfer]| {
             parts.iter().filter(|part| part.peer != me).map(|part| part.len * element).collect::<Vec<_>>()
         };
         let sent = others(&self.send);

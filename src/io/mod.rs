@@ -54,6 +54,7 @@
 pub mod cleanup;
 pub mod collective;
 mod csv;
+mod dtype;
 mod error;
 #[cfg(feature = "hdf5")]
 pub mod hdf5;
@@ -72,17 +73,18 @@ mod output_dir;
 #[cfg(feature = "cli")]
 mod plot;
 mod shared_file;
+mod temporary;
 mod zip;
 
 pub use crate::printable::{is_unprintable, printable, printable_path};
 pub use csv::{Column, csv_text, write_csv};
+pub use dtype::Dtype;
 pub use error::IoError;
 pub use hdf5_name::is_hdf5;
 #[cfg(feature = "cli")]
 pub use image::{density_image, density_png, density_png_bytes};
 pub use input::{read_short, read_text};
 pub use npy::NpyFile;
-pub use npy_header::Dtype;
 pub use npy_writer::{Element, NpyWriter};
 pub use npz::{Member, NpzWriter, PartCrc};
 pub use npz_file::NpzFile;
@@ -90,7 +92,8 @@ pub use numbers::{Numbers, read_numbers};
 pub use output_dir::OutputDir;
 #[cfg(feature = "cli")]
 pub use plot::{Curve, ErrorPoints, LogAxis, LogPlot, log_plot_png_bytes};
-pub use shared_file::{Sealed, SharedFile, seal_whole, token, write_whole};
+pub use shared_file::{Sealed, SharedFile, seal_whole, write_whole};
+pub use temporary::token;
 
 #[cfg(test)]
 pub(crate) mod scratch {

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::IoError;
+use super::dtype::Dtype;
 use super::input::Input;
-use super::npy_header::{self, Dtype, Header, HeaderError, MOST_BYTES};
+use super::npy_header::{self, Header, HeaderError, MAX_BYTES};
 
 /// A `.npy` array of numbers on disk, in C order.
 ///
@@ -44,7 +45,7 @@ impl NpyFile {
     pub(super) fn within(input: Arc<Input>, path: PathBuf, range: Range<u64>) -> Result<Self, IoError> {
         input.expect(range.end)?;
         let found = range.end - range.start;
-        let bytes = input.bytes(range.start..range.start + found.min(MOST_BYTES))?;
+        let bytes = input.bytes(range.start..range.start + found.min(MAX_BYTES))?;
         let owned = || path.clone();
         let header = npy_header::parse(&bytes).map_err(|e| match e {
             HeaderError::Foreign(reason) => IoError::NotNpy { path: owned(), reason },

@@ -1,109 +1,17 @@
 //! The header of a `.npy` file: a Python dictionary of element type, order and shape, padded to 64 bytes.
 //!
-//! Parsed here by hand and not by a general Python-literal parser: a header comes from outside, so its length, nesting
-//! and numbers must be bounded, and the offset of the data is needed for reading in parts.
+//! It is parsed here and not by a general parser of Python literals: headers are foreign input, so length, nesting and
+//! numbers must be bounded, and reading in parts needs the offset of the data.
 
-use std::fmt;
+use super::dtype::Dtype;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
-/// Headers that NumPy writes for plain arrays have about 128 bytes; this bounds what a foreign file makes us scan.
+/// Bytes of the longest dictionary that is read; NumPy's have about 118 for plain arrays.
 const MAX_TEXT: usize = 1 << 16;
-/// Bytes at the start of a file in which its header ends, if it is one that is read.
-pub(crate) const MOST_BYTES: u64 = 12 + MAX_TEXT as u64;
+/// Bytes of the longest header that is read.
+pub(crate) const MAX_BYTES: u64 = 12 + MAX_TEXT as u64;
 /// NumPy's own limit on the number of axes.
 pub(crate) const MAX_AXES: usize = 64;
-
-/// Type of an array's elements, as NumPy knows it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Dtype {
-    /// `float32`
-    F32,
-    /// `float64`
-    F64,
-    /// `complex64`: two f32
-    C64,
-    /// `complex128`: two f64
-    C128,
-    /// `int8`
-    I8,
-    /// `int16`
-    I16,
-    /// `int32`
-    I32,
-    /// `int64`
-    I64,
-    /// `uint8`
-    U8,
-    /// `uint16`
-    U16,
-    /// `uint32`
-    U32,
-    /// `uint64`
-    U64,
-}
-
-impl Dtype {
-    /// Bytes of one element.
-    pub fn bytes(self) -> u64 {
-        match self {
-            Self::I8 | Self::U8 => 1,
-            Self::I16 | Self::U16 => 2,
-            Self::F32 | Self::I32 | Self::U32 => 4,
-            Self::F64 | Self::C64 | Self::I64 | Self::U64 => 8,
-            Self::C128 => 16,
-        }
-    }
-
-    /// Whether elements are integers.
-    pub fn is_integer(self) -> bool {
-        !matches!(self, Self::F32 | Self::F64 | Self::C64 | Self::C128)
-    }
-
-    /// Whether elements are complex numbers.
-    pub fn is_complex(self) -> bool {
-        matches!(self, Self::C64 | Self::C128)
-    }
-
-    /// From kind and size, the part of a type string after its byte order.
-    fn from_code(code: &str) -> Option<Self> {
-        Some(match code {
-            "f4" => Self::F32,
-            "f8" => Self::F64,
-            "c8" => Self::C64,
-            "c16" => Self::C128,
-            "i1" => Self::I8,
-            "i2" => Self::I16,
-            "i4" => Self::I32,
-            "i8" => Self::I64,
-            "u1" => Self::U8,
-            "u2" => Self::U16,
-            "u4" => Self::U32,
-            "u8" => Self::U64,
-            _ => return None,
-        })
-    }
-}
-
-impl fmt::Display for Dtype {
-    /// NumPy's name of the type.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::F32 => "float32",
-            Self::F64 => "float64",
-            Self::C64 => "complex64",
-            Self::C128 => "complex128",
-            Self::I8 => "int8",
-            Self::I16 => "int16",
-            Self::I32 => "int32",
-            Self::I64 => "int64",
-            Self::U8 => "uint8",
-            Self::U16 => "uint16",
-            Self::U32 => "uint32",
-            Self::U64 => "uint64",
-        })
-    }
-}
 
 /// What a header says.
 #[derive(Debug, PartialEq)]
@@ -127,11 +35,11 @@ pub(crate) enum HeaderError {
     Foreign(String),
     /// The file ends within its header, which would need this many bytes.
     Truncated(u64),
-    /// A good file of elements that are not numbers we know.
+    /// A good file of elements of another type than those of [`Dtype`].
     Dtype(String),
 }
 
-/// Reads the header at the start of `bytes`: a whole file, or the first [`MOST_BYTES`] of one.
+/// Reads the header at the start of `bytes`: a whole file, or the first [`MAX_BYTES`] of one.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Header, HeaderError> {
     if bytes.is_empty() {
         return Err(foreign("the file is empty"));
@@ -160,7 +68,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Header, HeaderError> {
     }
     let end = start + text_len;
     let text = bytes.get(start..end).ok_or(HeaderError::Truncated(end as u64))?;
-    // Versions 1 and 2 are Latin-1 and 3 is UTF-8; what matters to us is ASCII in all of them.
+    // Versions 1 and 2 are in Latin-1 and 3 in UTF-8; what is read here is ASCII in all of them.
     let dict =
         Dict::parse(text).ok_or_else(|| foreign(format!("its header (version {version}) cannot be understood")))?;
 
@@ -194,7 +102,7 @@ fn foreign(reason: impl Into<String>) -> HeaderError {
     HeaderError::Foreign(reason.into())
 }
 
-/// Names what is likely to be in a file that is not `.npy`.
+/// What a file that is not `.npy` probably is, with a remedy.
 fn other_format(bytes: &[u8]) -> &'static str {
     if bytes.starts_with(b"PK\x03\x04") {
         "it is a .npz or zip archive; save one of its arrays with numpy.save()"
@@ -241,7 +149,7 @@ impl Dict {
         Some(Self { descr: descr?, fortran: fortran?, shape: shape? })
     }
 
-    /// Byte order (true: big endian) and type, if it is one we know.
+    /// Whether the byte order is big endian, and the type, if it is a supported one.
     fn dtype(&self) -> Option<(bool, Dtype)> {
         let (order, code) = self.descr.split_at_checked(1)?;
         let dtype = Dtype::from_code(code)?;
@@ -255,7 +163,7 @@ impl Dict {
     }
 }
 
-/// What is left to read of the dictionary's text.
+/// A scanner of the dictionary's text: what is left of it.
 struct Scan<'a>(&'a [u8]);
 
 impl Scan<'_> {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::input::Input;
-use super::zip::{Broken, Entry, contents, entries};
+use super::zip::{Entry, contents, entries, not_npz};
 use super::{IoError, NpyFile};
 
 /// An `.npz` archive of arrays on disk, as `numpy.savez` and [`NpzWriter`](super::NpzWriter) write it.
@@ -25,7 +25,7 @@ impl NpzFile {
     /// [`IoError::NotNpz`] with what is wrong with the archive.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, IoError> {
         let input = Input::open(path.as_ref())?;
-        let entries = entries(&input).map_err(|broken| not_npz(&input, broken))?;
+        let entries = entries(&input)?;
         Ok(Self { input: Arc::new(input), entries })
     }
 
@@ -54,7 +54,7 @@ impl NpzFile {
         NpyFile::within(self.input.clone(), self.path().join(&entry.name), range)
     }
 
-    /// Reads all members and compares them with the CRCs that the archive holds, which reading does not do by itself.
+    /// Reads all members and compares them with the CRCs in the archive, which other reads do not.
     ///
     /// # Errors
     /// [`IoError::NotNpz`] with the first member that has changed since it was written; [`IoError::Truncated`].
@@ -64,22 +64,15 @@ impl NpzFile {
             self.input.pieces(self.contents(entry)?, |piece| hasher.update(piece))?;
             if hasher.finalize() != entry.crc {
                 let reason = format!("{} has changed since it was written; copy or write it again", entry.name);
-                return Err(not_npz(&self.input, Broken::Archive(reason)));
+                return Err(not_npz(&self.input, reason));
             }
         }
         Ok(())
     }
 
-    /// Where the contents of a member lie.
+    /// The bytes of a member's contents.
     fn contents(&self, entry: &Entry) -> Result<std::ops::Range<u64>, IoError> {
         self.input.expect(self.input.len())?;
-        contents(&self.input, entry).map_err(|broken| not_npz(&self.input, broken))
-    }
-}
-
-fn not_npz(input: &Input, broken: Broken) -> IoError {
-    match broken {
-        Broken::Archive(reason) => IoError::NotNpz { path: input.path().to_path_buf(), reason },
-        Broken::File(error) => error,
+        contents(&self.input, entry)
     }
 }

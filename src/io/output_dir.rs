@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use super::shared_file::temporary_name;
+use super::temporary::temporary_name;
 use super::{IoError, cleanup, leftover, token};
 
 /// A directory to write to, made if it was not there.
@@ -54,7 +54,7 @@ impl OutputDir {
             Ok(file) => {
                 drop(file);
                 cleanup::remove_file(&probe);
-                leftover::clear_in(path);
+                leftover::remove_in(path);
                 Ok(directory)
             }
             // The probe's path, since the remedy speaks of the directory around it.

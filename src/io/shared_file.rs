@@ -1,14 +1,11 @@
 //! One output file, written by many ranks, that appears only when it is whole.
 
-use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::temporary::{temporary_name, token};
 use super::{IoError, cleanup, leftover};
-use crate::host;
 
 /// One output file that ranks write together, at byte offsets.
 ///
@@ -42,7 +39,7 @@ impl SharedFile {
     /// [`IoError::Write`]. Nothing is left behind after an error.
     pub fn create(path: impl AsRef<Path>, total_bytes: u64, header: &[u8], token: &str) -> Result<Self, IoError> {
         let path = destination(path.as_ref())?;
-        leftover::clear_of(&path);
+        leftover::remove_of(&path);
         let temporary = temporary_name(&path, token);
         let file = cleanup::create_file(&temporary).map_err(|e| IoError::create(&path, &temporary, e))?;
         // From here on dropping it removes the file.
@@ -66,7 +63,7 @@ impl SharedFile {
         if temporary.exists() {
             return Err(IoError::Exists { path: temporary });
         }
-        leftover::clear_of(&path);
+        leftover::remove_of(&path);
         let file = cleanup::make_file(&path, &temporary, || make(&temporary))?;
         let mut shared = Self { file: None, claim: None, path, temporary, total_bytes: 0, creator: true };
         shared.total_bytes = file.metadata().map_err(|e| shared.write_error(e))?.len();
@@ -224,16 +221,6 @@ pub fn seal_whole(path: impl AsRef<Path>, bytes: &[u8]) -> Result<Sealed, IoErro
     SharedFile::create(path, bytes.len() as u64, bytes, &token())?.seal()
 }
 
-/// A short string that no other call has returned, in this or any other process: for rank 0 to make and share. It begins
-/// with the host, by which a later run there knows what it may clear away.
-pub fn token() -> String {
-    static CALLS: AtomicU32 = AtomicU32::new(0);
-    let host = host::kernel().map(|host| format!("{host:x}-")).unwrap_or_default();
-    let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let call = CALLS.fetch_add(1, Ordering::Relaxed);
-    format!("{host}{:x}-{:x}-{call:x}", std::process::id(), time.as_nanos())
-}
-
 /// The path to write: refused if it cannot be a file, followed if it is a link.
 fn destination(path: &Path) -> Result<PathBuf, IoError> {
     if path.as_os_str() == "-" {
@@ -248,28 +235,6 @@ fn destination(path: &Path) -> Result<PathBuf, IoError> {
         Ok(_) if path.is_symlink() => fs::canonicalize(path).map_err(|e| IoError::create(path, path, e)),
         _ => Ok(path.to_path_buf()),
     }
-}
-
-/// Hidden, beside the final name, and the same on every rank.
-pub(super) fn temporary_name(path: &Path, token: &str) -> PathBuf {
-    let mut name = hidden_name(path);
-    let safe = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
-    name.push(format!(".{}.part", token.chars().take(80).map(safe).collect::<String>()));
-    path.with_file_name(name)
-}
-
-/// What the temporary files of an output have in common: their names up to the token.
-pub(super) fn hidden_name(path: &Path) -> OsString {
-    let name = path.file_name().unwrap_or_default();
-    let mut hidden = OsString::from(".");
-    if name.len() <= 120 {
-        hidden.push(name);
-    } else {
-        // A name's length is bounded (255 bytes mostly), so a long one is replaced by its hash.
-        let hash = crate::hash::fnv1a(crate::hash::START, name.as_encoded_bytes());
-        hidden.push(format!("{hash:016x}"));
-    }
-    hidden
 }
 
 /// Makes the new name itself durable, where the system has that notion. The data is safe already, so that a failure
@@ -309,20 +274,6 @@ fn write_all_at(file: &File, mut bytes: &[u8], mut offset: u64) -> io::Result<()
 mod tests {
     use super::*;
     use crate::io::scratch::Scratch;
-
-    #[test]
-    fn tokens_differ() {
-        assert_ne!(token(), token());
-    }
-
-    #[test]
-    fn the_temporary_is_hidden_beside_the_output_and_bounded() {
-        let short = temporary_name(Path::new("a/out.npy"), "12-ab/../x");
-        assert_eq!(short, Path::new("a/.out.npy.12-ab____x.part"));
-        let long = temporary_name(Path::new(&"x".repeat(250)), &"t".repeat(500));
-        assert!(long.as_os_str().len() < 128);
-        assert_ne!(long, temporary_name(Path::new(&"y".repeat(250)), &"t".repeat(500)));
-    }
 
     #[test]
     fn an_older_file_stays_until_the_new_one_is_whole() {

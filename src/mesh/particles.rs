@@ -65,7 +65,7 @@ impl Mesh {
     fn check(&self, what: &str) -> Result<(), DeviceError> {
         let misuse = |why: String| Err(DeviceError::Misuse { what: what.into(), why });
         for axis in 0..3 {
-            let (cells, own, halo) = (self.shape[axis], &self.layout.own[axis], self.layout.halo[axis]);
+            let (cells, own, halo) = (self.shape[axis], &self.layout.own[axis], self.layout.ghosts[axis]);
             if cells == 0 {
                 return misuse(format!("a mesh without cells along axis {axis}"));
             }
@@ -156,7 +156,7 @@ impl Particles<'_> {
         let real = |values: [f64; 3]| [values[0] as f32, values[1] as f32, values[2] as f32, 0.0];
         let wraps = (0..3).map(|a| u64::from(mesh.whole[a]) << a).sum();
         let base =
-            [0, 1, 2].map(|a| if mesh.whole[a] { 0 } else { layout.own[a].start as i32 - layout.halo[a][0] as i32 });
+            [0, 1, 2].map(|a| if mesh.whole[a] { 0 } else { layout.own[a].start as i32 - layout.ghosts[a][0] as i32 });
         let mut geometry = ParticleParams {
             first: word([0; 3], self.len()),
             local: word([1; 3], 0),
@@ -369,7 +369,7 @@ impl Painter {
         const WHAT: &str = "Painter::reach";
         checked(WHAT, &particles, mesh)?;
         holds(WHAT, "words for the reach", reach, 7)?;
-        if matches!(particles, Particles::Points { .. }) && mesh.layout.halo != [[0; 2]; 3] {
+        if matches!(particles, Particles::Points { .. }) && mesh.layout.ghosts != [[0; 2]; 3] {
             let why = "the cells of points count ghosts, of which the reach knows nothing; give a mesh without a halo";
             return Err(DeviceError::Misuse { what: WHAT.into(), why: why.into() });
         }

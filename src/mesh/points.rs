@@ -199,7 +199,7 @@ impl Points {
         recorder.clear(&cells);
         recorder.clear(&faults);
         painter.paint(recorder, self.particles(), mesh, &cells, &faults)?;
-        let plan = GhostPlan::new(mesh.shape, lines.grid(), lines.rank(), mesh.layout.halo, [true; 3]);
+        let plan = GhostPlan::new(mesh.shape, lines.grid(), lines.rank(), mesh.layout.ghosts, [true; 3]);
         GhostCells::new(plan).reduce(recorder, lines, &cells, Cells::Wide)?;
         let scale = mesh.shape.iter().map(|&n| n as f64).product::<f64>() / self.total.max(1) as f64;
         painter.density(recorder, mesh, &cells, out, scale, shift)?;

@@ -1,9 +1,9 @@
-//! What a simulation is asked to do, and whether it can be done.
+//! Parameters of a simulation, their ranges, and the device memory that they need.
 
-use crate::cosmology::{Cosmology, CosmologyError, Growth, LptOrder, Op, Scheme, schedule};
+use crate::cosmology::{Cosmology, CosmologyError, Growth, LptOrder, Scheme, StepOp, schedule};
 use crate::fft::{Gradient, Laplacian};
 use crate::gpu::bytes;
-use crate::grid::{Grid, LayoutError, split};
+use crate::grid::{Box3, Grid, LayoutError, split};
 use crate::mesh::Window;
 
 use super::SimulationError;
@@ -29,13 +29,13 @@ pub struct Config {
     pub a_end: f64,
     /// Steps, linear in the scale factor.
     pub steps: usize,
-    /// How a step is made.
+    /// Integrator.
     pub scheme: Scheme,
-    /// Window of painting and reading.
+    /// Mass assignment window, of painting and readout.
     pub window: Window,
-    /// Derivative of the potential.
+    /// Transfer function of the derivative of the potential.
     pub gradient: Gradient,
-    /// Laplacian of the potential.
+    /// Transfer function of the Laplacian of the potential.
     pub laplacian: Laplacian,
     /// Scale factors at which snapshots are taken.
     pub snapshots: Vec<f64>,
@@ -65,8 +65,8 @@ impl Default for Config {
     }
 }
 
-/// Largest lattice and mesh: products of two sides stay within 32 bits, which kernels count in.
-const MOST: u64 = 1 << 14;
+/// Longest side of the lattice and of the mesh: products of two sides stay within 32 bits, which kernels count in.
+const MAX_SIDE: u64 = 1 << 14;
 
 impl Config {
     /// Sites along each axis.
@@ -84,7 +84,7 @@ impl Config {
         [self.box_size; 3]
     }
 
-    /// Checks what needs neither device nor ranks.
+    /// Checks the parameters as far as neither device nor ranks are needed.
     ///
     /// # Errors
     /// [`SimulationError::OutOfRange`], [`FftError`](crate::fft::FftError) for sizes that cannot be transformed,
@@ -93,9 +93,9 @@ impl Config {
         let range = |what: &'static str, value: String, ok: bool, allowed: &str| {
             if ok { Ok(()) } else { Err(SimulationError::OutOfRange { what, value, allowed: allowed.into() }) }
         };
-        let counts = format!("a whole number from 1 to {MOST}");
-        range("particles", self.particles.to_string(), (1..=MOST).contains(&self.particles), &counts)?;
-        range("mesh", self.mesh.to_string(), (1..=MOST).contains(&self.mesh), &counts)?;
+        let counts = format!("a whole number from 1 to {MAX_SIDE}");
+        range("particles", self.particles.to_string(), (1..=MAX_SIDE).contains(&self.particles), &counts)?;
+        range("mesh", self.mesh.to_string(), (1..=MAX_SIDE).contains(&self.mesh), &counts)?;
         let coarse = format!(
             "at least the number of particles along an axis ({}): a coarser mesh loses their forces",
             self.particles
@@ -114,7 +114,7 @@ impl Config {
     }
 
     /// The operations of the run.
-    fn schedule(&self) -> Result<Vec<Op>, CosmologyError> {
+    fn schedule(&self) -> Result<Vec<StepOp>, CosmologyError> {
         schedule(&Growth::new(self.cosmology), self.scheme, self.a_start, self.a_end, self.steps, &self.snapshots)
     }
 
@@ -123,7 +123,8 @@ impl Config {
     /// # Errors
     /// [`CosmologyError`] for scale factors and steps that make no schedule.
     pub fn step_at(&self, a: f64) -> Result<Option<usize>, CosmologyError> {
-        let step = |op: Op| if let Op::Reached { a: there, step } = op { (there == a).then_some(step) } else { None };
+        let step =
+            |op: StepOp| if let StepOp::Reached { a: there, step } = op { (there == a).then_some(step) } else { None };
         Ok(self.schedule()?.into_iter().find_map(step))
     }
 
@@ -138,49 +139,64 @@ impl Config {
         }
     }
 
-    /// Bytes of device memory that the largest of `ranks` ranks needs, by what for. Halos are counted with `halo` cells
-    /// on each side of each cut axis.
-    pub fn memory(&self, grid: Grid, halo: u64) -> Memory {
+    /// First global index `(i n + j) n` of each row of sites (all those along the last axis) that `rank` of `ranks` has,
+    /// in C order.
+    ///
+    /// # Errors
+    /// As [`grid`](Self::grid).
+    pub fn rows(&self, ranks: usize, rank: usize) -> Result<impl Iterator<Item = u64> + use<>, LayoutError> {
+        Ok(rows(&self.grid(ranks)?.part(self.sites(), rank), self.particles))
+    }
+
+    /// Bytes of device memory that the largest rank of `grid` needs, by purpose. `ghosts` is the number of ghost cells on
+    /// each side of each cut axis.
+    pub(super) fn memory(&self, grid: Grid, ghosts: u64) -> MemoryEstimate {
         let [p0, p1] = grid.parts().map(|p| p as u64);
         let part = |n: u64, parts: u64| split(n, parts, 0).end;
         let (n, m) = (self.particles, self.mesh);
-        let wide = |parts: u64| part(m, parts) + if parts > 1 { 2 * halo } else { 0 };
+        let wide = |parts: u64| part(m, parts) + if parts > 1 { 2 * ghosts } else { 0 };
         let particles = part(n, p0) * part(n, p1) * n;
         let ghosted = wide(p0) * wide(p1) * m;
         let own = part(m, p0) * part(m, p1) * m;
         let half = |n: u64| n / 2 + 1;
         let spectrum = |n: u64| {
-            // The same array is used before, between and after the transposes.
+            // One array holds the modes before, between and after the transposes.
             let before = part(n, p0) * part(n, p1) * half(n);
             let between = part(n, p0) * n * part(half(n), p1);
             before.max(between).max(n * part(n, p0) * part(half(n), p1))
         };
         let lpt = 3 * 8 * spectrum(n) + 4 * 4 * particles;
-        // While painting: the wide mesh; while solving: the density or one force mesh.
-        let run = (8 * ghosted + 4 * own).max(4 * ghosted + 3 * 8 * spectrum(m));
-        Memory { particles: 9 * 4 * particles, start: lpt, mesh: run }
+        // While painting: the mesh with ghost cells, 8 bytes per cell, and the density; while solving: one force mesh and
+        // three spectra.
+        let step = (8 * ghosted + 4 * own).max(4 * ghosted + 3 * 8 * spectrum(m));
+        MemoryEstimate { particles: 9 * 4 * particles, start: lpt, mesh: step }
     }
 }
 
-/// Device memory of one rank.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Memory {
+/// First global indices of the rows of `own` sites, of a lattice with `n` sites along each axis.
+pub(super) fn rows(own: &Box3, n: u64) -> impl Iterator<Item = u64> + use<> {
+    let [i, j, _] = own.clone();
+    i.flat_map(move |i| j.clone().map(move |j| (i * n + j) * n))
+}
+
+/// Bytes of device memory of one rank, by purpose.
+pub(super) struct MemoryEstimate {
     /// Displacements, momenta, accelerations.
     pub particles: u64,
-    /// What the start needs besides.
+    /// Temporary arrays of the initial conditions.
     pub start: u64,
-    /// What a step needs besides.
+    /// Temporary arrays of a step: the force mesh and its spectra.
     pub mesh: u64,
 }
 
-impl Memory {
+impl MemoryEstimate {
     /// The most that is in use at one time.
     pub fn total(&self) -> u64 {
         self.particles + self.start.max(self.mesh)
     }
 }
 
-impl std::fmt::Display for Memory {
+impl std::fmt::Display for MemoryEstimate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let [particles, start, mesh] = [self.particles, self.start, self.mesh].map(bytes);
         write!(f, "{particles} for particles and {mesh} for the force mesh ({start} for the start)")

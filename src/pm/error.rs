@@ -1,4 +1,4 @@
-//! What can go wrong with a run.
+//! Errors of simulations.
 
 use crate::comm::CommError;
 use crate::cosmology::CosmologyError;
@@ -9,7 +9,7 @@ use crate::grid::LayoutError;
 use crate::io::IoError;
 use crate::mesh::MeshError;
 
-/// What is wrong with a simulation.
+/// An error of a simulation, or of the layers below it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SimulationError {
@@ -20,10 +20,10 @@ pub enum SimulationError {
         what: &'static str,
         /// Its value.
         value: String,
-        /// What would do.
+        /// The values that are allowed.
         allowed: String,
     },
-    /// The device is too small.
+    /// The device has too little memory.
     #[error(
         "the run needs {} of device memory on each rank ({detail}), and there are {} for each of the {sharing} rank(s) on \
          this device; use a smaller mesh or more ranks on more devices",
@@ -32,7 +32,7 @@ pub enum SimulationError {
     Memory {
         /// Bytes that a rank needs.
         needed: u64,
-        /// What for.
+        /// For what it needs them.
         detail: String,
         /// Bytes that a rank can have.
         available: u64,
@@ -49,7 +49,7 @@ pub enum SimulationError {
         /// The value.
         value: f32,
     },
-    /// An array of another length than this rank's sites ask for.
+    /// An array that has not one value per site of this rank.
     #[error("{have} values of the {what} were given, but {want} are needed for this rank's sites; correct the slice")]
     WrongLength {
         /// What the values are.
@@ -62,16 +62,16 @@ pub enum SimulationError {
     /// Accelerations were asked for before there were any.
     #[error("no force has been computed yet; run the simulation before asking for accelerations")]
     NoForce,
-    /// Particles that could not be painted.
+    /// Particles without a finite position, or so far from their site that they cannot be painted.
     #[error("{particles} particle(s) have no finite position; the run cannot go on: use more steps or check the input")]
     Lost {
-        /// How many.
+        /// How many, on all ranks.
         particles: u64,
     },
     /// A snapshot that does not belong to the run.
     #[error("{why}")]
     Resume {
-        /// What does not fit, and what to do.
+        /// What differs, and what to do.
         why: String,
     },
     /// The ranks.

@@ -1,11 +1,12 @@
 //! The particle-mesh force.
 //!
 //! ```text
-//! paint -> add halos -> density -> filter: i k 1.5 Omega_m / k^2 for each axis -> fill halos -> read at the particles
+//! paint -> add ghost cells to their owners -> density -> filter: i k 1.5 Omega_m / k^2 for each axis
+//!       -> fill ghost cells -> read out at the particles
 //! ```
 //!
-//! The filter gives the three components in the memory traffic of ten passes. Paint and readout use the same window,
-//! so that a particle exerts no force on itself and momentum is conserved.
+//! The filter computes the three components in ten passes over the mesh. Paint and readout use the same window, so that a
+//! particle exerts no force on itself and momentum is conserved (Hockney & Eastwood 1988, section 5-3).
 
 use crate::comm::Op;
 use crate::exchange::GridComms;
@@ -13,38 +14,41 @@ use crate::exchange::ghost_cells::{Cells, GhostCells};
 use crate::fft::{Filter, Operator, Spec, Spectral, Transform, Tuning, Values};
 use crate::gpu::{Array, Recorder};
 use crate::grid::{FieldLayout, GhostPlan};
-use crate::mesh::{Lattice, Mesh, Painter, Particles};
+use crate::mesh::{Mesh, Painter, Particles};
 
 use super::{Config, SimulationError};
 
-/// Solves for the acceleration of particles on one rank.
+/// The force solver of one rank: `lap phi = 1.5 Omega_m delta` on a mesh.
+///
+/// Its methods record work of all ranks: `comms` are those of the process grid that it was made with.
 pub struct Force {
     painter: Painter,
     transform: Transform<f32>,
     filter: Filter<f32>,
     mesh: Mesh,
-    halo: GhostCells,
+    ghosts: GhostCells,
     shape: [u64; 3],
     size: [f64; 3],
     sites: u64,
     reach: Array<u32>,
+    /// Particles that could not be painted so far.
     faults: Array<u32>,
 }
 
-/// Ghost cells that are added when a halo has to grow, so that it does not grow every step.
+/// Cells that are added when the ghost cells have to reach farther, so that they do not grow at every step.
 const MARGIN: u64 = 2;
 
 impl Force {
-    /// A solver for the mesh of `config` over the grid of `lines`.
+    /// A solver for the mesh of `config` over the process grid of `comms`.
     ///
     /// # Errors
     /// [`SimulationError`] of the transform or the device.
-    pub fn new(config: &Config, recorder: &mut Recorder, lines: &GridComms) -> Result<Self, SimulationError> {
+    pub fn new(config: &Config, recorder: &mut Recorder, comms: &GridComms) -> Result<Self, SimulationError> {
         let (shape, size, gpu) = (config.cells(), config.size(), recorder.gpu().clone());
-        let transform = Transform::new(&gpu, shape, lines.grid(), lines.rank())?;
+        let transform = Transform::new(&gpu, shape, comms.grid(), comms.rank())?;
         let (gradient, laplacian) = (config.gradient, config.laplacian);
         let (spec, tuning) = (Spec::new(Values::Real, shape), Tuning::of(&gpu));
-        let part = Filter::<f32>::part_of(&gpu, &spec, lines, &tuning)?;
+        let part = Filter::<f32>::part_of(&gpu, &spec, comms, &tuning)?;
         let gradients = [0, 1, 2].map(|axis| {
             let operator = Operator {
                 // F = -grad phi and phi = -1.5 Omega_m delta / k^2: F(k) = i k 1.5 Omega_m delta / k^2.
@@ -55,16 +59,15 @@ impl Force {
             operator.tables(shape, size, &part)
         });
         let callback = Spectral::new(recorder, &gradients, &part)?.trusted_callback();
-        let filter = Filter::new(&gpu, &spec, lines, &tuning, &callback, 3)?;
-        let halo = [[0; 2]; 3];
-        let mesh = Mesh::new(shape, size, lines.grid(), lines.rank(), halo);
+        let filter = Filter::new(&gpu, &spec, comms, &tuning, &callback, 3)?;
+        let mesh = Mesh::new(shape, size, comms.grid(), comms.rank(), [[0; 2]; 3]);
         let faults = gpu.array("pm::faults", 1)?;
         recorder.clear(&faults);
         Ok(Force {
             painter: Painter::new(config.window),
             transform,
             filter,
-            halo: GhostCells::new(GhostPlan::new(shape, lines.grid(), lines.rank(), mesh.layout.halo, [true; 3])),
+            ghosts: GhostCells::new(GhostPlan::new(shape, comms.grid(), comms.rank(), mesh.layout.ghosts, [true; 3])),
             mesh,
             shape,
             size,
@@ -79,22 +82,21 @@ impl Force {
         &self.transform
     }
 
-    /// The filter that makes a density into a force.
-    pub fn filter(&self) -> &Filter<f32> {
-        &self.filter
+    /// Bytes that the passes of the filter read and write in device memory.
+    pub fn filter_traffic(&self) -> u64 {
+        self.filter.traffic()
     }
 
-    /// The halo as it is now.
+    /// This rank's cells with its ghost cells as wide as they are now.
     pub fn layout(&self) -> &FieldLayout {
         &self.mesh.layout
     }
 
-    /// Widens the halo to what the particles need. Along axes that are not cut nothing is needed, so a run on one rank
-    /// waits for nothing here.
-    fn fit(
+    /// Widens the ghost cells to what the particles need. Waits for the device, unless no axis is cut and there are none.
+    fn widen(
         &mut self,
         recorder: &mut Recorder,
-        lines: &mut GridComms,
+        comms: &mut GridComms,
         particles: Particles<'_>,
     ) -> Result<(), SimulationError> {
         if self.mesh.whole == [true; 3] {
@@ -103,25 +105,25 @@ impl Force {
         self.painter.reach(recorder, particles, &self.mesh, &self.reach)?;
         let mut reach = recorder.download(&self.reach, 0, 7)?;
         let mut lost = [u64::from(reach[6])];
-        lines.world().all_reduce(&mut reach, Op::Max)?;
-        lines.world().all_reduce(&mut lost, Op::Sum)?;
+        comms.world().all_reduce(&mut reach, Op::Max)?;
+        comms.world().all_reduce(&mut lost, Op::Sum)?;
         if lost[0] > 0 {
             return Err(SimulationError::Lost { particles: lost[0] });
         }
-        let mut halo = self.mesh.layout.halo;
+        let mut width = self.mesh.layout.ghosts;
         for axis in (0..3).filter(|&axis| !self.mesh.whole[axis]) {
             for side in 0..2 {
                 let needed = u64::from(reach[2 * axis + side]);
-                if needed > halo[axis][side] {
-                    halo[axis][side] = needed + MARGIN;
+                if needed > width[axis][side] {
+                    width[axis][side] = needed + MARGIN;
                 }
             }
         }
-        if halo != self.mesh.layout.halo {
-            tracing::debug!(?halo, "the halo grows");
-            self.mesh = Mesh::new(self.shape, self.size, lines.grid(), lines.rank(), halo);
-            let plan = GhostPlan::new(self.shape, lines.grid(), lines.rank(), halo, [true; 3]);
-            self.halo.replace(plan);
+        if width != self.mesh.layout.ghosts {
+            tracing::debug!(?width, "ghost cells reach farther");
+            self.mesh = Mesh::new(self.shape, self.size, comms.grid(), comms.rank(), width);
+            let plan = GhostPlan::new(self.shape, comms.grid(), comms.rank(), width, [true; 3]);
+            self.ghosts.replace(plan);
         }
         Ok(())
     }
@@ -133,72 +135,69 @@ impl Force {
     pub fn density(
         &mut self,
         recorder: &mut Recorder,
-        lines: &mut GridComms,
+        comms: &mut GridComms,
         particles: Particles<'_>,
         shift: f32,
         out: &Array<f32>,
     ) -> Result<(), SimulationError> {
-        self.fit(recorder, lines, particles)?;
+        self.widen(recorder, comms, particles)?;
         let cells = recorder.gpu().array::<u32>("pm::cells", 2 * self.mesh.layout.len())?;
         recorder.clear(&cells);
         self.painter.paint(recorder, particles, &self.mesh, &cells, &self.faults)?;
-        self.halo.reduce(recorder, lines, &cells, Cells::Wide)?;
+        self.ghosts.reduce(recorder, comms, &cells, Cells::Wide)?;
         let scale = self.shape.iter().product::<u64>() as f64 / self.sites as f64;
         self.painter.density(recorder, &self.mesh, &cells, out, scale, shift)?;
         Ok(())
     }
 
-    /// Records the spectrum of the density contrast.
+    /// Records the spectrum of the density contrast: this rank's modes.
     ///
     /// # Errors
     /// As [`density`](Self::density).
     pub fn contrast(
         &mut self,
         recorder: &mut Recorder,
-        lines: &mut GridComms,
+        comms: &mut GridComms,
         particles: Particles<'_>,
     ) -> Result<Array<[f32; 2]>, SimulationError> {
         let own = self.transform.field_layout();
         let density = recorder.gpu().array::<f32>("pm::density", own.len())?;
-        self.density(recorder, lines, particles, -1.0, &density)?;
+        self.density(recorder, comms, particles, -1.0, &density)?;
         let spectrum = self.transform.spectrum(recorder.gpu())?;
-        self.transform.forward(recorder, lines, &density, &own, &spectrum)?;
+        self.transform.forward(recorder, comms, &density, &own, &spectrum)?;
         Ok(spectrum)
     }
 
-    /// Records the acceleration of the particles: `-grad phi` with `lap phi = 1.5 Omega_m delta`, by axis.
+    /// Records the accelerations of the particles by axis: `-grad phi` with `lap phi = 1.5 Omega_m delta`.
     ///
     /// # Errors
     /// As [`density`](Self::density).
     pub fn accelerate(
         &mut self,
         recorder: &mut Recorder,
-        lines: &mut GridComms,
-        lattice: &Lattice,
-        displacement: &[Array<f32>; 3],
+        comms: &mut GridComms,
+        particles: Particles<'_>,
         acceleration: &[Array<f32>; 3],
     ) -> Result<(), SimulationError> {
-        let particles =
-            Particles::Sites { lattice, displacement: [&displacement[0], &displacement[1], &displacement[2]] };
         let (gpu, own) = (recorder.gpu().clone(), self.transform.field_layout());
         let density = gpu.array::<f32>("pm::density", own.len())?;
-        self.density(recorder, lines, particles, -1.0, &density)?;
+        self.density(recorder, comms, particles, -1.0, &density)?;
         let fields = gpu.array::<f32>("pm::force", 3 * self.mesh.layout.len())?;
-        self.filter.apply(recorder, lines, &density, &own, &fields, &self.mesh.layout)?;
-        self.halo.exchange(recorder, lines, &fields, Cells::Float)?;
+        self.filter.apply(recorder, comms, &density, &own, &fields, &self.mesh.layout)?;
+        self.ghosts.exchange(recorder, comms, &fields, Cells::Float)?;
         for (number, component) in (0..).zip(acceleration) {
             self.painter.readout(recorder, particles, &self.mesh, &fields, number, component)?;
         }
         Ok(())
     }
 
-    /// Waits and checks that every particle was painted since the start.
+    /// Waits for the device and checks that every particle was painted since the solver was made.
     ///
     /// # Errors
     /// [`SimulationError::Lost`], the same on all ranks.
-    pub fn check(&self, recorder: &mut Recorder, lines: &GridComms) -> Result<(), SimulationError> {
+    pub fn check(&self, recorder: &mut Recorder, comms: &GridComms) -> Result<(), SimulationError> {
         let mut lost = [u64::from(recorder.download(&self.faults, 0, 1)?[0])];
-        lines.world().all_reduce(&mut lost, Op::Sum)?;
+        comms.world().all_reduce(&mut lost, Op::Sum)?;
         if lost[0] > 0 { Err(SimulationError::Lost { particles: lost[0] }) } else { Ok(()) }
     }
 }

@@ -1,18 +1,21 @@
 //! A cosmological particle-mesh simulation, distributed over ranks.
 //!
-//! | who | does |
+//! | item | what it is |
 //! |---|---|
-//! | [`Config`] | says what to run; checks it; counts the memory it needs |
-//! | [`start`](start()) | Lagrangian perturbation theory: displacements and momenta |
-//! | [`Force`] | paint, solve, read: accelerations |
-//! | [`Simulation`] | the particles of one rank; runs a schedule of kicks, drifts and forces |
+//! | [`Config`] | parameters of a run: checks them, counts the device memory that they need |
+//! | [`Simulation`] | the particles of one rank, and the schedule of kicks, drifts and forces |
+//! | `start` | initial conditions by Lagrangian perturbation theory: displacements and momenta |
+//! | `force` | the particle-mesh force: paint, solve, read out |
 //!
-//! Particles are the sites of a lattice and stay with the rank that owns their site; a particle's place is its site plus
-//! an `f32` displacement. What a rank paints beyond its own cells goes to their owners through a halo that grows with
-//! the displacements. Units and equations are those of [`cosmology`](crate::cosmology).
+//! Each particle belongs to a site of a lattice and stays with the rank that owns the site; its position is that of the
+//! site plus an `f32` displacement. Mass that a rank paints outside its own cells is added to their owners through ghost
+//! cells, whose width follows the displacements. Units and equations are those of [`cosmology`](crate::cosmology).
 //!
-//! **Same result on any number of ranks, to the bit**: noise is a function of the site, a line's transform does not
-//! depend on where it lies, painting is integer, and sums for spectra are exact.
+//! A [`Simulation`] holds device arrays but no recorder: methods that work on the device borrow the rank's [`Context`],
+//! so that several simulations can take turns on one rank. It must be the context that the simulation was made with.
+//!
+//! **The same bits on any number of ranks**: noise is a function of the site, the transform of a line does not depend on
+//! which rank has it, painting adds integers, and sums for spectra are exact.
 
 mod config;
 mod error;
@@ -22,147 +25,146 @@ mod output;
 mod snapshot;
 mod start;
 
-pub use config::{Config, Memory};
+pub use config::Config;
 pub use error::SimulationError;
-pub use force::Force;
 pub use output::fingerprint;
 #[cfg(feature = "hdf5")]
 pub use snapshot::seal_snapshot_together;
-pub use start::{Start, start};
 
 use crate::Context;
-use crate::cosmology::{LinearPower, Op, TransferKind, fill_white_noise, mode_amplitudes, resume_from, schedule};
+use crate::cosmology::{LinearPower, StepOp, TransferKind, fill_white_noise, mode_amplitudes, resume_from, schedule};
 use crate::exchange::GridComms;
-use crate::gpu::{Array, Recorder};
+use crate::gpu::{Array, DeviceError};
 use crate::grid::{Box3, Cost, Grid, extent};
 use crate::mesh::{Axpby, Bin, Lattice, Particles, SpectrumGeometry, power_spectrum};
+use force::Force;
 
-/// The particles of one rank and what moves them.
+/// The particles of one rank, their force solver and the schedule of the run.
 pub struct Simulation {
     config: Config,
     power: LinearPower,
-    recorder: Recorder,
-    lines: GridComms,
+    comms: GridComms,
     lattice: Lattice,
     force: Force,
     axpby: Axpby,
     displacement: [Array<f32>; 3],
     momentum: [Array<f32>; 3],
     acceleration: [Array<f32>; 3],
-    /// Whether the accelerations are those of a force.
-    forced: bool,
-    /// What is to be done since the start or the snapshot that it went on from, and how much of it has been done.
-    ops: Vec<Op>,
+    /// Whether a force has been computed, so that `acceleration` holds one.
+    has_force: bool,
+    /// The schedule from the start, or from the snapshot that the run was resumed at.
+    ops: Vec<StepOp>,
+    /// Operations of the schedule that have been done.
     done: usize,
     scale_factor: f64,
 }
 
-/// Cells beyond which a displacement cannot be painted: `sane` in `window.wgsl`.
-const FARTHEST: f32 = 4_194_304.0;
+/// Displacements of so many cells and more cannot be painted: `sane` in `window.wgsl`.
+const PAINTABLE_CELLS: f32 = 4_194_304.0;
 
-/// Where a run stands.
+/// A moment of a run's schedule.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reached {
     /// Scale factor.
     pub a: f64,
-    /// Step, of [`Simulation::steps`].
+    /// Steps done, of [`Simulation::steps`]; 0 at the start.
     pub step: usize,
-    /// Whether this scale factor was asked for as a snapshot.
+    /// Whether [`Config::snapshots`] has this scale factor.
     pub snapshot: bool,
 }
 
 /// White noise on the lattice.
+#[derive(Clone, Copy, Debug)]
 pub enum Noise<'a> {
     /// From the seed of the configuration.
     Seed,
-    /// The values of this rank's sites, C order, as [`Simulation::sites`] lists them.
+    /// The values of this rank's sites, C order: those of its [`Config::rows`].
     Values(&'a [f32]),
 }
 
 impl Simulation {
-    /// Checks `config`, plans it on `rank` and makes the start. All ranks call it with the same configuration.
+    /// Checks `config`, allocates arrays on the device of `context` and records the initial conditions. All ranks call it
+    /// with the same configuration.
     ///
     /// # Errors
-    /// [`SimulationError`] for parameters that cannot be, too little memory, noise that is not finite or not one value a
+    /// [`SimulationError`] for parameters out of range, too little memory, noise that is not finite or not one value per
     /// site; other [`SimulationError`]s of the layers below.
-    pub fn new(rank: &Context, config: Config, noise: Noise<'_>) -> Result<Self, SimulationError> {
-        let mut simulation = Self::plan(rank, config, 0)?;
+    pub fn new(context: &mut Context, config: Config, noise: Noise<'_>) -> Result<Self, SimulationError> {
+        let mut simulation = Self::plan(context, config, 0)?;
         let values = match noise {
             Noise::Seed => simulation.noise(),
             Noise::Values(values) => values.to_vec(),
         };
-        simulation.fits("white noise", &values)?;
-        simulation.finite("values of the white noise", &[&values])?;
-        let (config, recorder, lines) = (&simulation.config, &mut simulation.recorder, &mut simulation.lines);
+        simulation.check_length("white noise", &values)?;
+        simulation.check_finite("values of the white noise", &[&values])?;
+        let (config, comms) = (&simulation.config, &mut simulation.comms);
         let n = config.particles as usize;
         let amplitudes = mode_amplitudes(&simulation.power, n, config.box_size)?;
         let growth = simulation.power.growth().at(config.a_start)?;
-        let start = start(config, recorder, lines, &growth, &values, &amplitudes)?;
+        let start = start::start(config, &mut context.recorder, comms, &growth, &values, &amplitudes)?;
         (simulation.displacement, simulation.momentum) = (start.displacement, start.momentum);
         Ok(simulation)
     }
 
-    /// A run that goes on from the displacements and momenta of step `step`, in the form of
-    /// [`phase_space`](Self::phase_space). It is what the run was that reached this step: it gives the same result as one
-    /// that was never interrupted, also where no step is left.
+    /// A run that continues from the displacements and momenta after step `step`, in the form of
+    /// [`phase_space`](Self::phase_space). Its result is that of a run that was never interrupted, also where no step is
+    /// left. All ranks call it.
     ///
     /// # Errors
     /// As [`new`](Self::new), of the state instead of noise; [`CosmologyError`](crate::cosmology::CosmologyError) when
     /// the schedule has no such step.
     pub fn resume(
-        rank: &Context,
+        context: &mut Context,
         config: Config,
         step: usize,
         state: &[[Vec<f32>; 3]; 2],
     ) -> Result<Self, SimulationError> {
-        let mut simulation = Self::plan(rank, config, step)?;
+        let simulation = Self::plan(context, config, step)?;
         for (what, values) in ["displacements", "momenta"].into_iter().zip(state) {
-            values.iter().try_for_each(|values| simulation.fits(what, values))?;
-            simulation.finite(what, &values.each_ref().map(Vec::as_slice))?;
+            values.iter().try_for_each(|values| simulation.check_length(what, values))?;
+            simulation.check_finite(what, &values.each_ref().map(Vec::as_slice))?;
         }
         for axis in 0..3 {
-            simulation.recorder.upload(&simulation.displacement[axis], 0, &state[0][axis])?;
-            simulation.recorder.upload(&simulation.momentum[axis], 0, &state[1][axis])?;
+            context.recorder.upload(&simulation.displacement[axis], 0, &state[0][axis])?;
+            context.recorder.upload(&simulation.momentum[axis], 0, &state[1][axis])?;
         }
         Ok(simulation)
     }
 
-    /// A run that begins at step `step`, but for its particles.
-    fn plan(rank: &Context, config: Config, step: usize) -> Result<Self, SimulationError> {
+    /// A run that begins after step `step`, without the values of its particles.
+    fn plan(context: &mut Context, config: Config, step: usize) -> Result<Self, SimulationError> {
         config.validate()?;
-        let grid = config.grid(rank.comm.size())?;
+        let grid = config.grid(context.comm.size())?;
         let power = LinearPower::new(config.cosmology, TransferKind::Full)?;
         let ops =
             schedule(power.growth(), config.scheme, config.a_start, config.a_end, config.steps, &config.snapshots)?;
         let ops = resume_from(&ops, step)?;
-        let reached = |op: &Op| if let Op::Reached { a, .. } = op { Some(*a) } else { None };
+        let reached = |op: &StepOp| if let StepOp::Reached { a, .. } = op { Some(*a) } else { None };
         let scale_factor = ops.iter().find_map(reached).unwrap_or(config.a_start);
-        // A halo as wide as typical displacements are today.
+        // Ghost cells as wide as typical displacements are today, 10 Mpc/h.
         let memory = config.memory(grid, (10.0 / config.box_size * config.mesh as f64).ceil() as u64);
-        if let Some(available) = rank.gpu.capabilities().memory.map(|all| all / rank.sharing as u64)
+        if let Some(available) = context.gpu.capabilities().memory.map(|all| all / context.sharing as u64)
             && memory.total() > available
         {
-            let (needed, sharing) = (memory.total(), rank.sharing);
+            let (needed, sharing) = (memory.total(), context.sharing);
             return Err(SimulationError::Memory { needed, detail: memory.to_string(), available, sharing });
         }
-        let mut recorder = Recorder::new(&rank.gpu)?;
-        let lines = GridComms::new(&rank.comm, grid)?;
-        let lattice = Lattice::new(config.sites(), grid, rank.comm.rank());
-        let force = Force::new(&config, &mut recorder, &lines)?;
-        let field = |what: &str| rank.gpu.array::<f32>(what, lattice.len());
+        let comms = GridComms::new(&context.comm, grid)?;
+        let lattice = Lattice::new(config.sites(), grid, context.comm.rank());
+        let force = Force::new(&config, &mut context.recorder, &comms)?;
+        let field = |what: &str| context.gpu.array::<f32>(what, lattice.len());
         let three = |what: &str| Ok::<_, SimulationError>([field(what)?, field(what)?, field(what)?]);
         Ok(Simulation {
             displacement: three("pm::displacement")?,
             momentum: three("pm::momentum")?,
             acceleration: three("pm::acceleration")?,
-            forced: false,
+            has_force: false,
             done: 0,
             scale_factor,
             axpby: Axpby::default(),
             config,
             power,
-            recorder,
-            lines,
+            comms,
             lattice,
             force,
             ops,
@@ -180,22 +182,22 @@ impl Simulation {
         values
     }
 
-    /// Checks that there is one value a site of this rank.
-    fn fits(&self, what: &'static str, values: &[f32]) -> Result<(), SimulationError> {
+    /// Checks that there is one value for each site of this rank.
+    fn check_length(&self, what: &'static str, values: &[f32]) -> Result<(), SimulationError> {
         let (have, want) = (values.len() as u64, self.lattice.len());
         if have == want { Ok(()) } else { Err(SimulationError::WrongLength { what, have, want }) }
     }
 
-    /// Checks that values of all ranks' sites are finite; `arrays` have one value a site each.
-    fn finite(&self, what: &'static str, arrays: &[&[f32]]) -> Result<(), SimulationError> {
+    /// Checks that the values of all ranks' sites are finite; each of `arrays` has one value per site. The error is the
+    /// same on all ranks and names the first bad site of all.
+    fn check_finite(&self, what: &'static str, arrays: &[&[f32]]) -> Result<(), SimulationError> {
         let n = self.config.particles;
         let first =
             |array: &&[f32]| array.iter().position(|value| !value.is_finite()).map(|at| (at, array[at].to_bits()));
         let bad = arrays.iter().filter_map(first).min();
         let index = bad.map(|(at, _)| self.rows().nth(at / n as usize).unwrap_or(0) + at as u64 % n);
-        // All ranks must come to the same verdict, and name the first.
         let own = [index.unwrap_or(u64::MAX), bad.map_or(0, |(_, bits)| bits.into())];
-        let all = self.lines.world().all_gather(&own)?;
+        let all = self.comms.world().all_gather(&own)?;
         match all.chunks(2).min_by_key(|found| found[0]) {
             Some(&[index, bits]) if index < u64::MAX => {
                 Err(SimulationError::NotFinite { what, index, value: f32::from_bits(bits as u32) })
@@ -204,23 +206,23 @@ impl Simulation {
         }
     }
 
-    /// Checks that all ranks' particles are where they could be painted.
-    fn in_reach(&self, displacement: &[Vec<f32>; 3]) -> Result<(), SimulationError> {
+    /// Checks that all ranks' particles have finite positions that can be painted.
+    fn check_paintable(&self, displacement: &[Vec<f32>; 3]) -> Result<(), SimulationError> {
         let per_cell = (self.config.mesh as f64 / self.config.box_size) as f32;
         let [x, y, z] = displacement;
-        let lost = |((x, y), z): ((&f32, &f32), &f32)| ![x, y, z].iter().all(|d| (*d * per_cell).abs() < FARTHEST);
-        let mut lost = [x.iter().zip(y).zip(z).filter(|&of| lost(of)).count() as u64];
-        self.lines.world().all_reduce(&mut lost, crate::comm::Op::Sum)?;
+        let is_lost =
+            |((x, y), z): ((&f32, &f32), &f32)| ![x, y, z].iter().all(|d| (*d * per_cell).abs() < PAINTABLE_CELLS);
+        let mut lost = [x.iter().zip(y).zip(z).filter(|&point| is_lost(point)).count() as u64];
+        self.comms.world().all_reduce(&mut lost, crate::comm::Op::Sum)?;
         if lost[0] > 0 { Err(SimulationError::Lost { particles: lost[0] }) } else { Ok(()) }
     }
 
-    /// First global index of each row (all sites along the last axis) of this rank, in order.
+    /// [`Config::rows`] of this rank.
     pub fn rows(&self) -> impl Iterator<Item = u64> + use<> {
-        let (n, own) = (self.config.particles, self.lattice.own.clone());
-        own[0].clone().flat_map(move |i| own[1].clone().map(move |j| (i * n + j) * n))
+        config::rows(&self.lattice.own, self.config.particles)
     }
 
-    /// What it was asked to do.
+    /// The parameters of the run.
     pub fn config(&self) -> &Config {
         &self.config
     }
@@ -232,91 +234,73 @@ impl Simulation {
 
     /// The process grid.
     pub fn grid(&self) -> Grid {
-        self.lines.grid()
-    }
-
-    /// This rank's sites.
-    pub fn sites(&self) -> &Lattice {
-        &self.lattice
+        self.comms.grid()
     }
 
     /// The last step of its schedule; more than [`Config::steps`] when snapshots cut steps.
     pub fn steps(&self) -> usize {
         self.ops
             .iter()
-            .filter_map(|op| if let Op::Reached { step, .. } = op { Some(*step) } else { None })
+            .filter_map(|op| if let StepOp::Reached { step, .. } = op { Some(*step) } else { None })
             .max()
             .unwrap_or(0)
     }
 
-    /// What it has recorded and submitted, and bytes exchanged.
-    pub fn counts(&self) -> (crate::gpu::Counts, Cost) {
-        (self.recorder.counts(), self.lines.cost())
+    /// Bytes and messages that this rank has exchanged with others for the run.
+    pub fn cost(&self) -> Cost {
+        self.comms.cost()
     }
 
-    /// The recorder, for timing.
-    pub fn recorder(&mut self) -> &mut Recorder {
-        &mut self.recorder
-    }
-
-    /// The force solver.
-    pub fn force(&self) -> &Force {
-        &self.force
-    }
-
-    /// Runs the schedule to its end. `reached` is called where the run begins (at the start, or at the step that it goes
-    /// on from) and after each step, on every rank; the device may still be at work then, and what `reached` asks for
-    /// waits. A run that has ended stays as it is; one that an error of `reached` ended goes on there.
+    /// Runs the schedule to its end. On every rank `reached` is called where the run begins (at the start, or at the step
+    /// that it was resumed at) and after each step, with the work so far submitted but not waited for. All ranks call it.
+    ///
+    /// A run whose schedule has ended stays as it is; a run that an error of `reached` ended continues there.
     ///
     /// # Errors
     /// Those of `reached`, and [`SimulationError`]s of the device, the ranks and lost particles.
     pub fn run<E: From<SimulationError>>(
         &mut self,
-        mut reached: impl FnMut(&mut Self, Reached) -> Result<(), E>,
+        context: &mut Context,
+        mut reached: impl FnMut(&mut Self, &mut Context, Reached) -> Result<(), E>,
     ) -> Result<(), E> {
         while let Some(&op) = self.ops.get(self.done) {
             match op {
-                Op::Force => self.accelerate()?,
-                Op::Kick { keep, factor } => self.kick(keep, factor)?,
-                Op::Drift { factor } => self.drift(factor)?,
-                Op::Reached { a, step } => {
-                    self.recorder.submit().map_err(SimulationError::from)?;
+                StepOp::Force => self.accelerate(context)?,
+                StepOp::Kick { keep, factor } => self.kick(context, keep, factor)?,
+                StepOp::Drift { factor } => self.drift(context, factor)?,
+                StepOp::Reached { a, step } => {
+                    context.recorder.submit().map_err(SimulationError::from)?;
                     self.scale_factor = a;
                     let snapshot = self.config.snapshots.contains(&a);
-                    reached(self, Reached { a, step, snapshot })?;
+                    reached(self, context, Reached { a, step, snapshot })?;
                 }
             }
             self.done += 1;
         }
-        self.force.check(&mut self.recorder, &self.lines)?;
-        Ok(())
+        Ok(self.force.check(&mut context.recorder, &self.comms)?)
     }
 
-    /// `acceleration = -grad phi` at the particles' present places.
-    fn accelerate(&mut self) -> Result<(), SimulationError> {
-        self.force.accelerate(
-            &mut self.recorder,
-            &mut self.lines,
-            &self.lattice,
-            &self.displacement,
-            &self.acceleration,
-        )?;
-        self.forced = true;
+    /// `acceleration = -grad phi` at the particles' positions.
+    fn accelerate(&mut self, context: &mut Context) -> Result<(), SimulationError> {
+        let [x, y, z] = &self.displacement;
+        let particles = Particles::Sites { lattice: &self.lattice, displacement: [x, y, z] };
+        self.force.accelerate(&mut context.recorder, &mut self.comms, particles, &self.acceleration)?;
+        self.has_force = true;
         Ok(())
     }
 
     /// `p = keep p + factor acceleration`.
-    fn kick(&mut self, keep: f64, factor: f64) -> Result<(), SimulationError> {
-        for axis in 0..3 {
-            self.axpby.record(&mut self.recorder, factor, &self.acceleration[axis], keep, &self.momentum[axis])?;
+    fn kick(&mut self, context: &mut Context, keep: f64, factor: f64) -> Result<(), SimulationError> {
+        for (momentum, acceleration) in self.momentum.iter().zip(&self.acceleration) {
+            self.axpby.record(&mut context.recorder, factor, acceleration, keep, momentum)?;
         }
         Ok(())
     }
 
     /// `x += factor p`.
-    fn drift(&mut self, factor: f64) -> Result<(), SimulationError> {
-        for axis in 0..3 {
-            self.axpby.record(&mut self.recorder, factor, &self.momentum[axis], 1.0, &self.displacement[axis])?;
+    fn drift(&mut self, context: &mut Context, factor: f64) -> Result<(), SimulationError> {
+        for (displacement, momentum) in self.displacement.iter().zip(&self.momentum) {
+            self.axpby.record(&mut context.recorder, factor, momentum, 1.0, displacement)?;
         }
         Ok(())
     }
@@ -325,100 +309,97 @@ impl Simulation {
     /// the device.
     ///
     /// # Errors
-    /// [`DeviceError`](crate::gpu::DeviceError); [`SimulationError::Lost`] and [`NotFinite`](SimulationError::NotFinite),
+    /// [`DeviceError`]; [`SimulationError::Lost`] and [`NotFinite`](SimulationError::NotFinite),
     /// the same on all ranks.
-    pub fn phase_space(&mut self) -> Result<[[Vec<f32>; 3]; 2], SimulationError> {
-        self.force.check(&mut self.recorder, &self.lines)?;
-        let n = self.lattice.len();
-        let mut read = |arrays: &[Array<f32>; 3]| -> Result<[Vec<f32>; 3], SimulationError> {
-            let mut axis = |a: usize| self.recorder.download(&arrays[a], 0, n);
-            Ok([axis(0)?, axis(1)?, axis(2)?])
-        };
-        let (displacement, momentum) = (read(&self.displacement)?, read(&self.momentum)?);
-        self.in_reach(&displacement)?;
-        self.finite("momenta", &momentum.each_ref().map(Vec::as_slice))?;
+    pub fn phase_space(&self, context: &mut Context) -> Result<[[Vec<f32>; 3]; 2], SimulationError> {
+        self.force.check(&mut context.recorder, &self.comms)?;
+        let displacement = download(context, &self.displacement)?;
+        let momentum = download(context, &self.momentum)?;
+        self.check_paintable(&displacement)?;
+        self.check_finite("momenta", &momentum.each_ref().map(Vec::as_slice))?;
         Ok([displacement, momentum])
     }
 
-    /// The accelerations of the last force, as [`phase_space`](Self::phase_space) gives momenta. No snapshot has them: a
-    /// run that went on from its last step has none.
+    /// The accelerations of the last force, in the form of [`phase_space`](Self::phase_space). Snapshots do not hold
+    /// them: a run that was resumed has none before its next force. Waits for the device.
     ///
     /// # Errors
-    /// [`SimulationError::NoForce`] before the first force; [`DeviceError`](crate::gpu::DeviceError).
-    pub fn accelerations(&mut self) -> Result<[Vec<f32>; 3], SimulationError> {
-        if !self.forced {
+    /// [`SimulationError::NoForce`] before the first force; [`DeviceError`].
+    pub fn accelerations(&self, context: &mut Context) -> Result<[Vec<f32>; 3], SimulationError> {
+        if !self.has_force {
             return Err(SimulationError::NoForce);
         }
-        let n = self.lattice.len();
-        let mut axis = |a: usize| self.recorder.download(&self.acceleration[a], 0, n);
-        Ok([axis(0)?, axis(1)?, axis(2)?])
+        Ok(download(context, &self.acceleration)?)
     }
 
-    /// The density on this rank's own cells of the force mesh, mean 1, C order, and which cells they are. Waits.
+    /// The density on this rank's own cells of the force mesh, mean 1, C order, and which cells they are. All ranks call
+    /// it. Waits for the device.
     ///
     /// # Errors
     /// As [`phase_space`](Self::phase_space).
-    pub fn density(&mut self) -> Result<(Box3, Vec<f32>), SimulationError> {
+    pub fn density(&mut self, context: &mut Context) -> Result<(Box3, Vec<f32>), SimulationError> {
         let own = self.force.layout().own.clone();
-        let out = self.recorder.gpu().array::<f32>("pm::density", extent(&own).iter().product())?;
+        let out = context.gpu.array::<f32>("pm::density", extent(&own).iter().product())?;
         let [x, y, z] = &self.displacement;
         let particles = Particles::Sites { lattice: &self.lattice, displacement: [x, y, z] };
-        self.force.density(&mut self.recorder, &mut self.lines, particles, 0.0, &out)?;
-        self.force.check(&mut self.recorder, &self.lines)?;
-        let density = self.recorder.download(&out, 0, out.len())?;
+        self.force.density(&mut context.recorder, &mut self.comms, particles, 0.0, &out)?;
+        self.force.check(&mut context.recorder, &self.comms)?;
+        let density = context.recorder.download(&out, 0, out.len())?;
         Ok((own, density))
     }
 
-    /// The power spectrum of the density on the force mesh, without correction for the window. All ranks call it and all
-    /// get the result.
+    /// The power spectrum of the density on the force mesh, without correction for the window, in (Mpc/h)^3 over h/Mpc.
+    /// All ranks call it and all get the result.
     ///
     /// # Errors
     /// As [`phase_space`](Self::phase_space), and those of [`power_spectrum`].
-    pub fn power(&mut self) -> Result<Vec<Bin>, SimulationError> {
-        let (modes, geometry) = self.spectrum()?;
-        Ok(power_spectrum(self.lines.world(), &geometry, |index, _| {
+    pub fn power(&mut self, context: &mut Context) -> Result<Vec<Bin>, SimulationError> {
+        let (modes, geometry) = self.spectrum(context)?;
+        Ok(power_spectrum(&context.comm, &geometry, |index, _| {
             let [re, im] = modes[index].map(f64::from);
             re * re + im * im
         })?)
     }
 
-    /// The spectrum of the density contrast on the force mesh: this rank's modes, and which they are. Waits.
+    /// The spectrum of the density contrast on the force mesh: this rank's modes, and which they are. All ranks call it.
+    /// Waits for the device.
     ///
     /// # Errors
     /// As [`phase_space`](Self::phase_space).
-    pub fn spectrum(&mut self) -> Result<(Vec<[f32; 2]>, SpectrumGeometry), SimulationError> {
+    fn spectrum(&mut self, context: &mut Context) -> Result<(Vec<[f32; 2]>, SpectrumGeometry), SimulationError> {
         let [x, y, z] = &self.displacement;
         let particles = Particles::Sites { lattice: &self.lattice, displacement: [x, y, z] };
-        let spectrum = self.force.contrast(&mut self.recorder, &mut self.lines, particles)?;
-        self.force.check(&mut self.recorder, &self.lines)?;
+        let spectrum = self.force.contrast(&mut context.recorder, &mut self.comms, particles)?;
+        self.force.check(&mut context.recorder, &self.comms)?;
         let part = self.force.transform().spectrum_part();
-        let modes = self.recorder.download(&spectrum, 0, extent(&part).iter().product())?;
+        let modes = context.recorder.download(&spectrum, 0, extent(&part).iter().product())?;
         Ok((modes, SpectrumGeometry { shape: self.config.cells(), size: self.config.size(), part }))
     }
 
-    /// All ranks.
-    pub fn comm(&self) -> &crate::comm::Communicator {
-        self.lines.world()
-    }
-
-    /// Bytes that this rank's schedule moves through device memory, reading and writing, as its kernels are written:
-    /// counted, not measured, without the start and what halos add. A resumed run's is that of the steps left.
+    /// Bytes that the kernels of this rank's schedule read and write in device memory: counted, not measured, without the
+    /// initial conditions and the ghost cells. Of a resumed run: those of the steps that were left.
     pub fn traffic(&self) -> u64 {
         let (particles, cells) = (self.lattice.len(), extent(&self.force.layout().own).iter().product::<u64>());
         let nodes = u64::from(self.config.window.order()).pow(3);
-        let transforms = self.force.filter().traffic();
+        let transforms = self.force.filter_traffic();
         let paint = 8 * cells + particles * (12 + 8 * nodes) + 12 * cells;
         let read = 3 * particles * (12 + 4 * nodes + 4);
-        let op = |op: &Op| match op {
-            Op::Force => transforms + paint + read,
-            Op::Kick { .. } | Op::Drift { .. } => 3 * 12 * particles,
-            Op::Reached { .. } => 0,
+        let op = |op: &StepOp| match op {
+            StepOp::Force => transforms + paint + read,
+            StepOp::Kick { .. } | StepOp::Drift { .. } => 3 * 12 * particles,
+            StepOp::Reached { .. } => 0,
         };
         self.ops.iter().map(op).sum()
     }
 
-    /// Scale factor that the particles are at.
+    /// Present scale factor of the particles.
     pub fn scale_factor(&self) -> f64 {
         self.scale_factor
     }
+}
+
+/// One value per site and axis. Waits for the device.
+fn download(context: &mut Context, arrays: &[Array<f32>; 3]) -> Result<[Vec<f32>; 3], DeviceError> {
+    let mut axis = |axis: usize| context.recorder.download(&arrays[axis], 0, arrays[axis].len());
+    Ok([axis(0)?, axis(1)?, axis(2)?])
 }

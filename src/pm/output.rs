@@ -1,4 +1,4 @@
-//! What a simulation leaves on disk: point files that all ranks write together, and snapshots to go on from.
+//! Arrays of a simulation as NumPy files that all ranks write together, and fingerprints of them.
 
 use std::path::Path;
 
@@ -10,9 +10,9 @@ use crate::io::{NpyFile, Sealed};
 use super::Simulation;
 use super::SimulationError;
 
-/// A number by which values of all ranks' sites are known again: other values, or the same in another order, have
-/// another, but for one case in 2^64. It does not depend on how sites are dealt out. `rows` are the first sites of
-/// this rank's rows of `length` sites, and `columns` hold a value a site each. All ranks call it.
+/// A 64-bit hash of the values of all ranks' sites and of their order, which does not depend on which rank has which
+/// site. `rows` are the first sites of this rank's rows of `length` sites; each of `columns` has one value per site. All
+/// ranks call it.
 ///
 /// # Errors
 /// [`CommError`] when another rank fails.
@@ -26,7 +26,7 @@ pub fn fingerprint(
     let of_column = |(number, column): (u64, &&[f32])| {
         let sites = rows.iter().flat_map(|&row| row..row + length);
         let marks = sites.zip(*column).map(|(site, value)| {
-            // Mixed twice, so that neither sites nor bits can stand for one another.
+            // Mixed twice, so that a site and the bits of a value cannot cancel each other.
             mix(mix(site.wrapping_mul(columns.len() as u64).wrapping_add(number)) ^ u64::from(value.to_bits()))
         });
         marks.fold(0, u64::wrapping_add)
@@ -45,15 +45,15 @@ fn mix(x: u64) -> u64 {
 }
 
 impl Simulation {
-    /// Writes `(N, 3)` values of the particles, `f32` in Lagrangian order: row `(i n + j) n + k` is the particle of site
-    /// `(i, j, k)`. All ranks call it; the file appears when rank 0 publishes it.
+    /// Writes an array of shape `(N, 3)` with one row per particle, `f32` in Lagrangian order: row `(i n + j) n + k` is the
+    /// particle of site `(i, j, k)`. All ranks call it; the file appears when rank 0 publishes it.
     ///
     /// # Errors
     /// As [`write_npy`](crate::io::collective::write_npy).
     pub fn seal_points(&self, path: &Path, values: &[Vec<f32>; 3]) -> Result<Sealed, SimulationError> {
         let n = self.config.particles;
-        seal_npy(self.lines.world(), path, &[n * n * n, 3], |writer| {
-            // Neighbouring rows go out in one piece.
+        seal_npy(self.comms.world(), path, &[n * n * n, 3], |writer| {
+            // Rows that follow one another in the file are written in one piece.
             let per_row = n as usize;
             let mut pending: Vec<f32> = Vec::new();
             let mut start = 0;
@@ -73,7 +73,8 @@ impl Simulation {
         })
     }
 
-    /// Positions in the box `[0, L)` of particles with these displacements: the sum is made in f64 and rounded once.
+    /// Positions in the periodic box `[0, L)`, in Mpc/h, of particles with these displacements: the sum of site and
+    /// displacement is computed in f64 and rounded once.
     pub fn positions(&self, displacement: &[Vec<f32>; 3]) -> [Vec<f32>; 3] {
         let (n, side) = (self.config.particles, self.config.box_size);
         let spacing = side / n as f64;
@@ -95,13 +96,14 @@ impl Simulation {
         positions
     }
 
-    /// Writes a field of the force mesh from every rank's own cells, `f32`, C order. As [`seal_points`](Self::seal_points).
+    /// Writes a field of the force mesh, `f32` in C order, from the `values` of every rank's `own` cells. All ranks call
+    /// it; the file appears when rank 0 publishes it.
     ///
     /// # Errors
     /// As [`write_npy`](crate::io::collective::write_npy).
     pub fn seal_field(&self, path: &Path, own: &Box3, values: &[f32]) -> Result<Sealed, SimulationError> {
         let shape = self.config.cells();
-        seal_npy(self.lines.world(), path, &shape, |writer| {
+        seal_npy(self.comms.world(), path, &shape, |writer| {
             let rows = own[0].clone().flat_map(|i| own[1].clone().map(move |j| (i * shape[1] + j) * shape[2]));
             for (first, row) in rows.zip(values.chunks(shape[2] as usize)) {
                 writer.write(first, row)?;
@@ -110,10 +112,11 @@ impl Simulation {
         })
     }
 
-    /// Reads this rank's part of `(N, 3)` values in Lagrangian order.
+    /// Reads the `rows` of this rank, as [`rows`](Self::rows) lists them, of an array that
+    /// [`seal_points`](Self::seal_points) wrote.
     ///
     /// # Errors
-    /// [`IoError`](crate::io::IoError) for files that are not such, name the first index that is not finite.
+    /// [`IoError`](crate::io::IoError) for files of another shape; for values that are not finite it names the first index.
     pub fn read_points(
         config: &super::Config,
         rows: impl Iterator<Item = u64>,

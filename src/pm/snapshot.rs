@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::comm::{Communicator, Op};
 use crate::io::collective::shared_token;
-use crate::io::hdf5::{Files, Part, SnapshotInfo, SnapshotWriter, part_path};
+use crate::io::hdf5::{FilePart, Files, SnapshotInfo, SnapshotWriter, part_path};
 use crate::io::{IoError, Sealed, token};
 
 use super::Simulation;
@@ -13,12 +13,12 @@ use super::SimulationError;
 /// Particles that are written at a time.
 const PIECE: usize = 1 << 18;
 
-/// Writes a snapshot from all ranks, which all call it: `write` is given this rank's file, and the row of it that its
-/// own `count` particles begin at, where ranks' particles follow one another. All that is on the disk then; a file gets
-/// its name when the rank that made it publishes it: rank 0 [`Files::One`], each rank its own of [`Files::PerRank`],
-/// which is `name.R.hdf5` for `name.hdf5`.
+/// Writes a snapshot from all ranks, which all call it. `write` gets this rank's file and the first row of its own `count`
+/// particles in it, where those of rank 1 follow those of rank 0 and so on. The data are on disk when it returns; a file
+/// appears under its name when the rank that made it publishes it: rank 0 the one of [`Files::One`], each rank its own of
+/// [`Files::PerRank`], which is `name.R.hdf5` for `name.hdf5`.
 ///
-/// Before any rank publishes, all must have come back from here; the barrier for it is inside.
+/// It ends with a barrier, so that no rank publishes before all have written.
 ///
 /// # Errors
 /// [`IoError`](crate::io::IoError) of whichever rank failed; the other ranks learn of it by their next message.
@@ -38,24 +38,24 @@ pub fn seal_snapshot_together(
     }
     let (writer, first) = match files {
         Files::PerRank => {
-            let part = Part { index: comm.rank() as u64, of: comm.size() as u64, count };
-            // A token of its own, since it says which host makes the file.
+            let part = FilePart { index: comm.rank() as u64, of: comm.size() as u64, count };
+            // A token of each rank: it names the host that makes the file.
             (SnapshotWriter::create(part_path(path, part.index), info, part, &token())?, 0)
         }
         Files::One => {
             let token = shared_token(comm)?;
-            let whole = Part::whole(info);
+            let whole = FilePart::whole(info);
             let made = if comm.rank() == 0 { Some(SnapshotWriter::create(path, info, whole, &token)?) } else { None };
             let mut first = [count];
             comm.scan_exclusive(&mut first, Op::Sum)?;
-            // It comes when the file is there.
-            let mut places = made.as_ref().map_or([0; 3], SnapshotWriter::places);
-            comm.broadcast(0, &mut places)?;
+            // Also the message to the other ranks that the file exists.
+            let mut offsets = made.as_ref().map_or([0; 3], SnapshotWriter::offsets);
+            comm.broadcast(0, &mut offsets)?;
             let writer = match made {
                 Some(writer) => writer,
-                None => SnapshotWriter::open(path, whole, &token, places)?,
+                None => SnapshotWriter::open(path, whole, &token, offsets)?,
             };
-            // All have it open before any may fail: rank 0 would remove it, and others would say that it is missing.
+            // All have the file open before any may fail: rank 0 would remove it, and others would report it as missing.
             comm.barrier()?;
             (writer, first[0])
         }
@@ -67,7 +67,7 @@ pub fn seal_snapshot_together(
 }
 
 impl Simulation {
-    /// What a snapshot of the present moment says of itself.
+    /// The header of a snapshot of the present moment.
     pub fn snapshot_info(&self) -> SnapshotInfo {
         let (n, cosmology) = (self.config.particles, &self.config.cosmology);
         SnapshotInfo {
@@ -81,8 +81,8 @@ impl Simulation {
     }
 
     /// Writes positions in Mpc/h and canonical momenta, as [`positions`](Self::positions) and
-    /// [`phase_space`](Self::phase_space) give them, as a snapshot in HDF5, with the Lagrangian index as id. In one file
-    /// particles are in Lagrangian order; in one a rank, in the order of the rank's sites. All ranks call it.
+    /// [`phase_space`](Self::phase_space) return them, as a snapshot in HDF5, with the Lagrangian index as id. One file has
+    /// the particles in Lagrangian order, one file per rank in the order of the rank's sites. All ranks call it.
     ///
     /// # Errors
     /// As [`seal_snapshot_together`].
@@ -95,8 +95,8 @@ impl Simulation {
     ) -> Result<Sealed, SimulationError> {
         let (n, info) = (self.config.particles, self.snapshot_info());
         let count = positions[0].len() as u64;
-        seal_snapshot_together(self.lines.world(), path, files, &info, count, |writer, _| {
-            // Whole rows of sites at a time, as many as follow one another in the file.
+        seal_snapshot_together(self.comms.world(), path, files, &info, count, |writer, _| {
+            // Rows of sites that follow one another in the file are written together, up to a limit.
             let mut pending = Pending::default();
             for (number, row) in self.rows().enumerate() {
                 let start = number as u64 * n;
@@ -116,7 +116,7 @@ impl Simulation {
     }
 }
 
-/// Particles that are still to be written, from row `first` on.
+/// Particles that are to be written from row `first` on.
 #[derive(Default)]
 struct Pending {
     first: u64,
@@ -126,7 +126,7 @@ struct Pending {
 }
 
 impl Pending {
-    /// The row behind the last.
+    /// The row after the last.
     fn next(&self) -> u64 {
         self.first + self.ids.len() as u64
     }

@@ -3,7 +3,7 @@
 use crate::comm::{CommError, Communicator};
 use crate::exchange::{Context, ExchangeError};
 use crate::gpu::{Array, DeviceElement, DeviceError, MemoryKind, Recorder};
-use crate::grid::{Part, Transfers};
+use crate::grid::{Transfer, Transfers};
 
 /// Where each of several consecutive parts begins: the exclusive prefix sum of their lengths.
 pub(crate) fn offsets(counts: &[u64]) -> Vec<u64> {
@@ -38,8 +38,8 @@ pub(crate) fn exchange_rows<T: DeviceElement>(
 }
 
 /// The part of each rank, one after the other.
-fn parts(counts: &[u64], width: u64) -> Vec<Part> {
+fn parts(counts: &[u64], width: u64) -> Vec<Transfer> {
     let parts = offsets(counts).into_iter().zip(counts).enumerate();
-    let parts = parts.map(|(peer, (first, &rows))| Part { peer, start: first * width, len: rows * width });
+    let parts = parts.map(|(peer, (first, &rows))| Transfer { peer, start: first * width, len: rows * width });
     parts.filter(|part| part.len > 0).collect()
 }

@@ -339,7 +339,7 @@ impl<T: Cell> Rank<'_, T> {
 
     fn inside(&self) -> Box3 {
         let own = extent(&self.layout.own);
-        [0, 1, 2].map(|a| self.layout.halo[a][0]..self.layout.halo[a][0] + own[a])
+        [0, 1, 2].map(|a| self.layout.ghosts[a][0]..self.layout.ghosts[a][0] + own[a])
     }
 
     fn with_ghosts(&self, own: &[T]) -> Vec<T> {

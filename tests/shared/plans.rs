@@ -2,7 +2,7 @@
 
 use meshloom::exchange::{Exchange, ExchangeError, PendingExchange};
 use meshloom::gpu::{Array, MemoryKind, Recorder};
-use meshloom::grid::{Part, Transfers};
+use meshloom::grid::{Transfer, Transfers};
 
 const SENTINEL: u32 = 0xdead_beef;
 
@@ -26,13 +26,13 @@ impl Plan {
     }
 
     /// Parts in an order of their own, with gaps between them: the parts and the length of the array.
-    fn parts(&self, len: impl Fn(usize) -> u64, salt: u64) -> (Vec<Part>, u64) {
+    fn parts(&self, len: impl Fn(usize) -> u64, salt: u64) -> (Vec<Transfer>, u64) {
         let mut peers: Vec<usize> = (0..self.ranks).collect();
         peers.sort_by_key(|&peer| mix(salt + peer as u64));
         let (mut at, mut parts) = (0, Vec::new());
         for peer in peers {
             at += mix(salt + 1000 + peer as u64) % 4;
-            parts.push(Part { peer, start: at, len: len(peer) });
+            parts.push(Transfer { peer, start: at, len: len(peer) });
             at += len(peer);
         }
         (parts, at + 1)

@@ -9,7 +9,7 @@
 
 use std::f64::consts::PI;
 
-use meshloom::cosmology::{GrowthFactors, LinearPower, LptOrder, Op, lpt_factors};
+use meshloom::cosmology::{GrowthFactors, LinearPower, LptOrder, StepOp, lpt_factors};
 use rustfft::{FftDirection, FftPlanner, num_complex::Complex};
 
 pub type Vector = [f64; 3];
@@ -214,7 +214,7 @@ impl Setup {
     }
 
     /// Carries out `ops`, calling `reached(a, step, state)` at every epoch that is reached.
-    pub fn run(&self, state: &mut State, ops: &[Op], mut reached: impl FnMut(f64, usize, &State)) {
+    pub fn run(&self, state: &mut State, ops: &[StepOp], mut reached: impl FnMut(f64, usize, &State)) {
         execute(state, ops, |s| self.acceleration(&self.positions(s)), &mut reached);
     }
 }
@@ -222,24 +222,24 @@ impl Setup {
 /// Carries out `ops` with any force, a function of the displacements.
 pub fn execute(
     state: &mut State,
-    ops: &[Op],
+    ops: &[StepOp],
     force: impl Fn(&[Vector]) -> Vec<Vector>,
     mut reached: impl FnMut(f64, usize, &State),
 ) {
     for &op in ops {
         match op {
-            Op::Force => state.acc = force(&state.s),
-            Op::Kick { keep, factor } => {
+            StepOp::Force => state.acc = force(&state.s),
+            StepOp::Kick { keep, factor } => {
                 for (p, acc) in state.p.iter_mut().zip(&state.acc) {
                     (0..3).for_each(|i| p[i] = keep * p[i] + factor * acc[i]);
                 }
             }
-            Op::Drift { factor } => {
+            StepOp::Drift { factor } => {
                 for (s, p) in state.s.iter_mut().zip(&state.p) {
                     (0..3).for_each(|i| s[i] += factor * p[i]);
                 }
             }
-            Op::Reached { a, step } => reached(a, step, state),
+            StepOp::Reached { a, step } => reached(a, step, state),
         }
     }
 }

@@ -8,18 +8,18 @@ use meshloom::io::collective::seal_npz;
 use meshloom::io::{Element, Member, Sealed};
 use meshloom::points::fof::{Catalogue, FofError};
 
-/// A column: its name, the values a row, and this rank's values.
-struct Column<T> {
+/// A column: its name, the shape of a row, and this rank's values.
+struct NamedColumn<T> {
     name: &'static str,
     width: Vec<u64>,
     values: Vec<T>,
 }
 
-fn column<T>(name: &'static str, width: &[u64], values: Vec<T>) -> Column<T> {
-    Column { name, width: width.to_vec(), values }
+fn column<T>(name: &'static str, width: &[u64], values: Vec<T>) -> NamedColumn<T> {
+    NamedColumn { name, width: width.to_vec(), values }
 }
 
-impl<T: Element> Column<T> {
+impl<T: Element> NamedColumn<T> {
     fn member(&self, rows: u64) -> Member {
         Member::new::<T>(self.name, &[&[rows], self.width.as_slice()].concat())
     }
@@ -33,7 +33,7 @@ fn signed(values: &[u64]) -> Vec<i64> {
     values.iter().map(|&value| value as i64).collect()
 }
 
-/// The columns of reals that a catalogue has: the name, the values a row, and this rank's values.
+/// The columns of reals of a catalogue: the name, the shape of a row, and this rank's values.
 fn reals(groups: &Catalogue) -> Vec<(&'static str, Vec<u64>, &[f64])> {
     let dims = groups.dims as u64;
     let all = [
@@ -69,15 +69,15 @@ fn fits(comm: &Communicator, groups: &Catalogue) -> Result<(), Error> {
     }
 }
 
-/// Writes the catalogue that all ranks hold as an `.npz` archive: integers int64, reals f32, a row a group; `order` and `offset` say
-/// who belongs to which. The file appears when rank 0 publishes it. All ranks call it.
+/// Writes the catalogue that all ranks hold as an `.npz` archive: integers int64, reals f32, one row per
+/// group; `order` and `offset` list the members as CSR. The file appears when rank 0 publishes it. All ranks call it.
 ///
 /// # Errors
 /// [`FofError::OutOfRange`], the same on all ranks, before there is a file; those of the file and the ranks.
 pub fn seal(comm: &Communicator, path: &Path, groups: &Catalogue) -> Result<Sealed, Error> {
     fits(comm, groups)?;
     let integers = [column("label", &[], signed(&groups.label)), column("count", &[], signed(&groups.count))];
-    let reals: Vec<Column<f32>> =
+    let reals: Vec<NamedColumn<f32>> =
         reals(groups).into_iter().map(|(name, width, values)| column(name, &width, narrow(values))).collect();
     let mut members: Vec<Member> = integers.iter().map(|column| column.member(groups.total)).collect();
     members.extend(reals.iter().map(|column| column.member(groups.total)));
@@ -93,7 +93,7 @@ pub fn seal(comm: &Communicator, path: &Path, groups: &Catalogue) -> Result<Seal
             to.write(member, first * column.width.iter().product::<u64>(), &column.values)?;
         }
         to.write(order, groups.members_start, &signed(&groups.members))?;
-        // The end of a rank's last row is where the next rank's first one begins: the last rank of all writes it.
+        // Offsets are one more than rows: a rank's last offset is the next rank's first, and only the last rank writes it.
         let last = comm.rank() + 1 == comm.size();
         let offset = signed(&groups.offset);
         Ok(to.write(order + 1, first, if last { &offset } else { &offset[..offset.len() - 1] })?)

@@ -1,16 +1,16 @@
-//! Drivers that talk: they write to standard error by themselves, past everything that this program prints.
+//! Messages of drivers on standard error, which do not pass through this program.
 
 use std::env;
 use std::ffi::OsString;
 
-/// Keeps drivers from saying what is no concern of this program's user.
+/// Keeps drivers from messages that do not concern this program's user.
 ///
-/// - Mesa's device selection asks for the desktop's display, and libwayland complains where there is no desktop. A display
-///   that cannot be there makes it give up without a word. (To switch the selection off would change which adapter comes
-///   first.)
+/// - Mesa's device selection asks for the desktop's display, and libwayland complains where there is no desktop. With the
+///   name of a display that cannot exist it gives up silently. (Switching the selection off would change the order of the
+///   adapters.)
 /// - Mesa warns of adapters that are not certified; `meshloom devices` says what they can do.
 ///
-/// What the user has set stays as it is.
+/// Variables that the user has set are left as they are.
 ///
 /// # Safety
 /// No other thread may run yet, since the environment is changed.
@@ -20,7 +20,7 @@ pub unsafe fn silence() {
         // SAFETY: promised by the caller.
         unsafe { env::set_var(name, OsString::from(value)) }
     };
-    // Just where libwayland would complain.
+    // The condition under which libwayland complains.
     if cfg!(target_os = "linux") && !is_absolute("XDG_RUNTIME_DIR") && !is_absolute("WAYLAND_DISPLAY") {
         set("WAYLAND_DISPLAY", "/dev/null");
     }

@@ -1,4 +1,4 @@
-//! What all commands share: how many ranks, which device, what is reported and how a command ends.
+//! What all commands share: options of ranks and devices, the launch, progress and reports, exit codes.
 
 use std::io::{ErrorKind, IsTerminal};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::terminal;
 
-/// Parts of the process grid along the first two axes of a mesh; none: what suits the mesh.
+/// Parts of the process grid along the first two axes of a mesh; none: as the library chooses for the mesh.
 pub type GridParts = Option<[usize; 2]>;
 
 /// Options of every command that works on a device.
@@ -36,18 +36,18 @@ pub struct Common {
     pub quiet: bool,
 }
 
-/// How a command ends when it does not end well.
+/// Why a command failed, which decides the exit code.
 pub enum Failure {
-    /// The words of the call cannot be parsed: exit code 2, and the parser's own message.
+    /// Arguments that the parser refuses, with its message: exit code 2.
     Words(String),
-    /// The words of the call are wrong: exit code 2.
+    /// Arguments that are wrong in value or together: exit code 2.
     Usage(String),
-    /// It could not be done: exit code 1.
+    /// Work or files that failed: exit code 1.
     Failed(String),
 }
 
 impl Failure {
-    /// With which code the program ends.
+    /// The exit code.
     pub fn code(&self) -> u8 {
         match self {
             Failure::Words(_) | Failure::Usage(_) => 2,
@@ -55,7 +55,7 @@ impl Failure {
         }
     }
 
-    /// What is said about it on standard error.
+    /// The message on standard error.
     pub fn message(&self) -> String {
         match self {
             Failure::Words(message) => message.trim_end().into(),
@@ -68,7 +68,7 @@ impl From<&Error> for Failure {
     fn from(error: &Error) -> Self {
         use meshloom::Error as E;
         match error {
-            // Values that were asked for and cannot be.
+            // Values of options that the library refuses.
             E::Cosmology(_) | E::Fft(_) | E::Layout(_) | E::Device(DeviceError::UnknownAdapter { .. }) => {
                 Failure::Usage(error.to_string())
             }
@@ -81,6 +81,12 @@ impl From<&Error> for Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         Failure::from(&error)
+    }
+}
+
+impl From<IoError> for Failure {
+    fn from(error: IoError) -> Self {
+        Failure::Failed(error.to_string())
     }
 }
 
@@ -97,15 +103,31 @@ fn grid(text: &str) -> Result<GridParts, String> {
 }
 
 impl Common {
-    /// Runs `body` on every rank, however there are ranks, and gives what rank 0 returned, where it is in this process.
-    pub fn launch<T: Send>(&self, body: impl Fn(&Context) -> Result<T, Error> + Sync) -> Result<Option<T>, Failure> {
-        self.launch_together(|rank| body(rank).map(Ok))
+    /// Passes on what was found by opening the input files before the launch, which is done since the meaning of some
+    /// options depends on them. Under MPI errors are left to the launch, which prints that of one process: none is found.
+    ///
+    /// # Errors
+    /// That of the files.
+    pub fn before_launch<T>(&self, opened: Result<T, impl Into<Failure>>) -> Result<Option<T>, Failure> {
+        match opened {
+            Ok(found) => Ok(Some(found)),
+            Err(_) if Launch::detect(self.ranks.into()) == Launch::Mpi => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
-    /// [`launch`](Self::launch) of a body that may also end with a failure that all ranks find alike.
+    /// Runs `body` on every rank, as threads or MPI processes, and gives what rank 0 returned if it is in this process.
+    pub fn launch<T: Send>(
+        &self,
+        body: impl Fn(&mut Context) -> Result<T, Error> + Sync,
+    ) -> Result<Option<T>, Failure> {
+        self.launch_together(|context| body(context).map(Ok))
+    }
+
+    /// [`launch`](Self::launch) of a body that may also end with a failure (the inner error) that all ranks have alike.
     pub fn launch_together<T: Send>(
         &self,
-        body: impl Fn(&Context) -> Result<Result<T, Failure>, Error> + Sync,
+        body: impl Fn(&mut Context) -> Result<Result<T, Failure>, Error> + Sync,
     ) -> Result<Option<T>, Failure> {
         let mut options = Options::from_env().map_err(|e| Failure::Usage(e.to_string()))?;
         if let Some(words) = &self.device {
@@ -120,12 +142,12 @@ impl Common {
         if how != Launch::Mpi {
             fits(self.ranks.into())?;
         }
-        // Under MPI a rank that fails ends all with the code that one process ends with.
+        // Under MPI a rank that fails ends all processes with the exit code that one process has.
         let code = |error: &Error| Failure::from(error).code();
-        let ranks = launch_with_code(how, &options, code, |rank| match fits(rank.comm.size()) {
-            // All ranks find it: they leave together, which under MPI saves the exit code.
-            Err(wrong) => Ok((rank.comm.rank(), Err(wrong))),
-            Ok(()) => body(&rank).map(|value| (rank.comm.rank(), value)),
+        let ranks = launch_with_code(how, &options, code, |mut context| match fits(context.comm.size()) {
+            // All ranks have this error, so that they end together, which under MPI keeps the exit code.
+            Err(wrong) => Ok((context.comm.rank(), Err(wrong))),
+            Ok(()) => body(&mut context).map(|value| (context.comm.rank(), value)),
         });
         match ranks {
             Ok(values) => values
@@ -141,6 +163,17 @@ impl Common {
                 })
             }
         }
+    }
+
+    /// The process grid for a mesh: that of the call, or what suits the mesh.
+    ///
+    /// # Errors
+    /// [`LayoutError`](meshloom::grid::LayoutError) when the grid of the call does not fit so many ranks.
+    pub fn process_grid(&self, shape: [u64; 3], ranks: usize) -> Result<Grid, Error> {
+        Ok(match self.grid {
+            Some(parts) => Grid::new(parts, ranks)?,
+            None => Grid::auto(shape, ranks),
+        })
     }
 
     /// Refuses `--grid`, for commands about points.
@@ -175,7 +208,7 @@ impl Common {
     }
 }
 
-/// Whether two names are of one file, which need not be there: spelled alike, through links, or in other words.
+/// Whether two paths are of one file, also through links or spelled differently. The file need not exist.
 pub fn is_same_file(one: &Path, other: &Path) -> bool {
     let place = |path: &Path| -> PathBuf {
         let whole = path.canonicalize();
@@ -188,7 +221,7 @@ pub fn is_same_file(one: &Path, other: &Path) -> bool {
     place(one) == place(other)
 }
 
-/// Refuses `-` as the name of a file: inputs are read and outputs written in parts.
+/// Refuses `-` as the name of a file: ranks read parts of inputs and write parts of outputs, which a stream has not.
 ///
 /// # Errors
 /// [`Failure::Usage`].
@@ -201,7 +234,7 @@ pub fn refuse_dash<'a>(inputs: impl IntoIterator<Item = &'a Path>, output: &'a P
     }
 }
 
-/// Fails before the work rather than after it where there is no place for the result.
+/// Checks before the work that the output file can be created.
 pub fn writable(output: &Path) -> Result<(), IoError> {
     let create = |source| IoError::Create { path: output.into(), source };
     if let Some(directory) = output.parent().filter(|parent| !parent.as_os_str().is_empty())

@@ -15,7 +15,7 @@ pub enum Coordinates {
 }
 
 impl Coordinates {
-    /// Looks at the header; what kind of file it is, its name and its first bytes say.
+    /// Reads the header. The kind of the file follows from its name and its first bytes.
     ///
     /// # Errors
     /// [`IoError`] for files that hold no points of 2 or 3 axes, f32 or f64; [`IoError::NoHdf5`] for snapshots in a build
@@ -43,7 +43,7 @@ impl Coordinates {
         Err(IoError::NoHdf5 { path: path.into() })
     }
 
-    /// The path, as it was given.
+    /// The path of the call.
     pub fn path(&self) -> &Path {
         match self {
             Coordinates::Npy(file) => file.path(),
@@ -52,10 +52,10 @@ impl Coordinates {
         }
     }
 
-    /// Points and axes.
+    /// Number of points, number of axes.
     pub fn shape(&self) -> [u64; 2] {
         match self {
-            // Its shape was looked at when it was opened.
+            // The shape was checked when the file was opened.
             Coordinates::Npy(file) => [file.shape()[0], file.shape()[1]],
             #[cfg(feature = "hdf5")]
             Coordinates::Snapshot(snapshot) => [snapshot.count(), snapshot.dims() as u64],
@@ -71,7 +71,7 @@ impl Coordinates {
         }
     }
 
-    /// Sides of the box that the file itself names, one for each axis; 0 is an open axis.
+    /// Sides of the box in the file's header, one for each axis; 0 is an open axis.
     pub fn box_size(&self) -> Option<Vec<f64>> {
         match self {
             Coordinates::Npy(_) => None,
@@ -80,7 +80,7 @@ impl Coordinates {
         }
     }
 
-    /// What it is, for a report.
+    /// A description for a report.
     pub fn report(&self) -> serde_json::Value {
         let report = serde_json::json!({
             "path": self.path().display().to_string(),
@@ -118,7 +118,7 @@ impl Coordinates {
         }
     }
 
-    /// Elements out of the whole rows that they lie in.
+    /// Reads whole rows and cuts the elements out of them.
     #[cfg(feature = "hdf5")]
     fn of_rows<T>(
         &self,
@@ -135,7 +135,7 @@ impl Coordinates {
     }
 }
 
-/// What a snapshot is besides an array of points.
+/// Adds what a snapshot has besides an array of points.
 #[cfg(feature = "hdf5")]
 fn snapshot_report(mut report: serde_json::Value, snapshot: &Snapshot) -> serde_json::Value {
     report["format"] = "hdf5".into();

@@ -2,7 +2,8 @@
 
 use clap::Args;
 use meshloom::gpu::{AdapterSelector, DeviceError, Gpu, Options, Profile, adapters, bytes, memory, unsuitable};
-use serde_json::json;
+use meshloom::wgpu::{Adapter, AdapterInfo};
+use serde_json::{Value, json};
 
 use crate::common::Failure;
 use crate::terminal;
@@ -19,83 +20,91 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         let none = DeviceError::NoAdapter { why: "the drivers offer none".into() };
         return Err(Failure::Failed(none.to_string()));
     }
-    let (mut objects, mut lines) = (Vec::new(), Vec::<String>::new());
+    let (mut objects, mut text) = (Vec::new(), String::new());
     for (index, adapter) in adapters().iter().enumerate() {
-        let info = adapter.get_info();
-        let opened = match unsuitable(adapter) {
-            Some(why) => Err(why),
-            None => Gpu::open(&Options { adapter: AdapterSelector::Index(index), ..Options::default() }, 0)
-                .map_err(|e| e.to_string()),
-        };
-        let memory = memory(adapter);
-        let pci = match info.device_pci_bus_id.as_str() {
-            "" => String::new(),
-            bus => format!(", PCI {bus}"),
-        };
-        lines.push(format!("{index}: {} ({:?}, {:?})", info.name, info.device_type, info.backend));
-        lines.push(format!("   driver    {} {}{pci}", info.driver, info.driver_info));
-        let mut object = json!({
-            "index": index, "name": info.name, "type": format!("{:?}", info.device_type),
-            "backend": format!("{:?}", info.backend), "driver": info.driver, "driver_info": info.driver_info,
-            "pci": info.device_pci_bus_id, "memory": memory,
-        });
-        match opened {
-            Err(why) => {
-                lines.push(format!("   unusable  {why}"));
-                object["usable"] = json!(false);
-                object["why"] = json!(why);
-            }
-            Ok(gpu) => {
-                let able = gpu.capabilities();
-                let features = [
-                    ("f64", able.f64),
-                    ("subgroups", able.subgroups),
-                    ("timestamps", able.timestamps),
-                    ("host-visible memory", able.host_visible),
-                ];
-                let features: Vec<&str> = features.into_iter().filter(|(_, has)| *has).map(|(name, _)| name).collect();
-                let profile = match able.profile {
-                    Profile::Gpu => "gpu",
-                    Profile::Software => "software",
-                };
-                let heap = memory.map_or("unknown".into(), bytes);
-                let optional = if features.is_empty() { "none".into() } else { features.join(", ") };
-                lines.push(format!(
-                    "   memory    {heap}; {} a binding, {} a buffer",
-                    bytes(able.window_bytes),
-                    bytes(able.buffer_bytes)
-                ));
-                lines.push(format!(
-                    "   kernels   {} storage buffers, {} of workgroup memory, {} invocations a workgroup",
-                    able.bindings,
-                    bytes(able.workgroup_bytes.into()),
-                    able.invocations
-                ));
-                lines.push(format!(
-                    "   optional  {optional}; subgroups of {} to {}",
-                    info.subgroup_min_size, info.subgroup_max_size
-                ));
-                lines.push(format!("   profile   {profile}"));
-                object["usable"] = json!(true);
-                object["profile"] = json!(profile);
-                object["features"] = json!(features);
-                object["limits"] = json!({
-                    "binding_bytes": able.window_bytes, "buffer_bytes": able.buffer_bytes, "storage_buffers": able.bindings,
-                    "workgroup_bytes": able.workgroup_bytes, "invocations": able.invocations,
-                    "subgroup_min": info.subgroup_min_size, "subgroup_max": info.subgroup_max_size,
-                });
-            }
-        }
+        let (object, lines) = describe(index, adapter);
         objects.push(object);
+        text += &(lines.join("\n   ") + "\n");
     }
     let usable = objects.iter().any(|object| object["usable"] == json!(true));
     match arguments.json {
         true => terminal::print_object(&json!({ "devices": objects }))?,
-        false => terminal::print(&(lines.join("\n") + "\n"))?,
+        false => terminal::print(&text)?,
     }
     if !usable {
         let why = "every adapter is below what kernels need".into();
         return Err(Failure::Failed(DeviceError::NoAdapter { why }.to_string()));
     }
     Ok(())
+}
+
+/// An adapter as an object and as lines of text.
+fn describe(index: usize, adapter: &Adapter) -> (Value, Vec<String>) {
+    let (info, memory) = (adapter.get_info(), memory(adapter));
+    let pci = match info.device_pci_bus_id.as_str() {
+        "" => String::new(),
+        bus => format!(", PCI {bus}"),
+    };
+    let mut object = json!({
+        "index": index, "name": info.name, "type": format!("{:?}", info.device_type),
+        "backend": format!("{:?}", info.backend), "driver": info.driver, "driver_info": info.driver_info,
+        "pci": info.device_pci_bus_id, "memory": memory,
+    });
+    let mut lines = vec![
+        format!("{index}: {} ({:?}, {:?})", info.name, info.device_type, info.backend),
+        format!("driver    {} {}{pci}", info.driver, info.driver_info),
+    ];
+    let options = Options { adapter: AdapterSelector::Index(index), ..Options::default() };
+    let opened = match unsuitable(adapter) {
+        Some(why) => Err(why),
+        None => Gpu::open(&options, 0).map_err(|error| error.to_string()),
+    };
+    match opened {
+        Err(why) => {
+            lines.push(format!("unusable  {why}"));
+            object["usable"] = json!(false);
+            object["why"] = json!(why);
+        }
+        Ok(gpu) => {
+            let (heap, able) = (memory.map_or("unknown".into(), bytes), gpu.capabilities());
+            let [window, buffer] = [able.window_bytes, able.buffer_bytes].map(bytes);
+            lines.push(format!("memory    {heap}; {window} a binding, {buffer} a buffer"));
+            describe_capabilities(&gpu, &info, &mut object, &mut lines);
+        }
+    }
+    (object, lines)
+}
+
+/// Adds the limits and optional features of an adapter that could be opened.
+fn describe_capabilities(gpu: &Gpu, info: &AdapterInfo, object: &mut Value, lines: &mut Vec<String>) {
+    let able = gpu.capabilities();
+    let features = [
+        ("f64", able.f64),
+        ("subgroups", able.subgroups),
+        ("timestamps", able.timestamps),
+        ("host-visible memory", able.host_visible),
+    ];
+    let features: Vec<&str> = features.into_iter().filter(|(_, has)| *has).map(|(name, _)| name).collect();
+    let profile = match able.profile {
+        Profile::Gpu => "gpu",
+        Profile::Software => "software",
+    };
+    let optional = if features.is_empty() { "none".into() } else { features.join(", ") };
+    let (smallest, largest) = (info.subgroup_min_size, info.subgroup_max_size);
+    lines.push(format!(
+        "kernels   {} storage buffers, {} of workgroup memory, {} invocations a workgroup",
+        able.bindings,
+        bytes(able.workgroup_bytes.into()),
+        able.invocations
+    ));
+    lines.push(format!("optional  {optional}; subgroups of {smallest} to {largest}"));
+    lines.push(format!("profile   {profile}"));
+    object["usable"] = json!(true);
+    object["profile"] = json!(profile);
+    object["features"] = json!(features);
+    object["limits"] = json!({
+        "binding_bytes": able.window_bytes, "buffer_bytes": able.buffer_bytes, "storage_buffers": able.bindings,
+        "workgroup_bytes": able.workgroup_bytes, "invocations": able.invocations,
+        "subgroup_min": smallest, "subgroup_max": largest,
+    });
 }

@@ -4,19 +4,18 @@ use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args, ValueEnum};
 use meshloom::comm::Op;
-use meshloom::gpu::Recorder;
 use meshloom::io::IoError;
 use meshloom::io::collective::seal_npy;
 use meshloom::points::fof::{Groups, Linking, Order, Selection};
 use meshloom::points::{Cloud, Domain};
-use meshloom::{Context, Error, Launch};
+use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
 use crate::catalogue;
 use crate::common::{Common, Failure, is_same_file, refuse_dash, writable};
 use crate::phases::Phases;
+use crate::point_values::PointValues;
 use crate::points::{PointFile, Sides, sides};
-use crate::values::Values;
 
 #[derive(Args)]
 #[command(group = ArgGroup::new("linking").required(true))]
@@ -30,7 +29,7 @@ pub struct Arguments {
     /// The same in units of the mean separation (V / N)^(1 / axes), which needs a box
     #[arg(long, value_name = "B", group = "linking", value_parser = length, allow_hyphen_values = true)]
     linking_parameter: Option<f64>,
-    /// The catalogue to write, a row a group
+    /// The catalogue to write, one row per group
     #[arg(short, long, value_name = "CATALOG.npz")]
     output: PathBuf,
     /// Where to write int64 labels: for every point the smallest index in its group
@@ -45,16 +44,16 @@ pub struct Arguments {
     /// Masses: shape (N), or a snapshot that has some [default: 1 each]
     #[arg(long, value_name = "M.npy")]
     masses: Option<PathBuf>,
-    /// Velocities: shape (N, 3) or (N, 2), or a snapshot that has some, as they stand there
+    /// Velocities: shape (N, 3) or (N, 2), or a snapshot that has some, in the file's units
     #[arg(long, value_name = "V.npy")]
     velocities: Option<PathBuf>,
-    /// Scale factors at which points were met on a light cone: shape (N)
+    /// Scale factors of the points of a light cone: shape (N)
     #[arg(long, value_name = "A.npy")]
     scale_factors: Option<PathBuf>,
-    /// Whom radial velocities are relative to
+    /// Position of the observer of radial velocities
     #[arg(long, value_name = "X,Y,Z", value_delimiter = ',', requires = "velocities", allow_hyphen_values = true)]
     observer: Option<Vec<f64>>,
-    /// Most members first, heaviest first, or by label
+    /// Order of the groups: most members first, heaviest first, or by label
     #[arg(long, value_enum, default_value_t = By::Count)]
     order: By,
     #[command(flatten)]
@@ -68,7 +67,7 @@ enum By {
     Label,
 }
 
-/// A linking length, or a linking parameter.
+/// Parses a linking length or a linking parameter.
 fn length(text: &str) -> Result<f64, String> {
     match text.trim().parse::<f64>() {
         Ok(length) if length >= 0.0 && (length as f32).is_finite() => Ok(length + 0.0),
@@ -84,7 +83,7 @@ impl Arguments {
         }
     }
 
-    /// Files with a value for each point: the attribute, and whether it has one for each axis.
+    /// Attributes that were given: the name, whether it has a value for each axis, and the file.
     fn attributes(&self) -> impl Iterator<Item = (&'static str, bool, &Path)> {
         let given = [
             ("mass", false, &self.masses),
@@ -94,7 +93,7 @@ impl Arguments {
         given.into_iter().filter_map(|(name, per_axis, path)| Some((name, per_axis, path.as_deref()?)))
     }
 
-    /// What the words mean for points in a domain.
+    /// The selection of groups among points in a domain.
     fn selection(&self, domain: &Domain) -> Result<Selection, Failure> {
         let open = (0..domain.dims()).any(|axis| domain.side(axis).is_none());
         if self.linking_parameter.is_some() && open {
@@ -123,40 +122,40 @@ impl Arguments {
     }
 }
 
-/// The files, looked at.
-struct Files {
+/// The input files, opened.
+struct Inputs {
     points: PointFile,
     domain: Domain,
     selection: Selection,
-    /// The attribute, and the file.
-    attributes: Vec<(&'static str, Values)>,
+    /// Names of attributes, with their files.
+    attributes: Vec<(&'static str, PointValues)>,
 }
 
-impl Files {
-    /// Opens them; the inner error is one of the words.
+impl Inputs {
+    /// Opens them; the inner error is one of the options.
     fn open(arguments: &Arguments) -> Result<Result<Self, Failure>, IoError> {
         let points = PointFile::open(&arguments.points)?;
         let mut attributes = Vec::new();
         for (name, per_axis, path) in arguments.attributes() {
             let shape = [points.count(), points.dims() as u64];
             let shape = if per_axis { &shape[..] } else { &shape[..1] };
-            attributes.push((name, Values::open(path, name, shape)?));
+            attributes.push((name, PointValues::open(path, name, shape)?));
         }
         let found = points.domain(arguments.size.as_ref());
         Ok(found.and_then(|domain| {
             let selection = arguments.selection(&domain)?;
-            Ok(Files { points, domain, selection, attributes })
+            Ok(Inputs { points, domain, selection, attributes })
         }))
     }
 
     /// This rank's points with their attributes. All ranks call it.
-    fn read(&self, rank: &Context, recorder: &mut Recorder) -> Result<Cloud, Error> {
-        let rows = self.points.rows(&rank.comm);
-        let mut cloud = self.points.read(recorder, &rank.comm, &self.domain)?;
+    fn read(&self, context: &mut Context) -> Result<Cloud, Error> {
+        let rows = self.points.rows(&context.comm);
+        let mut cloud = self.points.read(context, &self.domain)?;
         for (name, file) in &self.attributes {
-            let values = file.read(&rank.comm, rows.clone())?;
-            let array = rank.gpu.array::<f32>(name, values.len() as u64)?;
-            recorder.upload(&array, 0, &values)?;
+            let values = file.read(&context.comm, rows.clone())?;
+            let array = context.gpu.array::<f32>(name, values.len() as u64)?;
+            context.recorder.upload(&array, 0, &values)?;
             cloud.set(name, array, file.width())?;
         }
         Ok(cloud)
@@ -173,20 +172,14 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
     }
     arguments.common.refuse_grid()?;
-    // What the words mean depends on the files; ranks of several processes leave other errors to the launch, which
-    // prints one.
-    match Files::open(arguments) {
-        Ok(files) => drop(files?),
-        Err(_) if Launch::detect(arguments.common.ranks.into()) == Launch::Mpi => {}
-        Err(error) => return Err(Failure::Failed(error.to_string())),
-    }
-    let report = arguments.common.launch_together(|rank| fof(rank, arguments))?;
+    arguments.common.before_launch(Inputs::open(arguments))?.transpose()?;
+    let report = arguments.common.launch_together(|context| fof(context, arguments))?;
     arguments.common.print(report)
 }
 
 /// One rank's work.
-fn fof(rank: &Context, arguments: &Arguments) -> Result<Result<Value, Failure>, Error> {
-    let comm = &rank.comm;
+fn fof(context: &mut Context, arguments: &Arguments) -> Result<Result<Value, Failure>, Error> {
+    let comm = &context.comm.clone();
     let mut phases = Phases::new(arguments.common.progress(comm.rank(), 4, "fof"));
     if comm.rank() == 0 {
         [Some(&arguments.output), arguments.labels.as_ref()]
@@ -194,19 +187,18 @@ fn fof(rank: &Context, arguments: &Arguments) -> Result<Result<Value, Failure>, 
             .flatten()
             .try_for_each(|path| writable(path))?;
     }
-    let files = match Files::open(arguments)? {
+    let files = match Inputs::open(arguments)? {
         Ok(files) => files,
         Err(failure) => return Ok(Err(failure)),
     };
-    let mut context = Context::new(comm.clone(), rank.gpu.clone())?;
-    let cloud = files.read(rank, &mut context.recorder)?;
+    let cloud = files.read(context)?;
     phases.done("read");
-    let groups = Groups::find(&mut context, &cloud, arguments.linking())?;
+    let groups = Groups::find(context, &cloud, arguments.linking())?;
     drop(cloud);
     phases.done("link");
     let catalogue = groups.catalogue(&mut context.recorder, &files.selection)?;
     phases.done("measure");
-    // All files get their names at the end: a disk that fills up leaves none.
+    // All files are published at the end: a disk that fills up leaves none.
     let mut sealed = vec![catalogue::seal(comm, &arguments.output, &catalogue)?];
     if let Some(path) = &arguments.labels {
         let labels: Vec<i64> = groups.labels()?.into_iter().map(|label| label as i64).collect();
@@ -234,7 +226,7 @@ fn fof(rank: &Context, arguments: &Arguments) -> Result<Result<Value, Failure>, 
         "groups": catalogue.total,
         "members": catalogue.members_total,
         "ghosts": sums[2],
-        "device": rank.gpu.info().name,
+        "device": context.gpu.info().name,
         "ranks": comm.size(),
         "seconds": phases.finish(),
         "bytes": { "between_ranks": sums[0] },

@@ -10,19 +10,19 @@ use meshloom::points::neighbors::{KnnQuery, MAX_K, RowOrder};
 use serde_json::{Value, json};
 
 use crate::common::Failure;
-use crate::search::{Inputs, Job, Work, limit};
+use crate::search::{RankSearch, SearchCommand, SearchOptions, limit};
 
 #[derive(Args)]
 pub struct Arguments {
     #[command(flatten)]
-    inputs: Inputs,
+    search: SearchOptions,
     /// Neighbours of each point, up to 1024
     #[arg(short, value_name = "K", value_parser = number, allow_hyphen_values = true)]
     k: u32,
-    /// What to write: index int64 (M, K) and distance f32 (M, K), nearest first; -1 and inf where there are fewer
+    /// The neighbours to write: index int64 (M, K) and distance f32 (M, K), nearest first; -1 and inf where there are fewer
     #[arg(short, long, value_name = "OUT.npz")]
     output: PathBuf,
-    /// Places whose neighbours are asked for: shape (M, 3) or (M, 2) [default: the points themselves]
+    /// Query points, whose neighbours are searched for: shape (M, 3) or (M, 2) [default: the points themselves]
     #[arg(long, value_name = "Q.npy")]
     queries: Option<PathBuf>,
     /// A point is not its own neighbour
@@ -42,32 +42,32 @@ fn number(text: &str) -> Result<u32, String> {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let job = Job {
-        command: "knn",
-        inputs: &arguments.inputs,
+    let command = SearchCommand {
+        name: "knn",
+        options: &arguments.search,
         queries: arguments.queries.as_deref().map(|path| ("queries_file", path)),
         output: &arguments.output,
     };
-    job.run(|| Ok(()), |work, ()| search(work, arguments))
+    command.run(|| Ok(()), |work, ()| search(work, arguments))
 }
 
 /// One rank's work.
-fn search(work: &mut Work, arguments: &Arguments) -> Result<Value, Error> {
-    let Work { rank, files, context, neighborhood, queries, .. } = work;
-    let ask = KnnQuery {
+fn search(work: &mut RankSearch, arguments: &Arguments) -> Result<Value, Error> {
+    let RankSearch { context, inputs, search, queries, .. } = work;
+    let query = KnnQuery {
         k: arguments.k,
         within: arguments.max_distance.unwrap_or(f32::INFINITY),
         without_self: arguments.exclude_self,
         rows: RowOrder::Input,
     };
-    let found = neighborhood.nearest(context, queries.as_ref(), &ask)?;
-    let (comm, asked) = (&rank.comm, files.asked());
-    let (k, first) = (u64::from(arguments.k), asked.rows(comm).start);
-    let shape = [asked.count(), k];
+    let found = search.nearest(context, queries.as_ref(), &query)?;
+    let (comm, query_points) = (&context.comm, inputs.query_points());
+    let (k, first) = (u64::from(arguments.k), query_points.rows(comm).start);
+    let shape = [query_points.count(), k];
     work.phases.done("search");
     let members = [Member::new::<i64>("index", &shape), Member::new::<f32>("distance", &shape)];
     write_npz(comm, &arguments.output, &members, |to| {
-        // The index of a missing neighbour, u64::MAX, is -1 in the same bits.
+        // The index of a missing neighbour is u64::MAX, whose bits are those of -1.
         to.write(0, first * k, bytemuck::cast_slice::<u64, i64>(&found.index))?;
         Ok::<_, Error>(to.write(1, first * k, &found.distance)?)
     })?;

@@ -1,24 +1,26 @@
-//! The `meshloom` program: one file a command, this one to tell them apart.
+//! The `meshloom` program: a module for each command; this one reads the command line.
 
 mod bench;
 mod catalogue;
 mod chatter;
 mod common;
+mod config_file;
 mod coordinates;
 mod devices;
 mod fft;
 mod fof;
+mod kernels;
 mod knn;
 mod neighbors;
 mod pairs;
 mod phases;
+mod point_values;
 mod points;
 mod power;
 mod search;
 mod simulate;
 mod sort;
 mod terminal;
-mod values;
 
 use std::process::ExitCode;
 
@@ -38,7 +40,7 @@ struct Program {
 
 #[derive(Subcommand)]
 enum Command {
-    /// List the adapters, what they can do and what they would be used for
+    /// List the adapters with their limits, features and kernel profiles
     Devices(devices::Arguments),
     /// Run a cosmological particle-mesh simulation
     Simulate(simulate::Arguments),
@@ -54,10 +56,12 @@ enum Command {
     Neighbors(neighbors::Arguments),
     /// Count pairs of points by distance
     Pairs(pairs::Arguments),
-    /// Find groups of points: friends of friends
+    /// Find friends-of-friends groups of points
     Fof(fof::Arguments),
     /// Measure how fast the parts of the library are on this machine
     Bench(bench::Arguments),
+    /// List the compute kernels of the library, or print one as a driver gets it
+    Kernels(kernels::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -68,7 +72,7 @@ fn main() -> ExitCode {
     }
     let diagnostics = tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| terminal::Diagnostics);
     diagnostics.without_time().log_internal_errors(false).init();
-    // Under MPI every process finds wrong words alike: one speaks for all.
+    // Under MPI every process has the same wrong arguments: the first prints the message.
     let first = ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "MV2_COMM_WORLD_RANK"]
         .iter()
         .find_map(|name| std::env::var(name).ok())
@@ -85,9 +89,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// The words of the call; none where they ask for help alone, which is then printed.
+/// Parses the command line; none where it asks for help or the version, which is then printed.
 fn parse(first: bool) -> Result<Option<Program>, Failure> {
-    // Without colours, which could not be told from control characters in the words.
+    // Without colours, whose codes could not be told from control characters in the arguments.
     let plain = Program::command().styles(Styles::plain());
     let error = match plain.try_get_matches().and_then(|words| Program::from_arg_matches(&words)) {
         Ok(program) => return Ok(Some(program)),
@@ -108,7 +112,7 @@ fn run(program: Program) -> Result<(), Failure> {
         tracing::debug!(%error, "interrupts will leave temporary files");
     }
     if meshloom::comm::mpi_launched() {
-        // The launcher says what happened.
+        // The launcher reports the interrupt.
         meshloom::io::cleanup::silence_interrupt_message();
     }
     match program.command {
@@ -122,5 +126,6 @@ fn run(program: Program) -> Result<(), Failure> {
         Command::Pairs(arguments) => pairs::run(&arguments),
         Command::Fof(arguments) => fof::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Kernels(arguments) => kernels::run(&arguments),
     }
 }

@@ -9,13 +9,13 @@ use meshloom::points::neighbors::{Bins, NeighborError};
 use serde_json::{Value, json};
 
 use crate::common::Failure;
-use crate::search::{Inputs, Job, Work};
+use crate::search::{RankSearch, SearchCommand, SearchOptions};
 
 #[derive(Args)]
 pub struct Arguments {
     #[command(flatten)]
-    inputs: Inputs,
-    /// Edges of the bins of distances: numbers from 0 on, ascending, one a line
+    search: SearchOptions,
+    /// Edges of the bins of distances: numbers from 0 on, ascending, one per line
     #[arg(long, value_name = "EDGES.txt")]
     bins: PathBuf,
     /// The table to write: r_low <= r < r_high and the number of ordered pairs in each bin
@@ -26,10 +26,10 @@ pub struct Arguments {
     cross: Option<PathBuf>,
 }
 
-/// Edges that bins can have.
-const MOST: usize = 4097;
+/// Most edges of a file.
+const MAX_EDGES: usize = 4097;
 
-/// Bins, with their edges as they were given: those of the bins are rounded to f32.
+/// Bins, and their edges in the digits of the file: bins round them to f32.
 struct Edges {
     given: Vec<f64>,
     bins: Bins,
@@ -42,18 +42,18 @@ impl Edges {
         let bins = match Bins::new(&given) {
             Ok(bins) => bins,
             Err(NeighborError::Edges { index, value }) => {
-                let (few, many) = (given.len() < 2, given.len() > MOST && index + 1 >= MOST);
+                let (few, many) = (given.len() < 2, given.len() > MAX_EDGES && index + 1 >= MAX_EDGES);
                 let reason = match value {
                     _ if few => format!("{} given, two at least are needed", edges(given.len())),
-                    _ if many => format!("the edge is one too many, there can be {MOST}"),
+                    _ if many => format!("the edge is one too many, there can be {MAX_EDGES}"),
                     value if !(0.0..=f64::from(f32::MAX)).contains(&value) => {
                         format!("the edge {value} must be a number from 0 to 3.4e38")
                     }
                     value => format!("the edge {value} must be above the one before, by more than f32 rounds"),
                 };
-                let line = match numbers.lines.get(if many { MOST } else { index }) {
+                let line = match numbers.lines.get(if many { MAX_EDGES } else { index }) {
                     Some(line) if !few => *line,
-                    // The file ends too early.
+                    // Too few edges: the end of the file.
                     _ => numbers.line_count.max(1),
                 };
                 return Err(IoError::Line { path: path.into(), line, reason }.into());
@@ -72,20 +72,20 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.bins.as_os_str() == "-" {
         return Err(Failure::Usage("-: edges cannot be read from standard input; save them to a file".into()));
     }
-    let job = Job {
-        command: "pairs",
-        inputs: &arguments.inputs,
+    let command = SearchCommand {
+        name: "pairs",
+        options: &arguments.search,
         queries: arguments.cross.as_deref().map(|path| ("cross_file", path)),
         output: &arguments.output,
     };
-    job.run(|| Edges::read(&arguments.bins), |work, edges| count(work, arguments, edges))
+    command.run(|| Edges::read(&arguments.bins), |work, edges| count(work, arguments, edges))
 }
 
 /// One rank's work; rank 0 writes the file.
-fn count(work: &mut Work, arguments: &Arguments, edges: &Edges) -> Result<Value, Error> {
-    let Work { rank, context, neighborhood, queries, .. } = work;
-    let counts = neighborhood.pairs(context, queries.as_ref(), &edges.bins)?;
-    let comm = &rank.comm;
+fn count(work: &mut RankSearch, arguments: &Arguments, edges: &Edges) -> Result<Value, Error> {
+    let RankSearch { context, search, queries, .. } = work;
+    let counts = search.pairs(context, queries.as_ref(), &edges.bins)?;
+    let comm = &context.comm;
     work.phases.done("search");
     if comm.rank() == 0 {
         let (low, high) = (&edges.given[..counts.len()], &edges.given[1..]);

@@ -1,11 +1,11 @@
-//! How long the phases of a command take.
+//! Times of the phases of a command.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
 
 use indicatif::ProgressBar;
 
-/// Seconds of each phase on one rank, by name, and a bar that moves on with every new one.
+/// Seconds of each phase on one rank, by name, and a progress bar that advances with every new one.
 pub struct Phases {
     bar: ProgressBar,
     start: Instant,
@@ -14,7 +14,7 @@ pub struct Phases {
 }
 
 impl Phases {
-    /// The first phase begins. `bar` has a step a phase.
+    /// Begins the first phase. `bar` has one step per phase.
     pub fn new(bar: ProgressBar) -> Self {
         let now = Instant::now();
         // Drawn at once: the first phase may be the longest.
@@ -22,7 +22,7 @@ impl Phases {
         Phases { bar, start: now, last: now, seconds: BTreeMap::new() }
     }
 
-    /// What happened since the last call belongs to `phase`, which may come again: its times add up.
+    /// Adds the time since the last call to `phase`.
     pub fn done(&mut self, phase: &'static str) {
         let now = Instant::now();
         *self.seconds.entry(phase).or_insert_with(|| {
@@ -32,7 +32,7 @@ impl Phases {
         self.last = now;
     }
 
-    /// Takes the bar away and gives the seconds for a report: of each phase, and in `total` of all.
+    /// Removes the bar and returns the seconds of each phase, and of all as `total`.
     pub fn finish(mut self) -> BTreeMap<&'static str, f64> {
         self.bar.finish_and_clear();
         self.seconds.insert("total", (self.last - self.start).as_secs_f64());

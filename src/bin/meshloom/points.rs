@@ -1,20 +1,20 @@
-//! Files of points, and the box they lie in: what all commands about points share.
+//! Files of points and their box, which all commands about points share.
 
 use std::ops::Range;
 use std::path::Path;
 
-use meshloom::Error;
 use meshloom::comm::{Communicator, Op};
 use meshloom::gpu::Recorder;
 use meshloom::grid::split;
 use meshloom::io::{Dtype, IoError, printable_path};
 use meshloom::points::{Cloud, Domain, ParticleError};
+use meshloom::{Context, Error};
 
 use crate::common::Failure;
 use crate::coordinates::Coordinates;
 use crate::terminal;
 
-/// The words of `--box`: one side for all axes, or one each; 0 or `open` is an open axis.
+/// The value of `--box`: one side for all axes, or one each; 0 or `open` is an open axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sides(Vec<f64>);
 
@@ -30,7 +30,7 @@ impl std::str::FromStr for Sides {
         let sides = sides.filter(|sides| sides.len() <= 3);
         let sides =
             sides.ok_or("write one side, or one for each axis with commas between; `open` or 0 for an open axis")?;
-        // With a second axis the check is that of a domain.
+        // A domain, which checks the sides, has two axes at least.
         let both = if sides.len() == 1 { vec![sides[0]; 2] } else { sides.clone() };
         Domain::new(&both).map_err(|error| error.to_string())?;
         Ok(Sides(sides))
@@ -41,7 +41,7 @@ impl Sides {
     /// The domain of points of `dims` axes.
     ///
     /// # Errors
-    /// [`Failure::Usage`] where their number is another.
+    /// [`Failure::Usage`] for another number of sides.
     fn domain(sides: Option<&Self>, dims: usize) -> Result<Domain, Failure> {
         let sides = match sides {
             None => vec![0.0; dims],
@@ -70,11 +70,11 @@ pub struct PointFile {
     dims: usize,
 }
 
-/// Coordinates of a piece, which the host holds at a time.
+/// Coordinates that are read at a time.
 const PIECE: u64 = 1 << 20;
 
 impl PointFile {
-    /// Looks at the header.
+    /// Reads the header.
     ///
     /// # Errors
     /// [`IoError`] for files that hold no points of 2 or 3 axes, f32 or f64.
@@ -94,7 +94,7 @@ impl PointFile {
         self.dims
     }
 
-    /// Where the points lie: in the box that `sides` gives, else in that of a snapshot's header, else in open space.
+    /// The domain of the points: the box of `sides`, else that of a snapshot's header, else open space.
     ///
     /// # Errors
     /// [`Failure::Usage`] where `sides` are of another number of axes, [`Failure::Failed`] for a header's box that
@@ -109,12 +109,12 @@ impl PointFile {
         }
     }
 
-    /// What it is, for a report.
+    /// A description for a report.
     pub fn report(&self) -> serde_json::Value {
         self.file.report()
     }
 
-    /// The points that a rank reads.
+    /// The rows that this rank reads.
     pub fn rows(&self, comm: &Communicator) -> Range<u64> {
         split(self.count, comm.size() as u64, comm.rank() as u64)
     }
@@ -125,10 +125,11 @@ impl PointFile {
     /// # Errors
     /// [`IoError::NonFinite`] and [`IoError::OutOfRange`] with the first bad element of the file, the same on all
     /// ranks; those of the file, the ranks and the device.
-    pub fn read(&self, recorder: &mut Recorder, comm: &Communicator, domain: &Domain) -> Result<Cloud, Error> {
+    pub fn read(&self, context: &mut Context, domain: &Domain) -> Result<Cloud, Error> {
+        let comm = &context.comm.clone();
         let rows = self.rows(comm);
-        let mut blur = Blur::new(self.dims);
-        let found = self.upload(recorder, domain, &rows, &mut blur);
+        let mut rounding = Rounding::new(self.dims);
+        let found = self.upload(&mut context.recorder, domain, &rows, &mut rounding);
         let found = match found {
             Err(Error::Particles(error)) => Err(error),
             Err(error) => return Err(error),
@@ -136,7 +137,7 @@ impl PointFile {
         };
         let cloud = Cloud::agreed(comm, rows.end - rows.start, found).map_err(|error| self.named(error))?;
         if self.file.dtype() == Dtype::F64
-            && let Some(axis) = blur.axis(comm, self.count)?
+            && let Some(axis) = rounding.affected_axis(comm, self.count)?
             && comm.rank() == 0
         {
             terminal::complain(&format!(
@@ -153,7 +154,7 @@ impl PointFile {
         recorder: &mut Recorder,
         domain: &Domain,
         rows: &Range<u64>,
-        blur: &mut Blur,
+        rounding: &mut Rounding,
     ) -> Result<Cloud, Error> {
         let dims = self.dims as u64;
         let len = (rows.end - rows.start) * dims;
@@ -168,7 +169,7 @@ impl PointFile {
             if self.file.dtype() == Dtype::F64 {
                 let wide = self.file.read_f64(elements)?;
                 let narrow = domain.narrow(&wide, first - rows.start)?;
-                blur.see(&wide, &narrow, domain);
+                rounding.add(&wide, &narrow, domain);
                 recorder.upload(&positions, at, &narrow)?;
             } else {
                 recorder.upload(&positions, at, &self.file.read_f32(elements)?)?;
@@ -177,7 +178,7 @@ impl PointFile {
         Ok(Cloud::new(recorder, domain, positions)?)
     }
 
-    /// Names the file, and the value there.
+    /// Adds the path of the file, and the value, to an error.
     fn named(&self, error: ParticleError) -> Error {
         let path = self.file.path().to_path_buf();
         match error {
@@ -195,19 +196,19 @@ impl PointFile {
     }
 }
 
-/// How far rounding to f32 moves coordinates, against how far points are apart.
-struct Blur {
+/// How far rounding to f32 moves coordinates, compared with the distance between points.
+struct Rounding {
     dims: usize,
-    /// By axis, negative: the least coordinate, minus the greatest, and minus the greatest move. Minima all.
+    /// For each axis the least coordinate; then minus the greatest; then minus the greatest move: so that all are minima.
     least: [f64; 9],
 }
 
-impl Blur {
+impl Rounding {
     fn new(dims: usize) -> Self {
-        Blur { dims, least: [f64::INFINITY; 9] }
+        Rounding { dims, least: [f64::INFINITY; 9] }
     }
 
-    fn see(&mut self, wide: &[f64], narrow: &[f32], domain: &Domain) {
+    fn add(&mut self, wide: &[f64], narrow: &[f32], domain: &Domain) {
         for (at, (&wide, &narrow)) in wide.iter().zip(narrow).enumerate() {
             let axis = at % self.dims;
             let exact = match domain.side(axis) {
@@ -216,7 +217,7 @@ impl Blur {
             };
             let narrow = f64::from(narrow);
             let moved = (exact - narrow).abs();
-            // What is rounded to the side has become 0.
+            // A coordinate that rounds to the side becomes 0.
             let moved = domain.side(axis).map_or(moved, |side| moved.min((f64::from(side) - moved).abs()));
             self.least[axis] = self.least[axis].min(narrow);
             self.least[3 + axis] = self.least[3 + axis].min(-narrow);
@@ -226,7 +227,7 @@ impl Blur {
 
     /// The first axis along which some coordinate of all ranks moves by more than 1/100 of the mean distance between
     /// neighbours, if points of that number filled their extent evenly.
-    fn axis(&self, comm: &Communicator, count: u64) -> Result<Option<usize>, Error> {
+    fn affected_axis(&self, comm: &Communicator, count: u64) -> Result<Option<usize>, Error> {
         let mut least = self.least;
         comm.all_reduce(&mut least, Op::Min)?;
         let along = (count as f64).powf(1.0 / self.dims as f64);

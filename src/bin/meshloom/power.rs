@@ -8,12 +8,12 @@ use meshloom::comm::Op;
 use meshloom::exchange::GridComms;
 use meshloom::fft::{Transform, Wave, good_size};
 use meshloom::gpu::{Array, Recorder};
-use meshloom::grid::{Box3, Grid, extent, split};
+use meshloom::grid::{Box3, extent, split};
 use meshloom::io::{Column, IoError, NpyFile, is_hdf5, printable_path, write_csv};
 use meshloom::mesh::{
     Bin, Mesh, MeshError, Painter, Points, SpectrumGeometry, Window, density_contrast, power_spectrum,
 };
-use meshloom::{Context, Error, Launch};
+use meshloom::{Context, Error};
 
 use crate::common::{Common, Failure, refuse_dash, writable};
 use crate::coordinates::Coordinates;
@@ -33,7 +33,7 @@ pub struct Arguments {
     /// Cells of the mesh that points are painted on [default: twice the cube root of their number, from 16 to 512]
     #[arg(long, value_name = "N|NX,NY,NZ", value_parser = shape)]
     mesh: Option<[u64; 3]>,
-    /// How points are painted; with --deconvolve, how the field was [default: cic]
+    /// Window that points are painted with or, with --deconvolve, that a field was painted with [default: cic]
     #[arg(long, value_name = "cic|tsc|pcs")]
     window: Option<Window>,
     /// Divide the power by that of the window
@@ -49,7 +49,7 @@ pub struct Arguments {
     common: Common,
 }
 
-/// One number for all axes or one for each.
+/// Parses one number for all axes or one for each.
 fn three<T: Copy + std::str::FromStr>(text: &str) -> Option<[T; 3]> {
     let numbers: Option<Vec<T>> = text.split(',').map(|number| number.trim().parse().ok()).collect();
     match numbers?[..] {
@@ -68,19 +68,19 @@ fn size(text: &str) -> Result<[f64; 3], String> {
     if is_box(&size) { Ok(size) } else { Err("every side must be a length from 1e-30 to 1e30".into()) }
 }
 
-/// Squares and volumes must not leave the range of f64.
+/// Whether squares and volumes of lengths stay in the range of f64.
 fn is_box(size: &[f64; 3]) -> bool {
     size.iter().all(|side| (1e-30..=1e30).contains(side))
 }
 
-/// The box that was asked for, else that of a snapshot's header.
-fn box_of(arguments: &Arguments, file: &Source) -> Result<[f64; 3], Failure> {
+/// The box of the call, else that of a snapshot's header.
+fn box_of(arguments: &Arguments, file: &InputFile) -> Result<[f64; 3], Failure> {
     if let Some(size) = arguments.size {
         return Ok(size);
     }
     let own = match file {
-        Source::Npy(_) => None,
-        Source::Snapshot(points) => points.box_size(),
+        InputFile::Npy(_) => None,
+        InputFile::Snapshot(points) => points.box_size(),
     };
     match own {
         None => Err(Failure::Usage("--box is missing: give the sides of the periodic box, as --box 128".into())),
@@ -91,57 +91,57 @@ fn box_of(arguments: &Arguments, file: &Source) -> Result<[f64; 3], Failure> {
     }
 }
 
-/// Largest mesh along an axis: products of two sides stay within 32 bits, which kernels count in.
-const MOST: u64 = 1 << 14;
+/// Longest side of a mesh: products of two sides stay within 32 bits, which kernels count in.
+const MAX_SIDE: u64 = 1 << 14;
 
 fn shape(text: &str) -> Result<[u64; 3], String> {
     let shape = three::<u64>(text).ok_or("write one number of cells, or three with commas between")?;
-    if shape.iter().any(|n| !(1..=MOST).contains(n)) {
-        return Err(format!("every axis must have from 1 to {MOST} cells"));
+    if shape.iter().any(|n| !(1..=MAX_SIDE).contains(n)) {
+        return Err(format!("every axis must have from 1 to {MAX_SIDE} cells"));
     }
     Ok(shape)
 }
 
-/// What a file holds, by its shape.
+/// The content of a file, by its shape.
 #[derive(Clone, Copy, PartialEq)]
-enum Input {
+enum Content {
     Field([u64; 3]),
     Points(u64),
 }
 
-/// The file of either.
-enum Source {
+/// A file of a field or of points.
+enum InputFile {
     Npy(NpyFile),
     Snapshot(Coordinates),
 }
 
-impl Source {
+impl InputFile {
     fn read_f64(&self, elements: Range<u64>) -> Result<Vec<f64>, IoError> {
         match self {
-            Source::Npy(file) => file.read_f64(elements),
-            Source::Snapshot(points) => points.read_f64(elements),
+            InputFile::Npy(file) => file.read_f64(elements),
+            InputFile::Snapshot(points) => points.read_f64(elements),
         }
     }
 }
 
-fn open(path: &Path) -> Result<(Source, Input), IoError> {
+fn open(path: &Path) -> Result<(InputFile, Content), IoError> {
     let (source, shape) = if is_hdf5(path) {
         let points = Coordinates::open(path)?;
         let shape = points.shape().to_vec();
-        (Source::Snapshot(points), shape)
+        (InputFile::Snapshot(points), shape)
     } else {
         let file = NpyFile::open(path)?;
         let shape = file.shape().to_vec();
-        (Source::Npy(file), shape)
+        (InputFile::Npy(file), shape)
     };
     let wrong = |wanted: &str| IoError::Shape { path: path.into(), found: shape.clone(), wanted: wanted.into() };
     let input = match shape[..] {
-        [count, 3] => Input::Points(count),
-        [n0, n1, n2] => Input::Field([n0, n1, n2]),
+        [count, 3] => Content::Points(count),
+        [n0, n1, n2] => Content::Field([n0, n1, n2]),
         [_, 2] => return Err(wrong("a spectrum in three dimensions: (N, 3) for points")),
         _ => return Err(wrong("three axes for a field, or (N, 3) for points")),
     };
-    if let Input::Field(shape) = input
+    if let Content::Field(shape) = input
         && shape.contains(&0)
     {
         return Err(wrong("at least one cell along each axis"));
@@ -149,28 +149,23 @@ fn open(path: &Path) -> Result<(Source, Input), IoError> {
     Ok((source, input))
 }
 
-/// What is to be done.
-struct Job<'a> {
-    path: &'a Path,
-    output: &'a Path,
+/// A call, checked against its input.
+struct Measurement<'a> {
+    arguments: &'a Arguments,
     shape: [u64; 3],
     size: [f64; 3],
-    /// Where points are painted with one or it is to be divided out.
+    /// The window that points are painted with, or that a field is to be corrected for.
     window: Option<Window>,
-    deconvolve: bool,
-    interlace: bool,
-    shot_noise: bool,
-    common: &'a Common,
 }
 
-impl<'a> Job<'a> {
-    fn new(arguments: &'a Arguments, file: &Source, input: Input) -> Result<Self, Failure> {
+impl<'a> Measurement<'a> {
+    fn new(arguments: &'a Arguments, file: &InputFile, input: Content) -> Result<Self, Failure> {
         let size = box_of(arguments, file)?;
         let usage = |message: &str| Err(Failure::Usage(message.into()));
         let window = arguments.window.unwrap_or_default();
         let (shape, window) = match input {
-            Input::Points(count) => (arguments.mesh.unwrap_or([default_mesh(count); 3]), Some(window)),
-            Input::Field(shape) => {
+            Content::Points(count) => (arguments.mesh.unwrap_or([default_mesh(count); 3]), Some(window)),
+            Content::Field(shape) => {
                 if arguments.mesh.is_some_and(|mesh| mesh != shape) {
                     let [x, y, z] = shape;
                     return usage(&format!("--mesh is for points; this field has its own mesh of {x},{y},{z} cells"));
@@ -189,17 +184,7 @@ impl<'a> Job<'a> {
                 (shape, arguments.deconvolve.then_some(window))
             }
         };
-        Ok(Job {
-            path: &arguments.input,
-            output: &arguments.output,
-            shape,
-            size,
-            window,
-            deconvolve: arguments.deconvolve,
-            interlace: arguments.interlace,
-            shot_noise: arguments.shot_noise,
-            common: &arguments.common,
-        })
+        Ok(Measurement { arguments, shape, size, window })
     }
 
     fn volume(&self) -> f64 {
@@ -207,27 +192,24 @@ impl<'a> Job<'a> {
     }
 }
 
-/// The even size that can be transformed next above twice the mean number of points along an axis.
+/// Twice the mean number of points along an axis, rounded up to an even size that can be transformed.
 fn default_mesh(points: u64) -> u64 {
-    // The root of a cube must not be rounded up.
+    // The cube root of a cube must not be rounded up by a floating-point error.
     let along = (2.0 * (points as f64).cbrt() - 1e-9).clamp(16.0, 512.0);
     2 * good_size((along / 2.0).ceil() as u64)
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     refuse_dash([arguments.input.as_path()], &arguments.output)?;
-    // Looked at here, since what words mean depends on the file; a rank of several leaves its errors to the launch, which
-    // prints one of them.
-    let job = match open(&arguments.input) {
-        Ok((file, input)) => Some(Job::new(arguments, &file, input)?),
-        Err(_) if Launch::detect(arguments.common.ranks.into()) == Launch::Mpi => None,
-        Err(error) => return Err(Failure::Failed(error.to_string())),
+    let measurement = match arguments.common.before_launch(open(&arguments.input))? {
+        Some((file, input)) => Some(Measurement::new(arguments, &file, input)?),
+        None => None,
     };
-    let report = arguments.common.launch(|rank| {
+    let report = arguments.common.launch(|context| {
         let (file, input) = open(&arguments.input)?;
-        match &job {
-            Some(job) => measure(rank, job, &file, input),
-            // It has appeared since.
+        match &measurement {
+            Some(measurement) => measure(context, measurement, &file, input),
+            // The file has appeared since.
             None => Err(IoError::NotFound { path: arguments.input.clone() }.into()),
         }
     })?;
@@ -235,75 +217,77 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 /// One rank's work; rank 0 writes the file.
-fn measure(rank: &Context, job: &Job, file: &Source, input: Input) -> Result<serde_json::Value, Error> {
-    let comm = &rank.comm;
-    let mut phases = Phases::new(job.common.progress(comm.rank(), 5, "power"));
+fn measure(
+    context: &mut Context,
+    measurement: &Measurement,
+    file: &InputFile,
+    input: Content,
+) -> Result<serde_json::Value, Error> {
+    let (comm, arguments) = (context.comm.clone(), measurement.arguments);
+    let mut phases = Phases::new(arguments.common.progress(comm.rank(), 5, "power"));
     if comm.rank() == 0 {
-        writable(job.output)?;
+        writable(&arguments.output)?;
     }
-    let grid = match job.common.grid {
-        Some(parts) => Grid::new(parts, comm.size())?,
-        None => Grid::auto(job.shape, comm.size()),
-    };
-    let mut lines = GridComms::new(comm, grid)?;
-    let mut sent = [0];
-    let bins = if input == Input::Points(0) {
-        Vec::new()
-    } else {
-        let mut recorder = Recorder::new(&rank.gpu)?;
-        let transform = Transform::new(&rank.gpu, job.shape, grid, comm.rank());
-        let transform = transform.map_err(|error| match (Error::from(error), input) {
-            // The lengths are the file's, not the call's.
-            (Error::Fft(error), Input::Field(shape)) => IoError::Shape {
-                path: job.path.into(),
-                found: shape.into(),
-                wanted: format!("one that can be transformed ({error})"),
-            }
-            .into(),
-            (error, _) => error,
-        })?;
-        let mut work = Work { recorder: &mut recorder, lines: &mut lines, transform: &transform };
-        let (modes, shifted) = match input {
-            Input::Field(_) => (field_modes(job, file, &mut work, &mut phases)?, None),
-            Input::Points(count) => point_modes(job, file, count, &mut work, &mut phases, &mut sent[0])?,
-        };
-        let geometry = SpectrumGeometry { shape: job.shape, size: job.size, part: transform.spectrum_part() };
-        let power = powers(job, &geometry, &modes, shifted.as_deref());
-        let mut bins = power_spectrum(comm, &geometry, |index, _| power[index])?;
-        if let (Input::Points(count), true) = (input, job.shot_noise) {
-            bins.iter_mut().for_each(|bin| bin.power -= job.volume() / count as f64);
+    let grid = arguments.common.process_grid(measurement.shape, comm.size())?;
+    let mut comms = GridComms::new(&comm, grid)?;
+    let (bins, distributed) = match input {
+        Content::Points(0) => (Vec::new(), 0),
+        _ => {
+            let mut transform = MeshTransform::new(&mut context.recorder, &mut comms, measurement, input)?;
+            spectrum(&mut transform, measurement, file, input, &mut phases)?
         }
-        phases.done("bin");
-        bins
     };
-    sent[0] += lines.cost().sent;
+    let mut sent = [distributed + comms.cost().sent];
     comm.all_reduce(&mut sent, Op::Sum)?;
     if comm.rank() == 0 {
-        write(job.output, &bins)?;
+        write(&arguments.output, &bins)?;
     }
     phases.done("write");
     let mut report = serde_json::json!({
         "command": "power",
-        "file": job.path.display().to_string(),
-        "output": job.output.display().to_string(),
-        "mesh": job.shape,
-        "box": job.size,
-        "window": job.window.map(|window| window.to_string()),
-        "deconvolve": job.deconvolve,
-        "interlace": job.interlace,
-        "shot_noise": job.shot_noise,
+        "file": arguments.input.display().to_string(),
+        "output": arguments.output.display().to_string(),
+        "mesh": measurement.shape,
+        "box": measurement.size,
+        "window": measurement.window.map(|window| window.to_string()),
+        "deconvolve": arguments.deconvolve,
+        "interlace": arguments.interlace,
+        "shot_noise": arguments.shot_noise,
         "bins": bins.len(),
-        "device": rank.gpu.info().name,
+        "device": context.gpu.info().name,
         "ranks": comm.size(),
         "grid": grid.parts(),
         "seconds": phases.finish(),
         "bytes": { "between_ranks": sent[0] },
     });
     match input {
-        Input::Field(shape) => report["shape"] = shape.to_vec().into(),
-        Input::Points(count) => report["points"] = count.into(),
+        Content::Field(shape) => report["shape"] = shape.to_vec().into(),
+        Content::Points(count) => report["points"] = count.into(),
     }
     Ok(report)
+}
+
+/// The power spectrum, the same on all ranks, and the bytes that this rank sent to distribute points.
+fn spectrum(
+    transform: &mut MeshTransform,
+    measurement: &Measurement,
+    file: &InputFile,
+    input: Content,
+    phases: &mut Phases,
+) -> Result<(Vec<Bin>, u64), Error> {
+    let ModesOfInput { modes, shifted, sent } = match input {
+        Content::Field(_) => field_modes(measurement, file, transform, phases)?,
+        Content::Points(count) => point_modes(measurement, file, count, transform, phases)?,
+    };
+    let part = transform.plan.spectrum_part();
+    let geometry = SpectrumGeometry { shape: measurement.shape, size: measurement.size, part };
+    let power = powers(measurement, &geometry, &modes, shifted.as_deref());
+    let mut bins = power_spectrum(transform.comms.world(), &geometry, |index, _| power[index])?;
+    if let (Content::Points(count), true) = (input, measurement.arguments.shot_noise) {
+        bins.iter_mut().for_each(|bin| bin.power -= measurement.volume() / count as f64);
+    }
+    phases.done("bin");
+    Ok((bins, sent))
 }
 
 fn write(output: &Path, bins: &[Bin]) -> Result<(), IoError> {
@@ -313,109 +297,155 @@ fn write(output: &Path, bins: &[Bin]) -> Result<(), IoError> {
     write_csv(output, &[("k", Column::F64(&k)), ("P", Column::F64(&power)), ("modes", Column::U64(&modes))])
 }
 
-/// What a rank works with.
-struct Work<'a> {
+/// A mesh of one rank and its transform.
+struct MeshTransform<'a> {
     recorder: &'a mut Recorder,
-    lines: &'a mut GridComms,
-    transform: &'a Transform,
+    comms: &'a mut GridComms,
+    plan: Transform,
 }
 
+/// Modes of one rank, in the order of its part of the spectrum.
 type Modes = Vec<[f32; 2]>;
 
-impl Work<'_> {
+/// The modes of this rank.
+struct ModesOfInput {
+    modes: Modes,
+    /// Those of the points moved by half a cell, for interlacing.
+    shifted: Option<Modes>,
+    /// Bytes sent to distribute points.
+    sent: u64,
+}
+
+impl<'a> MeshTransform<'a> {
+    fn new(
+        recorder: &'a mut Recorder,
+        comms: &'a mut GridComms,
+        measurement: &Measurement,
+        input: Content,
+    ) -> Result<Self, Error> {
+        let plan = Transform::new(recorder.gpu(), measurement.shape, comms.grid(), comms.rank());
+        let plan = plan.map_err(|error| match (Error::from(error), input) {
+            // The lengths are the file's and not the call's.
+            (Error::Fft(error), Content::Field(shape)) => IoError::Shape {
+                path: measurement.arguments.input.clone(),
+                found: shape.into(),
+                wanted: format!("one that can be transformed ({error})"),
+            }
+            .into(),
+            (error, _) => error,
+        })?;
+        Ok(MeshTransform { recorder, comms, plan })
+    }
+
+    /// The modes of a field.
     fn modes(&mut self, real: &Array<f32>) -> Result<Modes, Error> {
-        let Work { recorder, lines, transform } = self;
-        let spectrum = transform.spectrum(recorder.gpu())?;
-        transform.forward(recorder, lines, real, &transform.field_layout(), &spectrum)?;
+        let MeshTransform { recorder, comms, plan } = self;
+        let spectrum = plan.spectrum(recorder.gpu())?;
+        plan.forward(recorder, comms, real, &plan.field_layout(), &spectrum)?;
         Ok(recorder.download(&spectrum, 0, spectrum.len())?)
     }
 
-    fn painted(&mut self, points: &Points, painter: &Painter, phases: &mut Phases) -> Result<Modes, Error> {
+    /// The modes of the density contrast of points.
+    fn modes_of_points(&mut self, points: &Points, painter: &Painter, phases: &mut Phases) -> Result<Modes, Error> {
         let real = self.real()?;
-        points.density(self.recorder, self.lines, painter, -1.0, &real)?;
+        points.density(self.recorder, self.comms, painter, -1.0, &real)?;
         phases.done("paint");
         let modes = self.modes(&real)?;
         phases.done("transform");
         Ok(modes)
     }
 
+    /// A field in real space.
     fn real(&self) -> Result<Array<f32>, Error> {
-        Ok(self.recorder.gpu().array("power::real", self.transform.field_layout().len())?)
+        Ok(self.recorder.gpu().array("power::real", self.plan.field_layout().len())?)
     }
 }
 
-/// The modes of this rank of a field.
-fn field_modes(job: &Job, file: &Source, work: &mut Work, phases: &mut Phases) -> Result<Modes, Error> {
-    let own: Box3 = work.transform.field_part();
-    let [_, n1, n2] = job.shape;
+/// The modes of a field.
+fn field_modes(
+    measurement: &Measurement,
+    file: &InputFile,
+    transform: &mut MeshTransform,
+    phases: &mut Phases,
+) -> Result<ModesOfInput, Error> {
+    let own: Box3 = transform.plan.field_part();
+    let [_, n1, n2] = measurement.shape;
     let mut values = Vec::new();
     if !own[1].is_empty() {
         for i in own[0].clone() {
             values.extend(file.read_f64((i * n1 + own[1].start) * n2..(i * n1 + own[1].end) * n2)?);
         }
     }
-    let contrast = density_contrast(work.lines.world(), &own, &values).map_err(|error| in_file(error, job))?;
+    let contrast =
+        density_contrast(transform.comms.world(), &own, &values).map_err(|error| in_file(error, measurement))?;
     drop(values);
     phases.done("read");
-    let real = work.real()?;
-    work.recorder.upload(&real, 0, &contrast)?;
-    let modes = work.modes(&real)?;
+    let real = transform.real()?;
+    transform.recorder.upload(&real, 0, &contrast)?;
+    let modes = transform.modes(&real)?;
     phases.done("transform");
-    Ok(modes)
+    Ok(ModesOfInput { modes, shifted: None, sent: 0 })
 }
 
-/// The modes of this rank of the density of points, and of the points moved by half a cell.
+/// The modes of the density of points, and of the points moved by half a cell.
 fn point_modes(
-    job: &Job,
-    file: &Source,
+    measurement: &Measurement,
+    file: &InputFile,
     count: u64,
-    work: &mut Work,
+    transform: &mut MeshTransform,
     phases: &mut Phases,
-    sent: &mut u64,
-) -> Result<(Modes, Option<Modes>), Error> {
-    let (comm, grid) = (work.lines.world().clone(), work.lines.grid());
+) -> Result<ModesOfInput, Error> {
+    let (comm, grid) = (transform.comms.world().clone(), transform.comms.grid());
     let rows = split(count, comm.size() as u64, comm.rank() as u64);
     let values = file.read_f64(3 * rows.start..3 * rows.end)?;
     phases.done("read");
-    let window = job.window.unwrap_or_default();
-    let mesh = Mesh::new(job.shape, job.size, grid, comm.rank(), Points::halo(window, job.interlace));
+    let (window, interlace) = (measurement.window.unwrap_or_default(), measurement.arguments.interlace);
+    let (shape, size) = (measurement.shape, measurement.size);
+    let mesh = Mesh::new(shape, size, grid, comm.rank(), Points::halo(window, interlace));
     let (positions, _) = values.as_chunks::<3>();
-    let points = Points::distribute(work.recorder, &comm, grid, mesh, job.size, positions);
-    let mut points = points.map_err(|error| in_file(error, job))?;
+    let points = Points::distribute(transform.recorder, &comm, grid, mesh, size, positions);
+    let mut points = points.map_err(|error| in_file(error, measurement))?;
     drop(values);
-    *sent = points.sent();
     phases.done("distribute");
     let painter = Painter::new(window);
-    let modes = work.painted(&points, &painter, phases)?;
-    if !job.interlace {
-        return Ok((modes, None));
+    let modes = transform.modes_of_points(&points, &painter, phases)?;
+    let mut shifted = None;
+    if interlace {
+        points.shift(transform.recorder, 0.5)?;
+        shifted = Some(transform.modes_of_points(&points, &painter, phases)?);
     }
-    points.shift(work.recorder, 0.5)?;
-    Ok((modes, Some(work.painted(&points, &painter, phases)?)))
+    Ok(ModesOfInput { modes, shifted, sent: points.sent() })
 }
 
-/// Names the file that a bad value is in.
-fn in_file(error: MeshError, job: &Job) -> Error {
+/// Adds the path of the file to the error of a bad value.
+fn in_file(error: MeshError, measurement: &Measurement) -> Error {
     match error {
-        MeshError::NotFinite { index, value } => IoError::NonFinite { path: job.path.into(), index, value }.into(),
+        MeshError::NotFinite { index, value } => {
+            IoError::NonFinite { path: measurement.arguments.input.clone(), index, value }.into()
+        }
         error => error.into(),
     }
 }
 
 /// |delta_k|^2 of this rank's modes, corrected as asked.
-fn powers(job: &Job, geometry: &SpectrumGeometry, modes: &[[f32; 2]], shifted: Option<&[[f32; 2]]>) -> Vec<f64> {
+fn powers(
+    measurement: &Measurement,
+    geometry: &SpectrumGeometry,
+    modes: &[[f32; 2]],
+    shifted: Option<&[[f32; 2]]>,
+) -> Vec<f64> {
     let [n0, n1, n2] = extent(&geometry.part).map(|n| n as usize);
-    // Products of one factor an axis: sines are taken for axes, not for modes.
+    // Factors are products over the axes, and computed per axis rather than per mode.
     let along = |axis: usize, factor: &dyn Fn(Wave) -> [f64; 2]| -> Vec<[f64; 2]> {
-        let wave = |index| Wave::new(index, job.shape[axis], job.size[axis]);
+        let wave = |index| Wave::new(index, measurement.shape[axis], measurement.size[axis]);
         geometry.part[axis].clone().map(|index| factor(wave(index))).collect()
     };
-    let window = |wave: Wave| match job.window.filter(|_| job.deconvolve) {
+    let window = |wave: Wave| match measurement.window.filter(|_| measurement.arguments.deconvolve) {
         Some(window) => [window.transform(wave.w).powi(2), 0.0],
         None => [1.0, 0.0],
     };
-    // Points that were moved by +h/2 have their modes turned by exp(-i w / 2) in a transform with exp(-i k x). Nyquist
-    // modes stand for both signs of w, which no turn suits: like everywhere in the transform they count as negative.
+    // Points that were moved by +h/2 have their modes multiplied by exp(-i w / 2) in a transform with exp(-i k x). Nyquist
+    // modes stand for both signs of w, which no phase suits: like everywhere in the transform they count as negative.
     let phase = |wave: Wave| [(wave.w / 2.0).cos(), (wave.w / 2.0).sin()];
     let (windows, phases) = ([0, 1, 2].map(|a| along(a, &window)), [0, 1, 2].map(|a| along(a, &phase)));
     let times = |[a, b]: [f64; 2], [c, d]: [f64; 2]| [a * c - b * d, a * d + b * c];
@@ -427,8 +457,8 @@ fn powers(job: &Job, geometry: &SpectrumGeometry, modes: &[[f32; 2]], shifted: O
                 let index = powers.len();
                 let mut mode = modes[index].map(f64::from);
                 if let Some(shifted) = shifted {
-                    let turned = times(times(phase, phases[2][k]), shifted[index].map(f64::from));
-                    mode = [0.5 * (mode[0] + turned[0]), 0.5 * (mode[1] + turned[1])];
+                    let rotated = times(times(phase, phases[2][k]), shifted[index].map(f64::from));
+                    mode = [0.5 * (mode[0] + rotated[0]), 0.5 * (mode[1] + rotated[1])];
                 }
                 powers.push((mode[0] * mode[0] + mode[1] * mode[1]) / (window * windows[2][k][0]));
             }

@@ -1,4 +1,4 @@
-//! What the commands about neighbours share: the files they read, the words for distances, and their reports.
+//! What the commands about neighbours share: their input files, options of distances, and reports.
 
 use std::path::{Path, PathBuf};
 
@@ -7,16 +7,16 @@ use meshloom::comm::Op;
 use meshloom::io::{IoError, printable_path};
 use meshloom::points::neighbors::DistributedSearch;
 use meshloom::points::{Cloud, Domain};
-use meshloom::{Context, Error, Launch};
+use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
 use crate::common::{Common, Failure, refuse_dash, writable};
 use crate::phases::Phases;
 use crate::points::{PointFile, Sides, sides};
 
-/// The points, the box they lie in, and the options of every command.
+/// Options of every command about neighbours.
 #[derive(Args)]
-pub struct Inputs {
+pub struct SearchOptions {
     /// Points: shape (N, 3) or (N, 2), f32 or f64; or a snapshot in HDF5
     #[arg(value_name = "POINTS.npy|SNAPSHOT.hdf5")]
     points: PathBuf,
@@ -27,7 +27,7 @@ pub struct Inputs {
     pub common: Common,
 }
 
-/// A distance from 0 on that f32 holds, for the search it is given to.
+/// Parses a distance: a number from 0 on in the range of f32.
 pub fn distance(text: &str) -> Result<f32, String> {
     match text.trim().parse::<f64>() {
         Ok(length) if length >= 0.0 && (length as f32).is_finite() => Ok(length as f32 + 0.0),
@@ -35,7 +35,7 @@ pub fn distance(text: &str) -> Result<f32, String> {
     }
 }
 
-/// A [`distance`], or `inf`: any.
+/// Parses a [`distance`], or `inf` for no limit.
 pub fn limit(text: &str) -> Result<f32, String> {
     match text.trim().parse::<f64>() {
         Ok(f64::INFINITY) => Ok(f32::INFINITY),
@@ -43,150 +43,135 @@ pub fn limit(text: &str) -> Result<f32, String> {
     }
 }
 
-/// What one of these commands is to do.
-pub struct Job<'a> {
+/// A call of one of these commands.
+pub struct SearchCommand<'a> {
     /// Its name.
-    pub command: &'static str,
-    /// The points and the box.
-    pub inputs: &'a Inputs,
-    /// The file of the places whose neighbours are asked for, if they are others, and what a report calls it.
+    pub name: &'static str,
+    pub options: &'a SearchOptions,
+    /// The file of the query points, where they are not the points themselves, and its key in a report.
     pub queries: Option<(&'static str, &'a Path)>,
     /// The file to write.
     pub output: &'a Path,
 }
 
-/// The files of a job, looked at.
-pub struct Files {
-    /// The points.
+/// The input files of a command, opened.
+pub struct SearchInputs {
     pub points: PointFile,
-    /// The places, if they are others.
+    /// The query points, where they are not the points themselves.
     pub queries: Option<PointFile>,
-    /// Where both lie.
+    /// The domain of both.
     pub domain: Domain,
 }
 
-impl Files {
-    /// Those whose neighbours are asked for.
-    pub fn asked(&self) -> &PointFile {
+impl SearchInputs {
+    /// The points whose neighbours are searched for.
+    pub fn query_points(&self) -> &PointFile {
         self.queries.as_ref().unwrap_or(&self.points)
     }
 }
 
-impl Job<'_> {
-    /// Checks the words, and the files as far as the words depend on them, then runs `search` on every rank and prints
-    /// the report of what it returns. `prepare` reads what else there is; every rank calls it, before anything long.
+impl SearchCommand<'_> {
+    /// Checks the options, opens the files that their meaning depends on, then runs `search` on every rank and prints
+    /// the report of what it returns. `prepare` reads other inputs; every rank calls it, before anything long.
     ///
     /// # Errors
-    /// Those of the words, the files and the work.
+    /// Those of the options, the files and the work.
     pub fn run<P>(
         &self,
         prepare: impl Fn() -> Result<P, Error> + Sync,
-        search: impl Fn(&mut Work, &P) -> Result<Value, Error> + Sync,
+        search: impl Fn(&mut RankSearch, &P) -> Result<Value, Error> + Sync,
     ) -> Result<(), Failure> {
-        let common = &self.inputs.common;
+        let common = &self.options.common;
         let queries = self.queries.map(|(_, path)| path);
-        refuse_dash([self.inputs.points.as_path()].into_iter().chain(queries), self.output)?;
+        refuse_dash([self.options.points.as_path()].into_iter().chain(queries), self.output)?;
         common.refuse_grid()?;
-        // What --box means depends on the files; ranks of several processes leave other errors to the launch, which
-        // prints one.
-        match prepare().and_then(|_| Ok(self.open()?)) {
-            Ok(files) => drop(files?),
-            Err(_) if Launch::detect(common.ranks.into()) == Launch::Mpi => {}
-            Err(error) => return Err(error.into()),
-        }
-        let report = common.launch_together(|rank| {
-            // Rank 0 looks first: what is wrong for all is said by one, however late the others come to it.
-            let first = rank.comm.rank() == 0;
+        common.before_launch(prepare().and_then(|_| Ok(self.open()?)))?.transpose()?;
+        let report = common.launch_together(|context| {
+            // Rank 0 opens the files first: an error that all ranks would have is printed once.
+            let first = context.comm.rank() == 0;
             if first {
                 writable(self.output)?;
             } else {
-                rank.comm.barrier()?;
+                context.comm.barrier()?;
             }
             let (prepared, files) = (prepare()?, self.open()?);
             if first {
-                rank.comm.barrier()?;
+                context.comm.barrier()?;
             }
             let files = match files {
                 Ok(files) => files,
                 Err(failure) => return Ok(Err(failure)),
             };
-            let mut work = Work::begin(self, rank, &files)?;
+            let mut work = RankSearch::begin(self, context, &files)?;
             let result = search(&mut work, &prepared)?;
             work.report(self, result).map(Ok)
         })?;
         common.print(report)
     }
 
-    /// Opens the files; the inner error is one of the words.
-    fn open(&self) -> Result<Result<Files, Failure>, IoError> {
-        let points = PointFile::open(&self.inputs.points)?;
+    /// Opens the files; the inner error is one of the options.
+    fn open(&self) -> Result<Result<SearchInputs, Failure>, IoError> {
+        let points = PointFile::open(&self.options.points)?;
         let queries = self.queries.map(|(_, path)| PointFile::open(path)).transpose()?;
         let dims = points.dims();
         if let (Some(queries), Some((_, path))) = (&queries, self.queries)
             && queries.dims() != dims
         {
             let found = vec![queries.count(), queries.dims() as u64];
-            let wanted = format!("(M, {dims}), as many axes as {} has,", printable_path(&self.inputs.points));
+            let wanted = format!("(M, {dims}), as many axes as {} has,", printable_path(&self.options.points));
             return Err(IoError::Shape { path: path.into(), found, wanted });
         }
-        let domain = points.domain(self.inputs.size.as_ref());
-        Ok(domain.map(|domain| Files { points, queries, domain }))
+        let domain = points.domain(self.options.size.as_ref());
+        Ok(domain.map(|domain| SearchInputs { points, queries, domain }))
     }
 }
 
-/// One rank's work, with the points in place.
-pub struct Work<'a> {
-    /// This rank.
-    pub rank: &'a Context,
-    /// The files that were read.
-    pub files: &'a Files,
-    pub context: Context,
-    /// The points of all ranks.
-    pub neighborhood: DistributedSearch,
-    /// This rank's places, if they are others.
+/// One rank's work, with the points in a tree.
+pub struct RankSearch<'a> {
+    pub context: &'a mut Context,
+    pub inputs: &'a SearchInputs,
+    /// Searches among the points of all ranks.
+    pub search: DistributedSearch,
+    /// This rank's query points, where they are not the points themselves.
     pub queries: Option<Cloud>,
-    /// What has been done of the run; a search ends its own.
+    /// Phases of the run; each command ends that of its search.
     pub phases: Phases,
 }
 
-impl<'a> Work<'a> {
-    fn begin(job: &Job, rank: &'a Context, files: &'a Files) -> Result<Self, Error> {
-        let mut phases = Phases::new(job.inputs.common.progress(rank.comm.rank(), 4, job.command));
-        let mut context = Context::new(rank.comm.clone(), rank.gpu.clone())?;
-        let cloud = files.points.read(&mut context.recorder, &rank.comm, &files.domain)?;
-        let queries = match &files.queries {
-            Some(file) => Some(file.read(&mut context.recorder, &rank.comm, &files.domain)?),
-            None => None,
-        };
+impl<'a> RankSearch<'a> {
+    fn begin(command: &SearchCommand, context: &'a mut Context, inputs: &'a SearchInputs) -> Result<Self, Error> {
+        let mut phases = Phases::new(command.options.common.progress(context.comm.rank(), 4, command.name));
+        let cloud = inputs.points.read(context, &inputs.domain)?;
+        let queries = inputs.queries.as_ref().map(|file| file.read(context, &inputs.domain)).transpose()?;
         phases.done("read");
-        let neighborhood = DistributedSearch::new(&mut context, &cloud)?;
+        let search = DistributedSearch::new(context, &cloud)?;
         drop(cloud);
         context.recorder.wait()?;
         phases.done("build");
-        Ok(Work { rank, files, context, neighborhood, queries, phases })
+        Ok(RankSearch { context, inputs, search, queries, phases })
     }
 
-    /// The report of the run: what all these commands say, and `result`. All ranks call it.
-    fn report(mut self, job: &Job, result: Value) -> Result<Value, Error> {
+    /// The report of the run: the fields of all these commands, and those of `result`. All ranks call it.
+    fn report(mut self, command: &SearchCommand, result: Value) -> Result<Value, Error> {
         self.phases.done("write");
         let mut cost = self.context.exchange.cost();
-        cost += self.neighborhood.cost();
+        cost += self.search.cost();
         let mut sums = [cost.sent, cost.messages];
-        self.rank.comm.all_reduce(&mut sums, Op::Sum)?;
+        self.context.comm.all_reduce(&mut sums, Op::Sum)?;
         let mut report = json!({
-            "command": job.command,
-            "input": self.files.points.report(),
-            "output": job.output.display().to_string(),
-            "box": sides(&self.files.domain),
-            "points": self.files.points.count(),
-            "queries": self.files.asked().count(),
-            "device": self.rank.gpu.info().name,
-            "ranks": self.rank.comm.size(),
+            "command": command.name,
+            "input": self.inputs.points.report(),
+            "output": command.output.display().to_string(),
+            "box": sides(&self.inputs.domain),
+            "points": self.inputs.points.count(),
+            "queries": self.inputs.query_points().count(),
+            "device": self.context.gpu.info().name,
+            "ranks": self.context.comm.size(),
             "seconds": self.phases.finish(),
             "bytes": { "between_ranks": sums[0] },
             "messages": sums[1],
         });
-        if let (Some(file), Some((name, _))) = (&self.files.queries, job.queries) {
+        if let (Some(file), Some((name, _))) = (&self.inputs.queries, command.queries) {
             report[name] = file.report();
         }
         if let (Value::Object(report), Value::Object(result)) = (&mut report, result) {

@@ -9,7 +9,7 @@ use meshloom::io::NpyWriter;
 use meshloom::io::collective::write_npy;
 use meshloom::points::Curve;
 use meshloom::points::sort::{Sorted, distribute};
-use meshloom::{Context, Error, Launch};
+use meshloom::{Context, Error};
 
 use crate::common::{Common, Failure, refuse_dash, writable};
 use crate::phases::Phases;
@@ -20,7 +20,7 @@ pub struct Arguments {
     /// Points: shape (N, 3) or (N, 2), f32 or f64; or a snapshot in HDF5
     #[arg(value_name = "POINTS.npy|SNAPSHOT.hdf5")]
     points: PathBuf,
-    /// The permutation to write: int64, element i is the row of the point that comes i-th
+    /// The permutation to write: int64, element i is the row of the i-th point in order
     #[arg(short, long, value_name = "ORDER.npy")]
     output: PathBuf,
     /// Sides of the periodic box; 0 or open leaves an axis open [default: a snapshot's own, else all open]
@@ -33,20 +33,16 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     refuse_dash([arguments.points.as_path()], &arguments.output)?;
     arguments.common.refuse_grid()?;
-    // What --box means depends on the file; ranks of several processes leave other errors to the launch, which prints
-    // one.
-    match PointFile::open(&arguments.points) {
-        Ok(file) => drop(file.domain(arguments.size.as_ref())?),
-        Err(_) if Launch::detect(arguments.common.ranks.into()) == Launch::Mpi => {}
-        Err(error) => return Err(Failure::Failed(error.to_string())),
+    if let Some(file) = arguments.common.before_launch(PointFile::open(&arguments.points))? {
+        file.domain(arguments.size.as_ref())?;
     }
-    let report = arguments.common.launch_together(|rank| sort(rank, arguments))?;
+    let report = arguments.common.launch_together(|context| sort(context, arguments))?;
     arguments.common.print(report)
 }
 
 /// One rank's work.
-fn sort(rank: &Context, arguments: &Arguments) -> Result<Result<serde_json::Value, Failure>, Error> {
-    let comm = &rank.comm;
+fn sort(context: &mut Context, arguments: &Arguments) -> Result<Result<serde_json::Value, Failure>, Error> {
+    let comm = &context.comm.clone();
     let mut phases = Phases::new(arguments.common.progress(comm.rank(), 3, "sort"));
     if comm.rank() == 0 {
         writable(&arguments.output)?;
@@ -56,10 +52,9 @@ fn sort(rank: &Context, arguments: &Arguments) -> Result<Result<serde_json::Valu
         Ok(domain) => domain,
         Err(failure) => return Ok(Err(failure)),
     };
-    let mut context = Context::new(comm.clone(), rank.gpu.clone())?;
-    let cloud = file.read(&mut context.recorder, comm, &domain)?;
+    let cloud = file.read(context, &domain)?;
     phases.done("read");
-    let sorted = distribute(&mut context, &cloud, Curve::Morton)?;
+    let sorted = distribute(context, &cloud, Curve::Morton)?;
     context.recorder.wait()?;
     phases.done("sort");
     write_npy(comm, &arguments.output, &[file.count()], |to| save(&mut context.recorder, &sorted, to))?;
@@ -74,7 +69,7 @@ fn sort(rank: &Context, arguments: &Arguments) -> Result<Result<serde_json::Valu
         "box": sides(&domain),
         "points": file.count(),
         "curve": "morton",
-        "device": rank.gpu.info().name,
+        "device": context.gpu.info().name,
         "ranks": comm.size(),
         "seconds": phases.finish(),
         "bytes": { "device": sums[0], "between_ranks": sums[1] },

@@ -1,20 +1,20 @@
-//! The one place where the program writes to standard output and standard error.
+//! Writing to standard output and standard error, which the program does nowhere else.
 //!
-//! Either may be a pipe whose reader has left or a device without room, and what is written may hold names that were
-//! chosen to take a terminal over. Nothing here panics, and control characters come out escaped. All else that prints
-//! (`println!` and its kin) panics in such places: a test sees that none comes in.
+//! Either may be a pipe whose reader has closed it or a full device, and text may hold file names with control characters
+//! that a terminal would obey. Nothing here panics, and control characters are escaped. (`println!` and `eprintln!` panic
+//! on closed pipes: a test checks that the program has none.)
 
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, IsTerminal, Write};
 
 use meshloom::io::{is_unprintable, printable};
 use serde_json::Value;
 
 use crate::common::Failure;
 
-/// Prints what a command has found, at its end.
+/// Prints the result of a command.
 ///
 /// # Errors
-/// [`Failure::Failed`] where it cannot be written. A reader that has left is none: the work is done.
+/// [`Failure::Failed`] where it cannot be written. A closed pipe is no error: the work is done.
 pub fn print(text: &str) -> Result<(), Failure> {
     written(write_all(&mut io::stdout().lock(), &printable(text)))
 }
@@ -26,13 +26,25 @@ pub fn print(text: &str) -> Result<(), Failure> {
 pub fn print_object(object: &Value) -> Result<(), Failure> {
     let mut line = String::new();
     for c in object.to_string().chars() {
-        // What JSON leaves as it is, and a terminal would obey. There are none beyond 16 bits.
+        // Control characters that JSON does not escape; all have 16 bits at most.
         if is_unprintable(c) { line += &format!("\\u{:04x}", u32::from(c)) } else { line.push(c) }
     }
     print(&(line + "\n"))
 }
 
-/// What came of writing to standard output.
+/// Writes binary data to standard output.
+///
+/// # Errors
+/// [`Failure::Usage`] where it is a terminal; else as [`print()`].
+pub fn write_binary(bytes: &[u8]) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    if out.is_terminal() {
+        return Err(Failure::Usage("this is binary and no text for a terminal; name a file with --output".into()));
+    }
+    written(out.write_all(bytes).and_then(|()| out.flush()))
+}
+
+/// Converts the result of writing to standard output.
 ///
 /// # Errors
 /// As [`print()`].
@@ -51,7 +63,7 @@ pub fn written(result: io::Result<()>) -> Result<(), Failure> {
     }
 }
 
-/// Says something on standard error. Where that cannot be written there is nobody to tell.
+/// Prints a message on standard error; errors of writing are ignored.
 pub fn complain(message: &str) {
     let _ = write_all(&mut io::stderr().lock(), &(printable(message).into_owned() + "\n"));
 }
@@ -61,7 +73,7 @@ fn write_all(to: &mut impl Write, text: &str) -> io::Result<()> {
     to.flush()
 }
 
-/// Where diagnostics (`MESHLOOM_LOG`) go: to standard error, whether it can be written or not.
+/// The writer of diagnostics (`MESHLOOM_LOG`): standard error, with errors of writing ignored.
 pub struct Diagnostics;
 
 impl Write for Diagnostics {

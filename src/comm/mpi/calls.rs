@@ -1,20 +1,15 @@
 //! Calls into MPI, one at a time, and the handles they work on.
 
 use std::os::raw::c_int;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread;
-use std::time::Duration;
+use std::sync::Mutex;
 
 use ::mpi::ffi;
 
+use crate::comm::sync::locked;
 use crate::comm::{CommError, Result};
 
 /// Every MPI call of this module runs under this lock.
 pub(in crate::comm) static CALLS: Mutex<()> = Mutex::new(());
-
-pub(in crate::comm) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Whether MPI can be called: initialised and not finalised.
 pub(in crate::comm) fn is_alive() -> bool {
@@ -27,7 +22,7 @@ pub(in crate::comm) fn is_alive() -> bool {
     initialized != 0 && finalized == 0
 }
 
-/// The return code of an MPI call as a result, in the library's own words.
+/// The return code of an MPI call as a result, with the MPI library's text of the error.
 pub(in crate::comm) fn ok(rank: usize, call: &'static str, code: c_int) -> Result<()> {
     if code == ffi::MPI_SUCCESS as c_int {
         return Ok(());
@@ -40,23 +35,7 @@ pub(in crate::comm) fn ok(rank: usize, call: &'static str, code: c_int) -> Resul
     Err(CommError::Mpi { rank, call, text: String::from_utf8_lossy(&text).into_owned() })
 }
 
-/// Waits longer and longer: ranks may share a core with the one they wait for.
-#[derive(Default)]
-pub(super) struct Backoff(u32);
-
-impl Backoff {
-    pub fn pause(&mut self) {
-        self.0 = self.0.saturating_add(1);
-        match self.0 {
-            0..64 => std::hint::spin_loop(),
-            64..2048 => thread::yield_now(),
-            2048..8192 => thread::sleep(Duration::from_micros(20)),
-            _ => thread::sleep(Duration::from_micros(200)),
-        }
-    }
-}
-
-/// An MPI communicator of our own.
+/// An MPI communicator that was made here, freed when it is dropped.
 pub(super) struct Handle(pub ffi::MPI_Comm);
 
 // SAFETY: a handle is an index or a pointer that MPI lets any thread use; the calls themselves run under `CALLS`.
@@ -64,8 +43,8 @@ unsafe impl Send for Handle {}
 unsafe impl Sync for Handle {}
 
 impl Handle {
-    /// What `make` makes, if it makes a communicator.
-    pub fn made(
+    /// The communicator that `make` makes; `None` where MPI gives this rank none. `call` names the MPI function in errors.
+    pub fn make(
         rank: usize,
         call: &'static str,
         make: impl FnOnce(&mut ffi::MPI_Comm) -> c_int,
@@ -81,7 +60,7 @@ impl Handle {
                 code = unsafe { ffi::MPI_Comm_set_errhandler(new, ffi::RSMPI_ERRORS_RETURN) };
             }
         }
-        let handle = (new != null).then(|| Handle(new)); // without the lock, which freeing it takes
+        let handle = (new != null).then(|| Handle(new)); // after the lock is released: dropping a handle takes it
         ok(rank, "MPI_Comm_set_errhandler", code).map(|()| handle)
     }
 }
@@ -89,7 +68,7 @@ impl Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         let _calls = locked(&CALLS);
-        // After MPI has ended there is nothing to free. Libraries do this without asking other ranks.
+        // After MPI has ended there is nothing to free. MPI libraries free a communicator without communication.
         if is_alive() {
             // SAFETY: the communicator is valid, and requests on it keep it alive.
             unsafe { ffi::MPI_Comm_free(&mut self.0) };
@@ -97,7 +76,7 @@ impl Drop for Handle {
     }
 }
 
-/// An MPI request; null once complete.
+/// An MPI request (a non-blocking operation under way); null once complete.
 pub(super) struct Request(pub ffi::MPI_Request);
 
 // SAFETY: as for `Handle`.
@@ -114,7 +93,7 @@ impl Request {
         self.0 == Request::null().0
     }
 
-    /// Whether it is complete; its status if so. The lock must be held.
+    /// Tests for completion: MPI's return code, and the status if it is complete. The caller holds the lock.
     pub fn test(&mut self) -> (c_int, Option<ffi::MPI_Status>) {
         let mut done = 0;
         // SAFETY: an all-zero status is a valid one, and the request is valid or null.

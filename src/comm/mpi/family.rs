@@ -1,5 +1,4 @@
-//! What the communicators that stem from one another share: the thread that may call, messages left behind, the notes
-//! between ranks, and the end.
+//! What a communicator and all that are split from it share.
 
 use std::os::raw::c_int;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,54 +8,56 @@ use std::time::{Duration, Instant};
 
 use ::mpi::ffi;
 
-use super::Comms;
-use super::calls::{Backoff, CALLS, Request, is_alive, locked};
-use super::inquiries::{Answer, Inquiries, Standings, Stream};
+use super::calls::{CALLS, Request, is_alive};
+use super::comm::Comm;
 use super::reduction::Reduction;
+use super::status::{LastCalls, Status, StatusProtocol, Stream};
+use crate::comm::sync::{Backoff, locked};
 use crate::comm::{CommError, Result};
 
-/// How long messages left behind may take to complete when all else is done.
-const LAST_CALL: Duration = Duration::from_secs(1);
-/// How long a failing rank lets lower ranks speak first: the end that a lower rank asks for must have come by then, also on
-/// a machine that has more to do than processors.
-const TURN: Duration = Duration::from_secs(2);
-/// How long it lets a lower rank speak that has said it will.
-const TURN_OF_LOWER: Duration = Duration::from_secs(8);
+/// How long detached messages may take to complete when the last communicator is dropped.
+const DRAIN_TIME: Duration = Duration::from_secs(1);
+/// How long a failing rank waits for lower ranks to report a failure and end all. It is long enough for that end to arrive
+/// on a machine with more processes than processors.
+const YIELD_TIME: Duration = Duration::from_secs(2);
+/// The same once a lower rank has announced its failure.
+const YIELD_TIME_ANNOUNCED: Duration = Duration::from_secs(8);
 
-/// A message nobody waits for any more, kept until MPI lets go of its buffer.
-pub(super) struct Forgotten {
+/// A message that was dropped while it was under way, kept until MPI has done with its buffer.
+pub(super) struct Detached {
     pub request: Request,
-    /// A receive, to be withdrawn.
+    /// Whether it is a receive that is still to be cancelled.
     pub cancel: bool,
     pub to: usize,
     pub tag: c_int,
     pub _buffer: Vec<u8>,
-    pub comms: Arc<Comms>,
+    pub comm: Arc<Comm>,
 }
 
-/// What the communicators that stem from one another share.
+/// What a communicator and all that are split from it share: which thread may call MPI, the detached messages, the status
+/// protocol, and counts.
 pub(in crate::comm) struct Family {
     owner: ThreadId,
     /// Whether MPI lets any thread call it, one at a time.
     serialized: bool,
     /// Whether the ranks [`leave`](Family::leave) together.
     ends: bool,
-    forgotten: Mutex<Vec<Forgotten>>,
-    inquiries: Inquiries,
-    /// Messages of collectives sent less those taken; over all ranks they must come to zero.
+    detached: Mutex<Vec<Detached>>,
+    protocol: StatusProtocol,
+    /// Messages of collectives sent less those received, modulo 2^64; the sum over all ranks must be zero at the end.
     untaken: AtomicU64,
     communicators: AtomicU64,
 }
 
 impl Family {
     /// Of communicators made on this thread.
-    pub(super) fn new(serialized: bool, ends: bool, inquiries: Inquiries) -> Family {
+    pub(super) fn new(serialized: bool, ends: bool, protocol: StatusProtocol) -> Family {
         Family {
             owner: thread::current().id(),
             serialized,
             ends,
-            forgotten: Mutex::default(),
-            inquiries,
+            detached: Mutex::default(),
+            protocol,
             untaken: AtomicU64::new(0),
             communicators: AtomicU64::new(0),
         }
@@ -65,27 +66,27 @@ impl Family {
     /// A number for a communicator that no other of the family has.
     pub(super) fn new_context(&self) -> u64 {
         let mine = self.communicators.fetch_add(1, Ordering::Relaxed) + 1;
-        (self.inquiries.rank() as u64) << 40 | mine
+        (self.protocol.rank() as u64) << 40 | mine
     }
 
-    pub(super) fn standings(&self) -> &Arc<Standings> {
-        &self.inquiries.standings
+    pub(super) fn last_calls(&self) -> &Arc<LastCalls> {
+        &self.protocol.last_calls
     }
 
-    /// Counts a message of a collective that is sent.
-    pub(super) fn gave_to_collective(&self) {
+    /// Counts a message of a collective that was sent.
+    pub(super) fn count_sent(&self) {
         self.untaken.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a message of a collective that has come.
-    pub(super) fn took_of_collective(&self) {
+    /// Counts a message of a collective that was received.
+    pub(super) fn count_received(&self) {
         self.untaken.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Keeps a message nobody waits for, and withdraws it if it is a receive.
-    pub(super) fn forget(&self, rank: usize, message: Forgotten) {
-        locked(&self.forgotten).push(message);
-        // Where MPI may not be called from here, a later wait does it.
+    /// Keeps a message that was dropped while under way; a receive is cancelled.
+    pub(super) fn detach(&self, rank: usize, message: Detached) {
+        locked(&self.detached).push(message);
+        // Where this thread may not call MPI, a later wait does it.
         let _ = self.reap(rank);
     }
 
@@ -101,7 +102,7 @@ impl Family {
         if is_alive() { Ok(calls) } else { Err(refuse("MPI is finalised")) }
     }
 
-    /// The lock, where MPI may be called and no other thread is in it.
+    /// The lock for calls into MPI, where this thread may call it and no other holds the lock.
     fn try_calls(&self) -> Option<MutexGuard<'static, ()>> {
         let may = self.serialized || thread::current().id() == self.owner;
         let calls = match CALLS.try_lock() {
@@ -112,68 +113,72 @@ impl Family {
         (may && is_alive()).then_some(calls)
     }
 
-    /// Lets go of forgotten messages that are complete; says whether none are left.
+    /// Drops detached messages that are complete; returns whether none are left.
     pub(super) fn reap(&self, rank: usize) -> Result<bool> {
-        if locked(&self.forgotten).is_empty() {
+        if locked(&self.detached).is_empty() {
             return Ok(true);
         }
         let calls = self.calls(rank)?;
-        let mut forgotten = locked(&self.forgotten);
-        let is_over = |message: &mut Forgotten| {
+        let mut detached = locked(&self.detached);
+        let is_over = |message: &mut Detached| {
             if std::mem::take(&mut message.cancel) {
                 // SAFETY: an active receive.
                 unsafe { ffi::MPI_Cancel(&mut message.request.0) };
             }
-            // An error of another's leaves the request as it is, and MPI may still use its memory.
+            // An error that another request caused leaves this one active, and MPI may still use its memory.
             let (_, status) = message.request.test();
             status.is_some() || message.request.is_null()
         };
-        let over: Vec<Forgotten> = forgotten.extract_if(.., is_over).collect();
-        let none = forgotten.is_empty();
-        drop(forgotten);
+        let over: Vec<Detached> = detached.extract_if(.., is_over).collect();
+        let none = detached.is_empty();
+        drop(detached);
         drop(calls);
-        drop(over); // without the lock: the last message of a communicator frees it
+        drop(over); // after the lock is released: the last message of a communicator frees it, which takes the lock
         Ok(none)
     }
 
-    /// Takes in and answers notes of other ranks.
+    /// Handles notes of the status protocol.
     pub(super) fn poll(&self, rank: usize) -> Result<()> {
         let _calls = self.calls(rank)?;
-        self.inquiries.poll(|to, stream| {
-            locked(&self.forgotten).iter().any(|message| {
-                let there = Stream { context: message.comms.context, tag: message.tag };
-                message.to == to && there == stream
+        self.protocol.poll(|to, stream| {
+            locked(&self.detached).iter().any(|message| {
+                let sending = Stream { context: message.comm.context, tag: message.tag };
+                message.to == to && sending == stream
             })
         })
     }
 
-    /// Asks a rank, counted in the first communicator, where it stands.
-    pub(super) fn ask(&self, rank: usize, whom: usize, stream: Stream) -> Result<u64> {
+    /// Asks rank `other`, counted in the first communicator, for its status; returns the query's number.
+    pub(super) fn query(&self, rank: usize, other: usize, stream: Stream) -> Result<u64> {
         let _calls = self.calls(rank)?;
-        self.inquiries.ask(whom, stream)
+        self.protocol.query(other, stream)
     }
 
-    /// The answer to a question, which is over then.
-    pub(super) fn take_answer(&self, question: u64) -> Option<Answer> {
-        let answer = self.inquiries.answer(question)?;
-        self.inquiries.forget(question);
-        Some(answer)
+    /// The answer to a query, if it has come; the query ends with it.
+    pub(super) fn take_answer(&self, query: u64) -> Option<Status> {
+        let status = self.protocol.answer(query)?;
+        self.protocol.drop_query(query);
+        Some(status)
     }
 
-    /// No answer is wanted any more.
-    pub(super) fn drop_question(&self, question: u64) {
-        self.inquiries.forget(question);
+    /// Ends a query whose answer is not wanted any more.
+    pub(super) fn drop_query(&self, query: u64) {
+        self.protocol.drop_query(query);
     }
 
-    /// Waits until all ranks are done, and says meanwhile that this one is. Does nothing for a caller's communicator.
+    /// Waits until all ranks have returned from their bodies, answering queries meanwhile. Does nothing for a caller's
+    /// communicator.
+    ///
+    /// # Errors
+    /// [`CommError::Untaken`] where messages of collectives were sent that no rank has received.
     pub fn leave(&self) -> Result<()> {
         if !self.ends {
             return Ok(());
         }
-        self.inquiries.leave();
-        let rank = self.inquiries.rank();
+        self.protocol.leave();
+        let rank = self.protocol.rank();
         let mut backoff = Backoff::default();
-        while !self.inquiries.is_answered() {
+        while !self.protocol.is_answered() {
             self.reap(rank)?;
             self.poll(rank)?;
             backoff.pause();
@@ -182,7 +187,7 @@ impl Family {
             let _calls = self.calls(rank)?;
             // SAFETY: reads a constant.
             let op = unsafe { ffi::RSMPI_SUM };
-            Reduction::start(rank, self.inquiries.comm(), self.untaken.load(Ordering::Relaxed), op)?
+            Reduction::start(rank, self.protocol.comm(), self.untaken.load(Ordering::Relaxed), op)?
         };
         loop {
             self.reap(rank)?;
@@ -194,7 +199,7 @@ impl Family {
             match done {
                 Some(0) => {
                     let _calls = self.calls(rank)?;
-                    self.inquiries.end();
+                    self.protocol.end();
                     return Ok(());
                 }
                 Some(messages) => return Err(CommError::Untaken { messages }),
@@ -203,26 +208,26 @@ impl Family {
         }
     }
 
-    /// Returns when it is this rank's turn to say why it fails: not while a lower rank is about to, whose word ends this
-    /// one before.
-    pub fn wait_to_speak(&self) {
-        let rank = self.inquiries.rank();
+    /// Announces that this rank fails, and waits for lower ranks that fail too: the lowest one reports its failure and ends
+    /// all. Returns when this rank is to do so.
+    pub fn yield_to_lower_ranks(&self) {
+        let rank = self.protocol.rank();
         let start = Instant::now();
-        let mut told = false;
-        let turn = || match rank {
+        let mut announced = false;
+        let limit = || match rank {
             0 => Duration::ZERO,
-            _ if self.inquiries.lower_rank_fails() => TURN_OF_LOWER,
-            _ => TURN,
+            _ if self.protocol.lower_rank_fails() => YIELD_TIME_ANNOUNCED,
+            _ => YIELD_TIME,
         };
-        while start.elapsed() < turn() {
+        while start.elapsed() < limit() {
             thread::sleep(Duration::from_millis(5));
-            // Another thread may be stuck inside MPI: this one has a word to say all the same.
+            // Another thread may be stuck inside MPI; this one fails all the same.
             let Some(_calls) = self.try_calls() else { continue };
-            if !std::mem::replace(&mut told, true) {
-                // Where it does not reach them, two ranks may speak.
-                let _ = self.inquiries.tell_failure();
+            if !std::mem::replace(&mut announced, true) {
+                // If it does not arrive, two ranks may report.
+                let _ = self.protocol.announce_failure();
             }
-            let _ = self.inquiries.poll(|_, _| false);
+            let _ = self.protocol.poll(|_, _| false);
         }
     }
 }
@@ -234,8 +239,8 @@ impl Drop for Family {
             if self.reap(0).is_ok_and(|none| none) {
                 break;
             }
-            if start.elapsed() > LAST_CALL || !is_alive() {
-                let left = std::mem::take(&mut *locked(&self.forgotten));
+            if start.elapsed() > DRAIN_TIME || !is_alive() {
+                let left = std::mem::take(&mut *locked(&self.detached));
                 tracing::warn!(messages = left.len(), "messages were sent or withdrawn but never completed");
                 // MPI may still read or write the buffers.
                 std::mem::forget(left);

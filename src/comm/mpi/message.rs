@@ -6,20 +6,32 @@ use std::sync::Arc;
 
 use ::mpi::ffi;
 
-use super::Comms;
-use super::TAG_COLLECTIVE;
-use super::calls::{Backoff, Request, ok};
-use super::family::{Family, Forgotten};
-use super::inquiries::{Answer, Stream};
-use super::watch::{Verdict, Watch};
+use super::calls::{Request, ok};
+use super::comm::Comm;
+use super::family::{Detached, Family};
+use super::status::{Status, Stream};
+use super::watchdog::{Verdict, Watchdog};
 use crate::comm::Result;
+use crate::comm::lane::{Lane, MAX_TAG};
+use crate::comm::sync::Backoff;
 use crate::comm::transport::{Arrived, Pending};
 
-/// Which way a message goes.
-pub(super) enum Way {
-    Out,
-    /// So many bytes were asked for.
-    In(usize),
+/// The MPI tag of collectives.
+const TAG_COLLECTIVE: c_int = MAX_TAG as c_int + 1;
+
+/// The MPI tag of a lane.
+pub(super) fn tag(lane: Lane) -> c_int {
+    match lane {
+        Lane::User(tag) => tag as c_int,
+        Lane::Collective => TAG_COLLECTIVE,
+    }
+}
+
+/// Whether this rank sends or receives a message.
+pub(super) enum Direction {
+    Send,
+    /// With the number of bytes asked for.
+    Receive(usize),
 }
 
 /// The two ends of a message.
@@ -35,15 +47,15 @@ pub(super) struct Ends {
 /// A message under way. MPI reads or writes `buffer` until `is_done`.
 pub(super) struct Message {
     pub family: Arc<Family>,
-    pub comms: Arc<Comms>,
+    pub comm: Arc<Comm>,
     pub ends: Ends,
-    pub way: Way,
+    pub direction: Direction,
     pub request: Request,
     pub buffer: Vec<u8>,
     pub is_done: bool,
     /// Whether there was more than was asked for.
     pub more: bool,
-    pub watch: Watch,
+    pub watchdog: Watchdog,
 }
 
 impl Message {
@@ -61,7 +73,7 @@ impl Message {
         if code != ffi::MPI_SUCCESS as c_int {
             self.is_done = true; // MPI frees a request that failed
             if !self.request.is_null() {
-                // It is not this one that failed: MPI may still use its memory.
+                // Another request failed: MPI may still use the memory of this one.
                 mem::forget(mem::take(&mut self.buffer));
             }
             let mut class = 0;
@@ -72,7 +84,7 @@ impl Message {
         }
         let Some(status) = status else { return Ok(false) };
         self.is_done = true;
-        if let Way::In(bytes) = self.way {
+        if let Direction::Receive(bytes) = self.direction {
             let mut count = 0;
             // SAFETY: MPI has written `count` bytes, at most the capacity it was given.
             unsafe {
@@ -80,44 +92,45 @@ impl Message {
                 self.buffer.set_len((count.max(0) as usize).min(bytes));
             }
             if self.is_collective() {
-                self.family.took_of_collective();
+                self.family.count_received();
             }
         }
         Ok(true)
     }
 
-    /// After a look in vain: fails where the message cannot come or go any more.
+    /// After a test that found it under way: fails where it cannot be received or sent any more.
     fn still_possible(&mut self) -> Result<()> {
         self.family.reap(self.ends.rank)?;
-        if !self.watch.is_long() {
+        if !self.watchdog.is_long() {
             return Ok(());
         }
         self.family.poll(self.ends.rank)?;
-        if self.watch.asks() {
-            let stream = Stream { context: self.comms.context, tag: self.ends.tag };
-            self.watch.question = Some(self.family.ask(self.ends.rank, self.ends.other_in_family, stream)?);
+        if self.watchdog.query_is_due() {
+            let stream = Stream { context: self.comm.context, tag: self.ends.tag };
+            self.watchdog.query = Some(self.family.query(self.ends.rank, self.ends.other_in_family, stream)?);
         }
-        if let Some(question) = self.watch.question
-            && let Some(answer) = self.family.take_answer(question)
+        if let Some(query) = self.watchdog.query
+            && let Some(status) = self.family.take_answer(query)
         {
-            let verdict = self.verdict(answer);
-            self.watch.weigh(verdict)?;
+            let verdict = self.verdict(status);
+            self.watchdog.take_verdict(verdict)?;
         }
-        self.watch.still_possible()
+        self.watchdog.still_possible()
     }
 
-    fn verdict(&self, answer: Answer) -> Verdict {
+    /// What the other rank's status means for this message.
+    fn verdict(&self, status: Status) -> Verdict {
         let Ends { rank, other, other_in_family, .. } = self.ends;
-        let call = self.comms.standings.call(self.comms.context).filter(|_| self.is_collective());
-        match (answer, call) {
-            (Answer::Gone(gone), Some(call)) => Verdict::Late(gone.in_collective(&call, rank, other)),
-            (Answer::Gone(gone), None) => Verdict::Late(match self.way {
-                Way::In(_) => gone.in_wait_for_message(other_in_family),
-                Way::Out => gone.in_wait_to_send(other_in_family),
+        let call = self.comm.last_calls.get(self.comm.context).filter(|_| self.is_collective());
+        match (status, call) {
+            (Status::Gone(gone), Some(call)) => Verdict::Suspect(gone.in_collective(&call, rank, other)),
+            (Status::Gone(gone), None) => Verdict::Suspect(match self.direction {
+                Direction::Receive(_) => gone.in_wait_for_message(other_in_family),
+                Direction::Send => gone.in_wait_to_send(other_in_family),
             }),
-            (Answer::In(theirs), Some(call)) if call.is_contradicted_by(&theirs) => {
+            (Status::Called(theirs), Some(call)) if call.is_contradicted_by(&theirs) => {
                 let error = call.mismatch(rank, other, &theirs);
-                if call.is_before(&theirs) { Verdict::Late(error) } else { Verdict::Certain(error) }
+                if call.is_before(&theirs) { Verdict::Suspect(error) } else { Verdict::Impossible(error) }
             }
             _ => Verdict::Possible,
         }
@@ -143,21 +156,21 @@ impl Pending for Message {
 
 impl Drop for Message {
     fn drop(&mut self) {
-        if let Some(question) = self.watch.question {
-            self.family.drop_question(question);
+        if let Some(query) = self.watchdog.query {
+            self.family.drop_query(query);
         }
         let _ = self.test();
         // A test that failed has ended the request too.
         if !self.is_done {
-            let forgotten = Forgotten {
+            let detached = Detached {
                 request: mem::replace(&mut self.request, Request::null()),
-                cancel: matches!(self.way, Way::In(_)),
+                cancel: matches!(self.direction, Direction::Receive(_)),
                 to: self.ends.other_in_family,
                 tag: self.ends.tag,
                 _buffer: mem::take(&mut self.buffer),
-                comms: self.comms.clone(),
+                comm: self.comm.clone(),
             };
-            self.family.forget(self.ends.rank, forgotten);
+            self.family.detach(self.ends.rank, detached);
         }
     }
 }

@@ -1,18 +1,19 @@
 //! Ranks as MPI processes.
 //!
-//! - A communicator is one of MPI's. Tags of the caller are MPI tags as they are, and collectives have the one above them.
+//! - A communicator is one of MPI's. The caller's tags are used as MPI tags; collectives have the tag above the largest.
 //! - Every MPI call runs under one lock, which is all that `MPI_THREAD_SERIALIZED` asks for. Where the library gives less,
 //!   calls from another thread than the one that made the communicator are an error.
-//! - Nothing waits inside MPI for another rank that could be late: waits poll, and give the processor away between
-//!   polls. Communicators are made when all their ranks have come, and MPI ends when all are done.
+//! - No call blocks inside MPI for a rank that could be late: waits poll, and yield the processor between polls. The
+//!   blocking calls that make communicators and finalise MPI are made once all ranks have arrived ([`create`]).
 
 mod calls;
+mod comm;
+mod create;
 mod family;
-mod inquiries;
-mod making;
 mod message;
 mod reduction;
-mod watch;
+mod status;
+mod watchdog;
 
 use std::os::raw::c_int;
 use std::sync::{Arc, TryLockError};
@@ -21,42 +22,29 @@ use std::time::{Duration, Instant};
 
 use ::mpi::ffi;
 
-pub(super) use self::calls::{CALLS, locked, ok};
-use self::calls::{Handle, Request, is_alive};
+pub(super) use self::calls::{CALLS, ok};
+use self::calls::{Request, is_alive};
+use self::comm::Comm;
 pub(super) use self::family::Family;
-use self::inquiries::{Inquiries, Standings};
-use self::message::{Ends, Message, Way};
-use self::watch::Watch;
+use self::message::{Direction, Ends, Message, tag};
+use self::status::StatusProtocol;
+use self::watchdog::Watchdog;
 use super::call::Call;
-use super::communicator::{Communicator, MAX_TAG};
-use super::envelope::HEAD;
-use super::error::said_by;
-use super::transport::{Group, Lane, Pending, Transport};
+use super::call::HEADER_BYTES;
+use super::communicator::Communicator;
+use super::error::with_rank;
+use super::lane::Lane;
+use super::sync::locked;
+use super::transport::{Group, Pending, Transport};
 use super::{CommError, Result};
 use crate::printable::printable;
 
-const TAG_COLLECTIVE: c_int = MAX_TAG as c_int + 1;
-
-/// How long another thread may keep a failing one from ending all ranks.
-const LAST_WORD: Duration = Duration::from_secs(5);
-
-/// The communicator behind one of ours. As long as it is there, messages of it may be under way.
-struct Comms {
-    handle: Handle,
-    /// Its number in the family.
-    context: u64,
-    standings: Arc<Standings>,
-}
-
-impl Drop for Comms {
-    fn drop(&mut self) {
-        self.standings.drop_out(self.context);
-    }
-}
+/// How long a failing thread waits for another one that is inside MPI before it ends the process without MPI.
+const ABORT_WAIT: Duration = Duration::from_secs(5);
 
 /// One rank's end of a communicator among MPI processes.
 pub(super) struct Mpi {
-    comms: Arc<Comms>,
+    comm: Arc<Comm>,
     rank: usize,
     /// The ranks of this communicator, counted in the first of its family.
     members: Arc<[usize]>,
@@ -95,23 +83,30 @@ impl Mpi {
         let (rank, size) = (rank as usize, size as usize);
         // SAFETY: promised by the caller, and reads a constant.
         let ((data, notes), serialized) =
-            unsafe { (making::duplicate_twice(rank, comm)?, level >= ffi::RSMPI_THREAD_SERIALIZED) };
-        let family = Arc::new(Family::new(serialized, ends, Inquiries::new(notes, rank, size)?));
-        let standings = family.standings().clone();
-        standings.enter(0);
-        let comms = Comms { handle: data, context: 0, standings };
-        Ok(Mpi { comms: Arc::new(comms), rank, members: (0..size).collect(), family })
+            unsafe { (create::duplicate_twice(rank, comm)?, level >= ffi::RSMPI_THREAD_SERIALIZED) };
+        let family = Arc::new(Family::new(serialized, ends, StatusProtocol::new(notes, rank, size)?));
+        let last_calls = family.last_calls().clone();
+        last_calls.insert(0);
+        let comm = Comm { handle: data, context: 0, last_calls };
+        Ok(Mpi { comm: Arc::new(comm), rank, members: (0..size).collect(), family })
     }
 
     pub fn family(&self) -> Arc<Family> {
         self.family.clone()
     }
 
-    fn pending(&self, request: Request, buffer: Vec<u8>, other: usize, lane: Lane, way: Way) -> Box<dyn Pending> {
+    fn pending(
+        &self,
+        request: Request,
+        buffer: Vec<u8>,
+        other: usize,
+        lane: Lane,
+        direction: Direction,
+    ) -> Box<dyn Pending> {
         let ends = Ends { rank: self.rank, other, other_in_family: self.members[other], tag: tag(lane) };
-        let (family, comms) = (self.family.clone(), self.comms.clone());
-        let watch = Watch::default();
-        Box::new(Message { family, comms, ends, way, request, buffer, is_done: false, more: false, watch })
+        let (family, comm) = (self.family.clone(), self.comm.clone());
+        let watchdog = Watchdog::default();
+        Box::new(Message { family, comm, ends, direction, request, buffer, is_done: false, more: false, watchdog })
     }
 }
 
@@ -125,37 +120,37 @@ impl Transport for Mpi {
     }
 
     fn begin(&self, call: &Call) {
-        self.comms.standings.begin(self.comms.context, call);
+        self.comm.last_calls.set(self.comm.context, call);
     }
 
     fn send(&self, to: usize, lane: Lane, data: Vec<u8>) -> Result<Box<dyn Pending>> {
         let _calls = self.family.calls(self.rank)?;
         let mut request = Request::null();
-        let (place, count, comm) = (data.as_ptr().cast(), data.len() as c_int, self.comms.handle.0);
-        // SAFETY: the buffer lives in `Message` or `Forgotten` until the request is complete.
+        let (place, count, comm) = (data.as_ptr().cast(), data.len() as c_int, self.comm.handle.0);
+        // SAFETY: the buffer lives in `Message` or `Detached` until the request is complete.
         let code =
             unsafe { ffi::MPI_Isend(place, count, ffi::RSMPI_UINT8_T, to as c_int, tag(lane), comm, &mut request.0) };
         ok(self.rank, "MPI_Isend", code)?;
         if lane == Lane::Collective {
-            self.family.gave_to_collective();
+            self.family.count_sent();
         }
-        Ok(self.pending(request, data, to, lane, Way::Out))
+        Ok(self.pending(request, data, to, lane, Direction::Send))
     }
 
     fn receive(&self, from: usize, lane: Lane, bytes: usize) -> Result<Box<dyn Pending>> {
         let mut buffer: Vec<u8> = Vec::new();
         let memory = |_| CommError::Memory { rank: self.rank, bytes: bytes as u64 };
         buffer.try_reserve_exact(bytes).map_err(memory)?;
-        // The head is read even if more comes than there is room for, and then MPI does not promise to write it.
-        buffer.resize(bytes.min(HEAD), 0);
+        // The header is read even if the message is longer than the buffer, and then MPI does not promise to write it.
+        buffer.resize(bytes.min(HEADER_BYTES), 0);
         let _calls = self.family.calls(self.rank)?;
         let mut request = Request::null();
-        let (place, count, comm) = (buffer.as_mut_ptr().cast(), bytes as c_int, self.comms.handle.0);
+        let (place, count, comm) = (buffer.as_mut_ptr().cast(), bytes as c_int, self.comm.handle.0);
         // SAFETY: as in `send`; the buffer has room for `bytes` bytes.
         let code =
             unsafe { ffi::MPI_Irecv(place, count, ffi::RSMPI_UINT8_T, from as c_int, tag(lane), comm, &mut request.0) };
         ok(self.rank, "MPI_Irecv", code)?;
-        Ok(self.pending(request, buffer, from, lane, Way::In(bytes)))
+        Ok(self.pending(request, buffer, from, lane, Direction::Receive(bytes)))
     }
 
     fn new_context(&self) -> u64 {
@@ -165,20 +160,20 @@ impl Transport for Mpi {
     fn split(&self, mine: Option<Group>) -> Result<Option<Box<dyn Transport>>> {
         drop(self.family.calls(self.rank)?); // may this thread call MPI?
         let part = mine.as_ref().map(|group| (group.number, group.rank));
-        let make = || making::split(self.rank, &self.comms.handle, part);
-        let Some(group) = mine else { return make().map(|_| None) };
-        let standings = self.family.standings().clone();
-        standings.enter(group.context); // before another rank can use it, and ask
-        let handle = match make() {
+        let split = || create::split(self.rank, &self.comm.handle, part);
+        let Some(group) = mine else { return split().map(|_| None) };
+        let last_calls = self.family.last_calls().clone();
+        last_calls.insert(group.context); // before another rank has the communicator and can ask about it
+        let handle = match split() {
             Ok(Some(handle)) => handle,
             none => {
-                standings.drop_out(group.context);
+                last_calls.remove(group.context);
                 return none.map(|_| None);
             }
         };
-        let comms = Comms { handle, context: group.context, standings };
+        let comm = Comm { handle, context: group.context, last_calls };
         let members = group.members.iter().map(|&member| self.members[member]).collect();
-        Ok(Some(Box::new(Mpi { comms: Arc::new(comms), rank: group.rank, members, family: self.family.clone() })))
+        Ok(Some(Box::new(Mpi { comm: Arc::new(comm), rank: group.rank, members, family: self.family.clone() })))
     }
 
     fn abort(&self, message: &str) -> ! {
@@ -186,23 +181,15 @@ impl Transport for Mpi {
     }
 }
 
-/// The MPI tag of a stream.
-fn tag(lane: Lane) -> c_int {
-    match lane {
-        Lane::User(tag) => tag as c_int,
-        Lane::Collective => TAG_COLLECTIVE,
-    }
-}
-
 /// Prints one message and ends all ranks with this exit code.
 pub(super) fn end_all(rank: usize, message: &str, code: u8) -> ! {
     use std::io::Write;
-    // One write, so that lines of several ranks do not mix; where nobody listens there is nobody to tell.
+    // One write, so that lines of several ranks do not mix. If it fails there is no other place to report to.
     let _ = std::io::stdout().flush();
-    let _ = std::io::stderr().write_all((printable(&said_by(rank, message)).into_owned() + "\n").as_bytes());
+    let _ = std::io::stderr().write_all((printable(&with_rank(rank, message)).into_owned() + "\n").as_bytes());
     let start = Instant::now();
     let mut calls = CALLS.try_lock();
-    while matches!(calls, Err(TryLockError::WouldBlock)) && start.elapsed() < LAST_WORD {
+    while matches!(calls, Err(TryLockError::WouldBlock)) && start.elapsed() < ABORT_WAIT {
         thread::sleep(Duration::from_millis(1));
         calls = CALLS.try_lock();
     }
@@ -219,8 +206,8 @@ impl Communicator {
     /// over it. Needs the feature `mpi`.
     ///
     /// - MPI stays the caller's: it must outlive what this returns, and nothing here initialises or finalises it.
-    /// - A rank that fails ends the others only by [`abort`](Communicator::abort): how to end is the caller's to say. Ranks
-    ///   that wait for one that has dropped all it had from here, and so answers no more, wait without an end.
+    /// - A rank that fails ends the others only if the caller calls [`abort`](Communicator::abort). A rank that has dropped
+    ///   all communicators made here answers no status queries any more; ranks that wait for it wait without an end.
     /// - Without `MPI_THREAD_SERIALIZED` only the calling thread may use it.
     ///
     /// # Errors

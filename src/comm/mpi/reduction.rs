@@ -1,4 +1,4 @@
-//! A number reduced over all ranks without blocking: MPI's own, for what stands outside of our collectives.
+//! `MPI_Iallreduce` of one number, for what must not be a collective of the library itself: making and ending communicators.
 
 use std::mem;
 
@@ -10,26 +10,27 @@ use crate::comm::Result;
 /// A reduction under way, to be polled.
 pub(super) struct Reduction {
     request: Request,
-    /// What this rank gives, and what comes. MPI reads and writes it meanwhile.
+    /// This rank's number and the result. MPI reads and writes them until the request is complete.
     numbers: Box<[u64; 2]>,
     rank: usize,
 }
 
 impl Reduction {
-    /// Starts one. The lock must be held, and `comm` be a valid communicator of which all ranks do the same.
+    /// Starts one. The caller holds the lock; `comm` is a valid communicator, all ranks of which do the same.
     pub fn start(rank: usize, comm: ffi::MPI_Comm, mine: u64, op: ffi::MPI_Op) -> Result<Reduction> {
         let mut numbers = Box::new([mine, 0]);
         let mut request = Request::null();
-        let [give, get] = &mut *numbers;
-        let (give, get): (*const u64, *mut u64) = (give, get);
+        let [mine, result] = &mut *numbers;
+        let (mine, result): (*const u64, *mut u64) = (mine, result);
         // SAFETY: the numbers stay in their place until the request is complete.
-        let code =
-            unsafe { ffi::MPI_Iallreduce(give.cast(), get.cast(), 1, ffi::RSMPI_UINT64_T, op, comm, &mut request.0) };
+        let code = unsafe {
+            ffi::MPI_Iallreduce(mine.cast(), result.cast(), 1, ffi::RSMPI_UINT64_T, op, comm, &mut request.0)
+        };
         ok(rank, "MPI_Iallreduce", code)?;
         Ok(Reduction { request, numbers, rank })
     }
 
-    /// The result, if it is there. The lock must be held.
+    /// The result, once it is there. The caller holds the lock.
     pub fn poll(&mut self) -> Result<Option<u64>> {
         if !self.request.is_null() {
             let (code, status) = self.request.test();

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::grid::{Cost, Part, Transfers, split};
+use crate::grid::{Cost, Transfer, Transfers, split};
 
 /// An exchange among the ranks of one axis of the process grid that cuts `from_axis` and makes `to_axis` whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl Transpose {
     /// Elements of one piece's arrays, before and after.
     pub fn elements(&self, piece: usize) -> [u64; 2] {
         let transfers = self.transfers(piece);
-        let end = |parts: &[Part]| parts.iter().map(|part| part.start + part.len).max().unwrap_or(0);
+        let end = |parts: &[Transfer]| parts.iter().map(|part| part.start + part.len).max().unwrap_or(0);
         [end(&transfers.send), end(&transfers.receive)]
     }
 
@@ -57,7 +57,7 @@ impl Transpose {
             let mut start = 0;
             (0..ranks)
                 .map(|peer| {
-                    let part = Part { peer: peer as usize, start, len: size(peer) };
+                    let part = Transfer { peer: peer as usize, start, len: size(peer) };
                     start += part.len;
                     part
                 })

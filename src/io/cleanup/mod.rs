@@ -53,7 +53,7 @@ pub fn remove_all() -> usize {
 /// Removes the temporary files in `directory` that killed runs on this host have left, never those of runs that are
 /// alive. Where that cannot be told (file systems without locks, Windows) they stay.
 pub fn clear_leftovers(directory: impl AsRef<Path>) {
-    leftover::clear_in(directory.as_ref());
+    leftover::remove_in(directory.as_ref());
 }
 
 /// Creates a new temporary file. Creating and noting are one step under the lock, so that an interrupt misses nothing.
@@ -61,7 +61,7 @@ pub(crate) fn create_file(path: &Path) -> io::Result<File> {
     let mut unfinished = Unfinished::lock();
     let file = loop {
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
-        if leftover::claim(&file, path) {
+        if leftover::lock(&file, path) {
             break file;
         }
     };
@@ -83,7 +83,7 @@ pub(crate) fn make_file(
     let mut once = || {
         make()?;
         let file = OpenOptions::new().read(true).write(true).open(temporary).and_then(|file| {
-            if leftover::claim(&file, temporary) { Ok(file) } else { Err(io::ErrorKind::NotFound.into()) }
+            if leftover::lock(&file, temporary) { Ok(file) } else { Err(io::ErrorKind::NotFound.into()) }
         });
         file.map_err(|source| IoError::Create { path: output.to_path_buf(), source })
     };

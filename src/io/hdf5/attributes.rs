@@ -1,31 +1,31 @@
-//! Attributes of groups and datasets: writing them with their types, reading them whatever their types.
+//! Attributes of groups and datasets: written with the types that readers expect, read from any numeric type.
 
 use hdf5_metno::types::FixedAscii;
 use hdf5_metno::{Attribute, H5Type, Location, Result};
 
-use super::units::{KM_S, MPC, Quantity, SUN, System};
-use super::{SnapshotInfo, ask, number_type};
+use super::units::{KM_S, MPC, Quantity, SUN, UnitSystem};
+use super::{SnapshotInfo, element_type, queries};
 use crate::io::Dtype;
 
-/// Values that an attribute of numbers may have: there are 16 types of particles at most.
-const MOST: usize = 64;
+/// The most values of a numeric attribute: there are at most 16 types of particles, with a few numbers each.
+const MAX_VALUES: usize = 64;
 
-/// Text of this length at most.
-const TEXT: usize = 160;
+/// The length of text attributes in bytes.
+const TEXT_BYTES: usize = 160;
 
-/// A single value.
+/// Writes a scalar attribute.
 pub(super) fn scalar<T: H5Type>(at: &Location, name: &str, value: T) -> Result<()> {
     at.new_attr::<T>().create(name)?.write_scalar(&value)
 }
 
-/// A list, also of one value.
+/// Writes a one-dimensional attribute, also of one value.
 pub(super) fn list<T: H5Type>(at: &Location, name: &str, values: &[T]) -> Result<()> {
     at.new_attr::<T>().shape(values.len()).create(name)?.write_raw(values)
 }
 
-/// ASCII text of fixed length, which readers of both families decode.
+/// Writes ASCII text of fixed length, which readers of Gadget-4's and of SWIFT's files decode.
 pub(super) fn text(at: &Location, name: &str, value: &str) -> Result<()> {
-    let value = FixedAscii::<TEXT>::from_ascii(value.as_bytes()).map_err(|e| e.to_string())?;
+    let value = FixedAscii::<TEXT_BYTES>::from_ascii(value.as_bytes()).map_err(|e| e.to_string())?;
     scalar(at, name, value)
 }
 
@@ -39,7 +39,7 @@ pub(super) fn numbers(at: &Location, name: &str) -> Result<Option<Vec<f64>>> {
     }
 }
 
-/// The same of numbers that cannot be negative.
+/// As [`numbers`], none of which may be negative.
 pub(super) fn magnitudes(at: &Location, name: &str) -> Result<Option<Vec<f64>>> {
     let values = numbers(at, name)?;
     match values.iter().flatten().find(|value| **value < 0.0) {
@@ -52,7 +52,7 @@ pub(super) fn magnitudes(at: &Location, name: &str) -> Result<Option<Vec<f64>>> 
 pub(super) fn counts(at: &Location, name: &str) -> Result<Option<Vec<u64>>> {
     let Some((attribute, dtype)) = find(at, name)? else { return Ok(None) };
     let wrong = |value: &dyn std::fmt::Display| format!("is {value}; it must be a whole number from 0 on").into();
-    // Scripts write floats here. The library makes 0 of negative numbers that are read as unsigned ones.
+    // Some scripts write counts as floats. Negative numbers are read as signed, since HDF5 converts them to unsigned 0.
     if !dtype.is_integer() {
         let values = attribute.read_raw::<f64>()?;
         let whole = |value: &f64| (0.0..2f64.powi(53)).contains(value) && value.fract() == 0.0;
@@ -71,7 +71,7 @@ pub(super) fn counts(at: &Location, name: &str) -> Result<Option<Vec<u64>>> {
     }
 }
 
-/// The only value of a list.
+/// The value of an attribute that must have one.
 pub(super) fn single<T: Copy>(values: Option<Vec<T>>) -> Result<Option<T>> {
     match values.as_deref() {
         None => Ok(None),
@@ -80,23 +80,23 @@ pub(super) fn single<T: Copy>(values: Option<Vec<T>>) -> Result<Option<T>> {
     }
 }
 
-/// A numeric attribute with its type, after a look at how many values the file says that it has.
+/// A numeric attribute with its type, after a check of how many values it has according to the file.
 fn find(at: &Location, name: &str) -> Result<Option<(Attribute, Dtype)>> {
-    if !ask::has_attribute(at, name)? {
+    if !queries::has_attribute(at, name)? {
         return Ok(None);
     }
     let attribute = at.attr(name)?;
-    let dtype = number_type::of(&attribute)?.map_err(|words| format!("is {words}, where numbers are needed"))?;
+    let dtype = element_type::of(&attribute)?.map_err(|words| format!("is {words}, where numbers are needed"))?;
     let space = attribute.space()?;
     let values = space.shape().into_iter().try_fold(1usize, usize::checked_mul);
-    match values.filter(|&values| values <= MOST) {
-        None => Err(format!("has the shape {:?}; {MOST} values are the most there can be", space.shape()).into()),
+    match values.filter(|&values| values <= MAX_VALUES) {
+        None => Err(format!("has the shape {:?}; {MAX_VALUES} values are the most there can be", space.shape()).into()),
         Some(_) if space.size() == 0 => Err("has no value".into()),
         Some(_) => Ok(Some((attribute, dtype))),
     }
 }
 
-/// What the numbers of a dataset mean, for readers of Gadget-4's and of SWIFT's files.
+/// Writes the attributes that give the unit and scaling of a dataset, for readers of Gadget-4's and of SWIFT's files.
 pub(super) fn describe(at: &Location, quantity: &Quantity, info: &SnapshotInfo) -> Result<()> {
     scalar(at, "a_scaling", quantity.a_scaling)?;
     scalar(at, "h_scaling", quantity.h_scaling())?;
@@ -105,7 +105,7 @@ pub(super) fn describe(at: &Location, quantity: &Quantity, info: &SnapshotInfo) 
     scalar(at, "velocity_scaling", f64::from(quantity.velocity))?;
     scalar(at, "to_cgs", quantity.to_cgs())?;
 
-    let comoving = System::new(info).to_cgs(quantity);
+    let comoving = UnitSystem::new(info).to_cgs(quantity);
     let time = -quantity.velocity;
     let length = quantity.length + quantity.velocity;
     for (name, power) in [("I", 0), ("L", length), ("M", quantity.mass), ("T", 0), ("t", time)] {
@@ -121,9 +121,9 @@ pub(super) fn describe(at: &Location, quantity: &Quantity, info: &SnapshotInfo) 
     text(at, "Description", quantity.description)
 }
 
-/// The group `Units` (and its copy) as SWIFT has it.
+/// Writes the attributes of SWIFT's groups `Units` and `InternalCodeUnits`.
 pub(super) fn units(at: &Location, info: &SnapshotInfo) -> Result<()> {
-    let system = System::new(info);
+    let system = UnitSystem::new(info);
     list(at, "Unit length in cgs (U_L)", &[system.length])?;
     list(at, "Unit mass in cgs (U_M)", &[system.mass])?;
     list(at, "Unit time in cgs (U_t)", &[system.time])?;
@@ -131,10 +131,10 @@ pub(super) fn units(at: &Location, info: &SnapshotInfo) -> Result<()> {
     list(at, "Unit temperature in cgs (U_T)", &[1f64])
 }
 
-/// The group `Cosmology` as SWIFT has it.
+/// Writes the attributes of SWIFT's group `Cosmology`.
 pub(super) fn cosmology(at: &Location, info: &SnapshotInfo) -> Result<()> {
     list(at, "Cosmological run", &[1i32])?;
-    let h0 = info.h * 100.0 * KM_S / MPC * System::new(info).time;
+    let h0 = info.h * 100.0 * KM_S / MPC * UnitSystem::new(info).time;
     for (name, value) in [
         ("Scale-factor", info.scale_factor),
         ("Redshift", info.redshift()),
@@ -157,7 +157,7 @@ pub(super) fn cosmology(at: &Location, info: &SnapshotInfo) -> Result<()> {
     Ok(())
 }
 
-/// The group `Parameters` as Gadget-4 has it.
+/// Writes the attributes of Gadget-4's group `Parameters`.
 pub(super) fn parameters(at: &Location, info: &SnapshotInfo) -> Result<()> {
     scalar(at, "ComovingIntegrationOn", 1i32)?;
     scalar(at, "BoxSize", info.box_size)?;
@@ -168,7 +168,7 @@ pub(super) fn parameters(at: &Location, info: &SnapshotInfo) -> Result<()> {
     scalar(at, "UnitVelocity_in_cm_per_s", KM_S)
 }
 
-/// The cosmological parameters by Gadget's names.
+/// Writes the cosmological parameters under Gadget's names.
 pub(super) fn densities(at: &Location, info: &SnapshotInfo) -> Result<()> {
     scalar(at, "Omega0", info.omega_m)?;
     scalar(at, "OmegaLambda", 1.0 - info.omega_m)?;

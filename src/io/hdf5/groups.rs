@@ -1,17 +1,17 @@
-//! Groups of particles as they are handed to a file, and as they come back.
+//! Catalogues of groups as they are passed for writing and returned from reading.
 
 use std::path::Path;
 
 use crate::io::IoError;
 
-/// A catalogue of groups, one row a group; all slices but `offset` and `members` are as long as `label`.
+/// A catalogue of groups, one row per group; all slices but `offset` and `members` are as long as `label`.
 ///
 /// Lengths in comoving Mpc/h, masses in 1e10 Msun/h, velocities in peculiar km/s.
 #[derive(Clone, Copy, Debug)]
 pub struct Groups<'a> {
-    /// A number that names the group, such as the smallest id in it.
+    /// An identifier of the group, such as the smallest id in it.
     pub label: &'a [u64],
-    /// Particles.
+    /// Number of particles.
     pub count: &'a [u64],
     /// Mass.
     pub mass: &'a [f32],
@@ -25,15 +25,14 @@ pub struct Groups<'a> {
     pub velocity_dispersion: Option<&'a [f32]>,
     /// Largest distance of a particle from the centre.
     pub max_radius: &'a [f32],
-    /// Where the members of each group begin in `members`, and at the end where they end: one more than groups, from 0,
-    /// `count` apart.
+    /// Row offsets into `members`, as in CSR: one more than groups, the first 0, with differences `count`.
     pub offset: &'a [u64],
     /// Ids of particles, group after group.
     pub members: Option<&'a [u64]>,
 }
 
 impl Groups<'_> {
-    /// Checks that the slices belong together; `path` is for the error.
+    /// Checks that the lengths and offsets agree; `path` is for the error.
     pub(super) fn check(&self, path: &Path) -> Result<(), IoError> {
         let wrong = |name: &str, reason: String| {
             Err(IoError::Column { path: path.to_path_buf(), name: name.to_string(), reason })
@@ -74,16 +73,16 @@ impl Groups<'_> {
     }
 }
 
-/// A catalogue that was read back. Fields as in [`Groups`].
+/// A catalogue that was read. Fields as in [`Groups`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct GroupCatalog {
     /// Side of the box.
     pub box_size: f64,
     /// Scale factor a.
     pub scale_factor: f64,
-    /// A number that names the group.
+    /// An identifier of the group.
     pub label: Vec<u64>,
-    /// Particles.
+    /// Number of particles.
     pub count: Vec<u64>,
     /// Mass.
     pub mass: Vec<f32>,
@@ -97,7 +96,7 @@ pub struct GroupCatalog {
     pub velocity_dispersion: Option<Vec<f32>>,
     /// Largest distance of a particle from the centre.
     pub max_radius: Vec<f32>,
-    /// Where members begin, and at the end where they end.
+    /// Row offsets into `members`, as in CSR: one more than groups.
     pub offset: Vec<u64>,
     /// Ids of particles, if they were written.
     pub members: Option<Vec<u64>>,

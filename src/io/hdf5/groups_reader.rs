@@ -6,15 +6,15 @@ use hdf5_metno::{Dataset, H5Type};
 
 use super::attributes::{magnitudes, single};
 use super::part_file::{Opened, broken, wrong};
-use super::{GroupCatalog, number_type};
+use super::{GroupCatalog, element_type};
 use crate::io::{Dtype, IoError};
 
-/// Reads a catalogue that [`write_groups`](super::write_groups) has written, whole. Called by any rank by itself.
+/// Reads a whole catalogue that [`write_groups`](super::write_groups) has written. Not collective.
 ///
 /// # Errors
 /// [`IoError::InputIsDash`], [`IoError::NotFound`], [`IoError::NotAFile`], [`IoError::Read`], [`IoError::Truncated`], and
-/// [`IoError::NotHdf5`] for files that are foreign, cut off, without what such a catalogue has, or with numbers that
-/// cannot be.
+/// [`IoError::NotHdf5`] for files that are foreign, cut off, without the datasets of such a catalogue, or with impossible
+/// numbers.
 pub fn read_groups(path: impl AsRef<Path>) -> Result<GroupCatalog, IoError> {
     let path = path.as_ref();
     let file = Reader { file: Opened::new(path)?, path };
@@ -62,7 +62,7 @@ impl Reader<'_> {
         wrong(self.path, format!("it has no {group}/{name}; is it a catalogue of groups?"))
     }
 
-    /// A single number above 0.
+    /// A header attribute of one number above 0.
     fn header(&self, name: &str) -> Result<f64, IoError> {
         let header = self.file.hdf5.group("Header").map_err(|e| broken(self.path, &e))?;
         let value = magnitudes(&header, name).and_then(single);
@@ -73,7 +73,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A dataset of `rows` rows of `width` numbers, with its type; `None` where it is not there.
+    /// A dataset of `rows` rows of `width` numbers, with its type; `None` where it is missing.
     fn find(
         &self,
         group: &str,
@@ -92,7 +92,7 @@ impl Reader<'_> {
             return Err(wrong(self.path, format!("{group}/{name} has {found} rows, others {rows}")));
         }
         self.file.check(&dataset, group, name)?;
-        match number_type::of(&dataset).map_err(|e| broken(self.path, &e))? {
+        match element_type::of(&dataset).map_err(|e| broken(self.path, &e))? {
             Ok(dtype) => Ok(Some((dataset, dtype))),
             Err(words) => Err(wrong(self.path, format!("{group}/{name} is {words}, where numbers are needed"))),
         }
@@ -102,7 +102,7 @@ impl Reader<'_> {
         dataset.read_raw::<T>().map_err(|e| broken(self.path, &e))
     }
 
-    /// Counts or ids.
+    /// Reads counts or ids; `None` where the dataset is missing.
     fn whole_numbers(&self, group: &str, name: &str, rows: Option<u64>) -> Result<Option<Vec<u64>>, IoError> {
         let Some((dataset, dtype)) = self.find(group, name, 1, rows)? else { return Ok(None) };
         match dtype {
@@ -111,7 +111,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Finite numbers of a group's row, each of which passes `good`.
+    /// Reads finite numbers, all of which must pass `good`, of the group `Group`; `None` where the dataset is missing.
     fn floats(
         &self,
         name: &str,

@@ -4,58 +4,58 @@ use std::path::Path;
 
 use hdf5_metno::file::File as Hdf5File;
 
-use super::columns::{Column, Columns, Kind};
+use super::shared_datasets::{DatasetSpec, NumberKind, SharedDatasets};
 use super::units::Quantity;
 use super::{Groups, SnapshotInfo, attributes};
 use crate::io::{IoError, Sealed, token};
 
-/// The type that all particles are of.
+/// The particle type of all particles.
 const TYPE: usize = 1;
 
-/// Rows that are written at a time, where they are made for the file.
+/// Rows that are converted and written at a time.
 const PIECE: usize = 1 << 16;
 
-/// What a dataset is filled with.
+/// The numbers of a dataset.
 enum Data<'a> {
     F32(&'a [f32]),
     U64(&'a [u64]),
-    /// Six numbers a group, one a particle type: those of type 1, all others 0.
+    /// Six numbers per group, one per particle type: these for type 1, zero for the others.
     F32ByType(&'a [f32]),
     U64ByType(&'a [u64]),
-    /// The same number for all.
+    /// The same number in all rows.
     Constant(f32),
 }
 
 impl Data<'_> {
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> NumberKind {
         match self {
-            Data::F32(_) | Data::F32ByType(_) | Data::Constant(_) => Kind::F32,
-            Data::U64(_) | Data::U64ByType(_) => Kind::U64,
+            Data::F32(_) | Data::F32ByType(_) | Data::Constant(_) => NumberKind::F32,
+            Data::U64(_) | Data::U64ByType(_) => NumberKind::U64,
         }
     }
 
-    fn write(&self, to: &Columns, column: usize, rows: usize) -> Result<(), IoError> {
+    fn write(&self, to: &SharedDatasets, dataset: usize, rows: usize) -> Result<(), IoError> {
         match self {
-            Data::F32(values) => to.write(column, 0, values),
-            Data::U64(values) => to.write(column, 0, values),
-            Data::F32ByType(values) => by_type(to, column, values),
-            Data::U64ByType(values) => by_type(to, column, values),
-            Data::Constant(value) => to.write(column, 0, &vec![*value; rows]),
+            Data::F32(values) => to.write(dataset, 0, values),
+            Data::U64(values) => to.write(dataset, 0, values),
+            Data::F32ByType(values) => write_by_type(to, dataset, values),
+            Data::U64ByType(values) => write_by_type(to, dataset, values),
+            Data::Constant(value) => to.write(dataset, 0, &vec![*value; rows]),
         }
     }
 }
 
-fn by_type<T: crate::io::Element>(to: &Columns, column: usize, values: &[T]) -> Result<(), IoError> {
+fn write_by_type<T: crate::io::Element>(to: &SharedDatasets, dataset: usize, values: &[T]) -> Result<(), IoError> {
     for (piece, values) in values.chunks(PIECE).enumerate() {
         let mut rows = vec![[T::zeroed(); 6]; values.len()];
         rows.iter_mut().zip(values).for_each(|(row, &value)| row[TYPE] = value);
-        to.write(column, (piece * PIECE) as u64, rows.as_flattened())?;
+        to.write(dataset, (piece * PIECE) as u64, rows.as_flattened())?;
     }
     Ok(())
 }
 
-/// Writes a catalogue in Gadget-4's layout, with what it lacks beside. Called by one rank; the file appears when it is
-/// whole. `info` is that of the snapshot that the groups were found in.
+/// Writes a catalogue in Gadget-4's layout, with additional datasets. Called by one rank; the file appears when it is
+/// whole. `info` is that of the snapshot in which the groups were found.
 ///
 /// # Errors
 /// [`IoError::Column`] for slices that do not belong together, [`IoError::OutputIsDash`], [`IoError::NotAFile`],
@@ -88,7 +88,7 @@ pub fn write_groups(path: impl AsRef<Path>, info: &SnapshotInfo, groups: &Groups
     seal_groups(path, info, groups)?.publish()
 }
 
-/// [`write_groups`] but for the name, which [`Sealed::publish`] gives.
+/// As [`write_groups`], but the file gets its name by [`Sealed::publish`] only.
 ///
 /// # Errors
 /// As [`write_groups`].
@@ -96,11 +96,11 @@ pub fn seal_groups(path: impl AsRef<Path>, info: &SnapshotInfo, groups: &Groups)
     let path = path.as_ref();
     groups.check(path)?;
     let datasets = datasets(info, groups);
-    let columns = datasets.iter().map(Dataset::column).collect();
+    let specs = datasets.iter().map(Dataset::spec).collect();
     let describe = |file: &Hdf5File| describe(file, info, groups);
-    let file = Columns::create(path, &token(), columns, info, describe)?;
-    for (column, dataset) in datasets.iter().enumerate() {
-        dataset.data.write(&file, column, dataset.rows)?;
+    let file = SharedDatasets::create(path, &token(), specs, info, describe)?;
+    for (number, dataset) in datasets.iter().enumerate() {
+        dataset.data.write(&file, number, dataset.rows)?;
     }
     file.seal()
 }
@@ -115,9 +115,9 @@ struct Dataset<'a> {
 }
 
 impl Dataset<'_> {
-    fn column(&self) -> Column {
+    fn spec(&self) -> DatasetSpec {
         let shape = [self.rows as u64, self.width];
-        Column { name: self.name, kind: self.data.kind(), shape, quantity: self.quantity }
+        DatasetSpec { name: self.name, kind: self.data.kind(), shape, quantity: self.quantity }
     }
 }
 
@@ -158,11 +158,11 @@ fn datasets<'a>(info: &SnapshotInfo, groups: &Groups<'a>) -> Vec<Dataset<'a>> {
     datasets
 }
 
-/// Everything in the file but datasets.
+/// Writes all of the file but the datasets.
 fn describe(file: &Hdf5File, info: &SnapshotInfo, groups: &Groups) -> hdf5_metno::Result<()> {
     let header = file.create_group("Header")?;
     let (rows, ids) = (groups.label.len() as u64, groups.members.map_or(0, <[_]>::len) as u64);
-    // Gadget-4 and pynbody count subhalos, earlier codes and yt subgroups; both must be said to be none.
+    // Gadget-4 and pynbody read the number of subhalos, earlier codes and yt that of subgroups: both are zero.
     for (name, value) in [("Ngroups", rows), ("Nids", ids), ("Nsubhalos", 0), ("Nsubgroups", 0)] {
         attributes::scalar(&header, &format!("{name}_ThisFile"), value)?;
         attributes::scalar(&header, &format!("{name}_Total"), value)?;
@@ -175,7 +175,7 @@ fn describe(file: &Hdf5File, info: &SnapshotInfo, groups: &Groups) -> hdf5_metno
     attributes::densities(&header, info)?;
     let parameters = file.create_group("Parameters")?;
     attributes::parameters(&parameters, info)?;
-    // Readers of Gadget-4's catalogues ask for both groups, also where nothing is in them.
+    // Readers of Gadget-4's catalogues need both groups, also empty ones.
     file.create_group("IDs")?;
     file.create_group("Subhalo")?;
     Ok(())

@@ -1,42 +1,43 @@
-//! One file of a snapshot: what its header says, and which particles it has.
+//! One file of a snapshot: its header and its particles.
 
 use std::path::{Path, PathBuf};
 
 use hdf5_metno::{Dataset, File as Hdf5File, H5Type};
 
 use super::attributes::{counts, magnitudes, numbers, single};
-use super::columns::lock_remedy;
-use super::{ask, number_type, storage};
+use super::shared_datasets::lock_remedy;
+use super::{element_type, queries, storage};
 use crate::io::input::Input;
 use crate::io::{Dtype, IoError};
 
-/// Particle types that a file can have.
+/// The most particle types of a file.
 const TYPES: usize = 16;
 
-/// What a file says of itself and of the whole snapshot.
+/// The header of a file, about itself and the whole snapshot.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Header {
     pub files: u64,
-    /// Particles of each type in this file, where it says so.
+    /// Particles of each type in this file, if the header has them.
     pub here: Option<Vec<u64>>,
-    /// In all files.
+    /// Particles of each type in all files, if the header has them.
     pub total: Option<Vec<u64>>,
-    /// One side, or one an axis; 0 stands for open space.
+    /// One side, or one per axis; 0 means open space.
     pub box_size: Option<Vec<f64>>,
     pub masses: Vec<f64>,
     pub time: Option<f64>,
     pub redshift: Option<f64>,
 }
 
-/// A file that has been looked at.
+/// A file whose header and coordinates have been checked.
 #[derive(Clone, Debug)]
 pub(super) struct PartFile {
     pub path: PathBuf,
     pub header: Header,
-    /// Types with coordinates, each with their number and axes and the elements' type.
+    /// The coordinates of each particle type that has them.
     pub coordinates: Vec<Coordinates>,
 }
 
+/// The shape and element type of a particle type's coordinates.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Coordinates {
     pub particle_type: usize,
@@ -52,9 +53,9 @@ pub(super) struct Opened {
 }
 
 impl Opened {
-    /// Opens a file, with words for what is wrong with it.
+    /// Opens a file.
     pub fn new(path: &Path) -> Result<Self, IoError> {
-        // The library says little about files that are not there or may not be read, and would wait at a pipe.
+        // Opened first without the library, which says little about files that are missing or unreadable, and blocks at pipes.
         let input = Input::open(path)?;
         let hdf5 = Hdf5File::open(path).map_err(|e| broken(path, &e))?;
         Ok(Self { hdf5, input })
@@ -64,19 +65,19 @@ impl Opened {
         self.input.path()
     }
 
-    /// Checks that the file was not cut off since it was opened: the library reads zeros beyond a file's end.
+    /// Checks that the file has not been cut off since it was opened: the library reads zeros beyond a file's end.
     pub fn still_whole(&self) -> Result<(), IoError> {
         self.input.expect(self.input.len())
     }
 
-    /// A dataset; `None` where it is not there.
+    /// A dataset; `None` where it is missing.
     pub fn dataset(&self, group: &str, name: &str) -> Result<Option<Dataset>, IoError> {
         let find = || {
-            if !ask::has_link(&self.hdf5, group)? {
+            if !queries::has_link(&self.hdf5, group)? {
                 return Ok(None);
             }
             let group = self.hdf5.group(group)?;
-            if ask::has_link(&group, name)? { group.dataset(name).map(Some) } else { Ok(None) }
+            if queries::has_link(&group, name)? { group.dataset(name).map(Some) } else { Ok(None) }
         };
         find().map_err(|e| broken(self.path(), &e))
     }
@@ -94,15 +95,15 @@ pub(super) fn group_name(particle_type: usize) -> String {
 }
 
 impl PartFile {
-    /// Reads the header and looks at the coordinates.
-    pub fn look(path: &Path) -> Result<Self, IoError> {
+    /// Reads the header and checks the coordinates.
+    pub fn read(path: &Path) -> Result<Self, IoError> {
         let file = Opened::new(path)?;
         let header = header(&file.hdf5).map_err(|reason| wrong(path, reason))?;
         let mut coordinates = Vec::new();
         for particle_type in 0..TYPES {
             let group = group_name(particle_type);
             if let Some(dataset) = file.dataset(&group, "Coordinates")? {
-                let found = look_at(path, &dataset, particle_type)?;
+                let found = read_coordinates(path, &dataset, particle_type)?;
                 check(path, &header, &found)?;
                 file.check(&dataset, &group, "Coordinates")?;
                 coordinates.push(found);
@@ -117,7 +118,7 @@ impl PartFile {
     }
 }
 
-/// Rows of a dataset, of `width` numbers each; one axis if that is 1.
+/// Reads rows of `width` numbers each of a dataset, which may have one axis if `width` is 1.
 pub(super) fn read_rows<T: H5Type>(
     dataset: &Dataset,
     rows: std::ops::Range<usize>,
@@ -143,7 +144,7 @@ pub(super) fn broken(path: &Path, error: &hdf5_metno::Error) -> IoError {
 }
 
 fn header(file: &Hdf5File) -> Result<Header, String> {
-    if !ask::has_link(file, "Header").map_err(|e| e.to_string())? {
+    if !queries::has_link(file, "Header").map_err(|e| e.to_string())? {
         return Err("it has no group Header, which snapshots of Gadget-4, SWIFT and their kin have".to_string());
     }
     let at = file.group("Header").map_err(|e| e.to_string())?;
@@ -161,7 +162,7 @@ fn header(file: &Hdf5File) -> Result<Header, String> {
     }
     let (total, high) = (counts("NumPart_Total")?, counts("NumPart_Total_HighWord")?.unwrap_or_default());
     let total = total.map(|total| {
-        // Those that count in 64 bits need no high word, whatever it says.
+        // Totals of 64 bits are complete; the high word is ignored.
         let wide = total.iter().any(|&n| n > u64::from(u32::MAX));
         let high = |i: usize| if wide { 0 } else { high.get(i).copied().unwrap_or(0) & 0xffff_ffff };
         total.iter().enumerate().map(|(i, &low)| low + (high(i) << 32)).collect()
@@ -177,14 +178,14 @@ fn header(file: &Hdf5File) -> Result<Header, String> {
     })
 }
 
-fn look_at(path: &Path, dataset: &Dataset, particle_type: usize) -> Result<Coordinates, IoError> {
+fn read_coordinates(path: &Path, dataset: &Dataset, particle_type: usize) -> Result<Coordinates, IoError> {
     let name = format!("{}/Coordinates", group_name(particle_type));
     let shape = dataset.space().map_err(|e| broken(path, &e))?.shape();
     let [count, dims @ (2 | 3)] = shape[..] else {
         let found = shape.iter().map(|&n| n as u64).collect();
         return Err(IoError::Shape { path: path.join(name), found, wanted: "(N, 3) or (N, 2)".to_string() });
     };
-    let found = match number_type::of(dataset).map_err(|e| broken(path, &e))? {
+    let found = match element_type::of(dataset).map_err(|e| broken(path, &e))? {
         Ok(dtype @ (Dtype::F32 | Dtype::F64)) => {
             return Ok(Coordinates { particle_type, count: count as u64, dims, dtype });
         }
@@ -194,7 +195,7 @@ fn look_at(path: &Path, dataset: &Dataset, particle_type: usize) -> Result<Coord
     Err(IoError::Dtype { path: path.join(name), found, wanted: "float32 or float64".to_string() })
 }
 
-/// The header must agree with what is there.
+/// Checks that the header counts as many particles as there are coordinates.
 fn check(path: &Path, header: &Header, found: &Coordinates) -> Result<(), IoError> {
     let said = header.here.as_ref().and_then(|here| here.get(found.particle_type)).copied();
     match said {

@@ -1,4 +1,4 @@
-//! Which files a snapshot consists of.
+//! The files of a snapshot.
 
 use std::path::{Path, PathBuf};
 
@@ -6,12 +6,12 @@ use super::part_file::{Header, PartFile, wrong};
 use super::part_path;
 use crate::io::{IoError, printable_path};
 
-/// All files of the snapshot that `path` belongs to, looked at, in their order.
+/// All files of the snapshot that `path` belongs to, in their order, with their headers checked.
 pub(super) fn find(path: &Path) -> Result<Vec<PartFile>, IoError> {
     let first = part_path(path, 0);
-    // The name of the whole, where there are only parts.
+    // `path` may be the name without a number.
     let given = if !path.exists() && first.is_file() { &first } else { path };
-    let part = PartFile::look(given)?;
+    let part = PartFile::read(given)?;
     let files = part.header.files;
     if files == 1 {
         return Ok(vec![part]);
@@ -23,14 +23,14 @@ pub(super) fn find(path: &Path) -> Result<Vec<PartFile>, IoError> {
         );
         return Err(wrong(given, reason));
     };
-    (0..files).map(|index| look(&part, &whole, index)).collect()
+    (0..files).map(|index| read_part(&part, &whole, index)).collect()
 }
 
-/// Looks at one of several files.
-fn look(given: &PartFile, whole: &Path, index: u64) -> Result<PartFile, IoError> {
+/// Reads file number `index` and checks that it belongs to the same snapshot as `given`.
+fn read_part(given: &PartFile, whole: &Path, index: u64) -> Result<PartFile, IoError> {
     let path = part_path(whole, index);
     let files = given.header.files;
-    let part = PartFile::look(&path).map_err(|error| match error {
+    let part = PartFile::read(&path).map_err(|error| match error {
         IoError::NotFound { path } => wrong(
             &given.path,
             format!(
@@ -50,7 +50,7 @@ fn look(given: &PartFile, whole: &Path, index: u64) -> Result<PartFile, IoError>
     Ok(part)
 }
 
-/// In what the headers of two files differ that one snapshot has only once.
+/// A difference between two headers that files of one snapshot cannot have.
 fn difference(one: &Header, other: &Header) -> Option<&'static str> {
     let moment = |header: &Header| (header.time, header.redshift);
     if (one.files, &one.total) != (other.files, &other.total) {

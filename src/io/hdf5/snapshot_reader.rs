@@ -1,15 +1,15 @@
-//! Reading of snapshots, each rank its own particles.
+//! Reading snapshots, each rank its own particles.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use hdf5_metno::{Dataset, H5Type};
 
-use super::part_file::{Header, Opened, broken, group_name, read_rows, wrong};
-use super::{ask, number_type, parts};
+use super::part_file::{Header, Opened, PartFile, broken, group_name, read_rows, wrong};
+use super::{element_type, parts, queries};
 use crate::io::{Dtype, IoError};
 
-/// The particles of one type in a snapshot of Gadget-4, SWIFT or their kin, from one file or several, as one array.
+/// The particles of one type in a snapshot in the layout of Gadget-4 or SWIFT, from one file or several, as one array.
 ///
 /// - **Which files**: any one of `name.0.hdf5`, `name.1.hdf5`, ..., or `name.hdf5` where only these exist, opens all.
 /// - **Which particles**: those of `PartType1` (dark matter); without them, those of the only type that has coordinates.
@@ -21,7 +21,7 @@ use crate::io::{Dtype, IoError};
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     path: PathBuf,
-    /// The files, each with its rows.
+    /// The files, each with its range of rows.
     parts: Vec<(PathBuf, Range<u64>)>,
     header: Header,
     particle_type: usize,
@@ -34,71 +34,36 @@ impl Snapshot {
     ///
     /// # Errors
     /// [`IoError::InputIsDash`], [`IoError::NotFound`], [`IoError::NotAFile`], [`IoError::Read`];
-    /// [`IoError::NotHdf5`] for files that are foreign, cut off, without a header, whose header has numbers that cannot be
-    /// or disagree with what is there, for a file of several that is missing, and where several types of particles have coordinates and none is `PartType1`;
+    /// [`IoError::NotHdf5`] for files that are foreign, cut off, without a header, whose header has impossible numbers or
+    /// disagrees with the datasets, for a missing file of several, and where several particle types but not `PartType1`
+    /// have coordinates;
     /// [`IoError::Shape`] and [`IoError::Dtype`] for coordinates that are not `(N, 3)` or `(N, 2)`, f32 or f64.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, IoError> {
         let path = path.as_ref();
         let files = parts::find(path)?;
-        let mut types: Vec<usize> =
-            files.iter().flat_map(|file| &file.coordinates).map(|found| found.particle_type).collect();
-        types.sort_unstable();
-        types.dedup();
+        let particle_type = particle_type(path, &files)?;
         let header = files[0].header.clone();
-        let empty = header.total.as_ref().is_some_and(|total| total.iter().all(|&n| n == 0));
-        let particle_type = match types[..] {
-            [only] => only,
-            _ if types.contains(&1) => 1,
-            [] if empty => 1,
-            [] => return Err(wrong(path, "no particle type has coordinates (PartType1/Coordinates)")),
-            _ => {
-                let names: Vec<String> = types.iter().map(|&number| group_name(number)).collect();
-                let reason = format!(
-                    "there is no PartType1, and several others have coordinates: {}; keep one of them in a file",
-                    names.join(", ")
-                );
-                return Err(wrong(path, reason));
-            }
-        };
-        let mut snapshot =
-            Snapshot { path: path.into(), parts: Vec::new(), header, particle_type, dims: 0, dtype: Dtype::F32 };
-        let mut end = 0u64;
+        let (mut dims, mut dtype) = (None, Dtype::F32);
+        let (mut parts, mut end) = (Vec::new(), 0u64);
         for file in files {
             let start = end;
             if let Some(found) = file.of(particle_type) {
                 end = end.checked_add(found.count).ok_or_else(|| wrong(path, "it has more particles than can be"))?;
-                if snapshot.dims != 0 && snapshot.dims != found.dims {
-                    let (found, dims) = (vec![found.count, found.dims as u64], snapshot.dims);
+                let dims = *dims.get_or_insert(found.dims);
+                if dims != found.dims {
+                    let found = vec![found.count, found.dims as u64];
                     let wanted = format!("(N, {dims}), as the files before it have,");
                     return Err(IoError::Shape { path: file.path, found, wanted });
                 }
-                snapshot.dims = found.dims;
                 if found.dtype == Dtype::F64 {
-                    snapshot.dtype = Dtype::F64;
+                    dtype = Dtype::F64;
                 }
             }
-            snapshot.parts.push((file.path, start..end));
+            parts.push((file.path, start..end));
         }
-        if snapshot.dims == 0 {
-            snapshot.dims = 3;
-        }
-        if let Some(sides) = &snapshot.header.box_size
-            && ![1, 3, snapshot.dims].contains(&sides.len())
-        {
-            let (have, dims) = (sides.len(), snapshot.dims);
-            let reason = format!("Header/BoxSize has {have} numbers; it must be one side, or one an axis ({dims})");
-            return Err(wrong(path, reason));
-        }
-        match snapshot.header.total.as_ref().and_then(|total| total.get(particle_type)).copied() {
-            Some(total) if total != end => Err(wrong(
-                path,
-                format!(
-                    "Header/NumPart_Total counts {total} particles of type {particle_type}, but there are {end}; \
-                     write it again"
-                ),
-            )),
-            _ => Ok(snapshot),
-        }
+        let dims = dims.unwrap_or(3);
+        check_header(path, &header, particle_type, dims, end)?;
+        Ok(Snapshot { path: path.into(), parts, header, particle_type, dims, dtype })
     }
 
     /// The path, as it was given.
@@ -169,7 +134,7 @@ impl Snapshot {
         self.floats_f64("Coordinates", self.dims, rows)
     }
 
-    /// Velocities as they stand in the files, as many numbers a row as coordinates.
+    /// Velocities in the units of the files, as many numbers per row as coordinates.
     ///
     /// # Errors
     /// As [`positions_f32`](Self::positions_f32), and [`IoError::NoMember`] where there are none.
@@ -177,7 +142,7 @@ impl Snapshot {
         self.floats_f32("Velocities", self.dims, rows)
     }
 
-    /// Masses of particles: from `Masses`, or the type's entry in `Header/MassTable`. They are numbers from 0 on.
+    /// Masses of particles: from `Masses`, or the type's entry in `Header/MassTable`. They are not negative.
     ///
     /// # Errors
     /// As [`positions_f32`](Self::positions_f32); [`IoError::NoMember`] where there are neither, and
@@ -188,7 +153,7 @@ impl Snapshot {
             let masses = self.floats_f32("Masses", 1, rows)?;
             return match masses.iter().position(|mass| !(mass.is_finite() && *mass >= 0.0)) {
                 None => Ok(masses),
-                Some(at) => Err(self.no_mass(first + at as u64, masses[at])),
+                Some(at) => Err(self.wrong_mass(first + at as u64, masses[at])),
             };
         };
         self.check_range(&rows)?;
@@ -199,12 +164,13 @@ impl Snapshot {
                 format!("Header/MassTable: {mass:e} for type {entry} is beyond the range of f32; use other units");
             return Err(wrong(path, reason));
         }
-        let mut masses = self.room(&rows, 1)?;
+        let mut masses = self.allocate(&rows, 1)?;
         masses.resize((rows.end - rows.start) as usize, narrow);
         Ok(masses)
     }
 
-    fn no_mass(&self, row: u64, mass: f32) -> IoError {
+    /// The error of a mass that is negative or not finite.
+    fn wrong_mass(&self, row: u64, mass: f32) -> IoError {
         let name = self.name("Masses");
         if mass.is_finite() {
             return wrong(&self.path, format!("{name}: the mass of particle {row} is {mass}; it must be from 0 on"));
@@ -244,7 +210,7 @@ impl Snapshot {
         }
     }
 
-    /// Numbers as f32, from f64 with a check.
+    /// Reads numbers as f32, those stored as f64 with a check of their range.
     fn floats_f32(&self, name: &str, width: usize, rows: Range<u64>) -> Result<Vec<f32>, IoError> {
         let mut beyond = None;
         let narrow = |wide: f64, element: usize, beyond: &mut Option<(usize, f64)>| {
@@ -286,8 +252,8 @@ impl Snapshot {
         })
     }
 
-    /// Reads rows from the files they lie in. `append` is told the type of a dataset's elements, and returns whether it
-    /// takes them.
+    /// Reads rows from the files that have them. `append` is passed each dataset with the rows to read, its element type and
+    /// the vector to append to; it returns false for a type that it does not accept.
     fn read<T: H5Type>(
         &self,
         rows: &Range<u64>,
@@ -296,7 +262,7 @@ impl Snapshot {
         mut append: impl FnMut(&Dataset, Range<usize>, Dtype, &mut Vec<T>) -> hdf5_metno::Result<bool>,
     ) -> Result<Vec<T>, IoError> {
         self.check_range(rows)?;
-        let mut out = self.room(rows, width)?;
+        let mut out = self.allocate(rows, width)?;
         let group = group_name(self.particle_type);
         for (path, part) in &self.parts {
             let (start, end) = (rows.start.max(part.start), rows.end.min(part.end));
@@ -314,11 +280,11 @@ impl Snapshot {
                 let wanted = crate::io::error::tuple(&wanted.iter().map(|&n| n as u64).collect::<Vec<_>>());
                 return Err(IoError::Shape { path: path.join(self.name(name)), found, wanted });
             }
-            // Whether it was written to its end is asked once, by who reads its first row.
+            // Checked once, by the rank that reads the first row.
             if start == part.start {
                 file.check(&dataset, &group, name)?;
             }
-            let dtype = number_type::of(&dataset).map_err(|e| broken(path, &e))?;
+            let dtype = element_type::of(&dataset).map_err(|e| broken(path, &e))?;
             let at = (start - part.start) as usize..(end - part.start) as usize;
             let taken = match &dtype {
                 Ok(dtype) => append(&dataset, at, *dtype, &mut out).map_err(|e| broken(path, &e))?,
@@ -338,8 +304,8 @@ impl Snapshot {
         format!("{}/{dataset}", group_name(self.particle_type))
     }
 
-    /// Room for `width` numbers a row.
-    fn room<T>(&self, rows: &Range<u64>, width: usize) -> Result<Vec<T>, IoError> {
+    /// An empty vector with memory for `width` numbers per row.
+    fn allocate<T>(&self, rows: &Range<u64>, width: usize) -> Result<Vec<T>, IoError> {
         let len = (rows.end - rows.start).saturating_mul(width as u64);
         let mut out = Vec::new();
         let bytes = len.saturating_mul(size_of::<T>() as u64);
@@ -347,9 +313,10 @@ impl Snapshot {
         Ok(out)
     }
 
+    /// The error of a dataset that is missing, with those that are there.
     fn absent(&self, path: &Path, file: &Opened, name: &str) -> IoError {
         let group = file.hdf5.group(&group_name(self.particle_type));
-        let there = |name: &&str| group.as_ref().is_ok_and(|group| ask::has_link(group, name).unwrap_or(false));
+        let there = |name: &&str| group.as_ref().is_ok_and(|group| queries::has_link(group, name).unwrap_or(false));
         let found: Vec<_> = ["Coordinates", "Masses", "ParticleIDs", "Velocities"].into_iter().filter(there).collect();
         IoError::NoMember { path: path.to_path_buf(), name: self.name(name), found: found.join(", ") }
     }
@@ -360,5 +327,49 @@ impl Snapshot {
             return Err(IoError::Range { path: self.path.clone(), start, end, len: self.count() });
         }
         Ok(())
+    }
+}
+
+/// The particle type that is read: 1, or the only one with coordinates.
+fn particle_type(path: &Path, files: &[PartFile]) -> Result<usize, IoError> {
+    let mut types: Vec<usize> =
+        files.iter().flat_map(|file| &file.coordinates).map(|found| found.particle_type).collect();
+    types.sort_unstable();
+    types.dedup();
+    let is_empty = files[0].header.total.as_ref().is_some_and(|total| total.iter().all(|&n| n == 0));
+    match types[..] {
+        [only] => Ok(only),
+        _ if types.contains(&1) => Ok(1),
+        [] if is_empty => Ok(1),
+        [] => Err(wrong(path, "no particle type has coordinates (PartType1/Coordinates)")),
+        _ => {
+            let names: Vec<String> = types.iter().map(|&number| group_name(number)).collect();
+            let reason = format!(
+                "there is no PartType1, and several others have coordinates: {}; keep one of them in a file",
+                names.join(", ")
+            );
+            Err(wrong(path, reason))
+        }
+    }
+}
+
+/// Checks that the box and the number of particles in the header agree with the coordinates of all files.
+fn check_header(path: &Path, header: &Header, particle_type: usize, dims: usize, count: u64) -> Result<(), IoError> {
+    if let Some(sides) = &header.box_size
+        && ![1, 3, dims].contains(&sides.len())
+    {
+        let have = sides.len();
+        let reason = format!("Header/BoxSize has {have} numbers; it must be one side, or one an axis ({dims})");
+        return Err(wrong(path, reason));
+    }
+    match header.total.as_ref().and_then(|total| total.get(particle_type)).copied() {
+        Some(total) if total != count => Err(wrong(
+            path,
+            format!(
+                "Header/NumPart_Total counts {total} particles of type {particle_type}, but there are {count}; \
+                 write it again"
+            ),
+        )),
+        _ => Ok(()),
     }
 }

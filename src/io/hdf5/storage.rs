@@ -1,7 +1,7 @@
-//! Whether the numbers that a dataset says it has can be in its file.
+//! A check that the numbers of a dataset can be in its file.
 //!
-//! The library fills with zeros what was never written, and believes any shape. So both are looked at before memory is
-//! taken or a number is read.
+//! The library returns zeros for numbers that were never written, and accepts any shape. So the stored size and the shape
+//! are checked before memory is allocated or a number is read.
 
 use hdf5_metno::Dataset;
 use hdf5_metno::dataset::Layout;
@@ -9,17 +9,17 @@ use hdf5_metno_sys::h5z::{
     H5Z_FILTER_DEFLATE, H5Z_FILTER_FLETCHER32, H5Z_FILTER_NBIT, H5Z_FILTER_SHUFFLE, H5Z_FILTER_SZIP, H5Z_filter_t,
 };
 
-use super::ask;
+use super::queries;
 
-/// Filters that make no more than [`MOST_GAIN`] bytes of one. Others, such as that of scales and offsets, may make any
-/// number of equal values of none.
+/// Filters that expand a byte to at most [`MAX_EXPANSION`]. Others, such as scale-offset, may store any number of equal
+/// values in no bytes.
 const BOUNDED: [H5Z_filter_t; 5] =
     [H5Z_FILTER_DEFLATE, H5Z_FILTER_SHUFFLE, H5Z_FILTER_FLETCHER32, H5Z_FILTER_SZIP, H5Z_FILTER_NBIT];
 
-/// Deflate's greatest gain is 1032.
-const MOST_GAIN: u64 = 2048;
+/// An upper bound of the expansion; deflate's is 1032.
+const MAX_EXPANSION: u64 = 2048;
 
-/// Checks a dataset in a file of `file_bytes`; what is wrong comes back as words that follow its name.
+/// Checks a dataset in a file of `file_bytes`. What is wrong is returned as words that follow its name.
 pub(super) fn check(dataset: &Dataset, file_bytes: u64) -> hdf5_metno::Result<Result<(), String>> {
     let too_large = || Ok(Err("has a shape beyond any file; write it again".to_string()));
     let element = dataset.dtype()?.size() as u64;
@@ -57,11 +57,11 @@ pub(super) fn check(dataset: &Dataset, file_bytes: u64) -> hdf5_metno::Result<Re
             let Some(whole) = product(chunks.chain(chunk.iter().copied()).chain([element])) else {
                 return too_large();
             };
-            let filters = ask::filters(&plist)?;
+            let filters = queries::filters(&plist)?;
             // Chunks without filters are as long in the file as in memory, and none may be missing.
             let missing = filters.is_empty() && stored != whole;
             let bounded = filters.iter().all(|filter| BOUNDED.contains(filter));
-            if missing || stored == 0 || (bounded && whole / MOST_GAIN > stored) {
+            if missing || stored == 0 || (bounded && whole / MAX_EXPANSION > stored) {
                 return unfinished(whole);
             }
             if stored > file_bytes {
@@ -69,7 +69,7 @@ pub(super) fn check(dataset: &Dataset, file_bytes: u64) -> hdf5_metno::Result<Re
             }
             Ok(Ok(()))
         }
-        // Where one of the other files is missing the library makes numbers up.
+        // For files that are missing the library returns fill values.
         _ => Ok(Err("is made of other files' numbers (a virtual dataset); give one of those files itself".to_string())),
     }
 }

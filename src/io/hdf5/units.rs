@@ -1,7 +1,7 @@
-//! The units of what meshloom writes, in the words of Gadget-4 and of SWIFT.
+//! The units of written datasets, in the conventions of Gadget-4 and of SWIFT.
 //!
-//! Lengths are comoving Mpc/h, masses 1e10 Msun/h, velocities km/s: the same numbers in both families of readers. Gadget-4
-//! has units without h and says of each dataset how it scales with h; SWIFT knows no h, so that its units contain it.
+//! Lengths are comoving Mpc/h, masses 1e10 Msun/h, velocities km/s: the same numbers in both families of readers. In
+//! Gadget-4 units are free of h and each dataset has a power of h; in SWIFT h is part of the units.
 
 use super::SnapshotInfo;
 
@@ -12,13 +12,13 @@ pub(super) const SUN: f64 = 1.988_409_870_698_051e33;
 /// km/s in cm/s.
 pub(super) const KM_S: f64 = 1e5;
 
-/// What the numbers of a dataset are: powers of the units, and how they scale.
+/// The physical quantity of a dataset: the powers of its units, and its scaling with a.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Quantity {
     pub length: i32,
     pub mass: i32,
     pub velocity: i32,
-    /// Physical values are `a^a_scaling` of what stands in the file.
+    /// A physical value is `a^a_scaling` times that in the file.
     pub a_scaling: f64,
     pub description: &'static str,
 }
@@ -44,7 +44,7 @@ impl Quantity {
         Quantity { velocity: 1, a_scaling, ..Self::number(description) }
     }
 
-    /// Power of h: lengths and masses are in units over h.
+    /// Power of h in the numbers: lengths and masses are in units divided by h.
     pub fn h_scaling(self) -> f64 {
         -f64::from(self.length + self.mass)
     }
@@ -55,19 +55,19 @@ impl Quantity {
     }
 }
 
-/// A system of units as SWIFT has it, in cgs: h is in the units.
+/// SWIFT's system of units in cgs, with h in the units.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct System {
+pub(super) struct UnitSystem {
     pub length: f64,
     pub mass: f64,
-    /// Such that length over time is km/s.
+    /// The unit of time for which the unit of velocity is km/s.
     pub time: f64,
 }
 
-impl System {
+impl UnitSystem {
     pub fn new(info: &SnapshotInfo) -> Self {
         let length = MPC / info.h;
-        System { length, mass: 1e10 * SUN / info.h, time: length / KM_S }
+        UnitSystem { length, mass: 1e10 * SUN / info.h, time: length / KM_S }
     }
 
     /// Value of a quantity's unit in cgs, without a.
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn both_families_say_the_same() {
         let info = SnapshotInfo { count: 8, box_size: 10.0, scale_factor: 0.5, omega_m: 0.3, omega_b: 0.05, h: 0.7 };
-        let system = System::new(&info);
+        let system = UnitSystem::new(&info);
         for quantity in [
             Quantity::number(""),
             Quantity::length(""),

@@ -4,12 +4,12 @@ use clap::Args;
 use meshloom::exchange::GridComms;
 use meshloom::fft::Transform;
 use meshloom::gpu::{Array, MemoryKind, Recorder};
-use meshloom::grid::{Part, Transfers};
+use meshloom::grid::{Cost, Transfer, Transfers};
 use meshloom::{Context, Error};
 use serde_json::json;
 
-use super::measure::Clock;
-use super::report::{self, Report, amount, range, rate, ratio, time};
+use super::report::{self, amount, range, rate, ratio, time};
+use super::session::{Session, cost_between};
 use super::{Found, Settings, name, values};
 use crate::common::Failure;
 
@@ -18,7 +18,7 @@ pub struct Arguments {
     /// Cells of the mesh: one number for a cube, or three as 96x80x60; several with commas between
     #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "256", value_parser = super::shape)]
     size: Vec<[u64; 3]>,
-    /// Bytes a message is cut to [default: the library's]
+    /// Most bytes of a message [default: the library's]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
     chunk_bytes: Option<u64>,
     /// Messages in flight each way [default: the library's]
@@ -29,81 +29,75 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    arguments.settings.run(|rank| measure(rank, arguments))
+    arguments.settings.run(|context| measure(context, arguments))
 }
 
 const COLUMNS: [&str; 9] =
     ["mesh", "grid", "axis", "median", "least .. greatest", "a rank sends", "a rank's rate", "blocking", "ratio"];
 
-/// One exchange of a transform.
-struct Job {
+/// An exchange of a transform, between two of its passes.
+struct TransposeExchange {
     shape: [u64; 3],
-    lines: GridComms,
+    comms: GridComms,
     axis: usize,
     transfers: Transfers,
 }
 
-fn measure(rank: &Context, arguments: &Arguments) -> Result<Found, Error> {
-    let (settings, ranks) = (&arguments.settings, rank.comm.size());
+fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error> {
+    let (settings, ranks) = (&arguments.settings, context.comm.size());
     if ranks == 1 {
         return Ok(Err("an exchange needs two ranks at least; give --ranks 2, or start it under mpirun".into()));
     }
-    let mut jobs = Vec::new();
+    let mut exchanges = Vec::new();
     for &shape in &arguments.size {
-        let grid = settings.grid(shape, ranks)?;
-        let plan = Transform::<[f32; 2]>::new(&rank.gpu, shape, grid, rank.comm.rank());
-        let [refused] = super::measure::sum(&rank.comm, [u64::from(plan.is_err())])?;
+        let grid = settings.common.process_grid(shape, ranks)?;
+        let plan = Transform::<[f32; 2]>::new(&context.gpu, shape, grid, context.comm.rank());
+        let [refused] = super::measure::sum(&context.comm, [u64::from(plan.is_err())])?;
         let plan = match plan {
             Err(error) if refused == ranks as u64 => return Ok(Err(format!("--size {}: {error}", name(shape)))),
             plan => plan?,
         };
         for transpose in plan.plan().forward.exchanges() {
-            let (axis, mut lines) = (transpose.grid_axis, GridComms::new(&rank.comm, grid)?);
-            let line = lines.along(axis);
-            let chunk = arguments.chunk_bytes.unwrap_or(line.chunk_bytes());
-            let depth = arguments.depth.map_or(line.depth(), usize::from);
-            lines = lines.with_chunks(chunk, depth);
-            jobs.push(Job { shape, lines, axis, transfers: transpose.transfers(0) });
+            let (axis, mut comms) = (transpose.grid_axis, GridComms::new(&context.comm, grid)?);
+            let usual = comms.along(axis);
+            let chunk = arguments.chunk_bytes.unwrap_or(usual.chunk_bytes());
+            let depth = arguments.depth.map_or(usual.depth(), usize::from);
+            comms = comms.with_chunks(chunk, depth);
+            exchanges.push(TransposeExchange { shape, comms, axis, transfers: transpose.transfers(0) });
         }
     }
-    let clock = Clock::new(settings, rank, jobs.len() * if settings.reference { 2 } else { 1 });
-    let mut recorder = Recorder::new(&rank.gpu)?;
-    let mut report = Report::new("exchange", settings, rank, &COLUMNS);
-    for job in jobs {
-        one(rank, settings, &clock, &mut recorder, &mut report, job)?;
+    let measurements = exchanges.len() * if settings.reference { 2 } else { 1 };
+    let mut session = Session::new("exchange", settings, context, measurements, &COLUMNS);
+    for exchange in exchanges {
+        measure_one(&mut session, exchange)?;
     }
-    report.field("seconds", json!({ "total": clock.finish() }));
-    Ok(Ok(report))
+    Ok(session.finish())
 }
 
-fn end(parts: &[Part]) -> u64 {
+fn end(parts: &[Transfer]) -> u64 {
     parts.iter().map(|part| part.start + part.len).max().unwrap_or(0)
 }
 
-fn one(
-    rank: &Context,
-    settings: &Settings,
-    clock: &Clock,
-    recorder: &mut Recorder,
-    report: &mut Report,
-    job: Job,
-) -> Result<(), Error> {
-    let Job { shape, mut lines, axis, transfers } = job;
-    let grid = lines.grid();
-    let exchange = lines.along(axis);
-    let outgoing = rank.gpu.array_in::<[f32; 2]>("bench::outgoing", end(&transfers.send), MemoryKind::Outgoing)?;
-    let incoming = rank.gpu.array_in::<[f32; 2]>("bench::incoming", end(&transfers.receive), MemoryKind::Incoming)?;
-    recorder.upload(&outgoing, 0, bytemuck::cast_slice(&values(2 * outgoing.len(), rank.comm.rank())))?;
+/// Measures and reports one exchange. All ranks call it.
+fn measure_one(session: &mut Session, exchange: TransposeExchange) -> Result<(), Error> {
+    let Session { context, settings, clock, report } = session;
+    let recorder = &mut context.recorder;
+    let TransposeExchange { shape, mut comms, axis, transfers } = exchange;
+    let grid = comms.grid();
+    let exchange = comms.along(axis);
+    let outgoing = context.gpu.array_in::<[f32; 2]>("bench::outgoing", end(&transfers.send), MemoryKind::Outgoing)?;
+    let incoming =
+        context.gpu.array_in::<[f32; 2]>("bench::incoming", end(&transfers.receive), MemoryKind::Incoming)?;
+    recorder.upload(&outgoing, 0, bytemuck::cast_slice(&values(2 * outgoing.len(), context.comm.rank())))?;
     let (chunk_bytes, depth, before) = (exchange.chunk_bytes(), exchange.depth(), exchange.cost());
     clock.once(recorder, |recorder| Ok(exchange.run(recorder, &transfers, &outgoing, &incoming)?))?;
-    let after = exchange.cost();
-    let (sent, messages) = (after.sent - before.sent, after.messages - before.messages);
+    let Cost { sent, messages, .. } = cost_between(before, exchange.cost());
     let ours = clock.together(recorder, |recorder| Ok(exchange.run(recorder, &transfers, &outgoing, &incoming)?))?;
     let blocking = if settings.reference {
         let pipelined = recorder.download(&incoming, 0, incoming.len())?;
         recorder.clear(&incoming);
         let spread = clock.together(recorder, |recorder| {
-            whole_messages(&mut lines, axis, recorder, &transfers, [&outgoing, &incoming])
+            whole_messages(&mut comms, axis, recorder, &transfers, [&outgoing, &incoming])
         })?;
         let differs = recorder.download(&incoming, 0, incoming.len())? != pipelined;
         let [differ] = clock.sum([u64::from(differs)])?;
@@ -138,18 +132,18 @@ fn one(
     Ok(())
 }
 
-/// The exchange as one writes it first: all of the array to the host, one message a peer, all of it back.
+/// The same exchange without chunks: the whole array to the host, one message per peer, the whole array back.
 fn whole_messages(
-    lines: &mut GridComms,
+    comms: &mut GridComms,
     axis: usize,
     recorder: &mut Recorder,
     transfers: &Transfers,
     [outgoing, incoming]: [&Array<[f32; 2]>; 2],
 ) -> Result<(), Error> {
-    let comm = lines.along(axis).comm();
+    let comm = comms.along(axis).comm();
     let data = recorder.download(outgoing, 0, outgoing.len())?;
     let mut counts = vec![0; comm.size()];
-    // The blocks of a transform lie in the order of the peers, without gaps.
+    // The blocks of a transform lie in the order of the peers without gaps.
     transfers.send.iter().for_each(|part| counts[part.peer] += part.len);
     let came = comm.all_to_all_v(&data, &counts)?;
     Ok(recorder.upload(incoming, 0, came.data())?)

@@ -2,16 +2,17 @@
 
 use clap::Args;
 use meshloom::exchange::GridComms;
-use meshloom::fft::{Choice, FftError, Route, Spec, Transform, TransformError, Tuner, Value as Cell, Values};
-use meshloom::gpu::{Array, Gpu, Recorder};
+use meshloom::fft::{Choice, FftError, Spec, Transform, TransformError, Tuner, Value as Cell, Values};
+use meshloom::gpu::{Array, Recorder};
 use meshloom::grid::{Cost, FieldLayout, Grid};
 use meshloom::{Context, Error};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::copy::{self, CopySpeed};
-use super::measure::{Clock, Spread};
+use super::measure::Spread;
 use super::reference::{self, fft::Reference};
-use super::report::{self, Report, amount, range, rate, time};
+use super::report::{self, amount, range, rate, time};
+use super::session::{Session, cost_between};
 use super::{Found, Settings, name, values};
 use crate::common::Failure;
 
@@ -20,10 +21,10 @@ pub struct Arguments {
     /// Cells of the mesh: one number for a cube, or three as 96x80x60; several with commas between
     #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "128", value_parser = super::shape)]
     size: Vec<[u64; 3]>,
-    /// Only real fields (both kinds otherwise)
+    /// Only real fields [default: real and complex]
     #[arg(long)]
     real: bool,
-    /// Only complex fields (both kinds otherwise)
+    /// Only complex fields [default: real and complex]
     #[arg(long, conflicts_with = "real")]
     complex: bool,
     /// Search for the fastest process grid, messages and kernels first, and remember them
@@ -35,7 +36,7 @@ pub struct Arguments {
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     reference::check(arguments.settings.reference)?;
-    arguments.settings.run(|rank| measure(rank, arguments))
+    arguments.settings.run(|context| measure(context, arguments))
 }
 
 const COLUMNS: [&str; 11] = [
@@ -52,36 +53,32 @@ const COLUMNS: [&str; 11] = [
     "ratio",
 ];
 
-fn measure(rank: &Context, arguments: &Arguments) -> Result<Found, Error> {
+fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error> {
     let settings = &arguments.settings;
     let kinds: Vec<Values> = [(Values::Complex, arguments.real), (Values::Real, arguments.complex)]
         .into_iter()
         .filter_map(|(kind, left_out)| (!left_out).then_some(kind))
         .collect();
-    let jobs: Vec<_> = arguments.size.iter().flat_map(|&shape| kinds.iter().map(move |&kind| (shape, kind))).collect();
-    let clock = Clock::new(settings, rank, copy::MEASUREMENTS + jobs.len() * if settings.reference { 3 } else { 2 });
-    let mut recorder = Recorder::new(&rank.gpu)?;
-    // All plans come first: a size that cannot be is found before anything has run.
+    let cases: Vec<_> = arguments.size.iter().flat_map(|&shape| kinds.iter().map(move |&kind| (shape, kind))).collect();
+    let measurements = copy::MEASUREMENTS + cases.len() * if settings.reference { 3 } else { 2 };
+    let mut session = Session::new("fft", settings, context, measurements, &COLUMNS);
+    // All plans come first: a size that cannot be transformed is found before anything has run.
     let mut planned = Vec::new();
-    for (shape, kind) in jobs {
-        let grid = settings.grid(shape, rank.comm.size())?;
-        match plan(rank, &clock, arguments, kind, shape, grid)? {
-            Ok(job) => planned.push(job),
+    for (shape, kind) in cases {
+        let grid = settings.common.process_grid(shape, session.context.comm.size())?;
+        match plan(&session, arguments, kind, shape, grid)? {
+            Ok(plan) => planned.push(plan),
             Err(message) => return Ok(Err(message)),
         }
     }
-    let mut report = Report::new("fft", settings, rank, &COLUMNS);
-    let copy = copy::measure(rank, &clock, &mut recorder)?;
-    report.copy(&copy);
-    for job in planned {
-        let mut bench = Bench { rank, settings, clock: &clock, copy: &copy, report: &mut report };
-        match job {
-            Job::Real(job) => bench.measure(&mut recorder, job)?,
-            Job::Complex(job) => bench.measure(&mut recorder, job)?,
+    let copy = copy::measure(&mut session)?;
+    for plan in planned {
+        match plan {
+            Plan::Real(planned) => measure_one(&mut session, &copy, planned)?,
+            Plan::Complex(planned) => measure_one(&mut session, &copy, planned)?,
         }
     }
-    report.field("seconds", json!({ "total": clock.finish() }));
-    Ok(Ok(report))
+    Ok(session.finish())
 }
 
 /// A transform that is to be measured.
@@ -89,55 +86,54 @@ struct Planned<T> {
     shape: [u64; 3],
     choice: Choice,
     transform: Transform<T>,
-    /// Seconds that the plan took.
+    /// Seconds that planning took.
     seconds: f64,
 }
 
-enum Job {
+enum Plan {
     Real(Planned<f32>),
     Complex(Planned<[f32; 2]>),
 }
 
-/// Plans, or says why no rank can.
+/// Plans a transform; the inner error says why no rank can.
 fn plan(
-    rank: &Context,
-    clock: &Clock,
+    session: &Session,
     arguments: &Arguments,
     kind: Values,
     shape: [u64; 3],
     grid: Grid,
-) -> Result<Result<Job, String>, Error> {
-    let tune = arguments.tune.then_some(arguments.settings.has_grid());
-    let job = match kind {
-        Values::Real => planned::<f32>(rank, tune, shape, grid).map(Job::Real),
-        Values::Complex => planned::<[f32; 2]>(rank, tune, shape, grid).map(Job::Complex),
+) -> Result<Result<Plan, String>, Error> {
+    let tune = arguments.tune.then_some(arguments.settings.common.grid.is_some());
+    let plan = match kind {
+        Values::Real => planned::<f32>(session.context, tune, shape, grid).map(Plan::Real),
+        Values::Complex => planned::<[f32; 2]>(session.context, tune, shape, grid).map(Plan::Complex),
     };
-    let job = match job {
+    let plan = match plan {
         Err(TransformError::Exchange(error)) => return Err(error.into()),
         Err(TransformError::Fft(error)) => Err(error),
         Err(error) => return Err(error.into()),
-        Ok(job) => Ok(job),
+        Ok(plan) => Ok(plan),
     };
-    let refused = matches!(&job, Err(error) if !matches!(error, FftError::Device(_)));
-    // Where all ranks refuse they leave together, which saves the exit code under MPI.
-    let [all] = clock.sum([u64::from(refused)])?;
-    match job {
-        Err(error) if all == rank.comm.size() as u64 => Ok(Err(format!("--size {}: {error}", name(shape)))),
-        job => Ok(Ok(job?)),
+    let refused = matches!(&plan, Err(error) if !matches!(error, FftError::Device(_)));
+    // Where all ranks refuse they end together, which keeps the exit code under MPI.
+    let [all] = session.sum([u64::from(refused)])?;
+    match plan {
+        Err(error) if all == session.context.comm.size() as u64 => Ok(Err(format!("--size {}: {error}", name(shape)))),
+        plan => Ok(Ok(plan?)),
     }
 }
 
-/// One transform, the fastest that is found where `tune` says so, on this grid only or any.
+/// The usual transform, or, with `tune`, the fastest that is found: on this grid only where it is true.
 fn planned<T: Cell>(
-    rank: &Context,
+    context: &Context,
     tune: Option<bool>,
     shape: [u64; 3],
     grid: Grid,
 ) -> Result<Planned<T>, TransformError> {
     let spec = Spec::new(T::VALUES, shape);
-    let mut choice = Choice { grid: grid.parts(), ..Choice::usual(&rank.gpu, &spec, rank.comm.size()) };
+    let mut choice = Choice { grid: grid.parts(), ..Choice::usual(&context.gpu, &spec, context.comm.size()) };
     if let Some(fixed) = tune {
-        let tuner = Tuner::new(&rank.gpu, &rank.comm, &spec);
+        let tuner = Tuner::new(&context.gpu, &context.comm, &spec);
         let tuner = if fixed { tuner.on(grid) } else { tuner };
         choice = match Tuner::default_file() {
             Some(file) => tuner.remembering(file).tune::<T>()?,
@@ -146,36 +142,28 @@ fn planned<T: Cell>(
         .choice;
     }
     let start = std::time::Instant::now();
-    let transform = choice.transform::<T>(&rank.gpu, &spec, &choice.lines(&rank.comm)?)?;
+    let transform = choice.transform::<T>(&context.gpu, &spec, &choice.lines(&context.comm)?)?;
     Ok(Planned { shape, choice, transform, seconds: start.elapsed().as_secs_f64() })
 }
 
-struct Bench<'a> {
-    rank: &'a Context,
-    settings: &'a Settings,
-    clock: &'a Clock,
-    copy: &'a CopySpeed,
-    report: &'a mut Report,
-}
-
 /// A transform with its arrays.
-struct Work<T: Cell> {
+struct Ready<T: Cell> {
     transform: Transform<T>,
-    lines: GridComms,
+    comms: GridComms,
     layout: FieldLayout,
     field: Array<T>,
     spectrum: Array<T::Mode>,
 }
 
-impl<T: Cell> Work<T> {
+impl<T: Cell> Ready<T> {
     fn forward(&mut self, recorder: &mut Recorder) -> Result<(), Error> {
-        let Work { transform, lines, layout, field, spectrum } = self;
-        Ok(transform.forward(recorder, lines, field, layout, spectrum)?)
+        let Ready { transform, comms, layout, field, spectrum } = self;
+        Ok(transform.forward(recorder, comms, field, layout, spectrum)?)
     }
 
     fn inverse(&mut self, recorder: &mut Recorder) -> Result<(), Error> {
-        let Work { transform, lines, layout, field, spectrum } = self;
-        Ok(transform.inverse(recorder, lines, spectrum, None, field, layout)?)
+        let Ready { transform, comms, layout, field, spectrum } = self;
+        Ok(transform.inverse(recorder, comms, spectrum, None, field, layout)?)
     }
 
     fn both(&mut self, recorder: &mut Recorder) -> Result<(), Error> {
@@ -184,113 +172,105 @@ impl<T: Cell> Work<T> {
     }
 }
 
-fn arrays<T: Cell>(gpu: &Gpu, transform: &Transform<T>) -> Result<(Array<T>, Array<T::Mode>), Error> {
-    Ok((gpu.array("bench::field", transform.field_layout().len())?, transform.spectrum(gpu)?))
+/// Times of both directions of a transform, and the bytes that they move on this rank.
+struct Measured {
+    /// Seconds to plan and run both directions for the first time, with the compilation of kernels, and again.
+    plan: [f64; 2],
+    /// For each direction the time, the bytes in device memory and the cost of exchanges.
+    directions: [(Spread, u64, Cost); 2],
 }
 
-impl Bench<'_> {
-    fn measure<T: Cell>(&mut self, recorder: &mut Recorder, job: Planned<T>) -> Result<(), Error> {
-        let Planned { shape, choice, transform, seconds: planning } = job;
-        let (rank, clock) = (self.rank, self.clock);
-        let (field, spectrum) = arrays(&rank.gpu, &transform)?;
-        let numbers = (size_of::<T>() / size_of::<f32>()) as u64;
-        let content = values(field.len() * numbers, rank.comm.rank());
-        recorder.upload(&field, 0, bytemuck::cast_slice(&content))?;
-        drop(content);
-        let lines = choice.lines(&rank.comm)?;
-        let layout = transform.field_layout();
-        let mut work = Work { transform, lines, layout, field, spectrum };
-        // Kernels are compiled when they are first used: a plan is ready when both directions have run.
-        let first = planning + clock.once(recorder, |recorder| work.both(recorder))?;
-        let again = clock.once(recorder, |recorder| {
-            work.transform = choice.transform::<T>(&rank.gpu, &Spec::new(T::VALUES, shape), &work.lines)?;
-            work.both(recorder)
-        })?;
-        let mut cost = [work.lines.cost(); 3];
-        clock.once(recorder, |recorder| work.forward(recorder))?;
-        cost[1] = work.lines.cost();
-        clock.once(recorder, |recorder| work.inverse(recorder))?;
-        cost[2] = work.lines.cost();
-        let forward = clock.together(recorder, |recorder| work.forward(recorder))?;
-        let inverse = clock.together(recorder, |recorder| work.inverse(recorder))?;
-        let plan = work.transform.plan().clone();
-        drop(work);
-        let reference = if self.settings.reference { self.reference(T::VALUES, shape)? } else { None };
-        let kind = match T::VALUES {
-            Values::Real => "real",
-            Values::Complex => "complex",
-        };
-        let mut result = json!({
-            "shape": shape, "values": kind, "grid": choice.grid, "choice": choice,
-            "plan": { "first": first, "again": again },
-        });
-        let directions: [(&str, Spread, &Route, Cost, Cost); 2] = [
-            ("forward", forward, &plan.forward, cost[0], cost[1]),
-            ("inverse", inverse, &plan.inverse, cost[1], cost[2]),
-        ];
-        for (i, (direction, ours, route, before, after)) in directions.into_iter().enumerate() {
-            let theirs = reference.map(|spreads| spreads[i]);
-            result[direction] = self.direction(shape, [kind, direction], &ours, route, [before, after], theirs)?;
-        }
-        self.report.note(format!(
-            "{} {kind}: planned, compiled and run both ways in {}, the same again in {}",
-            name(shape),
-            time(first),
-            time(again),
-        ));
-        self.report.result(result);
-        Ok(())
-    }
-
-    /// Reports one direction.
-    fn direction(
-        &mut self,
-        shape: [u64; 3],
-        [kind, direction]: [&str; 2],
-        ours: &Spread,
-        route: &Route,
-        [before, after]: [Cost; 2],
-        theirs: Option<Spread>,
-    ) -> Result<Value, Error> {
-        let mine = [route.traffic(), after.sent - before.sent, after.messages - before.messages];
-        let [device, between, messages] = self.clock.sum(mine)?;
+/// Measures one transform both ways and reports it. All ranks call it.
+fn measure_one<T: Cell>(session: &mut Session, copy: &CopySpeed, planned: Planned<T>) -> Result<(), Error> {
+    let (shape, choice) = (planned.shape, planned.choice.clone());
+    let Measured { plan: [first, again], directions } = both_directions(session, planned)?;
+    let reference = if session.settings.reference { on_host(session, T::VALUES, shape)? } else { None };
+    let kind = match T::VALUES {
+        Values::Real => "real",
+        Values::Complex => "complex",
+    };
+    let mut result = json!({
+        "shape": shape, "values": kind, "grid": choice.grid, "choice": choice,
+        "plan": { "first": first, "again": again },
+    });
+    for (i, (ours, device, cost)) in directions.into_iter().enumerate() {
+        let direction = ["forward", "inverse"][i];
+        let [device, between, messages] = session.sum([device, cost.sent, cost.messages])?;
+        let theirs = reference.map(|spreads| spreads[i]);
         let speed = device as f64 / ours.median;
-        let of_copy = speed / self.copy.bytes_per_second();
-        let mut result = json!({
+        let of_copy = speed / copy.bytes_per_second();
+        result[direction] = json!({
             "seconds": ours.json(),
             "bytes": { "device": device, "between_ranks": between },
             "messages": messages,
             "bytes_per_second": speed,
             "of_copy": of_copy,
         });
-        let a_cell = ours.median * 1e9 / shape.iter().product::<u64>() as f64;
-        let mut row = vec![name(shape), kind.into(), direction.into(), time(ours.median), format!("{a_cell:.2} ns")];
+        let per_cell = ours.median * 1e9 / shape.iter().product::<u64>() as f64;
+        let mut row = vec![name(shape), kind.into(), direction.into(), time(ours.median), format!("{per_cell:.2} ns")];
         let sent = if between > 0 { format!("{} in {messages}", amount(between)) } else { String::new() };
-        row.extend([range(ours), rate(speed), format!("{of_copy:.2}"), sent]);
+        row.extend([range(&ours), rate(speed), format!("{of_copy:.2}"), sent]);
         match theirs {
             Some(theirs) => {
-                result["reference"] = report::reference(ours, reference::fft::NAME, &theirs);
-                result["reference"]["threads"] = reference::threads().into();
-                row.extend([time(theirs.median), report::ratio(ours, &theirs)]);
+                let mut reference = report::reference(&ours, reference::fft::NAME, &theirs);
+                reference["threads"] = reference::threads().into();
+                result[direction]["reference"] = reference;
+                row.extend([time(theirs.median), report::ratio(&ours, &theirs)]);
             }
             None => row.extend([String::new(), String::new()]),
         }
-        self.report.row(row);
-        Ok(result)
+        session.report.row(row);
     }
+    session.report.note(format!(
+        "{} {kind}: planned, compiled and run both ways in {}, the same again in {}",
+        name(shape),
+        time(first),
+        time(again),
+    ));
+    session.report.result(result);
+    Ok(())
+}
 
-    /// Seconds of both directions on rank 0's processor.
-    fn reference(&self, kind: Values, shape: [u64; 3]) -> Result<Option<[Spread; 2]>, Error> {
-        let numbers = shape.iter().product::<u64>() * if kind == Values::Real { 1 } else { 2 };
-        let field = (self.rank.comm.rank() == 0).then(|| values(numbers, 0));
-        let mut reference = field.and_then(|field| Reference::new(kind, shape, field));
-        let mut work = reference.as_mut().map(|reference| {
-            move |part: usize| match part {
-                0 => reference.forward(),
-                _ => reference.inverse(),
-            }
-        });
-        let spreads = self.clock.alone::<2>(work.as_mut().map(|work| work as &mut dyn FnMut(usize)))?;
-        Ok(spreads)
-    }
+/// Times of both directions. All ranks call it.
+fn both_directions<T: Cell>(session: &mut Session, planned: Planned<T>) -> Result<Measured, Error> {
+    let Planned { shape, choice, transform, seconds: planning } = planned;
+    let Session { context, clock, .. } = session;
+    let recorder = &mut context.recorder;
+    let (layout, field) = (transform.field_layout(), transform.field(&context.gpu, &transform.field_layout())?);
+    let numbers = (size_of::<T>() / size_of::<f32>()) as u64;
+    let content = values(field.len() * numbers, context.comm.rank());
+    recorder.upload(&field, 0, bytemuck::cast_slice(&content))?;
+    drop(content);
+    let (spectrum, comms) = (transform.spectrum(&context.gpu)?, choice.lines(&context.comm)?);
+    let mut ready = Ready { transform, comms, layout, field, spectrum };
+    // Kernels are compiled when they are first used: a plan is ready when both directions have run.
+    let first = planning + clock.once(recorder, |recorder| ready.both(recorder))?;
+    let again = clock.once(recorder, |recorder| {
+        ready.transform = choice.transform::<T>(&context.gpu, &Spec::new(T::VALUES, shape), &ready.comms)?;
+        ready.both(recorder)
+    })?;
+    let start = ready.comms.cost();
+    clock.once(recorder, |recorder| ready.forward(recorder))?;
+    let middle = ready.comms.cost();
+    clock.once(recorder, |recorder| ready.inverse(recorder))?;
+    let costs = [cost_between(start, middle), cost_between(middle, ready.comms.cost())];
+    let forward = clock.together(recorder, |recorder| ready.forward(recorder))?;
+    let inverse = clock.together(recorder, |recorder| ready.inverse(recorder))?;
+    let plan = ready.transform.plan();
+    let directions = [(forward, plan.forward.traffic(), costs[0]), (inverse, plan.inverse.traffic(), costs[1])];
+    Ok(Measured { plan: [first, again], directions })
+}
+
+/// Seconds of both directions on the processor of rank 0. All ranks call it.
+fn on_host(session: &Session, kind: Values, shape: [u64; 3]) -> Result<Option<[Spread; 2]>, Error> {
+    let numbers = shape.iter().product::<u64>() * if kind == Values::Real { 1 } else { 2 };
+    let field = (session.context.comm.rank() == 0).then(|| values(numbers, 0));
+    let mut reference = field.and_then(|field| Reference::new(kind, shape, field));
+    let mut work = reference.as_mut().map(|reference| {
+        move |part: usize| match part {
+            0 => reference.forward(),
+            _ => reference.inverse(),
+        }
+    });
+    session.clock.alone::<2>(work.as_mut().map(|work| work as &mut dyn FnMut(usize)))
 }

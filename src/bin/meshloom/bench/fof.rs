@@ -7,16 +7,16 @@ use meshloom::points::{Cloud, Domain};
 use meshloom::{Context, Error};
 use serde_json::json;
 
-use super::points::Points;
+use super::points::PointSet;
 use super::reference::{self, kd::Reference};
-use super::search::Bench;
+use super::search::SearchBench;
 use super::{Found, Settings};
 use crate::common::Failure;
 
 #[derive(Args)]
 pub struct Arguments {
     #[command(flatten)]
-    points: Points,
+    points: PointSet,
     /// Linking length in mean separations of as many uniform points in the box, an open one too; several with commas
     /// between
     #[arg(long, value_name = "B", value_delimiter = ',', default_value = "0.2", value_parser = parameter)]
@@ -34,15 +34,15 @@ fn parameter(text: &str) -> Result<f64, String> {
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     reference::check(arguments.settings.reference)?;
-    arguments.settings.run(|rank| measure(rank, arguments))
+    arguments.settings.run(|context| measure(context, arguments))
 }
 
-fn measure(rank: &Context, arguments: &Arguments) -> Result<Found, Error> {
+fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error> {
     let Arguments { points, linking_parameter: parameters, settings } = arguments;
-    let mut bench = Bench::new("fof", settings, rank, points, parameters.len(), &["points", "b", "groups"])?;
+    let mut bench = SearchBench::new("fof", settings, context, points, parameters.len(), &["points", "b", "groups"]);
     let least = Selection::default().min_members;
-    bench.report.note(format!("groups are those of {least} points and more"));
-    bench.report.field("min_members", least.into());
+    bench.session.report.note(format!("groups are those of {least} points and more"));
+    bench.session.report.field("min_members", least.into());
     for &size in &points.size {
         let (cloud, mut reference) = bench.cloud(size)?;
         for &parameter in parameters {
@@ -52,16 +52,21 @@ fn measure(rank: &Context, arguments: &Arguments) -> Result<Found, Error> {
     Ok(bench.finish())
 }
 
-/// One number of points and one linking parameter.
-fn one(bench: &mut Bench, cloud: &Cloud, parameter: f64, mut reference: Option<&mut Reference>) -> Result<(), Error> {
-    // Of the box that uniform points fill, whether it is periodic or not.
+/// Measures and reports one number of points and one linking parameter. All ranks call it.
+fn one(
+    bench: &mut SearchBench,
+    cloud: &Cloud,
+    parameter: f64,
+    mut reference: Option<&mut Reference>,
+) -> Result<(), Error> {
+    // The mean separation is that in the box that uniform points fill, periodic or not.
     let filled = Domain::new(&[f64::from(bench.points.extent()); 3])?;
     let length = Linking::Separations(parameter).length(&filled, cloud.len())?;
-    let components = Components::new(&bench.rank.gpu);
+    let components = Components::new(&bench.session.context.gpu);
     let (ours, labels) =
         bench.measure(cloud, &[cloud.len()], |recorder, tree| Ok(components.labels(recorder, tree, length)?))?;
-    let labels = bench.recorder.download(&labels, 0, labels.len())?;
-    let [groups, all] = bench.sum([groups(&labels, Selection::default().min_members), cloud.len()])?;
+    let labels = bench.session.context.recorder.download(&labels, 0, labels.len())?;
+    let [groups, all] = bench.session.sum([groups(&labels, Selection::default().min_members), cloud.len()])?;
     let result = json!({ "size": cloud.len(), "linking_parameter": parameter, "length": length, "groups": groups });
     let mut found = Vec::new();
     let took =
@@ -73,11 +78,11 @@ fn one(bench: &mut Bench, cloud: &Cloud, parameter: f64, mut reference: Option<&
     Ok(())
 }
 
-/// Groups with so many members and more.
+/// Number of groups with so many members and more.
 fn groups(labels: &[u32], least: u64) -> u64 {
     let mut counts = vec![0u64; labels.len()];
     for &label in labels {
-        // Labels that cannot be are for the reference to find.
+        // Labels out of range are found by the comparison with the reference.
         if let Some(count) = counts.get_mut(label as usize) {
             *count += 1;
         }
@@ -85,11 +90,11 @@ fn groups(labels: &[u32], least: u64) -> u64 {
     counts.iter().filter(|&&count| count >= least).count() as u64
 }
 
-/// Whether labels are those of the reference, but for links that rounding makes or breaks: then they are least numbers
-/// of groups that join those of a slightly lesser length and lie in those of a slightly greater one.
+/// Whether labels are those of the reference, but for links that rounding makes or breaks: the groups must be unions of those
+/// with a slightly smaller linking length and lie within those with a slightly larger one.
 fn same(ours: &[u32], theirs: &[u32], reference: &Reference, length: f32) -> bool {
     let close = || {
-        // Rounding of squares on both sides, and of places beyond the faces.
+        // Rounding of squares on both sides, and of periodic images.
         let slack = 4.0 * f32::EPSILON * (length + reference.side());
         let [fine, coarse] = [length - slack, length + slack].map(|length| reference.groups(length.max(0.0)));
         let least = within(ours, ours) && ours.iter().zip(0..).all(|(&label, point)| label <= point);
@@ -98,7 +103,7 @@ fn same(ours: &[u32], theirs: &[u32], reference: &Reference, length: f32) -> boo
     ours.len() == theirs.len() && (ours == theirs || close())
 }
 
-/// Whether each group of `fine` lies in one of `coarse`: a point has there the label of the one whose number is its own.
+/// Whether each group of `fine` lies in one of `coarse`: a point and the point that its label names have one label there.
 fn within(fine: &[u32], coarse: &[u32]) -> bool {
     let mut each = fine.iter().zip(coarse);
     each.all(|(&fine, label)| coarse.get(fine as usize) == Some(label))

@@ -8,16 +8,16 @@ use meshloom::points::neighbors::{KnnQuery, Nearest, Queries};
 use meshloom::{Context, Error};
 use serde_json::json;
 
-use super::points::Points;
+use super::points::PointSet;
 use super::reference::{self, kd::Reference};
-use super::search::Bench;
+use super::search::SearchBench;
 use super::{Found, Settings};
 use crate::common::Failure;
 
 #[derive(Args)]
 pub struct Arguments {
     #[command(flatten)]
-    points: Points,
+    points: PointSet,
     /// Neighbours of each point, itself among them; several with commas between
     #[arg(short, long, value_name = "K", value_delimiter = ',', default_value = "8",
         value_parser = clap::value_parser!(u32).range(1..=1024))]
@@ -28,12 +28,12 @@ pub struct Arguments {
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     reference::check(arguments.settings.reference)?;
-    arguments.settings.run(|rank| measure(rank, arguments))
+    arguments.settings.run(|context| measure(context, arguments))
 }
 
-fn measure(rank: &Context, arguments: &Arguments) -> Result<Found, Error> {
+fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error> {
     let Arguments { points, k: lengths, settings } = arguments;
-    let mut bench = Bench::new("knn", settings, rank, points, lengths.len(), &["points", "k"])?;
+    let mut bench = SearchBench::new("knn", settings, context, points, lengths.len(), &["points", "k"]);
     for &size in &points.size {
         let (cloud, mut reference) = bench.cloud(size)?;
         for &k in lengths {
@@ -43,14 +43,14 @@ fn measure(rank: &Context, arguments: &Arguments) -> Result<Found, Error> {
     Ok(bench.finish())
 }
 
-/// One number of points and of neighbours.
-fn one(bench: &mut Bench, cloud: &Cloud, k: u32, reference: Option<&mut Reference>) -> Result<(), Error> {
-    let nearest = Nearest::new(&bench.rank.gpu);
+/// Measures and reports one number of points and of neighbours. All ranks call it.
+fn one(bench: &mut SearchBench, cloud: &Cloud, k: u32, reference: Option<&mut Reference>) -> Result<(), Error> {
+    let nearest = Nearest::new(&bench.session.context.gpu);
     let results = [cloud.len() * u64::from(k); 2];
     let (ours, lists) = bench.measure(cloud, &results, |recorder, tree| {
         Ok(nearest.lists(recorder, tree, Queries::Own, &KnnQuery::nearest(k))?)
     })?;
-    let [all] = bench.sum([cloud.len()])?;
+    let [all] = bench.session.sum([cloud.len()])?;
     let mut result = json!({ "size": cloud.len(), "k": k });
     let length = NonZero::new(k as usize).unwrap_or(NonZero::<usize>::MIN);
     let asked = reference.as_ref().map_or(0, |reference| reference.len());
@@ -58,9 +58,9 @@ fn one(bench: &mut Bench, cloud: &Cloud, k: u32, reference: Option<&mut Referenc
     let took = bench.against(reference, &mut rows, |reference, rows| reference.nearest(length, rows))?;
     let mut differ = 0;
     if !rows.is_empty() {
-        let distance = bench.recorder.download(&lists.distance, 0, lists.distance.len())?;
+        let distance = bench.session.context.recorder.download(&lists.distance, 0, lists.distance.len())?;
         let theirs: Vec<f32> = rows.iter().map(|row| row.1).collect();
-        // The far side of a periodic box costs the reference digits.
+        // The reference rounds periodic images to the digits of the far side.
         let blur = cloud.domain().side(0).map_or(0.0, |side| side * 2.0 * f32::EPSILON);
         differ = differing(&distance, &theirs, k as usize, blur);
         result["sum_of_distances"] = json!([sum(&distance), sum(&theirs)]);
@@ -71,12 +71,12 @@ fn one(bench: &mut Bench, cloud: &Cloud, k: u32, reference: Option<&mut Referenc
     Ok(())
 }
 
-/// The sum of distances that are there.
+/// The sum of the distances of neighbours that exist.
 fn sum(distances: &[f32]) -> f64 {
     distances.iter().filter(|distance| distance.is_finite()).map(|&distance| f64::from(distance)).sum()
 }
 
-/// Rows of `k` distances in which any is another: by more than rounding of squares and roots, and `blur`.
+/// Number of rows of `k` distances in which any differs by more than rounding of squares and roots, and `blur`.
 fn differing(ours: &[f32], theirs: &[f32], k: usize, blur: f32) -> u64 {
     let close = |a: f32, b: f32| a == b || (a - b).abs() <= 8.0 * f32::EPSILON * b + blur;
     let same = |(a, b): (&[f32], &[f32])| a.iter().zip(b).all(|(&a, &b)| close(a, b));

@@ -1,4 +1,4 @@
-//! Warmed, synchronised times and their spread.
+//! Times after warming up, synchronised over ranks, and their spread.
 
 use std::time::Instant;
 
@@ -10,15 +10,14 @@ use serde_json::{Value, json};
 
 use super::Settings;
 
-/// Runs before the ones that count: the first compiles and allocates, the second tells how long one takes.
+/// Runs before the measured ones: the first compiles and allocates, the second decides the number of repeats.
 pub const WARM_UP: u32 = 2;
 
-/// Work that is quicker than this many seconds is repeated within a run, so that handing it to the device and waiting for
-/// the end do not count for more than they do in a program.
+/// Seconds below which work is repeated within a run, so that submitting and waiting count no more than in a program.
 const SHORTEST: f64 = 0.01;
 
-/// Repeats within a run at most.
-const MOST: f64 = 100.0;
+/// Most repeats within a run.
+const MAX_REPEATS: f64 = 100.0;
 
 /// Seconds of a piece of work in several runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,12 +25,12 @@ pub struct Spread {
     pub median: f64,
     pub min: f64,
     pub max: f64,
-    /// How often the work is done within a run; times are those of one.
+    /// Repeats of the work within a run; times are those of one.
     pub repeats: u32,
 }
 
 impl Spread {
-    /// Of the seconds of each run; there is one at least.
+    /// The spread of the seconds of one run or more.
     fn new(mut seconds: Vec<f64>, repeats: u32) -> Self {
         seconds.iter_mut().for_each(|s| *s /= f64::from(repeats));
         seconds.sort_by(f64::total_cmp);
@@ -43,7 +42,7 @@ impl Spread {
         Spread { median, min: seconds[0], max: seconds[seconds.len() - 1], repeats }
     }
 
-    /// Of this work and then that: the sums of medians, of the least and of the greatest.
+    /// The spread of this work and then that: the sums of medians, minima and maxima.
     pub fn then(&self, that: &Spread) -> Spread {
         Spread {
             median: self.median + that.median,
@@ -58,9 +57,9 @@ impl Spread {
     }
 }
 
-/// How often work that took so many seconds is repeated within a run.
+/// Repeats within a run of work that took so many seconds.
 fn repeats(seconds: f64) -> u32 {
-    (SHORTEST / seconds).ceil().clamp(1.0, MOST) as u32
+    (SHORTEST / seconds).ceil().clamp(1.0, MAX_REPEATS) as u32
 }
 
 /// The sum over all ranks.
@@ -69,7 +68,7 @@ pub fn sum<const N: usize>(comm: &Communicator, mut mine: [u64; N]) -> Result<[u
     Ok(mine)
 }
 
-/// Measures, and shows how far it is.
+/// Measures times, and shows progress.
 pub struct Clock {
     comm: Communicator,
     runs: u32,
@@ -78,13 +77,13 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// For so many measurements, of any kind.
-    pub fn new(settings: &Settings, rank: &Context, measurements: usize) -> Self {
+    /// A clock for so many measurements.
+    pub fn new(settings: &Settings, context: &Context, measurements: usize) -> Self {
         let steps = measurements as u64 * u64::from(WARM_UP + settings.runs);
-        let bar = settings.common.progress(rank.comm.rank(), steps, "bench");
+        let bar = settings.common.progress(context.comm.rank(), steps, "bench");
         // Drawn at once: the first measurement may be the longest.
         bar.tick();
-        Clock { comm: rank.comm.clone(), runs: settings.runs, bar, start: Instant::now() }
+        Clock { comm: context.comm.clone(), runs: settings.runs, bar, start: Instant::now() }
     }
 
     /// Seconds of `work` once, on all ranks together: from a barrier until the device of the slowest rank is done.
@@ -127,7 +126,7 @@ impl Clock {
         let start = Instant::now();
         for _ in 0..repeats {
             work(recorder)?;
-            // Working arrays can be used again only when what used them has been submitted.
+            // The pool reuses temporary arrays after a submission.
             recorder.submit()?;
         }
         recorder.wait()?;
@@ -136,8 +135,8 @@ impl Clock {
         Ok(slowest[0])
     }
 
-    /// Seconds of each of `N` parts of some work on the host, done in turn, on rank 0 while the others wait; nothing on
-    /// those. All ranks call it.
+    /// Seconds of each of `N` parts of work on the host of rank 0, done in turn; none on other ranks, which wait. All ranks
+    /// call it.
     pub fn alone<const N: usize>(&self, work: Option<&mut dyn FnMut(usize)>) -> Result<Option<[Spread; N]>, Error> {
         let spreads = work.map(|work| {
             let (mut repeat, mut seconds) = (1, [(); N].map(|()| Vec::new()));
@@ -173,7 +172,7 @@ impl Clock {
         Ok(most[0])
     }
 
-    /// Takes the bar away; seconds since the beginning.
+    /// Removes the bar and returns the seconds since the beginning.
     pub fn finish(&self) -> f64 {
         self.bar.finish_and_clear();
         self.start.elapsed().as_secs_f64()

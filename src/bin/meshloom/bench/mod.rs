@@ -1,4 +1,4 @@
-//! `meshloom bench`: how fast the library's parts are on this machine, one file a subject.
+//! `meshloom bench`: how fast the library's parts are on this machine, one file per subject.
 //!
 //! Times are those of all ranks together, from a barrier until the slowest rank's device is done; see [`measure`].
 
@@ -14,10 +14,10 @@ mod points;
 mod reference;
 mod report;
 mod search;
+mod session;
 mod sort;
 
 use clap::{Args, Subcommand};
-use meshloom::grid::Grid;
 use meshloom::{Context, Error};
 
 use crate::common::{Common, Failure};
@@ -36,7 +36,7 @@ enum Subject {
     Fft(fft::Arguments),
     /// The exchanges of a distributed complex transform, by themselves
     Exchange(exchange::Arguments),
-    /// Filling the ghosts of a field, and adding them to the cells they stand for
+    /// Filling the ghost cells of a field, and adding them to their owners
     Halo(halo::Arguments),
     /// Sorting random keys of 63 and 32 bits, with their index as payload
     Sort(sort::Arguments),
@@ -73,15 +73,15 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
 }
 
-/// What a rank found: a report, or that the words of the call cannot be followed, which all ranks find alike.
+/// The report of a rank, or the message about wrong options, which is the same on all ranks.
 type Found = Result<Report, String>;
 
 impl Settings {
     /// Measures on all ranks and prints what rank 0 reports, right or wrong.
     ///
     /// # Errors
-    /// Those of the words and the work, and [`Report::verdict`].
-    fn run(&self, body: impl Fn(&Context) -> Result<Found, Error> + Sync) -> Result<(), Failure> {
+    /// Those of the options and the work, and [`Report::verdict`].
+    fn run(&self, body: impl Fn(&mut Context) -> Result<Found, Error> + Sync) -> Result<(), Failure> {
         let Some(found) = self.common.launch(body)? else { return Ok(()) };
         let report = found.map_err(Failure::Usage)?;
         let verdict = report.verdict();
@@ -91,22 +91,9 @@ impl Settings {
         };
         verdict.and(printed)
     }
-
-    /// Whether the call gives a process grid.
-    fn has_grid(&self) -> bool {
-        self.common.grid.is_some()
-    }
-
-    /// The process grid for a mesh.
-    fn grid(&self, shape: [u64; 3], ranks: usize) -> Result<Grid, Error> {
-        Ok(match self.common.grid {
-            Some(parts) => Grid::new(parts, ranks)?,
-            None => Grid::auto(shape, ranks),
-        })
-    }
 }
 
-/// Longest axis that is tried: with it no count of cells or bytes leaves 64 bits.
+/// Longest axis: with it no count of cells or bytes leaves 64 bits.
 const LONGEST: u64 = 1 << 16;
 
 /// One number for a cube, or three with `x` between.
@@ -129,7 +116,7 @@ fn name([x, y, z]: [u64; 3]) -> String {
     format!("{x}x{y}x{z}")
 }
 
-/// Some values between -1 and 1, different for every rank: nothing is gained from zeros.
+/// Pseudo-random values between -1 and 1, different for every rank.
 fn values(count: u64, rank: usize) -> Vec<f32> {
     let mut state = (rank as u32).wrapping_mul(2_654_435_769).wrapping_add(1);
     let next = || {

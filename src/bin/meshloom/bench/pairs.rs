@@ -5,16 +5,16 @@ use meshloom::points::neighbors::{Bins, PairFilter, Queries, Radius, join_u64};
 use meshloom::{Context, Error};
 use serde_json::json;
 
-use super::points::Points;
+use super::points::PointSet;
 use super::reference;
-use super::search::Bench;
+use super::search::SearchBench;
 use super::{Found, Settings};
 use crate::common::Failure;
 
 #[derive(Args)]
 pub struct Arguments {
     #[command(flatten)]
-    points: Points,
+    points: PointSet,
     /// Largest distance [default: 2 mean separations of as many uniform points, about 33 neighbours]
     #[arg(long, value_name = "R", value_parser = radius)]
     radius: Option<f32>,
@@ -34,10 +34,10 @@ fn radius(text: &str) -> Result<f32, String> {
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     reference::check(arguments.settings.reference)?;
-    arguments.settings.run(|rank| measure(rank, arguments))
+    arguments.settings.run(|context| measure(context, arguments))
 }
 
-fn measure(rank: &Context, arguments: &Arguments) -> Result<Found, Error> {
+fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error> {
     let Arguments { points, radius, bins, settings } = arguments;
     let widest = points.side.map_or(f32::INFINITY, |side| 0.5 * side);
     if let Some(radius) = radius.filter(|&radius| radius > widest) {
@@ -45,8 +45,8 @@ fn measure(rank: &Context, arguments: &Arguments) -> Result<Found, Error> {
             "--radius {radius} is more than half of the --box, {widest}: pairs are compared up to there"
         )));
     }
-    let mut bench = Bench::new("pairs", settings, rank, points, 1, &["points", "radius", "pairs"])?;
-    bench.report.field("bins", (*bins).into());
+    let mut bench = SearchBench::new("pairs", settings, context, points, 1, &["points", "radius", "pairs"]);
+    bench.session.report.field("bins", (*bins).into());
     for &size in &points.size {
         let usual = (2.0 * points.extent() / (size as f32).cbrt()).min(widest);
         one(&mut bench, size, radius.unwrap_or(usual), *bins)?;
@@ -54,9 +54,9 @@ fn measure(rank: &Context, arguments: &Arguments) -> Result<Found, Error> {
     Ok(bench.finish())
 }
 
-/// One number of points.
-fn one(bench: &mut Bench, size: u64, radius: f32, bins: u32) -> Result<(), Error> {
-    let (searches, width) = (Radius::new(&bench.rank.gpu), f64::from(radius) / f64::from(bins));
+/// Measures and reports one number of points. All ranks call it.
+fn one(bench: &mut SearchBench, size: u64, radius: f32, bins: u32) -> Result<(), Error> {
+    let (searches, width) = (Radius::new(&bench.session.context.gpu), f64::from(radius) / f64::from(bins));
     let bins = Bins::new(&(0..=bins).map(|edge| f64::from(edge) * width).collect::<Vec<_>>())?;
     let (cloud, mut reference) = bench.cloud(size)?;
     let words = 2 * bins.len() as u64;
@@ -66,8 +66,8 @@ fn one(bench: &mut Bench, size: u64, radius: f32, bins: u32) -> Result<(), Error
         searches.pairs(recorder, tree, Queries::Own, &bins, PairFilter::Others, &counts)?;
         Ok(counts)
     })?;
-    let counts = join_u64(&bench.recorder.download(&counts, 0, words)?);
-    let [pairs, all] = bench.sum([counts.iter().sum(), size])?;
+    let counts = join_u64(&bench.session.context.recorder.download(&counts, 0, words)?);
+    let [pairs, all] = bench.session.sum([counts.iter().sum(), size])?;
     let result = json!({
         "size": size, "radius": radius, "pairs": pairs, "pairs_per_second": pairs as f64 / ours.both.median,
     });
@@ -81,7 +81,7 @@ fn one(bench: &mut Bench, size: u64, radius: f32, bins: u32) -> Result<(), Error
     Ok(())
 }
 
-/// Whether two histograms are the same, but for pairs that rounding puts on the other side of an edge.
+/// Whether two histograms are the same, but for pairs that rounding moves across an edge.
 fn close(ours: &[u64], theirs: &[u64]) -> bool {
     let near = |(&a, &b): (&u64, &u64)| a.abs_diff(b) <= 2 + a.max(b) / 50_000;
     ours.len() == theirs.len() && ours.iter().zip(theirs).all(near)

@@ -1,25 +1,25 @@
-//! The points that searches are measured with.
+//! The points that searches are measured with: random, uniform or clustered.
 
 use clap::{Args, ValueEnum};
 use meshloom::gpu::Recorder;
 use meshloom::points::{Cloud, Domain, ParticleError};
 
-/// How points lie.
+/// The distribution of points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Kind {
-    /// Evenly in the box
+    /// Uniform in the box
     Uniform,
     /// A halo with a cusp, whose outliers lie far beyond the box (Hernquist's profile)
     Hernquist,
 }
 
 #[derive(Args, Clone, Debug)]
-pub struct Points {
+pub struct PointSet {
     /// Points on each rank; several with commas between
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1000000",
         value_parser = clap::value_parser!(u64).range(1..=1 << 28))]
     pub size: Vec<u64>,
-    /// How the points lie
+    /// The distribution of the points
     #[arg(long, value_enum, value_name = "KIND", default_value_t = Kind::Uniform)]
     pub kind: Kind,
     /// Side of a periodic box [default: an open box of side 1]
@@ -36,13 +36,13 @@ fn side(text: &str) -> Result<f32, String> {
     }
 }
 
-impl Points {
+impl PointSet {
     /// Side of the box, periodic or not.
     pub fn extent(&self) -> f32 {
         self.side.unwrap_or(1.0)
     }
 
-    /// What they are, in words.
+    /// A description in words.
     pub fn name(&self) -> String {
         let kind = match self.kind {
             Kind::Uniform => "uniform points",
@@ -54,7 +54,7 @@ impl Points {
         }
     }
 
-    /// `count` points on the device, different for every rank. Waits.
+    /// `count` points on the device, different for every rank. Waits for the device.
     pub fn cloud(&self, recorder: &mut Recorder, count: u64, rank: usize) -> Result<Cloud, ParticleError> {
         let random = super::sort::random(3 * count, 53, rank);
         let unit = |bits: u64| bits as f64 / (1u64 << 53) as f64;
@@ -62,7 +62,7 @@ impl Points {
         let place = |u: &[u64]| match self.kind {
             Kind::Uniform => [0, 1, 2].map(|axis| (extent * unit(u[axis])) as f32),
             Kind::Hernquist => {
-                // A scale of 0.02 sides; the outermost hundredth of a per cent is left out.
+                // The scale radius is 0.02 sides; the outermost 0.01 per cent of the mass is left out.
                 let root = (0.9999 * unit(u[0])).sqrt();
                 let r = 0.02 * root / (1.0 - root);
                 let (cos, phi) = (2.0 * unit(u[1]) - 1.0, std::f64::consts::TAU * unit(u[2]));

@@ -1,4 +1,4 @@
-//! What was measured, as a table for people and as JSON.
+//! Measurements as a table for people and as JSON.
 
 use std::fmt::Write as _;
 
@@ -22,8 +22,8 @@ pub struct Report {
 
 impl Report {
     /// An empty report on `subject`, whose table has these columns.
-    pub fn new(subject: &str, settings: &Settings, rank: &Context, columns: &[&'static str]) -> Self {
-        let (device, ranks) = (&rank.gpu.info().name, rank.comm.size());
+    pub fn new(subject: &str, settings: &Settings, context: &Context, columns: &[&'static str]) -> Self {
+        let (device, ranks) = (&context.gpu.info().name, context.comm.size());
         let build = if cfg!(debug_assertions) { "debug" } else { "release" };
         let mut head = vec![format!(
             "{device}, {ranks} rank{}; median of {} runs after {WARM_UP}",
@@ -34,7 +34,7 @@ impl Report {
             head.push("built with debug assertions: these are not the times of a release build".into());
         }
         let object = json!({
-            "command": "bench", "subject": subject, "device": device, "ranks": ranks, "sharing": rank.sharing,
+            "command": "bench", "subject": subject, "device": device, "ranks": ranks, "sharing": context.sharing,
             "build": build, "runs": settings.runs, "warm_up": WARM_UP,
         });
         Report { head, columns: columns.to_vec(), rows: Vec::new(), object, results: Vec::new(), wrong: Vec::new() }
@@ -50,7 +50,7 @@ impl Report {
         self.object[name] = value;
     }
 
-    /// The speed of copies, which all else is compared with.
+    /// The speed of copies, with which everything else is compared.
     pub fn copy(&mut self, copy: &CopySpeed) {
         let [best, kernel] = [copy.bytes_per_second(), copy.by_kernel()].map(rate);
         self.note(format!("copies in device memory, reading and writing: {best} (by a kernel: {kernel})"));
@@ -67,7 +67,7 @@ impl Report {
         self.results.push(result);
     }
 
-    /// Says in `reference`, which is [`reference()`]'s, whether `what` came out as the reference has it.
+    /// Adds to the object of [`reference()`] whether the result of `what` is that of the reference.
     pub fn compared(&mut self, reference: &mut Value, what: impl Into<String>, same: bool) {
         reference["same"] = same.into();
         if !same {
@@ -75,7 +75,7 @@ impl Report {
         }
     }
 
-    /// Results that are not those of the reference are a failure: nobody should go on with such times.
+    /// Whether all results were those of the reference: times of wrong results mean nothing.
     ///
     /// # Errors
     /// [`Failure::Failed`], which names them.
@@ -103,7 +103,7 @@ impl Report {
             let cells = self.rows.iter().map(|row| row[column].chars().count());
             cells.chain([self.columns[column].len()]).max().unwrap_or(0)
         };
-        // Columns without anything to say are left out.
+        // Columns without content are left out.
         let shown: Vec<usize> =
             (0..self.columns.len()).filter(|&c| self.rows.iter().any(|r| !r[c].is_empty())).collect();
         let widths: Vec<usize> = shown.iter().map(|&column| width(column)).collect();
@@ -122,7 +122,7 @@ impl Report {
     }
 }
 
-/// The reference beside our time.
+/// The object of a reference beside our time.
 pub fn reference(ours: &Spread, name: &str, theirs: &Spread) -> Value {
     json!({ "name": name, "seconds": theirs.json(), "ratio": ours.median / theirs.median })
 }
@@ -149,7 +149,7 @@ pub fn range(spread: &Spread) -> String {
     format!("{} .. {}", time(spread.min), time(spread.max))
 }
 
-/// Bytes a second, with a unit.
+/// Bytes per second, with a unit.
 pub fn rate(bytes_per_second: f64) -> String {
     match bytes_per_second {
         r if r >= 1e11 => format!("{:.0} GB/s", r / 1e9),
@@ -168,7 +168,7 @@ pub fn amount(bytes: u64) -> String {
     }
 }
 
-/// How many times as long as the reference.
+/// Our time divided by that of the reference.
 pub fn ratio(ours: &Spread, theirs: &Spread) -> String {
     format!("{:.2}", ours.median / theirs.median)
 }

@@ -1,17 +1,18 @@
-//! What all searches of points have in common: a tree, a search in it, and how both are measured and reported.
+//! Benchmarks of searches of points: a tree, and a search in it.
 
 use std::time::Instant;
 
-use meshloom::gpu::{DeviceError, Recorder};
+use meshloom::gpu::Recorder;
 use meshloom::points::tree::{Builder, Tree};
 use meshloom::points::{Cloud, Frame};
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
-use super::measure::{Clock, Spread};
-use super::points::Points;
+use super::measure::Spread;
+use super::points::PointSet;
 use super::reference::{self, kd::Reference};
-use super::report::{self, Report, amount, range, ratio, time};
+use super::report::{self, amount, range, ratio, time};
+use super::session::Session;
 use super::{Found, Settings};
 
 /// The last columns of a table of searches.
@@ -32,18 +33,18 @@ const MEASUREMENTS: usize = 3;
 
 /// Seconds and memory of a tree and a search in it.
 pub struct Measured {
-    /// Both for the first time, kernels compiled.
+    /// Seconds of both for the first time, with the compilation of their kernels.
     pub first: f64,
     pub build: Spread,
     pub search: Spread,
-    /// The tree and then the search, handed to the device together.
+    /// The tree and then the search, submitted together.
     pub both: Spread,
-    /// Bytes that building took of the device at most, the tree among them and sizes rounded up by the pool, and what
-    /// the search took besides that and its results; nothing where several ranks share the books.
+    /// Device bytes: at most while building, including the tree and the pool's rounding; and what the search took besides
+    /// that and its results. None where several ranks share a device's counters.
     pub memory: Option<[u64; 2]>,
 }
 
-/// What the reference took on rank 0 for `what`, and whether it found the same.
+/// The reference on rank 0: its times for `what`, and whether it found the same.
 pub struct Theirs {
     pub build: Spread,
     pub search: Spread,
@@ -52,73 +53,69 @@ pub struct Theirs {
 }
 
 /// One rank's benchmark of searches among points.
-pub struct Bench<'a> {
-    pub rank: &'a Context,
-    pub points: &'a Points,
-    pub recorder: Recorder,
-    pub report: Report,
-    settings: &'a Settings,
-    clock: Clock,
+pub struct SearchBench<'a> {
+    pub session: Session<'a>,
+    pub points: &'a PointSet,
 }
 
-impl<'a> Bench<'a> {
+impl<'a> SearchBench<'a> {
     /// A benchmark called `subject` of so many `searches` of each number of points, whose table begins with `columns`.
     pub fn new(
         subject: &str,
         settings: &'a Settings,
-        rank: &'a Context,
-        points: &'a Points,
+        context: &'a mut Context,
+        points: &'a PointSet,
         searches: usize,
         columns: &[&'static str],
-    ) -> Result<Self, Error> {
+    ) -> Self {
         let per = MEASUREMENTS + usize::from(settings.reference);
-        let clock = Clock::new(settings, rank, points.size.len() * searches * per);
         let columns: Vec<&str> = columns.iter().copied().chain(COLUMNS).collect();
-        let mut report = Report::new(subject, settings, rank, &columns);
-        report.note(points.name());
-        report.field("kind", format!("{:?}", points.kind).to_lowercase().into());
-        report.field("box", points.side.into());
-        Ok(Bench { rank, points, recorder: Recorder::new(&rank.gpu)?, report, settings, clock })
+        let mut session = Session::new(subject, settings, context, points.size.len() * searches * per, &columns);
+        session.report.note(points.name());
+        session.report.field("kind", format!("{:?}", points.kind).to_lowercase().into());
+        session.report.field("box", points.side.into());
+        SearchBench { session, points }
     }
 
-    /// So many points on each rank and, on rank 0, the reference over its own, if one is asked for.
+    /// `size` points on each rank and, with `--reference` on rank 0, the reference over its points.
     pub fn cloud(&mut self, size: u64) -> Result<(Cloud, Option<Reference>), Error> {
-        let cloud = self.points.cloud(&mut self.recorder, size, self.rank.comm.rank())?;
+        let Session { context, settings, .. } = &mut self.session;
+        let cloud = self.points.cloud(&mut context.recorder, size, context.comm.rank())?;
         let mut reference = None;
-        if self.settings.reference && self.rank.comm.rank() == 0 {
-            let positions = self.recorder.download(cloud.positions(), 0, cloud.positions().len())?;
+        if settings.reference && context.comm.rank() == 0 {
+            let positions = context.recorder.download(cloud.positions(), 0, cloud.positions().len())?;
             reference = Reference::new(&positions, self.points.side);
         }
         Ok((cloud, reference))
     }
 
-    /// Measures on all ranks: the tree of `cloud`, and `search` in it, whose first result is given too: arrays of so many
-    /// words as `results` says.
+    /// Measures on all ranks the tree of `cloud` and `search` in it, and returns the first result too: arrays with so many
+    /// words as `results` has.
     pub fn measure<T>(
         &mut self,
         cloud: &Cloud,
         results: &[u64],
         search: impl Fn(&mut Recorder, &Tree) -> Result<T, Error>,
     ) -> Result<(Measured, T), Error> {
-        let (gpu, builder) = (&self.rank.gpu, Builder::new(&self.rank.gpu));
+        let Session { context, clock, .. } = &mut self.session;
+        let (gpu, recorder, builder) = (&context.gpu, &mut context.recorder, Builder::new(&context.gpu));
         let frame = Frame::new(cloud.domain(), cloud.bounds());
-        let build = |recorder: &mut Recorder| -> Result<Tree, DeviceError> { builder.build(recorder, cloud, &frame) };
-        let (clock, recorder) = (&self.clock, &mut self.recorder);
+        let build = |recorder: &mut Recorder| builder.build(recorder, cloud, &frame);
         recorder.wait()?;
         gpu.trim();
         let (before, start) = (gpu.allocated(), Instant::now());
         let tree = build(recorder)?;
         recorder.wait()?;
         let built = gpu.allocated();
-        // Results find their buffers in the pool: what is still asked of the driver is what the search takes for itself.
+        // The pool gets buffers for the results: what is allocated after that is what the search needs besides.
         let room =
             results.iter().map(|&words| gpu.array::<u32>("bench::room", words)).collect::<Result<Vec<_>, _>>()?;
-        let roomy = gpu.allocated();
+        let with_results = gpu.allocated();
         drop(room);
         let found = search(recorder, &tree)?;
         recorder.wait()?;
         let (searched, first) = (gpu.allocated(), start.elapsed().as_secs_f64());
-        let memory = [built.saturating_sub(before), searched.saturating_sub(roomy)];
+        let memory = [built.saturating_sub(before), searched.saturating_sub(with_results)];
         let measured = Measured {
             first,
             build: clock.together(recorder, |recorder| Ok(build(recorder).map(drop)?))?,
@@ -127,19 +124,19 @@ impl<'a> Bench<'a> {
                 let tree = build(recorder)?;
                 search(recorder, &tree).map(drop)
             })?,
-            memory: (self.rank.comm.size() == 1).then_some(memory),
+            memory: (context.comm.size() == 1).then_some(memory),
         };
         Ok((measured, found))
     }
 
-    /// Measures the reference's tree and `search` in it, which leaves in `found` what it finds; nothing without one.
+    /// Measures the reference's tree and `search` in it, which writes to `found`; none without a reference.
     pub fn against<T>(
         &self,
         reference: Option<&mut Reference>,
         found: &mut T,
         search: impl Fn(&Reference, &mut T),
     ) -> Result<Option<[Spread; 2]>, Error> {
-        if !self.settings.reference {
+        if !self.session.settings.reference {
             return Ok(None);
         }
         let mut work = reference.map(|reference| {
@@ -148,22 +145,17 @@ impl<'a> Bench<'a> {
                 _ => search(reference, found),
             }
         });
-        self.clock.alone::<2>(work.as_mut().map(|work| work as &mut dyn FnMut(usize)))
+        self.session.clock.alone::<2>(work.as_mut().map(|work| work as &mut dyn FnMut(usize)))
     }
 
-    /// What the reference took for `what`, and whether the results of all ranks are its own. All ranks call it.
+    /// The reference's times for `what`, and whether the results of all ranks are the same. All ranks call it.
     pub fn compared(&self, took: Option<[Spread; 2]>, what: String, differs: bool) -> Result<Option<Theirs>, Error> {
-        let same = self.sum([u64::from(differs)])? == [0];
+        let same = self.session.sum([u64::from(differs)])? == [0];
         Ok(took.map(|[build, search]| Theirs { build, search, what, same }))
     }
 
-    /// The sum over all ranks.
-    pub fn sum<const N: usize>(&self, mine: [u64; N]) -> Result<[u64; N], Error> {
-        self.clock.sum(mine)
-    }
-
-    /// Adds a row, which begins with `cells`, and an element of the results, which has the fields of `result` too. `points`
-    /// are those of all ranks.
+    /// Adds a row, which begins with `cells`, and an element of the results, which also has the fields of `result`.
+    /// `points` is the number on all ranks.
     pub fn row(
         &mut self,
         mut cells: Vec<String>,
@@ -172,16 +164,16 @@ impl<'a> Bench<'a> {
         ours: &Measured,
         theirs: Option<Theirs>,
     ) {
-        let a_point = ours.both.median * 1e9 / points as f64;
+        let per_point = ours.both.median * 1e9 / points as f64;
         result["points"] = points.into();
         result["first"] = ours.first.into();
         result["seconds"] = ours.both.json();
         result["build"] = json!({ "seconds": ours.build.json() });
         let searched = ours.search.median * 1e9 / points as f64;
         result["search"] = json!({ "seconds": ours.search.json(), "nanoseconds_a_point": searched });
-        result["nanoseconds_a_point"] = a_point.into();
+        result["nanoseconds_a_point"] = per_point.into();
         cells.extend([time(ours.build.median), time(ours.search.median), time(ours.both.median), range(&ours.both)]);
-        cells.push(format!("{a_point:.0} ns"));
+        cells.push(format!("{per_point:.0} ns"));
         cells.push(ours.memory.map_or(String::new(), |[build, search]| {
             result["build"]["memory"] = build.into();
             result["search"]["memory"] = search.into();
@@ -194,18 +186,17 @@ impl<'a> Bench<'a> {
                 result["reference"]["build"] = theirs.build.json();
                 result["reference"]["search"] = theirs.search.json();
                 result["reference"]["threads"] = reference::threads().into();
-                self.report.compared(&mut result["reference"], theirs.what, theirs.same);
+                self.session.report.compared(&mut result["reference"], theirs.what, theirs.same);
                 cells.extend([time(theirs.build.median), time(theirs.search.median), ratio(&ours.both, &both)]);
             }
             None => cells.extend([const { String::new() }; 3]),
         }
-        self.report.row(cells);
-        self.report.result(result);
+        self.session.report.row(cells);
+        self.session.report.result(result);
     }
 
     /// The whole report.
-    pub fn finish(mut self) -> Found {
-        self.report.field("seconds", json!({ "total": self.clock.finish() }));
-        Ok(self.report)
+    pub fn finish(self) -> Found {
+        self.session.finish()
     }
 }

@@ -1,6 +1,6 @@
 //! `meshloom fft`: what NumPy's `fftn`, `ifftn`, `rfftn` and `irfftn` do to an array in a file.
 
-mod job;
+mod file_transform;
 mod parts;
 mod plan_only;
 
@@ -14,12 +14,12 @@ use meshloom::gpu::{Array, Recorder};
 use meshloom::grid::{Box3, Grid};
 use meshloom::io::collective::write_npy;
 use meshloom::io::{IoError, NpyFile, printable_path};
-use meshloom::{Context, Error, Launch};
+use meshloom::{Context, Error};
 
 use crate::common::{Common, Failure, refuse_dash, writable};
 use crate::phases::Phases;
-use job::Job;
-use parts::{Stored, fill, save};
+use file_transform::FileTransform;
+use parts::{OutputPart, Stored, fill, save};
 
 #[derive(Args)]
 pub struct Arguments {
@@ -36,12 +36,12 @@ pub struct Arguments {
     #[arg(long)]
     real: bool,
     /// Length of the last axis that --inverse --real gives [default: 2 (m - 1) of m modes]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=job::LONGEST))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=file_transform::LONGEST))]
     last_size: Option<u64>,
-    /// Which transform has the factor 1/N; ortho: both its root
+    /// Which direction has the factor 1/N; ortho: both have its square root
     #[arg(long, value_name = "backward|ortho|forward", default_value = "backward", value_parser = norm)]
     norm: Norm,
-    /// The numbers to work with [default: f32 for float32 and complex64, else f64]
+    /// Precision of the computation [default: f32 for float32 and complex64, else f64]
     #[arg(long, value_name = "f32|f64", value_parser = precision)]
     precision: Option<Precision>,
     #[command(flatten)]
@@ -51,12 +51,12 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// The input; there is one unless only a plan is wanted.
+    /// The input, which `--plan-only` has not.
     fn input(&self) -> &Path {
         self.input.as_deref().unwrap_or(Path::new(""))
     }
 
-    /// The output, likewise.
+    /// The output, which `--plan-only` has not.
     fn output(&self) -> &Path {
         self.output.as_deref().unwrap_or(Path::new(""))
     }
@@ -75,7 +75,7 @@ fn precision(text: &str) -> Result<Precision, String> {
     found.map(|(_, precision)| precision).ok_or_else(|| "write f32 or f64".into())
 }
 
-/// The word for a value of an option.
+/// The name of a value of an option.
 fn word<T: PartialEq>(words: &[(&'static str, T)], value: &T) -> &'static str {
     words.iter().find(|(_, known)| known == value).map_or("", |(word, _)| word)
 }
@@ -93,43 +93,45 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             "--last-size is the length of the real axis that --inverse --real gives; add both or leave it out".into(),
         ));
     }
-    // Before a device is looked for; ranks of several processes leave their errors to the launch, which prints one.
-    if Launch::detect(arguments.common.ranks.into()) != Launch::Mpi {
-        Job::new(arguments).map_err(|error| Failure::Failed(error.to_string()))?;
-    }
-    let report = arguments.common.launch_together(|rank| {
-        let (job, file) = Job::new(arguments)?;
-        if let Some(failure) = no_double(rank, arguments, &job, &file)? {
+    arguments.common.before_launch(FileTransform::new(arguments))?;
+    let report = arguments.common.launch_together(|context| {
+        let (request, file) = FileTransform::new(arguments)?;
+        if let Some(failure) = no_double(context, arguments, &request, &file)? {
             return Ok(Err(failure));
         }
-        let report = match (job.precision, arguments.real) {
-            (Precision::Single, true) => work::<f32>(rank, arguments, &job, &file),
-            (Precision::Single, false) => work::<[f32; 2]>(rank, arguments, &job, &file),
-            (Precision::Double, true) => work::<f64>(rank, arguments, &job, &file),
-            (Precision::Double, false) => work::<[f64; 2]>(rank, arguments, &job, &file),
+        let report = match (request.precision, arguments.real) {
+            (Precision::Single, true) => work::<f32>(context, arguments, &request, &file),
+            (Precision::Single, false) => work::<[f32; 2]>(context, arguments, &request, &file),
+            (Precision::Double, true) => work::<f64>(context, arguments, &request, &file),
+            (Precision::Double, false) => work::<[f64; 2]>(context, arguments, &request, &file),
         };
         report.map(Ok)
     })?;
     arguments.common.print(report)
 }
 
-/// Why double precision cannot be had; all ranks find the same, so that they leave together.
-fn no_double(rank: &Context, arguments: &Arguments, job: &Job, file: &NpyFile) -> Result<Option<Failure>, Error> {
+/// The failure of a device without the precision that is needed, the same on all ranks, so that they end together.
+fn no_double(
+    context: &Context,
+    arguments: &Arguments,
+    request: &FileTransform,
+    file: &NpyFile,
+) -> Result<Option<Failure>, Error> {
     let mut lacking = [0];
-    if job.precision.check("", rank.gpu.capabilities()).is_err() {
-        lacking[0] = rank.comm.size() - rank.comm.rank();
+    if request.precision.check("", context.gpu.capabilities()).is_err() {
+        lacking[0] = context.comm.size() - context.comm.rank();
     }
     let mut lacking = lacking.map(|n| n as u64);
-    rank.comm.all_reduce(&mut lacking, Op::Max)?;
+    context.comm.all_reduce(&mut lacking, Op::Max)?;
     if lacking == [0] {
         return Ok(None);
     }
-    let first = rank.comm.size() - lacking[0] as usize;
+    let first = context.comm.size() - lacking[0] as usize;
     let mut name = [0u8; 256];
-    let bytes = rank.gpu.info().name.as_bytes();
+    let bytes = context.gpu.info().name.as_bytes();
     let len = bytes.len().min(name.len());
     name[..len].copy_from_slice(&bytes[..len]);
-    rank.comm.broadcast(first, &mut name)?;
+    context.comm.broadcast(first, &mut name)?;
     let device = String::from_utf8_lossy(&name).trim_end_matches('\0').to_string();
     let asks = match arguments.precision {
         Some(_) => "--precision f64 asks for".into(),
@@ -141,24 +143,30 @@ fn no_double(rank: &Context, arguments: &Arguments, job: &Job, file: &NpyFile) -
     ))))
 }
 
-/// A transform that is ready, with what it is given and what it gives.
-struct Work<'a, T: Value> {
+/// One rank's part of a transform, with its arrays.
+struct RankTransform<'a, T: Value> {
     transform: Transform<T>,
     field: Array<T>,
     spectrum: Array<T::Mode>,
-    recorder: Recorder,
-    lines: GridComms,
-    job: &'a Job,
+    recorder: &'a mut Recorder,
+    comms: GridComms,
+    request: &'a FileTransform,
 }
 
-impl<'a, T: Value> Work<'a, T> {
-    fn new(rank: &Context, grid: Grid, job: &'a Job, file: &NpyFile) -> Result<Self, Error> {
-        let gpu = &rank.gpu;
-        let transform =
-            Transform::with(gpu, &job.spec, grid, rank.comm.rank(), &Tuning::of(gpu), &TransformCallbacks::default());
+impl<'a, T: Value> RankTransform<'a, T> {
+    fn new(context: &'a mut Context, grid: Grid, request: &'a FileTransform, file: &NpyFile) -> Result<Self, Error> {
+        let gpu = &context.gpu;
+        let transform = Transform::with(
+            gpu,
+            &request.spec,
+            grid,
+            context.comm.rank(),
+            &Tuning::of(gpu),
+            &TransformCallbacks::default(),
+        );
         let transform = transform.map_err(|error| match error {
             FftError::Device(error) => Error::from(error),
-            // The lengths are the file's, not the call's.
+            // The lengths are the file's and not the call's.
             error => IoError::Shape {
                 path: file.path().into(),
                 found: file.shape().to_vec(),
@@ -166,30 +174,30 @@ impl<'a, T: Value> Work<'a, T> {
             }
             .into(),
         })?;
-        Ok(Work {
+        Ok(RankTransform {
             field: transform.field(gpu, &transform.field_layout())?,
             spectrum: transform.spectrum(gpu)?,
-            recorder: Recorder::new(gpu)?,
-            lines: GridComms::new(&rank.comm, grid)?,
+            recorder: &mut context.recorder,
+            comms: GridComms::new(&context.comm, grid)?,
             transform,
-            job,
+            request,
         })
     }
 
-    /// Both arrays, and this rank's parts of them.
-    fn ends(&mut self) -> (&mut Recorder, [Box3; 2], &Array<T>, &Array<T::Mode>) {
+    /// Both arrays, and this rank's parts of them: cells and modes.
+    fn arrays(&mut self) -> (&mut Recorder, [Box3; 2], &Array<T>, &Array<T::Mode>) {
         let parts = [self.transform.field_part(), self.transform.spectrum_part()];
-        (&mut self.recorder, parts, &self.field, &self.spectrum)
+        (self.recorder, parts, &self.field, &self.spectrum)
     }
 
-    /// Reads the input; says whether it is finite on all ranks.
+    /// Reads the input; returns whether it is finite on all ranks.
     fn read(&mut self, comm: &Communicator, file: &NpyFile) -> Result<bool, Error>
     where
         T: Stored,
         T::Mode: Stored,
     {
-        let (inverse, shape) = (self.job.inverse, self.job.input);
-        let (recorder, [cells, modes], field, spectrum) = self.ends();
+        let (inverse, shape) = (self.request.inverse, self.request.input);
+        let (recorder, [cells, modes], field, spectrum) = self.arrays();
         let finite = match inverse {
             true => fill(recorder, spectrum, file, &modes, shape)?,
             false => fill(recorder, field, file, &cells, shape)?,
@@ -200,12 +208,12 @@ impl<'a, T: Value> Work<'a, T> {
     }
 
     fn transform(&mut self) -> Result<(), Error> {
-        let Work { transform, field, spectrum, recorder, lines, job } = self;
+        let RankTransform { transform, field, spectrum, recorder, comms, request } = self;
         let layout = transform.field_layout();
-        if job.inverse {
-            transform.inverse(recorder, lines, spectrum, None, field, &layout)?;
+        if request.inverse {
+            transform.inverse(recorder, comms, spectrum, None, field, &layout)?;
         } else {
-            transform.forward(recorder, lines, field, &layout, spectrum)?;
+            transform.forward(recorder, comms, field, &layout, spectrum)?;
         }
         Ok(recorder.wait()?)
     }
@@ -215,18 +223,18 @@ impl<'a, T: Value> Work<'a, T> {
         T: Stored,
         T::Mode: Stored,
     {
-        let (job, path) = (self.job, arguments.output());
-        // f64 overflows as NumPy does; in f32 that is a matter of units.
-        let finite = finite && job.precision == Precision::Single;
-        let axes = job.output_shape().len();
-        let (recorder, [cells, modes], field, spectrum) = self.ends();
-        if job.inverse {
-            write_npy(comm, path, job.output_shape(), |to| {
-                save(recorder, field, to, (&cells, job.output), (path, axes, finite))
+        let (request, path) = (self.request, arguments.output());
+        // In f64 overflow gives infinity, as in NumPy; in f32, which overflows in many units, it is an error.
+        let finite = finite && request.precision == Precision::Single;
+        let axes = request.output_shape().len();
+        let (recorder, [cells, modes], field, spectrum) = self.arrays();
+        if request.inverse {
+            write_npy(comm, path, request.output_shape(), |to| {
+                save(recorder, field, to, &OutputPart { path, axes, shape: request.output, part: &cells, finite })
             })
         } else {
-            write_npy(comm, path, job.output_shape(), |to| {
-                save(recorder, spectrum, to, (&modes, job.output), (path, axes, finite))
+            write_npy(comm, path, request.output_shape(), |to| {
+                save(recorder, spectrum, to, &OutputPart { path, axes, shape: request.output, part: &modes, finite })
             })
         }
     }
@@ -234,28 +242,30 @@ impl<'a, T: Value> Work<'a, T> {
     /// Bytes that the passes of this rank move through device memory.
     fn traffic(&self) -> u64 {
         let plan = self.transform.plan();
-        if self.job.inverse { plan.inverse.traffic() } else { plan.forward.traffic() }
+        if self.request.inverse { plan.inverse.traffic() } else { plan.forward.traffic() }
     }
 }
 
 /// One rank's work.
-fn work<T>(rank: &Context, arguments: &Arguments, job: &Job, file: &NpyFile) -> Result<serde_json::Value, Error>
+fn work<T>(
+    context: &mut Context,
+    arguments: &Arguments,
+    request: &FileTransform,
+    file: &NpyFile,
+) -> Result<serde_json::Value, Error>
 where
     T: Value<Mode: Stored> + Stored,
 {
-    let comm = &rank.comm;
+    let comm = &context.comm.clone();
     let mut phases = Phases::new(arguments.common.progress(comm.rank(), 4, "fft"));
     if comm.rank() == 0 {
         writable(arguments.output())?;
-        if job.loses_digits(file.dtype()) {
+        if request.loses_digits(file.dtype()) {
             tracing::warn!("integers beyond 2^24 of {} lose digits in f32", file.path().display());
         }
     }
-    let grid = match arguments.common.grid {
-        Some(parts) => Grid::new(parts, comm.size())?,
-        None => Grid::auto(job.spec.cells, comm.size()),
-    };
-    let mut work = Work::<T>::new(rank, grid, job, file)?;
+    let grid = arguments.common.process_grid(request.spec.cells, comm.size())?;
+    let mut work = RankTransform::<T>::new(context, grid, request, file)?;
     phases.done("plan");
     let finite = work.read(comm, file)?;
     phases.done("read");
@@ -263,22 +273,22 @@ where
     phases.done("transform");
     work.write(comm, arguments, finite)?;
     phases.done("write");
-    let cost = work.lines.cost();
+    let cost = work.comms.cost();
     let mut sums = [work.traffic(), cost.sent, cost.messages];
     comm.all_reduce(&mut sums, Op::Sum)?;
-    let dtype = if job.inverse { T::NAME } else { T::Mode::NAME };
+    let dtype = if request.inverse { T::NAME } else { T::Mode::NAME };
     Ok(serde_json::json!({
         "command": "fft",
         "input": { "path": file.path().display().to_string(), "shape": file.shape(), "dtype": file.dtype().to_string() },
         "output": {
             "path": arguments.output().display().to_string(),
-            "shape": job.output_shape(),
+            "shape": request.output_shape(),
             "dtype": dtype,
         },
-        "transform": job.name,
+        "transform": request.name,
         "norm": word(&NORMS, &arguments.norm),
-        "precision": word(&PRECISIONS, &job.precision),
-        "device": rank.gpu.info().name,
+        "precision": word(&PRECISIONS, &request.precision),
+        "device": context.gpu.info().name,
         "ranks": comm.size(),
         "grid": grid.parts(),
         "seconds": phases.finish(),

@@ -1,4 +1,4 @@
-//! One rank's part of an array, between a file and the device: a piece at a time, so that the host holds little.
+//! One rank's part of an array between a file and the device, a piece at a time, so that little host memory is used.
 
 use std::ops::Range;
 use std::path::Path;
@@ -11,12 +11,12 @@ use meshloom::io::{Element, IoError, NpyFile, NpyWriter};
 /// Elements of a piece.
 const PIECE: u64 = 1 << 20;
 
-/// A number of the files that are read and written.
+/// An element type of the files that are read and written.
 pub trait Stored: DeviceElement + Element {
-    /// NumPy's name of the type.
+    /// NumPy's name of it.
     const NAME: &'static str;
 
-    /// Reads elements of a file as such.
+    /// Reads elements of a file in this type.
     fn read(file: &NpyFile, elements: Range<u64>) -> Result<Vec<Self>, IoError>;
 
     /// Whether it is neither infinite nor NaN.
@@ -47,13 +47,13 @@ stored! {
     [f64; 2]: "complex128" read_c64 |z| z.iter().all(|x| x.is_finite());
 }
 
-/// Where the elements of `part` lie in an array of `shape`: runs without gaps, in order, as few as possible.
+/// The elements of `part` in an array of `shape`, as contiguous runs in order, as few as possible.
 fn runs(part: &Box3, shape: [u64; 3]) -> impl Iterator<Item = Range<u64>> + use<> {
     let [_, n1, n2] = shape;
     let [_, rows, width] = extent(part);
     let part = part.clone();
     let row = move |i: u64, j: u64| (i * n1 + j) * n2;
-    // How many planes and rows one run takes.
+    // Planes and rows of one run.
     let (planes, lines) = match (rows == n1, width == n2) {
         (true, true) => (part[0].end - part[0].start, rows),
         (false, true) => (1, rows),
@@ -74,7 +74,7 @@ fn runs(part: &Box3, shape: [u64; 3]) -> impl Iterator<Item = Range<u64>> + use<
     })
 }
 
-/// Puts this rank's `part` of the array of `shape` in a file into `array`; says whether all of it is finite.
+/// Uploads this rank's `part` of the array of `shape` in a file into `array`; returns whether all of it is finite.
 ///
 /// # Errors
 /// Those of the file and of the device.
@@ -105,9 +105,20 @@ pub fn fill<T: Stored>(
     Ok(finite)
 }
 
-/// Writes this rank's `part` of the array of `shape` from `array`. `finite` says that what was transformed was finite, so that this must
-/// be, too, in the file at `path`, which
-/// has so many `axes`.
+/// One rank's part of the output file.
+pub struct OutputPart<'a> {
+    pub path: &'a Path,
+    /// Axes of the array, for errors.
+    pub axes: usize,
+    /// The array as a mesh.
+    pub shape: [u64; 3],
+    /// This rank's elements.
+    pub part: &'a Box3,
+    /// Whether every element must be finite, since the input was.
+    pub finite: bool,
+}
+
+/// Writes this rank's part of the output from `array`.
 ///
 /// # Errors
 /// Those of the file and of the device; [`IoError::OutOfRange`] for the first element that left the range of its type.
@@ -115,9 +126,9 @@ pub fn save<T: Stored>(
     recorder: &mut Recorder,
     array: &Array<T>,
     file: &NpyWriter<T>,
-    (part, shape): (&Box3, [u64; 3]),
-    (path, axes, finite): (&Path, usize, bool),
+    to: &OutputPart,
 ) -> Result<(), Error> {
+    let &OutputPart { path, axes, shape, part, finite } = to;
     let len = volume(part);
     let (mut values, mut first) = (Vec::new(), 0);
     let mut at = 0;

@@ -1,4 +1,4 @@
-//! `meshloom fft --plan-only`: what a transform will cost each rank, without a device and without a file.
+//! `meshloom fft --plan-only`: a forecast of the cost of a transform on each rank, without a device or a file.
 
 use clap::Args;
 use meshloom::fft::{Direction, Forecast, Precision, Spec, Speeds, Tuning, Values};
@@ -12,23 +12,23 @@ use crate::terminal;
 
 #[derive(Args)]
 pub struct Options {
-    /// Say what a transform will cost each rank, without a device or a file; see --shape, --ranks, --grid
+    /// Forecast the cost of a transform on each rank, without a device or a file; see --shape, --ranks, --grid
     #[arg(long, requires = "shape")]
     pub plan_only: bool,
     /// The array, as 4096,4096,4096
     #[arg(long, value_name = "N,N,N", value_delimiter = ',',
-          value_parser = clap::value_parser!(u64).range(1..=super::job::LONGEST))]
+          value_parser = clap::value_parser!(u64).range(1..=super::file_transform::LONGEST))]
     shape: Vec<u64>,
     /// Fields that are transformed together
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     fields: u64,
-    /// With the spectrum distributed as the field is (without: as the last pass leaves it)
+    /// Distribute the spectrum as the field [default: as the last pass leaves it]
     #[arg(long)]
     natural: bool,
-    /// Pieces of an exchange that travel while others are transformed
+    /// Pieces of an exchange that are sent while others are transformed
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 16))]
     pieces: Option<u64>,
-    /// Bytes a message is cut to
+    /// Most bytes of a message
     #[arg(long, value_name = "BYTES", default_value_t = 2 << 20, value_parser = clap::value_parser!(u64).range(1..))]
     chunk_bytes: u64,
     /// Speed of device memory, reading and writing, in GB/s
@@ -40,13 +40,13 @@ pub struct Options {
     /// Speed of the link that one rank has, each way, in GB/s
     #[arg(long, value_name = "GB/s", default_value_t = 12.5, value_parser = positive)]
     link_speed: f64,
-    /// Time that a message takes besides, in microseconds
+    /// Latency of a message, in microseconds
     #[arg(long, value_name = "us", default_value_t = 5.0, value_parser = positive)]
     latency: f64,
 }
 
 impl Options {
-    /// The first option that is for plans alone.
+    /// The first given option that is for `--plan-only` alone.
     pub fn given(&self) -> Option<&'static str> {
         let given =
             [("--shape", !self.shape.is_empty()), ("--natural", self.natural), ("--pieces", self.pieces.is_some())];
@@ -89,7 +89,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         Forecast::new(&spec, grid, rank, &tuning, &speeds, options.chunk_bytes)
             .map_err(|e| usage(&format!("--shape: {e}")))
     };
-    // The first rank has the largest parts; what all ranks move is summed rank by rank.
+    // Rank 0 has the largest parts; traffic is summed over the ranks.
     let largest = forecast(0)?;
     let mut all = [Cost::default(); 2];
     for rank in 0..ranks {

@@ -1,43 +1,34 @@
-//! The halos of a run: groups of its particles in the units of the field, their catalogue and their mass function.
+//! The halos of a run: groups of its particles, their catalogue and their mass function.
 
-use meshloom::comm::Op;
+use meshloom::comm::{Communicator, Op};
 use meshloom::cosmology::peculiar_velocity;
 use meshloom::grid::split;
-use meshloom::io::{NpyFile, Sealed, seal_whole};
-use meshloom::pm::Simulation;
+use meshloom::io::{Sealed, seal_whole};
+use meshloom::pm::{Config, Simulation};
 use meshloom::points::fof::{Catalogue, Groups, Linking, Selection};
 use meshloom::points::{Cloud, Domain};
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
+use super::Particles;
 use super::mass_function::MassFunction;
 use super::outputs::Outputs;
-use super::parameters::Parameters;
 use crate::catalogue;
 
-/// Finds groups among the particles whose positions and momenta were just written, and seals `halos.npz` (Msun/h, Mpc/h, peculiar
-/// km/s), the mass function and, where snapshots are asked for in HDF5, `halos.0.hdf5`. All ranks call it.
+/// Finds groups among all ranks' particles and writes `halos.npz` (Msun/h, Mpc/h, peculiar km/s), the mass function and, with
+/// `--hdf5`, `halos.0.hdf5`; no file has its final name yet. All ranks call it.
 pub fn seal(
-    rank: &Context,
-    parameters: &Parameters,
+    context: &mut Context,
     outputs: &Outputs,
     simulation: &Simulation,
-    [positions, momenta]: [&Sealed; 2],
+    particles: Particles,
 ) -> Result<(Vec<Sealed>, Value), Error> {
-    let comm = &rank.comm;
-    let (a, side) = (simulation.scale_factor(), parameters.box_size);
-    let count = parameters.particles.pow(3);
-    let mut context = Context::new(comm.clone(), rank.gpu.clone())?;
-    // From the disk rather than from the ranks' memory: rows are numbered as in the file, whatever the grid of ranks.
-    let rows = split(count, comm.size() as u64, comm.rank() as u64);
-    let read = |file: &Sealed| NpyFile::open(file.temporary())?.read_f32(3 * rows.start..3 * rows.end);
-    let mut cloud = Cloud::from_host(&mut context.recorder, &Domain::new(&[side; 3])?, &read(positions)?)?;
-    let velocities: Vec<f32> = read(momenta)?.into_iter().map(|p| peculiar_velocity(f64::from(p), a) as f32).collect();
-    let array = rank.gpu.array::<f32>("velocity", velocities.len() as u64)?;
-    context.recorder.upload(&array, 0, &velocities)?;
-    drop(velocities);
-    cloud.set("velocity", array, 3)?;
-    let groups = Groups::find(&mut context, &cloud, Linking::Separations(parameters.linking_length))?;
+    let comm = context.comm.clone();
+    let (config, a) = (simulation.config(), simulation.scale_factor());
+    let (side, count) = (config.box_size, config.particles.pow(3));
+    let cloud = cloud(context, config, a, particles)?;
+    let linking = Linking::Separations(outputs.parameters.linking_length);
+    let groups = Groups::find(context, &cloud, linking)?;
     drop(cloud);
     let selection = Selection::default();
     let mut halos = groups.catalogue(&mut context.recorder, &selection)?;
@@ -45,8 +36,8 @@ pub fn seal(
     let particle = power.cosmology().particle_mass(side, count);
     halos.mass.iter_mut().for_each(|mass| *mass *= particle);
 
-    let mut files = vec![catalogue::seal(comm, &outputs.path("halos.npz"), &halos)?];
-    files.extend(hdf5(parameters, outputs, simulation, rank, &halos)?);
+    let mut files = vec![catalogue::seal(&comm, &outputs.path("halos.npz"), &halos)?];
+    files.extend(hdf5(outputs, simulation, &comm, &halos)?);
     let masses: Vec<f32> = halos.mass.iter().map(|&mass| mass as f32).collect();
     if let Some(masses) = comm.gather_v(0, &masses)? {
         let table = MassFunction::new(masses.data(), side, particle, selection.min_members, power, a)?;
@@ -63,26 +54,63 @@ pub fn seal(
     Ok((files, report))
 }
 
-/// The catalogue in Gadget-4's layout, where HDF5 is asked for: rank 0 writes what all ranks have.
+/// The particles and their peculiar velocities as a [`Cloud`]. All ranks call it.
+fn cloud(context: &mut Context, config: &Config, a: f64, [positions, momenta]: Particles) -> Result<Cloud, Error> {
+    let positions = in_row_order(&context.comm, config, positions)?;
+    let mut cloud = Cloud::from_host(&mut context.recorder, &Domain::new(&config.size())?, &positions)?;
+    drop(positions);
+    let mut velocities = in_row_order(&context.comm, config, momenta)?;
+    velocities.iter_mut().for_each(|p| *p = peculiar_velocity(f64::from(*p), a) as f32);
+    let array = context.gpu.array::<f32>("velocity", velocities.len() as u64)?;
+    context.recorder.upload(&array, 0, &velocities)?;
+    cloud.set("velocity", array, 3)?;
+    Ok(cloud)
+}
+
+/// Redistributes the rows of all ranks' particles so that those of rank 0 come first in Lagrangian order, then those of rank
+/// 1 and so on: a cloud numbers points in this order, and halos must not depend on the process grid. All ranks call it.
+fn in_row_order(comm: &Communicator, config: &Config, columns: [Vec<f32>; 3]) -> Result<Vec<f32>, Error> {
+    let (n, ranks, me) = (config.particles, comm.size(), comm.rank());
+    let part = |rank: usize| split(n * n, ranks as u64, rank as u64);
+    let ends: Vec<u64> = (0..ranks).map(|rank| n * part(rank).end).collect();
+    let new_owner = |row: u64| ends.partition_point(|&end| end <= row);
+    let [x, y, z] = columns;
+    let values: Vec<f32> = x.into_iter().zip(y).zip(z).flat_map(|((x, y), z)| [x, y, z]).collect();
+    // Rows ascend on each rank, and so do their new owners.
+    let mut counts = vec![0; ranks];
+    config.rows(ranks, me)?.for_each(|row| counts[new_owner(row)] += 3 * n);
+    let received = comm.all_to_all_v(&values, &counts)?;
+    let own = part(me);
+    let mut ordered = vec![0.0; (3 * n * (own.end - own.start)) as usize];
+    let mut pieces = received.data().chunks(3 * n as usize);
+    for source in 0..ranks {
+        let rows = config.rows(ranks, source)?.filter(|&row| new_owner(row) == me);
+        for (row, piece) in rows.zip(&mut pieces) {
+            let at = 3 * (row - n * own.start) as usize;
+            ordered[at..at + piece.len()].copy_from_slice(piece);
+        }
+    }
+    Ok(ordered)
+}
+
+/// The catalogue in Gadget-4's layout, with `--hdf5`: rank 0 gathers and writes it.
 #[cfg(feature = "hdf5")]
 fn hdf5(
-    parameters: &Parameters,
     outputs: &Outputs,
     simulation: &Simulation,
-    rank: &Context,
+    comm: &Communicator,
     halos: &Catalogue,
 ) -> Result<Option<Sealed>, Error> {
     use meshloom::io::hdf5;
 
-    if parameters.hdf5.is_none() {
+    if outputs.parameters.hdf5.is_none() {
         return Ok(None);
     }
-    let comm = &rank.comm;
     let narrow = |values: &[f64], unit: f64| values.iter().map(|&x| (x * unit) as f32).collect::<Vec<f32>>();
     let none = Vec::new();
     let [velocity, dispersion] =
         [&halos.velocity, &halos.velocity_dispersion].map(|values| values.as_ref().unwrap_or(&none));
-    // Its masses are in 1e10 Msun/h.
+    // The layout has masses in 1e10 Msun/h.
     let reals = [
         (&halos.mass, 1e-10),
         (&halos.center, 1.0),
@@ -124,8 +152,8 @@ fn hdf5(
     Ok(Some(hdf5::seal_groups(outputs.path("halos.0.hdf5"), &simulation.snapshot_info(), &groups)?))
 }
 
-/// No run without the feature gets here with HDF5 asked for.
+/// Without the feature there is no `--hdf5`.
 #[cfg(not(feature = "hdf5"))]
-fn hdf5(_: &Parameters, _: &Outputs, _: &Simulation, _: &Context, _: &Catalogue) -> Result<Option<Sealed>, Error> {
+fn hdf5(_: &Outputs, _: &Simulation, _: &Communicator, _: &Catalogue) -> Result<Option<Sealed>, Error> {
     Ok(None)
 }

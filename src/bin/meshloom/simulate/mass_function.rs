@@ -1,28 +1,28 @@
-//! The mass function of a run's halos beside what is expected: as a table and as a picture.
+//! The mass function of a run's halos beside models: as a table and as a picture.
 
 use std::path::Path;
 
-use meshloom::cosmology::{CosmologyError, LinearPower, MassBin, MassBins, Multiplicity, measured};
+use meshloom::cosmology::{CosmologyError, LinearPower, MassBin, MassBins, Multiplicity, measured_mass_function};
 use meshloom::io::{Column, Curve, ErrorPoints, IoError, LogAxis, LogPlot, csv_text, log_plot_png_bytes};
 
-/// Bins for a factor of 10 in mass: as many as a box of some 100 Mpc/h fills with halos.
+/// Bins per factor of 10 in mass: as many as a box of some 100 Mpc/h fills with halos.
 const BINS_PER_DECADE: u32 = 5;
 
-/// Points of a curve for a factor of 10 in mass.
+/// Points of a curve per factor of 10 in mass.
 const CURVE_PER_DECADE: f64 = 20.0;
 
-/// The models beside which halos are shown, and how.
+/// The models, and the names and colours of their curves.
 const MODELS: [Multiplicity; 2] = [Multiplicity::ShethTormen, Multiplicity::TINKER_MEAN];
 const NAMES: [&str; 2] = ["Sheth & Tormen", "Tinker et al., 200 × mean density"];
 const COLORS: [[u8; 3]; 2] = [[226, 118, 62], [40, 90, 160]];
 const FOUND: [u8; 3] = [62, 29, 102];
 
-/// Halos found in a box, binned, and what is expected of them.
+/// Halos of a box, binned by mass, and the mass functions of the models.
 pub struct MassFunction<'a> {
     power: &'a LinearPower,
     a: f64,
     bins: Vec<MassBin>,
-    /// Mean dn/dlnM of each bin, a list a model.
+    /// For each model the mean dn/dlnM of each bin.
     expected: [Vec<f64>; 2],
 }
 
@@ -39,11 +39,11 @@ impl<'a> MassFunction<'a> {
         a: f64,
     ) -> Result<Self, CosmologyError> {
         let particles = (power.cosmology().matter_density() * box_size.powi(3) / particle_mass).round();
-        // A run of fewer particles than a group needs has one bin, and no groups.
+        // A run of fewer particles than a group needs gets one bin.
         let particles = (particles as u64).max(min_members);
         let bins = MassBins::new(particle_mass, min_members, particles, BINS_PER_DECADE)?;
         let expected = bins.expected(power, &MODELS, a)?;
-        Ok(Self { power, a, bins: measured(masses, box_size, &bins)?, expected })
+        Ok(Self { power, a, bins: measured_mass_function(masses, box_size, &bins)?, expected })
     }
 
     /// Checks before a run of so many particles that it can have a mass function: bins and curves of masses for which
@@ -61,7 +61,7 @@ impl<'a> MassFunction<'a> {
         shown(first, last).into_iter().try_for_each(|mass| power.mass_variance(mass, a).map(drop))
     }
 
-    /// The text of `mass_function.csv`, one row a bin, empty bins too.
+    /// The text of `mass_function.csv`, one row per bin, also for empty bins.
     pub fn csv(&self, path: &Path) -> Result<String, IoError> {
         let column = |value: fn(&MassBin) -> f64| self.bins.iter().map(value).collect::<Vec<_>>();
         let [low, high, mass] = [column(|bin| bin.mass_low), column(|bin| bin.mass_high), column(|bin| bin.mass)];
@@ -83,7 +83,7 @@ impl<'a> MassFunction<'a> {
 
     /// The bytes of `mass_function.png`: bins with halos as points with their Poisson errors, and the models.
     pub fn png(&self, path: &Path) -> Result<Vec<u8>, meshloom::Error> {
-        // From the first bin to the last with a halo; upwards to what the first is expected to hold.
+        // Masses from the first bin to the last with a halo.
         let first = self.bins[0].mass_low;
         let last = self.bins.iter().rfind(|bin| bin.count > 0).map_or(first, |bin| bin.mass_high);
         let range = shown(first, last);
@@ -109,12 +109,12 @@ impl<'a> MassFunction<'a> {
         Ok(log_plot_png_bytes(&plot, path)?)
     }
 
-    /// The range of dn/dlnM that is shown: what was found with its errors, and the start of a curve where nothing was.
+    /// The range of the dn/dlnM axis: the halos with their errors, and the start of the curve where there are none.
     fn heights(&self, found: &[(f64, f64, f64)], curve: &[(f64, f64)]) -> [f64; 2] {
-        // Earlier than any halo a model may expect less than a number holds.
+        // At early times a model may give 0.
         let start = curve[0].1.max(1e-30);
         let high = found.iter().map(|(_, y, error)| y + error).fold(start, f64::max);
-        // One halo in a bin is the least that can be found; its error bar goes to 0.
+        // The error bar of a bin with one halo reaches 0: bars do not count.
         let low = found.iter().map(|&(_, y, _)| y).fold(high, f64::min);
         [(low / 3.0).min(high / 100.0), high * 2.0]
     }

@@ -10,8 +10,8 @@ use std::path::Path;
 
 use indicatif::ProgressBar;
 use meshloom::comm::Op;
-use meshloom::io::NpyFile;
-use meshloom::pm::{Config, Noise, Simulation, fingerprint};
+use meshloom::io::{NpyFile, Sealed};
+use meshloom::pm::{Config, Noise, Simulation};
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
@@ -19,44 +19,42 @@ use crate::common::{Common, Failure};
 use crate::phases::Phases;
 use outputs::Outputs;
 pub use parameters::Arguments;
-use parameters::Parameters;
+use parameters::RunParameters;
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let parameters = Parameters::gather(arguments)?;
+    let parameters = RunParameters::gather(arguments)?;
     let common = &arguments.common;
-    let report = common.launch(|rank| one_rank(rank, &parameters, common))?;
+    let report = common.launch(|context| simulate(context, &parameters, common))?;
     common.print(report)
 }
 
-fn one_rank(rank: &Context, parameters: &Parameters, common: &Common) -> Result<Value, Error> {
-    // The bar is one of steps.
+/// One rank's work; returns the content of `run.json`.
+fn simulate(context: &mut Context, parameters: &RunParameters, common: &Common) -> Result<Value, Error> {
+    // The progress bar counts steps, not phases.
     let mut phases = Phases::new(ProgressBar::hidden());
     let config = parameters.config(common.grid);
-    let directory = if rank.comm.rank() == 0 { Some(Outputs::create(&parameters.out)?) } else { None };
-    rank.comm.barrier()?;
-    let noise = parameters.white_noise.as_ref().map(|path| white_noise(rank, &config, path)).transpose()?;
-    let known = |noise: &Vec<f32>| {
-        Ok::<_, Error>(fingerprint(&rank.comm, snapshots::rows(rank, &config)?, config.particles, &[noise])?)
-    };
-    let outputs = Outputs::new(parameters, noise.as_ref().map(known).transpose()?);
+    let directory = if context.comm.rank() == 0 { Some(Outputs::create(&parameters.out)?) } else { None };
+    context.comm.barrier()?;
+    let noise = parameters.white_noise.as_ref().map(|path| white_noise(context, &config, path)).transpose()?;
+    let outputs = Outputs::new(context, parameters, &config, noise.as_deref())?;
 
-    let found = if parameters.resume { snapshots::last_whole(&outputs, rank, &config)? } else { None };
+    let found = if parameters.resume { snapshots::last_whole(&outputs, context, &config)? } else { None };
     let resumed = found.as_ref().map(|(step, _)| *step);
     let mut simulation = match found {
-        Some((step, state)) => Simulation::resume(rank, config.clone(), step, &state)?,
-        None => Simulation::new(rank, config.clone(), noise.as_deref().map_or(Noise::Seed, Noise::Values))?,
+        Some((step, state)) => Simulation::resume(context, config, step, &state)?,
+        None => Simulation::new(context, config, noise.as_deref().map_or(Noise::Seed, Noise::Values))?,
     };
     drop(noise);
-    simulation.recorder().wait()?;
+    context.recorder.wait()?;
     phases.done("start");
 
-    let bar = common.progress(rank.comm.rank(), simulation.steps() as u64, "stepping");
-    simulation.run(|simulation, reached| {
+    let bar = common.progress(context.comm.rank(), simulation.steps() as u64, "stepping");
+    simulation.run(context, |simulation, context, reached| {
         bar.set_position(reached.step as u64);
         if reached.snapshot {
-            simulation.recorder().wait()?;
+            context.recorder.wait()?;
             phases.done("steps");
-            snapshots::write(&outputs, rank, simulation, reached, resumed == Some(reached.step))?;
+            snapshots::write(&outputs, context, simulation, reached, resumed == Some(reached.step))?;
             phases.done("output");
         }
         Ok::<_, Error>(())
@@ -64,59 +62,78 @@ fn one_rank(rank: &Context, parameters: &Parameters, common: &Common) -> Result<
     bar.finish_and_clear();
     phases.done("steps");
 
-    let [displacement, momentum] = simulation.phase_space()?;
-    // All files get their names at the end: a disk that fills up leaves none.
+    let (mut files, particles) = fields_and_particles(context, &outputs, &mut simulation)?;
+    phases.done("output");
+    let mut report = report(context, &outputs, &simulation)?;
+    report["resumed_from_step"] = resumed.into();
+    if parameters.linking_length > 0.0 {
+        let (sealed, found) = halos::seal(context, &outputs, &simulation, particles)?;
+        files.extend(sealed);
+        report["halos"] = found;
+        phases.done("groups");
+    }
+    report["seconds"] = json!(phases.finish());
+    outputs.publish(&context.comm, &outputs.path("run.json"), &report, files)?;
+    drop(directory);
+    Ok(report)
+}
+
+/// Positions and momenta of this rank's particles, by axis.
+type Particles = [[Vec<f32>; 3]; 2];
+
+/// Writes positions and momenta, density and power spectrum at the end of the run; no file has its final name yet. All ranks
+/// call it.
+fn fields_and_particles(
+    context: &mut Context,
+    outputs: &Outputs,
+    simulation: &mut Simulation,
+) -> Result<(Vec<Sealed>, Particles), Error> {
+    let [displacement, momentum] = simulation.phase_space(context)?;
     let positions = simulation.positions(&displacement);
+    drop(displacement);
     let mut files = vec![
         simulation.seal_points(&outputs.path("positions.npy"), &positions)?,
         simulation.seal_points(&outputs.path("velocities.npy"), &momentum)?,
     ];
-    files.extend(outputs.hdf5(&simulation, &parameters.out, &positions, &momentum)?);
-    let (own, density) = simulation.density()?;
-    if parameters.save_density {
+    files.extend(outputs.hdf5(simulation, &outputs.parameters.out, &positions, &momentum)?);
+    let (own, density) = simulation.density(context)?;
+    if outputs.parameters.save_density {
         files.push(simulation.seal_field(&outputs.path("density.npy"), &own, &density)?);
     }
-    files.extend(outputs.picture(rank, &config, &own, &density)?);
-    files.extend(outputs.spectrum(rank, &mut simulation)?);
-    phases.done("output");
-    let mut found = Value::Null;
-    if parameters.linking_length > 0.0 {
-        let (sealed, report) = halos::seal(rank, parameters, &outputs, &simulation, [&files[0], &files[1]])?;
-        files.extend(sealed);
-        found = report;
-        phases.done("groups");
-    }
+    files.extend(outputs.picture(&context.comm, simulation.config(), &own, &density)?);
+    files.extend(outputs.spectrum(context, simulation)?);
+    Ok((files, [positions, momentum]))
+}
 
-    let (counts, cost) = simulation.counts();
+/// The content of `run.json`, but for halos and seconds per phase. All ranks call it.
+fn report(context: &Context, outputs: &Outputs, simulation: &Simulation) -> Result<Value, Error> {
+    let (parameters, config, info) = (outputs.parameters, simulation.config(), context.gpu.info());
+    let (counts, cost) = (context.recorder.counts(), simulation.cost());
     let mut bytes = [cost.sent, cost.messages, simulation.traffic()];
-    rank.comm.all_reduce(&mut bytes, Op::Sum)?;
-    let report = json!({
+    context.comm.all_reduce(&mut bytes, Op::Sum)?;
+    Ok(json!({
         "version": env!("CARGO_PKG_VERSION"),
         "parameters": outputs.run,
         "particles": config.particles, "mesh": config.mesh, "box": config.box_size,
         "cosmology": parameters.cosmology_object(), "seed": config.seed,
         "lpt": parameters.lpt, "a_start": config.a_start, "a_end": config.a_end, "steps": config.steps,
         "scheme": parameters.scheme, "window": config.window.to_string(),
-        "halos": found, "resumed_from_step": resumed, "hdf5": parameters.hdf5,
-        "device": { "name": rank.gpu.info().name, "driver": rank.gpu.info().driver, "driver_info": rank.gpu.info().driver_info,
-                    "backend": format!("{:?}", rank.gpu.info().backend) },
-        "ranks": rank.comm.size(), "grid": simulation.grid().to_string(),
-        "seconds": phases.finish(),
+        "halos": Value::Null, "hdf5": parameters.hdf5,
+        "device": { "name": info.name, "driver": info.driver, "driver_info": info.driver_info,
+                    "backend": format!("{:?}", info.backend) },
+        "ranks": context.comm.size(), "grid": simulation.grid().to_string(),
         "bytes": { "between_ranks": bytes[0], "messages": bytes[1], "device_memory": bytes[2] },
         "submissions": counts.submits, "dispatches": counts.dispatches,
-    });
-    outputs.publish(&rank.comm, &outputs.path("run.json"), &report, files)?;
-    drop(directory);
-    Ok(report)
+    }))
 }
 
-/// The white noise of this rank's sites.
-fn white_noise(rank: &Context, config: &Config, path: &Path) -> Result<Vec<f32>, Error> {
+/// The white noise of this rank's sites, from a file of shape `(n, n, n)`.
+fn white_noise(context: &Context, config: &Config, path: &Path) -> Result<Vec<f32>, Error> {
     let n = config.particles;
     let file = NpyFile::open(path)?;
     file.expect_shape(&[n, n, n])?;
     let mut values = Vec::new();
-    for row in snapshots::rows(rank, config)? {
+    for row in config.rows(context.comm.size(), context.comm.rank())? {
         values.extend(file.read_f32(row..row + n)?);
     }
     Ok(values)

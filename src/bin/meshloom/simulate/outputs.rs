@@ -9,35 +9,35 @@ use meshloom::grid::{Box3, extent};
 use meshloom::io::{
     Column, IoError, OutputDir, Sealed, cleanup, csv_text, density_png_bytes, read_text, seal_whole, write_whole,
 };
-use meshloom::pm::{Config, Simulation};
+use meshloom::pm::{Config, Simulation, fingerprint};
 use meshloom::{Context, Error};
 use serde_json::Value;
 
-use super::parameters::{Epoch, Hdf5, Parameters};
+use super::parameters::{Epoch, Hdf5, RunParameters};
 
-/// Where a run writes, and what its files must know.
+/// The output directory of a run.
 pub struct Outputs<'a> {
-    parameters: &'a Parameters,
-    /// What decides the result.
+    pub parameters: &'a RunParameters,
+    /// [`RunParameters::object`].
     pub run: Value,
 }
 
-/// Files that a run writes only where it is asked to, beside those of [`part`].
+/// Files that only some runs write, besides those of [`part`].
 const OPTIONAL: [&str; 6] =
     ["density.npy", "halos.npz", "halos.0.hdf5", "mass_function.csv", "mass_function.png", "snapshot.hdf5"];
 
-/// Whether a file is one of several of a snapshot in HDF5: `snapshot.3.hdf5`.
+/// Whether a file is one of a snapshot in several HDF5 files: `snapshot.3.hdf5`.
 fn part(name: &str) -> bool {
     let number = name.strip_prefix("snapshot.").and_then(|rest| rest.strip_suffix(".hdf5"));
     number.is_some_and(|number| number.parse::<u64>().is_ok())
 }
 
-/// The longest description that is read.
-const MOST: u64 = 1 << 20;
+/// Bytes of the longest description that is read.
+const MAX_BYTES: u64 = 1 << 20;
 
-/// The object in a file in JSON, if there is the file.
+/// The JSON object in a file; none where there is no file.
 pub fn description(path: &Path) -> Result<Option<Value>, IoError> {
-    let text = match read_text(path, MOST) {
+    let text = match read_text(path, MAX_BYTES) {
         Err(IoError::NotFound { .. }) => return Ok(None),
         text => text?,
     };
@@ -50,12 +50,23 @@ pub fn description(path: &Path) -> Result<Option<Value>, IoError> {
 }
 
 impl<'a> Outputs<'a> {
-    /// The outputs of a run whose white noise, if it was read from a file, has this fingerprint.
-    pub fn new(parameters: &'a Parameters, noise: Option<u64>) -> Self {
-        Outputs { parameters, run: parameters.object(noise) }
+    /// The outputs of a run with this rank's `noise`, if it was read from a file. All ranks call it.
+    pub fn new(
+        context: &Context,
+        parameters: &'a RunParameters,
+        config: &Config,
+        noise: Option<&[f32]>,
+    ) -> Result<Self, Error> {
+        let comm = &context.comm;
+        let mut noise_fingerprint = None;
+        if let Some(noise) = noise {
+            let rows = config.rows(comm.size(), comm.rank())?;
+            noise_fingerprint = Some(fingerprint(comm, rows, config.particles, &[noise])?);
+        }
+        Ok(Outputs { parameters, run: parameters.object(noise_fingerprint) })
     }
 
-    /// Makes the directory of a run, and clears away what killed runs have left there and in directories of snapshots.
+    /// Creates the directory of a run, and removes what killed runs have left there and in directories of snapshots.
     pub fn create(out: &Path) -> Result<OutputDir, IoError> {
         let directory = OutputDir::create(out)?;
         for entry in fs::read_dir(directory.path()).into_iter().flatten().flatten() {
@@ -70,20 +81,20 @@ impl<'a> Outputs<'a> {
         self.parameters.out.join(name)
     }
 
-    /// The snapshots that were asked for.
+    /// The snapshots of the run.
     pub fn epochs(&self) -> impl Iterator<Item = &'a Epoch> + use<'a> {
         self.parameters.snapshots.iter()
     }
 
-    /// Gives files their names, all of which are sealed, and writes the description `whole` of them to `path`, beside
-    /// them. All ranks call it. An older description goes first and the new one comes last: none ever stands beside
-    /// files that it does not describe.
+    /// Publishes sealed files and writes their description `whole` to `path`, beside them. All ranks call it. An older
+    /// description is removed first and the new one published last, so that no description stands beside files that it does
+    /// not describe.
     pub fn publish(&self, comm: &Communicator, path: &Path, whole: &Value, files: Vec<Sealed>) -> Result<(), Error> {
         let sealed = match comm.rank() {
             0 => Some(seal_whole(path, format!("{whole:#}\n").as_bytes())?),
             _ => None,
         };
-        // Between the two there is no description, but this mark: a run that finds it knows that the files are of several.
+        // In between this mark stands for the description: a run that finds it knows that the files may be of several runs.
         let mark = path.with_extension("unfinished");
         comm.barrier()?;
         if comm.rank() == 0 {
@@ -104,9 +115,9 @@ impl<'a> Outputs<'a> {
         Ok(())
     }
 
-    /// Removes the description at `path`, if there is one, and files beside it that would pass for this run's: what
-    /// another run wrote and this one does not replace, and parts of a snapshot in several files, which must be of one
-    /// writing. Nothing goes from a directory that has neither a description of ours nor the mark of an `unfinished` run.
+    /// Removes the description at `path`, if there is one, and files beside it that would pass for this run's: those of
+    /// another run that this one does not replace, and parts of a snapshot in several files, which must be of one writing.
+    /// Nothing is removed from a directory without a description of a run or the mark of an `unfinished` one.
     fn clear(&self, path: &Path, unfinished: bool) -> Result<(), IoError> {
         let is_ours = |older: &Value| older["particles"].is_u64() && older["scheme"].is_string();
         let older = description(path).ok().flatten();
@@ -117,7 +128,7 @@ impl<'a> Outputs<'a> {
         }
         let same = !unfinished && runs.contains(&&self.run);
         let parts = self.parameters.hdf5 == Some(Hdf5::PerRank);
-        // Halos are found anew by a length that does not decide the run: those of another length go.
+        // The linking length is not part of the run's identity: halos of another length are removed.
         let halos = self.parameters.linking_length > 0.0;
         let outdated = |name: &str| {
             part(name) && (parts || !same) || OPTIONAL.contains(&name) && !same || halos && name == "halos.0.hdf5"
@@ -134,7 +145,7 @@ impl<'a> Outputs<'a> {
         Ok(())
     }
 
-    /// Writes the particles in HDF5, if that is asked for.
+    /// Writes the particles in HDF5, with `--hdf5`.
     #[cfg(feature = "hdf5")]
     pub fn hdf5(
         &self,
@@ -153,7 +164,7 @@ impl<'a> Outputs<'a> {
         Ok(Some(simulation.seal_snapshot(&directory.join("snapshot.hdf5"), files, positions, momentum)?))
     }
 
-    /// Without HDF5 the parameters ask for none.
+    /// Without the feature there is no `--hdf5`.
     #[cfg(not(feature = "hdf5"))]
     pub fn hdf5(
         &self,
@@ -165,10 +176,10 @@ impl<'a> Outputs<'a> {
         Ok(None)
     }
 
-    /// Draws the density, projected along the last axis.
+    /// Draws the density, projected along the last axis. All ranks call it.
     pub fn picture(
         &self,
-        rank: &Context,
+        comm: &Communicator,
         config: &Config,
         own: &Box3,
         density: &[f32],
@@ -181,8 +192,8 @@ impl<'a> Outputs<'a> {
             map[i * side + j] = cells.iter().map(|&c| f64::from(c)).sum::<f64>() / side as f64;
         }
         // Each column has one owner: the sum only gathers.
-        rank.comm.all_reduce(&mut map, Op::Sum)?;
-        if rank.comm.rank() != 0 {
+        comm.all_reduce(&mut map, Op::Sum)?;
+        if comm.rank() != 0 {
             return Ok(None);
         }
         let map: Vec<f32> = map.into_iter().map(|v| v as f32).collect();
@@ -190,10 +201,10 @@ impl<'a> Outputs<'a> {
         Ok(Some(seal_whole(&path, &density_png_bytes(&map, side, side, &path)?)?))
     }
 
-    /// Writes the power spectrum of the density beside the linear one.
-    pub fn spectrum(&self, rank: &Context, simulation: &mut Simulation) -> Result<Option<Sealed>, Error> {
-        let bins = simulation.power()?;
-        if rank.comm.rank() != 0 {
+    /// Writes the power spectrum of the density beside the linear one. All ranks call it.
+    pub fn spectrum(&self, context: &mut Context, simulation: &mut Simulation) -> Result<Option<Sealed>, Error> {
+        let bins = simulation.power(context)?;
+        if context.comm.rank() != 0 {
             return Ok(None);
         }
         let k: Vec<f64> = bins.iter().map(|bin| bin.k).collect();
@@ -212,7 +223,7 @@ impl<'a> Outputs<'a> {
     }
 }
 
-/// Removes a file that may be gone.
+/// Removes a file if it exists.
 fn remove(path: &Path) -> Result<(), IoError> {
     match fs::remove_file(path) {
         Err(source) if source.kind() != ErrorKind::NotFound => {

@@ -7,7 +7,6 @@ use meshloom::Error;
 use meshloom::cosmology::{
     Amplitude, Cosmology, LinearPower, LptOrder, Parameters as CosmologyParameters, Scheme, TransferKind,
 };
-use meshloom::io::{printable_path, read_text};
 use meshloom::mesh::Window;
 use meshloom::pm::Config;
 use meshloom::points::fof::Selection;
@@ -16,6 +15,7 @@ use serde_json::{Value, json};
 
 use super::mass_function::MassFunction;
 use crate::common::{Common, Failure};
+use crate::config_file;
 
 #[derive(Args)]
 pub struct Arguments {
@@ -26,15 +26,15 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE.toml")]
     pub config: Option<PathBuf>,
     #[command(flatten)]
-    pub options: Options,
+    pub options: RunOptions,
     #[command(flatten)]
     pub common: Common,
 }
 
-/// The options that may also stand in a file.
+/// The options that a file may have, too.
 #[derive(Args, Deserialize, Serialize, Clone, Debug, Default)]
 #[serde(deny_unknown_fields)]
-pub struct Options {
+pub struct RunOptions {
     /// Particles along each axis [default: 64]
     #[arg(long, allow_negative_numbers = true)]
     particles: Option<i64>,
@@ -75,13 +75,13 @@ pub struct Options {
     /// Scale factors of snapshots
     #[arg(long, value_delimiter = ',', value_name = "A,B,..")]
     snapshots: Option<Vec<Epoch>>,
-    /// Go on from the last whole snapshot in DIR
+    /// Continue from the last whole snapshot in DIR
     #[arg(long, num_args = 0..=1, default_missing_value = "true")]
     resume: Option<bool>,
     /// Groups by friends of friends, in mean separations; 0 for none [default: 0.2]
     #[arg(long, value_name = "B", allow_negative_numbers = true)]
     linking_length: Option<f64>,
-    /// Write snapshots in HDF5 too: in one file, or in one a rank
+    /// Write snapshots in HDF5 too: in one file, or in one per rank
     #[arg(long, value_name = "one|per-rank")]
     hdf5: Option<String>,
     /// Write density.npy too
@@ -89,7 +89,18 @@ pub struct Options {
     save_density: Option<bool>,
 }
 
-/// A scale factor as it was written: the text names a directory.
+impl RunOptions {
+    /// The options of a configuration file; none without one.
+    fn of_file(path: Option<&Path>) -> Result<Self, Failure> {
+        let Some(path) = path else { return Ok(RunOptions::default()) };
+        let text = config_file::read(path)?;
+        let mut options: RunOptions = config_file::parse(path, &text)?;
+        options.snapshots = as_written(options.snapshots, &text);
+        Ok(options)
+    }
+}
+
+/// A scale factor in the digits of the call, which name a directory.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct Epoch(pub String);
@@ -129,8 +140,8 @@ struct CosmologyFile {
     h: f64,
 }
 
-/// A run, checked as far as can be without a device.
-pub struct Parameters {
+/// The parameters of a run, checked as far as that needs no device.
+pub struct RunParameters {
     pub out: PathBuf,
     pub particles: u64,
     pub mesh: u64,
@@ -148,12 +159,12 @@ pub struct Parameters {
     pub snapshots: Vec<Epoch>,
     pub resume: bool,
     pub save_density: bool,
-    /// In mean separations; 0 for no groups.
+    /// Friends-of-friends linking length in mean separations; 0 for no groups.
     pub linking_length: f64,
     pub hdf5: Option<Hdf5>,
 }
 
-/// Into how many HDF5 files a snapshot goes.
+/// Number of files of a snapshot in HDF5.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Hdf5 {
@@ -178,34 +189,29 @@ fn hdf5(words: Option<String>) -> Result<Option<Hdf5>, Failure> {
     }
 }
 
+fn check_linking_length(length: f64) -> Result<(), Failure> {
+    if length >= 0.0 && (length as f32).is_finite() {
+        return Ok(());
+    }
+    Err(usage(format!("--linking-length is {length}; it must be a number from 0 (no groups) on, in mean separations")))
+}
+
 fn usage(message: impl Into<String>) -> Failure {
     Failure::Usage(message.into())
 }
 
-/// Bytes of the longest configuration that is read: a person writes a few hundred.
-const MOST: u64 = 1 << 16;
-
-fn read(path: &Path) -> Result<String, Failure> {
-    read_text(path, MOST).map_err(|error| Failure::Failed(error.to_string()))
-}
-
-/// A file that says nothing we understand. (What it says clearly and may not be is wrong usage, as on the command line.)
-fn bad_toml(path: &Path, error: &toml::de::Error) -> Failure {
-    Failure::Failed(format!("{}: {}", printable_path(path), error.to_string().trim_end()))
-}
-
-/// The snapshots of a file with the digits that stand there: `0.50` names another directory than `0.5`.
+/// The snapshots of a file in the digits of its text, since `0.50` names another directory than `0.5`.
 fn as_written(snapshots: Option<Vec<Epoch>>, text: &str) -> Option<Vec<Epoch>> {
     let table = toml::de::DeTable::parse(text).ok()?;
     let written = table.get_ref().get("snapshots").and_then(|value| value.get_ref().as_array());
     let (Some(epochs), Some(written)) = (&snapshots, written) else { return snapshots };
     let spans = written.iter().map(|value| text[value.span()].trim());
-    // Digits may be grouped by `_` there.
+    // TOML allows `_` between digits, which the parser of the command line refuses: such numbers stay as they were read.
     let epoch = |(epoch, words): (&Epoch, &str)| words.parse().unwrap_or_else(|_| epoch.clone());
     Some(epochs.iter().zip(spans).map(epoch).collect())
 }
 
-/// A count that may be anything on the command line, so that the error is ours.
+/// A count above 0. The command line takes any integer, so that one message covers all wrong ones.
 fn count(what: &str, value: Option<i64>, default: u64) -> Result<u64, Failure> {
     match value {
         None => Ok(default),
@@ -214,28 +220,18 @@ fn count(what: &str, value: Option<i64>, default: u64) -> Result<u64, Failure> {
     }
 }
 
-impl Parameters {
-    /// Gathers and checks them.
+impl RunParameters {
+    /// Merges the command line, the configuration file and defaults, and checks the result.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`] for values out of range, [`Failure::Failed`] for bad files.
     pub fn gather(arguments: &Arguments) -> Result<Self, Failure> {
-        let file: Options = match &arguments.config {
-            None => Options::default(),
-            Some(path) => {
-                let text = read(path)?;
-                let mut file: Options = toml::from_str(&text).map_err(|e| bad_toml(path, &e))?;
-                file.snapshots = as_written(file.snapshots, &text);
-                file
-            }
-        };
-        let line = arguments.options.clone();
+        let (line, file) = (arguments.options.clone(), RunOptions::of_file(arguments.config.as_deref())?);
         if arguments.out.as_os_str() == "-" {
             return Err(usage("--out is -, which is refused; name a directory"));
         }
         let linking_length = line.linking_length.or(file.linking_length).unwrap_or(0.2);
-        if !(linking_length >= 0.0 && (linking_length as f32).is_finite()) {
-            return Err(usage(format!(
-                "--linking-length is {linking_length}; it must be a number from 0 (no groups) on, in mean separations"
-            )));
-        }
+        check_linking_length(linking_length)?;
         let cosmology_name = line.cosmology.or(file.cosmology).unwrap_or_else(|| "planck18".into());
         let lpt = line.lpt.or(file.lpt).unwrap_or(2);
         if !(1..=2).contains(&lpt) {
@@ -250,7 +246,7 @@ impl Parameters {
             Some("tsc") => Window::Tsc,
             Some(other) => return Err(usage(format!("--window is `{other}`; it must be cic or tsc"))),
         };
-        let parameters = Parameters {
+        let parameters = RunParameters {
             out: arguments.out.clone(),
             particles: count("particles", line.particles.or(file.particles), 64)?,
             mesh: count("mesh", line.mesh.or(file.mesh), 128)?,
@@ -278,7 +274,7 @@ impl Parameters {
         Ok(parameters)
     }
 
-    /// Whether halos of the run will have a mass function: at its end would be late to learn it.
+    /// Checks before the run that its halos will have a mass function.
     fn halos_are_possible(&self) -> Result<(), Failure> {
         let (count, least) = (self.particles.pow(3), Selection::default().min_members);
         let power = LinearPower::new(self.cosmology, TransferKind::Full);
@@ -310,7 +306,7 @@ impl Parameters {
         }
     }
 
-    /// The cosmology's numbers.
+    /// The parameters of the cosmology.
     pub fn cosmology_object(&self) -> Value {
         let c = &self.cosmology;
         json!({
@@ -319,7 +315,7 @@ impl Parameters {
         })
     }
 
-    /// What decides the result: two runs with the same object are the same run. `noise` is the fingerprint of the white
+    /// All that decides the result: runs with equal objects give the same bits. `noise` is the fingerprint of the white
     /// noise, where it comes from a file.
     pub fn object(&self, noise: Option<u64>) -> Value {
         json!({
@@ -332,6 +328,7 @@ impl Parameters {
     }
 }
 
+/// A named cosmology, or that of a TOML file.
 fn cosmology(name: &str) -> Result<Cosmology, Failure> {
     match name {
         "planck18" => return Ok(Cosmology::planck18()),
@@ -344,7 +341,7 @@ fn cosmology(name: &str) -> Result<Cosmology, Failure> {
             "--cosmology is `{name}`; it must be planck18, simple, or a file that ends in .toml"
         )));
     }
-    let file: CosmologyFile = toml::from_str(&read(path)?).map_err(|e| bad_toml(path, &e))?;
+    let file: CosmologyFile = config_file::parse(path, &config_file::read(path)?)?;
     let amplitude = match (file.A_s, file.sigma8) {
         (Some(a), None) => Amplitude::Primordial(a),
         (None, Some(s)) => Amplitude::Sigma8(s),
@@ -378,8 +375,8 @@ mod tests {
         arguments: Arguments,
     }
 
-    fn gather(words: &[&str]) -> Result<Parameters, Failure> {
-        Parameters::gather(&Call::parse_from([&["simulate"], words].concat()).arguments)
+    fn gather(words: &[&str]) -> Result<RunParameters, Failure> {
+        RunParameters::gather(&Call::parse_from([&["simulate"], words].concat()).arguments)
     }
 
     /// Configurations and cosmologies that were broken are good parameters or an error.
@@ -419,7 +416,7 @@ mod tests {
                 _ => panic!("it is taken"),
             }
         };
-        assert!(error(&b"#".repeat(MOST as usize + 1)).contains("65537 bytes, of 65536 at most"));
+        assert!(error(&b"#".repeat(config_file::MAX_BYTES as usize + 1)).contains("65537 bytes, of 65536 at most"));
         assert!(error(b"seed = 1\n# \xff\n").contains("line 2: is not text in UTF-8"));
         for path in ["/dev/zero", "/tmp"] {
             assert!(matches!(gather(&["--out", "out", "--cosmology", "planck18", "--config", path]),

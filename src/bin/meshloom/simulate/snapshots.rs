@@ -1,4 +1,4 @@
-//! Snapshots of a run, and how it goes on from the last of them.
+//! Snapshots of a run, and resuming from the last of them.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -15,77 +15,75 @@ use super::parameters::Epoch;
 type State = [[Vec<f32>; 3]; 2];
 
 /// The files of a state.
-const STATE: [&str; 2] = ["displacements.npy", "velocities.npy"];
+const STATE_FILES: [&str; 2] = ["displacements.npy", "velocities.npy"];
 
-/// Written last: a snapshot that has it is whole.
-const WHOLE: &str = "snapshot.json";
+/// The description of a snapshot, which is written last: a snapshot that has it is whole.
+const DESCRIPTION: &str = "snapshot.json";
 
 fn resume(why: String) -> Error {
     SimulationError::Resume { why }.into()
 }
 
-/// What a whole snapshot says of itself, but for its fingerprints.
-fn of(outputs: &Outputs, a: f64, step: usize) -> Value {
+/// The description of a snapshot, but for its fingerprints.
+fn describe(outputs: &Outputs, a: f64, step: usize) -> Value {
     json!({ "a": a, "step": step, "run": outputs.run })
 }
 
-/// What the arrays of a state are known again by.
-fn fingerprints(rank: &Context, config: &Config, state: &State) -> Result<Value, Error> {
+/// Fingerprints of the arrays of a state, by file. All ranks call it.
+fn fingerprints(context: &Context, config: &Config, state: &State) -> Result<Value, Error> {
     let mut marks = Vec::new();
     for values in state {
         let columns = values.each_ref().map(Vec::as_slice);
-        marks.push(fingerprint(&rank.comm, rows(rank, config)?, config.particles, &columns)?);
+        let rows = config.rows(context.comm.size(), context.comm.rank())?;
+        marks.push(fingerprint(&context.comm, rows, config.particles, &columns)?);
     }
-    Ok(STATE.iter().zip(marks).map(|(name, mark)| (name.to_string(), Value::from(format!("{mark:016x}")))).collect())
+    Ok(STATE_FILES
+        .iter()
+        .zip(marks)
+        .map(|(name, mark)| (name.to_string(), Value::from(format!("{mark:016x}"))))
+        .collect())
 }
 
-/// The first sites of this rank's rows.
-pub fn rows(rank: &Context, config: &Config) -> Result<impl Iterator<Item = u64> + use<>, Error> {
-    let own = config.grid(rank.comm.size())?.part(config.sites(), rank.comm.rank());
-    let n = config.particles;
-    Ok(own[0].clone().flat_map(move |i| own[1].clone().map(move |j| (i * n + j) * n)))
-}
-
-/// Writes the snapshot that was just reached, in each place that was asked for. Where the run goes on from this moment
-/// (`resumed`), only in places that have none: it may have been killed between two of them.
+/// Writes the snapshot that was just reached, in each of its directories. Where the run was `resumed` at this moment, only in
+/// those that have none yet: the run may have been killed between two of them. All ranks call it.
 pub fn write(
     outputs: &Outputs,
-    rank: &Context,
-    simulation: &mut Simulation,
+    context: &mut Context,
+    simulation: &Simulation,
     reached: Reached,
     resumed: bool,
 ) -> Result<(), Error> {
-    // The same moment may be written in several ways, each of which names a directory.
+    // The same scale factor may be given in several spellings, each of which names a directory.
     let names: BTreeSet<&str> = outputs.epochs().filter(|e| e.value() == reached.a).map(|e| e.0.as_str()).collect();
     let mut names: Vec<&str> = names.into_iter().collect();
     if resumed {
-        // What rank 0 sees counts: all ranks write each place together.
+        // All ranks must agree, since they write together: rank 0 decides.
         let mut there: Vec<u64> =
-            names.iter().map(|name| u64::from(directory(outputs, name).join(WHOLE).exists())).collect();
-        rank.comm.broadcast(0, &mut there)?;
+            names.iter().map(|name| u64::from(directory(outputs, name).join(DESCRIPTION).exists())).collect();
+        context.comm.broadcast(0, &mut there)?;
         let mut there = there.into_iter();
         names.retain(|_| there.next() == Some(0));
         if names.is_empty() {
             return Ok(());
         }
     }
-    let state = simulation.phase_space()?;
+    let state = simulation.phase_space(context)?;
     let [displacement, momentum] = &state;
     let positions = simulation.positions(displacement);
-    let mut whole = of(outputs, reached.a, reached.step);
-    whole["fingerprints"] = fingerprints(rank, simulation.config(), &state)?;
+    let mut whole = describe(outputs, reached.a, reached.step);
+    whole["fingerprints"] = fingerprints(context, simulation.config(), &state)?;
     for name in names {
         let directory = directory(outputs, name);
-        let made = if rank.comm.rank() == 0 { Some(OutputDir::create(&directory)?) } else { None };
-        rank.comm.barrier()?;
-        // Positions in f32 have lost digits of the displacement: a run goes on from the displacements themselves.
+        let made = if context.comm.rank() == 0 { Some(OutputDir::create(&directory)?) } else { None };
+        context.comm.barrier()?;
+        // Positions in f32 lose digits of the displacements, which a resumed run needs.
         let mut files = vec![
-            simulation.seal_points(&directory.join(STATE[0]), displacement)?,
-            simulation.seal_points(&directory.join(STATE[1]), momentum)?,
+            simulation.seal_points(&directory.join(STATE_FILES[0]), displacement)?,
+            simulation.seal_points(&directory.join(STATE_FILES[1]), momentum)?,
             simulation.seal_points(&directory.join("positions.npy"), &positions)?,
         ];
         files.extend(outputs.hdf5(simulation, &directory, &positions, momentum)?);
-        outputs.publish(&rank.comm, &directory.join(WHOLE), &whole, files)?;
+        outputs.publish(&context.comm, &directory.join(DESCRIPTION), &whole, files)?;
         drop(made);
     }
     Ok(())
@@ -95,14 +93,14 @@ fn directory(outputs: &Outputs, name: &str) -> PathBuf {
     outputs.path(&format!("snapshot_{name}"))
 }
 
-/// The last whole snapshot of this very run: its step and this rank's part of the state. All ranks call it.
+/// The last whole snapshot of this run: its step and this rank's part of the state. All ranks call it.
 ///
-/// A snapshot that says it is whole must be: one that is damaged, of another run or in another's place is an error, not
-/// passed over, for what follows would be written over good files.
-pub fn last_whole(outputs: &Outputs, rank: &Context, config: &Config) -> Result<Option<(usize, State)>, Error> {
+/// A snapshot with a description that is damaged, of another run or of another moment is an error and not skipped, since the
+/// run would overwrite good files.
+pub fn last_whole(outputs: &Outputs, context: &Context, config: &Config) -> Result<Option<(usize, State)>, Error> {
     let found = newest(outputs)?;
     let at = [found.as_ref().map_or(0.0, |(epoch, ..)| epoch.value()).to_bits()];
-    let all = rank.comm.all_gather(&at)?;
+    let all = context.comm.all_gather(&at)?;
     if let Some(other) = all.iter().position(|there| *there != all[0]) {
         let out = outputs.path("");
         let why = format!("rank {other} finds another last snapshot than rank 0; all ranks must see the same files");
@@ -112,7 +110,7 @@ pub fn last_whole(outputs: &Outputs, rank: &Context, config: &Config) -> Result<
     let bad = |why: String| resume(format!("{}: {why}", printable_path(&directory)));
     let marks = said["fingerprints"].take();
     let step = config.step_at(epoch.value())?.ok_or_else(|| bad("this run has no step there".into()))?;
-    let mut wanted = of(outputs, epoch.value(), step);
+    let mut wanted = describe(outputs, epoch.value(), step);
     wanted["fingerprints"] = Value::Null;
     if let Some((name, theirs, ours)) = difference(&said["run"], &wanted["run"])
         && !name.is_empty()
@@ -123,30 +121,30 @@ pub fn last_whole(outputs: &Outputs, rank: &Context, config: &Config) -> Result<
     }
     if let Some((name, theirs, ours)) = difference(&said, &wanted) {
         return Err(bad(format!(
-            "{WHOLE} says {name} = {theirs}, but a snapshot in this place has {ours}; remove the snapshot"
+            "{DESCRIPTION} says {name} = {theirs}, but a snapshot in this place has {ours}; remove the snapshot"
         )));
     }
     let read = |name: &str| -> Result<[Vec<f32>; 3], Error> {
         let file = NpyFile::open(directory.join(name))?;
-        Ok(Simulation::read_points(config, rows(rank, config)?, &file)?)
+        Ok(Simulation::read_points(config, config.rows(context.comm.size(), context.comm.rank())?, &file)?)
     };
     let read = |name: &str| read(name).map_err(|e| bad(format!("it is damaged; remove the snapshot ({e})")));
-    let state = [read(STATE[0])?, read(STATE[1])?];
-    let have = fingerprints(rank, config, &state)?;
+    let state = [read(STATE_FILES[0])?, read(STATE_FILES[1])?];
+    let have = fingerprints(context, config, &state)?;
     if let Some((name, ..)) = difference(&marks, &have) {
         let name = if name.is_empty() { "its state" } else { name.as_str() };
-        return Err(bad(format!("{name} is not what was written with {WHOLE}; remove the snapshot")));
+        return Err(bad(format!("{name} is not what was written with {DESCRIPTION}; remove the snapshot")));
     }
     Ok(Some((step, state)))
 }
 
-/// The latest moment of which there is a snapshot that says it is whole, where it is, and what it says.
+/// The latest snapshot that has a description: its scale factor, directory and description.
 fn newest<'a>(outputs: &Outputs<'a>) -> Result<Option<(&'a Epoch, PathBuf, Value)>, Error> {
     let mut epochs: Vec<&Epoch> = outputs.epochs().collect();
     epochs.sort_by(|a, b| b.value().total_cmp(&a.value()));
     for epoch in epochs {
         let directory = directory(outputs, &epoch.0);
-        let said = description(&directory.join(WHOLE));
+        let said = description(&directory.join(DESCRIPTION));
         if let Some(said) = said.map_err(|error| resume(format!("{error}; or remove the snapshot")))? {
             return Ok(Some((epoch, directory, said)));
         }
@@ -154,7 +152,7 @@ fn newest<'a>(outputs: &Outputs<'a>) -> Result<Option<(&'a Epoch, PathBuf, Value
     Ok(None)
 }
 
-/// The first value in which two objects differ, by its name, `cosmology.h` for one inside: theirs and ours.
+/// The first value in which two objects differ: its name (`cosmology.h` for one inside another), theirs and ours.
 fn difference<'a>(theirs: &'a Value, ours: &'a Value) -> Option<(String, &'a Value, &'a Value)> {
     let (Value::Object(their), Value::Object(our)) = (theirs, ours) else {
         return (theirs != ours).then(|| (String::new(), theirs, ours));

@@ -1,17 +1,18 @@
-//! What stands for the libraries in builds without them. [`check`](super::check) refuses their use before anything runs.
+//! Placeholders of the references in builds without their libraries. [`check`](super::check) refuses their use before anything
+//! runs.
 
 /// Transforms.
 pub mod fft {
     use meshloom::fft::Values;
 
-    /// What is measured.
+    /// Name of the reference in reports.
     pub const NAME: &str = "";
 
-    /// Never there.
+    /// A type without values.
     pub enum Reference {}
 
     impl Reference {
-        /// None.
+        /// Always none.
         pub fn new(_: Values, _: [u64; 3], _: Vec<f32>) -> Option<Self> {
             None
         }
@@ -30,14 +31,14 @@ pub mod fft {
 pub mod kd {
     use std::num::NonZero;
 
-    /// What is measured.
+    /// Name of the reference in reports.
     pub const NAME: &str = "";
 
-    /// Never there.
+    /// A type without values.
     pub enum Reference {}
 
     impl Reference {
-        /// None.
+        /// Always none.
         pub fn new(_: &[f32], _: Option<f32>) -> Option<Self> {
             None
         }
@@ -70,10 +71,10 @@ pub mod kd {
 
 /// Sorts.
 pub mod sort {
-    /// What is measured.
+    /// Name of the reference in reports.
     pub const NAME: &str = "";
 
-    /// Does nothing: nothing is measured.
+    /// Never called.
     pub fn by_key(_: &mut [(u64, u32)]) {}
 }
 

@@ -1,7 +1,7 @@
-//! The same three-dimensional transforms on the processor: rustfft's lines, rayon's threads.
+//! The same three-dimensional transforms on the processor, with rustfft and rayon.
 //!
-//! A plane's lines along its two axes are done while the plane is in the cache; lines along the first axis are gathered a
-//! few neighbouring columns at a time. Real rows are transformed in pairs, as the two halves of complex ones.
+//! Both axes of a plane are transformed while the plane is in the cache; lines along the first axis are gathered a few
+//! neighbouring columns at a time. Real rows are transformed in pairs, as real and imaginary parts of complex ones.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,35 +10,35 @@ use rayon::prelude::*;
 use rustfft::num_complex::Complex32;
 use rustfft::{Fft, FftPlanner};
 
-/// What is measured, as reports name it.
+/// Name of the reference in reports.
 pub const NAME: &str = "rustfft, rayon";
 
 /// Columns that are gathered together: two cache lines of each row.
 const TILE: usize = 16;
 
-/// What a thread works in: lines, and what rustfft wants beside them.
+/// Working memory of a thread: lines, and the scratch of rustfft.
 #[derive(Default)]
 struct Scratch {
     lines: Vec<Complex32>,
-    more: Vec<Complex32>,
+    fft: Vec<Complex32>,
 }
 
-/// The lines of one direction.
-struct Lines {
+/// The transforms along each axis in one direction.
+struct AxisPlans {
     axes: [Arc<dyn Fft<f32>>; 3],
 }
 
 /// A field and its spectrum in host memory, with the plans between them.
 ///
-/// A complex field is transformed in place; a real one has its spectrum beside it, which the inverse uses up.
+/// A complex field is transformed in place; a real one has its spectrum beside it, which the inverse overwrites.
 pub struct Reference {
     shape: [usize; 3],
     values: Values,
-    forward: Lines,
-    inverse: Lines,
+    forward: AxisPlans,
+    inverse: AxisPlans,
     field: Vec<f32>,
     spectrum: Vec<Complex32>,
-    /// One a thread.
+    /// One per thread.
     scratch: Vec<Mutex<Scratch>>,
 }
 
@@ -47,14 +47,14 @@ impl Reference {
     pub fn new(values: Values, shape: [u64; 3], field: Vec<f32>) -> Option<Self> {
         let shape = shape.map(|n| n as usize);
         let mut planner = FftPlanner::new();
-        let forward = Lines { axes: shape.map(|n| planner.plan_fft_forward(n)) };
-        let inverse = Lines { axes: shape.map(|n| planner.plan_fft_inverse(n)) };
+        let forward = AxisPlans { axes: shape.map(|n| planner.plan_fft_forward(n)) };
+        let inverse = AxisPlans { axes: shape.map(|n| planner.plan_fft_inverse(n)) };
         let longest = shape.into_iter().max().unwrap_or(1);
-        let fits = |lines: &Lines| lines.axes.iter().map(|fft| fft.get_inplace_scratch_len()).max().unwrap_or(0);
+        let fits = |lines: &AxisPlans| lines.axes.iter().map(|fft| fft.get_inplace_scratch_len()).max().unwrap_or(0);
         let more = fits(&forward).max(fits(&inverse));
         let scratch = || {
             let zeros = |len: usize| vec![Complex32::default(); len];
-            Mutex::new(Scratch { lines: zeros(TILE * longest), more: zeros(more) })
+            Mutex::new(Scratch { lines: zeros(TILE * longest), fft: zeros(more) })
         };
         let (field, spectrum) = match values {
             Values::Complex => (Vec::new(), field.chunks_exact(2).map(|c| Complex32::new(c[0], c[1])).collect()),
@@ -72,7 +72,7 @@ impl Reference {
         match self.values {
             Values::Complex => self.spectrum.par_chunks_mut(n1 * n2).for_each(|plane| {
                 with(scratch, |scratch| {
-                    axes[2].process_with_scratch(plane, &mut scratch.more);
+                    axes[2].process_with_scratch(plane, &mut scratch.fft);
                     let mut rows: Vec<_> = plane.chunks_exact_mut(n2).collect();
                     columns(&*axes[1], &mut rows, scratch);
                 });
@@ -104,7 +104,7 @@ impl Reference {
                 with(scratch, |scratch| {
                     let mut rows: Vec<_> = plane.chunks_exact_mut(n2).collect();
                     columns(&*axes[1], &mut rows, scratch);
-                    axes[2].process_with_scratch(plane, &mut scratch.more);
+                    axes[2].process_with_scratch(plane, &mut scratch.fft);
                     plane.iter_mut().for_each(|value| *value *= scale);
                 });
             }),
@@ -133,7 +133,7 @@ impl Reference {
             Direction::Forward => &self.forward,
             Direction::Inverse => &self.inverse,
         };
-        // A job has the rows of all planes at one place of the second axis.
+        // Each job has the rows of all planes at one index of the second axis.
         let mut jobs: Vec<Vec<&mut [Complex32]>> = (0..n1).map(|_| Vec::with_capacity(self.shape[0])).collect();
         for (row, cells) in self.spectrum.chunks_exact_mut(modes).enumerate() {
             jobs[row % n1].push(cells);
@@ -149,14 +149,14 @@ enum Direction {
     Inverse,
 }
 
-/// Lends this thread's scratch.
+/// Calls `work` with this thread's working memory.
 fn with(scratch: &[Mutex<Scratch>], work: impl FnOnce(&mut Scratch)) {
     let thread = rayon::current_thread_index().unwrap_or(0);
-    // Nobody else has this thread's number: the lock is free.
+    // No other thread has this index: the lock is free.
     work(&mut scratch[thread].lock().unwrap_or_else(PoisonError::into_inner));
 }
 
-/// Transforms across rows, as long as the transform: a tile of columns at a time.
+/// Transforms the columns of `rows`, as many as the transform is long, a tile of columns at a time.
 fn columns(fft: &dyn Fft<f32>, rows: &mut [&mut [Complex32]], scratch: &mut Scratch) {
     let n = fft.len();
     let width = rows.first().map_or(0, |row| row.len());
@@ -168,7 +168,7 @@ fn columns(fft: &dyn Fft<f32>, rows: &mut [&mut [Complex32]], scratch: &mut Scra
                 lines[column * n + i] = *value;
             }
         }
-        fft.process_with_scratch(lines, &mut scratch.more);
+        fft.process_with_scratch(lines, &mut scratch.fft);
         for (i, row) in rows.iter_mut().enumerate() {
             for (column, value) in row[start..start + count].iter_mut().enumerate() {
                 *value = lines[column * n + i];
@@ -187,7 +187,7 @@ fn real_to_modes(fft: &dyn Fft<f32>, from: &[f32], to: &mut [Complex32], n: usiz
         [] => line.iter_mut().zip(a).for_each(|(z, &a)| *z = Complex32::new(a, 0.0)),
         b => line.iter_mut().zip(a.iter().zip(b)).for_each(|(z, (&a, &b))| *z = Complex32::new(a, b)),
     }
-    fft.process_with_scratch(line, &mut scratch.more);
+    fft.process_with_scratch(line, &mut scratch.fft);
     let mode = |k: usize| {
         let (z, mirror) = (line[k], line[if k == 0 { 0 } else { n - k }].conj());
         let (sum, difference) = ((z + mirror) * 0.5, (z - mirror) * 0.5);
@@ -210,14 +210,14 @@ fn modes_to_real(fft: &dyn Fft<f32>, from: &[Complex32], to: &mut [f32], n: usiz
     for k in 0..half {
         let (a, b) = (from_a[k], from_b.get(k).copied().unwrap_or(zero));
         if k == 0 || 2 * k == n {
-            // Their imaginary parts belong to no real row.
+            // The modes of real rows have no imaginary parts there.
             line[k] = Complex32::new(a.re, b.re);
         } else {
             line[k] = Complex32::new(a.re - b.im, a.im + b.re);
             line[n - k] = Complex32::new(a.re + b.im, b.re - a.im);
         }
     }
-    fft.process_with_scratch(line, &mut scratch.more);
+    fft.process_with_scratch(line, &mut scratch.fft);
     a.iter_mut().zip(&*line).for_each(|(a, z)| *a = z.re * scale);
     b.iter_mut().zip(&*line).for_each(|(b, z)| *b = z.im * scale);
 }

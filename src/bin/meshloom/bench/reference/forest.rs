@@ -1,22 +1,22 @@
-//! A disjoint-set forest that all threads of the processor grow at once.
+//! A disjoint-set forest for many threads.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use rayon::prelude::*;
 
-/// The parent of each element: itself, or one before it (Jayanti and Tarjan, *Concurrent disjoint set union*, 2021).
+/// The parent of each element: itself, or an element before it (Jayanti and Tarjan, *Concurrent disjoint set union*, 2021).
 ///
-/// Parents only ever become lower and stay within the set, so what a thread sees may be out of date: nothing needs to
-/// be ordered.
+/// A parent is only replaced by a smaller element of the same set, so a stale value is still an ancestor: relaxed ordering
+/// suffices.
 pub struct Forest(Vec<AtomicU32>);
 
 impl Forest {
-    /// Of so many elements, each a set by itself.
+    /// `count` elements, each a set of its own.
     pub fn new(count: usize) -> Self {
         Forest((0..count as u32).into_par_iter().map(AtomicU32::new).collect())
     }
 
-    /// The root of the set of an element. What is passed on the way comes nearer to the root.
+    /// The root of the set of an element. Elements on the path are linked closer to it (path halving).
     fn root(&self, mut at: u32) -> u32 {
         loop {
             let parent = &self.0[at as usize];
@@ -25,13 +25,13 @@ impl Forest {
             if top == up {
                 return up;
             }
-            // If it has changed meanwhile, it is nearer already.
+            // If another thread has changed the parent, it is closer to the root already.
             let _ = parent.compare_exchange_weak(up, top, Relaxed, Relaxed);
             at = top;
         }
     }
 
-    /// Makes one set of two; gives its root, which may have got another one above it meanwhile.
+    /// Unites two sets and returns the root, which another thread may have linked to another root since.
     pub fn unite(&self, one: u32, other: u32) -> u32 {
         let (mut a, mut b) = (one, other);
         loop {
@@ -43,7 +43,7 @@ impl Forest {
         }
     }
 
-    /// The least element of the set of each.
+    /// For each element the least element of its set.
     pub fn least(&self) -> Vec<u32> {
         (0..self.0.len() as u32).into_par_iter().map(|element| self.root(element)).collect()
     }

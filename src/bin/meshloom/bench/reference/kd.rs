@@ -1,7 +1,6 @@
-//! The same searches on the processor: kiddo's tree, rayon's threads.
+//! The same searches on the processor, with kiddo's tree and rayon.
 //!
-//! The tree knows no periodic box: places near a face are asked for once more beyond each face that they see across, as
-//! its users do.
+//! The tree has no periodic boxes: a query near a face is repeated for its periodic images within reach of the box.
 
 use std::num::NonZero;
 
@@ -11,10 +10,10 @@ use rayon::prelude::*;
 
 use super::forest::Forest;
 
-/// What is measured, as reports name it.
+/// Name of the reference in reports.
 pub const NAME: &str = "kiddo 5, ImmutableKdTree of f32, searched by rayon";
 
-/// Points of a bucket: kiddo's own choice.
+/// Points of a leaf, as kiddo recommends.
 const BUCKET: usize = 32;
 
 /// Points in host memory, and the tree over them.
@@ -25,7 +24,7 @@ pub struct Reference {
 }
 
 impl Reference {
-    /// With the tree, over points of three coordinates each that lie in a periodic box where there is a `side`.
+    /// Points of three coordinates each, in a periodic box of this side if there is one, with their tree.
     /// None where this build has no such library.
     pub fn new(points: &[f32], side: Option<f32>) -> Option<Self> {
         let points: Vec<[f32; 3]> = points.chunks_exact(3).map(|x| [x[0], x[1], x[2]]).collect();
@@ -48,7 +47,7 @@ impl Reference {
         self.tree = ImmutableKdTree::new_from_slice(&self.points);
     }
 
-    /// The `k` nearest of each point: number and distance, nearest first. Missing ones stay as they are.
+    /// The `k` nearest neighbours of each point, index and distance, nearest first. Entries of missing ones are not written.
     pub fn nearest(&self, k: NonZero<usize>, rows: &mut [(u32, f32)]) {
         rows.par_chunks_mut(k.get()).zip(&self.points).for_each(|(row, point)| {
             let mut near = self.tree.nearest_n::<SquaredEuclidean>(point, k);
@@ -92,8 +91,8 @@ impl Reference {
         self.points.par_iter().enumerate().fold(none, count).reduce(none, sum)
     }
 
-    /// Links points that are at most `length` apart, in periodic boxes across the faces too: the least number of a point
-    /// in the group of each. All pairs are looked at, each from one of its ends.
+    /// Groups of points that are linked by distances up to `length`, also across periodic faces: for each point the least
+    /// index in its group.
     pub fn groups(&self, length: f32) -> Vec<u32> {
         let forest = Forest::new(self.points.len());
         let reach = length * length;
@@ -113,23 +112,23 @@ impl Reference {
         forest.least()
     }
 
-    /// The images of a point, but for itself, whose square of the distance to the box is at most `reach`.
+    /// The periodic images of a point whose squared distance to the box is at most `reach`.
     fn images(&self, point: &[f32; 3], reach: f32) -> impl Iterator<Item = [f32; 3]> {
         let (point, side) = (*point, self.side());
         let shifts = if self.side.is_some() { 27 } else { 0 };
         (0..shifts).filter(|&shift| shift != 13).filter_map(move |shift| {
             let along = [shift / 9 % 3, shift / 3 % 3, shift % 3];
-            let mut gap = 0.0;
+            let mut squared = 0.0;
             for axis in 0..3 {
                 let beyond = [side - point[axis], 0.0, point[axis]][along[axis]];
-                gap += beyond * beyond;
+                squared += beyond * beyond;
             }
-            (gap <= reach).then(|| [0, 1, 2].map(|axis| point[axis] + side * (along[axis] as f32 - 1.0)))
+            (squared <= reach).then(|| [0, 1, 2].map(|axis| point[axis] + side * (along[axis] as f32 - 1.0)))
         })
     }
 }
 
-/// Nearest first, and of several images of a point only the nearest.
+/// Sorts nearest first, and keeps the nearest of several images of a point.
 fn nearest_images(mut near: Vec<NearestNeighbour<f32, u32>>) -> Vec<NearestNeighbour<f32, u32>> {
     near.sort_by(|a, b| (a.distance.total_cmp(&b.distance)).then(a.item.cmp(&b.item)));
     let mut kept: Vec<NearestNeighbour<f32, u32>> = Vec::with_capacity(near.len());

@@ -1,7 +1,7 @@
 //! The same work done by the processor with the libraries of the field, for `--reference`: rustfft, kiddo, rayon.
 //!
-//! They are part of builds with the feature `reference` alone. Without it [`absent`] stands for them: types of the same names
-//! that have no values, so that benchmarks are written once.
+//! Only builds with the feature `reference` have them. Others have the types of [`absent`], which have the same names and no
+//! values, so that benchmarks are written once.
 
 #[cfg(not(feature = "reference"))]
 mod absent;
@@ -19,7 +19,7 @@ pub use absent::{fft, kd, sort, threads};
 
 use crate::common::Failure;
 
-/// Refuses a comparison that this build has no libraries for.
+/// Refuses `--reference` in a build without the libraries.
 ///
 /// # Errors
 /// [`Failure::Failed`], which names the feature.

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-/// What is measured, as reports name it.
+/// Name of the reference in reports.
 pub const NAME: &str = "rayon, par_sort_by_key of (u64, u32)";
 
 /// Sorts by the key; equal ones keep their order.

@@ -1,16 +1,16 @@
-//! The types of numbers in a file.
+//! The element types of datasets and attributes.
 
 use hdf5_metno::types::{FloatSize, IntSize, TypeDescriptor};
 use hdf5_metno::{Container, Result};
 
-use super::ask;
+use super::queries;
 use crate::io::Dtype;
 
-/// The type of the elements of a dataset or attribute, or words for one that is no number.
+/// The element type of a dataset or attribute, or words for one that is not a number.
 pub(super) fn of(container: &Container) -> Result<std::result::Result<Dtype, String>> {
     let found = container.dtype()?;
-    // No other type is looked into: sizes and names of its members are whatever the file says.
-    if !ask::is_number(&found) {
+    // Other types are not examined further: sizes and names of their members may be anything in a broken file.
+    if !queries::is_number(&found) {
         return Ok(Err("text or a compound".to_string()));
     }
     if ![1, 2, 4, 8].contains(&found.size()) {

@@ -1,12 +1,13 @@
-//! What a file says of the universe and the moment that its particles belong to.
+//! The header of a snapshot: the cosmology and the epoch of its particles.
 
 use crate::cosmology::{CRITICAL_DENSITY, peculiar_velocity};
 
-/// The particles of a snapshot and the universe they are in. Lengths in Mpc/h; flat, of matter and a cosmological
-/// constant.
+/// What the header of a snapshot says: plain numbers that have not been checked, unlike a
+/// [`Cosmology`](crate::cosmology::Cosmology), since files say nothing of an amplitude. Lengths in Mpc/h; the universe is
+/// flat, with matter and a cosmological constant.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SnapshotInfo {
-    /// Particles of all files, of one mass.
+    /// Number of particles in all files; all have the same mass.
     pub count: u64,
     /// Side of the periodic box, comoving.
     pub box_size: f64,
@@ -14,14 +15,14 @@ pub struct SnapshotInfo {
     pub scale_factor: f64,
     /// Matter density today over the critical one.
     pub omega_m: f64,
-    /// Baryon density today over the critical one; the particles stand for all matter.
+    /// Baryon density today over the critical one, which is part of the matter density.
     pub omega_b: f64,
     /// Hubble constant in 100 km/s/Mpc.
     pub h: f64,
 }
 
 impl SnapshotInfo {
-    /// Mass of a particle in 1e10 Msun/h: all matter of the box, shared out. 0 without particles.
+    /// Mass of a particle in 1e10 Msun/h: the matter in the box over `count`; 0 without particles.
     ///
     /// ```
     /// # use meshloom::io::hdf5::SnapshotInfo;
@@ -33,7 +34,7 @@ impl SnapshotInfo {
         if self.count == 0 { 0.0 } else { matter / self.count as f64 }
     }
 
-    /// What Gadget stores for a canonical momentum: the peculiar velocity over the square root of a.
+    /// Gadget's velocity for a canonical momentum `p` in H0 Mpc/h: the peculiar velocity in km/s over the square root of a.
     pub fn gadget_velocity(&self, p: f32) -> f32 {
         (peculiar_velocity(f64::from(p), self.scale_factor) / self.scale_factor.sqrt()) as f32
     }

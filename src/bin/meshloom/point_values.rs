@@ -9,17 +9,17 @@ use meshloom::comm::Communicator;
 use meshloom::io::hdf5::Snapshot;
 use meshloom::io::{IoError, NpyFile, is_hdf5};
 
-/// Values of as many points as another file has: a `.npy` array of shape `(N,)` or `(N, axes)`, or those of a snapshot in HDF5, as
-/// they stand there.
-pub struct Values {
-    file: Source,
-    /// Values a point.
+/// Values of the points of another file: a `.npy` array of shape `(N,)` or `(N, axes)`, or masses or velocities of a snapshot in
+/// HDF5, in the file's units.
+pub struct PointValues {
+    file: ValueFile,
+    /// Values per point.
     width: u64,
-    /// None may be negative.
+    /// Whether they are masses, which must not be negative.
     masses: bool,
 }
 
-enum Source {
+enum ValueFile {
     Npy(NpyFile),
     #[cfg(feature = "hdf5")]
     Masses(Snapshot),
@@ -30,8 +30,8 @@ enum Source {
 /// Rows that are read at a time.
 const PIECE: u64 = 1 << 18;
 
-impl Values {
-    /// Looks at the header. `name` is `mass`, `velocity`, or something that snapshots have not; `shape` that of an array.
+impl PointValues {
+    /// Reads the header. `name` is `mass`, `velocity`, or an attribute that snapshots do not have; `shape` is that of the array.
     ///
     /// # Errors
     /// [`IoError`] for other files, and [`IoError::Shape`] for another shape.
@@ -41,13 +41,13 @@ impl Values {
         } else {
             let file = NpyFile::open(path)?;
             file.expect_shape(shape)?;
-            Source::Npy(file)
+            ValueFile::Npy(file)
         };
-        Ok(Values { file, width: shape.get(1).copied().unwrap_or(1), masses: name == "mass" })
+        Ok(PointValues { file, width: shape.get(1).copied().unwrap_or(1), masses: name == "mass" })
     }
 
     #[cfg(feature = "hdf5")]
-    fn open_hdf5(path: &Path, name: &str, shape: &[u64]) -> Result<Source, IoError> {
+    fn open_hdf5(path: &Path, name: &str, shape: &[u64]) -> Result<ValueFile, IoError> {
         let snapshot = Snapshot::open(path)?;
         let found =
             if name == "mass" { vec![snapshot.count()] } else { vec![snapshot.count(), snapshot.dims() as u64] };
@@ -58,28 +58,28 @@ impl Values {
                 wanted: format!("{shape:?}, a row for each point,"),
             });
         }
-        // Whether it has them is said before the work.
+        // Reading one row finds before the work whether the snapshot has them.
         let first = 0..snapshot.count().min(1);
         Ok(if name == "mass" {
             snapshot.masses_f32(first)?;
-            Source::Masses(snapshot)
+            ValueFile::Masses(snapshot)
         } else {
             snapshot.velocities_f32(first)?;
-            Source::Velocities(snapshot)
+            ValueFile::Velocities(snapshot)
         })
     }
 
     #[cfg(not(feature = "hdf5"))]
-    fn open_hdf5(path: &Path, _: &str, _: &[u64]) -> Result<Source, IoError> {
+    fn open_hdf5(path: &Path, _: &str, _: &[u64]) -> Result<ValueFile, IoError> {
         Err(IoError::NoHdf5 { path: path.into() })
     }
 
-    /// Values a point.
+    /// Values per point.
     pub fn width(&self) -> u64 {
         self.width
     }
 
-    /// The values of these points, which are this rank's: finite numbers. All ranks call it.
+    /// The values of this rank's points, checked to be finite and in the range of f32. All ranks call it.
     ///
     /// # Errors
     /// Those of the file; [`IoError::NonFinite`], [`IoError::OutOfRange`] of f32 and [`IoError::Negative`] for the first
@@ -109,11 +109,11 @@ impl Values {
         #[cfg(feature = "hdf5")]
         let widen = |values: Vec<f32>| values.into_iter().map(f64::from).collect();
         match &self.file {
-            Source::Npy(file) => file.read_f64(rows.start * self.width..rows.end * self.width),
+            ValueFile::Npy(file) => file.read_f64(rows.start * self.width..rows.end * self.width),
             #[cfg(feature = "hdf5")]
-            Source::Masses(file) => file.masses_f32(rows).map(widen),
+            ValueFile::Masses(file) => file.masses_f32(rows).map(widen),
             #[cfg(feature = "hdf5")]
-            Source::Velocities(file) => file.velocities_f32(rows).map(widen),
+            ValueFile::Velocities(file) => file.velocities_f32(rows).map(widen),
         }
     }
 
@@ -123,13 +123,13 @@ impl Values {
 
     fn path(&self) -> &Path {
         match &self.file {
-            Source::Npy(file) => file.path(),
+            ValueFile::Npy(file) => file.path(),
             #[cfg(feature = "hdf5")]
-            Source::Masses(file) | Source::Velocities(file) => file.path(),
+            ValueFile::Masses(file) | ValueFile::Velocities(file) => file.path(),
         }
     }
 
-    /// What is wrong with an element.
+    /// The error of a bad element.
     fn error(&self, element: u64, value: f64) -> IoError {
         let (path, row, place) = (self.path().to_path_buf(), element / self.width, element % self.width);
         let index = if self.width == 1 { vec![row] } else { vec![row, place] };

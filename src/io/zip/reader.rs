@@ -1,220 +1,38 @@
-//! The records of a zip archive of stored (uncompressed) members, as bytes.
-//!
-//! After PKWARE's APPNOTE 6.3.10. What exceeds 32 bits (or 16, the number of members) is written in the records of
-//! zip64, and only then, so that small archives are what any reader knows. A field of extra data in the local header of
-//! each member pads up to [`ALIGNMENT`] (field 0xd935, as Android's `zipalign` writes it).
+//! Reading the directory of an archive and finding its members.
 
 use std::ops::Range;
 
-use super::IoError;
-use super::input::Input;
+use super::{
+    CENTRAL, CENTRAL_BYTES, END, END_BYTES, END64, END64_BYTES, EXTRA64, Entry, LOCAL, LOCAL_BYTES, LOCATOR64,
+    LOCATOR64_BYTES, SEE64,
+};
+use crate::io::IoError;
+use crate::io::input::Input;
 
-/// The contents of a member begin at a multiple of this many bytes, as those of a `.npy` file do.
-pub const ALIGNMENT: u64 = 64;
+/// Bytes of the longest directory that is read: 65,535 members with names of 100 bytes need 10 MB.
+const MAX_DIRECTORY: u64 = 16 << 20;
 
-const LOCAL: [u8; 4] = *b"PK\x03\x04";
-const CENTRAL: [u8; 4] = *b"PK\x01\x02";
-const END: [u8; 4] = *b"PK\x05\x06";
-const END64: [u8; 4] = *b"PK\x06\x06";
-const LOCATOR64: [u8; 4] = *b"PK\x06\x07";
-
-const LOCAL_BYTES: usize = 30;
-const CENTRAL_BYTES: usize = 46;
-const END_BYTES: usize = 22;
-const END64_BYTES: usize = 56;
-const LOCATOR64_BYTES: usize = 20;
-
-/// Bytes of the longest directory that is read: more than an archive has that needs no zip64 to count its members.
-const MOST_DIRECTORY: u64 = 16 << 20;
-
-/// Fields of extra data: sizes and offsets of 64 bits, and padding.
-const EXTRA64: u16 = 0x0001;
-const PADDING: u16 = 0xd935;
-/// Bytes of the shortest field of padding: its number and length, and the alignment.
-const LEAST_PADDING: u64 = 6;
-
-/// In a field of 32 bits: the number stands in the records of zip64.
-const SEE64: u32 = u32::MAX;
-/// Versions of the format that a reader needs: the plain one, and that of zip64.
-const PLAIN: u16 = 20;
-const ZIP64: u16 = 45;
-/// Written on a system with Unix permissions.
-const UNIX: u16 = 3 << 8;
-/// 1 January 1980, the first day there is: equal contents make equal files.
-const DATE: u16 = 1 << 5 | 1;
-/// A regular file that its owner may read and write and others may read.
-const PERMISSIONS: u32 = 0o100_644 << 16;
-
-/// One member of an archive.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Entry {
-    /// Its name.
-    pub name: String,
-    /// Bytes of its contents.
-    pub bytes: u64,
-    /// Their CRC-32.
-    pub crc: u32,
-    /// Where its local header begins.
-    pub offset: u64,
-}
-
-impl Entry {
-    fn large(&self) -> bool {
-        self.bytes >= u64::from(SEE64)
-    }
-
-    /// Bytes of the local header, with its padding: the contents follow it.
-    pub fn local_bytes(&self) -> u64 {
-        let extra64 = if self.large() { 20 } else { 0 };
-        let unpadded = LOCAL_BYTES as u64 + self.name.len() as u64 + extra64;
-        let gap = (self.offset + unpadded).next_multiple_of(ALIGNMENT) - (self.offset + unpadded);
-        let padding = match gap {
-            0 => 0,
-            short if short < LEAST_PADDING => short + ALIGNMENT,
-            long => long,
-        };
-        unpadded + padding
-    }
-
-    /// The local header. The name has at most 65,535 bytes.
-    pub fn local(&self) -> Vec<u8> {
-        let size = small(self.bytes);
-        let unpadded = LOCAL_BYTES + self.name.len() + if self.large() { 20 } else { 0 };
-        let padding = self.local_bytes() as usize - unpadded;
-        let mut out = LOCAL.to_vec();
-        self.common(&mut out, self.large());
-        // In this header zip64 has both sizes or neither.
-        put32(&mut out, &[self.crc, size, size]);
-        put16(
-            &mut out,
-            &[self.name.len() as u16, (self.local_bytes() as usize - LOCAL_BYTES - self.name.len()) as u16],
-        );
-        out.extend(self.name.as_bytes());
-        if self.large() {
-            put16(&mut out, &[EXTRA64, 16]);
-            put64(&mut out, &[self.bytes, self.bytes]);
-        }
-        if padding > 0 {
-            put16(&mut out, &[PADDING, padding as u16 - 4, ALIGNMENT as u16]);
-            out.resize(out.len() + padding - LEAST_PADDING as usize, 0);
-        }
-        out
-    }
-
-    /// Version, flags, method, time and date, which both headers of a member have.
-    fn common(&self, out: &mut Vec<u8>, zip64: bool) {
-        // Bit 11: the name is UTF-8.
-        let flags = if self.name.is_ascii() { 0 } else { 1 << 11 };
-        put16(out, &[if zip64 { ZIP64 } else { PLAIN }, flags, 0, 0, DATE]);
-    }
-
-    fn central(&self, out: &mut Vec<u8>) {
-        let (size, offset) = (small(self.bytes), small(self.offset));
-        let mut wide = Vec::new();
-        if self.large() {
-            put64(&mut wide, &[self.bytes, self.bytes]);
-        }
-        if offset == SEE64 {
-            put64(&mut wide, &[self.offset]);
-        }
-        let zip64 = !wide.is_empty();
-        out.extend(CENTRAL);
-        put16(out, &[UNIX | if zip64 { ZIP64 } else { PLAIN }]);
-        self.common(out, zip64);
-        put32(out, &[self.crc, size, size]);
-        let extra = if zip64 { wide.len() as u16 + 4 } else { 0 };
-        // No comment, on the first disk, not text.
-        put16(out, &[self.name.len() as u16, extra, 0, 0, 0]);
-        put32(out, &[PERMISSIONS, offset]);
-        out.extend(self.name.as_bytes());
-        if zip64 {
-            put16(out, &[EXTRA64, wide.len() as u16]);
-            out.extend(wide);
-        }
-    }
-}
-
-/// The central directory and all behind it, for an archive whose contents end at `offset`. Its length does not depend
-/// on the members' CRCs.
-pub fn directory(entries: &[Entry], offset: u64) -> Vec<u8> {
-    let mut out = Vec::new();
-    entries.iter().for_each(|entry| entry.central(&mut out));
-    let (count, bytes) = (entries.len() as u64, out.len() as u64);
-    let few = u16::try_from(count).unwrap_or(u16::MAX);
-    if few == u16::MAX || small(bytes) == SEE64 || small(offset) == SEE64 {
-        out.extend(END64);
-        put64(&mut out, &[END64_BYTES as u64 - 12]);
-        put16(&mut out, &[UNIX | ZIP64, ZIP64]);
-        put32(&mut out, &[0, 0]);
-        put64(&mut out, &[count, count, bytes, offset]);
-        out.extend(LOCATOR64);
-        put32(&mut out, &[0]);
-        put64(&mut out, &[offset + bytes]);
-        put32(&mut out, &[1]);
-    }
-    out.extend(END);
-    put16(&mut out, &[0, 0, few, few]);
-    put32(&mut out, &[small(bytes), small(offset)]);
-    put16(&mut out, &[0]);
-    out
-}
-
-fn small(number: u64) -> u32 {
-    u32::try_from(number).unwrap_or(SEE64)
-}
-
-fn put16(out: &mut Vec<u8>, numbers: &[u16]) {
-    numbers.iter().for_each(|number| out.extend(number.to_le_bytes()));
-}
-
-fn put32(out: &mut Vec<u8>, numbers: &[u32]) {
-    numbers.iter().for_each(|number| out.extend(number.to_le_bytes()));
-}
-
-fn put64(out: &mut Vec<u8>, numbers: &[u64]) {
-    numbers.iter().for_each(|number| out.extend(number.to_le_bytes()));
-}
-
-/// Why an archive cannot be read.
-#[derive(Debug)]
-pub enum Broken {
-    /// It is not what it should be.
-    Archive(String),
-    /// The file cannot be read.
-    File(IoError),
-}
-
-impl From<&str> for Broken {
-    fn from(reason: &str) -> Self {
-        Broken::Archive(reason.to_string())
-    }
-}
-
-impl From<String> for Broken {
-    fn from(reason: String) -> Self {
-        Broken::Archive(reason)
-    }
-}
-
-impl From<IoError> for Broken {
-    fn from(error: IoError) -> Self {
-        Broken::File(error)
-    }
+/// The error of an archive that is not what it should be.
+pub fn not_npz(archive: &Input, reason: impl Into<String>) -> IoError {
+    IoError::NotNpz { path: archive.path().to_path_buf(), reason: reason.into() }
 }
 
 /// The members of an archive, in the order of its directory.
-pub fn entries(archive: &Input) -> Result<Vec<Entry>, Broken> {
+pub fn entries(archive: &Input) -> Result<Vec<Entry>, IoError> {
+    let broken = |reason: &str| not_npz(archive, reason);
+    let end = End::find(archive)?;
     let end =
-        End::find(archive)?.ok_or("it has no directory at its end, as if it were cut off or not a zip archive")?;
-    let (count, bytes, offset) = end.extent(archive)?.ok_or("its directory cannot be found")?;
-    if bytes > MOST_DIRECTORY {
-        return Err(format!("its directory has {bytes} bytes, of {MOST_DIRECTORY} at most; use fewer arrays").into());
+        end.ok_or_else(|| broken("it has no directory at its end, as if it were cut off or not a zip archive"))?;
+    let (count, bytes, offset) = end.extent(archive)?.ok_or_else(|| broken("its directory cannot be found"))?;
+    if bytes > MAX_DIRECTORY {
+        let reason = format!("its directory has {bytes} bytes, of {MAX_DIRECTORY} at most; use fewer arrays");
+        return Err(not_npz(archive, reason));
     }
-    let directory = part(archive, offset, bytes)?.ok_or("its directory does not lie in the file")?;
+    let directory = part(archive, offset, bytes)?.ok_or_else(|| broken("its directory does not lie in the file"))?;
     let mut rest = &directory[..];
     let mut entries = Vec::new();
     for _ in 0..count {
-        let (entry, length) = central(rest)?;
+        let (entry, length) = central(rest).map_err(|reason| not_npz(archive, reason))?;
         entries.push(entry);
         rest = &rest[length..];
     }
@@ -222,19 +40,15 @@ pub fn entries(archive: &Input) -> Result<Vec<Entry>, Broken> {
 }
 
 /// Where the contents of a member lie.
-pub fn contents(archive: &Input, entry: &Entry) -> Result<Range<u64>, Broken> {
-    let broken = || format!("the header of {} is broken", entry.name);
-    let header = part(archive, entry.offset, LOCAL_BYTES as u64)?.ok_or_else(broken)?;
-    if !header.starts_with(&LOCAL) {
-        return Err(broken().into());
-    }
+pub fn contents(archive: &Input, entry: &Entry) -> Result<Range<u64>, IoError> {
+    let header = part(archive, entry.offset, LOCAL_BYTES as u64)?.filter(|header| header.starts_with(&LOCAL));
+    let header = header.ok_or_else(|| not_npz(archive, format!("the header of {} is broken", entry.name)))?;
     let begin = entry.offset + LOCAL_BYTES as u64 + u64::from(get16(&header, 26)) + u64::from(get16(&header, 28));
-    inside(archive, begin, entry.bytes).ok_or_else(|| {
-        format!("{} does not lie in the file, as if that were cut off; copy or write it again", entry.name).into()
-    })
+    let reason = "does not lie in the file, as if that were cut off; copy or write it again";
+    inside(archive, begin, entry.bytes).ok_or_else(|| not_npz(archive, format!("{} {reason}", entry.name)))
 }
 
-/// The last bytes of an archive, among which is its end record.
+/// The last bytes of an archive, with its end record.
 struct End {
     tail: Vec<u8>,
     /// Where in them the end record begins.
@@ -242,10 +56,10 @@ struct End {
 }
 
 impl End {
-    /// The end record is the last thing in a file but for a comment of up to 65,535 bytes; the locator of zip64 is before it.
+    /// Finds the end record: it is followed by a comment of up to 65,535 bytes only, and the locator of zip64 is before it.
     fn find(archive: &Input) -> Result<Option<Self>, IoError> {
-        let most = (LOCATOR64_BYTES + END_BYTES) as u64 + u64::from(u16::MAX);
-        let tail = archive.bytes(archive.len().saturating_sub(most)..archive.len())?;
+        let longest = (LOCATOR64_BYTES + END_BYTES) as u64 + u64::from(u16::MAX);
+        let tail = archive.bytes(archive.len().saturating_sub(longest)..archive.len())?;
         Ok(find_end(&tail).map(|at| End { tail, at }))
     }
 
@@ -285,7 +99,7 @@ fn central(directory: &[u8]) -> Result<(Entry, usize), String> {
     if method != 0 {
         return Err(format!("{name} is compressed; save the arrays with numpy.savez(), not savez_compressed()"));
     }
-    // In the field of zip64 stand those numbers, in this order, that have no place in the header.
+    // The field of zip64 has those numbers, in this order, that are SEE64 in the header.
     let mut wide = extra64(&tail[..extra]).chunks_exact(8).map(|bytes| get64(bytes, 0));
     let mut number = |at: usize| match get32(header, at) {
         SEE64 => wide.next().ok_or(broken),
@@ -311,7 +125,7 @@ fn extra64(mut fields: &[u8]) -> &[u8] {
     &[]
 }
 
-/// These bytes of the archive, or nothing where they do not lie in it.
+/// Bytes of the archive; `None` where the range is not in the file.
 fn part(archive: &Input, offset: u64, bytes: u64) -> Result<Option<Vec<u8>>, IoError> {
     inside(archive, offset, bytes).map(|range| archive.bytes(range)).transpose()
 }
@@ -321,7 +135,7 @@ fn inside(archive: &Input, offset: u64, bytes: u64) -> Option<Range<u64>> {
     Some(offset..end)
 }
 
-/// The numbers at `at`, which callers know to lie inside.
+/// The number at `at`, all of whose bytes are in the slice.
 fn get16(bytes: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([bytes[at], bytes[at + 1]])
 }
@@ -336,6 +150,8 @@ fn get64(bytes: &[u8], at: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::directory;
+    use super::super::writer::ALIGNMENT;
     use super::*;
     use crate::io::scratch::Scratch;
 
@@ -459,6 +275,6 @@ mod tests {
         let mut long = bytes.clone();
         long[end - 8..end - 4].copy_from_slice(&u32::MAX.to_le_bytes());
         let error = entries(&archive(&scratch, &long)).unwrap_err();
-        assert!(matches!(&error, Broken::Archive(reason) if reason.contains("at most")), "{error:?}");
+        assert!(matches!(&error, IoError::NotNpz { reason, .. } if reason.contains("at most")), "{error:?}");
     }
 }

@@ -1,7 +1,7 @@
-//! Questions about a file that the library answers without looking at more than was asked for.
+//! Queries of the HDF5 library that read no more of a file than is asked for.
 //!
-//! The wrapper's own ways go over all attributes for one, or make text of whatever names a file has, and so trust numbers
-//! that may be anything in a broken file.
+//! The wrapper crate's own queries iterate over all attributes or copy names of any length, and so rely on numbers that may
+//! be anything in a broken file.
 
 use std::ffi::CString;
 use std::ptr;
@@ -47,7 +47,7 @@ pub(super) fn filters(of: &DatasetCreate) -> Result<Vec<H5Z_filter_t>> {
     let filter = |number: i32| {
         let (mut flags, mut no_values) = (0, 0);
         let (list, values, name, config) = (of.id(), ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
-        // SAFETY: as above; neither values nor a name are asked for, so that only the two numbers are written to.
+        // SAFETY: as above; no buffers for values and name are passed, so only the two numbers are written.
         checked(unsafe {
             H5Pget_filter2(list, number as u32, &raw mut flags, &raw mut no_values, values, 0, name, config)
         })
@@ -59,7 +59,7 @@ fn c_text(text: &str) -> Result<CString> {
     CString::new(text).map_err(|_| Error::from("a name contains a zero"))
 }
 
-/// What a call has returned, which is negative where it has failed.
+/// The return value of a call; negative ones are failures.
 fn checked(returned: i32) -> Result<i32> {
     if returned >= 0 { Ok(returned) } else { Err(Error::query()?) }
 }

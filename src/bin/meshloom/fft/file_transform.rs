@@ -1,4 +1,4 @@
-//! What is asked of a file: which transform of which mesh, in which precision.
+//! The transform of a file: which one, of which mesh, in which precision.
 
 use meshloom::fft::{Precision, Spec, Values};
 use meshloom::io::{Dtype, IoError, NpyFile};
@@ -9,8 +9,8 @@ use super::Arguments;
 pub const LONGEST: u64 = 1 << 32;
 
 /// A transform of a file.
-pub struct Job {
-    /// NumPy's name of it.
+pub struct FileTransform {
+    /// NumPy's name of the transform.
     pub name: &'static str,
     pub inverse: bool,
     pub precision: Precision,
@@ -22,19 +22,19 @@ pub struct Job {
     axes: usize,
 }
 
-impl Job {
-    /// Looks at the input.
+impl FileTransform {
+    /// Opens the input and checks that it can be transformed as the call says.
     ///
     /// # Errors
-    /// [`IoError`] for files that hold nothing that can be transformed so.
-    pub fn new(arguments: &Arguments) -> Result<(Job, NpyFile), IoError> {
+    /// [`IoError`] for files of another shape or type.
+    pub fn new(arguments: &Arguments) -> Result<(FileTransform, NpyFile), IoError> {
         let file = NpyFile::open(arguments.input())?.accept_integers();
         let shape = |wanted: &str| IoError::Shape {
             path: file.path().into(),
             found: file.shape().to_vec(),
             wanted: wanted.into(),
         };
-        // One slab of one row, or one slab: an axis of one cell costs nothing.
+        // Arrays of fewer axes are meshes with axes of one cell, which cost nothing.
         let input = match *file.shape() {
             [n] => [1, 1, n],
             [n0, n1] => [1, n0, n1],
@@ -74,8 +74,16 @@ impl Job {
             (false, true) => ("rfftn", spec.spectrum()),
             (true, true) => ("irfftn", spec.cells),
         };
-        let job = Job { name, inverse: arguments.inverse, precision, spec, input, output, axes: file.shape().len() };
-        Ok((job, file))
+        let transform = FileTransform {
+            name,
+            inverse: arguments.inverse,
+            precision,
+            spec,
+            input,
+            output,
+            axes: file.shape().len(),
+        };
+        Ok((transform, file))
     }
 
     /// The shape of the output array.
@@ -83,21 +91,21 @@ impl Job {
         &self.output[3 - self.axes..]
     }
 
-    /// Whether numbers of this type may have more digits than are worked with.
+    /// Whether numbers of this type may have more digits than the transform's precision.
     pub fn loses_digits(&self, dtype: Dtype) -> bool {
         self.precision == Precision::Single && dtype.is_integer() && dtype.bytes() >= 4
     }
 }
 
-/// The transform whose inverse makes `n` real cells of each row of `modes`. Like NumPy it takes no more than the `n / 2 + 1`
-/// modes there are of `n` cells, and those that are missing are zero.
+/// The transform whose inverse makes `n` real cells of each row of `modes`. As in NumPy modes beyond `n / 2 + 1` are ignored,
+/// and missing ones are zero.
 fn real_inverse(modes: [u64; 3], n: u64) -> Spec {
     let [n0, n1, have] = modes;
     let spec = Spec::new(Values::Real, [n0, n1, n]);
     if have > n / 2 {
         return spec;
     }
-    // The modes of an odd number of cells are all paired: none of those given is dropped, or counts once for twice.
+    // With an odd number of cells every mode but the first has a conjugate twin: none of those given is dropped or counted once.
     spec.modes([n0, n1, 2 * have - 1])
 }
 

@@ -1,7 +1,7 @@
-//! HDF5 files whose datasets many ranks fill at the same time, without parallel HDF5.
+//! HDF5 files whose datasets many ranks write at the same time, without parallel HDF5.
 //!
-//! The HDF5 library makes the file whole but for the numbers: attributes, and contiguous datasets whose place in the file
-//! is decided at once. Then every rank writes its own bytes there, as into any [`SharedFile`].
+//! Rank 0 has the HDF5 library make the file with attributes and contiguous datasets, to which the library assigns their
+//! byte offsets at once. Then all ranks write their own rows at these offsets, as into any [`SharedFile`].
 
 use std::io;
 use std::path::Path;
@@ -14,41 +14,41 @@ use super::units::Quantity;
 use super::{SnapshotInfo, attributes};
 use crate::io::{Element, IoError, Sealed, SharedFile};
 
-/// The type of a dataset's numbers.
+/// The type of the numbers in a dataset.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Kind {
+pub(super) enum NumberKind {
     F32,
     U64,
 }
 
-impl Kind {
+impl NumberKind {
     fn bytes(self) -> u64 {
         match self {
-            Kind::F32 => 4,
-            Kind::U64 => 8,
+            NumberKind::F32 => 4,
+            NumberKind::U64 => 8,
         }
     }
 }
 
-/// A dataset that a file has.
+/// A dataset of a file.
 #[derive(Clone, Debug)]
-pub(super) struct Column {
+pub(super) struct DatasetSpec {
     /// The group it is in, and its name there.
     pub name: [&'static str; 2],
-    pub kind: Kind,
+    pub kind: NumberKind,
     /// Rows, and numbers in a row (1: the dataset has one axis).
     pub shape: [u64; 2],
     pub quantity: Quantity,
 }
 
-impl Column {
-    /// Makes it, and says where in the file it begins.
+impl DatasetSpec {
+    /// Creates it; returns the byte offset at which it begins.
     fn create(&self, file: &Hdf5File, info: &SnapshotInfo) -> hdf5_metno::Result<u64> {
         let [group, name] = self.name;
         let group = if file.link_exists(group) { file.group(group)? } else { file.create_group(group)? };
         match self.kind {
-            Kind::F32 => self.create_as::<f32>(&group, name, info),
-            Kind::U64 => self.create_as::<u64>(&group, name, info),
+            NumberKind::F32 => self.create_as::<f32>(&group, name, info),
+            NumberKind::U64 => self.create_as::<u64>(&group, name, info),
         }
     }
 
@@ -56,16 +56,16 @@ impl Column {
         let [rows, width] = self.shape.map(|n| n as usize);
         let builder = group.new_dataset::<T>();
         let builder = builder.no_chunk().alloc_time(Some(AllocTime::Early)).fill_time(FillTime::Never);
-        // The same particles are the same bytes, whenever they are written.
+        // Without times of writing, so that equal particles make equal files.
         let builder = builder.obj_track_times(false);
         let dataset =
             if width == 1 { builder.shape([rows]).create(name)? } else { builder.shape([rows, width]).create(name)? };
         attributes::describe(&dataset, &self.quantity, info)?;
         match dataset.offset() {
-            Some(place) => Ok(place),
-            // What has no numbers has no place.
+            Some(offset) => Ok(offset),
+            // Empty datasets have no offset.
             None if self.len() == 0 => Ok(0),
-            None => Err(Error::from("a dataset has no place in the file")),
+            None => Err(Error::from("a dataset has no offset in the file")),
         }
     }
 
@@ -74,56 +74,56 @@ impl Column {
     }
 }
 
-/// A file with such datasets, of which each rank writes its own rows.
+/// A file with contiguous datasets, of which each rank writes its own rows.
 #[derive(Debug)]
-pub(super) struct Columns {
+pub(super) struct SharedDatasets {
     file: SharedFile,
-    columns: Vec<Column>,
-    /// Byte at which each of them begins.
-    places: Vec<u64>,
+    datasets: Vec<DatasetSpec>,
+    /// Byte offset of each of them.
+    offsets: Vec<u64>,
 }
 
-impl Columns {
-    /// Makes the file with `columns` and what `describe` adds. Called by rank 0.
+impl SharedDatasets {
+    /// Creates the file with `datasets` and what `describe` adds. Called by rank 0.
     pub fn create(
         path: &Path,
         token: &str,
-        columns: Vec<Column>,
+        datasets: Vec<DatasetSpec>,
         info: &SnapshotInfo,
         describe: impl Fn(&Hdf5File) -> hdf5_metno::Result<()>,
     ) -> Result<Self, IoError> {
-        let bytes = writable(path, &columns)?;
-        let mut places = Vec::new();
+        let bytes = checked_bytes(path, &datasets)?;
+        let mut offsets = Vec::new();
         let file = SharedFile::create_by(path, token, |temporary| {
-            places.clear();
+            offsets.clear();
             let mut make = || {
                 let file = Hdf5File::create_excl(temporary)?;
                 describe(&file)?;
-                for column in &columns {
-                    places.push(column.create(&file, info)?);
+                for dataset in &datasets {
+                    offsets.push(dataset.create(&file, info)?);
                 }
                 file.close()
             };
             make().map_err(|error| create_error(path, bytes, &error))
         })?;
-        Ok(Self { file, columns, places })
+        Ok(Self { file, datasets, offsets })
     }
 
-    /// Opens the file that rank 0 has made, whose datasets begin at `places`. Called by all other ranks, after a barrier.
-    /// The library is not asked, since it would lock the file.
-    pub fn open(path: &Path, token: &str, columns: Vec<Column>, places: &[u64]) -> Result<Self, IoError> {
-        Ok(Self { file: SharedFile::open(path, token)?, columns, places: places.to_vec() })
+    /// Opens the file that rank 0 has created, whose datasets begin at `offsets`. Called by all other ranks, after a barrier.
+    /// It is not opened as HDF5, since the library would lock it.
+    pub fn open(path: &Path, token: &str, datasets: Vec<DatasetSpec>, offsets: &[u64]) -> Result<Self, IoError> {
+        Ok(Self { file: SharedFile::open(path, token)?, datasets, offsets: offsets.to_vec() })
     }
 
-    pub fn places(&self) -> &[u64] {
-        &self.places
+    pub fn offsets(&self) -> &[u64] {
+        &self.offsets
     }
 
-    /// Writes numbers of a dataset from row `first` on. `T` must be of its kind.
-    pub fn write<T: Element>(&self, column: usize, first: u64, numbers: &[T]) -> Result<(), IoError> {
-        let (column, place) = (&self.columns[column], self.places[column]);
-        debug_assert_eq!(size_of::<T>() as u64, column.kind.bytes());
-        let (start, len) = (first.saturating_mul(column.shape[1]), column.len());
+    /// Writes numbers of dataset number `dataset` from row `first` on. `T` is the type of its kind.
+    pub fn write<T: Element>(&self, dataset: usize, first: u64, numbers: &[T]) -> Result<(), IoError> {
+        let (dataset, offset) = (&self.datasets[dataset], self.offsets[dataset]);
+        debug_assert_eq!(size_of::<T>() as u64, dataset.kind.bytes());
+        let (start, len) = (first.saturating_mul(dataset.shape[1]), dataset.len());
         let end = start.saturating_add(numbers.len() as u64);
         if end > len {
             return Err(IoError::Range { path: self.file.path().to_path_buf(), start, end, len });
@@ -131,8 +131,8 @@ impl Columns {
         if numbers.is_empty() {
             return Ok(());
         }
-        // The library has made the dataset in this machine's byte order, and says so in the file.
-        self.file.write_at(place + start * column.kind.bytes(), bytemuck::cast_slice::<T, u8>(numbers))
+        // The dataset has this machine's byte order, which is noted in the file.
+        self.file.write_at(offset + start * dataset.kind.bytes(), bytemuck::cast_slice::<T, u8>(numbers))
     }
 
     pub fn path(&self) -> &Path {
@@ -144,14 +144,14 @@ impl Columns {
     }
 }
 
-/// Bytes of the columns. Creating is left to the library, whose words for a missing directory are poor: asked for here.
-fn writable(path: &Path, columns: &[Column]) -> Result<u64, IoError> {
-    let bytes = columns.iter().try_fold(0u64, |sum, column| {
-        let len = column.shape[0].checked_mul(column.shape[1])?;
-        sum.checked_add(len.checked_mul(column.kind.bytes())?)
+/// Bytes of all datasets, after a check that the directory exists, of which the library's own error would say little.
+fn checked_bytes(path: &Path, datasets: &[DatasetSpec]) -> Result<u64, IoError> {
+    let bytes = datasets.iter().try_fold(0u64, |sum, dataset| {
+        let len = dataset.shape[0].checked_mul(dataset.shape[1])?;
+        sum.checked_add(len.checked_mul(dataset.kind.bytes())?)
     });
     let Some(bytes) = bytes.filter(|&bytes| i64::try_from(bytes).is_ok()) else {
-        let found = columns.first().map(|column| column.shape.to_vec()).unwrap_or_default();
+        let found = datasets.first().map(|dataset| dataset.shape.to_vec()).unwrap_or_default();
         return Err(IoError::Shape { path: path.to_path_buf(), found, wanted: "one that fits a file".to_string() });
     };
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -164,7 +164,8 @@ fn writable(path: &Path, columns: &[Column]) -> Result<u64, IoError> {
     }
 }
 
-/// Of what the library says (the time, an address in memory, the temporary name) only the system's reason is for a user.
+/// The library's error with the operating system's reason alone, if it names one: the rest (a time, an address in memory,
+/// the temporary name) means nothing to a user.
 fn create_error(path: &Path, bytes: u64, error: &Error) -> IoError {
     let path = path.to_path_buf();
     match system_error(&error.to_string()).filter(|_| lock_remedy(error).is_empty()) {
@@ -176,14 +177,14 @@ fn create_error(path: &Path, bytes: u64, error: &Error) -> IoError {
     }
 }
 
-/// The number of the system's error that the library names.
+/// The operating system's error that the library's text names.
 fn system_error(text: &str) -> Option<io::Error> {
     let number = text.split_once("errno = ")?.1;
     let digits = number.bytes().take_while(u8::is_ascii_digit).count();
     number[..digits].parse().ok().filter(|_| cfg!(unix)).map(io::Error::from_raw_os_error)
 }
 
-/// What to do on file systems without locks, which the library asks for.
+/// The remedy for a failed lock: the library locks files, which some file systems cannot.
 pub(super) fn lock_remedy(error: &Error) -> &'static str {
     if error.to_string().contains("unable to lock") {
         "; if no other program has it open, the file system has no locks: set HDF5_USE_FILE_LOCKING=FALSE"

@@ -1,0 +1,68 @@
+//! Messages of collectives: each begins with the call of its sender, which the receiver compares with its own.
+//!
+//! The comparison costs no message of its own. What a collective returns is made only from messages of ranks that called
+//! the same.
+
+use std::ops::Deref;
+
+use bytemuck::{Pod, Zeroable};
+
+use super::Result;
+use super::call::{Call, HEADER_BYTES};
+use super::communicator::Communicator;
+use super::lane::Lane;
+use super::message::{Receiving, Sending};
+
+/// A message of a collective being received.
+pub(super) struct ReceivingPart(Receiving);
+
+/// The bytes of a message of a collective. Dereferences to those after the header.
+pub(super) struct Part(Vec<u8>);
+
+impl ReceivingPart {
+    pub fn wait(self) -> Result<Part> {
+        self.0.wait().map(Part)
+    }
+}
+
+impl Part {
+    /// What a rank keeps for itself.
+    pub fn own<T: Pod>(data: &[T]) -> Part {
+        Part(with_header(&Call::zeroed(), data))
+    }
+}
+
+impl Deref for Part {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0[HEADER_BYTES..]
+    }
+}
+
+/// The call, then the bytes of the data.
+fn with_header<T: Pod>(call: &Call, data: &[T]) -> Vec<u8> {
+    let mut message = Vec::with_capacity(HEADER_BYTES + size_of_val(data));
+    message.extend_from_slice(bytemuck::bytes_of(call));
+    message.extend_from_slice(bytemuck::cast_slice(data));
+    message
+}
+
+impl Communicator {
+    /// Begins a collective whose arguments are valid on this rank: returns its call, with its number.
+    pub(super) fn begin(&self, call: Call) -> Call {
+        let call = call.begun(self.next_sequence(), self.max_piece);
+        self.core.transport.begin(&call);
+        call
+    }
+
+    /// Sends data of a collective.
+    pub(super) fn send_part<T: Pod>(&self, call: &Call, to: usize, data: &[T]) -> Result<Sending> {
+        self.post_send(to, Lane::Collective, with_header(call, data))
+    }
+
+    /// Receives data of a collective.
+    pub(super) fn receive_part(&self, call: &Call, from: usize, bytes: usize) -> Result<ReceivingPart> {
+        self.post_receive(from, Lane::Collective, bytes, Some(*call)).map(ReceivingPart)
+    }
+}

@@ -1,0 +1,325 @@
+//! Status queries: how a rank that waits for long learns whether the other rank can still send.
+//!
+//! A rank that has waited for about a second asks the other one for its status: which collective it has called last, or
+//! that it has left. Ranks answer while they wait themselves, or when they have returned from their body and wait for the
+//! end; one that computes answers at its next wait. So a short wait costs no message, and a rank that leaves need not tell
+//! all others. The notes (queries, answers, and announcements of a failure) travel on an MPI communicator of their own,
+//! which all communicators of a family share.
+
+use std::collections::HashMap;
+use std::mem::{self, ManuallyDrop};
+use std::os::raw::c_int;
+use std::sync::{Arc, Mutex};
+
+use ::mpi::ffi;
+use bytemuck::{Pod, Zeroable};
+
+use super::calls::{CALLS, Handle, Request, is_alive, ok};
+use crate::comm::Result;
+use crate::comm::call::Call;
+use crate::comm::gone::Gone;
+use crate::comm::sync::locked;
+
+const TAG: c_int = 0;
+
+/// The last collective that this rank has called in each of its communicators, by their numbers.
+#[derive(Default)]
+pub(super) struct LastCalls(Mutex<HashMap<u64, Option<Call>>>);
+
+impl LastCalls {
+    /// Adds a communicator, in which nothing was called yet.
+    pub fn insert(&self, context: u64) {
+        locked(&self.0).insert(context, None);
+    }
+
+    pub fn set(&self, context: u64, call: &Call) {
+        locked(&self.0).insert(context, Some(*call));
+    }
+
+    pub fn remove(&self, context: u64) {
+        locked(&self.0).remove(&context);
+    }
+
+    pub fn get(&self, context: u64) -> Option<Call> {
+        locked(&self.0).get(&context).copied().flatten()
+    }
+
+    fn status(&self, context: u64) -> Status {
+        match locked(&self.0).get(&context) {
+            None => Status::Gone(Gone::Dropped),
+            Some(None) => Status::Unknown,
+            Some(Some(call)) => Status::Called(*call),
+        }
+    }
+}
+
+/// The messages that a wait is about: those of one tag of one communicator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stream {
+    pub context: u64,
+    pub tag: c_int,
+}
+
+/// The status of a rank in a communicator.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Status {
+    /// The last collective that it has called, which may be over.
+    Called(Call),
+    /// Nothing follows for the wait.
+    Unknown,
+    /// It will send nothing more there.
+    Gone(Gone),
+}
+
+/// A message of this protocol: a query, its answer, or the announcement that the sender fails.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Note {
+    context: u64,
+    /// The query's number on the rank that sent it.
+    query: u64,
+    call: Call,
+    kind: u32,
+    tag: u32,
+}
+
+// Values of `Note::kind`.
+const QUERY: u32 = 0;
+const CALLED: u32 = 1;
+const UNKNOWN: u32 = 2;
+const LEFT: u32 = 3;
+const DROPPED: u32 = 4;
+const FAILURE: u32 = 5;
+
+impl Status {
+    /// The kind of a note that carries this status, and its call.
+    fn to_note(self) -> (u32, Call) {
+        match self {
+            Status::Called(call) => (CALLED, call),
+            Status::Unknown => (UNKNOWN, Call::zeroed()),
+            Status::Gone(Gone::Left) => (LEFT, Call::zeroed()),
+            Status::Gone(Gone::Dropped) => (DROPPED, Call::zeroed()),
+        }
+    }
+
+    fn from_note(note: &Note) -> Status {
+        match note.kind {
+            CALLED => Status::Called(note.call),
+            LEFT => Status::Gone(Gone::Left),
+            DROPPED => Status::Gone(Gone::Dropped),
+            _ => Status::Unknown,
+        }
+    }
+}
+
+/// What this rank's body does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Running,
+    Left,
+    Failing,
+}
+
+struct State {
+    phase: Phase,
+    /// The receive of the next note from any rank, and its buffer.
+    incoming: Request,
+    note: Box<Note>,
+    outgoing: Vec<(Request, Box<Note>)>,
+    /// Queries of this rank whose answers are wanted, with those that have come.
+    queries: HashMap<u64, Option<Status>>,
+    next_query: u64,
+    /// Queries whose answers have not come, wanted or not.
+    unanswered: u64,
+    /// The lowest other rank that has announced a failure.
+    lowest_failing: Option<usize>,
+}
+
+/// One rank's end of the protocol.
+pub(super) struct StatusProtocol {
+    comm: ManuallyDrop<Handle>,
+    rank: usize,
+    size: usize,
+    pub last_calls: Arc<LastCalls>,
+    state: Mutex<State>,
+}
+
+impl StatusProtocol {
+    /// On `comm`, which carries nothing else and has this rank and size.
+    pub fn new(comm: Handle, rank: usize, size: usize) -> Result<StatusProtocol> {
+        let state = State {
+            phase: Phase::Running,
+            incoming: Request::null(),
+            note: Box::new(Note::zeroed()),
+            outgoing: Vec::new(),
+            queries: HashMap::new(),
+            next_query: 0,
+            unanswered: 0,
+            lowest_failing: None,
+        };
+        let protocol = StatusProtocol {
+            comm: ManuallyDrop::new(comm),
+            rank,
+            size,
+            last_calls: Arc::default(),
+            state: Mutex::new(state),
+        };
+        let _calls = locked(&CALLS);
+        protocol.post_receive(&mut locked(&protocol.state))?;
+        Ok(protocol)
+    }
+
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    pub fn comm(&self) -> ffi::MPI_Comm {
+        self.comm.0
+    }
+
+    fn post_receive(&self, state: &mut State) -> Result<()> {
+        let (bytes, any, count) = note_as_bytes();
+        let place: *mut Note = &mut *state.note;
+        // SAFETY: the note keeps its place, and is not read before the request is complete.
+        let code = unsafe { ffi::MPI_Irecv(place.cast(), count, bytes, any, TAG, self.comm.0, &mut state.incoming.0) };
+        ok(self.rank, "MPI_Irecv", code)
+    }
+
+    fn send(&self, state: &mut State, to: usize, note: Note) -> Result<()> {
+        let (bytes, _, count) = note_as_bytes();
+        let (note, mut request) = (Box::new(note), Request::null());
+        let place: *const Note = &*note;
+        // SAFETY: the note keeps its place until the request is complete.
+        let code = unsafe { ffi::MPI_Isend(place.cast(), count, bytes, to as c_int, TAG, self.comm.0, &mut request.0) };
+        ok(self.rank, "MPI_Isend", code)?;
+        state.outgoing.push((request, note));
+        Ok(())
+    }
+
+    /// Asks rank `other` for its status; returns the query's number. The caller holds the lock of MPI calls.
+    pub fn query(&self, other: usize, stream: Stream) -> Result<u64> {
+        let mut state = locked(&self.state);
+        let query = state.next_query;
+        state.next_query += 1;
+        let note = Note { context: stream.context, query, call: Call::zeroed(), kind: QUERY, tag: stream.tag as u32 };
+        self.send(&mut state, other, note)?;
+        state.unanswered += 1;
+        state.queries.insert(query, None);
+        Ok(query)
+    }
+
+    /// The answer to a query, if it has come.
+    pub fn answer(&self, query: u64) -> Option<Status> {
+        locked(&self.state).queries.get(&query).copied().flatten()
+    }
+
+    /// Ends a query: its answer is not wanted any more.
+    pub fn drop_query(&self, query: u64) {
+        locked(&self.state).queries.remove(&query);
+    }
+
+    /// Handles the notes that have come, and answers queries. The caller holds the lock of MPI calls. `is_sending` returns
+    /// whether a detached message to a rank is still under way on a stream.
+    pub fn poll(&self, is_sending: impl Fn(usize, Stream) -> bool) -> Result<()> {
+        let mut state = locked(&self.state);
+        state.outgoing.retain_mut(|(request, _)| request.test().1.is_none());
+        while !state.incoming.is_null() {
+            let (code, status) = state.incoming.test();
+            ok(self.rank, "MPI_Test", code)?;
+            let Some(status) = status else { break };
+            let (note, from) = (*state.note, status.MPI_SOURCE as usize);
+            self.post_receive(&mut state)?;
+            match note.kind {
+                // A failing rank ends all others soon, with its own message.
+                QUERY if state.phase == Phase::Failing => {}
+                QUERY => {
+                    let stream = Stream { context: note.context, tag: note.tag as c_int };
+                    let status = match state.phase {
+                        _ if is_sending(from, stream) => Status::Unknown,
+                        Phase::Left => Status::Gone(Gone::Left),
+                        _ => self.last_calls.status(note.context),
+                    };
+                    let (kind, call) = status.to_note();
+                    self.send(&mut state, from, Note { kind, call, ..note })?;
+                }
+                FAILURE => {
+                    state.lowest_failing = Some(state.lowest_failing.map_or(from, |lowest| lowest.min(from)));
+                }
+                _ => {
+                    state.unanswered = state.unanswered.saturating_sub(1);
+                    if let Some(answer) = state.queries.get_mut(&note.query) {
+                        *answer = Some(Status::from_note(&note));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether all queries of this rank are answered. An answer that came after the end would be taken for a message of the
+    /// next communicator to which MPI gives the number of this one.
+    pub fn is_answered(&self) -> bool {
+        locked(&self.state).unanswered == 0
+    }
+
+    /// Notes that this rank has returned from its body.
+    pub fn leave(&self) {
+        locked(&self.state).phase = Phase::Left;
+    }
+
+    /// Tells higher ranks that this one fails, so that they let it report first. The caller holds the lock of MPI calls.
+    pub fn announce_failure(&self) -> Result<()> {
+        let mut state = locked(&self.state);
+        state.phase = Phase::Failing;
+        for to in self.rank + 1..self.size {
+            self.send(&mut state, to, Note { kind: FAILURE, ..Note::zeroed() })?;
+        }
+        Ok(())
+    }
+
+    /// Cancels the receive of notes and lets go of those under way. The caller holds the lock of MPI calls, and MPI is alive.
+    pub fn end(&self) {
+        let mut state = locked(&self.state);
+        let State { incoming, outgoing, .. } = &mut *state;
+        if !incoming.is_null() {
+            // SAFETY: an active receive; once cancelled, or else complete, its wait returns.
+            unsafe {
+                let mut status: ffi::MPI_Status = mem::zeroed();
+                ffi::MPI_Cancel(&mut incoming.0);
+                ffi::MPI_Wait(&mut incoming.0, &mut status);
+            }
+        }
+        for (mut request, note) in outgoing.drain(..) {
+            if request.test().1.is_none() {
+                mem::forget(note); // MPI may still read it
+            }
+        }
+    }
+
+    /// Whether a lower rank has announced a failure.
+    pub fn lower_rank_fails(&self) -> bool {
+        locked(&self.state).lowest_failing.is_some_and(|lowest| lowest < self.rank)
+    }
+}
+
+/// What calls that send and receive notes need: MPI's type of bytes, its constant for any sender, and the size of a note.
+fn note_as_bytes() -> (ffi::MPI_Datatype, c_int, c_int) {
+    // SAFETY: reads constants.
+    unsafe { (ffi::RSMPI_UINT8_T, ffi::RSMPI_ANY_SOURCE, size_of::<Note>() as c_int) }
+}
+
+impl Drop for StatusProtocol {
+    fn drop(&mut self) {
+        {
+            let _calls = locked(&CALLS);
+            if is_alive() {
+                self.end();
+            }
+        }
+        // While an answer is still to come the communicator is kept, so that no other gets its number.
+        if self.is_answered() {
+            // SAFETY: it is not used after this.
+            unsafe { ManuallyDrop::drop(&mut self.comm) };
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! How long a message has been waited for, and whether it can still come.
+//!
+//! - A short wait only counts polls. After [`QUERY_AFTER`] the other rank is asked for its status.
+//! - If it is in another collective of the same number, the ranks have called different things: an error at once.
+//! - If it is past the collective or gone, a message that it sent before may still be on its way. It is an error if the
+//!   message has not come within [`GRACE`] and [`GRACE_POLLS`] more polls. By then MPI has moved what there was to move;
+//!   polls are counted, since a process that was stopped meanwhile has not polled.
+//! - Any other status means that the other rank is slow: the wait goes on.
+
+use std::time::{Duration, Instant};
+
+use crate::comm::CommError;
+
+/// How long a wait lasts before the other rank is queried.
+const QUERY_AFTER: Duration = Duration::from_secs(1);
+/// How long a message may take that was sent before its sender answered the query.
+const GRACE: Duration = Duration::from_secs(2);
+/// How often it must have been polled for in that time.
+const GRACE_POLLS: u32 = 1000;
+/// A wait of fewer polls is short.
+const SHORT: u32 = 2048;
+
+/// An error that is reported if the message does not come for a while.
+struct Suspicion {
+    error: CommError,
+    since: Instant,
+    polls: u32,
+}
+
+/// The state of a wait.
+#[derive(Default)]
+pub(super) struct Watchdog {
+    polls: u32,
+    /// When the wait became long, or the last status came.
+    since: Option<Instant>,
+    /// The query that is under way.
+    pub query: Option<u64>,
+    suspicion: Option<Suspicion>,
+}
+
+/// What a status means for a wait.
+pub(super) enum Verdict {
+    /// The message may come.
+    Possible,
+    /// It cannot come, unless it is on its way already.
+    Suspect(CommError),
+    /// It cannot come.
+    Impossible(CommError),
+}
+
+impl Watchdog {
+    /// Counts a poll that found nothing; returns whether the wait is a long one.
+    pub fn is_long(&mut self) -> bool {
+        self.polls = self.polls.saturating_add(1);
+        if self.polls > SHORT {
+            self.since.get_or_insert_with(Instant::now);
+        }
+        self.since.is_some()
+    }
+
+    /// Whether a query is due.
+    pub fn query_is_due(&self) -> bool {
+        self.query.is_none() && self.since.is_some_and(|since| since.elapsed() > QUERY_AFTER)
+    }
+
+    /// Ends the query with what its answer means.
+    ///
+    /// # Errors
+    /// That of [`Verdict::Impossible`].
+    pub fn take_verdict(&mut self, verdict: Verdict) -> Result<(), CommError> {
+        (self.query, self.since) = (None, Some(Instant::now()));
+        match verdict {
+            Verdict::Impossible(error) => return Err(error),
+            Verdict::Possible => self.suspicion = None,
+            Verdict::Suspect(error) => {
+                let suspicion = Suspicion { error, since: Instant::now(), polls: self.polls };
+                self.suspicion.get_or_insert(suspicion);
+            }
+        }
+        Ok(())
+    }
+
+    /// Fails where a suspicion has lasted for the grace period.
+    pub fn still_possible(&self) -> Result<(), CommError> {
+        match &self.suspicion {
+            Some(Suspicion { error, since, polls })
+                if since.elapsed() > GRACE && self.polls.saturating_sub(*polls) > GRACE_POLLS =>
+            {
+                Err(error.clone())
+            }
+            _ => Ok(()),
+        }
+    }
+}
