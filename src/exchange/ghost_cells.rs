@@ -10,10 +10,10 @@
 //! [`GhostPlan`] says which cells go where: in a sweep along each axis, blocks for each peer. This module packs the blocks, exchanges
 //! the messages and unpacks them.
 
-use crate::exchange::block_copy::{Action, BlockCopy, Place};
+use crate::exchange::block_copy::{Action, BlockCopy, FieldBlocks};
 use crate::exchange::{ExchangeError, GridComms};
 use crate::gpu::{Array, DeviceElement, DeviceError, Element, MemoryKind, Recorder};
-use crate::grid::{Block, FieldLayout, GhostPlan, Link, Sweep, Transfer, Transfers};
+use crate::grid::{FieldLayout, GhostPlan, Link, Sweep, Transfer, Transfers};
 
 /// What a field's cells hold, and so how ghosts are added to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,14 +129,6 @@ struct Fields<'a> {
     stride: u64,
 }
 
-/// A block of each field in an array of words.
-struct FieldBlocks<'a> {
-    array: &'a Array<u32>,
-    block: Block,
-    /// Cells from one field to the next.
-    stride: u64,
-}
-
 impl Fields<'_> {
     fn sweep(
         &self,
@@ -155,18 +147,18 @@ impl Fields<'_> {
         let incoming = gpu.array_in::<u32>("ghost_cells::incoming", len(receive), MemoryKind::Incoming)?;
         let copy = &self.ghosts.copy;
         for (block, message) in self.messages(send, &outgoing) {
-            self.record(recorder, (copy, self.cells.words()), &block, &message)?;
+            copy.record(recorder, [self.number, self.cells.words()], &block, &message)?;
         }
         let transfers = Transfers { send: parts(send, words), receive: parts(receive, words) };
         comms.along(sweep.axis).run(recorder, &transfers, &outgoing, &incoming)?;
-        let unpack = match (direction, self.cells) {
+        let (unpack, words) = match (direction, self.cells) {
             (Direction::Exchange, _) => (copy, self.cells.words()),
             (Direction::Reduce, Cells::Float) => (&self.ghosts.add_float, 1),
             // The kernel counts pairs of words.
             (Direction::Reduce, Cells::Wide) => (&self.ghosts.add_wide, 1),
         };
         for (block, message) in self.messages(receive, &incoming) {
-            self.record(recorder, unpack, &message, &block)?;
+            unpack.record(recorder, [self.number, words], &message, &block)?;
         }
         Ok(())
     }
@@ -176,35 +168,13 @@ impl Fields<'_> {
         &'a self,
         links: &'a [Link],
         packed: &'a Array<u32>,
-    ) -> impl Iterator<Item = (FieldBlocks<'a>, FieldBlocks<'a>)> {
+    ) -> impl Iterator<Item = (FieldBlocks<'a, u32>, FieldBlocks<'a, u32>)> {
         let mut start = 0;
         links.iter().map(move |Link { block, .. }| {
-            let [_, j, k] = block.extent;
-            let message = Block { offset: start, extent: block.extent, strides: [j * k, k, 1] };
+            let message = FieldBlocks::packed(packed, start, *block);
             start += self.number * block.len();
-            (
-                FieldBlocks { array: &self.array, block: *block, stride: self.stride },
-                FieldBlocks { array: packed, block: message, stride: block.len() },
-            )
+            (FieldBlocks { array: &self.array, block: *block, stride: self.stride }, message)
         })
-    }
-
-    /// Records the copy of the blocks `from` onto the blocks `to`; `copy` counts elements of a cell in so many `words`.
-    fn record(
-        &self,
-        recorder: &mut Recorder,
-        (copy, words): (&BlockCopy, u64),
-        from: &FieldBlocks<'_>,
-        to: &FieldBlocks<'_>,
-    ) -> Result<(), DeviceError> {
-        let place = |blocks: &FieldBlocks<'_>| {
-            let [i, j, k] = blocks.block.strides;
-            let strides = [blocks.stride * words, i * words, j * words, if words > 1 { 1 } else { k }];
-            Place { start: blocks.block.offset * words, strides }
-        };
-        let [i, j, k] = to.block.extent;
-        let extent = [self.number, i, j, k * words];
-        copy.record(recorder, extent, (from.array.raw(), place(from)), (to.array.raw(), place(to)))
     }
 }
 

@@ -24,6 +24,7 @@
 
 pub(crate) mod block_copy;
 mod context;
+mod error;
 pub mod ghost_cells;
 mod grid_comms;
 mod mapped_array;
@@ -39,13 +40,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub use context::Context;
+pub use error::ExchangeError;
+pub(crate) use error::from_exchange_error;
 pub use grid_comms::GridComms;
 pub use pending::PendingExchange;
 pub use reshape::Reshape;
 pub use wire::Wire;
 use wire::{Codec, Coded};
 
-use crate::comm::{CommError, Communicator};
+use crate::comm::Communicator;
 use crate::gpu::{Array, DeviceElement, DeviceError, Element, KernelSource, RawArray, Recorder};
 use crate::grid::{Cost, Transfer, Transfers, peers};
 
@@ -53,22 +56,10 @@ use crate::grid::{Cost, Transfer, Transfers, peers};
 pub(crate) fn kernels() -> Vec<KernelSource> {
     use block_copy::{Action, kernel};
     let double = |element: &Element| matches!(element, Element::F64 | Element::Complex64);
-    let copies = reshape::MOVED.into_iter().filter(|element| !double(element));
+    let copies = reshape::COPIED.into_iter().filter(|element| !double(element));
     let copies = copies.map(|element| kernel(element, Action::Replace));
     let sums = [Action::AddFloat, Action::AddWide].map(|action| kernel(Element::U32, action));
     copies.chain(sums).chain(wire::kernels()).collect()
-}
-
-/// An exchange that failed.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ExchangeError {
-    /// On the device.
-    #[error(transparent)]
-    Device(#[from] DeviceError),
-    /// Between the ranks.
-    #[error(transparent)]
-    Comm(#[from] CommError),
 }
 
 /// How data travels: the communicator, the size and number of chunks and what values become on the way.
