@@ -22,7 +22,8 @@
 //! Work that is recorded after an exchange has finished sees its data. All ranks of the communicator take part. On the
 //! way between ranks data can be rounded: [`Wire`].
 
-pub(crate) mod block_copy;
+mod block_copy;
+mod channel;
 mod context;
 mod error;
 pub mod ghost_cells;
@@ -34,11 +35,11 @@ pub mod reshape;
 mod sender;
 mod wire;
 
-use std::collections::VecDeque;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
+use channel::{Channel, ChunkedArray, MessageBuffers};
 pub use context::Context;
 pub use error::ExchangeError;
 pub(crate) use error::from_exchange_error;
@@ -91,50 +92,6 @@ impl fmt::Debug for Exchange {
 const TAG: u32 = 0x6d65;
 /// Exchanges that could be in flight at once.
 const TAGS: u32 = 1 << 12;
-
-/// One chunk on its way: which peer, and which elements of the array.
-#[derive(Clone, Copy)]
-struct Chunk {
-    peer: usize,
-    start: u64,
-    len: u64,
-}
-
-/// The chunks of an array that travel to or from other ranks.
-struct ChunkedArray {
-    chunks: VecDeque<Chunk>,
-    array: RawArray,
-}
-
-/// What carries the chunks of one exchange.
-#[derive(Clone)]
-struct Channel {
-    comm: Communicator,
-    tag: u32,
-    /// Chunks in flight each way.
-    depth: usize,
-    buffers: MessageBuffers,
-}
-
-/// Free message buffers, shared by the exchanges that are in flight.
-#[derive(Clone, Default)]
-struct MessageBuffers(Arc<Mutex<Vec<Vec<u8>>>>);
-
-impl MessageBuffers {
-    fn take(&self) -> Vec<u8> {
-        let mut buffer = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
-        buffer.clear();
-        buffer
-    }
-
-    /// Keeps a buffer, unless there are `most`.
-    fn give(&self, buffer: Vec<u8>, most: usize) {
-        let mut free = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if free.len() < most && buffer.capacity() > 0 {
-            free.push(buffer);
-        }
-    }
-}
 
 impl Exchange {
     /// Exchanges over `comm` in chunks of 2 MiB, eight in flight each way, exactly.
@@ -270,8 +227,8 @@ impl Exchange {
         let element = outgoing.element_bytes();
         let per = (self.chunk_bytes / element).max(1);
         let (to, from) = peers(self.comm.size(), self.comm.rank());
-        let outgoing = ChunkedArray { chunks: chunks(&transfers.send, &to, per), array: outgoing.clone() };
-        let incoming = ChunkedArray { chunks: chunks(&transfers.receive, &from, per), array: incoming.clone() };
+        let outgoing = ChunkedArray::new(&transfers.send, &to, per, outgoing);
+        let incoming = ChunkedArray::new(&transfers.receive, &from, per, incoming);
         if !outgoing.chunks.is_empty() || !incoming.chunks.is_empty() {
             recorder.submit()?;
         }
@@ -296,14 +253,4 @@ impl Exchange {
 
 fn misuse(why: String) -> ExchangeError {
     DeviceError::Misuse { what: "Exchange".into(), why }.into()
-}
-
-/// The parts of each peer in turn, in chunks of `per` elements.
-fn chunks(parts: &[Transfer], order: &[usize], per: u64) -> VecDeque<Chunk> {
-    let of = |&peer: &usize| parts.iter().filter(move |part| part.peer == peer);
-    let cut = |part: &Transfer| {
-        let Transfer { peer, start, len } = *part;
-        (0..len).step_by(per as usize).map(move |at| Chunk { peer, start: start + at, len: (len - at).min(per) })
-    };
-    order.iter().flat_map(of).flat_map(cut).collect()
 }

@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 
+use super::channel::{Channel, ChunkedArray};
+use super::error::ExchangeError;
 use super::receiver::Receiver;
 use super::sender::Sender;
 use super::wire::Decoding;
-use super::{Channel, ChunkedArray, ExchangeError};
 use crate::comm::Backoff;
 use crate::gpu::Recorder;
 

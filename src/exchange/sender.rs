@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 
+use super::channel::{Channel, Chunk, ChunkedArray};
+use super::error::ExchangeError;
 use super::mapped_array::MappedArray;
-use super::{Channel, Chunk, ChunkedArray, ExchangeError};
 use crate::comm::Sending;
 use crate::gpu::{DeviceError, Map, MemoryKind, RawArray, Recorder, Staging, read_mapped};
 

@@ -346,7 +346,12 @@ impl<'a> MeshTransform<'a> {
     }
 
     /// The modes of the density contrast of points.
-    fn modes_of_points(&mut self, points: &PointsInCells, painter: &Painter, phases: &mut Phases) -> Result<Modes, Error> {
+    fn modes_of_points(
+        &mut self,
+        points: &PointsInCells,
+        painter: &Painter,
+        phases: &mut Phases,
+    ) -> Result<Modes, Error> {
         let real = self.real()?;
         points.density(self.recorder, self.comms, painter, -1.0, &real)?;
         phases.done("paint");
