@@ -10,9 +10,6 @@ pub fn kernels() -> Vec<KernelSource> {
     all.extend(crate::exchange::kernels());
     all.extend(crate::mesh::kernels());
     all.extend(crate::fft::kernels());
-    all.extend(crate::points::sources());
-    all.extend(crate::points::tree::sources());
-    all.extend(crate::points::neighbors::sources());
-    all.push(crate::points::ghosts::source());
+    all.extend(crate::points::kernels());
     all
 }

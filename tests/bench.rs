@@ -292,7 +292,7 @@ fn a_tuned_bench_remembers() {
         serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()["results"][0]["choice"].clone()
     };
     let first = run();
-    assert!(directory.join("wisdom.json").is_file() && first["tuning"]["points"].is_u64(), "{first}");
+    assert!(directory.join("wisdom.txt").is_file() && first["tuning"]["points"].is_u64(), "{first}");
     assert_eq!(run(), first);
     std::fs::remove_dir_all(&directory).unwrap();
 }

@@ -8,7 +8,7 @@ use std::fs;
 
 use approx::assert_relative_eq;
 use cli::{Call, Ranks, Scratch, files, has_mpi};
-use meshloom::io::{Element, NpyFile, NpyWriter, NpzFile, token};
+use meshloom::io::{NpyElement, NpyFile, NpyWriter, NpzFile, token};
 
 const SIDES: [f64; 3] = [8.0, 4.0, 0.0];
 
@@ -22,7 +22,7 @@ fn lattice(count: usize, dims: usize) -> Vec<f32> {
     (0..count * dims).map(|_| next()).collect()
 }
 
-fn save<T: Element>(scratch: &Scratch, name: &str, shape: &[u64], values: &[T]) -> String {
+fn save<T: NpyElement>(scratch: &Scratch, name: &str, shape: &[u64], values: &[T]) -> String {
     let writer = NpyWriter::create(scratch.join(name), shape, &token()).unwrap();
     writer.write(0, values).unwrap();
     writer.finish().unwrap();

@@ -7,7 +7,7 @@ mod cli;
 use std::fs;
 
 use cli::{Call, Ranks, Scratch, files, has_mpi};
-use meshloom::io::{Element, NpyWriter, NpzFile, token};
+use meshloom::io::{NpyElement, NpyWriter, NpzFile, token};
 
 /// Where points lie: sides of 0 are open.
 #[derive(Clone, Copy)]
@@ -54,7 +54,7 @@ impl Space {
     }
 }
 
-fn save<T: Element>(scratch: &Scratch, name: &str, dims: usize, values: &[T]) -> String {
+fn save<T: NpyElement>(scratch: &Scratch, name: &str, dims: usize, values: &[T]) -> String {
     let shape = [(values.len() / dims) as u64, dims as u64];
     let writer = NpyWriter::create(scratch.join(name), &shape, &token()).unwrap();
     writer.write(0, values).unwrap();

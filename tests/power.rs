@@ -12,7 +12,7 @@ use meshloom::comm::{Communicator, run_threads};
 use meshloom::exchange::GridComms;
 use meshloom::gpu::{Options, Recorder};
 use meshloom::grid::{Grid, split, volume};
-use meshloom::io::{Element, NpyWriter, token};
+use meshloom::io::{NpyElement, NpyWriter, token};
 use meshloom::mesh::{
     Bin, Mesh, MeshError, Painter, PointsInCells, SpectrumGeometry, Window, density_contrast, power_spectrum,
 };
@@ -41,7 +41,7 @@ impl Scratch {
         self.0.join(name)
     }
 
-    fn save<T: Element>(&self, name: &str, shape: &[u64], values: &[T]) -> PathBuf {
+    fn save<T: NpyElement>(&self, name: &str, shape: &[u64], values: &[T]) -> PathBuf {
         let path = self.path(name);
         let writer = NpyWriter::create(&path, shape, &token()).unwrap();
         writer.write(0, values).unwrap();

@@ -234,3 +234,37 @@ fn imports_of_every_form_are_found() {
     assert_eq!(rings(&graph), [import("b", "c"), import("c", "b")]);
     assert_eq!(climbs(&graph, &[&["d"], &["c", "b"], &["a"]]), [import("b", "c"), import("c", "b")]);
 }
+
+/// The names that a room's `mod.rs` gives out: its own public items and what it re-exports.
+fn given_out(room: &Path) -> Vec<String> {
+    let text = code(&room.join("mod.rs"));
+    let mut names = Vec::new();
+    for statement in text.split_inclusive(';').filter_map(|text| text.split_once("pub use ")) {
+        let mut found = Vec::new();
+        read_paths(statement.1, Vec::new(), &mut found);
+        names.extend(found.iter().filter_map(|path| path.last()).map(ToString::to_string));
+    }
+    for word in ["pub fn ", "pub struct ", "pub enum ", "pub trait ", "pub type ", "pub const "] {
+        names.extend(text.lines().filter_map(|line| line.strip_prefix(word)).flat_map(|line| {
+            let name: String = line.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+            (!name.is_empty()).then_some(name)
+        }));
+    }
+    names
+}
+
+#[test]
+fn no_two_rooms_give_out_the_same_name() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let library = fs::read_to_string(root.join("lib.rs")).unwrap();
+    let rooms = library.lines().filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';'));
+    let mut from: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for room in rooms {
+        for name in given_out(&root.join(room)) {
+            from.entry(name).or_default().push(room);
+        }
+    }
+    assert!(from.contains_key("Transform") && from.contains_key("Gpu") && from.len() > 100, "{from:?}");
+    let twice: Vec<_> = from.iter().filter(|(_, rooms)| rooms.len() > 1).collect();
+    assert!(twice.is_empty(), "`use meshloom::{{a::*, b::*}}` would be ambiguous: {twice:#?}");
+}

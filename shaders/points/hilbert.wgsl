@@ -1,6 +1,8 @@
 // The Hilbert curve by J. Skilling's transposition (AIP Conf. Proc. 707, 381, 2004): rotations undone from the highest
 // bit down, then a Gray code; the bits of the result, interleaved, are the place on the curve. x has the highest bit.
 
+#import points::interleave
+
 /// One level of two axes: where `other` has the bit, the bits of `first` below it are inverted, else the two exchange
 /// theirs.
 fn undo(first: u32, other: u32, bit: u32) -> vec2<u32> {
@@ -20,7 +22,8 @@ fn parity_above(n: u32) -> u32 {
     return p ^ (p >> 16u);
 }
 
-fn along3(x0: u32, y0: u32, z0: u32) -> vec2<u32> {
+/// The key of a cell of 21 bits per axis.
+fn key3(x0: u32, y0: u32, z0: u32) -> vec2<u32> {
     var x = x0;
     var y = y0;
     var z = z0;
@@ -38,7 +41,8 @@ fn along3(x0: u32, y0: u32, z0: u32) -> vec2<u32> {
     return interleave3(z ^ t, y ^ t, x ^ t);
 }
 
-fn along2(x0: u32, y0: u32) -> vec2<u32> {
+/// The key of a cell of 31 bits per axis.
+fn key2(x0: u32, y0: u32) -> vec2<u32> {
     var x = x0;
     var y = y0;
     for (var bit = 1u << 30u; bit > 1u; bit = bit >> 1u) {

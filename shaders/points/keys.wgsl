@@ -1,14 +1,25 @@
 // The place of each point on a space-filling curve, as a key of 63 bits (3 axes, 21 bits each) or 62 (2 axes, 31 bits).
 //
-// Layout: `positions` holds `dims` coordinates a point; `high` and `low` receive the two words of its key. The curve,
-// in morton.wgsl or hilbert.wgsl, turns cells into words.
+// Layout: `positions` holds `params.dims` coordinates per point; `high` and `low` receive the two words of its key. The module of the
+// curve turns cells into keys.
 //
 // A cell is floor((x - origin) 2^bits / span), clamped, where x - origin is rounded to f32 and all else is exact: a
 // long division of the two mantissas, eight bits of the quotient at a time, in integers.
 //
 // Workgroup: GROUP invocations, ITEMS points each. No workgroup memory.
 
-/// Mantissa and exponent of a float that is not negative: mantissa * 2^exponent, but for an offset of the exponent.
+var<uniform> params: Params;
+var<storage, read> positions: array<f32>;
+var<storage, read_write> high: array<u32>;
+var<storage, read_write> low: array<u32>;
+
+#if hilbert
+#import points::hilbert
+#else
+#import points::morton
+#endif
+
+/// Mantissa and exponent of a float that is not negative: mantissa * 2^exponent, with the offset that the exponent is stored with.
 fn parts(x: f32) -> vec2<u32> {
     let bits = bitcast<u32>(x);
     let exponent = (bits >> 23u) & 0xffu;
@@ -16,6 +27,7 @@ fn parts(x: f32) -> vec2<u32> {
     return select(vec2<u32>(fraction, 1u), vec2<u32>(fraction | 0x800000u, exponent), exponent > 0u);
 }
 
+/// The cell that a coordinate lies in, along one axis.
 fn cell(x: f32, origin: f32, span: f32, bits: u32) -> u32 {
     let offset = x - origin;
     if !(offset > 0.0) { return 0u; }
@@ -44,26 +56,19 @@ fn cell(x: f32, origin: f32, span: f32, bits: u32) -> u32 {
     return quotient;
 }
 
-@compute @workgroup_size(GROUP) fn main(
-    @builtin(workgroup_id) id: vec3<u32>,
-    @builtin(num_workgroups) count: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-) {
-    for (var item = 0u; item < ITEMS; item++) {
-        let point = (group_number(id, count) * ITEMS + item) * GROUP + lane;
-        if point < params.count {
-            let at = point * params.dims;
-            let bits = select(31u, 21u, params.dims == 3u);
-            let x = cell(load_positions(at), params.origin.x, params.span.x, bits);
-            let y = cell(load_positions(at + 1u), params.origin.y, params.span.y, bits);
-            var key = vec2<u32>(0u);
-            if params.dims == 3u {
-                key = along3(x, y, cell(load_positions(at + 2u), params.origin.z, params.span.z, bits));
-            } else {
-                key = along2(x, y);
-            }
-            store_high(point, key.x);
-            store_low(point, key.y);
-        }
+fn each(point: u32) {
+    let at = point * params.dims;
+    let bits = select(31u, 21u, params.dims == 3u);
+    let x = cell(load_positions(at), params.origin.x, params.span.x, bits);
+    let y = cell(load_positions(at + 1u), params.origin.y, params.span.y, bits);
+    var key = vec2<u32>(0u);
+    if params.dims == 3u {
+        key = key3(x, y, cell(load_positions(at + 2u), params.origin.z, params.span.z, bits));
+    } else {
+        key = key2(x, y);
     }
+    store_high(point, key.x);
+    store_low(point, key.y);
 }
+
+#each params.count

@@ -1,11 +1,19 @@
-// Wraps points into their domain, in place, and looks at them: the first coordinate that is not finite, and the bounds.
+// Wraps points into their domain, in place, and finds the first coordinate that is not finite, the bounds and the smallest magnitude.
 //
-// Layout: `positions` holds `dims` coordinates a point; `found` receives, by atomic minimum, the number of the first
-// coordinate that is not finite [0], the least coordinates [1..4] and the least magnitude but for 0 [7], and by atomic maximum
-// the greatest coordinates [4..7], as integers in the order of the reals. What is too small for a normal number counts as 0. A coordinate along a periodic axis (side > 0) is wrapped exactly: the remainder
-// is made of subtractions of numbers within a factor of two of each other, only side - remainder is rounded.
+// Layout: `positions` holds `params.dims` coordinates per point. `found` is reduced by atomic operations:
+// [0] the index of the first coordinate that is not finite (minimum),
+// [1..4] the least and [4..7] the greatest coordinate along each axis, as integers in the order of the reals (minimum, maximum),
+// [7] the bits of the least magnitude that is a normal number (minimum).
+// A coordinate along a periodic axis (side > 0) is wrapped exactly: the remainder is made of subtractions of numbers within a factor
+// of two of each other; only side - remainder is rounded.
 //
-// Workgroup: GROUP invocations, ITEMS points each. Workgroup memory: 32 bytes, for the extremes of the group.
+// Workgroup: GROUP invocations, ITEMS points each. Workgroup memory: 32 bytes, for the extremes of the workgroup.
+
+var<uniform> params: Params;
+var<storage, read_write> positions: array<f32>;
+var<storage, read_write> found: array<atomic<u32>>;
+
+const NONE: u32 = 0xffffffffu;
 
 var<workgroup> group_found: array<atomic<u32>, 8>;
 
@@ -34,19 +42,16 @@ fn wrapped(x: f32, side: f32) -> f32 {
     return select(rest, 0.0, rest >= side);
 }
 
-@compute @workgroup_size(GROUP) fn main(
-    @builtin(workgroup_id) id: vec3<u32>,
-    @builtin(num_workgroups) count: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-) {
-    if lane < 8u { atomicStore(&group_found[lane], select(0u, 0xffffffffu, lane < 4u || lane == 7u)); }
+fn each_workgroup(number: u32, lane: u32) {
+    let is_minimum = lane < 4u || lane == 7u;
+    if lane < 8u { atomicStore(&group_found[lane], select(0u, NONE, is_minimum)); }
     workgroupBarrier();
-    var low = vec3<u32>(0xffffffffu);
+    var low = vec3<u32>(NONE);
     var high = vec3<u32>(0u);
-    var bad = 0xffffffffu;
-    var least = 0xffffffffu;
+    var not_finite = NONE;
+    var least = NONE;
     for (var item = 0u; item < ITEMS; item++) {
-        let point = (group_number(id, count) * ITEMS + item) * GROUP + lane;
+        let point = (number * ITEMS + item) * GROUP + lane;
         if point < params.count {
             for (var axis = 0u; axis < params.dims; axis++) {
                 let at = point * params.dims + axis;
@@ -54,7 +59,7 @@ fn wrapped(x: f32, side: f32) -> f32 {
                 let before = load_positions(at);
                 var x = before;
                 if !finite(x) {
-                    bad = min(bad, at);
+                    not_finite = min(not_finite, at);
                 } else if side > 0.0 {
                     x = wrapped(x, side);
                     if x != before { store_positions(at, x); }
@@ -62,17 +67,19 @@ fn wrapped(x: f32, side: f32) -> f32 {
                 low[axis] = min(low[axis], image(x));
                 high[axis] = max(high[axis], image(x));
                 let magnitude = bitcast<u32>(x) & 0x7fffffffu;
-                least = min(least, select(0xffffffffu, magnitude, magnitude >= 0x00800000u));
+                least = min(least, select(NONE, magnitude, magnitude >= 0x00800000u));
             }
         }
     }
-    if bad < 0xffffffffu { atomicMin(&group_found[0], bad); }
+    if not_finite < NONE { atomicMin(&group_found[0], not_finite); }
     for (var axis = 0u; axis < params.dims; axis++) {
         atomicMin(&group_found[1u + axis], low[axis]);
         atomicMax(&group_found[4u + axis], high[axis]);
     }
     atomicMin(&group_found[7], least);
     workgroupBarrier();
-    if lane < 4u || lane == 7u { min_found(lane, atomicLoad(&group_found[lane])); }
-    if lane >= 4u && lane < 7u { max_found(lane, atomicLoad(&group_found[lane])); }
+    if lane >= 8u { return; }
+    if is_minimum { min_found(lane, atomicLoad(&group_found[lane])); } else { max_found(lane, atomicLoad(&group_found[lane])); }
 }
+
+#each_workgroup

@@ -6,7 +6,7 @@ use super::domain::{Bounds, Domain};
 use super::error::ParticleError;
 use crate::comm::{Communicator, Op};
 use crate::gpu::primitives::{Count, Permute};
-use crate::gpu::{Access, Array, DeviceError, Element, Kernel, KernelSource, Recorder};
+use crate::gpu::{Array, DeviceError, Element, Kernel, KernelSource, Recorder};
 
 /// An array of one of the types that attributes have; all have elements of 4 bytes.
 #[derive(Clone)]
@@ -99,7 +99,7 @@ impl Attribute {
         &self.values
     }
 
-    /// Values a point.
+    /// Values per point.
     pub fn width(&self) -> u64 {
         self.width
     }
@@ -109,8 +109,8 @@ impl Attribute {
 ///
 /// - Positions are one array, point by point, as in a file of shape `(N, dims)`. All are finite; along periodic axes
 ///   they lie in `[0, side)`.
-/// - Fewer than 2^31 points a rank, and so few that their coordinates are no more than
-///   [`LONGEST`](crate::gpu::LONGEST): a third of 2^32 in three dimensions. None is legal.
+/// - Fewer than 2^31 points per rank, and no more coordinates than [`LONGEST`](crate::gpu::LONGEST): in three dimensions a third of
+///   that many points. No points are legal.
 /// - A clone is another handle on the same arrays.
 ///
 /// ```
@@ -132,25 +132,22 @@ pub struct Cloud {
     domain: Domain,
     positions: Array<f32>,
     bounds: Option<Bounds>,
-    least: f32,
+    smallest_magnitude: f32,
     attributes: BTreeMap<String, Attribute>,
 }
 
-#[repr(C)]
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-struct Params {
-    count: u32,
-    dims: u32,
-    pad: [u32; 2],
-    sides: [f32; 4],
+crate::kernel_params! {
+    struct PrepareParams {
+        count: u32,
+        dims: u32,
+        pad: [u32; 2],
+        sides: [f32; 4],
+    }
 }
 
-/// The kernel that wraps points and looks at them.
+/// The kernel that wraps points and finds their bounds.
 pub(super) fn prepare() -> KernelSource {
-    KernelSource::new("points::prepare", include_str!("../../shaders/points/prepare.wgsl"))
-        .fields("count: u32, dims: u32, pad: vec2<u32>, sides: vec4<f32>")
-        .array("positions", Element::F32, Access::ReadWrite)
-        .array("found", Element::U32, Access::Atomic)
+    KernelSource::new("points::prepare", include_str!("../../shaders/points/prepare.wgsl")).params::<PrepareParams>()
 }
 
 /// The real that an integer in the order of the reals stands for.
@@ -159,8 +156,8 @@ fn real(image: u32) -> f32 {
 }
 
 impl Cloud {
-    /// Takes over `positions`, `dims` coordinates a point, and wraps them in place along periodic axes. One dispatch,
-    /// which reads 4 bytes a coordinate and writes those that it wraps; then waits for 32 bytes.
+    /// Takes over `positions`, `dims` coordinates per point, and wraps them in place along periodic axes. One dispatch,
+    /// which reads 4 bytes per coordinate and writes those that it wraps; then waits for 32 bytes.
     ///
     /// A wrapped coordinate is the exact remainder, rounded once where the side is added; those in `[0, side)` are left
     /// as they are, and what rounds to the side becomes 0.
@@ -177,15 +174,20 @@ impl Cloud {
             return Err(ParticleError::Shape { name: "positions".into(), have, want });
         }
         few_enough(count)?;
-        let mut cloud =
-            Cloud { domain: *domain, positions, bounds: None, least: f32::INFINITY, attributes: BTreeMap::new() };
+        let mut cloud = Cloud {
+            domain: *domain,
+            positions,
+            bounds: None,
+            smallest_magnitude: f32::INFINITY,
+            attributes: BTreeMap::new(),
+        };
         if count == 0 {
             return Ok(cloud);
         }
         let found = recorder.gpu().array::<u32>("points::found", 8)?;
         recorder.upload(&found, 0, &[u32::MAX, u32::MAX, u32::MAX, u32::MAX, 0, 0, 0, u32::MAX])?;
         let [x, y, z] = domain.sides();
-        let params = Params { count: count as u32, dims: dims as u32, pad: [0; 2], sides: [x, y, z, 0.0] };
+        let params = PrepareParams { count: count as u32, dims: dims as u32, pad: [0; 2], sides: [x, y, z, 0.0] };
         recorder.each(&Kernel::trusted(prepare()), &[cloud.positions.raw(), found.raw()], &params, count)?;
         let found = recorder.download(&found, 0, 8)?;
         if found[0] != u32::MAX {
@@ -198,7 +200,7 @@ impl Cloud {
         }
         cloud.bounds = Some(bounds);
         if found[7] != u32::MAX {
-            cloud.least = f32::from_bits(found[7]);
+            cloud.smallest_magnitude = f32::from_bits(found[7]);
         }
         Ok(cloud)
     }
@@ -223,13 +225,13 @@ impl Cloud {
         Self::from_host(recorder, domain, &domain.narrow(positions, 0)?)
     }
 
-    /// What all ranks make of the clouds that each made of its own part of the points: every rank its cloud, or the
-    /// same error on all, that of the first bad coordinate of all ranks, with the point's number among those of all
-    /// ranks (in rank order). `rows` is the number of points that this rank was given. All ranks call it.
+    /// Makes an error of one rank's points an error of all ranks: each passes the result of [`new`](Self::new) for its own part of the
+    /// points, `rows` of them, and gets it back, or the error of the first bad coordinate of all ranks, with the index of the point in
+    /// the input of all ranks (in rank order). All ranks call it.
     ///
     /// # Errors
     /// [`ParticleError::NonFinite`] and [`ParticleError::OutOfRange`], the same on all ranks; others only on the rank
-    /// that found them, which must end and so ends the wait of the others.
+    /// that found them, which must end and thereby ends the wait of the others.
     pub fn agreed(comm: &Communicator, rows: u64, found: Result<Cloud, ParticleError>) -> Result<Cloud, ParticleError> {
         let bad = match &found {
             Ok(_) => None,
@@ -273,22 +275,22 @@ impl Cloud {
         &self.positions
     }
 
-    /// A box that holds all points: the least one, but for a cloud made by [`gather`](Self::gather), which has that of
-    /// the cloud it was made from. `None` without points.
+    /// A box that holds all points: the bounding box, or that of the cloud from which [`gather`](Self::gather) has made this one. `None`
+    /// without points.
     pub fn bounds(&self) -> Option<Bounds> {
         self.bounds
     }
 
-    /// A number that no magnitude of a coordinate is below, but for those that are 0 or too small for a normal `f32`; infinity
-    /// where all are. It says how little coordinates can differ, which searches choose their units by.
-    pub fn least(&self) -> f32 {
-        self.least
+    /// A lower bound of the magnitudes of coordinates, apart from those that are 0 or too small for a normal `f32`; infinity
+    /// if all are. It bounds how little coordinates can differ, which the units of searches depend on.
+    pub(crate) fn smallest_magnitude(&self) -> f32 {
+        self.smallest_magnitude
     }
 
     /// Gives the points an attribute of `width` values each, in place of one of this name.
     ///
     /// # Errors
-    /// [`ParticleError::Shape`] unless there are as many values, and at least one a point.
+    /// [`ParticleError::Shape`] unless there are as many values, and at least one per point.
     pub fn set(&mut self, name: &str, values: impl Into<AnyArray>, width: u64) -> Result<(), ParticleError> {
         let (values, want) = (values.into(), self.len() * width);
         if values.len() != want || width == 0 {
@@ -309,7 +311,7 @@ impl Cloud {
     }
 
     /// A new cloud of the points `index[0]`, `index[1]`, ... with their attributes: all of them in another order, or a
-    /// selection. Each index is less than [`len`](Self::len). One dispatch for the positions and one an attribute;
+    /// selection. Each index is less than [`len`](Self::len). One dispatch for the positions and one per attribute;
     /// neither submits nor waits.
     ///
     /// # Errors
@@ -334,7 +336,7 @@ impl Cloud {
             attributes.insert(name.clone(), Attribute { values, width: *width });
         }
         let bounds = self.bounds.filter(|_| !index.is_empty());
-        Ok(Cloud { domain: self.domain, positions, bounds, least: self.least, attributes })
+        Ok(Cloud { domain: self.domain, positions, bounds, smallest_magnitude: self.smallest_magnitude, attributes })
     }
 }
 

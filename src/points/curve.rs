@@ -1,12 +1,12 @@
 //! Space-filling curves: keys of points on the device, and their twins on the host.
 //!
-//! A point lies in a cell, `floor((x - low) * 2^bits / span)` along each axis and clamped, with 21 bits an axis in
+//! A point lies in a cell, `floor((x - low) * 2^bits / span)` along each axis and clamped, with 21 bits per axis in
 //! three dimensions and 31 in two; a key is the place of its cell on the curve, of 63 or 62 bits, as two words. Only the
 //! difference `x - low` is rounded (to `f32`); the rest is exact, on any device.
 
 use super::domain::{Bounds, Domain};
 use super::error::ParticleError;
-use crate::gpu::{Access, Array, DeviceError, Element, Kernel, KernelSource, Recorder};
+use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
 
 /// A curve through all cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -22,14 +22,14 @@ pub const fn bits(dims: usize) -> u32 {
     if dims == 3 { 21 } else { 31 }
 }
 
-/// Which cells there are: their origin and the extent of all of them, by axis.
+/// The cells that keys count: where they begin and how far they extend along each axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Frame {
     /// Axes.
     pub dims: usize,
     /// Where the cells begin.
     pub low: [f32; 3],
-    /// How far they reach; along an axis without extent every cell is 0.
+    /// How far they extend; along an axis without extent every cell is 0.
     pub span: [f32; 3],
 }
 
@@ -49,7 +49,7 @@ impl Frame {
         frame
     }
 
-    /// [`new`](Self::new), for those who promise the cells: an extent beyond the range of `f32` is an error.
+    /// As [`new`](Self::new), where the cells have to be exact: an extent beyond the range of `f32` is an error.
     ///
     /// # Errors
     /// [`ParticleError::Extent`].
@@ -102,7 +102,7 @@ fn spread(n: u32, count: u32, step: u32) -> u64 {
     (0..count).map(|bit| u64::from(n >> bit & 1) << (bit * step)).sum()
 }
 
-/// The place of a cell on the Z-order curve: bit `b` of axis `a` at place `b * dims + a`. A cell has [`bits`] bits an
+/// The place of a cell on the Z-order curve: bit `b` of axis `a` at place `b * dims + a`. A cell has [`bits`] bits per
 /// axis; of two axes the third is ignored.
 ///
 /// ```
@@ -123,7 +123,7 @@ pub fn demorton(key: u64, dims: usize) -> [u32; 3] {
     cell
 }
 
-/// The place of a cell on the Hilbert curve. A cell has [`bits`] bits an axis; of two axes the third is ignored. The
+/// The place of a cell on the Hilbert curve. A cell has [`bits`] bits per axis; of two axes the third is ignored. The
 /// `8^n` (or `4^n`) cells nearest the origin are the first on the curve.
 ///
 /// ```
@@ -164,17 +164,33 @@ pub fn hilbert(mut cell: [u32; 3], dims: usize) -> u64 {
     morton(cell, dims)
 }
 
-#[repr(C)]
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-struct Params {
-    count: u32,
-    dims: u32,
-    pad: [u32; 2],
-    origin: [f32; 4],
-    span: [f32; 4],
+crate::kernel_params! {
+    struct KeysParams {
+        count: u32,
+        dims: u32,
+        pad: [u32; 2],
+        origin: [f32; 4],
+        span: [f32; 4],
+    }
 }
 
-/// Computes keys on the device; keeps its compiled kernels.
+/// The kernel that computes keys along `curve`.
+fn keys(curve: Curve) -> KernelSource {
+    let label = if curve == Curve::Hilbert { "points::hilbert" } else { "points::morton" };
+    KernelSource::new(label, include_str!("../../shaders/points/keys.wgsl"))
+        .params::<KeysParams>()
+        .module("points::interleave", include_str!("../../shaders/points/interleave.wgsl"))
+        .module("points::morton", include_str!("../../shaders/points/morton.wgsl"))
+        .module("points::hilbert", include_str!("../../shaders/points/hilbert.wgsl"))
+        .flag("hilbert", curve == Curve::Hilbert)
+}
+
+/// The kernels of both curves.
+pub(super) fn kernels() -> Vec<KernelSource> {
+    [Curve::Morton, Curve::Hilbert].map(keys).into()
+}
+
+/// Computes keys on the device. Keeps its kernels once they are compiled.
 pub struct CurveKeys {
     morton: Kernel,
     hilbert: Kernel,
@@ -189,26 +205,11 @@ impl Default for CurveKeys {
 impl CurveKeys {
     /// Nothing is compiled before it is used.
     pub fn new() -> Self {
-        macro_rules! kernel {
-            ($curve:literal) => {{
-                let body = concat!(
-                    include_str!("../../shaders/points/interleave.wgsl"),
-                    include_str!(concat!("../../shaders/points/", $curve, ".wgsl")),
-                    include_str!("../../shaders/points/keys.wgsl")
-                );
-                let source = KernelSource::new(concat!("points::", $curve), body)
-                    .fields("count: u32, dims: u32, pad: vec2<u32>, origin: vec4<f32>, span: vec4<f32>")
-                    .array("positions", Element::F32, Access::Read)
-                    .array("high", Element::U32, Access::ReadWrite)
-                    .array("low", Element::U32, Access::ReadWrite);
-                Kernel::trusted(source)
-            }};
-        }
-        CurveKeys { morton: kernel!("morton"), hilbert: kernel!("hilbert") }
+        CurveKeys { morton: Kernel::trusted(keys(Curve::Morton)), hilbert: Kernel::trusted(keys(Curve::Hilbert)) }
     }
 
     /// Records `high[i]`, `low[i]` = the words of the key of point `i`, for as many points as `high` has elements.
-    /// `positions` holds `frame.dims` finite coordinates a point. Reads 4 bytes a coordinate, writes 8 a point; neither
+    /// `positions` holds `frame.dims` finite coordinates per point. Reads 4 bytes per coordinate, writes 8 per point; neither
     /// submits nor waits.
     ///
     /// # Errors
@@ -233,7 +234,7 @@ impl CurveKeys {
             return Err(DeviceError::Misuse { what: "CurveKeys::record".into(), why });
         }
         let four = |[x, y, z]: [f32; 3]| [x, y, z, 0.0];
-        let params = Params {
+        let params = KeysParams {
             count: count as u32,
             dims: dims as u32,
             pad: [0; 2],
@@ -245,12 +246,6 @@ impl CurveKeys {
             Curve::Hilbert => &self.hilbert,
         };
         recorder.each(kernel, &[positions.raw(), high.raw(), low.raw()], &params, count)
-    }
-
-    /// Its kernels, for tests that go over all of the library's kernels.
-    #[doc(hidden)]
-    pub fn sources(&self) -> Vec<KernelSource> {
-        [&self.morton, &self.hilbert].map(|kernel| kernel.source().clone()).into()
     }
 }
 

@@ -57,7 +57,7 @@ impl Domain {
         self.dims
     }
 
-    /// The side of a periodic axis; `None` for an open one, and for one that there is not.
+    /// The side of a periodic axis; `None` for an open axis, and beyond the last one.
     pub fn side(&self, axis: usize) -> Option<f32> {
         self.sides.get(axis).copied().filter(|&side| side > 0.0)
     }
@@ -67,8 +67,8 @@ impl Domain {
         self.sides
     }
 
-    /// The coordinate in `[0, side)` that `x` is the same place as, wrapped exactly in `f64` and rounded once; what
-    /// rounds to the side is 0, and so is -0. Along an open axis `x` is only rounded.
+    /// The periodic image of `x` in `[0, side)`, wrapped exactly in `f64` and rounded once; what
+    /// rounds to the side becomes 0, and so does -0. Along an open axis `x` is only rounded.
     pub fn wrap(&self, axis: usize, x: f64) -> f32 {
         let Some(side) = self.side(axis) else { return x as f32 };
         let inside = x.rem_euclid(f64::from(side)) as f32;
@@ -108,7 +108,7 @@ impl Domain {
     }
 }
 
-/// The least box that holds some points.
+/// A box that holds some points.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounds {
     /// The least coordinate by axis; 0 behind the last axis.

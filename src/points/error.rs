@@ -1,9 +1,9 @@
-//! What can be wrong with particles.
+//! Errors of points.
 
 use crate::comm::CommError;
 use crate::gpu::DeviceError;
 
-/// An error of the points that a caller hands over, or of what carries them. Axes count from 0.
+/// An error of points, of a device or of the ranks. Axes count from 0.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParticleError {
@@ -15,7 +15,7 @@ pub enum ParticleError {
         /// Its first such axis.
         axis: usize,
     },
-    /// A finite `f64` coordinate along an open axis has no finite `f32` beside it.
+    /// A finite `f64` coordinate along an open axis rounds to no finite `f32`.
     #[error(
         "coordinate {axis} of point {index} is {value:e}, beyond the range of f32 (3.4e38); scale the data to other \
          units"
@@ -28,7 +28,7 @@ pub enum ParticleError {
         /// The coordinate.
         value: f64,
     },
-    /// Points whose extent along an open axis is no `f32`.
+    /// Points whose extent along an open axis overflows `f32`.
     #[error(
         "the points reach from {low:e} to {high:e} along axis {axis}, farther than f32 holds (3.4e38); scale the data to other units"
     )]
@@ -40,7 +40,7 @@ pub enum ParticleError {
         /// The greatest.
         high: f32,
     },
-    /// A side of a domain that is no length.
+    /// A side of a domain that is out of range.
     #[error("side {axis} of the box is {side}; it must be a length from 1e-30 to 1e30, or 0 for an open axis")]
     Sides {
         /// The axis.

@@ -1,16 +1,16 @@
-//! How large and how small coordinates are: what the units of a search follow from.
+//! The range of coordinates and of their magnitudes, from which the units of a search follow.
 
 use super::cloud::Cloud;
 use super::curve::Frame;
 use super::domain::Domain;
 use crate::comm::{CommError, Communicator, Op};
 
-/// Bounds of coordinates, and of their magnitudes from below.
+/// Bounds of coordinates, and a lower bound of their magnitudes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Extent {
     low: [f64; 3],
     high: [f64; 3],
-    /// No magnitude but 0 is less; infinity where all are 0.
+    /// No magnitude but 0 is smaller; infinity where all are 0.
     least: f64,
 }
 
@@ -21,12 +21,12 @@ impl Extent {
     /// Of the points of a cloud.
     pub fn of(cloud: &Cloud) -> Extent {
         let Some(bounds) = cloud.bounds() else { return Extent::NONE };
-        let least = f64::from(cloud.least());
+        let least = f64::from(cloud.smallest_magnitude());
         Extent { low: bounds.low.map(f64::from), high: bounds.high.map(f64::from), least }
     }
 
     /// Of the corners of a frame, and of the sides of the domain that it belongs to.
-    pub fn framed(frame: &Frame, domain: &Domain) -> Extent {
+    pub fn of_frame(frame: &Frame, domain: &Domain) -> Extent {
         let (low, span) = (frame.low.map(f64::from), frame.span.map(f64::from));
         let sides = domain.sides().into_iter().filter(|&side| side > 0.0);
         let least = sides.map(f64::from).fold(f64::INFINITY, f64::min);
@@ -83,7 +83,7 @@ mod tests {
         assert_eq!((one.span(), one.most(), both.span(), both.most(), both.least), (4.0, 5.0, 10.0, 9.0, 0.5));
         assert_eq!((Extent::NONE.span(), Extent::NONE.most(), Extent::NONE.union(&one)), (0.0, 0.0, one));
         let frame = Frame { dims: 3, low: [-3e38; 3], span: [3e38, 8.0, 0.0] };
-        let framed = Extent::framed(&frame, &Domain::new(&[0.0, 8.0, 0.0]).unwrap());
+        let framed = Extent::of_frame(&frame, &Domain::new(&[0.0, 8.0, 0.0]).unwrap());
         assert_eq!((framed.least, framed.span()), (8.0, f64::from(3e38f32)));
     }
 

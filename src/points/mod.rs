@@ -1,13 +1,17 @@
-//! Particles: points with attributes in a box that is periodic or open along each axis, and the curves that order them.
+//! Points with attributes in a box that is periodic or open along each axis; sorting, trees, ghosts, neighbour searches and groups.
 //!
-//! | who | does |
+//! | item | does |
 //! |---|---|
 //! | [`Domain`] | axes and sides; wrapping on the host |
 //! | [`Cloud`] | one rank's points on its device, wrapped and checked; their attributes |
 //! | [`Curve`], [`CurveKeys`], [`Frame`] | keys along the Z-order or the Hilbert curve |
+//! | [`sort`] | points in the order of a curve, on one rank or over all |
+//! | [`tree`] | a hierarchy of bounding boxes over points |
+//! | [`ghosts`] | copies of other ranks' points |
+//! | [`neighbors`] | nearest neighbours, all within a radius, pair counts, connected components |
+//! | [`fof`] | friends-of-friends groups of all ranks, and their catalogue |
 //!
-//! Making a [`Cloud`] waits for the device once; everything else is recorded only. To sort points by their keys, on one
-//! rank or over all, see [`sort`].
+//! Making a [`Cloud`] waits for the device once; keys are recorded only.
 
 mod cloud;
 pub mod curve;
@@ -30,8 +34,8 @@ pub(crate) use extent::Extent;
 
 use crate::gpu::KernelSource;
 
-/// The kernels of this module, for tests that go over all of the library's kernels.
-#[doc(hidden)]
-pub fn sources() -> Vec<KernelSource> {
-    std::iter::once(cloud::prepare()).chain(CurveKeys::new().sources()).collect()
+/// The kernels of this room in all forms that any device compiles.
+pub(crate) fn kernels() -> Vec<KernelSource> {
+    let own = [cloud::prepare(), ghosts::kernel()].into_iter().chain(curve::kernels());
+    own.chain(tree::kernels()).chain(neighbors::kernels()).collect()
 }

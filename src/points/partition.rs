@@ -1,8 +1,7 @@
-//! The points of all ranks, decomposed along a Hilbert curve for searches: what neighbour searches and groups between ranks are
-//! made on.
+//! Domain decomposition of the points of all ranks along a Hilbert curve, for neighbour searches and groups.
 //!
-//! Each rank has a piece of the curve of equal size with a tree over it, and fetches what else its requests reach
-//! ([`Decomposition::joint`]).
+//! Each rank has an equal part of the points in the order of the curve, with a tree over them, and fetches copies of other ranks' points
+//! where it needs them ([`Decomposition::fetch_ghosts`]).
 
 use crate::comm::Communicator;
 use crate::exchange::Context;
@@ -14,38 +13,38 @@ use crate::points::sort::{SortError, distribute};
 use crate::points::tree::{Builder, Tree};
 use crate::points::{Cloud, Curve, CurveKeys, Frame};
 
-/// Numbers of rows in the input of all ranks.
+/// Indices of this rank's points in the input of all ranks.
 #[derive(Clone)]
 pub(crate) enum GlobalIds {
-    /// All of them, as they are on one rank.
-    Rows,
-    /// Ascending.
-    These(Vec<u64>),
+    /// Row numbers: on one rank.
+    Identity,
+    /// One for each row, ascending for [`LocalPoints`].
+    List(Vec<u64>),
 }
 
 impl GlobalIds {
     pub fn of(&self, row: u32) -> u64 {
         match self {
-            GlobalIds::Rows => u64::from(row),
-            GlobalIds::These(numbers) => numbers[row as usize],
+            GlobalIds::Identity => u64::from(row),
+            GlobalIds::List(ids) => ids[row as usize],
         }
     }
 }
 
-/// Points on this rank in the order of their numbers, and a tree over them.
-pub(crate) struct Part {
+/// Points on this rank in the order of their global indices, and a tree over them.
+pub(crate) struct LocalPoints {
     pub cloud: Cloud,
-    pub numbers: GlobalIds,
+    pub ids: GlobalIds,
     pub tree: Tree,
 }
 
 /// This rank's points together with those of other ranks that its requests reach.
 pub(crate) struct WithGhosts {
-    /// None where no rank's points are reached.
-    pub part: Option<Part>,
+    /// Own points and ghosts; `None` without ghosts.
+    pub points: Option<LocalPoints>,
     pub ghosts: Ghosts,
-    /// The number of each ghost.
-    pub numbers: Vec<u64>,
+    /// The global index of each ghost.
+    pub ghost_ids: Vec<u64>,
 }
 
 /// One rank's share of the points of all ranks.
@@ -56,15 +55,15 @@ pub(crate) struct Decomposition {
     /// Of all points.
     pub frame: Frame,
     /// With the attributes of the input.
-    pub own: Part,
-    /// What others ask for; none on one rank.
+    pub own: LocalPoints,
+    /// This rank's points as requests of others are answered from; `None` on one rank.
     pub region: Option<Region>,
-    /// How many rows of the input the ranks before each one have.
+    /// Where each rank's rows of the input begin among those of all ranks.
     pub row_offsets: Vec<u64>,
     /// Points of all ranks.
     pub total: u64,
-    /// The first key of each rank's piece of the curve; those of empty ranks are those of the next.
-    keys: Vec<u64>,
+    /// The first key of each rank's part of the curve; an empty rank has that of the next.
+    first_keys: Vec<u64>,
 }
 
 impl Decomposition {
@@ -77,21 +76,31 @@ impl Decomposition {
             let (cloud, total) = (cloud.clone(), cloud.len());
             let frame = Frame::new(cloud.domain(), cloud.bounds());
             let tree = builder.build(&mut context.recorder, &cloud, &frame)?;
-            let own = Part { cloud, numbers: GlobalIds::Rows, tree };
-            return Ok(Self { comm, builder, permute, frame, own, region: None, row_offsets, total, keys: vec![0] });
+            let own = LocalPoints { cloud, ids: GlobalIds::Identity, tree };
+            return Ok(Self {
+                comm,
+                builder,
+                permute,
+                frame,
+                own,
+                region: None,
+                row_offsets,
+                total,
+                first_keys: vec![0],
+            });
         }
         let sorted = distribute(context, cloud, Curve::Hilbert)?;
         let recorder = &mut context.recorder;
         let (frame, total) = (sorted.frame, sorted.total);
-        let numbers = sorted.index(recorder)?;
-        let mut order: Vec<u32> = (0..numbers.len() as u32).collect();
-        order.sort_unstable_by_key(|&row| numbers[row as usize]);
+        let ids = sorted.index(recorder)?;
+        let mut order: Vec<u32> = (0..ids.len() as u32).collect();
+        order.sort_unstable_by_key(|&row| ids[row as usize]);
         let rows = upload_u32(recorder, &order)?;
         let cloud = sorted.cloud.gather(recorder, &permute, &rows)?;
-        let numbers = order.iter().map(|&row| numbers[row as usize]).collect();
+        let ids = order.iter().map(|&row| ids[row as usize]).collect();
         let tree = builder.build(recorder, &cloud, &frame)?;
         let region = Some(Region::of(recorder, &tree)?);
-        let own = Part { cloud, numbers: GlobalIds::These(numbers), tree };
+        let own = LocalPoints { cloud, ids: GlobalIds::List(ids), tree };
         let first = match own.cloud.is_empty() {
             true => u64::MAX,
             false => {
@@ -100,14 +109,14 @@ impl Decomposition {
                 u64::from(word(recorder, high)?[0]) << 32 | u64::from(word(recorder, low)?[0])
             }
         };
-        let mut keys = comm.all_gather(&[first])?;
-        for rank in (0..keys.len() - 1).rev() {
-            keys[rank] = keys[rank].min(keys[rank + 1]);
+        let mut first_keys = comm.all_gather(&[first])?;
+        for rank in (0..first_keys.len() - 1).rev() {
+            first_keys[rank] = first_keys[rank].min(first_keys[rank + 1]);
         }
-        Ok(Self { comm, builder, permute, frame, own, region, row_offsets, total, keys })
+        Ok(Self { comm, builder, permute, frame, own, region, row_offsets, total, first_keys })
     }
 
-    /// The rank that has the piece of the curve each point lies in.
+    /// The rank whose part of the curve each point lies in. Waits.
     pub fn owners(&self, recorder: &mut Recorder, cloud: &Cloud) -> Result<Vec<usize>, SortError> {
         let gpu = recorder.gpu().clone();
         let [high, low] =
@@ -116,49 +125,48 @@ impl Decomposition {
         let (high, low) = (recorder.download(&high, 0, high.len())?, recorder.download(&low, 0, low.len())?);
         let owner = |(high, low): (u32, u32)| {
             let key = u64::from(high) << 32 | u64::from(low);
-            self.keys.partition_point(|&first| first <= key).saturating_sub(1)
+            self.first_keys.partition_point(|&first| first <= key).saturating_sub(1)
         };
         Ok(high.into_iter().zip(low).map(owner).collect())
     }
 
-    /// Fetches what `requests` reach on other ranks; nothing on one rank. All ranks call it. Attributes stay behind.
-    pub fn joint(&self, context: &mut Context, requests: &[Request]) -> Result<Option<WithGhosts>, SortError> {
+    /// Fetches copies of the points of other ranks that `requests` reach, without attributes; `None` on one rank. Waits. All ranks call it.
+    pub fn fetch_ghosts(&self, context: &mut Context, requests: &[Request]) -> Result<Option<WithGhosts>, SortError> {
         let Some(region) = &self.region else { return Ok(None) };
         let ghosts = Ghosts::find(context, region, requests)?;
         let dims = self.frame.dims as u64;
-        let own = match &self.own.numbers {
-            GlobalIds::These(numbers) => numbers.as_slice(),
-            GlobalIds::Rows => &[],
+        let own_ids = match &self.own.ids {
+            GlobalIds::List(ids) => ids.as_slice(),
+            GlobalIds::Identity => &[],
         };
-        let numbers = self.of_ghosts(context, &ghosts, own)?;
+        let ghost_ids = self.ghost_values(context, &ghosts, own_ids)?;
         let positions = ghosts.refresh(context, self.own.cloud.positions(), dims)?;
         if ghosts.is_empty() {
-            return Ok(Some(WithGhosts { part: None, ghosts, numbers }));
+            return Ok(Some(WithGhosts { points: None, ghosts, ghost_ids }));
         }
         let Context { gpu, recorder, .. } = context;
-        let all: Vec<u64> = own.iter().chain(&numbers).copied().collect();
-        let mut order: Vec<u32> = (0..all.len() as u32).collect();
-        order.sort_unstable_by_key(|&row| all[row as usize]);
-        let both = gpu.array::<f32>("decomposition::joint", all.len() as u64 * dims)?;
-        recorder.copy(self.own.cloud.positions(), 0, &both, 0, own.len() as u64 * dims)?;
-        recorder.copy(&positions, 0, &both, own.len() as u64 * dims, ghosts.len() * dims)?;
+        let ids: Vec<u64> = own_ids.iter().chain(&ghost_ids).copied().collect();
+        let mut order: Vec<u32> = (0..ids.len() as u32).collect();
+        order.sort_unstable_by_key(|&row| ids[row as usize]);
+        let joint = gpu.array::<f32>("partition::joint", ids.len() as u64 * dims)?;
+        recorder.copy(self.own.cloud.positions(), 0, &joint, 0, own_ids.len() as u64 * dims)?;
+        recorder.copy(&positions, 0, &joint, own_ids.len() as u64 * dims, ghosts.len() * dims)?;
         let rows = upload_u32(recorder, &order)?;
-        let sorted = gpu.array::<f32>("decomposition::joint", both.len())?;
-        self.permute.gather(recorder, &both, &rows, &sorted, dims, Count::All)?;
+        let sorted = gpu.array::<f32>("partition::joint", joint.len())?;
+        self.permute.gather(recorder, &joint, &rows, &sorted, dims, Count::All)?;
         let cloud = Cloud::new(recorder, self.own.cloud.domain(), sorted)?;
         let tree = self.builder.build(recorder, &cloud, &self.frame)?;
-        let part =
-            Part { cloud, numbers: GlobalIds::These(order.into_iter().map(|row| all[row as usize]).collect()), tree };
-        Ok(Some(WithGhosts { part: Some(part), ghosts, numbers }))
+        let ids = GlobalIds::List(order.into_iter().map(|row| ids[row as usize]).collect());
+        Ok(Some(WithGhosts { points: Some(LocalPoints { cloud, ids, tree }), ghosts, ghost_ids }))
     }
 
-    /// What other ranks have for their points that are ghosts here; `own` is a value for each of this rank's points. All ranks
+    /// The values that other ranks have for the points that are ghosts here; `own` has one for each of this rank's points. Waits. All ranks
     /// call it.
-    pub fn of_ghosts(&self, context: &mut Context, ghosts: &Ghosts, own: &[u64]) -> Result<Vec<u64>, SortError> {
+    pub fn ghost_values(&self, context: &mut Context, ghosts: &Ghosts, own: &[u64]) -> Result<Vec<u64>, SortError> {
         let words: Vec<[u32; 2]> = own.iter().map(|&value| [value as u32, (value >> 32) as u32]).collect();
         let own = upload_u32(&mut context.recorder, words.as_flattened())?;
-        let theirs = ghosts.refresh(context, &own, 2)?;
-        let theirs = context.recorder.download(&theirs, 0, theirs.len())?;
-        Ok(theirs.chunks_exact(2).map(|pair| u64::from(pair[0]) | u64::from(pair[1]) << 32).collect())
+        let values = ghosts.refresh(context, &own, 2)?;
+        let values = context.recorder.download(&values, 0, values.len())?;
+        Ok(values.chunks_exact(2).map(|pair| u64::from(pair[0]) | u64::from(pair[1]) << 32).collect())
     }
 }

@@ -1,18 +1,20 @@
-// A callback over finished lists, for lists that no registers hold.
+// Runs a callback over finished lists of nearest neighbours, for lists that are too long for registers.
 //
-// Layout: `index` and `distance` hold `k` entries a row, from the query that is number `base` along the curve on; `number` the
-// numbers of the queries along the curve. Missing entries (NONE) come last.
-// Workgroup: GROUP invocations, a row each. No workgroup memory.
+// Layout: `index` and `distance` hold `params.k` entries per row, from query `params.base` along the curve on; `number` the index of each
+// query along the curve. Missing entries (NONE) come last. Then the arrays of the callback.
+// Workgroup: GROUP invocations, one row each. No workgroup memory.
+
+var<uniform> params: Params;
+var<storage, read> index: array<u32>;
+var<storage, read> distance: array<f32>;
+var<storage, read> number: array<u32>;
+
+#import neighbors::neighbor
+#import neighbors::callback
 
 const NONE: u32 = 0xffffffffu;
 
-@compute @workgroup_size(GROUP) fn main(
-    @builtin(workgroup_id) id: vec3<u32>,
-    @builtin(num_workgroups) count: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-) {
-    let row = group_number(id, count) * GROUP + lane;
-    if row >= params.rows { return; }
+fn each_invocation(row: u32) {
     let query = load_number(params.base + row);
     let first = row * params.k;
     var found = 0u;
@@ -28,3 +30,5 @@ const NONE: u32 = 0xffffffffu;
     }
     end(query, state);
 }
+
+#each_invocation params.rows

@@ -1,23 +1,21 @@
-// Brings every point of a forest to its root, as far as `params.hops` reach; `left` counts those that it does not bring there.
+// Links every point of a forest to its root, as far as `params.max_hops` steps lead; `left` counts the points that need more.
 //
-// Layout: `parent` one word a point. Workgroup: GROUP invocations, ITEMS points each. No workgroup memory.
+// Layout: `parent` one word per point. Workgroup: GROUP invocations, ITEMS points each. No workgroup memory.
 
-@compute @workgroup_size(GROUP) fn main(
-    @builtin(workgroup_id) id: vec3<u32>,
-    @builtin(num_workgroups) count: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-) {
-    for (var item = 0u; item < ITEMS; item++) {
-        let i = (group_number(id, count) * ITEMS + item) * GROUP + lane;
-        if i >= params.count { continue; }
-        var at = load_parent(i);
-        var up = load_parent(at);
-        for (var hop = 0u; hop < params.hops && up != at; hop++) {
-            at = up;
-            up = load_parent(at);
-        }
-        // Another invocation may have brought it nearer meanwhile.
-        _ = min_parent(i, up);
-        if up != at { _ = add_left(0u, 1u); }
+var<uniform> params: Params;
+var<storage, read_write> parent: array<atomic<u32>>;
+var<storage, read_write> left: array<atomic<u32>>;
+
+fn each(i: u32) {
+    var at = load_parent(i);
+    var up = load_parent(at);
+    for (var hop = 0u; hop < params.max_hops && up != at; hop++) {
+        at = up;
+        up = load_parent(at);
     }
+    // Another invocation may have linked it nearer to the root meanwhile.
+    _ = min_parent(i, up);
+    if up != at { _ = add_left(0u, 1u); }
 }
+
+#each params.count

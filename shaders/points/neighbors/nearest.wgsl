@@ -1,28 +1,80 @@
-// The nearest sources of each query: lists in the order of (squared distance, index).
+// The nearest sources of each query, up to LENGTH at a time, in the order of (squared distance, index).
 //
-// Layout: as in search.wgsl. `last_of` is the entry that a list begins behind, `first_reach` how far it looks at first;
-// `empty#`, `offer#`, `restore#` and `close#` keep the list of a slot.
+// Layout: as in search.wgsl. Results are rows of `params.k` entries in `index` and `distance`, of which this dispatch writes
+// `params.write` from `params.done` on; missing entries have index NONE and distance infinity. If there are more passes to come
+// (`params.unit` is 0), `distance` holds squares. With a `callback` nothing is stored: it runs over the list of each query.
 
-struct Entry {
-    distance: f32,
-    index: u32,
+#import neighbors::search
+#if callback
+#import neighbors::neighbor
+#import neighbors::callback
+#else
+var<storage, read_write> index: array<u32>;
+var<storage, read_write> distance: array<f32>;
+#endif
+
+#import neighbors::query_reach
+#import neighbors::knn_list
+
+#if later_pass
+/// The last entry of the pass before, behind which this list begins.
+var<private> previous_d#: f32;
+var<private> previous_s#: u32;
+#endif
+
+fn begin_query#(row: u32) {
+#if !callback
+    let first = result_row(row, number#) * params.k + params.done;
+#endif
+#if later_pass
+    previous_d# = load_distance(first - 1u);
+    previous_s# = load_index(first - 1u);
+#endif
+#if resumes
+    // Where a traversal has stopped, the last entry that it had bounds all others.
+    reach# = load_distance(first + params.write - 1u);
+#else
+    reach# = params.reach;
+#endif
+    clear_list#(reach#);
+#if resumes
+    if begin_at > 0u {
+        distance#_@ = load_distance(first + min(@u, params.write - 1u));
+        index#_@ = select(NONE, load_index(first + min(@u, params.write - 1u)), @u < params.write);
+        take_reach#();
+    }
+#endif
 }
 
-var<private> last#: Entry;
-
-fn start#(row: u32) {
-    let line = line_of(row, number#);
-    last# = last_of(line);
-    reach# = first_reach(line);
-    empty#(reach#);
-    if begin_at > 0u { restore#(line); }
-}
-
-fn admit#(d: f32, s: u32) {
+fn accept#(d: f32, s: u32) {
     if skip == 1u && s == number# { return; }
-    if behind(last#, d, s) { offer#(d, s); }
+#if later_pass
+    if !(d > previous_d# || (d == previous_d# && s > previous_s#)) { return; }
+#endif
+    insert#(d, s);
 }
 
-fn finish#(row: u32) {
-    close#(line_of(row, number#));
+#if callback
+fn end_query#(row: u32) {
+    let number = result_row(row, number#);
+    var reach = 0.0;
+    if @u < params.k && index#_@ != NONE { reach = distance#_@; }
+    var state = begin(number, params.unit * sqrt(reach));
+    if @u < params.k && index#_@ != NONE { state = each(state, Neighbor(index#_@, params.unit * sqrt(distance#_@))); }
+    end(number, state);
 }
+#else
+fn end_query#(row: u32) {
+    let first = result_row(row, number#) * params.k + params.done;
+    if @u < params.write { put(first + @u, distance#_@, index#_@); }
+}
+
+/// Stores an entry: the square if there are more passes to come.
+fn put(at: u32, d: f32, s: u32) {
+    store_index(at, s);
+    if params.unit == 0.0 { store_distance(at, d); return; }
+    store_distance(at, select(params.infinity, params.unit * sqrt(d), s != NONE));
+}
+#endif
+
+#each_workgroup

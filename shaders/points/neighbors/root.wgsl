@@ -1,18 +1,17 @@
 // Distances from scaled squares, in place.
 //
-// Layout: `distance` holds `count` squares; those beyond all reach become infinity.
-// Workgroup: GROUP invocations, ITEMS elements each. No workgroup memory.
+// Layout: `index` and `distance` hold `params.count` entries; missing ones (NONE) become infinity.
+// Workgroup: GROUP invocations, ITEMS entries each. No workgroup memory.
 
-@compute @workgroup_size(GROUP) fn main(
-    @builtin(workgroup_id) id: vec3<u32>,
-    @builtin(num_workgroups) count: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-) {
-    for (var item = 0u; item < ITEMS; item++) {
-        let i = (group_number(id, count) * ITEMS + item) * GROUP + lane;
-        if i < params.count {
-            let d = load_distance(i);
-            store_distance(i, select(params.infinity, params.unit * sqrt(d), load_index(i) != 0xffffffffu));
-        }
-    }
+var<uniform> params: Params;
+var<storage, read> index: array<u32>;
+var<storage, read_write> distance: array<f32>;
+
+const NONE: u32 = 0xffffffffu;
+
+fn each(i: u32) {
+    let d = load_distance(i);
+    store_distance(i, select(params.infinity, params.unit * sqrt(d), load_index(i) != NONE));
 }
+
+#each params.count

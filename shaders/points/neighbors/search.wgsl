@@ -1,38 +1,60 @@
-// Group search: the queries of one group walk a tree together.
+// Group search: the queries of a group traverse a tree together.
 //
-// A group is LANES * SLOTS queries that lie next to each other on a curve: SLOTS in each of LANES invocations, which share what
-// they load. Lines with a `#` are written once for each slot. Written elsewhere is
-// - what is done for a query: `start#`, `ready` after those of all slots, `finish#`;
-// - what is wanted: `wants` says whether a lane's queries reach a node, `widest` how far any of the group does; `is_news`, asked after `at_leaf`,
-//   whether a source can matter, `wanted_hits` to which of the slots that it is near;
-// - what becomes of a source: `admit#` for each slot that wants it, then `offered`;
-// - `push`, which puts the children of a node on the stack.
+// A group is QUERIES = LANES * SLOTS queries that follow each other on a curve: SLOTS in each of LANES invocations (lanes), which share
+// what they load. Lines with a `#` are written once for each slot, with the number of the slot in its place; those with a `$` once for
+// each child of a node that a lane looks at.
 //
-// Layout: `source` holds the tree's points (DIMS words each, along its curve), `order` the number of each in the input, `box` eight
-// words a node (bits of low and high, the least number of a point, the length of the diagonal), level after level from the leaves; `query` and
-// `number` are for the queries what `source` and `order` are for the sources.
-// A leaf is LEAF points, a node FAN nodes of the level below. Coordinates are taken in units of the search (measure.wgsl) as they are loaded.
+// The kernel that imports this module defines what is done with sources:
+// - `begin_query#(row)` and `end_query#(row)` for each query, `begin_group()` after the former of all slots;
+// - `max_reach()`, how far any query of the group reaches, and `reaches(node)`, whether any query of the lane reaches a node;
+// - `is_candidate(source)`, asked after `begin_leaf()`: whether a source can matter at all;
+// - `accept#(square, index)` for each slot that reaches a source, then `merge_source(index)`;
+// - `can_skip(level, node, ..)`, whether nothing more can come of a node, and `must_repeat()`, whether a leaf has to be looked at again.
+//
+// Layout: `source` holds the tree's points (2 or 3 words each, along its curve), `order` the index of each in the input, `box` eight
+// words per node (bits of low and high, the least index of a point, the length of the diagonal), level after level from the leaves; `query`
+// and `number` are for the queries what `source` and `order` are for the sources. Without these, the queries are the sources. For linking,
+// `parent` stands in the place of `order` (link.wgsl).
+// A leaf is LEAF points, a node FAN nodes of the level below. Coordinates are scaled as they are loaded (measure.wgsl).
 //
 // Workgroup: LANES invocations and one group, or GROUP invocations with a group each if LANES is 1. No workgroup memory;
-// a stack of STACK words an invocation.
+// a stack of STACK words per invocation.
 //
-// A node is entered if any lane wants it: a test of the group's box alone lets one outlier drag its group
+// A node is entered if any lane reaches it: a test of the group's box alone lets one outlier drag its group
 // through the whole tree. Along a periodic axis the nearest image counts: a difference d0 above half the side becomes
 // (query - side) - source, one below its negative query - (source - side). Either shift is exact where it is taken, so a
 // distance does not depend on which nodes a pair was found in.
 //
-// Some drivers end all loops of an invocation silently after so many rounds (llvmpipe: 65,535). Where a walk could take more, it
-// stops after `params.rounds`, and leaves in `cursor`, a word a group, where it has to go on (NONE: it is done): the next dispatch
-// goes on from there. `undone` says that a leaf has to be looked at again, which stops the walk at it too, `settled` that nothing
-// more can come of a node.
+// Some drivers end all loops of an invocation silently after a number of rounds (llvmpipe: 65,535). Where a traversal could take more, it
+// stops after `params.rounds` and leaves in `cursor`, one word per group, the point where it has to go on (NONE: it is complete): the next
+// dispatch continues there. Continuing needs leaves in the order of the curve.
 
-const LEAF: u32 = 32u;
-const FAN: u32 = 8u;
+var<uniform> params: Params;
+var<storage, read> source: array<f32>;
+#if links
+var<storage, read_write> parent: array<atomic<u32>>;
+#else
+var<storage, read> order: array<u32>;
+#endif
+var<storage, read> box: array<u32>;
+#if !own
+var<storage, read> query: array<f32>;
+var<storage, read> number: array<u32>;
+#endif
+#if cursor
+var<storage, read_write> cursor: array<u32>;
+#endif
+
+#import neighbors::measure
+#import neighbors::lanes
+
+const QUERIES: u32 = LANES * SLOTS;
 const STACK: u32 = 80u;
 const NONE: u32 = 0xffffffffu;
 /// Beyond all coordinates.
 const FAR: f32 = 8e37;
-/// What only says where to look is taken a little nearer than it is: compilers round the same sum in different ways.
+/// Tests that only prune take distances a little smaller than they are, so that rounding never discards a true neighbour: compilers may
+/// round the same sum in different ways.
 const CLOSER: f32 = 0.999999;
 
 struct Bounds {
@@ -42,13 +64,13 @@ struct Bounds {
 
 struct Node {
     bounds: Bounds,
-    /// The least number of its points.
+    /// The least index of its points.
     least: u32,
-    /// As a difference is loaded.
+    /// Scaled as coordinates are.
     diagonal: f32,
 }
 
-/// What is taken from queries and from sources, if all pairs of theirs take one image.
+/// What is subtracted from queries and from sources if all their pairs take the same periodic image; `mixed` if they do not.
 struct Image {
     by_query: vec3<f32>,
     by_source: vec3<f32>,
@@ -58,38 +80,76 @@ struct Image {
 var<private> lane: u32;
 /// The query of the first slot.
 var<private> first_row: u32;
+/// Nodes to be visited: the level in the upper 4 bits, the node within its level in the others.
 var<private> stack: array<u32, STACK>;
-var<private> top: u32;
+var<private> stack_size: u32;
 /// Of the leaf that was found last.
 var<private> leaf_bounds: Bounds;
 /// Bounds of the group's queries.
-var<private> around: Bounds;
+var<private> group_bounds: Bounds;
 var<private> x#: f32;
 var<private> y#: f32;
 var<private> z#: f32;
-/// Squared; negative for a place without a query.
+/// Squared; negative for a slot without a query.
 var<private> reach#: f32;
-/// Number of the query in its input.
+/// Index of the query in its input.
 var<private> number#: u32;
-/// At a distance of `reach#`, only sources with a lower number are wanted.
+/// At a distance of exactly `reach#`, only sources of a lower index are wanted.
 var<private> worst#: u32;
-/// Parameters that inner loops use: reading them again and again from memory is dear where memory may have changed.
+/// Parameters that inner loops use: reading them again from memory that may have changed is slow.
 var<private> side: vec3<f32>;
 var<private> half_side: vec3<f32>;
 var<private> sources: u32;
-var<private> load_unit: f32;
 var<private> skip: u32;
-/// Rounds of loops so far, the leaf to begin with, and whether the walk has stopped at it.
+/// Rounds of loops so far, the point to begin at, and whether the traversal has stopped.
 var<private> rounds: u32;
 var<private> begin_at: u32;
 var<private> stopped: bool;
-/// Slots whose query reaches the source in question. `wanted_hits` says which of them count.
+/// Slots whose query reaches the source in question; `wanted_hits` says which of them count.
 var<private> hits: u32;
 /// Leaves that were looked at.
 var<private> leaves: u32;
 
-/// Where results of a query go.
-fn line_of(row: u32, number: u32) -> u32 {
+fn source_at(i: u32) -> vec3<f32> {
+#if planar
+    return load_scale * vec3<f32>(load_source(2u * i), load_source(2u * i + 1u), 0.0);
+#else
+    return load_scale * vec3<f32>(load_source(3u * i), load_source(3u * i + 1u), load_source(3u * i + 2u));
+#endif
+}
+
+fn query_at(i: u32) -> vec3<f32> {
+#if own
+    return source_at(i);
+#else
+#if planar
+    return load_scale * vec3<f32>(load_query(2u * i), load_query(2u * i + 1u), 0.0);
+#else
+    return load_scale * vec3<f32>(load_query(3u * i), load_query(3u * i + 1u), load_query(3u * i + 2u));
+#endif
+#endif
+}
+
+/// The index of a source in its input; when linking, its parent.
+fn index_of(i: u32) -> u32 {
+#if links
+    return load_parent(i);
+#else
+    return load_order(i);
+#endif
+}
+
+/// The index of a query in its input.
+fn number_of(row: u32) -> u32 {
+#if own
+    return index_of(row);
+#else
+    return load_number(row);
+#endif
+}
+
+/// The row of a query's results: by its index in the input, or along the curve.
+fn result_row(row: u32, number: u32) -> u32 {
     return select(row - params.base, number, params.by_number == 1u);
 }
 
@@ -104,12 +164,12 @@ fn box_word(node: u32, word: u32) -> f32 {
 
 fn bounds_of(node: u32) -> Bounds {
     return Bounds(
-        load_unit * vec3<f32>(box_word(node, 0u), box_word(node, 1u), box_word(node, 2u)),
-        load_unit * vec3<f32>(box_word(node, 3u), box_word(node, 4u), box_word(node, 5u)),
+        load_scale * vec3<f32>(box_word(node, 0u), box_word(node, 1u), box_word(node, 2u)),
+        load_scale * vec3<f32>(box_word(node, 3u), box_word(node, 4u), box_word(node, 5u)),
     );
 }
 
-/// Distance along each axis from a point to bounds, or to their nearest image, not yet measured.
+/// Distance along each axis from a point to bounds, or to their nearest image, not yet scaled.
 fn gap(at: vec3<f32>, b: Bounds) -> vec3<f32> {
     let plain = max(b.low - at, at - b.high);
     return max(min(plain, min(at - (b.high - side), b.low - (at - side))), vec3<f32>(0.0));
@@ -124,8 +184,8 @@ fn gap_between(a: Bounds, b: Bounds) -> vec3<f32> {
 /// Which images the queries of the group and the points of `b` take.
 fn image_of(b: Bounds) -> Image {
     // Range of the differences query - source.
-    let below = around.low - b.high;
-    let above = around.high - b.low;
+    let below = group_bounds.low - b.high;
+    let above = group_bounds.high - b.low;
     let by_query = select(vec3<f32>(0.0), side, below > half_side);
     let by_source = select(vec3<f32>(0.0), side, above < -half_side);
     let mixed = any((above > half_side) & (below <= half_side)) || any((below < -half_side) & (above >= -half_side));
@@ -133,84 +193,101 @@ fn image_of(b: Bounds) -> Image {
 }
 
 /// Difference to the nearest image of a source.
-fn nearest(q: f32, s: f32, axis: u32) -> f32 {
+fn nearest_image(q: f32, s: f32, axis: u32) -> f32 {
     let d = q - s;
     let l = side[axis];
     let h = half_side[axis];
     return select(select(d, q - (s - l), d < -h), (q - l) - s, d > h);
 }
 
-/// Offers the points of a leaf to all queries of the group: first each lane finds those that any query of its own reaches, for mostly
-/// there are none, then it offers them one by one.
+/// Of the slots that reach source `j`, those that it counts for: in a half traversal the queries before it, so that each pair is found once.
+fn wanted_hits(j: u32) -> u32 {
+#if half
+    return extractBits(hits, 0u, u32(clamp(i32(j) - i32(first_row), 0, 32)));
+#else
+    return hits;
+#endif
+}
+
+/// Tests the points of a leaf against all queries of the group. First each lane finds those that any of its own queries reaches, for mostly
+/// there are none; these candidates are then accepted one by one.
 fn scan(leaf: u32, b: Bounds) {
     let image = image_of(b);
-    let low = around.low - image.by_query;
-    let high = around.high - image.by_query;
-    let most = widest();
-    at_leaf();
+    let low = group_bounds.low - image.by_query;
+    let high = group_bounds.high - image.by_query;
+    let most = max_reach();
+    begin_leaf();
     let qx# = x# - image.by_query.x;
     let qy# = y# - image.by_query.y;
     let qz# = z# - image.by_query.z;
-    var met = 0u;
+    var candidates = 0u;
     for (var t = 0u; t < LEAF; t += LANES) {
         let j = leaf * LEAF + t + lane;
         var at = vec3<f32>(0.0);
         if j < sources { at = source_at(j) - image.by_source; }
-        // Most sources of a leaf at the edge of what is reached are near none of the queries.
-        let out = max(max(low - at, at - high), vec3<f32>(0.0));
-        let inside = j < sources && (image.mixed || square_of(measured(out)) * CLOSER <= most);
-        let near = lanes_where(inside && is_news(j));
+        // Most sources of a leaf at the edge of the reach are near none of the queries.
+        let outside = max(max(low - at, at - high), vec3<f32>(0.0));
+        let inside = j < sources && (image.mixed || square_of(scaled3(outside)) * CLOSER <= most);
+        let near = lane_ballot(inside && is_candidate(j));
         var left = select(near, 0u, image.mixed);
         while left != 0u {
             let n = firstTrailingBit(left);
             left &= left - 1u;
-            let sx = share(at.x, n);
-            let sy = share(at.y, n);
-            let sz = share(at.z, n);
+            let sx = broadcast(at.x, n);
+            let sy = broadcast(at.y, n);
+            let sz = broadcast(at.z, n);
             let dx# = qx# - sx;
             let dy# = qy# - sy;
             let dz# = qz# - sz;
             hits = 0u;
-            hits |= select(0u, 1u << #u, square(apart(dx#), apart(dy#), apart(dz#)) * CLOSER <= reach#);
-            if wanted_hits(leaf * LEAF + t + n) != 0u { met |= 1u << (t + n); }
+            hits |= select(0u, 1u << #u, square(scaled(dx#), scaled(dy#), scaled(dz#)) * CLOSER <= reach#);
+            if wanted_hits(leaf * LEAF + t + n) != 0u { candidates |= 1u << (t + n); }
         }
-        // Where pairs take different images, all are offered.
-        met |= select(0u, near << t, image.mixed);
+        // Where pairs take different images, all sources are candidates.
+        candidates |= select(0u, near << t, image.mixed);
     }
-    while met != 0u {
-        let j = leaf * LEAF + firstTrailingBit(met);
-        met &= met - 1u;
+    while candidates != 0u {
+        let j = leaf * LEAF + firstTrailingBit(candidates);
+        candidates &= candidates - 1u;
         let at = source_at(j);
-        let s = load_order(j);
-        let dx# = nearest(x#, at.x, 0u);
-        let dy# = nearest(y#, at.y, 1u);
-        let dz# = nearest(z#, at.z, 2u);
-        let d# = square(apart(dx#), apart(dy#), apart(dz#));
+        let s = index_of(j);
+        let dx# = nearest_image(x#, at.x, 0u);
+        let dy# = nearest_image(y#, at.y, 1u);
+        let dz# = nearest_image(z#, at.z, 2u);
+        let d# = square(scaled(dx#), scaled(dy#), scaled(dz#));
         hits = 0u;
         hits |= select(0u, 1u << #u, d# <= reach#);
         hits = wanted_hits(j);
-        if extractBits(hits, #u, 1u) == 1u { admit#(d#, s); }
-        offered(s);
+        if extractBits(hits, #u, 1u) == 1u { accept#(d#, s); }
+        merge_source(s);
     }
 }
 
-/// The next leaf that is wanted, with its bounds; NONE if there is no more, or the walk has stopped.
+#if nearest_first
+#import neighbors::nearest_first
+#else
+#import neighbors::in_order
+#endif
+
+/// The next leaf that is reached, with its bounds; NONE if there is none left, or the traversal has stopped.
 fn next_leaf(own_leaf: u32) -> u32 {
-    while top > 0u {
-        top--;
-        let level = stack[top] >> 28u;
-        let node = stack[top] & 0xfffffffu;
+    while stack_size > 0u {
+        stack_size--;
+        let level = stack[stack_size] >> 28u;
+        let node = stack[stack_size] & 0xfffffffu;
         if level < params.levels {
-            let shared_node = node_shared(first_of(level) + node);
-            if !any_of(wants(shared_node)) { continue; }
-            if BOUNDED && any_of(rounds > params.rounds) {
+            let loaded = load_node(first_of(level) + node);
+            if !any_lane(reaches(loaded)) { continue; }
+#if cursor
+            if any_lane(rounds > params.rounds) {
                 stop_at(node << (3u * level));
                 break;
             }
-            if settled(level, node, shared_node) { continue; }
+#endif
+            if can_skip(level, node, loaded) { continue; }
             if level == 0u {
                 if node == own_leaf { continue; }
-                leaf_bounds = shared_node.bounds;
+                leaf_bounds = loaded.bounds;
                 return node;
             }
         }
@@ -228,23 +305,24 @@ fn stop_at(leaf: u32) {
     begin_at = leaf;
 }
 
-fn walk(own_leaf: u32) {
+/// Traverses the tree, but for `own_leaf`.
+fn traverse(own_leaf: u32) {
     stack[0] = params.levels << 28u;
-    top = 1u;
+    stack_size = 1u;
     loop {
         let leaf = next_leaf(own_leaf);
         if leaf == NONE { break; }
         rounds += params.leaf_rounds;
         leaves++;
         scan(leaf, leaf_bounds);
-        if undone() {
+        if must_repeat() {
             stop_at(leaf);
             break;
         }
     }
 }
 
-fn enter#(row: u32) {
+fn load_slot#(row: u32) {
     reach# = -1.0;
     if row >= params.queries { return; }
     let at = query_at(row);
@@ -252,34 +330,85 @@ fn enter#(row: u32) {
     y# = at.y;
     z# = at.z;
     number# = number_of(row);
-    start#(row);
-    if reach# >= 0.0 { around = Bounds(min(around.low, at), max(around.high, at)); }
+    begin_query#(row);
+    if reach# >= 0.0 { group_bounds = Bounds(min(group_bounds.low, at), max(group_bounds.high, at)); }
 }
 
-fn search(group_of_queries: u32) {
+/// The leaf that a group's own points are in, which is looked at first; NONE if it comes in its turn.
+fn own_leaf_of(group: u32) -> u32 {
+#if own
+#if nearest_first
+    return group * QUERIES / LEAF;
+#else
+    return NONE;
+#endif
+#else
+    return NONE;
+#endif
+}
+
+/// The first leaf that group `number` of this dispatch looks at; NONE if it is complete.
+fn first_leaf(number: u32) -> u32 {
+#if half
+    let begin = number * QUERIES / LEAF;
+#else
+    let begin = 0u;
+#endif
+#if resumes
+    return max(load_cursor(number), begin);
+#else
+    return begin;
+#endif
+}
+
+/// Keeps how far group `number` has come, for traversals that stop.
+fn keep_cursor(number: u32) {
+#if resumes
+    store_cursor(number, select(NONE, begin_at, stopped));
+#endif
+#if marks
+    store_cursor(number, select(NONE, 0u, stopped));
+#endif
+#if counts
+    store_cursor(number, select(leaves, NONE, stopped));
+#endif
+}
+
+fn search(group: u32) {
     side = params.side.xyz;
     half_side = params.half_side.xyz;
     sources = params.sources;
     skip = params.skip;
-    load_unit = params.load_unit;
-    zoom = params.zoom;
-    farthest = params.farthest;
+    load_scale = params.load_scale;
+    square_scale = params.square_scale;
+    max_difference = params.max_difference;
     // A workgroup of groups may have more than there are.
-    if group_of_queries * (LANES * SLOTS) >= params.queries { return; }
-    begin_at = first_leaf(group_of_queries - params.base / (LANES * SLOTS));
+    if group * QUERIES >= params.queries { return; }
+    let number = group - params.base / QUERIES;
+    begin_at = first_leaf(number);
     if begin_at == NONE { return; }
-    around = Bounds(vec3<f32>(FAR), vec3<f32>(-FAR));
-    first_row = group_of_queries * (LANES * SLOTS) + lane * SLOTS;
+    group_bounds = Bounds(vec3<f32>(FAR), vec3<f32>(-FAR));
+    first_row = group * QUERIES + lane * SLOTS;
     let row# = first_row + #u;
     worst# = NONE;
-    enter#(row#);
-    around = Bounds(least_of(around.low), most_of(around.high));
-    ready();
-    if sources > 0u && around.low.x <= around.high.x {
-        let own = own_leaf(group_of_queries);
-        if own != NONE { scan(own, node_shared(own).bounds); }
-        walk(own);
+    load_slot#(row#);
+    group_bounds = Bounds(lane_min(group_bounds.low), lane_max(group_bounds.high));
+    begin_group();
+    if sources > 0u && group_bounds.low.x <= group_bounds.high.x {
+        let own = own_leaf_of(group);
+        if own != NONE { scan(own, load_node(own).bounds); }
+        traverse(own);
     }
-    if row# < params.queries { finish#(row#); }
-    if lane == 0u { leave(group_of_queries - params.base / (LANES * SLOTS)); }
+    if row# < params.queries { end_query#(row#); }
+    if lane == 0u { keep_cursor(number); }
+}
+
+fn each_workgroup(number: u32, invocation: u32) {
+#if subgroup
+    lane = invocation;
+    search(params.first + number);
+#else
+    lane = 0u;
+    search(params.first + number * GROUP + invocation);
+#endif
 }

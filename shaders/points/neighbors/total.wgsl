@@ -1,17 +1,17 @@
-// Exact sum of counts, and a check of what a later sum in 32 bits would lose.
+// Exact sum of counts, in 64 bits: tells whether a sum in 32 bits would overflow.
 //
 // Layout: `total` holds two words, low first, cleared before. The high word takes a carry when the low one wraps.
-// Workgroup: GROUP invocations, ITEMS counts each; one atomic addition an invocation. No workgroup memory.
+// Workgroup: GROUP invocations, ITEMS counts each; one atomic addition per invocation. No workgroup memory.
 
-@compute @workgroup_size(GROUP) fn main(
-    @builtin(workgroup_id) id: vec3<u32>,
-    @builtin(num_workgroups) count: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-) {
+var<uniform> params: Params;
+var<storage, read> counts: array<u32>;
+var<storage, read_write> total: array<atomic<u32>>;
+
+fn each_workgroup(number: u32, lane: u32) {
     var low = 0u;
     var high = 0u;
     for (var item = 0u; item < ITEMS; item++) {
-        let i = (group_number(id, count) * ITEMS + item) * GROUP + lane;
+        let i = (number * ITEMS + item) * GROUP + lane;
         if i < params.count {
             let before = low;
             low += load_counts(i);
@@ -23,3 +23,5 @@
         add_total(1u, high + u32(before + low < before));
     }
 }
+
+#each_workgroup

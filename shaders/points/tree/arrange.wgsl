@@ -1,20 +1,18 @@
 // Points in the order of a tree.
 //
-// Layout: `source` and `sorted` hold DIMS words a point, `order` the number in `source` of each sorted one.
+// Layout: `source` and `sorted` hold `params.dims` words per point, `order` the index in `source` of each sorted point.
 // Workgroup: GROUP invocations, ITEMS points each. No workgroup memory.
 
-@compute @workgroup_size(GROUP) fn main(
-    @builtin(workgroup_id) id: vec3<u32>,
-    @builtin(num_workgroups) count: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-) {
-    for (var item = 0u; item < ITEMS; item++) {
-        let i = (group_number(id, count) * ITEMS + item) * GROUP + lane;
-        if i < params.count {
-            let j = load_order(i) * params.dims;
-            for (var axis = 0u; axis < params.dims; axis++) {
-                store_sorted(i * params.dims + axis, load_source(j + axis));
-            }
-        }
+var<uniform> params: Params;
+var<storage, read> source: array<f32>;
+var<storage, read> order: array<u32>;
+var<storage, read_write> sorted: array<f32>;
+
+fn each(i: u32) {
+    let j = load_order(i) * params.dims;
+    for (var axis = 0u; axis < params.dims; axis++) {
+        store_sorted(i * params.dims + axis, load_source(j + axis));
     }
 }
+
+#each params.count

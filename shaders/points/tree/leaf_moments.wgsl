@@ -1,21 +1,27 @@
 // Mass and centre of mass of the leaves of a tree.
 //
-// Layout: `sorted` holds DIMS words a point, `order` the number of each point in the input, which `mass_of` takes; `box` as in
-// leaves.wgsl; `moment` four words a node: the mass, then the centre. Sums run over the points in order, of offsets
-// from the middle of the leaf, so that a centre far from the origin is as good as one near it, by parts of the mass, so that no
-// unit of either is too large.
+// Layout: `sorted` holds `params.dims` words per point, `order` the index of each in the input, `mass` the masses by that index (1 each
+// without them); `box` as in leaves.wgsl; `moment` four words per node: the mass, then the centre.
+// Sums run over the points in order. They are of offsets from the middle of the leaf, so that a centre far from the origin is as precise as
+// one near it, and weighted by fractions of the mass, so that no unit of either overflows.
 // Workgroup: GROUP invocations, a leaf of LEAF points each. No workgroup memory.
 
-const LEAF: u32 = 32u;
+var<uniform> params: Params;
+var<storage, read> sorted: array<f32>;
+var<storage, read> order: array<u32>;
+var<storage, read> box: array<u32>;
+var<storage, read_write> moment: array<f32>;
+#if masses
+var<storage, read> mass: array<f32>;
 
-@compute @workgroup_size(GROUP) fn main(
-    @builtin(workgroup_id) id: vec3<u32>,
-    @builtin(num_workgroups) count: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-) {
-    let leaf = group_number(id, count) * GROUP + lane;
+fn mass_of(i: u32) -> f32 { return load_mass(i); }
+#else
+
+fn mass_of(i: u32) -> f32 { return 1.0; }
+#endif
+
+fn each_invocation(leaf: u32) {
     let first = leaf * LEAF;
-    if first >= params.count { return; }
     let end = min(first + LEAF, params.count);
     var middle = vec3<f32>(0.0);
     for (var axis = 0u; axis < 3u; axis++) {
@@ -34,3 +40,5 @@ const LEAF: u32 = 32u;
     store_moment(4u * leaf, mass);
     for (var axis = 0u; axis < 3u; axis++) { store_moment(4u * leaf + 1u + axis, center[axis]); }
 }
+
+#each_invocation (params.count + LEAF - 1u) / LEAF

@@ -1,19 +1,18 @@
-// Bounds of the leaves of a tree, and the least number of a point in each.
+// Bounds of the leaves of a tree, the least index of a point in each, and their diagonals.
 //
-// Layout: `sorted` holds DIMS words a point, `order` its number; `box` eight words a node: the bits of low x, y, z and high x, y, z
-// (0 behind the last axis), the least number, the length of the diagonal.
+// Layout: `sorted` holds `params.dims` words per point, `order` the index of each in the input; `box` eight words per node: the bits of
+// low x, y, z and high x, y, z (0 behind the last axis), the least index, the bits of the length of the diagonal.
 // Workgroup: GROUP invocations, a leaf of LEAF points each. No workgroup memory.
 
-const LEAF: u32 = 32u;
+var<uniform> params: Params;
+var<storage, read> sorted: array<f32>;
+var<storage, read> order: array<u32>;
+var<storage, read_write> box: array<u32>;
 
-@compute @workgroup_size(GROUP) fn main(
-    @builtin(workgroup_id) id: vec3<u32>,
-    @builtin(num_workgroups) count: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-) {
-    let leaf = group_number(id, count) * GROUP + lane;
+#import tree::diagonal
+
+fn each_invocation(leaf: u32) {
     let first = leaf * LEAF;
-    if first >= params.count { return; }
     let end = min(first + LEAF, params.count);
     var lows = vec3<f32>(0.0);
     var highs = vec3<f32>(0.0);
@@ -39,3 +38,5 @@ const LEAF: u32 = 32u;
     store_box(8u * leaf + 6u, least);
     store_box(8u * leaf + 7u, bitcast<u32>(diagonal_of(lows, highs)));
 }
+
+#each_invocation (params.count + LEAF - 1u) / LEAF

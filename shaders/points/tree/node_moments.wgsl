@@ -1,22 +1,17 @@
 // Mass and centre of mass of one level of a tree from those of the level below.
 //
-// Layout: `moment` holds four words a node (mass, centre), levels one after the other; `params` as in nodes.wgsl. Sums run
-// over the children in order, of offsets from the centre of the first, by parts of the mass.
+// Layout: `moment` holds four words per node (mass, centre), level after level; `params` as in nodes.wgsl. Sums run over the children in
+// order, of offsets from the centre of the first, weighted by fractions of the mass.
 // Workgroup: GROUP invocations, a node of FAN nodes each. No workgroup memory.
 
-const FAN: u32 = 8u;
+var<uniform> params: Params;
+var<storage, read_write> moment: array<f32>;
 
 fn center_of(node: u32) -> vec3<f32> {
     return vec3<f32>(load_moment(4u * node + 1u), load_moment(4u * node + 2u), load_moment(4u * node + 3u));
 }
 
-@compute @workgroup_size(GROUP) fn main(
-    @builtin(workgroup_id) id: vec3<u32>,
-    @builtin(num_workgroups) count: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-) {
-    let node = group_number(id, count) * GROUP + lane;
-    if node >= params.count { return; }
+fn each_invocation(node: u32) {
     let first = params.below + node * FAN;
     let end = min(first + FAN, params.first);
     let near = center_of(first);
@@ -32,3 +27,5 @@ fn center_of(node: u32) -> vec3<f32> {
     store_moment(to, mass);
     for (var axis = 0u; axis < 3u; axis++) { store_moment(to + 1u + axis, center[axis]); }
 }
+
+#each_invocation params.count

@@ -1,18 +1,15 @@
-// Bounds, least numbers and diagonals of one level of a tree from those of the level below.
+// Bounds, least indices and diagonals of one level of a tree from those of the level below.
 //
-// Layout: `box` holds eight words a node as in leaves.wgsl, levels one after the other; `params.first` is the first node of the level,
+// Layout: `box` holds eight words per node as in leaves.wgsl, level after level; `params.first` is the first node of the level,
 // `params.below` that of the level below, which ends at `params.first`; `params.count` nodes are to be made.
 // Workgroup: GROUP invocations, a node of FAN nodes each. No workgroup memory.
 
-const FAN: u32 = 8u;
+var<uniform> params: Params;
+var<storage, read_write> box: array<u32>;
 
-@compute @workgroup_size(GROUP) fn main(
-    @builtin(workgroup_id) id: vec3<u32>,
-    @builtin(num_workgroups) count: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-) {
-    let node = group_number(id, count) * GROUP + lane;
-    if node >= params.count { return; }
+#import tree::diagonal
+
+fn each_invocation(node: u32) {
     let first = params.below + node * FAN;
     let end = min(first + FAN, params.first);
     let to = params.first + node;
@@ -35,3 +32,5 @@ const FAN: u32 = 8u;
     store_box(8u * to + 6u, least);
     store_box(8u * to + 7u, bitcast<u32>(diagonal_of(lows, highs)));
 }
+
+#each_invocation params.count

@@ -17,6 +17,7 @@
 //! - An exchange may be cut into *pieces* along the axis that takes no part in it: one piece is sent while the next is
 //!   transformed.
 
+mod buffers;
 mod planner;
 mod stage;
 mod transpose;
@@ -26,12 +27,14 @@ use super::core::Limits;
 use super::error::FftError;
 use super::spec::{Spec, SpectrumLayout, Values};
 use crate::grid::{Box3, Grid, LayoutError};
+pub use buffers::{Buffer, buffers};
 use planner::{Planner, StageKind};
 pub use stage::{Placement, Stage};
 pub use transpose::Transpose;
 
 /// One direction of a transform: stages, and the exchanges between them.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Route {
     /// The stages.
     pub(crate) stages: Vec<Stage>,
@@ -58,6 +61,7 @@ impl Route {
 
 /// The transform of fields for one rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Plan {
     /// What is transformed.
     pub spec: Spec,

@@ -1,4 +1,4 @@
-//! What can go wrong with groups.
+//! Errors of groups.
 
 use crate::comm::CommError;
 use crate::gpu::DeviceError;
@@ -6,11 +6,11 @@ use crate::points::ParticleError;
 use crate::points::neighbors::NeighborError;
 use crate::points::sort::SortError;
 
-/// An error of groups of points. Points are named by their numbers in the input of all ranks.
+/// An error of groups of points. Points are identified by their indices in the input of all ranks.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FofError {
-    /// An array of another length than the points ask for.
+    /// An array whose length does not fit the number of points.
     #[error("{have} values of `{what}` were given, but {want} are needed for the points; correct the slice")]
     WrongLength {
         /// The array.
@@ -20,7 +20,7 @@ pub enum FofError {
         /// Values it should have.
         want: u64,
     },
-    /// A mass that is none; the same error on all ranks.
+    /// Invalid mass; the same error on all ranks.
     #[error("the mass of point {number} is {value}; masses must be numbers from 0 on")]
     Mass {
         /// The first point of all ranks that has a bad value.
@@ -36,7 +36,7 @@ pub enum FofError {
         /// The first point of all ranks that has a bad value.
         number: u64,
     },
-    /// A quantity of a group that `f32` cannot hold, where it is to be kept in `f32`; the same error on all ranks.
+    /// A quantity of a group that overflows `f32`, in which it is to be written; the same error on all ranks.
     #[error(
         "`{what}` of the group with label {label} is {value:e}, beyond the range of f32 (3.4e38), in which catalogues are \
          written; scale positions, masses or velocities to other units"
@@ -49,13 +49,13 @@ pub enum FofError {
         /// The value.
         value: f64,
     },
-    /// An observer who is nowhere.
+    /// Invalid observer.
     #[error("the observer stands at {at:?}; every coordinate must be finite")]
     Observer {
         /// The coordinates given.
         at: [f64; 3],
     },
-    /// A label that is not the least number of its group, or a number that several points have.
+    /// A label that is not the least index of its group, or an index that several points have.
     #[error(
         "the group with label {label} has no point of that number or several, or a lesser number; a label is the least \
          number in its group, and no two points have the same number"
@@ -64,7 +64,7 @@ pub enum FofError {
         /// The label.
         label: u64,
     },
-    /// Points of several ranks with the same number.
+    /// Points of several ranks with the same index.
     #[error("two points of a group have the same number; number the points of all ranks without repetition")]
     Repeated,
     /// More points than one rank can hold.
@@ -73,7 +73,7 @@ pub enum FofError {
         /// The points of the rank.
         count: u64,
     },
-    /// Ranks do not measure the same kind of points; the same error on all ranks.
+    /// Ranks measure different kinds of points; the same error on all ranks.
     #[error(
         "rank {rank} measures groups in another domain, by another selection or from other quantities than rank 0; \
          every rank must give the same"
@@ -82,13 +82,13 @@ pub enum FofError {
         /// The first rank that differs from rank 0.
         rank: usize,
     },
-    /// A linking length that is none.
+    /// Invalid linking length.
     #[error("the linking length is {value}; it must be a number from 0 on")]
     Length {
         /// What was given.
         value: f64,
     },
-    /// A linking length in mean separations, where there is no volume.
+    /// A linking length in mean separations where an axis is open, so that there is no volume.
     #[error("the mean separation needs a box: make every axis periodic, or give an absolute linking length")]
     Volume,
     /// Linking points.

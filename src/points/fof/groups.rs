@@ -1,5 +1,6 @@
 //! Labels of the points of all ranks.
 
+#[cfg(feature = "catalogue")]
 use super::catalogue::{Catalogue, Members, Selection, catalogue};
 use super::error::FofError;
 use super::linking::Linking;
@@ -8,20 +9,20 @@ use crate::exchange::Context;
 use crate::gpu::{Array, Recorder};
 use crate::grid::Cost;
 use crate::points::neighbors::Components;
-use crate::points::partition::{Decomposition, GlobalIds, Part};
+use crate::points::partition::{Decomposition, GlobalIds, LocalPoints};
 use crate::points::{AnyArray, Cloud};
 
 /// Friends-of-friends groups of the points of all ranks: points are friends that lie within the linking length of each other,
 /// and a group is all friends of friends (Davis, Efstathiou, Frenk & White 1985).
 ///
-/// - The label of a group is the least number of a point in it, numbers counting the rows of all ranks' clouds in rank order: it
+/// - The label of a group is the least index of a point in it, indices counting the rows of all ranks' clouds in rank order: it
 ///   depends neither on the number of ranks nor on the device or the order of anything.
-/// - A group may span any number of ranks. Each rank links its own points and copies of those within reach on other ranks, then
-///   the ranks tell each other which labels mean the same group.
-/// - Attributes of the cloud called `mass` (one `f32` a point), `velocity` (`dims`) and `scale_factor` (one) travel with the points and
+/// - A group may span any number of ranks. Each rank links its own points and ghosts, the copies of points within reach on other ranks;
+///   then the ranks exchange which of their labels mean the same group.
+/// - Attributes of the cloud called `mass` (one `f32` per point), `velocity` (`dims`) and `scale_factor` (one) travel with the points and
 ///   enter the [`catalogue`](Self::catalogue).
 ///
-/// Exchanges: the sort's, three of the host and two of devices for ghosts, one each for labels of ghosts and for links.
+/// Exchanges: those of the sort, three of the host and two of devices for ghosts, one each for labels of ghosts and for links.
 ///
 /// ```
 /// use meshloom::{Error, Launch, gpu::Options, launch};
@@ -42,14 +43,14 @@ use crate::points::{AnyArray, Cloud};
 /// ```
 pub struct Groups {
     points: Decomposition,
-    /// Of this rank's points in the order of their numbers.
+    /// Of this rank's points in the order of their global indices.
     labels: Vec<u64>,
     length: f32,
     ghosts: u64,
     cost: Cost,
 }
 
-/// The attributes that a catalogue has a use for, and their widths in coordinates and values.
+/// The attributes that a catalogue uses, and their widths: values per axis and values besides.
 const ATTRIBUTES: [(&str, [u64; 2]); 3] = [("mass", [0, 1]), ("velocity", [1, 0]), ("scale_factor", [0, 1])];
 
 /// An attribute as reals, if the cloud has it.
@@ -63,9 +64,21 @@ fn attribute<'a>(cloud: &'a Cloud, name: &'static str) -> Result<Option<&'a Arra
     }
 }
 
+/// The least global index in the component of each point.
+fn labels_of(
+    recorder: &mut Recorder,
+    components: &Components,
+    points: &LocalPoints,
+    length: f32,
+) -> Result<Vec<u64>, FofError> {
+    let labels = components.labels(recorder, &points.tree, length)?;
+    let labels = recorder.download(&labels, 0, labels.len())?;
+    Ok(labels.into_iter().map(|row| points.ids.of(row)).collect())
+}
+
 impl Groups {
-    /// Finds the groups of all ranks' points. All ranks call it, each with its own part of the input: any number of points, none
-    /// too.
+    /// Finds the groups of all ranks' points. Waits. All ranks call it, each with its own part of the input: any number of points, also
+    /// none.
     ///
     /// # Errors
     /// [`FofError`] of the length, of attributes, the device or the ranks.
@@ -76,38 +89,34 @@ impl Groups {
         }
         let points = Decomposition::new(context, cloud)?;
         let length = linking.length(cloud.domain(), points.total)?;
-        // All ranks find it, before any asks for ghosts.
+        // All ranks find it, before any requests ghosts.
         if let Some(rank) = points.comm.first_to_differ(length)? {
             return Err(FofError::Differ { rank });
         }
         let components = Components::new(&context.gpu);
-        let labels_of = |recorder: &mut Recorder, part: &Part| -> Result<Vec<u64>, FofError> {
-            let labels = components.labels(recorder, &part.tree, length)?;
-            let labels = recorder.download(&labels, 0, labels.len())?;
-            Ok(labels.into_iter().map(|row| part.numbers.of(row)).collect())
-        };
         let requests = points.region.as_ref().map_or_else(Vec::new, |region| region.requests(length));
-        let Some(joint) = points.joint(context, &requests)? else {
-            let labels = labels_of(&mut context.recorder, &points.own)?;
+        let Some(fetched) = points.fetch_ghosts(context, &requests)? else {
+            let labels = labels_of(&mut context.recorder, &components, &points.own, length)?;
             return Ok(Groups { points, labels, length, ghosts: 0, cost: Cost::default() });
         };
-        // Rows ascend with numbers, so the least row of a component has its least number.
-        let seen = labels_of(&mut context.recorder, joint.part.as_ref().unwrap_or(&points.own))?;
-        let label_of = |number: u64| match joint.part.as_ref().map(|part| &part.numbers) {
-            Some(GlobalIds::These(numbers)) => seen[numbers.partition_point(|&other| other < number)],
-            _ => number,
+        // Rows ascend with indices, so the least row of a component has its least index.
+        let joint = fetched.points.as_ref().unwrap_or(&points.own);
+        let found = labels_of(&mut context.recorder, &components, joint, length)?;
+        let label_of = |id: u64| match fetched.points.as_ref().map(|points| &points.ids) {
+            Some(GlobalIds::List(ids)) => found[ids.partition_point(|&other| other < id)],
+            _ => id,
         };
-        let mut labels: Vec<u64> = match (&joint.part, &points.own.numbers) {
-            (Some(_), GlobalIds::These(own)) => own.iter().map(|&number| label_of(number)).collect(),
-            _ => seen.clone(),
+        let mut labels: Vec<u64> = match (&fetched.points, &points.own.ids) {
+            (Some(_), GlobalIds::List(own)) => own.iter().map(|&id| label_of(id)).collect(),
+            _ => found.clone(),
         };
-        // A point here and its copy there are in the same group.
-        let theirs = points.of_ghosts(context, &joint.ghosts, &labels)?;
-        let links = joint.numbers.iter().zip(theirs).map(|(&number, theirs)| [label_of(number), theirs]);
-        let links: Vec<[u64; 2]> = links.filter(|[ours, theirs]| ours != theirs).collect();
-        let same = resolve(&points.comm, &links)?;
-        labels.iter_mut().for_each(|label| *label = *same.get(label).unwrap_or(label));
-        let (ghosts, cost) = (joint.ghosts.len(), joint.ghosts.cost());
+        // A ghost and the point that it is a copy of are in the same group.
+        let owners_labels = points.ghost_values(context, &fetched.ghosts, &labels)?;
+        let links = fetched.ghost_ids.iter().zip(owners_labels).map(|(&id, owners)| [label_of(id), owners]);
+        let links: Vec<[u64; 2]> = links.filter(|[here, owners]| here != owners).collect();
+        let least = resolve(&points.comm, &links)?;
+        labels.iter_mut().for_each(|label| *label = *least.get(label).unwrap_or(label));
+        let (ghosts, cost) = (fetched.ghosts.len(), fetched.ghosts.cost());
         Ok(Groups { points, labels, length, ghosts, cost })
     }
 
@@ -116,27 +125,27 @@ impl Groups {
     /// # Errors
     /// [`FofError::Comm`] when another rank fails.
     pub fn labels(&self) -> Result<Vec<u64>, FofError> {
-        let GlobalIds::These(numbers) = &self.points.own.numbers else { return Ok(self.labels.clone()) };
+        let GlobalIds::List(ids) = &self.points.own.ids else { return Ok(self.labels.clone()) };
         let row_offsets = &self.points.row_offsets;
-        // Numbers ascend, so the rows of one rank lie together.
-        let place = |first: u64| numbers.partition_point(|&number| number < first);
-        let bounds: Vec<usize> = row_offsets.iter().map(|&first| place(first)).chain([numbers.len()]).collect();
+        // Indices ascend, so the rows of one rank lie together.
+        let place = |first: u64| ids.partition_point(|&id| id < first);
+        let bounds: Vec<usize> = row_offsets.iter().map(|&first| place(first)).chain([ids.len()]).collect();
         let counts: Vec<u64> = bounds.windows(2).map(|ends| (ends[1] - ends[0]) as u64).collect();
-        let rank_of = |number: u64| row_offsets.partition_point(|&first| first <= number) - 1;
-        let rows =
-            numbers.iter().zip(&self.labels).map(|(&number, &label)| [number - row_offsets[rank_of(number)], label]);
+        let rank_of = |id: u64| row_offsets.partition_point(|&first| first <= id) - 1;
+        let rows = ids.iter().zip(&self.labels).map(|(&id, &label)| [id - row_offsets[rank_of(id)], label]);
         let rows: Vec<[u64; 2]> = rows.collect();
-        let came = self.points.comm.all_to_all_v(&rows, &counts)?;
-        let mut labels = vec![0; came.data().len()];
-        came.data().iter().for_each(|&[row, label]| labels[row as usize] = label);
+        let received = self.points.comm.all_to_all_v(&rows, &counts)?;
+        let mut labels = vec![0; received.data().len()];
+        received.data().iter().for_each(|&[row, label]| labels[row as usize] = label);
         Ok(labels)
     }
 
-    /// Measures the groups and lists their members; see [`catalogue`](super::catalogue()). Waits for the points. All ranks call
+    /// Measures the groups and lists their members (feature `catalogue`); see [`catalogue`](super::catalogue()). Waits for the points. All ranks call
     /// it.
     ///
     /// # Errors
     /// As [`catalogue`](super::catalogue()), and those of the device.
+    #[cfg(feature = "catalogue")]
     pub fn catalogue(&self, recorder: &mut Recorder, selection: &Selection) -> Result<Catalogue, FofError> {
         let cloud = &self.points.own.cloud;
         let mut host = |array: &Array<f32>| recorder.download(array, 0, array.len());
@@ -145,9 +154,9 @@ impl Groups {
             .map(|name| Ok::<_, FofError>(attribute(cloud, name)?.map(&mut host).transpose()?));
         let (mass, velocity, scale_factor) = (mass?, velocity?, scale_factor?);
         let rows;
-        let number = match &self.points.own.numbers {
-            GlobalIds::These(numbers) => numbers,
-            GlobalIds::Rows => {
+        let number = match &self.points.own.ids {
+            GlobalIds::List(ids) => ids,
+            GlobalIds::Identity => {
                 rows = (0..cloud.len()).collect();
                 &rows
             }
@@ -179,7 +188,7 @@ impl Groups {
         self.ghosts
     }
 
-    /// What finding ghosts cost this rank between ranks, besides what stands in the exchange.
+    /// What finding ghosts cost this rank between ranks, besides what the exchange counts.
     pub fn cost(&self) -> Cost {
         self.cost
     }

@@ -1,4 +1,4 @@
-//! How near points of a group are to each other.
+//! The linking length of friends-of-friends groups.
 
 use super::error::FofError;
 use crate::points::Domain;
@@ -24,10 +24,10 @@ pub enum Linking {
 }
 
 impl Linking {
-    /// The length among `total` points, rounded to `f32`: what links is a distance of at most that.
+    /// The length among `total` points, rounded to `f32`: points up to that distance, inclusive, are linked.
     ///
     /// # Errors
-    /// [`FofError::Length`] for what is no number from 0 on, [`FofError::Volume`] for separations where an axis is open.
+    /// [`FofError::Length`] unless it is a number from 0 on, [`FofError::Volume`] for separations where an axis is open.
     pub fn length(&self, domain: &Domain, total: u64) -> Result<f32, FofError> {
         let (Linking::Length(value) | Linking::Separations(value)) = *self;
         if value.is_nan() || value < 0.0 {

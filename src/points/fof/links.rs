@@ -1,4 +1,4 @@
-//! Groups that reach over ranks: which labels of different ranks mean the same group.
+//! Groups that span ranks: labels of different ranks that mean the same group, united.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ impl Forest {
         while let Some(&up) = self.0.get(&root).filter(|&&up| up != root) {
             root = up;
         }
-        // What was passed hangs at the root from now on.
+        // Path compression.
         while let Some(up) = self.0.get_mut(&at).filter(|up| **up != root) {
             at = std::mem::replace(up, root);
         }
@@ -31,10 +31,10 @@ impl Forest {
     }
 }
 
-/// The least label of the group of each label that some rank's `links` join to others, however many ranks it spans. Links are
-/// pairs of labels that mean the same group. All ranks call it.
+/// For each label in any rank's `links`, the least label of its group. Links are pairs of labels that mean the same group. All ranks call
+/// it.
 ///
-/// Each rank sends those of its links that do not follow from others of its own, 16 bytes each, to all ranks: one message.
+/// Each rank sends those of its links that do not follow from its others, 16 bytes each, to all ranks: one all-gather.
 pub(super) fn resolve(comm: &Communicator, links: &[[u64; 2]]) -> Result<HashMap<u64, u64>, CommError> {
     let mut own = Forest::default();
     let links: Vec<[u64; 2]> = links.iter().copied().filter(|[one, other]| own.unite(*one, *other)).collect();

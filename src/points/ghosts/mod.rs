@@ -1,28 +1,28 @@
-//! Ghosts: copies of other ranks' points, where this rank's points need them.
+//! Ghosts: copies of remote points within reach of this rank's points, and the send lists that keep them current.
 //!
-//! | who | submits, waits | exchanges |
+//! | method | submits, waits | exchanges |
 //! |---|---|---|
-//! | [`Ghosts::find`] | yes: for points and boxes | three of the host: boxes of all, requests, numbers |
+//! | [`Ghosts::within`], [`Ghosts::find`] | yes: for points and boxes | three of the host: boxes of all ranks, requests, rows |
 //! | [`Ghosts::refresh`], [`Ghosts::accumulate`] | as [`Exchange::run`](crate::exchange::Exchange::run) | one |
 //!
-//! A rank says where its points are and how far they see ([`Request`]), others answer with those of their points that lie
-//! within. Both sides are exact to rounding, so ghosts are few: a shell as thick as the reach.
+//! A rank sends boxes around its points and how far each needs others ([`Request`]) to the ranks whose boxes are within that distance; these
+//! answer with the rows of their points that are. Both tests are exact to rounding, so ghosts are few: a shell as thick as the reach.
 
 mod region;
 
 use crate::comm::{CommError, Communicator, Op};
 use crate::exchange::{Context, ExchangeError};
 use crate::gpu::primitives::{Count, Permute};
-use crate::gpu::{Access, Array, DeviceElement, DeviceError, Element, Kernel, KernelSource, MemoryKind, Recorder};
+use crate::gpu::{Array, DeviceElement, DeviceError, Kernel, KernelSource, MemoryKind, Recorder};
 use crate::grid::Cost;
 use crate::points::rows::{exchange_rows, upload_u32};
 use crate::points::tree::Tree;
 pub use region::{Region, Request};
 
-/// Boxes of a rank that all others know, at least, where it has as many.
-const TOPS: u64 = 64;
+/// Boxes that each rank sends to all others, at least, if its tree has as many.
+const COARSE_BOXES: u64 = 64;
 
-/// Points that this rank's points see among those of other ranks, and who sees this rank's.
+/// Copies of remote points within reach, and the send lists that keep them current.
 ///
 /// ```
 /// use meshloom::Context;
@@ -48,29 +48,29 @@ const TOPS: u64 = 64;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Ghosts {
-    /// Rows of this rank that others see, by rank.
+    /// Rows of this rank that other ranks have copies of, by rank.
     rows: Array<u32>,
     sends: Vec<u64>,
     receives: Vec<u64>,
     owners: Vec<(u32, u32)>,
-    /// Requests that were sent to anybody.
-    asked: Vec<usize>,
+    /// Requests that were sent to some rank.
+    remote_requests: Vec<usize>,
     permute: Permute,
     adjoint: Adjoint,
     cost: Cost,
 }
 
-/// How contributions to ghosts come back to their points.
+/// How contributions to ghosts are added to the points that the ghosts are copies of.
 struct Adjoint {
     kernel: Kernel,
-    /// Points that others see, each once.
+    /// Points that other ranks have copies of, each once.
     points: Array<u32>,
     /// Where the places of each point begin in `places`.
     offsets: Array<u32>,
     /// Places among the rows that were sent, by point, then by rank.
     places: Array<u32>,
-    /// Points that values must have at least: one more than the last of `points`.
-    least: u64,
+    /// Rows that an array of values must have at least: one more than the last of `points`.
+    min_rows: u64,
 }
 
 /// An error of ghosts: of the device or of the ranks.
@@ -94,7 +94,7 @@ impl Region {
         })
     }
 
-    /// Requests of the points along the curve, a leaf each, with the same reach.
+    /// A request around the points of each leaf, with the same reach.
     pub fn requests(&self, reach: f32) -> Vec<Request> {
         let leaf = crate::points::tree::LEAF as usize * self.dims;
         self.points.chunks(leaf).filter_map(|points| Request::around(points, self.dims, reach)).collect()
@@ -102,8 +102,8 @@ impl Region {
 }
 
 impl Ghosts {
-    /// The points of other ranks within `radius` of any leaf of this rank's tree. All ranks call it, with trees in the same
-    /// frame.
+    /// Ghosts of the points of other ranks within `radius` of the box of any leaf of this rank's tree. All ranks call it, with trees in
+    /// the same frame.
     ///
     /// # Errors
     /// [`GhostError`] when the device or another rank fails.
@@ -113,37 +113,37 @@ impl Ghosts {
         Self::find(context, &region, &requests)
     }
 
-    /// The points of other ranks that `requests` of this rank reach; `region` is what this rank has itself. All ranks call it.
+    /// Ghosts of the points of other ranks that `requests` of this rank reach; `region` is of this rank's own points. All ranks call it.
     ///
     /// # Errors
     /// [`GhostError`] when the device or another rank fails.
     pub fn find(context: &mut Context, region: &Region, requests: &[Request]) -> Result<Self, GhostError> {
         let comm = context.comm.clone();
         let (me, ranks) = (comm.rank(), comm.size());
-        // Where the others' points are, roughly: whom to ask what.
-        let tops = comm.all_gather_v(&region.tops(TOPS))?;
-        let mut asked = Vec::new();
+        // Coarse boxes of all ranks decide which requests are sent to which rank.
+        let boxes = comm.all_gather_v(&region.coarse_boxes(COARSE_BOXES))?;
+        let mut remote_requests = Vec::new();
         let mut counts = Vec::with_capacity(ranks);
-        for (rank, tops) in tops.iter().enumerate() {
-            let before = asked.len();
+        for (rank, boxes) in boxes.iter().enumerate() {
+            let before = remote_requests.len();
             if rank != me {
                 let reaches =
-                    |request: &Request| tops.chunks_exact(6).any(|b| request.reaches(&b[..3], &b[3..], &region.side));
-                asked.extend((0..requests.len()).filter(|&number| reaches(&requests[number])));
+                    |request: &Request| boxes.chunks_exact(6).any(|b| request.reaches(&b[..3], &b[3..], &region.side));
+                remote_requests.extend((0..requests.len()).filter(|&number| reaches(&requests[number])));
             }
-            counts.push((asked.len() - before) as u64);
+            counts.push((remote_requests.len() - before) as u64);
         }
-        let requests: Vec<Request> = asked.iter().map(|&number| requests[number]).collect();
-        asked.sort_unstable();
-        asked.dedup();
-        let came = comm.all_to_all_v(&requests, &counts)?;
+        let requests: Vec<Request> = remote_requests.iter().map(|&number| requests[number]).collect();
+        remote_requests.sort_unstable();
+        remote_requests.dedup();
+        let received = comm.all_to_all_v(&requests, &counts)?;
         let mut cost = Cost { sent: 28 * counts.iter().sum::<u64>(), ..Cost::default() };
-        cost.received = 28 * came.counts().iter().sum::<u64>();
+        cost.received = 28 * received.counts().iter().sum::<u64>();
         cost.messages = counts.iter().filter(|&&count| count > 0).count() as u64;
-        // What the others see of this rank.
-        let seen: Vec<Vec<u32>> = came.iter().map(|requests| region.reached(requests)).collect();
-        let sends: Vec<u64> = seen.iter().map(|rows| rows.len() as u64).collect();
-        let rows = seen.concat();
+        // The rows of this rank that each other rank gets.
+        let reached: Vec<Vec<u32>> = received.iter().map(|requests| region.reached(requests)).collect();
+        let sends: Vec<u64> = reached.iter().map(|rows| rows.len() as u64).collect();
+        let rows = reached.concat();
         let arrived = comm.all_to_all_v(&rows, &sends)?;
         let receives = arrived.counts().to_vec();
         let owner = |(rank, rows): (usize, &[u32])| rows.iter().map(move |&row| (rank as u32, row)).collect::<Vec<_>>();
@@ -155,7 +155,7 @@ impl Ghosts {
         };
         let adjoint = Adjoint::new(&mut context.recorder, &rows)?;
         let rows = upload_u32(&mut context.recorder, &rows)?;
-        Ok(Ghosts { rows, sends, receives, owners, asked, permute: Permute::new(), adjoint, cost })
+        Ok(Ghosts { rows, sends, receives, owners, remote_requests, permute: Permute::new(), adjoint, cost })
     }
 
     /// Number of ghosts.
@@ -178,23 +178,23 @@ impl Ghosts {
         Ok(total[0])
     }
 
-    /// Whose each ghost is: the rank, and the row in that rank's cloud. By rank, then by row.
+    /// The owner of each ghost: the rank, and the row in that rank's cloud. By rank, then by row.
     pub fn owners(&self) -> &[(u32, u32)] {
         &self.owners
     }
 
-    /// Numbers, ascending, of the requests that reach boxes of other ranks: all others see nothing there.
-    pub fn asked(&self) -> &[usize] {
-        &self.asked
+    /// Numbers, ascending, of the requests that reach boxes of other ranks; no other request can have ghosts.
+    pub(crate) fn remote_requests(&self) -> &[usize] {
+        &self.remote_requests
     }
 
-    /// What finding them has cost this rank between ranks; what moving values costs stands in the exchange.
+    /// What finding them has cost this rank between ranks; the exchange counts what moving values costs.
     pub fn cost(&self) -> Cost {
         self.cost
     }
 
-    /// The ghosts' values: `width` elements for each, of `values`, which has as many for each point of the rank's own
-    /// cloud. All ranks call it.
+    /// The values of the ghosts, `width` elements each, from their owners. `values` has `width` elements for each point of the rank's own
+    /// cloud. Submits and waits as [`Exchange::run`](crate::exchange::Exchange::run). All ranks call it.
     ///
     /// # Errors
     /// [`GhostError`] when the device or another rank fails; [`DeviceError::Misuse`] for an array that is too short.
@@ -204,15 +204,16 @@ impl Ghosts {
         values: &Array<T>,
         width: u64,
     ) -> Result<Array<T>, GhostError> {
-        self.holds("Ghosts::refresh", values.len(), width)?;
+        self.check_length("Ghosts::refresh", values.len(), width)?;
         let outgoing = context.gpu.array_in("ghosts::outgoing", self.rows.len() * width, MemoryKind::Outgoing)?;
         self.permute.gather(&mut context.recorder, values, &self.rows, &outgoing, width, Count::All)?;
         exchange_rows(context, &outgoing, width, [&self.sends, &self.receives])
     }
 
-    /// Adds what came together at ghosts to the points that they are copies of: the adjoint of [`refresh`](Self::refresh).
-    /// `values` has `width` elements for each own point, `ghosts` for each ghost. Contributions to a point are added up in
-    /// the order of the ranks, then to its value: the same bits for the same ranks. All ranks call it.
+    /// Adds the values at ghosts to the points that the ghosts are copies of: the adjoint of [`refresh`](Self::refresh).
+    /// `values` has `width` elements for each own point, `ghosts` for each ghost. Contributions to a point are summed in
+    /// the order of the ranks, then added to its value: the same bits for the same ranks. Submits and waits as
+    /// [`Exchange::run`](crate::exchange::Exchange::run). All ranks call it.
     ///
     /// # Errors
     /// [`GhostError`] when the device or another rank fails; [`DeviceError::Misuse`] for an array of another length.
@@ -227,18 +228,19 @@ impl Ghosts {
             let why = format!("{} values for {} ghosts of {width}", ghosts.len(), self.len());
             return Err(DeviceError::Misuse { what: "Ghosts::accumulate".into(), why }.into());
         }
-        self.holds("Ghosts::accumulate", values.len(), width)?;
+        self.check_length("Ghosts::accumulate", values.len(), width)?;
         let outgoing = context.gpu.array_in("ghosts::outgoing", ghosts.len(), MemoryKind::Outgoing)?;
         context.recorder.copy(ghosts, 0, &outgoing, 0, ghosts.len())?;
         let incoming = exchange_rows(context, &outgoing, width, [&self.receives, &self.sends])?;
         let Adjoint { kernel, points, offsets, places, .. } = &self.adjoint;
+        let params = AccumulateParams { count: points.len() as u32, width: width as u32 };
         let arrays = [points.raw(), offsets.raw(), places.raw(), incoming.raw(), values.raw()];
-        Ok(context.recorder.each(kernel, &arrays, &[points.len() as u32, width as u32, 0, 0], points.len())?)
+        Ok(context.recorder.each(kernel, &arrays, &params, points.len())?)
     }
 
-    /// Refuses values that lack points which others see.
-    fn holds(&self, what: &str, have: u64, width: u64) -> Result<(), DeviceError> {
-        let needed = self.adjoint.least.saturating_mul(width);
+    /// Refuses values that lack points which other ranks have copies of.
+    fn check_length(&self, what: &str, have: u64, width: u64) -> Result<(), DeviceError> {
+        let needed = self.adjoint.min_rows.saturating_mul(width);
         if have >= needed {
             return Ok(());
         }
@@ -247,20 +249,21 @@ impl Ghosts {
     }
 }
 
-/// The kernel of [`Ghosts::accumulate`], for tests that go over all of the library's kernels.
-#[doc(hidden)]
-pub fn source() -> KernelSource {
+crate::kernel_params! {
+    struct AccumulateParams {
+        count: u32,
+        width: u32,
+    }
+}
+
+/// The kernel of [`Ghosts::accumulate`].
+pub(super) fn kernel() -> KernelSource {
     KernelSource::new("ghosts::accumulate", include_str!("../../../shaders/points/ghosts/accumulate.wgsl"))
-        .fields("count: u32, width: u32, pad0: u32, pad1: u32")
-        .array("points", Element::U32, Access::Read)
-        .array("offsets", Element::U32, Access::Read)
-        .array("places", Element::U32, Access::Read)
-        .array("incoming", Element::F32, Access::Read)
-        .array("values", Element::F32, Access::ReadWrite)
+        .params::<AccumulateParams>()
 }
 
 impl Adjoint {
-    /// For rows as they are sent, by rank.
+    /// For the rows that are sent, by rank.
     fn new(recorder: &mut Recorder, rows: &[u32]) -> Result<Self, DeviceError> {
         let mut places: Vec<u32> = (0..rows.len() as u32).collect();
         places.sort_by_key(|&place| rows[place as usize]); // stable: in the order of the ranks
@@ -273,11 +276,11 @@ impl Adjoint {
         }
         offsets.push(rows.len() as u32);
         Ok(Adjoint {
-            kernel: Kernel::trusted(source()),
+            kernel: Kernel::trusted(kernel()),
             points: upload_u32(recorder, &points)?,
             offsets: upload_u32(recorder, &offsets)?,
             places: upload_u32(recorder, &places)?,
-            least: points.last().map_or(0, |&last| u64::from(last) + 1),
+            min_rows: points.last().map_or(0, |&last| u64::from(last) + 1),
         })
     }
 }

@@ -1,8 +1,8 @@
-//! Which points lie near which boxes: pure geometry on the host.
+//! Points within reach of boxes: a traversal of a tree on the host.
 
 use crate::points::tree::Levels;
 
-/// Bounds and how far around them something is wanted: low, high, reach.
+/// A box and a distance around it within which points are wanted.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
 pub struct Request {
@@ -14,11 +14,11 @@ pub struct Request {
     pub reach: f32,
 }
 
-/// Bounds are taken a little nearer than they are: kernels round.
+/// Slack of squared distances, so that rounding in kernels never finds a neighbour that no request reaches.
 const CLOSER: f64 = 1.0 - 1e-5;
 
 impl Request {
-    /// The least bounds of points of `dims` coordinates; none without points.
+    /// The bounding box of points of `dims` coordinates; `None` without points.
     pub fn around(points: &[f32], dims: usize, reach: f32) -> Option<Request> {
         let mut points = points.chunks_exact(dims);
         let first = points.next()?;
@@ -34,7 +34,7 @@ impl Request {
         Some(request)
     }
 
-    /// Whether anything between `low` and `high` may be within reach; `side` are those of the domain, 0 along open axes.
+    /// Whether any point between `low` and `high` may be within reach; `side` is that of the domain, 0 along open axes.
     pub fn reaches(&self, low: &[f32], high: &[f32], side: &[f32; 3]) -> bool {
         if self.reach.is_infinite() {
             return true;
@@ -53,7 +53,7 @@ impl Request {
         sum * CLOSER <= f64::from(self.reach).powi(2)
     }
 
-    /// Whether everything between `low` and `high` is within reach for certain.
+    /// Whether all points between `low` and `high` are certainly within reach.
     fn covers(&self, low: &[f32], high: &[f32]) -> bool {
         let farthest = |axis: usize| {
             let below = f64::from(self.low[axis]) - f64::from(low[axis]);
@@ -64,19 +64,19 @@ impl Request {
     }
 }
 
-/// The points of a rank as the host sees them: boxes of its tree and the points along the curve.
+/// The points of a rank on the host: the boxes of its tree and the points along the curve.
 pub struct Region {
-    /// Coordinates of a point.
+    /// Coordinates per point.
     pub dims: usize,
     /// Sides; 0 along open axes.
     pub side: [f32; 3],
-    /// The shape of the tree.
+    /// The levels of the tree.
     pub levels: Levels,
-    /// Six words a node.
+    /// Six numbers per node: low x, y, z and high x, y, z.
     pub boxes: Vec<f32>,
     /// Points along the curve.
     pub points: Vec<f32>,
-    /// Number in the cloud of each point along the curve.
+    /// Index in the cloud of each point along the curve.
     pub order: Vec<u32>,
 }
 
@@ -87,7 +87,7 @@ impl Region {
     }
 
     /// Boxes of the highest level that has at least `enough` nodes, or of the leaves: low and high of each.
-    pub fn tops(&self, enough: u64) -> Vec<f32> {
+    pub fn coarse_boxes(&self, enough: u64) -> Vec<f32> {
         let levels = &self.levels;
         let Some(level) = (0..levels.count()).rev().find(|&level| level == 0 || levels.nodes(level) >= enough) else {
             return Vec::new();
@@ -96,12 +96,12 @@ impl Region {
         self.boxes[range].to_vec()
     }
 
-    /// Numbers in the cloud, ascending, of the points that any request reaches. Memory: a byte a point and a node, however far
+    /// Indices in the cloud, ascending, of the points that any request reaches. Memory: a byte per point and node, however far
     /// requests reach.
     pub fn reached(&self, requests: &[Request]) -> Vec<u32> {
         let mut near = vec![false; self.order.len()];
-        // Nodes all of whose points are near: a request that reaches far takes them as a whole, and the next ones pass by.
-        let mut taken = vec![false; self.levels.total() as usize];
+        // Fully covered subtrees, skipped by later requests.
+        let mut covered = vec![false; self.levels.total() as usize];
         let top = self.levels.count();
         let mut stack: Vec<(usize, u64)> = Vec::new();
         for request in requests {
@@ -111,13 +111,13 @@ impl Region {
             while let Some((level, node)) = stack.pop() {
                 let number = (self.levels.start(level) + node) as usize;
                 let (low, high) = self.bounds(level, node);
-                if taken[number] || !request.reaches(low, high, &self.side) {
+                if covered[number] || !request.reaches(low, high, &self.side) {
                     continue;
                 }
                 let points = self.levels.points(level, node);
                 let points = points.start as usize..points.end as usize;
                 if request.covers(low, high) {
-                    taken[number] = true;
+                    covered[number] = true;
                     near[points].fill(true);
                 } else if level > 0 {
                     stack.extend(self.levels.children(level, node).map(|child| (level - 1, child)));
@@ -173,7 +173,7 @@ mod tests {
         let order: Vec<u32> = (0..1000).rev().collect();
         let side = [1.0, 0.0, 0.0];
         let region = Region { dims: 2, side, levels, boxes, points, order };
-        // The last one holds whole nodes.
+        // The last one covers whole nodes.
         let requests = [
             request(0.9, 0.95, 0.1),
             Request { high: [0.2, 0.3, 0.0], ..request(0.1, 0.0, 0.05) },
@@ -188,7 +188,7 @@ mod tests {
         assert!(region.reached(&[]).is_empty());
         let everything = Request { reach: f32::INFINITY, ..requests[0] };
         assert_eq!(region.reached(&[requests[0], everything]), (0..1000).collect::<Vec<u32>>());
-        assert_eq!(region.tops(1).len(), 6 * 4);
-        assert_eq!(region.tops(20).len(), 6 * 32);
+        assert_eq!(region.coarse_boxes(1).len(), 6 * 4);
+        assert_eq!(region.coarse_boxes(20).len(), 6 * 32);
     }
 }

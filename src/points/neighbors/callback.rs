@@ -2,6 +2,9 @@
 
 use crate::gpu::{Callback, DeviceError};
 
+/// What kernels import the text as.
+pub(super) const MODULE: &str = "neighbors::callback";
+
 const PLACE: &str = "Callback on neighbors";
 
 /// Refuses a text that lacks one of the functions, and parameters, which searches have no room for.

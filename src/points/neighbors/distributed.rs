@@ -15,48 +15,56 @@ use crate::gpu::primitives::Count;
 use crate::gpu::{DeviceError, Recorder};
 use crate::grid::Cost;
 use crate::points::ghosts::Request;
-use crate::points::partition::{Decomposition, GlobalIds, Part};
+use crate::points::partition::{Decomposition, GlobalIds, LocalPoints};
 use crate::points::rows::{row_offsets, upload_u32};
 use crate::points::sort::Route;
 use crate::points::tree::LEAF;
 use crate::points::{Cloud, Extent};
 
 /// Bytes of results on the device at a time.
-const RESULTS: u64 = 128 << 20;
+const RESULT_BYTES: u64 = 128 << 20;
 
 /// The nearest points of each row: `k` entries, nearest first.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct KnnResult {
-    /// Entries a row.
+    /// Entries per row.
     pub k: u32,
-    /// Numbers in the input of all ranks; `u64::MAX` where there are fewer.
+    /// Indices in the input of all ranks; `u64::MAX` where there are fewer.
     pub index: Vec<u64>,
     /// Distances; infinity where there are fewer.
     pub distance: Vec<f32>,
 }
 
-/// Queries of this rank, arranged along the curve.
+/// The queries that this rank searches for, arranged along the curve.
 struct RankQueries {
     /// `None`: the rank's own points.
     targets: Option<Targets>,
-    /// Row of the query in what this rank was asked, along the curve.
+    /// Row of each query, along the curve, in `ids`.
     order: Vec<u32>,
-    /// The query's number in the input of all ranks, by row.
-    numbers: GlobalIds,
-    /// How many rows of the input each rank and those before it have.
+    /// The query's index in the input of all ranks, by row.
+    ids: GlobalIds,
+    /// Where each rank's rows begin among those of all ranks.
     row_offsets: Vec<u64>,
-    /// Points along the curve; empty on one rank, where nobody is asked.
+    /// Coordinates along the curve; empty on one rank, where no ghosts are requested.
     points: Vec<f32>,
 }
 
-/// The points of all ranks, distributed for searches: each rank has a piece of a Hilbert curve through all of them, of equal
-/// size, and fetches what else its queries see.
+impl RankQueries {
+    /// Requests of all groups of queries that lie in one leaf each, as far as each `reach`.
+    fn requests(&self, dims: usize, reach: impl Fn(usize) -> f32) -> Vec<Request> {
+        let groups = self.points.chunks(LEAF as usize * dims).enumerate();
+        groups.filter_map(|(group, points)| Request::around(points, dims, reach(group))).collect()
+    }
+}
+
+/// The points of all ranks, distributed for searches: each rank has a part of a Hilbert curve through all of them, of equal
+/// size, and fetches copies of the points of others that its queries reach.
 ///
-/// - Every method is called by all ranks. Rows are those of the input that this rank gave, in its order; numbers count the rows
+/// - Every method is called by all ranks. Rows are those of the input that this rank gave, in its order; indices count the rows
 ///   of all ranks, in rank order.
 /// - Results are the same to the last bit for any number of ranks.
-/// - A search moves requests, ghosts (points and numbers) and results: 4 exchanges, in [`cost`](Self::cost) with what is
-///   in the [`Exchange`](crate::exchange::Exchange).
+/// - A search takes 4 exchanges: requests, ghosts (points and indices) and results. [`cost`](Self::cost) counts them together with
+///   the [`Exchange`](crate::exchange::Exchange).
 ///
 /// ```
 /// use meshloom::{Error, Launch, gpu::Options, launch};
@@ -65,11 +73,11 @@ struct RankQueries {
 ///
 /// let nearest = launch(Launch::Threads(3), &Options::from_env()?, |mut context| {
 ///     let domain = Domain::new(&[9.0, 0.0])?;
-///     let x = [0.0, 3.5, 7.0][context.comm.rank()]; // two points a rank
+///     let x = [0.0, 3.5, 7.0][context.comm.rank()]; // two points per rank
 ///     let cloud = Cloud::from_host(&mut context.recorder, &domain, &[x, 0.0, x + 1.0, 0.0])?;
 ///     let search = DistributedSearch::new(&mut context, &cloud)?;
-///     let ask = KnnQuery { without_self: true, ..KnnQuery::nearest(2) };
-///     Ok::<_, Error>(search.nearest(&mut context, None, &ask)?.index)
+///     let others = KnnQuery { without_self: true, ..KnnQuery::nearest(2) };
+///     Ok::<_, Error>(search.nearest(&mut context, None, &others)?.index)
 /// })?;
 /// assert_eq!(nearest, [[1, 5, 0, 5], [3, 1, 2, 4], [5, 0, 0, 4]]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -83,7 +91,7 @@ pub struct DistributedSearch {
 }
 
 impl DistributedSearch {
-    /// Distributes the points of all ranks' clouds (attributes stay behind) and builds the trees. All ranks call it.
+    /// Distributes the points of all ranks' clouds, without attributes, and builds the trees. Waits. All ranks call it.
     ///
     /// # Errors
     /// [`NeighborError`] of the points, the device or the ranks.
@@ -98,8 +106,8 @@ impl DistributedSearch {
         })
     }
 
-    /// The `ask.k` nearest of all points for each of this rank's rows, or for its rows of `queries`. `ask.rows` plays no part.
-    /// All ranks call it.
+    /// The `knn.k` nearest of all points for each of this rank's rows, or for its rows of `queries`. `knn.rows` plays no part.
+    /// Waits. All ranks call it.
     ///
     /// # Errors
     /// As [`Nearest::lists`], and those of the ranks.
@@ -107,49 +115,26 @@ impl DistributedSearch {
         &self,
         context: &mut Context,
         queries: Option<&Cloud>,
-        ask: &KnnQuery,
+        knn: &KnnQuery,
     ) -> Result<KnnResult, NeighborError> {
-        ask.check()?;
-        not_themselves(queries, ask.without_self)?;
-        let asking = self.asking(context, queries)?;
-        let k = ask.k as usize;
-        let rows = asking.order.len();
-        let (mut index, mut distance) = (vec![u64::MAX; rows * k], vec![f32::INFINITY; rows * k]);
-        self.lists(&mut context.recorder, &self.points.own, asking.targets.as_ref(), ask, &mut index, &mut distance)?;
-        if self.points.comm.size() > 1 && k > 0 {
-            // How far each group sees: to the last of its neighbours, or to where it wants to.
-            let far = |row: &[f32]| row[k - 1].min(ask.within);
-            let group = LEAF as usize;
-            let reach: Vec<f32> =
-                distance.chunks(group * k).map(|rows| rows.chunks(k).map(far).fold(0.0, f32::max)).collect();
-            let dims = self.points.frame.dims;
-            let groups = asking.points.chunks(group * dims).zip(&reach);
-            let requests: Vec<Request> =
-                groups.filter_map(|(points, &reach)| Request::around(points, dims, reach)).collect();
-            let (joint, asked) = self.joint(context, &requests)?;
-            // Only those who saw others' boxes can see others' points.
-            let rows: Vec<u32> =
-                asked.iter().flat_map(|&g| (g * group..((g + 1) * group).min(rows)).map(|row| row as u32)).collect();
-            if let Some(joint) = joint {
-                let again = self.again(&mut context.recorder, &asking, &joint, &rows)?;
-                let (mut near, mut far) = (vec![u64::MAX; rows.len() * k], vec![f32::INFINITY; rows.len() * k]);
-                self.lists(&mut context.recorder, &joint, Some(&again), ask, &mut near, &mut far)?;
-                for (at, &row) in rows.iter().enumerate() {
-                    let (from, to) = (at * k..(at + 1) * k, row as usize * k..(row as usize + 1) * k);
-                    index[to.clone()].copy_from_slice(&near[from.clone()]);
-                    distance[to].copy_from_slice(&far[from]);
-                }
-            }
+        knn.check()?;
+        refuse_self_filter(queries, knn.without_self)?;
+        let local = self.arrange_queries(context, queries)?;
+        let mut found = self.lists(&mut context.recorder, &self.points.own, queries_at(local.targets.as_ref()), knn)?;
+        if self.points.comm.size() > 1 && knn.k > 0 {
+            self.search_ghosts(context, &local, knn, &mut found)?;
         }
-        let mut answers = ResultRouting::default();
-        for (i, &row) in asking.order.iter().enumerate() {
-            answers.push(asking.numbers.of(row), &index[i * k..(i + 1) * k], &distance[i * k..(i + 1) * k]);
+        let k = knn.k as usize;
+        let mut results = ResultRouting::default();
+        for (i, &row) in local.order.iter().enumerate() {
+            let entries = i * k..(i + 1) * k;
+            results.push(local.ids.of(row), &found.index[entries.clone()], &found.distance[entries]);
         }
-        let RadiusResult { index, distance, .. } = self.delivered(&asking, answers)?;
-        Ok(KnnResult { k: ask.k, index, distance })
+        let RadiusResult { index, distance, .. } = self.deliver(&local, results)?;
+        Ok(KnnResult { k: knn.k, index, distance })
     }
 
-    /// How many of all points lie within a radius of each row. `within.rows` plays no part. All ranks call it.
+    /// How many of all points lie within a radius of each row. `within.rows` plays no part. Waits. All ranks call it.
     ///
     /// # Errors
     /// As [`Radius::counts`], and those of the ranks.
@@ -160,22 +145,21 @@ impl DistributedSearch {
         within: &RadiusQuery,
     ) -> Result<Vec<u64>, NeighborError> {
         check_radius(within.radius)?;
-        not_themselves(queries, within.which != PairFilter::All)?;
+        refuse_self_filter(queries, within.which != PairFilter::All)?;
         let within = RadiusQuery { rows: RowOrder::Curve, ..*within };
-        let asking = self.asking(context, queries)?;
-        let seen = self.seen(context, &asking, within.radius)?;
-        let (part, targets) =
-            seen.as_ref().map_or((&self.points.own, asking.targets.as_ref()), |(part, t)| (part, Some(t)));
-        let counts = self.radius.counts(&mut context.recorder, &part.tree, queries_at(targets), &within)?;
+        let local = self.arrange_queries(context, queries)?;
+        let joint = self.points_within(context, &local, within.radius)?;
+        let (points, queries) = self.scope(&local, joint.as_ref());
+        let counts = self.radius.counts(&mut context.recorder, &points.tree, queries, &within)?;
         let counts = context.recorder.download(&counts, 0, counts.len())?;
-        let mut answers = ResultRouting::default();
-        for (&row, &count) in asking.order.iter().zip(&counts) {
-            answers.push(asking.numbers.of(row), &[u64::from(count)], &[0.0]);
+        let mut results = ResultRouting::default();
+        for (&row, &count) in local.order.iter().zip(&counts) {
+            results.push(local.ids.of(row), &[u64::from(count)], &[0.0]);
         }
-        Ok(self.delivered(&asking, answers)?.index)
+        Ok(self.deliver(&local, results)?.index)
     }
 
-    /// All points within a radius of each row. `within.rows` plays no part. All ranks call it.
+    /// All points within a radius of each row. `within.rows` plays no part. Waits. All ranks call it.
     ///
     /// # Errors
     /// As [`Radius::lists`], and those of the ranks.
@@ -186,28 +170,27 @@ impl DistributedSearch {
         within: &RadiusQuery,
     ) -> Result<RadiusResult, NeighborError> {
         check_radius(within.radius)?;
-        not_themselves(queries, within.which != PairFilter::All)?;
+        refuse_self_filter(queries, within.which != PairFilter::All)?;
         let within = RadiusQuery { rows: RowOrder::Curve, ..*within };
-        let asking = self.asking(context, queries)?;
-        let seen = self.seen(context, &asking, within.radius)?;
-        let (part, targets) =
-            seen.as_ref().map_or((&self.points.own, asking.targets.as_ref()), |(part, t)| (part, Some(t)));
-        let lists = self.radius.lists(&mut context.recorder, &part.tree, queries_at(targets), &within)?;
-        let NeighborLists { offset, index, distance } = lists;
-        let offset = context.recorder.download(&offset, 0, offset.len())?;
-        let index = context.recorder.download(&index, 0, index.len())?;
-        let distance = context.recorder.download(&distance, 0, distance.len())?;
-        let index: Vec<u64> = index.into_iter().map(|row| part.numbers.of(row)).collect();
-        let mut answers = ResultRouting::default();
-        for (&row, ends) in asking.order.iter().zip(offset.windows(2)) {
-            let range = ends[0] as usize..ends[1] as usize;
-            answers.push(asking.numbers.of(row), &index[range.clone()], &distance[range]);
+        let local = self.arrange_queries(context, queries)?;
+        let joint = self.points_within(context, &local, within.radius)?;
+        let (points, queries) = self.scope(&local, joint.as_ref());
+        let recorder = &mut context.recorder;
+        let NeighborLists { offset, index, distance } = self.radius.lists(recorder, &points.tree, queries, &within)?;
+        let offset = recorder.download(&offset, 0, offset.len())?;
+        let index = recorder.download(&index, 0, index.len())?;
+        let distance = recorder.download(&distance, 0, distance.len())?;
+        let index: Vec<u64> = index.into_iter().map(|row| points.ids.of(row)).collect();
+        let mut results = ResultRouting::default();
+        for (&row, ends) in local.order.iter().zip(offset.windows(2)) {
+            let entries = ends[0] as usize..ends[1] as usize;
+            results.push(local.ids.of(row), &index[entries.clone()], &distance[entries]);
         }
-        self.delivered(&asking, answers)
+        self.deliver(&local, results)
     }
 
     /// How many pairs of all ranks have a distance in each bin: ordered pairs of two different points, or of one of `queries`
-    /// and any point. The same on all ranks. All ranks call it.
+    /// and any point. The same on all ranks. Waits. All ranks call it.
     ///
     /// # Errors
     /// As [`Radius::pairs`], and those of the ranks.
@@ -217,14 +200,13 @@ impl DistributedSearch {
         queries: Option<&Cloud>,
         bins: &Bins,
     ) -> Result<Vec<u64>, NeighborError> {
-        let asking = self.asking(context, queries)?;
-        let seen = self.seen(context, &asking, bins.edges()[bins.len()])?;
-        let (part, targets) =
-            seen.as_ref().map_or((&self.points.own, asking.targets.as_ref()), |(part, t)| (part, Some(t)));
+        let local = self.arrange_queries(context, queries)?;
+        let joint = self.points_within(context, &local, bins.edges()[bins.len()])?;
         let which = if queries.is_none() { PairFilter::Others } else { PairFilter::All };
+        let (points, queries) = self.scope(&local, joint.as_ref());
         let words = context.gpu.array::<u32>("neighbors::bins", 2 * bins.len() as u64)?;
         context.recorder.clear(&words);
-        self.radius.pairs(&mut context.recorder, &part.tree, queries_at(targets), bins, which, &words)?;
+        self.radius.pairs(&mut context.recorder, &points.tree, queries, bins, which, &words)?;
         let mut counts = join_u64(&context.recorder.download(&words, 0, words.len())?);
         self.points.comm.all_reduce(&mut counts, Op::Sum)?;
         Ok(counts)
@@ -241,145 +223,170 @@ impl DistributedSearch {
         self.ghosts.get()
     }
 
-    /// Arranges the queries of all ranks: each goes to the rank that has the points around it.
-    fn asking(&self, context: &mut Context, queries: Option<&Cloud>) -> Result<RankQueries, NeighborError> {
-        let tree = &self.points.own.tree;
+    /// Sends the queries of all ranks to the ranks whose part of the curve they lie in, and arranges them there.
+    fn arrange_queries(&self, context: &mut Context, queries: Option<&Cloud>) -> Result<RankQueries, NeighborError> {
+        let (comm, own) = (&self.points.comm, &self.points.own);
         let Some(cloud) = queries else {
-            let order = match &self.points.region {
-                Some(region) => region.order.clone(),
-                None => context.recorder.download(tree.order(), 0, tree.len())?,
+            let (order, points) = match &self.points.region {
+                Some(region) => (region.order.clone(), region.points.clone()),
+                None => (context.recorder.download(own.tree.order(), 0, own.tree.len())?, Vec::new()),
             };
-            let numbers = self.points.own.numbers.clone();
-            let points = self.points.region.as_ref().map_or_else(Vec::new, |region| region.points.clone());
-            return Ok(RankQueries {
-                targets: None,
-                order,
-                numbers,
-                row_offsets: self.points.row_offsets.clone(),
-                points,
-            });
+            let (ids, row_offsets) = (own.ids.clone(), self.points.row_offsets.clone());
+            return Ok(RankQueries { targets: None, order, ids, row_offsets, points });
         };
-        let row_offsets = row_offsets(&self.points.comm, cloud.len())?;
-        if self.points.comm.size() == 1 {
-            let targets = Targets::new(&mut context.recorder, &self.points.builder, cloud, tree)?;
+        let row_offsets = row_offsets(comm, cloud.len())?;
+        if comm.size() == 1 {
+            let targets = Targets::new(&mut context.recorder, &self.points.builder, cloud, &own.tree)?;
             let order = context.recorder.download(targets.order(), 0, targets.len())?;
-            return Ok(RankQueries {
-                targets: Some(targets),
-                order,
-                numbers: GlobalIds::Rows,
-                row_offsets,
-                points: Vec::new(),
-            });
+            let ids = GlobalIds::Identity;
+            return Ok(RankQueries { targets: Some(targets), order, ids, row_offsets, points: Vec::new() });
         }
         let owners = self.points.owners(&mut context.recorder, cloud)?;
         let mut rows: Vec<u32> = (0..owners.len() as u32).collect();
         rows.sort_by_key(|&row| owners[row as usize]); // stable
-        let mut sends = vec![0u64; self.points.comm.size()];
+        let mut sends = vec![0u64; comm.size()];
         owners.iter().for_each(|&owner| sends[owner] += 1);
-        let came = self.points.comm.all_to_all_v(&rows, &sends)?;
-        let receives = came.counts().to_vec();
-        let numbers =
-            came.iter().zip(&row_offsets).flat_map(|(rows, first)| rows.iter().map(move |&row| first + u64::from(row)));
-        let numbers = GlobalIds::These(numbers.collect());
+        let received = comm.all_to_all_v(&rows, &sends)?;
+        let ids = received.iter().zip(&row_offsets);
+        let ids = ids.flat_map(|(rows, first)| rows.iter().map(move |&row| first + u64::from(row))).collect();
         let order = upload_u32(&mut context.recorder, &rows)?;
-        let route = Route::new(&self.points.comm, order, sends, receives, None)?;
+        let route = Route::new(comm, order, sends, received.counts().to_vec(), None)?;
         let positions = route.forward(context, cloud.positions(), self.points.frame.dims as u64)?;
-        let here = Cloud::new(&mut context.recorder, cloud.domain(), positions)?;
+        let recorder = &mut context.recorder;
+        let here = Cloud::new(recorder, cloud.domain(), positions)?;
         // All ranks choose the same units.
-        let extent = Extent::of(&here).of_all(&self.points.comm)?;
-        let targets = Targets::new(&mut context.recorder, &self.points.builder, &here, tree)?.among(extent);
-        let order = context.recorder.download(targets.order(), 0, targets.len())?;
-        let points = context.recorder.download(targets.positions(), 0, targets.positions().len())?;
-        Ok(RankQueries { targets: Some(targets), order, numbers, row_offsets, points })
+        let extent = Extent::of(&here).of_all(comm)?;
+        let targets = Targets::new(recorder, &self.points.builder, &here, &own.tree)?.with_extent(extent);
+        let order = recorder.download(targets.order(), 0, targets.len())?;
+        let points = recorder.download(targets.positions(), 0, targets.positions().len())?;
+        Ok(RankQueries { targets: Some(targets), order, ids: GlobalIds::List(ids), row_offsets, points })
     }
 
-    /// The lists of all queries along the curve, with numbers of the input.
+    /// The lists of queries along the curve, with indices in the input of all ranks.
     fn lists(
         &self,
         recorder: &mut Recorder,
-        part: &Part,
-        targets: Option<&Targets>,
-        ask: &KnnQuery,
-        index: &mut [u64],
-        distance: &mut [f32],
-    ) -> Result<(), NeighborError> {
-        let queries = queries_at(targets);
-        let rows = queries.len(&part.tree);
-        let k = u64::from(ask.k);
-        let per = (RESULTS / (8 * k.max(1))).max(LEAF) / LEAF * LEAF;
+        points: &LocalPoints,
+        queries: Queries<'_>,
+        knn: &KnnQuery,
+    ) -> Result<KnnResult, NeighborError> {
+        let (rows, k) = (queries.len(&points.tree), u64::from(knn.k));
+        let entries = (rows * k) as usize;
+        let (mut index, mut distance) = (Vec::with_capacity(entries), Vec::with_capacity(entries));
+        let per = (RESULT_BYTES / (8 * k.max(1))).max(LEAF) / LEAF * LEAF;
         for start in (0..rows).step_by(per as usize) {
-            let lists = self.nearest.lists_of(recorder, &part.tree, queries, ask, start..(start + per).min(rows))?;
-            let near = recorder.download(&lists.index, 0, lists.index.len())?;
-            let far = recorder.download(&lists.distance, 0, lists.distance.len())?;
-            let at = (start * k) as usize;
-            distance[at..at + far.len()].copy_from_slice(&far);
-            for (to, row) in index[at..].iter_mut().zip(near) {
-                *to = if row == u32::MAX { u64::MAX } else { part.numbers.of(row) };
-            }
+            let part = start..(start + per).min(rows);
+            let lists = self.nearest.lists_of(recorder, &points.tree, queries, knn, part)?;
+            let sources = recorder.download(&lists.index, 0, lists.index.len())?;
+            distance.extend(recorder.download(&lists.distance, 0, lists.distance.len())?);
+            index.extend(sources.into_iter().map(|row| if row == u32::MAX { u64::MAX } else { points.ids.of(row) }));
+        }
+        Ok(KnnResult { k: knn.k, index, distance })
+    }
+
+    /// Searches again, among ghosts too, for the groups of queries whose reach overlaps a box of another rank; `found` is what they have
+    /// found on this rank, along the curve.
+    fn search_ghosts(
+        &self,
+        context: &mut Context,
+        local: &RankQueries,
+        knn: &KnnQuery,
+        found: &mut KnnResult,
+    ) -> Result<(), NeighborError> {
+        let (k, group, queries) = (knn.k as usize, LEAF as usize, local.order.len());
+        // A group reaches the farthest of its neighbours so far, but no farther than the limit.
+        let last = |row: &[f32]| row[k - 1].min(knn.within);
+        let reach: Vec<f32> =
+            found.distance.chunks(group * k).map(|rows| rows.chunks(k).map(last).fold(0.0, f32::max)).collect();
+        let requests = local.requests(self.points.frame.dims, |group| reach[group]);
+        let (joint, remote) = self.fetch(context, &requests)?;
+        let Some(joint) = joint else { return Ok(()) };
+        let rows = remote.iter().flat_map(|&g| (g * group..((g + 1) * group).min(queries)).map(|row| row as u32));
+        let rows: Vec<u32> = rows.collect();
+        let targets = self.targets_in(&mut context.recorder, local, &joint, &rows)?;
+        let again = self.lists(&mut context.recorder, &joint, Queries::At(&targets), knn)?;
+        for (at, &row) in rows.iter().enumerate() {
+            let (from, to) = (at * k..(at + 1) * k, row as usize * k..(row as usize + 1) * k);
+            found.index[to.clone()].copy_from_slice(&again.index[from.clone()]);
+            found.distance[to].copy_from_slice(&again.distance[from]);
         }
         Ok(())
     }
 
-    /// This rank's points and those that its `requests` reach on others, if there are any on any rank; and which requests saw
-    /// another rank's boxes.
-    fn joint(&self, context: &mut Context, requests: &[Request]) -> Result<(Option<Part>, Vec<usize>), NeighborError> {
-        let Some(joint) = self.points.joint(context, requests)? else { return Ok((None, Vec::new())) };
+    /// This rank's points with those that its `requests` reach on other ranks, `None` if no rank has any ghosts here; and the numbers of the
+    /// requests that reach boxes of other ranks.
+    fn fetch(
+        &self,
+        context: &mut Context,
+        requests: &[Request],
+    ) -> Result<(Option<LocalPoints>, Vec<usize>), NeighborError> {
+        let Some(fetched) = self.points.fetch_ghosts(context, requests)? else { return Ok((None, Vec::new())) };
         let mut cost = self.cost.get();
-        cost += joint.ghosts.cost();
+        cost += fetched.ghosts.cost();
         self.cost.set(cost);
-        self.ghosts.set(joint.ghosts.len());
-        let asked = if joint.part.is_some() { joint.ghosts.asked().to_vec() } else { Vec::new() };
-        Ok((joint.part, asked))
+        self.ghosts.set(fetched.ghosts.len());
+        let remote = fetched.ghosts.remote_requests().to_vec();
+        Ok((fetched.points, remote))
     }
 
-    /// The queries `rows` along the curve, as targets in a joint part.
-    fn again(
+    /// The queries `rows` along the curve, as targets among `joint`, own points and ghosts.
+    fn targets_in(
         &self,
         recorder: &mut Recorder,
-        asking: &RankQueries,
-        joint: &Part,
+        local: &RankQueries,
+        joint: &LocalPoints,
         rows: &[u32],
     ) -> Result<Targets, NeighborError> {
-        let dims = self.points.frame.dims as u64;
-        let positions = asking.targets.as_ref().map_or(self.points.own.tree.positions(), Targets::positions);
-        let picked = recorder.gpu().array::<f32>("neighbors::again", rows.len() as u64 * dims)?;
+        let (own, dims) = (&self.points.own, self.points.frame.dims as u64);
+        let positions = local.targets.as_ref().map_or(own.tree.positions(), Targets::positions);
+        let selected = recorder.gpu().array::<f32>("neighbors::selected", rows.len() as u64 * dims)?;
         let index = upload_u32(recorder, rows)?;
-        self.points.permute.gather(recorder, positions, &index, &picked, dims, Count::All)?;
-        let numbers: Vec<u32> = match (&asking.targets, &joint.numbers) {
-            // Own points are found among the joint ones, so that they know themselves.
-            (None, GlobalIds::These(all)) => {
+        self.points.permute.gather(recorder, positions, &index, &selected, dims, Count::All)?;
+        let numbers: Vec<u32> = match (&local.targets, &joint.ids) {
+            // The number of an own point is its place among the joint ones, so that it can be left out of its own neighbours.
+            (None, GlobalIds::List(all)) => {
                 let place = |&row: &u32| {
-                    let number = asking.numbers.of(asking.order[row as usize]);
-                    all.partition_point(|&other| other < number) as u32
+                    let id = local.ids.of(local.order[row as usize]);
+                    all.partition_point(|&other| other < id) as u32
                 };
                 rows.iter().map(place).collect()
             }
-            _ => rows.iter().map(|&row| asking.order[row as usize]).collect(),
+            _ => rows.iter().map(|&row| local.order[row as usize]).collect(),
         };
         let numbers = upload_u32(recorder, &numbers)?;
-        let extent = asking.targets.as_ref().map_or(self.points.own.tree.extent(), Targets::extent);
-        Ok(Targets::like(&joint.tree, picked, numbers, extent))
+        let extent = local.targets.as_ref().map_or(own.tree.extent(), Targets::extent);
+        Ok(Targets::arranged(&joint.tree, selected, numbers, extent))
     }
 
-    /// What queries see within a radius, where that is more than this rank has: the points, and the queries among them.
-    fn seen(
+    /// Own points and ghosts within a radius of the queries, and the queries among them; `None` where there are no ghosts.
+    fn points_within(
         &self,
         context: &mut Context,
-        asking: &RankQueries,
+        local: &RankQueries,
         radius: f32,
-    ) -> Result<Option<(Part, Targets)>, NeighborError> {
-        let dims = self.points.frame.dims;
-        let groups = asking.points.chunks(LEAF as usize * dims);
-        let requests: Vec<Request> = groups.filter_map(|points| Request::around(points, dims, radius)).collect();
-        let (Some(joint), _) = self.joint(context, &requests)? else { return Ok(None) };
-        let rows: Vec<u32> = (0..asking.order.len() as u32).collect();
-        let targets = self.again(&mut context.recorder, asking, &joint, &rows)?;
+    ) -> Result<Option<(LocalPoints, Targets)>, NeighborError> {
+        let requests = local.requests(self.points.frame.dims, |_| radius);
+        let (Some(joint), _) = self.fetch(context, &requests)? else { return Ok(None) };
+        let rows: Vec<u32> = (0..local.order.len() as u32).collect();
+        let targets = self.targets_in(&mut context.recorder, local, &joint, &rows)?;
         Ok(Some((joint, targets)))
     }
 
-    /// Brings answers to the ranks that asked.
-    fn delivered(&self, asking: &RankQueries, answers: ResultRouting) -> Result<RadiusResult, NeighborError> {
-        let (rows, cost) = deliver(&self.points.comm, &asking.row_offsets, answers)?;
+    /// The points to search, and the queries among them.
+    fn scope<'a>(
+        &'a self,
+        local: &'a RankQueries,
+        joint: Option<&'a (LocalPoints, Targets)>,
+    ) -> (&'a LocalPoints, Queries<'a>) {
+        match joint {
+            Some((points, targets)) => (points, Queries::At(targets)),
+            None => (&self.points.own, queries_at(local.targets.as_ref())),
+        }
+    }
+
+    /// Sends results to the ranks whose rows the queries are.
+    fn deliver(&self, local: &RankQueries, results: ResultRouting) -> Result<RadiusResult, NeighborError> {
+        let (rows, cost) = deliver(&self.points.comm, &local.row_offsets, results)?;
         let mut total = self.cost.get();
         total += cost;
         self.cost.set(total);
@@ -391,9 +398,9 @@ fn queries_at(targets: Option<&Targets>) -> Queries<'_> {
     targets.map_or(Queries::Own, Queries::At)
 }
 
-/// Refuses to leave out of queries' neighbours what has the same number: numbers of queries are not those of points.
-fn not_themselves(queries: Option<&Cloud>, without: bool) -> Result<(), NeighborError> {
-    if queries.is_some() && without {
+/// Refuses to leave a query out of its own neighbours where queries are not the points: their indices are not those of points.
+fn refuse_self_filter(queries: Option<&Cloud>, without_self: bool) -> Result<(), NeighborError> {
+    if queries.is_some() && without_self {
         let why = "queries of their own are no points of the search, so none can be left out for being itself".into();
         return Err(DeviceError::Misuse { what: "DistributedSearch".into(), why }.into());
     }

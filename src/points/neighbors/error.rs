@@ -1,4 +1,4 @@
-//! What can go wrong in a search.
+//! Errors of searches.
 
 use crate::comm::CommError;
 use crate::exchange::ExchangeError;
@@ -16,7 +16,7 @@ pub enum NeighborError {
         /// What was asked for.
         k: u64,
     },
-    /// A radius that is none.
+    /// Invalid radius.
     #[error("a radius of {radius} was given; it must be 0 or more, and a number")]
     Radius {
         /// What was given.
@@ -30,7 +30,7 @@ pub enum NeighborError {
         /// Sides of the points' domain.
         points: String,
     },
-    /// Results that cannot be counted in 32 bits.
+    /// More entries than 32 bits count.
     #[error(
         "{rows} lists of {each} entries were asked for at once, at most 2^32 entries can be; ask for fewer queries at a time"
     )]
@@ -40,7 +40,7 @@ pub enum NeighborError {
         /// Entries of each, or in the mean.
         each: u64,
     },
-    /// Edges of bins that are not in order.
+    /// Invalid edges of bins.
     #[error(
         "edge {index} of the bins is {value}: edges must be numbers from 0 on, each above the one before, 2 to 4097 of them"
     )]
@@ -50,7 +50,7 @@ pub enum NeighborError {
         /// What it is.
         value: f64,
     },
-    /// Edges of bins that squares cannot tell apart.
+    /// Edges of bins that differ by more than squares of `f32` can.
     #[error(
         "edge {index} of the bins is {value:e} and the last one {last:e}: squares of distances tell apart what lies within a factor of \
          1e33; count the pairs in two parts, each with bins of its own"

@@ -1,4 +1,4 @@
-//! Neighbours of points of the host on one device, for those who need no ranks.
+//! Neighbours of points of the host, on one device, in one call.
 
 use super::distributed::{DistributedSearch, KnnResult};
 use super::error::NeighborError;
@@ -9,8 +9,11 @@ use crate::exchange::Context;
 use crate::gpu::Gpu;
 use crate::points::{Cloud, Domain};
 
-/// The `k` nearest points of each point, itself first: numbers and distances. `positions` has one coordinate an axis of `domain` for each
-/// point. It waits for the device.
+/// The `k` nearest points of each point (0 to 1024), itself among them: indices and distances, nearest first. `positions` has the
+/// coordinates of one point after the other, one per axis of `domain`. Waits for the device.
+///
+/// For many searches among the same points, or for results that stay on the device, use [`Nearest`](super::Nearest) on a
+/// [`Tree`](crate::points::tree::Tree).
 ///
 /// ```
 /// use meshloom::gpu::{Gpu, Options};
@@ -26,20 +29,33 @@ use crate::points::{Cloud, Domain};
 /// # Errors
 /// [`NeighborError`] of the points, of `k` and of the device.
 pub fn nearest(gpu: &Gpu, domain: &Domain, positions: &[f32], k: u32) -> Result<KnnResult, NeighborError> {
-    let (search, mut context) = alone(gpu, domain, positions)?;
+    let (search, mut context) = on_one_rank(gpu, domain, positions)?;
     search.nearest(&mut context, None, &KnnQuery::nearest(k))
 }
 
-/// All points within `radius` of each point, itself among them, as rows of numbers and distances. Otherwise as [`nearest()`].
+/// All points within `radius` of each point, itself among them: the row of point `i` is entries `offset[i]..offset[i + 1]` of indices
+/// (ascending) and distances. Otherwise as [`nearest()`].
+///
+/// ```
+/// use meshloom::gpu::{Gpu, Options};
+/// use meshloom::points::{Domain, neighbors::within};
+///
+/// let gpu = Gpu::open(&Options::from_env()?, 0)?;
+/// let found = within(&gpu, &Domain::new(&[10.0, 0.0])?, &[0.5, 0.0, 9.0, 0.0, 3.0, 0.0], 2.0)?;
+/// assert_eq!(found.offset, [0, 2, 4, 5]);
+/// assert_eq!(found.index, [0, 1, 0, 1, 2]);
+/// # Ok::<(), meshloom::Error>(())
+/// ```
 ///
 /// # Errors
 /// [`NeighborError`] of the points, the radius and the device.
 pub fn within(gpu: &Gpu, domain: &Domain, positions: &[f32], radius: f32) -> Result<RadiusResult, NeighborError> {
-    let (search, mut context) = alone(gpu, domain, positions)?;
+    let (search, mut context) = on_one_rank(gpu, domain, positions)?;
     search.within(&mut context, None, &RadiusQuery::radius(radius))
 }
 
-fn alone(gpu: &Gpu, domain: &Domain, positions: &[f32]) -> Result<(DistributedSearch, Context), NeighborError> {
+/// A search among `positions` on one rank.
+fn on_one_rank(gpu: &Gpu, domain: &Domain, positions: &[f32]) -> Result<(DistributedSearch, Context), NeighborError> {
     let mut context = Context::new(Communicator::solo(), gpu.clone())?;
     let cloud = Cloud::from_host(&mut context.recorder, domain, positions)?;
     Ok((DistributedSearch::new(&mut context, &cloud)?, context))

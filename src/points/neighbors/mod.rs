@@ -1,18 +1,19 @@
 //! Neighbours of points: the nearest, all within a radius, pairs by distance.
 //!
-//! | who | gives |
+//! | type | gives |
 //! |---|---|
+//! | [`nearest()`], [`within()`] | the neighbours of points of the host, on one device, in one call |
 //! | [`Nearest`] | the k nearest sources of each query, as lists or to a [`Callback`] |
 //! | [`Radius`] | all sources within a radius: counts, lists, pair histograms, or to a [`Callback`] |
-//! | [`Components`] | which points hang together by links within a radius |
-//! | [`Targets`], [`Queries`] | whose neighbours are asked for |
+//! | [`Components`] | connected components of the points, by links within a radius |
+//! | [`Targets`], [`Queries`] | the queries: the tree's own points, or others |
 //! | [`DistributedSearch`] | the same among the points of all ranks |
 //!
 //! # How a search runs
-//! Queries that follow each other on a curve walk a [`Tree`](crate::points::tree::Tree) as a group: they share what is loaded and one
-//! stack, but each decides by its own reach whether a node matters, and any one is enough. A test of the group's box alone lets an
-//! outlier drag its group through the whole tree (measured in `docs/particles.md`). Nothing is stored between nodes and points, so no
-//! capacity is ever guessed.
+//! A *source* is a point of a [`Tree`](crate::points::tree::Tree), a *query* a point whose neighbours are wanted. Queries that follow each
+//! other on a curve traverse the tree as a group ([`GroupShape`]): they share what is loaded and one stack. A node is entered if any query
+//! of the group reaches it; a test of the group's bounding box alone lets one outlier drag its group through the whole tree (measured in
+//! `docs/particles.md`). Nothing is stored between nodes and points, so no buffer has a size that could be too small.
 //!
 //! # Callbacks
 //! [`Nearest::visit`] and [`Radius::visit`] take a [`Callback`] that defines
@@ -25,11 +26,11 @@
 //! fn done(state: State) -> bool { .. }                    // not required: ends the query of a radius search when true
 //! ```
 //!
-//! `query` is the number of the query in its input, `reach` the distance of the last neighbour that was found (lists of the nearest) or
+//! `query` is the index of the query in its input, `reach` the distance of the last neighbour that was found (lists of the nearest) or
 //! the radius of the search, and `struct Neighbor { index: u32, distance: f32 }` a source and its distance. Names of other things should
 //! begin with `user_`, lest they meet those of the kernel.
 //!
-//! - Nearest neighbours come nearest first, equal distances by index. Those of a radius come in no order: results are the same
+//! - Nearest neighbours come nearest first, equal distances by index. Those within a radius come in no particular order: results are the same
 //!   for every tree, rank count and driver only if the order does not matter (counts, minima, integers).
 //! - In a radius search a query may be taken up several times (in large trees, where a driver limits loops): `begin` must go on from
 //!   what `end` has stored, and the caller clears that before. There [`Callback::loop_rounds`] counts the loops of `each`; `begin` and `end`
@@ -50,20 +51,21 @@
 //! # }
 //! ```
 //!
-//! # What is promised
-//! - The distance of two points is the root of the sum of the squares of their differences, along the nearest image on periodic axes: `f32`
-//!   numbers, and the root rounded to `f32` is what is compared with radii and edges. A distance does not depend on the tree, the
+//! # Guarantees
+//! - The distance of two points is the root of the sum of the squares of their differences, along the nearest image on periodic axes, in
+//!   `f32`; the root rounded to `f32` is what is compared with radii and edges. A distance does not depend on the tree, the
 //!   form of the kernel's groups or the number of ranks. Equal squares are in the order of the index.
-//! - That holds for any coordinates and lengths that `f32` holds, large and small ones next to each other; only numbers too small for a
-//!   normal `f32`, below 1.2e-38, count as 0 (as coordinates next to others above 4e37: below 1e-37), and a distance beyond 3.4e38 is
-//!   infinite. Distances told by a radius search lose digits below 1e-26 of the radius; that they are within it is right all the same.
-//! - Points that coincide, fewer points than neighbours asked for, no points, and queries outside of all points are like any others.
+//! - That holds for any coordinates and lengths that `f32` holds, large and small ones next to each other. Only numbers too small for a
+//!   normal `f32`, below 1.2e-38, count as 0 (coordinates next to others above 4e37: below 1e-37), and a distance beyond 3.4e38 is
+//!   infinite. Distances that a radius search returns lose digits below 1e-26 of the radius; whether they are within it is exact.
+//! - Points that coincide, fewer points than neighbours asked for, no points, and queries outside of all points need no special care.
 
 mod callback;
+mod components;
 mod distributed;
 mod error;
 mod group_shape;
-mod link;
+mod kernel_cache;
 mod list;
 mod local;
 mod loop_budget;
@@ -72,14 +74,14 @@ mod pairs;
 mod query;
 mod radius;
 mod result_routing;
+mod search_kernel;
 mod targets;
 mod units;
-mod writer;
 
+pub use components::Components;
 pub use distributed::{DistributedSearch, KnnResult};
 pub use error::NeighborError;
 pub use group_shape::GroupShape;
-pub use link::Components;
 pub use local::{nearest, within};
 pub use nearest::{Lists, Nearest};
 pub use pairs::{Bins, join_u64};
@@ -92,25 +94,22 @@ pub use targets::{Queries, Targets};
 use crate::gpu::Callback;
 use crate::gpu::KernelSource;
 
-fn of(form: GroupShape, lengths: &[u32]) -> impl Iterator<Item = KernelSource> + use<> {
-    nearest::sources(form, lengths)
-        .into_iter()
-        .chain(radius::sources(form))
-        .chain(pairs::sources(form))
-        .chain(link::sources(form))
-}
-
-/// Kernels of searches that any device compiles, for tests that go over all of the library's kernels.
-#[doc(hidden)]
-pub fn sources() -> Vec<KernelSource> {
+/// Kernels of searches that any device compiles.
+pub(super) fn kernels() -> Vec<KernelSource> {
     let forms = [GroupShape { lanes: 1, slots: 4 }, GroupShape { lanes: 1, slots: 1 }];
-    forms.into_iter().flat_map(|form| of(form, &[1, 8])).collect()
+    forms.into_iter().flat_map(|form| kernels_of(form, &[1, 8])).collect()
 }
 
-/// Kernels of searches by subgroups, likewise.
+/// Kernels of searches by subgroups.
 #[doc(hidden)]
 pub fn subgroup_sources() -> Vec<KernelSource> {
     let forms =
         [GroupShape { lanes: 4, slots: 8 }, GroupShape { lanes: 8, slots: 4 }, GroupShape { lanes: 32, slots: 1 }];
-    forms.into_iter().flat_map(|form| of(form, &[1, 32])).collect()
+    forms.into_iter().flat_map(|form| kernels_of(form, &[1, 32])).collect()
+}
+
+/// All kernels in one form of groups, with lists of these lengths.
+fn kernels_of(form: GroupShape, lengths: &[u32]) -> impl Iterator<Item = KernelSource> + use<> {
+    let search = nearest::kernels(form, lengths).into_iter().chain(radius::kernels(form));
+    search.chain(pairs::kernels(form)).chain(components::kernels(form))
 }

@@ -1,66 +1,83 @@
 //! The nearest sources of each query.
 
-use std::collections::HashMap;
-use std::hash::Hash;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
 
-use super::callback;
+use super::callback::{self, MODULE};
 use super::error::NeighborError;
 use super::group_shape::GroupShape;
-use super::list;
-use super::loop_budget::{LoopBudget, unfinished};
+use super::kernel_cache::KernelCache;
+use super::list::{self, LONGEST};
+use super::loop_budget::{LoopBudget, any_unfinished};
 use super::query::{KnnQuery, RowOrder};
+use super::search_kernel::{Cursor, NEIGHBOR, SearchParams, SearchVariant, Traversal, search};
 use super::targets::Queries;
 use super::units::{LEAST, Units};
-use super::writer::{self, Params, Shape, Traversal};
 use crate::gpu::primitives::Reduce;
-use crate::gpu::{
-    Access, Array, Callback, CallbackKey, DeviceError, Element, Gpu, Kernel, KernelSource, RawArray, Recorder, Trust,
-};
+use crate::gpu::{Array, Callback, CallbackKey, DeviceError, Gpu, Kernel, KernelSource, Recorder, Trust};
 use crate::points::tree::{LEAF, Tree};
 
-/// Bytes of scratch that lists for a callback take at a time.
+/// Bytes of scratch memory that lists for a callback take at a time.
 const SCRATCH: u64 = 64 << 20;
 
-/// Lists of neighbours, `k` entries a row: nearest first, equal squares of distances by index. Where there are fewer, index
+/// Lists of neighbours, `k` entries per row: nearest first, equal squares of distances by index. Where there are fewer, index
 /// `u32::MAX` and distance infinity.
 #[derive(Clone)]
 pub struct Lists {
-    /// Entries a row.
+    /// Entries per row.
     pub k: u32,
-    /// Numbers of sources in their cloud.
+    /// Indices of sources in their cloud.
     pub index: Array<u32>,
     /// Their distances.
     pub distance: Array<f32>,
 }
 
-/// What one kernel differs from another by.
+/// What distinguishes the kernels of this file.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Key {
-    Lists { shape: Shape, length: u32, resumed: bool },
-    Fused { shape: Shape, length: u32, callback: CallbackKey },
+    /// Lists that are stored; `later_pass` if others were stored before them.
+    Lists { variant: SearchVariant, length: u32, later_pass: bool },
+    /// A callback over lists in registers.
+    Callback { variant: SearchVariant, length: u32, callback: CallbackKey },
+    /// A callback over stored lists.
     Fold { callback: CallbackKey },
 }
 
-/// Kernels by what they differ by.
-pub(super) struct Kernels<K>(Mutex<HashMap<K, Arc<Kernel>>>);
-
-impl<K: Eq + Hash> Kernels<K> {
-    pub fn new() -> Self {
-        Kernels(Mutex::default())
+crate::kernel_params! {
+    /// What turns squares into distances.
+    struct RootParams {
+        count: u32,
+        unit: f32,
+        infinity: f32,
+        /// Lesser squares are replaced by results in a finer unit (`refine.wgsl` only).
+        least: f32,
     }
+}
 
-    pub fn get(&self, key: K, trust: Trust, source: impl FnOnce() -> KernelSource) -> Arc<Kernel> {
-        let mut kernels = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kernels.entry(key).or_insert_with(|| Arc::new(Kernel::on_word_of(trust, source()))).clone()
+crate::kernel_params! {
+    struct FoldParams {
+        /// The first query, along the curve.
+        base: u32,
+        rows: u32,
+        k: u32,
     }
+}
+
+/// Invocations of a workgroup that folds.
+const FOLD_GROUP: u32 = 64;
+
+/// A search whose results are stored: the lists of `part` of the queries along the curve.
+struct ListSearch<'a> {
+    tree: &'a Tree,
+    queries: Queries<'a>,
+    knn: KnnQuery,
+    lists: Lists,
+    part: Range<u64>,
 }
 
 /// Searches of the nearest sources (k nearest neighbours).
 ///
 /// - Any `k` up to 1024 at run time: lists of up to 32 are kept in registers (kernels are compiled for 1, 2, 4, 8, 16, 24 and 32),
-///   longer ones take a walk for each 32 entries.
+///   longer ones take a traversal of the tree for each 32 entries.
 /// - The result is unique: entries are in the order of (`f32` square of the distance, index), also among coincident points.
 /// - Everything is recorded; nothing submits or waits, except in large trees on drivers that limit loops
 ///   ([`Capabilities::loop_rounds`](crate::gpu::Capabilities::loop_rounds)): there a search asks whether it is done.
@@ -83,8 +100,8 @@ impl<K: Eq + Hash> Kernels<K> {
 /// ```
 pub struct Nearest {
     form: GroupShape,
-    rounds: LoopBudget,
-    kernels: Kernels<Key>,
+    budget: LoopBudget,
+    kernels: KernelCache<Key>,
     root: Kernel,
     refine: Kernel,
     reduce: Reduce,
@@ -100,8 +117,8 @@ impl Nearest {
     pub fn with(gpu: &Gpu, form: GroupShape) -> Self {
         Nearest {
             form,
-            rounds: LoopBudget::of(gpu),
-            kernels: Kernels::new(),
+            budget: LoopBudget::of(gpu),
+            kernels: KernelCache::new(),
             root: Kernel::trusted(root()),
             refine: Kernel::trusted(refine()),
             reduce: Reduce::new(),
@@ -111,7 +128,7 @@ impl Nearest {
     /// The same for a driver that ends loops after so many rounds (at least 1024), or never.
     #[must_use]
     pub fn with_rounds(mut self, rounds: Option<u32>) -> Self {
-        self.rounds = LoopBudget::new(rounds);
+        self.budget = LoopBudget::new(rounds);
         self
     }
 
@@ -125,17 +142,17 @@ impl Nearest {
         recorder: &mut Recorder,
         tree: &Tree,
         queries: Queries<'_>,
-        ask: &KnnQuery,
+        knn: &KnnQuery,
     ) -> Result<Lists, NeighborError> {
-        ask.check()?;
-        let (gpu, rows) = (recorder.gpu().clone(), queries.len(tree));
-        let lists = empty_lists(&gpu, rows, ask.k)?;
-        self.fill(recorder, tree, queries, ask, &lists, 0..rows)?;
-        Ok(lists)
+        knn.check()?;
+        let lists = empty_lists(&recorder.gpu().clone(), queries.len(tree), knn.k)?;
+        let search = ListSearch { tree, queries, knn: *knn, lists, part: 0..queries.len(tree) };
+        self.fill(recorder, &search)?;
+        Ok(search.lists)
     }
 
-    /// The lists of the queries number `part` along the curve, one after the other: part of the results at a time, for results
-    /// that memory would not hold at once. `ask.rows` plays no part; `part` begins with a multiple of 32.
+    /// The lists of some of the queries, those number `part` along the curve: results that memory would not hold at once are
+    /// computed part by part. `knn.rows` plays no part; `part` begins with a multiple of 32.
     ///
     /// # Errors
     /// As [`lists`](Self::lists).
@@ -144,22 +161,24 @@ impl Nearest {
         recorder: &mut Recorder,
         tree: &Tree,
         queries: Queries<'_>,
-        ask: &KnnQuery,
+        knn: &KnnQuery,
         part: Range<u64>,
     ) -> Result<Lists, NeighborError> {
-        ask.check()?;
+        knn.check()?;
         let part = part.start..part.end.min(queries.len(tree));
         if part.start % 32 != 0 || part.start > part.end {
             let why = format!("queries {part:?} of {}; the first must be a multiple of 32", queries.len(tree));
             return Err(DeviceError::Misuse { what: "Nearest::lists_of".into(), why }.into());
         }
-        let lists = empty_lists(&recorder.gpu().clone(), part.end - part.start, ask.k)?;
-        self.fill(recorder, tree, queries, &KnnQuery { rows: RowOrder::Curve, ..*ask }, &lists, part)?;
-        Ok(lists)
+        let lists = empty_lists(&recorder.gpu().clone(), part.end - part.start, knn.k)?;
+        let knn = KnnQuery { rows: RowOrder::Curve, ..*knn };
+        let search = ListSearch { tree, queries, knn, lists, part };
+        self.fill(recorder, &search)?;
+        Ok(search.lists)
     }
 
     /// How many leaves of the tree each group of queries along the curve looks at, besides its own, for up to 32 neighbours: what
-    /// a search costs, by group; `u32::MAX` for a group that looks at more of them than the driver lets a walk do at once
+    /// a search costs, by group; `u32::MAX` for a group that looks at more of them than the driver allows in one dispatch
     /// ([`Capabilities::loop_rounds`](crate::gpu::Capabilities::loop_rounds)). Recorded only.
     ///
     /// # Errors
@@ -169,29 +188,29 @@ impl Nearest {
         recorder: &mut Recorder,
         tree: &Tree,
         queries: Queries<'_>,
-        ask: &KnnQuery,
+        knn: &KnnQuery,
     ) -> Result<Array<u32>, NeighborError> {
-        ask.check()?;
-        let (gpu, rows, length) = (recorder.gpu().clone(), queries.len(tree), list::length(ask.k));
-        let ask = KnnQuery { k: ask.k.min(length), ..*ask };
-        let units = queries.units(tree, ask.within, f32::INFINITY);
-        let shape = queries.shape(self.form, tree, Traversal::NearCounted, &units);
-        let kernel = self
-            .kernels
-            .get(Key::Lists { shape, length, resumed: false }, Trust::Library, || stored(shape, length, false));
+        knn.check()?;
+        let (gpu, rows, length) = (recorder.gpu().clone(), queries.len(tree), list::length(knn.k));
+        let knn = KnnQuery { k: knn.k.min(length), ..*knn };
+        let units = queries.units(tree, knn.within, f32::INFINITY);
+        let variant = queries.variant(self.form, tree, Traversal::NEAREST.with(Cursor::Count), &units);
+        let key = Key::Lists { variant, length, later_pass: false };
+        let kernel = self.kernels.get(key, Trust::Library, || stored(variant, length, false));
         let leaves = gpu.array("neighbors::leaves", rows.div_ceil(self.form.queries()))?;
-        let lists = empty_lists(&gpu, rows, ask.k)?;
-        let mut params = Params { write: ask.k, ..queries.params(tree, &ask, &units)? };
-        if let Some(portions) = self.rounds.portions(self.form, tree.len().div_ceil(LEAF), 0)? {
+        let lists = empty_lists(&gpu, rows, knn.k)?;
+        let mut params = SearchParams { write: knn.k, ..queries.params(tree, &knn, &units)? };
+        if let Some(portions) = self.budget.portions(self.form, tree.len().div_ceil(LEAF), 0)? {
             (params.rounds, params.leaf_rounds) = (portions.rounds, portions.leaf);
         }
-        let arrays = [leaves.raw(), lists.index.raw(), lists.distance.raw()].into_iter();
-        self.dispatch(recorder, &kernel, tree, queries, params, arrays, 0..rows)?;
+        let mut arrays = queries.arrays(tree);
+        arrays.extend([leaves.raw(), lists.index.raw(), lists.distance.raw()]);
+        queries.dispatch(recorder, self.form, &kernel, &arrays, params, 0..rows)?;
         Ok(leaves)
     }
 
-    /// Calls the functions of `callback` (see [`neighbors`](super)) for the list of each query, without storing lists (they pass through scratch, in parts, if `k` is above
-    /// 32). `ask.rows` plays no part.
+    /// Runs `callback` over the list of each query, without storing lists (they pass through scratch memory, in parts, if `k` is above
+    /// 32). `knn.rows` plays no part.
     ///
     /// # Errors
     /// As [`lists`](Self::lists); [`DeviceError::Misuse`] for a callback without its functions,
@@ -201,187 +220,144 @@ impl Nearest {
         recorder: &mut Recorder,
         tree: &Tree,
         queries: Queries<'_>,
-        ask: &KnnQuery,
+        knn: &KnnQuery,
         callback: &Callback,
     ) -> Result<(), NeighborError> {
-        ask.check()?;
+        knn.check()?;
         callback::check(callback)?;
-        let rows = queries.len(tree);
         let leaves = tree.len().div_ceil(LEAF);
-        let units = queries.units(tree, ask.within, f32::INFINITY);
-        let whole =
-            self.rounds.portions(self.form, leaves, 0)?.is_none() && units.finer(&queries.extent(tree)).is_none();
-        if whole && ask.k <= list::LENGTHS[list::LENGTHS.len() - 1] {
-            let (shape, length) = (queries.shape(self.form, tree, Traversal::Near, &units), list::length(ask.k));
-            let key = Key::Fused { shape, length, callback: callback.key() };
-            let kernel = self.kernels.get(key, callback.trust(), || fused(shape, length, callback));
-            let params = Params { by_number: 1, write: ask.k, ..queries.params(tree, ask, &units)? };
-            return self.dispatch(recorder, &kernel, tree, queries, params, callback.arrays(), 0..rows);
+        let units = queries.units(tree, knn.within, f32::INFINITY);
+        let one_dispatch = self.budget.portions(self.form, leaves, 0)?.is_none();
+        let one_unit = units.finer(&queries.extent(tree)).is_none();
+        if !one_dispatch || !one_unit || knn.k > LONGEST {
+            return self.visit_stored(recorder, tree, queries, knn, callback);
         }
-        // A part is a whole number of groups.
-        let per = (SCRATCH / (8 * u64::from(ask.k.max(1)))).next_multiple_of(self.form.queries());
-        let kernel = self.kernels.get(Key::Fold { callback: callback.key() }, callback.trust(), || fold(callback));
-        let ask = KnnQuery { rows: RowOrder::Curve, ..*ask };
-        let lists = empty_lists(&recorder.gpu().clone(), per.min(rows), ask.k)?;
-        for start in (0..rows).step_by(per as usize) {
-            let part = start..(start + per).min(rows);
-            self.fill(recorder, tree, queries, &ask, &lists, part.clone())?;
-            let params = [part.start as u32, (part.end - part.start) as u32, ask.k, 0];
-            let mut arrays = vec![lists.index.raw(), lists.distance.raw(), queries.numbers(tree).raw()];
-            arrays.extend(callback.arrays());
-            recorder.dispatch(&kernel, &arrays, &params, (part.end - part.start).div_ceil(64))?;
-        }
-        Ok(())
+        let (variant, length) = (queries.variant(self.form, tree, Traversal::NEAREST, &units), list::length(knn.k));
+        let key = Key::Callback { variant, length, callback: callback.key() };
+        let kernel = self.kernels.get(key, callback.trust(), || in_registers(variant, length, callback));
+        let params = SearchParams { by_number: 1, write: knn.k, ..queries.params(tree, knn, &units)? };
+        let mut arrays = queries.arrays(tree);
+        arrays.extend(callback.arrays());
+        queries.dispatch(recorder, self.form, &kernel, &arrays, params, 0..queries.len(tree))
     }
 
-    /// Fills the rows of `part` of the queries along the curve.
-    fn fill(
+    /// The same over lists that pass through scratch memory.
+    fn visit_stored(
         &self,
         recorder: &mut Recorder,
         tree: &Tree,
         queries: Queries<'_>,
-        ask: &KnnQuery,
-        lists: &Lists,
-        part: Range<u64>,
+        knn: &KnnQuery,
+        callback: &Callback,
     ) -> Result<(), NeighborError> {
+        let rows = queries.len(tree);
+        let kernel = self.kernels.get(Key::Fold { callback: callback.key() }, callback.trust(), || fold(callback));
+        // A part is a whole number of groups.
+        let per = (SCRATCH / (8 * u64::from(knn.k.max(1)))).next_multiple_of(self.form.queries());
+        let knn = KnnQuery { rows: RowOrder::Curve, ..*knn };
+        let lists = empty_lists(&recorder.gpu().clone(), per.min(rows), knn.k)?;
+        for start in (0..rows).step_by(per as usize) {
+            let part = start..(start + per).min(rows);
+            let count = part.end - part.start;
+            self.fill(recorder, &ListSearch { tree, queries, knn, lists: lists.clone(), part })?;
+            let params = FoldParams { base: start as u32, rows: count as u32, k: knn.k };
+            let mut arrays = vec![lists.index.raw(), lists.distance.raw(), queries.numbers(tree).raw()];
+            arrays.extend(callback.arrays());
+            recorder.dispatch(&kernel, &arrays, &params, count.div_ceil(u64::from(FOLD_GROUP)))?;
+        }
+        Ok(())
+    }
+
+    /// Stores lists, in as many units as the coordinates knn for.
+    fn fill(&self, recorder: &mut Recorder, search: &ListSearch<'_>) -> Result<(), NeighborError> {
+        let ListSearch { tree, queries, knn, lists, part } = search;
         let extent = queries.extent(tree);
-        let coarse = queries.units(tree, ask.within, f32::INFINITY);
-        let mut all: Vec<Units> = std::iter::successors(Some(coarse), |units| units.finer(&extent)).collect();
-        // The finest first: each takes from the one before what is too near for its own unit.
+        let coarsest = queries.units(tree, knn.within, f32::INFINITY);
+        let mut all: Vec<Units> = std::iter::successors(Some(coarsest), |units| units.finer(&extent)).collect();
+        // The finest first: each takes from the one before it what is too near for its own unit.
         let mut finer: Option<Lists> = None;
         while let Some(units) = all.pop() {
             let last = all.is_empty();
             if last && finer.is_none() {
-                return self.fill_in(recorder, tree, queries, ask, (&units, false), (lists, part));
+                return self.fill_in_unit(recorder, search, &units, false);
             }
             let into = match last {
                 true => lists.clone(),
-                false => Lists {
-                    k: lists.k,
-                    index: recorder.gpu().array("neighbors::finer", lists.index.len())?,
-                    distance: recorder.gpu().array("neighbors::finer", lists.index.len())?,
-                },
+                false => empty_lists(&recorder.gpu().clone(), part.end - part.start, knn.k)?,
             };
-            self.fill_in(recorder, tree, queries, ask, (&units, finer.is_some()), (&into, part.clone()))?;
+            let search = ListSearch { lists: into.clone(), part: part.clone(), ..*search };
+            self.fill_in_unit(recorder, &search, &units, finer.is_some())?;
             if let Some(finer) = &finer {
                 let arrays = [into.index.raw(), into.distance.raw(), finer.index.raw(), finer.distance.raw()];
-                let count = (part.end - part.start) * u64::from(ask.k);
-                let words = [count as u32, units.unit().to_bits(), f32::INFINITY.to_bits(), LEAST.to_bits()];
-                recorder.each(&self.refine, &arrays, &words, count)?;
+                recorder.each(&self.refine, &arrays, &search.root_params(units.unit(), LEAST), search.entries())?;
             }
             finer = Some(into);
         }
         Ok(())
     }
 
-    /// The same in one unit; leaves squares where asked to.
-    fn fill_in(
+    /// The same in one unit. Leaves squares for distances if `keep_squares`.
+    fn fill_in_unit(
         &self,
         recorder: &mut Recorder,
-        tree: &Tree,
-        queries: Queries<'_>,
-        ask: &KnnQuery,
-        (units, keep): (&Units, bool),
-        (lists, part): (&Lists, Range<u64>),
+        search: &ListSearch<'_>,
+        units: &Units,
+        keep_squares: bool,
     ) -> Result<(), NeighborError> {
-        let longest = list::LENGTHS[list::LENGTHS.len() - 1];
-        let portions = self.rounds.portions(self.form, tree.len().div_ceil(LEAF), 0)?;
-        let params = queries.params(tree, ask, units)?;
-        // Squares are what a later walk goes on from.
-        let squares = ask.k > longest || portions.is_some();
+        let ListSearch { tree, queries, knn, lists, part } = search;
+        let portions = self.budget.portions(self.form, tree.len().div_ceil(LEAF), 0)?;
+        let params = queries.params(tree, knn, units)?;
+        // Later passes and portions go on from squares.
+        let squares = knn.k > LONGEST || portions.is_some();
         let groups = (part.end - part.start).div_ceil(self.form.queries());
         let cursor = match portions {
             Some(_) => Some(recorder.gpu().array::<u32>("neighbors::cursor", groups)?),
             None => None,
         };
-        for done in (0..ask.k).step_by(longest as usize) {
-            let write = (ask.k - done).min(longest);
-            let unit = if squares || keep { 0.0 } else { params.unit };
-            let params = Params { done, write, unit, ..params };
-            let walk = |recorder: &mut Recorder, walk: Traversal, params: Params| {
-                let shape = queries.shape(self.form, tree, walk, units);
-                let (length, resumed) = (list::length(write), done > 0);
-                let key = Key::Lists { shape, length, resumed };
-                let kernel = self.kernels.get(key, Trust::Library, || stored(shape, length, resumed));
-                let arrays = cursor.iter().map(Array::raw).chain([lists.index.raw(), lists.distance.raw()]);
-                self.dispatch(recorder, &kernel, tree, queries, params, arrays, part.clone())
+        for done in (0..knn.k).step_by(LONGEST as usize) {
+            let write = (knn.k - done).min(LONGEST);
+            let unit = if squares || keep_squares { 0.0 } else { params.unit };
+            let params = SearchParams { done, write, unit, ..params };
+            let traverse = |recorder: &mut Recorder, traversal: Traversal, params: SearchParams| {
+                let variant = queries.variant(self.form, tree, traversal, units);
+                let (length, later_pass) = (list::length(write), done > 0);
+                let key = Key::Lists { variant, length, later_pass };
+                let kernel = self.kernels.get(key, Trust::Library, || stored(variant, length, later_pass));
+                let mut arrays = queries.arrays(tree);
+                arrays.extend(cursor.iter().map(Array::raw).chain([lists.index.raw(), lists.distance.raw()]));
+                queries.dispatch(recorder, self.form, &kernel, &arrays, params, part.clone())
             };
             let (Some(portions), Some(cursor)) = (portions, &cursor) else {
-                walk(recorder, Traversal::Near, params)?;
+                traverse(recorder, Traversal::NEAREST, params)?;
                 continue;
             };
-            let params = Params { rounds: portions.rounds, leaf_rounds: portions.leaf, ..params };
-            walk(recorder, Traversal::NearOrMark, params)?;
+            let params = SearchParams { rounds: portions.rounds, leaf_rounds: portions.leaf, ..params };
+            traverse(recorder, Traversal::NEAREST.with(Cursor::Mark), params)?;
             // Few groups have to go on, if any.
-            while groups > 0 && unfinished(recorder, &self.reduce, cursor)? {
-                walk(recorder, Traversal::Onward, params)?;
+            while groups > 0 && any_unfinished(recorder, &self.reduce, cursor)? {
+                traverse(recorder, Traversal::CURVE.with(Cursor::Resume), params)?;
             }
         }
-        if squares && !keep {
-            let count = (part.end - part.start) * u64::from(ask.k);
-            let words = [count as u32, params.unit.to_bits(), f32::INFINITY.to_bits(), 0];
-            recorder.each(&self.root, &[lists.index.raw(), lists.distance.raw()], &words, count)?;
+        if squares && !keep_squares {
+            let arrays = [lists.index.raw(), lists.distance.raw()];
+            recorder.each(&self.root, &arrays, &search.root_params(params.unit, 0.0), search.entries())?;
         }
         Ok(())
     }
+}
 
-    #[allow(clippy::too_many_arguments)]
-    fn dispatch<'a>(
-        &self,
-        recorder: &mut Recorder,
-        kernel: &Kernel,
-        tree: &'a Tree,
-        queries: Queries<'a>,
-        params: Params,
-        arrays: impl Iterator<Item = &'a RawArray>,
-        part: Range<u64>,
-    ) -> Result<(), NeighborError> {
-        let mut bound = queries.arrays(tree);
-        bound.extend(arrays);
-        let base = part.start as u32;
-        queries.dispatch(recorder, self.form, kernel, &bound, Params { base, ..params }, part)
+impl ListSearch<'_> {
+    /// Entries of all lists.
+    fn entries(&self) -> u64 {
+        (self.part.end - self.part.start) * u64::from(self.knn.k)
+    }
+
+    fn root_params(&self, unit: f32, least: f32) -> RootParams {
+        RootParams { count: self.entries() as u32, unit, infinity: f32::INFINITY, least }
     }
 }
 
-fn root() -> KernelSource {
-    KernelSource::new("neighbors::root", include_str!("../../../shaders/points/neighbors/root.wgsl"))
-        .fields("count: u32, unit: f32, infinity: f32, pad: u32")
-        .array("index", Element::U32, Access::Read)
-        .array("distance", Element::F32, Access::ReadWrite)
-}
-
-fn refine() -> KernelSource {
-    KernelSource::new("neighbors::refine", include_str!("../../../shaders/points/neighbors/refine.wgsl"))
-        .fields("count: u32, unit: f32, infinity: f32, least: f32")
-        .array("index", Element::U32, Access::ReadWrite)
-        .array("distance", Element::F32, Access::ReadWrite)
-        .array("fine_index", Element::U32, Access::Read)
-        .array("fine_distance", Element::F32, Access::Read)
-}
-
-/// Kernels of searches in one form of all kinds that there are, with lists of these lengths.
-pub(super) fn sources(form: GroupShape, lengths: &[u32]) -> Vec<KernelSource> {
-    let mut sources = vec![root(), refine(), fold(&mean_distance())];
-    for (dims, own, wide) in [(2, true, false), (3, true, false), (3, true, true), (3, false, false)] {
-        for &length in lengths {
-            for walk in [Traversal::Near, Traversal::NearOrMark, Traversal::Onward] {
-                sources.push(stored(Shape { form, dims, own, walk, wide }, length, dims == 2));
-            }
-            sources.push(fused(Shape { form, dims, own, walk: Traversal::Near, wide }, length, &mean_distance()));
-        }
-    }
-    sources
-}
-
-/// A callback for tests: the mean distance, into no array.
-fn mean_distance() -> Callback {
-    Callback::trusted(
-        "alias State = f32;\nfn begin(query: u32, reach: f32) -> State { return reach; }\n\
-         fn each(state: State, near: Neighbor) -> State { return state + near.distance; }\n\
-         fn end(query: u32, state: State) { }",
-    )
-}
-
+/// Lists of `k` entries for so many rows.
 pub(crate) fn empty_lists(gpu: &Gpu, rows: u64, k: u32) -> Result<Lists, NeighborError> {
     let entries = rows * u64::from(k);
     if entries > u64::from(u32::MAX) {
@@ -394,67 +370,65 @@ pub(crate) fn empty_lists(gpu: &Gpu, rows: u64, k: u32) -> Result<Lists, Neighbo
     })
 }
 
-const PUT: &str = "
-fn put(line: u32, i: u32, d: f32, s: u32) {
-    let at = line * params.k + params.done + i;
-    store_index(at, s);
-    // Squares, if more is to come.
-    if params.unit == 0.0 { store_distance(at, d); return; }
-    store_distance(at, select(params.infinity, params.unit * sqrt(d), s != NONE));
-}
-";
-
-pub(super) const NEIGHBOR: &str = "struct Neighbor {\n    index: u32,\n    distance: f32,\n}\n";
-
-/// Names for the parts of `nearest.wgsl` that differ.
-fn around(resumed: bool, walk: Traversal) -> String {
-    // Where a walk has stopped, the last entry that it had bounds all entries.
-    let reach = match walk {
-        Traversal::Onward => "load_distance(line * params.k + params.done + params.write - 1u)",
-        _ => "params.reach",
-    };
-    let (last, behind) = if resumed {
-        let at = "line * params.k + params.done - 1u";
-        (
-            format!("let at = {at};\n    return Entry(load_distance(at), load_index(at));"),
-            "d > last.distance || (d == last.distance && s > last.index)",
-        )
-    } else {
-        ("return Entry(-1.0, 0u);".into(), "true")
-    };
-    format!(
-        "fn first_reach(line: u32) -> f32 {{ return {reach}; }}\nfn last_of(line: u32) -> Entry {{\n    {last}\n}}\n\
-         fn behind(last: Entry, d: f32, s: u32) -> bool {{ return {behind}; }}\n"
-    )
+fn root() -> KernelSource {
+    KernelSource::new("neighbors::root", include_str!("../../../shaders/points/neighbors/root.wgsl"))
+        .params::<RootParams>()
 }
 
-fn nearest() -> &'static str {
-    include_str!("../../../shaders/points/neighbors/nearest.wgsl")
+fn refine() -> KernelSource {
+    KernelSource::new("neighbors::refine", include_str!("../../../shaders/points/neighbors/refine.wgsl"))
+        .params::<RootParams>()
 }
 
-/// For walks that begin at the first leaf.
-const NO_RESTORE: &str = "fn restore#(line: u32) { }\n";
-
-fn stored(shape: Shape, length: u32, resumed: bool) -> KernelSource {
-    let restoring = if shape.walk == Traversal::Onward { list::restoring(length) } else { NO_RESTORE.into() };
-    let visit = format!("{}{}{restoring}{}", nearest(), list::wgsl(length), list::storing(length));
-    let source = writer::search("nearest", shape, &visit, &format!("{}{PUT}", around(resumed, shape.walk)));
-    source.array("index", Element::U32, Access::ReadWrite).array("distance", Element::F32, Access::ReadWrite)
+/// The search that stores lists of up to `length` entries.
+fn stored(variant: SearchVariant, length: u32, later_pass: bool) -> KernelSource {
+    nearest("neighbors::nearest", variant, length).flag("callback", false).flag("later_pass", later_pass)
 }
 
-fn fused(shape: Shape, length: u32, callback: &Callback) -> KernelSource {
-    let visit = format!("{}{}{NO_RESTORE}{}", nearest(), list::wgsl(length), list::folding(length));
-    let text = format!("{}{NEIGHBOR}{}", around(false, shape.walk), callback.wgsl());
-    writer::search("nearest_visit", shape, &visit, &text)
+/// The search that runs `callback` over lists of up to `length` entries.
+fn in_registers(variant: SearchVariant, length: u32, callback: &Callback) -> KernelSource {
+    let source = nearest("neighbors::nearest_callback", variant, length);
+    callback.bind(source.flag("callback", true).flag("later_pass", false), MODULE)
 }
 
+fn nearest(label: &str, variant: SearchVariant, length: u32) -> KernelSource {
+    search(label, include_str!("../../../shaders/points/neighbors/nearest.wgsl"), variant)
+        .module("neighbors::knn_list", include_str!("../../../shaders/points/neighbors/knn_list.wgsl"))
+        .flag("links", false)
+        .repeat('@', length)
+}
+
+/// The kernel that runs `callback` over stored lists.
 fn fold(callback: &Callback) -> KernelSource {
-    let text =
-        format!("{NEIGHBOR}{}\n{}", include_str!("../../../shaders/points/neighbors/fold.wgsl"), callback.wgsl());
-    KernelSource::new("neighbors::fold", text)
-        .fields("base: u32, rows: u32, k: u32, pad: u32")
-        .group(64)
-        .array("index", Element::U32, Access::Read)
-        .array("distance", Element::F32, Access::Read)
-        .array("number", Element::U32, Access::Read)
+    let source = KernelSource::new("neighbors::fold", include_str!("../../../shaders/points/neighbors/fold.wgsl"))
+        .params::<FoldParams>()
+        .module("neighbors::neighbor", NEIGHBOR)
+        .group(FOLD_GROUP);
+    callback.bind(source, MODULE)
+}
+
+/// The kernels of this file in one form of groups, with lists of these lengths.
+pub(super) fn kernels(form: GroupShape, lengths: &[u32]) -> Vec<KernelSource> {
+    let mut kernels = vec![root(), refine(), fold(&mean_distance())];
+    let marked = Traversal::NEAREST.with(Cursor::Mark);
+    let resumed = Traversal::CURVE.with(Cursor::Resume);
+    for (dims, own, wide) in [(2, true, false), (3, true, false), (3, true, true), (3, false, false)] {
+        let variant = |traversal| SearchVariant { form, dims, own, traversal, wide };
+        for &length in lengths {
+            for traversal in [Traversal::NEAREST, marked, resumed] {
+                kernels.push(stored(variant(traversal), length, dims == 2));
+            }
+            kernels.push(in_registers(variant(Traversal::NEAREST), length, &mean_distance()));
+        }
+    }
+    kernels
+}
+
+/// A callback for lists of kernels: the mean distance, into no array.
+fn mean_distance() -> Callback {
+    Callback::trusted(
+        "alias State = f32;\nfn begin(query: u32, reach: f32) -> State { return reach; }\n\
+         fn each(state: State, near: Neighbor) -> State { return state + near.distance; }\n\
+         fn end(query: u32, state: State) { }",
+    )
 }

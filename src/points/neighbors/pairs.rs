@@ -3,18 +3,16 @@
 use super::error::NeighborError;
 use super::group_shape::GroupShape;
 use super::query::{PairFilter, RadiusQuery, RowOrder};
-use super::radius::{self, Radius, Told};
+use super::radius::{PRIVATE_BINS, Radius, RadiusSearch, Visit, within_kernel};
+use super::search_kernel::{Cursor, SearchVariant, Traversal};
 use super::targets::Queries;
-use super::writer::{Shape, Traversal};
-use crate::gpu::{Access, Array, Callback, DeviceError, Element, KernelSource, Recorder};
+use crate::gpu::{Array, DeviceError, KernelSource, Recorder};
 use crate::points::tree::Tree;
 
-/// Bins that an invocation counts by itself.
-const PRIVATE: usize = 64;
-/// The least edge above 0 as part of the last one.
-const SPAN: f64 = 1e-33;
-/// Bins at most.
-const MOST: usize = 4096;
+/// The least edge above 0 in units of the last one.
+const LEAST_EDGE: f64 = 1e-33;
+/// The largest number of bins.
+const MAX_BINS: usize = 4096;
 
 /// Edges of the bins of a histogram of distances: from 0 on, ascending; bin `i` holds `edges[i] <= r < edges[i + 1]`, where `r` is the
 /// [distance](super) as `f32`.
@@ -33,14 +31,15 @@ impl Bins {
             let above = if i == 0 { narrow[i] >= 0.0 } else { narrow[i] > narrow[i - 1] };
             !(above && narrow[i].is_finite())
         });
-        let number =
-            || (!(2..=MOST + 1).contains(&narrow.len())).then_some(narrow.len().min(MOST + 1).saturating_sub(1));
+        let number = || {
+            (!(2..=MAX_BINS + 1).contains(&narrow.len())).then_some(narrow.len().min(MAX_BINS + 1).saturating_sub(1))
+        };
         if let Some(index) = wrong.or_else(number) {
             return Err(NeighborError::Edges { index, value: edges.get(index).copied().unwrap_or(f64::NAN) });
         }
         let bins = Bins(narrow);
         let last = f64::from(bins.0[bins.len()]);
-        match bins.0.iter().position(|&edge| edge > 0.0 && f64::from(edge) < last * SPAN) {
+        match bins.0.iter().position(|&edge| edge > 0.0 && f64::from(edge) < last * LEAST_EDGE) {
             Some(index) => Err(NeighborError::EdgesApart { index, value: edges[index], last }),
             None => Ok(bins),
         }
@@ -56,30 +55,14 @@ impl Bins {
         self.0.len() - 1
     }
 
-    /// Never: there is at least one bin.
+    /// False: there is at least one bin.
     pub fn is_empty(&self) -> bool {
         false
     }
 }
 
-/// The callback for so many bins, in which each pair found counts `weight` times.
-fn text(bins: usize, weight: u32) -> String {
-    let text = match bins {
-        ..=PRIVATE => include_str!("../../../shaders/points/neighbors/pairs.wgsl"),
-        _ => include_str!("../../../shaders/points/neighbors/pairs_many.wgsl"),
-    };
-    let step = include_str!("../../../shaders/points/neighbors/pairs_step.wgsl");
-    let mut text = format!("const BINS: u32 = {bins}u;\nconst WEIGHT: u32 = {weight}u;\n{text}\n{step}\n");
-    // The last edge that is not above, by halving, without a loop: some drivers limit their rounds.
-    text.push_str("fn pairs_bin(square: f32) -> u32 {\n    var low = 0u;\n");
-    for bit in (0..bins.next_power_of_two().trailing_zeros()).rev() {
-        text.push_str(&format!("    low = pairs_step(low, {}u, square);\n", 1 << bit));
-    }
-    text + "    return low;\n}\n"
-}
-
 impl Radius {
-    /// Adds to `counts` (two words a bin, low first; cleared by the caller) how many pairs of a query and a source have a
+    /// Adds to `counts` (two words per bin, low first; cleared by the caller) how many pairs of a query and a source have a
     /// distance in each of `bins`. With [`PairFilter::Others`] and a tree's own points, every pair counts twice. Exact for any
     /// number of pairs below 2^64. Recorded only, but for the upload of the edges, which submits.
     ///
@@ -105,25 +88,28 @@ impl Radius {
         let units = queries.units(tree, last, least);
         recorder.upload(&edges, 0, &bins.edges().iter().map(|&edge| units.below(edge)).collect::<Vec<f32>>())?;
         // Between points of one tree each pair is found once.
-        let (walks, which, weight) = match (queries, which) {
-            (Queries::Own, PairFilter::Others) => ([Traversal::Later, Traversal::LaterOnward], PairFilter::All, 2),
-            (Queries::Own, PairFilter::Above) => ([Traversal::Later, Traversal::LaterOnward], PairFilter::All, 1),
-            (_, which) => ([Traversal::Ordered, Traversal::Onward], which, 1),
+        let (traversal, which, weight) = match (queries, which) {
+            (Queries::Own, PairFilter::Others) => (Traversal::CURVE.half(), PairFilter::All, 2),
+            (Queries::Own, PairFilter::Above) => (Traversal::CURVE.half(), PairFilter::All, 1),
+            (_, which) => (Traversal::CURVE, which, 1),
         };
-        let callback = Callback::trusted(text(bins.len(), weight)).read("edges", &edges).atomic("bins", counts);
-        let within = RadiusQuery { radius: last, which, rows: RowOrder::Input };
-        self.walk(recorder, tree, queries, &within, (&units, &callback, Told::Square), walks)
+        let (within, visit) = (
+            RadiusQuery { radius: last, which, rows: RowOrder::Input },
+            Visit::Pairs { bins: bins.len() as u32, weight },
+        );
+        let arrays = vec![edges.raw(), counts.raw()];
+        self.run(recorder, &RadiusSearch { tree, queries, within, units, visit, arrays, traversal })
     }
 }
 
-/// Kernels of histograms in one form of all kinds that there are.
-pub(super) fn sources(form: GroupShape) -> Vec<KernelSource> {
-    let of = |walk: Traversal, bins: usize, weight: u32| {
-        let shape = Shape { form, dims: 3, own: true, walk, wide: false };
-        let source = radius::source(shape, &Callback::trusted(text(bins, weight)), Told::Square);
-        source.array("edges", Element::F32, Access::Read).array("bins", Element::U32, Access::Atomic)
+/// Kernels of histograms in one form of groups.
+pub(super) fn kernels(form: GroupShape) -> Vec<KernelSource> {
+    let half = Traversal::CURVE.half();
+    let of = |traversal: Traversal, bins: u32, weight: u32| {
+        let variant = SearchVariant { form, dims: 3, own: true, traversal, wide: false };
+        within_kernel(variant, &Visit::Pairs { bins, weight })
     };
-    vec![of(Traversal::Later, 5, 2), of(Traversal::Ordered, 5, 1), of(Traversal::LaterOnward, PRIVATE + 1, 2)]
+    vec![of(half, 5, 2), of(Traversal::CURVE, 5, 1), of(half.with(Cursor::Resume), PRIVATE_BINS + 1, 2)]
 }
 
 /// The 64-bit counts that [`Radius::pairs`] left in two words each.

@@ -1,27 +1,28 @@
-//! What is asked for: pure data.
+//! What a search looks for: pure data.
 
 use super::error::NeighborError;
 
-/// Most neighbours of a query.
+/// The largest number of neighbours per query.
 pub const MAX_K: u32 = 1024;
-/// In which order results stand.
+
+/// The order of the rows of results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RowOrder {
-    /// Row `i` is that of the query number `i` of the input.
+    /// Row `i` is of query `i` of the input.
     #[default]
     Input,
-    /// Row `i` is that of the query number `i` along the curve: of `Tree::order()[i]`.
+    /// Row `i` is of the query that is number `i` along the curve: of `Tree::order()[i]`.
     Curve,
 }
 
-/// What is asked for.
+/// A search of the nearest neighbours.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct KnnQuery {
-    /// Neighbours of each query, up to 1024; none is legal.
+    /// Neighbours per query, from 0 to 1024.
     pub k: u32,
-    /// Largest distance, inclusive; infinity for any. What counts is the [distance](super) rounded to `f32`.
+    /// Largest distance, inclusive; infinity for no limit. The [distance](super) rounded to `f32` is compared.
     pub within: f32,
-    /// Leaves out the source that is the query itself (not others at its place): the one with its number.
+    /// Leaves out the source that is the query itself (not others at its place): the one with its index.
     pub without_self: bool,
     /// The order of results.
     pub rows: RowOrder,
@@ -40,16 +41,16 @@ pub enum PairFilter {
     /// All, the query itself too where it is one.
     #[default]
     All,
-    /// All but the one with the query's number: the query itself.
+    /// All but the one with the query's index: the query itself.
     Others,
-    /// Those with a higher number than the query: each pair once (half lists).
+    /// Those with a higher index than the query: each pair once (half lists).
     Above,
 }
 
 /// A search within a radius.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RadiusQuery {
-    /// Largest distance, inclusive: what counts is the [distance](super) rounded to `f32`.
+    /// Largest distance, inclusive. The [distance](super) rounded to `f32` is compared.
     /// Along a periodic axis a pair counts once, by its nearest images, however large the radius.
     pub radius: f32,
     /// Which sources.
@@ -66,7 +67,7 @@ impl RadiusQuery {
 }
 
 impl KnnQuery {
-    /// Refuses more neighbours than lists hold, and distances that are none.
+    /// Refuses more neighbours than lists hold, and invalid distances.
     pub(super) fn check(&self) -> Result<(), NeighborError> {
         if self.k > MAX_K {
             return Err(NeighborError::TooManyNeighbors { k: self.k.into() });
@@ -75,7 +76,7 @@ impl KnnQuery {
     }
 }
 
-/// Refuses a radius that is none.
+/// Refuses an invalid radius.
 pub(super) fn check_radius(radius: f32) -> Result<(), NeighborError> {
     if radius >= 0.0 { Ok(()) } else { Err(NeighborError::Radius { radius: radius.into() }) }
 }

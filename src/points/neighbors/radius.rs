@@ -1,57 +1,89 @@
 //! All sources within a radius of each query.
 
-use super::callback;
+use super::callback::{self, MODULE};
 use super::error::NeighborError;
 use super::group_shape::GroupShape;
-use super::loop_budget::{LoopBudget, unfinished};
-use super::nearest::{Kernels, NEIGHBOR};
+use super::kernel_cache::KernelCache;
+use super::loop_budget::{LoopBudget, any_unfinished};
 use super::query::{KnnQuery, RadiusQuery, check_radius};
+use super::search_kernel::{Cursor, SearchParams, SearchVariant, Traversal, search};
 use super::targets::Queries;
 use super::units::Units;
-use super::writer::{self, Params, Shape, Traversal};
 use crate::gpu::primitives::{Count, Keys, Permute, Reduce, Scan, Sort};
-use crate::gpu::{Access, Array, Callback, CallbackKey, Element, Gpu, Kernel, KernelSource, Recorder};
+use crate::gpu::{Array, Callback, CallbackKey, Gpu, Kernel, KernelSource, RawArray, Recorder, Trust};
 use crate::points::tree::{LEAF, Tree};
 
 /// Lists of neighbours of any length: row `i` is entries `offset[i]..offset[i + 1]`, in ascending order of the index.
 #[derive(Clone)]
 pub struct NeighborLists {
-    /// Where each row begins, and behind the last one the number of all entries.
+    /// Where each row begins; after the last one the number of all entries.
     pub offset: Array<u32>,
-    /// Numbers of sources in their cloud.
+    /// Indices of sources in their cloud.
     pub index: Array<u32>,
     /// Their distances.
     pub distance: Array<f32>,
 }
 
-#[derive(Clone, PartialEq, Eq, Hash)]
-struct Key {
-    shape: Shape,
-    callback: CallbackKey,
-    told: Told,
+/// What is done with the neighbours that a search finds.
+#[derive(Clone)]
+pub(super) enum Visit<'a> {
+    /// They are counted.
+    Count,
+    /// They are listed.
+    Fill,
+    /// Each adds `weight` to the bin of its distance, one of `bins`.
+    Pairs { bins: u32, weight: u32 },
+    /// A callback runs.
+    Callback(&'a Callback),
 }
 
-/// What a callback is told of how far a neighbour is.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Told {
-    /// Its distance.
-    Distance,
-    /// The square of it in the unit of the search, as it is compared.
-    Square,
+/// What distinguishes the kernels of this file.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Key {
+    Count(SearchVariant),
+    Fill(SearchVariant),
+    Pairs { variant: SearchVariant, bins: u32, weight: u32 },
+    Callback { variant: SearchVariant, callback: CallbackKey },
+}
+
+/// One search, with all that it takes beside the queries' radius.
+pub(super) struct RadiusSearch<'a> {
+    pub tree: &'a Tree,
+    pub queries: Queries<'a>,
+    pub within: RadiusQuery,
+    pub units: Units,
+    pub visit: Visit<'a>,
+    /// The arrays of what is done with neighbours.
+    pub arrays: Vec<&'a RawArray>,
+    /// How the tree is traversed where one dispatch is enough; otherwise it is resumed.
+    pub traversal: Traversal,
+}
+
+crate::kernel_params! {
+    struct RowsParams {
+        count: u32,
+    }
+}
+
+crate::kernel_params! {
+    struct EntriesParams {
+        entries: u32,
+        rows: u32,
+    }
 }
 
 /// Searches of all sources within a radius.
 ///
-/// | call | walks | waits |
+/// | call | traversals of the tree | waits |
 /// |---|---|---|
 /// | [`counts`](Self::counts) | 1 | no |
 /// | [`lists`](Self::lists) | 2: count, then fill | once, for the number of all entries |
 /// | [`visit`](Self::visit) | 1 | no |
 ///
-/// In large trees on drivers that limit loops ([`Capabilities::loop_rounds`](crate::gpu::Capabilities::loop_rounds)) a walk is done in
-/// portions, and each call waits for each.
+/// In large trees on drivers that limit loops ([`Capabilities::loop_rounds`](crate::gpu::Capabilities::loop_rounds)) a traversal is cut
+/// into portions, and each call waits for each of them.
 ///
-/// No length is ever guessed: lists are counted before memory is taken for them.
+/// Lists are counted before memory is allocated for them, so that no length need be guessed.
 ///
 /// ```
 /// use meshloom::gpu::{Gpu, Options, Recorder};
@@ -71,37 +103,22 @@ pub(super) enum Told {
 /// ```
 pub struct Radius {
     form: GroupShape,
-    rounds: LoopBudget,
-    kernels: Kernels<Key>,
+    budget: LoopBudget,
+    kernels: KernelCache<Key>,
     scan: Scan,
     reduce: Reduce,
     sort: Sort,
     permute: Permute,
     total: Kernel,
-    short: Kernel,
+    sort_rows: Kernel,
     row_of: Kernel,
 }
 
-/// Entries of rows that one invocation sorts.
+/// The longest row that one invocation sorts.
 const SHORT: u32 = 64;
 
-const COUNT: &str = "
-alias State = u32;
-fn begin(query: u32, reach: f32) -> State { return load_counts(query); }
-fn each(state: State, near: Neighbor) -> State { return state + 1u; }
-fn end(query: u32, state: State) { store_counts(query, state); }
-";
-
-const FILL: &str = "
-alias State = u32;
-fn begin(query: u32, reach: f32) -> State { return load_next(query); }
-fn each(state: State, near: Neighbor) -> State {
-    store_index(state, near.index);
-    store_distance(state, near.distance);
-    return state + 1u;
-}
-fn end(query: u32, state: State) { store_next(query, state); }
-";
+/// Invocations of a workgroup that sorts rows.
+const SORT_GROUP: u32 = 64;
 
 impl Radius {
     /// In the form that suits a device.
@@ -112,24 +129,23 @@ impl Radius {
     /// The same for a driver that ends loops after so many rounds (at least 1024), or never.
     #[must_use]
     pub fn with_rounds(mut self, rounds: Option<u32>) -> Self {
-        self.rounds = LoopBudget::new(rounds);
+        self.budget = LoopBudget::new(rounds);
         self
     }
 
     /// In a given form, which the device must allow.
     pub fn with(gpu: &Gpu, form: GroupShape) -> Self {
-        let [total, short, row_of] = helpers();
         Radius {
             form,
-            rounds: LoopBudget::of(gpu),
-            kernels: Kernels::new(),
+            budget: LoopBudget::of(gpu),
+            kernels: KernelCache::new(),
             scan: Scan::new(),
             reduce: Reduce::new(),
             sort: Sort::new(gpu),
             permute: Permute::new(),
-            total: Kernel::trusted(total),
-            short: Kernel::trusted(short),
-            row_of: Kernel::trusted(row_of),
+            total: Kernel::trusted(total()),
+            sort_rows: Kernel::trusted(sort_rows()),
+            row_of: Kernel::trusted(row_of()),
         }
     }
 
@@ -146,7 +162,7 @@ impl Radius {
     ) -> Result<Array<u32>, NeighborError> {
         let counts = recorder.gpu().array("neighbors::counts", queries.len(tree))?;
         recorder.clear(&counts);
-        self.visit(recorder, tree, queries, within, &Callback::trusted(COUNT).write("counts", &counts))?;
+        self.enumerate(recorder, tree, queries, within, Visit::Count, vec![counts.raw()])?;
         Ok(counts)
     }
 
@@ -165,7 +181,7 @@ impl Radius {
         let counts = self.counts(recorder, tree, queries, within)?;
         let total = gpu.array::<u32>("neighbors::total", 2)?;
         recorder.clear(&total);
-        recorder.each(&self.total, &[counts.raw(), total.raw()], &[rows as u32, 0, 0, 0], rows)?;
+        recorder.each(&self.total, &[counts.raw(), total.raw()], &RowsParams { count: rows as u32 }, rows)?;
         let offset = gpu.array("neighbors::offset", rows + 1)?;
         self.scan.exclusive(recorder, &counts, &offset, Count::All)?;
         let longest = gpu.array::<u32>("neighbors::longest", 1)?;
@@ -182,19 +198,17 @@ impl Radius {
             index: gpu.array("neighbors::index", entries)?,
             distance: gpu.array("neighbors::distance", entries)?,
         };
-        // Where the next entry of each row goes: the counts are no longer needed.
+        // The place of the next entry of each row; the counts are no longer needed.
         let next = counts;
         recorder.copy(&lists.offset, 0, &next, 0, rows)?;
-        let fill = Callback::trusted(FILL)
-            .write("next", &next)
-            .write("index", &lists.index)
-            .write("distance", &lists.distance);
-        self.visit(recorder, tree, queries, within, &fill)?;
+        let arrays = vec![next.raw(), lists.index.raw(), lists.distance.raw()];
+        self.enumerate(recorder, tree, queries, within, Visit::Fill, arrays)?;
         if longest > SHORT {
             return self.sorted(recorder, lists, rows);
         }
         let arrays = [lists.offset.raw(), lists.index.raw(), lists.distance.raw()];
-        recorder.dispatch(&self.short, &arrays, &[rows as u32, 0, 0, 0], rows.div_ceil(64))?;
+        let groups = rows.div_ceil(u64::from(SORT_GROUP));
+        recorder.dispatch(&self.sort_rows, &arrays, &RowsParams { count: rows as u32 }, groups)?;
         Ok(lists)
     }
 
@@ -203,7 +217,7 @@ impl Radius {
         let (gpu, entries) = (recorder.gpu().clone(), lists.index.len());
         let (row, order) =
             (gpu.array::<u32>("neighbors::row", entries)?, gpu.array::<u32>("neighbors::order", entries)?);
-        let params = [entries as u32, rows as u32, 0, 0];
+        let params = EntriesParams { entries: entries as u32, rows: rows as u32 };
         recorder.each(&self.row_of, &[lists.offset.raw(), row.raw()], &params, entries)?;
         self.sort.order(recorder, Keys::U64 { high: &row, low: &lists.index }, &order, Count::All)?;
         let index = gpu.array("neighbors::index", entries)?;
@@ -213,7 +227,7 @@ impl Radius {
         Ok(NeighborLists { offset: lists.offset, index, distance })
     }
 
-    /// Calls the functions of `callback` (see [`neighbors`](super)) for the neighbours of each query, in no order. Recorded only.
+    /// Runs `callback` on the neighbours of each query, in no particular order. Recorded only.
     ///
     /// # Errors
     /// As [`counts`](Self::counts); [`Misuse`](crate::gpu::DeviceError::Misuse) for a callback without its functions or
@@ -227,106 +241,132 @@ impl Radius {
         within: &RadiusQuery,
         callback: &Callback,
     ) -> Result<(), NeighborError> {
-        let units = queries.units(tree, within.radius, f32::INFINITY);
-        self.walk(
-            recorder,
-            tree,
-            queries,
-            within,
-            (&units, callback, Told::Distance),
-            [Traversal::Ordered, Traversal::Onward],
-        )
-    }
-
-    /// The same in these units by one of two walks: one to the end, and one that is done in portions.
-    pub(super) fn walk(
-        &self,
-        recorder: &mut Recorder,
-        tree: &Tree,
-        queries: Queries<'_>,
-        within: &RadiusQuery,
-        (units, callback, told): (&Units, &Callback, Told),
-        [whole, onward]: [Traversal; 2],
-    ) -> Result<(), NeighborError> {
         check_radius(within.radius)?;
         callback::check(callback)?;
-        let portions = self.rounds.portions(self.form, tree.len().div_ceil(LEAF), callback.rounds())?;
-        let walk = if portions.is_some() { onward } else { whole };
-        let shape = queries.shape(self.form, tree, walk, units);
-        let kernel = self
-            .kernels
-            .get(Key { shape, callback: callback.key(), told }, callback.trust(), || source(shape, callback, told));
-        let ask = KnnQuery { within: within.radius, rows: within.rows, ..KnnQuery::nearest(0) };
-        let params = Params { skip: within.which as u32, ..queries.params(tree, &ask, units)? };
+        self.enumerate(recorder, tree, queries, within, Visit::Callback(callback), callback.arrays().collect())
+    }
+
+    /// Searches along the curve, in units that suit the radius.
+    fn enumerate<'a>(
+        &self,
+        recorder: &mut Recorder,
+        tree: &'a Tree,
+        queries: Queries<'a>,
+        within: &RadiusQuery,
+        visit: Visit<'a>,
+        arrays: Vec<&'a RawArray>,
+    ) -> Result<(), NeighborError> {
+        let units = queries.units(tree, within.radius, f32::INFINITY);
+        let (within, traversal) = (*within, Traversal::CURVE);
+        self.run(recorder, &RadiusSearch { tree, queries, within, units, visit, arrays, traversal })
+    }
+
+    /// Runs a search: in one dispatch, or in portions where a driver limits loops.
+    pub(super) fn run(&self, recorder: &mut Recorder, search: &RadiusSearch<'_>) -> Result<(), NeighborError> {
+        let RadiusSearch { tree, queries, within, units, visit, .. } = search;
+        check_radius(within.radius)?;
+        let portions = self.budget.portions(self.form, tree.len().div_ceil(LEAF), visit.rounds())?;
+        let cursor = if portions.is_some() { Cursor::Resume } else { Cursor::None };
+        let variant = queries.variant(self.form, tree, search.traversal.with(cursor), units);
+        let kernel = self.kernels.get(visit.key(variant), visit.trust(), || within_kernel(variant, visit));
+        let knn = KnnQuery { within: within.radius, rows: within.rows, ..KnnQuery::nearest(0) };
+        let params = SearchParams { skip: within.which as u32, ..queries.params(tree, &knn, units)? };
         let (mut arrays, rows) = (queries.arrays(tree), queries.len(tree));
         if rows == 0 {
             return Ok(());
         }
         let Some(portions) = portions else {
-            arrays.extend(callback.arrays());
+            arrays.extend(&search.arrays);
             return queries.dispatch(recorder, self.form, &kernel, &arrays, params, 0..rows);
         };
-        let params = Params { rounds: portions.rounds, leaf_rounds: portions.leaf, ..params };
+        let params = SearchParams { rounds: portions.rounds, leaf_rounds: portions.leaf, ..params };
         let cursor = recorder.gpu().array::<u32>("neighbors::cursor", rows.div_ceil(self.form.queries()))?;
         recorder.clear(&cursor);
         arrays.push(cursor.raw());
-        arrays.extend(callback.arrays());
+        arrays.extend(&search.arrays);
         loop {
             queries.dispatch(recorder, self.form, &kernel, &arrays, params, 0..rows)?;
-            if !unfinished(recorder, &self.reduce, &cursor)? {
+            if !any_unfinished(recorder, &self.reduce, &cursor)? {
                 return Ok(());
             }
         }
     }
 }
 
-/// The kernels that are no searches.
-fn helpers() -> [KernelSource; 3] {
-    let total = KernelSource::new("neighbors::total", include_str!("../../../shaders/points/neighbors/total.wgsl"))
-        .fields("count: u32, pad0: u32, pad1: u32, pad2: u32")
-        .array("counts", Element::U32, Access::Read)
-        .array("total", Element::U32, Access::Atomic);
-    let short = KernelSource::new("neighbors::rows", include_str!("../../../shaders/points/neighbors/rows.wgsl"))
-        .fields("count: u32, pad0: u32, pad1: u32, pad2: u32")
-        .group(64)
-        .array("offset", Element::U32, Access::Read)
-        .array("index", Element::U32, Access::ReadWrite)
-        .array("distance", Element::F32, Access::ReadWrite);
-    let row_of = KernelSource::new("neighbors::row_of", include_str!("../../../shaders/points/neighbors/row_of.wgsl"))
-        .fields("entries: u32, rows: u32, pad0: u32, pad1: u32")
-        .array("offset", Element::U32, Access::Read)
-        .array("row", Element::U32, Access::ReadWrite);
-    [total, short, row_of]
-}
-
-/// Kernels of searches in one form of all kinds that there are.
-pub(super) fn sources(form: GroupShape) -> Vec<KernelSource> {
-    let mut sources: Vec<KernelSource> = helpers().into();
-    for (dims, own, wide) in [(2, true, false), (3, true, false), (3, true, true), (3, false, false)] {
-        let shape = |walk| Shape { form, dims, own, walk, wide };
-        let count = |walk| {
-            source(shape(walk), &Callback::trusted(COUNT), Told::Distance).array(
-                "counts",
-                Element::U32,
-                Access::ReadWrite,
-            )
-        };
-        let fill = source(shape(Traversal::Ordered), &Callback::trusted(FILL), Told::Distance)
-            .array("next", Element::U32, Access::ReadWrite)
-            .array("index", Element::U32, Access::ReadWrite)
-            .array("distance", Element::F32, Access::ReadWrite);
-        sources.extend([count(Traversal::Ordered), count(Traversal::Onward), fill]);
+impl Visit<'_> {
+    fn key(&self, variant: SearchVariant) -> Key {
+        match *self {
+            Visit::Count => Key::Count(variant),
+            Visit::Fill => Key::Fill(variant),
+            Visit::Pairs { bins, weight } => Key::Pairs { variant, bins, weight },
+            Visit::Callback(callback) => Key::Callback { variant, callback: callback.key() },
+        }
     }
-    sources
+
+    /// Rounds of loops per neighbour.
+    fn rounds(&self) -> u32 {
+        if let Visit::Callback(callback) = self { callback.rounds() } else { 0 }
+    }
+
+    fn trust(&self) -> Trust {
+        if let Visit::Callback(callback) = self { callback.trust() } else { Trust::Library }
+    }
 }
 
-/// The search that calls a callback.
-pub(super) fn source(shape: Shape, callback: &Callback, told: Told) -> KernelSource {
-    let told = if told == Told::Square { "d" } else { "params.unit * sqrt(d)" };
-    let done = if callback::stops(callback) { "done(state)" } else { "false" };
-    let text = format!(
-        "{NEIGHBOR}{}\nfn finished(state: State) -> bool {{ return {done}; }}\nfn told(d: f32) -> f32 {{ return {told}; }}\n",
-        callback.wgsl()
-    );
-    writer::search("within", shape, include_str!("../../../shaders/points/neighbors/visit.wgsl"), &text)
+/// Bins that an invocation counts in private memory.
+pub(super) const PRIVATE_BINS: u32 = 64;
+
+/// The kernel of a search within a radius.
+pub(super) fn within_kernel(variant: SearchVariant, visit: &Visit<'_>) -> KernelSource {
+    let text = include_str!("../../../shaders/points/neighbors/within.wgsl");
+    let pairs = matches!(visit, Visit::Pairs { .. });
+    let stopping = matches!(visit, Visit::Callback(callback) if callback::stops(callback));
+    let source = search("neighbors::within", text, variant)
+        .flag("links", false)
+        .flag("squares", pairs)
+        .flag("stopping", stopping);
+    let library = |source: KernelSource, text: &'static str| source.module(MODULE, text);
+    match *visit {
+        Visit::Count => library(source, include_str!("../../../shaders/points/neighbors/count.wgsl")),
+        Visit::Fill => library(source, include_str!("../../../shaders/points/neighbors/fill.wgsl")),
+        Visit::Pairs { bins, weight } => library(source, include_str!("../../../shaders/points/neighbors/pairs.wgsl"))
+            .constant("BINS", bins)
+            .constant("WEIGHT", weight)
+            .constant("HALF", bins.next_power_of_two() / 2)
+            .flag("private_bins", bins <= PRIVATE_BINS)
+            .repeat('@', bins.next_power_of_two().ilog2()),
+        Visit::Callback(callback) => callback.bind(source, MODULE),
+    }
+}
+
+fn total() -> KernelSource {
+    KernelSource::new("neighbors::total", include_str!("../../../shaders/points/neighbors/total.wgsl"))
+        .params::<RowsParams>()
+}
+
+fn sort_rows() -> KernelSource {
+    KernelSource::new("neighbors::sort_rows", include_str!("../../../shaders/points/neighbors/sort_rows.wgsl"))
+        .params::<RowsParams>()
+        .constant("SHORT", SHORT)
+        .group(SORT_GROUP)
+}
+
+fn row_of() -> KernelSource {
+    KernelSource::new("neighbors::row_of", include_str!("../../../shaders/points/neighbors/row_of.wgsl"))
+        .params::<EntriesParams>()
+}
+
+/// The kernels of this file in one form of groups.
+pub(super) fn kernels(form: GroupShape) -> Vec<KernelSource> {
+    let mut kernels = vec![total(), sort_rows(), row_of()];
+    let resumed = Traversal::CURVE.with(Cursor::Resume);
+    for (dims, own, wide) in [(2, true, false), (3, true, false), (3, true, true), (3, false, false)] {
+        let variant = |traversal| SearchVariant { form, dims, own, traversal, wide };
+        kernels.extend([
+            within_kernel(variant(Traversal::CURVE), &Visit::Count),
+            within_kernel(variant(resumed), &Visit::Count),
+            within_kernel(variant(Traversal::CURVE), &Visit::Fill),
+        ]);
+    }
+    kernels
 }

@@ -1,4 +1,4 @@
-//! Results on their way to the ranks that asked for them.
+//! Results of searches, sent to the ranks whose rows the queries are.
 
 use super::error::NeighborError;
 use crate::comm::Communicator;
@@ -7,18 +7,18 @@ use crate::grid::Cost;
 /// All points within a radius of each row: row `i` is entries `offset[i]..offset[i + 1]`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RadiusResult {
-    /// Where rows begin, from 0, and the number of all entries.
+    /// Where each row begins, from 0; after the last one the number of all entries.
     pub offset: Vec<u64>,
-    /// Numbers in the input of all ranks, ascending in a row.
+    /// Indices in the input of all ranks, ascending in a row.
     pub index: Vec<u64>,
     /// Distances.
     pub distance: Vec<f32>,
 }
 
-/// Rows of results, by the number of the query in the input of all ranks.
+/// Rows of results, by the index of the query in the input of all ranks.
 #[derive(Default)]
 pub(super) struct ResultRouting {
-    /// Number of the query, and where its entries begin and end.
+    /// Index of the query, and where its entries begin and end.
     rows: Vec<(u64, usize, usize)>,
     index: Vec<u64>,
     distance: Vec<f32>,
@@ -33,8 +33,8 @@ impl ResultRouting {
     }
 }
 
-/// Words of a row's head (its place in the rank's input, the number of its entries) and of an entry (index, distance).
-const HEAD: usize = 2;
+/// Words of a row's header (the row in the rank's input, the number of entries) and of an entry (index, distance).
+const HEADER: usize = 2;
 const ENTRY: usize = 3;
 
 /// Sends each row to the rank whose input it belongs to; `row_offsets` is where each rank's input begins. One exchange of the
@@ -42,12 +42,12 @@ const ENTRY: usize = 3;
 pub(super) fn deliver(
     comm: &Communicator,
     row_offsets: &[u64],
-    answers: ResultRouting,
+    results: ResultRouting,
 ) -> Result<(RadiusResult, Cost), NeighborError> {
-    let ResultRouting { mut rows, index, distance } = answers;
+    let ResultRouting { mut rows, index, distance } = results;
     rows.sort_unstable_by_key(|row| row.0);
     let owner = |number: u64| row_offsets.partition_point(|&first| first <= number) - 1;
-    let mut words = Vec::with_capacity(rows.len() * HEAD + index.len() * ENTRY);
+    let mut words = Vec::with_capacity(rows.len() * HEADER + index.len() * ENTRY);
     let mut counts = vec![0u64; comm.size()];
     for &(number, start, end) in &rows {
         let rank = owner(number);
@@ -59,25 +59,25 @@ pub(super) fn deliver(
         counts[rank] += (words.len() - before) as u64;
     }
     drop((rows, index, distance));
-    let came = comm.all_to_all_v(&words, &counts)?;
+    let received_words = comm.all_to_all_v(&words, &counts)?;
     let others = |counts: &[u64]| {
         let all = counts.iter().enumerate().filter(|(rank, count)| *rank != comm.rank() && **count > 0);
         all.map(|(_, count)| 4 * count).collect::<Vec<u64>>()
     };
-    let (sent, received) = (others(&counts), others(came.counts()));
+    let (sent, received) = (others(&counts), others(received_words.counts()));
     let cost = Cost { sent: sent.iter().sum(), received: received.iter().sum(), messages: sent.len() as u64 };
     drop(words);
     // Rows of one sender ascend, those of several interleave.
-    let mut heads = Vec::new();
-    let (words, mut at) = (came.data(), 0);
+    let mut headers = Vec::new();
+    let (words, mut at) = (received_words.data(), 0);
     while at < words.len() {
-        heads.push((words[at], at));
-        at += HEAD + ENTRY * words[at + 1] as usize;
+        headers.push((words[at], at));
+        at += HEADER + ENTRY * words[at + 1] as usize;
     }
-    heads.sort_unstable();
+    headers.sort_unstable();
     let mut rows = RadiusResult { offset: vec![0], ..RadiusResult::default() };
-    for (_, at) in heads {
-        let entries = &words[at + HEAD..at + HEAD + ENTRY * words[at + 1] as usize];
+    for (_, at) in headers {
+        let entries = &words[at + HEADER..at + HEADER + ENTRY * words[at + 1] as usize];
         rows.index.extend(entries.chunks_exact(ENTRY).map(|entry| u64::from(entry[0]) | u64::from(entry[1]) << 32));
         rows.distance.extend(entries.chunks_exact(ENTRY).map(|entry| f32::from_bits(entry[2])));
         rows.offset.push(rows.index.len() as u64);

@@ -3,25 +3,25 @@
 use super::error::NeighborError;
 use super::group_shape::GroupShape;
 use super::query::{KnnQuery, RowOrder};
+use super::search_kernel::{SearchParams, SearchVariant, Traversal};
 use super::units::Units;
-use super::writer::{Params, Shape, Traversal};
 use crate::gpu::{Array, Kernel, RawArray, Recorder};
 use crate::points::tree::{Builder, Tree};
 use crate::points::{Cloud, Domain, Extent, Frame};
 
-/// Groups a dispatch: displays freeze, and drivers give up, when one takes seconds.
+/// Groups per dispatch, so that none takes seconds: watchdogs of displays and drivers end such dispatches.
 const GROUPS: u64 = 1 << 15;
-/// Stands for infinity among sides: no difference of loaded coordinates, which are below 2^125, is as large as half of it, 2^126.
+/// Finite stand-in for the side of an open axis: half of it, 2^126, is larger than any difference of loaded coordinates, which are
+/// below 2^125.
 const OPEN_SIDE: f32 = f32::from_bits((127 + 127) << 23);
 
-/// Places that neighbours are asked for, other than the points of the tree: in the order of a curve, so that neighbouring
-/// ones walk together.
+/// Query points other than the points of the tree, in the order of a curve, so that neighbouring ones traverse the tree together.
 #[derive(Clone)]
 pub struct Targets {
     domain: Domain,
     positions: Array<f32>,
     numbers: Array<u32>,
-    /// Of all places that are asked for together, on other ranks too.
+    /// Of all points that are searched for together, on other ranks too.
     extent: Extent,
 }
 
@@ -40,13 +40,13 @@ impl Targets {
         Ok(Targets { domain: *cloud.domain(), positions, numbers, extent: Extent::of(cloud) })
     }
 
-    /// Places that are arranged already, for searches in `tree`.
-    pub(crate) fn like(tree: &Tree, positions: Array<f32>, numbers: Array<u32>, extent: Extent) -> Self {
+    /// Points that are arranged already, for searches in `tree`.
+    pub(crate) fn arranged(tree: &Tree, positions: Array<f32>, numbers: Array<u32>, extent: Extent) -> Self {
         Targets { domain: *tree.domain(), positions, numbers, extent }
     }
 
-    /// The same as part of places of this extent, so that ranks choose the same units.
-    pub(crate) fn among(self, extent: Extent) -> Self {
+    /// The same as part of points of this extent: all ranks give the same, so that they choose the same units.
+    pub(crate) fn with_extent(self, extent: Extent) -> Self {
         Targets { extent, ..self }
     }
 
@@ -55,12 +55,12 @@ impl Targets {
         self.extent
     }
 
-    /// The places along the curve.
+    /// Their coordinates along the curve.
     pub(crate) fn positions(&self) -> &Array<f32> {
         &self.positions
     }
 
-    /// Number of places.
+    /// Number of points.
     pub fn len(&self) -> u64 {
         self.numbers.len()
     }
@@ -70,18 +70,18 @@ impl Targets {
         self.numbers.is_empty()
     }
 
-    /// Number of each place along the curve in its cloud; to be read only.
+    /// Index in its cloud of each point along the curve; to be read only.
     pub fn order(&self) -> &Array<u32> {
         &self.numbers
     }
 }
 
-/// Whose neighbours are asked for.
+/// The queries of a search.
 #[derive(Clone, Copy)]
 pub enum Queries<'a> {
     /// Those of the tree's own points.
     Own,
-    /// Those of other places.
+    /// Those of other points.
     At(&'a Targets),
 }
 
@@ -94,7 +94,7 @@ impl<'a> Queries<'a> {
         }
     }
 
-    /// Number of each query along the curve in its input.
+    /// Index in its input of each query along the curve.
     pub fn numbers(&self, tree: &'a Tree) -> &'a Array<u32> {
         match self {
             Queries::Own => tree.order(),
@@ -110,13 +110,20 @@ impl<'a> Queries<'a> {
         }
     }
 
-    /// The units of a search as far as `reach` that tells lengths from `least` on apart.
+    /// The units of a search up to `reach` that distinguishes lengths from `least` on.
     pub(super) fn units(&self, tree: &Tree, reach: f32, least: f32) -> Units {
         Units::new(&self.extent(tree), reach, least)
     }
 
-    pub(super) fn shape(&self, form: GroupShape, tree: &Tree, walk: Traversal, units: &Units) -> Shape {
-        Shape { form, dims: tree.domain().dims(), own: matches!(self, Queries::Own), walk, wide: units.wide() }
+    /// The kernels that search for these queries.
+    pub(super) fn variant(&self, form: GroupShape, tree: &Tree, traversal: Traversal, units: &Units) -> SearchVariant {
+        SearchVariant {
+            form,
+            dims: tree.domain().dims(),
+            own: matches!(self, Queries::Own),
+            traversal,
+            wide: units.wide(),
+        }
     }
 
     /// The arrays that every search binds.
@@ -128,17 +135,18 @@ impl<'a> Queries<'a> {
         arrays
     }
 
-    pub(super) fn params(&self, tree: &Tree, ask: &KnnQuery, units: &Units) -> Result<Params, NeighborError> {
+    /// The parameters of a search, but for those of a traversal that stops and of lists that have entries already.
+    pub(super) fn params(&self, tree: &Tree, knn: &KnnQuery, units: &Units) -> Result<SearchParams, NeighborError> {
         if let Queries::At(targets) = self
             && targets.domain != *tree.domain()
         {
             let sides = |domain: &Domain| format!("{:?}", &domain.sides()[..domain.dims()]);
             return Err(NeighborError::Domain { queries: sides(&targets.domain), points: sides(tree.domain()) });
         }
-        let load_unit = units.load();
-        let side = |axis: usize| tree.domain().side(axis).map_or(OPEN_SIDE, |side| side * load_unit);
+        let load_scale = units.load_scale();
+        let side = |axis: usize| tree.domain().side(axis).map_or(OPEN_SIDE, |side| side * load_scale);
         let side = [side(0), side(1), side(2), OPEN_SIDE];
-        Ok(Params {
+        Ok(SearchParams {
             side,
             half_side: side.map(|side| 0.5 * side),
             starts: tree.levels().words(),
@@ -146,38 +154,39 @@ impl<'a> Queries<'a> {
             sources: tree.len() as u32,
             queries: self.len(tree) as u32,
             first: 0,
-            reach: units.at_most(ask.within),
+            reach: units.at_most(knn.within),
             unit: units.unit(),
             infinity: f32::INFINITY,
-            k: ask.k,
+            k: knn.k,
             done: 0,
             write: 0,
-            by_number: u32::from(ask.rows == RowOrder::Input),
-            skip: u32::from(ask.without_self),
+            by_number: u32::from(knn.rows == RowOrder::Input),
+            skip: u32::from(knn.without_self),
             base: 0,
-            radius: ask.within,
+            radius: knn.within,
             rounds: u32::MAX,
             leaf_rounds: 0,
-            load_unit,
-            zoom: units.zoom(),
-            farthest: units.farthest(),
+            load_scale,
+            square_scale: units.square_scale(),
+            max_difference: units.max_difference(),
             pad: 0,
         })
     }
 
-    /// Records `kernel` over the groups of `part` of the queries along the curve, which begins with a group.
+    /// Records `kernel` over the groups of `part` of the queries along the curve. `part` begins where a group does.
     pub(super) fn dispatch(
         &self,
         recorder: &mut Recorder,
         form: GroupShape,
         kernel: &Kernel,
         arrays: &[&RawArray],
-        params: Params,
+        params: SearchParams,
         part: std::ops::Range<u64>,
     ) -> Result<(), NeighborError> {
         let (start, end) = (part.start / form.queries(), part.end.div_ceil(form.queries()));
         for first in (start..end).step_by(GROUPS as usize) {
-            let params = Params { first: first as u32, queries: part.end as u32, ..params };
+            let params =
+                SearchParams { first: first as u32, queries: part.end as u32, base: part.start as u32, ..params };
             recorder.dispatch(kernel, arrays, &params, form.workgroups((end - first).min(GROUPS)))?;
         }
         Ok(())

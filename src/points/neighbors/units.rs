@@ -1,51 +1,51 @@
 //! The units in which a search squares differences.
 //!
 //! # What counts as a distance
-//! The distance of two points is the root of the sum of the squares of their differences, `f32` numbers each, rounded to `f32`; it is that
-//! number which is compared with radii and edges. Kernels need no root for it: the host finds the square that makes the
-//! difference ([`Units::at_most`], [`Units::below`]), and squares are compared.
+//! The distance of two points is the root of the sum of the squares of their differences, all in `f32`; this rounded root is
+//! compared with radii and edges. Kernels need no root for it: the host finds the greatest square whose root passes
+//! ([`Units::at_most`], [`Units::below`]), and squares are compared.
 //!
-//! # What makes it hold for any coordinates
-//! Squares of `f32` tell differences apart within a factor of some 2^100. A search therefore has a unit of its own, a power of two, which
-//! follows from how far it looks, or from the whole extent where it looks any distance: what it looks for is then at most 2^61, and
-//! what is so far beyond that its square would overflow is as good as [`FARTHEST`]. Where all coordinates may be brought to that unit
-//! they are as they are loaded, and nothing need be looked after; else the unit is that of differences alone.
+//! # Coordinates of any magnitude
+//! Squares of differences are normal `f32` numbers only within a factor of some 2^100. A search therefore has a unit of its own, a power of
+//! two, which follows from its reach, or from the whole extent where the reach is unlimited: distances within reach are then at most 2^61,
+//! and larger differences, whose squares might overflow, are cut to [`FARTHEST`]. Where all coordinates fit that unit they are scaled as
+//! they are loaded, and nothing else is needed; otherwise differences are scaled one by one (`wide`).
 //!
-//! Nearest neighbours at any distance may want several units: entries of a list that are too near to be told apart are taken
-//! from the search in a finer one ([`Units::finer`]).
+//! Nearest neighbours at any distance may need several units: entries of a list that are too near for their squares to be precise are taken
+//! from a search in a finer unit ([`Units::finer`]).
 
 use crate::points::Extent;
 
-/// Exponent above all differences that a search looks for.
+/// Exponent above all differences within reach.
 const TOP: i32 = 61;
 /// Exponent above all coordinates.
 const FAR: i32 = 125;
 /// Exponent of the finest unit there is: the least normal number becomes 1.
 const FINEST: i32 = 126;
-/// Exponent from which on differences are squared without a loss that any digit of a sum could show.
+/// Exponent from which on differences are squared without loss in any digit of a sum.
 const PRECISE: i32 = -37;
-/// How far below its largest lengths a search still has to tell what it looks for, at least, where its unit is that of the whole extent.
+/// Least exponent of the reach where the unit is that of the whole extent: below, distances within reach would lose digits.
 const ROOM: i32 = 38;
 /// Exponent between a unit and the next finer one.
 const STEP: i32 = 100;
 
-/// The difference, in units, that stands for all that are farther; the largest.
+/// The difference, in units, to which larger ones are cut.
 pub(super) const FARTHEST: f64 = (1u64 << 62) as f64;
-/// A square that nothing has.
+/// A square that is larger than any computed.
 pub(super) const NOWHERE: f32 = 1e38;
-/// Squares of at least this much are precise; lesser ones are asked for in a finer unit.
+/// Squares of at least this are precise; smaller ones are computed again in a finer unit.
 pub(super) const LEAST: f32 = f32::from_bits(((127 + 2 * (PRECISE - 1)) as u32) << 23);
 
-/// Powers of two, by their exponents.
+/// The scales of one search: powers of two, by their exponents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Units {
     /// From coordinates to the unit of squares.
     factor: i32,
-    /// From coordinates to what kernels load.
+    /// From coordinates to what kernels keep when they load them.
     load: i32,
     /// The finest unit for these coordinates.
     finest: i32,
-    /// Differences are brought to the unit of squares, and those that are too far are cut.
+    /// Differences are scaled to the unit of squares one by one, and cut if they are too large.
     wide: bool,
     /// The reach ends where differences are cut.
     cut: bool,
@@ -61,13 +61,13 @@ fn power(exponent: i32) -> f64 {
 }
 
 impl Units {
-    /// For a search as far as `reach` among points of this extent, queries among them, that tells lengths from `least` on apart.
+    /// For a search up to `reach` among points of this extent, including queries, that has to distinguish lengths from `least` on.
     pub fn new(extent: &Extent, reach: f32, least: f32) -> Units {
         let (span, reach) = (extent.span(), f64::from(reach).min(extent.span()));
         let loadable = (FAR - exponent(extent.most())).min(FINEST);
         let finest = FINEST + loadable.min(0);
         let unit = |length: f64| (TOP - exponent(length)).min(finest);
-        // One unit for all differences, if what is looked for is not lost in it.
+        // One unit for all differences, if distances within reach are precise in it.
         let common = unit(span).min(loadable);
         let told = exponent(reach) + common >= ROOM && exponent(f64::from(least)) + common >= PRECISE - 12;
         let enough = told || common == finest || span == 0.0;
@@ -76,12 +76,12 @@ impl Units {
     }
 
     fn with(factor: i32, loadable: i32, finest: i32, beyond: bool, cut: bool) -> Units {
-        // What is scaled down as it is loaded would lose small coordinates.
+        // Scaling down as coordinates are loaded would lose small ones.
         let wide = beyond || factor < 0 || factor > loadable;
         Units { factor, load: if wide { loadable.min(0) } else { factor }, finest, wide, cut }
     }
 
-    /// The next finer unit, if there are coordinates that this one does not tell apart.
+    /// The next finer unit, if coordinates may differ by less than this one distinguishes.
     pub fn finer(&self, extent: &Extent) -> Option<Units> {
         let enough = exponent(extent.finest()) + self.factor >= PRECISE || self.factor >= self.finest;
         let loadable = (FAR - exponent(extent.most())).min(FINEST);
@@ -89,23 +89,23 @@ impl Units {
         (!enough).then(|| Self::with(factor, loadable, self.finest, true, true))
     }
 
-    /// Whether differences are brought to their unit one by one.
+    /// Whether differences are scaled one by one.
     pub fn wide(&self) -> bool {
         self.wide
     }
 
     /// What coordinates are multiplied by.
-    pub fn load(&self) -> f32 {
+    pub fn load_scale(&self) -> f32 {
         power(self.load) as f32
     }
 
     /// What differences of loaded coordinates are multiplied by.
-    pub fn zoom(&self) -> f32 {
+    pub fn square_scale(&self) -> f32 {
         power(self.factor - self.load) as f32
     }
 
-    /// The difference of loaded coordinates that stands for all that are farther.
-    pub fn farthest(&self) -> f32 {
+    /// The difference of loaded coordinates to which larger ones are cut.
+    pub fn max_difference(&self) -> f32 {
         (FARTHEST * power(self.load - self.factor)).min(f64::from(f32::MAX)) as f32
     }
 
@@ -135,7 +135,7 @@ impl Units {
         if scaled >= 2.0 * FARTHEST {
             return NOWHERE;
         }
-        // As exact as the length: a power of two, and roots of squares change with it.
+        // Scaling by a power of two is exact, also of roots of squares.
         let scaled = scaled as f32;
         let mut square = scaled * scaled;
         while passes(square.next_up().sqrt(), scaled) {
@@ -155,7 +155,7 @@ mod tests {
 
     fn extent(low: f32, span: f32) -> Extent {
         let frame = Frame { dims: 3, low: [low, 0.0, 0.0], span: [span, 0.0, 0.0] };
-        Extent::framed(&frame, &Domain::open(3).unwrap())
+        Extent::of_frame(&frame, &Domain::open(3).unwrap())
     }
 
     #[test]
@@ -188,11 +188,14 @@ mod tests {
                 let span = span.max(f32::EPSILON * low.abs());
                 let (extent, what) = (extent(low, span), format!("{span:e} {low:e} {reach:e}"));
                 let units = Units::new(&extent, reach, f32::INFINITY);
-                let (load, zoom) = (f64::from(units.load()), f64::from(units.zoom()));
-                assert!(units.load().is_normal() && units.zoom().is_normal() && units.unit().is_normal(), "{what}");
+                let (load, zoom) = (f64::from(units.load_scale()), f64::from(units.square_scale()));
+                assert!(
+                    units.load_scale().is_normal() && units.square_scale().is_normal() && units.unit().is_normal(),
+                    "{what}"
+                );
                 assert_eq!(f64::from(units.unit()) * load * zoom, 1.0, "{what}");
                 assert!(extent.most() * load < power(FAR), "{what}");
-                assert!(f64::from(units.farthest()) * zoom <= FARTHEST, "{what}");
+                assert!(f64::from(units.max_difference()) * zoom <= FARTHEST, "{what}");
                 let looked = f64::from(reach).min(extent.span()) * load * zoom;
                 assert!(looked <= power(TOP) && (looked >= power(ROOM - 1) || units.factor == units.finest), "{what}");
                 // Either nothing is cut, or all that is looked for is nearer.
@@ -209,7 +212,7 @@ mod tests {
         assert_eq!((units.wide, units.finer(&ordinary)), (false, None));
         let mut extent = extent(0.0, 1e37);
         let tiny = Domain::new(&[1e-30, 0.0, 0.0]).unwrap();
-        extent = extent.union(&Extent::framed(&Frame { dims: 3, low: [0.0; 3], span: [1e-30, 0.0, 0.0] }, &tiny));
+        extent = extent.union(&Extent::of_frame(&Frame { dims: 3, low: [0.0; 3], span: [1e-30, 0.0, 0.0] }, &tiny));
         let coarse = Units::new(&extent, f32::INFINITY, f32::INFINITY);
         let all: Vec<Units> = std::iter::successors(Some(coarse), |units| units.finer(&extent)).collect();
         assert_eq!(all.len(), 3);

@@ -1,4 +1,4 @@
-//! Sorting what the hosts of all ranks hold, by keys that no two elements share, to exact balance.
+//! Distributed sort of host data by unique 128-bit keys, exactly balanced.
 //!
 //! The sorted elements of all ranks form one sequence of N; rank `b` gets its part
 //! [`split`]`(N, P, b)`. As with [`Splitters`](super::Splitters) the boundaries are found by histograms, but keys are
@@ -13,7 +13,7 @@ use super::error::SortError;
 use crate::comm::{Communicator, Op};
 use crate::grid::split;
 
-/// Candidates a boundary and round.
+/// Candidates per boundary and round.
 const CANDIDATES: u64 = 256;
 
 /// This rank's part of the sorted elements of all ranks.
@@ -27,16 +27,16 @@ pub struct Balanced<T> {
     pub total: u64,
 }
 
-/// Keys as numbers without the bits that no two of them differ in, which saves rounds.
+/// The range of the keys of all ranks. Keys are numbered within it, which takes fewer rounds than all 128 bits would.
 #[derive(Clone, Copy)]
-struct Frame {
+struct KeyRange {
     low: [u64; 2],
-    /// How many second words there could be.
+    /// Number of possible second words.
     seconds: u128,
 }
 
-impl Frame {
-    /// The key as a number; the order is that of the keys.
+impl KeyRange {
+    /// The number of a key; numbers are in the order of the keys.
     fn dense(&self, key: [u64; 2]) -> u128 {
         u128::from(key[0] - self.low[0]) * self.seconds + u128::from(key[1] - self.low[1])
     }
@@ -47,7 +47,7 @@ impl Frame {
 struct Boundary {
     /// Elements before it.
     target: u64,
-    /// Where the key of the last element before it lies.
+    /// The key of the last element before it lies in `low..=high`.
     low: u128,
     high: u128,
     /// All elements with keys up to this one come before it.
@@ -55,14 +55,14 @@ struct Boundary {
 }
 
 impl Boundary {
-    /// Candidate `j`; they rise from `low` in steps that differ by one at most.
+    /// Candidate `j`: they ascend from `low` in steps that differ by at most one.
     fn candidate(&self, j: u64) -> u128 {
-        // Quotient and remainder apart, for 128 bits times 256 overflow.
+        // Quotient and remainder separately: 128 bits times 256 would overflow.
         let (span, j, parts) = (self.high - self.low, u128::from(j), u128::from(CANDIDATES));
         self.low + span / parts * j + span % parts * j / parts
     }
 
-    /// Narrows by how many keys of all ranks are at most each candidate, or at most `high`, the last of `sums`.
+    /// Narrows the interval by `sums`: how many keys of all ranks are at most each candidate, and at most `high`.
     fn narrow(&mut self, sums: &[u64]) -> Result<(), SortError> {
         let key = |j: usize| if j as u64 == CANDIDATES { self.high } else { self.candidate(j as u64) };
         // The last sum is never below the target.
@@ -90,12 +90,12 @@ fn cuts<T>(
     let ranks = comm.size() as u64;
     let boundary = |b| Boundary { target: split(total, ranks, b).start, low: 0, high: last, cut: None };
     let mut boundaries: Vec<Boundary> = (1..ranks).map(boundary).collect();
-    // What has no end, or nothing before it, needs no search.
+    // A boundary before or after all elements needs no search.
     let sought = |boundary: &Boundary| boundary.cut.is_none() && boundary.target != 0 && boundary.target != total;
     while boundaries.iter().any(sought) {
         let mut sums = Vec::new();
         for boundary in boundaries.iter().filter(|boundary| sought(boundary)) {
-            // Candidates rise, so each search begins where the one before ended.
+            // Candidates ascend, so each search begins where the one before ended.
             let mut at = 0;
             let keys = (0..CANDIDATES).map(|j| boundary.candidate(j)).chain([boundary.high]);
             sums.extend(keys.map(|key| {
@@ -118,11 +118,10 @@ fn cuts<T>(
 }
 
 /// Sorts the elements of all ranks by `key` (two words, the first one counts first) and gives each rank its part. No
-/// two elements of all ranks may have the same key. Collective; any number of elements on each rank, none too.
+/// two elements of all ranks may have the same key. Collective; any number of elements on each rank, also none.
 ///
-/// Moves every element once at most, beside about `2 log2(P)` messages of `2 P` KiB a round of the search for the
-/// boundaries. Needs about three further copies of the elements while they travel, and 32 bytes an element to sort those
-/// that are not in order.
+/// Moves every element at most once; each round of the search for the boundaries takes about `2 log2(P)` messages of `2 P` KiB. Needs
+/// about three further copies of the elements during the exchange, and 32 bytes per element to sort those that are not in order.
 ///
 /// ```
 /// use meshloom::comm::run_threads;
@@ -137,7 +136,7 @@ fn cuts<T>(
 /// ```
 ///
 /// # Errors
-/// [`SortError::Repeated`] where two elements have one key, at least on one rank; [`SortError::Comm`].
+/// [`SortError::Repeated`] on at least one rank if two elements have the same key; [`SortError::Comm`].
 pub fn balanced<T: Pod>(
     comm: &Communicator,
     mut elements: Vec<T>,
@@ -150,7 +149,7 @@ pub fn balanced<T: Pod>(
     let mut total = [elements.len() as u64];
     comm.all_reduce(&mut total, Op::Sum)?;
     if comm.size() > 1 {
-        elements = travelled(comm, elements, &key, total[0])?;
+        elements = redistribute(comm, elements, &key, total[0])?;
     }
     if elements.windows(2).any(|pair| key(&pair[0]) == key(&pair[1])) {
         return Err(SortError::Repeated);
@@ -159,7 +158,7 @@ pub fn balanced<T: Pod>(
 }
 
 /// This rank's part of the `total` elements of several ranks, each of which has sorted its own.
-fn travelled<T: Pod>(
+fn redistribute<T: Pod>(
     comm: &Communicator,
     elements: Vec<T>,
     key: &impl Fn(&T) -> [u64; 2],
@@ -174,13 +173,13 @@ fn travelled<T: Pod>(
     }
     comm.all_reduce(&mut extremes, Op::Min)?;
     let [low0, low1, high0, high1] = [extremes[0], extremes[1], !extremes[2], !extremes[3]];
-    let frame = Frame { low: [low0, low1], seconds: u128::from(high1.saturating_sub(low1)) + 1 };
-    let last = if total == 0 { 0 } else { frame.dense([high0, high1]) };
+    let range = KeyRange { low: [low0, low1], seconds: u128::from(high1.saturating_sub(low1)) + 1 };
+    let last = if total == 0 { 0 } else { range.dense([high0, high1]) };
 
-    let cuts = cuts(comm, &elements, |element| frame.dense(key(element)), (total, last))?;
+    let cuts = cuts(comm, &elements, |element| range.dense(key(element)), (total, last))?;
     let counts: Vec<u64> = cuts.windows(2).map(|pair| (pair[1] - pair[0]) as u64).collect();
     let (mut elements, _) = comm.all_to_all_v(&elements, &counts)?.into_raw();
-    // One sorted run a rank: a stable sort of the standard library finds and merges them.
+    // One sorted run per rank: the stable sort of the standard library finds and merges runs.
     elements.sort_by_key(key);
     Ok(elements)
 }

@@ -1,4 +1,4 @@
-//! One sort over all ranks, after which each has its exact share of the curve.
+//! Distributed sort of points along a curve, exactly balanced.
 
 use std::ops::Range;
 
@@ -21,17 +21,17 @@ pub struct Sorted {
     pub cloud: Cloud,
     /// Their keys, sorted: high and low words.
     pub keys: [Array<u32>; 2],
-    /// The cells that the keys count, the same on all ranks.
+    /// The cells of the curve, the same on all ranks.
     pub frame: Frame,
     /// Where the points were in the input: each one's row on the rank it came from; see [`index`](Self::index).
     pub rows: Array<u32>,
-    /// How rows of the input get here, and back.
+    /// Moves rows of the input here, and back.
     pub route: Route,
     /// Places of this rank's points in the whole order: [`split`] of the total.
     pub part: Range<u64>,
     /// Number of points on all ranks.
     pub total: u64,
-    /// Bytes that this rank's sort reads and writes in device memory, by design: keys, their order, rows moved.
+    /// Bytes that this rank's sort reads and writes in device memory, as computed from sizes: keys, their order, rows moved.
     pub traffic: u64,
     /// The index of each rank's first point among the input of all ranks.
     row_offsets: Vec<u64>,
@@ -48,7 +48,7 @@ impl Sorted {
             return Ok(rows.into_iter().map(u64::from).collect());
         };
         let places = recorder.download(merge, 0, merge.len())?;
-        // Where the rows of each rank begin among those that came.
+        // Where the rows of each rank begin among those received.
         let starts = offsets(self.route.receives());
         let from = |place: u32| starts.partition_point(|&start| start <= u64::from(place)) - 1;
         Ok(rows.into_iter().zip(places).map(|(row, place)| self.row_offsets[from(place)] + u64::from(row)).collect())
@@ -60,19 +60,19 @@ fn bytes_moved(gpu: &Gpu, cloud: &Cloud, count: u64) -> u64 {
     let dims = cloud.domain().dims() as u64;
     let words = dims + cloud.attributes().map(|(_, attribute)| attribute.width()).sum::<u64>();
     let keys = count * (4 * dims + 8);
-    // Every gather reads an index a row as well.
+    // Every gather also reads one index per row.
     let row = 2 * 12 + 4 + 8 * words;
     keys + Sort::new(gpu).traffic(true, 63, count) + count * row
 }
 
-/// What ranks know of each other's points.
-struct Everywhere {
+/// Counts and bounds of all ranks' points.
+struct Summary {
     counts: Vec<u64>,
     bounds: Option<Bounds>,
 }
 
-impl Everywhere {
-    /// Tells all ranks; fails on all of them if they differ in what they sort.
+impl Summary {
+    /// Exchanges them; fails on all ranks if they differ in what they sort.
     fn gather(comm: &Communicator, cloud: &Cloud, curve: Curve) -> Result<Self, SortError> {
         let bounds = cloud.bounds().unwrap_or(Bounds { low: [0.0; 3], high: [0.0; 3] });
         let mut mine = vec![cloud.len(), kind(cloud, curve)];
@@ -86,14 +86,14 @@ impl Everywhere {
         let bounds =
             |rank: &&&[u64]| Bounds { low: [2, 3, 4].map(|a| real(rank[a])), high: [5, 6, 7].map(|a| real(rank[a])) };
         let filled = ranks.iter().filter(|rank| rank[0] > 0);
-        Ok(Everywhere {
+        Ok(Summary {
             counts: ranks.iter().map(|rank| rank[0]).collect(),
             bounds: filled.map(|rank| bounds(&rank)).reduce(|a, b| a.union(&b)),
         })
     }
 }
 
-/// What must be the same on all ranks, as a number.
+/// A hash of what must be the same on all ranks.
 fn kind(cloud: &Cloud, curve: Curve) -> u64 {
     let domain = cloud.domain();
     let mut hash = fnv1a(START, &[domain.dims() as u8, u8::from(curve == Curve::Hilbert)]);
@@ -118,9 +118,9 @@ fn cuts(comm: &Communicator, counts: &[u64], keys: &[u64], bits: u32) -> Result<
 }
 
 /// Sorts the points of all ranks along `curve` and gives each rank its part, [`split`] of their number, with all
-/// attributes. All ranks of `exchange` call it, each with its own part of the input: any number of points, none too;
-/// the input is what they have in rank order. Points with equal keys keep the order of the input: the outcome is the
-/// same for any number of ranks. Open axes reach over the bounds of all ranks' points.
+/// attributes. All ranks call it, each with its own part of the input: any number of points, also none;
+/// the input is their parts in rank order. Points with equal keys keep the order of the input: the result is the
+/// same for any number of ranks. Cells along open axes cover the bounds of all ranks' points.
 ///
 /// `cloud` is left as it was. Waits for the device and the other ranks.
 ///
@@ -144,8 +144,8 @@ fn cuts(comm: &Communicator, counts: &[u64], keys: &[u64], bits: u32) -> Result<
 /// [`TooMany`](crate::points::ParticleError::TooMany) points.
 pub fn distribute(context: &mut Context, cloud: &Cloud, curve: Curve) -> Result<Sorted, SortError> {
     let comm = context.comm.clone();
-    let Everywhere { counts, bounds } = Everywhere::gather(&comm, cloud, curve)?;
-    // The cells of a Morton curve are promised; a Hilbert curve only has to keep near points together.
+    let Summary { counts, bounds } = Summary::gather(&comm, cloud, curve)?;
+    // The cells of a Morton curve are part of the result; a Hilbert curve only has to keep near points together.
     let frame = match curve {
         Curve::Morton => Frame::whole(cloud.domain(), bounds)?,
         Curve::Hilbert => Frame::new(cloud.domain(), bounds),
@@ -179,12 +179,12 @@ pub fn distribute(context: &mut Context, cloud: &Cloud, curve: Curve) -> Result<
     }
     let outgoing = context.gpu.array_in::<u32>("sort::rows", route.rows_before(), MemoryKind::Outgoing)?;
     context.recorder.copy(route.order(), 0, &outgoing, 0, route.rows_before())?;
-    let rows = route.arrive(context, outgoing, 1)?;
+    let rows = route.exchange(context, outgoing, 1)?;
     traffic += bytes_moved(&context.gpu, cloud, here.len());
     Ok(Sorted { cloud: here, keys, frame, rows, route, part, total, traffic, row_offsets })
 }
 
-/// Points of one rank along a curve.
+/// The order of one rank's points along a curve.
 struct Ordered {
     /// The index of each point along the curve.
     order: Array<u32>,

@@ -1,4 +1,4 @@
-//! What can go wrong when ranks sort together.
+//! Errors of distributed sorts.
 
 use crate::comm::CommError;
 use crate::gpu::DeviceError;
@@ -17,7 +17,7 @@ pub enum SortError {
         /// The first rank that differs from rank 0.
         rank: usize,
     },
-    /// Elements that must have different keys have not.
+    /// Two elements have the same key where keys must be unique.
     #[error("two elements have the same key; number them so that no two of all ranks are alike")]
     Repeated,
     /// The points.

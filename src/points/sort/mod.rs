@@ -1,18 +1,18 @@
 //! Sorting points along a space-filling curve: on one rank, and over all ranks with the work shared out evenly.
 //!
 //! [`distribute`] is a sort by histograms (L. V. Kale and S. Krishnan, ICPP 1993): every rank sorts its own keys, all
-//! ranks find the [`Splitters`] that cut the common sequence into equal parts, rows travel once along a [`Route`], and
-//! each rank sorts what came. Equal keys keep the order of the input, so the result is the same permutation on any
+//! ranks find the [`Splitters`] that cut the sequence of all keys into equal parts, a [`Route`] moves rows once, and
+//! each rank sorts what it received. Equal keys keep the order of the input, so the result is the same permutation on any
 //! number of ranks, and each rank has exactly its [`split`](crate::grid::split) of it, whatever the points are.
 //!
-//! [`balanced`] does so for what hosts hold, by keys of 128 bits that no two elements share.
+//! [`balanced`] does the same for data of the host, by unique keys of 128 bits.
 //!
-//! | who | submits | waits |
+//! | function | submits | waits |
 //! |---|---|---|
 //! | [`order`], [`morton_order`] | never | never |
-//! | [`distribute`] | yes | for keys (8 bytes a point, with several ranks), the other ranks, and bounds |
+//! | [`distribute`] | yes | for keys (8 bytes per point, with several ranks), the other ranks, and bounds |
 //! | [`balanced`] | never | for the other ranks |
-//! | [`Route::forward`], [`Route::back`] | where rows travel between ranks | as [`Exchange::run`](crate::exchange::Exchange::run) |
+//! | [`Route::forward`], [`Route::back`] | if rows move between ranks | as [`Exchange::run`](crate::exchange::Exchange::run) |
 
 mod balanced;
 mod distribute;
@@ -30,7 +30,7 @@ use crate::gpu::primitives::{Count, Keys, Sort};
 use crate::gpu::{Array, DeviceError, Recorder};
 use crate::points::{Cloud, Curve, CurveKeys, Frame};
 
-/// The words of the keys of some points: high, low.
+/// The keys of points, as high and low words.
 fn keys(
     recorder: &mut Recorder,
     curve: Curve,
@@ -43,7 +43,7 @@ fn keys(
     Ok([high, low])
 }
 
-/// The stable order of such keys.
+/// The stable order of keys given as high and low words.
 fn order_of(recorder: &mut Recorder, [high, low]: [&Array<u32>; 2]) -> Result<Array<u32>, DeviceError> {
     let gpu = recorder.gpu().clone();
     let order = gpu.array("sort::order", high.len())?;
@@ -52,7 +52,7 @@ fn order_of(recorder: &mut Recorder, [high, low]: [&Array<u32>; 2]) -> Result<Ar
 }
 
 /// The points of one rank along `curve`: element `i` of the result is the index of the point that comes `i`-th. Equal
-/// keys keep their order. Open axes reach over the cloud's own [bounds](Cloud::bounds). Neither submits nor waits.
+/// keys keep their order. Cells along open axes cover the cloud's own [bounds](Cloud::bounds). Neither submits nor waits.
 ///
 /// # Errors
 /// [`DeviceError`] when an array or kernel does not fit the device.

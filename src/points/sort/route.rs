@@ -1,4 +1,4 @@
-//! Rows of arrays from the ranks that have them to those that want them, any number of times.
+//! Redistribution of rows between ranks by a fixed plan, forward and back, for any number of arrays.
 
 use crate::comm::Communicator;
 use crate::exchange::{Context, ExchangeError};
@@ -6,14 +6,14 @@ use crate::gpu::primitives::{Count, Permute};
 use crate::gpu::{Array, DeviceElement, DeviceError, MemoryKind};
 use crate::points::rows::exchange_rows;
 
-/// A plan that moves rows between ranks: which rows go where, and in which order they lie there. It serves any number
-/// of arrays that have the same rows, there and back.
+/// A plan that moves rows between ranks: which rows go to which rank, and in which order they lie there. It serves any number
+/// of arrays that have the same rows, forward and back.
 ///
 /// ```text
 /// rows before -> local order, cut by rank -> Exchange::run -> parts, by source rank -> merge order -> rows after
 /// ```
 ///
-/// - Rows are any number of elements wide, of any type; they are moved as words, to the bit.
+/// - Rows are any number of elements wide, of any type; they are moved as words, exactly.
 /// - All ranks of the exchange call [`forward`](Self::forward) and [`back`](Self::back) together, also those without
 ///   rows.
 /// - A move gathers rows twice in device memory and sends each row once; on one rank that needs no merge order it
@@ -32,9 +32,9 @@ fn misuse(why: String) -> ExchangeError {
 }
 
 impl Route {
-    /// A route on one rank of `comm`: it gives its rows in `order` (a permutation), `sends[r]` of them to rank `r` and
-    /// in rank order, and is given `receives[r]` rows by rank `r`; of these, in rank order, row `merge[i]` becomes row
-    /// `i`. Without a merge order they are left as they come.
+    /// The plan of one rank of `comm`: it sends its rows in `order` (a permutation), the first `sends[0]` to rank 0 and so on, and receives
+    /// `receives[r]` rows from rank `r`. Of the rows received, in rank order, row `merge[i]` becomes row `i`; without a merge order they
+    /// stay in rank order.
     ///
     /// # Errors
     /// [`DeviceError::Misuse`] when the lengths do not fit together.
@@ -58,39 +58,38 @@ impl Route {
         Ok(Route { order, sends, receives, merge, rank: comm.rank(), permute: Permute::new() })
     }
 
-    /// Rows of this rank before.
+    /// Rows of this rank before [`forward`](Self::forward).
     pub fn rows_before(&self) -> u64 {
         self.order.len()
     }
 
-    /// Rows of this rank after.
+    /// Rows of this rank after [`forward`](Self::forward).
     pub fn rows_after(&self) -> u64 {
         self.receives.iter().sum()
     }
 
-    /// The order in which this rank gives its rows: of each part the row it was.
+    /// The order in which this rank sends its rows.
     pub fn order(&self) -> &Array<u32> {
         &self.order
     }
 
-    /// Of each row after, its place among the rows that came, which lie in the order of the ranks they came from;
-    /// `None` where they are left so.
+    /// For each row after, its place among the rows received, in rank order; `None` if they stay in that order.
     pub fn merge(&self) -> Option<&Array<u32>> {
         self.merge.as_ref()
     }
 
-    /// Rows that this rank gives to each rank.
+    /// Rows that this rank sends to each rank.
     pub fn sends(&self) -> &[u64] {
         &self.sends
     }
 
-    /// Rows that this rank is given by each rank.
+    /// Rows that this rank receives from each rank.
     pub fn receives(&self) -> &[u64] {
         &self.receives
     }
 
-    /// Moves the rows of `array`, of `width` elements each, to where the route leads. What was recorded before is
-    /// submitted if rows travel between ranks; what is recorded after sees the result.
+    /// Moves the rows of `array`, of `width` elements each, to their new ranks and places. What was recorded before is
+    /// submitted if rows move between ranks; what is recorded after sees the result.
     ///
     /// # Errors
     /// [`ExchangeError`] when the device or another rank fails; [`DeviceError::Misuse`] when `array` does not have the
@@ -102,25 +101,25 @@ impl Route {
         width: u64,
     ) -> Result<Array<T>, ExchangeError> {
         let (words, source) = self.words(&context.comm, array, width, self.rows_before())?;
-        let memory = if self.stays() { MemoryKind::Device } else { MemoryKind::Outgoing };
+        let memory = if self.is_local() { MemoryKind::Device } else { MemoryKind::Outgoing };
         let outgoing = context.gpu.array_in::<u32>("route::outgoing", source.len(), memory)?;
         self.permute.gather(&mut context.recorder, &source, &self.order, &outgoing, words, Count::All)?;
-        Ok(self.arrive(context, outgoing, words)?.cast()?)
+        Ok(self.exchange(context, outgoing, words)?.cast()?)
     }
 
-    /// Whether rows are only gathered.
-    fn stays(&self) -> bool {
+    /// Whether rows are only gathered, on one rank.
+    fn is_local(&self) -> bool {
         self.sends.len() == 1 && self.merge.is_none()
     }
 
-    /// Moves rows that lie in local order, and merges those that come.
-    pub(super) fn arrive(
+    /// Exchanges rows that are in local order, and merges those received.
+    pub(super) fn exchange(
         &self,
         context: &mut Context,
         outgoing: Array<u32>,
         words: u64,
     ) -> Result<Array<u32>, ExchangeError> {
-        if self.stays() {
+        if self.is_local() {
             return Ok(outgoing);
         }
         let incoming = exchange_rows(context, &outgoing, words, [&self.sends, &self.receives])?;
@@ -130,8 +129,7 @@ impl Route {
         Ok(target)
     }
 
-    /// The inverse of [`forward`](Self::forward): moves rows from where the route led to the rank and the row they came
-    /// from.
+    /// The inverse of [`forward`](Self::forward): moves rows back to the ranks and places they had before.
     ///
     /// # Errors
     /// As [`forward`](Self::forward), with the rows after.
@@ -142,7 +140,7 @@ impl Route {
         width: u64,
     ) -> Result<Array<T>, ExchangeError> {
         let (words, source) = self.words(&context.comm, array, width, self.rows_after())?;
-        let incoming = if self.stays() {
+        let incoming = if self.is_local() {
             source
         } else {
             let outgoing = context.gpu.array_in::<u32>("route::outgoing", source.len(), MemoryKind::Outgoing)?;
@@ -159,7 +157,7 @@ impl Route {
         Ok(target.cast()?)
     }
 
-    /// Words a row, and the array as words.
+    /// Words per row, and the array as words.
     fn words<T: DeviceElement>(
         &self,
         comm: &Communicator,

@@ -9,7 +9,7 @@
 
 use crate::grid::split;
 
-/// Candidates a boundary and round.
+/// Candidates per boundary and round.
 const CANDIDATES: u64 = 256;
 
 /// One boundary: the sought key lies in `low..=high`.
@@ -26,7 +26,7 @@ impl Interval {
         self.low == self.high
     }
 
-    /// Candidate `j`; they rise from `low` in steps that differ by one at most.
+    /// Candidate `j`: they ascend from `low` in steps that differ by at most one.
     fn candidate(&self, j: u64) -> u64 {
         self.low + (u128::from(self.high - self.low) * u128::from(j) / u128::from(CANDIDATES)) as u64
     }
@@ -51,7 +51,7 @@ impl Splitters {
         let high = u64::MAX >> (64 - bits);
         let interval = |b: u64| {
             let target = split(total, ranks, b).start;
-            // Nothing comes before such a boundary: any key will do.
+            // No element comes before such a boundary: any key is right.
             Interval { target, low: 0, high: if target == 0 { 0 } else { high } }
         };
         Splitters { total, ranks, intervals: (1..ranks).map(interval).collect() }
@@ -67,7 +67,7 @@ impl Splitters {
     pub fn counts(&self, keys: &[u64]) -> Vec<u64> {
         let mut counts = Vec::new();
         for interval in self.intervals.iter().filter(|interval| !interval.is_found()) {
-            // Candidates rise, so each search begins where the one before ended.
+            // Candidates ascend, so each search begins where the one before ended.
             let mut at = 0;
             for j in 0..CANDIDATES {
                 let candidate = interval.candidate(j);

@@ -1,11 +1,11 @@
 //! The shape of a packed tree: pure arithmetic.
 
-/// Points of a leaf.
+/// Points per leaf.
 pub const LEAF: u64 = 32;
-/// Nodes of the level below that a node holds.
+/// Children per node.
 pub const FAN: u64 = 8;
 /// Levels that 2^31 points can have, and one more for the end.
-pub const MOST: usize = 12;
+const MAX_LEVELS: usize = 12;
 
 /// The levels of a tree over so many points. A leaf is [`LEAF`] neighbouring points, a node of the next level [`FAN`]
 /// neighbouring nodes of this one, up to a level of at most [`FAN`] nodes. Nodes are numbered level after level, leaves
@@ -73,9 +73,9 @@ impl Levels {
     }
 
     /// [`Levels::start`] of all levels and the end, as kernels take them.
-    pub(crate) fn words(&self) -> [u32; MOST] {
-        let mut words = [0; MOST];
-        self.starts.iter().zip(&mut words).for_each(|(&start, word)| *word = start as u32);
+    pub(crate) fn words(&self) -> [[u32; 4]; MAX_LEVELS / 4] {
+        let mut words = [[0; 4]; MAX_LEVELS / 4];
+        self.starts.iter().zip(words.as_flattened_mut()).for_each(|(&start, word)| *word = start as u32);
         words
     }
 }
@@ -108,8 +108,8 @@ mod tests {
     #[test]
     fn the_largest_tree_fits_the_kernels() {
         let levels = Levels::new((1 << 31) - 1);
-        assert!(levels.count() < MOST && levels.total() < 1 << 28, "{levels:?}");
-        // A walk holds at most FAN - 1 nodes a level and the one it is at.
+        assert!(levels.count() < MAX_LEVELS && levels.total() < 1 << 28, "{levels:?}");
+        // The stack of a traversal holds at most FAN - 1 nodes per level and the one it is at.
         assert!(levels.count() as u64 * (FAN - 1) < 80);
     }
 }

@@ -1,53 +1,49 @@
-//! A hierarchy of boxes over points, packed along a Hilbert curve.
+//! A bounding volume hierarchy over points: axis-aligned boxes, packed along a Hilbert curve.
 //!
 //! Leaves are 32 points that follow each other on the curve, a node is 8 nodes of the level below ([`Levels`]): the shape
-//! follows from the number of points alone, so nothing is allocated by guess and points that coincide are like any others. Of
-//! all packings along a curve this one costs 1.7 times fewer distances than Morton's, whose leaves straddle the jumps of the curve
+//! follows from the number of points alone, so memory is known beforehand and points that coincide need no special care. Searches
+//! compute 1.7 times fewer distances than with leaves along a Morton curve, which straddle the jumps of that curve
 //! (`docs/particles.md`).
 //!
 //! | call | dispatches | submits, waits |
 //! |---|---|---|
-//! | [`Builder::build`] | keys, sort, arrange, one a level | no |
-//! | [`Tree::refit`] | arrange, one a level | no |
-//! | [`Builder::moments`] | one a level | no |
+//! | [`Builder::build`] | keys, sort, arrange, one per level | no |
+//! | [`Tree::refit`] | arrange, one per level | no |
+//! | [`Builder::moments`] | one per level | no |
 //!
-//! Memory of a tree: 4 bytes for the order, 4 a coordinate for the sorted points and 1.2 for boxes, a point; while it is
-//! built also what the sort takes, 12 to 14 bytes. Keys lie where the points will.
+//! Memory per point: 4 bytes for the order, 4 per coordinate for the sorted points and 1.2 for boxes; during the build also 12 to 14 for
+//! the sort. Keys use the positions buffer before it is filled.
 
 mod levels;
 
 pub use levels::{FAN, LEAF, Levels};
 
 use crate::gpu::primitives::{Count, Keys, Sort};
-use crate::gpu::{Access, Array, DeviceError, Element, Gpu, Kernel, KernelSource, RawArray, Recorder};
+use crate::gpu::{Array, DeviceError, Gpu, Kernel, KernelSource, RawArray, Recorder};
 use crate::points::{Cloud, Curve, CurveKeys, Domain, Extent, Frame};
 use std::sync::{Arc, Mutex, PoisonError};
 
 const GROUP: u32 = 64;
 
-#[repr(C)]
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-struct Points {
-    count: u32,
-    dims: u32,
-    pad: [u32; 2],
+crate::kernel_params! {
+    /// The points under a tree.
+    struct PointsParams {
+        count: u32,
+        dims: u32,
+    }
 }
 
-const POINTS: &str = "count: u32, dims: u32, pad: vec2<u32>";
-
-#[repr(C)]
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-struct Nodes {
-    first: u32,
-    below: u32,
-    count: u32,
-    pad: u32,
+crate::kernel_params! {
+    /// One level of a tree, and where the level below begins.
+    struct LevelParams {
+        first: u32,
+        below: u32,
+        count: u32,
+    }
 }
 
-const NODES: &str = "first: u32, below: u32, count: u32, pad: u32";
-
-/// The kernels that make boxes.
-struct Boxes {
+/// The kernels that order the points and compute the boxes.
+struct BoxKernels {
     arrange: Kernel,
     leaves: Kernel,
     nodes: Kernel,
@@ -57,8 +53,8 @@ struct Boxes {
 pub struct Builder {
     keys: CurveKeys,
     sort: Sort,
-    boxes: Arc<Boxes>,
-    /// Of points with masses, and of points that count 1 each.
+    boxes: Arc<BoxKernels>,
+    /// With masses, and without.
     leaf_moments: [Kernel; 2],
     node_moments: Kernel,
 }
@@ -71,36 +67,35 @@ pub struct Builder {
 pub struct Tree {
     domain: Domain,
     frame: Frame,
-    /// Of the frame and of the points as they are now.
+    /// Of the frame and of the points at present.
     extent: Arc<Mutex<Extent>>,
     levels: Levels,
     positions: Array<f32>,
     order: Array<u32>,
     boxes: Array<u32>,
-    kernels: Arc<Boxes>,
+    kernels: Arc<BoxKernels>,
 }
 
 impl Builder {
     /// A builder for a device. Kernels are compiled when they are first used.
     pub fn new(gpu: &Gpu) -> Self {
-        let Sources { arrange, leaves, nodes, leaf_moments, node_moments } = Sources::new();
         Builder {
             keys: CurveKeys::new(),
             sort: Sort::new(gpu),
-            boxes: Arc::new(Boxes {
-                arrange: Kernel::trusted(arrange),
-                leaves: Kernel::trusted(leaves),
-                nodes: Kernel::trusted(nodes),
+            boxes: Arc::new(BoxKernels {
+                arrange: Kernel::trusted(arrange()),
+                leaves: Kernel::trusted(leaves()),
+                nodes: Kernel::trusted(nodes()),
             }),
-            leaf_moments: leaf_moments.map(Kernel::trusted),
-            node_moments: Kernel::trusted(node_moments),
+            leaf_moments: [true, false].map(|masses| Kernel::trusted(leaf_moments(masses))),
+            node_moments: Kernel::trusted(node_moments()),
         }
     }
 
-    /// The tree over the points of `cloud`. Records keys, a sort, and one dispatch a level; neither submits nor waits.
+    /// The tree over the points of `cloud`. Records keys, a sort, and one dispatch per level; neither submits nor waits.
     ///
-    /// `frame` is that of the cloud, `Frame::new(cloud.domain(), cloud.bounds())`, or one that holds it: ranks that are to get
-    /// the same distances take the frame of all points.
+    /// `frame` is that of the cloud, `Frame::new(cloud.domain(), cloud.bounds())`, or a larger one: ranks that are to compute
+    /// the same distances use the frame of all points.
     ///
     /// # Errors
     /// [`DeviceError`] when memory is short or an array does not fit the kernels' bindings.
@@ -112,7 +107,7 @@ impl Builder {
         let tree = Tree {
             domain: *cloud.domain(),
             frame: *frame,
-            extent: Arc::new(Mutex::new(Extent::framed(frame, cloud.domain()))),
+            extent: Arc::new(Mutex::new(Extent::of_frame(frame, cloud.domain()))),
             positions,
             order,
             boxes: gpu.array("tree::boxes", 8 * levels.total())?,
@@ -123,7 +118,7 @@ impl Builder {
         Ok(tree)
     }
 
-    /// The points of `cloud` along the curve, and their numbers.
+    /// The points of `cloud` along the curve, and their indices.
     pub(crate) fn arranged(
         &self,
         recorder: &mut Recorder,
@@ -133,13 +128,12 @@ impl Builder {
         let positions = recorder.gpu().array("tree::targets", cloud.positions().len())?;
         let order = self.order(recorder, cloud, frame, &positions)?;
         let arrays = [cloud.positions().raw(), order.raw(), positions.raw()];
-        let points = Points { count: cloud.len() as u32, dims: cloud.domain().dims() as u32, pad: [0; 2] };
+        let points = PointsParams { count: cloud.len() as u32, dims: cloud.domain().dims() as u32 };
         recorder.each(&self.boxes.arrange, &arrays, &points, cloud.len())?;
         Ok((positions, order))
     }
 
-    /// Numbers of the points of `cloud` along the curve. The keys lie in `positions`, which are written only after them, where
-    /// there is room.
+    /// Indices of the points of `cloud` along the curve. Keys use the array `positions` before it is filled, if it is long enough.
     fn order(
         &self,
         recorder: &mut Recorder,
@@ -150,7 +144,7 @@ impl Builder {
         let (gpu, count) = (recorder.gpu().clone(), cloud.len());
         let order = gpu.array("tree::order", count)?;
         let words = positions.cast::<u32>()?;
-        // Parts begin at multiples of 64 words.
+        // Parts of an array begin at multiples of 64 words.
         let [high, low] = match (words.part(0, count), words.part(count.next_multiple_of(64), count)) {
             (Some(high), Some(low)) => [high, low],
             _ => [gpu.array("tree::high", count)?, gpu.array("tree::low", count)?],
@@ -161,10 +155,10 @@ impl Builder {
     }
 
     /// Mass and centre of mass of every node, four words each (mass, x, y, z), in the order of [`Tree::boxes`]. `masses` are
-    /// those of the points in the order of the cloud; without them every point counts 1. A node without mass has its middle
-    /// for a centre. Recorded only.
+    /// those of the points in the order of the cloud; without them every point has mass 1. The centre of a node without mass is the middle
+    /// of its box. Recorded only.
     ///
-    /// The centre is that of the coordinates as they are in `[0, side)`; images do not enter.
+    /// Centres are means of the coordinates in `[0, side)`, without periodic images.
     ///
     /// # Errors
     /// [`DeviceError`] when memory is short or `masses` has another length.
@@ -182,65 +176,48 @@ impl Builder {
         let mut arrays = vec![tree.positions.raw(), tree.order.raw(), tree.boxes.raw(), moment.raw()];
         arrays.extend(masses.map(Array::raw));
         let kernel = &self.leaf_moments[usize::from(masses.is_none())];
-        recorder.dispatch(kernel, &arrays, &tree.points(), tree.leaf_groups())?;
+        recorder.dispatch(kernel, &arrays, &tree.params(), tree.leaf_groups())?;
         tree.upwards(recorder, &self.node_moments, moment.raw())?;
         Ok(moment)
     }
 }
 
-/// The texts of the kernels.
-struct Sources {
-    arrange: KernelSource,
-    leaves: KernelSource,
-    nodes: KernelSource,
-    leaf_moments: [KernelSource; 2],
-    node_moments: KernelSource,
+fn arrange() -> KernelSource {
+    KernelSource::new("tree::arrange", include_str!("../../../shaders/points/tree/arrange.wgsl"))
+        .params::<PointsParams>()
 }
 
-impl Sources {
-    fn new() -> Self {
-        let kernel = |name: &str, text: &str, params: &str| {
-            KernelSource::new(format!("tree::{name}"), text.to_string()).fields(params)
-        };
-        let with_diagonal =
-            |text: &str| format!("{}{text}", include_str!("../../../shaders/points/tree/diagonal.wgsl"));
-        let arrange = kernel("arrange", include_str!("../../../shaders/points/tree/arrange.wgsl"), POINTS)
-            .array("source", Element::F32, Access::Read)
-            .array("order", Element::U32, Access::Read)
-            .array("sorted", Element::F32, Access::ReadWrite);
-        let leaves = kernel("leaves", &with_diagonal(include_str!("../../../shaders/points/tree/leaves.wgsl")), POINTS)
-            .group(GROUP)
-            .array("sorted", Element::F32, Access::Read)
-            .array("order", Element::U32, Access::Read)
-            .array("box", Element::U32, Access::ReadWrite);
-        let nodes = kernel("nodes", &with_diagonal(include_str!("../../../shaders/points/tree/nodes.wgsl")), NODES)
-            .group(GROUP)
-            .array("box", Element::U32, Access::ReadWrite);
-        let leaf_moments = [true, false].map(|masses| {
-            let mass_of = if masses { "load_mass(i)" } else { "1.0" };
-            let text = include_str!("../../../shaders/points/tree/leaf_moments.wgsl");
-            let text = format!("{text}\nfn mass_of(i: u32) -> f32 {{ return {mass_of}; }}\n");
-            let source = kernel("leaf_moments", &text, POINTS)
-                .group(GROUP)
-                .array("sorted", Element::F32, Access::Read)
-                .array("order", Element::U32, Access::Read)
-                .array("box", Element::U32, Access::Read)
-                .array("moment", Element::F32, Access::ReadWrite);
-            if masses { source.array("mass", Element::F32, Access::Read) } else { source }
-        });
-        let node_moments =
-            kernel("node_moments", include_str!("../../../shaders/points/tree/node_moments.wgsl"), NODES)
-                .group(GROUP)
-                .array("moment", Element::F32, Access::ReadWrite);
-        Sources { arrange, leaves, nodes, leaf_moments, node_moments }
-    }
+fn leaves() -> KernelSource {
+    with_shape("tree::leaves", include_str!("../../../shaders/points/tree/leaves.wgsl")).params::<PointsParams>()
 }
 
-/// All kernels of this module, for tests that go over all of the library's kernels.
-#[doc(hidden)]
-pub fn sources() -> Vec<KernelSource> {
-    let Sources { arrange, leaves, nodes, leaf_moments, node_moments } = Sources::new();
-    [arrange, leaves, nodes, node_moments].into_iter().chain(leaf_moments).collect()
+fn nodes() -> KernelSource {
+    with_shape("tree::nodes", include_str!("../../../shaders/points/tree/nodes.wgsl")).params::<LevelParams>()
+}
+
+fn leaf_moments(masses: bool) -> KernelSource {
+    with_shape("tree::leaf_moments", include_str!("../../../shaders/points/tree/leaf_moments.wgsl"))
+        .params::<PointsParams>()
+        .flag("masses", masses)
+}
+
+fn node_moments() -> KernelSource {
+    with_shape("tree::node_moments", include_str!("../../../shaders/points/tree/node_moments.wgsl"))
+        .params::<LevelParams>()
+}
+
+/// A kernel over the leaves or nodes of a tree.
+fn with_shape(label: &str, text: &'static str) -> KernelSource {
+    KernelSource::new(label, text)
+        .module("tree::diagonal", include_str!("../../../shaders/points/tree/diagonal.wgsl"))
+        .constant("LEAF", LEAF as u32)
+        .constant("FAN", FAN as u32)
+        .group(GROUP)
+}
+
+/// All kernels of this module.
+pub(super) fn kernels() -> Vec<KernelSource> {
+    vec![arrange(), leaves(), nodes(), leaf_moments(true), leaf_moments(false), node_moments()]
 }
 
 impl Tree {
@@ -259,17 +236,17 @@ impl Tree {
         &self.domain
     }
 
-    /// The cells that its curve runs through.
+    /// The cells of its curve.
     pub fn frame(&self) -> &Frame {
         &self.frame
     }
 
-    /// Which nodes there are.
+    /// Its levels and nodes.
     pub fn levels(&self) -> &Levels {
         &self.levels
     }
 
-    /// Number in the cloud of each point along the curve; to be read only.
+    /// Index in the cloud of each point along the curve; to be read only.
     pub fn order(&self) -> &Array<u32> {
         &self.order
     }
@@ -279,19 +256,20 @@ impl Tree {
         &self.positions
     }
 
-    /// Eight words a node: the bits of low x, y, z and high x, y, z (0 behind the last axis), the least number of a point, and the
-    /// length of the diagonal. Numbered as [`Levels`] says.
+    /// Eight words per node: the bits of low x, y, z and high x, y, z (0 behind the last axis), the least index of a point, and the bits of
+    /// the length of the diagonal. Nodes are numbered as in [`Levels`].
     pub fn boxes(&self) -> &Array<u32> {
         &self.boxes
     }
 
-    /// How large and how small coordinates are: those of the points, and what the frame holds.
+    /// The range of coordinates of the points and of the frame.
     pub(crate) fn extent(&self) -> Extent {
         *self.extent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the positions of `cloud`, which has the same points in the same order elsewhere, and fits the boxes to them. The order
-    /// along the curve stays: right for any positions, and quick as long as the points have moved little. Recorded only.
+    /// Takes new positions from `cloud`, which has the same points in the same order, and fits the boxes to them. The order
+    /// along the curve stays, so that results are right for any positions, and searches fast as long as points have moved little. Recorded
+    /// only.
     ///
     /// # Errors
     /// [`DeviceError::Misuse`] when `cloud` has another number of points, or lies in another domain.
@@ -304,9 +282,9 @@ impl Tree {
             let why = format!("{now} coordinates in a domain {here}; {before} in {there} were there");
             return Err(DeviceError::Misuse { what: "Tree::refit".into(), why });
         }
-        let extent = Extent::framed(&self.frame, &self.domain).union(&Extent::of(cloud));
+        let extent = Extent::of_frame(&self.frame, &self.domain).union(&Extent::of(cloud));
         *self.extent.lock().unwrap_or_else(PoisonError::into_inner) = extent;
-        let (points, Boxes { arrange, leaves, nodes }) = (self.points(), &*self.kernels);
+        let (points, BoxKernels { arrange, leaves, nodes }) = (self.params(), &*self.kernels);
         let arrays = [positions.raw(), self.order.raw(), self.positions.raw()];
         recorder.each(arrange, &arrays, &points, self.len())?;
         let arrays = [self.positions.raw(), self.order.raw(), self.boxes.raw()];
@@ -314,24 +292,20 @@ impl Tree {
         self.upwards(recorder, nodes, self.boxes.raw())
     }
 
-    fn points(&self) -> Points {
-        Points { count: self.len() as u32, dims: self.domain.dims() as u32, pad: [0; 2] }
+    fn params(&self) -> PointsParams {
+        PointsParams { count: self.len() as u32, dims: self.domain.dims() as u32 }
     }
 
     fn leaf_groups(&self) -> u64 {
         self.len().div_ceil(LEAF).div_ceil(u64::from(GROUP))
     }
 
-    /// One dispatch a level above the leaves.
+    /// One dispatch per level above the leaves, upwards.
     fn upwards(&self, recorder: &mut Recorder, kernel: &Kernel, array: &RawArray) -> Result<(), DeviceError> {
         for level in 1..self.levels.count() {
             let count = self.levels.nodes(level);
-            let params = Nodes {
-                first: self.levels.start(level) as u32,
-                below: self.levels.start(level - 1) as u32,
-                count: count as u32,
-                pad: 0,
-            };
+            let [first, below] = [level, level - 1].map(|level| self.levels.start(level) as u32);
+            let params = LevelParams { first, below, count: count as u32 };
             recorder.dispatch(kernel, &[array], &params, count.div_ceil(u64::from(GROUP)))?;
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Groups are measured where they lie if one rank has them whole, and otherwise where their labels meet.
+//! Measuring groups: on the rank that has all members, or at the rank that the label's hash decides.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -26,20 +26,20 @@ fn known(label: u64, reference: &Reference) -> Result<(), FofError> {
     if reference.known == 1 { Ok(()) } else { Err(FofError::Label { label }) }
 }
 
-/// Members of a group that are kept between passes: what a processor's cache holds.
+/// The largest group whose members are kept between passes: what a processor's cache holds.
 const KEPT: usize = 4096;
 
-/// Measures a group all of whose members are on this rank; `seen` is scratch.
-pub(super) fn whole(local: &Local, group: usize, seen: &mut Vec<Relative>) -> Result<Row, FofError> {
+/// Measures a group all of whose members are on this rank; `scratch` is reused.
+pub(super) fn whole(local: &Local, group: usize, scratch: &mut Vec<Relative>) -> Result<Row, FofError> {
     let (label, reference) = (local.label(group), local.reference(group));
     known(label, &reference)?;
     if local.rows(group).len() > KEPT {
         return Ok(passes(local, group, &reference, || local.relative(group, &reference)));
     }
-    // Points lie anywhere in memory: they are looked up once.
-    seen.clear();
-    seen.extend(local.relative(group, &reference));
-    Ok(passes(local, group, &reference, || seen.iter().copied()))
+    // Points are scattered in memory: they are looked up once.
+    scratch.clear();
+    scratch.extend(local.relative(group, &reference));
+    Ok(passes(local, group, &reference, || scratch.iter().copied()))
 }
 
 /// The passes over `members`, all those of a group.
@@ -56,7 +56,7 @@ fn passes<I: Iterator<Item = Relative>>(
     Row::new(local.members().domain, (label, count), reference, &scales, &means, &second)
 }
 
-/// What all who have members of a group must know of it to begin with.
+/// What every rank that has members of a group needs to know before it sums.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 struct Introduction {
@@ -72,8 +72,8 @@ impl Introduction {
     }
 }
 
-/// Measures the groups that have members on several ranks, of which `groups` are those of this rank: gives a row for
-/// each label that `meetings` has here. Collective; seven rounds.
+/// Measures the groups that have members on several ranks, of which `groups` are those of this rank: returns a row for
+/// each label that `meetings` assigns to this rank. Collective; seven rounds.
 pub(super) fn spanning(local: &Local, groups: &[usize], meetings: &Rendezvous) -> Result<Vec<Row>, FofError> {
     let introduce =
         |&group: &usize| Introduction { reference: local.reference(group), count: local.rows(group).len() as u64 };

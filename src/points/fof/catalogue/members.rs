@@ -1,22 +1,22 @@
-//! The points of one rank, ordered by group, and seen from a point of their group.
+//! The points of one rank, sorted by group, and their positions relative to a point of their group.
 
 use bytemuck::{Pod, Zeroable};
 
 use super::Members;
 use crate::points::fof::FofError;
 
-/// The point that a group is measured from: the one whose number is the label.
+/// The point that a group is measured from: the one whose index is the label.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 pub(super) struct Reference {
     pub position: [f32; 3],
     pub velocity: [f32; 3],
     pub scale_factor: f32,
-    /// How many points are known to have the number; the rest is zero where it is 0.
+    /// How many points are known to have that index; all other fields are zero where it is 0.
     pub known: u32,
 }
 
-/// A member of a group, seen from the group's reference; zero where there is no such axis or quantity.
+/// A member of a group, relative to the group's reference; zero where there is no such axis or quantity.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Relative {
     pub mass: f64,
@@ -25,7 +25,7 @@ pub(super) struct Relative {
     pub scale_factor: f64,
 }
 
-/// This rank's points by group: groups ascend by label, the members of each by number.
+/// This rank's points by group: groups ascend by label, the members of each by index.
 pub(super) struct Local<'a> {
     members: &'a Members<'a>,
     /// Rows of the input.
@@ -41,7 +41,7 @@ fn row(values: &[f32], dims: usize, at: usize) -> [f32; 3] {
 }
 
 impl<'a> Local<'a> {
-    /// Checks the points and orders them.
+    /// Checks and sorts the points.
     pub fn new(members: &'a Members<'a>) -> Result<Self, FofError> {
         check(members)?;
         let keys = members.label.iter().zip(members.number);
@@ -61,7 +61,7 @@ impl<'a> Local<'a> {
         self.members
     }
 
-    /// Groups of which some points are here.
+    /// Number of groups that have points here.
     pub fn groups(&self) -> usize {
         self.starts.len() - 1
     }
@@ -75,14 +75,14 @@ impl<'a> Local<'a> {
         self.members.label[self.rows(group)[0] as usize]
     }
 
-    /// The numbers of a group's points here, ascending.
+    /// The indices of a group's points here, ascending.
     pub fn numbers(&self, group: usize) -> impl Iterator<Item = u64> {
         self.rows(group).iter().map(|&row| self.members.number[row as usize])
     }
 
     /// A group's reference, if it is here.
     pub fn reference(&self, group: usize) -> Reference {
-        // The label is the least number, so its point comes first.
+        // The label is the least index, so its point comes first.
         let at = self.rows(group)[0] as usize;
         let Members { domain, number, label, position, velocity, scale_factor, .. } = *self.members;
         if number[at] != label[at] {
@@ -96,7 +96,7 @@ impl<'a> Local<'a> {
         }
     }
 
-    /// A group's points here, seen from its reference: along the nearest image, in f64.
+    /// A group's points here, relative to its reference: along the nearest image, in f64.
     pub fn relative(&self, group: usize, reference: &Reference) -> impl Iterator<Item = Relative> {
         let Members { domain, position, mass, velocity, scale_factor, .. } = *self.members;
         let (dims, sides, reference) = (domain.dims(), domain.sides().map(f64::from), *reference);
@@ -133,7 +133,7 @@ fn columns<'a>(members: &Members<'a>) -> [Option<Column<'a>>; 4] {
     ]
 }
 
-/// The errors of arrays and labels, which a rank sees by itself.
+/// The errors of arrays and labels, which a rank finds by itself.
 fn check(members: &Members) -> Result<(), FofError> {
     let (number, label) = (members.number, members.label);
     let points = number.len();

@@ -1,5 +1,4 @@
-//! What groups are: count, mass, centre, motion, size and shape of each, and who belongs to it, from the labels of
-//! points.
+//! Catalogues of groups, from the labels of points: count, mass, centre, velocity, size and shape of each group, and its members.
 
 mod measure;
 mod members;
@@ -21,24 +20,24 @@ use crate::hash::{START, fnv1a};
 use crate::points::Domain;
 use crate::points::sort::{Balanced, balanced};
 
-/// Points of this rank as groups are measured from them: any part of the points of all ranks, in any order, none too.
+/// The points of this rank that groups are measured from: any part of the points of all ranks, in any order, also none.
 ///
-/// Every slice has one row a point. All ranks give the same optional ones, a rank without points as well.
+/// Every slice has one row per point. All ranks give the same optional ones, also a rank without points.
 #[derive(Clone, Copy, Debug)]
 pub struct Members<'a> {
     /// The space that the points lie in; the same on all ranks.
     pub domain: &'a Domain,
-    /// The number of each point; no two points of all ranks have the same.
+    /// The index of each point; no two points of all ranks have the same.
     pub number: &'a [u64],
-    /// The label of each point's group: the least number of its members.
+    /// The label of each point's group: the least index of its members.
     pub label: &'a [u64],
-    /// Coordinates, one an axis; along a periodic axis any image will do.
+    /// Coordinates, one per axis; along a periodic axis any image.
     pub position: &'a [f32],
-    /// Masses, 0 or more; 1 each without.
+    /// Masses, 0 or more; `None`: 1 each.
     pub mass: Option<&'a [f32]>,
-    /// Velocities, one component an axis.
+    /// Velocities, one component per axis.
     pub velocity: Option<&'a [f32]>,
-    /// The scale factor at which each point was met, on light cones.
+    /// The scale factor at which each point crossed the light cone.
     pub scale_factor: Option<&'a [f32]>,
 }
 
@@ -61,7 +60,7 @@ pub struct Selection {
     pub min_members: u64,
     /// The order of the rows.
     pub order: Order,
-    /// Whom radial velocities are relative to; of two axes the first two coordinates count.
+    /// The observer that radial velocities are relative to; with two axes the first two coordinates count.
     pub observer: Option<[f64; 3]>,
 }
 
@@ -72,13 +71,13 @@ impl Default for Selection {
     }
 }
 
-/// Groups of points: this rank's part of the rows, one a group, and of the members of all groups. Rows and members are
-/// shared out [evenly](crate::grid::split), each for itself: the members of a group need not be on the rank that has
+/// Groups of points: this rank's part of the rows, one per group, and of the members of all groups. Rows and members are
+/// distributed [evenly](crate::grid::split) and independently: the members of a group need not be on the rank that has
 /// its row, and may be on several ranks.
 ///
-/// Distances are those of the images nearest to the group's *reference*, the point whose number is the label. For a
-/// group that reaches less than half a side from it they are the distances there are. For one that closes upon itself round a periodic
-/// box, centre and size depend on where the reference is: such a group has none of its own.
+/// Distances are those of the images nearest to the group's *reference*, the point whose index is the label. For a
+/// group that extends less than half a side from it these are the true distances. The centre and size of a group that wraps all around a
+/// periodic box depend on where the reference is.
 ///
 /// Means weigh members by their mass. In a group without any mass all members weigh the same.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -89,7 +88,7 @@ pub struct Catalogue {
     pub groups: Range<u64>,
     /// Rows of all ranks.
     pub total: u64,
-    /// The least number of the members.
+    /// The least index of the members.
     pub label: Vec<u64>,
     /// Number of members.
     pub count: Vec<u64>,
@@ -120,7 +119,7 @@ pub struct Catalogue {
     /// Where the members of each row begin among the members of all ranks, and where those of the last one end: one
     /// entry more than rows.
     pub offset: Vec<u64>,
-    /// Numbers of members: this rank's part of all of them, in the order of rows, ascending in each group.
+    /// Indices of members: this rank's part of all of them, in the order of rows, ascending in each group.
     pub members: Vec<u64>,
     /// The place of the first of `members` among those of all ranks.
     pub members_start: u64,
@@ -128,7 +127,7 @@ pub struct Catalogue {
     pub members_total: u64,
 }
 
-/// A member on its way to its place.
+/// A member, by the row of its group in the catalogue.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct Place {
@@ -136,7 +135,7 @@ struct Place {
     number: u64,
 }
 
-/// What must be the same on all ranks, as a number.
+/// A hash of what must be the same on all ranks.
 fn kind(members: &Members, selection: &Selection) -> u64 {
     let Selection { min_members, order, observer } = *selection;
     let given = [members.mass, members.velocity, members.scale_factor].map(|values| u8::from(values.is_some()));
@@ -146,26 +145,25 @@ fn kind(members: &Members, selection: &Selection) -> u64 {
     fnv1a(START, what.as_bytes())
 }
 
-/// Tells the rank that made each of these rows where in all ranks' order it is; gives so for the `made` rows of this
-/// rank.
+/// Returns the global row index of each of the `made` rows that this rank has made, wherever they were sorted to.
 fn places(comm: &Communicator, sorted: &Balanced<Row>, made: usize) -> Result<Vec<u64>, CommError> {
-    let mut told: Vec<(u64, [u64; 2])> =
+    let mut replies: Vec<(u64, [u64; 2])> =
         sorted.elements.iter().zip(sorted.part.clone()).map(|(row, place)| (row.home, [row.slot, place])).collect();
-    told.sort_by_key(|&(home, _)| home);
+    replies.sort_by_key(|&(home, _)| home);
     let mut counts = vec![0; comm.size()];
-    told.iter().for_each(|(home, _)| counts[*home as usize] += 1);
-    let told: Vec<[u64; 2]> = told.into_iter().map(|(_, place)| place).collect();
+    replies.iter().for_each(|(home, _)| counts[*home as usize] += 1);
+    let replies: Vec<[u64; 2]> = replies.into_iter().map(|(_, place)| place).collect();
     let mut places = vec![0; made];
-    comm.all_to_all_v(&told, &counts)?.data().iter().for_each(|&[slot, place]| places[slot as usize] = place);
+    comm.all_to_all_v(&replies, &counts)?.data().iter().for_each(|&[slot, place]| places[slot as usize] = place);
     Ok(places)
 }
 
 /// Measures groups of points and lists their members. Collective over host data: no device takes part.
 ///
-/// - **Same bits for any number of ranks**, however points are dealt out and ordered: sums are of integers.
+/// - **Same bits for any number of ranks**, however points are distributed and ordered: sums are of integers.
 /// - **Exact balance**: each rank gets its [`split`](crate::grid::split) of the rows and of the members.
-/// - A group that lies on one rank is measured there. Others meet at a rank that the label decides. In all 15 rounds of
-///   messages between all ranks, for any number of groups, and the searches of two [`balanced`] sorts; what travels is
+/// - A group that lies on one rank is measured there, any other at a rank that a hash of the label decides. In total 15 rounds of
+///   messages between all ranks, for any number of groups, and two [`balanced`] sorts; sent are
 ///   a label and a count for each group and rank, some 500 bytes for each that spans ranks, 216 for each row, and 16
 ///   for each member.
 ///
@@ -199,21 +197,8 @@ fn places(comm: &Communicator, sorted: &Balanced<Row>, made: usize) -> Result<Ve
 /// [`FofError::Comm`] on the others.
 pub fn catalogue(comm: &Communicator, members: &Members, selection: &Selection) -> Result<Catalogue, FofError> {
     let local = Local::new(members)?;
-    if let Some(at) = selection.observer.filter(|at| at.iter().any(|x| !x.is_finite())) {
-        return Err(FofError::Observer { at });
-    }
-    let Bad([number, which, bits]) = Bad::of(members);
-    let told = comm.all_gather(&[kind(members, selection), number, which, bits])?;
-    let (told, _) = told.as_chunks::<4>();
-    if let Some(rank) = told.iter().position(|rank| rank[0] != told[0][0]) {
-        return Err(FofError::Differ { rank });
-    }
-    let bad = told.iter().map(|&[_, number, which, bits]| Bad([number, which, bits])).min();
-    if let Some(bad) = bad.filter(|bad| *bad != Bad::NONE) {
-        return Err(bad.error(members));
-    }
-
-    // Groups too small are out before anything of theirs is sent but their counts.
+    check(comm, members, selection)?;
+    // Groups that are too small are left out before anything of theirs but their counts is sent.
     let totals = measure::totals(comm, &local)?;
     let kept = (0..local.groups()).filter(|&group| totals[group] >= selection.min_members);
     let (whole, spanning): (Vec<usize>, Vec<usize>) =
@@ -222,10 +207,10 @@ pub fn catalogue(comm: &Communicator, members: &Members, selection: &Selection) 
 
     let labels: Vec<u64> = spanning.iter().map(|&group| local.label(group)).collect();
     let meetings = Rendezvous::new(comm, &labels)?;
-    let mut seen = Vec::new();
+    let mut scratch = Vec::new();
     let mut rows =
-        whole.iter().map(|&group| measure::whole(&local, group, &mut seen)).collect::<Result<Vec<Row>, _>>()?;
-    drop(seen);
+        whole.iter().map(|&group| measure::whole(&local, group, &mut scratch)).collect::<Result<Vec<Row>, _>>()?;
+    drop(scratch);
     rows.extend(measure::spanning(&local, &spanning, &meetings)?);
     for (slot, row) in (0..).zip(&mut rows) {
         (row.home, row.slot) = (comm.rank() as u64, slot);
@@ -237,28 +222,50 @@ pub fn catalogue(comm: &Communicator, members: &Members, selection: &Selection) 
     let (of_whole, of_met) = places.split_at(whole.len());
     let of_spanning = meetings.reply(of_met)?;
     let whole = whole.into_iter().zip(of_whole.iter().copied());
-    let mut groups: Vec<(u64, usize)> =
-        whole.chain(spanning.into_iter().zip(of_spanning)).map(|(group, row)| (row, group)).collect();
-    groups.sort_unstable();
-    let numbers = |&(row, group): &(u64, usize)| local.numbers(group).map(move |number| Place { row, number });
-    let numbers: Vec<Place> = groups.iter().flat_map(numbers).collect();
-    drop((local, places, groups));
-    let numbers = balanced(comm, numbers, |place| [place.row, place.number])?;
+    let groups = whole.chain(spanning.into_iter().zip(of_spanning)).map(|(group, row)| (row, group)).collect();
+    drop(places);
+    let listed = list_members(comm, local, groups)?;
 
-    let mut first = [sorted.elements.iter().map(|row| row.count).sum::<u64>()];
+    let counts = sorted.elements.iter().map(|row| row.count);
+    let mut first = [counts.clone().sum::<u64>()];
     comm.scan_exclusive(&mut first, Op::Sum)?;
-    let mut catalogue = columns(members, selection, &sorted);
-    catalogue.offset = [first[0]]
-        .into_iter()
-        .chain(sorted.elements.iter().scan(first[0], |next, row| {
-            *next += row.count;
-            Some(*next)
-        }))
-        .collect();
-    catalogue.members_start = numbers.part.start;
-    catalogue.members_total = numbers.total;
-    catalogue.members = numbers.elements.iter().map(|place| place.number).collect();
-    Ok(catalogue)
+    let ends = counts.scan(first[0], |next, count| {
+        *next += count;
+        Some(*next)
+    });
+    Ok(Catalogue {
+        offset: [first[0]].into_iter().chain(ends).collect(),
+        members_start: listed.part.start,
+        members_total: listed.total,
+        members: listed.elements.iter().map(|place| place.number).collect(),
+        ..columns(members, selection, &sorted)
+    })
+}
+
+/// The errors that all ranks find alike.
+fn check(comm: &Communicator, members: &Members, selection: &Selection) -> Result<(), FofError> {
+    if let Some(at) = selection.observer.filter(|at| at.iter().any(|x| !x.is_finite())) {
+        return Err(FofError::Observer { at });
+    }
+    let Bad([number, which, bits]) = Bad::of(members);
+    let all = comm.all_gather(&[kind(members, selection), number, which, bits])?;
+    let (all, _) = all.as_chunks::<4>();
+    if let Some(rank) = all.iter().position(|rank| rank[0] != all[0][0]) {
+        return Err(FofError::Differ { rank });
+    }
+    match all.iter().map(|&[_, number, which, bits]| Bad([number, which, bits])).min() {
+        Some(bad) if bad != Bad::NONE => Err(bad.error(members)),
+        _ => Ok(()),
+    }
+}
+
+/// The members of all ranks' groups in the order of the rows, balanced; `groups` are the row and the number of each group here.
+fn list_members(comm: &Communicator, local: Local, mut groups: Vec<(u64, usize)>) -> Result<Balanced<Place>, FofError> {
+    groups.sort_unstable();
+    let places = |&(row, group): &(u64, usize)| local.numbers(group).map(move |number| Place { row, number });
+    let places: Vec<Place> = groups.iter().flat_map(places).collect();
+    drop((local, groups));
+    Ok(balanced(comm, places, |place| [place.row, place.number])?)
 }
 
 /// The columns of rows; members are left out.

@@ -1,56 +1,57 @@
-//! Ranks that know different points of a group meet at a rank that its label alone decides.
+//! Combining what several ranks know of a label at one rank, which a hash of the label decides (rendezvous hashing).
 
 use bytemuck::Pod;
 
 use crate::comm::{CommError, Communicator};
 use crate::hash::{START, fnv1a};
+use crate::points::rows::offsets;
 
-/// The rank at which those who know `label` meet.
+/// The rank at which records of `label` are combined.
 fn meeting(label: u64, ranks: usize) -> usize {
     // The high bits of the product depend on all bits of the label.
     ((u128::from(fnv1a(START, &label.to_le_bytes())) * ranks as u128) >> 64) as usize
 }
 
-/// Who sends which labels where, so that records follow them without their labels, and answers come back in order.
+/// Which labels are sent to which rank, so that records follow without their labels and replies return in order.
 pub(super) struct Rendezvous<'a> {
     comm: &'a Communicator,
-    /// Own labels, by their place in the caller's list, in the order in which they travel.
-    outgoing: Vec<u32>,
+    /// Own labels, by their place in the caller's list, in the order in which they are sent.
+    order: Vec<u32>,
     sends: Vec<u64>,
-    /// For each record that comes, the place of its label among those met here.
+    /// For each record received, the place of its label among those combined here.
     slots: Vec<usize>,
     receives: Vec<u64>,
     labels: Vec<u64>,
 }
 
 impl<'a> Rendezvous<'a> {
-    /// Sends every rank's labels, fewer than 2^32 and all different, to where they meet. Collective; one round.
+    /// Sends every rank's labels, fewer than 2^32 and all different, to the ranks that combine them. Collective; one round.
     pub fn new(comm: &'a Communicator, labels: &[u64]) -> Result<Self, CommError> {
         let (ranks, mut sends) = (comm.size(), vec![0; comm.size()]);
         let to: Vec<usize> = labels.iter().map(|&label| meeting(label, ranks)).collect();
         to.iter().for_each(|&to| sends[to] += 1);
-        let mut next: Vec<u64> = sends.iter().scan(0, |next, &n| Some(std::mem::replace(next, *next + n))).collect();
-        let mut outgoing = vec![0; labels.len()];
+        let mut next = offsets(&sends);
+        let mut order = vec![0; labels.len()];
         for (place, to) in (0..).zip(to) {
-            outgoing[next[to] as usize] = place;
+            order[next[to] as usize] = place;
             next[to] += 1;
         }
-        let travelling: Vec<u64> = outgoing.iter().map(|&place| labels[place as usize]).collect();
-        let (came, receives) = comm.all_to_all_v(&travelling, &sends)?.into_raw();
-        let mut labels = came.clone();
+        let outgoing: Vec<u64> = order.iter().map(|&place| labels[place as usize]).collect();
+        let (received, receives) = comm.all_to_all_v(&outgoing, &sends)?.into_raw();
+        let mut labels = received.clone();
         labels.sort_unstable();
         labels.dedup();
         let slot = |label| labels.partition_point(|met| met < label);
-        let slots = came.iter().map(slot).collect();
-        Ok(Rendezvous { comm, outgoing, sends, slots, receives, labels })
+        let slots = received.iter().map(slot).collect();
+        Ok(Rendezvous { comm, order, sends, slots, receives, labels })
     }
 
-    /// The labels that met at this rank, ascending.
+    /// The labels that are combined at this rank, ascending.
     pub fn labels(&self) -> &[u64] {
         &self.labels
     }
 
-    /// Sends a record for each own label, in the caller's order; what comes for each label met here is folded, from
+    /// Sends a record for each own label, in the caller's order; the records received for each label combined here are folded, from
     /// `initial` and in rank order. Collective; one round.
     pub fn send<T: Pod, U: Clone>(
         &self,
@@ -58,25 +59,25 @@ impl<'a> Rendezvous<'a> {
         initial: U,
         fold: impl Fn(U, T) -> U,
     ) -> Result<Vec<U>, CommError> {
-        let travelling: Vec<T> = self.outgoing.iter().map(|&place| records[place as usize]).collect();
-        let came = self.comm.all_to_all_v(&travelling, &self.sends)?;
-        let mut met = vec![initial; self.labels.len()];
-        for (&slot, &record) in self.slots.iter().zip(came.data()) {
-            met[slot] = fold(met[slot].clone(), record);
+        let outgoing: Vec<T> = self.order.iter().map(|&place| records[place as usize]).collect();
+        let received = self.comm.all_to_all_v(&outgoing, &self.sends)?;
+        let mut combined = vec![initial; self.labels.len()];
+        for (&slot, &record) in self.slots.iter().zip(received.data()) {
+            combined[slot] = fold(combined[slot].clone(), record);
         }
-        Ok(met)
+        Ok(combined)
     }
 
-    /// Answers all who sent a label with the record for it, `met` being in the order of [`labels`](Self::labels); gives
-    /// the answers to the own labels, in the caller's order. Collective; one round.
-    pub fn reply<T: Pod>(&self, met: &[T]) -> Result<Vec<T>, CommError> {
-        let travelling: Vec<T> = self.slots.iter().map(|&slot| met[slot]).collect();
-        let came = self.comm.all_to_all_v(&travelling, &self.receives)?;
-        let mut answers = vec![T::zeroed(); self.outgoing.len()];
-        for (&place, &answer) in self.outgoing.iter().zip(came.data()) {
-            answers[place as usize] = answer;
+    /// Replies to all ranks that sent a label with the record for it, `combined` being in the order of [`labels`](Self::labels); returns
+    /// the replies to the own labels, in the caller's order. Collective; one round.
+    pub fn reply<T: Pod>(&self, combined: &[T]) -> Result<Vec<T>, CommError> {
+        let outgoing: Vec<T> = self.slots.iter().map(|&slot| combined[slot]).collect();
+        let received = self.comm.all_to_all_v(&outgoing, &self.receives)?;
+        let mut replies = vec![T::zeroed(); self.order.len()];
+        for (&place, &reply) in self.order.iter().zip(received.data()) {
+            replies[place as usize] = reply;
         }
-        Ok(answers)
+        Ok(replies)
     }
 }
 
@@ -86,7 +87,7 @@ mod tests {
     use crate::comm::run_threads;
 
     #[test]
-    fn answers_come_back_in_order() {
+    fn replies_return_in_order() {
         // Rank r knows the multiples of r + 1, in falling order.
         let known = |rank: u64| (0..60).rev().filter(move |label| label % (rank + 1) == 0);
         for ranks in [1, 2, 5] {

@@ -8,7 +8,7 @@ use super::shape::principal;
 use super::sums::{Means, Scales, Second};
 use crate::points::Domain;
 
-/// A group: what the catalogue says of it, as it travels to the rank that has its row.
+/// A row of the catalogue, as it is sent to the rank that keeps it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub(super) struct Row {

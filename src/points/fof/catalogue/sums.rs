@@ -1,4 +1,4 @@
-//! Sums over the members of a group that do not depend on their order, nor on how they are dealt out to ranks.
+//! Sums over the members of a group that do not depend on their order or on how they are distributed over ranks.
 //!
 //! Each term is computed in f64 from one member alone, scaled by a power of two and cut to a 128-bit integer. Integers
 //! add exactly, so any grouping gives the same bits. The power is chosen for each group and quantity from the greatest
@@ -16,7 +16,7 @@ use super::members::Relative;
 /// Bits of a sum, but for its sign, two that rounding of the means may take, and two to spare.
 const BITS: i32 = 123;
 
-/// The greatest magnitudes among a group's members, seen from its reference.
+/// The greatest magnitudes among a group's members, relative to its reference.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 pub(super) struct Spans {
@@ -137,7 +137,7 @@ impl First {
     }
 }
 
-/// The means of a group, seen from its reference.
+/// The means of a group, relative to its reference.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 pub(super) struct Means {

@@ -1,10 +1,13 @@
 // Sorts the rows of neighbour lists by index, in place, where none has more than SHORT entries.
 //
-// Layout: row `i` is entries `offset[i]..offset[i + 1]` of `index` and `distance`. Sorted by insertion, in SHORT private words of
-// either kind.
-// Workgroup: GROUP invocations, a row each. No workgroup memory.
+// Layout: row `i` is entries `offset[i]..offset[i + 1]` of `index` and `distance`. Sorted by insertion in private memory: SHORT words of
+// each.
+// Workgroup: GROUP invocations, one row each. No workgroup memory.
 
-const SHORT: u32 = 64u;
+var<uniform> params: Params;
+var<storage, read> offset: array<u32>;
+var<storage, read_write> index: array<u32>;
+var<storage, read_write> distance: array<f32>;
 
 var<private> indices: array<u32, SHORT>;
 var<private> distances: array<f32, SHORT>;
@@ -29,14 +32,9 @@ fn sort_row(first: u32, n: u32) {
     }
 }
 
-@compute @workgroup_size(GROUP) fn main(
-    @builtin(workgroup_id) id: vec3<u32>,
-    @builtin(num_workgroups) count: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-) {
-    let row = group_number(id, count) * GROUP + lane;
-    if row >= params.count { return; }
+fn each_invocation(row: u32) {
     let first = load_offset(row);
-    let n = load_offset(row + 1u) - first;
-    sort_row(first, n);
+    sort_row(first, load_offset(row + 1u) - first);
 }
+
+#each_invocation params.count

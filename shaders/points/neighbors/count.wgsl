@@ -1,0 +1,11 @@
+// Counts the neighbours of each query, from the number that is there: a callback for within.wgsl.
+//
+// Layout: `counts` holds one word per query.
+
+var<storage, read_write> counts: array<u32>;
+
+alias State = u32;
+
+fn begin(query: u32, reach: f32) -> State { return load_counts(query); }
+fn each(state: State, near: Neighbor) -> State { return state + 1u; }
+fn end(query: u32, state: State) { store_counts(query, state); }

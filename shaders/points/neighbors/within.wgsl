@@ -1,0 +1,41 @@
+// Runs a callback over all sources within a radius of each query, in no particular order.
+//
+// Layout: as in search.wgsl, then the arrays of the callback, which defines State, begin, each, end and, if `stopping`, done. `squares`
+// says that it is given squares of distances, as they are compared, and not distances.
+
+#import neighbors::search
+#import neighbors::neighbor
+#import neighbors::callback
+#import neighbors::query_reach
+
+var<private> state#: State;
+
+/// Whether the callback wants no more neighbours.
+fn finished(state: State) -> bool {
+#if stopping
+    return done(state);
+#else
+    return false;
+#endif
+}
+
+fn begin_query#(row: u32) {
+    state# = begin(result_row(row, number#), params.radius);
+    reach# = select(params.reach, -1.0, finished(state#));
+}
+
+fn accept#(d: f32, s: u32) {
+    if (skip == 1u && s == number#) || (skip == 2u && s <= number#) { return; }
+#if squares
+    state# = each(state#, Neighbor(s, d));
+#else
+    state# = each(state#, Neighbor(s, params.unit * sqrt(d)));
+#endif
+    if finished(state#) { reach# = -1.0; }
+}
+
+fn end_query#(row: u32) {
+    end(result_row(row, number#), state#);
+}
+
+#each_workgroup

@@ -1,0 +1,199 @@
+//! Connected components of points within a radius of each other.
+
+use super::error::NeighborError;
+use super::group_shape::GroupShape;
+use super::loop_budget::{self, LoopBudget, any_unfinished};
+use super::query::{KnnQuery, RowOrder, check_radius};
+use super::search_kernel::{Cursor, SearchParams, SearchVariant, Traversal, measured, search};
+use super::targets::Queries;
+use crate::gpu::primitives::Reduce;
+use crate::gpu::{Array, Gpu, Kernel, KernelSource, Recorder};
+use crate::points::tree::Tree;
+
+/// Steps towards its root that a point takes per dispatch where drivers limit loops.
+const MAX_HOPS: u32 = 256;
+
+crate::kernel_params! {
+    struct BeginParams {
+        starts: [[u32; 4]; 3],
+        count: u32,
+        levels: u32,
+        reach: f32,
+        load_scale: f32,
+        square_scale: f32,
+        max_difference: f32,
+        pad: [u32; 2],
+    }
+}
+
+crate::kernel_params! {
+    struct FlattenParams {
+        count: u32,
+        max_hops: u32,
+    }
+}
+
+crate::kernel_params! {
+    struct LabelParams {
+        count: u32,
+    }
+}
+
+/// Finds connected components: points are linked that lie within a radius of each other, as in friends-of-friends.
+///
+/// - A point's label is the least index of a point in its component: it does not depend on the tree, the device or the order
+///   of anything.
+/// - A link is what [`Radius`](super::Radius) counts as a neighbour: inclusive, the nearest image on periodic axes.
+/// - Points of a node of the tree that is no longer than the radius are linked without looking at them, and nodes that are in one
+///   component with a whole group of points are skipped: points that coincide cost O(N).
+/// - Memory: 8 bytes per point beside the tree and the labels.
+/// - Everything is recorded; nothing submits or waits, except on drivers that limit loops
+///   ([`Capabilities::loop_rounds`](crate::gpu::Capabilities::loop_rounds)): there it waits to learn whether it is complete.
+///
+/// The method is a disjoint-set forest that only ever links a root to a lower one (after Jayanti and Tarjan, *Concurrent disjoint
+/// set union*, 2021): invocations need not wait for each other, and what each sees may be out of date.
+///
+/// ```
+/// use meshloom::gpu::{Gpu, Options, Recorder};
+/// use meshloom::points::neighbors::Components;
+/// use meshloom::points::{Cloud, Domain, Frame};
+/// use meshloom::points::tree::Builder;
+///
+/// let gpu = Gpu::open(&Options::from_env()?, 0)?;
+/// let mut recorder = Recorder::new(&gpu)?;
+/// let domain = Domain::new(&[10.0, 0.0])?; // periodic along x
+/// let cloud = Cloud::from_host(&mut recorder, &domain, &[3.0, 0.0, 9.5, 0.0, 0.5, 0.0, 4.0, 0.0])?;
+/// let tree = Builder::new(&gpu).build(&mut recorder, &cloud, &Frame::new(&domain, cloud.bounds()))?;
+/// let labels = Components::new(&gpu).labels(&mut recorder, &tree, 1.0)?;
+/// assert_eq!(recorder.download(&labels, 0, 4)?, [0, 1, 1, 0]);
+/// # Ok::<(), meshloom::Error>(())
+/// ```
+pub struct Components {
+    form: GroupShape,
+    budget: LoopBudget,
+    /// By dimensions (2, 3), then by whether differences are scaled one by one.
+    links: [[Kernel; 2]; 2],
+    begin: Kernel,
+    flatten: Kernel,
+    least: Kernel,
+    label: Kernel,
+    reduce: Reduce,
+}
+
+impl Components {
+    /// In the form that suits a device.
+    pub fn new(gpu: &Gpu) -> Self {
+        Self::with(gpu, GroupShape::linking(gpu))
+    }
+
+    /// In a given form, which the device must allow.
+    pub fn with(gpu: &Gpu, form: GroupShape) -> Self {
+        let links = [2, 3].map(|dims| [false, true].map(|wide| Kernel::trusted(link(form, dims, wide))));
+        let [begin, flatten, least, label] = [begin(), flatten(), least(), label()].map(Kernel::trusted);
+        Components { form, budget: LoopBudget::of(gpu), links, begin, flatten, least, label, reduce: Reduce::new() }
+    }
+
+    /// The same for a driver that ends loops after so many rounds (at least 1024), or never.
+    #[must_use]
+    pub fn with_rounds(mut self, rounds: Option<u32>) -> Self {
+        self.budget = LoopBudget::new(rounds);
+        self
+    }
+
+    /// The label of each point of the tree's cloud, in its order: the least index of a point in its component.
+    ///
+    /// # Errors
+    /// [`NeighborError::Radius`], and those of the device.
+    pub fn labels(&self, recorder: &mut Recorder, tree: &Tree, radius: f32) -> Result<Array<u32>, NeighborError> {
+        check_radius(radius)?;
+        let (gpu, count) = (recorder.gpu().clone(), tree.len());
+        let knn = KnnQuery { within: radius, rows: RowOrder::Curve, ..KnnQuery::nearest(0) };
+        let units = Queries::Own.units(tree, radius, f32::INFINITY);
+        let stop = self.budget.linking(self.form);
+        let params = SearchParams {
+            rounds: stop.unwrap_or(u32::MAX / 2),
+            leaf_rounds: loop_budget::link(self.form),
+            ..Queries::Own.params(tree, &knn, &units)?
+        };
+        let labels = gpu.array::<u32>("neighbors::labels", count)?;
+        if count == 0 {
+            return Ok(labels);
+        }
+        let parent = gpu.array::<u32>("neighbors::parent", count)?;
+        let begin = BeginParams {
+            starts: tree.levels().words(),
+            count: count as u32,
+            levels: tree.levels().count() as u32,
+            reach: params.reach,
+            load_scale: params.load_scale,
+            square_scale: params.square_scale,
+            max_difference: params.max_difference,
+            pad: [0; 2],
+        };
+        recorder.each(&self.begin, &[tree.boxes().raw(), parent.raw()], &begin, count)?;
+        let cursor = gpu.array::<u32>("neighbors::cursor", count.div_ceil(self.form.queries()))?;
+        recorder.clear(&cursor);
+        let kernel = &self.links[tree.domain().dims() - 2][usize::from(units.wide())];
+        let arrays = [tree.positions().raw(), parent.raw(), tree.boxes().raw(), cursor.raw()];
+        loop {
+            Queries::Own.dispatch(recorder, self.form, kernel, &arrays, params, 0..count)?;
+            self.flatten(recorder, &parent, stop.is_some())?;
+            if stop.is_none() || !any_unfinished(recorder, &self.reduce, &cursor)? {
+                break;
+            }
+        }
+        let least = gpu.array::<u32>("neighbors::least", count)?;
+        recorder.clear(&least);
+        let params = LabelParams { count: count as u32 };
+        recorder.each(&self.least, &[parent.raw(), tree.order().raw(), least.raw()], &params, count)?;
+        let arrays = [parent.raw(), tree.order().raw(), least.raw(), labels.raw()];
+        recorder.each(&self.label, &arrays, &params, count)?;
+        Ok(labels)
+    }
+
+    /// Links all points to their roots.
+    fn flatten(&self, recorder: &mut Recorder, parent: &Array<u32>, limited: bool) -> Result<(), NeighborError> {
+        let left = recorder.gpu().array::<u32>("neighbors::left", 1)?;
+        let max_hops = if limited { MAX_HOPS } else { u32::MAX };
+        let params = FlattenParams { count: parent.len() as u32, max_hops };
+        loop {
+            recorder.clear(&left);
+            recorder.each(&self.flatten, &[parent.raw(), left.raw()], &params, parent.len())?;
+            if !limited || recorder.download(&left, 0, 1)?[0] == 0 {
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn link(form: GroupShape, dims: usize, wide: bool) -> KernelSource {
+    let traversal = Traversal::CURVE.half().with(Cursor::Resume);
+    let variant = SearchVariant { form, dims, own: true, traversal, wide };
+    search("neighbors::link", include_str!("../../../shaders/points/neighbors/link.wgsl"), variant).flag("links", true)
+}
+
+fn begin() -> KernelSource {
+    let text = include_str!("../../../shaders/points/neighbors/link_begin.wgsl");
+    measured(KernelSource::new("neighbors::link_begin", text), true).params::<BeginParams>()
+}
+
+fn flatten() -> KernelSource {
+    KernelSource::new("neighbors::link_flatten", include_str!("../../../shaders/points/neighbors/link_flatten.wgsl"))
+        .params::<FlattenParams>()
+}
+
+fn least() -> KernelSource {
+    KernelSource::new("neighbors::link_least", include_str!("../../../shaders/points/neighbors/link_least.wgsl"))
+        .params::<LabelParams>()
+}
+
+fn label() -> KernelSource {
+    KernelSource::new("neighbors::link_label", include_str!("../../../shaders/points/neighbors/link_label.wgsl"))
+        .params::<LabelParams>()
+}
+
+/// The kernels of this file in one form of groups.
+pub(super) fn kernels(form: GroupShape) -> Vec<KernelSource> {
+    let links = [(2, false), (3, false), (3, true)].map(|(dims, wide)| link(form, dims, wide));
+    links.into_iter().chain([begin(), flatten(), least(), label()]).collect()
+}

@@ -1,0 +1,273 @@
+//! Kernels of points, each by itself, against plain Rust.
+
+#[path = "shared/clouds.rs"]
+mod clouds;
+#[path = "shared/point_twins.rs"]
+mod point_twins;
+
+use clouds::{Kind, points, uniform};
+use meshloom::gpu::{Array, DeviceElement, Gpu, Kernel, Options, Recorder};
+use meshloom::points::tree::{Builder, Tree};
+use meshloom::points::{Cloud, Domain, Frame};
+use point_twins::{Found, accumulated, found, roots, tree_box};
+
+struct Bench {
+    gpu: Gpu,
+    recorder: Recorder,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let gpu = Gpu::open(&Options::from_env().unwrap(), 0).unwrap();
+        Bench { recorder: Recorder::new(&gpu).unwrap(), gpu }
+    }
+
+    fn up<T: DeviceElement>(&mut self, data: &[T]) -> Array<T> {
+        let array = self.gpu.array("data", data.len() as u64).unwrap();
+        self.recorder.upload(&array, 0, data).unwrap();
+        array
+    }
+
+    fn down<T: DeviceElement>(&mut self, array: &Array<T>) -> Vec<T> {
+        self.recorder.download(array, 0, array.len()).unwrap()
+    }
+
+    fn tree(&mut self, domain: &Domain, points: &[f32]) -> Tree {
+        let cloud = Cloud::from_host(&mut self.recorder, domain, points).unwrap();
+        let frame = Frame::new(domain, cloud.bounds());
+        Builder::new(&self.gpu).build(&mut self.recorder, &cloud, &frame).unwrap()
+    }
+}
+
+/// The library's kernel of this name.
+fn kernel(label: &str) -> Kernel {
+    Kernel::new(meshloom::kernels().into_iter().find(|source| source.label() == label).unwrap())
+}
+
+fn random(seed: u64, count: usize, below: u32) -> Vec<u32> {
+    (0..count as u64).map(|i| (uniform(seed, i) * f64::from(below)) as u32).collect()
+}
+
+#[test]
+fn preparing_finds_bounds_and_what_is_not_finite() {
+    let mut bench = Bench::new();
+    let reals = |seed, n| (0..n).map(|i| (uniform(seed, i) - 0.5) as f32).collect::<Vec<f32>>();
+    let mut cases: Vec<(usize, Vec<f32>)> = vec![
+        (2, vec![3.0, -2.0]),
+        (3, reals(1, 3 * 5001)),
+        (2, vec![0.0, -0.0, 1e-40, -1e-39, 3e38, -1e-30]),
+        (3, vec![0.0; 9]),
+        (2, reals(2, 2 * 700)),
+    ];
+    (cases[4].1[1001], cases[4].1[77]) = (f32::NEG_INFINITY, f32::NAN);
+    for (dims, positions) in cases {
+        let device = bench.up(&positions);
+        let words = bench.up(&[u32::MAX, u32::MAX, u32::MAX, u32::MAX, 0, 0, 0, u32::MAX]);
+        let count = (positions.len() / dims) as u32;
+        let params = [count, dims as u32, 0, 0, 0, 0, 0, 0];
+        bench.recorder.each(&kernel("points::prepare"), &[device.raw(), words.raw()], &params, count.into()).unwrap();
+        assert!(
+            bench.down(&device).iter().zip(&positions).all(|(a, b)| a.to_bits() == b.to_bits()),
+            "left as they were"
+        );
+        let words = bench.down(&words);
+        let some = |word: u32| (word != u32::MAX).then_some(word);
+        let real = |word: u32| f32::from_bits(if word >> 31 == 1 { word ^ 1 << 31 } else { !word });
+        let want = found(&positions, dims);
+        let not_finite = some(words[0]).map(|at| at as usize);
+        assert_eq!(not_finite, want.not_finite);
+        if not_finite.is_none() {
+            let [low, high] = [1, 4].map(|at| words[at..at + dims].iter().map(|&word| real(word)).collect());
+            assert_eq!(Found { not_finite, low, high, smallest: some(words[7]).map(f32::from_bits) }, want);
+        }
+    }
+}
+
+#[test]
+fn boxes_of_a_tree_hold_their_points() {
+    let mut bench = Bench::new();
+    for (dims, kind, n) in [(2, Kind::Uniform, 1), (3, Kind::Uniform, 2500), (2, Kind::Two, 700), (3, Kind::Same, 300)]
+    {
+        let cloud = points(kind, n, dims, 31);
+        let tree = bench.tree(&Domain::open(dims).unwrap(), &cloud);
+        let (order, boxes, sorted) = (bench.down(tree.order()), bench.down(tree.boxes()), bench.down(tree.positions()));
+        let rows = order.iter().flat_map(|&i| &cloud[i as usize * dims..][..dims]);
+        assert!(sorted.iter().eq(rows), "{kind:?}");
+        let levels = tree.levels();
+        for level in 0..levels.count() {
+            for node in 0..levels.nodes(level) {
+                let range = levels.points(level, node);
+                let (bounds, least, diagonal) =
+                    tree_box(&cloud, dims, &order, range.start as usize..range.end as usize);
+                let words = &boxes[8 * (levels.start(level) + node) as usize..][..8];
+                assert_eq!(words[..6], bounds.map(f32::to_bits), "{kind:?} {level} {node}");
+                assert_eq!(words[6], least);
+                assert!((f64::from(f32::from_bits(words[7])) - diagonal).abs() <= 1e-6 * diagonal);
+            }
+        }
+    }
+}
+
+#[test]
+fn contributions_of_ghosts_are_summed_in_order() {
+    let mut bench = Bench::new();
+    let (width, rows) = (3, 40);
+    let values: Vec<f32> = (0..width * rows).map(|i| uniform(32, i as u64) as f32).collect();
+    let contributions: Vec<(u32, Vec<f32>)> = random(33, 500, rows as u32 - 5)
+        .into_iter()
+        .zip(0u64..)
+        .map(|(row, i)| (row, (0..width as u64).map(|c| uniform(34, 3 * i + c) as f32 - 0.3).collect()))
+        .collect();
+    // By row, then in their order.
+    let mut places: Vec<u32> = (0..500).collect();
+    places.sort_by_key(|&place| contributions[place as usize].0);
+    let mut targets: Vec<u32> = contributions.iter().map(|(row, _)| *row).collect();
+    targets.sort_unstable();
+    let ends: Vec<u32> = targets
+        .chunk_by(|a, b| a == b)
+        .scan(0, |end, rows| {
+            Some({
+                *end += rows.len() as u32;
+                *end
+            })
+        })
+        .collect();
+    targets.dedup();
+    let incoming: Vec<f32> = contributions.iter().flat_map(|(_, ghost)| ghost.clone()).collect();
+    let offsets: Vec<u32> = [0].into_iter().chain(ends).collect();
+    let index = [&targets, &offsets, &places].map(|words| bench.up(words));
+    let (incoming, device) = (bench.up(&incoming), bench.up(&values));
+    let arrays: Vec<_> = index.iter().map(Array::raw).chain([incoming.raw(), device.raw()]).collect();
+    let count = targets.len() as u32;
+    bench.recorder.each(&kernel("ghosts::accumulate"), &arrays, &[count, width as u32], count.into()).unwrap();
+    assert_eq!(bench.down(&device), accumulated(&values, width, &contributions));
+}
+
+#[test]
+fn rows_are_counted_numbered_and_sorted() {
+    let mut bench = Bench::new();
+    // Their sum takes more than 32 bits.
+    let counts: Vec<u32> = random(35, 7000, u32::MAX);
+    let (device, total) = (bench.up(&counts), bench.up(&[0u32, 0]));
+    bench.recorder.each(&kernel("neighbors::total"), &[device.raw(), total.raw()], &[7000u32], 7000).unwrap();
+    let words = bench.down(&total);
+    let want: u64 = counts.iter().map(|&count| u64::from(count)).sum();
+    assert_eq!(u64::from(words[0]) | u64::from(words[1]) << 32, want);
+
+    let lengths: Vec<u32> = random(36, 300, 65).into_iter().map(|n| if n % 3 == 0 { 0 } else { n }).collect();
+    let rows: Vec<Vec<u32>> = lengths.iter().zip(37..).map(|(&n, seed)| random(seed, n as usize, 1 << 30)).collect();
+    let index = rows.concat();
+    let offset: Vec<u32> = [0]
+        .into_iter()
+        .chain(lengths.iter().scan(0, |end, n| {
+            Some({
+                *end += n;
+                *end
+            })
+        }))
+        .collect();
+    let entries = index.len() as u32;
+    let distance: Vec<f32> = index.iter().map(|&i| i as f32).collect();
+    let (offset, index, distance) = (bench.up(&offset), bench.up(&index), bench.up(&distance));
+    let row = bench.up(&vec![0u32; entries as usize]);
+    bench
+        .recorder
+        .each(&kernel("neighbors::row_of"), &[offset.raw(), row.raw()], &[entries, 300], entries.into())
+        .unwrap();
+    let want = rows.iter().zip(0u32..).flat_map(|(entries, row)| vec![row; entries.len()]);
+    assert!(bench.down(&row).into_iter().eq(want));
+    let arrays = [offset.raw(), index.raw(), distance.raw()];
+    bench.recorder.dispatch(&kernel("neighbors::sort_rows"), &arrays, &[300u32], 300u64.div_ceil(64)).unwrap();
+    let want: Vec<u32> = rows
+        .into_iter()
+        .flat_map(|mut row| {
+            row.sort_unstable();
+            row
+        })
+        .collect();
+    assert!(bench.down(&distance).iter().zip(&want).all(|(&d, &i)| d == i as f32));
+    assert_eq!(bench.down(&index), want);
+}
+
+#[test]
+fn forests_begin_with_small_nodes() {
+    let mut bench = Bench::new();
+    let cloud = points(Kind::Two, 3000, 3, 38);
+    let tree = bench.tree(&Domain::open(3).unwrap(), &cloud);
+    let (levels, boxes) = (tree.levels(), bench.down(tree.boxes()));
+    for reach in [0.0f32, 0.01, 0.1, 10.0] {
+        let mut params: Vec<u32> =
+            (0..12).map(|l| if l <= levels.count() { levels.start(l) as u32 } else { 0 }).collect();
+        params.extend([3000, levels.count() as u32]);
+        params.extend([reach * reach, 1.0, 1.0, 1e18].map(f32::to_bits));
+        params.extend([0, 0]);
+        let params: [u32; 20] = params.try_into().unwrap();
+        let parent = bench.up(&[0u32; 3000]);
+        bench
+            .recorder
+            .each(&kernel("neighbors::link_begin"), &[tree.boxes().raw(), parent.raw()], &params, 3000)
+            .unwrap();
+        let want = (0..3000u64).map(|i| {
+            let nodes = (0..levels.count()).map(|level| {
+                let node = (0..levels.nodes(level)).find(|&node| levels.points(level, node).contains(&i)).unwrap();
+                (level, node)
+            });
+            let small = nodes.take_while(|&(level, node)| {
+                let diagonal = f32::from_bits(boxes[8 * (levels.start(level) + node) as usize + 7]);
+                diagonal * diagonal * 1.000_004 <= reach * reach
+            });
+            small.last().map_or(i, |(level, node)| levels.points(level, node).start) as u32
+        });
+        assert!(bench.down(&parent).into_iter().eq(want), "{reach}");
+    }
+}
+
+#[test]
+fn forests_are_flattened_and_labelled() {
+    let mut bench = Bench::new();
+    // A chain, and a forest of random trees.
+    let chain: Vec<u32> = (0..1000u32).map(|i| i.saturating_sub(1)).collect();
+    let forest: Vec<u32> = random(39, 5000, u32::MAX)
+        .into_iter()
+        .zip(0..)
+        .map(|(r, i)| if r % 50 == 0 { i } else { r % (i + 1) })
+        .collect();
+    for parent in [chain, forest] {
+        let n = parent.len() as u32;
+        let want = roots(&parent);
+        for max_hops in [3, u32::MAX] {
+            let (device, left) = (bench.up(&parent), bench.up(&[0u32]));
+            bench
+                .recorder
+                .each(&kernel("neighbors::link_flatten"), &[device.raw(), left.raw()], &[n, max_hops], n.into())
+                .unwrap();
+            let (flat, left) = (bench.down(&device), bench.down(&left)[0]);
+            // Invocations shorten the way of others.
+            let far = want.iter().filter(|(_, steps)| *steps > max_hops).count() as u32;
+            assert!(left <= far, "{left} of {far}");
+            assert!(flat.iter().zip(&parent).all(|(new, old)| new <= old));
+            assert!(roots(&flat).iter().zip(&want).all(|(have, want)| have.0 == want.0), "trees stay");
+            if left == 0 {
+                assert!(flat.iter().zip(&want).all(|(&have, want)| have == want.0));
+            }
+        }
+        // The numbers of the points along the curve: a permutation.
+        let order: Vec<u32> = (0..n).map(|i| (i * 7 + 3) % n).collect();
+        let flat: Vec<u32> = want.iter().map(|&(root, _)| root).collect();
+        let (device, numbers) = (bench.up(&flat), bench.up(&order));
+        let (least, label) = (bench.up(&vec![0u32; n as usize]), bench.up(&vec![0u32; n as usize]));
+        bench
+            .recorder
+            .each(&kernel("neighbors::link_least"), &[device.raw(), numbers.raw(), least.raw()], &[n], n.into())
+            .unwrap();
+        let arrays = [device.raw(), numbers.raw(), least.raw(), label.raw()];
+        bench.recorder.each(&kernel("neighbors::link_label"), &arrays, &[n], n.into()).unwrap();
+        let mut by_root = std::collections::HashMap::<u32, Vec<u32>>::new();
+        flat.iter().zip(&order).for_each(|(root, number)| by_root.entry(*root).or_default().push(*number));
+        let labels = bench.down(&label);
+        for members in by_root.values() {
+            let least = members.iter().min().unwrap();
+            assert!(members.iter().all(|&number| labels[number as usize] == *least));
+        }
+    }
+}
