@@ -29,7 +29,7 @@ fn deposit(cell: u32, amount: u32) {
     if before + amount < before { add_mesh(2u * cell + 1u, 1u); }
 }
 
-/// The share of `whole` units that goes to a node of weight `w`, out of `left` that are still there.
+/// The share of `whole` units that goes to a node of weight `w`, at most the `left` that remain; the last node (`rest`) takes all of them.
 fn share(whole: u32, w: f32, left: u32, rest: bool) -> u32 {
     return select(min(u32(f32(whole) * w + 0.5), left), left, rest);
 }

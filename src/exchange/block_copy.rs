@@ -6,7 +6,7 @@ use crate::grid::Block;
 
 /// What becomes of the elements that a block is copied to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Action {
+pub(super) enum CopyAction {
     /// They are replaced.
     Replace,
     /// Words, as `f32`, are added to them.
@@ -58,17 +58,17 @@ crate::kernel_params! {
 }
 
 /// The kernel for such elements; the actions that add know [`Element::U32`] only.
-pub(super) fn kernel(element: Element, action: Action) -> KernelSource {
+pub(super) fn kernel(element: Element, action: CopyAction) -> KernelSource {
     KernelSource::new("exchange::block_copy", include_str!("../../shaders/exchange/block_copy.wgsl"))
         .params::<BlockCopyParams>()
         .element("Cell", element)
-        .flag("add_float", action == Action::AddFloat)
-        .flag("add_wide", action == Action::AddWide)
+        .flag("add_float", action == CopyAction::AddFloat)
+        .flag("add_wide", action == CopyAction::AddWide)
 }
 
 impl BlockCopy {
     /// Copies elements of this type; the actions that add know [`Element::U32`] only.
-    pub fn new(element: Element, action: Action) -> Self {
+    pub fn new(element: Element, action: CopyAction) -> Self {
         BlockCopy { kernel: Kernel::trusted(kernel(element, action)) }
     }
 

@@ -10,7 +10,7 @@
 //! [`GhostPlan`] says which cells go where: in a sweep along each axis, blocks for each peer. This module packs the blocks, exchanges
 //! the messages and unpacks them.
 
-use crate::exchange::block_copy::{Action, BlockCopy, FieldBlocks};
+use crate::exchange::block_copy::{BlockCopy, CopyAction, FieldBlocks};
 use crate::exchange::{ExchangeError, GridComms};
 use crate::gpu::{Array, DeviceElement, DeviceError, Element, MemoryKind, Recorder};
 use crate::grid::{FieldLayout, GhostPlan, Link, Sweep, Transfer, Transfers};
@@ -43,7 +43,7 @@ pub struct GhostCells {
 
 /// Where cells move in a sweep.
 #[derive(Clone, Copy, PartialEq)]
-enum Direction {
+enum GhostDirection {
     /// From own cells to ghosts.
     Exchange,
     /// From ghosts to own cells, to which they are added.
@@ -54,8 +54,8 @@ impl GhostCells {
     /// Ghost cells as planned.
     pub fn new(plan: GhostPlan) -> Self {
         let copy = |action| BlockCopy::new(Element::U32, action);
-        let (add_float, add_wide) = (copy(Action::AddFloat), copy(Action::AddWide));
-        GhostCells { plan, copy: copy(Action::Replace), add_float, add_wide }
+        let (add_float, add_wide) = (copy(CopyAction::AddFloat), copy(CopyAction::AddWide));
+        GhostCells { plan, copy: copy(CopyAction::Replace), add_float, add_wide }
     }
 
     /// Takes another plan; kernels stay compiled.
@@ -88,7 +88,7 @@ impl GhostCells {
         cells: Cells,
     ) -> Result<(), ExchangeError> {
         let fields = self.fields(field.cast()?, cells)?;
-        self.plan.sweeps.iter().try_for_each(|sweep| fields.sweep(recorder, comms, sweep, Direction::Exchange))
+        self.plan.sweeps.iter().try_for_each(|sweep| fields.sweep(recorder, comms, sweep, GhostDirection::Exchange))
     }
 
     /// Adds the ghosts of all ranks to the cells they stand for; the ghosts themselves keep what they held. All ranks
@@ -104,7 +104,7 @@ impl GhostCells {
         cells: Cells,
     ) -> Result<(), ExchangeError> {
         let fields = self.fields(field.cast()?, cells)?;
-        self.plan.sweeps.iter().rev().try_for_each(|sweep| fields.sweep(recorder, comms, sweep, Direction::Reduce))
+        self.plan.sweeps.iter().rev().try_for_each(|sweep| fields.sweep(recorder, comms, sweep, GhostDirection::Reduce))
     }
 
     fn fields(&self, array: Array<u32>, cells: Cells) -> Result<Fields<'_>, DeviceError> {
@@ -135,11 +135,11 @@ impl Fields<'_> {
         recorder: &mut Recorder,
         comms: &mut GridComms,
         sweep: &Sweep,
-        direction: Direction,
+        direction: GhostDirection,
     ) -> Result<(), ExchangeError> {
         let (send, receive) = match direction {
-            Direction::Exchange => (&sweep.owned, &sweep.ghosts),
-            Direction::Reduce => (&sweep.ghosts, &sweep.owned),
+            GhostDirection::Exchange => (&sweep.owned, &sweep.ghosts),
+            GhostDirection::Reduce => (&sweep.ghosts, &sweep.owned),
         };
         let (gpu, words) = (recorder.gpu().clone(), self.number * self.cells.words());
         let len = |links: &[Link]| words * links.iter().map(|link| link.block.len()).sum::<u64>();
@@ -152,10 +152,10 @@ impl Fields<'_> {
         let transfers = Transfers { send: parts(send, words), receive: parts(receive, words) };
         comms.along(sweep.axis).run(recorder, &transfers, &outgoing, &incoming)?;
         let (unpack, words) = match (direction, self.cells) {
-            (Direction::Exchange, _) => (copy, self.cells.words()),
-            (Direction::Reduce, Cells::Float) => (&self.ghosts.add_float, 1),
+            (GhostDirection::Exchange, _) => (copy, self.cells.words()),
+            (GhostDirection::Reduce, Cells::Float) => (&self.ghosts.add_float, 1),
             // The kernel counts pairs of words.
-            (Direction::Reduce, Cells::Wide) => (&self.ghosts.add_wide, 1),
+            (GhostDirection::Reduce, Cells::Wide) => (&self.ghosts.add_wide, 1),
         };
         for (block, message) in self.messages(receive, &incoming) {
             unpack.record(recorder, [self.number, words], &message, &block)?;

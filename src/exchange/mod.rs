@@ -1,7 +1,7 @@
 //! Staged exchange: device data of one rank to device data of another, through the host.
 //!
 //! [`Exchange::start`] begins to move the parts that [`Transfers`] describe out of one array into another, and gives a
-//! [`PendingExchange`] that moves on whenever it is asked to; [`Exchange::run`] is the two in one:
+//! [`PendingExchange`], whose calls carry it on; [`Exchange::run`] begins and finishes one:
 //!
 //! ```text
 //! outgoing array -> (staging) -> message | message -> (staging) -> incoming array
@@ -19,8 +19,8 @@
 //! | [`PendingExchange::progress`] | copies to staging buffers, after what was recorded before | never |
 //! | [`PendingExchange::finish`], [`PendingExchange::finish_first`], [`Exchange::run`] | as `progress` | until the data has been handed to the device |
 //!
-//! Work that is recorded after an exchange has finished sees its data. All ranks of the communicator take part. On the
-//! way between ranks data can be rounded: [`Wire`].
+//! Work that is recorded after an exchange has finished sees its data. All ranks of the communicator take part. Between
+//! ranks data can be rounded: [`Wire`].
 
 mod block_copy;
 mod channel;
@@ -55,15 +55,15 @@ use crate::grid::{Cost, Transfer, Transfers, peers};
 
 /// The kernels of the room in all forms that any device compiles; those for double precision are left out.
 pub(crate) fn kernels() -> Vec<KernelSource> {
-    use block_copy::{Action, kernel};
+    use block_copy::{CopyAction, kernel};
     let double = |element: &Element| matches!(element, Element::F64 | Element::Complex64);
     let copies = reshape::COPIED.into_iter().filter(|element| !double(element));
-    let copies = copies.map(|element| kernel(element, Action::Replace));
-    let sums = [Action::AddFloat, Action::AddWide].map(|action| kernel(Element::U32, action));
+    let copies = copies.map(|element| kernel(element, CopyAction::Replace));
+    let sums = [CopyAction::AddFloat, CopyAction::AddWide].map(|action| kernel(Element::U32, action));
     copies.chain(sums).chain(wire::kernels()).collect()
 }
 
-/// How data travels: the communicator, the size and number of chunks and what values become on the way.
+/// How data travels: the communicator, the size and number of chunks, and the form of values between ranks.
 ///
 /// A clone is another handle on the same order of exchanges, with the cost so far.
 #[derive(Clone)]
@@ -94,7 +94,7 @@ const TAG: u32 = 0x6d65;
 const TAGS: u32 = 1 << 12;
 
 impl Exchange {
-    /// Exchanges over `comm` in chunks of 2 MiB, eight in flight each way, exactly.
+    /// Exchanges over `comm` in chunks of 2 MiB, eight in flight each way, with [`Wire::Exact`].
     ///
     /// Exchanges that are in flight together over one communicator must be started by one `Exchange` or its clones.
     pub fn new(comm: Communicator) -> Self {

@@ -12,7 +12,7 @@ use crate::gpu::Recorder;
 
 /// An exchange in flight; see [`Exchange::start`](super::Exchange::start).
 ///
-/// - It moves only inside the calls of this type: between pieces of other work, call [`progress`](Self::progress).
+/// - Messages move only inside the calls of this type: between pieces of other work, call [`progress`](Self::progress).
 /// - Its two arrays must not be used until it [is done](Self::is_done). What is recorded from then on sees the data; where
 ///   values travel in another form ([`Wire`](super::Wire)), their decoding is recorded when it becomes done.
 /// - Dropping it before gives its arrays and buffers back, waiting for the device if need be. What it should have received

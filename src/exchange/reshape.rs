@@ -9,7 +9,7 @@
 //! the block is one run of the array. [`Exchange::run`] submits; the last dispatches are left for the caller to submit.
 
 use super::{Exchange, ExchangeError};
-use crate::exchange::block_copy::{Action, BlockCopy, FieldBlocks};
+use crate::exchange::block_copy::{BlockCopy, CopyAction, FieldBlocks};
 use crate::gpu::{Array, DeviceElement, DeviceError, Element, Gpu, MemoryKind, Recorder};
 use crate::grid::{Block, Redistribution, volume};
 
@@ -36,7 +36,7 @@ fn copied_as(element: Element) -> Element {
 impl Reshape {
     /// Moves `fields` meshes as planned; their arrays lie one after the other, in one array.
     pub fn new(plan: Redistribution, fields: u64) -> Self {
-        let copies = COPIED.map(|element| (element, BlockCopy::new(element, Action::Replace)));
+        let copies = COPIED.map(|element| (element, BlockCopy::new(element, CopyAction::Replace)));
         Reshape { plan, fields, copies }
     }
 
@@ -50,7 +50,7 @@ impl Reshape {
         self.fields
     }
 
-    /// The way back, which is the inverse and the adjoint.
+    /// The redistribution in the other direction, which is the inverse and the adjoint.
     #[must_use]
     pub fn reversed(&self) -> Self {
         Reshape::new(self.plan.reversed(), self.fields)

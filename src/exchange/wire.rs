@@ -8,7 +8,7 @@ use crate::grid::{Transfer, Transfers};
 /// The form of values between ranks. What a rank sends itself stays exact.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Wire {
-    /// As they are.
+    /// Unchanged.
     #[default]
     Exact,
     /// `f32` and `[f32; 2]` as 16-bit integers in blocks: about half the bytes. Arrays of any other type travel exactly.
@@ -16,7 +16,7 @@ pub enum Wire {
     /// - Each part is cut into blocks of 64 `f32`. A block travels as its step, a power of two, and 64 integers: 132
     ///   bytes instead of 256.
     /// - A value is wrong by at most 2^-15 of the largest magnitude in its block, or by 2^-126 where that is more:
-    ///   half a step, and for the largest itself at most one. Integers up to 2^14 are exact among their like.
+    ///   half a step, and for the largest itself at most one. Integers up to 2^14 are exact where the block has no larger values.
     /// - A block with a NaN or an infinity arrives as NaN, all of it.
     /// - The result depends on where parts begin, and so on the number of ranks.
     Block16,
@@ -77,7 +77,7 @@ pub(super) struct Coded {
     pub decoding: Decoding,
 }
 
-/// What is to be done when all coded words are there.
+/// What is to be done when all coded words have arrived.
 pub(super) struct Decoding {
     codec: Arc<Codec>,
     places: Vec<CodedPlace>,

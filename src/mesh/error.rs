@@ -1,4 +1,4 @@
-//! What is wrong with points and fields.
+//! What can be wrong with points and fields.
 
 use crate::comm::CommError;
 use crate::gpu::DeviceError;

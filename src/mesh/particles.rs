@@ -39,7 +39,7 @@ impl Lattice {
     }
 }
 
-/// A distributed mesh as particles see it.
+/// The geometry of a distributed mesh and this rank's part of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mesh {
     /// Cells along each axis.
@@ -61,7 +61,7 @@ impl Mesh {
         Mesh { shape, cell, layout: FieldLayout::new(grid.part(shape, rank), ghosts), whole }
     }
 
-    /// Refuses a mesh that kernels cannot count, or whose layout is not of it.
+    /// Refuses a mesh with more cells than kernels can count, and the layout of another mesh.
     fn check(&self, what: &str) -> Result<(), DeviceError> {
         let misuse = |why: String| Err(DeviceError::Misuse { what: what.into(), why });
         for axis in 0..3 {
@@ -128,7 +128,7 @@ impl Particles<'_> {
         }
     }
 
-    /// Refuses what the kernels' arithmetic or arrays do not hold.
+    /// Refuses lattices beyond the range of the kernels' arithmetic, and arrays that are too short.
     fn check(&self, what: &str) -> Result<(), DeviceError> {
         let misuse = |why: String| Err(DeviceError::Misuse { what: what.into(), why });
         let (count, along) = match self {

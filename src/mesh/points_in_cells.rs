@@ -42,7 +42,7 @@ pub struct PointsInCells {
     sent: u64,
 }
 
-/// A point on its way: its cell of the whole mesh, and its offset from the cell's node in cells, in `[0, 1)`.
+/// A point as it is sent: its cell of the whole mesh, and its offset from the cell's node in cells, in `[0, 1)`.
 #[repr(C)]
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 struct Placed {

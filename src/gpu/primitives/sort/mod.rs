@@ -17,9 +17,9 @@ use crate::gpu::{Array, DeviceError, Gpu, Kernel, KernelSource, Profile, Recorde
 use keys::{Flip, Words};
 use passes::{Pass, Passes};
 use plan::{digits, high_first, traffic};
-use wide::{Sweep, Work};
+use wide::{PassSequence, SortBuffers};
 
-/// Sorts keys, or tells their order, stably: equal keys keep theirs.
+/// Sorts keys or computes their order, stably: equal keys stay in the order in which they were given.
 ///
 /// - The order of keys is the same in every [`Form`], on every device.
 /// - 32 bits are sorted in 4 passes; fewer where [`Keys::bits`] says that fewer bits differ. 64-bit keys of which the
@@ -192,8 +192,8 @@ impl Sort {
         counted: &Counted,
     ) -> Result<(), DeviceError> {
         let digits = digits(bits);
-        let work = Work::new(recorder, u64::from(counted.most))?;
-        let sweep = Sweep { keys, index: None, digits: &digits, flip, rest: 0 };
+        let work = SortBuffers::new(recorder, u64::from(counted.most))?;
+        let sweep = PassSequence { keys, index: None, digits: &digits, flip, rest: 0 };
         self.sweep(recorder, counted, &sweep, order, &work).map(drop)
     }
 }
