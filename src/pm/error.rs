@@ -2,7 +2,6 @@
 
 use crate::comm::CommError;
 use crate::cosmology::CosmologyError;
-use crate::exchange::ExchangeError;
 use crate::fft::FftError;
 use crate::gpu::DeviceError;
 use crate::grid::LayoutError;
@@ -59,7 +58,7 @@ pub enum SimulationError {
         /// Values it should have.
         want: u64,
     },
-    /// Accelerations before the first force.
+    /// Accelerations were asked for before there were any.
     #[error("no force has been computed yet; run the simulation before asking for accelerations")]
     NoForce,
     /// Particles without a finite position, or so far from their site that they cannot be painted.
@@ -97,8 +96,4 @@ pub enum SimulationError {
     Mesh(#[from] MeshError),
 }
 
-impl From<ExchangeError> for SimulationError {
-    fn from(error: ExchangeError) -> Self {
-        error.flatten()
-    }
-}
+crate::exchange::from_exchange_error!(SimulationError);
