@@ -51,6 +51,7 @@ const WITHOUT_RINGS: &[(&str, &[&str])] = &[(
         "io/hdf5",
         "io/plot",
         "mesh",
+        "pm",
     ],
 )];
 
