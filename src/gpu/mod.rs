@@ -13,6 +13,7 @@ mod assemble;
 mod device;
 mod error;
 mod inspect;
+pub mod machine;
 mod params;
 mod pipeline;
 mod pipeline_cache;
