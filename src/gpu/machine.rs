@@ -147,7 +147,8 @@ impl Machine {
         let round = (u64::from(self.banks) / words).max(1) as usize;
         let mut cycles = 0;
         for places in places.chunks(round) {
-            let mut wanted: Vec<u64> = places.iter().flat_map(|place| (0..words).map(move |w| place * words + w)).collect();
+            let mut wanted: Vec<u64> =
+                places.iter().flat_map(|place| (0..words).map(move |w| place * words + w)).collect();
             wanted.sort_unstable();
             wanted.dedup();
             let mut banks = vec![0u32; self.banks as usize];
