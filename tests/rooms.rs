@@ -14,7 +14,7 @@ const LIBRARY: &[&[&str]] = &[
     &["gpu"],
     &["exchange"],
     &["launch", "fft"],
-    &["mesh", "points"],
+    &["mesh", "points", "operators"],
     &["pm"],
     &["error", "kernels"],
 ];
