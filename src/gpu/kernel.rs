@@ -37,7 +37,7 @@ impl Kernel {
     /// A text with entry points or bindings of its own, besides `main` and the arrays of its [`KernelSource`], is refused
     /// when it is compiled.
     pub fn new(source: KernelSource) -> Self {
-        Self::on_word_of(Trust::Nobody, source)
+        Self::with_trust(Trust::Nobody, source)
     }
 
     /// As [`new`](Self::new) without run-time checks.
@@ -47,15 +47,15 @@ impl Kernel {
     /// workgroup memory before it was written, end all its loops, and divide no integer by zero nor the least `i32` by -1.
     /// Drivers may do anything otherwise, with the memory of the process too.
     pub unsafe fn new_unchecked(source: KernelSource) -> Self {
-        Self::on_word_of(Trust::Caller, source)
+        Self::with_trust(Trust::Caller, source)
     }
 
     /// A kernel of the library.
     pub(crate) fn trusted(source: KernelSource) -> Self {
-        Self::on_word_of(Trust::Library, source)
+        Self::with_trust(Trust::Library, source)
     }
 
-    pub(crate) fn on_word_of(trust: Trust, source: KernelSource) -> Self {
+    pub(crate) fn with_trust(trust: Trust, source: KernelSource) -> Self {
         Kernel { assembled: source.assemble(), source, trust, compiled: Mutex::default() }
     }
 
