@@ -183,7 +183,7 @@ struct Measured {
 
 /// Measures one transform both ways and reports it. All ranks call it.
 fn measure_one<T: Cell>(session: &mut Session, copy: &CopySpeed, planned: Planned<T>) -> Result<(), Error> {
-    let (shape, choice) = (planned.shape, planned.choice.clone());
+    let (shape, choice) = (planned.shape, planned.choice);
     let Measured { plan: [first, again], directions } = both_directions(session, planned)?;
     let reference = if session.settings.reference { on_host(session, T::VALUES, shape)? } else { None };
     let kind = match T::VALUES {
