@@ -2,7 +2,6 @@
 
 use crate::comm::CommError;
 use crate::cosmology::CosmologyError;
-use crate::exchange::ExchangeError;
 use crate::fft::{FftError, TransformError};
 use crate::gpu::DeviceError;
 use crate::grid::LayoutError;
@@ -56,14 +55,7 @@ pub enum Error {
     Sort(SortError),
 }
 
-impl From<ExchangeError> for Error {
-    fn from(error: ExchangeError) -> Self {
-        match error {
-            ExchangeError::Device(error) => Error::Device(error),
-            ExchangeError::Comm(error) => Error::Comm(error),
-        }
-    }
-}
+crate::exchange::from_exchange_error!(Error);
 
 impl From<FftError> for Error {
     fn from(error: FftError) -> Self {

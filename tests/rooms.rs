@@ -39,6 +39,7 @@ const WITHOUT_RINGS: &[(&str, &[&str])] = &[(
         "comm",
         "comm/mpi",
         "cosmology",
+        "exchange",
         "fft",
         "fft/codegen",
         "fft/plan",
@@ -49,6 +50,7 @@ const WITHOUT_RINGS: &[(&str, &[&str])] = &[(
         "io/cleanup",
         "io/hdf5",
         "io/plot",
+        "mesh",
     ],
 )];
 

@@ -90,7 +90,7 @@ impl ReadyPass {
             position,
             shape,
             callbacks,
-            apart: OnceLock::from(Kernel::on_word_of(trust, source)),
+            apart: OnceLock::from(Kernel::with_trust(trust, source)),
             in_place: OnceLock::new(),
             tables,
         })
@@ -112,7 +112,7 @@ impl ReadyPass {
         };
         let make = |in_place: bool| {
             let (source, _) = LineKernel { in_place, ..self.kernel }.source(&self.shape, callbacks);
-            Kernel::on_word_of(callbacks.trust(), source)
+            Kernel::with_trust(callbacks.trust(), source)
         };
         let kernel = match input {
             Some(_) => self.apart.get_or_init(|| make(false)),

@@ -91,7 +91,7 @@ impl<'a> Tuner<'a> {
     /// Where the `meshloom` program keeps outcomes, for [`remembering`](Self::remembering): `wisdom.txt` where compiled kernels are
     /// kept ([`Options::cache`](crate::gpu::Options::cache)), if anywhere.
     pub fn default_file() -> Option<PathBuf> {
-        crate::gpu::Options::default().cache.map(|directory| directory.join("wisdom.txt"))
+        crate::gpu::cache_directory().map(|directory| directory.join("wisdom.txt"))
     }
 
     /// Searches, or remembers. All ranks call it and get the same choice. Waits for the device.

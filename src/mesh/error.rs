@@ -1,7 +1,6 @@
-//! What is wrong with points and fields.
+//! What can be wrong with points and fields.
 
 use crate::comm::CommError;
-use crate::exchange::ExchangeError;
 use crate::gpu::DeviceError;
 
 /// An error of the numbers that a caller hands over, the same on every rank, or of what carries them.
@@ -52,11 +51,4 @@ pub enum MeshError {
     Comm(#[from] CommError),
 }
 
-impl From<ExchangeError> for MeshError {
-    fn from(error: ExchangeError) -> Self {
-        match error {
-            ExchangeError::Device(error) => MeshError::Device(error),
-            ExchangeError::Comm(error) => MeshError::Comm(error),
-        }
-    }
-}
+crate::exchange::from_exchange_error!(MeshError);

@@ -2,7 +2,6 @@
 
 use crate::comm::CommError;
 use crate::cosmology::CosmologyError;
-use crate::exchange::ExchangeError;
 use crate::fft::FftError;
 use crate::gpu::DeviceError;
 use crate::grid::LayoutError;
@@ -97,11 +96,4 @@ pub enum SimulationError {
     Mesh(#[from] MeshError),
 }
 
-impl From<ExchangeError> for SimulationError {
-    fn from(error: ExchangeError) -> Self {
-        match error {
-            ExchangeError::Device(error) => error.into(),
-            ExchangeError::Comm(error) => error.into(),
-        }
-    }
-}
+crate::exchange::from_exchange_error!(SimulationError);

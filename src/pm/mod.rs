@@ -283,7 +283,7 @@ impl Simulation {
     /// `acceleration = -grad phi` at the particles' positions.
     fn accelerate(&mut self, context: &mut Context) -> Result<(), SimulationError> {
         let [x, y, z] = &self.displacement;
-        let particles = Particles::Sites { lattice: &self.lattice, displacement: [x, y, z] };
+        let particles = Particles::Displaced { lattice: &self.lattice, displacement: [x, y, z] };
         self.force.accelerate(&mut context.recorder, &mut self.comms, particles, &self.acceleration)?;
         self.has_force = true;
         Ok(())
@@ -341,7 +341,7 @@ impl Simulation {
         let own = self.force.layout().own.clone();
         let out = context.gpu.array::<f32>("pm::density", extent(&own).iter().product())?;
         let [x, y, z] = &self.displacement;
-        let particles = Particles::Sites { lattice: &self.lattice, displacement: [x, y, z] };
+        let particles = Particles::Displaced { lattice: &self.lattice, displacement: [x, y, z] };
         self.force.density(&mut context.recorder, &mut self.comms, particles, 0.0, &out)?;
         self.force.check(&mut context.recorder, &self.comms)?;
         let density = context.recorder.download(&out, 0, out.len())?;
@@ -368,7 +368,7 @@ impl Simulation {
     /// As [`phase_space`](Self::phase_space).
     fn spectrum(&mut self, context: &mut Context) -> Result<(Vec<[f32; 2]>, SpectrumGeometry), SimulationError> {
         let [x, y, z] = &self.displacement;
-        let particles = Particles::Sites { lattice: &self.lattice, displacement: [x, y, z] };
+        let particles = Particles::Displaced { lattice: &self.lattice, displacement: [x, y, z] };
         let spectrum = self.force.contrast(&mut context.recorder, &mut self.comms, particles)?;
         self.force.check(&mut context.recorder, &self.comms)?;
         let part = self.force.transform().spectrum_part();

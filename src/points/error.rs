@@ -1,7 +1,6 @@
 //! Errors of points.
 
 use crate::comm::CommError;
-use crate::exchange::ExchangeError;
 use crate::gpu::DeviceError;
 
 /// An error of points, of a device or of the ranks. Axes count from 0.
@@ -79,11 +78,4 @@ pub enum ParticleError {
     Comm(#[from] CommError),
 }
 
-impl From<ExchangeError> for ParticleError {
-    fn from(error: ExchangeError) -> Self {
-        match error {
-            ExchangeError::Device(error) => ParticleError::Device(error),
-            ExchangeError::Comm(error) => ParticleError::Comm(error),
-        }
-    }
-}
+crate::exchange::from_exchange_error!(ParticleError);

@@ -1,7 +1,6 @@
 //! Errors of distributed sorts.
 
 use crate::comm::CommError;
-use crate::exchange::ExchangeError;
 use crate::gpu::DeviceError;
 use crate::points::ParticleError;
 
@@ -42,11 +41,4 @@ impl From<ParticleError> for SortError {
     }
 }
 
-impl From<ExchangeError> for SortError {
-    fn from(error: ExchangeError) -> Self {
-        match error {
-            ExchangeError::Device(error) => SortError::Device(error),
-            ExchangeError::Comm(error) => SortError::Comm(error),
-        }
-    }
-}
+crate::exchange::from_exchange_error!(SortError);
