@@ -14,7 +14,7 @@ const LIBRARY: &[&[&str]] = &[
     &["gpu"],
     &["exchange"],
     &["launch", "fft"],
-    &["mesh", "points"],
+    &["mesh", "points", "operators"],
     &["pm"],
     &["error", "kernels"],
 ];
@@ -51,6 +51,7 @@ const WITHOUT_RINGS: &[(&str, &[&str])] = &[(
         "io/hdf5",
         "io/plot",
         "mesh",
+        "pm",
     ],
 )];
 
