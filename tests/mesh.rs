@@ -5,7 +5,7 @@ mod reference_pm;
 
 use meshloom::gpu::{Array, DeviceError, Gpu, Options, Recorder};
 use meshloom::grid::{FieldLayout, Grid};
-use meshloom::mesh::{Lattice, Mesh, Painter, Particles, UNITS, Window};
+use meshloom::mesh::{Axpby, Lattice, Mesh, Painter, Particles, UNITS, Window};
 use reference_pm::{uniform, white};
 
 struct Bench {
@@ -276,4 +276,70 @@ fn lost_particles_are_counted_never_dropped_silently() {
     painter.reach(&mut bench.recorder, particles, &mesh, &reach).unwrap();
     let reach = bench.recorder.download(&reach, 0, 7).unwrap();
     assert_eq!((reach[0], reach[1], reach[6]), (0, 5, 2), "{reach:?}");
+}
+
+#[test]
+fn linear_updates_are_those_of_the_host() {
+    let mut bench = Bench::new();
+    let axpby = Axpby::default();
+    for n in [1u64, 63, 5000] {
+        let values = |seed| (0..n).map(|i| (uniform(seed, i) - 0.5) as f32).collect::<Vec<f32>>();
+        let (x, y, z) = (values(1), values(2), values(3));
+        for (a, b) in [(0.75f64, -1.25f64), (1e-3, 1.0), (-2.0, 0.0)] {
+            let [dx, dy, dz] = [&x, &y, &z].map(|values| bench.upload(values));
+            // What was there before counts for nothing where its factor is 0, also NaN.
+            let undefined = vec![f32::NAN; n as usize];
+            let (before, dp) = if b == 0.0 { (&undefined, bench.upload(&undefined)) } else { (&y, bench.upload(&y)) };
+            axpby.record(&mut bench.recorder, a, &dx, b, &dy).unwrap();
+            axpby.record_product(&mut bench.recorder, a, [&dx, &dz], b, &dp).unwrap();
+            let [linear, product] = [&dy, &dp].map(|array| bench.recorder.download(array, 0, n).unwrap());
+            for i in 0..n as usize {
+                let old = if b == 0.0 { 0.0 } else { b * f64::from(before[i]) };
+                for (got, term) in [(linear[i], f64::from(x[i])), (product[i], f64::from(x[i]) * f64::from(z[i]))] {
+                    // Each factor, product and sum is rounded once.
+                    let bound = 4.0 * f64::from(f32::EPSILON) * ((a * term).abs() + old.abs());
+                    assert!((f64::from(got) - (a * term + old)).abs() <= bound, "{n} {a} {b} {i}: {got}");
+                }
+            }
+        }
+    }
+    let [one, two] = [1, 2].map(|n| bench.upload(&vec![0.0; n]));
+    assert!(matches!(axpby.record(&mut bench.recorder, 1.0, &one, 1.0, &two), Err(DeviceError::Misuse { .. })));
+}
+
+#[test]
+fn densities_are_those_of_the_cells_without_ghosts() {
+    let mut bench = Bench::new();
+    let grid = Grid::new([2, 2], 4).unwrap();
+    let painter = Painter::new(Window::Cic);
+    for rank in 0..4 {
+        let mesh = Mesh::new([7, 5, 6], [7.0, 5.0, 6.0], grid, rank, [[1, 2], [2, 1], [0, 0]]);
+        let layout = &mesh.layout;
+        let words: Vec<u32> = (0..2 * layout.len())
+            .map(|i| if i % 2 == 0 { (uniform(7, i) * 4294967295.0) as u32 } else { (uniform(8, i) * 9.0) as u32 })
+            .collect();
+        let own = layout.own.clone();
+        let count: u64 = own.iter().map(|range| range.end - range.start).product();
+        let gpu = bench.recorder.gpu().clone();
+        let (cells, out) = (gpu.array("cells", words.len() as u64).unwrap(), gpu.array("out", count).unwrap());
+        bench.recorder.upload(&cells, 0, &words).unwrap();
+        painter.density(&mut bench.recorder, &mesh, &cells, &out, 3.0, -1.0).unwrap();
+        let got = bench.recorder.download(&out, 0, count).unwrap();
+        let with_ghosts = [0, 1, 2].map(|a| own[a].end - own[a].start + layout.ghosts[a][0] + layout.ghosts[a][1]);
+        let mut at = 0;
+        for i in 0..own[0].end - own[0].start {
+            for j in 0..own[1].end - own[1].start {
+                for k in 0..own[2].end - own[2].start {
+                    let [x, y, z] = [i + layout.ghosts[0][0], j + layout.ghosts[1][0], k + layout.ghosts[2][0]];
+                    let cell = 2 * ((x * with_ghosts[1] + y) * with_ghosts[2] + z) as usize;
+                    let units = f64::from(words[cell]) + 4294967296.0 * f64::from(words[cell + 1]);
+                    let want = units * 3.0 / UNITS as f64 - 1.0;
+                    // Two words are rounded and summed, multiplied and shifted.
+                    let bound = 4.0 * f64::from(f32::EPSILON) * (want.abs() + 1.0);
+                    assert!((f64::from(got[at]) - want).abs() <= bound, "{rank}: {i} {j} {k}");
+                    at += 1;
+                }
+            }
+        }
+    }
 }

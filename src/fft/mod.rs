@@ -23,6 +23,7 @@ mod axis;
 mod boxes;
 mod butterfly;
 mod callbacks;
+mod choice;
 mod codegen;
 mod core;
 mod error;
@@ -48,6 +49,7 @@ mod wisdom;
 
 pub use boxes::{BoxTransform, Boxes};
 pub use callbacks::TransformCallbacks;
+pub use choice::TransformChoice;
 pub use core::Limits;
 pub use error::{FftError, TransformError};
 pub use filter::Filter;
@@ -61,7 +63,7 @@ pub use spec::{Distribution, Norm, Spec, SpectrumLayout, Values};
 pub use spectral::Spectral;
 pub use speeds::Speeds;
 pub use transform::{Transform, Value};
-pub use tuner::{TransformChoice, Tuned, Tuner};
+pub use tuner::{Tuned, Tuner};
 pub use tuning::TransformTuning;
 
 pub(crate) use kernels::kernels;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-use super::tuner::TransformChoice;
+use super::choice::TransformChoice;
 use super::tuning::TransformTuning;
 
 /// A choice and the seconds that it took.

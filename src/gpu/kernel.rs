@@ -1,11 +1,13 @@
 //! Kernels, and what arrays they take.
 
+use std::any::TypeId;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::array::RawArray;
 use super::device::Gpu;
 use super::error::DeviceError;
+use super::params::{KernelParams, ParamField};
 use super::pipeline::{Pipeline, Trust};
 use super::source::{Access, Assembled, KernelSource, Slot};
 
@@ -64,6 +66,20 @@ impl Kernel {
 
     pub(super) fn misuse(&self, why: String) -> DeviceError {
         DeviceError::Misuse { what: self.source.label().into(), why }
+    }
+
+    /// Refuses parameters of another type than those that the kernel was declared with.
+    pub(super) fn takes<P: KernelParams>(&self) -> Result<(), DeviceError> {
+        let declared = self.source.params_type();
+        // Comparing types costs nothing; another type with the same fields is as good.
+        if declared == Some(TypeId::of::<P>()) || self.source.param_fields() == P::fields() {
+            return Ok(());
+        }
+        let names = |fields: &[ParamField]| {
+            fields.iter().map(|f| format!("{}: {}", f.name, f.wgsl)).collect::<Vec<_>>().join(", ")
+        };
+        let (have, want) = (names(&P::fields()), names(self.source.param_fields()));
+        Err(self.misuse(format!("the parameters ({have}) are given, it takes ({want})")))
     }
 
     /// The compiled form for these arrays.

@@ -44,6 +44,7 @@ pub use kernel::Kernel;
 pub use options::Options;
 pub use params::{KernelParams, ParamField, ParamType};
 pub(crate) use pipeline::Trust;
+pub use pipeline_cache::cache_directory;
 pub use pool::MemoryKind;
 pub use profile::{Profile, WorkgroupShape};
 pub use recorder::{Counts, Recorder};

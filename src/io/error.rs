@@ -255,7 +255,7 @@ pub enum IoError {
         wanted: u64,
     },
 
-    /// Memory for the elements asked for could not be had.
+    /// Memory for the elements asked for could not be allocated.
     #[error("{}: no memory for {} of it; use more ranks, each reads only its part", printable_path(.path), size(*.bytes))]
     Memory {
         /// The file.
@@ -284,7 +284,7 @@ pub enum IoError {
         source: io::Error,
     },
 
-    /// A file stands where a directory is needed.
+    /// There is a file where a directory is needed.
     #[error("{}: is a file, but a directory is needed; give another name or move the file away", printable_path(.path))]
     NotADirectory {
         /// The file.
@@ -312,7 +312,7 @@ pub enum IoError {
     Plot {
         /// The file.
         path: PathBuf,
-        /// What stands in the way.
+        /// The reason.
         reason: String,
     },
 

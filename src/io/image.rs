@@ -96,7 +96,8 @@ pub fn density_image(map: &[f32], width: usize, height: usize, enlarge: usize) -
     }))
 }
 
-/// The two cells between whose centres the middle of a pixel lies, and how far along. At the border they are the same.
+/// The two cells between whose centres the middle of a pixel is, and its relative position between them. At the border both
+/// are the same.
 fn between(pixel: usize, enlarge: usize, cells: usize) -> (usize, usize, f32) {
     let position = (pixel as f32 + 0.5) / enlarge as f32 - 0.5;
     let first = position.floor();
@@ -132,7 +133,7 @@ fn brightness(map: &[f32]) -> Vec<f32> {
     map.iter().map(place).collect()
 }
 
-/// The value below which a fraction of the (not empty) values lies. Reorders them.
+/// The value below which a fraction of the values is. Reorders the values, of which there is at least one.
 fn percentile(values: &mut [f32], fraction: f64) -> f32 {
     let at = ((values.len() - 1) as f64 * fraction).round() as usize;
     *values.select_nth_unstable_by(at, f32::total_cmp).1

@@ -7,6 +7,7 @@ use super::input::read_short;
 
 /// The numbers of a text file, each with its line.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Numbers {
     /// The numbers, in the order of the file.
     pub values: Vec<f64>,

@@ -1,6 +1,7 @@
 //! Which arrays the stages of a route write, as few as possible. Pure.
 
-use super::{Route, Stage};
+use super::route::Route;
+use super::stage::Stage;
 
 /// Where a stage writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,8 @@
 //! Derives stages and exchanges from what is transformed and how it is cut.
 
-use super::{Route, Stage, Transpose};
+use super::route::Route;
+use super::stage::Stage;
+use super::transpose::Transpose;
 use crate::fft::axis::{self, AxisPass};
 use crate::fft::core::Limits;
 use crate::fft::error::FftError;

@@ -44,7 +44,7 @@ fn end(status: i32) -> ! {
         let (sender, printed) = mpsc::channel();
         let print = move || {
             let mut stderr = std::io::stderr();
-            // A progress bar may stand on this line of a terminal.
+            // There may be a progress bar on this line of a terminal.
             let clear = if stderr.is_terminal() { "\r\x1b[K" } else { "" };
             let text = format!("{clear}meshloom: interrupted; unfinished files were removed\n");
             let _ = stderr.write_all(text.as_bytes());
