@@ -41,6 +41,8 @@ test:
 	$(CARGO) test --features reference,mpi,hdf5 $(NO_ASSERTIONS) --test comm_mpi
 	@echo 'a build without HDF5 and without the libraries of bench --reference says so'
 	$(CARGO) test --features cli,mpi --test cli_features
+	@echo 'the library without its optional parts, as for transforms alone'
+	$(CARGO) check --no-default-features --lib
 	@if [ -e $(SWIFTSHADER) ]; then \
 	    echo 'once more on SwiftShader, which has no optional feature'; \
 	    VK_DRIVER_FILES=$(SWIFTSHADER) $(CARGO) test --features reference,mpi,hdf5 --test components --test device --test ghost_cells --test mesh --test simulation --test sort --test soundness \

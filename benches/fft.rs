@@ -1,4 +1,4 @@
-//! Times of transforms on one rank: `cargo bench --bench fft -- [SIZE ..]` prints nanoseconds a cell.
+//! Times of transforms on one rank: `cargo bench --bench fft -- [SIZE ..]` prints nanoseconds per cell.
 //!
 //! `meshloom bench fft` tells more; this needs no feature.
 
@@ -31,23 +31,23 @@ fn bench<T: Value>(gpu: &Gpu, n: u64, name: &str) -> Result<(), Failure> {
     let (shape, comm) = ([n; 3], Communicator::solo());
     let grid = Grid::auto(shape, 1);
     let transform = Transform::<T>::new(gpu, shape, grid, 0)?;
-    let (mut recorder, mut lines) = (Recorder::new(gpu)?, GridComms::new(&comm, grid)?);
+    let (mut recorder, mut comms) = (Recorder::new(gpu)?, GridComms::new(&comm, grid)?);
     let layout = transform.field_layout();
     let field = gpu.array::<T>("bench::field", layout.len())?;
     recorder.clear(&field);
     let spectrum = transform.spectrum(gpu)?;
     let forward =
-        least(&mut recorder, |recorder| Ok(transform.forward(recorder, &mut lines, &field, &layout, &spectrum)?))?;
+        least(&mut recorder, |recorder| Ok(transform.forward(recorder, &mut comms, &field, &layout, &spectrum)?))?;
     let inverse =
         least(
             &mut recorder,
-            |recorder| Ok(transform.inverse(recorder, &mut lines, &spectrum, None, &field, &layout)?),
+            |recorder| Ok(transform.inverse(recorder, &mut comms, &spectrum, None, &field, &layout)?),
         )?;
-    let a_cell = |seconds: f64| seconds * 1e9 / (n * n * n) as f64;
+    let per_cell = |seconds: f64| seconds * 1e9 / (n * n * n) as f64;
     println!(
-        "{n:>4}^3 {name:<7}  forward {:8.3} ns a cell  inverse {:8.3} ns a cell",
-        a_cell(forward),
-        a_cell(inverse)
+        "{n:>4}^3 {name:<7}  forward {:8.3} ns per cell  inverse {:8.3} ns per cell",
+        per_cell(forward),
+        per_cell(inverse)
     );
     Ok(())
 }

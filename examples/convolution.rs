@@ -17,7 +17,7 @@ use std::f64::consts::TAU;
 
 use meshloom::comm::Op;
 use meshloom::exchange::GridComms;
-use meshloom::fft::{Filter, Spec, Transform, TransformCallbacks, Tuning, Values};
+use meshloom::fft::{Filter, Spec, Transform, TransformCallbacks, TransformTuning, Values};
 use meshloom::gpu::{Callback, Options, Recorder};
 use meshloom::grid::{Box3, Grid};
 use meshloom::{Context, Error, Launch, kernel_params, launch};
@@ -53,8 +53,8 @@ fn points(part: &Box3) -> impl Iterator<Item = [u64; 3]> {
 struct Work {
     rank: Context,
     recorder: Recorder,
-    lines: GridComms,
-    tuning: Tuning,
+    comms: GridComms,
+    tuning: TransformTuning,
 }
 
 impl Work {
@@ -66,12 +66,12 @@ impl Work {
         direct: impl Fn([u64; 3]) -> f64,
     ) -> Result<[f64; 2], Error> {
         let gpu = &self.rank.gpu;
-        let filter = Filter::<f32>::new(gpu, spec, &self.lines, &self.tuning, callback, 1)?;
+        let filter = Filter::<f32>::new(gpu, spec, &self.comms, &self.tuning, callback, 1)?;
         let layout = filter.field_layout();
         let (input, output) = (gpu.array("field", layout.len())?, gpu.array("output", layout.len())?);
         let cells: Vec<f32> = points(&layout.own).map(|at| field(at) as f32).collect();
         self.recorder.upload(&input, 0, &cells)?;
-        filter.apply(&mut self.recorder, &mut self.lines, &input, &layout, &output, &layout)?;
+        filter.apply(&mut self.recorder, &mut self.comms, &input, &layout, &output, &layout)?;
         let got = self.recorder.download(&output, 0, layout.len())?;
         let mut largest = [0.0f64; 2];
         for (got, want) in got.into_iter().zip(points(&layout.own).map(direct)) {
@@ -116,16 +116,16 @@ impl Work {
     fn linear(&mut self) -> Result<[f64; 2], Error> {
         let spec = Spec::new(Values::Real, SHAPE).points(SHAPE.map(|n| 2 * n));
         let gpu = &self.rank.gpu;
-        let (grid, me) = (self.lines.grid(), self.lines.rank());
+        let (grid, me) = (self.comms.grid(), self.comms.rank());
         let transform = Transform::<f32>::with(gpu, &spec, grid, me, &self.tuning, &TransformCallbacks::default())?;
         let layout = transform.field_layout();
         let cells: Vec<f32> = points(&layout.own).map(|at| kernel(at) as f32).collect();
         let (array, spectrum) = (transform.field(gpu, &layout)?, transform.spectrum(gpu)?);
         self.recorder.upload(&array, 0, &cells)?;
-        transform.forward(&mut self.recorder, &mut self.lines, &array, &layout, &spectrum)?;
+        transform.forward(&mut self.recorder, &mut self.comms, &array, &layout, &spectrum)?;
 
         // Both have the spectrum cut alike, so a rank's callback reads only this rank's modes.
-        let part = Filter::<f32>::part_of(gpu, &spec, &self.lines, &self.tuning)?;
+        let part = Filter::<f32>::part_of(gpu, &spec, &self.comms, &self.tuning)?;
         assert_eq!(part, transform.spectrum_part());
         let place = Place {
             kernel_first: words([0, 1, 2].map(|a| part[a].start)),
@@ -167,9 +167,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let ranks = std::env::args().nth(1).map_or(Ok(1), |text| text.parse())?;
     let results = launch(Launch::detect(ranks), &Options::from_env()?, |rank| {
         let grid = Grid::auto(SHAPE, rank.comm.size());
-        let (recorder, lines) = (Recorder::new(&rank.gpu)?, GridComms::new(&rank.comm, grid)?);
-        let tuning = Tuning::of(&rank.gpu);
-        let mut work = Work { rank, recorder, lines, tuning };
+        let (recorder, comms) = (Recorder::new(&rank.gpu)?, GridComms::new(&rank.comm, grid)?);
+        let tuning = TransformTuning::of(&rank.gpu);
+        let mut work = Work { rank, recorder, comms, tuning };
         Ok::<_, Error>((work.rank.comm.rank(), [work.circular()?, work.linear()?]))
     })?;
     for (_, errors) in results.into_iter().filter(|(rank, _)| *rank == 0) {

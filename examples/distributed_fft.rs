@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let texts = launch(Launch::detect(ranks), &Options::from_env()?, |rank| {
         let grid = Grid::auto(shape, rank.comm.size());
         let transform = Transform::<[f32; 2]>::new(&rank.gpu, shape, grid, rank.comm.rank())?;
-        let (mut recorder, mut lines) = (Recorder::new(&rank.gpu)?, GridComms::new(&rank.comm, grid)?);
+        let (mut recorder, mut comms) = (Recorder::new(&rank.gpu)?, GridComms::new(&rank.comm, grid)?);
 
         let layout = transform.field_layout();
         let wave = |at: [u64; 3]| {
@@ -48,7 +48,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let cells: Vec<_> = points(&layout.own).map(wave).collect();
         let (field, spectrum) = (transform.field(&rank.gpu, &layout)?, transform.spectrum(&rank.gpu)?);
         recorder.upload(&field, 0, &cells)?;
-        transform.forward(&mut recorder, &mut lines, &field, &layout, &spectrum)?;
+        transform.forward(&mut recorder, &mut comms, &field, &layout, &spectrum)?;
 
         let (part, modes) = (transform.spectrum_part(), recorder.download(&spectrum, 0, spectrum.len())?);
         let mut text = format!("rank {} has the cells {:?} and the modes {part:?}", rank.comm.rank(), layout.own);

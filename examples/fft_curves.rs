@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use meshloom::comm::Communicator;
 use meshloom::exchange::GridComms;
-use meshloom::fft::{Spec, Transform, TransformCallbacks, Tuning, Values};
+use meshloom::fft::{Spec, Transform, TransformCallbacks, TransformTuning, Values};
 use meshloom::gpu::{Gpu, Options, Recorder};
 use meshloom::grid::Grid;
 use plotters::prelude::*;
@@ -86,18 +86,18 @@ fn noise(n: usize) -> f32 {
     (((n as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as f32) / 16_777_216.0 - 0.5
 }
 
-/// Transforms about [`POINTS`] points in lines of this length: the error, and the least nanoseconds a point of one round.
-fn measure(gpu: &Gpu, recorder: &mut Recorder, lines: &mut GridComms, length: u64) -> Result<(f64, f64), Failure> {
+/// Transforms about [`POINTS`] points in lines of this length: the error, and the least nanoseconds per point of one round.
+fn measure(gpu: &Gpu, recorder: &mut Recorder, comms: &mut GridComms, length: u64) -> Result<(f64, f64), Failure> {
     let count = POINTS.div_ceil(length);
     let spec = Spec::new(Values::Complex, [1, count, length]).axes([false, false, true]);
     let callbacks = TransformCallbacks::default();
-    let transform = Transform::<[f32; 2]>::with(gpu, &spec, lines.grid(), 0, &Tuning::of(gpu), &callbacks)?;
+    let transform = Transform::<[f32; 2]>::with(gpu, &spec, comms.grid(), 0, &TransformTuning::of(gpu), &callbacks)?;
     let layout = transform.field_layout();
     let (field, spectrum) = (transform.field(gpu, &layout)?, transform.spectrum(gpu)?);
     let input: Vec<[f32; 2]> = (0..(count * length) as usize).map(|n| [noise(2 * n), noise(2 * n + 1)]).collect();
     recorder.upload(&field, 0, &input)?;
     // The first run compiles.
-    transform.forward(recorder, lines, &field, &layout, &spectrum)?;
+    transform.forward(recorder, comms, &field, &layout, &spectrum)?;
     let got = recorder.download(&spectrum, 0, spectrum.len())?;
 
     let mut truth: Vec<Complex<f64>> =
@@ -112,7 +112,7 @@ fn measure(gpu: &Gpu, recorder: &mut Recorder, lines: &mut GridComms, length: u6
     for _ in 0..RUNS {
         recorder.wait()?;
         let start = Instant::now();
-        transform.forward(recorder, lines, &field, &layout, &spectrum)?;
+        transform.forward(recorder, comms, &field, &layout, &spectrum)?;
         recorder.wait()?;
         least = least.min(start.elapsed().as_secs_f64());
     }
@@ -183,7 +183,7 @@ fn main() -> Result<(), Failure> {
     let directory = std::env::args().nth(1).unwrap_or_else(|| ".".into());
     let gpu = Gpu::open(&Options::from_env()?, 0)?;
     let mut recorder = Recorder::new(&gpu)?;
-    let mut lines = GridComms::new(&Communicator::solo(), Grid::new([1, 1], 1)?)?;
+    let mut comms = GridComms::new(&Communicator::solo(), Grid::new([1, 1], 1)?)?;
     let info = gpu.info();
     let adapter = format!("{} ({})", info.name, info.driver_info);
     let empty = |length| Sample { length, error: 0.0, nanoseconds: Vec::new() };
@@ -196,7 +196,7 @@ fn main() -> Result<(), Failure> {
         .collect();
     for _ in 0..ROUNDS {
         for sample in measured.iter_mut().flat_map(|(_, samples)| samples) {
-            let (error, nanoseconds) = measure(&gpu, &mut recorder, &mut lines, sample.length)?;
+            let (error, nanoseconds) = measure(&gpu, &mut recorder, &mut comms, sample.length)?;
             let law = law(sample.length);
             assert!(error <= law, "length {}: {error} is beyond {law}", sample.length);
             sample.error = error;
@@ -225,8 +225,8 @@ fn main() -> Result<(), Failure> {
         (
             "fft-speed.svg",
             Figure {
-                title: format!("Nanoseconds a complex point, single precision, {}", info.name),
-                axis: "ns a point",
+                title: format!("Nanoseconds per complex point, single precision, {}", info.name),
+                axis: "ns per point",
                 range: 5.0..5000.0,
                 value: Sample::least,
                 bounds: &[],

@@ -12,7 +12,7 @@
 use std::path::Path;
 
 use meshloom::cosmology::{Cosmology, LinearPower, Multiplicity, TransferKind};
-use meshloom::io::{Curve, LogAxis, LogPlot, log_plot_png_bytes, write_whole};
+use meshloom::io::{LogAxis, LogPlot, PlotCurve, log_plot_png_bytes, write_whole};
 
 const MODELS: [Multiplicity; 3] = [Multiplicity::PressSchechter, Multiplicity::ShethTormen, Multiplicity::TINKER_MEAN];
 const NAMES: [&str; 3] = ["Press & Schechter", "Sheth & Tormen", "Tinker et al."];
@@ -42,13 +42,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         series.push(lines);
     }
     // Each model has its name once; the redshifts follow one another downwards.
-    let curve = |z: usize, model: usize| Curve {
+    let curve = |z: usize, model: usize| PlotCurve {
         name: if z == 0 { NAMES[model] } else { "" },
         at: &series[z][model],
         color: COLORS[model],
         dashed: model == 0,
     };
-    let curves: Vec<Curve> =
+    let curves: Vec<PlotCurve> =
         (0..3).flat_map(|model| (0..3).map(move |z| (z, model))).map(|(z, m)| curve(z, m)).collect();
     let plot = LogPlot {
         title: "Halo mass function, Planck 2018, z = 0, 1 and 2 (from above)",

@@ -13,7 +13,7 @@ use std::f64::consts::TAU;
 
 use meshloom::comm::Op;
 use meshloom::exchange::GridComms;
-use meshloom::fft::{Filter, Operator, Spec, Spectral, Tuning, Values};
+use meshloom::fft::{Filter, Operator, Spec, Spectral, TransformTuning, Values};
 use meshloom::gpu::{Options, Recorder};
 use meshloom::grid::Grid;
 use meshloom::{Error, Launch, launch};
@@ -27,15 +27,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let errors = launch(Launch::detect(ranks), &Options::from_env()?, |rank| {
         let grid = Grid::auto(shape, rank.comm.size());
-        let (mut recorder, mut lines) = (Recorder::new(&rank.gpu)?, GridComms::new(&rank.comm, grid)?);
-        let (spec, tuning) = (Spec::new(Values::Real, shape), Tuning::of(&rank.gpu));
+        let (mut recorder, mut comms) = (Recorder::new(&rank.gpu)?, GridComms::new(&rank.comm, grid)?);
+        let (spec, tuning) = (Spec::new(Values::Real, shape), TransformTuning::of(&rank.gpu));
 
         // Tables for the modes that this rank multiplies.
         let operator =
             Operator { constant: [-1.0, 0.0], factor: &|_, _| 1.0, laplacian: Some(&|_, wave| wave.k * wave.k) };
-        let part = Filter::<f32>::part_of(&rank.gpu, &spec, &lines, &tuning)?;
+        let part = Filter::<f32>::part_of(&rank.gpu, &spec, &comms, &tuning)?;
         let operator = Spectral::new(&mut recorder, &[operator.tables(shape, size, &part)], &part)?;
-        let solve = Filter::<f32>::new(&rank.gpu, &spec, &lines, &tuning, &operator.callback(), 1)?;
+        let solve = Filter::<f32>::new(&rank.gpu, &spec, &comms, &tuning, &operator.callback(), 1)?;
 
         let layout = solve.field_layout();
         let sample = |f: &dyn Fn([f64; 3]) -> f64| -> Vec<f32> {
@@ -45,7 +45,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         };
         let (density, potential) = (rank.gpu.array("rho", layout.len())?, rank.gpu.array("phi", layout.len())?);
         recorder.upload(&density, 0, &sample(&rho))?;
-        solve.apply(&mut recorder, &mut lines, &density, &layout, &potential, &layout)?;
+        solve.apply(&mut recorder, &mut comms, &density, &layout, &potential, &layout)?;
 
         let solved = recorder.download(&potential, 0, layout.len())?;
         let mut error = [solved.iter().zip(sample(&phi)).map(|(a, b)| (a - b).abs()).fold(0.0f32, f32::max)];

@@ -58,10 +58,7 @@ pub enum Error {
 
 impl From<ExchangeError> for Error {
     fn from(error: ExchangeError) -> Self {
-        match error {
-            ExchangeError::Device(error) => Error::Device(error),
-            ExchangeError::Comm(error) => Error::Comm(error),
-        }
+        error.flatten()
     }
 }
 

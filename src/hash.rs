@@ -1,9 +1,9 @@
-//! A hash that is the same on every host and in every build, which the standard library's does not promise.
+//! A hash that is the same on every host and in every build, unlike the standard library's: 64-bit FNV-1a.
 
-/// The 64-bit FNV-1a hash of nothing, to begin with.
+/// The hash of no bytes.
 pub(crate) const START: u64 = 0xcbf2_9ce4_8422_2325;
 
-/// The 64-bit FNV-1a hash of `bytes`, continued from `hash`.
+/// The hash of the bytes that have the hash `hash` followed by `bytes`.
 pub(crate) fn fnv1a(hash: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(hash, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }

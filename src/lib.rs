@@ -52,9 +52,11 @@
 //!   agree to rounding.
 //! - **Errors are typed** ([`Error`]) and say what to do; a rank that fails ends all ranks.
 //!
-//! The library never owns MPI or the device: it takes a caller's communicator
-//! ([`Communicator::from_mpi`](comm::Communicator), feature `mpi`) and a caller's
-//! [`wgpu::Device`] ([`gpu::Gpu::from_wgpu`]).
+//! # As a guest
+//! The library takes a caller's communicator ([`Communicator::from_mpi`](comm::Communicator), feature `mpi`), a caller's
+//! [`wgpu::Device`], whose handlers it leaves alone ([`Gpu::from_wgpu`](gpu::Gpu::from_wgpu)), and their buffers
+//! ([`Array::from_buffer`](gpu::Array::from_buffer)). It gives the buffers of its arrays ([`Array::bindings`](gpu::Array::bindings)) and puts
+//! its work into a caller's encoder ([`Recorder::encode_into`](gpu::Recorder::encode_into)).
 
 pub mod comm;
 pub mod cosmology;
@@ -69,6 +71,7 @@ pub mod io;
 mod kernels;
 mod launch;
 pub mod mesh;
+pub mod operators;
 pub mod pm;
 pub mod points;
 mod printable;

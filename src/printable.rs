@@ -1,19 +1,19 @@
-//! Text that a terminal shows and does not obey.
+//! Text without control characters, for terminals.
 //!
-//! Names of files, contents of files and words of drivers may hold control characters: escape sequences that colour, move
-//! or rename a terminal, line breaks that forge a second message, marks that turn the direction of writing. Messages
-//! show them as Rust writes them (`\u{1b}`, `\n`).
+//! File names, file contents and messages of drivers may have control characters: escape sequences that control a terminal,
+//! line breaks that fake a second message, marks that change the direction of text. Messages show them escaped as in Rust
+//! (`\u{1b}`, `\n`).
 
 use std::borrow::Cow;
 use std::path::Path;
 
-/// Whether a character would not be seen but change how others are shown: a control character (C0, DEL, C1), a line or
+/// Whether a character is invisible and changes how others are shown: a control character (C0, DEL, C1), a line or
 /// paragraph separator, or a mark of direction.
 pub fn is_unprintable(c: char) -> bool {
     c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// `text` with unprintable characters escaped, but for line breaks and tabs, which a message may have of its own.
+/// `text` with unprintable characters escaped, except for line breaks and tabs.
 ///
 /// ```
 /// assert_eq!(meshloom::io::printable("\u{1b}[31mred\n"), "\\u{1b}[31mred\n");
@@ -22,7 +22,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     escaped(text, |c| is_unprintable(c) && !matches!(c, '\n' | '\t'))
 }
 
-/// A path as messages show it, with all unprintable characters escaped: it stays on its line.
+/// A path for messages, with all unprintable characters escaped, line breaks too.
 ///
 /// ```
 /// assert_eq!(meshloom::io::printable_path("a\nb.npy".as_ref()), "a\\nb.npy");

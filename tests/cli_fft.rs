@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 
 use cli::{Call, Ranks, Scratch, files, has_mpi};
-use meshloom::io::{Dtype, Element, NpyFile, NpyWriter, token};
+use meshloom::io::{Dtype, NpyElement, NpyFile, NpyWriter, token};
 use rustfft::{FftDirection, FftPlanner, num_complex::Complex};
 use serde_json::Value;
 
@@ -115,7 +115,7 @@ fn norm_index(norm: &str) -> usize {
     NORMS.iter().position(|n| *n == norm).unwrap()
 }
 
-fn write<T: Element>(path: &Path, shape: &[u64], values: &[T]) {
+fn write<T: NpyElement>(path: &Path, shape: &[u64], values: &[T]) {
     let file = NpyWriter::create(path, shape, &token()).unwrap();
     file.write(0, values).unwrap();
     file.finish().unwrap();

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 
 use cli::{Call, Ranks, Scratch, files, has_mpi};
-use meshloom::io::{Dtype, Element, NpyFile, NpyWriter, token};
+use meshloom::io::{Dtype, NpyElement, NpyFile, NpyWriter, token};
 
 /// Numbers in `-0.5..0.5`.
 fn uniform(seed: u64, count: usize) -> Vec<f64> {
@@ -19,14 +19,14 @@ fn uniform(seed: u64, count: usize) -> Vec<f64> {
     (0..count as u64).map(|i| (hash(hash(i ^ seed << 40)) >> 11) as f64 / (1u64 << 53) as f64 - 0.5).collect()
 }
 
-fn write<T: Element>(scratch: &Scratch, name: &str, shape: &[u64], values: &[T]) -> String {
+fn write<T: NpyElement>(scratch: &Scratch, name: &str, shape: &[u64], values: &[T]) -> String {
     let file = NpyWriter::create(scratch.join(name), shape, &token()).unwrap();
     file.write(0, values).unwrap();
     file.finish().unwrap();
     scratch.word(name)
 }
 
-fn rows<T: Element>(scratch: &Scratch, name: &str, dims: usize, values: &[T]) -> String {
+fn rows<T: NpyElement>(scratch: &Scratch, name: &str, dims: usize, values: &[T]) -> String {
     write(scratch, name, &[(values.len() / dims) as u64, dims as u64], values)
 }
 

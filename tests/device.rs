@@ -3,30 +3,27 @@
 use meshloom::gpu::*;
 
 const SCALE: &str = r"
-@compute @workgroup_size(GROUP) fn main(
-    @builtin(workgroup_id) id: vec3<u32>, @builtin(num_workgroups) count: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-) {
-    for (var k = 0u; k < ITEMS; k++) {
-        let i = (group_number(id, count) * ITEMS + k) * GROUP + lane;
-        if i < params.count { store_y(i, load_x(i) * params.factor + load_y(i)); }
-    }
-}";
+var<uniform> params: Params;
+var<storage, read> x: array<f32>;
+var<storage, read_write> y: array<f32>;
+fn each(i: u32) { store_y(i, load_x(i) * params.factor + load_y(i)); }
+#each params.count";
 
-#[repr(C)]
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-struct Params {
-    count: u32,
-    factor: f32,
+meshloom::kernel_params! {
+    struct Params {
+        count: u32,
+        factor: f32,
+    }
+}
+
+meshloom::kernel_params! {
+    struct Workgroups {
+        count: u32,
+    }
 }
 
 fn scale() -> Kernel {
-    Kernel::new(
-        KernelSource::new("test::scale", SCALE)
-            .fields("count: u32, factor: f32")
-            .array("x", Element::F32, Access::Read)
-            .array("y", Element::F32, Access::ReadWrite),
-    )
+    Kernel::new(KernelSource::new("test::scale", SCALE).params::<Params>())
 }
 
 fn open(window_bytes: Option<u64>) -> Gpu {
@@ -116,18 +113,18 @@ fn a_large_dispatch_is_folded_into_two_dimensions() {
     let kernel = Kernel::new(
         KernelSource::new(
             "test::count",
-            r"@compute @workgroup_size(GROUP) fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(num_workgroups) count: vec3<u32>) {
-                let w = group_number(id, count);
-                if w < params.count { add_sum(w & 7u, 1u); }
-            }",
+            r"
+            var<uniform> params: Params;
+            var<storage, read_write> sum: array<atomic<u32>>;
+            fn each_workgroup(w: u32, lane: u32) { if w < params.count { add_sum(w & 7u, 1u); } }
+            #each_workgroup",
         )
-        .fields("count: u32")
-        .array("sum", Element::U32, Access::Atomic)
+        .params::<Workgroups>()
         .group(1),
     );
     let sum = gpu.array::<u32>("sum", 8).unwrap();
     recorder.clear(&sum);
-    recorder.dispatch(&kernel, &[sum.raw()], &80_000u32, 80_000).unwrap();
+    recorder.dispatch(&kernel, &[sum.raw()], &Workgroups { count: 80_000 }, 80_000).unwrap();
     assert_eq!(recorder.download(&sum, 0, 8).unwrap(), [10_000; 8]);
 }
 
@@ -163,10 +160,10 @@ fn errors_are_typed_and_say_what_to_do() {
     }
     let bad = Kernel::new(KernelSource::new("test::bad", "fn main() { let x: u32 = 1.0; }"));
     let mut recorder = Recorder::new(&gpu).unwrap();
-    let error = recorder.dispatch(&bad, &[], &0u32, 1).unwrap_err();
+    let error = recorder.dispatch(&bad, &[], &(), 1).unwrap_err();
     assert!(matches!(error, DeviceError::Shader { .. }), "{error}");
     let x = gpu.array::<u32>("x", 5).unwrap();
-    let error = recorder.dispatch(&scale(), &[x.raw(), x.raw()], &0u32, 1).unwrap_err();
+    let error = recorder.dispatch(&scale(), &[x.raw(), x.raw()], &Params { count: 0, factor: 0.0 }, 1).unwrap_err();
     assert!(matches!(error, DeviceError::Misuse { .. }), "{error}");
     assert!(matches!(recorder.download(&x, 3, 3), Err(DeviceError::Misuse { .. })));
     let unknown = Options { adapter: AdapterSelector::Name("no such device".into()), ..Options::default() };

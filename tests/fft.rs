@@ -12,7 +12,8 @@ use fourier::*;
 use meshloom::comm::Communicator;
 use meshloom::exchange::{ExchangeError, GridComms};
 use meshloom::fft::{
-    FftError, Filter, Norm, Operator, Plan, Spec, Spectral, Transform, TransformCallbacks, Tuning, Value, Values,
+    FftError, Filter, Norm, Operator, Plan, Spec, Spectral, Transform, TransformCallbacks, TransformTuning, Value,
+    Values,
 };
 use meshloom::gpu::{Array, Callback, DeviceError, Gpu, Options, Recorder};
 use meshloom::grid::{FieldLayout, Grid, LayoutError};
@@ -101,9 +102,9 @@ fn a_device_without_double_precision_says_so() {
     let gpu = Gpu::open(&Options { floor: true, ..Options::from_env().unwrap() }, 0).unwrap();
     let grid = Grid::new([1, 1], 1).unwrap();
     assert!(matches!(Transform::<f64>::new(&gpu, [4, 4, 4], grid, 0), Err(FftError::NoDouble { .. })));
-    let (_, lines, _) = alone(&gpu);
+    let (_, comms, _) = alone(&gpu);
     let callback = Callback::new("fn on_mode(v: Complex, at: vec4<u32>, r: u32) -> Complex { return v; }");
-    let filter = Filter::<[f64; 2]>::new(&gpu, &complex([4, 4, 4]), &lines, &Tuning::of(&gpu), &callback, 1);
+    let filter = Filter::<[f64; 2]>::new(&gpu, &complex([4, 4, 4]), &comms, &TransformTuning::of(&gpu), &callback, 1);
     assert!(matches!(filter, Err(FftError::NoDouble { .. })));
 }
 
@@ -133,19 +134,23 @@ fn meshes_of_one_and_two_axes_may_be_cut() {
 
 #[test]
 fn pieces_and_chunks_change_no_bit() {
-    let tuning = Tuning::of(&Setup::default().gpu());
+    let tuning = TransformTuning::of(&Setup::default().gpu());
     let mut setups = Vec::new();
     for parts in [[2, 1], [1, 3], [2, 2]] {
         for pieces in [1, 3, 64] {
-            setups.push(Setup { tuning: Some(Tuning { pieces, ..tuning }), ..Setup::on(parts) });
+            setups.push(Setup { tuning: Some(TransformTuning { pieces, ..tuning }), ..Setup::on(parts) });
         }
     }
     setups.push(Setup { chunk: Some(4), ..Setup::on([2, 2]) });
-    setups.push(Setup { chunk: Some(1000), tuning: Some(Tuning { pieces: 3, ..tuning }), ..Setup::on([3, 2]) });
+    setups.push(Setup {
+        chunk: Some(1000),
+        tuning: Some(TransformTuning { pieces: 3, ..tuning }),
+        ..Setup::on([3, 2])
+    });
     same_as_alone::<f32>(&real([9, 10, 12]), &setups, "pieces");
     same_as_alone::<[f32; 2]>(&complex([8, 6, 5]).fields(2).natural(), &setups, "pieces");
     // Several passes along an axis while pieces arrive and leave.
-    let long = [Setup { tuning: Some(Tuning { pieces: 3, ..tuning }), ..Setup::on([2, 1]) }];
+    let long = [Setup { tuning: Some(TransformTuning { pieces: 3, ..tuning }), ..Setup::on([2, 1]) }];
     same_as_alone::<[f32; 2]>(&complex([8192, 3, 3]), &long, "a long axis");
 }
 
@@ -189,8 +194,8 @@ fn a_natural_spectrum_is_cut_as_the_field() {
             let natural = forward::<f32>(&setup, &spec.clone().natural(), &input);
             same(&natural, &transposed, "natural");
             let parts = on_ranks::<f32, _>(&setup, &spec.clone().natural(), |rank| {
-                let grid = rank.lines.grid();
-                (rank.transform.spectrum_part(), grid.part(spec.spectrum(), rank.lines.rank()))
+                let grid = rank.comms.grid();
+                (rank.transform.spectrum_part(), grid.part(spec.spectrum(), rank.comms.rank()))
             });
             assert!(parts.iter().all(|(have, want)| have == want), "{parts:?}");
         }
@@ -276,15 +281,15 @@ fn a_padded_product_is_a_linear_convolution() {
     let (a, b) = (random::<[f32; 2]>(120, 1), random::<[f32; 2]>(120, 2));
     // The spectrum of one is the array of a callback for the other.
     let spectrum = forward::<[f32; 2]>(&Setup::default(), &spec, &b);
-    let (mut recorder, mut lines, _) = alone(&gpu);
+    let (mut recorder, mut comms, _) = alone(&gpu);
     let kernel = gpu.array::<[f32; 2]>("kernel", spectrum.len() as u64).unwrap();
     recorder.upload(&kernel, 0, &spectrum).unwrap();
     let text = "fn on_mode(value: Complex, at: vec4<u32>, result: u32) -> Complex {
         return multiply(value, load_other((at.x * 9u + at.y) * 12u + at.z));
     }";
     let callback = Callback::new(text).read("other", &kernel);
-    let filter = Filter::<[f32; 2]>::new(&gpu, &spec, &lines, &Tuning::of(&gpu), &callback, 1).unwrap();
-    let got = filtered(&filter, &mut recorder, &mut lines, &a, [1, 1], NO_HALO);
+    let filter = Filter::<[f32; 2]>::new(&gpu, &spec, &comms, &TransformTuning::of(&gpu), &callback, 1).unwrap();
+    let got = filtered(&filter, &mut recorder, &mut comms, &a, [1, 1], NO_HALO);
     let at = |v: &[[f32; 2]], i: [usize; 3]| v[(i[0] * 5 + i[1]) * 6 + i[2]].value();
     let mut want = Vec::new();
     for x in 0..4 {
@@ -318,12 +323,12 @@ fn in_place<T: Cell>(parts: [usize; 2], spec: &Spec) {
         let upload = rank.field(&field);
         let len = upload.len();
         rank.recorder.copy(&upload, 0, &seen, 0, len).unwrap();
-        rank.transform.forward_in_place(&mut rank.recorder, &mut rank.lines, &array).unwrap();
+        rank.transform.forward_in_place(&mut rank.recorder, &mut rank.comms, &array).unwrap();
         let mut there = rank.download(&array);
         let part = cut(&spectrum, spec.spectrum(), &rank.transform.spectrum_part());
         there.truncate(part.len());
         rank.recorder.upload(&array, 0, &part).unwrap();
-        rank.transform.inverse_in_place(&mut rank.recorder, &mut rank.lines, &array).unwrap();
+        rank.transform.inverse_in_place(&mut rank.recorder, &mut rank.comms, &array).unwrap();
         // What lies between rows is not the field's.
         let all = rank.download(&seen);
         let layout = rank.layout.clone();
@@ -427,7 +432,7 @@ fn callbacks_see_global_places<T: Cell>(spec: &Spec) {
     let mut first = None;
     for parts in [[1, 1], [2, 2], [1, 3]] {
         let halo = if parts == [2, 2] { [[1, 2], [0, 1], [2, 1]] } else { NO_HALO };
-        let tuning = Tuning { pieces: 3, ..Tuning::of(&Setup::default().gpu()) };
+        let tuning = TransformTuning { pieces: 3, ..TransformTuning::of(&Setup::default().gpu()) };
         let setup = Setup { callbacks: callbacks.clone(), halo, tuning: Some(tuning), ..Setup::on(parts) };
         let got = (forward(&setup, &spec, &field), inverse::<T>(&setup, &spec, &spectrum));
         close(&got.0, &forward_truth, 4.0 * tolerance(&spec), &format!("callbacks on {parts:?}, forward {spec:?}"));
@@ -456,7 +461,7 @@ fn a_derivative_on_load_is_exact_for_a_wave() {
     let gpu = Setup::default().gpu();
     let shape = [8u64, 6, 10];
     let size = [2.0 * PI; 3];
-    let (mut recorder, mut lines, grid) = alone(&gpu);
+    let (mut recorder, mut comms, grid) = alone(&gpu);
     let transform = Transform::<f32>::new(&gpu, shape, grid, 0).unwrap();
     let layout = transform.field_layout();
     let wave = |f: &dyn Fn(f64, f64) -> f64| -> Vec<f32> {
@@ -466,7 +471,7 @@ fn a_derivative_on_load_is_exact_for_a_wave() {
     let real = gpu.array::<f32>("real", 480).unwrap();
     recorder.upload(&real, 0, &wave(&|x, z| (2.0 * x).sin() + (3.0 * z).cos())).unwrap();
     let spectrum = transform.spectrum(&gpu).unwrap();
-    transform.forward(&mut recorder, &mut lines, &real, &layout, &spectrum).unwrap();
+    transform.forward(&mut recorder, &mut comms, &real, &layout, &spectrum).unwrap();
     let operator = Operator {
         constant: [0.0, 1.0],
         factor: &|axis, wave| if axis == 2 { if wave.nyquist { 0.0 } else { wave.k } } else { 1.0 },
@@ -476,25 +481,25 @@ fn a_derivative_on_load_is_exact_for_a_wave() {
     let derivative = Spectral::new(&mut recorder, &[tables], &transform.spectrum_part()).unwrap();
     // Twice: the kernels are made by the first.
     for _ in 0..2 {
-        transform.inverse(&mut recorder, &mut lines, &spectrum, Some(&derivative), &real, &layout).unwrap();
+        transform.inverse(&mut recorder, &mut comms, &spectrum, Some(&derivative), &real, &layout).unwrap();
         let got = recorder.download(&real, 0, 480).unwrap();
         for (got, want) in got.iter().zip(wave(&|_, z| -3.0 * (3.0 * z).sin())) {
             assert!((got - want).abs() < 1e-5, "{got} {want}");
         }
     }
-    assert_eq!(lines.cost().sent, 0, "one rank sends nothing");
+    assert_eq!(comms.cost().sent, 0, "one rank sends nothing");
 }
 
 #[test]
 fn operators_and_callbacks_go_together_or_are_refused() {
     let gpu = Setup::default().gpu();
-    let (mut recorder, mut lines, grid) = alone(&gpu);
+    let (mut recorder, mut comms, grid) = alone(&gpu);
     let (spec, shape) = (real([4, 3, 5]), [4, 3, 5]);
     let double = Callback::new("fn on_store(value: Real, at: vec4<u32>) -> Real { return value * params.user_by; }");
     let callbacks =
         TransformCallbacks { store: Some(double.params(&User { user_by: 2.0 })), ..TransformCallbacks::default() };
     let with = |callbacks: &TransformCallbacks| {
-        Transform::<f32>::with(&gpu, &spec, grid, 0, &Tuning::of(&gpu), callbacks).unwrap()
+        Transform::<f32>::with(&gpu, &spec, grid, 0, &TransformTuning::of(&gpu), callbacks).unwrap()
     };
     let transform = with(&callbacks);
     let (layout, part) = (transform.field_layout(), transform.spectrum_part());
@@ -502,27 +507,27 @@ fn operators_and_callbacks_go_together_or_are_refused() {
     let field = gpu.array::<f32>("field", 60).unwrap();
     recorder.upload(&field, 0, &data).unwrap();
     let spectrum = transform.spectrum(&gpu).unwrap();
-    transform.forward(&mut recorder, &mut lines, &field, &layout, &spectrum).unwrap();
+    transform.forward(&mut recorder, &mut comms, &field, &layout, &spectrum).unwrap();
     // The operator is a factor of 3, the callback one of 2.
     let three = Operator { constant: [3.0, 0.0], factor: &|_, _| 1.0, laplacian: None };
     let three = |part: &_| three.tables(shape, [1.0; 3], part);
     let operator = Spectral::new(&mut recorder, &[three(&part)], &part).unwrap();
-    transform.inverse(&mut recorder, &mut lines, &spectrum, Some(&operator), &field, &layout).unwrap();
+    transform.inverse(&mut recorder, &mut comms, &spectrum, Some(&operator), &field, &layout).unwrap();
     for (got, x) in recorder.download(&field, 0, 60).unwrap().iter().zip(&data) {
         assert!((got - 6.0 * x).abs() < 1e-4, "{got} {x}");
     }
     let mode = Callback::new("fn on_mode(v: Complex, at: vec4<u32>, r: u32) -> Complex { return v; }");
     let both = with(&TransformCallbacks { inverse: Some(mode), ..callbacks });
-    misused(both.inverse(&mut recorder, &mut lines, &spectrum, Some(&operator), &field, &layout), "callback already");
+    misused(both.inverse(&mut recorder, &mut comms, &spectrum, Some(&operator), &field, &layout), "callback already");
     // Tables of other modes would be read beyond their ends.
     let other = [0..2, part[1].clone(), part[2].clone()];
     let operator = Spectral::new(&mut recorder, &[three(&other)], &other).unwrap();
-    misused(transform.inverse(&mut recorder, &mut lines, &spectrum, Some(&operator), &field, &layout), "spectrum_part");
+    misused(transform.inverse(&mut recorder, &mut comms, &spectrum, Some(&operator), &field, &layout), "spectrum_part");
     assert!(matches!(Spectral::new(&mut recorder, &[three(&other)], &part), Err(DeviceError::Misuse { .. })));
     // Callbacks are no linear functions, let alone known ones.
     for refused in [
-        transform.forward_adjoint(&mut recorder, &mut lines, &spectrum, &field, &layout),
-        transform.inverse_adjoint(&mut recorder, &mut lines, &field, &layout, &spectrum),
+        transform.forward_adjoint(&mut recorder, &mut comms, &spectrum, &field, &layout),
+        transform.inverse_adjoint(&mut recorder, &mut comms, &field, &layout, &spectrum),
     ] {
         misused(refused, "make another without callbacks");
     }
@@ -531,17 +536,17 @@ fn operators_and_callbacks_go_together_or_are_refused() {
 #[test]
 fn parameters_and_bindings_of_callbacks_are_looked_at() {
     let gpu = Setup::default().gpu();
-    let (mut recorder, mut lines, grid) = alone(&gpu);
+    let (mut recorder, mut comms, grid) = alone(&gpu);
     let text = "fn on_store(value: Real, at: vec4<u32>) -> Real { return value; }";
     let with = |store: Callback| {
         let callbacks = TransformCallbacks { store: Some(store), ..TransformCallbacks::default() };
-        Transform::<f32>::with(&gpu, &real([1, 1, 4]), grid, 0, &Tuning::of(&gpu), &callbacks)
+        Transform::<f32>::with(&gpu, &real([1, 1, 4]), grid, 0, &TransformTuning::of(&gpu), &callbacks)
     };
     let mut inverse = |store: Callback| {
         let transform = with(store).unwrap();
         let layout = transform.field_layout();
         let (field, spectrum) = (transform.field(&gpu, &layout).unwrap(), transform.spectrum(&gpu).unwrap());
-        transform.inverse(&mut recorder, &mut lines, &spectrum, None, &field, &layout)
+        transform.inverse(&mut recorder, &mut comms, &spectrum, None, &field, &layout)
     };
     misused(inverse(Callback::new(text).params(&Large { user_by: [[1.0; 4]; 7] })), "256 are allowed");
     let (shifted, data) = (Shifted { user_to: 1.0, user_by: [1.0; 4] }, gpu.array::<f32>("data", 4).unwrap());
@@ -565,7 +570,7 @@ fn parameters_and_bindings_of_callbacks_are_looked_at() {
 fn filtered<T: Cell>(
     filter: &Filter<T>,
     recorder: &mut Recorder,
-    lines: &mut GridComms,
+    comms: &mut GridComms,
     input: &[T],
     [fields, results]: [u64; 2],
     halo: Halo,
@@ -584,7 +589,7 @@ fn filtered<T: Cell>(
     let to = gpu.array::<T>("output", output.len() as u64).unwrap();
     recorder.upload(&from, 0, &field).unwrap();
     recorder.upload(&to, 0, &output).unwrap();
-    filter.apply(recorder, lines, &from, &layout, &to, &layout).unwrap();
+    filter.apply(recorder, comms, &from, &layout, &to, &layout).unwrap();
     let got = recorder.download(&to, 0, to.len()).unwrap();
     same(&recorder.download(&from, 0, from.len()).unwrap(), &field, "the input of a filter");
     let values = cut(&got, layout.shape(), &inside);
@@ -627,7 +632,7 @@ fn filter_truth(spec: &Spec, data: &[C], results: u64) -> Vec<C> {
     all
 }
 
-fn filter_agrees<T: Cell>(spec: &Spec, results: u64, grids: &[[usize; 2]], tuning: Option<Tuning>) {
+fn filter_agrees<T: Cell>(spec: &Spec, results: u64, grids: &[[usize; 2]], tuning: Option<TransformTuning>) {
     let mut spec = of::<T>(spec);
     spec.modes = spec.points;
     let input = random::<T>(cells(&spec), 1);
@@ -640,20 +645,20 @@ fn filter_agrees<T: Cell>(spec: &Spec, results: u64, grids: &[[usize; 2]], tunin
         let ranks = meshloom::comm::run_threads(grid.ranks(), |comm| {
             let gpu = Gpu::open(&options, comm.rank())?;
             let mut recorder = Recorder::new(&gpu)?;
-            let mut lines = GridComms::new(&comm, grid)?;
-            let tuning = tuning.unwrap_or(Tuning::of(&gpu));
-            let part = Filter::<T>::part_of(&gpu, &spec, &lines, &tuning)?;
+            let mut comms = GridComms::new(&comm, grid)?;
+            let tuning = tuning.unwrap_or(TransformTuning::of(&gpu));
+            let part = Filter::<T>::part_of(&gpu, &spec, &comms, &tuning)?;
             let weights: Vec<f32> = part[0].clone().map(axis_weight).collect();
             let table = gpu.array::<f32>("weights", weights.len() as u64)?;
             recorder.upload(&table, 0, &weights)?;
             let params = FilterParams { first: part[0].start as u32, scale: -0.5 };
             let callback = Callback::new(FILTER).read("weights", &table).params(&params);
-            let filter = Filter::<T>::new(&gpu, &spec, &lines, &tuning, &callback, results as u32)?;
+            let filter = Filter::<T>::new(&gpu, &spec, &comms, &tuning, &callback, results as u32)?;
             assert_eq!(filter.spectrum_part(), part);
             let own = cut(&input, spec.cells, &filter.field_part());
             Ok::<_, meshloom::Error>((
                 filter.field_part(),
-                filtered(&filter, &mut recorder, &mut lines, &own, [spec.fields, results], halo),
+                filtered(&filter, &mut recorder, &mut comms, &own, [spec.fields, results], halo),
             ))
         });
         let got = gathered(spec.cells, spec.fields * results, ranks.unwrap());
@@ -683,7 +688,7 @@ fn filters_in_one_pass_agree_with_two_transforms() {
 
 #[test]
 fn filters_of_lines_that_invocations_share() {
-    let tuning = Some(Tuning::profile(meshloom::gpu::Profile::Gpu));
+    let tuning = Some(TransformTuning::profile(meshloom::gpu::Profile::Gpu));
     filter_agrees::<[f32; 2]>(&complex([37, 3, 2]), 1, &[[1, 1]], tuning);
     filter_agrees::<[f32; 2]>(&complex([20, 3, 2]), 3, &[[2, 1]], tuning);
     if long_tests() {
@@ -720,10 +725,10 @@ fn adjoint<T: Cell>(parts: [usize; 2], spec: &Spec) {
     let (x, y) = (random::<T>(cells(&spec), 1), random::<T::Mode>(modes(&spec), 2));
     let ranks = on_ranks::<T, _>(&setup, &spec, |rank| {
         let (field, spectrum) = (rank.field(&x), rank.spectrum(&y));
-        rank.transform.forward_adjoint(&mut rank.recorder, &mut rank.lines, &spectrum, &field, &rank.layout).unwrap();
+        rank.transform.forward_adjoint(&mut rank.recorder, &mut rank.comms, &spectrum, &field, &rank.layout).unwrap();
         let of_forward = rank.read(&field);
         let (field, spectrum) = (rank.field(&x), rank.spectrum(&y));
-        rank.transform.inverse_adjoint(&mut rank.recorder, &mut rank.lines, &field, &rank.layout, &spectrum).unwrap();
+        rank.transform.inverse_adjoint(&mut rank.recorder, &mut rank.comms, &field, &rank.layout, &spectrum).unwrap();
         let of_inverse = rank.download(&spectrum);
         ((rank.layout.own.clone(), of_forward), (rank.transform.spectrum_part(), of_inverse))
     });
@@ -814,7 +819,14 @@ fn transforms_have_the_properties_of_transforms() {
 
 fn new<T: Value>(spec: &Spec) -> Result<Transform<T>, FftError> {
     let gpu = Setup::default().gpu();
-    Transform::with(&gpu, spec, Grid::new([1, 1], 1).unwrap(), 0, &Tuning::of(&gpu), &TransformCallbacks::default())
+    Transform::with(
+        &gpu,
+        spec,
+        Grid::new([1, 1], 1).unwrap(),
+        0,
+        &TransformTuning::of(&gpu),
+        &TransformCallbacks::default(),
+    )
 }
 
 #[test]
@@ -836,9 +848,9 @@ fn what_cannot_be_transformed_is_said() {
     }
     // Those of a filter, too.
     let gpu = Setup::default().gpu();
-    let (_, lines, _) = alone(&gpu);
+    let (_, comms, _) = alone(&gpu);
     let callback = Callback::new("fn on_mode(v: Complex, at: vec4<u32>, r: u32) -> Complex { return v; }");
-    let filter = Filter::<f32>::new(&gpu, &real([4, 0, 4]), &lines, &Tuning::of(&gpu), &callback, 1);
+    let filter = Filter::<f32>::new(&gpu, &real([4, 0, 4]), &comms, &TransformTuning::of(&gpu), &callback, 1);
     assert!(matches!(filter, Err(FftError::Empty)));
 }
 
@@ -848,13 +860,13 @@ fn grids_and_ranks_that_do_not_fit_are_refused() {
     let gpu = Setup::default().gpu();
     let grid = Grid::new([2, 1], 2).unwrap();
     assert!(Transform::<f32>::new(&gpu, [4; 3], grid, 2).is_err(), "rank 2 of 2");
-    // A transform planned for another grid than that of the lines.
+    // A transform planned for another grid than that of the communicators.
     let transform = Transform::<f32>::new(&gpu, [4; 3], grid, 0).unwrap();
-    let (mut recorder, mut lines, _) = alone(&gpu);
+    let (mut recorder, mut comms, _) = alone(&gpu);
     let layout = transform.field_layout();
     let (field, spectrum) = (transform.field(&gpu, &layout).unwrap(), transform.spectrum(&gpu).unwrap());
-    misused(transform.forward(&mut recorder, &mut lines, &field, &layout, &spectrum), "grid");
-    misused(transform.forward_in_place(&mut recorder, &mut lines, &transform.in_place(&gpu).unwrap()), "grid");
+    misused(transform.forward(&mut recorder, &mut comms, &field, &layout, &spectrum), "grid");
+    misused(transform.forward_in_place(&mut recorder, &mut comms, &transform.in_place(&gpu).unwrap()), "grid");
 }
 
 #[track_caller]
@@ -866,7 +878,7 @@ fn misused(result: Result<(), ExchangeError>, about: &str) {
 #[test]
 fn arrays_that_do_not_fit_are_refused() {
     let gpu = Setup::default().gpu();
-    let (mut recorder, mut lines, grid) = alone(&gpu);
+    let (mut recorder, mut comms, grid) = alone(&gpu);
     let transform = Transform::<f32>::new(&gpu, [4, 6, 8], grid, 0).unwrap();
     let layout = transform.field_layout();
     let (field, spectrum) = (transform.field(&gpu, &layout).unwrap(), transform.spectrum(&gpu).unwrap());
@@ -874,23 +886,23 @@ fn arrays_that_do_not_fit_are_refused() {
     let few = gpu.array::<[f32; 2]>("short", 119).unwrap();
     let other = FieldLayout::new([0..4, 0..6, 0..7], [[0; 2]; 3]);
     let ghosts = FieldLayout::new([0..4, 0..6, 0..8], [[1, 1]; 3]);
-    misused(transform.forward(&mut recorder, &mut lines, &field, &other, &spectrum), "layout");
-    misused(transform.forward(&mut recorder, &mut lines, &field, &ghosts, &spectrum), "480 are needed");
-    misused(transform.forward(&mut recorder, &mut lines, &short, &layout, &spectrum), "field of 191");
-    misused(transform.inverse(&mut recorder, &mut lines, &few, None, &field, &layout), "spectrum of 119");
-    misused(transform.forward_adjoint(&mut recorder, &mut lines, &few, &field, &layout), "spectrum of 119");
-    misused(transform.inverse_adjoint(&mut recorder, &mut lines, &short, &layout, &spectrum), "field of 191");
+    misused(transform.forward(&mut recorder, &mut comms, &field, &other, &spectrum), "layout");
+    misused(transform.forward(&mut recorder, &mut comms, &field, &ghosts, &spectrum), "480 are needed");
+    misused(transform.forward(&mut recorder, &mut comms, &short, &layout, &spectrum), "field of 191");
+    misused(transform.inverse(&mut recorder, &mut comms, &few, None, &field, &layout), "spectrum of 119");
+    misused(transform.forward_adjoint(&mut recorder, &mut comms, &few, &field, &layout), "spectrum of 119");
+    misused(transform.inverse_adjoint(&mut recorder, &mut comms, &short, &layout, &spectrum), "field of 191");
     let seen = spectrum.cast::<f32>().unwrap();
-    misused(transform.forward(&mut recorder, &mut lines, &seen, &layout, &spectrum), "one array");
-    misused(transform.forward_in_place(&mut recorder, &mut lines, &few), "119");
+    misused(transform.forward(&mut recorder, &mut comms, &seen, &layout, &spectrum), "one array");
+    misused(transform.forward_in_place(&mut recorder, &mut comms, &few), "119");
     let padded = new::<f32>(&real([4, 6, 8]).points([8, 6, 8])).unwrap();
     let array = padded.in_place(&gpu).unwrap();
-    misused(padded.forward_in_place(&mut recorder, &mut lines, &array), "differ");
+    misused(padded.forward_in_place(&mut recorder, &mut comms, &array), "differ");
     let callback = Callback::new("fn on_mode(v: Complex, at: vec4<u32>, r: u32) -> Complex { return v; }");
-    let filter = Filter::<f32>::new(&gpu, &real([4, 6, 8]), &lines, &Tuning::of(&gpu), &callback, 3).unwrap();
+    let filter = Filter::<f32>::new(&gpu, &real([4, 6, 8]), &comms, &TransformTuning::of(&gpu), &callback, 3).unwrap();
     let output = gpu.array::<f32>("output", 191 * 3).unwrap();
-    misused(filter.apply(&mut recorder, &mut lines, &field, &layout, &output, &layout), "576 are needed");
-    misused(filter.apply(&mut recorder, &mut lines, &field, &layout, &field, &layout), "576 are needed");
+    misused(filter.apply(&mut recorder, &mut comms, &field, &layout, &output, &layout), "576 are needed");
+    misused(filter.apply(&mut recorder, &mut comms, &field, &layout, &field, &layout), "576 are needed");
 }
 
 // -------------------------------------------------------------------- plans

@@ -2,7 +2,9 @@
 
 use meshloom::comm::{Communicator, run_threads};
 use meshloom::exchange::GridComms;
-use meshloom::fft::{BoxTransform, Distribution, FftError, Spec, Transform, TransformCallbacks, Tuning, Value, Values};
+use meshloom::fft::{
+    BoxTransform, Boxes, Distribution, FftError, Spec, Transform, TransformCallbacks, TransformTuning, Value, Values,
+};
 use meshloom::gpu::{Gpu, Options, Recorder};
 use meshloom::grid::{Box3, Grid, LayoutError, bricks, extent, volume};
 
@@ -57,15 +59,15 @@ fn alone<T: Number>(options: &Options, spec: &Spec, input: &[T]) -> (Vec<T::Mode
     let gpu = Gpu::open(options, 0).unwrap();
     let grid = Grid::new([1, 1], 1).unwrap();
     let mut recorder = Recorder::new(&gpu).unwrap();
-    let mut lines = GridComms::new(&Communicator::solo(), grid).unwrap();
+    let mut comms = GridComms::new(&Communicator::solo(), grid).unwrap();
     let transform =
-        Transform::<T>::with(&gpu, spec, grid, 0, &Tuning::of(&gpu), &TransformCallbacks::default()).unwrap();
+        Transform::<T>::with(&gpu, spec, grid, 0, &TransformTuning::of(&gpu), &TransformCallbacks::default()).unwrap();
     let layout = transform.field_layout();
     let (field, spectrum) = (transform.field(&gpu, &layout).unwrap(), transform.spectrum(&gpu).unwrap());
     recorder.upload(&field, 0, input).unwrap();
-    transform.forward(&mut recorder, &mut lines, &field, &layout, &spectrum).unwrap();
+    transform.forward(&mut recorder, &mut comms, &field, &layout, &spectrum).unwrap();
     let modes = recorder.download(&spectrum, 0, spectrum.len()).unwrap();
-    transform.inverse(&mut recorder, &mut lines, &spectrum, None, &field, &layout).unwrap();
+    transform.inverse(&mut recorder, &mut comms, &spectrum, None, &field, &layout).unwrap();
     (modes, recorder.download(&field, 0, field.len()).unwrap())
 }
 
@@ -90,9 +92,15 @@ where
         let done = run_threads(grid.ranks(), |comm| {
             let gpu = Gpu::open(&options, comm.rank())?;
             let mut recorder = Recorder::new(&gpu)?;
-            let mut lines = GridComms::new(&comm, grid)?;
-            let tuning = Tuning::of(&gpu);
-            let transform = BoxTransform::<T>::new(&gpu, spec, &lines, &case.cells, &case.modes, &tuning)?;
+            let mut comms = GridComms::new(&comm, grid)?;
+            let tuning = TransformTuning::of(&gpu);
+            let transform = BoxTransform::<T>::new(
+                &gpu,
+                spec,
+                &comms,
+                Boxes { field: &case.cells, spectrum: &case.modes },
+                &tuning,
+            )?;
             // Chunks of a few elements, so that exchanges have many.
             let mut transform = transform.with_chunks(1000, 2);
             assert_eq!(transform.redistributions(), case.moves, "{spec:?} on {grid}");
@@ -102,13 +110,13 @@ where
             let (field, spectrum) = (transform.field(&gpu)?, transform.spectrum(&gpu)?);
             let mine = cut(&input, spec.cells, transform.field_box());
             recorder.upload(&field, 0, &mine)?;
-            transform.forward(&mut recorder, &mut lines, &field, &spectrum)?;
+            transform.forward(&mut recorder, &mut comms, &field, &spectrum)?;
             let got = recorder.download(&spectrum, 0, spectrum.len())?;
             assert!(got == cut(&modes, spec.spectrum(), transform.spectrum_box()), "{spec:?}, {comm:?}");
             assert!(recorder.download(&field, 0, field.len())? == mine, "the field was not left as it was");
 
             let returned = transform.field(&gpu)?;
-            transform.inverse(&mut recorder, &mut lines, &spectrum, &returned)?;
+            transform.inverse(&mut recorder, &mut comms, &spectrum, &returned)?;
             let theirs = cut(&back, spec.cells, transform.field_box());
             assert!(recorder.download(&returned, 0, returned.len())? == theirs, "{spec:?}, {comm:?} and back");
 
@@ -120,14 +128,14 @@ where
             );
             let (y, z) = (transform.spectrum(&gpu)?, transform.field(&gpu)?);
             recorder.upload(&y, 0, &other)?;
-            transform.forward_adjoint(&mut recorder, &mut lines, &y, &z)?;
+            transform.forward_adjoint(&mut recorder, &mut comms, &y, &z)?;
             let z = recorder.download(&z, 0, z.len())?;
             let there = [T::Mode::dot(&got, &other), T::dot(&mine, &z)];
             let w = transform.field(&gpu)?;
-            transform.inverse(&mut recorder, &mut lines, &y, &w)?;
+            transform.inverse(&mut recorder, &mut comms, &y, &w)?;
             let w = recorder.download(&w, 0, w.len())?;
             let v = transform.spectrum(&gpu)?;
-            transform.inverse_adjoint(&mut recorder, &mut lines, &field, &v)?;
+            transform.inverse_adjoint(&mut recorder, &mut comms, &field, &v)?;
             let v = recorder.download(&v, 0, v.len())?;
             Ok::<_, meshloom::Error>([there, [T::dot(&w, &mine), T::Mode::dot(&other, &v)]])
         });
@@ -200,10 +208,17 @@ fn boxes_may_be_empty() {
 #[test]
 fn boxes_that_do_not_tile_are_refused() {
     let gpu = Gpu::open(&Options::from_env().unwrap(), 0).unwrap();
-    let lines = GridComms::new(&Communicator::solo(), Grid::new([1, 1], 1).unwrap()).unwrap();
+    let comms = GridComms::new(&Communicator::solo(), Grid::new([1, 1], 1).unwrap()).unwrap();
     let spec = Spec::new(Values::Real, [4, 4, 4]);
     let of = |cells: &[Box3], modes: &[Box3]| {
-        BoxTransform::<f32>::new(&gpu, &spec, &lines, cells, modes, &Tuning::of(&gpu)).err()
+        BoxTransform::<f32>::new(
+            &gpu,
+            &spec,
+            &comms,
+            Boxes { field: cells, spectrum: modes },
+            &TransformTuning::of(&gpu),
+        )
+        .err()
     };
     let (cells, modes) = (bricks([4; 3], [1; 3]), bricks([4, 4, 3], [1; 3]));
     assert_eq!(of(&cells, &modes), None);
@@ -219,13 +234,20 @@ fn boxes_that_do_not_tile_are_refused() {
 #[test]
 fn arrays_of_the_wrong_length_are_refused() {
     let gpu = Gpu::open(&Options::from_env().unwrap(), 0).unwrap();
-    let mut lines = GridComms::new(&Communicator::solo(), Grid::new([1, 1], 1).unwrap()).unwrap();
+    let mut comms = GridComms::new(&Communicator::solo(), Grid::new([1, 1], 1).unwrap()).unwrap();
     let mut recorder = Recorder::new(&gpu).unwrap();
     let spec = Spec::new(Values::Real, [4, 4, 4]);
     let (cells, modes) = (bricks([4; 3], [1; 3]), bricks([4, 4, 3], [1; 3]));
-    let mut transform = BoxTransform::<f32>::new(&gpu, &spec, &lines, &cells, &modes, &Tuning::of(&gpu)).unwrap();
+    let mut transform = BoxTransform::<f32>::new(
+        &gpu,
+        &spec,
+        &comms,
+        Boxes { field: &cells, spectrum: &modes },
+        &TransformTuning::of(&gpu),
+    )
+    .unwrap();
     assert_eq!((transform.redistributions(), volume(&cells[0]), extent(&modes[0])), (0, 64, [4, 4, 3]));
     let (short, spectrum) = (gpu.array::<f32>("short", 63).unwrap(), transform.spectrum(&gpu).unwrap());
-    let error = transform.forward(&mut recorder, &mut lines, &short, &spectrum).unwrap_err().to_string();
+    let error = transform.forward(&mut recorder, &mut comms, &short, &spectrum).unwrap_err().to_string();
     assert!(error.contains("63") && error.contains("64"), "{error}");
 }

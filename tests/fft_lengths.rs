@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use fourier::*;
 use meshloom::comm::Communicator;
 use meshloom::exchange::GridComms;
-use meshloom::fft::{Precision, Spec, Transform, TransformCallbacks, Tuning, Values};
+use meshloom::fft::{Precision, Spec, Transform, TransformCallbacks, TransformTuning, Values};
 use meshloom::gpu::{Gpu, Options, Profile, Recorder};
 use meshloom::grid::Grid;
 
@@ -91,29 +91,29 @@ fn lines_of(n: u64, axis: usize) -> Spec {
 struct Bench {
     gpu: Gpu,
     recorder: Recorder,
-    lines: GridComms,
-    tuning: Tuning,
+    comms: GridComms,
+    tuning: TransformTuning,
 }
 
 impl Bench {
-    fn new(gpu: &Gpu, tuning: Tuning) -> Self {
-        let lines = GridComms::new(&Communicator::solo(), Grid::new([1, 1], 1).unwrap()).unwrap();
-        Bench { gpu: gpu.clone(), recorder: Recorder::new(gpu).unwrap(), lines, tuning }
+    fn new(gpu: &Gpu, tuning: TransformTuning) -> Self {
+        let comms = GridComms::new(&Communicator::solo(), Grid::new([1, 1], 1).unwrap()).unwrap();
+        Bench { gpu: gpu.clone(), recorder: Recorder::new(gpu).unwrap(), comms, tuning }
     }
 
     /// Errors forward and inverse, in units of what the law allows.
     fn errors<T: Cell>(&mut self, spec: &Spec) -> [f64; 2] {
         let spec = of::<T>(spec);
         let callbacks = TransformCallbacks::default();
-        let transform = Transform::<T>::with(&self.gpu, &spec, self.lines.grid(), 0, &self.tuning, &callbacks).unwrap();
+        let transform = Transform::<T>::with(&self.gpu, &spec, self.comms.grid(), 0, &self.tuning, &callbacks).unwrap();
         let layout = transform.field_layout();
         let (field, spectrum) = (transform.field(&self.gpu, &layout).unwrap(), transform.spectrum(&self.gpu).unwrap());
         let (input, modes_in) = (random::<T>(cells(&spec), 1), random::<T::Mode>(modes(&spec), 2));
         self.recorder.upload(&field, 0, &input).unwrap();
-        transform.forward(&mut self.recorder, &mut self.lines, &field, &layout, &spectrum).unwrap();
+        transform.forward(&mut self.recorder, &mut self.comms, &field, &layout, &spectrum).unwrap();
         let there = self.recorder.download(&spectrum, 0, spectrum.len()).unwrap();
         self.recorder.upload(&spectrum, 0, &modes_in).unwrap();
-        transform.inverse(&mut self.recorder, &mut self.lines, &spectrum, None, &field, &layout).unwrap();
+        transform.inverse(&mut self.recorder, &mut self.comms, &spectrum, None, &field, &layout).unwrap();
         let back = self.recorder.download(&field, 0, field.len()).unwrap();
         [
             error(&there, &forward_truth(&spec, &values(&input))) / tolerance(&spec),
@@ -137,7 +137,7 @@ fn job(n: u64, values: Values) -> Job {
 
 /// All jobs over two threads; fails with all that are wrong. Each has a device of its own, since software renderers
 /// compile on the one thread of a device.
-fn go(options: &Options, tuning: Tuning, jobs: &[Job]) {
+fn go(options: &Options, tuning: TransformTuning, jobs: &[Job]) {
     let next = AtomicUsize::new(0);
     let work = &|poison: bool| {
         let gpu = &Gpu::open(&Options { poison, ..options.clone() }, 0).unwrap();
@@ -177,8 +177,8 @@ fn options() -> Options {
 }
 
 /// What suits the device.
-fn own() -> Tuning {
-    Tuning::of(&Gpu::open(&options(), 0).unwrap())
+fn own() -> TransformTuning {
+    TransformTuning::of(&Gpu::open(&options(), 0).unwrap())
 }
 
 /// Every length in a range with the long tests, else those up to 32 and a few of the others. In quarters: run as processes of their own,
@@ -236,7 +236,7 @@ fn sample() -> Vec<Job> {
 
 #[test]
 fn lines_shared_by_invocations() {
-    go(&options(), Tuning::profile(Profile::Gpu), &sample());
+    go(&options(), TransformTuning::profile(Profile::Gpu), &sample());
 }
 
 #[test]
@@ -245,16 +245,16 @@ fn the_floor() {
     go(&options, own(), &sample());
     // Lines of two passes that elsewhere take one.
     let long = [2731u64, 4093, 4096, 8192].map(|n| job(n, Values::Real));
-    go(&options, Tuning::profile(Profile::Gpu), if long_tests() { &long } else { &long[2..3] });
+    go(&options, TransformTuning::profile(Profile::Gpu), if long_tests() { &long } else { &long[2..3] });
 }
 
 #[test]
 fn odd_tunings() {
-    let (options, shared) = (options(), Tuning::profile(Profile::Gpu));
+    let (options, shared) = (options(), TransformTuning::profile(Profile::Gpu));
     let some = |every: usize, from: usize| sample().into_iter().skip(from).step_by(every).collect::<Vec<_>>();
-    go(&options, Tuning { points: 4, alone: 1, columns: 4, ..shared }, &some(3, 0));
-    go(&options, Tuning { points: 8, alone: 8, columns: 1, ..shared }, &some(3, 1));
-    go(&options, Tuning { points: 4, alone: 1, shared: false, columns: 4, pieces: 2 }, &some(3, 2));
+    go(&options, TransformTuning { points: 4, alone: 1, columns: 4, ..shared }, &some(3, 0));
+    go(&options, TransformTuning { points: 8, alone: 8, columns: 1, ..shared }, &some(3, 1));
+    go(&options, TransformTuning { points: 4, alone: 1, shared: false, columns: 4, pieces: 2 }, &some(3, 2));
 }
 
 #[test]
@@ -269,5 +269,5 @@ fn double_precision() {
     let jobs: Vec<Job> = sample().into_iter().chain(both(more)).map(double).collect();
     go(&options(), own(), &jobs);
     let shared: Vec<Job> = jobs.into_iter().step_by(5).collect();
-    go(&options(), Tuning::profile(Profile::Gpu), &shared);
+    go(&options(), TransformTuning::profile(Profile::Gpu), &shared);
 }

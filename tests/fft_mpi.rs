@@ -12,26 +12,26 @@ use fourier::{Cell, cells, cut, modes, random, same};
 use meshloom::Error;
 use meshloom::comm::Communicator;
 use meshloom::exchange::GridComms;
-use meshloom::fft::{Spec, Transform, TransformCallbacks, Tuning, Values};
+use meshloom::fft::{Spec, Transform, TransformCallbacks, TransformTuning, Values};
 use meshloom::gpu::{Gpu, Options, Recorder};
 use meshloom::grid::Grid;
 
 /// The whole spectrum and field, or this rank's parts of them.
-fn both<T: Cell>(gpu: &Gpu, lines: &mut GridComms, spec: &Spec, whole: Option<&Both<T>>) -> Result<Both<T>, Error> {
+fn both<T: Cell>(gpu: &Gpu, comms: &mut GridComms, spec: &Spec, whole: Option<&Both<T>>) -> Result<Both<T>, Error> {
     let mut recorder = Recorder::new(gpu)?;
-    let tuning = Tuning { pieces: 3, ..Tuning::of(gpu) };
+    let tuning = TransformTuning { pieces: 3, ..TransformTuning::of(gpu) };
     let transform =
-        Transform::<T>::with(gpu, spec, lines.grid(), lines.rank(), &tuning, &TransformCallbacks::default())?;
+        Transform::<T>::with(gpu, spec, comms.grid(), comms.rank(), &tuning, &TransformCallbacks::default())?;
     let (layout, part) = (transform.field_layout(), transform.spectrum_part());
     let (field, spectrum) = (transform.field(gpu, &layout)?, transform.spectrum(gpu)?);
     recorder.upload(&field, 0, &cut(&random::<T>(cells(spec), 1), spec.cells, &layout.own))?;
-    transform.forward(&mut recorder, lines, &field, &layout, &spectrum)?;
+    transform.forward(&mut recorder, comms, &field, &layout, &spectrum)?;
     let there = recorder.download(&spectrum, 0, spectrum.len())?;
     recorder.upload(&spectrum, 0, &cut(&random::<T::Mode>(modes(spec), 2), spec.spectrum(), &part))?;
-    transform.inverse(&mut recorder, lines, &spectrum, None, &field, &layout)?;
+    transform.inverse(&mut recorder, comms, &spectrum, None, &field, &layout)?;
     let back = recorder.download(&field, 0, field.len())?;
     if let Some(whole) = whole {
-        let what = format!("rank {} of {}: {spec:?}", lines.rank(), lines.grid());
+        let what = format!("rank {} of {}: {spec:?}", comms.rank(), comms.grid());
         same(&there, &cut(&whole.there, spec.spectrum(), &part), &what);
         same(&back, &cut(&whole.back, spec.cells, &layout.own), &what);
     }
@@ -53,8 +53,8 @@ fn rank(comm: &Communicator) -> Result<(), Error> {
             let whole = both::<f32>(&gpu, &mut alone, &spec, None)?;
             for p in (1..=ranks).filter(|p| ranks.is_multiple_of(*p)) {
                 for chunk in [100, 1 << 20] {
-                    let mut lines = GridComms::new(comm, Grid::new([p, ranks / p], ranks)?)?.with_chunks(chunk, 2);
-                    both(&gpu, &mut lines, &spec, Some(&whole))?;
+                    let mut comms = GridComms::new(comm, Grid::new([p, ranks / p], ranks)?)?.with_chunks(chunk, 2);
+                    both(&gpu, &mut comms, &spec, Some(&whole))?;
                 }
             }
         }

@@ -271,7 +271,7 @@ fn a_callers_handlers_and_scopes_hear_of_their_own_errors_only() {
     let scope = host.device.push_error_scope(wgpu::ErrorFilter::Validation);
     // Errors of the library's own calls: a kernel that does not compile, and an array whose buffer the caller destroys.
     let bad = Kernel::new(KernelSource::new("test::bad", "fn main() { let x: u32 = 1.0; }"));
-    assert!(matches!(recorder.dispatch(&bad, &[], &0u32, 1), Err(DeviceError::Shader { .. })));
+    assert!(matches!(recorder.dispatch(&bad, &[], &(), 1), Err(DeviceError::Shader { .. })));
     let wrong = host.filled(&[1.0; 4]);
     let x = Array::<f32>::from_buffer(&gpu, wrong.clone()).unwrap();
     let y = gpu.array::<f32>("y", 4).unwrap();

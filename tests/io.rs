@@ -407,7 +407,7 @@ fn numpy_reads_what_is_written_and_is_read() {
         return;
     }
     let s = Scratch::new();
-    fn write<T: meshloom::io::Element>(path: PathBuf, shape: &[u64], values: &[T]) {
+    fn write<T: meshloom::io::NpyElement>(path: PathBuf, shape: &[u64], values: &[T]) {
         let writer = NpyWriter::<T>::create(path, shape, &token()).unwrap();
         writer.write(0, values).unwrap();
         writer.finish().unwrap();

@@ -5,7 +5,7 @@ mod reference_pm;
 
 use meshloom::gpu::{Array, DeviceError, Gpu, Options, Recorder};
 use meshloom::grid::{FieldLayout, Grid};
-use meshloom::mesh::{Lattice, Mesh, Painter, Particles, UNITS, Window};
+use meshloom::mesh::{Axpby, Lattice, Mesh, Painter, Particles, UNITS, Window};
 use reference_pm::{uniform, white};
 
 struct Bench {
@@ -57,7 +57,7 @@ fn golden_values_of_cloud_in_cell() {
     let (lattice, x) = golden();
     let site = |n: usize, axis: usize| 2.0 * ((n >> (2 - axis)) & 1) as f64;
     let shift = [0, 1, 2].map(|a| bench.upload(&(0..8).map(|n| (x[a][n] - site(n, a)) as f32).collect::<Vec<_>>()));
-    let particles = Particles::Sites { lattice: &lattice, displacement: [&shift[0], &shift[1], &shift[2]] };
+    let particles = Particles::Displaced { lattice: &lattice, displacement: [&shift[0], &shift[1], &shift[2]] };
     let mesh = Mesh::new([4; 3], [4.0; 3], alone(), 0, [[0; 2]; 3]);
     let painter = Painter::new(Window::Cic);
     let cells = bench.paint(&painter, particles, &mesh);
@@ -90,7 +90,7 @@ fn every_window_equals_its_twin_and_reads_ones_as_one() {
     let shift: [Vec<f32>; 3] = [0, 1, 2]
         .map(|a| (0..60).map(|n| if n % 7 == 0 { 0.0 } else { ((uniform(7 + a, n) - 0.5) * 40.0) as f32 }).collect());
     let arrays = [0, 1, 2].map(|a| bench.upload(&shift[a]));
-    let particles = Particles::Sites { lattice: &lattice, displacement: [&arrays[0], &arrays[1], &arrays[2]] };
+    let particles = Particles::Displaced { lattice: &lattice, displacement: [&arrays[0], &arrays[1], &arrays[2]] };
     for window in [Window::Cic, Window::Tsc, Window::Pcs] {
         let painter = Painter::new(window);
         let cells = bench.paint(&painter, particles, &mesh);
@@ -137,7 +137,7 @@ fn particles_between_nodes_are_shared_evenly() {
     let mut bench = Bench::new();
     let lattice = Lattice::new([2, 1, 1], alone(), 0);
     let half = bench.upload(&[0.5, 0.5]);
-    let particles = Particles::Sites { lattice: &lattice, displacement: [&half, &half, &half] };
+    let particles = Particles::Displaced { lattice: &lattice, displacement: [&half, &half, &half] };
     let mesh = Mesh::new([4, 4, 4], [4.0; 3], alone(), 0, [[0; 2]; 3]);
     let cells = bench.paint(&Painter::new(Window::Cic), particles, &mesh);
     let expected = |c: usize| if [c / 4 % 4, c % 4].iter().all(|&n| n < 2) { 1u64 << 25 } else { 0 };
@@ -153,7 +153,7 @@ fn many_particles_in_one_cell_carry_into_the_high_word() {
     let mesh = Mesh::new([2; 3], [2.0; 3], alone(), 0, [[0; 2]; 3]);
     let back = bench.upload(&(0..1000).map(|n| -(n as f32) * 2.0 / 1000.0).collect::<Vec<_>>());
     let zero = bench.upload(&[0.0; 1000]);
-    let particles = Particles::Sites { lattice: &lattice, displacement: [&back, &zero, &zero] };
+    let particles = Particles::Displaced { lattice: &lattice, displacement: [&back, &zero, &zero] };
     let cells = bench.paint(&Painter::new(Window::Cic), particles, &mesh);
     assert_eq!(cells.iter().sum::<u64>(), 1000 << 28);
     assert!(cells[0] > 999 << 28, "nearly all of it lies on node 0: {cells:?}");
@@ -166,7 +166,7 @@ fn points_are_painted_by_cell_and_offset() {
     let cell = bench.recorder.gpu().array::<u32>("cell", 2).unwrap();
     bench.recorder.upload(&cell, 0, &[63, 0]).unwrap();
     let offset = bench.upload(&[0.25, 0.0]);
-    let particles = Particles::Points { cell: &cell, offset: [&offset, &offset, &offset] };
+    let particles = Particles::InCells { cell: &cell, offset: [&offset, &offset, &offset] };
     let cells = bench.paint(&Painter::new(Window::Cic), particles, &mesh);
     assert_eq!(cells[63], (27u64 << 28) / 64, "(3/4)^3 stays");
     assert_eq!(cells[0], (1u64 << 28) / 64 + (1 << 28), "(1/4)^3 comes around the corner to the other point");
@@ -195,7 +195,7 @@ fn sites_are_found_on_axes_of_more_than_65536_cells() {
             let layout = FieldLayout::new([own, 0..1, 0..1], [[1, 2], [0, 0], [0, 0]]);
             let mesh = Mesh { shape: [cells, 1, 1], cell: [1.0; 3], layout, whole: [false, true, true] };
             let (shift, zero) = (bench.upload(&[0.25]), bench.upload(&[0.0]));
-            let particles = Particles::Sites { lattice: &lattice, displacement: [&shift, &zero, &zero] };
+            let particles = Particles::Displaced { lattice: &lattice, displacement: [&shift, &zero, &zero] };
             let got = bench.paint(&painter, particles, &mesh);
             assert_eq!(bench.faults(), 0, "site {site} of {sites} on {cells} cells");
             let at = 1.0 + rest(site) + 0.25;
@@ -218,7 +218,7 @@ fn what_kernels_cannot_hold_is_refused() {
     let gpu = bench.recorder.gpu().clone();
     let words = |len: u64| gpu.array::<u32>("words", len).unwrap();
     let (cells, few, faults) = (words(128), words(127), bench.faults.clone());
-    let sites = |d| Particles::Sites { lattice: &lattice, displacement: [&x, &x, d] };
+    let sites = |d| Particles::Displaced { lattice: &lattice, displacement: [&x, &x, d] };
     let whole = |layout: FieldLayout| Mesh { layout, ..mesh.clone() };
     let part = whole(FieldLayout::new([0..2, 0..4, 0..4], [[0; 2]; 3]));
     let ghosts = whole(FieldLayout::new([0..4, 0..4, 0..4], [[1, 1], [0, 0], [0, 0]]));
@@ -227,7 +227,7 @@ fn what_kernels_cannot_hold_is_refused() {
     let vast = Mesh::new([1 << 22, 1 << 21, 1 << 21], [4.0; 3], alone(), 0, [[0; 2]; 3]);
     let flat = Mesh::new([0, 4, 4], [4.0; 3], alone(), 0, [[0; 2]; 3]);
     let cell = words(8);
-    let points = |d| Particles::Points { cell: &cell, offset: [&x, d, &x] };
+    let points = |d| Particles::InCells { cell: &cell, offset: [&x, d, &x] };
     let r = &mut bench.recorder;
     for (refused, about) in [
         (painter.paint(r, sites(&short), &mesh, &cells, &faults), "7 values along an axis for 8 particles"),
@@ -250,7 +250,7 @@ fn what_kernels_cannot_hold_is_refused() {
         assert!(why.contains(about), "{why}");
     }
     let huge = Lattice { sites: [(1 << 31) + 1, 1, 1], own: [0..8, 0..1, 0..1] };
-    let particles = Particles::Sites { lattice: &huge, displacement: [&x, &x, &x] };
+    let particles = Particles::Displaced { lattice: &huge, displacement: [&x, &x, &x] };
     assert!(matches!(painter.paint(r, particles, &mesh, &cells, &faults), Err(DeviceError::Misuse { .. })));
     let mesh = Mesh::new([4; 3], [4.0; 3], Grid::new([2, 1], 2).unwrap(), 0, [[1; 2]; 3]);
     assert!(matches!(painter.reach(r, points(&x), &mesh, &words(7)), Err(DeviceError::Misuse { .. })));
@@ -266,7 +266,7 @@ fn lost_particles_are_counted_never_dropped_silently() {
     let mut x = vec![0.0f32; 32];
     (x[3], x[5], x[9]) = (f32::NAN, f32::INFINITY, 5.5);
     let (x, zero) = (bench.upload(&x), bench.upload(&[0.0; 32]));
-    let particles = Particles::Sites { lattice: &lattice, displacement: [&x, &zero, &zero] };
+    let particles = Particles::Displaced { lattice: &lattice, displacement: [&x, &zero, &zero] };
     let painter = Painter::new(Window::Cic);
     let cells = bench.paint(&painter, particles, &mesh);
     // The 16 particles of the second plane touch the third, whatever their weight there; of the first plane three are bad.
@@ -276,4 +276,70 @@ fn lost_particles_are_counted_never_dropped_silently() {
     painter.reach(&mut bench.recorder, particles, &mesh, &reach).unwrap();
     let reach = bench.recorder.download(&reach, 0, 7).unwrap();
     assert_eq!((reach[0], reach[1], reach[6]), (0, 5, 2), "{reach:?}");
+}
+
+#[test]
+fn linear_updates_are_those_of_the_host() {
+    let mut bench = Bench::new();
+    let axpby = Axpby::default();
+    for n in [1u64, 63, 5000] {
+        let values = |seed| (0..n).map(|i| (uniform(seed, i) - 0.5) as f32).collect::<Vec<f32>>();
+        let (x, y, z) = (values(1), values(2), values(3));
+        for (a, b) in [(0.75f64, -1.25f64), (1e-3, 1.0), (-2.0, 0.0)] {
+            let [dx, dy, dz] = [&x, &y, &z].map(|values| bench.upload(values));
+            // What was there before counts for nothing where its factor is 0, also NaN.
+            let undefined = vec![f32::NAN; n as usize];
+            let (before, dp) = if b == 0.0 { (&undefined, bench.upload(&undefined)) } else { (&y, bench.upload(&y)) };
+            axpby.record(&mut bench.recorder, a, &dx, b, &dy).unwrap();
+            axpby.record_product(&mut bench.recorder, a, [&dx, &dz], b, &dp).unwrap();
+            let [linear, product] = [&dy, &dp].map(|array| bench.recorder.download(array, 0, n).unwrap());
+            for i in 0..n as usize {
+                let old = if b == 0.0 { 0.0 } else { b * f64::from(before[i]) };
+                for (got, term) in [(linear[i], f64::from(x[i])), (product[i], f64::from(x[i]) * f64::from(z[i]))] {
+                    // Each factor, product and sum is rounded once.
+                    let bound = 4.0 * f64::from(f32::EPSILON) * ((a * term).abs() + old.abs());
+                    assert!((f64::from(got) - (a * term + old)).abs() <= bound, "{n} {a} {b} {i}: {got}");
+                }
+            }
+        }
+    }
+    let [one, two] = [1, 2].map(|n| bench.upload(&vec![0.0; n]));
+    assert!(matches!(axpby.record(&mut bench.recorder, 1.0, &one, 1.0, &two), Err(DeviceError::Misuse { .. })));
+}
+
+#[test]
+fn densities_are_those_of_the_cells_without_ghosts() {
+    let mut bench = Bench::new();
+    let grid = Grid::new([2, 2], 4).unwrap();
+    let painter = Painter::new(Window::Cic);
+    for rank in 0..4 {
+        let mesh = Mesh::new([7, 5, 6], [7.0, 5.0, 6.0], grid, rank, [[1, 2], [2, 1], [0, 0]]);
+        let layout = &mesh.layout;
+        let words: Vec<u32> = (0..2 * layout.len())
+            .map(|i| if i % 2 == 0 { (uniform(7, i) * 4294967295.0) as u32 } else { (uniform(8, i) * 9.0) as u32 })
+            .collect();
+        let own = layout.own.clone();
+        let count: u64 = own.iter().map(|range| range.end - range.start).product();
+        let gpu = bench.recorder.gpu().clone();
+        let (cells, out) = (gpu.array("cells", words.len() as u64).unwrap(), gpu.array("out", count).unwrap());
+        bench.recorder.upload(&cells, 0, &words).unwrap();
+        painter.density(&mut bench.recorder, &mesh, &cells, &out, 3.0, -1.0).unwrap();
+        let got = bench.recorder.download(&out, 0, count).unwrap();
+        let with_ghosts = [0, 1, 2].map(|a| own[a].end - own[a].start + layout.ghosts[a][0] + layout.ghosts[a][1]);
+        let mut at = 0;
+        for i in 0..own[0].end - own[0].start {
+            for j in 0..own[1].end - own[1].start {
+                for k in 0..own[2].end - own[2].start {
+                    let [x, y, z] = [i + layout.ghosts[0][0], j + layout.ghosts[1][0], k + layout.ghosts[2][0]];
+                    let cell = 2 * ((x * with_ghosts[1] + y) * with_ghosts[2] + z) as usize;
+                    let units = f64::from(words[cell]) + 4294967296.0 * f64::from(words[cell + 1]);
+                    let want = units * 3.0 / UNITS as f64 - 1.0;
+                    // Two words are rounded and summed, multiplied and shifted.
+                    let bound = 4.0 * f64::from(f32::EPSILON) * (want.abs() + 1.0);
+                    assert!((f64::from(got[at]) - want).abs() <= bound, "{rank}: {i} {j} {k}");
+                    at += 1;
+                }
+            }
+        }
+    }
 }

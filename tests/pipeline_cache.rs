@@ -8,15 +8,16 @@ use meshloom::gpu::*;
 use meshloom::{Error, Launch, launch};
 
 const BODY: &str = r"
-@compute @workgroup_size(GROUP) fn main(
-    @builtin(workgroup_id) id: vec3<u32>, @builtin(num_workgroups) count: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-) {
-    for (var k = 0u; k < ITEMS; k++) {
-        let i = (group_number(id, count) * ITEMS + k) * GROUP + lane;
-        if i < params.count { store_x(i, SEED * f32(i)); }
+var<uniform> params: Params;
+var<storage, read_write> x: array<f32>;
+fn each(i: u32) { store_x(i, SEED * f32(i)); }
+#each params.count";
+
+meshloom::kernel_params! {
+    struct Count {
+        count: u32,
     }
-}";
+}
 
 /// A directory of one test.
 struct Scratch(PathBuf);
@@ -63,12 +64,11 @@ fn possible() -> bool {
 
 /// Compiles and runs kernel number `seed`.
 fn work(gpu: &Gpu, seed: u32) {
-    let source = KernelSource::new("test::cached", BODY.replace("SEED", &format!("{seed}.0")))
-        .fields("count: u32")
-        .array("x", Element::F32, Access::ReadWrite);
+    let source = KernelSource::new("test::cached", BODY.replace("SEED", &format!("{seed}.0")));
+    let source = source.params::<Count>();
     let mut recorder = Recorder::new(gpu).unwrap();
     let x = gpu.array::<f32>("x", 100).unwrap();
-    recorder.each(&Kernel::new(source), &[x.raw()], &100u32, 100).unwrap();
+    recorder.each(&Kernel::new(source), &[x.raw()], &Count { count: 100 }, 100).unwrap();
     assert_eq!(recorder.download(&x, 7, 1).unwrap(), [7.0 * seed as f32]);
 }
 

@@ -7,9 +7,38 @@ mod point_twins;
 
 use clouds::{Kind, points, uniform};
 use meshloom::gpu::{Array, DeviceElement, Gpu, Kernel, Options, Recorder};
+use meshloom::kernel_params;
 use meshloom::points::tree::{Builder, Tree};
 use meshloom::points::{Cloud, Domain, Frame};
 use point_twins::{Found, accumulated, found, roots, tree_box};
+
+kernel_params! {
+    struct Count { count: u32 }
+}
+kernel_params! {
+    struct Accumulate { count: u32, width: u32 }
+}
+kernel_params! {
+    struct Entries { entries: u32, rows: u32 }
+}
+kernel_params! {
+    struct Flatten { count: u32, max_hops: u32 }
+}
+kernel_params! {
+    struct Prepare { count: u32, dims: u32, pad: [u32; 2], sides: [f32; 4] }
+}
+kernel_params! {
+    struct Begin {
+        starts: [[u32; 4]; 3],
+        count: u32,
+        levels: u32,
+        reach: f32,
+        load_scale: f32,
+        square_scale: f32,
+        max_difference: f32,
+        pad: [u32; 2],
+    }
+}
 
 struct Bench {
     gpu: Gpu,
@@ -64,7 +93,7 @@ fn preparing_finds_bounds_and_what_is_not_finite() {
         let device = bench.up(&positions);
         let words = bench.up(&[u32::MAX, u32::MAX, u32::MAX, u32::MAX, 0, 0, 0, u32::MAX]);
         let count = (positions.len() / dims) as u32;
-        let params = [count, dims as u32, 0, 0, 0, 0, 0, 0];
+        let params = Prepare { count, dims: dims as u32, pad: [0; 2], sides: [0.0; 4] };
         bench.recorder.each(&kernel("points::prepare"), &[device.raw(), words.raw()], &params, count.into()).unwrap();
         assert!(
             bench.down(&device).iter().zip(&positions).all(|(a, b)| a.to_bits() == b.to_bits()),
@@ -139,7 +168,10 @@ fn contributions_of_ghosts_are_summed_in_order() {
     let (incoming, device) = (bench.up(&incoming), bench.up(&values));
     let arrays: Vec<_> = index.iter().map(Array::raw).chain([incoming.raw(), device.raw()]).collect();
     let count = targets.len() as u32;
-    bench.recorder.each(&kernel("ghosts::accumulate"), &arrays, &[count, width as u32], count.into()).unwrap();
+    bench
+        .recorder
+        .each(&kernel("ghosts::accumulate"), &arrays, &Accumulate { count, width: width as u32 }, count.into())
+        .unwrap();
     assert_eq!(bench.down(&device), accumulated(&values, width, &contributions));
 }
 
@@ -149,7 +181,10 @@ fn rows_are_counted_numbered_and_sorted() {
     // Their sum takes more than 32 bits.
     let counts: Vec<u32> = random(35, 7000, u32::MAX);
     let (device, total) = (bench.up(&counts), bench.up(&[0u32, 0]));
-    bench.recorder.each(&kernel("neighbors::total"), &[device.raw(), total.raw()], &[7000u32], 7000).unwrap();
+    bench
+        .recorder
+        .each(&kernel("neighbors::total"), &[device.raw(), total.raw()], &Count { count: 7000 }, 7000)
+        .unwrap();
     let words = bench.down(&total);
     let want: u64 = counts.iter().map(|&count| u64::from(count)).sum();
     assert_eq!(u64::from(words[0]) | u64::from(words[1]) << 32, want);
@@ -172,12 +207,15 @@ fn rows_are_counted_numbered_and_sorted() {
     let row = bench.up(&vec![0u32; entries as usize]);
     bench
         .recorder
-        .each(&kernel("neighbors::row_of"), &[offset.raw(), row.raw()], &[entries, 300], entries.into())
+        .each(&kernel("neighbors::row_of"), &[offset.raw(), row.raw()], &Entries { entries, rows: 300 }, entries.into())
         .unwrap();
     let want = rows.iter().zip(0u32..).flat_map(|(entries, row)| vec![row; entries.len()]);
     assert!(bench.down(&row).into_iter().eq(want));
     let arrays = [offset.raw(), index.raw(), distance.raw()];
-    bench.recorder.dispatch(&kernel("neighbors::sort_rows"), &arrays, &[300u32], 300u64.div_ceil(64)).unwrap();
+    bench
+        .recorder
+        .dispatch(&kernel("neighbors::sort_rows"), &arrays, &Count { count: 300 }, 300u64.div_ceil(64))
+        .unwrap();
     let want: Vec<u32> = rows
         .into_iter()
         .flat_map(|mut row| {
@@ -196,12 +234,17 @@ fn forests_begin_with_small_nodes() {
     let tree = bench.tree(&Domain::open(3).unwrap(), &cloud);
     let (levels, boxes) = (tree.levels(), bench.down(tree.boxes()));
     for reach in [0.0f32, 0.01, 0.1, 10.0] {
-        let mut params: Vec<u32> =
-            (0..12).map(|l| if l <= levels.count() { levels.start(l) as u32 } else { 0 }).collect();
-        params.extend([3000, levels.count() as u32]);
-        params.extend([reach * reach, 1.0, 1.0, 1e18].map(f32::to_bits));
-        params.extend([0, 0]);
-        let params: [u32; 20] = params.try_into().unwrap();
+        let start = |level: usize| if level <= levels.count() { levels.start(level) as u32 } else { 0 };
+        let params = Begin {
+            starts: std::array::from_fn(|i| std::array::from_fn(|j| start(4 * i + j))),
+            count: 3000,
+            levels: levels.count() as u32,
+            reach: reach * reach,
+            load_scale: 1.0,
+            square_scale: 1.0,
+            max_difference: 1e18,
+            pad: [0; 2],
+        };
         let parent = bench.up(&[0u32; 3000]);
         bench
             .recorder
@@ -239,7 +282,12 @@ fn forests_are_flattened_and_labelled() {
             let (device, left) = (bench.up(&parent), bench.up(&[0u32]));
             bench
                 .recorder
-                .each(&kernel("neighbors::link_flatten"), &[device.raw(), left.raw()], &[n, max_hops], n.into())
+                .each(
+                    &kernel("neighbors::link_flatten"),
+                    &[device.raw(), left.raw()],
+                    &Flatten { count: n, max_hops },
+                    n.into(),
+                )
                 .unwrap();
             let (flat, left) = (bench.down(&device), bench.down(&left)[0]);
             // Invocations shorten the way of others.
@@ -258,10 +306,15 @@ fn forests_are_flattened_and_labelled() {
         let (least, label) = (bench.up(&vec![0u32; n as usize]), bench.up(&vec![0u32; n as usize]));
         bench
             .recorder
-            .each(&kernel("neighbors::link_least"), &[device.raw(), numbers.raw(), least.raw()], &[n], n.into())
+            .each(
+                &kernel("neighbors::link_least"),
+                &[device.raw(), numbers.raw(), least.raw()],
+                &Count { count: n },
+                n.into(),
+            )
             .unwrap();
         let arrays = [device.raw(), numbers.raw(), least.raw(), label.raw()];
-        bench.recorder.each(&kernel("neighbors::link_label"), &arrays, &[n], n.into()).unwrap();
+        bench.recorder.each(&kernel("neighbors::link_label"), &arrays, &Count { count: n }, n.into()).unwrap();
         let mut by_root = std::collections::HashMap::<u32, Vec<u32>>::new();
         flat.iter().zip(&order).for_each(|(root, number)| by_root.entry(*root).or_default().push(*number));
         let labels = bench.down(&label);

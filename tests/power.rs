@@ -12,9 +12,9 @@ use meshloom::comm::{Communicator, run_threads};
 use meshloom::exchange::GridComms;
 use meshloom::gpu::{Options, Recorder};
 use meshloom::grid::{Grid, split, volume};
-use meshloom::io::{Element, NpyWriter, token};
+use meshloom::io::{NpyElement, NpyWriter, token};
 use meshloom::mesh::{
-    Bin, Mesh, MeshError, Painter, Points, SpectrumGeometry, Window, density_contrast, power_spectrum,
+    Bin, Mesh, MeshError, Painter, PointsInCells, SpectrumGeometry, Window, density_contrast, power_spectrum,
 };
 use meshloom::{Error, Launch, launch};
 use reference_pm::{uniform, white};
@@ -41,7 +41,7 @@ impl Scratch {
         self.0.join(name)
     }
 
-    fn save<T: Element>(&self, name: &str, shape: &[u64], values: &[T]) -> PathBuf {
+    fn save<T: NpyElement>(&self, name: &str, shape: &[u64], values: &[T]) -> PathBuf {
         let path = self.path(name);
         let writer = NpyWriter::create(&path, shape, &token()).unwrap();
         writer.write(0, values).unwrap();
@@ -490,7 +490,7 @@ fn the_library_distributes_points_and_agrees_on_errors() {
         // Uneven parts, one empty.
         let mine = |all: &[[f64; 3]]| all[[0, 0, 35, 36][me]..[0, 35, 36, 100][me]].to_vec();
         let mut distribute = |mesh, size, all: &[[f64; 3]]| {
-            Points::distribute(&mut recorder, &rank.comm, grid, mesh, size, &mine(all))
+            PointsInCells::distribute(&mut recorder, &rank.comm, grid, mesh, size, &mine(all))
         };
         let wrong = distribute(mesh([[0; 2]; 3]), size, &bad).err();
         assert!(
@@ -500,11 +500,11 @@ fn the_library_distributes_points_and_agrees_on_errors() {
         let wrong = distribute(mesh([[0; 2]; 3]), [6.0, -1.0, 2.0], &all).err();
         assert!(matches!(wrong, Some(MeshError::Size { axis: 1, .. })), "{wrong:?}");
         let narrow = distribute(mesh([[0; 2]; 3]), size, &all)?;
-        let points = distribute(mesh(Points::halo(Window::Pcs, false)), size, &all)?;
+        let points = distribute(mesh(PointsInCells::ghost_widths(Window::Pcs, false)), size, &all)?;
         let out = rank.gpu.array::<f32>("density", volume(&points.mesh().layout.own))?;
         let painter = Painter::new(Window::Pcs);
         let wrong = narrow.density(&mut recorder, &mut lines, &painter, 0.0, &out).err();
-        assert!(wrong.is_some_and(|error| error.to_string().contains("Points::halo")));
+        assert!(wrong.is_some_and(|error| error.to_string().contains("PointsInCells::ghost_widths")));
         points.density(&mut recorder, &mut lines, &painter, 0.0, &out)?;
         let mass: f64 = recorder.download(&out, 0, out.len())?.iter().map(|x| f64::from(*x)).sum();
 

@@ -129,7 +129,7 @@ static VARIANTS: LazyLock<Vec<Variant>> = LazyLock::new(|| {
         (Precision::Double, &SOME, FLOOR, false),
         (Precision::Double, &SOME, SOFTWARE, false),
     ] {
-        for source in fft::sources(precision, lengths, limits).into_iter().map(Arc::new) {
+        for source in fft::line_kernels(precision, lengths, limits).into_iter().map(Arc::new) {
             let slots = slots(&source).len();
             for windows in if many { windows(slots) } else { vec![vec![1; slots]] } {
                 texts.add(&source, &windows, Profile::Gpu.workgroup_shape(), limits, Some(precision));

@@ -4,26 +4,30 @@ use meshloom::comm::Communicator;
 use meshloom::exchange::{Exchange, ExchangeError};
 use meshloom::gpu::*;
 use meshloom::grid::{Transfer, Transfers};
+use meshloom::kernel_params;
 
 /// Twice `x`, and more of what `y` holds.
 const ADD: &str = r"
-@compute @workgroup_size(GROUP) fn main(
-    @builtin(workgroup_id) id: vec3<u32>, @builtin(num_workgroups) count: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-) {
-    for (var k = 0u; k < ITEMS; k++) {
-        let i = (group_number(id, count) * ITEMS + k) * GROUP + lane;
-        if i < params.count { store_y(i, load_x(i) * 2u + load_y(i)); }
+var<uniform> params: Params;
+var<storage, read> x: array<u32>;
+var<storage, read_write> y: array<u32>;
+fn each(i: u32) { store_y(i, load_x(i) * 2u + load_y(i)); }
+#each params.count";
+
+kernel_params! {
+    struct Count {
+        count: u32,
+        unused: u32,
     }
-}";
+}
+
+/// So many elements.
+fn of(count: u32) -> Count {
+    Count { count, unused: 0 }
+}
 
 fn add() -> Kernel {
-    Kernel::new(
-        KernelSource::new("test::add", ADD)
-            .fields("count: u32, unused: u32")
-            .array("x", Element::U32, Access::Read)
-            .array("y", Element::U32, Access::ReadWrite),
-    )
+    Kernel::new(KernelSource::new("test::add", ADD).params::<Count>())
 }
 
 /// A device for those who ask for such windows; each is another one.
@@ -56,12 +60,22 @@ fn misused<T>(result: Result<T, DeviceError>, about: &str) {
 fn works(recorder: &mut Recorder, x: &Array<u32>, holds: &[u32]) {
     assert_eq!(recorder.download(x, 0, x.len()).unwrap(), holds);
     let y = filled(recorder, &vec![1; holds.len()]);
-    recorder.each(&add(), &[x.raw(), y.raw()], &[x.len() as u32, 0], x.len()).unwrap();
+    recorder.each(&add(), &[x.raw(), y.raw()], &of(x.len() as u32), x.len()).unwrap();
     let want: Vec<u32> = holds.iter().map(|x| 2 * x + 1).collect();
     assert_eq!(recorder.download(&y, 0, y.len()).unwrap(), want);
 }
 
+kernel_params! {
+    struct Hostile {
+        zero: u32,
+        far: u32,
+    }
+}
+
 const HOSTILE: &str = r"
+var<uniform> params: Params;
+var<storage, read> x: array<u32>;
+var<storage, read_write> out: array<u32>;
 var<workgroup> unwritten: array<u32, 64>;
 @compute @workgroup_size(GROUP) fn main() {
     var few = array<u32, 4>(11u, 12u, 13u, 14u);
@@ -79,14 +93,12 @@ var<workgroup> unwritten: array<u32, 64>;
 fn a_callers_text_is_checked_unless_unsafe_says_otherwise() {
     let gpu = shared();
     let mut recorder = Recorder::new(&gpu).unwrap();
-    let source = KernelSource::new("test::hostile", HOSTILE)
-        .fields("zero: u32, far: u32")
-        .array("x", Element::U32, Access::Read)
-        .array("out", Element::U32, Access::ReadWrite)
-        .group(1);
+    let source = KernelSource::new("test::hostile", HOSTILE).params::<Hostile>().group(1);
     let x = filled(&mut recorder, &[5, 6, 7]);
     let out = filled(&mut recorder, &[77; 8]);
-    recorder.dispatch(&Kernel::new(source.clone()), &[x.raw(), out.raw()], &[0u32, 0x1234_5678], 1).unwrap();
+    recorder
+        .dispatch(&Kernel::new(source.clone()), &[x.raw(), out.raw()], &Hostile { zero: 0, far: 0x1234_5678 }, 1)
+        .unwrap();
     let got = recorder.download(&out, 0, 8).unwrap();
     assert_eq!(got[..3], [7, 0, 0], "division, remainder, workgroup memory");
     // Which element an index beyond the end means is left open, but it is one of these.
@@ -109,7 +121,7 @@ fn one_text_is_one_kernel_with_checks_and_one_without() {
             // SAFETY: the text keeps to the first `count` elements, of which both arrays have so many.
             unsafe { Kernel::new_unchecked(add().source().clone()) }
         };
-        recorder.each(&kernel, &[x.raw(), y.raw()], &[2u32, 0], 2).unwrap();
+        recorder.each(&kernel, &[x.raw(), y.raw()], &of(2), 2).unwrap();
         assert_eq!(gpu.compiled(), compiled);
     }
     assert_eq!(recorder.download(&y, 0, 2).unwrap(), [11, 17]);
@@ -126,15 +138,28 @@ fn texts_that_reach_for_more_than_they_were_given_are_refused() {
         "@compute @workgroup_size(1) fn second() { store_y(0u, 1u); }",
     ] {
         let text = format!("{more}\n{ADD}");
-        let source = KernelSource::new("test::greedy", text)
-            .fields("count: u32")
-            .array("x", Element::U32, Access::Read)
-            .array("y", Element::U32, Access::ReadWrite);
+        let source = KernelSource::new("test::greedy", text).params::<Count>();
         let y = filled(&mut recorder, &[0; 3]);
-        let error = recorder.each(&Kernel::new(source), &[x.raw(), y.raw()], &3u32, 3).unwrap_err();
+        let error = recorder.each(&Kernel::new(source), &[x.raw(), y.raw()], &of(3), 3).unwrap_err();
         assert!(matches!(error, DeviceError::Shader { .. }), "{error}");
     }
     works(&mut recorder, &x, &[1, 2, 3]);
+}
+
+kernel_params! {
+    struct Only { count: u32 }
+}
+kernel_params! {
+    struct Swapped { unused: u32, count: u32 }
+}
+kernel_params! {
+    struct Same { count: u32, unused: u32 }
+}
+kernel_params! {
+    struct Moved { count: u32, half: [f32; 2] }
+}
+kernel_params! {
+    struct Padded { side: [f32; 4], count: u32 }
 }
 
 #[test]
@@ -143,21 +168,25 @@ fn parameters_must_be_those_of_the_text() {
     let mut recorder = Recorder::new(&gpu).unwrap();
     let (x, y) = (filled(&mut recorder, &[1, 2, 3]), filled(&mut recorder, &[0; 3]));
     let arrays = [x.raw(), y.raw()];
-    misused(recorder.each(&add(), &arrays, &3u32, 3), "4 bytes of parameters are given, those of its text take 8");
-    misused(recorder.each(&add(), &arrays, &[3u32; 3], 3), "12 bytes");
-    misused(recorder.each(&add(), &arrays, &[3u32; 96], 3), "256 are allowed");
-    let many = KernelSource::new("test::many", ADD.replace("params.count", "params.count[0].x"))
-        .fields("count: array<vec4<u32>, 17>")
-        .array("x", Element::U32, Access::Read)
-        .array("y", Element::U32, Access::ReadWrite);
-    misused(recorder.each(&Kernel::new(many), &arrays, &[3u32; 4], 3), "272 bytes of parameters, 256 are allowed");
-    // The padding behind the last field may be left out.
-    let padded = KernelSource::new("test::padded", ADD)
-        .fields("side: vec3<f32>, count: u32, more: u32")
-        .array("x", Element::U32, Access::Read)
-        .array("y", Element::U32, Access::ReadWrite);
-    recorder.each(&Kernel::new(padded), &arrays, &[0u32, 0, 0, 3, 0], 3).unwrap();
+    let only = Only { count: 3 };
+    misused(recorder.each(&add(), &arrays, &only, 3), "(count: u32) are given, it takes (count: u32, unused: u32)");
+    let swapped = Swapped { unused: 0, count: 3 };
+    misused(recorder.each(&add(), &arrays, &swapped, 3), "(unused: u32, count: u32) are given");
+    misused(recorder.each(&add(), &arrays, &(), 3), "() are given");
+    // Another type with the same fields is as good.
+    recorder.each(&add(), &arrays, &Same { count: 3, unused: 0 }, 3).unwrap();
     assert_eq!(recorder.download(&y, 0, 3).unwrap(), [2, 4, 6]);
+    // WGSL would read `half` from another place than Rust writes it to.
+    let moved = Kernel::new(KernelSource::new("test::moved", ADD).params::<Moved>());
+    let error = recorder.each(&moved, &arrays, &Moved { count: 3, half: [0.0; 2] }, 3).unwrap_err();
+    assert!(
+        matches!(&error, DeviceError::Shader { why, .. } if why.contains("`half: vec2<f32>` is at byte 4")),
+        "{error}"
+    );
+    // The padding behind the last field is left out.
+    let padded = Kernel::new(KernelSource::new("test::padded", ADD).params::<Padded>());
+    recorder.each(&padded, &arrays, &Padded { side: [0.0; 4], count: 3 }, 3).unwrap();
+    assert_eq!(recorder.download(&y, 0, 3).unwrap(), [4, 8, 12]);
     works(&mut recorder, &x, &[1, 2, 3]);
 }
 
@@ -166,23 +195,27 @@ fn an_array_that_is_written_stands_in_one_slot() {
     let gpu = shared();
     let mut recorder = Recorder::new(&gpu).unwrap();
     let x = filled(&mut recorder, &[1, 2, 3]);
-    misused(recorder.each(&add(), &[x.raw(), x.raw()], &[3u32, 0], 3), "`x` and `y` are one array");
+    misused(recorder.each(&add(), &[x.raw(), x.raw()], &of(3), 3), "`x` and `y` are one array");
     let seen = x.cast::<i32>().unwrap();
-    let source = |access: [Access; 2]| {
-        let text = "@compute @workgroup_size(GROUP) fn main() { store_out(0u, load_a(1u) + u32(load_b(2u))); }";
-        KernelSource::new("test::three", text)
-            .array("a", Element::U32, access[0])
-            .array("b", Element::I32, access[1])
-            .array("out", Element::U32, Access::ReadWrite)
-            .group(1)
+    let source = |access: [&str; 2]| {
+        let [a, b] = access;
+        let text = format!(
+            "var<storage, {a}>; var<storage, {b}>;
+             var<storage, read_write> out: array<u32>;
+             @compute @workgroup_size(GROUP) fn main() {{ store_out(0u, load_a(1u) + u32(load_b(2u))); }}"
+        );
+        KernelSource::new("test::three", text.replace("; var", ";\nvar")).group(1)
     };
     let out = filled(&mut recorder, &[0]);
-    for access in [[Access::ReadWrite; 2], [Access::Atomic, Access::ReadWrite], [Access::ReadWrite, Access::Read]] {
+    let [read, write] = ["read> a: array<u32", "read_write> a: array<u32"];
+    let atomic = "read_write> a: array<atomic<u32>";
+    let [read_b, write_b] = ["read> b: array<i32", "read_write> b: array<i32"];
+    for access in [[write, write_b], [atomic, write_b], [write, read_b]] {
         let kernel = Kernel::new(source(access));
         misused(recorder.dispatch(&kernel, &[x.raw(), seen.raw(), out.raw()], &(), 1), "`a` and `b` are one array");
     }
     // All may read it.
-    let kernel = Kernel::new(source([Access::Read; 2]));
+    let kernel = Kernel::new(source([read, read_b]));
     recorder.dispatch(&kernel, &[x.raw(), seen.raw(), out.raw()], &(), 1).unwrap();
     assert_eq!(recorder.download(&out, 0, 1).unwrap(), [5]);
     works(&mut recorder, &x, &[1, 2, 3]);
@@ -205,13 +238,13 @@ fn a_kernel_serves_every_device_and_an_array_its_own() {
     let kernel = add();
     for recorder in &mut recorders {
         let (x, y) = (filled(recorder, &[1, 2]), filled(recorder, &[5, 5]));
-        recorder.each(&kernel, &[x.raw(), y.raw()], &[2u32, 0], 2).unwrap();
+        recorder.each(&kernel, &[x.raw(), y.raw()], &of(2), 2).unwrap();
         assert_eq!(recorder.download(&y, 0, 2).unwrap(), [7, 9]);
     }
     let [here, there] = &mut recorders;
     let (mine, theirs) = (filled(here, &[1, 2]), filled(there, &[3, 4]));
     let foreign = "another device";
-    misused(here.each(&kernel, &[theirs.raw(), mine.raw()], &[2u32, 0], 2), foreign);
+    misused(here.each(&kernel, &[theirs.raw(), mine.raw()], &of(2), 2), foreign);
     misused(here.copy(&theirs, 0, &mine, 0, 2), foreign);
     misused(here.copy(&mine, 0, &theirs, 0, 2), foreign);
     misused(here.upload(&theirs, 0, &[8]), foreign);
@@ -239,7 +272,7 @@ fn a_kernel_serves_every_device_and_an_array_its_own() {
     let gpu = open(1 << 17);
     let mut recorder = Recorder::new(&gpu).unwrap();
     let (x, y) = (filled(&mut recorder, &[1, 2]), filled(&mut recorder, &[5, 5]));
-    recorder.each(&kernel, &[x.raw(), y.raw()], &[2u32, 0], 2).unwrap();
+    recorder.each(&kernel, &[x.raw(), y.raw()], &of(2), 2).unwrap();
     assert_eq!(recorder.download(&y, 0, 2).unwrap(), [7, 9]);
 }
 
@@ -252,13 +285,13 @@ fn sizes_beyond_what_indices_hold_are_refused() {
         let Err(error) = gpu.array::<u32>("long", len) else { panic!("{len} elements") };
         assert!(matches!(error, DeviceError::TooLong { .. }), "{error}");
         let y = filled(&mut recorder, &[0; 3]);
-        let error = recorder.each(&add(), &[x.raw(), y.raw()], &[3u32, 0], len).unwrap_err();
+        let error = recorder.each(&add(), &[x.raw(), y.raw()], &of(3), len).unwrap_err();
         assert!(matches!(error, DeviceError::TooLong { .. }), "{error}");
     }
     for workgroups in [1 << 32, u64::MAX] {
-        misused(recorder.dispatch(&add(), &[x.raw(), x.raw()], &[3u32, 0], workgroups), "one array");
+        misused(recorder.dispatch(&add(), &[x.raw(), x.raw()], &of(3), workgroups), "one array");
         let y = filled(&mut recorder, &[0; 3]);
-        misused(recorder.dispatch(&add(), &[x.raw(), y.raw()], &[3u32, 0], workgroups), "workgroups");
+        misused(recorder.dispatch(&add(), &[x.raw(), y.raw()], &of(3), workgroups), "workgroups");
     }
     misused(recorder.copy(&x, 2, &x, 0, 2), "2 elements from 2");
     misused(recorder.upload(&x, u64::MAX, &[1]), "of an array of 3");

@@ -3,8 +3,8 @@
 use meshloom::comm::{Communicator, run_threads};
 use meshloom::exchange::GridComms;
 use meshloom::fft::{
-    Choice, FftError, Forecast, Spec, Speeds, Transform, TransformCallbacks, TransformError, Tuner, Tuning, Value,
-    Values,
+    FftError, Forecast, Spec, Speeds, Transform, TransformCallbacks, TransformChoice, TransformError, TransformTuning,
+    Tuner, Value, Values,
 };
 use meshloom::gpu::{Gpu, Options, Recorder};
 use meshloom::grid::Grid;
@@ -18,16 +18,16 @@ fn counted<T: Value>(spec: &Spec, parts: [usize; 2], pieces: u64) {
     let results = run_threads(grid.ranks(), |comm| {
         let gpu = Gpu::open(&options, comm.rank())?;
         let mut recorder = Recorder::new(&gpu)?;
-        let mut lines = GridComms::new(&comm, grid)?.with_chunks(CHUNK, 3);
-        let tuning = Tuning { pieces, ..Tuning::of(&gpu) };
+        let mut comms = GridComms::new(&comm, grid)?.with_chunks(CHUNK, 3);
+        let tuning = TransformTuning { pieces, ..TransformTuning::of(&gpu) };
         let transform = Transform::<T>::with(&gpu, spec, grid, comm.rank(), &tuning, &TransformCallbacks::default())?;
         let layout = transform.field_layout();
         let (field, spectrum) = (transform.field(&gpu, &layout)?, transform.spectrum(&gpu)?);
         recorder.clear(&field);
-        transform.forward(&mut recorder, &mut lines, &field, &layout, &spectrum)?;
-        let there = lines.cost();
-        transform.inverse(&mut recorder, &mut lines, &spectrum, None, &field, &layout)?;
-        let both = lines.cost();
+        transform.forward(&mut recorder, &mut comms, &field, &layout, &spectrum)?;
+        let there = comms.cost();
+        transform.inverse(&mut recorder, &mut comms, &spectrum, None, &field, &layout)?;
+        let both = comms.cost();
         let forecast = Forecast::new(spec, grid, comm.rank(), &tuning, &Speeds::default(), CHUNK)?;
         assert_eq!(forecast.memory.field, field.len() * T::ELEMENT.bytes());
         assert_eq!(forecast.memory.spectrum, spectrum.len() * 8);
@@ -58,7 +58,7 @@ fn forecasts_are_what_runs_count() {
 #[test]
 fn large_runs_are_forecast_without_a_device() {
     let spec = Spec::new(Values::Real, [4096; 3]);
-    let tuning = Tuning::profile(meshloom::gpu::Profile::Gpu);
+    let tuning = TransformTuning::profile(meshloom::gpu::Profile::Gpu);
     let forecast = |parts: [usize; 2], speeds: &Speeds| {
         Forecast::new(&spec, Grid::new(parts, 512).unwrap(), 0, &tuning, speeds, 2 << 20).unwrap()
     };
@@ -82,7 +82,7 @@ fn large_runs_are_forecast_without_a_device() {
 #[test]
 fn the_fastest_way_is_remembered() {
     let directory = std::env::temp_dir().join(format!("meshloom-tuning-{}", meshloom::io::token()));
-    let file = directory.join("wisdom.json");
+    let file = directory.join("wisdom.txt");
     let options = Options::from_env().unwrap();
     let tune = |ranks: usize, size: u64| {
         let spec = Spec::new(Values::Complex, [size; 3]);
@@ -90,12 +90,12 @@ fn the_fastest_way_is_remembered() {
             let gpu = Gpu::open(&options, comm.rank())?;
             let tuned = Tuner::new(&gpu, &comm, &spec).remembering(&file).runs(1).tune::<[f32; 2]>()?;
             // What was chosen works.
-            let mut lines = tuned.choice.lines(&comm)?;
-            let transform = tuned.choice.transform::<[f32; 2]>(&gpu, &spec, &lines)?;
+            let mut comms = tuned.choice.comms(&comm)?;
+            let transform = tuned.choice.transform::<[f32; 2]>(&gpu, &spec, &comms)?;
             let (mut recorder, layout) = (Recorder::new(&gpu)?, transform.field_layout());
             let (field, spectrum) = (transform.field(&gpu, &layout)?, transform.spectrum(&gpu)?);
             recorder.upload(&field, 0, &vec![[1.0, 0.0]; field.len() as usize])?;
-            transform.forward(&mut recorder, &mut lines, &field, &layout, &spectrum)?;
+            transform.forward(&mut recorder, &mut comms, &field, &layout, &spectrum)?;
             if comm.rank() == 0 {
                 assert_eq!(recorder.download(&spectrum, 0, 1)?, [[(size * size * size) as f32, 0.0]]);
             }
@@ -132,7 +132,7 @@ fn ranks_that_disagree_are_told() {
     results.unwrap();
     let usual = |ranks: usize| {
         let gpu = Gpu::open(&Options::from_env().unwrap(), 0).unwrap();
-        Choice::usual(&gpu, &Spec::new(Values::Real, [8; 3]), ranks).grid
+        TransformChoice::usual(&gpu, &Spec::new(Values::Real, [8; 3]), ranks).grid
     };
     assert_eq!(usual(4), [4, 1]);
 }
@@ -144,13 +144,13 @@ fn a_second_plan_compiles_nothing_and_speeds_are_positive() {
     let comm = Communicator::solo();
     let mut recorder = Recorder::new(&gpu).unwrap();
     let run = |recorder: &mut Recorder| {
-        let mut lines = GridComms::new(&comm, Grid::new([1, 1], 1).unwrap()).unwrap();
-        let transform = Transform::<f32>::new(&gpu, [6, 10, 12], lines.grid(), 0).unwrap();
+        let mut comms = GridComms::new(&comm, Grid::new([1, 1], 1).unwrap()).unwrap();
+        let transform = Transform::<f32>::new(&gpu, [6, 10, 12], comms.grid(), 0).unwrap();
         let layout = transform.field_layout();
         let (field, spectrum) = (transform.field(&gpu, &layout).unwrap(), transform.spectrum(&gpu).unwrap());
         recorder.clear(&field);
-        transform.forward(recorder, &mut lines, &field, &layout, &spectrum).unwrap();
-        transform.inverse(recorder, &mut lines, &spectrum, None, &field, &layout).unwrap();
+        transform.forward(recorder, &mut comms, &field, &layout, &spectrum).unwrap();
+        transform.inverse(recorder, &mut comms, &spectrum, None, &field, &layout).unwrap();
         recorder.wait().unwrap();
         gpu.compiled()
     };

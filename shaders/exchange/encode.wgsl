@@ -1,10 +1,10 @@
 // Values of a part as blocks of 16-bit integers.
 //
-// Layout: `plain` holds a part of `count` words (bits of f32) from `start` on; in `coded` it begins at `target_`, as blocks
-// of 64 values: one word with the step of the block, a power of two as f32, then the values in steps, two a word, the
+// Layout: `plain` holds a part of `count` words (bits of f32) from `start` on; in `coded` it begins at `target_start`, as blocks
+// of 64 values: one word with the step of the block, a power of two as f32, then the values in steps, two per word, the
 // first in the low half. The last block is as long as its values need.
 // A block that holds a NaN or an infinity has the step NaN.
-// Workgroup: GROUP invocations, a block each. No workgroup memory. Every operation is exact or a rounding to the nearest
+// Workgroup: GROUP invocations, one block each. No workgroup memory. Every operation is exact or a rounding to the nearest
 // integer: the same bits on all devices.
 
 var<uniform> params: Params;

@@ -1,5 +1,5 @@
-// How many leading elements count. `params.device` says who knows: 0 the host (`params.count`), 1 the device
-// (`count[0]`, no more than `params.count`), 2 the device, which lets all of them count or, with `count[0]` = 0, none.
+// How many leading elements count. `params.device` says where the number is: 0 on the host (`params.count`), 1 on the device
+// (`count[0]`, no more than `params.count`), 2 on the device as a switch: all of them count or, with `count[0]` = 0, none.
 
 fn counted() -> u32 {
     if params.device == 0u { return params.count; }

@@ -16,7 +16,7 @@ fn each(i: u32) {
 #else
     let added = params.a * load_x(i);
 #endif
-    // With a factor of 0 nothing of y is left, whatever it held.
+    // With b = 0, y may have been undefined, and NaN times 0 is NaN.
     let kept = select(params.b * load_y(i), 0.0, params.b == 0.0);
     store_y(i, kept + added);
 }

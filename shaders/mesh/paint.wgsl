@@ -1,6 +1,6 @@
 // Paints particles of equal mass onto a mesh of 64-bit fixed-point cells.
 //
-// Layout: particles as in particle.wgsl; `mesh` holds two u32 a cell, low word first; `faults[0]` counts particles that
+// Layout: particles as in particle.wgsl; `mesh` holds two u32 per cell, low word first; `faults[0]` counts particles that
 // were not painted: not a finite position, or a node outside the array.
 //
 // A particle is UNIT integer units. They are shared out along x, then y, then z, the remainder of each rounding going
@@ -11,7 +11,7 @@
 // Workgroup: GROUP invocations, ITEMS particles each. No workgroup memory.
 
 var<uniform> params: Params;
-#if points
+#if in_cells
 var<storage, read> cell: array<u32>;
 #endif
 var<storage, read> d0: array<f32>;
@@ -29,7 +29,7 @@ fn deposit(cell: u32, amount: u32) {
     if before + amount < before { add_mesh(2u * cell + 1u, 1u); }
 }
 
-/// The share of `whole` units that goes to a node of weight `w`, out of `left` that are still there.
+/// The share of `whole` units that goes to a node of weight `w`, at most the `left` that remain; the last node (`rest`) takes all of them.
 fn share(whole: u32, w: f32, left: u32, rest: bool) -> u32 {
     return select(min(u32(f32(whole) * w + 0.5), left), left, rest);
 }

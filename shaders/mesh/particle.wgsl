@@ -1,6 +1,6 @@
 // Common head of the kernels over particles: where a particle's nodes are, and where they lie in a rank's array.
 //
-// Particles are the sites of a box of a lattice with displacements d0, d1, d2 in box units, or (`points`) a cell of the
+// Particles are the sites of a box of a lattice with displacements d0, d1, d2 in box units, or (`in_cells`) a cell of the
 // array in `cell` and offsets d0, d1, d2 in cells.
 
 #import mesh::window
@@ -12,7 +12,7 @@ struct Located {
     z: Nodes,
 }
 
-#if !points
+#if !in_cells
 fn locate(particle: u32) -> Located {
     let k = params.first.z + particle % params.local.z;
     let j = params.first.y + particle / params.local.z % params.local.y;

@@ -5,7 +5,7 @@
 // Workgroup: GROUP invocations, ITEMS particles each. No workgroup memory.
 
 var<uniform> params: Params;
-#if points
+#if in_cells
 var<storage, read> cell: array<u32>;
 #endif
 var<storage, read> d0: array<f32>;

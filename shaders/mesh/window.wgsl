@@ -19,15 +19,15 @@ struct Nodes {
     at: f32,
 }
 
-/// Nodes of a particle that left site `site` of a lattice of `sites` over a mesh of `mesh` cells by `shift` cells.
-/// The site is split into a whole cell and a rest in integers, so that precision does not depend on the box.
+/// Nodes of a particle displaced by `shift` cells from site `site` of a lattice of `sites` over a mesh of `mesh` cells.
+/// The site's position is split into a cell and a remainder in integers, so that precision does not depend on the box.
 fn nodes_of_site(site: u32, sites: u32, per_site: f32, mesh: u32, shift: f32) -> Nodes {
     let at = cell_of_site(site, sites, mesh);
     return nodes_near(i32(at.x), f32(at.y) * per_site + shift);
 }
 
-/// Quotient and remainder of site * mesh by sites, for site < sites <= 2^31. The product takes two words from 65,536 cells an axis
-/// on.
+/// Quotient and remainder of site * mesh by sites, for site < sites <= 2^31. From 65,536 cells per axis on the
+/// product takes two words.
 fn cell_of_site(site: u32, sites: u32, mesh: u32) -> vec2<u32> {
     let low = site * mesh;
     // The high word, by halves of words.
@@ -83,12 +83,12 @@ fn weight(at: f32, n: i32) -> f32 {
 }
 #endif
 
-/// The node that takes what rounding leaves over: one whose weight is never small.
+/// The node that takes the remainder of the rounding: one whose weight is never small.
 fn heaviest(at: f32) -> i32 {
     return select(0, select(1, 2, WIDTH == 4 && at >= 0.5), WIDTH > 2);
 }
 
-/// A position that arithmetic can be trusted with: not NaN, not infinite, not beyond what f32 resolves.
+/// A position that f32 resolves: not NaN, not infinite, less than 2^22 cells.
 fn sane(shift: vec3<f32>) -> bool {
     return all(abs(shift) < vec3<f32>(4194304.0));
 }

@@ -1,4 +1,4 @@
-//! What can go wrong between ranks.
+//! Errors of communication and of runs.
 
 use std::fmt;
 
@@ -11,12 +11,12 @@ use super::lane::MAX_TAG;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CommError {
-    /// Another rank failed, panicked, aborted or left while this one waited or was about to.
+    /// Another rank failed, panicked, aborted or left while this one waited for it or before it could send to it.
     #[error("rank {rank} is gone: {message}; the cause lies on that rank, fix it there")]
     PeerFailed {
         /// The rank that failed first, or that left, counted in the whole run.
         rank: usize,
-        /// What it said.
+        /// Its error, or what it did.
         message: String,
     },
     /// The ranks of a communicator did not call the same collective with the same shape.
@@ -34,14 +34,14 @@ pub enum CommError {
         /// What that rank did.
         other_called: String,
     },
-    /// All ranks are done, but messages of collectives were sent that no rank has taken: some ranks called what others did
-    /// not, and none had to wait for it.
+    /// All ranks are done, but messages of collectives were sent that no rank has received: some ranks called collectives that
+    /// others did not, without having to wait for them.
     #[error(
         "{messages} messages of collectives were sent that no rank took before all were done; \
          every rank must call the same collectives in the same order with shapes that agree"
     )]
     Untaken {
-        /// How many.
+        /// The number of these messages.
         messages: u64,
     },
     /// A slice or count that does not fit the call.
@@ -56,7 +56,8 @@ pub enum CommError {
         /// The value it has.
         got: u64,
     },
-    /// A message of another size than the receive asked for. The stream between the two ranks is out of step after it.
+    /// A message of another size than the receive asked for. Later messages between the two ranks do not match their receives
+    /// any more.
     #[error(
         "rank {rank} expected {expected} bytes from rank {from}, but {got} bytes{} came; \
          make the sizes and the largest message of both ranks agree",
@@ -69,7 +70,7 @@ pub enum CommError {
         from: usize,
         /// Bytes asked for.
         expected: u64,
-        /// Bytes that came; a lower bound where it exceeds `expected`.
+        /// Bytes received; a lower bound where it exceeds `expected`.
         got: u64,
     },
     /// A rank number that the communicator does not have.
@@ -92,7 +93,7 @@ pub enum CommError {
         /// The tag.
         tag: u32,
     },
-    /// Host memory for a message could not be had.
+    /// Host memory for a message could not be allocated.
     #[error("rank {rank}: no host memory for a message of {bytes} bytes; send it in smaller parts")]
     Memory {
         /// This rank.
@@ -107,7 +108,7 @@ pub enum CommError {
         rank: usize,
         /// The MPI function.
         call: &'static str,
-        /// The library's own words.
+        /// The MPI library's text.
         text: String,
     },
     /// Ranks could not be started.
@@ -116,7 +117,7 @@ pub enum CommError {
 }
 
 impl CommError {
-    /// A wait that only the waiting rank itself could end.
+    /// The error of a wait for a message to itself that the rank has not sent.
     pub(super) fn not_sent_to_self(rank: usize) -> CommError {
         CommError::PeerFailed { rank, message: "it waits for a message to itself that it has not sent".to_owned() }
     }

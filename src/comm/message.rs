@@ -1,10 +1,11 @@
 //! Messages between two ranks, which travel in pieces if they are long.
 //!
 //! A message of `n` bytes travels as `n / max_piece` full pieces and one that is shorter, possibly empty. The short piece
-//! marks the end, so a receive that asked for another size notices and never takes a piece of the next message for its own.
+//! marks the end, so a receive of another size is an error and never gets a piece of the next message.
 //! The header of a message of a collective travels with the first piece and does not count.
 
 use std::collections::VecDeque;
+use std::fmt;
 
 use bytemuck::Zeroable;
 
@@ -42,6 +43,12 @@ pub struct Sending {
     pieces: Pieces,
     /// The caller's buffer. That of a message in one piece is in the piece, until it is done.
     buffer: Vec<u8>,
+}
+
+impl fmt::Debug for Sending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Sending({} pieces under way)", self.pieces.0.len())
+    }
 }
 
 impl Sending {
@@ -89,6 +96,12 @@ pub struct Receiving {
     from: usize,
     /// Of a collective: the call that the message must begin with.
     call: Option<Call>,
+}
+
+impl fmt::Debug for Receiving {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Receiving({} bytes from rank {}, {} pieces under way)", self.bytes, self.from, self.pieces.0.len())
+    }
 }
 
 impl Receiving {

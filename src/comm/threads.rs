@@ -214,7 +214,7 @@ impl ThreadReceive {
     }
 
     /// Why the message, which is not in the mailbox, cannot come any more. Sends deliver at once, so the sender's present
-    /// state tells.
+    /// state decides.
     fn stop(&self) -> Option<CommError> {
         if let Some((rank, message)) = self.world.first_failure() {
             return Some(CommError::PeerFailed { rank, message });

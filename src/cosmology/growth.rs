@@ -44,6 +44,7 @@ pub struct Growth {
 
 /// Growth at one scale factor. A prime is a derivative with respect to ln a.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct GrowthFactors {
     /// The scale factor.
     pub a: f64,

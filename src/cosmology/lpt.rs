@@ -17,6 +17,7 @@ pub enum LptOrder {
 /// where s1 = -grad phi1 with laplacian phi1 = delta, and s2 = -grad phi2 with laplacian phi2 = the sum over axes i < j
 /// of (phi1,ii phi1,jj - phi1,ij^2).
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct LptFactors {
     /// D1 and D2 (0 at first order).
     pub position: [f64; 2],

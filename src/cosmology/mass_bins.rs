@@ -25,6 +25,7 @@ pub struct MassBins {
 
 /// One bin of a measured mass function.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct MassBin {
     /// Lower edge in Msun/h, part of the bin.
     pub mass_low: f64,

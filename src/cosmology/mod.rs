@@ -73,5 +73,5 @@ pub use schedule::{
     DriftKickDrift, KickDriftKick, MAX_STEPS, Scheme, StepOp, bullfrog_coefficients, fastpm_coefficients,
     fastpm_factors, resume_from, schedule,
 };
-pub use transfer::{Transfer, TransferKind};
+pub use transfer::{TransferFunction, TransferKind};
 pub use variance::MassVariance;

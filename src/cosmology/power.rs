@@ -3,7 +3,7 @@
 use std::f64::consts::PI;
 
 use super::top_hat::top_hat;
-use super::{Cosmology, CosmologyError, Growth, Transfer, TransferKind};
+use super::{Cosmology, CosmologyError, Growth, TransferFunction, TransferKind};
 
 /// c/H0 in Mpc/h.
 pub const HUBBLE_DISTANCE: f64 = 2997.92458;
@@ -28,7 +28,7 @@ pub const HUBBLE_DISTANCE: f64 = 2997.92458;
 #[derive(Debug, Clone)]
 pub struct LinearPower {
     growth: Growth,
-    transfer: Transfer,
+    transfer: TransferFunction,
     /// The factors of P that do not depend on k and a.
     scale: f64,
     pivot: f64,
@@ -39,13 +39,13 @@ impl LinearPower {
     /// Prepares the growth and the transfer function of `cosmology`.
     ///
     /// # Errors
-    /// As [`Transfer::new`].
+    /// As [`TransferFunction::new`].
     pub fn new(cosmology: Cosmology, transfer: TransferKind) -> Result<Self, CosmologyError> {
         let growth = Growth::new(cosmology);
         let d1_today = growth.at(1.0)?.d1;
         let poisson = HUBBLE_DISTANCE.powi(2) / cosmology.omega_m();
         Ok(Self {
-            transfer: Transfer::new(&cosmology, transfer)?,
+            transfer: TransferFunction::new(&cosmology, transfer)?,
             scale: 2.0 * PI * PI * (4.0 / 25.0) * cosmology.primordial_amplitude() * poisson * poisson,
             pivot: 0.05 / cosmology.h(),
             d1_today,
@@ -64,7 +64,7 @@ impl LinearPower {
     }
 
     /// The transfer function in use.
-    pub fn transfer(&self) -> &Transfer {
+    pub fn transfer(&self) -> &TransferFunction {
         &self.transfer
     }
 

@@ -1,4 +1,4 @@
-//! Transfer functions of Eisenstein & Hu (1998), ApJ 496, 605.
+//! TransferFunction functions of Eisenstein & Hu (1998), ApJ 496, 605.
 
 use super::error::require;
 use super::{Cosmology, CosmologyError};
@@ -18,7 +18,7 @@ pub enum TransferKind {
 ///
 /// T(0) = 1. `omega_b = 0` is allowed; the sound horizon, which does not matter then, takes its limit.
 #[derive(Debug, Clone)]
-pub struct Transfer {
+pub struct TransferFunction {
     h: f64,
     shape: Shape,
 }
@@ -84,7 +84,7 @@ impl Epochs {
     }
 }
 
-impl Transfer {
+impl TransferFunction {
     /// Prepares the transfer function of `cosmology`.
     ///
     /// # Errors
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn large_scales_are_untouched() {
         for kind in [TransferKind::Full, TransferKind::NoWiggle] {
-            let transfer = Transfer::new(&Cosmology::simple(), kind).unwrap();
+            let transfer = TransferFunction::new(&Cosmology::simple(), kind).unwrap();
             assert_eq!(transfer.at(0.0), 1.0);
             // The fits approach 1 as 1 - O(q): q is below 1e-6 here.
             assert!((transfer.at(1e-8) - 1.0).abs() < 1e-6);
@@ -203,7 +203,7 @@ mod tests {
     fn few_baryons_tend_to_none() {
         let with = |omega_b| {
             let cosmology = Cosmology::new(Parameters { omega_b, ..Default::default() }).unwrap();
-            [TransferKind::Full, TransferKind::NoWiggle].map(|kind| Transfer::new(&cosmology, kind).unwrap())
+            [TransferKind::Full, TransferKind::NoWiggle].map(|kind| TransferFunction::new(&cosmology, kind).unwrap())
         };
         for (none, few) in with(0.0).iter().zip(&with(1e-12)) {
             for k in [0.0, 1e-4, 0.01, 0.1, 1.0, 10.0] {
@@ -217,6 +217,6 @@ mod tests {
     #[test]
     fn fit_without_meaning_is_refused() {
         let sparse = Parameters { omega_m: 0.02, omega_b: 0.0199, ..Default::default() };
-        assert!(Transfer::new(&Cosmology::new(sparse).unwrap(), TransferKind::NoWiggle).is_err());
+        assert!(TransferFunction::new(&Cosmology::new(sparse).unwrap(), TransferKind::NoWiggle).is_err());
     }
 }

@@ -1,11 +1,12 @@
 //! Copies of a block of one array to a block of another: exchanges of ghost cells and redistributions pack and unpack their
 //! messages with them.
 
-use crate::gpu::{DeviceError, Element, Kernel, KernelSource, RawArray, Recorder};
+use crate::gpu::{Array, DeviceElement, DeviceError, Element, Kernel, KernelSource, Recorder};
+use crate::grid::Block;
 
 /// What becomes of the elements that a block is copied to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Action {
+pub(super) enum CopyAction {
     /// They are replaced.
     Replace,
     /// Words, as `f32`, are added to them.
@@ -14,17 +15,35 @@ pub(crate) enum Action {
     AddWide,
 }
 
-/// Where the elements of a block lie in an array.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
-    /// The first element.
-    pub start: u64,
-    /// Elements from one to the next along each of the block's axes.
-    pub strides: [u64; 4],
+/// A block of each of several fields, which lie in one array one after the other.
+#[derive(Clone, Copy)]
+pub(super) struct FieldBlocks<'a, T> {
+    pub array: &'a Array<T>,
+    /// The block of the first field.
+    pub block: Block,
+    /// Elements from one field to the next.
+    pub stride: u64,
+}
+
+impl<'a, T: DeviceElement> FieldBlocks<'a, T> {
+    /// The same blocks packed in a message from element `start` on: that of the first field in C order, then that of the next.
+    pub fn packed(array: &'a Array<T>, start: u64, block: Block) -> Self {
+        let [_, j, k] = block.extent;
+        let stride = block.len();
+        let block = Block { offset: start, extent: block.extent, strides: [j * k, k, 1] };
+        FieldBlocks { array, block, stride }
+    }
+
+    /// The first element, and the strides between fields and along the axes, where an element of the block is so many of the array.
+    fn place(&self, words: u64) -> [u64; 5] {
+        let [i, j, k] = self.block.strides;
+        let last = if words > 1 { 1 } else { k };
+        [self.block.offset * words, self.stride * words, i * words, j * words, last]
+    }
 }
 
 /// Copies blocks between arrays of one type of elements.
-pub(crate) struct BlockCopy {
+pub(super) struct BlockCopy {
     kernel: Kernel,
 }
 
@@ -39,37 +58,40 @@ crate::kernel_params! {
 }
 
 /// The kernel for such elements; the actions that add know [`Element::U32`] only.
-pub(super) fn kernel(element: Element, action: Action) -> KernelSource {
+pub(super) fn kernel(element: Element, action: CopyAction) -> KernelSource {
     KernelSource::new("exchange::block_copy", include_str!("../../shaders/exchange/block_copy.wgsl"))
         .params::<BlockCopyParams>()
         .element("Cell", element)
-        .flag("add_float", action == Action::AddFloat)
-        .flag("add_wide", action == Action::AddWide)
+        .flag("add_float", action == CopyAction::AddFloat)
+        .flag("add_wide", action == CopyAction::AddWide)
 }
 
 impl BlockCopy {
     /// Copies elements of this type; the actions that add know [`Element::U32`] only.
-    pub fn new(element: Element, action: Action) -> Self {
+    pub fn new(element: Element, action: CopyAction) -> Self {
         BlockCopy { kernel: Kernel::trusted(kernel(element, action)) }
     }
 
-    /// Records the copy of a block of `extent` from `origin` in `from` to `target` in `to`, a different array. Neither
-    /// submits nor waits.
-    pub fn record(
+    /// Records the copy of the blocks `from` of so many `fields` onto the blocks `to` of another array. An element of a block is
+    /// `words` elements of the arrays, which lie next to each other along the last axis. Neither submits nor waits.
+    pub fn record<T: DeviceElement>(
         &self,
         recorder: &mut Recorder,
-        extent: [u64; 4],
-        (from, origin): (&RawArray, Place),
-        (to, target): (&RawArray, Place),
+        [fields, words]: [u64; 2],
+        from: &FieldBlocks<'_, T>,
+        to: &FieldBlocks<'_, T>,
     ) -> Result<(), DeviceError> {
+        let [i, j, k] = to.block.extent;
+        let extent = [fields, i, j, k * words];
         // Arrays have fewer than 2^32 elements, so that whatever indexes one fits.
-        let words = |v: [u64; 4]| v.map(|n| n as u32);
+        let narrow = |v: [u64; 4]| v.map(|n| n as u32);
+        let ([from_start, from_strides @ ..], [to_start, to_strides @ ..]) = (from.place(words), to.place(words));
         let params = BlockCopyParams {
-            extent: words(extent),
-            starts: words([origin.start, target.start, 0, 0]),
-            from_strides: words(origin.strides),
-            to_strides: words(target.strides),
+            extent: narrow(extent),
+            starts: narrow([from_start, to_start, 0, 0]),
+            from_strides: narrow(from_strides),
+            to_strides: narrow(to_strides),
         };
-        recorder.each(&self.kernel, &[from, to], &params, extent.iter().product())
+        recorder.each(&self.kernel, &[from.array.raw(), to.array.raw()], &params, extent.iter().product())
     }
 }

@@ -5,10 +5,10 @@ use crate::comm::{CommError, Communicator, Op};
 use crate::gpu::{Gpu, Recorder};
 use crate::hash::{START, fnv1a};
 
-/// What one rank works with: the other ranks, a device, the list of its work and the way of device data between ranks.
+/// What one rank works with: a communicator, a device, a recorder of its work and an exchange of device data.
 ///
-/// [`launch`](crate::launch) makes one for each rank; [`new`](Self::new) makes one of a caller's communicator and device. Whoever needs only
-/// a part borrows it: `&mut context.recorder`.
+/// [`launch`](crate::launch) makes one for each rank; [`new`](Self::new) makes one of a caller's communicator and device. A function that needs only
+/// a part borrows that: `&mut context.recorder`.
 #[derive(Debug)]
 pub struct Context {
     /// All ranks.
@@ -43,7 +43,7 @@ fn sharing(comm: &Communicator, gpu: &Gpu) -> Result<usize, CommError> {
     let adapter = fnv1a(crate::host::number().unwrap_or(START), adapter.as_bytes());
     let all = comm.all_gather(&[adapter])?;
     let mut most = [all.iter().filter(|&&other| other == adapter).count() as u64];
-    // The same on every rank, so that all come to the same verdict on memory.
+    // The same on every rank, so that all decide alike whether memory suffices.
     comm.all_reduce(&mut most, Op::Max)?;
     Ok(most[0] as usize)
 }

@@ -1,4 +1,4 @@
-//! GhostCells exchange and halo reduction of distributed fields.
+//! Exchange of ghost cells, and its adjoint, of distributed fields.
 //!
 //! ```text
 //!            rank 0          rank 1               exchange: ghosts take the values of the cells they stand for
@@ -7,19 +7,20 @@
 //!
 //! The two are adjoint: `<exchange(x), y>` over whole arrays equals `<x, reduce(y)>` over own cells. Widths are any,
 //! per side and axis, also wider than a neighbour's part; edges and corners are included; an axis may close on itself.
-//! [`GhostPlan`] says which cells go where, this module moves them.
+//! [`GhostPlan`] says which cells go where: in a sweep along each axis, blocks for each peer. This module packs the blocks, exchanges
+//! the messages and unpacks them.
 
-use crate::exchange::block_copy::{Action, BlockCopy, Place};
+use crate::exchange::block_copy::{BlockCopy, CopyAction, FieldBlocks};
 use crate::exchange::{ExchangeError, GridComms};
 use crate::gpu::{Array, DeviceElement, DeviceError, Element, MemoryKind, Recorder};
-use crate::grid::{Block, FieldLayout, GhostPlan, Link, Transfer, Transfers};
+use crate::grid::{FieldLayout, GhostPlan, Link, Sweep, Transfer, Transfers};
 
 /// What a field's cells hold, and so how ghosts are added to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cells {
-    /// One `f32` a cell.
+    /// One `f32` per cell.
     Float,
-    /// One 64-bit integer a cell, as two `u32`, low word first: sums are exact in any order.
+    /// One 64-bit integer per cell, as two `u32`, low word first: sums are exact in any order.
     Wide,
 }
 
@@ -32,7 +33,7 @@ impl Cells {
     }
 }
 
-/// The halo of a field on one rank.
+/// Moves the ghost cells of fields between ranks.
 pub struct GhostCells {
     plan: GhostPlan,
     copy: BlockCopy,
@@ -40,30 +41,29 @@ pub struct GhostCells {
     add_wide: BlockCopy,
 }
 
-fn mover(action: Action) -> BlockCopy {
-    BlockCopy::new(Element::U32, action)
-}
-
-/// Which way cells move through a sweep.
+/// Where cells move in a sweep.
 #[derive(Clone, Copy, PartialEq)]
-enum Way {
+enum GhostDirection {
+    /// From own cells to ghosts.
     Exchange,
+    /// From ghosts to own cells, to which they are added.
     Reduce,
 }
 
 impl GhostCells {
-    /// A halo as planned.
+    /// Ghost cells as planned.
     pub fn new(plan: GhostPlan) -> Self {
-        let [copy, add_float, add_wide] = [Action::Replace, Action::AddFloat, Action::AddWide].map(mover);
-        GhostCells { plan, copy, add_float, add_wide }
+        let copy = |action| BlockCopy::new(Element::U32, action);
+        let (add_float, add_wide) = (copy(CopyAction::AddFloat), copy(CopyAction::AddWide));
+        GhostCells { plan, copy: copy(CopyAction::Replace), add_float, add_wide }
     }
 
-    /// Takes another geometry; kernels stay compiled.
+    /// Takes another plan; kernels stay compiled.
     pub fn replace(&mut self, plan: GhostPlan) {
         self.plan = plan;
     }
 
-    /// Its geometry.
+    /// Which cells go where.
     pub fn plan(&self) -> &GhostPlan {
         &self.plan
     }
@@ -74,7 +74,7 @@ impl GhostCells {
     }
 
     /// Fills the ghosts of `field` with the cells they stand for; of all fields, where the array holds several, one after
-    /// the other. All ranks call it; see [`Exchange::run`] on what is submitted.
+    /// the other. All ranks of `comms` call it; see [`Exchange::run`] on what is submitted.
     ///
     /// # Errors
     /// [`ExchangeError`]; [`DeviceError::Misuse`] when `field` is no whole number of fields.
@@ -83,11 +83,12 @@ impl GhostCells {
     pub fn exchange<T: DeviceElement>(
         &self,
         recorder: &mut Recorder,
-        lines: &mut GridComms,
+        comms: &mut GridComms,
         field: &Array<T>,
         cells: Cells,
     ) -> Result<(), ExchangeError> {
-        self.sweep(recorder, lines, field, cells, Way::Exchange)
+        let fields = self.fields(field.cast()?, cells)?;
+        self.plan.sweeps.iter().try_for_each(|sweep| fields.sweep(recorder, comms, sweep, GhostDirection::Exchange))
     }
 
     /// Adds the ghosts of all ranks to the cells they stand for; the ghosts themselves keep what they held. All ranks
@@ -98,107 +99,88 @@ impl GhostCells {
     pub fn reduce<T: DeviceElement>(
         &self,
         recorder: &mut Recorder,
-        lines: &mut GridComms,
+        comms: &mut GridComms,
         field: &Array<T>,
         cells: Cells,
     ) -> Result<(), ExchangeError> {
-        self.sweep(recorder, lines, field, cells, Way::Reduce)
+        let fields = self.fields(field.cast()?, cells)?;
+        self.plan.sweeps.iter().rev().try_for_each(|sweep| fields.sweep(recorder, comms, sweep, GhostDirection::Reduce))
     }
 
-    fn sweep<T: DeviceElement>(
-        &self,
-        recorder: &mut Recorder,
-        lines: &mut GridComms,
-        field: &Array<T>,
-        cells: Cells,
-        way: Way,
-    ) -> Result<(), ExchangeError> {
-        let (words, field) = (cells.words(), field.cast::<u32>()?);
-        let cells_all = self.plan.layout.len();
-        let field_words = cells_all.saturating_mul(words);
-        let fields = if cells_all == 0 { 1 } else { field.len() / field_words };
-        if field.len() != fields.saturating_mul(field_words) {
-            let why = format!("fields of {} words, the layout has {cells_all} cells of {words}", field.len());
-            return Err(DeviceError::Misuse { what: "GhostCells".into(), why }.into());
+    fn fields(&self, array: Array<u32>, cells: Cells) -> Result<Fields<'_>, DeviceError> {
+        let (stride, words) = (self.plan.layout.len(), cells.words());
+        let field_words = stride.saturating_mul(words);
+        let number = if stride == 0 { 1 } else { array.len() / field_words };
+        if array.len() != number.saturating_mul(field_words) {
+            let why = format!("fields of {} words, the layout has {stride} cells of {words}", array.len());
+            return Err(DeviceError::Misuse { what: "GhostCells".into(), why });
         }
-        let order: Vec<usize> = match way {
-            Way::Exchange => (0..self.plan.sweeps.len()).collect(),
-            Way::Reduce => (0..self.plan.sweeps.len()).rev().collect(),
-        };
-        for sweep in order.into_iter().map(|i| &self.plan.sweeps[i]) {
-            let (give, take) = match way {
-                Way::Exchange => (&sweep.owned, &sweep.ghosts),
-                Way::Reduce => (&sweep.ghosts, &sweep.owned),
-            };
-            let gpu = recorder.gpu().clone();
-            let cells_of = |links: &[Link]| fields * links.iter().map(|link| link.block.len()).sum::<u64>();
-            let outgoing = gpu.array_in::<u32>("halo::outgoing", cells_of(give) * words, MemoryKind::Outgoing)?;
-            let incoming = gpu.array_in::<u32>("halo::incoming", cells_of(take) * words, MemoryKind::Incoming)?;
-            let (stride, mut at) = (cells_all, 0);
-            for Link { block, .. } in give {
-                let (here, there) =
-                    (Spot { array: &field, block: *block, stride }, Spot::message(&outgoing, *block, at));
-                moved(recorder, &self.copy, here, there, fields, words)?;
-                at += fields * block.len();
-            }
-            let transfers = Transfers { send: parts(give, fields * words), receive: parts(take, fields * words) };
-            lines.along(sweep.axis).run(recorder, &transfers, &outgoing, &incoming)?;
-            let (unpack, words) = match (way, cells) {
-                (Way::Exchange, _) => (&self.copy, words),
-                (Way::Reduce, Cells::Float) => (&self.add_float, 1),
-                // The kernel knows of the two words itself.
-                (Way::Reduce, Cells::Wide) => (&self.add_wide, 1),
-            };
-            let mut at = 0;
-            for Link { block, .. } in take {
-                let (here, there) =
-                    (Spot { array: &field, block: *block, stride }, Spot::message(&incoming, *block, at));
-                moved(recorder, unpack, there, here, fields, words)?;
-                at += fields * block.len();
-            }
-        }
-        Ok(())
+        Ok(Fields { ghosts: self, array, cells, number, stride })
     }
 }
 
-/// A block of each field in an array, and the cells from one field to the next.
-struct Spot<'a> {
-    array: &'a Array<u32>,
-    block: Block,
+/// The fields that an array holds.
+struct Fields<'a> {
+    ghosts: &'a GhostCells,
+    array: Array<u32>,
+    cells: Cells,
+    number: u64,
+    /// Cells from one field to the next.
     stride: u64,
 }
 
-impl<'a> Spot<'a> {
-    /// Blocks of the same extent, C order, one a field, from cell `at` of a message.
-    fn message(array: &'a Array<u32>, block: Block, at: u64) -> Self {
-        let [_, j, k] = block.extent;
-        Spot { array, block: Block { offset: at, extent: block.extent, strides: [j * k, k, 1] }, stride: block.len() }
+impl Fields<'_> {
+    fn sweep(
+        &self,
+        recorder: &mut Recorder,
+        comms: &mut GridComms,
+        sweep: &Sweep,
+        direction: GhostDirection,
+    ) -> Result<(), ExchangeError> {
+        let (send, receive) = match direction {
+            GhostDirection::Exchange => (&sweep.owned, &sweep.ghosts),
+            GhostDirection::Reduce => (&sweep.ghosts, &sweep.owned),
+        };
+        let (gpu, words) = (recorder.gpu().clone(), self.number * self.cells.words());
+        let len = |links: &[Link]| words * links.iter().map(|link| link.block.len()).sum::<u64>();
+        let outgoing = gpu.array_in::<u32>("ghost_cells::outgoing", len(send), MemoryKind::Outgoing)?;
+        let incoming = gpu.array_in::<u32>("ghost_cells::incoming", len(receive), MemoryKind::Incoming)?;
+        let copy = &self.ghosts.copy;
+        for (block, message) in self.messages(send, &outgoing) {
+            copy.record(recorder, [self.number, self.cells.words()], &block, &message)?;
+        }
+        let transfers = Transfers { send: parts(send, words), receive: parts(receive, words) };
+        comms.along(sweep.axis).run(recorder, &transfers, &outgoing, &incoming)?;
+        let (unpack, words) = match (direction, self.cells) {
+            (GhostDirection::Exchange, _) => (copy, self.cells.words()),
+            (GhostDirection::Reduce, Cells::Float) => (&self.ghosts.add_float, 1),
+            // The kernel counts pairs of words.
+            (GhostDirection::Reduce, Cells::Wide) => (&self.ghosts.add_wide, 1),
+        };
+        for (block, message) in self.messages(receive, &incoming) {
+            unpack.record(recorder, [self.number, words], &message, &block)?;
+        }
+        Ok(())
     }
-}
 
-/// Moves the block of each field onto another of the same extent; a cell has so many `words`.
-fn moved(
-    recorder: &mut Recorder,
-    mover: &BlockCopy,
-    origin: Spot<'_>,
-    target: Spot<'_>,
-    fields: u64,
-    words: u64,
-) -> Result<(), DeviceError> {
-    let place = |spot: &Spot<'_>| {
-        let [i, j, k] = spot.block.strides;
-        let strides = [spot.stride * words, i * words, j * words, if words > 1 { 1 } else { k }];
-        Place { start: spot.block.offset * words, strides }
-    };
-    let [i, j, k] = target.block.extent;
-    let (from, to) = ((origin.array.raw(), place(&origin)), (target.array.raw(), place(&target)));
-    mover.record(recorder, [fields, i, j, k * words], from, to)
+    /// The block of each link in the fields, and in the messages that `packed` holds one behind the other.
+    fn messages<'a>(
+        &'a self,
+        links: &'a [Link],
+        packed: &'a Array<u32>,
+    ) -> impl Iterator<Item = (FieldBlocks<'a, u32>, FieldBlocks<'a, u32>)> {
+        let mut start = 0;
+        links.iter().map(move |Link { block, .. }| {
+            let message = FieldBlocks::packed(packed, start, *block);
+            start += self.number * block.len();
+            (FieldBlocks { array: &self.array, block: *block, stride: self.stride }, message)
+        })
+    }
 }
 
 /// The message of each peer: its links, one after the other.
 fn parts(links: &[Link], words: u64) -> Vec<Transfer> {
-    let mut parts: Vec<Transfer> = Vec::new();
-    let mut at = 0;
+    let (mut parts, mut at): (Vec<Transfer>, u64) = (Vec::new(), 0);
     for link in links {
         let len = link.block.len() * words;
         match parts.last_mut() {

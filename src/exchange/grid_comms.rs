@@ -4,7 +4,7 @@ use super::{Exchange, ExchangeError, Wire};
 use crate::comm::Communicator;
 use crate::grid::{Cost, Grid};
 
-/// A rank in its process grid, with an [`Exchange`] among the ranks on each axis' line through it.
+/// A rank in its process grid, with an [`Exchange`] for each axis, among the ranks that differ from it along that axis only.
 ///
 /// The peer numbers of those exchanges are positions along the axis, as
 /// [`Grid::neighbours`](crate::grid::Grid::neighbours) lists them. Along the last axis, which is never cut, a rank is
@@ -12,7 +12,8 @@ use crate::grid::{Cost, Grid};
 pub struct GridComms {
     grid: Grid,
     world: Communicator,
-    lines: [Exchange; 3],
+    /// By axis.
+    axes: [Exchange; 3],
 }
 
 impl GridComms {
@@ -22,25 +23,25 @@ impl GridComms {
     /// [`ExchangeError`] when the communicator cannot be split.
     pub fn new(comm: &Communicator, grid: Grid) -> Result<Self, ExchangeError> {
         let [i, j] = grid.at(comm.rank());
-        let line = |color: usize, key: usize| {
+        let along = |color: usize, key: usize| {
             let split = comm.split(Some(color as u32), key as u64)?;
             Ok::<_, ExchangeError>(Exchange::new(split.unwrap_or_else(|| comm.clone())))
         };
-        let lines = [line(j, i)?, line(i, j)?, line(comm.rank(), 0)?];
-        Ok(GridComms { grid, world: comm.clone(), lines })
+        let axes = [along(j, i)?, along(i, j)?, along(comm.rank(), 0)?];
+        Ok(GridComms { grid, world: comm.clone(), axes })
     }
 
     /// The same with other chunks; see [`Exchange::with_chunks`].
     #[must_use]
     pub fn with_chunks(mut self, chunk_bytes: u64, depth: usize) -> Self {
-        self.lines = self.lines.map(|line| line.with_chunks(chunk_bytes, depth));
+        self.axes = self.axes.map(|exchange| exchange.with_chunks(chunk_bytes, depth));
         self
     }
 
     /// The same with values in another form between ranks; see [`Exchange::with_wire`].
     #[must_use]
     pub fn with_wire(mut self, wire: Wire) -> Self {
-        self.lines = self.lines.map(|line| line.with_wire(wire));
+        self.axes = self.axes.map(|exchange| exchange.with_wire(wire));
         self
     }
 
@@ -61,13 +62,13 @@ impl GridComms {
 
     /// The exchange along `axis`.
     pub fn along(&mut self, axis: usize) -> &mut Exchange {
-        &mut self.lines[axis]
+        &mut self.axes[axis]
     }
 
     /// What all exchanges so far have cost this rank.
     pub fn cost(&self) -> Cost {
         let mut cost = Cost::default();
-        self.lines.iter().for_each(|line| cost += line.cost());
+        self.axes.iter().for_each(|exchange| cost += exchange.cost());
         cost
     }
 }

@@ -1,7 +1,7 @@
 //! Staged exchange: device data of one rank to device data of another, through the host.
 //!
 //! [`Exchange::start`] begins to move the parts that [`Transfers`] describe out of one array into another, and gives a
-//! [`PendingExchange`] that moves on whenever it is asked to; [`Exchange::run`] is the two in one:
+//! [`PendingExchange`], whose calls carry it on; [`Exchange::run`] begins and finishes one:
 //!
 //! ```text
 //! outgoing array -> (staging) -> message | message -> (staging) -> incoming array
@@ -19,59 +19,50 @@
 //! | [`PendingExchange::progress`] | copies to staging buffers, after what was recorded before | never |
 //! | [`PendingExchange::finish`], [`PendingExchange::finish_first`], [`Exchange::run`] | as `progress` | until the data has been handed to the device |
 //!
-//! Work that is recorded after an exchange has finished sees its data. All ranks of the communicator take part. On the
-//! way between ranks data can be rounded: [`Wire`].
+//! Work that is recorded after an exchange has finished sees its data. All ranks of the communicator take part. Between
+//! ranks data can be rounded: [`Wire`].
 
-pub(crate) mod block_copy;
+mod block_copy;
+mod channel;
 mod context;
+mod error;
 pub mod ghost_cells;
 mod grid_comms;
+mod mapped_array;
 mod pending;
 mod receiver;
 pub mod reshape;
 mod sender;
 mod wire;
 
-use std::collections::VecDeque;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
+use channel::{Channel, ChunkedArray, MessageBuffers};
 pub use context::Context;
+pub use error::ExchangeError;
 pub use grid_comms::GridComms;
 pub use pending::PendingExchange;
-use pending::{Arriving, Leaving};
 pub use reshape::Reshape;
 pub use wire::Wire;
 use wire::{Codec, Coded};
 
-use crate::comm::{CommError, Communicator};
+use crate::comm::Communicator;
 use crate::gpu::{Array, DeviceElement, DeviceError, Element, KernelSource, RawArray, Recorder};
 use crate::grid::{Cost, Transfer, Transfers, peers};
 
 /// The kernels of the room in all forms that any device compiles; those for double precision are left out.
 pub(crate) fn kernels() -> Vec<KernelSource> {
-    use block_copy::{Action, kernel};
+    use block_copy::{CopyAction, kernel};
     let double = |element: &Element| matches!(element, Element::F64 | Element::Complex64);
-    let copies = reshape::MOVED.into_iter().filter(|element| !double(element));
-    let copies = copies.map(|element| kernel(element, Action::Replace));
-    let sums = [Action::AddFloat, Action::AddWide].map(|action| kernel(Element::U32, action));
+    let copies = reshape::COPIED.into_iter().filter(|element| !double(element));
+    let copies = copies.map(|element| kernel(element, CopyAction::Replace));
+    let sums = [CopyAction::AddFloat, CopyAction::AddWide].map(|action| kernel(Element::U32, action));
     copies.chain(sums).chain(wire::kernels()).collect()
 }
 
-/// An exchange that failed.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ExchangeError {
-    /// On the device.
-    #[error(transparent)]
-    Device(#[from] DeviceError),
-    /// Between the ranks.
-    #[error(transparent)]
-    Comm(#[from] CommError),
-}
-
-/// How data travels: the communicator, the size and number of chunks and what values become on the way.
+/// How data travels: the communicator, the size and number of chunks, and the form of values between ranks.
 ///
 /// A clone is another handle on the same order of exchanges, with the cost so far.
 #[derive(Clone)]
@@ -83,7 +74,7 @@ pub struct Exchange {
     /// Exchanges started; the same on all ranks.
     started: Arc<AtomicU32>,
     codec: Option<Arc<Codec>>,
-    spare: Spare,
+    buffers: MessageBuffers,
 }
 
 impl fmt::Debug for Exchange {
@@ -101,45 +92,8 @@ const TAG: u32 = 0x6d65;
 /// Exchanges that could be in flight at once.
 const TAGS: u32 = 1 << 12;
 
-/// One chunk on its way: which peer, and which elements of the array.
-#[derive(Clone, Copy)]
-struct Chunk {
-    peer: usize,
-    start: u64,
-    len: u64,
-}
-
-/// How the chunks of one exchange travel.
-#[derive(Clone)]
-struct Route {
-    comm: Communicator,
-    tag: u32,
-    depth: usize,
-    spare: Spare,
-}
-
-/// Message buffers to be used again, of all that is in flight.
-#[derive(Clone, Default)]
-struct Spare(Arc<Mutex<Vec<Vec<u8>>>>);
-
-impl Spare {
-    fn take(&self) -> Vec<u8> {
-        let mut buffer = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
-        buffer.clear();
-        buffer
-    }
-
-    /// Keeps a buffer, unless there are `most`.
-    fn give(&self, buffer: Vec<u8>, most: usize) {
-        let mut spare = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if spare.len() < most && buffer.capacity() > 0 {
-            spare.push(buffer);
-        }
-    }
-}
-
 impl Exchange {
-    /// Exchanges over `comm` in chunks of 2 MiB, eight in flight each way, exactly.
+    /// Exchanges over `comm` in chunks of 2 MiB, eight in flight each way, with [`Wire::Exact`].
     ///
     /// Exchanges that are in flight together over one communicator must be started by one `Exchange` or its clones.
     pub fn new(comm: Communicator) -> Self {
@@ -150,11 +104,11 @@ impl Exchange {
             cost: Cost::default(),
             started: Arc::default(),
             codec: None,
-            spare: Spare::default(),
+            buffers: MessageBuffers::default(),
         }
     }
 
-    /// The same with other chunks: `chunk_bytes` a chunk (rounded to whole elements, at least one) and `depth` of them
+    /// The same with other chunks: `chunk_bytes` per chunk (rounded to whole elements, at least one) and `depth` of them
     /// in flight each way. Must be equal on all ranks.
     #[must_use]
     pub fn with_chunks(mut self, chunk_bytes: u64, depth: usize) -> Self {
@@ -177,7 +131,7 @@ impl Exchange {
         &self.comm
     }
 
-    /// Bytes a chunk.
+    /// Bytes per chunk.
     pub fn chunk_bytes(&self) -> u64 {
         self.chunk_bytes
     }
@@ -253,13 +207,14 @@ impl Exchange {
                 let words = T::ELEMENT.bytes() / 4;
                 let Coded { transfers, outgoing, incoming, decoding } =
                     codec.encode(recorder, transfers, me, words, &outgoing, &incoming)?;
-                self.depart(recorder, tag, &transfers, outgoing.raw(), incoming.raw(), Some(decoding))
+                self.begin(recorder, tag, &transfers, outgoing.raw(), incoming.raw(), Some(decoding))
             }
-            None => self.depart(recorder, tag, transfers, outgoing.raw(), incoming.raw(), None),
+            None => self.begin(recorder, tag, transfers, outgoing.raw(), incoming.raw(), None),
         }
     }
 
-    fn depart(
+    /// Begins to move the parts for other ranks.
+    fn begin(
         &mut self,
         recorder: &mut Recorder,
         tag: u32,
@@ -271,15 +226,14 @@ impl Exchange {
         let element = outgoing.element_bytes();
         let per = (self.chunk_bytes / element).max(1);
         let (to, from) = peers(self.comm.size(), self.comm.rank());
-        let (out, inn) = (chunks(&transfers.send, &to, per), chunks(&transfers.receive, &from, per));
-        if !out.is_empty() || !inn.is_empty() {
+        let outgoing = ChunkedArray::new(&transfers.send, &to, per, outgoing);
+        let incoming = ChunkedArray::new(&transfers.receive, &from, per, incoming);
+        if !outgoing.chunks.is_empty() || !incoming.chunks.is_empty() {
             recorder.submit()?;
         }
         self.cost += transfers.cost(self.comm.rank(), element, per * element);
-        let route = Route { comm: self.comm.clone(), tag, depth: self.depth, spare: self.spare.clone() };
-        let leaving = Leaving { chunks: out, array: outgoing.clone() };
-        let arriving = Arriving { chunks: inn, array: incoming.clone(), decoding };
-        PendingExchange::new(recorder, &route, leaving, arriving)
+        let channel = Channel { comm: self.comm.clone(), tag, depth: self.depth, buffers: self.buffers.clone() };
+        PendingExchange::new(recorder, &channel, outgoing, incoming, decoding)
     }
 
     /// The part that a rank sends to or receives from itself, if it is not empty, of parts of an array of `len`
@@ -298,13 +252,4 @@ impl Exchange {
 
 fn misuse(why: String) -> ExchangeError {
     DeviceError::Misuse { what: "Exchange".into(), why }.into()
-}
-
-fn chunks(parts: &[Transfer], order: &[usize], per: u64) -> VecDeque<Chunk> {
-    let of = |&peer: &usize| parts.iter().filter(move |part| part.peer == peer);
-    let cut = |part: &Transfer| {
-        let Transfer { peer, start, len } = *part;
-        (0..len).step_by(per as usize).map(move |at| Chunk { peer, start: start + at, len: (len - at).min(per) })
-    };
-    order.iter().flat_map(of).flat_map(cut).collect()
 }

@@ -1,32 +1,20 @@
-//! An exchange under way.
+//! An exchange in flight.
 
 use std::collections::VecDeque;
 
+use super::channel::{Channel, ChunkedArray};
+use super::error::ExchangeError;
 use super::receiver::Receiver;
 use super::sender::Sender;
 use super::wire::Decoding;
-use super::{Chunk, ExchangeError, Route};
 use crate::comm::Backoff;
-use crate::gpu::{RawArray, Recorder};
+use crate::gpu::Recorder;
 
-/// What leaves this rank.
-pub(super) struct Leaving {
-    pub chunks: VecDeque<Chunk>,
-    pub array: RawArray,
-}
-
-/// What comes to it.
-pub(super) struct Arriving {
-    pub chunks: VecDeque<Chunk>,
-    pub array: RawArray,
-    pub decoding: Option<Decoding>,
-}
-
-/// An exchange under way; see [`Exchange::start`](super::Exchange::start).
+/// An exchange in flight; see [`Exchange::start`](super::Exchange::start).
 ///
-/// - It moves only inside the calls of this type: between pieces of other work, call [`progress`](Self::progress).
+/// - Messages move only inside the calls of this type: between pieces of other work, call [`progress`](Self::progress).
 /// - Its two arrays must not be used until it [is done](Self::is_done). What is recorded from then on sees the data; where
-///   values travel in another form, turning them back is recorded when it becomes done.
+///   values travel in another form ([`Wire`](super::Wire)), their decoding is recorded when it becomes done.
 /// - Dropping it before gives its arrays and buffers back, waiting for the device if need be. What it should have received
 ///   is lost, and the other ranks wait for what it should have sent: do it on all ranks, or when the run ends anyway.
 ///
@@ -64,20 +52,22 @@ pub(super) struct Arriving {
 pub struct PendingExchange {
     sender: Sender,
     receiver: Receiver,
+    /// What is to be recorded when all messages have arrived.
     decoding: Option<Decoding>,
 }
 
 impl PendingExchange {
     pub(super) fn new(
         recorder: &mut Recorder,
-        route: &Route,
-        leaving: Leaving,
-        arriving: Arriving,
+        channel: &Channel,
+        outgoing: ChunkedArray,
+        incoming: ChunkedArray,
+        decoding: Option<Decoding>,
     ) -> Result<Self, ExchangeError> {
         let mut pending = PendingExchange {
-            sender: Sender::new(recorder, route.clone(), leaving.chunks, leaving.array)?,
-            receiver: Receiver::new(recorder, route.clone(), arriving.chunks, arriving.array)?,
-            decoding: arriving.decoding,
+            sender: Sender::new(recorder, channel.clone(), outgoing)?,
+            receiver: Receiver::new(recorder, channel.clone(), incoming)?,
+            decoding,
         };
         // Copies to staging buffers must be ahead of what the caller records next.
         pending.progress(recorder)?;
@@ -108,7 +98,7 @@ impl PendingExchange {
 
     /// Waits until all is moved: work recorded afterwards sees the data.
     ///
-    /// Other in_flight do not move meanwhile. Where several are in flight, all ranks finish them in the same order, or
+    /// Other exchanges in flight do not move meanwhile. Where several are in flight, all ranks finish them in the same order, or
     /// use [`finish_first`](Self::finish_first); otherwise they may wait for each other.
     ///
     /// # Errors
@@ -116,7 +106,8 @@ impl PendingExchange {
     pub fn finish(mut self, recorder: &mut Recorder) -> Result<(), ExchangeError> {
         let mut backoff = Backoff::default();
         while !self.is_done() {
-            if self.progress(recorder)? {
+            let moved = self.progress(recorder)?;
+            if moved {
                 backoff = Backoff::default();
             } else {
                 backoff.pause();
@@ -125,7 +116,7 @@ impl PendingExchange {
         Ok(())
     }
 
-    /// Waits until the first of `in_flight` is done and takes it out; all of them move meanwhile. False if there is none.
+    /// Waits until the first of `in_flight` is done and takes it out; all of them move meanwhile. False if there are none.
     ///
     /// # Errors
     /// [`ExchangeError`] when the device or another rank fails.

@@ -2,63 +2,63 @@
 
 use std::collections::VecDeque;
 
-use super::sender::all_ready;
-use super::{Chunk, ExchangeError, Route};
+use super::channel::{Channel, Chunk, ChunkedArray};
+use super::error::ExchangeError;
+use super::mapped_array::MappedArray;
 use crate::comm::Receiving;
-use crate::gpu::{DeviceError, Loan, Map, MemoryKind, RawArray, Recorder, write_mapped};
+use crate::gpu::{DeviceError, MemoryKind, RawArray, Recorder, write_mapped};
 
+/// What is received: chunks of an array, in order.
 pub(super) struct Receiver {
-    route: Route,
+    channel: Channel,
+    /// Those that were not asked for yet.
     chunks: VecDeque<Chunk>,
-    /// The buffers of an array that is written to directly, until all is there. Stands before `array`, to be dropped
-    /// before it: what goes back to the pool must not be mapped.
-    maps: Vec<Map>,
-    /// Given back after it is unmapped.
-    loan: Option<Loan>,
+    /// The array, where it is written to directly, until all is there. Stands before `array`, to be dropped before it: buffers must not
+    /// be mapped when they go back to the pool.
+    mapped: Option<MappedArray>,
     array: RawArray,
     receiving: VecDeque<(Chunk, Receiving)>,
 }
 
 impl Receiver {
-    pub fn new(
-        recorder: &Recorder,
-        route: Route,
-        chunks: VecDeque<Chunk>,
-        array: RawArray,
-    ) -> Result<Self, DeviceError> {
-        let map = |buffer: &wgpu::Buffer| Map::begin(recorder.gpu(), buffer, wgpu::MapMode::Write, buffer.size());
-        let direct = array.maps_as(MemoryKind::Incoming) && !chunks.is_empty();
-        let loan = if direct { Some(array.lend()?) } else { None };
-        let maps = if direct { array.buffers().map(map).collect() } else { Vec::new() };
-        Ok(Receiver { route, chunks, maps, loan, array, receiving: VecDeque::new() })
+    pub fn new(recorder: &Recorder, channel: Channel, incoming: ChunkedArray) -> Result<Self, DeviceError> {
+        let ChunkedArray { chunks, array } = incoming;
+        let mapped = if array.maps_as(MemoryKind::Incoming) && !chunks.is_empty() {
+            Some(MappedArray::begin(recorder.gpu(), &array, wgpu::MapMode::Write)?)
+        } else {
+            None
+        };
+        Ok(Receiver { channel, chunks, mapped, array, receiving: VecDeque::new() })
     }
 
+    /// Whether all messages have arrived and are written.
     pub fn done(&self) -> bool {
         self.chunks.is_empty() && self.receiving.is_empty()
     }
 
     /// Whether mappings are under way or in use.
     pub fn awaits_device(&self) -> bool {
-        !self.maps.is_empty()
+        self.mapped.is_some()
     }
 
+    /// Does what can be done without waiting; true if something moved.
     pub fn progress(&mut self, recorder: &mut Recorder) -> Result<bool, ExchangeError> {
-        let (route, mut moved) = (&self.route, false);
+        let (channel, mut moved) = (&self.channel, false);
         let element = self.array.element_bytes();
         loop {
-            while self.receiving.len() < route.depth {
+            while self.receiving.len() < channel.depth {
                 let Some(chunk) = self.chunks.pop_front() else { break };
-                let receiving = route.comm.receive(chunk.peer, route.tag, chunk.len * element)?;
+                let receiving = channel.comm.receive(chunk.peer, channel.tag, chunk.len * element)?;
                 self.receiving.push_back((chunk, receiving));
             }
             let Some((_, first)) = self.receiving.front_mut() else { break };
             // Asked even if nothing can be written yet: a peer that failed is seen here.
-            if !first.is_done()? || !all_ready(&self.maps)? {
+            if !first.is_done()? || !self.mapped.as_ref().map_or(Ok(true), MappedArray::is_ready)? {
                 break;
             }
             let Some((chunk, received)) = self.receiving.pop_front() else { break };
             let message = received.wait()?;
-            if self.maps.is_empty() {
+            if self.mapped.is_none() {
                 recorder.write(&self.array, chunk.start, &message);
             } else {
                 let mut rest = &message[..];
@@ -68,12 +68,11 @@ impl Receiver {
                     rest = after;
                 }
             }
-            route.spare.give(message, route.depth);
+            channel.buffers.give(message, channel.depth);
             moved = true;
         }
         if self.done() {
-            self.maps.clear();
-            self.loan = None;
+            self.mapped = None;
         }
         Ok(moved)
     }

@@ -5,11 +5,11 @@
 //!   \_________________ what the rank keeps: one copy ________________/
 //! ```
 //!
-//! [`Redistribution`] says which blocks go where, this module moves them: one dispatch a block, or a plain copy where
+//! [`Redistribution`] says which blocks go where, this module moves them: one dispatch per block, or a plain copy where
 //! the block is one run of the array. [`Exchange::run`] submits; the last dispatches are left for the caller to submit.
 
 use super::{Exchange, ExchangeError};
-use crate::exchange::block_copy::{Action, BlockCopy, Place};
+use crate::exchange::block_copy::{BlockCopy, CopyAction, FieldBlocks};
 use crate::gpu::{Array, DeviceElement, DeviceError, Element, Gpu, MemoryKind, Recorder};
 use crate::grid::{Block, Redistribution, volume};
 
@@ -17,47 +17,27 @@ use crate::grid::{Block, Redistribution, volume};
 pub struct Reshape {
     plan: Redistribution,
     fields: u64,
-    /// By the element they are compiled for; see [`moved_as`].
-    movers: [(Element, BlockCopy); 4],
+    /// By the element they are compiled for; see [`copied_as`].
+    copies: [(Element, BlockCopy); 4],
 }
 
 /// Elements that kernels are compiled for.
-pub(super) const MOVED: [Element; 4] = [Element::U32, Element::Complex32, Element::F64, Element::Complex64];
+pub(super) const COPIED: [Element; 4] = [Element::U32, Element::Complex32, Element::F64, Element::Complex64];
 
-/// The element that stands for `element` when nothing is calculated. Words are moved as integers, which no driver
-/// rounds or flushes.
-fn moved_as(element: Element) -> Element {
+/// The element that stands for `element` when nothing is calculated. Words are copied as integers, which no driver
+/// rounds or flushes to zero.
+fn copied_as(element: Element) -> Element {
     match element {
         Element::F32 | Element::I32 | Element::U32 => Element::U32,
         other => other,
     }
 }
 
-fn movers() -> [(Element, BlockCopy); 4] {
-    MOVED.map(|element| (element, BlockCopy::new(element, Action::Replace)))
-}
-
-/// An array and where in it a block of all fields lies.
-#[derive(Clone, Copy)]
-struct Side<'a, T> {
-    array: &'a Array<T>,
-    /// The block of the first field.
-    block: Block,
-    /// Elements from one field to the next.
-    stride: u64,
-}
-
-impl<T> Side<'_, T> {
-    fn place(&self) -> Place {
-        let [i, j, k] = self.block.strides;
-        Place { start: self.block.offset, strides: [self.stride, i, j, k] }
-    }
-}
-
 impl Reshape {
     /// Moves `fields` meshes as planned; their arrays lie one after the other, in one array.
     pub fn new(plan: Redistribution, fields: u64) -> Self {
-        Reshape { plan, fields, movers: movers() }
+        let copies = COPIED.map(|element| (element, BlockCopy::new(element, CopyAction::Replace)));
+        Reshape { plan, fields, copies }
     }
 
     /// What goes where.
@@ -70,7 +50,7 @@ impl Reshape {
         self.fields
     }
 
-    /// The way back, which is the inverse and the adjoint.
+    /// The redistribution in the other direction, which is the inverse and the adjoint.
     #[must_use]
     pub fn reversed(&self) -> Self {
         Reshape::new(self.plan.reversed(), self.fields)
@@ -91,7 +71,7 @@ impl Reshape {
     ///
     /// All ranks of `exchange` call it, in the order of the redistribution's ranks. What was recorded before is
     /// submitted if this rank sends or receives anything; what is recorded after sees the output. Where the
-    /// redistribution is the identity, the arrays are copied on the device and no rank is asked.
+    /// redistribution is the identity, the arrays are copied on the device and nothing travels.
     ///
     /// # Errors
     /// [`ExchangeError`] when the device or another rank fails; [`DeviceError::Misuse`] when an array has another length,
@@ -107,8 +87,8 @@ impl Reshape {
     ) -> Result<(), ExchangeError> {
         let (gpu, fields) = (recorder.gpu().clone(), self.fields);
         self.check(&gpu, exchange, input, output)?;
-        let before = |block: Block| Side { array: input, block, stride: volume(self.plan.from()) };
-        let after = |block: Block| Side { array: output, block, stride: volume(self.plan.to()) };
+        let before = |block: Block| FieldBlocks { array: input, block, stride: volume(self.plan.from()) };
+        let after = |block: Block| FieldBlocks { array: output, block, stride: volume(self.plan.to()) };
         if let Some(kept) = self.plan.kept() {
             self.block(recorder, before(kept.from), after(kept.to))?;
         }
@@ -118,11 +98,11 @@ impl Reshape {
         let outgoing = gpu.array_in::<T>("reshape::outgoing", total(self.plan.pack()), MemoryKind::Outgoing)?;
         let incoming = gpu.array_in::<T>("reshape::incoming", total(self.plan.unpack()), MemoryKind::Incoming)?;
         for copy in self.plan.pack() {
-            self.block(recorder, before(copy.block), message(&outgoing, copy.start * fields, copy.block))?;
+            self.block(recorder, before(copy.block), FieldBlocks::packed(&outgoing, copy.start * fields, copy.block))?;
         }
         exchange.run(recorder, &transfers, &outgoing, &incoming)?;
         for copy in self.plan.unpack() {
-            self.block(recorder, message(&incoming, copy.start * fields, copy.block), after(copy.block))?;
+            self.block(recorder, FieldBlocks::packed(&incoming, copy.start * fields, copy.block), after(copy.block))?;
         }
         Ok(())
     }
@@ -151,7 +131,12 @@ impl Reshape {
     }
 
     /// One block of all fields, from one array to another.
-    fn block<T: DeviceElement>(&self, recorder: &mut Recorder, from: Side<T>, to: Side<T>) -> Result<(), DeviceError> {
+    fn block<T: DeviceElement>(
+        &self,
+        recorder: &mut Recorder,
+        from: FieldBlocks<'_, T>,
+        to: FieldBlocks<'_, T>,
+    ) -> Result<(), DeviceError> {
         let len = from.block.len();
         if from.block.is_contiguous() && to.block.is_contiguous() {
             // Where nothing lies between the fields either, they are one run.
@@ -163,24 +148,17 @@ impl Reshape {
             }
             return Ok(());
         }
-        let [i, j, k] = from.block.extent;
-        let element = moved_as(T::ELEMENT);
-        let mover = self.movers.iter().find(|(moved, _)| *moved == element).map(|(_, mover)| mover);
-        let Some(mover) = mover else {
-            let why = format!("no kernel moves {element:?}");
+        let element = copied_as(T::ELEMENT);
+        let Some((_, copy)) = self.copies.iter().find(|(copied, _)| *copied == element) else {
+            let why = format!("no kernel copies {element:?}");
             return Err(DeviceError::Misuse { what: "Reshape::run".into(), why });
         };
-        let extent = [self.fields, i, j, k];
-        if element == Element::U32 {
-            let (source, destination) = (from.array.cast::<u32>()?, to.array.cast::<u32>()?);
-            return mover.record(recorder, extent, (source.raw(), from.place()), (destination.raw(), to.place()));
+        if element != Element::U32 {
+            return copy.record(recorder, [self.fields, 1], &from, &to);
         }
-        mover.record(recorder, extent, (from.array.raw(), from.place()), (to.array.raw(), to.place()))
+        let (source, destination) = (from.array.cast::<u32>()?, to.array.cast::<u32>()?);
+        let from = FieldBlocks { array: &source, block: from.block, stride: from.stride };
+        let to = FieldBlocks { array: &destination, block: to.block, stride: to.stride };
+        copy.record(recorder, [self.fields, 1], &from, &to)
     }
-}
-
-/// A peer's part of a packed array: its block of the first field in C order, then that of the next.
-fn message<T>(array: &Array<T>, start: u64, block: Block) -> Side<'_, T> {
-    let [_, j, k] = block.extent;
-    Side { array, block: Block { offset: start, extent: block.extent, strides: [j * k, k, 1] }, stride: block.len() }
 }

@@ -2,51 +2,50 @@
 
 use std::collections::VecDeque;
 
-use super::{Chunk, ExchangeError, Route};
+use super::channel::{Channel, Chunk, ChunkedArray};
+use super::error::ExchangeError;
+use super::mapped_array::MappedArray;
 use crate::comm::Sending;
-use crate::gpu::{DeviceError, Loan, Map, MemoryKind, RawArray, Recorder, Staging, read_mapped};
+use crate::gpu::{DeviceError, Map, MemoryKind, RawArray, Recorder, Staging, read_mapped};
 
 /// Where the sender's bytes come from.
 enum Source {
-    /// The array itself, mapped until all is read; it is unmapped before it is given back.
-    Mapped(Vec<Map>, Option<Loan>),
-    /// Staging buffers that chunks are copied to by the device.
-    Staged(VecDeque<Copying>),
+    /// The array itself, mapped until all is read.
+    Mapped(Option<MappedArray>),
+    /// Staging buffers, to which the device copies chunks.
+    Staged(VecDeque<StagedChunk>),
 }
 
-/// A chunk on its way to a staging buffer, which is unmapped before it is given back: fields are dropped in this order.
-struct Copying {
+/// A chunk that is copied to a staging buffer, which is unmapped before it is given back: fields are dropped in this order.
+struct StagedChunk {
     chunk: Chunk,
     map: Map,
     staging: Staging,
 }
 
+/// What is sent: chunks of an array, in order.
 pub(super) struct Sender {
-    route: Route,
+    channel: Channel,
+    /// Those that are not under way yet.
     chunks: VecDeque<Chunk>,
-    /// Stands before `array`, to be dropped before it: what goes back to the pool must not be mapped.
+    /// Stands before `array`, to be dropped before it: buffers must not be mapped when they go back to the pool.
     source: Source,
     array: RawArray,
     sending: VecDeque<Sending>,
 }
 
 impl Sender {
-    pub fn new(
-        recorder: &Recorder,
-        route: Route,
-        chunks: VecDeque<Chunk>,
-        array: RawArray,
-    ) -> Result<Self, DeviceError> {
+    pub fn new(recorder: &Recorder, channel: Channel, outgoing: ChunkedArray) -> Result<Self, DeviceError> {
+        let ChunkedArray { chunks, array } = outgoing;
         let source = if array.maps_as(MemoryKind::Outgoing) && !chunks.is_empty() {
-            let loan = array.lend()?;
-            let map = |buffer: &wgpu::Buffer| Map::begin(recorder.gpu(), buffer, wgpu::MapMode::Read, buffer.size());
-            Source::Mapped(array.buffers().map(map).collect(), Some(loan))
+            Source::Mapped(Some(MappedArray::begin(recorder.gpu(), &array, wgpu::MapMode::Read)?))
         } else {
             Source::Staged(VecDeque::new())
         };
-        Ok(Sender { route, chunks, source, array, sending: VecDeque::new() })
+        Ok(Sender { channel, chunks, source, array, sending: VecDeque::new() })
     }
 
+    /// Whether all messages are sent.
     pub fn done(&self) -> bool {
         self.chunks.is_empty() && !self.awaits_device() && self.sending.is_empty()
     }
@@ -54,11 +53,12 @@ impl Sender {
     /// Whether mappings are under way or in use.
     pub fn awaits_device(&self) -> bool {
         match &self.source {
-            Source::Mapped(maps, _) => !maps.is_empty(),
-            Source::Staged(copying) => !copying.is_empty(),
+            Source::Mapped(mapped) => mapped.is_some(),
+            Source::Staged(staged) => !staged.is_empty(),
         }
     }
 
+    /// Does what can be done without waiting; true if something moved.
     pub fn progress(&mut self, recorder: &mut Recorder) -> Result<bool, ExchangeError> {
         let moved = self.retire()?;
         Ok(self.advance(recorder)? | moved)
@@ -72,64 +72,58 @@ impl Sender {
                 break;
             }
             if let Some(sent) = self.sending.pop_front() {
-                self.route.spare.give(sent.wait()?, self.route.depth);
+                self.channel.buffers.give(sent.wait()?, self.channel.depth);
             }
             moved = true;
         }
         Ok(moved)
     }
 
+    /// Copies chunks out of the array and sends them, as many as may be under way.
     fn advance(&mut self, recorder: &mut Recorder) -> Result<bool, ExchangeError> {
-        let (route, mut moved) = (&self.route, false);
+        let (channel, array, mut moved) = (&self.channel, &self.array, false);
         match &mut self.source {
-            Source::Mapped(maps, loan) => {
-                if !all_ready(maps)? {
+            Source::Mapped(mapped) => {
+                if !mapped.as_ref().map_or(Ok(true), MappedArray::is_ready)? {
                     return Ok(false);
                 }
-                while self.sending.len() < route.depth {
+                while self.sending.len() < channel.depth {
                     let Some(chunk) = self.chunks.pop_front() else { break };
-                    let mut message = route.spare.take();
-                    for (buffer, offset, bytes) in self.array.pieces(chunk.start, chunk.len) {
+                    let mut message = channel.buffers.take();
+                    for (buffer, offset, bytes) in array.pieces(chunk.start, chunk.len) {
                         read_mapped(buffer, offset, bytes, |view| message.extend_from_slice(view))?;
                     }
-                    self.sending.push_back(route.comm.send(chunk.peer, route.tag, message)?);
+                    self.sending.push_back(channel.comm.send(chunk.peer, channel.tag, message)?);
                     moved = true;
                 }
                 if self.chunks.is_empty() {
-                    maps.clear();
-                    *loan = None;
+                    *mapped = None;
                 }
             }
-            Source::Staged(copying) => {
-                let element = self.array.element_bytes();
-                while copying.len() < route.depth {
+            Source::Staged(staged) => {
+                let element = array.element_bytes();
+                while staged.len() < channel.depth {
                     let Some(chunk) = self.chunks.pop_front() else { break };
                     let bytes = chunk.len * element;
                     let staging = recorder.staging_buffer(bytes)?;
-                    recorder.stage(&self.array, chunk.start, chunk.len, staging.buffer())?;
+                    recorder.stage(array, chunk.start, chunk.len, staging.buffer())?;
                     let map = Map::begin(recorder.gpu(), staging.buffer(), wgpu::MapMode::Read, bytes);
-                    copying.push_back(Copying { chunk, map, staging });
+                    staged.push_back(StagedChunk { chunk, map, staging });
                     moved = true;
                 }
-                while self.sending.len() < route.depth {
-                    let Some(Copying { chunk, map, staging }) = copying.front() else { break };
+                while self.sending.len() < channel.depth {
+                    let Some(StagedChunk { chunk, map, staging }) = staged.front() else { break };
                     if !map.is_ready()? {
                         break;
                     }
-                    let (chunk, mut message) = (*chunk, route.spare.take());
-                    let bytes = chunk.len * element;
-                    read_mapped(staging.buffer(), 0, bytes, |view| message.extend_from_slice(view))?;
-                    copying.pop_front();
-                    self.sending.push_back(route.comm.send(chunk.peer, route.tag, message)?);
+                    let (Chunk { peer, len, .. }, mut message) = (*chunk, channel.buffers.take());
+                    read_mapped(staging.buffer(), 0, len * element, |view| message.extend_from_slice(view))?;
+                    staged.pop_front();
+                    self.sending.push_back(channel.comm.send(peer, channel.tag, message)?);
                     moved = true;
                 }
             }
         }
         Ok(moved)
     }
-}
-
-/// Whether all of these are mapped.
-pub(super) fn all_ready(maps: &[Map]) -> Result<bool, DeviceError> {
-    maps.iter().try_fold(true, |ready, map| Ok(ready & map.is_ready()?))
 }

@@ -8,7 +8,7 @@ use crate::grid::{Transfer, Transfers};
 /// The form of values between ranks. What a rank sends itself stays exact.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Wire {
-    /// As they are.
+    /// Unchanged.
     #[default]
     Exact,
     /// `f32` and `[f32; 2]` as 16-bit integers in blocks: about half the bytes. Arrays of any other type travel exactly.
@@ -16,16 +16,16 @@ pub enum Wire {
     /// - Each part is cut into blocks of 64 `f32`. A block travels as its step, a power of two, and 64 integers: 132
     ///   bytes instead of 256.
     /// - A value is wrong by at most 2^-15 of the largest magnitude in its block, or by 2^-126 where that is more:
-    ///   half a step, and for the largest itself at most one. Integers up to 2^14 are exact among their like.
+    ///   half a step, and for the largest itself at most one. Integers up to 2^14 are exact where the block has no larger values.
     /// - A block with a NaN or an infinity arrives as NaN, all of it.
     /// - The result depends on where parts begin, and so on the number of ranks.
     Block16,
 }
 
-/// Values a block, and words it takes.
+/// Values per block, and words that its coded form takes.
 const BLOCK: u64 = 64;
 const CODED: u64 = 1 + BLOCK / 2;
-/// Invocations a workgroup; each treats a block.
+/// Invocations per workgroup; each treats a block.
 const GROUP: u32 = 64;
 
 /// The kernels of [`Wire::Block16`].
@@ -62,8 +62,8 @@ impl Default for Codec {
     }
 }
 
-/// A part in both forms.
-struct Pair {
+/// Where a part lies among values and in coded form, in words.
+struct CodedPlace {
     plain: u64,
     count: u64,
     coded: u64,
@@ -77,10 +77,10 @@ pub(super) struct Coded {
     pub decoding: Decoding,
 }
 
-/// What is to be done when all coded words are there.
+/// What is to be done when all coded words have arrived.
 pub(super) struct Decoding {
     codec: Arc<Codec>,
-    pairs: Vec<Pair>,
+    places: Vec<CodedPlace>,
     coded: Array<u32>,
     plain: Array<u32>,
 }
@@ -91,7 +91,7 @@ impl Codec {
         matches!(element, Element::F32 | Element::Complex32)
     }
 
-    /// Records the coding of what `me` sends to others out of `outgoing`, seen as words, `words` an element of
+    /// Records the coding of what `me` sends to others out of `outgoing`, seen as words, `words` per element of
     /// `transfers`.
     pub fn encode(
         self: &Arc<Self>,
@@ -102,28 +102,30 @@ impl Codec {
         outgoing: &Array<u32>,
         incoming: &Array<u32>,
     ) -> Result<Coded, DeviceError> {
-        let (send, leaving, sent) = coded(&transfers.send, me, words);
-        let (receive, pairs, received) = coded(&transfers.receive, me, words);
+        let (send, receive) =
+            (CodedParts::of(&transfers.send, me, words), CodedParts::of(&transfers.receive, me, words));
         let gpu = recorder.gpu().clone();
-        let message = gpu.array_in::<u32>("exchange::encoded", sent, MemoryKind::Outgoing)?;
-        for pair in &leaving {
-            pair.dispatch(recorder, &self.encode, outgoing, &message)?;
+        let message = gpu.array_in::<u32>("exchange::encoded", send.words, MemoryKind::Outgoing)?;
+        for place in &send.places {
+            place.dispatch(recorder, &self.encode, outgoing, &message)?;
         }
-        let coded = gpu.array_in::<u32>("exchange::received", received, MemoryKind::Incoming)?;
-        let decoding = Decoding { codec: self.clone(), pairs, coded: coded.clone(), plain: incoming.clone() };
-        Ok(Coded { transfers: Transfers { send, receive }, outgoing: message, incoming: coded, decoding })
+        let coded = gpu.array_in::<u32>("exchange::received", receive.words, MemoryKind::Incoming)?;
+        let places = receive.places;
+        let decoding = Decoding { codec: self.clone(), places, coded: coded.clone(), plain: incoming.clone() };
+        let transfers = Transfers { send: send.parts, receive: receive.parts };
+        Ok(Coded { transfers, outgoing: message, incoming: coded, decoding })
     }
 }
 
 impl Decoding {
     /// Records it.
     pub fn record(self, recorder: &mut Recorder) -> Result<(), DeviceError> {
-        let Decoding { codec, pairs, coded, plain } = self;
-        pairs.iter().try_for_each(|pair| pair.dispatch(recorder, &codec.decode, &plain, &coded))
+        let Decoding { codec, places, coded, plain } = self;
+        places.iter().try_for_each(|place| place.dispatch(recorder, &codec.decode, &plain, &coded))
     }
 }
 
-impl Pair {
+impl CodedPlace {
     fn dispatch(
         &self,
         recorder: &mut Recorder,
@@ -138,16 +140,26 @@ impl Pair {
     }
 }
 
-/// The parts of others as coded words, one behind the other: the parts, both forms of each, and the words in all.
-fn coded(parts: &[Transfer], me: usize, words: u64) -> (Vec<Transfer>, Vec<Pair>, u64) {
-    let (mut coded, mut pairs, mut at) = (Vec::new(), Vec::new(), 0);
-    for part in parts.iter().filter(|part| part.peer != me && part.len > 0) {
-        let count = part.len * words;
-        let rest = count % BLOCK;
-        let len = count / BLOCK * CODED + if rest > 0 { 1 + rest.div_ceil(2) } else { 0 };
-        coded.push(Transfer { peer: part.peer, start: at, len });
-        pairs.push(Pair { plain: part.start * words, count, coded: at });
-        at += len;
+/// The parts that travel between ranks, as coded words one behind the other.
+struct CodedParts {
+    parts: Vec<Transfer>,
+    places: Vec<CodedPlace>,
+    /// Words in all.
+    words: u64,
+}
+
+impl CodedParts {
+    /// Those of `parts` that are not for `me`, with so many `words` per element.
+    fn of(parts: &[Transfer], me: usize, words: u64) -> Self {
+        let mut coded = CodedParts { parts: Vec::new(), places: Vec::new(), words: 0 };
+        for part in parts.iter().filter(|part| part.peer != me && part.len > 0) {
+            let (count, start) = (part.len * words, coded.words);
+            let rest = count % BLOCK;
+            let len = count / BLOCK * CODED + if rest > 0 { 1 + rest.div_ceil(2) } else { 0 };
+            coded.parts.push(Transfer { peer: part.peer, start, len });
+            coded.places.push(CodedPlace { plain: part.start * words, count, coded: start });
+            coded.words += len;
+        }
+        coded
     }
-    (coded, pairs, at)
 }

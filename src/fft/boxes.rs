@@ -5,11 +5,13 @@
 //! ```
 
 use super::callbacks::TransformCallbacks;
+use std::fmt;
+
 use super::error::FftError;
 use super::plan::Plan;
 use super::spec::Spec;
 use super::transform::{Transform, Value};
-use super::tuning::Tuning;
+use super::tuning::TransformTuning;
 use crate::exchange::{Exchange, ExchangeError, GridComms, Reshape};
 use crate::gpu::{Array, DeviceElement, DeviceError, Gpu, Recorder};
 use crate::grid::{Box3, Cost, FieldLayout, Redistribution, split};
@@ -28,21 +30,22 @@ use crate::grid::{Box3, Cost, FieldLayout, Redistribution, split};
 /// use meshloom::comm::Communicator;
 /// use meshloom::gpu::{Gpu, Options, Recorder};
 /// use meshloom::exchange::GridComms;
-/// use meshloom::fft::{BoxTransform, Spec, Tuning, Values};
+/// use meshloom::fft::{BoxTransform, Boxes, Spec, TransformTuning, Values};
 /// use meshloom::grid::{Grid, bricks};
 ///
 /// # fn main() -> Result<(), meshloom::Error> {
 /// let gpu = Gpu::open(&Options::from_env()?, 0)?;
 /// let mut recorder = Recorder::new(&gpu)?;
-/// let mut lines = GridComms::new(&Communicator::solo(), Grid::new([1, 1], 1)?)?;
+/// let mut comms = GridComms::new(&Communicator::solo(), Grid::new([1, 1], 1)?)?;
 /// let spec = Spec::new(Values::Real, [4, 3, 2]);
 /// // The boxes of all ranks: here of one.
 /// let (cells, modes) = (bricks(spec.cells, [1, 1, 1]), bricks(spec.spectrum(), [1, 1, 1]));
-/// let mut transform = BoxTransform::<f32>::new(&gpu, &spec, &lines, &cells, &modes, &Tuning::of(&gpu))?;
+/// let boxes = Boxes { field: &cells, spectrum: &modes };
+/// let mut transform = BoxTransform::<f32>::new(&gpu, &spec, &comms, boxes, &TransformTuning::of(&gpu))?;
 ///
 /// let (field, spectrum) = (transform.field(&gpu)?, transform.spectrum(&gpu)?);
 /// recorder.upload(&field, 0, &[1.0; 24])?;
-/// transform.forward(&mut recorder, &mut lines, &field, &spectrum)?;
+/// transform.forward(&mut recorder, &mut comms, &field, &spectrum)?;
 /// assert_eq!(recorder.download(&spectrum, 0, 1)?, [[24.0, 0.0]]);
 /// # Ok(())
 /// # }
@@ -50,46 +53,85 @@ use crate::grid::{Box3, Cost, FieldLayout, Redistribution, split};
 pub struct BoxTransform<T = f32> {
     transform: Transform<T>,
     layout: FieldLayout,
-    field: Moves,
-    spectrum: Moves,
+    field: BoxReshape,
+    spectrum: BoxReshape,
     exchange: Exchange,
 }
 
-/// From the user's boxes to the parts of the transform, and back.
-struct Moves {
-    there: Reshape,
-    back: Reshape,
+impl<T> fmt::Debug for BoxTransform<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BoxTransform").field("transform", &self.transform).finish_non_exhaustive()
+    }
 }
 
-impl Moves {
-    fn new(there: Redistribution, fields: u64) -> Self {
-        let there = Reshape::new(there, fields);
-        Moves { back: there.reversed(), there }
+/// The boxes of a [`BoxTransform`], one per rank in the order of ranks, the same lists on all ranks.
+#[derive(Clone, Copy, Debug)]
+pub struct Boxes<'a> {
+    /// Of cells.
+    pub field: &'a [Box3],
+    /// Of modes.
+    pub spectrum: &'a [Box3],
+}
+
+/// The redistribution from a caller's boxes to the parts of the transform, and its reverse.
+struct BoxReshape {
+    /// What the arrays are, for errors.
+    name: &'static str,
+    to_parts: Reshape,
+    to_boxes: Reshape,
+}
+
+impl BoxReshape {
+    fn new(name: &'static str, to_parts: Redistribution, fields: u64) -> Self {
+        let to_parts = Reshape::new(to_parts, fields);
+        BoxReshape { name, to_boxes: to_parts.reversed(), to_parts }
     }
 
-    fn stays(&self) -> bool {
-        self.there.plan().is_identity()
+    /// Whether nothing moves on any rank.
+    fn is_identity(&self) -> bool {
+        self.to_parts.plan().is_identity()
     }
 
-    /// An array in the parts of the transform: the user's own where nothing moves.
+    /// An array in the parts of the transform: the caller's own where nothing moves.
     fn part<T: DeviceElement>(&self, gpu: &Gpu, own: &Array<T>) -> Result<Array<T>, DeviceError> {
-        if self.stays() { Ok(own.clone()) } else { gpu.array("fft::part", self.there.output_len()) }
+        if self.is_identity() { Ok(own.clone()) } else { gpu.array("fft::part", self.to_parts.output_len()) }
     }
 
-    fn check<T: DeviceElement>(&self, name: &str, array: &Array<T>) -> Result<(), DeviceError> {
-        let (have, want) = (array.len(), self.there.input_len());
+    fn check<T: DeviceElement>(&self, array: &Array<T>) -> Result<(), DeviceError> {
+        let (have, want) = (array.len(), self.to_parts.input_len());
         if have == want {
             return Ok(());
         }
-        let why = format!("a {name} of {have} elements, this rank's box has {want}");
+        let why = format!("a {} of {have} elements, this rank's box has {want}", self.name);
         Err(DeviceError::Misuse { what: "BoxTransform".into(), why })
     }
 }
 
+/// Runs `transform` on the parts of the transform, between the redistributions of its input and its output.
+fn redistributed<A: DeviceElement, B: DeviceElement>(
+    recorder: &mut Recorder,
+    exchange: &mut Exchange,
+    (from, input): (&BoxReshape, &Array<A>),
+    (to, output): (&BoxReshape, &Array<B>),
+    transform: impl FnOnce(&mut Recorder, &Array<A>, &Array<B>) -> Result<(), ExchangeError>,
+) -> Result<(), ExchangeError> {
+    from.check(input)?;
+    to.check(output)?;
+    let input_part = from.part(recorder.gpu(), input)?;
+    if !from.is_identity() {
+        from.to_parts.run(recorder, exchange, input, &input_part)?;
+    }
+    let output_part = to.part(recorder.gpu(), output)?;
+    transform(recorder, &input_part, &output_part)?;
+    if !to.is_identity() {
+        to.to_boxes.run(recorder, exchange, &output_part, output)?;
+    }
+    Ok(())
+}
+
 impl<T: Value> BoxTransform<T> {
-    /// The transform that `spec` says (values and precision are those of `T`), of fields in `field_boxes` to spectra in
-    /// `spectrum_boxes`, each one box a rank in the order of ranks. The transform itself runs over the grid of `lines`. All
-    /// ranks give the same lists and the same `tuning`.
+    /// The transform that `spec` says (values and precision are those of `T`), of fields and spectra in `boxes`. The transform
+    /// itself runs over the grid of `comms`. All ranks give the same boxes and the same `tuning`.
     ///
     /// # Errors
     /// [`FftError::Layout`] for boxes that do not tile cells or modes, or are not as many as ranks; as
@@ -97,12 +139,11 @@ impl<T: Value> BoxTransform<T> {
     pub fn new(
         gpu: &Gpu,
         spec: &Spec,
-        lines: &GridComms,
-        field_boxes: &[Box3],
-        spectrum_boxes: &[Box3],
-        tuning: &Tuning,
+        comms: &GridComms,
+        boxes: Boxes<'_>,
+        tuning: &TransformTuning,
     ) -> Result<Self, FftError> {
-        Self::with(gpu, spec, lines, field_boxes, spectrum_boxes, tuning, &TransformCallbacks::default())
+        Self::with(gpu, spec, comms, boxes, tuning, &TransformCallbacks::default())
     }
 
     /// The same with callbacks, which are given indices of the whole mesh.
@@ -112,24 +153,23 @@ impl<T: Value> BoxTransform<T> {
     pub fn with(
         gpu: &Gpu,
         spec: &Spec,
-        lines: &GridComms,
-        field_boxes: &[Box3],
-        spectrum_boxes: &[Box3],
-        tuning: &Tuning,
+        comms: &GridComms,
+        boxes: Boxes<'_>,
+        tuning: &TransformTuning,
         callbacks: &TransformCallbacks,
     ) -> Result<Self, FftError> {
-        let (grid, rank) = (lines.grid(), lines.rank());
+        let (grid, rank) = (comms.grid(), comms.rank());
         let transform = Transform::with(gpu, spec, grid, rank, tuning, callbacks)?;
         let spec = &transform.plan().spec;
         let cells: Vec<Box3> = (0..grid.ranks()).map(|rank| grid.part(spec.cells, rank)).collect();
         let modes = spectrum_parts(transform.plan());
-        let field = Redistribution::new(spec.cells, field_boxes, &cells, rank)?;
-        let spectrum = Redistribution::new(spec.spectrum(), &modes, spectrum_boxes, rank)?.reversed();
+        let field = Redistribution::new(spec.cells, boxes.field, &cells, rank)?;
+        let spectrum = Redistribution::new(spec.spectrum(), &modes, boxes.spectrum, rank)?.reversed();
         Ok(BoxTransform {
             layout: transform.field_layout(),
-            field: Moves::new(field, spec.fields),
-            spectrum: Moves::new(spectrum, spec.fields),
-            exchange: Exchange::new(lines.world().clone()),
+            field: BoxReshape::new("field", field, spec.fields),
+            spectrum: BoxReshape::new("spectrum", spectrum, spec.fields),
+            exchange: Exchange::new(comms.world().clone()),
             transform,
         })
     }
@@ -148,17 +188,17 @@ impl<T: Value> BoxTransform<T> {
 
     /// This rank's box of cells.
     pub fn field_box(&self) -> &Box3 {
-        self.field.there.plan().from()
+        self.field.to_parts.plan().from()
     }
 
     /// This rank's box of modes.
     pub fn spectrum_box(&self) -> &Box3 {
-        self.spectrum.there.plan().from()
+        self.spectrum.to_parts.plan().from()
     }
 
     /// Redistributions that a transform makes: none, one or two.
     pub fn redistributions(&self) -> usize {
-        [&self.field, &self.spectrum].iter().filter(|moves| !moves.stays()).count()
+        [&self.field, &self.spectrum].iter().filter(|reshape| !reshape.is_identity()).count()
     }
 
     /// What the redistributions so far have cost this rank; those of the transform itself are with its [`GridComms`].
@@ -171,7 +211,7 @@ impl<T: Value> BoxTransform<T> {
     /// # Errors
     /// [`DeviceError::OutOfMemory`].
     pub fn field(&self, gpu: &Gpu) -> Result<Array<T>, DeviceError> {
-        gpu.array("fft::field", self.field.there.input_len())
+        gpu.array("fft::field", self.field.to_parts.input_len())
     }
 
     /// An array for this rank's box of the spectra.
@@ -179,7 +219,7 @@ impl<T: Value> BoxTransform<T> {
     /// # Errors
     /// [`DeviceError::OutOfMemory`].
     pub fn spectrum(&self, gpu: &Gpu) -> Result<Array<T::Mode>, DeviceError> {
-        gpu.array("fft::spectrum", self.spectrum.there.input_len())
+        gpu.array("fft::spectrum", self.spectrum.to_parts.input_len())
     }
 
     /// The spectrum of `field`, which is left as it was. All ranks call it.
@@ -189,11 +229,14 @@ impl<T: Value> BoxTransform<T> {
     pub fn forward(
         &mut self,
         recorder: &mut Recorder,
-        lines: &mut GridComms,
+        comms: &mut GridComms,
         field: &Array<T>,
         spectrum: &Array<T::Mode>,
     ) -> Result<(), ExchangeError> {
-        self.there(recorder, lines, field, spectrum, Transform::forward)
+        let BoxTransform { transform, layout, field: cells, spectrum: modes, exchange } = self;
+        redistributed(recorder, exchange, (cells, field), (modes, spectrum), |recorder, field, spectrum| {
+            transform.forward(recorder, comms, field, layout, spectrum)
+        })
     }
 
     /// The field of `spectrum`, which is left as it was. All ranks call it.
@@ -203,12 +246,13 @@ impl<T: Value> BoxTransform<T> {
     pub fn inverse(
         &mut self,
         recorder: &mut Recorder,
-        lines: &mut GridComms,
+        comms: &mut GridComms,
         spectrum: &Array<T::Mode>,
         field: &Array<T>,
     ) -> Result<(), ExchangeError> {
-        self.back(recorder, lines, spectrum, field, |transform, recorder, lines, spectrum, field, layout| {
-            transform.inverse(recorder, lines, spectrum, None, field, layout)
+        let BoxTransform { transform, layout, field: cells, spectrum: modes, exchange } = self;
+        redistributed(recorder, exchange, (modes, spectrum), (cells, field), |recorder, spectrum, field| {
+            transform.inverse(recorder, comms, spectrum, None, field, layout)
         })
     }
 
@@ -219,11 +263,14 @@ impl<T: Value> BoxTransform<T> {
     pub fn forward_adjoint(
         &mut self,
         recorder: &mut Recorder,
-        lines: &mut GridComms,
+        comms: &mut GridComms,
         spectrum: &Array<T::Mode>,
         field: &Array<T>,
     ) -> Result<(), ExchangeError> {
-        self.back(recorder, lines, spectrum, field, Transform::forward_adjoint)
+        let BoxTransform { transform, layout, field: cells, spectrum: modes, exchange } = self;
+        redistributed(recorder, exchange, (modes, spectrum), (cells, field), |recorder, spectrum, field| {
+            transform.forward_adjoint(recorder, comms, spectrum, field, layout)
+        })
     }
 
     /// The adjoint of [`inverse`](Self::inverse), as [`Transform::inverse_adjoint`] says. All ranks call it.
@@ -233,77 +280,19 @@ impl<T: Value> BoxTransform<T> {
     pub fn inverse_adjoint(
         &mut self,
         recorder: &mut Recorder,
-        lines: &mut GridComms,
+        comms: &mut GridComms,
         field: &Array<T>,
         spectrum: &Array<T::Mode>,
     ) -> Result<(), ExchangeError> {
-        self.there(recorder, lines, field, spectrum, Transform::inverse_adjoint)
-    }
-
-    fn there(
-        &mut self,
-        recorder: &mut Recorder,
-        lines: &mut GridComms,
-        field: &Array<T>,
-        spectrum: &Array<T::Mode>,
-        run: impl Fn(
-            &Transform<T>,
-            &mut Recorder,
-            &mut GridComms,
-            &Array<T>,
-            &FieldLayout,
-            &Array<T::Mode>,
-        ) -> Result<(), ExchangeError>,
-    ) -> Result<(), ExchangeError> {
-        self.check(field, spectrum)?;
-        let cells = self.field.part(recorder.gpu(), field)?;
-        if !self.field.stays() {
-            self.field.there.run(recorder, &mut self.exchange, field, &cells)?;
-        }
-        let modes = self.spectrum.part(recorder.gpu(), spectrum)?;
-        run(&self.transform, recorder, lines, &cells, &self.layout, &modes)?;
-        if !self.spectrum.stays() {
-            self.spectrum.back.run(recorder, &mut self.exchange, &modes, spectrum)?;
-        }
-        Ok(())
-    }
-
-    fn back(
-        &mut self,
-        recorder: &mut Recorder,
-        lines: &mut GridComms,
-        spectrum: &Array<T::Mode>,
-        field: &Array<T>,
-        run: impl Fn(
-            &Transform<T>,
-            &mut Recorder,
-            &mut GridComms,
-            &Array<T::Mode>,
-            &Array<T>,
-            &FieldLayout,
-        ) -> Result<(), ExchangeError>,
-    ) -> Result<(), ExchangeError> {
-        self.check(field, spectrum)?;
-        let modes = self.spectrum.part(recorder.gpu(), spectrum)?;
-        if !self.spectrum.stays() {
-            self.spectrum.there.run(recorder, &mut self.exchange, spectrum, &modes)?;
-        }
-        let cells = self.field.part(recorder.gpu(), field)?;
-        run(&self.transform, recorder, lines, &modes, &cells, &self.layout)?;
-        if !self.field.stays() {
-            self.field.back.run(recorder, &mut self.exchange, &cells, field)?;
-        }
-        Ok(())
-    }
-
-    fn check(&self, field: &Array<T>, spectrum: &Array<T::Mode>) -> Result<(), DeviceError> {
-        self.field.check("field", field)?;
-        self.spectrum.check("spectrum", spectrum)
+        let BoxTransform { transform, layout, field: cells, spectrum: modes, exchange } = self;
+        redistributed(recorder, exchange, (cells, field), (modes, spectrum), |recorder, field, spectrum| {
+            transform.inverse_adjoint(recorder, comms, field, layout, spectrum)
+        })
     }
 }
 
-/// The parts of the spectrum of all ranks. The exchanges of the plan of one say which line of the grid cuts which axis in
-/// the end, the same for all; an exchange that is left out is among one rank, whose cut is none.
+/// The parts of the spectrum of all ranks. Which axis of the grid cuts which axis of the spectrum follows from the exchanges of one rank's
+/// plan and is the same for all; an exchange that is left out is among one rank and cuts nothing.
 fn spectrum_parts(plan: &Plan) -> Vec<Box3> {
     let (shape, grid) = (plan.spec.spectrum(), plan.grid);
     let mut cuts = [Some(0), Some(1), None];

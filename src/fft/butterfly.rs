@@ -1,6 +1,6 @@
 //! Transforms of a few points as straight-line WGSL.
 //!
-//! Any length is taken apart by Cooley and Tukey's rule with constant factors, fours first; odd primes `p` by the symmetric
+//! Composite lengths by Cooley and Tukey's decomposition with constant twiddles, fours first; odd primes `p` by the symmetric
 //! form `y_j = x_0 + sum_k cos(2 pi j k / p) (x_k + x_{p-k}) -+ i sum_k sin(2 pi j k / p) (x_k - x_{p-k})`, whose cost
 //! grows as `p^2`: meant for the primes of [`RADICES`](super::size::RADICES).
 //!
@@ -65,14 +65,14 @@ impl Code {
             .into()
     }
 
-    /// `n = p q`: `p` transforms of `q` points, turned, then `q` transforms of `p` points.
+    /// `n = p q`: `p` transforms of `q` points, twiddles, then `q` transforms of `p` points.
     fn composite(&mut self, x: &[String], p: usize, sign: f64) -> Vec<String> {
         let (n, q) = (x.len(), x.len() / p);
         let inner: Vec<Vec<String>> = (0..p)
             .map(|i| {
                 let part: Vec<String> = x.iter().skip(i).step_by(p).cloned().collect();
                 let part = self.transform(&part, sign);
-                part.iter().enumerate().map(|(k, v)| self.turn(v, i * k, n, sign)).collect()
+                part.iter().enumerate().map(|(k, v)| self.twiddle(v, i * k, n, sign)).collect()
             })
             .collect();
         let mut y = vec![String::new(); n];
@@ -86,7 +86,7 @@ impl Code {
     }
 
     /// `x` times `exp(sign 2 pi i k / n)`.
-    pub fn turn(&mut self, x: &str, k: usize, n: usize, sign: f64) -> String {
+    pub fn twiddle(&mut self, x: &str, k: usize, n: usize, sign: f64) -> String {
         let k = k % n;
         if k == 0 {
             return x.to_string();
@@ -98,7 +98,7 @@ impl Code {
             return self.value(quarter(x, if 4 * k == n { sign } else { -sign }));
         }
         if (8 * k).is_multiple_of(n) {
-            // (1 -+ i) / sqrt 2 and its turns by a quarter.
+            // (1 -+ i) / sqrt 2 and its products with i, -1 and -i.
             let s = self.literal(0.5f64.sqrt());
             let turned = self.value(quarter(x, sign));
             let sum = match 8 * k / n {

@@ -1,7 +1,7 @@
-//! How a line of given length is transformed inside one workgroup: pure planning.
+//! How a line of a given length is transformed inside one workgroup: pure planning.
 //!
 //! - Products of [`RADICES`](super::RADICES) by Stockham's stages, each a butterfly of up to [`Limits::points`] points in
-//!   registers; as few stages as possible, since between stages points change hands through workgroup memory.
+//!   registers; as few stages as possible, since between stages points pass through workgroup memory.
 //! - Where barriers are slow (software renderers), one invocation does all butterflies of a line, in loops.
 //! - Other lengths by Bluestein's algorithm: a circular convolution of at least `2n - 1` points.
 //!
@@ -9,14 +9,14 @@
 
 use super::size::{factorizations, good_size, is_good_size, is_smooth};
 
-/// What a device allows a kernel, and what suits it.
+/// What a device allows a kernel, and the tuning of kernels for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Limits {
     /// Workgroup memory in bytes.
     pub workgroup_bytes: u64,
-    /// Invocations a workgroup.
+    /// Invocations per workgroup.
     pub invocations: u64,
-    /// Complex points that an invocation holds, about.
+    /// Complex points that an invocation holds in registers, about.
     pub points: u64,
     /// Longest line that one invocation transforms in registers.
     pub alone: u64,
@@ -30,7 +30,7 @@ pub struct Limits {
 /// Stages of a transform over the invocations of a line.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct RadixStages {
-    /// Invocations a line.
+    /// Invocations per line.
     pub lanes: u64,
     /// Points of the butterflies of each stage.
     pub radices: Vec<u64>,
@@ -82,7 +82,7 @@ impl Core {
     }
 }
 
-/// The best stages for `n` points and what they cost, in points handled.
+/// The cheapest stages for `n` points, and their cost: points handled by invocations and moved through workgroup memory.
 fn stages(n: u64, limits: Limits, bytes: u64) -> Option<(RadixStages, u64)> {
     if !is_smooth(n) {
         return None;
@@ -96,7 +96,7 @@ fn stages(n: u64, limits: Limits, bytes: u64) -> Option<(RadixStages, u64)> {
     if n * bytes > limits.workgroup_bytes {
         return None;
     }
-    // A prime beyond the usual number of points is worth more registers.
+    // A prime up to 31 is one butterfly, though it takes more registers.
     let most = limits.points.max(31);
     let mut best: Option<(RadixStages, u64)> = None;
     for radices in factorizations(n, most) {
@@ -121,12 +121,12 @@ fn stages(n: u64, limits: Limits, bytes: u64) -> Option<(RadixStages, u64)> {
     best
 }
 
-/// Lines a workgroup without which loops do not pay.
+/// Lines per workgroup below which loops are slower than shared lines.
 const LEAST_LINES: u64 = 4;
 
 /// The stages of one invocation: few, and of few points, since their code is straight-line.
 fn looped(n: u64, limits: Limits, bytes: u64) -> Option<(RadixStages, u64)> {
-    // With fewer lines a workgroup most of a vector unit is idle, and barriers cost less than that.
+    // With fewer lines per workgroup most of a vector unit is idle, which costs more than barriers.
     if LEAST_LINES * 2 * n * bytes > limits.workgroup_bytes {
         return None;
     }

@@ -1,15 +1,16 @@
-//! Forward, multiply, inverse, in as few passes as can be.
+//! Multiplication in Fourier space: forward, multiply, inverse, in as few passes as possible.
 
+use std::fmt;
 use std::marker::PhantomData;
 
 use super::callbacks::PassCallbacks;
 use super::error::FftError;
-use super::pass::Tables;
+use super::pass::DeviceTables;
 use super::plan::{Plan, Route};
-use super::run::{End, ReadyRoute, Run};
+use super::run::{ReadyRoute, Run, UserArray};
 use super::spec::{Distribution, Spec};
 use super::transform::{Value, check_rank};
-use super::tuning::Tuning;
+use super::tuning::TransformTuning;
 use crate::exchange::{ExchangeError, GridComms};
 use crate::gpu::{Array, Callback, DeviceError, Gpu, Recorder};
 use crate::grid::{Box3, FieldLayout, volume};
@@ -23,13 +24,19 @@ use crate::grid::{Box3, FieldLayout, volume};
 /// - With [`Spec::points`] twice the cells it is a linear convolution; with as many, a circular one.
 /// - Result `r` of field `f` is field `f * results + r` of the output.
 ///
-/// Source of the ten passes: counting; of the method: Hockney & Eastwood 1981.
+/// The method is that of Hockney & Eastwood (1981).
 pub struct Filter<T = f32> {
     plan: Plan,
     kind: Kind,
     results: u32,
     spectrum: Box3,
     value: PhantomData<T>,
+}
+
+impl<T> fmt::Debug for Filter<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Filter").field("spec", &self.plan.spec).field("results", &self.results).finish_non_exhaustive()
+    }
 }
 
 enum Kind {
@@ -39,22 +46,22 @@ enum Kind {
 
 impl<T: Value> Filter<T> {
     /// The filter of fields as `spec` says (values and precision are those of `T`; its modes and distribution do not
-    /// matter) for `rank` of the grid of `lines`, with `results` for each field. The callback may be made knowing
-    /// [`spectrum_part`](Self::part_of).
+    /// matter) for the rank of `comms`, with `results` for each field. `callback` defines `on_mode`, as
+    /// [`TransformCallbacks`](super::TransformCallbacks) says. Which modes it will see tells [`part_of`](Self::part_of).
     ///
     /// # Errors
     /// [`FftError`] for what cannot be transformed on this device.
     pub fn new(
         gpu: &Gpu,
         spec: &Spec,
-        lines: &GridComms,
-        tuning: &Tuning,
+        comms: &GridComms,
+        tuning: &TransformTuning,
         callback: &Callback,
         results: u32,
     ) -> Result<Self, FftError> {
-        let (plan, route) = Self::plan_of(gpu, spec, lines, tuning, results)?;
+        let (plan, route) = Self::plan_of(gpu, spec, comms, tuning, results)?;
         let limits = tuning.limits(gpu.capabilities());
-        let mut tables = Tables::new(gpu)?;
+        let mut tables = DeviceTables::new(gpu)?;
         let spectrum = spectrum_of(&plan, route.as_ref());
         let kind = match route {
             Some(route) => {
@@ -79,8 +86,8 @@ impl<T: Value> Filter<T> {
     fn plan_of(
         gpu: &Gpu,
         spec: &Spec,
-        lines: &GridComms,
-        tuning: &Tuning,
+        comms: &GridComms,
+        tuning: &TransformTuning,
         results: u32,
     ) -> Result<(Plan, Option<Route>), FftError> {
         let spec = Spec {
@@ -92,7 +99,7 @@ impl<T: Value> Filter<T> {
         };
         spec.precision.check(&gpu.info().name, gpu.capabilities())?;
         let limits = tuning.limits(gpu.capabilities());
-        let plan = Plan::new(&spec, lines.grid(), lines.rank(), limits, tuning.pieces)?;
+        let plan = Plan::new(&spec, comms.grid(), comms.rank(), limits, tuning.pieces)?;
         let route = plan.filter(results, limits, tuning.pieces)?;
         Ok((plan, route))
     }
@@ -101,8 +108,8 @@ impl<T: Value> Filter<T> {
     ///
     /// # Errors
     /// As [`new`](Self::new).
-    pub fn part_of(gpu: &Gpu, spec: &Spec, lines: &GridComms, tuning: &Tuning) -> Result<Box3, FftError> {
-        let (plan, route) = Self::plan_of(gpu, spec, lines, tuning, 1)?;
+    pub fn part_of(gpu: &Gpu, spec: &Spec, comms: &GridComms, tuning: &TransformTuning) -> Result<Box3, FftError> {
+        let (plan, route) = Self::plan_of(gpu, spec, comms, tuning, 1)?;
         Ok(spectrum_of(&plan, route.as_ref()))
     }
 
@@ -138,14 +145,14 @@ impl<T: Value> Filter<T> {
     pub fn apply(
         &self,
         recorder: &mut Recorder,
-        lines: &mut GridComms,
+        comms: &mut GridComms,
         field: &Array<T>,
         layout: &FieldLayout,
         output: &Array<T>,
         output_layout: &FieldLayout,
     ) -> Result<(), ExchangeError> {
         let misuse = |why: String| Err(DeviceError::Misuse { what: "Filter::apply".into(), why }.into());
-        check_rank("Filter::apply", &self.plan, lines)?;
+        check_rank("Filter::apply", &self.plan, comms)?;
         let fields = self.plan.spec.fields;
         for (name, array, layout, count) in
             [("field", field, layout, fields), ("output", output, output_layout, fields * u64::from(self.results))]
@@ -164,28 +171,21 @@ impl<T: Value> Filter<T> {
         if field.raw().shares(output.raw()) {
             return misuse("field and output are one array".into());
         }
-        let [there, back] = self.plan.spec.factors();
-        let from = End { array: field.raw(), layout: Some(layout) };
-        let to = End { array: output.raw(), layout: Some(output_layout) };
-        let run = |recorder: &mut Recorder,
-                   lines: &mut GridComms,
-                   ready: &ReadyRoute,
-                   (input, output): (End<'_>, End<'_>),
-                   scale: f64,
-                   result: [u64; 2]| {
-            Run::<T::Mode> { ready, input, output, scale, interior: 1.0, result, operator: None, element: PhantomData }
-                .run(recorder, lines)
-        };
+        let [forward_factor, inverse_factor] = self.plan.spec.factors();
+        let (field, output) = (UserArray::field(field, layout), UserArray::field(output, output_layout));
         match &self.kind {
-            Kind::Fused(route) => run(recorder, lines, route, (from, to), there * back, [0, 1]),
+            Kind::Fused(route) => {
+                Run::<T::Mode>::new(route, field, output, forward_factor * inverse_factor).run(recorder, comms)
+            }
             Kind::Apart { forward, inverse } => {
-                let len = volume(&self.plan.spectrum) * fields;
-                let spectrum = recorder.gpu().array::<T::Mode>("fft::filter", len)?;
-                let modes = End { array: spectrum.raw(), layout: None };
-                run(recorder, lines, forward, (from, modes), there, [0, 1])?;
+                let modes = recorder.gpu().array::<T::Mode>("fft::filter", volume(&self.plan.spectrum) * fields)?;
+                let modes = UserArray::spectrum(&modes);
+                Run::<T::Mode>::new(forward, field, modes, forward_factor).run(recorder, comms)?;
                 let results = u64::from(self.results);
-                let mut each = (0..results).zip(inverse);
-                each.try_for_each(|(r, route)| run(recorder, lines, route, (modes, to), back, [r, results]))
+                (0..results).zip(inverse).try_for_each(|(r, route)| {
+                    let run = Run::<T::Mode>::new(route, modes, output, inverse_factor);
+                    Run { result: [r, results], ..run }.run(recorder, comms)
+                })
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What a transform will cost each rank, without a device: memory, bytes, messages, and a guess of the time.
+//! What a transform will cost each rank, without a device: memory, bytes, messages, and an estimate of the time.
 //!
 //! Bytes and messages are counted from the plan and are exact. Seconds follow from the speeds that are given:
 //!
@@ -7,31 +7,32 @@
 //! exchange   sent / copy speed  |  messages x latency + max(sent, received) / link speed  |  received / copy speed
 //! ```
 //!
-//! In one piece these three follow each other; in `p` pieces the slowest of them and of the passes on either side hides the
-//! others, but for the first piece.
+//! In one piece these three follow each other. In `p` pieces they and the passes on either side form a pipeline: the time is that of the
+//! slowest of them, plus the others' for one piece.
 
+use super::axis::AxisPass;
 use super::core::Limits;
 use super::error::FftError;
-use super::plan::{Plan, Route, Stage, Transpose};
-use super::run::{Target, may_reuse_output, targets, works_in_place};
+use super::plan::{Buffer, Plan, Route, Stage, Transpose, buffers};
 use super::spec::{Spec, Values};
 use super::speeds::Speeds;
-use super::tuning::Tuning;
+use super::tuning::TransformTuning;
 use crate::grid::{Cost, Grid, extent, volume};
 
 /// Bytes of device memory that a rank needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Memory {
+#[non_exhaustive]
+pub struct MemoryForecast {
     /// Its part of the fields.
     pub field: u64,
     /// Its part of the spectra.
     pub spectrum: u64,
-    /// Arrays that are needed besides, at most at once, in the forward and the inverse transform.
+    /// The most that working arrays take at once, in the forward and in the inverse transform.
     pub working: [u64; 2],
 }
 
-impl Memory {
-    /// All together, while both directions take turns.
+impl MemoryForecast {
+    /// All together, when the directions run one after the other.
     pub fn total(&self) -> u64 {
         self.field + self.spectrum + self.working[0].max(self.working[1])
     }
@@ -39,6 +40,7 @@ impl Memory {
 
 /// A step of a transform and its cost.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Phase {
     /// What it is: `z pass`, `exchange y-z`.
     pub name: String,
@@ -52,14 +54,15 @@ pub struct Phase {
 
 /// The cost of one direction for one rank.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Direction {
+#[non_exhaustive]
+pub struct DirectionForecast {
     /// Its phases, in order.
     pub phases: Vec<Phase>,
-    /// Seconds in all, with what overlaps.
+    /// Seconds in all, with overlap.
     pub seconds: f64,
 }
 
-impl Direction {
+impl DirectionForecast {
     /// What it sends and receives in all.
     pub fn cost(&self) -> Cost {
         let mut cost = Cost::default();
@@ -76,12 +79,12 @@ impl Direction {
 /// What a transform will cost a rank.
 ///
 /// ```
-/// use meshloom::fft::{Forecast, Spec, Speeds, Tuning, Values};
+/// use meshloom::fft::{Forecast, Spec, Speeds, TransformTuning, Values};
 /// use meshloom::gpu::Profile;
 /// use meshloom::grid::Grid;
 ///
 /// let spec = Spec::new(Values::Complex, [4096; 3]);
-/// let (grid, tuning) = (Grid::auto(spec.cells, 512), Tuning::profile(Profile::Gpu));
+/// let (grid, tuning) = (Grid::auto(spec.cells, 512), TransformTuning::profile(Profile::Gpu));
 /// let forecast = Forecast::new(&spec, grid, 0, &tuning, &Speeds::default(), 2 << 20)?;
 /// assert_eq!(grid.parts(), [512, 1]);
 /// assert_eq!(forecast.memory.field, 4096 * 4096 * 4096 / 512 * 8);
@@ -89,15 +92,16 @@ impl Direction {
 /// # Ok::<(), meshloom::fft::FftError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Forecast {
     /// The plan.
     pub plan: Plan,
     /// Device memory.
-    pub memory: Memory,
+    pub memory: MemoryForecast,
     /// From field to spectrum.
-    pub forward: Direction,
+    pub forward: DirectionForecast,
     /// From spectrum to field.
-    pub inverse: Direction,
+    pub inverse: DirectionForecast,
 }
 
 const NAMES: [&str; 3] = ["x", "y", "z"];
@@ -112,14 +116,14 @@ impl Forecast {
         spec: &Spec,
         grid: Grid,
         rank: usize,
-        tuning: &Tuning,
+        tuning: &TransformTuning,
         speeds: &Speeds,
         chunk: u64,
     ) -> Result<Self, FftError> {
         let plan = Plan::new(spec, grid, rank, tuning.floor(), tuning.pieces)?;
         let number = if spec.values == Values::Real { 1 } else { 2 } * spec.precision.bytes();
         let mode = 2 * spec.precision.bytes();
-        let memory = Memory {
+        let memory = MemoryForecast {
             field: volume(&plan.field) * spec.fields * number,
             spectrum: volume(&plan.spectrum) * spec.fields * mode,
             working: [
@@ -137,34 +141,20 @@ impl Forecast {
     }
 }
 
-/// Complex elements of all arrays that a route needs at once, besides its ends: what was recorded before an exchange must
-/// be held until it has run. The output, of so many complex elements, is may_reuse_output where it can be.
+/// Complex elements of all arrays that a route needs at once besides the caller's: what was recorded before an exchange is held until it
+/// has run. The output has `output` complex elements that may serve as scratch.
 fn working(route: &Route, output: u64) -> u64 {
-    let (targets, mut held, mut most) = (targets(route), 0, 0);
-    for (i, stage) in route.stages.iter().enumerate() {
-        let scratch = |stage: &Stage| {
-            let mut extent = stage.before;
-            extent[stage.axis] = stage.positions();
-            let moves = |pass: &super::axis::AxisPass| pass.kernel.four_step.is_some_and(|d| d.input != d.output);
-            let middle = stage.passes.len().saturating_sub(1);
-            let arrays = 1 + stage.passes.iter().take(middle).skip(1).filter(|pass| moves(pass)).count() as u64;
-            extent.iter().product::<u64>() * stage.fields[0] * arrays
-        };
-        if stage.passes.len() > 1 {
-            held += scratch(stage);
-        }
-        match (targets[i], route.between.get(i).and_then(Option::as_ref)) {
-            (Target::Work, _) if may_reuse_output(route, &targets, i, output) => {}
-            (Target::Work, _) if works_in_place(route, &targets, i) => {}
-            (Target::Work, _) if !stage.passes.is_empty() => {
-                held += stage.after.iter().product::<u64>() * stage.fields[1]
-            }
-            (Target::Pieces, Some(transpose)) => {
+    let (mut held, mut most) = (0, 0);
+    for (i, buffer) in buffers(route, output).into_iter().enumerate() {
+        let stage = &route.stages[i];
+        held += scratch(stage);
+        match (buffer, route.between.get(i).and_then(Option::as_ref)) {
+            (Buffer::Work, _) if !stage.passes.is_empty() => held += stage.written(),
+            (Buffer::Pieces, Some(transpose)) => {
                 let elements =
                     |side: usize| (0..transpose.pieces.len()).map(|p| transpose.elements(p)[side]).sum::<u64>();
                 most = most.max(held + elements(0) + elements(1));
                 held = elements(1);
-                continue;
             }
             _ => {}
         }
@@ -173,9 +163,17 @@ fn working(route: &Route, output: u64) -> u64 {
     most
 }
 
-fn direction(route: &Route, element: u64, speeds: &Speeds, chunk: u64) -> Direction {
+/// Complex elements of the scratch between the passes of a stage.
+fn scratch(stage: &Stage) -> u64 {
+    let [_, middle @ .., _] = &stage.passes[..] else { return 0 };
+    let moves = |pass: &&AxisPass| pass.kernel.four_step.is_some_and(|step| step.input != step.output);
+    let arrays = 1 + middle.iter().filter(moves).count() as u64;
+    stage.scratch().iter().product::<u64>() * stage.fields[0] * arrays
+}
+
+fn direction(route: &Route, element: u64, speeds: &Speeds, chunk: u64) -> DirectionForecast {
     let mut phases: Vec<Phase> = Vec::new();
-    // Passes and exchanges with the stages that can overlap; a run of them ends where there is no exchange.
+    // Passes and the exchanges between them overlap; a chain of them ends where there is no exchange.
     let (mut seconds, mut chain) = (0.0, Chain::default());
     for (i, stage) in route.stages.iter().enumerate() {
         let transpose = route.between.get(i).and_then(Option::as_ref);
@@ -197,14 +195,14 @@ fn direction(route: &Route, element: u64, speeds: &Speeds, chunk: u64) -> Direct
                 let cost = transpose.cost(element, chunk);
                 let times = stages(&cost, speeds);
                 let name = format!("exchange {}-{}", NAMES[transpose.to_axis], NAMES[transpose.from_axis]);
-                phases.push(Phase { name, device: own(transpose, element), cost, seconds: times.iter().sum() });
+                phases.push(Phase { name, device: kept_bytes(transpose, element), cost, seconds: times.iter().sum() });
                 times.into_iter().for_each(|time| chain.stage(time));
                 chain.pieces = chain.pieces.max(transpose.pieces.len());
             }
             None => seconds += std::mem::take(&mut chain).seconds(),
         }
     }
-    Direction { phases, seconds: seconds + chain.seconds() }
+    DirectionForecast { phases, seconds: seconds + chain.seconds() }
 }
 
 /// Copying out, sending, copying in.
@@ -213,12 +211,12 @@ fn stages(cost: &Cost, speeds: &Speeds) -> [f64; 3] {
     [cost.sent as f64 / speeds.copy, wire, cost.received as f64 / speeds.copy]
 }
 
-/// What a rank keeps is copied on the device.
-fn own(transpose: &Transpose, element: u64) -> u64 {
+/// Bytes that copying a rank's own blocks reads and writes on the device.
+fn kept_bytes(transpose: &Transpose, element: u64) -> u64 {
     (0..transpose.pieces.len()).map(|piece| 2 * element * transpose.kept(piece)).sum()
 }
 
-/// Stages of a pipeline.
+/// A pipeline of passes and exchanges, whose pieces overlap.
 #[derive(Default)]
 struct Chain {
     total: f64,
@@ -231,15 +229,15 @@ impl Chain {
         (self.total, self.slowest) = (self.total + seconds, self.slowest.max(seconds));
     }
 
-    /// The slowest stage works all the time, the others once.
+    /// The slowest member works all the time, the others for one piece.
     fn seconds(self) -> f64 {
         let pieces = self.pieces.max(1) as f64;
         self.slowest + (self.total - self.slowest) / pieces
     }
 }
 
-impl Tuning {
-    /// The limits of any device.
+impl TransformTuning {
+    /// The limits that every device meets.
     pub fn floor(&self) -> Limits {
         Limits {
             workgroup_bytes: 16384,

@@ -132,7 +132,7 @@ pub struct LineKernel {
 
 /// How lines are laid out over a workgroup.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WorkgroupShape {
+pub struct LineWorkgroup {
     pub(super) core: Core,
     /// Invocations per line.
     pub lanes: u64,
@@ -211,11 +211,11 @@ impl LineKernel {
     }
 
     /// How it is laid out, or none if a line does not fit.
-    pub fn shape(&self, limits: Limits) -> Option<WorkgroupShape> {
+    pub fn shape(&self, limits: Limits) -> Option<LineWorkgroup> {
         if self.work == Work::Copy {
             let lanes = if self.strided() { 8 } else { self.n.clamp(1, 64) };
             let core = Core::Direct(super::core::RadixStages { lanes, radices: vec![1] });
-            return Some(WorkgroupShape { core, lanes, lines: 64u64.div_ceil(lanes), together: true });
+            return Some(LineWorkgroup { core, lanes, lines: 64u64.div_ceil(lanes), together: true });
         }
         let bytes = self.precision.bytes();
         // A filter has two transforms and more: in loops its code stays short.
@@ -232,7 +232,7 @@ impl LineKernel {
         let most = wanted.min(limits.invocations / lanes);
         if core.loops() {
             let lines = most.min(limits.workgroup_bytes / (self.buffers() * exchanged * 2 * bytes));
-            return (lines > 0).then(|| WorkgroupShape { core, lanes, lines: 1 << lines.ilog2(), together: true });
+            return (lines > 0).then(|| LineWorkgroup { core, lanes, lines: 1 << lines.ilog2(), together: true });
         }
         let fit = |together: bool| {
             let cell = bytes * if together { 2 } else { 1 };
@@ -241,7 +241,7 @@ impl LineKernel {
         let enough = if self.strided() { 8.min(limits.columns) } else { 1 };
         let together = fit(true) >= enough.min(fit(false));
         let lines = if together { fit(true) } else { fit(false) };
-        (lines > 0).then(|| WorkgroupShape { core, lanes, lines: 1 << lines.ilog2(), together })
+        (lines > 0).then(|| LineWorkgroup { core, lanes, lines: 1 << lines.ilog2(), together })
     }
 
     /// Whether input and output of an in-place kernel, of which one is real, are both seen as real numbers.

@@ -10,7 +10,7 @@
 //!   fastest ([`good_size`]), primes up to 31 have butterflies of their own, other lengths are convolutions (Bluestein).
 //! - **Normalisation**: [`Norm`]; forward none and inverse `1 / N` unless said otherwise.
 //! - **Order**: C order, x slowest, in both spaces; mode `m` of an axis stands at `m mod n`.
-//! - **Cost**: one read and one write of device memory an axis of up to 4096 points (on any device), two beyond
+//! - **Cost**: one read and one write of device memory per axis of up to 4096 points (on any device), two beyond
 //!   ([`Route::traffic`]); no transpose kernels, no packing passes, one exchange for slabs and two for pencils.
 //! - **On the way**: [`Callback`](crate::gpu::Callback)s in WGSL, [`Operator`]s, zero padding and truncation cost no pass; [`Filter`] multiplies in
 //!   Fourier space in five passes.
@@ -23,11 +23,13 @@ mod axis;
 mod boxes;
 mod butterfly;
 mod callbacks;
+mod choice;
 mod codegen;
 mod core;
 mod error;
 mod filter;
 mod forecast;
+mod kernels;
 mod line;
 mod local;
 mod operator;
@@ -36,7 +38,6 @@ mod plan;
 mod precision;
 mod run;
 mod size;
-mod sources;
 mod spec;
 mod spectral;
 mod speeds;
@@ -44,25 +45,28 @@ mod tables;
 mod transform;
 mod tuner;
 mod tuning;
+mod wisdom;
 
-pub use boxes::BoxTransform;
+pub use boxes::{BoxTransform, Boxes};
 pub use callbacks::TransformCallbacks;
+pub use choice::TransformChoice;
 pub use core::Limits;
 pub use error::{FftError, TransformError};
 pub use filter::Filter;
-pub use forecast::{Direction, Forecast, Memory, Phase};
+pub use forecast::{DirectionForecast, Forecast, MemoryForecast, Phase};
 pub use local::{local, local_inverse};
-pub use operator::{Gradient, Laplacian, Operator, Tables, Wave};
+pub use operator::{Gradient, Laplacian, Operator, OperatorTables, Wave};
 pub use plan::{Plan, Route, Transpose};
 pub use precision::Precision;
 pub use size::{RADICES, good_size, is_good_size};
 pub use spec::{Distribution, Norm, Spec, SpectrumLayout, Values};
 pub use spectral::Spectral;
-pub(crate) use spectral::kernels;
 pub use speeds::Speeds;
 pub use transform::{Transform, Value};
-pub use tuner::{Choice, Tuned, Tuner};
-pub use tuning::Tuning;
+pub use tuner::{Tuned, Tuner};
+pub use tuning::TransformTuning;
 
+pub(crate) use kernels::kernels;
+// For tests that compile all kernels with several limits.
 #[doc(hidden)]
-pub use sources::sources;
+pub use kernels::line_kernels;

@@ -1,14 +1,15 @@
 //! Linear operators that are diagonal in Fourier space, as tables.
 //!
-//! Every operator of a particle-mesh force is a product of one factor an axis, a complex constant and, maybe, the
+//! Every operator of a particle-mesh force is a product of one factor per axis, a complex constant and, maybe, the
 //! inverse of a Laplacian:
 //!
 //! ```text
 //! out(k) = c * t0(k0) t1(k1) t2(k2) / (l0(k0) + l1(k1) + l2(k2)) * in(k)        (0 where the sum of l is 0)
 //! ```
 //!
-//! The tables are made on the host in f64, so that shaders evaluate no transcendental function, and any discretisation
-//! is a matter of data. They are applied while the inverse transform loads the spectrum: no pass of their own.
+//! The tables are made on the host in f64, so shaders evaluate no transcendental function, and every discretisation is data. They are applied while the inverse transform loads the spectrum: no pass of their own.
+
+use std::fmt;
 
 use crate::grid::Box3;
 
@@ -97,7 +98,7 @@ pub struct Operator<'a> {
 /// An operator as numbers, for the part of a spectrum that one rank holds: `t0, t1, t2, l0, l1, l2`, one after the
 /// other.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Tables {
+pub struct OperatorTables {
     /// The complex constant.
     pub constant: [f32; 2],
     /// Where the second and third axis begin in either half, and the length of a half.
@@ -106,9 +107,15 @@ pub struct Tables {
     pub values: Vec<f32>,
 }
 
+impl fmt::Debug for Operator<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Operator").field("constant", &self.constant).finish_non_exhaustive()
+    }
+}
+
 impl Operator<'_> {
     /// Its tables over `part` of the spectrum of a mesh of `shape` cells and `size`.
-    pub fn tables(&self, shape: [u64; 3], size: [f64; 3], part: &Box3) -> Tables {
+    pub fn tables(&self, shape: [u64; 3], size: [f64; 3], part: &Box3) -> OperatorTables {
         let waves = |axis: usize| part[axis].clone().map(move |index| Wave::new(index, shape[axis], size[axis]));
         let mut values = Vec::new();
         let mut starts = [0; 3];
@@ -123,7 +130,7 @@ impl Operator<'_> {
             // 1 + 0 + 0.
             None => (0..3).for_each(|axis| values.extend(waves(axis).map(|_| if axis == 0 { 1.0f32 } else { 0.0 }))),
         }
-        Tables { constant: self.constant.map(|c| c as f32), starts, values }
+        OperatorTables { constant: self.constant.map(|c| c as f32), starts, values }
     }
 }
 

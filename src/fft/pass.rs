@@ -7,19 +7,19 @@ use super::axis::{AxisPass, PointFactors};
 use super::callbacks::PassCallbacks;
 use super::core::Limits;
 use super::error::FftError;
-use super::line::{LineKernel, LineParams, WorkgroupShape};
+use super::line::{LineKernel, LineParams, LineWorkgroup};
 use super::precision::Precision;
 use crate::gpu::{Callback, DeviceError, Gpu, Kernel, RawArray, Recorder};
 
 /// Tables on the device, each made once.
-pub(super) struct Tables {
+pub(super) struct DeviceTables {
     recorder: Recorder,
     made: HashMap<PointFactors, RawArray>,
 }
 
-impl Tables {
+impl DeviceTables {
     pub fn new(gpu: &Gpu) -> Result<Self, DeviceError> {
-        Ok(Tables { recorder: Recorder::new(gpu)?, made: HashMap::new() })
+        Ok(DeviceTables { recorder: Recorder::new(gpu)?, made: HashMap::new() })
     }
 
     fn get(&mut self, precision: Precision, factors: &PointFactors) -> Result<RawArray, DeviceError> {
@@ -49,10 +49,18 @@ impl Tables {
     }
 }
 
+/// Where a pass stands in its route.
+#[derive(Clone, Copy)]
+pub(super) struct PassPosition {
+    pub first: bool,
+    pub last: bool,
+}
+
 /// A pass with its kernels. They are compiled when they are first dispatched.
 pub(super) struct ReadyPass {
     pub kernel: LineKernel,
-    shape: WorkgroupShape,
+    pub position: PassPosition,
+    shape: LineWorkgroup,
     callbacks: PassCallbacks,
     apart: OnceLock<Kernel>,
     in_place: OnceLock<Kernel>,
@@ -62,9 +70,10 @@ pub(super) struct ReadyPass {
 impl ReadyPass {
     pub fn new(
         pass: &AxisPass,
+        position: PassPosition,
         callbacks: PassCallbacks,
         limits: Limits,
-        tables: &mut Tables,
+        tables: &mut DeviceTables,
     ) -> Result<Self, FftError> {
         callbacks.check()?;
         let (kernel, precision) = (pass.kernel, pass.kernel.precision);
@@ -78,16 +87,17 @@ impl ReadyPass {
             all.into_iter().flatten().map(|factors| tables.get(precision, factors)).collect::<Result<_, _>>()?;
         Ok(ReadyPass {
             kernel,
+            position,
             shape,
             callbacks,
-            apart: OnceLock::from(Kernel::on_word_of(trust, source)),
+            apart: OnceLock::from(Kernel::with_trust(trust, source)),
             in_place: OnceLock::new(),
             tables,
         })
     }
 
-    /// Records it from `input` into `output`, or inside `output`. `operator` stands for its callback on modes that are read: it has the
-    /// text that the pass was made with, and maybe other arrays and parameters.
+    /// Records it from `input` into `output`, or inside `output`. `operator` replaces the callback on modes that the first
+    /// pass of a route reads: the same text with other arrays and parameters.
     pub fn record(
         &self,
         recorder: &mut Recorder,
@@ -96,13 +106,13 @@ impl ReadyPass {
         params: LineParams,
         operator: Option<&Callback>,
     ) -> Result<(), DeviceError> {
-        let callbacks = match operator {
+        let callbacks = match operator.filter(|_| self.position.first) {
             Some(callback) => &PassCallbacks { load_mode: Some(callback.clone()), ..self.callbacks.clone() },
             None => &self.callbacks,
         };
         let make = |in_place: bool| {
             let (source, _) = LineKernel { in_place, ..self.kernel }.source(&self.shape, callbacks);
-            Kernel::on_word_of(callbacks.trust(), source)
+            Kernel::with_trust(callbacks.trust(), source)
         };
         let kernel = match input {
             Some(_) => self.apart.get_or_init(|| make(false)),
@@ -114,7 +124,7 @@ impl ReadyPass {
         recorder.dispatch_bytes(kernel, &arrays, &bytes, u64::from(params.line_sizes[3]).div_ceil(self.shape.lines))
     }
 
-    /// Whether it reads and writes the same places, so that it can work inside one array.
+    /// Whether one side is real and the other complex, so that in place both are seen as real numbers.
     pub fn as_reals(&self) -> bool {
         LineKernel { in_place: true, ..self.kernel }.as_reals()
     }

@@ -1,9 +1,7 @@
-//! Carrying out a route on a device and between ranks.
+//! Carries out a route on a device and between ranks.
 //!
-//! ```text
-//! stage --> pieces: as soon as one is written it travels, while the next is written
-//! stage <-- pieces: as soon as one has arrived it is transformed, while the next travels
-//! ```
+//! Before an exchange each piece is sent as soon as it is written, while the next is written; after it each piece is transformed as soon as
+//! it has arrived, while the next is on its way.
 
 use std::collections::VecDeque;
 use std::marker::PhantomData;
@@ -13,113 +11,108 @@ use super::callbacks::PassCallbacks;
 use super::core::Limits;
 use super::error::FftError;
 use super::line::Work;
-use super::pass::{ReadyPass, Tables};
-use super::plan::{Placement, Route, Stage, Transpose};
+use super::pass::{DeviceTables, PassPosition, ReadyPass};
+use super::plan::{Buffer, Placement, Route, Stage, Transpose, buffers};
 use crate::exchange::{ExchangeError, GridComms, PendingExchange};
-use crate::gpu::{Array, Callback, DeviceElement, MemoryKind, RawArray, Recorder};
+use crate::gpu::{Array, Callback, DeviceElement, DeviceError, MemoryKind, RawArray, Recorder};
 use crate::grid::{Box3, FieldLayout};
 
-/// A route with its kernels.
+/// A route with the kernels of its passes.
 pub(super) struct ReadyRoute {
     pub route: Route,
-    stages: Vec<Vec<ReadyPass>>,
-    targets: Vec<Target>,
-}
-
-/// Where a stage writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Target {
-    /// The user's output.
-    Output,
-    /// An array of its own.
-    Work,
-    /// The pieces of an exchange.
-    Pieces,
+    /// The passes of each stage.
+    passes: Vec<Vec<ReadyPass>>,
 }
 
 impl ReadyRoute {
-    /// Makes the kernels with the callbacks of the first pass, of filters, and of the last pass.
-    pub fn new(route: Route, callbacks: &PassCallbacks, limits: Limits, tables: &mut Tables) -> Result<Self, FftError> {
+    /// Makes the kernels: those on what is loaded into the first pass, those of filters into theirs, those on what is stored into the last.
+    pub fn new(
+        route: Route,
+        callbacks: &PassCallbacks,
+        limits: Limits,
+        tables: &mut DeviceTables,
+    ) -> Result<Self, FftError> {
         let last = route.passes().count() - 1;
-        let (mut number, mut stages) = (0, Vec::new());
+        let (mut number, mut passes) = (0, Vec::new());
         for stage in &route.stages {
             let mut ready = Vec::new();
             for pass in &stage.passes {
+                let position = PassPosition { first: number == 0, last: number == last };
                 let mut own = PassCallbacks { result: callbacks.result, ..PassCallbacks::default() };
-                if number == 0 {
+                if position.first {
                     (own.load, own.load_mode) = (callbacks.load.clone(), callbacks.load_mode.clone());
                 }
                 if matches!(pass.kernel.work, Work::Filter(_)) {
                     own.filter = callbacks.filter.clone();
                 }
-                if number == last {
+                if position.last {
                     (own.store, own.store_mode) = (callbacks.store.clone(), callbacks.store_mode.clone());
                 }
-                ready.push(ReadyPass::new(pass, own, limits, tables)?);
+                ready.push(ReadyPass::new(pass, position, own, limits, tables)?);
                 number += 1;
             }
-            stages.push(ready);
+            passes.push(ready);
         }
-        let targets = targets(&route);
-        Ok(ReadyRoute { route, stages, targets })
-    }
-
-    /// Whether stage `i` may work in the output, which has so many complex elements.
-    fn may_reuse_output(&self, i: usize, elements: u64) -> bool {
-        may_reuse_output(&self.route, &self.targets, i, elements)
-    }
-
-    /// Whether stage `i` may go on in the working array that it reads.
-    fn works_in_place(&self, i: usize) -> bool {
-        works_in_place(&self.route, &self.targets, i)
+        Ok(ReadyRoute { route, passes })
     }
 }
 
-/// Whether a stage may read and write the same array.
-fn within_one_array(stage: &Stage) -> bool {
-    let moves =
-        |pass: &super::axis::AxisPass| pass.kernel.input != pass.kernel.output || pass.kernel.four_step.is_some();
-    // Results of one field would be written over the next field.
-    let apart = stage.fields[0] == stage.fields[1] || stage.fields[0] == 1;
-    let still = stage.ranks == [1, 1] && stage.before == stage.after && !stage.passes.iter().any(moves);
-    stage.passes.len() < 2 && apart && still
-}
-
-/// As few arrays as possible: what the next stage can work within is written to where that one writes.
-pub(super) fn targets(route: &Route) -> Vec<Target> {
-    let mut targets: Vec<Target> = Vec::new();
-    for i in (0..route.stages.len()).rev() {
-        let next = targets.last().copied();
-        targets.push(match (route.between.get(i), next) {
-            (None, _) | (_, None) => Target::Output,
-            (Some(Some(_)), _) => Target::Pieces,
-            (Some(None), Some(Target::Output)) if within_one_array(&route.stages[i + 1]) => Target::Output,
-            _ => Target::Work,
-        });
-    }
-    targets.reverse();
-    targets
-}
-
-/// Whether stage `i` reads a working array and may go on in it.
-pub(super) fn works_in_place(route: &Route, targets: &[Target], i: usize) -> bool {
-    let stage = &route.stages[i];
-    let works = i > 0 && targets[i - 1] == Target::Work && !route.stages[i - 1].passes.is_empty();
-    works && stage.fields[0] == stage.fields[1] && within_one_array(stage)
-}
-
-/// Whether the working array of stage `i` can be the output of so many complex elements: what it holds has left before the
-/// output is written.
-pub(super) fn may_reuse_output(route: &Route, targets: &[Target], i: usize, elements: u64) -> bool {
-    let stage = &route.stages[i];
-    targets.get(i + 1) == Some(&Target::Pieces) && stage.after.iter().product::<u64>() * stage.fields[1] <= elements
-}
-
-/// A user's array and how the field lies in it; a spectrum is C order over this rank's part.
+/// A caller's array and how a field lies in it; a spectrum (no layout) is C order over this rank's part.
 #[derive(Clone, Copy)]
-pub(super) struct End<'a> {
+pub(super) struct UserArray<'a> {
     pub array: &'a RawArray,
     pub layout: Option<&'a FieldLayout>,
+}
+
+/// One run of a route; `C` is the complex element.
+pub(super) struct Run<'a, C> {
+    pub ready: &'a ReadyRoute,
+    pub input: UserArray<'a>,
+    pub output: UserArray<'a>,
+    /// The factor of the result.
+    pub scale: f64,
+    /// The factor of modes that stand for two.
+    pub interior: f32,
+    /// Which of how many results of each field the output is, where it is a field.
+    pub result: [u64; 2],
+    /// Replaces the callback on modes of the first pass: the same text with other arrays and parameters.
+    pub operator: Option<&'a Callback>,
+    pub element: PhantomData<C>,
+}
+
+impl<'a> UserArray<'a> {
+    /// A field.
+    pub fn field<T: DeviceElement>(array: &'a Array<T>, layout: &'a FieldLayout) -> Self {
+        UserArray { array: array.raw(), layout: Some(layout) }
+    }
+
+    /// A spectrum.
+    pub fn spectrum<T: DeviceElement>(array: &'a Array<T>) -> Self {
+        UserArray { array: array.raw(), layout: None }
+    }
+}
+
+impl<'a, C: DeviceElement> Run<'a, C> {
+    /// A run with the factor `scale`, of the only result, with the callbacks that the route has.
+    pub fn new(ready: &'a ReadyRoute, input: UserArray<'a>, output: UserArray<'a>, scale: f64) -> Self {
+        Run { ready, input, output, scale, interior: 1.0, result: [0, 1], operator: None, element: PhantomData }
+    }
+
+    /// Records and exchanges everything.
+    pub fn run(&self, recorder: &mut Recorder, comms: &mut GridComms) -> Result<(), ExchangeError> {
+        let ReadyRoute { route, passes } = self.ready;
+        let place = placement(self.input, route.stages[0].before, [0, 1]);
+        let mut input = StageInput::Whole(BufferView { array: self.input.array.clone(), place });
+        // A field may have ghosts, which are not ours to write.
+        let scratch = if self.output.layout.is_none() { self.output.array.complex_len(C::ELEMENT) } else { 0 };
+        let mut executor = Executor { run: self, recorder, comms };
+        for (i, buffer) in buffers(route, scratch).into_iter().enumerate() {
+            if !passes[i].is_empty() {
+                input = executor.stage(i, buffer, input)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// An array that holds a box of this rank's part.
@@ -129,238 +122,195 @@ struct BufferView<'a> {
     place: Placement<'a>,
 }
 
-/// What a stage reads: an array, or pieces that arrive one after the other.
-enum Source<'a> {
+/// What a stage reads: an array, or the pieces of an exchange.
+enum StageInput<'a> {
     Whole(BufferView<'a>),
-    Pieces(VecDeque<(Range<u64>, BufferView<'a>)>, VecDeque<PendingExchange>, usize),
+    Pieces(Pieces<'a>),
 }
 
-/// One run of a route; `C` is the complex element.
-pub(super) struct Run<'a, C> {
-    pub ready: &'a ReadyRoute,
-    pub input: End<'a>,
-    pub output: End<'a>,
-    /// The factor of the result.
-    pub scale: f64,
-    /// The factor of modes that stand for two.
-    pub interior: f32,
-    /// Which of how many results of each field the output is, where it is a field.
-    pub result: [u64; 2],
-    /// The callback of the first pass on modes, with other arrays and parameters than it was made with.
-    pub operator: Option<&'a Callback>,
-    pub element: PhantomData<C>,
+/// Pieces of an exchange that were sent and have not been transformed.
+#[derive(Default)]
+struct Pieces<'a> {
+    arriving: VecDeque<(Range<u64>, BufferView<'a>)>,
+    pending: VecDeque<PendingExchange>,
+    /// The axis along which they are cut.
+    third: usize,
 }
 
-impl<'a, C: DeviceElement> Run<'a, C> {
-    /// Records and exchanges everything.
-    pub fn run(&self, recorder: &mut Recorder, lines: &mut GridComms) -> Result<(), ExchangeError> {
-        let route = &self.ready.route;
-        let place = placement(self.input, route.stages[0].before, [0, 1]);
-        let mut source = Source::Whole(BufferView { array: self.input.array.clone(), place });
-        let mut number = 0;
-        for (i, stage) in route.stages.iter().enumerate() {
-            if !stage.passes.is_empty() {
-                source = self.stage(recorder, lines, i, number, source)?;
-                number += stage.passes.len();
+/// A part of a stage's input.
+struct Tile<'a> {
+    part: Box3,
+    view: BufferView<'a>,
+    /// Whether no other follows.
+    last: bool,
+}
+
+impl<'a> StageInput<'a> {
+    /// The next tile, once it has arrived.
+    fn next(&mut self, recorder: &mut Recorder, whole: &Box3) -> Result<Option<Tile<'a>>, ExchangeError> {
+        match self {
+            StageInput::Whole(view) => {
+                let tile = Tile { part: whole.clone(), view: view.clone(), last: true };
+                *self = StageInput::Pieces(Pieces::default());
+                Ok(Some(tile))
+            }
+            StageInput::Pieces(Pieces { arriving, pending, third }) => {
+                let Some((range, view)) = arriving.pop_front() else { return Ok(None) };
+                PendingExchange::finish_first(pending, recorder)?;
+                Ok(Some(Tile { part: restricted(whole, *third, &range), view, last: arriving.is_empty() }))
             }
         }
-        Ok(())
     }
+}
 
-    /// Elements of the output where it is a spectrum; a field may have ghosts, which are not ours.
-    fn spectrum_len(&self) -> u64 {
-        if self.output.layout.is_none() { self.output.array.complex_len(C::ELEMENT) } else { 0 }
-    }
+/// A run with what it is recorded and exchanged with.
+struct Executor<'r, 'a, C> {
+    run: &'r Run<'a, C>,
+    recorder: &'r mut Recorder,
+    comms: &'r mut GridComms,
+}
 
-    /// Where a stage writes, a spot for each piece of the exchange after it.
-    fn spots(&self, recorder: &Recorder, i: usize, source: &Source<'a>) -> Result<Vec<BufferView<'a>>, ExchangeError> {
-        let stage = &self.ready.route.stages[i];
-        let (gpu, extent) = (recorder.gpu(), stage.after);
-        let whole = Placement::Array { origin: [0; 3], extent };
-        let spot = match self.ready.targets[i] {
-            Target::Output => {
-                BufferView { array: self.output.array.clone(), place: placement(self.output, extent, self.result) }
-            }
-            // One working array is enough for all stages that can work within it.
-            Target::Work if self.ready.works_in_place(i) => match source {
-                Source::Whole(spot) => spot.clone(),
-                Source::Pieces(..) => return Ok(Vec::new()),
-            },
-            // The output is not needed before the last exchange.
-            Target::Work if self.ready.may_reuse_output(i, self.spectrum_len()) => {
-                BufferView { array: self.output.array.clone(), place: whole }
-            }
-            Target::Work => {
-                let len = extent.iter().product::<u64>() * stage.fields[1];
-                let own = Array::<C>::new(self.output.array.seen_as(C::ELEMENT));
-                // Between exchanges a rank may have more than before and after.
-                let fits = self.input.array.shares(self.output.array) && own.len() >= len;
-                let array = if fits { own } else { gpu.array::<C>("fft::work", len)? };
-                BufferView { array: array.raw().clone(), place: whole }
-            }
-            Target::Pieces => {
-                let mut spots = Vec::new();
-                let transpose = self.ready.route.between[i].as_ref();
-                for (piece, range) in transpose.iter().flat_map(|t| t.pieces.iter().enumerate()) {
-                    let len = transpose.map_or(0, |t| t.elements(piece)[0]);
-                    let array = gpu.array_in::<C>("fft::outgoing", len, MemoryKind::Outgoing)?;
-                    let place = covering(extent, transpose.map_or(0, |t| t.third), range);
-                    spots.push(BufferView { array: array.raw().clone(), place });
-                }
-                return Ok(spots);
-            }
-        };
-        Ok(vec![spot])
-    }
-
-    fn stage(
-        &self,
-        recorder: &mut Recorder,
-        lines: &mut GridComms,
-        i: usize,
-        number: usize,
-        mut source: Source<'a>,
-    ) -> Result<Source<'a>, ExchangeError> {
-        let (stage, passes) = (&self.ready.route.stages[i], &self.ready.stages[i]);
-        let transpose = self.ready.route.between.get(i).and_then(Option::as_ref);
-        let spots = self.spots(recorder, i, &source)?;
+impl<'a, C: DeviceElement> Executor<'_, 'a, C> {
+    /// Runs the passes of stage `i` and begins the exchange after it; returns what the next stage reads.
+    fn stage(&mut self, i: usize, buffer: Buffer, mut input: StageInput<'a>) -> Result<StageInput<'a>, ExchangeError> {
+        let ReadyRoute { route, passes } = self.run.ready;
+        let (stage, transpose) = (&route.stages[i], route.between.get(i).and_then(Option::as_ref));
+        let outputs = self.outputs(i, buffer, &input)?;
         let whole: Box3 = stage.before.map(|n| 0..n);
-        let out_tiles: Vec<Box3> = match transpose {
+        let parts: Vec<Box3> = match transpose {
             None => vec![whole.clone()],
             Some(t) => t.pieces.iter().map(|range| restricted(&whole, t.third, range)).collect(),
         };
-        let mut travelling = Travelling::default();
-        let (first, last) = (&passes[0], passes.len() - 1);
-        let mut scratch = if last == 0 { None } else { Some(self.scratch(recorder, stage)?) };
-        while let Some((tile, spot, more)) = source.next(recorder, &whole)? {
-            if let Some(scratch) = &scratch {
-                self.record(recorder, number, (stage, first), &tile, &spot, scratch)?;
-                continue;
+        let mut pieces = Pieces { third: transpose.map_or(0, |t| t.third), ..Pieces::default() };
+        match &passes[i][..] {
+            [] => return Ok(input),
+            [pass] => {
+                while let Some(tile) = input.next(self.recorder, &whole)? {
+                    for (piece, part) in parts.iter().enumerate() {
+                        let part = intersection(&tile.part, part);
+                        self.record((stage, pass), &part, &tile.view, &outputs[piece])?;
+                        if let Some(transpose) = transpose.filter(|_| tile.last) {
+                            self.send((stage, transpose), piece, &outputs[piece], &mut pieces)?;
+                        }
+                    }
+                }
             }
-            for (piece, out) in out_tiles.iter().enumerate() {
-                self.record(recorder, number, (stage, first), &intersection(&tile, out), &spot, &spots[piece])?;
-                if let (Some(transpose), false) = (transpose, more) {
-                    travelling.send::<C>(recorder, lines, (transpose, stage), piece, &spots[piece])?;
+            [first, middle @ .., last] => {
+                let mut from = self.scratch(stage)?;
+                while let Some(tile) = input.next(self.recorder, &whole)? {
+                    self.record((stage, first), &tile.part, &tile.view, &from)?;
+                }
+                for pass in middle {
+                    // A pass that moves points needs another array.
+                    let moves = pass.kernel.four_step.is_some_and(|step| step.input != step.output);
+                    let to = if moves { self.scratch(stage)? } else { from.clone() };
+                    self.record((stage, pass), &whole, &from, &to)?;
+                    from = to;
+                }
+                for (piece, part) in parts.iter().enumerate() {
+                    self.record((stage, last), part, &from, &outputs[piece])?;
+                    if let Some(transpose) = transpose {
+                        self.send((stage, transpose), piece, &outputs[piece], &mut pieces)?;
+                    }
                 }
             }
         }
-        if let Some(mut from) = scratch.take() {
-            for (k, pass) in passes.iter().enumerate().take(last).skip(1) {
-                // Passes that move points need another array.
-                let moves = pass.kernel.four_step.is_some_and(|four_step| four_step.input != four_step.output);
-                let to = if moves { self.scratch(recorder, stage)? } else { from.clone() };
-                self.record(recorder, number + k, (stage, pass), &whole, &from, &to)?;
-                from = to;
-            }
-            for (piece, out) in out_tiles.iter().enumerate() {
-                self.record(recorder, number + last, (stage, &passes[last]), out, &from, &spots[piece])?;
-                if let Some(transpose) = transpose {
-                    travelling.send::<C>(recorder, lines, (transpose, stage), piece, &spots[piece])?;
-                }
-            }
-        }
-        Ok(match (transpose, spots.into_iter().next()) {
-            (Some(transpose), _) => Source::Pieces(travelling.arriving, travelling.transits, transpose.third),
-            (None, Some(spot)) => Source::Whole(spot),
-            (None, None) => source,
+        Ok(match (transpose, outputs.into_iter().next()) {
+            (None, Some(view)) => StageInput::Whole(view),
+            _ => StageInput::Pieces(pieces),
         })
     }
 
-    fn scratch(&self, recorder: &Recorder, stage: &Stage) -> Result<BufferView<'a>, ExchangeError> {
-        let mut extent = stage.before;
-        extent[stage.axis] = stage.positions();
-        let array = recorder.gpu().array::<C>("fft::scratch", extent.iter().product::<u64>() * stage.fields[0])?;
+    /// Where a stage writes: one array, or one for each piece of the exchange after it.
+    fn outputs(&self, i: usize, buffer: Buffer, input: &StageInput<'a>) -> Result<Vec<BufferView<'a>>, ExchangeError> {
+        let Run { ready, input: source, output, result, .. } = self.run;
+        let (stage, gpu) = (&ready.route.stages[i], self.recorder.gpu());
+        let extent = stage.after;
+        let whole = Placement::Array { origin: [0; 3], extent };
+        let view = match (buffer, input) {
+            (Buffer::Output, _) => {
+                BufferView { array: output.array.clone(), place: placement(*output, extent, *result) }
+            }
+            (Buffer::OutputAsScratch, _) => BufferView { array: output.array.clone(), place: whole },
+            (Buffer::InPlace, StageInput::Whole(view)) => view.clone(),
+            (Buffer::Work | Buffer::InPlace, _) => {
+                let own = Array::<C>::new(output.array.seen_as(C::ELEMENT));
+                // In place, the caller's array serves, unless this rank has more between exchanges than before and after.
+                let fits = source.array.shares(output.array) && own.len() >= stage.written();
+                let array = if fits { own } else { gpu.array::<C>("fft::work", stage.written())? };
+                BufferView { array: array.raw().clone(), place: whole }
+            }
+            (Buffer::Pieces, _) => {
+                let transpose = ready.route.between[i].iter();
+                let pieces = transpose.flat_map(|t| t.pieces.iter().enumerate().map(move |(n, range)| (t, n, range)));
+                let array = |(transpose, piece, range): (&Transpose, usize, &Range<u64>)| {
+                    let array =
+                        gpu.array_in::<C>("fft::outgoing", transpose.elements(piece)[0], MemoryKind::Outgoing)?;
+                    Ok(BufferView { array: array.raw().clone(), place: covering(extent, transpose.third, range) })
+                };
+                return pieces.map(array).collect();
+            }
+        };
+        Ok(vec![view])
+    }
+
+    /// An array for all positions of a stage's axis, between two passes.
+    fn scratch(&self, stage: &Stage) -> Result<BufferView<'a>, DeviceError> {
+        let extent = stage.scratch();
+        let array = self.recorder.gpu().array::<C>("fft::scratch", extent.iter().product::<u64>() * stage.fields[0])?;
         Ok(BufferView { array: array.raw().clone(), place: Placement::Array { origin: [0; 3], extent } })
     }
 
+    /// Records a pass over a part of a stage.
     fn record(
-        &self,
-        recorder: &mut Recorder,
-        number: usize,
+        &mut self,
         (stage, pass): (&Stage, &ReadyPass),
-        tile: &Box3,
+        part: &Box3,
         from: &BufferView<'_>,
         to: &BufferView<'_>,
-    ) -> Result<(), ExchangeError> {
-        let last = number + 1 == self.ready.route.passes().count();
-        let scale = if last { self.scale } else { 1.0 };
-        let params = stage.params(&pass.kernel, tile, from.place, to.place).scaled(scale, self.interior);
-        let one = from.array.shares(&to.array);
-        let operator = self.operator.filter(|_| number == 0);
-        if one && pass.as_reals() {
-            pass.record(recorder, None, &to.array.seen_as(pass.kernel.precision.real()), params, operator)?;
-        } else {
-            pass.record(recorder, (!one).then_some(&from.array), &to.array, params, operator)?;
-        }
-        Ok(())
+    ) -> Result<(), DeviceError> {
+        let scale = if pass.position.last { self.run.scale } else { 1.0 };
+        let params = stage.params(&pass.kernel, part, from.place, to.place).scaled(scale, self.run.interior);
+        let in_place = from.array.shares(&to.array);
+        let output =
+            if in_place && pass.as_reals() { &to.array.seen_as(pass.kernel.precision.real()) } else { &to.array };
+        let input = (!in_place).then_some(&from.array);
+        pass.record(self.recorder, input, output, params, self.run.operator)
     }
-}
 
-impl<'a> Source<'a> {
-    /// The next tile that can be read, where it lies, and whether there are more.
-    fn next(
+    /// Sends a piece that was written to `view`, and takes those on that are on their way.
+    fn send(
         &mut self,
-        recorder: &mut Recorder,
-        whole: &Box3,
-    ) -> Result<Option<(Box3, BufferView<'a>, bool)>, ExchangeError> {
-        match self {
-            Source::Whole(spot) => {
-                let spot = spot.clone();
-                *self = Source::Pieces(VecDeque::new(), VecDeque::new(), 0);
-                Ok(Some((whole.clone(), spot, false)))
-            }
-            Source::Pieces(arriving, transits, third) => {
-                let Some((range, spot)) = arriving.pop_front() else { return Ok(None) };
-                PendingExchange::finish_first(transits, recorder)?;
-                Ok(Some((restricted(whole, *third, &range), spot, !arriving.is_empty())))
-            }
-        }
-    }
-}
-
-/// Pieces that were sent and have not arrived.
-#[derive(Default)]
-struct Travelling<'a> {
-    arriving: VecDeque<(Range<u64>, BufferView<'a>)>,
-    transits: VecDeque<PendingExchange>,
-}
-
-impl Travelling<'_> {
-    fn send<C: DeviceElement>(
-        &mut self,
-        recorder: &mut Recorder,
-        lines: &mut GridComms,
-        (transpose, stage): (&Transpose, &Stage),
+        (stage, transpose): (&Stage, &Transpose),
         piece: usize,
-        spot: &BufferView<'_>,
+        view: &BufferView<'_>,
+        pieces: &mut Pieces<'a>,
     ) -> Result<(), ExchangeError> {
-        let len = transpose.elements(piece)[1];
-        let incoming = recorder.gpu().array_in::<C>("fft::incoming", len, MemoryKind::Incoming)?;
-        let outgoing = Array::<C>::new(spot.array.clone());
-        let transfers = transpose.transfers(piece);
-        let pending = lines.along(transpose.grid_axis).start(recorder, &transfers, &outgoing, &incoming)?;
-        self.transits.push_back(pending);
-        // After the exchange the axis that went is cut and the one that came is whole.
+        let (recorder, range) = (&mut *self.recorder, &transpose.pieces[piece]);
+        let incoming =
+            recorder.gpu().array_in::<C>("fft::incoming", transpose.elements(piece)[1], MemoryKind::Incoming)?;
+        let outgoing = Array::<C>::new(view.array.clone());
+        let exchange = self.comms.along(transpose.grid_axis);
+        pieces.pending.push_back(exchange.start(recorder, &transpose.transfers(piece), &outgoing, &incoming)?);
         let mut extent = stage.after;
         extent[transpose.from_axis] = transpose.share();
         extent[transpose.to_axis] = transpose.whole();
-        let place = covering(extent, transpose.third, &transpose.pieces[piece]);
-        let spot = BufferView { array: incoming.raw().clone(), place };
-        self.arriving.push_back((transpose.pieces[piece].clone(), spot));
-        for pending in &mut self.transits {
+        let place = covering(extent, transpose.third, range);
+        pieces.arriving.push_back((range.clone(), BufferView { array: incoming.raw().clone(), place }));
+        for pending in &mut pieces.pending {
             pending.progress(recorder)?;
         }
         Ok(())
     }
 }
 
-/// Where a user's array lies, as one of several results of each field.
-fn placement(end: End<'_>, extent: [u64; 3], [which, results]: [u64; 2]) -> Placement<'_> {
+/// Where a caller's array lies, as one of several results of each field.
+fn placement(user: UserArray<'_>, extent: [u64; 3], [which, results]: [u64; 2]) -> Placement<'_> {
     let field = |layout| {
         let len = FieldLayout::len(layout);
         Placement::Field { layout, first: which * len, step: results * len }
     };
-    end.layout.map_or(Placement::Array { origin: [0; 3], extent }, field)
+    user.layout.map_or(Placement::Array { origin: [0; 3], extent }, field)
 }
 
 /// An array over `range` of the axis `third`.
@@ -370,10 +320,10 @@ fn covering<'a>(extent: [u64; 3], third: usize, range: &Range<u64>) -> Placement
     Placement::Array { origin, extent }
 }
 
-fn restricted(tile: &Box3, axis: usize, range: &Range<u64>) -> Box3 {
-    let mut tile = tile.clone();
-    tile[axis] = range.clone();
-    tile
+fn restricted(part: &Box3, axis: usize, range: &Range<u64>) -> Box3 {
+    let mut part = part.clone();
+    part[axis] = range.clone();
+    part
 }
 
 fn intersection(a: &Box3, b: &Box3) -> Box3 {

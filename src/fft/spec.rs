@@ -1,4 +1,4 @@
-//! What is transformed: pure data.
+//! What is transformed: shapes, axes, normalisation, distribution. Pure data.
 
 use super::error::FftError;
 use super::precision::Precision;
@@ -23,7 +23,7 @@ impl Values {
     }
 }
 
-/// Where the factor `1/N` of a pair of transforms is put, with NumPy's names; `N` is the number of points of the
+/// Which direction carries the factor `1/N`, with NumPy's names; `N` is the number of points of the
 /// transformed axes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Norm {
@@ -50,10 +50,10 @@ impl Norm {
 /// How a spectrum is distributed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Distribution {
-    /// As the last pass leaves it: no exchange more than needed.
+    /// As the last pass leaves it, without further exchanges.
     #[default]
     Transposed,
-    /// As the field: cut along the same axes. Costs as many exchanges again as the transform has.
+    /// Cut along the same axes as the field. Doubles the number of exchanges.
     Natural,
 }
 
@@ -86,7 +86,7 @@ pub struct Spec {
     pub axes: [bool; 3],
     /// Fields that are transformed together, one after the other in memory.
     pub fields: u64,
-    /// Where the factor is put.
+    /// Which direction carries the factor.
     pub norm: Norm,
     /// How the spectrum is distributed.
     pub distribution: Distribution,
@@ -178,7 +178,7 @@ impl Spec {
         self.norm.factors((0..3).filter(|&a| self.axes[a]).map(|a| self.points[a] as f64).product())
     }
 
-    /// Checks that it makes sense.
+    /// Checks that cells, points, modes and axes go together.
     ///
     /// # Errors
     /// [`FftError::Empty`], [`FftError::Order`], [`FftError::RealAxis`].
@@ -211,7 +211,7 @@ impl Spec {
 /// assert_eq!([0, 1, 2, 3].map(|i| layout.mode(0, i)), [0, 1, -2, -1]);
 /// assert_eq!([0, 1, 2].map(|j| layout.mode(1, j)), [-3, -2, -1]);
 /// assert_eq!([0, 4].map(|k| layout.mode(2, k)), [0, 4]); // the half axis ends with +n/2
-/// assert_eq!(layout.frequencies(1, 12.0), [-0.25, -1.0 / 6.0, -1.0 / 12.0]); // cycles a unit of length
+/// assert_eq!(layout.frequencies(1, 12.0), [-0.25, -1.0 / 6.0, -1.0 / 12.0]); // cycles per unit of length
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SpectrumLayout {
@@ -242,7 +242,7 @@ impl SpectrumLayout {
         if half || 2 * index < n { index as i64 } else { index as i64 - n as i64 }
     }
 
-    /// Frequencies of this rank's modes along `axis` in cycles a unit of length, for a mesh of this `length`: what
+    /// Frequencies of this rank's modes along `axis` in cycles per unit of length, for a mesh of this `length`: what
     /// NumPy's `fftfreq` and `rfftfreq` give for a spacing of `length / n`.
     pub fn frequencies(&self, axis: usize, length: f64) -> Vec<f64> {
         let count = self.part[axis].end - self.part[axis].start;

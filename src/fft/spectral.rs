@@ -1,6 +1,8 @@
 //! Multiplication of spectra: operators as callbacks, and radial amplitudes.
 
-use super::operator::Tables;
+use std::fmt;
+
+use super::operator::OperatorTables;
 use crate::gpu::{Array, Callback, DeviceError, Kernel, KernelSource, Recorder};
 use crate::grid::{Box3, extent, volume};
 
@@ -25,6 +27,12 @@ crate::kernel_params! {
 
 const OPERATOR: &str = include_str!("../../shaders/fft/operator.wgsl");
 
+impl fmt::Debug for Spectral {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Spectral").field("part", &self.part).finish_non_exhaustive()
+    }
+}
+
 impl Spectral {
     /// Uploads tables made for the part of the spectrum that this rank multiplies:
     /// [`Transform::spectrum_part`](super::Transform::spectrum_part) or
@@ -33,18 +41,18 @@ impl Spectral {
     /// # Errors
     /// [`DeviceError::OutOfMemory`]; [`DeviceError::Misuse`] without tables, for tables of another part, or when they differ in what
     /// they share.
-    pub fn new(recorder: &mut Recorder, tables: &[Tables], part: &Box3) -> Result<Self, DeviceError> {
+    pub fn new(recorder: &mut Recorder, tables: &[OperatorTables], part: &Box3) -> Result<Self, DeviceError> {
         let misuse = |why: &str| DeviceError::Misuse { what: "Spectral::new".into(), why: why.into() };
         let first = tables.first().ok_or_else(|| misuse("no tables"))?;
         let half = first.starts[2] as usize;
         let [i, j, k] = extent(part);
-        let fits = |of: &Tables| {
+        let fits = |of: &OperatorTables| {
             of.starts.map(u64::from) == [i, i + j, i + j + k] && of.values.len() as u64 == 2 * (i + j + k)
         };
         if !tables.iter().all(fits) {
             return Err(misuse("the tables are for another part of the spectrum"));
         }
-        let alike = |other: &Tables| {
+        let alike = |other: &OperatorTables| {
             other.starts == first.starts
                 && other.constant == first.constant
                 && other.values[half..] == first.values[half..]
@@ -99,13 +107,9 @@ crate::kernel_params! {
     }
 }
 
-fn radial() -> KernelSource {
+/// The kernel of [`Radial`].
+pub(super) fn radial() -> KernelSource {
     KernelSource::new("fft::radial", include_str!("../../shaders/fft/radial.wgsl")).params::<RadialParams>()
-}
-
-/// The kernels of this room that are no transforms.
-pub(crate) fn kernels() -> Vec<KernelSource> {
-    vec![radial()]
 }
 
 impl Default for Radial {

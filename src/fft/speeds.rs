@@ -6,16 +6,16 @@ use super::error::TransformError;
 use crate::comm::{Communicator, Op};
 use crate::gpu::{Gpu, Recorder};
 
-/// Speeds of a machine, in bytes a second and seconds.
+/// Speeds of a machine, in bytes per second and seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Speeds {
     /// Device memory, reading and writing together.
     pub memory: f64,
     /// Between device and host, each way.
     pub copy: f64,
-    /// Between ranks, each way, what one rank has of it.
+    /// The link between ranks, each way, as one rank has it.
     pub link: f64,
-    /// Seconds that a message takes besides.
+    /// Latency of a message in seconds.
     pub latency: f64,
 }
 
@@ -26,7 +26,7 @@ impl Default for Speeds {
     }
 }
 
-/// Bytes of a probe: beyond caches, and quick.
+/// Bytes of a probe: more than caches hold, and still quick.
 const PROBE: u64 = 16 << 20;
 const RUNS: usize = 4;
 

@@ -1,4 +1,4 @@
-//! Tables that kernels read, made on the host in f64.
+//! Tables that kernels read: roots of unity (twiddles) and chirps, made on the host in f64.
 
 use std::f64::consts::PI;
 
@@ -12,11 +12,11 @@ pub enum Section {
     Roots(u64),
     /// The chirp of Bluestein's algorithm for `n` points.
     Chirp(u64),
-    /// The spectrum of the conjugate chirp of `n` points, wrapped into a circle of `padded` points and divided by them.
+    /// The spectrum of the conjugate chirp of `n` points, wrapped periodically into `padded` points and divided by `padded`.
     ChirpSpectrum {
         /// Points of the chirp.
         n: u64,
-        /// Points of the circle.
+        /// Points of the circular convolution.
         padded: u64,
     },
     /// `count` roots of order `n`, every `step`-th.
@@ -79,7 +79,7 @@ impl Table {
         self.sections.iter().map(|section| section.len()).sum()
     }
 
-    /// Whether nothing is read.
+    /// Whether it has no sections.
     pub fn is_empty(&self) -> bool {
         self.sections.is_empty()
     }
@@ -93,13 +93,13 @@ impl Table {
 /// `exp(-2 pi i k / n)`, from the angle in the first octant, so that equal roots are equal numbers.
 pub(super) fn root(k: u64, n: u64) -> [f64; 2] {
     let k = k % n;
-    // Eighths of a turn, and the rest of the angle as a fraction of the turn.
+    // The octant, and the angle from its nearest axis as a fraction of the whole turn.
     let eighth = 8 * u128::from(k) / u128::from(n);
     let angle = |k: u128, n: u64| 2.0 * PI * k as f64 / n as f64;
     let (k, whole) = (u128::from(k), u128::from(n));
     let (c, s) = match eighth {
         0 => (angle(k, n).cos(), angle(k, n).sin()),
-        // Multiplied by 4, quarters of a turn are whole numbers.
+        // In units of a quarter of 1/n, quarters of a turn are whole numbers.
         1 | 2 => {
             let rest = 4 * k as i128 - whole as i128;
             let a = 2.0 * PI * rest as f64 / (4.0 * n as f64);
@@ -129,7 +129,7 @@ pub(super) fn chirp(n: u64) -> Vec<[f64; 2]> {
     (0..n).map(|k| root((u128::from(k) * u128::from(k) % u128::from(2 * n)) as u64, 2 * n)).collect()
 }
 
-/// The spectrum of the conjugate chirp, wrapped into `padded` points and divided by them.
+/// The spectrum of the conjugate chirp, wrapped periodically into `padded` points and divided by `padded`.
 pub(super) fn chirp_spectrum(n: u64, padded: u64) -> Vec<[f64; 2]> {
     let mut data = vec![Complex::new(0.0, 0.0); padded as usize];
     for (k, [c, s]) in chirp(n).into_iter().enumerate() {

@@ -7,18 +7,18 @@ use std::sync::OnceLock;
 use super::callbacks::{PassCallbacks, TransformCallbacks};
 use super::core::Limits;
 use super::error::FftError;
-use super::pass::Tables;
+use super::pass::DeviceTables;
 use super::plan::Plan;
 use super::precision::Precision;
-use super::run::{End, ReadyRoute, Run};
+use super::run::{ReadyRoute, Run, UserArray};
 use super::spec::{Spec, SpectrumLayout, Values};
 use super::spectral::{Radial, Spectral};
-use super::tuning::Tuning;
+use super::tuning::TransformTuning;
 use crate::exchange::{ExchangeError, GridComms};
 use crate::gpu::{Array, Callback, DeviceElement, DeviceError, Gpu, LONGEST, Recorder};
 use crate::grid::{Box3, FieldLayout, Grid, volume};
 
-/// What the cells of a transformed field are: `f32`, `f64`, or complex numbers `[f32; 2]`, `[f64; 2]`.
+/// The type of a field's cells: `f32`, `f64`, or complex numbers `[f32; 2]`, `[f64; 2]`.
 pub trait Value: DeviceElement {
     /// Real or complex.
     const VALUES: Values;
@@ -53,7 +53,7 @@ values! {
 ///   `n/2` along the last axis. It is cut as [`spectrum_part`](Self::spectrum_part) says.
 /// - Fields lie as a [`FieldLayout`] says, ghosts included; ghosts are neither read nor written. The fields of a batch
 ///   follow each other, and so do their spectra.
-/// - Inputs are left as they were, unless input and output are one array ([`forward_in_place`](Self::forward_in_place)).
+/// - Inputs are not changed, unless input and output are one array ([`forward_in_place`](Self::forward_in_place)).
 /// - On one rank everything is recorded and nothing submitted; see [`Exchange`](crate::exchange::Exchange) for more.
 /// - The result is the same, to the bit, for every process grid, number of pieces and size of chunks.
 ///
@@ -67,14 +67,14 @@ values! {
 /// # fn main() -> Result<(), meshloom::Error> {
 /// let gpu = Gpu::open(&Options::from_env()?, 0)?;
 /// let mut recorder = Recorder::new(&gpu)?;
-/// let mut lines = GridComms::new(&Communicator::solo(), Grid::new([1, 1], 1)?)?;
-/// let transform = Transform::<f32>::new(&gpu, [4, 3, 2], lines.grid(), lines.rank())?;
+/// let mut comms = GridComms::new(&Communicator::solo(), Grid::new([1, 1], 1)?)?;
+/// let transform = Transform::<f32>::new(&gpu, [4, 3, 2], comms.grid(), comms.rank())?;
 ///
 /// let layout = transform.field_layout();
 /// let field = gpu.array::<f32>("field", layout.len())?;
 /// recorder.upload(&field, 0, &[1.0; 24])?;
 /// let spectrum = transform.spectrum(&gpu)?;
-/// transform.forward(&mut recorder, &mut lines, &field, &layout, &spectrum)?;
+/// transform.forward(&mut recorder, &mut comms, &field, &layout, &spectrum)?;
 /// let modes = recorder.download(&spectrum, 0, spectrum.len())?;
 /// assert_eq!(modes[0], [24.0, 0.0]); // the sum of all cells
 /// # Ok(())
@@ -106,7 +106,14 @@ impl<T: Value> Transform<T> {
     /// # Errors
     /// [`FftError`] for what cannot be transformed on this device.
     pub fn new(gpu: &Gpu, shape: [u64; 3], grid: Grid, rank: usize) -> Result<Self, FftError> {
-        Self::with(gpu, &Spec::new(T::VALUES, shape), grid, rank, &Tuning::of(gpu), &TransformCallbacks::default())
+        Self::with(
+            gpu,
+            &Spec::new(T::VALUES, shape),
+            grid,
+            rank,
+            &TransformTuning::of(gpu),
+            &TransformCallbacks::default(),
+        )
     }
 
     /// The transform that `spec` says (its values and precision are those of `T`), with callbacks. `tuning` must be the same
@@ -119,14 +126,14 @@ impl<T: Value> Transform<T> {
         spec: &Spec,
         grid: Grid,
         rank: usize,
-        tuning: &Tuning,
+        tuning: &TransformTuning,
         callbacks: &TransformCallbacks,
     ) -> Result<Self, FftError> {
         let spec = Spec { values: T::VALUES, precision: T::PRECISION, ..spec.clone() };
         spec.precision.check(&gpu.info().name, gpu.capabilities())?;
         let limits = tuning.limits(gpu.capabilities());
         let plan = Plan::new(&spec, grid, rank, limits, tuning.pieces)?;
-        let mut tables = Tables::new(gpu)?;
+        let mut tables = DeviceTables::new(gpu)?;
         let there = PassCallbacks {
             load: callbacks.load.clone(),
             store_mode: callbacks.forward.clone(),
@@ -202,14 +209,13 @@ impl<T: Value> Transform<T> {
     pub fn forward(
         &self,
         recorder: &mut Recorder,
-        lines: &mut GridComms,
+        comms: &mut GridComms,
         field: &Array<T>,
         layout: &FieldLayout,
         spectrum: &Array<T::Mode>,
     ) -> Result<(), ExchangeError> {
-        self.check("Transform::forward", lines, field, layout, spectrum)?;
-        let ends = (End { array: field.raw(), layout: Some(layout) }, End { array: spectrum.raw(), layout: None });
-        self.run(recorder, lines, &self.forward, ends, self.plan.spec.factors()[0], 1.0, None)
+        self.check("Transform::forward", comms, field, layout, spectrum)?;
+        self.to_spectrum(UserArray::field(field, layout), UserArray::spectrum(spectrum)).run(recorder, comms)
     }
 
     /// The field of `spectrum`, multiplied by the first operator of `operator` on the way if there is one. All ranks call
@@ -221,18 +227,15 @@ impl<T: Value> Transform<T> {
     pub fn inverse(
         &self,
         recorder: &mut Recorder,
-        lines: &mut GridComms,
+        comms: &mut GridComms,
         spectrum: &Array<T::Mode>,
         operator: Option<&Spectral>,
         field: &Array<T>,
         layout: &FieldLayout,
     ) -> Result<(), ExchangeError> {
-        self.check("Transform::inverse", lines, field, layout, spectrum)?;
-        let ends = (End { array: spectrum.raw(), layout: None }, End { array: field.raw(), layout: Some(layout) });
-        let factor = self.plan.spec.factors()[1];
-        let Some(operator) = operator else {
-            return self.run(recorder, lines, &self.inverse, ends, factor, 1.0, None);
-        };
+        self.check("Transform::inverse", comms, field, layout, spectrum)?;
+        let run = self.to_field(UserArray::spectrum(spectrum), UserArray::field(field, layout));
+        let Some(operator) = operator else { return run.run(recorder, comms) };
         let misuse = |why: String| Err(DeviceError::Misuse { what: "Transform::inverse".into(), why }.into());
         if *operator.part() != self.plan.spectrum {
             return misuse(format!(
@@ -247,16 +250,26 @@ impl<T: Value> Transform<T> {
             );
         }
         let callback = operator.trusted_callback();
-        let route = self.multiplied.get_or_init(|| {
-            let mut tables = Tables::new(&self.gpu)?;
-            let store = self.callbacks.store.clone();
-            let callbacks = PassCallbacks { load_mode: Some(callback.clone()), store, ..PassCallbacks::default() };
-            ReadyRoute::new(self.plan.inverse.clone(), &callbacks, self.limits, &mut tables)
-        });
-        match route {
-            Ok(route) => self.run(recorder, lines, route, ends, factor, 1.0, Some(&callback)),
+        match self.multiplied.get_or_init(|| self.multiplied(&callback)) {
+            Ok(ready) => Run { ready, operator: Some(&callback), ..run }.run(recorder, comms),
             Err(error) => misuse(error.to_string()),
         }
+    }
+
+    /// The inverse with an operator on the modes that it reads.
+    fn multiplied(&self, operator: &Callback) -> Result<ReadyRoute, FftError> {
+        let mut tables = DeviceTables::new(&self.gpu)?;
+        let store = self.callbacks.store.clone();
+        let callbacks = PassCallbacks { load_mode: Some(operator.clone()), store, ..PassCallbacks::default() };
+        ReadyRoute::new(self.plan.inverse.clone(), &callbacks, self.limits, &mut tables)
+    }
+
+    fn to_spectrum<'a>(&'a self, field: UserArray<'a>, spectrum: UserArray<'a>) -> Run<'a, T::Mode> {
+        Run::new(&self.forward, field, spectrum, self.plan.spec.factors()[0])
+    }
+
+    fn to_field<'a>(&'a self, spectrum: UserArray<'a>, field: UserArray<'a>) -> Run<'a, T::Mode> {
+        Run::new(&self.inverse, spectrum, field, self.plan.spec.factors()[1])
     }
 
     /// The adjoint of [`forward`](Self::forward) (its vector-Jacobian product): with `<a, b>` the sum of the products of real
@@ -269,15 +282,15 @@ impl<T: Value> Transform<T> {
     pub fn forward_adjoint(
         &self,
         recorder: &mut Recorder,
-        lines: &mut GridComms,
+        comms: &mut GridComms,
         spectrum: &Array<T::Mode>,
         field: &Array<T>,
         layout: &FieldLayout,
     ) -> Result<(), ExchangeError> {
-        self.check("Transform::forward_adjoint", lines, field, layout, spectrum)?;
+        self.check("Transform::forward_adjoint", comms, field, layout, spectrum)?;
         self.without_callbacks("Transform::forward_adjoint")?;
-        let ends = (End { array: spectrum.raw(), layout: None }, End { array: field.raw(), layout: Some(layout) });
-        self.run(recorder, lines, &self.inverse, ends, self.plan.spec.factors()[0], 0.5, None)
+        let run = self.to_field(UserArray::spectrum(spectrum), UserArray::field(field, layout));
+        Run { scale: self.plan.spec.factors()[0], interior: 0.5, ..run }.run(recorder, comms)
     }
 
     /// The adjoint of [`inverse`](Self::inverse), as [`forward_adjoint`](Self::forward_adjoint) says. All ranks call it.
@@ -287,15 +300,15 @@ impl<T: Value> Transform<T> {
     pub fn inverse_adjoint(
         &self,
         recorder: &mut Recorder,
-        lines: &mut GridComms,
+        comms: &mut GridComms,
         field: &Array<T>,
         layout: &FieldLayout,
         spectrum: &Array<T::Mode>,
     ) -> Result<(), ExchangeError> {
-        self.check("Transform::inverse_adjoint", lines, field, layout, spectrum)?;
+        self.check("Transform::inverse_adjoint", comms, field, layout, spectrum)?;
         self.without_callbacks("Transform::inverse_adjoint")?;
-        let ends = (End { array: field.raw(), layout: Some(layout) }, End { array: spectrum.raw(), layout: None });
-        self.run(recorder, lines, &self.forward, ends, self.plan.spec.factors()[1], 2.0, None)
+        let run = self.to_spectrum(UserArray::field(field, layout), UserArray::spectrum(spectrum));
+        Run { scale: self.plan.spec.factors()[1], interior: 2.0, ..run }.run(recorder, comms)
     }
 
     /// Refuses callbacks for an adjoint: they may be any functions, and those on the way of the adjoint belong to the other transform.
@@ -318,7 +331,7 @@ impl<T: Value> Transform<T> {
         FieldLayout::new(self.field_part(), [[0; 2], [0; 2], [0, room]])
     }
 
-    /// An array for a field and its spectrum in turn.
+    /// An array that holds a field or its spectrum, for transforms in place.
     ///
     /// # Errors
     /// [`DeviceError::OutOfMemory`].
@@ -339,13 +352,13 @@ impl<T: Value> Transform<T> {
     pub fn forward_in_place(
         &self,
         recorder: &mut Recorder,
-        lines: &mut GridComms,
+        comms: &mut GridComms,
         array: &Array<T::Mode>,
     ) -> Result<(), ExchangeError> {
-        self.check_in_place(lines, array)?;
+        self.check_in_place(comms, array)?;
         let (layout, field) = (self.in_place_layout(), array.raw().seen_as(T::ELEMENT));
-        let ends = (End { array: &field, layout: Some(&layout) }, End { array: array.raw(), layout: None });
-        self.run(recorder, lines, &self.forward, ends, self.plan.spec.factors()[0], 1.0, None)
+        let field = UserArray { array: &field, layout: Some(&layout) };
+        self.to_spectrum(field, UserArray::spectrum(array)).run(recorder, comms)
     }
 
     /// The field of the spectrum in `array`, in its place. All ranks call it.
@@ -355,19 +368,19 @@ impl<T: Value> Transform<T> {
     pub fn inverse_in_place(
         &self,
         recorder: &mut Recorder,
-        lines: &mut GridComms,
+        comms: &mut GridComms,
         array: &Array<T::Mode>,
     ) -> Result<(), ExchangeError> {
-        self.check_in_place(lines, array)?;
+        self.check_in_place(comms, array)?;
         let (layout, field) = (self.in_place_layout(), array.raw().seen_as(T::ELEMENT));
-        let ends = (End { array: array.raw(), layout: None }, End { array: &field, layout: Some(&layout) });
-        self.run(recorder, lines, &self.inverse, ends, self.plan.spec.factors()[1], 1.0, None)
+        let field = UserArray { array: &field, layout: Some(&layout) };
+        self.to_field(UserArray::spectrum(array), field).run(recorder, comms)
     }
 
-    fn check_in_place(&self, lines: &GridComms, array: &Array<T::Mode>) -> Result<(), DeviceError> {
+    fn check_in_place(&self, comms: &GridComms, array: &Array<T::Mode>) -> Result<(), DeviceError> {
         let spec = &self.plan.spec;
         let misuse = |why: String| Err(DeviceError::Misuse { what: "Transform in place".into(), why });
-        check_rank("Transform in place", &self.plan, lines)?;
+        check_rank("Transform in place", &self.plan, comms)?;
         if spec.cells != spec.points || spec.modes != spec.points {
             return misuse("cells, points and modes differ: field and spectrum do not fit the same place".into());
         }
@@ -382,13 +395,13 @@ impl<T: Value> Transform<T> {
     fn check(
         &self,
         what: &str,
-        lines: &GridComms,
+        comms: &GridComms,
         field: &Array<T>,
         layout: &FieldLayout,
         spectrum: &Array<T::Mode>,
     ) -> Result<(), DeviceError> {
         let misuse = |why: String| Err(DeviceError::Misuse { what: what.into(), why });
-        check_rank(what, &self.plan, lines)?;
+        check_rank(what, &self.plan, comms)?;
         if layout.own != self.plan.field {
             return misuse(format!("the layout is of cells {:?}, this rank has {:?}", layout.own, self.plan.field));
         }
@@ -417,30 +430,15 @@ impl<T: Value> Transform<T> {
     ) -> Result<(), DeviceError> {
         self.radial.scale(recorder, spectrum, self.plan.spec.modes, &self.plan.spectrum, amplitudes)
     }
-
-    #[expect(clippy::too_many_arguments, reason = "what all directions share")]
-    fn run(
-        &self,
-        recorder: &mut Recorder,
-        lines: &mut GridComms,
-        ready: &ReadyRoute,
-        (input, output): (End<'_>, End<'_>),
-        scale: f64,
-        interior: f32,
-        operator: Option<&Callback>,
-    ) -> Result<(), ExchangeError> {
-        Run::<T::Mode> { ready, input, output, scale, interior, result: [0, 1], operator, element: PhantomData }
-            .run(recorder, lines)
-    }
 }
 
-/// Checks that `lines` are those that a transform was planned for.
-pub(super) fn check_rank(what: &str, plan: &Plan, lines: &GridComms) -> Result<(), DeviceError> {
-    if (plan.grid, plan.rank) == (lines.grid(), lines.rank()) {
+/// Checks that `comms` are those that a transform was planned for.
+pub(super) fn check_rank(what: &str, plan: &Plan, comms: &GridComms) -> Result<(), DeviceError> {
+    if (plan.grid, plan.rank) == (comms.grid(), comms.rank()) {
         return Ok(());
     }
     let [planned, given] =
-        [(plan.grid, plan.rank), (lines.grid(), lines.rank())].map(|(g, r)| format!("rank {r} of {g}"));
+        [(plan.grid, plan.rank), (comms.grid(), comms.rank())].map(|(g, r)| format!("rank {r} of {g}"));
     let why = format!("it was planned for {planned} of the process grid and is run on {given}");
     Err(DeviceError::Misuse { what: what.into(), why })
 }

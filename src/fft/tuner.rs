@@ -1,87 +1,36 @@
-//! Finding the fastest way of a transform by trying, and remembering it.
+//! Autotuning: measures transforms with different process grids, messages and kernels, and remembers the fastest.
 //!
-//! What counts is the wall time of a whole transform there and back, the slowest rank's. The search begins at the best
-//! guess of the [`Forecast`] and then changes one thing at a time, keeping what is faster: the process grid, the pieces of an
+//! The measure is the wall time of a forward and an inverse transform on the slowest rank. The search begins with the process grids that
+//! the [`Forecast`] prefers and then changes one setting at a time, keeping what is faster: the process grid, the pieces of an
 //! exchange, the size and number of messages, the shape of kernels. A choice that is much slower at its first run gets no
 //! second one. All ranks see the same times, and so decide alike.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
-use super::callbacks::TransformCallbacks;
+use super::choice::TransformChoice;
 use super::error::{FftError, TransformError};
 use super::forecast::Forecast;
 use super::spec::Spec;
 use super::speeds::Speeds;
-use super::transform::{Transform, Value};
-use super::tuning::Tuning;
+use super::transform::Value;
+use super::tuning::TransformTuning;
+use super::wisdom::{self, Outcome};
 use crate::comm::{Communicator, Op};
-use crate::exchange::GridComms;
 use crate::gpu::{Gpu, Profile, Recorder};
 use crate::grid::Grid;
 use crate::hash::{START, fnv1a};
 
-/// Everything that can be chosen about a distributed transform.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
-pub struct Choice {
-    /// Parts of the process grid.
-    pub grid: [usize; 2],
-    /// Kernels and pieces.
-    pub tuning: Tuning,
-    /// Bytes a message.
-    pub chunk_bytes: u64,
-    /// Messages in flight each way.
-    pub depth: usize,
-}
-
-impl Choice {
-    /// What is used without a search.
-    pub fn usual(gpu: &Gpu, spec: &Spec, ranks: usize) -> Self {
-        Choice { grid: Grid::auto(spec.cells, ranks).parts(), tuning: Tuning::of(gpu), chunk_bytes: 2 << 20, depth: 8 }
-    }
-
-    /// Whether its numbers are such as a search may find: it may come from a file that somebody has changed.
-    fn is_usable(&self) -> bool {
-        let Tuning { points, alone, columns, pieces, .. } = self.tuning;
-        [points, alone, columns, pieces].iter().all(|number| (1..=1 << 12).contains(number))
-            && (1..=1 << 10).contains(&self.depth)
-            && (1 << 10..=1 << 30).contains(&self.chunk_bytes)
-    }
-
-    /// The lines of its grid, with its messages. All ranks call it.
-    ///
-    /// # Errors
-    /// [`TransformError`] when the grid does not fit the ranks or they fail.
-    pub fn lines(&self, comm: &Communicator) -> Result<GridComms, TransformError> {
-        Ok(GridComms::new(comm, Grid::new(self.grid, comm.size())?)?.with_chunks(self.chunk_bytes, self.depth))
-    }
-
-    /// The transform of `spec` that it makes for the rank of `lines`.
-    ///
-    /// # Errors
-    /// [`FftError`].
-    pub fn transform<T: Value>(&self, gpu: &Gpu, spec: &Spec, lines: &GridComms) -> Result<Transform<T>, FftError> {
-        Transform::with(gpu, spec, lines.grid(), lines.rank(), &self.tuning, &TransformCallbacks::default())
-    }
-}
-
 /// The outcome of a search.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Tuned {
     /// The fastest choice.
-    pub choice: Choice,
+    pub choice: TransformChoice,
     /// Seconds of a transform there and back, of the slowest rank.
     pub seconds: f64,
     /// What was tried, in order, with its seconds; nothing where it was remembered.
-    pub tried: Vec<(Choice, f64)>,
-}
-
-/// A choice on disk.
-#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
-struct Remembered {
-    choice: Choice,
-    seconds: f64,
+    pub tried: Vec<(TransformChoice, f64)>,
 }
 
 /// Searches for the fastest way of a transform.
@@ -90,12 +39,13 @@ struct Remembered {
 /// # use meshloom::{Context, fft::{Spec, Tuner, TransformError, Values}};
 /// # fn example(rank: &Context) -> Result<(), TransformError> {
 /// let spec = Spec::new(Values::Real, [256; 3]);
-/// let tuned = Tuner::new(&rank.gpu, &rank.comm, &spec).remembering("wisdom.json").tune::<f32>()?;
-/// let mut lines = tuned.choice.lines(&rank.comm)?;
-/// let transform = tuned.choice.transform::<f32>(&rank.gpu, &spec, &lines)?;
+/// let tuned = Tuner::new(&rank.gpu, &rank.comm, &spec).remembering("wisdom.txt").tune::<f32>()?;
+/// let mut comms = tuned.choice.comms(&rank.comm)?;
+/// let transform = tuned.choice.transform::<f32>(&rank.gpu, &spec, &comms)?;
 /// # Ok(())
 /// # }
 /// ```
+#[derive(Debug)]
 pub struct Tuner<'a> {
     gpu: &'a Gpu,
     comm: &'a Communicator,
@@ -105,9 +55,9 @@ pub struct Tuner<'a> {
     runs: usize,
 }
 
-/// A first run that is so much slower than the best is the last.
+/// A choice whose first run takes so many times the best time is not run again.
 const SKIP: f64 = 1.5;
-/// Process grids that are measured: the best ones of the forecast.
+/// How many process grids are measured: those with the best forecast.
 const GRIDS: usize = 4;
 
 impl<'a> Tuner<'a> {
@@ -123,7 +73,7 @@ impl<'a> Tuner<'a> {
         self
     }
 
-    /// The same, with the outcome kept in `file` (JSON, many outcomes by device, driver, ranks and transform) and taken
+    /// The same, with the outcome kept in `file` (text, many outcomes by device, driver, ranks and transform) and taken
     /// from there where it is known. A file that cannot be read counts as empty, one that cannot be written is left.
     #[must_use]
     pub fn remembering(mut self, file: impl Into<PathBuf>) -> Self {
@@ -131,17 +81,17 @@ impl<'a> Tuner<'a> {
         self
     }
 
-    /// The same with so many timed runs a choice.
+    /// The same with so many timed runs per choice.
     #[must_use]
     pub fn runs(mut self, runs: usize) -> Self {
         self.runs = runs.max(1);
         self
     }
 
-    /// The file that [`remembering`](Self::remembering) is for by default: `wisdom.json` where compiled kernels are
+    /// Where the `meshloom` program keeps outcomes, for [`remembering`](Self::remembering): `wisdom.txt` where compiled kernels are
     /// kept ([`Options::cache`](crate::gpu::Options::cache)), if anywhere.
     pub fn default_file() -> Option<PathBuf> {
-        crate::gpu::Options::default().cache.map(|directory| directory.join("wisdom.json"))
+        crate::gpu::cache_directory().map(|directory| directory.join("wisdom.txt"))
     }
 
     /// Searches, or remembers. All ranks call it and get the same choice. Waits for the device.
@@ -155,16 +105,16 @@ impl<'a> Tuner<'a> {
             return Err(FftError::Mismatch { rank }.into());
         }
         let key = self.key(&spec);
-        if let Some(Remembered { choice, seconds }) = self.remembered(&key)? {
+        if let Some(Outcome { choice, seconds }) = self.remembered(&key)? {
             return Ok(Tuned { choice, seconds, tried: Vec::new() });
         }
         let mut search =
             Search { tuner: self, spec: &spec, recorder: Recorder::new(self.gpu)?, tried: Vec::new(), best: None };
-        let usual = Choice::usual(self.gpu, &spec, self.comm.size());
+        let usual = TransformChoice::usual(self.gpu, &spec, self.comm.size());
         for grid in self.grids(&spec, &usual.tuning)? {
-            search.attempt::<T>(Choice { grid: grid.parts(), ..usual })?;
+            search.attempt::<T>(TransformChoice { grid: grid.parts(), ..usual })?;
         }
-        type Change = fn(&mut Choice, u64);
+        type Change = fn(&mut TransformChoice, u64);
         let mut changes: Vec<(Change, &[u64])> = Vec::new();
         if self.comm.size() > 1 {
             changes.push((|c, n| c.tuning.pieces = n, &[1, 2, 4, 8]));
@@ -189,12 +139,12 @@ impl<'a> Tuner<'a> {
             }
         }
         let (choice, seconds) = search.best.unwrap_or((usual, f64::INFINITY));
-        self.remember(&key, Remembered { choice, seconds });
+        self.remember(&key, Outcome { choice, seconds });
         Ok(Tuned { choice, seconds, tried: search.tried })
     }
 
     /// The process grids worth trying, best forecast first.
-    fn grids(&self, spec: &Spec, tuning: &Tuning) -> Result<Vec<Grid>, TransformError> {
+    fn grids(&self, spec: &Spec, tuning: &TransformTuning) -> Result<Vec<Grid>, TransformError> {
         if let Some(grid) = self.grid {
             return Ok(vec![grid]);
         }
@@ -221,64 +171,48 @@ impl<'a> Tuner<'a> {
             info.driver_info,
             self.comm.size(),
         )
+        .replace(char::is_control, " ")
     }
 
     /// What rank 0 finds in the file, on all ranks.
-    fn remembered(&self, key: &str) -> Result<Option<Remembered>, TransformError> {
+    fn remembered(&self, key: &str) -> Result<Option<Outcome>, TransformError> {
         let Some(file) = &self.file else { return Ok(None) };
         let mut text = match self.comm.rank() {
-            0 => load(file).remove(key).and_then(|found| serde_json::to_vec(&found).ok()).unwrap_or_default(),
+            0 => wisdom::load(file).get(key).map(|found| found.text().into_bytes()).unwrap_or_default(),
             _ => Vec::new(),
         };
         let mut len = [text.len() as u64];
         self.comm.broadcast(0, &mut len)?;
         text.resize(len[0] as usize, 0);
         self.comm.broadcast(0, &mut text)?;
-        let found: Option<Remembered> = serde_json::from_slice(&text).ok();
+        let found = Outcome::parse(&String::from_utf8_lossy(&text));
         let ranks = self.comm.size();
         Ok(found.filter(|found| Grid::new(found.choice.grid, ranks).is_ok() && found.choice.is_usable()))
     }
 
-    /// Rank 0 writes what it learnt, beside what others did meanwhile.
-    fn remember(&self, key: &str, outcome: Remembered) {
+    /// Rank 0 writes the outcome beside those that others wrote meanwhile.
+    fn remember(&self, key: &str, outcome: Outcome) {
         let Some(file) = self.file.as_ref().filter(|_| self.comm.rank() == 0) else { return };
-        let mut all = load(file);
+        let mut all = wisdom::load(file);
         all.insert(key.to_string(), outcome);
-        let write = || -> std::io::Result<()> {
-            if let Some(directory) = file.parent() {
-                std::fs::create_dir_all(directory)?;
-            }
-            // Named last, so that no reader sees half a file.
-            let part = file.with_extension(format!("{}.part", crate::io::token()));
-            std::fs::write(&part, serde_json::to_vec_pretty(&all)?)?;
-            std::fs::rename(&part, file).inspect_err(|_| drop(std::fs::remove_file(&part)))
-        };
-        if let Err(error) = write() {
+        if let Err(error) = wisdom::store(file, &all) {
             tracing::debug!(file = %file.display(), %error, "the outcome of tuning is not kept");
         }
     }
 }
 
-/// Bytes of the longest file that is read: an outcome has some five hundred.
-const MOST: u64 = 16 << 20;
-
-fn load(file: &Path) -> BTreeMap<String, Remembered> {
-    let text = crate::io::read_short(file, MOST).unwrap_or_default();
-    serde_json::from_slice(&text).unwrap_or_default()
-}
-
-/// A search on its way.
+/// A search, with what it has measured so far.
 struct Search<'a> {
     tuner: &'a Tuner<'a>,
     spec: &'a Spec,
     recorder: Recorder,
-    tried: Vec<(Choice, f64)>,
-    best: Option<(Choice, f64)>,
+    tried: Vec<(TransformChoice, f64)>,
+    best: Option<(TransformChoice, f64)>,
 }
 
 impl Search<'_> {
-    /// Measures a choice, unless it was before.
-    fn attempt<T: Value>(&mut self, choice: Choice) -> Result<(), TransformError> {
+    /// Measures a choice that was not measured before.
+    fn attempt<T: Value>(&mut self, choice: TransformChoice) -> Result<(), TransformError> {
         if self.tried.iter().any(|(tried, _)| *tried == choice) {
             return Ok(());
         }
@@ -291,11 +225,11 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// The least of some runs there and back.
-    fn measure<T: Value>(&mut self, choice: Choice) -> Result<f64, TransformError> {
+    /// The least seconds of some runs, forward and inverse.
+    fn measure<T: Value>(&mut self, choice: TransformChoice) -> Result<f64, TransformError> {
         let Search { tuner, spec, recorder, best, .. } = self;
-        let mut lines = choice.lines(tuner.comm)?;
-        let transform = choice.transform::<T>(tuner.gpu, spec, &lines)?;
+        let mut comms = choice.comms(tuner.comm)?;
+        let transform = choice.transform::<T>(tuner.gpu, spec, &comms)?;
         let layout = transform.field_layout();
         let (field, spectrum) = (transform.field(tuner.gpu, &layout)?, transform.spectrum(tuner.gpu)?);
         recorder.clear(&field);
@@ -305,8 +239,8 @@ impl Search<'_> {
             recorder.wait()?;
             tuner.comm.barrier()?;
             let start = Instant::now();
-            transform.forward(recorder, &mut lines, &field, &layout, &spectrum)?;
-            transform.inverse(recorder, &mut lines, &spectrum, None, &field, &layout)?;
+            transform.forward(recorder, &mut comms, &field, &layout, &spectrum)?;
+            transform.inverse(recorder, &mut comms, &spectrum, None, &field, &layout)?;
             recorder.wait()?;
             let mut seconds = [start.elapsed().as_secs_f64()];
             tuner.comm.all_reduce(&mut seconds, Op::Max)?;
@@ -318,32 +252,5 @@ impl Search<'_> {
             }
         }
         Ok(least)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_remembered_choice_is_one_that_a_search_may_find() {
-        for profile in [Profile::Gpu, Profile::Software] {
-            let usual = Choice { grid: [1, 1], tuning: Tuning::profile(profile), chunk_bytes: 2 << 20, depth: 8 };
-            assert!(usual.is_usable());
-            for number in [0, u64::MAX >> 1] {
-                assert!(!Choice { chunk_bytes: number, ..usual }.is_usable());
-                assert!(!Choice { depth: number as usize, ..usual }.is_usable());
-                for change in [
-                    |tuning: &mut Tuning, number| tuning.points = number,
-                    |tuning: &mut Tuning, number| tuning.alone = number,
-                    |tuning: &mut Tuning, number| tuning.columns = number,
-                    |tuning: &mut Tuning, number| tuning.pieces = number,
-                ] {
-                    let mut wrong = usual;
-                    change(&mut wrong.tuning, number);
-                    assert!(!wrong.is_usable(), "{wrong:?}");
-                }
-            }
-        }
     }
 }

@@ -39,8 +39,8 @@ impl DeviceElement for [f64; 2] {
     const ELEMENT: Element = Element::Complex64;
 }
 
-/// Whose the buffers of an array are, and so what becomes of them when its last handle is dropped.
-pub(super) enum Owner {
+/// Who owns the buffers of an array, and so what becomes of them when its last handle is dropped.
+pub(super) enum BufferOwner {
     /// The device's pool, to which they go back.
     Pool(MemoryKind),
     /// A caller, who may hold handles of their own.
@@ -50,7 +50,7 @@ pub(super) enum Owner {
 /// The buffers of one array.
 pub(super) struct Storage {
     pub gpu: Gpu,
-    pub owner: Owner,
+    pub owner: BufferOwner,
     pub buffers: Vec<wgpu::Buffer>,
     /// Whether the host has them mapped, or has asked for it.
     pub lent: AtomicBool,
@@ -61,7 +61,7 @@ pub(super) struct Storage {
 
 impl Drop for Storage {
     fn drop(&mut self) {
-        let Owner::Pool(kind) = self.owner else { return };
+        let BufferOwner::Pool(kind) = self.owner else { return };
         for buffer in self.buffers.drain(..) {
             if *self.shared.get_mut() {
                 self.gpu.forget(&buffer);
@@ -96,7 +96,8 @@ impl RawArray {
 
     /// Whether the host can map it without a copy.
     pub(crate) fn maps_as(&self, kind: MemoryKind) -> bool {
-        matches!(self.storage.owner, Owner::Pool(own) if own == kind) && self.storage.gpu.capabilities().host_visible
+        matches!(self.storage.owner, BufferOwner::Pool(own) if own == kind)
+            && self.storage.gpu.capabilities().host_visible
     }
 
     /// Bytes of an element.
@@ -108,7 +109,8 @@ impl RawArray {
     pub(crate) fn shares(&self, other: &RawArray) -> bool {
         let (a, b) = (&self.storage, &other.storage);
         let same_buffer = || a.buffers.iter().any(|buffer| b.buffers.contains(buffer));
-        Arc::ptr_eq(a, b) || (matches!((&a.owner, &b.owner), (Owner::Caller, Owner::Caller)) && same_buffer())
+        Arc::ptr_eq(a, b)
+            || (matches!((&a.owner, &b.owner), (BufferOwner::Caller, BufferOwner::Caller)) && same_buffer())
     }
 
     /// Whether elements of it are elements of `other` too.
@@ -269,7 +271,7 @@ impl Gpu {
         let bytes = T::ELEMENT.bytes();
         let cut @ [window, per_buffer] = cut(self, len, bytes);
         let per = window * per_buffer;
-        let mut storage = Storage::new(self, Owner::Pool(kind));
+        let mut storage = Storage::new(self, BufferOwner::Pool(kind));
         for start in (0..len.max(1)).step_by(per as usize) {
             let bytes = ((len - start.min(len)).min(per) * bytes).max(4);
             storage.buffers.push(self.buffer(label, kind, bytes)?);
@@ -279,7 +281,7 @@ impl Gpu {
 }
 
 impl Storage {
-    fn new(gpu: &Gpu, owner: Owner) -> Self {
+    fn new(gpu: &Gpu, owner: BufferOwner) -> Self {
         let (lent, shared) = (AtomicBool::new(false), AtomicBool::new(false));
         Storage { gpu: gpu.clone(), owner, buffers: Vec::new(), lent, shared }
     }
@@ -326,7 +328,7 @@ impl<T: DeviceElement> Array<T> {
             return misuse(format!("the device cannot bind the buffer ({why})"));
         }
         let [window, _] = cut(gpu, len, bytes);
-        let mut storage = Storage::new(gpu, Owner::Caller);
+        let mut storage = Storage::new(gpu, BufferOwner::Caller);
         storage.buffers.push(buffer);
         Ok(Array::over(storage, len, [window, len.div_ceil(window)]))
     }

@@ -123,8 +123,8 @@ fn copy_pieces(
     }
 }
 
-/// Workgroups as rows and columns, of which none has more than `most`, with less than a row too many; none if they are more than
-/// such a rectangle holds. Surplus workgroups count on behind the last, for which [`LONGEST`](super::LONGEST) leaves room.
+/// Folds workgroups into columns and rows of up to `most` each, with less than a row too many; none if there are more than such a
+/// rectangle holds. Surplus workgroups count on behind the last, for which [`LONGEST`](super::LONGEST) leaves room.
 pub(super) fn folded(workgroups: u64, most: u32) -> Option<[u32; 2]> {
     let rows = workgroups.div_ceil(u64::from(most)).max(1);
     let columns = workgroups.div_ceil(rows);

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use super::adapter;
 use super::capabilities::Capabilities;
 use super::error::DeviceError;
-use super::open_device::{OpenDevice, Owner};
+use super::open_device::{DeviceOwner, OpenDevice};
 use super::options::Options;
 use super::pipeline::Pipelines;
 use super::pipeline_cache::PipelineCache;
@@ -86,7 +86,7 @@ impl Gpu {
             .map_err(|e| DeviceError::Open { adapter: info.name.clone(), why: e.to_string() })?;
         let cache = options.cache.as_ref().and_then(|directory| PipelineCache::open(&device, &info, directory));
         let capabilities = Capabilities::of(&device, &info, options, adapter::memory(adapter));
-        let open = OpenDevice::new((device, queue), info, capabilities, Owner::Library);
+        let open = OpenDevice::new((device, queue), info, capabilities, DeviceOwner::Library);
         Ok(Self::with(open, options, cache))
     }
 
@@ -115,7 +115,7 @@ impl Gpu {
             return Err(DeviceError::Unsuitable { adapter: info.name, why });
         }
         let capabilities = Capabilities::of(&device, &info, options, adapter::memory(adapter));
-        let open = OpenDevice::new((device, queue), info, capabilities, Owner::Caller);
+        let open = OpenDevice::new((device, queue), info, capabilities, DeviceOwner::Caller);
         Ok(Self::with(open, options, None))
     }
 

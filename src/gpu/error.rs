@@ -13,10 +13,10 @@ pub enum DeviceError {
         /// What was looked at and why it was refused.
         why: String,
     },
-    /// No adapter answers to what was asked for.
+    /// No adapter matches the selection.
     #[error("no adapter matches `{wanted}`; there are: {available}; `meshloom devices` lists them")]
     UnknownAdapter {
-        /// The words of the choice.
+        /// The selection as text.
         wanted: String,
         /// Names and indices of the adapters there are.
         available: String,
@@ -34,7 +34,7 @@ pub enum DeviceError {
     Open {
         /// Name of the adapter.
         adapter: String,
-        /// The driver's words.
+        /// The driver's message.
         why: String,
     },
     /// An allocation does not fit.
@@ -83,7 +83,7 @@ pub enum DeviceError {
     Shader {
         /// The kernel.
         kernel: String,
-        /// The compiler's words.
+        /// The compiler's message.
         why: String,
     },
     /// A call does not fit the kernel or array it is made for: an error of the program that calls.

@@ -1,11 +1,13 @@
 //! Kernels, and what arrays they take.
 
+use std::any::TypeId;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::array::RawArray;
 use super::device::Gpu;
 use super::error::DeviceError;
+use super::params::{KernelParams, ParamField};
 use super::pipeline::{Pipeline, Trust};
 use super::source::{Access, Assembled, KernelSource, Slot};
 
@@ -35,7 +37,7 @@ impl Kernel {
     /// A text with entry points or bindings of its own, besides `main` and the arrays of its [`KernelSource`], is refused
     /// when it is compiled.
     pub fn new(source: KernelSource) -> Self {
-        Self::on_word_of(Trust::Nobody, source)
+        Self::with_trust(Trust::Nobody, source)
     }
 
     /// As [`new`](Self::new) without run-time checks.
@@ -45,15 +47,15 @@ impl Kernel {
     /// workgroup memory before it was written, end all its loops, and divide no integer by zero nor the least `i32` by -1.
     /// Drivers may do anything otherwise, with the memory of the process too.
     pub unsafe fn new_unchecked(source: KernelSource) -> Self {
-        Self::on_word_of(Trust::Caller, source)
+        Self::with_trust(Trust::Caller, source)
     }
 
     /// A kernel of the library.
     pub(crate) fn trusted(source: KernelSource) -> Self {
-        Self::on_word_of(Trust::Library, source)
+        Self::with_trust(Trust::Library, source)
     }
 
-    pub(crate) fn on_word_of(trust: Trust, source: KernelSource) -> Self {
+    pub(crate) fn with_trust(trust: Trust, source: KernelSource) -> Self {
         Kernel { assembled: source.assemble(), source, trust, compiled: Mutex::default() }
     }
 
@@ -64,6 +66,20 @@ impl Kernel {
 
     pub(super) fn misuse(&self, why: String) -> DeviceError {
         DeviceError::Misuse { what: self.source.label().into(), why }
+    }
+
+    /// Refuses parameters of another type than those that the kernel was declared with.
+    pub(super) fn takes<P: KernelParams>(&self) -> Result<(), DeviceError> {
+        let declared = self.source.params_type();
+        // Comparing types costs nothing; another type with the same fields is as good.
+        if declared == Some(TypeId::of::<P>()) || self.source.param_fields() == P::fields() {
+            return Ok(());
+        }
+        let names = |fields: &[ParamField]| {
+            fields.iter().map(|f| format!("{}: {}", f.name, f.wgsl)).collect::<Vec<_>>().join(", ")
+        };
+        let (have, want) = (names(&P::fields()), names(self.source.param_fields()));
+        Err(self.misuse(format!("the parameters ({have}) are given, it takes ({want})")))
     }
 
     /// The compiled form for these arrays.

@@ -8,7 +8,7 @@ use super::error::DeviceError;
 
 /// Whose device it is, and so who hears of its errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Owner {
+pub(super) enum DeviceOwner {
     /// The library's: its handlers note errors that come after the fact.
     Library,
     /// A caller's, whose handlers are left alone: errors are caught in scopes around the library's own calls.
@@ -23,15 +23,15 @@ pub(super) struct OpenDevice {
     pub device: wgpu::Device,
     pub queue: wgpu::Queue,
     pub capabilities: Capabilities,
-    owner: Owner,
-    failure: Failure,
+    owner: DeviceOwner,
+    failure: FirstFailure,
 }
 
 /// The first thing that went wrong.
 #[derive(Clone, Default)]
-pub(super) struct Failure(Arc<OnceLock<String>>);
+pub(super) struct FirstFailure(Arc<OnceLock<String>>);
 
-impl Failure {
+impl FirstFailure {
     /// Notes what went wrong, unless something did before.
     pub fn note(&self, why: String) {
         let _ = self.0.set(why);
@@ -68,10 +68,10 @@ impl OpenDevice {
         (device, queue): (wgpu::Device, wgpu::Queue),
         info: wgpu::AdapterInfo,
         capabilities: Capabilities,
-        owner: Owner,
+        owner: DeviceOwner,
     ) -> Self {
-        let failure = Failure::default();
-        if owner == Owner::Library {
+        let failure = FirstFailure::default();
+        if owner == DeviceOwner::Library {
             let seen = failure.clone();
             device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| seen.note(error.to_string())));
             let seen = failure.clone();
@@ -89,7 +89,7 @@ impl OpenDevice {
     /// Runs `work`, which may call the device or its queue but not wait for other threads. Errors of it become
     /// [`DeviceError::Lost`] of the next [`check`](Self::check), on a caller's device as on the library's own.
     pub fn guarded<R>(&self, work: impl FnOnce() -> R) -> R {
-        if self.owner == Owner::Library {
+        if self.owner == DeviceOwner::Library {
             return work();
         }
         let scopes = Scopes::begin(&self.device);
@@ -116,7 +116,7 @@ impl OpenDevice {
     }
 
     /// Where handlers of a caller's device may note that it is lost.
-    pub fn failure(&self) -> Failure {
+    pub fn failure(&self) -> FirstFailure {
         self.failure.clone()
     }
 

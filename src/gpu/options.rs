@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use super::adapter::AdapterSelector;
 use super::error::DeviceError;
-use super::pipeline_cache;
 
 /// How a device is opened.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -22,9 +21,8 @@ pub struct Options {
     /// Fills arrays with NaN when they are handed out, so that a read of undefined contents is seen.
     pub poison: bool,
     /// Directory in which compiled kernels are kept from run to run, where the driver can do so (Vulkan, not on the
-    /// floor); `None` keeps none. By default `$MESHLOOM_CACHE` (none if that is empty), else `meshloom` in
-    /// `$XDG_CACHE_HOME`, `$HOME/.cache` or, on Windows, `%LOCALAPPDATA%`. Drivers trust what they find there: it must
-    /// be a directory that nobody else writes to.
+    /// floor); `None`, the default, keeps none. [`cache_directory`](super::cache_directory) is the user's. Drivers trust what they
+    /// find there: it must be a directory that nobody else writes to.
     pub cache: Option<PathBuf>,
 }
 
@@ -36,7 +34,7 @@ impl Default for Options {
             checked: false,
             floor: false,
             poison: cfg!(debug_assertions),
-            cache: pipeline_cache::directory(),
+            cache: None,
         }
     }
 }
@@ -44,7 +42,7 @@ impl Default for Options {
 impl Options {
     /// The defaults, changed by the environment: `MESHLOOM_DEVICE` (an index, a name or a PCI address),
     /// `MESHLOOM_CHECKED=1`, `MESHLOOM_FLOOR=1`, `MESHLOOM_POISON=0|1`, `MESHLOOM_WINDOW_BYTES=n`,
-    /// `MESHLOOM_CACHE` (a directory for compiled kernels; empty for none; the defaults heed it too).
+    /// `MESHLOOM_CACHE` (a directory for compiled kernels; empty for none).
     ///
     /// # Errors
     /// [`DeviceError::Misuse`] when a variable has another value.
@@ -65,6 +63,9 @@ impl Options {
         if let Ok(words) = std::env::var("MESHLOOM_DEVICE") {
             let Ok(adapter) = words.parse();
             options.adapter = adapter;
+        }
+        if let Some(directory) = std::env::var_os("MESHLOOM_CACHE").filter(|path| !path.is_empty()) {
+            options.cache = Some(directory.into());
         }
         if let Ok(words) = std::env::var("MESHLOOM_WINDOW_BYTES") {
             let bytes = words.parse().ok().filter(|bytes: &u64| *bytes >= 256 && bytes.is_power_of_two());

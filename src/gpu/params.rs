@@ -15,7 +15,7 @@ pub struct ParamField {
 ///
 /// # Safety
 /// `fields` names every field with its offset.
-pub unsafe trait KernelParams: bytemuck::NoUninit {
+pub unsafe trait KernelParams: bytemuck::NoUninit + 'static {
     /// The fields, in order.
     fn fields() -> Vec<ParamField>;
 }

@@ -12,7 +12,7 @@ use super::source::{Access, Assembled, ParamsSpace, Variant};
 /// Largest `params` of a kernel in bytes; also the alignment of a dispatch's parameters.
 pub(super) const PARAMS: u64 = 256;
 
-/// On whose word a kernel's text keeps within its arrays, ends its loops and divides by nothing that is zero.
+/// Who vouches that a kernel's text keeps within its arrays, ends its loops and divides by nothing that is zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Trust {
     /// The library's own, whose suite runs its kernels checked as well.

@@ -38,8 +38,10 @@ pub(super) struct PipelineCache {
     saved: Mutex<u64>,
 }
 
-/// The user's directory for compiled pipelines: `$MESHLOOM_CACHE`, or where the system keeps caches.
-pub(super) fn directory() -> Option<PathBuf> {
+/// The user's directory for compiled kernels: `$MESHLOOM_CACHE` (none if that is empty), else `meshloom` in `$XDG_CACHE_HOME`,
+/// `$HOME/.cache` or, on Windows, `%LOCALAPPDATA%`. The program keeps them there; the library only where
+/// [`Options::cache`](super::Options::cache) says.
+pub fn cache_directory() -> Option<PathBuf> {
     from_variables(|name| std::env::var_os(name))
 }
 

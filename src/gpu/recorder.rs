@@ -8,6 +8,7 @@ use super::command::{Command, Encoding, folded, inside};
 use super::device::Gpu;
 use super::error::DeviceError;
 use super::kernel::Kernel;
+use super::params::KernelParams;
 use super::pipeline::PARAMS;
 use super::staging::StagingPool;
 use super::timer::Timer;
@@ -111,13 +112,14 @@ impl Recorder {
     /// # Errors
     /// [`DeviceError::Shader`], [`DeviceError::TooManyWindows`]; [`DeviceError::Misuse`] for arrays, parameters or a number of
     /// workgroups that do not fit the kernel, and arrays of another device. Nothing is recorded then, and all goes on working.
-    pub fn dispatch<P: bytemuck::NoUninit>(
+    pub fn dispatch<P: KernelParams>(
         &mut self,
         kernel: &Kernel,
         arrays: &[&RawArray],
         params: &P,
         workgroups: u64,
     ) -> Result<(), DeviceError> {
+        kernel.takes::<P>()?;
         self.dispatch_bytes(kernel, arrays, bytemuck::bytes_of(params), workgroups)
     }
 
@@ -166,7 +168,7 @@ impl Recorder {
     ///
     /// # Errors
     /// As [`dispatch`](Self::dispatch); [`DeviceError::TooLong`] for more than [`LONGEST`] elements.
-    pub fn each<P: bytemuck::NoUninit>(
+    pub fn each<P: KernelParams>(
         &mut self,
         kernel: &Kernel,
         arrays: &[&RawArray],

@@ -29,6 +29,7 @@
 //!
 //! This module is pure: it makes text and needs no device.
 
+use std::any::TypeId;
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
@@ -190,14 +191,13 @@ pub struct KernelSource {
     /// Fields of the parameters, as WGSL and as Rust has them.
     fields: String,
     layout: Vec<ParamField>,
+    params_type: Option<TypeId>,
     modules: Vec<Module>,
     flags: Vec<(&'static str, bool)>,
     constants: String,
     elements: Vec<(&'static str, Element)>,
     marks: Vec<(char, u32)>,
     group: Option<u32>,
-    /// Arrays that are declared in Rust.
-    slots: Vec<Slot>,
 }
 
 impl KernelSource {
@@ -208,20 +208,20 @@ impl KernelSource {
             body: body.into(),
             fields: String::new(),
             layout: Vec::new(),
+            params_type: None,
             modules: Vec::new(),
             flags: Vec::new(),
             constants: String::new(),
             elements: Vec::new(),
             marks: Vec::new(),
             group: None,
-            slots: Vec::new(),
         }
     }
 
     /// The parameters: what stands behind `Params` in `var<uniform> params: Params;`. A dispatch takes a value of this type.
     #[must_use]
     pub fn params<P: KernelParams>(mut self) -> Self {
-        self.layout = P::fields();
+        (self.layout, self.params_type) = (P::fields(), Some(TypeId::of::<P>()));
         let field = |field: &ParamField| format!("{}: {}", field.name, field.wgsl);
         self.fields = self.layout.iter().map(field).collect::<Vec<_>>().join(", ");
         self
@@ -234,21 +234,6 @@ impl KernelSource {
             self.fields.push_str(", ");
         }
         self.fields.push_str(fields);
-        self
-    }
-
-    /// Transitional: parameters as WGSL.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn fields(self, fields: impl AsRef<str>) -> Self {
-        self.more_params(fields.as_ref())
-    }
-
-    /// Transitional: an array that is declared in Rust.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn array(mut self, name: &str, element: Element, access: Access) -> Self {
-        self.slots.push(Slot { name: name.into(), element, access });
         self
     }
 
@@ -321,6 +306,11 @@ impl KernelSource {
         &self.layout
     }
 
+    /// The type of its parameters.
+    pub(super) fn params_type(&self) -> Option<TypeId> {
+        self.params_type
+    }
+
     /// The invocations of its workgroup, if it fixes them.
     pub fn fixed_group(&self) -> Option<u32> {
         self.group
@@ -341,21 +331,13 @@ impl KernelSource {
         let parts = Parts { modules: &self.modules, flags: &self.flags, marks: &self.marks };
         let text = assemble(&self.body, parts).map_err(refused)?;
         let slots = text.lines().filter_map(|line| Slot::declared(line, &self.elements));
-        let slots = self.slots.iter().cloned().map(Ok).chain(slots).collect::<Result<_, _>>().map_err(refused)?;
+        let slots = slots.collect::<Result<_, _>>().map_err(refused)?;
         let mut constants = self.constants.clone();
         for (name, element) in &self.elements {
             let _ = writeln!(constants, "alias {name} = {};", element.wgsl());
         }
         let (label, fields, group) = (self.label.clone(), self.fields.clone(), self.group);
-        Ok(Assembled {
-            label,
-            slots,
-            fields,
-            layout: self.layout.clone(),
-            group,
-            text: constants + &text,
-            given: self.slots.len(),
-        })
+        Ok(Assembled { label, slots, fields, layout: self.layout.clone(), group, text: constants + &text })
     }
 }
 
@@ -369,7 +351,6 @@ pub(super) struct Assembled {
     pub layout: Vec<ParamField>,
     group: Option<u32>,
     text: String,
-    given: usize,
 }
 
 impl Assembled {
@@ -402,7 +383,6 @@ impl Assembled {
                 binding = declare(text, slot, windows, window * 4 / slot.element.bytes(), binding);
             }
         };
-        (0..self.given).for_each(|_| declare_next(&mut text));
         for line in self.text.lines() {
             let trimmed = line.trim_start();
             if trimmed.starts_with("var<storage") {

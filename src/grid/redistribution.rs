@@ -11,7 +11,7 @@ use super::split::split;
 use super::tiling;
 use super::transfers::{Transfer, Transfers};
 
-/// The boxes of a process grid that cuts all three axes, in the order of ranks: rank `r` stands at
+/// The boxes of a process grid that cuts all three axes, in the order of ranks: rank `r` has the position
 /// `[r / (p1 p2), r / p2 % p1, r % p2]`.
 ///
 /// Slabs and pencils along any axes are bricks whose other axes have one part.

@@ -1,6 +1,6 @@
 //! A check that boxes tile a mesh: each cell is in exactly one.
 
-use super::boxes::{Box3, volume};
+use super::boxes::{Box3, extent, volume};
 use super::error::LayoutError;
 
 /// Checks that `boxes`, one per rank, tile a mesh of `shape`; `list` names them in errors. Empty boxes may lie anywhere.
@@ -23,21 +23,22 @@ pub(super) fn check(shape: [u64; 3], boxes: &[Box3], list: &'static str) -> Resu
         }
     }
     let parts: Vec<&Box3> = full.iter().map(|&(_, part)| part).collect();
-    let missing = size(&shape) - covered(&parts, 0);
+    let missing = size(&shape).saturating_sub(covered(&parts, 0));
     match first_gap(shape, &parts) {
-        Some(first) if missing > 0 => Err(LayoutError::Uncovered { list, cells: missing, first }),
-        _ => Ok(()),
+        Some(first) => Err(LayoutError::Uncovered { list, cells: missing, first }),
+        None => Ok(()),
     }
 }
 
-/// A product that does not wrap, whatever shape was asked for.
+/// The number of cells of these extents; `u128::MAX` where it is more.
 fn size(extents: &[u64]) -> u128 {
-    extents.iter().map(|&n| u128::from(n)).product()
+    extents.iter().fold(1, |product: u128, &n| product.saturating_mul(n.into()))
 }
 
 /// Cells, in the axes from `axis` on, of boxes that are disjoint there.
 fn covered(parts: &[&Box3], axis: usize) -> u128 {
-    parts.iter().map(|part| part[axis..].iter().map(|r| u128::from(r.end - r.start)).product::<u128>()).sum()
+    let cells = |part: &&Box3| size(&extent(part)[axis..]);
+    parts.iter().map(cells).fold(0, u128::saturating_add)
 }
 
 /// The first cell in C order that is in no box, if there is one: it is in the first plane that is not covered, there in the
@@ -93,6 +94,14 @@ mod tests {
         assert_eq!(of(&[]), Err(gap(120, [0, 0, 0])));
         let message = with(0, [0..2, 0..3, 0..3]).to_string();
         assert!(message.contains("ranks 0 and 2"), "{message}");
+    }
+
+    #[test]
+    fn shapes_beyond_any_memory_are_checked_too() {
+        let n = u64::MAX;
+        assert_eq!(check([n; 3], &[[0..n, 0..n, 0..n]], "before"), Ok(()));
+        let error = check([n; 3], &[[0..n, 0..n, 0..n - 1]], "before").unwrap_err();
+        assert!(matches!(error, LayoutError::Uncovered { first: [0, 0, last], .. } if last == n - 1), "{error}");
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! Array files that all ranks write together: where [`comm`](crate::comm) and [`io`](crate::io) meet.
+//! Files that all ranks write together, over a [`Communicator`].
 //!
-//! Each rank writes its own range, and a file appears under its final name when it is whole. All ranks call these
-//! functions, with the same path and shapes; an error on any rank is returned there, and the other ranks learn of it by
-//! their next message.
+//! Each rank writes its own ranges, and a file gets its final name when it is complete. All functions are collective, with
+//! the same path and shapes on all ranks. A rank that fails returns its error; the others learn of the failure at their
+//! next message.
 //!
 //! ```
 //! use meshloom::{Error, comm::run_threads, io::{NpyFile, collective::write_npy, token}};
@@ -20,15 +20,15 @@
 use std::path::Path;
 
 use crate::comm::{CommError, Communicator};
-use crate::io::{Element, IoError, Member, NpyWriter, NpzWriter, PartCrc, Sealed, token};
+use crate::io::{IoError, Member, NpyElement, NpyWriter, NpzWriter, PartCrc, Sealed, token};
 
-/// Elements of an archive that are written at a time: their CRC is taken while they are in the cache.
+/// Elements of an archive that are written at a time: few enough that they are in the cache when their CRC is computed.
 const PIECE: usize = 1 << 17;
 
-/// A [`token`] for the name of a temporary file, the same on all ranks, which all call it: what rank 0 makes, all have.
+/// A [`token`] of rank 0 for the name of a temporary file, broadcast to all ranks. Collective.
 ///
 /// # Errors
-/// Those of a broadcast.
+/// Those of [`Communicator::broadcast`].
 pub fn shared_token(comm: &Communicator) -> Result<String, CommError> {
     let mut bytes = [0u8; 64];
     if comm.rank() == 0 {
@@ -39,7 +39,7 @@ pub fn shared_token(comm: &Communicator) -> Result<String, CommError> {
     Ok(String::from_utf8_lossy(&bytes).trim_end_matches('\0').to_string())
 }
 
-/// A file that rank 0 creates before the other ranks open it, each with the shared token.
+/// Creates a file on rank 0, then opens it on the other ranks, with one token.
 fn opened<W, E: From<IoError> + From<CommError>>(
     comm: &Communicator,
     create: impl FnOnce(&str) -> Result<W, IoError>,
@@ -52,17 +52,17 @@ fn opened<W, E: From<IoError> + From<CommError>>(
         Some(writer) => writer,
         None => open(&token)?,
     };
-    // All have it open before any may fail: rank 0 would remove it, and others would say that it is missing.
+    // No rank may fail before all have opened it: rank 0 would remove the file, and others would report it as missing.
     comm.barrier()?;
     Ok(writer)
 }
 
-/// Writes one `.npy` file of `shape` from all ranks: `write` is given this rank's writer. When it returns, on any rank,
-/// the file is there.
+/// Writes one `.npy` file of `shape` from all ranks; `write` is passed this rank's writer. When this returns on any rank,
+/// the file exists. Collective.
 ///
 /// # Errors
 /// Those of `write`, [`IoError`], and those of the ranks.
-pub fn write_npy<T: Element, E: From<IoError> + From<CommError>>(
+pub fn write_npy<T: NpyElement, E: From<IoError> + From<CommError>>(
     comm: &Communicator,
     path: &Path,
     shape: &[u64],
@@ -73,11 +73,12 @@ pub fn write_npy<T: Element, E: From<IoError> + From<CommError>>(
     Ok(())
 }
 
-/// [`write_npy`] but for the name: every rank's part is on the disk, and rank 0 gives the name when it publishes.
+/// As [`write_npy`], but the file has no name yet: it is on the disk, and rank 0 names it by [`Sealed::publish`].
+/// Collective.
 ///
 /// # Errors
 /// As [`write_npy`].
-pub fn seal_npy<T: Element, E: From<IoError> + From<CommError>>(
+pub fn seal_npy<T: NpyElement, E: From<IoError> + From<CommError>>(
     comm: &Communicator,
     path: &Path,
     shape: &[u64],
@@ -91,9 +92,11 @@ pub fn seal_npy<T: Element, E: From<IoError> + From<CommError>>(
     Ok(sealed)
 }
 
-/// An `.npz` archive that this rank writes to, and what it has written so far.
+/// This rank's writer of an `.npz` archive.
+#[derive(Debug)]
 pub struct Archive {
     writer: NpzWriter,
+    /// What it has written.
     parts: Vec<PartCrc>,
 }
 
@@ -102,7 +105,7 @@ impl Archive {
     ///
     /// # Errors
     /// Those of [`NpzWriter::write`].
-    pub fn write<T: Element>(&mut self, member: usize, first: u64, elements: &[T]) -> Result<(), IoError> {
+    pub fn write<T: NpyElement>(&mut self, member: usize, first: u64, elements: &[T]) -> Result<(), IoError> {
         for (number, piece) in elements.chunks(PIECE).enumerate() {
             self.parts.push(self.writer.write(member, first + (number * PIECE) as u64, piece)?);
         }
@@ -110,8 +113,8 @@ impl Archive {
     }
 }
 
-/// Writes one `.npz` archive of `members` from all ranks: `write` is given this rank's. When it returns, on any rank, the
-/// file is there.
+/// Writes one `.npz` archive of `members` from all ranks; `write` is passed this rank's writer. When this returns on any
+/// rank, the file exists. Collective.
 ///
 /// # Errors
 /// As [`write_npy`].
@@ -126,7 +129,8 @@ pub fn write_npz<E: From<IoError> + From<CommError>>(
     Ok(())
 }
 
-/// [`write_npz`] but for the name: every rank's part is on the disk, and rank 0 gives the name when it publishes.
+/// As [`write_npz`], but the file has no name yet: it is on the disk, and rank 0 names it by [`Sealed::publish`].
+/// Collective.
 ///
 /// # Errors
 /// As [`write_npy`].

@@ -33,7 +33,7 @@ impl Column<'_> {
     }
 }
 
-/// Writes a table with a line of names and one line a row. Called by one rank; the file appears when it is whole.
+/// Writes a table: a line of names, then one line per row. Called by one rank; the file appears when it is complete.
 ///
 /// # Errors
 /// [`IoError::Shape`] if columns differ in length, and those of [`write_whole`].

@@ -1,4 +1,4 @@
-//! What can go wrong with a file.
+//! Errors about files.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -7,8 +7,8 @@ use super::printable_path;
 
 /// An error about a file or directory: which one, what is wrong with it, and what to do.
 ///
-/// The text (`Display`) is made to be shown to a user as it stands. Sizes are in bytes; an `index` is a position in the
-/// array, one number an axis.
+/// The text (`Display`) is complete for a user. Sizes are in bytes; an `index` is a position in the array, one number per
+/// axis.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IoError {
@@ -45,7 +45,7 @@ pub enum IoError {
         source: io::Error,
     },
 
-    /// A part of a file could not be read that was there when it was opened: a disk or a network fails.
+    /// A part of an open file could not be read: a disk or a network fails.
     #[error("{}: cannot be read at byte {at}: {source}{}", printable_path(.path), read_remedy(.source))]
     ReadAt {
         /// The file.
@@ -56,7 +56,7 @@ pub enum IoError {
         source: io::Error,
     },
 
-    /// A file of a kind that is short is too long to be one.
+    /// The file is longer than files of its kind are.
     #[error("{}: {bytes} bytes, of {most} at most in a file of this kind; is it the right one?", printable_path(.path))]
     TooLong {
         /// The file.
@@ -207,7 +207,7 @@ pub enum IoError {
     },
 
     /// An element is negative where none may be.
-    #[error("{}: the element at {} is {value}, but none may be negative; correct it", .path.display(), tuple(.index))]
+    #[error("{}: the element at {} is {value}, but none may be negative; correct it", printable_path(.path), tuple(.index))]
     Negative {
         /// The file.
         path: PathBuf,
@@ -255,7 +255,7 @@ pub enum IoError {
         wanted: u64,
     },
 
-    /// Memory for the elements asked for could not be had.
+    /// Memory for the elements asked for could not be allocated.
     #[error("{}: no memory for {} of it; use more ranks, each reads only its part", printable_path(.path), size(*.bytes))]
     Memory {
         /// The file.
@@ -284,7 +284,7 @@ pub enum IoError {
         source: io::Error,
     },
 
-    /// A file stands where a directory is needed.
+    /// There is a file where a directory is needed.
     #[error("{}: is a file, but a directory is needed; give another name or move the file away", printable_path(.path))]
     NotADirectory {
         /// The file.
@@ -312,7 +312,7 @@ pub enum IoError {
     Plot {
         /// The file.
         path: PathBuf,
-        /// What stands in the way.
+        /// The reason.
         reason: String,
     },
 
@@ -352,7 +352,7 @@ pub(crate) fn tuple(numbers: &[u64]) -> String {
     }
 }
 
-/// A size for people: exact below 1024 bytes, else in binary units.
+/// A size in binary units, with the exact number of bytes.
 fn size(bytes: u64) -> String {
     let mut value = bytes as f64;
     let mut unit = "bytes";

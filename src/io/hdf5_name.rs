@@ -1,14 +1,14 @@
-//! Which files are HDF5, told without the HDF5 library.
+//! Recognising HDF5 files without the HDF5 library.
 
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// What an HDF5 file begins with, unless a block of the user's comes first.
+/// The first bytes of an HDF5 file without a user block.
 const SIGNATURE: [u8; 8] = *b"\x89HDF\r\n\x1a\n";
 
-/// Whether a file is to be read as HDF5: it is called `.hdf5` or `.h5`, or begins as such files do. Also without the
-/// feature `hdf5`; a file that cannot be looked at is known by its name alone.
+/// Whether a file is to be read as HDF5: its name ends in `.hdf5` or `.h5`, or it begins with the signature. Needs no feature;
+/// of a file that cannot be read only the name counts.
 ///
 /// ```
 /// assert!(meshloom::io::is_hdf5("snapshot_007.hdf5") && meshloom::io::is_hdf5("SNAP.H5"));
@@ -21,7 +21,7 @@ pub fn is_hdf5(path: impl AsRef<Path>) -> bool {
 }
 
 fn begins_as_hdf5(path: &Path) -> bool {
-    // Asked for first: opening a pipe would wait for its writer.
+    // `is_file` comes first: opening a pipe would block.
     let mut start = [0; SIGNATURE.len()];
     path.is_file() && File::open(path).and_then(|mut file| file.read_exact(&mut start)).is_ok() && start == SIGNATURE
 }

@@ -23,7 +23,7 @@ const COLOURS: [[u8; 3]; 8] = [
 /// Short sides below this many pixels are enlarged.
 const SHORT_SIDE: usize = 512;
 
-/// The widest range of densities shown: what is 10^-4 of the brightest, or less, is as dark as nothing.
+/// The widest range of densities shown: 10^-4 of the brightest, or less, has the darkest colour.
 const DECADES: f32 = 4.0;
 
 /// Writes a PNG picture of a projected density, on a logarithmic scale. Called by one rank.
@@ -64,7 +64,7 @@ pub(super) fn png_bytes(rgb: &[u8], width: u32, height: u32, path: &Path) -> Res
     Ok(bytes)
 }
 
-/// The picture that [`density_png`] writes, with each cell `enlarge` pixels wide and high (1: one pixel a cell).
+/// The picture that [`density_png`] writes, with each cell `enlarge` pixels wide and high.
 ///
 /// # Errors
 /// [`IoError::Shape`] and [`IoError::Picture`] as there, without a path.
@@ -96,7 +96,8 @@ pub fn density_image(map: &[f32], width: usize, height: usize, enlarge: usize) -
     }))
 }
 
-/// The two cells between whose centres the middle of a pixel lies, and how far along. At the border they are the same.
+/// The two cells between whose centres the middle of a pixel is, and its relative position between them. At the border both
+/// are the same.
 fn between(pixel: usize, enlarge: usize, cells: usize) -> (usize, usize, f32) {
     let position = (pixel as f32 + 0.5) / enlarge as f32 - 0.5;
     let first = position.floor();
@@ -107,7 +108,7 @@ fn between(pixel: usize, enlarge: usize, cells: usize) -> (usize, usize, f32) {
     (low.min(last), high.min(last), weight)
 }
 
-/// Values as places on the colour scale, 0 to 1.
+/// The positions of values on the colour scale, 0 to 1.
 fn brightness(map: &[f32]) -> Vec<f32> {
     let mut logs: Vec<f32> = map.iter().filter(|x| **x > 0.0 && x.is_finite()).map(|x| x.log10()).collect();
     let (mut low, mut high) = (0.0, 0.0);
@@ -123,7 +124,7 @@ fn brightness(map: &[f32]) -> Vec<f32> {
         } else if x.is_nan() || *x <= 0.0 {
             0.0
         } else if span < 1e-6 {
-            // One value everywhere: neither dark nor bright.
+            // One value everywhere: the middle of the scale.
             0.5
         } else {
             ((x.log10() - low) / span).clamp(0.0, 1.0)
@@ -132,16 +133,16 @@ fn brightness(map: &[f32]) -> Vec<f32> {
     map.iter().map(place).collect()
 }
 
-/// The value below which a fraction of the (not empty) values lies. Reorders them.
+/// The value below which a fraction of the values is. Reorders the values, of which there is at least one.
 fn percentile(values: &mut [f32], fraction: f64) -> f32 {
     let at = ((values.len() - 1) as f64 * fraction).round() as usize;
     *values.select_nth_unstable_by(at, f32::total_cmp).1
 }
 
-/// Colour of a place on the scale, linear between its neighbours in the table.
-fn colour(place: f32) -> [u8; 3] {
+/// The colour at a position of the scale, 0 to 1: linear between the entries of the table.
+fn colour(position: f32) -> [u8; 3] {
     let steps = COLOURS.len() - 1;
-    let along = place.clamp(0.0, 1.0) * steps as f32;
+    let along = position.clamp(0.0, 1.0) * steps as f32;
     let first = (along as usize).min(steps - 1);
     let weight = along - first as f32;
     let mix = |i: usize| {

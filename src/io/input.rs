@@ -1,7 +1,7 @@
-//! Regular files that are read by position.
+//! Regular files that are read at positions.
 //!
-//! Every read is a call that can fail and is checked. A map of the file would kill the process with a signal where the file
-//! was cut off meanwhile, or a disk or network fails to give a page.
+//! Every read is a checked call. With a memory map, a file that is cut off meanwhile, or a failing disk or network, would kill
+//! the process by a signal.
 
 use std::fs::File;
 use std::io;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::IoError;
 
-/// Bytes that are read at a time: few enough to stay in a core's cache until they are converted.
+/// Bytes that are read at a time: few enough to be in a core's cache when they are converted.
 const PIECE: u64 = 1 << 18;
 
 /// A regular file, open for reading. Threads may share it.
@@ -28,7 +28,7 @@ impl Input {
             return Err(IoError::InputIsDash);
         }
         let not_a_file = || IoError::NotAFile { path: path.to_path_buf() };
-        // Asked before opening, which for a pipe would wait for its writer; and after, since names change hands.
+        // Checked before opening, which blocks for a pipe, and after, since the path may name another file by then.
         if !std::fs::metadata(path).map_err(|e| IoError::read(path, e))?.is_file() {
             return Err(not_a_file());
         }
@@ -44,12 +44,12 @@ impl Input {
         &self.path
     }
 
-    /// Bytes of the file when it was opened.
+    /// The size of the file when it was opened, in bytes.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Checks that the file is at least `wanted` bytes long still.
+    /// Checks that the file still has at least `wanted` bytes.
     pub fn expect(&self, wanted: u64) -> Result<(), IoError> {
         let found = self.file.metadata().map_err(|e| IoError::read(&self.path, e))?.len().min(self.len);
         if found < wanted {
@@ -58,16 +58,16 @@ impl Input {
         Ok(())
     }
 
-    /// A range of bytes, as a whole: for what is known to be short.
+    /// Reads a short range of bytes.
     pub fn bytes(&self, range: Range<u64>) -> Result<Vec<u8>, IoError> {
-        // What lies in the file may be asked for, and no more.
+        // Before memory is allocated for it.
         self.expect(range.end)?;
         let mut bytes = vec![0; range.end.saturating_sub(range.start) as usize];
         self.read_at(range.start, &mut bytes)?;
         Ok(bytes)
     }
 
-    /// A range of bytes, in pieces of [`PIECE`] and a last one.
+    /// Reads a range in pieces of [`PIECE`] bytes, the last of which may be shorter.
     pub fn pieces(&self, range: Range<u64>, mut each: impl FnMut(&[u8])) -> Result<(), IoError> {
         let mut buffer = vec![0; range.end.saturating_sub(range.start).min(PIECE) as usize];
         let mut at = range.start;
@@ -82,7 +82,7 @@ impl Input {
 
     fn read_at(&self, at: u64, bytes: &mut [u8]) -> Result<(), IoError> {
         read_exact_at(&self.file, bytes, at).map_err(|source| {
-            // The end of the file where none was: it was cut off since.
+            // An unexpected end means that the file was cut off.
             match self.expect(self.len) {
                 Err(shorter) if source.kind() == io::ErrorKind::UnexpectedEof => shorter,
                 _ => IoError::ReadAt { path: self.path.clone(), at, source },
@@ -91,7 +91,7 @@ impl Input {
     }
 }
 
-/// All bytes of a short file, such as one that a person has written: longer than `most` bytes it is refused unread.
+/// Reads all of a short file, such as one that a person has written. A file of more than `most` bytes is not read.
 ///
 /// # Errors
 /// [`IoError::InputIsDash`], [`IoError::NotFound`], [`IoError::NotAFile`], [`IoError::Read`], [`IoError::ReadAt`],
@@ -104,7 +104,7 @@ pub fn read_short(path: impl AsRef<Path>, most: u64) -> Result<Vec<u8>, IoError>
     input.bytes(0..input.len())
 }
 
-/// As [`read_short`], of a text.
+/// As [`read_short`], for text.
 ///
 /// # Errors
 /// As [`read_short`], and [`IoError::Line`] for the first line that is not UTF-8.

@@ -1,33 +1,33 @@
 //! Arrays, tables and pictures on disk, for programs of many ranks.
 //!
-//! - **Reading** ([`NpyFile`]): NumPy `.npy` files are read in checked pieces, by every rank only its own range.
-//! - **Writing** ([`NpyWriter`], [`SharedFile`]): an output is one file whatever the number of ranks. Each rank writes
-//!   its own byte range, and the file appears under its final name only when it is whole.
+//! - **Reading** ([`NpyFile`]): each rank reads its own range of a NumPy `.npy` file.
+//! - **Writing** ([`NpyWriter`], [`SharedFile`]): an output is one file for any number of ranks. Each rank writes its own
+//!   byte range, and the file gets its final name only when it is complete.
 //! - **Archives** ([`NpzWriter`], [`NpzFile`]): several arrays in one `.npz` file, written and read in the same way.
-//! - **HDF5** (module `hdf5`, feature `hdf5`): snapshots and group catalogues as the field's tools read and write them.
-//! - **Files that belong together** ([`Sealed`]): all are written first and then named, so that there are all or none.
-//! - **Small files** ([`write_whole`], [`write_csv`], `density_png`, `log_plot_png_bytes`): written by one rank, with the same promise.
-//! - **Cleaning up** ([`cleanup`]): an error, a panic or an interrupt leaves no partial output behind, and what a killed
-//!   run has left the next one into the same place clears away.
-//! - **Messages** ([`printable`], [`printable_path`]): text that a terminal shows and does not obey.
+//! - **HDF5** (module `hdf5`, feature `hdf5`): snapshots and group catalogues in the layouts of Gadget-4 and SWIFT.
+//! - **Files that belong together** ([`Sealed`]): all are written before any gets its name, so there are all or none.
+//! - **Small files** ([`write_whole`], [`write_csv`], `density_png`, `log_plot_png_bytes`): written by one rank; they, too, appear complete or not at all.
+//! - **Cleaning up** ([`cleanup`]): an error, a panic or an interrupt leaves no partial output behind, and the next run
+//!   removes the temporary files of a killed one.
+//! - **Messages** ([`printable`], [`printable_path`]): text without control characters for terminals.
 //!
 //! # Who synchronises
-//! Nothing here communicates. Where ranks work on one file the steps are separate, and the caller puts the barriers:
+//! Only [`collective`] communicates. Without it, where ranks write one file, the caller places the barriers:
 //!
 //! | step | ranks | before it |
 //! |---|---|---|
-//! | `token()` and share its string | rank 0 | |
+//! | `token()`, and a broadcast of its string | rank 0 | |
 //! | `create(path, .., token)` | rank 0 | |
 //! | `open(path, .., token)` | all others | a barrier after `create` |
 //! | `write(..)` of own, disjoint ranges | all | |
 //! | `finish()` | all others | own writes done |
 //! | `finish()` | rank 0 | a barrier after the others' `finish` |
 //!
-//! To finish an archive rank 0 is also given what the others' `write` returned. [`together`](crate::io::collective) does all of this
-//! with a communicator.
+//! To finish an archive rank 0 also needs what `write` has returned on the others. [`collective`] does all of this with a
+//! communicator.
 //!
-//! A rank that meets an error returns it and drops its writer; once the error has reached rank 0, dropping the writer
-//! there removes the temporary file. A program that is about to end without running destructors (`MPI_Abort`,
+//! A rank that fails returns its error and drops its writer; when rank 0 learns of it and drops its writer, too, the
+//! temporary file is removed. A program that is about to end without destructors (`MPI_Abort`,
 //! `std::process::exit`) calls [`cleanup::remove_all`] first.
 //!
 //! # Example
@@ -85,13 +85,13 @@ pub use hdf5_name::is_hdf5;
 pub use image::{density_image, density_png, density_png_bytes};
 pub use input::{read_short, read_text};
 pub use npy::NpyFile;
-pub use npy_writer::{Element, NpyWriter};
+pub use npy_writer::{NpyElement, NpyWriter};
 pub use npz::{Member, NpzWriter, PartCrc};
 pub use npz_file::NpzFile;
 pub use numbers::{Numbers, read_numbers};
 pub use output_dir::OutputDir;
 #[cfg(feature = "cli")]
-pub use plot::{Curve, ErrorPoints, LogAxis, LogPlot, log_plot_png_bytes};
+pub use plot::{ErrorPoints, LogAxis, LogPlot, PlotCurve, log_plot_png_bytes};
 pub use shared_file::{Sealed, SharedFile, seal_whole, write_whole};
 pub use temporary::token;
 

@@ -1,4 +1,4 @@
-//! Reading of `.npy` arrays, each rank its own part.
+//! Reading `.npy` arrays, each rank its own part.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -15,21 +15,21 @@ use super::npy_header::{self, Header, HeaderError, MAX_BYTES};
 ///   C order, so rows `a..b` of an `(N, 3)` array are elements `3 * a..3 * b`.
 /// - Little and big endian files are read alike.
 /// - Every rank opens the file by itself; nothing is to be synchronised. One value can also be shared by threads.
-/// - Reads are checked calls in pieces: nothing is held but what they return, and a file that another process shortens
-///   meanwhile, or that a disk or network fails to give, is an error. Files written by this crate are safe to replace, as
-///   they appear by renaming.
+/// - Data are read in pieces, so no more memory is used than for the result. A file that another process cuts off meanwhile,
+///   and a failing disk or network, is an error. Replacing a file that this crate has written does not disturb readers, as
+///   it appears by renaming.
 #[derive(Debug)]
 pub struct NpyFile {
     path: PathBuf,
     input: Arc<Input>,
-    /// Where the array's own file begins in the input: 0, but for members of archives.
+    /// Offset of the `.npy` file in the input: not 0 for members of archives.
     base: u64,
     header: Header,
-    integers: bool,
+    accepts_integers: bool,
 }
 
 impl NpyFile {
-    /// Opens and checks the file: a good header, C order, and as many bytes as the header promises.
+    /// Opens a file and checks its header, its order and its size.
     ///
     /// # Errors
     /// [`IoError::InputIsDash`], [`IoError::NotFound`], [`IoError::NotAFile`], [`IoError::Read`], [`IoError::NotNpy`],
@@ -41,7 +41,7 @@ impl NpyFile {
         Self::within(Arc::new(input), path.as_ref().to_path_buf(), 0..len)
     }
 
-    /// The array in this range of a file; `path` names it in errors.
+    /// Opens the array in a range of a file; `path` names it in errors.
     pub(super) fn within(input: Arc<Input>, path: PathBuf, range: Range<u64>) -> Result<Self, IoError> {
         input.expect(range.end)?;
         let found = range.end - range.start;
@@ -55,7 +55,7 @@ impl NpyFile {
                 IoError::Dtype { path: owned(), found, wanted }
             }
         })?;
-        // With at most one axis longer than 1 both orders are the same bytes, and an empty array has none.
+        // With at most one axis longer than 1, or no elements, both orders are the same.
         let long_axes = header.shape.iter().filter(|&&n| n > 1).count();
         if header.fortran && long_axes > 1 && header.len > 0 {
             return Err(IoError::FortranOrder { path });
@@ -63,14 +63,14 @@ impl NpyFile {
         if found < header.file_bytes {
             return Err(IoError::Truncated { path, found, wanted: header.file_bytes });
         }
-        Ok(Self { path, input, base: range.start, header, integers: false })
+        Ok(Self { path, input, base: range.start, header, accepts_integers: false })
     }
 
-    /// Lets `read_f32`, `read_f64` and the complex reads take integers too, rounded to the nearest float. By default
-    /// they refuse them, since an integer array in a float's place is more often a mix-up than a wish.
+    /// Makes `read_f32`, `read_f64` and the complex reads accept integers, rounded to the nearest float. By default they are an
+    /// error, since integers in the place of floats are more often a mistake.
     #[must_use]
     pub fn accept_integers(mut self) -> Self {
-        self.integers = true;
+        self.accepts_integers = true;
         self
     }
 
@@ -147,9 +147,9 @@ impl NpyFile {
                     }
                 }
             }
-            Dtype::I64 if self.integers => self.decode(elements, |b| i64::from_le_bytes(b) as f32),
-            Dtype::U64 if self.integers => self.decode(elements, |b| u64::from_le_bytes(b) as f32),
-            // All other integers are exact in f64, so that the one rounding is the last.
+            Dtype::I64 if self.accepts_integers => self.decode(elements, |b| i64::from_le_bytes(b) as f32),
+            Dtype::U64 if self.accepts_integers => self.decode(elements, |b| u64::from_le_bytes(b) as f32),
+            // All other integers are exact in f64, so there is only one rounding.
             _ => Ok(self.read_f64(elements)?.into_iter().map(|x| x as f32).collect()),
         }
     }
@@ -162,8 +162,8 @@ impl NpyFile {
         match self.header.dtype {
             Dtype::F32 => self.decode(elements, |b| f64::from(f32::from_le_bytes(b))),
             Dtype::F64 => self.decode(elements, f64::from_le_bytes),
-            Dtype::U64 if self.integers => self.decode(elements, |b| u64::from_le_bytes(b) as f64),
-            integer if self.integers && integer.is_integer() => {
+            Dtype::U64 if self.accepts_integers => self.decode(elements, |b| u64::from_le_bytes(b) as f64),
+            integer if self.accepts_integers && integer.is_integer() => {
                 Ok(self.read_i64(elements)?.into_iter().map(|x| x as f64).collect())
             }
             _ => Err(self.dtype_error("float32 or float64")),
@@ -173,8 +173,7 @@ impl NpyFile {
     /// Like [`read_f32`](Self::read_f32), for data such as coordinates that must be finite.
     ///
     /// # Errors
-    /// In addition [`IoError::NonFinite`] with the index of the first NaN or infinity **in this range**; of several
-    /// ranks' errors the lowest rank's is the first of the file.
+    /// In addition [`IoError::NonFinite`] with the index of the first NaN or infinity **in this range**.
     pub fn read_finite_f32(&self, elements: Range<u64>) -> Result<Vec<f32>, IoError> {
         let first = elements.start;
         let out = self.read_f32(elements)?;
@@ -271,7 +270,7 @@ impl NpyFile {
         }
     }
 
-    /// Reads a range of elements of `N` bytes each. `convert` is given them in little-endian order.
+    /// Reads a range of elements of `N` bytes each, which are passed to `convert` in little-endian order.
     fn decode<const N: usize, T>(
         &self,
         elements: Range<u64>,
@@ -282,7 +281,7 @@ impl NpyFile {
         if start > end || end > self.len() {
             return Err(IoError::Range { path: self.path.clone(), start, end, len: self.len() });
         }
-        // No overflow: the header's own bytes and all elements lie in the file.
+        // No overflow: the header and all elements are in the file.
         self.input.expect(self.base + self.header.file_bytes)?;
         let begin = self.base + self.header.data_offset;
         let range = begin + start * N as u64..begin + end * N as u64;
@@ -338,7 +337,7 @@ impl NpyFile {
     }
 }
 
-/// Turning all bytes of a big-endian complex number round has also swapped its two parts.
+/// Undoes the swap of the two parts of a big-endian complex number, all bytes of which were reversed.
 fn in_file_order<T>(big_endian: bool, [a, b]: [T; 2]) -> [T; 2] {
     if big_endian { [b, a] } else { [a, b] }
 }

@@ -1,4 +1,4 @@
-//! Writing of `.npy` arrays, each rank its own part.
+//! Writing `.npy` arrays, each rank its own part.
 
 use std::borrow::Cow;
 use std::marker::PhantomData;
@@ -13,7 +13,7 @@ mod sealed {
 }
 
 /// A type whose arrays can be written: f32, f64, i32, i64, u32, u64, and `[f32; 2]` and `[f64; 2]` as complex numbers.
-pub trait Element: bytemuck::Pod + sealed::Sealed {
+pub trait NpyElement: bytemuck::Pod + sealed::Sealed {
     /// NumPy's type string, little endian.
     const DESCR: &'static str;
     /// Bytes of one number: half an element for complex types.
@@ -23,7 +23,7 @@ pub trait Element: bytemuck::Pod + sealed::Sealed {
 macro_rules! elements {
     ($($type:ty: $descr:literal, $bytes:literal;)*) => {$(
         impl sealed::Sealed for $type {}
-        impl Element for $type {
+        impl NpyElement for $type {
             const DESCR: &'static str = $descr;
             const NUMBER_BYTES: usize = $bytes;
         }
@@ -43,17 +43,17 @@ elements! {
 
 /// One `.npy` file (C order, little endian) that ranks write together, at element offsets.
 ///
-/// Rank 0 creates it, the others open it with the same shape and token, all write disjoint ranges and finish; when, and
-/// who waits for whom, is as for [`SharedFile`].
+/// Rank 0 creates it, the others open it with the same shape and token, all write disjoint ranges and finish. When ranks must
+/// synchronise is as for [`SharedFile`].
 #[derive(Debug)]
-pub struct NpyWriter<T: Element> {
+pub struct NpyWriter<T: NpyElement> {
     file: SharedFile,
     data_offset: u64,
     len: u64,
     element: PhantomData<T>,
 }
 
-impl<T: Element> NpyWriter<T> {
+impl<T: NpyElement> NpyWriter<T> {
     /// Creates the file with its header. Called by rank 0.
     ///
     /// # Errors
@@ -103,7 +103,7 @@ impl<T: Element> NpyWriter<T> {
         self.file.write_at(offset, &little_endian(elements))
     }
 
-    /// Brings this rank's part to the disk; on rank 0, whose call comes last, the file then appears.
+    /// Flushes this rank's part to the disk; on rank 0, whose call comes last, the file then gets its name.
     ///
     /// # Errors
     /// As [`SharedFile::finish`].
@@ -111,7 +111,7 @@ impl<T: Element> NpyWriter<T> {
         self.file.finish()
     }
 
-    /// [`finish`](Self::finish) but for the name, which [`Sealed::publish`] gives.
+    /// As [`finish`](Self::finish), but the file gets its name by [`Sealed::publish`] only.
     ///
     /// # Errors
     /// As [`SharedFile::seal`].
@@ -119,14 +119,14 @@ impl<T: Element> NpyWriter<T> {
         self.file.seal()
     }
 
-    /// Gives up and removes the temporary file, on whichever rank.
+    /// Removes the temporary file, on any rank.
     pub fn abandon(self) {
         self.file.abandon();
     }
 }
 
-/// The bytes of elements as they stand in a file.
-pub(super) fn little_endian<T: Element>(elements: &[T]) -> Cow<'_, [u8]> {
+/// The bytes of elements in a file.
+pub(super) fn little_endian<T: NpyElement>(elements: &[T]) -> Cow<'_, [u8]> {
     let bytes: &[u8] = bytemuck::cast_slice(elements);
     if cfg!(target_endian = "little") {
         return bytes.into();
@@ -136,7 +136,7 @@ pub(super) fn little_endian<T: Element>(elements: &[T]) -> Cow<'_, [u8]> {
     swapped.into()
 }
 
-/// What a `.npy` file consists of.
+/// The header and the sizes of a `.npy` file.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub header: Vec<u8>,
@@ -146,7 +146,7 @@ pub(super) struct Plan {
     pub total_bytes: u64,
 }
 
-/// The file of an array of this shape of elements that NumPy calls `descr`; `path` is for errors.
+/// The plan of a file of an array of this shape, with elements of NumPy's type string `descr`; `path` is for errors.
 pub(super) fn plan(path: &Path, descr: &str, element_bytes: u64, shape: &[u64]) -> Result<Plan, IoError> {
     let wanted = |wanted: String| IoError::Shape { path: path.to_path_buf(), found: shape.to_vec(), wanted };
     if shape.len() > MAX_AXES {

@@ -1,10 +1,10 @@
-//! Writing of `.npz` archives, each rank its own parts of each array.
+//! Writing `.npz` archives, each rank its own parts of each array.
 
 use std::path::Path;
 
 use crc32fast::Hasher;
 
-use super::npy_writer::{Element, Plan, little_endian, plan};
+use super::npy_writer::{NpyElement, Plan, little_endian, plan};
 use super::zip::{Entry, directory};
 use super::{IoError, Sealed, SharedFile};
 
@@ -19,18 +19,18 @@ pub struct Member {
 
 impl Member {
     /// An array of `T`, which NumPy finds under `name`: ASCII letters, digits, `_`, `-` and `.`, at most 100.
-    pub fn new<T: Element>(name: &str, shape: &[u64]) -> Self {
+    pub fn new<T: NpyElement>(name: &str, shape: &[u64]) -> Self {
         let (name, shape) = (name.to_string(), shape.to_vec());
         Member { name, shape, descr: T::DESCR, element_bytes: size_of::<T>() as u64 }
     }
 }
 
-/// What a rank has written of a member: which elements, and the CRC-32 of their bytes. It travels as it is.
+/// Elements of a member that a rank has written, with the CRC-32 of their bytes. Plain data, to be sent to rank 0.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
 #[must_use = "rank 0 needs all parts to finish the archive"]
 pub struct PartCrc {
-    /// Number of the member, in the order they were given.
+    /// Number of the member, in the order of creation.
     pub member: u32,
     /// CRC-32 of the bytes.
     pub crc: u32,
@@ -40,26 +40,27 @@ pub struct PartCrc {
     pub len: u64,
 }
 
-/// Where each member of an archive lies.
+/// The offsets of the members of an archive.
 #[derive(Debug)]
 struct Layout {
-    members: Vec<Placed>,
-    /// Where the directory begins.
+    members: Vec<PlacedMember>,
+    /// Offset of the directory.
     directory: u64,
     total_bytes: u64,
 }
 
 #[derive(Debug)]
-struct Placed {
+struct PlacedMember {
     member: Member,
     plan: Plan,
-    /// Its record, without the CRC.
+    /// Its entry in the directory, without the CRC.
     entry: Entry,
-    /// Where the `.npy` file in the archive begins.
+    /// Offset of the `.npy` file in the archive.
     npy: u64,
 }
 
-impl Placed {
+impl PlacedMember {
+    /// Offset of the elements.
     fn data(&self) -> u64 {
         self.npy + self.plan.header.len() as u64
     }
@@ -69,7 +70,7 @@ impl Layout {
     fn new(path: &Path, members: &[Member]) -> Result<Self, IoError> {
         let refused =
             |name: &str, reason| IoError::MemberName { path: path.to_path_buf(), name: name.to_string(), reason };
-        let mut placed: Vec<Placed> = Vec::with_capacity(members.len());
+        let mut placed: Vec<PlacedMember> = Vec::with_capacity(members.len());
         let mut end = 0u64;
         for member in members {
             let good = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
@@ -89,7 +90,7 @@ impl Layout {
                 found: member.shape.clone(),
                 wanted: format!("a smaller `{}`", member.name),
             })?;
-            placed.push(Placed { member: member.clone(), plan, entry, npy });
+            placed.push(PlacedMember { member: member.clone(), plan, entry, npy });
         }
         let entries: Vec<_> = placed.iter().map(|placed| placed.entry.clone()).collect();
         let total_bytes = end + directory(&entries, end).len() as u64;
@@ -99,11 +100,11 @@ impl Layout {
 
 /// One `.npz` file of arrays that ranks write together: what `numpy.savez` writes, a zip archive without compression.
 ///
-/// - All shapes and types are known before. The members lie behind each other, each as a `.npy` file whose data begins
-///   at a multiple of 64 bytes; files above 4 GiB use zip64, as NumPy's do. Equal arrays make equal files.
-/// - Rank 0 creates it, the others open it with the same members and token; all write disjoint ranges, and finish when
-///   rank 0 has been given the [`PartCrc`]s of all ranks. When, and who waits for whom, is as for [`SharedFile`].
-/// - An element that nobody has written, or that two ranks have, is an error.
+/// - Shapes and types are fixed at creation. Each member is a `.npy` file whose data begin at a multiple of 64 bytes; files
+///   above 4 GiB use zip64, as NumPy's do. Equal arrays make equal files.
+/// - Rank 0 creates it, the others open it with the same members and token; all write disjoint ranges, send
+///   their [`PartCrc`]s to rank 0, and finish. When ranks must synchronise is as for [`SharedFile`].
+/// - Elements that no rank has written, or two have, are an error.
 ///
 /// ```
 /// use meshloom::io::{Member, NpzFile, NpzWriter, token};
@@ -160,13 +161,13 @@ impl NpzWriter {
         Ok(Self { file, layout, creator: false })
     }
 
-    /// Writes elements of member number `member` from number `first` on, counted in C order over the whole array. Any
-    /// number of calls, none of which repeats an element.
+    /// Writes elements of member number `member` from number `first` on, counted in C order over the whole array. May be
+    /// called any number of times; no element may be written twice.
     ///
     /// # Errors
     /// [`IoError::Dtype`] for elements of another type or no such member, [`IoError::Range`] beyond the end of the
     /// array, [`IoError::Write`].
-    pub fn write<T: Element>(&self, member: usize, first: u64, elements: &[T]) -> Result<PartCrc, IoError> {
+    pub fn write<T: NpyElement>(&self, member: usize, first: u64, elements: &[T]) -> Result<PartCrc, IoError> {
         let path = || self.file.path().to_path_buf();
         let placed = self.layout.members.get(member).filter(|placed| placed.member.descr == T::DESCR);
         let Some(placed) = placed else {
@@ -182,8 +183,8 @@ impl NpzWriter {
         Ok(PartCrc { member: member as u32, crc: crc32fast::hash(&bytes), first, len: elements.len() as u64 })
     }
 
-    /// Brings this rank's parts to the disk; rank 0, whose call comes last, is given the parts of all ranks in any
-    /// order, and the file then appears. The other ranks' `parts` are not looked at.
+    /// Flushes this rank's parts to the disk. Rank 0, whose call comes last, passes the `parts` of all ranks in any order,
+    /// and the file then gets its name; on other ranks `parts` is ignored.
     ///
     /// # Errors
     /// As [`seal`](Self::seal) and [`Sealed::publish`].
@@ -191,10 +192,10 @@ impl NpzWriter {
         self.seal(parts)?.publish()
     }
 
-    /// [`finish`](Self::finish) but for the name, which [`Sealed::publish`] gives.
+    /// As [`finish`](Self::finish), but the file gets its name by [`Sealed::publish`] only.
     ///
     /// # Errors
-    /// On rank 0 [`IoError::Parts`] unless the parts are each member once and whole, and those of [`SharedFile::seal`].
+    /// On rank 0 [`IoError::Parts`] unless the parts cover each member once, and those of [`SharedFile::seal`].
     pub fn seal(self, parts: &[PartCrc]) -> Result<Sealed, IoError> {
         if self.creator {
             let mut parts: Vec<_> = parts.iter().filter(|part| part.len > 0).copied().collect();
@@ -215,8 +216,8 @@ impl NpzWriter {
         self.file.seal()
     }
 
-    /// The CRC of a member, of the header and the parts in order.
-    fn crc(&self, placed: &Placed, parts: &[PartCrc]) -> Result<u32, IoError> {
+    /// The CRC of a member: that of its header combined with those of its parts in order.
+    fn crc(&self, placed: &PlacedMember, parts: &[PartCrc]) -> Result<u32, IoError> {
         let mut hasher = Hasher::new();
         hasher.update(&placed.plan.header);
         let wrong = |found: u64| IoError::Parts {
@@ -237,7 +238,7 @@ impl NpzWriter {
         if end == placed.plan.len { Ok(hasher.finalize()) } else { Err(wrong(end)) }
     }
 
-    /// Gives up and removes the temporary file, on whichever rank.
+    /// Removes the temporary file, on any rank.
     pub fn abandon(self) {
         self.file.abandon();
     }

@@ -1,4 +1,4 @@
-//! Reading of `.npz` archives, each rank its own parts of each array.
+//! Reading `.npz` archives, each rank its own parts of each array.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use super::{IoError, NpyFile};
 
 /// An `.npz` archive of arrays on disk, as `numpy.savez` and [`NpzWriter`](super::NpzWriter) write it.
 ///
-/// Opening reads the directory at the end of the file only. Every rank opens the file by itself; all said about
-/// [`NpyFile`] holds for the members. Compressed archives are refused: they cannot be read in parts.
+/// Opening reads the directory at the end of the file only. Every rank opens the file by itself; members are read as any
+/// [`NpyFile`]. Compressed archives are an error: they cannot be read in parts.
 #[derive(Debug)]
 pub struct NpzFile {
     input: Arc<Input>,

@@ -1,12 +1,13 @@
-//! Short lists of numbers as text, one a line.
+//! Short lists of numbers as text, one per line.
 
 use std::path::Path;
 
 use super::IoError;
 use super::input::read_short;
 
-/// The numbers of a text file, each with the line it stands on.
+/// The numbers of a text file, each with its line.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Numbers {
     /// The numbers, in the order of the file.
     pub values: Vec<f64>,
@@ -16,18 +17,17 @@ pub struct Numbers {
     pub line_count: u64,
 }
 
-/// Bytes of the longest file that is read: far above any list that a person or a script would give as text.
-const MOST: u64 = 16 << 20;
+/// Bytes of the longest file that is read, far above any list that a person or a script would write as text.
+const MAX_BYTES: u64 = 16 << 20;
 
-/// Reads a text file of one number a line. Blank lines, and what follows a `#`, count for nothing (`numpy.savetxt`
-/// writes such files).
+/// Reads a text file of one number per line, such as `numpy.savetxt` writes. Blank lines, and text after a `#`, are ignored.
 ///
 /// # Errors
 /// [`IoError::InputIsDash`], [`IoError::NotFound`], [`IoError::NotAFile`], [`IoError::Read`], [`IoError::TooLong`] above
 /// 16 MiB, and [`IoError::Line`] for the first line that is not one number.
 pub fn read_numbers(path: impl AsRef<Path>) -> Result<Numbers, IoError> {
     let path = path.as_ref();
-    let bytes = read_short(path, MOST)?;
+    let bytes = read_short(path, MAX_BYTES)?;
     let mut numbers = Numbers { values: Vec::new(), lines: Vec::new(), line_count: 0 };
     for text in String::from_utf8_lossy(&bytes).lines() {
         numbers.line_count += 1;

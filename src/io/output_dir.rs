@@ -6,21 +6,21 @@ use std::path::{Path, PathBuf};
 use super::temporary::temporary_name;
 use super::{IoError, cleanup, leftover, token};
 
-/// A directory to write to, made if it was not there.
+/// A directory to write to, created if it does not exist.
 ///
-/// - Made by rank 0; the others need no value of their own, only the barrier after it.
-/// - Dropping the value removes the directories it made **if they are still empty**, as after an error. Keep it until
-///   the first file is in place.
+/// - Created by rank 0; the others need no value of their own, only a barrier after it.
+/// - Dropping the value removes the directories it created **if they are still empty**, as after an error. Keep it until the
+///   first file is written.
 #[derive(Debug)]
 pub struct OutputDir {
     path: PathBuf,
-    /// What was made, outermost first.
-    made: Vec<PathBuf>,
+    /// The directories that were created, outermost first.
+    created: Vec<PathBuf>,
 }
 
 impl OutputDir {
-    /// Makes the directory and its parents where they are missing, checks that files can be written there, and clears
-    /// away what killed runs have left there.
+    /// Creates the directory and its parents where they are missing, checks that files can be written there, and removes the
+    /// temporary files of killed runs.
     ///
     /// # Errors
     /// [`IoError::OutputIsDash`], [`IoError::NotADirectory`] if a file has the name of it or of a parent, and
@@ -30,8 +30,8 @@ impl OutputDir {
         if path.as_os_str() == "-" {
             return Err(IoError::OutputIsDash);
         }
-        // Grown one directory at a time, so that dropping it on an error removes just what was made.
-        let mut directory = Self { path: path.to_path_buf(), made: Vec::new() };
+        // Built one directory at a time, so that dropping it on an error removes what was created so far.
+        let mut directory = Self { path: path.to_path_buf(), created: Vec::new() };
         let mut levels: Vec<&Path> = path.ancestors().filter(|level| !level.as_os_str().is_empty()).collect();
         levels.reverse();
         for level in levels {
@@ -39,9 +39,9 @@ impl OutputDir {
                 continue;
             }
             match cleanup::create_dir(level) {
-                Ok(()) => directory.made.push(level.to_path_buf()),
+                Ok(()) => directory.created.push(level.to_path_buf()),
                 Err(e) if matches!(e.kind(), ErrorKind::AlreadyExists | ErrorKind::NotADirectory) => {
-                    // Unless another program has made it in this moment.
+                    // Unless another program has just created it.
                     if !level.is_dir() {
                         return Err(IoError::NotADirectory { path: level.to_path_buf() });
                     }
@@ -57,7 +57,7 @@ impl OutputDir {
                 leftover::remove_in(path);
                 Ok(directory)
             }
-            // The probe's path, since the remedy speaks of the directory around it.
+            // A path in the directory, since the error's remedy names the parent.
             Err(source) => Err(IoError::Create { path: path.join("*"), source }),
         }
     }
@@ -72,15 +72,15 @@ impl OutputDir {
         self.path.join(name)
     }
 
-    /// Whether it was not there before.
+    /// Whether it did not exist before.
     pub fn was_created(&self) -> bool {
-        !self.made.is_empty()
+        !self.created.is_empty()
     }
 }
 
 impl Drop for OutputDir {
     fn drop(&mut self) {
-        for directory in self.made.iter().rev() {
+        for directory in self.created.iter().rev() {
             cleanup::remove_dir_if_empty(directory);
         }
     }

@@ -1,4 +1,4 @@
-//! One output file, written by many ranks, that appears only when it is whole.
+//! One output file that many ranks write and that appears only when it is complete.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,16 +12,16 @@ use super::{IoError, cleanup, leftover};
 /// - It is written under a hidden temporary name in the final directory, and renamed by rank 0's [`finish`](Self::finish).
 ///   An older file of the final name stays as it is until then, so an output may even replace an input.
 /// - Rank 0 calls [`create`](Self::create), all others [`open`](Self::open), with the same path and token.
-/// - Ranges of different ranks must not overlap, and together must cover the file: what nobody writes stays zero.
+/// - Ranges of different ranks must not overlap. Bytes that no rank writes are zero.
 /// - The caller synchronises: a barrier after `create`, and one between the others' `finish` and rank 0's.
-/// - Dropping rank 0's value unfinished removes the temporary file; dropping another rank's does not. What a killed run
-///   has left, the next [`create`](Self::create) of the same path clears away.
+/// - Dropping rank 0's value unfinished removes the temporary file; dropping another rank's does not. The temporary files of
+///   a killed run are removed by the next [`create`](Self::create) of the same path.
 #[derive(Debug)]
 pub struct SharedFile {
     /// `None` only while being finished or dropped: Windows renames and removes closed files only.
     file: Option<File>,
-    /// On the rank that made it, until it has its name: as long as it is open, no other run takes the file for a dead one.
-    claim: Option<File>,
+    /// On the rank that created it, until it has its name: it keeps the lock by which other runs see that the file is in use.
+    lock: Option<File>,
     path: PathBuf,
     temporary: PathBuf,
     total_bytes: u64,
@@ -31,7 +31,7 @@ pub struct SharedFile {
 impl SharedFile {
     /// Creates the temporary file of `total_bytes` bytes and writes `header` at its start. Called by rank 0.
     ///
-    /// `token` tells this writing from any other; see [`token`]. A symbolic link at `path` is followed.
+    /// `token` makes the temporary name unique; see [`token`]. A symbolic link at `path` is followed.
     ///
     /// # Errors
     /// [`IoError::OutputIsDash`]; [`IoError::NotAFile`] if a directory, pipe or device has the name;
@@ -42,16 +42,16 @@ impl SharedFile {
         leftover::remove_of(&path);
         let temporary = temporary_name(&path, token);
         let file = cleanup::create_file(&temporary).map_err(|e| IoError::create(&path, &temporary, e))?;
-        // From here on dropping it removes the file.
-        let mut shared = Self { file: Some(file), claim: None, path, temporary, total_bytes, creator: true };
-        shared.keep_claim()?;
+        // From here on, dropping `shared` removes the file.
+        let mut shared = Self { file: Some(file), lock: None, path, temporary, total_bytes, creator: true };
+        shared.keep_lock()?;
         shared.file()?.set_len(total_bytes).map_err(|e| shared.write_error(e))?;
         shared.write_at(0, header)?;
         Ok(shared)
     }
 
-    /// As [`create`](Self::create), of a file that `make` makes, given the temporary path: with all of its length, and
-    /// closed. `make` must not overwrite a file, and be short.
+    /// As [`create`](Self::create), but the file is created by `make`, which is passed the temporary path. It must give the
+    /// file its full length, close it, not overwrite a file, and take little time, as interrupts wait for it.
     #[cfg(feature = "hdf5")]
     pub(super) fn create_by(
         path: &Path,
@@ -65,25 +65,25 @@ impl SharedFile {
         }
         leftover::remove_of(&path);
         let file = cleanup::make_file(&path, &temporary, || make(&temporary))?;
-        let mut shared = Self { file: None, claim: None, path, temporary, total_bytes: 0, creator: true };
+        let mut shared = Self { file: None, lock: None, path, temporary, total_bytes: 0, creator: true };
         shared.total_bytes = file.metadata().map_err(|e| shared.write_error(e))?.len();
         shared.file = Some(file);
-        shared.keep_claim()?;
+        shared.keep_lock()?;
         Ok(shared)
     }
 
     /// Opens the temporary file that rank 0 has created. Called by all other ranks, after a barrier.
     ///
     /// # Errors
-    /// [`IoError::OutputIsDash`], [`IoError::NotAFile`], and [`IoError::Create`] if the file is not to be seen or may
-    /// not be written from here: the ranks do not share a file system, or rank 0 has failed.
+    /// [`IoError::OutputIsDash`], [`IoError::NotAFile`], and [`IoError::Create`] if the file is missing or not
+    /// writable here: the ranks do not share a file system, or rank 0 has failed.
     pub fn open(path: impl AsRef<Path>, token: &str) -> Result<Self, IoError> {
         let path = destination(path.as_ref())?;
         let temporary = temporary_name(&path, token);
         let opened = cleanup::open_file(&temporary).and_then(|file| Ok((file.metadata()?.len(), file)));
         match opened {
             Ok((total_bytes, file)) => {
-                Ok(Self { file: Some(file), claim: None, path, temporary, total_bytes, creator: false })
+                Ok(Self { file: Some(file), lock: None, path, temporary, total_bytes, creator: false })
             }
             Err(source) => {
                 let reason = format!("the file begun by rank 0 cannot be opened by another rank ({source})");
@@ -116,7 +116,7 @@ impl SharedFile {
         write_all_at(self.file()?, bytes, offset).map_err(|e| self.write_error(e))
     }
 
-    /// Brings this rank's bytes to the disk; on rank 0 the file then gets its final name.
+    /// Flushes this rank's bytes to the disk; on rank 0 the file then gets its final name.
     ///
     /// Every rank calls it, rank 0 after a barrier that follows the others' calls.
     ///
@@ -127,7 +127,7 @@ impl SharedFile {
         self.seal()?.publish()
     }
 
-    /// The first half of [`finish`](Self::finish): brings this rank's bytes to the disk, and leaves the name for later.
+    /// The first half of [`finish`](Self::finish): flushes this rank's bytes to the disk. [`Sealed::publish`] is the second.
     ///
     /// # Errors
     /// As [`finish`](Self::finish).
@@ -137,21 +137,21 @@ impl SharedFile {
         Ok(Sealed { file: self })
     }
 
-    /// Gives up: removes the temporary file, on whichever rank. For a rank that will end its process on an error.
+    /// Removes the temporary file, on any rank: for a rank that ends its process on an error.
     pub fn abandon(mut self) {
         self.creator = true;
     }
 
     fn file(&self) -> Result<&File, IoError> {
-        // `None` is not to be met here, see the field; an error is kinder than a panic.
+        // `None` does not occur here, see the field; an error is better than a panic.
         self.file.as_ref().ok_or_else(|| self.write_error(io::Error::other("closed already")))
     }
 
-    /// Keeps the lock of a file that was just made beyond the moment in which it is closed to be renamed.
-    fn keep_claim(&mut self) -> Result<(), IoError> {
-        // Elsewhere there is no lock, and an open file could not be renamed.
+    /// Keeps the lock of a new file until it has been renamed, for which it is closed.
+    fn keep_lock(&mut self) -> Result<(), IoError> {
+        // Other systems have no lock, and cannot rename an open file.
         if cfg!(unix) {
-            self.claim = Some(self.file()?.try_clone().map_err(|e| self.write_error(e))?);
+            self.lock = Some(self.file()?.try_clone().map_err(|e| self.write_error(e))?);
         }
         Ok(())
     }
@@ -161,10 +161,10 @@ impl SharedFile {
     }
 }
 
-/// A file whose bytes are on the disk, and which has not got its name yet.
+/// A file whose bytes are on the disk and that has its temporary name still.
 ///
-/// Files that belong together are sealed one by one and published at the end, so that an error in the last of them
-/// leaves none of them behind. On ranks other than 0 it stands for nothing, and publishing does nothing.
+/// Files that belong together are sealed one by one and published at the end, so that an error in one of them leaves none
+/// behind. On ranks other than 0 publishing does nothing.
 #[derive(Debug)]
 #[must_use = "a file that is not published is removed"]
 pub struct Sealed {
@@ -172,7 +172,7 @@ pub struct Sealed {
 }
 
 impl Sealed {
-    /// Where its bytes are until it has its name: any rank may read them there.
+    /// The temporary path, at which any rank may read the file.
     pub fn temporary(&self) -> &Path {
         &self.file.temporary
     }
@@ -188,7 +188,7 @@ impl Sealed {
             sync_directory(&file.path);
             tracing::debug!(path = %file.path.display(), bytes = file.total_bytes, "file written");
         }
-        // Drop now finds nothing to remove.
+        // Dropping must not remove it any more.
         file.creator = false;
         Ok(())
     }
@@ -205,7 +205,7 @@ impl Drop for SharedFile {
     }
 }
 
-/// Writes a small file whole: it appears under its final name with all its bytes, or not at all. Called by one rank.
+/// Writes a small file, which appears under its final name complete or not at all. Called by one rank.
 ///
 /// # Errors
 /// As [`SharedFile::create`], and [`IoError::Write`].
@@ -213,7 +213,7 @@ pub fn write_whole(path: impl AsRef<Path>, bytes: &[u8]) -> Result<(), IoError> 
     seal_whole(path, bytes)?.publish()
 }
 
-/// [`write_whole`] but for the name, which [`Sealed::publish`] gives.
+/// As [`write_whole`], but the file gets its name by [`Sealed::publish`] only.
 ///
 /// # Errors
 /// As [`write_whole`].
@@ -221,7 +221,7 @@ pub fn seal_whole(path: impl AsRef<Path>, bytes: &[u8]) -> Result<Sealed, IoErro
     SharedFile::create(path, bytes.len() as u64, bytes, &token())?.seal()
 }
 
-/// The path to write: refused if it cannot be a file, followed if it is a link.
+/// The path to write to: links are followed; a path that cannot be a file is an error.
 fn destination(path: &Path) -> Result<PathBuf, IoError> {
     if path.as_os_str() == "-" {
         return Err(IoError::OutputIsDash);
@@ -237,8 +237,8 @@ fn destination(path: &Path) -> Result<PathBuf, IoError> {
     }
 }
 
-/// Makes the new name itself durable, where the system has that notion. The data is safe already, so that a failure
-/// here is not one of the output.
+/// Flushes the directory entry of the new name to the disk where the system can. A failure is ignored, as the data are
+/// safe.
 fn sync_directory(path: &Path) {
     #[cfg(unix)]
     if let Some(parent) = path.parent() {

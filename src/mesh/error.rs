@@ -1,4 +1,4 @@
-//! What is wrong with points and fields.
+//! What can be wrong with points and fields.
 
 use crate::comm::CommError;
 use crate::exchange::ExchangeError;
@@ -54,9 +54,6 @@ pub enum MeshError {
 
 impl From<ExchangeError> for MeshError {
     fn from(error: ExchangeError) -> Self {
-        match error {
-            ExchangeError::Device(error) => MeshError::Device(error),
-            ExchangeError::Comm(error) => MeshError::Comm(error),
-        }
+        error.flatten()
     }
 }

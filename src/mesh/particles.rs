@@ -39,7 +39,7 @@ impl Lattice {
     }
 }
 
-/// A distributed mesh as particles see it.
+/// The geometry of a distributed mesh and this rank's part of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mesh {
     /// Cells along each axis.
@@ -54,30 +54,30 @@ pub struct Mesh {
 
 impl Mesh {
     /// The part of `rank`, with ghosts along the axes that `grid` cuts.
-    pub fn new(shape: [u64; 3], size: [f64; 3], grid: Grid, rank: usize, halo: [[u64; 2]; 3]) -> Self {
+    pub fn new(shape: [u64; 3], size: [f64; 3], grid: Grid, rank: usize, ghosts: [[u64; 2]; 3]) -> Self {
         let whole = [0, 1, 2].map(|a| grid.along(a) == 1);
-        let halo = [0, 1, 2].map(|a| if whole[a] { [0, 0] } else { halo[a] });
+        let ghosts = [0, 1, 2].map(|a| if whole[a] { [0, 0] } else { ghosts[a] });
         let cell = [0, 1, 2].map(|a| size[a] / shape[a] as f64);
-        Mesh { shape, cell, layout: FieldLayout::new(grid.part(shape, rank), halo), whole }
+        Mesh { shape, cell, layout: FieldLayout::new(grid.part(shape, rank), ghosts), whole }
     }
 
-    /// Refuses a mesh that kernels cannot count, or whose layout is not of it.
+    /// Refuses a mesh with more cells than kernels can count, and the layout of another mesh.
     fn check(&self, what: &str) -> Result<(), DeviceError> {
         let misuse = |why: String| Err(DeviceError::Misuse { what: what.into(), why });
         for axis in 0..3 {
-            let (cells, own, halo) = (self.shape[axis], &self.layout.own[axis], self.layout.ghosts[axis]);
+            let (cells, own, ghosts) = (self.shape[axis], &self.layout.own[axis], self.layout.ghosts[axis]);
             if cells == 0 {
                 return misuse(format!("a mesh without cells along axis {axis}"));
             }
-            if cells > MOST_CELLS || halo.iter().any(|&ghosts| ghosts > MOST_CELLS) {
+            if cells > MOST_CELLS || ghosts.iter().any(|&width| width > MOST_CELLS) {
                 return misuse(format!(
-                    "a mesh of {cells} cells and {halo:?} ghosts along axis {axis}, 2^30 are allowed"
+                    "a mesh of {cells} cells and {ghosts:?} ghosts along axis {axis}, 2^30 are allowed"
                 ));
             }
-            let whole = *own == (0..cells) && halo == [0, 0];
+            let whole = *own == (0..cells) && ghosts == [0, 0];
             if own.end > cells || (self.whole[axis] && !whole) {
                 return misuse(format!(
-                    "cells {own:?} and {halo:?} ghosts along axis {axis} of {cells}, which {}",
+                    "cells {own:?} and {ghosts:?} ghosts along axis {axis} of {cells}, which {}",
                     if self.whole[axis] { "is said to be whole on this rank" } else { "has no more" }
                 ));
             }
@@ -90,14 +90,14 @@ impl Mesh {
 #[derive(Clone, Copy)]
 pub enum Particles<'a> {
     /// Sites of a lattice with displacements in box units.
-    Sites {
+    Displaced {
         /// Which sites.
         lattice: &'a Lattice,
         /// Their displacements, by axis.
         displacement: [&'a Array<f32>; 3],
     },
     /// Points given by a cell of the rank's array (ghosts included) and the offset from its node in cells.
-    Points {
+    InCells {
         /// Index of the cell.
         cell: &'a Array<u32>,
         /// Offset in cells, by axis.
@@ -109,8 +109,8 @@ impl Particles<'_> {
     /// Number of particles.
     pub fn len(&self) -> u64 {
         match self {
-            Particles::Sites { lattice, .. } => lattice.len(),
-            Particles::Points { cell, .. } => cell.len(),
+            Particles::Displaced { lattice, .. } => lattice.len(),
+            Particles::InCells { cell, .. } => cell.len(),
         }
     }
 
@@ -121,18 +121,18 @@ impl Particles<'_> {
 
     fn arrays(&self) -> Vec<&RawArray> {
         match self {
-            Particles::Sites { displacement, .. } => displacement.iter().map(|d| d.raw()).collect(),
-            Particles::Points { cell, offset } => {
+            Particles::Displaced { displacement, .. } => displacement.iter().map(|d| d.raw()).collect(),
+            Particles::InCells { cell, offset } => {
                 std::iter::once(cell.raw()).chain(offset.iter().map(|d| d.raw())).collect()
             }
         }
     }
 
-    /// Refuses what the kernels' arithmetic or arrays do not hold.
+    /// Refuses lattices beyond the range of the kernels' arithmetic, and arrays that are too short.
     fn check(&self, what: &str) -> Result<(), DeviceError> {
         let misuse = |why: String| Err(DeviceError::Misuse { what: what.into(), why });
         let (count, along) = match self {
-            Particles::Sites { lattice, displacement } => {
+            Particles::Displaced { lattice, displacement } => {
                 if let Some(axis) =
                     (0..3).find(|&a| lattice.sites[a] > MOST_SITES || lattice.own[a].end > lattice.sites[a])
                 {
@@ -143,7 +143,7 @@ impl Particles<'_> {
                 }
                 (lattice.len(), displacement)
             }
-            Particles::Points { cell, offset } => (cell.len(), offset),
+            Particles::InCells { cell, offset } => (cell.len(), offset),
         };
         match along.iter().find(|array| array.len() < count) {
             None => Ok(()),
@@ -167,7 +167,7 @@ impl Particles<'_> {
             per_site: [0.0; 4],
             per_cell: real(mesh.cell.map(|cell| 1.0 / cell)),
         };
-        if let Particles::Sites { lattice, .. } = self {
+        if let Particles::Displaced { lattice, .. } = self {
             geometry.first = word([0, 1, 2].map(|a| lattice.own[a].start), self.len());
             geometry.local = word(extent(&lattice.own), 0);
             geometry.sites = word(lattice.sites, 0);
@@ -212,7 +212,7 @@ crate::kernel_params! {
 fn checked(what: &str, particles: &Particles<'_>, mesh: &Mesh) -> Result<(), DeviceError> {
     particles.check(what)?;
     mesh.check(what)?;
-    if matches!(particles, Particles::Points { .. }) && !particles.is_empty() && mesh.layout.is_empty() {
+    if matches!(particles, Particles::InCells { .. }) && !particles.is_empty() && mesh.layout.is_empty() {
         return Err(DeviceError::Misuse { what: what.into(), why: "points in a mesh without cells".into() });
     }
     Ok(())
@@ -234,7 +234,7 @@ struct ParticleKernels {
 }
 
 /// What paints, reads and measures the reach.
-fn particle_kernels(window: Window, points: bool) -> [KernelSource; 3] {
+fn particle_kernels(window: Window, in_cells: bool) -> [KernelSource; 3] {
     [
         ("mesh::paint", include_str!("../../shaders/mesh/paint.wgsl")),
         ("mesh::readout", include_str!("../../shaders/mesh/readout.wgsl")),
@@ -247,7 +247,7 @@ fn particle_kernels(window: Window, points: bool) -> [KernelSource; 3] {
             .module("mesh::window", include_str!("../../shaders/mesh/window.wgsl"))
             .flag("tsc", window == Window::Tsc)
             .flag("pcs", window == Window::Pcs)
-            .flag("points", points)
+            .flag("in_cells", in_cells)
     })
 }
 
@@ -258,13 +258,13 @@ fn density_kernel() -> KernelSource {
 /// All kernels, for all windows.
 pub(super) fn kernels() -> Vec<KernelSource> {
     let windows = [Window::Cic, Window::Tsc, Window::Pcs];
-    let forms = windows.into_iter().flat_map(|window| [false, true].map(|points| particle_kernels(window, points)));
+    let forms = windows.into_iter().flat_map(|window| [false, true].map(|in_cells| particle_kernels(window, in_cells)));
     forms.flatten().chain([density_kernel()]).collect()
 }
 
 impl ParticleKernels {
-    fn new(window: Window, points: bool) -> Self {
-        let [paint, readout, reach] = particle_kernels(window, points).map(Kernel::trusted);
+    fn new(window: Window, in_cells: bool) -> Self {
+        let [paint, readout, reach] = particle_kernels(window, in_cells).map(Kernel::trusted);
         ParticleKernels { paint, readout, reach }
     }
 }
@@ -273,20 +273,20 @@ impl ParticleKernels {
 ///
 /// - Painting is exact: a particle is [`UNITS`] integer units shared among its nodes without loss, cells are 64-bit
 ///   integers (two `u32`, low word first). Any order, any number of ranks gives the same bits, and cells cannot
-///   overflow below 2^36 particles a cell.
+///   overflow below 2^36 particles per cell.
 /// - Everything is recorded, nothing submitted.
 pub struct Painter {
     window: Window,
-    sites: ParticleKernels,
-    points: ParticleKernels,
+    displaced: ParticleKernels,
+    in_cells: ParticleKernels,
     density: Kernel,
 }
 
 impl Painter {
     /// A painter with this window.
     pub fn new(window: Window) -> Self {
-        let [sites, points] = [false, true].map(|points| ParticleKernels::new(window, points));
-        Painter { window, sites, points, density: Kernel::trusted(density_kernel()) }
+        let [displaced, in_cells] = [false, true].map(|in_cells| ParticleKernels::new(window, in_cells));
+        Painter { window, displaced, in_cells, density: Kernel::trusted(density_kernel()) }
     }
 
     /// Its window.
@@ -296,12 +296,12 @@ impl Painter {
 
     fn kernels(&self, particles: &Particles<'_>) -> &ParticleKernels {
         match particles {
-            Particles::Sites { .. } => &self.sites,
-            Particles::Points { .. } => &self.points,
+            Particles::Displaced { .. } => &self.displaced,
+            Particles::InCells { .. } => &self.in_cells,
         }
     }
 
-    /// Adds `particles` to `cells` (two words a cell of `mesh`, ghosts included). A particle that has a node outside
+    /// Adds `particles` to `cells` (two words per cell of `mesh`, ghosts included). A particle that has a node outside
     /// the array, or no finite position, is not painted but counted in `faults[0]`.
     ///
     /// # Errors
@@ -354,7 +354,7 @@ impl Painter {
         recorder.each(&self.kernels(&particles).readout, &arrays, &geometry, particles.len())
     }
 
-    /// Measures the halo that painting needs: `reach` (7 words, cleared here) receives the cells below and above the own
+    /// Measures the ghost cells that painting needs: `reach` (7 words, cleared here) receives the cells below and above the own
     /// ones, by axis, and the number of particles without a finite position.
     ///
     /// # Errors
@@ -369,8 +369,8 @@ impl Painter {
         const WHAT: &str = "Painter::reach";
         checked(WHAT, &particles, mesh)?;
         holds(WHAT, "words for the reach", reach, 7)?;
-        if matches!(particles, Particles::Points { .. }) && mesh.layout.ghosts != [[0; 2]; 3] {
-            let why = "the cells of points count ghosts, of which the reach knows nothing; give a mesh without a halo";
+        if matches!(particles, Particles::InCells { .. }) && mesh.layout.ghosts != [[0; 2]; 3] {
+            let why = "the cells of points count ghosts, of which the reach knows nothing; give a mesh without ghosts";
             return Err(DeviceError::Misuse { what: WHAT.into(), why: why.into() });
         }
         recorder.clear(reach);

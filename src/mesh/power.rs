@@ -98,7 +98,7 @@ pub fn power_spectrum(
     // 2^40 modes of the largest power stay below 2^126.
     let unit = Unit::holding(largest, 84);
     let mut sums = vec![[0i128; 3]; bins + 1];
-    // k in units of 2^-60 of the Nyquist frequency's sphere.
+    // Wavenumbers are summed in fixed point, too.
     let of_k = Unit::holding(2.0 * nyquist, 84);
     geometry.modes(|index, at| {
         let waves = geometry.waves(at);
@@ -134,7 +134,7 @@ pub fn density_contrast(comm: &Communicator, own: &Box3, values: &[f64]) -> Resu
     let largest = values.iter().fold(0.0, |largest: f64, value| largest.max(value.abs()));
     let mut most = [largest.to_bits()];
     comm.all_reduce(&mut most, Op::Max)?;
-    // 84 bits a value leave room for 2^43 of them.
+    // 84 bits per value leave room for 2^43 of them.
     let unit = Unit::holding(f64::from_bits(most[0]), 84);
     let units = values.iter().map(|&value| unit.integer(value));
     let mut sums = units.fold([0i128, 0, 0], |[sum, size, count], unit| [sum + unit, size + unit.abs(), count + 1]);
@@ -181,7 +181,7 @@ fn first_of_all<const N: usize>(
     let Some(&first) = all.as_chunks::<N>().0.iter().min().filter(|first| **first != [u64::MAX; N]) else {
         return Ok(None);
     };
-    // Whichever rank speaks first must know the value.
+    // Only a rank that has the first index knows its value.
     let mut bits = [own.filter(|_| first == mine).map_or(0, |(_, value)| value.to_bits())];
     comm.all_reduce(&mut bits, Op::Max)?;
     Ok(Some((first, f64::from_bits(bits[0]))))

@@ -5,12 +5,12 @@
 /// `prod_i sinc(w_i / 2)^p` with `w = k h`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Window {
-    /// Cloud in cell: order 2, two nodes an axis.
+    /// Cloud in cell: order 2, two nodes per axis.
     #[default]
     Cic,
-    /// Triangular shaped cloud: order 3, three nodes an axis.
+    /// Triangular shaped cloud: order 3, three nodes per axis.
     Tsc,
-    /// Piecewise cubic spline: order 4, four nodes an axis.
+    /// Piecewise cubic spline: order 4, four nodes per axis.
     Pcs,
 }
 

@@ -59,7 +59,7 @@ pub enum SimulationError {
         /// Values it should have.
         want: u64,
     },
-    /// Accelerations were asked for before there were any.
+    /// Accelerations before the first force.
     #[error("no force has been computed yet; run the simulation before asking for accelerations")]
     NoForce,
     /// Particles without a finite position, or so far from their site that they cannot be painted.
@@ -99,9 +99,6 @@ pub enum SimulationError {
 
 impl From<ExchangeError> for SimulationError {
     fn from(error: ExchangeError) -> Self {
-        match error {
-            ExchangeError::Device(error) => error.into(),
-            ExchangeError::Comm(error) => error.into(),
-        }
+        error.flatten()
     }
 }

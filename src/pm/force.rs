@@ -11,7 +11,7 @@
 use crate::comm::Op;
 use crate::exchange::GridComms;
 use crate::exchange::ghost_cells::{Cells, GhostCells};
-use crate::fft::{Filter, Operator, Spec, Spectral, Transform, Tuning, Values};
+use crate::fft::{Filter, Operator, Spec, Spectral, Transform, TransformTuning, Values};
 use crate::gpu::{Array, Recorder};
 use crate::grid::{FieldLayout, GhostPlan};
 use crate::mesh::{Mesh, Painter, Particles};
@@ -47,7 +47,7 @@ impl Force {
         let (shape, size, gpu) = (config.cells(), config.size(), recorder.gpu().clone());
         let transform = Transform::new(&gpu, shape, comms.grid(), comms.rank())?;
         let (gradient, laplacian) = (config.gradient, config.laplacian);
-        let (spec, tuning) = (Spec::new(Values::Real, shape), Tuning::of(&gpu));
+        let (spec, tuning) = (Spec::new(Values::Real, shape), TransformTuning::of(&gpu));
         let part = Filter::<f32>::part_of(&gpu, &spec, comms, &tuning)?;
         let gradients = [0, 1, 2].map(|axis| {
             let operator = Operator {

@@ -31,6 +31,8 @@ pub use output::fingerprint;
 #[cfg(feature = "hdf5")]
 pub use snapshot::seal_snapshot_together;
 
+use std::fmt;
+
 use crate::Context;
 use crate::cosmology::{LinearPower, StepOp, TransferKind, fill_white_noise, mode_amplitudes, resume_from, schedule};
 use crate::exchange::GridComms;
@@ -57,6 +59,15 @@ pub struct Simulation {
     /// Operations of the schedule that have been done.
     done: usize,
     scale_factor: f64,
+}
+
+impl fmt::Debug for Simulation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Simulation { config, done, scale_factor, .. } = self;
+        let mut text = f.debug_struct("Simulation");
+        text.field("config", config).field("operations_done", done).field("scale_factor", scale_factor);
+        text.finish_non_exhaustive()
+    }
 }
 
 /// Displacements of so many cells and more cannot be painted: `sane` in `window.wgsl`.
@@ -283,7 +294,7 @@ impl Simulation {
     /// `acceleration = -grad phi` at the particles' positions.
     fn accelerate(&mut self, context: &mut Context) -> Result<(), SimulationError> {
         let [x, y, z] = &self.displacement;
-        let particles = Particles::Sites { lattice: &self.lattice, displacement: [x, y, z] };
+        let particles = Particles::Displaced { lattice: &self.lattice, displacement: [x, y, z] };
         self.force.accelerate(&mut context.recorder, &mut self.comms, particles, &self.acceleration)?;
         self.has_force = true;
         Ok(())
@@ -341,7 +352,7 @@ impl Simulation {
         let own = self.force.layout().own.clone();
         let out = context.gpu.array::<f32>("pm::density", extent(&own).iter().product())?;
         let [x, y, z] = &self.displacement;
-        let particles = Particles::Sites { lattice: &self.lattice, displacement: [x, y, z] };
+        let particles = Particles::Displaced { lattice: &self.lattice, displacement: [x, y, z] };
         self.force.density(&mut context.recorder, &mut self.comms, particles, 0.0, &out)?;
         self.force.check(&mut context.recorder, &self.comms)?;
         let density = context.recorder.download(&out, 0, out.len())?;
@@ -368,7 +379,7 @@ impl Simulation {
     /// As [`phase_space`](Self::phase_space).
     fn spectrum(&mut self, context: &mut Context) -> Result<(Vec<[f32; 2]>, SpectrumGeometry), SimulationError> {
         let [x, y, z] = &self.displacement;
-        let particles = Particles::Sites { lattice: &self.lattice, displacement: [x, y, z] };
+        let particles = Particles::Displaced { lattice: &self.lattice, displacement: [x, y, z] };
         let spectrum = self.force.contrast(&mut context.recorder, &mut self.comms, particles)?;
         self.force.check(&mut context.recorder, &self.comms)?;
         let part = self.force.transform().spectrum_part();

@@ -81,9 +81,6 @@ pub enum ParticleError {
 
 impl From<ExchangeError> for ParticleError {
     fn from(error: ExchangeError) -> Self {
-        match error {
-            ExchangeError::Device(error) => ParticleError::Device(error),
-            ExchangeError::Comm(error) => ParticleError::Comm(error),
-        }
+        error.flatten()
     }
 }

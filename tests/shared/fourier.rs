@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use meshloom::comm::run_threads;
 use meshloom::exchange::GridComms;
-use meshloom::fft::{Precision, Spec, Transform, TransformCallbacks, Tuning, Value, Values};
+use meshloom::fft::{Precision, Spec, Transform, TransformCallbacks, TransformTuning, Value, Values};
 use meshloom::gpu::{Array, Gpu, Options, Recorder};
 use meshloom::grid::{Box3, FieldLayout, Grid, extent};
 use rustfft::FftPlanner;
@@ -280,7 +280,7 @@ pub struct Setup {
     pub options: Options,
     pub parts: [usize; 2],
     /// What suits the device, if none.
-    pub tuning: Option<Tuning>,
+    pub tuning: Option<TransformTuning>,
     pub halo: Halo,
     /// Bytes of a message.
     pub chunk: Option<u64>,
@@ -319,7 +319,7 @@ impl Setup {
 pub struct Rank<'a, T> {
     pub gpu: &'a Gpu,
     pub recorder: Recorder,
-    pub lines: GridComms,
+    pub comms: GridComms,
     pub transform: Transform<T>,
     pub layout: FieldLayout,
 }
@@ -371,11 +371,11 @@ impl<T: Cell> Rank<'_, T> {
     }
 
     pub fn forward(&mut self, field: &Array<T>, spectrum: &Array<T::Mode>) {
-        self.transform.forward(&mut self.recorder, &mut self.lines, field, &self.layout, spectrum).unwrap();
+        self.transform.forward(&mut self.recorder, &mut self.comms, field, &self.layout, spectrum).unwrap();
     }
 
     pub fn inverse(&mut self, spectrum: &Array<T::Mode>, field: &Array<T>) {
-        self.transform.inverse(&mut self.recorder, &mut self.lines, spectrum, None, field, &self.layout).unwrap();
+        self.transform.inverse(&mut self.recorder, &mut self.comms, spectrum, None, field, &self.layout).unwrap();
     }
 }
 
@@ -389,14 +389,14 @@ pub fn on_ranks<T: Cell, R: Send>(
     let ranks = run_threads(grid.ranks(), |comm| {
         let gpu = Gpu::open(&setup.options, comm.rank())?;
         let recorder = Recorder::new(&gpu)?;
-        let mut lines = GridComms::new(&comm, grid)?;
+        let mut comms = GridComms::new(&comm, grid)?;
         if let Some(chunk) = setup.chunk {
-            lines = lines.with_chunks(chunk, 2);
+            comms = comms.with_chunks(chunk, 2);
         }
-        let tuning = setup.tuning.unwrap_or(Tuning::of(&gpu));
+        let tuning = setup.tuning.unwrap_or(TransformTuning::of(&gpu));
         let transform = Transform::<T>::with(&gpu, spec, grid, comm.rank(), &tuning, &setup.callbacks)?;
         let layout = FieldLayout::new(transform.field_part(), setup.halo);
-        let mut rank = Rank { gpu: &gpu, recorder, lines, transform, layout };
+        let mut rank = Rank { gpu: &gpu, recorder, comms, transform, layout };
         Ok::<_, meshloom::Error>(body(&mut rank))
     });
     ranks.unwrap()

@@ -1,6 +1,6 @@
 // Reduce-then-scan for GPUs, first half: the sum of every part of the input.
 //
-// Layout: parts are 2048 consecutive elements; `sums` receives one word a part.
+// Layout: parts are 2048 consecutive elements; `sums` receives one word per part.
 // Workgroup: 256 invocations, one part, 8 elements each, coalesced; 1 KiB of workgroup memory.
 
 var<uniform> params: Params;

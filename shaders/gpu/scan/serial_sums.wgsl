@@ -1,6 +1,6 @@
 // Reduce-then-scan for software renderers, first half: the sum of every part of the input.
 //
-// Layout: parts are `params.chunk` consecutive elements; `sums` receives one word a part.
+// Layout: parts are `params.chunk` consecutive elements; `sums` receives one word per part.
 // Workgroup: GROUP invocations, one part each, serially. No workgroup memory, no barriers.
 
 var<uniform> params: Params;

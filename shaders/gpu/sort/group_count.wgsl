@@ -1,6 +1,6 @@
 // Radix sort for GPUs, upsweep: how many keys of every tile have each digit.
 //
-// Layout: tiles are `params.tile` consecutive keys; `table` holds one word a digit (256) and tile, digit by digit.
+// Layout: tiles are `params.tile` consecutive keys; `table` holds one word per digit (256) and tile, digit by digit.
 // Workgroup: GROUP invocations, one tile; 1 KiB of workgroup memory.
 
 var<uniform> params: Params;

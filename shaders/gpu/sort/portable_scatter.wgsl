@@ -1,7 +1,7 @@
 // Radix sort for GPUs without subgroups, downsweep: a tile is sorted by its digit in workgroup memory, four bits at a
 // time, and its keys go behind those of smaller digits and earlier tiles.
 //
-// Layout: as group_count.wgsl, with `table` scanned. `payload` and `place` (written by the host) say what goes along.
+// Layout: as group_count.wgsl, with `table` scanned. What goes along with a key: place.wgsl.
 // Workgroup: 128 invocations, one tile of 2048 keys; 14.5 KiB of workgroup memory.
 
 var<uniform> params: Params;

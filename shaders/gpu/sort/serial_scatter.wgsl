@@ -1,6 +1,6 @@
 // Radix sort for software renderers, downsweep: every key goes behind those of smaller digits and earlier tiles.
 //
-// Layout: as serial_count.wgsl, with `table` scanned. `payload` and `place` (written by the host) say what goes along.
+// Layout: as serial_count.wgsl, with `table` scanned. What goes along with a key: place.wgsl.
 // Workgroup: GROUP invocations, one tile each, in order, which makes it stable; 1 KiB of private memory. No workgroup
 // memory, no barriers.
 

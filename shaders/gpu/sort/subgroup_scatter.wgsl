@@ -2,7 +2,7 @@
 // workgroup memory those of earlier subgroups, and every key goes behind those of smaller digits and earlier tiles.
 //
 // Layout: as group_count.wgsl, with `table` scanned. A tile is GROUP * 16 keys, of which each subgroup has consecutive
-// ones. `payload` and `place` (written by the host) say what goes along.
+// ones. What goes along with a key: place.wgsl.
 // Workgroup: GROUP invocations in at most 16 subgroups of any size up to 128; 9 KiB of workgroup memory.
 
 var<uniform> params: Params;
@@ -22,7 +22,7 @@ var<storage, read_write> to_index: array<u32>;
 const EACH: u32 = 16u;
 const ROWS: u32 = 16u;
 
-// How many keys of a subgroup have each digit, then how many of the subgroups before: two digits a word.
+// How many keys of a subgroup have each digit, then how many of the subgroups before: two digits per word.
 var<workgroup> counters: array<atomic<u32>, 2048>;
 // Where the first key of each digit goes.
 var<workgroup> bases: array<u32, 256>;

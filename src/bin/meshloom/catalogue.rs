@@ -5,7 +5,7 @@ use std::path::Path;
 use meshloom::Error;
 use meshloom::comm::Communicator;
 use meshloom::io::collective::seal_npz;
-use meshloom::io::{Element, Member, Sealed};
+use meshloom::io::{Member, NpyElement, Sealed};
 use meshloom::points::fof::{Catalogue, FofError};
 
 /// A column: its name, the shape of a row, and this rank's values.
@@ -19,7 +19,7 @@ fn column<T>(name: &'static str, width: &[u64], values: Vec<T>) -> NamedColumn<T
     NamedColumn { name, width: width.to_vec(), values }
 }
 
-impl<T: Element> NamedColumn<T> {
+impl<T: NpyElement> NamedColumn<T> {
     fn member(&self, rows: u64) -> Member {
         Member::new::<T>(self.name, &[&[rows], self.width.as_slice()].concat())
     }

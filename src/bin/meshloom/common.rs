@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use meshloom::gpu::{AdapterSelector, DeviceError, Options};
+use meshloom::gpu::{AdapterSelector, DeviceError, Options, cache_directory};
 use meshloom::grid::Grid;
 use meshloom::io::IoError;
 use meshloom::{Context, Error, Launch, launch_with_code};
@@ -130,6 +130,7 @@ impl Common {
         body: impl Fn(&mut Context) -> Result<Result<T, Failure>, Error> + Sync,
     ) -> Result<Option<T>, Failure> {
         let mut options = Options::from_env().map_err(|e| Failure::Usage(e.to_string()))?;
+        options.cache = cache_directory();
         if let Some(words) = &self.device {
             let Ok(adapter) = words.parse::<AdapterSelector>();
             options.adapter = adapter;

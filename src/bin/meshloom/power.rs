@@ -11,7 +11,7 @@ use meshloom::gpu::{Array, Recorder};
 use meshloom::grid::{Box3, extent, split};
 use meshloom::io::{Column, IoError, NpyFile, is_hdf5, printable_path, write_csv};
 use meshloom::mesh::{
-    Bin, Mesh, MeshError, Painter, Points, SpectrumGeometry, Window, density_contrast, power_spectrum,
+    Bin, Mesh, MeshError, Painter, PointsInCells, SpectrumGeometry, Window, density_contrast, power_spectrum,
 };
 use meshloom::{Context, Error};
 
@@ -346,7 +346,12 @@ impl<'a> MeshTransform<'a> {
     }
 
     /// The modes of the density contrast of points.
-    fn modes_of_points(&mut self, points: &Points, painter: &Painter, phases: &mut Phases) -> Result<Modes, Error> {
+    fn modes_of_points(
+        &mut self,
+        points: &PointsInCells,
+        painter: &Painter,
+        phases: &mut Phases,
+    ) -> Result<Modes, Error> {
         let real = self.real()?;
         points.density(self.recorder, self.comms, painter, -1.0, &real)?;
         phases.done("paint");
@@ -401,9 +406,9 @@ fn point_modes(
     phases.done("read");
     let (window, interlace) = (measurement.window.unwrap_or_default(), measurement.arguments.interlace);
     let (shape, size) = (measurement.shape, measurement.size);
-    let mesh = Mesh::new(shape, size, grid, comm.rank(), Points::halo(window, interlace));
+    let mesh = Mesh::new(shape, size, grid, comm.rank(), PointsInCells::ghost_widths(window, interlace));
     let (positions, _) = values.as_chunks::<3>();
-    let points = Points::distribute(transform.recorder, &comm, grid, mesh, size, positions);
+    let points = PointsInCells::distribute(transform.recorder, &comm, grid, mesh, size, positions);
     let mut points = points.map_err(|error| in_file(error, measurement))?;
     drop(values);
     phases.done("distribute");
@@ -427,7 +432,7 @@ fn in_file(error: MeshError, measurement: &Measurement) -> Error {
     }
 }
 
-/// |delta_k|^2 of this rank's modes, corrected as asked.
+/// |delta_k|^2 of this rank's modes, combined and corrected as the call says.
 fn powers(
     measurement: &Measurement,
     geometry: &SpectrumGeometry,

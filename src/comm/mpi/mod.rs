@@ -1,7 +1,7 @@
 //! Ranks as MPI processes.
 //!
 //! - A communicator is one of MPI's. The caller's tags are used as MPI tags; collectives have the tag above the largest.
-//! - Every MPI call runs under one lock, which is all that `MPI_THREAD_SERIALIZED` asks for. Where the library gives less,
+//! - Every MPI call runs under one lock, which is all that `MPI_THREAD_SERIALIZED` requires. Where the library gives less,
 //!   calls from another thread than the one that made the communicator are an error.
 //! - No call blocks inside MPI for a rank that could be late: waits poll, and yield the processor between polls. The
 //!   blocking calls that make communicators and finalise MPI are made once all ranks have arrived ([`create`]).

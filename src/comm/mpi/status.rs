@@ -256,8 +256,8 @@ impl StatusProtocol {
         Ok(())
     }
 
-    /// Whether all queries of this rank are answered. An answer that came after the end would be taken for a message of the
-    /// next communicator to which MPI gives the number of this one.
+    /// Whether all queries of this rank are answered. An answer that arrived after the end would be received on the next
+    /// communicator to which MPI gives the number of this one.
     pub fn is_answered(&self) -> bool {
         locked(&self.state).unanswered == 0
     }

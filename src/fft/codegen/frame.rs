@@ -1,13 +1,13 @@
 //! What stands around the code of a line: declarations, workgroup memory, callbacks, the entry point.
 
 use super::Writer;
-use crate::fft::line::{LineFormat, LineKernel, Work, WorkgroupShape};
+use crate::fft::line::{LineFormat, LineKernel, LineWorkgroup, Work};
 
 impl Writer<'_> {
     /// The whole text of the kernel.
     pub(super) fn frame(&self) -> String {
         let LineKernel { n, axis, work, points, .. } = self.kernel;
-        let WorkgroupShape { lanes, lines, .. } = self.shape;
+        let LineWorkgroup { lanes, lines, .. } = self.shape;
         let work = match work {
             Work::Copy => "moves".to_string(),
             work => format!("{work:?}, {points} points"),
@@ -59,7 +59,7 @@ impl Writer<'_> {
 
     /// Bytes of workgroup memory, and its declaration with the place of a point in it.
     fn shared_memory(&self) -> (u64, String) {
-        let WorkgroupShape { core, lines, together, .. } = self.shape;
+        let LineWorkgroup { core, lines, together, .. } = self.shape;
         let exchanged = if self.kernel.work == Work::Copy { 0 } else { core.exchanged(self.kernel.core_points()) };
         if exchanged == 0 {
             return (0, String::new());
@@ -82,7 +82,7 @@ impl Writer<'_> {
 
     /// Which line of its workgroup an invocation works on, and as which of the line's invocations.
     fn invocation(&self) -> String {
-        let WorkgroupShape { lanes, lines, .. } = self.shape;
+        let LineWorkgroup { lanes, lines, .. } = self.shape;
         match (self.kernel.strided(), lanes) {
             (_, 1) => "let column = local;\n    let lane = 0u;".to_string(),
             (true, _) => format!("let column = local % {lines}u;\n    let lane = local / {lines}u;"),

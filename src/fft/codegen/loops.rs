@@ -1,15 +1,15 @@
-//! The transform of a line by one invocation, in loops over the butterflies of each stage: no barriers, and short code.
+//! The transform of a line by one invocation, in loops over the butterflies of each stage: without barriers, in short code.
 
 use super::{Condition, Index, Point, Writer};
 use crate::fft::core::{Core, RadixStages};
 use crate::fft::line::{LineFormat, Work};
 use crate::fft::tables::Section;
 
-/// Gives the value of a place of the line.
+/// Writes the value of an index of the line.
 type Feed<'a, 'f> = dyn FnMut(&mut Writer<'a>, &str) -> String + 'f;
-/// Gives the value of a slot, which holds that mode.
+/// Writes the value of a slot, which holds the given mode.
 type SlotFeed<'a, 'f> = dyn FnMut(&mut Writer<'a>, &str, &str) -> String + 'f;
-/// Takes a place or mode, the slot in which it may be kept, and its value.
+/// Takes an index or mode, the slot in which it may be kept, and its value.
 type Sink<'a, 'f> = dyn FnMut(&mut Writer<'a>, &str, &str, &str) + 'f;
 
 /// A butterfly of a loop: its first slot, and the digits above and below its own.
@@ -152,7 +152,7 @@ impl<'a> Writer<'a> {
         )
     }
 
-    /// Decimation in frequency, in place: natural order in, digits reversed out.
+    /// Decimation in frequency, in place: natural order in, digit-reversed order out.
     fn forwards(&mut self, radices: &[u64], feed: &mut Feed<'a, '_>, sign: f64, buffer: u64, emit: &mut Sink<'a, '_>) {
         let n: u64 = radices.iter().product();
         let (mut done, last) = (1, radices.len() - 1);
@@ -184,8 +184,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Decimation in time, in place: digits reversed in, natural order out. The first stage asks `feed` for the value of a
-    /// slot, which holds that mode.
+    /// Decimation in time, in place: digit-reversed order in, natural order out. The first stage takes the values of slots from `feed`.
     fn backwards(
         &mut self,
         radices: &[u64],
@@ -237,7 +236,7 @@ impl<'a> Writer<'a> {
         Butterfly { base, high, low }
     }
 
-    /// The part of a mode that the digits above the last one make.
+    /// The part of a mode that comes from the digits above the last one.
     fn mode_of_high(&mut self, radices: &[u64], high: &str) -> String {
         let total: u64 = radices.iter().product();
         let (mut done, mut terms) = (1, Vec::new());
@@ -248,8 +247,8 @@ impl<'a> Writer<'a> {
         self.code.value(terms.join(" + "))
     }
 
-    /// `x[k]` times the power `k low step` of the first root of order `n`. One root is read, the others are its powers:
-    /// the fewest products that lead to each.
+    /// `x[k]` times the power `k low step` of the first root of order `n`. One root is read; the others are its powers, each the product of
+    /// two of about half the exponent, so that rounding grows slowly.
     fn powers(&mut self, x: Vec<String>, low: &str, step: u64, n: u64, sign: f64) -> Vec<String> {
         let first = self.entry(Section::Roots(n), &Index::Text(format!("{low} * {step}u")), sign);
         let mut powers = vec!["Complex()".to_string(), first];
@@ -258,8 +257,8 @@ impl<'a> Writer<'a> {
             let power = self.code.value(format!("multiply({}, {})", powers[a], powers[b]));
             powers.push(power);
         }
-        let turn =
+        let twiddle =
             |(k, x): (usize, String)| if k == 0 { x } else { self.code.value(format!("multiply({x}, {})", powers[k])) };
-        x.into_iter().enumerate().map(turn).collect()
+        x.into_iter().enumerate().map(twiddle).collect()
     }
 }

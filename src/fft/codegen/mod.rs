@@ -24,7 +24,7 @@ use std::collections::HashMap;
 use super::butterfly::Code;
 use super::callbacks::PassCallbacks;
 use super::core::Core;
-use super::line::{LineKernel, LineParams, Order, Work, WorkgroupShape};
+use super::line::{LineKernel, LineParams, LineWorkgroup, Order, Work};
 use super::precision::Precision;
 use super::tables::Table;
 use crate::gpu::KernelSource;
@@ -91,7 +91,7 @@ enum Source {
 /// Writes one kernel.
 pub(super) struct Writer<'a> {
     kernel: LineKernel,
-    shape: &'a WorkgroupShape,
+    shape: &'a LineWorkgroup,
     callbacks: &'a PassCallbacks,
     code: Code,
     table: Table,
@@ -102,7 +102,7 @@ pub(super) struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    pub fn new(kernel: LineKernel, shape: &'a WorkgroupShape, callbacks: &'a PassCallbacks) -> Self {
+    pub fn new(kernel: LineKernel, shape: &'a LineWorkgroup, callbacks: &'a PassCallbacks) -> Self {
         let (code, table) = (Code::new(kernel.precision), Table::default());
         Writer { kernel, shape, callbacks, code, table, dirty: false, loaded: HashMap::new() }
     }
@@ -154,7 +154,7 @@ impl<'a> Writer<'a> {
 
 impl LineKernel {
     /// The kernel for `shape`, and the table that it reads.
-    pub fn source(&self, shape: &WorkgroupShape, callbacks: &PassCallbacks) -> (KernelSource, Table) {
+    pub fn source(&self, shape: &LineWorkgroup, callbacks: &PassCallbacks) -> (KernelSource, Table) {
         let (text, table) = Writer::new(*self, shape, callbacks).write();
         let source = KernelSource::new(format!("fft::{:?}({})", self.work, self.points), text)
             .params::<LineParams>()

@@ -1,4 +1,4 @@
-//! The transform of a line that invocations share: stages, with exchanges through workgroup memory between them.
+//! The transform of a line that several invocations share: stages, with exchanges through workgroup memory between them.
 
 use std::collections::HashMap;
 
@@ -102,7 +102,7 @@ impl<'a> Writer<'a> {
         if let Source::Points(points) = source { points } else { Vec::new() }
     }
 
-    /// A lane's index from `first` on, held below `end` where it could go beyond.
+    /// The index `first + lane`, clamped below `end` where it could be beyond.
     pub(super) fn lane_index(&mut self, first: u64, lanes: u64, end: u64) -> String {
         let index = if first == 0 { "lane".to_string() } else { format!("lane + {first}u") };
         if first + lanes > end {
@@ -147,7 +147,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// An entry of a table for a transform of this sign: tables are made for forward ones, others take conjugates.
+    /// An entry of a table for a transform of this sign: tables are those of forward transforms, backward ones take conjugates.
     pub(super) fn entry(&mut self, section: Section, index: &Index, sign: f64) -> String {
         if let (Section::Roots(n), Index::Known(k)) = (section, index) {
             let [re, im] = root(*k, n);
@@ -158,7 +158,7 @@ impl<'a> Writer<'a> {
         if sign < 0.0 { entry } else { self.code.value(format!("Complex({entry}.x, -{entry}.y)")) }
     }
 
-    /// Moves points between lanes; returns the values at `places`.
+    /// Exchanges points between the invocations of a line through workgroup memory; returns the values at `places`.
     pub(super) fn exchange(&mut self, points: &[Point], places: &[Index]) -> Vec<String> {
         if self.shape.lanes == 1 {
             let by_place: HashMap<&Index, &String> = points.iter().map(|point| (&point.at, &point.value)).collect();

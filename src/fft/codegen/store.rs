@@ -9,7 +9,7 @@ impl<'a> Writer<'a> {
         self.store_result(points, "");
     }
 
-    /// Stores what the last stage left.
+    /// Stores the points of the last stage; `result` is the number of a filter's result, or empty.
     pub(super) fn store_result(&mut self, points: Vec<Point>, result: &str) {
         let LineKernel { n, output, .. } = self.kernel;
         match (self.kernel.packed(), output.format) {

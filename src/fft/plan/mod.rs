@@ -17,47 +17,25 @@
 //! - An exchange may be cut into *pieces* along the axis that takes no part in it: one piece is sent while the next is
 //!   transformed.
 
+mod buffers;
 mod planner;
+mod route;
 mod stage;
 mod transpose;
 
-use super::axis::AxisPass;
 use super::core::Limits;
 use super::error::FftError;
 use super::spec::{Spec, SpectrumLayout, Values};
 use crate::grid::{Box3, Grid, LayoutError};
+pub use buffers::{Buffer, buffers};
 use planner::{Planner, StageKind};
+pub use route::Route;
 pub use stage::{Placement, Stage};
 pub use transpose::Transpose;
 
-/// One direction of a transform: stages, and the exchanges between them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Route {
-    /// The stages.
-    pub(crate) stages: Vec<Stage>,
-    /// Between stage `i` and `i + 1`: an exchange, or none.
-    pub(crate) between: Vec<Option<Transpose>>,
-}
-
-impl Route {
-    /// Bytes that the passes move through device memory, reading and writing.
-    pub fn traffic(&self) -> u64 {
-        self.stages.iter().map(Stage::traffic).sum()
-    }
-
-    /// The exchanges, in order.
-    pub fn exchanges(&self) -> impl Iterator<Item = &Transpose> {
-        self.between.iter().flatten()
-    }
-
-    /// The passes, in order.
-    pub(crate) fn passes(&self) -> impl Iterator<Item = (&Stage, &AxisPass)> {
-        self.stages.iter().flat_map(|stage| stage.passes.iter().map(move |pass| (stage, pass)))
-    }
-}
-
 /// The transform of fields for one rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Plan {
     /// What is transformed.
     pub spec: Spec,

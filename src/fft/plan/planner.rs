@@ -1,6 +1,8 @@
 //! Derives stages and exchanges from what is transformed and how it is cut.
 
-use super::{Route, Stage, Transpose};
+use super::route::Route;
+use super::stage::Stage;
+use super::transpose::Transpose;
 use crate::fft::axis::{self, AxisPass};
 use crate::fft::core::Limits;
 use crate::fft::error::FftError;
@@ -175,9 +177,7 @@ impl Planner<'_> {
             ranks,
         };
         // Indices are u32, and so are twice those of complex numbers seen as pairs.
-        let mut arrays = [(stage.before, fields[0]), (stage.after, fields[1]), (stage.before, fields[0])];
-        arrays[2].0[axis] = stage.positions();
-        for (extent, fields) in arrays {
+        for (extent, fields) in [(stage.before, fields[0]), (stage.after, fields[1]), (stage.scratch(), fields[0])] {
             let elements = extent.iter().map(|&n| u128::from(n)).product::<u128>() * u128::from(fields);
             if elements > u128::from(LONGEST) {
                 return Err(FftError::TooLarge { elements });

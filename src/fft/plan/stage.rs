@@ -1,25 +1,25 @@
-//! The passes along one axis, and how they address arrays.
+//! A stage: the passes along one axis while it is whole, and the addresses of its arrays.
 
 use crate::fft::axis::AxisPass;
 use crate::fft::line::{LineKernel, LineParams, Order, Work};
 use crate::grid::{Box3, FieldLayout, extent};
 
-/// The passes along one axis, all while it is whole.
+/// The passes along one axis, which is whole on this rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stage {
     /// The axis.
     pub axis: usize,
-    /// Its passes; none where nothing is to be done or moved.
+    /// Its passes; none where there is nothing to compute or to move.
     pub passes: Vec<AxisPass>,
     /// Fields before and after.
     pub fields: [u64; 2],
-    /// Extent of this rank's array before, along each axis, in elements of its kind.
+    /// Extent of this rank's array before, along each axis, in elements of its type.
     pub before: [u64; 3],
     /// The same after.
     pub after: [u64; 3],
     /// Index of its first element in the whole array.
     pub first: [u64; 3],
-    /// Ranks among which its input and its output are exchanged.
+    /// Number of ranks among which its input and its output are exchanged.
     pub ranks: [u64; 2],
 }
 
@@ -53,6 +53,18 @@ impl Stage {
             pass.kernel.line_bytes().iter().sum::<u64>() * count
         };
         self.fields[0] * lines * self.passes.iter().map(bytes).sum::<u64>()
+    }
+
+    /// Elements that it writes.
+    pub fn written(&self) -> u64 {
+        self.after.iter().product::<u64>() * self.fields[1]
+    }
+
+    /// Extent of the scratch between its passes.
+    pub fn scratch(&self) -> [u64; 3] {
+        let mut extent = self.before;
+        extent[self.axis] = self.positions();
+        extent
     }
 
     /// Positions of the axis in scratch between passes.

@@ -6,6 +6,7 @@ use crate::grid::{Cost, Transfer, Transfers, split};
 
 /// An exchange among the ranks of one axis of the process grid that cuts `from_axis` and makes `to_axis` whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Transpose {
     /// Axis of the process grid along which ranks exchange.
     pub grid_axis: usize,

@@ -21,7 +21,7 @@ pub(super) const COUNTED: &str = include_str!("../../../shaders/gpu/counted.wgsl
 pub(super) struct Counted {
     /// No more than so many count.
     pub most: u32,
-    /// Who knows the number; see `counted.wgsl`.
+    /// Whether the host or the device knows the number; see `counted.wgsl`.
     pub device: u32,
     array: Array<u32>,
 }

@@ -1,4 +1,4 @@
-//! What parallel algorithms on device arrays are made of: scan, reduction, permutation and stable
+//! The primitives of parallel algorithms on device arrays: scan, reduction, permutation and stable
 //! radix sort.
 //!
 //! | primitive | result |

@@ -31,38 +31,38 @@ impl Number for f32 {}
 
 /// What two values become.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Operation {
+enum ReduceOperation {
     Sum,
     Min,
     Max,
 }
 
 /// All pairs of an operation and an element, at the places of their kernels.
-const FORMS: [(Operation, Element); 9] = {
+const FORMS: [(ReduceOperation, Element); 9] = {
     use Element::{F32, I32, U32};
-    use Operation::{Max, Min, Sum};
+    use ReduceOperation::{Max, Min, Sum};
     [(Sum, U32), (Sum, I32), (Sum, F32), (Min, U32), (Min, I32), (Min, F32), (Max, U32), (Max, I32), (Max, F32)]
 };
 
-impl Operation {
+impl ReduceOperation {
     fn name(self) -> &'static str {
         match self {
-            Operation::Sum => "sum",
-            Operation::Min => "min",
-            Operation::Max => "max",
+            ReduceOperation::Sum => "sum",
+            ReduceOperation::Min => "min",
+            ReduceOperation::Max => "max",
         }
     }
 
     /// Bits of the value that changes nothing.
     fn identity(self, element: Element) -> u32 {
         match (self, element) {
-            (Operation::Sum, _) => 0,
-            (Operation::Min, Element::U32) => u32::MAX,
-            (Operation::Min, Element::I32) => i32::MAX as u32,
-            (Operation::Min, _) => f32::INFINITY.to_bits(),
-            (Operation::Max, Element::U32) => 0,
-            (Operation::Max, Element::I32) => i32::MIN as u32,
-            (Operation::Max, _) => f32::NEG_INFINITY.to_bits(),
+            (ReduceOperation::Sum, _) => 0,
+            (ReduceOperation::Min, Element::U32) => u32::MAX,
+            (ReduceOperation::Min, Element::I32) => i32::MAX as u32,
+            (ReduceOperation::Min, _) => f32::INFINITY.to_bits(),
+            (ReduceOperation::Max, Element::U32) => 0,
+            (ReduceOperation::Max, Element::I32) => i32::MIN as u32,
+            (ReduceOperation::Max, _) => f32::NEG_INFINITY.to_bits(),
         }
     }
 }
@@ -100,8 +100,8 @@ fn sources(profile: Profile) -> [KernelSource; 9] {
             .module("gpu::reduce::operation", include_str!("../../../shaders/gpu/reduce/operation.wgsl"))
             .element("Value", element)
             .constant("IDENTITY", operation.identity(element))
-            .flag("sum", operation == Operation::Sum)
-            .flag("min", operation == Operation::Min)
+            .flag("sum", operation == ReduceOperation::Sum)
+            .flag("min", operation == ReduceOperation::Min)
             .group(group)
     })
 }
@@ -134,7 +134,7 @@ impl Reduce {
         output: &Array<T>,
         count: Count<'_>,
     ) -> Result<(), DeviceError> {
-        self.record(recorder, Operation::Sum, input, output, count)
+        self.record(recorder, ReduceOperation::Sum, input, output, count)
     }
 
     /// Records `output[0]` = the least element of `input` that counts; of none, the greatest number (infinity).
@@ -148,7 +148,7 @@ impl Reduce {
         output: &Array<T>,
         count: Count<'_>,
     ) -> Result<(), DeviceError> {
-        self.record(recorder, Operation::Min, input, output, count)
+        self.record(recorder, ReduceOperation::Min, input, output, count)
     }
 
     /// Records `output[0]` = the greatest element of `input` that counts; of none, the least number (minus infinity).
@@ -162,13 +162,13 @@ impl Reduce {
         output: &Array<T>,
         count: Count<'_>,
     ) -> Result<(), DeviceError> {
-        self.record(recorder, Operation::Max, input, output, count)
+        self.record(recorder, ReduceOperation::Max, input, output, count)
     }
 
     fn record<T: Number>(
         &self,
         recorder: &mut Recorder,
-        operation: Operation,
+        operation: ReduceOperation,
         input: &Array<T>,
         output: &Array<T>,
         count: Count<'_>,

@@ -12,7 +12,7 @@ const GROUP_PART: u32 = 2048;
 const SERIAL_PARTS: u32 = 512;
 /// Elements of such a part at least.
 const SERIAL_LEAST: u32 = 256;
-/// Elements of such a part at most: llvmpipe ends all loops of an invocation, without a word, after 65,535 rounds in all.
+/// Elements of such a part at most: llvmpipe silently ends all loops of an invocation after 65,535 iterations in all.
 const SERIAL_MOST: u32 = 1 << 15;
 
 crate::kernel_params! {
@@ -73,15 +73,15 @@ fn levels(profile: Profile, span: u32) -> Vec<Level> {
 }
 
 /// The two kernels of one form.
-struct Passes {
+struct ScanKernels {
     sums: Kernel,
     apply: Kernel,
 }
 
-impl Passes {
+impl ScanKernels {
     fn new(profile: Profile) -> Self {
         let [sums, apply] = sources(profile).map(Kernel::trusted);
-        Passes { sums, apply }
+        ScanKernels { sums, apply }
     }
 }
 
@@ -114,8 +114,8 @@ pub(super) fn kernels() -> Vec<KernelSource> {
 pub struct Scan {
     /// The profile it was made for; the device's own otherwise.
     profile: Option<Profile>,
-    gpu: Passes,
-    software: Passes,
+    gpu: ScanKernels,
+    software: ScanKernels,
 }
 
 impl Default for Scan {
@@ -127,7 +127,7 @@ impl Default for Scan {
 impl Scan {
     /// A scan in the form that the device wants.
     pub fn new() -> Self {
-        Scan { profile: None, gpu: Passes::new(Profile::Gpu), software: Passes::new(Profile::Software) }
+        Scan { profile: None, gpu: ScanKernels::new(Profile::Gpu), software: ScanKernels::new(Profile::Software) }
     }
 
     /// A scan in the form for such devices, on any device.

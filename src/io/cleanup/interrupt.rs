@@ -1,4 +1,4 @@
-//! Signals that end a program: what is unfinished goes first.
+//! Signals that end a program: unfinished files are removed first.
 
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,16 +11,16 @@ use crate::io::IoError;
 
 static SILENT: AtomicBool = AtomicBool::new(false);
 
-/// How long the message may take: a pipe that nobody reads must not keep the process.
+/// How long the message may take: a pipe that nobody reads must not block the process.
 const MESSAGE: Duration = Duration::from_secs(1);
 
-/// Makes an interrupt (SIGINT, SIGTERM, SIGHUP, SIGXCPU; Ctrl-C) remove what is unfinished, say so once on standard error,
-/// and end the process with the exit status that shells expect: 128 and the signal's number. A second one, unless it
-/// follows at once, ends the process without waiting. Signals that are ignored stay so (`nohup`). Past a limit on the
-/// size of files (SIGXFSZ) a write is an error from now on, and not the end.
+/// Makes an interrupt (SIGINT, SIGTERM, SIGHUP, SIGXCPU; Ctrl-C) remove unfinished files, print one message on standard error,
+/// and end the process with the exit status that shells expect: 128 plus the signal's number. A second one, unless it
+/// follows at once, ends the process without waiting. Ignored signals stay ignored (`nohup`). A write beyond
+/// the limit on the size of files (SIGXFSZ) is an error from now on and does not end the process.
 ///
-/// For programs; a library's user may have handlers of their own. Calling it again does nothing. Under MPI every process
-/// installs it; all but one call [`silence_interrupt_message`].
+/// For programs; users of the library may have handlers of their own. Calling it again does nothing. Under MPI every process
+/// calls it, and all but one also call [`silence_interrupt_message`].
 ///
 /// # Errors
 /// [`IoError::Handler`] if the system refuses or the program already has such a handler.
@@ -31,28 +31,27 @@ pub fn install_interrupt_handler() -> Result<(), IoError> {
     result
 }
 
-/// Leaves the message to another process: for all MPI ranks but one.
+/// Prints no message on an interrupt: for all MPI ranks but one.
 pub fn silence_interrupt_message() {
     SILENT.store(true, Ordering::Relaxed);
 }
 
-/// Removes what is unfinished and ends. The lock is held to the end, so that no rank makes another file meanwhile.
+/// Removes unfinished files and ends the process. The lock is held to the end, so that no rank creates another file.
 fn end(status: i32) -> ! {
     let mut unfinished = Unfinished::lock();
     unfinished.remove();
     if !SILENT.load(Ordering::Relaxed) {
-        let (said, is_said) = mpsc::channel();
-        let say = move || {
+        let (sender, printed) = mpsc::channel();
+        let print = move || {
             let mut stderr = std::io::stderr();
-            // A progress bar may stand on this line of a terminal.
+            // There may be a progress bar on this line of a terminal.
             let clear = if stderr.is_terminal() { "\r\x1b[K" } else { "" };
             let text = format!("{clear}meshloom: interrupted; unfinished files were removed\n");
-            // Where nobody listens there is nobody to tell.
             let _ = stderr.write_all(text.as_bytes());
-            let _ = said.send(());
+            let _ = sender.send(());
         };
-        if thread::Builder::new().spawn(say).is_ok() {
-            let _ = is_said.recv_timeout(MESSAGE);
+        if thread::Builder::new().spawn(print).is_ok() {
+            let _ = printed.recv_timeout(MESSAGE);
         }
     }
     system::exit(status)
@@ -71,8 +70,8 @@ mod system {
 
     use super::end;
 
-    /// A launcher may pass on what the terminal has sent already: this soon it is the same interrupt.
-    const SAME: Duration = Duration::from_millis(300);
+    /// Signals this close are one interrupt: a launcher may pass on a signal that the terminal has sent, too.
+    const SAME_INTERRUPT: Duration = Duration::from_millis(300);
 
     pub fn install() -> Result<(), String> {
         listen().map_err(|error| error.to_string())
@@ -81,22 +80,22 @@ mod system {
     fn listen() -> io::Result<()> {
         let ends = [SIGHUP, SIGINT, SIGTERM, libc::SIGXCPU].into_iter().filter(|&signal| !is_ignored(signal));
         let mut signals = Signals::new(ends.collect::<Vec<_>>())?;
-        // Any handler will do: a write past the limit then returns an error.
+        // With any handler, a write beyond the limit returns an error.
         flag::register(libc::SIGXFSZ, Arc::default())?;
         let wait = move || {
             let mut first = None;
             for signal in signals.forever() {
                 let status = 128 + signal;
-                match answer(first, Instant::now()) {
-                    Answer::Clean => {
+                match action(first, Instant::now()) {
+                    Action::CleanUp => {
                         first = Some(Instant::now());
-                        // Here it goes on to listen, for one who will not wait.
+                        // Another thread cleans up; this one waits for a second interrupt.
                         if thread::Builder::new().spawn(move || end(status)).is_err() {
                             end(status);
                         }
                     }
-                    Answer::Nothing => {}
-                    Answer::End => exit(status),
+                    Action::Ignore => {}
+                    Action::ExitNow => exit(status),
                 }
             }
         };
@@ -105,31 +104,31 @@ mod system {
     }
 
     #[derive(Debug, PartialEq)]
-    enum Answer {
-        Clean,
-        Nothing,
-        End,
+    enum Action {
+        CleanUp,
+        Ignore,
+        ExitNow,
     }
 
-    /// What to do about an interrupt at `now`, where the first came at `first`.
-    fn answer(first: Option<Instant>, now: Instant) -> Answer {
+    /// The action on an interrupt at `now`, where the first came at `first`.
+    fn action(first: Option<Instant>, now: Instant) -> Action {
         match first {
-            None => Answer::Clean,
-            Some(first) if now.duration_since(first) < SAME => Answer::Nothing,
-            Some(_) => Answer::End,
+            None => Action::CleanUp,
+            Some(first) if now.duration_since(first) < SAME_INTERRUPT => Action::Ignore,
+            Some(_) => Action::ExitNow,
         }
     }
 
-    /// Whether the process was started so that this signal does nothing to it.
+    /// Whether the process was started with this signal ignored.
     fn is_ignored(signal: c_int) -> bool {
-        // SAFETY: zeros are a valid action, and without a new one the call only tells the present one.
+        // SAFETY: zeros are a valid action, and without a new one the call only returns the present one.
         unsafe {
             let mut action: libc::sigaction = mem::zeroed();
             libc::sigaction(signal, ptr::null(), &mut action) == 0 && action.sa_sigaction == libc::SIG_IGN
         }
     }
 
-    /// Ends without destructors of C libraries: a GPU driver's would run while the ranks' threads still use it.
+    /// Ends without destructors of C libraries: those of a GPU driver would run while threads of ranks still use it.
     pub fn exit(status: c_int) -> ! {
         low_level::exit(status)
     }
@@ -141,9 +140,9 @@ mod system {
         #[test]
         fn the_second_interrupt_ends_at_once_unless_it_is_the_first_passed_on() {
             let first = Instant::now();
-            assert_eq!(answer(None, first), Answer::Clean);
-            assert_eq!(answer(Some(first), first + SAME / 2), Answer::Nothing);
-            assert_eq!(answer(Some(first), first + SAME), Answer::End);
+            assert_eq!(action(None, first), Action::CleanUp);
+            assert_eq!(action(Some(first), first + SAME_INTERRUPT / 2), Action::Ignore);
+            assert_eq!(action(Some(first), first + SAME_INTERRUPT), Action::ExitNow);
         }
     }
 }

@@ -1,9 +1,8 @@
 //! Removal of unfinished files, however a program ends.
 //!
-//! Every temporary file and every directory made for an output is noted in a list of this process while it is
-//! unfinished. Dropping its owner clears it away; where destructors do not run, [`remove_all`] or the interrupt handler
-//! (`install_interrupt_handler`, feature `cli`) does. What is left of a process that was killed, the next one clears away
-//! that writes there.
+//! Temporary files and directories made for outputs are in a list of this process while they are unfinished. Dropping their
+//! owner removes them; where destructors do not run, [`remove_all`] or the interrupt handler (`install_interrupt_handler`,
+//! feature `cli`) does. The files of a killed process are removed by the next one that writes there.
 
 #[cfg(feature = "cli")]
 mod interrupt;
@@ -19,8 +18,8 @@ use super::leftover;
 #[cfg(feature = "cli")]
 pub use interrupt::{install_interrupt_handler, silence_interrupt_message};
 
-/// What is unfinished, in the order it was made. A path stands here once for each of its owners in this process (ranks
-/// that are threads share the list), as absolute paths, since the working directory may change.
+/// Unfinished files and directories in the order of creation, as absolute paths, since the working directory may change. A
+/// path is here once for each of its owners in this process: ranks that are threads share the list.
 struct Unfinished {
     files: Vec<PathBuf>,
     directories: Vec<PathBuf>,
@@ -30,13 +29,13 @@ static UNFINISHED: Mutex<Unfinished> = Mutex::new(Unfinished { files: Vec::new()
 
 impl Unfinished {
     fn lock() -> MutexGuard<'static, Self> {
-        // A panic elsewhere is the very time this list is needed.
+        // The list is needed most after a panic.
         UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn remove(&mut self) -> usize {
         let removed = self.files.drain(..).filter(|path| fs::remove_file(path).is_ok()).count();
-        // Innermost first; one that holds anything is not ours to remove, and stays.
+        // Innermost first; a directory that is not empty stays.
         let directories = self.directories.drain(..).rev();
         removed + directories.filter(|path| fs::remove_dir(path).is_ok()).count()
     }
@@ -50,13 +49,13 @@ pub fn remove_all() -> usize {
     Unfinished::lock().remove()
 }
 
-/// Removes the temporary files in `directory` that killed runs on this host have left, never those of runs that are
-/// alive. Where that cannot be told (file systems without locks, Windows) they stay.
+/// Removes the temporary files in `directory` of killed runs on this host, but not those of running ones. Where these cannot
+/// be told apart (file systems without locks, Windows) all files stay.
 pub fn clear_leftovers(directory: impl AsRef<Path>) {
     leftover::remove_in(directory.as_ref());
 }
 
-/// Creates a new temporary file. Creating and noting are one step under the lock, so that an interrupt misses nothing.
+/// Creates a temporary file and adds it to the list, both under the lock, so that an interrupt misses no file.
 pub(crate) fn create_file(path: &Path) -> io::Result<File> {
     let mut unfinished = Unfinished::lock();
     let file = loop {
@@ -69,9 +68,9 @@ pub(crate) fn create_file(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Has the temporary file of `output` made by `make`, which another library writes by its path, and notes it, all in one
-/// step. `make` must be short: an interrupt waits for it. It is called again if another run took the file for a dead one,
-/// in the moment in which nobody held it.
+/// Has `make` create the temporary file of `output` by its path, with another library, and adds it to the list, both under
+/// the lock. `make` must take little time, as interrupts wait for it. It is called again if another run has removed the file
+/// before it was locked.
 #[cfg(feature = "hdf5")]
 pub(crate) fn make_file(
     output: &Path,
@@ -94,12 +93,13 @@ pub(crate) fn make_file(
     });
     if made.is_err() {
         remove();
-        strike(&mut unfinished.files, &absolute(temporary));
+        take_off(&mut unfinished.files, &absolute(temporary));
     }
     made
 }
 
-/// Opens a temporary file that another rank has created, and notes it here too: that rank's process may be gone first.
+/// Opens a temporary file that another rank has created and adds it to the list here, too: the process of that rank may end
+/// first.
 pub(crate) fn open_file(path: &Path) -> io::Result<File> {
     let mut unfinished = Unfinished::lock();
     let file = OpenOptions::new().read(true).write(true).open(path)?;
@@ -107,19 +107,19 @@ pub(crate) fn open_file(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Strikes a file once from the list: one of its owners is done with it.
+/// Takes a file off the list, once: one of its owners is done with it.
 pub(crate) fn forget(path: &Path) {
-    strike(&mut Unfinished::lock().files, &absolute(path));
+    take_off(&mut Unfinished::lock().files, &absolute(path));
 }
 
-/// Removes a temporary file (which may be gone already) and strikes it.
+/// Removes a temporary file, which may be gone already, and takes it off the list.
 pub(crate) fn remove_file(path: &Path) {
     let mut unfinished = Unfinished::lock();
     let _ = fs::remove_file(path);
-    strike(&mut unfinished.files, &absolute(path));
+    take_off(&mut unfinished.files, &absolute(path));
 }
 
-/// Makes one directory and notes it.
+/// Creates a directory and adds it to the list.
 pub(crate) fn create_dir(path: &Path) -> io::Result<()> {
     let mut unfinished = Unfinished::lock();
     fs::create_dir(path)?;
@@ -127,19 +127,19 @@ pub(crate) fn create_dir(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Strikes a directory, and removes it if it is empty.
+/// Removes a directory if it is empty, and takes it off the list.
 pub(crate) fn remove_dir_if_empty(path: &Path) {
     let mut unfinished = Unfinished::lock();
     let _ = fs::remove_dir(path);
-    strike(&mut unfinished.directories, &absolute(path));
+    take_off(&mut unfinished.directories, &absolute(path));
 }
 
 fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf())
 }
 
-fn strike(list: &mut Vec<PathBuf>, path: &Path) {
-    if let Some(at) = list.iter().rposition(|noted| noted == path) {
+fn take_off(list: &mut Vec<PathBuf>, path: &Path) {
+    if let Some(at) = list.iter().rposition(|listed| listed == path) {
         list.remove(at);
     }
 }

@@ -45,7 +45,7 @@ impl Data<'_> {
     }
 }
 
-fn write_by_type<T: crate::io::Element>(to: &SharedDatasets, dataset: usize, values: &[T]) -> Result<(), IoError> {
+fn write_by_type<T: crate::io::NpyElement>(to: &SharedDatasets, dataset: usize, values: &[T]) -> Result<(), IoError> {
     for (piece, values) in values.chunks(PIECE).enumerate() {
         let mut rows = vec![[T::zeroed(); 6]; values.len()];
         rows.iter_mut().zip(values).for_each(|(row, &value)| row[TYPE] = value);

@@ -12,7 +12,7 @@ use hdf5_metno::{Error, Group, H5Type};
 
 use super::units::Quantity;
 use super::{SnapshotInfo, attributes};
-use crate::io::{Element, IoError, Sealed, SharedFile};
+use crate::io::{IoError, NpyElement, Sealed, SharedFile};
 
 /// The type of the numbers in a dataset.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -120,7 +120,7 @@ impl SharedDatasets {
     }
 
     /// Writes numbers of dataset number `dataset` from row `first` on. `T` is the type of its kind.
-    pub fn write<T: Element>(&self, dataset: usize, first: u64, numbers: &[T]) -> Result<(), IoError> {
+    pub fn write<T: NpyElement>(&self, dataset: usize, first: u64, numbers: &[T]) -> Result<(), IoError> {
         let (dataset, offset) = (&self.datasets[dataset], self.offsets[dataset]);
         debug_assert_eq!(size_of::<T>() as u64, dataset.kind.bytes());
         let (start, len) = (first.saturating_mul(dataset.shape[1]), dataset.len());

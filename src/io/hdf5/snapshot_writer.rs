@@ -154,7 +154,8 @@ impl SnapshotWriter {
         self.datasets.write(IDS, first, ids)
     }
 
-    /// Brings this rank's particles to the disk; on the rank that created the file, whose call comes last, it appears.
+    /// Flushes this rank's particles to the disk; on the rank that created the file, whose call comes last, the file then gets
+    /// its name.
     ///
     /// # Errors
     /// [`IoError::Write`].

@@ -1,9 +1,9 @@
-//! Logarithmic axes: where values lie, where ticks are, and what stands beside them.
+//! Logarithmic axes: positions of values, ticks and their labels.
 
 /// A logarithmic axis of a plot.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LogAxis<'a> {
-    /// What is shown, with its unit.
+    /// The quantity, with its unit.
     pub label: &'a str,
     /// The least and the greatest value shown: positive, finite and ascending.
     pub range: [f64; 2],
@@ -12,15 +12,15 @@ pub struct LogAxis<'a> {
 /// A tick of an axis.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Tick {
-    /// From 0 at the least value to 1 at the greatest.
-    pub place: f64,
-    /// Powers of ten are longer.
+    /// Position: 0 at the least value, 1 at the greatest.
+    pub position: f64,
+    /// Whether it is long, as those of powers of ten.
     pub long: bool,
-    /// Empty where none fits.
+    /// Its label, or an empty string.
     pub label: String,
 }
 
-/// Most labels of an axis.
+/// The most labels of an axis.
 const LABELS: i32 = 10;
 
 impl LogAxis<'_> {
@@ -29,8 +29,8 @@ impl LogAxis<'_> {
         low > 0.0 && low < high && high.is_finite() && (high / low).is_finite()
     }
 
-    /// Where a value lies: 0 at the least shown, 1 at the greatest; infinite or NaN for what has no logarithm.
-    pub(super) fn place(&self, value: f64) -> f64 {
+    /// The position of a value: 0 at the least shown, 1 at the greatest; infinite or NaN for values without a logarithm.
+    pub(super) fn position(&self, value: f64) -> f64 {
         let [low, high] = self.range.map(f64::log10);
         (value.log10() - low) / (high - low)
     }
@@ -38,7 +38,7 @@ impl LogAxis<'_> {
     /// Ticks at powers of ten and their multiples, or at powers alone where they are many. Short axes have labels at 2
     /// and 5 too.
     pub(super) fn ticks(&self) -> Vec<Tick> {
-        // A power of ten at the end of the range is part of it, whatever its last bit.
+        // With a tolerance, so that rounding does not exclude a power of ten at the end of the range.
         let [low, high] = self.range.map(f64::log10);
         let inside = |log: f64| (low - 1e-9..=high + 1e-9).contains(&log);
         let (first, last) = (low.floor() as i32, high.ceil() as i32);
@@ -57,7 +57,7 @@ impl LogAxis<'_> {
                     2 | 5 if powers < 2 => format!("{multiple}\u{d7}{}", power_of_ten(power)),
                     _ => String::new(),
                 };
-                ticks.push(Tick { place: (log - low) / (high - low), long, label });
+                ticks.push(Tick { position: (log - low) / (high - low), long, label });
             }
         }
         ticks
@@ -98,8 +98,8 @@ mod tests {
         let axis = LogAxis { label: "", range: [1.0, 100.0] };
         let ticks = axis.ticks();
         assert_eq!(ticks.len(), 19);
-        assert_eq!((ticks[0].place, ticks[18].place), (0.0, 1.0));
-        assert!((axis.place(20.0) - ticks[10].place).abs() < 1e-15);
+        assert_eq!((ticks[0].position, ticks[18].position), (0.0, 1.0));
+        assert!((axis.position(20.0) - ticks[10].position).abs() < 1e-15);
         assert_eq!(ticks.iter().filter(|tick| tick.long).count(), 3);
     }
 

@@ -5,7 +5,7 @@ use tiny_skia::{
 };
 use ttf_parser::{Face, OutlineBuilder};
 
-/// Where text stands relative to its position along the line.
+/// The alignment of text to its position.
 #[derive(Clone, Copy)]
 pub enum Align {
     Left,
@@ -30,7 +30,7 @@ impl Pen {
 /// A white picture to draw on. Positions are in pixels from the upper left corner, y downwards.
 pub struct Canvas {
     pixels: Pixmap,
-    /// Where drawing is confined to.
+    /// The region that drawing is restricted to.
     clip: Option<Mask>,
     font: Face<'static>,
 }
@@ -44,7 +44,7 @@ impl Canvas {
         Some(Self { pixels, clip: None, font })
     }
 
-    /// Confines what is drawn from now on to a rectangle (left, top, right, bottom), or frees it.
+    /// Restricts what is drawn from now on to a rectangle (left, top, right, bottom), or to none.
     pub fn clip(&mut self, rectangle: Option<[f32; 4]>) {
         self.clip = rectangle.and_then(|rectangle| {
             let mut mask = Mask::new(self.pixels.width(), self.pixels.height())?;
@@ -78,7 +78,7 @@ impl Canvas {
         }
     }
 
-    /// A filled circle with a white rim, which sets it off against lines and others of its kind.
+    /// A filled circle with a white rim, which separates it from lines and other circles.
     pub fn disc(&mut self, x: f32, y: f32, radius: f32, color: [u8; 3]) {
         for (radius, color) in [(radius + 1.5, [255; 3]), (radius, color)] {
             if let Some(path) = PathBuilder::from_circle(x, y, radius) {
@@ -87,8 +87,8 @@ impl Canvas {
         }
     }
 
-    /// A line of text, its vertical middle (of capital letters) at `y`; `size` is the font's em. Superscript digits are
-    /// drawn larger than the font's own, and the sign of the sun as a subscript.
+    /// A line of text; the middle of its capital letters is at `y`, and `size` is the font's em. Superscript digits are drawn
+    /// larger than the font's own, and the symbol of the Sun as a subscript.
     pub fn text(&mut self, text: &str, (x, y): (f32, f32), size: f32, align: Align) {
         self.text_along(text, Transform::from_translate(x, y), size, align);
     }
@@ -100,7 +100,7 @@ impl Canvas {
 
     /// The width of a line of text.
     pub fn width(&self, text: &str, size: f32) -> f32 {
-        text.chars().map(|c| self.advance(Shape::of(c), size)).sum()
+        text.chars().map(|c| self.advance(Glyph::of(c), size)).sum()
     }
 
     /// Rows of red, green and blue from the top.
@@ -109,10 +109,10 @@ impl Canvas {
         self.pixels.data().chunks_exact(4).flat_map(|pixel| [pixel[0], pixel[1], pixel[2]]).collect()
     }
 
-    fn advance(&self, shape: Shape, size: f32) -> f32 {
-        let glyph = self.font.glyph_index(shape.character).unwrap_or_default();
-        let units = f32::from(self.font.glyph_hor_advance(glyph).unwrap_or(0));
-        units * shape.scale * size / f32::from(self.font.units_per_em())
+    fn advance(&self, glyph: Glyph, size: f32) -> f32 {
+        let id = self.font.glyph_index(glyph.character).unwrap_or_default();
+        let units = f32::from(self.font.glyph_hor_advance(id).unwrap_or(0));
+        units * glyph.scale * size / f32::from(self.font.units_per_em())
     }
 
     fn text_along(&mut self, text: &str, place: Transform, size: f32, align: Align) {
@@ -124,27 +124,27 @@ impl Canvas {
             Align::Center => -0.5 * self.width(text, size),
             Align::Right => -self.width(text, size),
         };
-        for shape in text.chars().map(Shape::of) {
-            let glyph = self.font.glyph_index(shape.character).unwrap_or_default();
-            let scale = shape.scale * size / em;
+        for glyph in text.chars().map(Glyph::of) {
+            let id = self.font.glyph_index(glyph.character).unwrap_or_default();
+            let scale = glyph.scale * size / em;
             let mut outline = Outline(PathBuilder::new());
             // Spaces have no outline.
-            if self.font.outline_glyph(glyph, &mut outline).is_some()
+            if self.font.outline_glyph(id, &mut outline).is_some()
                 && let Some(path) = outline.0.finish()
             {
                 // The font's y axis points upwards.
-                let to_line = Transform::from_row(scale, 0.0, 0.0, -scale, x, middle - shape.rise * size);
+                let to_line = Transform::from_row(scale, 0.0, 0.0, -scale, x, middle - glyph.rise * size);
                 if let Some(path) = path.transform(to_line.post_concat(place)) {
                     self.fill_path(&path, [30, 30, 34], 1.0);
                 }
             }
-            x += self.advance(shape, size);
+            x += self.advance(glyph, size);
         }
     }
 
     fn stroke(&mut self, path: &Path, pen: Pen) {
         let dash = if pen.dashed { StrokeDash::new(vec![4.5 * pen.width, 3.0 * pen.width], 0.0) } else { None };
-        // Dashes end where they end; a whole line is rounded.
+        // Round caps would close the gaps between dashes.
         let line_cap = if pen.dashed { LineCap::Butt } else { LineCap::Round };
         let stroke = Stroke { width: pen.width, line_cap, line_join: LineJoin::Round, dash, ..Stroke::default() };
         self.pixels.stroke_path(path, &paint(pen.color, 1.0), &stroke, Transform::identity(), self.clip.as_ref());
@@ -166,15 +166,15 @@ fn rectangular([left, top, right, bottom]: [f32; 4]) -> Option<Path> {
     Rect::from_ltrb(left, top, right, bottom).map(PathBuilder::from_rect)
 }
 
-/// How a character is set: its glyph, size and height above the line in ems.
+/// How a character is drawn: the character whose glyph is taken, its scale, and its height above the line in ems.
 #[derive(Clone, Copy)]
-struct Shape {
+struct Glyph {
     character: char,
     scale: f32,
     rise: f32,
 }
 
-impl Shape {
+impl Glyph {
     fn of(character: char) -> Self {
         let superscript = |character| Self { character, scale: 0.72, rise: 0.36 };
         match character {
@@ -192,7 +192,7 @@ impl Shape {
     }
 }
 
-/// Takes the outline of a glyph from the font to the canvas.
+/// Builds a path from the outline of a glyph.
 struct Outline(PathBuilder);
 
 impl OutlineBuilder for Outline {

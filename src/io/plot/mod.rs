@@ -14,7 +14,7 @@ use canvas::{Align, Canvas, Pen};
 const SIZE: [u32; 2] = [1200, 840];
 const FIELD: [f32; 4] = [158.0, 78.0, 1160.0, 742.0];
 
-/// The font's em in pixels. A page that shows the picture at two thirds of its size leaves 16 of 24.
+/// The font's em in pixels, large enough for pages that show the picture at two thirds of its size.
 const TEXT: f32 = 25.0;
 
 const INK: [u8; 3] = [30, 30, 34];
@@ -23,61 +23,60 @@ const GRID: [u8; 3] = [228, 229, 233];
 /// A plot with two logarithmic axes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LogPlot<'a> {
-    /// What stands above it.
+    /// Its title, above it.
     pub title: &'a str,
-    /// To the right.
+    /// The horizontal axis.
     pub x: LogAxis<'a>,
-    /// Upwards.
+    /// The vertical axis.
     pub y: LogAxis<'a>,
     /// Drawn in this order, below the points.
-    pub curves: &'a [Curve<'a>],
+    pub curves: &'a [PlotCurve<'a>],
     /// Drawn in this order.
     pub points: &'a [ErrorPoints<'a>],
 }
 
 /// A curve through points, in the order given.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Curve<'a> {
-    /// Its name in the legend; an empty one has no line there.
+pub struct PlotCurve<'a> {
+    /// Its name in the legend; a curve without a name is not in the legend.
     pub name: &'a str,
-    /// x and y. What lies outside the axes is cut off; where a value has no logarithm the curve is interrupted.
+    /// x and y. Parts outside the axes are cut off; at values without a logarithm the curve is interrupted.
     pub at: &'a [(f64, f64)],
     /// Red, green, blue.
     pub color: [u8; 3],
-    /// Dashes tell curves apart without colours.
+    /// Whether it is dashed, which tells curves apart without colours.
     pub dashed: bool,
 }
 
 /// Points with error bars.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ErrorPoints<'a> {
-    /// Their name in the legend; an empty one has no line there.
+    /// Their name in the legend; points without a name are not in the legend.
     pub name: &'a str,
-    /// x, y, and half the length of the vertical bar; a bar that reaches 0 goes down to the axis. What lies outside the
-    /// axes, or has no logarithm, is not drawn.
+    /// x, y, and half the length of the vertical bar; a bar that reaches 0 extends to the axis. Points outside the
+    /// axes, or without a logarithm, are not drawn.
     pub at: &'a [(f64, f64, f64)],
     /// Red, green, blue.
     pub color: [u8; 3],
 }
 
-/// A PNG file of `plot`, 1200 by 840 pixels. `path`, where it is to be written, is for errors only.
+/// The bytes of a PNG file of `plot`, 1200 by 840 pixels. `path`, where it is to be written, is for errors only.
 ///
-/// The legend takes the corner with the fewest data. Text is in an embedded font with Latin and Greek letters,
-/// superscript digits and most symbols of mathematics; a character that it lacks is a box. The same plot gives the same
-/// bytes. Called by one rank; nothing is written.
+/// The legend is in the corner with the fewest data. The embedded font has Latin and Greek letters, superscript digits and
+/// most mathematical symbols; other characters are boxes. Equal plots give equal bytes. Nothing is written.
 ///
 /// # Errors
 /// [`IoError::Plot`] unless both ranges are positive, finite and ascending.
 ///
 /// ```
-/// use meshloom::io::{Curve, LogAxis, LogPlot, log_plot_png_bytes};
+/// use meshloom::io::{PlotCurve, LogAxis, LogPlot, log_plot_png_bytes};
 /// # fn main() -> Result<(), meshloom::io::IoError> {
 /// let curve: Vec<_> = (1..=100).map(|i| (f64::from(i), f64::from(i).powi(-2))).collect();
 /// let plot = LogPlot {
 ///     title: "an inverse square",
 ///     x: LogAxis { label: "r", range: [1.0, 100.0] },
 ///     y: LogAxis { label: "force", range: [1e-4, 1.0] },
-///     curves: &[Curve { name: "r⁻²", at: &curve, color: [40, 90, 160], dashed: false }],
+///     curves: &[PlotCurve { name: "r⁻²", at: &curve, color: [40, 90, 160], dashed: false }],
 ///     points: &[],
 /// };
 /// let bytes = log_plot_png_bytes(&plot, "force.png".as_ref())?;
@@ -102,27 +101,27 @@ pub fn log_plot_png_bytes(plot: &LogPlot<'_>, path: &Path) -> Result<Vec<u8>, Io
 }
 
 impl LogPlot<'_> {
-    /// Where a value is in pixels.
+    /// The position of a value in pixels.
     fn pixel(&self, x: f64, y: f64) -> (f32, f32) {
         let [left, top, right, bottom] = FIELD;
-        let (x, y) = (self.x.place(x) as f32, self.y.place(y) as f32);
+        let (x, y) = (self.x.position(x) as f32, self.y.position(y) as f32);
         (left + x * (right - left), bottom + y * (top - bottom))
     }
 
     fn axes(&self, canvas: &mut Canvas) {
         let [left, top, right, bottom] = FIELD;
         let (across, up) = (self.x.ticks(), self.y.ticks());
-        // The grid first: ticks and the frame lie over it.
+        // The grid comes first: ticks and the frame are drawn over it.
         for tick in across.iter().filter(|tick| tick.long) {
-            let x = left + tick.place as f32 * (right - left);
+            let x = left + tick.position as f32 * (right - left);
             canvas.line(&[(x, top), (x, bottom)], Pen::solid(GRID, 1.5));
         }
         for tick in up.iter().filter(|tick| tick.long) {
-            let y = bottom + tick.place as f32 * (top - bottom);
+            let y = bottom + tick.position as f32 * (top - bottom);
             canvas.line(&[(left, y), (right, y)], Pen::solid(GRID, 1.5));
         }
         for tick in &across {
-            let x = left + tick.place as f32 * (right - left);
+            let x = left + tick.position as f32 * (right - left);
             let (length, width) = if tick.long { (13.0, 2.0) } else { (7.0, 1.5) };
             for (from, to) in [(bottom, bottom - length), (top, top + length)] {
                 canvas.line(&[(x, from), (x, to)], Pen::solid(INK, width));
@@ -130,7 +129,7 @@ impl LogPlot<'_> {
             canvas.text(&tick.label, (x, bottom + 30.0), TEXT, Align::Center);
         }
         for tick in &up {
-            let y = bottom + tick.place as f32 * (top - bottom);
+            let y = bottom + tick.position as f32 * (top - bottom);
             let (length, width) = if tick.long { (13.0, 2.0) } else { (7.0, 1.5) };
             for (from, to) in [(left, left + length), (right, right - length)] {
                 canvas.line(&[(from, y), (to, y)], Pen::solid(INK, width));
@@ -155,12 +154,12 @@ impl LogPlot<'_> {
         let [_, _, _, bottom] = FIELD;
         for points in self.points {
             let inside = points.at.iter().filter(|(x, y, _)| {
-                [self.x.place(*x), self.y.place(*y)].iter().all(|place| (0.0..=1.0).contains(place))
+                [self.x.position(*x), self.y.position(*y)].iter().all(|position| (0.0..=1.0).contains(position))
             });
             for &(at, y, error) in inside {
                 let ((x, middle), (_, high)) = (self.pixel(at, y), self.pixel(at, y + error));
                 let (_, low) = self.pixel(at, y - error);
-                // No logarithm: all the way down.
+                // Without a logarithm, down to the axis.
                 let low = if low.is_finite() { low } else { bottom + 20.0 };
                 if error > 0.0 && high.is_finite() {
                     let pen = Pen::solid(points.color, 2.5);
@@ -205,7 +204,7 @@ impl LogPlot<'_> {
         }
     }
 
-    /// A box of this size where it hides the fewest points of the data.
+    /// A rectangle of this size in the corner where it hides the fewest data points.
     fn emptiest_corner(&self, [width, height]: [f32; 2]) -> [f32; 4] {
         const GAP: f32 = 26.0;
         let [left, top, right, bottom] = FIELD;
@@ -224,7 +223,7 @@ impl LogPlot<'_> {
     }
 }
 
-impl Curve<'_> {
+impl PlotCurve<'_> {
     fn pen(&self) -> Pen {
         Pen { color: self.color, width: 4.0, dashed: self.dashed }
     }
@@ -237,7 +236,7 @@ mod tests {
     const RED: [u8; 3] = [200, 0, 0];
     const BLUE: [u8; 3] = [0, 0, 200];
 
-    fn plot<'a>(curves: &'a [Curve<'a>], points: &'a [ErrorPoints<'a>]) -> LogPlot<'a> {
+    fn plot<'a>(curves: &'a [PlotCurve<'a>], points: &'a [ErrorPoints<'a>]) -> LogPlot<'a> {
         let axis = LogAxis { label: "x", range: [1.0, 100.0] };
         LogPlot { title: "t", x: axis, y: axis, curves, points }
     }
@@ -251,7 +250,7 @@ mod tests {
     #[test]
     fn data_lie_where_the_axes_say() {
         let at = [(0.1, 10.0), (1e4, 10.0)];
-        let curves = [Curve { name: "", at: &at, color: BLUE, dashed: false }];
+        let curves = [PlotCurve { name: "", at: &at, color: BLUE, dashed: false }];
         let points = [ErrorPoints { name: "", at: &[(10.0, 10.0, 20.0), (10.0, 1e3, 1.0)], color: RED }];
         let picture = draw(&plot(&curves, &points));
         let [left, top, right, bottom] = FIELD.map(|edge| edge as u32);
@@ -273,7 +272,7 @@ mod tests {
     fn what_has_no_logarithm_is_left_out() {
         let at = [(1.0, 0.0), (f64::NAN, 2.0), (2.0, f64::INFINITY), (-1.0, 3.0), (5.0, 1e-300)];
         let bad: Vec<_> = at.iter().map(|&(x, y)| (x, y, f64::NAN)).collect();
-        let curves = [Curve { name: "", at: &at, color: BLUE, dashed: true }];
+        let curves = [PlotCurve { name: "", at: &at, color: BLUE, dashed: true }];
         let points = [ErrorPoints { name: "", at: &bad, color: RED }];
         assert_eq!(draw(&plot(&curves, &points)), draw(&plot(&[], &[])));
     }

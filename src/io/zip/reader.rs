@@ -39,7 +39,7 @@ pub fn entries(archive: &Input) -> Result<Vec<Entry>, IoError> {
     Ok(entries)
 }
 
-/// Where the contents of a member lie.
+/// The range of a member's contents.
 pub fn contents(archive: &Input, entry: &Entry) -> Result<Range<u64>, IoError> {
     let header = part(archive, entry.offset, LOCAL_BYTES as u64)?.filter(|header| header.starts_with(&LOCAL));
     let header = header.ok_or_else(|| not_npz(archive, format!("the header of {} is broken", entry.name)))?;
@@ -193,7 +193,6 @@ mod tests {
             for offset in sizes {
                 let entries = [entry("a.npy", 7, 0), entry("b.npy", bytes, offset)];
                 let directory = directory(&entries, 3);
-                // Where it would stand in the file is not where it stands here.
                 let mut rest = &directory[..];
                 for entry in &entries {
                     let (found, length) = central(rest).unwrap();

@@ -1,5 +1,6 @@
 //! Labels of the points of all ranks.
 
+#[cfg(feature = "catalogue")]
 use super::catalogue::{Catalogue, Members, Selection, catalogue};
 use super::error::FofError;
 use super::linking::Linking;
@@ -139,11 +140,12 @@ impl Groups {
         Ok(labels)
     }
 
-    /// Measures the groups and lists their members; see [`catalogue`](super::catalogue()). Waits for the points. All ranks call
+    /// Measures the groups and lists their members (feature `catalogue`); see [`catalogue`](super::catalogue()). Waits for the points. All ranks call
     /// it.
     ///
     /// # Errors
     /// As [`catalogue`](super::catalogue()), and those of the device.
+    #[cfg(feature = "catalogue")]
     pub fn catalogue(&self, recorder: &mut Recorder, selection: &Selection) -> Result<Catalogue, FofError> {
         let cloud = &self.points.own.cloud;
         let mut host = |array: &Array<f32>| recorder.download(array, 0, array.len());

@@ -4,16 +4,18 @@
 //! |---|---|
 //! | [`Groups`] | friends-of-friends groups of the points of all ranks: labels, and a catalogue |
 //! | [`Linking`] | the linking length, absolute or in mean separations |
-//! | [`catalogue`] | count, mass, centre, motion, size and shape of groups with given labels, however they were found |
+//! | [`catalogue`] (feature `catalogue`, on by default) | count, mass, centre, motion, size and shape of groups with given labels, however they were found |
 //!
 //! The groups of one device's points alone are [`Components`](crate::points::neighbors::Components).
 
+#[cfg(feature = "catalogue")]
 mod catalogue;
 mod error;
 mod groups;
 mod linking;
 mod links;
 
+#[cfg(feature = "catalogue")]
 pub use catalogue::{Catalogue, Members, Order, Selection, catalogue};
 pub use error::FofError;
 pub use groups::Groups;

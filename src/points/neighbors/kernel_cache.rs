@@ -17,6 +17,6 @@ impl<K: Eq + Hash> KernelCache<K> {
     /// The kernel of `key`, made of `source` the first time.
     pub fn get(&self, key: K, trust: Trust, source: impl FnOnce() -> KernelSource) -> Arc<Kernel> {
         let mut kernels = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kernels.entry(key).or_insert_with(|| Arc::new(Kernel::on_word_of(trust, source()))).clone()
+        kernels.entry(key).or_insert_with(|| Arc::new(Kernel::with_trust(trust, source()))).clone()
     }
 }

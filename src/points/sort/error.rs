@@ -44,9 +44,6 @@ impl From<ParticleError> for SortError {
 
 impl From<ExchangeError> for SortError {
     fn from(error: ExchangeError) -> Self {
-        match error {
-            ExchangeError::Device(error) => SortError::Device(error),
-            ExchangeError::Comm(error) => SortError::Comm(error),
-        }
+        error.flatten()
     }
 }

@@ -2,11 +2,11 @@
 
 use clap::Args;
 use meshloom::exchange::GridComms;
-use meshloom::fft::{Choice, FftError, Spec, Transform, TransformError, Tuner, Value as Cell, Values};
+use meshloom::fft::{FftError, Spec, Transform, TransformChoice, TransformError, Tuner, Value as Cell, Values};
 use meshloom::gpu::{Array, Recorder};
 use meshloom::grid::{Cost, FieldLayout, Grid};
 use meshloom::{Context, Error};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::copy::{self, CopySpeed};
 use super::measure::Spread;
@@ -44,7 +44,7 @@ const COLUMNS: [&str; 11] = [
     "values",
     "direction",
     "median",
-    "a cell",
+    "per cell",
     "least .. greatest",
     "memory",
     "of copy",
@@ -84,7 +84,7 @@ fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error>
 /// A transform that is to be measured.
 struct Planned<T> {
     shape: [u64; 3],
-    choice: Choice,
+    choice: TransformChoice,
     transform: Transform<T>,
     /// Seconds that planning took.
     seconds: f64,
@@ -131,7 +131,8 @@ fn planned<T: Cell>(
     grid: Grid,
 ) -> Result<Planned<T>, TransformError> {
     let spec = Spec::new(T::VALUES, shape);
-    let mut choice = Choice { grid: grid.parts(), ..Choice::usual(&context.gpu, &spec, context.comm.size()) };
+    let mut choice =
+        TransformChoice { grid: grid.parts(), ..TransformChoice::usual(&context.gpu, &spec, context.comm.size()) };
     if let Some(fixed) = tune {
         let tuner = Tuner::new(&context.gpu, &context.comm, &spec);
         let tuner = if fixed { tuner.on(grid) } else { tuner };
@@ -142,7 +143,7 @@ fn planned<T: Cell>(
         .choice;
     }
     let start = std::time::Instant::now();
-    let transform = choice.transform::<T>(&context.gpu, &spec, &choice.lines(&context.comm)?)?;
+    let transform = choice.transform::<T>(&context.gpu, &spec, &choice.comms(&context.comm)?)?;
     Ok(Planned { shape, choice, transform, seconds: start.elapsed().as_secs_f64() })
 }
 
@@ -182,7 +183,7 @@ struct Measured {
 
 /// Measures one transform both ways and reports it. All ranks call it.
 fn measure_one<T: Cell>(session: &mut Session, copy: &CopySpeed, planned: Planned<T>) -> Result<(), Error> {
-    let (shape, choice) = (planned.shape, planned.choice.clone());
+    let (shape, choice) = (planned.shape, planned.choice);
     let Measured { plan: [first, again], directions } = both_directions(session, planned)?;
     let reference = if session.settings.reference { on_host(session, T::VALUES, shape)? } else { None };
     let kind = match T::VALUES {
@@ -190,7 +191,7 @@ fn measure_one<T: Cell>(session: &mut Session, copy: &CopySpeed, planned: Planne
         Values::Complex => "complex",
     };
     let mut result = json!({
-        "shape": shape, "values": kind, "grid": choice.grid, "choice": choice,
+        "shape": shape, "values": kind, "grid": choice.grid, "choice": settings(&choice),
         "plan": { "first": first, "again": again },
     });
     for (i, (ours, device, cost)) in directions.into_iter().enumerate() {
@@ -241,7 +242,7 @@ fn both_directions<T: Cell>(session: &mut Session, planned: Planned<T>) -> Resul
     let content = values(field.len() * numbers, context.comm.rank());
     recorder.upload(&field, 0, bytemuck::cast_slice(&content))?;
     drop(content);
-    let (spectrum, comms) = (transform.spectrum(&context.gpu)?, choice.lines(&context.comm)?);
+    let (spectrum, comms) = (transform.spectrum(&context.gpu)?, choice.comms(&context.comm)?);
     let mut ready = Ready { transform, comms, layout, field, spectrum };
     // Kernels are compiled when they are first used: a plan is ready when both directions have run.
     let first = planning + clock.once(recorder, |recorder| ready.both(recorder))?;
@@ -273,4 +274,17 @@ fn on_host(session: &Session, kind: Values, shape: [u64; 3]) -> Result<Option<[S
         }
     });
     session.clock.alone::<2>(work.as_mut().map(|work| work as &mut dyn FnMut(usize)))
+}
+
+/// What was chosen, for the report.
+fn settings(choice: &TransformChoice) -> Value {
+    let tuning = choice.tuning;
+    json!({
+        "grid": choice.grid,
+        "tuning": {
+            "points": tuning.points, "alone": tuning.alone, "shared": tuning.shared, "columns": tuning.columns,
+            "pieces": tuning.pieces,
+        },
+        "chunk_bytes": choice.chunk_bytes, "depth": choice.depth,
+    })
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use meshloom::comm::{Communicator, Op};
 use meshloom::exchange::GridComms;
-use meshloom::fft::{FftError, Norm, Precision, Transform, TransformCallbacks, Tuning, Value};
+use meshloom::fft::{FftError, Norm, Precision, Transform, TransformCallbacks, TransformTuning, Value};
 use meshloom::gpu::{Array, Recorder};
 use meshloom::grid::{Box3, Grid};
 use meshloom::io::collective::write_npy;
@@ -161,7 +161,7 @@ impl<'a, T: Value> RankTransform<'a, T> {
             &request.spec,
             grid,
             context.comm.rank(),
-            &Tuning::of(gpu),
+            &TransformTuning::of(gpu),
             &TransformCallbacks::default(),
         );
         let transform = transform.map_err(|error| match error {

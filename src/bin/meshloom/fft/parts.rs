@@ -6,13 +6,13 @@ use std::path::Path;
 use meshloom::Error;
 use meshloom::gpu::{Array, DeviceElement, Recorder};
 use meshloom::grid::{Box3, extent, volume};
-use meshloom::io::{Element, IoError, NpyFile, NpyWriter};
+use meshloom::io::{IoError, NpyElement, NpyFile, NpyWriter};
 
 /// Elements of a piece.
 const PIECE: u64 = 1 << 20;
 
 /// An element type of the files that are read and written.
-pub trait Stored: DeviceElement + Element {
+pub trait Stored: DeviceElement + NpyElement {
     /// NumPy's name of it.
     const NAME: &'static str;
 

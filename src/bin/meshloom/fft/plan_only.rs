@@ -1,7 +1,7 @@
 //! `meshloom fft --plan-only`: a forecast of the cost of a transform on each rank, without a device or a file.
 
 use clap::Args;
-use meshloom::fft::{Direction, Forecast, Precision, Spec, Speeds, Tuning, Values};
+use meshloom::fft::{DirectionForecast, Forecast, Precision, Spec, Speeds, TransformTuning, Values};
 use meshloom::gpu::{Profile, bytes};
 use meshloom::grid::{Cost, Grid};
 use serde_json::json;
@@ -77,8 +77,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         Some(parts) => Grid::new(parts, ranks).map_err(|e| usage(&format!("--grid: {e}")))?,
         None => Grid::auto(cells, ranks),
     };
-    let usual = Tuning::profile(Profile::Gpu);
-    let tuning = Tuning { pieces: options.pieces.unwrap_or(usual.pieces), ..usual };
+    let usual = TransformTuning::profile(Profile::Gpu);
+    let tuning = TransformTuning { pieces: options.pieces.unwrap_or(usual.pieces), ..usual };
     let speeds = Speeds {
         memory: options.memory_speed * 1e9,
         copy: options.copy_speed * 1e9,
@@ -139,7 +139,7 @@ fn table(forecast: &Forecast, grid: Grid, ranks: usize, all: [Cost; 2]) -> Vec<S
 }
 
 fn object(arguments: &Arguments, forecast: &Forecast, grid: Grid, all: [Cost; 2]) -> serde_json::Value {
-    let direction = |direction: &Direction, all: Cost| {
+    let direction = |direction: &DirectionForecast, all: Cost| {
         let phases: Vec<_> = direction
             .phases
             .iter()

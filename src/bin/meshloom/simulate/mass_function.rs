@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use meshloom::cosmology::{CosmologyError, LinearPower, MassBin, MassBins, Multiplicity, measured_mass_function};
-use meshloom::io::{Column, Curve, ErrorPoints, IoError, LogAxis, LogPlot, csv_text, log_plot_png_bytes};
+use meshloom::io::{Column, ErrorPoints, IoError, LogAxis, LogPlot, PlotCurve, csv_text, log_plot_png_bytes};
 
 /// Bins per factor of 10 in mass: as many as a box of some 100 Mpc/h fills with halos.
 const BINS_PER_DECADE: u32 = 5;
@@ -98,7 +98,7 @@ impl<'a> MassFunction<'a> {
         }
         let found: Vec<_> =
             self.bins.iter().filter(|bin| bin.count > 0).map(|bin| (bin.mass, bin.dn_dlnm, bin.error)).collect();
-        let curves = [0, 1].map(|i| Curve { name: NAMES[i], at: &lines[i], color: COLORS[i], dashed: i == 1 });
+        let curves = [0, 1].map(|i| PlotCurve { name: NAMES[i], at: &lines[i], color: COLORS[i], dashed: i == 1 });
         let plot = LogPlot {
             title: &format!("Halo mass function at z = {}", redshift(self.a)),
             x: LogAxis { label: "M [M☉/h]", range },

@@ -2,7 +2,7 @@
 
 use crate::gpu::{Array, DeviceError};
 
-/// Keys, least first.
+/// Keys, which are sorted in ascending order.
 #[derive(Clone, Copy)]
 pub enum Keys<'a> {
     /// Unsigned numbers.

@@ -1,7 +1,7 @@
 //! Stable radix sort of 32- and 64-bit keys.
 //!
 //! Least significant digit first. Every pass counts the digits of every tile, scans the counts and scatters (*reduce,
-//! then scan*): three dispatches, and no workgroup waits for another.
+//! then scan*): three kinds of dispatches, and no workgroup waits for another.
 
 mod keys;
 mod passes;
@@ -17,15 +17,15 @@ use crate::gpu::{Array, DeviceError, Gpu, Kernel, KernelSource, Profile, Recorde
 use keys::{Flip, Words};
 use passes::{Pass, Passes};
 use plan::{digits, high_first, traffic};
-use wide::{Sweep, Work};
+use wide::{PassSequence, SortBuffers};
 
-/// Sorts keys, or tells their order, stably: equal keys keep theirs.
+/// Sorts keys or computes their order, stably: equal keys stay in the order in which they were given.
 ///
 /// - The order of keys is the same in every [`Form`], on every device.
 /// - 32 bits are sorted in 4 passes; fewer where [`Keys::bits`] says that fewer bits differ. 64-bit keys of which the
 ///   high words tell most apart take no more passes; if more than 32 keys share a high word, the device finds out and
 ///   sorts by both words after all.
-/// - Working memory: 12 bytes an element and 2 words a digit and tile, at most 14 bytes an element in all but small
+/// - Working memory: 12 bytes per element and 2 words per digit and tile, at most 14 bytes per element in all but small
 ///   arrays.
 pub struct Sort {
     passes: Passes,
@@ -192,8 +192,8 @@ impl Sort {
         counted: &Counted,
     ) -> Result<(), DeviceError> {
         let digits = digits(bits);
-        let work = Work::new(recorder, u64::from(counted.most))?;
-        let sweep = Sweep { keys, index: None, digits: &digits, flip, rest: 0 };
+        let work = SortBuffers::new(recorder, u64::from(counted.most))?;
+        let sweep = PassSequence { keys, index: None, digits: &digits, flip, rest: 0 };
         self.sweep(recorder, counted, &sweep, order, &work).map(drop)
     }
 }

@@ -30,7 +30,7 @@ pub(super) struct Passes {
     /// Threads of a software renderer.
     threads: u32,
     count: [Kernel; 2],
-    /// Where there are no indices yet, and with indices; for keys that are ordered and for others.
+    /// Without and with indices to read; for keys that are ordered as unsigned numbers, and for others.
     scatter: [[Kernel; 2]; 2],
     scan: Scan,
 }

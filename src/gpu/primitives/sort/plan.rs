@@ -44,9 +44,9 @@ pub(super) struct Tiles {
     pub len: u32,
 }
 
-/// Keys of a serial tile at least: below, counting digits costs more than it spreads.
+/// Keys of a serial tile at least: with fewer, counting digits costs more than more tiles gain.
 const SHORTEST: u32 = 1024;
-/// And at most: llvmpipe ends all loops of an invocation, without a word, after 65,535 rounds in all.
+/// Keys of a serial tile at most: llvmpipe silently ends all loops of an invocation after 65,535 iterations in all.
 const LONGEST: u32 = 1 << 15;
 
 /// The tiles of `keys` keys; `group` is the workgroup of a GPU's form. A software renderer gets two vectors of 8 for
@@ -68,7 +68,7 @@ pub(super) fn high_first(high_bits: u32, keys: u32) -> bool {
     high_bits + 2 >= u32::BITS - keys.leading_zeros()
 }
 
-/// Bytes that passes over these digits read and write; `first` finds no indices yet.
+/// Bytes that passes over these digits read and write; the `first` of them read no indices.
 pub(super) fn traffic(digits: &[Digit], tiles: Tiles, keys: u64, first: bool) -> u64 {
     let words = digits.iter().enumerate().map(|(k, digit)| {
         let index = u64::from(!(first && k == 0));

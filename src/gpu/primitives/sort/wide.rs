@@ -1,6 +1,6 @@
 //! The order of 64-bit keys.
 //!
-//! Passes move two words an element, a word of the key and the index, not three. Where the high words tell most keys
+//! Passes move two words per element, one of the key and the index, not three. Where the high words tell most keys
 //! apart, only they are sorted by passes; short runs of equal ones are then put in order of the low words by insertion.
 //! If there is a long run, a flag on the device makes the passes that are recorded behind sort everything by both
 //! words; otherwise they find that no key counts.
@@ -34,20 +34,20 @@ pub(super) fn ties() -> KernelSource {
 }
 
 /// Working arrays: keys twice, indices once.
-pub(super) struct Work {
+pub(super) struct SortBuffers {
     keys: [Array<u32>; 2],
     index: Array<u32>,
 }
 
-impl Work {
+impl SortBuffers {
     pub fn new(recorder: &Recorder, len: u64) -> Result<Self, DeviceError> {
         let array = |label: &str| recorder.gpu().array::<u32>(label, len);
-        Ok(Work { keys: [array("sort::keys")?, array("sort::more_keys")?], index: array("sort::index")? })
+        Ok(SortBuffers { keys: [array("sort::keys")?, array("sort::more_keys")?], index: array("sort::index")? })
     }
 }
 
-/// A row of passes over one word.
-pub(super) struct Sweep<'a> {
+/// A sequence of passes over one word.
+pub(super) struct PassSequence<'a> {
     pub keys: &'a Array<u32>,
     pub index: Option<&'a Array<u32>>,
     pub digits: &'a [Digit],
@@ -62,9 +62,9 @@ impl Sort {
         &self,
         recorder: &mut Recorder,
         counted: &Counted,
-        sweep: &Sweep<'_>,
+        sweep: &PassSequence<'_>,
         order: &Array<u32>,
-        work: &Work,
+        work: &SortBuffers,
     ) -> Result<Array<u32>, DeviceError> {
         let (mut keys, mut index) = (sweep.keys, sweep.index);
         for (k, &digit) in sweep.digits.iter().enumerate() {
@@ -89,11 +89,11 @@ impl Sort {
         counted: &Counted,
     ) -> Result<(), DeviceError> {
         let (digits_low, digits_high) = (digits(32), digits(bits - 32));
-        let work = Work::new(recorder, u64::from(counted.most))?;
+        let work = SortBuffers::new(recorder, u64::from(counted.most))?;
         if !high_first(bits - 32, counted.most) {
             return self.both(recorder, (high, &digits_high), (low, &digits_low), order, counted, &work);
         }
-        let sweep = Sweep { keys: high, index: None, digits: &digits_high, flip: Flip::NONE, rest: 0 };
+        let sweep = PassSequence { keys: high, index: None, digits: &digits_high, flip: Flip::NONE, rest: 0 };
         let sorted = self.sweep(recorder, counted, &sweep, order, &work)?;
         let again = recorder.gpu().array::<u32>("sort::again", 1)?;
         recorder.clear(&again);
@@ -115,15 +115,15 @@ impl Sort {
         (low, digits_low): (&Array<u32>, &[Digit]),
         order: &Array<u32>,
         counted: &Counted,
-        work: &Work,
+        work: &SortBuffers,
     ) -> Result<(), DeviceError> {
         let rest = digits_high.len();
-        let sweep = Sweep { keys: low, index: None, digits: digits_low, flip: Flip::NONE, rest };
+        let sweep = PassSequence { keys: low, index: None, digits: digits_low, flip: Flip::NONE, rest };
         self.sweep(recorder, counted, &sweep, order, work)?;
         let index = if rest.is_multiple_of(2) { order } else { &work.index };
         self.permute.gather_counted(recorder, high, index, &work.keys[0], 1, counted)?;
         let (keys, index) = (&work.keys[0], Some(index));
-        let sweep = Sweep { keys, index, digits: digits_high, flip: Flip::NONE, rest: 0 };
+        let sweep = PassSequence { keys, index, digits: digits_high, flip: Flip::NONE, rest: 0 };
         self.sweep(recorder, counted, &sweep, order, work).map(drop)
     }
 }

@@ -1,4 +1,4 @@
-//! Points of a periodic box, distributed over the ranks of a mesh.
+//! Points given by coordinates in a periodic box, distributed over the ranks of a mesh.
 
 use super::error::MeshError;
 use super::particles::{Mesh, Painter, Particles};
@@ -21,20 +21,20 @@ use crate::grid::{GhostPlan, Grid, owner};
 /// use meshloom::gpu::Recorder;
 /// use meshloom::exchange::GridComms;
 /// use meshloom::grid::{Grid, volume};
-/// use meshloom::mesh::{Mesh, Painter, Points, Window};
+/// use meshloom::mesh::{Mesh, Painter, PointsInCells, Window};
 ///
 /// let (shape, size, window) = ([64; 3], [100.0; 3], Window::Tsc);
 /// let grid = Grid::auto(shape, rank.comm.size());
 /// let mut recorder = Recorder::new(&rank.gpu)?;
-/// let mut lines = GridComms::new(&rank.comm, grid)?;
-/// let mesh = Mesh::new(shape, size, grid, rank.comm.rank(), Points::halo(window, false));
+/// let mut comms = GridComms::new(&rank.comm, grid)?;
+/// let mesh = Mesh::new(shape, size, grid, rank.comm.rank(), PointsInCells::ghost_widths(window, false));
 /// let density = rank.gpu.array::<f32>("density", volume(&mesh.layout.own))?;
-/// let points = Points::distribute(&mut recorder, &rank.comm, grid, mesh, size, positions)?;
-/// points.density(&mut recorder, &mut lines, &Painter::new(window), -1.0, &density)?;
+/// let points = PointsInCells::distribute(&mut recorder, &rank.comm, grid, mesh, size, positions)?;
+/// points.density(&mut recorder, &mut comms, &Painter::new(window), -1.0, &density)?;
 /// # Ok(())
 /// # }
 /// ```
-pub struct Points {
+pub struct PointsInCells {
     mesh: Mesh,
     cell: Array<u32>,
     offset: [Array<f32>; 3],
@@ -42,7 +42,7 @@ pub struct Points {
     sent: u64,
 }
 
-/// A point on its way: its cell of the whole mesh, and its offset from the cell's node in cells, in `[0, 1)`.
+/// A point as it is sent: its cell of the whole mesh, and its offset from the cell's node in cells, in `[0, 1)`.
 #[repr(C)]
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 struct Placed {
@@ -62,10 +62,10 @@ fn locate(x: f64, size: f64, cells: u64) -> (u32, f32) {
     ((cell % cells) as u32, offset)
 }
 
-impl Points {
+impl PointsInCells {
     /// Ghost cells that painting points with `window` needs; with `shifted`, also after a [`shift`](Self::shift) by half
     /// a cell.
-    pub fn halo(window: Window, shifted: bool) -> [[u64; 2]; 3] {
+    pub fn ghost_widths(window: Window, shifted: bool) -> [[u64; 2]; 3] {
         let order = u64::from(window.order());
         // Windows of odd order lie around the nearest node, which may be the one above.
         [[(order - 1) / 2, order.div_ceil(2) + u64::from(shifted)]; 3]
@@ -131,7 +131,7 @@ impl Points {
             Ok(offset)
         };
         let offset = [along(0)?, along(1)?, along(2)?];
-        Ok(Points { mesh, cell, offset, total: total[0], sent: sent * size_of::<Placed>() as u64 })
+        Ok(PointsInCells { mesh, cell, offset, total: total[0], sent: sent * size_of::<Placed>() as u64 })
     }
 
     /// The mesh.
@@ -162,10 +162,10 @@ impl Points {
     /// The points as kernels take them.
     pub fn particles(&self) -> Particles<'_> {
         let [x, y, z] = &self.offset;
-        Particles::Points { cell: &self.cell, offset: [x, y, z] }
+        Particles::InCells { cell: &self.cell, offset: [x, y, z] }
     }
 
-    /// Moves all points by `cells` along every axis; points stay with their rank, so the halo must allow for it. Waits
+    /// Moves all points by `cells` along every axis; points stay with their rank, so the ghost cells must allow for it. Waits
     /// for the device.
     ///
     /// # Errors
@@ -180,15 +180,15 @@ impl Points {
     }
 
     /// `out = density + shift` on this rank's own cells (C order), where the mean density of all points is 1. Without
-    /// points the density is 0. All ranks call it; `lines` are those of the grid. Waits for the device.
+    /// points the density is 0. All ranks call it; `comms` are those of the grid. Waits for the device.
     ///
     /// # Errors
-    /// [`MeshError`] of the device or the ranks; [`DeviceError::Misuse`] when the mesh has a narrower halo
-    /// than [`halo`](Self::halo) says.
+    /// [`MeshError`] of the device or the ranks; [`DeviceError::Misuse`] when the mesh has fewer ghost cells
+    /// than [`ghost_widths`](Self::ghost_widths) says.
     pub fn density(
         &self,
         recorder: &mut Recorder,
-        lines: &mut GridComms,
+        comms: &mut GridComms,
         painter: &Painter,
         shift: f32,
         out: &Array<f32>,
@@ -199,15 +199,18 @@ impl Points {
         recorder.clear(&cells);
         recorder.clear(&faults);
         painter.paint(recorder, self.particles(), mesh, &cells, &faults)?;
-        let plan = GhostPlan::new(mesh.shape, lines.grid(), lines.rank(), mesh.layout.ghosts, [true; 3]);
-        GhostCells::new(plan).reduce(recorder, lines, &cells, Cells::Wide)?;
+        let plan = GhostPlan::new(mesh.shape, comms.grid(), comms.rank(), mesh.layout.ghosts, [true; 3]);
+        GhostCells::new(plan).reduce(recorder, comms, &cells, Cells::Wide)?;
         let scale = mesh.shape.iter().map(|&n| n as f64).product::<f64>() / self.total.max(1) as f64;
         painter.density(recorder, mesh, &cells, out, scale, shift)?;
         let mut missed = [u64::from(recorder.download(&faults, 0, 1)?[0])];
-        lines.world().all_reduce(&mut missed, Op::Sum)?;
+        comms.world().all_reduce(&mut missed, Op::Sum)?;
         if missed[0] > 0 {
-            let why = format!("{} points reach beyond the halo; make the mesh with Points::halo", missed[0]);
-            return Err(DeviceError::Misuse { what: "Points::density".into(), why }.into());
+            let why = format!(
+                "{} points reach beyond the ghost cells; make the mesh with PointsInCells::ghost_widths",
+                missed[0]
+            );
+            return Err(DeviceError::Misuse { what: "PointsInCells::density".into(), why }.into());
         }
         Ok(())
     }
@@ -233,10 +236,10 @@ mod tests {
     }
 
     #[test]
-    fn halos_hold_the_windows() {
+    fn ghost_cells_hold_the_windows() {
         for window in [Window::Cic, Window::Tsc, Window::Pcs] {
             for (shifted, by) in [(false, 0.0), (true, 0.5)] {
-                let [below, above] = Points::halo(window, shifted)[0].map(|n| n as i64);
+                let [below, above] = PointsInCells::ghost_widths(window, shifted)[0].map(|n| n as i64);
                 for offset in [0.0, 0.25, 0.5, 0.75, 1.0 - f64::from(f32::EPSILON) / 2.0] {
                     let (first, _) = window.nodes(f64::from((offset as f32) + by));
                     let last = first + i64::from(window.order()) - 1;

@@ -1,20 +1,26 @@
-//! Kernels as text, for tests that go over all of the library's kernels.
+//! All kernels of this room as text, for tests.
 
 use super::axis::passes;
 use super::callbacks::PassCallbacks;
 use super::core::Limits;
 use super::line::{LineFormat, LineKernel, Order, Side, Span, Work};
 use super::precision::Precision;
+use super::spectral::radial;
 use crate::gpu::{Callback, KernelSource};
 
 const PLAIN: Side = Side { format: LineFormat::Complex, order: Order::Strided, span: Span::Whole };
+
+/// The kernels that do not transform lines, which depend on lengths and limits: see [`line_kernels`].
+pub(crate) fn kernels() -> Vec<KernelSource> {
+    vec![radial()]
+}
 
 /// The kernels that transform lines of `lengths` on devices with `limits`, in every form that plans use: along a
 /// contiguous axis and along one between others; real, half and complex; strided and in the blocks of exchanges, in place,
 /// padded and cut, with callbacks; filters; and, of lengths that need several, all passes. Lengths that do not fit are left
 /// out.
 #[doc(hidden)]
-pub fn sources(precision: Precision, lengths: &[u64], limits: Limits) -> Vec<KernelSource> {
+pub fn line_kernels(precision: Precision, lengths: &[u64], limits: Limits) -> Vec<KernelSource> {
     let mut all = Vec::new();
     for &n in lengths {
         for axis in [1, 2] {

@@ -1,0 +1,26 @@
+//! What can go wrong in an exchange.
+
+use crate::comm::CommError;
+use crate::gpu::DeviceError;
+
+/// An exchange that failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExchangeError {
+    /// On the device.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// Between the ranks.
+    #[error(transparent)]
+    Comm(#[from] CommError),
+}
+
+impl ExchangeError {
+    /// The same error as a layer above has it.
+    pub(crate) fn flatten<E: From<DeviceError> + From<CommError>>(self) -> E {
+        match self {
+            ExchangeError::Device(error) => error.into(),
+            ExchangeError::Comm(error) => error.into(),
+        }
+    }
+}
