@@ -55,7 +55,7 @@ fn links_are_absolute_or_lead_to_packaged_files() {
             seen += 1;
             let target = target(document, link);
             let packaged = |file: &&str| Path::new(file) == target || Path::new(file).starts_with(&target);
-            if !files.iter().any(|file| packaged(file)) {
+            if !files.iter().any(packaged) {
                 broken.push(format!("{document}: {link}"));
             }
         }

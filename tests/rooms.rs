@@ -14,7 +14,7 @@ const LIBRARY: &[&[&str]] = &[
     &["gpu"],
     &["exchange"],
     &["launch", "fft"],
-    &["mesh", "points"],
+    &["mesh", "points", "operators"],
     &["pm"],
     &["error", "kernels"],
 ];
@@ -52,9 +52,16 @@ const WITHOUT_RINGS: &[(&str, &[&str])] = &[
             "io/hdf5",
             "io/plot",
             "mesh",
+            "pm",
+            "points",
+            "points/sort",
+            "points/tree",
+            "points/ghosts",
+            "points/fof",
+            "points/neighbors",
         ],
     ),
-    ("src/bin/meshloom", &["", "bench", "bench/reference", "fft", "kernels", "simulate"]),
+    ("src/bin/meshloom", &["simulate"]),
 ];
 
 /// An import of one file or folder of a room by another; the room's own `mod.rs` is called `mod`.

@@ -2,6 +2,7 @@
 
 use crate::comm::CommError;
 use crate::cosmology::CosmologyError;
+use crate::exchange::ExchangeError;
 use crate::fft::FftError;
 use crate::gpu::DeviceError;
 use crate::grid::LayoutError;
@@ -96,4 +97,8 @@ pub enum SimulationError {
     Mesh(#[from] MeshError),
 }
 
-crate::exchange::from_exchange_error!(SimulationError);
+impl From<ExchangeError> for SimulationError {
+    fn from(error: ExchangeError) -> Self {
+        error.flatten()
+    }
+}
