@@ -59,7 +59,7 @@ pub enum SimulationError {
         /// Values it should have.
         want: u64,
     },
-    /// Accelerations before the first force.
+    /// Accelerations were asked for before there were any.
     #[error("no force has been computed yet; run the simulation before asking for accelerations")]
     NoForce,
     /// Particles without a finite position, or so far from their site that they cannot be painted.

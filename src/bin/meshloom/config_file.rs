@@ -5,7 +5,7 @@ use std::path::Path;
 use meshloom::io::{printable_path, read_text};
 use serde::de::DeserializeOwned;
 
-use crate::common::Failure;
+use crate::failure::Failure;
 
 /// Bytes of the longest file that is read.
 pub const MAX_BYTES: u64 = 1 << 16;

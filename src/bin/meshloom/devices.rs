@@ -5,7 +5,7 @@ use meshloom::gpu::{AdapterSelector, DeviceError, Gpu, Options, Profile, adapter
 use meshloom::wgpu::{Adapter, AdapterInfo};
 use serde_json::{Value, json};
 
-use crate::common::Failure;
+use crate::failure::Failure;
 use crate::terminal;
 
 #[derive(Args)]

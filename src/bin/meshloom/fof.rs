@@ -12,7 +12,8 @@ use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
 use crate::catalogue;
-use crate::common::{Common, Failure, is_same_file, refuse_dash, writable};
+use crate::common::{Common, is_same_file, refuse_dash, writable};
+use crate::failure::Failure;
 use crate::phases::Phases;
 use crate::point_values::PointValues;
 use crate::points::{PointFile, Sides, sides};

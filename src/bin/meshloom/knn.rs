@@ -9,7 +9,7 @@ use meshloom::io::collective::write_npz;
 use meshloom::points::neighbors::{KnnQuery, MAX_K, RowOrder};
 use serde_json::{Value, json};
 
-use crate::common::Failure;
+use crate::failure::Failure;
 use crate::search::{RankSearch, SearchCommand, SearchOptions, limit};
 
 #[derive(Args)]

@@ -7,6 +7,7 @@ mod common;
 mod config_file;
 mod coordinates;
 mod devices;
+mod failure;
 mod fft;
 mod fof;
 mod kernels;
@@ -26,7 +27,7 @@ use std::process::ExitCode;
 
 use clap::builder::Styles;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use common::Failure;
+use failure::Failure;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 

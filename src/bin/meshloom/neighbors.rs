@@ -10,7 +10,7 @@ use meshloom::io::collective::write_npz;
 use meshloom::points::neighbors::{PairFilter, RadiusQuery, RowOrder};
 use serde_json::json;
 
-use crate::common::Failure;
+use crate::failure::Failure;
 use crate::search::{RankSearch, SearchCommand, SearchOptions, distance};
 
 #[derive(Args)]

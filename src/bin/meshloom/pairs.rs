@@ -8,7 +8,7 @@ use meshloom::io::{Column, IoError, read_numbers, write_csv};
 use meshloom::points::neighbors::{Bins, NeighborError};
 use serde_json::{Value, json};
 
-use crate::common::Failure;
+use crate::failure::Failure;
 use crate::search::{RankSearch, SearchCommand, SearchOptions};
 
 #[derive(Args)]

@@ -10,8 +10,8 @@ use meshloom::io::{Dtype, IoError, printable_path};
 use meshloom::points::{Cloud, Domain, ParticleError};
 use meshloom::{Context, Error};
 
-use crate::common::Failure;
 use crate::coordinates::Coordinates;
+use crate::failure::Failure;
 use crate::terminal;
 
 /// The value of `--box`: one side for all axes, or one each; 0 or `open` is an open axis.

@@ -15,8 +15,9 @@ use meshloom::mesh::{
 };
 use meshloom::{Context, Error};
 
-use crate::common::{Common, Failure, refuse_dash, writable};
+use crate::common::{Common, refuse_dash, writable};
 use crate::coordinates::Coordinates;
+use crate::failure::Failure;
 use crate::phases::Phases;
 
 #[derive(Args)]

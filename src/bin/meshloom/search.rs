@@ -10,7 +10,8 @@ use meshloom::points::{Cloud, Domain};
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
-use crate::common::{Common, Failure, refuse_dash, writable};
+use crate::common::{Common, refuse_dash, writable};
+use crate::failure::Failure;
 use crate::phases::Phases;
 use crate::points::{PointFile, Sides, sides};
 

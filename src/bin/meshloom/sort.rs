@@ -11,7 +11,8 @@ use meshloom::points::Curve;
 use meshloom::points::sort::{Sorted, distribute};
 use meshloom::{Context, Error};
 
-use crate::common::{Common, Failure, refuse_dash, writable};
+use crate::common::{Common, refuse_dash, writable};
+use crate::failure::Failure;
 use crate::phases::Phases;
 use crate::points::{PointFile, Sides, sides};
 

@@ -9,7 +9,7 @@ use std::io::{self, ErrorKind, IsTerminal, Write};
 use meshloom::io::{is_unprintable, printable};
 use serde_json::Value;
 
-use crate::common::Failure;
+use crate::failure::Failure;
 
 /// Prints the result of a command.
 ///

@@ -5,6 +5,8 @@ use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
 use super::measure::Spread;
+use super::random::values;
+use super::report::rate;
 use super::session::Session;
 
 /// Bytes that are copied on a device with enough memory: more than its caches hold.
@@ -72,15 +74,17 @@ pub fn measure(session: &mut Session) -> Result<CopySpeed, Error> {
     let (kernel, count) = (kernel(), elements(context));
     let from: Array<[f32; 2]> = context.gpu.array("bench::from", count)?;
     let to: Array<[f32; 2]> = context.gpu.array("bench::to", count)?;
-    let values = super::values(2 * count, context.comm.rank());
+    let content = values(2 * count, context.comm.rank());
     let recorder = &mut context.recorder;
-    recorder.upload(&from, 0, bytemuck::cast_slice(&values))?;
+    recorder.upload(&from, 0, bytemuck::cast_slice(&content))?;
     let by_kernel = clock.together(recorder, |recorder| {
         Ok(recorder.each(&kernel, &[from.raw(), to.raw()], &CopyParams { count: count as u32 }, count)?)
     })?;
     let by_driver = clock.together(recorder, |recorder| Ok(recorder.copy(&from, 0, &to, 0, count)?))?;
     let [bytes] = clock.sum([2 * count * ELEMENT_BYTES])?;
     let speed = CopySpeed { bytes, kernel: by_kernel, driver: by_driver };
-    session.report.copy(&speed);
+    let [best, kernel] = [speed.bytes_per_second(), speed.by_kernel()].map(rate);
+    session.report.note(format!("copies in device memory, reading and writing: {best} (by a kernel: {kernel})"));
+    session.report.field("copy", speed.json());
     Ok(speed)
 }

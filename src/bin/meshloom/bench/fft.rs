@@ -10,16 +10,18 @@ use serde_json::{Value, json};
 
 use super::copy::{self, CopySpeed};
 use super::measure::Spread;
+use super::random::values;
 use super::reference::{self, fft::Reference};
 use super::report::{self, amount, range, rate, time};
-use super::session::{Session, cost_between};
-use super::{Found, Settings, name, values};
-use crate::common::Failure;
+use super::session::{self, Found, Session, cost_between};
+use super::settings::Settings;
+use super::size::name;
+use crate::failure::Failure;
 
 #[derive(Args)]
 pub struct Arguments {
     /// Cells of the mesh: one number for a cube, or three as 96x80x60; several with commas between
-    #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "128", value_parser = super::shape)]
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "128", value_parser = super::size::shape)]
     size: Vec<[u64; 3]>,
     /// Only real fields [default: real and complex]
     #[arg(long)]
@@ -36,7 +38,7 @@ pub struct Arguments {
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     reference::check(arguments.settings.reference)?;
-    arguments.settings.run(|context| measure(context, arguments))
+    session::run(&arguments.settings, |context| measure(context, arguments))
 }
 
 const COLUMNS: [&str; 11] = [

@@ -10,8 +10,9 @@ use serde_json::json;
 use super::points::PointSet;
 use super::reference::{self, kd::Reference};
 use super::search::SearchBench;
-use super::{Found, Settings};
-use crate::common::Failure;
+use super::session::{self, Found};
+use super::settings::Settings;
+use crate::failure::Failure;
 
 #[derive(Args)]
 pub struct Arguments {
@@ -34,7 +35,7 @@ fn parameter(text: &str) -> Result<f64, String> {
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     reference::check(arguments.settings.reference)?;
-    arguments.settings.run(|context| measure(context, arguments))
+    session::run(&arguments.settings, |context| measure(context, arguments))
 }
 
 fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error> {

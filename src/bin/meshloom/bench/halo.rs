@@ -10,15 +10,17 @@ use serde_json::{Value, json};
 
 use super::copy::{self, CopySpeed};
 use super::measure::Spread;
+use super::random::values;
 use super::report::{self, amount, range, rate, ratio, time};
-use super::session::{Session, cost_between};
-use super::{Found, Settings, name, values};
-use crate::common::Failure;
+use super::session::{self, Found, Session, cost_between};
+use super::settings::Settings;
+use super::size::name;
+use crate::failure::Failure;
 
 #[derive(Args)]
 pub struct Arguments {
     /// Cells of the mesh: one number for a cube, or three as 96x80x60; several with commas between
-    #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "256", value_parser = super::shape)]
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "256", value_parser = super::size::shape)]
     size: Vec<[u64; 3]>,
     /// Ghost cells on either side of every axis
     #[arg(long, value_name = "CELLS", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=4096))]
@@ -28,7 +30,7 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    arguments.settings.run(|context| measure(context, arguments))
+    session::run(&arguments.settings, |context| measure(context, arguments))
 }
 
 const COLUMNS: [&str; 10] =

@@ -8,7 +8,7 @@ use meshloom::gpu::Recorder;
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
-use super::Settings;
+use super::settings::Settings;
 
 /// Runs before the measured ones: the first compiles and allocates, the second decides the number of repeats.
 pub const WARM_UP: u32 = 2;

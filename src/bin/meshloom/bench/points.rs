@@ -56,7 +56,7 @@ impl PointSet {
 
     /// `count` points on the device, different for every rank. Waits for the device.
     pub fn cloud(&self, recorder: &mut Recorder, count: u64, rank: usize) -> Result<Cloud, ParticleError> {
-        let random = super::sort::random(3 * count, 53, rank);
+        let random = super::random::keys(3 * count, 53, rank);
         let unit = |bits: u64| bits as f64 / (1u64 << 53) as f64;
         let extent = f64::from(self.extent());
         let place = |u: &[u64]| match self.kind {

@@ -5,10 +5,9 @@ use std::fmt::Write as _;
 use meshloom::Context;
 use serde_json::{Value, json};
 
-use super::Settings;
-use super::copy::CopySpeed;
 use super::measure::{Spread, WARM_UP};
-use crate::common::Failure;
+use super::settings::Settings;
+use crate::failure::Failure;
 
 /// The whole report of a subject.
 pub struct Report {
@@ -48,13 +47,6 @@ impl Report {
     /// A field of the object.
     pub fn field(&mut self, name: &str, value: Value) {
         self.object[name] = value;
-    }
-
-    /// The speed of copies, with which everything else is compared.
-    pub fn copy(&mut self, copy: &CopySpeed) {
-        let [best, kernel] = [copy.bytes_per_second(), copy.by_kernel()].map(rate);
-        self.note(format!("copies in device memory, reading and writing: {best} (by a kernel: {kernel})"));
-        self.field("copy", copy.json());
     }
 
     /// A row of the table.

@@ -12,8 +12,8 @@ use super::measure::Spread;
 use super::points::PointSet;
 use super::reference::{self, kd::Reference};
 use super::report::{self, amount, range, ratio, time};
-use super::session::Session;
-use super::{Found, Settings};
+use super::session::{Found, Session};
+use super::settings::Settings;
 
 /// The last columns of a table of searches.
 const COLUMNS: [&str; 9] = [

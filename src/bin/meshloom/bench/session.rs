@@ -6,7 +6,27 @@ use serde_json::json;
 
 use super::measure::Clock;
 use super::report::Report;
-use super::{Found, Settings};
+use super::settings::Settings;
+use crate::failure::Failure;
+use crate::terminal;
+
+/// The report of a rank, or the message about wrong options, which is the same on all ranks.
+pub type Found = Result<Report, String>;
+
+/// Measures on all ranks and prints what rank 0 reports, right or wrong.
+///
+/// # Errors
+/// Those of the options and the work, and [`Report::verdict`].
+pub fn run(settings: &Settings, body: impl Fn(&mut Context) -> Result<Found, Error> + Sync) -> Result<(), Failure> {
+    let Some(found) = settings.common.launch(body)? else { return Ok(()) };
+    let report = found.map_err(Failure::Usage)?;
+    let verdict = report.verdict();
+    let printed = match settings.common.json {
+        true => terminal::print_object(&report.json()),
+        false => terminal::print(&report.text()),
+    };
+    verdict.and(printed)
+}
 
 /// One rank's benchmark of a subject.
 pub struct Session<'a> {

@@ -8,11 +8,12 @@ use serde_json::json;
 
 use super::copy::{self, CopySpeed};
 use super::measure::Spread;
+use super::random;
 use super::reference;
 use super::report::{self, amount, range, ratio, time};
-use super::session::Session;
-use super::{Found, Settings};
-use crate::common::Failure;
+use super::session::{self, Found, Session};
+use super::settings::Settings;
+use crate::failure::Failure;
 
 #[derive(Args)]
 pub struct Arguments {
@@ -26,7 +27,7 @@ pub struct Arguments {
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     reference::check(arguments.settings.reference)?;
-    arguments.settings.run(|context| measure(context, arguments))
+    session::run(&arguments.settings, |context| measure(context, arguments))
 }
 
 const COLUMNS: [&str; 9] =
@@ -48,23 +49,11 @@ fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error>
     Ok(session.finish())
 }
 
-/// Random keys of so many bits, different for every rank.
-pub fn random(count: u64, bits: u32, rank: usize) -> Vec<u64> {
-    let mut state = rank as u64;
-    let next = || {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) >> (64 - bits)
-    };
-    std::iter::repeat_with(next).take(count as usize).collect()
-}
-
 /// Sorts `size` keys of so many bits with their index as payload, as a sort of particles does, and reports it. All ranks
 /// call it.
 fn measure_one(session: &mut Session, copy: &CopySpeed, sort: &Sort, size: u64, bits: u32) -> Result<(), Error> {
     let Session { context, clock, .. } = session;
-    let keys = random(size, bits, context.comm.rank());
+    let keys = random::keys(size, bits, context.comm.rank());
     let (high, low) = (upload(context, &keys, 32)?, upload(context, &keys, 0)?);
     let order = context.gpu.array::<u32>("bench::order", size)?;
     let words = if bits > 32 { Keys::U64 { high: &high, low: &low } } else { Keys::U32(&low) };

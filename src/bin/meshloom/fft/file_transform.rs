@@ -3,10 +3,7 @@
 use meshloom::fft::{Precision, Spec, Values};
 use meshloom::io::{Dtype, IoError, NpyFile};
 
-use super::Arguments;
-
-/// Longest axis: kernels index no more elements.
-pub const LONGEST: u64 = 1 << 32;
+use super::arguments::Arguments;
 
 /// A transform of a file.
 pub struct FileTransform {

@@ -1,84 +1,26 @@
 //! `meshloom fft`: what NumPy's `fftn`, `ifftn`, `rfftn` and `irfftn` do to an array in a file.
 
+mod arguments;
 mod file_transform;
 mod parts;
 mod plan_only;
 
-use std::path::{Path, PathBuf};
-
-use clap::Args;
 use meshloom::comm::{Communicator, Op};
 use meshloom::exchange::GridComms;
-use meshloom::fft::{FftError, Norm, Precision, Transform, TransformCallbacks, TransformTuning, Value};
+use meshloom::fft::{FftError, Precision, Transform, TransformCallbacks, TransformTuning, Value};
 use meshloom::gpu::{Array, Recorder};
 use meshloom::grid::{Box3, Grid};
 use meshloom::io::collective::write_npy;
 use meshloom::io::{IoError, NpyFile, printable_path};
 use meshloom::{Context, Error};
 
-use crate::common::{Common, Failure, refuse_dash, writable};
+use crate::common::{refuse_dash, writable};
+use crate::failure::Failure;
 use crate::phases::Phases;
+pub use arguments::Arguments;
+use arguments::{NORMS, PRECISIONS, word};
 use file_transform::FileTransform;
 use parts::{OutputPart, Stored, fill, save};
-
-#[derive(Args)]
-pub struct Arguments {
-    /// An array of 1, 2 or 3 axes, real, complex or integer
-    #[arg(value_name = "IN.npy", required_unless_present = "plan_only", conflicts_with = "plan_only")]
-    input: Option<PathBuf>,
-    /// The transformed array, in NumPy's order and shape
-    #[arg(short, long, value_name = "OUT.npy", required_unless_present = "plan_only", conflicts_with = "plan_only")]
-    output: Option<PathBuf>,
-    /// Transform back
-    #[arg(long)]
-    inverse: bool,
-    /// Between real values and the half spectrum, as rfftn and irfftn do
-    #[arg(long)]
-    real: bool,
-    /// Length of the last axis that --inverse --real gives [default: 2 (m - 1) of m modes]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=file_transform::LONGEST))]
-    last_size: Option<u64>,
-    /// Which direction has the factor 1/N; ortho: both have its square root
-    #[arg(long, value_name = "backward|ortho|forward", default_value = "backward", value_parser = norm)]
-    norm: Norm,
-    /// Precision of the computation [default: f32 for float32 and complex64, else f64]
-    #[arg(long, value_name = "f32|f64", value_parser = precision)]
-    precision: Option<Precision>,
-    #[command(flatten)]
-    plan: plan_only::Options,
-    #[command(flatten)]
-    common: Common,
-}
-
-impl Arguments {
-    /// The input, which `--plan-only` has not.
-    fn input(&self) -> &Path {
-        self.input.as_deref().unwrap_or(Path::new(""))
-    }
-
-    /// The output, which `--plan-only` has not.
-    fn output(&self) -> &Path {
-        self.output.as_deref().unwrap_or(Path::new(""))
-    }
-}
-
-const NORMS: [(&str, Norm); 3] = [("backward", Norm::Backward), ("ortho", Norm::Ortho), ("forward", Norm::Forward)];
-const PRECISIONS: [(&str, Precision); 2] = [("f32", Precision::Single), ("f64", Precision::Double)];
-
-fn norm(text: &str) -> Result<Norm, String> {
-    let found = NORMS.into_iter().find(|(name, _)| *name == text);
-    found.map(|(_, norm)| norm).ok_or_else(|| "write backward, ortho or forward".into())
-}
-
-fn precision(text: &str) -> Result<Precision, String> {
-    let found = PRECISIONS.into_iter().find(|(name, _)| *name == text);
-    found.map(|(_, precision)| precision).ok_or_else(|| "write f32 or f64".into())
-}
-
-/// The name of a value of an option.
-fn word<T: PartialEq>(words: &[(&'static str, T)], value: &T) -> &'static str {
-    words.iter().find(|(_, known)| known == value).map_or("", |(word, _)| word)
-}
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.plan.plan_only {

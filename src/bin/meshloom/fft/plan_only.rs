@@ -1,63 +1,13 @@
 //! `meshloom fft --plan-only`: a forecast of the cost of a transform on each rank, without a device or a file.
 
-use clap::Args;
 use meshloom::fft::{DirectionForecast, Forecast, Precision, Spec, Speeds, TransformTuning, Values};
 use meshloom::gpu::{Profile, bytes};
 use meshloom::grid::{Cost, Grid};
 use serde_json::json;
 
-use super::Arguments;
-use crate::common::Failure;
+use super::arguments::{Arguments, PRECISIONS, word};
+use crate::failure::Failure;
 use crate::terminal;
-
-#[derive(Args)]
-pub struct Options {
-    /// Forecast the cost of a transform on each rank, without a device or a file; see --shape, --ranks, --grid
-    #[arg(long, requires = "shape")]
-    pub plan_only: bool,
-    /// The array, as 4096,4096,4096
-    #[arg(long, value_name = "N,N,N", value_delimiter = ',',
-          value_parser = clap::value_parser!(u64).range(1..=super::file_transform::LONGEST))]
-    shape: Vec<u64>,
-    /// Fields that are transformed together
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
-    fields: u64,
-    /// Distribute the spectrum as the field [default: as the last pass leaves it]
-    #[arg(long)]
-    natural: bool,
-    /// Pieces of an exchange that are sent while others are transformed
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 16))]
-    pieces: Option<u64>,
-    /// Most bytes of a message
-    #[arg(long, value_name = "BYTES", default_value_t = 2 << 20, value_parser = clap::value_parser!(u64).range(1..))]
-    chunk_bytes: u64,
-    /// Speed of device memory, reading and writing, in GB/s
-    #[arg(long, value_name = "GB/s", default_value_t = 2000.0, value_parser = positive)]
-    memory_speed: f64,
-    /// Speed of copies between device and host, each way, in GB/s
-    #[arg(long, value_name = "GB/s", default_value_t = 25.0, value_parser = positive)]
-    copy_speed: f64,
-    /// Speed of the link that one rank has, each way, in GB/s
-    #[arg(long, value_name = "GB/s", default_value_t = 12.5, value_parser = positive)]
-    link_speed: f64,
-    /// Latency of a message, in microseconds
-    #[arg(long, value_name = "us", default_value_t = 5.0, value_parser = positive)]
-    latency: f64,
-}
-
-impl Options {
-    /// The first given option that is for `--plan-only` alone.
-    pub fn given(&self) -> Option<&'static str> {
-        let given =
-            [("--shape", !self.shape.is_empty()), ("--natural", self.natural), ("--pieces", self.pieces.is_some())];
-        given.into_iter().find(|&(_, given)| given).map(|(name, _)| name)
-    }
-}
-
-fn positive(text: &str) -> Result<f64, String> {
-    let number = text.parse().ok().filter(|n: &f64| n.is_finite() && *n > 0.0);
-    number.ok_or_else(|| "write a number greater than 0".into())
-}
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let usage = |error: &dyn std::fmt::Display| Failure::Usage(error.to_string());
@@ -162,7 +112,7 @@ fn object(arguments: &Arguments, forecast: &Forecast, grid: Grid, all: [Cost; 2]
         "command": "fft", "plan_only": true,
         "shape": arguments.plan.shape, "fields": arguments.plan.fields,
         "values": if arguments.real { "real" } else { "complex" },
-        "precision": super::word(&super::PRECISIONS, &forecast.plan.spec.precision),
+        "precision": word(&PRECISIONS, &forecast.plan.spec.precision),
         "ranks": grid.ranks(), "grid": grid.parts(),
         "memory": {
             "total": memory.total(), "field": memory.field, "spectrum": memory.spectrum,

@@ -11,7 +11,8 @@ use meshloom::gpu::{Access, KernelSource};
 use meshloom::io::write_whole;
 use serde_json::{Value, json};
 
-use crate::common::{Failure, refuse_dash};
+use crate::common::refuse_dash;
+use crate::failure::Failure;
 use crate::terminal;
 use compile::{Output, Stage, parse};
 use profile::Shape;

@@ -5,8 +5,8 @@ use std::path::Path;
 use meshloom::gpu::{ParamsSpace, Profile, Variant, WorkgroupShape};
 use serde::Deserialize;
 
-use crate::common::Failure;
 use crate::config_file;
+use crate::failure::Failure;
 
 /// Values that shape the text of every kernel.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]

@@ -15,7 +15,8 @@ use meshloom::pm::{Config, Noise, Simulation};
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
-use crate::common::{Common, Failure};
+use crate::common::Common;
+use crate::failure::Failure;
 use crate::phases::Phases;
 use outputs::Outputs;
 pub use parameters::Arguments;

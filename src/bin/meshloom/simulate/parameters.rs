@@ -14,8 +14,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::mass_function::MassFunction;
-use crate::common::{Common, Failure};
+use crate::common::Common;
 use crate::config_file;
+use crate::failure::Failure;
 
 #[derive(Args)]
 pub struct Arguments {

@@ -17,7 +17,7 @@ pub mod sort;
 #[cfg(not(feature = "reference"))]
 pub use absent::{fft, kd, sort, threads};
 
-use crate::common::Failure;
+use crate::failure::Failure;
 
 /// Refuses `--reference` in a build without the libraries.
 ///
