@@ -10,7 +10,7 @@ use crate::exchange::GridComms;
 use crate::gpu::Gpu;
 use crate::grid::Grid;
 
-/// The settings of a distributed transform that change its speed: what a [`Tuner`] chooses.
+/// The settings of a distributed transform that change its speed: what a [`Tuner`](super::Tuner) chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TransformChoice {
     /// Parts of the process grid.
