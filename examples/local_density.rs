@@ -60,8 +60,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         fn end(query: u32, state: State) {{ store_density(query, state); }}"
     );
     let callback = Callback::new(text).write("density", &density);
-    let ask = KnnQuery::nearest(NEIGHBORS);
-    Nearest::new(&gpu).visit(&mut recorder, &tree, Queries::At(&targets), &ask, &callback)?;
+    let query = KnnQuery::nearest(NEIGHBORS);
+    Nearest::new(&gpu).visit(&mut recorder, &tree, Queries::At(&targets), &query, &callback)?;
     let map = recorder.download(&density, 0, density.len())?;
 
     let path = Path::new(&directory).join("local-density.png");

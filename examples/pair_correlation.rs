@@ -58,10 +58,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let bins = Bins::new(&edges)?;
 
     let counts = launch(Launch::detect(ranks), &Options::from_env()?, |mut context| {
-        let mine = split(POINTS, context.comm.size() as u64, context.comm.rank() as u64);
+        let own = split(POINTS, context.comm.size() as u64, context.comm.rank() as u64);
         let mut pairs = |clustered: bool| {
             let points: Vec<f64> =
-                mine.clone().flat_map(|i| [0, 1, 2].map(|axis| coordinate(clustered, i, axis))).collect();
+                own.clone().flat_map(|i| [0, 1, 2].map(|axis| coordinate(clustered, i, axis))).collect();
             let cloud = Cloud::from_host_f64(&mut context.recorder, &Domain::new(&[SIDE; 3])?, &points)?;
             let search = DistributedSearch::new(&mut context, &cloud)?;
             Ok::<_, Error>(search.pairs(&mut context, None, &bins)?)

@@ -2,6 +2,7 @@
 
 use crate::comm::CommError;
 use crate::cosmology::CosmologyError;
+use crate::exchange::ExchangeError;
 use crate::fft::{FftError, TransformError};
 use crate::gpu::DeviceError;
 use crate::grid::LayoutError;
@@ -55,7 +56,11 @@ pub enum Error {
     Sort(SortError),
 }
 
-crate::exchange::from_exchange_error!(Error);
+impl From<ExchangeError> for Error {
+    fn from(error: ExchangeError) -> Self {
+        error.flatten()
+    }
+}
 
 impl From<FftError> for Error {
     fn from(error: FftError) -> Self {

@@ -75,10 +75,7 @@ where
 {
     let rank = |comm: Communicator| {
         let gpu = Gpu::open(options, local_rank(&comm)?)?;
-        let context = Context::new(comm, gpu.clone()).map_err(|error| match error {
-            ExchangeError::Device(error) => E::from(error),
-            ExchangeError::Comm(error) => E::from(error),
-        })?;
+        let context = Context::new(comm, gpu.clone()).map_err(ExchangeError::flatten::<E>)?;
         let result = body(context);
         // Saved here, since a failure may end the process without dropping the device.
         gpu.save_pipelines();

@@ -71,6 +71,7 @@ pub mod io;
 mod kernels;
 mod launch;
 pub mod mesh;
+pub mod operators;
 pub mod pm;
 pub mod points;
 mod printable;

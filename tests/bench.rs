@@ -221,7 +221,7 @@ fn tables_are_for_people() {
         ("fft --size 8 --reference --ranks 2", &["8x8x8", "complex", "inverse", "ratio", "of copy", "GB/s"][..]),
         ("exchange --size 8 --ranks 2", &["8x8x8", "2x1", "messages"]),
         ("halo --size 8", &["exchange", "reduce", "ghosts"]),
-        ("knn --size 50 --reference", &["uniform points in an open box", "a point", "ratio"]),
+        ("knn --size 50 --reference", &["uniform points in an open box", "per point", "ratio"]),
         ("fof --size 50 --box 1", &["groups", "20 points and more", "together"]),
     ] {
         let outcome = Call::new(&words(&format!("bench {line} --runs 1"))).succeeds();

@@ -7,7 +7,7 @@ mod cli;
 use std::fs;
 
 use approx::assert_relative_eq;
-use cli::{Call, Ranks, Scratch, files, has_mpi};
+use cli::{Call, Ranks, Scratch, has_mpi};
 use meshloom::io::{NpyElement, NpyFile, NpyWriter, NpzFile, token};
 
 const SIDES: [f64; 3] = [8.0, 4.0, 0.0];
@@ -112,36 +112,47 @@ fn groups_are_those_of_all_pairs() {
     file.check().unwrap();
     let names = "label count mass center velocity inertia_radius velocity_dispersion max_radius axes directions radial_velocity order offset";
     assert_eq!(file.names().collect::<Vec<_>>(), names.split(' ').collect::<Vec<_>>());
-    // What the groups should be: label, members, mass; heaviest first.
-    let mut groups: Vec<(i64, Vec<usize>, f64)> = Vec::new();
-    for label in 0..n as i64 {
-        let members: Vec<usize> = (0..n).filter(|&i| want[i] == label).collect();
-        let sum = members.iter().map(|&i| f64::from(mass[i])).sum();
-        if members.len() >= 3 {
-            groups.push((label, members, sum));
-        }
-    }
-    groups.sort_by(|a, b| b.2.total_cmp(&a.2).then(a.0.cmp(&b.0)));
+    let groups = groups_of(&want, &mass);
     assert!(groups.len() > 10, "{}", groups.len());
-    assert_eq!(integers(&file, "label"), groups.iter().map(|group| group.0).collect::<Vec<_>>());
-    assert_eq!(integers(&file, "count"), groups.iter().map(|group| group.1.len() as i64).collect::<Vec<_>>());
-    let members: Vec<i64> = groups.iter().flat_map(|group| group.1.iter().map(|&i| i as i64)).collect();
+    assert_eq!(integers(&file, "label"), groups.iter().map(|group| group.label).collect::<Vec<_>>());
+    assert_eq!(integers(&file, "count"), groups.iter().map(|group| group.members.len() as i64).collect::<Vec<_>>());
+    let members: Vec<i64> = groups.iter().flat_map(|group| group.members.iter().map(|&i| i as i64)).collect();
     assert_eq!(integers(&file, "order"), members);
-    let ends: Vec<i64> = [0]
-        .into_iter()
-        .chain(groups.iter().scan(0, |end, group| {
-            *end += group.1.len() as i64;
-            Some(*end)
-        }))
-        .collect();
+    let mut ends = vec![0];
+    groups.iter().for_each(|group| ends.push(ends[ends.len() - 1] + group.members.len() as i64));
     assert_eq!(integers(&file, "offset"), ends);
     assert_eq!(file.member("center").unwrap().shape(), [groups.len() as u64, 3]);
     assert_eq!(file.member("directions").unwrap().shape(), [groups.len() as u64, 3, 3]);
-    let read = |name: &str| reals(&file, name);
+    moments_are_those_of_members(&file, &groups, &points, &mass, &velocity);
+}
+
+/// A group of three members at least.
+struct Group {
+    label: i64,
+    members: Vec<usize>,
+    mass: f64,
+}
+
+/// The groups of these labels, heaviest first.
+fn groups_of(labels: &[i64], mass: &[f32]) -> Vec<Group> {
+    let mut groups = Vec::new();
+    for label in 0..labels.len() as i64 {
+        let members: Vec<usize> = (0..labels.len()).filter(|&i| labels[i] == label).collect();
+        let mass = members.iter().map(|&i| f64::from(mass[i])).sum();
+        if members.len() >= 3 {
+            groups.push(Group { label, members, mass });
+        }
+    }
+    groups.sort_by(|a, b| b.mass.total_cmp(&a.mass).then(a.label.cmp(&b.label)));
+    groups
+}
+
+fn moments_are_those_of_members(file: &NpzFile, groups: &[Group], points: &[f32], mass: &[f32], velocity: &[f64]) {
+    let read = |name: &str| reals(file, name);
     let (sums, center, mean) = (read("mass"), read("center"), read("velocity"));
     let (radius, spread, largest) = (read("inertia_radius"), read("velocity_dispersion"), read("max_radius"));
     let (axes, radial) = (read("axes"), read("radial_velocity"));
-    for (row, (label, members, sum)) in groups.iter().enumerate() {
+    for (row, Group { label, members, mass: sum }) in groups.iter().enumerate() {
         let first = *label as usize;
         let offset = |i: usize| {
             [0, 1, 2].map(|a| image(f64::from(points[3 * i + a]) - f64::from(points[3 * first + a]), SIDES[a]))
@@ -230,7 +241,6 @@ fn wrong_words_and_bad_files_are_errors_that_leave_nothing() {
     (masses[28], masses[11]) = (f64::NAN, 1e39);
     let wide = save(&s, "wide.npy", &[30], &masses);
     let missing = s.word("missing.npy");
-    let before = files(s.path());
     let (output, labels) = (s.word("o.npz"), s.word("l.npy"));
     let respelled = format!("{}/./l.npy", s.path().display());
     let fof = |words: &[&str]| Call::new(&[&["fof", "-o", &output, "--labels", &labels], words].concat());
@@ -267,13 +277,9 @@ fn wrong_words_and_bad_files_are_errors_that_leave_nothing() {
         (with(&[&good, "--masses", &missing]), 1, "no such file"),
         (with(&[&missing]), 1, "no such file"),
     ];
-    for (call, code, word) in cases {
-        call.run().is_error(&format!("{:?}", call.words), code, &[word]);
-        assert_eq!(files(s.path()), before, "{:?}", call.words);
-    }
+    s.all_fail(cases);
     if has_mpi() {
-        with(&[&nan]).on(Ranks::Mpi(2)).run().is_error("under MPI", 1, &["(17, 1)"]);
-        assert_eq!(files(s.path()), before);
+        s.all_fail([(with(&[&nan]).on(Ranks::Mpi(2)), 1, "(17, 1)")]);
     }
 }
 

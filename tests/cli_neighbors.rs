@@ -6,7 +6,7 @@ mod cli;
 
 use std::fs;
 
-use cli::{Call, Ranks, Scratch, files, has_mpi};
+use cli::{Call, Ranks, Scratch, has_mpi};
 use meshloom::io::{NpyElement, NpyWriter, NpzFile, token};
 
 /// Where points lie: sides of 0 are open.
@@ -265,16 +265,10 @@ fn wrong_words_and_bad_files_are_errors_that_leave_nothing() {
     let nan = save(&s, "nan.npy", 3, &points);
     let line = save(&s, "line.npy", 4, &[0.0f32; 8]);
     let whole = save(&s, "whole.npy", 3, &[1i64; 9]);
-    let edges = s.file("edges.txt", "0\n1\n2\n");
-    let wrong =
-        [s.file("e0.txt", ""), s.file("e1.txt", "1\n"), s.file("e2.txt", "0\n2\n\n1\n"), s.file("e3.txt", "0\nx\n")];
-    let missing = s.word("missing.npy");
-    let before = files(s.path());
-    let (npz, csv) = (s.word("o.npz"), s.word("o.csv"));
+    let (missing, npz) = (s.word("missing.npy"), s.word("o.npz"));
 
     let knn = |words: &[&str]| Call::new(&[&["knn", "-o", &npz], words].concat());
     let neighbors = |words: &[&str]| Call::new(&[&["neighbors", "-o", &npz], words].concat());
-    let pairs = |words: &[&str]| Call::new(&[&["pairs", "-o", &csv], words].concat());
     let cases = [
         (knn(&[&good]), 2, "-k"),
         (knn(&[&good, "-k", "1025"]), 2, "1024"),
@@ -303,6 +297,26 @@ fn wrong_words_and_bad_files_are_errors_that_leave_nothing() {
         (neighbors(&[&good, "--radius", "1", "--exclude-self", "--queries", &good]), 2, "--queries"),
         (neighbors(&[&plane, "--radius", "1", "--box", "1,2,3"]), 2, "--box"),
         (neighbors(&[&nan, "--radius", "1", "--count-only"]), 1, "(17, 1)"),
+    ];
+    s.all_fail(cases);
+    if has_mpi() {
+        s.all_fail([(knn(&[&nan, "-k", "3"]).on(Ranks::Mpi(2)), 1, "(17, 1)")]);
+    }
+}
+
+#[test]
+fn wrong_words_and_bad_edges_of_pairs_are_errors_that_leave_nothing() {
+    let s = Scratch::new();
+    let mut points = lattice(30, 3, 1);
+    let (good, plane) = (save(&s, "good.npy", 3, &points), save(&s, "plane.npy", 2, &lattice(9, 2, 1)));
+    points[3 * 17 + 1] = f32::NAN;
+    let nan = save(&s, "nan.npy", 3, &points);
+    let edges = s.file("edges.txt", "0\n1\n2\n");
+    let wrong =
+        [s.file("e0.txt", ""), s.file("e1.txt", "1\n"), s.file("e2.txt", "0\n2\n\n1\n"), s.file("e3.txt", "0\nx\n")];
+    let (missing, csv) = (s.word("missing.npy"), s.word("o.csv"));
+    let pairs = |words: &[&str]| Call::new(&[&["pairs", "-o", &csv], words].concat());
+    let cases = [
         (pairs(&[&good]), 2, "--bins"),
         (pairs(&[&good, "--bins", "-"]), 2, "standard input"),
         (pairs(&[&good, "--bins", &wrong[0]]), 1, "line 1: 0 edges"),
@@ -314,14 +328,8 @@ fn wrong_words_and_bad_files_are_errors_that_leave_nothing() {
         (pairs(&[&nan, "--bins", &edges]), 1, "(17, 1)"),
         (pairs(&[&good, "--bins", &edges, "--exclude-self"]), 2, "--exclude-self"),
     ];
-    for (call, code, word) in cases {
-        call.run().is_error(&format!("{:?}", call.words), code, &[word]);
-        assert_eq!(files(s.path()), before, "{:?}", call.words);
-    }
+    s.all_fail(cases);
     if has_mpi() {
-        for (call, word) in [(knn(&[&nan, "-k", "3"]), "(17, 1)"), (pairs(&[&good, "--bins", &wrong[2]]), "line 4")] {
-            call.clone().on(Ranks::Mpi(2)).run().is_error("under MPI", 1, &[word]);
-            assert_eq!(files(s.path()), before, "{:?}", call.words);
-        }
+        s.all_fail([(pairs(&[&good, "--bins", &wrong[2]]).on(Ranks::Mpi(2)), 1, "line 4")]);
     }
 }

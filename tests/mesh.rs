@@ -333,7 +333,7 @@ fn densities_are_those_of_the_cells_without_ghosts() {
                     let [x, y, z] = [i + layout.ghosts[0][0], j + layout.ghosts[1][0], k + layout.ghosts[2][0]];
                     let cell = 2 * ((x * with_ghosts[1] + y) * with_ghosts[2] + z) as usize;
                     let units = f64::from(words[cell]) + 4294967296.0 * f64::from(words[cell + 1]);
-                    let want = units * 3.0 / UNITS as f64 - 1.0;
+                    let want = units * 3.0 / UNITS - 1.0;
                     // Two words are rounded and summed, multiplied and shifted.
                     let bound = 4.0 * f64::from(f32::EPSILON) * (want.abs() + 1.0);
                     assert!((f64::from(got[at]) - want).abs() <= bound, "{rank}: {i} {j} {k}");

@@ -15,17 +15,12 @@ pub enum ExchangeError {
     Comm(#[from] CommError),
 }
 
-/// Gives an error that has variants for the device and for the ranks its `From<ExchangeError>`.
-macro_rules! from_exchange_error {
-    ($error:ty) => {
-        impl From<$crate::exchange::ExchangeError> for $error {
-            fn from(error: $crate::exchange::ExchangeError) -> Self {
-                match error {
-                    $crate::exchange::ExchangeError::Device(error) => error.into(),
-                    $crate::exchange::ExchangeError::Comm(error) => error.into(),
-                }
-            }
+impl ExchangeError {
+    /// The same error as a layer above has it.
+    pub(crate) fn flatten<E: From<DeviceError> + From<CommError>>(self) -> E {
+        match self {
+            ExchangeError::Device(error) => error.into(),
+            ExchangeError::Comm(error) => error.into(),
         }
-    };
+    }
 }
-pub(crate) use from_exchange_error;

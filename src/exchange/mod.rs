@@ -42,7 +42,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use channel::{Channel, ChunkedArray, MessageBuffers};
 pub use context::Context;
 pub use error::ExchangeError;
-pub(crate) use error::from_exchange_error;
 pub use grid_comms::GridComms;
 pub use pending::PendingExchange;
 pub use reshape::Reshape;

@@ -18,6 +18,7 @@ mod device;
 mod error;
 mod inspect;
 mod kernel;
+pub mod machine;
 mod open_device;
 mod options;
 mod params;

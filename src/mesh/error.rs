@@ -1,6 +1,7 @@
 //! What can be wrong with points and fields.
 
 use crate::comm::CommError;
+use crate::exchange::ExchangeError;
 use crate::gpu::DeviceError;
 
 /// An error of the numbers that a caller hands over, the same on every rank, or of what carries them.
@@ -51,4 +52,8 @@ pub enum MeshError {
     Comm(#[from] CommError),
 }
 
-crate::exchange::from_exchange_error!(MeshError);
+impl From<ExchangeError> for MeshError {
+    fn from(error: ExchangeError) -> Self {
+        error.flatten()
+    }
+}

@@ -131,7 +131,7 @@ impl Config {
     /// The process grid of a run on `ranks` ranks.
     ///
     /// # Errors
-    /// [`LayoutError::Grid`] when the grid that was asked for does not fit.
+    /// [`LayoutError::Grid`] when [`Config::grid`](Self) does not fit so many ranks.
     pub fn grid(&self, ranks: usize) -> Result<Grid, LayoutError> {
         match self.grid {
             Some(parts) => Grid::new(parts, ranks),

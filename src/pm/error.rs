@@ -2,6 +2,7 @@
 
 use crate::comm::CommError;
 use crate::cosmology::CosmologyError;
+use crate::exchange::ExchangeError;
 use crate::fft::FftError;
 use crate::gpu::DeviceError;
 use crate::grid::LayoutError;
@@ -58,7 +59,7 @@ pub enum SimulationError {
         /// Values it should have.
         want: u64,
     },
-    /// Accelerations were asked for before there were any.
+    /// Accelerations before the first force.
     #[error("no force has been computed yet; run the simulation before asking for accelerations")]
     NoForce,
     /// Particles without a finite position, or so far from their site that they cannot be painted.
@@ -96,4 +97,8 @@ pub enum SimulationError {
     Mesh(#[from] MeshError),
 }
 
-crate::exchange::from_exchange_error!(SimulationError);
+impl From<ExchangeError> for SimulationError {
+    fn from(error: ExchangeError) -> Self {
+        error.flatten()
+    }
+}

@@ -31,6 +31,8 @@ pub use output::fingerprint;
 #[cfg(feature = "hdf5")]
 pub use snapshot::seal_snapshot_together;
 
+use std::fmt;
+
 use crate::Context;
 use crate::cosmology::{LinearPower, StepOp, TransferKind, fill_white_noise, mode_amplitudes, resume_from, schedule};
 use crate::exchange::GridComms;
@@ -57,6 +59,15 @@ pub struct Simulation {
     /// Operations of the schedule that have been done.
     done: usize,
     scale_factor: f64,
+}
+
+impl fmt::Debug for Simulation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Simulation { config, done, scale_factor, .. } = self;
+        let mut text = f.debug_struct("Simulation");
+        text.field("config", config).field("operations_done", done).field("scale_factor", scale_factor);
+        text.finish_non_exhaustive()
+    }
 }
 
 /// Displacements of so many cells and more cannot be painted: `sane` in `window.wgsl`.

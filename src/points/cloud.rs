@@ -47,7 +47,7 @@ impl AnyArray {
     ///
     /// # Errors
     /// None: the elements have the same size.
-    pub fn words(&self) -> Result<Array<u32>, DeviceError> {
+    pub(crate) fn words(&self) -> Result<Array<u32>, DeviceError> {
         match self {
             AnyArray::F32(array) => array.cast(),
             AnyArray::U32(array) => Ok(array.clone()),
@@ -59,7 +59,7 @@ impl AnyArray {
     ///
     /// # Errors
     /// None: the elements have the same size.
-    pub fn like(&self, words: &Array<u32>) -> Result<AnyArray, DeviceError> {
+    pub(crate) fn like(&self, words: &Array<u32>) -> Result<AnyArray, DeviceError> {
         Ok(match self {
             AnyArray::F32(_) => AnyArray::F32(words.cast()?),
             AnyArray::U32(_) => AnyArray::U32(words.clone()),

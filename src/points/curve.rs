@@ -18,7 +18,7 @@ pub enum Curve {
 }
 
 /// Bits of a cell along each of `dims` axes.
-pub const fn bits(dims: usize) -> u32 {
+pub(crate) const fn bits(dims: usize) -> u32 {
     if dims == 3 { 21 } else { 31 }
 }
 
@@ -53,7 +53,7 @@ impl Frame {
     ///
     /// # Errors
     /// [`ParticleError::Extent`].
-    pub fn whole(domain: &Domain, bounds: Option<Bounds>) -> Result<Self, ParticleError> {
+    pub(crate) fn whole(domain: &Domain, bounds: Option<Bounds>) -> Result<Self, ParticleError> {
         if let Some(Bounds { low, high }) = bounds {
             let open = (0..domain.dims()).filter(|&axis| domain.side(axis).is_none());
             if let Some(axis) = open.into_iter().find(|&axis| !(high[axis] - low[axis]).is_finite()) {
@@ -81,7 +81,7 @@ impl Frame {
 
 /// `floor((x - low) * 2^bits / span)` from 0 to `2^bits - 1`, where only `x - low` is rounded; 0 without extent.
 /// `bits` is at most 31, `x` no NaN.
-pub fn cell(x: f32, low: f32, span: f32, bits: u32) -> u32 {
+pub(crate) fn cell(x: f32, low: f32, span: f32, bits: u32) -> u32 {
     let offset = x - low;
     if offset <= 0.0 || span <= 0.0 {
         return 0;
@@ -102,28 +102,18 @@ fn spread(n: u32, count: u32, step: u32) -> u64 {
     (0..count).map(|bit| u64::from(n >> bit & 1) << (bit * step)).sum()
 }
 
-/// The place of a cell on the Z-order curve: bit `b` of axis `a` at place `b * dims + a`. A cell has [`bits`] bits per
-/// axis; of two axes the third is ignored.
+/// The place of a cell on the Z-order curve: bit `b` of axis `a` at place `b * dims + a`. A cell has 21 bits per
+/// axis in three dimensions and 31 in two; of two axes the third is ignored.
 ///
 /// ```
-/// use meshloom::points::curve::{demorton, morton};
+/// use meshloom::points::curve::morton;
 /// assert_eq!([[1, 0, 0], [0, 1, 0], [0, 0, 1], [3, 0, 0]].map(|cell| morton(cell, 3)), [1, 2, 4, 9]);
-/// assert_eq!(demorton(morton([5, 6, 7], 3), 3), [5, 6, 7]);
 /// ```
 pub fn morton(cell: [u32; 3], dims: usize) -> u64 {
     (0..dims).map(|axis| spread(cell[axis], bits(dims), dims as u32) << axis).sum()
 }
 
-/// The cell at a place of the Z-order curve: the inverse of [`morton`].
-pub fn demorton(key: u64, dims: usize) -> [u32; 3] {
-    let mut cell = [0; 3];
-    for (axis, cell) in cell.iter_mut().enumerate().take(dims) {
-        *cell = (0..bits(dims)).map(|bit| ((key >> (bit as usize * dims + axis) & 1) as u32) << bit).sum();
-    }
-    cell
-}
-
-/// The place of a cell on the Hilbert curve. A cell has [`bits`] bits per axis; of two axes the third is ignored. The
+/// The place of a cell on the Hilbert curve. A cell has 21 bits per axis in three dimensions and 31 in two; of two axes the third is ignored. The
 /// `8^n` (or `4^n`) cells nearest the origin are the first on the curve.
 ///
 /// ```
@@ -252,6 +242,15 @@ impl CurveKeys {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The cell at a place of the Z-order curve: the inverse of [`morton`].
+    fn demorton(key: u64, dims: usize) -> [u32; 3] {
+        let mut cell = [0; 3];
+        for (axis, cell) in cell.iter_mut().enumerate().take(dims) {
+            *cell = (0..bits(dims)).map(|bit| ((key >> (bit as usize * dims + axis) & 1) as u32) << bit).sum();
+        }
+        cell
+    }
 
     /// A splitmix64 stream.
     fn random(state: &mut u64) -> u64 {

@@ -1,6 +1,7 @@
 //! Errors of points.
 
 use crate::comm::CommError;
+use crate::exchange::ExchangeError;
 use crate::gpu::DeviceError;
 
 /// An error of points, of a device or of the ranks. Axes count from 0.
@@ -78,4 +79,8 @@ pub enum ParticleError {
     Comm(#[from] CommError),
 }
 
-crate::exchange::from_exchange_error!(ParticleError);
+impl From<ExchangeError> for ParticleError {
+    fn from(error: ExchangeError) -> Self {
+        error.flatten()
+    }
+}

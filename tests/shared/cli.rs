@@ -84,6 +84,15 @@ impl Scratch {
         self.word(name)
     }
 
+    /// Every call must fail with its exit code and a message with this word, and leave the directory as it was.
+    pub fn all_fail<'a>(&self, cases: impl IntoIterator<Item = (Call, i32, &'a str)>) {
+        let before = files(self.path());
+        for (call, code, word) in cases {
+            call.run().is_error("a wrong call", code, &[word]);
+            assert_eq!(files(self.path()), before, "{:?}", call.words);
+        }
+    }
+
     /// The path of `name` as a word of the command line.
     pub fn word(&self, name: &str) -> String {
         self.join(name).to_str().unwrap().into()

@@ -13,16 +13,29 @@ fn clear_list#(reach: f32) {
     worst# = NONE;
 }
 
+/// What the entry behind becomes if the new one comes before it: the new one, or the entry that moves.
+var<private> moved_d: f32;
+var<private> moved_s: u32;
+
+/// Entry `@` when an entry is inserted; called for all entries in order.
+fn insert_at#_@(d: f32, s: u32) {
+    let old_d = distance#_@;
+    let old_s = index#_@;
+    let before = d < old_d || (d == old_d && s < old_s);
+    // Before the entry is written, so that it can stay in its register.
+    let next_d = select(d, old_d, before);
+    let next_s = select(s, old_s, before);
+    distance#_@ = select(old_d, moved_d, before);
+    index#_@ = select(old_s, moved_s, before);
+    moved_d = next_d;
+    moved_s = next_s;
+}
+
 /// Puts an entry in its place; the last one leaves the list, and `reach#` and `worst#` become those of the new last one.
 fn insert#(d: f32, s: u32) {
-    let d@ = distance#_@;
-    let s@ = index#_@;
-    let before@ = d < d@ || (d == d@ && s < s@);
-    // What entry `@` becomes if the new one comes before it: the new one, or the entry before.
-    var moved_d = d;
-    var moved_s = s;
-    distance#_@ = select(d@, moved_d, before@); moved_d = select(d, d@, before@);
-    index#_@ = select(s@, moved_s, before@); moved_s = select(s, s@, before@);
+    moved_d = d;
+    moved_s = s;
+    insert_at#_@(d, s);
     take_reach#();
 }
 

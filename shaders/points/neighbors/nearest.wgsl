@@ -49,9 +49,10 @@ fn begin_query#(row: u32) {
 fn accept#(d: f32, s: u32) {
     if skip == 1u && s == number# { return; }
 #if later_pass
-    if !(d > previous_d# || (d == previous_d# && s > previous_s#)) { return; }
-#endif
+    if d > previous_d# || (d == previous_d# && s > previous_s#) { insert#(d, s); }
+#else
     insert#(d, s);
+#endif
 }
 
 #if callback

@@ -68,7 +68,7 @@ fn describe(index: usize, adapter: &Adapter) -> (Value, Vec<String>) {
         Ok(gpu) => {
             let (heap, able) = (memory.map_or("unknown".into(), bytes), gpu.capabilities());
             let [window, buffer] = [able.window_bytes, able.buffer_bytes].map(bytes);
-            lines.push(format!("memory    {heap}; {window} a binding, {buffer} a buffer"));
+            lines.push(format!("memory    {heap}; {window} per binding, {buffer} per buffer"));
             describe_capabilities(&gpu, &info, &mut object, &mut lines);
         }
     }
@@ -92,7 +92,7 @@ fn describe_capabilities(gpu: &Gpu, info: &AdapterInfo, object: &mut Value, line
     let optional = if features.is_empty() { "none".into() } else { features.join(", ") };
     let (smallest, largest) = (info.subgroup_min_size, info.subgroup_max_size);
     lines.push(format!(
-        "kernels   {} storage buffers, {} of workgroup memory, {} invocations a workgroup",
+        "kernels   {} storage buffers, {} of workgroup memory, {} invocations per workgroup",
         able.bindings,
         bytes(able.workgroup_bytes.into()),
         able.invocations

@@ -110,7 +110,7 @@ impl Arguments {
             }
             Some(_) => {
                 let axes = domain.dims();
-                return Err(Failure::Usage(format!("--observer must have {axes} finite coordinates, one an axis")));
+                return Err(Failure::Usage(format!("--observer must have {axes} finite coordinates, one per axis")));
             }
         };
         let order = match self.order {

@@ -67,7 +67,7 @@ enum Command {
 fn main() -> ExitCode {
     let filter = EnvFilter::try_from_env("MESHLOOM_LOG").unwrap_or_else(|_| "error".into());
     if filter.max_level_hint() <= Some(LevelFilter::ERROR) {
-        // SAFETY: the program begins here, and nothing before has started a thread.
+        // SAFETY: this is the beginning of the program, and no thread has been started.
         unsafe { chatter::silence() };
     }
     let diagnostics = tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| terminal::Diagnostics);

@@ -432,7 +432,7 @@ fn in_file(error: MeshError, measurement: &Measurement) -> Error {
     }
 }
 
-/// |delta_k|^2 of this rank's modes, corrected as asked.
+/// |delta_k|^2 of this rank's modes, combined and corrected as the call says.
 fn powers(
     measurement: &Measurement,
     geometry: &SpectrumGeometry,

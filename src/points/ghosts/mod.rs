@@ -2,22 +2,21 @@
 //!
 //! | method | submits, waits | exchanges |
 //! |---|---|---|
-//! | [`Ghosts::within`], [`Ghosts::find`] | yes: for points and boxes | three of the host: boxes of all ranks, requests, rows |
+//! | [`Ghosts::within`] | yes: for points and boxes | three of the host: boxes of all ranks, requests, rows |
 //! | [`Ghosts::refresh`], [`Ghosts::accumulate`] | as [`Exchange::run`](crate::exchange::Exchange::run) | one |
 //!
-//! A rank sends boxes around its points and how far each needs others ([`Request`]) to the ranks whose boxes are within that distance; these
+//! A rank sends boxes around its points and how far each needs others to the ranks whose boxes are within that distance; these
 //! answer with the rows of their points that are. Both tests are exact to rounding, so ghosts are few: a shell as thick as the reach.
 
 mod region;
 
-use crate::comm::{CommError, Communicator, Op};
 use crate::exchange::{Context, ExchangeError};
 use crate::gpu::primitives::{Count, Permute};
 use crate::gpu::{Array, DeviceElement, DeviceError, Kernel, KernelSource, MemoryKind, Recorder};
 use crate::grid::Cost;
 use crate::points::rows::{exchange_rows, upload_u32};
 use crate::points::tree::Tree;
-pub use region::{Region, Request};
+pub(crate) use region::{Region, Request};
 
 /// Boxes that each rank sends to all others, at least, if its tree has as many.
 const COARSE_BOXES: u64 = 64;
@@ -73,9 +72,6 @@ struct Adjoint {
     min_rows: u64,
 }
 
-/// An error of ghosts: of the device or of the ranks.
-pub type GhostError = ExchangeError;
-
 impl Region {
     /// The region of a tree. Waits for boxes and points.
     ///
@@ -106,8 +102,8 @@ impl Ghosts {
     /// the same frame.
     ///
     /// # Errors
-    /// [`GhostError`] when the device or another rank fails.
-    pub fn within(context: &mut Context, tree: &Tree, radius: f32) -> Result<Self, GhostError> {
+    /// [`ExchangeError`] when the device or another rank fails.
+    pub fn within(context: &mut Context, tree: &Tree, radius: f32) -> Result<Self, ExchangeError> {
         let region = Region::of(&mut context.recorder, tree)?;
         let requests = region.requests(radius);
         Self::find(context, &region, &requests)
@@ -116,8 +112,8 @@ impl Ghosts {
     /// Ghosts of the points of other ranks that `requests` of this rank reach; `region` is of this rank's own points. All ranks call it.
     ///
     /// # Errors
-    /// [`GhostError`] when the device or another rank fails.
-    pub fn find(context: &mut Context, region: &Region, requests: &[Request]) -> Result<Self, GhostError> {
+    /// [`ExchangeError`] when the device or another rank fails.
+    pub(crate) fn find(context: &mut Context, region: &Region, requests: &[Request]) -> Result<Self, ExchangeError> {
         let comm = context.comm.clone();
         let (me, ranks) = (comm.rank(), comm.size());
         // Coarse boxes of all ranks decide which requests are sent to which rank.
@@ -168,16 +164,6 @@ impl Ghosts {
         self.owners.is_empty()
     }
 
-    /// Number of ghosts of all ranks. All ranks call it.
-    ///
-    /// # Errors
-    /// [`CommError`] when another rank fails.
-    pub fn total(&self, comm: &Communicator) -> Result<u64, CommError> {
-        let mut total = [self.len()];
-        comm.all_reduce(&mut total, Op::Sum)?;
-        Ok(total[0])
-    }
-
     /// The owner of each ghost: the rank, and the row in that rank's cloud. By rank, then by row.
     pub fn owners(&self) -> &[(u32, u32)] {
         &self.owners
@@ -197,13 +183,13 @@ impl Ghosts {
     /// cloud. Submits and waits as [`Exchange::run`](crate::exchange::Exchange::run). All ranks call it.
     ///
     /// # Errors
-    /// [`GhostError`] when the device or another rank fails; [`DeviceError::Misuse`] for an array that is too short.
+    /// [`ExchangeError`] when the device or another rank fails; [`DeviceError::Misuse`] for an array that is too short.
     pub fn refresh<T: DeviceElement>(
         &self,
         context: &mut Context,
         values: &Array<T>,
         width: u64,
-    ) -> Result<Array<T>, GhostError> {
+    ) -> Result<Array<T>, ExchangeError> {
         self.check_length("Ghosts::refresh", values.len(), width)?;
         let outgoing = context.gpu.array_in("ghosts::outgoing", self.rows.len() * width, MemoryKind::Outgoing)?;
         self.permute.gather(&mut context.recorder, values, &self.rows, &outgoing, width, Count::All)?;
@@ -216,14 +202,14 @@ impl Ghosts {
     /// [`Exchange::run`](crate::exchange::Exchange::run). All ranks call it.
     ///
     /// # Errors
-    /// [`GhostError`] when the device or another rank fails; [`DeviceError::Misuse`] for an array of another length.
+    /// [`ExchangeError`] when the device or another rank fails; [`DeviceError::Misuse`] for an array of another length.
     pub fn accumulate(
         &self,
         context: &mut Context,
         ghosts: &Array<f32>,
         values: &Array<f32>,
         width: u64,
-    ) -> Result<(), GhostError> {
+    ) -> Result<(), ExchangeError> {
         if ghosts.len() != self.len() * width {
             let why = format!("{} values for {} ghosts of {width}", ghosts.len(), self.len());
             return Err(DeviceError::Misuse { what: "Ghosts::accumulate".into(), why }.into());

@@ -1,7 +1,7 @@
 //! Distributed sort of host data by unique 128-bit keys, exactly balanced.
 //!
 //! The sorted elements of all ranks form one sequence of N; rank `b` gets its part
-//! [`split`]`(N, P, b)`. As with [`Splitters`](super::Splitters) the boundaries are found by histograms, but keys are
+//! [`split`]`(N, P, b)`. As in `splitters.rs` the boundaries are found by histograms, but keys are
 //! wider and unique: a boundary is found as soon as some candidate has exactly as many keys up to it as must come
 //! before, which takes about log N / log 256 rounds for keys that are spread out.
 
@@ -122,18 +122,6 @@ fn cuts<T>(
 ///
 /// Moves every element at most once; each round of the search for the boundaries takes about `2 log2(P)` messages of `2 P` KiB. Needs
 /// about three further copies of the elements during the exchange, and 32 bytes per element to sort those that are not in order.
-///
-/// ```
-/// use meshloom::comm::run_threads;
-/// use meshloom::points::sort::balanced;
-///
-/// let parts = run_threads(2, |comm| {
-///     let mine: &[u64] = if comm.rank() == 0 { &[40, 10, 30] } else { &[] };
-///     balanced(&comm, mine.to_vec(), |&element| [0, element])
-/// }).unwrap();
-/// assert_eq!((&parts[0].elements[..], &parts[1].elements[..]), (&[10, 30][..], &[40][..]));
-/// assert_eq!((parts[1].part.clone(), parts[1].total), (2..3, 3));
-/// ```
 ///
 /// # Errors
 /// [`SortError::Repeated`] on at least one rank if two elements have the same key; [`SortError::Comm`].

@@ -1,6 +1,7 @@
 //! Errors of distributed sorts.
 
 use crate::comm::CommError;
+use crate::exchange::ExchangeError;
 use crate::gpu::DeviceError;
 use crate::points::ParticleError;
 
@@ -41,4 +42,8 @@ impl From<ParticleError> for SortError {
     }
 }
 
-crate::exchange::from_exchange_error!(SortError);
+impl From<ExchangeError> for SortError {
+    fn from(error: ExchangeError) -> Self {
+        error.flatten()
+    }
+}

@@ -1,17 +1,14 @@
 //! Sorting points along a space-filling curve: on one rank, and over all ranks with the work shared out evenly.
 //!
 //! [`distribute`] is a sort by histograms (L. V. Kale and S. Krishnan, ICPP 1993): every rank sorts its own keys, all
-//! ranks find the [`Splitters`] that cut the sequence of all keys into equal parts, a [`Route`] moves rows once, and
+//! ranks find the splitters that cut the sequence of all keys into equal parts, a [`Route`] moves rows once, and
 //! each rank sorts what it received. Equal keys keep the order of the input, so the result is the same permutation on any
 //! number of ranks, and each rank has exactly its [`split`](crate::grid::split) of it, whatever the points are.
-//!
-//! [`balanced`] does the same for data of the host, by unique keys of 128 bits.
 //!
 //! | function | submits | waits |
 //! |---|---|---|
 //! | [`order`], [`morton_order`] | never | never |
 //! | [`distribute`] | yes | for keys (8 bytes per point, with several ranks), the other ranks, and bounds |
-//! | [`balanced`] | never | for the other ranks |
 //! | [`Route::forward`], [`Route::back`] | if rows move between ranks | as [`Exchange::run`](crate::exchange::Exchange::run) |
 
 mod balanced;
@@ -20,11 +17,10 @@ mod error;
 mod route;
 mod splitters;
 
-pub use balanced::{Balanced, balanced};
+pub(crate) use balanced::{Balanced, balanced};
 pub use distribute::{Sorted, distribute};
 pub use error::SortError;
 pub use route::Route;
-pub use splitters::Splitters;
 
 use crate::gpu::primitives::{Count, Keys, Sort};
 use crate::gpu::{Array, DeviceError, Recorder};

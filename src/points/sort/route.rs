@@ -59,32 +59,27 @@ impl Route {
     }
 
     /// Rows of this rank before [`forward`](Self::forward).
-    pub fn rows_before(&self) -> u64 {
+    pub(super) fn rows_before(&self) -> u64 {
         self.order.len()
     }
 
     /// Rows of this rank after [`forward`](Self::forward).
-    pub fn rows_after(&self) -> u64 {
+    pub(super) fn rows_after(&self) -> u64 {
         self.receives.iter().sum()
     }
 
     /// The order in which this rank sends its rows.
-    pub fn order(&self) -> &Array<u32> {
+    pub(super) fn order(&self) -> &Array<u32> {
         &self.order
     }
 
     /// For each row after, its place among the rows received, in rank order; `None` if they stay in that order.
-    pub fn merge(&self) -> Option<&Array<u32>> {
+    pub(super) fn merge(&self) -> Option<&Array<u32>> {
         self.merge.as_ref()
     }
 
-    /// Rows that this rank sends to each rank.
-    pub fn sends(&self) -> &[u64] {
-        &self.sends
-    }
-
     /// Rows that this rank receives from each rank.
-    pub fn receives(&self) -> &[u64] {
+    pub(super) fn receives(&self) -> &[u64] {
         &self.receives
     }
 

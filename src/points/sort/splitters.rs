@@ -36,11 +36,9 @@ impl Interval {
 ///
 /// Each round, until [`is_done`](Self::is_done): every rank [`counts`](Self::counts), the counts of all ranks are
 /// added, and every rank [`narrow`](Self::narrow)s by the sums. Then every rank [`ties`](Self::ties), which are
-/// gathered from all ranks, and [`cuts`](Self::cuts) says who sends how much to whom.
+/// gathered from all ranks, and [`cuts`](Self::cuts) is how much each rank sends to each.
 #[derive(Clone, Debug)]
 pub struct Splitters {
-    total: u64,
-    ranks: u64,
     intervals: Vec<Interval>,
 }
 
@@ -54,7 +52,7 @@ impl Splitters {
             // No element comes before such a boundary: any key is right.
             Interval { target, low: 0, high: if target == 0 { 0 } else { high } }
         };
-        Splitters { total, ranks, intervals: (1..ranks).map(interval).collect() }
+        Splitters { intervals: (1..ranks).map(interval).collect() }
     }
 
     /// Whether all keys are known.
@@ -103,9 +101,7 @@ impl Splitters {
         self.intervals.iter().flat_map(tie).collect()
     }
 
-    /// Where each rank cuts its sorted keys: `ranks + 1` places, rank `b` gets what lies between places `b` and `b +
-    /// 1`.
-    /// `ties` are those of all ranks, in rank order, and `counts` the numbers of their keys.
+    /// Where each rank cuts its sorted keys: `ranks + 1` places; rank `b` receives what lies between places `b` and `b + 1`. `ties` are those of all ranks, in rank order, and `counts` the numbers of their keys.
     pub fn cuts(&self, ties: &[u64], counts: &[u64]) -> Vec<Vec<u64>> {
         let boundaries = self.intervals.len();
         let mut cuts: Vec<Vec<u64>> = counts.iter().map(|_| vec![0]).collect();
@@ -117,17 +113,12 @@ impl Splitters {
                 let (less, equal) = of(rank);
                 let taken = equals.min(equal);
                 equals -= taken;
-                // Before a boundary with no target nothing comes, not even what is less than the key.
+                // No element comes before a boundary whose target is 0, not even those less than the key.
                 cuts.push(if interval.target == 0 { 0 } else { less + taken });
             }
         }
         cuts.iter_mut().zip(counts).for_each(|(cuts, &count)| cuts.push(count));
         cuts
-    }
-
-    /// The elements that this rank gets: their places in the sequence.
-    pub fn part(&self, rank: usize) -> std::ops::Range<u64> {
-        split(self.total, self.ranks, rank as u64)
     }
 }
 

@@ -33,7 +33,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 const COLUMNS: [&str; 9] =
-    ["mesh", "grid", "axis", "median", "least .. greatest", "a rank sends", "a rank's rate", "blocking", "ratio"];
+    ["mesh", "grid", "axis", "median", "least .. greatest", "sent per rank", "rate per rank", "blocking", "ratio"];
 
 /// An exchange of a transform, between two of its passes.
 struct TransposeExchange {

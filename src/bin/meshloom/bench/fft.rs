@@ -44,7 +44,7 @@ const COLUMNS: [&str; 11] = [
     "values",
     "direction",
     "median",
-    "a cell",
+    "per cell",
     "least .. greatest",
     "memory",
     "of copy",

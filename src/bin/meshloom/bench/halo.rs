@@ -172,7 +172,7 @@ fn report_one(session: &mut Session, copy: &CopySpeed, [mesh, grid]: [&str; 2], 
     row.extend([time(ours.median), range(&ours), ghosts, format!("{of_copy:.2}"), sent]);
     match theirs {
         Some((theirs, same)) => {
-            result["reference"] = report::reference(&ours, "arrays of the host, one thread a rank", &theirs);
+            result["reference"] = report::reference(&ours, "arrays of the host, one thread per rank", &theirs);
             let what = format!("the {} of {mesh} on {grid}", operation.name());
             session.report.compared(&mut result["reference"], what, same);
             row.extend([time(theirs.median), ratio(&ours, &theirs)]);

@@ -53,8 +53,8 @@ fn one(bench: &mut SearchBench, cloud: &Cloud, k: u32, reference: Option<&mut Re
     let [all] = bench.session.sum([cloud.len()])?;
     let mut result = json!({ "size": cloud.len(), "k": k });
     let length = NonZero::new(k as usize).unwrap_or(NonZero::<usize>::MIN);
-    let asked = reference.as_ref().map_or(0, |reference| reference.len());
-    let mut rows = vec![(u32::MAX, f32::INFINITY); asked * length.get()];
+    let queries = reference.as_ref().map_or(0, |reference| reference.len());
+    let mut rows = vec![(u32::MAX, f32::INFINITY); queries * length.get()];
     let took = bench.against(reference, &mut rows, |reference, rows| reference.nearest(length, rows))?;
     let mut differ = 0;
     if !rows.is_empty() {

@@ -63,9 +63,9 @@ fn repeats(seconds: f64) -> u32 {
 }
 
 /// The sum over all ranks.
-pub fn sum<const N: usize>(comm: &Communicator, mut mine: [u64; N]) -> Result<[u64; N], Error> {
-    comm.all_reduce(&mut mine, Op::Sum)?;
-    Ok(mine)
+pub fn sum<const N: usize>(comm: &Communicator, mut own: [u64; N]) -> Result<[u64; N], Error> {
+    comm.all_reduce(&mut own, Op::Sum)?;
+    Ok(own)
 }
 
 /// Measures times, and shows progress.
@@ -161,13 +161,13 @@ impl Clock {
     }
 
     /// The sum over all ranks.
-    pub fn sum<const N: usize>(&self, mine: [u64; N]) -> Result<[u64; N], Error> {
-        sum(&self.comm, mine)
+    pub fn sum<const N: usize>(&self, own: [u64; N]) -> Result<[u64; N], Error> {
+        sum(&self.comm, own)
     }
 
     /// The greatest over all ranks.
-    pub fn most(&self, mine: u64) -> Result<u64, Error> {
-        let mut most = [mine];
+    pub fn most(&self, own: u64) -> Result<u64, Error> {
+        let mut most = [own];
         self.comm.all_reduce(&mut most, Op::Max)?;
         Ok(most[0])
     }

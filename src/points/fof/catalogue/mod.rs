@@ -163,7 +163,7 @@ fn places(comm: &Communicator, sorted: &Balanced<Row>, made: usize) -> Result<Ve
 /// - **Same bits for any number of ranks**, however points are distributed and ordered: sums are of integers.
 /// - **Exact balance**: each rank gets its [`split`](crate::grid::split) of the rows and of the members.
 /// - A group that lies on one rank is measured there, any other at a rank that a hash of the label decides. In total 15 rounds of
-///   messages between all ranks, for any number of groups, and two [`balanced`] sorts; sent are
+///   messages between all ranks, for any number of groups, and two balanced sorts; sent are
 ///   a label and a count for each group and rank, some 500 bytes for each that spans ranks, 216 for each row, and 16
 ///   for each member.
 ///

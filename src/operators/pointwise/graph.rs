@@ -1,0 +1,237 @@
+//! Scalar arithmetic as a graph: what a pointwise function computes, component by component.
+//!
+//! Nodes are numbered in an order in which each stands behind its operands, and equal operations are one node. Vectors are their
+//! components. A graph is extended, never changed, so derivatives share what they have in common with the function.
+
+use std::collections::HashMap;
+
+/// The number of an operation in its graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Node(u32);
+
+/// A function of one number. Names are WGSL's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum Unary {
+    Neg,
+    Abs,
+    Sign,
+    Floor,
+    Ceil,
+    Round,
+    Trunc,
+    Fract,
+    Sqrt,
+    InverseSqrt,
+    Exp,
+    Exp2,
+    Log,
+    Log2,
+    Sin,
+    Cos,
+    Tan,
+    Asin,
+    Acos,
+    Atan,
+    Sinh,
+    Cosh,
+    Tanh,
+    Asinh,
+    Acosh,
+    Atanh,
+}
+
+/// A function of two numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum Binary {
+    Add,
+    Sub,
+    Mul,
+    Div,
+    Rem,
+    Pow,
+    Min,
+    Max,
+    Atan2,
+}
+
+/// A comparison of two numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum Compare {
+    Equal,
+    NotEqual,
+    Less,
+    LessEqual,
+    Greater,
+    GreaterEqual,
+}
+
+/// An operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Op {
+    /// A component of the input, counted over all inputs.
+    Input(u32),
+    /// A number, as the bits of an `f64`.
+    Number(u64),
+    /// A truth value.
+    Flag(bool),
+    /// A function of one number.
+    Unary(Unary, Node),
+    /// A function of two numbers.
+    Binary(Binary, Node, Node),
+    /// `a * b + c`, rounded once.
+    Fma(Node, Node, Node),
+    /// A comparison.
+    Compare(Compare, Node, Node),
+    /// The contrary of a truth value.
+    Not(Node),
+    /// Whether both are true.
+    And(Node, Node),
+    /// Whether one is true.
+    Or(Node, Node),
+    /// `[accept, reject]`, the first where the condition is true.
+    Select(Node, [Node; 2]),
+}
+
+impl Op {
+    /// The nodes that it is computed from.
+    pub fn operands(&self) -> impl Iterator<Item = Node> + use<> {
+        let all = match *self {
+            Op::Input(_) | Op::Number(_) | Op::Flag(_) => [None; 3],
+            Op::Unary(_, a) | Op::Not(a) => [Some(a), None, None],
+            Op::Binary(_, a, b) | Op::Compare(_, a, b) | Op::And(a, b) | Op::Or(a, b) => [Some(a), Some(b), None],
+            Op::Fma(a, b, c) | Op::Select(a, [b, c]) => [Some(a), Some(b), Some(c)],
+        };
+        all.into_iter().flatten()
+    }
+}
+
+/// Operations, each behind its operands.
+#[derive(Clone, Debug, Default)]
+pub struct Graph {
+    ops: Vec<Op>,
+    numbers: HashMap<Op, Node>,
+}
+
+impl Graph {
+    /// The node of an operation: an old one if there is such a one.
+    pub fn add(&mut self, op: Op) -> Node {
+        *self.numbers.entry(op).or_insert_with(|| {
+            self.ops.push(op);
+            Node(self.ops.len() as u32 - 1)
+        })
+    }
+
+    /// The operation of a node.
+    pub fn op(&self, node: Node) -> Op {
+        self.ops[node.0 as usize]
+    }
+
+    /// Number of operations.
+    pub fn len(&self) -> usize {
+        self.ops.len()
+    }
+
+    /// Which nodes `outputs` are computed from, in order.
+    pub fn needed(&self, outputs: impl IntoIterator<Item = Node>) -> Vec<Node> {
+        let mut wanted = vec![false; self.ops.len()];
+        outputs.into_iter().for_each(|node| wanted[node.0 as usize] = true);
+        for at in (0..self.ops.len()).rev() {
+            if wanted[at] {
+                self.ops[at].operands().for_each(|node| wanted[node.0 as usize] = true);
+            }
+        }
+        (0..self.ops.len() as u32).filter(|&at| wanted[at as usize]).map(Node).collect()
+    }
+
+    /// A component of the input.
+    pub fn input(&mut self, number: u32) -> Node {
+        self.add(Op::Input(number))
+    }
+
+    /// A number.
+    pub fn number(&mut self, value: f64) -> Node {
+        self.add(Op::Number(value.to_bits()))
+    }
+
+    /// A function of one number.
+    pub fn unary(&mut self, function: Unary, a: Node) -> Node {
+        self.add(Op::Unary(function, a))
+    }
+
+    /// A function of two numbers.
+    pub fn binary(&mut self, function: Binary, a: Node, b: Node) -> Node {
+        self.add(Op::Binary(function, a, b))
+    }
+
+    /// `a + b`
+    pub fn plus(&mut self, a: Node, b: Node) -> Node {
+        self.binary(Binary::Add, a, b)
+    }
+
+    /// `a - b`
+    pub fn minus(&mut self, a: Node, b: Node) -> Node {
+        self.binary(Binary::Sub, a, b)
+    }
+
+    /// `a b`
+    pub fn times(&mut self, a: Node, b: Node) -> Node {
+        self.binary(Binary::Mul, a, b)
+    }
+
+    /// `a / b`
+    pub fn over(&mut self, a: Node, b: Node) -> Node {
+        self.binary(Binary::Div, a, b)
+    }
+
+    /// A comparison.
+    pub fn compare(&mut self, how: Compare, a: Node, b: Node) -> Node {
+        self.add(Op::Compare(how, a, b))
+    }
+
+    /// `accept` where `condition` is true, else `reject`.
+    pub fn select(&mut self, condition: Node, accept: Node, reject: Node) -> Node {
+        if accept == reject { accept } else { self.add(Op::Select(condition, [accept, reject])) }
+    }
+
+    /// The sum of products of two vectors.
+    pub fn dot(&mut self, a: &[Node], b: &[Node]) -> Node {
+        let products: Vec<Node> = a.iter().zip(b).map(|(&a, &b)| self.times(a, b)).collect();
+        products.into_iter().reduce(|sum, product| self.plus(sum, product)).unwrap_or_else(|| self.number(0.0))
+    }
+
+    /// Adds the operations that the `outputs` of `other` need, with `inputs` in place of its inputs; the outputs' nodes here.
+    pub fn graft(&mut self, other: &Graph, inputs: &[Node], outputs: &[Node]) -> Vec<Node> {
+        let mut here: HashMap<Node, Node> = HashMap::new();
+        for node in other.needed(outputs.iter().copied()) {
+            let of = |node: Node| here[&node];
+            let new = match other.op(node) {
+                Op::Input(number) => inputs[number as usize],
+                op @ (Op::Number(_) | Op::Flag(_)) => self.add(op),
+                Op::Unary(function, a) => self.unary(function, of(a)),
+                Op::Binary(function, a, b) => self.binary(function, of(a), of(b)),
+                Op::Fma(a, b, c) => self.add(Op::Fma(of(a), of(b), of(c))),
+                Op::Compare(how, a, b) => self.compare(how, of(a), of(b)),
+                Op::Not(a) => self.add(Op::Not(of(a))),
+                Op::And(a, b) => self.add(Op::And(of(a), of(b))),
+                Op::Or(a, b) => self.add(Op::Or(of(a), of(b))),
+                Op::Select(condition, [accept, reject]) => self.select(of(condition), of(accept), of(reject)),
+            };
+            here.insert(node, new);
+        }
+        outputs.iter().map(|node| here[node]).collect()
+    }
+}
+
+impl Graph {
+    /// Whether a node is a truth value.
+    pub fn is_flag(&self, node: Node) -> bool {
+        match self.op(node) {
+            Op::Flag(_) | Op::Compare(..) | Op::Not(_) | Op::And(..) | Op::Or(..) => true,
+            Op::Select(_, [accept, _]) => self.is_flag(accept),
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Pointwise functions in WGSL and their derivatives.
+//!
+//! A [`Pointwise`] is a function `fn f(x: f32, v: vec3<f32>, ..) -> f32` (or a vector) that is applied to every element of fields. Its
+//! Jacobian-vector and vector-Jacobian products are derived here from the compiler's form of the text, so nobody writes a
+//! derivative by hand, and functions one after the other become one.
+//!
+//! ```text
+//! WGSL text -> naga's functions -> graph of scalars -> derivatives, more of the graph -> WGSL of one kernel
+//!              (parsed, checked)   (lower)             (derive)                          (write)
+//! ```
+//!
+//! - Arguments and results are `f32` and vectors of it. Inside there may be `let`, `var`, structures, `if`, `select`, calls of
+//!   other functions of the text, constants, and all builtin functions of floats. Loops, integers (but for constant indices), variables outside
+//!   and stores into them are refused with the line.
+//! - `if` computes both branches and chooses. What a branch that is not taken would add to a derivative is zero, also where it is infinite.
+//! - Where a function has no derivative, see the table in `derive.rs`: `abs` at 0 has 0, `min` and `max` take the first at a tie.
+//! - Rounding: a function is computed component by component, in the order of the text; a compiler may contract products and sums.
+
+mod derive;
+mod error;
+mod evaluate;
+mod graph;
+mod lower;
+mod write;
+
+use wgpu::naga::front::wgsl;
+use wgpu::naga::valid::{Capabilities, ValidationFlags, Validator};
+use wgpu::naga::{ScalarKind, Span, TypeInner};
+
+pub use error::PointwiseError;
+use graph::{Graph, Node};
+use lower::{Lowering, Value};
+
+/// An argument of a pointwise function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Argument {
+    /// Its name.
+    pub name: String,
+    /// Components: 1 of a number, 2 to 4 of a vector.
+    pub width: u32,
+}
+
+/// A function of the values of fields at one place. See the [module](self).
+///
+/// ```
+/// use meshloom::operators::Pointwise;
+///
+/// let flow = Pointwise::new("fn f(x: f32, rate: f32) -> f32 { return exp(rate * x) / (1.0 + x * x); }", "f")?;
+/// assert_eq!(flow.evaluate(&[0.0, 3.0]), [1.0]);
+/// // d/dx = 3, d/d rate = 0 there.
+/// assert_eq!(flow.vjp().evaluate(&[0.0, 3.0, 1.0]), [3.0, 0.0]);
+/// # Ok::<(), meshloom::operators::PointwiseError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Pointwise {
+    graph: Graph,
+    arguments: Vec<Argument>,
+    outputs: Vec<Node>,
+}
+
+impl Pointwise {
+    /// The function `name` of a text in WGSL.
+    ///
+    /// # Errors
+    /// [`PointwiseError`], with the line.
+    pub fn new(text: &str, name: &str) -> Result<Self, PointwiseError> {
+        let module = wgsl::parse_str(text).map_err(|error| PointwiseError::Wgsl(error.emit_to_string(text)))?;
+        let mut validator = Validator::new(ValidationFlags::all(), Capabilities::empty());
+        validator.validate(&module).map_err(|error| PointwiseError::Wgsl(error.emit_to_string(text)))?;
+        let of_name = |function: &&wgpu::naga::Function| function.name.as_deref() == Some(name);
+        let Some(function) = module.functions.iter().map(|(_, function)| function).find(of_name) else {
+            return Err(PointwiseError::Signature(format!("the text has no function `{name}`")));
+        };
+        let mut lowering = Lowering { module: &module, source: text, graph: Graph::default() };
+        let (mut arguments, mut values, mut component) = (Vec::new(), Vec::new(), 0);
+        for (number, argument) in function.arguments.iter().enumerate() {
+            let name = argument.name.clone().unwrap_or_else(|| format!("argument {number}"));
+            let ty = &module.types[argument.ty].inner;
+            let Some(width) = width(ty) else {
+                let why = format!("`{name}` is neither f32 nor a vector of f32");
+                return Err(PointwiseError::Signature(why));
+            };
+            let nodes = (component..component + width).map(|number| Value::Scalar(lowering.graph.input(number)));
+            let mut nodes: Vec<Value> = nodes.collect();
+            values.push(if width == 1 { nodes.remove(0) } else { Value::Composite(nodes) });
+            component += width;
+            arguments.push(Argument { name, width });
+        }
+        if function.result.as_ref().and_then(|result| width(&module.types[result.ty].inner)).is_none() {
+            return Err(PointwiseError::Signature(format!("`{name}` returns neither f32 nor a vector of f32")));
+        }
+        let value = lowering.call(function, values, 0, Span::UNDEFINED)?;
+        let outputs = value.scalars().unwrap_or_default();
+        Ok(Pointwise { graph: lowering.graph, arguments, outputs })
+    }
+
+    /// The arguments, in order.
+    pub fn arguments(&self) -> &[Argument] {
+        &self.arguments
+    }
+
+    /// Components of the result.
+    pub fn width(&self) -> u32 {
+        self.outputs.len() as u32
+    }
+
+    /// Components of all arguments.
+    fn components(&self) -> u32 {
+        self.arguments.iter().map(|argument| argument.width).sum()
+    }
+
+    /// Arithmetic operations per place: what a kernel of it does.
+    pub fn operations(&self) -> usize {
+        self.graph.needed(self.outputs.iter().copied()).len()
+    }
+
+    /// `next` with this function's result as its argument number `argument`: one function, computed in one go. Its arguments are those
+    /// of this one, then the others of `next`.
+    ///
+    /// # Errors
+    /// [`PointwiseError::Mismatch`] when there is no such argument, or it has another number of components.
+    pub fn then(&self, next: &Pointwise, argument: usize) -> Result<Pointwise, PointwiseError> {
+        let Some(wanted) = next.arguments.get(argument) else {
+            let why = format!("a function of {} arguments has no argument number {argument}", next.arguments.len());
+            return Err(PointwiseError::Mismatch(why));
+        };
+        if wanted.width != self.width() {
+            let Argument { name, width } = wanted;
+            let why = format!("`{name}` has {width} components, the result before it {}", self.width());
+            return Err(PointwiseError::Mismatch(why));
+        }
+        let (mut graph, mut arguments) = (self.graph.clone(), self.arguments.clone());
+        let (mut inputs, mut component) = (Vec::new(), self.components());
+        for (number, other) in next.arguments.iter().enumerate() {
+            if number == argument {
+                inputs.extend(&self.outputs);
+                continue;
+            }
+            inputs.extend((component..component + other.width).map(|number| graph.input(number)));
+            component += other.width;
+            arguments.push(other.clone());
+        }
+        let outputs = graph.graft(&next.graph, &inputs, &next.outputs);
+        Ok(Pointwise { graph, arguments, outputs })
+    }
+
+    /// The derivative times a vector: a function of the arguments and of a tangent for each (`d_` before the name), which gives the
+    /// tangent of the result.
+    pub fn jvp(&self) -> Pointwise {
+        let mut graph = self.graph.clone();
+        let count = self.components();
+        let tangents: Vec<_> = (count..2 * count).map(|number| Some(graph.input(number))).collect();
+        let found = graph.forward(&self.outputs, &tangents);
+        let outputs = found.into_iter().map(|node| node.unwrap_or_else(|| graph.number(0.0))).collect();
+        let tangents =
+            self.arguments.iter().map(|Argument { name, width }| Argument { name: format!("d_{name}"), width: *width });
+        let arguments = self.arguments.iter().cloned().chain(tangents).collect();
+        Pointwise { graph, arguments, outputs }
+    }
+
+    /// A vector times the derivative: a function of the arguments and of an adjoint of the result, which gives the adjoints of all
+    /// arguments, one behind the other.
+    pub fn vjp(&self) -> Pointwise {
+        let mut graph = self.graph.clone();
+        let (count, width) = (self.components(), self.width());
+        let adjoints: Vec<_> = (count..count + width).map(|number| graph.input(number)).collect();
+        let found = graph.reverse(&self.outputs, &adjoints, count);
+        let outputs = found.into_iter().map(|node| node.unwrap_or_else(|| graph.number(0.0))).collect();
+        let adjoint = Argument { name: "adjoint".into(), width };
+        let arguments = self.arguments.iter().cloned().chain([adjoint]).collect();
+        Pointwise { graph, arguments, outputs }
+    }
+
+    /// The result for one place, on the host and in f64: components of all arguments, one behind the other.
+    ///
+    /// # Panics
+    /// Unless there are as many values as components.
+    pub fn evaluate(&self, values: &[f64]) -> Vec<f64> {
+        assert_eq!(values.len() as u32, self.components(), "one value per component of the arguments");
+        self.graph.evaluate(values, &self.outputs)
+    }
+
+    /// The body of a kernel: statements, and expressions of the components of the result. `read` says how component `c` of argument `a`
+    /// is read.
+    pub fn wgsl(&self, read: impl Fn(usize, u32) -> String) -> (String, Vec<String>) {
+        let places: Vec<(usize, u32)> = (self.arguments.iter().enumerate())
+            .flat_map(|(number, argument)| (0..argument.width).map(move |component| (number, component)))
+            .collect();
+        self.graph.wgsl(&self.outputs, |component| {
+            let (argument, component) = places[component as usize];
+            read(argument, component)
+        })
+    }
+}
+
+/// Components of a type of f32.
+fn width(ty: &TypeInner) -> Option<u32> {
+    let is_f32 = |scalar: &wgpu::naga::Scalar| scalar.kind == ScalarKind::Float && scalar.width == 4;
+    match ty {
+        TypeInner::Scalar(scalar) if is_f32(scalar) => Some(1),
+        TypeInner::Vector { size, scalar } if is_f32(scalar) => Some(*size as u32),
+        _ => None,
+    }
+}

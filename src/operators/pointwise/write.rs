@@ -1,0 +1,101 @@
+//! Writes a graph as WGSL.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+use super::graph::{Binary, Compare, Graph, Node, Op, Unary};
+
+impl Graph {
+    /// WGSL statements that define `v0`, `v1`, .. as far as `outputs` need them, and the expressions of the outputs. `input` says how
+    /// a component of the input is read.
+    pub fn wgsl(&self, outputs: &[Node], input: impl Fn(u32) -> String) -> (String, Vec<String>) {
+        let (mut text, mut names) = (String::new(), HashMap::new());
+        for node in self.needed(outputs.iter().copied()) {
+            let of = |node: Node| -> &String { &names[&node] };
+            let expression = match self.op(node) {
+                Op::Number(bits) => {
+                    names.insert(node, number(f64::from_bits(bits) as f32));
+                    continue;
+                }
+                Op::Input(component) => input(component),
+                Op::Flag(flag) => flag.to_string(),
+                Op::Unary(Unary::Neg, a) => format!("-{}", of(a)),
+                Op::Unary(function, a) => format!("{}({})", unary(function), of(a)),
+                Op::Binary(function, a, b) => binary(function, of(a), of(b)),
+                Op::Fma(a, b, c) => format!("fma({}, {}, {})", of(a), of(b), of(c)),
+                Op::Compare(how, a, b) => format!("{} {} {}", of(a), compare(how), of(b)),
+                Op::Not(a) => format!("!{}", of(a)),
+                Op::And(a, b) => format!("{} & {}", of(a), of(b)),
+                Op::Or(a, b) => format!("{} | {}", of(a), of(b)),
+                Op::Select(condition, [accept, reject]) => {
+                    format!("select({}, {}, {})", of(reject), of(accept), of(condition))
+                }
+            };
+            let name = format!("v{}", names.len());
+            let _ = writeln!(text, "    let {name} = {expression};");
+            names.insert(node, name);
+        }
+        (text, outputs.iter().map(|node| names[node].clone()).collect())
+    }
+}
+
+/// A number that WGSL reads to the same bits.
+fn number(value: f32) -> String {
+    if value < 0.0 { format!("({value:?}f)") } else { format!("{value:?}f") }
+}
+
+fn unary(function: Unary) -> &'static str {
+    match function {
+        Unary::Neg => "-",
+        Unary::Abs => "abs",
+        Unary::Sign => "sign",
+        Unary::Floor => "floor",
+        Unary::Ceil => "ceil",
+        Unary::Round => "round",
+        Unary::Trunc => "trunc",
+        Unary::Fract => "fract",
+        Unary::Sqrt => "sqrt",
+        Unary::InverseSqrt => "inverseSqrt",
+        Unary::Exp => "exp",
+        Unary::Exp2 => "exp2",
+        Unary::Log => "log",
+        Unary::Log2 => "log2",
+        Unary::Sin => "sin",
+        Unary::Cos => "cos",
+        Unary::Tan => "tan",
+        Unary::Asin => "asin",
+        Unary::Acos => "acos",
+        Unary::Atan => "atan",
+        Unary::Sinh => "sinh",
+        Unary::Cosh => "cosh",
+        Unary::Tanh => "tanh",
+        Unary::Asinh => "asinh",
+        Unary::Acosh => "acosh",
+        Unary::Atanh => "atanh",
+    }
+}
+
+fn binary(function: Binary, a: &str, b: &str) -> String {
+    match function {
+        Binary::Add => format!("{a} + {b}"),
+        Binary::Sub => format!("{a} - {b}"),
+        Binary::Mul => format!("{a} * {b}"),
+        Binary::Div => format!("{a} / {b}"),
+        Binary::Rem => format!("{a} % {b}"),
+        Binary::Pow => format!("pow({a}, {b})"),
+        Binary::Min => format!("min({a}, {b})"),
+        Binary::Max => format!("max({a}, {b})"),
+        Binary::Atan2 => format!("atan2({a}, {b})"),
+    }
+}
+
+fn compare(how: Compare) -> &'static str {
+    match how {
+        Compare::Equal => "==",
+        Compare::NotEqual => "!=",
+        Compare::Less => "<",
+        Compare::LessEqual => "<=",
+        Compare::Greater => ">",
+        Compare::GreaterEqual => ">=",
+    }
+}
