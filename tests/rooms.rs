@@ -61,7 +61,7 @@ const WITHOUT_RINGS: &[(&str, &[&str])] = &[
             "points/neighbors",
         ],
     ),
-    ("src/bin/meshloom", &["simulate"]),
+    ("src/bin/meshloom", &["", "bench", "bench/reference", "fft", "kernels", "simulate"]),
 ];
 
 /// An import of one file or folder of a room by another; the room's own `mod.rs` is called `mod`.

@@ -170,7 +170,7 @@ impl Machine {
         }
         let subgroups = invocations.div_ceil(self.subgroup);
         let by_registers = (self.registers / registers).min(self.slots) * self.schedulers / subgroups;
-        let by_memory = if bytes == 0 { by_registers } else { self.workgroup_memory[0] / bytes };
+        let by_memory = self.workgroup_memory[0].checked_div(bytes).unwrap_or(by_registers);
         by_registers.min(by_memory) * subgroups / self.schedulers
     }
 }
