@@ -4,7 +4,6 @@
 //! Where the driver is absent the tests say so and pass; `make test` installs it (package mesa-vulkan-drivers).
 
 use std::collections::BTreeMap;
-use std::ffi::CStr;
 use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -148,7 +147,7 @@ impl Device {
             let which = vk::PipelineExecutableInfoKHR::default().pipeline(pipeline);
             let found = self.statistics.get_pipeline_executable_statistics(&which)?;
             let found = found.iter().map(|statistic| {
-                let name = statistic.name_as_c_str().unwrap_or(CStr::from_bytes_with_nul(b"?\0").unwrap());
+                let name = statistic.name_as_c_str().unwrap_or(c"?");
                 (name.to_string_lossy().into_owned(), statistic.value.u64)
             });
             let found = found.collect();

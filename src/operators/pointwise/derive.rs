@@ -160,6 +160,14 @@ impl Graph {
                 let square = self.times(cosh, cosh);
                 Partial::Over(square)
             }
+            inverse => self.inverse_partial(inverse, x)?,
+        })
+    }
+
+    /// The derivative of an inverse trigonometric or hyperbolic function at `x`.
+    fn inverse_partial(&mut self, function: Unary, x: Node) -> Option<Partial> {
+        let one = self.number(1.0);
+        Some(match function {
             Unary::Asin => Partial::Over(self.root_of_product(x, [Binary::Sub, Binary::Add])),
             Unary::Acos => {
                 let root = self.root_of_product(x, [Binary::Sub, Binary::Add]);
@@ -183,6 +191,7 @@ impl Graph {
                 let (below, above) = (self.minus(one, x), self.plus(one, x));
                 Partial::Over(self.times(below, above))
             }
+            _ => return None,
         })
     }
 

@@ -369,6 +369,13 @@ impl<'a> Lowering<'a> {
                 }
                 _ => Err(self.refuse(at, "a variable outside of the function; make it an argument")),
             },
+            other => self.arithmetic(frame, other, at),
+        }
+    }
+
+    /// The value of an expression that computes.
+    fn arithmetic(&mut self, frame: &mut Frame<'a>, expression: &'a Expression, at: Span) -> Result<Value> {
+        match expression {
             Expression::Unary { op, expr } => {
                 let value = self.value(frame, *expr)?;
                 self.each([value], at, |graph, [a]| match op {
