@@ -47,7 +47,7 @@ pub(super) struct BlockCopy {
     kernel: Kernel,
 }
 
-crate::kernel_params! {
+crate::gpu::kernel_params! {
     struct BlockCopyParams {
         extent: [u32; 4],
         /// The first elements in `from` and in `to`.

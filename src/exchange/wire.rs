@@ -34,7 +34,7 @@ pub(super) struct Codec {
     decode: Kernel,
 }
 
-crate::kernel_params! {
+crate::gpu::kernel_params! {
     struct WireParams {
         /// The part's first word among values.
         start: u32,

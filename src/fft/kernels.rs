@@ -98,7 +98,7 @@ fn on(function: &str, value: &str) -> Callback {
     ))
 }
 
-crate::kernel_params! { struct Factor { by: [f32; 4] } }
+crate::gpu::kernel_params! { struct Factor { by: [f32; 4] } }
 
 fn on_mode() -> Callback {
     Callback::trusted(

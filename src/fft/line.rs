@@ -142,7 +142,7 @@ pub struct LineWorkgroup {
     pub together: bool,
 }
 
-crate::kernel_params! {
+crate::gpu::kernel_params! {
 /// Parameters of a dispatch. The lines of an array are counted by `c0` (fastest), `c1` and `c2` (the field of a batch): the
 /// axes that lines do not run along, in C order.
 ///

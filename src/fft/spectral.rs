@@ -14,7 +14,7 @@ pub struct Spectral {
     part: Box3,
 }
 
-crate::kernel_params! {
+crate::gpu::kernel_params! {
     struct OperatorParams {
         /// Where in the table the second and third axis, the next result and the Laplacian begin.
         table_starts: [u32; 4],
@@ -99,7 +99,7 @@ pub(super) struct Radial {
     kernel: Kernel,
 }
 
-crate::kernel_params! {
+crate::gpu::kernel_params! {
     struct RadialParams {
         shape: [u32; 4],
         first: [u32; 4],

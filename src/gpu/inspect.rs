@@ -85,8 +85,8 @@ mod tests {
 
     #[test]
     fn fields_at_other_offsets_are_refused() {
-        crate::kernel_params! { struct Good { side: [f32; 4], count: u32, pad: u32, half: [f32; 2] } }
-        crate::kernel_params! { struct Bad { count: u32, half: [f32; 2] } }
+        crate::gpu::kernel_params! { struct Good { side: [f32; 4], count: u32, pad: u32, half: [f32; 2] } }
+        crate::gpu::kernel_params! { struct Bad { count: u32, half: [f32; 2] } }
         fn verdict<P: KernelParams>() -> Result<Extent, String> {
             let fields: Vec<_> = P::fields().iter().map(|field| format!("{}: {}", field.name, field.wgsl)).collect();
             let fields = fields.join(", ");

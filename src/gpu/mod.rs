@@ -33,6 +33,7 @@ mod staging;
 mod timer;
 mod transfer;
 
+pub use crate::kernel_params;
 pub use adapter::{AdapterSelector, adapters, choose, memory, unsuitable};
 pub(crate) use array::Loan;
 pub use array::{Array, DeviceElement, LONGEST, RawArray};

@@ -2,7 +2,7 @@
 
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
 
-crate::kernel_params! {
+crate::gpu::kernel_params! {
     struct AxpbyParams {
         count: u32,
         a: f32,

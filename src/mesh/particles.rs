@@ -177,7 +177,7 @@ impl Particles<'_> {
     }
 }
 
-crate::kernel_params! {
+crate::gpu::kernel_params! {
     /// Where particles and the mesh are; see `shaders/mesh/particle.wgsl`.
     struct ParticleParams {
         /// First site, and number of particles.
@@ -197,7 +197,7 @@ crate::kernel_params! {
     }
 }
 
-crate::kernel_params! {
+crate::gpu::kernel_params! {
     struct DensityParams {
         own: [u32; 4],
         /// The first own cell in the array, and the strides.

@@ -136,7 +136,7 @@ pub struct Cloud {
     attributes: BTreeMap<String, Attribute>,
 }
 
-crate::kernel_params! {
+crate::gpu::kernel_params! {
     struct PrepareParams {
         count: u32,
         dims: u32,

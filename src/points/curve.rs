@@ -154,7 +154,7 @@ pub fn hilbert(mut cell: [u32; 3], dims: usize) -> u64 {
     morton(cell, dims)
 }
 
-crate::kernel_params! {
+crate::gpu::kernel_params! {
     struct KeysParams {
         count: u32,
         dims: u32,

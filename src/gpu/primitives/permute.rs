@@ -3,7 +3,7 @@
 use super::count::{COUNTED, Count, Counted, distinct, holds, misuse};
 use crate::gpu::{Array, DeviceElement, DeviceError, Kernel, KernelSource, Profile, Recorder};
 
-crate::kernel_params! {
+crate::gpu::kernel_params! {
     struct PermuteParams {
         count: u32,
         device: u32,

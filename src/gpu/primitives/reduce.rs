@@ -6,7 +6,7 @@ use crate::gpu::{Array, DeviceElement, DeviceError, Element, Kernel, KernelSourc
 /// Elements that one level joins to one.
 const BLOCK: u64 = 1024;
 
-crate::kernel_params! {
+crate::gpu::kernel_params! {
     struct ReduceParams {
         count: u32,
         device: u32,

@@ -15,7 +15,7 @@ const SERIAL_LEAST: u32 = 256;
 /// Elements of such a part at most: llvmpipe silently ends all loops of an invocation after 65,535 iterations in all.
 const SERIAL_MOST: u32 = 1 << 15;
 
-crate::kernel_params! {
+crate::gpu::kernel_params! {
     struct ScanParams {
         count: u32,
         device: u32,

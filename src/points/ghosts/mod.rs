@@ -235,7 +235,7 @@ impl Ghosts {
     }
 }
 
-crate::kernel_params! {
+crate::gpu::kernel_params! {
     struct AccumulateParams {
         count: u32,
         width: u32,

@@ -13,7 +13,7 @@ use crate::points::tree::Tree;
 /// Steps towards its root that a point takes per dispatch where drivers limit loops.
 const MAX_HOPS: u32 = 256;
 
-crate::kernel_params! {
+crate::gpu::kernel_params! {
     struct BeginParams {
         starts: [[u32; 4]; 3],
         count: u32,
@@ -26,14 +26,14 @@ crate::kernel_params! {
     }
 }
 
-crate::kernel_params! {
+crate::gpu::kernel_params! {
     struct FlattenParams {
         count: u32,
         max_hops: u32,
     }
 }
 
-crate::kernel_params! {
+crate::gpu::kernel_params! {
     struct LabelParams {
         count: u32,
     }

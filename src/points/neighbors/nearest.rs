@@ -42,7 +42,7 @@ enum Key {
     Fold { callback: CallbackKey },
 }
 
-crate::kernel_params! {
+crate::gpu::kernel_params! {
     /// What turns squares into distances.
     struct RootParams {
         count: u32,
@@ -53,7 +53,7 @@ crate::kernel_params! {
     }
 }
 
-crate::kernel_params! {
+crate::gpu::kernel_params! {
     struct FoldParams {
         /// The first query, along the curve.
         base: u32,

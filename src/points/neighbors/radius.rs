@@ -59,13 +59,13 @@ pub(super) struct RadiusSearch<'a> {
     pub traversal: Traversal,
 }
 
-crate::kernel_params! {
+crate::gpu::kernel_params! {
     struct RowsParams {
         count: u32,
     }
 }
 
-crate::kernel_params! {
+crate::gpu::kernel_params! {
     struct EntriesParams {
         entries: u32,
         rows: u32,

@@ -63,7 +63,7 @@ impl Traversal {
     }
 }
 
-crate::kernel_params! {
+crate::gpu::kernel_params! {
     /// The parameters of every search.
     pub(super) struct SearchParams {
         /// Sides as coordinates are loaded; far beyond any difference along open axes.

@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 const GROUP: u32 = 64;
 
-crate::kernel_params! {
+crate::gpu::kernel_params! {
     /// The points under a tree.
     struct PointsParams {
         count: u32,
@@ -33,7 +33,7 @@ crate::kernel_params! {
     }
 }
 
-crate::kernel_params! {
+crate::gpu::kernel_params! {
     /// One level of a tree, and where the level below begins.
     struct LevelParams {
         first: u32,

@@ -6,7 +6,7 @@ use crate::gpu::primitives::count::{COUNTED, Counted};
 use crate::gpu::primitives::scan::Scan;
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Profile, Recorder};
 
-crate::kernel_params! {
+crate::gpu::kernel_params! {
     struct DigitParams {
         count: u32,
         device: u32,

@@ -12,7 +12,7 @@ use crate::gpu::primitives::count::{COUNTED, Counted};
 use crate::gpu::primitives::sort::passes::Pass;
 use crate::gpu::{Array, DeviceError, KernelSource, Recorder};
 
-crate::kernel_params! {
+crate::gpu::kernel_params! {
     struct TieParams {
         count: u32,
         device: u32,
