@@ -3,13 +3,13 @@
 //! A device's *limits* say what runs; a [`Machine`] says what runs well. Plans are made for limits and priced here, so that a test can hold a
 //! shape to a number without a device.
 //!
-//! - **Sectors.** Memory moves in sectors: a run of `bytes` costs [`Machine::sectors`] of them, wanted or not.
+//! - **Sectors.** Memory moves in sectors: a run of `bytes` costs what [`Machine::moved`] says, wanted or not.
 //! - **Conflicts.** Workgroup memory has banks of 4 bytes; one access of a subgroup takes as many cycles as the busiest bank has
 //!   different words ([`Machine::conflicts`]). Elements of 8 and 16 bytes are read in 2 and 4 rounds of fewer invocations.
 //! - **Occupancy.** A core keeps as many subgroups in flight as its registers, its workgroup memory and its slots allow
 //!   ([`Machine::occupancy`]); a kernel that waits for memory wants [`Machine::enough`].
 //!
-//! Figures are those of the vendors' documents for the classes of hardware named; none was fitted to a measurement.
+//! Figures are those of public descriptions of the hardware; none was measured here.
 
 /// A class of hardware.
 #[derive(Clone, Copy, Debug, PartialEq)]

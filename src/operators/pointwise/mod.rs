@@ -8,13 +8,6 @@
 //! WGSL text -> naga's functions -> graph of scalars -> derivatives, more of the graph -> WGSL of one kernel
 //!              (parsed, checked)   (lower)             (derive)                          (write)
 //! ```
-//!
-//! - Arguments and results are `f32` and vectors of it. Inside there may be `let`, `var`, structures, `if`, `select`, calls of
-//!   other functions of the text, constants, and all builtin functions of floats. Loops, integers (but for constant indices), variables outside
-//!   and stores into them are refused with the line.
-//! - `if` computes both branches and chooses. What a branch that is not taken would add to a derivative is zero, also where it is infinite.
-//! - Where a function has no derivative, see the table in `derive.rs`: `abs` at 0 has 0, `min` and `max` take the first at a tie.
-//! - Rounding: a function is computed component by component, in the order of the text; a compiler may contract products and sums.
 
 mod derive;
 mod error;
@@ -40,7 +33,14 @@ pub struct Argument {
     pub width: u32,
 }
 
-/// A function of the values of fields at one place. See the [module](self).
+/// A function of the values of fields at one place.
+///
+/// - Arguments and results are `f32` and vectors of it. Inside there may be `let`, `var`, structures, `if`, `select`, calls of
+///   other functions of the text, constants, and all builtin functions of floats. Loops, integers (but for constant indices), variables outside
+///   and stores into them are refused with the line.
+/// - `if` computes both branches and chooses. What a branch that is not taken would add to a derivative is zero, also where it is infinite.
+/// - Where a function has no derivative, `abs` at 0 has 0, `min` and `max` take the first at a tie.
+/// - Rounding: a function is computed component by component, in the order of the text; a compiler may contract products and sums.
 ///
 /// ```
 /// use meshloom::operators::Pointwise;
