@@ -970,3 +970,31 @@ proptest! {
         prop_assert_eq!(there, back);
     }
 }
+
+#[test]
+fn modes_are_scaled_by_the_square_of_their_number() {
+    for n in [8u64, 9] {
+        let spec = real([n; 3]);
+        let [a, b, c] = spec.spectrum();
+        let input: Vec<[f32; 2]> = random(modes(&spec), 5);
+        let half = n / 2;
+        let amplitudes: Vec<f32> = (0..=3 * half * half).map(|square| 1.0 / (1.0 + square as f32)).collect();
+        let number = |i: u64| i.min(n - i);
+        let at = |mode: usize| [mode as u64 / (b * c), mode as u64 / c % b, mode as u64 % c];
+        let square = |mode: usize| at(mode).iter().map(|&i| number(i) * number(i)).sum::<u64>() as usize;
+        // One product of two floats each, so the bits are known.
+        let factor = |mode: usize| amplitudes[square(mode)];
+        let want: Vec<[f32; 2]> = (0..input.len()).map(|mode| input[mode].map(|part| part * factor(mode))).collect();
+        assert_eq!(want.len() as u64, a * b * c);
+        for parts in [[1, 1], [3, 1], [2, 2]] {
+            let ranks = on_ranks::<f32, _>(&Setup::on(parts), &spec, |rank| {
+                let spectrum = rank.spectrum(&input);
+                rank.transform.scale_radially(&mut rank.recorder, &spectrum, &amplitudes).unwrap();
+                let short = rank.transform.scale_radially(&mut rank.recorder, &spectrum, &amplitudes[..1]);
+                assert!(short.is_err() || n == 1, "a table that is too short");
+                (rank.transform.spectrum_part(), rank.download(&spectrum))
+            });
+            same(&gathered(spec.spectrum(), 1, ranks), &want, "radial amplitudes");
+        }
+    }
+}
