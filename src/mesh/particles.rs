@@ -248,6 +248,7 @@ fn particle_kernels(window: Window, in_cells: bool) -> [KernelSource; 3] {
             .flag("tsc", window == Window::Tsc)
             .flag("pcs", window == Window::Pcs)
             .flag("in_cells", in_cells)
+            .repeat('@', window.order())
     })
 }
 
