@@ -8,6 +8,8 @@
 // conserved to the last bit and the mesh is the same for any order of the atomics and any number of ranks. The high
 // word takes a carry when the low one wraps.
 //
+// Lines with $ are repeated for each of ROWS rows along z, whose additions are in flight together.
+//
 // Workgroup: GROUP invocations, ITEMS particles each. No workgroup memory.
 
 var<uniform> params: Params;
@@ -61,15 +63,14 @@ fn each(particle: u32) {
     for (var i = 0; i < WIDTH; i++) {
         let row_x = x.places[i] * params.shape.y;
         let in_y = shares(in_x[i], y.weights);
-        for (var j = 0; j < WIDTH; j++) {
-            let row_y = (row_x + y.places[j]) * params.shape.z;
-            let in_z = shares(in_y[j], z.weights);
-            let to@ = 2u * (row_y + z.places[@]);
-            // A row's additions before their carries, so that they are in flight together. A share of 0 costs none and carries nothing:
-            // its variable stays, where a 0 of its own would make compilers wait for each addition in turn.
-            var before@ = in_z[@];
-            if in_z[@] > 0u { before@ = add_mesh(to@, in_z[@]); }
-            if before@ + in_z[@] < before@ { add_mesh(to@ + 1u, 1u); }
+        for (var j = 0; j < WIDTH; j += i32(ROWS)) {
+            let row$ = (row_x + y.places[j + $]) * params.shape.z;
+            let in$ = shares(in_y[j + $], z.weights);
+            // Additions before their carries, so that they are in flight together. A share of 0 costs none and carries nothing: its variable
+            // stays, where a 0 of its own would make compilers wait for each addition in turn.
+            var before$@ = in$[@];
+            if in$[@] > 0u { before$@ = add_mesh(2u * (row$ + z.places[@]), in$[@]); }
+            if before$@ + in$[@] < before$@ { add_mesh(2u * (row$ + z.places[@]) + 1u, 1u); }
         }
     }
 }
