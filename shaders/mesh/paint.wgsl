@@ -8,6 +8,8 @@
 // conserved to the last bit and the mesh is the same for any order of the atomics and any number of ranks. The high
 // word takes a carry when the low one wraps.
 //
+// Lines with $ are repeated for each of ROWS rows along z, whose additions are in flight together.
+//
 // Workgroup: GROUP invocations, ITEMS particles each. No workgroup memory.
 
 var<uniform> params: Params;
@@ -24,14 +26,28 @@ var<storage, read_write> faults: array<atomic<u32>>;
 
 const UNIT: u32 = 268435456u;
 
-fn deposit(cell: u32, amount: u32) {
-    let before = add_mesh(2u * cell, amount);
-    if before + amount < before { add_mesh(2u * cell + 1u, 1u); }
+/// Nodes along an axis in the order in which they take their shares, the heaviest last.
+struct Takers {
+    weights: vec4<f32>,
+    places: vec4<u32>,
 }
 
-/// The share of `whole` units that goes to a node of weight `w`, at most the `left` that remain; the last node (`rest`) takes all of them.
-fn share(whole: u32, w: f32, left: u32, rest: bool) -> u32 {
-    return select(min(u32(f32(whole) * w + 0.5), left), left, rest);
+fn takers(nodes: Nodes, axis: u32) -> Takers {
+    let last = heaviest(nodes.at);
+    let places = places(nodes.first, axis);
+    var found: Takers;
+    let node@ = (last + @ + 1) % WIDTH;
+    found.weights[@] = weight(nodes.at, node@);
+    found.places[@] = places[node@];
+    return found;
+}
+
+/// Shares of `whole` units by weight, each at most what is left; the last node takes all of that.
+fn shares(whole: u32, weights: vec4<f32>) -> vec4<u32> {
+    var left = whole;
+    var found = vec4<u32>(0u);
+    found[@] = select(min(u32(f32(whole) * weights[@] + 0.5), left), left, @ + 1 == WIDTH); left -= found[@];
+    return found;
 }
 
 fn each(particle: u32) {
@@ -40,26 +56,21 @@ fn each(particle: u32) {
         add_faults(0u, 1u);
         return;
     }
-    let last = vec3<i32>(heaviest(at.x.at), heaviest(at.y.at), heaviest(at.z.at));
-    var left_x = UNIT;
-    for (var i = 1; i <= WIDTH; i++) {
-        let a = (last.x + i) % WIDTH;
-        let in_x = share(UNIT, weight(at.x.at, a), left_x, i == WIDTH);
-        left_x -= in_x;
-        let row_x = place(at.x.first + a, 0u) * params.shape.y;
-        var left_y = in_x;
-        for (var j = 1; j <= WIDTH; j++) {
-            let b = (last.y + j) % WIDTH;
-            let in_y = share(in_x, weight(at.y.at, b), left_y, j == WIDTH);
-            left_y -= in_y;
-            let row_y = (row_x + place(at.y.first + b, 1u)) * params.shape.z;
-            var left_z = in_y;
-            for (var k = 1; k <= WIDTH; k++) {
-                let c = (last.z + k) % WIDTH;
-                let in_z = share(in_y, weight(at.z.at, c), left_z, k == WIDTH);
-                left_z -= in_z;
-                if in_z > 0u { deposit(row_y + place(at.z.first + c, 2u), in_z); }
-            }
+    let x = takers(at.x, 0u);
+    let y = takers(at.y, 1u);
+    let z = takers(at.z, 2u);
+    let in_x = shares(UNIT, x.weights);
+    for (var i = 0; i < WIDTH; i++) {
+        let row_x = x.places[i] * params.shape.y;
+        let in_y = shares(in_x[i], y.weights);
+        for (var j = 0; j < WIDTH; j += i32(ROWS)) {
+            let row$ = (row_x + y.places[j + $]) * params.shape.z;
+            let in$ = shares(in_y[j + $], z.weights);
+            // Additions before their carries, so that they are in flight together. A share of 0 costs none and carries nothing: its variable
+            // stays, where a 0 of its own would make compilers wait for each addition in turn.
+            var before$@ = in$[@];
+            if in$[@] > 0u { before$@ = add_mesh(2u * (row$ + z.places[@]), in$[@]); }
+            if before$@ + in$[@] < before$@ { add_mesh(2u * (row$ + z.places[@]) + 1u, 1u); }
         }
     }
 }

@@ -2,6 +2,8 @@
 //
 // Particles are the sites of a box of a lattice with displacements d0, d1, d2 in box units, or (`in_cells`) a cell of the
 // array in `cell` and offsets d0, d1, d2 in cells.
+//
+// Lines with @ are repeated for each of WIDTH nodes along an axis.
 
 #import mesh::window
 
@@ -38,13 +40,20 @@ fn locate(particle: u32) -> Located {
 }
 #endif
 
-/// Place of a node in the array along an axis; an axis that is not cut closes on itself.
-fn place(node: i32, axis: u32) -> u32 {
+/// Places in the array of WIDTH nodes along an axis, from `first` on; an axis that is not cut closes on itself. One remainder
+/// an axis: the next node's place is one more, or 0.
+fn places(first: i32, axis: u32) -> vec4<u32> {
+    var at = u32(first - params.base[axis]);
+    // Beyond the array where the axis is cut.
+    var end = 0xffffffffu;
     if ((params.mesh.w >> axis) & 1u) == 1u {
-        let n = i32(params.mesh[axis]);
-        return u32((node % n + n) % n);
+        end = params.mesh[axis];
+        let rest = first % i32(end);
+        at = u32(select(rest, rest + i32(end), rest < 0));
     }
-    return u32(node - params.base[axis]);
+    var found = vec4<u32>(0u);
+    found[@] = at; at = select(at + 1u, 0u, at + 1u == end);
+    return found;
 }
 
 fn inside(nodes: Nodes, axis: u32) -> bool {

@@ -20,16 +20,23 @@ fn readout(particle: u32) -> f32 {
     let at = locate(particle);
     var sum = 0.0;
     if !at.sane || !all_inside(at) { return sum; }
+    let x = places(at.x.first, 0u);
+    let y = places(at.y.first, 1u);
+    let z = places(at.z.first, 2u);
+    var w_y = vec4<f32>(0.0);
+    w_y[@] = weight(at.y.at, @);
+    var w_z = vec4<f32>(0.0);
+    w_z[@] = weight(at.z.at, @);
     for (var a = 0; a < WIDTH; a++) {
-        let row_x = place(at.x.first + a, 0u) * params.shape.y;
+        let row_x = x[a] * params.shape.y;
         var sum_x = 0.0;
         for (var b = 0; b < WIDTH; b++) {
-            let row_y = (row_x + place(at.y.first + b, 1u)) * params.shape.z;
+            let row_y = (row_x + y[b]) * params.shape.z + params.shape.w;
+            // A row's loads before their uses.
+            let f@ = load_mesh(row_y + z[@]);
             var sum_y = 0.0;
-            for (var c = 0; c < WIDTH; c++) {
-                sum_y += weight(at.z.at, c) * load_mesh(params.shape.w + row_y + place(at.z.first + c, 2u));
-            }
-            sum_x += weight(at.y.at, b) * sum_y;
+            sum_y += w_z[@] * f@;
+            sum_x += w_y[b] * sum_y;
         }
         sum += weight(at.x.at, a) * sum_x;
     }

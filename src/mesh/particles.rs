@@ -235,6 +235,8 @@ struct ParticleKernels {
 
 /// What paints, reads and measures the reach.
 fn particle_kernels(window: Window, in_cells: bool) -> [KernelSource; 3] {
+    // Rows that are painted at once; with more of wider windows GPUs would run fewer subgroups.
+    let rows = if window == Window::Cic { 2 } else { 1 };
     [
         ("mesh::paint", include_str!("../../shaders/mesh/paint.wgsl")),
         ("mesh::readout", include_str!("../../shaders/mesh/readout.wgsl")),
@@ -248,6 +250,9 @@ fn particle_kernels(window: Window, in_cells: bool) -> [KernelSource; 3] {
             .flag("tsc", window == Window::Tsc)
             .flag("pcs", window == Window::Pcs)
             .flag("in_cells", in_cells)
+            .repeat('@', window.order())
+            .repeat('$', rows)
+            .constant("ROWS", rows)
     })
 }
 
