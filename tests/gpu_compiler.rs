@@ -205,7 +205,7 @@ const fn budget(label: &'static str, scratch: u64, waves: [u64; 2], code: u64) -
 }
 
 /// Upper bounds, with room for other versions of the compiler. What is bound by memory wants no scratch and many waves; lines with scratch
-/// are debts: filters repeat the inverse for each result, Bluestein's lines hold two at once, and searches have their stack there.
+/// are debts: filters repeat the inverse for each result, and Bluestein's lines hold two at once.
 const BUDGETS: &[Budget] = &[
     budget("exchange::", 0, [24, 8], 4096),
     budget("fft::Copy", 0, [24, 8], 2048),
@@ -218,9 +218,9 @@ const BUDGETS: &[Budget] = &[
     budget("mesh::readout", 0, [24, 4], 7168),
     budget("mesh::", 0, [24, 8], 6144),
     budget("neighbors::link_", 0, [24, 8], 2048),
-    budget("neighbors::link", 24576, [20, 4], 12288),
-    budget("neighbors::within", 24576, [20, 4], 12288),
-    budget("neighbors::nearest", 24576, [10, 2], 24576),
+    budget("neighbors::link", 0, [20, 4], 8192),
+    budget("neighbors::within", 0, [20, 4], 8192),
+    budget("neighbors::nearest", 0, [10, 2], 20480),
     budget("primitives::scan_apply", 0, [20, 6], 4096),
     budget("primitives::sort_scatter", 0, [8, 2], 20480),
     budget("primitives::sort_ties", 0, [12, 2], 8192),

@@ -3,6 +3,7 @@
 #[path = "shared/clouds.rs"]
 mod clouds;
 
+use std::process::Command;
 use std::sync::LazyLock;
 
 use clouds::{Kind, brute_nearest, brute_pairs, brute_within, points};
@@ -418,10 +419,8 @@ fn callbacks_see_every_neighbour() {
 fn every_form_finds_the_same() {
     let gpu = Gpu::open(&Options::from_env().unwrap(), 0).unwrap();
     let mut forms = vec![GroupShape { lanes: 1, slots: 4 }, GroupShape { lanes: 1, slots: 1 }];
-    if gpu.capabilities().subgroup_least >= 4 {
-        forms.push(GroupShape { lanes: 4, slots: 8 });
-        forms.push(GroupShape { lanes: 4, slots: 2 });
-    }
+    let lanes = [(4, 8), (4, 2), (8, 4), (16, 2), (32, 1)].map(|(lanes, slots)| GroupShape { lanes, slots });
+    forms.extend(lanes.into_iter().filter(|form| form.lanes <= gpu.capabilities().subgroup_least));
     let domain = Domain::new(&[1.0, 0.0, 1.0]).unwrap();
     let points = points(Kind::Hernquist, 600, 3, 11);
     let find = |options: &Options, form: Option<GroupShape>| {
@@ -443,6 +442,16 @@ fn every_form_finds_the_same() {
     let (_, tree) = bench.tree(&domain, &points);
     let near = bench.nearest(&tree, Queries::Own, &KnnQuery::nearest(4));
     assert!(near.iter().zip(&want.0).all(|(have, want)| have[..] == want[..4]), "windows");
+}
+
+/// From 16 lanes on a group keeps its stack in their registers; lavapipe has as many where it is told so.
+#[test]
+fn groups_of_sixteen_lanes_find_the_same() {
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", "every_form_finds_the_same"]).env("LP_NATIVE_VECTOR_WIDTH", "512");
+    let output = child.output().unwrap();
+    let [text, errors] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+    assert!(output.status.success() && text.contains("1 passed"), "{text}\n{errors}");
 }
 
 #[test]

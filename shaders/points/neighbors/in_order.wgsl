@@ -15,7 +15,6 @@ fn push(base: u32, first: u32, count: u32, level: u32) {
     while reached != 0u {
         let child = firstLeadingBit(reached);
         reached ^= 1u << child;
-        stack[stack_size] = (level << 28u) | (first + child);
-        stack_size++;
+        push_entry((level << 28u) | (first + child));
     }
 }

@@ -21,7 +21,6 @@ fn push(base: u32, first: u32, count: u32, level: u32) {
         last = lane_max_i32(last);
         if last < 0 { break; }
         key$ = select(key$, -1, key$ == last);
-        stack[stack_size] = (level << 28u) | (first + (u32(last) & 7u));
-        stack_size++;
+        push_entry((level << 28u) | (first + (u32(last) & 7u)));
     }
 }

@@ -18,7 +18,7 @@
 // A leaf is LEAF points, a node FAN nodes of the level below. Coordinates are scaled as they are loaded (measure.wgsl).
 //
 // Workgroup: LANES invocations and one group, or GROUP invocations with a group each if LANES is 1. No workgroup memory;
-// a stack of STACK words per invocation.
+// the stack has STACK entries, in registers of the lanes or in an array of each invocation.
 //
 // A node is entered if any lane reaches it: a test of the group's box alone lets one outlier drag its group
 // through the whole tree. Along a periodic axis the nearest image counts: a difference d0 above half the side becomes
@@ -49,7 +49,6 @@ var<storage, read_write> cursor: array<u32>;
 #import neighbors::lanes
 
 const QUERIES: u32 = LANES * SLOTS;
-const STACK: u32 = 80u;
 const NONE: u32 = 0xffffffffu;
 /// Beyond all coordinates.
 const FAR: f32 = 8e37;
@@ -80,9 +79,6 @@ struct Image {
 var<private> lane: u32;
 /// The query of the first slot.
 var<private> first_row: u32;
-/// Nodes to be visited: the level in the upper 4 bits, the node within its level in the others.
-var<private> stack: array<u32, STACK>;
-var<private> stack_size: u32;
 /// Of the leaf that was found last.
 var<private> leaf_bounds: Bounds;
 /// Bounds of the group's queries.
@@ -263,6 +259,12 @@ fn scan(leaf: u32, b: Bounds) {
     }
 }
 
+// Entries of the stack are nodes to be visited: the level in the upper 4 bits, the node within its level in the others.
+#if lane_stack
+#import neighbors::stack_lanes
+#else
+#import neighbors::stack_private
+#endif
 #if nearest_first
 #import neighbors::nearest_first
 #else
@@ -272,9 +274,9 @@ fn scan(leaf: u32, b: Bounds) {
 /// The next leaf that is reached, with its bounds; NONE if there is none left, or the traversal has stopped.
 fn next_leaf(own_leaf: u32) -> u32 {
     while stack_size > 0u {
-        stack_size--;
-        let level = stack[stack_size] >> 28u;
-        let node = stack[stack_size] & 0xfffffffu;
+        let entry = pop_entry();
+        let level = entry >> 28u;
+        let node = entry & 0xfffffffu;
         if level < params.levels {
             let loaded = load_node(first_of(level) + node);
             if !any_lane(reaches(loaded)) { continue; }
@@ -307,8 +309,8 @@ fn stop_at(leaf: u32) {
 
 /// Traverses the tree, but for `own_leaf`.
 fn traverse(own_leaf: u32) {
-    stack[0] = params.levels << 28u;
-    stack_size = 1u;
+    stack_size = 0u;
+    push_entry(params.levels << 28u);
     loop {
         let leaf = next_leaf(own_leaf);
         if leaf == NONE { break; }

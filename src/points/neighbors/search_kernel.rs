@@ -106,6 +106,12 @@ crate::gpu::kernel_params! {
     }
 }
 
+/// Entries of a traversal's stack.
+const STACK: u32 = 80;
+
+/// Lanes of a group from which on the stack is in their registers: fewer lanes take many registers each, which made software renderers slower.
+const STACK_LANES: u32 = 16;
+
 /// The search `text`, one of the kernels that import `neighbors::search`.
 pub(super) fn search(label: &str, text: &'static str, variant: SearchVariant) -> KernelSource {
     let SearchVariant { form, dims, own, traversal, wide } = variant;
@@ -118,15 +124,19 @@ pub(super) fn search(label: &str, text: &'static str, variant: SearchVariant) ->
         .group(form.group())
         .module("neighbors::search", include_str!("../../../shaders/points/neighbors/search.wgsl"))
         .module("neighbors::lanes", lanes)
+        .module("neighbors::stack_lanes", include_str!("../../../shaders/points/neighbors/stack_lanes.wgsl"))
+        .module("neighbors::stack_private", include_str!("../../../shaders/points/neighbors/stack_private.wgsl"))
         .module("neighbors::nearest_first", include_str!("../../../shaders/points/neighbors/nearest_first.wgsl"))
         .module("neighbors::in_order", include_str!("../../../shaders/points/neighbors/in_order.wgsl"))
         .module("neighbors::query_reach", include_str!("../../../shaders/points/neighbors/query_reach.wgsl"))
         .module("neighbors::neighbor", NEIGHBOR)
         .constant("LEAF", LEAF as u32)
         .constant("FAN", FAN as u32)
+        .constant("STACK", STACK)
         .constant("LANES", form.lanes)
         .constant("SLOTS", form.slots)
         .flag("subgroup", form.lanes > 1)
+        .flag("lane_stack", form.lanes >= STACK_LANES)
         .flag("planar", dims == 2)
         .flag("own", own)
         .flag("nearest_first", traversal.order == LeafOrder::NearestFirst)
@@ -137,6 +147,7 @@ pub(super) fn search(label: &str, text: &'static str, variant: SearchVariant) ->
         .flag("resumes", traversal.cursor == Cursor::Resume)
         .repeat('#', form.slots)
         .repeat('$', form.children())
+        .repeat('?', STACK.div_ceil(form.lanes))
 }
 
 /// A kernel that measures distances as searches do.

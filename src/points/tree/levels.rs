@@ -109,7 +109,7 @@ mod tests {
     fn the_largest_tree_fits_the_kernels() {
         let levels = Levels::new((1 << 31) - 1);
         assert!(levels.count() < MAX_LEVELS && levels.total() < 1 << 28, "{levels:?}");
-        // The stack of a traversal holds at most FAN - 1 nodes per level and the one it is at.
+        // The stack of a traversal (`STACK` of searches) holds at most FAN - 1 nodes per level and the one it is at.
         assert!(levels.count() as u64 * (FAN - 1) < 80);
     }
 }
