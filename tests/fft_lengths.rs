@@ -240,6 +240,25 @@ fn lines_shared_by_invocations() {
 }
 
 #[test]
+fn powers_of_two_shared_by_invocations() {
+    let tuning = TransformTuning::profile(Profile::Gpu);
+    std::thread::scope(|scope| {
+        for axis in [0, 2] {
+            scope.spawn(move || {
+                let mut bench = Bench::new(&Gpu::open(&options(), 0).unwrap(), tuning);
+                for n in [64, 256, 512, 1024, 2048, 4096] {
+                    // More lines than a workgroup has.
+                    let cells = if axis == 0 { [n, 3, 7] } else { [5, 7, n] };
+                    let spec = Spec::new(Values::Complex, cells).axes([0, 1, 2].map(|a| a == axis));
+                    let errors = bench.errors::<[f32; 2]>(&spec);
+                    assert!(errors.iter().all(|error| *error <= 1.0), "{n} along {axis}: {errors:?}");
+                }
+            });
+        }
+    });
+}
+
+#[test]
 fn the_floor() {
     let options = Options { floor: true, ..options() };
     go(&options, own(), &sample());

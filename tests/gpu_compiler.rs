@@ -213,7 +213,7 @@ const BUDGETS: &[Budget] = &[
     budget("fft::Filter", 61440, [8, 1], 65536),
     budget("fft::Forward(2039)", 16384, [8, 1], 20480),
     budget("fft::Backward(2039)", 16384, [8, 1], 20480),
-    budget("fft::", 0, [8, 1], 20480),
+    budget("fft::", 0, [8, 1], 16384),
     budget("mesh::paint", 0, [24, 5], 9216),
     budget("mesh::readout", 0, [24, 4], 7168),
     budget("mesh::", 0, [24, 8], 6144),

@@ -10,6 +10,9 @@
 use super::core::{Core, Limits};
 use super::precision::Precision;
 
+/// Workgroup memory of the floor.
+const FLOOR_BYTES: u64 = 16384;
+
 /// What becomes of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Work {
@@ -140,6 +143,42 @@ pub struct LineWorkgroup {
     pub lines: u64,
     /// Whether real and imaginary parts are exchanged together (else one after the other, in half the workgroup memory).
     pub together: bool,
+    /// How points lie in workgroup memory.
+    pub(super) cells: LineCells,
+}
+
+/// Where the points of the lines of a workgroup lie in its memory: `column * columns + padded(at) * points`, in cells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct LineCells {
+    /// From a line to the next.
+    pub columns: u64,
+    /// From a point of a line to the next.
+    pub points: u64,
+    /// Whether a cell is left free after each [`LineCells::RUN`] points, so that powers of two fall into different banks.
+    pub padded: bool,
+    /// Cells in all.
+    pub count: u64,
+}
+
+impl LineCells {
+    /// Points between two cells that are left free: complex numbers of a row of banks.
+    pub const RUN: u64 = 16;
+
+    fn new(lines: u64, exchanged: u64, interleaved: bool, padded: bool) -> Self {
+        let length = if padded { exchanged + exchanged / Self::RUN } else { exchanged };
+        let [columns, points] = if interleaved { [1, lines] } else { [length, 1] };
+        LineCells { columns, points, padded, count: lines * length }
+    }
+
+    /// Cells from the first point of a line to the point `at`.
+    pub fn offset(&self, at: u64) -> u64 {
+        (at + if self.padded { at / Self::RUN } else { 0 }) * self.points
+    }
+
+    /// Whether the points `base + step` lie as far behind the points `base` as `step` behind the first, for all of `bases`.
+    pub fn steady(&self, mut bases: impl Iterator<Item = u64>, step: u64) -> bool {
+        bases.all(|base| self.offset(base + step) == self.offset(base) + self.offset(step))
+    }
 }
 
 crate::gpu::kernel_params! {
@@ -215,7 +254,8 @@ impl LineKernel {
         if self.work == Work::Copy {
             let lanes = if self.strided() { 8 } else { self.n.clamp(1, 64) };
             let core = Core::Direct(super::core::RadixStages { lanes, radices: vec![1] });
-            return Some(LineWorkgroup { core, lanes, lines: 64u64.div_ceil(lanes), together: true });
+            let cells = LineCells::default();
+            return Some(LineWorkgroup { core, lanes, lines: 64u64.div_ceil(lanes), together: true, cells });
         }
         let bytes = self.precision.bytes();
         // A filter has two transforms and more: in loops its code stays short.
@@ -232,16 +272,38 @@ impl LineKernel {
         let most = wanted.min(limits.invocations / lanes);
         if core.loops() {
             let lines = most.min(limits.workgroup_bytes / (self.buffers() * exchanged * 2 * bytes));
-            return (lines > 0).then(|| LineWorkgroup { core, lanes, lines: 1 << lines.ilog2(), together: true });
+            return (lines > 0).then(|| {
+                let lines = 1 << lines.ilog2();
+                let cells = LineCells::new(lines, self.buffers() * exchanged, true, false);
+                LineWorkgroup { core, lanes, lines, together: true, cells }
+            });
         }
-        let fit = |together: bool| {
-            let cell = bytes * if together { 2 } else { 1 };
-            if exchanged == 0 { most } else { most.min(limits.workgroup_bytes / (exchanged * cell)) }
+        let laid_out = |padded: bool| {
+            let length = if padded { exchanged + exchanged / LineCells::RUN } else { exchanged };
+            let fit = |together: bool| {
+                let cell = bytes * if together { 2 } else { 1 };
+                if exchanged == 0 { most } else { most.min(limits.workgroup_bytes / (length * cell)) }
+            };
+            let enough = if self.strided() { 8.min(limits.columns) } else { 1 };
+            let together = fit(true) >= enough.min(fit(false));
+            let lines = if together { fit(true) } else { fit(false) }.checked_ilog2().map(|log| 1 << log)?;
+            let cells = LineCells::new(lines, exchanged, self.strided(), padded);
+            Some(LineWorkgroup { core: core.clone(), lanes, lines, together, cells })
         };
-        let enough = if self.strided() { 8.min(limits.columns) } else { 1 };
-        let together = fit(true) >= enough.min(fit(false));
-        let lines = if together { fit(true) } else { fit(false) };
-        (lines > 0).then(|| LineWorkgroup { core, lanes, lines: 1 << lines.ilog2(), together })
+        let plain = laid_out(false)?;
+        // The first butterflies write their points that far apart; later stages write runs, which spread over the banks.
+        let apart = core.stages().radices[0].is_multiple_of(4);
+        // Columns next to each other that fill half a row of banks conflict in pairs at most.
+        let words = bytes / 4 * if plain.together { 2 } else { 1 };
+        let crowded = apart && (!self.strided() || plain.lines * words < 16);
+        // On the floor every byte of workgroup memory is taken, and software renderers have no banks.
+        let pads = lanes > 1 && crowded && limits.shared && limits.workgroup_bytes > FLOOR_BYTES;
+        // A narrower tile costs more than conflicts do, and so does one more exchange where columns lie next to each other.
+        let as_good = |padded: &LineWorkgroup| {
+            padded.lines == plain.lines && (padded.together == plain.together || !self.strided())
+        };
+        let padded = pads.then(|| laid_out(true)).flatten().filter(as_good);
+        Some(padded.unwrap_or(plain))
     }
 
     /// Whether input and output of an in-place kernel, of which one is real, are both seen as real numbers.

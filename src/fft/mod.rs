@@ -20,6 +20,8 @@
 //! - **Adjoints** of all transforms: [`Transform::forward_adjoint`].
 
 mod axis;
+#[cfg(test)]
+mod banks;
 mod boxes;
 mod butterfly;
 mod callbacks;

@@ -1,7 +1,7 @@
 //! What stands around the code of a line: declarations, workgroup memory, callbacks, the entry point.
 
 use super::Writer;
-use crate::fft::line::{LineFormat, LineKernel, LineWorkgroup, Work};
+use crate::fft::line::{LineCells, LineFormat, LineKernel, LineWorkgroup, Work};
 
 impl Writer<'_> {
     /// The whole text of the kernel.
@@ -59,25 +59,25 @@ impl Writer<'_> {
 
     /// Bytes of workgroup memory, and its declaration with the place of a point in it.
     fn shared_memory(&self) -> (u64, String) {
-        let LineWorkgroup { core, lines, together, .. } = self.shape;
-        let exchanged = if self.kernel.work == Work::Copy { 0 } else { core.exchanged(self.kernel.core_points()) };
-        if exchanged == 0 {
+        let LineWorkgroup { lines, together, cells, .. } = self.shape;
+        let LineCells { columns, padded, count, .. } = *cells;
+        if count == 0 {
             return (0, String::new());
         }
         let real = self.kernel.precision.bytes();
         let (cell, cell_bytes) = if *together { ("Complex", 2 * real) } else { ("Real", real) };
-        let buffers = if core.loops() { self.kernel.buffers() } else { 1 };
-        let cells = lines * exchanged * buffers;
-        let place = if self.kernel.strided() || core.loops() {
-            format!("at * {lines}u + column")
-        } else {
-            format!("column * {exchanged}u + at")
+        let run = LineCells::RUN;
+        let place = match (columns, padded) {
+            (1, false) => format!("at * {lines}u + column"),
+            (1, true) => format!("(at + at / {run}u) * {lines}u + column"),
+            (_, false) => format!("column * {columns}u + at"),
+            (_, true) => format!("column * {columns}u + at + at / {run}u"),
         };
         let text = format!(
-            "var<workgroup> shared_line: array<{cell}, {cells}>;\n\
+            "var<workgroup> shared_line: array<{cell}, {count}>;\n\
              fn place(column: u32, at: u32) -> u32 {{ return {place}; }}\n"
         );
-        (cells * cell_bytes, text)
+        (count * cell_bytes, text)
     }
 
     /// Which line of its workgroup an invocation works on, and as which of the line's invocations.

@@ -99,12 +99,14 @@ pub(super) struct Writer<'a> {
     dirty: bool,
     /// Modes that were loaded already.
     loaded: HashMap<Index, String>,
+    /// Indices that are sums of another and of a number, where in padded workgroup memory their offsets are sums, too.
+    sums: HashMap<String, (String, u64)>,
 }
 
 impl<'a> Writer<'a> {
     pub fn new(kernel: LineKernel, shape: &'a LineWorkgroup, callbacks: &'a PassCallbacks) -> Self {
         let (code, table) = (Code::new(kernel.precision), Table::default());
-        Writer { kernel, shape, callbacks, code, table, dirty: false, loaded: HashMap::new() }
+        Writer { kernel, shape, callbacks, code, table, dirty: false, loaded: HashMap::new(), sums: HashMap::new() }
     }
 
     /// The text and the table it reads.

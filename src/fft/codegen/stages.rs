@@ -67,7 +67,7 @@ impl<'a> Writer<'a> {
             let mut places = Vec::new();
             for j in &j {
                 for i in 0..radix {
-                    places.push(Index::Text(self.code.value(format!("{j} + {}u", i * butterflies))));
+                    places.push(self.sum(j, 0..butterflies, i * butterflies));
                 }
             }
             let values = self.gather(&source, &places);
@@ -92,7 +92,8 @@ impl<'a> Writer<'a> {
                     Condition::Always
                 };
                 for (i, value) in y.into_iter().enumerate() {
-                    let at = Index::Text(self.code.value(format!("{base} + {}u", i as u64 * done)));
+                    let bases = (0..butterflies).map(|j| (j - j % done) * radix + j % done);
+                    let at = self.sum(&base, bases, i as u64 * done);
                     moving.push(Point { at, value, valid: valid.clone() });
                 }
             }
@@ -100,6 +101,34 @@ impl<'a> Writer<'a> {
             source = Source::Points(moving);
         }
         if let Source::Points(points) = source { points } else { Vec::new() }
+    }
+
+    /// The index `base + step`, of which `base` is one of `bases`.
+    fn sum(&mut self, base: &str, bases: impl Iterator<Item = u64>, step: u64) -> Index {
+        let at = self.code.value(format!("{base} + {step}u"));
+        let cells = self.shape.cells;
+        if cells.padded && cells.steady(bases, step) {
+            self.sums.insert(at.clone(), (base.to_string(), cells.offset(step)));
+        }
+        Index::Text(at)
+    }
+
+    /// The places in workgroup memory of indices of the line, as an expression each. In padded memory those that lie at known distances
+    /// share one computed place, so that the distances are in the instructions.
+    fn places<'i>(&mut self, indices: impl Iterator<Item = &'i Index>) -> Vec<String> {
+        let mut bases: HashMap<String, String> = HashMap::new();
+        let mut places = Vec::new();
+        for at in indices {
+            let at = at.text();
+            let Some((base, offset)) = self.sums.get(&at).cloned() else {
+                places.push(self.code.value(format!("place(column, {at})")));
+                continue;
+            };
+            let code = &mut self.code;
+            let place = bases.entry(base).or_insert_with_key(|base| code.value(format!("place(column, {base})")));
+            places.push(if offset == 0 { place.clone() } else { format!("{place} + {offset}u") });
+        }
+        places
     }
 
     /// The index `first + lane`, clamped below `end` where it could be beyond.
@@ -168,14 +197,8 @@ impl<'a> Writer<'a> {
                 .collect();
         }
         let parts: &[&str] = if self.shape.together { &[""] } else { &[".x", ".y"] };
-        let mut targets = Vec::new();
-        for point in points {
-            targets.push(self.code.value(format!("place(column, {})", point.at.text())));
-        }
-        let mut origins = Vec::new();
-        for at in places {
-            origins.push(self.code.value(format!("place(column, {})", at.text())));
-        }
+        let targets = self.places(points.iter().map(|point| &point.at));
+        let origins = self.places(places.iter());
         let mut read = Vec::new();
         for part in parts {
             if std::mem::replace(&mut self.dirty, true) {
