@@ -409,7 +409,7 @@ fn fold(callback: &Callback) -> KernelSource {
 
 /// The kernels of this file in one form of groups, with lists of these lengths.
 pub(super) fn kernels(form: GroupShape, lengths: &[u32]) -> Vec<KernelSource> {
-    let mut kernels = vec![root(), refine(), fold(&mean_distance())];
+    let mut kernels = vec![root(), refine(), fold(&sum_of_distances())];
     let marked = Traversal::NEAREST.with(Cursor::Mark);
     let resumed = Traversal::CURVE.with(Cursor::Resume);
     for (dims, own, wide) in [(2, true, false), (3, true, false), (3, true, true), (3, false, false)] {
@@ -418,17 +418,17 @@ pub(super) fn kernels(form: GroupShape, lengths: &[u32]) -> Vec<KernelSource> {
             for traversal in [Traversal::NEAREST, marked, resumed] {
                 kernels.push(stored(variant(traversal), length, dims == 2));
             }
-            kernels.push(in_registers(variant(Traversal::NEAREST), length, &mean_distance()));
+            kernels.push(in_registers(variant(Traversal::NEAREST), length, &sum_of_distances()));
         }
     }
     kernels
 }
 
-/// A callback for lists of kernels: the mean distance, into no array.
-fn mean_distance() -> Callback {
+/// A callback for lists of kernels: sums of distances. It declares its array itself, for there is no device that could have one.
+fn sum_of_distances() -> Callback {
     Callback::trusted(
-        "alias State = f32;\nfn begin(query: u32, reach: f32) -> State { return reach; }\n\
+        "var<storage, read_write> sums: array<f32>;\nalias State = f32;\nfn begin(query: u32, reach: f32) -> State { return reach; }\n\
          fn each(state: State, near: Neighbor) -> State { return state + near.distance; }\n\
-         fn end(query: u32, state: State) { }",
+         fn end(query: u32, state: State) { store_sums(query, state); }",
     )
 }
