@@ -33,7 +33,8 @@ test:
 	    echo '$(CARGO) fmt --check'; $(CARGO) fmt --check; \
 	else echo 'make: rustfmt is not installed, formatting is not checked'; fi
 	@if $(CARGO) clippy --version >/dev/null 2>&1; then \
-	    echo 'lints and documentation'; $(CARGO) clippy --features reference,mpi,hdf5 --all-targets -- -D warnings; \
+	    echo 'lints and documentation'; $(CARGO) clippy --features reference,mpi,hdf5 --all-targets -- -D warnings \
+	    && $(CARGO) clippy --no-default-features --lib -- -D warnings; \
 	else echo 'make: clippy is not installed, lints are not checked'; fi
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --no-deps --features reference,mpi,hdf5 --lib
 	$(CARGO) test --features reference,mpi,hdf5

@@ -19,7 +19,8 @@ pub struct WorkgroupShape {
 }
 
 impl Profile {
-    /// The shape that measured best (`docs/performance.md`).
+    /// The shape for the class: measured on software renderers (`docs/performance.md`), chosen by counting for GPUs, of which none has been
+    /// measured.
     pub const fn workgroup_shape(self) -> WorkgroupShape {
         match self {
             Profile::Gpu => WorkgroupShape { group: 256, items: 4 },

@@ -246,7 +246,6 @@ impl KernelSource {
 
     /// As [`module`](Self::module), of a caller's text: it is taken as it is, without directives. It may declare arrays.
     #[must_use]
-    #[allow(dead_code)]
     pub(crate) fn callers_module(mut self, name: &'static str, text: impl Into<Cow<'static, str>>) -> Self {
         self.modules.push(Module { name, text: text.into(), verbatim: true });
         self

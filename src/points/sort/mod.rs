@@ -11,12 +11,14 @@
 //! | [`distribute`] | yes | for keys (8 bytes per point, with several ranks), the other ranks, and bounds |
 //! | [`Route::forward`], [`Route::back`] | if rows move between ranks | as [`Exchange::run`](crate::exchange::Exchange::run) |
 
+#[cfg(feature = "catalogue")]
 mod balanced;
 mod distribute;
 mod error;
 mod route;
 mod splitters;
 
+#[cfg(feature = "catalogue")]
 pub(crate) use balanced::{Balanced, balanced};
 pub use distribute::{Sorted, distribute};
 pub use error::SortError;
