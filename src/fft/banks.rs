@@ -35,6 +35,8 @@ fn replay(kernel: &LineKernel, shape: &LineWorkgroup) -> Vec<Vec<u64>> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use super::super::core::Limits;
     use super::super::line::{LineFormat, LineKernel, Order, Side, Span, Work};
     use super::super::precision::Precision;
@@ -84,7 +86,10 @@ mod tests {
         for n in [64, 128, 256, 512, 1024, 2048, 4096] {
             for (axis, invocations) in [(1, 256), (1, 1024), (2, 256), (2, 1024)] {
                 let [worst, mean] = conflicts(&H100, n, axis, limits(48 << 10, invocations));
-                println!("{n} along {axis}, {invocations} invocations: {worst} at worst, {mean:.2}");
+                let _ = writeln!(
+                    std::io::stdout(),
+                    "{n} along {axis}, {invocations} invocations: {worst} at worst, {mean:.2}"
+                );
                 assert!(worst <= 2.0 && mean <= 1.5, "{n} along {axis}, {invocations} invocations: {worst}, {mean}");
             }
             for machine in GPUS {
@@ -100,7 +105,7 @@ mod tests {
         for n in (33..=1024).filter(|&n| crate::fft::size::is_good_size(n)) {
             for axis in [1, 2] {
                 let [worst, mean] = conflicts(&H100, n, axis, limits(48 << 10, 256));
-                println!("{n} along {axis}: {worst} at worst, {mean:.2}");
+                let _ = writeln!(std::io::stdout(), "{n} along {axis}: {worst} at worst, {mean:.2}");
                 assert!(worst <= 4.0, "{n} along {axis}: {worst}");
             }
         }
