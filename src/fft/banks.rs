@@ -116,7 +116,11 @@ mod tests {
         let floor = limits(16384, 256);
         for n in [64, 128, 256, 512, 1024, 2048, 4096] {
             assert!(!kernel(n, 2).shape(floor).unwrap().cells.padded);
-            println!("{n} on the floor: {:.2?} at worst and in the mean", conflicts(&H100, n, 2, floor));
+            let _ = writeln!(
+                std::io::stdout(),
+                "{n} on the floor: {:.2?} at worst and in the mean",
+                conflicts(&H100, n, 2, floor)
+            );
         }
         assert_eq!(conflicts(&H100, 256, 2, floor)[0], 16.0);
     }
