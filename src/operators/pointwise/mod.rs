@@ -9,9 +9,11 @@
 //!              (parsed, checked)   (lower)             (derive)                          (write)
 //! ```
 
+mod builtins;
 mod derive;
 mod error;
 mod evaluate;
+mod expressions;
 mod graph;
 mod lower;
 mod write;
