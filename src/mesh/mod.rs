@@ -12,6 +12,7 @@ mod error;
 mod particles;
 mod points_in_cells;
 mod power;
+mod value_painter;
 mod window;
 
 pub use axpby::Axpby;
@@ -19,11 +20,12 @@ pub use error::MeshError;
 pub use particles::{Lattice, Mesh, Painter, Particles, UNITS};
 pub use points_in_cells::PointsInCells;
 pub use power::{Bin, SpectrumGeometry, density_contrast, power_spectrum};
+pub use value_painter::{PaintedValues, ValuePainter};
 pub use window::Window;
 
 use crate::gpu::KernelSource;
 
 /// The kernels of the room in all forms.
 pub(crate) fn kernels() -> Vec<KernelSource> {
-    particles::kernels().into_iter().chain(axpby::kernels()).collect()
+    particles::kernels().into_iter().chain(value_painter::kernels()).chain(axpby::kernels()).collect()
 }

@@ -62,7 +62,7 @@ impl Mesh {
     }
 
     /// Refuses a mesh with more cells than kernels can count, and the layout of another mesh.
-    fn check(&self, what: &str) -> Result<(), DeviceError> {
+    pub(super) fn check(&self, what: &str) -> Result<(), DeviceError> {
         let misuse = |why: String| Err(DeviceError::Misuse { what: what.into(), why });
         for axis in 0..3 {
             let (cells, own, ghosts) = (self.shape[axis], &self.layout.own[axis], self.layout.ghosts[axis]);
@@ -119,7 +119,7 @@ impl Particles<'_> {
         self.len() == 0
     }
 
-    fn arrays(&self) -> Vec<&RawArray> {
+    pub(super) fn arrays(&self) -> Vec<&RawArray> {
         match self {
             Particles::Displaced { displacement, .. } => displacement.iter().map(|d| d.raw()).collect(),
             Particles::InCells { cell, offset } => {
@@ -151,7 +151,7 @@ impl Particles<'_> {
         }
     }
 
-    fn geometry(&self, mesh: &Mesh, layout: &FieldLayout) -> ParticleParams {
+    pub(super) fn geometry(&self, mesh: &Mesh, layout: &FieldLayout) -> ParticleParams {
         let word = |values: [u64; 3], w: u64| [values[0], values[1], values[2], w].map(|n| n as u32);
         let real = |values: [f64; 3]| [values[0] as f32, values[1] as f32, values[2] as f32, 0.0];
         let wraps = (0..3).map(|a| u64::from(mesh.whole[a]) << a).sum();
@@ -179,21 +179,21 @@ impl Particles<'_> {
 
 crate::gpu::kernel_params! {
     /// Where particles and the mesh are; see `shaders/mesh/particle.wgsl`.
-    struct ParticleParams {
+    pub(super) struct ParticleParams {
         /// First site, and number of particles.
-        first: [u32; 4],
+        pub(super) first: [u32; 4],
         /// Sites of this rank.
-        local: [u32; 4],
+        pub(super) local: [u32; 4],
         /// Sites of the lattice.
-        sites: [u32; 4],
+        pub(super) sites: [u32; 4],
         /// Cells of the mesh, and a bit for each axis that closes on itself.
-        mesh: [u32; 4],
+        pub(super) mesh: [u32; 4],
         /// Cells of this rank's array, and the element at which the field begins.
-        shape: [u32; 4],
+        pub(super) shape: [u32; 4],
         /// The array's first cell.
-        base: [i32; 4],
-        per_site: [f32; 4],
-        per_cell: [f32; 4],
+        pub(super) base: [i32; 4],
+        pub(super) per_site: [f32; 4],
+        pub(super) per_cell: [f32; 4],
     }
 }
 
@@ -209,7 +209,7 @@ crate::gpu::kernel_params! {
 }
 
 /// Refuses particles and a mesh that the kernels cannot treat.
-fn checked(what: &str, particles: &Particles<'_>, mesh: &Mesh) -> Result<(), DeviceError> {
+pub(super) fn checked(what: &str, particles: &Particles<'_>, mesh: &Mesh) -> Result<(), DeviceError> {
     particles.check(what)?;
     mesh.check(what)?;
     if matches!(particles, Particles::InCells { .. }) && !particles.is_empty() && mesh.layout.is_empty() {
@@ -219,7 +219,12 @@ fn checked(what: &str, particles: &Particles<'_>, mesh: &Mesh) -> Result<(), Dev
 }
 
 /// Refuses an array that is too short.
-fn holds<T: DeviceElement>(what: &str, name: &str, array: &Array<T>, needed: u64) -> Result<(), DeviceError> {
+pub(super) fn holds<T: DeviceElement>(
+    what: &str,
+    name: &str,
+    array: &Array<T>,
+    needed: u64,
+) -> Result<(), DeviceError> {
     if array.len() >= needed {
         return Ok(());
     }
@@ -235,25 +240,28 @@ struct ParticleKernels {
 
 /// What paints, reads and measures the reach.
 fn particle_kernels(window: Window, in_cells: bool) -> [KernelSource; 3] {
-    // Rows that are painted at once; with more of wider windows GPUs would run fewer subgroups.
-    let rows = if window == Window::Cic { 2 } else { 1 };
     [
         ("mesh::paint", include_str!("../../shaders/mesh/paint.wgsl")),
         ("mesh::readout", include_str!("../../shaders/mesh/readout.wgsl")),
         ("mesh::reach", include_str!("../../shaders/mesh/reach.wgsl")),
     ]
-    .map(|(label, text)| {
-        KernelSource::new(label, text)
-            .params::<ParticleParams>()
-            .module("mesh::particle", include_str!("../../shaders/mesh/particle.wgsl"))
-            .module("mesh::window", include_str!("../../shaders/mesh/window.wgsl"))
-            .flag("tsc", window == Window::Tsc)
-            .flag("pcs", window == Window::Pcs)
-            .flag("in_cells", in_cells)
-            .repeat('@', window.order())
-            .repeat('$', rows)
-            .constant("ROWS", rows)
-    })
+    .map(|(label, text)| particle_kernel(label, text, window, in_cells))
+}
+
+/// A kernel over particles of one kind, for one window.
+pub(super) fn particle_kernel(label: &str, text: &'static str, window: Window, in_cells: bool) -> KernelSource {
+    // Rows that are painted at once; with more of wider windows GPUs would run fewer subgroups.
+    let rows = if window == Window::Cic { 2 } else { 1 };
+    KernelSource::new(label, text)
+        .params::<ParticleParams>()
+        .module("mesh::particle", include_str!("../../shaders/mesh/particle.wgsl"))
+        .module("mesh::window", include_str!("../../shaders/mesh/window.wgsl"))
+        .flag("tsc", window == Window::Tsc)
+        .flag("pcs", window == Window::Pcs)
+        .flag("in_cells", in_cells)
+        .repeat('@', window.order())
+        .repeat('$', rows)
+        .constant("ROWS", rows)
 }
 
 fn density_kernel() -> KernelSource {
