@@ -26,7 +26,7 @@ pub struct Arguments {
     settings: Settings,
 }
 
-fn parameter(text: &str) -> Result<f64, String> {
+pub fn parameter(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(parameter) if parameter > 0.0 && parameter.is_finite() => Ok(parameter),
         _ => Err(format!("`{text}` is no linking parameter; it must be above 0")),

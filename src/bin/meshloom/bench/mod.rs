@@ -6,6 +6,7 @@ mod copy;
 mod exchange;
 mod fft;
 mod fof;
+mod ghosts;
 mod halo;
 mod knn;
 mod measure;
@@ -46,6 +47,8 @@ enum Subject {
     Pairs(pairs::Arguments),
     /// Trees over points, and friends-of-friends groups
     Fof(fof::Arguments),
+    /// Copies of other ranks' points within reach, and groups over all ranks
+    Ghosts(ghosts::Arguments),
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -57,5 +60,6 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         Subject::Knn(arguments) => knn::run(arguments),
         Subject::Pairs(arguments) => pairs::run(arguments),
         Subject::Fof(arguments) => fof::run(arguments),
+        Subject::Ghosts(arguments) => ghosts::run(arguments),
     }
 }
