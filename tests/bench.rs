@@ -225,7 +225,7 @@ fn all_subjects_together() {
     let found = report(&line, Ranks::Threads(2));
     assert_eq!((&found["subject"], &found["sizes"]), (&"all".into(), &"small".into()));
     let subjects: Vec<_> = found["results"].as_array().unwrap().iter().map(|result| &result["subject"]).collect();
-    assert_eq!(subjects, ["fft", "exchange", "halo", "sort", "knn", "pairs", "fof", "pm"]);
+    assert_eq!(subjects, ["fft", "exchange", "halo", "sort", "knn", "pairs", "fof", "ghosts", "pm"]);
     for report in found["results"].as_array().unwrap() {
         let results = report["results"].as_array().unwrap();
         assert!(!results.is_empty() && report["failed"].is_null(), "{report:#}");

@@ -52,7 +52,7 @@ struct Case {
 }
 
 /// Transforms and what they consist of; then points; then what is made of both.
-const CASES: [Case; 8] = [
+const CASES: [Case; 9] = [
     Case { words: "fft", small: "32,30x36x25", large: &[("256", 1 << 30), ("512", 5 << 30), ("1024", 36 << 30)] },
     Case { words: "exchange", small: "32", large: &[("512", 3 << 30)] },
     Case { words: "halo --width 2", small: "32", large: &[("512", 2 << 30)] },
@@ -72,6 +72,7 @@ const CASES: [Case; 8] = [
         small: "3000",
         large: &[("1000000", 1 << 30), ("10000000", 4 << 30)],
     },
+    Case { words: "ghosts --box 1", small: "1000", large: &[("1000000", 1 << 30)] },
     Case { words: "pm --window cic,tsc", small: "16", large: &[("256", 4 << 30), ("512", 28 << 30)] },
 ];
 
@@ -180,8 +181,8 @@ fn measure(context: &mut Context, arguments: &Suite) -> Result<Result<Measured, 
                 Outcome::LeftOut(format!("{:.0} s had passed", passed[0]))
             }
             None => Outcome::LeftOut("the device has too little memory".into()),
-            Some(Subject::Exchange(_)) if context.comm.size() == 1 => {
-                Outcome::LeftOut("an exchange needs two ranks at least".into())
+            Some(Subject::Exchange(_) | Subject::Ghosts(_)) if context.comm.size() == 1 => {
+                Outcome::LeftOut("it needs two ranks at least".into())
             }
             Some(subject) => measure_one(context, subject, settings)?,
         };

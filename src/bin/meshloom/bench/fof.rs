@@ -25,7 +25,8 @@ pub struct Arguments {
     pub settings: Settings,
 }
 
-fn parameter(text: &str) -> Result<f64, String> {
+/// A linking parameter.
+pub fn parameter(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(parameter) if parameter > 0.0 && parameter.is_finite() => Ok(parameter),
         _ => Err(format!("`{text}` is no linking parameter; it must be above 0")),

@@ -7,6 +7,7 @@ mod copy;
 mod exchange;
 mod fft;
 mod fof;
+mod ghosts;
 mod halo;
 mod knn;
 mod measure;

@@ -5,7 +5,7 @@ use meshloom::{Context, Error};
 
 use super::session::Found;
 use super::settings::Settings;
-use super::{exchange, fft, fof, halo, knn, pairs, pm, sort};
+use super::{exchange, fft, fof, ghosts, halo, knn, pairs, pm, sort};
 use crate::failure::Failure;
 
 /// A part of the library and what of it is to be measured.
@@ -25,6 +25,8 @@ pub enum Subject {
     Pairs(pairs::Arguments),
     /// Trees over points, and friends-of-friends groups
     Fof(fof::Arguments),
+    /// Copies of other ranks' points within reach, and groups over all ranks
+    Ghosts(ghosts::Arguments),
     /// Steps of a particle-mesh simulation: a force, kicks and a drift
     Pm(pm::Arguments),
 }
@@ -50,6 +52,7 @@ impl Subject {
             Subject::Knn(arguments) => &arguments.settings,
             Subject::Pairs(arguments) => &arguments.settings,
             Subject::Fof(arguments) => &arguments.settings,
+            Subject::Ghosts(arguments) => &arguments.settings,
             Subject::Pm(arguments) => &arguments.settings,
         }
     }
@@ -63,6 +66,7 @@ impl Subject {
             Subject::Knn(arguments) => &mut arguments.settings,
             Subject::Pairs(arguments) => &mut arguments.settings,
             Subject::Fof(arguments) => &mut arguments.settings,
+            Subject::Ghosts(arguments) => &mut arguments.settings,
             Subject::Pm(arguments) => &mut arguments.settings,
         }
     }
@@ -72,7 +76,7 @@ impl Subject {
         match self {
             Subject::Fft(_) | Subject::Sort(_) | Subject::Knn(_) | Subject::Pairs(_) | Subject::Fof(_) => Peer::Library,
             Subject::Exchange(_) | Subject::Halo(_) => Peer::OtherWay,
-            Subject::Pm(_) => Peer::None,
+            Subject::Ghosts(_) | Subject::Pm(_) => Peer::None,
         }
     }
 
@@ -100,6 +104,7 @@ impl Subject {
             Subject::Knn(arguments) => knn::measure(context, arguments),
             Subject::Pairs(arguments) => pairs::measure(context, arguments),
             Subject::Fof(arguments) => fof::measure(context, arguments),
+            Subject::Ghosts(arguments) => ghosts::measure(context, arguments),
             Subject::Pm(arguments) => pm::measure(context, arguments),
         }
     }
