@@ -13,9 +13,9 @@ use crate::gpu::Recorder;
 /// An exchange in flight; see [`Exchange::start`](super::Exchange::start).
 ///
 /// - Messages move only inside the calls of this type: between pieces of other work, call [`progress`](Self::progress).
-/// - Its two arrays must not be used until it [is done](Self::is_done). What is recorded from then on sees the data; where
+/// - Its two arrays are its own until it [is done](Self::is_done): work with them is refused. What is recorded from then on sees the data; where
 ///   values travel in another form ([`Wire`](super::Wire)), their decoding is recorded when it becomes done.
-/// - Dropping it before gives its arrays and buffers back, waiting for the device if need be. What it should have received
+/// - Dropping it before gives its arrays and buffers back, waiting for the device if need be, and as soon as no message uses them. What it should have received
 ///   is lost, and the other ranks wait for what it should have sent: do it on all ranks, or when the run ends anyway.
 ///
 /// ```
