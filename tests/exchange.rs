@@ -5,10 +5,12 @@
 mod plans;
 
 use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use meshloom::comm::{Communicator, Failure, run_threads};
 use meshloom::exchange::{Exchange, ExchangeError, PendingExchange, Wire};
-use meshloom::gpu::{DeviceElement, DeviceError, Gpu, MemoryKind, Options, Recorder};
+use meshloom::gpu::{Array, DeviceElement, DeviceError, Gpu, MemoryKind, Options, Recorder};
 use meshloom::grid::{Transfer, Transfers};
 use plans::{MAPPED, Plan, Side, mix};
 
@@ -429,6 +431,40 @@ fn staging_is_bounded_and_kept_also_where_a_rank_only_receives() {
             assert!(recorder.download(&to, 0, len)? == data);
         }
         Ok(())
+    });
+}
+
+#[test]
+fn what_is_recorded_runs_while_messages_are_waited_for() {
+    let shown = Mutex::new(None);
+    on_ranks(&Options::from_env().unwrap(), 2, |comm, recorder| {
+        let side = Side::new(recorder, Plan { ranks: 2, most: 500, salt: 2 }, comm.rank(), MAPPED)?;
+        if comm.rank() == 1 {
+            // Nothing is sent to rank 0 before what it has recorded has run.
+            let begun = Instant::now();
+            loop {
+                assert!(
+                    begun.elapsed() < Duration::from_secs(60),
+                    "what rank 0 has recorded does not run while it waits"
+                );
+                let array: Option<Array<u32>> = shown.lock().unwrap().clone();
+                if let Some(array) = array
+                    && recorder.download(&array, 0, 5)? == [7; 5]
+                {
+                    break;
+                }
+            }
+        }
+        let pending = side.start(recorder, &mut Exchange::new(comm.clone()))?;
+        if comm.rank() == 0 {
+            let [from, to] = [recorder.gpu().array::<u32>("from", 5)?, recorder.gpu().array::<u32>("to", 5)?];
+            recorder.upload(&from, 0, &[7; 5])?;
+            recorder.upload(&to, 0, &[0; 5])?;
+            recorder.copy(&from, 0, &to, 0, 5)?;
+            *shown.lock().unwrap() = Some(to);
+        }
+        pending.finish(recorder)?;
+        side.check(recorder, "while other work ran")
     });
 }
 

@@ -22,7 +22,7 @@
 //! |---|---|---|
 //! | [`Exchange::start`] | what was recorded before, and the copy of the rank's own part | never |
 //! | [`PendingExchange::progress`] | copies to and from staging buffers, nothing that was recorded | never |
-//! | [`PendingExchange::finish`], [`PendingExchange::finish_first`], [`Exchange::run`] | as `progress` | until the data has been handed to the device |
+//! | [`PendingExchange::finish`], [`PendingExchange::finish_first`], [`Exchange::run`] | as `progress`, and what was recorded, if they wait | until the data has been handed to the device |
 //!
 //! Work that is recorded after an exchange has finished sees its data. All ranks of the communicator take part. Between
 //! ranks data can be rounded: [`Wire`].

@@ -96,7 +96,8 @@ impl PendingExchange {
         self.sender.done() && self.receiver.done() && self.decoding.is_none()
     }
 
-    /// Waits until all is moved: work recorded afterwards sees the data.
+    /// Waits until all is moved: work recorded afterwards sees the data. What was recorded before is submitted if this waits, so that the
+    /// device works meanwhile; work with arrays that are on their way stays recorded.
     ///
     /// Other exchanges in flight do not move meanwhile. Where several are in flight, all ranks finish them in the same order, or
     /// use [`finish_first`](Self::finish_first); otherwise they may wait for each other.
@@ -106,17 +107,18 @@ impl PendingExchange {
     pub fn finish(mut self, recorder: &mut Recorder) -> Result<(), ExchangeError> {
         let mut backoff = Backoff::default();
         while !self.is_done() {
-            let moved = self.progress(recorder)?;
-            if moved {
+            if self.progress(recorder)? {
                 backoff = Backoff::default();
             } else {
+                recorder.submit_meanwhile()?;
                 backoff.pause();
             }
         }
         Ok(())
     }
 
-    /// Waits until the first of `in_flight` is done and takes it out; all of them move meanwhile. False if there are none.
+    /// Waits until the first of `in_flight` is done and takes it out; all of them move meanwhile. False if there are none. Submits
+    /// as [`finish`](Self::finish).
     ///
     /// # Errors
     /// [`ExchangeError`] when the device or another rank fails.
@@ -133,6 +135,7 @@ impl PendingExchange {
             if moved {
                 backoff = Backoff::default();
             } else {
+                recorder.submit_meanwhile()?;
                 backoff.pause();
             }
         }
