@@ -45,7 +45,10 @@ pub struct ValuePainter {
 
 fn paint_kernel(window: Window, in_cells: bool) -> KernelSource {
     let text = include_str!("../../shaders/mesh/paint_values.wgsl");
-    particle_kernel("mesh::paint_values", text, window, in_cells).module("gpu::fixed", FIXED)
+    particle_kernel("mesh::paint_values", text, window)
+        .params::<ParticleParams>()
+        .flag("in_cells", in_cells)
+        .module("gpu::fixed", FIXED)
 }
 
 fn finish_kernel() -> KernelSource {
