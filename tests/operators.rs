@@ -9,11 +9,13 @@ use std::f64::consts::PI;
 use std::rc::Rc;
 
 use meshloom::fft::{Norm, Operator};
+use meshloom::gpu::Options;
 use meshloom::grid::Grid;
+use meshloom::mesh::Window;
 use meshloom::operators::{
     Adjoint, Differentiable, Field, Fourier, FourierFilter, Hartley, Leaf, Linearisation, Linearised, Model,
-    OperatorCost, OperatorError, PointwiseOperator, RegularGrid, Space, Worker, check_adjoint, check_derivative,
-    random_field,
+    OperatorCost, OperatorError, PointwiseOperator, Readout, RegularGrid, Space, Stencil, Wavenumbers, Worker,
+    check_adjoint, check_derivative, random_field,
 };
 use ranks::{GRIDS, cells, host, number, on_grid, options, own, regular};
 
@@ -347,6 +349,55 @@ fn checks_find_a_wrong_derivative() {
         assert!(matches!(check_adjoint(worker, &wrong, &x), Err(OperatorError::Check { .. })));
         let error = check_derivative(worker, &wrong, &x, &x).unwrap_err().to_string();
         assert!(error.contains("order 1.") || error.contains("order 0."), "{error}");
+        Ok(())
+    });
+}
+
+#[test]
+fn warmed_derivatives_allocate_compile_and_move_nothing() {
+    // No other test of the process has this window, so nobody else allocates on this device meanwhile.
+    let options = Options { window_bytes: Some(1 << 20), ..options()[0].clone() };
+    on_grid([1, 1], &options, |worker| {
+        let regular = regular(worker, [6, 5, 8]);
+        let cells = Space::of("x", Leaf::cells(&regular))?;
+        let filter =
+            Operator { constant: [1.0, 0.0], factor: &|_, wave| (-0.1 * wave.k * wave.k).exp(), laplacian: None };
+        let modes = Space::of("xi", Leaf::modes(&regular))?;
+        let amplitudes = Wavenumbers::unique(&regular)?.amplitudes(worker, &modes)?;
+        let both = Model::new(amplitudes).named("a")?.zip(&Model::identity(&modes)?)?;
+        let text = "fn f(a: f32, xi: f32) -> f32 { return a * xi; }";
+        let stencil = Stencil::new(worker, &cells, &[([0, 0, 1], 0.5), ([0, 0, -1], -0.5)])?;
+        let points = [[0.1, 0.2, 0.3], [2.9, 2.4, 3.9]];
+        let parts = [
+            Model::new(PointwiseOperator::wgsl(text, "f", both.target(), "x")?),
+            Model::new(Adjoint(Hartley::new(worker, &cells)?)),
+            Model::new(FourierFilter::new(worker, &cells, &filter)?),
+            pointwise("fn f(x: f32) -> f32 { return exp(x); }", &cells, "x")?,
+            Model::new(stencil),
+            Model::new(Readout::new(worker, &cells, Window::Tsc, &points)?),
+        ];
+        let model = parts.iter().try_fold(both, |model, next| model.then(next))?;
+        let x = random_field(worker, model.domain(), 1)?;
+        let at = model.at(worker, &x)?;
+        let (dx, dy) = (random_field(worker, model.domain(), 2)?, random_field(worker, model.target(), 3)?);
+        let (mut jvp, mut vjp) = (Field::new(worker.gpu(), model.target())?, Field::new(worker.gpu(), model.domain())?);
+        let mut seen = Vec::new();
+        for _ in 0..3 {
+            at.jvp(worker, &dx, &mut jvp)?;
+            at.vjp(worker, &dy, &mut vjp)?;
+            worker.context.recorder.submit()?;
+            let counts = worker.context.recorder.counts();
+            seen.push((counts, worker.gpu().allocations(), worker.gpu().compiled()));
+        }
+        let [_, (before, allocations, compiled), (after, later_allocations, later_compiled)] = seen[..] else {
+            unreachable!()
+        };
+        assert_eq!((later_allocations, later_compiled), (allocations, compiled));
+        assert_eq!(
+            (after.submits - before.submits, after.uploads, after.downloads),
+            (1, before.uploads, before.downloads)
+        );
+        check_adjoint(worker, &model, &x)?;
         Ok(())
     });
 }

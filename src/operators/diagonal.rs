@@ -3,8 +3,9 @@
 use super::cost::CallCost;
 use super::error::OperatorError;
 use super::field::Field;
+use super::leaf::Domain;
 use super::linear::Linear;
-use super::space::{Domain, Space};
+use super::space::Space;
 use super::worker::Worker;
 use crate::fft::Values;
 use crate::gpu::{Array, Element, Kernel, KernelSource, RawArray};

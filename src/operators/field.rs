@@ -1,7 +1,8 @@
 //! Fields: the values of a space on one rank.
 
 use super::error::OperatorError;
-use super::space::{Domain, Space};
+use super::leaf::Domain;
+use super::space::Space;
 use crate::gpu::{Array, DeviceError, Gpu, Recorder};
 
 /// The values of one leaf.
@@ -176,7 +177,7 @@ impl Field {
             space.admits(&self.space, operator)?;
             return Ok(Field { space: space.clone(), contents: self.contents.clone() });
         }
-        let of = |(name, leaf): (&str, &super::space::Leaf)| match self.space.position(name) {
+        let of = |(name, leaf): (&str, &super::leaf::Leaf)| match self.space.position(name) {
             None => Err(OperatorError::missing(operator, name, &self.space)),
             Some(at) => match self.space.leaf(name) {
                 Some(own) if own != leaf => Err(OperatorError::fit(operator, name, leaf, own)),

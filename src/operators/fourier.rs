@@ -3,8 +3,9 @@
 use super::cost::CallCost;
 use super::error::OperatorError;
 use super::field::Field;
+use super::leaf::{Domain, Leaf, RegularGrid};
 use super::linear::Linear;
-use super::space::{Domain, Leaf, RegularGrid, Space};
+use super::space::Space;
 use super::worker::Worker;
 use crate::exchange::GridComms;
 use crate::fft::{Norm, Route, Spec, Transform, TransformCallbacks, TransformTuning, Value, Values};

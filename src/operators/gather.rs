@@ -3,8 +3,9 @@
 use super::cost::CallCost;
 use super::error::OperatorError;
 use super::field::Field;
+use super::leaf::{Domain, Leaf};
 use super::linear::Linear;
-use super::space::{Domain, Leaf, Space};
+use super::space::Space;
 use super::worker::Worker;
 use crate::exchange::Terms;
 use crate::fft::Values;

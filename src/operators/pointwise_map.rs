@@ -1,8 +1,9 @@
 //! A pointwise function between fields: which leaf is which argument. Pure.
 
 use super::error::OperatorError;
+use super::leaf::{Domain, Leaf};
 use super::pointwise::{Argument, Form, Pointwise, PointwiseError};
-use super::space::{Domain, Leaf, Space};
+use super::space::Space;
 use crate::fft::Values;
 
 /// A pointwise function whose arguments are the leaves of a domain, in order, and whose results are the leaves of a target.

@@ -56,7 +56,7 @@ impl Call {
 
 /// The arrays of a field as kernels see them: complex numbers as pairs.
 fn arrays(field: &Field) -> Vec<RawArray> {
-    let array = |((_, leaf), contents): ((&str, &super::space::Leaf), &Contents)| match contents {
+    let array = |((_, leaf), contents): ((&str, &super::leaf::Leaf), &Contents)| match contents {
         Contents::Device(array) if leaf.numbers() == 2 => Some(array.raw().seen_as(crate::gpu::Element::Complex32)),
         Contents::Device(array) => Some(array.raw().clone()),
         Contents::Host(_) => None,

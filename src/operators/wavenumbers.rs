@@ -2,7 +2,8 @@
 
 use super::error::OperatorError;
 use super::gather::Gather;
-use super::space::{Domain, Leaf, RegularGrid, Space};
+use super::leaf::{Domain, Leaf, RegularGrid};
+use super::space::Space;
 use super::worker::Worker;
 use crate::fft::Values;
 use crate::gpu::{Array, Kernel, KernelSource};
