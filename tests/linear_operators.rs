@@ -490,3 +490,50 @@ fn what_linear_operators_cannot_take_is_refused() {
         Ok(())
     });
 }
+
+/// Number `n` of a stream: splitmix64.
+fn uniform(seed: u64, n: u64) -> f64 {
+    let mut z = seed.wrapping_add((n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (((z ^ (z >> 31)) >> 11) as f64 + 0.5) * 2f64.powi(-53)
+}
+
+/// Gaussian number `n` of a stream.
+fn white(seed: u64, n: u64) -> f64 {
+    (-2.0 * uniform(seed, 2 * n).ln()).sqrt() * (2.0 * std::f64::consts::PI * uniform(seed, 2 * n + 1)).cos()
+}
+
+#[test]
+fn clouds_in_cells_have_their_golden_values() {
+    // Eight points on 4^3 cells of 1; computed in f64 by independent code.
+    on_grid([1, 1], &options()[0], |worker| {
+        let regular = RegularGrid { shape: [4; 3], size: [4.0; 3], grid: worker.comms.grid(), rank: 0 };
+        let space = Space::of("x", Leaf::cells(&regular))?;
+        let points: Vec<[f64; 3]> = (0..8).map(|n| [0, 1, 2].map(|d| 4.0 * uniform(100 + d, n))).collect();
+        assert!((points[0][1] - 0.058363160841).abs() < 1e-11);
+        let model = Model::new(Readout::new(worker, &space, Window::Cic, &points)?);
+        let mut field = Field::new(worker.gpu(), &space)?;
+        field.set(&mut worker.context.recorder, "x", &(0..64).map(|n| white(7, n)).collect::<Vec<_>>())?;
+        let at = model.at(worker, &field)?;
+        for (found, golden) in
+            host(worker, &at.value)?["x"].iter().zip([-0.283193935148, -0.110300388528, -0.836123403503])
+        {
+            assert!((found - golden).abs() < 1e-6, "{found} {golden}");
+        }
+        let mut ones = Field::new(worker.gpu(), model.target())?;
+        ones.set(&mut worker.context.recorder, "x", &[1.0; 8])?;
+        let mut mesh = Field::new(worker.gpu(), &space)?;
+        at.vjp(worker, &ones, &mut mesh)?;
+        let mesh = host(worker, &mesh)?["x"].clone();
+        for (found, golden) in mesh.iter().zip([0.128347497473, 0.13351581491, 0.784373713923, 0.338993862389]) {
+            assert!((found - golden).abs() < 1e-6, "{found} {golden}");
+        }
+        let squares: f64 = mesh.iter().map(|value| value * value).sum();
+        assert!(
+            (mesh.iter().sum::<f64>() - 8.0).abs() < 1e-6 && (squares - 3.9653967156943377).abs() < 1e-5,
+            "{squares}"
+        );
+        Ok(())
+    });
+}
