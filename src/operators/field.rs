@@ -1,7 +1,7 @@
 //! Fields: the values of a space on one rank.
 
 use super::error::OperatorError;
-use super::leaf::Domain;
+use super::leaf::Support;
 use super::space::Space;
 use crate::gpu::{Array, DeviceError, Gpu, Recorder};
 
@@ -27,8 +27,8 @@ impl Field {
     /// # Errors
     /// [`DeviceError::OutOfMemory`], [`DeviceError::TooLong`].
     pub fn new(gpu: &Gpu, space: &Space) -> Result<Self, DeviceError> {
-        let contents = space.leaves().map(|(name, leaf)| match leaf.domain {
-            Domain::Parameters { .. } => Ok(Contents::Host(vec![0.0; leaf.len() as usize])),
+        let contents = space.leaves().map(|(name, leaf)| match leaf.support {
+            Support::Parameters { .. } => Ok(Contents::Host(vec![0.0; leaf.len() as usize])),
             _ => Ok(Contents::Device(gpu.array(&format!("operators::{name}"), leaf.len())?)),
         });
         Ok(Field { space: space.clone(), contents: contents.collect::<Result<_, DeviceError>>()? })
@@ -63,7 +63,7 @@ impl Field {
                 Contents::Device(array) => (array.len(), false),
                 Contents::Host(values) => (values.len() as u64, true),
             };
-            if len != leaf.len() || on_host != matches!(leaf.domain, Domain::Parameters { .. }) {
+            if len != leaf.len() || on_host != matches!(leaf.support, Support::Parameters { .. }) {
                 let place = if on_host { "the host" } else { "the device" };
                 let why = format!("{len} numbers on {place} are given for {leaf}, which is {} numbers", leaf.len());
                 return Err(OperatorError::Fit { operator: WHAT.into(), leaf: name.into(), why });

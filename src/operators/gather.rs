@@ -3,7 +3,7 @@
 use super::cost::CallCost;
 use super::error::OperatorError;
 use super::field::Field;
-use super::leaf::{Domain, Leaf};
+use super::leaf::{Leaf, Support};
 use super::linear::Linear;
 use super::space::Space;
 use super::worker::Worker;
@@ -97,8 +97,8 @@ impl Gather {
                 if simple(from)
                     && simple(to)
                     && from.batch == to.batch
-                    && matches!(from.domain, Domain::Vector { .. })
-                    && !matches!(to.domain, Domain::Parameters { .. }) =>
+                    && matches!(from.support, Support::Vector { .. })
+                    && !matches!(to.support, Support::Parameters { .. }) =>
             {
                 Ok((from.places(), to))
             }

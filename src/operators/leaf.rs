@@ -62,7 +62,7 @@ impl RegularGrid {
 
 /// Where the values of a leaf are.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Domain {
+pub enum Support {
     /// At the cells of a grid; with the ghosts of this rank, if it has any.
     Cells {
         /// The grid.
@@ -100,7 +100,7 @@ pub enum Domain {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Leaf {
     /// Where its values are.
-    pub domain: Domain,
+    pub support: Support,
     /// Whether a value is real or complex.
     pub values: Values,
     /// Values at one place: the components of a vector.
@@ -110,38 +110,38 @@ pub struct Leaf {
 }
 
 impl Leaf {
-    fn real(domain: Domain) -> Self {
-        Leaf { domain, values: Values::Real, components: 1, batch: 1 }
+    fn real(support: Support) -> Self {
+        Leaf { support, values: Values::Real, components: 1, batch: 1 }
     }
 
     /// Real numbers at the cells of a grid.
     pub fn cells(regular: &RegularGrid) -> Self {
-        Leaf::real(Domain::Cells { regular: regular.clone(), ghosts: [[0; 2]; 3] })
+        Leaf::real(Support::Cells { regular: regular.clone(), ghosts: [[0; 2]; 3] })
     }
 
     /// The half spectrum of a real field: complex numbers.
     pub fn half_spectrum(regular: &RegularGrid) -> Self {
-        Leaf::real(Domain::Modes { regular: regular.clone(), half: true }).complex()
+        Leaf::real(Support::Modes { regular: regular.clone(), half: true }).complex()
     }
 
     /// Real numbers at all modes of a grid: what a Hartley transform gives.
     pub fn modes(regular: &RegularGrid) -> Self {
-        Leaf::real(Domain::Modes { regular: regular.clone(), half: false })
+        Leaf::real(Support::Modes { regular: regular.clone(), half: false })
     }
 
     /// Real numbers at `own` points of this rank, of `total` on all ranks.
     pub fn points(own: u64, total: u64) -> Self {
-        Leaf::real(Domain::Points { own, total })
+        Leaf::real(Support::Points { own, total })
     }
 
     /// A vector on the device that every rank has.
     pub fn vector(len: u64) -> Self {
-        Leaf::real(Domain::Vector { len })
+        Leaf::real(Support::Vector { len })
     }
 
     /// Numbers on the host that every rank has.
     pub fn parameters(len: u64) -> Self {
-        Leaf::real(Domain::Parameters { len })
+        Leaf::real(Support::Parameters { len })
     }
 
     /// The same with complex values.
@@ -168,7 +168,7 @@ impl Leaf {
     /// The same with ghost cells; of cells only.
     #[must_use]
     pub fn ghosts(mut self, widths: [[u64; 2]; 3]) -> Self {
-        if let Domain::Cells { ghosts, .. } = &mut self.domain {
+        if let Support::Cells { ghosts, .. } = &mut self.support {
             *ghosts = widths;
         }
         self
@@ -176,19 +176,19 @@ impl Leaf {
 
     /// The grid, of cells and modes.
     pub fn regular(&self) -> Option<&RegularGrid> {
-        match &self.domain {
-            Domain::Cells { regular, .. } | Domain::Modes { regular, .. } => Some(regular),
+        match &self.support {
+            Support::Cells { regular, .. } | Support::Modes { regular, .. } => Some(regular),
             _ => None,
         }
     }
 
     /// Places of this rank: cells, modes, points or entries.
     pub fn places(&self) -> u64 {
-        match &self.domain {
-            Domain::Cells { regular, ghosts } => regular.layout(*ghosts).len(),
-            Domain::Modes { regular, half } => volume(&regular.modes(*half)),
-            Domain::Points { own, .. } => *own,
-            Domain::Vector { len } | Domain::Parameters { len } => *len,
+        match &self.support {
+            Support::Cells { regular, ghosts } => regular.layout(*ghosts).len(),
+            Support::Modes { regular, half } => volume(&regular.modes(*half)),
+            Support::Points { own, .. } => *own,
+            Support::Vector { len } | Support::Parameters { len } => *len,
         }
     }
 
@@ -215,22 +215,22 @@ impl Leaf {
     /// Real numbers of all ranks, ghosts included.
     pub fn total(&self) -> u64 {
         let product = |n: [u64; 3]| n.into_iter().fold(1, u64::saturating_mul);
-        let places = match &self.domain {
-            Domain::Cells { regular, ghosts } => product(
+        let places = match &self.support {
+            Support::Cells { regular, ghosts } => product(
                 [0, 1, 2].map(|a| regular.shape[a] + regular.grid.along(a) as u64 * (ghosts[a][0] + ghosts[a][1])),
             ),
-            Domain::Modes { regular: RegularGrid { shape: [n0, n1, n2], .. }, half } => {
+            Support::Modes { regular: RegularGrid { shape: [n0, n1, n2], .. }, half } => {
                 product([*n0, *n1, if *half { n2 / 2 + 1 } else { *n2 }])
             }
-            Domain::Points { total, .. } => *total,
-            Domain::Vector { len } | Domain::Parameters { len } => *len,
+            Support::Points { total, .. } => *total,
+            Support::Vector { len } | Support::Parameters { len } => *len,
         };
         places.saturating_mul(self.fields()).saturating_mul(self.numbers())
     }
 
     /// Whether each rank has a part of it; otherwise every rank has the whole.
     pub fn is_distributed(&self) -> bool {
-        !matches!(self.domain, Domain::Vector { .. } | Domain::Parameters { .. })
+        !matches!(self.support, Support::Vector { .. } | Support::Parameters { .. })
     }
 
     /// What is wrong with it, if anything is.
@@ -248,19 +248,19 @@ impl Leaf {
 
 impl fmt::Display for Leaf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.domain {
-            Domain::Cells { regular: RegularGrid { shape: [i, j, k], grid, .. }, ghosts } => {
+        match &self.support {
+            Support::Cells { regular: RegularGrid { shape: [i, j, k], grid, .. }, ghosts } => {
                 write!(f, "cells of {i} x {j} x {k} over {grid} ranks")?;
                 if *ghosts != [[0; 2]; 3] {
                     write!(f, " with ghosts {ghosts:?}")?;
                 }
             }
-            Domain::Modes { regular: RegularGrid { shape: [i, j, k], grid, .. }, half } => {
+            Support::Modes { regular: RegularGrid { shape: [i, j, k], grid, .. }, half } => {
                 write!(f, "{} of {i} x {j} x {k} over {grid} ranks", if *half { "half spectrum" } else { "modes" })?;
             }
-            Domain::Points { own, total } => write!(f, "{own} of {total} points")?,
-            Domain::Vector { len } => write!(f, "vector of {len}")?,
-            Domain::Parameters { len } => write!(f, "{len} parameters")?,
+            Support::Points { own, total } => write!(f, "{own} of {total} points")?,
+            Support::Vector { len } => write!(f, "vector of {len}")?,
+            Support::Parameters { len } => write!(f, "{len} parameters")?,
         }
         match (self.values, self.components) {
             (Values::Real, 1) => {}

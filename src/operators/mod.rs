@@ -49,7 +49,7 @@ pub use fourier_filter::FourierFilter;
 pub use gather::Gather;
 pub use ghosts::Ghosts;
 pub use hartley::Hartley;
-pub use leaf::{Domain, Leaf, RegularGrid};
+pub use leaf::{Leaf, RegularGrid, Support};
 pub use linear::{Adjoint, Linear};
 pub use operator::{Differentiable, Linearisation, Linearised, Model};
 pub use pointwise::{Argument, Form, Pointwise, PointwiseError};

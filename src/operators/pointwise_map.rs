@@ -1,7 +1,7 @@
 //! A pointwise function between fields: which leaf is which argument. Pure.
 
 use super::error::OperatorError;
-use super::leaf::{Domain, Leaf};
+use super::leaf::{Leaf, Support};
 use super::pointwise::{Argument, Form, Pointwise, PointwiseError};
 use super::space::Space;
 use crate::fft::Values;
@@ -79,11 +79,11 @@ impl PointwiseMap {
                 if leaf.values == Values::Complex && leaf.components > 1 {
                     return fault("complex vectors; make each component a leaf".into());
                 }
-                if matches!(leaf.domain, Domain::Parameters { .. }) {
+                if matches!(leaf.support, Support::Parameters { .. }) {
                     return fault("parameters are on the host; bring them to the device first".into());
                 }
                 let other = *first.get_or_insert(leaf);
-                if (&leaf.domain, leaf.batch) != (&other.domain, other.batch) {
+                if (&leaf.support, leaf.batch) != (&other.support, other.batch) {
                     return fault(format!(
                         "it is {leaf}, and another value of the function is {other}: not the same places"
                     ));

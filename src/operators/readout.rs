@@ -75,7 +75,7 @@ impl Readout {
             regular.size,
             positions,
         )?;
-        let target = Leaf { domain: Leaf::points(points.len(), points.total()).domain, ..leaf.clone() };
+        let target = Leaf { support: Leaf::points(points.len(), points.total()).support, ..leaf.clone() };
         let (painter, values) = (Painter::new(window), ValuePainter::new(window));
         let (fields, target) = (leaf.fields(), Space::of(name, target)?);
         Ok(Readout { points, ghosted, painter, values, fields, domain: domain.clone(), target })

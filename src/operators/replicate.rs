@@ -3,7 +3,7 @@
 use super::cost::CallCost;
 use super::error::OperatorError;
 use super::field::{Contents, Field};
-use super::leaf::{Domain, Leaf};
+use super::leaf::{Leaf, Support};
 use super::linear::Linear;
 use super::space::Space;
 use super::worker::Worker;
@@ -25,8 +25,10 @@ impl Replicate {
     /// # Errors
     /// [`OperatorError::Invalid`] for other spaces.
     pub fn new(worker: &Worker<'_>, domain: &Space) -> Result<Self, OperatorError> {
-        let Some((name, Leaf { domain: Domain::Points { own, total }, values: Values::Real, components: 1, batch: 1 })) =
-            domain.only()
+        let Some((
+            name,
+            Leaf { support: Support::Points { own, total }, values: Values::Real, components: 1, batch: 1 },
+        )) = domain.only()
         else {
             return Err(OperatorError::invalid("replication", format!("{domain} is not one number at each point")));
         };
@@ -86,8 +88,8 @@ impl ToDevice {
     /// [`OperatorError::Invalid`] for other spaces.
     pub fn new(domain: &Space) -> Result<Self, OperatorError> {
         match domain.only() {
-            Some((name, leaf)) if matches!(leaf.domain, Domain::Parameters { .. }) => {
-                let target = Space::of(name, Leaf { domain: Domain::Vector { len: leaf.places() }, ..leaf.clone() })?;
+            Some((name, leaf)) if matches!(leaf.support, Support::Parameters { .. }) => {
+                let target = Space::of(name, Leaf { support: Support::Vector { len: leaf.places() }, ..leaf.clone() })?;
                 Ok(ToDevice { domain: domain.clone(), target })
             }
             _ => Err(OperatorError::invalid("upload", format!("{domain} is not one leaf of parameters"))),

@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Argument, Pointwise, ranges};
+use super::function::{Argument, Pointwise, ranges};
 use crate::gpu::KernelSource;
 
 /// How the components of an argument or a result lie in its array.
@@ -46,7 +46,7 @@ pub fn kernel(label: String, function: &Pointwise, forms: [&[Form]; 2], batched:
     let wide = |arguments: &[Argument], forms: &[Form]| {
         arguments.iter().zip(forms).any(|(argument, form)| argument.width > 1 && *form == Form::Apart)
     };
-    if batched && (wide(&function.arguments, forms[0]) || wide(&function.results, forms[1])) {
+    if batched && (wide(function.arguments(), forms[0]) || wide(function.results(), forms[1])) {
         text.push_str("    let batch = i / params.places;\n    let first = batch * params.places;\n");
     }
     for &number in &read {
@@ -56,11 +56,11 @@ pub fn kernel(label: String, function: &Pointwise, forms: [&[Form]; 2], batched:
     }
     let read_component = |argument: usize, component: u32| match forms[0][argument] {
         Form::Pairs => format!("pair{argument}.{}", if component == 0 { "x" } else { "y" }),
-        Form::Apart => format!("load_x{argument}({})", place(&function.arguments[argument], component, batched)),
+        Form::Apart => format!("load_x{argument}({})", place(&function.arguments()[argument], component, batched)),
     };
     let (statements, outputs) = function.wgsl(read_component);
     text.push_str(&statements);
-    for ((number, result), range) in function.results.iter().enumerate().zip(ranges(&function.results)) {
+    for ((number, result), range) in function.results().iter().enumerate().zip(ranges(function.results())) {
         let outputs = &outputs[range];
         match forms[1][number] {
             Form::Pairs => {
