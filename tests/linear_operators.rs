@@ -11,8 +11,8 @@ use meshloom::gpu::Options;
 use meshloom::mesh::{PointsInCells, Window};
 use meshloom::operators::{
     Adjoint, Convolution, Diagonal, Field, Gather, Ghosts, Hartley, Leaf, Linear, LinesOfSight, Model, OperatorError,
-    PointwiseOperator, Readout, RegularGrid, Replicate, Select, Space, Stencil, Tap, ToDevice, Wavenumbers, Worker,
-    check_adjoint, check_derivative, random_field,
+    PointwiseOperator, Readout, RegularGrid, Replicate, Select, Space, Stencil, SumOverRanks, Tap, ToDevice,
+    Wavenumbers, Worker, check_adjoint, check_derivative, random_field,
 };
 use ranks::{GRIDS, cells, host, number, on_grid, options, own, regular};
 
@@ -157,6 +157,11 @@ fn masks_multiply_and_selections_pick() {
             for model in [model, whole] {
                 check_adjoint(worker, &model, &field)?;
             }
+            let ranks = worker.comm().size() as u64;
+            let own = Space::of("x", Leaf::points(3, 3 * ranks))?;
+            let sum = Model::new(SumOverRanks::new(worker, &own)?);
+            let ones = random_field(worker, &own, 8)?;
+            check_adjoint(worker, &sum, &ones)?;
             // Complex factors, for components and batches.
             let leaf = Leaf::half_spectrum(&regular);
             let space = Space::of("x", leaf.clone().batch(3))?;
@@ -445,6 +450,14 @@ fn parameters_come_to_the_device_and_their_cotangents_back() {
         let direction = random_field(worker, model.domain(), 2)?;
         let check = check_derivative(worker, &model, &at, &direction)?;
         assert!((check.order.unwrap() - 2.0).abs() < 0.2, "{check}");
+        let branches = Space::new([
+            ("prior/rate", Leaf::vector(1)),
+            ("prior/scale", Leaf::vector(2)),
+            ("priority", Leaf::vector(3)),
+        ])?;
+        let field = random_field(worker, &branches, 4)?.under("prior");
+        assert_eq!(field.space().names().collect::<Vec<_>>(), ["prior/rate", "prior/scale"]);
+        assert_eq!(field.array("prior/scale")?.len(), 2);
         let here = model.at(worker, &at)?;
         let (dy, mut dx) = (random_field(worker, model.target(), 3)?, Field::new(worker.gpu(), model.domain())?);
         here.vjp(worker, &dy, &mut dx)?;

@@ -86,6 +86,13 @@ impl Field {
         &mut self.contents
     }
 
+    /// Handles on the leaves below `branch`.
+    pub fn under(&self, branch: &str) -> Field {
+        let space = self.space.under(branch);
+        let contents = space.names().filter_map(|name| self.space.position(name)).map(|at| self.contents[at].clone());
+        Field { contents: contents.collect(), space }
+    }
+
     /// The array of a leaf.
     ///
     /// # Errors
