@@ -476,7 +476,8 @@ fn what_linear_operators_cannot_take_is_refused() {
         };
         let complex = Space::of("x", Leaf::cells(&regular).complex())?;
         let vector = Space::of("x", Leaf::vector(7))?;
-        fails(Stencil::new(worker, &space, &[]).err(), "no taps");
+        fails(Stencil::new(worker, &space, &[]).err(), "0 taps");
+        fails(Stencil::new(worker, &space, &[([0, 0, 1], 1.0); 1025]).err(), "1025 taps");
         fails(Stencil::new(worker, &space, &[([4, 0, 0], 1.0)]).err(), "offset [4, 0, 0]");
         fails(Stencil::new(worker, &space, &[([1, 0, 0], f64::NAN)]).err(), "NaN");
         fails(Stencil::new(worker, &complex, &[([1, 0, 0], 1.0)]).err(), "complex fields");
