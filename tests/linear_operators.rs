@@ -53,9 +53,19 @@ fn cells_to_cells<L: Linear + 'static>(
         on_grid(parts, options, |worker| {
             let model = Model::new(make(worker)?);
             let x = field_of(worker, x)?;
+            worker.context.recorder.wait()?;
+            let before = worker.context.recorder.counts().dispatches;
             let at = model.at(worker, &x)?;
             let mut back = Field::new(worker.gpu(), model.domain())?;
             at.vjp(worker, &x, &mut back)?;
+            worker.context.recorder.wait()?;
+            if parts == [1, 1] {
+                // Alone a rank has no blocks to pack: each pass is a dispatch.
+                let cost = model.cost();
+                let passes = cost.apply.passes + cost.vjp.passes;
+                assert_eq!(worker.context.recorder.counts().dispatches - before, passes, "{model:?}");
+                assert_eq!(cost.apply.messages + cost.vjp.messages, 0);
+            }
             check_adjoint(worker, &model, &x)?;
             let cells = cells(&regular(worker, SHAPE));
             let recorder = &mut worker.context.recorder;
