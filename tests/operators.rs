@@ -401,3 +401,29 @@ fn warmed_derivatives_allocate_compile_and_move_nothing() {
         Ok(())
     });
 }
+
+#[test]
+fn functions_side_by_side_share_their_leaves() {
+    on_grid([1, 1], &options()[0], |worker| {
+        let cells = Leaf::cells(&regular(worker, [3, 4, 5]));
+        let space = |names: &[&str]| Space::new(names.iter().map(|name| (*name, cells.clone())));
+        let first = pointwise("fn f(x: f32, a: f32) -> f32 { return a * sin(x); }", &space(&["a", "x"])?, "z")?;
+        let text = "fn f(m: f32, x: f32, b: f32) -> vec2<f32> { return vec2<f32>(x * m, b + m); }";
+        let second = pointwise(text, &space(&["b", "m", "x"])?, "c")?;
+        let third = "fn f(c: vec2<f32>, z: f32) -> f32 { return c.x * z + c.y * c.y; }";
+        let both = second.zip(&first)?;
+        let model = both.then(&pointwise(third, both.target(), "y")?)?;
+        assert!(both.is_pointwise() && model.is_pointwise());
+        assert_eq!(model.domain().names().collect::<Vec<_>>(), ["a", "b", "m", "x"]);
+        let x = random_field(worker, model.domain(), 1)?;
+        check_adjoint(worker, &model, &x)?;
+        check_derivative(worker, &model, &x, &x)?;
+        let (value, x) = (model.value(worker, &x)?, host(worker, &x)?);
+        for (n, found) in host(worker, &value)?["y"].iter().enumerate() {
+            let [a, b, m, x] = ["a", "b", "m", "x"].map(|name| x[name][n]);
+            let wanted = x * m * a * x.sin() + (b + m).powi(2);
+            assert!((found - wanted).abs() < 1e-5, "{found} {wanted}");
+        }
+        Ok(())
+    });
+}
