@@ -427,3 +427,48 @@ fn functions_side_by_side_share_their_leaves() {
         Ok(())
     });
 }
+
+#[test]
+fn one_number_counts_for_all_places() {
+    let mut bits: Option<Vec<u32>> = None;
+    for parts in GRIDS {
+        let found = on_grid(parts, &options()[1], |worker| {
+            let leaf = Leaf::cells(&regular(worker, [4, 5, 6])).batch(2);
+            let leaves = [("rates", Leaf::vector(1).components(2).batch(2)), ("x", leaf)];
+            let domain = Space::new(leaves)?;
+            let text = "fn f(x: f32, rates: vec2<f32>) -> f32 { return rates.x * exp(rates.y * x); }";
+            let model = pointwise(text, &domain, "y")?;
+            assert!(model.is_pointwise());
+            let mut x = random_field(worker, &domain, 1)?;
+            x.set(&mut worker.context.recorder, "rates", &[0.5, 1.5, -0.25, 0.75])?;
+            check_adjoint(worker, &model, &x)?;
+            let direction = random_field(worker, &domain, 2)?;
+            let check = check_derivative(worker, &model, &x, &direction)?;
+            assert!((check.order.unwrap() - 2.0).abs() < 0.2, "{check}");
+            let own = regular(worker, [4, 5, 6]);
+            let all: Vec<f64> = (0..240).map(|n| number(n, 40)).collect();
+            let values =
+                (0..2).flat_map(|batch| cells(&own).into_iter().map(move |cell| (batch * 120 + cell) as usize));
+            let values: Vec<f64> = values.map(|at| all[at]).collect();
+            x.set(&mut worker.context.recorder, "x", &values)?;
+            let at = model.at(worker, &x)?;
+            let mut dx = Field::new(worker.gpu(), &domain)?;
+            let mut dy = Field::new(worker.gpu(), model.target())?;
+            dy.set(&mut worker.context.recorder, "y", &vec![1.0; values.len()])?;
+            at.vjp(worker, &dy, &mut dx)?;
+            let found = host(worker, &dx)?["rates"].clone();
+            for (batch, [a, b]) in [[0.5, 1.5], [-0.25, 0.75]].into_iter().enumerate() {
+                let x = &all[batch * 120..][..120];
+                let wanted =
+                    [x.iter().map(|x| (b * x).exp()).sum::<f64>(), x.iter().map(|x| a * x * (b * x).exp()).sum()];
+                for (found, wanted) in found[2 * batch..].iter().zip(wanted) {
+                    assert!((found - wanted).abs() < 1e-6 * (1.0 + wanted.abs()) * 10.0, "{found} {wanted}");
+                }
+            }
+            Ok(found.iter().map(|&value| (value as f32).to_bits()).collect::<Vec<_>>())
+        });
+        for found in found {
+            assert_eq!(*bits.get_or_insert(found.clone()), found, "{parts:?}");
+        }
+    }
+}

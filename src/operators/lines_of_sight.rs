@@ -131,7 +131,8 @@ fn samples_near(regular: &RegularGrid, [from, to]: Line, samples: u64) -> Vec<Ra
     if part.iter().any(Range::is_empty) {
         return Vec::new();
     }
-    let mut ranges = vec![0..samples];
+    let whole = 0..samples;
+    let mut ranges = vec![whole];
     for a in 0..2 {
         if regular.grid.along(a) == 1 {
             continue;

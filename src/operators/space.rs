@@ -58,7 +58,7 @@ impl Space {
     }
 
     /// Its leaves, in the order of their names.
-    pub fn leaves(&self) -> impl ExactSizeIterator<Item = (&str, &Leaf)> {
+    pub fn leaves(&self) -> impl ExactSizeIterator<Item = (&str, &Leaf)> + Clone {
         self.leaves.iter().map(|(name, leaf)| (name.as_str(), leaf))
     }
 
