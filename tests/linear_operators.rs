@@ -7,6 +7,8 @@ mod correlated_field;
 mod ranks;
 
 use correlated_field::{AMPLITUDE, COTANGENT, CYCLES, FIELD, MULTIPLICITY, XI, XI_COTANGENT};
+use meshloom::comm::Op;
+use meshloom::exchange::collectives::{all_gather, all_reduce, all_reduce_wide, broadcast};
 use meshloom::gpu::Options;
 use meshloom::mesh::{PointsInCells, Window};
 use meshloom::operators::{
@@ -560,4 +562,40 @@ fn clouds_in_cells_have_their_golden_values() {
         );
         Ok(())
     });
+}
+
+#[test]
+fn arrays_of_all_ranks_are_joined() {
+    for parts in [[1, 1], [3, 1]] {
+        on_grid(parts, &options()[1], |worker| {
+            let (comm, gpu) = (worker.comm().clone(), worker.gpu().clone());
+            let recorder = &mut worker.context.recorder;
+            let (rank, ranks) = (comm.rank() as u32, comm.size() as u32);
+            let array = gpu.array::<u32>("array", 5)?;
+            recorder.upload(&array, 0, &[10 + rank, 7 * rank, 3, u32::MAX - rank, rank])?;
+            all_reduce(recorder, &comm, &array, 0..2, Op::Max)?;
+            broadcast(recorder, &comm, ranks as usize - 1, &array, 4..5)?;
+            // The low word carries into the high one.
+            all_reduce_wide(recorder, &comm, &array, 2..4)?;
+            let low = u64::from(3 * ranks);
+            let high = (0..ranks).map(|rank| u64::from(u32::MAX - rank)).sum::<u64>() as u32;
+            assert_eq!(recorder.download(&array, 0, 5)?, [9 + ranks, 7 * (ranks - 1), low as u32, high, ranks - 1]);
+            let words = gpu.array::<u32>("words", 2)?;
+            recorder.upload(&words, 0, &[u32::MAX, 0])?;
+            all_reduce_wide(recorder, &comm, &words, 0..2)?;
+            let sum = u64::from(u32::MAX) * u64::from(ranks);
+            assert_eq!(recorder.download(&words, 0, 2)?, [sum as u32, (sum >> 32) as u32]);
+            assert!(all_reduce_wide(recorder, &comm, &words, 0..1).unwrap_err().to_string().contains("1 words"));
+            // Ranks have 1, 2, 3 elements.
+            let own = gpu.array::<u32>("own", u64::from(rank) + 1)?;
+            recorder.upload(&own, 0, &vec![rank; rank as usize + 1])?;
+            let all = gpu.array::<u32>("all", u64::from(ranks * (ranks + 1) / 2))?;
+            all_gather(recorder, &comm, &own, &all)?;
+            let wanted: Vec<u32> = (0..ranks).flat_map(|rank| vec![rank; rank as usize + 1]).collect();
+            assert_eq!(recorder.download(&all, 0, all.len())?, wanted);
+            let short = gpu.array::<u32>("short", all.len() + 1)?;
+            assert!(all_gather(recorder, &comm, &own, &short).unwrap_err().to_string().contains("there is room for"));
+            Ok(())
+        });
+    }
 }
