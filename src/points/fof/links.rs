@@ -129,14 +129,14 @@ struct Comparison<'a> {
 }
 
 impl Comparison<'_> {
-    /// The box around what a node may be linked with here, but for what is linked already: of points, and of nodes no larger than itself or,
-    /// if it is of several components, than the linking length.
+    /// The box around what a node may be linked with here, but for what is linked already: of points, and of nodes no longer than half of it
+    /// or, if it is of several components, than the linking length.
     fn near(&mut self, rank: usize, request: &NodeRequest) -> BoundingBox {
         let NodeRequest { bounds, row } = request;
         let there = (*row != SEVERAL).then_some(Component { rank: rank as u32, row: *row });
         let Labels { region, length, .. } = self.labels;
         let least = if there.is_some() { 0.0 } else { f64::from(length).powi(2) };
-        let (mut near, size) = (BoundingBox::EMPTY, bounds.diagonal().max(least));
+        let (mut near, size) = (BoundingBox::EMPTY, (0.25 * bounds.diagonal()).max(least));
         region.walk(bounds, length, |met, held| {
             if there.is_some_and(|there| self.links(there, bounds, met, held)) {
                 return false;

@@ -28,10 +28,10 @@ impl PointRequest {
     }
 }
 
-/// The box around what a node reaches here: of points, and of nodes that are no larger than itself or its reach.
+/// The box around what a node reaches here: of points, and of nodes that are no longer than half of it or its reach.
 pub(super) fn near(region: &Region, request: &NodeRequest) -> BoundingBox {
     let NodeRequest { bounds, reach } = request;
-    let (mut near, size) = (BoundingBox::EMPTY, bounds.diagonal().max(f64::from(*reach).powi(2)));
+    let (mut near, size) = (BoundingBox::EMPTY, (0.25 * bounds.diagonal()).max(f64::from(*reach).powi(2)));
     region.walk(bounds, *reach, |met, held| {
         let large = matches!(met, Met::Node(..)) && held.diagonal() > size;
         if !large {
