@@ -31,7 +31,7 @@ pub struct Spread {
 
 impl Spread {
     /// The spread of the seconds of one run or more.
-    fn new(mut seconds: Vec<f64>, repeats: u32) -> Self {
+    pub fn new(mut seconds: Vec<f64>, repeats: u32) -> Self {
         seconds.iter_mut().for_each(|s| *s /= f64::from(repeats));
         seconds.sort_by(f64::total_cmp);
         let middle = seconds.len() / 2;
@@ -187,6 +187,11 @@ impl Clock {
         let mut most = [own];
         self.comm.all_reduce(&mut most, Op::Max)?;
         Ok(most[0])
+    }
+
+    /// Counts a measurement that was made elsewhere.
+    pub fn counted(&self) {
+        self.bar.inc(u64::from(WARM_UP + self.runs));
     }
 
     /// Removes the bar and returns the seconds since the beginning.
