@@ -165,6 +165,31 @@ fn chains_through_all_ranks() {
     assert_eq!(found(4, 0, &ring, &points, Linking::Length(1.5), &selection).groups.total, 1);
 }
 
+/// Eight ranks cut the cusp of a halo, where two fifths of the points have friends on other ranks. What they send each other grows with
+/// the surface of the cut in units of the length, not with how many points are there.
+#[test]
+fn a_halo_that_is_cut_has_few_ghosts() {
+    let n = 60_000;
+    let (domain, all) = (Domain::open(3).unwrap(), points(Kind::Hernquist, n, 3, 17));
+    let length = 0.003 * (2e5 / n as f64).cbrt();
+    let [one, many] = [1, 8].map(|ranks| {
+        let parts = run_threads(ranks, |comm| {
+            let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
+            let rows = n * comm.rank() / ranks..n * (comm.rank() + 1) / ranks;
+            let mut context = Context::new(comm, gpu)?;
+            let cloud = Cloud::from_host(&mut context.recorder, &domain, &all[3 * rows.start..3 * rows.end])?;
+            let groups = Groups::find(&mut context, &cloud, Linking::Length(length))?;
+            Ok::<_, Error>((groups.labels()?, groups.ghosts()))
+        });
+        let (labels, ghosts): (Vec<Vec<u64>>, Vec<u64>) = parts.unwrap().into_iter().unzip();
+        (labels.concat(), ghosts.iter().sum::<u64>())
+    });
+    assert!(one.0 == many.0);
+    // Uniform points had 2,548 of 200,000 when all in reach of a leaf's box were sent; that is by surface, too.
+    let uniform = 2548.0 * (n as f64 / 2e5).powf(2.0 / 3.0);
+    assert!((many.1 as f64) < 4.0 * uniform, "{} ghosts", many.1);
+}
+
 /// Points that are about as far from each other as the linking length: rounding decides, and does so alike on any number of ranks.
 #[test]
 fn rounding_decides_alike_on_any_number_of_ranks() {

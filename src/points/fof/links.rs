@@ -16,7 +16,7 @@ use crate::exchange::Context;
 use crate::gpu::Recorder;
 use crate::grid::Cost;
 use crate::points::Cloud;
-use crate::points::ghosts::{BoundingBox, Descent, Met, Pending, Reach, Region, cost_of, count};
+use crate::points::ghosts::{BoundingBox, Descent, Met, Pending, Reach, Region, Span, cost_of, count};
 use crate::points::neighbors::Components;
 use crate::points::partition::Decomposition;
 
@@ -28,15 +28,15 @@ pub(super) struct Component {
     pub row: u32,
 }
 
-/// A node, and the row of the component that its points are in, or [`SEVERAL`].
+/// A box around points, and the row of the component that they are in, or [`SEVERAL`].
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
-struct NodeRequest {
+struct BoxRequest {
     bounds: BoundingBox,
     row: u32,
 }
 
-/// In place of a row: the points of a node are in several components.
+/// In place of a row: points of several components.
 const SEVERAL: u32 = u32::MAX;
 
 /// A point, and the row of its component.
@@ -71,7 +71,7 @@ pub(super) fn find(
     let (reach, labels) = (Reach::Same(length), Labels::new(region, roots));
     let mut comparison = Comparison { labels: &labels, length, linked: HashSet::new(), open: Vec::new() };
     let descent = Descent::new(&comm, region, &reach, region, asked)?;
-    let request = |level, node| NodeRequest { bounds: *region.node(level, node), row: labels.of_node(level, node) };
+    let request = |span, bounds| BoxRequest { bounds, row: labels.of_span(span) };
     let (pending, mut cost) = descent.run(request, |rank, request| comparison.near(rank, request))?;
     let point = |&Pending { at, .. }: &Pending| PointRequest {
         at: BoundingBox::point(region.point(at)).low,
@@ -120,6 +120,14 @@ impl<'a> Labels<'a> {
         row
     }
 
+    /// The row of the component that the points of a span are in, or [`SEVERAL`].
+    fn of_span(&self, span: Span) -> u32 {
+        match span {
+            Span::Node(level, node) => self.of_node(level, node),
+            Span::Part(_) => common(self.region.places(span).map(|at| self.of_point(at))),
+        }
+    }
+
     /// The row of the component of a node or point; `None` for a node of several.
     fn of(&self, met: Met) -> Option<u32> {
         let row = match met {
@@ -152,10 +160,10 @@ struct Comparison<'a> {
 }
 
 impl Comparison<'_> {
-    /// The box around what a node may be linked with here, but for what is linked already: of points, and of nodes no longer than half of it
-    /// or, if it is of several components, than the linking length.
-    fn near(&mut self, rank: usize, request: &NodeRequest) -> BoundingBox {
-        let NodeRequest { bounds, row } = request;
+    /// The box around what a box may be linked with here, but for what is linked already: of points, and of nodes no longer than half of it
+    /// or, if its points are in several components, than the linking length.
+    fn near(&mut self, rank: usize, request: &BoxRequest) -> BoundingBox {
+        let BoxRequest { bounds, row } = request;
         let there = (*row != SEVERAL).then_some(Component { rank: rank as u32, row: *row });
         let (region, length) = (self.labels.region, self.length);
         let least = if there.is_some() { 0.0 } else { f64::from(length).powi(2) };
