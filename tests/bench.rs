@@ -98,6 +98,41 @@ fn exchanges() {
     Call::new(&words("bench exchange --size 8")).run().is_error("one rank", 2, &["two ranks", "--ranks 2"]);
 }
 
+/// A ring and collectives of these ranks; what MPI does by itself stands beside it where it runs them.
+fn messages(ranks: Ranks, mpi: bool) {
+    let found = report("exchange --bytes 8,100000 --chunk-bytes 30000 --depth 2", ranks);
+    let results = found["results"].as_array().unwrap();
+    assert_eq!(results.len(), 2, "{found:#}");
+    for (result, bytes) in results.iter().zip([8, 100_000]) {
+        assert_eq!(result["bytes"], bytes);
+        for ours in ["arrays", "vectors"].map(|name| &result[name]) {
+            is_spread(&ours["seconds"]);
+            assert!(ours["bytes_per_second_a_rank"].as_f64() > Some(0.0));
+            assert_eq!(ours["reference"]["same"], true, "{result:#}");
+            assert_eq!(ours["reference"]["ratio"].is_number(), mpi, "{result:#}");
+        }
+        assert_eq!(result["mpi"].is_object(), mpi, "{result:#}");
+    }
+    let found = report("collectives --bytes 8,200000", ranks);
+    let results = found["results"].as_array().unwrap();
+    assert_eq!(results.len(), 1 + 5 * 2, "{found:#}");
+    for result in results {
+        is_spread(&result["seconds"]);
+        assert_eq!(result["reference"].is_object(), mpi, "{result:#}");
+        if mpi {
+            is_compared(result);
+            assert_eq!(result["reference"]["same"], true, "{result:#}");
+        }
+    }
+    let found = report("collectives --operations all-gather,barrier --bytes 16", ranks);
+    assert_eq!([0, 1].map(|i| found["results"][i]["collective"].clone()), ["all-gather", "barrier"]);
+}
+
+#[test]
+fn messages_and_collectives() {
+    messages(Ranks::Threads(3), false);
+}
+
 #[test]
 fn halos() {
     for (ranks, width, messages) in [(1, 2, 0), (3, 1, 6), (3, 9, 6)] {
@@ -225,7 +260,7 @@ fn all_subjects_together() {
     let found = report(&line, Ranks::Threads(2));
     assert_eq!((&found["subject"], &found["sizes"]), (&"all".into(), &"small".into()));
     let subjects: Vec<_> = found["results"].as_array().unwrap().iter().map(|result| &result["subject"]).collect();
-    assert_eq!(subjects, ["fft", "exchange", "halo", "sort", "knn", "pairs", "fof", "pm"]);
+    assert_eq!(subjects, ["fft", "exchange", "collectives", "halo", "sort", "knn", "pairs", "fof", "ghosts", "pm"]);
     for report in found["results"].as_array().unwrap() {
         let results = report["results"].as_array().unwrap();
         assert!(!results.is_empty() && report["failed"].is_null(), "{report:#}");
@@ -248,6 +283,7 @@ fn under_mpi() {
     is_compared(&found["results"][0]["forward"]);
     let found = report("exchange --size 8 --reference", Ranks::Mpi(3));
     assert_eq!(found["results"][0]["reference"]["same"], true);
+    messages(Ranks::Mpi(3), true);
     let found = report("halo --size 8 --reference", Ranks::Mpi(2));
     assert_eq!(found["results"][0]["reduce"]["reference"]["same"], true);
 }
@@ -287,6 +323,10 @@ fn wrong_words_exit_2() {
         ("exchange --size 8,65536 --ranks 2", &["--size 65536x65536x65536"]),
         ("exchange --depth 0", &["--depth"]),
         ("exchange --chunk-bytes 0", &["--chunk-bytes"]),
+        ("exchange --bytes 6 --ranks 2", &["multiple of 4"]),
+        ("exchange --bytes 8 --size 8 --ranks 2", &["--bytes", "--size"]),
+        ("collectives --bytes 12", &["multiple of 8"]),
+        ("collectives --operations scan", &["scan", "all-gather"]),
         ("halo --width 0", &["--width"]),
         ("halo --width 5000", &["5000"]),
         ("halo --size 2x2x0", &["2x2x0"]),

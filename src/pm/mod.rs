@@ -36,7 +36,7 @@ use std::fmt;
 use crate::Context;
 use crate::cosmology::{LinearPower, StepOp, TransferKind, fill_white_noise, mode_amplitudes, resume_from, schedule};
 use crate::exchange::GridComms;
-use crate::gpu::{Array, DeviceError};
+use crate::gpu::{Array, DeviceError, bytes};
 use crate::grid::{Box3, Cost, Grid, extent};
 use crate::mesh::{Bin, Lattice, Particles, Push, SpectrumGeometry, power_spectrum};
 use force::Force;
@@ -153,11 +153,13 @@ impl Simulation {
         let scale_factor = ops.iter().find_map(reached).unwrap_or(config.a_start);
         // Ghost cells as wide as typical displacements are today, 10 Mpc/h.
         let memory = config.memory(grid, (10.0 / config.box_size * config.mesh as f64).ceil() as u64);
-        if let Some(available) = context.gpu.capabilities().memory.map(|all| all / context.sharing as u64)
-            && memory.total() > available
+        let staging = if context.comm.size() > 1 { context.exchange.staging_bytes(&context.gpu) } else { 0 };
+        let (needed, sharing) = (memory.total() + staging, context.sharing);
+        if let Some(available) = context.gpu.capabilities().memory.map(|all| all / sharing as u64)
+            && needed > available
         {
-            let (needed, sharing) = (memory.total(), context.sharing);
-            return Err(SimulationError::Memory { needed, detail: memory.to_string(), available, sharing });
+            let detail = format!("{memory}, {} for staging buffers", bytes(staging));
+            return Err(SimulationError::Memory { needed, detail, available, sharing });
         }
         let comms = GridComms::new(&context.comm, grid)?;
         let lattice = Lattice::new(config.sites(), grid, context.comm.rank());

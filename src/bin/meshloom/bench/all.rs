@@ -43,7 +43,7 @@ enum Sizes {
     Large,
 }
 
-/// A subject with its options but for `--size`, and its sizes.
+/// A subject with its options, the last of which is that of its sizes, and the sizes.
 struct Case {
     words: &'static str,
     small: &'static str,
@@ -52,27 +52,37 @@ struct Case {
 }
 
 /// Transforms and what they consist of; then points; then what is made of both.
-const CASES: [Case; 8] = [
-    Case { words: "fft", small: "32,30x36x25", large: &[("256", 1 << 30), ("512", 5 << 30), ("1024", 36 << 30)] },
-    Case { words: "exchange", small: "32", large: &[("512", 3 << 30)] },
-    Case { words: "halo --width 2", small: "32", large: &[("512", 2 << 30)] },
+const CASES: [Case; 10] = [
     Case {
-        words: "sort",
+        words: "fft --size",
+        small: "32,30x36x25",
+        large: &[("256", 1 << 30), ("512", 5 << 30), ("1024", 36 << 30)],
+    },
+    Case { words: "exchange --size", small: "32", large: &[("512", 3 << 30)] },
+    Case { words: "collectives --bytes", small: "8,1024", large: &[("8,65536,16777216", 0)] },
+    Case { words: "halo --width 2 --size", small: "32", large: &[("512", 2 << 30)] },
+    Case {
+        words: "sort --size",
         small: "20000",
         large: &[("1000000", 1 << 26), ("10000000", 1 << 29), ("100000000", 5 << 30)],
     },
     Case {
-        words: "knn -k 8,16,30",
+        words: "knn -k 8,16,30 --size",
         small: "3000",
         large: &[("1000000", 1 << 30), ("10000000", 6 << 30), ("30000000", 18 << 30)],
     },
-    Case { words: "pairs", small: "3000", large: &[("100000", 1 << 28), ("1000000", 1 << 30), ("10000000", 3 << 30)] },
     Case {
-        words: "fof --box 1 --linking-parameter 0.2,0.7",
+        words: "pairs --size",
+        small: "3000",
+        large: &[("100000", 1 << 28), ("1000000", 1 << 30), ("10000000", 3 << 30)],
+    },
+    Case {
+        words: "fof --box 1 --linking-parameter 0.2,0.7 --size",
         small: "3000",
         large: &[("1000000", 1 << 30), ("10000000", 4 << 30)],
     },
-    Case { words: "pm --window cic,tsc", small: "16", large: &[("256", 4 << 30), ("512", 28 << 30)] },
+    Case { words: "ghosts --box 1 --size", small: "1000", large: &[("1000000", 1 << 30)] },
+    Case { words: "pm --window cic,tsc --size", small: "16", large: &[("256", 4 << 30), ("512", 28 << 30)] },
 ];
 
 impl Case {
@@ -90,7 +100,7 @@ impl Case {
         if size.is_empty() {
             return Ok(None);
         }
-        let words = format!("bench {} --size {size}", self.words);
+        let words = format!("bench {} {size}", self.words);
         let parser = Subject::augment_subcommands(clap::Command::new("bench"));
         let found = parser.try_get_matches_from(words.split(' ')).and_then(|words| Subject::from_arg_matches(&words));
         found.map(Some).map_err(|error| Failure::Words(error.to_string()))
@@ -180,8 +190,8 @@ fn measure(context: &mut Context, arguments: &Suite) -> Result<Result<Measured, 
                 Outcome::LeftOut(format!("{:.0} s had passed", passed[0]))
             }
             None => Outcome::LeftOut("the device has too little memory".into()),
-            Some(Subject::Exchange(_)) if context.comm.size() == 1 => {
-                Outcome::LeftOut("an exchange needs two ranks at least".into())
+            Some(Subject::Exchange(_) | Subject::Collectives(_) | Subject::Ghosts(_)) if context.comm.size() == 1 => {
+                Outcome::LeftOut("it needs two ranks at least".into())
             }
             Some(subject) => measure_one(context, subject, settings)?,
         };

@@ -25,6 +25,7 @@ pub struct Arguments {
     pub settings: Settings,
 }
 
+/// A linking parameter.
 pub fn parameter(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(parameter) if parameter > 0.0 && parameter.is_finite() => Ok(parameter),

@@ -3,6 +3,7 @@
 //! Times are those of all ranks together, from a barrier until the slowest rank's device is done; see [`measure`].
 
 mod all;
+mod collectives;
 mod copy;
 mod exchange;
 mod fft;
@@ -15,8 +16,12 @@ mod pairs;
 mod pm;
 mod points;
 mod random;
+#[cfg_attr(feature = "mpi", path = "mpi.rs")]
+#[cfg_attr(not(feature = "mpi"), path = "no_mpi.rs")]
+mod raw;
 mod reference;
 mod report;
+mod ring;
 mod search;
 mod session;
 mod settings;

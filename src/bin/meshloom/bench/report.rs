@@ -173,6 +173,11 @@ pub fn ratio(ours: &Spread, theirs: &Spread) -> String {
     format!("{:.2}", ours.median / theirs.median)
 }
 
+/// Our speed in hundredths of the reference's.
+pub fn of_reference(ours: &Spread, theirs: &Spread) -> String {
+    format!("{:.0} %", 100.0 * theirs.median / ours.median)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

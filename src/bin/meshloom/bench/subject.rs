@@ -5,7 +5,7 @@ use meshloom::{Context, Error};
 
 use super::session::Found;
 use super::settings::Settings;
-use super::{exchange, fft, fof, ghosts, halo, knn, pairs, pm, sort};
+use super::{collectives, exchange, fft, fof, ghosts, halo, knn, pairs, pm, sort};
 use crate::failure::Failure;
 
 /// A part of the library and what of it is to be measured.
@@ -13,8 +13,10 @@ use crate::failure::Failure;
 pub enum Subject {
     /// Fourier transforms, forward and inverse, of real and complex fields
     Fft(fft::Arguments),
-    /// The exchanges of a distributed complex transform, by themselves
+    /// The exchanges of a distributed complex transform by themselves, or messages of given sizes, beside MPI's own where it runs the ranks
     Exchange(exchange::Arguments),
+    /// Collectives of the host, beside MPI's own where it runs the ranks
+    Collectives(collectives::Arguments),
     /// Filling the ghost cells of a field, and adding them to their owners
     Halo(halo::Arguments),
     /// Sorting random keys of 63 and 32 bits, with their index as payload
@@ -47,6 +49,7 @@ impl Subject {
         match self {
             Subject::Fft(arguments) => &arguments.settings,
             Subject::Exchange(arguments) => &arguments.settings,
+            Subject::Collectives(arguments) => &arguments.settings,
             Subject::Halo(arguments) => &arguments.settings,
             Subject::Sort(arguments) => &arguments.settings,
             Subject::Knn(arguments) => &arguments.settings,
@@ -61,6 +64,7 @@ impl Subject {
         match self {
             Subject::Fft(arguments) => &mut arguments.settings,
             Subject::Exchange(arguments) => &mut arguments.settings,
+            Subject::Collectives(arguments) => &mut arguments.settings,
             Subject::Halo(arguments) => &mut arguments.settings,
             Subject::Sort(arguments) => &mut arguments.settings,
             Subject::Knn(arguments) => &mut arguments.settings,
@@ -75,7 +79,7 @@ impl Subject {
     pub fn peer(&self) -> Peer {
         match self {
             Subject::Fft(_) | Subject::Sort(_) | Subject::Knn(_) | Subject::Pairs(_) | Subject::Fof(_) => Peer::Library,
-            Subject::Exchange(_) | Subject::Halo(_) => Peer::OtherWay,
+            Subject::Exchange(_) | Subject::Collectives(_) | Subject::Halo(_) => Peer::OtherWay,
             Subject::Ghosts(_) | Subject::Pm(_) => Peer::None,
         }
     }
@@ -99,6 +103,7 @@ impl Subject {
         match self {
             Subject::Fft(arguments) => fft::measure(context, arguments),
             Subject::Exchange(arguments) => exchange::measure(context, arguments),
+            Subject::Collectives(arguments) => collectives::measure(context, arguments),
             Subject::Halo(arguments) => halo::measure(context, arguments),
             Subject::Sort(arguments) => sort::measure(context, arguments),
             Subject::Knn(arguments) => knn::measure(context, arguments),
