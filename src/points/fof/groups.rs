@@ -23,8 +23,8 @@ use crate::points::{AnyArray, Cloud};
 /// - Attributes of the cloud called `mass` (one `f32` per point), `velocity` (`dims`) and `scale_factor` (one) travel with the points and
 ///   enter the [`catalogue`](Self::catalogue).
 ///
-/// Exchanges: those of the sort, and of the host one all-gather, two for each level of the tree, one for points, one for links and five
-/// for each doubling of the number of ranks that a group spans in a row.
+/// Exchanges: those of the sort, and of the host one all-gather, two for each level of the tree and one below, one each for points and links,
+/// and five for about each doubling of the number of components that a group has in a row.
 ///
 /// ```
 /// use meshloom::{Error, Launch, gpu::Options, launch};

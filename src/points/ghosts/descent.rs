@@ -48,16 +48,16 @@ pub(crate) struct Descent<'a> {
 }
 
 impl<'a> Descent<'a> {
-    /// Begins with the topmost nodes of `region`, and the ranks for which `asked` holds. `others` is this rank's own points as others ask
-    /// about them. One all-gather of 28 bytes a rank. All ranks call it.
+    /// Begins with the topmost nodes of `region`, and the ranks for which `asked` holds. `own` is of this rank's points, about which others
+    /// ask. One all-gather of 28 bytes a rank. All ranks call it.
     pub fn new(
         comm: &'a Communicator,
         region: &'a Region,
         reach: &'a Reach,
-        others: &Region,
+        own: &Region,
         asked: impl Fn(usize) -> bool,
     ) -> Result<Self, CommError> {
-        let outlines = comm.all_gather(&[Outline { bounds: others.bounds(), levels: region.levels.count() as u32 }])?;
+        let outlines = comm.all_gather(&[Outline { bounds: own.bounds(), levels: region.levels.count() as u32 }])?;
         // All levels, and parts of leaves.
         let rounds = outlines.iter().map(|outline| outline.levels as usize + 1).max().unwrap_or(0);
         let mut descent = Descent { comm, region, reach, asks: Vec::new(), rounds, cost: Cost::default() };
@@ -72,8 +72,9 @@ impl<'a> Descent<'a> {
         Ok(descent)
     }
 
-    /// Descends to the points. `request` makes what is sent for some points, given their box; `answer` takes what a rank has sent, and gives the box around what is near it here, or an empty one. Returns this rank's points that are
-    /// within reach of the last answers, by rank and place, and what it has cost. Two exchanges of the host a level. All ranks call it.
+    /// Descends to the points. `request` makes what is sent for some points, given their box; `answer` takes what a rank has sent, and gives
+    /// the box around what is near it here, or an empty one. Returns this rank's points that are within reach of the last answers, by rank and
+    /// place, and what it has cost. Two exchanges of the host for each level and one below. All ranks call it.
     pub fn run<T: Pod>(
         mut self,
         request: impl Fn(Span, BoundingBox) -> T,
@@ -122,5 +123,64 @@ impl<'a> Descent<'a> {
             points.extend(self.region.places(ask.span).filter(reaches).map(|at| Pending { rank: ask.rank, at }));
         }
         points
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::region::Met;
+    use super::super::requests::{Request, near};
+    use super::*;
+    use crate::comm::run_threads;
+    use crate::points::{Curve, Domain, Frame};
+
+    /// Coordinates of `n` points in the unit cube, along the curve.
+    fn points(n: u32) -> Vec<f32> {
+        let domain = Domain::new(&[1.0; 3]).unwrap();
+        let frame = Frame::new(&domain, None);
+        let at = |i: u32| [0.618_034, 0.754_878, 0.569_840].map(|step| (f64::from(i + 1) * step).fract() as f32);
+        let mut points: Vec<[f32; 3]> = (0..n).map(at).collect();
+        points.sort_by_key(|point| frame.key(Curve::Hilbert, point));
+        points.into_flattened()
+    }
+
+    #[test]
+    fn no_point_that_reaches_another_rank_is_left_out() {
+        // All ranks alike, and one without points, one with few and one with most.
+        for ends in [&[0, 500, 1000, 1500, 2000][..], &[0, 0, 40, 2000], &[0, 1, 1]] {
+            let n = ends[ends.len() - 1];
+            let all = points(n as u32);
+            let part = |rank: usize| {
+                Region::over(3, [1.0, 1.0, 0.0], all[3 * ends[rank]..3 * ends[rank + 1]].to_vec(), Vec::new())
+            };
+            run_threads(ends.len() - 1, |comm| {
+                let region = part(comm.rank());
+                let far = |at: usize| if at.is_multiple_of(50) { 0.1 } else { 0.02 };
+                let reach = Reach::each(&region, (0..region.points.len() / 3).map(far).collect());
+                let descent = Descent::new(&comm, &region, &reach, &region, |_| true)?;
+                let request = |span, bounds| Request { bounds, reach: reach.of(&region, span) };
+                let (pending, cost) = descent.run(request, |_, request| near(&region, request))?;
+                for rank in (0..comm.size()).filter(|&rank| rank != comm.rank()) {
+                    let others = part(rank);
+                    let mut reached = Vec::new();
+                    for at in 0..region.points.len() / 3 {
+                        let (point, mut met) = (BoundingBox::point(region.point(at)), false);
+                        others.walk(&point, reach.of_point(at), |what, _| {
+                            met |= matches!(what, Met::Point(_));
+                            true
+                        });
+                        reached.extend(met.then_some(at));
+                    }
+                    let told: Vec<usize> =
+                        pending.iter().filter(|told| told.rank as usize == rank).map(|told| told.at).collect();
+                    assert!(told.is_sorted() && reached.iter().all(|at| told.binary_search(at).is_ok()));
+                    // Most points are spared by boxes.
+                    assert!(told.len() <= region.points.len() / 3 / 2, "{} for {}", told.len(), reached.len());
+                }
+                assert_eq!(cost.messages == 0, region.points.is_empty() || n < 2);
+                Ok::<_, CommError>(())
+            })
+            .unwrap();
+        }
     }
 }

@@ -82,7 +82,7 @@ impl Region {
     pub fn places(&self, span: Span) -> std::ops::Range<usize> {
         let places = match span {
             Span::Node(level, node) => self.levels.points(level, node),
-            Span::Part(part) => part * PART..((part + 1) * PART).min(self.order.len() as u64),
+            Span::Part(part) => part * PART..((part + 1) * PART).min((self.points.len() / self.dims) as u64),
         };
         places.start as usize..places.end as usize
     }
