@@ -48,7 +48,8 @@ fn found(ranks: usize, how: usize, domain: &Domain, points: &[f32], linking: Lin
         attribute("mass", 1, &|i| 0.5 + uniform(8, i) as f32)?;
         attribute("velocity", dims, &|i| uniform(9, i) as f32 - 0.5)?;
         let groups = Groups::find(&mut context, &cloud, linking)?;
-        Ok::<_, Error>((groups.labels()?, groups.catalogue(&mut context.recorder, selection)?, groups.ghosts()))
+        let labels = groups.labels(&mut context)?;
+        Ok::<_, Error>((labels, groups.catalogue(&mut context.recorder, selection)?, groups.ghosts()))
     })
     .unwrap();
     let mut all = Found { groups: Catalogue { offset: vec![0], ..Catalogue::default() }, ..Found::default() };

@@ -97,7 +97,8 @@ use crate::gpu::KernelSource;
 /// Kernels of searches that any device compiles.
 pub(super) fn kernels() -> Vec<KernelSource> {
     let forms = [GroupShape { lanes: 1, slots: 4 }, GroupShape { lanes: 1, slots: 1 }];
-    forms.into_iter().flat_map(|form| kernels_of(form, &[1, 8])).collect()
+    let searches = forms.into_iter().flat_map(|form| kernels_of(form, &[1, 8]));
+    searches.chain(result_routing::kernels()).chain([distributed::last_distance()]).collect()
 }
 
 /// Kernels of searches by subgroups.
