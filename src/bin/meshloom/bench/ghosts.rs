@@ -13,9 +13,8 @@ use serde_json::json;
 use super::measure::Spread;
 use super::points::PointSet;
 use super::report::{amount, range, time};
-use super::session::{self, Found, Session, cost_between};
+use super::session::{Found, Session, cost_between};
 use super::settings::Settings;
-use crate::failure::Failure;
 use crate::phases::processor_nanoseconds;
 
 #[derive(Args)]
@@ -29,7 +28,7 @@ pub struct Arguments {
     #[arg(long, value_name = "B", default_value_t = 0.2, value_parser = super::fof::parameter)]
     linking_parameter: f64,
     #[command(flatten)]
-    settings: Settings,
+    pub settings: Settings,
 }
 
 const COLUMNS: [&str; 9] = [
@@ -44,14 +43,8 @@ const COLUMNS: [&str; 9] = [
     "least .. greatest",
 ];
 
-pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    if arguments.settings.reference {
-        return Err(Failure::Usage("bench ghosts has no reference; leave --reference out".into()));
-    }
-    session::run(&arguments.settings, |context| measure(context, arguments))
-}
-
-fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error> {
+/// Measures all that `arguments` ask for. All ranks call it.
+pub fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error> {
     let Arguments { points, reach, linking_parameter, settings } = arguments;
     let mut session = Session::new("ghosts", settings, context, 2 * points.size.len(), &COLUMNS);
     session.report.note(points.name());
