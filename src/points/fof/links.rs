@@ -66,7 +66,7 @@ pub(super) fn find(
 ) -> Result<Links, FofError> {
     let comm = context.comm.clone();
     let me = comm.rank();
-    let asked = |rank: usize| ((me + rank) % 2 == 0) == (me < rank);
+    let asked = |rank: usize| (me + rank).is_multiple_of(2) == (me < rank);
     let (reach, labels) = (Reach::Same(length), Labels { region, roots, length });
     let mut comparison = Comparison { labels, linked: HashSet::new(), open: Vec::new() };
     let descent = Descent::new(&comm, region, &reach, region, asked)?;
