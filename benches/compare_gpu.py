@@ -214,7 +214,7 @@ def sort(side, arguments, report):
     for result in report["results"]:
         n, bits = result["size"], result["bits"]
         theirs = median(side, side.sort(bits, n), arguments.runs)
-        row(f"{n} keys of {bits} bits", result["seconds"]["median"], theirs, f"{result['of_copy']:.2f}")
+        row(f"{n} {result['keys']} keys of {bits} bits", result["seconds"]["median"], theirs, f"{result['of_copy']:.2f}")
         side.release()
 
 
