@@ -13,9 +13,8 @@ use super::points::Kind;
 use super::random;
 use super::reference;
 use super::report::{self, amount, range, ratio, time};
-use super::session::{self, Found, Session};
+use super::session::{Found, Session};
 use super::settings::Settings;
-use crate::failure::Failure;
 
 #[derive(Args)]
 pub struct Arguments {
@@ -24,12 +23,7 @@ pub struct Arguments {
         value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
     size: Vec<u64>,
     #[command(flatten)]
-    settings: Settings,
-}
-
-pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    reference::check(arguments.settings.reference)?;
-    session::run(&arguments.settings, |context| measure(context, arguments))
+    pub settings: Settings,
 }
 
 /// What is sorted: bits of keys, and whether they are random or those of points in a halo.
@@ -38,7 +32,8 @@ const KEYS: [(u32, Kind); 3] = [(63, Kind::Uniform), (63, Kind::Hernquist), (32,
 const COLUMNS: [&str; 11] =
     ["keys", "bits", "of", "tied", "median", "least .. greatest", "keys/s", "bytes", "of copy", "on the host", "ratio"];
 
-fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error> {
+/// Measures all that `arguments` ask for. All ranks call it.
+pub fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error> {
     let settings = &arguments.settings;
     let per = if settings.reference { 9 } else { 3 };
     let measurements = copy::MEASUREMENTS + arguments.size.len() * per;
