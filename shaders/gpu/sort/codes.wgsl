@@ -9,8 +9,7 @@ var<uniform> params: Params;
 var<storage, read> high: array<u32>;
 var<storage, read> low: array<u32>;
 var<storage, read> count: array<u32>;
-var<storage, read> splitter: array<u32>;
-var<storage, read> crowded: array<u32>;
+var<storage, read> sample: array<u32>;
 var<storage, read_write> codes: array<u32>;
 
 #import gpu::counted
@@ -26,8 +25,6 @@ var<private> upper_end: vec2<u32>;
 
 fn splitter(i: u32) -> vec2<u32> { return vec2<u32>(highs[i], lows[i]); }
 
-fn minus(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> { return vec2<u32>(a.x - b.x - select(0u, 1u, a.y < b.y), a.y - b.y); }
-
 fn least(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
     if precedes(a, b) { return a; }
     return b;
@@ -35,7 +32,7 @@ fn least(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
 
 /// As far beyond the first and last splitters as an eighth of the sample reaches on their other sides, or as keys can be.
 fn set_ends() {
-    let eighth = params.splitters / 8u;
+    let eighth = (params.splitters + 6u) / 8u;
     let first = splitter(0u);
     let last = splitter(params.splitters - 1u);
     lower_end = minus(first, least(minus(splitter(eighth), first), first));
@@ -65,7 +62,7 @@ fn code_of(key: vec2<u32>) -> u32 {
     let bits = select(32u - countLeadingZeros(span.y), 64u - countLeadingZeros(span.x), span.x > 0u);
     let shift = max(bits, params.inner_bits) - params.inner_bits;
     let inner = 1u + min(shifted(distance, shift), (1u << params.inner_bits) - 2u);
-    let equals = found > 0u && distance.x == 0u && distance.y == 0u;
+    let equals = found > 0u && key.x == begin.x && key.y == begin.y;
     return (found << params.inner_bits) | select(inner, 0u, equals);
 }
 
@@ -73,11 +70,11 @@ fn each_workgroup(number: u32, lane: u32) {
     let last = counted();
     let begin = min(number * params.chunk, last);
     let end = begin + min(params.chunk, last - begin);
-    let dense = load_crowded(0u) > 0u;
+    let dense = load_sample(2u * params.splitters) > 0u;
     if dense && begin < end {
         for (var i = lane; i < params.splitters; i += GROUP) {
-            highs[i] = load_splitter(i);
-            lows[i] = load_splitter(params.splitters + i);
+            highs[i] = load_sample(i);
+            lows[i] = load_sample(params.splitters + i);
         }
     }
     workgroupBarrier();

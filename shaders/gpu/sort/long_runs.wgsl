@@ -7,7 +7,7 @@
 var<uniform> params: Params;
 var<storage, read> codes: array<u32>;
 var<storage, read> count: array<u32>;
-var<storage, read> crowded: array<u32>;
+var<storage, read> sample: array<u32>;
 var<storage, read_write> ends: array<u32>;
 var<storage, read_write> sizes: array<u32>;
 var<storage, read_write> total: array<atomic<u32>>;

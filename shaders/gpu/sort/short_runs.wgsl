@@ -9,7 +9,7 @@ var<storage, read> codes: array<u32>;
 var<storage, read> high: array<u32>;
 var<storage, read> low: array<u32>;
 var<storage, read> count: array<u32>;
-var<storage, read> crowded: array<u32>;
+var<storage, read> sample: array<u32>;
 var<storage, read_write> order: array<u32>;
 
 #import gpu::counted

@@ -1,16 +1,15 @@
 // Splitters of 64-bit keys: a sample of them in ascending order, and whether leading bits would tell it apart.
 //
-// Layout: one key is taken from each of `params.splitters` equal stretches, at a place without pattern. `splitter` receives the high words of the
-// sample in order, then the low ones; `crowded[0]` becomes 1 if two of it agree in their leading bits, which seldom
-// happens unless many of all keys do.
+// Layout: one key is taken from each of `params.splitters` equal stretches, at a place without pattern. `sample` receives the high words of them
+// in order, then the low ones, then 1 if two of them agree in their leading bits, which seldom happens unless many of all
+// keys do; it was 0.
 // Workgroup: 64 invocations, a key of the sample each, ranked against all; 8 KiB of workgroup memory.
 
 var<uniform> params: Params;
 var<storage, read> high: array<u32>;
 var<storage, read> low: array<u32>;
 var<storage, read> count: array<u32>;
-var<storage, read_write> splitter: array<u32>;
-var<storage, read_write> crowded: array<atomic<u32>>;
+var<storage, read_write> sample: array<atomic<u32>>;
 
 #import gpu::counted
 #import gpu::sort::wide_key
@@ -48,9 +47,9 @@ fn each_workgroup(number: u32, lane: u32) {
             rank += select(0u, 1u, precedes(other, key) || (equal && i < own));
             alike += select(0u, 1u, leading_bits(other) == leading);
         }
-        store_splitter(rank, key.x);
-        store_splitter(params.splitters + rank, key.y);
-        if alike > 1u { max_crowded(0u, 1u); }
+        store_sample(rank, key.x);
+        store_sample(params.splitters + rank, key.y);
+        if alike > 1u { max_sample(2u * params.splitters, 1u); }
     }
 }
 

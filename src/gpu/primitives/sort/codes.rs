@@ -40,6 +40,7 @@ pub(super) struct Codes {
 pub(super) fn wide_key(source: KernelSource) -> KernelSource {
     source
         .module("gpu::counted", COUNTED)
+        .module("gpu::sort::two_words", include_str!("../../../../shaders/gpu/sort/two_words.wgsl"))
         .module("gpu::sort::wide_key", include_str!("../../../../shaders/gpu/sort/wide_key.wgsl"))
 }
 
@@ -77,7 +78,7 @@ impl Codes {
         Codes { splitters, codes }
     }
 
-    /// Records `codes[i]` = the code of key i, and gives the array of one word that says whether the sample was crowded.
+    /// Records `codes[i]` = the code of key i, and gives the sample as `splitters.wgsl` lays it out.
     pub fn record(
         &self,
         recorder: &mut Recorder,
@@ -98,14 +99,12 @@ impl Codes {
             code_bits,
             inner_bits,
         };
-        let splitter = gpu.array::<u32>("sort::splitters", 2 * u64::from(splitters))?;
-        let crowded = gpu.array::<u32>("sort::crowded", 1)?;
-        recorder.clear(&crowded);
-        let arrays = [keys.high.raw(), keys.low.raw(), counted.raw(), splitter.raw(), crowded.raw()];
+        let sample = gpu.array::<u32>("sort::sample", 2 * u64::from(splitters) + 1)?;
+        recorder.clear(&sample);
+        let arrays = [keys.high.raw(), keys.low.raw(), counted.raw(), sample.raw()];
         recorder.dispatch(&self.splitters, &arrays, &params, u64::from(splitters.div_ceil(RANK_GROUP)))?;
-        let [high, low] = [keys.high.raw(), keys.low.raw()];
-        let arrays = [high, low, counted.raw(), splitter.raw(), crowded.raw(), codes.raw()];
+        let arrays = [keys.high.raw(), keys.low.raw(), counted.raw(), sample.raw(), codes.raw()];
         recorder.dispatch(&self.codes, &arrays, &params, u64::from(counted.most.div_ceil(chunk)))?;
-        Ok(crowded)
+        Ok(sample)
     }
 }

@@ -27,7 +27,7 @@ use wide::PassSequence;
 ///
 /// - The order of keys is the same in every [`Form`], on every device.
 /// - 32 bits are sorted in 4 passes; fewer where [`Keys::bits`] says that fewer bits differ.
-/// - 64-bit keys take 3 passes up to 2^20 of them and 4 beyond, uniform or clustered: codes of so many bits are sorted, which
+/// - 64-bit keys take 3 passes up to 2^16 of them and 4 beyond, uniform or clustered: codes of so many bits are sorted, which
 ///   follow the distribution of the keys. What they leave tied is sorted by more passes over the tied keys alone.
 /// - Working memory: 12 bytes per element, 16 for 64-bit keys, and 2 words per digit and tile, at most 2 bytes more per element in all but
 ///   small arrays.

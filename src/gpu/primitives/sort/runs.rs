@@ -18,6 +18,7 @@ crate::gpu::kernel_params! {
         /// As in codes.
         high_mask: u32,
         inner_bits: u32,
+        splitters: u32,
     }
 }
 
@@ -57,7 +58,7 @@ pub(super) struct SortedCodes<'a> {
     pub keys: WideKeys<'a>,
     pub codes: &'a Array<u32>,
     /// See [`Codes::record`](super::codes::Codes::record).
-    pub crowded: &'a Array<u32>,
+    pub sample: &'a Array<u32>,
     pub shape: CodeShape,
 }
 
@@ -85,9 +86,9 @@ impl Runs {
         counted: &Counted,
         order: &Array<u32>,
     ) -> Result<(), DeviceError> {
-        let SortedCodes { keys, codes, crowded, .. } = sorted;
+        let SortedCodes { keys, codes, sample, .. } = sorted;
         let params = params(sorted, counted, part_of_runs(self.form, counted.most));
-        let arrays = [codes.raw(), keys.high.raw(), keys.low.raw(), counted.raw(), crowded.raw(), order.raw()];
+        let arrays = [codes.raw(), keys.high.raw(), keys.low.raw(), counted.raw(), sample.raw(), order.raw()];
         recorder.dispatch(&self.short, &arrays, &params, u64::from(params.parts.div_ceil(GROUP)))
     }
 
@@ -105,8 +106,8 @@ impl Runs {
         let (ends, sizes, places) = (array("sort::ends")?, array("sort::sizes")?, array("sort::places")?);
         let total = gpu.array::<u32>("sort::tied", 1)?;
         recorder.clear(&total);
-        let SortedCodes { codes, crowded, .. } = sorted;
-        let arrays = [codes.raw(), counted.raw(), crowded.raw(), ends.raw(), sizes.raw(), total.raw()];
+        let SortedCodes { codes, sample, .. } = sorted;
+        let arrays = [codes.raw(), counted.raw(), sample.raw(), ends.raw(), sizes.raw(), total.raw()];
         recorder.dispatch(&self.long, &arrays, &params, blocks.div_ceil(u64::from(GROUP)))?;
         self.scan.record(recorder, &sizes, &Counted::known(&gpu, "Sort", blocks)?, &places)?;
         Ok(LongRuns { ends, places, params, total })
@@ -143,6 +144,7 @@ fn params(sorted: &SortedCodes<'_>, counted: &Counted, chunk: u32) -> RunParams 
         chunk,
         high_mask: sorted.keys.high_mask(),
         inner_bits: sorted.shape.inner_bits,
+        splitters: sorted.shape.splitters,
     }
 }
 

@@ -36,10 +36,10 @@ impl Sort {
         let words = [array("sort::keys")?, array("sort::more_keys")?];
         let indices = [array("sort::index")?, array("sort::more_index")?];
         let shape = code_shape(self.form(), keys.bits, counted.most);
-        let crowded = self.codes.record(recorder, keys, counted, shape, &words[0])?;
+        let sample = self.codes.record(recorder, keys, counted, shape, &words[0])?;
         let sequence = PassSequence { keys: &words[0], index: None, bits: shape.bits, flip: Flip::NONE };
         let codes = self.sweep(recorder, counted, &sequence, [order, &indices[0]], &words)?;
-        let sorted = SortedCodes { keys, codes: &codes, crowded: &crowded, shape };
+        let sorted = SortedCodes { keys, codes: &codes, sample: &sample, shape };
         self.runs.sort_short(recorder, &sorted, counted, order)?;
         let long = self.runs.find_long(recorder, &sorted, counted)?;
         self.runs.take(recorder, &long, order, &indices[0])?;
