@@ -4,7 +4,8 @@
 use super::catalogue::{Catalogue, Members, Selection, catalogue};
 use super::error::FofError;
 use super::linking::Linking;
-use super::{links, resolve::resolve};
+use super::links::{self, Links};
+use super::resolve::resolve;
 use crate::exchange::Context;
 use crate::gpu::{Array, Recorder};
 use crate::grid::Cost;
@@ -22,8 +23,8 @@ use crate::points::{AnyArray, Cloud};
 /// - Attributes of the cloud called `mass` (one `f32` per point), `velocity` (`dims`) and `scale_factor` (one) travel with the points and
 ///   enter the [`catalogue`](Self::catalogue).
 ///
-/// Exchanges: those of the sort, and of the host one all-gather, two for each level of the tree, one for points, one for links and five
-/// for each doubling of the number of ranks that a group spans in a row.
+/// Exchanges: those of the sort, and of the host one all-gather, two for each level of the tree and one below, one each for points and links,
+/// and five for about each doubling of the number of components that a group has in a row.
 ///
 /// ```
 /// use meshloom::{Error, Launch, gpu::Options, launch};
@@ -82,22 +83,21 @@ impl Groups {
         if let Some(rank) = points.comm.first_to_differ(length)? {
             return Err(FofError::Differ { rank });
         }
-        let own = &points.own;
-        let found = Components::new(&context.gpu).labels(&mut context.recorder, &own.tree, length)?;
+        let found = Components::new(&context.gpu).labels(&mut context.recorder, &points.own.tree, length)?;
         // Rows ascend with indices, so the least row of a component has its least index.
         let roots = context.recorder.download(&found, 0, found.len())?;
-        let mut groups = Groups { labels: Vec::new(), length, ghosts: 0, cost: Cost::default(), points };
-        let own = &groups.points.own;
-        let mut least: Vec<u64> = (0..own.cloud.len() as u32).map(|row| own.ids.of(row)).collect();
-        if let Some(region) = &groups.points.region {
-            let links = links::find(context, &groups.points, region, &roots, length)?;
-            let (spanning, cost) = resolve(&groups.points.comm, |row| own.ids.of(row), &links.pairs)?;
-            spanning.into_iter().for_each(|(row, label)| least[row as usize] = label);
-            (groups.ghosts, groups.cost) = (links.ghosts, links.cost);
-            groups.cost += cost;
-        }
-        groups.labels = roots.into_iter().map(|row| least[row as usize]).collect();
-        Ok(groups)
+        let index_of = |row: u32| points.own.ids.of(row);
+        let Some(region) = &points.region else {
+            let labels = roots.into_iter().map(index_of).collect();
+            return Ok(Groups { points, labels, length, ghosts: 0, cost: Cost::default() });
+        };
+        let Links { pairs, ghosts, mut cost } = links::find(context, &points, region, &roots, length)?;
+        let (spanning, resolving) = resolve(&points.comm, index_of, &pairs)?;
+        cost += resolving;
+        let mut least: Vec<u64> = (0..points.own.cloud.len() as u32).map(index_of).collect();
+        spanning.into_iter().for_each(|(row, label)| least[row as usize] = label);
+        let labels = roots.into_iter().map(|row| least[row as usize]).collect();
+        Ok(Groups { points, labels, length, ghosts, cost })
     }
 
     /// The label of each of this rank's rows of the input, in its order. One exchange of the host. All ranks call it.
