@@ -229,8 +229,13 @@ fn groups_of_friends() {
 fn sorts() {
     let found = report("sort --size 1000 --reference", Ranks::Threads(1));
     let results = found["results"].as_array().unwrap();
-    assert_eq!(results.len(), 2, "{found:#}");
+    let kinds: Vec<_> = results.iter().map(|result| (result["bits"].as_u64(), result["keys"].as_str())).collect();
+    assert_eq!(
+        kinds,
+        [(63, "uniform"), (63, "clustered"), (32, "uniform")].map(|(bits, keys)| (Some(bits), Some(keys)))
+    );
     for result in results {
+        assert!(result["tied"].as_u64().unwrap() <= 1000, "{result:#}");
         is_compared(result);
         assert_eq!(result["reference"]["same"], true, "{result:#}");
     }
