@@ -450,8 +450,10 @@ fn every_form_finds_the_same() {
 /// From 16 lanes on a group keeps its stack in their registers; lavapipe has as many where it is told so.
 #[test]
 fn groups_of_sixteen_lanes_find_the_same() {
+    // In the program of all tests of devices this file is a module.
+    let module = module_path!().split_once("::").map_or(String::new(), |(_, module)| format!("{module}::"));
     let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", "every_form_finds_the_same"]).env("LP_NATIVE_VECTOR_WIDTH", "512");
+    child.args(["--exact", &format!("{module}every_form_finds_the_same")]).env("LP_NATIVE_VECTOR_WIDTH", "512");
     let output = child.output().unwrap();
     let [text, errors] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
     assert!(output.status.success() && text.contains("1 passed"), "{text}\n{errors}");
