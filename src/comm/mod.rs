@@ -36,12 +36,12 @@ mod gather;
 mod gone;
 mod lane;
 mod mailbox;
+mod meet;
 mod memory;
 mod message;
 mod mismatch;
 #[cfg(feature = "mpi")]
 mod mpi;
-mod native;
 mod op;
 mod reduce;
 mod run;
