@@ -29,6 +29,7 @@
 
 mod block_copy;
 mod channel;
+pub mod collectives;
 mod context;
 mod error;
 pub mod ghost_cells;

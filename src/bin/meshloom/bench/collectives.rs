@@ -8,9 +8,8 @@ use serde_json::json;
 use super::random::keys;
 use super::raw::Mpi;
 use super::report::{self, of_reference, range, time};
-use super::session::{self, Found, Session};
+use super::session::{Found, Session};
 use super::settings::Settings;
-use crate::failure::Failure;
 
 #[derive(Args)]
 pub struct Arguments {
@@ -21,7 +20,7 @@ pub struct Arguments {
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     operations: Vec<Operation>,
     #[command(flatten)]
-    settings: Settings,
+    pub settings: Settings,
 }
 
 /// Most bytes: all ranks' blocks have to lie in the memory of one.
@@ -44,11 +43,8 @@ enum Operation {
 
 const COLUMNS: [&str; 6] = ["collective", "bytes", "median", "least .. greatest", "MPI", "of MPI"];
 
-pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    session::run(&arguments.settings, |context| measure(context, arguments))
-}
-
-fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error> {
+/// Measures all that `arguments` ask for. All ranks call it.
+pub fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error> {
     let mpi = Mpi::running();
     let all = Operation::value_variants().to_vec();
     let operations = if arguments.operations.is_empty() { all } else { arguments.operations.clone() };

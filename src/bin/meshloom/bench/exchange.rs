@@ -11,10 +11,9 @@ use serde_json::json;
 use super::random::values;
 use super::report::{self, amount, range, rate, ratio, time};
 use super::ring;
-use super::session::{self, Found, Session, cost_between};
+use super::session::{Found, Session, cost_between};
 use super::settings::Settings;
 use super::size::name;
-use crate::failure::Failure;
 
 #[derive(Args)]
 pub struct Arguments {
@@ -32,7 +31,7 @@ pub struct Arguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     depth: Option<u16>,
     #[command(flatten)]
-    settings: Settings,
+    pub settings: Settings,
 }
 
 /// Sizes of `--bytes all`.
@@ -64,10 +63,6 @@ impl Arguments {
     }
 }
 
-pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    session::run(&arguments.settings, |context| measure(context, arguments))
-}
-
 const COLUMNS: [&str; 9] =
     ["mesh", "grid", "axis", "median", "least .. greatest", "sent per rank", "rate per rank", "blocking", "ratio"];
 
@@ -79,7 +74,8 @@ struct TransposeExchange {
     transfers: Transfers,
 }
 
-fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error> {
+/// Measures all that `arguments` ask for. All ranks call it.
+pub fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error> {
     let (settings, ranks) = (&arguments.settings, context.comm.size());
     if ranks == 1 {
         return Ok(Err("an exchange needs two ranks at least; give --ranks 2, or start it under mpirun".into()));
