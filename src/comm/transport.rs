@@ -80,7 +80,7 @@ pub(super) enum Payload {
 /// Where a message is received.
 pub(super) enum Target {
     /// In a vector for so many bytes.
-    Bytes(usize),
+    Bytes(#[cfg_attr(not(feature = "mpi"), expect(dead_code))] usize),
     Span(Span),
 }
 
