@@ -167,11 +167,14 @@ mod tests {
             let told: Vec<_> = links.iter().skip(comm.rank()).step_by(ranks).map(|link| link.map(at)).collect();
             let first = comm.rank() * each;
             let mut labels = index[first..first + each].to_vec();
-            let (found, _) = resolve(
+            let (found, cost) = resolve(
                 &comm,
                 |rows| Ok::<_, CommError>(rows.iter().map(|&row| index[first + row as usize]).collect()),
                 &told,
             )?;
+            // At most four messages a round to each other rank, and about as many rounds as a chain doubles.
+            let rounds = u64::from(index.len().ilog2()) + 3;
+            assert!(cost.messages <= (ranks as u64 - 1) * (4 * rounds + 1), "{} messages", cost.messages);
             found.iter().for_each(|&(row, label)| labels[row as usize] = label);
             Ok::<_, CommError>(labels)
         });
