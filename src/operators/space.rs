@@ -45,6 +45,11 @@ impl RegularGrid {
         self.grid.part(self.shape, self.rank)
     }
 
+    /// Whether this rank has the cell.
+    pub fn owns(&self, cell: [u64; 3]) -> bool {
+        self.part().iter().zip(cell).all(|(range, at)| range.contains(&at))
+    }
+
     /// The layout of this rank's cells with `ghosts`.
     pub fn layout(&self, ghosts: [[u64; 2]; 3]) -> FieldLayout {
         FieldLayout::new(self.part(), ghosts)
@@ -209,6 +214,22 @@ impl Leaf {
     /// Whether this rank has none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Real numbers of all ranks, ghosts included.
+    pub fn total(&self) -> u64 {
+        let product = |n: [u64; 3]| n.into_iter().fold(1, u64::saturating_mul);
+        let places = match &self.domain {
+            Domain::Cells { regular, ghosts } => product(
+                [0, 1, 2].map(|a| regular.shape[a] + regular.grid.along(a) as u64 * (ghosts[a][0] + ghosts[a][1])),
+            ),
+            Domain::Modes { regular: RegularGrid { shape: [n0, n1, n2], .. }, half } => {
+                product([*n0, *n1, if *half { n2 / 2 + 1 } else { *n2 }])
+            }
+            Domain::Points { total, .. } => *total,
+            Domain::Vector { len } | Domain::Parameters { len } => *len,
+        };
+        places.saturating_mul(self.fields()).saturating_mul(self.numbers())
     }
 
     /// Whether each rank has a part of it; otherwise every rank has the whole.
