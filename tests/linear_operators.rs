@@ -7,12 +7,14 @@ mod correlated_field;
 mod ranks;
 
 use correlated_field::{AMPLITUDE, COTANGENT, CYCLES, FIELD, MULTIPLICITY, XI, XI_COTANGENT};
+use meshloom::comm::Op;
+use meshloom::exchange::collectives::{all_gather, all_reduce, all_reduce_wide, broadcast};
 use meshloom::gpu::Options;
 use meshloom::mesh::{PointsInCells, Window};
 use meshloom::operators::{
     Adjoint, Convolution, Diagonal, Field, Gather, Ghosts, Hartley, Leaf, Linear, LinesOfSight, Model, OperatorError,
-    PointwiseOperator, Readout, RegularGrid, Replicate, Select, Space, Stencil, Tap, ToDevice, Wavenumbers, Worker,
-    check_adjoint, check_derivative, random_field,
+    PointwiseOperator, Readout, RegularGrid, Replicate, Select, Space, Stencil, SumOverRanks, Tap, ToDevice,
+    Wavenumbers, Worker, check_adjoint, check_derivative, random_field,
 };
 use ranks::{GRIDS, cells, host, number, on_grid, options, own, regular};
 
@@ -53,9 +55,19 @@ fn cells_to_cells<L: Linear + 'static>(
         on_grid(parts, options, |worker| {
             let model = Model::new(make(worker)?);
             let x = field_of(worker, x)?;
+            worker.context.recorder.wait()?;
+            let before = worker.context.recorder.counts().dispatches;
             let at = model.at(worker, &x)?;
             let mut back = Field::new(worker.gpu(), model.domain())?;
             at.vjp(worker, &x, &mut back)?;
+            worker.context.recorder.wait()?;
+            if parts == [1, 1] {
+                // Alone a rank has no blocks to pack: each pass is a dispatch.
+                let cost = model.cost();
+                let passes = cost.apply.passes + cost.vjp.passes;
+                assert_eq!(worker.context.recorder.counts().dispatches - before, passes, "{model:?}");
+                assert_eq!(cost.apply.messages + cost.vjp.messages, 0);
+            }
             check_adjoint(worker, &model, &x)?;
             let cells = cells(&regular(worker, SHAPE));
             let recorder = &mut worker.context.recorder;
@@ -157,6 +169,11 @@ fn masks_multiply_and_selections_pick() {
             for model in [model, whole] {
                 check_adjoint(worker, &model, &field)?;
             }
+            let ranks = worker.comm().size() as u64;
+            let own = Space::of("x", Leaf::points(3, 3 * ranks))?;
+            let sum = Model::new(SumOverRanks::new(worker, &own)?);
+            let ones = random_field(worker, &own, 8)?;
+            check_adjoint(worker, &sum, &ones)?;
             // Complex factors, for components and batches.
             let leaf = Leaf::half_spectrum(&regular);
             let space = Space::of("x", leaf.clone().batch(3))?;
@@ -445,6 +462,14 @@ fn parameters_come_to_the_device_and_their_cotangents_back() {
         let direction = random_field(worker, model.domain(), 2)?;
         let check = check_derivative(worker, &model, &at, &direction)?;
         assert!((check.order.unwrap() - 2.0).abs() < 0.2, "{check}");
+        let branches = Space::new([
+            ("prior/rate", Leaf::vector(1)),
+            ("prior/scale", Leaf::vector(2)),
+            ("priority", Leaf::vector(3)),
+        ])?;
+        let field = random_field(worker, &branches, 4)?.under("prior");
+        assert_eq!(field.space().names().collect::<Vec<_>>(), ["prior/rate", "prior/scale"]);
+        assert_eq!(field.array("prior/scale")?.len(), 2);
         let here = model.at(worker, &at)?;
         let (dy, mut dx) = (random_field(worker, model.target(), 3)?, Field::new(worker.gpu(), model.domain())?);
         here.vjp(worker, &dy, &mut dx)?;
@@ -463,7 +488,8 @@ fn what_linear_operators_cannot_take_is_refused() {
         };
         let complex = Space::of("x", Leaf::cells(&regular).complex())?;
         let vector = Space::of("x", Leaf::vector(7))?;
-        fails(Stencil::new(worker, &space, &[]).err(), "no taps");
+        fails(Stencil::new(worker, &space, &[]).err(), "0 taps");
+        fails(Stencil::new(worker, &space, &[([0, 0, 1], 1.0); 1025]).err(), "1025 taps");
         fails(Stencil::new(worker, &space, &[([4, 0, 0], 1.0)]).err(), "offset [4, 0, 0]");
         fails(Stencil::new(worker, &space, &[([1, 0, 0], f64::NAN)]).err(), "NaN");
         fails(Stencil::new(worker, &complex, &[([1, 0, 0], 1.0)]).err(), "complex fields");
@@ -489,4 +515,87 @@ fn what_linear_operators_cannot_take_is_refused() {
         assert!(error.contains("rank 1 does not own cell [0, 0, 0]") || error.contains("1 other ranks"), "{error}");
         Ok(())
     });
+}
+
+/// Number `n` of a stream: splitmix64.
+fn uniform(seed: u64, n: u64) -> f64 {
+    let mut z = seed.wrapping_add((n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (((z ^ (z >> 31)) >> 11) as f64 + 0.5) * 2f64.powi(-53)
+}
+
+/// Gaussian number `n` of a stream.
+fn white(seed: u64, n: u64) -> f64 {
+    (-2.0 * uniform(seed, 2 * n).ln()).sqrt() * (2.0 * std::f64::consts::PI * uniform(seed, 2 * n + 1)).cos()
+}
+
+#[test]
+fn clouds_in_cells_have_their_golden_values() {
+    // Eight points on 4^3 cells of 1; computed in f64 by independent code.
+    on_grid([1, 1], &options()[0], |worker| {
+        let regular = RegularGrid { shape: [4; 3], size: [4.0; 3], grid: worker.comms.grid(), rank: 0 };
+        let space = Space::of("x", Leaf::cells(&regular))?;
+        let points: Vec<[f64; 3]> = (0..8).map(|n| [0, 1, 2].map(|d| 4.0 * uniform(100 + d, n))).collect();
+        assert!((points[0][1] - 3.265764802394).abs() < 1e-11 && (points[1][0] - 0.058363160841).abs() < 1e-11);
+        let model = Model::new(Readout::new(worker, &space, Window::Cic, &points)?);
+        let mut field = Field::new(worker.gpu(), &space)?;
+        field.set(&mut worker.context.recorder, "x", &(0..64).map(|n| white(7, n)).collect::<Vec<_>>())?;
+        let at = model.at(worker, &field)?;
+        for (found, golden) in
+            host(worker, &at.value)?["x"].iter().zip([-0.283193935148, -0.110300388528, -0.836123403503])
+        {
+            assert!((found - golden).abs() < 1e-6, "{found} {golden}");
+        }
+        let mut ones = Field::new(worker.gpu(), model.target())?;
+        ones.set(&mut worker.context.recorder, "x", &[1.0; 8])?;
+        let mut mesh = Field::new(worker.gpu(), &space)?;
+        at.vjp(worker, &ones, &mut mesh)?;
+        let mesh = host(worker, &mesh)?["x"].clone();
+        for (found, golden) in mesh.iter().zip([0.128347497473, 0.13351581491, 0.784373713923, 0.338993862389]) {
+            assert!((found - golden).abs() < 1e-6, "{found} {golden}");
+        }
+        let squares: f64 = mesh.iter().map(|value| value * value).sum();
+        assert!(
+            (mesh.iter().sum::<f64>() - 8.0).abs() < 1e-6 && (squares - 3.9653967156943377).abs() < 1e-5,
+            "{squares}"
+        );
+        Ok(())
+    });
+}
+
+#[test]
+fn arrays_of_all_ranks_are_joined() {
+    for parts in [[1, 1], [3, 1]] {
+        on_grid(parts, &options()[1], |worker| {
+            let (comm, gpu) = (worker.comm().clone(), worker.gpu().clone());
+            let recorder = &mut worker.context.recorder;
+            let (rank, ranks) = (comm.rank() as u32, comm.size() as u32);
+            let array = gpu.array::<u32>("array", 5)?;
+            recorder.upload(&array, 0, &[10 + rank, 7 * rank, 3, u32::MAX - rank, rank])?;
+            all_reduce(recorder, &comm, &array, 0..2, Op::Max)?;
+            broadcast(recorder, &comm, ranks as usize - 1, &array, 4..5)?;
+            // The low word carries into the high one.
+            all_reduce_wide(recorder, &comm, &array, 2..4)?;
+            let low = u64::from(3 * ranks);
+            let high = (0..ranks).map(|rank| u64::from(u32::MAX - rank)).sum::<u64>() as u32;
+            assert_eq!(recorder.download(&array, 0, 5)?, [9 + ranks, 7 * (ranks - 1), low as u32, high, ranks - 1]);
+            let words = gpu.array::<u32>("words", 2)?;
+            recorder.upload(&words, 0, &[u32::MAX, 0])?;
+            all_reduce_wide(recorder, &comm, &words, 0..2)?;
+            let sum = u64::from(u32::MAX) * u64::from(ranks);
+            assert_eq!(recorder.download(&words, 0, 2)?, [sum as u32, (sum >> 32) as u32]);
+            assert!(all_reduce_wide(recorder, &comm, &words, 0..1).unwrap_err().to_string().contains("1 words"));
+            // Ranks have 1, 2, 3 elements.
+            let own = gpu.array::<u32>("own", u64::from(rank) + 1)?;
+            recorder.upload(&own, 0, &vec![rank; rank as usize + 1])?;
+            let all = gpu.array::<u32>("all", u64::from(ranks * (ranks + 1) / 2))?;
+            all_gather(recorder, &comm, &own, &all)?;
+            let wanted: Vec<u32> = (0..ranks).flat_map(|rank| vec![rank; rank as usize + 1]).collect();
+            assert_eq!(recorder.download(&all, 0, all.len())?, wanted);
+            let short = gpu.array::<u32>("short", all.len() + 1)?;
+            assert!(all_gather(recorder, &comm, &own, &short).unwrap_err().to_string().contains("there is room for"));
+            Ok(())
+        });
+    }
 }

@@ -9,11 +9,13 @@ use std::f64::consts::PI;
 use std::rc::Rc;
 
 use meshloom::fft::{Norm, Operator};
+use meshloom::gpu::Options;
 use meshloom::grid::Grid;
+use meshloom::mesh::Window;
 use meshloom::operators::{
     Adjoint, Differentiable, Field, Fourier, FourierFilter, Hartley, Leaf, Linearisation, Linearised, Model,
-    OperatorCost, OperatorError, PointwiseOperator, RegularGrid, Space, Worker, check_adjoint, check_derivative,
-    random_field,
+    OperatorCost, OperatorError, PointwiseOperator, Readout, RegularGrid, Space, Stencil, Wavenumbers, Worker,
+    check_adjoint, check_derivative, random_field,
 };
 use ranks::{GRIDS, cells, host, number, on_grid, options, own, regular};
 
@@ -349,4 +351,124 @@ fn checks_find_a_wrong_derivative() {
         assert!(error.contains("order 1.") || error.contains("order 0."), "{error}");
         Ok(())
     });
+}
+
+#[test]
+fn warmed_derivatives_allocate_compile_and_move_nothing() {
+    // No other test of the process has this window, so nobody else allocates on this device meanwhile.
+    let options = Options { window_bytes: Some(1 << 20), ..options()[0].clone() };
+    on_grid([1, 1], &options, |worker| {
+        let regular = regular(worker, [6, 5, 8]);
+        let cells = Space::of("x", Leaf::cells(&regular))?;
+        let filter =
+            Operator { constant: [1.0, 0.0], factor: &|_, wave| (-0.1 * wave.k * wave.k).exp(), laplacian: None };
+        let modes = Space::of("xi", Leaf::modes(&regular))?;
+        let amplitudes = Wavenumbers::unique(&regular)?.amplitudes(worker, &modes)?;
+        let both = Model::new(amplitudes).named("a")?.zip(&Model::identity(&modes)?)?;
+        let text = "fn f(a: f32, xi: f32) -> f32 { return a * xi; }";
+        let stencil = Stencil::new(worker, &cells, &[([0, 0, 1], 0.5), ([0, 0, -1], -0.5)])?;
+        let points = [[0.1, 0.2, 0.3], [2.9, 2.4, 3.9]];
+        let parts = [
+            Model::new(PointwiseOperator::wgsl(text, "f", both.target(), "x")?),
+            Model::new(Adjoint(Hartley::new(worker, &cells)?)),
+            Model::new(FourierFilter::new(worker, &cells, &filter)?),
+            pointwise("fn f(x: f32) -> f32 { return exp(x); }", &cells, "x")?,
+            Model::new(stencil),
+            Model::new(Readout::new(worker, &cells, Window::Tsc, &points)?),
+        ];
+        let model = parts.iter().try_fold(both, |model, next| model.then(next))?;
+        let x = random_field(worker, model.domain(), 1)?;
+        let at = model.at(worker, &x)?;
+        let (dx, dy) = (random_field(worker, model.domain(), 2)?, random_field(worker, model.target(), 3)?);
+        let (mut jvp, mut vjp) = (Field::new(worker.gpu(), model.target())?, Field::new(worker.gpu(), model.domain())?);
+        let mut seen = Vec::new();
+        for _ in 0..3 {
+            at.jvp(worker, &dx, &mut jvp)?;
+            at.vjp(worker, &dy, &mut vjp)?;
+            worker.context.recorder.submit()?;
+            let counts = worker.context.recorder.counts();
+            seen.push((counts, worker.gpu().allocations(), worker.gpu().compiled()));
+        }
+        let [_, (before, allocations, compiled), (after, later_allocations, later_compiled)] = seen[..] else {
+            unreachable!()
+        };
+        assert_eq!((later_allocations, later_compiled), (allocations, compiled));
+        assert_eq!(
+            (after.submits - before.submits, after.uploads, after.downloads),
+            (1, before.uploads, before.downloads)
+        );
+        check_adjoint(worker, &model, &x)?;
+        Ok(())
+    });
+}
+
+#[test]
+fn functions_side_by_side_share_their_leaves() {
+    on_grid([1, 1], &options()[0], |worker| {
+        let cells = Leaf::cells(&regular(worker, [3, 4, 5]));
+        let space = |names: &[&str]| Space::new(names.iter().map(|name| (*name, cells.clone())));
+        let first = pointwise("fn f(x: f32, a: f32) -> f32 { return a * sin(x); }", &space(&["a", "x"])?, "z")?;
+        let text = "fn f(m: f32, x: f32, b: f32) -> vec2<f32> { return vec2<f32>(x * m, b + m); }";
+        let second = pointwise(text, &space(&["b", "m", "x"])?, "c")?;
+        let third = "fn f(c: vec2<f32>, z: f32) -> f32 { return c.x * z + c.y * c.y; }";
+        let both = second.zip(&first)?;
+        let model = both.then(&pointwise(third, both.target(), "y")?)?;
+        assert!(both.is_pointwise() && model.is_pointwise());
+        assert_eq!(model.domain().names().collect::<Vec<_>>(), ["a", "b", "m", "x"]);
+        let x = random_field(worker, model.domain(), 1)?;
+        check_adjoint(worker, &model, &x)?;
+        check_derivative(worker, &model, &x, &x)?;
+        let (value, x) = (model.value(worker, &x)?, host(worker, &x)?);
+        for (n, found) in host(worker, &value)?["y"].iter().enumerate() {
+            let [a, b, m, x] = ["a", "b", "m", "x"].map(|name| x[name][n]);
+            let wanted = x * m * a * x.sin() + (b + m).powi(2);
+            assert!((found - wanted).abs() < 1e-5, "{found} {wanted}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn one_number_counts_for_all_places() {
+    let mut bits: Option<Vec<u32>> = None;
+    for parts in GRIDS {
+        let found = on_grid(parts, &options()[1], |worker| {
+            let leaf = Leaf::cells(&regular(worker, [4, 5, 6])).batch(2);
+            let leaves = [("rates", Leaf::vector(1).components(2).batch(2)), ("x", leaf)];
+            let domain = Space::new(leaves)?;
+            let text = "fn f(x: f32, rates: vec2<f32>) -> f32 { return rates.x * exp(rates.y * x); }";
+            let model = pointwise(text, &domain, "y")?;
+            assert!(model.is_pointwise());
+            let mut x = random_field(worker, &domain, 1)?;
+            x.set(&mut worker.context.recorder, "rates", &[0.5, 1.5, -0.25, 0.75])?;
+            check_adjoint(worker, &model, &x)?;
+            let direction = random_field(worker, &domain, 2)?;
+            let check = check_derivative(worker, &model, &x, &direction)?;
+            assert!((check.order.unwrap() - 2.0).abs() < 0.2, "{check}");
+            let own = regular(worker, [4, 5, 6]);
+            let all: Vec<f64> = (0..240).map(|n| number(n, 40)).collect();
+            let values =
+                (0..2).flat_map(|batch| cells(&own).into_iter().map(move |cell| (batch * 120 + cell) as usize));
+            let values: Vec<f64> = values.map(|at| all[at]).collect();
+            x.set(&mut worker.context.recorder, "x", &values)?;
+            let at = model.at(worker, &x)?;
+            let mut dx = Field::new(worker.gpu(), &domain)?;
+            let mut dy = Field::new(worker.gpu(), model.target())?;
+            dy.set(&mut worker.context.recorder, "y", &vec![1.0; values.len()])?;
+            at.vjp(worker, &dy, &mut dx)?;
+            let found = host(worker, &dx)?["rates"].clone();
+            for (batch, [a, b]) in [[0.5, 1.5], [-0.25, 0.75]].into_iter().enumerate() {
+                let x = &all[batch * 120..][..120];
+                let wanted =
+                    [x.iter().map(|x| (b * x).exp()).sum::<f64>(), x.iter().map(|x| a * x * (b * x).exp()).sum()];
+                for (found, wanted) in found[2 * batch..].iter().zip(wanted) {
+                    assert!((found - wanted).abs() < 1e-6 * (1.0 + wanted.abs()) * 10.0, "{found} {wanted}");
+                }
+            }
+            Ok(found.iter().map(|&value| (value as f32).to_bits()).collect::<Vec<_>>())
+        });
+        for found in found {
+            assert_eq!(*bits.get_or_insert(found.clone()), found, "{parts:?}");
+        }
+    }
 }

@@ -3,8 +3,9 @@
 use super::cost::CallCost;
 use super::error::OperatorError;
 use super::field::Field;
+use super::leaf::Support;
 use super::linear::Linear;
-use super::space::{Domain, Space};
+use super::space::Space;
 use super::worker::Worker;
 use crate::fft::Values;
 use crate::gpu::{Array, Element, Kernel, KernelSource, RawArray};
@@ -56,10 +57,10 @@ impl Diagonal {
             return Err(OperatorError::invalid(NAME, format!("{space} by {}; both have one leaf", factors.space())));
         };
         let complex = own.values == Values::Complex;
-        let fits = own.domain == leaf.domain
+        let fits = own.support == leaf.support
             && own.fields() == 1
             && (!complex || leaf.values == Values::Complex)
-            && !matches!(leaf.domain, Domain::Parameters { .. });
+            && !matches!(leaf.support, Support::Parameters { .. });
         if !fits {
             let why = format!(
                 "it is {leaf}, the factors are {own}: one for each place is needed, complex ones for complex values only"

@@ -3,8 +3,9 @@
 use super::cost::CallCost;
 use super::error::OperatorError;
 use super::field::Field;
+use super::leaf::{Leaf, Support};
 use super::linear::Linear;
-use super::space::{Domain, Leaf, Space};
+use super::space::Space;
 use super::worker::Worker;
 use crate::exchange::Terms;
 use crate::fft::Values;
@@ -96,8 +97,8 @@ impl Gather {
                 if simple(from)
                     && simple(to)
                     && from.batch == to.batch
-                    && matches!(from.domain, Domain::Vector { .. })
-                    && !matches!(to.domain, Domain::Parameters { .. }) =>
+                    && matches!(from.support, Support::Vector { .. })
+                    && !matches!(to.support, Support::Parameters { .. }) =>
             {
                 Ok((from.places(), to))
             }

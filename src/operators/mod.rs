@@ -13,6 +13,7 @@
 //! the same for every number of ranks.
 
 mod check;
+mod collectives;
 mod compose;
 mod convolution;
 mod cost;
@@ -24,13 +25,15 @@ mod fourier_filter;
 mod gather;
 mod ghosts;
 mod hartley;
+mod leaf;
 mod linear;
+mod lines_of_sight;
 mod operator;
 mod pointwise;
 mod pointwise_map;
 mod pointwise_operator;
 mod readout;
-mod replicate;
+
 mod select;
 mod space;
 mod stencil;
@@ -38,6 +41,7 @@ mod wavenumbers;
 mod worker;
 
 pub use check::{AdjointCheck, TaylorCheck, check_adjoint, check_derivative, random_field};
+pub use collectives::{Replicate, SumOverRanks, ToDevice};
 pub use convolution::Convolution;
 pub use cost::{CallCost, OperatorCost};
 pub use diagonal::Diagonal;
@@ -49,15 +53,16 @@ pub use gather::Gather;
 pub(crate) use ghosts::Ghosted;
 pub use ghosts::Ghosts;
 pub use hartley::Hartley;
+pub use leaf::{Leaf, RegularGrid, Support};
 pub use linear::{Adjoint, Linear};
+pub use lines_of_sight::{Line, LinesOfSight};
 pub use operator::{Differentiable, Linearisation, Linearised, Model};
 pub use pointwise::{Argument, Form, Pointwise, PointwiseError};
 pub use pointwise_map::PointwiseMap;
 pub use pointwise_operator::PointwiseOperator;
-pub use readout::{Line, LinesOfSight, Readout};
-pub use replicate::{Replicate, ToDevice};
+pub use readout::Readout;
 pub use select::Select;
-pub use space::{Domain, Leaf, RegularGrid, Space};
+pub use space::Space;
 pub use stencil::{Stencil, Tap};
 pub use wavenumbers::Wavenumbers;
 pub use worker::Worker;

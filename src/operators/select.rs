@@ -4,8 +4,9 @@ use super::cost::CallCost;
 use super::error::OperatorError;
 use super::field::Field;
 use super::gather::{record, source};
+use super::leaf::{Leaf, Support};
 use super::linear::Linear;
-use super::space::{Domain, Leaf, Space};
+use super::space::Space;
 use super::worker::Worker;
 use crate::comm::Op;
 use crate::fft::Values;
@@ -28,7 +29,7 @@ impl Select {
     /// [`OperatorError::Invalid`] for other spaces, cells outside of the grid, or one that comes twice.
     pub fn cells(worker: &mut Worker<'_>, domain: &Space, cells: &[[u64; 3]]) -> Result<Self, OperatorError> {
         const NAME: &str = "selection";
-        let Some((_, Leaf { domain: Domain::Cells { regular, ghosts }, .. })) = domain.only() else {
+        let Some((_, Leaf { support: Support::Cells { regular, ghosts }, .. })) = domain.only() else {
             return Err(OperatorError::invalid(NAME, format!("{domain} is not one field of cells")));
         };
         if let Some(cell) = cells.iter().find(|cell| (0..3).any(|a| cell[a] >= regular.shape[a])) {
@@ -63,8 +64,8 @@ impl Select {
         }
         let mut total = [places.len() as u64];
         worker.comm().all_reduce(&mut total, Op::Sum)?;
-        let points = Domain::Points { own: places.len() as u64, total: total[0] };
-        let target = Space::of(name, Leaf { domain: points, ..leaf.clone() })?;
+        let points = Support::Points { own: places.len() as u64, total: total[0] };
+        let target = Space::of(name, Leaf { support: points, ..leaf.clone() })?;
         let index = worker.gpu().array("operators::places", places.len() as u64)?;
         let places: Vec<u32> = places.iter().map(|&place| place as u32).collect();
         worker.context.recorder.upload(&index, 0, &places)?;

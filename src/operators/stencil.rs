@@ -26,6 +26,9 @@ crate::gpu::kernel_params! {
     }
 }
 
+/// Taps at most: what software renderers allow loops of an invocation.
+const MOST_TAPS: usize = 1024;
+
 fn source() -> KernelSource {
     KernelSource::new("operators::stencil", include_str!("../../shaders/operators/stencil.wgsl"))
         .params::<StencilParams>()
@@ -58,7 +61,7 @@ impl Stencil {
     /// recorded before.
     ///
     /// # Errors
-    /// [`OperatorError::Invalid`] for other spaces, no taps, offsets as long as an axis or weights that are not finite.
+    /// [`OperatorError::Invalid`] for other spaces, no taps or more than 1024, offsets as long as an axis or weights that are not finite.
     pub fn new(worker: &mut Worker<'_>, space: &Space, taps: &[Tap]) -> Result<Self, OperatorError> {
         const NAME: &str = "stencil";
         let (_, leaf, regular) = real_cells(worker, space, NAME)?;
@@ -69,8 +72,9 @@ impl Stencil {
                 return Err(OperatorError::invalid(NAME, why));
             }
         }
-        if taps.is_empty() {
-            return Err(OperatorError::invalid(NAME, "no taps"));
+        if taps.is_empty() || taps.len() > MOST_TAPS {
+            let why = format!("{} taps; 1 to {MOST_TAPS} are allowed, and a Convolution takes any number", taps.len());
+            return Err(OperatorError::invalid(NAME, why));
         }
         let cut = [0, 1, 2].map(|a| regular.grid.along(a) > 1);
         let sides = [1, -1].map(|sign| {

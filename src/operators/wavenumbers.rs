@@ -2,7 +2,8 @@
 
 use super::error::OperatorError;
 use super::gather::Gather;
-use super::space::{Domain, Leaf, RegularGrid, Space};
+use super::leaf::{Leaf, RegularGrid, Support};
+use super::space::Space;
 use super::worker::Worker;
 use crate::fft::Values;
 use crate::gpu::{Array, Kernel, KernelSource};
@@ -42,7 +43,7 @@ pub struct Wavenumbers {
 }
 
 /// Sums of squares at most, for [`Wavenumbers::unique`].
-const MOST_SUMS: u64 = 1 << 28;
+const MOST_SUMS: u64 = 1 << 30;
 
 impl Wavenumbers {
     /// One bin for each wavenumber that a mode of the grid has, from 0 on.
@@ -66,16 +67,7 @@ impl Wavenumbers {
                 format!("{most} different squares of wavenumbers; give edges of bins"),
             ));
         }
-        let mut reached = vec![false; most as usize + 1];
-        reached[0] = true;
-        for of in &squares {
-            let before: Vec<usize> = (0..reached.len()).filter(|&sum| reached[sum]).collect();
-            reached.fill(false);
-            for &square in of {
-                before.iter().for_each(|sum| reached[sum + square as usize] = true);
-            }
-        }
-        let sums: Vec<u32> = (0..).zip(&reached).filter(|(_, reached)| **reached).map(|(sum, _)| sum).collect();
+        let sums = sums_of(&squares, most as usize);
         let values = sums.iter().map(|&sum| (unit * f64::from(sum)).sqrt()).collect();
         let limits = sums.iter().copied().chain([most as u32 + 1]).collect();
         Ok(Wavenumbers { regular: regular.clone(), squares, unit, limits, values })
@@ -134,7 +126,7 @@ impl Wavenumbers {
     /// # Errors
     /// [`OperatorError::Invalid`] for other spaces.
     pub fn amplitudes(&self, worker: &mut Worker<'_>, target: &Space) -> Result<Gather, OperatorError> {
-        let Some((_, leaf @ Leaf { domain: Domain::Modes { regular, half }, values: Values::Real, .. })) =
+        let Some((_, leaf @ Leaf { support: Support::Modes { regular, half }, values: Values::Real, .. })) =
             target.only()
         else {
             return Err(OperatorError::invalid("wavenumbers", format!("{target} is not one real field of modes")));
@@ -167,6 +159,27 @@ impl Wavenumbers {
     }
 }
 
+/// All sums of one number of each list, of which the greatest is `most`: bits of a set, moved by each number in turn.
+fn sums_of(lists: &[Vec<u32>; 3], most: usize) -> Vec<u32> {
+    let words = most / 64 + 1;
+    let mut reached = vec![0u64; words];
+    reached[0] = 1;
+    for list in lists {
+        let before = std::mem::replace(&mut reached, vec![0; words]);
+        for &number in list {
+            let (whole, bits) = (number as usize / 64, number % 64);
+            for (at, &word) in before[..words - whole].iter().enumerate().filter(|(_, word)| **word != 0) {
+                reached[at + whole] |= word << bits;
+                if bits > 0 && at + whole + 1 < words {
+                    reached[at + whole + 1] |= word >> (64 - bits);
+                }
+            }
+        }
+    }
+    let is_in = |sum: &u32| reached[*sum as usize / 64] >> (sum % 64) & 1 == 1;
+    (0..=most as u32).filter(is_in).collect()
+}
+
 /// Mode numbers of an axis that differ in their square.
 fn modes(regular: &RegularGrid, axis: usize) -> std::ops::RangeInclusive<u64> {
     0..=regular.shape[axis] / 2
@@ -178,7 +191,7 @@ fn exact(regular: &RegularGrid) -> Option<([Vec<u32>; 3], f64)> {
     let longer = (0..3).filter(|&a| regular.shape[a] > 1);
     let least = longer.map(|a| of_one[a]).fold(f64::INFINITY, f64::min);
     let least = if least.is_finite() { least } else { of_one[0] };
-    for parts in 1..=64u32 {
+    for parts in 1..=4096u32 {
         let counts = [0, 1, 2].map(|a| of_one[a] / least * f64::from(parts));
         let near = |a: usize| regular.shape[a] == 1 || (counts[a] - counts[a].round()).abs() < 1e-9 * counts[a];
         let fits = |a: usize| counts[a].round() * (regular.shape[a] as f64 / 2.0).powi(2) < f64::from(u32::MAX / 4);
@@ -197,4 +210,39 @@ fn rounded(regular: &RegularGrid) -> ([Vec<u32>; 3], f64) {
     let unit = most.max(f64::MIN_POSITIVE) / f64::from(1u32 << 31);
     let of = |a: usize| modes(regular, a).map(|m| ((m * m) as f64 * of_one[a] / unit).round() as u32).collect();
     ([of(0), of(1), of(2)], unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grid::Grid;
+
+    #[test]
+    fn sums_of_squares_are_all_there() {
+        let lists = [vec![0, 1, 4, 9, 100], vec![0, 3, 12, 700], vec![0, 64, 65]];
+        let mut wanted: Vec<u32> = vec![0];
+        for list in &lists {
+            wanted = wanted.iter().flat_map(|sum| list.iter().map(move |number| sum + number)).collect();
+        }
+        wanted.sort_unstable();
+        wanted.dedup();
+        assert_eq!(sums_of(&lists, 865), wanted);
+    }
+
+    #[test]
+    fn wavenumbers_of_any_commensurate_box_are_found() {
+        let grid = Grid::new([1, 1], 1).unwrap();
+        let regular = RegularGrid { shape: [6, 5, 8], size: [3.0, 2.5, 4.0], grid, rank: 0 };
+        let found = Wavenumbers::unique(&regular).unwrap();
+        let k = |mode: [u64; 3]| {
+            let of = |a: usize| {
+                let m = mode[a].min(regular.shape[a] - mode[a]) as f64;
+                (2.0 * std::f64::consts::PI * m / regular.size[a]).powi(2)
+            };
+            (of(0) + of(1) + of(2)).sqrt()
+        };
+        for mode in (0..240).map(|n| [n / 40, n / 8 % 5, n % 8]) {
+            assert!((found.values()[found.bin(mode).unwrap()] - k(mode)).abs() < 1e-9, "{mode:?}");
+        }
+    }
 }

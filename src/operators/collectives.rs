@@ -1,13 +1,14 @@
-//! From points on their ranks to a vector that every rank has.
+//! Between what ranks have of their own and what all of them have: collectives as operators.
 
 use super::cost::CallCost;
 use super::error::OperatorError;
 use super::field::{Contents, Field};
+use super::leaf::{Leaf, Support};
 use super::linear::Linear;
-use super::space::{Domain, Leaf, Space};
+use super::space::Space;
 use super::worker::Worker;
 use crate::comm::Op;
-use crate::exchange::collectives::all_gather;
+use crate::exchange::collectives::{all_gather, all_reduce};
 use crate::fft::Values;
 
 /// The values of all ranks' points as one vector on every rank, rank by rank. Its adjoint takes this rank's part of the cotangent, which is the
@@ -24,8 +25,10 @@ impl Replicate {
     /// # Errors
     /// [`OperatorError::Invalid`] for other spaces.
     pub fn new(worker: &Worker<'_>, domain: &Space) -> Result<Self, OperatorError> {
-        let Some((name, Leaf { domain: Domain::Points { own, total }, values: Values::Real, components: 1, batch: 1 })) =
-            domain.only()
+        let Some((
+            name,
+            Leaf { support: Support::Points { own, total }, values: Values::Real, components: 1, batch: 1 },
+        )) = domain.only()
         else {
             return Err(OperatorError::invalid("replication", format!("{domain} is not one number at each point")));
         };
@@ -72,6 +75,71 @@ impl Linear for Replicate {
     }
 }
 
+/// The sum over ranks of a vector that each of them has of its own, on every rank: an all-reduce. Its adjoint hands every rank the cotangent, which is
+/// the same on all. Floats are added along a fixed tree over the ranks, so that the bits depend on their number: where they must not, sum what the
+/// vectors are made of with a [`Gather`](super::Gather).
+pub struct SumOverRanks {
+    domain: Space,
+    target: Space,
+}
+
+impl SumOverRanks {
+    /// From the only leaf of `domain`, one real number at each point, as many points on every rank. All ranks call it.
+    ///
+    /// # Errors
+    /// [`OperatorError::Invalid`] for other spaces.
+    pub fn new(worker: &Worker<'_>, domain: &Space) -> Result<Self, OperatorError> {
+        let ranks = worker.comm().size() as u64;
+        match domain.only() {
+            Some((
+                name,
+                Leaf { support: Support::Points { own, total }, values: Values::Real, components: 1, batch: 1 },
+            )) if own * ranks == *total => {
+                Ok(SumOverRanks { domain: domain.clone(), target: Space::of(name, Leaf::vector(*own))? })
+            }
+            _ => {
+                let why = format!("{domain} is not one number at each of as many points on every one of {ranks} ranks");
+                Err(OperatorError::invalid("sum over ranks", why))
+            }
+        }
+    }
+
+    fn len(&self) -> u64 {
+        self.target.only().map_or(0, |(_, leaf)| leaf.len())
+    }
+}
+
+impl Linear for SumOverRanks {
+    fn name(&self) -> String {
+        "sum over ranks".into()
+    }
+
+    fn domain(&self) -> &Space {
+        &self.domain
+    }
+
+    fn target(&self) -> &Space {
+        &self.target
+    }
+
+    fn forward(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
+        let (len, (_, recorder, comm)) = (self.len(), worker.sums());
+        recorder.copy(x.single()?, 0, y.single()?, 0, len)?;
+        Ok(all_reduce(recorder, comm, y.single()?, 0..len, Op::Sum)?)
+    }
+
+    fn adjoint(&self, worker: &mut Worker<'_>, y: &Field, x: &mut Field) -> Result<(), OperatorError> {
+        Ok(worker.context.recorder.copy(y.single()?, 0, x.single()?, 0, self.len())?)
+    }
+
+    fn costs(&self) -> [CallCost; 2] {
+        let (bytes, copy) = (4 * self.len(), CallCost::passes(1, 8 * self.len()));
+        let Some((_, leaf)) = self.domain.only() else { return [copy; 2] };
+        let steps = u64::from((leaf.total() / leaf.len().max(1)).next_power_of_two().ilog2());
+        [CallCost { messages: 2 * steps, sent: 2 * steps * bytes, ..copy }, copy]
+    }
+}
+
 /// Parameters of the host as a vector on the device. Its adjoint waits for the device, since it brings the cotangent to the host.
 pub struct ToDevice {
     domain: Space,
@@ -85,8 +153,8 @@ impl ToDevice {
     /// [`OperatorError::Invalid`] for other spaces.
     pub fn new(domain: &Space) -> Result<Self, OperatorError> {
         match domain.only() {
-            Some((name, leaf)) if matches!(leaf.domain, Domain::Parameters { .. }) => {
-                let target = Space::of(name, Leaf { domain: Domain::Vector { len: leaf.places() }, ..leaf.clone() })?;
+            Some((name, leaf)) if matches!(leaf.support, Support::Parameters { .. }) => {
+                let target = Space::of(name, Leaf { support: Support::Vector { len: leaf.places() }, ..leaf.clone() })?;
                 Ok(ToDevice { domain: domain.clone(), target })
             }
             _ => Err(OperatorError::invalid("upload", format!("{domain} is not one leaf of parameters"))),
