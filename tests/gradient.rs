@@ -168,7 +168,7 @@ fn variance_of(density: &[f64]) -> f64 {
 
 fn third_bin_of(density: &[f64]) -> f64 {
     let m = (density.len() as f64).cbrt().round() as usize;
-    power_spectrum(density, m, 64.0, m / 2)[3].power
+    power_spectrum(density, m, 64.0, m / 2)[2].power
 }
 
 fn with(cosmology: &Cosmology, which: usize, factor: f64) -> Cosmology {
