@@ -13,14 +13,14 @@ use meshloom::pm::{Config, Gradient, Noise, Simulation};
 use meshloom::{Error, Launch, launch};
 
 /// Standard deviation of the data's noise in a cell, whose mean density is 1.
-const SIGMA: f32 = 0.5;
-const ITERATIONS: i32 = 60;
+const SIGMA: f32 = 0.3;
+const ITERATIONS: i32 = 100;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut words = std::env::args().skip(1);
     let path = std::path::Path::new(&words.next().unwrap_or_else(|| ".".into())).join("initial-conditions.png");
     let ranks = words.next().map_or(Ok(1), |text| text.parse())?;
-    let config = Config { particles: 32, mesh: 32, box_size: 128.0, steps: 4, ..Config::default() };
+    let config = Config { particles: 32, mesh: 32, box_size: 320.0, steps: 4, ..Config::default() };
     launch(Launch::detect(ranks), &Options::from_env()?, |mut context| {
         // Data: the density of a run of which only its noise is unknown.
         let mut truth = Simulation::new(&mut context, Config { seed: 7, ..config.clone() }, Noise::Seed)?;
