@@ -25,7 +25,7 @@ const LENGTHS: [u64; 6] = [60, 256, 512, 1024, 2039, 4096];
 
 /// What GPUs give to a workgroup.
 const LIMITS: Limits =
-    Limits { workgroup_bytes: 48 << 10, invocations: 256, points: 16, alone: 16, shared: true, columns: 16 };
+    Limits { workgroup_bytes: 48 << 10, invocations: 1024, points: 16, alone: 16, shared: true, columns: 16 };
 
 /// The kernels that a GPU with subgroups of 32 gets.
 fn kernels() -> Vec<KernelSource> {

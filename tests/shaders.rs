@@ -1,6 +1,7 @@
 //! Every kernel of the library as text, without a GPU: it compiles for every backend with what any device has, and its
 //! shape keeps within what any device allows.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock, Mutex};
@@ -12,7 +13,7 @@ use meshloom::points::neighbors;
 use naga::back::{hlsl, msl, spv};
 use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
 use naga::valid::{Capabilities, ModuleInfo, ShaderStages, SubgroupOperationSet, ValidationFlags, Validator};
-use naga::{AddressSpace, Block, Module, ShaderStage, Statement, StorageAccess};
+use naga::{AddressSpace, Block, Expression, Function, Handle, Module, ShaderStage, Statement, StorageAccess};
 
 /// What any device has.
 const FLOOR: Limits =
@@ -418,14 +419,47 @@ fn params_are_where_rust_has_them() {
 }
 
 /// Refuses every barrier that some invocations of a workgroup might not reach together. Stricter than uniformity: a
-/// barrier may stand only outside of all conditions and loops, and behind no conditional return, in the entry point or a function that
-/// is called there. Gives the number of barriers.
+/// barrier may stand only outside of all conditions and of loops that are not counted by constants, and behind no conditional return, in the
+/// entry point or a function that is called there. Gives the number of barriers.
 fn barriers(module: &Module) -> Result<usize, String> {
     let mut count = 0;
     for entry in &module.entry_points {
-        straight(module, &entry.function.body, &mut false, &mut count)?;
+        straight(module, &entry.function, &entry.function.body, &mut false, &mut count)?;
     }
     Ok(count)
+}
+
+/// Whether a loop does the same rounds in every invocation: it ends where a variable is compared with a literal and nowhere else, and
+/// the function sets that variable to literals and to sums of itself and a literal only.
+fn counted(function: &Function, body: &Block) -> bool {
+    let expression = |e: Handle<Expression>| &function.expressions[e];
+    let literal = |e: Handle<Expression>| matches!(expression(e), Expression::Literal(_));
+    // The variable that is on the left of a literal.
+    let beside = |e: Handle<Expression>| match expression(e) {
+        Expression::Binary { left, right, .. } if literal(*right) => match expression(*left) {
+            Expression::Load { pointer } => Some(*pointer),
+            _ => None,
+        },
+        _ => None,
+    };
+    let is_variable = |e: &Handle<Expression>| matches!(expression(*e), Expression::LocalVariable(_));
+    let ends = body.iter().find_map(|statement| match statement {
+        Statement::If { condition, reject, .. } if matches!(reject[..], [Statement::Break]) => Some(*condition),
+        _ => None,
+    });
+    let Some(counter) = ends.and_then(beside).filter(is_variable) else { return false };
+    let sets = |statement: &Statement| match statement {
+        Statement::Store { pointer, value } if expression(*pointer) == expression(counter) => {
+            !literal(*value) && beside(*value).is_none_or(|other| expression(other) != expression(counter))
+        }
+        _ => false,
+    };
+    let breaks = Cell::new(0);
+    has(body, &|statement| {
+        breaks.set(breaks.get() + u32::from(matches!(statement, Statement::Break | Statement::Continue)));
+        false
+    });
+    breaks.get() == 1 && !has(body, &leaves) && !has(&function.body, &sets)
 }
 
 /// Whether a statement is a barrier or calls a function with one.
@@ -461,23 +495,35 @@ fn has(block: &Block, which: &dyn Fn(&Statement) -> bool) -> bool {
     block.iter().any(|statement| which(statement) || inner(statement).into_iter().any(|block| has(block, which)))
 }
 
-/// Goes along statements that all invocations reach, unless some have `left`.
-fn straight(module: &Module, block: &Block, left: &mut bool, count: &mut usize) -> Result<(), String> {
+/// Goes along statements of a function that all invocations reach, unless some have `left`.
+fn straight(
+    module: &Module,
+    function: &Function,
+    block: &Block,
+    left: &mut bool,
+    count: &mut usize,
+) -> Result<(), String> {
     for statement in block {
-        if let Statement::Call { function, .. } = statement
+        if let Statement::Call { function: called, .. } = statement
             && waits(module, statement)
         {
             if *left {
                 return Err("a barrier behind a conditional return".into());
             }
-            straight(module, &module.functions[*function].body, &mut false, count)?;
+            let called = &module.functions[*called];
+            straight(module, called, &called.body, &mut false, count)?;
         } else if is_barrier(statement) {
             if *left {
                 return Err("a barrier behind a conditional return".into());
             }
             *count += 1;
         } else if let Statement::Block(block) = statement {
-            straight(module, block, left, count)?;
+            straight(module, function, block, left, count)?;
+        } else if let Statement::Loop { body, continuing, break_if: None } = statement
+            && counted(function, body)
+        {
+            straight(module, function, body, left, count)?;
+            straight(module, function, continuing, left, count)?;
         } else {
             if inner(statement).into_iter().any(|block| has(block, &|inner| waits(module, inner))) {
                 return Err("a barrier in a condition or loop".into());
@@ -526,10 +572,15 @@ fn the_barrier_check_catches_what_it_should() {
     assert_eq!(of(&format!("{good} if lane < n {{ x[0] = 1u; }} {{ storageBarrier(); }} {good}")), Ok(3));
     assert_eq!(of(&format!("{good} if lane < n {{ return; }} x[1] = 2u;")), Ok(1));
     assert_eq!(of(&format!("{good} helper(); helper();")), Ok(3));
+    assert_eq!(of(&format!("for (var i = 0u; i < 3u; i++) {{ {good} }} if lane < n {{ return; }}")), Ok(1));
     for (bad, why) in [
         ("if lane < n { workgroupBarrier(); }", "condition"),
         ("if lane < n { x[0] = 1u; } else { { storageBarrier(); } }", "condition"),
         ("for (var i = 0u; i < lane; i++) { workgroupBarrier(); }", "loop"),
+        ("for (var i = 0u; i < 3u; i++) { if x[i] == lane { break; } workgroupBarrier(); }", "loop"),
+        ("for (var i = 0u; i < 3u; i++) { if x[i] == lane { return; } workgroupBarrier(); }", "loop"),
+        ("for (var i = 0u; i < 3u; i++) { i = lane; workgroupBarrier(); }", "loop"),
+        ("for (var i = lane; i < 3u; i++) { workgroupBarrier(); }", "loop"),
         ("switch lane { case 0u: { workgroupBarrier(); } default: {} }", "condition"),
         ("if lane < n { x[lane] = workgroupUniformLoad(&y); }", "condition"),
         ("if lane < n { return; } workgroupBarrier();", "return"),
