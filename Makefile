@@ -16,16 +16,21 @@ NO_ASSERTIONS := --config profile.dev.package.meshloom.debug-assertions=false
 SWIFTSHADER := $(CURDIR)/target/swiftshader/vk_swiftshader_icd.json
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test
+.PHONY: help demo test gpu
 
 help:
 	@echo 'make demo   simulate 64^3 particles on 4 ranks; results in demo/ (see demo/density.png)'
 	@echo 'make test   check the formatting, build everything, run all tests (software renderer, MPI, HDF5)'
+	@echo 'make gpu    test and measure on this machine'"'"'s GPU, beside CUDA libraries where they are installed; results in gpu-report/'
 
 demo:
 	@bash scripts/setup.sh demo
 	$(CARGO) run --release --features cli -- simulate --out demo --ranks 4 --particles 64 --mesh 128
 	@echo 'see demo/density.png and demo/power_spectrum.csv'
+
+gpu:
+	@bash scripts/setup.sh demo
+	@bash scripts/gpu.sh
 
 test:
 	@bash scripts/setup.sh test

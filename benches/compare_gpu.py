@@ -6,10 +6,12 @@
     python3 benches/compare_gpu.py sort               # CUB (torch.sort): keys of 63 and 32 bits with their order
     python3 benches/compare_gpu.py knn                # jz-tree (pip install "jztree[cuda12]"): k = 8, 16 and 30
     python3 benches/compare_gpu.py fof                # jz-tree: b = 0.2 and 0.7 in a periodic box
+    python3 benches/compare_gpu.py all --report R.json --save S.json   # all that `meshloom bench --all --save R.json` measured
     python3 benches/compare_gpu.py knn --cpu --size 10000    # NumPy and SciPy in place of CUDA, anywhere
 
 Both sides are measured one after the other on as many values or points of the same kind, each with its own numbers: medians
-of warmed runs, with the device idle before and after. Trees are built within the time, on both sides.
+of warmed runs, with the device idle before and after. Trees are built within the time, on both sides. With `all`, libraries
+that are not installed are named and left out.
 """
 
 import argparse
@@ -21,8 +23,8 @@ import sys
 import time
 
 
-def fail(message):
-    sys.exit(f"compare_gpu: {message}")
+class Failed(Exception):
+    """Why nothing can be compared."""
 
 
 def wanted(module, how):
@@ -30,7 +32,7 @@ def wanted(module, how):
     try:
         return __import__(module)
     except ImportError:
-        fail(f"{module} is missing; {how}, or use --cpu to try the script")
+        raise Failed(f"{module} is missing; {how}, or use --cpu to try the script") from None
 
 
 class Torch:
@@ -39,22 +41,22 @@ class Torch:
     def __init__(self):
         self.torch = torch = wanted("torch", "install it with CUDA (https://pytorch.org)")
         if not torch.cuda.is_available():
-            fail("PyTorch finds no CUDA device; run on a machine with an NVIDIA GPU, or use --cpu to try the script")
+            raise Failed("PyTorch finds no CUDA device; run on a machine with an NVIDIA GPU, or use --cpu to try the script")
         if getattr(torch.version, "cuda", None) is None:
-            fail("this PyTorch was not built for CUDA, so what it calls is not CUDA's")
+            raise Failed("this PyTorch was not built for CUDA, so what it calls is not CUDA's")
         self.device = f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}"
 
     def wait(self, _):
         self.torch.cuda.synchronize()
 
-    def fft(self, kind, n):
+    def fft(self, kind, shape):
         torch, fft = self.torch, self.torch.fft
         dtype = torch.complex64 if kind == "complex" else torch.float32
-        field = torch.randn((n, n, n), dtype=dtype, device="cuda")
+        field = torch.randn(shape, dtype=dtype, device="cuda")
         if kind == "complex":
             return lambda: fft.fftn(field), lambda: fft.ifftn(field)
         spectrum = fft.rfftn(field)
-        return lambda: fft.rfftn(field), lambda: fft.irfftn(spectrum, s=(n, n, n))
+        return lambda: fft.rfftn(field), lambda: fft.irfftn(spectrum, s=shape)
 
     def copy(self, n):
         source = self.torch.empty(n, dtype=self.torch.uint8, device="cuda")
@@ -79,7 +81,7 @@ class JzTree:
         self.jax = wanted("jax", how)
         wanted("jztree", how)
         if self.jax.default_backend() != "gpu":
-            fail("JAX finds no GPU; run on a machine with an NVIDIA GPU, or use --cpu to try the script")
+            raise Failed("JAX finds no GPU; run on a machine with an NVIDIA GPU, or use --cpu to try the script")
         self.device = str(self.jax.devices()[0].device_kind)
 
     def wait(self, result):
@@ -117,14 +119,14 @@ class Processor:
     def wait(self, _):
         pass
 
-    def fft(self, kind, n):
+    def fft(self, kind, shape):
         fft, numpy = self.numpy.fft, self.numpy
-        field = self.random.standard_normal((n, n, n), dtype=numpy.float32)
+        field = self.random.standard_normal(shape, dtype=numpy.float32)
         if kind == "complex":
             field = field.astype(numpy.complex64)
             return lambda: fft.fftn(field), lambda: fft.ifftn(field)
         spectrum = fft.rfftn(field)
-        return lambda: fft.rfftn(field), lambda: fft.irfftn(spectrum, s=(n, n, n), axes=(0, 1, 2))
+        return lambda: fft.rfftn(field), lambda: fft.irfftn(spectrum, s=shape, axes=(0, 1, 2))
 
     def copy(self, n):
         source, target = self.numpy.ones(n, dtype="uint8"), self.numpy.empty(n, dtype="uint8")
@@ -174,65 +176,80 @@ def median(side, work, runs):
     return statistics.median(took(repeats) for _ in range(runs))
 
 
-def ours(arguments, *options):
-    """What `meshloom bench WHAT --json` prints."""
-    command = [arguments.meshloom, "bench", arguments.what, "--json", "--runs", str(arguments.runs)]
-    command += ["--size", arguments.size, *options]
+def ours(arguments, subject, options):
+    """What `meshloom bench SUBJECT --json` prints."""
+    command = [arguments.meshloom, "bench", subject, "--json", "--runs", str(arguments.runs), *options]
     if arguments.device:
         command += ["--device", arguments.device]
     if shutil.which(arguments.meshloom) is None:
-        fail(f"there is no program {arguments.meshloom}; build it with `cargo build --release --features cli`")
+        raise Failed(f"there is no program {arguments.meshloom}; build it with `cargo build --release --features cli`")
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
     if done.returncode != 0:
-        fail(f"`{' '.join(command)}` failed with exit code {done.returncode}")
-    report = json.loads(done.stdout)
+        raise Failed(f"`{' '.join(command)}` failed with exit code {done.returncode}")
+    return json.loads(done.stdout)
+
+
+def checked(report, arguments):
+    """The report, if it is of a GPU whose libraries are those compared with."""
     if not arguments.cpu and "nvidia" not in json.dumps(report["device"]).lower():
-        fail(f"meshloom ran on {json.dumps(report['device'])}, which is no NVIDIA GPU; choose one with --device")
+        raise Failed(f"meshloom ran on {json.dumps(report['device'])}, which is no NVIDIA GPU; choose one with --device")
     return report
 
 
-def row(name, mine, theirs, more=""):
-    print(f"{name:<28} {mine * 1e3:>11.3f} ms {theirs * 1e3:>11.3f} ms {mine / theirs:>7.2f} {more:>8}", flush=True)
+class Table:
+    """Rows as they are measured, printed and kept."""
+
+    def __init__(self, subject, peer):
+        self.subject, self.peer, self.rows = subject, peer, []
+        print(f"\n{subject:<34} {'meshloom':>14} {peer:>14} {'ratio':>7} {'of copy':>8}", flush=True)
+
+    def add(self, name, mine, theirs, of_copy=None):
+        part = "" if of_copy is None else f"{of_copy:.2f}"
+        print(f"{name:<34} {mine * 1e3:>11.3f} ms {theirs * 1e3:>11.3f} ms {mine / theirs:>7.2f} {part:>8}", flush=True)
+        row = {"subject": self.subject, "what": name, "meshloom": mine, "peer": self.peer, "seconds": theirs}
+        self.rows.append({**row, "ratio": mine / theirs, "of_copy": of_copy})
 
 
-def fft(side, arguments, report):
+def fft(side, arguments, report, table):
     size = 1 << (26 if arguments.cpu else 30)
-    copied = 2 * size / median(side, side.copy(size), arguments.runs)
+    copied = median(side, side.copy(size), arguments.runs)
     side.release()
-    mine = report["copy"]["bytes_per_second"]
-    print(f"copies, counting what is read and written: {mine / 1e9:.1f} and {copied / 1e9:.1f} GB/s; last column: of copy")
+    # As many bytes as the other side's, at the speed that meshloom measured; read and written both count.
+    table.add(f"copy of {size >> 20} MiB", 2 * size / report["copy"]["bytes_per_second"], copied)
     for result in report["results"]:
-        n, kind = result["shape"][0], result["values"]
-        for direction, work in zip(("forward", "inverse"), side.fft(kind, n)):
-            theirs = median(side, work, arguments.runs)
-            mine, part = result[direction]["seconds"]["median"], result[direction]["of_copy"]
-            row(f"{n}^3 {kind} {direction}", mine, theirs, f"{part:.2f}")
+        shape, kind = result["shape"], result["values"]
+        for direction, work in zip(("forward", "inverse"), side.fft(kind, tuple(shape))):
+            mine = result[direction]
+            name = f"{'x'.join(map(str, shape))} {kind} {direction}"
+            table.add(name, mine["seconds"]["median"], median(side, work, arguments.runs), mine["of_copy"])
         side.release()
 
 
-def sort(side, arguments, report):
+def sort(side, arguments, report, table):
     for result in report["results"]:
         n, bits = result["size"], result["bits"]
         theirs = median(side, side.sort(bits, n), arguments.runs)
-        row(f"{n} keys of {bits} bits", result["seconds"]["median"], theirs, f"{result['of_copy']:.2f}")
+        table.add(f"{n} keys of {bits} bits", result["seconds"]["median"], theirs, result["of_copy"])
         side.release()
 
 
-def knn(side, arguments, report):
+def knn(side, arguments, report, table):
     for result in report["results"]:
         n, k = result["size"], result["k"]
-        row(f"{n} points, k = {k}", result["seconds"]["median"], median(side, side.knn(k, n), arguments.runs))
+        theirs = median(side, side.knn(k, n), arguments.runs)
+        table.add(f"{n} points, k = {k}", result["seconds"]["median"], theirs)
         side.release()
 
 
-def fof(side, arguments, report):
+def fof(side, arguments, report, table):
     for result in report["results"]:
         n, b, length = result["size"], result["linking_parameter"], result["length"]
-        row(f"{n} points, b = {b}", result["seconds"]["median"], median(side, side.fof(length, n), arguments.runs))
+        theirs = median(side, side.fof(length, n), arguments.runs)
+        table.add(f"{n} points, b = {b}", result["seconds"]["median"], theirs)
         side.release()
 
 
-# What is measured, how meshloom is asked for it, the other side, and its names with CUDA and without.
+# How a subject is compared, its sizes, other words for meshloom, the other side, and its names with CUDA and without.
 SUBJECTS = {
     "fft": (fft, "256,512,1024", [], Torch, ["cuFFT", "NumPy"]),
     "sort": (sort, "1000000,10000000,100000000", [], Torch, ["CUB", "NumPy"]),
@@ -241,24 +258,74 @@ SUBJECTS = {
 }
 
 
+def compare(subject, arguments, report):
+    """The rows of one subject, whose report of meshloom is given."""
+    function, _, _, library, names = SUBJECTS[subject]
+    side = Processor() if arguments.cpu else library()
+    table = Table(subject, names[arguments.cpu])
+    function(side, arguments, report, table)
+    return side.device, table.rows
+
+
+def compare_all(arguments, report):
+    """All subjects that were measured and whose peer is here; what is wrong with one does not end the others."""
+    rows, absent, devices, begun = [], {}, {}, time.monotonic()
+    for result in report["results"]:
+        subject = result["subject"]
+        if subject not in SUBJECTS or "results" not in result:
+            continue
+        try:
+            if arguments.within and time.monotonic() - begun > arguments.within:
+                raise Failed(f"more than {arguments.within} s had passed")
+            devices[subject], found = compare(subject, arguments, checked(result, arguments))
+            rows += found
+        # Libraries that are broken or too old end in errors of any kind.
+        except Exception as error:
+            absent[subject] = f"{type(error).__name__}: {error}" if not isinstance(error, Failed) else str(error)
+            print(f"{subject}: not compared: {absent[subject]}", flush=True)
+    return {"devices": devices, "rows": rows, "not_compared": absent}
+
+
+def run(arguments):
+    begun = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    report = None
+    if arguments.report:
+        with open(arguments.report) as file:
+            report = json.load(file)
+    if arguments.what == "all":
+        if report is None:
+            report = ours(arguments, "--all", [])
+        print(f"{begun}; meshloom on {report['device']}, {report['driver']} {report['driver_info']}")
+        print("a ratio above 1: meshloom takes longer")
+        comparison = compare_all(arguments, report)
+    else:
+        _, size, options, _, _ = SUBJECTS[arguments.what]
+        report = report or ours(arguments, arguments.what, ["--size", arguments.size or size, *options])
+        print(f"{begun}; meshloom on {report['device']}\na ratio above 1: meshloom takes longer")
+        device, rows = compare(arguments.what, arguments, checked(report, arguments))
+        comparison = {"devices": {arguments.what: device}, "rows": rows, "not_compared": {}}
+    if arguments.save:
+        with open(arguments.save, "w") as file:
+            json.dump({"date": begun, "meshloom": report, "comparison": comparison}, file, indent=1)
+            file.write("\n")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=SUBJECTS, nargs="?", default="fft")
+    parser.add_argument("what", choices=[*SUBJECTS, "all"], nargs="?", default="fft")
     parser.add_argument("--size", help="cells along each axis, keys or points, with commas between")
     parser.add_argument("--runs", type=int, default=15)
     parser.add_argument("--meshloom", default="target/release/meshloom", help="the program")
     parser.add_argument("--device", help="adapter, as `meshloom devices` lists them")
+    parser.add_argument("--report", help="what meshloom measured before, as `bench --json` printed it")
+    parser.add_argument("--save", help="file for all that was measured, in JSON")
+    parser.add_argument("--within", type=float, help="begin no subject after so many seconds")
     parser.add_argument("--cpu", action="store_true", help="NumPy and SciPy instead of CUDA")
     arguments = parser.parse_args()
-    compare, size, options, library, names = SUBJECTS[arguments.what]
-    arguments.size = arguments.size or size
-
-    side = Processor() if arguments.cpu else library()
-    report = ours(arguments, *options)
-    name = names[arguments.cpu]
-    print(f"meshloom: {json.dumps(report['device'])}\n{name}: {side.device}")
-    print(f"a ratio above 1: meshloom takes longer\n\n{'':<28} {'meshloom':>14} {name:>14} {'ratio':>7}")
-    compare(side, arguments, report)
+    try:
+        run(arguments)
+    except (Failed, OSError, ValueError) as error:
+        sys.exit(f"compare_gpu: {error}")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ use crate::gpu::DeviceError;
 use crate::grid::LayoutError;
 use crate::io::IoError;
 use crate::mesh::MeshError;
+use crate::operators::OperatorError;
 use crate::pm::SimulationError;
 use crate::points::ParticleError;
 use crate::points::fof::FofError;
@@ -45,6 +46,9 @@ pub enum Error {
     /// Searches of neighbours.
     #[error(transparent)]
     Neighbors(NeighborError),
+    /// Operators and their fields.
+    #[error(transparent)]
+    Operators(OperatorError),
     /// Points and their attributes.
     #[error(transparent)]
     Particles(ParticleError),
@@ -86,6 +90,18 @@ impl From<MeshError> for Error {
             MeshError::Device(error) => Error::Device(error),
             MeshError::Comm(error) => Error::Comm(error),
             error => Error::Mesh(error),
+        }
+    }
+}
+
+impl From<OperatorError> for Error {
+    fn from(error: OperatorError) -> Self {
+        match error {
+            OperatorError::Device(error) => Error::Device(error),
+            OperatorError::Comm(error) => Error::Comm(error),
+            OperatorError::Fft(error) => error.into(),
+            OperatorError::Mesh(error) => error.into(),
+            error => Error::Operators(error),
         }
     }
 }

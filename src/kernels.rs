@@ -11,5 +11,6 @@ pub fn kernels() -> Vec<KernelSource> {
     all.extend(crate::mesh::kernels());
     all.extend(crate::fft::kernels());
     all.extend(crate::points::kernels());
+    all.extend(crate::operators::kernels());
     all
 }

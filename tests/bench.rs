@@ -18,7 +18,7 @@ fn report(line: &str, ranks: Ranks) -> Value {
     assert!(outcome.status.success(), "{outcome:#?}");
     let report: Value = serde_json::from_str(&outcome.stdout).expect("one object");
     assert_eq!((&report["command"], report["runs"].as_u64()), (&"bench".into(), Some(2)), "{report:#}");
-    for field in ["subject", "device", "ranks", "build", "warm_up"] {
+    for field in ["subject", "device", "driver", "ranks", "build", "warm_up"] {
         assert!(!report[field].is_null(), "{field}: {report:#}");
     }
     assert!(report["seconds"]["total"].as_f64() > Some(0.0), "{report:#}");
@@ -96,6 +96,41 @@ fn exchanges() {
         assert_eq!(result["messages"].as_u64(), Some(4 * (cells / 8).div_ceil(12)), "{result:#}");
     }
     Call::new(&words("bench exchange --size 8")).run().is_error("one rank", 2, &["two ranks", "--ranks 2"]);
+}
+
+/// A ring and collectives of these ranks; what MPI does by itself stands beside it where it runs them.
+fn messages(ranks: Ranks, mpi: bool) {
+    let found = report("exchange --bytes 8,100000 --chunk-bytes 30000 --depth 2", ranks);
+    let results = found["results"].as_array().unwrap();
+    assert_eq!(results.len(), 2, "{found:#}");
+    for (result, bytes) in results.iter().zip([8, 100_000]) {
+        assert_eq!(result["bytes"], bytes);
+        for ours in ["arrays", "vectors"].map(|name| &result[name]) {
+            is_spread(&ours["seconds"]);
+            assert!(ours["bytes_per_second_a_rank"].as_f64() > Some(0.0));
+            assert_eq!(ours["reference"]["same"], true, "{result:#}");
+            assert_eq!(ours["reference"]["ratio"].is_number(), mpi, "{result:#}");
+        }
+        assert_eq!(result["mpi"].is_object(), mpi, "{result:#}");
+    }
+    let found = report("collectives --bytes 8,200000", ranks);
+    let results = found["results"].as_array().unwrap();
+    assert_eq!(results.len(), 1 + 5 * 2, "{found:#}");
+    for result in results {
+        is_spread(&result["seconds"]);
+        assert_eq!(result["reference"].is_object(), mpi, "{result:#}");
+        if mpi {
+            is_compared(result);
+            assert_eq!(result["reference"]["same"], true, "{result:#}");
+        }
+    }
+    let found = report("collectives --operations all-gather,barrier --bytes 16", ranks);
+    assert_eq!([0, 1].map(|i| found["results"][i]["collective"].clone()), ["all-gather", "barrier"]);
+}
+
+#[test]
+fn messages_and_collectives() {
+    messages(Ranks::Threads(3), false);
 }
 
 #[test]
@@ -202,6 +237,43 @@ fn sorts() {
 }
 
 #[test]
+fn steps_of_a_simulation() {
+    for ranks in [1, 3] {
+        let found = report("pm --size 6 --window cic,tsc --mesh-factor 1", Ranks::Threads(ranks));
+        is_copy(&found);
+        let results = found["results"].as_array().unwrap();
+        let jobs: Vec<_> = results.iter().map(|result| (result["particles"].as_u64(), &result["window"])).collect();
+        assert_eq!(jobs, [(Some(216), &"cic".into()), (Some(216), &"tsc".into())]);
+        for result in results {
+            is_spread(&result["seconds"]);
+            assert!(result["start"].as_f64() > Some(0.0) && result["of_copy"].as_f64() > Some(0.0), "{result:#}");
+            assert!(result["bytes"]["device"].as_u64() > Some(12 * 216), "{result:#}");
+            assert_eq!(result["bytes"]["between_ranks"].as_u64() > Some(0), ranks > 1, "{result:#}");
+        }
+    }
+}
+
+#[test]
+fn all_subjects_together() {
+    let file = std::env::temp_dir().join(format!("meshloom-bench-{}.json", meshloom::io::token()));
+    let line = format!("--all --sizes small --reference --save {}", file.display());
+    let found = report(&line, Ranks::Threads(2));
+    assert_eq!((&found["subject"], &found["sizes"]), (&"all".into(), &"small".into()));
+    let subjects: Vec<_> = found["results"].as_array().unwrap().iter().map(|result| &result["subject"]).collect();
+    assert_eq!(subjects, ["fft", "exchange", "collectives", "halo", "sort", "knn", "pairs", "fof", "ghosts", "pm"]);
+    for report in found["results"].as_array().unwrap() {
+        let results = report["results"].as_array().unwrap();
+        assert!(!results.is_empty() && report["failed"].is_null(), "{report:#}");
+    }
+    let saved: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(saved, found);
+    // Nothing is begun once the time has passed, and an exchange needs a second rank.
+    let table = Call::new(&words("bench --all --runs 1 --within 1 --sizes small")).succeeds().stdout;
+    assert!(table.starts_with("fft\n") && table.contains("left out:"), "{table}");
+}
+
+#[test]
 fn under_mpi() {
     if !has_mpi() {
         return;
@@ -211,6 +283,7 @@ fn under_mpi() {
     is_compared(&found["results"][0]["forward"]);
     let found = report("exchange --size 8 --reference", Ranks::Mpi(3));
     assert_eq!(found["results"][0]["reference"]["same"], true);
+    messages(Ranks::Mpi(3), true);
     let found = report("halo --size 8 --reference", Ranks::Mpi(2));
     assert_eq!(found["results"][0]["reduce"]["reference"]["same"], true);
 }
@@ -250,6 +323,10 @@ fn wrong_words_exit_2() {
         ("exchange --size 8,65536 --ranks 2", &["--size 65536x65536x65536"]),
         ("exchange --depth 0", &["--depth"]),
         ("exchange --chunk-bytes 0", &["--chunk-bytes"]),
+        ("exchange --bytes 6 --ranks 2", &["multiple of 4"]),
+        ("exchange --bytes 8 --size 8 --ranks 2", &["--bytes", "--size"]),
+        ("collectives --bytes 12", &["multiple of 8"]),
+        ("collectives --operations scan", &["scan", "all-gather"]),
         ("halo --width 0", &["--width"]),
         ("halo --width 5000", &["5000"]),
         ("halo --size 2x2x0", &["2x2x0"]),
@@ -264,6 +341,12 @@ fn wrong_words_exit_2() {
         ("fof --linking-parameter 0", &["linking parameter", "above 0"]),
         ("fof --linking-parameter 0.2,b", &["`b`"]),
         ("everything", &["everything"]),
+        ("--runs 3", &["subject", "--all"]),
+        ("--within 3", &["--all"]),
+        ("--all fft", &["--all"]),
+        ("pm --size 0", &["--size"]),
+        ("pm --window pcs", &["pcs"]),
+        ("pm --size 8 --reference", &["--reference"]),
         ("fft --device nosuch --size 8", &["nosuch"]),
     ] {
         let call = Call::new(&words(&format!("bench {line}")));
@@ -276,6 +359,7 @@ fn wrong_words_exit_2() {
 
 #[test]
 fn too_much_exits_1() {
+    Call::new(&words("bench --all --save nosuch/report.json")).run().is_error("no directory", 1, &["nosuch"]);
     Call::new(&words("bench halo --size 65536")).run().is_error("elements", 1, &["bench::field"]);
     let call = Call::new(&words("bench fft --size 8")).env("VK_DRIVER_FILES", "/nonexistent");
     call.env("VK_ICD_FILENAMES", "/nonexistent").run().is_error("no adapter", 1, &["no usable GPU adapter"]);

@@ -3,6 +3,10 @@
 #[path = "shared/collectives.rs"]
 mod collectives;
 
+use std::sync::Mutex;
+use std::thread;
+use std::time::Duration;
+
 use meshloom::comm::{CommError, Communicator, Failure, MAX_TAG, Op, RunError, run_solo, run_threads};
 use proptest::prelude::*;
 
@@ -10,7 +14,7 @@ use proptest::prelude::*;
 fn every_collective_against_its_model() {
     for (name, case) in collectives::CASES {
         for cut in collectives::CUTS {
-            for ranks in 1..=5 {
+            for ranks in [1, 2, 3, 4, 5, 8] {
                 if let Err(error) = run_threads(ranks, |comm| case(&comm.with_max_message(cut))) {
                     panic!("{name}, {ranks} ranks, cut {cut}: {error}");
                 }
@@ -228,6 +232,23 @@ fn mismatched_collectives_are_an_error() {
         },
         &["barrier", "gather"],
     );
+}
+
+#[test]
+fn a_mismatch_ends_all_waits_whatever_its_finder_does() {
+    // Rank 1 waits for rank 3, which waits for rank 2 and finds it in another call. Nobody leaves before all have ended.
+    let ended = Mutex::new([const { String::new() }; 4]);
+    let outcome = run_threads(4, |comm| {
+        let outcome = if comm.rank() == 2 { comm.gather(2, &[0u8]).map(drop) } else { comm.barrier() };
+        ended.lock().unwrap()[comm.rank()] = outcome.expect_err("nobody can finish").to_string();
+        while ended.lock().unwrap().iter().any(String::is_empty) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        Ok::<_, CommError>(())
+    });
+    assert!(matches!(outcome, Err(RunError { failure: Failure::Comm(CommError::Untaken { .. }), .. })), "{outcome:?}");
+    let texts = ended.into_inner().unwrap();
+    assert!(texts[1].contains("rank 1 called barrier") && texts[1].contains("rank 2 called gather"), "{texts:?}");
 }
 
 #[test]

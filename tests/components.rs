@@ -5,7 +5,7 @@ mod clouds;
 
 use clouds::{Kind, distance, points, uniform};
 use meshloom::gpu::{Gpu, Options, Recorder};
-use meshloom::points::neighbors::{Components, GroupShape, NeighborError};
+use meshloom::points::neighbors::{Components, GroupShape, Lanes, NeighborError};
 use meshloom::points::tree::Builder;
 use meshloom::points::{Cloud, Domain, Frame};
 
@@ -113,9 +113,13 @@ fn every_form_and_every_limit_of_loops_finds_the_same() {
     let options = Options::from_env().unwrap();
     let gpu = Gpu::open(&options, 0).unwrap();
     // Those that devices take, one query a lane, and groups of several leaves.
-    let mut forms = vec![GroupShape::linking(&gpu), GroupShape { lanes: 1, slots: 4 }];
+    let mut forms = vec![GroupShape::linking(&gpu)];
+    let mut add = |lanes, slots| forms.push(GroupShape { lanes, slots });
+    add(Lanes::Alone, 4);
+    add(Lanes::Workgroup, 1);
     if gpu.capabilities().subgroup_least >= 4 {
-        forms.extend([GroupShape { lanes: 4, slots: 1 }, GroupShape { lanes: 4, slots: 32 }]);
+        add(Lanes::Subgroup { least: 4, workgroup: 64 }, 1);
+        add(Lanes::Subgroup { least: 4, workgroup: 32 }, 32);
     }
     let domain = Domain::new(&[1.0, 1.0, 0.0]).unwrap();
     for form in forms {

@@ -5,10 +5,12 @@
 mod plans;
 
 use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use meshloom::comm::{Communicator, Failure, run_threads};
 use meshloom::exchange::{Exchange, ExchangeError, PendingExchange, Wire};
-use meshloom::gpu::{DeviceElement, DeviceError, Gpu, MemoryKind, Options, Recorder};
+use meshloom::gpu::{Array, DeviceElement, DeviceError, Gpu, MemoryKind, Options, Recorder};
 use meshloom::grid::{Transfer, Transfers};
 use plans::{MAPPED, Plan, Side, mix};
 
@@ -359,42 +361,127 @@ fn what_is_not_finite_takes_its_block_with_it() {
 
 #[test]
 fn arrays_on_their_way_are_refused_and_come_back() {
-    on_ranks(&Options::from_env().unwrap(), 2, |comm, recorder| {
+    for options in devices() {
+        on_ranks(&options, 2, |comm, recorder| {
+            let gpu = recorder.gpu().clone();
+            let outgoing = gpu.array_in::<u32>("outgoing", 5, MemoryKind::Outgoing)?;
+            let incoming = gpu.array_in::<u32>("incoming", 5, MemoryKind::Incoming)?;
+            let other = gpu.array::<u32>("other", 5)?;
+            recorder.upload(&outgoing, 0, &[comm.rank() as u32; 5])?;
+            let part = Transfer { peer: 1 - comm.rank(), start: 0, len: 5 };
+            let transfers = Transfers { send: vec![part], receive: vec![part] };
+            let mut exchange = Exchange::new(comm.clone());
+            if comm.rank() == 1 {
+                // Nothing arrives at rank 0 before.
+                comm.barrier()?;
+            }
+            let pending = exchange.start(recorder, &transfers, &outgoing, &incoming)?;
+            if comm.rank() == 0 {
+                let away = |result: Result<(), DeviceError>| {
+                    let Err(DeviceError::Misuse { why, .. }) = result else { panic!("{result:?}") };
+                    assert!(why.contains("finish the exchange"), "{why}");
+                };
+                away(recorder.download(&incoming, 0, 5).map(drop));
+                away(recorder.upload(&incoming, 0, &[9; 5]));
+                recorder.copy(&incoming, 0, &other, 0, 5)?;
+                away(recorder.submit());
+                comm.barrier()?;
+            }
+            pending.finish(recorder)?;
+            if comm.rank() == 0 {
+                // What was recorded has waited for the array.
+                assert_eq!(recorder.download(&other, 0, 5)?, [1; 5]);
+            }
+            assert_eq!(recorder.download(&incoming, 0, 5)?, [1 - comm.rank() as u32; 5]);
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn staging_is_bounded_and_kept_also_where_a_rank_only_receives() {
+    // A device that no other test has.
+    let options = Options { floor: true, window_bytes: Some(1 << 26), ..Options::from_env().unwrap() };
+    on_ranks(&options, 2, |comm, recorder| {
+        let (chunk, depth, len) = (1 << 14, 4, 100 << 12);
+        let mut exchange = Exchange::new(comm.clone()).with_chunks(chunk, depth);
         let gpu = recorder.gpu().clone();
-        let outgoing = gpu.array_in::<u32>("outgoing", 5, MemoryKind::Outgoing)?;
-        let incoming = gpu.array_in::<u32>("incoming", 5, MemoryKind::Incoming)?;
-        let other = gpu.array::<u32>("other", 5)?;
-        recorder.upload(&outgoing, 0, &[comm.rank() as u32; 5])?;
-        let part = Transfer { peer: 1 - comm.rank(), start: 0, len: 5 };
-        let transfers = Transfers { send: vec![part], receive: vec![part] };
-        let mut exchange = Exchange::new(comm.clone());
+        let [from, to] = [gpu.array::<u32>("from", len)?, gpu.array::<u32>("to", len)?];
+        let data: Vec<u32> = (0..len as u32).collect();
+        recorder.upload(&from, 0, &data)?;
+        let part = Transfer { peer: 1 - comm.rank(), start: 0, len };
+        let transfers = match comm.rank() {
+            0 => Transfers { send: vec![part], receive: Vec::new() },
+            _ => Transfers { send: Vec::new(), receive: vec![part] },
+        };
+        comm.barrier()?;
+        let (allocated, most) = (gpu.allocated(), exchange.staging_bytes(&gpu));
+        assert_eq!(most, 2 * 4 * (1 << 14));
+        comm.barrier()?;
+        let mut allocations = None;
+        for _ in 0..3 {
+            exchange.run(recorder, &transfers, &from, &to)?;
+            comm.barrier()?;
+            // Of both ranks, which share the device: one sends, the other receives.
+            assert!(gpu.allocated() <= allocated + most, "{} bytes", gpu.allocated() - allocated);
+            assert_eq!(*allocations.get_or_insert(gpu.allocations()), gpu.allocations(), "staging is used again");
+            comm.barrier()?;
+        }
         if comm.rank() == 1 {
-            // Nothing arrives at rank 0 before.
-            comm.barrier()?;
+            assert!(recorder.download(&to, 0, len)? == data);
         }
-        let pending = exchange.start(recorder, &transfers, &outgoing, &incoming)?;
-        // Elsewhere they go through staging buffers, and are never away.
-        if comm.rank() == 0 && gpu.host_visible() {
-            let away = |result: Result<(), DeviceError>| {
-                let Err(DeviceError::Misuse { why, .. }) = result else { panic!("{result:?}") };
-                assert!(why.contains("finish the exchange"), "{why}");
-            };
-            away(recorder.download(&incoming, 0, 5).map(drop));
-            away(recorder.upload(&incoming, 0, &[9; 5]));
-            recorder.copy(&incoming, 0, &other, 0, 5)?;
-            away(recorder.submit());
-        }
-        if comm.rank() == 0 {
-            comm.barrier()?;
-        }
-        pending.finish(recorder)?;
-        if comm.rank() == 0 && gpu.host_visible() {
-            // What was recorded has waited for the array.
-            assert_eq!(recorder.download(&other, 0, 5)?, [1; 5]);
-        }
-        assert_eq!(recorder.download(&incoming, 0, 5)?, [1 - comm.rank() as u32; 5]);
         Ok(())
     });
+}
+
+#[test]
+fn what_is_recorded_runs_while_messages_are_waited_for() {
+    let shown = Mutex::new(None);
+    on_ranks(&Options::from_env().unwrap(), 2, |comm, recorder| {
+        let side = Side::new(recorder, Plan { ranks: 2, most: 500, salt: 2 }, comm.rank(), MAPPED)?;
+        if comm.rank() == 1 {
+            // Nothing is sent to rank 0 before what it has recorded has run.
+            let begun = Instant::now();
+            loop {
+                assert!(
+                    begun.elapsed() < Duration::from_secs(60),
+                    "what rank 0 has recorded does not run while it waits"
+                );
+                let array: Option<Array<u32>> = shown.lock().unwrap().clone();
+                if let Some(array) = array
+                    && recorder.download(&array, 0, 5)? == [7; 5]
+                {
+                    break;
+                }
+            }
+        }
+        let pending = side.start(recorder, &mut Exchange::new(comm.clone()))?;
+        if comm.rank() == 0 {
+            let [from, to] = [recorder.gpu().array::<u32>("from", 5)?, recorder.gpu().array::<u32>("to", 5)?];
+            recorder.upload(&from, 0, &[7; 5])?;
+            recorder.upload(&to, 0, &[0; 5])?;
+            recorder.copy(&from, 0, &to, 0, 5)?;
+            *shown.lock().unwrap() = Some(to);
+        }
+        pending.finish(recorder)?;
+        side.check(recorder, "while other work ran")
+    });
+}
+
+#[test]
+fn chunks_travel_in_pieces_where_messages_are_short() {
+    for options in devices() {
+        on_ranks(&options, 3, |comm, recorder| {
+            // Chunks of 40 bytes in pieces of 13, and in whole pieces of 8.
+            for most in [13, 8] {
+                let mut exchange = Exchange::new(comm.with_max_message(most)).with_chunks(40, 3);
+                let side = Side::new(recorder, Plan { ranks: 3, most: 90, salt: 21 }, comm.rank(), MAPPED)?;
+                exchange.run(recorder, &side.transfers, &side.outgoing, &side.incoming)?;
+                side.check(recorder, "in pieces")?;
+            }
+            Ok(())
+        });
+    }
 }
 
 #[test]

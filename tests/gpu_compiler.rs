@@ -12,7 +12,7 @@ use std::{env, fs, thread};
 use ash::{khr, vk};
 use meshloom::fft::{self, Limits, Precision};
 use meshloom::gpu::{KernelSource, ParamsSpace, Profile, Variant};
-use meshloom::points::neighbors;
+use meshloom::points::neighbors::{self, GroupShape, Lanes};
 use naga::back::spv;
 use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
 use naga::valid::{Capabilities, ShaderStages, SubgroupOperationSet, ValidationFlags, Validator};
@@ -27,15 +27,20 @@ const LENGTHS: [u64; 6] = [60, 256, 512, 1024, 2039, 4096];
 const LIMITS: Limits =
     Limits { workgroup_bytes: 48 << 10, invocations: 1024, points: 16, alone: 16, shared: true, columns: 16 };
 
-/// The kernels that a GPU with subgroups of 32 gets.
+/// How searches are grouped on GPUs: by subgroups of 32 and more, or where there are none by workgroups of 32.
+const GROUPS: [GroupShape; 2] = [
+    GroupShape { lanes: Lanes::Subgroup { least: 32, workgroup: 64 }, slots: 1 },
+    GroupShape { lanes: Lanes::Workgroup, slots: 1 },
+];
+
+/// The kernels that a GPU gets.
 fn kernels() -> Vec<KernelSource> {
     let transforms = fft::line_kernels(Precision::Single, &LENGTHS, LIMITS);
     let serial = |source: &KernelSource| source.fixed_group() == Some(8);
-    // Of searches, those whose groups are subgroups of 32.
     let search = |source: &KernelSource| source.label().starts_with("neighbors::") && source.fixed_group().is_some();
     let others = meshloom::kernels().into_iter().filter(move |source| !serial(source) && !search(source));
-    let searches = neighbors::subgroup_sources().into_iter();
-    let searches = searches.filter(move |source| search(source) && source.fixed_group() == Some(32));
+    let searches = GROUPS.into_iter().flat_map(|form| neighbors::kernels_in(form, &[1, 32]));
+    let searches = searches.filter(search);
     others.filter(|source| !source.label().starts_with("fft::")).chain(searches).chain(transforms).collect()
 }
 

@@ -9,8 +9,8 @@ use std::sync::LazyLock;
 use clouds::{Kind, brute_nearest, brute_pairs, brute_within, points};
 use meshloom::gpu::{Array, Callback, Gpu, Options, Recorder};
 use meshloom::points::neighbors::{
-    Bins, GroupShape, KnnQuery, Lists, Nearest, NeighborError, NeighborLists, PairFilter, Queries, Radius, RadiusQuery,
-    RowOrder, Targets, join_u64,
+    Bins, GroupShape, KnnQuery, Lanes, Lists, Nearest, NeighborError, NeighborLists, PairFilter, Queries, Radius,
+    RadiusQuery, RowOrder, Targets, join_u64,
 };
 use meshloom::points::tree::{Builder, Tree};
 use meshloom::points::{Cloud, Domain, Frame};
@@ -418,9 +418,11 @@ fn callbacks_see_every_neighbour() {
 #[test]
 fn every_form_finds_the_same() {
     let gpu = Gpu::open(&Options::from_env().unwrap(), 0).unwrap();
-    let mut forms = vec![GroupShape { lanes: 1, slots: 4 }, GroupShape { lanes: 1, slots: 1 }];
-    let lanes = [(4, 8), (4, 2), (8, 4), (16, 2), (32, 1)].map(|(lanes, slots)| GroupShape { lanes, slots });
-    forms.extend(lanes.into_iter().filter(|form| form.lanes <= gpu.capabilities().subgroup_least));
+    let mut forms: Vec<(Lanes, u32)> = vec![(Lanes::Alone, 4), (Lanes::Alone, 1), (Lanes::Workgroup, 1)];
+    // A subgroup may turn out to be larger than the least there is.
+    let subgroups = [(4, 16, 8), (4, 64, 1), (8, 8, 4), (8, 64, 1)];
+    let subgroups = subgroups.into_iter().filter(|(least, ..)| *least <= gpu.capabilities().subgroup_least);
+    forms.extend(subgroups.map(|(least, workgroup, slots)| (Lanes::Subgroup { least, workgroup }, slots)));
     let domain = Domain::new(&[1.0, 0.0, 1.0]).unwrap();
     let points = points(Kind::Hernquist, 600, 3, 11);
     let find = |options: &Options, form: Option<GroupShape>| {
@@ -431,8 +433,8 @@ fn every_form_finds_the_same() {
     };
     let options = Options::from_env().unwrap();
     let want = find(&options, None);
-    for form in forms {
-        assert!(find(&options, Some(form)) == want, "{form:?}");
+    for (lanes, slots) in forms {
+        assert!(find(&options, Some(GroupShape { lanes, slots })) == want, "{lanes:?} {slots}");
     }
     assert!(find(&Options { floor: true, ..options.clone() }, None) == want, "the floor");
     assert!(find(&Options { checked: true, ..options.clone() }, None) == want, "checked");
@@ -447,8 +449,10 @@ fn every_form_finds_the_same() {
 /// From 16 lanes on a group keeps its stack in their registers; lavapipe has as many where it is told so.
 #[test]
 fn groups_of_sixteen_lanes_find_the_same() {
+    // In the program of all tests of devices this file is a module.
+    let module = module_path!().split_once("::").map_or(String::new(), |(_, module)| format!("{module}::"));
     let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", "every_form_finds_the_same"]).env("LP_NATIVE_VECTOR_WIDTH", "512");
+    child.args(["--exact", &format!("{module}every_form_finds_the_same")]).env("LP_NATIVE_VECTOR_WIDTH", "512");
     let output = child.output().unwrap();
     let [text, errors] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
     assert!(output.status.success() && text.contains("1 passed"), "{text}\n{errors}");

@@ -14,7 +14,8 @@ const LIBRARY: &[&[&str]] = &[
     &["gpu"],
     &["exchange"],
     &["launch", "fft"],
-    &["mesh", "points", "operators"],
+    &["mesh", "points"],
+    &["operators"],
     &["pm"],
     &["error", "kernels"],
 ];
@@ -52,6 +53,8 @@ const WITHOUT_RINGS: &[(&str, &[&str])] = &[
             "io/hdf5",
             "io/plot",
             "mesh",
+            "operators",
+            "operators/pointwise",
             "pm",
             "points",
             "points/sort",

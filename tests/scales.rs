@@ -9,7 +9,7 @@ use meshloom::comm::run_threads;
 use meshloom::gpu::{Callback, Gpu, Options, Recorder};
 use meshloom::points::fof::{Groups, Linking};
 use meshloom::points::neighbors::{
-    Bins, DistributedSearch, GroupShape, KnnQuery, Nearest, PairFilter, Queries, Radius, RadiusQuery,
+    Bins, DistributedSearch, GroupShape, KnnQuery, Lanes, Nearest, PairFilter, Queries, Radius, RadiusQuery,
 };
 use meshloom::points::tree::Builder;
 use meshloom::points::{Cloud, Domain, Frame, ParticleError};
@@ -296,7 +296,7 @@ fn lists_of_several_units_are_the_same_by_every_way() {
     check_nearest(&case, &case.points, &found(&nearest, 40), f64::INFINITY, false);
     // Walks that stop all the time, and queries each by itself.
     assert!(found(&Nearest::new(&gpu).with_rounds(Some(1024)), 7) == whole);
-    assert!(found(&Nearest::with(&gpu, GroupShape { lanes: 1, slots: 4 }), 7) == whole);
+    assert!(found(&Nearest::with(&gpu, GroupShape { lanes: Lanes::Alone, slots: 4 }), 7) == whole);
     let sum = gpu.array::<f32>("sum", 1200).unwrap();
     let text = "
         alias State = f32;

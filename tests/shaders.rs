@@ -1,7 +1,9 @@
 //! Every kernel of the library as text, without a GPU: it compiles for every backend with what any device has, and its
 //! shape keeps within what any device allows.
 
-use std::cell::Cell;
+#[path = "shared/uniformity.rs"]
+mod uniformity;
+
 use std::collections::{BTreeMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock, Mutex};
@@ -9,11 +11,12 @@ use std::sync::{Arc, LazyLock, Mutex};
 use meshloom::fft::{self, Limits, Precision};
 use meshloom::gpu::Variant as Form;
 use meshloom::gpu::{Access, KernelSource, ParamsSpace, Profile, Slot, WorkgroupShape};
-use meshloom::points::neighbors;
+use meshloom::points::neighbors::{self, GroupShape, Lanes};
 use naga::back::{hlsl, msl, spv};
 use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
 use naga::valid::{Capabilities, ModuleInfo, ShaderStages, SubgroupOperationSet, ValidationFlags, Validator};
-use naga::{AddressSpace, Block, Expression, Function, Handle, Module, ShaderStage, Statement, StorageAccess};
+use naga::{AddressSpace, Module, ShaderStage, StorageAccess};
+use uniformity::{Scope, check as check_meetings};
 
 /// What any device has.
 const FLOOR: Limits =
@@ -290,7 +293,11 @@ fn every_kernel_is_written_for_vulkan_metal_and_direct3d_checked() {
 #[test]
 fn kernels_with_subgroups_are_valid_and_written_where_there_are_some() {
     // Searches have no barriers.
-    let searches: Vec<_> = neighbors::subgroup_sources().into_iter().map(|source| (source, false)).collect();
+    let forms = [(4, 4, 8), (8, 8, 4), (32, 64, 1)];
+    let forms =
+        forms.map(|(least, workgroup, slots)| GroupShape { lanes: Lanes::Subgroup { least, workgroup }, slots });
+    let searches = forms.into_iter().flat_map(|form| neighbors::kernels_in(form, &[1, 32]));
+    let searches = searches.map(|source| (source, false));
     let listed = meshloom::kernels().into_iter().filter(has_subgroups).map(|source| (source, true));
     let sources: Vec<_> = listed.chain(searches).collect();
     assert!(sources.len() > 6, "kernels are missing");
@@ -305,7 +312,8 @@ fn kernels_with_subgroups_are_valid_and_written_where_there_are_some() {
             let invocations: u32 = module.entry_points[0].workgroup_size.iter().product();
             assert!(u64::from(invocations) <= FLOOR.invocations, "{name}");
             assert!(u64::from(workgroup_bytes(&module)) <= FLOOR.workgroup_bytes, "{name}");
-            assert_eq!(barriers(&module).unwrap_or_else(|e| panic!("{name}: {e}")) > 0, barriered, "{name}");
+            let barriers = check_meetings(&module, Scope::Workgroup).unwrap_or_else(|e| panic!("{name}: {e}"));
+            assert_eq!(barriers > 0, barriered, "{name}");
             assert_eq!(packed(&module), Ok(()), "{name}");
             for checked in [false, true] {
                 write(&module, &info, checked, Needs::Subgroups).unwrap_or_else(|e| panic!("{name}: {e}"));
@@ -418,126 +426,10 @@ fn params_are_where_rust_has_them() {
     });
 }
 
-/// Refuses every barrier that some invocations of a workgroup might not reach together. Stricter than uniformity: a
-/// barrier may stand only outside of all conditions and of loops that are not counted by constants, and behind no conditional return, in the
-/// entry point or a function that is called there. Gives the number of barriers.
-fn barriers(module: &Module) -> Result<usize, String> {
-    let mut count = 0;
-    for entry in &module.entry_points {
-        straight(module, &entry.function, &entry.function.body, &mut false, &mut count)?;
-    }
-    Ok(count)
-}
-
-/// Whether a loop does the same rounds in every invocation: it ends where a variable is compared with a literal and nowhere else, and
-/// the function sets that variable to literals and to sums of itself and a literal only.
-fn counted(function: &Function, body: &Block) -> bool {
-    let expression = |e: Handle<Expression>| &function.expressions[e];
-    let literal = |e: Handle<Expression>| matches!(expression(e), Expression::Literal(_));
-    // The variable that is on the left of a literal.
-    let beside = |e: Handle<Expression>| match expression(e) {
-        Expression::Binary { left, right, .. } if literal(*right) => match expression(*left) {
-            Expression::Load { pointer } => Some(*pointer),
-            _ => None,
-        },
-        _ => None,
-    };
-    let is_variable = |e: &Handle<Expression>| matches!(expression(*e), Expression::LocalVariable(_));
-    let ends = body.iter().find_map(|statement| match statement {
-        Statement::If { condition, reject, .. } if matches!(reject[..], [Statement::Break]) => Some(*condition),
-        _ => None,
-    });
-    let Some(counter) = ends.and_then(beside).filter(is_variable) else { return false };
-    let sets = |statement: &Statement| match statement {
-        Statement::Store { pointer, value } if expression(*pointer) == expression(counter) => {
-            !literal(*value) && beside(*value).is_none_or(|other| expression(other) != expression(counter))
-        }
-        _ => false,
-    };
-    let breaks = Cell::new(0);
-    has(body, &|statement| {
-        breaks.set(breaks.get() + u32::from(matches!(statement, Statement::Break | Statement::Continue)));
-        false
-    });
-    breaks.get() == 1 && !has(body, &leaves) && !has(&function.body, &sets)
-}
-
-/// Whether a statement is a barrier or calls a function with one.
-fn waits(module: &Module, statement: &Statement) -> bool {
-    match statement {
-        Statement::Call { function, .. } => has(&module.functions[*function].body, &|inner| waits(module, inner)),
-        _ => is_barrier(statement),
-    }
-}
-
-fn is_barrier(statement: &Statement) -> bool {
-    use Statement::{ControlBarrier, MemoryBarrier, WorkGroupUniformLoad};
-    matches!(statement, ControlBarrier(_) | MemoryBarrier(_) | WorkGroupUniformLoad { .. })
-}
-
-fn leaves(statement: &Statement) -> bool {
-    matches!(statement, Statement::Return { .. } | Statement::Kill)
-}
-
-/// The blocks inside a statement.
-fn inner(statement: &Statement) -> Vec<&Block> {
-    match statement {
-        Statement::Block(block) => vec![block],
-        Statement::If { accept, reject, .. } => vec![accept, reject],
-        Statement::Switch { cases, .. } => cases.iter().map(|case| &case.body).collect(),
-        Statement::Loop { body, continuing, .. } => vec![body, continuing],
-        _ => Vec::new(),
-    }
-}
-
-/// Whether a block holds such a statement at any depth.
-fn has(block: &Block, which: &dyn Fn(&Statement) -> bool) -> bool {
-    block.iter().any(|statement| which(statement) || inner(statement).into_iter().any(|block| has(block, which)))
-}
-
-/// Goes along statements of a function that all invocations reach, unless some have `left`.
-fn straight(
-    module: &Module,
-    function: &Function,
-    block: &Block,
-    left: &mut bool,
-    count: &mut usize,
-) -> Result<(), String> {
-    for statement in block {
-        if let Statement::Call { function: called, .. } = statement
-            && waits(module, statement)
-        {
-            if *left {
-                return Err("a barrier behind a conditional return".into());
-            }
-            let called = &module.functions[*called];
-            straight(module, called, &called.body, &mut false, count)?;
-        } else if is_barrier(statement) {
-            if *left {
-                return Err("a barrier behind a conditional return".into());
-            }
-            *count += 1;
-        } else if let Statement::Block(block) = statement {
-            straight(module, function, block, left, count)?;
-        } else if let Statement::Loop { body, continuing, break_if: None } = statement
-            && counted(function, body)
-        {
-            straight(module, function, body, left, count)?;
-            straight(module, function, continuing, left, count)?;
-        } else {
-            if inner(statement).into_iter().any(|block| has(block, &|inner| waits(module, inner))) {
-                return Err("a barrier in a condition or loop".into());
-            }
-            *left |= inner(statement).into_iter().any(|block| has(block, &leaves));
-        }
-    }
-    Ok(())
-}
-
 #[test]
 fn every_barrier_stands_in_uniform_control_flow() {
     over_all(|v, module, info| {
-        let count = barriers(module)?;
+        let count = check_meetings(module, Scope::Workgroup)?;
         let main = info.get_entry_point(0);
         let mut globals = module.global_variables.iter();
         let shares =
@@ -551,47 +443,9 @@ fn every_barrier_stands_in_uniform_control_flow() {
             Err(format!("{count} barriers, workgroup memory: {shares}"))
         }
     });
-    assert!(VARIANTS.iter().any(|v| v.checked.as_ref().is_ok_and(|(module, _)| barriers(module).is_ok_and(|n| n > 4))));
-}
-
-#[test]
-fn the_barrier_check_catches_what_it_should() {
-    let of = |body: &str| {
-        let text = format!(
-            "@group(0) @binding(0) var<uniform> n: u32;
-             var<workgroup> x: array<u32, 64>;
-             var<workgroup> y: u32;
-             fn helper() {{ workgroupBarrier(); }}
-             fn hasty(lane: u32) {{ if lane < n {{ return; }} helper(); }}
-             fn harmless(lane: u32) -> u32 {{ if lane < n {{ return 1u; }} return 2u; }}
-             @compute @workgroup_size(64) fn main(@builtin(local_invocation_index) lane: u32) {{ {body} }}"
-        );
-        barriers(&naga::front::wgsl::parse_str(&text).unwrap_or_else(|e| panic!("{}", e.emit_to_string(&text))))
-    };
-    let good = "x[lane] = harmless(lane); workgroupBarrier();";
-    assert_eq!(of(&format!("{good} if lane < n {{ x[0] = 1u; }} {{ storageBarrier(); }} {good}")), Ok(3));
-    assert_eq!(of(&format!("{good} if lane < n {{ return; }} x[1] = 2u;")), Ok(1));
-    assert_eq!(of(&format!("{good} helper(); helper();")), Ok(3));
-    assert_eq!(of(&format!("for (var i = 0u; i < 3u; i++) {{ {good} }} if lane < n {{ return; }}")), Ok(1));
-    for (bad, why) in [
-        ("if lane < n { workgroupBarrier(); }", "condition"),
-        ("if lane < n { x[0] = 1u; } else { { storageBarrier(); } }", "condition"),
-        ("for (var i = 0u; i < lane; i++) { workgroupBarrier(); }", "loop"),
-        ("for (var i = 0u; i < 3u; i++) { if x[i] == lane { break; } workgroupBarrier(); }", "loop"),
-        ("for (var i = 0u; i < 3u; i++) { if x[i] == lane { return; } workgroupBarrier(); }", "loop"),
-        ("for (var i = 0u; i < 3u; i++) { i = lane; workgroupBarrier(); }", "loop"),
-        ("for (var i = lane; i < 3u; i++) { workgroupBarrier(); }", "loop"),
-        ("switch lane { case 0u: { workgroupBarrier(); } default: {} }", "condition"),
-        ("if lane < n { x[lane] = workgroupUniformLoad(&y); }", "condition"),
-        ("if lane < n { return; } workgroupBarrier();", "return"),
-        ("{ loop { if lane < n { return; } break; } } { workgroupBarrier(); }", "return"),
-        ("if lane < n { helper(); }", "condition"),
-        ("if lane < n { return; } helper();", "return"),
-        ("hasty(lane);", "return"),
-    ] {
-        let error = of(bad).expect_err(bad);
-        assert!(error.contains(why), "{bad}: {error}");
-    }
+    assert!(VARIANTS.iter().any(|v| {
+        v.checked.as_ref().is_ok_and(|(module, _)| check_meetings(module, Scope::Workgroup).is_ok_and(|n| n > 4))
+    }));
 }
 
 #[test]

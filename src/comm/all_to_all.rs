@@ -3,8 +3,9 @@
 use bytemuck::Pod;
 
 use super::call::{Call, Operation};
-use super::collective::Part;
+use super::collective::{Part, ReceivingPart};
 use super::communicator::{Communicator, from_bytes};
+use super::gather::SHORT_BLOCK;
 use super::{Parts, Result};
 
 impl Communicator {
@@ -16,9 +17,7 @@ impl Communicator {
     pub fn all_to_all<T: Pod>(&self, data: &[T]) -> Result<Vec<T>> {
         let block = self.valid_blocks("the length of the slice of all_to_all (a multiple of the ranks)", data.len())?;
         let call = self.begin(Call::new(Operation::AllToAll).of::<T>().count(data.len()));
-        let counts = vec![block; self.size()];
-        let blocks = self.exchange(&call, &counts, data, &counts)?;
-        Ok(join(data.len(), &blocks))
+        self.all_to_all_blocks(&call, block, data)
     }
 
     /// Sends `counts[rank]` elements of `data`, which lie in rank order, to each rank and returns what each has sent.
@@ -29,9 +28,7 @@ impl Communicator {
     pub fn all_to_all_v<T: Pod>(&self, data: &[T], counts: &[u64]) -> Result<Parts<T>> {
         self.valid_counts("all_to_all_v", data.len(), counts)?;
         let call = self.begin(Call::new(Operation::AllToAllV).of::<T>());
-        let ones = vec![1; self.size()];
-        let incoming = self.exchange(&call, &ones, counts, &ones)?;
-        let incoming: Vec<u64> = join(self.size(), &incoming);
+        let incoming = self.all_to_all_blocks(&call, 1, counts)?;
         for &count in &incoming {
             self.bytes::<T>(count)?;
         }
@@ -40,14 +37,52 @@ impl Communicator {
         Ok(Parts::new(join(incoming.iter().sum::<u64>() as usize, &blocks), incoming))
     }
 
-    /// Sends `outgoing[rank]` elements of `data` to each rank; returns the bytes of the `incoming[rank]` elements of each.
-    pub(super) fn exchange<T: Pod>(
-        &self,
-        call: &Call,
-        outgoing: &[usize],
-        data: &[T],
-        incoming: &[usize],
-    ) -> Result<Vec<Part>> {
+    /// `all_to_all` as part of any collective.
+    pub(super) fn all_to_all_blocks<T: Pod>(&self, call: &Call, block: usize, data: &[T]) -> Result<Vec<T>> {
+        let bytes = block * size_of::<T>();
+        if bytes == 0 {
+            return self.meet(call).map(|()| data.to_vec());
+        }
+        if bytes <= SHORT_BLOCK {
+            return self.all_to_all_in_rounds(call, block, data);
+        }
+        if let Some(native) = self.native(size_of_val(data)) {
+            self.meet(call)?;
+            let mut all = vec![T::zeroed(); data.len()];
+            return native.all_to_all(bytemuck::cast_slice(data), bytemuck::cast_slice_mut(&mut all)).map(|()| all);
+        }
+        let counts = vec![block; self.size()];
+        Ok(join(data.len(), &self.exchange(call, &counts, data, &counts)?))
+    }
+
+    /// Short blocks travel in log2(size) rounds (the algorithm of Bruck et al.): a block for the rank at distance `d` travels in the
+    /// rounds of the bits of `d`, together with all others that have this bit. Each byte is sent log2(size) / 2 times.
+    fn all_to_all_in_rounds<T: Pod>(&self, call: &Call, block: usize, data: &[T]) -> Result<Vec<T>> {
+        let (rank, size) = (self.rank(), self.size());
+        // Blocks by the distance that they have to go.
+        let mut held = data.to_vec();
+        held.rotate_left(rank * block);
+        let mut distance = 1;
+        while distance < size {
+            let moved: Vec<usize> = (0..size).filter(|d| d & distance != 0).collect();
+            let part: Vec<T> = moved.iter().flat_map(|d| &held[d * block..(d + 1) * block]).copied().collect();
+            let receiving = self.receive_part(call, (rank + size - distance) % size, size_of_val(&part[..]))?;
+            let sending = self.send_part(call, (rank + distance) % size, &part)?;
+            let came: Vec<T> = from_bytes(part.len(), &receiving.wait()?);
+            sending.wait()?;
+            for (d, came) in moved.iter().zip(came.chunks_exact(block)) {
+                held[d * block..(d + 1) * block].copy_from_slice(came);
+            }
+            distance *= 2;
+        }
+        // What has come `d` ranks far is from the rank `d` before this one.
+        let from = |source: usize| (rank + size - source) % size;
+        Ok((0..size).flat_map(|source| &held[from(source) * block..][..block]).copied().collect())
+    }
+
+    /// Sends `outgoing[rank]` elements of `data` to each rank; returns the bytes of the `incoming[rank]` elements of each. No message
+    /// goes where there are none.
+    fn exchange<T: Pod>(&self, call: &Call, outgoing: &[usize], data: &[T], incoming: &[usize]) -> Result<Vec<Part>> {
         let (rank, size) = (self.rank(), self.size());
         let starts: Vec<usize> = outgoing
             .iter()
@@ -63,17 +98,16 @@ impl Communicator {
         let mut receivings = Vec::with_capacity(size);
         for step in 1..size {
             let from = (rank + size - step) % size;
-            receivings.push(self.receive_part(call, from, incoming[from] * size_of::<T>())?);
+            receivings.push(self.receive_some(call, from, incoming[from] * size_of::<T>())?);
         }
         let mut sendings = Vec::with_capacity(size);
-        for step in 1..size {
-            let to = (rank + step) % size;
+        for to in (1..size).map(|step| (rank + step) % size).filter(|&to| !block(to).is_empty()) {
             sendings.push(self.send_part(call, to, block(to))?);
         }
         // In the order of the ranks counted down from this one, round to the rank after it.
         let mut blocks = vec![Part::own(block(rank))];
         for receiving in receivings {
-            blocks.push(receiving.wait()?);
+            blocks.push(receiving.map_or_else(|| Ok(Part::own::<T>(&[])), ReceivingPart::wait)?);
         }
         blocks.reverse();
         blocks.rotate_right(rank + 1);

@@ -2,7 +2,6 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use super::CommError;
 use super::op::{KINDS, Op};
 
 /// Which collective. Zero is none.
@@ -115,18 +114,8 @@ impl Call {
         self.sequence < other.sequence
     }
 
-    /// The error of rank `rank`, which called this, where rank `other` called `theirs`.
-    pub fn mismatch(&self, rank: usize, other: usize, theirs: &Call) -> CommError {
-        self.mismatch_with(rank, other, format!("called {}", theirs.describe()))
-    }
-
-    /// The error of rank `rank`, which called this, where rank `other` did something else.
-    pub fn mismatch_with(&self, rank: usize, other: usize, other_called: String) -> CommError {
-        CommError::Mismatch { rank, called: self.describe(), other, other_called }
-    }
-
     /// Such as `all_reduce(Sum of f32, 3 elements, 4 bytes each, largest message 1024) as collective 7`.
-    fn describe(&self) -> String {
+    pub fn describe(&self) -> String {
         let name = NAMES.get(usize::from(self.operation)).unwrap_or(&NAMES[0]);
         if self.operation == 0 {
             return (*name).to_owned();

@@ -1,11 +1,43 @@
 //! Gathering blocks of all ranks on one or on all.
 
+use std::collections::VecDeque;
+
 use bytemuck::Pod;
 
 use super::Result;
 use super::call::{Call, Operation};
-use super::collective::ReceivingPart;
+use super::collective::{Part, ReceivingPart};
 use super::communicator::{Communicator, from_bytes, to_bytes};
+use super::tree::Tree;
+
+/// Bytes of the longest blocks that travel along trees. At the rank that has half of all ranks below it they take so much times that.
+pub(super) const SHORT_BLOCK: usize = 1 << 10;
+
+/// Long messages that a rank asks for or sends at once, so that they do not all need memory beside their place in the result.
+pub(super) const AT_ONCE: usize = 8;
+
+/// Receives in order, a few at a time.
+struct Window<I> {
+    rest: I,
+    under_way: VecDeque<ReceivingPart>,
+}
+
+impl<I: Iterator<Item = (usize, usize)>> Window<I> {
+    /// Of so many bytes from each of these ranks.
+    fn new(rest: I) -> Self {
+        Window { rest, under_way: VecDeque::new() }
+    }
+
+    /// The next message; `None` after the last.
+    fn next(&mut self, comm: &Communicator, call: &Call) -> Result<Option<Part>> {
+        while self.under_way.len() < AT_ONCE
+            && let Some((from, bytes)) = self.rest.next()
+        {
+            self.under_way.push_back(comm.receive_part(call, from, bytes)?);
+        }
+        self.under_way.pop_front().map(ReceivingPart::wait).transpose()
+    }
+}
 
 /// One part per rank, of any lengths, one after another in rank order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,19 +113,18 @@ impl Communicator {
     pub fn gather<T: Pod>(&self, root: usize, mine: &[T]) -> Result<Option<Vec<T>>> {
         self.valid_rank("the root of gather", root)?;
         let call = self.begin(Call::new(Operation::Gather).root(root).of::<T>().count(mine.len()));
-        if self.rank() != root {
-            self.send_part(&call, root, mine)?.wait()?;
-            return Ok(None);
+        if let Some(native) = self.native(size_of_val(mine)) {
+            self.meet(&call)?;
+            let mut all = vec![T::zeroed(); if self.rank() == root { mine.len() * self.size() } else { 0 }];
+            native.gather(root, bytemuck::cast_slice(mine), bytemuck::cast_slice_mut(&mut all))?;
+            return Ok((self.rank() == root).then_some(all));
         }
-        let receivings = self.receive_from_all(&call, &vec![size_of_val(mine); self.size()])?;
-        let mut data = Vec::with_capacity(mine.len() * self.size());
-        for receiving in receivings {
-            match receiving {
-                Some(receiving) => data.extend(from_bytes::<T>(mine.len(), &receiving.wait()?)),
-                None => data.extend_from_slice(mine),
-            }
+        if mine.is_empty() {
+            self.meet(&call)?;
+            return Ok((self.rank() == root).then(Vec::new));
         }
-        Ok(Some(data))
+        let counts = vec![mine.len() as u64; Tree::new(self, root).below()];
+        self.gather_blocks(&call, root, mine, &counts).map(|all| all.map(|(data, _)| data))
     }
 
     /// Gives `root` the slices of all ranks, of any lengths, and the others `None`. Collective.
@@ -104,36 +135,58 @@ impl Communicator {
     pub fn gather_v<T: Pod>(&self, root: usize, mine: &[T]) -> Result<Option<Parts<T>>> {
         self.valid_rank("the root of gather_v", root)?;
         let call = self.begin(Call::new(Operation::GatherV).root(root).of::<T>());
-        if self.rank() != root {
-            let count = self.send_part(&call, root, &[mine.len() as u64])?;
-            self.send_part(&call, root, mine)?.wait()?;
-            count.wait()?;
-            return Ok(None);
-        }
-        let mut counts = Vec::with_capacity(self.size());
-        for receiving in self.receive_from_all(&call, &vec![size_of::<u64>(); self.size()])? {
-            counts.push(match receiving {
-                Some(receiving) => from_bytes::<u64>(1, &receiving.wait()?)[0],
-                None => mine.len() as u64,
-            });
-        }
-        let sizes = counts.iter().map(|&count| self.bytes::<T>(count)).collect::<Result<Vec<_>>>()?;
-        let mut data = Vec::new();
-        for (receiving, &count) in self.receive_from_all(&call, &sizes)?.into_iter().zip(&counts) {
-            match receiving {
-                Some(receiving) => data.extend(from_bytes::<T>(count as usize, &receiving.wait()?)),
-                None => data.extend_from_slice(mine),
-            }
-        }
-        Ok(Some(Parts::new(data, counts)))
+        let tree = Tree::new(self, root);
+        let count = mine.len() as u64;
+        let counts =
+            self.gather_tree(&call, &tree, bytemuck::bytes_of(&count), &vec![size_of::<u64>(); tree.below()])?;
+        let counts = from_bytes::<u64>(tree.below(), &counts);
+        let all = self.gather_blocks(&call, root, mine, &counts)?;
+        Ok(all.map(|(data, counts)| Parts::new(data, counts)))
     }
 
-    /// Starts a receive from every other rank.
-    fn receive_from_all(&self, call: &Call, sizes: &[usize]) -> Result<Vec<Option<ReceivingPart>>> {
-        let receive = |(from, &bytes)| {
-            if from == self.rank() { Ok(None) } else { self.receive_part(call, from, bytes).map(Some) }
-        };
-        sizes.iter().enumerate().map(receive).collect()
+    /// Brings the blocks of all ranks to `root`, which gets them and their counts in the order of ranks: short ones along a tree, long ones
+    /// straight. `counts` are the elements of this rank and those below it in the tree.
+    fn gather_blocks<T: Pod>(
+        &self,
+        call: &Call,
+        root: usize,
+        mine: &[T],
+        counts: &[u64],
+    ) -> Result<Option<(Vec<T>, Vec<u64>)>> {
+        let tree = Tree::new(self, root);
+        let sizes = counts.iter().map(|&count| self.bytes::<T>(count)).collect::<Result<Vec<_>>>()?;
+        let in_tree = |bytes: usize| if bytes <= SHORT_BLOCK { bytes } else { 0 };
+        let short: Vec<usize> = sizes.iter().map(|&bytes| in_tree(bytes)).collect();
+        let own: &[u8] = bytemuck::cast_slice(mine);
+        let held = self.gather_tree(call, &tree, &own[..short[0]], &short)?;
+        if self.rank() != root {
+            if short[0] < own.len() {
+                self.send_part(call, root, mine)?.wait()?;
+            }
+            return Ok(None);
+        }
+        let long = (1..self.size()).filter(|&v| short[v] < sizes[v]);
+        let mut receivings = Window::new(long.map(|v| (tree.absolute(v), sizes[v])));
+        // The tree counts from the root on.
+        let mut data: Vec<T> = vec![T::zeroed(); counts.iter().sum::<u64>() as usize];
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut data);
+        let wrapped: usize = sizes[self.size() - root..].iter().sum();
+        let (mut read, mut at) = (0, wrapped);
+        for (v, (&size, &short)) in sizes.iter().zip(&short).enumerate() {
+            if tree.absolute(v) == 0 {
+                at = 0;
+            }
+            let place = &mut bytes[at..at + size];
+            match v {
+                0 => place.copy_from_slice(own),
+                _ if short < size => receivings.next(self, call)?.iter().for_each(|part| place.copy_from_slice(part)),
+                _ => place.copy_from_slice(&held[read..read + short]),
+            }
+            (read, at) = (read + short, at + size);
+        }
+        let mut counts = counts.to_vec();
+        counts.rotate_right(root);
+        Ok(Some((data, counts)))
     }
 
     /// `all_gather` as part of any collective.
@@ -146,6 +199,11 @@ impl Communicator {
     /// `sizes` are the bytes of the block of each rank.
     fn all_gather_bytes<T: Pod>(&self, call: &Call, mine: &[T], sizes: &[usize]) -> Result<Vec<u8>> {
         let (rank, size) = (self.rank(), self.size());
+        if let Some(native) = self.native(sizes[0]).filter(|_| sizes.iter().all(|&bytes| bytes == sizes[0])) {
+            let mut all = vec![0; sizes.iter().sum()];
+            self.meet(call)?;
+            return native.all_gather(bytemuck::cast_slice(mine), &mut all).map(|()| all);
+        }
         let bytes_of =
             |first: usize, blocks: usize| (first..first + blocks).map(|block| sizes[block % size]).sum::<usize>();
         let mut held = to_bytes(mine); // the blocks of the ranks from `rank` on, cyclically

@@ -1,7 +1,6 @@
 //! Ranks that will send and receive nothing more, and the errors of those that wait for them.
 
 use super::CommError;
-use super::call::Call;
 
 /// Why a rank sends and receives nothing more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,16 +12,11 @@ pub(super) enum Gone {
 }
 
 impl Gone {
-    fn action(self) -> &'static str {
+    pub fn action(self) -> &'static str {
         match self {
             Gone::Left => "returned from its body",
             Gone::Dropped => "dropped the communicator",
         }
-    }
-
-    /// The error of rank `rank`, which waits in a collective for the rank `other` that is gone.
-    pub fn in_collective(self, call: &Call, rank: usize, other: usize) -> CommError {
-        call.mismatch_with(rank, other, format!("has {}", self.action()))
     }
 
     /// The error of a wait for a message of the rank `rank`, counted in the whole run, that is gone.

@@ -1,11 +1,11 @@
 //! Messages for one rank of this process, matched with its receives in the order of posting.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::lane::Lane;
-use super::transport::Arrived;
+use super::transport::{Arrived, Payload, Target};
 use super::{CommError, Result};
 
 /// How often a wait checks whether its message can still come, which takes two locks.
@@ -26,13 +26,15 @@ pub(super) struct Key {
 #[derive(Default)]
 struct Queue {
     arrived: VecDeque<Vec<u8>>,
-    waiting: VecDeque<u64>,
+    waiting: VecDeque<(u64, Target)>,
 }
 
 #[derive(Default)]
 struct State {
     queues: HashMap<Key, Queue>,
-    matched: HashMap<u64, Vec<u8>>,
+    /// Receives whose message is being copied to where they want it.
+    filling: HashSet<u64>,
+    matched: HashMap<u64, Arrived>,
     next_ticket: u64,
 }
 
@@ -49,38 +51,49 @@ impl Mailbox {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Delivers a message.
-    pub fn deliver(&self, key: Key, data: Vec<u8>) {
+    /// Delivers a message: to the receive that waits for it, or else as a vector for one that will.
+    pub fn deliver(&self, key: Key, payload: Payload) {
         let mut state = self.lock();
         let queue = state.queues.entry(key).or_default();
-        match queue.waiting.pop_front() {
-            Some(ticket) => {
-                if queue.waiting.is_empty() {
-                    state.queues.remove(&key);
-                }
-                state.matched.insert(ticket, data);
+        let Some((ticket, target)) = queue.waiting.pop_front() else {
+            if let Payload::Bytes(data) = payload {
+                queue.arrived.push_back(data);
+                return;
             }
-            None => queue.arrived.push_back(data),
+            // Copied without the lock; a receive that is posted meanwhile finds it then.
+            drop(state);
+            return self.deliver(key, Payload::Bytes(payload.into_bytes()));
+        };
+        if queue.waiting.is_empty() {
+            state.queues.remove(&key);
+        }
+        state.filling.insert(ticket);
+        drop(state);
+        let arrived = Arrived::delivered(payload, target);
+        let mut state = self.lock();
+        if state.filling.remove(&ticket) {
+            state.matched.insert(ticket, arrived);
         }
         drop(state);
         self.changed.notify_all();
     }
 
     /// Posts a receive of the next message of a key; returns its ticket.
-    pub fn post(&self, key: Key) -> u64 {
+    pub fn post(&self, key: Key, target: Target) -> u64 {
         let mut state = self.lock();
         let ticket = state.next_ticket;
         state.next_ticket += 1;
         let queue = state.queues.entry(key).or_default();
-        match queue.arrived.pop_front() {
-            Some(data) => {
-                if queue.arrived.is_empty() {
-                    state.queues.remove(&key);
-                }
-                state.matched.insert(ticket, data);
-            }
-            None => queue.waiting.push_back(ticket),
+        let Some(data) = queue.arrived.pop_front() else {
+            queue.waiting.push_back((ticket, target));
+            return ticket;
+        };
+        if queue.arrived.is_empty() {
+            state.queues.remove(&key);
         }
+        drop(state);
+        let arrived = Arrived::delivered(Payload::Bytes(data), target);
+        self.lock().matched.insert(ticket, arrived);
         ticket
     }
 
@@ -91,6 +104,9 @@ impl Mailbox {
         if state.matched.contains_key(&ticket) {
             return Ok(true);
         }
+        if state.filling.contains(&ticket) {
+            return Ok(false);
+        }
         stop().map_or(Ok(false), Err)
     }
 
@@ -99,11 +115,13 @@ impl Mailbox {
     pub fn wait(&self, ticket: u64, stop: impl Fn() -> Option<CommError>) -> Result<Arrived> {
         let mut state = self.lock();
         loop {
-            if let Some(data) = state.matched.remove(&ticket) {
-                return Ok(Arrived::whole(data));
+            if let Some(arrived) = state.matched.remove(&ticket) {
+                return Ok(arrived);
             }
             // Called with the lock held, which `wake` takes too: no change is missed before the wait begins.
-            if let Some(error) = stop() {
+            if !state.filling.contains(&ticket)
+                && let Some(error) = stop()
+            {
                 return Err(error);
             }
             state = self.changed.wait_timeout(state, RECHECK).unwrap_or_else(PoisonError::into_inner).0;
@@ -113,11 +131,11 @@ impl Mailbox {
     /// Cancels a receive; a message already matched to it is dropped.
     pub fn cancel(&self, key: Key, ticket: u64) {
         let mut state = self.lock();
-        if state.matched.remove(&ticket).is_some() {
+        if state.filling.remove(&ticket) || state.matched.remove(&ticket).is_some() {
             return;
         }
         if let Some(queue) = state.queues.get_mut(&key) {
-            queue.waiting.retain(|&waiting| waiting != ticket);
+            queue.waiting.retain(|(waiting, _)| *waiting != ticket);
             if queue.waiting.is_empty() && queue.arrived.is_empty() {
                 state.queues.remove(&key);
             }

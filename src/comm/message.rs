@@ -6,14 +6,17 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::Arc;
 
 use bytemuck::Zeroable;
 
 use super::call::{Call, HEADER_BYTES};
-use super::communicator::Communicator;
+use super::communicator::{Communicator, Core};
 use super::lane::{Lane, MAX_TAG};
+use super::memory::Span;
+use super::mismatch::{Did, Mismatch};
 use super::sync::locked;
-use super::transport::{Arrived, Pending};
+use super::transport::{Arrived, Payload, Pending, Target};
 use super::{CommError, Result};
 
 /// The pieces of a message under way, in order.
@@ -90,12 +93,14 @@ impl Sending {
 pub struct Receiving {
     pieces: Pieces,
     buffer: Vec<u8>,
+    /// Bytes of the pieces that have come, without the header; `None` before the first.
+    came: Option<usize>,
     bytes: usize,
     max_piece: usize,
     rank: usize,
     from: usize,
-    /// Of a collective: the call that the message must begin with.
-    call: Option<Call>,
+    /// Of a collective: the call that the message must begin with, and where to say that it does not.
+    head: Option<(Call, Arc<Core>)>,
 }
 
 impl fmt::Debug for Receiving {
@@ -128,29 +133,31 @@ impl Receiving {
     }
 
     /// Checks the next piece and appends it.
-    fn append(&mut self, Arrived { data, more }: Arrived) -> Result<()> {
-        let is_first = self.buffer.is_empty();
-        let header = if self.call.is_some() { HEADER_BYTES } else { 0 };
-        if let Some(call) = self.call.filter(|_| is_first) {
+    fn append(&mut self, Arrived { data, bytes, more }: Arrived) -> Result<()> {
+        let (rank, from, before) = (self.rank, self.from, self.came.unwrap_or(0));
+        let head = self.head.as_ref().filter(|_| self.came.is_none());
+        let header = if head.is_some() { HEADER_BYTES } else { 0 };
+        if let Some((call, core)) = head {
             let theirs = data.get(..HEADER_BYTES).map_or(Call::zeroed(), bytemuck::pod_read_unaligned);
-            if theirs != call {
-                return Err(call.mismatch(self.rank, self.from, &theirs));
+            if theirs != *call {
+                let found = Mismatch { rank, call: *call, other: from, did: Did::Called(theirs) };
+                core.transport.announce(&found);
+                return Err(found.error());
             }
         }
-        let limit = if is_first { header + self.max_piece } else { self.max_piece };
-        if more || data.len() != limit.min(header + self.bytes - self.buffer.len()) {
-            let (rank, from, before) = (self.rank, self.from, self.buffer.len().saturating_sub(header));
-            let got = if more { self.bytes + 1 } else { before + data.len() - if is_first { header } else { 0 } };
+        if more || bytes != header + self.max_piece.min(self.bytes - before) {
+            let got = if more { self.bytes + 1 } else { before + bytes - header };
             return Err(CommError::MessageSize { rank, from, expected: self.bytes as u64, got: got as u64 });
         }
-        if is_first {
+        if self.came.is_none() {
             self.buffer = data; // a message in one piece is not copied
-            if !self.pieces.0.is_empty() {
+            if !self.pieces.0.is_empty() && !self.buffer.is_empty() {
                 self.buffer.reserve_exact(header + self.bytes - self.buffer.len());
             }
         } else {
             self.buffer.extend_from_slice(&data);
         }
+        self.came = Some(before + bytes - header);
         Ok(())
     }
 }
@@ -194,14 +201,15 @@ impl Communicator {
         // Pieces of two messages sent from two threads must not mix.
         let _posting = locked(&self.core.posting);
         if data.len() - header < max_piece {
-            let pieces = Pieces(VecDeque::from([transport.send(to, lane, data)?]));
+            let pieces = Pieces(VecDeque::from([transport.send(to, lane, Payload::Bytes(data))?]));
             return Ok(Sending { pieces, buffer: Vec::new() });
         }
         let (first, others) = data.split_at(header + max_piece);
         let full = others.chunks_exact(max_piece);
         let rest = full.remainder();
         let pieces = [first].into_iter().chain(full).chain([rest]);
-        let pieces = pieces.map(|piece| transport.send(to, lane, piece.to_vec())).collect::<Result<_>>()?;
+        let pieces =
+            pieces.map(|piece| transport.send(to, lane, Payload::Bytes(piece.to_vec()))).collect::<Result<_>>()?;
         Ok(Sending { pieces: Pieces(pieces), buffer: data })
     }
 
@@ -215,9 +223,39 @@ impl Communicator {
         for piece in 0..=bytes / max_piece {
             let header = if call.is_some() && piece == 0 { HEADER_BYTES } else { 0 };
             let size = header + max_piece.min(bytes - piece * max_piece);
-            pieces.push_back(self.core.transport.receive(from, lane, size)?);
+            pieces.push_back(self.core.transport.receive(from, lane, Target::Bytes(size))?);
         }
         let (pieces, rank) = (Pieces(pieces), self.rank());
-        Ok(Receiving { pieces, buffer: Vec::new(), bytes, max_piece, rank, from, call })
+        let head = call.map(|call| (call, self.core.clone()));
+        Ok(Receiving { pieces, buffer: Vec::new(), came: None, bytes, max_piece, rank, from, head })
+    }
+
+    /// [`send`](Self::send) straight from memory of others, which must not be written until it is done. The wait returns an empty
+    /// vector.
+    pub(crate) fn send_from(&self, to: usize, tag: u32, span: &Span) -> Result<Sending> {
+        self.valid_rank("the receiver of send", to)?;
+        let lane = self.user_lane(tag)?;
+        let _posting = locked(&self.core.posting);
+        let send = |piece| self.core.transport.send(to, lane, Payload::Span(piece));
+        let pieces = self.pieces(span).map(send).collect::<Result<_>>()?;
+        Ok(Sending { pieces: Pieces(pieces), buffer: Vec::new() })
+    }
+
+    /// [`receive`](Self::receive) straight into memory of others, as many bytes as it has. Nobody may touch it until it is done. The
+    /// wait returns an empty vector.
+    pub(crate) fn receive_into(&self, from: usize, tag: u32, span: &Span) -> Result<Receiving> {
+        self.valid_rank("the sender of receive", from)?;
+        let lane = self.user_lane(tag)?;
+        let _posting = locked(&self.core.posting);
+        let receive = |piece| self.core.transport.receive(from, lane, Target::Span(piece));
+        let pieces = Pieces(self.pieces(span).map(receive).collect::<Result<_>>()?);
+        let (max_piece, rank, bytes) = (self.max_piece, self.rank(), span.bytes());
+        Ok(Receiving { pieces, buffer: Vec::new(), came: None, bytes, max_piece, rank, from, head: None })
+    }
+
+    /// The pieces that a message of these bytes travels in.
+    fn pieces<'a>(&'a self, span: &'a Span) -> impl Iterator<Item = Span> + 'a {
+        let (bytes, most) = (span.bytes(), self.max_piece);
+        (0..=bytes / most).map(move |piece| span.part(piece * most, most.min(bytes - piece * most)))
     }
 }

@@ -11,7 +11,8 @@
 //!
 //! Rules that hold on every backend:
 //!
-//! - **Same code, same result.** Every collective is written once over point-to-point messages, so threads and MPI
+//! - **Same code, same result.** Every collective is written once over point-to-point messages, along trees where data are short; long
+//!   data that nothing is done to, MPI's own collectives move, once all ranks have met in the call. Threads and MPI
 //!   combine numbers in the same order. A sum of floats depends on the number of ranks, never on the backend or timing.
 //! - **Counts are `u64`.** A message travels in pieces of at most [`Communicator::max_message`] bytes (1 GiB unless set),
 //!   so that the `int` counts of MPI are no limit.
@@ -35,9 +36,12 @@ mod gather;
 mod gone;
 mod lane;
 mod mailbox;
+mod memory;
 mod message;
+mod mismatch;
 #[cfg(feature = "mpi")]
 mod mpi;
+mod native;
 mod op;
 mod reduce;
 mod run;
@@ -49,11 +53,13 @@ mod split;
 mod sync;
 mod threads;
 mod transport;
+mod tree;
 
 pub use communicator::{Communicator, DEFAULT_MAX_MESSAGE};
 pub use error::{CommError, Failure, RunError};
 pub use gather::Parts;
 pub use lane::MAX_TAG;
+pub(crate) use memory::{Memory, Span};
 pub use message::{Receiving, Sending};
 pub use op::{Op, Reducible};
 pub use run::{mpi_launched, run_solo, run_threads};

@@ -44,8 +44,11 @@ impl Communicator {
         let block =
             self.valid_blocks("the length of the slice of reduce_scatter (a multiple of the ranks)", data.len())?;
         let call = self.begin(Call::new(Operation::ReduceScatter).reducing(op, T::KIND).of::<T>().count(data.len()));
-        let blocks = self.exchange(&call, &vec![block; self.size()], data, &vec![block; self.size()])?;
-        let mut blocks: Vec<Vec<T>> = blocks.iter().map(|bytes| from_bytes(block, bytes)).collect();
+        if block == 0 {
+            return self.meet(&call).map(|()| Vec::new());
+        }
+        let all = self.all_to_all_blocks(&call, block, data)?;
+        let mut blocks: Vec<Vec<T>> = all.chunks_exact(block).map(<[T]>::to_vec).collect();
         // The tree of `all_reduce`, on one rank.
         let mut distance = 1;
         while distance < blocks.len() {

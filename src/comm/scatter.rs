@@ -4,7 +4,9 @@ use bytemuck::Pod;
 
 use super::Result;
 use super::call::{Call, Operation};
-use super::communicator::{Communicator, from_bytes};
+use super::communicator::{Communicator, from_bytes, to_bytes};
+use super::gather::{AT_ONCE, SHORT_BLOCK};
+use super::tree::Tree;
 
 impl Communicator {
     /// Cuts the `data` of `root` into one equal block per rank and gives each rank its block. Collective; only the `data`
@@ -44,26 +46,61 @@ impl Communicator {
         data.map(valid).transpose()
     }
 
-    /// Only the root knows the lengths, so each block follows its count.
+    /// Only the root knows the lengths, so counts go along a tree, and then short blocks; long ones go straight to their ranks.
     fn scatter_blocks<T: Pod>(&self, call: &Call, root: usize, data: Option<(&[T], &[u64])>) -> Result<Vec<T>> {
-        let Some((mut rest, counts)) = data.filter(|_| self.rank() == root) else {
-            let count = from_bytes::<u64>(1, &self.receive_part(call, root, size_of::<u64>())?.wait()?)[0];
-            let bytes = self.receive_part(call, root, self.bytes::<T>(count)?)?.wait()?;
-            return Ok(from_bytes(count as usize, &bytes));
-        };
-        let mut mine = Vec::new();
-        let mut sendings = Vec::new();
-        for (rank, &count) in counts.iter().enumerate() {
-            let (block, tail) = rest.split_at(count as usize);
-            rest = tail;
-            if rank == root {
-                mine = block.to_vec();
-            } else {
-                sendings.push(self.send_part(call, rank, &[count])?);
-                sendings.push(self.send_part(call, rank, block)?);
+        let tree = Tree::new(self, root);
+        let data = data.filter(|_| self.rank() == root);
+        let mut counts = data.map_or(Vec::new(), |(_, counts)| counts.to_vec());
+        if data.is_some() {
+            counts.rotate_left(root); // the tree counts from the root on
+        }
+        let counts = self.scatter_tree(call, &tree, to_bytes(&counts), &vec![size_of::<u64>(); tree.below()])?;
+        let counts = from_bytes::<u64>(tree.below(), &counts);
+        let sizes = counts.iter().map(|&count| self.bytes::<T>(count)).collect::<Result<Vec<_>>>()?;
+        let short: Vec<usize> = sizes.iter().map(|&bytes| if bytes <= SHORT_BLOCK { bytes } else { 0 }).collect();
+        let (mut in_tree, mut mine) = (Vec::new(), None);
+        let mut straight = Vec::new();
+        if let Some((data, counts)) = data {
+            let blocks = blocks(data, counts);
+            for (v, (&short, &size)) in short.iter().zip(&sizes).enumerate() {
+                let (to, block) = (tree.absolute(v), blocks[tree.absolute(v)]);
+                in_tree.extend_from_slice(&bytemuck::cast_slice(block)[..short]);
+                match v {
+                    0 => mine = Some(block.to_vec()),
+                    _ if short < size => straight.push((to, block)),
+                    _ => {}
+                }
             }
         }
-        sendings.into_iter().try_for_each(|sending| sending.wait().map(drop))?;
-        Ok(mine)
+        let held = self.scatter_tree(call, &tree, in_tree, &short)?;
+        self.send_straight(call, &straight)?;
+        match mine {
+            Some(mine) => Ok(mine),
+            None if short[0] < sizes[0] => {
+                Ok(from_bytes(counts[0] as usize, &self.receive_part(call, root, sizes[0])?.wait()?))
+            }
+            None => Ok(from_bytes(counts[0] as usize, &held[..short[0]])),
+        }
     }
+
+    /// Sends long blocks to their ranks, a few at a time, since each is copied.
+    fn send_straight<T: Pod>(&self, call: &Call, blocks: &[(usize, &[T])]) -> Result<()> {
+        for some in blocks.chunks(AT_ONCE) {
+            let sendings =
+                some.iter().map(|&(to, block)| self.send_part(call, to, block)).collect::<Result<Vec<_>>>()?;
+            sendings.into_iter().try_for_each(|sending| sending.wait().map(drop))?;
+        }
+        Ok(())
+    }
+}
+
+/// The blocks of so many elements that `data` consists of.
+fn blocks<'a, T>(data: &'a [T], counts: &[u64]) -> Vec<&'a [T]> {
+    let mut rest = data;
+    let next = |&count: &u64| {
+        let (block, tail) = rest.split_at(count as usize);
+        rest = tail;
+        block
+    };
+    counts.iter().map(next).collect()
 }

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::call::Call;
 use super::lane::Lane;
 use super::mailbox::{Key, Mailbox};
-use super::transport::{Arrived, Group, Pending, Sent, Transport};
+use super::mismatch::Mismatch;
+use super::transport::{Arrived, Group, Payload, Pending, Sent, Target, Transport};
 use super::{CommError, Result};
 
 /// The only rank.
@@ -28,14 +29,16 @@ impl Transport for Solo {
 
     fn begin(&self, _call: &Call) {}
 
-    fn send(&self, from: usize, lane: Lane, data: Vec<u8>) -> Result<Box<dyn Pending>> {
+    fn announce(&self, _found: &Mismatch) {}
+
+    fn send(&self, from: usize, lane: Lane, data: Payload) -> Result<Box<dyn Pending>> {
         self.mailbox.deliver(Key { context: self.context, from, lane }, data);
         Ok(Box::new(Sent))
     }
 
-    fn receive(&self, from: usize, lane: Lane, _bytes: usize) -> Result<Box<dyn Pending>> {
+    fn receive(&self, from: usize, lane: Lane, target: Target) -> Result<Box<dyn Pending>> {
         let key = Key { context: self.context, from, lane };
-        let ticket = self.mailbox.post(key);
+        let ticket = self.mailbox.post(key, target);
         Ok(Box::new(SelfReceive { mailbox: self.mailbox.clone(), key, ticket }))
     }
 

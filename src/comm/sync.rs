@@ -2,25 +2,37 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The lock of a mutex, also where a thread has panicked while it held it: what is guarded here stays valid.
 pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The pauses of a wait that polls: they grow from spinning to sleeping, as ranks may share a core with what they wait for.
+/// The pauses of a wait that polls: they grow from spinning to sleeping, as ranks may share a core with what they wait for. They grow
+/// with time and not with polls, since on a busy core each pause may take milliseconds.
 #[derive(Default)]
-pub(crate) struct Backoff(u32);
+pub(crate) struct Backoff {
+    polls: u32,
+    since: Option<Instant>,
+}
 
 impl Backoff {
+    /// Whether the wait has lasted for long enough to do other things in it.
+    #[cfg(feature = "mpi")]
+    pub fn is_long(&self) -> bool {
+        self.since.is_some()
+    }
+
     /// Pauses after a poll that found nothing.
     pub fn pause(&mut self) {
-        self.0 = self.0.saturating_add(1);
-        match self.0 {
-            0..64 => std::hint::spin_loop(),
-            64..2048 => thread::yield_now(),
-            2048..8192 => thread::sleep(Duration::from_micros(20)),
+        self.polls = self.polls.saturating_add(1);
+        if self.polls < 64 {
+            return std::hint::spin_loop();
+        }
+        match self.since.get_or_insert_with(Instant::now).elapsed().as_millis() {
+            0..2 => thread::yield_now(),
+            2..500 => thread::sleep(Duration::from_micros(20)),
             _ => thread::sleep(Duration::from_micros(200)),
         }
     }

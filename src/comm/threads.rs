@@ -1,4 +1,5 @@
-//! The backend of ranks that are threads of one process: a mailbox per rank; vectors move without a copy.
+//! The backend of ranks that are threads of one process: a mailbox per rank; vectors move without a copy, and from memory of one
+//! rank to memory of another one copy is made.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -10,11 +11,12 @@ use super::call::Call;
 use super::gone::Gone;
 use super::lane::Lane;
 use super::mailbox::{Key, Mailbox};
+use super::mismatch::{Did, Mismatch};
 use super::sync::locked;
-use super::transport::{Arrived, Group, Pending, Sent, Transport};
+use super::transport::{Arrived, Group, Payload, Pending, Sent, Target, Transport};
 use super::{CommError, Result};
 
-/// How long a rank that has dropped a communicator may take until it reports why.
+/// How long a rank that has dropped a communicator, or has found a mismatch in it, may take until it reports why.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// The state of a rank's body.
@@ -106,6 +108,8 @@ enum LastCall {
     None,
     /// This one, which may be over.
     Called(Call),
+    /// One in which it has found this.
+    Failed(Mismatch),
     /// The rank has dropped the communicator.
     Dropped,
 }
@@ -116,6 +120,13 @@ struct CommState {
     /// Its ranks, counted in the whole run.
     members: Vec<usize>,
     last_calls: Vec<Mutex<LastCall>>,
+}
+
+impl CommState {
+    /// Notes what a rank has found, for those that wait for it.
+    fn fail(&self, found: &Mismatch) {
+        *locked(&self.last_calls[found.rank]) = LastCall::Failed(*found);
+    }
 }
 
 /// One rank's end of a communicator among threads.
@@ -146,7 +157,11 @@ impl Transport for Threads {
         *locked(&self.context.last_calls[self.rank]) = LastCall::Called(*call);
     }
 
-    fn send(&self, to: usize, lane: Lane, data: Vec<u8>) -> Result<Box<dyn Pending>> {
+    fn announce(&self, found: &Mismatch) {
+        self.context.fail(found);
+    }
+
+    fn send(&self, to: usize, lane: Lane, data: Payload) -> Result<Box<dyn Pending>> {
         // A rank that only sends has to learn of a failure, too.
         if let Some((rank, message)) = self.world.first_failure() {
             return Err(CommError::PeerFailed { rank, message });
@@ -156,12 +171,12 @@ impl Transport for Threads {
         Ok(Box::new(Sent))
     }
 
-    fn receive(&self, from: usize, lane: Lane, _bytes: usize) -> Result<Box<dyn Pending>> {
+    fn receive(&self, from: usize, lane: Lane, target: Target) -> Result<Box<dyn Pending>> {
         let key = Key { context: self.context.id, from, lane };
         let me = self.context.members[self.rank];
-        let ticket = self.world.mailboxes[me].post(key);
+        let ticket = self.world.mailboxes[me].post(key, target);
         let (world, context) = (self.world.clone(), self.context.clone());
-        Ok(Box::new(ThreadReceive { world, context, rank: self.rank, key, ticket, dropped: Cell::default() }))
+        Ok(Box::new(ThreadReceive { world, context, rank: self.rank, key, ticket, ended: Cell::default() }))
     }
 
     fn new_context(&self) -> u64 {
@@ -197,8 +212,8 @@ struct ThreadReceive {
     rank: usize,
     key: Key,
     ticket: u64,
-    /// When the sender was first seen to have dropped the communicator.
-    dropped: Cell<Option<Instant>>,
+    /// When the sender was first seen to have dropped the communicator, or to have failed in it.
+    ended: Cell<Option<Instant>>,
 }
 
 impl ThreadReceive {
@@ -208,9 +223,22 @@ impl ThreadReceive {
 
     /// Whether the sender has had the time to report a failure: a failing rank drops its communicators just before.
     fn grace_is_over(&self) -> bool {
-        let since = self.dropped.get().unwrap_or_else(Instant::now);
-        self.dropped.set(Some(since));
+        let since = self.ended.get().unwrap_or_else(Instant::now);
+        self.ended.set(Some(since));
         since.elapsed() > GRACE
+    }
+
+    /// What keeps the sender, whose last call is `theirs`, from sending to this rank, which is in the collective `mine`.
+    fn mismatch(&self, mine: Call, gone: Option<Gone>, theirs: LastCall) -> Option<Mismatch> {
+        let did = match (gone, theirs) {
+            (Some(gone), _) => Did::Gone(gone),
+            (None, LastCall::Called(theirs)) if mine.is_contradicted_by(&theirs) => Did::Called(theirs),
+            (None, LastCall::Failed(found)) => {
+                return found.as_seen_by(self.rank, &mine).filter(|_| self.grace_is_over());
+            }
+            _ => return None,
+        };
+        Some(Mismatch { rank: self.rank, call: mine, other: self.key.from, did })
     }
 
     /// Why the message, which is not in the mailbox, cannot come any more. Sends deliver at once, so the sender's present
@@ -227,16 +255,14 @@ impl ThreadReceive {
             _ => None,
         };
         let mine = match *locked(&self.context.last_calls[self.rank]) {
-            LastCall::Called(call) if self.key.lane == Lane::Collective => call,
+            LastCall::Called(call) | LastCall::Failed(Mismatch { call, .. }) if self.key.lane == Lane::Collective => {
+                call
+            }
             _ => return gone.map(|gone| gone.in_wait_for_message(from)),
         };
-        match (gone, last_call) {
-            (Some(gone), _) => Some(gone.in_collective(&mine, self.rank, self.key.from)),
-            (None, LastCall::Called(theirs)) if mine.is_contradicted_by(&theirs) => {
-                Some(mine.mismatch(self.rank, self.key.from, &theirs))
-            }
-            _ => None,
-        }
+        let found = self.mismatch(mine, gone, last_call)?;
+        self.context.fail(&found);
+        Some(found.error())
     }
 }
 

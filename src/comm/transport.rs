@@ -1,13 +1,16 @@
-//! The interface of a backend, which moves byte vectors between two ranks in order.
+//! The interface of a backend, which moves bytes between two ranks in order.
 
 use super::Result;
 use super::call::Call;
 use super::lane::Lane;
+use super::memory::Span;
+use super::mismatch::Mismatch;
+use super::native::Native;
 
 /// One rank's end of a communicator.
 ///
 /// - Messages between two ranks on one lane arrive in the order sent; receives match them in the order posted.
-/// - Both ends own their buffers while a message is under way.
+/// - Both ends own their buffers while a message is under way, or keep the memory of others alive that they use.
 /// - A wait for what can no longer come ends with an error: where the other rank has failed, has returned from its body, has
 ///   dropped the communicator or, on the lane of collectives, has called something else.
 pub(super) trait Transport: Send + Sync {
@@ -17,11 +20,20 @@ pub(super) trait Transport: Send + Sync {
     /// Notes which collective this rank is in, so that ranks that wait for it can tell a mismatch.
     fn begin(&self, call: &Call);
 
-    /// Starts to send. The result's `wait` returns the buffer, or an empty one where it went to the receiver.
-    fn send(&self, to: usize, lane: Lane, data: Vec<u8>) -> Result<Box<dyn Pending>>;
+    /// Notes a mismatch that this rank has found, so that ranks that wait for it, and those that wait for them, end too, also where
+    /// this rank does nothing more.
+    fn announce(&self, found: &Mismatch);
 
-    /// Starts to receive a message of `bytes` bytes. The one received may be shorter or longer: the caller compares.
-    fn receive(&self, from: usize, lane: Lane, bytes: usize) -> Result<Box<dyn Pending>>;
+    /// Starts to send. The result's `wait` returns the buffer, or an empty one where it went to the receiver.
+    fn send(&self, to: usize, lane: Lane, data: Payload) -> Result<Box<dyn Pending>>;
+
+    /// Starts to receive a message of so many bytes. The one received may be shorter or longer: the caller compares.
+    fn receive(&self, from: usize, lane: Lane, target: Target) -> Result<Box<dyn Pending>>;
+
+    /// Its own collectives, if it has any.
+    fn native(&self) -> Option<&dyn Native> {
+        None
+    }
 
     /// A number for a new communicator; unique over all ranks and calls.
     fn new_context(&self) -> u64;
@@ -47,9 +59,25 @@ pub(super) struct Group {
     pub context: u64,
 }
 
+/// What is sent.
+pub(super) enum Payload {
+    Bytes(Vec<u8>),
+    Span(Span),
+}
+
+/// Where a message is received.
+pub(super) enum Target {
+    /// In a vector for so many bytes.
+    Bytes(usize),
+    Span(Span),
+}
+
 /// A message that was received, or the buffer of one that was sent.
 pub(super) struct Arrived {
+    /// The message; empty where it lies in a span.
     pub data: Vec<u8>,
+    /// Its length, or what of it there is.
+    pub bytes: usize,
     /// Whether the message is longer than was asked for; `data` is its beginning then.
     pub more: bool,
 }
@@ -57,7 +85,31 @@ pub(super) struct Arrived {
 impl Arrived {
     /// A message of the length asked for.
     pub fn whole(data: Vec<u8>) -> Arrived {
-        Arrived { data, more: false }
+        Arrived { bytes: data.len(), data, more: false }
+    }
+
+    /// A message that was sent as `payload` by a rank of this process, brought to `target`. Memory of others that the two use is let go.
+    pub fn delivered(payload: Payload, target: Target) -> Arrived {
+        let span = match target {
+            Target::Span(span) => span,
+            Target::Bytes(_) => return Arrived::whole(payload.into_bytes()),
+        };
+        let sent = match &payload {
+            Payload::Bytes(data) => data,
+            Payload::Span(span) => span.sent(),
+        };
+        span.receive(sent);
+        Arrived { data: Vec::new(), bytes: sent.len(), more: sent.len() > span.bytes() }
+    }
+}
+
+impl Payload {
+    /// As a vector.
+    pub fn into_bytes(self) -> Vec<u8> {
+        match self {
+            Payload::Bytes(data) => data,
+            Payload::Span(span) => span.sent().to_vec(),
+        }
     }
 }
 

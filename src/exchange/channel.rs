@@ -1,7 +1,6 @@
 //! What carries the data of an exchange: chunks of arrays as messages.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::comm::Communicator;
 use crate::gpu::RawArray;
@@ -41,25 +40,4 @@ pub(super) struct Channel {
     pub tag: u32,
     /// Chunks in flight each way.
     pub depth: usize,
-    pub buffers: MessageBuffers,
-}
-
-/// Free message buffers, shared by the exchanges that are in flight.
-#[derive(Clone, Default)]
-pub(super) struct MessageBuffers(Arc<Mutex<Vec<Vec<u8>>>>);
-
-impl MessageBuffers {
-    pub fn take(&self) -> Vec<u8> {
-        let mut buffer = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
-        buffer.clear();
-        buffer
-    }
-
-    /// Keeps a buffer, unless there are `most`.
-    pub fn give(&self, buffer: Vec<u8>, most: usize) {
-        let mut free = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if free.len() < most && buffer.capacity() > 0 {
-            free.push(buffer);
-        }
-    }
 }

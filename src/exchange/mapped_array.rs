@@ -1,24 +1,54 @@
-//! Arrays that the host reads or writes without a copy.
+//! Arrays that messages are sent from and received into without staging.
 
-use crate::gpu::{DeviceError, Gpu, Loan, Map, RawArray};
+use super::channel::Chunk;
+use super::host_memory::span;
+use crate::comm::Span;
+use crate::gpu::{DeviceError, Gpu, Loan, Map, MemoryKind, RawArray};
 
-/// The buffers of an array, mapped or to be mapped as soon as the device is done with them. Nobody else can use the array meanwhile.
-pub(super) struct MappedArray {
-    /// Unmapped before the array is given back: fields are dropped in this order.
-    maps: Vec<Map>,
-    _loan: Loan,
+/// An array that is mapped, or will be as soon as the device is done with it. Nobody else can use it meanwhile.
+pub(super) enum MappedArray {
+    Asked { map: Map, loan: Loan },
+    Mapped(Span),
+    Failed,
 }
 
 impl MappedArray {
+    /// Whether an array of `kind` can be: where the host sees the device's memory, and the array lies in one buffer.
+    pub fn suits(array: &RawArray, kind: MemoryKind) -> bool {
+        array.maps_as(kind) && array.buffers().count() == 1
+    }
+
     /// Asks for the mapping; does not wait.
     pub fn begin(gpu: &Gpu, array: &RawArray, mode: wgpu::MapMode) -> Result<Self, DeviceError> {
         let loan = array.lend()?;
-        let maps = array.buffers().map(|buffer| Map::begin(gpu, buffer, mode, buffer.size())).collect();
-        Ok(MappedArray { maps, _loan: loan })
+        let buffer = array.buffers().next();
+        let buffer = buffer.ok_or_else(|| DeviceError::Lost("an array has no buffer".into()))?;
+        Ok(MappedArray::Asked { map: Map::begin(gpu, buffer, mode, buffer.size()), loan })
     }
 
-    /// Whether all buffers are mapped.
-    pub fn is_ready(&self) -> Result<bool, DeviceError> {
-        self.maps.iter().try_fold(true, |ready, map| Ok(ready & map.is_ready()?))
+    /// Whether the mapping is still to come.
+    pub fn awaits_device(&self) -> bool {
+        matches!(self, MappedArray::Asked { .. })
     }
+
+    /// The bytes of its buffer, once they are mapped.
+    pub fn span(&mut self) -> Result<Option<&Span>, DeviceError> {
+        if let MappedArray::Asked { map, .. } = self
+            && map.is_ready()?
+            && let MappedArray::Asked { map, loan } = std::mem::replace(self, MappedArray::Failed)
+        {
+            *self = MappedArray::Mapped(span(map, loan)?);
+        }
+        Ok(match self {
+            MappedArray::Mapped(span) => Some(span),
+            _ => None,
+        })
+    }
+}
+
+/// The bytes of a chunk, where those of the buffer that `array` lies in are `whole`.
+pub(super) fn chunk_of(array: &RawArray, chunk: &Chunk, whole: &Span) -> Span {
+    let pieces = array.pieces(chunk.start, chunk.len);
+    let [start, bytes] = pieces.first().map_or([0; 2], |&(_, offset, bytes)| [offset, bytes].map(|n| n as usize));
+    whole.part(start, bytes)
 }

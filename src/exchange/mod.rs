@@ -8,26 +8,33 @@
 //! ```
 //!
 //! Parts are cut into chunks of [`Exchange::chunk_bytes`]; a fixed number of chunks is in flight in either direction, so
-//! that copying, sending, receiving and uploading overlap and the memory in use stays small enough for the last-level
-//! cache. Peers are served in the order of [`peers`]. What a rank sends itself is copied on the
-//! device. Where device memory is host memory anyway ([`MemoryKind::Outgoing`](crate::gpu::MemoryKind), software renderers,
-//! integrated GPUs), messages are read from and written to the arrays themselves, which are mapped for as long.
+//! that copying, sending, receiving and uploading overlap. Peers are served in the order of [`peers`]. What a rank sends itself is
+//! copied on the device.
+//!
+//! Messages are sent straight from staging buffers that are mapped, and received straight into such; the device copies several at
+//! a time, between them and the arrays. The buffers are the recorder's, which keeps them for the next exchange; one exchange
+//! has at most [`depth`](Exchange::depth) each way, also where a rank only receives ([`Exchange::staging_bytes`]). Where device memory is
+//! host memory anyway ([`MemoryKind::Outgoing`](crate::gpu::MemoryKind), software renderers, integrated GPUs), there are none: messages are
+//! sent from and received into the arrays themselves, which are mapped for as long. Between ranks that are threads each byte is
+//! copied once then, if the receiver has asked for it before it is sent.
 //!
 //! | who | submits | waits |
 //! |---|---|---|
 //! | [`Exchange::start`] | what was recorded before, and the copy of the rank's own part | never |
-//! | [`PendingExchange::progress`] | copies to staging buffers, after what was recorded before | never |
-//! | [`PendingExchange::finish`], [`PendingExchange::finish_first`], [`Exchange::run`] | as `progress` | until the data has been handed to the device |
+//! | [`PendingExchange::progress`] | copies to and from staging buffers, nothing that was recorded | never |
+//! | [`PendingExchange::finish`], [`PendingExchange::finish_first`], [`Exchange::run`] | as `progress`, and what was recorded, if they wait | until the data has been handed to the device |
 //!
 //! Work that is recorded after an exchange has finished sees its data. All ranks of the communicator take part. Between
 //! ranks data can be rounded: [`Wire`].
 
 mod block_copy;
 mod channel;
+pub mod collectives;
 mod context;
 mod error;
 pub mod ghost_cells;
 mod grid_comms;
+mod host_memory;
 mod mapped_array;
 mod pending;
 mod receiver;
@@ -39,7 +46,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use channel::{Channel, ChunkedArray, MessageBuffers};
+use channel::{Channel, ChunkedArray};
 pub use context::Context;
 pub use error::ExchangeError;
 pub use grid_comms::GridComms;
@@ -49,7 +56,7 @@ pub use wire::Wire;
 use wire::{Codec, Coded};
 
 use crate::comm::Communicator;
-use crate::gpu::{Array, DeviceElement, DeviceError, Element, KernelSource, RawArray, Recorder};
+use crate::gpu::{Array, DeviceElement, DeviceError, Element, Gpu, KernelSource, RawArray, Recorder, staging_size};
 use crate::grid::{Cost, Transfer, Transfers, peers};
 
 /// The kernels of the room in all forms that any device compiles; those for double precision are left out.
@@ -74,7 +81,6 @@ pub struct Exchange {
     /// Exchanges started; the same on all ranks.
     started: Arc<AtomicU32>,
     codec: Option<Arc<Codec>>,
-    buffers: MessageBuffers,
 }
 
 impl fmt::Debug for Exchange {
@@ -97,15 +103,7 @@ impl Exchange {
     ///
     /// Exchanges that are in flight together over one communicator must be started by one `Exchange` or its clones.
     pub fn new(comm: Communicator) -> Self {
-        Exchange {
-            comm,
-            chunk_bytes: 2 << 20,
-            depth: 8,
-            cost: Cost::default(),
-            started: Arc::default(),
-            codec: None,
-            buffers: MessageBuffers::default(),
-        }
+        Exchange { comm, chunk_bytes: 2 << 20, depth: 8, cost: Cost::default(), started: Arc::default(), codec: None }
     }
 
     /// The same with other chunks: `chunk_bytes` per chunk (rounded to whole elements, at least one) and `depth` of them
@@ -146,6 +144,13 @@ impl Exchange {
         self.depth
     }
 
+    /// Bytes of staging buffers that each exchange in flight may hold on `gpu`; 0 where arrays of
+    /// [`MemoryKind`](crate::gpu::MemoryKind) `Outgoing` and `Incoming` are mapped themselves. The recorder keeps them for the next; they are part of
+    /// [`Gpu::allocated`].
+    pub fn staging_bytes(&self, gpu: &Gpu) -> u64 {
+        if gpu.host_visible() { 0 } else { 2 * self.depth as u64 * staging_size(self.chunk_bytes) }
+    }
+
     /// What all exchanges so far have cost this rank.
     pub fn cost(&self) -> Cost {
         self.cost
@@ -170,8 +175,9 @@ impl Exchange {
     ///
     /// - Submits what was recorded before, together with the copy of the rank's own part; where nothing travels between
     ///   ranks the copy is only recorded.
-    /// - The two arrays belong to the pending exchange until it is done: nothing may be recorded with them, for they may be
-    ///   mapped.
+    /// - The two arrays belong to the pending exchange until it is done: work that is recorded with them is refused when it is
+    ///   submitted ([`DeviceError::Misuse`]), on every device, and their memory is kept even if all other handles are dropped. With a
+    ///   [`Wire`] that is not exact, coded copies of them are the exchange's own; what is written to `incoming` meanwhile is lost.
     /// - Any number of exchanges can be in flight. All ranks start them in the same order.
     ///
     /// # Errors
@@ -232,7 +238,7 @@ impl Exchange {
             recorder.submit()?;
         }
         self.cost += transfers.cost(self.comm.rank(), element, per * element);
-        let channel = Channel { comm: self.comm.clone(), tag, depth: self.depth, buffers: self.buffers.clone() };
+        let channel = Channel { comm: self.comm.clone(), tag, depth: self.depth };
         PendingExchange::new(recorder, &channel, outgoing, incoming, decoding)
     }
 

@@ -13,9 +13,9 @@ use crate::gpu::Recorder;
 /// An exchange in flight; see [`Exchange::start`](super::Exchange::start).
 ///
 /// - Messages move only inside the calls of this type: between pieces of other work, call [`progress`](Self::progress).
-/// - Its two arrays must not be used until it [is done](Self::is_done). What is recorded from then on sees the data; where
+/// - Its two arrays are its own until it [is done](Self::is_done): work with them is refused. What is recorded from then on sees the data; where
 ///   values travel in another form ([`Wire`](super::Wire)), their decoding is recorded when it becomes done.
-/// - Dropping it before gives its arrays and buffers back, waiting for the device if need be. What it should have received
+/// - Dropping it before gives its arrays and buffers back, waiting for the device if need be, and as soon as no message uses them. What it should have received
 ///   is lost, and the other ranks wait for what it should have sent: do it on all ranks, or when the run ends anyway.
 ///
 /// ```
@@ -96,7 +96,8 @@ impl PendingExchange {
         self.sender.done() && self.receiver.done() && self.decoding.is_none()
     }
 
-    /// Waits until all is moved: work recorded afterwards sees the data.
+    /// Waits until all is moved: work recorded afterwards sees the data. What was recorded before is submitted if this waits, so that the
+    /// device works meanwhile; work with arrays that are on their way stays recorded.
     ///
     /// Other exchanges in flight do not move meanwhile. Where several are in flight, all ranks finish them in the same order, or
     /// use [`finish_first`](Self::finish_first); otherwise they may wait for each other.
@@ -106,17 +107,18 @@ impl PendingExchange {
     pub fn finish(mut self, recorder: &mut Recorder) -> Result<(), ExchangeError> {
         let mut backoff = Backoff::default();
         while !self.is_done() {
-            let moved = self.progress(recorder)?;
-            if moved {
+            if self.progress(recorder)? {
                 backoff = Backoff::default();
             } else {
+                recorder.submit_meanwhile()?;
                 backoff.pause();
             }
         }
         Ok(())
     }
 
-    /// Waits until the first of `in_flight` is done and takes it out; all of them move meanwhile. False if there are none.
+    /// Waits until the first of `in_flight` is done and takes it out; all of them move meanwhile. False if there are none. Submits
+    /// as [`finish`](Self::finish).
     ///
     /// # Errors
     /// [`ExchangeError`] when the device or another rank fails.
@@ -133,6 +135,7 @@ impl PendingExchange {
             if moved {
                 backoff = Backoff::default();
             } else {
+                recorder.submit_meanwhile()?;
                 backoff.pause();
             }
         }

@@ -1,78 +1,142 @@
 //! The receiving half of an exchange: messages into chunks of an array.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use super::channel::{Channel, Chunk, ChunkedArray};
 use super::error::ExchangeError;
-use super::mapped_array::MappedArray;
+use super::host_memory::span;
+use super::mapped_array::{MappedArray, chunk_of};
 use crate::comm::Receiving;
-use crate::gpu::{DeviceError, MemoryKind, RawArray, Recorder, write_mapped};
+use crate::gpu::{DeviceError, Loan, Map, MemoryKind, RawArray, Recorder, StagedCopy, Staging, StagingDirection};
+
+/// Where the receiver's bytes go.
+enum Target {
+    /// Into the array itself.
+    Mapped(MappedArray),
+    /// Into staging buffers, from which the device copies them to the array. A buffer can be mapped when the device has copied what
+    /// it held before, so that no more memory is in use than the buffers of the chunks in flight.
+    Staged { empty: VecDeque<EmptyBuffer>, _loan: Loan },
+    /// All is written, and the array is the caller's again.
+    Released,
+}
+
+/// A staging buffer for a chunk, to be mapped. It is unmapped before it is given back: fields are dropped in this order.
+struct EmptyBuffer {
+    chunk: Chunk,
+    map: Map,
+    staging: Staging,
+}
+
+/// A chunk that is being received, into a staging buffer if it is not the array itself.
+struct Arriving {
+    chunk: Chunk,
+    message: Receiving,
+    staging: Option<Arc<Staging>>,
+}
 
 /// What is received: chunks of an array, in order.
 pub(super) struct Receiver {
     channel: Channel,
     /// Those that were not asked for yet.
     chunks: VecDeque<Chunk>,
-    /// The array, where it is written to directly, until all is there. Stands before `array`, to be dropped before it: buffers must not
-    /// be mapped when they go back to the pool.
-    mapped: Option<MappedArray>,
+    /// Stands before `array`, to be dropped before it: buffers must not be mapped when they go back to the pool.
+    target: Target,
     array: RawArray,
-    receiving: VecDeque<(Chunk, Receiving)>,
+    arriving: VecDeque<Arriving>,
 }
 
 impl Receiver {
     pub fn new(recorder: &Recorder, channel: Channel, incoming: ChunkedArray) -> Result<Self, DeviceError> {
         let ChunkedArray { chunks, array } = incoming;
-        let mapped = if array.maps_as(MemoryKind::Incoming) && !chunks.is_empty() {
-            Some(MappedArray::begin(recorder.gpu(), &array, wgpu::MapMode::Write)?)
+        let target = if chunks.is_empty() {
+            Target::Released
+        } else if MappedArray::suits(&array, MemoryKind::Incoming) {
+            Target::Mapped(MappedArray::begin(recorder.gpu(), &array, wgpu::MapMode::Write)?)
         } else {
-            None
+            Target::Staged { empty: VecDeque::new(), _loan: array.lend()? }
         };
-        Ok(Receiver { channel, chunks, mapped, array, receiving: VecDeque::new() })
+        Ok(Receiver { channel, chunks, target, array, arriving: VecDeque::new() })
     }
 
     /// Whether all messages have arrived and are written.
     pub fn done(&self) -> bool {
-        self.chunks.is_empty() && self.receiving.is_empty()
+        matches!(self.target, Target::Released)
     }
 
-    /// Whether mappings are under way or in use.
+    /// Whether mappings are under way.
     pub fn awaits_device(&self) -> bool {
-        self.mapped.is_some()
+        match &self.target {
+            Target::Mapped(mapped) => mapped.awaits_device(),
+            Target::Staged { empty, .. } => !empty.is_empty(),
+            Target::Released => false,
+        }
     }
 
     /// Does what can be done without waiting; true if something moved.
     pub fn progress(&mut self, recorder: &mut Recorder) -> Result<bool, ExchangeError> {
-        let (channel, mut moved) = (&self.channel, false);
-        let element = self.array.element_bytes();
-        loop {
-            while self.receiving.len() < channel.depth {
-                let Some(chunk) = self.chunks.pop_front() else { break };
-                let receiving = channel.comm.receive(chunk.peer, channel.tag, chunk.len * element)?;
-                self.receiving.push_back((chunk, receiving));
-            }
-            let Some((_, first)) = self.receiving.front_mut() else { break };
-            // Asked even if nothing can be written yet: a peer that failed is seen here.
-            if !first.is_done()? || !self.mapped.as_ref().map_or(Ok(true), MappedArray::is_ready)? {
-                break;
-            }
-            let Some((chunk, received)) = self.receiving.pop_front() else { break };
-            let message = received.wait()?;
-            if self.mapped.is_none() {
-                recorder.write(&self.array, chunk.start, &message);
-            } else {
-                let mut rest = &message[..];
-                for (buffer, offset, bytes) in self.array.pieces(chunk.start, chunk.len) {
-                    let (piece, after) = rest.split_at(bytes as usize);
-                    write_mapped(buffer, offset, piece)?;
-                    rest = after;
+        self.ask(recorder)?;
+        let arrived = self.take_arrived(recorder)?;
+        if arrived {
+            self.ask(recorder)?;
+        }
+        if self.chunks.is_empty() && self.arriving.is_empty() && !self.awaits_device() {
+            self.target = Target::Released;
+        }
+        Ok(arrived)
+    }
+
+    /// Asks for chunks, as many as may be in flight and have a place.
+    fn ask(&mut self, recorder: &Recorder) -> Result<(), ExchangeError> {
+        let (Channel { comm, tag, depth }, array, arriving) = (&self.channel, &self.array, &mut self.arriving);
+        match &mut self.target {
+            Target::Mapped(mapped) => {
+                let Some(whole) = mapped.span()? else { return Ok(()) };
+                while arriving.len() < *depth {
+                    let Some(chunk) = self.chunks.pop_front() else { break };
+                    let message = comm.receive_into(chunk.peer, *tag, &chunk_of(array, &chunk, whole))?;
+                    arriving.push_back(Arriving { chunk, message, staging: None });
                 }
             }
-            channel.buffers.give(message, channel.depth);
+            Target::Staged { empty, .. } => {
+                let direction = StagingDirection::ToDevice;
+                while empty.len() + arriving.len() < *depth {
+                    let Some(chunk) = self.chunks.pop_front() else { break };
+                    let bytes = chunk.len * array.element_bytes();
+                    let staging = recorder.staging_buffer(direction, bytes)?;
+                    let map = Map::begin(recorder.gpu(), staging.buffer(), direction.map_mode(), bytes);
+                    empty.push_back(EmptyBuffer { chunk, map, staging });
+                }
+                while empty.front().map_or(Ok(false), |first| first.map.is_ready())? {
+                    let Some(EmptyBuffer { chunk, map, staging }) = empty.pop_front() else { break };
+                    let staging = Arc::new(staging);
+                    let message = comm.receive_into(chunk.peer, *tag, &span(map, staging.clone())?)?;
+                    arriving.push_back(Arriving { chunk, message, staging: Some(staging) });
+                }
+            }
+            Target::Released => {}
+        }
+        Ok(())
+    }
+
+    /// Takes the chunks that have come, and submits the copies of those that are in staging buffers.
+    fn take_arrived(&mut self, recorder: &mut Recorder) -> Result<bool, ExchangeError> {
+        let (mut moved, mut staged) = (false, Vec::new());
+        while let Some(first) = self.arriving.front_mut() {
+            if !first.message.is_done()? {
+                break;
+            }
+            let Some(Arriving { chunk, message, staging }) = self.arriving.pop_front() else { break };
+            message.wait()?; // lets go of the mapping
+            staged.extend(staging.map(|staging| (chunk, staging)));
             moved = true;
         }
-        if self.done() {
-            self.mapped = None;
+        if !staged.is_empty() {
+            let copies: Vec<StagedCopy<'_>> = staged
+                .iter()
+                .map(|(Chunk { start, len, .. }, staging)| StagedCopy { start: *start, len: *len, staging })
+                .collect();
+            recorder.stage(StagingDirection::ToDevice, &self.array, &copies)?;
         }
         Ok(moved)
     }

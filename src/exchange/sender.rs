@@ -4,19 +4,22 @@ use std::collections::VecDeque;
 
 use super::channel::{Channel, Chunk, ChunkedArray};
 use super::error::ExchangeError;
-use super::mapped_array::MappedArray;
+use super::host_memory::span;
+use super::mapped_array::{MappedArray, chunk_of};
 use crate::comm::Sending;
-use crate::gpu::{DeviceError, Map, MemoryKind, RawArray, Recorder, Staging, read_mapped};
+use crate::gpu::{DeviceError, Loan, Map, MemoryKind, RawArray, Recorder, StagedCopy, Staging, StagingDirection};
 
 /// Where the sender's bytes come from.
 enum Source {
-    /// The array itself, mapped until all is read.
-    Mapped(Option<MappedArray>),
-    /// Staging buffers, to which the device copies chunks.
-    Staged(VecDeque<StagedChunk>),
+    /// The array itself.
+    Mapped(MappedArray),
+    /// Staging buffers, to which the device copies chunks of the array.
+    Staged { copied: VecDeque<StagedChunk>, _loan: Loan },
+    /// All is sent, and the array is the caller's again.
+    Released,
 }
 
-/// A chunk that is copied to a staging buffer, which is unmapped before it is given back: fields are dropped in this order.
+/// A chunk that the device copies to a staging buffer. That is unmapped before it is given back: fields are dropped in this order.
 struct StagedChunk {
     chunk: Chunk,
     map: Map,
@@ -37,34 +40,41 @@ pub(super) struct Sender {
 impl Sender {
     pub fn new(recorder: &Recorder, channel: Channel, outgoing: ChunkedArray) -> Result<Self, DeviceError> {
         let ChunkedArray { chunks, array } = outgoing;
-        let source = if array.maps_as(MemoryKind::Outgoing) && !chunks.is_empty() {
-            Source::Mapped(Some(MappedArray::begin(recorder.gpu(), &array, wgpu::MapMode::Read)?))
+        let source = if chunks.is_empty() {
+            Source::Released
+        } else if MappedArray::suits(&array, MemoryKind::Outgoing) {
+            Source::Mapped(MappedArray::begin(recorder.gpu(), &array, wgpu::MapMode::Read)?)
         } else {
-            Source::Staged(VecDeque::new())
+            Source::Staged { copied: VecDeque::new(), _loan: array.lend()? }
         };
         Ok(Sender { channel, chunks, source, array, sending: VecDeque::new() })
     }
 
     /// Whether all messages are sent.
     pub fn done(&self) -> bool {
-        self.chunks.is_empty() && !self.awaits_device() && self.sending.is_empty()
+        matches!(self.source, Source::Released)
     }
 
-    /// Whether mappings are under way or in use.
+    /// Whether mappings are under way.
     pub fn awaits_device(&self) -> bool {
         match &self.source {
-            Source::Mapped(mapped) => mapped.is_some(),
-            Source::Staged(staged) => !staged.is_empty(),
+            Source::Mapped(mapped) => mapped.awaits_device(),
+            Source::Staged { copied, .. } => !copied.is_empty(),
+            Source::Released => false,
         }
     }
 
     /// Does what can be done without waiting; true if something moved.
     pub fn progress(&mut self, recorder: &mut Recorder) -> Result<bool, ExchangeError> {
-        let moved = self.retire()?;
-        Ok(self.advance(recorder)? | moved)
+        let retired = self.retire()?;
+        let moved = self.advance(recorder)?;
+        if self.chunks.is_empty() && self.sending.is_empty() && !self.awaits_device() {
+            self.source = Source::Released;
+        }
+        Ok(retired | moved)
     }
 
-    /// Takes back the buffers of messages that are sent.
+    /// Takes note of messages that are sent.
     fn retire(&mut self) -> Result<bool, ExchangeError> {
         let mut moved = false;
         while let Some(first) = self.sending.front_mut() {
@@ -72,58 +82,61 @@ impl Sender {
                 break;
             }
             if let Some(sent) = self.sending.pop_front() {
-                self.channel.buffers.give(sent.wait()?, self.channel.depth);
+                sent.wait()?;
             }
             moved = true;
         }
         Ok(moved)
     }
 
-    /// Copies chunks out of the array and sends them, as many as may be under way.
+    /// Sends chunks, as many as may be under way.
     fn advance(&mut self, recorder: &mut Recorder) -> Result<bool, ExchangeError> {
-        let (channel, array, mut moved) = (&self.channel, &self.array, false);
+        let (Channel { comm, tag, depth }, array, sending) = (&self.channel, &self.array, &mut self.sending);
+        let before = sending.len();
         match &mut self.source {
             Source::Mapped(mapped) => {
-                if !mapped.as_ref().map_or(Ok(true), MappedArray::is_ready)? {
-                    return Ok(false);
-                }
-                while self.sending.len() < channel.depth {
+                let Some(whole) = mapped.span()? else { return Ok(false) };
+                while sending.len() < *depth {
                     let Some(chunk) = self.chunks.pop_front() else { break };
-                    let mut message = channel.buffers.take();
-                    for (buffer, offset, bytes) in array.pieces(chunk.start, chunk.len) {
-                        read_mapped(buffer, offset, bytes, |view| message.extend_from_slice(view))?;
-                    }
-                    self.sending.push_back(channel.comm.send(chunk.peer, channel.tag, message)?);
-                    moved = true;
-                }
-                if self.chunks.is_empty() {
-                    *mapped = None;
+                    sending.push_back(comm.send_from(chunk.peer, *tag, &chunk_of(array, &chunk, whole))?);
                 }
             }
-            Source::Staged(staged) => {
-                let element = array.element_bytes();
-                while staged.len() < channel.depth {
-                    let Some(chunk) = self.chunks.pop_front() else { break };
-                    let bytes = chunk.len * element;
-                    let staging = recorder.staging_buffer(bytes)?;
-                    recorder.stage(array, chunk.start, chunk.len, staging.buffer())?;
-                    let map = Map::begin(recorder.gpu(), staging.buffer(), wgpu::MapMode::Read, bytes);
-                    staged.push_back(StagedChunk { chunk, map, staging });
-                    moved = true;
+            Source::Staged { copied, .. } => {
+                // In two submissions at first, so that one is copied while the other is sent.
+                while let most @ 1.. =
+                    (depth - copied.len() - sending.len()).min(depth.div_ceil(2)).min(self.chunks.len())
+                {
+                    copied.extend(copy(recorder, array, self.chunks.drain(..most))?);
                 }
-                while self.sending.len() < channel.depth {
-                    let Some(StagedChunk { chunk, map, staging }) = staged.front() else { break };
-                    if !map.is_ready()? {
-                        break;
-                    }
-                    let (Chunk { peer, len, .. }, mut message) = (*chunk, channel.buffers.take());
-                    read_mapped(staging.buffer(), 0, len * element, |view| message.extend_from_slice(view))?;
-                    staged.pop_front();
-                    self.sending.push_back(channel.comm.send(peer, channel.tag, message)?);
-                    moved = true;
+                while copied.front().map_or(Ok(false), |first| first.map.is_ready())? {
+                    let Some(StagedChunk { chunk, map, staging }) = copied.pop_front() else { break };
+                    sending.push_back(comm.send_from(chunk.peer, *tag, &span(map, staging)?)?);
                 }
             }
+            Source::Released => {}
         }
-        Ok(moved)
+        Ok(sending.len() > before)
     }
+}
+
+/// Submits the copies of chunks to staging buffers and asks for their mapping.
+fn copy(
+    recorder: &mut Recorder,
+    array: &RawArray,
+    chunks: impl Iterator<Item = Chunk>,
+) -> Result<Vec<StagedChunk>, DeviceError> {
+    let direction = StagingDirection::ToHost;
+    let bytes = |chunk: &Chunk| chunk.len * array.element_bytes();
+    let stage = |chunk| Ok((chunk, recorder.staging_buffer(direction, bytes(&chunk))?));
+    let staged: Vec<(Chunk, Staging)> = chunks.map(stage).collect::<Result<_, DeviceError>>()?;
+    let copies: Vec<StagedCopy<'_>> = staged
+        .iter()
+        .map(|(Chunk { start, len, .. }, staging)| StagedCopy { start: *start, len: *len, staging })
+        .collect();
+    recorder.stage(direction, array, &copies)?;
+    let map = |(chunk, staging): (Chunk, Staging)| {
+        let map = Map::begin(recorder.gpu(), staging.buffer(), direction.map_mode(), bytes(&chunk));
+        StagedChunk { chunk, map, staging }
+    };
+    Ok(staged.into_iter().map(map).collect())
 }

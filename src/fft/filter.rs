@@ -127,14 +127,19 @@ impl<T: Value> Filter<T> {
         FieldLayout::new(self.field_part(), [[0; 2]; 3])
     }
 
-    /// Bytes that device memory moves for it, as [`Route::traffic`] counts them.
-    pub fn traffic(&self) -> u64 {
+    /// The routes that it takes, one after the other: passes and exchanges.
+    pub fn routes(&self) -> Vec<&Route> {
         match &self.kind {
-            Kind::Fused(route) => route.route.traffic(),
+            Kind::Fused(route) => vec![&route.route],
             Kind::Apart { forward, inverse } => {
-                forward.route.traffic() + inverse.iter().map(|route| route.route.traffic()).sum::<u64>()
+                std::iter::once(&forward.route).chain(inverse.iter().map(|route| &route.route)).collect()
             }
         }
+    }
+
+    /// Bytes that it moves through device memory.
+    pub fn traffic(&self) -> u64 {
+        self.routes().into_iter().map(Route::traffic).sum()
     }
 
     /// Filters `field` into `output`, another array. All ranks call it.

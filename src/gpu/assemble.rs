@@ -9,6 +9,7 @@
 //! | `#each COUNT` | the entry point of a kernel over elements: calls `each(i: u32)` for every i below COUNT, [`ITEMS`](super::KernelSource) per invocation |
 //! | `#each_invocation COUNT` | calls `each_invocation(i: u32)` for every i below COUNT, one per invocation |
 //! | `#each_workgroup` | calls `each_workgroup(number: u32, lane: u32)` in all invocations of every workgroup |
+//! | `#each_subgroup` | the same for `each_subgroup(number, lane, size, place)`: the size of the subgroup, and the place in it |
 //!
 //! A directive has a line to itself. What is left out leaves no trace, so texts that mean the same are the same and compile
 //! once.
@@ -124,11 +125,20 @@ fn entry_point(directive: &str, count: &str) -> Option<String> {
             "    let i = group_number(workgroup, workgroups) * GROUP + lane;\n    if i < {count} {{ each_invocation(i); }}\n"
         ),
         ("each_workgroup", "") => "    each_workgroup(group_number(workgroup, workgroups), lane);\n".to_string(),
+        ("each_subgroup", "") => {
+            "    each_subgroup(group_number(workgroup, workgroups), lane, subgroup_size, subgroup_lane);\n".to_string()
+        }
         _ => return None,
+    };
+    let more = match directive {
+        "each_subgroup" => {
+            "    @builtin(subgroup_size) subgroup_size: u32,\n    @builtin(subgroup_invocation_id) subgroup_lane: u32,\n"
+        }
+        _ => "",
     };
     Some(format!(
         "@compute @workgroup_size(GROUP) fn main(\n    @builtin(workgroup_id) workgroup: vec3<u32>,\n    \
-         @builtin(num_workgroups) workgroups: vec3<u32>,\n    @builtin(local_invocation_index) lane: u32,\n) {{\n{body}}}\n"
+         @builtin(num_workgroups) workgroups: vec3<u32>,\n    @builtin(local_invocation_index) lane: u32,\n{more}) {{\n{body}}}\n"
     ))
 }
 
@@ -238,5 +248,7 @@ mod tests {
         let invocation = with(&[], "#each_invocation f(2u)").unwrap();
         assert!(invocation.contains("if i < f(2u) { each_invocation(i); }"), "{invocation}");
         assert!(with(&[], "#each_workgroup").unwrap().contains("each_workgroup(group_number("));
+        let subgroup = with(&[], "#each_subgroup").unwrap();
+        assert!(subgroup.contains("@builtin(subgroup_size)") && subgroup.contains("each_subgroup(group_number("));
     }
 }

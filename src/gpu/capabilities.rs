@@ -19,7 +19,7 @@ pub struct Capabilities {
     pub invocations: u32,
     /// Workgroups along one dimension of a dispatch.
     pub workgroups: u32,
-    /// GPU or software renderer.
+    /// GPU or software renderer, or what [`Options::profile`] says.
     pub profile: Profile,
     /// Device memory that the host maps directly, so that an exchange needs no staging buffers.
     pub host_visible: bool,
@@ -29,6 +29,8 @@ pub struct Capabilities {
     pub subgroups: bool,
     /// The least number of invocations in a full subgroup; 1 without such operations.
     pub subgroup_least: u32,
+    /// The greatest number of them.
+    pub subgroup_most: u32,
     /// Iterations after which the driver silently ends all loops of an invocation, counted together; llvmpipe does so.
     pub loop_rounds: Option<u32>,
     /// Timestamps in compute passes; see [`Recorder::measure`](super::Recorder::measure).
@@ -47,8 +49,10 @@ impl Capabilities {
     ) -> Capabilities {
         let (limits, features) = (device.limits(), device.features());
         let largest = limits.max_storage_buffer_binding_size.min(limits.max_buffer_size);
-        let profile = if info.device_type == wgpu::DeviceType::Cpu { Profile::Software } else { Profile::Gpu };
+        let kind = if info.device_type == wgpu::DeviceType::Cpu { Profile::Software } else { Profile::Gpu };
+        let profile = options.profile.unwrap_or(kind);
         let subgroups = features.contains(wgpu::Features::SUBGROUP);
+        let [subgroup_least, subgroup_most] = if subgroups { subgroup_sizes(info) } else { [1; 2] };
         Capabilities {
             window_bytes: options.window_bytes.map_or(largest, |bytes| bytes.min(largest)),
             buffer_bytes: limits.max_buffer_size,
@@ -60,10 +64,20 @@ impl Capabilities {
             host_visible: features.contains(wgpu::Features::MAPPABLE_PRIMARY_BUFFERS),
             f64: features.contains(wgpu::Features::SHADER_F64),
             subgroups,
-            subgroup_least: if subgroups { info.subgroup_min_size.max(1) } else { 1 },
+            subgroup_least,
+            subgroup_most,
             loop_rounds: info.name.starts_with("llvmpipe").then_some(65_535),
             timestamps: features.contains(wgpu::Features::TIMESTAMP_QUERY),
             memory,
         }
     }
+}
+
+/// The least and the greatest subgroup of an adapter. For Metal, wgpu reports what any GPU could have, from 4 on; Apple's have 32 lanes.
+fn subgroup_sizes(info: &wgpu::AdapterInfo) -> [u32; 2] {
+    if info.backend == wgpu::Backend::Metal && info.name.starts_with("Apple") {
+        return [32; 2];
+    }
+    let least = info.subgroup_min_size.max(1);
+    [least, info.subgroup_max_size.max(least)]
 }

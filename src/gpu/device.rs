@@ -79,7 +79,7 @@ impl Gpu {
             label: Some("meshloom"),
             required_features: features,
             required_limits: limits,
-            memory_hints: wgpu::MemoryHints::MemoryUsage,
+            memory_hints: wgpu::MemoryHints::Performance,
             ..Default::default()
         };
         let (device, queue) = pollster::block_on(adapter.request_device(&descriptor))

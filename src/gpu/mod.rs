@@ -51,4 +51,5 @@ pub use pool::MemoryKind;
 pub use profile::{Profile, WorkgroupShape};
 pub use recorder::{Counts, Recorder};
 pub use source::{Access, Element, KernelSource, ParamsSpace, Slot, Variant};
-pub(crate) use staging::{Map, Staging, read_mapped, write_mapped};
+pub(crate) use staging::{Map, MappedBytes, Staging, StagingDirection, staging_size};
+pub(crate) use transfer::StagedCopy;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::adapter::AdapterSelector;
 use super::error::DeviceError;
+use super::profile::Profile;
 
 /// How a device is opened.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -18,6 +19,9 @@ pub struct Options {
     pub checked: bool,
     /// Keeps to the floor (WebGPU's default limits, no optional feature), whatever the device could do.
     pub floor: bool,
+    /// What kernels, their primitives and transforms are shaped for, whatever the device is: `Some(Profile::Gpu)` runs on a software renderer what a
+    /// GPU would get, for tests. `None`, the default: what the device is.
+    pub profile: Option<Profile>,
     /// Fills arrays with NaN when they are handed out, so that a read of undefined contents is seen.
     pub poison: bool,
     /// Directory in which compiled kernels are kept from run to run, where the driver can do so (Vulkan, not on the
@@ -33,6 +37,7 @@ impl Default for Options {
             window_bytes: None,
             checked: false,
             floor: false,
+            profile: None,
             poison: cfg!(debug_assertions),
             cache: None,
         }
@@ -41,8 +46,8 @@ impl Default for Options {
 
 impl Options {
     /// The defaults, changed by the environment: `MESHLOOM_DEVICE` (an index, a name or a PCI address),
-    /// `MESHLOOM_CHECKED=1`, `MESHLOOM_FLOOR=1`, `MESHLOOM_POISON=0|1`, `MESHLOOM_WINDOW_BYTES=n`,
-    /// `MESHLOOM_CACHE` (a directory for compiled kernels; empty for none).
+    /// `MESHLOOM_CHECKED=1`, `MESHLOOM_FLOOR=1`, `MESHLOOM_PROFILE=gpu|software`, `MESHLOOM_POISON=0|1`,
+    /// `MESHLOOM_WINDOW_BYTES=n`, `MESHLOOM_CACHE` (a directory for compiled kernels; empty for none).
     ///
     /// # Errors
     /// [`DeviceError::Misuse`] when a variable has another value.
@@ -57,6 +62,7 @@ impl Options {
         let mut options = Options {
             checked: flag("MESHLOOM_CHECKED", defaults.checked)?,
             floor: flag("MESHLOOM_FLOOR", defaults.floor)?,
+            profile: profile()?,
             poison: flag("MESHLOOM_POISON", defaults.poison)?,
             ..defaults
         };
@@ -86,5 +92,18 @@ impl Options {
                 why: format!("it is {bytes}, not a power of two of at least 256"),
             }),
         }
+    }
+}
+
+/// The profile that `MESHLOOM_PROFILE` names, if it is set.
+fn profile() -> Result<Option<Profile>, DeviceError> {
+    match std::env::var("MESHLOOM_PROFILE").as_deref() {
+        Err(_) | Ok("") => Ok(None),
+        Ok("gpu") => Ok(Some(Profile::Gpu)),
+        Ok("software") => Ok(Some(Profile::Software)),
+        Ok(other) => Err(DeviceError::Misuse {
+            what: "MESHLOOM_PROFILE".into(),
+            why: format!("it is `{other}`, not gpu or software"),
+        }),
     }
 }

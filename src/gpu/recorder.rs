@@ -268,6 +268,13 @@ impl Recorder {
         self.gpu.check()
     }
 
+    /// [`submit`](Self::submit) before a wait for other ranks, so that the device works meanwhile; leaves all as it is where that would be
+    /// refused, because an array is on its way between ranks or work is in a caller's encoder.
+    pub(crate) fn submit_meanwhile(&mut self) -> Result<(), DeviceError> {
+        let free = self.encoded.is_empty() && self.commands.iter().all(|command| command.at_rest().is_ok());
+        if free { self.submit() } else { self.gpu.check() }
+    }
+
     /// Puts everything recorded into `encoder` instead of submitting it, for the caller to submit among passes and copies of
     /// their own. The encoder must be one of the same device.
     ///

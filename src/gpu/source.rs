@@ -24,7 +24,7 @@
 //!   kernel should treat,
 //! - `fn group_number(id: vec3<u32>, count: vec3<u32>) -> u32`, the number of a workgroup in a dispatch that was folded
 //!   into two dimensions because it has more than 65,535 workgroups,
-//! - the directives `#import`, `#if`, `#else`, `#endif`, and `#each COUNT`, `#each_invocation COUNT`, `#each_workgroup`, which write the
+//! - the directives `#import`, `#if`, `#else`, `#endif`, and `#each COUNT`, `#each_invocation COUNT`, `#each_workgroup`, `#each_subgroup`, which write the
 //!   entry point `main` (see [`KernelSource`]).
 //!
 //! This module is pure: it makes text and needs no device.
@@ -184,6 +184,7 @@ pub struct Variant<'a> {
 /// | `#each COUNT` | the entry point of an elementwise kernel: calls `each(i: u32)` for every `i` below COUNT, `ITEMS` elements per invocation; dispatch [`Recorder::each`](super::Recorder::each) |
 /// | `#each_invocation COUNT` | the same for `each_invocation(i: u32)`, one element per invocation |
 /// | `#each_workgroup` | calls `each_workgroup(number: u32, lane: u32)` in all invocations of each workgroup |
+/// | `#each_subgroup` | the same for `each_subgroup(number: u32, lane: u32, size: u32, place: u32)`, with the size of the subgroup and the place in it |
 #[derive(Clone, Debug)]
 pub struct KernelSource {
     label: String,

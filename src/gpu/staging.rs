@@ -1,14 +1,42 @@
 //! Staging buffers, which go back to their recorder when they are dropped, and buffers that the host has mapped.
 
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::device::Gpu;
 use super::error::DeviceError;
 
-/// Staging buffers of a recorder that nobody uses at present.
+/// Which way data goes through a staging buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StagingDirection {
+    /// The device writes, the host reads.
+    ToHost,
+    /// The host writes, the device reads.
+    ToDevice,
+}
+
+impl StagingDirection {
+    fn usage(self) -> wgpu::BufferUsages {
+        match self {
+            StagingDirection::ToHost => wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
+            StagingDirection::ToDevice => wgpu::BufferUsages::MAP_WRITE | wgpu::BufferUsages::COPY_SRC,
+        }
+    }
+
+    /// How the host maps such a buffer.
+    pub fn map_mode(self) -> wgpu::MapMode {
+        match self {
+            StagingDirection::ToHost => wgpu::MapMode::Read,
+            StagingDirection::ToDevice => wgpu::MapMode::Write,
+        }
+    }
+}
+
+/// Staging buffers of a recorder that nobody uses at present. They count as memory of the device.
 pub(super) struct StagingPool {
     gpu: Gpu,
+    /// That which was given back first comes first: the device is done with it, if with any.
     free: Mutex<Vec<wgpu::Buffer>>,
 }
 
@@ -35,20 +63,28 @@ pub(crate) struct Staging {
     buffer: wgpu::Buffer,
 }
 
+/// Bytes of the buffer that [`Staging::take`] makes for so many.
+pub(crate) fn staging_size(bytes: u64) -> u64 {
+    bytes.max(1 << 12).next_power_of_two()
+}
+
 impl Staging {
-    pub(super) fn take(pool: &Arc<StagingPool>, bytes: u64) -> Result<Staging, DeviceError> {
-        let size = bytes.max(1 << 12).next_power_of_two();
+    pub(super) fn take(
+        pool: &Arc<StagingPool>,
+        direction: StagingDirection,
+        bytes: u64,
+    ) -> Result<Staging, DeviceError> {
+        let (size, usage) = (staging_size(bytes), direction.usage());
         let mut free = pool.free();
-        let fitting = free.iter().rposition(|buffer| buffer.size() >= size);
+        let fitting = free.iter().position(|buffer| buffer.usage() == usage && buffer.size() >= size);
         let buffer = match fitting {
-            Some(at) => free.swap_remove(at),
+            Some(at) => free.remove(at),
             None => {
                 // A free one that is too small is given up for it, so that their number does not grow with sizes.
-                if let Some(small) = free.pop() {
-                    pool.gpu.forget(&small);
+                if let Some(at) = free.iter().position(|buffer| buffer.usage() == usage) {
+                    pool.gpu.forget(&free.remove(at));
                 }
                 drop(free);
-                let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
                 pool.gpu.new_buffer("meshloom::staging", size, usage)?
             }
         };
@@ -74,6 +110,8 @@ const FAILED: u8 = 2;
 pub(crate) struct Map {
     gpu: Gpu,
     buffer: wgpu::Buffer,
+    mode: wgpu::MapMode,
+    bytes: u64,
     state: Arc<AtomicU8>,
 }
 
@@ -86,7 +124,7 @@ impl Map {
             flag.store(if result.is_ok() { MAPPED } else { FAILED }, Ordering::Release);
         };
         gpu.guarded(|| buffer.map_async(mode, 0..bytes, note));
-        Map { gpu: gpu.clone(), buffer: buffer.clone(), state }
+        Map { gpu: gpu.clone(), buffer: buffer.clone(), mode, bytes, state }
     }
 
     /// Whether the bytes are there.
@@ -115,28 +153,62 @@ impl Map {
     }
 }
 
-/// Gives `bytes` bytes at `offset` of a buffer that is mapped for reading to `body`.
-pub(crate) fn read_mapped(
-    buffer: &wgpu::Buffer,
-    offset: u64,
-    bytes: u64,
-    body: impl FnOnce(&[u8]),
-) -> Result<(), DeviceError> {
-    // Views of mapped buffers begin at multiples of this.
-    let skip = offset % wgpu::MAP_ALIGNMENT;
-    let view = buffer.get_mapped_range(offset - skip..offset + bytes);
-    let view = view.map_err(|e| DeviceError::Lost(e.to_string()))?;
-    body(&view[skip as usize..]);
+/// Gives the first `bytes` bytes of a buffer that is mapped for reading to `body`.
+pub(crate) fn read_mapped(buffer: &wgpu::Buffer, bytes: u64, body: impl FnOnce(&[u8])) -> Result<(), DeviceError> {
+    let view = buffer.get_mapped_range(0..bytes).map_err(|e| DeviceError::Lost(e.to_string()))?;
+    body(&view);
     Ok(())
 }
 
-/// Writes `data` at `offset` of a buffer that is mapped for writing.
-pub(crate) fn write_mapped(buffer: &wgpu::Buffer, offset: u64, data: &[u8]) -> Result<(), DeviceError> {
-    let skip = offset % wgpu::MAP_ALIGNMENT;
-    let view = buffer.get_mapped_range_mut(offset - skip..offset + data.len() as u64);
-    let mut view = view.map_err(|e| DeviceError::Lost(e.to_string()))?;
-    view.slice(skip as usize..).copy_from_slice(data);
-    Ok(())
+/// The bytes of a [`Map`] that is ready, as memory that lies still until it is dropped.
+pub(crate) struct MappedBytes {
+    place: NonNull<u8>,
+    bytes: usize,
+    /// What keeps the place valid; ended before the mapping.
+    _view: MappedView,
+    _map: Map,
+}
+
+/// wgpu's view of mapped bytes, kept for as long as they are used.
+enum MappedView {
+    Read { _view: wgpu::BufferView },
+    Write { _view: wgpu::BufferViewMut },
+}
+
+// SAFETY: the place belongs to the view, which may be used from any thread.
+unsafe impl Send for MappedBytes {}
+// SAFETY: what lies there is reached through raw pointers only, whose users keep order among themselves.
+unsafe impl Sync for MappedBytes {}
+
+impl MappedBytes {
+    /// The bytes of a mapping that [is ready](Map::is_ready).
+    ///
+    /// # Errors
+    /// [`DeviceError::Lost`] when the device is.
+    pub fn new(map: Map) -> Result<MappedBytes, DeviceError> {
+        let (lost, range) = (|e: wgpu::MapRangeError| DeviceError::Lost(e.to_string()), 0..map.bytes);
+        let (place, view) = match map.mode {
+            wgpu::MapMode::Read => {
+                let view = map.buffer.get_mapped_range(range).map_err(lost)?;
+                (NonNull::from(&*view).cast(), MappedView::Read { _view: view })
+            }
+            wgpu::MapMode::Write => {
+                let mut view = map.buffer.get_mapped_range_mut(range).map_err(lost)?;
+                (view.slice(..).as_raw_element_ptr(), MappedView::Write { _view: view })
+            }
+        };
+        Ok(MappedBytes { place, bytes: map.bytes as usize, _view: view, _map: map })
+    }
+
+    /// Where they begin. They may be read, or written where the mapping is for writing.
+    pub fn place(&self) -> NonNull<u8> {
+        self.place
+    }
+
+    /// How many they are.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
 }
 
 impl Drop for Map {

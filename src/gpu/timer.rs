@@ -57,7 +57,7 @@ impl Timer {
         let map = Map::begin(&self.gpu, &self.read, wgpu::MapMode::Read, bytes);
         map.wait(Some(submission))?;
         let mut ticks = 0;
-        read_mapped(&self.read, 0, bytes, |view| {
+        read_mapped(&self.read, bytes, |view| {
             let times = view.chunks_exact(16).map(bytemuck::pod_read_unaligned::<[u64; 2]>);
             ticks = times.map(|[begin, end]| end.saturating_sub(begin)).sum();
         })?;

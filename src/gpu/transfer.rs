@@ -4,10 +4,25 @@ use super::array::{Array, DeviceElement, RawArray};
 use super::command::inside;
 use super::error::DeviceError;
 use super::recorder::Recorder;
-use super::staging::{Map, Staging, read_mapped};
+use super::staging::{Map, Staging, StagingDirection, read_mapped};
 
 /// Bytes that a download copies at a time, so that staging stays small.
 const CHUNK: u64 = 16 << 20;
+
+/// A range of an array, in elements, and the staging buffer that it is copied to or from.
+#[derive(Clone, Copy)]
+pub(crate) struct StagedCopy<'a> {
+    pub start: u64,
+    pub len: u64,
+    pub staging: &'a Staging,
+}
+
+/// A copy from one buffer to another, each with the byte where it begins.
+struct BufferCopy<'a> {
+    from: (&'a wgpu::Buffer, u64),
+    to: (&'a wgpu::Buffer, u64),
+    bytes: u64,
+}
 
 impl Recorder {
     /// Submits, then writes `data` to elements `start..` of `array`, after everything recorded before and before
@@ -68,40 +83,50 @@ impl Recorder {
     /// Waits for everything submitted and reads bytes of a buffer through a staging buffer.
     fn read(&mut self, buffer: &wgpu::Buffer, offset: u64, target: &mut [u8]) -> Result<(), DeviceError> {
         let bytes = target.len() as u64;
-        let staging = self.staging_buffer(bytes)?;
-        self.submit_copies(staging.buffer(), &[(buffer, offset, bytes)]);
+        let staging = self.staging_buffer(StagingDirection::ToHost, bytes)?;
+        self.submit_copies([BufferCopy { from: (buffer, offset), to: (staging.buffer(), 0), bytes }]);
         let map = Map::begin(self.gpu(), staging.buffer(), wgpu::MapMode::Read, bytes);
         map.wait(self.last.as_ref())?;
-        read_mapped(staging.buffer(), 0, bytes, |view| target.copy_from_slice(view))
+        read_mapped(staging.buffer(), bytes, |view| target.copy_from_slice(view))
     }
 
     /// A staging buffer of `bytes` bytes at least, nobody else's until it is dropped.
-    pub(crate) fn staging_buffer(&self, bytes: u64) -> Result<Staging, DeviceError> {
-        Staging::take(&self.staging, bytes)
+    pub(crate) fn staging_buffer(&self, direction: StagingDirection, bytes: u64) -> Result<Staging, DeviceError> {
+        Staging::take(&self.staging, direction, bytes)
     }
 
-    /// Submits the copy of a range of an array to the beginning of a staging buffer. Does not wait.
+    /// Submits copies of ranges of an array to the beginnings of staging buffers, or back, in one submission. Does not wait, and does
+    /// not submit what is recorded: the array is lent, so that nothing recorded since may use it.
     pub(crate) fn stage(
         &mut self,
+        direction: StagingDirection,
         array: &RawArray,
-        start: u64,
-        len: u64,
-        staging: &wgpu::Buffer,
+        copies: &[StagedCopy<'_>],
     ) -> Result<(), DeviceError> {
-        self.submit()?;
-        self.submit_copies(staging, &array.pieces(start, len));
+        self.gpu().check()?;
+        let copies = copies.iter().flat_map(|&StagedCopy { start, len, staging }| {
+            let mut at = 0;
+            array.pieces(start, len).into_iter().map(move |(buffer, offset, bytes)| {
+                let (array, host) = ((buffer, offset), (staging.buffer(), at));
+                at += bytes;
+                match direction {
+                    StagingDirection::ToHost => BufferCopy { from: array, to: host, bytes },
+                    StagingDirection::ToDevice => BufferCopy { from: host, to: array, bytes },
+                }
+            })
+        });
+        self.submit_copies(copies);
         Ok(())
     }
 
-    /// Submits copies of pieces of buffers to the beginning of another, one behind the other.
-    fn submit_copies(&mut self, to: &wgpu::Buffer, pieces: &[(&wgpu::Buffer, u64, u64)]) {
+    /// Submits copies between buffers.
+    fn submit_copies<'a>(&mut self, copies: impl IntoIterator<Item = BufferCopy<'a>>) {
         let gpu = self.gpu();
         let descriptor = wgpu::CommandEncoderDescriptor { label: Some("meshloom::staging") };
         let submitted = gpu.guarded(|| {
-            let (mut encoder, mut at) = (gpu.device().create_command_encoder(&descriptor), 0);
-            for &(buffer, offset, bytes) in pieces {
-                encoder.copy_buffer_to_buffer(buffer, offset, to, at, bytes);
-                at += bytes;
+            let mut encoder = gpu.device().create_command_encoder(&descriptor);
+            for BufferCopy { from: (from, at), to: (to, target), bytes } in copies {
+                encoder.copy_buffer_to_buffer(from, at, to, target, bytes);
             }
             gpu.queue().submit([encoder.finish()])
         });

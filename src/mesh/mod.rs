@@ -1,4 +1,4 @@
-//! Particles and meshes: painting, readout, linear updates, power spectra.
+//! Particles and meshes: painting, readout, kicks and drifts, linear updates, power spectra.
 //!
 //! | particles | are | for |
 //! |---|---|---|
@@ -9,21 +9,27 @@
 
 mod axpby;
 mod error;
+mod kick_drift;
+mod painter;
 mod particles;
 mod points_in_cells;
 mod power;
+mod push;
 mod window;
 
 pub use axpby::Axpby;
 pub use error::MeshError;
-pub use particles::{Lattice, Mesh, Painter, Particles, UNITS};
+pub use kick_drift::KickDrift;
+pub use painter::{Painter, UNITS};
+pub use particles::{Lattice, Mesh, Particles};
 pub use points_in_cells::PointsInCells;
 pub use power::{Bin, SpectrumGeometry, density_contrast, power_spectrum};
+pub use push::Push;
 pub use window::Window;
 
 use crate::gpu::KernelSource;
 
 /// The kernels of the room in all forms.
 pub(crate) fn kernels() -> Vec<KernelSource> {
-    particles::kernels().into_iter().chain(axpby::kernels()).collect()
+    painter::kernels().into_iter().chain(kick_drift::kernels()).chain(axpby::kernels()).collect()
 }

@@ -1,16 +1,13 @@
-//! Particles on a mesh: where they are, and the kernels that paint them and read fields at their places.
+//! Particles on a mesh: where they are, and what the kernels over them have in common.
 
 use super::window::Window;
-use crate::gpu::{Array, DeviceElement, DeviceError, Kernel, KernelSource, RawArray, Recorder};
+use crate::gpu::{Array, DeviceElement, DeviceError, KernelSource, RawArray};
 use crate::grid::{Box3, FieldLayout, Grid, extent, volume};
 
 /// Cells of a mesh along an axis at most: kernels count nodes around it in 32 bits with a sign.
 const MOST_CELLS: u64 = 1 << 30;
 /// Sites of a lattice along an axis at most: twice a site takes one word.
 const MOST_SITES: u64 = 1 << 31;
-
-/// Integer units that one particle is painted as; see `shaders/mesh/paint.wgsl`.
-pub const UNITS: f64 = 268_435_456.0;
 
 /// A box of sites of a regular lattice, one particle each. A particle's place is its site plus a displacement, so that
 /// `f32` resolves it equally well in any box.
@@ -62,7 +59,7 @@ impl Mesh {
     }
 
     /// Refuses a mesh with more cells than kernels can count, and the layout of another mesh.
-    fn check(&self, what: &str) -> Result<(), DeviceError> {
+    pub(super) fn check(&self, what: &str) -> Result<(), DeviceError> {
         let misuse = |why: String| Err(DeviceError::Misuse { what: what.into(), why });
         for axis in 0..3 {
             let (cells, own, ghosts) = (self.shape[axis], &self.layout.own[axis], self.layout.ghosts[axis]);
@@ -119,7 +116,7 @@ impl Particles<'_> {
         self.len() == 0
     }
 
-    fn arrays(&self) -> Vec<&RawArray> {
+    pub(super) fn arrays(&self) -> Vec<&RawArray> {
         match self {
             Particles::Displaced { displacement, .. } => displacement.iter().map(|d| d.raw()).collect(),
             Particles::InCells { cell, offset } => {
@@ -151,7 +148,7 @@ impl Particles<'_> {
         }
     }
 
-    fn geometry(&self, mesh: &Mesh, layout: &FieldLayout) -> ParticleParams {
+    pub(super) fn geometry(&self, mesh: &Mesh, layout: &FieldLayout) -> ParticleParams {
         let word = |values: [u64; 3], w: u64| [values[0], values[1], values[2], w].map(|n| n as u32);
         let real = |values: [f64; 3]| [values[0] as f32, values[1] as f32, values[2] as f32, 0.0];
         let wraps = (0..3).map(|a| u64::from(mesh.whole[a]) << a).sum();
@@ -177,39 +174,40 @@ impl Particles<'_> {
     }
 }
 
-crate::gpu::kernel_params! {
-    /// Where particles and the mesh are; see `shaders/mesh/particle.wgsl`.
-    struct ParticleParams {
-        /// First site, and number of particles.
-        first: [u32; 4],
-        /// Sites of this rank.
-        local: [u32; 4],
-        /// Sites of the lattice.
-        sites: [u32; 4],
-        /// Cells of the mesh, and a bit for each axis that closes on itself.
-        mesh: [u32; 4],
-        /// Cells of this rank's array, and the element at which the field begins.
-        shape: [u32; 4],
-        /// The array's first cell.
-        base: [i32; 4],
-        per_site: [f32; 4],
-        per_cell: [f32; 4],
-    }
+/// Defines parameters that begin with where particles and the mesh are; see `shaders/mesh/particle.wgsl`.
+macro_rules! over_particles {
+    ($(#[$meta:meta])* $vis:vis struct $name:ident { $($more:tt)* }) => {
+        crate::gpu::kernel_params! {
+            $(#[$meta])*
+            $vis struct $name {
+                /// First site, and number of particles.
+                pub first: [u32; 4],
+                /// Sites of this rank.
+                pub local: [u32; 4],
+                /// Sites of the lattice.
+                pub sites: [u32; 4],
+                /// Cells of the mesh, and a bit for each axis that closes on itself.
+                pub mesh: [u32; 4],
+                /// Cells of this rank's array, and the element at which the field begins.
+                pub shape: [u32; 4],
+                /// The array's first cell.
+                pub base: [i32; 4],
+                pub per_site: [f32; 4],
+                pub per_cell: [f32; 4],
+                $($more)*
+            }
+        }
+    };
 }
+pub(super) use over_particles;
 
-crate::gpu::kernel_params! {
-    struct DensityParams {
-        own: [u32; 4],
-        /// The first own cell in the array, and the strides.
-        origin: [u32; 4],
-        scale: f32,
-        shift: f32,
-        padding: [u32; 2],
-    }
+over_particles! {
+    /// Where particles and the mesh are.
+    pub(super) struct ParticleParams {}
 }
 
 /// Refuses particles and a mesh that the kernels cannot treat.
-fn checked(what: &str, particles: &Particles<'_>, mesh: &Mesh) -> Result<(), DeviceError> {
+pub(super) fn checked(what: &str, particles: &Particles<'_>, mesh: &Mesh) -> Result<(), DeviceError> {
     particles.check(what)?;
     mesh.check(what)?;
     if matches!(particles, Particles::InCells { .. }) && !particles.is_empty() && mesh.layout.is_empty() {
@@ -219,197 +217,29 @@ fn checked(what: &str, particles: &Particles<'_>, mesh: &Mesh) -> Result<(), Dev
 }
 
 /// Refuses an array that is too short.
-fn holds<T: DeviceElement>(what: &str, name: &str, array: &Array<T>, needed: u64) -> Result<(), DeviceError> {
+pub(super) fn holds<T: DeviceElement>(
+    what: &str,
+    name: &str,
+    array: &Array<T>,
+    needed: u64,
+) -> Result<(), DeviceError> {
     if array.len() >= needed {
         return Ok(());
     }
     Err(DeviceError::Misuse { what: what.into(), why: format!("{} {name}, {needed} are needed", array.len()) })
 }
 
-/// Kernels over the particles of one kind, for one window.
-struct ParticleKernels {
-    paint: Kernel,
-    readout: Kernel,
-    reach: Kernel,
-}
-
-/// What paints, reads and measures the reach.
-fn particle_kernels(window: Window, in_cells: bool) -> [KernelSource; 3] {
+/// A kernel over particles, but for its parameters and what else it takes.
+pub(super) fn particle_kernel(label: &str, text: &'static str, window: Window) -> KernelSource {
     // Rows that are painted at once; with more of wider windows GPUs would run fewer subgroups.
     let rows = if window == Window::Cic { 2 } else { 1 };
-    [
-        ("mesh::paint", include_str!("../../shaders/mesh/paint.wgsl")),
-        ("mesh::readout", include_str!("../../shaders/mesh/readout.wgsl")),
-        ("mesh::reach", include_str!("../../shaders/mesh/reach.wgsl")),
-    ]
-    .map(|(label, text)| {
-        KernelSource::new(label, text)
-            .params::<ParticleParams>()
-            .module("mesh::particle", include_str!("../../shaders/mesh/particle.wgsl"))
-            .module("mesh::window", include_str!("../../shaders/mesh/window.wgsl"))
-            .flag("tsc", window == Window::Tsc)
-            .flag("pcs", window == Window::Pcs)
-            .flag("in_cells", in_cells)
-            .repeat('@', window.order())
-            .repeat('$', rows)
-            .constant("ROWS", rows)
-    })
-}
-
-fn density_kernel() -> KernelSource {
-    KernelSource::new("mesh::density", include_str!("../../shaders/mesh/density.wgsl")).params::<DensityParams>()
-}
-
-/// All kernels, for all windows.
-pub(super) fn kernels() -> Vec<KernelSource> {
-    let windows = [Window::Cic, Window::Tsc, Window::Pcs];
-    let forms = windows.into_iter().flat_map(|window| [false, true].map(|in_cells| particle_kernels(window, in_cells)));
-    forms.flatten().chain([density_kernel()]).collect()
-}
-
-impl ParticleKernels {
-    fn new(window: Window, in_cells: bool) -> Self {
-        let [paint, readout, reach] = particle_kernels(window, in_cells).map(Kernel::trusted);
-        ParticleKernels { paint, readout, reach }
-    }
-}
-
-/// Paints particles of equal mass onto meshes and reads meshes at particles, with one window.
-///
-/// - Painting is exact: a particle is [`UNITS`] integer units shared among its nodes without loss, cells are 64-bit
-///   integers (two `u32`, low word first). Any order, any number of ranks gives the same bits, and cells cannot
-///   overflow below 2^36 particles per cell.
-/// - Everything is recorded, nothing submitted.
-pub struct Painter {
-    window: Window,
-    displaced: ParticleKernels,
-    in_cells: ParticleKernels,
-    density: Kernel,
-}
-
-impl Painter {
-    /// A painter with this window.
-    pub fn new(window: Window) -> Self {
-        let [displaced, in_cells] = [false, true].map(|in_cells| ParticleKernels::new(window, in_cells));
-        Painter { window, displaced, in_cells, density: Kernel::trusted(density_kernel()) }
-    }
-
-    /// Its window.
-    pub fn window(&self) -> Window {
-        self.window
-    }
-
-    fn kernels(&self, particles: &Particles<'_>) -> &ParticleKernels {
-        match particles {
-            Particles::Displaced { .. } => &self.displaced,
-            Particles::InCells { .. } => &self.in_cells,
-        }
-    }
-
-    /// Adds `particles` to `cells` (two words per cell of `mesh`, ghosts included). A particle that has a node outside
-    /// the array, or no finite position, is not painted but counted in `faults[0]`.
-    ///
-    /// # Errors
-    /// [`DeviceError::Misuse`] when an array is too short, or the mesh has more than 2^30 cells or the lattice more than 2^31 sites
-    /// along an axis; [`DeviceError`] when the kernel does not fit the device.
-    pub fn paint(
-        &self,
-        recorder: &mut Recorder,
-        particles: Particles<'_>,
-        mesh: &Mesh,
-        cells: &Array<u32>,
-        faults: &Array<u32>,
-    ) -> Result<(), DeviceError> {
-        const WHAT: &str = "Painter::paint";
-        checked(WHAT, &particles, mesh)?;
-        holds(WHAT, "words of cells", cells, mesh.layout.len().saturating_mul(2))?;
-        holds(WHAT, "words for faults", faults, 1)?;
-        let mut arrays = particles.arrays();
-        arrays.extend([cells.raw(), faults.raw()]);
-        recorder.each(
-            &self.kernels(&particles).paint,
-            &arrays,
-            &particles.geometry(mesh, &mesh.layout),
-            particles.len(),
-        )
-    }
-
-    /// `out[n]` = `field` at particle `n`, with the same window. Particles that [`paint`](Self::paint) would count as
-    /// faults read zero.
-    ///
-    /// # Errors
-    /// As [`paint`](Self::paint).
-    pub fn readout(
-        &self,
-        recorder: &mut Recorder,
-        particles: Particles<'_>,
-        mesh: &Mesh,
-        fields: &Array<f32>,
-        number: u64,
-        out: &Array<f32>,
-    ) -> Result<(), DeviceError> {
-        const WHAT: &str = "Painter::readout";
-        checked(WHAT, &particles, mesh)?;
-        holds(WHAT, "cells", fields, number.saturating_add(1).saturating_mul(mesh.layout.len()))?;
-        holds(WHAT, "results", out, particles.len())?;
-        let mut arrays = particles.arrays();
-        arrays.extend([fields.raw(), out.raw()]);
-        let mut geometry = particles.geometry(mesh, &mesh.layout);
-        geometry.shape[3] = (number * mesh.layout.len()) as u32;
-        recorder.each(&self.kernels(&particles).readout, &arrays, &geometry, particles.len())
-    }
-
-    /// Measures the ghost cells that painting needs: `reach` (7 words, cleared here) receives the cells below and above the own
-    /// ones, by axis, and the number of particles without a finite position.
-    ///
-    /// # Errors
-    /// As [`paint`](Self::paint), and [`DeviceError::Misuse`] for points of a mesh with ghosts, whose cells count those.
-    pub fn reach(
-        &self,
-        recorder: &mut Recorder,
-        particles: Particles<'_>,
-        mesh: &Mesh,
-        reach: &Array<u32>,
-    ) -> Result<(), DeviceError> {
-        const WHAT: &str = "Painter::reach";
-        checked(WHAT, &particles, mesh)?;
-        holds(WHAT, "words for the reach", reach, 7)?;
-        if matches!(particles, Particles::InCells { .. }) && mesh.layout.ghosts != [[0; 2]; 3] {
-            let why = "the cells of points count ghosts, of which the reach knows nothing; give a mesh without ghosts";
-            return Err(DeviceError::Misuse { what: WHAT.into(), why: why.into() });
-        }
-        recorder.clear(reach);
-        let mut arrays = particles.arrays();
-        arrays.push(reach.raw());
-        let bare = FieldLayout::new(mesh.layout.own.clone(), [[0; 2]; 3]);
-        recorder.each(&self.kernels(&particles).reach, &arrays, &particles.geometry(mesh, &bare), particles.len())
-    }
-
-    /// `out` (the own cells alone, C order) = cell * `scale` / [`UNITS`] + `shift`.
-    ///
-    /// # Errors
-    /// As [`paint`](Self::paint).
-    pub fn density(
-        &self,
-        recorder: &mut Recorder,
-        mesh: &Mesh,
-        cells: &Array<u32>,
-        out: &Array<f32>,
-        scale: f64,
-        shift: f32,
-    ) -> Result<(), DeviceError> {
-        const WHAT: &str = "Painter::density";
-        mesh.check(WHAT)?;
-        holds(WHAT, "words of cells", cells, mesh.layout.len().saturating_mul(2))?;
-        holds(WHAT, "results", out, volume(&mesh.layout.own))?;
-        let (own, [i, j, k]) = (extent(&mesh.layout.own), mesh.layout.strides());
-        let params = DensityParams {
-            own: [own[0], own[1], own[2], 0].map(|n| n as u32),
-            origin: [mesh.layout.offset(), i, j, k].map(|n| n as u32),
-            scale: (scale / UNITS) as f32,
-            shift,
-            padding: [0; 2],
-        };
-        recorder.each(&self.density, &[cells.raw(), out.raw()], &params, volume(&mesh.layout.own))
-    }
+    KernelSource::new(label, text)
+        .module("mesh::particle", include_str!("../../shaders/mesh/particle.wgsl"))
+        .module("mesh::interpolate", include_str!("../../shaders/mesh/interpolate.wgsl"))
+        .module("mesh::window", include_str!("../../shaders/mesh/window.wgsl"))
+        .flag("tsc", window == Window::Tsc)
+        .flag("pcs", window == Window::Pcs)
+        .repeat('@', window.order())
+        .repeat('$', rows)
+        .constant("ROWS", rows)
 }

@@ -1,7 +1,8 @@
 //! Points given by coordinates in a periodic box, distributed over the ranks of a mesh.
 
 use super::error::MeshError;
-use super::particles::{Mesh, Painter, Particles};
+use super::painter::Painter;
+use super::particles::{Mesh, Particles};
 use super::power::{all_finite, sides};
 use super::window::Window;
 use crate::comm::{Communicator, Op};

@@ -59,8 +59,8 @@ pub enum SimulationError {
         /// Values it should have.
         want: u64,
     },
-    /// Accelerations were asked for before there were any.
-    #[error("no force has been computed yet; run the simulation before asking for accelerations")]
+    /// A schedule kicks particles that have drifted since the last force.
+    #[error("a kick needs the force of where particles are, and there is none; put a force before it in the schedule")]
     NoForce,
     /// Particles without a finite position, or so far from their site that they cannot be painted.
     #[error("{particles} particle(s) have no finite position; the run cannot go on: use more steps or check the input")]

@@ -2,19 +2,20 @@
 //!
 //! ```text
 //! paint -> add ghost cells to their owners -> density -> filter: i k 1.5 Omega_m / k^2 for each axis
-//!       -> fill ghost cells -> read out at the particles
+//!       -> fill ghost cells -> read out at the particles, which are kicked and drift in the same pass
 //! ```
 //!
 //! The filter computes the three components in ten passes over the mesh. Paint and readout use the same window, so that a
-//! particle exerts no force on itself and momentum is conserved (Hockney & Eastwood 1988, section 5-3).
+//! particle exerts no force on itself and momentum is conserved (Hockney & Eastwood 1988, section 5-3). The field of the force is kept
+//! until particles drift away from where it was computed; accelerations of particles are stored nowhere.
 
 use crate::comm::Op;
 use crate::exchange::GridComms;
 use crate::exchange::ghost_cells::{Cells, GhostCells};
 use crate::fft::{Filter, Operator, Spec, Spectral, Transform, TransformTuning, Values};
-use crate::gpu::{Array, Recorder};
+use crate::gpu::{Array, DeviceError, Recorder};
 use crate::grid::{FieldLayout, GhostPlan};
-use crate::mesh::{Mesh, Painter, Particles};
+use crate::mesh::{Axpby, KickDrift, Lattice, Mesh, Painter, Particles, Push};
 
 use super::{Config, SimulationError};
 
@@ -23,6 +24,8 @@ use super::{Config, SimulationError};
 /// Its methods record work of all ranks: `comms` are those of the process grid that it was made with.
 pub struct Force {
     painter: Painter,
+    kick_drift: KickDrift,
+    axpby: Axpby,
     transform: Transform<f32>,
     filter: Filter<f32>,
     mesh: Mesh,
@@ -33,6 +36,8 @@ pub struct Force {
     reach: Array<u32>,
     /// Particles that could not be painted so far.
     faults: Array<u32>,
+    /// The three components of the force of where particles are, ghost cells included; none where they have drifted since.
+    field: Option<Array<f32>>,
 }
 
 /// Cells that are added when the ghost cells have to reach farther, so that they do not grow at every step.
@@ -65,6 +70,8 @@ impl Force {
         recorder.clear(&faults);
         Ok(Force {
             painter: Painter::new(config.window),
+            kick_drift: KickDrift::new(config.window),
+            axpby: Axpby::default(),
             transform,
             filter,
             ghosts: GhostCells::new(GhostPlan::new(shape, comms.grid(), comms.rank(), mesh.layout.ghosts, [true; 3])),
@@ -74,6 +81,7 @@ impl Force {
             sites: config.particles.pow(3),
             reach: gpu.array("pm::reach", 7)?,
             faults,
+            field: None,
         })
     }
 
@@ -168,27 +176,101 @@ impl Force {
         Ok(spectrum)
     }
 
-    /// Records the accelerations of the particles by axis: `-grad phi` with `lap phi = 1.5 Omega_m delta`.
+    /// Records the force of the particles: `-grad phi` on the mesh with `lap phi = 1.5 Omega_m delta`.
     ///
     /// # Errors
     /// As [`density`](Self::density).
-    pub fn accelerate(
+    pub fn solve(
         &mut self,
         recorder: &mut Recorder,
         comms: &mut GridComms,
         particles: Particles<'_>,
-        acceleration: &[Array<f32>; 3],
     ) -> Result<(), SimulationError> {
+        // Its memory is for painting.
+        self.field = None;
         let (gpu, own) = (recorder.gpu().clone(), self.transform.field_layout());
         let density = gpu.array::<f32>("pm::density", own.len())?;
         self.density(recorder, comms, particles, -1.0, &density)?;
-        let fields = gpu.array::<f32>("pm::force", 3 * self.mesh.layout.len())?;
-        self.filter.apply(recorder, comms, &density, &own, &fields, &self.mesh.layout)?;
-        self.ghosts.exchange(recorder, comms, &fields, Cells::Float)?;
-        for (number, component) in (0..).zip(acceleration) {
-            self.painter.readout(recorder, particles, &self.mesh, &fields, number, component)?;
+        let field = gpu.array::<f32>("pm::force", 3 * self.mesh.layout.len())?;
+        self.filter.apply(recorder, comms, &density, &own, &field, &self.mesh.layout)?;
+        self.ghosts.exchange(recorder, comms, &field, Cells::Float)?;
+        self.field = Some(field);
+        Ok(())
+    }
+
+    /// Records kicks by the force that was last [solved](Self::solve) and drifts, of the particles of `lattice` with these
+    /// displacements and momenta. A drift is the end of that force.
+    ///
+    /// # Errors
+    /// [`SimulationError::NoForce`] for kicks where there is none; [`DeviceError`].
+    pub fn push(
+        &mut self,
+        recorder: &mut Recorder,
+        lattice: &Lattice,
+        [displacement, momentum]: [&[Array<f32>; 3]; 2],
+        push: &Push,
+    ) -> Result<(), SimulationError> {
+        let mut drifts = push.drifts();
+        if !push.kicks().is_empty() {
+            let field = self.field.as_ref().ok_or(SimulationError::NoForce)?;
+            match self.kick_drift.record(recorder, lattice, &self.mesh, field, [displacement, momentum], push) {
+                Ok(()) => drifts = &[],
+                // A device with few bindings and a field in many windows.
+                Err(DeviceError::TooManyWindows { .. }) => {
+                    self.kick_by_axis(recorder, lattice, [displacement, momentum], push)?
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        for factor in drifts {
+            for (displacement, momentum) in displacement.iter().zip(momentum) {
+                self.axpby.record(recorder, *factor, momentum, 1.0, displacement)?;
+            }
+        }
+        if !push.drifts().is_empty() {
+            self.field = None;
         }
         Ok(())
+    }
+
+    /// Frees the memory of the last force, which nothing needs any more.
+    pub fn forget(&mut self) {
+        self.field = None;
+    }
+
+    /// Records the kicks of `push`, one axis after the other.
+    fn kick_by_axis(
+        &self,
+        recorder: &mut Recorder,
+        lattice: &Lattice,
+        [displacement, momentum]: [&[Array<f32>; 3]; 2],
+        push: &Push,
+    ) -> Result<(), SimulationError> {
+        let acceleration = recorder.gpu().array::<f32>("pm::acceleration", lattice.len())?;
+        for (axis, momentum) in momentum.iter().enumerate() {
+            self.readout(recorder, lattice, displacement, axis, &acceleration)?;
+            for &[keep, factor] in push.kicks() {
+                self.axpby.record(recorder, factor, &acceleration, keep, momentum)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Records a component of the last force at the particles.
+    ///
+    /// # Errors
+    /// As [`push`](Self::push).
+    pub fn readout(
+        &self,
+        recorder: &mut Recorder,
+        lattice: &Lattice,
+        [x, y, z]: &[Array<f32>; 3],
+        axis: usize,
+        out: &Array<f32>,
+    ) -> Result<(), SimulationError> {
+        let field = self.field.as_ref().ok_or(SimulationError::NoForce)?;
+        let particles = Particles::Displaced { lattice, displacement: [x, y, z] };
+        Ok(self.painter.readout(recorder, particles, &self.mesh, field, axis as u64, out)?)
     }
 
     /// Waits for the device and checks that every particle was painted since the solver was made.

@@ -36,9 +36,9 @@ use std::fmt;
 use crate::Context;
 use crate::cosmology::{LinearPower, StepOp, TransferKind, fill_white_noise, mode_amplitudes, resume_from, schedule};
 use crate::exchange::GridComms;
-use crate::gpu::{Array, DeviceError};
+use crate::gpu::{Array, DeviceError, bytes};
 use crate::grid::{Box3, Cost, Grid, extent};
-use crate::mesh::{Axpby, Bin, Lattice, Particles, SpectrumGeometry, power_spectrum};
+use crate::mesh::{Bin, Lattice, Particles, Push, SpectrumGeometry, power_spectrum};
 use force::Force;
 
 /// The particles of one rank, their force solver and the schedule of the run.
@@ -48,12 +48,11 @@ pub struct Simulation {
     comms: GridComms,
     lattice: Lattice,
     force: Force,
-    axpby: Axpby,
+    /// Displacements and momenta, but for `push`.
     displacement: [Array<f32>; 3],
     momentum: [Array<f32>; 3],
-    acceleration: [Array<f32>; 3],
-    /// Whether a force has been computed, so that `acceleration` holds one.
-    has_force: bool,
+    /// Kicks and drifts that were not recorded yet: as many as possible are made in one pass over the particles.
+    push: Push,
     /// The schedule from the start, or from the snapshot that the run was resumed at.
     ops: Vec<StepOp>,
     /// Operations of the schedule that have been done.
@@ -154,11 +153,13 @@ impl Simulation {
         let scale_factor = ops.iter().find_map(reached).unwrap_or(config.a_start);
         // Ghost cells as wide as typical displacements are today, 10 Mpc/h.
         let memory = config.memory(grid, (10.0 / config.box_size * config.mesh as f64).ceil() as u64);
-        if let Some(available) = context.gpu.capabilities().memory.map(|all| all / context.sharing as u64)
-            && memory.total() > available
+        let staging = if context.comm.size() > 1 { context.exchange.staging_bytes(&context.gpu) } else { 0 };
+        let (needed, sharing) = (memory.total() + staging, context.sharing);
+        if let Some(available) = context.gpu.capabilities().memory.map(|all| all / sharing as u64)
+            && needed > available
         {
-            let (needed, sharing) = (memory.total(), context.sharing);
-            return Err(SimulationError::Memory { needed, detail: memory.to_string(), available, sharing });
+            let detail = format!("{memory}, {} for staging buffers", bytes(staging));
+            return Err(SimulationError::Memory { needed, detail, available, sharing });
         }
         let comms = GridComms::new(&context.comm, grid)?;
         let lattice = Lattice::new(config.sites(), grid, context.comm.rank());
@@ -168,11 +169,9 @@ impl Simulation {
         Ok(Simulation {
             displacement: three("pm::displacement")?,
             momentum: three("pm::momentum")?,
-            acceleration: three("pm::acceleration")?,
-            has_force: false,
+            push: Push::default(),
             done: 0,
             scale_factor,
-            axpby: Axpby::default(),
             config,
             power,
             comms,
@@ -276,9 +275,9 @@ impl Simulation {
     ) -> Result<(), E> {
         while let Some(&op) = self.ops.get(self.done) {
             match op {
-                StepOp::Force => self.accelerate(context)?,
-                StepOp::Kick { keep, factor } => self.kick(context, keep, factor)?,
-                StepOp::Drift { factor } => self.drift(context, factor)?,
+                StepOp::Force => self.solve(context)?,
+                StepOp::Kick { keep, factor } => self.then(context, |push| push.kick(keep, factor))?,
+                StepOp::Drift { factor } => self.then(context, |push| push.drift(factor))?,
                 StepOp::Reached { a, step } => {
                     context.recorder.submit().map_err(SimulationError::from)?;
                     self.scale_factor = a;
@@ -288,32 +287,31 @@ impl Simulation {
             }
             self.done += 1;
         }
+        self.settle(context)?;
+        self.force.forget();
         Ok(self.force.check(&mut context.recorder, &self.comms)?)
     }
 
-    /// `acceleration = -grad phi` at the particles' positions.
-    fn accelerate(&mut self, context: &mut Context) -> Result<(), SimulationError> {
-        let [x, y, z] = &self.displacement;
-        let particles = Particles::Displaced { lattice: &self.lattice, displacement: [x, y, z] };
-        self.force.accelerate(&mut context.recorder, &mut self.comms, particles, &self.acceleration)?;
-        self.has_force = true;
-        Ok(())
+    /// Computes the force of where the particles are.
+    fn solve(&mut self, context: &mut Context) -> Result<(), SimulationError> {
+        self.settle(context)?;
+        let particles = displaced(&self.lattice, &self.displacement);
+        self.force.solve(&mut context.recorder, &mut self.comms, particles)
     }
 
-    /// `p = keep p + factor acceleration`.
-    fn kick(&mut self, context: &mut Context, keep: f64, factor: f64) -> Result<(), SimulationError> {
-        for (momentum, acceleration) in self.momentum.iter().zip(&self.acceleration) {
-            self.axpby.record(&mut context.recorder, factor, acceleration, keep, momentum)?;
+    /// Adds a kick or drift to those that were not recorded yet, and records these before where they do not go together.
+    fn then(&mut self, context: &mut Context, add: impl Fn(&mut Push) -> bool) -> Result<(), SimulationError> {
+        if !add(&mut self.push) {
+            self.settle(context)?;
+            add(&mut self.push);
         }
         Ok(())
     }
 
-    /// `x += factor p`.
-    fn drift(&mut self, context: &mut Context, factor: f64) -> Result<(), SimulationError> {
-        for (displacement, momentum) in self.displacement.iter().zip(&self.momentum) {
-            self.axpby.record(&mut context.recorder, factor, momentum, 1.0, displacement)?;
-        }
-        Ok(())
+    /// Records the kicks and drifts that were not yet: for all that looks at particles. Local to this rank.
+    fn settle(&mut self, context: &mut Context) -> Result<(), SimulationError> {
+        let push = std::mem::take(&mut self.push);
+        self.force.push(&mut context.recorder, &self.lattice, [&self.displacement, &self.momentum], &push)
     }
 
     /// Displacements and momenta of this rank's particles, by axis, C order over its sites. All ranks call it. Waits for
@@ -322,7 +320,8 @@ impl Simulation {
     /// # Errors
     /// [`DeviceError`]; [`SimulationError::Lost`] and [`NotFinite`](SimulationError::NotFinite),
     /// the same on all ranks.
-    pub fn phase_space(&self, context: &mut Context) -> Result<[[Vec<f32>; 3]; 2], SimulationError> {
+    pub fn phase_space(&mut self, context: &mut Context) -> Result<[[Vec<f32>; 3]; 2], SimulationError> {
+        self.settle(context)?;
         self.force.check(&mut context.recorder, &self.comms)?;
         let displacement = download(context, &self.displacement)?;
         let momentum = download(context, &self.momentum)?;
@@ -331,16 +330,21 @@ impl Simulation {
         Ok([displacement, momentum])
     }
 
-    /// The accelerations of the last force, in the form of [`phase_space`](Self::phase_space). Snapshots do not hold
-    /// them: a run that was resumed has none before its next force. Waits for the device.
+    /// The accelerations `-grad phi` of the particles where they are, in the form of [`phase_space`](Self::phase_space). It computes
+    /// the force. All ranks call it. Waits for the device.
     ///
     /// # Errors
-    /// [`SimulationError::NoForce`] before the first force; [`DeviceError`].
-    pub fn accelerations(&self, context: &mut Context) -> Result<[Vec<f32>; 3], SimulationError> {
-        if !self.has_force {
-            return Err(SimulationError::NoForce);
-        }
-        Ok(download(context, &self.acceleration)?)
+    /// As [`phase_space`](Self::phase_space).
+    pub fn accelerations(&mut self, context: &mut Context) -> Result<[Vec<f32>; 3], SimulationError> {
+        self.solve(context)?;
+        let out = context.gpu.array::<f32>("pm::acceleration", self.lattice.len())?;
+        let mut of_axis = |axis: usize| {
+            self.force.readout(&mut context.recorder, &self.lattice, &self.displacement, axis, &out)?;
+            Ok::<_, SimulationError>(context.recorder.download(&out, 0, out.len())?)
+        };
+        let accelerations = [of_axis(0)?, of_axis(1)?, of_axis(2)?];
+        self.force.check(&mut context.recorder, &self.comms)?;
+        Ok(accelerations)
     }
 
     /// The density on this rank's own cells of the force mesh, mean 1, C order, and which cells they are. All ranks call
@@ -351,8 +355,8 @@ impl Simulation {
     pub fn density(&mut self, context: &mut Context) -> Result<(Box3, Vec<f32>), SimulationError> {
         let own = self.force.layout().own.clone();
         let out = context.gpu.array::<f32>("pm::density", extent(&own).iter().product())?;
-        let [x, y, z] = &self.displacement;
-        let particles = Particles::Displaced { lattice: &self.lattice, displacement: [x, y, z] };
+        self.settle(context)?;
+        let particles = displaced(&self.lattice, &self.displacement);
         self.force.density(&mut context.recorder, &mut self.comms, particles, 0.0, &out)?;
         self.force.check(&mut context.recorder, &self.comms)?;
         let density = context.recorder.download(&out, 0, out.len())?;
@@ -378,8 +382,8 @@ impl Simulation {
     /// # Errors
     /// As [`phase_space`](Self::phase_space).
     fn spectrum(&mut self, context: &mut Context) -> Result<(Vec<[f32; 2]>, SpectrumGeometry), SimulationError> {
-        let [x, y, z] = &self.displacement;
-        let particles = Particles::Displaced { lattice: &self.lattice, displacement: [x, y, z] };
+        self.settle(context)?;
+        let particles = displaced(&self.lattice, &self.displacement);
         let spectrum = self.force.contrast(&mut context.recorder, &mut self.comms, particles)?;
         self.force.check(&mut context.recorder, &self.comms)?;
         let part = self.force.transform().spectrum_part();
@@ -407,6 +411,11 @@ impl Simulation {
     pub fn scale_factor(&self) -> f64 {
         self.scale_factor
     }
+}
+
+/// The particles of `lattice` with these displacements.
+fn displaced<'a>(lattice: &'a Lattice, [x, y, z]: &'a [Array<f32>; 3]) -> Particles<'a> {
+    Particles::Displaced { lattice, displacement: [x, y, z] }
 }
 
 /// One value per site and axis. Waits for the device.

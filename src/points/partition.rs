@@ -7,7 +7,7 @@ use crate::comm::Communicator;
 use crate::exchange::Context;
 use crate::gpu::primitives::{Count, Permute};
 use crate::gpu::{Array, Recorder};
-use crate::points::ghosts::{Ghosts, Region, Request};
+use crate::points::ghosts::{Ghosts, Reach, Region};
 use crate::points::rows::{row_offsets, upload_u32};
 use crate::points::sort::{SortError, distribute};
 use crate::points::tree::{Builder, Tree};
@@ -38,13 +38,11 @@ pub(crate) struct LocalPoints {
     pub tree: Tree,
 }
 
-/// This rank's points together with those of other ranks that its requests reach.
+/// This rank's points together with those of other ranks within reach.
 pub(crate) struct WithGhosts {
     /// Own points and ghosts; `None` without ghosts.
     pub points: Option<LocalPoints>,
     pub ghosts: Ghosts,
-    /// The global index of each ghost.
-    pub ghost_ids: Vec<u64>,
 }
 
 /// One rank's share of the points of all ranks.
@@ -130,10 +128,16 @@ impl Decomposition {
         Ok(high.into_iter().zip(low).map(owner).collect())
     }
 
-    /// Fetches copies of the points of other ranks that `requests` reach, without attributes; `None` on one rank. Waits. All ranks call it.
-    pub fn fetch_ghosts(&self, context: &mut Context, requests: &[Request]) -> Result<Option<WithGhosts>, SortError> {
+    /// Fetches copies of the points of other ranks that the points of `asking` reach, without attributes; without `asking` this rank's own
+    /// points ask. `None` on one rank. Waits. All ranks call it.
+    pub fn fetch_ghosts(
+        &self,
+        context: &mut Context,
+        asking: Option<&Region>,
+        reach: &Reach,
+    ) -> Result<Option<WithGhosts>, SortError> {
         let Some(region) = &self.region else { return Ok(None) };
-        let ghosts = Ghosts::find(context, region, requests)?;
+        let ghosts = Ghosts::find(context, region, asking.unwrap_or(region), reach)?;
         let dims = self.frame.dims as u64;
         let own_ids = match &self.own.ids {
             GlobalIds::List(ids) => ids.as_slice(),
@@ -142,7 +146,7 @@ impl Decomposition {
         let ghost_ids = self.ghost_values(context, &ghosts, own_ids)?;
         let positions = ghosts.refresh(context, self.own.cloud.positions(), dims)?;
         if ghosts.is_empty() {
-            return Ok(Some(WithGhosts { points: None, ghosts, ghost_ids }));
+            return Ok(Some(WithGhosts { points: None, ghosts }));
         }
         let Context { gpu, recorder, .. } = context;
         let ids: Vec<u64> = own_ids.iter().chain(&ghost_ids).copied().collect();
@@ -157,12 +161,12 @@ impl Decomposition {
         let cloud = Cloud::new(recorder, self.own.cloud.domain(), sorted)?;
         let tree = self.builder.build(recorder, &cloud, &self.frame)?;
         let ids = GlobalIds::List(order.into_iter().map(|row| ids[row as usize]).collect());
-        Ok(Some(WithGhosts { points: Some(LocalPoints { cloud, ids, tree }), ghosts, ghost_ids }))
+        Ok(Some(WithGhosts { points: Some(LocalPoints { cloud, ids, tree }), ghosts }))
     }
 
     /// The values that other ranks have for the points that are ghosts here; `own` has one for each of this rank's points. Waits. All ranks
     /// call it.
-    pub fn ghost_values(&self, context: &mut Context, ghosts: &Ghosts, own: &[u64]) -> Result<Vec<u64>, SortError> {
+    fn ghost_values(&self, context: &mut Context, ghosts: &Ghosts, own: &[u64]) -> Result<Vec<u64>, SortError> {
         let words: Vec<[u32; 2]> = own.iter().map(|&value| [value as u32, (value >> 32) as u32]).collect();
         let own = upload_u32(&mut context.recorder, words.as_flattened())?;
         let values = ghosts.refresh(context, &own, 2)?;

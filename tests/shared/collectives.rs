@@ -17,6 +17,8 @@ pub const CASES: &[Case] = &[
     ("scatter", scatter),
     ("all_to_all", all_to_all),
     ("all_to_all_v", all_to_all_v),
+    ("long_blocks", long_blocks),
+    ("long_and_short_blocks", long_and_short_blocks),
     ("split", split),
     ("messages_in_posting_order", messages_in_posting_order),
     ("messages_and_collectives_do_not_mix", messages_and_collectives_do_not_mix),
@@ -209,6 +211,54 @@ fn all_to_all_v(comm: &Communicator) -> Result<(), CommError> {
         assert_eq!(part, values(from, count(from, comm.rank()), comm.rank()));
     }
     assert_eq!(parts.iter().count(), comm.size());
+    Ok(())
+}
+
+/// Elements of a block that does not travel along trees; where messages are not cut, MPI moves it.
+fn long(comm: &Communicator) -> usize {
+    if comm.max_message() > 1 << 20 { 20_000 } else { 300 }
+}
+
+fn long_blocks(comm: &Communicator) -> Result<(), CommError> {
+    let (me, count) = (comm.rank(), long(comm));
+    let of_all: Vec<u32> = ranks(comm).flat_map(|rank| values(rank, count, 6)).collect();
+    assert!(comm.all_gather(&values(me, count, 6))? == of_all);
+    assert!(comm.all_gather_v(&values(me, count, 6))?.data() == of_all);
+    for root in [0, comm.size() - 1] {
+        let mut data = values(me, count, 8);
+        comm.broadcast(root, &mut data)?;
+        assert!(data == values(root, count, 8));
+        let got = comm.gather(root, &values(me, count, 6))?;
+        assert!(got.as_ref() == (me == root).then_some(&of_all));
+        assert!(comm.scatter(root, (me == root).then_some(&of_all[..]))? == values(me, count, 6));
+    }
+    let data: Vec<u32> = ranks(comm).flat_map(|to| values(me, count, to)).collect();
+    let expected: Vec<u32> = ranks(comm).flat_map(|from| values(from, count, me)).collect();
+    assert!(comm.all_to_all(&data)? == expected);
+    let sums = comm.reduce_scatter(&of_all, Op::Sum)?;
+    assert!(sums.iter().zip(values(me, count, 6)).all(|(&sum, value)| sum == value * comm.size() as u32));
+    Ok(())
+}
+
+fn long_and_short_blocks(comm: &Communicator) -> Result<(), CommError> {
+    let count = |from: usize, to: usize| [0, 5, long(comm)][(from + 2 * to) % 3];
+    for root in ranks(comm) {
+        let at_root = comm.rank() == root;
+        let got = comm.gather_v(root, &values(comm.rank(), count(comm.rank(), root), root))?;
+        for (rank, part) in got.iter().flat_map(|parts| parts.iter().enumerate()) {
+            assert!(part == values(rank, count(rank, root), root));
+        }
+        let counts: Vec<u64> = ranks(comm).map(|rank| count(root, rank) as u64).collect();
+        let data: Vec<u32> = ranks(comm).flat_map(|rank| values(rank, count(root, rank), 1)).collect();
+        let mine = comm.scatter_v(root, at_root.then_some((&data[..], &counts[..])))?;
+        assert!(mine == values(comm.rank(), count(root, comm.rank()), 1));
+    }
+    let data: Vec<u32> = ranks(comm).flat_map(|to| values(comm.rank(), count(comm.rank(), to), to)).collect();
+    let counts: Vec<u64> = ranks(comm).map(|to| count(comm.rank(), to) as u64).collect();
+    let parts = comm.all_to_all_v(&data, &counts)?;
+    for (from, part) in parts.iter().enumerate() {
+        assert!(part == values(from, count(from, comm.rank()), comm.rank()));
+    }
     Ok(())
 }
 

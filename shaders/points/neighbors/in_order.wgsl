@@ -7,14 +7,14 @@ fn is_reached(child: u32, done: u32, count: u32, node: u32, most: f32) -> bool {
 }
 
 /// Puts the children that the group may reach and has not looked at on the stack, the first on top.
-fn push(base: u32, first: u32, count: u32, level: u32) {
+fn push(stack_size: ptr<function, u32>, base: u32, first: u32, count: u32, level: u32) {
     let most = max_reach();
     let done = max(begin_at >> (3u * level), first) - first;
     var reached = 0u;
-    reached |= lane_ballot(is_reached(lane + $u * LANES, done, count, base, most)) << ($u * LANES);
+    reached |= lane_ballot(is_reached(lane + $u * lanes, done, count, base, most)) << ($u * lanes);
     while reached != 0u {
         let child = firstLeadingBit(reached);
         reached ^= 1u << child;
-        push_entry((level << 28u) | (first + child));
+        push_entry(stack_size, (level << 28u) | (first + child));
     }
 }

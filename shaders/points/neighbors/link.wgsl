@@ -26,8 +26,10 @@ var<private> component_mask#: u32;
 var<private> root: u32;
 /// A point of the tree of all queries of the group, once they are known to be in one, else NONE.
 var<private> group_root: u32;
+#if cursor
 /// Rounds of loops that are not in `rounds` yet.
 var<private> uncounted_rounds: u32;
+#endif
 
 fn begin_query#(row: u32) {
     reach# = params.reach;
@@ -102,19 +104,21 @@ fn join(source: u32) {
             a = select(a, high, from_a);
             b = select(high, b, from_a);
         }
+#if cursor
         uncounted_rounds += 1u;
         if uncounted_rounds > params.rounds / 64u {
             stopped = true;
             hits = 0u;
             break;
         }
+#endif
     }
     if joined != 0u { root = a; }
     component_mask# = select(component_mask#, joined, (component_mask# & joined) != 0u);
 }
 
 fn begin_leaf() {
-    let shared_root = broadcast_u32(root, 0u);
+    let shared_root = group_value(root);
     let differs = active_slots != 0u && (!in_one_tree() || root != shared_root);
     group_root = select(shared_root, NONE, any_lane(differs));
 }
@@ -130,6 +134,7 @@ fn merge_source(parent: u32) {
     join(load_parent(parent));
 }
 
+#if cursor
 /// Counts the rounds of all lanes: a driver may execute them one after the other.
 fn count_rounds() {
     rounds += lane_sum(uncounted_rounds);
@@ -140,11 +145,11 @@ fn must_repeat() -> bool {
     count_rounds();
     return any_lane(stopped);
 }
+#endif
 
-/// Whether a node's points are all in one tree with all queries: those of a node no longer than the reach are with each other.
-fn can_skip(level: u32, node: u32, loaded: Node) -> bool {
-    if any_lane(active_slots != 0u && !in_one_tree()) || !fits_reach(loaded.diagonal) { return false; }
-    var a = (node * LEAF) << (3u * level);
+/// Goes from `a` and from the lane's tree towards their roots until they meet, or for some steps; whether they have met.
+fn meets(first: u32) -> bool {
+    var a = first;
     var b = select(a, root, active_slots != 0u);
     for (var climbed = 0u; climbed < MAX_CLIMB && a != b; climbed++) {
         let up_a = load_parent(a);
@@ -152,12 +157,21 @@ fn can_skip(level: u32, node: u32, loaded: Node) -> bool {
         if up_a == a && up_b == b { break; }
         a = up_a;
         b = up_b;
+#if cursor
         uncounted_rounds += 1u;
+#endif
     }
     if active_slots != 0u { root = b; }
-    let same = a == b;
-    count_rounds();
-    return !any_lane(!same);
+    return a == b;
 }
 
-#each_workgroup
+/// Whether a node's points are all in one tree with all queries: those of a node no longer than the reach are with each other.
+fn can_skip(level: u32, node: u32, loaded: Node) -> bool {
+    let apart = active_slots != 0u && !in_one_tree();
+    if any_lane(apart || !fits_reach(loaded.diagonal)) { return false; }
+    let met = meets((node * LEAF) << (3u * level));
+#if cursor
+    count_rounds();
+#endif
+    return !any_lane(!met);
+}

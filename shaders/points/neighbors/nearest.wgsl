@@ -77,5 +77,3 @@ fn put(at: u32, d: f32, s: u32) {
     store_distance(at, select(params.infinity, params.unit * sqrt(d), s != NONE));
 }
 #endif
-
-#each_workgroup

@@ -12,15 +12,15 @@ fn visit_key(child: u32, count: u32, node: u32, most: f32) -> i32 {
 }
 
 /// Puts the children that the group may reach on the stack, the first on top.
-fn push(base: u32, first: u32, count: u32, level: u32) {
+fn push(stack_size: ptr<function, u32>, base: u32, first: u32, count: u32, level: u32) {
     let most = max_reach();
-    var key$ = visit_key(lane + $u * LANES, count, base, most);
+    var key$ = visit_key(lane + $u * lanes, count, base, most);
     for (var n = 0u; n < count; n++) {
-        var last = -1;
-        last = max(last, key$);
-        last = lane_max_i32(last);
+        var own_last = -1;
+        own_last = max(own_last, key$);
+        let last = lane_max_i32(own_last);
         if last < 0 { break; }
         key$ = select(key$, -1, key$ == last);
-        push_entry((level << 28u) | (first + (u32(last) & 7u)));
+        push_entry(stack_size, (level << 28u) | (first + (u32(last) & 7u)));
     }
 }

@@ -1,8 +1,12 @@
 // Group search: the queries of a group traverse a tree together.
 //
-// A group is QUERIES = LANES * SLOTS queries that follow each other on a curve: SLOTS in each of LANES invocations (lanes), which share
-// what they load. Lines with a `#` are written once for each slot, with the number of the slot in its place; those with a `$` once for
-// each child of a node that a lane looks at.
+// A group is `lanes * SLOTS` queries that follow each other on a curve: SLOTS in each of `lanes` invocations, which share what they load
+// through one of the modules `neighbors::lanes`. Lines with a `#` are written once for each slot, with the number of the slot in its place;
+// those with a `$` once for each child of a node that a lane looks at.
+//
+// All lanes of a group come to every vote together: loops and conditions around one depend on parameters, results of votes and variables
+// of a function that hold such, and on nothing else. Where lanes go apart (the sources that one accepts, steps to roots) nobody votes.
+// `tests/shaders.rs` goes through every form and checks it.
 //
 // The kernel that imports this module defines what is done with sources:
 // - `begin_query#(row)` and `end_query#(row)` for each query, `begin_group()` after the former of all slots;
@@ -17,8 +21,7 @@
 // `parent` stands in the place of `order` (link.wgsl).
 // A leaf is LEAF points, a node FAN nodes of the level below. Coordinates are scaled as they are loaded (measure.wgsl).
 //
-// Workgroup: LANES invocations and one group, or GROUP invocations with a group each if LANES is 1. No workgroup memory;
-// the stack has STACK entries, in registers of the lanes or in an array of each invocation.
+// Workgroup: GROUP invocations in as many groups as they make; memory as the lanes need it.
 //
 // A node is entered if any lane reaches it: a test of the group's box alone lets one outlier drag its group
 // through the whole tree. Along a periodic axis the nearest image counts: a difference d0 above half the side becomes
@@ -48,7 +51,9 @@ var<storage, read_write> cursor: array<u32>;
 #import neighbors::measure
 #import neighbors::lanes
 
-const QUERIES: u32 = LANES * SLOTS;
+/// Queries of a workgroup, and those for which there is a word of `cursor`: a group or a part of one.
+const BLOCK: u32 = GROUP * SLOTS;
+const UNIT: u32 = LANES * SLOTS;
 const NONE: u32 = 0xffffffffu;
 /// Beyond all coordinates.
 const FAR: f32 = 8e37;
@@ -76,7 +81,6 @@ struct Image {
     mixed: bool,
 }
 
-var<private> lane: u32;
 /// The query of the first slot.
 var<private> first_row: u32;
 /// Of the leaf that was found last.
@@ -97,14 +101,16 @@ var<private> side: vec3<f32>;
 var<private> half_side: vec3<f32>;
 var<private> sources: u32;
 var<private> skip: u32;
-/// Rounds of loops so far, the point to begin at, and whether the traversal has stopped.
-var<private> rounds: u32;
+/// The leaf to begin at.
 var<private> begin_at: u32;
+#if cursor
+/// Rounds of loops so far, leaves that were looked at, and whether the traversal has stopped.
+var<private> rounds: u32;
+var<private> leaves: u32;
 var<private> stopped: bool;
+#endif
 /// Slots whose query reaches the source in question; `wanted_hits` says which of them count.
 var<private> hits: u32;
-/// Leaves that were looked at.
-var<private> leaves: u32;
 
 fn source_at(i: u32) -> vec3<f32> {
 #if planar
@@ -209,6 +215,7 @@ fn wanted_hits(j: u32) -> u32 {
 /// there are none; these candidates are then accepted one by one.
 fn scan(leaf: u32, b: Bounds) {
     let image = image_of(b);
+    let mixed = any_lane(image.mixed);
     let low = group_bounds.low - image.by_query;
     let high = group_bounds.high - image.by_query;
     let most = max_reach();
@@ -217,30 +224,31 @@ fn scan(leaf: u32, b: Bounds) {
     let qy# = y# - image.by_query.y;
     let qz# = z# - image.by_query.z;
     var candidates = 0u;
-    for (var t = 0u; t < LEAF; t += LANES) {
+    for (var t = 0u; t < LEAF; t += lanes) {
         let j = leaf * LEAF + t + lane;
+        // A group may have more lanes than a leaf has points.
+        let exists = t + lane < LEAF && j < sources;
         var at = vec3<f32>(0.0);
-        if j < sources { at = source_at(j) - image.by_source; }
+        if exists { at = source_at(j) - image.by_source; }
         // Most sources of a leaf at the edge of the reach are near none of the queries.
         let outside = max(max(low - at, at - high), vec3<f32>(0.0));
-        let inside = j < sources && (image.mixed || square_of(scaled3(outside)) * CLOSER <= most);
+        let inside = exists && (mixed || square_of(scaled3(outside)) * CLOSER <= most);
+        share(at);
         let near = lane_ballot(inside && is_candidate(j));
-        var left = select(near, 0u, image.mixed);
+        var left = select(near, 0u, mixed);
         while left != 0u {
             let n = firstTrailingBit(left);
             left &= left - 1u;
-            let sx = broadcast(at.x, n);
-            let sy = broadcast(at.y, n);
-            let sz = broadcast(at.z, n);
-            let dx# = qx# - sx;
-            let dy# = qy# - sy;
-            let dz# = qz# - sz;
+            let s = shared_from(n);
+            let dx# = qx# - s.x;
+            let dy# = qy# - s.y;
+            let dz# = qz# - s.z;
             hits = 0u;
             hits |= select(0u, 1u << #u, square(scaled(dx#), scaled(dy#), scaled(dz#)) * CLOSER <= reach#);
             if wanted_hits(leaf * LEAF + t + n) != 0u { candidates |= 1u << (t + n); }
         }
         // Where pairs take different images, all sources are candidates.
-        candidates |= select(0u, near << t, image.mixed);
+        candidates |= select(0u, near << t, mixed);
     }
     while candidates != 0u {
         let j = leaf * LEAF + firstTrailingBit(candidates);
@@ -259,12 +267,8 @@ fn scan(leaf: u32, b: Bounds) {
     }
 }
 
-// Entries of the stack are nodes to be visited: the level in the upper 4 bits, the node within its level in the others.
-#if lane_stack
-#import neighbors::stack_lanes
-#else
-#import neighbors::stack_private
-#endif
+// Entries of the stack are nodes to be visited: the level in the upper 4 bits, the node within its level in the others. How many there
+// are is in a variable of `traverse`.
 #if nearest_first
 #import neighbors::nearest_first
 #else
@@ -272,9 +276,9 @@ fn scan(leaf: u32, b: Bounds) {
 #endif
 
 /// The next leaf that is reached, with its bounds; NONE if there is none left, or the traversal has stopped.
-fn next_leaf(own_leaf: u32) -> u32 {
-    while stack_size > 0u {
-        let entry = pop_entry();
+fn next_leaf(stack_size: ptr<function, u32>, own_leaf: u32) -> u32 {
+    while *stack_size > 0u {
+        let entry = pop_entry(stack_size);
         let level = entry >> 28u;
         let node = entry & 0xfffffffu;
         if level < params.levels {
@@ -296,31 +300,39 @@ fn next_leaf(own_leaf: u32) -> u32 {
         let first = node * FAN;
         let base = first_of(level - 1u) + first;
         let count = min(FAN, first_of(level) - base);
+#if cursor
         rounds += 2u * count + 2u;
-        push(base, first, count, level - 1u);
+#endif
+        push(stack_size, base, first, count, level - 1u);
     }
     return NONE;
 }
 
+#if cursor
 fn stop_at(leaf: u32) {
     stopped = true;
     begin_at = leaf;
 }
+#endif
 
 /// Traverses the tree, but for `own_leaf`.
 fn traverse(own_leaf: u32) {
-    stack_size = 0u;
-    push_entry(params.levels << 28u);
+    var stack_size = 0u;
+    push_entry(&stack_size, params.levels << 28u);
     loop {
-        let leaf = next_leaf(own_leaf);
+        let leaf = next_leaf(&stack_size, own_leaf);
         if leaf == NONE { break; }
+#if cursor
         rounds += params.leaf_rounds;
         leaves++;
+#endif
         scan(leaf, leaf_bounds);
+#if resumes
         if must_repeat() {
             stop_at(leaf);
             break;
         }
+#endif
     }
 }
 
@@ -336,11 +348,11 @@ fn load_slot#(row: u32) {
     if reach# >= 0.0 { group_bounds = Bounds(min(group_bounds.low, at), max(group_bounds.high, at)); }
 }
 
-/// The leaf that a group's own points are in, which is looked at first; NONE if it comes in its turn.
-fn own_leaf_of(group: u32) -> u32 {
+/// The leaf that the points of a group are in, the first of which is `row`, if it is looked at first; NONE if it comes in its turn.
+fn own_leaf_of(row: u32) -> u32 {
 #if own
 #if nearest_first
-    return group * QUERIES / LEAF;
+    return row / LEAF;
 #else
     return NONE;
 #endif
@@ -349,34 +361,64 @@ fn own_leaf_of(group: u32) -> u32 {
 #endif
 }
 
-/// The first leaf that group `number` of this dispatch looks at; NONE if it is complete.
-fn first_leaf(number: u32) -> u32 {
+/// The first leaf that a group looks at, the first query of which is `row`; NONE if it is complete.
+fn first_leaf(row: u32) -> u32 {
 #if half
-    let begin = number * QUERIES / LEAF;
+    let begin = row / LEAF;
 #else
     let begin = 0u;
 #endif
 #if resumes
-    return max(load_cursor(number), begin);
+    if row >= params.queries { return begin; }
+    return max(group_value(load_cursor((row - params.base) / UNIT)), begin);
 #else
     return begin;
 #endif
 }
 
-/// Keeps how far group `number` has come, for traversals that stop.
-fn keep_cursor(number: u32) {
+/// Keeps how far a group has come, for traversals that stop.
+fn keep_cursor() {
+#if cursor
+    if lane % LANES != 0u || first_row >= params.queries { return; }
+    let unit = (first_row - params.base) / UNIT;
+#endif
 #if resumes
-    store_cursor(number, select(NONE, begin_at, stopped));
+    store_cursor(unit, select(NONE, begin_at, stopped));
 #endif
 #if marks
-    store_cursor(number, select(NONE, 0u, stopped));
+    store_cursor(unit, select(NONE, 0u, stopped));
 #endif
 #if counts
-    store_cursor(number, select(leaves, NONE, stopped));
+    store_cursor(unit, select(leaves, NONE, stopped));
 #endif
 }
 
-fn search(group: u32) {
+/// Searches for the queries of this invocation and the others of its group, from `row` on.
+fn search(row: u32) {
+    first_row = row;
+    let group_row = group_value(row);
+    let begin = first_leaf(group_row);
+    if begin == NONE { return; }
+    begin_at = begin;
+    group_bounds = Bounds(vec3<f32>(FAR), vec3<f32>(-FAR));
+    let row# = row + #u;
+    worst# = NONE;
+    load_slot#(row#);
+    var searching = false;
+    searching |= reach# >= 0.0;
+    begin_group();
+    if params.sources > 0u && any_lane(searching) {
+        group_bounds = Bounds(lane_min(group_bounds.low), lane_max(group_bounds.high));
+        let own = own_leaf_of(group_row);
+        if own != NONE { scan(own, load_node(own).bounds); }
+        traverse(own);
+    }
+    if row# < params.queries { end_query#(row#); }
+    keep_cursor();
+}
+
+/// Searches for the queries of a workgroup, of which there may be fewer than it has room for.
+fn search_block(number: u32, invocation: u32) {
     side = params.side.xyz;
     half_side = params.half_side.xyz;
     sources = params.sources;
@@ -384,33 +426,6 @@ fn search(group: u32) {
     load_scale = params.load_scale;
     square_scale = params.square_scale;
     max_difference = params.max_difference;
-    // A workgroup of groups may have more than there are.
-    if group * QUERIES >= params.queries { return; }
-    let number = group - params.base / QUERIES;
-    begin_at = first_leaf(number);
-    if begin_at == NONE { return; }
-    group_bounds = Bounds(vec3<f32>(FAR), vec3<f32>(-FAR));
-    first_row = group * QUERIES + lane * SLOTS;
-    let row# = first_row + #u;
-    worst# = NONE;
-    load_slot#(row#);
-    group_bounds = Bounds(lane_min(group_bounds.low), lane_max(group_bounds.high));
-    begin_group();
-    if sources > 0u && group_bounds.low.x <= group_bounds.high.x {
-        let own = own_leaf_of(group);
-        if own != NONE { scan(own, load_node(own).bounds); }
-        traverse(own);
-    }
-    if row# < params.queries { end_query#(row#); }
-    if lane == 0u { keep_cursor(number); }
-}
-
-fn each_workgroup(number: u32, invocation: u32) {
-#if subgroup
-    lane = invocation;
-    search(params.first + number);
-#else
-    lane = 0u;
-    search(params.first + number * GROUP + invocation);
-#endif
+    begin_lanes();
+    search(params.first + number * BLOCK + invocation * SLOTS);
 }

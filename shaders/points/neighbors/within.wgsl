@@ -37,5 +37,3 @@ fn accept#(d: f32, s: u32) {
 fn end_query#(row: u32) {
     end(result_row(row, number#), state#);
 }
-
-#each_workgroup

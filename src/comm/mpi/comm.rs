@@ -11,6 +11,8 @@ pub(super) struct Comm {
     pub handle: Handle,
     /// Its number in the family.
     pub context: u64,
+    /// Its ranks, counted in the first communicator of its family.
+    pub members: Arc<[usize]>,
     pub last_calls: Arc<LastCalls>,
 }
 

@@ -10,8 +10,10 @@ use ::mpi::ffi;
 
 use super::calls::{CALLS, Request, is_alive};
 use super::comm::Comm;
+use super::message::Buffer;
 use super::reduction::Reduction;
 use super::status::{LastCalls, Status, StatusProtocol, Stream};
+use crate::comm::mismatch::Mismatch;
 use crate::comm::sync::{Backoff, locked};
 use crate::comm::{CommError, Result};
 
@@ -23,6 +25,9 @@ const YIELD_TIME: Duration = Duration::from_secs(2);
 /// The same once a lower rank has announced its failure.
 const YIELD_TIME_ANNOUNCED: Duration = Duration::from_secs(8);
 
+/// How long the notes of a mismatch may take to leave. A rank that does not take them is stopped, or ends.
+const ANNOUNCE_TIME: Duration = Duration::from_secs(2);
+
 /// A message that was dropped while it was under way, kept until MPI has done with its buffer.
 pub(super) struct Detached {
     pub request: Request,
@@ -30,7 +35,7 @@ pub(super) struct Detached {
     pub cancel: bool,
     pub to: usize,
     pub tag: c_int,
-    pub _buffer: Vec<u8>,
+    pub _buffer: Buffer,
     pub comm: Arc<Comm>,
 }
 
@@ -164,6 +169,31 @@ impl Family {
     /// Ends a query whose answer is not wanted any more.
     pub(super) fn drop_query(&self, query: u64) {
         self.protocol.drop_query(query);
+    }
+
+    /// What was found in the communicator of this number, here or by a rank that has told this one.
+    pub(super) fn found_in(&self, context: u64) -> Option<Mismatch> {
+        self.protocol.found_in(context)
+    }
+
+    /// Tells all other ranks of a communicator what this one has found, unless it was told so itself, and waits for the notes to be on
+    /// their way: from now on this rank may call MPI no more.
+    pub(super) fn announce(&self, comm: &Comm, found: &Mismatch) {
+        let rank = found.rank;
+        let sent = {
+            let Ok(_calls) = self.calls(rank) else { return };
+            self.protocol.announce_mismatch(comm.context, &comm.members, found)
+        };
+        if !matches!(sent, Ok(true)) {
+            return; // what is wrong with MPI is said elsewhere; this rank has an error to report
+        }
+        let (start, mut backoff) = (Instant::now(), Backoff::default());
+        while start.elapsed() < ANNOUNCE_TIME && !self.protocol.is_sent() {
+            if self.poll(rank).is_err() {
+                return;
+            }
+            backoff.pause();
+        }
     }
 
     /// Waits until all ranks have returned from their bodies, answering queries meanwhile. Does nothing for a caller's

@@ -10,9 +10,12 @@ use super::calls::{Request, ok};
 use super::comm::Comm;
 use super::family::{Detached, Family};
 use super::status::{Status, Stream};
-use super::watchdog::{Verdict, Watchdog};
+use super::watchdog::{Reason, Verdict, Watchdog};
 use crate::comm::Result;
+use crate::comm::call::Call;
 use crate::comm::lane::{Lane, MAX_TAG};
+use crate::comm::memory::Span;
+use crate::comm::mismatch::{Did, Mismatch};
 use crate::comm::sync::Backoff;
 use crate::comm::transport::{Arrived, Pending};
 
@@ -44,21 +47,58 @@ pub(super) struct Ends {
     pub tag: c_int,
 }
 
+/// What MPI reads or writes.
+pub(super) enum Buffer {
+    Bytes(Vec<u8>),
+    /// Kept alive only.
+    Span(#[expect(dead_code)] Span),
+}
+
+impl Buffer {
+    /// The vector; an empty one in place of a span.
+    fn into_bytes(self) -> Vec<u8> {
+        match self {
+            Buffer::Bytes(bytes) => bytes,
+            Buffer::Span(_) => Vec::new(),
+        }
+    }
+
+    /// Takes it away.
+    fn take(&mut self) -> Buffer {
+        mem::replace(self, Buffer::Bytes(Vec::new()))
+    }
+}
+
 /// A message under way. MPI reads or writes `buffer` until `is_done`.
 pub(super) struct Message {
-    pub family: Arc<Family>,
-    pub comm: Arc<Comm>,
-    pub ends: Ends,
-    pub direction: Direction,
-    pub request: Request,
-    pub buffer: Vec<u8>,
-    pub is_done: bool,
+    family: Arc<Family>,
+    comm: Arc<Comm>,
+    ends: Ends,
+    direction: Direction,
+    request: Request,
+    buffer: Buffer,
+    /// Bytes received.
+    came: usize,
+    is_done: bool,
     /// Whether there was more than was asked for.
-    pub more: bool,
-    pub watchdog: Watchdog,
+    more: bool,
+    watchdog: Watchdog,
 }
 
 impl Message {
+    /// A message that MPI has just begun to move.
+    pub fn new(
+        family: Arc<Family>,
+        comm: Arc<Comm>,
+        ends: Ends,
+        direction: Direction,
+        request: Request,
+        buffer: Buffer,
+    ) -> Message {
+        let watchdog = Watchdog::default();
+        Message { family, comm, ends, direction, request, buffer, came: 0, is_done: false, more: false, watchdog }
+    }
+
     fn is_collective(&self) -> bool {
         self.ends.tag == TAG_COLLECTIVE
     }
@@ -74,7 +114,7 @@ impl Message {
             self.is_done = true; // MPI frees a request that failed
             if !self.request.is_null() {
                 // Another request failed: MPI may still use the memory of this one.
-                mem::forget(mem::take(&mut self.buffer));
+                mem::forget(self.buffer.take());
             }
             let mut class = 0;
             // SAFETY: MPI is alive.
@@ -86,10 +126,13 @@ impl Message {
         self.is_done = true;
         if let Direction::Receive(bytes) = self.direction {
             let mut count = 0;
-            // SAFETY: MPI has written `count` bytes, at most the capacity it was given.
-            unsafe {
-                ok(rank, "MPI_Get_count", ffi::MPI_Get_count(&status, ffi::RSMPI_UINT8_T, &mut count))?;
-                self.buffer.set_len((count.max(0) as usize).min(bytes));
+            // SAFETY: the status is that of a receive.
+            let code = unsafe { ffi::MPI_Get_count(&status, ffi::RSMPI_UINT8_T, &mut count) };
+            ok(rank, "MPI_Get_count", code)?;
+            self.came = (count.max(0) as usize).min(bytes);
+            if let Buffer::Bytes(buffer) = &mut self.buffer {
+                // SAFETY: MPI has written so many bytes, at most the capacity it was given.
+                unsafe { buffer.set_len(self.came) };
             }
             if self.is_collective() {
                 self.family.count_received();
@@ -105,32 +148,47 @@ impl Message {
             return Ok(());
         }
         self.family.poll(self.ends.rank)?;
+        if let Some(call) = self.call()
+            && let Some(found) = self.family.found_in(self.comm.context)
+            && let Some(found) = found.as_seen_by(self.ends.rank, &call)
+        {
+            return Err(found.error());
+        }
         if self.watchdog.query_is_due() {
             let stream = Stream { context: self.comm.context, tag: self.ends.tag };
             self.watchdog.query = Some(self.family.query(self.ends.rank, self.ends.other_in_family, stream)?);
         }
-        if let Some(query) = self.watchdog.query
-            && let Some(status) = self.family.take_answer(query)
-        {
-            let verdict = self.verdict(status);
-            self.watchdog.take_verdict(verdict)?;
-        }
-        self.watchdog.still_possible()
+        let judged = match self.watchdog.query.and_then(|query| self.family.take_answer(query)) {
+            Some(status) => self.watchdog.take_verdict(self.verdict(status)),
+            None => Ok(()),
+        };
+        judged.and_then(|()| self.watchdog.still_possible()).map_err(|reason| match reason {
+            Reason::Gone(error) => error,
+            Reason::Mismatch(found) => {
+                self.family.announce(&self.comm, &found);
+                found.error()
+            }
+        })
+    }
+
+    /// The collective that this rank is in, if the message belongs to one.
+    fn call(&self) -> Option<Call> {
+        self.comm.last_calls.get(self.comm.context).filter(|_| self.is_collective())
     }
 
     /// What the other rank's status means for this message.
     fn verdict(&self, status: Status) -> Verdict {
         let Ends { rank, other, other_in_family, .. } = self.ends;
-        let call = self.comm.last_calls.get(self.comm.context).filter(|_| self.is_collective());
-        match (status, call) {
-            (Status::Gone(gone), Some(call)) => Verdict::Suspect(gone.in_collective(&call, rank, other)),
-            (Status::Gone(gone), None) => Verdict::Suspect(match self.direction {
+        let mismatch = |call, did| Reason::Mismatch(Mismatch { rank, call, other, did });
+        match (status, self.call()) {
+            (Status::Gone(gone), Some(call)) => Verdict::Suspect(mismatch(call, Did::Gone(gone))),
+            (Status::Gone(gone), None) => Verdict::Suspect(Reason::Gone(match self.direction {
                 Direction::Receive(_) => gone.in_wait_for_message(other_in_family),
                 Direction::Send => gone.in_wait_to_send(other_in_family),
-            }),
+            })),
             (Status::Called(theirs), Some(call)) if call.is_contradicted_by(&theirs) => {
-                let error = call.mismatch(rank, other, &theirs);
-                if call.is_before(&theirs) { Verdict::Suspect(error) } else { Verdict::Impossible(error) }
+                let reason = mismatch(call, Did::Called(theirs));
+                if call.is_before(&theirs) { Verdict::Suspect(reason) } else { Verdict::Impossible(reason) }
             }
             _ => Verdict::Possible,
         }
@@ -150,7 +208,7 @@ impl Pending for Message {
         while !self.is_done()? {
             backoff.pause();
         }
-        Ok(Arrived { data: mem::take(&mut self.buffer), more: self.more })
+        Ok(Arrived { bytes: self.came, more: self.more, data: self.buffer.take().into_bytes() })
     }
 }
 
@@ -167,7 +225,7 @@ impl Drop for Message {
                 cancel: matches!(self.direction, Direction::Receive(_)),
                 to: self.ends.other_in_family,
                 tag: self.ends.tag,
-                _buffer: mem::take(&mut self.buffer),
+                _buffer: self.buffer.take(),
                 comm: self.comm.clone(),
             };
             self.family.detach(self.ends.rank, detached);

@@ -7,6 +7,7 @@
 //!   blocking calls that make communicators and finalise MPI are made once all ranks have arrived ([`create`]).
 
 mod calls;
+mod collectives;
 mod comm;
 mod create;
 mod family;
@@ -26,16 +27,17 @@ pub(super) use self::calls::{CALLS, ok};
 use self::calls::{Request, is_alive};
 use self::comm::Comm;
 pub(super) use self::family::Family;
-use self::message::{Direction, Ends, Message, tag};
+use self::message::{Buffer, Direction, Ends, Message, tag};
 use self::status::StatusProtocol;
-use self::watchdog::Watchdog;
 use super::call::Call;
 use super::call::HEADER_BYTES;
 use super::communicator::Communicator;
 use super::error::with_rank;
 use super::lane::Lane;
+use super::mismatch::Mismatch;
+use super::native::Native;
 use super::sync::locked;
-use super::transport::{Group, Pending, Transport};
+use super::transport::{Group, Payload, Pending, Target, Transport};
 use super::{CommError, Result};
 use crate::printable::printable;
 
@@ -46,8 +48,6 @@ const ABORT_WAIT: Duration = Duration::from_secs(5);
 pub(super) struct Mpi {
     comm: Arc<Comm>,
     rank: usize,
-    /// The ranks of this communicator, counted in the first of its family.
-    members: Arc<[usize]>,
     family: Arc<Family>,
 }
 
@@ -87,8 +87,8 @@ impl Mpi {
         let family = Arc::new(Family::new(serialized, ends, StatusProtocol::new(notes, rank, size)?));
         let last_calls = family.last_calls().clone();
         last_calls.insert(0);
-        let comm = Comm { handle: data, context: 0, last_calls };
-        Ok(Mpi { comm: Arc::new(comm), rank, members: (0..size).collect(), family })
+        let comm = Comm { handle: data, context: 0, members: (0..size).collect(), last_calls };
+        Ok(Mpi { comm: Arc::new(comm), rank, family })
     }
 
     pub fn family(&self) -> Arc<Family> {
@@ -98,15 +98,14 @@ impl Mpi {
     fn pending(
         &self,
         request: Request,
-        buffer: Vec<u8>,
+        buffer: Buffer,
         other: usize,
         lane: Lane,
         direction: Direction,
     ) -> Box<dyn Pending> {
-        let ends = Ends { rank: self.rank, other, other_in_family: self.members[other], tag: tag(lane) };
+        let ends = Ends { rank: self.rank, other, other_in_family: self.comm.members[other], tag: tag(lane) };
         let (family, comm) = (self.family.clone(), self.comm.clone());
-        let watchdog = Watchdog::default();
-        Box::new(Message { family, comm, ends, direction, request, buffer, is_done: false, more: false, watchdog })
+        Box::new(Message::new(family, comm, ends, direction, request, buffer))
     }
 }
 
@@ -116,41 +115,71 @@ impl Transport for Mpi {
     }
 
     fn size(&self) -> usize {
-        self.members.len()
+        self.comm.members.len()
     }
 
     fn begin(&self, call: &Call) {
         self.comm.last_calls.set(self.comm.context, call);
     }
 
-    fn send(&self, to: usize, lane: Lane, data: Vec<u8>) -> Result<Box<dyn Pending>> {
+    fn announce(&self, found: &Mismatch) {
+        self.family.announce(&self.comm, found);
+    }
+
+    fn send(&self, to: usize, lane: Lane, data: Payload) -> Result<Box<dyn Pending>> {
+        let (buffer, place, bytes) = match data {
+            Payload::Bytes(data) => {
+                let (place, bytes) = (data.as_ptr(), data.len());
+                (Buffer::Bytes(data), place, bytes)
+            }
+            Payload::Span(span) => {
+                let (place, bytes) = (span.place().as_ptr().cast_const(), span.bytes());
+                (Buffer::Span(span), place, bytes)
+            }
+        };
         let _calls = self.family.calls(self.rank)?;
         let mut request = Request::null();
-        let (place, count, comm) = (data.as_ptr().cast(), data.len() as c_int, self.comm.handle.0);
+        let (count, comm) = (bytes as c_int, self.comm.handle.0);
         // SAFETY: the buffer lives in `Message` or `Detached` until the request is complete.
-        let code =
-            unsafe { ffi::MPI_Isend(place, count, ffi::RSMPI_UINT8_T, to as c_int, tag(lane), comm, &mut request.0) };
+        let code = unsafe {
+            ffi::MPI_Isend(place.cast(), count, ffi::RSMPI_UINT8_T, to as c_int, tag(lane), comm, &mut request.0)
+        };
         ok(self.rank, "MPI_Isend", code)?;
         if lane == Lane::Collective {
             self.family.count_sent();
         }
-        Ok(self.pending(request, data, to, lane, Direction::Send))
+        Ok(self.pending(request, buffer, to, lane, Direction::Send))
     }
 
-    fn receive(&self, from: usize, lane: Lane, bytes: usize) -> Result<Box<dyn Pending>> {
-        let mut buffer: Vec<u8> = Vec::new();
-        let memory = |_| CommError::Memory { rank: self.rank, bytes: bytes as u64 };
-        buffer.try_reserve_exact(bytes).map_err(memory)?;
-        // The header is read even if the message is longer than the buffer, and then MPI does not promise to write it.
-        buffer.resize(bytes.min(HEADER_BYTES), 0);
+    fn receive(&self, from: usize, lane: Lane, target: Target) -> Result<Box<dyn Pending>> {
+        let (buffer, place, bytes) = match target {
+            Target::Bytes(bytes) => {
+                let mut buffer: Vec<u8> = Vec::new();
+                let memory = |_| CommError::Memory { rank: self.rank, bytes: bytes as u64 };
+                buffer.try_reserve_exact(bytes).map_err(memory)?;
+                // The header is read even if the message is longer than the buffer, and then MPI does not promise to write it.
+                buffer.resize(bytes.min(HEADER_BYTES), 0);
+                let place = buffer.as_mut_ptr();
+                (Buffer::Bytes(buffer), place, bytes)
+            }
+            Target::Span(span) => {
+                let (place, bytes) = (span.place().as_ptr(), span.bytes());
+                (Buffer::Span(span), place, bytes)
+            }
+        };
         let _calls = self.family.calls(self.rank)?;
         let mut request = Request::null();
-        let (place, count, comm) = (buffer.as_mut_ptr().cast(), bytes as c_int, self.comm.handle.0);
+        let (count, comm) = (bytes as c_int, self.comm.handle.0);
         // SAFETY: as in `send`; the buffer has room for `bytes` bytes.
-        let code =
-            unsafe { ffi::MPI_Irecv(place, count, ffi::RSMPI_UINT8_T, from as c_int, tag(lane), comm, &mut request.0) };
+        let code = unsafe {
+            ffi::MPI_Irecv(place.cast(), count, ffi::RSMPI_UINT8_T, from as c_int, tag(lane), comm, &mut request.0)
+        };
         ok(self.rank, "MPI_Irecv", code)?;
         Ok(self.pending(request, buffer, from, lane, Direction::Receive(bytes)))
+    }
+
+    fn native(&self) -> Option<&dyn Native> {
+        Some(self)
     }
 
     fn new_context(&self) -> u64 {
@@ -171,13 +200,13 @@ impl Transport for Mpi {
                 return none.map(|_| None);
             }
         };
-        let comm = Comm { handle, context: group.context, last_calls };
-        let members = group.members.iter().map(|&member| self.members[member]).collect();
-        Ok(Some(Box::new(Mpi { comm: Arc::new(comm), rank: group.rank, members, family: self.family.clone() })))
+        let members = group.members.iter().map(|&member| self.comm.members[member]).collect();
+        let comm = Comm { handle, context: group.context, members, last_calls };
+        Ok(Some(Box::new(Mpi { comm: Arc::new(comm), rank: group.rank, family: self.family.clone() })))
     }
 
     fn abort(&self, message: &str) -> ! {
-        end_all(self.members[self.rank], message, 1)
+        end_all(self.comm.members[self.rank], message, 1)
     }
 }
 
@@ -206,7 +235,8 @@ impl Communicator {
     /// over it. Needs the feature `mpi`.
     ///
     /// - MPI stays the caller's: it must outlive what this returns, and nothing here initialises or finalises it.
-    /// - A rank that fails ends the others only if the caller calls [`abort`](Communicator::abort). A rank that has dropped
+    /// - A rank that fails ends the others only if the caller calls [`abort`](Communicator::abort); but a mismatch of collectives that
+    ///   one rank finds ends the waits of all in that communicator, whatever that rank does then. A rank that has dropped
     ///   all communicators made here answers no status queries any more; ranks that wait for it wait without an end.
     /// - Without `MPI_THREAD_SERIALIZED` only the calling thread may use it.
     ///

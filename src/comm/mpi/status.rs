@@ -3,7 +3,7 @@
 //! A rank that has waited for about a second asks the other one for its status: which collective it has called last, or
 //! that it has left. Ranks answer while they wait themselves, or when they have returned from their body and wait for the
 //! end; one that computes answers at its next wait. So a short wait costs no message, and a rank that leaves need not tell
-//! all others. The notes (queries, answers, and announcements of a failure) travel on an MPI communicator of their own,
+//! all others. The notes (queries, answers, and announcements of a failure or a mismatch) travel on an MPI communicator of their own,
 //! which all communicators of a family share.
 
 use std::collections::HashMap;
@@ -18,6 +18,7 @@ use super::calls::{CALLS, Handle, Request, is_alive, ok};
 use crate::comm::Result;
 use crate::comm::call::Call;
 use crate::comm::gone::Gone;
+use crate::comm::mismatch::{Did, Mismatch};
 use crate::comm::sync::locked;
 
 const TAG: c_int = 0;
@@ -71,7 +72,7 @@ pub(super) enum Status {
     Gone(Gone),
 }
 
-/// A message of this protocol: a query, its answer, or the announcement that the sender fails.
+/// A message of this protocol: a query, its answer, or the announcement that the sender fails or has found a mismatch.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Note {
@@ -81,6 +82,13 @@ struct Note {
     call: Call,
     kind: u32,
     tag: u32,
+    /// Of a mismatch: what the sender called.
+    found_in: Call,
+    /// The sender, and the rank that did otherwise: `call`, or what `other_kind` says.
+    rank: u32,
+    other: u32,
+    other_kind: u32,
+    reserved: u32,
 }
 
 // Values of `Note::kind`.
@@ -90,6 +98,7 @@ const UNKNOWN: u32 = 2;
 const LEFT: u32 = 3;
 const DROPPED: u32 = 4;
 const FAILURE: u32 = 5;
+const MISMATCH: u32 = 6;
 
 impl Status {
     /// The kind of a note that carries this status, and its call.
@@ -109,6 +118,29 @@ impl Status {
             DROPPED => Status::Gone(Gone::Dropped),
             _ => Status::Unknown,
         }
+    }
+}
+
+impl Note {
+    /// The note of a mismatch in a communicator.
+    fn of_mismatch(context: u64, found: &Mismatch) -> Note {
+        let (other_kind, call) = match found.did {
+            Did::Called(call) => Status::Called(call),
+            Did::Gone(gone) => Status::Gone(gone),
+        }
+        .to_note();
+        let (rank, other, found_in) = (found.rank as u32, found.other as u32, found.call);
+        Note { context, call, kind: MISMATCH, found_in, rank, other, other_kind, ..Note::zeroed() }
+    }
+
+    /// The mismatch of a note.
+    fn mismatch(&self) -> Mismatch {
+        let did = match self.other_kind {
+            LEFT => Did::Gone(Gone::Left),
+            DROPPED => Did::Gone(Gone::Dropped),
+            _ => Did::Called(self.call),
+        };
+        Mismatch { rank: self.rank as usize, call: self.found_in, other: self.other as usize, did }
     }
 }
 
@@ -133,6 +165,8 @@ struct State {
     unanswered: u64,
     /// The lowest other rank that has announced a failure.
     lowest_failing: Option<usize>,
+    /// The first mismatch in each communicator that has one.
+    mismatches: HashMap<u64, Mismatch>,
 }
 
 /// One rank's end of the protocol.
@@ -156,6 +190,7 @@ impl StatusProtocol {
             next_query: 0,
             unanswered: 0,
             lowest_failing: None,
+            mismatches: HashMap::new(),
         };
         let protocol = StatusProtocol {
             comm: ManuallyDrop::new(comm),
@@ -201,7 +236,7 @@ impl StatusProtocol {
         let mut state = locked(&self.state);
         let query = state.next_query;
         state.next_query += 1;
-        let note = Note { context: stream.context, query, call: Call::zeroed(), kind: QUERY, tag: stream.tag as u32 };
+        let note = Note { context: stream.context, query, kind: QUERY, tag: stream.tag as u32, ..Note::zeroed() };
         self.send(&mut state, other, note)?;
         state.unanswered += 1;
         state.queries.insert(query, None);
@@ -245,6 +280,9 @@ impl StatusProtocol {
                 FAILURE => {
                     state.lowest_failing = Some(state.lowest_failing.map_or(from, |lowest| lowest.min(from)));
                 }
+                MISMATCH => {
+                    state.mismatches.entry(note.context).or_insert_with(|| note.mismatch());
+                }
                 _ => {
                     state.unanswered = state.unanswered.saturating_sub(1);
                     if let Some(answer) = state.queries.get_mut(&note.query) {
@@ -275,6 +313,30 @@ impl StatusProtocol {
             self.send(&mut state, to, Note { kind: FAILURE, ..Note::zeroed() })?;
         }
         Ok(())
+    }
+
+    /// Tells all other `members` of a communicator what this rank has found, unless something was found in it before; returns
+    /// whether it does. The caller holds the lock of MPI calls.
+    pub fn announce_mismatch(&self, context: u64, members: &[usize], found: &Mismatch) -> Result<bool> {
+        let mut state = locked(&self.state);
+        if state.mismatches.contains_key(&context) {
+            return Ok(false);
+        }
+        state.mismatches.insert(context, *found);
+        for &to in members.iter().filter(|&&member| member != self.rank) {
+            self.send(&mut state, to, Note::of_mismatch(context, found))?;
+        }
+        Ok(true)
+    }
+
+    /// The first mismatch in the communicator of this number.
+    pub fn found_in(&self, context: u64) -> Option<Mismatch> {
+        locked(&self.state).mismatches.get(&context).copied()
+    }
+
+    /// Whether no note is on its way out.
+    pub fn is_sent(&self) -> bool {
+        locked(&self.state).outgoing.is_empty()
     }
 
     /// Cancels the receive of notes and lets go of those under way. The caller holds the lock of MPI calls, and MPI is alive.

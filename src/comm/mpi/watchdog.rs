@@ -1,28 +1,40 @@
 //! How long a message has been waited for, and whether it can still come.
 //!
-//! - A short wait only counts polls. After [`QUERY_AFTER`] the other rank is asked for its status.
+//! - A short wait only counts polls and looks at the clock. After [`QUERY_AFTER`] the other rank is asked for its status.
 //! - If it is in another collective of the same number, the ranks have called different things: an error at once.
 //! - If it is past the collective or gone, a message that it sent before may still be on its way. It is an error if the
 //!   message has not come within [`GRACE`] and [`GRACE_POLLS`] more polls. By then MPI has moved what there was to move;
 //!   polls are counted, since a process that was stopped meanwhile has not polled.
+//! - A rank that finds that ranks called different things tells all ranks of the communicator, for it may answer none from then on.
 //! - Any other status means that the other rank is slow: the wait goes on.
 
 use std::time::{Duration, Instant};
 
 use crate::comm::CommError;
+use crate::comm::mismatch::Mismatch;
 
 /// How long a wait lasts before the other rank is queried.
 const QUERY_AFTER: Duration = Duration::from_secs(1);
 /// How long a message may take that was sent before its sender answered the query.
 const GRACE: Duration = Duration::from_secs(2);
 /// How often it must have been polled for in that time.
-const GRACE_POLLS: u32 = 1000;
-/// A wait of fewer polls is short.
-const SHORT: u32 = 2048;
+const GRACE_POLLS: u32 = 100;
+/// A wait of fewer polls, or of less time after them, is short.
+const SHORT_POLLS: u32 = 64;
+const SHORT: Duration = Duration::from_millis(2);
 
-/// An error that is reported if the message does not come for a while.
+/// Why a message does not come.
+#[derive(Clone)]
+pub(super) enum Reason {
+    /// Ranks called different collectives.
+    Mismatch(Mismatch),
+    /// The other rank is gone.
+    Gone(CommError),
+}
+
+/// A reason that is an error if the message does not come for a while.
 struct Suspicion {
-    error: CommError,
+    reason: Reason,
     since: Instant,
     polls: u32,
 }
@@ -31,6 +43,8 @@ struct Suspicion {
 #[derive(Default)]
 pub(super) struct Watchdog {
     polls: u32,
+    /// When the wait had lasted for some polls.
+    begun: Option<Instant>,
     /// When the wait became long, or the last status came.
     since: Option<Instant>,
     /// The query that is under way.
@@ -43,17 +57,20 @@ pub(super) enum Verdict {
     /// The message may come.
     Possible,
     /// It cannot come, unless it is on its way already.
-    Suspect(CommError),
+    Suspect(Reason),
     /// It cannot come.
-    Impossible(CommError),
+    Impossible(Reason),
 }
 
 impl Watchdog {
     /// Counts a poll that found nothing; returns whether the wait is a long one.
     pub fn is_long(&mut self) -> bool {
         self.polls = self.polls.saturating_add(1);
-        if self.polls > SHORT {
-            self.since.get_or_insert_with(Instant::now);
+        if self.since.is_none()
+            && self.polls > SHORT_POLLS
+            && self.begun.get_or_insert_with(Instant::now).elapsed() > SHORT
+        {
+            self.since = self.begun;
         }
         self.since.is_some()
     }
@@ -66,14 +83,14 @@ impl Watchdog {
     /// Ends the query with what its answer means.
     ///
     /// # Errors
-    /// That of [`Verdict::Impossible`].
-    pub fn take_verdict(&mut self, verdict: Verdict) -> Result<(), CommError> {
+    /// The reason of [`Verdict::Impossible`].
+    pub fn take_verdict(&mut self, verdict: Verdict) -> Result<(), Reason> {
         (self.query, self.since) = (None, Some(Instant::now()));
         match verdict {
-            Verdict::Impossible(error) => return Err(error),
+            Verdict::Impossible(reason) => return Err(reason),
             Verdict::Possible => self.suspicion = None,
-            Verdict::Suspect(error) => {
-                let suspicion = Suspicion { error, since: Instant::now(), polls: self.polls };
+            Verdict::Suspect(reason) => {
+                let suspicion = Suspicion { reason, since: Instant::now(), polls: self.polls };
                 self.suspicion.get_or_insert(suspicion);
             }
         }
@@ -81,12 +98,12 @@ impl Watchdog {
     }
 
     /// Fails where a suspicion has lasted for the grace period.
-    pub fn still_possible(&self) -> Result<(), CommError> {
+    pub fn still_possible(&self) -> Result<(), Reason> {
         match &self.suspicion {
-            Some(Suspicion { error, since, polls })
+            Some(Suspicion { reason, since, polls })
                 if since.elapsed() > GRACE && self.polls.saturating_sub(*polls) > GRACE_POLLS =>
             {
-                Err(error.clone())
+                Err(reason.clone())
             }
             _ => Ok(()),
         }

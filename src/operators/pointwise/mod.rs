@@ -9,19 +9,27 @@
 //!              (parsed, checked)   (lower)             (derive)                          (write)
 //! ```
 
+mod builtins;
 mod derive;
 mod error;
 mod evaluate;
+mod expressions;
 mod graph;
+mod kernel;
 mod lower;
 mod write;
+
+use std::ops::Range;
 
 use wgpu::naga::front::wgsl;
 use wgpu::naga::valid::{Capabilities, ValidationFlags, Validator};
 use wgpu::naga::{ScalarKind, Span, TypeInner};
 
 pub use error::PointwiseError;
-use graph::{Graph, Node};
+pub(super) use graph::Binary;
+use graph::{Graph, Node, Op};
+pub use kernel::Form;
+pub(super) use kernel::{PointwiseParams, kernel, samples};
 use lower::{Lowering, Value};
 
 /// An argument of a pointwise function.
@@ -55,6 +63,8 @@ pub struct Argument {
 pub struct Pointwise {
     graph: Graph,
     arguments: Vec<Argument>,
+    results: Vec<Argument>,
+    /// Components of all results.
     outputs: Vec<Node>,
 }
 
@@ -91,7 +101,27 @@ impl Pointwise {
         }
         let value = lowering.call(function, values, 0, Span::UNDEFINED)?;
         let outputs = value.scalars().unwrap_or_default();
-        Ok(Pointwise { graph: lowering.graph, arguments, outputs })
+        let results = vec![Argument { name: name.into(), width: outputs.len() as u32 }];
+        Ok(Pointwise { graph: lowering.graph, arguments, results, outputs })
+    }
+
+    /// The function that gives its arguments back.
+    pub(super) fn identity(arguments: Vec<Argument>) -> Self {
+        let mut graph = Graph::default();
+        let outputs = (0..total(&arguments)).map(|number| graph.input(number)).collect();
+        Pointwise { graph, results: arguments.clone(), arguments, outputs }
+    }
+
+    /// `function(a, b)`, component by component.
+    pub(super) fn componentwise(function: Binary, width: u32) -> Self {
+        let mut graph = Graph::default();
+        let mut of = |component| {
+            let (a, b) = (graph.input(component), graph.input(width + component));
+            graph.binary(function, a, b)
+        };
+        let outputs = (0..width).map(&mut of).collect();
+        let argument = |name: &str| Argument { name: name.into(), width };
+        Pointwise { graph, arguments: vec![argument("a"), argument("b")], results: vec![argument("result")], outputs }
     }
 
     /// The arguments, in order.
@@ -99,14 +129,19 @@ impl Pointwise {
         &self.arguments
     }
 
-    /// Components of the result.
+    /// The results, in order: one, called as the function, of a function in WGSL; one for each argument of a [`vjp`](Self::vjp).
+    pub fn results(&self) -> &[Argument] {
+        &self.results
+    }
+
+    /// Components of all results.
     pub fn width(&self) -> u32 {
         self.outputs.len() as u32
     }
 
     /// Components of all arguments.
     fn components(&self) -> u32 {
-        self.arguments.iter().map(|argument| argument.width).sum()
+        total(&self.arguments)
     }
 
     /// Arithmetic operations per place: what a kernel of it does.
@@ -141,7 +176,67 @@ impl Pointwise {
             arguments.push(other.clone());
         }
         let outputs = graph.graft(&next.graph, &inputs, &next.outputs);
-        Ok(Pointwise { graph, arguments, outputs })
+        Ok(Pointwise { graph, arguments, results: next.results.clone(), outputs })
+    }
+
+    /// `next` of this function's results, where its argument `i` is the result number `from[i]`.
+    pub(super) fn followed_by(&self, next: &Pointwise, from: &[usize]) -> Self {
+        let places = ranges(&self.results);
+        let inputs: Vec<Node> =
+            from.iter().flat_map(|&result| &self.outputs[places[result].clone()]).copied().collect();
+        let mut graph = self.graph.clone();
+        let outputs = graph.graft(&next.graph, &inputs, &next.outputs);
+        Pointwise { graph, arguments: self.arguments.clone(), results: next.results.clone(), outputs }
+    }
+
+    /// The results of this function and then those of `other`, whose argument `i` is this one's argument number `shared[i]`, or one more.
+    pub(super) fn beside(&self, other: &Pointwise, shared: &[Option<usize>]) -> Self {
+        let (mut graph, mut arguments) = (self.graph.clone(), self.arguments.clone());
+        let mut inputs = Vec::new();
+        for (argument, shared) in other.arguments.iter().zip(shared) {
+            let number = shared.unwrap_or_else(|| {
+                arguments.push(argument.clone());
+                arguments.len() - 1
+            });
+            inputs.extend(ranges(&arguments)[number].clone().map(|component| graph.input(component as u32)));
+        }
+        let more = graph.graft(&other.graph, &inputs, &other.outputs);
+        let results = [&self.results[..], &other.results].concat();
+        Pointwise { graph, arguments, results, outputs: [&self.outputs[..], &more].concat() }
+    }
+
+    /// The same with its arguments in another order: argument `i` is the one that was number `order[i]`.
+    pub(super) fn reordered(&self, order: &[usize]) -> Self {
+        let arguments: Vec<Argument> = order.iter().map(|&old| self.arguments[old].clone()).collect();
+        let places = ranges(&arguments);
+        let (mut graph, mut inputs) = (Graph::default(), vec![None; self.components() as usize]);
+        for (new, &old) in order.iter().enumerate() {
+            for (component, input) in places[new].clone().zip(ranges(&self.arguments)[old].clone()) {
+                inputs[input] = Some(graph.input(component as u32));
+            }
+        }
+        let inputs: Vec<Node> = inputs.into_iter().flatten().collect();
+        let outputs = graph.graft(&self.graph, &inputs, &self.outputs);
+        Pointwise { graph, arguments, results: self.results.clone(), outputs }
+    }
+
+    /// The same with its results in another order, or only some of them: result `i` is the one that was number `order[i]`.
+    pub(super) fn with_results(&self, order: &[usize]) -> Self {
+        let places = ranges(&self.results);
+        let outputs = order.iter().flat_map(|&old| &self.outputs[places[old].clone()]).copied().collect();
+        let results = order.iter().map(|&old| self.results[old].clone()).collect();
+        Pointwise { graph: self.graph.clone(), arguments: self.arguments.clone(), results, outputs }
+    }
+
+    /// Whether each argument matters at all.
+    fn used(&self) -> Vec<bool> {
+        let mut used = vec![false; self.components() as usize];
+        for node in self.graph.needed(self.outputs.iter().copied()) {
+            if let Op::Input(number) = self.graph.op(node) {
+                used[number as usize] = true;
+            }
+        }
+        ranges(&self.arguments).into_iter().map(|range| used[range].contains(&true)).collect()
     }
 
     /// The derivative times a vector: a function of the arguments and of a tangent for each (`d_` before the name), which gives the
@@ -155,10 +250,12 @@ impl Pointwise {
         let tangents =
             self.arguments.iter().map(|Argument { name, width }| Argument { name: format!("d_{name}"), width: *width });
         let arguments = self.arguments.iter().cloned().chain(tangents).collect();
-        Pointwise { graph, arguments, outputs }
+        let results = self.results.iter();
+        let results = results.map(|Argument { name, width }| Argument { name: format!("d_{name}"), width: *width });
+        Pointwise { graph, arguments, results: results.collect(), outputs }
     }
 
-    /// A vector times the derivative: a function of the arguments and of an adjoint of the result, which gives the adjoints of all
+    /// A vector times the derivative: a function of the arguments and of an adjoint of each result, which gives the adjoints of all
     /// arguments, one behind the other.
     pub fn vjp(&self) -> Pointwise {
         let mut graph = self.graph.clone();
@@ -166,9 +263,9 @@ impl Pointwise {
         let adjoints: Vec<_> = (count..count + width).map(|number| graph.input(number)).collect();
         let found = graph.reverse(&self.outputs, &adjoints, count);
         let outputs = found.into_iter().map(|node| node.unwrap_or_else(|| graph.number(0.0))).collect();
-        let adjoint = Argument { name: "adjoint".into(), width };
-        let arguments = self.arguments.iter().cloned().chain([adjoint]).collect();
-        Pointwise { graph, arguments, outputs }
+        let adjoint = |Argument { name, width }: &Argument| Argument { name: format!("adjoint_{name}"), width: *width };
+        let arguments = self.arguments.iter().cloned().chain(self.results.iter().map(adjoint)).collect();
+        Pointwise { graph, arguments, results: self.arguments.iter().map(adjoint).collect(), outputs }
     }
 
     /// The result for one place, on the host and in f64: components of all arguments, one behind the other.
@@ -191,6 +288,21 @@ impl Pointwise {
             read(argument, component)
         })
     }
+}
+
+/// Components of all of these.
+fn total(arguments: &[Argument]) -> u32 {
+    arguments.iter().map(|argument| argument.width).sum()
+}
+
+/// Which components each of these has.
+fn ranges(arguments: &[Argument]) -> Vec<Range<usize>> {
+    let mut start = 0;
+    let range = |argument: &Argument| {
+        start += argument.width as usize;
+        start - argument.width as usize..start
+    };
+    arguments.iter().map(range).collect()
 }
 
 /// Components of a type of f32.

@@ -4,12 +4,12 @@
 use super::catalogue::{Catalogue, Members, Selection, catalogue};
 use super::error::FofError;
 use super::linking::Linking;
-use super::links::resolve;
+use super::{links, resolve::resolve};
 use crate::exchange::Context;
 use crate::gpu::{Array, Recorder};
 use crate::grid::Cost;
 use crate::points::neighbors::Components;
-use crate::points::partition::{Decomposition, GlobalIds, LocalPoints};
+use crate::points::partition::{Decomposition, GlobalIds};
 use crate::points::{AnyArray, Cloud};
 
 /// Friends-of-friends groups of the points of all ranks: points are friends that lie within the linking length of each other,
@@ -17,12 +17,13 @@ use crate::points::{AnyArray, Cloud};
 ///
 /// - The label of a group is the least index of a point in it, indices counting the rows of all ranks' clouds in rank order: it
 ///   depends neither on the number of ranks nor on the device or the order of anything.
-/// - A group may span any number of ranks. Each rank links its own points and ghosts, the copies of points within reach on other ranks;
-///   then the ranks exchange which of their labels mean the same group.
+/// - A group may span any number of ranks. Each rank links its own points; then ranks compare nodes of their trees, and those points
+///   that are about the linking length from others, and the components that are found to be linked get the least label of any.
 /// - Attributes of the cloud called `mass` (one `f32` per point), `velocity` (`dims`) and `scale_factor` (one) travel with the points and
 ///   enter the [`catalogue`](Self::catalogue).
 ///
-/// Exchanges: those of the sort, three of the host and two of devices for ghosts, one each for labels of ghosts and for links.
+/// Exchanges: those of the sort, and of the host one all-gather, two for each level of the tree, one for points, one for links and five
+/// for each doubling of the number of ranks that a group spans in a row.
 ///
 /// ```
 /// use meshloom::{Error, Launch, gpu::Options, launch};
@@ -64,18 +65,6 @@ fn attribute<'a>(cloud: &'a Cloud, name: &'static str) -> Result<Option<&'a Arra
     }
 }
 
-/// The least global index in the component of each point.
-fn labels_of(
-    recorder: &mut Recorder,
-    components: &Components,
-    points: &LocalPoints,
-    length: f32,
-) -> Result<Vec<u64>, FofError> {
-    let labels = components.labels(recorder, &points.tree, length)?;
-    let labels = recorder.download(&labels, 0, labels.len())?;
-    Ok(labels.into_iter().map(|row| points.ids.of(row)).collect())
-}
-
 impl Groups {
     /// Finds the groups of all ranks' points. Waits. All ranks call it, each with its own part of the input: any number of points, also
     /// none.
@@ -93,31 +82,22 @@ impl Groups {
         if let Some(rank) = points.comm.first_to_differ(length)? {
             return Err(FofError::Differ { rank });
         }
-        let components = Components::new(&context.gpu);
-        let requests = points.region.as_ref().map_or_else(Vec::new, |region| region.requests(length));
-        let Some(fetched) = points.fetch_ghosts(context, &requests)? else {
-            let labels = labels_of(&mut context.recorder, &components, &points.own, length)?;
-            return Ok(Groups { points, labels, length, ghosts: 0, cost: Cost::default() });
-        };
+        let own = &points.own;
+        let found = Components::new(&context.gpu).labels(&mut context.recorder, &own.tree, length)?;
         // Rows ascend with indices, so the least row of a component has its least index.
-        let joint = fetched.points.as_ref().unwrap_or(&points.own);
-        let found = labels_of(&mut context.recorder, &components, joint, length)?;
-        let label_of = |id: u64| match fetched.points.as_ref().map(|points| &points.ids) {
-            Some(GlobalIds::List(ids)) => found[ids.partition_point(|&other| other < id)],
-            _ => id,
-        };
-        let mut labels: Vec<u64> = match (&fetched.points, &points.own.ids) {
-            (Some(_), GlobalIds::List(own)) => own.iter().map(|&id| label_of(id)).collect(),
-            _ => found.clone(),
-        };
-        // A ghost and the point that it is a copy of are in the same group.
-        let owners_labels = points.ghost_values(context, &fetched.ghosts, &labels)?;
-        let links = fetched.ghost_ids.iter().zip(owners_labels).map(|(&id, owners)| [label_of(id), owners]);
-        let links: Vec<[u64; 2]> = links.filter(|[here, owners]| here != owners).collect();
-        let least = resolve(&points.comm, &links)?;
-        labels.iter_mut().for_each(|label| *label = *least.get(label).unwrap_or(label));
-        let (ghosts, cost) = (fetched.ghosts.len(), fetched.ghosts.cost());
-        Ok(Groups { points, labels, length, ghosts, cost })
+        let roots = context.recorder.download(&found, 0, found.len())?;
+        let mut groups = Groups { labels: Vec::new(), length, ghosts: 0, cost: Cost::default(), points };
+        let own = &groups.points.own;
+        let mut least: Vec<u64> = (0..own.cloud.len() as u32).map(|row| own.ids.of(row)).collect();
+        if let Some(region) = &groups.points.region {
+            let links = links::find(context, &groups.points, region, &roots, length)?;
+            let (spanning, cost) = resolve(&groups.points.comm, |row| own.ids.of(row), &links.pairs)?;
+            spanning.into_iter().for_each(|(row, label)| least[row as usize] = label);
+            (groups.ghosts, groups.cost) = (links.ghosts, links.cost);
+            groups.cost += cost;
+        }
+        groups.labels = roots.into_iter().map(|row| least[row as usize]).collect();
+        Ok(groups)
     }
 
     /// The label of each of this rank's rows of the input, in its order. One exchange of the host. All ranks call it.
@@ -183,7 +163,7 @@ impl Groups {
         self.points.total
     }
 
-    /// Copies of other ranks' points that this rank fetched.
+    /// Copies of other ranks' points that this rank got to compare with its own.
     pub fn ghosts(&self) -> u64 {
         self.ghosts
     }

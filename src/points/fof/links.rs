@@ -1,79 +1,212 @@
-//! Groups that span ranks: labels of different ranks that mean the same group, united.
+//! Links between groups of different ranks: which components of one rank's points have friends in which of another's.
+//!
+//! Of two ranks one asks, the other answers. They descend their trees together ([`Descent`]) until boxes or points are surely linked
+//! or surely apart. Points of a box no longer than the linking length are one component, and two components need one link: what lies below
+//! two such boxes whose components are linked is not looked at again. So a dense halo that is cut costs the surface of the cut in
+//! units of the linking length, and only points that are about that far from others are sent one by one. Pairs so near the length that
+//! rounding decides are left to the kernels, which link them as they would on one rank.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 
-use crate::comm::{CommError, Communicator};
+use bytemuck::{Pod, Zeroable};
 
-/// A disjoint-set forest over labels; the root of a set is its least label.
-#[derive(Default)]
-struct Forest(HashMap<u64, u64>);
+use super::error::FofError;
+use crate::exchange::Context;
+use crate::gpu::Recorder;
+use crate::grid::Cost;
+use crate::points::Cloud;
+use crate::points::ghosts::{BoundingBox, Descent, Met, Pending, Reach, Region, cost_of, count};
+use crate::points::neighbors::Components;
+use crate::points::partition::Decomposition;
 
-impl Forest {
-    fn root(&mut self, label: u64) -> u64 {
-        let (mut root, mut at) = (label, label);
-        while let Some(&up) = self.0.get(&root).filter(|&&up| up != root) {
-            root = up;
-        }
-        // Path compression.
-        while let Some(up) = self.0.get_mut(&at).filter(|up| **up != root) {
-            at = std::mem::replace(up, root);
-        }
-        root
-    }
-
-    /// Whether the two were not in one set yet.
-    fn unite(&mut self, one: u64, other: u64) -> bool {
-        let (a, b) = (self.root(one), self.root(other));
-        for root in [a, b] {
-            self.0.insert(root, a.min(b));
-        }
-        a != b
-    }
+/// A connected component of one rank's own points: the rank, and the row of its point with the least index.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Pod, Zeroable)]
+pub(super) struct Component {
+    pub rank: u32,
+    pub row: u32,
 }
 
-/// For each label in any rank's `links`, the least label of its group. Links are pairs of labels that mean the same group. All ranks call
-/// it.
-///
-/// Each rank sends those of its links that do not follow from its others, 16 bytes each, to all ranks: one all-gather.
-pub(super) fn resolve(comm: &Communicator, links: &[[u64; 2]]) -> Result<HashMap<u64, u64>, CommError> {
-    let mut own = Forest::default();
-    let links: Vec<[u64; 2]> = links.iter().copied().filter(|[one, other]| own.unite(*one, *other)).collect();
-    let mut all = Forest::default();
-    for links in comm.all_gather_v(&links)?.iter() {
-        links.iter().for_each(|[one, other]| {
-            all.unite(*one, *other);
-        });
-    }
-    let labels: Vec<u64> = all.0.keys().copied().collect();
-    Ok(labels.into_iter().map(|label| (label, all.root(label))).collect())
+/// A node, and the row of the component that its points are in.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct NodeRequest {
+    bounds: BoundingBox,
+    row: u32,
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::comm::run_threads;
+/// In place of a row: the points of the node may be in several components.
+const SEVERAL: u32 = u32::MAX;
 
-    #[test]
-    fn chains_over_all_ranks_have_one_label() {
-        for ranks in 1..=5 {
-            let found = run_threads(ranks, |comm| {
-                let me = comm.rank() as u64;
-                // From rank to rank in one chain, and a pair of each rank's own; one link is told twice.
-                let chain = [100 - me, 99 - me];
-                resolve(&comm, &[chain, [1000 + me, 2000 + me], chain, [99 - me, 100 - me]])
-            })
-            .unwrap();
-            for map in found {
-                let least = 100 - ranks as u64;
-                assert!((least..=100).all(|label| map[&label] == least), "{ranks}");
-                assert!((0..ranks as u64).all(|rank| map[&(2000 + rank)] == 1000 + rank));
-                assert_eq!(map.len(), 3 * ranks + 1);
+/// A point, and the row of its component.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct PointRequest {
+    at: [f32; 3],
+    row: u32,
+}
+
+/// What one rank has found.
+pub(super) struct Links {
+    /// Components, of any ranks, that are in one group.
+    pub pairs: Vec<[Component; 2]>,
+    /// Points of other ranks that came here to be compared.
+    pub ghosts: u64,
+    pub cost: Cost,
+}
+
+/// Finds links between components of different ranks. `region` is of this rank's points; `roots` has the row of its component for each row.
+/// All ranks call it.
+pub(super) fn find(
+    context: &mut Context,
+    points: &Decomposition,
+    region: &Region,
+    roots: &[u32],
+    length: f32,
+) -> Result<Links, FofError> {
+    let comm = context.comm.clone();
+    let me = comm.rank();
+    let asked = |rank: usize| ((me + rank) % 2 == 0) == (me < rank);
+    let (reach, labels) = (Reach::Same(length), Labels { region, roots, length });
+    let mut comparison = Comparison { labels, linked: HashSet::new(), open: Vec::new() };
+    let descent = Descent::new(&comm, region, &reach, region, asked)?;
+    let request = |level, node| NodeRequest {
+        bounds: *region.node(level, node),
+        row: labels.of(Met::Node(level, node), region.node(level, node)).unwrap_or(SEVERAL),
+    };
+    let (pending, mut cost) = descent.run(request, |rank, request| comparison.near(rank, request))?;
+    let point = |&Pending { at, .. }: &Pending| PointRequest {
+        at: BoundingBox::point(region.point(at)).low,
+        row: labels.of_point(at),
+    };
+    let requests: Vec<PointRequest> = pending.iter().map(point).collect();
+    let ranks: Vec<u32> = pending.iter().map(|pending| pending.rank).collect();
+    let counts = count(&ranks, comm.size());
+    let received = comm.all_to_all_v(&requests, &counts)?;
+    cost += cost_of::<PointRequest>(&counts, received.counts(), me);
+    for (rank, requests) in received.iter().enumerate() {
+        requests.iter().for_each(|request| comparison.compare(rank, request));
+    }
+    let mut pairs = comparison.decide(&mut context.recorder, points, me)?;
+    let own = |row| Component { rank: me as u32, row };
+    pairs.extend(comparison.linked.iter().map(|&(there, row)| [there, own(row)]));
+    Ok(Links { pairs, ghosts: received.data().len() as u64, cost })
+}
+
+/// The components of this rank's nodes and points.
+#[derive(Clone, Copy)]
+struct Labels<'a> {
+    region: &'a Region,
+    roots: &'a [u32],
+    length: f32,
+}
+
+impl Labels<'_> {
+    /// The row of the component of a point, or of a node that is no longer than the linking length.
+    fn of(&self, met: Met, bounds: &BoundingBox) -> Option<u32> {
+        match met {
+            Met::Point(at) => Some(self.of_point(at)),
+            Met::Node(level, node) => {
+                let one = bounds.surely_reaches(bounds, self.length, &self.region.side);
+                one.then(|| self.of_point(self.region.levels.points(level, node).start as usize))
             }
         }
     }
 
-    #[test]
-    fn no_links_are_nothing() {
-        assert!(resolve(&Communicator::solo(), &[]).unwrap().is_empty());
+    /// The row of the component of the point at a place along the curve.
+    fn of_point(&self, at: usize) -> u32 {
+        self.roots[self.region.order[at] as usize]
+    }
+}
+
+/// This rank's points as those of others are compared with them.
+struct Comparison<'a> {
+    labels: Labels<'a>,
+    /// Components of other ranks, and rows of those of this rank that are linked with them.
+    linked: HashSet<(Component, u32)>,
+    /// Pairs that rounding decides: a point of another rank, its component, and the place along the curve of one of this rank.
+    open: Vec<([f32; 3], Component, usize)>,
+}
+
+impl Comparison<'_> {
+    /// The box around what a node may be linked with here, but for what is linked already: of points, and of nodes no larger than itself or,
+    /// if it is of several components, than the linking length.
+    fn near(&mut self, rank: usize, request: &NodeRequest) -> BoundingBox {
+        let NodeRequest { bounds, row } = request;
+        let there = (*row != SEVERAL).then_some(Component { rank: rank as u32, row: *row });
+        let Labels { region, length, .. } = self.labels;
+        let least = if there.is_some() { 0.0 } else { f64::from(length).powi(2) };
+        let (mut near, size) = (BoundingBox::EMPTY, bounds.diagonal().max(least));
+        region.walk(bounds, length, |met, held| {
+            if there.is_some_and(|there| self.links(there, bounds, met, held)) {
+                return false;
+            }
+            let large = matches!(met, Met::Node(..)) && held.diagonal() > size;
+            if !large {
+                near.include(held);
+            }
+            large
+        });
+        near
+    }
+
+    /// Compares a point with all of this rank.
+    fn compare(&mut self, rank: usize, request: &PointRequest) {
+        let there = Component { rank: rank as u32, row: request.row };
+        let (point, Labels { region, length, .. }) = (BoundingBox::point(&request.at), self.labels);
+        region.walk(&point, length, |met, held| {
+            if self.links(there, &point, met, held) {
+                return false;
+            }
+            if let Met::Point(at) = met {
+                self.open.push((request.at, there, at));
+            }
+            true
+        });
+    }
+
+    /// Whether the points in `bounds`, of one component of another rank, are linked with what was met, if that is of one component too.
+    fn links(&mut self, there: Component, bounds: &BoundingBox, met: Met, held: &BoundingBox) -> bool {
+        let Some(here) = self.labels.of(met, held) else { return false };
+        if self.linked.contains(&(there, here)) {
+            return true;
+        }
+        let sure = bounds.surely_reaches(held, self.labels.length, &self.labels.region.side);
+        if sure {
+            self.linked.insert((there, here));
+        }
+        sure
+    }
+
+    /// Links of the pairs that rounding decides, among components of any ranks: those of a cloud of their points alone, in the frame of all
+    /// points.
+    fn decide(
+        &self,
+        recorder: &mut Recorder,
+        points: &Decomposition,
+        me: usize,
+    ) -> Result<Vec<[Component; 2]>, FofError> {
+        let Labels { region, length, .. } = self.labels;
+        let open = self.open.iter();
+        let open = open.filter(|(_, there, at)| !self.linked.contains(&(*there, self.labels.of_point(*at))));
+        let mut parts: Vec<(Component, [u32; 3])> = Vec::new();
+        for (other, there, at) in open {
+            let here = Component { rank: me as u32, row: self.labels.of_point(*at) };
+            let own = BoundingBox::point(region.point(*at)).low;
+            parts.extend([(*there, other.map(f32::to_bits)), (here, own.map(f32::to_bits))]);
+        }
+        if parts.is_empty() {
+            return Ok(Vec::new());
+        }
+        parts.sort_unstable();
+        parts.dedup();
+        let positions = parts.iter().flat_map(|(_, at)| at[..region.dims].iter().map(|&bits| f32::from_bits(bits)));
+        let positions: Vec<f32> = positions.collect();
+        let cloud = Cloud::from_host(recorder, points.own.cloud.domain(), &positions)?;
+        let tree = points.builder.build(recorder, &cloud, &points.frame)?;
+        let labels = Components::new(recorder.gpu()).labels(recorder, &tree, length)?;
+        let labels = recorder.download(&labels, 0, labels.len())?;
+        let pairs = parts.iter().zip(labels).map(|(part, label)| [part.0, parts[label as usize].0]);
+        Ok(pairs.filter(|[one, other]| one != other).collect())
     }
 }

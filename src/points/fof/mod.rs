@@ -14,6 +14,7 @@ mod error;
 mod groups;
 mod linking;
 mod links;
+mod resolve;
 
 #[cfg(feature = "catalogue")]
 pub use catalogue::{Catalogue, Members, Order, Selection, catalogue};

@@ -2,12 +2,17 @@
 //!
 //! | method | submits, waits | exchanges |
 //! |---|---|---|
-//! | [`Ghosts::within`] | yes: for points and boxes | three of the host: boxes of all ranks, requests, rows |
+//! | [`Ghosts::within`] | yes: for points and boxes | of the host: one all-gather, two for each level of the tree, points, rows |
 //! | [`Ghosts::refresh`], [`Ghosts::accumulate`] | as [`Exchange::run`](crate::exchange::Exchange::run) | one |
 //!
-//! A rank sends boxes around its points and how far each needs others to the ranks whose boxes are within that distance; these
-//! answer with the rows of their points that are. Both tests are exact to rounding, so ghosts are few: a shell as thick as the reach.
+//! Ranks find the points that are near others by descending their trees together, from boxes around many points to those of leaves; then a rank sends
+//! such points with how far each needs others, and gets the rows of those that are within that distance. The
+//! test is exact to rounding, so ghosts are few, and requests, answers and the work for them grow with the surface of a rank's part.
 
+mod answers;
+mod ask;
+mod bounding_box;
+mod descent;
 mod region;
 
 use crate::exchange::{Context, ExchangeError};
@@ -16,10 +21,11 @@ use crate::gpu::{Array, DeviceElement, DeviceError, Kernel, KernelSource, Memory
 use crate::grid::Cost;
 use crate::points::rows::{exchange_rows, upload_u32};
 use crate::points::tree::Tree;
-pub(crate) use region::{Region, Request};
-
-/// Boxes that each rank sends to all others, at least, if its tree has as many.
-const COARSE_BOXES: u64 = 64;
+use answers::{Nearby, NodeRequest, PointRequest, near};
+pub(crate) use ask::{ask, cost_of, count};
+pub(crate) use bounding_box::BoundingBox;
+pub(crate) use descent::{Descent, Pending};
+pub(crate) use region::{Met, Reach, Region};
 
 /// Copies of remote points within reach, and the send lists that keep them current.
 ///
@@ -52,8 +58,8 @@ pub struct Ghosts {
     sends: Vec<u64>,
     receives: Vec<u64>,
     owners: Vec<(u32, u32)>,
-    /// Requests that were sent to some rank.
-    remote_requests: Vec<usize>,
+    /// Points that were sent to some rank, by place along the curve.
+    asking: Vec<u32>,
     permute: Permute,
     adjoint: Adjoint,
     cost: Cost,
@@ -72,86 +78,53 @@ struct Adjoint {
     min_rows: u64,
 }
 
-impl Region {
-    /// The region of a tree. Waits for boxes and points.
-    ///
-    /// # Errors
-    /// [`DeviceError`] when the device fails.
-    pub fn of(recorder: &mut Recorder, tree: &Tree) -> Result<Self, DeviceError> {
-        let words = recorder.download(tree.boxes(), 0, tree.boxes().len())?;
-        let bounds = words.chunks_exact(8).flat_map(|node| node[..6].iter().map(|&word| f32::from_bits(word)));
-        Ok(Region {
-            dims: tree.domain().dims(),
-            side: tree.domain().sides(),
-            levels: tree.levels().clone(),
-            boxes: bounds.collect(),
-            points: recorder.download(tree.positions(), 0, tree.positions().len())?,
-            order: recorder.download(tree.order(), 0, tree.len())?,
-        })
-    }
-
-    /// A request around the points of each leaf, with the same reach.
-    pub fn requests(&self, reach: f32) -> Vec<Request> {
-        let leaf = crate::points::tree::LEAF as usize * self.dims;
-        self.points.chunks(leaf).filter_map(|points| Request::around(points, self.dims, reach)).collect()
-    }
-}
-
 impl Ghosts {
-    /// Ghosts of the points of other ranks within `radius` of the box of any leaf of this rank's tree. All ranks call it, with trees in
-    /// the same frame.
+    /// Ghosts of the points of other ranks within `radius` of a point of this rank's tree. All ranks call it, with trees in the same frame.
     ///
     /// # Errors
     /// [`ExchangeError`] when the device or another rank fails.
     pub fn within(context: &mut Context, tree: &Tree, radius: f32) -> Result<Self, ExchangeError> {
         let region = Region::of(&mut context.recorder, tree)?;
-        let requests = region.requests(radius);
-        Self::find(context, &region, &requests)
+        Self::find(context, &region, &region, &Reach::Same(radius))
     }
 
-    /// Ghosts of the points of other ranks that `requests` of this rank reach; `region` is of this rank's own points. All ranks call it.
+    /// Ghosts of the points of other ranks that the points of `asking` reach; `region` is of this rank's own points. All ranks call it.
     ///
     /// # Errors
     /// [`ExchangeError`] when the device or another rank fails.
-    pub(crate) fn find(context: &mut Context, region: &Region, requests: &[Request]) -> Result<Self, ExchangeError> {
+    pub(crate) fn find(
+        context: &mut Context,
+        region: &Region,
+        asking: &Region,
+        reach: &Reach,
+    ) -> Result<Self, ExchangeError> {
         let comm = context.comm.clone();
-        let (me, ranks) = (comm.rank(), comm.size());
-        // Coarse boxes of all ranks decide which requests are sent to which rank.
-        let boxes = comm.all_gather_v(&region.coarse_boxes(COARSE_BOXES))?;
-        let mut remote_requests = Vec::new();
-        let mut counts = Vec::with_capacity(ranks);
-        for (rank, boxes) in boxes.iter().enumerate() {
-            let before = remote_requests.len();
-            if rank != me {
-                let reaches =
-                    |request: &Request| boxes.chunks_exact(6).any(|b| request.reaches(&b[..3], &b[3..], &region.side));
-                remote_requests.extend((0..requests.len()).filter(|&number| reaches(&requests[number])));
-            }
-            counts.push((remote_requests.len() - before) as u64);
-        }
-        let requests: Vec<Request> = remote_requests.iter().map(|&number| requests[number]).collect();
-        remote_requests.sort_unstable();
-        remote_requests.dedup();
+        let descent = Descent::new(&comm, asking, reach, region, |_| true)?;
+        let request =
+            |level, node| NodeRequest { bounds: *asking.node(level, node), reach: reach.of_node(asking, level, node) };
+        let (pending, mut cost) = descent.run(request, |_, request| near(region, request))?;
+        let point = |&Pending { at, .. }: &Pending| PointRequest::new(asking.point(at), reach.of_point(at));
+        let requests: Vec<PointRequest> = pending.iter().map(point).collect();
+        let ranks: Vec<u32> = pending.iter().map(|pending| pending.rank).collect();
+        let counts = count(&ranks, comm.size());
         let received = comm.all_to_all_v(&requests, &counts)?;
-        let mut cost = Cost { sent: 28 * counts.iter().sum::<u64>(), ..Cost::default() };
-        cost.received = 28 * received.counts().iter().sum::<u64>();
-        cost.messages = counts.iter().filter(|&&count| count > 0).count() as u64;
+        cost += cost_of::<PointRequest>(&counts, received.counts(), comm.rank());
         // The rows of this rank that each other rank gets.
-        let reached: Vec<Vec<u32>> = received.iter().map(|requests| region.reached(requests)).collect();
+        let mut nearby = Nearby::new(region);
+        let reached: Vec<Vec<u32>> = received.iter().map(|requests| nearby.rows(requests)).collect();
         let sends: Vec<u64> = reached.iter().map(|rows| rows.len() as u64).collect();
         let rows = reached.concat();
         let arrived = comm.all_to_all_v(&rows, &sends)?;
+        cost += cost_of::<u32>(&sends, arrived.counts(), comm.rank());
         let receives = arrived.counts().to_vec();
         let owner = |(rank, rows): (usize, &[u32])| rows.iter().map(move |&row| (rank as u32, row)).collect::<Vec<_>>();
         let owners = arrived.iter().enumerate().flat_map(owner).collect();
-        cost += Cost {
-            sent: 4 * rows.len() as u64,
-            received: 4 * receives.iter().sum::<u64>(),
-            messages: sends.iter().filter(|&&count| count > 0).count() as u64,
-        };
+        let mut asking: Vec<u32> = pending.iter().map(|pending| pending.at as u32).collect();
+        asking.sort_unstable();
+        asking.dedup();
         let adjoint = Adjoint::new(&mut context.recorder, &rows)?;
         let rows = upload_u32(&mut context.recorder, &rows)?;
-        Ok(Ghosts { rows, sends, receives, owners, remote_requests, permute: Permute::new(), adjoint, cost })
+        Ok(Ghosts { rows, sends, receives, owners, asking, permute: Permute::new(), adjoint, cost })
     }
 
     /// Number of ghosts.
@@ -169,9 +142,9 @@ impl Ghosts {
         &self.owners
     }
 
-    /// Numbers, ascending, of the requests that reach boxes of other ranks; no other request can have ghosts.
-    pub(crate) fn remote_requests(&self) -> &[usize] {
-        &self.remote_requests
+    /// Places along the curve, ascending, of the points that may reach points of other ranks; no other point can have ghosts.
+    pub(crate) fn asking(&self) -> &[u32] {
+        &self.asking
     }
 
     /// What finding them has cost this rank between ranks; the exchange counts what moving values costs.

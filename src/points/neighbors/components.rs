@@ -2,12 +2,13 @@
 
 use super::error::NeighborError;
 use super::group_shape::GroupShape;
+use super::kernel_cache::KernelCache;
 use super::loop_budget::{self, LoopBudget, any_unfinished};
 use super::query::{KnnQuery, RowOrder, check_radius};
 use super::search_kernel::{Cursor, SearchParams, SearchVariant, Traversal, measured, search};
 use super::targets::Queries;
 use crate::gpu::primitives::Reduce;
-use crate::gpu::{Array, Gpu, Kernel, KernelSource, Recorder};
+use crate::gpu::{Array, Gpu, Kernel, KernelSource, Recorder, Trust};
 use crate::points::tree::Tree;
 
 /// Steps towards its root that a point takes per dispatch where drivers limit loops.
@@ -71,8 +72,7 @@ crate::gpu::kernel_params! {
 pub struct Components {
     form: GroupShape,
     budget: LoopBudget,
-    /// By dimensions (2, 3), then by whether differences are scaled one by one.
-    links: [[Kernel; 2]; 2],
+    links: KernelCache<SearchVariant>,
     begin: Kernel,
     flatten: Kernel,
     least: Kernel,
@@ -86,9 +86,10 @@ impl Components {
         Self::with(gpu, GroupShape::linking(gpu))
     }
 
-    /// In a given form, which the device must allow.
+    /// In a given form, as far as the device allows it.
     pub fn with(gpu: &Gpu, form: GroupShape) -> Self {
-        let links = [2, 3].map(|dims| [false, true].map(|wide| Kernel::trusted(link(form, dims, wide))));
+        let form = form.on(gpu);
+        let links = KernelCache::new();
         let [begin, flatten, least, label] = [begin(), flatten(), least(), label()].map(Kernel::trusted);
         Components { form, budget: LoopBudget::of(gpu), links, begin, flatten, least, label, reduce: Reduce::new() }
     }
@@ -131,15 +132,20 @@ impl Components {
             pad: [0; 2],
         };
         recorder.each(&self.begin, &[tree.boxes().raw(), parent.raw()], &begin, count)?;
-        let cursor = gpu.array::<u32>("neighbors::cursor", count.div_ceil(self.form.queries()))?;
-        recorder.clear(&cursor);
-        let kernel = &self.links[tree.domain().dims() - 2][usize::from(units.wide())];
-        let arrays = [tree.positions().raw(), parent.raw(), tree.boxes().raw(), cursor.raw()];
+        // Only where a traversal may have to stop.
+        let cursor = stop.map(|_| gpu.array::<u32>("neighbors::cursor", count.div_ceil(self.form.queries())));
+        let cursor = cursor.transpose()?;
+        cursor.iter().for_each(|cursor| recorder.clear(cursor));
+        let variant = link_variant(self.form, tree.domain().dims(), units.wide(), cursor.is_some());
+        let kernel = self.links.get(variant, Trust::Library, || link(variant));
+        let mut arrays = vec![tree.positions().raw(), parent.raw(), tree.boxes().raw()];
+        arrays.extend(cursor.iter().map(Array::raw));
         loop {
-            Queries::Own.dispatch(recorder, self.form, kernel, &arrays, params, 0..count)?;
+            Queries::Own.dispatch(recorder, self.form, &kernel, &arrays, params, 0..count)?;
             self.flatten(recorder, &parent, stop.is_some())?;
-            if stop.is_none() || !any_unfinished(recorder, &self.reduce, &cursor)? {
-                break;
+            match &cursor {
+                Some(cursor) if any_unfinished(recorder, &self.reduce, cursor)? => {}
+                _ => break,
             }
         }
         let least = gpu.array::<u32>("neighbors::least", count)?;
@@ -166,9 +172,13 @@ impl Components {
     }
 }
 
-fn link(form: GroupShape, dims: usize, wide: bool) -> KernelSource {
-    let traversal = Traversal::CURVE.half().with(Cursor::Resume);
-    let variant = SearchVariant { form, dims, own: true, traversal, wide };
+/// The search that links; one that is `limited` can stop and go on.
+fn link_variant(form: GroupShape, dims: usize, wide: bool, limited: bool) -> SearchVariant {
+    let cursor = if limited { Cursor::Resume } else { Cursor::None };
+    SearchVariant { form, dims, own: true, traversal: Traversal::CURVE.half().with(cursor), wide }
+}
+
+fn link(variant: SearchVariant) -> KernelSource {
     search("neighbors::link", include_str!("../../../shaders/points/neighbors/link.wgsl"), variant).flag("links", true)
 }
 
@@ -194,6 +204,7 @@ fn label() -> KernelSource {
 
 /// The kernels of this file in one form of groups.
 pub(super) fn kernels(form: GroupShape) -> Vec<KernelSource> {
-    let links = [(2, false), (3, false), (3, true)].map(|(dims, wide)| link(form, dims, wide));
+    let links = [(2, false, false), (3, false, true), (3, true, false)];
+    let links = links.map(|(dims, wide, limited)| link(link_variant(form, dims, wide, limited)));
     links.into_iter().chain([begin(), flatten(), least(), label()]).collect()
 }

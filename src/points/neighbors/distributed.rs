@@ -14,7 +14,7 @@ use crate::exchange::Context;
 use crate::gpu::primitives::Count;
 use crate::gpu::{DeviceError, Recorder};
 use crate::grid::Cost;
-use crate::points::ghosts::Request;
+use crate::points::ghosts::{Reach, Region};
 use crate::points::partition::{Decomposition, GlobalIds, LocalPoints};
 use crate::points::rows::{row_offsets, upload_u32};
 use crate::points::sort::Route;
@@ -45,16 +45,8 @@ struct RankQueries {
     ids: GlobalIds,
     /// Where each rank's rows begin among those of all ranks.
     row_offsets: Vec<u64>,
-    /// Coordinates along the curve; empty on one rank, where no ghosts are requested.
-    points: Vec<f32>,
-}
-
-impl RankQueries {
-    /// Requests of all groups of queries that lie in one leaf each, as far as each `reach`.
-    fn requests(&self, dims: usize, reach: impl Fn(usize) -> f32) -> Vec<Request> {
-        let groups = self.points.chunks(LEAF as usize * dims).enumerate();
-        groups.filter_map(|(group, points)| Request::around(points, dims, reach(group))).collect()
-    }
+    /// Of targets, where there are several ranks; the rank's own points have that of their decomposition.
+    region: Option<Region>,
 }
 
 /// The points of all ranks, distributed for searches: each rank has a part of a Hilbert curve through all of them, of equal
@@ -227,19 +219,19 @@ impl DistributedSearch {
     fn arrange_queries(&self, context: &mut Context, queries: Option<&Cloud>) -> Result<RankQueries, NeighborError> {
         let (comm, own) = (&self.points.comm, &self.points.own);
         let Some(cloud) = queries else {
-            let (order, points) = match &self.points.region {
-                Some(region) => (region.order.clone(), region.points.clone()),
-                None => (context.recorder.download(own.tree.order(), 0, own.tree.len())?, Vec::new()),
+            let order = match &self.points.region {
+                Some(region) => region.order.clone(),
+                None => context.recorder.download(own.tree.order(), 0, own.tree.len())?,
             };
             let (ids, row_offsets) = (own.ids.clone(), self.points.row_offsets.clone());
-            return Ok(RankQueries { targets: None, order, ids, row_offsets, points });
+            return Ok(RankQueries { targets: None, order, ids, row_offsets, region: None });
         };
         let row_offsets = row_offsets(comm, cloud.len())?;
         if comm.size() == 1 {
             let targets = Targets::new(&mut context.recorder, &self.points.builder, cloud, &own.tree)?;
             let order = context.recorder.download(targets.order(), 0, targets.len())?;
             let ids = GlobalIds::Identity;
-            return Ok(RankQueries { targets: Some(targets), order, ids, row_offsets, points: Vec::new() });
+            return Ok(RankQueries { targets: Some(targets), order, ids, row_offsets, region: None });
         }
         let owners = self.points.owners(&mut context.recorder, cloud)?;
         let mut rows: Vec<u32> = (0..owners.len() as u32).collect();
@@ -259,7 +251,9 @@ impl DistributedSearch {
         let targets = Targets::new(recorder, &self.points.builder, &here, &own.tree)?.with_extent(extent);
         let order = recorder.download(targets.order(), 0, targets.len())?;
         let points = recorder.download(targets.positions(), 0, targets.positions().len())?;
-        Ok(RankQueries { targets: Some(targets), order, ids: GlobalIds::List(ids), row_offsets, points })
+        let region = Region::over(self.points.frame.dims, cloud.domain().sides(), points, order.clone());
+        let ids = GlobalIds::List(ids);
+        Ok(RankQueries { targets: Some(targets), order, ids, row_offsets, region: Some(region) })
     }
 
     /// The lists of queries along the curve, with indices in the input of all ranks.
@@ -284,8 +278,8 @@ impl DistributedSearch {
         Ok(KnnResult { k: knn.k, index, distance })
     }
 
-    /// Searches again, among ghosts too, for the groups of queries whose reach overlaps a box of another rank; `found` is what they have
-    /// found on this rank, along the curve.
+    /// Searches again, among ghosts too, for the queries that may reach a point of another rank; `found` is what they have found on this
+    /// rank, along the curve.
     fn search_ghosts(
         &self,
         context: &mut Context,
@@ -293,16 +287,12 @@ impl DistributedSearch {
         knn: &KnnQuery,
         found: &mut KnnResult,
     ) -> Result<(), NeighborError> {
-        let (k, group, queries) = (knn.k as usize, LEAF as usize, local.order.len());
-        // A group reaches the farthest of its neighbours so far, but no farther than the limit.
-        let last = |row: &[f32]| row[k - 1].min(knn.within);
-        let reach: Vec<f32> =
-            found.distance.chunks(group * k).map(|rows| rows.chunks(k).map(last).fold(0.0, f32::max)).collect();
-        let requests = local.requests(self.points.frame.dims, |group| reach[group]);
-        let (joint, remote) = self.fetch(context, &requests)?;
+        let k = knn.k as usize;
+        let Some(asking) = local.region.as_ref().or(self.points.region.as_ref()) else { return Ok(()) };
+        // A query reaches the farthest of its neighbours so far, but no farther than the limit.
+        let reach = found.distance.chunks(k).map(|row| row[k - 1].min(knn.within)).collect();
+        let (joint, rows) = self.fetch(context, local, &Reach::each(asking, reach))?;
         let Some(joint) = joint else { return Ok(()) };
-        let rows = remote.iter().flat_map(|&g| (g * group..((g + 1) * group).min(queries)).map(|row| row as u32));
-        let rows: Vec<u32> = rows.collect();
         let targets = self.targets_in(&mut context.recorder, local, &joint, &rows)?;
         let again = self.lists(&mut context.recorder, &joint, Queries::At(&targets), knn)?;
         for (at, &row) in rows.iter().enumerate() {
@@ -313,20 +303,22 @@ impl DistributedSearch {
         Ok(())
     }
 
-    /// This rank's points with those that its `requests` reach on other ranks, `None` if no rank has any ghosts here; and the numbers of the
-    /// requests that reach boxes of other ranks.
+    /// This rank's points with those that its queries reach on other ranks, `None` if there are none; and the queries, by their places
+    /// along the curve, that may reach any.
     fn fetch(
         &self,
         context: &mut Context,
-        requests: &[Request],
-    ) -> Result<(Option<LocalPoints>, Vec<usize>), NeighborError> {
-        let Some(fetched) = self.points.fetch_ghosts(context, requests)? else { return Ok((None, Vec::new())) };
+        local: &RankQueries,
+        reach: &Reach,
+    ) -> Result<(Option<LocalPoints>, Vec<u32>), NeighborError> {
+        let fetched = self.points.fetch_ghosts(context, local.region.as_ref(), reach)?;
+        let Some(fetched) = fetched else { return Ok((None, Vec::new())) };
         let mut cost = self.cost.get();
         cost += fetched.ghosts.cost();
         self.cost.set(cost);
         self.ghosts.set(fetched.ghosts.len());
-        let remote = fetched.ghosts.remote_requests().to_vec();
-        Ok((fetched.points, remote))
+        let asking = fetched.ghosts.asking().to_vec();
+        Ok((fetched.points, asking))
     }
 
     /// The queries `rows` along the curve, as targets among `joint`, own points and ghosts.
@@ -365,8 +357,7 @@ impl DistributedSearch {
         local: &RankQueries,
         radius: f32,
     ) -> Result<Option<(LocalPoints, Targets)>, NeighborError> {
-        let requests = local.requests(self.points.frame.dims, |_| radius);
-        let (Some(joint), _) = self.fetch(context, &requests)? else { return Ok(None) };
+        let (Some(joint), _) = self.fetch(context, local, &Reach::Same(radius))? else { return Ok(None) };
         let rows: Vec<u32> = (0..local.order.len() as u32).collect();
         let targets = self.targets_in(&mut context.recorder, local, &joint, &rows)?;
         Ok(Some((joint, targets)))

@@ -1,58 +1,121 @@
 //! How queries are grouped in a search.
 
-use crate::gpu::{Gpu, Profile};
+use crate::gpu::{Capabilities, Gpu, Profile};
 use crate::points::tree::{FAN, LEAF};
 
-/// The shape of a group of queries that traverse a tree together: `slots` queries in each of `lanes` invocations. Lanes of one
-/// subgroup share what they load; a single lane needs no optional feature.
+/// Which invocations traverse a tree together, and through what they share what they load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Lanes {
+    /// Each by itself: no optional feature, no workgroup memory.
+    Alone,
+    /// Those of a subgroup, however many the driver gives it. They share through registers.
+    Subgroup {
+        /// The fewest there can be: a power of two from 4 on, up to the device's own least.
+        least: u32,
+        /// Invocations of a workgroup, rounded up to whole subgroups of any size that the device has.
+        workgroup: u32,
+    },
+    /// The 32 of a workgroup, a lane for each point of a leaf. They share through its memory, with barriers: no optional feature.
+    Workgroup,
+}
+
+/// The shape of a group of queries that traverse a tree together: `slots` queries in each of its lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct GroupShape {
-    /// Invocations of a group: 1, or a power of two of at most 32 that fits the device's least subgroup.
-    pub lanes: u32,
+    /// Its invocations.
+    pub lanes: Lanes,
     /// Queries per invocation, which follow each other on the curve: a power of two of at most 32.
     pub slots: u32,
 }
 
+/// Invocations of a workgroup of groups that are subgroups, on GPUs. Cores hold a number of workgroups, 32 on an H100, whatever their size:
+/// with one group each half of its 64 subgroups would stay empty.
+const SUBGROUPS: u32 = 64;
+/// Invocations of a workgroup of groups of one.
+const ALONE: u32 = 32;
+
 impl GroupShape {
-    /// The shape that measured fastest on devices of this kind (`docs/particles.md`): the lanes of one subgroup with up to four queries
-    /// each, at most a leaf in all, where there are subgroup operations; else four queries per invocation.
+    /// The shape for devices of this kind. On GPUs the lanes of a subgroup with one query each, since more would not fit into registers, or where
+    /// votes need workgroup memory a leaf of them. On software renderers the shape that measured fastest (`docs/particles.md`): the lanes of one
+    /// subgroup with up to four queries each, at most a leaf in all, where there are subgroup operations; else four queries per invocation.
     pub fn of(gpu: &Gpu) -> Self {
-        let most = gpu.capabilities().subgroup_least.min(LEAF as u32);
-        if most < 4 {
-            return GroupShape { lanes: 1, slots: 4 };
-        }
-        let lanes = 1 << most.ilog2();
-        // More than four lists per invocation take long to compile, and crash SwiftShader's compiler.
-        GroupShape { lanes, slots: (LEAF as u32 / lanes).min(4) }
+        Self::fitting(gpu.capabilities())
     }
 
-    /// The shape that measured fastest for linking, which keeps little per query: eight queries per invocation on software renderers, for
+    fn fitting(capabilities: &Capabilities) -> Self {
+        let Capabilities { subgroup_least, subgroup_most, .. } = *capabilities;
+        let leaf = LEAF as u32;
+        match capabilities.profile {
+            Profile::Gpu if subgroup_least < 8 => GroupShape { lanes: Lanes::Workgroup, slots: 1 },
+            Profile::Gpu => GroupShape::subgroups(subgroup_least, SUBGROUPS.max(subgroup_most), 1),
+            Profile::Software if subgroup_least < 4 => GroupShape { lanes: Lanes::Alone, slots: 4 },
+            // More than four lists per invocation take long to compile, and crash SwiftShader's compiler.
+            Profile::Software => {
+                GroupShape::subgroups(subgroup_least, subgroup_most, (leaf / subgroup_least).clamp(1, 4))
+            }
+        }
+    }
+
+    /// Lanes of subgroups.
+    const fn subgroups(least: u32, workgroup: u32, slots: u32) -> Self {
+        GroupShape { lanes: Lanes::Subgroup { least, workgroup }, slots }
+    }
+
+    /// The shape for linking, which keeps little per query: eight queries per invocation on software renderers (measured), for
     /// which loading a word once per invocation takes as long as once per subgroup.
     pub fn linking(gpu: &Gpu) -> Self {
         let form = GroupShape::of(gpu);
-        match gpu.capabilities().profile {
-            Profile::Software if form.lanes > 1 => GroupShape { slots: 8, ..form },
+        match (gpu.capabilities().profile, form.lanes) {
+            (Profile::Software, Lanes::Subgroup { .. }) => GroupShape { slots: 8, ..form },
             _ => form,
         }
     }
 
-    /// Queries per group.
+    /// The same as far as a device allows it: whole subgroups of the sizes that it has, workgroup memory where it has none.
+    pub(super) fn on(self, gpu: &Gpu) -> Self {
+        let Capabilities { subgroup_least, subgroup_most, .. } = *gpu.capabilities();
+        let slots = self.slots.clamp(1, 32).next_power_of_two();
+        let lanes = match self.lanes {
+            Lanes::Subgroup { .. } if subgroup_least < 4 => Lanes::Workgroup,
+            Lanes::Subgroup { least, workgroup } => Lanes::Subgroup {
+                least: least.clamp(4, subgroup_least),
+                workgroup: workgroup.clamp(1, 256).next_multiple_of(subgroup_most),
+            },
+            lanes => lanes,
+        };
+        GroupShape { lanes, slots }
+    }
+
+    /// Lanes of a group at least.
+    pub(super) fn least_lanes(&self) -> u32 {
+        match self.lanes {
+            Lanes::Alone => 1,
+            Lanes::Subgroup { least, .. } => least,
+            Lanes::Workgroup => LEAF as u32,
+        }
+    }
+
+    /// Queries per group, at least.
     pub fn queries(&self) -> u64 {
-        u64::from(self.lanes * self.slots)
+        u64::from(self.least_lanes() * self.slots)
     }
 
     /// Children of a node that a lane looks at.
     pub(super) fn children(&self) -> u32 {
-        (FAN as u32).div_ceil(self.lanes)
+        (FAN as u32).div_ceil(self.least_lanes())
     }
 
     /// Invocations of a workgroup.
-    pub(super) fn group(&self) -> u32 {
-        if self.lanes == 1 { 32 } else { self.lanes }
+    pub(super) fn workgroup(&self) -> u32 {
+        match self.lanes {
+            Lanes::Alone => ALONE,
+            Lanes::Subgroup { workgroup, .. } => workgroup,
+            Lanes::Workgroup => LEAF as u32,
+        }
     }
 
-    /// Workgroups for this number of groups.
-    pub(super) fn workgroups(&self, groups: u64) -> u64 {
-        if self.lanes == 1 { groups.div_ceil(u64::from(self.group())) } else { groups }
+    /// Workgroups for this number of queries.
+    pub(super) fn workgroups(&self, queries: u64) -> u64 {
+        queries.div_ceil(u64::from(self.workgroup() * self.slots))
     }
 }

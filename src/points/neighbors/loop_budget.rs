@@ -3,7 +3,7 @@
 //! Some drivers end all loops of an invocation after a number of rounds without an error (llvmpipe: 65,535). A traversal that could
 //! take more is cut into portions, each a dispatch.
 
-use super::group_shape::GroupShape;
+use super::group_shape::{GroupShape, Lanes};
 use crate::gpu::primitives::{Count, Reduce};
 use crate::gpu::{Array, DeviceError, Gpu, Recorder};
 use crate::points::tree::LEAF;
@@ -31,7 +31,7 @@ pub(super) struct Portions {
 /// Upper bound of the rounds of loops per leaf: all sources are loaded by the lanes, tested one by one, and accepted. llvmpipe counts one
 /// round extra per loop, also for loops that a condition skips.
 pub(super) fn scan(form: GroupShape) -> u32 {
-    let (leaf, loads) = (LEAF as u32, LEAF as u32 / form.lanes + 1);
+    let (leaf, loads) = (LEAF as u32, LEAF as u32 / form.least_lanes() + 1);
     loads + (leaf + loads) + (leaf + 1)
 }
 
@@ -64,7 +64,7 @@ impl LoopBudget {
 
     /// After how many rounds a linking traversal stops: each lane may take up to a 64th of these for its own steps to roots besides.
     pub fn linking(&self, form: GroupShape) -> Option<u32> {
-        let rounds = if form.lanes == 1 { (self.0? / VECTOR).max(LEAST) } else { self.0? };
+        let rounds = if form.lanes == Lanes::Alone { (self.0? / VECTOR).max(LEAST) } else { self.0? };
         Some(rounds / (64 + VECTOR) * 64)
     }
 
@@ -75,7 +75,7 @@ impl LoopBudget {
     /// [`DeviceError::Misuse`] where a single leaf would take more rounds than there are.
     pub fn portions(&self, form: GroupShape, leaves: u64, each: u32) -> Result<Option<Portions>, DeviceError> {
         let Some(mut rounds) = self.0 else { return Ok(None) };
-        if form.lanes == 1 {
+        if form.lanes == Lanes::Alone {
             // Drivers count the rounds of a vector of invocations, which are groups of their own here.
             rounds = (rounds / VECTOR).max(LEAST);
         }
@@ -100,9 +100,11 @@ impl LoopBudget {
 mod tests {
     use super::*;
 
+    const FORM: GroupShape = GroupShape { lanes: Lanes::Subgroup { least: 8, workgroup: 8 }, slots: 4 };
+
     #[test]
     fn large_trees_are_traversed_in_portions() {
-        let form = GroupShape { lanes: 8, slots: 4 };
+        let form = FORM;
         assert_eq!(LoopBudget::new(None).portions(form, 1 << 26, 0).unwrap(), None);
         let rounds = LoopBudget::new(Some(57_343));
         assert_eq!(rounds.portions(form, 720, 0).unwrap(), None);
@@ -115,7 +117,7 @@ mod tests {
 
     #[test]
     fn a_leaf_that_no_portion_holds_is_refused() {
-        let (form, rounds) = (GroupShape { lanes: 8, slots: 4 }, LoopBudget::new(Some(57_343)));
+        let (form, rounds) = (FORM, LoopBudget::new(Some(57_343)));
         assert!(rounds.portions(form, 31_250, 428).unwrap().is_some());
         assert!(rounds.portions(form, 31_250, 430).is_err());
         assert!(rounds.portions(form, 31_250, u32::MAX).is_err());

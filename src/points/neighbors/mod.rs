@@ -81,7 +81,7 @@ mod units;
 pub use components::Components;
 pub use distributed::{DistributedSearch, KnnResult};
 pub use error::NeighborError;
-pub use group_shape::GroupShape;
+pub use group_shape::{GroupShape, Lanes};
 pub use local::{nearest, within};
 pub use nearest::{Lists, Nearest};
 pub use pairs::{Bins, join_u64};
@@ -96,20 +96,13 @@ use crate::gpu::KernelSource;
 
 /// Kernels of searches that any device compiles.
 pub(super) fn kernels() -> Vec<KernelSource> {
-    let forms = [GroupShape { lanes: 1, slots: 4 }, GroupShape { lanes: 1, slots: 1 }];
-    forms.into_iter().flat_map(|form| kernels_of(form, &[1, 8])).collect()
+    let forms = [(Lanes::Alone, 4), (Lanes::Workgroup, 1)].map(|(lanes, slots)| GroupShape { lanes, slots });
+    forms.into_iter().flat_map(|form| kernels_in(form, &[1, 8])).collect()
 }
 
-/// Kernels of searches by subgroups.
+/// All kernels of searches in one form of groups, with lists of these lengths.
 #[doc(hidden)]
-pub fn subgroup_sources() -> Vec<KernelSource> {
-    let forms =
-        [GroupShape { lanes: 4, slots: 8 }, GroupShape { lanes: 8, slots: 4 }, GroupShape { lanes: 32, slots: 1 }];
-    forms.into_iter().flat_map(|form| kernels_of(form, &[1, 32])).collect()
-}
-
-/// All kernels in one form of groups, with lists of these lengths.
-fn kernels_of(form: GroupShape, lengths: &[u32]) -> impl Iterator<Item = KernelSource> + use<> {
+pub fn kernels_in(form: GroupShape, lengths: &[u32]) -> Vec<KernelSource> {
     let search = nearest::kernels(form, lengths).into_iter().chain(radius::kernels(form));
-    search.chain(pairs::kernels(form)).chain(components::kernels(form))
+    search.chain(pairs::kernels(form)).chain(components::kernels(form)).collect()
 }

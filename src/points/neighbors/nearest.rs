@@ -113,8 +113,9 @@ impl Nearest {
         Self::with(gpu, GroupShape::of(gpu))
     }
 
-    /// In a given form, which the device must allow.
+    /// In a given form, as far as the device allows it.
     pub fn with(gpu: &Gpu, form: GroupShape) -> Self {
+        let form = form.on(gpu);
         Nearest {
             form,
             budget: LoopBudget::of(gpu),

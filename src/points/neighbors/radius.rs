@@ -133,8 +133,9 @@ impl Radius {
         self
     }
 
-    /// In a given form, which the device must allow.
+    /// In a given form, as far as the device allows it.
     pub fn with(gpu: &Gpu, form: GroupShape) -> Self {
+        let form = form.on(gpu);
         Radius {
             form,
             budget: LoopBudget::of(gpu),

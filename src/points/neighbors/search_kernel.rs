@@ -1,6 +1,6 @@
 //! The kernels of group searches: what they differ in, their parameters, and their text.
 
-use super::group_shape::GroupShape;
+use super::group_shape::{GroupShape, Lanes};
 use crate::gpu::KernelSource;
 use crate::points::tree::{FAN, LEAF};
 
@@ -75,7 +75,7 @@ crate::gpu::kernel_params! {
         pub sources: u32,
         /// The query at which this dispatch ends.
         pub queries: u32,
-        /// First group of queries of the dispatch.
+        /// First query of the dispatch.
         pub first: u32,
         /// Squared, in the unit of squares.
         pub reach: f32,
@@ -109,23 +109,20 @@ crate::gpu::kernel_params! {
 /// Entries of a traversal's stack.
 const STACK: u32 = 80;
 
-/// Lanes of a group from which on the stack is in their registers: fewer lanes take many registers each, which made software renderers slower.
-const STACK_LANES: u32 = 16;
-
 /// The search `text`, one of the kernels that import `neighbors::search`.
 pub(super) fn search(label: &str, text: &'static str, variant: SearchVariant) -> KernelSource {
     let SearchVariant { form, dims, own, traversal, wide } = variant;
     let lanes = match form.lanes {
-        1 => include_str!("../../../shaders/points/neighbors/lanes_single.wgsl"),
-        _ => include_str!("../../../shaders/points/neighbors/lanes_subgroup.wgsl"),
+        Lanes::Alone => include_str!("../../../shaders/points/neighbors/lanes_single.wgsl"),
+        Lanes::Subgroup { .. } => include_str!("../../../shaders/points/neighbors/lanes_subgroup.wgsl"),
+        Lanes::Workgroup => include_str!("../../../shaders/points/neighbors/lanes_workgroup.wgsl"),
     };
+    let least = form.least_lanes();
     measured(KernelSource::new(label, text), wide)
         .params::<SearchParams>()
-        .group(form.group())
+        .group(form.workgroup())
         .module("neighbors::search", include_str!("../../../shaders/points/neighbors/search.wgsl"))
         .module("neighbors::lanes", lanes)
-        .module("neighbors::stack_lanes", include_str!("../../../shaders/points/neighbors/stack_lanes.wgsl"))
-        .module("neighbors::stack_private", include_str!("../../../shaders/points/neighbors/stack_private.wgsl"))
         .module("neighbors::nearest_first", include_str!("../../../shaders/points/neighbors/nearest_first.wgsl"))
         .module("neighbors::in_order", include_str!("../../../shaders/points/neighbors/in_order.wgsl"))
         .module("neighbors::query_reach", include_str!("../../../shaders/points/neighbors/query_reach.wgsl"))
@@ -133,10 +130,8 @@ pub(super) fn search(label: &str, text: &'static str, variant: SearchVariant) ->
         .constant("LEAF", LEAF as u32)
         .constant("FAN", FAN as u32)
         .constant("STACK", STACK)
-        .constant("LANES", form.lanes)
+        .constant("LANES", least)
         .constant("SLOTS", form.slots)
-        .flag("subgroup", form.lanes > 1)
-        .flag("lane_stack", form.lanes >= STACK_LANES)
         .flag("planar", dims == 2)
         .flag("own", own)
         .flag("nearest_first", traversal.order == LeafOrder::NearestFirst)
@@ -147,7 +142,7 @@ pub(super) fn search(label: &str, text: &'static str, variant: SearchVariant) ->
         .flag("resumes", traversal.cursor == Cursor::Resume)
         .repeat('#', form.slots)
         .repeat('$', form.children())
-        .repeat('?', STACK.div_ceil(form.lanes))
+        .repeat('?', STACK.div_ceil(least))
 }
 
 /// A kernel that measures distances as searches do.

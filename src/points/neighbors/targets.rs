@@ -5,12 +5,19 @@ use super::group_shape::GroupShape;
 use super::query::{KnnQuery, RowOrder};
 use super::search_kernel::{SearchParams, SearchVariant, Traversal};
 use super::units::Units;
-use crate::gpu::{Array, Kernel, RawArray, Recorder};
+use crate::gpu::{Array, Kernel, Profile, RawArray, Recorder};
 use crate::points::tree::{Builder, Tree};
 use crate::points::{Cloud, Domain, Extent, Frame};
 
-/// Groups per dispatch, so that none takes seconds: watchdogs of displays and drivers end such dispatches.
-const GROUPS: u64 = 1 << 15;
+/// Queries per dispatch, so that none takes seconds: watchdogs of displays and drivers end such dispatches. A GPU's least is taken for ten
+/// times as fast as a software renderer.
+const fn queries_per_dispatch(profile: Profile) -> u64 {
+    match profile {
+        Profile::Gpu => 1 << 23,
+        Profile::Software => 1 << 20,
+    }
+}
+
 /// Finite stand-in for the side of an open axis: half of it, 2^126, is larger than any difference of loaded coordinates, which are
 /// below 2^125.
 const OPEN_SIDE: f32 = f32::from_bits((127 + 127) << 23);
@@ -173,7 +180,7 @@ impl<'a> Queries<'a> {
         })
     }
 
-    /// Records `kernel` over the groups of `part` of the queries along the curve. `part` begins where a group does.
+    /// Records `kernel` over `part` of the queries along the curve. `part` begins where a leaf does.
     pub(super) fn dispatch(
         &self,
         recorder: &mut Recorder,
@@ -183,11 +190,11 @@ impl<'a> Queries<'a> {
         params: SearchParams,
         part: std::ops::Range<u64>,
     ) -> Result<(), NeighborError> {
-        let (start, end) = (part.start / form.queries(), part.end.div_ceil(form.queries()));
-        for first in (start..end).step_by(GROUPS as usize) {
+        let most = queries_per_dispatch(recorder.gpu().capabilities().profile);
+        for first in part.clone().step_by(most as usize) {
             let params =
                 SearchParams { first: first as u32, queries: part.end as u32, base: part.start as u32, ..params };
-            recorder.dispatch(kernel, arrays, &params, form.workgroups((end - first).min(GROUPS)))?;
+            recorder.dispatch(kernel, arrays, &params, form.workgroups((part.end - first).min(most)))?;
         }
         Ok(())
     }

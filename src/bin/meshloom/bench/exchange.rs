@@ -1,7 +1,7 @@
-//! `meshloom bench exchange`: what a distributed transform sends, without its passes.
+//! `meshloom bench exchange`: what a distributed transform sends, without its passes; or messages of given sizes ([`ring`]).
 
 use clap::Args;
-use meshloom::exchange::GridComms;
+use meshloom::exchange::{Exchange, GridComms};
 use meshloom::fft::Transform;
 use meshloom::gpu::{Array, MemoryKind, Recorder};
 use meshloom::grid::{Cost, Transfer, Transfers};
@@ -10,16 +10,20 @@ use serde_json::json;
 
 use super::random::values;
 use super::report::{self, amount, range, rate, ratio, time};
-use super::session::{self, Found, Session, cost_between};
+use super::ring;
+use super::session::{Found, Session, cost_between};
 use super::settings::Settings;
 use super::size::name;
-use crate::failure::Failure;
 
 #[derive(Args)]
 pub struct Arguments {
     /// Cells of the mesh: one number for a cube, or three as 96x80x60; several with commas between
     #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "256", value_parser = super::size::shape)]
     size: Vec<[u64; 3]>,
+    /// In place of a mesh: bytes that each rank sends to the next and receives from the one before, multiples of 4, several with commas
+    /// between; `all` for some from 8 B to 64 MiB
+    #[arg(long, value_name = "BYTES|all", value_delimiter = ',', conflicts_with_all = ["size", "reference"], value_parser = bytes)]
+    bytes: Vec<Bytes>,
     /// Most bytes of a message [default: the library's]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
     chunk_bytes: Option<u64>,
@@ -27,11 +31,36 @@ pub struct Arguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     depth: Option<u16>,
     #[command(flatten)]
-    settings: Settings,
+    pub settings: Settings,
 }
 
-pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    session::run(&arguments.settings, |context| measure(context, arguments))
+/// Sizes of `--bytes all`.
+const ALL: [u64; 10] = [8, 64, 512, 4 << 10, 32 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20];
+
+/// Most bytes.
+const MOST: u64 = 1 << 30;
+
+/// A word of `--bytes`.
+#[derive(Clone, Debug)]
+struct Bytes(Vec<u64>);
+
+fn bytes(text: &str) -> Result<Bytes, String> {
+    if text == "all" {
+        return Ok(Bytes(ALL.into()));
+    }
+    let number = text.trim().parse::<u64>().ok().filter(|&n| n.is_multiple_of(4) && (4..=MOST).contains(&n));
+    number
+        .map(|n| Bytes(vec![n]))
+        .ok_or_else(|| format!("`{text}` is no size; write a multiple of 4, up to {MOST}, or all"))
+}
+
+impl Arguments {
+    /// An exchange with the chunks of the call.
+    fn set(&self, usual: Exchange) -> Exchange {
+        let chunk = self.chunk_bytes.unwrap_or(usual.chunk_bytes());
+        let depth = self.depth.map_or(usual.depth(), usize::from);
+        usual.with_chunks(chunk, depth)
+    }
 }
 
 const COLUMNS: [&str; 9] =
@@ -45,10 +74,15 @@ struct TransposeExchange {
     transfers: Transfers,
 }
 
-fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error> {
+/// Measures all that `arguments` ask for. All ranks call it.
+pub fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error> {
     let (settings, ranks) = (&arguments.settings, context.comm.size());
     if ranks == 1 {
         return Ok(Err("an exchange needs two ranks at least; give --ranks 2, or start it under mpirun".into()));
+    }
+    if !arguments.bytes.is_empty() {
+        let sizes: Vec<u64> = arguments.bytes.iter().flat_map(|Bytes(sizes)| sizes).copied().collect();
+        return ring::measure(context, settings, &sizes, |usual| arguments.set(usual));
     }
     let mut exchanges = Vec::new();
     for &shape in &arguments.size {
@@ -61,10 +95,8 @@ fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error>
         };
         for transpose in plan.plan().forward.exchanges() {
             let (axis, mut comms) = (transpose.grid_axis, GridComms::new(&context.comm, grid)?);
-            let usual = comms.along(axis);
-            let chunk = arguments.chunk_bytes.unwrap_or(usual.chunk_bytes());
-            let depth = arguments.depth.map_or(usual.depth(), usize::from);
-            comms = comms.with_chunks(chunk, depth);
+            let set = arguments.set(comms.along(axis).clone());
+            comms = comms.with_chunks(set.chunk_bytes(), set.depth());
             exchanges.push(TransposeExchange { shape, comms, axis, transfers: transpose.transfers(0) });
         }
     }

@@ -13,10 +13,9 @@ use super::measure::Spread;
 use super::random::values;
 use super::reference::{self, fft::Reference};
 use super::report::{self, amount, range, rate, time};
-use super::session::{self, Found, Session, cost_between};
+use super::session::{Found, Session, cost_between};
 use super::settings::Settings;
 use super::size::name;
-use crate::failure::Failure;
 
 #[derive(Args)]
 pub struct Arguments {
@@ -33,12 +32,7 @@ pub struct Arguments {
     #[arg(long)]
     tune: bool,
     #[command(flatten)]
-    settings: Settings,
-}
-
-pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    reference::check(arguments.settings.reference)?;
-    session::run(&arguments.settings, |context| measure(context, arguments))
+    pub settings: Settings,
 }
 
 const COLUMNS: [&str; 11] = [
@@ -55,7 +49,8 @@ const COLUMNS: [&str; 11] = [
     "ratio",
 ];
 
-fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error> {
+/// Measures all that `arguments` ask for. All ranks call it.
+pub fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error> {
     let settings = &arguments.settings;
     let kinds: Vec<Values> = [(Values::Complex, arguments.real), (Values::Real, arguments.complex)]
         .into_iter()

@@ -8,11 +8,10 @@ use meshloom::{Context, Error};
 use serde_json::json;
 
 use super::points::PointSet;
-use super::reference::{self, kd::Reference};
+use super::reference::kd::Reference;
 use super::search::SearchBench;
-use super::session::{self, Found};
+use super::session::Found;
 use super::settings::Settings;
-use crate::failure::Failure;
 
 #[derive(Args)]
 pub struct Arguments {
@@ -23,22 +22,19 @@ pub struct Arguments {
     #[arg(long, value_name = "B", value_delimiter = ',', default_value = "0.2", value_parser = parameter)]
     linking_parameter: Vec<f64>,
     #[command(flatten)]
-    settings: Settings,
+    pub settings: Settings,
 }
 
-fn parameter(text: &str) -> Result<f64, String> {
+/// A linking parameter.
+pub fn parameter(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(parameter) if parameter > 0.0 && parameter.is_finite() => Ok(parameter),
         _ => Err(format!("`{text}` is no linking parameter; it must be above 0")),
     }
 }
 
-pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    reference::check(arguments.settings.reference)?;
-    session::run(&arguments.settings, |context| measure(context, arguments))
-}
-
-fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error> {
+/// Measures all that `arguments` ask for. All ranks call it.
+pub fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error> {
     let Arguments { points, linking_parameter: parameters, settings } = arguments;
     let mut bench = SearchBench::new("fof", settings, context, points, parameters.len(), &["points", "b", "groups"]);
     let least = Selection::default().min_members;

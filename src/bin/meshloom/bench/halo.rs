@@ -12,10 +12,9 @@ use super::copy::{self, CopySpeed};
 use super::measure::Spread;
 use super::random::values;
 use super::report::{self, amount, range, rate, ratio, time};
-use super::session::{self, Found, Session, cost_between};
+use super::session::{Found, Session, cost_between};
 use super::settings::Settings;
 use super::size::name;
-use crate::failure::Failure;
 
 #[derive(Args)]
 pub struct Arguments {
@@ -26,11 +25,7 @@ pub struct Arguments {
     #[arg(long, value_name = "CELLS", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=4096))]
     width: u64,
     #[command(flatten)]
-    settings: Settings,
-}
-
-pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    session::run(&arguments.settings, |context| measure(context, arguments))
+    pub settings: Settings,
 }
 
 const COLUMNS: [&str; 10] =
@@ -78,7 +73,8 @@ impl Operation {
     }
 }
 
-fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error> {
+/// Measures all that `arguments` ask for. All ranks call it.
+pub fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error> {
     let settings = &arguments.settings;
     let per = if settings.reference { 4 } else { 2 };
     let measurements = copy::MEASUREMENTS + arguments.size.len() * per;

@@ -9,11 +9,10 @@ use meshloom::{Context, Error};
 use serde_json::json;
 
 use super::points::PointSet;
-use super::reference::{self, kd::Reference};
+use super::reference::kd::Reference;
 use super::search::SearchBench;
-use super::session::{self, Found};
+use super::session::Found;
 use super::settings::Settings;
-use crate::failure::Failure;
 
 #[derive(Args)]
 pub struct Arguments {
@@ -24,15 +23,11 @@ pub struct Arguments {
         value_parser = clap::value_parser!(u32).range(1..=1024))]
     k: Vec<u32>,
     #[command(flatten)]
-    settings: Settings,
+    pub settings: Settings,
 }
 
-pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    reference::check(arguments.settings.reference)?;
-    session::run(&arguments.settings, |context| measure(context, arguments))
-}
-
-fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error> {
+/// Measures all that `arguments` ask for. All ranks call it.
+pub fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error> {
     let Arguments { points, k: lengths, settings } = arguments;
     let mut bench = SearchBench::new("knn", settings, context, points, lengths.len(), &["points", "k"]);
     for &size in &points.size {

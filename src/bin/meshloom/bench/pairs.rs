@@ -6,11 +6,9 @@ use meshloom::{Context, Error};
 use serde_json::json;
 
 use super::points::PointSet;
-use super::reference;
 use super::search::SearchBench;
-use super::session::{self, Found};
+use super::session::Found;
 use super::settings::Settings;
-use crate::failure::Failure;
 
 #[derive(Args)]
 pub struct Arguments {
@@ -23,7 +21,7 @@ pub struct Arguments {
     #[arg(long, value_name = "B", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=4096))]
     bins: u32,
     #[command(flatten)]
-    settings: Settings,
+    pub settings: Settings,
 }
 
 fn radius(text: &str) -> Result<f32, String> {
@@ -33,12 +31,8 @@ fn radius(text: &str) -> Result<f32, String> {
     }
 }
 
-pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    reference::check(arguments.settings.reference)?;
-    session::run(&arguments.settings, |context| measure(context, arguments))
-}
-
-fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error> {
+/// Measures all that `arguments` ask for. All ranks call it.
+pub fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error> {
     let Arguments { points, radius, bins, settings } = arguments;
     let widest = points.side.map_or(f32::INFINITY, |side| 0.5 * side);
     if let Some(radius) = radius.filter(|&radius| radius > widest) {

@@ -23,7 +23,6 @@ impl Report {
     /// An empty report on `subject`, whose table has these columns.
     pub fn new(subject: &str, settings: &Settings, context: &Context, columns: &[&'static str]) -> Self {
         let (device, ranks) = (&context.gpu.info().name, context.comm.size());
-        let build = if cfg!(debug_assertions) { "debug" } else { "release" };
         let mut head = vec![format!(
             "{device}, {ranks} rank{}; median of {} runs after {WARM_UP}",
             if ranks == 1 { "" } else { "s" },
@@ -32,11 +31,20 @@ impl Report {
         if cfg!(debug_assertions) {
             head.push("built with debug assertions: these are not the times of a release build".into());
         }
-        let object = json!({
-            "command": "bench", "subject": subject, "device": device, "ranks": ranks, "sharing": context.sharing,
-            "build": build, "runs": settings.runs, "warm_up": WARM_UP,
-        });
+        let mut object = Self::head(context, settings);
+        object["subject"] = subject.into();
         Report { head, columns: columns.to_vec(), rows: Vec::new(), object, results: Vec::new(), wrong: Vec::new() }
+    }
+
+    /// What all reports say: the program, the device, and how often was measured.
+    pub fn head(context: &Context, settings: &Settings) -> Value {
+        let info = context.gpu.info();
+        json!({
+            "command": "bench", "version": env!("CARGO_PKG_VERSION"), "device": info.name, "driver": info.driver,
+            "driver_info": info.driver_info, "backend": info.backend.to_str(), "ranks": context.comm.size(),
+            "sharing": context.sharing, "build": if cfg!(debug_assertions) { "debug" } else { "release" },
+            "runs": settings.runs, "warm_up": WARM_UP,
+        })
     }
 
     /// A line above the table.
@@ -163,6 +171,11 @@ pub fn amount(bytes: u64) -> String {
 /// Our time divided by that of the reference.
 pub fn ratio(ours: &Spread, theirs: &Spread) -> String {
     format!("{:.2}", ours.median / theirs.median)
+}
+
+/// Our speed in hundredths of the reference's.
+pub fn of_reference(ours: &Spread, theirs: &Spread) -> String {
+    format!("{:.0} %", 100.0 * theirs.median / ours.median)
 }
 
 #[cfg(test)]

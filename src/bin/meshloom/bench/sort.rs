@@ -11,9 +11,8 @@ use super::measure::Spread;
 use super::random;
 use super::reference;
 use super::report::{self, amount, range, ratio, time};
-use super::session::{self, Found, Session};
+use super::session::{Found, Session};
 use super::settings::Settings;
-use crate::failure::Failure;
 
 #[derive(Args)]
 pub struct Arguments {
@@ -22,18 +21,14 @@ pub struct Arguments {
         value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
     size: Vec<u64>,
     #[command(flatten)]
-    settings: Settings,
-}
-
-pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    reference::check(arguments.settings.reference)?;
-    session::run(&arguments.settings, |context| measure(context, arguments))
+    pub settings: Settings,
 }
 
 const COLUMNS: [&str; 9] =
     ["keys", "bits", "median", "least .. greatest", "keys/s", "bytes", "of copy", "on the host", "ratio"];
 
-fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error> {
+/// Measures all that `arguments` ask for. All ranks call it.
+pub fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error> {
     let settings = &arguments.settings;
     let per = if settings.reference { 6 } else { 2 };
     let measurements = copy::MEASUREMENTS + arguments.size.len() * per;

@@ -49,7 +49,7 @@ fn fingerprints(context: &Context, config: &Config, state: &State) -> Result<Val
 pub fn write(
     outputs: &Outputs,
     context: &mut Context,
-    simulation: &Simulation,
+    simulation: &mut Simulation,
     reached: Reached,
     resumed: bool,
 ) -> Result<(), Error> {

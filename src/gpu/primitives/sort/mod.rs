@@ -46,7 +46,7 @@ impl Sort {
         match capabilities.profile {
             Profile::Software => Self::with(Form::Software),
             Profile::Gpu if !capabilities.subgroups => Self::with(Form::Portable),
-            Profile::Gpu if gpu.info().subgroup_min_size >= 16 => Self::of(Form::Subgroups, SUBGROUPS[1]),
+            Profile::Gpu if capabilities.subgroup_least >= 16 => Self::of(Form::Subgroups, SUBGROUPS[1]),
             Profile::Gpu => Self::with(Form::Subgroups),
         }
     }

@@ -1,0 +1,39 @@
+// Moves particles by a vector field that is read at their positions: kicks p = keep p + factor field(x), then drifts x = x + factor p.
+//
+// Layout: particles as in particle.wgsl, p0, p1, p2 their momenta; the field's components as in interpolate.wgsl. Each particle is read and
+// written once, whatever the number of kicks and drifts; without drifts positions are not written. Kicks and drifts are loops, so that
+// several at once are the operations of as many dispatches with one each.
+// Workgroup: GROUP invocations, ITEMS particles each. No workgroup memory.
+
+var<uniform> params: Params;
+var<storage, read_write> d0: array<f32>;
+var<storage, read_write> d1: array<f32>;
+var<storage, read_write> d2: array<f32>;
+var<storage, read_write> p0: array<f32>;
+var<storage, read_write> p1: array<f32>;
+var<storage, read_write> p2: array<f32>;
+var<storage, read> mesh: array<f32>;
+
+#import mesh::particle
+#import mesh::interpolate
+
+fn each(particle: u32) {
+    let force = interpolate(locate(particle));
+    var p = vec3<f32>(load_p0(particle), load_p1(particle), load_p2(particle));
+    for (var n = 0u; n < params.kicks; n++) {
+        p = params.keep[n] * p + params.kick[n] * force;
+    }
+    store_p0(particle, p.x);
+    store_p1(particle, p.y);
+    store_p2(particle, p.z);
+    if params.drifts == 0u { return; }
+    var x = vec3<f32>(load_d0(particle), load_d1(particle), load_d2(particle));
+    for (var n = 0u; n < params.drifts; n++) {
+        x = x + params.drift[n] * p;
+    }
+    store_d0(particle, x.x);
+    store_d1(particle, x.y);
+    store_d2(particle, x.z);
+}
+
+#each params.first.w

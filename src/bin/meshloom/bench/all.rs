@@ -1,0 +1,242 @@
+//! `meshloom bench --all`: every subject in one process, with sizes that suit the device.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use clap::{Args, FromArgMatches, Subcommand, ValueEnum};
+use meshloom::comm::Op;
+use meshloom::gpu::{Profile, Recorder};
+use meshloom::io::write_whole;
+use meshloom::{Context, Error};
+use serde_json::{Value, json};
+
+use super::report::Report;
+use super::settings::Settings;
+use super::subject::{Peer, Subject};
+use crate::failure::Failure;
+use crate::terminal;
+
+#[derive(Args)]
+pub struct Suite {
+    /// Measure every subject, one after the other, with sizes that suit the device
+    #[arg(long)]
+    pub all: bool,
+    /// Large sizes are for GPUs [default: large on a GPU, small on a software renderer]
+    #[arg(long, value_enum, value_name = "SIZES", requires = "all")]
+    sizes: Option<Sizes>,
+    /// Begin no subject after so many seconds
+    #[arg(long, value_name = "SECONDS", requires = "all", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    within: Option<u64>,
+    /// Write the JSON object to this file, too
+    #[arg(long, value_name = "FILE", requires = "all")]
+    save: Option<PathBuf>,
+    #[command(flatten)]
+    settings: Settings,
+}
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Sizes {
+    /// What a software renderer does in seconds
+    Small,
+    /// What fills a GPU, as far as its memory goes
+    Large,
+}
+
+/// A subject with its options, the last of which is that of its sizes, and the sizes.
+struct Case {
+    words: &'static str,
+    small: &'static str,
+    /// Each with the bytes of device memory that measuring it takes, rounded up.
+    large: &'static [(&'static str, u64)],
+}
+
+/// Transforms and what they consist of; then points; then what is made of both.
+const CASES: [Case; 10] = [
+    Case {
+        words: "fft --size",
+        small: "32,30x36x25",
+        large: &[("256", 1 << 30), ("512", 5 << 30), ("1024", 36 << 30)],
+    },
+    Case { words: "exchange --size", small: "32", large: &[("512", 3 << 30)] },
+    Case { words: "collectives --bytes", small: "8,1024", large: &[("8,65536,16777216", 0)] },
+    Case { words: "halo --width 2 --size", small: "32", large: &[("512", 2 << 30)] },
+    Case {
+        words: "sort --size",
+        small: "20000",
+        large: &[("1000000", 1 << 26), ("10000000", 1 << 29), ("100000000", 5 << 30)],
+    },
+    Case {
+        words: "knn -k 8,16,30 --size",
+        small: "3000",
+        large: &[("1000000", 1 << 30), ("10000000", 6 << 30), ("30000000", 18 << 30)],
+    },
+    Case {
+        words: "pairs --size",
+        small: "3000",
+        large: &[("100000", 1 << 28), ("1000000", 1 << 30), ("10000000", 3 << 30)],
+    },
+    Case {
+        words: "fof --box 1 --linking-parameter 0.2,0.7 --size",
+        small: "3000",
+        large: &[("1000000", 1 << 30), ("10000000", 4 << 30)],
+    },
+    Case { words: "ghosts --box 1 --size", small: "1000", large: &[("1000000", 1 << 30)] },
+    Case { words: "pm --window cic,tsc --size", small: "16", large: &[("256", 4 << 30), ("512", 28 << 30)] },
+];
+
+impl Case {
+    /// The subject with the sizes that fit into `memory` bytes, if any does. A number of bytes that the driver does not tell
+    /// is taken to be enough.
+    ///
+    /// # Errors
+    /// [`Failure::Words`] for words that are no call of `bench`.
+    fn subject(&self, sizes: Sizes, memory: Option<u64>) -> Result<Option<Subject>, Failure> {
+        let fits = |&&(_, bytes): &&(&str, u64)| memory.is_none_or(|memory| bytes <= memory);
+        let size = match sizes {
+            Sizes::Small => self.small.to_string(),
+            Sizes::Large => self.large.iter().filter(fits).map(|&(size, _)| size).collect::<Vec<_>>().join(","),
+        };
+        if size.is_empty() {
+            return Ok(None);
+        }
+        let words = format!("bench {} {size}", self.words);
+        let parser = Subject::augment_subcommands(clap::Command::new("bench"));
+        let found = parser.try_get_matches_from(words.split(' ')).and_then(|words| Subject::from_arg_matches(&words));
+        found.map(Some).map_err(|error| Failure::Words(error.to_string()))
+    }
+
+    fn name(&self) -> &'static str {
+        self.words.split(' ').next().unwrap_or_default()
+    }
+}
+
+/// What became of a subject.
+enum Outcome {
+    Measured(Report),
+    /// Why it was not measured.
+    LeftOut(String),
+    /// Why measuring it failed.
+    Failed(String),
+}
+
+/// Measures on all ranks and prints what rank 0 reports, right or wrong.
+///
+/// # Errors
+/// Those of the options, of the saved file, and one that names the subjects that failed or had wrong results.
+pub fn run(arguments: &Suite) -> Result<(), Failure> {
+    super::reference::check(arguments.settings.reference)?;
+    if let Some(path) = &arguments.save {
+        crate::common::writable(path)?;
+    }
+    let measured = arguments.settings.common.launch_together(|context| measure(context, arguments))?;
+    let Some((mut object, outcomes)) = measured else { return Ok(()) };
+    let (mut text, mut wrong) = (String::new(), Vec::new());
+    for (name, outcome) in outcomes {
+        text += &format!("\n{name}\n");
+        let result = match outcome {
+            Outcome::LeftOut(why) => {
+                text += &format!("left out: {why}\n");
+                json!({ "subject": name, "left_out": why })
+            }
+            Outcome::Failed(why) => {
+                text += &format!("FAILED: {why}\n");
+                let result = json!({ "subject": name, "failed": why });
+                wrong.push(format!("{name}: {why}"));
+                result
+            }
+            Outcome::Measured(report) => {
+                if let Err(failure) = report.verdict() {
+                    wrong.push(format!("{name}: {}", failure.message()));
+                }
+                text += &report.text();
+                report.json()
+            }
+        };
+        object["results"].as_array_mut().into_iter().for_each(|all| all.push(result.clone()));
+    }
+    if let Some(path) = &arguments.save {
+        write_whole(path, format!("{object:#}\n").as_bytes())?;
+    }
+    match arguments.settings.common.json {
+        true => terminal::print_object(&object)?,
+        false => terminal::print(text.trim_start())?,
+    }
+    if wrong.is_empty() { Ok(()) } else { Err(Failure::Failed(wrong.join("; "))) }
+}
+
+type Measured = (Value, Vec<(&'static str, Outcome)>);
+
+/// Measures one subject after the other. All ranks call it and go on or end together.
+fn measure(context: &mut Context, arguments: &Suite) -> Result<Result<Measured, Failure>, Error> {
+    let (begun, settings) = (Instant::now(), &arguments.settings);
+    let able = context.gpu.capabilities().clone();
+    let sizes = arguments.sizes.unwrap_or(match able.profile {
+        Profile::Gpu => Sizes::Large,
+        Profile::Software => Sizes::Small,
+    });
+    // A device that is shared has its memory for all; half is left for what the pool keeps.
+    let memory = able.memory.map(|all| all / 2 / context.sharing.max(1) as u64);
+    let mut outcomes = Vec::new();
+    for case in &CASES {
+        let mut passed = [begun.elapsed().as_secs_f64()];
+        context.comm.all_reduce(&mut passed, Op::Max)?;
+        let subject = match case.subject(sizes, memory) {
+            Ok(subject) => subject,
+            Err(failure) => return Ok(Err(failure)),
+        };
+        let outcome = match subject {
+            _ if arguments.within.is_some_and(|limit| passed[0] > limit as f64) => {
+                Outcome::LeftOut(format!("{:.0} s had passed", passed[0]))
+            }
+            None => Outcome::LeftOut("the device has too little memory".into()),
+            Some(Subject::Exchange(_) | Subject::Collectives(_) | Subject::Ghosts(_)) if context.comm.size() == 1 => {
+                Outcome::LeftOut("it needs two ranks at least".into())
+            }
+            Some(subject) => measure_one(context, subject, settings)?,
+        };
+        outcomes.push((case.name(), outcome));
+    }
+    let mut object = Report::head(context, settings);
+    object["subject"] = "all".into();
+    object["sizes"] = format!("{sizes:?}").to_lowercase().into();
+    object["seconds"] = json!({ "total": begun.elapsed().as_secs_f64() });
+    object["results"] = json!([]);
+    Ok(Ok((object, outcomes)))
+}
+
+/// Measures one subject, with `settings` for its own. An error ends it alone where there is one rank; several could no
+/// longer know which of their calls belong together.
+fn measure_one(context: &mut Context, mut subject: Subject, settings: &Settings) -> Result<Outcome, Error> {
+    *subject.settings_mut() = settings.clone();
+    subject.settings_mut().reference &= subject.peer() != Peer::None;
+    let outcome = match subject.measure(context) {
+        Ok(Ok(report)) => Outcome::Measured(report),
+        Ok(Err(usage)) => Outcome::Failed(usage),
+        Err(error) if context.comm.size() == 1 => {
+            context.recorder = Recorder::new(&context.gpu)?;
+            Outcome::Failed(error.to_string())
+        }
+        Err(error) => return Err(error),
+    };
+    // The next subject finds the memory as this one did.
+    context.recorder.wait()?;
+    context.gpu.trim();
+    Ok(outcome)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_cases_are_calls_of_bench() {
+        for case in &CASES {
+            for sizes in [Sizes::Small, Sizes::Large] {
+                let subject = case.subject(sizes, None);
+                assert!(subject.is_ok_and(|subject| subject.is_some()), "{} {sizes:?}", case.words);
+            }
+            assert!(case.subject(Sizes::Large, Some(1)).is_ok_and(|subject| subject.is_none()), "{}", case.words);
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! `meshloom bench collectives`: the collectives of the host, beside those of MPI where it runs the ranks.
+
+use clap::{Args, ValueEnum};
+use meshloom::comm::{Communicator, Op};
+use meshloom::{Context, Error};
+use serde_json::json;
+
+use super::random::keys;
+use super::raw::Mpi;
+use super::report::{self, of_reference, range, time};
+use super::session::{Found, Session};
+use super::settings::Settings;
+
+#[derive(Args)]
+pub struct Arguments {
+    /// Bytes of the data of a rank, for all-to-all of a block for one other; multiples of 8, several with commas between
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', default_value = "8,1024,65536,1048576", value_parser = bytes)]
+    bytes: Vec<u64>,
+    /// Collectives, several with commas between [default: all]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    operations: Vec<Operation>,
+    #[command(flatten)]
+    pub settings: Settings,
+}
+
+/// Most bytes: all ranks' blocks have to lie in the memory of one.
+const MOST: u64 = 1 << 30;
+
+fn bytes(text: &str) -> Result<u64, String> {
+    let number = text.trim().parse::<u64>().ok().filter(|&n| n.is_multiple_of(8) && (8..=MOST).contains(&n));
+    number.ok_or_else(|| format!("`{text}` is no size; write a multiple of 8, up to {MOST}"))
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Operation {
+    Barrier,
+    Broadcast,
+    Gather,
+    AllGather,
+    AllReduce,
+    AllToAll,
+}
+
+const COLUMNS: [&str; 6] = ["collective", "bytes", "median", "least .. greatest", "MPI", "of MPI"];
+
+/// Measures all that `arguments` ask for. All ranks call it.
+pub fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error> {
+    let mpi = Mpi::running();
+    let all = Operation::value_variants().to_vec();
+    let operations = if arguments.operations.is_empty() { all } else { arguments.operations.clone() };
+    let mut calls = Vec::new();
+    for operation in operations {
+        let sizes = if operation == Operation::Barrier { &[0][..] } else { &arguments.bytes };
+        calls.extend(sizes.iter().map(|&bytes| (operation, bytes)));
+    }
+    let measurements = calls.len() * if mpi.is_some() { 2 } else { 1 };
+    let mut session = Session::new("collectives", &arguments.settings, context, measurements, &COLUMNS);
+    for (operation, bytes) in calls {
+        measure_one(&mut session, mpi.as_ref(), operation, bytes)?;
+    }
+    Ok(session.finish())
+}
+
+fn measure_one(session: &mut Session, mpi: Option<&Mpi>, operation: Operation, bytes: u64) -> Result<(), Error> {
+    let Session { context, clock, report, .. } = session;
+    let comm = &context.comm;
+    let data = operation.data(bytes, comm);
+    let mut came = Vec::new();
+    let ours = clock.together(&mut context.recorder, |_| {
+        came = operation.run(comm, &data)?;
+        Ok(())
+    })?;
+    let name = operation.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
+    let mut result = json!({ "collective": name, "bytes": bytes, "seconds": ours.json() });
+    let mut row = vec![name.clone(), bytes.to_string(), time(ours.median), range(&ours)];
+    match mpi {
+        Some(mpi) => {
+            let mut theirs_came = vec![0; came.len()];
+            let theirs = clock.together(&mut context.recorder, |_| {
+                operation.run_by(mpi, &data, &mut theirs_came);
+                Ok(())
+            })?;
+            let [differ] = clock.sum([u64::from(theirs_came != came)])?;
+            result["reference"] = report::reference(&ours, "MPI's own call, which blocks", &theirs);
+            report.compared(&mut result["reference"], format!("{name} of {bytes} bytes"), differ == 0);
+            row.extend([time(theirs.median), of_reference(&ours, &theirs)]);
+        }
+        None => row.extend([const { String::new() }; 2]),
+    }
+    report.row(row);
+    report.result(result);
+    Ok(())
+}
+
+impl Operation {
+    /// What this rank gives.
+    fn data(self, bytes: u64, comm: &Communicator) -> Vec<u64> {
+        let blocks = if self == Operation::AllToAll { comm.size() as u64 } else { 1 };
+        keys(bytes / 8 * blocks, 60, comm.rank())
+    }
+
+    /// What this rank gets.
+    fn run(self, comm: &Communicator, data: &[u64]) -> Result<Vec<u64>, Error> {
+        Ok(match self {
+            Operation::Barrier => comm.barrier().map(|()| Vec::new())?,
+            Operation::Broadcast => {
+                let mut data = data.to_vec();
+                comm.broadcast(0, &mut data)?;
+                data
+            }
+            Operation::Gather => comm.gather(0, data)?.unwrap_or_default(),
+            Operation::AllGather => comm.all_gather(data)?,
+            Operation::AllReduce => {
+                let mut data = data.to_vec();
+                comm.all_reduce(&mut data, Op::Sum)?;
+                data
+            }
+            Operation::AllToAll => comm.all_to_all(data)?,
+        })
+    }
+
+    /// The same by MPI, into memory that is there already.
+    fn run_by(self, mpi: &Mpi, data: &[u64], into: &mut [u64]) {
+        match self {
+            Operation::Barrier => mpi.barrier(),
+            Operation::Broadcast => {
+                into.copy_from_slice(data);
+                mpi.broadcast(into);
+            }
+            Operation::Gather => mpi.gather(data, into),
+            Operation::AllGather => mpi.all_gather(data, into),
+            Operation::AllReduce => mpi.all_reduce(data, into),
+            Operation::AllToAll => mpi.all_to_all(data, into),
+        }
+    }
+}

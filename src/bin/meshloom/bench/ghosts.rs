@@ -1,0 +1,142 @@
+//! `meshloom bench ghosts`: what finding neighbours on other ranks costs, at a fixed number of points on each rank.
+
+use std::fs;
+
+use clap::Args;
+use meshloom::grid::Cost;
+use meshloom::points::fof::{Groups, Linking};
+use meshloom::points::ghosts::Ghosts;
+use meshloom::points::sort::distribute;
+use meshloom::points::tree::Builder;
+use meshloom::points::{Cloud, Curve, Domain};
+use meshloom::{Context, Error};
+use serde_json::json;
+
+use super::measure::Spread;
+use super::points::PointSet;
+use super::report::{amount, range, time};
+use super::session::{Found, Session, cost_between};
+use super::settings::Settings;
+
+#[derive(Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    points: PointSet,
+    /// Reach of ghosts in mean separations of as many uniform points in the box, an open one too
+    #[arg(long, value_name = "B", default_value_t = 1.0, value_parser = super::fof::parameter)]
+    reach: f64,
+    /// Linking length of groups, in the same unit
+    #[arg(long, value_name = "B", default_value_t = 0.2, value_parser = super::fof::parameter)]
+    linking_parameter: f64,
+    #[command(flatten)]
+    pub settings: Settings,
+}
+
+const COLUMNS: [&str; 9] = [
+    "points a rank",
+    "what",
+    "ghosts a rank",
+    "most",
+    "messages a rank",
+    "bytes a rank",
+    "on the host",
+    "together",
+    "least .. greatest",
+];
+
+/// Measures all that `arguments` ask for. All ranks call it.
+pub fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error> {
+    let Arguments { points, reach, linking_parameter, settings } = arguments;
+    let mut session = Session::new("ghosts", settings, context, 2 * points.size.len(), &COLUMNS);
+    session.report.note(points.name());
+    session.report.note("messages are those with points or boxes; host: processor time of a rank's thread".into());
+    session.report.field("kind", format!("{:?}", points.kind).to_lowercase().into());
+    session.report.field("box", points.side.into());
+    for &size in &points.size {
+        let cloud = points.cloud(&mut session.context.recorder, size, session.context.comm.rank())?;
+        let [total] = session.sum([size])?;
+        let filled = Domain::new(&[f64::from(points.extent()); 3])?;
+        let length = |parameter| Linking::Separations(parameter).length(&filled, total);
+        within(&mut session, &cloud, *reach, length(*reach)?)?;
+        groups(&mut session, &cloud, *linking_parameter, length(*linking_parameter)?)?;
+    }
+    Ok(session.finish())
+}
+
+/// Ghosts of all points within a radius. All ranks call it.
+fn within(session: &mut Session, cloud: &Cloud, parameter: f64, radius: f32) -> Result<(), Error> {
+    let context = &mut *session.context;
+    let sorted = distribute(context, cloud, Curve::Hilbert)?;
+    let tree = Builder::new(&context.gpu).build(&mut context.recorder, &sorted.cloud, &sorted.frame)?;
+    let (once, spread, host) = repeated(session, |context| {
+        let before = context.exchange.cost();
+        let ghosts = Ghosts::within(context, &tree, radius)?;
+        ghosts.refresh(context, sorted.cloud.positions(), 3)?;
+        let mut cost = cost_between(before, context.exchange.cost());
+        cost += ghosts.cost();
+        Ok((ghosts.len(), cost))
+    })?;
+    report(session, ["within", "reach"], (cloud.len(), parameter), once, (&spread, host))
+}
+
+/// Groups of the points of all ranks, with the sort that begins a search. All ranks call it.
+fn groups(session: &mut Session, cloud: &Cloud, parameter: f64, length: f32) -> Result<(), Error> {
+    let (once, spread, host) = repeated(session, |context| {
+        let groups = Groups::find(context, cloud, Linking::Length(length.into()))?;
+        Ok((groups.ghosts(), groups.cost()))
+    })?;
+    report(session, ["groups", "linking_parameter"], (cloud.len(), parameter), once, (&spread, host))
+}
+
+/// What `work` gives once, its times, and the seconds that it keeps this rank's processor busy.
+fn repeated<T>(
+    session: &mut Session,
+    work: impl Fn(&mut Context) -> Result<T, Error>,
+) -> Result<(T, Spread, Option<f64>), Error> {
+    let Session { context, clock, .. } = session;
+    work(context)?;
+    let before = processor_nanoseconds();
+    let once = work(context)?;
+    let host = before.zip(processor_nanoseconds()).map(|(before, after)| 1e-9 * (after - before) as f64);
+    let spread = clock.together(*context, |context: &mut Context| work(context).map(drop))?;
+    Ok((once, spread, host))
+}
+
+/// Processor time that this thread has had so far, where the system tells (Linux).
+fn processor_nanoseconds() -> Option<u64> {
+    fs::read_to_string("/proc/thread-self/schedstat").ok()?.split(' ').next()?.parse().ok()
+}
+
+/// Adds a row and a result. All ranks call it.
+fn report(
+    session: &mut Session,
+    [what, parameter]: [&str; 2],
+    (size, value): (u64, f64),
+    (ghosts, cost): (u64, Cost),
+    (spread, host): (&Spread, Option<f64>),
+) -> Result<(), Error> {
+    let ranks = session.context.comm.size() as f64;
+    let nanoseconds = host.map_or(0, |seconds| (1e9 * seconds) as u64);
+    let own = [ghosts, cost.messages, cost.sent, nanoseconds];
+    let all = session.sum(own)?;
+    let mut most = own;
+    for value in &mut most {
+        *value = session.clock.most(*value)?;
+    }
+    let mean = all.map(|sum| sum as f64 / ranks);
+    let mut result = json!({
+        "what": what, "size": size, "seconds": spread.json(), "most": { "ghosts": most[0], "messages": most[1] },
+        "ghosts": all[0], "messages": all[1], "bytes": { "between_ranks": all[2], "most": most[2] },
+    });
+    result[parameter] = value.into();
+    let mut row = vec![size.to_string(), format!("{what} {value}"), format!("{:.0}", mean[0]), most[0].to_string()];
+    row.extend([format!("{:.1}", mean[1]), amount(mean[2] as u64)]);
+    row.push(host.map_or(String::new(), |_| {
+        result["host_seconds"] = json!({ "mean": 1e-9 * mean[3], "most": 1e-9 * most[3] as f64 });
+        time(1e-9 * mean[3])
+    }));
+    row.extend([time(spread.median), range(spread)]);
+    session.report.row(row);
+    session.report.result(result);
+    Ok(())
+}

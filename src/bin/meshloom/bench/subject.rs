@@ -1,0 +1,116 @@
+//! What can be measured.
+
+use clap::Subcommand;
+use meshloom::{Context, Error};
+
+use super::session::Found;
+use super::settings::Settings;
+use super::{collectives, exchange, fft, fof, ghosts, halo, knn, pairs, pm, sort};
+use crate::failure::Failure;
+
+/// A part of the library and what of it is to be measured.
+#[derive(Subcommand)]
+pub enum Subject {
+    /// Fourier transforms, forward and inverse, of real and complex fields
+    Fft(fft::Arguments),
+    /// The exchanges of a distributed complex transform by themselves, or messages of given sizes, beside MPI's own where it runs the ranks
+    Exchange(exchange::Arguments),
+    /// Collectives of the host, beside MPI's own where it runs the ranks
+    Collectives(collectives::Arguments),
+    /// Filling the ghost cells of a field, and adding them to their owners
+    Halo(halo::Arguments),
+    /// Sorting random keys of 63 and 32 bits, with their index as payload
+    Sort(sort::Arguments),
+    /// Trees over points, and the nearest neighbours of all of them
+    Knn(knn::Arguments),
+    /// Trees over points, and the histogram of the distances of their pairs
+    Pairs(pairs::Arguments),
+    /// Trees over points, and friends-of-friends groups
+    Fof(fof::Arguments),
+    /// Copies of other ranks' points within reach, and groups over all ranks
+    Ghosts(ghosts::Arguments),
+    /// Steps of a particle-mesh simulation: a force, kicks and a drift
+    Pm(pm::Arguments),
+}
+
+/// What `--reference` compares a subject with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peer {
+    /// A library for the processor, which only builds with the feature `reference` have.
+    Library,
+    /// The same work done in another way, in every build.
+    OtherWay,
+    /// Nothing.
+    None,
+}
+
+impl Subject {
+    pub fn settings(&self) -> &Settings {
+        match self {
+            Subject::Fft(arguments) => &arguments.settings,
+            Subject::Exchange(arguments) => &arguments.settings,
+            Subject::Collectives(arguments) => &arguments.settings,
+            Subject::Halo(arguments) => &arguments.settings,
+            Subject::Sort(arguments) => &arguments.settings,
+            Subject::Knn(arguments) => &arguments.settings,
+            Subject::Pairs(arguments) => &arguments.settings,
+            Subject::Fof(arguments) => &arguments.settings,
+            Subject::Ghosts(arguments) => &arguments.settings,
+            Subject::Pm(arguments) => &arguments.settings,
+        }
+    }
+
+    pub fn settings_mut(&mut self) -> &mut Settings {
+        match self {
+            Subject::Fft(arguments) => &mut arguments.settings,
+            Subject::Exchange(arguments) => &mut arguments.settings,
+            Subject::Collectives(arguments) => &mut arguments.settings,
+            Subject::Halo(arguments) => &mut arguments.settings,
+            Subject::Sort(arguments) => &mut arguments.settings,
+            Subject::Knn(arguments) => &mut arguments.settings,
+            Subject::Pairs(arguments) => &mut arguments.settings,
+            Subject::Fof(arguments) => &mut arguments.settings,
+            Subject::Ghosts(arguments) => &mut arguments.settings,
+            Subject::Pm(arguments) => &mut arguments.settings,
+        }
+    }
+
+    /// What `--reference` compares it with.
+    pub fn peer(&self) -> Peer {
+        match self {
+            Subject::Fft(_) | Subject::Sort(_) | Subject::Knn(_) | Subject::Pairs(_) | Subject::Fof(_) => Peer::Library,
+            Subject::Exchange(_) | Subject::Collectives(_) | Subject::Halo(_) => Peer::OtherWay,
+            Subject::Ghosts(_) | Subject::Pm(_) => Peer::None,
+        }
+    }
+
+    /// Refuses `--reference` where there is nothing to compare with.
+    ///
+    /// # Errors
+    /// [`Failure::Failed`] in builds without the libraries, [`Failure::Usage`] for subjects without a peer.
+    pub fn check(&self) -> Result<(), Failure> {
+        match self.peer() {
+            Peer::Library => super::reference::check(self.settings().reference),
+            Peer::None if self.settings().reference => {
+                Err(Failure::Usage("no library for processors does this; leave --reference out".into()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Measures it. All ranks call it.
+    pub fn measure(&self, context: &mut Context) -> Result<Found, Error> {
+        match self {
+            Subject::Fft(arguments) => fft::measure(context, arguments),
+            Subject::Exchange(arguments) => exchange::measure(context, arguments),
+            Subject::Collectives(arguments) => collectives::measure(context, arguments),
+            Subject::Halo(arguments) => halo::measure(context, arguments),
+            Subject::Sort(arguments) => sort::measure(context, arguments),
+            Subject::Knn(arguments) => knn::measure(context, arguments),
+            Subject::Pairs(arguments) => pairs::measure(context, arguments),
+            Subject::Fof(arguments) => fof::measure(context, arguments),
+            Subject::Ghosts(arguments) => ghosts::measure(context, arguments),
+            Subject::Pm(arguments) => pm::measure(context, arguments),
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Collectives on device arrays: what ranks hold on their devices, joined through the host.
+//!
+//! | call | every rank has then |
+//! |---|---|
+//! | [`all_reduce`] | the reduction of all ranks' elements; of floats in a fixed tree over the ranks |
+//! | [`all_reduce_wide`] | the sums of all ranks' 64-bit integers |
+//! | [`broadcast`] | the elements of one rank |
+//! | [`all_gather`] | the elements of all ranks, in the order of ranks |
+//!
+//! All ranks of the communicator call them with ranges of one length (but for [`all_gather`]). They submit what was recorded before and wait
+//! for the device and for other ranks; where there is one rank they do nothing. They are for arrays that every rank can hold: distributed
+//! fields move by [`Exchange`](super::Exchange) and [`Reshape`](super::Reshape).
+
+use std::ops::Range;
+
+use super::ExchangeError;
+use crate::comm::{Communicator, Op, Reducible};
+use crate::gpu::{Array, DeviceElement, DeviceError, Recorder};
+
+/// Replaces the elements of `range` by their reduction over all ranks.
+///
+/// # Errors
+/// [`ExchangeError`] when the device or another rank fails, or the range does not lie in the array.
+pub fn all_reduce<T: DeviceElement + Reducible>(
+    recorder: &mut Recorder,
+    comm: &Communicator,
+    array: &Array<T>,
+    range: Range<u64>,
+    op: Op,
+) -> Result<(), ExchangeError> {
+    if comm.size() == 1 {
+        return Ok(());
+    }
+    let mut values = recorder.download(array, range.start, range.end - range.start)?;
+    comm.all_reduce(&mut values, op)?;
+    Ok(recorder.upload(array, range.start, &values)?)
+}
+
+/// Replaces 64-bit integers, two words each with the low one first, by their sums over all ranks. `range` counts words.
+///
+/// # Errors
+/// As [`all_reduce`]; [`DeviceError::Misuse`] for an odd number of words.
+pub fn all_reduce_wide(
+    recorder: &mut Recorder,
+    comm: &Communicator,
+    array: &Array<u32>,
+    range: Range<u64>,
+) -> Result<(), ExchangeError> {
+    let len = range.end - range.start;
+    if !len.is_multiple_of(2) {
+        let why = format!("{len} words are no whole number of 64-bit integers");
+        return Err(DeviceError::Misuse { what: "all_reduce_wide".into(), why }.into());
+    }
+    if comm.size() == 1 {
+        return Ok(());
+    }
+    let words = recorder.download(array, range.start, len)?;
+    let (pairs, _) = words.as_chunks::<2>();
+    let mut sums: Vec<u64> = pairs.iter().map(|&[low, high]| u64::from(high) << 32 | u64::from(low)).collect();
+    comm.all_reduce(&mut sums, Op::Sum)?;
+    let words: Vec<u32> = sums.iter().flat_map(|&sum| [sum as u32, (sum >> 32) as u32]).collect();
+    Ok(recorder.upload(array, range.start, &words)?)
+}
+
+/// Replaces the elements of `range` by those of the rank `root`.
+///
+/// # Errors
+/// As [`all_reduce`].
+pub fn broadcast<T: DeviceElement>(
+    recorder: &mut Recorder,
+    comm: &Communicator,
+    root: usize,
+    array: &Array<T>,
+    range: Range<u64>,
+) -> Result<(), ExchangeError> {
+    if comm.size() == 1 {
+        return Ok(());
+    }
+    let len = range.end - range.start;
+    let mut values =
+        if comm.rank() == root { recorder.download(array, range.start, len)? } else { vec![T::zeroed(); len as usize] };
+    comm.broadcast(root, &mut values)?;
+    if comm.rank() == root { Ok(()) } else { Ok(recorder.upload(array, range.start, &values)?) }
+}
+
+/// Fills `all` with the elements of all ranks' `own` arrays, in the order of ranks. The arrays may have any lengths, `all` that of their sum.
+///
+/// # Errors
+/// As [`all_reduce`]; [`DeviceError::Misuse`] when `all` has another length.
+pub fn all_gather<T: DeviceElement>(
+    recorder: &mut Recorder,
+    comm: &Communicator,
+    own: &Array<T>,
+    all: &Array<T>,
+) -> Result<(), ExchangeError> {
+    let misuse = |found: u64| {
+        let why = format!("all ranks have {found} elements, there is room for {}", all.len());
+        ExchangeError::from(DeviceError::Misuse { what: "all_gather".into(), why })
+    };
+    if comm.size() == 1 {
+        return match own.len() == all.len() {
+            true => Ok(recorder.copy(own, 0, all, 0, own.len())?),
+            false => Err(misuse(own.len())),
+        };
+    }
+    let values = recorder.download(own, 0, own.len())?;
+    let (values, _) = comm.all_gather_v(&values)?.into_raw();
+    match values.len() as u64 == all.len() {
+        true => Ok(recorder.upload(all, 0, &values)?),
+        false => Err(misuse(values.len() as u64)),
+    }
+}

@@ -1,0 +1,94 @@
+//! Kicks and drifts of particles by a field on a mesh.
+
+use super::particles::{Lattice, Mesh, Particles, checked, holds, over_particles, particle_kernel};
+use super::push::Push;
+use super::window::Window;
+use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
+
+over_particles! {
+    struct KickDriftParams {
+        /// What each kick keeps of the momentum, and its factor of the field.
+        keep: [f32; 2],
+        kick: [f32; 2],
+        /// The factor of each drift.
+        drift: [f32; 2],
+        /// How many there are.
+        kicks: u32,
+        drifts: u32,
+        /// Elements from one component of the field to the next.
+        stride: u32,
+    }
+}
+
+/// The kernel for a window.
+fn kernel(window: Window) -> KernelSource {
+    particle_kernel("mesh::kick_drift", include_str!("../../shaders/mesh/kick_drift.wgsl"), window)
+        .params::<KickDriftParams>()
+        .flag("in_cells", false)
+        .flag("vector", true)
+}
+
+/// The kernels for all windows.
+pub(super) fn kernels() -> impl Iterator<Item = KernelSource> {
+    [Window::Cic, Window::Tsc, Window::Pcs].into_iter().map(kernel)
+}
+
+/// Moves the particles of a lattice by a vector field on a mesh: one pass that reads the field at each particle, kicks its momentum
+/// and drifts its position. No acceleration is stored.
+pub struct KickDrift {
+    kernel: Kernel,
+}
+
+impl KickDrift {
+    /// Reads fields with this window.
+    pub fn new(window: Window) -> Self {
+        KickDrift { kernel: Kernel::trusted(kernel(window)) }
+    }
+
+    /// Records `push` of the particles of `lattice`, whose displacements and momenta are `particles`, by axis. `field` has three
+    /// components on `mesh`, ghosts included, one after the other. Factors are rounded to `f32`. Particles that cannot be painted
+    /// ([`Painter::paint`](super::Painter::paint)) read zero.
+    ///
+    /// # Errors
+    /// [`DeviceError::Misuse`] when an array is too short or the mesh or lattice beyond what kernels count;
+    /// [`DeviceError::TooManyWindows`] where the device cannot bind seven arrays and the windows of a large field.
+    pub fn record(
+        &self,
+        recorder: &mut Recorder,
+        lattice: &Lattice,
+        mesh: &Mesh,
+        field: &Array<f32>,
+        particles: [&[Array<f32>; 3]; 2],
+        push: &Push,
+    ) -> Result<(), DeviceError> {
+        const WHAT: &str = "KickDrift::record";
+        let [[x, y, z], momentum] = particles;
+        let sites = Particles::Displaced { lattice, displacement: [x, y, z] };
+        checked(WHAT, &sites, mesh)?;
+        holds(WHAT, "cells", field, mesh.layout.len().saturating_mul(3))?;
+        momentum.iter().try_for_each(|p| holds(WHAT, "momenta", p, lattice.len()))?;
+        let at = |values: &[f64], n: usize| values.get(n).map_or(0.0, |&value| value as f32);
+        let kick = |n: usize, which: usize| push.kicks().get(n).map_or(0.0, |kick| kick[which] as f32);
+        let place = sites.geometry(mesh, &mesh.layout);
+        let params = KickDriftParams {
+            first: place.first,
+            local: place.local,
+            sites: place.sites,
+            mesh: place.mesh,
+            shape: place.shape,
+            base: place.base,
+            per_site: place.per_site,
+            per_cell: place.per_cell,
+            keep: [kick(0, 0), kick(1, 0)],
+            kick: [kick(0, 1), kick(1, 1)],
+            drift: [at(push.drifts(), 0), at(push.drifts(), 1)],
+            kicks: push.kicks().len() as u32,
+            drifts: push.drifts().len() as u32,
+            stride: mesh.layout.len() as u32,
+        };
+        let mut arrays = sites.arrays();
+        arrays.extend(momentum.iter().map(Array::raw));
+        arrays.push(field.raw());
+        recorder.each(&self.kernel, &arrays, &params, lattice.len())
+    }
+}

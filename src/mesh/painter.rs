@@ -1,0 +1,197 @@
+//! Painting particles onto meshes, and reading meshes at particles.
+
+use super::particles::{Mesh, ParticleParams, Particles, checked, holds, particle_kernel};
+use super::window::Window;
+use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
+use crate::grid::{FieldLayout, extent, volume};
+
+/// Integer units that one particle is painted as; see `shaders/mesh/paint.wgsl`.
+pub const UNITS: f64 = 268_435_456.0;
+
+crate::gpu::kernel_params! {
+    struct DensityParams {
+        own: [u32; 4],
+        /// The first own cell in the array, and the strides.
+        origin: [u32; 4],
+        scale: f32,
+        shift: f32,
+        padding: [u32; 2],
+    }
+}
+
+/// Kernels over the particles of one kind, for one window.
+struct ParticleKernels {
+    paint: Kernel,
+    readout: Kernel,
+    reach: Kernel,
+}
+
+/// What paints, reads and measures the reach.
+fn kernels_of(window: Window, in_cells: bool) -> [KernelSource; 3] {
+    [
+        ("mesh::paint", include_str!("../../shaders/mesh/paint.wgsl")),
+        ("mesh::readout", include_str!("../../shaders/mesh/readout.wgsl")),
+        ("mesh::reach", include_str!("../../shaders/mesh/reach.wgsl")),
+    ]
+    .map(|(label, text)| {
+        particle_kernel(label, text, window).params::<ParticleParams>().flag("in_cells", in_cells).flag("vector", false)
+    })
+}
+
+fn density_kernel() -> KernelSource {
+    KernelSource::new("mesh::density", include_str!("../../shaders/mesh/density.wgsl")).params::<DensityParams>()
+}
+
+/// All kernels, for all windows.
+pub(super) fn kernels() -> Vec<KernelSource> {
+    let windows = [Window::Cic, Window::Tsc, Window::Pcs];
+    let forms = windows.into_iter().flat_map(|window| [false, true].map(|in_cells| kernels_of(window, in_cells)));
+    forms.flatten().chain([density_kernel()]).collect()
+}
+
+impl ParticleKernels {
+    fn new(window: Window, in_cells: bool) -> Self {
+        let [paint, readout, reach] = kernels_of(window, in_cells).map(Kernel::trusted);
+        ParticleKernels { paint, readout, reach }
+    }
+}
+
+/// Paints particles of equal mass onto meshes and reads meshes at particles, with one window.
+///
+/// - Painting is exact: a particle is [`UNITS`] integer units shared among its nodes without loss, cells are 64-bit
+///   integers (two `u32`, low word first). Any order, any number of ranks gives the same bits, and cells cannot
+///   overflow below 2^36 particles per cell.
+/// - Everything is recorded, nothing submitted.
+pub struct Painter {
+    window: Window,
+    displaced: ParticleKernels,
+    in_cells: ParticleKernels,
+    density: Kernel,
+}
+
+impl Painter {
+    /// A painter with this window.
+    pub fn new(window: Window) -> Self {
+        let [displaced, in_cells] = [false, true].map(|in_cells| ParticleKernels::new(window, in_cells));
+        Painter { window, displaced, in_cells, density: Kernel::trusted(density_kernel()) }
+    }
+
+    /// Its window.
+    pub fn window(&self) -> Window {
+        self.window
+    }
+
+    fn kernels(&self, particles: &Particles<'_>) -> &ParticleKernels {
+        match particles {
+            Particles::Displaced { .. } => &self.displaced,
+            Particles::InCells { .. } => &self.in_cells,
+        }
+    }
+
+    /// Adds `particles` to `cells` (two words per cell of `mesh`, ghosts included). A particle that has a node outside
+    /// the array, or no finite position, is not painted but counted in `faults[0]`.
+    ///
+    /// # Errors
+    /// [`DeviceError::Misuse`] when an array is too short, or the mesh has more than 2^30 cells or the lattice more than 2^31 sites
+    /// along an axis; [`DeviceError`] when the kernel does not fit the device.
+    pub fn paint(
+        &self,
+        recorder: &mut Recorder,
+        particles: Particles<'_>,
+        mesh: &Mesh,
+        cells: &Array<u32>,
+        faults: &Array<u32>,
+    ) -> Result<(), DeviceError> {
+        const WHAT: &str = "Painter::paint";
+        checked(WHAT, &particles, mesh)?;
+        holds(WHAT, "words of cells", cells, mesh.layout.len().saturating_mul(2))?;
+        holds(WHAT, "words for faults", faults, 1)?;
+        let mut arrays = particles.arrays();
+        arrays.extend([cells.raw(), faults.raw()]);
+        recorder.each(
+            &self.kernels(&particles).paint,
+            &arrays,
+            &particles.geometry(mesh, &mesh.layout),
+            particles.len(),
+        )
+    }
+
+    /// `out[n]` = `field` at particle `n`, with the same window. Particles that [`paint`](Self::paint) would count as
+    /// faults read zero.
+    ///
+    /// # Errors
+    /// As [`paint`](Self::paint).
+    pub fn readout(
+        &self,
+        recorder: &mut Recorder,
+        particles: Particles<'_>,
+        mesh: &Mesh,
+        fields: &Array<f32>,
+        number: u64,
+        out: &Array<f32>,
+    ) -> Result<(), DeviceError> {
+        const WHAT: &str = "Painter::readout";
+        checked(WHAT, &particles, mesh)?;
+        holds(WHAT, "cells", fields, number.saturating_add(1).saturating_mul(mesh.layout.len()))?;
+        holds(WHAT, "results", out, particles.len())?;
+        let mut arrays = particles.arrays();
+        arrays.extend([fields.raw(), out.raw()]);
+        let mut geometry = particles.geometry(mesh, &mesh.layout);
+        geometry.shape[3] = (number * mesh.layout.len()) as u32;
+        recorder.each(&self.kernels(&particles).readout, &arrays, &geometry, particles.len())
+    }
+
+    /// Measures the ghost cells that painting needs: `reach` (7 words, cleared here) receives the cells below and above the own
+    /// ones, by axis, and the number of particles without a finite position.
+    ///
+    /// # Errors
+    /// As [`paint`](Self::paint), and [`DeviceError::Misuse`] for points of a mesh with ghosts, whose cells count those.
+    pub fn reach(
+        &self,
+        recorder: &mut Recorder,
+        particles: Particles<'_>,
+        mesh: &Mesh,
+        reach: &Array<u32>,
+    ) -> Result<(), DeviceError> {
+        const WHAT: &str = "Painter::reach";
+        checked(WHAT, &particles, mesh)?;
+        holds(WHAT, "words for the reach", reach, 7)?;
+        if matches!(particles, Particles::InCells { .. }) && mesh.layout.ghosts != [[0; 2]; 3] {
+            let why = "the cells of points count ghosts, of which the reach knows nothing; give a mesh without ghosts";
+            return Err(DeviceError::Misuse { what: WHAT.into(), why: why.into() });
+        }
+        recorder.clear(reach);
+        let mut arrays = particles.arrays();
+        arrays.push(reach.raw());
+        let bare = FieldLayout::new(mesh.layout.own.clone(), [[0; 2]; 3]);
+        recorder.each(&self.kernels(&particles).reach, &arrays, &particles.geometry(mesh, &bare), particles.len())
+    }
+
+    /// `out` (the own cells alone, C order) = cell * `scale` / [`UNITS`] + `shift`.
+    ///
+    /// # Errors
+    /// As [`paint`](Self::paint).
+    pub fn density(
+        &self,
+        recorder: &mut Recorder,
+        mesh: &Mesh,
+        cells: &Array<u32>,
+        out: &Array<f32>,
+        scale: f64,
+        shift: f32,
+    ) -> Result<(), DeviceError> {
+        const WHAT: &str = "Painter::density";
+        mesh.check(WHAT)?;
+        holds(WHAT, "words of cells", cells, mesh.layout.len().saturating_mul(2))?;
+        holds(WHAT, "results", out, volume(&mesh.layout.own))?;
+        let (own, [i, j, k]) = (extent(&mesh.layout.own), mesh.layout.strides());
+        let params = DensityParams {
+            own: [own[0], own[1], own[2], 0].map(|n| n as u32),
+            origin: [mesh.layout.offset(), i, j, k].map(|n| n as u32),
+            scale: (scale / UNITS) as f32,
+            shift,
+            padding: [0; 2],
+        };
+        recorder.each(&self.density, &[cells.raw(), out.raw()], &params, volume(&mesh.layout.own))
+    }
+}

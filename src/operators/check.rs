@@ -1,0 +1,168 @@
+//! Checks of operators that anybody can call: whether the adjoint is the adjoint, and the derivative the derivative.
+
+use std::fmt;
+
+use super::error::OperatorError;
+use super::field::Field;
+use super::operator::Model;
+use super::space::Space;
+use super::worker::Worker;
+use crate::hash::{START, fnv1a};
+
+/// What [`check_adjoint`] found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AdjointCheck {
+    /// `<J dx, dy>`
+    pub forward: f64,
+    /// `<dx, J^T dy>`
+    pub reverse: f64,
+    /// How far they may be apart: 16 times the rounding of `f32` of the product of norms, which for random fields of N numbers is `16 sqrt(N)`
+    /// roundings of the products themselves.
+    pub tolerance: f64,
+}
+
+/// Rounding of `f32`.
+const ROUNDING: f64 = f32::EPSILON as f64;
+
+/// Compares `<J dx, dy>` and `<dx, J^T dy>` at `x` for pseudo-random `dx` and `dy`, whose numbers are between -1 and 1. All ranks call it.
+/// Waits for the device.
+///
+/// # Errors
+/// [`OperatorError::Check`] where they differ by more than rounding; what the operator fails with.
+pub fn check_adjoint(worker: &mut Worker<'_>, model: &Model, x: &Field) -> Result<AdjointCheck, OperatorError> {
+    let dx = random_field(worker, model.domain(), 1)?;
+    let dy = random_field(worker, model.target(), 2)?;
+    let at = model.at(worker, x)?;
+    let mut forward = Field::new(worker.gpu(), model.target())?;
+    at.jvp(worker, &dx, &mut forward)?;
+    let mut reverse = Field::new(worker.gpu(), model.domain())?;
+    at.vjp(worker, &dy, &mut reverse)?;
+    let mut norm = |field: &Field| Ok::<_, OperatorError>(worker.dot(field, field)?.sqrt());
+    let scale = (norm(&forward)? * norm(&dy)?).max(norm(&dx)? * norm(&reverse)?);
+    let found = AdjointCheck {
+        forward: worker.dot(&forward, &dy)?,
+        reverse: worker.dot(&dx, &reverse)?,
+        tolerance: 16.0 * ROUNDING * scale,
+    };
+    if (found.forward - found.reverse).abs() <= found.tolerance {
+        return Ok(found);
+    }
+    let AdjointCheck { forward, reverse, tolerance } = found;
+    let why = format!("<J dx, dy> = {forward:e} and <dx, J^T dy> = {reverse:e} differ by more than {tolerance:e}");
+    Err(OperatorError::Check { operator: model.name(), why })
+}
+
+/// What [`check_derivative`] found: the remainders of Taylor's formula for steps that are halved each time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TaylorCheck {
+    /// Length of a step, and `|f(x + h dx) - f(x) - h J dx|` after it.
+    pub remainders: Vec<[f64; 2]>,
+    /// Below this a remainder is rounding.
+    pub rounding: f64,
+    /// The order with which remainders fall, between the steps where they are more than rounding: 2 of a derivative. None of a function that is
+    /// linear as far as rounding shows.
+    pub order: Option<f64>,
+}
+
+impl fmt::Display for TaylorCheck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for [step, remainder] in &self.remainders {
+            writeln!(f, "step {step:8.2e}: remainder {remainder:.3e}")?;
+        }
+        match self.order {
+            Some(order) => write!(f, "order {order:.2}, rounding {:.1e}", self.rounding),
+            None => write!(f, "linear within rounding {:.1e}", self.rounding),
+        }
+    }
+}
+
+/// Steps of [`check_derivative`]: halved from 1 on.
+const STEPS: usize = 10;
+
+/// Goes from `x` in the direction `dx` in steps that are halved, and compares with the derivative: what is left must fall with the square of the
+/// step. Choose `dx` so that the function is smooth on the way. All ranks call it. Waits for the device.
+///
+/// # Errors
+/// [`OperatorError::Check`] where the order is less than 1.8; what the operator fails with.
+pub fn check_derivative(
+    worker: &mut Worker<'_>,
+    model: &Model,
+    x: &Field,
+    dx: &Field,
+) -> Result<TaylorCheck, OperatorError> {
+    let at = model.at(worker, x)?;
+    let mut slope = Field::new(worker.gpu(), model.target())?;
+    at.jvp(worker, dx, &mut slope)?;
+    let value = worker.dot(&at.value, &at.value)?.sqrt();
+    // Values and their differences are rounded, and so are steps.
+    let rounding = 8.0 * ROUNDING * (value + worker.dot(&slope, &slope)?.sqrt());
+    let (mut moved, mut there) = (Field::new(worker.gpu(), x.space())?, Field::new(worker.gpu(), model.target())?);
+    let mut remainders = Vec::new();
+    for halved in 0..STEPS {
+        let step = 0.5f64.powi(halved as i32);
+        moved.copy_from(&mut worker.context.recorder, x)?;
+        worker.axpby(step, dx, 1.0, &mut moved)?;
+        model.apply(worker, &moved, &mut there)?;
+        worker.axpby(-1.0, &at.value, 1.0, &mut there)?;
+        worker.axpby(-step, &slope, 1.0, &mut there)?;
+        remainders.push([step, worker.dot(&there, &there)?.sqrt()]);
+    }
+    let order = order_of(&remainders, rounding);
+    let check = TaylorCheck { remainders, rounding, order };
+    match check.order {
+        Some(order) if order < 1.8 => Err(OperatorError::Check { operator: model.name(), why: format!("\n{check}") }),
+        _ => Ok(check),
+    }
+}
+
+/// The order between the two smallest steps whose remainders are more than rounding.
+fn order_of(remainders: &[[f64; 2]], rounding: f64) -> Option<f64> {
+    let large = remainders.iter().take_while(|[_, remainder]| *remainder > 16.0 * rounding).count();
+    match large {
+        0 => None,
+        // One step only: the next is rounding.
+        1 => Some((remainders[0][1] / remainders[1][1].max(rounding)).log2()),
+        large => Some((remainders[large - 2][1] / remainders[large - 1][1]).log2()),
+    }
+}
+
+/// A field of pseudo-random numbers between -1 and 1, by leaf, place on the rank and rank; on leaves that every rank has, the same on all.
+///
+/// # Errors
+/// [`OperatorError`] of the device.
+pub fn random_field(worker: &mut Worker<'_>, space: &Space, seed: u64) -> Result<Field, OperatorError> {
+    let mut field = Field::new(worker.gpu(), space)?;
+    let rank = worker.comm().rank() as u64;
+    let names: Vec<String> = space.names().map(Into::into).collect();
+    for name in names {
+        let Some(leaf) = space.leaf(&name) else { continue };
+        let rank = if leaf.is_distributed() { rank } else { 0 };
+        let start = fnv1a(fnv1a(START, name.as_bytes()), &[seed.to_le_bytes(), rank.to_le_bytes()].concat());
+        let values: Vec<f64> = (0..leaf.len()).map(|place| uniform(start, place)).collect();
+        field.set(&mut worker.context.recorder, &name, &values)?;
+    }
+    Ok(field)
+}
+
+/// A number between -1 and 1 (splitmix64).
+fn uniform(start: u64, place: u64) -> f64 {
+    let mut z = start.wrapping_add((place + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    ((z ^ (z >> 31)) >> 11) as f64 * 2f64.powi(-52) - 1.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_are_read_before_rounding_sets_in() {
+        let steps = |f: &dyn Fn(f64) -> f64| (0..8).map(|n| 0.5f64.powi(n)).map(|h| [h, f(h)]).collect::<Vec<_>>();
+        let close = |found: Option<f64>, wanted: f64| assert!((found.unwrap() - wanted).abs() < 1e-6, "{found:?}");
+        close(order_of(&steps(&|h| h * h), 1e-9), 2.0);
+        close(order_of(&steps(&|h| 1e-3 * h), 1e-9), 1.0);
+        close(order_of(&steps(&|h| h * h + if h < 0.1 { 1e-2 } else { 0.0 }), 1e-3), 2.0);
+        assert_eq!(order_of(&steps(&|_| 1e-9), 1e-9), None);
+    }
+}

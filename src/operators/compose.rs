@@ -1,0 +1,400 @@
+//! Operators made of operators: one after the other, side by side, sums, products, other names.
+
+use std::rc::Rc;
+
+use super::cost::OperatorCost;
+use super::error::OperatorError;
+use super::field::Field;
+use super::operator::{Differentiable, Linearised, Model};
+use super::pointwise::{Binary, Pointwise};
+use super::pointwise_map::PointwiseMap;
+use super::pointwise_operator::PointwiseOperator;
+use super::space::{Leaf, Space};
+use super::worker::Worker;
+use crate::fft::Values;
+
+impl Model {
+    /// `next` of this model's value. Pointwise functions after one another become one kernel.
+    ///
+    /// ```no_run
+    /// # fn body(space: &meshloom::operators::Space) -> Result<(), meshloom::operators::OperatorError> {
+    /// use meshloom::operators::{Model, PointwiseOperator};
+    ///
+    /// let square = Model::new(PointwiseOperator::wgsl("fn f(x: f32) -> f32 { return x * x; }", "f", space, "y")?);
+    /// let damp = Model::new(PointwiseOperator::wgsl("fn g(x: f32) -> f32 { return exp(-x); }", "g", square.target(), "z")?);
+    /// assert!(square.then(&damp)?.is_pointwise());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`OperatorError::Fit`], which names `next`, when it takes something else.
+    pub fn then(&self, next: &Model) -> Result<Model, OperatorError> {
+        next.domain().admits(self.target(), &next.name())?;
+        if let (Some(first), Some(second)) = (self.0.as_pointwise(), next.0.as_pointwise()) {
+            return Ok(Model::new(PointwiseOperator::new(first.then(second)?)));
+        }
+        Ok(Model::new(Then { first: self.0.clone(), second: next.0.clone() }))
+    }
+
+    /// Both models side by side: a function of the leaves of both (of one name, they are one) that gives the leaves of both.
+    ///
+    /// # Errors
+    /// [`OperatorError::Fit`] for leaves of one name that differ; [`OperatorError::Space`] when both give a leaf of one name.
+    pub fn zip(&self, other: &Model) -> Result<Model, OperatorError> {
+        if let (Some(first), Some(second)) = (self.0.as_pointwise(), other.0.as_pointwise())
+            && let Some(both) = first.beside(second)?
+        {
+            return Ok(Model::new(PointwiseOperator::new(both)));
+        }
+        let name = format!("({}, {})", self.name(), other.name());
+        let domain = self.domain().joined(other.domain(), &name)?;
+        let leaves = self.target().leaves().chain(other.target().leaves());
+        let target = Space::new(leaves.map(|(name, leaf)| (name, leaf.clone())))?;
+        Ok(Model::new(Zip { first: self.0.clone(), second: other.0.clone(), domain, target }))
+    }
+
+    /// The sum of the values of both, leaf by leaf.
+    ///
+    /// # Errors
+    /// [`OperatorError::Fit`] when they give different spaces, or leaves of one name of what they take differ.
+    pub fn plus(&self, other: &Model) -> Result<Model, OperatorError> {
+        self.joined(other, "sum", Binary::Add)
+    }
+
+    /// The product of the values of both, leaf by leaf; of real leaves.
+    ///
+    /// # Errors
+    /// As [`plus`](Self::plus).
+    pub fn times(&self, other: &Model) -> Result<Model, OperatorError> {
+        if let Some((name, leaf)) = self.target().leaves().find(|(_, leaf)| leaf.values == Values::Complex) {
+            let why = format!("it is {leaf}; write the product of complex numbers as a pointwise function");
+            return Err(OperatorError::Fit { operator: "product".into(), leaf: name.into(), why });
+        }
+        self.joined(other, "product", Binary::Mul)
+    }
+
+    /// A function of the values of both, component by component.
+    fn joined(&self, other: &Model, name: &str, function: Binary) -> Result<Model, OperatorError> {
+        other.target().admits(self.target(), name)?;
+        let [a, b] = [("a/", self), ("b/", other)].map(|(branch, model)| model.below(branch));
+        let both = a?.zip(&b?)?;
+        let mut joined: Option<Model> = None;
+        for (leaf_name, leaf) in self.target().leaves() {
+            let one = Model::new(PointwiseOperator::new(componentwise(function, leaf_name, leaf)?));
+            joined = Some(match joined {
+                None => one,
+                Some(before) => before.zip(&one)?,
+            });
+        }
+        match joined {
+            Some(joined) => both.then(&joined),
+            None => Err(OperatorError::invalid(name, "models without leaves")),
+        }
+    }
+
+    /// The same model with `branch` before the names of what it gives.
+    fn below(&self, branch: &str) -> Result<Model, OperatorError> {
+        let target = Space::new(self.target().leaves().map(|(name, leaf)| (format!("{branch}{name}"), leaf.clone())))?;
+        Ok(self.with_names(self.domain().clone(), target))
+    }
+
+    /// The same model, which gives its only leaf under the name `target`.
+    ///
+    /// # Errors
+    /// [`OperatorError::Invalid`] for a model of several results.
+    pub fn named(&self, target: &str) -> Result<Model, OperatorError> {
+        let Some((_, leaf)) = self.target().only() else {
+            return Err(OperatorError::invalid(&self.name(), format!("it gives {}, not one leaf", self.target())));
+        };
+        Ok(self.with_names(self.domain().clone(), Space::of(target, leaf.clone())?))
+    }
+
+    /// The same model, whose only argument has the name `domain`.
+    ///
+    /// # Errors
+    /// [`OperatorError::Invalid`] for a model of several arguments.
+    pub fn of(&self, domain: &str) -> Result<Model, OperatorError> {
+        let Some((_, leaf)) = self.domain().only() else {
+            return Err(OperatorError::invalid(&self.name(), format!("it takes {}, not one leaf", self.domain())));
+        };
+        Ok(self.with_names(Space::of(domain, leaf.clone())?, self.target().clone()))
+    }
+
+    /// The same model between spaces of the same leaves in the same order, under other names.
+    fn with_names(&self, domain: Space, target: Space) -> Model {
+        match self.0.as_pointwise() {
+            Some(map) => Model::new(PointwiseOperator::new(map.renamed(&domain, &target))),
+            None => Model::new(Renamed { inner: self.0.clone(), domain, target }),
+        }
+    }
+
+    /// The model that gives the leaves of `space` back: what stands beside another in [`zip`](Self::zip) to hand leaves on.
+    ///
+    /// # Errors
+    /// [`OperatorError::Invalid`] for leaves at different places, or parameters.
+    pub fn identity(space: &Space) -> Result<Model, OperatorError> {
+        match PointwiseMap::identity(space) {
+            Some(map) => Ok(Model::new(PointwiseOperator::new(map))),
+            None => Err(OperatorError::invalid(
+                "identity",
+                format!("{space} has leaves at different places, or on the host"),
+            )),
+        }
+    }
+}
+
+/// A function of two numbers for each component of the leaves `a/name` and `b/name`.
+fn componentwise(function: Binary, leaf_name: &str, leaf: &Leaf) -> Result<PointwiseMap, OperatorError> {
+    let name = if function == Binary::Add { "sum" } else { "product" };
+    let function = Pointwise::componentwise(function, leaf.components * leaf.numbers() as u32);
+    let space = Space::new([("a", leaf.clone()), ("b", leaf.clone())])?;
+    let target = Space::of(leaf_name, leaf.clone())?;
+    let map = PointwiseMap::onto(name, function, &space, &target)?;
+    let domain = Space::new(["a", "b"].map(|branch| (format!("{branch}/{leaf_name}"), leaf.clone())))?;
+    Ok(map.renamed(&domain, &target))
+}
+
+/// One operator after another.
+struct Then {
+    first: Rc<dyn Differentiable>,
+    second: Rc<dyn Differentiable>,
+}
+
+impl Then {
+    fn between(&self, worker: &Worker<'_>) -> Result<Field, OperatorError> {
+        Ok(Field::new(worker.gpu(), self.first.target())?)
+    }
+}
+
+impl Differentiable for Then {
+    fn name(&self) -> String {
+        format!("{} -> {}", self.first.name(), self.second.name())
+    }
+
+    fn domain(&self) -> &Space {
+        self.first.domain()
+    }
+
+    fn target(&self) -> &Space {
+        self.second.target()
+    }
+
+    fn apply(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
+        let mut between = self.between(worker)?;
+        self.first.apply(worker, x, &mut between)?;
+        self.second.apply(worker, &between, y)
+    }
+
+    fn linearise(
+        self: Rc<Self>,
+        worker: &mut Worker<'_>,
+        x: &Field,
+        y: &mut Field,
+    ) -> Result<Box<dyn Linearised>, OperatorError> {
+        let mut between = self.between(worker)?;
+        let first = self.first.clone().linearise(worker, x, &mut between)?;
+        let second = self.second.clone().linearise(worker, &between, y)?;
+        Ok(Box::new(ThenAt { operator: self, first, second }))
+    }
+
+    fn cost(&self) -> OperatorCost {
+        self.first.cost() + self.second.cost()
+    }
+}
+
+struct ThenAt {
+    operator: Rc<Then>,
+    first: Box<dyn Linearised>,
+    second: Box<dyn Linearised>,
+}
+
+impl Linearised for ThenAt {
+    fn jvp(&self, worker: &mut Worker<'_>, dx: &Field, dy: &mut Field) -> Result<(), OperatorError> {
+        let mut between = self.operator.between(worker)?;
+        self.first.jvp(worker, dx, &mut between)?;
+        self.second.jvp(worker, &between, dy)
+    }
+
+    fn vjp(&self, worker: &mut Worker<'_>, dy: &Field, dx: &mut Field) -> Result<(), OperatorError> {
+        let mut between = Field::new(worker.gpu(), self.operator.second.domain())?;
+        self.second.vjp(worker, dy, &mut between)?;
+        self.first.vjp(worker, &between, dx)
+    }
+}
+
+/// Two operators side by side.
+struct Zip {
+    first: Rc<dyn Differentiable>,
+    second: Rc<dyn Differentiable>,
+    domain: Space,
+    target: Space,
+}
+
+impl Differentiable for Zip {
+    fn name(&self) -> String {
+        format!("({}, {})", self.first.name(), self.second.name())
+    }
+
+    fn domain(&self) -> &Space {
+        &self.domain
+    }
+
+    fn target(&self) -> &Space {
+        &self.target
+    }
+
+    fn apply(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
+        for one in [&self.first, &self.second] {
+            let name = one.name();
+            let mut own = y.part(one.target(), &name)?;
+            one.apply(worker, &x.part(one.domain(), &name)?, &mut own)?;
+            y.put(own);
+        }
+        Ok(())
+    }
+
+    fn linearise(
+        self: Rc<Self>,
+        worker: &mut Worker<'_>,
+        x: &Field,
+        y: &mut Field,
+    ) -> Result<Box<dyn Linearised>, OperatorError> {
+        let mut at = |one: &Rc<dyn Differentiable>| {
+            let name = one.name();
+            let mut own = y.part(one.target(), &name)?;
+            let derivative = one.clone().linearise(worker, &x.part(one.domain(), &name)?, &mut own)?;
+            y.put(own);
+            Ok::<_, OperatorError>(derivative)
+        };
+        let (first, second) = (at(&self.first)?, at(&self.second)?);
+        Ok(Box::new(ZipAt { operator: self, first, second }))
+    }
+
+    fn cost(&self) -> OperatorCost {
+        let mut cost = self.first.cost() + self.second.cost();
+        // Cotangents of leaves that both have are added.
+        for (name, leaf) in self.second.domain().leaves() {
+            if self.first.domain().position(name).is_some() {
+                cost.vjp.passes += 1;
+                cost.vjp.bytes += 12 * leaf.len();
+            }
+        }
+        cost
+    }
+}
+
+struct ZipAt {
+    operator: Rc<Zip>,
+    first: Box<dyn Linearised>,
+    second: Box<dyn Linearised>,
+}
+
+impl Linearised for ZipAt {
+    fn jvp(&self, worker: &mut Worker<'_>, dx: &Field, dy: &mut Field) -> Result<(), OperatorError> {
+        let Zip { first, second, .. } = &*self.operator;
+        for (one, derivative) in [(first, &self.first), (second, &self.second)] {
+            let name = one.name();
+            let mut own = dy.part(one.target(), &name)?;
+            derivative.jvp(worker, &dx.part(one.domain(), &name)?, &mut own)?;
+            dy.put(own);
+        }
+        Ok(())
+    }
+
+    fn vjp(&self, worker: &mut Worker<'_>, dy: &Field, dx: &mut Field) -> Result<(), OperatorError> {
+        let Zip { first, second, .. } = &*self.operator;
+        let name = first.name();
+        let mut own = dx.part(first.domain(), &name)?;
+        self.first.vjp(worker, &dy.part(first.target(), &name)?, &mut own)?;
+        dx.put(own);
+        // What both have: the second's cotangents pass through fields of their own.
+        let name = second.name();
+        let shared = second.domain().leaves().filter(|(name, _)| first.domain().position(name).is_some());
+        let shared = Space::new(shared.map(|(name, leaf)| (name, leaf.clone())))?;
+        let mut both = dx.part(&shared, &name)?;
+        let added = Field::new(worker.gpu(), &shared)?;
+        let mut own = dx.part(second.domain(), &name)?.with(&added);
+        self.second.vjp(worker, &dy.part(second.target(), &name)?, &mut own)?;
+        let added = own.part(&shared, &name)?;
+        dx.put(own);
+        worker.axpby(1.0, &added, 1.0, &mut both)?;
+        dx.put(both);
+        Ok(())
+    }
+}
+
+/// An operator between spaces whose leaves have other names.
+struct Renamed {
+    inner: Rc<dyn Differentiable>,
+    domain: Space,
+    target: Space,
+}
+
+impl Differentiable for Renamed {
+    fn name(&self) -> String {
+        self.inner.name()
+    }
+
+    fn domain(&self) -> &Space {
+        &self.domain
+    }
+
+    fn target(&self) -> &Space {
+        &self.target
+    }
+
+    fn apply(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
+        self.domain.admits(x.space(), &self.name())?;
+        self.target.admits(y.space(), &self.name())?;
+        let mut own = y.renamed(self.inner.target());
+        self.inner.apply(worker, &x.renamed(self.inner.domain()), &mut own)?;
+        *y = own.renamed(y.space());
+        Ok(())
+    }
+
+    fn linearise(
+        self: Rc<Self>,
+        worker: &mut Worker<'_>,
+        x: &Field,
+        y: &mut Field,
+    ) -> Result<Box<dyn Linearised>, OperatorError> {
+        self.domain.admits(x.space(), &self.name())?;
+        self.target.admits(y.space(), &self.name())?;
+        let mut own = y.renamed(self.inner.target());
+        let derivative = self.inner.clone().linearise(worker, &x.renamed(self.inner.domain()), &mut own)?;
+        *y = own.renamed(y.space());
+        Ok(Box::new(RenamedAt { operator: self, derivative }))
+    }
+
+    fn cost(&self) -> OperatorCost {
+        self.inner.cost()
+    }
+}
+
+struct RenamedAt {
+    operator: Rc<Renamed>,
+    derivative: Box<dyn Linearised>,
+}
+
+impl Linearised for RenamedAt {
+    fn jvp(&self, worker: &mut Worker<'_>, dx: &Field, dy: &mut Field) -> Result<(), OperatorError> {
+        let Renamed { inner, domain, target } = &*self.operator;
+        domain.admits(dx.space(), &inner.name())?;
+        target.admits(dy.space(), &inner.name())?;
+        let mut own = dy.renamed(inner.target());
+        self.derivative.jvp(worker, &dx.renamed(inner.domain()), &mut own)?;
+        *dy = own.renamed(dy.space());
+        Ok(())
+    }
+
+    fn vjp(&self, worker: &mut Worker<'_>, dy: &Field, dx: &mut Field) -> Result<(), OperatorError> {
+        let Renamed { inner, domain, target } = &*self.operator;
+        target.admits(dy.space(), &inner.name())?;
+        domain.admits(dx.space(), &inner.name())?;
+        let mut own = dx.renamed(inner.domain());
+        self.derivative.vjp(worker, &dy.renamed(inner.target()), &mut own)?;
+        *dx = own.renamed(dx.space());
+        Ok(())
+    }
+}

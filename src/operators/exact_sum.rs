@@ -1,0 +1,243 @@
+//! Sums that do not depend on their order: terms become 64-bit integers, scaled by the greatest of all ranks.
+//!
+//! ```text
+//! greatest magnitude of each batch -> among ranks -> add as integers -> among ranks -> f32
+//! ```
+//!
+//! Two passes read the terms, the second adds within workgroups first. Cost on a GPU: 4 bytes per term, array and pass, and some thousandths of
+//! that for the sums of workgroups. Between ranks go one word and two words per sum, of each batch, by trees.
+
+use crate::comm::{Communicator, Op};
+use crate::exchange::ExchangeError;
+use crate::exchange::collectives::{all_reduce, all_reduce_wide};
+use crate::gpu::{Array, DeviceError, Kernel, KernelSource, RawArray, Recorder};
+
+/// Elements of one invocation.
+const PER: u32 = 32;
+/// Sums that a workgroup keeps for itself at most: 8 KiB.
+const LOCAL: u32 = 1024;
+
+crate::gpu::kernel_params! {
+    struct SumParams {
+        count: u32,
+        /// Sums.
+        sums: u32,
+        x_start: u32,
+        y_start: u32,
+        /// The word of the greatest magnitude.
+        most: u32,
+        /// The first word of the sums.
+        start: u32,
+        /// Bits of a term.
+        bits: u32,
+    }
+}
+
+/// What the terms of a sum are, and where they go.
+#[derive(Clone, Copy)]
+pub struct Terms<'a> {
+    /// The terms of all batches, one batch after the other.
+    pub x: &'a Array<f32>,
+    /// What they are multiplied by: an array as long, or as long as one batch.
+    pub y: Option<&'a Array<f32>>,
+    /// The sum of each term of a batch; none where it is no number of one. Without it there is one sum.
+    pub index: Option<&'a Array<u32>>,
+    /// Sums per batch.
+    pub sums: u64,
+    /// Batches.
+    pub batches: u64,
+    /// Terms of a batch, of all ranks.
+    pub total: u64,
+}
+
+impl Terms<'_> {
+    fn count(&self) -> u64 {
+        self.x.len() / self.batches.max(1)
+    }
+
+    /// Bits that a term may have so that the sum of all keeps below 2^62.
+    fn bits(&self) -> u32 {
+        62 - self.total.max(1).next_power_of_two().ilog2()
+    }
+
+    fn params(&self, batch: u64) -> SumParams {
+        let count = self.count();
+        let y_start = match self.y {
+            Some(y) if y.len() == self.x.len() => batch * count,
+            _ => 0,
+        };
+        SumParams {
+            count: count as u32,
+            sums: self.sums as u32,
+            x_start: (batch * count) as u32,
+            y_start: y_start as u32,
+            most: batch as u32,
+            start: (self.batches + 2 * self.sums * batch) as u32,
+            bits: self.bits(),
+        }
+    }
+
+    fn check(&self) -> Result<(), DeviceError> {
+        let misuse = |why: String| Err(DeviceError::Misuse { what: "ExactSum".into(), why });
+        let (all, count) = (self.x.len(), self.count());
+        if count * self.batches != all {
+            return misuse(format!("{all} terms are no {} batches", self.batches));
+        }
+        if self.y.is_some_and(|y| y.len() != all && y.len() != count) {
+            return misuse(format!("another number of factors than the {all} terms or the {count} of a batch"));
+        }
+        if self.index.is_some_and(|index| index.len() != count) {
+            return misuse(format!("another number of indices than the {count} terms of a batch"));
+        }
+        if self.total > 1 << 38 {
+            return misuse(format!("{} terms; 2^38 are allowed", self.total));
+        }
+        Ok(())
+    }
+}
+
+fn magnitude(product: bool) -> KernelSource {
+    KernelSource::new("operators::magnitude", include_str!("../../shaders/operators/magnitude.wgsl"))
+        .params::<SumParams>()
+        .module("operators::term", include_str!("../../shaders/operators/term.wgsl"))
+        .flag("product", product)
+        .constant("PER", PER)
+}
+
+fn accumulate(product: bool, binned: bool, local: bool) -> KernelSource {
+    KernelSource::new("operators::accumulate", include_str!("../../shaders/operators/accumulate.wgsl"))
+        .params::<SumParams>()
+        .module("operators::term", include_str!("../../shaders/operators/term.wgsl"))
+        .flag("product", product)
+        .flag("binned", binned)
+        .flag("local", local)
+        .constant("PER", PER)
+        .constant("LOCAL", if binned { LOCAL } else { 1 })
+}
+
+fn value() -> KernelSource {
+    KernelSource::new("operators::sum_value", include_str!("../../shaders/operators/sum_value.wgsl"))
+        .params::<SumParams>()
+}
+
+/// `[product, binned, local]` of the forms of accumulate.
+const FORMS: [[bool; 3]; 6] = [
+    [false, false, true],
+    [true, false, true],
+    [false, true, true],
+    [true, true, true],
+    [false, true, false],
+    [true, true, false],
+];
+
+/// All kernels.
+pub(super) fn kernels() -> Vec<KernelSource> {
+    let forms = FORMS.into_iter().map(|[product, binned, local]| accumulate(product, binned, local));
+    forms.chain([magnitude(false), magnitude(true), value()]).collect()
+}
+
+/// Sums in an order that does not matter.
+pub struct ExactSum {
+    magnitude: [Kernel; 2],
+    accumulate: [Kernel; 6],
+    value: Kernel,
+}
+
+impl Default for ExactSum {
+    fn default() -> Self {
+        ExactSum {
+            magnitude: [false, true].map(|product| Kernel::trusted(magnitude(product))),
+            accumulate: FORMS.map(|[product, binned, local]| Kernel::trusted(accumulate(product, binned, local))),
+            value: Kernel::trusted(value()),
+        }
+    }
+}
+
+impl ExactSum {
+    /// The integers of all sums, over the ranks of `comm` if there is one: a word of the greatest magnitude for each batch, then two words for
+    /// each sum.
+    fn integers(
+        &self,
+        recorder: &mut Recorder,
+        comm: Option<&Communicator>,
+        terms: &Terms<'_>,
+    ) -> Result<Array<u32>, ExchangeError> {
+        terms.check()?;
+        let words = recorder.gpu().array::<u32>("operators::sums", terms.batches * (1 + 2 * terms.sums))?;
+        recorder.clear(&words);
+        let group = u64::from(recorder.gpu().workgroup_shape().group) * u64::from(PER);
+        let groups = terms.count().div_ceil(group);
+        let mut arrays: Vec<&RawArray> = std::iter::once(terms.x.raw()).chain(terms.y.map(Array::raw)).collect();
+        let kernel = &self.magnitude[usize::from(terms.y.is_some())];
+        for batch in 0..terms.batches {
+            recorder.dispatch(kernel, &[&arrays[..], &[words.raw()]].concat(), &terms.params(batch), groups)?;
+        }
+        if let Some(comm) = comm {
+            all_reduce(recorder, comm, &words, 0..terms.batches, Op::Max)?;
+        }
+        arrays.extend(terms.index.map(Array::raw));
+        arrays.push(words.raw());
+        let form = [terms.y.is_some(), terms.index.is_some(), terms.sums <= u64::from(LOCAL)];
+        let kernel = FORMS.iter().position(|other| *other == form).map(|form| &self.accumulate[form]);
+        let kernel = kernel.ok_or_else(|| DeviceError::Misuse {
+            what: "ExactSum".into(),
+            why: format!("{} sums without indices", terms.sums),
+        })?;
+        for batch in 0..terms.batches {
+            recorder.dispatch(kernel, &arrays, &terms.params(batch), groups)?;
+        }
+        if let Some(comm) = comm {
+            all_reduce_wide(recorder, comm, &words, terms.batches..words.len())?;
+        }
+        Ok(words)
+    }
+
+    /// Records `out` = the sums, one batch after the other; over the ranks of `comm` if there is one, who all call it. Submits and waits for
+    /// exchanges between ranks only.
+    ///
+    /// # Errors
+    /// [`ExchangeError`] when the device or another rank fails; [`DeviceError::Misuse`] for arrays that do not fit.
+    pub fn record(
+        &self,
+        recorder: &mut Recorder,
+        comm: Option<&Communicator>,
+        terms: &Terms<'_>,
+        out: &Array<f32>,
+    ) -> Result<(), ExchangeError> {
+        if out.len() != terms.batches * terms.sums {
+            let why = format!("room for {} sums of {}", out.len(), terms.batches * terms.sums);
+            return Err(DeviceError::Misuse { what: "ExactSum".into(), why }.into());
+        }
+        let words = self.integers(recorder, comm, terms)?;
+        for batch in 0..terms.batches {
+            let params = SumParams { x_start: (batch * terms.sums) as u32, ..terms.params(batch) };
+            recorder.each(&self.value, &[words.raw(), out.raw()], &params, terms.sums)?;
+        }
+        Ok(())
+    }
+
+    /// The sum of the products of two arrays of one length, over the ranks of `comm` if there is one; NaN if a product is not finite. Waits.
+    ///
+    /// # Errors
+    /// As [`record`](Self::record).
+    pub fn dot(
+        &self,
+        recorder: &mut Recorder,
+        comm: Option<&Communicator>,
+        [x, y]: [&Array<f32>; 2],
+    ) -> Result<f64, ExchangeError> {
+        let mut total = [x.len()];
+        if let Some(comm) = comm {
+            comm.all_reduce(&mut total, Op::Sum)?;
+        }
+        let terms = Terms { x, y: Some(y), index: None, sums: 1, batches: 1, total: total[0] };
+        let words = self.integers(recorder, comm, &terms)?;
+        let words = recorder.download(&words, 0, 3)?;
+        if words[0] >= f32::INFINITY.to_bits() {
+            return Ok(f64::NAN);
+        }
+        let sum = (u64::from(words[2]) << 32 | u64::from(words[1])) as i64;
+        let exponent = (words[0] >> 23) as i32 - 126 - terms.bits() as i32;
+        Ok(sum as f64 * 2f64.powi(exponent))
+    }
+}

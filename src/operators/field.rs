@@ -1,0 +1,217 @@
+//! Fields: the values of a space on one rank.
+
+use super::error::OperatorError;
+use super::space::{Domain, Space};
+use crate::gpu::{Array, DeviceError, Gpu, Recorder};
+
+/// The values of one leaf.
+#[derive(Clone, Debug)]
+pub enum Contents {
+    /// On the device, as the leaf says: one component after the other, and so the fields of a batch; complex numbers are pairs.
+    Device(Array<f32>),
+    /// On the host: parameters.
+    Host(Vec<f64>),
+}
+
+/// The values of a space on one rank. A clone is another handle on the same arrays (but a copy of parameters).
+#[derive(Clone, Debug)]
+pub struct Field {
+    space: Space,
+    contents: Vec<Contents>,
+}
+
+impl Field {
+    /// A field with undefined values; parameters are 0.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfMemory`], [`DeviceError::TooLong`].
+    pub fn new(gpu: &Gpu, space: &Space) -> Result<Self, DeviceError> {
+        let contents = space.leaves().map(|(name, leaf)| match leaf.domain {
+            Domain::Parameters { .. } => Ok(Contents::Host(vec![0.0; leaf.len() as usize])),
+            _ => Ok(Contents::Device(gpu.array(&format!("operators::{name}"), leaf.len())?)),
+        });
+        Ok(Field { space: space.clone(), contents: contents.collect::<Result<_, DeviceError>>()? })
+    }
+
+    /// A field of zeros; records only.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn zeros(recorder: &mut Recorder, space: &Space) -> Result<Self, DeviceError> {
+        let field = Field::new(recorder.gpu(), space)?;
+        for contents in &field.contents {
+            if let Contents::Device(array) = contents {
+                recorder.clear(array);
+            }
+        }
+        Ok(field)
+    }
+
+    /// A field over arrays that exist, in the order of the names.
+    ///
+    /// # Errors
+    /// [`OperatorError::Fit`] for an array that is not as long as its leaf.
+    pub fn over(space: &Space, contents: Vec<Contents>) -> Result<Self, OperatorError> {
+        const WHAT: &str = "Field::over";
+        if contents.len() != space.len() {
+            let why = format!("{} arrays for a space of {} leaves", contents.len(), space.len());
+            return Err(OperatorError::invalid(WHAT, why));
+        }
+        for ((name, leaf), contents) in space.leaves().zip(&contents) {
+            let (len, on_host) = match contents {
+                Contents::Device(array) => (array.len(), false),
+                Contents::Host(values) => (values.len() as u64, true),
+            };
+            if len != leaf.len() || on_host != matches!(leaf.domain, Domain::Parameters { .. }) {
+                let place = if on_host { "the host" } else { "the device" };
+                let why = format!("{len} numbers on {place} are given for {leaf}, which is {} numbers", leaf.len());
+                return Err(OperatorError::Fit { operator: WHAT.into(), leaf: name.into(), why });
+            }
+        }
+        Ok(Field { space: space.clone(), contents })
+    }
+
+    /// Its space.
+    pub fn space(&self) -> &Space {
+        &self.space
+    }
+
+    /// The values, in the order of the names.
+    pub fn contents(&self) -> &[Contents] {
+        &self.contents
+    }
+
+    pub(super) fn contents_mut(&mut self) -> &mut [Contents] {
+        &mut self.contents
+    }
+
+    /// The array of a leaf.
+    ///
+    /// # Errors
+    /// [`OperatorError::Fit`] when there is no such leaf on the device.
+    pub fn array(&self, name: &str) -> Result<&Array<f32>, OperatorError> {
+        match self.space.position(name).map(|at| &self.contents[at]) {
+            Some(Contents::Device(array)) => Ok(array),
+            _ => Err(OperatorError::missing("Field::array", name, &self.space)),
+        }
+    }
+
+    /// The array of the only leaf.
+    pub(super) fn single(&self) -> Result<&Array<f32>, OperatorError> {
+        match &self.contents[..] {
+            [Contents::Device(array)] => Ok(array),
+            _ => Err(OperatorError::invalid("Field", format!("{} is not one leaf on the device", self.space))),
+        }
+    }
+
+    /// The parameters of a leaf.
+    ///
+    /// # Errors
+    /// [`OperatorError::Fit`] when there is no such leaf on the host.
+    pub fn parameters(&self, name: &str) -> Result<&[f64], OperatorError> {
+        match self.space.position(name).map(|at| &self.contents[at]) {
+            Some(Contents::Host(values)) => Ok(values),
+            _ => Err(OperatorError::missing("Field::parameters", name, &self.space)),
+        }
+    }
+
+    /// Sets a leaf from this rank's values, in f64, rounded where the device has them. Submits what was recorded before.
+    ///
+    /// # Errors
+    /// [`OperatorError::Fit`] when there is no such leaf or the number of values is another.
+    pub fn set(&mut self, recorder: &mut Recorder, name: &str, values: &[f64]) -> Result<(), OperatorError> {
+        let Some(at) = self.space.position(name) else {
+            return Err(OperatorError::missing("Field::set", name, &self.space));
+        };
+        let wanted = self.space.leaf(name).map_or(0, |leaf| leaf.len());
+        if values.len() as u64 != wanted {
+            let why = format!("{} values are given, this rank has {wanted}", values.len());
+            return Err(OperatorError::Fit { operator: "Field::set".into(), leaf: name.into(), why });
+        }
+        match &mut self.contents[at] {
+            Contents::Device(array) => {
+                let values: Vec<f32> = values.iter().map(|&value| value as f32).collect();
+                recorder.upload(array, 0, &values)?;
+            }
+            Contents::Host(own) => own.copy_from_slice(values),
+        }
+        Ok(())
+    }
+
+    /// This rank's values of a leaf. Waits for the device.
+    ///
+    /// # Errors
+    /// [`OperatorError::Fit`] when there is no such leaf; [`DeviceError`].
+    pub fn get(&self, recorder: &mut Recorder, name: &str) -> Result<Vec<f64>, OperatorError> {
+        match self.space.position(name).map(|at| &self.contents[at]) {
+            Some(Contents::Device(array)) => {
+                let values = recorder.download(array, 0, array.len())?;
+                Ok(values.into_iter().map(f64::from).collect())
+            }
+            Some(Contents::Host(values)) => Ok(values.clone()),
+            None => Err(OperatorError::missing("Field::get", name, &self.space)),
+        }
+    }
+
+    /// Records a copy of all values of `other`, a field of the same space.
+    ///
+    /// # Errors
+    /// [`OperatorError::Fit`].
+    pub fn copy_from(&mut self, recorder: &mut Recorder, other: &Field) -> Result<(), OperatorError> {
+        self.space.admits(&other.space, "Field::copy_from")?;
+        for (own, other) in self.contents.iter_mut().zip(&other.contents) {
+            match (own, other) {
+                (Contents::Device(own), Contents::Device(other)) => {
+                    recorder.copy(other, 0, own, 0, own.len())?;
+                }
+                (own, other) => *own = other.clone(),
+            }
+        }
+        Ok(())
+    }
+
+    /// Handles on the leaves of `space`, which must be among this field's.
+    pub(super) fn part(&self, space: &Space, operator: &str) -> Result<Field, OperatorError> {
+        if let (true, true) = (space.len() == 1, self.space.len() == 1) {
+            space.admits(&self.space, operator)?;
+            return Ok(Field { space: space.clone(), contents: self.contents.clone() });
+        }
+        let of = |(name, leaf): (&str, &super::space::Leaf)| match self.space.position(name) {
+            None => Err(OperatorError::missing(operator, name, &self.space)),
+            Some(at) => match self.space.leaf(name) {
+                Some(own) if own != leaf => Err(OperatorError::fit(operator, name, leaf, own)),
+                _ => Ok(self.contents[at].clone()),
+            },
+        };
+        let contents = space.leaves().map(of).collect::<Result<_, _>>()?;
+        Ok(Field { space: space.clone(), contents })
+    }
+
+    /// The same with the leaves of `other` in place of those of these names.
+    pub(super) fn with(mut self, other: &Field) -> Field {
+        for (name, contents) in other.space.names().zip(&other.contents) {
+            if let Some(at) = self.space.position(name) {
+                self.contents[at] = contents.clone();
+            }
+        }
+        self
+    }
+
+    /// Takes over parameters that were computed in a [`part`](Self::part) of it; arrays are shared anyway.
+    pub(super) fn put(&mut self, part: Field) {
+        let single = self.space.len() == 1 && part.space.len() == 1;
+        for (name, contents) in part.space.names().zip(part.contents) {
+            if let Contents::Host(_) = contents {
+                let at = if single { Some(0) } else { self.space.position(name) };
+                if let Some(at) = at {
+                    self.contents[at] = contents;
+                }
+            }
+        }
+    }
+
+    /// The same arrays under the names of another space with the same leaves in the same order.
+    pub(super) fn renamed(&self, space: &Space) -> Field {
+        Field { space: space.clone(), contents: self.contents.clone() }
+    }
+}

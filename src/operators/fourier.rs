@@ -1,0 +1,153 @@
+//! Fourier transforms as operators.
+
+use super::cost::CallCost;
+use super::error::OperatorError;
+use super::field::Field;
+use super::linear::Linear;
+use super::space::{Domain, Leaf, RegularGrid, Space};
+use super::worker::Worker;
+use crate::exchange::GridComms;
+use crate::fft::{Norm, Route, Spec, Transform, TransformCallbacks, TransformTuning, Value, Values};
+use crate::gpu::{Array, Gpu};
+use crate::grid::Cost;
+
+/// Bytes of a message, for reports.
+const CHUNK: u64 = 2 << 20;
+
+/// The Fourier transform from cells to modes, `exp(-2 pi i j k / n)`: of real fields to half spectra, of complex ones to all modes. Its
+/// [`Adjoint`](super::Adjoint) goes from modes to cells, without the factor `1/N` unless `norm` puts it there.
+///
+/// The inner product of half spectra is the sum over the modes that are stored, so their adjoint weighs those that stand for two by a half:
+/// where only the way there and back counts, use a [`FourierFilter`](super::FourierFilter), which needs no such weights. Cost: that of
+/// [`Transform`].
+pub struct Fourier {
+    transform: AnyTransform,
+    domain: Space,
+    target: Space,
+}
+
+/// A transform of real or of complex fields.
+enum AnyTransform {
+    Real(Transform<f32>),
+    Complex(Transform<[f32; 2]>),
+}
+
+/// The grid and the only leaf of a space of cells without ghosts.
+pub(super) fn cells_of<'a>(
+    space: &'a Space,
+    operator: &str,
+) -> Result<(&'a str, &'a Leaf, &'a RegularGrid), OperatorError> {
+    match space.only() {
+        Some((name, leaf @ Leaf { domain: Domain::Cells { regular, ghosts }, .. })) if *ghosts == [[0; 2]; 3] => {
+            Ok((name, leaf, regular))
+        }
+        _ => Err(OperatorError::invalid(operator, format!("{space} is not one field of cells without ghosts"))),
+    }
+}
+
+/// Refuses a grid that is not cut as the worker's exchanges are.
+pub(super) fn cut_alike(regular: &RegularGrid, comms: &GridComms, operator: &str) -> Result<(), OperatorError> {
+    if (regular.grid, regular.rank) == (comms.grid(), comms.rank()) {
+        return Ok(());
+    }
+    let (own, given) = (regular.grid, comms.grid());
+    let why = format!(
+        "the fields are cut for rank {} of {own} ranks, the worker is rank {} of {given}; make spaces with the worker's grid",
+        regular.rank,
+        comms.rank()
+    );
+    Err(OperatorError::invalid(operator, why))
+}
+
+/// What the passes and exchanges of a route cost this rank, with modes of 8 bytes.
+pub(super) fn route_cost(route: &Route) -> CallCost {
+    let mut exchanges = Cost::default();
+    route.exchanges().for_each(|transpose| exchanges += transpose.cost(8, CHUNK));
+    CallCost::passes(route.passes().count() as u64, route.traffic()).with(exchanges)
+}
+
+pub(super) fn transform<T: Value>(
+    gpu: &Gpu,
+    leaf: &Leaf,
+    regular: &RegularGrid,
+    norm: Norm,
+) -> Result<Transform<T>, OperatorError> {
+    let spec = Spec::new(T::VALUES, regular.shape).fields(leaf.fields()).norm(norm);
+    let (tuning, callbacks) = (TransformTuning::of(gpu), TransformCallbacks::default());
+    Ok(Transform::with(gpu, &spec, regular.grid, regular.rank, &tuning, &callbacks)?)
+}
+
+impl Fourier {
+    /// The transform of the only leaf of `domain`, cells without ghosts, to a leaf of the same name.
+    ///
+    /// # Errors
+    /// [`OperatorError::Invalid`] for other spaces; [`OperatorError::Fft`] for what cannot be transformed on this device.
+    pub fn new(worker: &Worker<'_>, domain: &Space, norm: Norm) -> Result<Self, OperatorError> {
+        const NAME: &str = "Fourier transform";
+        let (name, leaf, regular) = cells_of(domain, NAME)?;
+        cut_alike(regular, &worker.comms, NAME)?;
+        let half = leaf.values == Values::Real;
+        let modes = Domain::Modes { regular: regular.clone(), half };
+        let target = Space::of(name, Leaf { domain: modes, ..leaf.clone() }.complex())?;
+        let gpu = worker.gpu();
+        let transform = match leaf.values {
+            Values::Real => AnyTransform::Real(transform(gpu, leaf, regular, norm)?),
+            Values::Complex => AnyTransform::Complex(transform(gpu, leaf, regular, norm)?),
+        };
+        Ok(Fourier { transform, domain: domain.clone(), target })
+    }
+
+    fn plan(&self) -> &crate::fft::Plan {
+        match &self.transform {
+            AnyTransform::Real(transform) => transform.plan(),
+            AnyTransform::Complex(transform) => transform.plan(),
+        }
+    }
+}
+
+impl Linear for Fourier {
+    fn name(&self) -> String {
+        "Fourier transform".into()
+    }
+
+    fn domain(&self) -> &Space {
+        &self.domain
+    }
+
+    fn target(&self) -> &Space {
+        &self.target
+    }
+
+    fn forward(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
+        let (recorder, comms) = worker.parts();
+        let modes: Array<[f32; 2]> = y.single()?.cast()?;
+        match &self.transform {
+            AnyTransform::Real(transform) => {
+                transform.forward(recorder, comms, x.single()?, &transform.field_layout(), &modes)?;
+            }
+            AnyTransform::Complex(transform) => {
+                transform.forward(recorder, comms, &x.single()?.cast()?, &transform.field_layout(), &modes)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn adjoint(&self, worker: &mut Worker<'_>, y: &Field, x: &mut Field) -> Result<(), OperatorError> {
+        let (recorder, comms) = worker.parts();
+        let modes: Array<[f32; 2]> = y.single()?.cast()?;
+        match &self.transform {
+            AnyTransform::Real(transform) => {
+                transform.forward_adjoint(recorder, comms, &modes, x.single()?, &transform.field_layout())?;
+            }
+            AnyTransform::Complex(transform) => {
+                transform.forward_adjoint(recorder, comms, &modes, &x.single()?.cast()?, &transform.field_layout())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn costs(&self) -> [CallCost; 2] {
+        let plan = self.plan();
+        [&plan.forward, &plan.inverse].map(route_cost)
+    }
+}

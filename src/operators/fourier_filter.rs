@@ -1,0 +1,132 @@
+//! Multiplication in Fourier space, as an operator from cells to cells.
+
+use super::cost::CallCost;
+use super::error::OperatorError;
+use super::field::Field;
+use super::fourier::{cells_of, cut_alike, route_cost};
+use super::linear::Linear;
+use super::space::Space;
+use super::worker::Worker;
+use crate::fft::{Filter, Operator, OperatorTables, Spec, Spectral, TransformTuning, Value, Values};
+use crate::grid::FieldLayout;
+
+/// `inverse(multiplier * forward(x))`: smoothing, derivatives, inverse Laplacians, convolutions with a kernel that is a product of one factor for
+/// each axis; five passes instead of seven. Its adjoint is the filter with the conjugate multiplier, for real fields too: no mode needs a weight.
+///
+/// A multiplier of real fields must be Hermitian: the table of an axis even with a real constant, or odd with an imaginary one.
+pub struct FourierFilter {
+    filters: AnyFilter,
+    layout: FieldLayout,
+    space: Space,
+    cost: CallCost,
+}
+
+/// The filter and its adjoint, of real or complex fields.
+enum AnyFilter {
+    Real([Filter<f32>; 2]),
+    Complex([Filter<[f32; 2]>; 2]),
+}
+
+impl FourierFilter {
+    /// The filter of the only leaf of `space`, cells without ghosts, with `multiplier`, whose waves have the units of the grid's size. Submits
+    /// what was recorded before.
+    ///
+    /// # Errors
+    /// [`OperatorError::Invalid`] for other spaces; [`OperatorError::Fft`] for what cannot be transformed on this device.
+    pub fn new(worker: &mut Worker<'_>, space: &Space, multiplier: &Operator<'_>) -> Result<Self, OperatorError> {
+        Self::padded(worker, space, multiplier, None)
+    }
+
+    /// The same with fields followed by zeros up to `points` along each axis: not periodic. The multiplier's waves are those of a box that is
+    /// larger in proportion.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn padded(
+        worker: &mut Worker<'_>,
+        space: &Space,
+        multiplier: &Operator<'_>,
+        points: Option<[u64; 3]>,
+    ) -> Result<Self, OperatorError> {
+        const NAME: &str = "Fourier filter";
+        let (_, leaf, regular) = cells_of(space, NAME)?;
+        cut_alike(regular, &worker.comms, NAME)?;
+        let spec = Spec::new(leaf.values, regular.shape).fields(leaf.fields());
+        let spec = points.map_or(spec.clone(), |points| spec.points(points));
+        let distances = regular.distances();
+        let size = [0, 1, 2].map(|a| distances[a] * spec.points[a] as f64);
+        let layout = regular.layout([[0; 2]; 3]);
+        let space = space.clone();
+        let (filters, cost) = match leaf.values {
+            Values::Real => {
+                let (filters, cost) = pair::<f32>(worker, &spec, size, multiplier)?;
+                (AnyFilter::Real(filters), cost)
+            }
+            Values::Complex => {
+                let (filters, cost) = pair::<[f32; 2]>(worker, &spec, size, multiplier)?;
+                (AnyFilter::Complex(filters), cost)
+            }
+        };
+        Ok(FourierFilter { filters, layout, space, cost })
+    }
+
+    fn run(&self, worker: &mut Worker<'_>, x: &Field, y: &Field, which: usize) -> Result<(), OperatorError> {
+        let (recorder, comms) = worker.parts();
+        let (x, y, layout) = (x.single()?, y.single()?, &self.layout);
+        match &self.filters {
+            AnyFilter::Real(filters) => filters[which].apply(recorder, comms, x, layout, y, layout)?,
+            AnyFilter::Complex(filters) => {
+                filters[which].apply(recorder, comms, &x.cast()?, layout, &y.cast()?, layout)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The filter and its adjoint.
+fn pair<T: Value>(
+    worker: &mut Worker<'_>,
+    spec: &Spec,
+    size: [f64; 3],
+    multiplier: &Operator<'_>,
+) -> Result<([Filter<T>; 2], CallCost), OperatorError> {
+    let gpu = worker.gpu().clone();
+    let tuning = TransformTuning::of(&gpu);
+    let part = Filter::<T>::part_of(&gpu, spec, &worker.comms, &tuning)?;
+    let tables = multiplier.tables(spec.points, size, &part);
+    let [x, y] = tables.constant;
+    let conjugate = OperatorTables { constant: [x, -y], ..tables.clone() };
+    let mut filter = |tables: OperatorTables| {
+        let spectral = Spectral::new(&mut worker.context.recorder, &[tables], &part)?;
+        Ok::<_, OperatorError>(Filter::<T>::new(&gpu, spec, &worker.comms, &tuning, &spectral.trusted_callback(), 1)?)
+    };
+    let filters = [filter(tables)?, filter(conjugate)?];
+    let cost = filters[0].routes().into_iter().fold(CallCost::default(), |cost, route| cost + route_cost(route));
+    Ok((filters, cost))
+}
+
+impl Linear for FourierFilter {
+    fn name(&self) -> String {
+        "Fourier filter".into()
+    }
+
+    fn domain(&self) -> &Space {
+        &self.space
+    }
+
+    fn target(&self) -> &Space {
+        &self.space
+    }
+
+    fn forward(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
+        self.run(worker, x, y, 0)
+    }
+
+    fn adjoint(&self, worker: &mut Worker<'_>, y: &Field, x: &mut Field) -> Result<(), OperatorError> {
+        self.run(worker, y, x, 1)
+    }
+
+    fn costs(&self) -> [CallCost; 2] {
+        [self.cost; 2]
+    }
+}

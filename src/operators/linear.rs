@@ -1,0 +1,124 @@
+//! Linear operators: those that are their own derivative.
+
+use std::rc::Rc;
+
+use super::cost::{CallCost, OperatorCost};
+use super::error::OperatorError;
+use super::field::Field;
+use super::operator::{Differentiable, Linearised};
+use super::space::Space;
+use super::worker::Worker;
+
+/// A linear operator with its adjoint. It is [`Differentiable`] by itself, and [`Adjoint`] turns it round.
+pub trait Linear {
+    /// What errors and reports call it.
+    fn name(&self) -> String;
+
+    /// What it is a function of.
+    fn domain(&self) -> &Space;
+
+    /// What it gives.
+    fn target(&self) -> &Space;
+
+    /// `y = A x`. The fields have been checked.
+    ///
+    /// # Errors
+    /// What its work can fail with.
+    fn forward(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError>;
+
+    /// `x = A^T y`. The fields have been checked.
+    ///
+    /// # Errors
+    /// What its work can fail with.
+    fn adjoint(&self, worker: &mut Worker<'_>, y: &Field, x: &mut Field) -> Result<(), OperatorError>;
+
+    /// What the two cost this rank.
+    fn costs(&self) -> [CallCost; 2];
+}
+
+fn forward<L: Linear>(operator: &L, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
+    let name = operator.name();
+    operator.domain().admits(x.space(), &name)?;
+    operator.target().admits(y.space(), &name)?;
+    operator.forward(worker, x, y)
+}
+
+impl<L: Linear + 'static> Differentiable for L {
+    fn name(&self) -> String {
+        Linear::name(self)
+    }
+
+    fn domain(&self) -> &Space {
+        Linear::domain(self)
+    }
+
+    fn target(&self) -> &Space {
+        Linear::target(self)
+    }
+
+    fn apply(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
+        forward(self, worker, x, y)
+    }
+
+    fn linearise(
+        self: Rc<Self>,
+        worker: &mut Worker<'_>,
+        x: &Field,
+        y: &mut Field,
+    ) -> Result<Box<dyn Linearised>, OperatorError> {
+        forward(&*self, worker, x, y)?;
+        Ok(Box::new(Itself(self)))
+    }
+
+    fn cost(&self) -> OperatorCost {
+        let [forward, adjoint] = self.costs();
+        OperatorCost { apply: forward, jvp: forward, vjp: adjoint }
+    }
+}
+
+/// The derivative of a linear operator.
+struct Itself<L>(Rc<L>);
+
+impl<L: Linear> Linearised for Itself<L> {
+    fn jvp(&self, worker: &mut Worker<'_>, dx: &Field, dy: &mut Field) -> Result<(), OperatorError> {
+        forward(&*self.0, worker, dx, dy)
+    }
+
+    fn vjp(&self, worker: &mut Worker<'_>, dy: &Field, dx: &mut Field) -> Result<(), OperatorError> {
+        let name = self.0.name();
+        self.0.target().admits(dy.space(), &name)?;
+        self.0.domain().admits(dx.space(), &name)?;
+        self.0.adjoint(worker, dy, dx)
+    }
+}
+
+/// The adjoint of a linear operator, as an operator.
+#[derive(Clone, Debug)]
+pub struct Adjoint<L>(pub L);
+
+impl<L: Linear> Linear for Adjoint<L> {
+    fn name(&self) -> String {
+        format!("adjoint of {}", self.0.name())
+    }
+
+    fn domain(&self) -> &Space {
+        self.0.target()
+    }
+
+    fn target(&self) -> &Space {
+        self.0.domain()
+    }
+
+    fn forward(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
+        self.0.adjoint(worker, x, y)
+    }
+
+    fn adjoint(&self, worker: &mut Worker<'_>, y: &Field, x: &mut Field) -> Result<(), OperatorError> {
+        self.0.forward(worker, y, x)
+    }
+
+    fn costs(&self) -> [CallCost; 2] {
+        let [forward, adjoint] = self.0.costs();
+        [adjoint, forward]
+    }
+}

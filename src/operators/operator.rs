@@ -1,0 +1,176 @@
+//! Operators: functions of fields with their derivatives.
+
+use std::fmt;
+use std::rc::Rc;
+
+use super::cost::OperatorCost;
+use super::error::OperatorError;
+use super::field::Field;
+use super::pointwise_map::PointwiseMap;
+use super::space::Space;
+use super::worker::Worker;
+
+/// A function from fields of one space to fields of another, with its derivative. All ranks of a [`Worker`] call its methods together, in one
+/// order.
+///
+/// Methods record their work and wait for nothing but exchanges between ranks; where leaves are [`Parameters`](super::Domain::Parameters), which
+/// are on the host, what computes them waits for the device. Outputs are overwritten, whatever they held; they must be other arrays than inputs.
+///
+/// On leaves that every rank has as a whole, cotangents are the same on every rank, as values are.
+pub trait Differentiable {
+    /// What errors and reports call it.
+    fn name(&self) -> String;
+
+    /// What it is a function of.
+    fn domain(&self) -> &Space;
+
+    /// What it gives.
+    fn target(&self) -> &Space;
+
+    /// `y = f(x)`.
+    ///
+    /// # Errors
+    /// [`OperatorError::Fit`] for fields of other spaces; what its work can fail with.
+    fn apply(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError>;
+
+    /// `y = f(x)` and the derivative there. It keeps handles on the arrays of `x`, which must stay as they are until the derivative is dropped.
+    ///
+    /// # Errors
+    /// As [`apply`](Self::apply).
+    fn linearise(
+        self: Rc<Self>,
+        worker: &mut Worker<'_>,
+        x: &Field,
+        y: &mut Field,
+    ) -> Result<Box<dyn Linearised>, OperatorError>;
+
+    /// What its calls cost this rank.
+    fn cost(&self) -> OperatorCost;
+
+    /// Its function, if it is a pointwise operator, which can be made one with its neighbours.
+    fn as_pointwise(&self) -> Option<&PointwiseMap> {
+        None
+    }
+}
+
+/// The derivative of an operator at a point.
+pub trait Linearised {
+    /// `dy = f'(x) dx`.
+    ///
+    /// # Errors
+    /// As [`Differentiable::apply`].
+    fn jvp(&self, worker: &mut Worker<'_>, dx: &Field, dy: &mut Field) -> Result<(), OperatorError>;
+
+    /// `dx = f'(x)^T dy`, with the sum of products over all numbers of a space as its inner product.
+    ///
+    /// # Errors
+    /// As [`Differentiable::apply`].
+    fn vjp(&self, worker: &mut Worker<'_>, dy: &Field, dx: &mut Field) -> Result<(), OperatorError>;
+}
+
+/// An operator that can be composed with others. A clone is another handle.
+#[derive(Clone)]
+pub struct Model(pub(super) Rc<dyn Differentiable>);
+
+impl fmt::Debug for Model {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} -> {}", self.0.name(), self.0.domain(), self.0.target())
+    }
+}
+
+impl Model {
+    /// An operator as a model.
+    pub fn new(operator: impl Differentiable + 'static) -> Self {
+        Model(Rc::new(operator))
+    }
+
+    /// What errors and reports call it.
+    pub fn name(&self) -> String {
+        self.0.name()
+    }
+
+    /// What it is a function of.
+    pub fn domain(&self) -> &Space {
+        self.0.domain()
+    }
+
+    /// What it gives.
+    pub fn target(&self) -> &Space {
+        self.0.target()
+    }
+
+    /// What its calls cost this rank.
+    pub fn cost(&self) -> OperatorCost {
+        self.0.cost()
+    }
+
+    /// Whether it is one kernel.
+    pub fn is_pointwise(&self) -> bool {
+        self.0.as_pointwise().is_some()
+    }
+
+    /// `y = f(x)`.
+    ///
+    /// # Errors
+    /// As [`Differentiable::apply`].
+    pub fn apply(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
+        self.0.apply(worker, x, y)
+    }
+
+    /// `f(x)` in a new field.
+    ///
+    /// # Errors
+    /// As [`Differentiable::apply`].
+    pub fn value(&self, worker: &mut Worker<'_>, x: &Field) -> Result<Field, OperatorError> {
+        let mut y = Field::new(worker.gpu(), self.target())?;
+        self.0.apply(worker, x, &mut y)?;
+        Ok(y)
+    }
+
+    /// The value and the derivative at `x`, whose arrays must stay as they are while it lives.
+    ///
+    /// # Errors
+    /// As [`Differentiable::linearise`].
+    pub fn at(&self, worker: &mut Worker<'_>, x: &Field) -> Result<Linearisation, OperatorError> {
+        let mut value = Field::new(worker.gpu(), self.target())?;
+        let derivative = self.0.clone().linearise(worker, x, &mut value)?;
+        Ok(Linearisation { model: self.clone(), value, derivative })
+    }
+}
+
+/// A model at a point: its value there, and its derivative.
+pub struct Linearisation {
+    model: Model,
+    /// The value.
+    pub value: Field,
+    derivative: Box<dyn Linearised>,
+}
+
+impl fmt::Debug for Linearisation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Linearisation").field("model", &self.model).finish_non_exhaustive()
+    }
+}
+
+impl Linearisation {
+    /// The model.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// `dy = f'(x) dx`.
+    ///
+    /// # Errors
+    /// As [`Linearised::jvp`].
+    pub fn jvp(&self, worker: &mut Worker<'_>, dx: &Field, dy: &mut Field) -> Result<(), OperatorError> {
+        self.derivative.jvp(worker, dx, dy)
+    }
+
+    /// `dx = f'(x)^T dy`.
+    ///
+    /// # Errors
+    /// As [`Linearised::vjp`].
+    pub fn vjp(&self, worker: &mut Worker<'_>, dy: &Field, dx: &mut Field) -> Result<(), OperatorError> {
+        self.derivative.vjp(worker, dy, dx)
+    }
+}

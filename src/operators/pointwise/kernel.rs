@@ -1,0 +1,107 @@
+//! The kernel of a pointwise function: reads its arguments at each place, writes its results.
+//!
+//! One invocation treats one place at a time, and neighbours treat neighbouring places, so that reads and writes are whole sectors. The cost is
+//! that of memory: each argument that matters is read once, each result written once, whatever is computed between.
+
+use std::fmt::Write as _;
+
+use super::{Argument, Pointwise, ranges};
+use crate::gpu::KernelSource;
+
+/// How the components of an argument or a result lie in its array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// One component after the other, each a whole field.
+    Apart,
+    /// Two components next to each other: complex numbers.
+    Pairs,
+}
+
+crate::gpu::kernel_params! {
+    /// What the kernel of a pointwise function takes.
+    pub struct PointwiseParams {
+        /// Values of a component, of all batches.
+        pub count: u32,
+        /// Values of a component in one batch.
+        pub places: u32,
+    }
+}
+
+/// The kernel of `function`, whose arguments and results lie as `forms` say, and the numbers of the arguments that it reads. Its arrays are those
+/// arguments, then all results.
+pub fn kernel(label: String, function: &Pointwise, forms: [&[Form]; 2], batched: bool) -> (KernelSource, Vec<usize>) {
+    let read: Vec<usize> = (0..).zip(function.used()).filter(|(_, used)| *used).map(|(number, _)| number).collect();
+    let form = |form: Form| if form == Form::Pairs { "vec2<f32>" } else { "f32" };
+    let mut text = String::from(
+        "// A pointwise function, written from its graph.\n//\n// Layout: arguments x, results y; components one after the other within a \
+         batch, or pairs.\n// Workgroup: GROUP invocations, ITEMS places each. No workgroup memory.\n\nvar<uniform> params: Params;\n",
+    );
+    for &number in &read {
+        let _ = writeln!(text, "var<storage, read> x{number}: array<{}>;", form(forms[0][number]));
+    }
+    for (number, result) in forms[1].iter().enumerate() {
+        let _ = writeln!(text, "var<storage, read_write> y{number}: array<{}>;", form(*result));
+    }
+    text.push_str("\nfn each(i: u32) {\n");
+    let wide = |arguments: &[Argument], forms: &[Form]| {
+        arguments.iter().zip(forms).any(|(argument, form)| argument.width > 1 && *form == Form::Apart)
+    };
+    if batched && (wide(&function.arguments, forms[0]) || wide(&function.results, forms[1])) {
+        text.push_str("    let batch = i / params.places;\n    let first = batch * params.places;\n");
+    }
+    for &number in &read {
+        if forms[0][number] == Form::Pairs {
+            let _ = writeln!(text, "    let pair{number} = load_x{number}(i);");
+        }
+    }
+    let read_component = |argument: usize, component: u32| match forms[0][argument] {
+        Form::Pairs => format!("pair{argument}.{}", if component == 0 { "x" } else { "y" }),
+        Form::Apart => format!("load_x{argument}({})", place(&function.arguments[argument], component, batched)),
+    };
+    let (statements, outputs) = function.wgsl(read_component);
+    text.push_str(&statements);
+    for ((number, result), range) in function.results.iter().enumerate().zip(ranges(&function.results)) {
+        let outputs = &outputs[range];
+        match forms[1][number] {
+            Form::Pairs => {
+                let _ = writeln!(text, "    store_y{number}(i, vec2<f32>({}));", outputs.join(", "));
+            }
+            Form::Apart => (0..).zip(outputs).for_each(|(component, output)| {
+                let _ = writeln!(text, "    store_y{number}({}, {output});", place(result, component, batched));
+            }),
+        }
+    }
+    text.push_str("}\n\n#each params.count\n");
+    (KernelSource::new(label, text).params::<PointwiseParams>(), read)
+}
+
+/// The index of a component at place `i`, where places are counted over all batches.
+fn place(argument: &Argument, component: u32, batched: bool) -> String {
+    match (argument.width, component, batched) {
+        (1, ..) | (_, 0, false) => "i".into(),
+        (_, component, false) => format!("i + {component}u * params.places"),
+        (width, component, true) => format!("i + first * {}u + {component}u * params.places", width - 1),
+    }
+}
+
+/// Kernels of a sample: its value and both derivatives, of arguments and results of all forms.
+pub fn samples() -> Vec<KernelSource> {
+    let text = "fn sample(x: f32, v: vec3<f32>, mode: vec2<f32>) -> vec2<f32> {
+        let damped = mode * exp(-x * x) / (1.0 + dot(v, v));
+        return select(damped, vec2<f32>(tanh(x), sqrt(abs(v.z))), x > length(v));
+    }";
+    let Ok(function) = Pointwise::new(text, "sample") else { return Vec::new() };
+    let (given, result) = ([Form::Apart, Form::Apart, Form::Pairs], [Form::Pairs]);
+    let tangents = [given, given].concat();
+    let cotangents = [&given[..], &result].concat();
+    let calls: [(&str, Pointwise, &[Form], &[Form]); 3] = [
+        ("apply", function.clone(), &given, &result),
+        ("jvp", function.jvp(), &tangents, &result),
+        ("vjp", function.vjp(), &cotangents, &given),
+    ];
+    let forms = |(call, function, arguments, results): (&str, Pointwise, &[Form], &[Form])| {
+        [false, true]
+            .map(|batched| kernel(format!("operators::pointwise_{call}"), &function, [arguments, results], batched).0)
+    };
+    calls.into_iter().flat_map(forms).collect()
+}

@@ -1,0 +1,200 @@
+//! Pointwise functions on the device: one kernel for the value, one for each derivative.
+
+use std::cell::OnceCell;
+use std::rc::Rc;
+
+use super::cost::{CallCost, OperatorCost};
+use super::error::OperatorError;
+use super::field::{Contents, Field};
+use super::operator::{Differentiable, Linearised};
+use super::pointwise::{Form, Pointwise, PointwiseParams, kernel};
+use super::pointwise_map::PointwiseMap;
+use super::space::Space;
+use super::worker::Worker;
+use crate::gpu::{Kernel, RawArray};
+
+/// A pointwise function of fields, computed by one kernel, as are both of its derivatives. Chains of them are fused: see
+/// [`Model::then`](super::Model::then).
+///
+/// The derivatives compute again what they need of the value, so that nothing but the arguments is kept.
+pub struct PointwiseOperator {
+    map: PointwiseMap,
+    apply: OnceCell<Call>,
+    jvp: OnceCell<Call>,
+    vjp: OnceCell<Call>,
+}
+
+/// A kernel and what it reads.
+struct Call {
+    kernel: Kernel,
+    /// Which of the arrays that are given, arguments first.
+    read: Vec<usize>,
+}
+
+impl Call {
+    fn new(label: String, function: &Pointwise, forms: [&[Form]; 2], batched: bool) -> Self {
+        let (source, read) = kernel(label, function, forms, batched);
+        // The text is the library's: arithmetic of values at places below the count.
+        Call { kernel: Kernel::trusted(source), read }
+    }
+
+    fn record(
+        &self,
+        worker: &mut Worker<'_>,
+        map: &PointwiseMap,
+        given: &[&Field],
+        out: &Field,
+    ) -> Result<(), OperatorError> {
+        let [count, places] = map.places();
+        let given: Vec<RawArray> = given.iter().flat_map(|field| arrays(field)).collect();
+        let out = arrays(out);
+        let arrays: Vec<&RawArray> = self.read.iter().map(|&number| &given[number]).chain(&out).collect();
+        let params = PointwiseParams { count: count as u32, places: places as u32 };
+        Ok(worker.context.recorder.each(&self.kernel, &arrays, &params, count)?)
+    }
+}
+
+/// The arrays of a field as kernels see them: complex numbers as pairs.
+fn arrays(field: &Field) -> Vec<RawArray> {
+    let array = |((_, leaf), contents): ((&str, &super::space::Leaf), &Contents)| match contents {
+        Contents::Device(array) if leaf.numbers() == 2 => Some(array.raw().seen_as(crate::gpu::Element::Complex32)),
+        Contents::Device(array) => Some(array.raw().clone()),
+        Contents::Host(_) => None,
+    };
+    field.space().leaves().zip(field.contents()).filter_map(array).collect()
+}
+
+impl PointwiseOperator {
+    /// The operator of a map.
+    pub fn new(map: PointwiseMap) -> Self {
+        PointwiseOperator { map, apply: OnceCell::new(), jvp: OnceCell::new(), vjp: OnceCell::new() }
+    }
+
+    /// `text`'s function `name` of the leaves of `domain`, by the names of its arguments, as a real field `result` at the same places.
+    ///
+    /// # Errors
+    /// [`OperatorError::Pointwise`] with the line of what is no pointwise function; [`OperatorError::Fit`] where leaves do not fit arguments.
+    pub fn wgsl(text: &str, name: &str, domain: &Space, result: &str) -> Result<Self, OperatorError> {
+        let function =
+            Pointwise::new(text, name).map_err(|error| OperatorError::Pointwise { operator: name.into(), error })?;
+        Ok(Self::new(PointwiseMap::new(name, function, domain, result)?))
+    }
+
+    /// The same with a `target` of one leaf, which may be complex.
+    ///
+    /// # Errors
+    /// As [`wgsl`](Self::wgsl).
+    pub fn wgsl_onto(text: &str, name: &str, domain: &Space, target: &Space) -> Result<Self, OperatorError> {
+        let function =
+            Pointwise::new(text, name).map_err(|error| OperatorError::Pointwise { operator: name.into(), error })?;
+        Ok(Self::new(PointwiseMap::onto(name, function, domain, target)?))
+    }
+
+    /// Which leaf is which argument.
+    pub fn map(&self) -> &PointwiseMap {
+        &self.map
+    }
+
+    fn batched(&self) -> bool {
+        let [count, places] = self.map.places();
+        count != places
+    }
+
+    fn label(&self, call: &str) -> String {
+        format!("operators::{}{call}", self.map.name())
+    }
+
+    fn apply_call(&self) -> &Call {
+        self.apply.get_or_init(|| {
+            let [given, results] = self.map.forms();
+            Call::new(self.label(""), self.map.function(), [&given, &results], self.batched())
+        })
+    }
+
+    fn jvp_call(&self) -> &Call {
+        self.jvp.get_or_init(|| {
+            let [given, results] = self.map.forms();
+            let given = [&given[..], &given].concat();
+            Call::new(self.label(" (jvp)"), &self.map.function().jvp(), [&given, &results], self.batched())
+        })
+    }
+
+    fn vjp_call(&self) -> &Call {
+        self.vjp.get_or_init(|| {
+            let [given, results] = self.map.forms();
+            let all = [&given[..], &results].concat();
+            Call::new(self.label(" (vjp)"), &self.map.function().vjp(), [&all, &given], self.batched())
+        })
+    }
+
+    fn call_cost(&self, call: &Call, given: &[&Space], out: &Space) -> CallCost {
+        let leaves: Vec<u64> = given.iter().flat_map(|space| space.leaves()).map(|(_, leaf)| leaf.len()).collect();
+        let read: u64 = call.read.iter().map(|&number| leaves[number]).sum();
+        CallCost::passes(1, 4 * (read + out.leaves().map(|(_, leaf)| leaf.len()).sum::<u64>()))
+    }
+}
+
+impl Differentiable for PointwiseOperator {
+    fn name(&self) -> String {
+        self.map.name().into()
+    }
+
+    fn domain(&self) -> &Space {
+        self.map.domain()
+    }
+
+    fn target(&self) -> &Space {
+        self.map.target()
+    }
+
+    fn apply(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
+        self.map.domain().admits(x.space(), self.map.name())?;
+        self.map.target().admits(y.space(), self.map.name())?;
+        self.apply_call().record(worker, &self.map, &[x], y)
+    }
+
+    fn linearise(
+        self: Rc<Self>,
+        worker: &mut Worker<'_>,
+        x: &Field,
+        y: &mut Field,
+    ) -> Result<Box<dyn Linearised>, OperatorError> {
+        self.apply(worker, x, y)?;
+        Ok(Box::new(At { operator: self, x: x.clone() }))
+    }
+
+    fn cost(&self) -> OperatorCost {
+        let (domain, target) = (self.map.domain(), self.map.target());
+        OperatorCost {
+            apply: self.call_cost(self.apply_call(), &[domain], target),
+            jvp: self.call_cost(self.jvp_call(), &[domain, domain], target),
+            vjp: self.call_cost(self.vjp_call(), &[domain, target], domain),
+        }
+    }
+
+    fn as_pointwise(&self) -> Option<&PointwiseMap> {
+        Some(&self.map)
+    }
+}
+
+/// The derivative at `x`.
+struct At {
+    operator: Rc<PointwiseOperator>,
+    x: Field,
+}
+
+impl Linearised for At {
+    fn jvp(&self, worker: &mut Worker<'_>, dx: &Field, dy: &mut Field) -> Result<(), OperatorError> {
+        let map = &self.operator.map;
+        map.domain().admits(dx.space(), map.name())?;
+        map.target().admits(dy.space(), map.name())?;
+        self.operator.jvp_call().record(worker, map, &[&self.x, dx], dy)
+    }
+
+    fn vjp(&self, worker: &mut Worker<'_>, dy: &Field, dx: &mut Field) -> Result<(), OperatorError> {
+        let map = &self.operator.map;
+        map.target().admits(dy.space(), map.name())?;
+        map.domain().admits(dx.space(), map.name())?;
+        self.operator.vjp_call().record(worker, map, &[&self.x, dy], dx)
+    }
+}

@@ -1,0 +1,101 @@
+//! What operators work with on one rank.
+
+use crate::comm::Communicator;
+use crate::exchange::{Context, ExchangeError, GridComms};
+use crate::gpu::{Gpu, Recorder};
+use crate::grid::Grid;
+use crate::mesh::Axpby;
+
+use super::error::OperatorError;
+use super::exact_sum::ExactSum;
+use super::field::{Contents, Field};
+
+/// What operators work with on one rank: its context, the exchanges of the process grid that fields are cut by, and what all vectors
+/// need.
+///
+/// Operators record their work in `context.recorder`. They submit only what exchanges between ranks need, and wait only for those.
+pub struct Worker<'a> {
+    /// The rank's communicator, device and recorder.
+    pub context: &'a mut Context,
+    /// The exchanges along the axes of the process grid.
+    pub comms: GridComms,
+    axpby: Axpby,
+    sum: ExactSum,
+}
+
+impl<'a> Worker<'a> {
+    /// A worker for fields that are cut by `grid` over the ranks of `context`. All ranks call it.
+    ///
+    /// # Errors
+    /// [`ExchangeError`] when the communicator cannot be split.
+    pub fn new(context: &'a mut Context, grid: Grid) -> Result<Self, ExchangeError> {
+        let comms = GridComms::new(&context.comm, grid)?;
+        Ok(Worker { context, comms, axpby: Axpby::default(), sum: ExactSum::default() })
+    }
+
+    /// The device.
+    pub fn gpu(&self) -> &Gpu {
+        &self.context.gpu
+    }
+
+    /// All ranks.
+    pub fn comm(&self) -> &Communicator {
+        &self.context.comm
+    }
+
+    /// The recorder and the exchanges of the process grid, as transforms take them.
+    pub fn parts(&mut self) -> (&mut Recorder, &mut GridComms) {
+        (&mut self.context.recorder, &mut self.comms)
+    }
+
+    /// `y = a x + b y` for all leaves of two fields of one space. With `b == 0`, `y` may be undefined before. Records only.
+    ///
+    /// # Errors
+    /// [`OperatorError::Fit`] for fields of different spaces.
+    pub fn axpby(&mut self, a: f64, x: &Field, b: f64, y: &mut Field) -> Result<(), OperatorError> {
+        y.space().admits(x.space(), "axpby")?;
+        for (x, y) in x.contents().iter().zip(y.contents_mut()) {
+            match (x, y) {
+                (Contents::Device(x), Contents::Device(y)) if x.raw().shares(y.raw()) => {
+                    return Err(OperatorError::invalid("axpby", "x and y are one field; give two"));
+                }
+                (Contents::Device(x), Contents::Device(y)) => {
+                    self.axpby.record(&mut self.context.recorder, a, x, b, y)?;
+                }
+                (Contents::Host(x), Contents::Host(y)) => {
+                    let update = |(y, x): (&mut f64, &f64)| *y = if b == 0.0 { a * x } else { a * x + b * *y };
+                    y.iter_mut().zip(x).for_each(update);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// `<x, y>`: the sum over all leaves, ranks and numbers of the products; a complex number is two. Products are rounded to f32, each
+    /// is rounded to 2^-62 of the greatest times the number of all, and their sum is exact: the same for every number of ranks. All ranks call it. Waits for the
+    /// device.
+    ///
+    /// # Errors
+    /// [`OperatorError::Fit`] for fields of different spaces; [`OperatorError::NotFinite`] when a product is NaN or infinite.
+    pub fn dot(&mut self, x: &Field, y: &Field) -> Result<f64, OperatorError> {
+        y.space().admits(x.space(), "dot")?;
+        let mut sum = 0.0;
+        for ((name, leaf), (x, y)) in x.space().leaves().zip(x.contents().iter().zip(y.contents())) {
+            sum += match (x, y) {
+                (Contents::Device(x), Contents::Device(y)) => {
+                    let comm = leaf.is_distributed().then_some(&self.context.comm);
+                    let found = self.sum.dot(&mut self.context.recorder, comm, [x, y])?;
+                    if !found.is_finite() {
+                        let what = format!("the product with leaf `{name}`");
+                        return Err(OperatorError::NotFinite { operator: "dot".into(), what, value: found });
+                    }
+                    found
+                }
+                (Contents::Host(x), Contents::Host(y)) => x.iter().zip(y).map(|(x, y)| x * y).sum(),
+                _ => 0.0,
+            };
+        }
+        Ok(sum)
+    }
+}
