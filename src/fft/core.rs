@@ -40,6 +40,12 @@ pub(super) struct RadixStages {
 }
 
 impl RadixStages {
+    /// Whether every second transform may take the stages in reverse. Butterflies of 15 write points that far apart, which with a free cell
+    /// after each 16 fall into one bank.
+    pub fn turns(&self) -> bool {
+        ![self.radices.first(), self.radices.last()].contains(&Some(&15))
+    }
+
     /// Points that an invocation holds at most.
     pub fn held(&self) -> u64 {
         let points: u64 = self.radices.iter().product();

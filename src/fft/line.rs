@@ -300,7 +300,8 @@ impl LineKernel {
         let plain = laid_out(false)?;
         // The first butterflies write their points that far apart; later stages write runs, which spread over the banks. Every second
         // transform of several takes its stages in reverse.
-        let turns = matches!((self.work, &core), (Work::Filter(_), _) | (_, Core::Bluestein { .. }));
+        let several = matches!((self.work, &core), (Work::Filter(_), _) | (_, Core::Bluestein { .. }));
+        let turns = several && core.stages().turns();
         let [first, last] = [core.stages().radices.first(), core.stages().radices.last()];
         let apart = [first, last.filter(|_| turns)].into_iter().flatten().any(|radix| radix.is_multiple_of(4));
         // Columns next to each other that fill half a row of banks conflict in pairs at most.

@@ -87,7 +87,7 @@ enum Source {
     Memory,
     /// The results of a stage, which the next takes from other invocations.
     Points(Vec<Point>),
-    /// The results of a transform, in the order in which the next one takes them.
+    /// The results of a transform, in the order in which the next one takes them where its stages turn (`RadixStages::turns`).
     Held(Vec<Point>),
     /// The first `n` of these times a chirp; zero beyond.
     Chirped {

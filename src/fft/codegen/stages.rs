@@ -75,7 +75,7 @@ impl<'a> Writer<'a> {
             return (0..n).zip(results).map(point).collect();
         }
         let mut radices = radices.clone();
-        if self.turned {
+        if self.turned && stages.turns() {
             radices.reverse();
         }
         self.turned = !self.turned;
@@ -163,7 +163,10 @@ impl<'a> Writer<'a> {
         match source {
             Source::Memory => places.iter().map(|at| self.load(at)).collect(),
             Source::Points(points) => self.exchange(points, places),
-            Source::Held(points) => points.iter().map(|point| point.value.clone()).collect(),
+            Source::Held(points) if self.shape.core.stages().turns() => {
+                points.iter().map(|point| point.value.clone()).collect()
+            }
+            Source::Held(points) => self.exchange(points, places),
             Source::Chirped { n, sign, inner } => {
                 let n = *n;
                 let mut within = Vec::new();
