@@ -81,6 +81,10 @@ fn each_workgroup(number: u32, lane: u32) {
     if dense {
         set_ends();
         for (var i = begin + lane; i < end; i += GROUP) { store_codes(i, code_of(wide_key(i))); }
+    } else if params.bits - params.code_bits >= 32u {
+        for (var i = begin + lane; i < end; i += GROUP) {
+            store_codes(i, leading_bits(vec2<u32>(load_high(i) & params.high_mask, 0u)));
+        }
     } else {
         for (var i = begin + lane; i < end; i += GROUP) { store_codes(i, leading_bits(wide_key(i))); }
     }

@@ -192,7 +192,7 @@ impl Sort {
     }
 
     /// Bytes that [`Sort::order`] reads and writes for so many keys in one word or two, of which `bits` bits differ; of
-    /// two words, without what tied keys take.
+    /// two words, what keys take that are not clustered.
     pub fn traffic(&self, wide: bool, bits: u32, len: u64) -> u64 {
         let keys = len.min(u64::from(u32::MAX)) as u32;
         if keys == 0 {
@@ -202,8 +202,9 @@ impl Sort {
         match bits {
             33.. if wide => {
                 // Keys are read and codes written; sorted codes are read twice, to find short and long runs.
-                let codes = digits(code_shape(self.form(), bits, keys).bits);
-                traffic(&codes, tiles, len) + (4 * 3 + 4 * 2) * len
+                let codes = code_shape(self.form(), bits, keys).bits;
+                let words = if bits - codes >= 32 { 1 } else { 2 };
+                traffic(&digits(codes), tiles, len) + 4 * (words + 1 + 2) * len
             }
             _ => traffic(&digits(bits), tiles, len),
         }

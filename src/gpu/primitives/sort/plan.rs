@@ -93,13 +93,17 @@ pub(super) struct CodeShape {
 const SPARE_BITS: u32 = 8;
 
 /// The codes of `keys` keys with so many bits, more than 32.
-pub(super) fn code_shape(form: Form, bits: u32, keys: u32) -> CodeShape {
+pub(super) fn code_shape(form: Form, key_bits: u32, keys: u32) -> CodeShape {
     // Every key of a sample is compared with all others, which takes a software renderer long.
     let most = if form == Form::Software { 512 } else { 1024 };
     let splitters = 1 << (keys / 256).clamp(1, most).ilog2();
-    let numbering = u32::BITS - keys.saturating_sub(1).leading_zeros();
-    let bits = (numbering + SPARE_BITS).next_multiple_of(WIDEST).clamp(2 * WIDEST, 32.min(bits));
-    let chunk = (keys / 2048).next_power_of_two().clamp(4096, 1 << 15);
+    let wanted = u32::BITS - keys.saturating_sub(1).leading_zeros() + SPARE_BITS;
+    let bits = wanted.next_multiple_of(WIDEST).clamp(2 * WIDEST, 32.min(key_bits));
+    // Bits of the high words, if they are enough, spare reading the low ones.
+    let bits = if wanted <= key_bits - 32 { bits.min(key_bits - 32) } else { bits };
+    // Each workgroup reads the splitters; a software renderer needs few workgroups.
+    let parts = if form == Form::Software { 32 } else { 2048 };
+    let chunk = (keys / parts).next_power_of_two().clamp(4096, 1 << 15);
     CodeShape { bits, splitters, inner_bits: bits - splitters.ilog2(), chunk }
 }
 
