@@ -30,7 +30,7 @@ const LIMITS: Limits =
 /// How searches are grouped on GPUs: by subgroups of 32 and more, or where there are none by workgroups of 32.
 const GROUPS: [GroupShape; 2] = [
     GroupShape { lanes: Lanes::Subgroup { least: 32, workgroup: 64 }, slots: 1 },
-    GroupShape { lanes: Lanes::Workgroup, slots: 1 },
+    GroupShape { lanes: Lanes::Workgroup(32), slots: 1 },
 ];
 
 /// The kernels that a GPU gets.
@@ -224,6 +224,7 @@ const BUDGETS: &[Budget] = &[
     budget("mesh::readout", 0, [24, 4], 7168),
     budget("mesh::", 0, [24, 8], 6144),
     budget("neighbors::link_", 0, [24, 8], 2048),
+    budget("neighbors::sort_rows", 0, [24, 8], 4096),
     budget("neighbors::link", 0, [20, 4], 8192),
     budget("neighbors::within", 0, [20, 4], 8192),
     budget("neighbors::nearest", 0, [10, 2], 20480),

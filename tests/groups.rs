@@ -48,7 +48,8 @@ fn found(ranks: usize, how: usize, domain: &Domain, points: &[f32], linking: Lin
         attribute("mass", 1, &|i| 0.5 + uniform(8, i) as f32)?;
         attribute("velocity", dims, &|i| uniform(9, i) as f32 - 0.5)?;
         let groups = Groups::find(&mut context, &cloud, linking)?;
-        Ok::<_, Error>((groups.labels()?, groups.catalogue(&mut context.recorder, selection)?, groups.ghosts()))
+        let labels = groups.labels(&mut context)?;
+        Ok::<_, Error>((labels, groups.catalogue(&mut context.recorder, selection)?, groups.ghosts()))
     })
     .unwrap();
     let mut all = Found { groups: Catalogue { offset: vec![0], ..Catalogue::default() }, ..Found::default() };
@@ -179,7 +180,7 @@ fn a_halo_that_is_cut_has_few_ghosts() {
             let mut context = Context::new(comm, gpu)?;
             let cloud = Cloud::from_host(&mut context.recorder, &domain, &all[3 * rows.start..3 * rows.end])?;
             let groups = Groups::find(&mut context, &cloud, Linking::Length(length))?;
-            Ok::<_, Error>((groups.labels()?, groups.ghosts()))
+            Ok::<_, Error>((groups.labels(&mut context)?, groups.ghosts()))
         });
         let (labels, ghosts): (Vec<Vec<u64>>, Vec<u64>) = parts.unwrap().into_iter().unzip();
         (labels.concat(), ghosts.iter().sum::<u64>())
@@ -260,4 +261,39 @@ fn wrong_questions_are_refused() {
     assert!(matches!(fof(negative), FofError::Mass { value, .. } if value == -1.0));
     let wide = failure(box_of, |_| Linking::Length(0.1), Some((1.0, 4)));
     assert!(matches!(fof(wide), FofError::WrongLength { what: "mass", have: 4, want: 2 }));
+}
+
+#[test]
+fn the_first_bad_value_is_named_also_in_groups_that_are_left_out() {
+    // Four points, each a group of its own: the scale factor of the third and the mass of the last are wrong, then a velocity too.
+    let points = [0.1, 0.1, 0.1, 0.9, 0.9, 0.1, 0.9, 0.9];
+    for (ranks, velocity, want) in
+        [(1, 0.0, ("scale_factor", 2)), (2, -0.0, ("scale_factor", 2)), (2, f32::INFINITY, ("velocity", 1))]
+    {
+        let failed = run_threads(ranks, |comm| {
+            let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
+            let mut context = Context::new(comm.clone(), gpu.clone())?;
+            let each = 4 / ranks;
+            let rows = comm.rank() * each..(comm.rank() + 1) * each;
+            let domain = Domain::new(&[1.0; 2])?;
+            let own = &points[2 * rows.start..2 * rows.end];
+            let mut cloud = Cloud::from_host(&mut context.recorder, &domain, own)?;
+            let mass = [1.0, -0.0, 1.0, -1.0];
+            let (scale_factor, velocity) = ([1.0, 1.0, f32::NAN, 1.0], [0.0, 0.0, 0.0, velocity, 0.0, 0.0, 0.0, 0.0]);
+            for (name, width, values) in
+                [("mass", 1, &mass[..]), ("velocity", 2, &velocity[..]), ("scale_factor", 1, &scale_factor[..])]
+            {
+                let array = gpu.array(name, (each * width) as u64)?;
+                context.recorder.upload(&array, 0, &values[rows.start * width..rows.end * width])?;
+                cloud.set(name, array, width as u64)?;
+            }
+            let groups = Groups::find(&mut context, &cloud, Linking::Length(0.1))?;
+            groups.catalogue(&mut context.recorder, &Selection::default())?;
+            Ok::<_, Error>(())
+        });
+        match failed.unwrap_err().failure {
+            Failure::Error(Error::Fof(FofError::NonFinite { what, number })) => assert_eq!((what, number), want),
+            other => panic!("{other:?}"),
+        }
+    }
 }

@@ -418,7 +418,8 @@ fn callbacks_see_every_neighbour() {
 #[test]
 fn every_form_finds_the_same() {
     let gpu = Gpu::open(&Options::from_env().unwrap(), 0).unwrap();
-    let mut forms: Vec<(Lanes, u32)> = vec![(Lanes::Alone, 4), (Lanes::Alone, 1), (Lanes::Workgroup, 1)];
+    let mut forms: Vec<(Lanes, u32)> =
+        vec![(Lanes::Alone, 4), (Lanes::Alone, 1), (Lanes::Workgroup(32), 1), (Lanes::Workgroup(64), 1)];
     // A subgroup may turn out to be larger than the least there is.
     let subgroups = [(4, 16, 8), (4, 64, 1), (8, 8, 4), (8, 64, 1)];
     let subgroups = subgroups.into_iter().filter(|(least, ..)| *least <= gpu.capabilities().subgroup_least);

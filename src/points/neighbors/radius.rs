@@ -116,11 +116,12 @@ pub struct Radius {
     entry_keys: Kernel,
 }
 
-/// The longest row that one invocation sorts.
+/// The longest row that is sorted in workgroup memory.
 const SHORT: u32 = 64;
 
-/// Invocations of a workgroup that sorts rows.
+/// Invocations of a workgroup that sorts rows, and its rows.
 const SORT_GROUP: u32 = 64;
+const SORT_ROWS: u32 = 8;
 
 impl Radius {
     /// In the form that suits a device.
@@ -210,7 +211,7 @@ impl Radius {
             return self.sorted(recorder, lists, rows, tree.len());
         }
         let arrays = [lists.offset.raw(), lists.index.raw(), lists.distance.raw()];
-        let groups = rows.div_ceil(u64::from(SORT_GROUP));
+        let groups = rows.div_ceil(u64::from(SORT_ROWS));
         recorder.dispatch(&self.sort_rows, &arrays, &RowsParams { count: rows as u32 }, groups)?;
         Ok(lists)
     }
@@ -288,6 +289,7 @@ impl Radius {
             return Ok(());
         }
         let Some(portions) = portions else {
+            let params = SearchParams { blocks: self.blocks(visit, rows), ..params };
             arrays.extend(&search.arrays);
             return queries.dispatch(recorder, self.form, &kernel, &arrays, params, 0..rows);
         };
@@ -305,7 +307,24 @@ impl Radius {
     }
 }
 
+impl Radius {
+    /// Blocks of queries that a workgroup takes: as many as leave enough workgroups, where that saves work at its end. Not where a driver ends
+    /// the loops of an invocation after a number of rounds.
+    fn blocks(&self, visit: &Visit<'_>, rows: u64) -> u32 {
+        let block = self.form.block();
+        match visit.in_workgroups() && !self.budget.is_limited() {
+            true => (rows / block / HISTOGRAMS).clamp(1, (MOST_QUERIES / block).max(1)) as u32,
+            false => 1,
+        }
+    }
+}
+
 impl Visit<'_> {
+    /// Whether workgroups count for themselves, before they add up what they have.
+    fn in_workgroups(&self) -> bool {
+        matches!(self, Visit::Pairs { bins, .. } if *bins <= WORKGROUP_BINS)
+    }
+
     fn key(&self, variant: SearchVariant) -> Key {
         match *self {
             Visit::Count => Key::Count(variant),
@@ -325,8 +344,13 @@ impl Visit<'_> {
     }
 }
 
-/// Bins that an invocation counts in private memory.
-pub(super) const PRIVATE_BINS: u32 = 64;
+/// Bins that a workgroup counts in its memory, 8 KiB.
+pub(super) const WORKGROUP_BINS: u32 = 2048;
+
+/// Workgroups of a histogram, about: enough for any GPU, and few enough that what they add to the bins at their ends takes little.
+const HISTOGRAMS: u64 = 8192;
+/// Queries that a workgroup of a histogram takes at most.
+const MOST_QUERIES: u64 = 1 << 15;
 
 /// The kernel of a search within a radius.
 pub(super) fn within_kernel(variant: SearchVariant, visit: &Visit<'_>) -> KernelSource {
@@ -336,6 +360,7 @@ pub(super) fn within_kernel(variant: SearchVariant, visit: &Visit<'_>) -> Kernel
     let source = search("neighbors::within", text, variant)
         .flag("links", false)
         .flag("squares", pairs)
+        .flag("histogram", visit.in_workgroups())
         .flag("stopping", stopping);
     let library = |source: KernelSource, text: &'static str| source.module(MODULE, text);
     match *visit {
@@ -345,7 +370,6 @@ pub(super) fn within_kernel(variant: SearchVariant, visit: &Visit<'_>) -> Kernel
             .constant("BINS", bins)
             .constant("WEIGHT", weight)
             .constant("HALF", bins.next_power_of_two() / 2)
-            .flag("private_bins", bins <= PRIVATE_BINS)
             .repeat('@', bins.next_power_of_two().ilog2()),
         Visit::Callback(callback) => callback.bind(source, MODULE),
     }
@@ -360,6 +384,7 @@ fn sort_rows() -> KernelSource {
     KernelSource::new("neighbors::sort_rows", include_str!("../../../shaders/points/neighbors/sort_rows.wgsl"))
         .params::<RowsParams>()
         .constant("SHORT", SHORT)
+        .constant("ROWS", SORT_ROWS)
         .group(SORT_GROUP)
 }
 
