@@ -70,7 +70,7 @@ impl Sort {
     fn of(form: Form, group: u32) -> Self {
         let threads = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
         let (passes, permute) = (Passes::new(form, group, threads), Permute::new());
-        Sort { passes, codes: Codes::new(), runs: Runs::new(form), permute }
+        Sort { passes, codes: Codes::new(form), runs: Runs::new(form), permute }
     }
 
     /// Its form.
@@ -253,7 +253,8 @@ pub(super) fn kernels() -> Vec<KernelSource> {
     let forms = [(Form::Software, GROUP_SOFTWARE), (Form::Portable, GROUP_PORTABLE)];
     let subgroups = SUBGROUPS.map(|group| (Form::Subgroups, group));
     let passes = forms.into_iter().chain(subgroups).flat_map(|(form, group)| passes::kernels(form, group));
-    passes.chain(codes::kernels()).chain(runs::kernels()).collect()
+    let codes = [Form::Software, Form::Portable].map(codes::kernels);
+    passes.chain(codes.into_iter().flatten()).chain(runs::kernels()).collect()
 }
 
 fn equally_long(what: &str, high: &Array<u32>, low: &Array<u32>) -> Result<(), DeviceError> {
