@@ -19,7 +19,10 @@ kernel_params! {
     struct Accumulate { count: u32, width: u32 }
 }
 kernel_params! {
-    struct Entries { entries: u32, rows: u32, index_bits: u32 }
+    struct Entries { entries: u32, rows: u32 }
+}
+kernel_params! {
+    struct EntryKeys { entries: u32, rows: u32, index_bits: u32 }
 }
 kernel_params! {
     struct Probe { keys: u32, probes: u32 }
@@ -215,7 +218,7 @@ fn rows_are_counted_numbered_and_sorted() {
     let (offset, index, distance) = (bench.up(&offset), bench.up(&index), bench.up(&distance));
     let words = [bench.up(&vec![0u32; entries as usize]), bench.up(&vec![0u32; entries as usize])];
     for index_bits in [30, 31, 32] {
-        let params = Entries { entries, rows: 300, index_bits };
+        let params = EntryKeys { entries, rows: 300, index_bits };
         let arrays = [offset.raw(), index.raw(), words[0].raw(), words[1].raw()];
         bench.recorder.each(&kernel("neighbors::entry_keys"), &arrays, &params, entries.into()).unwrap();
         let [high, low] = words.each_ref().map(|words| bench.down(words));
