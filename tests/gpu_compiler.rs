@@ -212,6 +212,7 @@ const fn budget(label: &'static str, scratch: u64, waves: [u64; 2], code: u64) -
 /// Upper bounds, with room for other versions of the compiler. What is bound by memory wants no scratch and many waves; lines with scratch
 /// are debts: filters of Bluestein's lengths have four transforms in one kernel.
 const BUDGETS: &[Budget] = &[
+    budget("exchange::encode", 0, [24, 5], 4096),
     budget("exchange::", 0, [24, 8], 4096),
     budget("fft::Copy", 0, [24, 8], 2048),
     budget("fft::Filter(1)(2039)", 40960, [8, 1], 30720),
@@ -228,8 +229,11 @@ const BUDGETS: &[Budget] = &[
     budget("neighbors::within", 0, [20, 4], 8192),
     budget("neighbors::nearest", 0, [10, 2], 20480),
     budget("primitives::scan_apply", 0, [20, 6], 4096),
-    budget("primitives::sort_scatter", 0, [8, 2], 20480),
-    budget("primitives::sort_ties", 0, [12, 2], 8192),
+    budget("primitives::sort_codes", 0, [16, 4], 4096),
+    budget("primitives::sort_count", 0, [24, 6], 4096),
+    budget("primitives::sort_scatter", 0, [6, 2], 20480),
+    budget("primitives::sort_splitters", 0, [8, 2], 2048),
+    budget("tree::leaves", 0, [12, 3], 4096),
     budget("", 0, [24, 8], 4096),
 ];
 
