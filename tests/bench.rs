@@ -229,8 +229,13 @@ fn groups_of_friends() {
 fn sorts() {
     let found = report("sort --size 1000 --reference", Ranks::Threads(1));
     let results = found["results"].as_array().unwrap();
-    assert_eq!(results.len(), 2, "{found:#}");
+    let kinds: Vec<_> = results.iter().map(|result| (result["bits"].as_u64(), result["keys"].as_str())).collect();
+    assert_eq!(
+        kinds,
+        [(63, "uniform"), (63, "clustered"), (32, "uniform")].map(|(bits, keys)| (Some(bits), Some(keys)))
+    );
     for result in results {
+        assert!(result["tied"].as_u64().unwrap() <= 1000, "{result:#}");
         is_compared(result);
         assert_eq!(result["reference"]["same"], true, "{result:#}");
     }
@@ -344,6 +349,8 @@ fn wrong_words_exit_2() {
         ("--runs 3", &["subject", "--all"]),
         ("--within 3", &["--all"]),
         ("--all fft", &["--all"]),
+        ("ghosts --reach 0", &["above 0"]),
+        ("ghosts --size 8 --reference", &["--reference"]),
         ("pm --size 0", &["--size"]),
         ("pm --window pcs", &["pcs"]),
         ("pm --size 8 --reference", &["--reference"]),
@@ -354,6 +361,21 @@ fn wrong_words_exit_2() {
         if mpi && line.contains("8,65536") {
             call.on(Ranks::Mpi(2)).run().is_error(line, 2, says);
         }
+    }
+}
+
+#[test]
+fn ghosts() {
+    for ranks in [1, 3] {
+        let found = report("ghosts --size 400 --kind hernquist --reach 0.3", Ranks::Threads(ranks));
+        let results = found["results"].as_array().unwrap();
+        assert_eq!(results.iter().map(|result| &result["what"]).collect::<Vec<_>>(), ["within", "groups"]);
+        for result in results {
+            is_spread(&result["seconds"]);
+            let counts = [&result["ghosts"], &result["messages"], &result["bytes"]["between_ranks"]];
+            assert!(counts.iter().all(|count| (count.as_u64() > Some(0)) == (ranks > 1)), "{result:#}");
+        }
+        assert_eq!((results[0]["reach"].as_f64(), results[1]["linking_parameter"].as_f64()), (Some(0.3), Some(0.2)));
     }
 }
 

@@ -15,6 +15,7 @@ mod particles;
 mod points_in_cells;
 mod power;
 mod push;
+mod value_painter;
 mod window;
 
 pub use axpby::Axpby;
@@ -25,11 +26,13 @@ pub use particles::{Lattice, Mesh, Particles};
 pub use points_in_cells::PointsInCells;
 pub use power::{Bin, SpectrumGeometry, density_contrast, power_spectrum};
 pub use push::Push;
+pub use value_painter::{PaintedValues, ValuePainter};
 pub use window::Window;
 
 use crate::gpu::KernelSource;
 
 /// The kernels of the room in all forms.
 pub(crate) fn kernels() -> Vec<KernelSource> {
-    painter::kernels().into_iter().chain(kick_drift::kernels()).chain(axpby::kernels()).collect()
+    let painters = painter::kernels().into_iter().chain(value_painter::kernels());
+    painters.chain(kick_drift::kernels()).chain(axpby::kernels()).collect()
 }

@@ -69,6 +69,8 @@ crate::gpu::kernel_params! {
     struct EntriesParams {
         entries: u32,
         rows: u32,
+        /// Bits of an index.
+        index_bits: u32,
     }
 }
 
@@ -112,7 +114,7 @@ pub struct Radius {
     permute: Permute,
     total: Kernel,
     sort_rows: Kernel,
-    row_of: Kernel,
+    entry_keys: Kernel,
 }
 
 /// The longest row that is sorted in workgroup memory.
@@ -157,7 +159,7 @@ impl Radius {
             permute: Permute::new(),
             total: Kernel::trusted(total()),
             sort_rows: Kernel::trusted(sort_rows()),
-            row_of: Kernel::trusted(row_of()),
+            entry_keys: Kernel::trusted(entry_keys()),
         }
     }
 
@@ -216,7 +218,7 @@ impl Radius {
         let arrays = vec![next.raw(), lists.index.raw(), lists.distance.raw()];
         self.enumerate(recorder, tree, queries, within, Visit::Fill, arrays)?;
         if longest > SHORT {
-            return self.sorted(recorder, lists, rows);
+            return self.sorted(recorder, lists, rows, tree.len());
         }
         let arrays = [lists.offset.raw(), lists.index.raw(), lists.distance.raw()];
         let groups = rows.div_ceil(u64::from(SORT_ROWS));
@@ -224,14 +226,23 @@ impl Radius {
         Ok(lists)
     }
 
-    /// Lists with their rows in ascending order of the index: one sort of all entries by (row, index).
-    fn sorted(&self, recorder: &mut Recorder, lists: NeighborLists, rows: u64) -> Result<NeighborLists, NeighborError> {
+    /// Lists with their rows in ascending order of the index, which is below `sources`: one sort of all entries by (row, index).
+    fn sorted(
+        &self,
+        recorder: &mut Recorder,
+        lists: NeighborLists,
+        rows: u64,
+        sources: u64,
+    ) -> Result<NeighborLists, NeighborError> {
         let (gpu, entries) = (recorder.gpu().clone(), lists.index.len());
-        let (row, order) =
-            (gpu.array::<u32>("neighbors::row", entries)?, gpu.array::<u32>("neighbors::order", entries)?);
-        let params = EntriesParams { entries: entries as u32, rows: rows as u32 };
-        recorder.each(&self.row_of, &[lists.offset.raw(), row.raw()], &params, entries)?;
-        self.sort.order(recorder, Keys::U64 { high: &row, low: &lists.index }, &order, Count::All)?;
+        let array = |label: &str| gpu.array::<u32>(label, entries);
+        let (high, low, order) = (array("neighbors::high")?, array("neighbors::low")?, array("neighbors::order")?);
+        let bits = |count: u64| u64::BITS - count.saturating_sub(1).leading_zeros();
+        let params = EntriesParams { entries: entries as u32, rows: rows as u32, index_bits: bits(sources) };
+        let arrays = [lists.offset.raw(), lists.index.raw(), high.raw(), low.raw()];
+        recorder.each(&self.entry_keys, &arrays, &params, entries)?;
+        let keys = Keys::U64 { high: &high, low: &low }.bits(bits(rows) + bits(sources));
+        self.sort.order(recorder, keys, &order, Count::All)?;
         let index = gpu.array("neighbors::index", entries)?;
         let distance = gpu.array("neighbors::distance", entries)?;
         self.permute.gather(recorder, &lists.index, &order, &index, 1, Count::All)?;
@@ -387,14 +398,14 @@ fn sort_rows() -> KernelSource {
         .group(SORT_GROUP)
 }
 
-fn row_of() -> KernelSource {
-    KernelSource::new("neighbors::row_of", include_str!("../../../shaders/points/neighbors/row_of.wgsl"))
+fn entry_keys() -> KernelSource {
+    KernelSource::new("neighbors::entry_keys", include_str!("../../../shaders/points/neighbors/entry_keys.wgsl"))
         .params::<EntriesParams>()
 }
 
 /// The kernels of this file in one form of groups.
 pub(super) fn kernels(form: GroupShape) -> Vec<KernelSource> {
-    let mut kernels = vec![total(), sort_rows(), row_of()];
+    let mut kernels = vec![total(), sort_rows(), entry_keys()];
     let resumed = Traversal::CURVE.with(Cursor::Resume);
     for (dims, own, wide) in [(2, true, false), (3, true, false), (3, true, true), (3, false, false)] {
         let variant = |traversal| SearchVariant { form, dims, own, traversal, wide };

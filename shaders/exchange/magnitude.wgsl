@@ -12,7 +12,7 @@ var<storage, read> y: array<f32>;
 #endif
 var<storage, read_write> words: array<atomic<u32>>;
 
-#import operators::term
+#import exchange::term
 
 var<workgroup> here: atomic<u32>;
 
