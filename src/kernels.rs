@@ -9,6 +9,7 @@ pub fn kernels() -> Vec<KernelSource> {
     let mut all = crate::gpu::primitives::kernels();
     all.extend(crate::exchange::kernels());
     all.extend(crate::mesh::kernels());
+    all.extend(crate::pm::kernels());
     all.extend(crate::fft::kernels());
     all.extend(crate::points::kernels());
     all.extend(crate::operators::kernels());

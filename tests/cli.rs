@@ -373,7 +373,7 @@ fn whole(out: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 /// `run.json` without the keys in which a resumed run may differ from one that was never interrupted.
 fn result_of(bytes: &[u8]) -> Vec<u8> {
     let mut run: Value = serde_json::from_slice(bytes).unwrap();
-    for key in ["resumed_from_step", "ranks", "grid", "seconds", "bytes", "submissions", "dispatches"] {
+    for key in ["resumed_from_step", "ranks", "grid", "seconds", "host_seconds", "bytes", "submissions", "dispatches"] {
         assert!(run.as_object_mut().unwrap().remove(key).is_some(), "{key}");
     }
     run.to_string().into_bytes()
@@ -590,6 +590,7 @@ fn a_run_describes_itself() {
         assert!(!written[key].is_null(), "{key}: {written:#}");
     }
     assert_eq!((written["ranks"].as_u64(), written["particles"].as_u64()), (Some(3), Some(8)));
+    assert_eq!(written["host_seconds"].is_f64(), cfg!(target_os = "linux"), "{written:#}");
     let names: Vec<_> = files(&out).iter().map(|f| f.file_name().unwrap().to_str().unwrap().to_owned()).collect();
     assert_eq!(names, ["density.png", "positions.npy", "power_spectrum.csv", "run.json", "velocities.npy"]);
     if has_mpi() {

@@ -12,6 +12,7 @@ use std::{env, fs, thread};
 use ash::{khr, vk};
 use meshloom::fft::{self, Limits, Precision};
 use meshloom::gpu::{KernelSource, ParamsSpace, Profile, Variant};
+use meshloom::mesh;
 use meshloom::points::neighbors::{self, GroupShape, Lanes};
 use naga::back::spv;
 use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
@@ -41,7 +42,12 @@ fn kernels() -> Vec<KernelSource> {
     let others = meshloom::kernels().into_iter().filter(move |source| !serial(source) && !search(source));
     let searches = GROUPS.into_iter().flat_map(|form| neighbors::kernels_in(form, &[1, 32]));
     let searches = searches.filter(search);
-    others.filter(|source| !source.label().starts_with("fft::")).chain(searches).chain(transforms).collect()
+    others
+        .filter(|source| !source.label().starts_with("fft::"))
+        .chain(searches)
+        .chain(transforms)
+        .chain(mesh::wide_kernels())
+        .collect()
 }
 
 /// A kernel as wgpu gives it to a driver.
@@ -59,7 +65,10 @@ fn binary(source: &KernelSource) -> Result<Binary, String> {
     let text = source.wgsl(&variant).map_err(|e| e.to_string())?;
     let module = naga::front::wgsl::parse_str(&text).map_err(|e| e.emit_to_string(&text))?;
     let subgroups = text.contains("subgroup");
-    let capabilities = if subgroups { Capabilities::SUBGROUP } else { Capabilities::empty() };
+    let mut capabilities = if subgroups { Capabilities::SUBGROUP } else { Capabilities::empty() };
+    if text.contains("u64") {
+        capabilities |= Capabilities::SHADER_INT64 | Capabilities::SHADER_INT64_ATOMIC_ALL_OPS;
+    }
     let mut validator = Validator::new(ValidationFlags::all(), capabilities);
     validator.subgroup_stages(ShaderStages::COMPUTE).subgroup_operations(SubgroupOperationSet::all());
     let info = validator.validate(&module).map_err(|e| e.emit_to_string(&text))?;
@@ -102,7 +111,8 @@ impl Device {
             let mut executable =
                 vk::PhysicalDevicePipelineExecutablePropertiesFeaturesKHR::default().pipeline_executable_info(true);
             let mut sizes = vk::PhysicalDeviceSubgroupSizeControlFeatures::default().subgroup_size_control(true);
-            let features = vk::PhysicalDeviceFeatures::default().robust_buffer_access(true);
+            let features = vk::PhysicalDeviceFeatures::default().robust_buffer_access(true).shader_int64(true);
+            let mut atomics = vk::PhysicalDeviceShaderAtomicInt64Features::default().shader_buffer_int64_atomics(true);
             let queues = [vk::DeviceQueueCreateInfo::default().queue_priorities(&[1.0])];
             let names = [khr::pipeline_executable_properties::NAME.as_ptr(), c"VK_EXT_subgroup_size_control".as_ptr()];
             let info = vk::DeviceCreateInfo::default()
@@ -110,6 +120,7 @@ impl Device {
                 .enabled_extension_names(&names)
                 .enabled_features(&features)
                 .push_next(&mut executable)
+                .push_next(&mut atomics)
                 .push_next(&mut sizes);
             let device = instance.create_device(physical, &info, None).unwrap();
             let statistics = khr::pipeline_executable_properties::Device::new(&instance, &device);
@@ -220,9 +231,13 @@ const BUDGETS: &[Budget] = &[
     budget("fft::Forward(2039)", 5120, [8, 1], 16384),
     budget("fft::Backward(2039)", 5120, [8, 1], 16384),
     budget("fft::", 0, [8, 2], 16384),
+    budget("mesh::kick_drift", 0, [24, 4], 10240),
+    budget("mesh::power_bins", 0, [16, 4], 4096),
+    budget("mesh::force_adjoint", 0, [24, 4], 12288),
     budget("mesh::paint", 0, [24, 5], 9216),
     budget("mesh::readout", 0, [24, 4], 7168),
     budget("mesh::", 0, [24, 8], 6144),
+    budget("pm::white_noise", 0, [24, 7], 14336),
     budget("neighbors::link_", 0, [24, 8], 2048),
     budget("neighbors::sort_rows", 0, [24, 8], 4096),
     budget("neighbors::link", 0, [20, 4], 8192),

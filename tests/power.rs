@@ -10,11 +10,12 @@ use std::process::{Command, Output};
 
 use meshloom::comm::{Communicator, run_threads};
 use meshloom::exchange::GridComms;
-use meshloom::gpu::{Options, Recorder};
+use meshloom::gpu::{Gpu, Options, Recorder};
 use meshloom::grid::{Grid, split, volume};
 use meshloom::io::{NpyElement, NpyWriter, token};
 use meshloom::mesh::{
-    Bin, Mesh, MeshError, Painter, PointsInCells, SpectrumGeometry, Window, density_contrast, power_spectrum,
+    Bin, Mesh, MeshError, ModeBinner, Modes, Painter, PointsInCells, SpectrumGeometry, Window, density_contrast,
+    power_spectrum,
 };
 use meshloom::{Error, Launch, launch};
 use reference_pm::{uniform, white};
@@ -164,7 +165,9 @@ impl Naive {
         let mut bins = vec![[0.0; 3]; count + 1];
         for ((m, _), square) in self.modes().zip(squares) {
             let k = (0..3).map(|a| (2.0 * PI * m[a] as f64 / self.size[a]).powi(2)).sum::<f64>().sqrt();
-            let bin = (k / fundamental + 0.5).floor() as usize;
+            // In units of the bins, where modes on an edge are on it exactly.
+            let number = (0..3).map(|a| (m[a] as f64 * (longest / self.size[a])).powi(2)).sum::<f64>().sqrt();
+            let bin = (number + 0.5).floor() as usize;
             if (1..=count).contains(&bin) {
                 bins[bin] = [bins[bin][0] + k, bins[bin][1] + square * scale, bins[bin][2] + 1.0];
             }
@@ -386,6 +389,7 @@ fn what_was_done_is_reported_and_defaults_are_chosen() {
     for phase in ["read", "distribute", "paint", "transform", "bin", "write", "total"] {
         assert!(report["seconds"][phase].as_f64().unwrap() > 0.0, "{phase}: {report}");
     }
+    assert_eq!(report["host_seconds"].is_f64(), cfg!(target_os = "linux"), "{report:#}");
     // No points, no spectrum.
     let none = scratch.save::<f32>("none.npy", &[0, 3], &[]);
     for ranks in ["", "--ranks 2"] {
@@ -596,6 +600,146 @@ fn powers_of_any_size_are_binned_alike() {
                 let back: Vec<Bin> = told.unwrap().iter().map(|bin| Bin { power: bin.power / scale, ..*bin }).collect();
                 assert_eq!(back, want, "{scale:e}");
             }
+        }
+    }
+}
+
+/// A case for the binning of modes on devices.
+struct ModeCase {
+    shape: [u64; 3],
+    size: [f64; 3],
+    window: Option<Window>,
+    interlaced: bool,
+}
+
+/// Any mode, of a few orders of magnitude; `which` is 1 for that of shifted points.
+fn any_mode(at: [u64; 3], which: u64) -> [f32; 2] {
+    let number = |part: u64| {
+        let bits = ((at[0] * 4099 + at[1]) * 4099 + at[2]).wrapping_mul(4).wrapping_add(2 * which + part);
+        let bits = bits.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let bits = (bits ^ bits >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        ((bits >> 40) as f32 / (1 << 23) as f32 - 1.0) * 10f32.powi((bits % 5) as i32 - 3)
+    };
+    [number(0), number(1)]
+}
+
+/// What each rank is told of modes on its device.
+fn measured(
+    ranks: usize,
+    options: &Options,
+    case: &ModeCase,
+    mode: impl Fn([u64; 3], u64) -> [f32; 2] + Sync,
+) -> Vec<Result<Vec<Bin>, MeshError>> {
+    let [n0, n1, n2] = case.shape;
+    let told = run_threads(ranks, |comm: Communicator| {
+        let gpu = Gpu::open(options, comm.rank())?;
+        let mut recorder = Recorder::new(&gpu)?;
+        let part = [split(n0, ranks as u64, comm.rank() as u64), 0..n1, 0..n2 / 2 + 1];
+        let geometry = SpectrumGeometry { shape: case.shape, size: case.size, part: part.clone() };
+        let mut upload = |which: u64| {
+            let [x, y, z] = part.clone();
+            let at = x.flat_map(|i| {
+                y.clone().flat_map({
+                    let z = z.clone();
+                    move |j| z.clone().map(move |k| [i, j, k])
+                })
+            });
+            let modes: Vec<[f32; 2]> = at.map(|at| mode(at, which)).collect();
+            let array = gpu.array("modes", modes.len() as u64)?;
+            recorder.upload(&array, 0, &modes)?;
+            Ok::<_, MeshError>(array)
+        };
+        let (modes, shifted) = (upload(0)?, upload(1)?);
+        let modes = Modes { modes: &modes, shifted: case.interlaced.then_some(&shifted), window: case.window };
+        Ok::<_, MeshError>(ModeBinner::default().measure(&mut recorder, &comm, &geometry, modes))
+    });
+    told.unwrap()
+}
+
+/// The same on the host in f64, and the bins of what rounding in f32 may change.
+fn expected(case: &ModeCase, mode: impl Fn([u64; 3], u64) -> [f32; 2]) -> [Vec<Bin>; 2] {
+    let half = case.shape[2] / 2 + 1;
+    let part = [0..case.shape[0], 0..case.shape[1], 0..half];
+    let geometry = SpectrumGeometry { shape: case.shape, size: case.size, part };
+    let at =
+        |index: usize| [index as u64 / half / case.shape[1], index as u64 / half % case.shape[1], index as u64 % half];
+    let bins = |power: &dyn Fn([f64; 2], Option<[f64; 2]>) -> f64| {
+        let of_mode = |index: usize, waves: [meshloom::fft::Wave; 3]| {
+            let factor: f64 =
+                case.window.map_or(1.0, |window| waves.iter().map(|w| window.transform(w.w).powi(-2)).product());
+            let angle = waves.iter().map(|wave| wave.w / 2.0).sum::<f64>();
+            let [re, im] = mode(at(index), 1).map(f64::from);
+            let turned = [re * angle.cos() - im * angle.sin(), re * angle.sin() + im * angle.cos()];
+            factor * power(mode(at(index), 0).map(f64::from), case.interlaced.then_some(turned))
+        };
+        power_spectrum(&Communicator::solo(), &geometry, of_mode).unwrap()
+    };
+    let square = |[re, im]: [f64; 2]| re * re + im * im;
+    let exact = bins(&|mode, turned| match turned {
+        Some(turned) => square([0.5 * (mode[0] + turned[0]), 0.5 * (mode[1] + turned[1])]),
+        None => square(mode),
+    });
+    // Two products and a sum, seven factors of a window, and of interlacing tables, two products of three phases and a sum.
+    let error = bins(&|mode, turned| {
+        let all = square(mode) + turned.map_or(0.0, square);
+        (if turned.is_some() { 32.0 } else { 12.0 }) * f64::from(f32::EPSILON) / 2.0 * all
+    });
+    [exact, error]
+}
+
+#[test]
+fn devices_bin_modes_as_the_host_does() {
+    let options = Options::from_env().unwrap();
+    for case in [
+        ModeCase { shape: [12, 10, 14], size: [3.0, 3.0, 3.0], window: None, interlaced: false },
+        ModeCase { shape: [9, 7, 5], size: [1.0, 2.0, 1.3], window: Some(Window::Pcs), interlaced: false },
+        ModeCase { shape: [8, 8, 8], size: [5.0; 3], window: Some(Window::Cic), interlaced: true },
+        // More bins than a workgroup holds, and one cell, which has none.
+        ModeCase { shape: [1300, 2, 3], size: [1300.0, 1.0, 1.0], window: None, interlaced: false },
+        ModeCase { shape: [1; 3], size: [1.0; 3], window: None, interlaced: false },
+    ] {
+        let [exact, error] = expected(&case, any_mode);
+        let alone = measured(1, &options, &case, any_mode).remove(0).unwrap();
+        assert_eq!(alone.len(), exact.len());
+        for ((got, want), error) in alone.iter().zip(&exact).zip(&error) {
+            assert_eq!((got.k, got.modes), (want.k, want.modes));
+            assert!((got.power - want.power).abs() <= error.power, "{got:?} {want:?} {error:?}");
+        }
+        for ranks in [2, 3, 5] {
+            // In many windows, where a device binds so many arrays.
+            let many = Gpu::open(&options, 0).unwrap().capabilities().bindings >= 32 && !case.interlaced;
+            let options = Options { window_bytes: many.then_some(4096), ..options.clone() };
+            for told in measured(ranks, &options, &case, any_mode) {
+                assert_eq!(told.unwrap(), alone, "{ranks} ranks");
+            }
+        }
+    }
+}
+
+#[test]
+fn devices_bin_modes_of_any_size_and_refuse_what_is_no_number() {
+    let options = Options::from_env().unwrap();
+    let case = ModeCase { shape: [8, 6, 4], size: [8.0; 3], window: None, interlaced: false };
+    let want = measured(1, &options, &case, any_mode).remove(0).unwrap();
+    // Powers of two scale exactly, also where squares are no f32.
+    for power in [-90, -40, 60, 110] {
+        let scaled = |at, which| any_mode(at, which).map(|value| value * 2f32.powi(power));
+        let told = measured(2, &options, &case, scaled).remove(0).unwrap();
+        let back: Vec<Bin> = told.iter().map(|bin| Bin { power: bin.power * 2f64.powi(-2 * power), ..*bin }).collect();
+        assert_eq!(back, want, "2^{power}");
+    }
+    let nothing = measured(2, &options, &case, |_, _| [0.0, -0.0]).remove(0).unwrap();
+    assert!(nothing.iter().all(|bin| bin.power == 0.0) && nothing.len() == want.len());
+    for bad in [f32::NAN, f32::NEG_INFINITY] {
+        // In a corner beyond all bins on the last rank, and after it.
+        let broken = |at: [u64; 3], which| match at {
+            [6, 3, 2] => [1.0, bad],
+            [7, 0, 0] => [f32::NAN, 0.0],
+            _ => any_mode(at, which),
+        };
+        for told in measured(3, &options, &case, broken) {
+            let Err(MeshError::Mode { index, power }) = told else { panic!("{told:?}") };
+            assert!(index == [6, 3, 2] && !power.is_finite(), "{index:?} {power}");
         }
     }
 }

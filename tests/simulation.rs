@@ -4,10 +4,11 @@
 mod reference_pm;
 
 use meshloom::comm::Communicator;
-use meshloom::cosmology::{Cosmology, LinearPower, LptOrder, Scheme, TransferKind, schedule};
-use meshloom::gpu::{Gpu, Options};
+use meshloom::cosmology::{Cosmology, LinearPower, LptOrder, Scheme, TransferKind, fill_white_noise, schedule};
+use meshloom::gpu::{DeviceError, Gpu, Options, Recorder};
+use meshloom::grid::volume;
 use meshloom::mesh::{Bin, Window};
-use meshloom::pm::{Config, Noise, Simulation, SimulationError};
+use meshloom::pm::{Config, Noise, Simulation, SimulationError, device_white_noise};
 use meshloom::{Context, Error, Launch, launch};
 use reference_pm::{Setup, Vector, displacements, linear_density, start, white};
 
@@ -164,6 +165,9 @@ fn windows_of_every_kind_give_the_same_bits() {
     assert!(run(&checked, 1, &config, None) == alone, "checked");
     let floor = Options { floor: true, ..options };
     assert!(run(&floor, 2, &config, None) == alone, "the floor");
+    // Six arrays of particles and a force in three windows are more than the floor's eight bindings: kicks come one axis after the other.
+    let small = Options { window_bytes: Some(16384), ..floor };
+    assert!(run(&small, 1, &config, None) == alone, "the floor with small windows");
 }
 
 #[test]
@@ -357,4 +361,62 @@ fn what_no_run_can_begin_with_is_an_error_on_all_ranks() {
         Ok::<_, Error>(())
     });
     assert_eq!(all.unwrap().len(), 2);
+}
+
+#[test]
+fn a_fast_particle_widens_the_ghost_cells_of_its_own_rank_only() {
+    let options = Options::from_env().unwrap();
+    // Eight ranks of four planes, with the particles on every fourth.
+    let config = Config { particles: 8, mesh: 32, box_size: 32.0, grid: None, ..golden() };
+    let run = |ranks: usize, shift: f32| {
+        let parts = launch(Launch::Threads(ranks), &options, |mut context| {
+            let sites = 512 / ranks;
+            let mut state = [0, 1].map(|_| [0, 1, 2].map(|_| vec![0.0f32; sites]));
+            if context.comm.rank() == 0 {
+                state[0][0][0] = shift;
+            }
+            let mut simulation = Simulation::resume(&mut context, config.clone(), 0, &state)?;
+            let density = simulation.density(&mut context)?.1;
+            Ok::<_, Error>((density, simulation.cost().sent))
+        });
+        let (density, sent): (Vec<_>, Vec<u64>) = parts.unwrap().into_iter().unzip();
+        (density.concat(), sent)
+    };
+    let (alone, _) = run(1, 6.5);
+    let (still, none) = run(8, 0.0);
+    let (moved, sent) = run(8, 6.5);
+    assert!(moved == alone && still != alone);
+    // From plane 0 it reaches plane 7, and with the margin rank 2: rank 0 sends to ranks 1 and 2, and nobody else to anybody.
+    assert_eq!(none, [0; 8]);
+    assert!(sent[0] > 0 && sent[1..] == [0; 7], "{sent:?}");
+}
+
+#[test]
+fn noise_on_the_device_is_that_of_the_host_to_the_last_bit() {
+    let gpu = Gpu::open(&Options::from_env().unwrap(), 0).unwrap();
+    let mut recorder = Recorder::new(&gpu).unwrap();
+    // Parts of small and of the largest lattices, whose sites take more than a word; nothing; one site.
+    for (seed, side, own) in [
+        (1, 64, [0..64, 0..64, 0..64]),
+        (u64::MAX, 16384, [16381..16384, 16300..16384, 15000..16384]),
+        (0x1234_5678_9abc_def0, 65536, [65535..65536, 65530..65536, 1..65536]),
+        (7, 100, [3..3, 0..100, 0..100]),
+        (7, 1, [0..1, 0..1, 0..1]),
+    ] {
+        let out = gpu.array::<f32>("noise", volume(&own)).unwrap();
+        device_white_noise(&mut recorder, seed, side, &own, &out).unwrap();
+        let got = recorder.download(&out, 0, out.len()).unwrap();
+        let [x, y, z] = own.clone();
+        let mut want = vec![0.0; out.len() as usize];
+        let rows = x.flat_map(|i| y.clone().map(move |j| (i * side + j) * side + z.start));
+        let length = (own[2].end - own[2].start) as usize;
+        rows.zip(want.chunks_mut(length)).for_each(|(first, row)| fill_white_noise(seed, first, row));
+        let differs = got.iter().zip(&want).position(|(got, want)| got.to_bits() != want.to_bits());
+        assert_eq!(differs, None, "{} {}", got[differs.unwrap_or(0)], want[differs.unwrap_or(0)]);
+    }
+    let out = gpu.array::<f32>("noise", 8).unwrap();
+    for (side, own) in [(65537, [0..2, 0..2, 0..2]), (2, [1..3, 0..2, 0..2]), (2, [0..1, 0..2, 0..2])] {
+        let refused = device_white_noise(&mut recorder, 1, side, &own, &out);
+        assert!(matches!(refused, Err(DeviceError::Misuse { .. })), "{refused:?}");
+    }
 }

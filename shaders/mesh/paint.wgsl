@@ -8,6 +8,8 @@
 // conserved to the last bit and the mesh is the same for any order of the atomics and any number of ranks. The high
 // word takes a carry when the low one wraps.
 //
+// With `wide` a cell is one u64: where a device adds to these, an addition returns nothing and has no carry. The cells are the same.
+//
 // Lines with $ are repeated for each of ROWS rows along z, whose additions are in flight together.
 //
 // Workgroup: GROUP invocations, ITEMS particles each. No workgroup memory.
@@ -19,7 +21,11 @@ var<storage, read> cell: array<u32>;
 var<storage, read> d0: array<f32>;
 var<storage, read> d1: array<f32>;
 var<storage, read> d2: array<f32>;
+#if wide
+var<storage, read_write> mesh: array<atomic<u64>>;
+#else
 var<storage, read_write> mesh: array<atomic<u32>>;
+#endif
 var<storage, read_write> faults: array<atomic<u32>>;
 
 #import mesh::particle
@@ -66,11 +72,15 @@ fn each(particle: u32) {
         for (var j = 0; j < WIDTH; j += i32(ROWS)) {
             let row$ = (row_x + y.places[j + $]) * params.shape.z;
             let in$ = shares(in_y[j + $], z.weights);
+#if wide
+            if in$[@] > 0u { add_mesh(row$ + z.places[@], u64(in$[@])); }
+#else
             // Additions before their carries, so that they are in flight together. A share of 0 costs none and carries nothing: its variable
             // stays, where a 0 of its own would make compilers wait for each addition in turn.
             var before$@ = in$[@];
             if in$[@] > 0u { before$@ = add_mesh(2u * (row$ + z.places[@]), in$[@]); }
             if before$@ + in$[@] < before$@ { add_mesh(2u * (row$ + z.places[@]) + 1u, 1u); }
+#endif
         }
     }
 }

@@ -25,6 +25,8 @@ pub struct Capabilities {
     pub host_visible: bool,
     /// Double precision in kernels.
     pub f64: bool,
+    /// Integers of 64 bits in kernels, and atomic operations on them.
+    pub atomic_u64: bool,
     /// Operations across a subgroup.
     pub subgroups: bool,
     /// The least number of invocations in a full subgroup; 1 without such operations.
@@ -38,6 +40,10 @@ pub struct Capabilities {
     /// Bytes of device memory; `None` where the driver does not tell.
     pub memory: Option<u64>,
 }
+
+/// What adding to integers of 64 bits takes.
+pub(super) const ATOMIC_U64: wgpu::Features =
+    wgpu::Features::SHADER_INT64.union(wgpu::Features::SHADER_INT64_ATOMIC_ALL_OPS);
 
 impl Capabilities {
     /// Those of `device`, opened as `options` say on an adapter with `memory` bytes.
@@ -63,6 +69,7 @@ impl Capabilities {
             profile,
             host_visible: features.contains(wgpu::Features::MAPPABLE_PRIMARY_BUFFERS),
             f64: features.contains(wgpu::Features::SHADER_F64),
+            atomic_u64: features.contains(ATOMIC_U64),
             subgroups,
             subgroup_least,
             subgroup_most,

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::adapter;
-use super::capabilities::Capabilities;
+use super::capabilities::{ATOMIC_U64, Capabilities};
 use super::error::DeviceError;
 use super::open_device::{DeviceOwner, OpenDevice};
 use super::options::Options;
@@ -67,6 +67,7 @@ impl Gpu {
         let limits = if options.floor { adapter::floor() } else { adapter.limits() };
         let shared = matches!(info.device_type, wgpu::DeviceType::Cpu | wgpu::DeviceType::IntegratedGpu);
         let mut wanted = wgpu::Features::SHADER_F64 | wgpu::Features::SUBGROUP | wgpu::Features::TIMESTAMP_QUERY;
+        wanted |= ATOMIC_U64;
         if options.cache.is_some() {
             wanted |= wgpu::Features::PIPELINE_CACHE;
         }

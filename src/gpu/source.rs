@@ -16,6 +16,7 @@
 //! |---|---|
 //! | `read` | `load_x(i: u32) -> T` |
 //! | `read_write` | `load_x`, `store_x(i: u32, value: T)` |
+//! | `atomic` of `u64` | `add_x(i: u32, value: u64)`, which returns nothing |
 //! | `atomic` | `load_x`, `store_x`, `add_x`, `min_x`, `max_x` `(i: u32, value: T) -> T` (the old value), `exchange_x(i: u32, old: T, new: T) -> bool` (whether `old` was there and `new` is now; may fail though it was) |
 //!
 //! One window compiles to plain indexing. Every kernel also gets
@@ -53,6 +54,8 @@ pub enum Element {
     F64,
     /// `vec2<f64>`: a complex number (real, imaginary), on devices that have it
     Complex64,
+    /// `u64`, on devices that have it: only to be added to
+    U64,
 }
 
 impl Element {
@@ -60,7 +63,7 @@ impl Element {
     pub const fn bytes(self) -> u64 {
         match self {
             Element::F32 | Element::U32 | Element::I32 => 4,
-            Element::Complex32 | Element::F64 => 8,
+            Element::Complex32 | Element::F64 | Element::U64 => 8,
             Element::Complex64 => 16,
         }
     }
@@ -74,12 +77,13 @@ impl Element {
             Element::Complex32 => "vec2<f32>",
             Element::F64 => "f64",
             Element::Complex64 => "vec2<f64>",
+            Element::U64 => "u64",
         }
     }
 
     fn of(wgsl: &str) -> Option<Self> {
-        use Element::{Complex32, Complex64, F32, F64, I32, U32};
-        [F32, U32, I32, Complex32, F64, Complex64].into_iter().find(|element| element.wgsl() == wgsl)
+        use Element::{Complex32, Complex64, F32, F64, I32, U32, U64};
+        [F32, U32, I32, Complex32, F64, Complex64, U64].into_iter().find(|element| element.wgsl() == wgsl)
     }
 }
 
@@ -419,7 +423,10 @@ fn declare(text: &mut String, slot: &Slot, windows: u32, window: u64, first: u32
         }
         let _ = writeln!(text, "}}");
     };
-    if atomic {
+    if atomic && *element == Element::U64 {
+        // Without the old value, which a device need not send back then.
+        function(format!("add_{name}(i: u32, value: {ty})"), &|x| format!("atomicAdd(&{x}, value);"));
+    } else if atomic {
         function(format!("load_{name}(i: u32) -> {ty}"), &|x| format!("return atomicLoad(&{x});"));
         function(format!("store_{name}(i: u32, value: {ty})"), &|x| format!("atomicStore(&{x}, value);"));
         for (verb, builtin) in [("add", "atomicAdd"), ("min", "atomicMin"), ("max", "atomicMax")] {

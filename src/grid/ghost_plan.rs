@@ -11,6 +11,7 @@ use std::ops::Range;
 
 use super::boxes::extent;
 use super::field::FieldLayout;
+use super::ghost_widths::GhostWidths;
 use super::process_grid::Grid;
 use super::split::{owner, split};
 
@@ -115,11 +116,17 @@ impl GhostPlan {
     /// The plan of `rank` on a mesh of `shape` over `grid`, with `ghosts[a] = [below, above]` cells along axis `a`, the same on
     /// every rank. Beyond the ends of an axis that is not `periodic` ghost cells have no owner and are not moved.
     pub fn new(shape: [u64; 3], grid: Grid, rank: usize, ghosts: [[u64; 2]; 3], periodic: [bool; 3]) -> Self {
+        Self::of_widths(shape, grid, rank, &GhostWidths::new(grid, rank, ghosts), periodic)
+    }
+
+    /// As [`new`](Self::new), with ghost cells as wide as each rank wants them.
+    pub fn of_widths(shape: [u64; 3], grid: Grid, rank: usize, widths: &GhostWidths, periodic: [bool; 3]) -> Self {
+        let ghosts = widths.own();
         let layout = FieldLayout::new(grid.part(shape, rank), ghosts);
         let (own, all, strides) = (extent(&layout.own), layout.shape(), layout.strides());
         let sweep = |axis: usize| {
             let parts = grid.along(axis);
-            let me = if axis < 2 { grid.at(rank)[axis] } else { 0 };
+            let (me, wide) = (widths.position(axis), widths.along(axis));
             let block = |first: u64, len: u64| {
                 let mut block = Block { offset: first * strides[axis], extent: all, strides };
                 block.extent[axis] = len;
@@ -127,7 +134,7 @@ impl GhostPlan {
                 block.offset += (axis + 1..3).map(|later| ghosts[later][0] * strides[later]).sum::<u64>();
                 block
             };
-            let mut incoming: Vec<Link> = runs(shape[axis], parts, me, ghosts[axis], periodic[axis])
+            let mut incoming: Vec<Link> = runs(shape[axis], parts, me, wide[me], periodic[axis])
                 .into_iter()
                 .map(|run| Link { peer: run.owner, block: block(run.to, run.len) })
                 .collect();
@@ -135,14 +142,15 @@ impl GhostPlan {
             incoming.sort_by_key(|link| link.peer);
             let owned = (0..parts)
                 .flat_map(|peer| {
-                    runs(shape[axis], parts, peer, ghosts[axis], periodic[axis]).into_iter().map(move |run| (peer, run))
+                    runs(shape[axis], parts, peer, wide[peer], periodic[axis]).into_iter().map(move |run| (peer, run))
                 })
                 .filter(|(_, run)| run.owner == me)
                 .map(|(peer, run)| Link { peer, block: block(ghosts[axis][0] + run.from, run.len) })
                 .collect();
             Sweep { axis, owned, ghosts: incoming }
         };
-        let sweeps = (0..3).filter(|&axis| ghosts[axis] != [0, 0]).map(sweep).collect();
+        let sweeps =
+            (0..3).filter(|&axis| widths.along(axis).iter().any(|width| *width != [0, 0])).map(sweep).collect();
         GhostPlan { layout, sweeps }
     }
 }
@@ -151,12 +159,16 @@ impl GhostPlan {
 mod tests {
     use super::*;
 
-    /// Runs an exchange of all ranks on the host with arrays of global indices.
+    /// Runs an exchange of all ranks on the host, with the same ghost cells on each.
     fn exchange(shape: [u64; 3], parts: [usize; 2], ghosts: [[u64; 2]; 3], periodic: [bool; 3]) {
+        let grid = Grid::new(parts, parts[0] * parts[1]).unwrap();
+        exchange_of(shape, grid, periodic, &|rank| GhostPlan::new(shape, grid, rank, ghosts, periodic));
+    }
+
+    /// Runs an exchange of all ranks on the host with arrays of global indices.
+    fn exchange_of(shape: [u64; 3], grid: Grid, periodic: [bool; 3], plan: &dyn Fn(usize) -> GhostPlan) {
         const NOBODY: i64 = -1;
-        let ranks = parts[0] * parts[1];
-        let grid = Grid::new(parts, ranks).unwrap();
-        let plans: Vec<_> = (0..ranks).map(|rank| GhostPlan::new(shape, grid, rank, ghosts, periodic)).collect();
+        let plans: Vec<_> = (0..grid.ranks()).map(plan).collect();
         let index = |block: &Block, at: [u64; 3]| {
             (block.offset + (0..3).map(|a| at[a] * block.strides[a]).sum::<u64>()) as usize
         };
@@ -194,7 +206,8 @@ mod tests {
         for (plan, array) in plans.iter().zip(&arrays) {
             let whole = Block { offset: 0, extent: plan.layout.shape(), strides: plan.layout.strides() };
             for at in cells(whole.extent) {
-                let cell = [0, 1, 2].map(|a| plan.layout.own[a].start as i64 - ghosts[a][0] as i64 + at[a] as i64);
+                let cell =
+                    [0, 1, 2].map(|a| plan.layout.own[a].start as i64 - plan.layout.ghosts[a][0] as i64 + at[a] as i64);
                 let outside = (0..3).any(|a| !periodic[a] && !(0..shape[a] as i64).contains(&cell[a]));
                 let cell = [0, 1, 2].map(|a| cell[a].rem_euclid(shape[a] as i64));
                 let expected = (cell[0] * shape[1] as i64 + cell[1]) * shape[2] as i64 + cell[2];
@@ -211,6 +224,26 @@ mod tests {
         exchange([8, 6, 5], [2, 2], [[2, 1], [1, 3], [0, 2]], closed);
         exchange([7, 5, 3], [3, 2], [[0, 3], [2, 0], [1, 1]], [true, false, true]);
         exchange([7, 5, 3], [3, 2], [[2, 2], [1, 1], [0, 0]], [false; 3]);
+    }
+
+    #[test]
+    fn widths_may_differ_between_ranks() {
+        for (shape, parts) in [([9, 4, 3], [5, 1]), ([8, 7, 2], [2, 3]), ([3, 5, 2], [4, 2])] {
+            let grid = Grid::new(parts, parts[0] * parts[1]).unwrap();
+            // Any, some of them none and some wider than parts.
+            let width = |axis: u64, i: u64, j: u64| [(3 * i + 5 * j + axis) % 7, (5 * i + 3 * j + 4 * axis) % 6];
+            let plan = |rank: usize| {
+                let [i, j] = grid.at(rank).map(|at| at as u64);
+                let mut widths = GhostWidths::new(grid, rank, [[0; 2]; 3]);
+                let x: Vec<_> = (0..parts[0] as u64).map(|i| width(0, i, 0)).collect();
+                let y: Vec<_> = (0..parts[1] as u64).map(|j| width(1, i, j)).collect();
+                widths.widen(0, &x, 0);
+                widths.widen(1, &y, 0);
+                assert_eq!(widths.own(), [width(0, i, 0), width(1, i, j), [0; 2]]);
+                GhostPlan::of_widths(shape, grid, rank, &widths, [true; 3])
+            };
+            exchange_of(shape, grid, [true; 3], &plan);
+        }
     }
 
     #[test]

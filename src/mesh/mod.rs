@@ -9,25 +9,34 @@
 
 mod axpby;
 mod error;
+mod fixed_point;
 mod kick_drift;
+mod mode_binner;
+mod mode_bins;
 mod painter;
 mod particles;
 mod points_in_cells;
 mod position_adjoint;
 mod power;
 mod push;
+mod spectrum;
 mod value_painter;
 mod window;
 
 pub use axpby::Axpby;
 pub use error::MeshError;
 pub use kick_drift::KickDrift;
+pub use mode_binner::{ModeBinner, Modes};
+// For tests that compile all kernels.
+#[doc(hidden)]
+pub use painter::wide_kernels;
 pub use painter::{Painter, UNITS};
 pub use particles::{Lattice, Mesh, Particles};
 pub use points_in_cells::PointsInCells;
 pub use position_adjoint::{ForceMeshes, PositionAdjoint};
-pub use power::{Bin, SpectrumGeometry, density_contrast, power_spectrum};
+pub use power::{Bin, density_contrast, power_spectrum};
 pub use push::Push;
+pub use spectrum::SpectrumGeometry;
 pub use value_painter::{PaintedValues, ValuePainter};
 pub use window::Window;
 
@@ -36,5 +45,5 @@ use crate::gpu::KernelSource;
 /// The kernels of the room in all forms.
 pub(crate) fn kernels() -> Vec<KernelSource> {
     let particles = painter::kernels().into_iter().chain(kick_drift::kernels()).chain(value_painter::kernels());
-    particles.chain(position_adjoint::kernels()).chain(axpby::kernels()).collect()
+    particles.chain(position_adjoint::kernels()).chain(axpby::kernels()).chain(mode_binner::kernels()).collect()
 }

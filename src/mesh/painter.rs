@@ -2,7 +2,7 @@
 
 use super::particles::{Mesh, ParticleParams, Particles, checked, holds, particle_kernel};
 use super::window::Window;
-use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
+use crate::gpu::{Array, DeviceError, Element, Kernel, KernelSource, Recorder};
 use crate::grid::{FieldLayout, extent, volume};
 
 /// Integer units that one particle is painted as; see `shaders/mesh/paint.wgsl`.
@@ -22,6 +22,8 @@ crate::gpu::kernel_params! {
 /// Kernels over the particles of one kind, for one window.
 struct ParticleKernels {
     paint: Kernel,
+    /// The same for devices that add to integers of 64 bits.
+    paint_wide: Kernel,
     readout: Kernel,
     reach: Kernel,
 }
@@ -34,12 +36,30 @@ fn kernels_of(window: Window, in_cells: bool) -> [KernelSource; 3] {
         ("mesh::reach", include_str!("../../shaders/mesh/reach.wgsl")),
     ]
     .map(|(label, text)| {
-        particle_kernel(label, text, window).params::<ParticleParams>().flag("in_cells", in_cells).flag("vector", false)
+        particle_kernel(label, text, window)
+            .params::<ParticleParams>()
+            .flag("in_cells", in_cells)
+            .flag("vector", false)
+            .flag("wide", false)
     })
 }
 
 fn density_kernel() -> KernelSource {
     KernelSource::new("mesh::density", include_str!("../../shaders/mesh/density.wgsl")).params::<DensityParams>()
+}
+
+/// What paints where integers of 64 bits are added to.
+fn paint_wide(window: Window, in_cells: bool) -> KernelSource {
+    particle_kernel("mesh::paint_wide", include_str!("../../shaders/mesh/paint.wgsl"), window)
+        .params::<ParticleParams>()
+        .flag("in_cells", in_cells)
+        .flag("wide", true)
+}
+
+/// The kernels for devices that add to integers of 64 bits, for all windows.
+pub fn wide_kernels() -> Vec<KernelSource> {
+    let windows = [Window::Cic, Window::Tsc, Window::Pcs];
+    windows.into_iter().flat_map(|window| [false, true].map(|in_cells| paint_wide(window, in_cells))).collect()
 }
 
 /// All kernels, for all windows.
@@ -52,7 +72,7 @@ pub(super) fn kernels() -> Vec<KernelSource> {
 impl ParticleKernels {
     fn new(window: Window, in_cells: bool) -> Self {
         let [paint, readout, reach] = kernels_of(window, in_cells).map(Kernel::trusted);
-        ParticleKernels { paint, readout, reach }
+        ParticleKernels { paint, paint_wide: Kernel::trusted(paint_wide(window, in_cells)), readout, reach }
     }
 }
 
@@ -106,14 +126,14 @@ impl Painter {
         checked(WHAT, &particles, mesh)?;
         holds(WHAT, "words of cells", cells, mesh.layout.len().saturating_mul(2))?;
         holds(WHAT, "words for faults", faults, 1)?;
-        let mut arrays = particles.arrays();
+        let (kernels, geometry) = (self.kernels(&particles), particles.geometry(mesh, &mesh.layout));
+        let (mut arrays, wide) = (particles.arrays(), cells.raw().seen_as(Element::U64));
+        if recorder.gpu().capabilities().atomic_u64 {
+            arrays.extend([&wide, faults.raw()]);
+            return recorder.each(&kernels.paint_wide, &arrays, &geometry, particles.len());
+        }
         arrays.extend([cells.raw(), faults.raw()]);
-        recorder.each(
-            &self.kernels(&particles).paint,
-            &arrays,
-            &particles.geometry(mesh, &mesh.layout),
-            particles.len(),
-        )
+        recorder.each(&kernels.paint, &arrays, &geometry, particles.len())
     }
 
     /// `out[n]` = `field` at particle `n`, with the same window. Particles that [`paint`](Self::paint) would count as

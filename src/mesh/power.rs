@@ -11,6 +11,9 @@ use crate::comm::{CommError, Communicator, Op};
 use crate::grid::{Box3, extent};
 
 use super::MeshError;
+use super::fixed_point::Unit;
+use super::mode_bins::{ModeBins, ModeSums};
+use super::spectrum::SpectrumGeometry;
 use crate::fft::Wave;
 
 /// One bin of a power spectrum.
@@ -24,38 +27,6 @@ pub struct Bin {
     pub modes: u64,
 }
 
-/// A spectrum's geometry: the mesh, the box and the part of the half spectrum that this rank holds.
-#[derive(Clone, Debug)]
-pub struct SpectrumGeometry {
-    /// Cells along each axis of the mesh.
-    pub shape: [u64; 3],
-    /// Size of the box.
-    pub size: [f64; 3],
-    /// Modes of this rank, C order; the last axis is the half one.
-    pub part: Box3,
-}
-
-impl SpectrumGeometry {
-    /// The waves of the mode with this index in each axis of the part.
-    pub fn waves(&self, at: [u64; 3]) -> [Wave; 3] {
-        [0, 1, 2].map(|a| Wave::new(self.part[a].start + at[a], self.shape[a], self.size[a]))
-    }
-
-    /// Calls `body` with the index in the array and in each axis of every mode.
-    fn modes(&self, mut body: impl FnMut(usize, [u64; 3])) {
-        let [n0, n1, n2] = extent(&self.part);
-        let mut index = 0;
-        for i in 0..n0 {
-            for j in 0..n1 {
-                for k in 0..n2 {
-                    body(index, [i, j, k]);
-                    index += 1;
-                }
-            }
-        }
-    }
-}
-
 /// Bins `power(mode, waves)`, a mode's |delta_k|^2 with whatever correction, over the modes of all ranks. All ranks call
 /// it and all get the result; bins without modes are left out.
 ///
@@ -67,18 +38,11 @@ pub fn power_spectrum(
     geometry: &SpectrumGeometry,
     power: impl Fn(usize, [Wave; 3]) -> f64,
 ) -> Result<Vec<Bin>, MeshError> {
-    let (shape, size) = (geometry.shape, geometry.size);
-    sides(size)?;
-    let fundamental = 2.0 * std::f64::consts::PI / size.iter().fold(0.0, |a: f64, &b| a.max(b));
-    let nyquist = (0..3).map(|a| std::f64::consts::PI * shape[a] as f64 / size[a]).fold(f64::INFINITY, f64::min);
-    let bins = (nyquist / fundamental + 1e-9).floor() as usize;
-    let scale = (0..3).map(|a| size[a]).product::<f64>() / shape.iter().map(|&n| n as f64).product::<f64>().powi(2);
+    sides(geometry.size)?;
+    let bins = ModeBins::new(geometry);
+    let scale = geometry.scale();
 
     let mut largest = [0u64];
-    let bin_of = |waves: &[Wave; 3]| {
-        let k = waves.iter().map(|wave| wave.k * wave.k).sum::<f64>().sqrt();
-        (k, (k / fundamental + 0.5).floor() as usize)
-    };
     let mut bad = None;
     geometry.modes(|index, at| {
         let value = power(index, geometry.waves(at));
@@ -97,26 +61,33 @@ pub fn power_spectrum(
     }
     // 2^40 modes of the largest power stay below 2^126.
     let unit = Unit::holding(largest, 84);
-    let mut sums = vec![[0i128; 3]; bins + 1];
-    // Wavenumbers are summed in fixed point, too.
-    let of_k = Unit::holding(2.0 * nyquist, 84);
+    let mut powers = vec![0i128; bins.count + 1];
     geometry.modes(|index, at| {
-        let waves = geometry.waves(at);
-        let (k, bin) = bin_of(&waves);
-        if (1..=bins).contains(&bin) {
-            let half = geometry.part[2].start + at[2];
-            let weight = if half == 0 || 2 * half == shape[2] { 1 } else { 2 };
-            let sum = &mut sums[bin];
-            sum[0] += weight;
-            sum[1] += weight * of_k.integer(k);
-            sum[2] += weight * unit.integer(power(index, waves) * scale);
+        let square = (0..3).map(|a| bins.squares[a][at[a] as usize]).sum();
+        if let Some(sum) = powers.get_mut(bins.of(square)) {
+            let weight = i128::from(geometry.weight(geometry.part[2].start + at[2]));
+            *sum += weight * unit.integer(power(index, geometry.waves(at)) * scale);
         }
     });
-    let mut flat: Vec<i128> = sums.into_iter().flatten().collect();
+    let modes = bins.sums(geometry);
+    Ok(means(comm, &bins, modes, powers, |sum| unit.real(sum))?)
+}
+
+/// The bins of all ranks' sums, where `power` makes a power of an integer.
+pub(super) fn means(
+    comm: &Communicator,
+    bins: &ModeBins,
+    modes: ModeSums,
+    powers: Vec<i128>,
+    power: impl Fn(i128) -> f64,
+) -> Result<Vec<Bin>, CommError> {
+    let sums = modes.into_iter().zip(powers).skip(1).flat_map(|([modes, k], power)| [modes, k, power]);
+    let mut flat: Vec<i128> = sums.collect();
     comm.all_reduce(&mut flat, Op::Sum)?;
+    let of_k = bins.unit();
     let bins = flat.chunks(3).filter(|sum| sum[0] > 0).map(|sum| {
         let modes = sum[0] as f64;
-        Bin { k: of_k.real(sum[1]) / modes, power: unit.real(sum[2]) / modes, modes: sum[0] as u64 }
+        Bin { k: of_k.real(sum[1]) / modes, power: power(sum[2]) / modes, modes: sum[0] as u64 }
     });
     Ok(bins.collect())
 }
@@ -139,7 +110,7 @@ pub fn density_contrast(comm: &Communicator, own: &Box3, values: &[f64]) -> Resu
     let units = values.iter().map(|&value| unit.integer(value));
     let mut sums = units.fold([0i128, 0, 0], |[sum, size, count], unit| [sum + unit, size + unit.abs(), count + 1]);
     comm.all_reduce(&mut sums, Op::Sum)?;
-    let mean = scaled(sums[0] as f64 / sums[2] as f64, -unit.0);
+    let mean = unit.divided(sums[0] as f64 / sums[2] as f64);
     // What rounding to f32 leaves of the mean of a contrast. A density, which has one sign, is far from it.
     if sums[0].unsigned_abs() as f64 <= 1e-7 * sums[1] as f64 || mean == 0.0 {
         return Err(MeshError::Mean { mean });
@@ -172,7 +143,7 @@ pub(super) fn all_finite<const N: usize>(
 }
 
 /// The value of the least index among those of all ranks.
-fn first_of_all<const N: usize>(
+pub(super) fn first_of_all<const N: usize>(
     comm: &Communicator,
     own: Option<([u64; N], f64)>,
 ) -> Result<Option<([u64; N], f64)>, CommError> {
@@ -185,29 +156,4 @@ fn first_of_all<const N: usize>(
     let mut bits = [own.filter(|_| first == mine).map_or(0, |(_, value)| value.to_bits())];
     comm.all_reduce(&mut bits, Op::Max)?;
     Ok(Some((first, f64::from_bits(bits[0]))))
-}
-
-/// A fixed point: the power of two that makes integers of values.
-#[derive(Clone, Copy)]
-struct Unit(i32);
-
-impl Unit {
-    /// The point at which finite values up to `largest` take `bits` bits.
-    fn holding(largest: f64, bits: i32) -> Self {
-        // The power of two above the largest value.
-        Unit(bits - ((largest.to_bits() >> 52) as i32 - 1022))
-    }
-
-    fn integer(self, value: f64) -> i128 {
-        scaled(value, self.0) as i128
-    }
-
-    fn real(self, value: i128) -> f64 {
-        scaled(value as f64, -self.0)
-    }
-}
-
-/// `value 2^power`, in two steps: f64's own range of powers is too small for the inverse of some values.
-fn scaled(value: f64, power: i32) -> f64 {
-    value * 2f64.powi(power / 2) * 2f64.powi(power - power / 2)
 }

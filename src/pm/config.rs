@@ -166,10 +166,10 @@ impl Config {
             before.max(between).max(n * part(n, p0) * part(half(n), p1))
         };
         let lpt = 3 * 8 * spectrum(n) + 4 * 4 * particles;
-        // While painting: the mesh with ghost cells, 8 bytes per cell, and the density; while solving: one force mesh and
-        // three spectra.
-        let step = (8 * ghosted + 4 * own).max(4 * ghosted + 3 * 8 * spectrum(m));
-        MemoryEstimate { particles: 9 * 4 * particles, start: lpt, mesh: step }
+        // While painting: the mesh with ghost cells, 8 bytes per cell, and the density; while solving: the density, its spectrum, those of
+        // three forces, and these on meshes with ghost cells.
+        let step = (8 * ghosted + 4 * own).max(12 * ghosted + 4 * own + 4 * 8 * spectrum(m));
+        MemoryEstimate { particles: 6 * 4 * particles, start: lpt, mesh: step }
     }
 }
 
@@ -181,7 +181,7 @@ pub(super) fn rows(own: &Box3, n: u64) -> impl Iterator<Item = u64> + use<> {
 
 /// Bytes of device memory of one rank, by purpose.
 pub(super) struct MemoryEstimate {
-    /// Displacements, momenta, accelerations.
+    /// Displacements and momenta.
     pub particles: u64,
     /// Temporary arrays of the initial conditions.
     pub start: u64,

@@ -14,7 +14,7 @@ use crate::exchange::GridComms;
 use crate::exchange::ghost_cells::{Cells, GhostCells};
 use crate::fft::{Filter, Operator, OperatorTables, Spec, Spectral, Transform, TransformTuning, Values};
 use crate::gpu::{Array, DeviceError, Recorder};
-use crate::grid::{Box3, FieldLayout, GhostPlan};
+use crate::grid::{Box3, FieldLayout, GhostPlan, GhostWidths};
 use crate::mesh::{Axpby, KickDrift, Lattice, Mesh, Painter, Particles, Push};
 
 use super::{Config, SimulationError};
@@ -29,6 +29,7 @@ pub struct Force {
     transform: Transform<f32>,
     filter: Filter<f32>,
     mesh: Mesh,
+    widths: GhostWidths,
     ghosts: GhostCells,
     shape: [u64; 3],
     size: [f64; 3],
@@ -36,7 +37,8 @@ pub struct Force {
     reach: Array<u32>,
     /// Particles that could not be painted so far.
     faults: Array<u32>,
-    /// The three components of the force of where particles are, ghost cells included; none where they have drifted since.
+    /// The three components of the force of where particles are, ghost cells included; none where they have drifted since. As long as
+    /// particles stay, so do the widths of ghost cells.
     field: Option<Array<f32>>,
 }
 
@@ -67,6 +69,7 @@ impl Force {
             filter,
             ghosts: GhostCells::new(GhostPlan::new(shape, comms.grid(), comms.rank(), mesh.layout.ghosts, [true; 3])),
             mesh,
+            widths: GhostWidths::new(comms.grid(), comms.rank(), [[0; 2]; 3]),
             shape,
             size,
             sites: config.particles.pow(3),
@@ -101,7 +104,8 @@ impl Force {
         &self.mesh.layout
     }
 
-    /// Widens the ghost cells to what the particles need. Waits for the device, unless no axis is cut and there are none.
+    /// Widens the ghost cells to what the particles need: those of this rank, and of those with the same planes, to what theirs do.
+    /// Waits for the device, unless no axis is cut and there are none.
     pub fn widen(
         &mut self,
         recorder: &mut Recorder,
@@ -112,27 +116,18 @@ impl Force {
             return Ok(());
         }
         self.painter.reach(recorder, particles, &self.mesh, &self.reach)?;
-        let mut reach = recorder.download(&self.reach, 0, 7)?;
-        let mut lost = [u64::from(reach[6])];
-        comms.world().all_reduce(&mut reach, Op::Max)?;
-        comms.world().all_reduce(&mut lost, Op::Sum)?;
-        if lost[0] > 0 {
-            return Err(SimulationError::Lost { particles: lost[0] });
+        let reach = recorder.download(&self.reach, 0, 7)?;
+        let (needed, lost) = needed_widths(comms, [0, 1, 2, 3, 4, 5, 6].map(|n| u64::from(reach[n])))?;
+        if lost > 0 {
+            return Err(SimulationError::Lost { particles: lost });
         }
-        let mut width = self.mesh.layout.ghosts;
-        for axis in (0..3).filter(|&axis| !self.mesh.whole[axis]) {
-            for side in 0..2 {
-                let needed = u64::from(reach[2 * axis + side]);
-                if needed > width[axis][side] {
-                    width[axis][side] = needed + MARGIN;
-                }
-            }
-        }
-        if width != self.mesh.layout.ghosts {
-            tracing::debug!(?width, "ghost cells reach farther");
-            self.mesh = Mesh::new(self.shape, self.size, comms.grid(), comms.rank(), width);
-            let plan = GhostPlan::new(self.shape, comms.grid(), comms.rank(), width, [true; 3]);
-            self.ghosts.replace(plan);
+        let whole = self.mesh.whole;
+        let widened = [0, 1].map(|axis| !whole[axis] && self.widths.widen(axis, &needed[axis], MARGIN));
+        if widened.contains(&true) {
+            let (grid, rank, own) = (comms.grid(), comms.rank(), self.widths.own());
+            tracing::debug!(?own, "ghost cells reach farther");
+            self.mesh = Mesh::new(self.shape, self.size, grid, rank, own);
+            self.ghosts.replace(GhostPlan::of_widths(self.shape, grid, rank, &self.widths, [true; 3]));
         }
         Ok(())
     }
@@ -283,6 +278,26 @@ impl Force {
         comms.world().all_reduce(&mut lost, Op::Sum)?;
         if lost[0] > 0 { Err(SimulationError::Lost { particles: lost[0] }) } else { Ok(()) }
     }
+}
+
+/// Ghost cells below and above that each part of this rank's lines along the first two axes needs, and the particles of all ranks that
+/// are lost, from the [reach](Painter::reach) of this rank's own. Two messages of a few words to the ranks of each line.
+fn needed_widths(
+    comms: &mut GridComms,
+    [x_below, x_above, y_below, y_above, _, _, lost]: [u64; 7],
+) -> Result<([Vec<[u64; 2]>; 2], u64), SimulationError> {
+    // Ranks with the same planes have the same widths along x.
+    let planes = comms.along(1).comm().all_gather(&[x_below, x_above, y_below, y_above, lost])?;
+    let (planes, _) = planes.as_chunks::<5>();
+    let most = planes.iter().fold([0; 2], |most, rank| [most[0].max(rank[0]), most[1].max(rank[1])]);
+    let lost: u64 = planes.iter().map(|rank| rank[4]).sum();
+    let rows = comms.along(0).comm().all_gather(&[most[0], most[1], lost])?;
+    let (rows, _) = rows.as_chunks::<3>();
+    let lost = rows.iter().map(|row| row[2]).sum();
+    Ok((
+        [rows.iter().map(|row| [row[0], row[1]]).collect(), planes.iter().map(|rank| [rank[2], rank[3]]).collect()],
+        lost,
+    ))
 }
 
 /// The kernel of the force along `axis` on the density contrast, times `sign`, for the modes of `part`; with the sign -1 its conjugate.

@@ -4,8 +4,10 @@
 //! |---|---|
 //! | [`Config`] | parameters of a run: checks them, counts the device memory that they need |
 //! | [`Simulation`] | the particles of one rank, and the schedule of kicks, drifts and forces |
+//! | `white_noise` | white noise on the device |
 //! | `start` | initial conditions by Lagrangian perturbation theory: displacements and momenta |
-//! | `force` | the particle-mesh force: paint, solve, read out |
+//! | `force` | the particle-mesh force: paint, solve, read out and move |
+//! | `traffic` | what a schedule moves through device memory |
 //!
 //! Each particle belongs to a site of a lattice and stays with the rank that owns the site; its position is that of the
 //! site plus an `f32` displacement. Mass that a rank paints outside its own cells is added to their owners through ghost
@@ -25,6 +27,8 @@ mod output;
 #[cfg(feature = "hdf5")]
 mod snapshot;
 mod start;
+mod traffic;
+mod white_noise;
 
 pub use config::Config;
 pub use error::SimulationError;
@@ -32,16 +36,18 @@ pub use gradient::{CosmologyGradient, Cotangents, Gradient, GradientMemory, Obse
 pub use output::fingerprint;
 #[cfg(feature = "hdf5")]
 pub use snapshot::seal_snapshot_together;
+pub use white_noise::device_white_noise;
 
 use std::fmt;
 
 use crate::Context;
-use crate::cosmology::{LinearPower, StepOp, TransferKind, fill_white_noise, mode_amplitudes, resume_from, schedule};
+use crate::cosmology::{LinearPower, StepOp, TransferKind, mode_amplitudes, resume_from, schedule};
 use crate::exchange::GridComms;
-use crate::gpu::{Array, DeviceError, bytes};
+use crate::gpu::{Array, DeviceError, KernelSource, bytes};
 use crate::grid::{Box3, Cost, Grid, extent};
-use crate::mesh::{Bin, Lattice, Particles, Push, SpectrumGeometry, power_spectrum};
+use crate::mesh::{Bin, Lattice, ModeBinner, Modes, Particles, Push, SpectrumGeometry};
 use force::Force;
+use traffic::Traffic;
 
 /// The particles of one rank, their force solver and the schedule of the run.
 pub struct Simulation {
@@ -50,6 +56,7 @@ pub struct Simulation {
     comms: GridComms,
     lattice: Lattice,
     force: Force,
+    binner: ModeBinner,
     /// Displacements and momenta, but for `push`.
     displacement: [Array<f32>; 3],
     momentum: [Array<f32>; 3],
@@ -103,24 +110,13 @@ impl Simulation {
     /// site; other [`SimulationError`]s of the layers below.
     pub fn new(context: &mut Context, config: Config, noise: Noise<'_>) -> Result<Self, SimulationError> {
         let mut simulation = Self::plan(context, config, 0)?;
-        let values = simulation.values_of(noise)?;
-        simulation.begin(context, &values)?;
+        let values = simulation.noise(context, noise)?;
+        simulation.begin(context, values)?;
         Ok(simulation)
     }
 
-    /// The white noise of this rank's sites, which is finite on all ranks.
-    fn values_of(&self, noise: Noise<'_>) -> Result<Vec<f32>, SimulationError> {
-        let values = match noise {
-            Noise::Seed => self.noise(),
-            Noise::Values(values) => values.to_vec(),
-        };
-        self.check_length("white noise", &values)?;
-        self.check_finite("values of the white noise", &[&values])?;
-        Ok(values)
-    }
-
     /// Records the initial conditions from white noise, and goes to the beginning of the schedule.
-    fn begin(&mut self, context: &mut Context, noise: &[f32]) -> Result<(), SimulationError> {
+    fn begin(&mut self, context: &mut Context, noise: Array<f32>) -> Result<(), SimulationError> {
         let (config, comms) = (&self.config, &mut self.comms);
         let n = config.particles as usize;
         let amplitudes = mode_amplitudes(&self.power, n, config.box_size)?;
@@ -192,6 +188,7 @@ impl Simulation {
             displacement: three("pm::displacement")?,
             momentum: three("pm::momentum")?,
             push: Push::default(),
+            binner: ModeBinner::default(),
             done: 0,
             scale_factor,
             config,
@@ -203,15 +200,19 @@ impl Simulation {
         })
     }
 
-    /// White noise of the configuration's seed on this rank's sites: a function of the site alone.
-    fn noise(&self) -> Vec<f32> {
-        let mut values = vec![0.0; self.lattice.len() as usize];
-        let rows = self.rows();
-        let length = self.config.particles as usize;
-        for (row, out) in rows.zip(values.chunks_mut(length.max(1))) {
-            fill_white_noise(self.config.seed, row, out);
+    /// The white noise of this rank's sites on the device.
+    fn noise(&self, context: &mut Context, noise: Noise<'_>) -> Result<Array<f32>, SimulationError> {
+        let (config, own) = (&self.config, &self.lattice.own);
+        let field = context.gpu.array("pm::noise", self.lattice.len())?;
+        match noise {
+            Noise::Seed => device_white_noise(&mut context.recorder, config.seed, config.particles, own, &field)?,
+            Noise::Values(values) => {
+                self.check_length("white noise", values)?;
+                self.check_finite("values of the white noise", &[values])?;
+                context.recorder.upload(&field, 0, values)?;
+            }
         }
-        values
+        Ok(field)
     }
 
     /// Checks that there is one value for each site of this rank.
@@ -408,44 +409,24 @@ impl Simulation {
     /// All ranks call it and all get the result.
     ///
     /// # Errors
-    /// As [`phase_space`](Self::phase_space), and those of [`power_spectrum`].
+    /// As [`phase_space`](Self::phase_space), and those of [`ModeBinner::measure`].
     pub fn power(&mut self, context: &mut Context) -> Result<Vec<Bin>, SimulationError> {
-        let (modes, geometry) = self.spectrum(context)?;
-        Ok(power_spectrum(&context.comm, &geometry, |index, _| {
-            let [re, im] = modes[index].map(f64::from);
-            re * re + im * im
-        })?)
-    }
-
-    /// The spectrum of the density contrast on the force mesh: this rank's modes, and which they are. All ranks call it.
-    /// Waits for the device.
-    ///
-    /// # Errors
-    /// As [`phase_space`](Self::phase_space).
-    fn spectrum(&mut self, context: &mut Context) -> Result<(Vec<[f32; 2]>, SpectrumGeometry), SimulationError> {
         self.settle(context)?;
         let particles = displaced(&self.lattice, &self.displacement);
         let spectrum = self.force.contrast(&mut context.recorder, &mut self.comms, particles)?;
         self.force.check(&mut context.recorder, &self.comms)?;
         let part = self.force.transform().spectrum_part();
-        let modes = context.recorder.download(&spectrum, 0, extent(&part).iter().product())?;
-        Ok((modes, SpectrumGeometry { shape: self.config.cells(), size: self.config.size(), part }))
+        let geometry = SpectrumGeometry { shape: self.config.cells(), size: self.config.size(), part };
+        let modes = Modes { modes: &spectrum, shifted: None, window: None };
+        Ok(self.binner.measure(&mut context.recorder, &context.comm, &geometry, modes)?)
     }
 
     /// Bytes that the kernels of this rank's schedule read and write in device memory: counted, not measured, without the
     /// initial conditions and the ghost cells. Of a resumed run: those of the steps that were left.
     pub fn traffic(&self) -> u64 {
-        let (particles, cells) = (self.lattice.len(), extent(&self.force.layout().own).iter().product::<u64>());
-        let nodes = u64::from(self.config.window.order()).pow(3);
-        let transforms = self.force.filter_traffic();
-        let paint = 8 * cells + particles * (12 + 8 * nodes) + 12 * cells;
-        let read = 3 * particles * (12 + 4 * nodes + 4);
-        let op = |op: &StepOp| match op {
-            StepOp::Force => transforms + paint + read,
-            StepOp::Kick { .. } | StepOp::Drift { .. } => 3 * 12 * particles,
-            StepOp::Reached { .. } => 0,
-        };
-        self.ops.iter().map(op).sum()
+        let cells = extent(&self.force.layout().own).iter().product();
+        let traffic = Traffic { particles: self.lattice.len(), cells, filter: self.force.filter_traffic() };
+        traffic.schedule(&self.ops)
     }
 
     /// Present scale factor of the particles.
@@ -457,6 +438,11 @@ impl Simulation {
 /// The particles of `lattice` with these displacements.
 fn displaced<'a>(lattice: &'a Lattice, [x, y, z]: &'a [Array<f32>; 3]) -> Particles<'a> {
     Particles::Displaced { lattice, displacement: [x, y, z] }
+}
+
+/// The kernels of the room.
+pub(crate) fn kernels() -> Vec<KernelSource> {
+    vec![white_noise::kernel()]
 }
 
 /// One value per site and axis. Waits for the device.

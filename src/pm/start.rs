@@ -27,8 +27,8 @@ pub struct Start {
     pub momentum: [Array<f32>; 3],
 }
 
-/// Records the initial conditions from `noise`, this rank's part of the white noise on the lattice, and `amplitudes`, the
-/// table of [`mode_amplitudes`](crate::cosmology::mode_amplitudes). All ranks call it.
+/// Records the initial conditions from `noise`, this rank's part of the white noise on the lattice, on the device, and `amplitudes`,
+/// the table of [`mode_amplitudes`](crate::cosmology::mode_amplitudes). All ranks call it.
 ///
 /// # Errors
 /// [`SimulationError`] of the transform, the device or the ranks.
@@ -37,15 +37,14 @@ pub fn start(
     recorder: &mut Recorder,
     comms: &mut GridComms,
     growth: &GrowthFactors,
-    noise: &[f32],
+    noise: Array<f32>,
     amplitudes: &[f32],
 ) -> Result<Start, SimulationError> {
     let transform = Transform::new(recorder.gpu(), config.sites(), comms.grid(), comms.rank())?;
     let mut lattice = LatticeFields { config, recorder, comms, transform, axpby: Axpby::default() };
     let delta = {
-        let real = lattice.field()?;
-        lattice.recorder.upload(&real, 0, noise)?;
-        let delta = lattice.spectrum(&real)?;
+        let delta = lattice.spectrum(&noise)?;
+        drop(noise);
         lattice.transform.scale_radially(lattice.recorder, &delta, amplitudes)?;
         delta
     };

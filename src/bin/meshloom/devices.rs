@@ -80,6 +80,7 @@ fn describe_capabilities(gpu: &Gpu, info: &AdapterInfo, object: &mut Value, line
     let able = gpu.capabilities();
     let features = [
         ("f64", able.f64),
+        ("atomic u64", able.atomic_u64),
         ("subgroups", able.subgroups),
         ("timestamps", able.timestamps),
         ("host-visible memory", able.host_visible),

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use meshloom::comm::Op;
 use meshloom::exchange::GridComms;
-use meshloom::fft::{Transform, Wave, good_size};
+use meshloom::fft::{Transform, good_size};
 use meshloom::gpu::{Array, Recorder};
-use meshloom::grid::{Box3, extent, split};
+use meshloom::grid::{Box3, split};
 use meshloom::io::{Column, IoError, NpyFile, is_hdf5, printable_path, write_csv};
 use meshloom::mesh::{
-    Bin, Mesh, MeshError, Painter, PointsInCells, SpectrumGeometry, Window, density_contrast, power_spectrum,
+    Bin, Mesh, MeshError, ModeBinner, Modes, Painter, PointsInCells, SpectrumGeometry, Window, density_contrast,
 };
 use meshloom::{Context, Error};
 
@@ -258,6 +258,7 @@ fn measure(
         "device": context.gpu.info().name,
         "ranks": comm.size(),
         "grid": grid.parts(),
+        "host_seconds": phases.host_seconds(&comm)?,
         "seconds": phases.finish(),
         "bytes": { "between_ranks": sent[0] },
     });
@@ -282,8 +283,9 @@ fn spectrum(
     };
     let part = transform.plan.spectrum_part();
     let geometry = SpectrumGeometry { shape: measurement.shape, size: measurement.size, part };
-    let power = powers(measurement, &geometry, &modes, shifted.as_deref());
-    let mut bins = power_spectrum(transform.comms.world(), &geometry, |index, _| power[index])?;
+    let window = measurement.window.filter(|_| measurement.arguments.deconvolve);
+    let modes = Modes { modes: &modes, shifted: shifted.as_ref(), window };
+    let mut bins = ModeBinner::default().measure(transform.recorder, transform.comms.world(), &geometry, modes)?;
     if let (Content::Points(count), true) = (input, measurement.arguments.shot_noise) {
         bins.iter_mut().for_each(|bin| bin.power -= measurement.volume() / count as f64);
     }
@@ -305,14 +307,14 @@ struct MeshTransform<'a> {
     plan: Transform,
 }
 
-/// Modes of one rank, in the order of its part of the spectrum.
-type Modes = Vec<[f32; 2]>;
+/// Modes of one rank on its device, in the order of its part of the spectrum.
+type ModeArray = Array<[f32; 2]>;
 
 /// The modes of this rank.
 struct ModesOfInput {
-    modes: Modes,
+    modes: ModeArray,
     /// Those of the points moved by half a cell, for interlacing.
-    shifted: Option<Modes>,
+    shifted: Option<ModeArray>,
     /// Bytes sent to distribute points.
     sent: u64,
 }
@@ -339,11 +341,11 @@ impl<'a> MeshTransform<'a> {
     }
 
     /// The modes of a field.
-    fn modes(&mut self, real: &Array<f32>) -> Result<Modes, Error> {
+    fn modes(&mut self, real: &Array<f32>) -> Result<ModeArray, Error> {
         let MeshTransform { recorder, comms, plan } = self;
         let spectrum = plan.spectrum(recorder.gpu())?;
         plan.forward(recorder, comms, real, &plan.field_layout(), &spectrum)?;
-        Ok(recorder.download(&spectrum, 0, spectrum.len())?)
+        Ok(spectrum)
     }
 
     /// The modes of the density contrast of points.
@@ -352,11 +354,12 @@ impl<'a> MeshTransform<'a> {
         points: &PointsInCells,
         painter: &Painter,
         phases: &mut Phases,
-    ) -> Result<Modes, Error> {
+    ) -> Result<ModeArray, Error> {
         let real = self.real()?;
         points.density(self.recorder, self.comms, painter, -1.0, &real)?;
         phases.done("paint");
         let modes = self.modes(&real)?;
+        self.recorder.wait()?;
         phases.done("transform");
         Ok(modes)
     }
@@ -389,6 +392,7 @@ fn field_modes(
     let real = transform.real()?;
     transform.recorder.upload(&real, 0, &contrast)?;
     let modes = transform.modes(&real)?;
+    transform.recorder.wait()?;
     phases.done("transform");
     Ok(ModesOfInput { modes, shifted: None, sent: 0 })
 }
@@ -431,44 +435,4 @@ fn in_file(error: MeshError, measurement: &Measurement) -> Error {
         }
         error => error.into(),
     }
-}
-
-/// |delta_k|^2 of this rank's modes, combined and corrected as the call says.
-fn powers(
-    measurement: &Measurement,
-    geometry: &SpectrumGeometry,
-    modes: &[[f32; 2]],
-    shifted: Option<&[[f32; 2]]>,
-) -> Vec<f64> {
-    let [n0, n1, n2] = extent(&geometry.part).map(|n| n as usize);
-    // Factors are products over the axes, and computed per axis rather than per mode.
-    let along = |axis: usize, factor: &dyn Fn(Wave) -> [f64; 2]| -> Vec<[f64; 2]> {
-        let wave = |index| Wave::new(index, measurement.shape[axis], measurement.size[axis]);
-        geometry.part[axis].clone().map(|index| factor(wave(index))).collect()
-    };
-    let window = |wave: Wave| match measurement.window.filter(|_| measurement.arguments.deconvolve) {
-        Some(window) => [window.transform(wave.w).powi(2), 0.0],
-        None => [1.0, 0.0],
-    };
-    // Points that were moved by +h/2 have their modes multiplied by exp(-i w / 2) in a transform with exp(-i k x). Nyquist
-    // modes stand for both signs of w, which no phase suits: like everywhere in the transform they count as negative.
-    let phase = |wave: Wave| [(wave.w / 2.0).cos(), (wave.w / 2.0).sin()];
-    let (windows, phases) = ([0, 1, 2].map(|a| along(a, &window)), [0, 1, 2].map(|a| along(a, &phase)));
-    let times = |[a, b]: [f64; 2], [c, d]: [f64; 2]| [a * c - b * d, a * d + b * c];
-    let mut powers = Vec::with_capacity(modes.len());
-    for i in 0..n0 {
-        for j in 0..n1 {
-            let (window, phase) = (windows[0][i][0] * windows[1][j][0], times(phases[0][i], phases[1][j]));
-            for k in 0..n2 {
-                let index = powers.len();
-                let mut mode = modes[index].map(f64::from);
-                if let Some(shifted) = shifted {
-                    let rotated = times(times(phase, phases[2][k]), shifted[index].map(f64::from));
-                    mode = [0.5 * (mode[0] + rotated[0]), 0.5 * (mode[1] + rotated[1])];
-                }
-                powers.push((mode[0] * mode[0] + mode[1] * mode[1]) / (window * windows[2][k][0]));
-            }
-        }
-    }
-    powers
 }

@@ -174,9 +174,9 @@ impl Gradient {
 
     /// The run itself, with its checkpoints.
     fn forward(&mut self, context: &mut Context, noise: Noise<'_>) -> Result<(), SimulationError> {
-        let values = self.run.values_of(noise)?;
-        context.recorder.upload(&self.noise, 0, &values)?;
-        self.run.begin(context, &values)?;
+        let noise = self.run.noise(context, noise)?;
+        context.recorder.copy(&noise, 0, &self.noise, 0, noise.len())?;
+        self.run.begin(context, noise)?;
         self.states.clear();
         for at in 0..self.run.ops.len() {
             let op = self.run.ops[at];

@@ -73,6 +73,7 @@ fn simulate(context: &mut Context, parameters: &RunParameters, common: &Common) 
         report["halos"] = found;
         phases.done("groups");
     }
+    report["host_seconds"] = phases.host_seconds(&context.comm)?.into();
     report["seconds"] = json!(phases.finish());
     outputs.publish(&context.comm, &outputs.path("run.json"), &report, files)?;
     drop(directory);

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use meshloom::comm::{Communicator, Op};
+use meshloom::comm::Communicator;
 use meshloom::grid::{Box3, extent};
 use meshloom::io::{
     Column, IoError, OutputDir, Sealed, cleanup, csv_text, density_png_bytes, read_text, seal_whole, write_whole,
@@ -185,18 +185,21 @@ impl<'a> Outputs<'a> {
         density: &[f32],
     ) -> Result<Option<Sealed>, Error> {
         let side = config.mesh as usize;
-        let mut map = vec![0.0f64; side * side];
-        let [_, width, depth] = extent(own).map(|n| n as usize);
-        for (column, cells) in density.chunks(depth.max(1)).enumerate() {
-            let (i, j) = (own[0].start as usize + column / width, own[1].start as usize + column % width);
-            map[i * side + j] = cells.iter().map(|&c| f64::from(c)).sum::<f64>() / side as f64;
+        let depth = extent(own)[2] as usize;
+        let mean = |cells: &[f32]| (cells.iter().map(|&c| f64::from(c)).sum::<f64>() / side as f64) as f32;
+        let columns: Vec<f32> = density.chunks(depth.max(1)).map(mean).collect();
+        // Each column has one owner, and rank 0 draws them all.
+        let Some(gathered) = comm.gather_v(0, &columns)? else { return Ok(None) };
+        let grid = config.grid(comm.size())?;
+        let mut map = vec![0.0f32; side * side];
+        for (rank, columns) in gathered.iter().enumerate() {
+            let [rows, columns_of, _] = grid.part(config.cells(), rank);
+            let width = (columns_of.end - columns_of.start) as usize;
+            for (i, row) in rows.zip(columns.chunks(width.max(1))) {
+                let at = i as usize * side + columns_of.start as usize;
+                map[at..at + width].copy_from_slice(row);
+            }
         }
-        // Each column has one owner: the sum only gathers.
-        comm.all_reduce(&mut map, Op::Sum)?;
-        if comm.rank() != 0 {
-            return Ok(None);
-        }
-        let map: Vec<f32> = map.into_iter().map(|v| v as f32).collect();
         let path = self.path("density.png");
         Ok(Some(seal_whole(&path, &density_png_bytes(&map, side, side, &path)?)?))
     }

@@ -1,0 +1,248 @@
+//! Power spectra of modes that are on the device.
+
+use super::error::MeshError;
+use super::mode_bins::ModeBins;
+use super::power::{Bin, first_of_all, means, sides};
+use super::spectrum::SpectrumGeometry;
+use super::window::Window;
+use crate::comm::{Communicator, Op};
+use crate::fft::Wave;
+use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
+use crate::grid::{extent, volume};
+
+/// Bins that a workgroup sums at once, in 14 of the floor's 16 KiB of workgroup memory.
+const BINS: usize = 512;
+/// Words of a bin's sum, of 16 bits each.
+const WORDS: usize = 8;
+/// Bits that powers are added to.
+const BITS: i32 = 112;
+/// Modes that a workgroup sums: enough that its sums, which it adds to those of all, cost little beside them.
+const CHUNK: u64 = 1 << 14;
+/// Workgroups at most: as many as the words of a sum hold.
+const MOST_WORKGROUPS: u64 = 65_535;
+
+crate::gpu::kernel_params! {
+    struct PeakParams {
+        count: u32,
+    }
+}
+
+crate::gpu::kernel_params! {
+    struct BinParams {
+        /// Modes of this rank by axis.
+        part: [u32; 4],
+        /// Modes of this rank, and of a workgroup.
+        count: u32,
+        chunk: u32,
+        /// The first bin of this dispatch, where its sum stands, and how many follow.
+        first_bin: u32,
+        first_sum: u32,
+        bins: u32,
+        /// The first mode of this rank along the half axis, and the cells of the whole axis.
+        first_half: u32,
+        last_axis: u32,
+        /// What is added to the exponent of a power for the place of its lowest bit.
+        shift: i32,
+        /// What modes are multiplied by.
+        scale: f32,
+    }
+}
+
+/// What finds the largest mode, and what sums powers, without and with interlacing.
+pub(super) fn kernels() -> [KernelSource; 3] {
+    let bins = |label: &str, interlaced: bool| {
+        KernelSource::new(label, include_str!("../../shaders/mesh/power/bins.wgsl"))
+            .params::<BinParams>()
+            .constant("BINS", BINS as u32)
+            .flag("interlaced", interlaced)
+    };
+    let peak = KernelSource::new("mesh::power_peak", include_str!("../../shaders/mesh/power/peak.wgsl"));
+    [peak.params::<PeakParams>(), bins("mesh::power_bins", false), bins("mesh::power_bins_interlaced", true)]
+}
+
+/// Modes whose power is to be measured, on the device: a rank's part of a half spectrum, C order.
+#[derive(Clone, Copy)]
+pub struct Modes<'a> {
+    /// The modes of a field.
+    pub modes: &'a Array<[f32; 2]>,
+    /// Those of the same points moved by half a cell along each axis, for *interlacing*: the mean of both, the second moved back,
+    /// is without the strongest aliases (Sefusatti et al. 2016).
+    pub shifted: Option<&'a Array<[f32; 2]>>,
+    /// The window whose power is divided by.
+    pub window: Option<Window>,
+}
+
+/// Bins the power of modes on the device. Kernels compile once for all spectra.
+///
+/// - A power is computed in `f32`, with a relative error of some 2^-22, and summed exactly, so that a spectrum has the same bits on
+///   any number of ranks. What is 2^-84 of the largest power and less may be lost.
+/// - Numbers of modes and their mean wavenumbers are those of [`power_spectrum`](super::power_spectrum), computed on the host while the
+///   device works.
+pub struct ModeBinner {
+    peak: Kernel,
+    plain: Kernel,
+    interlaced: Kernel,
+}
+
+impl Default for ModeBinner {
+    fn default() -> Self {
+        let [peak, plain, interlaced] = kernels().map(Kernel::trusted);
+        ModeBinner { peak, plain, interlaced }
+    }
+}
+
+/// What powers are made of on all ranks.
+struct Scale {
+    /// Modes are multiplied by 2 to this power, so that the largest is about 1.
+    exponent: i32,
+    /// Powers are less than 2 to this power then.
+    top: i32,
+}
+
+impl ModeBinner {
+    /// The spectrum of all ranks' modes, `|delta_k|^2 V / N^2` averaged over bins; those without modes are left out. All ranks call it and
+    /// all get the result. Waits for the device.
+    ///
+    /// # Errors
+    /// [`MeshError::Size`]; [`MeshError::Mode`] for the first mode of all ranks, in a bin or not, that is not finite, the same on all
+    /// ranks; [`MeshError`] of the device or the ranks, [`DeviceError::Misuse`] for arrays that are too short.
+    pub fn measure(
+        &self,
+        recorder: &mut Recorder,
+        comm: &Communicator,
+        geometry: &SpectrumGeometry,
+        modes: Modes<'_>,
+    ) -> Result<Vec<Bin>, MeshError> {
+        sides(geometry.size)?;
+        let count = volume(&geometry.part);
+        for array in [Some(modes.modes), modes.shifted].into_iter().flatten() {
+            if array.len() < count {
+                let why = format!("{} modes, {count} are needed", array.len());
+                return Err(DeviceError::Misuse { what: "ModeBinner::measure".into(), why }.into());
+            }
+        }
+        let factors = factors(geometry, modes.window);
+        let largest = self.largest(recorder, comm, geometry, modes)?;
+        let scale = Scale::new(largest, &factors, comm)?;
+        let bins = ModeBins::new(geometry);
+        let sums = self.sum(recorder, geometry, modes, &bins, &factors, &scale)?;
+        recorder.submit()?;
+        // While the device sums.
+        let counted = bins.sums(geometry);
+        let words = recorder.download(&sums, 0, sums.len())?;
+        let value = |words: &[u32]| words.iter().rev().fold(0, |sum: i128, &word| (sum << 16) + i128::from(word));
+        let powers = [0].into_iter().chain(words.chunks(WORDS).map(value)).collect();
+        let unit = geometry.scale() * 2f64.powi(scale.top - BITS - scale.exponent) * 2f64.powi(-scale.exponent);
+        Ok(means(comm, &bins, counted, powers, |sum| sum as f64 * unit)?)
+    }
+
+    /// The largest part of all ranks' modes.
+    fn largest(
+        &self,
+        recorder: &mut Recorder,
+        comm: &Communicator,
+        geometry: &SpectrumGeometry,
+        modes: Modes<'_>,
+    ) -> Result<f32, MeshError> {
+        let count = volume(&geometry.part);
+        let found = recorder.gpu().array::<u32>("mesh::peak", 2)?;
+        recorder.clear(&found);
+        for array in [Some(modes.modes), modes.shifted].into_iter().flatten() {
+            recorder.each(&self.peak, &[array.raw(), found.raw()], &PeakParams { count: count as u32 }, count)?;
+        }
+        let found = recorder.download(&found, 0, 2)?;
+        let mut all = [found[0], found[1].min(1)];
+        comm.all_reduce(&mut all, Op::Max)?;
+        if all[1] == 0 {
+            return Ok(f32::from_bits(all[0]));
+        }
+        let mut bad = None;
+        if found[1] > 0 {
+            let index = u64::from(!found[1]);
+            let mut power = 0.0;
+            for array in [Some(modes.modes), modes.shifted].into_iter().flatten() {
+                let [re, im] = recorder.download(array, index, 1)?[0].map(f64::from);
+                power += re * re + im * im;
+            }
+            bad = Some((geometry.place(index), power));
+        }
+        match first_of_all(comm, bad)? {
+            Some((index, power)) => Err(MeshError::Mode { index, power }),
+            // Not reached: some rank found one.
+            None => Ok(f32::from_bits(all[0])),
+        }
+    }
+
+    /// Records the sums of this rank's powers in all bins from 1 on.
+    fn sum(
+        &self,
+        recorder: &mut Recorder,
+        geometry: &SpectrumGeometry,
+        modes: Modes<'_>,
+        bins: &ModeBins,
+        factors: &[f32],
+        scale: &Scale,
+    ) -> Result<Array<u32>, DeviceError> {
+        let (gpu, count) = (recorder.gpu().clone(), volume(&geometry.part));
+        let squares: Vec<u32> =
+            bins.squares.iter().flatten().flat_map(|&square| [square as u32, (square >> 32) as u32]).collect();
+        let [square_table, sums] =
+            [squares.len(), WORDS * bins.count].map(|len| gpu.array::<u32>("mesh::bins", len as u64));
+        let (square_table, sums) = (square_table?, sums?);
+        let factor_table = gpu.array::<f32>("mesh::factors", factors.len() as u64)?;
+        recorder.upload(&square_table, 0, &squares)?;
+        recorder.upload(&factor_table, 0, factors)?;
+        recorder.clear(&sums);
+        let chunk = CHUNK.max(count.div_ceil(MOST_WORKGROUPS));
+        let [i, j, k] = extent(&geometry.part).map(|n| n as u32);
+        let mut arrays = vec![modes.modes.raw()];
+        arrays.extend(modes.shifted.map(Array::raw));
+        arrays.extend([square_table.raw(), factor_table.raw(), sums.raw()]);
+        let kernel = if modes.shifted.is_some() { &self.interlaced } else { &self.plain };
+        for first in (0..bins.count).step_by(BINS) {
+            let params = BinParams {
+                part: [i, j, k, 0],
+                count: count as u32,
+                chunk: chunk as u32,
+                first_bin: first as u32 + 1,
+                first_sum: first as u32,
+                bins: (bins.count - first).min(BINS) as u32,
+                first_half: geometry.part[2].start as u32,
+                last_axis: geometry.shape[2] as u32,
+                shift: BITS - scale.top - 150,
+                scale: 2f32.powi(scale.exponent),
+            };
+            recorder.dispatch(kernel, &arrays, &params, count.div_ceil(chunk))?;
+        }
+        Ok(sums)
+    }
+}
+
+impl Scale {
+    /// That of all ranks, whose largest mode has a part of this size.
+    fn new(largest: f32, factors: &[f32], comm: &Communicator) -> Result<Self, MeshError> {
+        // The power of two above the largest part, as far as its inverse is a number.
+        let above = ((largest.to_bits() >> 23) as i32 - 126).clamp(-126, 126);
+        // The window's factors of three axes; a mode has two parts, and counts twice.
+        let mut most = [factors.chunks(3).fold(1.0f32, |most, factor| most.max(factor[0])).to_bits()];
+        comm.all_reduce(&mut most, Op::Max)?;
+        let most = f64::from(f32::from_bits(most[0])).powi(3);
+        Ok(Scale { exponent: -above, top: 3 + most.log2().ceil() as i32 })
+    }
+}
+
+/// For each index of each axis of the part: the inverse of the power of the window, and cosine and sine of half the mode's phase over a
+/// cell, which moves points back by half a cell.
+fn factors(geometry: &SpectrumGeometry, window: Option<Window>) -> Vec<f32> {
+    let factor = |axis: usize, index: u64| {
+        let w = Wave::new(index, geometry.shape[axis], geometry.size[axis]).w;
+        // Points that were moved by +h/2 have their modes multiplied by exp(-i w / 2) in a transform with exp(-i k x). Nyquist
+        // modes stand for both signs of w, which no phase suits: like everywhere in the transform they count as negative.
+        let inverse = window.map_or(1.0, |window| window.transform(w).powi(-2));
+        [inverse, (w / 2.0).cos(), (w / 2.0).sin()].map(|value| value as f32)
+    };
+    (0..3)
+        .flat_map(|axis| geometry.part[axis].clone().map(move |index| (axis, index)))
+        .flat_map(|(a, index)| factor(a, index))
+        .collect()
+}

@@ -1,0 +1,153 @@
+//! Which bin of wavenumber a mode falls into, how many modes a bin has and their mean wavenumber: geometry alone. Pure.
+
+use std::f64::consts::PI;
+
+use super::fixed_point::Unit;
+use super::spectrum::SpectrumGeometry;
+use crate::fft::Wave;
+
+/// Squares beyond all bins; the sum of three stays within 64 bits.
+const FAR: f64 = (1u64 << 60) as f64;
+
+/// The bins of a spectrum: one fundamental mode of the longest side wide, around its multiples, from 1 up to the Nyquist frequency of
+/// the coarsest axis.
+pub(super) struct ModeBins {
+    /// Bins are 1 to this.
+    pub count: usize,
+    /// The Nyquist frequency of the coarsest axis.
+    nyquist: f64,
+    /// Squares of the wavenumbers of this rank's part by axis, in fundamental modes, times 2^32: sums of three are compared with edges in
+    /// integers, so that hosts and devices agree.
+    pub squares: [Vec<u64>; 3],
+}
+
+/// Modes of a bin and their wavenumbers, summed over a rank's part; wavenumbers in units of [`ModeBins::unit`].
+pub(super) type ModeSums = Vec<[i128; 2]>;
+
+impl ModeBins {
+    pub fn new(geometry: &SpectrumGeometry) -> Self {
+        let (shape, size) = (geometry.shape, geometry.size);
+        let longest = size.iter().fold(0.0, |a: f64, &b| a.max(b));
+        let fundamental = 2.0 * PI / longest;
+        let nyquist = (0..3).map(|a| PI * shape[a] as f64 / size[a]).fold(f64::INFINITY, f64::min);
+        let squares = [0, 1, 2].map(|axis| {
+            let square = |index: u64| {
+                // Whole numbers along the longest side.
+                let mode = Wave::new(index, shape[axis], 2.0 * PI).k.round() * (longest / size[axis]);
+                (mode * mode * 2f64.powi(32)).min(FAR).round() as u64
+            };
+            geometry.part[axis].clone().map(square).collect()
+        });
+        ModeBins { count: (nyquist / fundamental + 1e-9).floor() as usize, nyquist, squares }
+    }
+
+    /// The bin of the sum of three squares; any number above [`count`](Self::count) beyond the last.
+    pub fn of(&self, square: u64) -> usize {
+        // The lower edge of a bin from 1 on, (bin - 1/2)^2.
+        let edge = |bin: u64| ((bin * bin - bin) << 32) + (1 << 30);
+        if square >= 1 << 60 {
+            return usize::MAX;
+        }
+        let near = ((square as f64 / 2f64.powi(32)).sqrt() + 0.5) as u64;
+        let low = if near > 0 && square < edge(near) { near - 1 } else { near };
+        if square < edge(low + 1) { low as usize } else { low as usize + 1 }
+    }
+
+    /// The fixed point in which wavenumbers are summed.
+    pub fn unit(&self) -> Unit {
+        Unit::holding(2.0 * self.nyquist, 84)
+    }
+
+    /// Modes and wavenumbers of each bin, 0 included, over this rank's part. Modes with the same waves but for signs are counted at once.
+    pub fn sums(&self, geometry: &SpectrumGeometry) -> ModeSums {
+        let axes = [0, 1, 2].map(|axis| self.distinct(geometry, axis));
+        let (mut sums, unit) = (vec![[0; 2]; self.count + 1], self.unit());
+        for x in &axes[0] {
+            for y in &axes[1] {
+                for z in &axes[2] {
+                    let bin = self.of(x.square + y.square + z.square);
+                    if let Some(sum) = sums.get_mut(bin) {
+                        let modes = x.modes * y.modes * z.modes;
+                        let k = (x.k * x.k + y.k * y.k + z.k * z.k).sqrt();
+                        *sum = [sum[0] + modes, sum[1] + modes * unit.integer(k)];
+                    }
+                }
+            }
+        }
+        sums
+    }
+
+    /// The wavenumbers of this rank's part along an axis but for signs, and how many modes have each. On the half axis they stand for
+    /// their mirror images too.
+    fn distinct(&self, geometry: &SpectrumGeometry, axis: usize) -> Vec<Along> {
+        let mut found: Vec<Along> = geometry.part[axis]
+            .clone()
+            .zip(&self.squares[axis])
+            .map(|(index, &square)| {
+                let k = Wave::new(index, geometry.shape[axis], geometry.size[axis]).k.abs();
+                Along { k, square, modes: if axis == 2 { geometry.weight(index).into() } else { 1 } }
+            })
+            .collect();
+        found.sort_by(|a, b| a.k.total_cmp(&b.k));
+        found.dedup_by(|next, kept| {
+            let same = next.k == kept.k;
+            kept.modes += if same { next.modes } else { 0 };
+            same
+        });
+        found
+    }
+}
+
+/// A wavenumber along an axis.
+struct Along {
+    k: f64,
+    square: u64,
+    modes: i128,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bins_are_those_of_the_rounded_wavenumber() {
+        let cube = SpectrumGeometry { shape: [64; 3], size: [10.0; 3], part: [0..64, 0..64, 0..33] };
+        let bins = ModeBins::new(&cube);
+        assert_eq!(bins.count, 32);
+        // Squares are whole numbers, and no edge is one.
+        for square in 0..(3 * 32 * 32u64) {
+            let want =
+                (0..).take_while(|&bin: &i64| (2 * bin - 1) * (2 * bin - 1) <= 4 * square as i64 || bin == 0).last();
+            assert_eq!(bins.of(square << 32) as i64, want.unwrap(), "{square}");
+        }
+        assert_eq!(bins.of(1 << 61), usize::MAX);
+        // A mode on an edge belongs to the bin above: 1.5 of the fundamental mode.
+        let flat = SpectrumGeometry { shape: [8, 12, 8], size: [3.0, 2.0, 3.0], part: [0..8, 0..12, 0..5] };
+        let bins = ModeBins::new(&flat);
+        assert_eq!((bins.of(bins.squares[1][1]), bins.of(bins.squares[1][1] - 1)), (2, 1));
+    }
+
+    #[test]
+    fn sums_of_parts_are_those_of_the_whole() {
+        let whole = SpectrumGeometry { shape: [7, 6, 8], size: [3.0, 1.1, 2.3], part: [0..7, 0..6, 0..5] };
+        let bins = ModeBins::new(&whole);
+        let want = bins.sums(&whole);
+        let mut plain = vec![0i128; bins.count + 1];
+        for (i, j, k) in (0..7).flat_map(|i| (0..6).flat_map(move |j| (0..5).map(move |k| (i, j, k)))) {
+            let waves = whole.waves([i, j, k]);
+            let k_all = waves.iter().map(|wave| wave.k * wave.k).sum::<f64>().sqrt();
+            if let Some(sum) = plain.get_mut((k_all / (2.0 * PI / 3.0) + 0.5).floor() as usize) {
+                *sum += if k == 0 || k == 4 { 1 } else { 2 };
+            }
+        }
+        assert_eq!(want.iter().map(|sum| sum[0]).collect::<Vec<_>>(), plain);
+        let mut sums = vec![[0; 2]; want.len()];
+        for part in [[0..3, 0..6, 0..5], [3..7, 0..2, 0..5], [3..7, 2..6, 0..1], [3..7, 2..6, 1..5]] {
+            let geometry = SpectrumGeometry { part, ..whole.clone() };
+            for (sum, more) in sums.iter_mut().zip(ModeBins::new(&geometry).sums(&geometry)) {
+                *sum = [sum[0] + more[0], sum[1] + more[1]];
+            }
+        }
+        assert_eq!(sums, want);
+    }
+}

@@ -1,0 +1,53 @@
+//! Where the modes of a distributed spectrum stand.
+
+use crate::fft::Wave;
+use crate::grid::{Box3, extent};
+
+/// A spectrum's geometry: the mesh, the box and the part of the half spectrum that this rank holds.
+#[derive(Clone, Debug)]
+pub struct SpectrumGeometry {
+    /// Cells along each axis of the mesh.
+    pub shape: [u64; 3],
+    /// Size of the box.
+    pub size: [f64; 3],
+    /// Modes of this rank, C order; the last axis is the half one.
+    pub part: Box3,
+}
+
+impl SpectrumGeometry {
+    /// The waves of the mode with this index in each axis of the part.
+    pub fn waves(&self, at: [u64; 3]) -> [Wave; 3] {
+        [0, 1, 2].map(|a| Wave::new(self.part[a].start + at[a], self.shape[a], self.size[a]))
+    }
+
+    /// How many modes of the whole spectrum one with this index along the half axis stands for.
+    pub(super) fn weight(&self, half: u64) -> u64 {
+        if half == 0 || 2 * half == self.shape[2] { 1 } else { 2 }
+    }
+
+    /// Where the mode at an index of the part stands in the whole half spectrum.
+    pub(super) fn place(&self, index: u64) -> [u64; 3] {
+        let [_, n1, n2] = extent(&self.part).map(|n| n.max(1));
+        let at = [index / n2 / n1, index / n2 % n1, index % n2];
+        [0, 1, 2].map(|a| self.part[a].start + at[a])
+    }
+
+    /// What makes powers per volume of squares of modes: V / N^2.
+    pub(super) fn scale(&self) -> f64 {
+        self.size.iter().product::<f64>() / self.shape.iter().map(|&n| n as f64).product::<f64>().powi(2)
+    }
+
+    /// Calls `body` with the index in the array and in each axis of every mode.
+    pub(super) fn modes(&self, mut body: impl FnMut(usize, [u64; 3])) {
+        let [n0, n1, n2] = extent(&self.part);
+        let mut index = 0;
+        for i in 0..n0 {
+            for j in 0..n1 {
+                for k in 0..n2 {
+                    body(index, [i, j, k]);
+                    index += 1;
+                }
+            }
+        }
+    }
+}

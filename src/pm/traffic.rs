@@ -1,0 +1,102 @@
+//! What a run moves through device memory, counted from its schedule. Pure.
+//!
+//! Particles in the order of their lattice touch the same cells as their neighbours, so each cell of a mesh counts once for all of them.
+
+use crate::cosmology::StepOp;
+use crate::mesh::Push;
+
+/// What the bytes of a rank's step depend on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Traffic {
+    /// Particles of this rank.
+    pub particles: u64,
+    /// Cells of its part of the force mesh.
+    pub cells: u64,
+    /// Bytes of the filter that makes three forces of a density.
+    pub filter: u64,
+}
+
+impl Traffic {
+    /// Bytes of a force: positions are read and painted into cells of 8 bytes, cleared before; these become the density; the filter.
+    pub fn force(&self) -> u64 {
+        let paint = 12 * self.particles + (8 + 8 + 8) * self.cells;
+        let density = (8 + 4) * self.cells;
+        paint + density + self.filter
+    }
+
+    /// Bytes of a push: the force and positions are read for kicks; momenta are read, and written by kicks; positions are read and written
+    /// by drifts.
+    pub fn push(&self, push: &Push) -> u64 {
+        let (kicked, drifts) = (!push.kicks().is_empty(), push.drifts().len() as u64);
+        match kicked {
+            true => 12 * self.cells + (12 + 24 + if drifts > 0 { 12 } else { 0 }) * self.particles,
+            false => 36 * drifts * self.particles,
+        }
+    }
+
+    /// Bytes of a schedule, whose kicks and drifts are recorded together as far as a [`Push`] takes them.
+    pub fn schedule(&self, ops: &[StepOp]) -> u64 {
+        let (mut bytes, mut push) = (0, Push::default());
+        for op in ops {
+            let mut then = |add: &dyn Fn(&mut Push) -> bool| {
+                if !add(&mut push) {
+                    bytes += self.push(&std::mem::take(&mut push));
+                    add(&mut push);
+                }
+            };
+            match *op {
+                StepOp::Kick { keep, factor } => then(&|push| push.kick(keep, factor)),
+                StepOp::Drift { factor } => then(&|push| push.drift(factor)),
+                StepOp::Force => bytes += self.push(&std::mem::take(&mut push)) + self.force(),
+                StepOp::Reached { .. } => {}
+            }
+        }
+        bytes + self.push(&push)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cosmology::{Cosmology, Growth, Scheme, schedule};
+    use crate::fft::{Limits, Plan, Spec, Values};
+    use crate::grid::Grid;
+
+    /// What GPUs give to a workgroup.
+    const LIMITS: Limits =
+        Limits { workgroup_bytes: 48 << 10, invocations: 256, points: 16, alone: 16, shared: true, columns: 16 };
+
+    #[test]
+    fn a_step_moves_little_more_than_it_must() {
+        let (n, m) = (512u64, 1024u64);
+        let grid = Grid::new([1, 1], 1).unwrap();
+        let plan = Plan::new(&Spec::new(Values::Real, [m; 3]), grid, 0, LIMITS, 1).unwrap();
+        let filter = plan.filter(3, LIMITS, 1).unwrap().unwrap().traffic();
+        let traffic = Traffic { particles: n.pow(3), cells: m.pow(3), filter };
+        // Each axis of the mesh once there and three times back. Beside that: positions are read and a density of 4 bytes a cell is written;
+        // three forces, positions and momenta are read, and positions and momenta written.
+        let least = filter + (12 + 48) * traffic.particles + (4 + 12) * traffic.cells;
+        for scheme in [Scheme::FastPm, Scheme::BullFrog] {
+            let bytes = |steps: usize| {
+                let growth = Growth::new(Cosmology::planck18());
+                traffic.schedule(&schedule(&growth, scheme, 0.1, 1.0, steps, &[]).unwrap())
+            };
+            // A step within a run, without its beginning and end.
+            let step = bytes(6) - bytes(5);
+            let ratio = step as f64 / least as f64;
+            println!("{scheme:?}: {step} bytes a step, the least is {least}: {ratio:.3}, of which the filter {filter}");
+            assert!(ratio < 1.5, "{scheme:?}: {ratio}");
+        }
+    }
+
+    #[test]
+    fn kicks_and_drifts_at_once_count_the_particles_once() {
+        let traffic = Traffic { particles: 1, cells: 0, filter: 0 };
+        let kick = StepOp::Kick { keep: 1.0, factor: 0.5 };
+        let drift = StepOp::Drift { factor: 0.5 };
+        assert_eq!(traffic.schedule(&[kick, kick, drift, drift]), 48);
+        assert_eq!(traffic.schedule(&[drift, drift]), 72);
+        assert_eq!(traffic.schedule(&[kick, drift, kick]), 48 + 36);
+        assert_eq!(traffic.schedule(&[drift, StepOp::Force, kick]), 36 + 12 + 36);
+    }
+}
