@@ -133,6 +133,10 @@ fn every_form_and_every_limit_of_loops_finds_the_same() {
             let points = points(kind, 3000, 3, 5);
             bench.check(&domain, &points, 0.06, &format!("{form:?} {kind:?}"));
         }
+        // As on GPUs, where nothing limits loops: few enough points for any driver.
+        bench.components = Components::with(&gpu, form).with_rounds(None);
+        let points = points(Kind::Two, 500, 3, 6);
+        bench.check(&domain, &points, 0.06, &format!("{form:?}, unlimited"));
     }
 }
 

@@ -106,6 +106,7 @@ crate::gpu::kernel_params! {
 pub struct Radius {
     form: GroupShape,
     budget: LoopBudget,
+    histograms: u32,
     kernels: KernelCache<Key>,
     scan: Scan,
     reduce: Reduce,
@@ -136,12 +137,21 @@ impl Radius {
         self
     }
 
+    /// The same with so many workgroups for a histogram of pairs, about (8192 otherwise; at least 1): each counts for many queries in memory of its
+    /// own, where the driver does not limit loops.
+    #[must_use]
+    pub fn with_histograms(mut self, workgroups: u32) -> Self {
+        self.histograms = workgroups.max(1);
+        self
+    }
+
     /// In a given form, as far as the device allows it.
     pub fn with(gpu: &Gpu, form: GroupShape) -> Self {
         let form = form.on(gpu);
         Radius {
             form,
             budget: LoopBudget::of(gpu),
+            histograms: HISTOGRAMS,
             kernels: KernelCache::new(),
             scan: Scan::new(),
             reduce: Reduce::new(),
@@ -313,7 +323,7 @@ impl Radius {
     fn blocks(&self, visit: &Visit<'_>, rows: u64) -> u32 {
         let block = self.form.block();
         match visit.in_workgroups() && !self.budget.is_limited() {
-            true => (rows / block / HISTOGRAMS).clamp(1, (MOST_QUERIES / block).max(1)) as u32,
+            true => rows.div_ceil(block * u64::from(self.histograms)).clamp(1, (MOST_QUERIES / block).max(1)) as u32,
             false => 1,
         }
     }
@@ -348,7 +358,7 @@ impl Visit<'_> {
 pub(super) const WORKGROUP_BINS: u32 = 2048;
 
 /// Workgroups of a histogram, about: enough for any GPU, and few enough that what they add to the bins at their ends takes little.
-const HISTOGRAMS: u64 = 8192;
+const HISTOGRAMS: u32 = 8192;
 /// Queries that a workgroup of a histogram takes at most.
 const MOST_QUERIES: u64 = 1 << 15;
 
