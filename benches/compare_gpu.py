@@ -229,7 +229,7 @@ def sort(side, arguments, report, table):
     for result in report["results"]:
         n, bits = result["size"], result["bits"]
         theirs = median(side, side.sort(bits, n), arguments.runs)
-        table.add(f"{n} keys of {bits} bits", result["seconds"]["median"], theirs, result["of_copy"])
+        table.add(f"{n} {result['keys']} keys of {bits} bits", result["seconds"]["median"], theirs, result["of_copy"])
         side.release()
 
 

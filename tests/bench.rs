@@ -229,8 +229,13 @@ fn groups_of_friends() {
 fn sorts() {
     let found = report("sort --size 1000 --reference", Ranks::Threads(1));
     let results = found["results"].as_array().unwrap();
-    assert_eq!(results.len(), 2, "{found:#}");
+    let kinds: Vec<_> = results.iter().map(|result| (result["bits"].as_u64(), result["keys"].as_str())).collect();
+    assert_eq!(
+        kinds,
+        [(63, "uniform"), (63, "clustered"), (32, "uniform")].map(|(bits, keys)| (Some(bits), Some(keys)))
+    );
     for result in results {
+        assert!(result["tied"].as_u64().unwrap() <= 1000, "{result:#}");
         is_compared(result);
         assert_eq!(result["reference"]["same"], true, "{result:#}");
     }
@@ -254,13 +259,33 @@ fn steps_of_a_simulation() {
 }
 
 #[test]
+fn gradients_beside_their_simulation() {
+    let found = report("gradient --size 6 --mesh-factor 1 --steps 2 --checkpoint-every 1,2", Ranks::Threads(2));
+    let results = found["results"].as_array().unwrap();
+    let states: Vec<_> = results.iter().map(|result| result["bytes"]["states"].as_u64().unwrap()).collect();
+    // Three forces: all their states, or the first and the third and the one between.
+    assert_eq!(states, [3 * 24 * 108, 3 * 24 * 108]);
+    for result in results {
+        is_spread(&result["seconds"]);
+        is_spread(&result["simulation"]["seconds"]);
+        assert!(
+            result["ratio"].as_f64() > Some(0.0) && result["bytes"]["device"].as_u64() > Some(states[0]),
+            "{result:#}"
+        );
+    }
+}
+
+#[test]
 fn all_subjects_together() {
     let file = std::env::temp_dir().join(format!("meshloom-bench-{}.json", meshloom::io::token()));
     let line = format!("--all --sizes small --reference --save {}", file.display());
     let found = report(&line, Ranks::Threads(2));
     assert_eq!((&found["subject"], &found["sizes"]), (&"all".into(), &"small".into()));
     let subjects: Vec<_> = found["results"].as_array().unwrap().iter().map(|result| &result["subject"]).collect();
-    assert_eq!(subjects, ["fft", "exchange", "collectives", "halo", "sort", "knn", "pairs", "fof", "ghosts", "pm"]);
+    assert_eq!(
+        subjects,
+        ["fft", "exchange", "collectives", "halo", "sort", "knn", "pairs", "fof", "ghosts", "pm", "gradient"]
+    );
     for report in found["results"].as_array().unwrap() {
         let results = report["results"].as_array().unwrap();
         assert!(!results.is_empty() && report["failed"].is_null(), "{report:#}");
@@ -344,9 +369,13 @@ fn wrong_words_exit_2() {
         ("--runs 3", &["subject", "--all"]),
         ("--within 3", &["--all"]),
         ("--all fft", &["--all"]),
+        ("ghosts --reach 0", &["above 0"]),
+        ("ghosts --size 8 --reference", &["--reference"]),
         ("pm --size 0", &["--size"]),
         ("pm --window pcs", &["pcs"]),
         ("pm --size 8 --reference", &["--reference"]),
+        ("gradient --steps 0", &["--steps"]),
+        ("gradient --checkpoint-every 0", &["--checkpoint-every"]),
         ("fft --device nosuch --size 8", &["nosuch"]),
     ] {
         let call = Call::new(&words(&format!("bench {line}")));
@@ -354,6 +383,21 @@ fn wrong_words_exit_2() {
         if mpi && line.contains("8,65536") {
             call.on(Ranks::Mpi(2)).run().is_error(line, 2, says);
         }
+    }
+}
+
+#[test]
+fn ghosts() {
+    for ranks in [1, 3] {
+        let found = report("ghosts --size 400 --kind hernquist --reach 0.3", Ranks::Threads(ranks));
+        let results = found["results"].as_array().unwrap();
+        assert_eq!(results.iter().map(|result| &result["what"]).collect::<Vec<_>>(), ["within", "groups"]);
+        for result in results {
+            is_spread(&result["seconds"]);
+            let counts = [&result["ghosts"], &result["messages"], &result["bytes"]["between_ranks"]];
+            assert!(counts.iter().all(|count| (count.as_u64() > Some(0)) == (ranks > 1)), "{result:#}");
+        }
+        assert_eq!((results[0]["reach"].as_f64(), results[1]["linking_parameter"].as_f64()), (Some(0.3), Some(0.2)));
     }
 }
 

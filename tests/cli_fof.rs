@@ -220,6 +220,7 @@ fn a_report_says_what_was_done() {
     for phase in ["read", "link", "measure", "write", "total"] {
         assert!(report["seconds"][phase].as_f64().is_some_and(|seconds| seconds > 0.0), "{phase}: {report}");
     }
+    assert_eq!(report["host_seconds"].as_f64().is_some_and(|seconds| seconds > 0.0), cfg!(target_os = "linux"));
 }
 
 #[test]

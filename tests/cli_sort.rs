@@ -144,6 +144,7 @@ fn a_run_describes_itself() {
     for phase in ["read", "sort", "write", "total"] {
         assert!(report["seconds"][phase].is_f64(), "{phase}: {report:#}");
     }
+    assert_eq!(report["host_seconds"].is_f64(), cfg!(target_os = "linux"), "{report:#}");
     for bytes in ["device", "between_ranks"] {
         assert!(report["bytes"][bytes].as_u64().is_some_and(|n| n > 0), "{bytes}: {report:#}");
     }

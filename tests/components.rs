@@ -116,7 +116,8 @@ fn every_form_and_every_limit_of_loops_finds_the_same() {
     let mut forms = vec![GroupShape::linking(&gpu)];
     let mut add = |lanes, slots| forms.push(GroupShape { lanes, slots });
     add(Lanes::Alone, 4);
-    add(Lanes::Workgroup, 1);
+    // A group larger than a leaf, as where subgroups have 64 lanes.
+    add(Lanes::Workgroup(64), 1);
     if gpu.capabilities().subgroup_least >= 4 {
         add(Lanes::Subgroup { least: 4, workgroup: 64 }, 1);
         add(Lanes::Subgroup { least: 4, workgroup: 32 }, 32);
@@ -132,6 +133,10 @@ fn every_form_and_every_limit_of_loops_finds_the_same() {
             let points = points(kind, 3000, 3, 5);
             bench.check(&domain, &points, 0.06, &format!("{form:?} {kind:?}"));
         }
+        // As on GPUs, where nothing limits loops: few enough points for any driver.
+        bench.components = Components::with(&gpu, form).with_rounds(None);
+        let points = points(Kind::Two, 500, 3, 6);
+        bench.check(&domain, &points, 0.06, &format!("{form:?}, unlimited"));
     }
 }
 

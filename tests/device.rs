@@ -171,6 +171,19 @@ fn errors_are_typed_and_say_what_to_do() {
     assert!(matches!(error, DeviceError::UnknownAdapter { .. }), "{error}");
 }
 
+/// Kernels, primitives and searches of a GPU run on any device that is told so.
+#[test]
+fn a_profile_can_be_forced() {
+    let options = Options::from_env().unwrap();
+    for (profile, shape) in [(Profile::Gpu, [256, 4]), (Profile::Software, [64, 16])] {
+        let gpu = Gpu::open(&Options { profile: Some(profile), ..options.clone() }, 0).unwrap();
+        let WorkgroupShape { group, items } = gpu.workgroup_shape();
+        assert_eq!((gpu.capabilities().profile, [group, items]), (profile, shape));
+        let expected: Vec<f32> = (0..5000).map(|i| 2.0 * i as f32 + 1.0).collect();
+        assert_eq!(run(&gpu, 5000).unwrap(), expected);
+    }
+}
+
 #[test]
 fn a_callers_own_device_serves() {
     let adapter = choose(&Options::from_env().unwrap().adapter, 0).unwrap();

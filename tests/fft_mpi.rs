@@ -1,4 +1,4 @@
-//! Transforms between MPI processes.
+//! Transforms, and operators made of them, between MPI processes.
 
 #[path = "shared/fourier.rs"]
 mod fourier;
@@ -9,12 +9,17 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use fourier::{Cell, cells, cut, modes, random, same};
-use meshloom::Error;
 use meshloom::comm::Communicator;
 use meshloom::exchange::GridComms;
 use meshloom::fft::{Spec, Transform, TransformCallbacks, TransformTuning, Values};
 use meshloom::gpu::{Gpu, Options, Recorder};
 use meshloom::grid::Grid;
+use meshloom::mesh::{PointsInCells, Window};
+use meshloom::operators::{
+    Adjoint, Hartley, Leaf, Model, PointwiseOperator, Readout, RegularGrid, Space, Wavenumbers, Worker, check_adjoint,
+    random_field,
+};
+use meshloom::{Context, Error};
 
 /// The whole spectrum and field, or this rank's parts of them.
 fn both<T: Cell>(gpu: &Gpu, comms: &mut GridComms, spec: &Spec, whole: Option<&Both<T>>) -> Result<Both<T>, Error> {
@@ -59,7 +64,30 @@ fn rank(comm: &Communicator) -> Result<(), Error> {
             }
         }
     }
+    operators(comm, gpu)?;
     comm.barrier()?;
+    Ok(())
+}
+
+/// Amplitudes and excitations to a field at points, whose adjoint paints and sums over all processes.
+fn operators(comm: &Communicator, gpu: Gpu) -> Result<(), Error> {
+    let mut context = Context::new(comm.clone(), gpu)?;
+    let grid = Grid::new([1, comm.size()], comm.size())?;
+    let mut worker = Worker::new(&mut context, grid)?;
+    let regular = RegularGrid { shape: [4, 6, 5], size: [4.0, 6.0, 5.0], grid, rank: comm.rank() };
+    let (modes, cells) = (Space::of("xi", Leaf::modes(&regular))?, Space::of("x", Leaf::cells(&regular))?);
+    let amplitudes = Wavenumbers::edges(&regular, &[0.0, 1.0, 2.0, 9.0])?.amplitudes(&mut worker, &modes)?;
+    let both = Model::new(amplitudes).named("a")?.zip(&Model::identity(&modes)?)?;
+    let text = "fn f(a: f32, xi: f32) -> f32 { return a * xi; }";
+    let product = Model::new(PointwiseOperator::wgsl(text, "f", both.target(), "x")?);
+    let transform = Model::new(Adjoint(Hartley::new(&worker, &cells)?));
+    let positions = [[0.5, 1.5, 2.5], [3.25, 5.75, 4.5], [3.0, 0.0, 0.0]];
+    let own = |position: &&[f64; 3]| regular.owns(PointsInCells::cell_of(**position, regular.size, regular.shape));
+    let positions: Vec<[f64; 3]> = positions.iter().filter(own).copied().collect();
+    let readout = Model::new(Readout::new(&mut worker, &cells, Window::Cic, &positions)?);
+    let model = both.then(&product)?.then(&transform)?.then(&readout)?;
+    let x = random_field(&mut worker, model.domain(), 1)?;
+    check_adjoint(&mut worker, &model, &x)?;
     Ok(())
 }
 

@@ -30,7 +30,7 @@ const LIMITS: Limits =
 /// How searches are grouped on GPUs: by subgroups of 32 and more, or where there are none by workgroups of 32.
 const GROUPS: [GroupShape; 2] = [
     GroupShape { lanes: Lanes::Subgroup { least: 32, workgroup: 64 }, slots: 1 },
-    GroupShape { lanes: Lanes::Workgroup, slots: 1 },
+    GroupShape { lanes: Lanes::Workgroup(32), slots: 1 },
 ];
 
 /// The kernels that a GPU gets.
@@ -212,6 +212,7 @@ const fn budget(label: &'static str, scratch: u64, waves: [u64; 2], code: u64) -
 /// Upper bounds, with room for other versions of the compiler. What is bound by memory wants no scratch and many waves; lines with scratch
 /// are debts: filters of Bluestein's lengths have four transforms in one kernel.
 const BUDGETS: &[Budget] = &[
+    budget("exchange::encode", 0, [24, 5], 4096),
     budget("exchange::", 0, [24, 8], 4096),
     budget("fft::Copy", 0, [24, 8], 2048),
     budget("fft::Filter(1)(2039)", 40960, [8, 1], 30720),
@@ -223,12 +224,16 @@ const BUDGETS: &[Budget] = &[
     budget("mesh::readout", 0, [24, 4], 7168),
     budget("mesh::", 0, [24, 8], 6144),
     budget("neighbors::link_", 0, [24, 8], 2048),
+    budget("neighbors::sort_rows", 0, [24, 8], 4096),
     budget("neighbors::link", 0, [20, 4], 8192),
     budget("neighbors::within", 0, [20, 4], 8192),
     budget("neighbors::nearest", 0, [10, 2], 20480),
     budget("primitives::scan_apply", 0, [20, 6], 4096),
-    budget("primitives::sort_scatter", 0, [8, 2], 20480),
-    budget("primitives::sort_ties", 0, [12, 2], 8192),
+    budget("primitives::sort_codes", 0, [16, 4], 4096),
+    budget("primitives::sort_count", 0, [24, 6], 4096),
+    budget("primitives::sort_scatter", 0, [6, 2], 20480),
+    budget("primitives::sort_splitters", 0, [8, 2], 2048),
+    budget("tree::leaves", 0, [12, 3], 4096),
     budget("", 0, [24, 8], 4096),
 ];
 

@@ -48,7 +48,8 @@ fn found(ranks: usize, how: usize, domain: &Domain, points: &[f32], linking: Lin
         attribute("mass", 1, &|i| 0.5 + uniform(8, i) as f32)?;
         attribute("velocity", dims, &|i| uniform(9, i) as f32 - 0.5)?;
         let groups = Groups::find(&mut context, &cloud, linking)?;
-        Ok::<_, Error>((groups.labels()?, groups.catalogue(&mut context.recorder, selection)?, groups.ghosts()))
+        let labels = groups.labels(&mut context)?;
+        Ok::<_, Error>((labels, groups.catalogue(&mut context.recorder, selection)?, groups.ghosts()))
     })
     .unwrap();
     let mut all = Found { groups: Catalogue { offset: vec![0], ..Catalogue::default() }, ..Found::default() };
@@ -165,6 +166,54 @@ fn chains_through_all_ranks() {
     assert_eq!(found(4, 0, &ring, &points, Linking::Length(1.5), &selection).groups.total, 1);
 }
 
+/// Eight ranks cut the cusp of a halo, where two fifths of the points have friends on other ranks. What they send each other grows with
+/// the surface of the cut in units of the length, not with how many points are there.
+#[test]
+fn a_halo_that_is_cut_has_few_ghosts() {
+    let n = 60_000;
+    let (domain, all) = (Domain::open(3).unwrap(), points(Kind::Hernquist, n, 3, 17));
+    let length = 0.003 * (2e5 / n as f64).cbrt();
+    let [one, many] = [1, 8].map(|ranks| {
+        let parts = run_threads(ranks, |comm| {
+            let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
+            let rows = n * comm.rank() / ranks..n * (comm.rank() + 1) / ranks;
+            let mut context = Context::new(comm, gpu)?;
+            let cloud = Cloud::from_host(&mut context.recorder, &domain, &all[3 * rows.start..3 * rows.end])?;
+            let groups = Groups::find(&mut context, &cloud, Linking::Length(length))?;
+            Ok::<_, Error>((groups.labels(&mut context)?, groups.ghosts()))
+        });
+        let (labels, ghosts): (Vec<Vec<u64>>, Vec<u64>) = parts.unwrap().into_iter().unzip();
+        (labels.concat(), ghosts.iter().sum::<u64>())
+    });
+    assert!(one.0 == many.0);
+    // Uniform points had 2,548 of 200,000 when all in reach of a leaf's box were sent; that is by surface, too.
+    let uniform = 2548.0 * (n as f64 / 2e5).powf(2.0 / 3.0);
+    assert!((many.1 as f64) < 4.0 * uniform, "{} ghosts", many.1);
+}
+
+/// Points that are about as far from each other as the linking length: rounding decides, and does so alike on any number of ranks.
+#[test]
+fn rounding_decides_alike_on_any_number_of_ranks() {
+    let selection = Selection { min_members: 2, order: Order::Label, observer: None };
+    for (side, dims) in [(0.0, 3), (1.0, 3), (0.0, 2)] {
+        let domain = Domain::new(&[side; 3][..dims]).unwrap();
+        // Ten or thirty in a row, from 0.3 on, a tenth or a thirtieth apart.
+        let row = if dims == 3 { 10u32 } else { 30 };
+        let spacing = 1.0 / f64::from(row);
+        let at = |i: u32, axis: u32| (0.3 + f64::from(i / row.pow(axis) % row) * spacing) as f32;
+        let points: Vec<f32> =
+            (0..row.pow(dims as u32)).flat_map(|i| (0..dims as u32).map(move |a| at(i, a))).collect();
+        let linking = Linking::Length(f64::from(spacing as f32));
+        let one = found(1, 0, &domain, &points, linking, &selection);
+        let groups = one.groups.total;
+        assert!(groups > 1 && one.groups.members_total < points.len() as u64, "{groups} groups");
+        for ranks in [2, 3, 5, 8] {
+            let many = found(ranks, ranks, &domain, &points, linking, &selection);
+            assert!(many.labels == one.labels && many.groups == one.groups, "{ranks} ranks, {dims} axes, box {side}");
+        }
+    }
+}
+
 /// Facts F15 and F21: lengths in mean separations, and points of other boxes.
 #[test]
 fn lengths_in_mean_separations() {
@@ -212,4 +261,39 @@ fn wrong_questions_are_refused() {
     assert!(matches!(fof(negative), FofError::Mass { value, .. } if value == -1.0));
     let wide = failure(box_of, |_| Linking::Length(0.1), Some((1.0, 4)));
     assert!(matches!(fof(wide), FofError::WrongLength { what: "mass", have: 4, want: 2 }));
+}
+
+#[test]
+fn the_first_bad_value_is_named_also_in_groups_that_are_left_out() {
+    // Four points, each a group of its own: the scale factor of the third and the mass of the last are wrong, then a velocity too.
+    let points = [0.1, 0.1, 0.1, 0.9, 0.9, 0.1, 0.9, 0.9];
+    for (ranks, velocity, want) in
+        [(1, 0.0, ("scale_factor", 2)), (2, -0.0, ("scale_factor", 2)), (2, f32::INFINITY, ("velocity", 1))]
+    {
+        let failed = run_threads(ranks, |comm| {
+            let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
+            let mut context = Context::new(comm.clone(), gpu.clone())?;
+            let each = 4 / ranks;
+            let rows = comm.rank() * each..(comm.rank() + 1) * each;
+            let domain = Domain::new(&[1.0; 2])?;
+            let own = &points[2 * rows.start..2 * rows.end];
+            let mut cloud = Cloud::from_host(&mut context.recorder, &domain, own)?;
+            let mass = [1.0, -0.0, 1.0, -1.0];
+            let (scale_factor, velocity) = ([1.0, 1.0, f32::NAN, 1.0], [0.0, 0.0, 0.0, velocity, 0.0, 0.0, 0.0, 0.0]);
+            for (name, width, values) in
+                [("mass", 1, &mass[..]), ("velocity", 2, &velocity[..]), ("scale_factor", 1, &scale_factor[..])]
+            {
+                let array = gpu.array(name, (each * width) as u64)?;
+                context.recorder.upload(&array, 0, &values[rows.start * width..rows.end * width])?;
+                cloud.set(name, array, width as u64)?;
+            }
+            let groups = Groups::find(&mut context, &cloud, Linking::Length(0.1))?;
+            groups.catalogue(&mut context.recorder, &Selection::default())?;
+            Ok::<_, Error>(())
+        });
+        match failed.unwrap_err().failure {
+            Failure::Error(Error::Fof(FofError::NonFinite { what, number })) => assert_eq!((what, number), want),
+            other => panic!("{other:?}"),
+        }
+    }
 }

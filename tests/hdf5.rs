@@ -10,8 +10,10 @@ use hdf5_metno::{File, Group, H5Type};
 use meshloom::Error;
 use meshloom::comm::{Communicator, run_threads};
 use meshloom::grid::split;
+use meshloom::io::collective::seal_groups;
 use meshloom::io::hdf5::{
-    FilePart, Files, GroupCatalog, Groups, Snapshot, SnapshotInfo, SnapshotWriter, part_path, read_groups, write_groups,
+    FilePart, Files, GroupCatalog, Groups, GroupsPlace, Snapshot, SnapshotInfo, SnapshotWriter, part_path, read_groups,
+    write_groups,
 };
 use meshloom::io::{Dtype, IoError, token};
 use meshloom::pm::seal_snapshot_together;
@@ -599,6 +601,37 @@ fn groups_come_back() {
     let found = read_groups(&path).unwrap();
     assert_eq!((found.label.len(), found.velocity, found.members), (0, Some(vec![]), Some(vec![])));
     assert_eq!(scratch.names(), ["fof_tab_000.0.hdf5"]);
+}
+
+#[test]
+fn ranks_write_one_catalogue_of_groups() {
+    let scratch = Scratch::new();
+    let (whole, path, given) = (scratch.file("whole.0.hdf5"), scratch.file("parts.0.hdf5"), groups());
+    write_groups(&whole, &info(64), &given).unwrap();
+    // Rows and members are dealt out apart: the second rank has neither, the third most members.
+    let (rows, members) = ([0, 1, 1, 2], [0, 2, 2, 5]);
+    run_threads(3, |comm| {
+        let rank = comm.rank();
+        let (from, to, first, end) = (rows[rank], rows[rank + 1], members[rank], members[rank + 1]);
+        let part = Groups {
+            label: &given.label[from..to],
+            count: &given.count[from..to],
+            mass: &given.mass[from..to],
+            center: &given.center[from..to],
+            velocity: given.velocity.map(|values| &values[from..to]),
+            inertia_radius: &given.inertia_radius[from..to],
+            velocity_dispersion: given.velocity_dispersion.map(|values| &values[from..to]),
+            max_radius: &given.max_radius[from..to],
+            offset: &given.offset[from..=to],
+            members: given.members.map(|ids| &ids[first..end]),
+        };
+        let place = GroupsPlace { groups: 2, first_group: from as u64, members: 5, first_member: first as u64 };
+        seal_groups::<Error>(&comm, &path, &info(64), &part, place)?.publish()?;
+        comm.barrier()?;
+        Ok::<_, Error>(())
+    })
+    .unwrap();
+    assert_eq!(fs::read(&path).unwrap(), fs::read(&whole).unwrap());
 }
 
 #[test]

@@ -319,6 +319,34 @@ fn pairs_by_distance() {
     }
 }
 
+/// A workgroup that takes many queries one after the other, whose words would be full if they were not emptied in between; and more bins
+/// than a workgroup holds.
+#[test]
+fn histograms_of_workgroups_add_up() {
+    let mut bench = Bench::own();
+    let (gpu, form) = (bench.recorder.gpu().clone(), GroupShape::of(bench.recorder.gpu()));
+    let domain = Domain::new(&[1.0; 3]).unwrap();
+    let count = |bench: &mut Bench, tree: &Tree, bins: &Bins| {
+        let counts = bench.recorder.gpu().array::<u32>("counts", 2 * bins.len() as u64).unwrap();
+        bench.recorder.clear(&counts);
+        bench.radius.pairs(&mut bench.recorder, tree, Queries::Own, bins, PairFilter::Others, &counts).unwrap();
+        join_u64(&bench.recorder.download(&counts, 0, counts.len()).unwrap())
+    };
+    let fine: Vec<f64> = (0..=3000).map(|i| f64::from(i) / 6000.0).collect();
+    let coarse: Vec<f64> = fine.iter().copied().step_by(300).collect();
+    let [fine, coarse] = [fine, coarse].map(|edges| Bins::new(&edges).unwrap());
+    for kind in [Kind::Same, Kind::Two] {
+        let (tree, points) = own(&domain, &points(kind, 400, 3, 19), &mut bench);
+        let want = brute_pairs(&domain, &points, &points, coarse.edges(), |q, s| q != s);
+        for workgroups in [1, 3] {
+            bench.radius = Radius::with(&gpu, form).with_rounds(None).with_histograms(workgroups);
+            assert_eq!(count(&mut bench, &tree, &coarse), want, "{kind:?} in {workgroups}");
+        }
+        let sums: Vec<u64> = count(&mut bench, &tree, &fine).chunks(300).map(|bins| bins.iter().sum()).collect();
+        assert_eq!(sums, want, "{kind:?}");
+    }
+}
+
 /// Pairs of a lattice at distances that are edges, as exact as integers.
 #[test]
 fn distances_of_a_lattice_are_told_from_edges() {
@@ -418,7 +446,8 @@ fn callbacks_see_every_neighbour() {
 #[test]
 fn every_form_finds_the_same() {
     let gpu = Gpu::open(&Options::from_env().unwrap(), 0).unwrap();
-    let mut forms: Vec<(Lanes, u32)> = vec![(Lanes::Alone, 4), (Lanes::Alone, 1), (Lanes::Workgroup, 1)];
+    let mut forms: Vec<(Lanes, u32)> =
+        vec![(Lanes::Alone, 4), (Lanes::Alone, 1), (Lanes::Workgroup(32), 1), (Lanes::Workgroup(64), 1)];
     // A subgroup may turn out to be larger than the least there is.
     let subgroups = [(4, 16, 8), (4, 64, 1), (8, 8, 4), (8, 64, 1)];
     let subgroups = subgroups.into_iter().filter(|(least, ..)| *least <= gpu.capabilities().subgroup_least);

@@ -1,72 +1,23 @@
 //! Operators on devices: values and derivatives against f64 on the host, adjoints by dot products, the same bits for every number of ranks.
 
+#[path = "shared/operators.rs"]
+#[allow(dead_code)]
+mod ranks;
+
 use std::collections::BTreeMap;
 use std::f64::consts::PI;
 use std::rc::Rc;
 
-use meshloom::Context;
-use meshloom::comm::{Communicator, RunError, run_threads};
 use meshloom::fft::{Norm, Operator};
-use meshloom::gpu::{Gpu, Options};
+use meshloom::gpu::Options;
 use meshloom::grid::Grid;
+use meshloom::mesh::Window;
 use meshloom::operators::{
     Adjoint, Differentiable, Field, Fourier, FourierFilter, Hartley, Leaf, Linearisation, Linearised, Model,
-    OperatorCost, OperatorError, PointwiseOperator, RegularGrid, Space, Worker, check_adjoint, check_derivative,
-    random_field,
+    OperatorCost, OperatorError, PointwiseOperator, Readout, RegularGrid, Space, Stencil, Wavenumbers, Worker,
+    check_adjoint, check_derivative, random_field,
 };
-
-/// Process grids: alone, slabs, pencils, more ranks than planes of the smallest mesh.
-const GRIDS: [[usize; 2]; 5] = [[1, 1], [2, 1], [3, 1], [2, 2], [1, 3]];
-
-fn context(comm: Communicator, options: &Options) -> Result<Context, OperatorError> {
-    let gpu = Gpu::open(options, 0)?;
-    Ok(Context::new(comm, gpu)?)
-}
-
-/// Runs `body` on the ranks of a process grid and returns what they give, in order.
-fn on_grid<T: Send>(
-    parts: [usize; 2],
-    options: &Options,
-    body: impl Fn(&mut Worker<'_>) -> Result<T, OperatorError> + Sync,
-) -> Vec<T> {
-    let ranks = parts[0] * parts[1];
-    let results: Result<Vec<T>, RunError<OperatorError>> = run_threads(ranks, |comm| {
-        let mut context = context(comm, options)?;
-        let mut worker = Worker::new(&mut context, Grid::new(parts, ranks).unwrap())?;
-        body(&mut worker)
-    });
-    results.unwrap_or_else(|error| panic!("{parts:?}: {error}"))
-}
-
-/// As found, and with windows of 4 KiB.
-fn options() -> [Options; 2] {
-    let options = Options::from_env().unwrap();
-    [options.clone(), Options { window_bytes: Some(4096), ..options }]
-}
-
-fn regular(worker: &Worker<'_>, shape: [u64; 3]) -> RegularGrid {
-    let size = shape.map(|n| n as f64 * 0.5);
-    RegularGrid { shape, size, grid: worker.comms.grid(), rank: worker.comm().rank() }
-}
-
-/// The cells of a box in C order, by global index.
-fn cells(regular: &RegularGrid) -> Vec<u64> {
-    let (part, [_, n1, n2]) = (regular.part(), regular.shape);
-    let mut cells = Vec::new();
-    for i in part[0].clone() {
-        for j in part[1].clone() {
-            cells.extend(part[2].clone().map(|k| (i * n1 + j) * n2 + k));
-        }
-    }
-    cells
-}
-
-/// A number between -1 and 1 for a cell.
-fn number(cell: u64, salt: u64) -> f64 {
-    let mixed = (cell + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(salt.wrapping_mul(0xbf58_476d_1ce4_e5b9));
-    let mixed = (mixed ^ (mixed >> 29)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    f64::from((((mixed ^ (mixed >> 32)) >> 40) as f32) / (1u32 << 23) as f32) - 1.0
-}
+use ranks::{GRIDS, cells, host, number, on_grid, options, own, regular};
 
 const FLOW: &str = "
     struct State { v: vec3<f32>, energy: f32 }
@@ -79,12 +30,6 @@ const FLOW: &str = "
         let turned = vec2<f32>(z.x * cos(state.energy) - z.y * sin(state.energy), z.x * sin(state.energy) + z.y * cos(state.energy));
         return select(turned, vec2<f32>(log(1.0 + state.energy), state.v.z), x > 0.25);
     }";
-
-/// The values of all leaves on the host.
-fn host(worker: &mut Worker<'_>, field: &Field) -> Result<BTreeMap<String, Vec<f64>>, OperatorError> {
-    let names: Vec<String> = field.space().names().map(Into::into).collect();
-    names.into_iter().map(|name| Ok((name.clone(), field.get(&mut worker.context.recorder, &name)?))).collect()
-}
 
 /// What a pointwise function takes or gives at a place, counted over batches: leaves in the order of their names.
 fn at_place(space: &Space, values: &BTreeMap<String, Vec<f64>>, place: usize) -> Vec<f64> {
@@ -192,11 +137,6 @@ fn ten_pointwise_operators_are_one_dispatch() {
         }
         Ok(())
     });
-}
-
-/// The part of this rank of `all`, by cell of the mesh.
-fn own<T: Copy>(regular: &RegularGrid, all: &[T]) -> Vec<T> {
-    cells(regular).into_iter().map(|cell| all[cell as usize]).collect()
 }
 
 /// `Re F x + Im F x` by its definition.
@@ -411,4 +351,124 @@ fn checks_find_a_wrong_derivative() {
         assert!(error.contains("order 1.") || error.contains("order 0."), "{error}");
         Ok(())
     });
+}
+
+#[test]
+fn warmed_derivatives_allocate_compile_and_move_nothing() {
+    // No other test of the process has this window, so nobody else allocates on this device meanwhile.
+    let options = Options { window_bytes: Some(1 << 20), ..options()[0].clone() };
+    on_grid([1, 1], &options, |worker| {
+        let regular = regular(worker, [6, 5, 8]);
+        let cells = Space::of("x", Leaf::cells(&regular))?;
+        let filter =
+            Operator { constant: [1.0, 0.0], factor: &|_, wave| (-0.1 * wave.k * wave.k).exp(), laplacian: None };
+        let modes = Space::of("xi", Leaf::modes(&regular))?;
+        let amplitudes = Wavenumbers::unique(&regular)?.amplitudes(worker, &modes)?;
+        let both = Model::new(amplitudes).named("a")?.zip(&Model::identity(&modes)?)?;
+        let text = "fn f(a: f32, xi: f32) -> f32 { return a * xi; }";
+        let stencil = Stencil::new(worker, &cells, &[([0, 0, 1], 0.5), ([0, 0, -1], -0.5)])?;
+        let points = [[0.1, 0.2, 0.3], [2.9, 2.4, 3.9]];
+        let parts = [
+            Model::new(PointwiseOperator::wgsl(text, "f", both.target(), "x")?),
+            Model::new(Adjoint(Hartley::new(worker, &cells)?)),
+            Model::new(FourierFilter::new(worker, &cells, &filter)?),
+            pointwise("fn f(x: f32) -> f32 { return exp(x); }", &cells, "x")?,
+            Model::new(stencil),
+            Model::new(Readout::new(worker, &cells, Window::Tsc, &points)?),
+        ];
+        let model = parts.iter().try_fold(both, |model, next| model.then(next))?;
+        let x = random_field(worker, model.domain(), 1)?;
+        let at = model.at(worker, &x)?;
+        let (dx, dy) = (random_field(worker, model.domain(), 2)?, random_field(worker, model.target(), 3)?);
+        let (mut jvp, mut vjp) = (Field::new(worker.gpu(), model.target())?, Field::new(worker.gpu(), model.domain())?);
+        let mut seen = Vec::new();
+        for _ in 0..3 {
+            at.jvp(worker, &dx, &mut jvp)?;
+            at.vjp(worker, &dy, &mut vjp)?;
+            worker.context.recorder.submit()?;
+            let counts = worker.context.recorder.counts();
+            seen.push((counts, worker.gpu().allocations(), worker.gpu().compiled()));
+        }
+        let [_, (before, allocations, compiled), (after, later_allocations, later_compiled)] = seen[..] else {
+            unreachable!()
+        };
+        assert_eq!((later_allocations, later_compiled), (allocations, compiled));
+        assert_eq!(
+            (after.submits - before.submits, after.uploads, after.downloads),
+            (1, before.uploads, before.downloads)
+        );
+        check_adjoint(worker, &model, &x)?;
+        Ok(())
+    });
+}
+
+#[test]
+fn functions_side_by_side_share_their_leaves() {
+    on_grid([1, 1], &options()[0], |worker| {
+        let cells = Leaf::cells(&regular(worker, [3, 4, 5]));
+        let space = |names: &[&str]| Space::new(names.iter().map(|name| (*name, cells.clone())));
+        let first = pointwise("fn f(x: f32, a: f32) -> f32 { return a * sin(x); }", &space(&["a", "x"])?, "z")?;
+        let text = "fn f(m: f32, x: f32, b: f32) -> vec2<f32> { return vec2<f32>(x * m, b + m); }";
+        let second = pointwise(text, &space(&["b", "m", "x"])?, "c")?;
+        let third = "fn f(c: vec2<f32>, z: f32) -> f32 { return c.x * z + c.y * c.y; }";
+        let both = second.zip(&first)?;
+        let model = both.then(&pointwise(third, both.target(), "y")?)?;
+        assert!(both.is_pointwise() && model.is_pointwise());
+        assert_eq!(model.domain().names().collect::<Vec<_>>(), ["a", "b", "m", "x"]);
+        let x = random_field(worker, model.domain(), 1)?;
+        check_adjoint(worker, &model, &x)?;
+        check_derivative(worker, &model, &x, &x)?;
+        let (value, x) = (model.value(worker, &x)?, host(worker, &x)?);
+        for (n, found) in host(worker, &value)?["y"].iter().enumerate() {
+            let [a, b, m, x] = ["a", "b", "m", "x"].map(|name| x[name][n]);
+            let wanted = x * m * a * x.sin() + (b + m).powi(2);
+            assert!((found - wanted).abs() < 1e-5, "{found} {wanted}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn one_number_counts_for_all_places() {
+    let mut bits: Option<Vec<u32>> = None;
+    for parts in GRIDS {
+        let found = on_grid(parts, &options()[1], |worker| {
+            let leaf = Leaf::cells(&regular(worker, [4, 5, 6])).batch(2);
+            let leaves = [("rates", Leaf::vector(1).components(2).batch(2)), ("x", leaf)];
+            let domain = Space::new(leaves)?;
+            let text = "fn f(x: f32, rates: vec2<f32>) -> f32 { return rates.x * exp(rates.y * x); }";
+            let model = pointwise(text, &domain, "y")?;
+            assert!(model.is_pointwise());
+            let mut x = random_field(worker, &domain, 1)?;
+            x.set(&mut worker.context.recorder, "rates", &[0.5, 1.5, -0.25, 0.75])?;
+            check_adjoint(worker, &model, &x)?;
+            let direction = random_field(worker, &domain, 2)?;
+            let check = check_derivative(worker, &model, &x, &direction)?;
+            assert!((check.order.unwrap() - 2.0).abs() < 0.2, "{check}");
+            let own = regular(worker, [4, 5, 6]);
+            let all: Vec<f64> = (0..240).map(|n| number(n, 40)).collect();
+            let values =
+                (0..2).flat_map(|batch| cells(&own).into_iter().map(move |cell| (batch * 120 + cell) as usize));
+            let values: Vec<f64> = values.map(|at| all[at]).collect();
+            x.set(&mut worker.context.recorder, "x", &values)?;
+            let at = model.at(worker, &x)?;
+            let mut dx = Field::new(worker.gpu(), &domain)?;
+            let mut dy = Field::new(worker.gpu(), model.target())?;
+            dy.set(&mut worker.context.recorder, "y", &vec![1.0; values.len()])?;
+            at.vjp(worker, &dy, &mut dx)?;
+            let found = host(worker, &dx)?["rates"].clone();
+            for (batch, [a, b]) in [[0.5, 1.5], [-0.25, 0.75]].into_iter().enumerate() {
+                let x = &all[batch * 120..][..120];
+                let wanted =
+                    [x.iter().map(|x| (b * x).exp()).sum::<f64>(), x.iter().map(|x| a * x * (b * x).exp()).sum()];
+                for (found, wanted) in found[2 * batch..].iter().zip(wanted) {
+                    assert!((found - wanted).abs() < 1e-6 * (1.0 + wanted.abs()) * 10.0, "{found} {wanted}");
+                }
+            }
+            Ok(found.iter().map(|&value| (value as f32).to_bits()).collect::<Vec<_>>())
+        });
+        for found in found {
+            assert_eq!(*bits.get_or_insert(found.clone()), found, "{parts:?}");
+        }
+    }
 }

@@ -22,6 +22,18 @@ kernel_params! {
     struct Entries { entries: u32, rows: u32 }
 }
 kernel_params! {
+    struct EntryKeys { entries: u32, rows: u32, index_bits: u32 }
+}
+kernel_params! {
+    struct Probe { keys: u32, probes: u32 }
+}
+kernel_params! {
+    struct Recipients { count: u32, ranks: u32 }
+}
+kernel_params! {
+    struct Last { queries: u32, k: u32, within: f32 }
+}
+kernel_params! {
     struct Flatten { count: u32, max_hops: u32 }
 }
 kernel_params! {
@@ -204,17 +216,21 @@ fn rows_are_counted_numbered_and_sorted() {
     let entries = index.len() as u32;
     let distance: Vec<f32> = index.iter().map(|&i| i as f32).collect();
     let (offset, index, distance) = (bench.up(&offset), bench.up(&index), bench.up(&distance));
-    let row = bench.up(&vec![0u32; entries as usize]);
-    bench
-        .recorder
-        .each(&kernel("neighbors::row_of"), &[offset.raw(), row.raw()], &Entries { entries, rows: 300 }, entries.into())
-        .unwrap();
-    let want = rows.iter().zip(0u32..).flat_map(|(entries, row)| vec![row; entries.len()]);
-    assert!(bench.down(&row).into_iter().eq(want));
+    let words = [bench.up(&vec![0u32; entries as usize]), bench.up(&vec![0u32; entries as usize])];
+    for index_bits in [30, 31, 32] {
+        let params = EntryKeys { entries, rows: 300, index_bits };
+        let arrays = [offset.raw(), index.raw(), words[0].raw(), words[1].raw()];
+        bench.recorder.each(&kernel("neighbors::entry_keys"), &arrays, &params, entries.into()).unwrap();
+        let [high, low] = words.each_ref().map(|words| bench.down(words));
+        let got = high.into_iter().zip(low).map(|(high, low)| u64::from(high) << 32 | u64::from(low));
+        let row =
+            |(entries, row): (&Vec<u32>, u64)| entries.iter().map(move |&i| row << index_bits | u64::from(i)).collect();
+        assert!(got.eq(rows.iter().zip(0u64..).flat_map(|pair| -> Vec<u64> { row(pair) })));
+    }
     let arrays = [offset.raw(), index.raw(), distance.raw()];
     bench
         .recorder
-        .dispatch(&kernel("neighbors::sort_rows"), &arrays, &Count { count: 300 }, 300u64.div_ceil(64))
+        .dispatch(&kernel("neighbors::sort_rows"), &arrays, &Count { count: 300 }, 300u64.div_ceil(8))
         .unwrap();
     let want: Vec<u32> = rows
         .into_iter()
@@ -323,4 +339,80 @@ fn forests_are_flattened_and_labelled() {
             assert!(members.iter().all(|&number| labels[number as usize] == *least));
         }
     }
+}
+
+#[test]
+fn keys_are_counted_and_rows_told_where_they_go() {
+    let mut bench = Bench::new();
+    // Few high words, so that low ones decide, and keys that occur many times.
+    let words = |seed, n| random(seed, n, 5).into_iter().zip(random(seed + 1, n, 40));
+    let mut keys: Vec<(u32, u32)> = words(40, 3000).map(|(h, l)| (h * 0x3fff_ffff, l * 0x0666_6666)).collect();
+    keys.sort_unstable();
+    let mut probes: Vec<(u32, u32)> = words(42, 500).map(|(h, l)| (h * 0x3fff_ffff, l * 0x0666_6666 + l % 3)).collect();
+    probes.extend([(0, 0), (u32::MAX, u32::MAX)]);
+    for count in [0, 1, 3000] {
+        let keys = &keys[..count];
+        let split = |pairs: &[(u32, u32)]| -> [Vec<u32>; 2] {
+            [pairs.iter().map(|p| p.0).collect(), pairs.iter().map(|p| p.1).collect()]
+        };
+        let arrays =
+            [split(keys), split(&probes)].concat().into_iter().map(|words| bench.up(&words)).collect::<Vec<_>>();
+        let places = bench.up(&vec![0u32; probes.len()]);
+        let arrays: Vec<_> = arrays.iter().map(Array::raw).chain([places.raw()]).collect();
+        let params = Probe { keys: count as u32, probes: probes.len() as u32 };
+        bench.recorder.each(&kernel("sort::probe"), &arrays, &params, probes.len() as u64).unwrap();
+        let want = probes.iter().map(|probe| keys.iter().filter(|key| *key <= probe).count() as u32);
+        assert!(bench.down(&places).into_iter().eq(want), "{count} keys");
+    }
+
+    // Parts of which some are empty.
+    let order: Vec<u32> = (0..1000u32).map(|i| i * 7 % 1000).collect();
+    let cuts = [0u32, 0, 10, 10, 700, 1000, 1000];
+    let (device, places) = (bench.up(&order), bench.up(&cuts));
+    let [recipients, inverse] = [bench.up(&[0u32; 1000]), bench.up(&[0u32; 1000])];
+    let arrays = [device.raw(), places.raw(), recipients.raw()];
+    let params = Recipients { count: 1000, ranks: cuts.len() as u32 };
+    bench.recorder.each(&kernel("sort::recipients"), &arrays, &params, 1000).unwrap();
+    let arrays = [device.raw(), inverse.raw()];
+    bench.recorder.each(&kernel("points::inverse"), &arrays, &Count { count: 1000 }, 1000).unwrap();
+    let (recipients, inverse) = (bench.down(&recipients), bench.down(&inverse));
+    for (place, &row) in order.iter().enumerate() {
+        assert_eq!(inverse[row as usize], place as u32);
+        let rank = cuts.iter().filter(|&&cut| cut <= place as u32).count() - 1;
+        assert_eq!(recipients[row as usize], rank as u32);
+    }
+}
+
+#[test]
+fn lists_change_their_order_with_their_entries() {
+    let mut bench = Bench::new();
+    let lengths: Vec<u32> = random(44, 300, 9).into_iter().map(|n| n.saturating_sub(3)).collect();
+    let ends = |lengths: &[u32]| -> Vec<u32> { (0..=lengths.len()).map(|i| lengths[..i].iter().sum()).collect() };
+    let rows: Vec<u32> = (0..300u32).map(|i| (i * 77 + 5) % 300).collect();
+    let mut moved = vec![0; 300];
+    rows.iter().zip(&lengths).for_each(|(&row, &n)| moved[row as usize] = n);
+    let (offset, start) = (ends(&lengths), ends(&moved));
+    let entries = offset[300];
+    let [old, new, to] = [&offset, &start, &rows].map(|words| bench.up(words));
+    let [found, places] = [bench.up(&vec![0u32; 300]), bench.up(&vec![0u32; entries as usize])];
+    bench
+        .recorder
+        .each(&kernel("neighbors::row_lengths"), &[old.raw(), found.raw()], &Count { count: 300 }, 300)
+        .unwrap();
+    assert_eq!(bench.down(&found), lengths);
+    let arrays = [&old, &to, &new, &places].map(Array::raw);
+    let params = Entries { entries, rows: 300 };
+    bench.recorder.each(&kernel("neighbors::entry_places"), &arrays, &params, entries.into()).unwrap();
+    let row = |row: usize| (0..lengths[row]).map(move |entry| (row, entry));
+    let want = (0..300).flat_map(row).map(|(row, entry)| start[rows[row] as usize] + entry);
+    assert!(bench.down(&places).into_iter().eq(want));
+
+    let k = 3;
+    let distance: Vec<f32> = (0..300 * k).map(|i| uniform(45, i) as f32).collect();
+    let (lists, reach) = (bench.up(&distance), bench.up(&[0f32; 300]));
+    let params = Last { queries: 300, k: k as u32, within: 0.5 };
+    let arrays = [to.raw(), lists.raw(), reach.raw()];
+    bench.recorder.each(&kernel("neighbors::last_distance"), &arrays, &params, 300).unwrap();
+    let want = rows.iter().map(|&row| distance[3 * row as usize + 2].min(0.5));
+    assert!(bench.down(&reach).into_iter().eq(want));
 }

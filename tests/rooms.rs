@@ -25,7 +25,7 @@ const POINTS: &[&[&str]] = &[
     &["error"],
     &["domain"],
     &["cloud", "curve", "rows"],
-    &["extent"],
+    &["extent", "u64_array"],
     &["sort", "tree"],
     &["ghosts"],
     &["partition"],

@@ -78,7 +78,7 @@ fn tell(context: &mut Context, case: &Case) -> Result<Told, Error> {
         if edges(length)[1] as f32 > 0.0 {
             told.pairs.push(search.pairs(context, None, &Bins::new(&edges(length))?)?);
         }
-        told.labels.push(Groups::find(context, &cloud, Linking::Length(length.into()))?.labels()?);
+        told.labels.push(Groups::find(context, &cloud, Linking::Length(length.into()))?.labels(context)?);
     }
     Ok(told)
 }

@@ -30,13 +30,15 @@ fn transfer(source: u32, destination: u32) {
 #endif
 
 fn each(cell: u32) {
-    let plane = cell / params.extent.w;
-    let slab = plane / params.extent.z;
+    // Three divisions; remainders follow from them.
+    let line = cell / params.extent.w;
+    let plane = line / params.extent.z;
+    let slab = plane / params.extent.y;
     let at = vec4<u32>(
-        slab / params.extent.y,
-        slab % params.extent.y,
-        plane % params.extent.z,
-        cell % params.extent.w,
+        slab,
+        plane - slab * params.extent.y,
+        line - plane * params.extent.z,
+        cell - line * params.extent.w,
     );
     transfer(params.starts.x + dot(params.from_strides, at), params.starts.y + dot(params.to_strides, at));
 }

@@ -191,6 +191,12 @@ impl Communicator {
 
     /// `all_gather` as part of any collective.
     pub(super) fn all_gather_blocks<T: Pod>(&self, call: &Call, mine: &[T]) -> Result<Vec<T>> {
+        if let Some(native) = self.native(size_of_val(mine)) {
+            self.meet(call)?;
+            let mut all = vec![T::zeroed(); mine.len() * self.size()];
+            native.all_gather(bytemuck::cast_slice(mine), bytemuck::cast_slice_mut(&mut all))?;
+            return Ok(all);
+        }
         let bytes = self.all_gather_bytes(call, mine, &vec![size_of_val(mine); self.size()])?;
         Ok(from_bytes(mine.len() * self.size(), &bytes))
     }
@@ -199,11 +205,6 @@ impl Communicator {
     /// `sizes` are the bytes of the block of each rank.
     fn all_gather_bytes<T: Pod>(&self, call: &Call, mine: &[T], sizes: &[usize]) -> Result<Vec<u8>> {
         let (rank, size) = (self.rank(), self.size());
-        if let Some(native) = self.native(sizes[0]).filter(|_| sizes.iter().all(|&bytes| bytes == sizes[0])) {
-            let mut all = vec![0; sizes.iter().sum()];
-            self.meet(call)?;
-            return native.all_gather(bytemuck::cast_slice(mine), &mut all).map(|()| all);
-        }
         let bytes_of =
             |first: usize, blocks: usize| (first..first + blocks).map(|block| sizes[block % size]).sum::<usize>();
         let mut held = to_bytes(mine); // the blocks of the ranks from `rank` on, cyclically

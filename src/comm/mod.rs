@@ -18,7 +18,7 @@
 //!   so that the `int` counts of MPI are no limit.
 //! - **Collectives are called by all ranks, in the same order.** Where they are not, a rank that notices gets
 //!   [`CommError::Mismatch`], within seconds, in every build: each message of a collective says what its sender called, and
-//!   a rank that waits long queries which collective the other one is in. No collective returns a wrong result; ranks
+//!   a rank that waits long queries which collective the other one is in, and who finds a mismatch tells all. No collective returns a wrong result; ranks
 //!   that only had to send may get the error later, at the latest when all are done ([`CommError::Untaken`]).
 //! - **No hang after a failure.** A rank that returns an error, panics, aborts or leaves ends the waits of the others.
 //!   Slow ranks are waited for without an end, and so are two ranks that wait for each other in different
@@ -36,12 +36,12 @@ mod gather;
 mod gone;
 mod lane;
 mod mailbox;
+mod meet;
 mod memory;
 mod message;
 mod mismatch;
 #[cfg(feature = "mpi")]
 mod mpi;
-mod native;
 mod op;
 mod reduce;
 mod run;

@@ -3,22 +3,28 @@
 //! Elements are combined along a fixed tree over the rank order (0 with 1, 2 with 3, then pairs of pairs), never in the
 //! order in which they arrive: for a given number of ranks the result is the same to the last bit.
 
+use std::borrow::Cow;
+
 use super::Result;
 use super::call::{Call, Operation};
 use super::communicator::{Communicator, from_bytes};
+use super::meet::LONG;
 use super::op::{Op, Reducible, combine};
 
 impl Communicator {
     /// Replaces each element by its reduction over all ranks. Collective; the length is the same on all ranks.
     ///
-    /// Moves the whole slice about 2 log2(size) times on the busiest rank: meant for short slices; for long ones use
-    /// [`reduce_scatter`](Communicator::reduce_scatter), whose result is the same to the last bit.
+    /// A short slice moves as a whole, about 2 log2(size) times on the busiest rank; of a long one each rank reduces a part, and all
+    /// is moved twice. The result is the same to the last bit, and that of [`reduce_scatter`](Communicator::reduce_scatter).
     ///
     /// # Errors
     /// [`Mismatch`](super::CommError::Mismatch), [`PeerFailed`](super::CommError::PeerFailed), or those of the backend.
     pub fn all_reduce<T: Reducible>(&self, data: &mut [T], op: Op) -> Result<()> {
         let call = self.begin(Call::new(Operation::AllReduce).reducing(op, T::KIND).of::<T>().count(data.len()));
         let (rank, size) = (self.rank(), self.size());
+        if size_of_val(data) >= LONG && size > 1 {
+            return self.all_reduce_in_parts(&call, data, op);
+        }
         let mut distance = 1;
         while distance < size {
             if rank & distance != 0 {
@@ -47,18 +53,35 @@ impl Communicator {
         if block == 0 {
             return self.meet(&call).map(|()| Vec::new());
         }
-        let all = self.all_to_all_blocks(&call, block, data)?;
-        let mut blocks: Vec<Vec<T>> = all.chunks_exact(block).map(<[T]>::to_vec).collect();
+        self.reduce_blocks(&call, block, data, op)
+    }
+
+    /// Each rank reduces a block of the data and gives it to all.
+    fn all_reduce_in_parts<T: Reducible>(&self, call: &Call, data: &mut [T], op: Op) -> Result<()> {
+        let block = data.len().div_ceil(self.size());
+        let mut padded = Cow::Borrowed(&*data);
+        if block * self.size() > data.len() {
+            padded.to_mut().resize(block * self.size(), T::identity(op));
+        }
+        let mine = self.reduce_blocks(call, block, &padded, op)?;
+        data.copy_from_slice(&self.all_gather_blocks(call, &mine)?[..data.len()]);
+        Ok(())
+    }
+
+    /// This rank's block, reduced over all ranks.
+    fn reduce_blocks<T: Reducible>(&self, call: &Call, block: usize, data: &[T], op: Op) -> Result<Vec<T>> {
+        let mut blocks = self.all_to_all_blocks(call, block, data)?;
         // The tree of `all_reduce`, on one rank.
-        let mut distance = 1;
+        let mut distance = block;
         while distance < blocks.len() {
             for lower in (0..blocks.len() - distance).step_by(2 * distance) {
                 let (head, tail) = blocks.split_at_mut(lower + distance);
-                combine(&mut head[lower], &tail[0], op);
+                combine(&mut head[lower..lower + block], &tail[..block], op);
             }
             distance *= 2;
         }
-        Ok(blocks.swap_remove(0))
+        blocks.truncate(block);
+        Ok(blocks)
     }
 
     /// Replaces each element by its reduction over the ranks up to and including this one. Collective; the length is the

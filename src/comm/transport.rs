@@ -5,7 +5,6 @@ use super::call::Call;
 use super::lane::Lane;
 use super::memory::Span;
 use super::mismatch::Mismatch;
-use super::native::Native;
 
 /// One rank's end of a communicator.
 ///
@@ -46,6 +45,19 @@ pub(super) trait Transport: Send + Sync {
     fn abort(&self, message: &str) -> !;
 }
 
+/// Collectives of bytes that a backend has. All ranks have met in the same call; these calls return when this rank's part is done,
+/// and never before the backend has done with their memory.
+pub(super) trait Native {
+    /// Copies the data of `root` to all.
+    fn broadcast(&self, root: usize, data: &mut [u8]) -> Result<()>;
+    /// Gives `root` the equally long data of all, in the order of ranks. Only its `all` is written.
+    fn gather(&self, root: usize, mine: &[u8], all: &mut [u8]) -> Result<()>;
+    /// Gives every rank the data of all, in the order of ranks.
+    fn all_gather(&self, mine: &[u8], all: &mut [u8]) -> Result<()>;
+    /// Gives each rank its one of equal blocks of the data of each, in the order of ranks.
+    fn all_to_all(&self, data: &[u8], all: &mut [u8]) -> Result<()>;
+}
+
 /// This rank's part of a split.
 pub(super) struct Group {
     /// Its number among the parts of this split, for `MPI_Comm_split`.
@@ -68,7 +80,7 @@ pub(super) enum Payload {
 /// Where a message is received.
 pub(super) enum Target {
     /// In a vector for so many bytes.
-    Bytes(usize),
+    Bytes(#[cfg_attr(not(feature = "mpi"), expect(dead_code))] usize),
     Span(Span),
 }
 

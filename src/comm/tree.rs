@@ -91,3 +91,32 @@ impl Communicator {
         Ok(held)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{CommError, run_threads};
+    use super::*;
+
+    #[test]
+    fn every_rank_hangs_below_another_and_none_has_more_than_log2_children() {
+        for size in [1, 2, 3, 5, 8, 13] {
+            for root in [0, size / 2, size - 1] {
+                let of_rank = |comm: Communicator| {
+                    let tree = Tree::new(&comm, root);
+                    Ok::<_, CommError>((tree.parent(), tree.below(), tree.children().collect::<Vec<_>>()))
+                };
+                let ranks = run_threads(size, of_rank).unwrap();
+                assert_eq!((ranks[root].0, ranks[root].1), (None, size));
+                for (rank, (_, below, children)) in ranks.iter().enumerate() {
+                    assert!(children.len() <= size.next_power_of_two().trailing_zeros() as usize);
+                    let mut at = 1;
+                    for &(child, first, count) in children {
+                        assert_eq!((ranks[child].0, ranks[child].1, first), (Some(rank), count, at));
+                        at += count;
+                    }
+                    assert_eq!(at, *below);
+                }
+            }
+        }
+    }
+}

@@ -32,6 +32,7 @@ mod channel;
 pub mod collectives;
 mod context;
 mod error;
+mod exact_sum;
 pub mod ghost_cells;
 mod grid_comms;
 mod host_memory;
@@ -49,6 +50,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use channel::{Channel, ChunkedArray};
 pub use context::Context;
 pub use error::ExchangeError;
+pub use exact_sum::{ExactSum, Terms};
+pub(crate) use exact_sum::{FIXED, bits_for};
 pub use grid_comms::GridComms;
 pub use pending::PendingExchange;
 pub use reshape::Reshape;
@@ -66,7 +69,7 @@ pub(crate) fn kernels() -> Vec<KernelSource> {
     let copies = reshape::COPIED.into_iter().filter(|element| !double(element));
     let copies = copies.map(|element| kernel(element, CopyAction::Replace));
     let sums = [CopyAction::AddFloat, CopyAction::AddWide].map(|action| kernel(Element::U32, action));
-    copies.chain(sums).chain(wire::kernels()).collect()
+    copies.chain(sums).chain(wire::kernels()).chain(exact_sum::kernels()).collect()
 }
 
 /// How data travels: the communicator, the size and number of chunks, and the form of values between ranks.

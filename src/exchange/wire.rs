@@ -25,7 +25,8 @@ pub enum Wire {
 /// Values per block, and words that its coded form takes.
 const BLOCK: u64 = 64;
 const CODED: u64 = 1 + BLOCK / 2;
-/// Invocations per workgroup; each treats a block.
+/// Blocks that a workgroup encodes, and its invocations.
+const BLOCKS_EACH: u64 = 8;
 const GROUP: u32 = 64;
 
 /// The kernels of [`Wire::Block16`].
@@ -48,11 +49,9 @@ crate::gpu::kernel_params! {
 
 /// The kernels that encode and decode.
 pub(super) fn kernels() -> [KernelSource; 2] {
-    [
-        ("exchange::encode", include_str!("../../shaders/exchange/encode.wgsl")),
-        ("exchange::decode", include_str!("../../shaders/exchange/decode.wgsl")),
-    ]
-    .map(|(label, text)| KernelSource::new(label, text).params::<WireParams>().group(GROUP))
+    let encode = KernelSource::new("exchange::encode", include_str!("../../shaders/exchange/encode.wgsl"));
+    let decode = KernelSource::new("exchange::decode", include_str!("../../shaders/exchange/decode.wgsl"));
+    [encode.params::<WireParams>().group(GROUP), decode.params::<WireParams>()]
 }
 
 impl Default for Codec {
@@ -107,7 +106,8 @@ impl Codec {
         let gpu = recorder.gpu().clone();
         let message = gpu.array_in::<u32>("exchange::encoded", send.words, MemoryKind::Outgoing)?;
         for place in &send.places {
-            place.dispatch(recorder, &self.encode, outgoing, &message)?;
+            let arrays = [outgoing.raw(), message.raw()];
+            recorder.dispatch(&self.encode, &arrays, &place.params(), place.blocks().div_ceil(BLOCKS_EACH))?;
         }
         let coded = gpu.array_in::<u32>("exchange::received", receive.words, MemoryKind::Incoming)?;
         let places = receive.places;
@@ -121,22 +121,21 @@ impl Decoding {
     /// Records it.
     pub fn record(self, recorder: &mut Recorder) -> Result<(), DeviceError> {
         let Decoding { codec, places, coded, plain } = self;
-        places.iter().try_for_each(|place| place.dispatch(recorder, &codec.decode, &plain, &coded))
+        let arrays = [plain.raw(), coded.raw()];
+        let words = |place: &CodedPlace| place.blocks() * (BLOCK / 2);
+        places.iter().try_for_each(|place| recorder.each(&codec.decode, &arrays, &place.params(), words(place)))
     }
 }
 
 impl CodedPlace {
-    fn dispatch(
-        &self,
-        recorder: &mut Recorder,
-        kernel: &Kernel,
-        plain: &Array<u32>,
-        coded: &Array<u32>,
-    ) -> Result<(), DeviceError> {
-        let blocks = self.count.div_ceil(BLOCK);
-        let [start, count, target_start, number] = [self.plain, self.count, self.coded, blocks].map(|n| n as u32);
-        let params = WireParams { start, count, target_start, blocks: number };
-        recorder.dispatch(kernel, &[plain.raw(), coded.raw()], &params, blocks.div_ceil(u64::from(GROUP)))
+    fn blocks(&self) -> u64 {
+        self.count.div_ceil(BLOCK)
+    }
+
+    fn params(&self) -> WireParams {
+        let [start, count, target_start, blocks] =
+            [self.plain, self.count, self.coded, self.blocks()].map(|n| n as u32);
+        WireParams { start, count, target_start, blocks }
     }
 }
 

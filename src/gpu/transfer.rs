@@ -64,10 +64,23 @@ impl Recorder {
         len: u64,
     ) -> Result<Vec<T>, DeviceError> {
         inside("download", array.len(), start, len)?;
+        let mut data = vec![T::zeroed(); len as usize];
+        self.download_into(array, start, &mut data)?;
+        Ok(data)
+    }
+
+    /// As [`download`](Self::download), into memory that the caller has.
+    pub(crate) fn download_into<T: DeviceElement>(
+        &mut self,
+        array: &Array<T>,
+        start: u64,
+        data: &mut [T],
+    ) -> Result<(), DeviceError> {
+        let len = data.len() as u64;
+        inside("download", array.len(), start, len)?;
         self.reach(array.raw(), "download")?;
         self.submit()?;
-        let mut data = vec![T::zeroed(); len as usize];
-        let mut rest: &mut [u8] = bytemuck::cast_slice_mut(&mut data);
+        let mut rest: &mut [u8] = bytemuck::cast_slice_mut(data);
         for (buffer, offset, bytes) in array.raw().pieces(start, len) {
             for at in (0..bytes).step_by(CHUNK as usize) {
                 let size = (bytes - at).min(CHUNK);
@@ -77,7 +90,7 @@ impl Recorder {
             }
         }
         self.counts.downloads += 1;
-        Ok(data)
+        Ok(())
     }
 
     /// Waits for everything submitted and reads bytes of a buffer through a staging buffer.

@@ -20,6 +20,8 @@
 use std::path::Path;
 
 use crate::comm::{CommError, Communicator};
+#[cfg(feature = "hdf5")]
+use crate::io::hdf5;
 use crate::io::{IoError, Member, NpyElement, NpyWriter, NpzWriter, PartCrc, Sealed, token};
 
 /// Elements of an archive that are written at a time: few enough that they are in the cache when their CRC is computed.
@@ -147,6 +149,40 @@ pub fn seal_npz<E: From<IoError> + From<CommError>>(
     let Archive { writer, parts } = archive;
     let parts = comm.gather_v(0, &parts)?;
     let sealed = writer.seal(parts.as_ref().map_or(&[], |parts| parts.data()))?;
+    comm.barrier()?;
+    Ok(sealed)
+}
+
+/// Writes one catalogue of groups in HDF5 from all ranks, each its part of rows and members, which stands at `place`; the file has no name
+/// yet, which rank 0 gives it by [`Sealed::publish`]. All ranks have the same optional columns. Collective.
+///
+/// # Errors
+/// [`IoError`], and those of the ranks.
+#[cfg(feature = "hdf5")]
+pub fn seal_groups<E: From<IoError> + From<CommError>>(
+    comm: &Communicator,
+    path: &Path,
+    info: &hdf5::SnapshotInfo,
+    groups: &hdf5::Groups,
+    place: hdf5::GroupsPlace,
+) -> Result<Sealed, E> {
+    use hdf5::GroupsWriter;
+
+    let token = shared_token(comm)?;
+    let made = match comm.rank() {
+        0 => Some(GroupsWriter::create(path, info, groups, place, &token)?),
+        _ => None,
+    };
+    // Also the message to the other ranks that the file exists.
+    let offsets = comm.all_gather_v(made.as_ref().map_or(&[], GroupsWriter::offsets))?;
+    let writer = match made {
+        Some(writer) => writer,
+        None => GroupsWriter::open(path, info, groups, place, (&token, offsets.data()))?,
+    };
+    // All have the file open before any may fail: rank 0 would remove it, and others would report it as missing.
+    comm.barrier()?;
+    writer.write(groups)?;
+    let sealed = writer.seal()?;
     comm.barrier()?;
     Ok(sealed)
 }

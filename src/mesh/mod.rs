@@ -13,8 +13,10 @@ mod kick_drift;
 mod painter;
 mod particles;
 mod points_in_cells;
+mod position_adjoint;
 mod power;
 mod push;
+mod value_painter;
 mod window;
 
 pub use axpby::Axpby;
@@ -23,13 +25,16 @@ pub use kick_drift::KickDrift;
 pub use painter::{Painter, UNITS};
 pub use particles::{Lattice, Mesh, Particles};
 pub use points_in_cells::PointsInCells;
+pub use position_adjoint::{ForceMeshes, PositionAdjoint};
 pub use power::{Bin, SpectrumGeometry, density_contrast, power_spectrum};
 pub use push::Push;
+pub use value_painter::{PaintedValues, ValuePainter};
 pub use window::Window;
 
 use crate::gpu::KernelSource;
 
 /// The kernels of the room in all forms.
 pub(crate) fn kernels() -> Vec<KernelSource> {
-    painter::kernels().into_iter().chain(kick_drift::kernels()).chain(axpby::kernels()).collect()
+    let particles = painter::kernels().into_iter().chain(kick_drift::kernels()).chain(value_painter::kernels());
+    particles.chain(position_adjoint::kernels()).chain(axpby::kernels()).collect()
 }

@@ -135,6 +135,11 @@ impl PointsInCells {
         Ok(PointsInCells { mesh, cell, offset, total: total[0], sent: sent * size_of::<Placed>() as u64 })
     }
 
+    /// The cell of a mesh of `shape` in a periodic box of `size` that a finite position lies in: the rank that owns it has the point.
+    pub fn cell_of(position: [f64; 3], size: [f64; 3], shape: [u64; 3]) -> [u64; 3] {
+        [0, 1, 2].map(|a| u64::from(locate(position[a], size[a], shape[a]).0))
+    }
+
     /// The mesh.
     pub fn mesh(&self) -> &Mesh {
         &self.mesh

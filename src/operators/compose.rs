@@ -5,11 +5,12 @@ use std::rc::Rc;
 use super::cost::OperatorCost;
 use super::error::OperatorError;
 use super::field::Field;
+use super::leaf::Leaf;
 use super::operator::{Differentiable, Linearised, Model};
 use super::pointwise::{Binary, Pointwise};
 use super::pointwise_map::PointwiseMap;
 use super::pointwise_operator::PointwiseOperator;
-use super::space::{Leaf, Space};
+use super::space::Space;
 use super::worker::Worker;
 use crate::fft::Values;
 

@@ -1,7 +1,8 @@
 //! Fields: the values of a space on one rank.
 
 use super::error::OperatorError;
-use super::space::{Domain, Space};
+use super::leaf::Support;
+use super::space::Space;
 use crate::gpu::{Array, DeviceError, Gpu, Recorder};
 
 /// The values of one leaf.
@@ -26,8 +27,8 @@ impl Field {
     /// # Errors
     /// [`DeviceError::OutOfMemory`], [`DeviceError::TooLong`].
     pub fn new(gpu: &Gpu, space: &Space) -> Result<Self, DeviceError> {
-        let contents = space.leaves().map(|(name, leaf)| match leaf.domain {
-            Domain::Parameters { .. } => Ok(Contents::Host(vec![0.0; leaf.len() as usize])),
+        let contents = space.leaves().map(|(name, leaf)| match leaf.support {
+            Support::Parameters { .. } => Ok(Contents::Host(vec![0.0; leaf.len() as usize])),
             _ => Ok(Contents::Device(gpu.array(&format!("operators::{name}"), leaf.len())?)),
         });
         Ok(Field { space: space.clone(), contents: contents.collect::<Result<_, DeviceError>>()? })
@@ -62,7 +63,7 @@ impl Field {
                 Contents::Device(array) => (array.len(), false),
                 Contents::Host(values) => (values.len() as u64, true),
             };
-            if len != leaf.len() || on_host != matches!(leaf.domain, Domain::Parameters { .. }) {
+            if len != leaf.len() || on_host != matches!(leaf.support, Support::Parameters { .. }) {
                 let place = if on_host { "the host" } else { "the device" };
                 let why = format!("{len} numbers on {place} are given for {leaf}, which is {} numbers", leaf.len());
                 return Err(OperatorError::Fit { operator: WHAT.into(), leaf: name.into(), why });
@@ -83,6 +84,13 @@ impl Field {
 
     pub(super) fn contents_mut(&mut self) -> &mut [Contents] {
         &mut self.contents
+    }
+
+    /// Handles on the leaves below `branch`.
+    pub fn under(&self, branch: &str) -> Field {
+        let space = self.space.under(branch);
+        let contents = space.names().filter_map(|name| self.space.position(name)).map(|at| self.contents[at].clone());
+        Field { contents: contents.collect(), space }
     }
 
     /// The array of a leaf.
@@ -176,7 +184,7 @@ impl Field {
             space.admits(&self.space, operator)?;
             return Ok(Field { space: space.clone(), contents: self.contents.clone() });
         }
-        let of = |(name, leaf): (&str, &super::space::Leaf)| match self.space.position(name) {
+        let of = |(name, leaf): (&str, &super::leaf::Leaf)| match self.space.position(name) {
             None => Err(OperatorError::missing(operator, name, &self.space)),
             Some(at) => match self.space.leaf(name) {
                 Some(own) if own != leaf => Err(OperatorError::fit(operator, name, leaf, own)),

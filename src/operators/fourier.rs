@@ -3,8 +3,9 @@
 use super::cost::CallCost;
 use super::error::OperatorError;
 use super::field::Field;
+use super::leaf::{Leaf, RegularGrid, Support};
 use super::linear::Linear;
-use super::space::{Domain, Leaf, RegularGrid, Space};
+use super::space::Space;
 use super::worker::Worker;
 use crate::exchange::GridComms;
 use crate::fft::{Norm, Route, Spec, Transform, TransformCallbacks, TransformTuning, Value, Values};
@@ -38,7 +39,7 @@ pub(super) fn cells_of<'a>(
     operator: &str,
 ) -> Result<(&'a str, &'a Leaf, &'a RegularGrid), OperatorError> {
     match space.only() {
-        Some((name, leaf @ Leaf { domain: Domain::Cells { regular, ghosts }, .. })) if *ghosts == [[0; 2]; 3] => {
+        Some((name, leaf @ Leaf { support: Support::Cells { regular, ghosts }, .. })) if *ghosts == [[0; 2]; 3] => {
             Ok((name, leaf, regular))
         }
         _ => Err(OperatorError::invalid(operator, format!("{space} is not one field of cells without ghosts"))),
@@ -87,8 +88,8 @@ impl Fourier {
         let (name, leaf, regular) = cells_of(domain, NAME)?;
         cut_alike(regular, &worker.comms, NAME)?;
         let half = leaf.values == Values::Real;
-        let modes = Domain::Modes { regular: regular.clone(), half };
-        let target = Space::of(name, Leaf { domain: modes, ..leaf.clone() }.complex())?;
+        let modes = Support::Modes { regular: regular.clone(), half };
+        let target = Space::of(name, Leaf { support: modes, ..leaf.clone() }.complex())?;
         let gpu = worker.gpu();
         let transform = match leaf.values {
             Values::Real => AnyTransform::Real(transform(gpu, leaf, regular, norm)?),

@@ -4,9 +4,10 @@ use super::cost::CallCost;
 use super::error::OperatorError;
 use super::field::Field;
 use super::fourier::{cells_of, cut_alike, route_cost, transform};
+use super::leaf::{Leaf, Support};
 use super::linear::Linear;
 use super::pointwise::{Form, Pointwise, PointwiseError, PointwiseParams, kernel};
-use super::space::{Domain, Leaf, Space};
+use super::space::Space;
 use super::worker::Worker;
 use crate::fft::{Norm, Transform, Values};
 use crate::gpu::{Array, Kernel, KernelSource};
@@ -58,8 +59,8 @@ impl Hartley {
                 "complex fields; transform real and imaginary parts as two components",
             ));
         }
-        let modes = Domain::Modes { regular: regular.clone(), half: false };
-        let target = Space::of(name, Leaf { domain: modes, ..leaf.clone() })?;
+        let modes = Support::Modes { regular: regular.clone(), half: false };
+        let target = Space::of(name, Leaf { support: modes, ..leaf.clone() })?;
         let transform = transform(worker.gpu(), leaf, regular, Norm::Backward)?;
         let compiled = |(label, text, forms): (&str, &str, [Form; 2])| {
             let source = source([label, text], forms);

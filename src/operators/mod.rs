@@ -13,41 +13,72 @@
 //! the same for every number of ranks.
 
 mod check;
+mod collectives;
 mod compose;
+mod convolution;
 mod cost;
+mod diagonal;
 mod error;
-mod exact_sum;
 mod field;
 mod fourier;
 mod fourier_filter;
+mod gather;
+mod ghosts;
 mod hartley;
+mod leaf;
 mod linear;
+mod lines_of_sight;
 mod operator;
 mod pointwise;
 mod pointwise_map;
 mod pointwise_operator;
+mod readout;
+
+mod select;
 mod space;
+mod stencil;
+mod wavenumbers;
 mod worker;
 
 pub use check::{AdjointCheck, TaylorCheck, check_adjoint, check_derivative, random_field};
+pub use collectives::{Replicate, SumOverRanks, ToDevice};
+pub use convolution::Convolution;
 pub use cost::{CallCost, OperatorCost};
+pub use diagonal::Diagonal;
 pub use error::OperatorError;
-pub use exact_sum::{ExactSum, Terms};
 pub use field::{Contents, Field};
 pub use fourier::Fourier;
 pub use fourier_filter::FourierFilter;
+pub use gather::Gather;
+pub(crate) use ghosts::Ghosted;
+pub use ghosts::Ghosts;
 pub use hartley::Hartley;
+pub use leaf::{Leaf, RegularGrid, Support};
 pub use linear::{Adjoint, Linear};
+pub use lines_of_sight::{Line, LinesOfSight};
 pub use operator::{Differentiable, Linearisation, Linearised, Model};
 pub use pointwise::{Argument, Form, Pointwise, PointwiseError};
 pub use pointwise_map::PointwiseMap;
 pub use pointwise_operator::PointwiseOperator;
-pub use space::{Domain, Leaf, RegularGrid, Space};
+pub use readout::Readout;
+pub use select::Select;
+pub use space::Space;
+pub use stencil::{Stencil, Tap};
+pub use wavenumbers::Wavenumbers;
 pub use worker::Worker;
 
 use crate::gpu::KernelSource;
 
 /// The kernels of the room, and those of a sample of a pointwise function.
 pub(crate) fn kernels() -> Vec<KernelSource> {
-    [exact_sum::kernels(), hartley::kernels(), pointwise::samples()].concat()
+    [
+        diagonal::kernels(),
+        gather::kernels(),
+        ghosts::kernels(),
+        hartley::kernels(),
+        pointwise::samples(),
+        stencil::kernels(),
+        wavenumbers::kernels(),
+    ]
+    .concat()
 }

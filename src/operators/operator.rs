@@ -13,7 +13,7 @@ use super::worker::Worker;
 /// A function from fields of one space to fields of another, with its derivative. All ranks of a [`Worker`] call its methods together, in one
 /// order.
 ///
-/// Methods record their work and wait for nothing but exchanges between ranks; where leaves are [`Parameters`](super::Domain::Parameters), which
+/// Methods record their work and wait for nothing but exchanges between ranks; where leaves are [`Parameters`](super::Support::Parameters), which
 /// are on the host, what computes them waits for the device. Outputs are overwritten, whatever they held; they must be other arrays than inputs.
 ///
 /// On leaves that every rank has as a whole, cotangents are the same on every rank, as values are.

@@ -1,8 +1,9 @@
 //! A pointwise function between fields: which leaf is which argument. Pure.
 
 use super::error::OperatorError;
+use super::leaf::{Leaf, Support};
 use super::pointwise::{Argument, Form, Pointwise, PointwiseError};
-use super::space::{Domain, Leaf, Space};
+use super::space::Space;
 use crate::fft::Values;
 
 /// A pointwise function whose arguments are the leaves of a domain, in order, and whose results are the leaves of a target.
@@ -23,22 +24,27 @@ fn width(leaf: &Leaf) -> u32 {
     }
 }
 
-/// How the values of a leaf lie.
-fn form(leaf: &Leaf) -> Form {
-    if leaf.values == Values::Complex { Form::Pairs } else { Form::Apart }
+/// Whether a leaf is a vector of one place, which counts for all places of others.
+fn is_single(leaf: &Leaf) -> bool {
+    matches!(leaf.support, Support::Vector { len: 1 })
+}
+
+/// The leaf whose places are those of the function: the first that is no single number, if any is.
+fn main_of<'a>(mut leaves: impl Iterator<Item = &'a Leaf> + Clone) -> Option<&'a Leaf> {
+    leaves.clone().find(|leaf| !is_single(leaf)).or_else(|| leaves.next())
 }
 
 impl PointwiseMap {
     /// `function` of the leaves of `domain`, found by the names of its arguments (where it has one argument and the domain one leaf, whatever they
-    /// are called), as a real field `result` at the same places.
+    /// are called), as a real field `result` at the same places. A [`Leaf::vector`] of one place among others counts for all their places.
     ///
     /// # Errors
     /// [`OperatorError::Pointwise`], [`OperatorError::Fit`] where leaves do not fit arguments or are at different places.
     pub fn new(name: &str, function: Pointwise, domain: &Space, result: &str) -> Result<Self, OperatorError> {
-        let Some((_, first)) = domain.leaves().next() else {
+        let Some(main) = main_of(domain.leaves().map(|(_, leaf)| leaf)) else {
             return Err(OperatorError::invalid(name, "a pointwise function of no leaf has no places"));
         };
-        let target = Leaf { values: Values::Real, components: function.width(), ..first.clone() };
+        let target = Leaf { values: Values::Real, components: function.width(), ..main.clone() };
         let target = Space::of(result, target)?;
         Self::onto(name, function, domain, &target)
     }
@@ -61,8 +67,8 @@ impl PointwiseMap {
 
     fn check(&self) -> Result<(), OperatorError> {
         let sides = [(&self.domain, self.function.arguments()), (&self.target, self.function.results())];
-        let mut first: Option<&Leaf> = None;
-        for (space, arguments) in sides {
+        let main = self.main();
+        for (side, (space, arguments)) in sides.into_iter().enumerate() {
             if space.len() != arguments.len() {
                 let why = format!("{} leaves for {} values of the function", space.len(), arguments.len());
                 return Err(OperatorError::invalid(&self.name, why));
@@ -78,11 +84,12 @@ impl PointwiseMap {
                 if leaf.values == Values::Complex && leaf.components > 1 {
                     return fault("complex vectors; make each component a leaf".into());
                 }
-                if matches!(leaf.domain, Domain::Parameters { .. }) {
+                if matches!(leaf.support, Support::Parameters { .. }) {
                     return fault("parameters are on the host; bring them to the device first".into());
                 }
-                let other = *first.get_or_insert(leaf);
-                if (&leaf.domain, leaf.batch) != (&other.domain, other.batch) {
+                let Some(other) = main else { continue };
+                let places = leaf.support == other.support || (side == 0 && is_single(leaf) && leaf.numbers() == 1);
+                if !places || leaf.batch != other.batch {
                     return fault(format!(
                         "it is {leaf}, and another value of the function is {other}: not the same places"
                     ));
@@ -119,15 +126,25 @@ impl PointwiseMap {
         &self.target
     }
 
+    /// The leaf at whose places it is computed.
+    pub fn main(&self) -> Option<&Leaf> {
+        main_of(self.domain.leaves().chain(self.target.leaves()).map(|(_, leaf)| leaf))
+    }
+
     /// How the leaves of the domain and of the target lie.
     pub fn forms(&self) -> [Vec<Form>; 2] {
+        let single = self.main().is_none_or(is_single);
+        let form = |leaf: &Leaf| match leaf.values {
+            Values::Complex => Form::Pairs,
+            Values::Real if is_single(leaf) && !single => Form::Uniform,
+            Values::Real => Form::Apart,
+        };
         [&self.domain, &self.target].map(|space| space.leaves().map(|(_, leaf)| form(leaf)).collect())
     }
 
     /// Values of a component of a leaf, and those of one batch.
     pub fn places(&self) -> [u64; 2] {
-        let leaf = self.domain.leaves().next().or(self.target.leaves().next());
-        leaf.map_or([0, 0], |(_, leaf)| [leaf.places() * leaf.batch, leaf.places()])
+        self.main().map_or([0, 0], |leaf| [leaf.places() * leaf.batch, leaf.places()])
     }
 
     /// The function that gives the leaves of `space` back, or none where it cannot.

@@ -11,6 +11,7 @@ use super::pointwise::{Form, Pointwise, PointwiseParams, kernel};
 use super::pointwise_map::PointwiseMap;
 use super::space::Space;
 use super::worker::Worker;
+use crate::exchange::Terms;
 use crate::gpu::{Kernel, RawArray};
 
 /// A pointwise function of fields, computed by one kernel, as are both of its derivatives. Chains of them are fused: see
@@ -43,12 +44,11 @@ impl Call {
         worker: &mut Worker<'_>,
         map: &PointwiseMap,
         given: &[&Field],
-        out: &Field,
+        out: &[RawArray],
     ) -> Result<(), OperatorError> {
         let [count, places] = map.places();
         let given: Vec<RawArray> = given.iter().flat_map(|field| arrays(field)).collect();
-        let out = arrays(out);
-        let arrays: Vec<&RawArray> = self.read.iter().map(|&number| &given[number]).chain(&out).collect();
+        let arrays: Vec<&RawArray> = self.read.iter().map(|&number| &given[number]).chain(out).collect();
         let params = PointwiseParams { count: count as u32, places: places as u32 };
         Ok(worker.context.recorder.each(&self.kernel, &arrays, &params, count)?)
     }
@@ -56,7 +56,7 @@ impl Call {
 
 /// The arrays of a field as kernels see them: complex numbers as pairs.
 fn arrays(field: &Field) -> Vec<RawArray> {
-    let array = |((_, leaf), contents): ((&str, &super::space::Leaf), &Contents)| match contents {
+    let array = |((_, leaf), contents): ((&str, &super::leaf::Leaf), &Contents)| match contents {
         Contents::Device(array) if leaf.numbers() == 2 => Some(array.raw().seen_as(crate::gpu::Element::Complex32)),
         Contents::Device(array) => Some(array.raw().clone()),
         Contents::Host(_) => None,
@@ -123,7 +123,9 @@ impl PointwiseOperator {
         self.vjp.get_or_init(|| {
             let [given, results] = self.map.forms();
             let all = [&given[..], &results].concat();
-            Call::new(self.label(" (vjp)"), &self.map.function().vjp(), [&all, &given], self.batched())
+            let apart = given.iter().map(|form| if *form == Form::Uniform { Form::Apart } else { *form });
+            let apart: Vec<Form> = apart.collect();
+            Call::new(self.label(" (vjp)"), &self.map.function().vjp(), [&all, &apart], self.batched())
         })
     }
 
@@ -150,7 +152,7 @@ impl Differentiable for PointwiseOperator {
     fn apply(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
         self.map.domain().admits(x.space(), self.map.name())?;
         self.map.target().admits(y.space(), self.map.name())?;
-        self.apply_call().record(worker, &self.map, &[x], y)
+        self.apply_call().record(worker, &self.map, &[x], &arrays(y))
     }
 
     fn linearise(
@@ -165,10 +167,18 @@ impl Differentiable for PointwiseOperator {
 
     fn cost(&self) -> OperatorCost {
         let (domain, target) = (self.map.domain(), self.map.target());
+        let mut vjp = self.call_cost(self.vjp_call(), &[domain, target], domain);
+        let places = self.map.places()[1];
+        for ((_, leaf), form) in domain.leaves().zip(&self.map.forms()[0]) {
+            if *form == Form::Uniform {
+                // Written at each place, read twice, with three passes for each sum.
+                vjp = vjp + CallCost::passes(3 * leaf.len(), 12 * leaf.len() * places);
+            }
+        }
         OperatorCost {
             apply: self.call_cost(self.apply_call(), &[domain], target),
             jvp: self.call_cost(self.jvp_call(), &[domain, domain], target),
-            vjp: self.call_cost(self.vjp_call(), &[domain, target], domain),
+            vjp,
         }
     }
 
@@ -188,13 +198,31 @@ impl Linearised for At {
         let map = &self.operator.map;
         map.domain().admits(dx.space(), map.name())?;
         map.target().admits(dy.space(), map.name())?;
-        self.operator.jvp_call().record(worker, map, &[&self.x, dx], dy)
+        self.operator.jvp_call().record(worker, map, &[&self.x, dx], &arrays(dy))
     }
 
     fn vjp(&self, worker: &mut Worker<'_>, dy: &Field, dx: &mut Field) -> Result<(), OperatorError> {
         let map = &self.operator.map;
         map.target().admits(dy.space(), map.name())?;
         map.domain().admits(dx.space(), map.name())?;
-        self.operator.vjp_call().record(worker, map, &[&self.x, dy], dx)
+        // What is one number for all places has a cotangent at each place first, and their sum then.
+        let [_, places] = map.places();
+        let (mut out, mut sums) = (arrays(dx), Vec::new());
+        for (number, form) in map.forms()[0].iter().enumerate() {
+            if let (Form::Uniform, Contents::Device(own)) = (form, &dx.contents()[number]) {
+                let apart = worker.gpu().array::<f32>("operators::uniform", own.len() * places)?;
+                out[number] = apart.raw().clone();
+                sums.push((apart, own.clone()));
+            }
+        }
+        self.operator.vjp_call().record(worker, map, &[&self.x, dy], &out)?;
+        let Some(main) = map.main() else { return Ok(()) };
+        let total = main.total() / (main.fields() * main.numbers());
+        for (apart, own) in sums {
+            let terms = Terms { x: &apart, y: None, index: None, sums: 1, batches: own.len(), total };
+            let (sum, recorder, comm) = worker.sums();
+            sum.record(recorder, main.is_distributed().then_some(comm), &terms, &own)?;
+        }
+        Ok(())
     }
 }

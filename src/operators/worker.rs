@@ -1,13 +1,12 @@
 //! What operators work with on one rank.
 
 use crate::comm::Communicator;
-use crate::exchange::{Context, ExchangeError, GridComms};
+use crate::exchange::{Context, ExactSum, ExchangeError, GridComms};
 use crate::gpu::{Gpu, Recorder};
 use crate::grid::Grid;
 use crate::mesh::Axpby;
 
 use super::error::OperatorError;
-use super::exact_sum::ExactSum;
 use super::field::{Contents, Field};
 
 /// What operators work with on one rank: its context, the exchanges of the process grid that fields are cut by, and what all vectors
@@ -48,6 +47,11 @@ impl<'a> Worker<'a> {
         (&mut self.context.recorder, &mut self.comms)
     }
 
+    /// What sums up, with the recorder and the exchanges.
+    pub(super) fn sums(&mut self) -> (&ExactSum, &mut Recorder, &Communicator) {
+        (&self.sum, &mut self.context.recorder, &self.context.comm)
+    }
+
     /// `y = a x + b y` for all leaves of two fields of one space. With `b == 0`, `y` may be undefined before. Records only.
     ///
     /// # Errors
@@ -72,6 +76,12 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
+    /// `z = x y`, number by number, for fields of one leaf on the device.
+    pub(super) fn product(&mut self, x: &Field, y: &Field, z: &Field) -> Result<(), OperatorError> {
+        let (arrays, z) = ([x.single()?, y.single()?], z.single()?);
+        Ok(self.axpby.record_product(&mut self.context.recorder, 1.0, arrays, 0.0, z)?)
+    }
+
     /// `<x, y>`: the sum over all leaves, ranks and numbers of the products; a complex number is two. Products are rounded to f32, each
     /// is rounded to 2^-62 of the greatest times the number of all, and their sum is exact: the same for every number of ranks. All ranks call it. Waits for the
     /// device.
@@ -85,7 +95,7 @@ impl<'a> Worker<'a> {
             sum += match (x, y) {
                 (Contents::Device(x), Contents::Device(y)) => {
                     let comm = leaf.is_distributed().then_some(&self.context.comm);
-                    let found = self.sum.dot(&mut self.context.recorder, comm, [x, y])?;
+                    let found = self.sum.dot(&mut self.context.recorder, comm, [x, y], leaf.total())?;
                     if !found.is_finite() {
                         let what = format!("the product with leaf `{name}`");
                         return Err(OperatorError::NotFinite { operator: "dot".into(), what, value: found });

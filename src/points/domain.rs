@@ -71,7 +71,7 @@ impl Domain {
     /// rounds to the side becomes 0, and so does -0. Along an open axis `x` is only rounded.
     pub fn wrap(&self, axis: usize, x: f64) -> f32 {
         let Some(side) = self.side(axis) else { return x as f32 };
-        let inside = x.rem_euclid(f64::from(side)) as f32;
+        let inside = remainder(x, f64::from(side)) as f32;
         // Adding zero turns -0 into 0.
         if inside >= side { 0.0 } else { inside + 0.0 }
     }
@@ -106,6 +106,11 @@ impl Domain {
         }
         Ok(narrow)
     }
+}
+
+/// The least number from 0 on that differs from `x` by whole sides. Most coordinates are theirs: no division then.
+fn remainder(x: f64, side: f64) -> f64 {
+    if (0.0..side).contains(&x) { x } else { x.rem_euclid(side) }
 }
 
 /// A box that holds some points.

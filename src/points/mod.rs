@@ -25,6 +25,7 @@ pub(crate) mod partition;
 mod rows;
 pub mod sort;
 pub mod tree;
+pub(crate) mod u64_array;
 
 pub use cloud::{AnyArray, Attribute, Cloud};
 pub use curve::{Curve, CurveKeys, Frame};
@@ -36,6 +37,11 @@ use crate::gpu::KernelSource;
 
 /// The kernels of this room in all forms that any device compiles.
 pub(crate) fn kernels() -> Vec<KernelSource> {
-    let own = [cloud::prepare(), ghosts::kernel()].into_iter().chain(curve::kernels());
-    own.chain(tree::kernels()).chain(neighbors::kernels()).collect()
+    let own = [cloud::prepare(), ghosts::kernel(), partition::kernel()].into_iter().chain(curve::kernels());
+    own.chain(u64_array::kernels())
+        .chain(sort::kernels())
+        .chain(tree::kernels())
+        .chain(neighbors::kernels())
+        .chain(fof::kernels())
+        .collect()
 }

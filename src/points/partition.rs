@@ -6,42 +6,43 @@
 use crate::comm::Communicator;
 use crate::exchange::Context;
 use crate::gpu::primitives::{Count, Permute};
-use crate::gpu::{Array, Recorder};
+use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
 use crate::points::ghosts::{Ghosts, Reach, Region};
-use crate::points::rows::{row_offsets, upload_u32};
-use crate::points::sort::{SortError, distribute};
+use crate::points::rows::chained;
+use crate::points::sort::{Route, Shares, SortError, by_rank, probe};
 use crate::points::tree::{Builder, Tree};
+use crate::points::u64_array::U64Array;
 use crate::points::{Cloud, Curve, CurveKeys, Frame};
-
-/// Indices of this rank's points in the input of all ranks.
-#[derive(Clone)]
-pub(crate) enum GlobalIds {
-    /// Row numbers: on one rank.
-    Identity,
-    /// One for each row, ascending for [`LocalPoints`].
-    List(Vec<u64>),
-}
-
-impl GlobalIds {
-    pub fn of(&self, row: u32) -> u64 {
-        match self {
-            GlobalIds::Identity => u64::from(row),
-            GlobalIds::List(ids) => ids[row as usize],
-        }
-    }
-}
 
 /// Points on this rank in the order of their global indices, and a tree over them.
 pub(crate) struct LocalPoints {
     pub cloud: Cloud,
-    pub ids: GlobalIds,
+    /// Their indices in the input of all ranks, ascending; `None` on one rank, where rows are the indices.
+    pub ids: Option<U64Array>,
     pub tree: Tree,
+}
+
+impl LocalPoints {
+    /// The indices, in the input of all ranks, of the points in `rows`; none for a row of all ones. Recorded only.
+    pub fn ids_of(&self, recorder: &mut Recorder, rows: &Array<u32>) -> Result<U64Array, DeviceError> {
+        match &self.ids {
+            Some(ids) => ids.select(recorder, rows),
+            None => Ok(U64Array::of_words(rows)),
+        }
+    }
+}
+
+/// This rank's points and copies of those of other ranks.
+pub(crate) struct JointPoints {
+    pub points: LocalPoints,
+    /// The row among them of each own point, in its order, then of each ghost.
+    pub places: Array<u32>,
 }
 
 /// This rank's points together with those of other ranks within reach.
 pub(crate) struct WithGhosts {
     /// Own points and ghosts; `None` without ghosts.
-    pub points: Option<LocalPoints>,
+    pub points: Option<JointPoints>,
     pub ghosts: Ghosts,
 }
 
@@ -56,12 +57,31 @@ pub(crate) struct Decomposition {
     pub own: LocalPoints,
     /// This rank's points as requests of others are answered from; `None` on one rank.
     pub region: Option<Region>,
-    /// Where each rank's rows of the input begin among those of all ranks.
-    pub row_offsets: Vec<u64>,
+    /// From the rows of the input to those of `own`; `None` on one rank, where they are the same.
+    pub route: Option<Route>,
     /// Points of all ranks.
     pub total: u64,
-    /// The first key of each rank's part of the curve; an empty rank has that of the next.
-    first_keys: Vec<u64>,
+    /// The key of the last point before each boundary between ranks.
+    splitters: Vec<u64>,
+}
+
+crate::gpu::kernel_params! {
+    struct InverseParams {
+        count: u32,
+    }
+}
+
+/// The kernel that inverts a permutation.
+pub(super) fn kernel() -> KernelSource {
+    KernelSource::new("points::inverse", include_str!("../../shaders/points/inverse.wgsl")).params::<InverseParams>()
+}
+
+/// The place of each row in `order`. Recorded only.
+fn inverse(recorder: &mut Recorder, order: &Array<u32>) -> Result<Array<u32>, DeviceError> {
+    let places = recorder.gpu().array("partition::places", order.len())?;
+    let params = InverseParams { count: order.len() as u32 };
+    recorder.each(&Kernel::trusted(kernel()), &[order.raw(), places.raw()], &params, order.len())?;
+    Ok(places)
 }
 
 impl Decomposition {
@@ -69,63 +89,48 @@ impl Decomposition {
     pub fn new(context: &mut Context, cloud: &Cloud) -> Result<Self, SortError> {
         let comm = context.comm.clone();
         let (builder, permute) = (Builder::new(&context.gpu), Permute::new());
-        let row_offsets = row_offsets(&comm, cloud.len())?;
         if comm.size() == 1 {
             let (cloud, total) = (cloud.clone(), cloud.len());
             let frame = Frame::new(cloud.domain(), cloud.bounds());
             let tree = builder.build(&mut context.recorder, &cloud, &frame)?;
-            let own = LocalPoints { cloud, ids: GlobalIds::Identity, tree };
-            return Ok(Self {
-                comm,
-                builder,
-                permute,
-                frame,
-                own,
-                region: None,
-                row_offsets,
-                total,
-                first_keys: vec![0],
-            });
+            let own = LocalPoints { cloud, ids: None, tree };
+            let (region, route, splitters) = (None, None, Vec::new());
+            return Ok(Self { comm, builder, permute, frame, own, region, route, total, splitters });
         }
-        let sorted = distribute(context, cloud, Curve::Hilbert)?;
-        let recorder = &mut context.recorder;
-        let (frame, total) = (sorted.frame, sorted.total);
-        let ids = sorted.index(recorder)?;
-        let mut order: Vec<u32> = (0..ids.len() as u32).collect();
-        order.sort_unstable_by_key(|&row| ids[row as usize]);
-        let rows = upload_u32(recorder, &order)?;
-        let cloud = sorted.cloud.gather(recorder, &permute, &rows)?;
-        let ids = order.iter().map(|&row| ids[row as usize]).collect();
-        let tree = builder.build(recorder, &cloud, &frame)?;
-        let region = Some(Region::of(recorder, &tree)?);
-        let own = LocalPoints { cloud, ids: GlobalIds::List(ids), tree };
-        let first = match own.cloud.is_empty() {
-            true => u64::MAX,
-            false => {
-                let [high, low] = &sorted.keys;
-                let word = |recorder: &mut Recorder, key: &Array<u32>| recorder.download(key, 0, 1);
-                u64::from(word(recorder, high)?[0]) << 32 | u64::from(word(recorder, low)?[0])
-            }
-        };
-        let mut first_keys = comm.all_gather(&[first])?;
-        for rank in (0..first_keys.len() - 1).rev() {
-            first_keys[rank] = first_keys[rank].min(first_keys[rank + 1]);
-        }
-        Ok(Self { comm, builder, permute, frame, own, region, row_offsets, total, first_keys })
+        let shares = Shares::find(context, cloud, Curve::Hilbert)?;
+        // Rows that arrive in the order of the input, rank by rank, have ascending indices.
+        let order = shares.by_recipient(&mut context.recorder)?;
+        let Shares { frame, total, row_offsets, sends, receives, splitters, .. } = shares;
+        let route = Route::new(&comm, order, sends, receives, None)?;
+        let positions = route.forward(context, cloud.positions(), frame.dims as u64)?;
+        let mut here = Cloud::new(&mut context.recorder, cloud.domain(), positions)?;
+        route.forward_attributes(context, cloud, &mut here)?;
+        let ids = Some(route.forward_ids(context, row_offsets[comm.rank()], total)?);
+        let tree = builder.build(&mut context.recorder, &here, &frame)?;
+        let region = Some(Region::of(&mut context.recorder, &tree)?);
+        let (own, route) = (LocalPoints { cloud: here, ids, tree }, Some(route));
+        Ok(Self { comm, builder, permute, frame, own, region, route, total, splitters })
     }
 
-    /// The rank whose part of the curve each point lies in. Waits.
-    pub fn owners(&self, recorder: &mut Recorder, cloud: &Cloud) -> Result<Vec<usize>, SortError> {
-        let gpu = recorder.gpu().clone();
+    /// The way of the points of `cloud` to the rank whose part of the curve each lies in. Waits for a word per rank. All ranks call it, of
+    /// several.
+    pub fn route_of(&self, context: &mut Context, cloud: &Cloud) -> Result<Route, SortError> {
+        let (gpu, recorder, ranks) = (context.gpu.clone(), &mut context.recorder, self.comm.size() as u32);
         let [high, low] =
             [gpu.array("decomposition::high", cloud.len())?, gpu.array("decomposition::low", cloud.len())?];
         CurveKeys::new().record(recorder, Curve::Hilbert, cloud.positions(), &self.frame, &high, &low)?;
-        let (high, low) = (recorder.download(&high, 0, high.len())?, recorder.download(&low, 0, low.len())?);
-        let owner = |(high, low): (u32, u32)| {
-            let key = u64::from(high) << 32 | u64::from(low);
-            self.first_keys.partition_point(|&first| first <= key).saturating_sub(1)
-        };
-        Ok(high.into_iter().zip(low).map(owner).collect())
+        // A point belongs to the rank behind as many boundaries as have a key below its own; no key has 64 bits.
+        let first_keys: Vec<u64> = self.splitters.iter().map(|key| key + 1).collect();
+        let first_keys = probe::upload(recorder, &first_keys)?;
+        let owners = probe::at_most(recorder, first_keys.each_ref(), [&high, &low])?;
+        let order = by_rank(recorder, &owners, ranks)?;
+        let sorted = gpu.array("decomposition::owners", order.len())?;
+        self.permute.gather(recorder, &owners, &order, &sorted, 1, Count::All)?;
+        let ends = probe::count(recorder, [&sorted, &sorted], &(0..ranks).map(last_key).collect::<Vec<u64>>())?;
+        let starts = [0].into_iter().chain(ends.iter().copied());
+        let sends: Vec<u64> = ends.iter().zip(starts).map(|(end, start)| end - start).collect();
+        let receives = self.comm.all_to_all(&sends)?;
+        Ok(Route::new(&self.comm, order, sends, receives, None)?)
     }
 
     /// Fetches copies of the points of other ranks that the points of `asking` reach, without attributes; without `asking` this rank's own
@@ -136,41 +141,29 @@ impl Decomposition {
         asking: Option<&Region>,
         reach: &Reach,
     ) -> Result<Option<WithGhosts>, SortError> {
-        let Some(region) = &self.region else { return Ok(None) };
+        let (Some(region), Some(own_ids)) = (&self.region, &self.own.ids) else { return Ok(None) };
         let ghosts = Ghosts::find(context, region, asking.unwrap_or(region), reach)?;
         let dims = self.frame.dims as u64;
-        let own_ids = match &self.own.ids {
-            GlobalIds::List(ids) => ids.as_slice(),
-            GlobalIds::Identity => &[],
-        };
-        let ghost_ids = self.ghost_values(context, &ghosts, own_ids)?;
+        let ids = own_ids.map(|words| ghosts.refresh(context, words, 1))?;
         let positions = ghosts.refresh(context, self.own.cloud.positions(), dims)?;
         if ghosts.is_empty() {
             return Ok(Some(WithGhosts { points: None, ghosts }));
         }
-        let Context { gpu, recorder, .. } = context;
-        let ids: Vec<u64> = own_ids.iter().chain(&ghost_ids).copied().collect();
-        let mut order: Vec<u32> = (0..ids.len() as u32).collect();
-        order.sort_unstable_by_key(|&row| ids[row as usize]);
-        let joint = gpu.array::<f32>("partition::joint", ids.len() as u64 * dims)?;
-        recorder.copy(self.own.cloud.positions(), 0, &joint, 0, own_ids.len() as u64 * dims)?;
-        recorder.copy(&positions, 0, &joint, own_ids.len() as u64 * dims, ghosts.len() * dims)?;
-        let rows = upload_u32(recorder, &order)?;
-        let sorted = gpu.array::<f32>("partition::joint", joint.len())?;
-        self.permute.gather(recorder, &joint, &rows, &sorted, dims, Count::All)?;
+        let recorder = &mut context.recorder;
+        let ids = own_ids.chain(recorder, &ids)?;
+        let order = ids.order(recorder, self.total)?;
+        let joint = chained(recorder, self.own.cloud.positions(), &positions)?;
+        let sorted = recorder.gpu().array::<f32>("partition::joint", joint.len())?;
+        self.permute.gather(recorder, &joint, &order, &sorted, dims, Count::All)?;
         let cloud = Cloud::new(recorder, self.own.cloud.domain(), sorted)?;
         let tree = self.builder.build(recorder, &cloud, &self.frame)?;
-        let ids = GlobalIds::List(order.into_iter().map(|row| ids[row as usize]).collect());
-        Ok(Some(WithGhosts { points: Some(LocalPoints { cloud, ids, tree }), ghosts }))
+        let points = LocalPoints { cloud, ids: Some(ids.select(recorder, &order)?), tree };
+        let places = inverse(recorder, &order)?;
+        Ok(Some(WithGhosts { points: Some(JointPoints { points, places }), ghosts }))
     }
+}
 
-    /// The values that other ranks have for the points that are ghosts here; `own` has one for each of this rank's points. Waits. All ranks
-    /// call it.
-    fn ghost_values(&self, context: &mut Context, ghosts: &Ghosts, own: &[u64]) -> Result<Vec<u64>, SortError> {
-        let words: Vec<[u32; 2]> = own.iter().map(|&value| [value as u32, (value >> 32) as u32]).collect();
-        let own = upload_u32(&mut context.recorder, words.as_flattened())?;
-        let values = ghosts.refresh(context, &own, 2)?;
-        let values = context.recorder.download(&values, 0, values.len())?;
-        Ok(values.chunks_exact(2).map(|pair| u64::from(pair[0]) | u64::from(pair[1]) << 32).collect())
-    }
+/// A number of which `owner` in both words is no less, and no other owner in the high one.
+fn last_key(owner: u32) -> u64 {
+    u64::from(owner) << 32 | u64::from(u32::MAX)
 }

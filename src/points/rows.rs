@@ -1,6 +1,5 @@
 //! Rows that belong to points, on all ranks: where each rank's begin, and how they move between ranks.
 
-use crate::comm::{CommError, Communicator};
 use crate::exchange::{Context, ExchangeError};
 use crate::gpu::{Array, DeviceElement, DeviceError, MemoryKind, Recorder};
 use crate::grid::{Transfer, Transfers};
@@ -10,16 +9,23 @@ pub(crate) fn offsets(counts: &[u64]) -> Vec<u64> {
     counts.iter().scan(0, |next, &count| Some(std::mem::replace(next, *next + count))).collect()
 }
 
-/// Where each rank's rows begin among those of all ranks. All ranks call it.
-pub(crate) fn row_offsets(comm: &Communicator, rows: u64) -> Result<Vec<u64>, CommError> {
-    Ok(offsets(&comm.all_gather(&[rows])?))
-}
-
 /// Words of the host in a new array of the device.
 pub(crate) fn upload_u32(recorder: &mut Recorder, words: &[u32]) -> Result<Array<u32>, DeviceError> {
     let array = recorder.gpu().array("points::rows", words.len() as u64)?;
     recorder.upload(&array, 0, words)?;
     Ok(array)
+}
+
+/// The elements of one array, then those of another. Recorded only.
+pub(crate) fn chained<T: DeviceElement>(
+    recorder: &mut Recorder,
+    one: &Array<T>,
+    other: &Array<T>,
+) -> Result<Array<T>, DeviceError> {
+    let both = recorder.gpu().array("points::chained", one.len() + other.len())?;
+    recorder.copy(one, 0, &both, 0, one.len())?;
+    recorder.copy(other, 0, &both, one.len(), other.len())?;
+    Ok(both)
 }
 
 /// Sends the rows of `outgoing`, of `width` elements each: the first `sends[0]` to rank 0, the next `sends[1]` to rank 1, and so on.

@@ -237,6 +237,15 @@ fn long_blocks(comm: &Communicator) -> Result<(), CommError> {
     assert!(comm.all_to_all(&data)? == expected);
     let sums = comm.reduce_scatter(&of_all, Op::Sum)?;
     assert!(sums.iter().zip(values(me, count, 6)).all(|(&sum, value)| sum == value * comm.size() as u32));
+    // Its bits are those of the tree, also where ranks reduce parts, which do not divide the slice.
+    let fractions = |rank: usize| values(rank, count + 1, 9).into_iter().map(|value| 1.0 / value as f32);
+    let mut sums: Vec<f32> = fractions(me).collect();
+    comm.all_reduce(&mut sums, Op::Sum)?;
+    let mut of_ranks: Vec<_> = ranks(comm).map(fractions).collect();
+    for sum in &sums {
+        let all: Vec<f32> = of_ranks.iter_mut().filter_map(Iterator::next).collect();
+        assert_eq!(sum.to_bits(), tree(&all, Op::Sum).to_bits(), "{all:?}");
+    }
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 // Radix sort for GPUs, upsweep: how many keys of every tile have each digit.
 //
-// Layout: tiles are `params.tile` consecutive keys; `table` holds one word per digit (256) and tile, digit by digit.
-// Workgroup: GROUP invocations, one tile; 1 KiB of workgroup memory.
+// Layout: tiles are GROUP * EACH consecutive keys; `table` holds one word per digit (256) and tile, digit by digit.
+// Workgroup: GROUP invocations, one tile, EACH keys each, which $ counts; 1 KiB of workgroup memory.
 
 var<uniform> params: Params;
 var<storage, read> keys: array<u32>;
@@ -15,12 +15,17 @@ var<workgroup> number: array<atomic<u32>, 256>;
 
 fn each_workgroup(tile: u32, lane: u32) {
     let last = counted();
-    let here = select(0u, min(params.tile, last - min(tile * params.tile, last)), tile < params.tiles);
+    let first = min(tile, params.tiles) * GROUP * EACH;
+    let here = select(0u, min(GROUP * EACH, last - min(first, last)), tile < params.tiles);
     for (var d = lane; d < 256u; d += GROUP) { atomicStore(&number[d], 0u); }
     workgroupBarrier();
-    for (var k = lane; k < here; k += GROUP) { atomicAdd(&number[digit(load_keys(tile * params.tile + k))], 1u); }
+    if here > 0u {
+        // All loads are under way before the first is waited for.
+        let key$ = load_keys(first + min($u * GROUP + lane, here - 1u));
+        if $u * GROUP + lane < here { atomicAdd(&number[digit(key$)], 1u); }
+    }
     workgroupBarrier();
-    if tile < params.tiles {
+    if tile < params.tiles && last > 0u {
         for (var d = lane; d <= params.mask; d += GROUP) {
             store_table(d * params.tiles + tile, atomicLoad(&number[d]));
         }

@@ -18,11 +18,10 @@ var<storage, read_write> to_index: array<u32>;
 #import gpu::sort::digit
 #import gpu::sort::place
 
-const EACH: u32 = 16u;
-const TILE: u32 = 2048u;
+const TILE: u32 = GROUP * EACH;
 
 // A key of the tile: its digit, shifted by 16, and its place in the tile.
-var<workgroup> entries: array<u32, 2048>;
+var<workgroup> entries: array<u32, TILE>;
 // How many keys of an invocation have each half digit, then where they go: [half digit, 8][invocation]; the lower half
 // of a word is for half digit h, the upper for h + 8.
 var<workgroup> counters: array<u32, 1024>;
@@ -33,7 +32,7 @@ var<workgroup> blocks: array<u32, 8>;
 var<workgroup> starts: array<u32, 256>;
 var<workgroup> bases: array<u32, 256>;
 
-var<private> mine: array<u32, 16>;
+var<private> mine: array<u32, EACH>;
 
 fn half_digit(entry: u32, shift: u32) -> u32 { return (entry >> (16u + shift)) & 15u; }
 

@@ -37,7 +37,7 @@ fn pop_entry(stack_size: ptr<function, u32>) -> u32 {
 }
 
 fn each_workgroup(number: u32, invocation: u32) {
-    search_block(number, invocation);
+    search_blocks(number, invocation);
 }
 
 #each_workgroup

@@ -76,7 +76,7 @@ fn each_subgroup(number: u32, invocation: u32, size: u32, place: u32) {
     lanes = size;
     lane_shift = firstTrailingBit(size);
     lane = place;
-    search_block(number, invocation);
+    search_blocks(number, invocation);
 }
 
 #each_subgroup

@@ -3,7 +3,7 @@
 // All lanes come to each vote together, by the rules of WGSL itself: what loops and conditions with votes depend on are parameters,
 // results of votes and variables of a function, nothing else. Each vote takes three barriers.
 //
-// Workgroup: GROUP = LANES = LEAF invocations, one group. Memory: the stack, and 4 words per lane.
+// Workgroup: GROUP = LANES invocations, LEAF at least, one group. Memory: the stack, and 4 words per lane.
 
 const lanes: u32 = LANES;
 var<private> lane: u32;
@@ -32,12 +32,16 @@ fn group_value(value: u32) -> u32 {
     return workgroupUniformLoad(&agreed);
 }
 
+/// Which of the first 32 lanes say yes; others never do.
 fn lane_ballot(value: bool) -> u32 {
-    if value { atomicOr(&votes, 1u << lane); }
+    if value { atomicOr(&votes, 1u << (lane & 31u)); }
     return agree();
 }
 
-fn any_lane(value: bool) -> bool { return lane_ballot(value) != 0u; }
+fn any_lane(value: bool) -> bool {
+    if value { atomicOr(&votes, 1u); }
+    return agree() != 0u;
+}
 
 fn lane_sum(value: u32) -> u32 {
     atomicAdd(&votes, value);
@@ -86,7 +90,7 @@ fn pop_entry(stack_size: ptr<function, u32>) -> u32 {
 
 fn each_workgroup(number: u32, invocation: u32) {
     lane = invocation;
-    search_block(number, invocation);
+    search_blocks(number, invocation);
 }
 
 #each_workgroup

@@ -1,29 +1,19 @@
 // Counts pairs in BINS bins of distance: a callback for within.wgsl, which gives it squares of distances.
 //
 // Layout: `edges` holds BINS + 1 ascending edges as squares, `bins` two words per bin, low first. Every pair found adds WEIGHT.
-// With `private_bins` each invocation counts in BINS private words, beside BINS + 1 private edges, and adds them to `bins` when a query of it
-// ends; more bins than an invocation holds are added to at once. HALF is half of the least power of two from BINS on; lines with an `@`
-// are written once for each halving.
+// With `histogram` a workgroup counts in its own memory, BINS words, and adds them to `bins` when it has searched for all its queries; more
+// bins than it holds are added to at once. HALF is half of the least power of two from BINS on; lines with an `@` are written once for
+// each halving.
 
 var<storage, read> edges: array<f32>;
 var<storage, read_write> bins: array<atomic<u32>>;
 
 alias State = u32;
 
-#if private_bins
-var<private> pairs_edges: array<f32, BINS + 1u>;
-var<private> pairs_count: array<u32, BINS>;
-var<private> pairs_ready: bool = false;
-
-fn edge_at(edge: u32) -> f32 { return pairs_edges[edge]; }
-#else
-fn edge_at(edge: u32) -> f32 { return load_edges(edge); }
-#endif
-
 /// Goes `step` bins on if the square is not below that bin's edge.
 fn step_to_bin(low: u32, step: u32, square: f32) -> u32 {
     let next = min(low + step, BINS);
-    return select(low, next, low + step < BINS && edge_at(next) <= square);
+    return select(low, next, low + step < BINS && load_edges(next) <= square);
 }
 
 /// The bin of a square from the first edge on and below the last: by halving, without a loop, for some drivers limit their rounds.
@@ -38,47 +28,42 @@ fn add_to_bin(bin: u32, amount: u32) {
     if before + amount < before { add_bins(2u * bin + 1u, 1u); }
 }
 
-fn is_counted(square: f32) -> bool {
-    return !(square < edge_at(0u) || square >= edge_at(BINS));
+#if histogram
+/// Counts from which on the invocation that reaches them takes them to `bins`: long before a word overflows.
+const FULL: u32 = 0x10000u;
+
+var<workgroup> histogram: array<atomic<u32>, BINS>;
+
+fn begin_histogram(invocation: u32) {
+    for (var bin = invocation; bin < BINS; bin += GROUP) { atomicStore(&histogram[bin], 0u); }
+    workgroupBarrier();
 }
 
-#if private_bins
-fn begin(query: u32, reach: f32) -> State {
-    if !pairs_ready {
-        for (var bin = 0u; bin <= BINS; bin++) { pairs_edges[bin] = load_edges(bin); }
-        for (var bin = 0u; bin < BINS; bin++) { pairs_count[bin] = 0u; }
-        pairs_ready = true;
+fn end_histogram(invocation: u32) {
+    workgroupBarrier();
+    for (var bin = invocation; bin < BINS; bin += GROUP) {
+        let counted = atomicLoad(&histogram[bin]);
+        if counted > 0u { add_to_bin(bin, counted); }
     }
-    return 0u;
 }
 
-fn each(state: State, near: Neighbor) -> State {
-    if !is_counted(near.distance) { return state; }
-    let bin = bin_of(near.distance);
-    pairs_count[bin] += WEIGHT;
-    // Before the word overflows.
-    if pairs_count[bin] == 0x80000000u {
-        add_to_bin(bin, pairs_count[bin]);
-        pairs_count[bin] = 0u;
-    }
-    return state;
-}
-
-fn end(query: u32, state: State) {
-    for (var bin = 0u; bin < BINS; bin++) {
-        if pairs_count[bin] > 0u {
-            add_to_bin(bin, pairs_count[bin]);
-            pairs_count[bin] = 0u;
-        }
+fn count_pair(bin: u32) {
+    let before = atomicAdd(&histogram[bin], WEIGHT);
+    if before < FULL && before + WEIGHT >= FULL {
+        atomicSub(&histogram[bin], FULL);
+        add_to_bin(bin, FULL);
     }
 }
 #else
+fn count_pair(bin: u32) { add_to_bin(bin, WEIGHT); }
+#endif
+
 fn begin(query: u32, reach: f32) -> State { return 0u; }
 
 fn each(state: State, near: Neighbor) -> State {
-    if is_counted(near.distance) { add_to_bin(bin_of(near.distance), WEIGHT); }
+    let square = near.distance;
+    if square >= load_edges(0u) && square < load_edges(BINS) { count_pair(bin_of(square)); }
     return state;
 }
 
 fn end(query: u32, state: State) {}
-#endif

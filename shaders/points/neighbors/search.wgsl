@@ -417,8 +417,8 @@ fn search(row: u32) {
     keep_cursor();
 }
 
-/// Searches for the queries of a workgroup, of which there may be fewer than it has room for.
-fn search_block(number: u32, invocation: u32) {
+/// Searches for the queries of a workgroup, of which there may be fewer than it has room for: one block of them, or several for a histogram.
+fn search_blocks(number: u32, invocation: u32) {
     side = params.side.xyz;
     half_side = params.half_side.xyz;
     sources = params.sources;
@@ -427,5 +427,12 @@ fn search_block(number: u32, invocation: u32) {
     square_scale = params.square_scale;
     max_difference = params.max_difference;
     begin_lanes();
-    search(params.first + number * BLOCK + invocation * SLOTS);
+    let row = params.first + number * params.blocks * BLOCK + invocation * SLOTS;
+#if histogram
+    begin_histogram(invocation);
+    for (var block = 0u; block < params.blocks; block++) { search(row + block * BLOCK); }
+    end_histogram(invocation);
+#else
+    search(row);
+#endif
 }

@@ -1,40 +1,44 @@
-// Sorts the rows of neighbour lists by index, in place, where none has more than SHORT entries.
+// Sorts the rows of neighbour lists by index, in place, where none has more than SHORT entries: each entry counts those of its row that come
+// before it.
 //
-// Layout: row `i` is entries `offset[i]..offset[i + 1]` of `index` and `distance`. Sorted by insertion in private memory: SHORT words of
-// each.
-// Workgroup: GROUP invocations, one row each. No workgroup memory.
+// Layout: row `i` is entries `offset[i]..offset[i + 1]` of `index` and `distance`; no index is in a row twice.
+// Workgroup: GROUP invocations and ROWS rows, which lie next to each other and are loaded before any is stored: 8 bytes of workgroup memory
+// for each of their entries.
 
 var<uniform> params: Params;
 var<storage, read> offset: array<u32>;
 var<storage, read_write> index: array<u32>;
 var<storage, read_write> distance: array<f32>;
 
-var<private> indices: array<u32, SHORT>;
-var<private> distances: array<f32, SHORT>;
+var<workgroup> indices: array<u32, ROWS * SHORT>;
+var<workgroup> distances: array<f32, ROWS * SHORT>;
 
-fn sort_row(first: u32, n: u32) {
-    for (var i = 0u; i < n; i++) {
-        let s = load_index(first + i);
-        let d = load_distance(first + i);
-        var j = i;
-        while j > 0u {
-            if indices[j - 1u] <= s { break; }
-            indices[j] = indices[j - 1u];
-            distances[j] = distances[j - 1u];
-            j--;
-        }
-        indices[j] = s;
-        distances[j] = d;
+/// Stores entry `i`, where its row is among the rows from `row` to `end_row`, the first of which begins at `begin`.
+fn place(i: u32, begin: u32, row: u32, end_row: u32) {
+    var first = begin;
+    var end = load_offset(row + 1u);
+    for (var next = row + 1u; next < end_row && end <= i; next++) {
+        first = end;
+        end = load_offset(next + 1u);
     }
-    for (var i = 0u; i < n; i++) {
-        store_index(first + i, indices[i]);
-        store_distance(first + i, distances[i]);
-    }
+    let own = indices[i - begin];
+    var before = 0u;
+    for (var j = first; j < end; j++) { before += u32(indices[j - begin] < own); }
+    store_index(first + before, own);
+    store_distance(first + before, distances[i - begin]);
 }
 
-fn each_invocation(row: u32) {
-    let first = load_offset(row);
-    sort_row(first, load_offset(row + 1u) - first);
+fn each_workgroup(number: u32, lane: u32) {
+    let row = min(number * ROWS, params.count);
+    let end_row = min(row + ROWS, params.count);
+    let begin = load_offset(row);
+    let end = load_offset(end_row);
+    for (var i = begin + lane; i < end; i += GROUP) {
+        indices[i - begin] = load_index(i);
+        distances[i - begin] = load_distance(i);
+    }
+    workgroupBarrier();
+    for (var i = begin + lane; i < end; i += GROUP) { place(i, begin, row, end_row); }
 }
 
-#each_invocation params.count
+#each_workgroup

@@ -202,9 +202,11 @@ fn fof(context: &mut Context, arguments: &Arguments) -> Result<Result<Value, Fai
     // All files are published at the end: a disk that fills up leaves none.
     let mut sealed = vec![catalogue::seal(comm, &arguments.output, &catalogue)?];
     if let Some(path) = &arguments.labels {
-        let labels: Vec<i64> = groups.labels()?.into_iter().map(|label| label as i64).collect();
+        let labels = groups.labels(context)?;
         let first = files.points.rows(comm).start;
-        sealed.push(seal_npy(comm, path, &[files.points.count()], |to| Ok::<_, Error>(to.write(first, &labels)?))?);
+        sealed.push(seal_npy(comm, path, &[files.points.count()], |to| {
+            Ok::<_, Error>(to.write(first, bytemuck::cast_slice::<u64, i64>(&labels))?)
+        })?);
     }
     for file in sealed {
         file.publish()?;
@@ -229,6 +231,7 @@ fn fof(context: &mut Context, arguments: &Arguments) -> Result<Result<Value, Fai
         "ghosts": sums[2],
         "device": context.gpu.info().name,
         "ranks": comm.size(),
+        "host_seconds": phases.host_seconds(comm)?,
         "seconds": phases.finish(),
         "bytes": { "between_ranks": sums[0] },
         "messages": sums[1],

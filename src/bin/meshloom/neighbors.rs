@@ -84,14 +84,14 @@ fn counts(work: &mut RankSearch, arguments: &Arguments, within: &RadiusQuery) ->
 /// One rank's work: lists of neighbours; returns their number on all ranks.
 fn lists(work: &mut RankSearch, arguments: &Arguments, within: &RadiusQuery) -> Result<u64, Error> {
     let RankSearch { context, inputs, search, queries, .. } = work;
-    let found = search.within(context, queries.as_ref(), within)?;
+    let mut found = search.within(context, queries.as_ref(), within)?;
     let (comm, query_points) = (&context.comm, inputs.query_points());
     let (first, rows) = (query_points.rows(comm).start, query_points.count());
     let (begin, all) = place(comm, found.index.len() as u64)?;
     // Offsets of this rank's rows among all; the last rank also writes the end.
     let last = comm.rank() + 1 == comm.size();
     let own = found.offset.len() - usize::from(!last);
-    let offset: Vec<i64> = found.offset[..own].iter().map(|offset| (begin + offset) as i64).collect();
+    found.offset.iter_mut().for_each(|offset| *offset += begin);
     work.phases.done("search");
     let members = [
         Member::new::<i64>("offset", &[rows + 1]),
@@ -99,7 +99,7 @@ fn lists(work: &mut RankSearch, arguments: &Arguments, within: &RadiusQuery) -> 
         Member::new::<f32>("distance", &[all]),
     ];
     write_npz(comm, &arguments.output, &members, |to| {
-        to.write(0, first, &offset)?;
+        to.write(0, first, bytemuck::cast_slice::<u64, i64>(&found.offset[..own]))?;
         to.write(1, begin, bytemuck::cast_slice::<u64, i64>(&found.index))?;
         Ok::<_, Error>(to.write(2, begin, &found.distance)?)
     })?;

@@ -1,9 +1,18 @@
 //! Times of the phases of a command.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::time::Instant;
 
 use indicatif::ProgressBar;
+use meshloom::Error;
+use meshloom::comm::{Communicator, Op};
+
+/// Nanoseconds of a processor that this thread has had so far, where the system tells (Linux). A thread that waits for the device or for
+/// another rank has none meanwhile, so that of a rank's thread they are the work of its host.
+pub fn processor_nanoseconds() -> Option<u64> {
+    fs::read_to_string("/proc/thread-self/schedstat").ok()?.split(' ').next()?.parse().ok()
+}
 
 /// Seconds of each phase on one rank, by name, and a progress bar that advances with every new one.
 pub struct Phases {
@@ -11,6 +20,8 @@ pub struct Phases {
     start: Instant,
     last: Instant,
     seconds: BTreeMap<&'static str, f64>,
+    /// Of the thread's processor, when the first phase began.
+    processor: Option<u64>,
 }
 
 impl Phases {
@@ -19,7 +30,7 @@ impl Phases {
         let now = Instant::now();
         // Drawn at once: the first phase may be the longest.
         bar.tick();
-        Phases { bar, start: now, last: now, seconds: BTreeMap::new() }
+        Phases { bar, start: now, last: now, seconds: BTreeMap::new(), processor: processor_nanoseconds() }
     }
 
     /// Adds the time since the last call to `phase`.
@@ -30,6 +41,15 @@ impl Phases {
             0.0
         }) += (now - self.last).as_secs_f64();
         self.last = now;
+    }
+
+    /// Seconds of work of the host since the first phase began, of the rank that has most; `None` where the system does not tell. All ranks
+    /// call it, on the threads that began.
+    pub fn host_seconds(&self, comm: &Communicator) -> Result<Option<f64>, Error> {
+        let own = self.processor.zip(processor_nanoseconds()).map(|(before, now)| now - before);
+        let mut most = [own.unwrap_or(u64::MAX)];
+        comm.all_reduce(&mut most, Op::Max)?;
+        Ok((most[0] != u64::MAX).then_some(1e-9 * most[0] as f64))
     }
 
     /// Removes the bar and returns the seconds of each phase, and of all as `total`.

@@ -212,8 +212,8 @@ impl Rounding {
         for (at, (&wide, &narrow)) in wide.iter().zip(narrow).enumerate() {
             let axis = at % self.dims;
             let exact = match domain.side(axis) {
-                Some(side) => wide.rem_euclid(f64::from(side)),
-                None => wide,
+                Some(side) if !(0.0..f64::from(side)).contains(&wide) => wide.rem_euclid(f64::from(side)),
+                _ => wide,
             };
             let narrow = f64::from(narrow);
             let moved = (exact - narrow).abs();

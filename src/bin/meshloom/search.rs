@@ -168,6 +168,7 @@ impl<'a> RankSearch<'a> {
             "queries": self.inputs.query_points().count(),
             "device": self.context.gpu.info().name,
             "ranks": self.context.comm.size(),
+            "host_seconds": self.phases.host_seconds(&self.context.comm)?,
             "seconds": self.phases.finish(),
             "bytes": { "between_ranks": sums[0] },
             "messages": sums[1],

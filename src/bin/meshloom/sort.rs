@@ -72,6 +72,7 @@ fn sort(context: &mut Context, arguments: &Arguments) -> Result<Result<serde_jso
         "curve": "morton",
         "device": context.gpu.info().name,
         "ranks": comm.size(),
+        "host_seconds": phases.host_seconds(comm)?,
         "seconds": phases.finish(),
         "bytes": { "device": sums[0], "between_ranks": sums[1] },
         "messages": sums[2],
@@ -81,6 +82,5 @@ fn sort(context: &mut Context, arguments: &Arguments) -> Result<Result<serde_jso
 /// Writes this rank's part of the permutation.
 fn save(recorder: &mut Recorder, sorted: &Sorted, to: &NpyWriter<i64>) -> Result<(), Error> {
     let index = sorted.index(recorder)?;
-    let index: Vec<i64> = index.into_iter().map(|row| row as i64).collect();
-    Ok(to.write(sorted.part.start, &index)?)
+    Ok(to.write(sorted.part.start, bytemuck::cast_slice::<u64, i64>(&index))?)
 }

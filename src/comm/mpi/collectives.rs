@@ -9,8 +9,8 @@ use ::mpi::ffi;
 use super::Mpi;
 use super::calls::{Request, ok};
 use crate::comm::Result;
-use crate::comm::native::Native;
 use crate::comm::sync::Backoff;
+use crate::comm::transport::Native;
 
 impl Mpi {
     /// Starts a collective and returns when this rank's part is done: MPI uses the memory of the call no more. Notes of other ranks are

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use ::mpi::ffi;
 
+use super::buffer::Buffer;
 use super::calls::{CALLS, Request, is_alive};
 use super::comm::Comm;
-use super::message::Buffer;
 use super::reduction::Reduction;
 use super::status::{LastCalls, Status, StatusProtocol, Stream};
 use crate::comm::mismatch::Mismatch;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use ::mpi::ffi;
 
+use super::buffer::Buffer;
 use super::calls::{Request, ok};
 use super::comm::Comm;
 use super::family::{Detached, Family};
@@ -14,7 +15,6 @@ use super::watchdog::{Reason, Verdict, Watchdog};
 use crate::comm::Result;
 use crate::comm::call::Call;
 use crate::comm::lane::{Lane, MAX_TAG};
-use crate::comm::memory::Span;
 use crate::comm::mismatch::{Did, Mismatch};
 use crate::comm::sync::Backoff;
 use crate::comm::transport::{Arrived, Pending};
@@ -45,28 +45,6 @@ pub(super) struct Ends {
     /// `other`, counted in the first communicator of the family.
     pub other_in_family: usize,
     pub tag: c_int,
-}
-
-/// What MPI reads or writes.
-pub(super) enum Buffer {
-    Bytes(Vec<u8>),
-    /// Kept alive only.
-    Span(#[expect(dead_code)] Span),
-}
-
-impl Buffer {
-    /// The vector; an empty one in place of a span.
-    fn into_bytes(self) -> Vec<u8> {
-        match self {
-            Buffer::Bytes(bytes) => bytes,
-            Buffer::Span(_) => Vec::new(),
-        }
-    }
-
-    /// Takes it away.
-    fn take(&mut self) -> Buffer {
-        mem::replace(self, Buffer::Bytes(Vec::new()))
-    }
 }
 
 /// A message under way. MPI reads or writes `buffer` until `is_done`.

@@ -6,6 +6,7 @@
 //! - No call blocks inside MPI for a rank that could be late: waits poll, and yield the processor between polls. The
 //!   blocking calls that make communicators and finalise MPI are made once all ranks have arrived ([`create`]).
 
+mod buffer;
 mod calls;
 mod collectives;
 mod comm;
@@ -23,11 +24,12 @@ use std::time::{Duration, Instant};
 
 use ::mpi::ffi;
 
+use self::buffer::Buffer;
 pub(super) use self::calls::{CALLS, ok};
 use self::calls::{Request, is_alive};
 use self::comm::Comm;
 pub(super) use self::family::Family;
-use self::message::{Buffer, Direction, Ends, Message, tag};
+use self::message::{Direction, Ends, Message, tag};
 use self::status::StatusProtocol;
 use super::call::Call;
 use super::call::HEADER_BYTES;
@@ -35,9 +37,8 @@ use super::communicator::Communicator;
 use super::error::with_rank;
 use super::lane::Lane;
 use super::mismatch::Mismatch;
-use super::native::Native;
 use super::sync::locked;
-use super::transport::{Group, Payload, Pending, Target, Transport};
+use super::transport::{Group, Native, Payload, Pending, Target, Transport};
 use super::{CommError, Result};
 use crate::printable::printable;
 

@@ -31,9 +31,45 @@ pub struct Groups<'a> {
     pub members: Option<&'a [u64]>,
 }
 
+/// Where a rank's part of a catalogue stands among those of all ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupsPlace {
+    /// Groups of all ranks.
+    pub groups: u64,
+    /// The row of this rank's first group.
+    pub first_group: u64,
+    /// Members of all ranks.
+    pub members: u64,
+    /// The place of the first member that this rank writes.
+    pub first_member: u64,
+}
+
+impl GroupsPlace {
+    /// Of groups that one rank has all of.
+    pub fn whole(groups: &Groups) -> Self {
+        let members = groups.members.map_or(0, <[_]>::len) as u64;
+        GroupsPlace { groups: groups.label.len() as u64, first_group: 0, members, first_member: 0 }
+    }
+}
+
 impl Groups<'_> {
-    /// Checks that the lengths and offsets agree; `path` is for the error.
+    /// Checks that the lengths and offsets of a whole catalogue agree; `path` is for the error.
     pub(super) fn check(&self, path: &Path) -> Result<(), IoError> {
+        self.check_rows(path)?;
+        let (start, end) = (self.offset[0], self.offset[self.label.len()]);
+        let column = |name: &str, reason| IoError::Column { path: path.to_path_buf(), name: name.into(), reason };
+        match self.members {
+            _ if start != 0 => Err(column("offset", format!("begins with {start}, not with 0"))),
+            Some(members) if members.len() as u64 != end => {
+                let have = members.len();
+                Err(column("members", format!("has {have} ids, but the groups have {end} members")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks that the lengths of columns agree, and offsets with counts.
+    pub(super) fn check_rows(&self, path: &Path) -> Result<(), IoError> {
         let wrong = |name: &str, reason: String| {
             Err(IoError::Column { path: path.to_path_buf(), name: name.to_string(), reason })
         };
@@ -52,8 +88,8 @@ impl Groups<'_> {
                 return wrong(name, format!("has {len} rows, but there are {n} labels"));
             }
         }
-        if self.offset.len() != n + 1 || self.offset[0] != 0 {
-            return wrong("offset", format!("must have {} numbers, of which the first is 0", n + 1));
+        if self.offset.len() != n + 1 {
+            return wrong("offset", format!("must have {} numbers, one more than groups", n + 1));
         }
         for (group, (ends, &count)) in self.offset.windows(2).zip(self.count).enumerate() {
             if ends[0].checked_add(count) != Some(ends[1]) {
@@ -64,12 +100,7 @@ impl Groups<'_> {
                 );
             }
         }
-        match self.members {
-            Some(members) if members.len() as u64 != self.offset[n] => {
-                wrong("members", format!("has {} ids, but the groups have {} members", members.len(), self.offset[n]))
-            }
-            _ => Ok(()),
-        }
+        Ok(())
     }
 }
 

@@ -6,7 +6,7 @@ use hdf5_metno::file::File as Hdf5File;
 
 use super::shared_datasets::{DatasetSpec, NumberKind, SharedDatasets};
 use super::units::Quantity;
-use super::{Groups, SnapshotInfo, attributes};
+use super::{Groups, GroupsPlace, SnapshotInfo, attributes};
 use crate::io::{IoError, Sealed, token};
 
 /// The particle type of all particles.
@@ -34,22 +34,28 @@ impl Data<'_> {
         }
     }
 
-    fn write(&self, to: &SharedDatasets, dataset: usize, rows: usize) -> Result<(), IoError> {
+    /// Writes `rows` rows from row `first` on.
+    fn write(&self, to: &SharedDatasets, dataset: usize, first: u64, rows: usize) -> Result<(), IoError> {
         match self {
-            Data::F32(values) => to.write(dataset, 0, values),
-            Data::U64(values) => to.write(dataset, 0, values),
-            Data::F32ByType(values) => write_by_type(to, dataset, values),
-            Data::U64ByType(values) => write_by_type(to, dataset, values),
-            Data::Constant(value) => to.write(dataset, 0, &vec![*value; rows]),
+            Data::F32(values) => to.write(dataset, first, values),
+            Data::U64(values) => to.write(dataset, first, values),
+            Data::F32ByType(values) => write_by_type(to, dataset, first, values),
+            Data::U64ByType(values) => write_by_type(to, dataset, first, values),
+            Data::Constant(value) => to.write(dataset, first, &vec![*value; rows]),
         }
     }
 }
 
-fn write_by_type<T: crate::io::NpyElement>(to: &SharedDatasets, dataset: usize, values: &[T]) -> Result<(), IoError> {
+fn write_by_type<T: crate::io::NpyElement>(
+    to: &SharedDatasets,
+    dataset: usize,
+    first: u64,
+    values: &[T],
+) -> Result<(), IoError> {
     for (piece, values) in values.chunks(PIECE).enumerate() {
         let mut rows = vec![[T::zeroed(); 6]; values.len()];
         rows.iter_mut().zip(values).for_each(|(row, &value)| row[TYPE] = value);
-        to.write(dataset, (piece * PIECE) as u64, rows.as_flattened())?;
+        to.write(dataset, first + (piece * PIECE) as u64, rows.as_flattened())?;
     }
     Ok(())
 }
@@ -93,38 +99,134 @@ pub fn write_groups(path: impl AsRef<Path>, info: &SnapshotInfo, groups: &Groups
 /// # Errors
 /// As [`write_groups`].
 pub fn seal_groups(path: impl AsRef<Path>, info: &SnapshotInfo, groups: &Groups) -> Result<Sealed, IoError> {
-    let path = path.as_ref();
-    groups.check(path)?;
-    let datasets = datasets(info, groups);
-    let specs = datasets.iter().map(Dataset::spec).collect();
-    let describe = |file: &Hdf5File| describe(file, info, groups);
-    let file = SharedDatasets::create(path, &token(), specs, info, describe)?;
-    for (number, dataset) in datasets.iter().enumerate() {
-        dataset.data.write(&file, number, dataset.rows)?;
-    }
-    file.seal()
+    groups.check(path.as_ref())?;
+    let writer = GroupsWriter::create(path, info, groups, GroupsPlace::whole(groups), &token())?;
+    writer.write(groups)?;
+    writer.seal()
 }
 
-/// A dataset and its numbers.
+/// A catalogue that ranks write together, each its own rows and members, which need not be those of its rows. Ranks share the file as
+/// they share any [`SharedFile`](crate::io::SharedFile): rank 0 creates it, the others open it after a barrier.
+///
+/// A rank's [`Groups`] have the same optional columns as those of all others, `offset` counts members of all ranks, and
+/// `members` are any part of all of them.
+#[derive(Debug)]
+pub struct GroupsWriter {
+    datasets: SharedDatasets,
+    info: SnapshotInfo,
+    place: GroupsPlace,
+}
+
+impl GroupsWriter {
+    /// Creates the file with everything but the rows of `groups`, the caller's part.
+    ///
+    /// # Errors
+    /// [`IoError::OutputIsDash`], [`IoError::NotAFile`], [`IoError::Create`], [`IoError::Exists`] if the token was used before,
+    /// [`IoError::Shape`] if no file could hold the groups. Nothing is left behind after an error.
+    pub fn create(
+        path: impl AsRef<Path>,
+        info: &SnapshotInfo,
+        groups: &Groups,
+        place: GroupsPlace,
+        token: &str,
+    ) -> Result<Self, IoError> {
+        let ids = groups.members.map_or(0, |_| place.members);
+        let describe = |file: &Hdf5File| describe(file, info, [place.groups, ids]);
+        let datasets = SharedDatasets::create(path.as_ref(), token, specs(info, groups, place), info, describe)?;
+        Ok(GroupsWriter { datasets, info: *info, place })
+    }
+
+    /// Opens the file that rank 0 has created, with rank 0's [`offsets`](Self::offsets). Called by all other ranks, after a barrier.
+    ///
+    /// # Errors
+    /// [`IoError::Create`] if the file is not to be seen from here: the ranks do not share a file system, or rank 0 has failed.
+    pub fn open(
+        path: impl AsRef<Path>,
+        info: &SnapshotInfo,
+        groups: &Groups,
+        place: GroupsPlace,
+        (token, offsets): (&str, &[u64]),
+    ) -> Result<Self, IoError> {
+        let datasets = SharedDatasets::open(path.as_ref(), token, specs(info, groups, place), offsets)?;
+        Ok(GroupsWriter { datasets, info: *info, place })
+    }
+
+    /// The byte offsets of the datasets, which rank 0 broadcasts for the other ranks to [`open`](Self::open) the file.
+    pub fn offsets(&self) -> &[u64] {
+        self.datasets.offsets()
+    }
+
+    /// Writes this rank's part, of the columns that the writer was made for.
+    ///
+    /// # Errors
+    /// [`IoError::Column`] for slices that do not belong together, [`IoError::Range`] beyond the rows of all ranks, [`IoError::Write`].
+    pub fn write(&self, groups: &Groups) -> Result<(), IoError> {
+        groups.check_rows(self.datasets.path())?;
+        for (number, dataset) in datasets(&self.info, groups).iter().enumerate() {
+            dataset.data.write(&self.datasets, number, dataset.part.first(&self.place), dataset.rows)?;
+        }
+        Ok(())
+    }
+
+    /// Flushes this rank's part to the disk; the file gets its name by [`Sealed::publish`], on the rank that created it.
+    ///
+    /// # Errors
+    /// [`IoError::Write`].
+    pub fn seal(self) -> Result<Sealed, IoError> {
+        self.datasets.seal()
+    }
+}
+
+/// What a row of a dataset stands for.
+#[derive(Clone, Copy)]
+enum Part {
+    Groups,
+    Members,
+}
+
+impl Part {
+    /// Where a rank's rows begin.
+    fn first(self, place: &GroupsPlace) -> u64 {
+        match self {
+            Part::Groups => place.first_group,
+            Part::Members => place.first_member,
+        }
+    }
+
+    /// Rows of all ranks.
+    fn total(self, place: &GroupsPlace) -> u64 {
+        match self {
+            Part::Groups => place.groups,
+            Part::Members => place.members,
+        }
+    }
+}
+
+/// A dataset and a rank's numbers.
 struct Dataset<'a> {
     name: [&'static str; 2],
+    part: Part,
     rows: usize,
     width: u64,
     quantity: Quantity,
     data: Data<'a>,
 }
 
-impl Dataset<'_> {
-    fn spec(&self) -> DatasetSpec {
-        let shape = [self.rows as u64, self.width];
-        DatasetSpec { name: self.name, kind: self.data.kind(), shape, quantity: self.quantity }
-    }
+fn specs(info: &SnapshotInfo, groups: &Groups, place: GroupsPlace) -> Vec<DatasetSpec> {
+    let spec = |dataset: Dataset| {
+        let shape = [dataset.part.total(&place), dataset.width];
+        DatasetSpec { name: dataset.name, kind: dataset.data.kind(), shape, quantity: dataset.quantity }
+    };
+    datasets(info, groups).into_iter().map(spec).collect()
 }
 
 /// The datasets of a catalogue.
 fn datasets<'a>(info: &SnapshotInfo, groups: &Groups<'a>) -> Vec<Dataset<'a>> {
     let (number, rows) = (Quantity::number, groups.label.len());
-    let of_groups = |name, width, quantity, data| Dataset { name: ["Group", name], rows, width, quantity, data };
+    let of_groups = |name, width, quantity, data| {
+        let (name, part) = (["Group", name], Part::Groups);
+        Dataset { name, part, rows, width, quantity, data }
+    };
     let offsets = number("First member of each type in IDs/ID");
     let ascale = Data::Constant(info.scale_factor as f32);
     let inertia = Quantity::length("Root of the mean squared comoving distance from the centre, weighted by mass");
@@ -134,7 +236,7 @@ fn datasets<'a>(info: &SnapshotInfo, groups: &Groups<'a>) -> Vec<Dataset<'a>> {
         of_groups("GroupLabel", 1, number("A number that names the group"), Data::U64(groups.label)),
         of_groups("GroupLen", 1, number("Particles"), Data::U64(groups.count)),
         of_groups("GroupLenType", 6, number("Particles of each type"), Data::U64ByType(groups.count)),
-        of_groups("GroupOffsetType", 6, offsets, Data::U64ByType(&groups.offset[..rows])),
+        of_groups("GroupOffsetType", 6, offsets, Data::U64ByType(groups.offset.get(..rows).unwrap_or(&[]))),
         of_groups("GroupMass", 1, Quantity::mass("Mass"), Data::F32(groups.mass)),
         of_groups("GroupMassType", 6, Quantity::mass("Mass of each type"), Data::F32ByType(groups.mass)),
         of_groups("GroupPos", 3, center, Data::F32(groups.center.as_flattened())),
@@ -152,16 +254,15 @@ fn datasets<'a>(info: &SnapshotInfo, groups: &Groups<'a>) -> Vec<Dataset<'a>> {
     }
     if let Some(members) = groups.members {
         let quantity = number("Ids of members, group after group");
-        let (name, rows, data) = (["IDs", "ID"], members.len(), Data::U64(members));
-        datasets.push(Dataset { name, rows, width: 1, quantity, data });
+        let (name, part, rows, data) = (["IDs", "ID"], Part::Members, members.len(), Data::U64(members));
+        datasets.push(Dataset { name, part, rows, width: 1, quantity, data });
     }
     datasets
 }
 
 /// Writes all of the file but the datasets.
-fn describe(file: &Hdf5File, info: &SnapshotInfo, groups: &Groups) -> hdf5_metno::Result<()> {
+fn describe(file: &Hdf5File, info: &SnapshotInfo, [rows, ids]: [u64; 2]) -> hdf5_metno::Result<()> {
     let header = file.create_group("Header")?;
-    let (rows, ids) = (groups.label.len() as u64, groups.members.map_or(0, <[_]>::len) as u64);
     // Gadget-4 and pynbody read the number of subhalos, earlier codes and yt that of subgroups: both are zero.
     for (name, value) in [("Ngroups", rows), ("Nids", ids), ("Nsubhalos", 0), ("Nsubgroups", 0)] {
         attributes::scalar(&header, &format!("{name}_ThisFile"), value)?;

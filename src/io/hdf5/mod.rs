@@ -3,7 +3,7 @@
 //! - **Reading** ([`Snapshot`]): particles of one file or of many, each rank only its own rows.
 //! - **Writing** ([`SnapshotWriter`], [`Files`]): one file that all ranks write, or one file per rank, in a layout that
 //!   yt, pynbody and swiftsimio read with the right units.
-//! - **Groups** ([`write_groups`], [`read_groups`]): catalogues in Gadget-4's layout.
+//! - **Groups** ([`write_groups`], [`GroupsWriter`] for many ranks, [`read_groups`]): catalogues in Gadget-4's layout.
 //!
 //! The serial HDF5 library is enough, also where many ranks write one file: it makes the file without the numbers, which all
 //! ranks then write at their offsets at the same time. Nothing here communicates; [`crate::io`] says when ranks must
@@ -26,9 +26,9 @@ mod snapshot_writer;
 mod storage;
 mod units;
 
-pub use groups::{GroupCatalog, Groups};
+pub use groups::{GroupCatalog, Groups, GroupsPlace};
 pub use groups_reader::read_groups;
-pub use groups_writer::{seal_groups, write_groups};
+pub use groups_writer::{GroupsWriter, seal_groups, write_groups};
 pub use snapshot_info::SnapshotInfo;
 pub use snapshot_reader::Snapshot;
 pub use snapshot_writer::{FilePart, Files, SnapshotWriter, part_path};

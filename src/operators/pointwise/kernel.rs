@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Argument, Pointwise, ranges};
+use super::function::{Argument, Pointwise, ranges};
 use crate::gpu::KernelSource;
 
 /// How the components of an argument or a result lie in its array.
@@ -15,6 +15,8 @@ pub enum Form {
     Apart,
     /// Two components next to each other: complex numbers.
     Pairs,
+    /// Components one after the other, of one value for all places of a batch; for arguments only.
+    Uniform,
 }
 
 crate::gpu::kernel_params! {
@@ -46,7 +48,8 @@ pub fn kernel(label: String, function: &Pointwise, forms: [&[Form]; 2], batched:
     let wide = |arguments: &[Argument], forms: &[Form]| {
         arguments.iter().zip(forms).any(|(argument, form)| argument.width > 1 && *form == Form::Apart)
     };
-    if batched && (wide(&function.arguments, forms[0]) || wide(&function.results, forms[1])) {
+    let uniform = read.iter().any(|&number| forms[0][number] == Form::Uniform);
+    if batched && (uniform || wide(function.arguments(), forms[0]) || wide(function.results(), forms[1])) {
         text.push_str("    let batch = i / params.places;\n    let first = batch * params.places;\n");
     }
     for &number in &read {
@@ -56,17 +59,21 @@ pub fn kernel(label: String, function: &Pointwise, forms: [&[Form]; 2], batched:
     }
     let read_component = |argument: usize, component: u32| match forms[0][argument] {
         Form::Pairs => format!("pair{argument}.{}", if component == 0 { "x" } else { "y" }),
-        Form::Apart => format!("load_x{argument}({})", place(&function.arguments[argument], component, batched)),
+        Form::Apart => format!("load_x{argument}({})", place(&function.arguments()[argument], component, batched)),
+        Form::Uniform if batched => {
+            format!("load_x{argument}(batch * {}u + {component}u)", function.arguments()[argument].width)
+        }
+        Form::Uniform => format!("load_x{argument}({component}u)"),
     };
     let (statements, outputs) = function.wgsl(read_component);
     text.push_str(&statements);
-    for ((number, result), range) in function.results.iter().enumerate().zip(ranges(&function.results)) {
+    for ((number, result), range) in function.results().iter().enumerate().zip(ranges(function.results())) {
         let outputs = &outputs[range];
         match forms[1][number] {
             Form::Pairs => {
                 let _ = writeln!(text, "    store_y{number}(i, vec2<f32>({}));", outputs.join(", "));
             }
-            Form::Apart => (0..).zip(outputs).for_each(|(component, output)| {
+            Form::Apart | Form::Uniform => (0..).zip(outputs).for_each(|(component, output)| {
                 let _ = writeln!(text, "    store_y{number}({}, {output});", place(result, component, batched));
             }),
         }
@@ -86,18 +93,19 @@ fn place(argument: &Argument, component: u32, batched: bool) -> String {
 
 /// Kernels of a sample: its value and both derivatives, of arguments and results of all forms.
 pub fn samples() -> Vec<KernelSource> {
-    let text = "fn sample(x: f32, v: vec3<f32>, mode: vec2<f32>) -> vec2<f32> {
-        let damped = mode * exp(-x * x) / (1.0 + dot(v, v));
+    let text = "fn sample(x: f32, v: vec3<f32>, mode: vec2<f32>, rate: f32) -> vec2<f32> {
+        let damped = mode * exp(-rate * x * x) / (1.0 + dot(v, v));
         return select(damped, vec2<f32>(tanh(x), sqrt(abs(v.z))), x > length(v));
     }";
     let Ok(function) = Pointwise::new(text, "sample") else { return Vec::new() };
-    let (given, result) = ([Form::Apart, Form::Apart, Form::Pairs], [Form::Pairs]);
+    let (given, result) = ([Form::Apart, Form::Apart, Form::Pairs, Form::Uniform], [Form::Pairs]);
+    let adjoints = [Form::Apart, Form::Apart, Form::Pairs, Form::Apart];
     let tangents = [given, given].concat();
     let cotangents = [&given[..], &result].concat();
     let calls: [(&str, Pointwise, &[Form], &[Form]); 3] = [
         ("apply", function.clone(), &given, &result),
         ("jvp", function.jvp(), &tangents, &result),
-        ("vjp", function.vjp(), &cotangents, &given),
+        ("vjp", function.vjp(), &cotangents, &adjoints),
     ];
     let forms = |(call, function, arguments, results): (&str, Pointwise, &[Form], &[Form])| {
         [false, true]

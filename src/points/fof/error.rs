@@ -1,6 +1,7 @@
 //! Errors of groups.
 
 use crate::comm::CommError;
+use crate::exchange::ExchangeError;
 use crate::gpu::DeviceError;
 use crate::points::ParticleError;
 use crate::points::neighbors::NeighborError;
@@ -129,5 +130,11 @@ impl From<SortError> for FofError {
             SortError::Repeated => FofError::Repeated,
             error => FofError::Sort(error),
         }
+    }
+}
+
+impl From<ExchangeError> for FofError {
+    fn from(error: ExchangeError) -> Self {
+        SortError::from(error).into()
     }
 }

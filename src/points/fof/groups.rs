@@ -1,15 +1,20 @@
 //! Labels of the points of all ranks.
 
 #[cfg(feature = "catalogue")]
-use super::catalogue::{Catalogue, Members, Selection, catalogue};
+use super::catalogue::{Catalogue, Selection, catalogue_of_some};
+#[cfg(feature = "catalogue")]
+use super::device_members::Labelled;
 use super::error::FofError;
 use super::linking::Linking;
-use super::{links, resolve::resolve};
+use super::links;
+use super::resolve::resolve;
 use crate::exchange::Context;
 use crate::gpu::{Array, Recorder};
 use crate::grid::Cost;
 use crate::points::neighbors::Components;
-use crate::points::partition::{Decomposition, GlobalIds};
+use crate::points::partition::Decomposition;
+use crate::points::rows::upload_u32;
+use crate::points::u64_array::U64Array;
 use crate::points::{AnyArray, Cloud};
 
 /// Friends-of-friends groups of the points of all ranks: points are friends that lie within the linking length of each other,
@@ -22,8 +27,8 @@ use crate::points::{AnyArray, Cloud};
 /// - Attributes of the cloud called `mass` (one `f32` per point), `velocity` (`dims`) and `scale_factor` (one) travel with the points and
 ///   enter the [`catalogue`](Self::catalogue).
 ///
-/// Exchanges: those of the sort, and of the host one all-gather, two for each level of the tree, one for points, one for links and five
-/// for each doubling of the number of ranks that a group spans in a row.
+/// Exchanges: those of the sort, and of the host one all-gather, two for each level of the tree and one below, one each for points and links,
+/// and five for about each doubling of the number of components that a group has in a row.
 ///
 /// ```
 /// use meshloom::{Error, Launch, gpu::Options, launch};
@@ -37,7 +42,7 @@ use crate::points::{AnyArray, Cloud};
 ///     let groups = Groups::find(&mut context, &cloud, Linking::Length(1.5))?;
 ///     let catalogue = groups.catalogue(&mut context.recorder, &Selection { min_members: 2, ..Selection::default() })?;
 ///     assert_eq!(catalogue.total, 1);
-///     Ok::<_, Error>(groups.labels()?)
+///     Ok::<_, Error>(groups.labels(&mut context)?)
 /// })?;
 /// assert_eq!(labels, [[0, 1], [2, 0]]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -45,7 +50,13 @@ use crate::points::{AnyArray, Cloud};
 pub struct Groups {
     points: Decomposition,
     /// Of this rank's points in the order of their global indices.
-    labels: Vec<u64>,
+    labels: U64Array,
+    /// The row of each own point's component: that of its first point here.
+    #[cfg_attr(not(feature = "catalogue"), expect(dead_code, reason = "for catalogues"))]
+    roots: Array<u32>,
+    /// Rows of components that are linked with those of other ranks.
+    #[cfg_attr(not(feature = "catalogue"), expect(dead_code, reason = "for catalogues"))]
+    spanning: Array<u32>,
     length: f32,
     ghosts: u64,
     cost: Cost,
@@ -82,42 +93,39 @@ impl Groups {
         if let Some(rank) = points.comm.first_to_differ(length)? {
             return Err(FofError::Differ { rank });
         }
-        let own = &points.own;
-        let found = Components::new(&context.gpu).labels(&mut context.recorder, &own.tree, length)?;
+        let roots = Components::new(&context.gpu).labels(&mut context.recorder, &points.own.tree, length)?;
         // Rows ascend with indices, so the least row of a component has its least index.
-        let roots = context.recorder.download(&found, 0, found.len())?;
-        let mut groups = Groups { labels: Vec::new(), length, ghosts: 0, cost: Cost::default(), points };
-        let own = &groups.points.own;
-        let mut least: Vec<u64> = (0..own.cloud.len() as u32).map(|row| own.ids.of(row)).collect();
-        if let Some(region) = &groups.points.region {
-            let links = links::find(context, &groups.points, region, &roots, length)?;
-            let (spanning, cost) = resolve(&groups.points.comm, |row| own.ids.of(row), &links.pairs)?;
-            spanning.into_iter().for_each(|(row, label)| least[row as usize] = label);
-            (groups.ghosts, groups.cost) = (links.ghosts, links.cost);
-            groups.cost += cost;
-        }
-        groups.labels = roots.into_iter().map(|row| least[row as usize]).collect();
-        Ok(groups)
+        let (Some(region), Some(ids)) = (&points.region, &points.own.ids) else {
+            let labels = points.own.ids_of(&mut context.recorder, &roots)?;
+            let spanning = context.gpu.array("fof::spanning", 0)?;
+            return Ok(Groups { labels, roots, spanning, length, ghosts: 0, cost: Cost::default(), points });
+        };
+        let rows = context.recorder.download(&roots, 0, roots.len())?;
+        let links = links::find(context, &points, region, &rows, length)?;
+        drop(rows);
+        let recorder = &mut context.recorder;
+        let indices_of = |rows: &[u32]| {
+            let rows = upload_u32(recorder, rows)?;
+            Ok::<_, FofError>(ids.select(recorder, &rows)?.download(recorder)?)
+        };
+        let (spanning, mut cost) = resolve(&points.comm, indices_of, &links.pairs)?;
+        cost += links.cost;
+        let (rows, least): (Vec<u32>, Vec<u64>) = spanning.into_iter().unzip();
+        let (spanning, least) = (upload_u32(recorder, &rows)?, U64Array::upload(recorder, &least, points.total)?);
+        let labels = ids.replaced(recorder, &spanning, &least)?.select(recorder, &roots)?;
+        Ok(Groups { labels, roots, spanning, length, ghosts: links.ghosts, cost, points })
     }
 
-    /// The label of each of this rank's rows of the input, in its order. One exchange of the host. All ranks call it.
+    /// The label of each of this rank's rows of the input, in its order. Submits and waits; with several ranks one exchange. All ranks call it.
     ///
     /// # Errors
-    /// [`FofError::Comm`] when another rank fails.
-    pub fn labels(&self) -> Result<Vec<u64>, FofError> {
-        let GlobalIds::List(ids) = &self.points.own.ids else { return Ok(self.labels.clone()) };
-        let row_offsets = &self.points.row_offsets;
-        // Indices ascend, so the rows of one rank lie together.
-        let place = |first: u64| ids.partition_point(|&id| id < first);
-        let bounds: Vec<usize> = row_offsets.iter().map(|&first| place(first)).chain([ids.len()]).collect();
-        let counts: Vec<u64> = bounds.windows(2).map(|ends| (ends[1] - ends[0]) as u64).collect();
-        let rank_of = |id: u64| row_offsets.partition_point(|&first| first <= id) - 1;
-        let rows = ids.iter().zip(&self.labels).map(|(&id, &label)| [id - row_offsets[rank_of(id)], label]);
-        let rows: Vec<[u64; 2]> = rows.collect();
-        let received = self.points.comm.all_to_all_v(&rows, &counts)?;
-        let mut labels = vec![0; received.data().len()];
-        received.data().iter().for_each(|&[row, label]| labels[row as usize] = label);
-        Ok(labels)
+    /// Those of the device and the ranks.
+    pub fn labels(&self, context: &mut Context) -> Result<Vec<u64>, FofError> {
+        let labels = match &self.points.route {
+            Some(route) => self.labels.map(|words| route.back(context, words, 1))?,
+            None => self.labels.clone(),
+        };
+        Ok(labels.download(&mut context.recorder)?)
     }
 
     /// Measures the groups and lists their members (feature `catalogue`); see [`catalogue`](super::catalogue()). Waits for the points. All ranks call
@@ -127,30 +135,13 @@ impl Groups {
     /// As [`catalogue`](super::catalogue()), and those of the device.
     #[cfg(feature = "catalogue")]
     pub fn catalogue(&self, recorder: &mut Recorder, selection: &Selection) -> Result<Catalogue, FofError> {
-        let cloud = &self.points.own.cloud;
-        let mut host = |array: &Array<f32>| recorder.download(array, 0, array.len());
-        let position = host(cloud.positions())?;
-        let [mass, velocity, scale_factor] = ["mass", "velocity", "scale_factor"]
-            .map(|name| Ok::<_, FofError>(attribute(cloud, name)?.map(&mut host).transpose()?));
-        let (mass, velocity, scale_factor) = (mass?, velocity?, scale_factor?);
-        let rows;
-        let number = match &self.points.own.ids {
-            GlobalIds::List(ids) => ids,
-            GlobalIds::Identity => {
-                rows = (0..cloud.len()).collect();
-                &rows
-            }
-        };
-        let members = Members {
-            domain: cloud.domain(),
-            number,
-            label: &self.labels,
-            position: &position,
-            mass: mass.as_deref(),
-            velocity: velocity.as_deref(),
-            scale_factor: scale_factor.as_deref(),
-        };
-        catalogue(&self.points.comm, &members, selection)
+        let own = &self.points.own;
+        let [mass, velocity, scale_factor] = ATTRIBUTES.map(|(name, _)| attribute(&own.cloud, name));
+        let attributes = [mass?, velocity?, scale_factor?];
+        let Groups { labels, roots, spanning, .. } = self;
+        let labelled = Labelled { points: own, labels, total: self.points.total, roots, spanning, attributes };
+        let host = labelled.download(recorder, selection)?;
+        catalogue_of_some(&self.points.comm, &host.members(own), selection, host.bad)
     }
 
     /// The linking length as it was used.

@@ -1,11 +1,12 @@
 //! Links between groups of different ranks: which components of one rank's points have friends in which of another's.
 //!
 //! Of two ranks one asks, the other answers. They descend their trees together ([`Descent`]) until boxes or points are surely linked
-//! or surely apart. Points of a box no longer than the linking length are one component, and two components need one link: what lies below
-//! two such boxes whose components are linked is not looked at again. So a dense halo that is cut costs the surface of the cut in
-//! units of the linking length, and only points that are about that far from others are sent one by one. Pairs so near the length that
+//! or surely apart. Most boxes have points of one component, and two components need one link: what lies below two boxes whose
+//! components are linked is not looked at again. So a dense halo that is cut costs no more than the surface of the cut in units of the
+//! linking length, and only points that are about that far from others are sent one by one. Pairs so near the length that
 //! rounding decides are left to the kernels, which link them as they would on one rank.
 
+use std::cell::Cell;
 use std::collections::HashSet;
 
 use bytemuck::{Pod, Zeroable};
@@ -15,7 +16,7 @@ use crate::exchange::Context;
 use crate::gpu::Recorder;
 use crate::grid::Cost;
 use crate::points::Cloud;
-use crate::points::ghosts::{BoundingBox, Descent, Met, Pending, Reach, Region, cost_of, count};
+use crate::points::ghosts::{BoundingBox, Descent, Met, Pending, Reach, Region, Span, cost_of, count};
 use crate::points::neighbors::Components;
 use crate::points::partition::Decomposition;
 
@@ -27,15 +28,15 @@ pub(super) struct Component {
     pub row: u32,
 }
 
-/// A node, and the row of the component that its points are in.
+/// A box around points, and the row of the component that they are in, or [`SEVERAL`].
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
-struct NodeRequest {
+struct BoxRequest {
     bounds: BoundingBox,
     row: u32,
 }
 
-/// In place of a row: the points of the node may be in several components.
+/// In place of a row: points of several components.
 const SEVERAL: u32 = u32::MAX;
 
 /// A point, and the row of its component.
@@ -66,14 +67,11 @@ pub(super) fn find(
 ) -> Result<Links, FofError> {
     let comm = context.comm.clone();
     let me = comm.rank();
-    let asked = |rank: usize| ((me + rank) % 2 == 0) == (me < rank);
-    let (reach, labels) = (Reach::Same(length), Labels { region, roots, length });
-    let mut comparison = Comparison { labels, linked: HashSet::new(), open: Vec::new() };
+    let asked = |rank: usize| (me + rank).is_multiple_of(2) == (me < rank);
+    let (reach, labels) = (Reach::Same(length), Labels::new(region, roots));
+    let mut comparison = Comparison { labels: &labels, length, linked: HashSet::new(), open: Vec::new() };
     let descent = Descent::new(&comm, region, &reach, region, asked)?;
-    let request = |level, node| NodeRequest {
-        bounds: *region.node(level, node),
-        row: labels.of(Met::Node(level, node), region.node(level, node)).unwrap_or(SEVERAL),
-    };
+    let request = |span, bounds| BoxRequest { bounds, row: labels.of_span(span) };
     let (pending, mut cost) = descent.run(request, |rank, request| comparison.near(rank, request))?;
     let point = |&Pending { at, .. }: &Pending| PointRequest {
         at: BoundingBox::point(region.point(at)).low,
@@ -94,23 +92,49 @@ pub(super) fn find(
 }
 
 /// The components of this rank's nodes and points.
-#[derive(Clone, Copy)]
 struct Labels<'a> {
     region: &'a Region,
     roots: &'a [u32],
-    length: f32,
+    /// Of each node that was asked for: the row of its component, or [`SEVERAL`].
+    nodes: Vec<Cell<Option<u32>>>,
 }
 
-impl Labels<'_> {
-    /// The row of the component of a point, or of a node that is no longer than the linking length.
-    fn of(&self, met: Met, bounds: &BoundingBox) -> Option<u32> {
-        match met {
-            Met::Point(at) => Some(self.of_point(at)),
-            Met::Node(level, node) => {
-                let one = bounds.surely_reaches(bounds, self.length, &self.region.side);
-                one.then(|| self.of_point(self.region.levels.points(level, node).start as usize))
-            }
+impl<'a> Labels<'a> {
+    /// Nothing is looked at before it is asked for.
+    fn new(region: &'a Region, roots: &'a [u32]) -> Self {
+        Labels { region, roots, nodes: vec![Cell::new(None); region.boxes.len()] }
+    }
+
+    /// The row of the component that a node's points are in, or [`SEVERAL`].
+    fn of_node(&self, level: usize, node: u64) -> u32 {
+        let levels = &self.region.levels;
+        let known = &self.nodes[(levels.start(level) + node) as usize];
+        if let Some(row) = known.get() {
+            return row;
         }
+        let row = match level.checked_sub(1) {
+            Some(below) => common(levels.children(level, node).map(|child| self.of_node(below, child))),
+            None => common(levels.points(0, node).map(|at| self.of_point(at as usize))),
+        };
+        known.set(Some(row));
+        row
+    }
+
+    /// The row of the component that the points of a span are in, or [`SEVERAL`].
+    fn of_span(&self, span: Span) -> u32 {
+        match span {
+            Span::Node(level, node) => self.of_node(level, node),
+            Span::Part(_) => common(self.region.places(span).map(|at| self.of_point(at))),
+        }
+    }
+
+    /// The row of the component of a node or point; `None` for a node of several.
+    fn of(&self, met: Met) -> Option<u32> {
+        let row = match met {
+            Met::Point(at) => self.of_point(at),
+            Met::Node(level, node) => self.of_node(level, node),
+        };
+        (row != SEVERAL).then_some(row)
     }
 
     /// The row of the component of the point at a place along the curve.
@@ -119,9 +143,16 @@ impl Labels<'_> {
     }
 }
 
+/// What all rows are, or [`SEVERAL`].
+fn common(mut rows: impl Iterator<Item = u32>) -> u32 {
+    let first = rows.next().unwrap_or(SEVERAL);
+    if rows.all(|row| row == first) { first } else { SEVERAL }
+}
+
 /// This rank's points as those of others are compared with them.
 struct Comparison<'a> {
-    labels: Labels<'a>,
+    labels: &'a Labels<'a>,
+    length: f32,
     /// Components of other ranks, and rows of those of this rank that are linked with them.
     linked: HashSet<(Component, u32)>,
     /// Pairs that rounding decides: a point of another rank, its component, and the place along the curve of one of this rank.
@@ -129,14 +160,14 @@ struct Comparison<'a> {
 }
 
 impl Comparison<'_> {
-    /// The box around what a node may be linked with here, but for what is linked already: of points, and of nodes no larger than itself or,
-    /// if it is of several components, than the linking length.
-    fn near(&mut self, rank: usize, request: &NodeRequest) -> BoundingBox {
-        let NodeRequest { bounds, row } = request;
+    /// The box around what a box may be linked with here, but for what is linked already: of points, and of nodes no longer than half of it
+    /// or, if its points are in several components, than the linking length.
+    fn near(&mut self, rank: usize, request: &BoxRequest) -> BoundingBox {
+        let BoxRequest { bounds, row } = request;
         let there = (*row != SEVERAL).then_some(Component { rank: rank as u32, row: *row });
-        let Labels { region, length, .. } = self.labels;
+        let (region, length) = (self.labels.region, self.length);
         let least = if there.is_some() { 0.0 } else { f64::from(length).powi(2) };
-        let (mut near, size) = (BoundingBox::EMPTY, bounds.diagonal().max(least));
+        let (mut near, size) = (BoundingBox::EMPTY, (0.25 * bounds.diagonal()).max(least));
         region.walk(bounds, length, |met, held| {
             if there.is_some_and(|there| self.links(there, bounds, met, held)) {
                 return false;
@@ -153,7 +184,7 @@ impl Comparison<'_> {
     /// Compares a point with all of this rank.
     fn compare(&mut self, rank: usize, request: &PointRequest) {
         let there = Component { rank: rank as u32, row: request.row };
-        let (point, Labels { region, length, .. }) = (BoundingBox::point(&request.at), self.labels);
+        let (point, region, length) = (BoundingBox::point(&request.at), self.labels.region, self.length);
         region.walk(&point, length, |met, held| {
             if self.links(there, &point, met, held) {
                 return false;
@@ -167,11 +198,11 @@ impl Comparison<'_> {
 
     /// Whether the points in `bounds`, of one component of another rank, are linked with what was met, if that is of one component too.
     fn links(&mut self, there: Component, bounds: &BoundingBox, met: Met, held: &BoundingBox) -> bool {
-        let Some(here) = self.labels.of(met, held) else { return false };
+        let Some(here) = self.labels.of(met) else { return false };
         if self.linked.contains(&(there, here)) {
             return true;
         }
-        let sure = bounds.surely_reaches(held, self.labels.length, &self.labels.region.side);
+        let sure = bounds.surely_reaches(held, self.length, &self.labels.region.side);
         if sure {
             self.linked.insert((there, here));
         }
@@ -186,7 +217,7 @@ impl Comparison<'_> {
         points: &Decomposition,
         me: usize,
     ) -> Result<Vec<[Component; 2]>, FofError> {
-        let Labels { region, length, .. } = self.labels;
+        let (region, length) = (self.labels.region, self.length);
         let open = self.open.iter();
         let open = open.filter(|(_, there, at)| !self.linked.contains(&(*there, self.labels.of_point(*at))));
         let mut parts: Vec<(Component, [u32; 3])> = Vec::new();

@@ -10,6 +10,8 @@
 
 #[cfg(feature = "catalogue")]
 mod catalogue;
+#[cfg(feature = "catalogue")]
+mod device_members;
 mod error;
 mod groups;
 mod linking;
@@ -21,3 +23,13 @@ pub use catalogue::{Catalogue, Members, Order, Selection, catalogue};
 pub use error::FofError;
 pub use groups::Groups;
 pub use linking::Linking;
+
+use crate::gpu::KernelSource;
+
+/// The kernels of this folder.
+pub(super) fn kernels() -> Vec<KernelSource> {
+    #[cfg(feature = "catalogue")]
+    return device_members::kernels().into();
+    #[cfg(not(feature = "catalogue"))]
+    Vec::new()
+}

@@ -35,18 +35,18 @@ struct Hook {
     to: Root,
 }
 
-/// For each of this rank's components in any rank's `links`, by row: the least index of a point in its group. `index_of` gives that of a row of this
+/// For each of this rank's components in any rank's `links`, by row: the least index of a point in its group. `indices_of` gives those of rows of this
 /// rank. Memory and messages are those of this rank's components with links; five exchanges a round, of which there are about as many as
 /// the logarithm of the longest chain of components. All ranks call it.
-pub(super) fn resolve(
+pub(super) fn resolve<E: From<CommError>>(
     comm: &Communicator,
-    index_of: impl Fn(u32) -> u64,
+    indices_of: impl FnOnce(&[u32]) -> Result<Vec<u64>, E>,
     links: &[[Component; 2]],
-) -> Result<(Vec<(u32, u64)>, Cost), CommError> {
+) -> Result<(Vec<(u32, u64)>, Cost), E> {
     let (mut cost, rank) = (Cost::default(), comm.rank() as u32);
     let graph = Graph::new(comm, links, &mut cost)?;
-    let root = |&row: &u32| Root { index: index_of(row), at: Component { rank, row } };
-    let mut parents: Vec<Root> = graph.rows.iter().map(root).collect();
+    let root = |(&row, index): (&u32, u64)| Root { index, at: Component { rank, row } };
+    let mut parents: Vec<Root> = graph.rows.iter().zip(indices_of(&graph.rows)?).map(root).collect();
     loop {
         let grand = graph.parents_of(&parents, &mut cost)?;
         let far = graph.across(&grand, &mut cost)?;
@@ -167,7 +167,11 @@ mod tests {
             let told: Vec<_> = links.iter().skip(comm.rank()).step_by(ranks).map(|link| link.map(at)).collect();
             let first = comm.rank() * each;
             let mut labels = index[first..first + each].to_vec();
-            let (found, _) = resolve(&comm, |row| index[first + row as usize], &told)?;
+            let (found, _) = resolve(
+                &comm,
+                |rows| Ok::<_, CommError>(rows.iter().map(|&row| index[first + row as usize]).collect()),
+                &told,
+            )?;
             found.iter().for_each(|&(row, label)| labels[row as usize] = label);
             Ok::<_, CommError>(labels)
         });
@@ -215,7 +219,7 @@ mod tests {
 
     #[test]
     fn no_links_are_nothing() {
-        let (labels, cost) = resolve(&Communicator::solo(), u64::from, &[]).unwrap();
+        let (labels, cost) = resolve(&Communicator::solo(), |_| Ok::<_, CommError>(Vec::new()), &[]).unwrap();
         assert!(labels.is_empty() && cost == Cost::default());
     }
 }

@@ -1,14 +1,14 @@
 //! Finding which points of this rank are near which points of others: ranks descend their trees together.
 //!
 //! A rank that wants to know sends the boxes of its topmost nodes to the ranks near them. Each answers with the box around what it has
-//! there, and the next round sends the nodes below those that got an answer and reach that box, down to leaves. So a rank
+//! there, and the next round sends the nodes below those that got an answer and reach that box, down to parts of leaves. So a rank
 //! sends few boxes far from other ranks' points, and none of them is tested against all boxes of another rank.
 
 use bytemuck::{Pod, Zeroable};
 
 use super::ask::ask;
 use super::bounding_box::BoundingBox;
-use super::region::{Reach, Region};
+use super::region::{Reach, Region, Span};
 use crate::comm::{CommError, Communicator};
 use crate::grid::Cost;
 
@@ -20,11 +20,11 @@ struct Outline {
     levels: u32,
 }
 
-/// A node of the present level, the rank that is asked, and the box around what that has near it.
+/// Points of this rank, the rank that is asked about them, and the box around what that has near them.
 #[derive(Clone, Copy)]
 struct Ask {
     rank: u32,
-    node: u64,
+    span: Span,
     near: BoundingBox,
 }
 
@@ -48,80 +48,139 @@ pub(crate) struct Descent<'a> {
 }
 
 impl<'a> Descent<'a> {
-    /// Begins with the topmost nodes of `region`, and the ranks for which `asked` holds. `others` is this rank's own points as others ask
-    /// about them. One all-gather of 28 bytes a rank. All ranks call it.
+    /// Begins with the topmost nodes of `region`, and the ranks for which `asked` holds. `own` is of this rank's points, about which others
+    /// ask. One all-gather of 28 bytes a rank. All ranks call it.
     pub fn new(
         comm: &'a Communicator,
         region: &'a Region,
         reach: &'a Reach,
-        others: &Region,
+        own: &Region,
         asked: impl Fn(usize) -> bool,
     ) -> Result<Self, CommError> {
-        let outlines = comm.all_gather(&[Outline { bounds: others.bounds(), levels: region.levels.count() as u32 }])?;
-        let rounds = outlines.iter().map(|outline| outline.levels as usize).max().unwrap_or(0);
+        let outlines = comm.all_gather(&[Outline { bounds: own.bounds(), levels: region.levels.count() as u32 }])?;
+        // All levels, and parts of leaves.
+        let rounds = outlines.iter().map(|outline| outline.levels as usize + 1).max().unwrap_or(0);
         let mut descent = Descent { comm, region, reach, asks: Vec::new(), rounds, cost: Cost::default() };
         for (rank, &Outline { bounds: near, .. }) in outlines.iter().enumerate() {
             if rank != comm.rank() && asked(rank) && !near.is_empty() {
-                let ask = |node| Ask { rank: rank as u32, node, near };
-                let top = region.top().map(ask).filter(|ask| descent.reaches(region.levels.count() - 1, ask));
-                descent.asks.extend(top.collect::<Vec<_>>());
+                let top = region.top().map(|node| Span::Node(region.levels.count() - 1, node));
+                let asks = top.map(|span| Ask { rank: rank as u32, span, near });
+                let asks: Vec<Ask> = asks.filter(|ask| descent.reaches(ask)).collect();
+                descent.asks.extend(asks);
             }
         }
         Ok(descent)
     }
 
-    /// Descends to the points. `request` makes what is sent for a node, given its level and its number there; `answer` takes what a rank has sent, and gives the box around what is near it here, or an empty one. Returns this rank's points that are
-    /// within reach of the last answers, by rank and place, and what it has cost. Two exchanges of the host a level. All ranks call it.
+    /// Descends to the points. `request` makes what is sent for some points, given their box; `answer` takes what a rank has sent, and gives
+    /// the box around what is near it here, or an empty one. Returns this rank's points that are within reach of the last answers, by rank and
+    /// place, and what it has cost. Two exchanges of the host for each level and one below. All ranks call it.
     pub fn run<T: Pod>(
         mut self,
-        request: impl Fn(usize, u64) -> T,
+        request: impl Fn(Span, BoundingBox) -> T,
         mut answer: impl FnMut(usize, &T) -> BoundingBox,
     ) -> Result<(Vec<Pending>, Cost), CommError> {
-        let own = self.region.levels.count();
+        let own = self.region.levels.count() + 1;
         for round in 0..self.rounds {
             // Ranks with fewer levels are done earlier, and only answer then.
-            let level = own.checked_sub(round + 1);
-            let requests =
-                level.map_or_else(Vec::new, |level| self.asks.iter().map(|ask| request(level, ask.node)).collect());
-            let ranks = level.map_or_else(Vec::new, |_| self.asks.iter().map(|ask| ask.rank).collect());
+            let asks = if round < own { &self.asks[..] } else { &[] };
+            let requests: Vec<T> = asks.iter().map(|ask| request(ask.span, self.region.bounds_of(ask.span))).collect();
+            let ranks: Vec<u32> = asks.iter().map(|ask| ask.rank).collect();
             let (answers, cost) = ask(self.comm, &requests, &ranks, &mut answer)?;
             self.cost += cost;
-            let Some(level) = level else { continue };
             self.asks.iter_mut().zip(answers).for_each(|(ask, near)| ask.near = near);
             self.asks.retain(|ask| !ask.near.is_empty());
-            if let Some(below) = level.checked_sub(1) {
-                self.asks = self.children(level, below);
+            if round + 1 < own {
+                self.asks = self.below();
             }
         }
         Ok((self.points(), self.cost))
     }
 
-    /// The nodes below those that were asked about, as far as they reach what is near.
-    fn children(&self, level: usize, below: usize) -> Vec<Ask> {
-        let held = |ask: &Ask| {
+    /// What the points that were asked about consist of, as far as it reaches what is near.
+    fn below(&self) -> Vec<Ask> {
+        let parts = |ask: &Ask| {
             let ask = *ask;
-            self.region.levels.children(level, ask.node).map(move |node| Ask { node, ..ask })
+            self.region.parts(ask.span).into_iter().map(move |span| Ask { span, ..ask })
         };
-        self.asks.iter().flat_map(held).filter(|ask| self.reaches(below, ask)).collect()
+        self.asks.iter().flat_map(parts).filter(|ask| self.reaches(ask)).collect()
     }
 
-    /// Whether a node reaches what is near.
-    fn reaches(&self, level: usize, ask: &Ask) -> bool {
-        let reach = self.reach.of_node(self.region, level, ask.node);
-        self.region.node(level, ask.node).may_reach(&ask.near, reach, &self.region.side)
+    /// Whether points reach what is near.
+    fn reaches(&self, ask: &Ask) -> bool {
+        let reach = self.reach.of(self.region, ask.span);
+        self.region.bounds_of(ask.span).may_reach(&ask.near, reach, &self.region.side)
     }
 
-    /// The points of leaves that reach what is near.
+    /// The single points that reach what is near.
     fn points(&self) -> Vec<Pending> {
         let mut points = Vec::new();
         for ask in &self.asks {
-            let held = self.region.levels.points(0, ask.node).map(|at| at as usize);
             let reaches = |at: &usize| {
                 let point = BoundingBox::point(self.region.point(*at));
                 point.may_reach(&ask.near, self.reach.of_point(*at), &self.region.side)
             };
-            points.extend(held.filter(reaches).map(|at| Pending { rank: ask.rank, at }));
+            points.extend(self.region.places(ask.span).filter(reaches).map(|at| Pending { rank: ask.rank, at }));
         }
         points
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::region::Met;
+    use super::super::requests::{Request, near};
+    use super::*;
+    use crate::comm::run_threads;
+    use crate::points::{Curve, Domain, Frame};
+
+    /// Coordinates of `n` points in the unit cube, along the curve.
+    fn points(n: u32) -> Vec<f32> {
+        let domain = Domain::new(&[1.0; 3]).unwrap();
+        let frame = Frame::new(&domain, None);
+        let at = |i: u32| [0.618_034, 0.754_878, 0.569_840].map(|step| (f64::from(i + 1) * step).fract() as f32);
+        let mut points: Vec<[f32; 3]> = (0..n).map(at).collect();
+        points.sort_by_key(|point| frame.key(Curve::Hilbert, point));
+        points.into_flattened()
+    }
+
+    #[test]
+    fn no_point_that_reaches_another_rank_is_left_out() {
+        // All ranks alike, and one without points, one with few and one with most.
+        for ends in [&[0, 500, 1000, 1500, 2000][..], &[0, 0, 40, 2000], &[0, 1, 1]] {
+            let n = ends[ends.len() - 1];
+            let all = points(n as u32);
+            let part = |rank: usize| {
+                Region::over(3, [1.0, 1.0, 0.0], all[3 * ends[rank]..3 * ends[rank + 1]].to_vec(), Vec::new())
+            };
+            run_threads(ends.len() - 1, |comm| {
+                let region = part(comm.rank());
+                let far = |at: usize| if at.is_multiple_of(50) { 0.1 } else { 0.02 };
+                let reach = Reach::each(&region, (0..region.points.len() / 3).map(far).collect());
+                let descent = Descent::new(&comm, &region, &reach, &region, |_| true)?;
+                let request = |span, bounds| Request { bounds, reach: reach.of(&region, span) };
+                let (pending, cost) = descent.run(request, |_, request| near(&region, request))?;
+                for rank in (0..comm.size()).filter(|&rank| rank != comm.rank()) {
+                    let others = part(rank);
+                    let mut reached = Vec::new();
+                    for at in 0..region.points.len() / 3 {
+                        let (point, mut met) = (BoundingBox::point(region.point(at)), false);
+                        others.walk(&point, reach.of_point(at), |what, _| {
+                            met |= matches!(what, Met::Point(_));
+                            true
+                        });
+                        reached.extend(met.then_some(at));
+                    }
+                    let told: Vec<usize> =
+                        pending.iter().filter(|told| told.rank as usize == rank).map(|told| told.at).collect();
+                    assert!(told.is_sorted() && reached.iter().all(|at| told.binary_search(at).is_ok()));
+                    // Most points are spared by boxes.
+                    assert!(told.len() <= region.points.len() / 3 / 2, "{} for {}", told.len(), reached.len());
+                }
+                assert_eq!(cost.messages == 0, region.points.is_empty() || n < 2);
+                Ok::<_, CommError>(())
+            })
+            .unwrap();
+        }
     }
 }

@@ -2,18 +2,18 @@
 //!
 //! | method | submits, waits | exchanges |
 //! |---|---|---|
-//! | [`Ghosts::within`] | yes: for points and boxes | of the host: one all-gather, two for each level of the tree, points, rows |
+//! | [`Ghosts::within`] | yes: for points and boxes | of the host: one all-gather, two for each level of the tree and one below, points, rows |
 //! | [`Ghosts::refresh`], [`Ghosts::accumulate`] | as [`Exchange::run`](crate::exchange::Exchange::run) | one |
 //!
-//! Ranks find the points that are near others by descending their trees together, from boxes around many points to those of leaves; then a rank sends
-//! such points with how far each needs others, and gets the rows of those that are within that distance. The
-//! test is exact to rounding, so ghosts are few, and requests, answers and the work for them grow with the surface of a rank's part.
+//! Ranks find the points that are near others by descending their trees together, from boxes around many points to those of leaves; then a
+//! rank asks for what is within reach of such points, of several at once where they are dense, and gets the rows of it. So ghosts are
+//! few, and requests, answers and the work for them grow with the surface of a rank's part.
 
-mod answers;
 mod ask;
 mod bounding_box;
 mod descent;
 mod region;
+mod requests;
 
 use crate::exchange::{Context, ExchangeError};
 use crate::gpu::primitives::{Count, Permute};
@@ -21,11 +21,11 @@ use crate::gpu::{Array, DeviceElement, DeviceError, Kernel, KernelSource, Memory
 use crate::grid::Cost;
 use crate::points::rows::{exchange_rows, upload_u32};
 use crate::points::tree::Tree;
-use answers::{Nearby, NodeRequest, PointRequest, near};
 pub(crate) use ask::{ask, cost_of, count};
 pub(crate) use bounding_box::BoundingBox;
 pub(crate) use descent::{Descent, Pending};
-pub(crate) use region::{Met, Reach, Region};
+pub(crate) use region::{Met, Reach, Region, Span};
+use requests::{Nearby, Request, near, requests};
 
 /// Copies of remote points within reach, and the send lists that keep them current.
 ///
@@ -79,7 +79,8 @@ struct Adjoint {
 }
 
 impl Ghosts {
-    /// Ghosts of the points of other ranks within `radius` of a point of this rank's tree. All ranks call it, with trees in the same frame.
+    /// Ghosts of the points of other ranks within `radius` of a point of this rank's tree, and of some that are up to half as far again. All
+    /// ranks call it, with trees in the same frame.
     ///
     /// # Errors
     /// [`ExchangeError`] when the device or another rank fails.
@@ -100,15 +101,12 @@ impl Ghosts {
     ) -> Result<Self, ExchangeError> {
         let comm = context.comm.clone();
         let descent = Descent::new(&comm, asking, reach, region, |_| true)?;
-        let request =
-            |level, node| NodeRequest { bounds: *asking.node(level, node), reach: reach.of_node(asking, level, node) };
+        let request = |span, bounds| Request { bounds, reach: reach.of(asking, span) };
         let (pending, mut cost) = descent.run(request, |_, request| near(region, request))?;
-        let point = |&Pending { at, .. }: &Pending| PointRequest::new(asking.point(at), reach.of_point(at));
-        let requests: Vec<PointRequest> = pending.iter().map(point).collect();
-        let ranks: Vec<u32> = pending.iter().map(|pending| pending.rank).collect();
+        let (requests, ranks) = requests(asking, reach, &pending);
         let counts = count(&ranks, comm.size());
         let received = comm.all_to_all_v(&requests, &counts)?;
-        cost += cost_of::<PointRequest>(&counts, received.counts(), comm.rank());
+        cost += cost_of::<Request>(&counts, received.counts(), comm.rank());
         // The rows of this rank that each other rank gets.
         let mut nearby = Nearby::new(region);
         let reached: Vec<Vec<u32>> = received.iter().map(|requests| nearby.rows(requests)).collect();

@@ -20,6 +20,18 @@ pub(crate) struct Region {
     pub order: Vec<u32>,
 }
 
+/// Points of a leaf that are asked about together before they are one by one.
+const PART: u64 = LEAF / 4;
+
+/// Points that follow each other on the curve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Span {
+    /// Those of a node: its level, and its number in it.
+    Node(usize, u64),
+    /// A part of a leaf, by its number among those of all leaves.
+    Part(u64),
+}
+
 /// What a traversal meets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Met {
@@ -64,6 +76,40 @@ impl Region {
     /// The box of a node.
     pub fn node(&self, level: usize, node: u64) -> &BoundingBox {
         &self.boxes[(self.levels.start(level) + node) as usize]
+    }
+
+    /// The places along the curve of the points of a span.
+    pub fn places(&self, span: Span) -> std::ops::Range<usize> {
+        let places = match span {
+            Span::Node(level, node) => self.levels.points(level, node),
+            Span::Part(part) => part * PART..((part + 1) * PART).min((self.points.len() / self.dims) as u64),
+        };
+        places.start as usize..places.end as usize
+    }
+
+    /// The box around the points of a span.
+    pub fn bounds_of(&self, span: Span) -> BoundingBox {
+        match span {
+            Span::Node(level, node) => *self.node(level, node),
+            Span::Part(_) => {
+                let places = self.places(span);
+                BoundingBox::around(&self.points[places.start * self.dims..places.end * self.dims], self.dims)
+            }
+        }
+    }
+
+    /// The spans that a span is divided into; none of a part.
+    pub fn parts(&self, span: Span) -> Vec<Span> {
+        match span {
+            Span::Node(0, leaf) => {
+                let points = self.levels.points(0, leaf);
+                (points.start / PART..points.end.div_ceil(PART)).map(Span::Part).collect()
+            }
+            Span::Node(level, node) => {
+                self.levels.children(level, node).map(|child| Span::Node(level - 1, child)).collect()
+            }
+            Span::Part(_) => Vec::new(),
+        }
     }
 
     /// The box around all points.
@@ -133,16 +179,16 @@ pub(crate) enum Reach {
 impl Reach {
     /// For each point of a region, along the curve.
     pub fn each(region: &Region, points: Vec<f32>) -> Reach {
-        let most = |values: &[f32]| values.iter().copied().fold(0.0, f32::max);
-        let leaves = points.chunks(LEAF as usize).map(most).collect();
-        Reach::Each { nodes: upwards(&region.levels, leaves, most), points }
+        let leaves = points.chunks(LEAF as usize).map(farthest).collect();
+        Reach::Each { nodes: upwards(&region.levels, leaves, farthest), points }
     }
 
-    /// Of a node of a region.
-    pub fn of_node(&self, region: &Region, level: usize, node: u64) -> f32 {
-        match self {
-            Reach::Same(reach) => *reach,
-            Reach::Each { nodes, .. } => nodes[(region.levels.start(level) + node) as usize],
+    /// Of a span of a region.
+    pub fn of(&self, region: &Region, span: Span) -> f32 {
+        match (self, span) {
+            (Reach::Same(reach), _) => *reach,
+            (Reach::Each { nodes, .. }, Span::Node(level, node)) => nodes[(region.levels.start(level) + node) as usize],
+            (Reach::Each { points, .. }, Span::Part(_)) => farthest(&points[region.places(span)]),
         }
     }
 
@@ -153,6 +199,11 @@ impl Reach {
             Reach::Each { points, .. } => points[at],
         }
     }
+}
+
+/// The greatest of several reaches.
+fn farthest(reaches: &[f32]) -> f32 {
+    reaches.iter().copied().fold(0.0, f32::max)
 }
 
 #[cfg(test)]
@@ -170,15 +221,20 @@ mod tests {
             let region = region(n);
             let reach = Reach::each(&region, (0..n).map(|at| (at * 7 % 101) as f32).collect());
             assert_eq!(region.boxes.len() as u64, region.levels.total());
-            for level in 0..region.levels.count() {
-                for node in 0..region.levels.nodes(level) {
-                    let held = region.levels.points(level, node);
-                    let held = held.start as usize..held.end as usize;
-                    let part = &region.points[2 * held.start..2 * held.end];
-                    assert_eq!(*region.node(level, node), BoundingBox::around(part, 2));
-                    let farthest = held.map(|at| reach.of_point(at)).fold(0.0, f32::max);
-                    assert_eq!(reach.of_node(&region, level, node), farthest);
+            // From the top down each point is in one span.
+            let mut spans: Vec<Span> = region.top().map(|node| Span::Node(region.levels.count() - 1, node)).collect();
+            while !spans.is_empty() {
+                assert!(spans.iter().flat_map(|&span| region.places(span)).eq(0..n));
+                for &span in &spans {
+                    let places = region.places(span);
+                    let part = &region.points[2 * places.start..2 * places.end];
+                    assert_eq!(region.bounds_of(span), BoundingBox::around(part, 2));
+                    assert_eq!(
+                        reach.of(&region, span),
+                        farthest(&places.map(|at| reach.of_point(at)).collect::<Vec<_>>())
+                    );
                 }
+                spans = spans.into_iter().flat_map(|span| region.parts(span)).collect();
             }
             assert_eq!(region.bounds(), BoundingBox::around(&region.points, 2));
         }

@@ -179,7 +179,9 @@ fn link_variant(form: GroupShape, dims: usize, wide: bool, limited: bool) -> Sea
 }
 
 fn link(variant: SearchVariant) -> KernelSource {
-    search("neighbors::link", include_str!("../../../shaders/points/neighbors/link.wgsl"), variant).flag("links", true)
+    search("neighbors::link", include_str!("../../../shaders/points/neighbors/link.wgsl"), variant)
+        .flag("links", true)
+        .flag("histogram", false)
 }
 
 fn begin() -> KernelSource {

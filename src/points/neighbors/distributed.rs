@@ -7,22 +7,19 @@ use super::nearest::Nearest;
 use super::pairs::{Bins, join_u64};
 use super::query::{KnnQuery, PairFilter, RadiusQuery, RowOrder, check_radius};
 use super::radius::{NeighborLists, Radius};
-use super::result_routing::{RadiusResult, ResultRouting, deliver};
+use super::result_routing::{GlobalLists, RadiusResult};
 use super::targets::{Queries, Targets};
 use crate::comm::Op;
 use crate::exchange::Context;
 use crate::gpu::primitives::Count;
-use crate::gpu::{DeviceError, Recorder};
+use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
 use crate::grid::Cost;
 use crate::points::ghosts::{Reach, Region};
-use crate::points::partition::{Decomposition, GlobalIds, LocalPoints};
-use crate::points::rows::{row_offsets, upload_u32};
+use crate::points::partition::{Decomposition, JointPoints, LocalPoints};
+use crate::points::rows::upload_u32;
 use crate::points::sort::Route;
-use crate::points::tree::LEAF;
+use crate::points::u64_array::U64Array;
 use crate::points::{Cloud, Extent};
-
-/// Bytes of results on the device at a time.
-const RESULT_BYTES: u64 = 128 << 20;
 
 /// The nearest points of each row: `k` entries, nearest first.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -35,16 +32,26 @@ pub struct KnnResult {
     pub distance: Vec<f32>,
 }
 
-/// The queries that this rank searches for, arranged along the curve.
+crate::gpu::kernel_params! {
+    struct LastParams {
+        queries: u32,
+        k: u32,
+        within: f32,
+    }
+}
+
+/// The kernel that finds how far queries have found neighbours.
+pub(super) fn last_distance() -> KernelSource {
+    KernelSource::new("neighbors::last_distance", include_str!("../../../shaders/points/neighbors/last_distance.wgsl"))
+        .params::<LastParams>()
+}
+
+/// The queries that this rank searches for.
 struct RankQueries {
-    /// `None`: the rank's own points.
+    /// Arranged along the curve; `None`: the rank's own points, which are.
     targets: Option<Targets>,
-    /// Row of each query, along the curve, in `ids`.
-    order: Vec<u32>,
-    /// The query's index in the input of all ranks, by row.
-    ids: GlobalIds,
-    /// Where each rank's rows begin among those of all ranks.
-    row_offsets: Vec<u64>,
+    /// From the rows of the input to those of `targets`; `None` on one rank, where they are the same.
+    route: Option<Route>,
     /// Of targets, where there are several ranks; the rank's own points have that of their decomposition.
     region: Option<Region>,
 }
@@ -55,8 +62,9 @@ struct RankQueries {
 /// - Every method is called by all ranks. Rows are those of the input that this rank gave, in its order; indices count the rows
 ///   of all ranks, in rank order.
 /// - Results are the same to the last bit for any number of ranks.
-/// - A search takes 4 exchanges: requests, ghosts (points and indices) and results. [`cost`](Self::cost) counts them together with
-///   the [`Exchange`](crate::exchange::Exchange).
+/// - After the requests for ghosts a search takes 4 exchanges: ghosts (points and indices) and results (indices and distances); lists within
+///   a radius take one more, for their lengths. [`cost`](Self::cost) counts them together with the [`Exchange`](crate::exchange::Exchange).
+/// - Results are put into the order of the rows on the device, where they lie as a whole: 8 bytes per entry, twice that with several ranks.
 ///
 /// ```
 /// use meshloom::{Error, Launch, gpu::Options, launch};
@@ -112,18 +120,19 @@ impl DistributedSearch {
         knn.check()?;
         refuse_self_filter(queries, knn.without_self)?;
         let local = self.arrange_queries(context, queries)?;
-        let mut found = self.lists(&mut context.recorder, &self.points.own, queries_at(local.targets.as_ref()), knn)?;
-        if self.points.comm.size() > 1 && knn.k > 0 {
-            self.search_ghosts(context, &local, knn, &mut found)?;
+        let own = &self.points.own;
+        let in_rows = KnnQuery { rows: RowOrder::Input, ..*knn };
+        let lists =
+            self.nearest.lists(&mut context.recorder, &own.tree, queries_at(local.targets.as_ref()), &in_rows)?;
+        let (mut index, mut distance) = (own.ids_of(&mut context.recorder, &lists.index)?, lists.distance);
+        if let Some(route) = self.route(&local).filter(|_| knn.k > 0) {
+            self.search_ghosts(context, &local, knn, (&index, &distance))?;
+            index = index.map(|words| route.back(context, words, knn.k.into()))?;
+            distance = route.back(context, &distance, knn.k.into())?;
         }
-        let k = knn.k as usize;
-        let mut results = ResultRouting::default();
-        for (i, &row) in local.order.iter().enumerate() {
-            let entries = i * k..(i + 1) * k;
-            results.push(local.ids.of(row), &found.index[entries.clone()], &found.distance[entries]);
-        }
-        let RadiusResult { index, distance, .. } = self.deliver(&local, results)?;
-        Ok(KnnResult { k: knn.k, index, distance })
+        let recorder = &mut context.recorder;
+        let distance = recorder.download(&distance, 0, distance.len())?;
+        Ok(KnnResult { k: knn.k, index: index.download(recorder)?, distance })
     }
 
     /// How many of all points lie within a radius of each row. `within.rows` plays no part. Waits. All ranks call it.
@@ -138,17 +147,21 @@ impl DistributedSearch {
     ) -> Result<Vec<u64>, NeighborError> {
         check_radius(within.radius)?;
         refuse_self_filter(queries, within.which != PairFilter::All)?;
-        let within = RadiusQuery { rows: RowOrder::Curve, ..*within };
         let local = self.arrange_queries(context, queries)?;
         let joint = self.points_within(context, &local, within.radius)?;
         let (points, queries) = self.scope(&local, joint.as_ref());
-        let counts = self.radius.counts(&mut context.recorder, &points.tree, queries, &within)?;
-        let counts = context.recorder.download(&counts, 0, counts.len())?;
-        let mut results = ResultRouting::default();
-        for (&row, &count) in local.order.iter().zip(&counts) {
-            results.push(local.ids.of(row), &[u64::from(count)], &[0.0]);
-        }
-        Ok(self.deliver(&local, results)?.index)
+        let Some(route) = self.route(&local) else {
+            let within = RadiusQuery { rows: RowOrder::Input, ..*within };
+            let counts = self.radius.counts(&mut context.recorder, &points.tree, queries, &within)?;
+            return Ok(U64Array::of_words(&counts).download(&mut context.recorder)?);
+        };
+        let within = RadiusQuery { rows: RowOrder::Curve, ..*within };
+        let recorder = &mut context.recorder;
+        let counts = self.radius.counts(recorder, &points.tree, queries, &within)?;
+        let in_rows = recorder.gpu().array("neighbors::counts", counts.len())?;
+        self.points.permute.scatter(recorder, &counts, self.numbers(&local), &in_rows, 1, Count::All)?;
+        let counts = route.back(context, &in_rows, 1)?;
+        Ok(U64Array::of_words(&counts).download(&mut context.recorder)?)
     }
 
     /// All points within a radius of each row. `within.rows` plays no part. Waits. All ranks call it.
@@ -163,22 +176,21 @@ impl DistributedSearch {
     ) -> Result<RadiusResult, NeighborError> {
         check_radius(within.radius)?;
         refuse_self_filter(queries, within.which != PairFilter::All)?;
-        let within = RadiusQuery { rows: RowOrder::Curve, ..*within };
         let local = self.arrange_queries(context, queries)?;
         let joint = self.points_within(context, &local, within.radius)?;
         let (points, queries) = self.scope(&local, joint.as_ref());
+        let route = self.route(&local);
+        // Among ghosts the numbers of queries are not their rows.
+        let rows = if route.is_some() { RowOrder::Curve } else { RowOrder::Input };
         let recorder = &mut context.recorder;
-        let NeighborLists { offset, index, distance } = self.radius.lists(recorder, &points.tree, queries, &within)?;
-        let offset = recorder.download(&offset, 0, offset.len())?;
-        let index = recorder.download(&index, 0, index.len())?;
-        let distance = recorder.download(&distance, 0, distance.len())?;
-        let index: Vec<u64> = index.into_iter().map(|row| points.ids.of(row)).collect();
-        let mut results = ResultRouting::default();
-        for (&row, ends) in local.order.iter().zip(offset.windows(2)) {
-            let entries = ends[0] as usize..ends[1] as usize;
-            results.push(local.ids.of(row), &index[entries.clone()], &distance[entries]);
+        let lists = self.radius.lists(recorder, &points.tree, queries, &RadiusQuery { rows, ..*within })?;
+        let NeighborLists { offset, index, distance } = lists;
+        let index = points.ids_of(recorder, &index)?;
+        let mut lists = GlobalLists { offset, index, distance };
+        if let Some(route) = route {
+            lists = lists.reordered(recorder, self.numbers(&local))?.back(context, route)?;
         }
-        self.deliver(&local, results)
+        Ok(lists.download(&mut context.recorder)?)
     }
 
     /// How many pairs of all ranks have a distance in each bin: ordered pairs of two different points, or of one of `queries`
@@ -217,90 +229,79 @@ impl DistributedSearch {
 
     /// Sends the queries of all ranks to the ranks whose part of the curve they lie in, and arranges them there.
     fn arrange_queries(&self, context: &mut Context, queries: Option<&Cloud>) -> Result<RankQueries, NeighborError> {
-        let (comm, own) = (&self.points.comm, &self.points.own);
+        let own = &self.points.own;
         let Some(cloud) = queries else {
-            let order = match &self.points.region {
-                Some(region) => region.order.clone(),
-                None => context.recorder.download(own.tree.order(), 0, own.tree.len())?,
-            };
-            let (ids, row_offsets) = (own.ids.clone(), self.points.row_offsets.clone());
-            return Ok(RankQueries { targets: None, order, ids, row_offsets, region: None });
+            return Ok(RankQueries { targets: None, route: None, region: None });
         };
-        let row_offsets = row_offsets(comm, cloud.len())?;
-        if comm.size() == 1 {
+        if self.points.comm.size() == 1 {
             let targets = Targets::new(&mut context.recorder, &self.points.builder, cloud, &own.tree)?;
-            let order = context.recorder.download(targets.order(), 0, targets.len())?;
-            let ids = GlobalIds::Identity;
-            return Ok(RankQueries { targets: Some(targets), order, ids, row_offsets, region: None });
+            return Ok(RankQueries { targets: Some(targets), route: None, region: None });
         }
-        let owners = self.points.owners(&mut context.recorder, cloud)?;
-        let mut rows: Vec<u32> = (0..owners.len() as u32).collect();
-        rows.sort_by_key(|&row| owners[row as usize]); // stable
-        let mut sends = vec![0u64; comm.size()];
-        owners.iter().for_each(|&owner| sends[owner] += 1);
-        let received = comm.all_to_all_v(&rows, &sends)?;
-        let ids = received.iter().zip(&row_offsets);
-        let ids = ids.flat_map(|(rows, first)| rows.iter().map(move |&row| first + u64::from(row))).collect();
-        let order = upload_u32(&mut context.recorder, &rows)?;
-        let route = Route::new(comm, order, sends, received.counts().to_vec(), None)?;
+        let route = self.points.route_of(context, cloud)?;
         let positions = route.forward(context, cloud.positions(), self.points.frame.dims as u64)?;
         let recorder = &mut context.recorder;
         let here = Cloud::new(recorder, cloud.domain(), positions)?;
         // All ranks choose the same units.
-        let extent = Extent::of(&here).of_all(comm)?;
+        let extent = Extent::of(&here).of_all(&self.points.comm)?;
         let targets = Targets::new(recorder, &self.points.builder, &here, &own.tree)?.with_extent(extent);
         let order = recorder.download(targets.order(), 0, targets.len())?;
         let points = recorder.download(targets.positions(), 0, targets.positions().len())?;
-        let region = Region::over(self.points.frame.dims, cloud.domain().sides(), points, order.clone());
-        let ids = GlobalIds::List(ids);
-        Ok(RankQueries { targets: Some(targets), order, ids, row_offsets, region: Some(region) })
+        let region = Region::over(self.points.frame.dims, cloud.domain().sides(), points, order);
+        Ok(RankQueries { targets: Some(targets), route: Some(route), region: Some(region) })
     }
 
-    /// The lists of queries along the curve, with indices in the input of all ranks.
-    fn lists(
+    /// The way of the queries from their rows in the input to their rows here; `None` on one rank.
+    fn route<'a>(&'a self, local: &'a RankQueries) -> Option<&'a Route> {
+        if local.targets.is_some() { local.route.as_ref() } else { self.points.route.as_ref() }
+    }
+
+    /// The row here of each query along the curve.
+    fn numbers<'a>(&'a self, local: &'a RankQueries) -> &'a Array<u32> {
+        queries_at(local.targets.as_ref()).numbers(&self.points.own.tree)
+    }
+
+    /// How far each query along the curve has found neighbours, but no farther than the limit. Waits.
+    fn reach(
         &self,
         recorder: &mut Recorder,
-        points: &LocalPoints,
-        queries: Queries<'_>,
+        local: &RankQueries,
         knn: &KnnQuery,
-    ) -> Result<KnnResult, NeighborError> {
-        let (rows, k) = (queries.len(&points.tree), u64::from(knn.k));
-        let entries = (rows * k) as usize;
-        let (mut index, mut distance) = (Vec::with_capacity(entries), Vec::with_capacity(entries));
-        let per = (RESULT_BYTES / (8 * k.max(1))).max(LEAF) / LEAF * LEAF;
-        for start in (0..rows).step_by(per as usize) {
-            let part = start..(start + per).min(rows);
-            let lists = self.nearest.lists_of(recorder, &points.tree, queries, knn, part)?;
-            let sources = recorder.download(&lists.index, 0, lists.index.len())?;
-            distance.extend(recorder.download(&lists.distance, 0, lists.distance.len())?);
-            index.extend(sources.into_iter().map(|row| if row == u32::MAX { u64::MAX } else { points.ids.of(row) }));
-        }
-        Ok(KnnResult { k: knn.k, index, distance })
+        distance: &Array<f32>,
+    ) -> Result<Vec<f32>, NeighborError> {
+        let numbers = self.numbers(local);
+        let reach = recorder.gpu().array::<f32>("neighbors::reach", numbers.len())?;
+        let params = LastParams { queries: numbers.len() as u32, k: knn.k, within: knn.within };
+        let arrays = [numbers.raw(), distance.raw(), reach.raw()];
+        recorder.each(&Kernel::trusted(last_distance()), &arrays, &params, numbers.len())?;
+        Ok(recorder.download(&reach, 0, reach.len())?)
     }
 
-    /// Searches again, among ghosts too, for the queries that may reach a point of another rank; `found` is what they have found on this
-    /// rank, along the curve.
+    /// Searches again, among ghosts too, for the queries that may reach a point of another rank, and puts what it finds into `found`: the
+    /// indices and distances of each query's list, by its row here.
     fn search_ghosts(
         &self,
         context: &mut Context,
         local: &RankQueries,
         knn: &KnnQuery,
-        found: &mut KnnResult,
+        found: (&U64Array, &Array<f32>),
     ) -> Result<(), NeighborError> {
-        let k = knn.k as usize;
         let Some(asking) = local.region.as_ref().or(self.points.region.as_ref()) else { return Ok(()) };
-        // A query reaches the farthest of its neighbours so far, but no farther than the limit.
-        let reach = found.distance.chunks(k).map(|row| row[k - 1].min(knn.within)).collect();
-        let (joint, rows) = self.fetch(context, local, &Reach::each(asking, reach))?;
+        let reach = self.reach(&mut context.recorder, local, knn, found.1)?;
+        let (joint, queries) = self.fetch(context, local, &Reach::each(asking, reach))?;
         let Some(joint) = joint else { return Ok(()) };
-        let targets = self.targets_in(&mut context.recorder, local, &joint, &rows)?;
-        let again = self.lists(&mut context.recorder, &joint, Queries::At(&targets), knn)?;
-        for (at, &row) in rows.iter().enumerate() {
-            let (from, to) = (at * k..(at + 1) * k, row as usize * k..(row as usize + 1) * k);
-            found.index[to.clone()].copy_from_slice(&again.index[from.clone()]);
-            found.distance[to].copy_from_slice(&again.distance[from]);
+        let recorder = &mut context.recorder;
+        let queries = upload_u32(recorder, &queries)?;
+        let targets = self.targets_among(recorder, local, &joint, Some(&queries))?;
+        let in_order = KnnQuery { rows: RowOrder::Curve, ..*knn };
+        let again = self.nearest.lists(recorder, &joint.points.tree, Queries::At(&targets), &in_order)?;
+        let permute = &self.points.permute;
+        let rows = recorder.gpu().array::<u32>("neighbors::rows", queries.len())?;
+        permute.gather(recorder, self.numbers(local), &queries, &rows, 1, Count::All)?;
+        let index = joint.points.ids_of(recorder, &again.index)?;
+        for (words, into) in index.words().iter().zip(found.0.words()) {
+            permute.scatter(recorder, words, &rows, into, knn.k.into(), Count::All)?;
         }
-        Ok(())
+        Ok(permute.scatter(recorder, &again.distance, &rows, found.1, knn.k.into(), Count::All)?)
     }
 
     /// This rank's points with those that its queries reach on other ranks, `None` if there are none; and the queries, by their places
@@ -310,7 +311,7 @@ impl DistributedSearch {
         context: &mut Context,
         local: &RankQueries,
         reach: &Reach,
-    ) -> Result<(Option<LocalPoints>, Vec<u32>), NeighborError> {
+    ) -> Result<(Option<JointPoints>, Vec<u32>), NeighborError> {
         let fetched = self.points.fetch_ghosts(context, local.region.as_ref(), reach)?;
         let Some(fetched) = fetched else { return Ok((None, Vec::new())) };
         let mut cost = self.cost.get();
@@ -321,33 +322,33 @@ impl DistributedSearch {
         Ok((fetched.points, asking))
     }
 
-    /// The queries `rows` along the curve, as targets among `joint`, own points and ghosts.
-    fn targets_in(
+    /// The queries at these places along the curve, or all of them, as targets among own points and ghosts. Recorded only.
+    fn targets_among(
         &self,
         recorder: &mut Recorder,
         local: &RankQueries,
-        joint: &LocalPoints,
-        rows: &[u32],
+        joint: &JointPoints,
+        queries: Option<&Array<u32>>,
     ) -> Result<Targets, NeighborError> {
-        let (own, dims) = (&self.points.own, self.points.frame.dims as u64);
-        let positions = local.targets.as_ref().map_or(own.tree.positions(), Targets::positions);
-        let selected = recorder.gpu().array::<f32>("neighbors::selected", rows.len() as u64 * dims)?;
-        let index = upload_u32(recorder, rows)?;
-        self.points.permute.gather(recorder, positions, &index, &selected, dims, Count::All)?;
-        let numbers: Vec<u32> = match (&local.targets, &joint.ids) {
-            // The number of an own point is its place among the joint ones, so that it can be left out of its own neighbours.
-            (None, GlobalIds::List(all)) => {
-                let place = |&row: &u32| {
-                    let id = local.ids.of(local.order[row as usize]);
-                    all.partition_point(|&other| other < id) as u32
-                };
-                rows.iter().map(place).collect()
-            }
-            _ => rows.iter().map(|&row| local.order[row as usize]).collect(),
-        };
-        let numbers = upload_u32(recorder, &numbers)?;
+        let (gpu, own, dims) = (recorder.gpu().clone(), &self.points.own, self.points.frame.dims as u64);
+        let permute = &self.points.permute;
+        let mut positions = local.targets.as_ref().map_or(own.tree.positions(), Targets::positions).clone();
+        let mut numbers = self.numbers(local).clone();
+        if let Some(queries) = queries {
+            let all = (positions, numbers);
+            positions = gpu.array("neighbors::selected", queries.len() * dims)?;
+            numbers = gpu.array("neighbors::selected", queries.len())?;
+            permute.gather(recorder, &all.0, queries, &positions, dims, Count::All)?;
+            permute.gather(recorder, &all.1, queries, &numbers, 1, Count::All)?;
+        }
+        if local.targets.is_none() {
+            // The number of an own point is its row among the joint ones, so that it can be left out of its own neighbours.
+            let rows = numbers;
+            numbers = gpu.array("neighbors::selected", rows.len())?;
+            permute.gather(recorder, &joint.places, &rows, &numbers, 1, Count::All)?;
+        }
         let extent = local.targets.as_ref().map_or(own.tree.extent(), Targets::extent);
-        Ok(Targets::arranged(&joint.tree, selected, numbers, extent))
+        Ok(Targets::arranged(&joint.points.tree, positions, numbers, extent))
     }
 
     /// Own points and ghosts within a radius of the queries, and the queries among them; `None` where there are no ghosts.
@@ -356,10 +357,9 @@ impl DistributedSearch {
         context: &mut Context,
         local: &RankQueries,
         radius: f32,
-    ) -> Result<Option<(LocalPoints, Targets)>, NeighborError> {
+    ) -> Result<Option<(JointPoints, Targets)>, NeighborError> {
         let (Some(joint), _) = self.fetch(context, local, &Reach::Same(radius))? else { return Ok(None) };
-        let rows: Vec<u32> = (0..local.order.len() as u32).collect();
-        let targets = self.targets_in(&mut context.recorder, local, &joint, &rows)?;
+        let targets = self.targets_among(&mut context.recorder, local, &joint, None)?;
         Ok(Some((joint, targets)))
     }
 
@@ -367,21 +367,12 @@ impl DistributedSearch {
     fn scope<'a>(
         &'a self,
         local: &'a RankQueries,
-        joint: Option<&'a (LocalPoints, Targets)>,
+        joint: Option<&'a (JointPoints, Targets)>,
     ) -> (&'a LocalPoints, Queries<'a>) {
         match joint {
-            Some((points, targets)) => (points, Queries::At(targets)),
+            Some((joint, targets)) => (&joint.points, Queries::At(targets)),
             None => (&self.points.own, queries_at(local.targets.as_ref())),
         }
-    }
-
-    /// Sends results to the ranks whose rows the queries are.
-    fn deliver(&self, local: &RankQueries, results: ResultRouting) -> Result<RadiusResult, NeighborError> {
-        let (rows, cost) = deliver(&self.points.comm, &local.row_offsets, results)?;
-        let mut total = self.cost.get();
-        total += cost;
-        self.cost.set(total);
-        Ok(rows)
     }
 }
 

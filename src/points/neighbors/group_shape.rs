@@ -15,8 +15,8 @@ pub enum Lanes {
         /// Invocations of a workgroup, rounded up to whole subgroups of any size that the device has.
         workgroup: u32,
     },
-    /// The 32 of a workgroup, a lane for each point of a leaf. They share through its memory, with barriers: no optional feature.
-    Workgroup,
+    /// So many that are a workgroup, a power of two from 32 on. They share through its memory, with barriers: no optional feature.
+    Workgroup(u32),
 }
 
 /// The shape of a group of queries that traverse a tree together: `slots` queries in each of its lanes.
@@ -46,7 +46,7 @@ impl GroupShape {
         let Capabilities { subgroup_least, subgroup_most, .. } = *capabilities;
         let leaf = LEAF as u32;
         match capabilities.profile {
-            Profile::Gpu if subgroup_least < 8 => GroupShape { lanes: Lanes::Workgroup, slots: 1 },
+            Profile::Gpu if subgroup_least < 8 => GroupShape { lanes: Lanes::Workgroup(leaf), slots: 1 },
             Profile::Gpu => GroupShape::subgroups(subgroup_least, SUBGROUPS.max(subgroup_most), 1),
             Profile::Software if subgroup_least < 4 => GroupShape { lanes: Lanes::Alone, slots: 4 },
             // More than four lists per invocation take long to compile, and crash SwiftShader's compiler.
@@ -76,12 +76,13 @@ impl GroupShape {
         let Capabilities { subgroup_least, subgroup_most, .. } = *gpu.capabilities();
         let slots = self.slots.clamp(1, 32).next_power_of_two();
         let lanes = match self.lanes {
-            Lanes::Subgroup { .. } if subgroup_least < 4 => Lanes::Workgroup,
+            Lanes::Subgroup { .. } if subgroup_least < 4 => Lanes::Workgroup(LEAF as u32),
             Lanes::Subgroup { least, workgroup } => Lanes::Subgroup {
                 least: least.clamp(4, subgroup_least),
                 workgroup: workgroup.clamp(1, 256).next_multiple_of(subgroup_most),
             },
-            lanes => lanes,
+            Lanes::Workgroup(lanes) => Lanes::Workgroup(lanes.clamp(LEAF as u32, 256).next_power_of_two()),
+            Lanes::Alone => Lanes::Alone,
         };
         GroupShape { lanes, slots }
     }
@@ -90,8 +91,7 @@ impl GroupShape {
     pub(super) fn least_lanes(&self) -> u32 {
         match self.lanes {
             Lanes::Alone => 1,
-            Lanes::Subgroup { least, .. } => least,
-            Lanes::Workgroup => LEAF as u32,
+            Lanes::Subgroup { least: lanes, .. } | Lanes::Workgroup(lanes) => lanes,
         }
     }
 
@@ -109,13 +109,17 @@ impl GroupShape {
     pub(super) fn workgroup(&self) -> u32 {
         match self.lanes {
             Lanes::Alone => ALONE,
-            Lanes::Subgroup { workgroup, .. } => workgroup,
-            Lanes::Workgroup => LEAF as u32,
+            Lanes::Subgroup { workgroup, .. } | Lanes::Workgroup(workgroup) => workgroup,
         }
+    }
+
+    /// Queries per workgroup.
+    pub(super) fn block(&self) -> u64 {
+        u64::from(self.workgroup() * self.slots)
     }
 
     /// Workgroups for this number of queries.
     pub(super) fn workgroups(&self, queries: u64) -> u64 {
-        queries.div_ceil(u64::from(self.workgroup() * self.slots))
+        queries.div_ceil(self.block())
     }
 }

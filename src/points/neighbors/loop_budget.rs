@@ -62,6 +62,11 @@ impl LoopBudget {
         LoopBudget(rounds.map(|rounds| rounds.max(LEAST)))
     }
 
+    /// Whether there is one.
+    pub fn is_limited(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// After how many rounds a linking traversal stops: each lane may take up to a 64th of these for its own steps to roots besides.
     pub fn linking(&self, form: GroupShape) -> Option<u32> {
         let rounds = if form.lanes == Lanes::Alone { (self.0? / VECTOR).max(LEAST) } else { self.0? };

@@ -96,8 +96,9 @@ use crate::gpu::KernelSource;
 
 /// Kernels of searches that any device compiles.
 pub(super) fn kernels() -> Vec<KernelSource> {
-    let forms = [(Lanes::Alone, 4), (Lanes::Workgroup, 1)].map(|(lanes, slots)| GroupShape { lanes, slots });
-    forms.into_iter().flat_map(|form| kernels_in(form, &[1, 8])).collect()
+    let forms = [(Lanes::Alone, 4), (Lanes::Workgroup(32), 1)].map(|(lanes, slots)| GroupShape { lanes, slots });
+    let searches = forms.into_iter().flat_map(|form| kernels_in(form, &[1, 8]));
+    searches.chain(result_routing::kernels()).chain([distributed::last_distance()]).collect()
 }
 
 /// All kernels of searches in one form of groups, with lists of these lengths.

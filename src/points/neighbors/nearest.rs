@@ -396,6 +396,7 @@ fn nearest(label: &str, variant: SearchVariant, length: u32) -> KernelSource {
     search(label, include_str!("../../../shaders/points/neighbors/nearest.wgsl"), variant)
         .module("neighbors::knn_list", include_str!("../../../shaders/points/neighbors/knn_list.wgsl"))
         .flag("links", false)
+        .flag("histogram", false)
         .repeat('@', length)
 }
 

@@ -3,7 +3,7 @@
 use super::error::NeighborError;
 use super::group_shape::GroupShape;
 use super::query::{PairFilter, RadiusQuery, RowOrder};
-use super::radius::{PRIVATE_BINS, Radius, RadiusSearch, Visit, within_kernel};
+use super::radius::{Radius, RadiusSearch, Visit, WORKGROUP_BINS, within_kernel};
 use super::search_kernel::{Cursor, SearchVariant, Traversal};
 use super::targets::Queries;
 use crate::gpu::{Array, DeviceError, KernelSource, Recorder};
@@ -109,7 +109,7 @@ pub(super) fn kernels(form: GroupShape) -> Vec<KernelSource> {
         let variant = SearchVariant { form, dims: 3, own: true, traversal, wide: false };
         within_kernel(variant, &Visit::Pairs { bins, weight })
     };
-    vec![of(half, 5, 2), of(Traversal::CURVE, 5, 1), of(half.with(Cursor::Resume), PRIVATE_BINS + 1, 2)]
+    vec![of(half, 5, 2), of(Traversal::CURVE, 5, 1), of(half.with(Cursor::Resume), WORKGROUP_BINS + 1, 2)]
 }
 
 /// The 64-bit counts that [`Radius::pairs`] left in two words each.

@@ -69,6 +69,8 @@ crate::gpu::kernel_params! {
     struct EntriesParams {
         entries: u32,
         rows: u32,
+        /// Bits of an index.
+        index_bits: u32,
     }
 }
 
@@ -104,6 +106,7 @@ crate::gpu::kernel_params! {
 pub struct Radius {
     form: GroupShape,
     budget: LoopBudget,
+    histograms: u32,
     kernels: KernelCache<Key>,
     scan: Scan,
     reduce: Reduce,
@@ -111,14 +114,15 @@ pub struct Radius {
     permute: Permute,
     total: Kernel,
     sort_rows: Kernel,
-    row_of: Kernel,
+    entry_keys: Kernel,
 }
 
-/// The longest row that one invocation sorts.
+/// The longest row that is sorted in workgroup memory.
 const SHORT: u32 = 64;
 
-/// Invocations of a workgroup that sorts rows.
+/// Invocations of a workgroup that sorts rows, and its rows.
 const SORT_GROUP: u32 = 64;
+const SORT_ROWS: u32 = 8;
 
 impl Radius {
     /// In the form that suits a device.
@@ -133,12 +137,21 @@ impl Radius {
         self
     }
 
+    /// The same with so many workgroups for a histogram of pairs, about (8192 otherwise; at least 1): each counts for many queries in memory of its
+    /// own, where the driver does not limit loops.
+    #[must_use]
+    pub fn with_histograms(mut self, workgroups: u32) -> Self {
+        self.histograms = workgroups.max(1);
+        self
+    }
+
     /// In a given form, as far as the device allows it.
     pub fn with(gpu: &Gpu, form: GroupShape) -> Self {
         let form = form.on(gpu);
         Radius {
             form,
             budget: LoopBudget::of(gpu),
+            histograms: HISTOGRAMS,
             kernels: KernelCache::new(),
             scan: Scan::new(),
             reduce: Reduce::new(),
@@ -146,7 +159,7 @@ impl Radius {
             permute: Permute::new(),
             total: Kernel::trusted(total()),
             sort_rows: Kernel::trusted(sort_rows()),
-            row_of: Kernel::trusted(row_of()),
+            entry_keys: Kernel::trusted(entry_keys()),
         }
     }
 
@@ -205,22 +218,31 @@ impl Radius {
         let arrays = vec![next.raw(), lists.index.raw(), lists.distance.raw()];
         self.enumerate(recorder, tree, queries, within, Visit::Fill, arrays)?;
         if longest > SHORT {
-            return self.sorted(recorder, lists, rows);
+            return self.sorted(recorder, lists, rows, tree.len());
         }
         let arrays = [lists.offset.raw(), lists.index.raw(), lists.distance.raw()];
-        let groups = rows.div_ceil(u64::from(SORT_GROUP));
+        let groups = rows.div_ceil(u64::from(SORT_ROWS));
         recorder.dispatch(&self.sort_rows, &arrays, &RowsParams { count: rows as u32 }, groups)?;
         Ok(lists)
     }
 
-    /// Lists with their rows in ascending order of the index: one sort of all entries by (row, index).
-    fn sorted(&self, recorder: &mut Recorder, lists: NeighborLists, rows: u64) -> Result<NeighborLists, NeighborError> {
+    /// Lists with their rows in ascending order of the index, which is below `sources`: one sort of all entries by (row, index).
+    fn sorted(
+        &self,
+        recorder: &mut Recorder,
+        lists: NeighborLists,
+        rows: u64,
+        sources: u64,
+    ) -> Result<NeighborLists, NeighborError> {
         let (gpu, entries) = (recorder.gpu().clone(), lists.index.len());
-        let (row, order) =
-            (gpu.array::<u32>("neighbors::row", entries)?, gpu.array::<u32>("neighbors::order", entries)?);
-        let params = EntriesParams { entries: entries as u32, rows: rows as u32 };
-        recorder.each(&self.row_of, &[lists.offset.raw(), row.raw()], &params, entries)?;
-        self.sort.order(recorder, Keys::U64 { high: &row, low: &lists.index }, &order, Count::All)?;
+        let array = |label: &str| gpu.array::<u32>(label, entries);
+        let (high, low, order) = (array("neighbors::high")?, array("neighbors::low")?, array("neighbors::order")?);
+        let bits = |count: u64| u64::BITS - count.saturating_sub(1).leading_zeros();
+        let params = EntriesParams { entries: entries as u32, rows: rows as u32, index_bits: bits(sources) };
+        let arrays = [lists.offset.raw(), lists.index.raw(), high.raw(), low.raw()];
+        recorder.each(&self.entry_keys, &arrays, &params, entries)?;
+        let keys = Keys::U64 { high: &high, low: &low }.bits(bits(rows) + bits(sources));
+        self.sort.order(recorder, keys, &order, Count::All)?;
         let index = gpu.array("neighbors::index", entries)?;
         let distance = gpu.array("neighbors::distance", entries)?;
         self.permute.gather(recorder, &lists.index, &order, &index, 1, Count::All)?;
@@ -277,6 +299,7 @@ impl Radius {
             return Ok(());
         }
         let Some(portions) = portions else {
+            let params = SearchParams { blocks: self.blocks(visit, rows), ..params };
             arrays.extend(&search.arrays);
             return queries.dispatch(recorder, self.form, &kernel, &arrays, params, 0..rows);
         };
@@ -294,7 +317,24 @@ impl Radius {
     }
 }
 
+impl Radius {
+    /// Blocks of queries that a workgroup takes: as many as leave enough workgroups, where that saves work at its end. Not where a driver ends
+    /// the loops of an invocation after a number of rounds.
+    fn blocks(&self, visit: &Visit<'_>, rows: u64) -> u32 {
+        let block = self.form.block();
+        match visit.in_workgroups() && !self.budget.is_limited() {
+            true => rows.div_ceil(block * u64::from(self.histograms)).clamp(1, (MOST_QUERIES / block).max(1)) as u32,
+            false => 1,
+        }
+    }
+}
+
 impl Visit<'_> {
+    /// Whether workgroups count for themselves, before they add up what they have.
+    fn in_workgroups(&self) -> bool {
+        matches!(self, Visit::Pairs { bins, .. } if *bins <= WORKGROUP_BINS)
+    }
+
     fn key(&self, variant: SearchVariant) -> Key {
         match *self {
             Visit::Count => Key::Count(variant),
@@ -314,8 +354,13 @@ impl Visit<'_> {
     }
 }
 
-/// Bins that an invocation counts in private memory.
-pub(super) const PRIVATE_BINS: u32 = 64;
+/// Bins that a workgroup counts in its memory, 8 KiB.
+pub(super) const WORKGROUP_BINS: u32 = 2048;
+
+/// Workgroups of a histogram, about: enough for any GPU, and few enough that what they add to the bins at their ends takes little.
+const HISTOGRAMS: u32 = 8192;
+/// Queries that a workgroup of a histogram takes at most.
+const MOST_QUERIES: u64 = 1 << 15;
 
 /// The kernel of a search within a radius.
 pub(super) fn within_kernel(variant: SearchVariant, visit: &Visit<'_>) -> KernelSource {
@@ -325,6 +370,7 @@ pub(super) fn within_kernel(variant: SearchVariant, visit: &Visit<'_>) -> Kernel
     let source = search("neighbors::within", text, variant)
         .flag("links", false)
         .flag("squares", pairs)
+        .flag("histogram", visit.in_workgroups())
         .flag("stopping", stopping);
     let library = |source: KernelSource, text: &'static str| source.module(MODULE, text);
     match *visit {
@@ -334,7 +380,6 @@ pub(super) fn within_kernel(variant: SearchVariant, visit: &Visit<'_>) -> Kernel
             .constant("BINS", bins)
             .constant("WEIGHT", weight)
             .constant("HALF", bins.next_power_of_two() / 2)
-            .flag("private_bins", bins <= PRIVATE_BINS)
             .repeat('@', bins.next_power_of_two().ilog2()),
         Visit::Callback(callback) => callback.bind(source, MODULE),
     }
@@ -349,17 +394,18 @@ fn sort_rows() -> KernelSource {
     KernelSource::new("neighbors::sort_rows", include_str!("../../../shaders/points/neighbors/sort_rows.wgsl"))
         .params::<RowsParams>()
         .constant("SHORT", SHORT)
+        .constant("ROWS", SORT_ROWS)
         .group(SORT_GROUP)
 }
 
-fn row_of() -> KernelSource {
-    KernelSource::new("neighbors::row_of", include_str!("../../../shaders/points/neighbors/row_of.wgsl"))
+fn entry_keys() -> KernelSource {
+    KernelSource::new("neighbors::entry_keys", include_str!("../../../shaders/points/neighbors/entry_keys.wgsl"))
         .params::<EntriesParams>()
 }
 
 /// The kernels of this file in one form of groups.
 pub(super) fn kernels(form: GroupShape) -> Vec<KernelSource> {
-    let mut kernels = vec![total(), sort_rows(), row_of()];
+    let mut kernels = vec![total(), sort_rows(), entry_keys()];
     let resumed = Traversal::CURVE.with(Cursor::Resume);
     for (dims, own, wide) in [(2, true, false), (3, true, false), (3, true, true), (3, false, false)] {
         let variant = |traversal| SearchVariant { form, dims, own, traversal, wide };

@@ -1,8 +1,12 @@
-//! Results of searches, sent to the ranks whose rows the queries are.
+//! Results of searches on their way to the ranks whose rows the queries are, in the order of those rows.
 
 use super::error::NeighborError;
-use crate::comm::Communicator;
-use crate::grid::Cost;
+use crate::exchange::Context;
+use crate::gpu::primitives::{Count, Permute, Scan};
+use crate::gpu::{Array, DeviceElement, DeviceError, Kernel, KernelSource, Recorder};
+use crate::points::rows::{exchange_rows, offsets, upload_u32};
+use crate::points::sort::Route;
+use crate::points::u64_array::U64Array;
 
 /// All points within a radius of each row: row `i` is entries `offset[i]..offset[i + 1]`.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -15,72 +19,113 @@ pub struct RadiusResult {
     pub distance: Vec<f32>,
 }
 
-/// Rows of results, by the index of the query in the input of all ranks.
-#[derive(Default)]
-pub(super) struct ResultRouting {
-    /// Index of the query, and where its entries begin and end.
-    rows: Vec<(u64, usize, usize)>,
-    index: Vec<u64>,
-    distance: Vec<f32>,
+/// Lists of neighbours by their indices in the input of all ranks, on the device: row `i` is entries `offset[i]..offset[i + 1]`.
+pub(super) struct GlobalLists {
+    pub offset: Array<u32>,
+    pub index: U64Array,
+    pub distance: Array<f32>,
 }
 
-impl ResultRouting {
-    pub fn push(&mut self, number: u64, index: &[u64], distance: &[f32]) {
-        let start = self.index.len();
-        self.index.extend_from_slice(index);
-        self.distance.extend_from_slice(distance);
-        self.rows.push((number, start, self.index.len()));
+crate::gpu::kernel_params! {
+    struct LengthsParams {
+        count: u32,
     }
 }
 
-/// Words of a row's header (the row in the rank's input, the number of entries) and of an entry (index, distance).
-const HEADER: usize = 2;
-const ENTRY: usize = 3;
+crate::gpu::kernel_params! {
+    struct PlacesParams {
+        entries: u32,
+        rows: u32,
+    }
+}
 
-/// Sends each row to the rank whose input it belongs to; `row_offsets` is where each rank's input begins. One exchange of the
-/// host. All ranks call it.
-pub(super) fn deliver(
-    comm: &Communicator,
-    row_offsets: &[u64],
-    results: ResultRouting,
-) -> Result<(RadiusResult, Cost), NeighborError> {
-    let ResultRouting { mut rows, index, distance } = results;
-    rows.sort_unstable_by_key(|row| row.0);
-    let owner = |number: u64| row_offsets.partition_point(|&first| first <= number) - 1;
-    let mut words = Vec::with_capacity(rows.len() * HEADER + index.len() * ENTRY);
-    let mut counts = vec![0u64; comm.size()];
-    for &(number, start, end) in &rows {
-        let rank = owner(number);
-        let before = words.len();
-        words.extend([(number - row_offsets[rank]) as u32, (end - start) as u32]);
-        for (index, distance) in index[start..end].iter().zip(&distance[start..end]) {
-            words.extend([*index as u32, (*index >> 32) as u32, distance.to_bits()]);
-        }
-        counts[rank] += (words.len() - before) as u64;
+fn lengths() -> KernelSource {
+    KernelSource::new("neighbors::row_lengths", include_str!("../../../shaders/points/neighbors/row_lengths.wgsl"))
+        .params::<LengthsParams>()
+}
+
+fn places() -> KernelSource {
+    KernelSource::new("neighbors::entry_places", include_str!("../../../shaders/points/neighbors/entry_places.wgsl"))
+        .params::<PlacesParams>()
+}
+
+/// The kernels of this file.
+pub(super) fn kernels() -> [KernelSource; 2] {
+    [lengths(), places()]
+}
+
+impl GlobalLists {
+    /// The length of each row. Recorded only.
+    fn lengths(&self, recorder: &mut Recorder) -> Result<Array<u32>, DeviceError> {
+        let count = self.offset.len() - 1;
+        let lengths = recorder.gpu().array("neighbors::lengths", count)?;
+        let params = LengthsParams { count: count as u32 };
+        recorder.each(&Kernel::trusted(self::lengths()), &[self.offset.raw(), lengths.raw()], &params, count)?;
+        Ok(lengths)
     }
-    drop((rows, index, distance));
-    let received_words = comm.all_to_all_v(&words, &counts)?;
-    let others = |counts: &[u64]| {
-        let all = counts.iter().enumerate().filter(|(rank, count)| *rank != comm.rank() && **count > 0);
-        all.map(|(_, count)| 4 * count).collect::<Vec<u64>>()
-    };
-    let (sent, received) = (others(&counts), others(received_words.counts()));
-    let cost = Cost { sent: sent.iter().sum(), received: received.iter().sum(), messages: sent.len() as u64 };
-    drop(words);
-    // Rows of one sender ascend, those of several interleave.
-    let mut headers = Vec::new();
-    let (words, mut at) = (received_words.data(), 0);
-    while at < words.len() {
-        headers.push((words[at], at));
-        at += HEADER + ENTRY * words[at + 1] as usize;
+
+    /// The same lists, of which row `i` is now row `rows[i]`. Recorded only: reads and writes each entry once.
+    pub fn reordered(&self, recorder: &mut Recorder, rows: &Array<u32>) -> Result<Self, DeviceError> {
+        let (gpu, permute, entries) = (recorder.gpu().clone(), Permute::new(), self.distance.len());
+        let old = self.lengths(recorder)?;
+        let lengths = gpu.array::<u32>("neighbors::lengths", rows.len())?;
+        permute.scatter(recorder, &old, rows, &lengths, 1, Count::All)?;
+        let offset = offsets_of(recorder, &lengths)?;
+        let places = gpu.array::<u32>("neighbors::places", entries)?;
+        let params = PlacesParams { entries: entries as u32, rows: rows.len() as u32 };
+        let arrays = [&self.offset, rows, &offset, &places].map(Array::raw);
+        recorder.each(&Kernel::trusted(self::places()), &arrays, &params, entries)?;
+        let index = self.index.map(|words| scattered(recorder, &permute, words, &places))?;
+        let distance = scattered(recorder, &permute, &self.distance, &places)?;
+        Ok(GlobalLists { offset, index, distance })
     }
-    headers.sort_unstable();
-    let mut rows = RadiusResult { offset: vec![0], ..RadiusResult::default() };
-    for (_, at) in headers {
-        let entries = &words[at + HEADER..at + HEADER + ENTRY * words[at + 1] as usize];
-        rows.index.extend(entries.chunks_exact(ENTRY).map(|entry| u64::from(entry[0]) | u64::from(entry[1]) << 32));
-        rows.distance.extend(entries.chunks_exact(ENTRY).map(|entry| f32::from_bits(entry[2])));
-        rows.offset.push(rows.index.len() as u64);
+
+    /// Sends the rows, which are those behind `route`, back to where they were before. Submits and waits for the ranks, and for a word per
+    /// rank. All ranks call it.
+    pub fn back(&self, context: &mut Context, route: &Route) -> Result<Self, NeighborError> {
+        let lengths = self.lengths(&mut context.recorder)?;
+        let sent = route.back_as_sent(context, &lengths, 1)?;
+        // The rows of each rank lie together, and so do their entries.
+        let [_, rows] = route.counts();
+        let bounds: Vec<u32> = offsets(rows).into_iter().chain([lengths.len()]).map(|row| row as u32).collect();
+        let recorder = &mut context.recorder;
+        let bounds = upload_u32(recorder, &bounds)?;
+        let ends = recorder.gpu().array::<u32>("neighbors::ends", bounds.len())?;
+        Permute::new().gather(recorder, &self.offset, &bounds, &ends, 1, Count::All)?;
+        let ends = recorder.download(&ends, 0, ends.len())?;
+        let sends: Vec<u64> = ends.windows(2).map(|pair| u64::from(pair[1] - pair[0])).collect();
+        let receives = context.comm.all_to_all(&sends)?;
+        let index = self.index.map(|words| exchange_rows(context, words, 1, [&sends, &receives]))?;
+        let distance = exchange_rows(context, &self.distance, 1, [&sends, &receives])?;
+        let offset = offsets_of(&mut context.recorder, &sent)?;
+        Ok(GlobalLists { offset, index, distance }.reordered(&mut context.recorder, route.order())?)
     }
-    Ok((rows, cost))
+
+    /// The lists on the host. Submits and waits.
+    pub fn download(&self, recorder: &mut Recorder) -> Result<RadiusResult, DeviceError> {
+        Ok(RadiusResult {
+            offset: U64Array::of_words(&self.offset).download(recorder)?,
+            index: self.index.download(recorder)?,
+            distance: recorder.download(&self.distance, 0, self.distance.len())?,
+        })
+    }
+}
+
+/// Where each of several rows of these lengths begins, and where the last one ends. Recorded only.
+fn offsets_of(recorder: &mut Recorder, lengths: &Array<u32>) -> Result<Array<u32>, DeviceError> {
+    let offset = recorder.gpu().array("neighbors::offset", lengths.len() + 1)?;
+    Scan::new().exclusive(recorder, lengths, &offset, Count::All)?;
+    Ok(offset)
+}
+
+/// The elements of `source`, each at its place.
+fn scattered<T: DeviceElement>(
+    recorder: &mut Recorder,
+    permute: &Permute,
+    source: &Array<T>,
+    places: &Array<u32>,
+) -> Result<Array<T>, DeviceError> {
+    let target = recorder.gpu().array("neighbors::entries", source.len())?;
+    permute.scatter(recorder, source, places, &target, 1, Count::All)?;
+    Ok(target)
 }

@@ -102,7 +102,8 @@ crate::gpu::kernel_params! {
         pub load_scale: f32,
         pub square_scale: f32,
         pub max_difference: f32,
-        pub pad: u32,
+        /// Blocks of queries, of a workgroup's size each, that a workgroup takes one after the other.
+        pub blocks: u32,
     }
 }
 
@@ -115,7 +116,7 @@ pub(super) fn search(label: &str, text: &'static str, variant: SearchVariant) ->
     let lanes = match form.lanes {
         Lanes::Alone => include_str!("../../../shaders/points/neighbors/lanes_single.wgsl"),
         Lanes::Subgroup { .. } => include_str!("../../../shaders/points/neighbors/lanes_subgroup.wgsl"),
-        Lanes::Workgroup => include_str!("../../../shaders/points/neighbors/lanes_workgroup.wgsl"),
+        Lanes::Workgroup(_) => include_str!("../../../shaders/points/neighbors/lanes_workgroup.wgsl"),
     };
     let least = form.least_lanes();
     measured(KernelSource::new(label, text), wide)

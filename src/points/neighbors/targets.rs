@@ -176,7 +176,7 @@ impl<'a> Queries<'a> {
             load_scale,
             square_scale: units.square_scale(),
             max_difference: units.max_difference(),
-            pad: 0,
+            blocks: 1,
         })
     }
 
@@ -194,7 +194,8 @@ impl<'a> Queries<'a> {
         for first in part.clone().step_by(most as usize) {
             let params =
                 SearchParams { first: first as u32, queries: part.end as u32, base: part.start as u32, ..params };
-            recorder.dispatch(kernel, arrays, &params, form.workgroups((part.end - first).min(most)))?;
+            let workgroups = form.workgroups((part.end - first).min(most)).div_ceil(u64::from(params.blocks));
+            recorder.dispatch(kernel, arrays, &params, workgroups)?;
         }
         Ok(())
     }

@@ -1,10 +1,13 @@
 //! Redistribution of rows between ranks by a fixed plan, forward and back, for any number of arrays.
 
+use super::error::SortError;
 use crate::comm::Communicator;
 use crate::exchange::{Context, ExchangeError};
 use crate::gpu::primitives::{Count, Permute};
 use crate::gpu::{Array, DeviceElement, DeviceError, MemoryKind};
+use crate::points::Cloud;
 use crate::points::rows::exchange_rows;
+use crate::points::u64_array::U64Array;
 
 /// A plan that moves rows between ranks: which rows go to which rank, and in which order they lie there. It serves any number
 /// of arrays that have the same rows, forward and back.
@@ -59,28 +62,23 @@ impl Route {
     }
 
     /// Rows of this rank before [`forward`](Self::forward).
-    pub(super) fn rows_before(&self) -> u64 {
+    fn rows_before(&self) -> u64 {
         self.order.len()
     }
 
     /// Rows of this rank after [`forward`](Self::forward).
-    pub(super) fn rows_after(&self) -> u64 {
+    fn rows_after(&self) -> u64 {
         self.receives.iter().sum()
     }
 
     /// The order in which this rank sends its rows.
-    pub(super) fn order(&self) -> &Array<u32> {
+    pub(crate) fn order(&self) -> &Array<u32> {
         &self.order
     }
 
-    /// For each row after, its place among the rows received, in rank order; `None` if they stay in that order.
-    pub(super) fn merge(&self) -> Option<&Array<u32>> {
-        self.merge.as_ref()
-    }
-
-    /// Rows that this rank receives from each rank.
-    pub(super) fn receives(&self) -> &[u64] {
-        &self.receives
+    /// Rows that this rank sends to each rank, and that it receives from each.
+    pub(crate) fn counts(&self) -> [&[u64]; 2] {
+        [&self.sends, &self.receives]
     }
 
     /// Moves the rows of `array`, of `width` elements each, to their new ranks and places. What was recorded before is
@@ -107,13 +105,29 @@ impl Route {
         self.sends.len() == 1 && self.merge.is_none()
     }
 
-    /// Exchanges rows that are in local order, and merges those received.
-    pub(super) fn exchange(
+    /// Gives `to`, which has this rank's points after, the attributes that the points have in `from`.
+    pub(crate) fn forward_attributes(
         &self,
         context: &mut Context,
-        outgoing: Array<u32>,
-        words: u64,
-    ) -> Result<Array<u32>, ExchangeError> {
+        from: &Cloud,
+        to: &mut Cloud,
+    ) -> Result<(), SortError> {
+        for (name, attribute) in from.attributes() {
+            let (values, width) = (attribute.values(), attribute.width());
+            let words = self.forward(context, &values.words()?, width)?;
+            to.set(name, values.like(&words)?, width)?;
+        }
+        Ok(())
+    }
+
+    /// The indices of this rank's rows after among the `total` of all ranks, of which this rank's before begin at `first`.
+    pub(crate) fn forward_ids(&self, context: &mut Context, first: u64, total: u64) -> Result<U64Array, ExchangeError> {
+        let ids = U64Array::sum(&mut context.recorder, first, &self.order, total)?;
+        ids.map(|words| self.exchange(context, words.clone(), 1))
+    }
+
+    /// Exchanges rows that are in local order, and merges those received.
+    fn exchange(&self, context: &mut Context, outgoing: Array<u32>, words: u64) -> Result<Array<u32>, ExchangeError> {
         if self.is_local() {
             return Ok(outgoing);
         }
@@ -134,22 +148,29 @@ impl Route {
         array: &Array<T>,
         width: u64,
     ) -> Result<Array<T>, ExchangeError> {
+        let sent = self.back_as_sent(context, array, width)?;
+        let target = context.gpu.array::<T>("route::rows", sent.len())?;
+        self.permute.scatter(&mut context.recorder, &sent, &self.order, &target, width, Count::All)?;
+        Ok(target)
+    }
+
+    /// As [`back`](Self::back), but the rows stay in the order in which this rank sends its own.
+    pub(crate) fn back_as_sent<T: DeviceElement>(
+        &self,
+        context: &mut Context,
+        array: &Array<T>,
+        width: u64,
+    ) -> Result<Array<T>, ExchangeError> {
         let (words, source) = self.words(&context.comm, array, width, self.rows_after())?;
-        let incoming = if self.is_local() {
-            source
-        } else {
-            let outgoing = context.gpu.array_in::<u32>("route::outgoing", source.len(), MemoryKind::Outgoing)?;
-            match &self.merge {
-                Some(merge) => {
-                    self.permute.scatter(&mut context.recorder, &source, merge, &outgoing, words, Count::All)?
-                }
-                None => context.recorder.copy(&source, 0, &outgoing, 0, source.len())?,
-            }
-            exchange_rows(context, &outgoing, words, [&self.receives, &self.sends])?
-        };
-        let target = context.gpu.array::<u32>("route::rows", incoming.len())?;
-        self.permute.scatter(&mut context.recorder, &incoming, &self.order, &target, words, Count::All)?;
-        Ok(target.cast()?)
+        if self.is_local() {
+            return Ok(array.clone());
+        }
+        let outgoing = context.gpu.array_in::<u32>("route::outgoing", source.len(), MemoryKind::Outgoing)?;
+        match &self.merge {
+            Some(merge) => self.permute.scatter(&mut context.recorder, &source, merge, &outgoing, words, Count::All)?,
+            None => context.recorder.copy(&source, 0, &outgoing, 0, source.len())?,
+        }
+        Ok(exchange_rows(context, &outgoing, words, [&self.receives, &self.sends])?.cast()?)
     }
 
     /// Words per row, and the array as words.

@@ -34,12 +34,19 @@ impl Interval {
 
 /// The search for the keys at the boundaries between ranks; the same on all ranks.
 ///
-/// Each round, until [`is_done`](Self::is_done): every rank [`counts`](Self::counts), the counts of all ranks are
-/// added, and every rank [`narrow`](Self::narrow)s by the sums. Then every rank [`ties`](Self::ties), which are
-/// gathered from all ranks, and [`cuts`](Self::cuts) is how much each rank sends to each.
+/// Each round, until [`is_done`](Self::is_done): every rank counts its keys up to each of the [`candidates`](Self::candidates), the
+/// counts of all ranks are added, and every rank [`narrow`](Self::narrow)s by the sums. Then every rank counts its [`Ties`], and
+/// [`cuts`](Self::cuts) is how much it sends to each.
 #[derive(Clone, Debug)]
 pub struct Splitters {
     intervals: Vec<Interval>,
+}
+
+/// Keys at the boundaries: for each boundary, how many of a rank's keys are less than its key, and how many equal it.
+#[derive(Clone, Debug)]
+pub struct Ties {
+    pub less: Vec<u64>,
+    pub equal: Vec<u64>,
 }
 
 impl Splitters {
@@ -60,23 +67,13 @@ impl Splitters {
         self.intervals.iter().all(Interval::is_found)
     }
 
-    /// How many of a rank's sorted `keys` are at most each candidate: the boundaries that are still sought, one after
-    /// the other.
-    pub fn counts(&self, keys: &[u64]) -> Vec<u64> {
-        let mut counts = Vec::new();
-        for interval in self.intervals.iter().filter(|interval| !interval.is_found()) {
-            // Candidates ascend, so each search begins where the one before ended.
-            let mut at = 0;
-            for j in 0..CANDIDATES {
-                let candidate = interval.candidate(j);
-                at += keys[at..].partition_point(|&key| key <= candidate);
-                counts.push(at as u64);
-            }
-        }
-        counts
+    /// The candidates of the boundaries that are still sought, one boundary after the other.
+    pub fn candidates(&self) -> Vec<u64> {
+        let sought = self.intervals.iter().filter(|interval| !interval.is_found());
+        sought.flat_map(|interval| (0..CANDIDATES).map(|j| interval.candidate(j))).collect()
     }
 
-    /// Narrows the intervals by the sums of all ranks' counts.
+    /// Narrows the intervals by how many keys of all ranks are at most each candidate.
     pub fn narrow(&mut self, sums: &[u64]) {
         let sought = self.intervals.iter_mut().filter(|interval| !interval.is_found());
         for (interval, sums) in sought.zip(sums.chunks_exact(CANDIDATES as usize)) {
@@ -91,34 +88,20 @@ impl Splitters {
         }
     }
 
-    /// For each boundary, how many of a rank's sorted `keys` are less than its key, and how many equal it.
-    pub fn ties(&self, keys: &[u64]) -> Vec<u64> {
-        let tie = |interval: &Interval| {
-            let less = keys.partition_point(|&key| key < interval.low);
-            let equal = keys[less..].partition_point(|&key| key == interval.low);
-            [less as u64, equal as u64]
-        };
-        self.intervals.iter().flat_map(tie).collect()
+    /// The key of each boundary: that of the last element before it, once all are known.
+    pub fn keys(&self) -> Vec<u64> {
+        self.intervals.iter().map(|interval| interval.low).collect()
     }
 
-    /// Where each rank cuts its sorted keys: `ranks + 1` places; rank `b` receives what lies between places `b` and `b + 1`. `ties` are those of all ranks, in rank order, and `counts` the numbers of their keys.
-    pub fn cuts(&self, ties: &[u64], counts: &[u64]) -> Vec<Vec<u64>> {
-        let boundaries = self.intervals.len();
-        let mut cuts: Vec<Vec<u64>> = counts.iter().map(|_| vec![0]).collect();
-        for (b, interval) in self.intervals.iter().enumerate() {
-            let of = |rank: usize| (ties[2 * (rank * boundaries + b)], ties[2 * (rank * boundaries + b) + 1]);
-            let less: u64 = (0..cuts.len()).map(|rank| of(rank).0).sum();
-            let mut equals = interval.target.saturating_sub(less);
-            for (rank, cuts) in cuts.iter_mut().enumerate() {
-                let (less, equal) = of(rank);
-                let taken = equals.min(equal);
-                equals -= taken;
-                // No element comes before a boundary whose target is 0, not even those less than the key.
-                cuts.push(if interval.target == 0 { 0 } else { less + taken });
-            }
-        }
-        cuts.iter_mut().zip(counts).for_each(|(cuts, &count)| cuts.push(count));
-        cuts
+    /// Where a rank cuts its `count` sorted keys: `ranks + 1` places; rank `b` receives what lies between places `b` and `b + 1`. `ties` are
+    /// its own, `less` is the sum of all ranks' and `equal_before` that of the ranks before it.
+    pub fn cuts(&self, ties: &Ties, less: &[u64], equal_before: &[u64], count: u64) -> Vec<u64> {
+        let cut = |(b, interval): (usize, &Interval)| {
+            let equals = interval.target.saturating_sub(less[b]).saturating_sub(equal_before[b]);
+            // No element comes before a boundary whose target is 0, not even those less than the key.
+            if interval.target == 0 { 0 } else { ties.less[b] + equals.min(ties.equal[b]) }
+        };
+        [0].into_iter().chain(self.intervals.iter().enumerate().map(cut)).chain([count]).collect()
     }
 }
 
@@ -128,17 +111,32 @@ mod tests {
 
     /// All ranks in step; gives the cuts and the rounds.
     fn search(keys: &[Vec<u64>], bits: u32) -> (Vec<Vec<u64>>, usize) {
-        let counts: Vec<u64> = keys.iter().map(|keys| keys.len() as u64).collect();
-        let mut splitters = Splitters::new(counts.iter().sum(), keys.len(), bits);
+        let at_most = |keys: &[u64], key: u64| keys.partition_point(|&other| other <= key) as u64;
+        let total = keys.iter().map(|keys| keys.len() as u64).sum();
+        let mut splitters = Splitters::new(total, keys.len(), bits);
         let mut rounds = 0;
         while !splitters.is_done() {
-            let all: Vec<Vec<u64>> = keys.iter().map(|keys| splitters.counts(keys)).collect();
-            let sums: Vec<u64> = (0..all[0].len()).map(|i| all.iter().map(|counts| counts[i]).sum()).collect();
+            let sum = |key: u64| keys.iter().map(|keys| at_most(keys, key)).sum();
+            let sums: Vec<u64> = splitters.candidates().into_iter().map(sum).collect();
             splitters.narrow(&sums);
             rounds += 1;
         }
-        let ties: Vec<u64> = keys.iter().flat_map(|keys| splitters.ties(keys)).collect();
-        (splitters.cuts(&ties, &counts), rounds)
+        let ties = |keys: &Vec<u64>| {
+            let less = |&key: &u64| keys.partition_point(|&other| other < key) as u64;
+            let less: Vec<u64> = splitters.keys().iter().map(less).collect();
+            let equal = splitters.keys().iter().zip(&less).map(|(&key, less)| at_most(keys, key) - less).collect();
+            Ties { less, equal }
+        };
+        let all: Vec<Ties> = keys.iter().map(ties).collect();
+        let sum = |of: fn(&Ties) -> &Vec<u64>, ranks: usize| -> Vec<u64> {
+            (0..keys.len() - 1).map(|b| all[..ranks].iter().map(|ties| of(ties)[b]).sum()).collect()
+        };
+        let less = sum(|ties| &ties.less, keys.len());
+        let cuts = all
+            .iter()
+            .enumerate()
+            .map(|(rank, ties)| splitters.cuts(ties, &less, &sum(|ties| &ties.equal, rank), keys[rank].len() as u64));
+        (cuts.collect(), rounds)
     }
 
     fn check(keys: &[Vec<u64>], bits: u32) {

@@ -11,7 +11,7 @@
 //! | [`Tree::refit`] | arrange, one per level | no |
 //! | [`Builder::moments`] | one per level | no |
 //!
-//! Memory per point: 4 bytes for the order, 4 per coordinate for the sorted points and 1.2 for boxes; during the build also 12 to 14 for
+//! Memory per point: 4 bytes for the order, 4 per coordinate for the sorted points and 1.2 for boxes; during the build also 16 to 18 for
 //! the sort. Keys use the positions buffer before it is filled.
 
 mod levels;
@@ -20,6 +20,7 @@ pub use levels::{FAN, LEAF, Levels};
 
 use crate::gpu::primitives::{Count, Keys, Sort};
 use crate::gpu::{Array, DeviceError, Gpu, Kernel, KernelSource, RawArray, Recorder};
+use crate::points::curve::bits;
 use crate::points::{Cloud, Curve, CurveKeys, Domain, Extent, Frame};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -150,7 +151,9 @@ impl Builder {
             _ => [gpu.array("tree::high", count)?, gpu.array("tree::low", count)?],
         };
         self.keys.record(recorder, Curve::Hilbert, cloud.positions(), frame, &high, &low)?;
-        self.sort.order(recorder, Keys::U64 { high: &high, low: &low }, &order, Count::All)?;
+        let dims = frame.dims;
+        let keys = Keys::U64 { high: &high, low: &low }.bits(bits(dims) * dims as u32);
+        self.sort.order(recorder, keys, &order, Count::All)?;
         Ok(order.shown())
     }
 
@@ -176,7 +179,8 @@ impl Builder {
         let mut arrays = vec![tree.positions.raw(), tree.order.raw(), tree.boxes.raw(), moment.raw()];
         arrays.extend(masses.map(Array::raw));
         let kernel = &self.leaf_moments[usize::from(masses.is_none())];
-        recorder.dispatch(kernel, &arrays, &tree.params(), tree.leaf_groups())?;
+        let groups = tree.len().div_ceil(LEAF * u64::from(GROUP));
+        recorder.dispatch(kernel, &arrays, &tree.params(), groups)?;
         tree.upwards(recorder, &self.node_moments, moment.raw())?;
         Ok(moment)
     }
@@ -288,16 +292,13 @@ impl Tree {
         let arrays = [positions.raw(), self.order.raw(), self.positions.raw()];
         recorder.each(arrange, &arrays, &points, self.len())?;
         let arrays = [self.positions.raw(), self.order.raw(), self.boxes.raw()];
-        recorder.dispatch(leaves, &arrays, &points, self.leaf_groups())?;
+        let groups = self.len().div_ceil(LEAF * u64::from(GROUP / 8));
+        recorder.dispatch(leaves, &arrays, &points, groups)?;
         self.upwards(recorder, nodes, self.boxes.raw())
     }
 
     fn params(&self) -> PointsParams {
         PointsParams { count: self.len() as u32, dims: self.domain.dims() as u32 }
-    }
-
-    fn leaf_groups(&self) -> u64 {
-        self.len().div_ceil(LEAF).div_ceil(u64::from(GROUP))
     }
 
     /// One dispatch per level above the leaves, upwards.

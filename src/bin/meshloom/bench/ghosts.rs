@@ -1,7 +1,5 @@
 //! `meshloom bench ghosts`: what finding neighbours on other ranks costs, at a fixed number of points on each rank.
 
-use std::fs;
-
 use clap::Args;
 use meshloom::grid::Cost;
 use meshloom::points::fof::{Groups, Linking};
@@ -17,6 +15,7 @@ use super::points::PointSet;
 use super::report::{amount, range, time};
 use super::session::{Found, Session, cost_between};
 use super::settings::Settings;
+use crate::phases::processor_nanoseconds;
 
 #[derive(Args)]
 pub struct Arguments {
@@ -100,11 +99,6 @@ fn repeated<T>(
     let host = before.zip(processor_nanoseconds()).map(|(before, after)| 1e-9 * (after - before) as f64);
     let spread = clock.together(*context, |context: &mut Context| work(context).map(drop))?;
     Ok((once, spread, host))
-}
-
-/// Processor time that this thread has had so far, where the system tells (Linux).
-fn processor_nanoseconds() -> Option<u64> {
-    fs::read_to_string("/proc/thread-self/schedstat").ok()?.split(' ').next()?.parse().ok()
 }
 
 /// Adds a row and a result. All ranks call it.

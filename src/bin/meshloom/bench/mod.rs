@@ -9,15 +9,18 @@ mod exchange;
 mod fft;
 mod fof;
 mod ghosts;
+mod gradient;
 mod halo;
 mod knn;
 mod measure;
+#[cfg(feature = "mpi")]
+mod mpi;
+#[cfg(not(feature = "mpi"))]
+mod no_mpi;
 mod pairs;
 mod pm;
 mod points;
 mod random;
-#[cfg_attr(feature = "mpi", path = "mpi.rs")]
-#[cfg_attr(not(feature = "mpi"), path = "no_mpi.rs")]
 mod raw;
 mod reference;
 mod report;

@@ -1,9 +1,9 @@
 //! What MPI does by itself, without the library: the same messages and collectives through its own calls, in the same process.
 
+use ::mpi::collective::{CommunicatorCollectives, Root, SystemOperation};
+use ::mpi::point_to_point::{Destination, Source};
+use ::mpi::topology::{Communicator, SimpleCommunicator};
 use meshloom::comm::mpi_launched;
-use mpi::collective::{CommunicatorCollectives, Root, SystemOperation};
-use mpi::point_to_point::{Destination, Source};
-use mpi::topology::{Communicator, SimpleCommunicator};
 
 /// MPI's world, which is that of the library's ranks.
 pub struct Mpi {
@@ -18,7 +18,7 @@ impl Mpi {
 
     /// Sends to one rank while it receives from another: `MPI_Isend`, `MPI_Irecv`.
     pub fn ring(&self, to: usize, outgoing: &[u8], from: usize, incoming: &mut [u8]) {
-        mpi::request::scope(|scope| {
+        ::mpi::request::scope(|scope| {
             let receiving = self.world.process_at_rank(from as i32).immediate_receive_into(scope, incoming);
             let sending = self.world.process_at_rank(to as i32).immediate_send(scope, outgoing);
             receiving.wait();

@@ -13,6 +13,26 @@ pub enum Kind {
     Hernquist,
 }
 
+impl Kind {
+    /// Coordinates of `count` points in a box of side `extent`, different for every rank.
+    pub fn positions(self, count: u64, extent: f64, rank: usize) -> Vec<f32> {
+        let random = super::random::keys(3 * count, 53, rank);
+        let unit = |bits: u64| bits as f64 / (1u64 << 53) as f64;
+        let place = |u: &[u64]| match self {
+            Kind::Uniform => [0, 1, 2].map(|axis| (extent * unit(u[axis])) as f32),
+            Kind::Hernquist => {
+                // The scale radius is 0.02 sides; the outermost 0.01 per cent of the mass is left out.
+                let root = (0.9999 * unit(u[0])).sqrt();
+                let r = 0.02 * root / (1.0 - root);
+                let (cos, phi) = (2.0 * unit(u[1]) - 1.0, std::f64::consts::TAU * unit(u[2]));
+                let sin = (1.0 - cos * cos).sqrt();
+                [sin * phi.cos(), sin * phi.sin(), cos].map(|along| (extent * (0.5 + r * along)) as f32)
+            }
+        };
+        random.chunks_exact(3).flat_map(place).collect()
+    }
+}
+
 #[derive(Args, Clone, Debug)]
 pub struct PointSet {
     /// Points on each rank; several with commas between
@@ -56,21 +76,7 @@ impl PointSet {
 
     /// `count` points on the device, different for every rank. Waits for the device.
     pub fn cloud(&self, recorder: &mut Recorder, count: u64, rank: usize) -> Result<Cloud, ParticleError> {
-        let random = super::random::keys(3 * count, 53, rank);
-        let unit = |bits: u64| bits as f64 / (1u64 << 53) as f64;
-        let extent = f64::from(self.extent());
-        let place = |u: &[u64]| match self.kind {
-            Kind::Uniform => [0, 1, 2].map(|axis| (extent * unit(u[axis])) as f32),
-            Kind::Hernquist => {
-                // The scale radius is 0.02 sides; the outermost 0.01 per cent of the mass is left out.
-                let root = (0.9999 * unit(u[0])).sqrt();
-                let r = 0.02 * root / (1.0 - root);
-                let (cos, phi) = (2.0 * unit(u[1]) - 1.0, std::f64::consts::TAU * unit(u[2]));
-                let sin = (1.0 - cos * cos).sqrt();
-                [sin * phi.cos(), sin * phi.sin(), cos].map(|along| (extent * (0.5 + r * along)) as f32)
-            }
-        };
-        let positions: Vec<f32> = random.chunks_exact(3).flat_map(place).collect();
+        let positions = self.kind.positions(count, f64::from(self.extent()), rank);
         let domain = Domain::new(&[f64::from(self.side.unwrap_or(0.0)); 3])?;
         Cloud::from_host(recorder, &domain, &positions)
     }

@@ -3,11 +3,13 @@
 use clap::Args;
 use meshloom::gpu::Array;
 use meshloom::gpu::primitives::{Count, Keys, Sort};
+use meshloom::points::{Bounds, Curve, Domain, Frame};
 use meshloom::{Context, Error};
 use serde_json::json;
 
 use super::copy::{self, CopySpeed};
 use super::measure::Spread;
+use super::points::Kind;
 use super::random;
 use super::reference;
 use super::report::{self, amount, range, ratio, time};
@@ -24,21 +26,24 @@ pub struct Arguments {
     pub settings: Settings,
 }
 
-const COLUMNS: [&str; 9] =
-    ["keys", "bits", "median", "least .. greatest", "keys/s", "bytes", "of copy", "on the host", "ratio"];
+/// What is sorted: bits of keys, and whether they are random or those of points in a halo.
+const KEYS: [(u32, Kind); 3] = [(63, Kind::Uniform), (63, Kind::Hernquist), (32, Kind::Uniform)];
+
+const COLUMNS: [&str; 11] =
+    ["keys", "bits", "of", "tied", "median", "least .. greatest", "keys/s", "bytes", "of copy", "on the host", "ratio"];
 
 /// Measures all that `arguments` ask for. All ranks call it.
 pub fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error> {
     let settings = &arguments.settings;
-    let per = if settings.reference { 6 } else { 2 };
+    let per = if settings.reference { 9 } else { 3 };
     let measurements = copy::MEASUREMENTS + arguments.size.len() * per;
     let mut session = Session::new("sort", settings, context, measurements, &COLUMNS);
     let sort = Sort::new(&session.context.gpu);
     session.report.field("form", format!("{:?}", sort.form()).to_lowercase().into());
     let copy = copy::measure(&mut session)?;
     for &size in &arguments.size {
-        for bits in [63, 32] {
-            measure_one(&mut session, &copy, &sort, size, bits)?;
+        for what in KEYS {
+            measure_one(&mut session, &copy, &sort, size, what)?;
         }
     }
     Ok(session.finish())
@@ -46,23 +51,35 @@ pub fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Er
 
 /// Sorts `size` keys of so many bits with their index as payload, as a sort of particles does, and reports it. All ranks
 /// call it.
-fn measure_one(session: &mut Session, copy: &CopySpeed, sort: &Sort, size: u64, bits: u32) -> Result<(), Error> {
+fn measure_one(
+    session: &mut Session,
+    copy: &CopySpeed,
+    sort: &Sort,
+    size: u64,
+    (bits, kind): (u32, Kind),
+) -> Result<(), Error> {
     let Session { context, clock, .. } = session;
-    let keys = random::keys(size, bits, context.comm.rank());
+    let keys = match kind {
+        Kind::Uniform => random::keys(size, bits, context.comm.rank()),
+        Kind::Hernquist => halo(size, context.comm.rank())?,
+    };
     let (high, low) = (upload(context, &keys, 32)?, upload(context, &keys, 0)?);
     let order = context.gpu.array::<u32>("bench::order", size)?;
     let words = if bits > 32 { Keys::U64 { high: &high, low: &low } } else { Keys::U32(&low) };
     let ours = clock.together(&mut context.recorder, |recorder| {
         Ok(sort.order(recorder, words.bits(bits), &order, Count::All)?)
     })?;
-    let [keys_all, bytes] = clock.sum([size, sort.traffic(bits > 32, bits, size)])?;
+    let tied = sort.order_and_ties(&mut context.recorder, words.bits(bits), &order, Count::All)?;
+    let tied = tied.map_or(Ok(vec![0]), |tied| context.recorder.download(&tied, 0, 1))?[0];
+    let [keys_all, bytes, tied] = clock.sum([size, sort.traffic(bits > 32, bits, size), u64::from(tied)])?;
     let speed = keys_all as f64 / ours.median;
     let of_copy = bytes as f64 / ours.median / copy.bytes_per_second();
     let mut result = json!({
-        "size": size, "bits": bits, "seconds": ours.json(), "keys_per_second": speed,
+        "size": size, "bits": bits, "keys": name(kind), "tied": tied, "seconds": ours.json(), "keys_per_second": speed,
         "bytes": { "device": bytes }, "of_copy": of_copy,
     });
-    let mut row = vec![size.to_string(), bits.to_string(), time(ours.median), range(&ours)];
+    let mut row = vec![size.to_string(), bits.to_string(), name(kind).into(), tied.to_string()];
+    row.extend([time(ours.median), range(&ours)]);
     row.extend([format!("{:.1} M", speed / 1e6), amount(bytes), format!("{of_copy:.2}")]);
     if session.settings.reference {
         let order = session.context.recorder.download(&order, 0, size)?;
@@ -70,7 +87,7 @@ fn measure_one(session: &mut Session, copy: &CopySpeed, sort: &Sort, size: u64, 
         result["reference"] = report::reference(&ours, reference::sort::NAME, &theirs);
         result["reference"]["threads"] = reference::threads().into();
         row.extend([time(theirs.median), ratio(&ours, &theirs)]);
-        let what = format!("the order of {size} keys of {bits} bits");
+        let what = format!("the order of {size} {} keys of {bits} bits", name(kind));
         session.report.compared(&mut result["reference"], what, same);
     } else {
         row.extend([String::new(), String::new()]);
@@ -78,6 +95,23 @@ fn measure_one(session: &mut Session, copy: &CopySpeed, sort: &Sort, size: u64, 
     session.report.row(row);
     session.report.result(result);
     Ok(())
+}
+
+fn name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Uniform => "uniform",
+        Kind::Hernquist => "clustered",
+    }
+}
+
+/// Keys along the Morton curve of points in a halo with a cusp, with outliers far away.
+fn halo(size: u64, rank: usize) -> Result<Vec<u64>, Error> {
+    let positions = Kind::Hernquist.positions(size, 1.0, rank);
+    let axis = |a: usize| positions.iter().skip(a).step_by(3).copied();
+    let low = [0, 1, 2].map(|a| axis(a).fold(f32::INFINITY, f32::min));
+    let high = [0, 1, 2].map(|a| axis(a).fold(f32::NEG_INFINITY, f32::max));
+    let frame = Frame::new(&Domain::open(3)?, Some(Bounds { low, high }));
+    Ok(positions.chunks_exact(3).map(|point| frame.key(Curve::Morton, point)).collect())
 }
 
 /// 32 bits of each key, from bit `shift` on.

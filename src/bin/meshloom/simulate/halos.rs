@@ -93,7 +93,7 @@ fn in_row_order(comm: &Communicator, config: &Config, columns: [Vec<f32>; 3]) ->
     Ok(ordered)
 }
 
-/// The catalogue in Gadget-4's layout, with `--hdf5`: rank 0 gathers and writes it.
+/// The catalogue in Gadget-4's layout, with `--hdf5`: each rank writes its rows and members.
 #[cfg(feature = "hdf5")]
 fn hdf5(
     outputs: &Outputs,
@@ -101,55 +101,36 @@ fn hdf5(
     comm: &Communicator,
     halos: &Catalogue,
 ) -> Result<Option<Sealed>, Error> {
-    use meshloom::io::hdf5;
+    use meshloom::io::collective::seal_groups;
+    use meshloom::io::hdf5::{Groups, GroupsPlace};
 
     if outputs.parameters.hdf5.is_none() {
         return Ok(None);
     }
     let narrow = |values: &[f64], unit: f64| values.iter().map(|&x| (x * unit) as f32).collect::<Vec<f32>>();
-    let none = Vec::new();
-    let [velocity, dispersion] =
-        [&halos.velocity, &halos.velocity_dispersion].map(|values| values.as_ref().unwrap_or(&none));
-    // The layout has masses in 1e10 Msun/h.
-    let reals = [
-        (&halos.mass, 1e-10),
-        (&halos.center, 1.0),
-        (velocity, 1.0),
-        (&halos.inertia_radius, 1.0),
-        (dispersion, 1.0),
-        (&halos.max_radius, 1.0),
-    ];
-    let mut gathered = Vec::new();
-    for (values, unit) in reals {
-        gathered.extend(comm.gather_v(0, &narrow(values, unit))?);
-    }
-    let integers =
-        [comm.gather_v(0, &halos.label)?, comm.gather_v(0, &halos.count)?, comm.gather_v(0, &halos.members)?];
-    let ([Some(label), Some(count), Some(members)], [mass, center, velocity, inertia, dispersion, most]) =
-        (integers, gathered.as_slice())
-    else {
-        return Ok(None);
+    let optional = |values: &Option<Vec<f64>>| values.as_deref().map_or_else(Vec::new, |values| narrow(values, 1.0));
+    let (velocity, dispersion) = (optional(&halos.velocity), optional(&halos.velocity_dispersion));
+    let center = narrow(&halos.center, 1.0);
+    let groups = Groups {
+        label: &halos.label,
+        count: &halos.count,
+        // The layout has masses in 1e10 Msun/h.
+        mass: &narrow(&halos.mass, 1e-10),
+        center: center.as_chunks::<3>().0,
+        velocity: Some(velocity.as_chunks::<3>().0),
+        inertia_radius: &narrow(&halos.inertia_radius, 1.0),
+        velocity_dispersion: Some(&dispersion),
+        max_radius: &narrow(&halos.max_radius, 1.0),
+        offset: &halos.offset,
+        members: Some(&halos.members),
     };
-    let offset: Vec<u64> = [0]
-        .into_iter()
-        .chain(count.data().iter().scan(0, |end, count| {
-            *end += count;
-            Some(*end)
-        }))
-        .collect();
-    let groups = hdf5::Groups {
-        label: label.data(),
-        count: count.data(),
-        mass: mass.data(),
-        center: center.data().as_chunks::<3>().0,
-        velocity: Some(velocity.data().as_chunks::<3>().0),
-        inertia_radius: inertia.data(),
-        velocity_dispersion: Some(dispersion.data()),
-        max_radius: most.data(),
-        offset: &offset,
-        members: Some(members.data()),
+    let place = GroupsPlace {
+        groups: halos.total,
+        first_group: halos.groups.start,
+        members: halos.members_total,
+        first_member: halos.members_start,
     };
-    Ok(Some(hdf5::seal_groups(outputs.path("halos.0.hdf5"), &simulation.snapshot_info(), &groups)?))
+    seal_groups(comm, &outputs.path("halos.0.hdf5"), &simulation.snapshot_info(), &groups, place).map(Some)
 }
 
 /// Without the feature there is no `--hdf5`.

@@ -3,9 +3,11 @@
 //! Least significant digit first. Every pass counts the digits of every tile, scans the counts and scatters (*reduce,
 //! then scan*): three kinds of dispatches, and no workgroup waits for another.
 
+mod codes;
 mod keys;
 mod passes;
 mod plan;
+mod runs;
 mod wide;
 
 pub use keys::{Keys, KeysOfBits};
@@ -13,23 +15,26 @@ pub use plan::Form;
 
 use super::count::{Count, Counted, distinct, holds, misuse};
 use super::permute::Permute;
-use crate::gpu::{Array, DeviceError, Gpu, Kernel, KernelSource, Profile, Recorder};
+use crate::gpu::{Array, DeviceError, Gpu, KernelSource, Profile, Recorder};
+use codes::{Codes, WideKeys};
 use keys::{Flip, Words};
 use passes::{Pass, Passes};
-use plan::{digits, high_first, traffic};
-use wide::{PassSequence, SortBuffers};
+use plan::{code_shape, digits, traffic};
+use runs::Runs;
+use wide::PassSequence;
 
 /// Sorts keys or computes their order, stably: equal keys stay in the order in which they were given.
 ///
 /// - The order of keys is the same in every [`Form`], on every device.
-/// - 32 bits are sorted in 4 passes; fewer where [`Keys::bits`] says that fewer bits differ. 64-bit keys of which the
-///   high words tell most apart take no more passes; if more than 32 keys share a high word, the device finds out and
-///   sorts by both words after all.
-/// - Working memory: 12 bytes per element and 2 words per digit and tile, at most 14 bytes per element in all but small
-///   arrays.
+/// - 32 bits are sorted in 4 passes; fewer where [`Keys::bits`] says that fewer bits differ.
+/// - 64-bit keys take 3 passes up to 2^16 of them and 4 beyond, uniform or clustered: codes of so many bits are sorted, which
+///   follow the distribution of the keys. What they leave tied is sorted by more passes over the tied keys alone.
+/// - Working memory: 12 bytes per element, 16 for 64-bit keys, and 2 words per digit and tile, at most 2 bytes more per element in all but
+///   small arrays.
 pub struct Sort {
     passes: Passes,
-    ties: Kernel,
+    codes: Codes,
+    runs: Runs,
     permute: Permute,
 }
 
@@ -64,7 +69,8 @@ impl Sort {
 
     fn of(form: Form, group: u32) -> Self {
         let threads = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
-        Sort { passes: Passes::new(form, group, threads), ties: Kernel::trusted(wide::ties()), permute: Permute::new() }
+        let (passes, permute) = (Passes::new(form, group, threads), Permute::new());
+        Sort { passes, codes: Codes::new(form), runs: Runs::new(form), permute }
     }
 
     /// Its form.
@@ -85,27 +91,44 @@ impl Sort {
         order: &Array<u32>,
         count: Count<'_>,
     ) -> Result<(), DeviceError> {
+        self.order_and_ties(recorder, keys, order, count).map(drop)
+    }
+
+    /// As [`order`](Self::order). Gives, in an array of one word, how many keys were still tied after the passes over codes, so that further
+    /// passes had to sort them; `None` for keys that have no codes.
+    ///
+    /// # Errors
+    /// As [`order`](Self::order).
+    pub fn order_and_ties<'a>(
+        &self,
+        recorder: &mut Recorder,
+        keys: impl Into<KeysOfBits<'a>>,
+        order: &Array<u32>,
+        count: Count<'_>,
+    ) -> Result<Option<Array<u32>>, DeviceError> {
         const WHAT: &str = "Sort::order";
         let KeysOfBits { keys, bits } = keys.into();
         let counted = Counted::new(recorder.gpu(), WHAT, count, keys.len())?;
         holds(WHAT, "order", order.len(), u64::from(counted.most))?;
         if counted.most == 0 {
-            return Ok(());
+            return Ok(None);
         }
         match keys.words()? {
             Words::One(keys, flip) => {
                 distinct(WHAT, order.raw(), &[keys.raw(), counted.raw()])?;
-                self.narrow(recorder, &keys, flip, bits, order, &counted)
+                self.narrow(recorder, &keys, flip, bits, order, &counted)?;
             }
             Words::Two { high, low } => {
                 equally_long(WHAT, &high, &low)?;
                 distinct(WHAT, order.raw(), &[high.raw(), low.raw(), counted.raw()])?;
-                match bits {
-                    ..=32 => self.narrow(recorder, &low, Flip::NONE, bits, order, &counted),
-                    _ => self.wide(recorder, (&high, &low), bits, order, &counted),
+                if bits > 32 {
+                    let keys = WideKeys { high: &high, low: &low, bits };
+                    return self.wide(recorder, keys, order, &counted).map(Some);
                 }
+                self.narrow(recorder, &low, Flip::NONE, bits, order, &counted)?;
             }
         }
+        Ok(None)
     }
 
     /// Records the sorting of keys and, along with them, `values`, in place; what does not count stays where it is.
@@ -169,16 +192,21 @@ impl Sort {
     }
 
     /// Bytes that [`Sort::order`] reads and writes for so many keys in one word or two, of which `bits` bits differ; of
-    /// two words, if no more than 32 keys share a high word.
+    /// two words, what keys take that are not clustered.
     pub fn traffic(&self, wide: bool, bits: u32, len: u64) -> u64 {
         let keys = len.min(u64::from(u32::MAX)) as u32;
+        if keys == 0 {
+            return 0;
+        }
         let tiles = self.passes.tiles(keys);
-        let of = |bits: u32, first| traffic(&digits(bits), tiles, len, first);
         match bits {
-            _ if keys == 0 => 0,
-            33.. if wide && high_first(bits - 32, keys) => of(bits - 32, true) + 4 * len,
-            33.. if wide => of(32, true) + 12 * len + of(bits - 32, false),
-            _ => of(bits, true),
+            33.. if wide => {
+                // Keys are read and codes written; sorted codes are read twice, to find short and long runs.
+                let codes = code_shape(self.form(), bits, keys).bits;
+                let words = if bits - codes >= 32 { 1 } else { 2 };
+                traffic(&digits(codes), tiles, len) + 4 * (words + 1 + 2) * len
+            }
+            _ => traffic(&digits(bits), tiles, len),
         }
     }
 
@@ -191,10 +219,32 @@ impl Sort {
         order: &Array<u32>,
         counted: &Counted,
     ) -> Result<(), DeviceError> {
+        let gpu = recorder.gpu().clone();
+        let array = |label: &str| gpu.array::<u32>(label, u64::from(counted.most));
+        let words = [array("sort::keys")?, array("sort::more_keys")?];
+        let sequence = PassSequence { keys, index: None, bits, flip };
+        self.sweep(recorder, counted, &sequence, [order, &array("sort::index")?], &words).map(drop)
+    }
+
+    /// Passes over one word. The last writes the first of `indices`; what goes along with the keys, if anything does, is the one of them that
+    /// the first pass does not write. Sorted keys go back and forth between `words`; gives those that the last pass wrote.
+    fn sweep(
+        &self,
+        recorder: &mut Recorder,
+        counted: &Counted,
+        sequence: &PassSequence<'_>,
+        indices: [&Array<u32>; 2],
+        words: &[Array<u32>; 2],
+    ) -> Result<Array<u32>, DeviceError> {
+        let PassSequence { mut keys, mut index, bits, flip } = *sequence;
         let digits = digits(bits);
-        let work = SortBuffers::new(recorder, u64::from(counted.most))?;
-        let sweep = PassSequence { keys, index: None, digits: &digits, flip, rest: 0 };
-        self.sweep(recorder, counted, &sweep, order, &work).map(drop)
+        for (k, &digit) in digits.iter().enumerate() {
+            let to_index = indices[(digits.len() - 1 - k) % 2];
+            let to_keys = &words[usize::from(words[0].raw().shares(keys.raw()))];
+            self.passes.record(recorder, counted, &Pass { keys, index, to_keys, to_index, digit, flip })?;
+            (keys, index) = (to_keys, Some(to_index));
+        }
+        Ok(keys.clone())
     }
 }
 
@@ -203,7 +253,8 @@ pub(super) fn kernels() -> Vec<KernelSource> {
     let forms = [(Form::Software, GROUP_SOFTWARE), (Form::Portable, GROUP_PORTABLE)];
     let subgroups = SUBGROUPS.map(|group| (Form::Subgroups, group));
     let passes = forms.into_iter().chain(subgroups).flat_map(|(form, group)| passes::kernels(form, group));
-    passes.chain([wide::ties()]).collect()
+    let codes = [Form::Software, Form::Portable].map(codes::kernels);
+    passes.chain(codes.into_iter().flatten()).chain(runs::kernels()).collect()
 }
 
 fn equally_long(what: &str, high: &Array<u32>, low: &Array<u32>) -> Result<(), DeviceError> {

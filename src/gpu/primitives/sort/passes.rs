@@ -1,7 +1,7 @@
 //! One pass of a radix sort: count the digits of every tile, scan, scatter.
 
 use super::keys::Flip;
-use super::plan::{Digit, Form, Tiles, tiles};
+use super::plan::{Digit, Form, Tiles, keys_each, tiles};
 use crate::gpu::primitives::count::{COUNTED, Counted};
 use crate::gpu::primitives::scan::Scan;
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Profile, Recorder};
@@ -47,7 +47,7 @@ pub(super) struct Pass<'a> {
 }
 
 /// A kernel of a pass; `flip` where keys are not ordered as unsigned numbers.
-fn source(label: &str, text: &'static str, group: u32, flip: bool) -> KernelSource {
+fn source(label: &str, text: &'static str, (form, group): (Form, u32), flip: bool) -> KernelSource {
     KernelSource::new(label, text)
         .params::<DigitParams>()
         .module("gpu::counted", COUNTED)
@@ -55,6 +55,8 @@ fn source(label: &str, text: &'static str, group: u32, flip: bool) -> KernelSour
         .module("gpu::sort::tile", include_str!("../../../../shaders/gpu/sort/tile.wgsl"))
         .module("gpu::sort::place", include_str!("../../../../shaders/gpu/sort/place.wgsl"))
         .flag("flip", flip)
+        .constant("EACH", keys_each(form))
+        .repeat('$', keys_each(form))
         .group(group)
 }
 
@@ -63,7 +65,7 @@ fn count(form: Form, group: u32, flip: bool) -> KernelSource {
         Form::Software => include_str!("../../../../shaders/gpu/sort/serial_count.wgsl"),
         Form::Portable | Form::Subgroups => include_str!("../../../../shaders/gpu/sort/group_count.wgsl"),
     };
-    source("primitives::sort_count", text, group, flip)
+    source("primitives::sort_count", text, (form, group), flip)
 }
 
 fn scatter(form: Form, group: u32, indexed: bool, flip: bool) -> KernelSource {
@@ -72,7 +74,7 @@ fn scatter(form: Form, group: u32, indexed: bool, flip: bool) -> KernelSource {
         Form::Portable => include_str!("../../../../shaders/gpu/sort/portable_scatter.wgsl"),
         Form::Subgroups => include_str!("../../../../shaders/gpu/sort/subgroup_scatter.wgsl"),
     };
-    source("primitives::sort_scatter", text, group, flip).flag("indexed", indexed)
+    source("primitives::sort_scatter", text, (form, group), flip).flag("indexed", indexed)
 }
 
 /// The kernels of one form, without those of the scan.

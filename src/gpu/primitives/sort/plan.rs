@@ -49,6 +49,16 @@ const SHORTEST: u32 = 1024;
 /// Keys of a serial tile at most: llvmpipe silently ends all loops of an invocation after 65,535 iterations in all.
 const LONGEST: u32 = 1 << 15;
 
+/// Keys that an invocation of a GPU's form loads at once: as many as the tile of 256 invocations has in the 16 KiB of workgroup memory that
+/// every device gives; 1 in the serial form, whose tiles are long.
+pub(super) const fn keys_each(form: Form) -> u32 {
+    match form {
+        Form::Software => 1,
+        Form::Portable => 16,
+        Form::Subgroups => 12,
+    }
+}
+
 /// The tiles of `keys` keys; `group` is the workgroup of a GPU's form. A software renderer gets two vectors of 8 for
 /// each of its `threads`.
 pub(super) fn tiles(form: Form, group: u32, threads: u32, keys: u32) -> Tiles {
@@ -58,20 +68,67 @@ pub(super) fn tiles(form: Form, group: u32, threads: u32, keys: u32) -> Tiles {
             let number = (keys / SHORTEST).clamp(1, most).max(keys.div_ceil(LONGEST));
             Tiles { number, len: keys.div_ceil(number) }
         }
-        Form::Portable | Form::Subgroups => Tiles { number: keys.div_ceil(group * 16), len: group * 16 },
+        Form::Portable | Form::Subgroups => {
+            let len = group * keys_each(form);
+            Tiles { number: keys.div_ceil(len), len }
+        }
     }
 }
 
-/// Whether 64-bit keys are sorted by their high words first, in the hope that few of those are equal: when there are at
-/// most 4 keys for every value they can have.
-pub(super) fn high_first(high_bits: u32, keys: u32) -> bool {
-    high_bits + 2 >= u32::BITS - keys.leading_zeros()
+/// How 64-bit keys become codes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct CodeShape {
+    /// Bits of a code: whole digits.
+    pub bits: u32,
+    /// Keys of the sample, a power of two.
+    pub splitters: u32,
+    /// Bits of a code that tell where between two splitters a key lies.
+    pub inner_bits: u32,
+    /// Keys of a workgroup, or of an invocation in the serial form.
+    pub chunk: u32,
 }
 
-/// Bytes that passes over these digits read and write; the `first` of them read no indices.
-pub(super) fn traffic(digits: &[Digit], tiles: Tiles, keys: u64, first: bool) -> u64 {
+/// Bits of a code beyond those that number the keys: room for clumps that the sample does not see. With 4, half of a million keys in 300 or
+/// 10,000 small clumps left 0.2 to 0.4 of all tied, with 8, 0.1 or none; uniform keys would take a pass less.
+const SPARE_BITS: u32 = 8;
+
+/// Keys of the largest sample. Every one is compared with all others, and a software renderer keeps them in private memory, so that it has few.
+pub(super) const fn most_splitters(form: Form) -> u32 {
+    if matches!(form, Form::Software) { 128 } else { 1024 }
+}
+
+/// The codes of `keys` keys with so many bits, more than 32.
+pub(super) fn code_shape(form: Form, key_bits: u32, keys: u32) -> CodeShape {
+    let splitters = 1 << (keys / 256).clamp(1, most_splitters(form)).ilog2();
+    let wanted = u32::BITS - keys.saturating_sub(1).leading_zeros() + SPARE_BITS;
+    let bits = wanted.next_multiple_of(WIDEST).clamp(2 * WIDEST, 32.min(key_bits));
+    // Bits of the high words, if they are enough, spare reading the low ones.
+    let bits = if wanted <= key_bits - 32 { bits.min(key_bits - 32) } else { bits };
+    let chunk = match form {
+        // For each of many threads some; few enough for the rounds that a driver counts.
+        Form::Software => (keys / 64).clamp(1024, 1 << 14),
+        // Each workgroup reads the splitters.
+        Form::Portable | Form::Subgroups => (keys / 2048).next_power_of_two().clamp(4096, 1 << 15),
+    };
+    CodeShape { bits, splitters, inner_bits: bits - splitters.ilog2(), chunk }
+}
+
+/// Sorted keys among which long runs are looked for: a run is long if all of an aligned block belongs to it.
+pub(super) const BLOCK: u32 = 16;
+
+/// Consecutive keys among which one invocation sorts short runs: on a software renderer long enough that looking back at the key before costs
+/// nothing, short enough for all threads.
+pub(super) fn part_of_runs(form: Form, keys: u32) -> u32 {
+    match form {
+        Form::Software => (keys / 2048).clamp(4, 2048),
+        Form::Portable | Form::Subgroups => 8,
+    }
+}
+
+/// Bytes that passes over these digits read and write; the first of them reads no indices.
+pub(super) fn traffic(digits: &[Digit], tiles: Tiles, keys: u64) -> u64 {
     let words = digits.iter().enumerate().map(|(k, digit)| {
-        let index = u64::from(!(first && k == 0));
+        let index = u64::from(k > 0);
         // Counting, then keys and indices in and out; the table is written, scanned (two reads, a write) and read.
         keys * (1 + 1 + index + 2) + (u64::from(tiles.number) << digit.bits) * 5
     });
@@ -108,8 +165,18 @@ mod tests {
     }
 
     #[test]
-    fn the_high_word_alone_is_tried_when_it_can_tell_keys_apart() {
-        assert!(high_first(31, 1 << 20) && high_first(19, 1 << 20) && high_first(1, 4));
-        assert!(!high_first(18, 1 << 20) && !high_first(8, 70_000));
+    fn codes_are_whole_digits_with_room_for_all_keys() {
+        for form in [Form::Software, Form::Portable, Form::Subgroups] {
+            for (keys, passes) in [(1, 2), (256, 2), (257, 3), (1 << 16, 3), ((1 << 16) + 1, 4), (u32::MAX - 1, 4)] {
+                for bits in [33, 63, 64] {
+                    let shape = code_shape(form, bits, keys);
+                    assert_eq!(digits(shape.bits).len(), passes, "{form:?} {bits} {keys}");
+                    assert!(shape.splitters.is_power_of_two() && shape.splitters <= 1024 && shape.inner_bits >= 12);
+                    assert_eq!(shape.splitters << shape.inner_bits, 1u32.checked_shl(shape.bits).unwrap_or(0));
+                    // Rounds of a workgroup's loops, of which a driver may count no more than 65,535.
+                    assert!(shape.chunk + 1024 < 1 << 16 && part_of_runs(form, keys) * 18 < 1 << 16);
+                }
+            }
+        }
     }
 }

@@ -1,129 +1,73 @@
 //! The order of 64-bit keys.
 //!
-//! Passes move two words per element, one of the key and the index, not three. Where the high words tell most keys
-//! apart, only they are sorted by passes; short runs of equal ones are then put in order of the low words by insertion.
-//! If there is a long run, a flag on the device makes the passes that are recorded behind sort everything by both
-//! words; otherwise they find that no key counts.
+//! Passes move two words per element, a code (see [`codes`](super::codes)) and the index, not three. Keys that are tied by then are few: short
+//! runs of them are put in order by insertion; the keys of long runs are taken out, sorted by both words, and put back. How many
+//! those are is known to the device only: where there are none, the passes that are recorded for them find that no key counts.
 
 use super::Sort;
+use super::codes::WideKeys;
 use super::keys::Flip;
-use super::plan::{Digit, digits, high_first};
-use crate::gpu::primitives::count::{COUNTED, Counted};
-use crate::gpu::primitives::sort::passes::Pass;
-use crate::gpu::{Array, DeviceError, KernelSource, Recorder};
+use super::plan::{code_shape, digits};
+use super::runs::SortedCodes;
+use crate::gpu::primitives::count::Counted;
+use crate::gpu::{Array, DeviceError, Recorder};
 
-crate::gpu::kernel_params! {
-    struct TieParams {
-        count: u32,
-        device: u32,
-        parts: u32,
-        /// Keys per part.
-        chunk: u32,
-    }
-}
-
-/// Invocations of a workgroup: few, since parts are few and long on a software renderer.
-pub(super) const GROUP: u32 = 64;
-
-/// The kernel for runs of equal high words.
-pub(super) fn ties() -> KernelSource {
-    KernelSource::new("primitives::sort_ties", include_str!("../../../../shaders/gpu/sort/ties.wgsl"))
-        .params::<TieParams>()
-        .module("gpu::counted", COUNTED)
-        .group(GROUP)
-}
-
-/// Working arrays: keys twice, indices once.
-pub(super) struct SortBuffers {
-    keys: [Array<u32>; 2],
-    index: Array<u32>,
-}
-
-impl SortBuffers {
-    pub fn new(recorder: &Recorder, len: u64) -> Result<Self, DeviceError> {
-        let array = |label: &str| recorder.gpu().array::<u32>(label, len);
-        Ok(SortBuffers { keys: [array("sort::keys")?, array("sort::more_keys")?], index: array("sort::index")? })
-    }
-}
-
-/// A sequence of passes over one word.
+/// What a sequence of passes sorts by one word.
 pub(super) struct PassSequence<'a> {
     pub keys: &'a Array<u32>,
+    /// What goes along with the keys; their places if there is none.
     pub index: Option<&'a Array<u32>>,
-    pub digits: &'a [Digit],
+    /// The lowest bits of a word that count.
+    pub bits: u32,
     pub flip: Flip,
-    /// Passes that come after these.
-    pub rest: usize,
 }
 
 impl Sort {
-    /// Passes that end in `order` when none come after. Gives the sorted keys.
-    pub(super) fn sweep(
-        &self,
-        recorder: &mut Recorder,
-        counted: &Counted,
-        sweep: &PassSequence<'_>,
-        order: &Array<u32>,
-        work: &SortBuffers,
-    ) -> Result<Array<u32>, DeviceError> {
-        let (mut keys, mut index) = (sweep.keys, sweep.index);
-        for (k, &digit) in sweep.digits.iter().enumerate() {
-            let after = sweep.digits.len() - 1 - k;
-            let to_index = if (after + sweep.rest).is_multiple_of(2) { order } else { &work.index };
-            let free = usize::from(work.keys[0].raw().shares(keys.raw()));
-            let to_keys = &work.keys[free];
-            let pass = Pass { keys, index, to_keys, to_index, digit, flip: sweep.flip };
-            self.passes.record(recorder, counted, &pass)?;
-            (keys, index) = (to_keys, Some(to_index));
-        }
-        Ok(keys.clone())
-    }
-
-    /// The order of 64-bit keys of which the `bits` lowest, more than 32, differ.
+    /// The order of 64-bit keys of which the `bits` lowest, more than 32, differ. Gives the number of keys of long runs.
     pub(super) fn wide(
         &self,
         recorder: &mut Recorder,
-        (high, low): (&Array<u32>, &Array<u32>),
-        bits: u32,
+        keys: WideKeys<'_>,
         order: &Array<u32>,
         counted: &Counted,
-    ) -> Result<(), DeviceError> {
-        let (digits_low, digits_high) = (digits(32), digits(bits - 32));
-        let work = SortBuffers::new(recorder, u64::from(counted.most))?;
-        if !high_first(bits - 32, counted.most) {
-            return self.both(recorder, (high, &digits_high), (low, &digits_low), order, counted, &work);
-        }
-        let sweep = PassSequence { keys: high, index: None, digits: &digits_high, flip: Flip::NONE, rest: 0 };
-        let sorted = self.sweep(recorder, counted, &sweep, order, &work)?;
-        let again = recorder.gpu().array::<u32>("sort::again", 1)?;
-        recorder.clear(&again);
-        // Long enough that looking back at the key before costs nothing, short enough for all threads.
-        let chunk = (counted.most / 2048).clamp(4, 4096);
-        let parts = counted.most.div_ceil(chunk);
-        let params = TieParams { count: counted.most, device: counted.device, parts, chunk };
-        let arrays = [sorted.raw(), low.raw(), counted.raw(), order.raw(), again.raw()];
-        recorder.dispatch(&self.ties, &arrays, &params, u64::from(parts.div_ceil(GROUP)))?;
-        let counted = Counted::at_most(counted.most, &again);
-        self.both(recorder, (high, &digits_high), (low, &digits_low), order, &counted, &work)
+    ) -> Result<Array<u32>, DeviceError> {
+        let gpu = recorder.gpu().clone();
+        let array = |label: &str| gpu.array::<u32>(label, u64::from(counted.most));
+        let words = [array("sort::keys")?, array("sort::more_keys")?];
+        let indices = [array("sort::index")?, array("sort::more_index")?];
+        let shape = code_shape(self.form(), keys.bits, counted.most);
+        let sample = self.codes.record(recorder, keys, counted, shape, &words[0])?;
+        let sequence = PassSequence { keys: &words[0], index: None, bits: shape.bits, flip: Flip::NONE };
+        let codes = self.sweep(recorder, counted, &sequence, [order, &indices[0]], &words)?;
+        let sorted = SortedCodes { keys, codes: &codes, sample: &sample, shape };
+        self.runs.sort_short(recorder, &sorted, counted, order)?;
+        let long = self.runs.find_long(recorder, &sorted, counted)?;
+        self.runs.take(recorder, &long, order, &indices[0])?;
+        let tied = Counted::at_most(counted.most, &long.total);
+        let index = self.by_both_words(recorder, keys, &tied, &indices, &words)?;
+        self.runs.restore(recorder, &long, index, order)?;
+        Ok(long.total)
     }
 
-    /// All passes over both words.
-    fn both(
+    /// Sorts `indices[0]` by the keys that it points to. Gives the one of `indices` that has them in order.
+    fn by_both_words<'a>(
         &self,
         recorder: &mut Recorder,
-        (high, digits_high): (&Array<u32>, &[Digit]),
-        (low, digits_low): (&Array<u32>, &[Digit]),
-        order: &Array<u32>,
+        keys: WideKeys<'_>,
         counted: &Counted,
-        work: &SortBuffers,
-    ) -> Result<(), DeviceError> {
-        let rest = digits_high.len();
-        let sweep = PassSequence { keys: low, index: None, digits: digits_low, flip: Flip::NONE, rest };
-        self.sweep(recorder, counted, &sweep, order, work)?;
-        let index = if rest.is_multiple_of(2) { order } else { &work.index };
-        self.permute.gather_counted(recorder, high, index, &work.keys[0], 1, counted)?;
-        let (keys, index) = (&work.keys[0], Some(index));
-        let sweep = PassSequence { keys, index, digits: digits_high, flip: Flip::NONE, rest: 0 };
-        self.sweep(recorder, counted, &sweep, order, work).map(drop)
+        indices: &'a [Array<u32>; 2],
+        words: &[Array<u32>; 2],
+    ) -> Result<&'a Array<u32>, DeviceError> {
+        let mut here = 0;
+        for (key, bits) in [(keys.low, 32), (keys.high, keys.bits - 32)] {
+            let passes = digits(bits).len();
+            let end = (here + passes) % 2;
+            let index = Some(&indices[here]);
+            self.permute.gather_counted(recorder, key, &indices[here], &words[0], 1, counted)?;
+            let sequence = PassSequence { keys: &words[0], index, bits, flip: Flip::NONE };
+            self.sweep(recorder, counted, &sequence, [&indices[end], &indices[1 - end]], words)?;
+            here = end;
+        }
+        Ok(&indices[here])
     }
 }

@@ -44,17 +44,19 @@ impl<'a> Local<'a> {
     /// Checks and sorts the points.
     pub fn new(members: &'a Members<'a>) -> Result<Self, FofError> {
         check(members)?;
-        let keys = members.label.iter().zip(members.number);
-        let mut sorted: Vec<(u64, u64, u32)> =
-            keys.zip(0..).map(|((&label, &number), row)| (label, number, row)).collect();
-        sorted.sort_unstable();
-        let twice = sorted.windows(2).find(|pair| (pair[0].0, pair[0].1) == (pair[1].0, pair[1].1));
-        if let Some(&[(label, ..), _]) = twice {
-            return Err(FofError::Label { label });
+        let key = |row: u32| (members.label[row as usize], members.number[row as usize]);
+        let mut order: Vec<u32> = (0..members.label.len() as u32).collect();
+        // Those of a device come sorted.
+        if !order.is_sorted_by_key(|&row| key(row)) {
+            order.sort_by_cached_key(|&row| key(row));
         }
-        let new = |&at: &usize| at == 0 || at == sorted.len() || sorted[at - 1].0 != sorted[at].0;
-        let starts = (0..=sorted.len()).filter(new).collect();
-        Ok(Local { members, order: sorted.into_iter().map(|(_, _, row)| row).collect(), starts })
+        if let Some(pair) = order.windows(2).find(|pair| key(pair[0]) == key(pair[1])) {
+            return Err(FofError::Label { label: key(pair[0]).0 });
+        }
+        let label = |at: usize| members.label[order[at] as usize];
+        let new = |&at: &usize| at == 0 || at == order.len() || label(at - 1) != label(at);
+        let starts = (0..=order.len()).filter(new).collect();
+        Ok(Local { members, order, starts })
     }
 
     pub fn members(&self) -> &'a Members<'a> {
@@ -158,7 +160,7 @@ fn check(members: &Members) -> Result<(), FofError> {
 /// A value that no point may have, in words that ranks send each other: the least of all ranks' is that of the point
 /// with the least number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Bad(pub [u64; 3]);
+pub(in crate::points::fof) struct Bad(pub [u64; 3]);
 
 impl Bad {
     /// What stands for none; no array has so large a number.

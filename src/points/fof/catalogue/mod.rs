@@ -11,7 +11,8 @@ use std::ops::Range;
 
 use bytemuck::{Pod, Zeroable};
 
-use self::members::{Bad, Local};
+pub(super) use self::members::Bad;
+use self::members::Local;
 use self::rendezvous::Rendezvous;
 use self::row::Row;
 use super::error::FofError;
@@ -196,8 +197,23 @@ fn places(comm: &Communicator, sorted: &Balanced<Row>, made: usize) -> Result<Ve
 /// and [`Repeated`](FofError::Repeated) for numbers that only several ranks together show to be wrong.
 /// [`FofError::Comm`] on the others.
 pub fn catalogue(comm: &Communicator, members: &Members, selection: &Selection) -> Result<Catalogue, FofError> {
-    let local = Local::new(members)?;
-    check(comm, members, selection)?;
+    measured(comm, Local::new(members)?, selection, Bad::of(members))
+}
+
+/// Measures the groups of `members`, which may leave out those of groups that are surely too small; `bad` is the first bad value also of
+/// those.
+pub(super) fn catalogue_of_some(
+    comm: &Communicator,
+    members: &Members,
+    selection: &Selection,
+    bad: Bad,
+) -> Result<Catalogue, FofError> {
+    measured(comm, Local::new(members)?, selection, bad)
+}
+
+fn measured(comm: &Communicator, local: Local, selection: &Selection, bad: Bad) -> Result<Catalogue, FofError> {
+    let members = local.members();
+    check(comm, members, selection, bad)?;
     // Groups that are too small are left out before anything of theirs but their counts is sent.
     let totals = measure::totals(comm, &local)?;
     let kept = (0..local.groups()).filter(|&group| totals[group] >= selection.min_members);
@@ -243,11 +259,11 @@ pub fn catalogue(comm: &Communicator, members: &Members, selection: &Selection) 
 }
 
 /// The errors that all ranks find alike.
-fn check(comm: &Communicator, members: &Members, selection: &Selection) -> Result<(), FofError> {
+fn check(comm: &Communicator, members: &Members, selection: &Selection, bad: Bad) -> Result<(), FofError> {
     if let Some(at) = selection.observer.filter(|at| at.iter().any(|x| !x.is_finite())) {
         return Err(FofError::Observer { at });
     }
-    let Bad([number, which, bits]) = Bad::of(members);
+    let Bad([number, which, bits]) = bad;
     let all = comm.all_gather(&[kind(members, selection), number, which, bits])?;
     let (all, _) = all.as_chunks::<4>();
     if let Some(rank) = all.iter().position(|rank| rank[0] != all[0][0]) {

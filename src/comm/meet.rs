@@ -8,22 +8,10 @@
 use super::Result;
 use super::call::Call;
 use super::communicator::Communicator;
-
-/// Collectives of bytes that a backend has. All ranks have met in the same call; these calls return when this rank's part is done,
-/// and never before the backend has done with their memory.
-pub(super) trait Native {
-    /// Copies the data of `root` to all.
-    fn broadcast(&self, root: usize, data: &mut [u8]) -> Result<()>;
-    /// Gives `root` the equally long data of all, in the order of ranks. Only its `all` is written.
-    fn gather(&self, root: usize, mine: &[u8], all: &mut [u8]) -> Result<()>;
-    /// Gives every rank the data of all, in the order of ranks.
-    fn all_gather(&self, mine: &[u8], all: &mut [u8]) -> Result<()>;
-    /// Gives each rank its one of equal blocks of the data of each, in the order of ranks.
-    fn all_to_all(&self, data: &[u8], all: &mut [u8]) -> Result<()>;
-}
+use super::transport::Native;
 
 /// Bytes at a rank from which on data are long.
-const LONG: usize = 1 << 16;
+pub(super) const LONG: usize = 1 << 16;
 
 impl Communicator {
     /// The collectives of the backend, if it has any and they suit blocks of `block` bytes, which are the same on all ranks.

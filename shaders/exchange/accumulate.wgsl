@@ -6,7 +6,7 @@
 //
 // Layout: `words[params.most]` are the bits of the greatest magnitude; from params.start on two words per sum, low word first, which must be 0
 // before.
-// Workgroup: GROUP invocations, PER elements each, neighbours next to each other. Workgroup memory: with `local` a copy of the sums, of which
+// Workgroup: GROUP invocations, params.per elements each, neighbours next to each other. Workgroup memory: with `local` a copy of the sums, of which
 // there are LOCAL at most; otherwise none.
 
 var<uniform> params: Params;
@@ -19,43 +19,12 @@ var<storage, read> index: array<u32>;
 #endif
 var<storage, read_write> words: array<atomic<u32>>;
 
-#import operators::term
+#import exchange::term
+#import gpu::fixed
 
 #if local
 var<workgroup> here: array<atomic<u32>, 2 * LOCAL>;
 #endif
-
-/// A value as a multiple of 2^(top - bits): low and high word.
-fn fixed(value: f32, top: i32) -> vec2<u32> {
-    let bits = bitcast<u32>(value);
-    let exponent = (bits >> 23u) & 0xffu;
-    let mantissa = (bits & 0x7fffffu) | select(0u, 0x800000u, exponent > 0u);
-    // The value is mantissa * 2^(exponent - 150).
-    let shift = i32(max(exponent, 1u)) - 150 + i32(params.bits) - top;
-    var low = 0u;
-    var high = 0u;
-    if shift >= 32 {
-        high = mantissa << u32(shift - 32);
-    } else if shift > 0 {
-        low = mantissa << u32(shift);
-        high = mantissa >> u32(32 - shift);
-    } else if shift > -25 {
-        low = (mantissa + select(0u, 1u << u32(-shift - 1), shift < 0)) >> u32(-shift);
-    } else {
-        low = 0u;
-    }
-    if (bits >> 31u) == 1u {
-        // Two's complement.
-        high = ~high + select(0u, 1u, low == 0u);
-        low = ~low + 1u;
-    }
-    return vec2<u32>(low, high);
-}
-
-fn plus(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
-    let low = a.x + b.x;
-    return vec2<u32>(low, a.y + b.y + select(0u, 1u, low < a.x));
-}
 
 /// Adds to a sum of the array. What is 0 costs nothing.
 fn add_to_sum(sum: u32, value: vec2<u32>) {
@@ -82,12 +51,12 @@ fn each_workgroup(number: u32, lane: u32) {
     workgroupBarrier();
 #endif
     let most = load_words(params.most);
-    let top = i32(most >> 23u) - 126;
+    let top = top_of(most);
     // Terms of one sum one after the other are added in registers.
     var sum = 0u;
     var value = vec2<u32>(0u);
-    for (var item = 0u; item < PER; item++) {
-        let i = (number * PER + item) * GROUP + lane;
+    for (var item = 0u; item < params.per; item++) {
+        let i = element(number * params.per + item, lane);
         if i < params.count {
 #if binned
             let own = load_index(i);
@@ -100,7 +69,7 @@ fn each_workgroup(number: u32, lane: u32) {
                     sum = own;
                     value = vec2<u32>(0u);
                 }
-                value = plus(value, fixed(term(i), top));
+                value = plus(value, fixed(term(i), i32(params.bits) - top));
             }
         }
     }

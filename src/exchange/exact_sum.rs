@@ -4,16 +4,21 @@
 //! greatest magnitude of each batch -> among ranks -> add as integers -> among ranks -> f32
 //! ```
 //!
-//! Two passes read the terms, the second adds within workgroups first. Cost on a GPU: 4 bytes per term, array and pass, and some thousandths of
-//! that for the sums of workgroups. Between ranks go one word and two words per sum, of each batch, by trees.
+//! Two passes read the terms, the second adds within workgroups first. Cost on a GPU: 4 bytes per term, array and pass, and two atomic additions
+//! for each sum of a workgroup, of which there are 4096 at most. Between ranks go one word and two words per sum, of each batch, by trees.
 
+use super::ExchangeError;
+use super::collectives::{all_reduce, all_reduce_wide};
 use crate::comm::{Communicator, Op};
-use crate::exchange::ExchangeError;
-use crate::exchange::collectives::{all_reduce, all_reduce_wide};
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, RawArray, Recorder};
 
-/// Elements of one invocation.
-const PER: u32 = 32;
+/// Values as 64-bit integers: the module `gpu::fixed`.
+pub(crate) const FIXED: &str = include_str!("../../shaders/gpu/fixed.wgsl");
+
+/// Elements of one invocation at least.
+const PER: u64 = 32;
+/// Workgroups at most: each adds its sums to those of all by atomics.
+const GROUPS: u64 = 4096;
 /// Sums that a workgroup keeps for itself at most: 8 KiB.
 const LOCAL: u32 = 1024;
 
@@ -30,6 +35,8 @@ crate::gpu::kernel_params! {
         start: u32,
         /// Bits of a term.
         bits: u32,
+        /// Elements of an invocation.
+        per: u32,
     }
 }
 
@@ -57,10 +64,10 @@ impl Terms<'_> {
 
     /// Bits that a term may have so that the sum of all keeps below 2^62.
     fn bits(&self) -> u32 {
-        62 - self.total.max(1).next_power_of_two().ilog2()
+        bits_for(self.total)
     }
 
-    fn params(&self, batch: u64) -> SumParams {
+    fn params(&self, recorder: &Recorder, batch: u64) -> SumParams {
         let count = self.count();
         let y_start = match self.y {
             Some(y) if y.len() == self.x.len() => batch * count,
@@ -74,6 +81,7 @@ impl Terms<'_> {
             most: batch as u32,
             start: (self.batches + 2 * self.sums * batch) as u32,
             bits: self.bits(),
+            per: per(recorder, count) as u32,
         }
     }
 
@@ -96,28 +104,33 @@ impl Terms<'_> {
     }
 }
 
+/// Bits that each of so many terms may have so that any sum of them keeps below 2^62.
+pub(crate) fn bits_for(terms: u64) -> u32 {
+    62 - terms.clamp(1, 1 << 38).next_power_of_two().ilog2()
+}
+
 fn magnitude(product: bool) -> KernelSource {
-    KernelSource::new("operators::magnitude", include_str!("../../shaders/operators/magnitude.wgsl"))
+    KernelSource::new("exchange::magnitude", include_str!("../../shaders/exchange/magnitude.wgsl"))
         .params::<SumParams>()
-        .module("operators::term", include_str!("../../shaders/operators/term.wgsl"))
+        .module("exchange::term", include_str!("../../shaders/exchange/term.wgsl"))
         .flag("product", product)
-        .constant("PER", PER)
 }
 
 fn accumulate(product: bool, binned: bool, local: bool) -> KernelSource {
-    KernelSource::new("operators::accumulate", include_str!("../../shaders/operators/accumulate.wgsl"))
+    KernelSource::new("exchange::accumulate", include_str!("../../shaders/exchange/accumulate.wgsl"))
         .params::<SumParams>()
-        .module("operators::term", include_str!("../../shaders/operators/term.wgsl"))
+        .module("exchange::term", include_str!("../../shaders/exchange/term.wgsl"))
+        .module("gpu::fixed", FIXED)
         .flag("product", product)
         .flag("binned", binned)
         .flag("local", local)
-        .constant("PER", PER)
         .constant("LOCAL", if binned { LOCAL } else { 1 })
 }
 
 fn value() -> KernelSource {
-    KernelSource::new("operators::sum_value", include_str!("../../shaders/operators/sum_value.wgsl"))
+    KernelSource::new("exchange::sum_value", include_str!("../../shaders/exchange/sum_value.wgsl"))
         .params::<SumParams>()
+        .module("gpu::fixed", FIXED)
 }
 
 /// `[product, binned, local]` of the forms of accumulate.
@@ -134,6 +147,16 @@ const FORMS: [[bool; 3]; 6] = [
 pub(super) fn kernels() -> Vec<KernelSource> {
     let forms = FORMS.into_iter().map(|[product, binned, local]| accumulate(product, binned, local));
     forms.chain([magnitude(false), magnitude(true), value()]).collect()
+}
+
+/// Elements of an invocation, of so many terms.
+fn per(recorder: &Recorder, count: u64) -> u64 {
+    count.div_ceil(u64::from(recorder.gpu().workgroup_shape().group) * GROUPS).max(PER)
+}
+
+/// Workgroups that treat so many terms.
+fn groups(recorder: &Recorder, count: u64) -> u64 {
+    count.div_ceil(u64::from(recorder.gpu().workgroup_shape().group) * per(recorder, count))
 }
 
 /// Sums in an order that does not matter.
@@ -163,18 +186,11 @@ impl ExactSum {
         terms: &Terms<'_>,
     ) -> Result<Array<u32>, ExchangeError> {
         terms.check()?;
-        let words = recorder.gpu().array::<u32>("operators::sums", terms.batches * (1 + 2 * terms.sums))?;
+        let words = recorder.gpu().array::<u32>("exchange::sums", terms.batches * (1 + 2 * terms.sums))?;
         recorder.clear(&words);
-        let group = u64::from(recorder.gpu().workgroup_shape().group) * u64::from(PER);
-        let groups = terms.count().div_ceil(group);
+        self.record_magnitude(recorder, comm, terms, &words)?;
+        let groups = groups(recorder, terms.count());
         let mut arrays: Vec<&RawArray> = std::iter::once(terms.x.raw()).chain(terms.y.map(Array::raw)).collect();
-        let kernel = &self.magnitude[usize::from(terms.y.is_some())];
-        for batch in 0..terms.batches {
-            recorder.dispatch(kernel, &[&arrays[..], &[words.raw()]].concat(), &terms.params(batch), groups)?;
-        }
-        if let Some(comm) = comm {
-            all_reduce(recorder, comm, &words, 0..terms.batches, Op::Max)?;
-        }
         arrays.extend(terms.index.map(Array::raw));
         arrays.push(words.raw());
         let form = [terms.y.is_some(), terms.index.is_some(), terms.sums <= u64::from(LOCAL)];
@@ -184,12 +200,46 @@ impl ExactSum {
             why: format!("{} sums without indices", terms.sums),
         })?;
         for batch in 0..terms.batches {
-            recorder.dispatch(kernel, &arrays, &terms.params(batch), groups)?;
+            recorder.dispatch(kernel, &arrays, &terms.params(recorder, batch), groups)?;
         }
         if let Some(comm) = comm {
             all_reduce_wide(recorder, comm, &words, terms.batches..words.len())?;
         }
         Ok(words)
+    }
+
+    /// Records, for each batch, the bits of the greatest magnitude of its terms in a word of `words`, which must be 0 before.
+    fn record_magnitude(
+        &self,
+        recorder: &mut Recorder,
+        comm: Option<&Communicator>,
+        terms: &Terms<'_>,
+        words: &Array<u32>,
+    ) -> Result<(), ExchangeError> {
+        let mut arrays: Vec<&RawArray> = std::iter::once(terms.x.raw()).chain(terms.y.map(Array::raw)).collect();
+        arrays.push(words.raw());
+        let kernel = &self.magnitude[usize::from(terms.y.is_some())];
+        let groups = groups(recorder, terms.count());
+        (0..terms.batches)
+            .try_for_each(|batch| recorder.dispatch(kernel, &arrays, &terms.params(recorder, batch), groups))?;
+        comm.map_or(Ok(()), |comm| all_reduce(recorder, comm, words, 0..terms.batches, Op::Max))
+    }
+
+    /// Records the bits of the greatest magnitude of `x` in `words[0]`, over the ranks of `comm` if there is one, who all call it. Bits of infinity
+    /// or above say that a value is not finite.
+    ///
+    /// # Errors
+    /// As [`record`](Self::record).
+    pub fn magnitude(
+        &self,
+        recorder: &mut Recorder,
+        comm: Option<&Communicator>,
+        x: &Array<f32>,
+        words: &Array<u32>,
+    ) -> Result<(), ExchangeError> {
+        recorder.clear(words);
+        let terms = Terms { x, y: None, index: None, sums: 1, batches: 1, total: 1 };
+        self.record_magnitude(recorder, comm, &terms, words)
     }
 
     /// Records `out` = the sums, one batch after the other; over the ranks of `comm` if there is one, who all call it. Submits and waits for
@@ -210,13 +260,14 @@ impl ExactSum {
         }
         let words = self.integers(recorder, comm, terms)?;
         for batch in 0..terms.batches {
-            let params = SumParams { x_start: (batch * terms.sums) as u32, ..terms.params(batch) };
+            let params = SumParams { x_start: (batch * terms.sums) as u32, ..terms.params(recorder, batch) };
             recorder.each(&self.value, &[words.raw(), out.raw()], &params, terms.sums)?;
         }
         Ok(())
     }
 
-    /// The sum of the products of two arrays of one length, over the ranks of `comm` if there is one; NaN if a product is not finite. Waits.
+    /// The sum of the products of two arrays of one length, `total` elements on all ranks of `comm` if there is one; NaN if a product is not
+    /// finite. Waits.
     ///
     /// # Errors
     /// As [`record`](Self::record).
@@ -225,12 +276,9 @@ impl ExactSum {
         recorder: &mut Recorder,
         comm: Option<&Communicator>,
         [x, y]: [&Array<f32>; 2],
+        total: u64,
     ) -> Result<f64, ExchangeError> {
-        let mut total = [x.len()];
-        if let Some(comm) = comm {
-            comm.all_reduce(&mut total, Op::Sum)?;
-        }
-        let terms = Terms { x, y: Some(y), index: None, sums: 1, batches: 1, total: total[0] };
+        let terms = Terms { x, y: Some(y), index: None, sums: 1, batches: 1, total };
         let words = self.integers(recorder, comm, &terms)?;
         let words = recorder.download(&words, 0, 3)?;
         if words[0] >= f32::INFINITY.to_bits() {

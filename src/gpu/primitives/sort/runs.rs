@@ -1,0 +1,163 @@
+//! Runs of keys with equal codes, once the codes are in order.
+//!
+//! Short runs are sorted by insertion. The keys of long ones are found, so that passes over both words sort them alone.
+
+use super::codes::{WideKeys, wide_key};
+use super::plan::{BLOCK, CodeShape, Form, part_of_runs};
+use crate::gpu::primitives::count::Counted;
+use crate::gpu::primitives::scan::Scan;
+use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Profile, Recorder};
+
+crate::gpu::kernel_params! {
+    struct RunParams {
+        count: u32,
+        device: u32,
+        parts: u32,
+        /// Codes per part.
+        chunk: u32,
+        /// As in codes.
+        high_mask: u32,
+        inner_bits: u32,
+        splitters: u32,
+        /// Bits of a word that are its code.
+        code_mask: u32,
+    }
+}
+
+/// Invocations of a workgroup: few, since parts are few and long on a software renderer.
+const GROUP: u32 = 64;
+
+/// Sorts short runs and takes the keys of long ones out and in.
+pub(super) struct Runs {
+    form: Form,
+    short: Kernel,
+    long: Kernel,
+    take: Kernel,
+    restore: Kernel,
+    scan: Scan,
+}
+
+fn source(label: &str, text: &'static str) -> KernelSource {
+    wide_key(KernelSource::new(label, text).params::<RunParams>())
+        .module("gpu::sort::tied", include_str!("../../../../shaders/gpu/sort/tied.wgsl"))
+        .constant("BLOCK", BLOCK)
+        .group(GROUP)
+}
+
+/// All kernels, without those of the scan.
+pub(super) fn kernels() -> [KernelSource; 4] {
+    let copy = |back| {
+        let text = include_str!("../../../../shaders/gpu/sort/run_copy.wgsl");
+        source("primitives::sort_run_copy", text).flag("back", back)
+    };
+    let short = include_str!("../../../../shaders/gpu/sort/short_runs.wgsl");
+    let long = include_str!("../../../../shaders/gpu/sort/long_runs.wgsl");
+    [source("primitives::sort_short_runs", short), source("primitives::sort_long_runs", long), copy(false), copy(true)]
+}
+
+/// Sorted codes of keys.
+pub(super) struct SortedCodes<'a> {
+    pub keys: WideKeys<'a>,
+    pub codes: &'a Array<u32>,
+    /// See [`Codes::record`](super::codes::Codes::record).
+    pub sample: &'a Array<u32>,
+    pub shape: CodeShape,
+}
+
+/// Where the keys of long runs are.
+pub(super) struct LongRuns {
+    ends: Array<u32>,
+    places: Array<u32>,
+    params: RunParams,
+    /// How many there are: one word.
+    pub total: Array<u32>,
+}
+
+impl Runs {
+    pub fn new(form: Form) -> Self {
+        let profile = if form == Form::Software { Profile::Software } else { Profile::Gpu };
+        let [short, long, take, restore] = kernels().map(Kernel::trusted);
+        Runs { form, short, long, take, restore, scan: Scan::with(profile) }
+    }
+
+    /// Records the sorting of short runs: `order` holds the indices of keys in the order of their codes.
+    pub fn sort_short(
+        &self,
+        recorder: &mut Recorder,
+        sorted: &SortedCodes<'_>,
+        counted: &Counted,
+        order: &Array<u32>,
+    ) -> Result<(), DeviceError> {
+        let SortedCodes { keys, codes, sample, .. } = sorted;
+        let params = params(sorted, counted, part_of_runs(self.form, counted.most));
+        let arrays = [codes.raw(), keys.high.raw(), keys.low.raw(), counted.raw(), sample.raw(), order.raw()];
+        recorder.dispatch(&self.short, &arrays, &params, u64::from(params.parts.div_ceil(GROUP)))
+    }
+
+    /// Records the search for long runs.
+    pub fn find_long(
+        &self,
+        recorder: &mut Recorder,
+        sorted: &SortedCodes<'_>,
+        counted: &Counted,
+    ) -> Result<LongRuns, DeviceError> {
+        let gpu = recorder.gpu().clone();
+        let params = params(sorted, counted, BLOCK);
+        let blocks = u64::from(params.parts);
+        let array = |label: &str| gpu.array::<u32>(label, blocks);
+        let (ends, sizes, places) = (array("sort::ends")?, array("sort::sizes")?, array("sort::places")?);
+        let total = gpu.array::<u32>("sort::tied", 1)?;
+        recorder.clear(&total);
+        let SortedCodes { codes, sample, .. } = sorted;
+        let arrays = [codes.raw(), counted.raw(), sample.raw(), ends.raw(), sizes.raw(), total.raw()];
+        recorder.dispatch(&self.long, &arrays, &params, blocks.div_ceil(u64::from(GROUP)))?;
+        self.scan.record(recorder, &sizes, &Counted::known(&gpu, "Sort", blocks)?, &places)?;
+        Ok(LongRuns { ends, places, params, total })
+    }
+
+    /// Records `compact` = the entries of `order` that belong to long runs, in their order.
+    pub fn take(
+        &self,
+        recorder: &mut Recorder,
+        runs: &LongRuns,
+        order: &Array<u32>,
+        compact: &Array<u32>,
+    ) -> Result<(), DeviceError> {
+        copy(recorder, &self.take, runs, order, compact)
+    }
+
+    /// Records the way back of [`take`](Self::take).
+    pub fn restore(
+        &self,
+        recorder: &mut Recorder,
+        runs: &LongRuns,
+        compact: &Array<u32>,
+        order: &Array<u32>,
+    ) -> Result<(), DeviceError> {
+        copy(recorder, &self.restore, runs, compact, order)
+    }
+}
+
+fn params(sorted: &SortedCodes<'_>, counted: &Counted, chunk: u32) -> RunParams {
+    RunParams {
+        count: counted.most,
+        device: counted.device,
+        parts: counted.most.div_ceil(chunk),
+        chunk,
+        high_mask: sorted.keys.high_mask(),
+        inner_bits: sorted.shape.inner_bits,
+        splitters: sorted.shape.splitters,
+        code_mask: u32::MAX >> (u32::BITS - sorted.shape.bits),
+    }
+}
+
+fn copy(
+    recorder: &mut Recorder,
+    kernel: &Kernel,
+    runs: &LongRuns,
+    from: &Array<u32>,
+    to: &Array<u32>,
+) -> Result<(), DeviceError> {
+    let arrays = [runs.ends.raw(), runs.places.raw(), from.raw(), to.raw()];
+    recorder.dispatch(kernel, &arrays, &runs.params, u64::from(runs.params.parts.div_ceil(GROUP)))
+}

@@ -1,0 +1,196 @@
+//! Between what ranks have of their own and what all of them have: collectives as operators.
+
+use super::cost::CallCost;
+use super::error::OperatorError;
+use super::field::{Contents, Field};
+use super::leaf::{Leaf, Support};
+use super::linear::Linear;
+use super::space::Space;
+use super::worker::Worker;
+use crate::comm::Op;
+use crate::exchange::collectives::{all_gather, all_reduce};
+use crate::fft::Values;
+
+/// The values of all ranks' points as one vector on every rank, rank by rank. Its adjoint takes this rank's part of the cotangent, which is the
+/// same on every rank. For small data: every rank holds the whole.
+pub struct Replicate {
+    domain: Space,
+    target: Space,
+    start: u64,
+}
+
+impl Replicate {
+    /// From the only leaf of `domain`, one real number at each point. All ranks call it.
+    ///
+    /// # Errors
+    /// [`OperatorError::Invalid`] for other spaces.
+    pub fn new(worker: &Worker<'_>, domain: &Space) -> Result<Self, OperatorError> {
+        let Some((
+            name,
+            Leaf { support: Support::Points { own, total }, values: Values::Real, components: 1, batch: 1 },
+        )) = domain.only()
+        else {
+            return Err(OperatorError::invalid("replication", format!("{domain} is not one number at each point")));
+        };
+        let mut start = [*own];
+        worker.comm().scan_exclusive(&mut start, Op::Sum)?;
+        Ok(Replicate { domain: domain.clone(), target: Space::of(name, Leaf::vector(*total))?, start: start[0] })
+    }
+
+    fn own(&self) -> u64 {
+        self.domain.only().map_or(0, |(_, leaf)| leaf.len())
+    }
+}
+
+impl Linear for Replicate {
+    fn name(&self) -> String {
+        "replication".into()
+    }
+
+    fn domain(&self) -> &Space {
+        &self.domain
+    }
+
+    fn target(&self) -> &Space {
+        &self.target
+    }
+
+    fn forward(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
+        let (_, recorder, comm) = worker.sums();
+        Ok(all_gather(recorder, comm, x.single()?, y.single()?)?)
+    }
+
+    fn adjoint(&self, worker: &mut Worker<'_>, y: &Field, x: &mut Field) -> Result<(), OperatorError> {
+        Ok(worker.context.recorder.copy(y.single()?, self.start, x.single()?, 0, self.own())?)
+    }
+
+    fn costs(&self) -> [CallCost; 2] {
+        let (own, all) = (4 * self.own(), 4 * self.target.only().map_or(0, |(_, leaf)| leaf.len()));
+        let there = CallCost {
+            messages: u64::from(own < all),
+            sent: if own < all { own } else { 0 },
+            ..CallCost::passes(1, own + all)
+        };
+        [there, CallCost::passes(1, 2 * own)]
+    }
+}
+
+/// The sum over ranks of a vector that each of them has of its own, on every rank: an all-reduce. Its adjoint hands every rank the cotangent, which is
+/// the same on all. Floats are added along a fixed tree over the ranks, so that the bits depend on their number: where they must not, sum what the
+/// vectors are made of with a [`Gather`](super::Gather).
+pub struct SumOverRanks {
+    domain: Space,
+    target: Space,
+}
+
+impl SumOverRanks {
+    /// From the only leaf of `domain`, one real number at each point, as many points on every rank. All ranks call it.
+    ///
+    /// # Errors
+    /// [`OperatorError::Invalid`] for other spaces.
+    pub fn new(worker: &Worker<'_>, domain: &Space) -> Result<Self, OperatorError> {
+        let ranks = worker.comm().size() as u64;
+        match domain.only() {
+            Some((
+                name,
+                Leaf { support: Support::Points { own, total }, values: Values::Real, components: 1, batch: 1 },
+            )) if own * ranks == *total => {
+                Ok(SumOverRanks { domain: domain.clone(), target: Space::of(name, Leaf::vector(*own))? })
+            }
+            _ => {
+                let why = format!("{domain} is not one number at each of as many points on every one of {ranks} ranks");
+                Err(OperatorError::invalid("sum over ranks", why))
+            }
+        }
+    }
+
+    fn len(&self) -> u64 {
+        self.target.only().map_or(0, |(_, leaf)| leaf.len())
+    }
+}
+
+impl Linear for SumOverRanks {
+    fn name(&self) -> String {
+        "sum over ranks".into()
+    }
+
+    fn domain(&self) -> &Space {
+        &self.domain
+    }
+
+    fn target(&self) -> &Space {
+        &self.target
+    }
+
+    fn forward(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
+        let (len, (_, recorder, comm)) = (self.len(), worker.sums());
+        recorder.copy(x.single()?, 0, y.single()?, 0, len)?;
+        Ok(all_reduce(recorder, comm, y.single()?, 0..len, Op::Sum)?)
+    }
+
+    fn adjoint(&self, worker: &mut Worker<'_>, y: &Field, x: &mut Field) -> Result<(), OperatorError> {
+        Ok(worker.context.recorder.copy(y.single()?, 0, x.single()?, 0, self.len())?)
+    }
+
+    fn costs(&self) -> [CallCost; 2] {
+        let (bytes, copy) = (4 * self.len(), CallCost::passes(1, 8 * self.len()));
+        let Some((_, leaf)) = self.domain.only() else { return [copy; 2] };
+        let steps = u64::from((leaf.total() / leaf.len().max(1)).next_power_of_two().ilog2());
+        [CallCost { messages: 2 * steps, sent: 2 * steps * bytes, ..copy }, copy]
+    }
+}
+
+/// Parameters of the host as a vector on the device. Its adjoint waits for the device, since it brings the cotangent to the host.
+pub struct ToDevice {
+    domain: Space,
+    target: Space,
+}
+
+impl ToDevice {
+    /// From the only leaf of `domain`, parameters.
+    ///
+    /// # Errors
+    /// [`OperatorError::Invalid`] for other spaces.
+    pub fn new(domain: &Space) -> Result<Self, OperatorError> {
+        match domain.only() {
+            Some((name, leaf)) if matches!(leaf.support, Support::Parameters { .. }) => {
+                let target = Space::of(name, Leaf { support: Support::Vector { len: leaf.places() }, ..leaf.clone() })?;
+                Ok(ToDevice { domain: domain.clone(), target })
+            }
+            _ => Err(OperatorError::invalid("upload", format!("{domain} is not one leaf of parameters"))),
+        }
+    }
+}
+
+impl Linear for ToDevice {
+    fn name(&self) -> String {
+        "upload".into()
+    }
+
+    fn domain(&self) -> &Space {
+        &self.domain
+    }
+
+    fn target(&self) -> &Space {
+        &self.target
+    }
+
+    fn forward(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
+        let [Contents::Host(values)] = x.contents() else { return Ok(()) };
+        let values: Vec<f32> = values.iter().map(|&value| value as f32).collect();
+        Ok(worker.context.recorder.upload(y.single()?, 0, &values)?)
+    }
+
+    fn adjoint(&self, worker: &mut Worker<'_>, y: &Field, x: &mut Field) -> Result<(), OperatorError> {
+        let y = y.single()?;
+        let values = worker.context.recorder.download(y, 0, y.len())?;
+        if let [Contents::Host(own)] = x.contents_mut() {
+            own.iter_mut().zip(values).for_each(|(own, value)| *own = value.into());
+        }
+        Ok(())
+    }
+
+    fn costs(&self) -> [CallCost; 2] {
+        [CallCost::passes(0, 4 * self.target.only().map_or(0, |(_, leaf)| leaf.len())); 2]
+    }
+}

@@ -1,0 +1,120 @@
+//! Convolution with a field.
+
+use super::cost::CallCost;
+use super::error::OperatorError;
+use super::field::Field;
+use super::fourier::route_cost;
+use super::ghosts::real_cells;
+use super::linear::Linear;
+use super::space::Space;
+use super::worker::Worker;
+use crate::fft::{Norm, Spec, Transform, TransformCallbacks, TransformTuning, Values};
+use crate::gpu::{Array, Callback};
+use crate::grid::extent;
+
+crate::gpu::kernel_params! {
+    struct ConvolveParams {
+        /// The first mode of this rank.
+        convolve_first: [u32; 4],
+        /// Modes of this rank by axis, and 1 for the conjugate.
+        convolve_local: [u32; 4],
+    }
+}
+
+const CALLBACK: &str = "
+// Multiplies a mode by that of the kernel, or by its conjugate.
+fn on_mode(value: Complex, at: vec4<u32>, result: u32) -> Complex {
+    let local = at.xyz - params.convolve_first.xyz;
+    let shape = params.convolve_local;
+    let mode = load_convolve((local.x * shape.y + local.y) * shape.z + local.z);
+    return multiply(value, Complex(mode.x, select(mode.y, -mode.y, shape.w == 1u)));
+}";
+
+/// The periodic convolution `y[c] = sum over d of kernel[d] * x[c - d]` times the volume of a cell: an integral. Its adjoint is the convolution with
+/// the kernel turned round. The modes of the kernel are multiplied where the inverse transform loads its own: six passes and 8 bytes per mode.
+pub struct Convolution {
+    forward: Transform<f32>,
+    inverse: [Transform<f32>; 2],
+    kernel: Array<[f32; 2]>,
+    space: Space,
+}
+
+impl Convolution {
+    /// The convolution of the only leaf of `space`, real cells, with `kernel`, a field of one leaf of the same grid whose cell 0 is its middle. All
+    /// ranks call it.
+    ///
+    /// # Errors
+    /// [`OperatorError::Invalid`] for other spaces; [`OperatorError::Fft`] for what cannot be transformed on this device.
+    pub fn new(worker: &mut Worker<'_>, space: &Space, kernel: &Field) -> Result<Self, OperatorError> {
+        const NAME: &str = "convolution";
+        let (_, leaf, regular) = real_cells(worker, space, NAME)?;
+        let (_, own, other) = real_cells(worker, kernel.space(), NAME)?;
+        if other != regular || own.fields() != 1 {
+            let why = format!("{space} with {}; the kernel is one field of the same grid", kernel.space());
+            return Err(OperatorError::invalid(NAME, why));
+        }
+        let (gpu, tuning) = (worker.gpu().clone(), TransformTuning::of(worker.gpu()));
+        let plain = |fields: u64, callbacks: &TransformCallbacks, norm: Norm| {
+            let spec = Spec::new(Values::Real, regular.shape).fields(fields).norm(norm);
+            Transform::<f32>::with(&gpu, &spec, regular.grid, regular.rank, &tuning, callbacks)
+        };
+        let one = plain(1, &TransformCallbacks::default(), Norm::Backward)?;
+        let modes = one.spectrum(&gpu)?;
+        let (recorder, comms) = worker.parts();
+        one.forward(recorder, comms, kernel.single()?, &one.field_layout(), &modes)?;
+        let part = one.spectrum_part();
+        let ([i, j, k], first) = (extent(&part), [0, 1, 2].map(|a| part[a].start as u32));
+        let inverse = |conjugate: u32| {
+            let params = ConvolveParams {
+                convolve_first: [first[0], first[1], first[2], 0],
+                convolve_local: [i as u32, j as u32, k as u32, conjugate],
+            };
+            // Reads the modes of this rank only, which are all that the transform has.
+            let callback = Callback::trusted(CALLBACK).read("convolve", &modes).params(&params);
+            plain(
+                leaf.fields(),
+                &TransformCallbacks { inverse: Some(callback), ..TransformCallbacks::default() },
+                Norm::Backward,
+            )
+        };
+        let inverse = [inverse(0)?, inverse(1)?];
+        let forward = plain(leaf.fields(), &TransformCallbacks::default(), Norm::Backward)?;
+        Ok(Convolution { forward, inverse, kernel: modes, space: space.clone() })
+    }
+
+    fn run(&self, worker: &mut Worker<'_>, x: &Field, y: &Field, which: usize) -> Result<(), OperatorError> {
+        let (recorder, comms) = worker.parts();
+        let modes = self.forward.spectrum(recorder.gpu())?;
+        let layout = self.forward.field_layout();
+        self.forward.forward(recorder, comms, x.single()?, &layout, &modes)?;
+        Ok(self.inverse[which].inverse(recorder, comms, &modes, None, y.single()?, &layout)?)
+    }
+}
+
+impl Linear for Convolution {
+    fn name(&self) -> String {
+        "convolution".into()
+    }
+
+    fn domain(&self) -> &Space {
+        &self.space
+    }
+
+    fn target(&self) -> &Space {
+        &self.space
+    }
+
+    fn forward(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
+        self.run(worker, x, y, 0)
+    }
+
+    fn adjoint(&self, worker: &mut Worker<'_>, y: &Field, x: &mut Field) -> Result<(), OperatorError> {
+        self.run(worker, y, x, 1)
+    }
+
+    fn costs(&self) -> [CallCost; 2] {
+        let plan = self.forward.plan();
+        let kernel = CallCost::passes(0, 8 * self.kernel.len() * plan.spec.fields);
+        [route_cost(&plan.forward) + route_cost(&plan.inverse) + kernel; 2]
+    }
+}

@@ -1,0 +1,113 @@
+//! Multiplication by fixed values, place by place: masks, weights, transfer functions.
+
+use super::cost::CallCost;
+use super::error::OperatorError;
+use super::field::Field;
+use super::leaf::Support;
+use super::linear::Linear;
+use super::space::Space;
+use super::worker::Worker;
+use crate::fft::Values;
+use crate::gpu::{Array, Element, Kernel, KernelSource, RawArray};
+
+crate::gpu::kernel_params! {
+    struct DiagonalParams {
+        count: u32,
+        places: u32,
+    }
+}
+
+/// The kernel for real or complex values and factors.
+fn source(value: Values, factor: Values, conjugate: bool) -> KernelSource {
+    let element = |values: Values| if values == Values::Complex { Element::Complex32 } else { Element::F32 };
+    KernelSource::new("operators::diagonal", include_str!("../../shaders/operators/diagonal.wgsl"))
+        .params::<DiagonalParams>()
+        .element("Value", element(value))
+        .element("Factor", element(factor))
+        .flag("complex_factor", factor == Values::Complex)
+        .flag("conjugate", conjugate)
+}
+
+/// The kernels.
+pub(super) fn kernels() -> Vec<KernelSource> {
+    use Values::{Complex, Real};
+    [(Real, Real, false), (Complex, Real, false), (Complex, Complex, false), (Complex, Complex, true)]
+        .map(|(value, factor, conjugate)| source(value, factor, conjugate))
+        .into()
+}
+
+/// `y = w x` with a fixed field `w`, which may be complex where `x` is. A mask is one of zeros and ones. `w` has one value for each place, which
+/// counts for all components and all fields of a batch. One pass: 12 bytes per real number.
+pub struct Diagonal {
+    space: Space,
+    factors: Array<f32>,
+    complex: bool,
+    kernels: [Kernel; 2],
+}
+
+impl Diagonal {
+    /// The multiplication of the only leaf of `space` by `factors`, a field of one leaf at the same places. It keeps the handle: factors that change
+    /// later change the operator.
+    ///
+    /// # Errors
+    /// [`OperatorError::Fit`] for factors elsewhere, or complex ones of a real field.
+    pub fn new(space: &Space, factors: &Field) -> Result<Self, OperatorError> {
+        const NAME: &str = "diagonal";
+        let (Some((name, leaf)), Some((_, own))) = (space.only(), factors.space().only()) else {
+            return Err(OperatorError::invalid(NAME, format!("{space} by {}; both have one leaf", factors.space())));
+        };
+        let complex = own.values == Values::Complex;
+        let fits = own.support == leaf.support
+            && own.fields() == 1
+            && (!complex || leaf.values == Values::Complex)
+            && !matches!(leaf.support, Support::Parameters { .. });
+        if !fits {
+            let why = format!(
+                "it is {leaf}, the factors are {own}: one for each place is needed, complex ones for complex values only"
+            );
+            return Err(OperatorError::Fit { operator: NAME.into(), leaf: name.into(), why });
+        }
+        let kernels =
+            [false, true].map(|conjugate| Kernel::trusted(source(leaf.values, own.values, conjugate && complex)));
+        Ok(Diagonal { space: space.clone(), factors: factors.single()?.clone(), complex, kernels })
+    }
+
+    fn run(&self, worker: &mut Worker<'_>, x: &Field, y: &Field, which: usize) -> Result<(), OperatorError> {
+        let Some((_, leaf)) = self.space.only() else { return Ok(()) };
+        let seen = |array: &Array<f32>, complex: bool| -> RawArray {
+            if complex { array.raw().seen_as(Element::Complex32) } else { array.raw().clone() }
+        };
+        let values = leaf.values == Values::Complex;
+        let arrays = [seen(x.single()?, values), seen(&self.factors, self.complex), seen(y.single()?, values)];
+        let count = leaf.places() * leaf.fields();
+        let params = DiagonalParams { count: count as u32, places: leaf.places() as u32 };
+        Ok(worker.context.recorder.each(&self.kernels[which], &arrays.each_ref(), &params, count)?)
+    }
+}
+
+impl Linear for Diagonal {
+    fn name(&self) -> String {
+        "diagonal".into()
+    }
+
+    fn domain(&self) -> &Space {
+        &self.space
+    }
+
+    fn target(&self) -> &Space {
+        &self.space
+    }
+
+    fn forward(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
+        self.run(worker, x, y, 0)
+    }
+
+    fn adjoint(&self, worker: &mut Worker<'_>, y: &Field, x: &mut Field) -> Result<(), OperatorError> {
+        self.run(worker, y, x, 1)
+    }
+
+    fn costs(&self) -> [CallCost; 2] {
+        let len = self.space.only().map_or(0, |(_, leaf)| leaf.len());
+        [CallCost::passes(1, 8 * len + 4 * self.factors.len()); 2]
+    }
+}

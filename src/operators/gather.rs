@@ -1,0 +1,189 @@
+//! Values of a vector at places of a field, and sums of a field over those places: amplitudes by wavenumber, broadcasts, sums.
+
+use super::cost::CallCost;
+use super::error::OperatorError;
+use super::field::Field;
+use super::leaf::{Leaf, Support};
+use super::linear::Linear;
+use super::space::Space;
+use super::worker::Worker;
+use crate::exchange::Terms;
+use crate::fft::Values;
+use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
+
+crate::gpu::kernel_params! {
+    pub(super) struct GatherParams {
+        pub count: u32,
+        pub entries: u32,
+        pub table_start: u32,
+        pub out_start: u32,
+    }
+}
+
+pub(super) fn source(indexed: bool, scatter: bool) -> KernelSource {
+    KernelSource::new("operators::gather", include_str!("../../shaders/operators/gather.wgsl"))
+        .params::<GatherParams>()
+        .flag("indexed", indexed)
+        .flag("scatter", scatter)
+}
+
+/// The kernels.
+pub(super) fn kernels() -> Vec<KernelSource> {
+    [[false, false], [true, false], [true, true]].map(|[indexed, scatter]| source(indexed, scatter)).into()
+}
+
+/// `y[i] = x[index[i]]`: each place of a field takes an entry of a vector, or 0. Its [`Adjoint`](super::Adjoint) sums the field over the places
+/// of each entry, exactly and so the same for every number of ranks: [`ExactSum`](crate::exchange::ExactSum).
+///
+/// | domain | index | this is | its adjoint is |
+/// |---|---|---|---|
+/// | one number | none | a broadcast | a sum |
+/// | an amplitude for each bin | of modes, from [`Wavenumbers`](super::Wavenumbers) | amplitudes by wavenumber | a binned sum |
+/// | a number for each line | of samples | - | sums along lines |
+///
+/// Cost on a GPU: 8 bytes per place there, 8 and 8 in two passes back; between ranks a word and then two words per entry, by trees.
+pub struct Gather {
+    domain: Space,
+    target: Space,
+    index: Option<Array<u32>>,
+    kernel: Kernel,
+}
+
+impl Gather {
+    /// From the vector of `domain` to the leaf of `target`, whose place `i` takes the entry `index[i]`, or 0 where there is no such entry. Both are
+    /// real, of one component and the same batch.
+    ///
+    /// # Errors
+    /// [`OperatorError::Invalid`] for other spaces, or another number of indices than places.
+    pub fn new(domain: &Space, target: &Space, index: Array<u32>) -> Result<Self, OperatorError> {
+        let (_, leaf) = Self::check(domain, target)?;
+        if index.len() != leaf.places() {
+            let why = format!("{} indices for {} places", index.len(), leaf.places());
+            return Err(OperatorError::invalid("gather", why));
+        }
+        Ok(Gather {
+            domain: domain.clone(),
+            target: target.clone(),
+            index: Some(index),
+            kernel: Kernel::trusted(source(true, false)),
+        })
+    }
+
+    /// From the only number of `domain` to all places of `target`. Its adjoint is the sum.
+    ///
+    /// # Errors
+    /// [`OperatorError::Invalid`] for other spaces.
+    pub fn broadcast(domain: &Space, target: &Space) -> Result<Self, OperatorError> {
+        let (entries, _) = Self::check(domain, target)?;
+        if entries != 1 {
+            return Err(OperatorError::invalid(
+                "gather",
+                format!("a vector of {entries}, from which places take no entry"),
+            ));
+        }
+        Ok(Gather {
+            domain: domain.clone(),
+            target: target.clone(),
+            index: None,
+            kernel: Kernel::trusted(source(false, false)),
+        })
+    }
+
+    /// The entries of the domain, and the leaf of the target.
+    fn check<'a>(domain: &Space, target: &'a Space) -> Result<(u64, &'a Leaf), OperatorError> {
+        let simple = |leaf: &Leaf| leaf.components == 1 && leaf.values == Values::Real;
+        match (domain.only(), target.only()) {
+            (Some((_, from)), Some((_, to)))
+                if simple(from)
+                    && simple(to)
+                    && from.batch == to.batch
+                    && matches!(from.support, Support::Vector { .. })
+                    && !matches!(to.support, Support::Parameters { .. }) =>
+            {
+                Ok((from.places(), to))
+            }
+            _ => {
+                let why =
+                    format!("from {domain} to {target}; it takes one real vector to one real field of the same batch");
+                Err(OperatorError::invalid("gather", why))
+            }
+        }
+    }
+
+    fn leaves(&self) -> Result<[&Leaf; 2], OperatorError> {
+        match (self.domain.only(), self.target.only()) {
+            (Some((_, from)), Some((_, to))) => Ok([from, to]),
+            _ => Err(OperatorError::invalid("gather", "spaces of more than one leaf")),
+        }
+    }
+}
+
+/// Records a gather or a scatter of each field of a batch: `strides` are the elements between them in `from` and `to`.
+pub(super) fn record(
+    recorder: &mut Recorder,
+    kernel: &Kernel,
+    arrays: (&Array<f32>, Option<&Array<u32>>, &Array<f32>),
+    [count, entries]: [u64; 2],
+    batch: u64,
+    strides: [u64; 2],
+) -> Result<(), DeviceError> {
+    let (from, index, to) = arrays;
+    for number in 0..batch {
+        let params = GatherParams {
+            count: count as u32,
+            entries: entries as u32,
+            table_start: (number * strides[0]) as u32,
+            out_start: (number * strides[1]) as u32,
+        };
+        let arrays: Vec<_> = std::iter::once(from.raw()).chain(index.map(Array::raw)).chain([to.raw()]).collect();
+        recorder.each(kernel, &arrays, &params, count)?;
+    }
+    Ok(())
+}
+
+impl Linear for Gather {
+    fn name(&self) -> String {
+        if self.index.is_some() { "gather".into() } else { "broadcast".into() }
+    }
+
+    fn domain(&self) -> &Space {
+        &self.domain
+    }
+
+    fn target(&self) -> &Space {
+        &self.target
+    }
+
+    fn forward(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
+        let [from, to] = self.leaves()?;
+        let (entries, places) = (from.places(), to.places());
+        let arrays = (x.single()?, self.index.as_ref(), y.single()?);
+        let recorder = &mut worker.context.recorder;
+        Ok(record(recorder, &self.kernel, arrays, [places, entries], to.batch, [entries, places])?)
+    }
+
+    fn adjoint(&self, worker: &mut Worker<'_>, y: &Field, x: &mut Field) -> Result<(), OperatorError> {
+        let [from, to] = self.leaves()?;
+        let terms = Terms {
+            x: y.single()?,
+            y: None,
+            index: self.index.as_ref(),
+            sums: from.places(),
+            batches: to.batch,
+            total: to.total() / to.batch,
+        };
+        let (sum, recorder, comm) = worker.sums();
+        Ok(sum.record(recorder, to.is_distributed().then_some(comm), &terms, x.single()?)?)
+    }
+
+    fn costs(&self) -> [CallCost; 2] {
+        let Ok([from, to]) = self.leaves() else { return [CallCost::default(); 2] };
+        let index = if self.index.is_some() { 4 * to.places() * to.batch } else { 0 };
+        let there = CallCost::passes(to.batch, 4 * to.len() + index);
+        let back = CallCost::passes(3 * to.batch, 8 * to.len() + index + 12 * from.len());
+        let ranks = to.regular().map_or(1, |regular| regular.grid.ranks() as u64);
+        // Two reductions and what they spread again, by trees: messages of one rank at most.
+        let steps = u64::from(ranks.next_power_of_two().ilog2());
+        [there, CallCost { messages: 4 * steps, sent: 2 * steps * (4 * to.batch + 8 * from.len()), ..back }]
+    }
+}

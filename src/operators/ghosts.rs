@@ -1,0 +1,191 @@
+//! Fields with ghost cells as operators: filling ghosts, and adding them to their owners.
+
+use super::cost::CallCost;
+use super::error::OperatorError;
+use super::field::Field;
+use super::fourier::{cells_of, cut_alike};
+use super::leaf::{Leaf, RegularGrid};
+use super::linear::Linear;
+use super::space::Space;
+use super::worker::Worker;
+use crate::exchange::ghost_cells::{Cells, GhostCells};
+use crate::exchange::{ExchangeError, GridComms};
+use crate::fft::Values;
+use crate::gpu::{Array, Kernel, KernelSource, Recorder};
+use crate::grid::{Cost, FieldLayout, GhostPlan, extent, volume};
+
+crate::gpu::kernel_params! {
+    struct EmbedParams {
+        /// Own cells, and fields.
+        own: [u32; 4],
+        /// The first own cell in the array, and the strides.
+        origin: [u32; 4],
+        /// Cells of a field with its ghosts.
+        field: u32,
+    }
+}
+
+fn embed(back: bool) -> KernelSource {
+    KernelSource::new("operators::embed", include_str!("../../shaders/operators/embed.wgsl"))
+        .params::<EmbedParams>()
+        .flag("back", back)
+}
+
+/// The kernels.
+pub(super) fn kernels() -> Vec<KernelSource> {
+    [false, true].map(embed).into()
+}
+
+/// Moves fields in and out of layouts with ghosts.
+pub(crate) struct Ghosted {
+    ghosts: GhostCells,
+    fields: u64,
+    embed: [Kernel; 2],
+}
+
+impl Ghosted {
+    /// For `fields` fields of a grid with these widths of ghosts.
+    pub fn new(regular: &RegularGrid, widths: [[u64; 2]; 3], fields: u64) -> Self {
+        Self::of(GhostPlan::new(regular.shape, regular.grid, regular.rank, widths, [true; 3]), fields)
+    }
+
+    /// For `fields` fields with the ghosts of `plan`.
+    pub fn of(plan: GhostPlan, fields: u64) -> Self {
+        let embed = [false, true].map(|back| Kernel::trusted(embed(back)));
+        Ghosted { ghosts: GhostCells::new(plan), fields, embed }
+    }
+
+    /// How a field lies with its ghosts.
+    pub fn layout(&self) -> &FieldLayout {
+        self.ghosts.layout()
+    }
+
+    /// The exchange of ghosts.
+    pub fn ghosts(&self) -> &GhostCells {
+        &self.ghosts
+    }
+
+    fn params(&self) -> (EmbedParams, u64) {
+        let layout = self.layout();
+        let ([n0, n1, n2], [i, j, k]) = (extent(&layout.own), layout.strides());
+        let params = EmbedParams {
+            own: [n0, n1, n2, self.fields].map(|n| n as u32),
+            origin: [layout.offset(), i, j, k].map(|n| n as u32),
+            field: layout.len() as u32,
+        };
+        (params, volume(&layout.own) * self.fields)
+    }
+
+    /// `whole` = the cells of `own` and their ghosts.
+    pub fn fill(
+        &self,
+        recorder: &mut Recorder,
+        comms: &mut GridComms,
+        own: &Array<f32>,
+        whole: &Array<f32>,
+    ) -> Result<(), ExchangeError> {
+        let (params, count) = self.params();
+        recorder.each(&self.embed[0], &[own.raw(), whole.raw()], &params, count)?;
+        self.ghosts.exchange(recorder, comms, whole, Cells::Float)
+    }
+
+    /// `own` = the cells of `whole`, with what ghosts of all ranks have for them. Changes `whole`.
+    pub fn collect(
+        &self,
+        recorder: &mut Recorder,
+        comms: &mut GridComms,
+        whole: &Array<f32>,
+        own: &Array<f32>,
+    ) -> Result<(), ExchangeError> {
+        self.ghosts.reduce(recorder, comms, whole, Cells::Float)?;
+        let (params, count) = self.params();
+        Ok(recorder.each(&self.embed[1], &[whole.raw(), own.raw()], &params, count)?)
+    }
+
+    /// What either costs this rank.
+    pub fn cost(&self) -> CallCost {
+        let plan = self.ghosts.plan();
+        let (mut cost, mut cells) = (Cost::default(), 0);
+        for sweep in &plan.sweeps {
+            for link in &sweep.owned {
+                cells += link.block.len();
+                cost.messages += 1;
+                cost.sent += 4 * self.fields * link.block.len();
+            }
+        }
+        let links: usize = plan.sweeps.iter().map(|sweep| sweep.owned.len() + sweep.ghosts.len()).sum();
+        let bytes = 8 * self.fields * (volume(&self.layout().own) + 2 * cells);
+        CallCost::passes(1 + links as u64, bytes).with(cost)
+    }
+}
+
+/// Fills ghost cells: from cells to cells with ghosts. Its adjoint adds ghosts to the cells that they stand for, in an order that depends on
+/// how the grid is cut; operators that need ghosts for themselves ([`Stencil`](super::Stencil), [`Readout`](super::Readout)) have adjoints
+/// that do not.
+pub struct Ghosts {
+    ghosted: Ghosted,
+    domain: Space,
+    target: Space,
+}
+
+impl Ghosts {
+    /// Ghosts of these `widths` below and above by axis for the only leaf of `domain`, real cells without ghosts; the same on all ranks.
+    ///
+    /// # Errors
+    /// [`OperatorError::Invalid`] for other spaces.
+    pub fn new(worker: &Worker<'_>, domain: &Space, widths: [[u64; 2]; 3]) -> Result<Self, OperatorError> {
+        const NAME: &str = "ghost cells";
+        let (name, leaf, regular) = real_cells(worker, domain, NAME)?;
+        let target = Space::of(name, leaf.clone().ghosts(widths))?;
+        Ok(Ghosts { ghosted: Ghosted::new(regular, widths, leaf.fields()), domain: domain.clone(), target })
+    }
+}
+
+/// The only leaf of a space, real cells without ghosts that are cut as the worker's exchanges are.
+pub(super) fn real_cells<'a>(
+    worker: &Worker<'_>,
+    space: &'a Space,
+    operator: &str,
+) -> Result<(&'a str, &'a Leaf, &'a RegularGrid), OperatorError> {
+    let found = cells_of(space, operator)?;
+    cut_alike(found.2, &worker.comms, operator)?;
+    match found.1.values {
+        Values::Real => Ok(found),
+        Values::Complex => {
+            Err(OperatorError::invalid(operator, "complex fields; give real and imaginary parts as two components"))
+        }
+    }
+}
+
+impl Linear for Ghosts {
+    fn name(&self) -> String {
+        "ghost cells".into()
+    }
+
+    fn domain(&self) -> &Space {
+        &self.domain
+    }
+
+    fn target(&self) -> &Space {
+        &self.target
+    }
+
+    fn forward(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
+        let (recorder, comms) = worker.parts();
+        Ok(self.ghosted.fill(recorder, comms, x.single()?, y.single()?)?)
+    }
+
+    fn adjoint(&self, worker: &mut Worker<'_>, y: &Field, x: &mut Field) -> Result<(), OperatorError> {
+        let (recorder, comms) = worker.parts();
+        let y = y.single()?;
+        let whole = recorder.gpu().array("operators::ghosts", y.len())?;
+        recorder.copy(y, 0, &whole, 0, y.len())?;
+        Ok(self.ghosted.collect(recorder, comms, &whole, x.single()?)?)
+    }
+
+    fn costs(&self) -> [CallCost; 2] {
+        let cost = self.ghosted.cost();
+        let len = self.ghosted.layout().len() * self.ghosted.fields;
+        [cost, cost + CallCost::passes(1, 8 * len)]
+    }
+}

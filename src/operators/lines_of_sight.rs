@@ -1,0 +1,213 @@
+//! Integrals along lines of sight.
+
+use std::ops::Range;
+
+use super::cost::CallCost;
+use super::error::OperatorError;
+use super::field::{Contents, Field};
+use super::gather::Gather;
+use super::ghosts::real_cells;
+use super::leaf::{Leaf, RegularGrid};
+use super::linear::{Adjoint, Linear};
+use super::readout::{Readout, cell_of};
+use super::space::Space;
+use super::worker::Worker;
+use crate::gpu::Array;
+use crate::mesh::Window;
+
+/// Integrals along lines of sight through a periodic box: the sum of the field at samples in the middle of equal steps, times the step, by CIC. A
+/// result for each line is on every rank.
+pub struct LinesOfSight {
+    readout: Readout,
+    /// Steps of the samples of this rank.
+    weights: Array<f32>,
+    sums: Adjoint<Gather>,
+    target: Space,
+}
+
+/// A line from one point to another.
+pub type Line = [[f64; 3]; 2];
+
+impl LinesOfSight {
+    /// Integrals of the only leaf of `domain`, one real field of cells, along `lines`, the same on every rank, with steps of `step` at most. Each rank
+    /// takes the samples in its own cells. All ranks call it. Submits what was recorded before.
+    ///
+    /// # Errors
+    /// [`OperatorError::Invalid`] for other spaces, a step that is no length, lines that are not finite or without length.
+    pub fn new(worker: &mut Worker<'_>, domain: &Space, lines: &[Line], step: f64) -> Result<Self, OperatorError> {
+        const NAME: &str = "lines of sight";
+        let (name, leaf, regular) = real_cells(worker, domain, NAME)?;
+        if leaf.fields() != 1 {
+            return Err(OperatorError::invalid(NAME, format!("{domain} is not one field")));
+        }
+        if !(step.is_finite() && step > 0.0) {
+            return Err(OperatorError::invalid(NAME, format!("a step of {step}; it must be a length")));
+        }
+        let (mut positions, mut steps, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
+        for (number, [from, to]) in lines.iter().enumerate() {
+            let length = (0..3).map(|a| (to[a] - from[a]).powi(2)).sum::<f64>().sqrt();
+            if !(length.is_finite() && length > 0.0 && length / step < f64::from(u32::MAX)) {
+                return Err(OperatorError::invalid(
+                    NAME,
+                    format!("line {number} from {from:?} to {to:?} in steps of {step}"),
+                ));
+            }
+            let samples = (length / step).ceil() as u64;
+            let t = |sample: u64| (sample as f64 + 0.5) / samples as f64;
+            for range in samples_near(regular, [*from, *to], samples) {
+                for sample in range {
+                    let position = [0, 1, 2].map(|a| from[a] + t(sample) * (to[a] - from[a]));
+                    if regular.owns(cell_of(regular, position)) {
+                        positions.push(position);
+                        steps.push((length / samples as f64) as f32);
+                        numbers.push(number as u32);
+                    }
+                }
+            }
+        }
+        let readout = Readout::new(worker, domain, Window::Cic, &positions)?;
+        let upload = |worker: &mut Worker<'_>, words: &[u32]| -> Result<Array<u32>, OperatorError> {
+            let array = worker.gpu().array("operators::lines", words.len() as u64)?;
+            worker.context.recorder.upload(&array, 0, words)?;
+            Ok(array)
+        };
+        let weights = upload(worker, bytemuck::cast_slice(&steps))?.cast()?;
+        let index = upload(worker, &numbers)?;
+        let target = Space::of(name, Leaf::vector(lines.len() as u64))?;
+        let sums = Adjoint(Gather::new(&target, Linear::target(&readout), index)?);
+        Ok(LinesOfSight { readout, weights, sums, target })
+    }
+
+    /// Values at the samples, times their steps or to be.
+    fn samples(&self, worker: &Worker<'_>) -> Result<[Field; 2], OperatorError> {
+        let field = || Field::new(worker.gpu(), Linear::target(&self.readout));
+        Ok([field()?, field()?])
+    }
+
+    fn weigh(&self, worker: &mut Worker<'_>, x: &Field, y: &Field) -> Result<(), OperatorError> {
+        let weights = Field::over(Linear::target(&self.readout), vec![Contents::Device(self.weights.clone())])?;
+        worker.product(x, &weights, y)
+    }
+}
+
+impl Linear for LinesOfSight {
+    fn name(&self) -> String {
+        "lines of sight".into()
+    }
+
+    fn domain(&self) -> &Space {
+        Linear::domain(&self.readout)
+    }
+
+    fn target(&self) -> &Space {
+        &self.target
+    }
+
+    fn forward(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
+        let [mut samples, weighted] = self.samples(worker)?;
+        self.readout.forward(worker, x, &mut samples)?;
+        self.weigh(worker, &samples, &weighted)?;
+        self.sums.forward(worker, &weighted, y)
+    }
+
+    fn adjoint(&self, worker: &mut Worker<'_>, y: &Field, x: &mut Field) -> Result<(), OperatorError> {
+        let [mut samples, weighted] = self.samples(worker)?;
+        self.sums.adjoint(worker, y, &mut samples)?;
+        self.weigh(worker, &samples, &weighted)?;
+        self.readout.adjoint(worker, &weighted, x)
+    }
+
+    fn costs(&self) -> [CallCost; 2] {
+        let ([there, back], [sums, spread]) = (self.readout.costs(), self.sums.costs());
+        let weigh = CallCost::passes(1, 12 * self.weights.len());
+        [there + weigh + sums, back + weigh + spread]
+    }
+}
+
+/// Ranges of samples of a line, of which none beyond is in this rank's cells: where the line is within a cell of them along both axes that are cut,
+/// in any period of the box. In order, and none twice.
+fn samples_near(regular: &RegularGrid, [from, to]: Line, samples: u64) -> Vec<Range<u64>> {
+    let (part, distances) = (regular.part(), regular.distances());
+    if part.iter().any(Range::is_empty) {
+        return Vec::new();
+    }
+    let whole = 0..samples;
+    let mut ranges = vec![whole];
+    for a in 0..2 {
+        if regular.grid.along(a) == 1 {
+            continue;
+        }
+        let (low, high) = ((part[a].start as f64 - 1.0) * distances[a], (part[a].end as f64 + 1.0) * distances[a]);
+        let ends = [from[a].min(to[a]), from[a].max(to[a])];
+        let periods =
+            ((ends[0] - high) / regular.size[a]).floor() as i64..=((ends[1] - low) / regular.size[a]).ceil() as i64;
+        // The samples at which the line enters and leaves the rank's cells in a period.
+        let crossed = periods.filter_map(|period| {
+            let at =
+                |x: f64| (x + period as f64 * regular.size[a] - from[a]) / (to[a] - from[a]) * samples as f64 - 0.5;
+            let [one, other] = [at(low), at(high)];
+            if to[a] == from[a] {
+                let inside = (low..=high).contains(&(from[a] - period as f64 * regular.size[a]));
+                return inside.then_some(0..samples);
+            }
+            let (first, last) = (one.min(other).floor().max(0.0), one.max(other).ceil().min(samples as f64 - 1.0));
+            (first <= last).then_some(first as u64..last as u64 + 1)
+        });
+        let mut crossed: Vec<Range<u64>> = crossed.collect();
+        crossed.sort_by_key(|range| range.start);
+        ranges = intersections(&ranges, &crossed);
+    }
+    ranges
+}
+
+/// What ordered ranges without overlaps share with ordered ranges that may overlap.
+fn intersections(ranges: &[Range<u64>], others: &[Range<u64>]) -> Vec<Range<u64>> {
+    let mut found: Vec<Range<u64>> = Vec::new();
+    for range in ranges {
+        for other in others {
+            let after = found.last().map_or(0, |last| last.end);
+            let shared = range.start.max(other.start).max(after)..range.end.min(other.end);
+            if !shared.is_empty() {
+                found.push(shared);
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grid::Grid;
+
+    #[test]
+    fn no_sample_of_a_rank_is_left_out_and_none_comes_twice() {
+        let lines = [
+            [[0.1, 0.2, 0.3], [1.9, 2.2, 2.8]],
+            [[0.5, 0.5, 0.0], [0.5, 0.5, 3.0]],
+            [[-3.7, 2.4, 2.9], [7.6, -9.1, 3.3]],
+            [[1.0, 1.0, 1.0], [1.0, 7.5, 1.0]],
+            [[7.0, 0.0, 0.0], [-7.0, 0.0, 0.0]],
+        ];
+        for parts in [[1, 1], [3, 1], [2, 2], [1, 4], [5, 1]] {
+            let ranks = parts[0] * parts[1];
+            let grid = Grid::new(parts, ranks).unwrap();
+            for line in lines {
+                let samples = 97;
+                let mut taken = vec![0; samples as usize];
+                let mut visited = 0;
+                for rank in 0..ranks {
+                    let regular = RegularGrid { shape: [4, 10, 6], size: [2.0, 5.0, 3.0], grid, rank };
+                    for sample in samples_near(&regular, line, samples).into_iter().flatten() {
+                        let t = (sample as f64 + 0.5) / samples as f64;
+                        let position = [0, 1, 2].map(|a| line[0][a] + t * (line[1][a] - line[0][a]));
+                        visited += 1;
+                        taken[sample as usize] += u32::from(regular.owns(cell_of(&regular, position)));
+                    }
+                }
+                assert!(taken.iter().all(|&times| times == 1), "{parts:?} {line:?} {taken:?}");
+                assert!(visited <= 4 * samples, "{parts:?} {line:?}: {visited}");
+            }
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! A pointwise function: its graph, arguments and results.
+
+use std::ops::Range;
+
+use wgpu::naga::front::wgsl;
+use wgpu::naga::valid::{Capabilities, ValidationFlags, Validator};
+use wgpu::naga::{ScalarKind, Span, TypeInner};
+
+use super::error::PointwiseError;
+use super::graph::{Binary, Graph, Node, Op};
+use super::lower::{Lowering, Value};
+
+/// An argument of a pointwise function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Argument {
+    /// Its name.
+    pub name: String,
+    /// Components: 1 of a number, 2 to 4 of a vector.
+    pub width: u32,
+}
+
+/// A function of the values of fields at one place.
+///
+/// - Arguments and results are `f32` and vectors of it. Inside there may be `let`, `var`, structures, `if`, `select`, calls of
+///   other functions of the text, constants, and all builtin functions of floats. Loops, integers (but for constant indices), variables outside
+///   and stores into them are refused with the line.
+/// - `if` computes both branches and chooses. What a branch that is not taken would add to a derivative is zero, also where it is infinite.
+/// - Where a function has no derivative, `abs` at 0 has 0, `min` and `max` take the first at a tie.
+/// - Rounding: a function is computed component by component, in the order of the text; a compiler may contract products and sums.
+///
+/// ```
+/// use meshloom::operators::Pointwise;
+///
+/// let flow = Pointwise::new("fn f(x: f32, rate: f32) -> f32 { return exp(rate * x) / (1.0 + x * x); }", "f")?;
+/// assert_eq!(flow.evaluate(&[0.0, 3.0]), [1.0]);
+/// // d/dx = 3, d/d rate = 0 there.
+/// assert_eq!(flow.vjp().evaluate(&[0.0, 3.0, 1.0]), [3.0, 0.0]);
+/// # Ok::<(), meshloom::operators::PointwiseError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Pointwise {
+    graph: Graph,
+    arguments: Vec<Argument>,
+    results: Vec<Argument>,
+    /// Components of all results.
+    outputs: Vec<Node>,
+}
+
+impl Pointwise {
+    /// The function `name` of a text in WGSL.
+    ///
+    /// # Errors
+    /// [`PointwiseError`], with the line.
+    pub fn new(text: &str, name: &str) -> Result<Self, PointwiseError> {
+        let module = wgsl::parse_str(text).map_err(|error| PointwiseError::Wgsl(error.emit_to_string(text)))?;
+        let mut validator = Validator::new(ValidationFlags::all(), Capabilities::empty());
+        validator.validate(&module).map_err(|error| PointwiseError::Wgsl(error.emit_to_string(text)))?;
+        let of_name = |function: &&wgpu::naga::Function| function.name.as_deref() == Some(name);
+        let Some(function) = module.functions.iter().map(|(_, function)| function).find(of_name) else {
+            return Err(PointwiseError::Signature(format!("the text has no function `{name}`")));
+        };
+        let mut lowering = Lowering { module: &module, source: text, graph: Graph::default() };
+        let (mut arguments, mut values, mut component) = (Vec::new(), Vec::new(), 0);
+        for (number, argument) in function.arguments.iter().enumerate() {
+            let name = argument.name.clone().unwrap_or_else(|| format!("argument {number}"));
+            let ty = &module.types[argument.ty].inner;
+            let Some(width) = width(ty) else {
+                let why = format!("`{name}` is neither f32 nor a vector of f32");
+                return Err(PointwiseError::Signature(why));
+            };
+            let nodes = (component..component + width).map(|number| Value::Scalar(lowering.graph.input(number)));
+            let mut nodes: Vec<Value> = nodes.collect();
+            values.push(if width == 1 { nodes.remove(0) } else { Value::Composite(nodes) });
+            component += width;
+            arguments.push(Argument { name, width });
+        }
+        if function.result.as_ref().and_then(|result| width(&module.types[result.ty].inner)).is_none() {
+            return Err(PointwiseError::Signature(format!("`{name}` returns neither f32 nor a vector of f32")));
+        }
+        let value = lowering.call(function, values, 0, Span::UNDEFINED)?;
+        let outputs = value.scalars().unwrap_or_default();
+        let results = vec![Argument { name: name.into(), width: outputs.len() as u32 }];
+        Ok(Pointwise { graph: lowering.graph, arguments, results, outputs })
+    }
+
+    /// The function that gives its arguments back.
+    pub(in crate::operators) fn identity(arguments: Vec<Argument>) -> Self {
+        let mut graph = Graph::default();
+        let outputs = (0..total(&arguments)).map(|number| graph.input(number)).collect();
+        Pointwise { graph, results: arguments.clone(), arguments, outputs }
+    }
+
+    /// `function(a, b)`, component by component.
+    pub(in crate::operators) fn componentwise(function: Binary, width: u32) -> Self {
+        let mut graph = Graph::default();
+        let mut of = |component| {
+            let (a, b) = (graph.input(component), graph.input(width + component));
+            graph.binary(function, a, b)
+        };
+        let outputs = (0..width).map(&mut of).collect();
+        let argument = |name: &str| Argument { name: name.into(), width };
+        Pointwise { graph, arguments: vec![argument("a"), argument("b")], results: vec![argument("result")], outputs }
+    }
+
+    /// The arguments, in order.
+    pub fn arguments(&self) -> &[Argument] {
+        &self.arguments
+    }
+
+    /// The results, in order: one, called as the function, of a function in WGSL; one for each argument of a [`vjp`](Self::vjp).
+    pub fn results(&self) -> &[Argument] {
+        &self.results
+    }
+
+    /// Components of all results.
+    pub fn width(&self) -> u32 {
+        self.outputs.len() as u32
+    }
+
+    /// Components of all arguments.
+    fn components(&self) -> u32 {
+        total(&self.arguments)
+    }
+
+    /// Arithmetic operations per place: what a kernel of it does.
+    pub fn operations(&self) -> usize {
+        self.graph.needed(self.outputs.iter().copied()).len()
+    }
+
+    /// `next` with this function's result as its argument number `argument`: one function, computed in one go. Its arguments are those
+    /// of this one, then the others of `next`.
+    ///
+    /// # Errors
+    /// [`PointwiseError::Mismatch`] when there is no such argument, or it has another number of components.
+    pub fn then(&self, next: &Pointwise, argument: usize) -> Result<Pointwise, PointwiseError> {
+        let Some(wanted) = next.arguments.get(argument) else {
+            let why = format!("a function of {} arguments has no argument number {argument}", next.arguments.len());
+            return Err(PointwiseError::Mismatch(why));
+        };
+        if wanted.width != self.width() {
+            let Argument { name, width } = wanted;
+            let why = format!("`{name}` has {width} components, the result before it {}", self.width());
+            return Err(PointwiseError::Mismatch(why));
+        }
+        let (mut graph, mut arguments) = (self.graph.clone(), self.arguments.clone());
+        let (mut inputs, mut component) = (Vec::new(), self.components());
+        for (number, other) in next.arguments.iter().enumerate() {
+            if number == argument {
+                inputs.extend(&self.outputs);
+                continue;
+            }
+            inputs.extend((component..component + other.width).map(|number| graph.input(number)));
+            component += other.width;
+            arguments.push(other.clone());
+        }
+        let outputs = graph.graft(&next.graph, &inputs, &next.outputs);
+        Ok(Pointwise { graph, arguments, results: next.results.clone(), outputs })
+    }
+
+    /// `next` of this function's results, where its argument `i` is the result number `from[i]`.
+    pub(in crate::operators) fn followed_by(&self, next: &Pointwise, from: &[usize]) -> Self {
+        let places = ranges(&self.results);
+        let inputs: Vec<Node> =
+            from.iter().flat_map(|&result| &self.outputs[places[result].clone()]).copied().collect();
+        let mut graph = self.graph.clone();
+        let outputs = graph.graft(&next.graph, &inputs, &next.outputs);
+        Pointwise { graph, arguments: self.arguments.clone(), results: next.results.clone(), outputs }
+    }
+
+    /// The results of this function and then those of `other`, whose argument `i` is this one's argument number `shared[i]`, or one more.
+    pub(in crate::operators) fn beside(&self, other: &Pointwise, shared: &[Option<usize>]) -> Self {
+        let (mut graph, mut arguments) = (self.graph.clone(), self.arguments.clone());
+        let mut inputs = Vec::new();
+        for (argument, shared) in other.arguments.iter().zip(shared) {
+            let number = shared.unwrap_or_else(|| {
+                arguments.push(argument.clone());
+                arguments.len() - 1
+            });
+            inputs.extend(ranges(&arguments)[number].clone().map(|component| graph.input(component as u32)));
+        }
+        let more = graph.graft(&other.graph, &inputs, &other.outputs);
+        let results = [&self.results[..], &other.results].concat();
+        Pointwise { graph, arguments, results, outputs: [&self.outputs[..], &more].concat() }
+    }
+
+    /// The same with its arguments in another order: argument `i` is the one that was number `order[i]`.
+    pub(in crate::operators) fn reordered(&self, order: &[usize]) -> Self {
+        let arguments: Vec<Argument> = order.iter().map(|&old| self.arguments[old].clone()).collect();
+        let places = ranges(&arguments);
+        let (mut graph, mut inputs) = (Graph::default(), vec![None; self.components() as usize]);
+        for (new, &old) in order.iter().enumerate() {
+            for (component, input) in places[new].clone().zip(ranges(&self.arguments)[old].clone()) {
+                inputs[input] = Some(graph.input(component as u32));
+            }
+        }
+        let inputs: Vec<Node> = inputs.into_iter().flatten().collect();
+        let outputs = graph.graft(&self.graph, &inputs, &self.outputs);
+        Pointwise { graph, arguments, results: self.results.clone(), outputs }
+    }
+
+    /// The same with its results in another order, or only some of them: result `i` is the one that was number `order[i]`.
+    pub(in crate::operators) fn with_results(&self, order: &[usize]) -> Self {
+        let places = ranges(&self.results);
+        let outputs = order.iter().flat_map(|&old| &self.outputs[places[old].clone()]).copied().collect();
+        let results = order.iter().map(|&old| self.results[old].clone()).collect();
+        Pointwise { graph: self.graph.clone(), arguments: self.arguments.clone(), results, outputs }
+    }
+
+    /// Whether each argument matters at all.
+    pub(super) fn used(&self) -> Vec<bool> {
+        let mut used = vec![false; self.components() as usize];
+        for node in self.graph.needed(self.outputs.iter().copied()) {
+            if let Op::Input(number) = self.graph.op(node) {
+                used[number as usize] = true;
+            }
+        }
+        ranges(&self.arguments).into_iter().map(|range| used[range].contains(&true)).collect()
+    }
+
+    /// The derivative times a vector: a function of the arguments and of a tangent for each (`d_` before the name), which gives the
+    /// tangent of the result.
+    pub fn jvp(&self) -> Pointwise {
+        let mut graph = self.graph.clone();
+        let count = self.components();
+        let tangents: Vec<_> = (count..2 * count).map(|number| Some(graph.input(number))).collect();
+        let found = graph.forward(&self.outputs, &tangents);
+        let outputs = found.into_iter().map(|node| node.unwrap_or_else(|| graph.number(0.0))).collect();
+        let tangents =
+            self.arguments.iter().map(|Argument { name, width }| Argument { name: format!("d_{name}"), width: *width });
+        let arguments = self.arguments.iter().cloned().chain(tangents).collect();
+        let results = self.results.iter();
+        let results = results.map(|Argument { name, width }| Argument { name: format!("d_{name}"), width: *width });
+        Pointwise { graph, arguments, results: results.collect(), outputs }
+    }
+
+    /// A vector times the derivative: a function of the arguments and of an adjoint of each result, which gives the adjoints of all
+    /// arguments, one behind the other.
+    pub fn vjp(&self) -> Pointwise {
+        let mut graph = self.graph.clone();
+        let (count, width) = (self.components(), self.width());
+        let adjoints: Vec<_> = (count..count + width).map(|number| graph.input(number)).collect();
+        let found = graph.reverse(&self.outputs, &adjoints, count);
+        let outputs = found.into_iter().map(|node| node.unwrap_or_else(|| graph.number(0.0))).collect();
+        let adjoint = |Argument { name, width }: &Argument| Argument { name: format!("adjoint_{name}"), width: *width };
+        let arguments = self.arguments.iter().cloned().chain(self.results.iter().map(adjoint)).collect();
+        Pointwise { graph, arguments, results: self.arguments.iter().map(adjoint).collect(), outputs }
+    }
+
+    /// The result for one place, on the host and in f64: components of all arguments, one behind the other.
+    ///
+    /// # Panics
+    /// Unless there are as many values as components.
+    pub fn evaluate(&self, values: &[f64]) -> Vec<f64> {
+        assert_eq!(values.len() as u32, self.components(), "one value per component of the arguments");
+        self.graph.evaluate(values, &self.outputs)
+    }
+
+    /// The body of a kernel: statements, and expressions of the components of the result. `read` says how component `c` of argument `a`
+    /// is read.
+    pub fn wgsl(&self, read: impl Fn(usize, u32) -> String) -> (String, Vec<String>) {
+        let places: Vec<(usize, u32)> = (self.arguments.iter().enumerate())
+            .flat_map(|(number, argument)| (0..argument.width).map(move |component| (number, component)))
+            .collect();
+        self.graph.wgsl(&self.outputs, |component| {
+            let (argument, component) = places[component as usize];
+            read(argument, component)
+        })
+    }
+}
+
+/// Components of all of these.
+fn total(arguments: &[Argument]) -> u32 {
+    arguments.iter().map(|argument| argument.width).sum()
+}
+
+/// Which components each of these has.
+pub(super) fn ranges(arguments: &[Argument]) -> Vec<Range<usize>> {
+    let mut start = 0;
+    let range = |argument: &Argument| {
+        start += argument.width as usize;
+        start - argument.width as usize..start
+    };
+    arguments.iter().map(range).collect()
+}
+
+/// Components of a type of f32.
+fn width(ty: &TypeInner) -> Option<u32> {
+    let is_f32 = |scalar: &wgpu::naga::Scalar| scalar.kind == ScalarKind::Float && scalar.width == 4;
+    match ty {
+        TypeInner::Scalar(scalar) if is_f32(scalar) => Some(1),
+        TypeInner::Vector { size, scalar } if is_f32(scalar) => Some(*size as u32),
+        _ => None,
+    }
+}

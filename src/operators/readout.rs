@@ -1,0 +1,133 @@
+//! Fields at fixed points.
+
+use super::cost::CallCost;
+use super::error::OperatorError;
+use super::field::Field;
+use super::ghosts::{Ghosted, real_cells};
+use super::leaf::{Leaf, RegularGrid};
+use super::linear::Linear;
+use super::space::Space;
+use super::worker::Worker;
+use crate::mesh::{Mesh, PaintedValues, Painter, PointsInCells, ValuePainter, Window};
+
+/// The values of a field at fixed points, through a [`Window`] (CIC: interpolation between the eight cells around a point). Its adjoint paints
+/// values of either sign, the same to the bit for every number of ranks: [`ValuePainter`].
+///
+/// A cell's value stands at its lower corner, as for [`Painter`]: cell `c` is at `c * distance`.
+pub struct Readout {
+    points: PointsInCells,
+    ghosted: Ghosted,
+    painter: Painter,
+    values: ValuePainter,
+    fields: u64,
+    domain: Space,
+    target: Space,
+}
+
+/// The cell of a grid that a position of its periodic box lies in.
+pub(super) fn cell_of(regular: &RegularGrid, position: [f64; 3]) -> [u64; 3] {
+    PointsInCells::cell_of(position, regular.size, regular.shape)
+}
+
+impl Readout {
+    /// Reads the only leaf of `domain`, real cells without ghosts, at `positions` of its periodic box. Each rank gives positions in cells that it
+    /// owns ([`RegularGrid::owns`], [`PointsInCells::cell_of`]); the results are in their order. All ranks call it. Submits what was recorded
+    /// before.
+    ///
+    /// # Errors
+    /// [`OperatorError::Invalid`] for other spaces, or a position in another rank's cell; [`OperatorError::Mesh`] for one that is not finite.
+    pub fn new(
+        worker: &mut Worker<'_>,
+        domain: &Space,
+        window: Window,
+        positions: &[[f64; 3]],
+    ) -> Result<Self, OperatorError> {
+        const NAME: &str = "readout";
+        let (name, leaf, regular) = real_cells(worker, domain, NAME)?;
+        let foreign = |position: &&[f64; 3]| {
+            position.iter().all(|x| x.is_finite()) && !regular.owns(cell_of(regular, **position))
+        };
+        let found = positions.iter().find(foreign);
+        let mut wrong = [u64::from(found.is_some())];
+        worker.comm().all_reduce(&mut wrong, crate::comm::Op::Sum)?;
+        if wrong[0] > 0 {
+            let why = match found {
+                Some(position) => format!(
+                    "rank {} does not own cell {:?}, in which {position:?} is; give each position to the rank that owns its cell",
+                    regular.rank,
+                    cell_of(regular, *position)
+                ),
+                None => format!("{} other ranks were given positions in cells that they do not own", wrong[0]),
+            };
+            return Err(OperatorError::invalid(NAME, why));
+        }
+        let widths = PointsInCells::ghost_widths(window, false);
+        let mesh = Mesh::new(regular.shape, regular.size, regular.grid, regular.rank, widths);
+        let ghosted = Ghosted::new(regular, mesh.layout.ghosts, leaf.fields());
+        let comm = worker.comm().clone();
+        let points = PointsInCells::distribute(
+            &mut worker.context.recorder,
+            &comm,
+            regular.grid,
+            mesh,
+            regular.size,
+            positions,
+        )?;
+        let target = Leaf { support: Leaf::points(points.len(), points.total()).support, ..leaf.clone() };
+        let (painter, values) = (Painter::new(window), ValuePainter::new(window));
+        let (fields, target) = (leaf.fields(), Space::of(name, target)?);
+        Ok(Readout { points, ghosted, painter, values, fields, domain: domain.clone(), target })
+    }
+}
+
+impl Linear for Readout {
+    fn name(&self) -> String {
+        "readout".into()
+    }
+
+    fn domain(&self) -> &Space {
+        &self.domain
+    }
+
+    fn target(&self) -> &Space {
+        &self.target
+    }
+
+    fn forward(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
+        let (recorder, comms) = worker.parts();
+        let (mesh, count) = (self.points.mesh(), self.points.len());
+        let whole = recorder.gpu().array("operators::readout", mesh.layout.len() * self.fields)?;
+        self.ghosted.fill(recorder, comms, x.single()?, &whole)?;
+        if self.fields == 1 {
+            return Ok(self.painter.readout(recorder, self.points.particles(), mesh, &whole, 0, y.single()?)?);
+        }
+        let one = recorder.gpu().array("operators::readout", count)?;
+        for field in 0..self.fields {
+            self.painter.readout(recorder, self.points.particles(), mesh, &whole, field, &one)?;
+            recorder.copy(&one, 0, y.single()?, field * count, count)?;
+        }
+        Ok(())
+    }
+
+    fn adjoint(&self, worker: &mut Worker<'_>, y: &Field, x: &mut Field) -> Result<(), OperatorError> {
+        let (recorder, comms) = worker.parts();
+        let (mesh, count) = (self.points.mesh(), self.points.len());
+        let own = x.single()?.len() / self.fields.max(1);
+        for field in 0..self.fields {
+            let (particles, values) = (self.points.particles(), y.single()?);
+            let painted = PaintedValues { particles, values, first: field * count, total: self.points.total() };
+            self.values.paint(recorder, comms, (mesh, self.ghosted.ghosts()), painted, (x.single()?, field * own))?;
+        }
+        Ok(())
+    }
+
+    fn costs(&self) -> [CallCost; 2] {
+        let (points, nodes) = (self.points.len(), u64::from(self.painter.window().order()).pow(3));
+        let (cells, ghosts) = (self.points.mesh().layout.len(), self.ghosted.cost());
+        let there = CallCost::passes(self.fields, self.fields * points * (20 + 4 * nodes));
+        // Painting adds two words of each node; cells are cleared and read in two words.
+        let back = CallCost::passes(3 * self.fields, self.fields * (points * (24 + 16 * nodes) + 20 * cells));
+        let exchanged = CallCost { messages: ghosts.messages, sent: 2 * ghosts.sent, ..CallCost::default() };
+        [there + ghosts, back + exchanged]
+    }
+}

@@ -1,0 +1,115 @@
+//! Some places of a field.
+
+use super::cost::CallCost;
+use super::error::OperatorError;
+use super::field::Field;
+use super::gather::{record, source};
+use super::leaf::{Leaf, Support};
+use super::linear::Linear;
+use super::space::Space;
+use super::worker::Worker;
+use crate::comm::Op;
+use crate::fft::Values;
+use crate::gpu::{Array, Kernel};
+
+/// The values of a field at some of its places, as a field of points: observed cells, for example. Its adjoint puts values back and 0 elsewhere.
+pub struct Select {
+    domain: Space,
+    target: Space,
+    index: Array<u32>,
+    gather: Kernel,
+    scatter: Kernel,
+}
+
+impl Select {
+    /// The cells with these global indices along each axis, of the only leaf of `domain`, real cells. The list may be the same on every rank: each
+    /// takes those that it owns, in their order. All ranks call it. Submits what was recorded before.
+    ///
+    /// # Errors
+    /// [`OperatorError::Invalid`] for other spaces, cells outside of the grid, or one that comes twice.
+    pub fn cells(worker: &mut Worker<'_>, domain: &Space, cells: &[[u64; 3]]) -> Result<Self, OperatorError> {
+        const NAME: &str = "selection";
+        let Some((_, Leaf { support: Support::Cells { regular, ghosts }, .. })) = domain.only() else {
+            return Err(OperatorError::invalid(NAME, format!("{domain} is not one field of cells")));
+        };
+        if let Some(cell) = cells.iter().find(|cell| (0..3).any(|a| cell[a] >= regular.shape[a])) {
+            return Err(OperatorError::invalid(NAME, format!("cell {cell:?} of a grid of {:?} cells", regular.shape)));
+        }
+        let layout = regular.layout(*ghosts);
+        let (offset, strides) = (layout.offset(), layout.strides());
+        let place =
+            |cell: &[u64; 3]| offset + (0..3).map(|a| (cell[a] - layout.own[a].start) * strides[a]).sum::<u64>();
+        let own: Vec<u64> = cells.iter().filter(|cell| regular.owns(**cell)).map(place).collect();
+        Self::places(worker, domain, &own)
+    }
+
+    /// The places of this rank with these indices, of the only leaf of `domain`, which is real and distributed. All ranks call it. Submits what was
+    /// recorded before.
+    ///
+    /// # Errors
+    /// [`OperatorError::Invalid`] for other spaces, places that are not there, or one that comes twice.
+    pub fn places(worker: &mut Worker<'_>, domain: &Space, places: &[u64]) -> Result<Self, OperatorError> {
+        const NAME: &str = "selection";
+        let Some((name, leaf)) = domain.only().filter(|(_, leaf)| leaf.values == Values::Real && leaf.is_distributed())
+        else {
+            return Err(OperatorError::invalid(NAME, format!("{domain} is not one real, distributed field")));
+        };
+        let mut sorted = places.to_vec();
+        sorted.sort_unstable();
+        let twice = sorted.windows(2).find(|pair| pair[0] == pair[1]);
+        if let Some(place) = twice.map(|pair| pair[0]).or(sorted.last().copied().filter(|&last| last >= leaf.places()))
+        {
+            let why = format!("place {place} of {} on this rank is not there, or comes twice", leaf.places());
+            return Err(OperatorError::invalid(NAME, why));
+        }
+        let mut total = [places.len() as u64];
+        worker.comm().all_reduce(&mut total, Op::Sum)?;
+        let points = Support::Points { own: places.len() as u64, total: total[0] };
+        let target = Space::of(name, Leaf { support: points, ..leaf.clone() })?;
+        let index = worker.gpu().array("operators::places", places.len() as u64)?;
+        let places: Vec<u32> = places.iter().map(|&place| place as u32).collect();
+        worker.context.recorder.upload(&index, 0, &places)?;
+        let [gather, scatter] = [false, true].map(|scatter| Kernel::trusted(source(true, scatter)));
+        Ok(Select { domain: domain.clone(), target, index, gather, scatter })
+    }
+
+    fn lens(&self) -> [u64; 3] {
+        let places = |space: &Space| space.only().map_or(0, |(_, leaf)| leaf.places());
+        [places(&self.domain), places(&self.target), self.domain.only().map_or(0, |(_, leaf)| leaf.fields())]
+    }
+}
+
+impl Linear for Select {
+    fn name(&self) -> String {
+        "selection".into()
+    }
+
+    fn domain(&self) -> &Space {
+        &self.domain
+    }
+
+    fn target(&self) -> &Space {
+        &self.target
+    }
+
+    fn forward(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
+        let [places, selected, fields] = self.lens();
+        let arrays = (x.single()?, Some(&self.index), y.single()?);
+        let recorder = &mut worker.context.recorder;
+        Ok(record(recorder, &self.gather, arrays, [selected, places], fields, [places, selected])?)
+    }
+
+    fn adjoint(&self, worker: &mut Worker<'_>, y: &Field, x: &mut Field) -> Result<(), OperatorError> {
+        let [places, selected, fields] = self.lens();
+        let recorder = &mut worker.context.recorder;
+        recorder.clear(x.single()?);
+        let arrays = (y.single()?, Some(&self.index), x.single()?);
+        Ok(record(recorder, &self.scatter, arrays, [selected, places], fields, [selected, places])?)
+    }
+
+    fn costs(&self) -> [CallCost; 2] {
+        let [places, selected, fields] = self.lens();
+        let there = CallCost::passes(fields, 12 * fields * selected);
+        [there, there + CallCost::passes(1, 4 * fields * places)]
+    }
+}

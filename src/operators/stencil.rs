@@ -1,0 +1,166 @@
+//! Stencils: finite differences, smoothing over neighbours.
+
+use super::cost::CallCost;
+use super::error::OperatorError;
+use super::field::Field;
+use super::ghosts::{Ghosted, real_cells};
+use super::linear::Linear;
+use super::space::Space;
+use super::worker::Worker;
+use crate::gpu::{Array, Kernel, KernelSource};
+use crate::grid::{extent, volume};
+
+crate::gpu::kernel_params! {
+    struct StencilParams {
+        /// Own cells, and fields.
+        own: [u32; 4],
+        /// Cells of the array with ghosts.
+        shape: [u32; 4],
+        /// Ghosts below.
+        ghosts: [u32; 4],
+        /// Cells of the mesh, and a bit for each axis that closes on itself.
+        mesh: [u32; 4],
+        /// Cells of a field with its ghosts.
+        field: u32,
+        taps: u32,
+    }
+}
+
+/// Taps at most: what software renderers allow loops of an invocation.
+const MOST_TAPS: usize = 1024;
+
+fn source() -> KernelSource {
+    KernelSource::new("operators::stencil", include_str!("../../shaders/operators/stencil.wgsl"))
+        .params::<StencilParams>()
+}
+
+/// The kernels.
+pub(super) fn kernels() -> Vec<KernelSource> {
+    vec![source()]
+}
+
+/// A weighted neighbour: its offset in cells along each axis, and the weight.
+pub type Tap = ([i64; 3], f64);
+
+/// `y[c] = sum over taps of weight * x[c + offset]` on a periodic grid. Its adjoint is the stencil with all offsets turned round, so that both are
+/// sums in the order of the taps, the same for every number of ranks.
+///
+/// Along axes that are not cut over ranks the grid closes on itself without ghosts: on one rank it is one pass of 8 bytes per cell, and nothing
+/// else.
+pub struct Stencil {
+    ghosted: [Ghosted; 2],
+    taps: [Array<i32>; 2],
+    cut: bool,
+    params: [StencilParams; 2],
+    kernel: Kernel,
+    space: Space,
+}
+
+impl Stencil {
+    /// The stencil of `taps` on the only leaf of `space`, real cells without ghosts. Offsets are less than the cells of their axis. Submits what was
+    /// recorded before.
+    ///
+    /// # Errors
+    /// [`OperatorError::Invalid`] for other spaces, no taps or more than 1024, offsets as long as an axis or weights that are not finite.
+    pub fn new(worker: &mut Worker<'_>, space: &Space, taps: &[Tap]) -> Result<Self, OperatorError> {
+        const NAME: &str = "stencil";
+        let (_, leaf, regular) = real_cells(worker, space, NAME)?;
+        for (offset, weight) in taps {
+            let long = (0..3).find(|&a| offset[a].unsigned_abs() >= regular.shape[a].max(1) && offset[a] != 0);
+            if long.is_some() || !weight.is_finite() {
+                let why = format!("offset {offset:?} with weight {weight} on a grid of {:?} cells", regular.shape);
+                return Err(OperatorError::invalid(NAME, why));
+            }
+        }
+        if taps.is_empty() || taps.len() > MOST_TAPS {
+            let why = format!("{} taps; 1 to {MOST_TAPS} are allowed, and a Convolution takes any number", taps.len());
+            return Err(OperatorError::invalid(NAME, why));
+        }
+        let cut = [0, 1, 2].map(|a| regular.grid.along(a) > 1);
+        let sides = [1, -1].map(|sign| {
+            // How far taps reach below and above.
+            let reach = |a: usize, side: i64| {
+                taps.iter().map(|(offset, _)| (side * sign * offset[a]).max(0)).max().unwrap_or(0)
+            };
+            let widths = [0, 1, 2].map(|a| if cut[a] { [reach(a, -1) as u64, reach(a, 1) as u64] } else { [0; 2] });
+            let ghosted = Ghosted::new(regular, widths, leaf.fields());
+            let words: Vec<i32> = taps
+                .iter()
+                .flat_map(|(offset, weight)| {
+                    let [i, j, k] = offset.map(|along| (sign * along) as i32);
+                    [i, j, k, (*weight as f32).to_bits() as i32]
+                })
+                .collect();
+            (ghosted, words)
+        });
+        let mut params = Vec::new();
+        for (ghosted, _) in &sides {
+            let (layout, mesh) = (ghosted.layout(), regular.shape);
+            let word = |v: [u64; 3], w: u64| [v[0], v[1], v[2], w].map(|n| n as u32);
+            let closed = (0..3).map(|a| u64::from(!cut[a]) << a).sum();
+            params.push(StencilParams {
+                own: word(extent(&layout.own), leaf.fields()),
+                shape: word(layout.shape(), 0),
+                ghosts: word([0, 1, 2].map(|a| layout.ghosts[a][0]), 0),
+                mesh: word(mesh, closed),
+                field: layout.len() as u32,
+                taps: taps.len() as u32,
+            });
+        }
+        let mut upload = |words: &[i32]| -> Result<Array<i32>, OperatorError> {
+            let array = worker.gpu().array("operators::taps", words.len() as u64)?;
+            worker.context.recorder.upload(&array, 0, words)?;
+            Ok(array)
+        };
+        let [(there, words), (back, reversed)] = sides;
+        let taps = [upload(&words)?, upload(&reversed)?];
+        let (params, kernel) = ([params[0], params[1]], Kernel::trusted(source()));
+        let cut = cut.contains(&true);
+        Ok(Stencil { ghosted: [there, back], taps, cut, params, kernel, space: space.clone() })
+    }
+
+    fn run(&self, worker: &mut Worker<'_>, x: &Field, y: &Field, which: usize) -> Result<(), OperatorError> {
+        let (recorder, comms) = worker.parts();
+        let (ghosted, params) = (&self.ghosted[which], &self.params[which]);
+        let fields = u64::from(params.own[3]);
+        let mut field = x.single()?.clone();
+        if self.cut {
+            let whole = recorder.gpu().array("operators::stencil", ghosted.layout().len() * fields)?;
+            ghosted.fill(recorder, comms, &field, &whole)?;
+            field = whole;
+        }
+        let arrays = [field.raw(), self.taps[which].raw(), y.single()?.raw()];
+        Ok(recorder.each(&self.kernel, &arrays, params, volume(&ghosted.layout().own) * fields)?)
+    }
+}
+
+impl Linear for Stencil {
+    fn name(&self) -> String {
+        "stencil".into()
+    }
+
+    fn domain(&self) -> &Space {
+        &self.space
+    }
+
+    fn target(&self) -> &Space {
+        &self.space
+    }
+
+    fn forward(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
+        self.run(worker, x, y, 0)
+    }
+
+    fn adjoint(&self, worker: &mut Worker<'_>, y: &Field, x: &mut Field) -> Result<(), OperatorError> {
+        self.run(worker, y, x, 1)
+    }
+
+    fn costs(&self) -> [CallCost; 2] {
+        [0, 1].map(|which| {
+            let fields = u64::from(self.params[which].own[3]);
+            let own = volume(&self.ghosted[which].layout().own) * fields;
+            let pass = CallCost::passes(1, 8 * own);
+            if self.cut { self.ghosted[which].cost() + pass } else { pass }
+        })
+    }
+}

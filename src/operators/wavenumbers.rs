@@ -1,0 +1,248 @@
+//! Bins of the modes of a grid by their wavenumber.
+
+use super::error::OperatorError;
+use super::gather::Gather;
+use super::leaf::{Leaf, RegularGrid, Support};
+use super::space::Space;
+use super::worker::Worker;
+use crate::fft::Values;
+use crate::gpu::{Array, Kernel, KernelSource};
+use crate::grid::{extent, volume};
+
+crate::gpu::kernel_params! {
+    struct BinParams {
+        /// Modes of this rank by axis, and bins.
+        local: [u32; 4],
+    }
+}
+
+fn source() -> KernelSource {
+    KernelSource::new("operators::wavenumber_bins", include_str!("../../shaders/operators/wavenumber_bins.wgsl"))
+        .params::<BinParams>()
+}
+
+/// The kernels.
+pub(super) fn kernels() -> Vec<KernelSource> {
+    vec![source()]
+}
+
+/// Bins of wavenumbers `k = 2 pi |m / L|`, as integers: squares of the modes of each axis in units of a common one, whose sums are compared with
+/// limits. So a mode is in the same bin on every device and every rank. Where sides have squares in a ratio of small numbers (cubes, cells of one
+/// size) the integers are exact; otherwise they are rounded to 2^-31 of the greatest.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wavenumbers {
+    regular: RegularGrid,
+    /// The integer of each mode number of an axis from 0 on.
+    squares: [Vec<u32>; 3],
+    /// `k^2` of an integer of 1.
+    unit: f64,
+    /// Bin `b` has integers from `limits[b]` to `limits[b + 1]`, the latter excluded.
+    limits: Vec<u32>,
+    /// The wavenumber of each bin.
+    values: Vec<f64>,
+}
+
+/// Sums of squares at most, for [`Wavenumbers::unique`].
+const MOST_SUMS: u64 = 1 << 30;
+
+impl Wavenumbers {
+    /// One bin for each wavenumber that a mode of the grid has, from 0 on.
+    ///
+    /// # Errors
+    /// [`OperatorError::Invalid`] where wavenumbers are too many or too close to be told apart: give [`edges`](Self::edges).
+    pub fn unique(regular: &RegularGrid) -> Result<Self, OperatorError> {
+        let Some((squares, unit)) = exact(regular) else {
+            return Err(OperatorError::invalid(
+                "wavenumbers",
+                format!(
+                    "the squares of the sides {:?} are in no ratio of small numbers; give edges of bins",
+                    regular.size
+                ),
+            ));
+        };
+        let most: u64 = squares.iter().map(|of| u64::from(of.last().copied().unwrap_or(0))).sum();
+        if most >= MOST_SUMS {
+            return Err(OperatorError::invalid(
+                "wavenumbers",
+                format!("{most} different squares of wavenumbers; give edges of bins"),
+            ));
+        }
+        let sums = sums_of(&squares, most as usize);
+        let values = sums.iter().map(|&sum| (unit * f64::from(sum)).sqrt()).collect();
+        let limits = sums.iter().copied().chain([most as u32 + 1]).collect();
+        Ok(Wavenumbers { regular: regular.clone(), squares, unit, limits, values })
+    }
+
+    /// Bin `b` has wavenumbers from `edges[b]` to `edges[b + 1]`, the latter excluded; modes elsewhere are in none. A bin's own wavenumber is the
+    /// middle of its edges.
+    ///
+    /// # Errors
+    /// [`OperatorError::Invalid`] for less than two edges, or edges that do not grow.
+    pub fn edges(regular: &RegularGrid, edges: &[f64]) -> Result<Self, OperatorError> {
+        let grow = edges.windows(2).all(|pair| pair[0] < pair[1]) && edges.len() > 1;
+        if !grow || !edges.iter().all(|edge| edge.is_finite() && *edge >= 0.0) {
+            return Err(OperatorError::invalid(
+                "wavenumbers",
+                format!("edges {edges:?}; they must grow from 0 or more"),
+            ));
+        }
+        let (squares, unit) = exact(regular).unwrap_or_else(|| rounded(regular));
+        // A little less than the edge, which rounding may have put above a wavenumber that is meant to be on it.
+        let limit = |edge: &f64| (edge * edge / unit * (1.0 - 1e-12)).ceil().min(f64::from(u32::MAX)) as u32;
+        let values = edges.windows(2).map(|pair| (pair[0] + pair[1]) / 2.0).collect();
+        Ok(Wavenumbers { regular: regular.clone(), squares, unit, limits: edges.iter().map(limit).collect(), values })
+    }
+
+    /// Number of bins.
+    pub fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// The wavenumber of each bin.
+    pub fn values(&self) -> &[f64] {
+        &self.values
+    }
+
+    /// The bin of a mode, given by its index along each axis; none where it is in no bin.
+    pub fn bin(&self, mode: [u64; 3]) -> Option<usize> {
+        let square: u32 = (0..3).map(|a| self.square(a, mode[a])).sum();
+        let above = self.limits.partition_point(|&limit| limit <= square);
+        above.checked_sub(1).filter(|&bin| bin < self.len())
+    }
+
+    /// The integer of mode index `index` of an axis.
+    fn square(&self, axis: usize, index: u64) -> u32 {
+        self.squares[axis][index.min(self.regular.shape[axis] - index) as usize]
+    }
+
+    /// The operator from one amplitude per bin to each mode of `target`'s only leaf, real modes of the grid: each mode takes the amplitude of its
+    /// bin, or 0. The domain has the name `amplitudes`. Submits what was recorded before.
+    ///
+    /// # Errors
+    /// [`OperatorError::Invalid`] for other spaces.
+    pub fn amplitudes(&self, worker: &mut Worker<'_>, target: &Space) -> Result<Gather, OperatorError> {
+        let Some((_, leaf @ Leaf { support: Support::Modes { regular, half }, values: Values::Real, .. })) =
+            target.only()
+        else {
+            return Err(OperatorError::invalid("wavenumbers", format!("{target} is not one real field of modes")));
+        };
+        if *regular != self.regular {
+            return Err(OperatorError::invalid(
+                "wavenumbers",
+                format!("bins of {:?}, modes of {regular:?}", self.regular),
+            ));
+        }
+        let part = regular.modes(*half);
+        let squares: Vec<u32> = (0..3)
+            .flat_map(|a| part[a].clone().map(move |index| (a, index)))
+            .map(|(a, index)| self.square(a, index))
+            .collect();
+        let (gpu, recorder) = (worker.gpu().clone(), &mut worker.context.recorder);
+        let mut upload = |words: &[u32]| -> Result<Array<u32>, OperatorError> {
+            let array = gpu.array("operators::wavenumbers", words.len() as u64)?;
+            recorder.upload(&array, 0, words)?;
+            Ok(array)
+        };
+        let (squares, limits) = (upload(&squares)?, upload(&self.limits)?);
+        let index = gpu.array::<u32>("operators::bins", volume(&part))?;
+        let [i, j, k] = extent(&part).map(|n| n as u32);
+        let params = BinParams { local: [i, j, k, self.len() as u32] };
+        let kernel = Kernel::trusted(source());
+        worker.context.recorder.each(&kernel, &[squares.raw(), limits.raw(), index.raw()], &params, volume(&part))?;
+        let domain = Space::of("amplitudes", Leaf::vector(self.len() as u64).batch(leaf.batch))?;
+        Gather::new(&domain, target, index)
+    }
+}
+
+/// All sums of one number of each list, of which the greatest is `most`: bits of a set, moved by each number in turn.
+fn sums_of(lists: &[Vec<u32>; 3], most: usize) -> Vec<u32> {
+    let words = most / 64 + 1;
+    let mut reached = vec![0u64; words];
+    reached[0] = 1;
+    for list in lists {
+        let before = std::mem::replace(&mut reached, vec![0; words]);
+        for &number in list {
+            let (whole, bits) = (number as usize / 64, number % 64);
+            for (at, &word) in before[..words - whole].iter().enumerate().filter(|(_, word)| **word != 0) {
+                reached[at + whole] |= word << bits;
+                if bits > 0 && at + whole + 1 < words {
+                    reached[at + whole + 1] |= word >> (64 - bits);
+                }
+            }
+        }
+    }
+    let is_in = |sum: &u32| reached[*sum as usize / 64] >> (sum % 64) & 1 == 1;
+    (0..=most as u32).filter(is_in).collect()
+}
+
+/// Mode numbers of an axis that differ in their square.
+fn modes(regular: &RegularGrid, axis: usize) -> std::ops::RangeInclusive<u64> {
+    0..=regular.shape[axis] / 2
+}
+
+/// Integers that are exactly in the ratio of the squares, and the square of the wavenumber of 1.
+fn exact(regular: &RegularGrid) -> Option<([Vec<u32>; 3], f64)> {
+    let of_one = regular.size.map(|size| (2.0 * std::f64::consts::PI / size).powi(2));
+    let longer = (0..3).filter(|&a| regular.shape[a] > 1);
+    let least = longer.map(|a| of_one[a]).fold(f64::INFINITY, f64::min);
+    let least = if least.is_finite() { least } else { of_one[0] };
+    for parts in 1..=4096u32 {
+        let counts = [0, 1, 2].map(|a| of_one[a] / least * f64::from(parts));
+        let near = |a: usize| regular.shape[a] == 1 || (counts[a] - counts[a].round()).abs() < 1e-9 * counts[a];
+        let fits = |a: usize| counts[a].round() * (regular.shape[a] as f64 / 2.0).powi(2) < f64::from(u32::MAX / 4);
+        if (0..3).all(near) && (0..3).all(|a| regular.shape[a] == 1 || fits(a)) {
+            let of = |a: usize| modes(regular, a).map(|m| (m * m) as u32 * counts[a].round() as u32).collect();
+            return Some(([of(0), of(1), of(2)], least / f64::from(parts)));
+        }
+    }
+    None
+}
+
+/// Integers near the squares, so that the greatest sum is 2^31.
+fn rounded(regular: &RegularGrid) -> ([Vec<u32>; 3], f64) {
+    let of_one = regular.size.map(|size| (2.0 * std::f64::consts::PI / size).powi(2));
+    let most: f64 = (0..3).map(|a| of_one[a] * (regular.shape[a] / 2).pow(2) as f64).sum();
+    let unit = most.max(f64::MIN_POSITIVE) / f64::from(1u32 << 31);
+    let of = |a: usize| modes(regular, a).map(|m| ((m * m) as f64 * of_one[a] / unit).round() as u32).collect();
+    ([of(0), of(1), of(2)], unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grid::Grid;
+
+    #[test]
+    fn sums_of_squares_are_all_there() {
+        let lists = [vec![0, 1, 4, 9, 100], vec![0, 3, 12, 700], vec![0, 64, 65]];
+        let mut wanted: Vec<u32> = vec![0];
+        for list in &lists {
+            wanted = wanted.iter().flat_map(|sum| list.iter().map(move |number| sum + number)).collect();
+        }
+        wanted.sort_unstable();
+        wanted.dedup();
+        assert_eq!(sums_of(&lists, 865), wanted);
+    }
+
+    #[test]
+    fn wavenumbers_of_any_commensurate_box_are_found() {
+        let grid = Grid::new([1, 1], 1).unwrap();
+        let regular = RegularGrid { shape: [6, 5, 8], size: [3.0, 2.5, 4.0], grid, rank: 0 };
+        let found = Wavenumbers::unique(&regular).unwrap();
+        let k = |mode: [u64; 3]| {
+            let of = |a: usize| {
+                let m = mode[a].min(regular.shape[a] - mode[a]) as f64;
+                (2.0 * std::f64::consts::PI * m / regular.size[a]).powi(2)
+            };
+            (of(0) + of(1) + of(2)).sqrt()
+        };
+        for mode in (0..240).map(|n| [n / 40, n / 8 % 5, n % 8]) {
+            assert!((found.values()[found.bin(mode).unwrap()] - k(mode)).abs() < 1e-9, "{mode:?}");
+        }
+    }
+}

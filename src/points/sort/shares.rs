@@ -1,0 +1,193 @@
+//! How the points of all ranks are shared out along a curve: equal parts of the sequence of all keys.
+
+use super::error::SortError;
+use super::order::{keys, order_of};
+use super::probe;
+use super::splitters::{Splitters, Ties};
+use crate::comm::{Communicator, Op};
+use crate::exchange::Context;
+use crate::gpu::primitives::{Count, Keys, Permute, Sort};
+use crate::gpu::{Array, DeviceError, Kernel, KernelSource, MemoryKind, Recorder};
+use crate::hash::{START, fnv1a};
+use crate::points::rows::{offsets, upload_u32};
+use crate::points::{Bounds, Cloud, Curve, Frame};
+
+/// Bits of keys along either curve.
+const KEY_BITS: u32 = 63;
+
+crate::gpu::kernel_params! {
+    struct RecipientsParams {
+        count: u32,
+        ranks: u32,
+    }
+}
+
+/// The kernel that tells where rows go.
+pub(super) fn kernel() -> KernelSource {
+    KernelSource::new("sort::recipients", include_str!("../../../shaders/points/sort/recipients.wgsl"))
+        .params::<RecipientsParams>()
+}
+
+/// Counts and bounds of all ranks' points.
+struct Summary {
+    counts: Vec<u64>,
+    bounds: Option<Bounds>,
+}
+
+impl Summary {
+    /// Exchanges them; fails on all ranks if they differ in what they sort.
+    fn gather(comm: &Communicator, cloud: &Cloud, curve: Curve) -> Result<Self, SortError> {
+        let bounds = cloud.bounds().unwrap_or(Bounds { low: [0.0; 3], high: [0.0; 3] });
+        let mut mine = vec![cloud.len(), kind(cloud, curve)];
+        mine.extend(bounds.low.iter().chain(&bounds.high).map(|x| u64::from(x.to_bits())));
+        let all = comm.all_gather(&mine)?;
+        let ranks: Vec<&[u64]> = all.chunks_exact(mine.len()).collect();
+        if let Some(rank) = ranks.iter().position(|rank| rank[1] != ranks[0][1]) {
+            return Err(SortError::Differ { rank });
+        }
+        let real = |bits: u64| f32::from_bits(bits as u32);
+        let bounds =
+            |rank: &&&[u64]| Bounds { low: [2, 3, 4].map(|a| real(rank[a])), high: [5, 6, 7].map(|a| real(rank[a])) };
+        let filled = ranks.iter().filter(|rank| rank[0] > 0);
+        Ok(Summary {
+            counts: ranks.iter().map(|rank| rank[0]).collect(),
+            bounds: filled.map(|rank| bounds(&rank)).reduce(|a, b| a.union(&b)),
+        })
+    }
+}
+
+/// A hash of what must be the same on all ranks.
+fn kind(cloud: &Cloud, curve: Curve) -> u64 {
+    let domain = cloud.domain();
+    let mut hash = fnv1a(START, &[domain.dims() as u8, u8::from(curve == Curve::Hilbert)]);
+    hash = domain.sides().iter().fold(hash, |hash, side| fnv1a(hash, &side.to_le_bytes()));
+    for (name, attribute) in cloud.attributes() {
+        let what = format!("{name}\0{:?}\0{}\0", attribute.values().element(), attribute.width());
+        hash = fnv1a(hash, what.as_bytes());
+    }
+    hash
+}
+
+/// The order of one rank's points along a curve.
+pub(super) struct Ordered {
+    /// The index of each point along the curve.
+    pub order: Array<u32>,
+    /// High and low words of the keys, sorted.
+    pub keys: [Array<u32>; 2],
+}
+
+impl Ordered {
+    /// Recorded only.
+    pub fn new(
+        recorder: &mut Recorder,
+        curve: Curve,
+        positions: &Array<f32>,
+        frame: &Frame,
+    ) -> Result<Self, DeviceError> {
+        let [high, low] = keys(recorder, curve, positions, frame)?;
+        let order = order_of(recorder, [&high, &low])?;
+        let high = gathered(recorder, &high, &order, 1, MemoryKind::Device)?;
+        let low = gathered(recorder, &low, &order, 1, MemoryKind::Device)?;
+        Ok(Ordered { order, keys: [high, low] })
+    }
+}
+
+/// The rows `index` of `source`, of `width` words each.
+pub(super) fn gathered(
+    recorder: &mut Recorder,
+    source: &Array<u32>,
+    index: &Array<u32>,
+    width: u64,
+    memory: MemoryKind,
+) -> Result<Array<u32>, DeviceError> {
+    let target = recorder.gpu().array_in::<u32>("sort::rows", index.len() * width, memory)?;
+    Permute::new().gather(recorder, source, index, &target, width, Count::All)?;
+    Ok(target)
+}
+
+/// Which of this rank's points go to which rank, so that each gets its [`split`](crate::grid::split) of all points in the order of the curve.
+pub(crate) struct Shares {
+    /// The cells of the curve, the same on all ranks.
+    pub frame: Frame,
+    /// Points of all ranks.
+    pub total: u64,
+    /// The index of each rank's first point among the input of all ranks.
+    pub row_offsets: Vec<u64>,
+    /// This rank's points along the curve.
+    pub order: Array<u32>,
+    /// High and low words of their keys, sorted.
+    pub keys: [Array<u32>; 2],
+    /// Points that go to each rank: the first of `order` to rank 0, and so on.
+    pub sends: Vec<u64>,
+    /// Points that come from each rank.
+    pub receives: Vec<u64>,
+    /// The key of the last point before each boundary between ranks.
+    pub splitters: Vec<u64>,
+}
+
+impl Shares {
+    /// Finds them: sorts this rank's keys, and cuts those of all ranks by counting. Waits for the device and the other ranks, up to eight
+    /// rounds of 256 counts for each boundary. All ranks call it.
+    pub fn find(context: &mut Context, cloud: &Cloud, curve: Curve) -> Result<Self, SortError> {
+        let comm = context.comm.clone();
+        let Summary { counts, bounds } = Summary::gather(&comm, cloud, curve)?;
+        // The cells of a Morton curve are part of the result; a Hilbert curve only has to keep near points together.
+        let frame = match curve {
+            Curve::Morton => Frame::whole(cloud.domain(), bounds)?,
+            Curve::Hilbert => Frame::new(cloud.domain(), bounds),
+        };
+        let Ordered { order, keys } = Ordered::new(&mut context.recorder, curve, cloud.positions(), &frame)?;
+        let (total, row_offsets) = (counts.iter().sum(), offsets(&counts));
+        let (cuts, splitters) = cuts(&mut context.recorder, &comm, keys.each_ref(), total)?;
+        let sends: Vec<u64> = cuts.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        let receives = comm.all_to_all(&sends)?;
+        Ok(Shares { frame, total, row_offsets, order, keys, sends, receives, splitters })
+    }
+
+    /// This rank's points by the rank that they go to, those of one rank in the order of the input. Recorded, after an upload of a word
+    /// per rank.
+    pub fn by_recipient(&self, recorder: &mut Recorder) -> Result<Array<u32>, DeviceError> {
+        let (gpu, count, ranks) = (recorder.gpu().clone(), self.order.len(), self.sends.len() as u32);
+        let cuts: Vec<u32> = offsets(&self.sends).into_iter().map(|cut| cut as u32).collect();
+        let (cuts, recipients) = (upload_u32(recorder, &cuts)?, gpu.array("sort::recipients", count)?);
+        let arrays = [self.order.raw(), cuts.raw(), recipients.raw()];
+        recorder.each(&Kernel::trusted(kernel()), &arrays, &RecipientsParams { count: count as u32, ranks }, count)?;
+        by_rank(recorder, &recipients, ranks)
+    }
+}
+
+/// The rows in the order of their ranks, those of one rank ascending. Recorded only.
+pub(crate) fn by_rank(recorder: &mut Recorder, rank_of: &Array<u32>, ranks: u32) -> Result<Array<u32>, DeviceError> {
+    let gpu = recorder.gpu().clone();
+    let order = gpu.array("sort::order", rank_of.len())?;
+    let bits = u32::BITS - (ranks - 1).leading_zeros();
+    Sort::new(&gpu).order(recorder, Keys::U32(rank_of).bits(bits), &order, Count::All)?;
+    Ok(order)
+}
+
+/// Where this rank cuts its sorted `keys` (`ranks + 1` places), and the key of the last point of all ranks before each boundary.
+fn cuts(
+    recorder: &mut Recorder,
+    comm: &Communicator,
+    keys: [&Array<u32>; 2],
+    total: u64,
+) -> Result<(Vec<u64>, Vec<u64>), SortError> {
+    let mut splitters = Splitters::new(total, comm.size(), KEY_BITS);
+    while !splitters.is_done() {
+        let mut sums = probe::count(recorder, keys, &splitters.candidates())?;
+        comm.all_reduce(&mut sums, Op::Sum)?;
+        splitters.narrow(&sums);
+    }
+    let found = splitters.keys();
+    let before = found.iter().map(|key| key.saturating_sub(1));
+    let at_most = probe::count(recorder, keys, &before.chain(found.iter().copied()).collect::<Vec<u64>>())?;
+    let (before, up_to) = at_most.split_at(found.len());
+    let less: Vec<u64> = before.iter().zip(&found).map(|(&less, &key)| if key == 0 { 0 } else { less }).collect();
+    let equal = up_to.iter().zip(&less).map(|(up_to, less)| up_to - less).collect();
+    let ties = Ties { less, equal };
+    let (mut less, mut equal_before) = (ties.less.clone(), ties.equal.clone());
+    comm.all_reduce(&mut less, Op::Sum)?;
+    comm.scan_exclusive(&mut equal_before, Op::Sum)?;
+    let cuts = splitters.cuts(&ties, &less, &equal_before, keys[0].len());
+    Ok((cuts, found))
+}
