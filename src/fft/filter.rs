@@ -137,7 +137,7 @@ impl<T: Value> Filter<T> {
         }
     }
 
-    /// Bytes that it moves through device memory.
+    /// Bytes that device memory moves for it, as [`Route::traffic`] counts them.
     pub fn traffic(&self) -> u64 {
         self.routes().into_iter().map(Route::traffic).sum()
     }
