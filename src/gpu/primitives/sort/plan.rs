@@ -102,8 +102,8 @@ pub(super) fn code_shape(form: Form, key_bits: u32, keys: u32) -> CodeShape {
     let splitters = 1 << (keys / 256).clamp(1, most_splitters(form)).ilog2();
     let wanted = u32::BITS - keys.saturating_sub(1).leading_zeros() + SPARE_BITS;
     let bits = wanted.next_multiple_of(WIDEST).clamp(2 * WIDEST, 32.min(key_bits));
-    // Bits of the high words, if they are enough, spare reading the low ones.
-    let bits = if wanted <= key_bits - 32 { bits.min(key_bits - 32) } else { bits };
+    // Bits of the high words alone, if they are enough or nearly as many as a code can have, spare reading the low ones.
+    let bits = if wanted.min(30) <= key_bits - 32 { bits.min(key_bits - 32) } else { bits };
     let chunk = match form {
         // For each of many threads some; few enough for the rounds that a driver counts.
         Form::Software => (keys / 64).clamp(1024, 1 << 14),
