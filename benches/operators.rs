@@ -1,12 +1,17 @@
 //! What fusing is worth: `cargo bench --bench operators -- [CELLS ..]` prints nanoseconds per cell of ten pointwise operators, composed to one
-//! kernel, one after the other, and written by hand as one kernel; their value and both derivatives.
+//! kernel, one after the other, and written by hand as one kernel; their value and both derivatives. Then what linear operators cost on 64^3 cells.
 
 use std::time::Instant;
 
 use meshloom::comm::Communicator;
+use meshloom::fft::{Norm, Operator};
 use meshloom::gpu::{Gpu, Kernel, KernelSource, Options};
 use meshloom::grid::Grid;
-use meshloom::operators::{Field, Leaf, Model, PointwiseOperator, RegularGrid, Space, Worker, random_field};
+use meshloom::mesh::Window;
+use meshloom::operators::{
+    Convolution, Diagonal, Field, Fourier, FourierFilter, Hartley, Leaf, Model, PointwiseOperator, Readout,
+    RegularGrid, Space, Stencil, Tap, Wavenumbers, Worker, random_field,
+};
 use meshloom::{Context, Error};
 
 /// Operators of the chain.
@@ -140,6 +145,50 @@ fn bench(worker: &mut Worker<'_>, cells: u64) -> Result<(), Error> {
     Ok(())
 }
 
+/// What linear operators cost by count, in passes and bytes per cell.
+fn costs(worker: &mut Worker<'_>) -> Result<(), Error> {
+    let shape = [64u64; 3];
+    let regular = RegularGrid { shape, size: [1.0; 3], grid: worker.comms.grid(), rank: 0 };
+    let (cells, modes) = (Space::of("x", Leaf::cells(&regular))?, Space::of("x", Leaf::modes(&regular))?);
+    let field = random_field(worker, &cells, 1)?;
+    let smooth = Operator { constant: [1.0, 0.0], factor: &|_, wave| (-wave.k * wave.k).exp(), laplacian: None };
+    let taps: Vec<Tap> = (0..3)
+        .flat_map(|a| [-1, 1].map(|by| ([0, 1, 2].map(|b| if a == b { by } else { 0 }), 1.0)))
+        .chain([([0; 3], -6.0)])
+        .collect();
+    let spread: Vec<[f64; 3]> =
+        (0..shape[0].pow(3)).map(|n| [n / 4096, n / 64 % 64, n % 64].map(|i| (i as f64 + 0.5) / 64.0)).collect();
+    let models = [
+        Model::new(Diagonal::new(&cells, &field)?),
+        Model::new(Stencil::new(worker, &cells, &taps)?),
+        Model::new(Wavenumbers::unique(&regular)?.amplitudes(worker, &modes)?),
+        Model::new(Fourier::new(worker, &cells, Norm::Backward)?),
+        Model::new(Hartley::new(worker, &cells)?),
+        Model::new(FourierFilter::new(worker, &cells, &smooth)?),
+        Model::new(Convolution::new(worker, &cells, &field)?),
+        Model::new(Readout::new(worker, &cells, Window::Cic, &spread)?),
+    ];
+    let count = shape.iter().product::<u64>();
+    for model in models {
+        let (x, dy) = (random_field(worker, model.domain(), 1)?, random_field(worker, model.target(), 2)?);
+        let (at, mut dx) = (model.at(worker, &x)?, Field::new(worker.gpu(), model.domain())?);
+        let mut y = Field::new(worker.gpu(), model.target())?;
+        let there = least(worker, count, |worker| Ok(at.jvp(worker, &x, &mut y)?))?;
+        let back = least(worker, count, |worker| Ok(at.vjp(worker, &dy, &mut dx)?))?;
+        let cost = model.cost();
+        let per = |bytes: u64| bytes as f64 / count as f64;
+        println!(
+            "{:<20} {:>2} passes {:6.1} bytes per cell {there:7.2} ns; adjoint {:>2} passes {:6.1} bytes per cell {back:7.2} ns",
+            model.name(),
+            cost.apply.passes,
+            per(cost.apply.bytes),
+            cost.vjp.passes,
+            per(cost.vjp.bytes)
+        );
+    }
+    Ok(())
+}
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Cargo gives options of its own.
     let words = std::env::args().skip(1).filter(|word| !word.starts_with('-'));
@@ -154,5 +203,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for cells in sizes {
         bench(&mut worker, cells)?;
     }
+    costs(&mut worker)?;
     Ok(())
 }

@@ -259,13 +259,33 @@ fn steps_of_a_simulation() {
 }
 
 #[test]
+fn gradients_beside_their_simulation() {
+    let found = report("gradient --size 6 --mesh-factor 1 --steps 2 --checkpoint-every 1,2", Ranks::Threads(2));
+    let results = found["results"].as_array().unwrap();
+    let states: Vec<_> = results.iter().map(|result| result["bytes"]["states"].as_u64().unwrap()).collect();
+    // Three forces: all their states, or the first and the third and the one between.
+    assert_eq!(states, [3 * 24 * 108, 3 * 24 * 108]);
+    for result in results {
+        is_spread(&result["seconds"]);
+        is_spread(&result["simulation"]["seconds"]);
+        assert!(
+            result["ratio"].as_f64() > Some(0.0) && result["bytes"]["device"].as_u64() > Some(states[0]),
+            "{result:#}"
+        );
+    }
+}
+
+#[test]
 fn all_subjects_together() {
     let file = std::env::temp_dir().join(format!("meshloom-bench-{}.json", meshloom::io::token()));
     let line = format!("--all --sizes small --reference --save {}", file.display());
     let found = report(&line, Ranks::Threads(2));
     assert_eq!((&found["subject"], &found["sizes"]), (&"all".into(), &"small".into()));
     let subjects: Vec<_> = found["results"].as_array().unwrap().iter().map(|result| &result["subject"]).collect();
-    assert_eq!(subjects, ["fft", "exchange", "collectives", "halo", "sort", "knn", "pairs", "fof", "ghosts", "pm"]);
+    assert_eq!(
+        subjects,
+        ["fft", "exchange", "collectives", "halo", "sort", "knn", "pairs", "fof", "ghosts", "pm", "gradient"]
+    );
     for report in found["results"].as_array().unwrap() {
         let results = report["results"].as_array().unwrap();
         assert!(!results.is_empty() && report["failed"].is_null(), "{report:#}");
@@ -354,6 +374,8 @@ fn wrong_words_exit_2() {
         ("pm --size 0", &["--size"]),
         ("pm --window pcs", &["pcs"]),
         ("pm --size 8 --reference", &["--reference"]),
+        ("gradient --steps 0", &["--steps"]),
+        ("gradient --checkpoint-every 0", &["--checkpoint-every"]),
         ("fft --device nosuch --size 8", &["nosuch"]),
     ] {
         let call = Call::new(&words(&format!("bench {line}")));

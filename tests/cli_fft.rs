@@ -502,7 +502,8 @@ fn plans_alone_need_no_device_and_no_file() {
     assert_eq!(plan["forward"]["bytes"]["sent"], field / 512 * 511);
     assert_eq!(plan["forward"]["all_ranks"]["bytes"], field * 511);
     assert_eq!(plan["forward"]["messages"], 511 * 4);
-    assert_eq!(plan["inverse"]["bytes"]["device"], 3 * 2 * field + 2 * field / 512);
+    // Lines of 4096 points are too long to lie side by side in a workgroup: two passes along x and y.
+    assert_eq!(plan["inverse"]["bytes"]["device"], (2 + 2 + 1) * 2 * field + 2 * field / 512);
     let (code, text, _) = run("--plan-only --shape 64,48 --ranks 3 --real --grid 1x3");
     assert!(code == Some(0) && text.contains("grid 1x3, 3 ranks") && text.contains("exchange y-z"), "{text}");
     for (words, said) in [

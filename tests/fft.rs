@@ -166,6 +166,31 @@ fn windows_and_checks_change_no_bit() {
 }
 
 #[test]
+fn lines_inside_planes_bind_one_window_of_each_array() {
+    // 5 and more windows an array, of which the floor binds 8 in all.
+    let options = Options { window_bytes: Some(1024), floor: true, ..Options::from_env().unwrap() };
+    let with = |parts, halo| Setup { options: options.clone(), halo, ..Setup::on(parts) };
+    let setups = [with([1, 1], NO_HALO), with([1, 1], [[1, 2], [0, 1], [0, 0]])];
+    let axes = [false, true, true];
+    same_as_alone::<[f32; 2]>(&complex([24, 4, 16]).axes(axes), &setups, "complex");
+    same_as_alone::<f32>(&real([24, 4, 14]).axes(axes).fields(2), &setups, "real");
+    // Planes of 528 and 576 bytes, which begin anywhere in a window.
+    same_as_alone::<f32>(&real([9, 6, 22]).axes(axes), &setups[..1], "real");
+    // A batch of fields that are less than a window each along the first axis, too.
+    same_as_alone::<[f32; 2]>(&complex([5, 3, 6]).fields(9), &setups[..1], "fields");
+    in_place_with::<f32>(&setups[0], &real([24, 4, 14]).axes(axes));
+    in_place_with::<[f32; 2]>(&setups[0], &complex([24, 4, 16]).axes(axes));
+    // Lines along the first axis cross all windows.
+    let gpu = setups[0].gpu();
+    let (mut recorder, mut comms, grid) = alone(&gpu);
+    let transform = Transform::<[f32; 2]>::new(&gpu, [24, 4, 16], grid, 0).unwrap();
+    let layout = transform.field_layout();
+    let (field, spectrum) = (transform.field(&gpu, &layout).unwrap(), transform.spectrum(&gpu).unwrap());
+    let error = transform.forward(&mut recorder, &mut comms, &field, &layout, &spectrum).unwrap_err();
+    assert!(matches!(error, ExchangeError::Device(DeviceError::TooManyWindows { .. })), "{error}");
+}
+
+#[test]
 fn any_axes_may_be_transformed() {
     for mask in 1..8u8 {
         let axes = [0, 1, 2].map(|a| mask >> a & 1 == 1);
@@ -312,11 +337,14 @@ fn a_padded_product_is_a_linear_convolution() {
 
 /// In place and out of place, forward and inverse.
 fn in_place<T: Cell>(parts: [usize; 2], spec: &Spec) {
+    in_place_with::<T>(&Setup::on(parts), spec);
+}
+
+fn in_place_with<T: Cell>(setup: &Setup, spec: &Spec) {
     let spec = of::<T>(spec);
-    let what = format!("in place on {parts:?}: {spec:?}");
+    let what = format!("in place on {:?}: {spec:?}", setup.parts);
     let (field, spectrum) = (random::<T>(cells(&spec), 1), random::<T::Mode>(modes(&spec), 2));
-    let setup = Setup::on(parts);
-    let ranks = on_ranks::<T, _>(&setup, &spec, |rank| {
+    let ranks = on_ranks::<T, _>(setup, &spec, |rank| {
         rank.layout = rank.transform.in_place_layout();
         let array = rank.transform.in_place(rank.gpu).unwrap();
         let seen: Array<T> = array.cast().unwrap();

@@ -25,7 +25,7 @@ const LENGTHS: [u64; 6] = [60, 256, 512, 1024, 2039, 4096];
 
 /// What GPUs give to a workgroup.
 const LIMITS: Limits =
-    Limits { workgroup_bytes: 48 << 10, invocations: 256, points: 16, alone: 16, shared: true, columns: 16 };
+    Limits { workgroup_bytes: 48 << 10, invocations: 1024, points: 16, alone: 16, shared: true, columns: 16 };
 
 /// How searches are grouped on GPUs: by subgroups of 32 and more, or where there are none by workgroups of 32.
 const GROUPS: [GroupShape; 2] = [
@@ -210,15 +210,16 @@ const fn budget(label: &'static str, scratch: u64, waves: [u64; 2], code: u64) -
 }
 
 /// Upper bounds, with room for other versions of the compiler. What is bound by memory wants no scratch and many waves; lines with scratch
-/// are debts: filters repeat the inverse for each result, and Bluestein's lines hold two at once.
+/// are debts: filters of Bluestein's lengths have four transforms in one kernel.
 const BUDGETS: &[Budget] = &[
+    budget("exchange::encode", 0, [24, 5], 4096),
     budget("exchange::", 0, [24, 8], 4096),
     budget("fft::Copy", 0, [24, 8], 2048),
-    budget("fft::Filter(1)", 40960, [8, 1], 32768),
-    budget("fft::Filter", 61440, [8, 1], 65536),
-    budget("fft::Forward(2039)", 16384, [8, 1], 20480),
-    budget("fft::Backward(2039)", 16384, [8, 1], 20480),
-    budget("fft::", 0, [8, 1], 16384),
+    budget("fft::Filter(1)(2039)", 40960, [8, 1], 30720),
+    budget("fft::Filter(3)(2039)", 51200, [8, 1], 34816),
+    budget("fft::Forward(2039)", 5120, [8, 1], 16384),
+    budget("fft::Backward(2039)", 5120, [8, 1], 16384),
+    budget("fft::", 0, [8, 2], 16384),
     budget("mesh::paint", 0, [24, 5], 9216),
     budget("mesh::readout", 0, [24, 4], 7168),
     budget("mesh::", 0, [24, 8], 6144),
@@ -228,8 +229,11 @@ const BUDGETS: &[Budget] = &[
     budget("neighbors::within", 0, [20, 4], 8192),
     budget("neighbors::nearest", 0, [10, 2], 20480),
     budget("primitives::scan_apply", 0, [20, 6], 4096),
-    budget("primitives::sort_scatter", 0, [8, 2], 20480),
-    budget("primitives::sort_ties", 0, [12, 2], 8192),
+    budget("primitives::sort_codes", 0, [16, 4], 4096),
+    budget("primitives::sort_count", 0, [24, 6], 4096),
+    budget("primitives::sort_scatter", 0, [6, 2], 20480),
+    budget("primitives::sort_splitters", 0, [8, 2], 2048),
+    budget("tree::leaves", 0, [12, 3], 4096),
     budget("", 0, [24, 8], 4096),
 ];
 

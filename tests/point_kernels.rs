@@ -22,6 +22,9 @@ kernel_params! {
     struct Entries { entries: u32, rows: u32 }
 }
 kernel_params! {
+    struct EntryKeys { entries: u32, rows: u32, index_bits: u32 }
+}
+kernel_params! {
     struct Probe { keys: u32, probes: u32 }
 }
 kernel_params! {
@@ -213,13 +216,17 @@ fn rows_are_counted_numbered_and_sorted() {
     let entries = index.len() as u32;
     let distance: Vec<f32> = index.iter().map(|&i| i as f32).collect();
     let (offset, index, distance) = (bench.up(&offset), bench.up(&index), bench.up(&distance));
-    let row = bench.up(&vec![0u32; entries as usize]);
-    bench
-        .recorder
-        .each(&kernel("neighbors::row_of"), &[offset.raw(), row.raw()], &Entries { entries, rows: 300 }, entries.into())
-        .unwrap();
-    let want = rows.iter().zip(0u32..).flat_map(|(entries, row)| vec![row; entries.len()]);
-    assert!(bench.down(&row).into_iter().eq(want));
+    let words = [bench.up(&vec![0u32; entries as usize]), bench.up(&vec![0u32; entries as usize])];
+    for index_bits in [30, 31, 32] {
+        let params = EntryKeys { entries, rows: 300, index_bits };
+        let arrays = [offset.raw(), index.raw(), words[0].raw(), words[1].raw()];
+        bench.recorder.each(&kernel("neighbors::entry_keys"), &arrays, &params, entries.into()).unwrap();
+        let [high, low] = words.each_ref().map(|words| bench.down(words));
+        let got = high.into_iter().zip(low).map(|(high, low)| u64::from(high) << 32 | u64::from(low));
+        let row =
+            |(entries, row): (&Vec<u32>, u64)| entries.iter().map(move |&i| row << index_bits | u64::from(i)).collect();
+        assert!(got.eq(rows.iter().zip(0u64..).flat_map(|pair| -> Vec<u64> { row(pair) })));
+    }
     let arrays = [offset.raw(), index.raw(), distance.raw()];
     bench
         .recorder

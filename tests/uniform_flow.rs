@@ -10,7 +10,7 @@ use naga::Module;
 use uniformity::{Scope, check};
 
 const LIMITS: Limits =
-    Limits { workgroup_bytes: 48 << 10, invocations: 256, points: 16, alone: 16, shared: true, columns: 16 };
+    Limits { workgroup_bytes: 48 << 10, invocations: 1024, points: 16, alone: 16, shared: true, columns: 16 };
 
 fn module(source: &KernelSource) -> Module {
     let windows = vec![1; source.slots().unwrap().len()];

@@ -6,7 +6,7 @@
 //
 // Layout: `words[params.most]` are the bits of the greatest magnitude; from params.start on two words per sum, low word first, which must be 0
 // before.
-// Workgroup: GROUP invocations, PER elements each, neighbours next to each other. Workgroup memory: with `local` a copy of the sums, of which
+// Workgroup: GROUP invocations, params.per elements each, neighbours next to each other. Workgroup memory: with `local` a copy of the sums, of which
 // there are LOCAL at most; otherwise none.
 
 var<uniform> params: Params;
@@ -55,8 +55,8 @@ fn each_workgroup(number: u32, lane: u32) {
     // Terms of one sum one after the other are added in registers.
     var sum = 0u;
     var value = vec2<u32>(0u);
-    for (var item = 0u; item < PER; item++) {
-        let i = (number * PER + item) * GROUP + lane;
+    for (var item = 0u; item < params.per; item++) {
+        let i = element(number * params.per + item, lane);
         if i < params.count {
 #if binned
             let own = load_index(i);

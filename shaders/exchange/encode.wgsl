@@ -4,7 +4,7 @@
 // of 64 values: one word with the step of the block, a power of two as f32, then the values in steps, two per word, the
 // first in the low half. The last block is as long as its values need.
 // A block that holds a NaN or an infinity has the step NaN.
-// Workgroup: 64 invocations, 16 blocks, which are read and written as they lie in memory; 4.5 KiB of workgroup memory, where four words
+// Workgroup: 64 invocations, 8 blocks, which are read and written as they lie in memory; 2.4 KiB of workgroup memory, where eight words
 // between blocks keep their banks apart. Every operation is exact or a rounding to the nearest integer: the same bits on
 // all devices.
 
@@ -13,18 +13,20 @@ var<storage, read> plain: array<u32>;
 var<storage, read_write> coded: array<u32>;
 
 const BLOCK = 64u;
-const BLOCKS = 16u;
-const STRIDE = BLOCK + 4u;
+const BLOCKS = 8u;
+const PARTS = 8u;
+const STRIDE = BLOCK + 8u;
 const NOT_FINITE = 0xffu;
 
 var<workgroup> values: array<u32, BLOCKS * STRIDE>;
-// The largest magnitude of a quarter of a block.
-var<workgroup> largest: array<u32, BLOCKS * 4u>;
+// The largest magnitude of each eighth of a block.
+var<workgroup> largest: array<u32, BLOCKS * PARTS>;
 
 /// The stored exponent of the largest magnitude of a block. Magnitudes order as their bits do, NaN and infinities above all.
 fn exponent_of(block: u32) -> u32 {
-    let first = 4u * block;
-    return max(max(largest[first], largest[first + 1u]), max(largest[first + 2u], largest[first + 3u])) >> 23u;
+    var most = 0u;
+    for (var k = 0u; k < PARTS; k++) { most = max(most, largest[block * PARTS + k]); }
+    return most >> 23u;
 }
 
 /// The stored exponent of a step: the largest becomes 2^14 to 2^15 steps. The least step is the least normal number.
@@ -56,7 +58,7 @@ fn each_workgroup(number: u32, lane: u32) {
     }
     workgroupBarrier();
     var most = 0u;
-    for (var k = lane % 4u; k < BLOCK; k += 4u) { most = max(most, values[lane / 4u * STRIDE + k] & 0x7fffffffu); }
+    for (var k = lane % PARTS; k < BLOCK; k += PARTS) { most = max(most, values[lane / PARTS * STRIDE + k] & 0x7fffffffu); }
     largest[lane] = most;
     workgroupBarrier();
     let at = params.target_start + first * (1u + BLOCK / 2u);
@@ -64,7 +66,7 @@ fn each_workgroup(number: u32, lane: u32) {
         let block = k / (BLOCK / 2u);
         if 2u * k < held { store_coded(at + block + 1u + k, packed(block, k % (BLOCK / 2u))); }
     }
-    if lane * BLOCK < held {
+    if lane < BLOCKS && lane * BLOCK < held {
         let exponent = exponent_of(lane);
         store_coded(at + lane * (1u + BLOCK / 2u), select(step_exponent(exponent) << 23u, 0x7fc00000u, exponent == NOT_FINITE));
     }

@@ -3,7 +3,7 @@
 // A term is x[i], with `product` x[i] y[i].
 //
 // Layout: `words[params.most]` takes the bits and must be 0 before.
-// Workgroup: GROUP invocations, PER elements each, neighbours next to each other. Workgroup memory: one word.
+// Workgroup: GROUP invocations, params.per elements each, neighbours next to each other. Workgroup memory: one word.
 
 var<uniform> params: Params;
 var<storage, read> x: array<f32>;
@@ -20,8 +20,8 @@ fn each_workgroup(number: u32, lane: u32) {
     if lane == 0u { atomicStore(&here, 0u); }
     workgroupBarrier();
     var most = 0u;
-    for (var item = 0u; item < PER; item++) {
-        let i = (number * PER + item) * GROUP + lane;
+    for (var item = 0u; item < params.per; item++) {
+        let i = element(number * params.per + item, lane);
         if i < params.count { most = max(most, bitcast<u32>(term(i)) & 0x7fffffffu); }
     }
     atomicMax(&here, most);

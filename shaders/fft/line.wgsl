@@ -6,6 +6,13 @@ fn multiply(a: Complex, b: Complex) -> Complex {
     return Complex(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x);
 }
 
+// A zero that no compiler knows to be one, another for each of three. What is read again with it in the index is read again, where
+// compilers would keep it in registers all the while.
+fn unknown_zero(which: u32) -> u32 {
+    return select(select(params.line_input_more.w + params.line_output_more.w, params.line_output_more.w, which == 2u),
+        params.line_input_more.w, which == 1u);
+}
+
 // The counters of a line by its number.
 fn counters(line: u32) -> vec3<u32> {
     let rest = line / params.line_sizes.x;

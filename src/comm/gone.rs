@@ -24,9 +24,7 @@ impl Gone {
         self.while_waited_for(rank, "a message of it was waited for")
     }
 
-    /// The error of a wait for a send to the rank `rank`, counted in the whole run, that is gone. Sends between threads
-    /// never wait.
-    #[cfg(feature = "mpi")]
+    /// The error of a wait for a send to the rank `rank`, counted in the whole run, that is gone.
     pub fn in_wait_to_send(self, rank: usize) -> CommError {
         self.while_waited_for(rank, "a message to it waited to be received")
     }

@@ -1,7 +1,8 @@
 //! Messages for one rank of this process, matched with its receives in the order of posting.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::lane::Lane;
@@ -22,10 +23,17 @@ pub(super) struct Key {
     pub lane: Lane,
 }
 
+/// A message that no receive was posted for.
+struct Parcel {
+    payload: Payload,
+    /// Set when memory of the sender is used no more.
+    taken: Option<Arc<AtomicBool>>,
+}
+
 /// The messages of a key that no receive was posted for, and the receives that have no message: one of the two is empty.
 #[derive(Default)]
 struct Queue {
-    arrived: VecDeque<Vec<u8>>,
+    arrived: VecDeque<Parcel>,
     waiting: VecDeque<(u64, Target)>,
 }
 
@@ -51,18 +59,15 @@ impl Mailbox {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Delivers a message: to the receive that waits for it, or else as a vector for one that will.
-    pub fn deliver(&self, key: Key, payload: Payload) {
+    /// Delivers a message: to the receive that waits for it, or else for one that will. Memory of others is copied to its receiver only:
+    /// where that is still to come, returns what is set when it has been.
+    pub fn deliver(&self, key: Key, payload: Payload) -> Option<Arc<AtomicBool>> {
         let mut state = self.lock();
         let queue = state.queues.entry(key).or_default();
         let Some((ticket, target)) = queue.waiting.pop_front() else {
-            if let Payload::Bytes(data) = payload {
-                queue.arrived.push_back(data);
-                return;
-            }
-            // Copied without the lock; a receive that is posted meanwhile finds it then.
-            drop(state);
-            return self.deliver(key, Payload::Bytes(payload.into_bytes()));
+            let taken = matches!(payload, Payload::Span(_)).then(Arc::default);
+            queue.arrived.push_back(Parcel { payload, taken: taken.clone() });
+            return taken;
         };
         if queue.waiting.is_empty() {
             state.queues.remove(&key);
@@ -76,6 +81,7 @@ impl Mailbox {
         }
         drop(state);
         self.changed.notify_all();
+        None
     }
 
     /// Posts a receive of the next message of a key; returns its ticket.
@@ -84,7 +90,7 @@ impl Mailbox {
         let ticket = state.next_ticket;
         state.next_ticket += 1;
         let queue = state.queues.entry(key).or_default();
-        let Some(data) = queue.arrived.pop_front() else {
+        let Some(Parcel { payload, taken }) = queue.arrived.pop_front() else {
             queue.waiting.push_back((ticket, target));
             return ticket;
         };
@@ -92,7 +98,10 @@ impl Mailbox {
             state.queues.remove(&key);
         }
         drop(state);
-        let arrived = Arrived::delivered(Payload::Bytes(data), target);
+        let arrived = Arrived::delivered(payload, target);
+        if let Some(taken) = taken {
+            taken.store(true, Ordering::Release);
+        }
         self.lock().matched.insert(ticket, arrived);
         ticket
     }

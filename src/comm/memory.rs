@@ -60,3 +60,81 @@ impl Span {
         unsafe { self.place().copy_from_nonoverlapping(NonNull::from(data).cast(), data.len().min(self.bytes)) };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::UnsafeCell;
+
+    use super::super::{CommError, run_threads};
+    use super::*;
+
+    /// Memory of this process.
+    struct Cells(Vec<UnsafeCell<u8>>);
+
+    // SAFETY: the cells keep their place; the tests below use them as `Memory` asks for.
+    unsafe impl Memory for Cells {
+        fn place(&self) -> NonNull<u8> {
+            NonNull::from(&self.0[..]).cast()
+        }
+        fn bytes(&self) -> usize {
+            self.0.len()
+        }
+    }
+
+    // SAFETY: as above.
+    unsafe impl Sync for Cells {}
+
+    fn span(bytes: Vec<u8>) -> Span {
+        Span::new(Arc::new(Cells(bytes.into_iter().map(UnsafeCell::new).collect())))
+    }
+
+    #[test]
+    fn memory_is_copied_to_its_receiver_whoever_comes_first() {
+        for most in [1 << 20, 3, 4] {
+            run_threads(2, |comm| {
+                let comm = comm.with_max_message(most);
+                if comm.rank() == 0 {
+                    let data = span((0..10).collect()).part(1, 8);
+                    comm.barrier()?;
+                    assert!(comm.send_from(1, 0, &data)?.is_done()?, "the receiver has asked for it before");
+                    let mut sending = comm.send_from(1, 1, &data)?;
+                    assert!(!sending.is_done()?, "it lies where it is until the receiver asks for it");
+                    comm.barrier()?;
+                    comm.barrier()?;
+                    assert!(sending.is_done()?);
+                    // A vector arrives in memory, and memory in a vector.
+                    drop(comm.send(1, 2, vec![3; 8])?);
+                    drop(comm.send_from(1, 3, &data)?);
+                    drop(comm.send_from(1, 4, &data)?);
+                    return comm.barrier();
+                }
+                let places = [span(vec![0; 8]), span(vec![0; 8]), span(vec![0; 8])];
+                let first = comm.receive_into(0, 0, &places[0])?;
+                drop(comm.receive_into(0, 1, &span(vec![0; 8]))?);
+                comm.barrier()?;
+                first.wait()?;
+                comm.barrier()?;
+                assert!(comm.receive_into(0, 1, &places[1])?.wait()?.is_empty());
+                comm.barrier()?;
+                comm.receive_into(0, 2, &places[2])?.wait()?;
+                let data = [1, 2, 3, 4, 5, 6, 7, 8];
+                assert_eq!(places.each_ref().map(Span::sent), [&data, &data, &[3; 8]]);
+                assert_eq!(comm.receive(0, 3, 8)?.wait()?, data);
+                let error = comm.receive_into(0, 4, &span(vec![0; 7]))?.wait().expect_err("it has eight bytes");
+                assert!(matches!(error, CommError::MessageSize { expected: 7, got: 8.., .. }), "{error}");
+                comm.barrier()
+            })
+            .unwrap_or_else(|error| panic!("pieces of {most}: {error}"));
+        }
+    }
+
+    #[test]
+    fn a_sender_whose_memory_is_not_wanted_hears_of_it() {
+        let error = run_threads(2, |comm| match comm.rank() {
+            0 => comm.send_from(1, 0, &span(vec![1; 8]))?.wait().map(drop),
+            _ => Ok(()),
+        });
+        let text = error.expect_err("rank 1 leaves").to_string();
+        assert!(text.contains("rank 1 is gone") && text.contains("a message to it waited"), "{text}");
+    }
+}

@@ -32,7 +32,7 @@ impl Transport for Solo {
     fn announce(&self, _found: &Mismatch) {}
 
     fn send(&self, from: usize, lane: Lane, data: Payload) -> Result<Box<dyn Pending>> {
-        self.mailbox.deliver(Key { context: self.context, from, lane }, data);
+        self.mailbox.deliver(Key { context: self.context, from, lane }, Payload::Bytes(data.into_bytes()));
         Ok(Box::new(Sent))
     }
 

@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use super::gone::Gone;
 use super::lane::Lane;
 use super::mailbox::{Key, Mailbox};
 use super::mismatch::{Did, Mismatch};
-use super::sync::locked;
+use super::sync::{Backoff, locked};
 use super::transport::{Arrived, Group, Payload, Pending, Sent, Target, Transport};
 use super::{CommError, Result};
 
@@ -86,8 +86,13 @@ impl World {
         self.mailboxes.iter().map(Mailbox::untaken).sum()
     }
 
-    fn has_left(&self, rank: usize) -> bool {
-        self.status().ranks[rank] == State::Left
+    /// Whether and how a rank is gone whose last call in a communicator is `last_call`.
+    fn gone(&self, rank: usize, last_call: LastCall, grace: &Grace) -> Option<Gone> {
+        match last_call {
+            _ if self.status().ranks[rank] == State::Left => Some(Gone::Left),
+            LastCall::Dropped => grace.is_over().then_some(Gone::Dropped),
+            _ => None,
+        }
     }
 
     /// The state of the communicator of this number, made by the first of its ranks that calls this.
@@ -98,6 +103,19 @@ impl World {
             Arc::new(CommState { id, members, last_calls })
         };
         locked(&self.contexts).entry(id).or_insert_with(make).clone()
+    }
+}
+
+/// How long a wait has known that the other rank has ended its part.
+#[derive(Default)]
+struct Grace(Cell<Option<Instant>>);
+
+impl Grace {
+    /// Whether that rank has had the time to report a failure: a failing rank drops its communicators just before.
+    fn is_over(&self) -> bool {
+        let since = self.0.get().unwrap_or_else(Instant::now);
+        self.0.set(Some(since));
+        since.elapsed() > GRACE
     }
 }
 
@@ -167,8 +185,11 @@ impl Transport for Threads {
             return Err(CommError::PeerFailed { rank, message });
         }
         let key = Key { context: self.context.id, from: self.rank, lane };
-        self.world.mailboxes[self.context.members[to]].deliver(key, data);
-        Ok(Box::new(Sent))
+        let Some(taken) = self.world.mailboxes[self.context.members[to]].deliver(key, data) else {
+            return Ok(Box::new(Sent));
+        };
+        let (world, context) = (self.world.clone(), self.context.clone());
+        Ok(Box::new(ThreadSend { world, context, to, taken, grace: Grace::default() }))
     }
 
     fn receive(&self, from: usize, lane: Lane, target: Target) -> Result<Box<dyn Pending>> {
@@ -176,7 +197,7 @@ impl Transport for Threads {
         let me = self.context.members[self.rank];
         let ticket = self.world.mailboxes[me].post(key, target);
         let (world, context) = (self.world.clone(), self.context.clone());
-        Ok(Box::new(ThreadReceive { world, context, rank: self.rank, key, ticket, ended: Cell::default() }))
+        Ok(Box::new(ThreadReceive { world, context, rank: self.rank, key, ticket, grace: Grace::default() }))
     }
 
     fn new_context(&self) -> u64 {
@@ -206,26 +227,52 @@ impl Drop for Threads {
     }
 }
 
+/// A send from memory that the receiver has not copied yet.
+struct ThreadSend {
+    world: Arc<World>,
+    context: Arc<CommState>,
+    to: usize,
+    taken: Arc<AtomicBool>,
+    grace: Grace,
+}
+
+impl Pending for ThreadSend {
+    fn is_done(&mut self) -> Result<bool> {
+        let to = self.context.members[self.to];
+        let last_call = *locked(&self.context.last_calls[self.to]);
+        let (failure, gone) = (self.world.first_failure(), self.world.gone(to, last_call, &self.grace));
+        // Asked last: a receiver that takes it and then leaves has taken it.
+        if self.taken.load(Ordering::Acquire) {
+            return Ok(true);
+        }
+        match (failure, gone) {
+            (Some((rank, message)), _) => Err(CommError::PeerFailed { rank, message }),
+            (None, Some(gone)) => Err(gone.in_wait_to_send(to)),
+            (None, None) => Ok(false),
+        }
+    }
+
+    fn wait(mut self: Box<Self>) -> Result<Arrived> {
+        let mut backoff = Backoff::default();
+        while !self.is_done()? {
+            backoff.pause();
+        }
+        Ok(Arrived::whole(Vec::new()))
+    }
+}
+
 struct ThreadReceive {
     world: Arc<World>,
     context: Arc<CommState>,
     rank: usize,
     key: Key,
     ticket: u64,
-    /// When the sender was first seen to have dropped the communicator, or to have failed in it.
-    ended: Cell<Option<Instant>>,
+    grace: Grace,
 }
 
 impl ThreadReceive {
     fn mailbox(&self) -> &Mailbox {
         &self.world.mailboxes[self.context.members[self.rank]]
-    }
-
-    /// Whether the sender has had the time to report a failure: a failing rank drops its communicators just before.
-    fn grace_is_over(&self) -> bool {
-        let since = self.ended.get().unwrap_or_else(Instant::now);
-        self.ended.set(Some(since));
-        since.elapsed() > GRACE
     }
 
     /// What keeps the sender, whose last call is `theirs`, from sending to this rank, which is in the collective `mine`.
@@ -234,14 +281,14 @@ impl ThreadReceive {
             (Some(gone), _) => Did::Gone(gone),
             (None, LastCall::Called(theirs)) if mine.is_contradicted_by(&theirs) => Did::Called(theirs),
             (None, LastCall::Failed(found)) => {
-                return found.as_seen_by(self.rank, &mine).filter(|_| self.grace_is_over());
+                return found.as_seen_by(self.rank, &mine).filter(|_| self.grace.is_over());
             }
             _ => return None,
         };
         Some(Mismatch { rank: self.rank, call: mine, other: self.key.from, did })
     }
 
-    /// Why the message, which is not in the mailbox, cannot come any more. Sends deliver at once, so the sender's present
+    /// Why the message, which is not in the mailbox, cannot come any more. Sends put it there at once, so the sender's present
     /// state decides.
     fn stop(&self) -> Option<CommError> {
         if let Some((rank, message)) = self.world.first_failure() {
@@ -249,11 +296,7 @@ impl ThreadReceive {
         }
         let from = self.context.members[self.key.from];
         let last_call = *locked(&self.context.last_calls[self.key.from]);
-        let gone = match last_call {
-            _ if self.world.has_left(from) => Some(Gone::Left),
-            LastCall::Dropped => self.grace_is_over().then_some(Gone::Dropped),
-            _ => None,
-        };
+        let gone = self.world.gone(from, last_call, &self.grace);
         let mine = match *locked(&self.context.last_calls[self.rank]) {
             LastCall::Called(call) | LastCall::Failed(Mismatch { call, .. }) if self.key.lane == Lane::Collective => {
                 call

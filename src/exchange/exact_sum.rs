@@ -4,8 +4,8 @@
 //! greatest magnitude of each batch -> among ranks -> add as integers -> among ranks -> f32
 //! ```
 //!
-//! Two passes read the terms, the second adds within workgroups first. Cost on a GPU: 4 bytes per term, array and pass, and some thousandths of
-//! that for the sums of workgroups. Between ranks go one word and two words per sum, of each batch, by trees.
+//! Two passes read the terms, the second adds within workgroups first. Cost on a GPU: 4 bytes per term, array and pass, and two atomic additions
+//! for each sum of a workgroup, of which there are 4096 at most. Between ranks go one word and two words per sum, of each batch, by trees.
 
 use super::ExchangeError;
 use super::collectives::{all_reduce, all_reduce_wide};
@@ -15,8 +15,10 @@ use crate::gpu::{Array, DeviceError, Kernel, KernelSource, RawArray, Recorder};
 /// Values as 64-bit integers: the module `gpu::fixed`.
 pub(crate) const FIXED: &str = include_str!("../../shaders/gpu/fixed.wgsl");
 
-/// Elements of one invocation.
-const PER: u32 = 32;
+/// Elements of one invocation at least.
+const PER: u64 = 32;
+/// Workgroups at most: each adds its sums to those of all by atomics.
+const GROUPS: u64 = 4096;
 /// Sums that a workgroup keeps for itself at most: 8 KiB.
 const LOCAL: u32 = 1024;
 
@@ -33,6 +35,8 @@ crate::gpu::kernel_params! {
         start: u32,
         /// Bits of a term.
         bits: u32,
+        /// Elements of an invocation.
+        per: u32,
     }
 }
 
@@ -63,7 +67,7 @@ impl Terms<'_> {
         bits_for(self.total)
     }
 
-    fn params(&self, batch: u64) -> SumParams {
+    fn params(&self, recorder: &Recorder, batch: u64) -> SumParams {
         let count = self.count();
         let y_start = match self.y {
             Some(y) if y.len() == self.x.len() => batch * count,
@@ -77,6 +81,7 @@ impl Terms<'_> {
             most: batch as u32,
             start: (self.batches + 2 * self.sums * batch) as u32,
             bits: self.bits(),
+            per: per(recorder, count) as u32,
         }
     }
 
@@ -109,7 +114,6 @@ fn magnitude(product: bool) -> KernelSource {
         .params::<SumParams>()
         .module("exchange::term", include_str!("../../shaders/exchange/term.wgsl"))
         .flag("product", product)
-        .constant("PER", PER)
 }
 
 fn accumulate(product: bool, binned: bool, local: bool) -> KernelSource {
@@ -120,7 +124,6 @@ fn accumulate(product: bool, binned: bool, local: bool) -> KernelSource {
         .flag("product", product)
         .flag("binned", binned)
         .flag("local", local)
-        .constant("PER", PER)
         .constant("LOCAL", if binned { LOCAL } else { 1 })
 }
 
@@ -146,9 +149,14 @@ pub(super) fn kernels() -> Vec<KernelSource> {
     forms.chain([magnitude(false), magnitude(true), value()]).collect()
 }
 
+/// Elements of an invocation, of so many terms.
+fn per(recorder: &Recorder, count: u64) -> u64 {
+    count.div_ceil(u64::from(recorder.gpu().workgroup_shape().group) * GROUPS).max(PER)
+}
+
 /// Workgroups that treat so many terms.
 fn groups(recorder: &Recorder, count: u64) -> u64 {
-    count.div_ceil(u64::from(recorder.gpu().workgroup_shape().group) * u64::from(PER))
+    count.div_ceil(u64::from(recorder.gpu().workgroup_shape().group) * per(recorder, count))
 }
 
 /// Sums in an order that does not matter.
@@ -192,7 +200,7 @@ impl ExactSum {
             why: format!("{} sums without indices", terms.sums),
         })?;
         for batch in 0..terms.batches {
-            recorder.dispatch(kernel, &arrays, &terms.params(batch), groups)?;
+            recorder.dispatch(kernel, &arrays, &terms.params(recorder, batch), groups)?;
         }
         if let Some(comm) = comm {
             all_reduce_wide(recorder, comm, &words, terms.batches..words.len())?;
@@ -212,7 +220,8 @@ impl ExactSum {
         arrays.push(words.raw());
         let kernel = &self.magnitude[usize::from(terms.y.is_some())];
         let groups = groups(recorder, terms.count());
-        (0..terms.batches).try_for_each(|batch| recorder.dispatch(kernel, &arrays, &terms.params(batch), groups))?;
+        (0..terms.batches)
+            .try_for_each(|batch| recorder.dispatch(kernel, &arrays, &terms.params(recorder, batch), groups))?;
         comm.map_or(Ok(()), |comm| all_reduce(recorder, comm, words, 0..terms.batches, Op::Max))
     }
 
@@ -251,7 +260,7 @@ impl ExactSum {
         }
         let words = self.integers(recorder, comm, terms)?;
         for batch in 0..terms.batches {
-            let params = SumParams { x_start: (batch * terms.sums) as u32, ..terms.params(batch) };
+            let params = SumParams { x_start: (batch * terms.sums) as u32, ..terms.params(recorder, batch) };
             recorder.each(&self.value, &[words.raw(), out.raw()], &params, terms.sums)?;
         }
         Ok(())

@@ -26,7 +26,7 @@ pub enum Wire {
 const BLOCK: u64 = 64;
 const CODED: u64 = 1 + BLOCK / 2;
 /// Blocks that a workgroup encodes, and its invocations.
-const BLOCKS_EACH: u64 = 16;
+const BLOCKS_EACH: u64 = 8;
 const GROUP: u32 = 64;
 
 /// The kernels of [`Wire::Block16`].

@@ -1,4 +1,5 @@
-//! Which passes transform an axis: one where a line fits into a workgroup, else the four-step algorithm with one pass per factor.
+//! Which passes transform an axis: one where a line fits into a workgroup, else the four-step algorithm with one pass per factor; and of both
+//! what moves fewer sectors of memory, where lines fit but a workgroup takes too few of them side by side to fill a sector.
 //!
 //! ```text
 //! n = n1 n2      j = j1 n2 + j2,  k = k1 + k2 n1:   transform over j1, twiddle exp(-2 pi i j2 k1 / n), transform over j2
@@ -8,8 +9,8 @@
 //! Lengths without such factors are a circular convolution of good length (Bluestein 1970), whose two transforms are four-step ones.
 //! Twiddles are multiplied and transposes are addressed as a pass stores: neither is a pass of its own.
 
-use super::core::{Core, Limits};
-use super::line::{FourStep, LineFormat, LineKernel, Order, Side, Span, Work};
+use super::core::{Core, Limits, MOST_LANES};
+use super::line::{FourStep, LineFormat, LineKernel, LineWorkgroup, Order, Side, Span, Work};
 use super::precision::Precision;
 use super::size::is_good_size;
 use super::tables::{Section, Table};
@@ -19,6 +20,8 @@ use super::tables::{Section, Table};
 pub struct AxisPass {
     /// The kernel.
     pub kernel: LineKernel,
+    /// How it is laid out.
+    pub shape: LineWorkgroup,
     /// Factors of the points as they are read; conjugated in a backward transform.
     pub load_factors: Option<PointFactors>,
     /// Factors of the points as they are written.
@@ -36,6 +39,19 @@ pub struct PointFactors {
     pub len: u64,
 }
 
+impl AxisPass {
+    fn new(kernel: LineKernel, limits: Limits) -> Option<Self> {
+        Some(AxisPass { shape: kernel.shape(limits)?, kernel, load_factors: None, store_factors: None })
+    }
+
+    /// Bytes that memory moves for one line of the axis, of which `across` lie side by side: sectors, read and written.
+    pub fn moved(&self, across: u64) -> u64 {
+        let AxisPass { kernel, shape, .. } = self;
+        let count = kernel.four_step.map_or(1, |step| step.count);
+        kernel.moved(shape.lines, if kernel.axis == 2 { count } else { across }) * count
+    }
+}
+
 /// Scratch between two passes: all positions of the axis, complex.
 const SCRATCH: Side = Side { format: LineFormat::Complex, order: Order::Strided, span: Span::Whole };
 
@@ -49,23 +65,30 @@ pub(super) fn passes(
     limits: Limits,
 ) -> Option<Vec<AxisPass>> {
     let kernel = LineKernel { precision, axis, n, points: n, work, input, output, four_step: None, in_place: false };
-    let plain = |kernel| AxisPass { kernel, load_factors: None, store_factors: None };
-    if kernel.shape(limits).is_some() {
-        return Some(vec![plain(kernel)]);
+    let one = AxisPass::new(kernel, limits).map(|pass| vec![pass]);
+    let full = one.as_ref().is_some_and(|passes| {
+        // Caches of processors keep what a narrow tile leaves of a sector.
+        passes[0].shape.lines >= kernel.full_tile(limits) || !limits.shared
+    });
+    // Between the two halves of a filter nothing may be written: one pass, or two transforms, which `Plan::filter` chooses between.
+    if full || matches!(work, Work::Filter(_)) {
+        return one;
     }
-    if matches!(work, Work::Filter(_)) {
-        return None;
-    }
-    if let Some(lengths) = factors(n, limits, precision) {
-        return Some(four_step(kernel, n, &lengths).into_iter().map(plain).collect());
-    }
-    bluestein(kernel, limits)
+    let several = match factors(n, limits, precision) {
+        Some(lengths) => {
+            four_step(kernel, n, &lengths).into_iter().map(|kernel| AxisPass::new(kernel, limits)).collect()
+        }
+        None => bluestein(kernel, limits),
+    };
+    // Not by what lies on this rank, since all ranks must round alike.
+    let moved = |passes: &Vec<AxisPass>| passes.iter().map(|pass| pass.moved(u64::MAX)).sum::<u64>();
+    // As many sectors in two passes leave caches and queues to what is wanted.
+    [several, one].into_iter().flatten().min_by_key(moved)
 }
 
 /// The passes of a convolution with the chirp: two transforms of a good length, with multiplications as they load and store.
 fn bluestein(kernel: LineKernel, limits: Limits) -> Option<Vec<AxisPass>> {
     let LineKernel { n, precision, work, .. } = kernel;
-    let plain = |kernel| AxisPass { kernel, load_factors: None, store_factors: None };
     let (padded, lengths) = (2 * n - 1..)
         .filter(|&m| is_good_size(m))
         .take(64)
@@ -75,7 +98,8 @@ fn bluestein(kernel: LineKernel, limits: Limits) -> Option<Vec<AxisPass>> {
     let (chirp, spectrum) = (factors(Section::Chirp(n)), factors(Section::ChirpSpectrum { n, padded }));
     let to_spectrum = four_step(LineKernel { work: Work::Forward, output: SCRATCH, ..kernel }, padded, &lengths);
     let from_spectrum = four_step(LineKernel { work: Work::Backward, input: SCRATCH, ..kernel }, padded, &lengths);
-    let mut all: Vec<AxisPass> = to_spectrum.into_iter().chain(from_spectrum).map(plain).collect();
+    let both = to_spectrum.into_iter().chain(from_spectrum);
+    let mut all: Vec<AxisPass> = both.map(|kernel| AxisPass::new(kernel, limits)).collect::<Option<_>>()?;
     let middle = lengths.len();
     let mut load = |i: usize, factors: &Option<PointFactors>| {
         all[i].load_factors = factors.clone();
@@ -123,7 +147,7 @@ fn factors(n: u64, limits: Limits, precision: Precision) -> Option<Vec<u64>> {
 
 /// The same for products of 2, 3, 5 and 7.
 fn factors_of_good_size(n: u64, limits: Limits, precision: Precision) -> Option<Vec<u64>> {
-    let most = (limits.workgroup_bytes / precision.bytes()).min(limits.invocations * limits.points);
+    let most = (limits.workgroup_bytes / precision.bytes()).min(limits.invocations.min(MOST_LANES) * limits.points);
     let fits = |n: u64| Core::new(n, limits, precision.bytes()).is_some();
     (2..=3).find_map(|passes| {
         // The first factor is the divisor closest to the root, then the next.
@@ -188,7 +212,7 @@ mod tests {
     /// What the passes do, in f64 on the host.
     fn run(passes: &[AxisPass], x: &[Complex<f64>]) -> Vec<Complex<f64>> {
         let mut data = x.to_vec();
-        for AxisPass { kernel, load_factors, store_factors } in passes {
+        for AxisPass { kernel, load_factors, store_factors, .. } in passes {
             let Some(step) = kernel.four_step else { panic!("one pass") };
             let factors = |factors: &Option<PointFactors>| {
                 let mut values: Vec<Complex<f64>> = match factors {

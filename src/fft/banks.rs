@@ -2,11 +2,10 @@
 
 use super::line::{LineKernel, LineWorkgroup};
 
-/// Accesses of the workgroup's first exchange and all later ones: the cells that its invocations access at once, in their order. Each
-/// stage but the last writes the results of its butterflies, each but the first reads their points.
-fn replay(kernel: &LineKernel, shape: &LineWorkgroup) -> Vec<Vec<u64>> {
-    let LineWorkgroup { ref core, lanes, lines, cells, .. } = *shape;
-    let radices = &core.stages().radices;
+/// Accesses of the exchanges of a transform: the cells that the invocations of a workgroup access at once, in their order. Each stage but
+/// the last writes the results of its butterflies, each but the first reads their points.
+fn replay(kernel: &LineKernel, shape: &LineWorkgroup, radices: &[u64]) -> Vec<Vec<u64>> {
+    let LineWorkgroup { lanes, lines, cells, .. } = *shape;
     let n: u64 = radices.iter().product();
     let invocations: Vec<[u64; 2]> = (0..lanes * lines)
         .map(|local| if kernel.strided() { [local % lines, local / lines] } else { [local / lanes, local % lanes] })
@@ -37,8 +36,9 @@ fn replay(kernel: &LineKernel, shape: &LineWorkgroup) -> Vec<Vec<u64>> {
 mod tests {
     use std::io::Write as _;
 
-    use super::super::core::Limits;
-    use super::super::line::{LineFormat, LineKernel, Order, Side, Span, Work};
+    use super::super::axis::{AxisPass, passes};
+    use super::super::core::{Core, Limits};
+    use super::super::line::{LineFormat, LineKernel, LineWorkgroup, Order, Side, Span, Work};
     use super::super::precision::Precision;
     use super::replay;
     use crate::gpu::machine::{GPUS, H100, Machine};
@@ -46,19 +46,9 @@ mod tests {
     const PLAIN: Side = Side { format: LineFormat::Complex, order: Order::Strided, span: Span::Whole };
 
     fn kernel(n: u64, axis: usize) -> LineKernel {
-        let work = Work::Forward;
-        let precision = Precision::Single;
-        LineKernel {
-            precision,
-            axis,
-            n,
-            points: n,
-            work,
-            input: PLAIN,
-            output: PLAIN,
-            four_step: None,
-            in_place: false,
-        }
+        let (work, precision) = (Work::Forward, Precision::Single);
+        let [input, output] = [PLAIN; 2];
+        LineKernel { precision, axis, n, points: n, work, input, output, four_step: None, in_place: false }
     }
 
     fn limits(bytes: u64, invocations: u64) -> Limits {
@@ -68,9 +58,21 @@ mod tests {
     /// The worst access of a subgroup, and the mean of all.
     fn conflicts(machine: &Machine, n: u64, axis: usize, limits: Limits) -> [f64; 2] {
         let kernel = kernel(n, axis);
-        let shape = kernel.shape(limits).unwrap();
+        conflicts_of(machine, &kernel, &kernel.shape(limits).unwrap(), limits)
+    }
+
+    fn conflicts_of(machine: &Machine, kernel: &LineKernel, shape: &LineWorkgroup, limits: Limits) -> [f64; 2] {
         let bytes = if shape.together { 8 } else { 4 };
-        let accesses = replay(&kernel, &shape);
+        let mut radices = shape.core.stages().radices.clone();
+        let mut accesses = replay(kernel, shape, &radices);
+        let several = kernel.work != Work::Forward || matches!(shape.core, Core::Bluestein { .. });
+        if several && shape.core.stages().turns() {
+            radices.reverse();
+            accesses.extend(replay(kernel, shape, &radices));
+        }
+        if accesses.is_empty() {
+            return [1.0; 2];
+        }
         let held = accesses.iter().flatten().max().map_or(0, |last| last + 1);
         assert!(
             held <= shape.cells.count && shape.cells.count * u64::from(bytes) <= limits.workgroup_bytes,
@@ -101,6 +103,18 @@ mod tests {
     }
 
     #[test]
+    fn stages_in_reverse_have_few_conflicts() {
+        for n in [60, 64, 120, 240, 256, 512, 1000, 1024, 2039, 2048, 4096] {
+            for axis in [1, 2] {
+                let (limits, work) = (limits(48 << 10, 1024), Work::Filter(3));
+                let kernel = LineKernel { work, ..kernel(n, axis) };
+                let [worst, mean] = conflicts_of(&H100, &kernel, &kernel.shape(limits).unwrap(), limits);
+                assert!(worst <= 4.0, "{n} along {axis}: {worst}, {mean}");
+            }
+        }
+    }
+
+    #[test]
     fn lengths_of_meshes_have_few_conflicts() {
         for n in (33..=1024).filter(|&n| crate::fft::size::is_good_size(n)) {
             for axis in [1, 2] {
@@ -109,6 +123,57 @@ mod tests {
                 assert!(worst <= 4.0, "{n} along {axis}: {worst}");
             }
         }
+    }
+
+    #[test]
+    fn strided_axes_take_whole_sectors_in_one_pass_or_two() {
+        for machine in GPUS {
+            let limits = limits(u64::from(machine.workgroup_memory[1]), u64::from(machine.invocations));
+            let mut longest = 0;
+            for n in (64..=4096).filter(|&n| crate::fft::size::is_good_size(n)) {
+                let passes = passes(Precision::Single, 1, n, Work::Forward, [PLAIN; 2], limits).unwrap();
+                let name = format!("{n} on {}", machine.name);
+                assert!(passes.len() <= 2, "{name}: {} passes", passes.len());
+                longest = if passes.len() == 1 { n } else { longest };
+                for AxisPass { kernel, shape, .. } in &passes {
+                    assert!(shape.lines >= 8, "{name}: {} lines side by side", shape.lines);
+                    let bytes = shape.cells.count * if shape.together { 8 } else { 4 };
+                    let invocations = shape.lanes * shape.lines;
+                    let registers = invocations * (2 * shape.core.stages().held() + 32);
+                    assert!(invocations <= limits.invocations, "{name}: {shape:?}");
+                    assert!(registers <= machine.core_registers(), "{name}: {registers} registers, {shape:?}");
+                    let [worst, mean] = conflicts_of(&machine, kernel, shape, limits);
+                    // A tile that fills all workgroup memory has no room for free cells, and yet half the traffic of two passes.
+                    let crammed = bytes == limits.workgroup_bytes;
+                    let most = if n.is_power_of_two() && !crammed { [2.0, 1.5] } else { [4.0, 2.0] };
+                    assert!(worst <= most[0] && mean <= most[1], "{name}: {worst}, {mean}, {shape:?}");
+                }
+                // No sector is moved but for what is wanted.
+                let moved: u64 = passes.iter().map(|pass| pass.moved(u64::MAX)).sum();
+                assert_eq!(moved, 16 * n * passes.len() as u64, "{name}");
+            }
+            assert!(longest >= 1024, "{}: one pass up to {longest}", machine.name);
+        }
+    }
+
+    #[test]
+    fn what_narrow_tiles_leave_of_sectors_is_counted() {
+        let moved = |n: u64, limits: Limits| {
+            let kernel = kernel(n, 0);
+            let shape = kernel.shape(limits).unwrap();
+            (shape.lines, kernel.moved(shape.lines, u64::MAX), kernel.moved(shape.lines, shape.lines))
+        };
+        let gpu = limits(48 << 10, 1024);
+        assert_eq!(moved(1024, gpu), (8, 16 * 1024, 16 * 1024));
+        // Half a sector, an eighth; nothing where the tile is all there is.
+        assert_eq!(moved(2048, gpu), (4, 2 * 16 * 2048, 16 * 2048));
+        assert_eq!(moved(4096, limits(16 << 10, 256)), (1, 8 * 16 * 4096, 16 * 4096));
+        // A prime in one pass of narrow tiles costs less than four.
+        let of = |n: u64| passes(Precision::Single, 0, n, Work::Forward, [PLAIN; 2], gpu).unwrap();
+        assert_eq!([2048, 2039, 4096, 4093].map(|n| of(n).len()), [2, 1, 2, 4]);
+        // Software renderers keep to one pass.
+        let software = Limits { shared: false, alone: 32, ..limits(32 << 10, 256) };
+        assert_eq!(passes(Precision::Single, 0, 4096, Work::Forward, [PLAIN; 2], software).unwrap().len(), 1);
     }
 
     #[test]

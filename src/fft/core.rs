@@ -9,6 +9,9 @@
 
 use super::size::{factorizations, good_size, is_good_size, is_smooth};
 
+/// Invocations that share a line at most. More than one line, side by side, may take all that a workgroup has.
+pub(super) const MOST_LANES: u64 = 256;
+
 /// What a device allows a kernel, and the tuning of kernels for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Limits {
@@ -34,6 +37,20 @@ pub(super) struct RadixStages {
     pub lanes: u64,
     /// Points of the butterflies of each stage.
     pub radices: Vec<u64>,
+}
+
+impl RadixStages {
+    /// Whether every second transform may take the stages in reverse. Butterflies of 15 write points that far apart, which with a free cell
+    /// after each 16 fall into one bank.
+    pub fn turns(&self) -> bool {
+        ![self.radices.first(), self.radices.last()].contains(&Some(&15))
+    }
+
+    /// Points that an invocation holds at most.
+    pub fn held(&self) -> u64 {
+        let points: u64 = self.radices.iter().product();
+        self.radices.iter().map(|radix| radix * (points / radix).div_ceil(self.lanes)).max().unwrap_or(1)
+    }
 }
 
 /// How one workgroup transforms a line of `n` points.
@@ -104,7 +121,9 @@ fn stages(n: u64, limits: Limits, bytes: u64) -> Option<(RadixStages, u64)> {
             continue;
         }
         let counts = radices.iter().flat_map(|radix| (1..=4).map(move |times| (n / radix).div_ceil(times)));
-        for lanes in counts.filter(|&lanes| lanes <= limits.invocations) {
+        // One invocation alone would take its stages in loops, which is for those that wait slowly.
+        let least = if radices.len() > 1 { 2 } else { 1 };
+        for lanes in counts.filter(|lanes| (least..=limits.invocations.min(MOST_LANES)).contains(lanes)) {
             let held = |radix: u64| radix * (n / radix).div_ceil(lanes);
             let (most_held, all_held) =
                 (radices.iter().map(|&r| held(r)).max().unwrap_or(1), radices.iter().map(|&r| held(r)).sum::<u64>());

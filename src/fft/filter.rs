@@ -19,8 +19,8 @@ use crate::grid::{Box3, FieldLayout, volume};
 ///
 /// - The callback runs between the two halves of the last axis' pass, so the spectrum is never written: five passes for
 ///   three axes instead of seven, and ten for one density and the three components of a force instead of fifteen. Where the
-///   last axis is too long for one pass, or a real line, two transforms with the callback on the second's load do the
-///   same.
+///   last axis is too long for one pass, or takes so few lines at once that two transforms move fewer sectors of memory, or is a real
+///   line, two transforms with the callback on the second's load do the same.
 /// - With [`Spec::points`] twice the cells it is a linear convolution; with as many, a circular one.
 /// - Result `r` of field `f` is field `f * results + r` of the output.
 ///
@@ -60,21 +60,20 @@ impl<T: Value> Filter<T> {
         results: u32,
     ) -> Result<Self, FftError> {
         let (plan, route) = Self::plan_of(gpu, spec, comms, tuning, results)?;
-        let limits = tuning.limits(gpu.capabilities());
         let mut tables = DeviceTables::new(gpu)?;
         let spectrum = spectrum_of(&plan, route.as_ref());
         let kind = match route {
             Some(route) => {
                 let callbacks = PassCallbacks { filter: Some(callback.clone()), ..PassCallbacks::default() };
-                Kind::Fused(Box::new(ReadyRoute::new(route, &callbacks, limits, &mut tables)?))
+                Kind::Fused(Box::new(ReadyRoute::new(route, &callbacks, &mut tables)?))
             }
             None => {
-                let forward = ReadyRoute::new(plan.forward.clone(), &PassCallbacks::default(), limits, &mut tables)?;
+                let forward = ReadyRoute::new(plan.forward.clone(), &PassCallbacks::default(), &mut tables)?;
                 let inverse = (0..results)
                     .map(|result| {
                         let callbacks =
                             PassCallbacks { load_mode: Some(callback.clone()), result, ..PassCallbacks::default() };
-                        ReadyRoute::new(plan.inverse.clone(), &callbacks, limits, &mut tables)
+                        ReadyRoute::new(plan.inverse.clone(), &callbacks, &mut tables)
                     })
                     .collect::<Result<_, _>>()?;
                 Kind::Apart { forward: Box::new(forward), inverse }

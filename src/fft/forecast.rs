@@ -11,7 +11,6 @@
 //! slowest of them, plus the others' for one piece.
 
 use super::axis::AxisPass;
-use super::core::Limits;
 use super::error::FftError;
 use super::plan::{Buffer, Plan, Route, Stage, Transpose, buffers};
 use super::spec::{Spec, Values};
@@ -107,8 +106,8 @@ pub struct Forecast {
 const NAMES: [&str; 3] = ["x", "y", "z"];
 
 impl Forecast {
-    /// The cost for `rank` of `grid`, on a device with the floor's limits at least, with messages of `chunk` bytes at
-    /// most.
+    /// The cost for `rank` of `grid`, on a device with [the limits that its class has](TransformTuning::usual_limits) at least, with
+    /// messages of `chunk` bytes at most.
     ///
     /// # Errors
     /// [`FftError`] for what cannot be transformed.
@@ -120,7 +119,7 @@ impl Forecast {
         speeds: &Speeds,
         chunk: u64,
     ) -> Result<Self, FftError> {
-        let plan = Plan::new(spec, grid, rank, tuning.floor(), tuning.pieces)?;
+        let plan = Plan::new(spec, grid, rank, tuning.usual_limits(), tuning.pieces)?;
         let number = if spec.values == Values::Real { 1 } else { 2 } * spec.precision.bytes();
         let mode = 2 * spec.precision.bytes();
         let memory = MemoryForecast {
@@ -233,19 +232,5 @@ impl Chain {
     fn seconds(self) -> f64 {
         let pieces = self.pieces.max(1) as f64;
         self.slowest + (self.total - self.slowest) / pieces
-    }
-}
-
-impl TransformTuning {
-    /// The limits that every device meets.
-    pub fn floor(&self) -> Limits {
-        Limits {
-            workgroup_bytes: 16384,
-            invocations: 256,
-            points: self.points,
-            alone: self.alone,
-            shared: self.shared,
-            columns: self.columns,
-        }
     }
 }

@@ -34,10 +34,9 @@ pub fn line_kernels(precision: Precision, lengths: &[u64], limits: Limits) -> Ve
                     if i + 1 < passes.len() {
                         (callbacks.store, callbacks.store_mode) = (None, None);
                     }
-                    all.extend(source(pass.kernel, limits, &callbacks));
-                    if within(&pass.kernel) {
-                        all.extend(source(LineKernel { in_place: true, ..pass.kernel }, limits, &callbacks));
-                    }
+                    let in_place = within(&pass.kernel).then_some(LineKernel { in_place: true, ..pass.kernel });
+                    let kernels = [Some(pass.kernel), in_place].into_iter().flatten();
+                    all.extend(kernels.map(|kernel| kernel.source(&pass.shape, &callbacks).0));
                 }
             }
         }
@@ -50,11 +49,6 @@ fn within(LineKernel { input, output, four_step, .. }: &LineKernel) -> bool {
     let plain = [input.order, output.order] == [Order::Strided; 2] && input.span == output.span;
     let still = four_step.is_none_or(|step| step.input == step.output && input.format == output.format);
     plain && still
-}
-
-fn source(kernel: LineKernel, limits: Limits, callbacks: &PassCallbacks) -> Option<KernelSource> {
-    let shape = kernel.shape(limits)?;
-    Some(kernel.source(&shape, callbacks).0)
 }
 
 /// What becomes of lines of `n` points, from what to what, and with which callbacks.

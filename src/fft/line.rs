@@ -9,6 +9,7 @@
 
 use super::core::{Core, Limits};
 use super::precision::Precision;
+use crate::gpu::machine::{REGISTERS, SECTOR};
 
 /// Workgroup memory of the floor.
 const FLOOR_BYTES: u64 = 16384;
@@ -81,8 +82,12 @@ impl Side {
 
     /// Bytes of a line in memory.
     pub fn bytes(&self, n: u64, precision: Precision) -> u64 {
-        let number = if self.format == LineFormat::Real { 1 } else { 2 };
-        self.stored(n) * number * precision.bytes()
+        self.stored(n) * self.number(precision)
+    }
+
+    /// Bytes of a number in memory.
+    pub(super) fn number(&self, precision: Precision) -> u64 {
+        if self.format == LineFormat::Real { precision.bytes() } else { 2 * precision.bytes() }
     }
 }
 
@@ -187,8 +192,8 @@ crate::gpu::kernel_params! {
 ///
 /// | side | first vector | second vector |
 /// |---|---|---|
-/// | strided: `at = offset + s . c + p stride` | `offset, s0, s1, s2` | `stride, -, -, -` |
-/// | blocked: `at = lines start + (outer size + p - start) width + inner`, `outer = o . c + o_first`, `inner = i . c + i_first` | `lines, o0, o1, o2` | `width, i0, i1, i2` |
+/// | strided: `at = offset + s . c + p stride` | `offset, s0, s1, s2` | `stride, -, -, 0` |
+/// | blocked: `at = lines start + (outer size + p - start) width + inner`, `outer = o . c + o_first`, `inner = i . c + i_first` | `lines, o0, o1, o2` | `width, i0, i1, 0` |
 ///
 /// Their names leave others to callbacks.
 pub struct LineParams {
@@ -269,7 +274,10 @@ impl LineKernel {
             (true, _) => limits.columns,
             (false, _) => (128 / lanes).clamp(1, 32),
         };
-        let most = wanted.min(limits.invocations / lanes);
+        // Two words a point, spectrum and result of a filter, and some for addresses and factors.
+        let held = core.stages().held() * if matches!(self.work, Work::Filter(_)) { 2 } else { 1 };
+        let registers = held * bytes / 2 + 32;
+        let most = wanted.min(limits.invocations / lanes).min((REGISTERS / (lanes * registers)).max(1));
         if core.loops() {
             let lines = most.min(limits.workgroup_bytes / (self.buffers() * exchanged * 2 * bytes));
             return (lines > 0).then(|| {
@@ -284,15 +292,18 @@ impl LineKernel {
                 let cell = bytes * if together { 2 } else { 1 };
                 if exchanged == 0 { most } else { most.min(limits.workgroup_bytes / (length * cell)) }
             };
-            let enough = if self.strided() { 8.min(limits.columns) } else { 1 };
-            let together = fit(true) >= enough.min(fit(false));
+            let together = fit(true) >= self.full_tile(limits).min(fit(false));
             let lines = if together { fit(true) } else { fit(false) }.checked_ilog2().map(|log| 1 << log)?;
             let cells = LineCells::new(lines, exchanged, self.strided(), padded);
             Some(LineWorkgroup { core: core.clone(), lanes, lines, together, cells })
         };
         let plain = laid_out(false)?;
-        // The first butterflies write their points that far apart; later stages write runs, which spread over the banks.
-        let apart = core.stages().radices[0].is_multiple_of(4);
+        // The first butterflies write their points that far apart; later stages write runs, which spread over the banks. Every second
+        // transform of several takes its stages in reverse.
+        let several = matches!((self.work, &core), (Work::Filter(_), _) | (_, Core::Bluestein { .. }));
+        let turns = several && core.stages().turns();
+        let [first, last] = [core.stages().radices.first(), core.stages().radices.last()];
+        let apart = [first, last.filter(|_| turns)].into_iter().flatten().any(|radix| radix.is_multiple_of(4));
         // Columns next to each other that fill half a row of banks conflict in pairs at most.
         let words = bytes / 4 * if plain.together { 2 } else { 1 };
         let crowded = apart && (!self.strided() || plain.lines * words < 16);
@@ -306,19 +317,40 @@ impl LineKernel {
         Some(padded.unwrap_or(plain))
     }
 
+    /// Lines of a tile whose rows are whole sectors, or as many as were asked for; 1 where lines do not lie side by side.
+    pub(super) fn full_tile(&self, limits: Limits) -> u64 {
+        if self.strided() { limits.columns.min(SECTOR / (2 * self.precision.bytes())) } else { 1 }
+    }
+
     /// Whether input and output of an in-place kernel, of which one is real, are both seen as real numbers.
     pub(super) fn as_reals(&self) -> bool {
         self.in_place && (self.input.format == LineFormat::Real) != (self.output.format == LineFormat::Real)
     }
 
-    /// Bytes that a line reads and writes.
-    pub fn line_bytes(&self) -> [u64; 2] {
-        let along = |side: &Side| match self.four_step {
+    /// Bytes that memory moves for a line to be read and written by tiles of so many lines, where `across` lines lie side by side: whole
+    /// sectors, wanted or not. What neighbouring rows of a tile share counts once.
+    pub(super) fn moved(&self, lines: u64, across: u64) -> u64 {
+        let along = |side: &Side, step: Option<[u64; 3]>| {
+            let bytes = side.bytes(self.n, self.precision);
             // One line of a factor has its share of what is in memory.
-            Some(step) => (side.bytes(self.n, self.precision) * self.points).div_ceil(step.positions),
-            None => side.bytes(self.n, self.precision),
+            let bytes = self.four_step.map_or(bytes, |step| (bytes * self.points).div_ceil(step.positions));
+            let run = match step {
+                _ if !self.strided() => return bytes,
+                // Lines are counted along the axis: see `FourStep` for where the next one is.
+                Some([apart, together, _]) if self.axis == 2 && together > 1 => {
+                    if apart == 1 {
+                        return bytes;
+                    }
+                    1
+                }
+                _ if lines >= across => return bytes,
+                _ => lines,
+            };
+            let run = run * side.number(self.precision);
+            bytes * run.next_multiple_of(SECTOR) / run
         };
         let results = if let Work::Filter(results) = self.work { u64::from(results) } else { 1 };
-        [along(&self.input), results * along(&self.output)]
+        let [input, output] = self.four_step.map_or([None; 2], |step| [Some(step.input), Some(step.output)]);
+        along(&self.input, input) + results * along(&self.output, output)
     }
 }

@@ -10,8 +10,8 @@
 //!   fastest ([`good_size`]), primes up to 31 have butterflies of their own, other lengths are convolutions (Bluestein).
 //! - **Normalisation**: [`Norm`]; forward none and inverse `1 / N` unless said otherwise.
 //! - **Order**: C order, x slowest, in both spaces; mode `m` of an axis stands at `m mod n`.
-//! - **Cost**: one read and one write of device memory per axis of up to 4096 points (on any device), two beyond
-//!   ([`Route::traffic`]); no transpose kernels, no packing passes, one exchange for slabs and two for pencils.
+//! - **Cost**: one read and one write of device memory per axis, two where a line of a GPU's workgroup is too long to be taken side by side with
+//!   others (along x and y from some 1024 points on, along z beyond 4096; [`Route::traffic`]); no transpose kernels, no packing passes, one exchange for slabs and two for pencils.
 //! - **On the way**: [`Callback`](crate::gpu::Callback)s in WGSL, [`Operator`]s, zero padding and truncation cost no pass; [`Filter`] multiplies in
 //!   Fourier space in five passes.
 //! - **Accuracy**: tables from f64; relative error in the maximum norm below `2e-6 + 5e-7 log10 N` (`5e-15 + 5e-16
@@ -38,6 +38,7 @@ mod operator;
 mod pass;
 mod plan;
 mod precision;
+mod reach;
 mod run;
 mod size;
 mod spec;

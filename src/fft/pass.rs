@@ -5,10 +5,10 @@ use std::sync::OnceLock;
 
 use super::axis::{AxisPass, PointFactors};
 use super::callbacks::PassCallbacks;
-use super::core::Limits;
 use super::error::FftError;
 use super::line::{LineKernel, LineParams, LineWorkgroup};
 use super::precision::Precision;
+use super::reach::PassArrays;
 use crate::gpu::{Callback, DeviceError, Gpu, Kernel, RawArray, Recorder};
 
 /// Tables on the device, each made once.
@@ -72,14 +72,10 @@ impl ReadyPass {
         pass: &AxisPass,
         position: PassPosition,
         callbacks: PassCallbacks,
-        limits: Limits,
         tables: &mut DeviceTables,
     ) -> Result<Self, FftError> {
         callbacks.check()?;
-        let (kernel, precision) = (pass.kernel, pass.kernel.precision);
-        let shape = kernel
-            .shape(limits)
-            .ok_or(FftError::TooLong { n: kernel.n, limit: limits.workgroup_bytes / precision.bytes() })?;
+        let (kernel, shape, precision) = (pass.kernel, pass.shape.clone(), pass.kernel.precision);
         let ((source, table), trust) = (kernel.source(&shape, &callbacks), callbacks.trust());
         let own = (!table.is_empty()).then(|| PointFactors { len: table.len(), table, conjugate: false });
         let all = [&own, &pass.load_factors, &pass.store_factors];
@@ -96,13 +92,12 @@ impl ReadyPass {
         })
     }
 
-    /// Records it from `input` into `output`, or inside `output`. `operator` replaces the callback on modes that the first
+    /// Records it over `arrays`. `operator` replaces the callback on modes that the first
     /// pass of a route reads: the same text with other arrays and parameters.
     pub fn record(
         &self,
         recorder: &mut Recorder,
-        input: Option<&RawArray>,
-        output: &RawArray,
+        arrays: &PassArrays,
         params: LineParams,
         operator: Option<&Callback>,
     ) -> Result<(), DeviceError> {
@@ -114,11 +109,12 @@ impl ReadyPass {
             let (source, _) = LineKernel { in_place, ..self.kernel }.source(&self.shape, callbacks);
             Kernel::with_trust(callbacks.trust(), source)
         };
+        let PassArrays { input, output } = arrays;
         let kernel = match input {
             Some(_) => self.apart.get_or_init(|| make(false)),
             None => self.in_place.get_or_init(|| make(true)),
         };
-        let mut arrays: Vec<&RawArray> = input.into_iter().chain([output]).chain(&self.tables).collect();
+        let mut arrays: Vec<&RawArray> = input.iter().chain([output]).chain(&self.tables).collect();
         arrays.extend(callbacks.arrays());
         let bytes = [bytemuck::bytes_of(&params), &callbacks.values()].concat();
         recorder.dispatch_bytes(kernel, &arrays, &bytes, u64::from(params.line_sizes[3]).div_ceil(self.shape.lines))

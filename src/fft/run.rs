@@ -8,11 +8,11 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 use super::callbacks::PassCallbacks;
-use super::core::Limits;
 use super::error::FftError;
 use super::line::Work;
 use super::pass::{DeviceTables, PassPosition, ReadyPass};
-use super::plan::{Buffer, Placement, Route, Stage, Transpose, buffers};
+use super::plan::{Buffer, Placement, Route, Stage, StagePart, Transpose, buffers};
+use super::reach::PassArrays;
 use crate::exchange::{ExchangeError, GridComms, PendingExchange};
 use crate::gpu::{Array, Callback, DeviceElement, DeviceError, MemoryKind, RawArray, Recorder};
 use crate::grid::{Box3, FieldLayout};
@@ -26,12 +26,7 @@ pub(super) struct ReadyRoute {
 
 impl ReadyRoute {
     /// Makes the kernels: those on what is loaded into the first pass, those of filters into theirs, those on what is stored into the last.
-    pub fn new(
-        route: Route,
-        callbacks: &PassCallbacks,
-        limits: Limits,
-        tables: &mut DeviceTables,
-    ) -> Result<Self, FftError> {
+    pub fn new(route: Route, callbacks: &PassCallbacks, tables: &mut DeviceTables) -> Result<Self, FftError> {
         let last = route.passes().count() - 1;
         let (mut number, mut passes) = (0, Vec::new());
         for stage in &route.stages {
@@ -48,7 +43,7 @@ impl ReadyRoute {
                 if position.last {
                     (own.store, own.store_mode) = (callbacks.store.clone(), callbacks.store_mode.clone());
                 }
-                ready.push(ReadyPass::new(pass, position, own, limits, tables)?);
+                ready.push(ReadyPass::new(pass, position, own, tables)?);
                 number += 1;
             }
             passes.push(ready);
@@ -261,21 +256,26 @@ impl<'a, C: DeviceElement> Executor<'_, 'a, C> {
         Ok(BufferView { array: array.raw().clone(), place: Placement::Array { origin: [0; 3], extent } })
     }
 
-    /// Records a pass over a part of a stage.
+    /// Records a pass over cells of a stage: of arrays in several windows in parts that reach one, where there are such.
     fn record(
         &mut self,
         (stage, pass): (&Stage, &ReadyPass),
-        part: &Box3,
+        cells: &Box3,
         from: &BufferView<'_>,
         to: &BufferView<'_>,
     ) -> Result<(), DeviceError> {
         let scale = if pass.position.last { self.run.scale } else { 1.0 };
-        let params = stage.params(&pass.kernel, part, from.place, to.place).scaled(scale, self.run.interior);
+        let (kernel, interior) = (&pass.kernel, self.run.interior);
+        let params = |part: &StagePart| stage.params(kernel, part, from.place, to.place).scaled(scale, interior);
         let in_place = from.array.shares(&to.array);
         let output =
-            if in_place && pass.as_reals() { &to.array.seen_as(pass.kernel.precision.real()) } else { &to.array };
-        let input = (!in_place).then_some(&from.array);
-        pass.record(self.recorder, input, output, params, self.run.operator)
+            if in_place && pass.as_reals() { to.array.seen_as(kernel.precision.real()) } else { to.array.clone() };
+        let arrays = PassArrays { input: (!in_place).then(|| from.array.clone()), output };
+        let whole = StagePart { cells: cells.clone(), fields: 0..stage.fields[0] };
+        arrays.parts(stage, whole, kernel, &params).iter().try_for_each(|part| {
+            let (arrays, params) = arrays.narrowed(kernel, params(part));
+            pass.record(self.recorder, &arrays, params, self.run.operator)
+        })
     }
 
     /// Sends a piece that was written to `view`, and takes those on that are on their way.

@@ -5,7 +5,6 @@ use std::marker::PhantomData;
 use std::sync::OnceLock;
 
 use super::callbacks::{PassCallbacks, TransformCallbacks};
-use super::core::Limits;
 use super::error::FftError;
 use super::pass::DeviceTables;
 use super::plan::Plan;
@@ -87,7 +86,6 @@ pub struct Transform<T = f32> {
     callbacks: TransformCallbacks,
     /// The inverse with an operator on what it reads.
     multiplied: OnceLock<Result<ReadyRoute, FftError>>,
-    limits: Limits,
     gpu: Gpu,
     radial: Radial,
     value: PhantomData<T>,
@@ -131,8 +129,7 @@ impl<T: Value> Transform<T> {
     ) -> Result<Self, FftError> {
         let spec = Spec { values: T::VALUES, precision: T::PRECISION, ..spec.clone() };
         spec.precision.check(&gpu.info().name, gpu.capabilities())?;
-        let limits = tuning.limits(gpu.capabilities());
-        let plan = Plan::new(&spec, grid, rank, limits, tuning.pieces)?;
+        let plan = Plan::new(&spec, grid, rank, tuning.limits(gpu.capabilities()), tuning.pieces)?;
         let mut tables = DeviceTables::new(gpu)?;
         let there = PassCallbacks {
             load: callbacks.load.clone(),
@@ -145,11 +142,10 @@ impl<T: Value> Transform<T> {
             ..PassCallbacks::default()
         };
         Ok(Transform {
-            forward: ReadyRoute::new(plan.forward.clone(), &there, limits, &mut tables)?,
-            inverse: ReadyRoute::new(plan.inverse.clone(), &back, limits, &mut tables)?,
+            forward: ReadyRoute::new(plan.forward.clone(), &there, &mut tables)?,
+            inverse: ReadyRoute::new(plan.inverse.clone(), &back, &mut tables)?,
             callbacks: callbacks.clone(),
             multiplied: OnceLock::new(),
-            limits,
             gpu: gpu.clone(),
             plan,
             radial: Radial::default(),
@@ -261,7 +257,7 @@ impl<T: Value> Transform<T> {
         let mut tables = DeviceTables::new(&self.gpu)?;
         let store = self.callbacks.store.clone();
         let callbacks = PassCallbacks { load_mode: Some(operator.clone()), store, ..PassCallbacks::default() };
-        ReadyRoute::new(self.plan.inverse.clone(), &callbacks, self.limits, &mut tables)
+        ReadyRoute::new(self.plan.inverse.clone(), &callbacks, &mut tables)
     }
 
     fn to_spectrum<'a>(&'a self, field: UserArray<'a>, spectrum: UserArray<'a>) -> Run<'a, T::Mode> {

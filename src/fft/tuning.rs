@@ -3,7 +3,7 @@
 use super::core::Limits;
 use crate::gpu::{Capabilities, Gpu, Profile};
 
-/// Parameters of a transform that change its speed, and its rounding where `points`, `alone` or `shared` differ. They must be
+/// Parameters of a transform that change its speed, and its rounding where `points`, `alone`, `shared` or `columns` differ. They must be
 /// the same on all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TransformTuning {
@@ -13,7 +13,7 @@ pub struct TransformTuning {
     pub alone: u64,
     /// Whether invocations share longer lines, with barriers.
     pub shared: bool,
-    /// Neighbouring lines that a workgroup takes along strided axes.
+    /// Neighbouring lines that a workgroup takes along strided axes, where they fit its memory.
     pub columns: u64,
     /// Most pieces of an exchange: one is sent while the next is transformed.
     pub pieces: u64,
@@ -34,15 +34,37 @@ impl TransformTuning {
         Self::profile(gpu.capabilities().profile)
     }
 
+    /// The limits that every device of the class has, for plans without a device: where invocations share lines those of
+    /// [`GPUS`](crate::gpu::machine::GPUS), else the floor of WebGPU.
+    pub fn usual_limits(&self) -> Limits {
+        let [workgroup_bytes, invocations] = if self.shared { [32 << 10, 1024] } else { [16 << 10, 256] };
+        let TransformTuning { points, alone, shared, columns, .. } = *self;
+        Limits { workgroup_bytes, invocations, points, alone, shared, columns }
+    }
+
     /// The limits that kernels are planned with.
     pub fn limits(&self, capabilities: &Capabilities) -> Limits {
         Limits {
             workgroup_bytes: u64::from(capabilities.workgroup_bytes),
-            invocations: u64::from(capabilities.invocations.min(256)),
+            // Where lines take barriers a workgroup is as large as a tile of full sectors wants.
+            invocations: u64::from(capabilities.invocations.min(if self.shared { 1024 } else { 256 })),
             points: self.points,
             alone: self.alone,
             shared: self.shared,
             columns: self.columns,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpu::machine::GPUS;
+
+    #[test]
+    fn every_gpu_has_the_limits_of_its_class() {
+        let usual = TransformTuning::profile(Profile::Gpu).usual_limits();
+        assert_eq!(GPUS.iter().map(|gpu| u64::from(gpu.workgroup_memory[1])).min(), Some(usual.workgroup_bytes));
+        assert!(GPUS.iter().all(|gpu| u64::from(gpu.invocations) >= usual.invocations));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,6 +14,9 @@ use super::source::Element;
 /// Elements of the longest array. Kernels index by `u32`, and the last of their workgroups, which come in rows of up to 65,535, may
 /// count beyond the end of an array: so much is left free that no such count wraps around.
 pub const LONGEST: u64 = (1 << 32) - (1 << 17);
+
+/// Bindings begin at multiples of so many bytes, which every device can do.
+const ALIGNMENT: u64 = 256;
 
 /// A Rust type that lies in device arrays as one [`Element`].
 pub trait DeviceElement: bytemuck::Pod {
@@ -78,12 +82,12 @@ pub struct RawArray {
     pub(super) storage: Arc<Storage>,
     pub(super) element: Element,
     pub(super) len: u64,
-    /// Where it begins in its buffer; 0 unless it is a part of another array.
+    /// Where it begins in its buffers, one after the other; 0 unless it is a part of another array.
     pub(super) start: u64,
     /// Elements per window; a power of two when there is more than one window.
     pub(super) window: u64,
-    /// Windows per buffer.
-    pub(super) per_buffer: u64,
+    /// Elements per buffer: a number of whole windows.
+    pub(super) span: u64,
     /// Whether this handle may be written through.
     pub(super) writable: bool,
 }
@@ -170,9 +174,27 @@ impl RawArray {
     /// The same memory as elements of another size, as many as fit.
     pub(crate) fn seen_as(&self, element: Element) -> RawArray {
         let (from, to) = (self.element.bytes(), element.bytes());
-        let [len, start, window] = [self.len, self.start, self.window].map(|n| n * from / to);
+        let [len, start, window, span] = [self.len, self.start, self.window, self.span].map(|n| n * from / to);
         // An empty array has a window of one element, which may be less than one of these.
-        RawArray { element, len, start, window: window.max(1), ..self.clone() }
+        RawArray { element, len, start, window: window.max(1), span: span.max(1), ..self.clone() }
+    }
+
+    /// Whether one binding holds so many bytes of it, where they lie in one buffer.
+    pub(crate) fn may_hold(&self, bytes: u64) -> bool {
+        self.windows() == 1 || bytes + ALIGNMENT <= self.storage.gpu.capabilities().window_bytes
+    }
+
+    /// A part of the same memory in one window, which holds these bytes, and the byte that it begins at, a multiple of 256; none where no
+    /// binding holds them, because they are too many or lie in two buffers.
+    pub(crate) fn in_one_window(&self, bytes: Range<u64>) -> Option<(RawArray, u64)> {
+        if self.windows() == 1 {
+            return Some((self.clone(), 0));
+        }
+        let (element, base) = (self.element.bytes(), bytes.start / ALIGNMENT * ALIGNMENT);
+        let (start, len) = (self.start + base / element, (bytes.end - base).div_ceil(element));
+        let most = self.storage.gpu.capabilities().window_bytes;
+        let whole = len * element <= most && start / self.span == (start + len - 1) / self.span;
+        whole.then(|| (RawArray { start, len, window: len, ..self.clone() }, base))
     }
 
     /// The buffers it lies in.
@@ -184,9 +206,8 @@ impl RawArray {
     pub(super) fn bindings(&self) -> impl Iterator<Item = wgpu::BufferBinding<'_>> {
         let bytes = self.element.bytes();
         (0..u64::from(self.windows())).map(move |w| {
-            let len = (self.len - w * self.window).min(self.window).max(1);
-            let buffer = &self.storage.buffers[(w / self.per_buffer) as usize];
-            let offset = (w % self.per_buffer) * self.window + self.start;
+            let (len, at) = ((self.len - w * self.window).min(self.window).max(1), self.start + w * self.window);
+            let (buffer, offset) = (&self.storage.buffers[(at / self.span) as usize], at % self.span);
             wgpu::BufferBinding { buffer, offset: offset * bytes, size: wgpu::BufferSize::new(len * bytes) }
         })
     }
@@ -198,7 +219,7 @@ impl RawArray {
 
     /// The contiguous pieces of a range of elements: buffer, byte offset, bytes.
     pub(crate) fn pieces(&self, start: u64, len: u64) -> Vec<(&wgpu::Buffer, u64, u64)> {
-        let (bytes, span) = (self.element.bytes(), self.window * self.per_buffer);
+        let (bytes, span) = (self.element.bytes(), self.span);
         let (mut at, end, mut pieces) = (self.start + start, self.start + start + len, Vec::new());
         while at < end {
             let stop = ((at / span + 1) * span).min(end);
@@ -290,7 +311,7 @@ impl Storage {
 impl<T: DeviceElement> Array<T> {
     fn over(storage: Storage, len: u64, [window, per_buffer]: [u64; 2]) -> Self {
         let (storage, element) = (Arc::new(storage), T::ELEMENT);
-        Array::new(RawArray { storage, element, len, start: 0, window, per_buffer, writable: true })
+        Array::new(RawArray { storage, element, len, start: 0, window, span: window * per_buffer, writable: true })
     }
 
     pub(crate) fn new(raw: RawArray) -> Self {
@@ -371,7 +392,8 @@ impl<T: DeviceElement> Array<T> {
     /// A part of the same memory, where the array lies in one window and the part begins at a multiple of 256 bytes.
     pub(crate) fn part(&self, start: u64, len: u64) -> Option<Array<T>> {
         let raw = &self.raw;
-        let fits = raw.windows() == 1 && (start * T::ELEMENT.bytes()).is_multiple_of(256) && start + len <= raw.len;
+        let begins = (start * T::ELEMENT.bytes()).is_multiple_of(ALIGNMENT);
+        let fits = raw.windows() == 1 && begins && start + len <= raw.len;
         fits.then(|| Array::new(RawArray { start: raw.start + start, len, window: len.max(1), ..raw.clone() }))
     }
 

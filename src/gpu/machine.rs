@@ -127,6 +127,14 @@ pub const INTEL: Machine = Machine {
     enough: 4,
 };
 
+/// Bytes that plans count memory in: the largest sector of [`GPUS`]. Memory of an H100 gives two of its sectors at once, and caches of
+/// processors have lines as long.
+pub const SECTOR: u64 = 64;
+
+/// Registers that plans give to all invocations of a workgroup: the least that a core of [`GPUS`] has. Where a kernel takes more, a driver
+/// spills or refuses.
+pub const REGISTERS: u64 = 48 << 10;
+
 /// The GPUs that plans are priced for.
 pub const GPUS: [Machine; 5] = [H100, MI300, NAVI31, APPLE, INTEL];
 
@@ -134,6 +142,11 @@ impl Machine {
     /// Bytes that memory moves for a run of `bytes` that begins at a sector.
     pub const fn moved(&self, bytes: u64) -> u64 {
         bytes.div_ceil(self.sector as u64) * self.sector as u64
+    }
+
+    /// Registers of a core, of all lanes.
+    pub const fn core_registers(&self) -> u64 {
+        self.registers as u64 * self.schedulers as u64 * self.subgroup as u64
     }
 
     /// Cycles that one access of a subgroup to workgroup memory takes, over those that its bytes need: 1 is without conflicts.
@@ -183,6 +196,8 @@ mod tests {
     fn runs_cost_whole_sectors() {
         assert_eq!([1, 32, 33, 64, 65].map(|bytes| H100.moved(bytes)), [32, 32, 64, 64, 96]);
         assert_eq!(NAVI31.moved(8), 64);
+        assert_eq!(GPUS.iter().map(|machine| u64::from(machine.sector)).max(), Some(SECTOR));
+        assert_eq!(GPUS.iter().map(Machine::core_registers).min(), Some(REGISTERS));
     }
 
     #[test]

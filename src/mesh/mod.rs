@@ -13,6 +13,7 @@ mod kick_drift;
 mod painter;
 mod particles;
 mod points_in_cells;
+mod position_adjoint;
 mod power;
 mod push;
 mod value_painter;
@@ -24,6 +25,7 @@ pub use kick_drift::KickDrift;
 pub use painter::{Painter, UNITS};
 pub use particles::{Lattice, Mesh, Particles};
 pub use points_in_cells::PointsInCells;
+pub use position_adjoint::{ForceMeshes, PositionAdjoint};
 pub use power::{Bin, SpectrumGeometry, density_contrast, power_spectrum};
 pub use push::Push;
 pub use value_painter::{PaintedValues, ValuePainter};
@@ -33,6 +35,6 @@ use crate::gpu::KernelSource;
 
 /// The kernels of the room in all forms.
 pub(crate) fn kernels() -> Vec<KernelSource> {
-    let painters = painter::kernels().into_iter().chain(value_painter::kernels());
-    painters.chain(kick_drift::kernels()).chain(axpby::kernels()).collect()
+    let particles = painter::kernels().into_iter().chain(kick_drift::kernels()).chain(value_painter::kernels());
+    particles.chain(position_adjoint::kernels()).chain(axpby::kernels()).collect()
 }

@@ -8,8 +8,8 @@ use super::leaf::{Leaf, RegularGrid};
 use super::linear::Linear;
 use super::space::Space;
 use super::worker::Worker;
-use crate::exchange::GridComms;
 use crate::exchange::ghost_cells::{Cells, GhostCells};
+use crate::exchange::{ExchangeError, GridComms};
 use crate::fft::Values;
 use crate::gpu::{Array, Kernel, KernelSource, Recorder};
 use crate::grid::{Cost, FieldLayout, GhostPlan, extent, volume};
@@ -37,7 +37,7 @@ pub(super) fn kernels() -> Vec<KernelSource> {
 }
 
 /// Moves fields in and out of layouts with ghosts.
-pub(super) struct Ghosted {
+pub(crate) struct Ghosted {
     ghosts: GhostCells,
     fields: u64,
     embed: [Kernel; 2],
@@ -46,7 +46,11 @@ pub(super) struct Ghosted {
 impl Ghosted {
     /// For `fields` fields of a grid with these widths of ghosts.
     pub fn new(regular: &RegularGrid, widths: [[u64; 2]; 3], fields: u64) -> Self {
-        let plan = GhostPlan::new(regular.shape, regular.grid, regular.rank, widths, [true; 3]);
+        Self::of(GhostPlan::new(regular.shape, regular.grid, regular.rank, widths, [true; 3]), fields)
+    }
+
+    /// For `fields` fields with the ghosts of `plan`.
+    pub fn of(plan: GhostPlan, fields: u64) -> Self {
         let embed = [false, true].map(|back| Kernel::trusted(embed(back)));
         Ghosted { ghosts: GhostCells::new(plan), fields, embed }
     }
@@ -79,10 +83,10 @@ impl Ghosted {
         comms: &mut GridComms,
         own: &Array<f32>,
         whole: &Array<f32>,
-    ) -> Result<(), OperatorError> {
+    ) -> Result<(), ExchangeError> {
         let (params, count) = self.params();
         recorder.each(&self.embed[0], &[own.raw(), whole.raw()], &params, count)?;
-        Ok(self.ghosts.exchange(recorder, comms, whole, Cells::Float)?)
+        self.ghosts.exchange(recorder, comms, whole, Cells::Float)
     }
 
     /// `own` = the cells of `whole`, with what ghosts of all ranks have for them. Changes `whole`.
@@ -92,7 +96,7 @@ impl Ghosted {
         comms: &mut GridComms,
         whole: &Array<f32>,
         own: &Array<f32>,
-    ) -> Result<(), OperatorError> {
+    ) -> Result<(), ExchangeError> {
         self.ghosts.reduce(recorder, comms, whole, Cells::Float)?;
         let (params, count) = self.params();
         Ok(recorder.each(&self.embed[1], &[whole.raw(), own.raw()], &params, count)?)
@@ -168,7 +172,7 @@ impl Linear for Ghosts {
 
     fn forward(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
         let (recorder, comms) = worker.parts();
-        self.ghosted.fill(recorder, comms, x.single()?, y.single()?)
+        Ok(self.ghosted.fill(recorder, comms, x.single()?, y.single()?)?)
     }
 
     fn adjoint(&self, worker: &mut Worker<'_>, y: &Field, x: &mut Field) -> Result<(), OperatorError> {
@@ -176,7 +180,7 @@ impl Linear for Ghosts {
         let y = y.single()?;
         let whole = recorder.gpu().array("operators::ghosts", y.len())?;
         recorder.copy(y, 0, &whole, 0, y.len())?;
-        self.ghosted.collect(recorder, comms, &whole, x.single()?)
+        Ok(self.ghosted.collect(recorder, comms, &whole, x.single()?)?)
     }
 
     fn costs(&self) -> [CallCost; 2] {

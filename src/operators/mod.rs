@@ -50,6 +50,7 @@ pub use field::{Contents, Field};
 pub use fourier::Fourier;
 pub use fourier_filter::FourierFilter;
 pub use gather::Gather;
+pub(crate) use ghosts::Ghosted;
 pub use ghosts::Ghosts;
 pub use hartley::Hartley;
 pub use leaf::{Leaf, RegularGrid, Support};

@@ -68,6 +68,12 @@ pub enum SimulationError {
         /// How many, on all ranks.
         particles: u64,
     },
+    /// A loss, or what follows from it, is not finite.
+    #[error("{what} is not finite; check what the loss adds to the cotangents, and its value")]
+    Loss {
+        /// What is not.
+        what: &'static str,
+    },
     /// A snapshot that does not belong to the run.
     #[error("{why}")]
     Resume {

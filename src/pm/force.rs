@@ -12,9 +12,9 @@
 use crate::comm::Op;
 use crate::exchange::GridComms;
 use crate::exchange::ghost_cells::{Cells, GhostCells};
-use crate::fft::{Filter, Operator, Spec, Spectral, Transform, TransformTuning, Values};
+use crate::fft::{Filter, Operator, OperatorTables, Spec, Spectral, Transform, TransformTuning, Values};
 use crate::gpu::{Array, DeviceError, Recorder};
-use crate::grid::{FieldLayout, GhostPlan};
+use crate::grid::{Box3, FieldLayout, GhostPlan};
 use crate::mesh::{Axpby, KickDrift, Lattice, Mesh, Painter, Particles, Push};
 
 use super::{Config, SimulationError};
@@ -51,18 +51,9 @@ impl Force {
     pub fn new(config: &Config, recorder: &mut Recorder, comms: &GridComms) -> Result<Self, SimulationError> {
         let (shape, size, gpu) = (config.cells(), config.size(), recorder.gpu().clone());
         let transform = Transform::new(&gpu, shape, comms.grid(), comms.rank())?;
-        let (gradient, laplacian) = (config.gradient, config.laplacian);
         let (spec, tuning) = (Spec::new(Values::Real, shape), TransformTuning::of(&gpu));
         let part = Filter::<f32>::part_of(&gpu, &spec, comms, &tuning)?;
-        let gradients = [0, 1, 2].map(|axis| {
-            let operator = Operator {
-                // F = -grad phi and phi = -1.5 Omega_m delta / k^2: F(k) = i k 1.5 Omega_m delta / k^2.
-                constant: [0.0, 1.5 * config.cosmology.omega_m()],
-                factor: &|a, wave| if a == axis { gradient.at(wave.w, wave.nyquist) / wave.spacing } else { 1.0 },
-                laplacian: Some(&|_, wave| laplacian.at(wave.w) / (wave.spacing * wave.spacing)),
-            };
-            operator.tables(shape, size, &part)
-        });
+        let gradients = [0, 1, 2].map(|axis| kernel(config, axis, 1.0, &part));
         let callback = Spectral::new(recorder, &gradients, &part)?.trusted_callback();
         let filter = Filter::new(&gpu, &spec, comms, &tuning, &callback, 3)?;
         let mesh = Mesh::new(shape, size, comms.grid(), comms.rank(), [[0; 2]; 3]);
@@ -95,13 +86,23 @@ impl Force {
         self.filter.traffic()
     }
 
+    /// The mesh of this rank, and its ghost cells as wide as they are now.
+    pub(super) fn mesh(&self) -> (&Mesh, &GhostCells) {
+        (&self.mesh, &self.ghosts)
+    }
+
+    /// The three components of the force of where particles are, one after the other, ghost cells included.
+    pub(super) fn field(&self) -> Option<&Array<f32>> {
+        self.field.as_ref()
+    }
+
     /// This rank's cells with its ghost cells as wide as they are now.
     pub fn layout(&self) -> &FieldLayout {
         &self.mesh.layout
     }
 
     /// Widens the ghost cells to what the particles need. Waits for the device, unless no axis is cut and there are none.
-    fn widen(
+    pub fn widen(
         &mut self,
         recorder: &mut Recorder,
         comms: &mut GridComms,
@@ -282,4 +283,16 @@ impl Force {
         comms.world().all_reduce(&mut lost, Op::Sum)?;
         if lost[0] > 0 { Err(SimulationError::Lost { particles: lost[0] }) } else { Ok(()) }
     }
+}
+
+/// The kernel of the force along `axis` on the density contrast, times `sign`, for the modes of `part`; with the sign -1 its conjugate.
+pub(super) fn kernel(config: &Config, axis: usize, sign: f64, part: &Box3) -> OperatorTables {
+    let (gradient, laplacian) = (config.gradient, config.laplacian);
+    let operator = Operator {
+        // F = -grad phi and phi = -1.5 Omega_m delta / k^2: F(k) = i k 1.5 Omega_m delta / k^2.
+        constant: [0.0, sign * 1.5 * config.cosmology.omega_m()],
+        factor: &|a, wave| if a == axis { gradient.at(wave.w, wave.nyquist) / wave.spacing } else { 1.0 },
+        laplacian: Some(&|_, wave| laplacian.at(wave.w) / (wave.spacing * wave.spacing)),
+    };
+    operator.tables(config.cells(), config.size(), part)
 }

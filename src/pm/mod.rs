@@ -20,6 +20,7 @@
 mod config;
 mod error;
 mod force;
+mod gradient;
 mod output;
 #[cfg(feature = "hdf5")]
 mod snapshot;
@@ -27,6 +28,7 @@ mod start;
 
 pub use config::Config;
 pub use error::SimulationError;
+pub use gradient::{CosmologyGradient, Cotangents, Gradient, GradientMemory, Observer, Sensitivity};
 pub use output::fingerprint;
 #[cfg(feature = "hdf5")]
 pub use snapshot::seal_snapshot_together;
@@ -101,19 +103,39 @@ impl Simulation {
     /// site; other [`SimulationError`]s of the layers below.
     pub fn new(context: &mut Context, config: Config, noise: Noise<'_>) -> Result<Self, SimulationError> {
         let mut simulation = Self::plan(context, config, 0)?;
+        let values = simulation.values_of(noise)?;
+        simulation.begin(context, &values)?;
+        Ok(simulation)
+    }
+
+    /// The white noise of this rank's sites, which is finite on all ranks.
+    fn values_of(&self, noise: Noise<'_>) -> Result<Vec<f32>, SimulationError> {
         let values = match noise {
-            Noise::Seed => simulation.noise(),
+            Noise::Seed => self.noise(),
             Noise::Values(values) => values.to_vec(),
         };
-        simulation.check_length("white noise", &values)?;
-        simulation.check_finite("values of the white noise", &[&values])?;
-        let (config, comms) = (&simulation.config, &mut simulation.comms);
+        self.check_length("white noise", &values)?;
+        self.check_finite("values of the white noise", &[&values])?;
+        Ok(values)
+    }
+
+    /// Records the initial conditions from white noise, and goes to the beginning of the schedule.
+    fn begin(&mut self, context: &mut Context, noise: &[f32]) -> Result<(), SimulationError> {
+        let (config, comms) = (&self.config, &mut self.comms);
         let n = config.particles as usize;
-        let amplitudes = mode_amplitudes(&simulation.power, n, config.box_size)?;
-        let growth = simulation.power.growth().at(config.a_start)?;
-        let start = start::start(config, &mut context.recorder, comms, &growth, &values, &amplitudes)?;
-        (simulation.displacement, simulation.momentum) = (start.displacement, start.momentum);
-        Ok(simulation)
+        let amplitudes = mode_amplitudes(&self.power, n, config.box_size)?;
+        let growth = self.power.growth().at(config.a_start)?;
+        let start = start::start(config, &mut context.recorder, comms, &growth, noise, &amplitudes)?;
+        (self.displacement, self.momentum) = (start.displacement, start.momentum);
+        self.forget();
+        (self.done, self.scale_factor) = (0, self.config.a_start);
+        Ok(())
+    }
+
+    /// Forgets the force and what was not recorded yet: the particles will be others.
+    fn forget(&mut self) {
+        self.push = Push::default();
+        self.force.forget();
     }
 
     /// A run that continues from the displacements and momenta after step `step`, in the form of
@@ -274,22 +296,30 @@ impl Simulation {
         mut reached: impl FnMut(&mut Self, &mut Context, Reached) -> Result<(), E>,
     ) -> Result<(), E> {
         while let Some(&op) = self.ops.get(self.done) {
-            match op {
-                StepOp::Force => self.solve(context)?,
-                StepOp::Kick { keep, factor } => self.then(context, |push| push.kick(keep, factor))?,
-                StepOp::Drift { factor } => self.then(context, |push| push.drift(factor))?,
-                StepOp::Reached { a, step } => {
-                    context.recorder.submit().map_err(SimulationError::from)?;
-                    self.scale_factor = a;
-                    let snapshot = self.config.snapshots.contains(&a);
-                    reached(self, context, Reached { a, step, snapshot })?;
-                }
+            self.execute(context, op)?;
+            if let StepOp::Reached { a, step } = op {
+                let snapshot = self.config.snapshots.contains(&a);
+                reached(self, context, Reached { a, step, snapshot })?;
             }
             self.done += 1;
         }
         self.settle(context)?;
         self.force.forget();
         Ok(self.force.check(&mut context.recorder, &self.comms)?)
+    }
+
+    /// Does an operation of the schedule; where a step ends, the work so far is submitted.
+    fn execute(&mut self, context: &mut Context, op: StepOp) -> Result<(), SimulationError> {
+        match op {
+            StepOp::Force => self.solve(context)?,
+            StepOp::Kick { keep, factor } => self.then(context, |push| push.kick(keep, factor))?,
+            StepOp::Drift { factor } => self.then(context, |push| push.drift(factor))?,
+            StepOp::Reached { a, .. } => {
+                context.recorder.submit()?;
+                self.scale_factor = a;
+            }
+        }
+        Ok(())
     }
 
     /// Computes the force of where the particles are.
@@ -355,12 +385,23 @@ impl Simulation {
     pub fn density(&mut self, context: &mut Context) -> Result<(Box3, Vec<f32>), SimulationError> {
         let own = self.force.layout().own.clone();
         let out = context.gpu.array::<f32>("pm::density", extent(&own).iter().product())?;
-        self.settle(context)?;
-        let particles = displaced(&self.lattice, &self.displacement);
-        self.force.density(&mut context.recorder, &mut self.comms, particles, 0.0, &out)?;
+        self.record_density(context, &out)?;
         self.force.check(&mut context.recorder, &self.comms)?;
         let density = context.recorder.download(&out, 0, out.len())?;
         Ok((own, density))
+    }
+
+    /// Records the [density](Self::density).
+    fn record_density(&mut self, context: &mut Context, out: &Array<f32>) -> Result<(), SimulationError> {
+        self.settle(context)?;
+        let particles = displaced(&self.lattice, &self.displacement);
+        self.force.density(&mut context.recorder, &mut self.comms, particles, 0.0, out)
+    }
+
+    /// Widens the ghost cells of the force mesh to what the particles need.
+    fn widen(&mut self, context: &mut Context) -> Result<(), SimulationError> {
+        let particles = displaced(&self.lattice, &self.displacement);
+        self.force.widen(&mut context.recorder, &mut self.comms, particles)
     }
 
     /// The power spectrum of the density on the force mesh, without correction for the window, in (Mpc/h)^3 over h/Mpc.

@@ -70,31 +70,31 @@ pub fn start(
 }
 
 /// The wavenumber, and 0 at the Nyquist frequency, where an odd function of it has no value.
-fn odd(wave: Wave) -> f64 {
+pub(super) fn odd(wave: Wave) -> f64 {
     if wave.nyquist { 0.0 } else { wave.k }
 }
 
 /// Fields on the particles' lattice and their spectra.
-struct LatticeFields<'a> {
-    config: &'a Config,
-    recorder: &'a mut Recorder,
-    comms: &'a mut GridComms,
-    transform: Transform,
-    axpby: Axpby,
+pub(super) struct LatticeFields<'a> {
+    pub config: &'a Config,
+    pub recorder: &'a mut Recorder,
+    pub comms: &'a mut GridComms,
+    pub transform: Transform,
+    pub axpby: Axpby,
 }
 
 impl LatticeFields<'_> {
     /// A field with one value per site of this rank.
-    fn field(&self) -> Result<Array<f32>, DeviceError> {
+    pub fn field(&self) -> Result<Array<f32>, DeviceError> {
         self.recorder.gpu().array("pm::start", self.transform.field_layout().len())
     }
 
-    fn vector(&self) -> Result<[Array<f32>; 3], DeviceError> {
+    pub fn vector(&self) -> Result<[Array<f32>; 3], DeviceError> {
         Ok([self.field()?, self.field()?, self.field()?])
     }
 
     /// The modes of a field.
-    fn spectrum(&mut self, field: &Array<f32>) -> Result<Array<[f32; 2]>, SimulationError> {
+    pub fn spectrum(&mut self, field: &Array<f32>) -> Result<Array<[f32; 2]>, SimulationError> {
         let LatticeFields { recorder, comms, transform, .. } = self;
         let spectrum = transform.spectrum(recorder.gpu())?;
         transform.forward(recorder, comms, field, &transform.field_layout(), &spectrum)?;
@@ -102,7 +102,7 @@ impl LatticeFields<'_> {
     }
 
     /// `constant` times the product of `factor` over the axes, divided by `k^2`.
-    fn operator(
+    pub fn operator(
         &mut self,
         constant: [f64; 2],
         factor: &dyn Fn(usize, Wave) -> f64,
@@ -114,7 +114,7 @@ impl LatticeFields<'_> {
     }
 
     /// The field of the modes `operator source`.
-    fn apply(&mut self, operator: &Spectral, source: &Array<[f32; 2]>) -> Result<Array<f32>, SimulationError> {
+    pub fn apply(&mut self, operator: &Spectral, source: &Array<[f32; 2]>) -> Result<Array<f32>, SimulationError> {
         let field = self.field()?;
         let LatticeFields { recorder, comms, transform, .. } = self;
         transform.inverse(recorder, comms, source, Some(operator), &field, &transform.field_layout())?;
@@ -122,7 +122,7 @@ impl LatticeFields<'_> {
     }
 
     /// `phi_ij`, the second derivative of the displacement potential of `delta`.
-    fn strain(&mut self, delta: &Array<[f32; 2]>, i: usize, j: usize) -> Result<Array<f32>, SimulationError> {
+    pub fn strain(&mut self, delta: &Array<[f32; 2]>, i: usize, j: usize) -> Result<Array<f32>, SimulationError> {
         // k^2 is even, so the diagonal keeps the Nyquist frequency; a product of two odd factors does not.
         let factor = |a: usize, wave: Wave| match (a == i, a == j) {
             (true, true) => wave.k * wave.k,
@@ -134,7 +134,7 @@ impl LatticeFields<'_> {
     }
 
     /// The modes of `L = sum_{i<j} (phi_ii phi_jj - phi_ij^2)`.
-    fn second_order_source(&mut self, delta: &Array<[f32; 2]>) -> Result<Array<[f32; 2]>, SimulationError> {
+    pub fn second_order_source(&mut self, delta: &Array<[f32; 2]>) -> Result<Array<[f32; 2]>, SimulationError> {
         let source = self.field()?;
         let trace = self.strain(delta, 0, 0)?;
         let second = self.strain(delta, 1, 1)?;

@@ -18,8 +18,8 @@ var<storage, read_write> total: array<atomic<u32>>;
 /// Whether all of a block that begins with `first`, which is less than `last`, belongs to one run.
 fn is_run(first: u32, last: u32) -> bool {
     if last - first < BLOCK { return false; }
-    let code = load_codes(first);
-    return load_codes(first + BLOCK - 1u) == code && !is_exact(code);
+    let code = code_at(first);
+    return code_at(first + BLOCK - 1u) == code && !is_exact(code);
 }
 
 fn each_invocation(block: u32) {
@@ -32,16 +32,16 @@ fn each_invocation(block: u32) {
     } else if first < last {
         let length = min(last - first, BLOCK);
         if first > 0u && is_run(first - BLOCK, last) {
-            let code = load_codes(first - 1u);
+            let code = code_at(first - 1u);
             while leading < length {
-                if load_codes(first + leading) != code { break; }
+                if code_at(first + leading) != code { break; }
                 leading++;
             }
         }
         if last - first > BLOCK && is_run(first + BLOCK, last) {
-            let code = load_codes(first + BLOCK);
+            let code = code_at(first + BLOCK);
             while trailing < length {
-                if load_codes(first + length - 1u - trailing) != code { break; }
+                if code_at(first + length - 1u - trailing) != code { break; }
                 trailing++;
             }
         }

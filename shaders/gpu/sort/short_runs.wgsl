@@ -24,10 +24,10 @@ var<private> found: array<u32, 16>;
 
 /// How many keys the run that begins with `first` has, 0 if they need no sorting here.
 fn length_of(first: u32, last: u32) -> u32 {
-    let code = load_codes(first);
+    let code = code_at(first);
     var length = 1u;
     while length <= LONGEST && first + length < last {
-        if load_codes(first + length) != code { break; }
+        if code_at(first + length) != code { break; }
         length++;
     }
     // To the next block.
@@ -56,9 +56,9 @@ fn each_invocation(part: u32) {
     if part * params.chunk >= last { return; }
     let begin = part * params.chunk;
     let end = begin + min(params.chunk, last - begin);
-    var here = load_codes(begin);
+    var here = code_at(begin);
     var starts = true;
-    if begin > 0u { starts = load_codes(begin - 1u) != here; }
+    if begin > 0u { starts = code_at(begin - 1u) != here; }
     var i = begin;
     while i < end {
         // The next runs are looked for first and sorted then: a software renderer executes what stands in a
@@ -66,7 +66,7 @@ fn each_invocation(part: u32) {
         var number = 0u;
         while i < end && number < FOUND {
             var next = ~here;
-            if i + 1u < last { next = load_codes(i + 1u); }
+            if i + 1u < last { next = code_at(i + 1u); }
             let ties = next == here;
             found[number] = i;
             number += select(0u, 1u, starts && ties);

@@ -5,6 +5,8 @@
 
 #import gpu::sort::two_words
 
+fn code_at(i: u32) -> u32 { return load_codes(i) & params.code_mask; }
+
 /// Whether keys with this code equal a splitter, or splitters around them are so near that all keys between have codes of their own.
 fn is_exact(code: u32) -> bool {
     if load_sample(2u * params.splitters) == 0u { return false; }

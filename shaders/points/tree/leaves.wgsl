@@ -2,9 +2,9 @@
 //
 // Layout: `sorted` holds `params.dims` words per point, `order` the index of each in the input; `box` eight words per node: the bits of
 // low x, y, z and high x, y, z (0 behind the last axis), the least index, the bits of the length of the diagonal.
-// Workgroup: 64 invocations, 16 leaves of LEAF points each, which are read and written as they lie in memory; four invocations share a leaf, one for
-// each axis and one for indices. 8.8 KiB of workgroup memory, where a leaf takes four words more than it has, so that the 32
-// invocations of 8 leaves access different banks.
+// Workgroup: 64 invocations, 8 leaves of LEAF points each, which are read and written as they lie in memory; four invocations share a leaf, one for
+// each axis and one for indices. 4.5 KiB of workgroup memory, where a leaf takes four words more than it has, so that these 32
+// invocations access different banks.
 
 var<uniform> params: Params;
 var<storage, read> sorted: array<f32>;
@@ -13,7 +13,7 @@ var<storage, read_write> box: array<u32>;
 
 #import tree::diagonal
 
-const LEAVES: u32 = GROUP / 4u;
+const LEAVES: u32 = GROUP / 8u;
 const COORDINATES: u32 = 3u * LEAF + 4u;
 
 var<workgroup> coordinates: array<f32, LEAVES * COORDINATES>;
@@ -63,7 +63,7 @@ fn each_workgroup(number: u32, lane: u32) {
     workgroupBarrier();
     let leaf = lane / 4u;
     let part = lane % 4u;
-    let own = min(points - min(leaf * LEAF, points), LEAF);
+    let own = select(0u, min(points - min(leaf * LEAF, points), LEAF), leaf < LEAVES);
     if own > 0u && part < 3u { bound(leaf, own, part); }
     if own > 0u && part == 3u { least_index(leaf, own); }
     workgroupBarrier();

@@ -249,7 +249,7 @@ impl<'a> Writer<'a> {
 
     /// `x[k]` times the power `k low step` of the first root of order `n`. One root is read; the others are its powers, each the product of
     /// two of about half the exponent, so that rounding grows slowly.
-    fn powers(&mut self, x: Vec<String>, low: &str, step: u64, n: u64, sign: f64) -> Vec<String> {
+    pub(super) fn powers(&mut self, x: Vec<String>, low: &str, step: u64, n: u64, sign: f64) -> Vec<String> {
         let first = self.entry(Section::Roots(n), &Index::Text(format!("{low} * {step}u")), sign);
         let mut powers = vec!["Complex()".to_string(), first];
         for k in 2..x.len() {

@@ -53,6 +53,12 @@ enum Condition {
     Text(String),
 }
 
+impl From<String> for Condition {
+    fn from(text: String) -> Self {
+        Condition::Text(text)
+    }
+}
+
 impl Condition {
     fn known(holds: bool) -> Self {
         if holds { Condition::Always } else { Condition::Never }
@@ -79,7 +85,10 @@ struct Point {
 /// Where the points of a transform come from.
 enum Source {
     Memory,
+    /// The results of a stage, which the next takes from other invocations.
     Points(Vec<Point>),
+    /// The results of a transform, in the order in which the next one takes them where its stages turn (`RadixStages::turns`).
+    Held(Vec<Point>),
     /// The first `n` of these times a chirp; zero beyond.
     Chirped {
         n: u64,
@@ -97,6 +106,13 @@ pub(super) struct Writer<'a> {
     table: Table,
     /// Whether workgroup memory may still be read by other lanes.
     dirty: bool,
+    /// Whether the next transform takes its stages in reverse: then its first butterflies have the points that the last ones of the
+    /// transform before left in the same invocations, and nothing is exchanged between the two.
+    turned: bool,
+    /// Transforms of convolutions so far.
+    convolved: u32,
+    /// What is added to indices of tables: nothing, or a zero that compilers do not know.
+    zero: String,
     /// Modes that were loaded already.
     loaded: HashMap<Index, String>,
     /// Indices that are sums of another and of a number, where in padded workgroup memory their offsets are sums, too.
@@ -106,7 +122,9 @@ pub(super) struct Writer<'a> {
 impl<'a> Writer<'a> {
     pub fn new(kernel: LineKernel, shape: &'a LineWorkgroup, callbacks: &'a PassCallbacks) -> Self {
         let (code, table) = (Code::new(kernel.precision), Table::default());
-        Writer { kernel, shape, callbacks, code, table, dirty: false, loaded: HashMap::new(), sums: HashMap::new() }
+        let (loaded, sums) = (HashMap::new(), HashMap::new());
+        let (dirty, turned, convolved, zero) = (false, false, 0, String::new());
+        Writer { kernel, shape, callbacks, code, table, dirty, turned, convolved, zero, loaded, sums }
     }
 
     /// The text and the table it reads.
@@ -130,15 +148,19 @@ impl<'a> Writer<'a> {
     }
 
     fn filter(&mut self, core: &Core, results: u32) {
-        let modes = self.core(core, Source::Memory, -1.0);
-        for result in 0..results {
-            let mut points = Vec::new();
-            for Point { at, value, valid } in &modes {
-                let value = self.called("on_mode", value, at, &format!(", {result}u"));
-                points.push(Point { at: at.clone(), value, valid: valid.clone() });
-            }
-            let points = self.core(core, Source::Points(points), 1.0);
-            self.store_result(points, &format!("{result}u"));
+        let mut modes = self.core(core, Source::Memory, -1.0);
+        // A loop, since compilers mix what is written several times, which takes registers for all of it at once.
+        if results > 1 {
+            self.code.line(format!("for (var result = 0u; result < {results}u; result++) {{"));
+        }
+        let result = if results > 1 { "result" } else { "0u" };
+        for Point { at, value, .. } in &mut modes {
+            *value = self.called("on_mode", value, at, &format!(", {result}"));
+        }
+        let points = self.core(core, Source::Held(modes), 1.0);
+        self.store_result(points, result);
+        if results > 1 {
+            self.code.line("}");
         }
     }
 

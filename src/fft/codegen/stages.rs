@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::{Condition, Index, Point, Source, Writer};
 use crate::fft::core::{Core, RadixStages};
+use crate::fft::line::Work;
 use crate::fft::tables::{Section, root};
 
 impl<'a> Writer<'a> {
@@ -13,12 +14,14 @@ impl<'a> Writer<'a> {
             Core::Bluestein { padded, stages } => {
                 let (n, padded) = (self.kernel.core_points(), *padded);
                 let chirped = Source::Chirped { n, sign, inner: Box::new(source) };
+                self.read_tables_again();
                 let mut points = self.stages(stages, chirped, -1.0);
                 for point in &mut points {
                     let factor = self.entry(Section::ChirpSpectrum { n, padded }, &point.at, sign);
                     point.value = self.code.value(format!("multiply({}, {factor})", point.value));
                 }
-                let points = self.stages(stages, Source::Points(points), 1.0);
+                self.read_tables_again();
+                let points = self.stages(stages, Source::Held(points), 1.0);
                 let mut kept = Vec::new();
                 for Point { at, value, valid } in points {
                     let inside = match &at {
@@ -40,6 +43,19 @@ impl<'a> Writer<'a> {
         }
     }
 
+    /// Makes compilers read the tables anew for the next transform of a convolution: twiddles and chirps of all of them at once are more
+    /// than the registers hold.
+    fn read_tables_again(&mut self) {
+        let which = self.convolved;
+        self.convolved += 1;
+        self.zero = match (which, self.kernel.work) {
+            (0, _) => String::new(),
+            // In the loop over the results of a filter.
+            (2.., Work::Filter(2..)) => self.code.value(format!("result * unknown_zero({which}u)")),
+            _ => self.code.value(format!("unknown_zero({which}u)")),
+        };
+    }
+
     /// `min(at, n - 1)`.
     fn clamped(&mut self, at: &Index, n: u64) -> Index {
         match at {
@@ -58,9 +74,14 @@ impl<'a> Writer<'a> {
             let point = |(at, value): (u64, String)| Point { at: Index::Known(at), value, valid: Condition::Always };
             return (0..n).zip(results).map(point).collect();
         }
+        let mut radices = radices.clone();
+        if self.turned && stages.turns() {
+            radices.reverse();
+        }
+        self.turned = !self.turned;
         let mut source = source;
         let mut done = 1;
-        for &radix in radices {
+        for radix in radices {
             let butterflies = n / radix;
             let per_lane = butterflies.div_ceil(*lanes);
             let j: Vec<String> = (0..per_lane).map(|b| self.lane_index(b * lanes, *lanes, butterflies)).collect();
@@ -77,11 +98,7 @@ impl<'a> Writer<'a> {
                 let mut low = "0u".to_string();
                 if done > 1 {
                     low = self.code.value(format!("{j} % {done}u"));
-                    for (i, x) in x.iter_mut().enumerate().skip(1) {
-                        let index = Index::Text(format!("{low} * {}u", i as u64 * (n / (done * radix))));
-                        let root = self.entry(Section::Roots(n), &index, sign);
-                        *x = self.code.value(format!("multiply({x}, {root})"));
-                    }
+                    x = self.powers(x, &low, n / (done * radix), n, sign);
                 }
                 let y = self.code.transform(&x, sign);
                 let base = self.code.value(format!("({j} - {low}) * {radix}u + {low}"));
@@ -146,6 +163,10 @@ impl<'a> Writer<'a> {
         match source {
             Source::Memory => places.iter().map(|at| self.load(at)).collect(),
             Source::Points(points) => self.exchange(points, places),
+            Source::Held(points) if self.shape.core.stages().turns() => {
+                points.iter().map(|point| point.value.clone()).collect()
+            }
+            Source::Held(points) => self.exchange(points, places),
             Source::Chirped { n, sign, inner } => {
                 let n = *n;
                 let mut within = Vec::new();
@@ -183,7 +204,8 @@ impl<'a> Writer<'a> {
             return format!("Complex({}, {})", self.code.literal(re), self.code.literal(-sign * im));
         }
         let start = self.table.at(section);
-        let entry = self.code.value(format!("load_roots({start}u + {})", index.text()));
+        let start = if self.zero.is_empty() { format!("{start}u") } else { format!("{start}u + {}", self.zero) };
+        let entry = self.code.value(format!("load_roots({start} + {})", index.text()));
         if sign < 0.0 { entry } else { self.code.value(format!("Complex({entry}.x, -{entry}.y)")) }
     }
 

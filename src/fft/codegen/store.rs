@@ -65,53 +65,67 @@ impl<'a> Writer<'a> {
         self.code.value(format!("multiply({value}, multiply({coarse}, {fine}))"))
     }
 
-    /// The half spectrum of a real line from the spectrum of its packed line.
+    /// The half spectrum of a real line from the spectrum of its packed line: modes `k` and `n / 2 - k` together, which both come from those two
+    /// of the packed line.
     fn split(&mut self, points: Vec<Point>) {
         let half = self.kernel.n / 2;
-        let lanes = self.shape.lanes;
+        let (lanes, pairs) = (self.shape.lanes, half / 2 + 1);
         let mut modes: Vec<(Index, Condition)> = Vec::new();
         if lanes == 1 {
-            modes.extend((0..=half).map(|k| (Index::Known(k), Condition::Always)));
+            modes.extend((0..pairs).map(|k| (Index::Known(k), Condition::Always)));
         } else {
-            for b in 0..(half + 1).div_ceil(lanes) {
-                let first = b * lanes;
-                let index = self.lane_index(first, lanes, half + 1);
-                let partial = first + lanes > half + 1;
-                let valid =
-                    if partial { Condition::Text(format!("lane + {first}u <= {half}u")) } else { Condition::Always };
+            for first in (0..pairs).step_by(lanes as usize) {
+                let index = self.lane_index(first, lanes, pairs);
+                let partial = first + lanes > pairs;
+                let valid = if partial { format!("lane + {first}u < {pairs}u").into() } else { Condition::Always };
                 modes.push((Index::Text(index), valid));
             }
         }
-        let mut both = Vec::new();
-        for (k, _) in &modes {
-            both.push(match k {
+        let mirrored = |writer: &mut Self, k: &Index| match k {
+            Index::Known(k) => Index::Known(half - k),
+            Index::Text(k) => Index::Text(writer.code.value(format!("{half}u - {k}"))),
+        };
+        let mirrors: Vec<Index> = modes.iter().map(|(k, _)| mirrored(self, k)).collect();
+        // Mode n / 2 of the packed line is its mode 0.
+        let mut both: Vec<Index> = modes.iter().map(|(k, _)| k.clone()).collect();
+        for mirror in &mirrors {
+            both.push(match mirror {
                 Index::Known(k) => Index::Known(k % half),
                 Index::Text(k) => Index::Text(self.code.value(format!("select({k}, 0u, {k} == {half}u)"))),
             });
         }
-        for (k, _) in &modes {
-            both.push(match k {
-                Index::Known(k) => Index::Known((half - k) % half),
-                Index::Text(k) => Index::Text(self.code.value(format!("select({half}u - {k}, 0u, {k} == 0u)"))),
-            });
-        }
         let values = self.exchange(&points, &both);
-        let (here, valid) = values.split_at(modes.len());
-        let pairs: Vec<_> = here.iter().cloned().zip(valid.iter().cloned()).collect();
-        for ((k, valid), (x, y)) in modes.into_iter().zip(pairs) {
-            self.split_mode(&k, &x, &y, valid);
+        let (here, there) = values.split_at(modes.len());
+        for (((k, valid), mirror), (x, y)) in modes.into_iter().zip(mirrors).zip(here.iter().zip(there)) {
+            let [even, odd] = self.even_and_odd(&k, x, y);
+            let value = self.code.value(format!("{even} + {odd}"));
+            self.put_mode(&k, &value, valid.clone());
+            // The one in the middle is its own mirror.
+            let apart = match &k {
+                Index::Known(k) => Condition::known(2 * k != half),
+                Index::Text(_) if half % 2 == 1 => Condition::Always,
+                Index::Text(k) => format!("{k} != {}u", half / 2).into(),
+            };
+            let value = self.code.value(format!("Complex({even}.x - {odd}.x, {odd}.y - {even}.y)"));
+            self.put_mode(&mirror, &value, valid.and(apart));
         }
     }
 
     /// Stores mode `k` of a real line from modes `k` and `-k` of its packed line.
     pub(super) fn split_mode(&mut self, k: &Index, x: &str, y: &str, valid: Condition) {
+        let [even, odd] = self.even_and_odd(k, x, y);
+        let value = self.code.value(format!("{even} + {odd}"));
+        self.put_mode(k, &value, valid);
+    }
+
+    /// What even and odd points give to mode `k`; to the mirrored mode they give the conjugate of their difference.
+    fn even_and_odd(&mut self, k: &Index, x: &str, y: &str) -> [String; 2] {
         let one_half = self.code.literal(0.5);
         let y = self.code.value(format!("Complex({y}.x, -{y}.y)"));
         let even = self.code.value(format!("({x} + {y}) * {one_half}"));
         let odd = self.code.value(format!("Complex({x}.y - {y}.y, {y}.x - {x}.x) * {one_half}"));
         let root = self.entry(Section::Roots(self.kernel.n), k, -1.0);
-        let value = self.code.value(format!("{even} + multiply({odd}, {root})"));
-        self.put_mode(k, &value, valid);
+        [even, self.code.value(format!("multiply({odd}, {root})"))]
     }
 
     /// Stores mode `k <= n / 2` of half a Hermitian line.

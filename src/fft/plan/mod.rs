@@ -30,7 +30,7 @@ use crate::grid::{Box3, Grid, LayoutError};
 pub use buffers::{Buffer, buffers};
 use planner::{Planner, StageKind};
 pub use route::Route;
-pub use stage::{Placement, Stage};
+pub use stage::{Placement, Stage, StagePart};
 pub use transpose::Transpose;
 
 /// The transform of fields for one rank.
@@ -80,7 +80,8 @@ impl Plan {
     }
 
     /// The route from field to field that multiplies the spectrum on the way and gives `results` fields for each; none
-    /// where the last axis needs more than one pass or is a real line.
+    /// where the last axis needs more than one pass, or moves more sectors of memory in one than two transforms would, or is a real
+    /// line. Whether there is one does not depend on the number of results.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -99,14 +100,19 @@ impl Plan {
         if axis == 2 && self.spec.values == Values::Real {
             return Ok(None);
         }
-        let back = there.iter().rev().map(|&(axis, kind)| (axis, kind.reversed()));
-        let path: Vec<_> = there.iter().copied().chain([(axis, StageKind::Filter(results))]).chain(back).collect();
-        let (_, mut state) = planner.start();
-        match planner.route(&mut state, &path) {
-            Err(FftError::TooLong { .. }) => Ok(None),
-            Err(error) => Err(error),
-            Ok(route) => Ok(Some(route)),
-        }
+        let route = |results: u32| {
+            let back = there.iter().rev().map(|&(axis, kind)| (axis, kind.reversed()));
+            let path: Vec<_> = there.iter().copied().chain([(axis, StageKind::Filter(results))]).chain(back).collect();
+            planner.route(&mut planner.start().1, &path)
+        };
+        let one = match route(1) {
+            Err(FftError::TooLong { .. }) => return Ok(None),
+            one => one?,
+        };
+        // Each result more costs either way what the first one does.
+        let apart = self.forward.moved_along(axis) + self.inverse.moved_along(axis);
+        let dear = limits.shared && one.moved_along(axis) > apart;
+        Ok(if dear { None } else { Some(route(results)?) })
     }
 }
 

@@ -3,6 +3,7 @@
 use super::stage::Stage;
 use super::transpose::Transpose;
 use crate::fft::axis::AxisPass;
+use crate::fft::line::Work;
 
 /// One direction of a transform: stages, and the exchanges between them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,9 +16,16 @@ pub struct Route {
 }
 
 impl Route {
-    /// Bytes that the passes move through device memory, reading and writing.
+    /// Bytes that device memory moves for the passes, reading and writing: whole sectors of
+    /// [`SECTOR`](crate::gpu::machine::SECTOR) bytes, which a tile of few lines side by side leaves in part.
     pub fn traffic(&self) -> u64 {
         self.stages.iter().map(Stage::traffic).sum()
+    }
+
+    /// Bytes of the sectors that the transforms along an axis move for each of its lines; the same on all ranks.
+    pub(super) fn moved_along(&self, axis: usize) -> u64 {
+        let passes = self.passes().filter(|(stage, pass)| stage.axis == axis && pass.kernel.work != Work::Copy);
+        passes.map(|(_, pass)| pass.moved(u64::MAX)).sum()
     }
 
     /// The exchanges, in order.

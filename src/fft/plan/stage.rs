@@ -1,5 +1,7 @@
 //! A stage: the passes along one axis while it is whole, and the addresses of its arrays.
 
+use std::ops::Range;
+
 use crate::fft::axis::AxisPass;
 use crate::fft::line::{LineKernel, LineParams, Order, Work};
 use crate::grid::{Box3, FieldLayout, extent};
@@ -44,15 +46,21 @@ pub enum Placement<'a> {
     },
 }
 
+/// A part of a stage: cells of this rank's part (all of the axis itself) and fields of the batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StagePart {
+    /// The cells.
+    pub cells: Box3,
+    /// The fields.
+    pub fields: Range<u64>,
+}
+
 impl Stage {
-    /// Bytes that its passes read and write.
+    /// Bytes that memory moves for its passes, read and written: whole sectors of [`SECTOR`](crate::gpu::machine::SECTOR) bytes.
     pub fn traffic(&self) -> u64 {
         let lines: u64 = (0..3).filter(|&a| a != self.axis).map(|a| self.before[a]).product();
-        let bytes = |pass: &AxisPass| {
-            let count = pass.kernel.four_step.map_or(1, |step| step.count);
-            pass.kernel.line_bytes().iter().sum::<u64>() * count
-        };
-        self.fields[0] * lines * self.passes.iter().map(bytes).sum::<u64>()
+        let across = self.before[if self.axis == 2 { 1 } else { 2 }];
+        self.fields[0] * lines * self.passes.iter().map(|pass| pass.moved(across)).sum::<u64>()
     }
 
     /// Elements that it writes.
@@ -72,16 +80,26 @@ impl Stage {
         self.passes.iter().filter_map(|pass| pass.kernel.four_step).map(|step| step.positions).max().unwrap_or(0)
     }
 
-    /// The parameters of a pass over a tile of this rank's part (all of the axis itself).
-    pub fn params(&self, kernel: &LineKernel, tile: &Box3, input: Placement<'_>, output: Placement<'_>) -> LineParams {
-        let axis = self.axis;
-        let [slow, fast] = [[1, 2], [0, 2], [0, 1]][axis];
+    /// The axes that lines of this stage do not run along, the slower one first.
+    pub fn across(&self) -> [usize; 2] {
+        [[1, 2], [0, 2], [0, 1]][self.axis]
+    }
+
+    /// The parameters of a pass over a part.
+    pub fn params(
+        &self,
+        kernel: &LineKernel,
+        part: &StagePart,
+        input: Placement<'_>,
+        output: Placement<'_>,
+    ) -> LineParams {
+        let (axis, [slow, fast], tile) = (self.axis, self.across(), &part.cells);
         let len = |a: usize| tile[a].end - tile[a].start;
         let results = if let Work::Filter(results) = kernel.work { u64::from(results) } else { 1 };
         let count = kernel.four_step.map_or(1, |step| step.count);
-        let fields = self.fields[0];
-        let (read, read_more, read_blocks) = self.address(kernel.input.order, 0, 1, tile, input);
-        let (written, written_more, written_blocks) = self.address(kernel.output.order, 1, results, tile, output);
+        let fields = part.fields.end - part.fields.start;
+        let (read, read_more, read_blocks) = self.address(kernel.input.order, 0, 1, part, input);
+        let (written, written_more, written_blocks) = self.address(kernel.output.order, 1, results, part, output);
         let result = match (kernel.output.order, output) {
             // Of blocked arrays it counts outer lines.
             (Order::Blocked, Placement::Array { extent, .. }) => extent[..axis].iter().product(),
@@ -103,7 +121,7 @@ impl Stage {
                 .try_into()
                 .unwrap_or_default(),
             line_first: word([0, 1, 2, 3].map(|a| match a {
-                3 => 0,
+                3 => part.fields.start,
                 a if a == axis => 0,
                 a => self.first[a] + tile[a].start,
             })),
@@ -117,23 +135,26 @@ impl Stage {
         order: Order,
         side: usize,
         results: u64,
-        tile: &Box3,
+        part: &StagePart,
         place: Placement<'_>,
     ) -> ([u64; 4], [u64; 4], ([u64; 2], [u64; 2])) {
-        let axis = self.axis;
-        let [slow, fast] = [[1, 2], [0, 2], [0, 1]][axis];
+        let (axis, [slow, fast], tile, before) = (self.axis, self.across(), &part.cells, part.fields.start * results);
         match (order, place) {
             (Order::Strided, Placement::Field { layout, first, step }) => {
                 let strides = layout.strides();
-                let offset =
-                    first + layout.offset() + tile[slow].start * strides[slow] + tile[fast].start * strides[fast];
+                let offset = first
+                    + layout.offset()
+                    + tile[slow].start * strides[slow]
+                    + tile[fast].start * strides[fast]
+                    + before * step;
                 ([offset, strides[fast], strides[slow], step * results], [strides[axis], 0, 0, 0], ([0; 2], [0; 2]))
             }
             (Order::Strided, Placement::Array { origin, extent }) => {
                 let strides = [extent[1] * extent[2], extent[2], 1];
                 let offset: u64 = [slow, fast].iter().map(|&a| (tile[a].start - origin[a]) * strides[a]).sum();
-                let field = extent.iter().product::<u64>() * results;
-                ([offset, strides[fast], strides[slow], field], [strides[axis], 0, 0, 0], ([0; 2], [0; 2]))
+                let field = extent.iter().product::<u64>();
+                let offset = offset + before * field;
+                ([offset, strides[fast], strides[slow], field * results], [strides[axis], 0, 0, 0], ([0; 2], [0; 2]))
             }
             (Order::Blocked, place) => {
                 let (origin, extent) = match place {
@@ -143,18 +164,18 @@ impl Stage {
                 // From one line to the next, among those before the axis and those after it.
                 let outer = |a: usize| if a < axis { (a + 1..axis).map(|b| extent[b]).product() } else { 0 };
                 let inner = |a: usize| if a > axis { (a + 1..3).map(|b| extent[b]).product() } else { 0 };
-                let before: u64 = extent[..axis].iter().product();
+                let outer_lines: u64 = extent[..axis].iter().product();
                 let width: u64 = extent[axis + 1..].iter().product();
-                let lines = self.fields[side] * before * width;
+                let lines = self.fields[side] * outer_lines * width;
                 let first = |step: &dyn Fn(usize) -> u64| {
                     [slow, fast].iter().map(|&a| (tile[a].start - origin[a]) * step(a)).sum::<u64>()
                 };
                 let (n, ranks) = (if side == 0 { self.before } else { self.after }[axis], self.ranks[side]);
                 let small = n / ranks;
                 (
-                    [lines, outer(fast), outer(slow), before * results],
+                    [lines, outer(fast), outer(slow), outer_lines * results],
                     [width, inner(fast), inner(slow), 0],
-                    ([n % ranks * (small + 1), small], [first(&outer), first(&inner)]),
+                    ([n % ranks * (small + 1), small], [first(&outer) + before * outer_lines, first(&inner)]),
                 )
             }
         }

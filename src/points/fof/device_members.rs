@@ -14,8 +14,10 @@ pub(super) struct Labelled<'a> {
     /// One label per point, each less than `total`.
     pub labels: &'a U64Array,
     pub total: u64,
-    /// Per point: whether its group has members on other ranks, where there are several.
-    pub linked: Option<&'a Array<u32>>,
+    /// The row of each point's component: that of its first point here.
+    pub roots: &'a Array<u32>,
+    /// Rows of components whose groups have points on other ranks.
+    pub spanning: &'a Array<u32>,
     /// Masses, velocities and scale factors, where there are any.
     pub attributes: [Option<&'a Array<f32>>; 3],
 }
@@ -31,15 +33,15 @@ pub(super) struct HostMembers {
 }
 
 crate::gpu::kernel_params! {
-    struct KeepParams {
+    struct CountParams {
         count: u32,
-        least: u32,
     }
 }
 
 crate::gpu::kernel_params! {
-    struct PlacesParams {
+    struct KeepParams {
         count: u32,
+        least: u32,
     }
 }
 
@@ -50,12 +52,16 @@ crate::gpu::kernel_params! {
     }
 }
 
+fn count() -> KernelSource {
+    KernelSource::new("fof::count", include_str!("../../../shaders/points/fof/count.wgsl")).params::<CountParams>()
+}
+
 fn keep() -> KernelSource {
     KernelSource::new("fof::keep", include_str!("../../../shaders/points/fof/keep.wgsl")).params::<KeepParams>()
 }
 
-fn places() -> KernelSource {
-    KernelSource::new("fof::places", include_str!("../../../shaders/points/fof/places.wgsl")).params::<PlacesParams>()
+fn kept() -> KernelSource {
+    KernelSource::new("fof::kept", include_str!("../../../shaders/points/fof/kept.wgsl")).params::<CountParams>()
 }
 
 fn first_bad() -> KernelSource {
@@ -64,8 +70,8 @@ fn first_bad() -> KernelSource {
 }
 
 /// The kernels of this file.
-pub(super) fn kernels() -> [KernelSource; 3] {
-    [keep(), places(), first_bad()]
+pub(super) fn kernels() -> [KernelSource; 4] {
+    [count(), keep(), kept(), first_bad()]
 }
 
 impl Labelled<'_> {
@@ -96,27 +102,30 @@ impl Labelled<'_> {
 
     /// The rows of members, by label and then by index, which ascends with rows. Waits for their number.
     fn selected(&self, recorder: &mut Recorder, min_members: u64) -> Result<Array<u32>, DeviceError> {
-        let (gpu, permute, count) = (recorder.gpu().clone(), Permute::new(), self.labels.len());
-        let order = self.labels.order(recorder, self.total)?;
-        let sorted = self.labels.select(recorder, &order)?;
-        let linked = gpu.array::<u32>("fof::linked", count)?;
-        match self.linked {
-            Some(of_rows) => permute.gather(recorder, of_rows, &order, &linked, 1, Count::All)?,
-            None => recorder.clear(&linked),
-        }
+        let (permute, rows) = (Permute::new(), self.kept(recorder, min_members)?);
+        let order = self.labels.select(recorder, &rows)?.order(recorder, self.total)?;
+        let sorted = recorder.gpu().array("fof::rows", rows.len())?;
+        permute.gather(recorder, &rows, &order, &sorted, 1, Count::All)?;
+        Ok(sorted)
+    }
+
+    /// The rows of members, ascending. Waits for their number.
+    fn kept(&self, recorder: &mut Recorder, min_members: u64) -> Result<Array<u32>, DeviceError> {
+        let (gpu, count) = (recorder.gpu().clone(), self.roots.len());
+        let params = CountParams { count: count as u32 };
+        let members = gpu.array::<u32>("fof::members", count)?;
+        recorder.clear(&members);
+        recorder.each(&Kernel::trusted(self::count()), &[self.roots.raw(), members.raw()], &params, count)?;
+        // A group that spans ranks may be of any size.
+        let many = upload_u32(recorder, &vec![u32::MAX; self.spanning.len() as usize])?;
+        Permute::new().scatter(recorder, &many, self.spanning, &members, 1, Count::All)?;
         let (keep, before) = (gpu.array::<u32>("fof::keep", count)?, gpu.array::<u32>("fof::before", count + 1)?);
-        // Labels of one word are compared twice.
-        let (low, high) = (&sorted.words()[0], &sorted.words()[sorted.words().len() - 1]);
         let least = min_members.clamp(1, u64::from(u32::MAX)) as u32;
-        let arrays = [high, low, &linked, &keep].map(Array::raw);
-        recorder.each(&Kernel::trusted(self::keep()), &arrays, &KeepParams { count: count as u32, least }, count)?;
+        let arrays = [self.roots, &members, &keep].map(Array::raw);
+        recorder.each(&Kernel::trusted(self::keep()), &arrays, &KeepParams { count: params.count, least }, count)?;
         Scan::new().exclusive(recorder, &keep, &before, Count::All)?;
-        let places = keep;
-        let params = PlacesParams { count: count as u32 };
-        recorder.each(&Kernel::trusted(self::places()), &[before.raw(), places.raw()], &params, count)?;
-        let kept = recorder.download(&before, count, 1)?[0];
-        let rows = gpu.array("fof::rows", kept.into())?;
-        permute.scatter(recorder, &order, &places, &rows, 1, Count::All)?;
+        let rows = gpu.array("fof::rows", recorder.download(&before, count, 1)?[0].into())?;
+        recorder.each(&Kernel::trusted(self::kept()), &[before.raw(), rows.raw()], &params, count)?;
         Ok(rows)
     }
 

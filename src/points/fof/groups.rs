@@ -9,7 +9,6 @@ use super::linking::Linking;
 use super::links;
 use super::resolve::resolve;
 use crate::exchange::Context;
-use crate::gpu::primitives::Count;
 use crate::gpu::{Array, Recorder};
 use crate::grid::Cost;
 use crate::points::neighbors::Components;
@@ -52,9 +51,12 @@ pub struct Groups {
     points: Decomposition,
     /// Of this rank's points in the order of their global indices.
     labels: U64Array,
-    /// Of each, 1 where its group has points on other ranks, else 0; `None` on one rank.
+    /// The row of each own point's component: that of its first point here.
     #[cfg_attr(not(feature = "catalogue"), expect(dead_code, reason = "for catalogues"))]
-    linked: Option<Array<u32>>,
+    roots: Array<u32>,
+    /// Rows of components that are linked with those of other ranks.
+    #[cfg_attr(not(feature = "catalogue"), expect(dead_code, reason = "for catalogues"))]
+    spanning: Array<u32>,
     length: f32,
     ghosts: u64,
     cost: Cost,
@@ -72,21 +74,6 @@ fn attribute<'a>(cloud: &'a Cloud, name: &'static str) -> Result<Option<&'a Arra
         AnyArray::F32(values) if values.len() == want => Ok(Some(values)),
         values => Err(FofError::WrongLength { what: name, have: values.len(), want }),
     }
-}
-
-/// Of each own point, given its root: 1 where that is one of `rows`, else 0.
-fn marked(
-    recorder: &mut Recorder,
-    points: &Decomposition,
-    rows: &Array<u32>,
-    roots: &Array<u32>,
-) -> Result<Array<u32>, FofError> {
-    let (gpu, ones) = (recorder.gpu().clone(), upload_u32(recorder, &vec![1; rows.len() as usize])?);
-    let [marks, marked] = [gpu.array("fof::marks", roots.len())?, gpu.array("fof::marked", roots.len())?];
-    recorder.clear(&marks);
-    points.permute.scatter(recorder, &ones, rows, &marks, 1, Count::All)?;
-    points.permute.gather(recorder, &marks, roots, &marked, 1, Count::All)?;
-    Ok(marked)
 }
 
 impl Groups {
@@ -110,7 +97,8 @@ impl Groups {
         // Rows ascend with indices, so the least row of a component has its least index.
         let (Some(region), Some(ids)) = (&points.region, &points.own.ids) else {
             let labels = points.own.ids_of(&mut context.recorder, &roots)?;
-            return Ok(Groups { labels, linked: None, length, ghosts: 0, cost: Cost::default(), points });
+            let spanning = context.gpu.array("fof::spanning", 0)?;
+            return Ok(Groups { labels, roots, spanning, length, ghosts: 0, cost: Cost::default(), points });
         };
         let rows = context.recorder.download(&roots, 0, roots.len())?;
         let links = links::find(context, &points, region, &rows, length)?;
@@ -123,10 +111,9 @@ impl Groups {
         let (spanning, mut cost) = resolve(&points.comm, indices_of, &links.pairs)?;
         cost += links.cost;
         let (rows, least): (Vec<u32>, Vec<u64>) = spanning.into_iter().unzip();
-        let (rows, least) = (upload_u32(recorder, &rows)?, U64Array::upload(recorder, &least, points.total)?);
-        let labels = ids.replaced(recorder, &rows, &least)?.select(recorder, &roots)?;
-        let linked = marked(recorder, &points, &rows, &roots)?;
-        Ok(Groups { labels, linked: Some(linked), length, ghosts: links.ghosts, cost, points })
+        let (spanning, least) = (upload_u32(recorder, &rows)?, U64Array::upload(recorder, &least, points.total)?);
+        let labels = ids.replaced(recorder, &spanning, &least)?.select(recorder, &roots)?;
+        Ok(Groups { labels, roots, spanning, length, ghosts: links.ghosts, cost, points })
     }
 
     /// The label of each of this rank's rows of the input, in its order. Submits and waits; with several ranks one exchange. All ranks call it.
@@ -151,8 +138,8 @@ impl Groups {
         let own = &self.points.own;
         let [mass, velocity, scale_factor] = ATTRIBUTES.map(|(name, _)| attribute(&own.cloud, name));
         let attributes = [mass?, velocity?, scale_factor?];
-        let (labels, total, linked) = (&self.labels, self.points.total, self.linked.as_ref());
-        let labelled = Labelled { points: own, labels, total, linked, attributes };
+        let Groups { labels, roots, spanning, .. } = self;
+        let labelled = Labelled { points: own, labels, total: self.points.total, roots, spanning, attributes };
         let host = labelled.download(recorder, selection)?;
         catalogue_of_some(&self.points.comm, &host.members(own), selection, host.bad)
     }

@@ -62,8 +62,8 @@ struct RankQueries {
 /// - Every method is called by all ranks. Rows are those of the input that this rank gave, in its order; indices count the rows
 ///   of all ranks, in rank order.
 /// - Results are the same to the last bit for any number of ranks.
-/// - A search takes 5 exchanges: requests, ghosts (points and indices) and results (indices and distances); lists within a radius take one
-///   more, for their lengths. [`cost`](Self::cost) counts them together with the [`Exchange`](crate::exchange::Exchange).
+/// - After the requests for ghosts a search takes 4 exchanges: ghosts (points and indices) and results (indices and distances); lists within
+///   a radius take one more, for their lengths. [`cost`](Self::cost) counts them together with the [`Exchange`](crate::exchange::Exchange).
 /// - Results are put into the order of the rows on the device, where they lie as a whole: 8 bytes per entry, twice that with several ranks.
 ///
 /// ```

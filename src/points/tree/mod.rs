@@ -292,7 +292,7 @@ impl Tree {
         let arrays = [positions.raw(), self.order.raw(), self.positions.raw()];
         recorder.each(arrange, &arrays, &points, self.len())?;
         let arrays = [self.positions.raw(), self.order.raw(), self.boxes.raw()];
-        let groups = self.len().div_ceil(LEAF * u64::from(GROUP / 4));
+        let groups = self.len().div_ceil(LEAF * u64::from(GROUP / 8));
         recorder.dispatch(leaves, &arrays, &points, groups)?;
         self.upwards(recorder, nodes, self.boxes.raw())
     }

@@ -9,6 +9,7 @@ mod exchange;
 mod fft;
 mod fof;
 mod ghosts;
+mod gradient;
 mod halo;
 mod knn;
 mod measure;

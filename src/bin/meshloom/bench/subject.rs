@@ -5,7 +5,7 @@ use meshloom::{Context, Error};
 
 use super::session::Found;
 use super::settings::Settings;
-use super::{collectives, exchange, fft, fof, ghosts, halo, knn, pairs, pm, sort};
+use super::{collectives, exchange, fft, fof, ghosts, gradient, halo, knn, pairs, pm, sort};
 use crate::failure::Failure;
 
 /// A part of the library and what of it is to be measured.
@@ -31,6 +31,8 @@ pub enum Subject {
     Ghosts(ghosts::Arguments),
     /// Steps of a particle-mesh simulation: a force, kicks and a drift
     Pm(pm::Arguments),
+    /// The gradient of a loss of a particle-mesh simulation, beside the simulation
+    Gradient(gradient::Arguments),
 }
 
 /// What `--reference` compares a subject with.
@@ -57,6 +59,7 @@ impl Subject {
             Subject::Fof(arguments) => &arguments.settings,
             Subject::Ghosts(arguments) => &arguments.settings,
             Subject::Pm(arguments) => &arguments.settings,
+            Subject::Gradient(arguments) => &arguments.settings,
         }
     }
 
@@ -72,6 +75,7 @@ impl Subject {
             Subject::Fof(arguments) => &mut arguments.settings,
             Subject::Ghosts(arguments) => &mut arguments.settings,
             Subject::Pm(arguments) => &mut arguments.settings,
+            Subject::Gradient(arguments) => &mut arguments.settings,
         }
     }
 
@@ -80,7 +84,7 @@ impl Subject {
         match self {
             Subject::Fft(_) | Subject::Sort(_) | Subject::Knn(_) | Subject::Pairs(_) | Subject::Fof(_) => Peer::Library,
             Subject::Exchange(_) | Subject::Collectives(_) | Subject::Halo(_) => Peer::OtherWay,
-            Subject::Ghosts(_) | Subject::Pm(_) => Peer::None,
+            Subject::Ghosts(_) | Subject::Pm(_) | Subject::Gradient(_) => Peer::None,
         }
     }
 
@@ -111,6 +115,7 @@ impl Subject {
             Subject::Fof(arguments) => fof::measure(context, arguments),
             Subject::Ghosts(arguments) => ghosts::measure(context, arguments),
             Subject::Pm(arguments) => pm::measure(context, arguments),
+            Subject::Gradient(arguments) => gradient::measure(context, arguments),
         }
     }
 }

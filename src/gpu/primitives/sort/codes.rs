@@ -4,7 +4,7 @@
 //! keys tells: if two of it agree in their leading bits, codes are made from the sample, which is dense where keys are (splitters, as in
 //! sample sort: W. D. Frazer and A. C. McKellar, J. ACM 17, 496, 1970).
 
-use super::plan::CodeShape;
+use super::plan::{CodeShape, Form, most_splitters};
 use crate::gpu::primitives::count::{COUNTED, Counted};
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
 
@@ -14,7 +14,7 @@ crate::gpu::kernel_params! {
         device: u32,
         /// Keys of the sample, a power of two.
         splitters: u32,
-        /// Keys of a workgroup.
+        /// Keys of a workgroup, or of an invocation in the serial form.
         chunk: u32,
         /// Bits of the high words that count.
         high_mask: u32,
@@ -26,12 +26,12 @@ crate::gpu::kernel_params! {
     }
 }
 
-/// Invocations of a workgroup that ranks the sample, and of one that makes codes.
+/// Invocations of a workgroup that ranks the sample.
 const RANK_GROUP: u32 = 64;
-const CODE_GROUP: u32 = 256;
 
 /// Makes codes.
 pub(super) struct Codes {
+    form: Form,
     splitters: Kernel,
     codes: Kernel,
 }
@@ -44,17 +44,29 @@ pub(super) fn wide_key(source: KernelSource) -> KernelSource {
         .module("gpu::sort::wide_key", include_str!("../../../../shaders/gpu/sort/wide_key.wgsl"))
 }
 
-/// Both kernels.
-pub(super) fn kernels() -> [KernelSource; 2] {
-    [
-        ("primitives::sort_splitters", include_str!("../../../../shaders/gpu/sort/splitters.wgsl"), RANK_GROUP),
-        ("primitives::sort_codes", include_str!("../../../../shaders/gpu/sort/codes.wgsl"), CODE_GROUP),
-    ]
-    .map(|(label, text, group)| {
-        wide_key(KernelSource::new(label, text).params::<CodeParams>())
-            .module("gpu::sort::leading_bits", include_str!("../../../../shaders/gpu/sort/leading_bits.wgsl"))
-            .group(group)
-    })
+/// Both kernels in one form.
+pub(super) fn kernels(form: Form) -> [KernelSource; 2] {
+    let codes = match form {
+        Form::Software => include_str!("../../../../shaders/gpu/sort/serial_codes.wgsl"),
+        Form::Portable | Form::Subgroups => include_str!("../../../../shaders/gpu/sort/group_codes.wgsl"),
+    };
+    let splitters = include_str!("../../../../shaders/gpu/sort/splitters.wgsl");
+    let most = most_splitters(form);
+    [("primitives::sort_splitters", splitters, RANK_GROUP), ("primitives::sort_codes", codes, code_group(form))].map(
+        |(label, text, group)| {
+            wide_key(KernelSource::new(label, text).params::<CodeParams>())
+                .module("gpu::sort::leading_bits", include_str!("../../../../shaders/gpu/sort/leading_bits.wgsl"))
+                .module("gpu::sort::code_of", include_str!("../../../../shaders/gpu/sort/code_of.wgsl"))
+                .constant("SPLITTERS", most)
+                .repeat('$', most.ilog2())
+                .group(group)
+        },
+    )
+}
+
+/// Invocations of a workgroup that makes codes.
+fn code_group(form: Form) -> u32 {
+    if form == Form::Software { 8 } else { 256 }
 }
 
 /// Keys of two words, of which the `bits` lowest bits count.
@@ -73,12 +85,12 @@ impl WideKeys<'_> {
 }
 
 impl Codes {
-    pub fn new() -> Self {
-        let [splitters, codes] = kernels().map(Kernel::trusted);
-        Codes { splitters, codes }
+    pub fn new(form: Form) -> Self {
+        let [splitters, codes] = kernels(form).map(Kernel::trusted);
+        Codes { form, splitters, codes }
     }
 
-    /// Records `codes[i]` = the code of key i, and gives the sample as `splitters.wgsl` lays it out.
+    /// Records `codes[i]` = the code of key i in its `shape.bits` lowest bits, of which others may be anything, and gives the sample as `splitters.wgsl` lays it out.
     pub fn record(
         &self,
         recorder: &mut Recorder,
@@ -103,8 +115,14 @@ impl Codes {
         recorder.clear(&sample);
         let arrays = [keys.high.raw(), keys.low.raw(), counted.raw(), sample.raw()];
         recorder.dispatch(&self.splitters, &arrays, &params, u64::from(splitters.div_ceil(RANK_GROUP)))?;
+        if keys.bits - code_bits == u32::BITS {
+            // Those of keys that are not crowded, if their codes are the high words.
+            recorder.copy(keys.high, 0, codes, 0, u64::from(counted.most))?;
+        }
         let arrays = [keys.high.raw(), keys.low.raw(), counted.raw(), sample.raw(), codes.raw()];
-        recorder.dispatch(&self.codes, &arrays, &params, u64::from(counted.most.div_ceil(chunk)))?;
+        let parts = counted.most.div_ceil(chunk);
+        let groups = if self.form == Form::Software { parts.div_ceil(code_group(self.form)) } else { parts };
+        recorder.dispatch(&self.codes, &arrays, &params, u64::from(groups))?;
         Ok(sample)
     }
 }

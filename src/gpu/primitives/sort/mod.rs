@@ -70,7 +70,7 @@ impl Sort {
     fn of(form: Form, group: u32) -> Self {
         let threads = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
         let (passes, permute) = (Passes::new(form, group, threads), Permute::new());
-        Sort { passes, codes: Codes::new(), runs: Runs::new(form), permute }
+        Sort { passes, codes: Codes::new(form), runs: Runs::new(form), permute }
     }
 
     /// Its form.
@@ -192,7 +192,7 @@ impl Sort {
     }
 
     /// Bytes that [`Sort::order`] reads and writes for so many keys in one word or two, of which `bits` bits differ; of
-    /// two words, without what tied keys take.
+    /// two words, what keys take that are not clustered.
     pub fn traffic(&self, wide: bool, bits: u32, len: u64) -> u64 {
         let keys = len.min(u64::from(u32::MAX)) as u32;
         if keys == 0 {
@@ -202,8 +202,9 @@ impl Sort {
         match bits {
             33.. if wide => {
                 // Keys are read and codes written; sorted codes are read twice, to find short and long runs.
-                let codes = digits(code_shape(self.form(), bits, keys).bits);
-                traffic(&codes, tiles, len) + (4 * 3 + 4 * 2) * len
+                let codes = code_shape(self.form(), bits, keys).bits;
+                let words = if bits - codes >= 32 { 1 } else { 2 };
+                traffic(&digits(codes), tiles, len) + 4 * (words + 1 + 2) * len
             }
             _ => traffic(&digits(bits), tiles, len),
         }
@@ -252,7 +253,8 @@ pub(super) fn kernels() -> Vec<KernelSource> {
     let forms = [(Form::Software, GROUP_SOFTWARE), (Form::Portable, GROUP_PORTABLE)];
     let subgroups = SUBGROUPS.map(|group| (Form::Subgroups, group));
     let passes = forms.into_iter().chain(subgroups).flat_map(|(form, group)| passes::kernels(form, group));
-    passes.chain(codes::kernels()).chain(runs::kernels()).collect()
+    let codes = [Form::Software, Form::Portable].map(codes::kernels);
+    passes.chain(codes.into_iter().flatten()).chain(runs::kernels()).collect()
 }
 
 fn equally_long(what: &str, high: &Array<u32>, low: &Array<u32>) -> Result<(), DeviceError> {

@@ -84,7 +84,7 @@ pub(super) struct CodeShape {
     pub splitters: u32,
     /// Bits of a code that tell where between two splitters a key lies.
     pub inner_bits: u32,
-    /// Keys of a workgroup.
+    /// Keys of a workgroup, or of an invocation in the serial form.
     pub chunk: u32,
 }
 
@@ -92,14 +92,24 @@ pub(super) struct CodeShape {
 /// 10,000 small clumps left 0.2 to 0.4 of all tied, with 8, 0.1 or none; uniform keys would take a pass less.
 const SPARE_BITS: u32 = 8;
 
+/// Keys of the largest sample. Every one is compared with all others, and a software renderer keeps them in private memory, so that it has few.
+pub(super) const fn most_splitters(form: Form) -> u32 {
+    if matches!(form, Form::Software) { 128 } else { 1024 }
+}
+
 /// The codes of `keys` keys with so many bits, more than 32.
-pub(super) fn code_shape(form: Form, bits: u32, keys: u32) -> CodeShape {
-    // Every key of a sample is compared with all others, which takes a software renderer long.
-    let most = if form == Form::Software { 512 } else { 1024 };
-    let splitters = 1 << (keys / 256).clamp(1, most).ilog2();
-    let numbering = u32::BITS - keys.saturating_sub(1).leading_zeros();
-    let bits = (numbering + SPARE_BITS).next_multiple_of(WIDEST).clamp(2 * WIDEST, 32.min(bits));
-    let chunk = (keys / 2048).next_power_of_two().clamp(4096, 1 << 15);
+pub(super) fn code_shape(form: Form, key_bits: u32, keys: u32) -> CodeShape {
+    let splitters = 1 << (keys / 256).clamp(1, most_splitters(form)).ilog2();
+    let wanted = u32::BITS - keys.saturating_sub(1).leading_zeros() + SPARE_BITS;
+    let bits = wanted.next_multiple_of(WIDEST).clamp(2 * WIDEST, 32.min(key_bits));
+    // Bits of the high words, if they are enough, spare reading the low ones.
+    let bits = if wanted <= key_bits - 32 { bits.min(key_bits - 32) } else { bits };
+    let chunk = match form {
+        // For each of many threads some; few enough for the rounds that a driver counts.
+        Form::Software => (keys / 64).clamp(1024, 1 << 14),
+        // Each workgroup reads the splitters.
+        Form::Portable | Form::Subgroups => (keys / 2048).next_power_of_two().clamp(4096, 1 << 15),
+    };
     CodeShape { bits, splitters, inner_bits: bits - splitters.ilog2(), chunk }
 }
 
@@ -164,7 +174,7 @@ mod tests {
                     assert!(shape.splitters.is_power_of_two() && shape.splitters <= 1024 && shape.inner_bits >= 12);
                     assert_eq!(shape.splitters << shape.inner_bits, 1u32.checked_shl(shape.bits).unwrap_or(0));
                     // Rounds of a workgroup's loops, of which a driver may count no more than 65,535.
-                    assert!(shape.chunk / 256 * 12 + 1024 < 1 << 16 && part_of_runs(form, keys) * 18 < 1 << 16);
+                    assert!(shape.chunk + 1024 < 1 << 16 && part_of_runs(form, keys) * 18 < 1 << 16);
                 }
             }
         }

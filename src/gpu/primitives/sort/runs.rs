@@ -19,6 +19,8 @@ crate::gpu::kernel_params! {
         high_mask: u32,
         inner_bits: u32,
         splitters: u32,
+        /// Bits of a word that are its code.
+        code_mask: u32,
     }
 }
 
@@ -145,6 +147,7 @@ fn params(sorted: &SortedCodes<'_>, counted: &Counted, chunk: u32) -> RunParams 
         high_mask: sorted.keys.high_mask(),
         inner_bits: sorted.shape.inner_bits,
         splitters: sorted.shape.splitters,
+        code_mask: u32::MAX >> (u32::BITS - sorted.shape.bits),
     }
 }
 

@@ -1,0 +1,58 @@
+//! How the power spectrum of a simulation depends on the matter density: the derivative of each bin, from one gradient a bin, beside the difference of
+//! two runs.
+//!
+//! ```text
+//! cargo run --release --example spectrum_gradient -- 2    # two ranks as threads
+//! ```
+
+use meshloom::cosmology::{Amplitude, Cosmology, CosmologyError, Parameters};
+use meshloom::gpu::Options;
+use meshloom::pm::{Config, Gradient, Noise, Simulation, SimulationError};
+use meshloom::{Context, Error, Launch, launch};
+
+/// The usual cosmology with another matter density.
+fn cosmology(omega_m: f64) -> Result<Cosmology, CosmologyError> {
+    let usual = Cosmology::planck18();
+    let amplitude = Amplitude::Primordial(usual.primordial_amplitude());
+    Cosmology::new(Parameters { omega_m, amplitude, ..Parameters::default() })
+}
+
+/// The power in each bin at the end of a run.
+fn power(context: &mut Context, config: Config) -> Result<Vec<f64>, SimulationError> {
+    let mut simulation = Simulation::new(context, config, Noise::Seed)?;
+    simulation.run(context, |_, _, _| Ok::<_, SimulationError>(()))?;
+    Ok(simulation.power(context)?.iter().map(|bin| bin.power).collect())
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let ranks = std::env::args().nth(1).map_or(Ok(1), |text| text.parse())?;
+    let config = Config { particles: 32, mesh: 32, box_size: 100.0, steps: 5, ..Config::default() };
+    launch(Launch::detect(ranks), &Options::from_env()?, |mut context| {
+        let (omega_m, step) = (config.cosmology.omega_m(), 1e-3);
+        let mut run = |shift: f64| {
+            let config = Config { cosmology: cosmology(omega_m + shift)?, ..config.clone() };
+            Ok::<_, Error>(power(&mut context, config)?)
+        };
+        let (above, below) = (run(step)?, run(-step)?);
+        let mut gradient = Gradient::new(&mut context, config.clone(), 1)?;
+        for bin in 0..5 {
+            let mut k = 0.0;
+            let found = gradient.evaluate(&mut context, Noise::Seed, |observer, context| {
+                let spectrum = observer.run().power(context)?;
+                let by: Vec<f64> = (0..spectrum.len()).map(|other| f64::from(u8::from(other == bin))).collect();
+                observer.add_power(context, &spectrum, &by)?;
+                k = spectrum[bin].k;
+                Ok::<_, Error>(spectrum[bin].power)
+            })?;
+            if context.comm.rank() == 0 {
+                let (exact, difference) = (found.cosmology.omega_m, (above[bin] - below[bin]) / (2.0 * step));
+                println!(
+                    "k = {k:.3} h/Mpc   P = {:8.1}   dP/dOmega_m = {exact:9.1}   difference {difference:9.1}",
+                    found.loss
+                );
+            }
+        }
+        Ok::<_, Error>(())
+    })?;
+    Ok(())
+}

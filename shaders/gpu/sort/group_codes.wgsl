@@ -1,0 +1,46 @@
+// Codes for GPUs: words of `params.code_bits` bits in the order of 64-bit keys, for as many different ones as can be.
+//
+// Layout: `codes[i]` belongs to key i. Unless the sample is crowded (splitters.wgsl), a code is the leading bits of its key; if those are
+// its high word, `codes` has that already. Otherwise its upper bits say between which splitters the key lies and the
+// `params.inner_bits` lower ones where there: 0 for a key that equals the splitter, else 1 and more, proportional to the
+// distance. Keys are dense where splitters are, and distances small.
+// Workgroup: 256 invocations, `params.chunk` keys; 8 KiB of workgroup memory for the splitters.
+
+var<uniform> params: Params;
+var<storage, read> high: array<u32>;
+var<storage, read> low: array<u32>;
+var<storage, read> count: array<u32>;
+var<storage, read> sample: array<u32>;
+var<storage, read_write> codes: array<u32>;
+
+#import gpu::counted
+#import gpu::sort::wide_key
+#import gpu::sort::leading_bits
+#import gpu::sort::code_of
+
+var<workgroup> highs: array<u32, SPLITTERS>;
+var<workgroup> lows: array<u32, SPLITTERS>;
+
+fn splitter(i: u32) -> vec2<u32> { return vec2<u32>(highs[i], lows[i]); }
+
+fn each_workgroup(number: u32, lane: u32) {
+    let last = counted();
+    let begin = min(number * params.chunk, last);
+    let end = begin + min(params.chunk, last - begin);
+    let crowded = load_sample(2u * params.splitters) > 0u;
+    if crowded && begin < end {
+        for (var i = lane; i < params.splitters; i += GROUP) {
+            highs[i] = load_sample(i);
+            lows[i] = load_sample(params.splitters + i);
+        }
+    }
+    workgroupBarrier();
+    if crowded {
+        set_ends();
+        for (var i = begin + lane; i < end; i += GROUP) { store_codes(i, code_of(wide_key(i))); }
+    } else if params.bits - params.code_bits != 32u {
+        for (var i = begin + lane; i < end; i += GROUP) { store_codes(i, leading_bits(wide_key(i))); }
+    }
+}
+
+#each_workgroup

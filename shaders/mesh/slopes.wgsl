@@ -1,0 +1,56 @@
+// The gradient, by a particle's position, of what it reads: the sum over its nodes of the derivative of their weights * value(node).
+//
+// `value(node, by)` is defined where this is imported: what element `node` of the meshes counts for the particle whose cotangent is `by`.
+// Derivatives are per cell: those of the windows in window.wgsl. That of cloud in cell jumps where a particle lies on a node; it is the one
+// for positions above it. Particles that paint.wgsl would refuse have none. The sum runs over x, then y, then z, as in interpolate.wgsl.
+
+/// The derivative of weight() by the position.
+#if !tsc
+#if !pcs
+fn slope(at: f32, n: i32) -> f32 { return select(1.0, -1.0, n == 0); }
+#endif
+#endif
+#if tsc
+fn slope(at: f32, n: i32) -> f32 {
+    let side = select(1.0, -1.0, n == 0);
+    return select(side * (0.5 + side * at), -2.0 * at, n == 1);
+}
+#endif
+#if pcs
+fn slope(at: f32, n: i32) -> f32 {
+    let rising = n == 1 || n == 3;
+    let x = select(1.0 - at, at, rising);
+    let found = select(0.5 * x * x, x * (1.5 * x - 2.0), n == 1 || n == 2);
+    return select(-found, found, rising);
+}
+#endif
+
+fn slopes(at: Located, by: vec3<f32>) -> vec3<f32> {
+    var sum = vec3<f32>(0.0);
+    if !at.sane || !all_inside(at) { return sum; }
+    let x = places(at.x.first, 0u);
+    let y = places(at.y.first, 1u);
+    let z = places(at.z.first, 2u);
+    var w_z = vec4<f32>(0.0);
+    w_z[@] = weight(at.z.at, @);
+    var s_z = vec4<f32>(0.0);
+    s_z[@] = slope(at.z.at, @);
+    for (var a = 0; a < WIDTH; a++) {
+        let row_x = x[a] * params.shape.y;
+        var plane = vec3<f32>(0.0);
+        for (var b = 0; b < WIDTH; b++) {
+            let row_y = (row_x + y[b]) * params.shape.z;
+            // A row's loads before their uses.
+            let f@ = value(row_y + z[@], by);
+            var along = 0.0;
+            along += w_z[@] * f@;
+            var rise = 0.0;
+            rise += s_z[@] * f@;
+            let w_y = weight(at.y.at, b);
+            plane += vec3<f32>(w_y * along, slope(at.y.at, b) * along, w_y * rise);
+        }
+        let w_x = weight(at.x.at, a);
+        sum += vec3<f32>(slope(at.x.at, a), w_x, w_x) * plane;
+    }
+    return sum * params.per_cell.xyz;
+}

@@ -1,0 +1,127 @@
+//! Adjoints of painting and reading, by the positions of particles.
+
+use super::particles::{Lattice, Mesh, ParticleParams, Particles, checked, holds, over_particles, particle_kernel};
+use super::window::Window;
+use crate::gpu::{Array, DeviceError, Kernel, KernelSource, RawArray, Recorder};
+
+over_particles! {
+    struct AdjointParams {
+        /// Elements from one component of the force to the next.
+        stride: u32,
+        factor: f32,
+    }
+}
+
+/// The kernels for a window: of painting, and of a force.
+fn of_window(window: Window) -> [KernelSource; 2] {
+    [
+        ("mesh::paint_adjoint", include_str!("../../shaders/mesh/paint_adjoint.wgsl")),
+        ("mesh::force_adjoint", include_str!("../../shaders/mesh/force_adjoint.wgsl")),
+    ]
+    .map(|(label, text)| {
+        particle_kernel(label, text, window)
+            .params::<AdjointParams>()
+            .flag("in_cells", false)
+            .module("mesh::slopes", include_str!("../../shaders/mesh/slopes.wgsl"))
+    })
+}
+
+/// The kernels for all windows.
+pub(super) fn kernels() -> impl Iterator<Item = KernelSource> {
+    [Window::Cic, Window::Tsc, Window::Pcs].into_iter().flat_map(of_window)
+}
+
+/// The products of cotangents with the derivatives of painting and reading by the particles' positions, for the particles of a lattice.
+///
+/// Cotangents of positions are in one array: those along x of all particles, then y, then z. The derivative of the window of order p is of
+/// order p - 1: that of cloud in cell jumps at nodes, where the one for positions above is taken. Everything is recorded, nothing submitted.
+pub struct PositionAdjoint {
+    paint: Kernel,
+    force: Kernel,
+}
+
+/// The meshes that [`PositionAdjoint::force`] reads, ghost cells included.
+#[derive(Clone, Copy)]
+pub struct ForceMeshes<'a> {
+    /// The three components of the force, one after the other.
+    pub force: &'a Array<f32>,
+    /// The cotangent of the density.
+    pub density: &'a Array<f32>,
+}
+
+impl PositionAdjoint {
+    /// For painting and reading with this window.
+    pub fn new(window: Window) -> Self {
+        let [paint, force] = of_window(window).map(Kernel::trusted);
+        PositionAdjoint { paint, force }
+    }
+
+    /// Records `bar += factor * d(sum over cells of mesh * painted) / d(positions)`, where `painted` adds the weights of the particles. With the
+    /// cotangent of `scale * painted` as `mesh` and `scale` as `factor` this is the cotangent of the positions. `field` is a mesh with ghost cells.
+    ///
+    /// # Errors
+    /// [`DeviceError::Misuse`] when an array is too short or the mesh or lattice beyond what kernels count.
+    pub fn paint(
+        &self,
+        recorder: &mut Recorder,
+        (lattice, displacement): (&Lattice, &[Array<f32>; 3]),
+        (mesh, field): (&Mesh, &Array<f32>),
+        factor: f64,
+        bar: &Array<f32>,
+    ) -> Result<(), DeviceError> {
+        const WHAT: &str = "PositionAdjoint::paint";
+        let sites = sites(lattice, displacement);
+        checked(WHAT, &sites, mesh)?;
+        holds(WHAT, "cells", field, mesh.layout.len())?;
+        holds(WHAT, "cotangents", bar, lattice.len().saturating_mul(3))?;
+        self.record(recorder, &self.paint, (sites, mesh), factor, &[field.raw(), bar.raw()])
+    }
+
+    /// Records `bar += d(sum over particles and axes of by * acceleration) / d(positions)`, where the acceleration is the force read at the
+    /// particle and `factor * density` what the density counts for it, both with this window.
+    ///
+    /// # Errors
+    /// As [`paint`](Self::paint).
+    pub fn force(
+        &self,
+        recorder: &mut Recorder,
+        (lattice, displacement): (&Lattice, &[Array<f32>; 3]),
+        (mesh, meshes): (&Mesh, ForceMeshes<'_>),
+        factor: f64,
+        [by, bar]: [&Array<f32>; 2],
+    ) -> Result<(), DeviceError> {
+        const WHAT: &str = "PositionAdjoint::force";
+        let sites = sites(lattice, displacement);
+        checked(WHAT, &sites, mesh)?;
+        holds(WHAT, "cells of the force", meshes.force, mesh.layout.len().saturating_mul(3))?;
+        holds(WHAT, "cells", meshes.density, mesh.layout.len())?;
+        holds(WHAT, "cotangents of accelerations", by, lattice.len().saturating_mul(3))?;
+        holds(WHAT, "cotangents of positions", bar, lattice.len().saturating_mul(3))?;
+        let arrays = [meshes.force.raw(), meshes.density.raw(), by.raw(), bar.raw()];
+        self.record(recorder, &self.force, (sites, mesh), factor, &arrays)
+    }
+
+    fn record(
+        &self,
+        recorder: &mut Recorder,
+        kernel: &Kernel,
+        (sites, mesh): (Particles<'_>, &Mesh),
+        factor: f64,
+        others: &[&RawArray],
+    ) -> Result<(), DeviceError> {
+        let ParticleParams { first, local, sites: all, mesh: cells, shape, base, per_site, per_cell } =
+            sites.geometry(mesh, &mesh.layout);
+        let stride = mesh.layout.len() as u32;
+        let factor = factor as f32;
+        let params =
+            AdjointParams { first, local, sites: all, mesh: cells, shape, base, per_site, per_cell, stride, factor };
+        let mut arrays = sites.arrays();
+        arrays.extend(others);
+        recorder.each(kernel, &arrays, &params, sites.len())
+    }
+}
+
+/// The particles of a lattice.
+fn sites<'a>(lattice: &'a Lattice, [x, y, z]: &'a [Array<f32>; 3]) -> Particles<'a> {
+    Particles::Displaced { lattice, displacement: [x, y, z] }
+}

@@ -1,0 +1,191 @@
+//! States of particles where forces are computed, kept for the way back.
+
+use std::fmt;
+
+use super::force::ForceAdjoint;
+use super::vectors::{pack, unpack};
+use crate::Context;
+use crate::cosmology::StepOp;
+use crate::gpu::{Array, DeviceError, Gpu, Recorder, bytes};
+use crate::grid::{Grid, split};
+use crate::pm::{Config, Simulation, SimulationError};
+
+/// Device memory of an evaluation of a gradient on the largest rank, in bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GradientMemory {
+    /// Forces of the run.
+    pub forces: usize,
+    /// Every which of their states is kept from the run.
+    pub checkpoint_every: usize,
+    /// States that are kept at a time: checkpoints, and those between two of them.
+    pub states: usize,
+    /// Bytes of a state: positions and momenta.
+    pub state: u64,
+    /// Particles, their cotangents and accelerations.
+    pub particles: u64,
+    /// Meshes while the adjoint of a force is computed, without ghost cells.
+    pub mesh: u64,
+}
+
+impl GradientMemory {
+    pub(super) fn new(config: &Config, grid: Grid, ops: &[StepOp], checkpoint_every: usize) -> Self {
+        let forces = ops.iter().filter(|op| **op == StepOp::Force).count();
+        let [p0, p1] = grid.parts().map(|parts| parts as u64);
+        let part = |n: u64| split(n, p0, 0).end * split(n, p1, 0).end * n;
+        let (particles, cells) = (part(config.particles), part(config.mesh));
+        GradientMemory {
+            forces,
+            checkpoint_every,
+            states: forces.div_ceil(checkpoint_every) + (checkpoint_every - 1).min(forces),
+            state: 24 * particles,
+            // Displacements, momenta; cotangents of both and of accelerations, these, other momenta; noise and one of a readout.
+            particles: (24 + 5 * 12 + 8) * particles,
+            mesh: ForceAdjoint::BYTES_PER_CELL * cells,
+        }
+    }
+
+    /// All of it.
+    pub fn total(&self) -> u64 {
+        self.states as u64 * self.state + self.particles + self.mesh
+    }
+
+    /// Refuses more than this rank's part of the device has; the same on all ranks where devices are alike.
+    pub(super) fn check(&self, context: &Context) -> Result<(), SimulationError> {
+        let sharing = context.sharing;
+        match context.gpu.capabilities().memory.map(|all| all / sharing as u64) {
+            Some(available) if self.total() > available => {
+                let (needed, detail) = (self.total(), self.to_string());
+                Err(SimulationError::Memory { needed, detail, available, sharing })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for GradientMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [states, particles, mesh] = [self.states as u64 * self.state, self.particles, self.mesh].map(bytes);
+        let GradientMemory { states: count, checkpoint_every, .. } = self;
+        write!(
+            f,
+            "{states} for {count} states, a checkpoint at every {checkpoint_every}. force, {particles} for particles and {mesh} for the force mesh"
+        )
+    }
+}
+
+/// The states at forces: checkpoints, and those after the last checkpoint that was asked for.
+pub struct States {
+    memory: GradientMemory,
+    checkpoints: Vec<Array<f32>>,
+    /// States between two checkpoints, from the force after the first one on.
+    between: Vec<Array<f32>>,
+    /// The checkpoint that `between` follows.
+    follows: Option<usize>,
+    /// The operation of each force that was passed.
+    forces: Vec<usize>,
+}
+
+impl fmt::Debug for States {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.memory.fmt(f)
+    }
+}
+
+impl States {
+    pub fn new(gpu: &Gpu, particles: u64, memory: GradientMemory) -> Result<Self, DeviceError> {
+        let arrays = |count: usize| (0..count).map(|_| gpu.array("pm::state", 6 * particles)).collect::<Result<_, _>>();
+        let (every, forces) = (memory.checkpoint_every, memory.forces);
+        let checkpoints = forces.div_ceil(every);
+        Ok(States {
+            checkpoints: arrays(checkpoints)?,
+            between: arrays((every - 1).min(forces))?,
+            memory,
+            follows: None,
+            forces: Vec::new(),
+        })
+    }
+
+    pub fn memory(&self) -> &GradientMemory {
+        &self.memory
+    }
+
+    /// Where the forces stand in the schedule.
+    pub fn forces(&self) -> &[usize] {
+        &self.forces
+    }
+
+    /// Forgets everything: a run begins.
+    pub fn clear(&mut self) {
+        (self.follows, self.forces) = (None, Vec::new());
+    }
+
+    /// Records the state of `run`, which comes to its next force, where it is a checkpoint.
+    pub fn passed(&mut self, context: &mut Context, run: &Simulation, at: usize) -> Result<(), DeviceError> {
+        let number = self.forces.len();
+        self.forces.push(at);
+        match number % self.memory.checkpoint_every {
+            0 => keep(&mut context.recorder, run, &self.checkpoints[number / self.memory.checkpoint_every]),
+            _ => Ok(()),
+        }
+    }
+
+    /// The state at force `number`, which has been restored before.
+    fn state(&self, number: usize) -> &Array<f32> {
+        let every = self.memory.checkpoint_every;
+        match number % every {
+            0 => &self.checkpoints[number / every],
+            n => &self.between[n - 1],
+        }
+    }
+
+    /// Records the momenta at force `number`, which has been restored before.
+    pub fn momenta(&self, recorder: &mut Recorder, number: usize, out: &Array<f32>) -> Result<(), DeviceError> {
+        recorder.copy(self.state(number), out.len(), out, 0, out.len())
+    }
+
+    /// Brings `run` to force `number`. All ranks call it, and for each force once, from the last on.
+    pub fn restore(
+        &mut self,
+        context: &mut Context,
+        run: &mut Simulation,
+        number: usize,
+    ) -> Result<(), SimulationError> {
+        let every = self.memory.checkpoint_every;
+        let group = number / every;
+        if every > 1 && self.follows != Some(group) {
+            self.replay(context, run, group)?;
+            self.follows = Some(group);
+        }
+        Ok(place(&mut context.recorder, run, self.state(number))?)
+    }
+
+    /// Runs again from checkpoint `group` on, and keeps the states at the forces before the next.
+    fn replay(&mut self, context: &mut Context, run: &mut Simulation, group: usize) -> Result<(), SimulationError> {
+        let first = group * self.memory.checkpoint_every;
+        let last = (first + self.memory.checkpoint_every).min(self.forces.len());
+        place(&mut context.recorder, run, &self.checkpoints[group])?;
+        for number in first..last - 1 {
+            for at in self.forces[number]..self.forces[number + 1] {
+                let op = run.ops[at];
+                run.execute(context, op)?;
+            }
+            run.settle(context)?;
+            keep(&mut context.recorder, run, &self.between[number - first])?;
+        }
+        Ok(())
+    }
+}
+
+/// Records the state of a run.
+fn keep(recorder: &mut Recorder, run: &Simulation, state: &Array<f32>) -> Result<(), DeviceError> {
+    pack(recorder, &run.displacement, state, 0)?;
+    pack(recorder, &run.momentum, state, state.len() / 2)
+}
+
+/// Records the return of a run to a state.
+fn place(recorder: &mut Recorder, run: &mut Simulation, state: &Array<f32>) -> Result<(), DeviceError> {
+    run.forget();
+    unpack(recorder, state, 0, &run.displacement)?;
+    unpack(recorder, state, state.len() / 2, &run.momentum)
+}
