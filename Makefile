@@ -45,6 +45,12 @@ test:
 	$(CARGO) test --features reference,mpi,hdf5
 	@echo 'ranks as MPI processes once more, without debug assertions, as in release builds'
 	$(CARGO) test --features reference,mpi,hdf5 $(NO_ASSERTIONS) --test comm_mpi
+	@echo 'kernels, primitives and searches in the form that GPUs get, and with subgroups of 4 and 16'
+	MESHLOOM_PROFILE=gpu $(CARGO) test --features reference,mpi,hdf5 --test components --test device --test mesh --test point_kernels --test primitives --test sort
+	MESHLOOM_PROFILE=gpu $(CARGO) test --features reference,mpi,hdf5 --test neighbors -- facts_of histograms_of nearest_of pairs_by
+	for width in 128 512; do \
+	    LP_NATIVE_VECTOR_WIDTH=$$width $(CARGO) test --features reference,mpi,hdf5 --test components --test primitives || exit 1; \
+	done
 	@echo 'a build without HDF5 and without the libraries of bench --reference says so'
 	$(CARGO) test --features cli,mpi --test cli_features
 	@echo 'the library without its optional parts, as for transforms alone'
@@ -52,5 +58,6 @@ test:
 	@if [ -e $(SWIFTSHADER) ]; then \
 	    echo 'once more on SwiftShader, which has no optional feature'; \
 	    VK_DRIVER_FILES=$(SWIFTSHADER) $(CARGO) test --features reference,mpi,hdf5 --test components --test device --test ghost_cells --test guest --test mesh --test simulation --test sort --test soundness \
-	    && VK_DRIVER_FILES=$(SWIFTSHADER) $(CARGO) test --features reference,mpi,hdf5 --test neighbors facts_of; \
+	    && VK_DRIVER_FILES=$(SWIFTSHADER) $(CARGO) test --features reference,mpi,hdf5 --test neighbors facts_of \
+	    && VK_DRIVER_FILES=$(SWIFTSHADER) MESHLOOM_PROFILE=gpu $(CARGO) test --features reference,mpi,hdf5 --test components; \
 	else echo 'make: SwiftShader is not here, its tests are skipped'; fi

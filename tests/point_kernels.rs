@@ -230,7 +230,7 @@ fn rows_are_counted_numbered_and_sorted() {
     let arrays = [offset.raw(), index.raw(), distance.raw()];
     bench
         .recorder
-        .dispatch(&kernel("neighbors::sort_rows"), &arrays, &Count { count: 300 }, 300u64.div_ceil(8))
+        .dispatch(&kernel("neighbors::sort_rows"), &arrays, &Count { count: 300 }, 300u64.div_ceil(4))
         .unwrap();
     let want: Vec<u32> = rows
         .into_iter()

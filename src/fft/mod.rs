@@ -58,7 +58,7 @@ pub use error::{FftError, TransformError};
 pub use filter::Filter;
 pub use forecast::{DirectionForecast, Forecast, MemoryForecast, Phase};
 pub use local::{local, local_inverse};
-pub use operator::{Gradient, Laplacian, Operator, OperatorTables, Wave};
+pub use operator::{GradientSymbol, LaplacianSymbol, Operator, OperatorTables, Wave};
 pub use plan::{Plan, Route, Transpose};
 pub use precision::Precision;
 pub use size::{RADICES, good_size, is_good_size};

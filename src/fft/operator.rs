@@ -16,7 +16,7 @@ use crate::grid::Box3;
 /// The derivative along an axis, as a function of `w = k h` (reference: Hockney & Eastwood 1981; finite differences of
 /// order 2 and 4 on a mesh of spacing `h`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Gradient {
+pub enum GradientSymbol {
     /// `w`, and 0 at the Nyquist frequency, where the derivative of a real field has no real value.
     #[default]
     Exact,
@@ -26,21 +26,21 @@ pub enum Gradient {
     Order4,
 }
 
-impl Gradient {
+impl GradientSymbol {
     /// Its value at `w`; `nyquist` says that `w` is the Nyquist frequency.
     pub fn at(self, w: f64, nyquist: bool) -> f64 {
         match self {
             _ if nyquist => 0.0,
-            Gradient::Exact => w,
-            Gradient::Order2 => w.sin(),
-            Gradient::Order4 => (8.0 * w.sin() - (2.0 * w).sin()) / 6.0,
+            GradientSymbol::Exact => w,
+            GradientSymbol::Order2 => w.sin(),
+            GradientSymbol::Order4 => (8.0 * w.sin() - (2.0 * w).sin()) / 6.0,
         }
     }
 }
 
 /// Minus the second derivative along an axis, as a function of `w = k h`; the Laplacian is the sum over the axes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Laplacian {
+pub enum LaplacianSymbol {
     /// `w^2`.
     #[default]
     Exact,
@@ -50,13 +50,13 @@ pub enum Laplacian {
     Order4,
 }
 
-impl Laplacian {
+impl LaplacianSymbol {
     /// Its value at `w`.
     pub fn at(self, w: f64) -> f64 {
         match self {
-            Laplacian::Exact => w * w,
-            Laplacian::Order2 => 2.0 * (1.0 - w.cos()),
-            Laplacian::Order4 => ((2.0 * w).cos() - 16.0 * w.cos() + 15.0) / 6.0,
+            LaplacianSymbol::Exact => w * w,
+            LaplacianSymbol::Order2 => 2.0 * (1.0 - w.cos()),
+            LaplacianSymbol::Order4 => ((2.0 * w).cos() - 16.0 * w.cos() + 15.0) / 6.0,
         }
     }
 }
@@ -147,19 +147,19 @@ mod tests {
             }
         };
         check(
-            &|w| Gradient::Order2.at(w, false),
+            &|w| GradientSymbol::Order2.at(w, false),
             [0.099833416647, 0.479425538604, 0.841470984808, 0.909297426826, 0.14112000806],
         );
         check(
-            &|w| Gradient::Order4.at(w, false),
+            &|w| GradientSymbol::Order4.at(w, false),
             [0.099999667063, 0.498988887338, 0.97041174194, 1.338530318319, 0.234729260446],
         );
         check(
-            &|w| Laplacian::Order2.at(w),
+            &|w| LaplacianSymbol::Order2.at(w),
             [0.009991669444, 0.244834876219, 0.919395388264, 2.832293673094, 3.979984993201],
         );
         check(
-            &|w| Laplacian::Order4.at(w),
+            &|w| LaplacianSymbol::Order4.at(w),
             [0.009999988899, 0.24983021927, 0.989836044927, 3.500784293982, 5.300008372043],
         );
     }

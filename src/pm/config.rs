@@ -1,7 +1,7 @@
 //! Parameters of a simulation, their ranges, and the device memory that they need.
 
 use crate::cosmology::{Cosmology, CosmologyError, Growth, LptOrder, Scheme, StepOp, schedule};
-use crate::fft::{Gradient, Laplacian};
+use crate::fft::{GradientSymbol, LaplacianSymbol};
 use crate::gpu::bytes;
 use crate::grid::{Box3, Grid, LayoutError, split};
 use crate::mesh::Window;
@@ -34,9 +34,9 @@ pub struct Config {
     /// Mass assignment window, of painting and readout.
     pub window: Window,
     /// Transfer function of the derivative of the potential.
-    pub gradient: Gradient,
+    pub gradient: GradientSymbol,
     /// Transfer function of the Laplacian of the potential.
-    pub laplacian: Laplacian,
+    pub laplacian: LaplacianSymbol,
     /// Scale factors at which snapshots are taken.
     pub snapshots: Vec<f64>,
     /// The process grid; chosen by [`Grid::auto`] otherwise.
@@ -57,8 +57,8 @@ impl Default for Config {
             steps: 10,
             scheme: Scheme::FastPm,
             window: Window::Cic,
-            gradient: Gradient::Exact,
-            laplacian: Laplacian::Exact,
+            gradient: GradientSymbol::Exact,
+            laplacian: LaplacianSymbol::Exact,
             snapshots: Vec::new(),
             grid: None,
         }

@@ -122,7 +122,7 @@ const SHORT: u32 = 64;
 
 /// Invocations of a workgroup that sorts rows, and its rows.
 const SORT_GROUP: u32 = 64;
-const SORT_ROWS: u32 = 8;
+const SORT_ROWS: u32 = 4;
 
 impl Radius {
     /// In the form that suits a device.

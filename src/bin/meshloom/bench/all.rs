@@ -59,7 +59,7 @@ const CASES: [Case; 11] = [
         large: &[("256", 1 << 30), ("512", 5 << 30), ("1024", 36 << 30)],
     },
     Case { words: "exchange --size", small: "32", large: &[("512", 3 << 30)] },
-    Case { words: "collectives --bytes", small: "8,1024", large: &[("8,65536,16777216", 0)] },
+    Case { words: "collectives --bytes", small: "8,1024", large: &[("8,65536,16777216", 1 << 28)] },
     Case { words: "halo --width 2 --size", small: "32", large: &[("512", 2 << 30)] },
     Case {
         words: "sort --size",
