@@ -25,6 +25,13 @@ const FLOOR: Limits =
 const SOFTWARE: Limits = Limits { workgroup_bytes: 32768, alone: 64, shared: false, ..FLOOR };
 /// Few points and columns, which gives other shapes.
 const NARROW: Limits = Limits { points: 4, alone: 1, columns: 4, ..FLOOR };
+/// What GPUs have: NVIDIA's give 48 KiB to a workgroup, AMD's and Intel's 64, Apple's 32.
+const GPUS: [Limits; 3] = [gpu(48), gpu(64), gpu(32)];
+
+const fn gpu(kib: u64) -> Limits {
+    Limits { workgroup_bytes: kib << 10, invocations: 1024, ..FLOOR }
+}
+
 const STORAGE_BUFFERS: usize = 8;
 const PARAMS_BYTES: u32 = 256;
 /// Words of a window.
@@ -32,6 +39,8 @@ const WINDOW: u64 = 1 << 20;
 
 /// One of each kind: alone, every radix, several stages, convolutions, and several passes of both.
 const LENGTHS: [u64; 20] = [1, 2, 5, 7, 16, 22, 31, 37, 60, 74, 96, 105, 169, 256, 323, 1000, 1024, 4096, 5183, 8192];
+/// Those whose shape depends on how much a workgroup may have.
+const LONG: [u64; 7] = [256, 512, 1000, 1024, 2039, 4096, 8192];
 /// Those that are gone through in many windows and with other limits.
 const SOME: [u64; 5] = [1, 15, 37, 64, 360];
 
@@ -128,6 +137,9 @@ static VARIANTS: LazyLock<Vec<Variant>> = LazyLock::new(|| {
     for (precision, lengths, limits, many) in [
         (Precision::Single, &LENGTHS[..], FLOOR, false),
         (Precision::Single, &LENGTHS, SOFTWARE, false),
+        (Precision::Single, &LONG, GPUS[0], false),
+        (Precision::Single, &LONG, GPUS[1], false),
+        (Precision::Single, &LONG, GPUS[2], false),
         (Precision::Single, &SOME, NARROW, false),
         (Precision::Single, &SOME[..2], FLOOR, true),
         (Precision::Double, &SOME, FLOOR, false),
