@@ -93,13 +93,13 @@ fn place(argument: &Argument, component: u32, batched: bool) -> String {
 
 /// Kernels of a sample: its value and both derivatives, of arguments and results of all forms.
 pub fn samples() -> Vec<KernelSource> {
-    let text = "fn sample(x: f32, v: vec3<f32>, mode: vec2<f32>, rate: f32) -> vec2<f32> {
-        let damped = mode * exp(-rate * x * x) / (1.0 + dot(v, v));
-        return select(damped, vec2<f32>(tanh(x), sqrt(abs(v.z))), x > length(v));
+    let text = "fn sample(v: vec3<f32>, mode: vec2<f32>, rate: f32) -> vec2<f32> {
+        let damped = mode * exp(-rate * v.x * v.x) / (1.0 + dot(v, v));
+        return select(damped, vec2<f32>(tanh(v.y), sqrt(abs(v.z))), v.x > length(mode));
     }";
     let Ok(function) = Pointwise::new(text, "sample") else { return Vec::new() };
-    let (given, result) = ([Form::Apart, Form::Apart, Form::Pairs, Form::Uniform], [Form::Pairs]);
-    let adjoints = [Form::Apart, Form::Apart, Form::Pairs, Form::Apart];
+    let (given, result) = ([Form::Apart, Form::Pairs, Form::Uniform], [Form::Pairs]);
+    let adjoints = [Form::Apart, Form::Pairs, Form::Apart];
     let tangents = [given, given].concat();
     let cotangents = [&given[..], &result].concat();
     let calls: [(&str, Pointwise, &[Form], &[Form]); 3] = [
