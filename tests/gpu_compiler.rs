@@ -212,7 +212,7 @@ const fn budget(label: &'static str, scratch: u64, waves: [u64; 2], code: u64) -
 /// Upper bounds, with room for other versions of the compiler. What is bound by memory wants no scratch and many waves; lines with scratch
 /// are debts: filters repeat the inverse for each result, and Bluestein's lines hold two at once.
 const BUDGETS: &[Budget] = &[
-    budget("exchange::encode", 0, [24, 5], 4096),
+    budget("exchange::encode", 0, [20, 5], 4096),
     budget("exchange::", 0, [24, 8], 4096),
     budget("fft::Copy", 0, [24, 8], 2048),
     budget("fft::Filter(1)", 40960, [8, 1], 32768),
