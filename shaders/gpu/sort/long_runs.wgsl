@@ -15,40 +15,51 @@ var<storage, read_write> total: array<atomic<u32>>;
 #import gpu::counted
 #import gpu::sort::tied
 
-/// Whether all of a block that begins with `first`, which is less than `last`, belongs to one run.
-fn is_run(first: u32, last: u32) -> bool {
+/// Whether all of a block that begins with `first`, which is less than `last`, has one code.
+fn is_level(first: u32, last: u32) -> bool {
     if last - first < BLOCK { return false; }
-    let code = code_at(first);
-    return code_at(first + BLOCK - 1u) == code && !is_exact(code);
+    return code_at(first) == code_at(first + BLOCK - 1u);
+}
+
+/// Whether such a block belongs to a run.
+fn is_run(first: u32, last: u32) -> bool { return is_level(first, last) && !is_exact(code_at(first)); }
+
+/// How many keys at the beginning (x) and at the end (y) of a block belong to long runs.
+fn ends_of(first: u32, last: u32) -> vec2<u32> {
+    if is_run(first, last) { return vec2<u32>(BLOCK, 0u); }
+    let length = min(last - first, BLOCK);
+    var leading = 0u;
+    var trailing = 0u;
+    if first > 0u && is_run(first - BLOCK, last) {
+        let code = code_at(first - 1u);
+        while leading < length {
+            if code_at(first + leading) != code { break; }
+            leading++;
+        }
+    }
+    if last - first > BLOCK && is_run(first + BLOCK, last) {
+        let code = code_at(first + BLOCK);
+        while trailing < length {
+            if code_at(first + length - 1u - trailing) != code { break; }
+            trailing++;
+        }
+    }
+    return vec2<u32>(leading, trailing);
 }
 
 fn each_invocation(block: u32) {
     let last = counted();
     let first = block * BLOCK;
-    var leading = 0u;
-    var trailing = 0u;
-    if first < last && is_run(first, last) {
-        leading = BLOCK;
-    } else if first < last {
-        let length = min(last - first, BLOCK);
-        if first > 0u && is_run(first - BLOCK, last) {
-            let code = code_at(first - 1u);
-            while leading < length {
-                if code_at(first + leading) != code { break; }
-                leading++;
-            }
-        }
-        if last - first > BLOCK && is_run(first + BLOCK, last) {
-            let code = code_at(first + BLOCK);
-            while trailing < length {
-                if code_at(first + length - 1u - trailing) != code { break; }
-                trailing++;
-            }
-        }
-    }
-    store_ends(block, leading | (trailing << 16u));
-    store_sizes(block, leading + trailing);
-    if leading + trailing > 0u { add_total(0u, leading + trailing); }
+    var near = false;
+    if first < last { near = is_level(first, last); }
+    if first < last && first > 0u { near |= is_level(first - BLOCK, last); }
+    if first < last && last - first > BLOCK { near |= is_level(first + BLOCK, last); }
+    var found = vec2<u32>(0u);
+    // A loop of one round: a software renderer executes what stands in a condition, masked, for every block.
+    for (var round = select(0u, 1u, near); round > 0u; round--) { found = ends_of(first, last); }
+    store_ends(block, found.x | (found.y << 16u));
+    store_sizes(block, found.x + found.y);
+    if found.x + found.y > 0u { add_total(0u, found.x + found.y); }
 }
 
 #each_invocation params.parts
