@@ -57,6 +57,8 @@ impl Traffic {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use super::*;
     use crate::cosmology::{Cosmology, Growth, Scheme, schedule};
     use crate::fft::{Limits, Plan, Spec, Values};
@@ -84,7 +86,8 @@ mod tests {
             // A step within a run, without its beginning and end.
             let step = bytes(6) - bytes(5);
             let ratio = step as f64 / least as f64;
-            println!("{scheme:?}: {step} bytes a step, the least is {least}: {ratio:.3}, of which the filter {filter}");
+            let said = format!("{step} bytes a step, the least is {least}: {ratio:.3}, of which the filter {filter}");
+            let _ = writeln!(std::io::stdout(), "{scheme:?}: {said}");
             assert!(ratio < 1.5, "{scheme:?}: {ratio}");
         }
     }
