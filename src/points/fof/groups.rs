@@ -9,7 +9,9 @@ use super::linking::Linking;
 use super::links;
 use super::resolve::resolve;
 use crate::exchange::Context;
-use crate::gpu::{Array, Recorder};
+use crate::gpu::Array;
+#[cfg(feature = "catalogue")]
+use crate::gpu::Recorder;
 use crate::grid::Cost;
 use crate::points::neighbors::Components;
 use crate::points::partition::Decomposition;
