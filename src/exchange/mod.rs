@@ -215,7 +215,7 @@ impl Exchange {
                 let (outgoing, incoming) = (outgoing.cast::<u32>()?, incoming.cast::<u32>()?);
                 let words = T::ELEMENT.bytes() / 4;
                 let Coded { transfers, outgoing, incoming, decoding } =
-                    codec.encode(recorder, transfers, me, words, &outgoing, &incoming)?;
+                    codec.encode(recorder, transfers, me, words, [&outgoing, &incoming])?;
                 self.begin(recorder, tag, &transfers, outgoing.raw(), incoming.raw(), Some(decoding))
             }
             None => self.begin(recorder, tag, transfers, outgoing.raw(), incoming.raw(), None),

@@ -98,8 +98,7 @@ impl Codec {
         transfers: &Transfers,
         me: usize,
         words: u64,
-        outgoing: &Array<u32>,
-        incoming: &Array<u32>,
+        [outgoing, incoming]: [&Array<u32>; 2],
     ) -> Result<Coded, DeviceError> {
         let (send, receive) =
             (CodedParts::of(&transfers.send, me, words), CodedParts::of(&transfers.receive, me, words));
