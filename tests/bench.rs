@@ -374,6 +374,7 @@ fn wrong_words_exit_2() {
         ("pm --size 0", &["--size"]),
         ("pm --window pcs", &["pcs"]),
         ("pm --size 8 --reference", &["--reference"]),
+        ("collectives --reference --ranks 2", &["--reference"]),
         ("gradient --steps 0", &["--steps"]),
         ("gradient --checkpoint-every 0", &["--checkpoint-every"]),
         ("fft --device nosuch --size 8", &["nosuch"]),

@@ -316,6 +316,8 @@ impl Gradient {
         let sum = self.dots.sums();
         sum.magnitude(&mut context.recorder, Some(&context.comm), &found.white_noise, &most)?;
         let finite = context.recorder.download(&most, 0, 1)?[0] < f32::INFINITY.to_bits();
+        let CosmologyGradient { omega_m, omega_b, h, n_s, primordial_amplitude } = found.cosmology;
+        let finite = finite && [omega_m, omega_b, h, n_s, primordial_amplitude].iter().all(|value| value.is_finite());
         let mut bad = [u64::from(!found.loss.is_finite())];
         context.comm.all_reduce(&mut bad, crate::comm::Op::Max)?;
         match (bad[0], finite) {

@@ -83,8 +83,9 @@ impl Subject {
     pub fn peer(&self) -> Peer {
         match self {
             Subject::Fft(_) | Subject::Sort(_) | Subject::Knn(_) | Subject::Pairs(_) | Subject::Fof(_) => Peer::Library,
-            Subject::Exchange(_) | Subject::Collectives(_) | Subject::Halo(_) => Peer::OtherWay,
-            Subject::Ghosts(_) | Subject::Pm(_) | Subject::Gradient(_) => Peer::None,
+            Subject::Exchange(_) | Subject::Halo(_) => Peer::OtherWay,
+            // Under MPI collectives are always beside its own.
+            Subject::Collectives(_) | Subject::Ghosts(_) | Subject::Pm(_) | Subject::Gradient(_) => Peer::None,
         }
     }
 
