@@ -5,6 +5,7 @@
 //! | [`Config`] | parameters of a run: checks them, counts the device memory that they need |
 //! | [`Simulation`] | the particles of one rank, and the schedule of kicks, drifts and forces |
 //! | `white_noise` | white noise on the device |
+//! | `projection` | the density along the last axis |
 //! | `start` | initial conditions by Lagrangian perturbation theory: displacements and momenta |
 //! | `force` | the particle-mesh force: paint, solve, read out and move |
 //! | `traffic` | what a schedule moves through device memory |
@@ -24,6 +25,7 @@ mod error;
 mod force;
 mod gradient;
 mod output;
+mod projection;
 #[cfg(feature = "hdf5")]
 mod snapshot;
 mod start;
@@ -442,7 +444,7 @@ fn displaced<'a>(lattice: &'a Lattice, [x, y, z]: &'a [Array<f32>; 3]) -> Partic
 
 /// The kernels of the room.
 pub(crate) fn kernels() -> Vec<KernelSource> {
-    vec![white_noise::kernel()]
+    vec![white_noise::kernel(), projection::kernel()]
 }
 
 /// One value per site and axis. Waits for the device.
