@@ -205,7 +205,7 @@ impl Simulation {
         let (config, own) = (&self.config, &self.lattice.own);
         let field = context.gpu.array("pm::noise", self.lattice.len())?;
         match noise {
-            Noise::Seed => device_white_noise(&mut context.recorder, config.seed, config.particles, own, &field)?,
+            Noise::Seed => device_white_noise(&mut context.recorder, config.seed, [config.particles; 3], own, &field)?,
             Noise::Values(values) => {
                 self.check_length("white noise", values)?;
                 self.check_finite("values of the white noise", &[values])?;
