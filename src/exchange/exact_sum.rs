@@ -288,6 +288,26 @@ impl ExactSum {
         Ok(())
     }
 
+    /// The only sum of terms, in f64; NaN if a term is not finite. Waits.
+    ///
+    /// # Errors
+    /// As [`record`](Self::record).
+    pub fn value(
+        &self,
+        recorder: &mut Recorder,
+        comm: Option<&Communicator>,
+        terms: &Terms<'_>,
+    ) -> Result<f64, ExchangeError> {
+        let words = self.integers(recorder, comm, terms)?;
+        let words = recorder.download(&words, 0, 3)?;
+        if words[0] >= f32::INFINITY.to_bits() {
+            return Ok(f64::NAN);
+        }
+        let sum = (u64::from(words[2]) << 32 | u64::from(words[1])) as i64;
+        let exponent = (words[0] >> 23) as i32 - 126 - terms.bits() as i32;
+        Ok(sum as f64 * 2f64.powi(exponent))
+    }
+
     /// Several sums over all ranks of `comm`, who all call it; NaN for those with a term that is not finite. Waits for the device once on one rank, and
     /// twice on several, who meet in two reductions: whatever the number of sums.
     ///
