@@ -2,12 +2,11 @@
 
 use std::f64::consts::PI;
 
-use crate::cosmology::{
-    Amplitude, Cosmology, CosmologyError, LinearPower, Parameters, StepOp, TransferKind, lpt_factors, schedule,
-};
+use crate::cosmology::{Amplitude, Cosmology, CosmologyError, Growth, Parameters, StepOp, lpt_factors, schedule};
 use crate::pm::Config;
 
-/// Derivatives by the parameters of a flat universe, at fixed white noise, units and schedule of scale factors.
+/// Derivatives by the parameters of a flat universe, at fixed white noise, units and schedule of scale factors; where the power is tabulated,
+/// at fixed power today.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct CosmologyGradient {
@@ -41,7 +40,7 @@ pub fn values(cosmology: &Cosmology) -> [f64; COUNT] {
 fn with(cosmology: &Cosmology, values: [f64; COUNT]) -> Result<Cosmology, CosmologyError> {
     let [omega_m, omega_b, h, n_s, primordial_amplitude] = values;
     let amplitude = Amplitude::Primordial(primordial_amplitude);
-    Cosmology::new(Parameters { amplitude, n_s, omega_m, omega_b, h, t_cmb: cosmology.t_cmb() })
+    Cosmology::new(Parameters { amplitude, n_s, omega_m, omega_b, h, ..cosmology.parameters() })
 }
 
 /// Step of the differences, of a parameter.
@@ -102,8 +101,7 @@ fn derivative(
 /// The numbers of a run that depend on the parameters: two of a kick (what it keeps, and its factor), one of a drift, in the order of the
 /// schedule; then the factors of the start: of positions and momenta, of first and second order.
 fn numbers(config: &Config, cosmology: &Cosmology) -> Result<Vec<f64>, CosmologyError> {
-    let power = LinearPower::new(*cosmology, TransferKind::Full)?;
-    let growth = power.growth();
+    let growth = &Growth::new(*cosmology);
     let ops = schedule(growth, config.scheme, config.a_start, config.a_end, config.steps, &config.snapshots)?;
     let mut all: Vec<f64> = ops.iter().flat_map(of_operation).collect();
     let start = lpt_factors(&growth.at(config.a_start)?, config.lpt);
@@ -157,7 +155,7 @@ pub fn amplitude_derivatives(config: &Config) -> Result<[Vec<f32>; COUNT], Cosmo
     let (density, fundamental) = ((n as f64 / config.box_size).powi(3), 2.0 * PI / config.box_size);
     let last = 3 * (n / 2) * (n / 2);
     let amplitudes = |cosmology: &Cosmology| {
-        let power = LinearPower::new(*cosmology, TransferKind::Full)?;
+        let power = config.linear_power(*cosmology)?;
         let wave = |m2: usize| fundamental * (m2 as f64).sqrt();
         Ok((0..=last).map(|m2| (power.unit(wave(m2)) * density).sqrt()).collect::<Vec<f64>>())
     };
@@ -172,7 +170,7 @@ pub fn amplitude_derivatives(config: &Config) -> Result<[Vec<f32>; COUNT], Cosmo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cosmology::Scheme;
+    use crate::cosmology::{LinearPower, Scheme, TransferKind};
 
     #[test]
     fn amplitudes_grow_with_the_root_of_the_power() {
