@@ -278,8 +278,20 @@ impl ExactSum {
         [x, y]: [&Array<f32>; 2],
         total: u64,
     ) -> Result<f64, ExchangeError> {
-        let terms = Terms { x, y: Some(y), index: None, sums: 1, batches: 1, total };
-        let words = self.integers(recorder, comm, &terms)?;
+        self.value(recorder, comm, &Terms { x, y: Some(y), index: None, sums: 1, batches: 1, total })
+    }
+
+    /// The only sum of terms, in f64; NaN if a term is not finite. Waits.
+    ///
+    /// # Errors
+    /// As [`record`](Self::record).
+    pub fn value(
+        &self,
+        recorder: &mut Recorder,
+        comm: Option<&Communicator>,
+        terms: &Terms<'_>,
+    ) -> Result<f64, ExchangeError> {
+        let words = self.integers(recorder, comm, terms)?;
         let words = recorder.download(&words, 0, 3)?;
         if words[0] >= f32::INFINITY.to_bits() {
             return Ok(f64::NAN);

@@ -48,7 +48,7 @@ impl<'a> Worker<'a> {
     }
 
     /// What sums up, with the recorder and the exchanges.
-    pub(super) fn sums(&mut self) -> (&ExactSum, &mut Recorder, &Communicator) {
+    pub(crate) fn sums(&mut self) -> (&ExactSum, &mut Recorder, &Communicator) {
         (&self.sum, &mut self.context.recorder, &self.context.comm)
     }
 
@@ -77,7 +77,7 @@ impl<'a> Worker<'a> {
     }
 
     /// `z = x y`, number by number, for fields of one leaf on the device.
-    pub(super) fn product(&mut self, x: &Field, y: &Field, z: &Field) -> Result<(), OperatorError> {
+    pub(crate) fn product(&mut self, x: &Field, y: &Field, z: &Field) -> Result<(), OperatorError> {
         let (arrays, z) = ([x.single()?, y.single()?], z.single()?);
         Ok(self.axpby.record_product(&mut self.context.recorder, 1.0, arrays, 0.0, z)?)
     }
