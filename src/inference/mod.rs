@@ -8,6 +8,7 @@
 //! | [`VectorSpace`], [`Host`] | what algorithms do with vectors: fields of a [`Worker`](crate::operators::Worker), or f64 on the host |
 //! | [`OptimizeKl`] | a fit: options of each iteration, progress, state that survives a kill |
 //! | [`wiener_filter`] | linear models with Gaussian noise, in one call |
+//! | [`evidence_bound`] | how probable the data are under a model |
 //! | [`Expansion`], [`Excitations`] | draws samples about a position |
 //! | [`Samples`], [`SampleGroups`] | samples, dealt to groups of ranks |
 //! | [`Kl`] | the energy averaged over samples, which a fit minimises |
@@ -17,6 +18,7 @@
 mod conjugate_gradient;
 mod draw;
 mod error;
+mod evidence;
 mod excitation;
 mod fields;
 mod groups;
@@ -35,6 +37,7 @@ mod wiener_filter;
 pub use conjugate_gradient::{CgOptions, CgOutcome, CgStop, Metric, NormOrder, conjugate_gradient};
 pub use draw::{Draw, Sampling};
 pub use error::InferenceError;
+pub use evidence::{EvidenceBound, evidence_bound};
 pub use excitation::{Excitation, Excitations, Excited};
 pub use groups::SampleGroups;
 pub use kl::Kl;
