@@ -50,6 +50,8 @@ const WITHOUT_RINGS: &[(&str, &[&str])] = &[
             "gpu/primitives",
             "grid",
             "inference",
+            "inference/correlated_field",
+            "inference/likelihood",
             "io",
             "io/cleanup",
             "io/hdf5",
