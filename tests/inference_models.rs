@@ -67,7 +67,7 @@ const ROUNDINGS: f64 = 64.0;
 
 #[test]
 fn correlated_fields_are_those_of_the_goldens_on_any_ranks() {
-    let all = golden("small.json");
+    let all = golden("inference_models.json");
     for name in ["field_16_power", "field_16_amplitude_noasp", "field_6x10_power", "field_8_line", "field_16_matern"] {
         let golden = &all[name];
         let mut first = None;
@@ -350,7 +350,7 @@ fn six_points(worker: &Worker<'_>) -> Leaf {
 
 #[test]
 fn likelihoods_are_those_of_the_goldens() {
-    let all = golden("small.json");
+    let all = golden("inference_models.json");
     let input = &all["likelihood_input"];
     let of = |name: &str| numbers(&input[name]);
     let both = |a: &str, b: &str| [of(a), of(b)].concat();

@@ -250,7 +250,7 @@ impl Linearised for At {
         let total = main.total() / (main.fields() * main.numbers());
         for (apart, own) in sums {
             let terms = Terms { x: &apart, y: None, index: None, sums: 1, batches: own.len(), total };
-            let (sum, recorder, comm) = worker.sums();
+            let (sum, recorder, comm) = worker.exact_sum();
             sum.record(recorder, main.is_distributed().then_some(comm), &terms, &own)?;
         }
         Ok(())
