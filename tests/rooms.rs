@@ -52,6 +52,7 @@ const WITHOUT_RINGS: &[(&str, &[&str])] = &[
             "inference",
             "inference/correlated_field",
             "inference/likelihood",
+            "inference/priors",
             "io",
             "io/cleanup",
             "io/hdf5",
@@ -68,7 +69,7 @@ const WITHOUT_RINGS: &[(&str, &[&str])] = &[
             "points/neighbors",
         ],
     ),
-    ("src/bin/meshloom", &["", "bench", "bench/reference", "fft", "kernels", "simulate"]),
+    ("src/bin/meshloom", &["", "bench", "bench/reference", "fft", "infer", "kernels", "simulate"]),
 ];
 
 /// An import of one file or folder of a room by another; the room's own `mod.rs` is called `mod`.

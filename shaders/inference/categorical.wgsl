@@ -28,11 +28,11 @@ fn each(i: u32) {
     let w = 1.0;
 #endif
     var most = load_s(i);
-    for (var class = 1u; class < params.classes; class++) { most = max(most, load_s(class * params.count + i)); }
+    for (var k = 1u; k < params.classes; k++) { most = max(most, load_s(k * params.count + i)); }
     var sum = 0.0;
     var along = 0.0;
-    for (var class = 0u; class < params.classes; class++) {
-        let at = class * params.count + i;
+    for (var k = 0u; k < params.classes; k++) {
+        let at = k * params.count + i;
         let p = exp(load_s(at) - most);
         sum += p;
 #if right
@@ -42,11 +42,11 @@ fn each(i: u32) {
         along += sqrt(p) * load_u(at);
 #endif
     }
-    for (var class = 0u; class < params.classes; class++) {
-        let at = class * params.count + i;
+    for (var k = 0u; k < params.classes; k++) {
+        let at = k * params.count + i;
         let p = exp(load_s(at) - most) / sum;
 #if score
-        store_y(at, w * (p - select(0.0, 1.0, u32(load_data(i)) == class)));
+        store_y(at, w * (p - select(0.0, 1.0, u32(load_data(i)) == k)));
 #endif
 #if right
         store_y(at, w * sqrt(p) * (load_u(at) - along / sum));

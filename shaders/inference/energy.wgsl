@@ -55,10 +55,10 @@ fn energy(i: u32, w: f32) -> vec2<f32> {
 #if categorical
     let own = load_s(u32(d) * params.count + i);
     var most = own;
-    for (var class = 0u; class < params.classes; class++) { most = max(most, load_s(class * params.count + i)); }
+    for (var k = 0u; k < params.classes; k++) { most = max(most, load_s(k * params.count + i)); }
     var sum = vec2<f32>(0.0);
-    for (var class = 0u; class < params.classes; class++) {
-        sum = sum2(sum, vec2<f32>(exp(load_s(class * params.count + i) - most), 0.0));
+    for (var k = 0u; k < params.classes; k++) {
+        sum = sum2(sum, vec2<f32>(exp(load_s(k * params.count + i) - most), 0.0));
     }
     return sum2(two_sum(most, -own), log2floats(sum));
 #endif

@@ -1,22 +1,27 @@
-// Numbers as unevaluated sums of two floats, the greater first: some 45 bits. Products split factors in halves of 12 bits, so that neither fused operations nor their
-// absence matter; a compiler that reorders sums takes the second float away, and the first stays as it is. See Dekker, Numerische Mathematik 18 (1971).
+// Numbers as unevaluated sums of two floats, the greater first: some 45 bits. See Dekker, Numerische Mathematik 18 (1971). Products split factors in
+// halves of 12 bits, so that neither fused operations nor their absence matter.
+//
+// Compilers take sums of floats for those of real numbers, for which (a + b) - a is b. A word that is 0 only when the kernel runs, params.nothing, hides from them what a
+// number is.
+
+fn held(x: f32) -> f32 { return bitcast<f32>(bitcast<u32>(x) ^ params.nothing); }
 
 /// a + b, exactly.
 fn two_sum(a: f32, b: f32) -> vec2<f32> {
-    let sum = a + b;
-    let rest = sum - a;
-    return vec2<f32>(sum, (a - (sum - rest)) + (b - rest));
+    let sum = held(a + b);
+    let rest = held(sum - a);
+    return vec2<f32>(sum, (a - held(sum - rest)) + (b - rest));
 }
 
 /// a + b, exactly, where a is the greater.
 fn normalised(a: f32, b: f32) -> vec2<f32> {
-    let sum = a + b;
-    return vec2<f32>(sum, b - (sum - a));
+    let sum = held(a + b);
+    return vec2<f32>(sum, b - held(sum - a));
 }
 
 /// a b, exactly but for underflow.
 fn two_product(a: f32, b: f32) -> vec2<f32> {
-    let product = a * b;
+    let product = held(a * b);
     let a_high = bitcast<f32>(bitcast<u32>(a) & 0xfffff000u);
     let b_high = bitcast<f32>(bitcast<u32>(b) & 0xfffff000u);
     let a_low = a - a_high;

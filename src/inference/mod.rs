@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`CorrelatedField`], [`FieldPrior`] | a field whose power spectrum is inferred with it, as an operator of latent values |
 //! | [`Likelihood`], [`Data`] | what data say of a model: Gaussian, Poisson and other densities of data, and their sums |
+//! | [`Prior`] | numbers of other distributions, as operators of standard normal ones |
 //! | [`VectorSpace`], [`Host`] | what algorithms do with vectors: fields of a [`Worker`](crate::operators::Worker), or f64 on the host |
 //! | [`OptimizeKl`] | a fit: options of each iteration, progress, state that survives a kill |
 //! | [`wiener_filter`] | linear models with Gaussian noise, in one call |
@@ -28,6 +29,7 @@ mod likelihood;
 mod log_likelihood;
 mod newton_cg;
 mod optimize_kl;
+mod priors;
 mod report;
 mod residual;
 mod samples;
@@ -43,10 +45,11 @@ pub use error::InferenceError;
 pub use excitation::{Excitation, Excitations, Excited};
 pub use groups::SampleGroups;
 pub use kl::Kl;
-pub use likelihood::{Data, DataSetReport, Likelihood, LikelihoodAt, MetricCheck, Noise, check_metric};
+pub use likelihood::{Data, DataSetReport, Likelihood, LikelihoodAt, MetricCheck, NoiseLevel, check_metric};
 pub use log_likelihood::{LogLikelihood, LogLikelihoodAt};
 pub use newton_cg::{NewtonOptions, NewtonOutcome, NewtonStep, NewtonStop, Objective, ObjectiveAt, newton_cg};
 pub use optimize_kl::{Fit, FitEnd, IterationOptions, OptimizeKl, Progress};
+pub use priors::Prior;
 pub use report::IterationReport;
 pub use residual::Expansion;
 pub use samples::{SampleFunction, Samples};

@@ -197,7 +197,6 @@ fn params(prior: &AmplitudePrior, parts: &Parts<'_>) -> Result<AmplitudeParams, 
             let power = match of {
                 MaternScale::Deviation => 2.0,
                 MaternScale::Density => 0.0,
-                MaternScale::FourthPowers => 4.0,
             };
             (["cutoff", "asperity", "slope", "scale"], 1.0, power)
         }

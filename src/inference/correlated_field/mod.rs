@@ -247,7 +247,7 @@ fn multiplicity(
         batches: 1,
         total: regular.cells(),
     };
-    let (sum, recorder, comm) = worker.sums();
+    let (sum, recorder, comm) = worker.exact_sum();
     sum.record(recorder, Some(comm), &terms, &counts)?;
     Ok(counts)
 }
@@ -343,7 +343,7 @@ impl Linearised for At {
             let sums = worker.gpu().array("inference::amplitude", group.amplitude.len())?;
             let (x, y, index) = (&cotangent, Some(modes), Some(&group.modulation.index));
             let terms = Terms { x, y, index, sums: sums.len(), batches: 1, total };
-            let (sum, recorder, comm) = worker.sums();
+            let (sum, recorder, comm) = worker.exact_sum();
             sum.record(recorder, Some(comm), &terms, &sums)?;
             group.amplitude.vjp(recorder, (&self.point.packed, at), &sums, &packed)?;
             let next = if number == 0 { dx.array(xi)?.clone() } else { self.field.array(worker)? };

@@ -43,8 +43,6 @@ pub enum MaternScale {
     Deviation,
     /// `scale` is the amplitude at wavenumber 0, in units of the square root of the volume.
     Density,
-    /// Divided by the root of the sum of fourth powers in place of squares, which is what NIFTy.re 9 does for its kind "amplitude".
-    FourthPowers,
 }
 
 /// The amplitude of a field by wavenumber.

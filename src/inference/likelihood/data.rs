@@ -86,7 +86,7 @@ impl Data<'_> {
 
 /// The standard deviation of noise.
 #[derive(Clone, Copy, Debug)]
-pub enum Noise<'a> {
+pub enum NoiseLevel<'a> {
     /// The same for all data.
     Uniform(f64),
     /// One for each datum of this rank.

@@ -1,6 +1,6 @@
 //! The density of data for what a model says of them: what all kinds of likelihoods have.
 
-use super::data::{Data, Noise};
+use super::data::{Data, NoiseLevel};
 use super::energy::Energy;
 use super::local_root::{Categorical, LocalRoot, Score};
 use crate::inference::error::InferenceError;
@@ -38,16 +38,16 @@ impl Weighted {
     }
 
     /// Weights of one over the noise's standard deviation.
-    fn by_noise(worker: &mut Worker<'_>, data: &Data<'_>, noise: Noise<'_>) -> Result<Self, InferenceError> {
+    fn by_noise(worker: &mut Worker<'_>, data: &Data<'_>, noise: NoiseLevel<'_>) -> Result<Self, InferenceError> {
         let sound = |sigma: f64| sigma.is_finite() && sigma > 0.0;
         let (weights, uniform) = match noise {
-            Noise::Uniform(sigma) if !sound(sigma) => {
+            NoiseLevel::Uniform(sigma) if !sound(sigma) => {
                 return data.fault(format!("noise of standard deviation {sigma}; it must be positive"));
             }
-            Noise::Uniform(sigma) => {
+            NoiseLevel::Uniform(sigma) => {
                 (data.mask.map(|_| data.field(worker, "weight", |_| 1.0 / sigma)).transpose()?, 1.0 / sigma)
             }
-            Noise::Each(sigmas) => {
+            NoiseLevel::Each(sigmas) => {
                 data.of_places("standard deviations of noise", sigmas.len())?;
                 if let Some(at) = (0..sigmas.len()).find(|&at| data.counts(at) && !sound(sigmas[at])) {
                     let why = format!(
@@ -121,7 +121,11 @@ fn with_coordinates(
 }
 
 /// `exp(-(s - d)^2 / (2 sigma^2))`.
-pub(super) fn gaussian(worker: &mut Worker<'_>, data: &Data<'_>, noise: Noise<'_>) -> Result<Density, InferenceError> {
+pub(super) fn gaussian(
+    worker: &mut Worker<'_>,
+    data: &Data<'_>,
+    noise: NoiseLevel<'_>,
+) -> Result<Density, InferenceError> {
     data.check("data are finite numbers", |_| true)?;
     let weighted = Weighted::by_noise(worker, data, noise)?;
     let texts = Texts {
@@ -156,7 +160,7 @@ fn check_dof(data: &Data<'_>, dof: f64) -> Result<(), InferenceError> {
 pub(super) fn student_t(
     worker: &mut Worker<'_>,
     data: &Data<'_>,
-    noise: Noise<'_>,
+    noise: NoiseLevel<'_>,
     dof: f64,
 ) -> Result<Density, InferenceError> {
     data.check("data are finite numbers", |_| true)?;

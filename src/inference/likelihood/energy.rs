@@ -11,6 +11,8 @@ crate::gpu::kernel_params! {
         classes: u32,
         dof: f32,
         weight: f32,
+        /// 0, which the kernel's compiler does not know.
+        nothing: u32,
     }
 }
 
@@ -58,6 +60,7 @@ impl Energy {
             classes: uniform.2,
             dof: uniform.0 as f32,
             weight: uniform.1 as f32,
+            nothing: 0,
         };
         Ok(Energy {
             name: name.into(),
@@ -78,7 +81,7 @@ impl Energy {
         worker.context.recorder.each(&self.kernel, &arrays, &self.params, self.leaf.places())?;
         let total = 2 * self.leaf.total();
         let terms = Terms { x: &terms, y: None, index: None, sums: 1, batches: 1, total };
-        let (sum, recorder, comm) = worker.sums();
+        let (sum, recorder, comm) = worker.exact_sum();
         let found = sum.value(recorder, self.leaf.is_distributed().then_some(comm), &terms)?;
         InferenceError::finite(&format!("the energy of `{}`", self.name), found)
     }

@@ -11,6 +11,7 @@
 //!
 //! Constants that do not depend on the model are left out.
 
+mod as_log_likelihood;
 mod check;
 mod data;
 mod density;
@@ -23,7 +24,7 @@ use crate::operators::{Field, Model, Space, Worker};
 
 use super::error::InferenceError;
 pub use check::{MetricCheck, check_metric};
-pub use data::{Data, Noise};
+pub use data::{Data, NoiseLevel};
 use density::Density;
 use term::{Term, TermAt};
 
@@ -35,8 +36,8 @@ pub(super) fn kernels() -> Vec<KernelSource> {
 /// `-ln p(data | x)`, up to a constant, as a function of fields: of what a model says of the data, or by [`amend`](Self::amend) of what models are
 /// functions of. All ranks call its methods together, in one order.
 ///
-/// Energies are exact sums of two floats for each datum: as functions of the model's values, which are `f32`, they are good to some 10^-12 of
-/// themselves where the device's compiler keeps the order of sums, and the same for every number of ranks. Those of the categorical likelihood are
+/// Energies are exact sums of two floats for each datum: as functions of the model's values, which are `f32`, they are good to some 10^-11 of
+/// the sum of magnitudes, and the same for every number of ranks. Those of the categorical likelihood are
 /// good to some roundings of each datum's.
 ///
 /// Cost of a metric application: the model's jvp and vjp; what the likelihood adds is part of the model's last pointwise step. A model of a correlated
@@ -78,7 +79,7 @@ impl Likelihood {
     /// # Errors
     /// [`InferenceError::Invalid`] for data of another shape than their places, numbers that are not finite, noise that is not positive, or if no
     /// datum counts.
-    pub fn gaussian(worker: &mut Worker<'_>, data: &Data<'_>, noise: Noise<'_>) -> Result<Self, InferenceError> {
+    pub fn gaussian(worker: &mut Worker<'_>, data: &Data<'_>, noise: NoiseLevel<'_>) -> Result<Self, InferenceError> {
         Ok(Self::of(density::gaussian(worker, data, noise)?))
     }
 
@@ -118,7 +119,7 @@ impl Likelihood {
     pub fn student_t(
         worker: &mut Worker<'_>,
         data: &Data<'_>,
-        noise: Noise<'_>,
+        noise: NoiseLevel<'_>,
         dof: f64,
     ) -> Result<Self, InferenceError> {
         Ok(Self::of(density::student_t(worker, data, noise, dof)?))
@@ -239,7 +240,7 @@ impl Likelihood {
     ///
     /// # Errors
     /// What its work can fail with.
-    pub fn normalised_residual(&self, worker: &mut Worker<'_>, x: &Field) -> Result<Option<Field>, InferenceError> {
+    pub fn normalized_residual(&self, worker: &mut Worker<'_>, x: &Field) -> Result<Option<Field>, InferenceError> {
         let (mut leaves, mut contents) = (Vec::new(), Vec::new());
         for term in &self.terms {
             let Some(residual) = &term.density.residual else { continue };
@@ -273,7 +274,7 @@ impl Likelihood {
             let Some((_, leaf)) = found.space().only() else { continue };
             let terms =
                 crate::exchange::Terms { x: array, y: None, index: None, sums: 1, batches: 1, total: leaf.total() };
-            let (sum, recorder, comm) = worker.sums();
+            let (sum, recorder, comm) = worker.exact_sum();
             let sum = sum.value(recorder, leaf.is_distributed().then_some(comm), &terms)?;
             let count = term.density.count;
             let (reduced_chi_squared, mean) = (squares / count as f64, sum / count as f64);
