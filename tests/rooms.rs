@@ -50,6 +50,9 @@ const WITHOUT_RINGS: &[(&str, &[&str])] = &[
             "gpu/primitives",
             "grid",
             "inference",
+            "inference/correlated_field",
+            "inference/likelihood",
+            "inference/priors",
             "io",
             "io/cleanup",
             "io/hdf5",
@@ -66,7 +69,7 @@ const WITHOUT_RINGS: &[(&str, &[&str])] = &[
             "points/neighbors",
         ],
     ),
-    ("src/bin/meshloom", &["", "bench", "bench/reference", "fft", "kernels", "simulate"]),
+    ("src/bin/meshloom", &["", "bench", "bench/reference", "fft", "infer", "kernels", "simulate"]),
 ];
 
 /// An import of one file or folder of a room by another; the room's own `mod.rs` is called `mod`.

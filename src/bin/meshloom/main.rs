@@ -11,6 +11,7 @@ mod devices;
 mod failure;
 mod fft;
 mod fof;
+mod infer;
 mod kernels;
 mod knn;
 mod manual;
@@ -48,6 +49,8 @@ enum Command {
     Devices(devices::Arguments),
     /// Run a cosmological particle-mesh simulation
     Simulate(simulate::Arguments),
+    /// Infer a correlated field and its uncertainty from data on a grid
+    Infer(infer::Arguments),
     /// Measure the power spectrum of a field or of points
     Power(power::Arguments),
     /// Transform an array as NumPy's fftn, ifftn, rfftn and irfftn do
@@ -126,6 +129,7 @@ fn run(program: Program) -> Result<(), Failure> {
     match program.command {
         Command::Devices(arguments) => devices::run(&arguments),
         Command::Simulate(arguments) => simulate::run(&arguments),
+        Command::Infer(arguments) => infer::run(&arguments),
         Command::Power(arguments) => power::run(&arguments),
         Command::Fft(arguments) => fft::run(&arguments),
         Command::Sort(arguments) => sort::run(&arguments),
