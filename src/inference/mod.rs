@@ -11,6 +11,7 @@
 //! | [`VectorSpace`], [`Host`] | what algorithms do with vectors: fields of a [`Worker`](crate::operators::Worker), or f64 on the host |
 //! | [`OptimizeKl`] | a fit: options of each iteration, progress, state that survives a kill |
 //! | [`wiener_filter`] | linear models with Gaussian noise, in one call |
+//! | [`evidence_bound`] | how probable the data are under a model |
 //! | [`Expansion`], [`Excitations`] | draws samples about a position |
 //! | [`Samples`], [`SampleGroups`] | samples, dealt to groups of ranks |
 //! | [`Kl`] | the energy averaged over samples, which a fit minimises |
@@ -21,6 +22,7 @@ mod conjugate_gradient;
 mod correlated_field;
 mod draw;
 mod error;
+mod evidence;
 mod excitation;
 mod fields;
 mod groups;
@@ -42,6 +44,7 @@ pub use conjugate_gradient::{CgOptions, CgOutcome, CgStop, Metric, NormOrder, co
 pub use correlated_field::{AmplitudePrior, AxesPrior, CorrelatedField, FieldPrior, MaternScale, Spectrum};
 pub use draw::{Draw, Sampling};
 pub use error::InferenceError;
+pub use evidence::{EvidenceBound, evidence_bound};
 pub use excitation::{Excitation, Excitations, Excited};
 pub use groups::SampleGroups;
 pub use kl::Kl;
