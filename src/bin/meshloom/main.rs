@@ -6,6 +6,7 @@ mod chatter;
 mod common;
 mod config_file;
 mod coordinates;
+mod described;
 mod devices;
 mod failure;
 mod fft;
@@ -19,6 +20,7 @@ mod point_values;
 mod points;
 mod power;
 mod search;
+mod shallow_water;
 mod simulate;
 mod sort;
 mod terminal;
@@ -45,6 +47,8 @@ enum Command {
     Devices(devices::Arguments),
     /// Run a cosmological particle-mesh simulation
     Simulate(simulate::Arguments),
+    /// Run the shallow-water model: a jet in a channel
+    ShallowWater(shallow_water::Arguments),
     /// Measure the power spectrum of a field or of points
     Power(power::Arguments),
     /// Transform an array as NumPy's fftn, ifftn, rfftn and irfftn do
@@ -119,6 +123,7 @@ fn run(program: Program) -> Result<(), Failure> {
     match program.command {
         Command::Devices(arguments) => devices::run(&arguments),
         Command::Simulate(arguments) => simulate::run(&arguments),
+        Command::ShallowWater(arguments) => shallow_water::run(&arguments),
         Command::Power(arguments) => power::run(&arguments),
         Command::Fft(arguments) => fft::run(&arguments),
         Command::Sort(arguments) => sort::run(&arguments),

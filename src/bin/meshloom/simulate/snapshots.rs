@@ -8,8 +8,9 @@ use meshloom::pm::{Config, Reached, Simulation, SimulationError, fingerprint};
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
-use super::outputs::{Outputs, description};
+use super::outputs::Outputs;
 use super::parameters::Epoch;
+use crate::described::{self, difference};
 
 /// Displacements and momenta by axis.
 type State = [[Vec<f32>; 3]; 2];
@@ -144,44 +145,10 @@ fn newest<'a>(outputs: &Outputs<'a>) -> Result<Option<(&'a Epoch, PathBuf, Value
     epochs.sort_by(|a, b| b.value().total_cmp(&a.value()));
     for epoch in epochs {
         let directory = directory(outputs, &epoch.0);
-        let said = description(&directory.join(DESCRIPTION));
+        let said = described::read(&directory.join(DESCRIPTION));
         if let Some(said) = said.map_err(|error| resume(format!("{error}; or remove the snapshot")))? {
             return Ok(Some((epoch, directory, said)));
         }
     }
     Ok(None)
-}
-
-/// The first value in which two objects differ: its name (`cosmology.h` for one inside another), theirs and ours.
-fn difference<'a>(theirs: &'a Value, ours: &'a Value) -> Option<(String, &'a Value, &'a Value)> {
-    let (Value::Object(their), Value::Object(our)) = (theirs, ours) else {
-        return (theirs != ours).then(|| (String::new(), theirs, ours));
-    };
-    let names: BTreeSet<&String> = their.keys().chain(our.keys()).collect();
-    names.into_iter().find_map(|name| {
-        let (rest, theirs, ours) = difference(&theirs[name], &ours[name])?;
-        let dot = if rest.is_empty() { "" } else { "." };
-        Some((format!("{name}{dot}{rest}"), theirs, ours))
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_differs_is_named() {
-        let ours = json!({ "box": 64.0, "cosmology": { "h": 0.7, "n_s": 0.96 }, "snapshots": ["0.5"] });
-        let changed = |name: &str, value: Value| {
-            let mut theirs = ours.clone();
-            *theirs.pointer_mut(name).unwrap() = value;
-            difference(&theirs, &ours).map(|(name, ..)| name)
-        };
-        assert_eq!(difference(&ours, &ours), None);
-        assert_eq!(changed("/box", 65.0.into()).as_deref(), Some("box"));
-        assert_eq!(changed("/cosmology/n_s", Value::Null).as_deref(), Some("cosmology.n_s"));
-        assert_eq!(changed("/snapshots/0", "0.50".into()).as_deref(), Some("snapshots"));
-        assert_eq!(difference(&json!({}), &ours).map(|(name, ..)| name).as_deref(), Some("box"));
-        assert_eq!(difference(&ours, &Value::Null).map(|(name, ..)| name).as_deref(), Some(""));
-    }
 }
