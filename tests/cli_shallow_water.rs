@@ -106,6 +106,29 @@ fn a_resumed_run_has_the_files_of_one_that_was_not_interrupted() {
     }
 }
 
+/// SIGTERM in the middle: the state is on disk, and the rest of the run gives the files of a whole one.
+#[cfg(unix)]
+#[test]
+fn a_run_that_is_asked_to_stop_goes_on_later() {
+    let scratch = Scratch::new();
+    let words = ["--cells", "64x32", "--steps", "3000", "--every", "1000"];
+    let (whole, out) = (scratch.join("whole"), scratch.join("out"));
+    call(&whole, &words).succeeds();
+    let mut running = call(&out, &words).start();
+    // The directory is made when signals are listened to, and long before the first of twelve looks at them.
+    running.until("a directory", |_| out.is_dir());
+    cli::signal(running.pid(), "TERM");
+    let outcome = running.wait(std::time::Duration::from_secs(60));
+    assert_eq!(outcome.status.code(), Some(128 + 15), "{outcome:#?}");
+    assert!(outcome.stderr.contains("--resume goes on there"), "{outcome:#?}");
+    let step = json(&out.join("checkpoint/snapshot.json"))["step"].as_u64().unwrap();
+    assert!(step < 3000 && !out.join("run.json").exists());
+    call(&out, &words).words(&["--compatible", "--resume"]).run().is_error("another run", 1, &["compatible"]);
+    call(&out, &words).words(&["--resume"]).on(Ranks::Threads(2)).succeeds();
+    assert_eq!(json(&out.join("run.json"))["resumed_from_step"], step);
+    assert!(content(&out) == content(&whole), "resumed after step {step}");
+}
+
 #[test]
 fn snapshots_that_are_not_the_runs_are_refused() {
     let scratch = Scratch::new();

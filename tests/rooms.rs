@@ -17,6 +17,7 @@ const LIBRARY: &[&[&str]] = &[
     &["mesh", "points"],
     &["operators"],
     &["pm", "shallow_water"],
+    &["inference"],
     &["error", "kernels"],
 ];
 
@@ -48,6 +49,7 @@ const WITHOUT_RINGS: &[(&str, &[&str])] = &[
             "gpu",
             "gpu/primitives",
             "grid",
+            "inference",
             "io",
             "io/cleanup",
             "io/hdf5",

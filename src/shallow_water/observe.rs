@@ -30,6 +30,13 @@ pub struct Diagnostics {
     pub energy: f64,
 }
 
+impl Diagnostics {
+    /// The figures behind the step, in the order of the fields.
+    pub fn figures(&self) -> [f64; 7] {
+        [self.seconds, self.mean_height, self.min_eta, self.max_eta, self.max_u, self.max_v, self.energy]
+    }
+}
+
 /// This rank's own cells at a moment, C order, the southern row first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Flow<T> {

@@ -4,6 +4,7 @@ mod bench;
 mod catalogue;
 mod chatter;
 mod common;
+mod completions;
 mod config_file;
 mod coordinates;
 mod described;
@@ -13,6 +14,7 @@ mod fft;
 mod fof;
 mod kernels;
 mod knn;
+mod manual;
 mod neighbors;
 mod pairs;
 mod phases;
@@ -23,6 +25,7 @@ mod search;
 mod shallow_water;
 mod simulate;
 mod sort;
+mod speeds;
 mod terminal;
 
 use std::process::ExitCode;
@@ -67,6 +70,10 @@ enum Command {
     Bench(bench::Arguments),
     /// List the compute kernels of the library, or print one as a driver gets it
     Kernels(kernels::Arguments),
+    /// Print a script that completes words of this program in a shell
+    Completions(completions::Arguments),
+    /// Print the manual page of the program or of a command
+    Man(manual::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -133,5 +140,7 @@ fn run(program: Program) -> Result<(), Failure> {
         Command::Fof(arguments) => fof::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Kernels(arguments) => kernels::run(&arguments),
+        Command::Completions(arguments) => completions::run(&arguments, Program::command()),
+        Command::Man(arguments) => manual::run(&arguments, Program::command()),
     }
 }

@@ -6,7 +6,7 @@ mod snapshots;
 
 use indicatif::ProgressBar;
 use meshloom::comm::Op;
-use meshloom::io::OutputDir;
+use meshloom::io::cleanup::StopRequests;
 use meshloom::shallow_water::{Diagnostics, Picture, Real, ShallowWater};
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ use parameters::{Precision, RunParameters};
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let parameters = RunParameters::gather(arguments)?;
     let common = &arguments.common;
-    let report = common.launch(|context| match parameters.precision {
+    let report = common.launch_together(|context| match parameters.precision {
         Precision::F32 => flow::<f32>(context, &parameters, common),
         Precision::F64 => flow::<f64>(context, &parameters, common),
     })?;
@@ -34,14 +34,19 @@ struct Log {
     frames: Vec<Picture>,
 }
 
-/// Steps between two looks at the device: so many are submitted at once.
+/// Steps between two looks at the device and at signals: so many are submitted at once.
 const STRIDE: u64 = 256;
 
-/// One rank's work; returns the content of `run.json`.
-fn flow<T: Real>(context: &mut Context, parameters: &RunParameters, common: &Common) -> Result<Value, Error> {
+/// One rank's work; returns the content of `run.json`, or that a signal has stopped the run.
+fn flow<T: Real>(
+    context: &mut Context,
+    parameters: &RunParameters,
+    common: &Common,
+) -> Result<Result<Value, Failure>, Error> {
     // The progress bar counts steps, not phases.
     let mut phases = Phases::new(ProgressBar::hidden());
-    let directory = if context.comm.rank() == 0 { Some(OutputDir::create(&parameters.out)?) } else { None };
+    let stop = StopRequests::new();
+    let directory = if context.comm.rank() == 0 { Some(outputs::create(&parameters.out)?) } else { None };
     context.comm.barrier()?;
     let found = if parameters.resume { snapshots::last_whole::<T>(parameters, context)? } else { None };
     let resumed = found.as_ref().map(|found| found.step);
@@ -59,17 +64,33 @@ fn flow<T: Real>(context: &mut Context, parameters: &RunParameters, common: &Com
             water.advance(context, left.min(STRIDE))?;
             context.recorder.wait()?;
             bar.set_position(water.steps());
+            // What is due at a step is written before the run may stop there.
+            if water.steps() < event.step
+                && let Some(stopped) = stopped(&stop, parameters, context, &water, &log)?
+            {
+                stop.answered();
+                return Ok(Err(stopped));
+            }
         }
         phases.done("steps");
         if event.line {
             log.lines.push(water.diagnostics(context)?);
+        }
+        if event.frame {
             log.frames.extend(water.picture(context)?);
         }
         if event.snapshot {
-            snapshots::write(parameters, context, &water, &log)?;
+            snapshots::write(parameters, context, &water, &log, &snapshots::directory(parameters, event.step))?;
         }
         phases.done("output");
+        if event.step < parameters.steps
+            && let Some(stopped) = stopped(&stop, parameters, context, &water, &log)?
+        {
+            stop.answered();
+            return Ok(Err(stopped));
+        }
     }
+    drop(stop);
     bar.finish_and_clear();
     let files = outputs::seal(parameters, context, &water, &log)?;
     phases.done("output");
@@ -77,8 +98,30 @@ fn flow<T: Real>(context: &mut Context, parameters: &RunParameters, common: &Com
     report["host_seconds"] = phases.host_seconds(&context.comm)?.into();
     report["seconds"] = json!(phases.finish());
     outputs::publish(&context.comm, &parameters.out.join("run.json"), &report, files)?;
+    if context.comm.rank() == 0 {
+        snapshots::remove_checkpoint(parameters);
+    }
     drop(directory);
-    Ok(report)
+    Ok(Ok(report))
+}
+
+/// Writes the state of this moment, if a signal asks any rank for an end, and says how the run goes on. All ranks call it.
+fn stopped<T: Real>(
+    stop: &StopRequests,
+    parameters: &RunParameters,
+    context: &mut Context,
+    water: &ShallowWater<T>,
+    log: &Log,
+) -> Result<Option<Failure>, Error> {
+    let mut signal = [stop.signal() as u64];
+    context.comm.all_reduce(&mut signal, Op::Max)?;
+    if signal[0] == 0 {
+        return Ok(None);
+    }
+    snapshots::write(parameters, context, water, log, &snapshots::checkpoint(parameters))?;
+    let (step, steps) = (water.steps(), parameters.steps);
+    let message = format!("stopped by a signal after step {step} of {steps}; --resume goes on there");
+    Ok(Some(Failure::Stopped { signal: signal[0] as u8, message }))
 }
 
 /// The content of `run.json`, but for seconds per phase. All ranks call it.

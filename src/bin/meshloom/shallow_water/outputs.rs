@@ -1,19 +1,33 @@
 //! The files of a run.
 
+use std::fs;
 use std::path::Path;
 
 use meshloom::comm::Communicator;
-use meshloom::io::{Column, Sealed, csv_text, diverging_png_bytes, seal_whole};
+use meshloom::io::{Column, IoError, OutputDir, Sealed, cleanup, csv_text, diverging_png_bytes, seal_whole};
 use meshloom::shallow_water::{Diagnostics, Picture, Real, ShallowWater};
 use meshloom::{Context, Error};
 use serde_json::Value;
 
 use super::Log;
 use super::parameters::RunParameters;
+use super::snapshots::CHECKPOINT;
 use crate::described;
 
 /// Milliseconds that a frame of the animation is shown.
 const FRAME: u16 = 120;
+
+/// Creates the directory of a run, and removes what killed runs have left there and in directories of snapshots.
+pub fn create(out: &Path) -> Result<OutputDir, IoError> {
+    let directory = OutputDir::create(out)?;
+    for entry in fs::read_dir(directory.path()).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        if name.as_encoded_bytes().starts_with(b"snapshot_") || name == CHECKPOINT {
+            cleanup::clear_leftovers(entry.path());
+        }
+    }
+    Ok(directory)
+}
 
 /// Writes the files of the end of the run; none has its final name yet. All ranks call it.
 pub fn seal<T: Real>(
@@ -44,16 +58,11 @@ pub fn publish(comm: &Communicator, path: &Path, whole: &Value, files: Vec<Seale
 }
 
 /// The columns of `diagnostics.csv`.
-pub const COLUMNS: [&str; 8] = ["step", "seconds", "mean_height", "min_eta", "max_eta", "max_u", "max_v", "energy"];
-
-/// The figures of a line behind its step.
-pub fn figures(line: &Diagnostics) -> [f64; 7] {
-    [line.seconds, line.mean_height, line.min_eta, line.max_eta, line.max_u, line.max_v, line.energy]
-}
+const COLUMNS: [&str; 8] = ["step", "seconds", "mean_height", "min_eta", "max_eta", "max_u", "max_v", "energy"];
 
 fn table_text(path: &Path, lines: &[Diagnostics]) -> Result<String, Error> {
     let steps: Vec<u64> = lines.iter().map(|line| line.step).collect();
-    let column = |n: usize| -> Vec<f64> { lines.iter().map(|line| figures(line)[n]).collect() };
+    let column = |n: usize| -> Vec<f64> { lines.iter().map(|line| line.figures()[n]).collect() };
     let columns: Vec<Vec<f64>> = (0..COLUMNS.len() - 1).map(column).collect();
     let named = COLUMNS[1..].iter().copied().zip(columns.iter().map(|values| Column::F64(values)));
     let table: Vec<_> = std::iter::once((COLUMNS[0], Column::U64(&steps))).chain(named).collect();

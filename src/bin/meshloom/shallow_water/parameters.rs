@@ -74,15 +74,20 @@ pub struct RunParameters {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     pub step: u64,
+    /// A line of diagnostics.
     pub line: bool,
+    /// A frame of the animation.
+    pub frame: bool,
     pub snapshot: bool,
 }
 
 /// Lines of diagnostics after the first, unless the call says otherwise.
 const LINES: u64 = 20;
-/// Most steps, lines and snapshots: each is counted, drawn or has a directory.
+/// Most steps; most lines and snapshots: descriptions have the lines, directories the snapshots.
 const MOST_STEPS: u64 = 1 << 40;
-const MOST_LINES: u64 = 10_000;
+const MOST_LINES: u64 = 2000;
+/// Frames after the first at most.
+const FRAMES: u64 = 100;
 
 impl RunParameters {
     /// Reads and checks the parameters.
@@ -127,9 +132,12 @@ impl RunParameters {
         steps.dedup();
         let snapshots: Vec<u64> = self.snapshot_steps().collect();
         let (last, every) = (self.steps, self.every);
+        let frames = (last / every).div_ceil(FRAMES).max(1) * every;
+        let at = move |step: u64, every: u64| step.is_multiple_of(every) || step == last;
         steps.into_iter().map(move |step| Event {
             step,
-            line: step.is_multiple_of(every) || step == last,
+            line: at(step, every),
+            frame: at(step, frames),
             snapshot: snapshots.binary_search(&step).is_ok(),
         })
     }
@@ -181,6 +189,12 @@ mod tests {
         assert_eq!(events("--steps 5 --every 9 --snapshots 5").iter().filter(|event| event.2).count(), 5);
         assert_eq!(events("--steps 0"), [(0, true, false)]);
         assert_eq!(events("--steps 1000").len(), 21);
+        let many = gather("--steps 1000 --every 1").ok().unwrap();
+        assert_eq!(many.events().filter(|event| event.line).count(), 1001);
+        assert_eq!(
+            many.events().filter(|event| event.frame).map(|event| event.step).collect::<Vec<_>>()[..3],
+            [0, 10, 20]
+        );
         // A day, to the next whole step.
         assert_eq!(gather("").ok().unwrap().steps, 4330);
         assert_eq!(gather("--hours 240").ok().unwrap().steps, 43_299);

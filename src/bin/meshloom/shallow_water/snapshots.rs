@@ -1,5 +1,6 @@
 //! Snapshots of a run, and resuming from the last of them.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use meshloom::io::{NpyFile, OutputDir, Sealed, collective, printable_path};
@@ -9,23 +10,43 @@ use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
 use super::Log;
-use super::outputs::{self, figures};
-use super::parameters::RunParameters;
+use super::parameters::{Event, RunParameters};
 use crate::described::{self, difference};
 
 /// The description of a snapshot, which is written last: a snapshot that has it is whole.
 const DESCRIPTION: &str = "snapshot.json";
+const HEIGHT: &str = "height.npy";
+const VELOCITY: &str = "velocity.npy";
 /// All that the next step depends on.
 const STATE: &str = "state.npy";
 /// Frames of the animation so far.
 const FRAMES: &str = "frames.npy";
 
+/// The directory of the state of a run that was stopped between snapshots.
+pub const CHECKPOINT: &str = "checkpoint";
+
 fn resume(directory: &Path, why: impl std::fmt::Display) -> Error {
     ShallowWaterError::Resume { why: format!("{}: {why}", printable_path(directory)) }.into()
 }
 
-fn directory(parameters: &RunParameters, step: u64) -> PathBuf {
+/// The directory of the snapshot after a step.
+pub fn directory(parameters: &RunParameters, step: u64) -> PathBuf {
     parameters.out.join(format!("snapshot_{step}"))
+}
+
+/// [`CHECKPOINT`] of a run.
+pub fn checkpoint(parameters: &RunParameters) -> PathBuf {
+    parameters.out.join(CHECKPOINT)
+}
+
+/// Removes the checkpoint of a run that has ended, as far as it can be removed.
+pub fn remove_checkpoint(parameters: &RunParameters) {
+    let directory = checkpoint(parameters);
+    // The description first: what is left without it is no checkpoint.
+    for name in [DESCRIPTION, STATE, FRAMES, HEIGHT, VELOCITY] {
+        let _ = fs::remove_file(directory.join(name));
+    }
+    let _ = fs::remove_dir(directory);
 }
 
 /// The fingerprint of a state. All ranks call it.
@@ -42,30 +63,31 @@ fn mark<T: Real>(parameters: &RunParameters, context: &Context, state: &[T]) -> 
     Ok(format!("{mark:016x}"))
 }
 
-/// Writes a snapshot. All ranks call it.
+/// Writes a snapshot into `directory`. All ranks call it.
 pub fn write<T: Real>(
     parameters: &RunParameters,
     context: &mut Context,
     water: &ShallowWater<T>,
     log: &Log,
+    directory: &Path,
 ) -> Result<(), Error> {
-    let directory = directory(parameters, water.steps());
-    let made = if context.comm.rank() == 0 { Some(OutputDir::create(&directory)?) } else { None };
+    let made = if context.comm.rank() == 0 { Some(OutputDir::create(directory)?) } else { None };
     context.comm.barrier()?;
     let (flow, state) = (water.flow(context)?, water.state(context)?);
     let comm = &context.comm;
-    let [height, velocity] = ["height.npy", "velocity.npy"].map(|name| directory.join(name));
+    let [height, velocity] = [HEIGHT, VELOCITY].map(|name| directory.join(name));
     let mut files = Vec::from(water.seal_flow(comm, [&height, &velocity], &flow)?);
     let cells = state.len() / 6;
     let fields: Vec<&[T]> = (0..6).map(|field| &state[field * cells..][..cells]).collect();
     files.push(water.seal_fields(comm, &directory.join(STATE), &fields)?);
     files.push(seal_frames(context, &directory.join(FRAMES), &log.frames)?);
-    let lines: Vec<Value> = log.lines.iter().map(|line| json!([line.step, figures(line)])).collect();
+    let lines: Vec<Value> = log.lines.iter().map(|line| json!([line.step, line.figures()])).collect();
     let whole = json!({
         "step": water.steps(), "run": parameters.object(), "fingerprint": mark(parameters, context, &state)?,
         "diagnostics": lines,
     });
-    outputs::publish(comm, &directory.join(DESCRIPTION), &whole, files)?;
+    let path = directory.join(DESCRIPTION);
+    described::publish(comm, &path, &whole, files, |_| described::remove(&path))?;
     drop(made);
     Ok(())
 }
@@ -97,14 +119,13 @@ pub struct Found<T> {
 /// A snapshot with a description that is damaged or of another run is an error and not skipped, since the run would overwrite good files.
 pub fn last_whole<T: Real>(parameters: &RunParameters, context: &Context) -> Result<Option<Found<T>>, Error> {
     let found = newest(parameters)?;
-    let at = [found.as_ref().map_or(u64::MAX, |(step, _)| *step)];
+    let at = [found.as_ref().map_or(u64::MAX, |(step, ..)| *step)];
     let all = context.comm.all_gather(&at)?;
     if let Some(other) = all.iter().position(|there| *there != all[0]) {
         let why = format!("rank {other} finds another last snapshot than rank 0; all ranks must see the same files");
         return Err(resume(&parameters.out, why));
     }
-    let Some((step, said)) = found else { return Ok(None) };
-    let directory = directory(parameters, step);
+    let Some((step, directory, said)) = found else { return Ok(None) };
     if let Some((name, theirs, ours)) = difference(&said["run"], &parameters.object()) {
         let what = if name.is_empty() { "parameters" } else { name.as_str() };
         let why = format!(
@@ -114,7 +135,7 @@ pub fn last_whole<T: Real>(parameters: &RunParameters, context: &Context) -> Res
     }
     let damaged =
         |why: &dyn std::fmt::Display| resume(&directory, format!("it is damaged; remove the snapshot ({why})"));
-    if said["step"] != step {
+    if said["step"] != step || step > parameters.steps {
         return Err(damaged(&format!("{DESCRIPTION} says step {}", said["step"])));
     }
     let file = NpyFile::open(directory.join(STATE)).map_err(|error| damaged(&error))?;
@@ -130,22 +151,43 @@ pub fn last_whole<T: Real>(parameters: &RunParameters, context: &Context) -> Res
         0 => read_frames(&directory.join(FRAMES)).map_err(|error| damaged(&error))?,
         _ => Vec::new(),
     };
-    if context.comm.rank() == 0 && frames.len() != lines.len() {
-        return Err(damaged(&format!("{} frames and {} lines of diagnostics", frames.len(), lines.len())));
+    let due = |of: fn(&Event) -> bool| parameters.events().filter(|event| event.step <= step && of(event)).count();
+    let due = [due(|event| event.line), due(|event| event.frame)];
+    if lines.len() != due[0] || context.comm.rank() == 0 && frames.len() != due[1] {
+        return Err(damaged(&format!(
+            "{} lines and {} frames where {} and {} are due",
+            lines.len(),
+            frames.len(),
+            due[0],
+            due[1]
+        )));
     }
     Ok(Some(Found { step, state, log: Log { lines, frames } }))
 }
 
-/// The latest snapshot that has a description: its step and the description.
-fn newest(parameters: &RunParameters) -> Result<Option<(u64, Value)>, Error> {
+/// The latest snapshot or checkpoint that has a description: its step, directory and description.
+fn newest(parameters: &RunParameters) -> Result<Option<(u64, PathBuf, Value)>, Error> {
+    let read = |directory: &Path| {
+        let said = described::read(&directory.join(DESCRIPTION));
+        said.map_err(|error| resume(directory, format!("{error}; or remove the snapshot")))
+    };
+    let mut newest = None;
     for step in parameters.snapshot_steps().rev() {
         let directory = directory(parameters, step);
-        let said = described::read(&directory.join(DESCRIPTION));
-        if let Some(said) = said.map_err(|error| resume(&directory, format!("{error}; or remove the snapshot")))? {
-            return Ok(Some((step, said)));
+        if let Some(said) = read(&directory)? {
+            newest = Some((step, directory, said));
+            break;
         }
     }
-    Ok(None)
+    let directory = checkpoint(parameters);
+    if let Some(said) = read(&directory)? {
+        let step = said["step"].as_u64();
+        let step = step.ok_or_else(|| resume(&directory, format!("{DESCRIPTION} has no step; remove it")))?;
+        if newest.as_ref().is_none_or(|(snapshot, ..)| *snapshot < step) {
+            newest = Some((step, directory, said));
+        }
+    }
+    Ok(newest)
 }
 
 /// A line of diagnostics of a description.
