@@ -16,7 +16,7 @@ const LIBRARY: &[&[&str]] = &[
     &["launch", "fft"],
     &["mesh", "points"],
     &["operators"],
-    &["pm"],
+    &["pm", "shallow_water"],
     &["inference"],
     &["error", "kernels"],
 ];
@@ -67,9 +67,10 @@ const WITHOUT_RINGS: &[(&str, &[&str])] = &[
             "points/ghosts",
             "points/fof",
             "points/neighbors",
+            "shallow_water",
         ],
     ),
-    ("src/bin/meshloom", &["", "bench", "bench/reference", "fft", "infer", "kernels", "simulate"]),
+    ("src/bin/meshloom", &["", "bench", "bench/reference", "fft", "infer", "kernels", "shallow_water", "simulate"]),
 ];
 
 /// An import of one file or folder of a room by another; the room's own `mod.rs` is called `mod`.

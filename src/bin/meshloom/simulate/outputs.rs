@@ -1,7 +1,6 @@
 //! The files of a run.
 
 use std::fs;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use meshloom::comm::Communicator;
@@ -15,6 +14,7 @@ use serde_json::Value;
 use super::options::Epoch;
 use super::parameters::{Hdf5, RunParameters};
 use super::snapshots::CHECKPOINT;
+use crate::described;
 
 /// The output directory of a run.
 pub struct Outputs<'a> {
@@ -31,23 +31,6 @@ const OPTIONAL: [&str; 6] =
 fn part(name: &str) -> bool {
     let number = name.strip_prefix("snapshot.").and_then(|rest| rest.strip_suffix(".hdf5"));
     number.is_some_and(|number| number.parse::<u64>().is_ok())
-}
-
-/// Bytes of the longest description that is read.
-const MAX_BYTES: u64 = 1 << 20;
-
-/// The JSON object in a file; none where there is no file.
-pub fn description(path: &Path) -> Result<Option<Value>, IoError> {
-    let text = match read_text(path, MAX_BYTES) {
-        Err(IoError::NotFound { .. }) => return Ok(None),
-        text => text?,
-    };
-    let read = |source| IoError::Read { path: path.into(), source };
-    match serde_json::from_str::<Value>(&text) {
-        Ok(value) if value.is_object() => Ok(Some(value)),
-        Ok(_) => Err(read(std::io::Error::other("no JSON object"))),
-        Err(error) => Err(read(error.into())),
-    }
 }
 
 impl<'a> Outputs<'a> {
@@ -88,33 +71,9 @@ impl<'a> Outputs<'a> {
         self.parameters.snapshots.iter()
     }
 
-    /// Publishes sealed files and writes their description `whole` to `path`, beside them. All ranks call it. An older
-    /// description is removed first and the new one published last, so that no description stands beside files that it does
-    /// not describe.
+    /// [`described::publish`] of this run's files, without those of other runs beside them.
     pub fn publish(&self, comm: &Communicator, path: &Path, whole: &Value, files: Vec<Sealed>) -> Result<(), Error> {
-        let sealed = match comm.rank() {
-            0 => Some(seal_whole(path, format!("{whole:#}\n").as_bytes())?),
-            _ => None,
-        };
-        // In between this mark stands for the description: a run that finds it knows that the files may be of several runs.
-        let mark = path.with_extension("unfinished");
-        comm.barrier()?;
-        if comm.rank() == 0 {
-            let unfinished = mark.exists();
-            write_whole(&mark, b"")?;
-            self.clear(path, unfinished)?;
-        }
-        comm.barrier()?;
-        for file in files {
-            file.publish()?;
-        }
-        comm.barrier()?;
-        if let Some(sealed) = sealed {
-            sealed.publish()?;
-            remove(&mark)?;
-        }
-        comm.barrier()?;
-        Ok(())
+        described::publish(comm, path, whole, files, |unfinished| self.clear(path, unfinished))
     }
 
     /// Removes the description at `path`, if there is one, and files beside it that would pass for this run's: those of
@@ -122,11 +81,11 @@ impl<'a> Outputs<'a> {
     /// Nothing is removed from a directory without a description of a run or the mark of an `unfinished` one.
     fn clear(&self, path: &Path, unfinished: bool) -> Result<(), IoError> {
         let is_ours = |older: &Value| older["particles"].is_u64() && older["scheme"].is_string();
-        let older = description(path).ok().flatten();
+        let older = described::read(path).ok().flatten();
         let runs = older.iter().flat_map(|older| [&older["run"], &older["parameters"]]);
         let runs: Vec<&Value> = runs.filter(|run| is_ours(run)).collect();
         if runs.is_empty() && !unfinished {
-            return remove(path);
+            return described::remove(path);
         }
         let same = !unfinished && runs.contains(&&self.run);
         let parts = self.parameters.hdf5 == Some(Hdf5::PerRank);
@@ -135,13 +94,13 @@ impl<'a> Outputs<'a> {
         let outdated = |name: &str| {
             part(name) && (parts || !same) || OPTIONAL.contains(&name) && !same || halos && name == "halos.0.hdf5"
         };
-        remove(path)?;
+        described::remove(path)?;
         let Some(directory) = path.parent() else { return Ok(()) };
         let failed = |source| IoError::Read { path: directory.into(), source };
         for entry in fs::read_dir(directory).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             if entry.file_name().to_str().is_some_and(outdated) {
-                remove(&entry.path())?;
+                described::remove(&entry.path())?;
             }
         }
         Ok(())
@@ -216,16 +175,6 @@ impl<'a> Outputs<'a> {
         ];
         let path = self.path("power_spectrum.csv");
         Ok(Some(seal_whole(&path, csv_text(&path, &columns)?.as_bytes())?))
-    }
-}
-
-/// Removes a file if it exists.
-fn remove(path: &Path) -> Result<(), IoError> {
-    match fs::remove_file(path) {
-        Err(source) if source.kind() != ErrorKind::NotFound => {
-            Err(IoError::Write { path: path.into(), bytes: 0, source })
-        }
-        _ => Ok(()),
     }
 }
 
