@@ -1,6 +1,7 @@
 //! What operators work with on one rank.
 
 use crate::comm::Communicator;
+use crate::exchange::collectives::Collectives;
 use crate::exchange::{Context, ExactSum, ExchangeError, GridComms};
 use crate::gpu::{Gpu, Recorder};
 use crate::grid::Grid;
@@ -20,6 +21,7 @@ pub struct Worker<'a> {
     pub comms: GridComms,
     axpby: Axpby,
     sum: ExactSum,
+    collectives: Collectives,
 }
 
 impl<'a> Worker<'a> {
@@ -29,7 +31,8 @@ impl<'a> Worker<'a> {
     /// [`ExchangeError`] when the communicator cannot be split.
     pub fn new(context: &'a mut Context, grid: Grid) -> Result<Self, ExchangeError> {
         let comms = GridComms::new(&context.comm, grid)?;
-        Ok(Worker { context, comms, axpby: Axpby::default(), sum: ExactSum::default() })
+        let collectives = Collectives::new(context.exchange.clone());
+        Ok(Worker { context, comms, axpby: Axpby::default(), sum: ExactSum::default(), collectives })
     }
 
     /// The device.
@@ -50,6 +53,11 @@ impl<'a> Worker<'a> {
     /// What sums up, with the recorder and the exchanges.
     pub(super) fn sums(&mut self) -> (&ExactSum, &mut Recorder, &Communicator) {
         (&self.sum, &mut self.context.recorder, &self.context.comm)
+    }
+
+    /// Collectives of device arrays among all ranks, with the recorder.
+    pub fn collectives(&mut self) -> (&mut Collectives, &mut Recorder) {
+        (&mut self.collectives, &mut self.context.recorder)
     }
 
     /// `y = a x + b y` for all leaves of two fields of one space. With `b == 0`, `y` may be undefined before. Records only.
