@@ -6,6 +6,7 @@ use crate::exchange::ExchangeError;
 use crate::fft::{FftError, TransformError};
 use crate::gpu::DeviceError;
 use crate::grid::LayoutError;
+use crate::inference::InferenceError;
 use crate::io::IoError;
 use crate::mesh::MeshError;
 use crate::operators::OperatorError;
@@ -34,6 +35,9 @@ pub enum Error {
     /// Friends-of-friends groups.
     #[error(transparent)]
     Fof(FofError),
+    /// An inference.
+    #[error(transparent)]
+    Inference(InferenceError),
     /// A file.
     #[error(transparent)]
     Io(#[from] IoError),
@@ -102,6 +106,18 @@ impl From<OperatorError> for Error {
             OperatorError::Fft(error) => error.into(),
             OperatorError::Mesh(error) => error.into(),
             error => Error::Operators(error),
+        }
+    }
+}
+
+impl From<InferenceError> for Error {
+    fn from(error: InferenceError) -> Self {
+        match error {
+            InferenceError::Device(error) => Error::Device(error),
+            InferenceError::Comm(error) => Error::Comm(error),
+            InferenceError::Io(error) => Error::Io(error),
+            InferenceError::Operators(error) => error.into(),
+            error => Error::Inference(error),
         }
     }
 }

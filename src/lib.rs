@@ -35,6 +35,7 @@
 //!
 //! | room | what it is |
 //! |---|---|
+//! | [`inference`] | what data say about the latent values of a model, and how sure that is |
 //! | [`pm`] | a cosmological particle-mesh run |
 //! | [`operators`] | functions of fields with their derivatives; pointwise functions in WGSL, transforms, filters, sums |
 //! | [`mesh`] | paint, readout, power spectra |
@@ -68,6 +69,7 @@ pub mod gpu;
 pub mod grid;
 mod hash;
 mod host;
+pub mod inference;
 pub mod io;
 mod kernels;
 mod launch;

@@ -17,6 +17,7 @@ const LIBRARY: &[&[&str]] = &[
     &["mesh", "points"],
     &["operators"],
     &["pm"],
+    &["inference"],
     &["error", "kernels"],
 ];
 
@@ -49,6 +50,7 @@ const WITHOUT_RINGS: &[(&str, &[&str])] = &[
             "gpu",
             "gpu/primitives",
             "grid",
+            "inference",
             "io",
             "io/cleanup",
             "io/hdf5",

@@ -51,7 +51,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use channel::{Channel, ChunkedArray};
 pub use context::Context;
 pub use error::ExchangeError;
-pub use exact_sum::{ExactSum, Terms};
+pub use exact_sum::{ExactSum, Summed, Terms};
 pub(crate) use exact_sum::{FIXED, bits_for};
 pub use grid_comms::GridComms;
 pub use pending::PendingExchange;

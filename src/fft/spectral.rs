@@ -126,10 +126,10 @@ impl Radial {
         spectrum: &Array<[f32; 2]>,
         shape: [u64; 3],
         part: &Box3,
-        amplitudes: &[f32],
+        amplitudes: &Array<f32>,
     ) -> Result<(), DeviceError> {
         let needed = shape.iter().map(|n| (n / 2) * (n / 2)).sum::<u64>() + 1;
-        if (amplitudes.len() as u64) < needed {
+        if amplitudes.len() < needed {
             let why = format!("{} amplitudes for modes up to |m|^2 = {}", amplitudes.len(), needed - 1);
             return Err(DeviceError::Misuse { what: "Transform::scale_radially".into(), why });
         }
@@ -137,14 +137,12 @@ impl Radial {
             let why = format!("a spectrum of {} elements, this rank's part has {}", spectrum.len(), volume(part));
             return Err(DeviceError::Misuse { what: "Transform::scale_radially".into(), why });
         }
-        let table = recorder.gpu().array("fft::amplitudes", amplitudes.len() as u64)?;
-        recorder.upload(&table, 0, amplitudes)?;
         let word = |v: [u64; 3]| [v[0], v[1], v[2], 0].map(|n| n as u32);
         let params = RadialParams {
             shape: word(shape),
             first: word([0, 1, 2].map(|a| part[a].start)),
             local: word(extent(part)),
         };
-        recorder.each(&self.kernel, &[spectrum.raw(), table.raw()], &params, volume(part))
+        recorder.each(&self.kernel, &[spectrum.raw(), amplitudes.raw()], &params, volume(part))
     }
 }

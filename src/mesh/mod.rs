@@ -10,6 +10,7 @@
 mod axpby;
 mod error;
 mod fixed_point;
+mod force_tangent;
 mod kick_drift;
 mod mode_binner;
 mod mode_bins;
@@ -25,6 +26,7 @@ mod window;
 
 pub use axpby::Axpby;
 pub use error::MeshError;
+pub use force_tangent::ForceTangent;
 pub use kick_drift::KickDrift;
 pub use mode_binner::{ModeBinner, Modes};
 // For tests that compile all kernels.
@@ -45,5 +47,10 @@ use crate::gpu::KernelSource;
 /// The kernels of the room in all forms.
 pub(crate) fn kernels() -> Vec<KernelSource> {
     let particles = painter::kernels().into_iter().chain(kick_drift::kernels()).chain(value_painter::kernels());
-    particles.chain(position_adjoint::kernels()).chain(axpby::kernels()).chain(mode_binner::kernels()).collect()
+    particles
+        .chain(position_adjoint::kernels())
+        .chain(force_tangent::kernels())
+        .chain(axpby::kernels())
+        .chain(mode_binner::kernels())
+        .collect()
 }

@@ -2,7 +2,7 @@
 
 use crate::comm::Communicator;
 use crate::exchange::collectives::Collectives;
-use crate::exchange::{Context, ExactSum, ExchangeError, GridComms};
+use crate::exchange::{Context, ExactSum, ExchangeError, GridComms, Summed};
 use crate::gpu::{Gpu, Recorder};
 use crate::grid::Grid;
 use crate::mesh::Axpby;
@@ -51,7 +51,7 @@ impl<'a> Worker<'a> {
     }
 
     /// What sums up, with the recorder and the exchanges.
-    pub(super) fn sums(&mut self) -> (&ExactSum, &mut Recorder, &Communicator) {
+    pub(crate) fn exact_sum(&mut self) -> (&ExactSum, &mut Recorder, &Communicator) {
         (&self.sum, &mut self.context.recorder, &self.context.comm)
     }
 
@@ -85,9 +85,37 @@ impl<'a> Worker<'a> {
     }
 
     /// `z = x y`, number by number, for fields of one leaf on the device.
-    pub(super) fn product(&mut self, x: &Field, y: &Field, z: &Field) -> Result<(), OperatorError> {
+    pub(crate) fn product(&mut self, x: &Field, y: &Field, z: &Field) -> Result<(), OperatorError> {
         let (arrays, z) = ([x.single()?, y.single()?], z.single()?);
         Ok(self.axpby.record_product(&mut self.context.recorder, 1.0, arrays, 0.0, z)?)
+    }
+
+    /// `y = a x z + b y`, number by number, for all leaves of three fields of one space; `x` and `z` may be one. With `b == 0`, `y` may be undefined
+    /// before. Records only.
+    ///
+    /// # Errors
+    /// [`OperatorError::Fit`] for fields of different spaces.
+    pub fn multiply(&mut self, a: f64, [x, z]: [&Field; 2], b: f64, y: &mut Field) -> Result<(), OperatorError> {
+        y.space().admits(x.space(), "multiply")?;
+        y.space().admits(z.space(), "multiply")?;
+        for ((x, z), y) in x.contents().iter().zip(z.contents()).zip(y.contents_mut()) {
+            match (x, z, y) {
+                (Contents::Device(x), Contents::Device(z), Contents::Device(y)) => {
+                    if x.raw().shares(y.raw()) || z.raw().shares(y.raw()) {
+                        return Err(OperatorError::invalid("multiply", "y is one of the factors; give another field"));
+                    }
+                    self.axpby.record_product(&mut self.context.recorder, a, [x, z], b, y)?;
+                }
+                (Contents::Host(x), Contents::Host(z), Contents::Host(y)) => {
+                    let update = |(y, (x, z)): (&mut f64, (&f64, &f64))| {
+                        *y = a * x * z + if b == 0.0 { 0.0 } else { b * *y };
+                    };
+                    y.iter_mut().zip(x.iter().zip(z)).for_each(update);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// `<x, y>`: the sum over all leaves, ranks and numbers of the products; a complex number is two. Products are rounded to f32, each
@@ -97,23 +125,44 @@ impl<'a> Worker<'a> {
     /// # Errors
     /// [`OperatorError::Fit`] for fields of different spaces; [`OperatorError::NotFinite`] when a product is NaN or infinite.
     pub fn dot(&mut self, x: &Field, y: &Field) -> Result<f64, OperatorError> {
-        y.space().admits(x.space(), "dot")?;
-        let mut sum = 0.0;
-        for ((name, leaf), (x, y)) in x.space().leaves().zip(x.contents().iter().zip(y.contents())) {
-            sum += match (x, y) {
-                (Contents::Device(x), Contents::Device(y)) => {
-                    let comm = leaf.is_distributed().then_some(&self.context.comm);
-                    let found = self.sum.dot(&mut self.context.recorder, comm, [x, y], leaf.total())?;
-                    if !found.is_finite() {
-                        let what = format!("the product with leaf `{name}`");
-                        return Err(OperatorError::NotFinite { operator: "dot".into(), what, value: found });
+        Ok(self.sums(&[(x, Some(y))])?[0])
+    }
+
+    /// Several sums over all leaves, ranks and numbers: of products like [`dot`](Self::dot), or, of a field alone, of magnitudes. All ranks call it. The
+    /// device is waited for once on one rank and twice on several, whatever the number of sums and leaves.
+    ///
+    /// # Errors
+    /// As [`dot`](Self::dot).
+    pub fn sums(&mut self, fields: &[(&Field, Option<&Field>)]) -> Result<Vec<f64>, OperatorError> {
+        let (mut sums, mut names) = (Vec::new(), Vec::new());
+        let mut found = vec![0.0; fields.len()];
+        for (number, (x, y)) in fields.iter().enumerate() {
+            if let Some(y) = y {
+                y.space().admits(x.space(), "dot")?;
+            }
+            for (place, ((name, leaf), contents)) in x.space().leaves().zip(x.contents()).enumerate() {
+                match (contents, y.map(|y| &y.contents()[place])) {
+                    (Contents::Device(x), y) => {
+                        let y = y.and_then(|y| if let Contents::Device(y) = y { Some(y) } else { None });
+                        let (total, is_distributed) = (leaf.total(), leaf.is_distributed());
+                        sums.push(Summed { x, y, total, is_distributed });
+                        names.push((number, name));
                     }
-                    found
+                    (Contents::Host(x), Some(Contents::Host(y))) => {
+                        found[number] += x.iter().zip(y).map(|(x, y)| x * y).sum::<f64>();
+                    }
+                    (Contents::Host(x), _) => found[number] += x.iter().map(|x| x.abs()).sum::<f64>(),
                 }
-                (Contents::Host(x), Contents::Host(y)) => x.iter().zip(y).map(|(x, y)| x * y).sum(),
-                _ => 0.0,
-            };
+            }
         }
-        Ok(sum)
+        let values = self.sum.several(&mut self.context.recorder, &self.context.comm, &sums)?;
+        for ((number, name), value) in names.into_iter().zip(values) {
+            if !value.is_finite() {
+                let what = format!("the product with leaf `{name}`");
+                return Err(OperatorError::NotFinite { operator: "dot".into(), what, value });
+            }
+            found[number] += value;
+        }
+        Ok(found)
     }
 }

@@ -4,6 +4,7 @@ mod bench;
 mod catalogue;
 mod chatter;
 mod common;
+mod completions;
 mod config_file;
 mod coordinates;
 mod devices;
@@ -12,6 +13,7 @@ mod fft;
 mod fof;
 mod kernels;
 mod knn;
+mod manual;
 mod neighbors;
 mod pairs;
 mod phases;
@@ -21,6 +23,7 @@ mod power;
 mod search;
 mod simulate;
 mod sort;
+mod speeds;
 mod terminal;
 
 use std::process::ExitCode;
@@ -63,6 +66,10 @@ enum Command {
     Bench(bench::Arguments),
     /// List the compute kernels of the library, or print one as a driver gets it
     Kernels(kernels::Arguments),
+    /// Print a script that completes words of this program in a shell
+    Completions(completions::Arguments),
+    /// Print the manual page of the program or of a command
+    Man(manual::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -128,5 +135,7 @@ fn run(program: Program) -> Result<(), Failure> {
         Command::Fof(arguments) => fof::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Kernels(arguments) => kernels::run(&arguments),
+        Command::Completions(arguments) => completions::run(&arguments, Program::command()),
+        Command::Man(arguments) => manual::run(&arguments, Program::command()),
     }
 }

@@ -1,4 +1,6 @@
-//! The adjoint of the particle-mesh force.
+//! The derivatives of the particle-mesh force.
+//!
+//! Adjoint:
 //!
 //! ```text
 //! paint each component of the cotangent -> filter with the conjugate kernel, sum over components: the density's cotangent
@@ -8,39 +10,44 @@
 //! An acceleration reads the force where the particle is, and the force follows from where all particles are painted. On a mesh of c cells with p
 //! particles this takes three paintings, three filters of one result (15 passes over the mesh), and one pass that reads four values of
 //! each node: 1.7 times what the force takes by count of passes, 2.3 times on lavapipe (docs/performance.md).
+//!
+//! Tangent: one painting of the movements times the gradient of the weights, the filter of the force (10 passes), and one pass that reads six values of
+//! each node.
 
 use crate::exchange::GridComms;
 use crate::exchange::ghost_cells::Cells;
 use crate::fft::{Filter, Spec, Spectral, TransformTuning, Values};
 use crate::gpu::{Array, Recorder};
-use crate::mesh::{Axpby, ForceMeshes, Lattice, PaintedValues, Particles, PositionAdjoint, ValuePainter};
+use crate::mesh::{Axpby, ForceMeshes, ForceTangent, Lattice, PaintedValues, Particles, PositionAdjoint, ValuePainter};
 use crate::operators::Ghosted;
 use crate::pm::force::{Force, kernel};
 use crate::pm::{Config, SimulationError};
 
-/// The adjoint of a [`Force`].
-pub struct ForceAdjoint {
+/// Both derivatives of a [`Force`].
+pub struct ForceDerivative {
     painter: ValuePainter,
     filters: [Filter<f32>; 3],
     positions: PositionAdjoint,
+    reader: ForceTangent,
     axpby: Axpby,
     /// Cells for one particle: the density that a painted unit counts for.
     scale: f64,
     sites: u64,
 }
 
-impl ForceAdjoint {
-    /// The adjoint of the force of `config`.
+impl ForceDerivative {
+    /// Those of the force of `config`.
     ///
     /// # Errors
     /// [`SimulationError`] of the transform or the device.
     pub fn new(config: &Config, recorder: &mut Recorder, comms: &GridComms) -> Result<Self, SimulationError> {
         let sites = config.particles.pow(3);
         let filter = |axis: usize, recorder: &mut Recorder| conjugate(config, recorder, comms, axis);
-        Ok(ForceAdjoint {
+        Ok(ForceDerivative {
             painter: ValuePainter::new(config.window),
             filters: [filter(0, recorder)?, filter(1, recorder)?, filter(2, recorder)?],
             positions: PositionAdjoint::new(config.window),
+            reader: ForceTangent::new(config.window),
             axpby: Axpby::default(),
             scale: config.mesh.pow(3) as f64 / sites as f64,
             sites,
@@ -101,6 +108,57 @@ impl ForceAdjoint {
         let whole = recorder.gpu().array::<f32>("pm::density_cotangent", mesh.layout.len())?;
         Ghosted::of(ghosts.plan().clone(), 1).fill(recorder, comms, by, &whole)?;
         Ok(self.positions.paint(recorder, (lattice, displacement), (mesh, &whole), self.scale, bar)?)
+    }
+
+    /// Records `out` = how accelerations change where particles move by `by`, for the particles whose force `force` holds. All ranks call it. Waits
+    /// for exchanges only.
+    ///
+    /// # Errors
+    /// As [`accelerations`](Self::accelerations).
+    pub fn accelerations_tangent(
+        &self,
+        recorder: &mut Recorder,
+        comms: &mut GridComms,
+        (force, lattice, displacement): (&Force, &Lattice, &[Array<f32>; 3]),
+        [by, out]: [&Array<f32>; 2],
+    ) -> Result<(), SimulationError> {
+        let field = force.field().ok_or(SimulationError::NoForce)?;
+        let painted = recorder.gpu().array::<f32>("pm::painted", self.filters[0].field_layout().len())?;
+        self.paint_tangent(recorder, comms, (force, lattice, displacement), [by, &painted])?;
+        let change = force.field_of(recorder, comms, &painted)?;
+        let fields = (force.mesh().0, [field, &change]);
+        Ok(self.reader.record(recorder, (lattice, displacement), fields, self.scale, [by, out])?)
+    }
+
+    /// Records `out` = how the density on this rank's own cells changes where particles move by `by`. The ghost cells of `force` are as wide as the
+    /// particles need. All ranks call it. Waits for exchanges only.
+    ///
+    /// # Errors
+    /// [`SimulationError`] of the device or the ranks.
+    pub fn density_tangent(
+        &self,
+        recorder: &mut Recorder,
+        comms: &mut GridComms,
+        particles: (&Force, &Lattice, &[Array<f32>; 3]),
+        [by, out]: [&Array<f32>; 2],
+    ) -> Result<(), SimulationError> {
+        let painted = recorder.gpu().array::<f32>("pm::painted", out.len())?;
+        self.paint_tangent(recorder, comms, particles, [by, &painted])?;
+        Ok(self.axpby.record(recorder, self.scale, &painted, 0.0, out)?)
+    }
+
+    /// The tangent of painting units.
+    fn paint_tangent(
+        &self,
+        recorder: &mut Recorder,
+        comms: &mut GridComms,
+        (force, lattice, displacement): (&Force, &Lattice, &[Array<f32>; 3]),
+        [by, out]: [&Array<f32>; 2],
+    ) -> Result<(), SimulationError> {
+        let [x, y, z] = displacement;
+        let particles = Particles::Displaced { lattice, displacement: [x, y, z] };
+        let moved = PaintedValues { particles, values: by, first: 0, total: self.sites };
+        Ok(self.painter.paint_tangent(recorder, comms, force.mesh(), moved, out)?)
     }
 
     /// Bytes of device memory of one cell of the mesh, ghost cells included, while [`accelerations`](Self::accelerations) works: the force, the painted

@@ -13,7 +13,9 @@ use meshloom::pm::{Config, Simulation, fingerprint};
 use meshloom::{Context, Error};
 use serde_json::Value;
 
-use super::parameters::{Epoch, Hdf5, RunParameters};
+use super::options::Epoch;
+use super::parameters::{Hdf5, RunParameters};
+use super::snapshots::CHECKPOINT;
 
 /// The output directory of a run.
 pub struct Outputs<'a> {
@@ -70,7 +72,8 @@ impl<'a> Outputs<'a> {
     pub fn create(out: &Path) -> Result<OutputDir, IoError> {
         let directory = OutputDir::create(out)?;
         for entry in fs::read_dir(directory.path()).into_iter().flatten().flatten() {
-            if entry.file_name().as_encoded_bytes().starts_with(b"snapshot_") {
+            let name = entry.file_name();
+            if name.as_encoded_bytes().starts_with(b"snapshot_") || name == CHECKPOINT {
                 cleanup::clear_leftovers(entry.path());
             }
         }
@@ -129,7 +132,7 @@ impl<'a> Outputs<'a> {
         let same = !unfinished && runs.contains(&&self.run);
         let parts = self.parameters.hdf5 == Some(Hdf5::PerRank);
         // The linking length is not part of the run's identity: halos of another length are removed.
-        let halos = self.parameters.linking_length > 0.0;
+        let halos = self.parameters.linking.is_some();
         let outdated = |name: &str| {
             part(name) && (parts || !same) || OPTIONAL.contains(&name) && !same || halos && name == "halos.0.hdf5"
         };
