@@ -43,6 +43,7 @@ const WITHOUT_RINGS: &[(&str, &[&str])] = &[
             "comm/mpi",
             "cosmology",
             "exchange",
+            "exchange/collectives",
             "fft",
             "fft/codegen",
             "fft/plan",

@@ -8,7 +8,7 @@
 //! for each sum of a workgroup, of which there are 4096 at most. Between ranks go one word and two words per sum, of each batch, by trees.
 
 use super::ExchangeError;
-use super::collectives::{all_reduce, all_reduce_wide};
+use super::short_collectives::{all_reduce, all_reduce_wide};
 use crate::comm::{Communicator, Op};
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, RawArray, Recorder};
 
