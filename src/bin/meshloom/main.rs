@@ -12,6 +12,7 @@ mod devices;
 mod failure;
 mod fft;
 mod fof;
+mod infer;
 mod kernels;
 mod knn;
 mod manual;
@@ -50,6 +51,8 @@ enum Command {
     Devices(devices::Arguments),
     /// Run a cosmological particle-mesh simulation
     Simulate(simulate::Arguments),
+    /// Infer a correlated field and its uncertainty from data on a grid
+    Infer(infer::Arguments),
     /// Run the shallow-water model: a jet in a channel
     ShallowWater(shallow_water::Arguments),
     /// Measure the power spectrum of a field or of points
@@ -130,6 +133,7 @@ fn run(program: Program) -> Result<(), Failure> {
     match program.command {
         Command::Devices(arguments) => devices::run(&arguments),
         Command::Simulate(arguments) => simulate::run(&arguments),
+        Command::Infer(arguments) => infer::run(&arguments),
         Command::ShallowWater(arguments) => shallow_water::run(&arguments),
         Command::Power(arguments) => power::run(&arguments),
         Command::Fft(arguments) => fft::run(&arguments),

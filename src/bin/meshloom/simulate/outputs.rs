@@ -4,8 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use meshloom::comm::Communicator;
-use meshloom::grid::{Box3, extent};
-use meshloom::io::{Column, IoError, OutputDir, Sealed, cleanup, csv_text, density_png_bytes, seal_whole};
+use meshloom::io::{
+    Column, IoError, OutputDir, Sealed, cleanup, csv_text, density_png_bytes, read_text, seal_whole, write_whole,
+};
 use meshloom::pm::{Config, Simulation, fingerprint};
 use meshloom::{Context, Error};
 use serde_json::Value;
@@ -136,20 +137,11 @@ impl<'a> Outputs<'a> {
         Ok(None)
     }
 
-    /// Draws the density, projected along the last axis. All ranks call it.
-    pub fn picture(
-        &self,
-        comm: &Communicator,
-        config: &Config,
-        own: &Box3,
-        density: &[f32],
-    ) -> Result<Option<Sealed>, Error> {
+    /// Draws the density, of whose projection along the last axis `columns` are this rank's. All ranks call it.
+    pub fn picture(&self, comm: &Communicator, config: &Config, columns: &[f32]) -> Result<Option<Sealed>, Error> {
         let side = config.mesh as usize;
-        let depth = extent(own)[2] as usize;
-        let mean = |cells: &[f32]| (cells.iter().map(|&c| f64::from(c)).sum::<f64>() / side as f64) as f32;
-        let columns: Vec<f32> = density.chunks(depth.max(1)).map(mean).collect();
         // Each column has one owner, and rank 0 draws them all.
-        let Some(gathered) = comm.gather_v(0, &columns)? else { return Ok(None) };
+        let Some(gathered) = comm.gather_v(0, columns)? else { return Ok(None) };
         let grid = config.grid(comm.size())?;
         let mut map = vec![0.0f32; side * side];
         for (rank, columns) in gathered.iter().enumerate() {
