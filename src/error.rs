@@ -6,6 +6,7 @@ use crate::exchange::ExchangeError;
 use crate::fft::{FftError, TransformError};
 use crate::gpu::DeviceError;
 use crate::grid::LayoutError;
+use crate::inference::InferenceError;
 use crate::io::IoError;
 use crate::mesh::MeshError;
 use crate::operators::OperatorError;
@@ -14,6 +15,7 @@ use crate::points::ParticleError;
 use crate::points::fof::FofError;
 use crate::points::neighbors::NeighborError;
 use crate::points::sort::SortError;
+use crate::shallow_water::ShallowWaterError;
 
 /// An error of any layer. Messages say what happened and what to do about it.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +36,9 @@ pub enum Error {
     /// Friends-of-friends groups.
     #[error(transparent)]
     Fof(FofError),
+    /// An inference.
+    #[error(transparent)]
+    Inference(InferenceError),
     /// A file.
     #[error(transparent)]
     Io(#[from] IoError),
@@ -52,6 +57,9 @@ pub enum Error {
     /// Points and their attributes.
     #[error(transparent)]
     Particles(ParticleError),
+    /// The shallow-water model.
+    #[error(transparent)]
+    ShallowWater(ShallowWaterError),
     /// A simulation.
     #[error(transparent)]
     Simulation(SimulationError),
@@ -102,6 +110,18 @@ impl From<OperatorError> for Error {
             OperatorError::Fft(error) => error.into(),
             OperatorError::Mesh(error) => error.into(),
             error => Error::Operators(error),
+        }
+    }
+}
+
+impl From<InferenceError> for Error {
+    fn from(error: InferenceError) -> Self {
+        match error {
+            InferenceError::Device(error) => Error::Device(error),
+            InferenceError::Comm(error) => Error::Comm(error),
+            InferenceError::Io(error) => Error::Io(error),
+            InferenceError::Operators(error) => error.into(),
+            error => Error::Inference(error),
         }
     }
 }
@@ -163,6 +183,18 @@ impl From<SimulationError> for Error {
             SimulationError::Layout(error) => error.into(),
             SimulationError::Mesh(error) => error.into(),
             error => Error::Simulation(error),
+        }
+    }
+}
+
+impl From<ShallowWaterError> for Error {
+    fn from(error: ShallowWaterError) -> Self {
+        match error {
+            ShallowWaterError::Comm(error) => error.into(),
+            ShallowWaterError::Device(error) => error.into(),
+            ShallowWaterError::Io(error) => error.into(),
+            ShallowWaterError::Layout(error) => error.into(),
+            error => Error::ShallowWater(error),
         }
     }
 }

@@ -1017,8 +1017,13 @@ fn modes_are_scaled_by_the_square_of_their_number() {
         for parts in [[1, 1], [3, 1], [2, 2]] {
             let ranks = on_ranks::<f32, _>(&Setup::on(parts), &spec, |rank| {
                 let spectrum = rank.spectrum(&input);
-                rank.transform.scale_radially(&mut rank.recorder, &spectrum, &amplitudes).unwrap();
-                let short = rank.transform.scale_radially(&mut rank.recorder, &spectrum, &amplitudes[..1]);
+                let [table, short] = [amplitudes.len(), 1].map(|len| {
+                    let table = rank.recorder.gpu().array("amplitudes", len as u64).unwrap();
+                    rank.recorder.upload(&table, 0, &amplitudes[..len]).unwrap();
+                    table
+                });
+                rank.transform.scale_radially(&mut rank.recorder, &spectrum, &table).unwrap();
+                let short = rank.transform.scale_radially(&mut rank.recorder, &spectrum, &short);
                 assert!(short.is_err() || n == 1, "a table that is too short");
                 (rank.transform.spectrum_part(), rank.download(&spectrum))
             });

@@ -50,9 +50,19 @@ struct Found {
 }
 
 fn evaluate(ranks: usize, config: &Config, every: usize, noise: &[f64], loss: Loss) -> Found {
+    evaluate_with(&Options::from_env().unwrap(), ranks, config, every, (noise, loss))
+}
+
+fn evaluate_with(
+    options: &Options,
+    ranks: usize,
+    config: &Config,
+    every: usize,
+    (noise, loss): (&[f64], Loss),
+) -> Found {
     let n = config.particles;
     let noise: Vec<f32> = noise.iter().map(|&v| v as f32).collect();
-    let parts = launch(Launch::Threads(ranks), &Options::from_env().unwrap(), |mut context| {
+    let parts = launch(Launch::Threads(ranks), options, |mut context| {
         let rows: Vec<u64> = config.rows(ranks, context.comm.rank())?.collect();
         let own: Vec<f32> = rows.iter().flat_map(|&row| noise[row as usize..(row + n) as usize].to_vec()).collect();
         let mut gradient = Gradient::new(&mut context, config.clone(), every)?;
@@ -142,6 +152,43 @@ fn the_gradient_has_the_same_bits_everywhere() {
         let config = Config { grid, ..config.clone() };
         assert!(evaluate(ranks, &config, every, &noise, third_bin) == first, "{ranks} ranks, {grid:?}");
     }
+    // Of the force mesh, 384 KiB, a window holds a quarter of a component.
+    let small = Options { window_bytes: Some(32 << 10), ..Options::from_env().unwrap() };
+    for ranks in [1, 2] {
+        assert!(evaluate_with(&small, ranks, &config, 2, (&noise, third_bin)) == first, "{ranks} ranks, small windows");
+    }
+}
+
+/// A gradient that ran once plans nothing, allocates nothing, compiles nothing, and uploads nothing more.
+#[test]
+fn a_warmed_gradient_only_computes() {
+    // No other test of the process has this window, so nobody else allocates on this device meanwhile.
+    let options = Options { window_bytes: Some(1 << 20), ..Options::from_env().unwrap() };
+    let config = Config { particles: 8, mesh: 16, steps: 2, ..golden() };
+    launch(Launch::Threads(1), &options, |mut context| {
+        let own: Vec<f32> = white(512, 3).iter().map(|&v| v as f32).collect();
+        let (noise, by) = (context.gpu.array("noise", 512)?, context.gpu.array("by", 4096)?);
+        context.recorder.upload(&noise, 0, &own)?;
+        context.recorder.upload(&by, 0, &vec![0.5f32; 4096])?;
+        let mut gradient = Gradient::new(&mut context, config.clone(), 2)?;
+        let mut seen = Vec::new();
+        for _ in 0..3 {
+            let found = gradient.evaluate(&mut context, Noise::Device(&noise), |observer, context| {
+                observer.add_density(context, &by)?;
+                Ok::<_, SimulationError>(1.0)
+            })?;
+            assert!(found.cosmology.omega_m.is_finite());
+            seen.push((context.gpu.allocations(), context.gpu.compiled(), context.recorder.counts()));
+        }
+        let [_, (allocations, compiled, before), (later_allocations, later_compiled, after)] = seen[..] else {
+            unreachable!()
+        };
+        assert_eq!((later_allocations, later_compiled), (allocations, compiled));
+        // Lost particles, the parameters' products, and whether the results are finite.
+        assert_eq!((after.uploads - before.uploads, after.downloads - before.downloads), (0, 3));
+        Ok::<_, Error>(())
+    })
+    .unwrap();
 }
 
 /// A run of the f64 reference, and a loss of its density.
@@ -275,6 +322,14 @@ fn what_has_no_gradient_is_an_error() {
             Ok::<_, SimulationError>(0.0)
         });
         assert!(matches!(wrong.err(), Some(SimulationError::Loss { .. })));
+        // The noise has a finite cotangent, the amplitude does not: A_s is some 1e-9, and products are f32.
+        let steep = gradient.evaluate(&mut context, Noise::Seed, |observer, context| {
+            let count = observer.cotangents().positions().len() as usize;
+            let steep: Vec<f32> = (0..count).map(|i| 1e31 * (i % 7) as f32).collect();
+            context.recorder.upload(observer.cotangents().positions(), 0, &steep)?;
+            Ok::<_, SimulationError>(0.0)
+        });
+        assert!(matches!(steep.err(), Some(SimulationError::Loss { what: "a derivative of the loss" })));
         let few = gradient.evaluate(&mut context, Noise::Seed, |observer, context| {
             let spectrum = observer.run().power(context)?;
             observer.add_power(context, &spectrum, &[1.0])?;

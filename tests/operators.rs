@@ -475,3 +475,58 @@ fn one_number_counts_for_all_places() {
         }
     }
 }
+
+#[test]
+fn constants_are_arguments_that_are_not_varied() {
+    on_grid([1, 1], &options()[0], |worker| {
+        let cells = Leaf::cells(&regular(worker, [3, 4, 5]));
+        let space = |names: &[&str]| Space::new(names.iter().map(|name| (*name, cells.clone())));
+        let (x, weights) = (random_field(worker, &space(&["x"])?, 1)?, random_field(worker, &space(&["w"])?, 2)?);
+        let others = random_field(worker, &space(&["w"])?, 3)?;
+        let with = |text: &str, domain: &Space, constants: &Field, result: &str| {
+            Ok::<_, OperatorError>(Model::new(PointwiseOperator::wgsl_with(text, "f", domain, constants, result)?))
+        };
+        // The constant comes first among the arguments, the argument has another name than the leaf.
+        let first = with("fn f(w: f32, z: f32) -> f32 { return w * exp(z); }", &space(&["x"])?, &weights, "y")?;
+        let second = with("fn f(y: f32, w: f32) -> f32 { return y * y + w; }", first.target(), &others, "y")?;
+        let third = with("fn f(x: f32, w: f32) -> f32 { return x / (2.0 + w); }", &space(&["x"])?, &others, "z")?;
+        let model = first.then(&second)?.zip(&third)?;
+        assert!(model.is_pointwise());
+        assert_eq!(model.domain().names().collect::<Vec<_>>(), ["x"]);
+        check_adjoint(worker, &model, &x)?;
+        let check = check_derivative(worker, &model, &x, &x)?;
+        assert!((check.order.unwrap() - 2.0).abs() < 0.2, "{check}");
+        let value = model.value(worker, &x)?;
+        let (found, x) = (host(worker, &value)?, host(worker, &x)?);
+        let (fixed, others) = (host(worker, &weights)?, host(worker, &others)?);
+        for n in 0..60 {
+            let (x, w, v) = (x["x"][n], fixed["w"][n], others["w"][n]);
+            let wanted = [(w * x.exp()).powi(2) + v, x / (2.0 + v)];
+            for (found, wanted) in [found["y"][n], found["z"][n]].into_iter().zip(wanted) {
+                assert!((found - wanted).abs() < 16.0 * f64::from(f32::EPSILON) * 10.0, "{found} {wanted}");
+            }
+        }
+        let clash = with("fn f(w: f32, v: f32) -> f32 { return w * v; }", &space(&["v", "w"])?, &weights, "y");
+        assert!(clash.is_err(), "a leaf of the domain and a constant have one name");
+        Ok(())
+    });
+}
+
+#[test]
+fn pointwise_functions_meet_behind_other_operators() {
+    on_grid([1, 1], &options()[0], |worker| {
+        let cells = Space::of("x", Leaf::cells(&regular(worker, [4, 5, 6])))?;
+        let stencil = Model::new(Stencil::new(worker, &cells, &[([0, 0, 1], 0.5), ([0, 0, 0], -0.5)])?);
+        let square = pointwise("fn f(x: f32) -> f32 { return x * x; }", &cells, "y")?;
+        let grown = pointwise("fn f(x: f32) -> f32 { return exp(x); }", &cells, "z")?;
+        let end = stencil.then(&square)?.then(&grown)?;
+        let both = end.then(&square.then(&stencil)?)?;
+        assert_eq!(end.cost().apply.passes, stencil.cost().apply.passes + 1);
+        assert_eq!(both.cost().apply.passes, 2 * stencil.cost().apply.passes + 1);
+        assert!(matches!(end.parted(), [Some(_), Some(_)]) && matches!(both.parted(), [Some(_), None]));
+        let x = random_field(worker, &cells, 1)?;
+        check_adjoint(worker, &both, &x)?;
+        check_derivative(worker, &both, &x, &x)?;
+        Ok(())
+    });
+}

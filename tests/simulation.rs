@@ -29,6 +29,16 @@ fn noise_of(simulation_rows: impl Iterator<Item = u64>, n: u64, noise: &[f32]) -
     simulation_rows.flat_map(|row| noise[row as usize..(row + n) as usize].to_vec()).collect()
 }
 
+/// Checks that `means` are those of columns of `m` cells; sums of 32 and of these round once for each term.
+fn are_means(means: &[f32], cells: &[f32], m: usize) {
+    assert_eq!(means.len() * m, cells.len());
+    for (&mean, cells) in means.iter().zip(cells.chunks(m)) {
+        let want = cells.iter().map(|&cell| f64::from(cell)).sum::<f64>() / m as f64;
+        let rounding = (32 + m / 32 + 2) as f64 * 2f64.powi(-24);
+        assert!((f64::from(mean) - want).abs() <= rounding * want, "{mean} {want}");
+    }
+}
+
 fn run(options: &Options, ranks: usize, config: &Config, noise: Option<&[f32]>) -> End {
     let (n, m) = (config.particles, config.mesh as usize);
     let parts = launch(Launch::Threads(ranks), options, |mut context| {
@@ -39,7 +49,9 @@ fn run(options: &Options, ranks: usize, config: &Config, noise: Option<&[f32]>) 
         simulation.run(&mut context, |_, _, _| Ok::<_, Error>(()))?;
         let state = simulation.phase_space(&mut context)?;
         let rows: Vec<u64> = simulation.rows().collect();
-        Ok::<_, Error>((rows, state, simulation.density(&mut context)?, simulation.power(&mut context)?))
+        let density = simulation.density(&mut context)?;
+        are_means(&simulation.projected_density(&mut context)?, &density.1, m);
+        Ok::<_, Error>((rows, state, density, simulation.power(&mut context)?))
     })
     .unwrap();
     let mut end = End {
@@ -396,27 +408,28 @@ fn noise_on_the_device_is_that_of_the_host_to_the_last_bit() {
     let gpu = Gpu::open(&Options::from_env().unwrap(), 0).unwrap();
     let mut recorder = Recorder::new(&gpu).unwrap();
     // Parts of small and of the largest lattices, whose sites take more than a word; nothing; one site.
-    for (seed, side, own) in [
-        (1, 64, [0..64, 0..64, 0..64]),
-        (u64::MAX, 16384, [16381..16384, 16300..16384, 15000..16384]),
-        (0x1234_5678_9abc_def0, 65536, [65535..65536, 65530..65536, 1..65536]),
-        (7, 100, [3..3, 0..100, 0..100]),
-        (7, 1, [0..1, 0..1, 0..1]),
+    for (seed, shape, own) in [
+        (1, [64; 3], [0..64, 0..64, 0..64]),
+        (u64::MAX, [16384; 3], [16381..16384, 16300..16384, 15000..16384]),
+        (0x1234_5678_9abc_def0, [65536; 3], [65535..65536, 65530..65536, 1..65536]),
+        (7, [100; 3], [3..3, 0..100, 0..100]),
+        (5, [1, 7, 100_000_000], [0..1, 2..4, 99_999_000..100_000_000]),
+        (7, [1; 3], [0..1, 0..1, 0..1]),
     ] {
         let out = gpu.array::<f32>("noise", volume(&own)).unwrap();
-        device_white_noise(&mut recorder, seed, side, &own, &out).unwrap();
+        device_white_noise(&mut recorder, seed, shape, &own, &out).unwrap();
         let got = recorder.download(&out, 0, out.len()).unwrap();
         let [x, y, z] = own.clone();
         let mut want = vec![0.0; out.len() as usize];
-        let rows = x.flat_map(|i| y.clone().map(move |j| (i * side + j) * side + z.start));
+        let rows = x.flat_map(|i| y.clone().map(move |j| (i * shape[1] + j) * shape[2] + z.start));
         let length = (own[2].end - own[2].start) as usize;
         rows.zip(want.chunks_mut(length)).for_each(|(first, row)| fill_white_noise(seed, first, row));
         let differs = got.iter().zip(&want).position(|(got, want)| got.to_bits() != want.to_bits());
         assert_eq!(differs, None, "{} {}", got[differs.unwrap_or(0)], want[differs.unwrap_or(0)]);
     }
     let out = gpu.array::<f32>("noise", 8).unwrap();
-    for (side, own) in [(65537, [0..2, 0..2, 0..2]), (2, [1..3, 0..2, 0..2]), (2, [0..1, 0..2, 0..2])] {
-        let refused = device_white_noise(&mut recorder, 1, side, &own, &out);
+    for (shape, own) in [([65537; 3], [0..2, 0..2, 0..2]), ([2; 3], [1..3, 0..2, 0..2]), ([2; 3], [0..1, 0..2, 0..2])] {
+        let refused = device_white_noise(&mut recorder, 1, shape, &own, &out);
         assert!(matches!(refused, Err(DeviceError::Misuse { .. })), "{refused:?}");
     }
 }

@@ -1,29 +1,10 @@
 // The gradient, by a particle's position, of what it reads: the sum over its nodes of the derivative of their weights * value(node).
 //
 // `value(node, by)` is defined where this is imported: what element `node` of the meshes counts for the particle whose cotangent is `by`.
-// Derivatives are per cell: those of the windows in window.wgsl. That of cloud in cell jumps where a particle lies on a node; it is the one
-// for positions above it. Particles that paint.wgsl would refuse have none. The sum runs over x, then y, then z, as in interpolate.wgsl.
+// Derivatives are those in slope.wgsl. Particles that paint.wgsl would refuse have none. The sum runs over x, then y, then z, as in
+// interpolate.wgsl.
 
-/// The derivative of weight() by the position.
-#if !tsc
-#if !pcs
-fn slope(at: f32, n: i32) -> f32 { return select(1.0, -1.0, n == 0); }
-#endif
-#endif
-#if tsc
-fn slope(at: f32, n: i32) -> f32 {
-    let side = select(1.0, -1.0, n == 0);
-    return select(side * (0.5 + side * at), -2.0 * at, n == 1);
-}
-#endif
-#if pcs
-fn slope(at: f32, n: i32) -> f32 {
-    let rising = n == 1 || n == 3;
-    let x = select(1.0 - at, at, rising);
-    let found = select(0.5 * x * x, x * (1.5 * x - 2.0), n == 1 || n == 2);
-    return select(-found, found, rising);
-}
-#endif
+#import mesh::slope
 
 fn slopes(at: Located, by: vec3<f32>) -> vec3<f32> {
     var sum = vec3<f32>(0.0);

@@ -190,7 +190,7 @@ fn each(site: u32) {
     let k = params.first.z + site % params.local.z;
     let j = params.first.y + site / params.local.z % params.local.y;
     let i = params.first.x + site / params.local.z / params.local.y;
-    let index = add(product(i * params.side + j, params.side), Wide(k, 0u));
+    let index = add(product(i * params.shape.x + j, params.shape.y), Wide(k, 0u));
     let words = philox(vec4<u32>(index.low, index.high, 0u, 0u), params.seed);
     // Times 2^56.
     let square = right(minus_two_ln(uniform_number(words.x, words.y)), 1u);

@@ -8,7 +8,7 @@
 //! for each sum of a workgroup, of which there are 4096 at most. Between ranks go one word and two words per sum, of each batch, by trees.
 
 use super::ExchangeError;
-use super::collectives::{all_reduce, all_reduce_wide};
+use super::short_collectives::{all_reduce, all_reduce_wide};
 use crate::comm::{Communicator, Op};
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, RawArray, Recorder};
 
@@ -114,6 +114,7 @@ fn magnitude(product: bool) -> KernelSource {
         .params::<SumParams>()
         .module("exchange::term", include_str!("../../shaders/exchange/term.wgsl"))
         .flag("product", product)
+        .flag("magnitude", false)
 }
 
 fn accumulate(product: bool, binned: bool, local: bool) -> KernelSource {
@@ -122,9 +123,15 @@ fn accumulate(product: bool, binned: bool, local: bool) -> KernelSource {
         .module("exchange::term", include_str!("../../shaders/exchange/term.wgsl"))
         .module("gpu::fixed", FIXED)
         .flag("product", product)
+        .flag("magnitude", false)
         .flag("binned", binned)
         .flag("local", local)
         .constant("LOCAL", if binned { LOCAL } else { 1 })
+}
+
+/// The sum of magnitudes.
+fn accumulate_magnitudes() -> KernelSource {
+    accumulate(false, false, true).flag("magnitude", true)
 }
 
 fn value() -> KernelSource {
@@ -146,7 +153,7 @@ const FORMS: [[bool; 3]; 6] = [
 /// All kernels.
 pub(super) fn kernels() -> Vec<KernelSource> {
     let forms = FORMS.into_iter().map(|[product, binned, local]| accumulate(product, binned, local));
-    forms.chain([magnitude(false), magnitude(true), value()]).collect()
+    forms.chain([magnitude(false), magnitude(true), accumulate_magnitudes(), value()]).collect()
 }
 
 /// Elements of an invocation, of so many terms.
@@ -163,7 +170,21 @@ fn groups(recorder: &Recorder, count: u64) -> u64 {
 pub struct ExactSum {
     magnitude: [Kernel; 2],
     accumulate: [Kernel; 6],
+    accumulate_magnitudes: Kernel,
     value: Kernel,
+}
+
+/// One of several sums that are made at once.
+#[derive(Clone, Copy)]
+pub struct Summed<'a> {
+    /// The terms.
+    pub x: &'a Array<f32>,
+    /// What they are multiplied by; without it the sum is that of their magnitudes.
+    pub y: Option<&'a Array<f32>>,
+    /// Terms of all ranks.
+    pub total: u64,
+    /// Whether each rank has a part of the terms; otherwise every rank has all.
+    pub is_distributed: bool,
 }
 
 impl Default for ExactSum {
@@ -171,6 +192,7 @@ impl Default for ExactSum {
         ExactSum {
             magnitude: [false, true].map(|product| Kernel::trusted(magnitude(product))),
             accumulate: FORMS.map(|[product, binned, local]| Kernel::trusted(accumulate(product, binned, local))),
+            accumulate_magnitudes: Kernel::trusted(accumulate_magnitudes()),
             value: Kernel::trusted(value()),
         }
     }
@@ -266,26 +288,128 @@ impl ExactSum {
         Ok(())
     }
 
-    /// The sum of the products of two arrays of one length, `total` elements on all ranks of `comm` if there is one; NaN if a product is not
-    /// finite. Waits.
+    /// The sums in f64, one batch after the other; NaN in a batch of which a term is not finite. Waits.
     ///
     /// # Errors
     /// As [`record`](Self::record).
-    pub fn dot(
+    pub fn totals(
         &self,
         recorder: &mut Recorder,
         comm: Option<&Communicator>,
-        [x, y]: [&Array<f32>; 2],
-        total: u64,
+        terms: &Terms<'_>,
+    ) -> Result<Vec<f64>, ExchangeError> {
+        let words = self.integers(recorder, comm, terms)?;
+        let words = recorder.download(&words, 0, words.len())?;
+        let (most, sums) = words.split_at(terms.batches as usize);
+        let total = |(most, sum): (&u32, &[u32])| {
+            if *most >= f32::INFINITY.to_bits() {
+                return f64::NAN;
+            }
+            let exponent = (most >> 23) as i32 - 126 - terms.bits() as i32;
+            (u64::from(sum[1]) << 32 | u64::from(sum[0])) as i64 as f64 * 2f64.powi(exponent)
+        };
+        let most = most.iter().flat_map(|most| std::iter::repeat_n(most, terms.sums as usize));
+        Ok(most.zip(sums.chunks(2)).map(total).collect())
+    }
+
+    /// The only sum of terms, in f64; NaN if a term is not finite. Waits.
+    ///
+    /// # Errors
+    /// As [`record`](Self::record).
+    pub fn value(
+        &self,
+        recorder: &mut Recorder,
+        comm: Option<&Communicator>,
+        terms: &Terms<'_>,
     ) -> Result<f64, ExchangeError> {
-        let terms = Terms { x, y: Some(y), index: None, sums: 1, batches: 1, total };
-        let words = self.integers(recorder, comm, &terms)?;
-        let words = recorder.download(&words, 0, 3)?;
-        if words[0] >= f32::INFINITY.to_bits() {
-            return Ok(f64::NAN);
+        Ok(self.totals(recorder, comm, terms)?[0])
+    }
+
+    /// Several sums over all ranks of `comm`, who all call it; NaN for those with a term that is not finite. What small arrays hold comes along with them.
+    /// Waits for the device once on one rank, and twice on several, who meet in two reductions: whatever the number of sums.
+    ///
+    /// # Errors
+    /// As [`record`](Self::record).
+    pub fn several(
+        &self,
+        recorder: &mut Recorder,
+        comm: &Communicator,
+        sums: &[Summed<'_>],
+        small: &[&Array<f32>],
+    ) -> Result<(Vec<f64>, Vec<Vec<f32>>), ExchangeError> {
+        let count = sums.len() as u64;
+        let along: u64 = small.iter().map(|small| small.len()).sum();
+        if count + along == 0 {
+            return Ok((Vec::new(), vec![Vec::new(); small.len()]));
         }
-        let sum = (u64::from(words[2]) << 32 | u64::from(words[1])) as i64;
-        let exponent = (words[0] >> 23) as i32 - 126 - terms.bits() as i32;
-        Ok(sum as f64 * 2f64.powi(exponent))
+        // The greatest magnitudes, the sums, then what comes along.
+        let words = recorder.gpu().array::<u32>("exchange::sums", 3 * count + along)?;
+        recorder.clear(&words);
+        let mut end = 3 * count;
+        for small in small {
+            recorder.copy(&small.cast::<u32>()?, 0, &words, end, small.len())?;
+            end += small.len();
+        }
+        for (at, sum) in sums.iter().enumerate() {
+            let (params, arrays, groups) = sum.of(recorder, &words, [at as u64, count])?;
+            recorder.dispatch(&self.magnitude[usize::from(sum.y.is_some())], &arrays, &params, groups)?;
+        }
+        if count > 0 {
+            all_reduce(recorder, comm, &words, 0..count, Op::Max)?;
+        }
+        for (at, sum) in sums.iter().enumerate() {
+            let (params, arrays, groups) = sum.of(recorder, &words, [at as u64, count])?;
+            // Without indices there is one sum, which each workgroup adds for itself.
+            let kernel = if sum.y.is_some() { &self.accumulate[1] } else { &self.accumulate_magnitudes };
+            recorder.dispatch(kernel, &arrays, &params, groups)?;
+        }
+        let words = recorder.download(&words, 0, end)?;
+        let (sums_made, mut along) = words.split_at(3 * sums.len());
+        let small = small.iter().map(|small| {
+            let (own, rest) = along.split_at(small.len() as usize);
+            along = rest;
+            own.iter().map(|&bits| f32::from_bits(bits)).collect()
+        });
+        let small = small.collect();
+        let (magnitudes, words) = sums_made.split_at(sums.len());
+        let (pairs, _) = words.as_chunks::<2>();
+        let mut integers: Vec<u64> = pairs.iter().map(|&[low, high]| u64::from(high) << 32 | u64::from(low)).collect();
+        if comm.size() > 1 && count > 0 {
+            let mut parts: Vec<u64> =
+                integers.iter().zip(sums).filter(|(_, sum)| sum.is_distributed).map(|(&integer, _)| integer).collect();
+            comm.all_reduce(&mut parts, Op::Sum)?;
+            let distributed = integers.iter_mut().zip(sums).filter(|(_, sum)| sum.is_distributed);
+            distributed.zip(parts).for_each(|((integer, _), part)| *integer = part);
+        }
+        let value = |((&most, &integer), sum): ((&u32, &u64), &Summed<'_>)| {
+            if most >= f32::INFINITY.to_bits() {
+                return f64::NAN;
+            }
+            let exponent = (most >> 23) as i32 - 126 - bits_for(sum.total) as i32;
+            integer as i64 as f64 * 2f64.powi(exponent)
+        };
+        Ok((magnitudes.iter().zip(&integers).zip(sums).map(value).collect(), small))
+    }
+}
+
+impl<'a> Summed<'a> {
+    /// Parameters, arrays and workgroups of the sum with number `at` of `count`.
+    fn of<'b>(
+        &self,
+        recorder: &Recorder,
+        words: &'b Array<u32>,
+        [at, count]: [u64; 2],
+    ) -> Result<(SumParams, Vec<&'b RawArray>, u64), DeviceError>
+    where
+        'a: 'b,
+    {
+        let Summed { x, y, total, .. } = *self;
+        let terms = Terms { x, y, index: None, sums: 1, batches: 1, total };
+        terms.check()?;
+        let params = SumParams { most: at as u32, start: (count + 2 * at) as u32, ..terms.params(recorder, 0) };
+        let mut arrays = vec![x.raw()];
+        arrays.extend(y.map(Array::raw));
+        arrays.push(words.raw());
+        Ok((params, arrays, groups(recorder, terms.count())))
     }
 }

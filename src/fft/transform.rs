@@ -413,7 +413,7 @@ impl<T: Value> Transform<T> {
         Ok(())
     }
 
-    /// Records `spectrum *= amplitudes[|m|^2]`, with the mode numbers `m` (`|m_i| <= n_i / 2`) of a cubic mesh; single
+    /// Records `spectrum *= amplitudes[|m|^2]`, a table on the device, with the mode numbers `m` (`|m_i| <= n_i / 2`) of a cubic mesh; single
     /// precision, one field.
     ///
     /// # Errors
@@ -422,7 +422,7 @@ impl<T: Value> Transform<T> {
         &self,
         recorder: &mut Recorder,
         spectrum: &Array<[f32; 2]>,
-        amplitudes: &[f32],
+        amplitudes: &Array<f32>,
     ) -> Result<(), DeviceError> {
         self.radial.scale(recorder, spectrum, self.plan.spec.modes, &self.plan.spectrum, amplitudes)
     }

@@ -10,6 +10,7 @@
 mod axpby;
 mod error;
 mod fixed_point;
+mod force_tangent;
 mod kick_drift;
 mod mode_binner;
 mod mode_bins;
@@ -25,11 +26,9 @@ mod window;
 
 pub use axpby::Axpby;
 pub use error::MeshError;
+pub use force_tangent::ForceTangent;
 pub use kick_drift::KickDrift;
 pub use mode_binner::{ModeBinner, Modes};
-// For tests that compile all kernels.
-#[doc(hidden)]
-pub use painter::wide_kernels;
 pub use painter::{Painter, UNITS};
 pub use particles::{Lattice, Mesh, Particles};
 pub use points_in_cells::PointsInCells;
@@ -42,8 +41,19 @@ pub use window::Window;
 
 use crate::gpu::KernelSource;
 
+/// The kernels for devices that add to integers of 64 bits, for tests that compile all kernels.
+#[doc(hidden)]
+pub fn wide_kernels() -> Vec<KernelSource> {
+    [painter::wide_kernels(), value_painter::wide_kernels()].concat()
+}
+
 /// The kernels of the room in all forms.
 pub(crate) fn kernels() -> Vec<KernelSource> {
     let particles = painter::kernels().into_iter().chain(kick_drift::kernels()).chain(value_painter::kernels());
-    particles.chain(position_adjoint::kernels()).chain(axpby::kernels()).chain(mode_binner::kernels()).collect()
+    particles
+        .chain(position_adjoint::kernels())
+        .chain(force_tangent::kernels())
+        .chain(axpby::kernels())
+        .chain(mode_binner::kernels())
+        .collect()
 }

@@ -236,6 +236,7 @@ pub(super) fn particle_kernel(label: &str, text: &'static str, window: Window) -
     KernelSource::new(label, text)
         .module("mesh::particle", include_str!("../../shaders/mesh/particle.wgsl"))
         .module("mesh::interpolate", include_str!("../../shaders/mesh/interpolate.wgsl"))
+        .module("mesh::slope", include_str!("../../shaders/mesh/slope.wgsl"))
         .module("mesh::window", include_str!("../../shaders/mesh/window.wgsl"))
         .flag("tsc", window == Window::Tsc)
         .flag("pcs", window == Window::Pcs)

@@ -4,7 +4,7 @@ use super::particles::{Mesh, ParticleParams, Particles, checked, holds, particle
 use super::window::Window;
 use crate::exchange::ghost_cells::{Cells, GhostCells};
 use crate::exchange::{ExactSum, ExchangeError, FIXED, GridComms, bits_for};
-use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
+use crate::gpu::{Array, DeviceError, Element, Kernel, KernelSource, Recorder};
 use crate::grid::{extent, volume};
 
 crate::gpu::kernel_params! {
@@ -37,17 +37,39 @@ pub struct PaintedValues<'a> {
 /// Shares are integers in units of the greatest value of all ranks, 2^-(62 - log2 of the particles) of it, so that the mesh is the same for
 /// any order of the particles and any number of ranks. On a GPU a CIC particle costs eight atomic additions of two words.
 pub struct ValuePainter {
-    displaced: Kernel,
-    in_cells: Kernel,
+    kernels: [Kernel; 3],
+    /// The same for devices that add to integers of 64 bits.
+    wide: [Kernel; 3],
     finish: Kernel,
     sum: ExactSum,
 }
 
-fn paint_kernel(window: Window, in_cells: bool) -> KernelSource {
+/// What is painted.
+#[derive(Clone, Copy, PartialEq)]
+enum Form {
+    /// Values of the sites of a lattice.
+    Displaced,
+    /// Values of points in cells.
+    InCells,
+    /// By how much units at the sites of a lattice change.
+    Tangent,
+}
+
+const FORMS: [Form; 3] = [Form::Displaced, Form::InCells, Form::Tangent];
+
+fn paint_kernel(window: Window, form: Form, wide: bool) -> KernelSource {
     let text = include_str!("../../shaders/mesh/paint_values.wgsl");
-    particle_kernel("mesh::paint_values", text, window)
+    let label = match (form == Form::Tangent, wide) {
+        (false, false) => "mesh::paint_values",
+        (false, true) => "mesh::paint_values_wide",
+        (true, false) => "mesh::paint_tangent",
+        (true, true) => "mesh::paint_tangent_wide",
+    };
+    particle_kernel(label, text, window)
         .params::<ParticleParams>()
-        .flag("in_cells", in_cells)
+        .flag("in_cells", form == Form::InCells)
+        .flag("tangent", form == Form::Tangent)
+        .flag("wide", wide)
         .module("gpu::fixed", FIXED)
 }
 
@@ -60,17 +82,21 @@ fn finish_kernel() -> KernelSource {
 /// All kernels, for all windows.
 pub(super) fn kernels() -> Vec<KernelSource> {
     let windows = [Window::Cic, Window::Tsc, Window::Pcs].into_iter();
-    windows
-        .flat_map(|window| [false, true].map(|in_cells| paint_kernel(window, in_cells)))
-        .chain([finish_kernel()])
-        .collect()
+    windows.flat_map(|window| FORMS.map(|form| paint_kernel(window, form, false))).chain([finish_kernel()]).collect()
+}
+
+/// The kernels for devices that add to integers of 64 bits, for all windows.
+pub(super) fn wide_kernels() -> Vec<KernelSource> {
+    let windows = [Window::Cic, Window::Tsc, Window::Pcs].into_iter();
+    windows.flat_map(|window| FORMS.map(|form| paint_kernel(window, form, true))).collect()
 }
 
 impl ValuePainter {
     /// A painter with this window.
     pub fn new(window: Window) -> Self {
-        let [displaced, in_cells] = [false, true].map(|in_cells| Kernel::trusted(paint_kernel(window, in_cells)));
-        ValuePainter { displaced, in_cells, finish: Kernel::trusted(finish_kernel()), sum: ExactSum::default() }
+        let [kernels, wide] =
+            [false, true].map(|wide| FORMS.map(|form| Kernel::trusted(paint_kernel(window, form, wide))));
+        ValuePainter { kernels, wide, finish: Kernel::trusted(finish_kernel()), sum: ExactSum::default() }
     }
 
     /// `out` from element `start` on (this rank's own cells, C order) = the mesh of `painted`, with what other ranks paint on these cells; NaN
@@ -88,9 +114,48 @@ impl ValuePainter {
         (out, start): (&Array<f32>, u64),
     ) -> Result<(), ExchangeError> {
         const WHAT: &str = "ValuePainter::paint";
-        let PaintedValues { particles, values, first, total } = painted;
+        let PaintedValues { particles, values, first, .. } = painted;
         checked(WHAT, &particles, mesh)?;
         holds(WHAT, "values", values, first.saturating_add(particles.len()))?;
+        let form = if matches!(particles, Particles::InCells { .. }) { Form::InCells } else { Form::Displaced };
+        self.record(recorder, comms, (mesh, ghosts), (form, painted), (out, start))
+    }
+
+    /// `out` (this rank's own cells, C order) = by how much the mesh that units at the particles of a lattice paint changes where these move by the
+    /// vectors `painted.values`, all along x, then y, then z: the tangent of [`Painter::paint`](super::Painter::paint), and the transpose of
+    /// [`PositionAdjoint::paint`](super::PositionAdjoint::paint). Otherwise as [`paint`](Self::paint).
+    ///
+    /// # Errors
+    /// As [`paint`](Self::paint); [`DeviceError::Misuse`] for points in cells, or another first value than 0.
+    pub fn paint_tangent(
+        &self,
+        recorder: &mut Recorder,
+        comms: &mut GridComms,
+        (mesh, ghosts): (&Mesh, &GhostCells),
+        painted: PaintedValues<'_>,
+        out: &Array<f32>,
+    ) -> Result<(), ExchangeError> {
+        const WHAT: &str = "ValuePainter::paint_tangent";
+        let PaintedValues { particles, values, first, .. } = painted;
+        checked(WHAT, &particles, mesh)?;
+        holds(WHAT, "vectors", values, particles.len().saturating_mul(3))?;
+        if first != 0 || matches!(particles, Particles::InCells { .. }) {
+            let why = format!("vectors from element {first} on; give those of the sites of a lattice, from 0 on");
+            return Err(DeviceError::Misuse { what: WHAT.into(), why }.into());
+        }
+        self.record(recorder, comms, (mesh, ghosts), (Form::Tangent, painted), (out, 0))
+    }
+
+    fn record(
+        &self,
+        recorder: &mut Recorder,
+        comms: &mut GridComms,
+        (mesh, ghosts): (&Mesh, &GhostCells),
+        (form, painted): (Form, PaintedValues<'_>),
+        (out, start): (&Array<f32>, u64),
+    ) -> Result<(), ExchangeError> {
+        const WHAT: &str = "ValuePainter";
+        let PaintedValues { particles, values, first, total } = painted;
         holds(WHAT, "results", out, start.saturating_add(volume(&mesh.layout.own)))?;
         if *ghosts.layout() != mesh.layout {
             let why = format!("ghosts of {:?} for a mesh of {:?}", ghosts.layout(), mesh.layout);
@@ -101,23 +166,36 @@ impl ValuePainter {
         self.sum.magnitude(recorder, Some(comms.world()), values, &most)?;
         let cells = gpu.array::<u32>("mesh::cells", 2 * mesh.layout.len())?;
         recorder.clear(&cells);
-        let bits = bits_for(total);
+        let bits = match form {
+            // A share is the sum over three axes of a movement in cells times a slope, which is 1 at most.
+            Form::Tangent => bits_for(total.saturating_mul(3)) as i32 - exponent_above(mesh),
+            _ => bits_for(total) as i32,
+        };
         let mut geometry = particles.geometry(mesh, &mesh.layout);
-        (geometry.local[3], geometry.sites[3]) = (bits, first as u32);
+        (geometry.local[3], geometry.sites[3]) = (bits as u32, first as u32);
+        let number = FORMS.iter().position(|other| *other == form).unwrap_or(0);
+        let (kernel, target) = match recorder.gpu().capabilities().atomic_u64 {
+            true => (&self.wide[number], cells.raw().seen_as(Element::U64)),
+            false => (&self.kernels[number], cells.raw().clone()),
+        };
         let mut arrays = particles.arrays();
-        arrays.extend([values.raw(), most.raw(), cells.raw()]);
-        let kernel = if matches!(particles, Particles::InCells { .. }) { &self.in_cells } else { &self.displaced };
+        arrays.extend([values.raw(), most.raw(), &target]);
         recorder.each::<ParticleParams>(kernel, &arrays, &geometry, particles.len())?;
         ghosts.reduce(recorder, comms, &cells, Cells::Wide)?;
         let (own, [i, j, k]) = (extent(&mesh.layout.own), mesh.layout.strides());
         let params = PaintedParams {
             own: [own[0], own[1], own[2], 0].map(|n| n as u32),
             origin: [mesh.layout.offset(), i, j, k].map(|n| n as u32),
-            bits,
+            bits: bits as u32,
             start: start as u32,
             padding: [0; 2],
         };
         recorder.each(&self.finish, &[cells.raw(), most.raw(), out.raw()], &params, volume(&mesh.layout.own))?;
         Ok(())
     }
+}
+
+/// The least power of two that is not below the cells of `mesh` in a unit of length, along any axis, as an exponent.
+fn exponent_above(mesh: &Mesh) -> i32 {
+    mesh.cell.iter().map(|cell| (1.0 / cell).log2().ceil() as i32).max().unwrap_or(0)
 }

@@ -56,7 +56,7 @@ impl Linear for Replicate {
     }
 
     fn forward(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
-        let (_, recorder, comm) = worker.sums();
+        let (_, recorder, comm) = worker.exact_sum();
         Ok(all_gather(recorder, comm, x.single()?, y.single()?)?)
     }
 
@@ -123,7 +123,7 @@ impl Linear for SumOverRanks {
     }
 
     fn forward(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
-        let (len, (_, recorder, comm)) = (self.len(), worker.sums());
+        let (len, (_, recorder, comm)) = (self.len(), worker.exact_sum());
         recorder.copy(x.single()?, 0, y.single()?, 0, len)?;
         Ok(all_reduce(recorder, comm, y.single()?, 0..len, Op::Sum)?)
     }

@@ -35,6 +35,13 @@ impl Model {
         if let (Some(first), Some(second)) = (self.0.as_pointwise(), next.0.as_pointwise()) {
             return Ok(Model::new(PointwiseOperator::new(first.then(second)?)));
         }
+        // Steps one by one, so that pointwise functions meet.
+        if let Some([first, last]) = next.0.parted() {
+            return self.then(&first)?.then(&last);
+        }
+        if let ([Some(before), Some(last)], true) = (self.parted(), next.is_pointwise()) {
+            return before.then(&last.then(next)?);
+        }
         Ok(Model::new(Then { first: self.0.clone(), second: next.0.clone() }))
     }
 
@@ -201,6 +208,10 @@ impl Differentiable for Then {
 
     fn cost(&self) -> OperatorCost {
         self.first.cost() + self.second.cost()
+    }
+
+    fn parted(&self) -> Option<[Model; 2]> {
+        Some([&self.first, &self.second].map(|model| Model(model.clone())))
     }
 }
 

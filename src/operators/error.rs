@@ -67,6 +67,14 @@ pub enum OperatorError {
         /// What is wrong with its text.
         error: PointwiseError,
     },
+    /// What an operator fails with that is made elsewhere.
+    #[error("operator `{operator}`: {error}")]
+    Failed {
+        /// The operator.
+        operator: String,
+        /// Its own error.
+        error: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// A transform.
     #[error(transparent)]
     Fft(FftError),
@@ -105,6 +113,13 @@ impl OperatorError {
 
     pub(super) fn invalid(operator: &str, why: impl Into<String>) -> Self {
         OperatorError::Invalid { operator: operator.into(), why: why.into() }
+    }
+}
+
+impl OperatorError {
+    /// The error of an operator that is made elsewhere.
+    pub fn failed(operator: &str, error: impl std::error::Error + Send + Sync + 'static) -> Self {
+        OperatorError::Failed { operator: operator.into(), error: Box::new(error) }
     }
 }
 

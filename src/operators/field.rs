@@ -82,7 +82,7 @@ impl Field {
         &self.contents
     }
 
-    pub(super) fn contents_mut(&mut self) -> &mut [Contents] {
+    pub(crate) fn contents_mut(&mut self) -> &mut [Contents] {
         &mut self.contents
     }
 
@@ -105,7 +105,7 @@ impl Field {
     }
 
     /// The array of the only leaf.
-    pub(super) fn single(&self) -> Result<&Array<f32>, OperatorError> {
+    pub(crate) fn single(&self) -> Result<&Array<f32>, OperatorError> {
         match &self.contents[..] {
             [Contents::Device(array)] => Ok(array),
             _ => Err(OperatorError::invalid("Field", format!("{} is not one leaf on the device", self.space))),
@@ -179,7 +179,7 @@ impl Field {
     }
 
     /// Handles on the leaves of `space`, which must be among this field's.
-    pub(super) fn part(&self, space: &Space, operator: &str) -> Result<Field, OperatorError> {
+    pub(crate) fn part(&self, space: &Space, operator: &str) -> Result<Field, OperatorError> {
         if let (true, true) = (space.len() == 1, self.space.len() == 1) {
             space.admits(&self.space, operator)?;
             return Ok(Field { space: space.clone(), contents: self.contents.clone() });
@@ -196,7 +196,7 @@ impl Field {
     }
 
     /// The same with the leaves of `other` in place of those of these names.
-    pub(super) fn with(mut self, other: &Field) -> Field {
+    pub(crate) fn with(mut self, other: &Field) -> Field {
         for (name, contents) in other.space.names().zip(&other.contents) {
             if let Some(at) = self.space.position(name) {
                 self.contents[at] = contents.clone();
@@ -206,7 +206,7 @@ impl Field {
     }
 
     /// Takes over parameters that were computed in a [`part`](Self::part) of it; arrays are shared anyway.
-    pub(super) fn put(&mut self, part: Field) {
+    pub(crate) fn put(&mut self, part: Field) {
         let single = self.space.len() == 1 && part.space.len() == 1;
         for (name, contents) in part.space.names().zip(part.contents) {
             if let Contents::Host(_) = contents {
@@ -219,7 +219,7 @@ impl Field {
     }
 
     /// The same arrays under the names of another space with the same leaves in the same order.
-    pub(super) fn renamed(&self, space: &Space) -> Field {
+    pub(crate) fn renamed(&self, space: &Space) -> Field {
         Field { space: space.clone(), contents: self.contents.clone() }
     }
 }

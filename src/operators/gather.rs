@@ -172,7 +172,7 @@ impl Linear for Gather {
             batches: to.batch,
             total: to.total() / to.batch,
         };
-        let (sum, recorder, comm) = worker.sums();
+        let (sum, recorder, comm) = worker.exact_sum();
         Ok(sum.record(recorder, to.is_distributed().then_some(comm), &terms, x.single()?)?)
     }
 

@@ -51,6 +51,11 @@ pub trait Differentiable {
     fn as_pointwise(&self) -> Option<&PointwiseMap> {
         None
     }
+
+    /// What it does first and what it does last, if it is two operators one after the other.
+    fn parted(&self) -> Option<[Model; 2]> {
+        None
+    }
 }
 
 /// The derivative of an operator at a point.
@@ -102,6 +107,17 @@ impl Model {
     /// What its calls cost this rank.
     pub fn cost(&self) -> OperatorCost {
         self.0.cost()
+    }
+
+    /// What comes before its last pointwise function, and that function: where it ends in one.
+    pub fn parted(&self) -> [Option<Model>; 2] {
+        if self.is_pointwise() {
+            return [None, Some(self.clone())];
+        }
+        match self.0.parted() {
+            Some([first, last]) if last.is_pointwise() => [Some(first), Some(last)],
+            _ => [Some(self.clone()), None],
+        }
     }
 
     /// Whether it is one kernel.

@@ -1,18 +1,21 @@
-//! A pointwise function between fields: which leaf is which argument. Pure.
+//! A pointwise function between fields: which leaf is which argument.
 
 use super::error::OperatorError;
+use super::field::Field;
 use super::leaf::{Leaf, Support};
 use super::pointwise::{Argument, Form, Pointwise, PointwiseError};
 use super::space::Space;
 use crate::fft::Values;
 
-/// A pointwise function whose arguments are the leaves of a domain, in order, and whose results are the leaves of a target.
+/// A pointwise function whose arguments are the leaves of a domain, in order, and then constants, and whose results are the leaves of a target.
 #[derive(Clone, Debug)]
 pub struct PointwiseMap {
     name: String,
     function: Pointwise,
     domain: Space,
     target: Space,
+    /// Fields that are arguments, but are not varied: handles.
+    constants: Vec<Field>,
 }
 
 /// Components of the values of a leaf, as a function sees them.
@@ -41,11 +44,7 @@ impl PointwiseMap {
     /// # Errors
     /// [`OperatorError::Pointwise`], [`OperatorError::Fit`] where leaves do not fit arguments or are at different places.
     pub fn new(name: &str, function: Pointwise, domain: &Space, result: &str) -> Result<Self, OperatorError> {
-        let Some(main) = main_of(domain.leaves().map(|(_, leaf)| leaf)) else {
-            return Err(OperatorError::invalid(name, "a pointwise function of no leaf has no places"));
-        };
-        let target = Leaf { values: Values::Real, components: function.width(), ..main.clone() };
-        let target = Space::of(result, target)?;
+        let target = target_of(name, &function, domain, result)?;
         Self::onto(name, function, domain, &target)
     }
 
@@ -54,26 +53,44 @@ impl PointwiseMap {
     /// # Errors
     /// As [`new`](Self::new).
     pub fn onto(name: &str, function: Pointwise, domain: &Space, target: &Space) -> Result<Self, OperatorError> {
-        let order = order(name, &function, domain)?;
+        Self::bound(name, function, domain, None, target)
+    }
+
+    /// The same with arguments that are `constants`, leaves of a field by their names.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn bound(
+        name: &str,
+        function: Pointwise,
+        domain: &Space,
+        constants: Option<&Field>,
+        target: &Space,
+    ) -> Result<Self, OperatorError> {
+        let named: Vec<&str> = constants.iter().flat_map(|field| field.space().names()).collect();
+        let order = order(name, &function, domain, &named)?;
         let map = PointwiseMap {
             name: name.into(),
             function: function.reordered(&order),
             domain: domain.clone(),
             target: target.clone(),
+            constants: constants.into_iter().cloned().collect(),
         };
         map.check()?;
         Ok(map)
     }
 
     fn check(&self) -> Result<(), OperatorError> {
-        let sides = [(&self.domain, self.function.arguments()), (&self.target, self.function.results())];
+        let given: Vec<(&str, &Leaf)> = self.domain.leaves().chain(self.constant_leaves()).collect();
+        let results: Vec<(&str, &Leaf)> = self.target.leaves().collect();
+        let sides = [(given, self.function.arguments()), (results, self.function.results())];
         let main = self.main();
-        for (side, (space, arguments)) in sides.into_iter().enumerate() {
-            if space.len() != arguments.len() {
-                let why = format!("{} leaves for {} values of the function", space.len(), arguments.len());
+        for (side, (leaves, arguments)) in sides.into_iter().enumerate() {
+            if leaves.len() != arguments.len() {
+                let why = format!("{} leaves for {} values of the function", leaves.len(), arguments.len());
                 return Err(OperatorError::invalid(&self.name, why));
             }
-            for ((leaf_name, leaf), argument) in space.leaves().zip(arguments) {
+            for ((leaf_name, leaf), argument) in leaves.into_iter().zip(arguments) {
                 let fault = |why: String| {
                     let (operator, leaf) = (self.name.clone(), leaf_name.to_string());
                     Err(OperatorError::Fit { operator, leaf, why })
@@ -126,12 +143,32 @@ impl PointwiseMap {
         &self.target
     }
 
-    /// The leaf at whose places it is computed.
-    pub fn main(&self) -> Option<&Leaf> {
-        main_of(self.domain.leaves().chain(self.target.leaves()).map(|(_, leaf)| leaf))
+    /// Fields that are arguments behind the leaves of the domain, and are not varied.
+    pub fn constants(&self) -> &[Field] {
+        &self.constants
     }
 
-    /// How the leaves of the domain and of the target lie.
+    fn constant_leaves(&self) -> impl Iterator<Item = (&str, &Leaf)> + Clone {
+        self.constants.iter().flat_map(|field| field.space().leaves())
+    }
+
+    /// The derivative times a vector: a function of the arguments, and of a tangent for each leaf of the domain.
+    pub fn jvp(&self) -> Pointwise {
+        self.function.jvp_by(self.domain.len())
+    }
+
+    /// A vector times the derivative: a function of the arguments, and of a cotangent for each leaf of the target.
+    pub fn vjp(&self) -> Pointwise {
+        self.function.vjp_by(self.domain.len())
+    }
+
+    /// The leaf at whose places it is computed.
+    pub fn main(&self) -> Option<&Leaf> {
+        let leaves = self.domain.leaves().chain(self.constant_leaves()).chain(self.target.leaves());
+        main_of(leaves.map(|(_, leaf)| leaf))
+    }
+
+    /// How the leaves of the domain and then the constants lie, and those of the target.
     pub fn forms(&self) -> [Vec<Form>; 2] {
         let single = self.main().is_none_or(is_single);
         let form = |leaf: &Leaf| match leaf.values {
@@ -139,7 +176,8 @@ impl PointwiseMap {
             Values::Real if is_single(leaf) && !single => Form::Uniform,
             Values::Real => Form::Apart,
         };
-        [&self.domain, &self.target].map(|space| space.leaves().map(|(_, leaf)| form(leaf)).collect())
+        let given = self.domain.leaves().chain(self.constant_leaves());
+        [given.map(|(_, leaf)| form(leaf)).collect(), self.target.leaves().map(|(_, leaf)| form(leaf)).collect()]
     }
 
     /// Values of a component of a leaf, and those of one batch.
@@ -151,7 +189,8 @@ impl PointwiseMap {
     pub fn identity(space: &Space) -> Option<Self> {
         let argument = |(name, leaf): (&str, &Leaf)| Argument { name: name.into(), width: width(leaf) };
         let function = Pointwise::identity(space.leaves().map(argument).collect());
-        let map = PointwiseMap { name: "identity".into(), function, domain: space.clone(), target: space.clone() };
+        let (domain, target) = (space.clone(), space.clone());
+        let map = PointwiseMap { name: "identity".into(), function, domain, target, constants: Vec::new() };
         map.check().ok().map(|()| map)
     }
 
@@ -161,10 +200,10 @@ impl PointwiseMap {
     /// [`OperatorError::Fit`] when `next` takes something else.
     pub fn then(&self, next: &PointwiseMap) -> Result<Self, OperatorError> {
         next.domain.admits(&self.target, &next.name)?;
-        let from: Vec<usize> = (0..next.domain.len()).collect();
-        let function = self.function.followed_by(&next.function, &from);
+        let function = self.function.followed_by(&next.function);
         let name = format!("{} -> {}", self.name, next.name);
-        Ok(PointwiseMap { name, function, domain: self.domain.clone(), target: next.target.clone() })
+        let constants = [&self.constants[..], &next.constants].concat();
+        Ok(PointwiseMap { name, function, domain: self.domain.clone(), target: next.target.clone(), constants })
     }
 
     /// Both, of the leaves of both; leaves of one name are one. None where they are functions of different places.
@@ -176,20 +215,25 @@ impl PointwiseMap {
         let domain = self.domain.joined(&other.domain, &name)?;
         let target =
             Space::new(self.target.leaves().chain(other.target.leaves()).map(|(name, leaf)| (name, leaf.clone())))?;
-        let shared: Vec<Option<usize>> = other.domain.names().map(|name| self.domain.position(name)).collect();
+        let own = |name: &str| self.domain.position(name);
+        let fixed = |map: &PointwiseMap| map.constant_leaves().count();
+        let shared: Vec<Option<usize>> =
+            other.domain.names().map(own).chain(std::iter::repeat_n(None, fixed(other))).collect();
         let function = self.function.beside(&other.function, &shared);
-        let names: Vec<&str> = self
-            .domain
-            .names()
-            .chain(other.domain.names().filter(|name| self.domain.position(name).is_none()))
-            .collect();
-        let place = |name: &str| names.iter().position(|other| *other == name);
-        let order: Vec<usize> = domain.names().filter_map(place).collect();
+        // Arguments as they are now: by their name in the domain, constants without one.
+        let more = other.domain.names().filter(|name| own(name).is_none()).map(Some);
+        let unnamed = |map: &PointwiseMap| std::iter::repeat_n(None, fixed(map));
+        let names: Vec<Option<&str>> =
+            self.domain.names().map(Some).chain(unnamed(self)).chain(more).chain(unnamed(other)).collect();
+        let place = |name: &str| names.iter().position(|other| *other == Some(name));
+        let unnamed = (0..names.len()).filter(|&at| names[at].is_none());
+        let order: Vec<usize> = domain.names().filter_map(place).chain(unnamed).collect();
         let results: Vec<&str> = self.target.names().chain(other.target.names()).collect();
         let place = |name: &str| results.iter().position(|other| *other == name);
         let kept: Vec<usize> = target.names().filter_map(place).collect();
         let function = function.reordered(&order).with_results(&kept);
-        let map = PointwiseMap { name, function, domain, target };
+        let constants = [&self.constants[..], &other.constants].concat();
+        let map = PointwiseMap { name, function, domain, target, constants };
         Ok(map.check().is_ok().then_some(map))
     }
 
@@ -199,21 +243,40 @@ impl PointwiseMap {
     }
 }
 
-/// Which argument of the function each leaf of the domain is.
-fn order(name: &str, function: &Pointwise, domain: &Space) -> Result<Vec<usize>, OperatorError> {
+/// One real leaf of this name at the places of `domain`, as wide as the function.
+pub(super) fn target_of(
+    name: &str,
+    function: &Pointwise,
+    domain: &Space,
+    result: &str,
+) -> Result<Space, OperatorError> {
+    match main_of(domain.leaves().map(|(_, leaf)| leaf)) {
+        Some(main) => Space::of(result, Leaf { values: Values::Real, components: function.width(), ..main.clone() }),
+        None => Err(OperatorError::invalid(name, "a pointwise function of no leaf has no places")),
+    }
+}
+
+/// Which argument of the function each leaf of the domain is, and then each constant.
+fn order(name: &str, function: &Pointwise, domain: &Space, constants: &[&str]) -> Result<Vec<usize>, OperatorError> {
     let arguments = function.arguments();
-    if arguments.len() == 1 && domain.len() == 1 {
-        return Ok(vec![0]);
-    }
-    if let Some(argument) = arguments.iter().find(|argument| domain.position(&argument.name).is_none()) {
-        return Err(OperatorError::missing(name, &argument.name, domain));
-    }
-    let place = |leaf: &str| {
+    let of_name = |leaf: &str| {
         let found = arguments.iter().position(|argument| argument.name == leaf);
         found.ok_or_else(|| {
             let error = PointwiseError::Mismatch(format!("the function has no argument for the leaf `{leaf}`"));
             OperatorError::Pointwise { operator: name.into(), error }
         })
     };
-    domain.names().map(place).collect()
+    let constant = constants.iter().map(|leaf| of_name(leaf)).collect::<Result<Vec<_>, _>>()?;
+    let varied: Vec<usize> = (0..arguments.len()).filter(|at| !constant.contains(at)).collect();
+    if varied.len() == 1 && domain.len() == 1 {
+        return Ok([varied, constant].concat());
+    }
+    if let Some(&at) = varied.iter().find(|&&at| domain.position(&arguments[at].name).is_none()) {
+        return Err(OperatorError::missing(name, &arguments[at].name, domain));
+    }
+    if let Some(leaf) = domain.names().find(|leaf| constants.contains(leaf)) {
+        let why = "it is a constant of the function, too; give one of them another name";
+        return Err(OperatorError::Fit { operator: name.into(), leaf: leaf.into(), why: why.into() });
+    }
+    domain.names().map(of_name).chain(constant.iter().map(|&at| Ok(at))).collect()
 }

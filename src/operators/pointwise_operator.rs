@@ -8,7 +8,7 @@ use super::error::OperatorError;
 use super::field::{Contents, Field};
 use super::operator::{Differentiable, Linearised};
 use super::pointwise::{Form, Pointwise, PointwiseParams, kernel};
-use super::pointwise_map::PointwiseMap;
+use super::pointwise_map::{PointwiseMap, target_of};
 use super::space::Space;
 use super::worker::Worker;
 use crate::exchange::Terms;
@@ -43,11 +43,11 @@ impl Call {
         &self,
         worker: &mut Worker<'_>,
         map: &PointwiseMap,
-        given: &[&Field],
+        (x, more): (&Field, Option<&Field>),
         out: &[RawArray],
     ) -> Result<(), OperatorError> {
         let [count, places] = map.places();
-        let given: Vec<RawArray> = given.iter().flat_map(|field| arrays(field)).collect();
+        let given: Vec<RawArray> = std::iter::once(x).chain(map.constants()).chain(more).flat_map(arrays).collect();
         let arrays: Vec<&RawArray> = self.read.iter().map(|&number| &given[number]).chain(out).collect();
         let params = PointwiseParams { count: count as u32, places: places as u32 };
         Ok(worker.context.recorder.each(&self.kernel, &arrays, &params, count)?)
@@ -90,6 +90,34 @@ impl PointwiseOperator {
         Ok(Self::new(PointwiseMap::onto(name, function, domain, target)?))
     }
 
+    /// The same where arguments that are leaves of the field `constants` are fixed: derivatives are those by the other arguments alone. It keeps
+    /// handles: constants that change later change the operator.
+    ///
+    /// ```no_run
+    /// # fn body(log_flux: &meshloom::operators::Space, exposure: &meshloom::operators::Field) -> Result<(), meshloom::operators::OperatorError> {
+    /// use meshloom::operators::PointwiseOperator;
+    ///
+    /// let text = "fn counts(log_flux: f32, exposure: f32) -> f32 { return exposure * exp(log_flux); }";
+    /// let counts = PointwiseOperator::wgsl_with(text, "counts", log_flux, exposure, "counts")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`wgsl`](Self::wgsl).
+    pub fn wgsl_with(
+        text: &str,
+        name: &str,
+        domain: &Space,
+        constants: &Field,
+        result: &str,
+    ) -> Result<Self, OperatorError> {
+        let function =
+            Pointwise::new(text, name).map_err(|error| OperatorError::Pointwise { operator: name.into(), error })?;
+        let target = target_of(name, &function, domain, result)?;
+        Ok(Self::new(PointwiseMap::bound(name, function, domain, Some(constants), &target)?))
+    }
+
     /// Which leaf is which argument.
     pub fn map(&self) -> &PointwiseMap {
         &self.map
@@ -114,8 +142,8 @@ impl PointwiseOperator {
     fn jvp_call(&self) -> &Call {
         self.jvp.get_or_init(|| {
             let [given, results] = self.map.forms();
-            let given = [&given[..], &given].concat();
-            Call::new(self.label(" (jvp)"), &self.map.function().jvp(), [&given, &results], self.batched())
+            let given = [&given[..], &given[..self.map.domain().len()]].concat();
+            Call::new(self.label(" (jvp)"), &self.map.jvp(), [&given, &results], self.batched())
         })
     }
 
@@ -124,13 +152,15 @@ impl PointwiseOperator {
             let [given, results] = self.map.forms();
             let all = [&given[..], &results].concat();
             let apart = given.iter().map(|form| if *form == Form::Uniform { Form::Apart } else { *form });
-            let apart: Vec<Form> = apart.collect();
-            Call::new(self.label(" (vjp)"), &self.map.function().vjp(), [&all, &apart], self.batched())
+            let apart: Vec<Form> = apart.take(self.map.domain().len()).collect();
+            Call::new(self.label(" (vjp)"), &self.map.vjp(), [&all, &apart], self.batched())
         })
     }
 
-    fn call_cost(&self, call: &Call, given: &[&Space], out: &Space) -> CallCost {
-        let leaves: Vec<u64> = given.iter().flat_map(|space| space.leaves()).map(|(_, leaf)| leaf.len()).collect();
+    fn call_cost(&self, call: &Call, more: Option<&Space>, out: &Space) -> CallCost {
+        let constants = self.map.constants().iter().map(Field::space);
+        let spaces = std::iter::once(self.map.domain()).chain(constants).chain(more);
+        let leaves: Vec<u64> = spaces.flat_map(|space| space.leaves()).map(|(_, leaf)| leaf.len()).collect();
         let read: u64 = call.read.iter().map(|&number| leaves[number]).sum();
         CallCost::passes(1, 4 * (read + out.leaves().map(|(_, leaf)| leaf.len()).sum::<u64>()))
     }
@@ -152,7 +182,7 @@ impl Differentiable for PointwiseOperator {
     fn apply(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
         self.map.domain().admits(x.space(), self.map.name())?;
         self.map.target().admits(y.space(), self.map.name())?;
-        self.apply_call().record(worker, &self.map, &[x], &arrays(y))
+        self.apply_call().record(worker, &self.map, (x, None), &arrays(y))
     }
 
     fn linearise(
@@ -167,7 +197,7 @@ impl Differentiable for PointwiseOperator {
 
     fn cost(&self) -> OperatorCost {
         let (domain, target) = (self.map.domain(), self.map.target());
-        let mut vjp = self.call_cost(self.vjp_call(), &[domain, target], domain);
+        let mut vjp = self.call_cost(self.vjp_call(), Some(target), domain);
         let places = self.map.places()[1];
         for ((_, leaf), form) in domain.leaves().zip(&self.map.forms()[0]) {
             if *form == Form::Uniform {
@@ -176,8 +206,8 @@ impl Differentiable for PointwiseOperator {
             }
         }
         OperatorCost {
-            apply: self.call_cost(self.apply_call(), &[domain], target),
-            jvp: self.call_cost(self.jvp_call(), &[domain, domain], target),
+            apply: self.call_cost(self.apply_call(), None, target),
+            jvp: self.call_cost(self.jvp_call(), Some(domain), target),
             vjp,
         }
     }
@@ -198,7 +228,7 @@ impl Linearised for At {
         let map = &self.operator.map;
         map.domain().admits(dx.space(), map.name())?;
         map.target().admits(dy.space(), map.name())?;
-        self.operator.jvp_call().record(worker, map, &[&self.x, dx], &arrays(dy))
+        self.operator.jvp_call().record(worker, map, (&self.x, Some(dx)), &arrays(dy))
     }
 
     fn vjp(&self, worker: &mut Worker<'_>, dy: &Field, dx: &mut Field) -> Result<(), OperatorError> {
@@ -208,19 +238,19 @@ impl Linearised for At {
         // What is one number for all places has a cotangent at each place first, and their sum then.
         let [_, places] = map.places();
         let (mut out, mut sums) = (arrays(dx), Vec::new());
-        for (number, form) in map.forms()[0].iter().enumerate() {
+        for (number, form) in map.forms()[0][..map.domain().len()].iter().enumerate() {
             if let (Form::Uniform, Contents::Device(own)) = (form, &dx.contents()[number]) {
                 let apart = worker.gpu().array::<f32>("operators::uniform", own.len() * places)?;
                 out[number] = apart.raw().clone();
                 sums.push((apart, own.clone()));
             }
         }
-        self.operator.vjp_call().record(worker, map, &[&self.x, dy], &out)?;
+        self.operator.vjp_call().record(worker, map, (&self.x, Some(dy)), &out)?;
         let Some(main) = map.main() else { return Ok(()) };
         let total = main.total() / (main.fields() * main.numbers());
         for (apart, own) in sums {
             let terms = Terms { x: &apart, y: None, index: None, sums: 1, batches: own.len(), total };
-            let (sum, recorder, comm) = worker.sums();
+            let (sum, recorder, comm) = worker.exact_sum();
             sum.record(recorder, main.is_distributed().then_some(comm), &terms, &own)?;
         }
         Ok(())

@@ -44,6 +44,8 @@ pub struct Wavenumbers {
 
 /// Sums of squares at most, for [`Wavenumbers::unique`].
 const MOST_SUMS: u64 = 1 << 30;
+/// Different wavenumbers at most, of sides without a common measure.
+const MOST_COMBINATIONS: usize = 1 << 24;
 
 impl Wavenumbers {
     /// One bin for each wavenumber that a mode of the grid has, from 0 on.
@@ -51,15 +53,25 @@ impl Wavenumbers {
     /// # Errors
     /// [`OperatorError::Invalid`] where wavenumbers are too many or too close to be told apart: give [`edges`](Self::edges).
     pub fn unique(regular: &RegularGrid) -> Result<Self, OperatorError> {
-        let Some((squares, unit)) = exact(regular) else {
-            return Err(OperatorError::invalid(
-                "wavenumbers",
-                format!(
-                    "the squares of the sides {:?} are in no ratio of small numbers; give edges of bins",
-                    regular.size
-                ),
-            ));
-        };
+        Self::unique_along(regular, [true; 3])
+    }
+
+    /// The same of the wavenumbers along some axes alone: the others do not count.
+    ///
+    /// # Errors
+    /// As [`unique`](Self::unique).
+    pub fn unique_along(regular: &RegularGrid, axes: [bool; 3]) -> Result<Self, OperatorError> {
+        let mut along = regular.clone();
+        (0..3).filter(|&a| !axes[a]).for_each(|a| along.shape[a] = 1);
+        let mut found = Self::unique_of(&along)?;
+        for axis in (0..3).filter(|&a| !axes[a]) {
+            found.squares[axis] = vec![0; modes(regular, axis).count()];
+        }
+        Ok(Wavenumbers { regular: regular.clone(), ..found })
+    }
+
+    fn unique_of(regular: &RegularGrid) -> Result<Self, OperatorError> {
+        let Some((squares, unit)) = exact(regular) else { return Self::unique_rounded(regular) };
         let most: u64 = squares.iter().map(|of| u64::from(of.last().copied().unwrap_or(0))).sum();
         if most >= MOST_SUMS {
             return Err(OperatorError::invalid(
@@ -70,6 +82,32 @@ impl Wavenumbers {
         let sums = sums_of(&squares, most as usize);
         let values = sums.iter().map(|&sum| (unit * f64::from(sum)).sqrt()).collect();
         let limits = sums.iter().copied().chain([most as u32 + 1]).collect();
+        Ok(Wavenumbers { regular: regular.clone(), squares, unit, limits, values })
+    }
+
+    /// Where sides have no common measure hardly any wavenumbers are equal: all combinations of mode numbers, sorted. Those that differ in the last
+    /// of 31 bits of the greatest square are one.
+    fn unique_rounded(regular: &RegularGrid) -> Result<Self, OperatorError> {
+        let (squares, unit) = rounded(regular);
+        let combinations: usize = squares.iter().map(Vec::len).product();
+        if combinations > MOST_COMBINATIONS {
+            let why = format!(
+                "{combinations} different wavenumbers, since the squares of the sides {:?} are in no ratio of small numbers; give edges of bins",
+                regular.size
+            );
+            return Err(OperatorError::invalid("wavenumbers", why));
+        }
+        let of_one = regular.size.map(|size| (2.0 * std::f64::consts::PI / size).powi(2));
+        let mut sums = vec![(0u32, 0.0f64)];
+        for (axis, list) in squares.iter().enumerate() {
+            let along = |(m, square): (usize, &u32)| (*square, of_one[axis] * (m * m) as f64);
+            let along: Vec<(u32, f64)> = list.iter().enumerate().map(along).collect();
+            sums = sums.iter().flat_map(|a| along.iter().map(|b| (a.0 + b.0, a.1 + b.1))).collect();
+        }
+        sums.sort_unstable_by_key(|sum| sum.0);
+        sums.dedup_by_key(|sum| sum.0);
+        let values = sums.iter().map(|sum| sum.1.sqrt()).collect();
+        let limits = sums.iter().map(|sum| sum.0).chain(sums.last().map(|sum| sum.0 + 1)).collect();
         Ok(Wavenumbers { regular: regular.clone(), squares, unit, limits, values })
     }
 
@@ -126,8 +164,19 @@ impl Wavenumbers {
     /// # Errors
     /// [`OperatorError::Invalid`] for other spaces.
     pub fn amplitudes(&self, worker: &mut Worker<'_>, target: &Space) -> Result<Gather, OperatorError> {
-        let Some((_, leaf @ Leaf { support: Support::Modes { regular, half }, values: Values::Real, .. })) =
-            target.only()
+        let index = self.index(worker, target)?;
+        let batch = target.only().map_or(1, |(_, leaf)| leaf.batch);
+        let domain = Space::of("amplitudes", Leaf::vector(self.len() as u64).batch(batch))?;
+        Gather::new(&domain, target, index)
+    }
+
+    /// The bin of each mode of `target`'s only leaf, real modes of the grid, and the number of bins where it is in none. Submits what was recorded
+    /// before.
+    ///
+    /// # Errors
+    /// [`OperatorError::Invalid`] for other spaces.
+    pub fn index(&self, worker: &mut Worker<'_>, target: &Space) -> Result<Array<u32>, OperatorError> {
+        let Some((_, Leaf { support: Support::Modes { regular, half }, values: Values::Real, .. })) = target.only()
         else {
             return Err(OperatorError::invalid("wavenumbers", format!("{target} is not one real field of modes")));
         };
@@ -154,8 +203,7 @@ impl Wavenumbers {
         let params = BinParams { local: [i, j, k, self.len() as u32] };
         let kernel = Kernel::trusted(source());
         worker.context.recorder.each(&kernel, &[squares.raw(), limits.raw(), index.raw()], &params, volume(&part))?;
-        let domain = Space::of("amplitudes", Leaf::vector(self.len() as u64).batch(leaf.batch))?;
-        Gather::new(&domain, target, index)
+        Ok(index)
     }
 }
 

@@ -1,13 +1,15 @@
 //! What operators work with on one rank.
 
 use crate::comm::Communicator;
-use crate::exchange::{Context, ExactSum, ExchangeError, GridComms};
-use crate::gpu::{Gpu, Recorder};
+use crate::exchange::collectives::Collectives;
+use crate::exchange::{Context, ExactSum, ExchangeError, GridComms, Summed};
+use crate::gpu::{Array, Gpu, Recorder};
 use crate::grid::Grid;
 use crate::mesh::Axpby;
 
 use super::error::OperatorError;
 use super::field::{Contents, Field};
+use super::leaf::Leaf;
 
 /// What operators work with on one rank: its context, the exchanges of the process grid that fields are cut by, and what all vectors
 /// need.
@@ -20,6 +22,7 @@ pub struct Worker<'a> {
     pub comms: GridComms,
     axpby: Axpby,
     sum: ExactSum,
+    collectives: Collectives,
 }
 
 impl<'a> Worker<'a> {
@@ -29,7 +32,8 @@ impl<'a> Worker<'a> {
     /// [`ExchangeError`] when the communicator cannot be split.
     pub fn new(context: &'a mut Context, grid: Grid) -> Result<Self, ExchangeError> {
         let comms = GridComms::new(&context.comm, grid)?;
-        Ok(Worker { context, comms, axpby: Axpby::default(), sum: ExactSum::default() })
+        let collectives = Collectives::new(context.exchange.clone());
+        Ok(Worker { context, comms, axpby: Axpby::default(), sum: ExactSum::default(), collectives })
     }
 
     /// The device.
@@ -48,8 +52,13 @@ impl<'a> Worker<'a> {
     }
 
     /// What sums up, with the recorder and the exchanges.
-    pub(super) fn sums(&mut self) -> (&ExactSum, &mut Recorder, &Communicator) {
+    pub(crate) fn exact_sum(&mut self) -> (&ExactSum, &mut Recorder, &Communicator) {
         (&self.sum, &mut self.context.recorder, &self.context.comm)
+    }
+
+    /// Collectives of device arrays among all ranks, with the recorder.
+    pub fn collectives(&mut self) -> (&mut Collectives, &mut Recorder) {
+        (&mut self.collectives, &mut self.context.recorder)
     }
 
     /// `y = a x + b y` for all leaves of two fields of one space. With `b == 0`, `y` may be undefined before. Records only.
@@ -77,35 +86,136 @@ impl<'a> Worker<'a> {
     }
 
     /// `z = x y`, number by number, for fields of one leaf on the device.
-    pub(super) fn product(&mut self, x: &Field, y: &Field, z: &Field) -> Result<(), OperatorError> {
+    pub(crate) fn product(&mut self, x: &Field, y: &Field, z: &Field) -> Result<(), OperatorError> {
         let (arrays, z) = ([x.single()?, y.single()?], z.single()?);
         Ok(self.axpby.record_product(&mut self.context.recorder, 1.0, arrays, 0.0, z)?)
     }
 
+    /// `y = a x z + b y`, number by number, for all leaves of three fields of one space; `x` and `z` may be one. With `b == 0`, `y` may be undefined
+    /// before. Records only.
+    ///
+    /// # Errors
+    /// [`OperatorError::Fit`] for fields of different spaces.
+    pub fn multiply(&mut self, a: f64, [x, z]: [&Field; 2], b: f64, y: &mut Field) -> Result<(), OperatorError> {
+        y.space().admits(x.space(), "multiply")?;
+        y.space().admits(z.space(), "multiply")?;
+        for ((x, z), y) in x.contents().iter().zip(z.contents()).zip(y.contents_mut()) {
+            match (x, z, y) {
+                (Contents::Device(x), Contents::Device(z), Contents::Device(y)) => {
+                    if x.raw().shares(y.raw()) || z.raw().shares(y.raw()) {
+                        return Err(OperatorError::invalid("multiply", "y is one of the factors; give another field"));
+                    }
+                    self.axpby.record_product(&mut self.context.recorder, a, [x, z], b, y)?;
+                }
+                (Contents::Host(x), Contents::Host(z), Contents::Host(y)) => {
+                    let update = |(y, (x, z)): (&mut f64, (&f64, &f64))| {
+                        *y = a * x * z + if b == 0.0 { 0.0 } else { b * *y };
+                    };
+                    y.iter_mut().zip(x.iter().zip(z)).for_each(update);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     /// `<x, y>`: the sum over all leaves, ranks and numbers of the products; a complex number is two. Products are rounded to f32, each
-    /// is rounded to 2^-62 of the greatest times the number of all, and their sum is exact: the same for every number of ranks. All ranks call it. Waits for the
+    /// is rounded to 2^-62 of the greatest times the number of all, and their sum is exact (small vectors that every rank has are summed in f64): the same
+    /// for every number of ranks. All ranks call it. Waits for the
     /// device.
     ///
     /// # Errors
     /// [`OperatorError::Fit`] for fields of different spaces; [`OperatorError::NotFinite`] when a product is NaN or infinite.
     pub fn dot(&mut self, x: &Field, y: &Field) -> Result<f64, OperatorError> {
-        y.space().admits(x.space(), "dot")?;
-        let mut sum = 0.0;
-        for ((name, leaf), (x, y)) in x.space().leaves().zip(x.contents().iter().zip(y.contents())) {
-            sum += match (x, y) {
-                (Contents::Device(x), Contents::Device(y)) => {
-                    let comm = leaf.is_distributed().then_some(&self.context.comm);
-                    let found = self.sum.dot(&mut self.context.recorder, comm, [x, y], leaf.total())?;
-                    if !found.is_finite() {
-                        let what = format!("the product with leaf `{name}`");
-                        return Err(OperatorError::NotFinite { operator: "dot".into(), what, value: found });
-                    }
-                    found
-                }
-                (Contents::Host(x), Contents::Host(y)) => x.iter().zip(y).map(|(x, y)| x * y).sum(),
-                _ => 0.0,
-            };
+        Ok(self.sums(&[(x, Some(y))])?[0])
+    }
+
+    /// Several sums over all leaves, ranks and numbers: of products like [`dot`](Self::dot), or, of a field alone, of magnitudes. All ranks call it. The
+    /// device is waited for once on one rank and twice on several, whatever the number of sums and leaves. Small vectors that every rank has come to the
+    /// host with the sums and are summed there, in f64.
+    ///
+    /// # Errors
+    /// As [`dot`](Self::dot).
+    pub fn sums(&mut self, fields: &[(&Field, Option<&Field>)]) -> Result<Vec<f64>, OperatorError> {
+        let mut sums = Sums::default();
+        for (x, y) in fields {
+            if let Some(y) = y {
+                y.space().admits(x.space(), "dot")?;
+            }
+            for (place, ((name, leaf), x)) in x.space().leaves().zip(x.contents()).enumerate() {
+                sums.add(name, leaf, x, y.map(|y| &y.contents()[place]));
+            }
+            sums.ends.push(sums.terms.len());
         }
-        Ok(sum)
+        let (recorder, comm) = (&mut self.context.recorder, &self.context.comm);
+        let (large, small) = self.sum.several(recorder, comm, &sums.large, &sums.small)?;
+        let mut found = vec![0.0; fields.len()];
+        for (number, (name, term)) in sums.terms.iter().enumerate() {
+            let value = match term {
+                Term::Large(at) => large[*at],
+                Term::Small(x, None) => small[*x].iter().map(|x| f64::from(x.abs())).sum(),
+                Term::Small(x, Some(y)) => {
+                    small[*x].iter().zip(&small[*y]).map(|(&x, &y)| f64::from(x) * f64::from(y)).sum()
+                }
+                Term::Host(value) => *value,
+            };
+            if !value.is_finite() {
+                let what = format!("the product with leaf `{name}`");
+                return Err(OperatorError::NotFinite { operator: "dot".into(), what, value });
+            }
+            found[sums.ends.partition_point(|&end| end <= number)] += value;
+        }
+        Ok(found)
+    }
+}
+
+/// Numbers of a leaf at most that are summed on the host.
+const SMALL: u64 = 1024;
+
+/// Where a leaf's part of a sum comes from.
+enum Term {
+    /// Summed on the device.
+    Large(usize),
+    /// From numbers that come to the host.
+    Small(usize, Option<usize>),
+    /// Parameters.
+    Host(f64),
+}
+
+/// Several sums, leaf by leaf.
+#[derive(Default)]
+struct Sums<'a> {
+    large: Vec<Summed<'a>>,
+    small: Vec<&'a Array<f32>>,
+    terms: Vec<(&'a str, Term)>,
+    /// The end of each sum's terms.
+    ends: Vec<usize>,
+}
+
+impl<'a> Sums<'a> {
+    fn add(&mut self, name: &'a str, leaf: &Leaf, x: &'a Contents, y: Option<&'a Contents>) {
+        let term = match (x, y) {
+            (Contents::Host(x), Some(Contents::Host(y))) => Term::Host(x.iter().zip(y).map(|(x, y)| x * y).sum()),
+            (Contents::Host(x), _) => Term::Host(x.iter().map(|x| x.abs()).sum()),
+            (Contents::Device(x), y) => {
+                let y = y.and_then(|y| if let Contents::Device(y) = y { Some(y) } else { None });
+                let is_distributed = leaf.is_distributed();
+                if is_distributed || leaf.len() > SMALL {
+                    self.large.push(Summed { x, y, total: leaf.total(), is_distributed });
+                    Term::Large(self.large.len() - 1)
+                } else {
+                    Term::Small(self.along(x), y.map(|y| self.along(y)))
+                }
+            }
+        };
+        self.terms.push((name, term));
+    }
+
+    /// The place of an array among those that come along; each comes once.
+    fn along(&mut self, x: &'a Array<f32>) -> usize {
+        self.small.iter().position(|other| std::ptr::eq(*other, x)).unwrap_or_else(|| {
+            self.small.push(x);
+            self.small.len() - 1
+        })
     }
 }

@@ -184,14 +184,26 @@ impl Force {
     ) -> Result<(), SimulationError> {
         // Its memory is for painting.
         self.field = None;
-        let (gpu, own) = (recorder.gpu().clone(), self.transform.field_layout());
-        let density = gpu.array::<f32>("pm::density", own.len())?;
+        let density = recorder.gpu().array::<f32>("pm::density", self.transform.field_layout().len())?;
         self.density(recorder, comms, particles, -1.0, &density)?;
-        let field = gpu.array::<f32>("pm::force", 3 * self.mesh.layout.len())?;
-        self.filter.apply(recorder, comms, &density, &own, &field, &self.mesh.layout)?;
-        self.ghosts.exchange(recorder, comms, &field, Cells::Float)?;
-        self.field = Some(field);
+        self.field = Some(self.field_of(recorder, comms, &density)?);
         Ok(())
+    }
+
+    /// Records the force field of a density contrast on this rank's own cells: three components, one after the other, ghost cells included.
+    ///
+    /// # Errors
+    /// [`SimulationError`] of the device or the ranks.
+    pub(super) fn field_of(
+        &self,
+        recorder: &mut Recorder,
+        comms: &mut GridComms,
+        density: &Array<f32>,
+    ) -> Result<Array<f32>, SimulationError> {
+        let field = recorder.gpu().array::<f32>("pm::force", 3 * self.mesh.layout.len())?;
+        self.filter.apply(recorder, comms, density, &self.transform.field_layout(), &field, &self.mesh.layout)?;
+        self.ghosts.exchange(recorder, comms, &field, Cells::Float)?;
+        Ok(field)
     }
 
     /// Records kicks by the force that was last [solved](Self::solve) and drifts, of the particles of `lattice` with these
@@ -267,6 +279,22 @@ impl Force {
         let field = self.field.as_ref().ok_or(SimulationError::NoForce)?;
         let particles = Particles::Displaced { lattice, displacement: [x, y, z] };
         Ok(self.painter.readout(recorder, particles, &self.mesh, field, axis as u64, out)?)
+    }
+
+    /// Records the last force at the particles: vectors in one array, all along x, then y, then z.
+    ///
+    /// # Errors
+    /// As [`push`](Self::push).
+    pub(super) fn accelerations(
+        &self,
+        recorder: &mut Recorder,
+        lattice: &Lattice,
+        [x, y, z]: &[Array<f32>; 3],
+        out: &Array<f32>,
+    ) -> Result<(), SimulationError> {
+        let field = self.field.as_ref().ok_or(SimulationError::NoForce)?;
+        let particles = Particles::Displaced { lattice, displacement: [x, y, z] };
+        Ok(self.painter.readout_vectors(recorder, particles, &self.mesh, field, out)?)
     }
 
     /// Waits for the device and checks that every particle was painted since the solver was made.

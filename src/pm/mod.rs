@@ -5,9 +5,13 @@
 //! | [`Config`] | parameters of a run: checks them, counts the device memory that they need |
 //! | [`Simulation`] | the particles of one rank, and the schedule of kicks, drifts and forces |
 //! | `white_noise` | white noise on the device |
+//! | `projection` | the density along the last axis |
 //! | `start` | initial conditions by Lagrangian perturbation theory: displacements and momenta |
+//! | [`Gradient`] | derivatives of a loss of the end by noise and cosmological parameters |
+//! | [`SimulationOperator`] | a run as an operator that composes with others |
 //! | `force` | the particle-mesh force: paint, solve, read out and move |
 //! | `traffic` | what a schedule moves through device memory |
+//! | [`RunForecast`] | memory, bytes and time of a run, before there is a device |
 //!
 //! Each particle belongs to a site of a lattice and stays with the rank that owns the site; its position is that of the
 //! site plus an `f32` displacement. Mass that a rank paints outside its own cells is added to their owners through ghost
@@ -22,8 +26,11 @@
 mod config;
 mod error;
 mod force;
+mod forecast;
 mod gradient;
+mod operator;
 mod output;
+mod projection;
 #[cfg(feature = "hdf5")]
 mod snapshot;
 mod start;
@@ -32,7 +39,9 @@ mod white_noise;
 
 pub use config::Config;
 pub use error::SimulationError;
+pub use forecast::RunForecast;
 pub use gradient::{CosmologyGradient, Cotangents, Gradient, GradientMemory, Observer, Sensitivity};
+pub use operator::{Observable, SimulationOperator};
 pub use output::fingerprint;
 #[cfg(feature = "hdf5")]
 pub use snapshot::seal_snapshot_together;
@@ -41,12 +50,13 @@ pub use white_noise::device_white_noise;
 use std::fmt;
 
 use crate::Context;
-use crate::cosmology::{LinearPower, StepOp, TransferKind, mode_amplitudes, resume_from, schedule};
+use crate::cosmology::{LinearPower, StepOp, lpt_factors, mode_amplitudes, resume_from, schedule};
 use crate::exchange::GridComms;
 use crate::gpu::{Array, DeviceError, KernelSource, bytes};
 use crate::grid::{Box3, Cost, Grid, extent};
 use crate::mesh::{Bin, Lattice, ModeBinner, Modes, Particles, Push, SpectrumGeometry};
 use force::Force;
+use start::{LatticeFields, Perturbation, Source};
 use traffic::Traffic;
 
 /// The particles of one rank, their force solver and the schedule of the run.
@@ -99,6 +109,8 @@ pub enum Noise<'a> {
     Seed,
     /// The values of this rank's sites, C order: those of its [`Config::rows`].
     Values(&'a [f32]),
+    /// The same on the device. A value that is not finite loses particles, which ends the run.
+    Device(&'a Array<f32>),
 }
 
 impl Simulation {
@@ -110,19 +122,21 @@ impl Simulation {
     /// site; other [`SimulationError`]s of the layers below.
     pub fn new(context: &mut Context, config: Config, noise: Noise<'_>) -> Result<Self, SimulationError> {
         let mut simulation = Self::plan(context, config, 0)?;
-        let values = simulation.noise(context, noise)?;
-        simulation.begin(context, values)?;
+        let (noise, config) = (simulation.noise(context, noise)?, &simulation.config);
+        let recorder = &mut context.recorder;
+        let lpt = Perturbation::new(config, recorder, &simulation.comms)?;
+        let table = mode_amplitudes(&simulation.power, config.particles as usize, config.box_size)?;
+        let amplitudes = recorder.gpu().array("pm::amplitudes", table.len() as u64)?;
+        recorder.upload(&amplitudes, 0, &table)?;
+        let factors = lpt_factors(&simulation.power.growth().at(config.a_start)?, config.lpt);
+        simulation.begin(context, &lpt, Source { noise: &noise, amplitudes: &amplitudes, factors })?;
         Ok(simulation)
     }
 
-    /// Records the initial conditions from white noise, and goes to the beginning of the schedule.
-    fn begin(&mut self, context: &mut Context, noise: Array<f32>) -> Result<(), SimulationError> {
-        let (config, comms) = (&self.config, &mut self.comms);
-        let n = config.particles as usize;
-        let amplitudes = mode_amplitudes(&self.power, n, config.box_size)?;
-        let growth = self.power.growth().at(config.a_start)?;
-        let start = start::start(config, &mut context.recorder, comms, &growth, noise, &amplitudes)?;
-        (self.displacement, self.momentum) = (start.displacement, start.momentum);
+    /// Records the initial conditions that follow from `source`, and goes to the beginning of the schedule.
+    fn begin(&mut self, context: &mut Context, lpt: &Perturbation, source: Source<'_>) -> Result<(), SimulationError> {
+        let mut fields = LatticeFields { recorder: &mut context.recorder, comms: &mut self.comms, lpt };
+        start::start(&mut fields, source, [&self.displacement, &self.momentum])?;
         self.forget();
         (self.done, self.scale_factor) = (0, self.config.a_start);
         Ok(())
@@ -149,7 +163,7 @@ impl Simulation {
     ) -> Result<Self, SimulationError> {
         let simulation = Self::plan(context, config, step)?;
         for (what, values) in ["displacements", "momenta"].into_iter().zip(state) {
-            values.iter().try_for_each(|values| simulation.check_length(what, values))?;
+            values.iter().try_for_each(|values| simulation.check_length(what, values.len() as u64))?;
             simulation.check_finite(what, &values.each_ref().map(Vec::as_slice))?;
         }
         for axis in 0..3 {
@@ -163,14 +177,13 @@ impl Simulation {
     fn plan(context: &mut Context, config: Config, step: usize) -> Result<Self, SimulationError> {
         config.validate()?;
         let grid = config.grid(context.comm.size())?;
-        let power = LinearPower::new(config.cosmology, TransferKind::Full)?;
+        let power = config.linear_power(config.cosmology)?;
         let ops =
             schedule(power.growth(), config.scheme, config.a_start, config.a_end, config.steps, &config.snapshots)?;
         let ops = resume_from(&ops, step)?;
         let reached = |op: &StepOp| if let StepOp::Reached { a, .. } = op { Some(*a) } else { None };
         let scale_factor = ops.iter().find_map(reached).unwrap_or(config.a_start);
-        // Ghost cells as wide as typical displacements are today, 10 Mpc/h.
-        let memory = config.memory(grid, (10.0 / config.box_size * config.mesh as f64).ceil() as u64);
+        let memory = config.memory(grid, config.typical_ghosts());
         let staging = if context.comm.size() > 1 { context.exchange.staging_bytes(&context.gpu) } else { 0 };
         let (needed, sharing) = (memory.total() + staging, context.sharing);
         if let Some(available) = context.gpu.capabilities().memory.map(|all| all / sharing as u64)
@@ -203,21 +216,30 @@ impl Simulation {
     /// The white noise of this rank's sites on the device.
     fn noise(&self, context: &mut Context, noise: Noise<'_>) -> Result<Array<f32>, SimulationError> {
         let (config, own) = (&self.config, &self.lattice.own);
-        let field = context.gpu.array("pm::noise", self.lattice.len())?;
+        let field = || context.gpu.array("pm::noise", self.lattice.len());
         match noise {
-            Noise::Seed => device_white_noise(&mut context.recorder, config.seed, config.particles, own, &field)?,
+            Noise::Seed => {
+                let field = field()?;
+                device_white_noise(&mut context.recorder, config.seed, [config.particles; 3], own, &field)?;
+                Ok(field)
+            }
             Noise::Values(values) => {
-                self.check_length("white noise", values)?;
+                self.check_length("white noise", values.len() as u64)?;
                 self.check_finite("values of the white noise", &[values])?;
+                let field = field()?;
                 context.recorder.upload(&field, 0, values)?;
+                Ok(field)
+            }
+            Noise::Device(values) => {
+                self.check_length("white noise", values.len())?;
+                Ok(values.clone())
             }
         }
-        Ok(field)
     }
 
     /// Checks that there is one value for each site of this rank.
-    fn check_length(&self, what: &'static str, values: &[f32]) -> Result<(), SimulationError> {
-        let (have, want) = (values.len() as u64, self.lattice.len());
+    fn check_length(&self, what: &'static str, have: u64) -> Result<(), SimulationError> {
+        let want = self.lattice.len();
         if have == want { Ok(()) } else { Err(SimulationError::WrongLength { what, have, want }) }
     }
 
@@ -424,9 +446,13 @@ impl Simulation {
     /// Bytes that the kernels of this rank's schedule read and write in device memory: counted, not measured, without the
     /// initial conditions and the ghost cells. Of a resumed run: those of the steps that were left.
     pub fn traffic(&self) -> u64 {
+        self.force_traffic().schedule(&self.ops)
+    }
+
+    /// What its bytes depend on.
+    fn force_traffic(&self) -> Traffic {
         let cells = extent(&self.force.layout().own).iter().product();
-        let traffic = Traffic { particles: self.lattice.len(), cells, filter: self.force.filter_traffic() };
-        traffic.schedule(&self.ops)
+        Traffic { particles: self.lattice.len(), cells, filter: self.force.filter_traffic() }
     }
 
     /// Present scale factor of the particles.
@@ -442,7 +468,7 @@ fn displaced<'a>(lattice: &'a Lattice, [x, y, z]: &'a [Array<f32>; 3]) -> Partic
 
 /// The kernels of the room.
 pub(crate) fn kernels() -> Vec<KernelSource> {
-    vec![white_noise::kernel()]
+    vec![white_noise::kernel(), projection::kernel()]
 }
 
 /// One value per site and axis. Waits for the device.

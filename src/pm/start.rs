@@ -10,7 +10,7 @@
 //! Bouchet et al. 1995, A&A 296, 575; growth factors and signs are those of [`cosmology`](crate::cosmology). Order 1 takes
 //! one forward and 3 inverse transforms; order 2 takes 6 inverse, one forward and 3 inverse transforms more.
 
-use crate::cosmology::{GrowthFactors, LptOrder, lpt_factors};
+use crate::cosmology::{LptFactors, LptOrder};
 use crate::exchange::GridComms;
 use crate::fft::{Operator, Spectral, Transform, Wave};
 use crate::gpu::{Array, DeviceError, Recorder};
@@ -19,133 +19,183 @@ use crate::mesh::Axpby;
 use super::Config;
 use super::SimulationError;
 
-/// Initial displacements and momenta by axis, C order over this rank's sites.
-pub struct Start {
-    /// Displacements from the sites.
-    pub displacement: [Array<f32>; 3],
-    /// Momenta `a^2 dx/dt`.
-    pub momentum: [Array<f32>; 3],
+/// Pairs of axes of the second derivatives of the displacement potential: the diagonal, then the others.
+pub(super) const STRAINS: [(usize, usize); 6] = [(0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2)];
+
+/// Perturbation theory on the particles' lattice of one rank: the transform and the operators that it takes, made once.
+pub(super) struct Perturbation {
+    pub order: LptOrder,
+    transform: Transform,
+    /// `i k_a / k^2`.
+    gradients: [Spectral; 3],
+    /// `k_i k_j / k^2` for [`STRAINS`]; of the second order.
+    strains: Vec<Spectral>,
+    axpby: Axpby,
 }
 
-/// Records the initial conditions from `noise`, this rank's part of the white noise on the lattice, on the device, and `amplitudes`,
-/// the table of [`mode_amplitudes`](crate::cosmology::mode_amplitudes). All ranks call it.
+impl Perturbation {
+    /// For the lattice of `config` over the process grid of `comms`.
+    ///
+    /// # Errors
+    /// [`SimulationError`] of the transform or the device.
+    pub fn new(config: &Config, recorder: &mut Recorder, comms: &GridComms) -> Result<Self, SimulationError> {
+        let transform = Transform::new(recorder.gpu(), config.sites(), comms.grid(), comms.rank())?;
+        let part = transform.spectrum_part();
+        let mut operator = |constant: [f64; 2], factor: &dyn Fn(usize, Wave) -> f64| {
+            let operator = Operator { constant, factor, laplacian: Some(&|_, wave: Wave| wave.k * wave.k) };
+            Spectral::new(recorder, &[operator.tables(config.sites(), config.size(), &part)], &part)
+        };
+        let mut gradient = |axis: usize| operator([0.0, 1.0], &|a, wave| if a == axis { odd(wave) } else { 1.0 });
+        let gradients = [gradient(0)?, gradient(1)?, gradient(2)?];
+        let mut strain = |(i, j): (usize, usize)| {
+            // k^2 is even, so the diagonal keeps the Nyquist frequency; a product of two odd factors does not.
+            let factor = |a: usize, wave: Wave| match (a == i, a == j) {
+                (true, true) => wave.k * wave.k,
+                (false, false) => 1.0,
+                _ => odd(wave),
+            };
+            operator([1.0, 0.0], &factor)
+        };
+        let strains = match config.lpt {
+            LptOrder::First => Vec::new(),
+            LptOrder::Second => STRAINS.into_iter().map(&mut strain).collect::<Result<_, _>>()?,
+        };
+        Ok(Perturbation { order: config.lpt, transform, gradients, strains, axpby: Axpby::default() })
+    }
+}
+
+/// What the start of a run follows from.
+#[derive(Clone, Copy)]
+pub(super) struct Source<'a> {
+    /// This rank's part of the white noise.
+    pub noise: &'a Array<f32>,
+    /// The table of [`mode_amplitudes`](crate::cosmology::mode_amplitudes).
+    pub amplitudes: &'a Array<f32>,
+    /// The growth until then.
+    pub factors: LptFactors,
+}
+
+/// Records the initial displacements and momenta by axis, C order over this rank's sites, as `[displacement, momentum]`. All ranks call it.
 ///
 /// # Errors
 /// [`SimulationError`] of the transform, the device or the ranks.
-pub fn start(
-    config: &Config,
-    recorder: &mut Recorder,
-    comms: &mut GridComms,
-    growth: &GrowthFactors,
-    noise: Array<f32>,
-    amplitudes: &[f32],
-) -> Result<Start, SimulationError> {
-    let transform = Transform::new(recorder.gpu(), config.sites(), comms.grid(), comms.rank())?;
-    let mut lattice = LatticeFields { config, recorder, comms, transform, axpby: Axpby::default() };
-    let delta = {
-        let delta = lattice.spectrum(&noise)?;
-        drop(noise);
-        lattice.transform.scale_radially(lattice.recorder, &delta, amplitudes)?;
-        delta
-    };
-    let factors = lpt_factors(growth, config.lpt);
-    let (displacement, momentum) = (lattice.vector()?, lattice.vector()?);
-    let second = match config.lpt {
+pub(super) fn start(
+    fields: &mut LatticeFields<'_>,
+    source: Source<'_>,
+    [displacement, momentum]: [&[Array<f32>; 3]; 2],
+) -> Result<(), SimulationError> {
+    let Source { noise, amplitudes, factors } = source;
+    let delta = fields.scaled(noise, amplitudes)?;
+    let second = match fields.lpt.order {
         LptOrder::First => None,
-        LptOrder::Second => Some(lattice.second_order_source(&delta)?),
+        LptOrder::Second => Some(fields.second_order_source(&delta)?),
     };
     for axis in 0..3 {
-        let gradient = lattice.operator([0.0, 1.0], &|a, wave| if a == axis { odd(wave) } else { 1.0 })?;
         for (order, source) in [Some(&delta), second.as_ref()].into_iter().enumerate() {
             let Some(source) = source else { continue };
-            let s = lattice.apply(&gradient, source)?;
+            let s = fields.displacement(axis, source)?;
             let keep = if order == 0 { 0.0 } else { 1.0 };
-            let LatticeFields { recorder, axpby, .. } = &mut lattice;
-            axpby.record(recorder, factors.position[order], &s, keep, &displacement[axis])?;
-            axpby.record(recorder, factors.momentum[order], &s, keep, &momentum[axis])?;
+            fields.add(factors.position[order], &s, keep, &displacement[axis])?;
+            fields.add(factors.momentum[order], &s, keep, &momentum[axis])?;
         }
     }
-    Ok(Start { displacement, momentum })
+    Ok(())
 }
 
 /// The wavenumber, and 0 at the Nyquist frequency, where an odd function of it has no value.
-pub(super) fn odd(wave: Wave) -> f64 {
+fn odd(wave: Wave) -> f64 {
     if wave.nyquist { 0.0 } else { wave.k }
 }
 
 /// Fields on the particles' lattice and their spectra.
 pub(super) struct LatticeFields<'a> {
-    pub config: &'a Config,
     pub recorder: &'a mut Recorder,
     pub comms: &'a mut GridComms,
-    pub transform: Transform,
-    pub axpby: Axpby,
+    pub lpt: &'a Perturbation,
 }
 
 impl LatticeFields<'_> {
     /// A field with one value per site of this rank.
     pub fn field(&self) -> Result<Array<f32>, DeviceError> {
-        self.recorder.gpu().array("pm::start", self.transform.field_layout().len())
+        self.recorder.gpu().array("pm::start", self.lpt.transform.field_layout().len())
     }
 
-    pub fn vector(&self) -> Result<[Array<f32>; 3], DeviceError> {
-        Ok([self.field()?, self.field()?, self.field()?])
+    /// A field of zeros.
+    pub fn zeros(&mut self) -> Result<Array<f32>, DeviceError> {
+        let field = self.field()?;
+        self.recorder.clear(&field);
+        Ok(field)
+    }
+
+    /// `y = a x + b y`.
+    pub fn add(&mut self, a: f64, x: &Array<f32>, b: f64, y: &Array<f32>) -> Result<(), DeviceError> {
+        self.lpt.axpby.record(self.recorder, a, x, b, y)
+    }
+
+    /// `y = a x z + b y`.
+    pub fn add_product(&mut self, a: f64, xz: [&Array<f32>; 2], b: f64, y: &Array<f32>) -> Result<(), DeviceError> {
+        self.lpt.axpby.record_product(self.recorder, a, xz, b, y)
     }
 
     /// The modes of a field.
     pub fn spectrum(&mut self, field: &Array<f32>) -> Result<Array<[f32; 2]>, SimulationError> {
-        let LatticeFields { recorder, comms, transform, .. } = self;
-        let spectrum = transform.spectrum(recorder.gpu())?;
-        transform.forward(recorder, comms, field, &transform.field_layout(), &spectrum)?;
+        let LatticeFields { recorder, comms, lpt } = self;
+        let spectrum = lpt.transform.spectrum(recorder.gpu())?;
+        lpt.transform.forward(recorder, comms, field, &lpt.transform.field_layout(), &spectrum)?;
         Ok(spectrum)
     }
 
-    /// `constant` times the product of `factor` over the axes, divided by `k^2`.
-    pub fn operator(
-        &mut self,
-        constant: [f64; 2],
-        factor: &dyn Fn(usize, Wave) -> f64,
-    ) -> Result<Spectral, SimulationError> {
-        let part = self.transform.spectrum_part();
-        let operator = Operator { constant, factor, laplacian: Some(&|_, wave: Wave| wave.k * wave.k) };
-        let tables = operator.tables(self.config.sites(), self.config.size(), &part);
-        Ok(Spectral::new(self.recorder, &[tables], &part)?)
+    /// The modes of a field, scaled by a table over their numbers squared.
+    pub fn scaled(&mut self, field: &Array<f32>, amplitudes: &Array<f32>) -> Result<Array<[f32; 2]>, SimulationError> {
+        let modes = self.spectrum(field)?;
+        self.lpt.transform.scale_radially(self.recorder, &modes, amplitudes)?;
+        Ok(modes)
     }
 
-    /// The field of the modes `operator source`.
-    pub fn apply(&mut self, operator: &Spectral, source: &Array<[f32; 2]>) -> Result<Array<f32>, SimulationError> {
+    /// The field of modes.
+    pub fn of_modes(&mut self, modes: &Array<[f32; 2]>) -> Result<Array<f32>, SimulationError> {
+        self.inverse(modes, None)
+    }
+
+    /// The field of a table times the modes of a field.
+    pub fn filtered(&mut self, field: &Array<f32>, amplitudes: &Array<f32>) -> Result<Array<f32>, SimulationError> {
+        let modes = self.scaled(field, amplitudes)?;
+        self.of_modes(&modes)
+    }
+
+    /// `s_axis`, the displacement along an axis that follows from the modes of a source. It is antisymmetric: minus itself is its adjoint.
+    pub fn displacement(&mut self, axis: usize, source: &Array<[f32; 2]>) -> Result<Array<f32>, SimulationError> {
+        let lpt = self.lpt;
+        self.inverse(source, Some(&lpt.gradients[axis]))
+    }
+
+    /// `phi_ij`, the second derivative of the displacement potential of `delta`, of pair `which` of [`STRAINS`].
+    pub fn strain(&mut self, which: usize, delta: &Array<[f32; 2]>) -> Result<Array<f32>, SimulationError> {
+        let lpt = self.lpt;
+        self.inverse(delta, Some(&lpt.strains[which]))
+    }
+
+    fn inverse(&mut self, modes: &Array<[f32; 2]>, operator: Option<&Spectral>) -> Result<Array<f32>, SimulationError> {
         let field = self.field()?;
-        let LatticeFields { recorder, comms, transform, .. } = self;
-        transform.inverse(recorder, comms, source, Some(operator), &field, &transform.field_layout())?;
+        let LatticeFields { recorder, comms, lpt } = self;
+        lpt.transform.inverse(recorder, comms, modes, operator, &field, &lpt.transform.field_layout())?;
         Ok(field)
-    }
-
-    /// `phi_ij`, the second derivative of the displacement potential of `delta`.
-    pub fn strain(&mut self, delta: &Array<[f32; 2]>, i: usize, j: usize) -> Result<Array<f32>, SimulationError> {
-        // k^2 is even, so the diagonal keeps the Nyquist frequency; a product of two odd factors does not.
-        let factor = |a: usize, wave: Wave| match (a == i, a == j) {
-            (true, true) => wave.k * wave.k,
-            (false, false) => 1.0,
-            _ => odd(wave),
-        };
-        let operator = self.operator([1.0, 0.0], &factor)?;
-        self.apply(&operator, delta)
     }
 
     /// The modes of `L = sum_{i<j} (phi_ii phi_jj - phi_ij^2)`.
     pub fn second_order_source(&mut self, delta: &Array<[f32; 2]>) -> Result<Array<[f32; 2]>, SimulationError> {
         let source = self.field()?;
-        let trace = self.strain(delta, 0, 0)?;
-        let second = self.strain(delta, 1, 1)?;
-        self.axpby.record_product(self.recorder, 1.0, [&trace, &second], 0.0, &source)?;
-        self.axpby.record(self.recorder, 1.0, &second, 1.0, &trace)?;
+        let trace = self.strain(0, delta)?;
+        let second = self.strain(1, delta)?;
+        self.add_product(1.0, [&trace, &second], 0.0, &source)?;
+        self.add(1.0, &second, 1.0, &trace)?;
         drop(second);
-        let third = self.strain(delta, 2, 2)?;
-        self.axpby.record_product(self.recorder, 1.0, [&trace, &third], 1.0, &source)?;
+        let third = self.strain(2, delta)?;
+        self.add_product(1.0, [&trace, &third], 1.0, &source)?;
         drop((trace, third));
-        for (i, j) in [(0, 1), (0, 2), (1, 2)] {
-            let mixed = self.strain(delta, i, j)?;
-            self.axpby.record_product(self.recorder, -1.0, [&mixed, &mixed], 1.0, &source)?;
+        for which in 3..6 {
+            let mixed = self.strain(which, delta)?;
+            self.add_product(-1.0, [&mixed, &mixed], 1.0, &source)?;
         }
         self.spectrum(&source)
     }

@@ -17,6 +17,25 @@ pub(super) struct Traffic {
 }
 
 impl Traffic {
+    /// Passes of a force: painting, the density, ten of the filter, and the push.
+    pub const FORCE_PASSES: u64 = 13;
+
+    /// Passes and bytes of the tangent of a force: movements are painted as a force paints, filtered, and read with the force itself.
+    pub fn tangent(&self) -> (u64, u64) {
+        let paint = 24 * self.particles + (8 + 8 + 8 + 12) * self.cells;
+        (13, paint + self.filter + 24 * self.cells + 36 * self.particles)
+    }
+
+    /// Passes and bytes of the adjoint of a force: three paintings, three filters of one result (five passes each, of ten for three results), two
+    /// sums of meshes, and one reading of four values of a cell.
+    pub fn adjoint(&self) -> (u64, u64) {
+        let paint = 3 * (16 * self.particles + (8 + 8 + 8 + 12) * self.cells);
+        (
+            3 * (1 + 1 + 5) + 2 + 1,
+            paint + self.filter * 3 / 2 + 24 * self.cells + (16 * self.cells + 48 * self.particles),
+        )
+    }
+
     /// Bytes of a force: positions are read and painted into cells of 8 bytes, cleared before; these become the density; the filter.
     pub fn force(&self) -> u64 {
         let paint = 12 * self.particles + (8 + 8 + 8) * self.cells;

@@ -12,8 +12,8 @@ crate::gpu::kernel_params! {
         /// Sites of this rank along each axis.
         local: [u32; 4],
         seed: [u32; 2],
-        /// Sites along each axis of the whole lattice.
-        side: u32,
+        /// Sites along the second and third axis of the whole lattice.
+        shape: [u32; 2],
         /// Sites that the list for the host has room for.
         room: u32,
     }
@@ -24,26 +24,28 @@ pub(super) fn kernel() -> KernelSource {
     KernelSource::new("pm::white_noise", include_str!("../../shaders/pm/white_noise.wgsl")).params::<NoiseParams>()
 }
 
-/// Sites along an axis at most: a row's number takes one word.
-const MOST: u64 = 1 << 16;
+/// Rows of a lattice, and sites of a row, at most: the number of each takes one word.
+const MOST: u64 = 1 << 32;
 
-/// Fills `out` with the white noise of `seed` on the sites `own`, C order, of a lattice with `side` sites along each axis: the values of
-/// [`fill_white_noise`](crate::cosmology::fill_white_noise) for this host, to the last bit. The device computes them but for some 15 in a
+/// Fills `out` with the white noise of `seed` on the sites `own`, C order, of a lattice of this shape: the values of
+/// [`fill_white_noise`](crate::cosmology::fill_white_noise) for this host by the site's number in the lattice, to the last bit. The device computes them but for some 15 in a
 /// million, which it cannot decide and the host does. Waits for the device once.
 ///
 /// # Errors
-/// [`DeviceError::Misuse`] for a lattice with more than 2^16 sites along an axis, sites outside of it, or an array of another length; other
+/// [`DeviceError::Misuse`] for a lattice with more than 2^32 rows or sites of a row, sites outside of it, or an array of another length; other
 /// [`DeviceError`]s.
 pub fn device_white_noise(
     recorder: &mut Recorder,
     seed: u64,
-    side: u64,
+    shape: [u64; 3],
     own: &Box3,
     out: &Array<f32>,
 ) -> Result<(), DeviceError> {
     let (gpu, count) = (recorder.gpu().clone(), volume(own));
-    if side > MOST || own.iter().any(|range| range.end > side) || out.len() != count {
-        let why = format!("sites {own:?} of {side} along each axis, 2^16 at most, and {} values", out.len());
+    let rows = shape[0].saturating_mul(shape[1]);
+    let outside = own.iter().zip(shape).any(|(range, side)| range.end > side);
+    if rows > MOST || shape[2] >= MOST || outside || out.len() != count {
+        let why = format!("sites {own:?} of {shape:?}, 2^32 rows at most, and {} values", out.len());
         return Err(DeviceError::Misuse { what: "device_white_noise".into(), why });
     }
     let words = logarithms();
@@ -58,21 +60,21 @@ pub fn device_white_noise(
         first: [first[0], first[1], first[2], count as u32],
         local: [local[0], local[1], local[2], 0],
         seed: [seed as u32, (seed >> 32) as u32],
-        side: side as u32,
+        shape: [shape[1] as u32, shape[2] as u32],
         room: room as u32,
     };
     recorder.each(&Kernel::trusted(kernel()), &[table.raw(), out.raw(), unsure.raw()], &params, count)?;
     let found = u64::from(recorder.download(&unsure, 0, 1)?[0]);
     // A list that is too short is none.
     let sites = if found > room { (0..count as u32).collect() } else { recorder.download(&unsure, 1, found)? };
-    decide(recorder, seed, side, own, &sites, out)
+    decide(recorder, seed, shape, own, &sites, out)
 }
 
 /// Computes the values of some sites on the host.
 fn decide(
     recorder: &mut Recorder,
     seed: u64,
-    side: u64,
+    shape: [u64; 3],
     own: &Box3,
     sites: &[u32],
     out: &Array<f32>,
@@ -81,7 +83,7 @@ fn decide(
     let value = |&site: &u32| {
         let site = u64::from(site);
         let [i, j, k] = [site / n2 / n1 + own[0].start, site / n2 % n1 + own[1].start, site % n2 + own[2].start];
-        white_noise(seed, (i * side + j) * side + k) as f32
+        white_noise(seed, (i * shape[1] + j) * shape[2] + k) as f32
     };
     let gpu = recorder.gpu().clone();
     let (index, values) = (gpu.array("pm::sites", sites.len() as u64)?, gpu.array("pm::values", sites.len() as u64)?);

@@ -4,14 +4,18 @@ mod bench;
 mod catalogue;
 mod chatter;
 mod common;
+mod completions;
 mod config_file;
 mod coordinates;
+mod described;
 mod devices;
 mod failure;
 mod fft;
 mod fof;
+mod infer;
 mod kernels;
 mod knn;
+mod manual;
 mod neighbors;
 mod pairs;
 mod phases;
@@ -19,8 +23,10 @@ mod point_values;
 mod points;
 mod power;
 mod search;
+mod shallow_water;
 mod simulate;
 mod sort;
+mod speeds;
 mod terminal;
 
 use std::process::ExitCode;
@@ -45,6 +51,10 @@ enum Command {
     Devices(devices::Arguments),
     /// Run a cosmological particle-mesh simulation
     Simulate(simulate::Arguments),
+    /// Infer a correlated field and its uncertainty from data on a grid
+    Infer(infer::Arguments),
+    /// Run the shallow-water model: a jet in a channel
+    ShallowWater(shallow_water::Arguments),
     /// Measure the power spectrum of a field or of points
     Power(power::Arguments),
     /// Transform an array as NumPy's fftn, ifftn, rfftn and irfftn do
@@ -63,6 +73,10 @@ enum Command {
     Bench(bench::Arguments),
     /// List the compute kernels of the library, or print one as a driver gets it
     Kernels(kernels::Arguments),
+    /// Print a script that completes words of this program in a shell
+    Completions(completions::Arguments),
+    /// Print the manual page of the program or of a command
+    Man(manual::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -119,6 +133,8 @@ fn run(program: Program) -> Result<(), Failure> {
     match program.command {
         Command::Devices(arguments) => devices::run(&arguments),
         Command::Simulate(arguments) => simulate::run(&arguments),
+        Command::Infer(arguments) => infer::run(&arguments),
+        Command::ShallowWater(arguments) => shallow_water::run(&arguments),
         Command::Power(arguments) => power::run(&arguments),
         Command::Fft(arguments) => fft::run(&arguments),
         Command::Sort(arguments) => sort::run(&arguments),
@@ -128,5 +144,7 @@ fn run(program: Program) -> Result<(), Failure> {
         Command::Fof(arguments) => fof::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Kernels(arguments) => kernels::run(&arguments),
+        Command::Completions(arguments) => completions::run(&arguments, Program::command()),
+        Command::Man(arguments) => manual::run(&arguments, Program::command()),
     }
 }

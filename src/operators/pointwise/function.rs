@@ -157,14 +157,17 @@ impl Pointwise {
         Ok(Pointwise { graph, arguments, results: next.results.clone(), outputs })
     }
 
-    /// `next` of this function's results, where its argument `i` is the result number `from[i]`.
-    pub(in crate::operators) fn followed_by(&self, next: &Pointwise, from: &[usize]) -> Self {
-        let places = ranges(&self.results);
-        let inputs: Vec<Node> =
-            from.iter().flat_map(|&result| &self.outputs[places[result].clone()]).copied().collect();
-        let mut graph = self.graph.clone();
+    /// `next` of this function's results, which are its first arguments. What other arguments it has come behind those of this function.
+    pub(in crate::operators) fn followed_by(&self, next: &Pointwise) -> Self {
+        let (mut graph, mut arguments, mut inputs) = (self.graph.clone(), self.arguments.clone(), self.outputs.clone());
+        let mut component = self.components();
+        for other in &next.arguments[self.results.len()..] {
+            inputs.extend((component..component + other.width).map(|number| graph.input(number)));
+            component += other.width;
+            arguments.push(other.clone());
+        }
         let outputs = graph.graft(&next.graph, &inputs, &next.outputs);
-        Pointwise { graph, arguments: self.arguments.clone(), results: next.results.clone(), outputs }
+        Pointwise { graph, arguments, results: next.results.clone(), outputs }
     }
 
     /// The results of this function and then those of `other`, whose argument `i` is this one's argument number `shared[i]`, or one more.
@@ -220,13 +223,19 @@ impl Pointwise {
     /// The derivative times a vector: a function of the arguments and of a tangent for each (`d_` before the name), which gives the
     /// tangent of the result.
     pub fn jvp(&self) -> Pointwise {
+        self.jvp_by(self.arguments.len())
+    }
+
+    /// The same by the first `variables` arguments only; the others are constants.
+    pub(in crate::operators) fn jvp_by(&self, variables: usize) -> Pointwise {
         let mut graph = self.graph.clone();
-        let count = self.components();
-        let tangents: Vec<_> = (count..2 * count).map(|number| Some(graph.input(number))).collect();
+        let (count, varied) = (self.components(), total(&self.arguments[..variables]));
+        let mut tangents: Vec<_> = (count..count + varied).map(|number| Some(graph.input(number))).collect();
+        tangents.resize(count as usize, None);
         let found = graph.forward(&self.outputs, &tangents);
         let outputs = found.into_iter().map(|node| node.unwrap_or_else(|| graph.number(0.0))).collect();
-        let tangents =
-            self.arguments.iter().map(|Argument { name, width }| Argument { name: format!("d_{name}"), width: *width });
+        let tangents = self.arguments[..variables].iter();
+        let tangents = tangents.map(|Argument { name, width }| Argument { name: format!("d_{name}"), width: *width });
         let arguments = self.arguments.iter().cloned().chain(tangents).collect();
         let results = self.results.iter();
         let results = results.map(|Argument { name, width }| Argument { name: format!("d_{name}"), width: *width });
@@ -236,14 +245,20 @@ impl Pointwise {
     /// A vector times the derivative: a function of the arguments and of an adjoint of each result, which gives the adjoints of all
     /// arguments, one behind the other.
     pub fn vjp(&self) -> Pointwise {
+        self.vjp_by(self.arguments.len())
+    }
+
+    /// The same by the first `variables` arguments only; the others are constants.
+    pub(in crate::operators) fn vjp_by(&self, variables: usize) -> Pointwise {
         let mut graph = self.graph.clone();
         let (count, width) = (self.components(), self.width());
         let adjoints: Vec<_> = (count..count + width).map(|number| graph.input(number)).collect();
         let found = graph.reverse(&self.outputs, &adjoints, count);
-        let outputs = found.into_iter().map(|node| node.unwrap_or_else(|| graph.number(0.0))).collect();
+        let varied = total(&self.arguments[..variables]) as usize;
+        let outputs = found.into_iter().take(varied).map(|node| node.unwrap_or_else(|| graph.number(0.0))).collect();
         let adjoint = |Argument { name, width }: &Argument| Argument { name: format!("adjoint_{name}"), width: *width };
         let arguments = self.arguments.iter().cloned().chain(self.results.iter().map(adjoint)).collect();
-        Pointwise { graph, arguments, results: self.arguments.iter().map(adjoint).collect(), outputs }
+        Pointwise { graph, arguments, results: self.arguments[..variables].iter().map(adjoint).collect(), outputs }
     }
 
     /// The result for one place, on the host and in f64: components of all arguments, one behind the other.

@@ -1,6 +1,7 @@
 //! What a loss says of the state that it sees.
 
-use super::force::ForceAdjoint;
+use super::parameters::uploaded;
+use super::sweeps::Sweeps;
 use crate::Context;
 use crate::fft::Spectral;
 use crate::gpu::{Array, DeviceError, Gpu, Recorder};
@@ -24,7 +25,7 @@ impl Cotangents {
         })
     }
 
-    pub(super) fn clear(&self, recorder: &mut Recorder) {
+    pub(in crate::pm) fn clear(&self, recorder: &mut Recorder) {
         recorder.clear(&self.positions);
         recorder.clear(&self.momenta);
     }
@@ -42,20 +43,18 @@ impl Cotangents {
 
 /// What a loss of the final state is computed with.
 pub struct Observer<'a> {
-    pub(super) run: &'a mut Simulation,
-    pub(super) adjoint: &'a ForceAdjoint,
-    pub(super) bars: &'a Cotangents,
+    pub(super) sweeps: &'a mut Sweeps,
 }
 
 impl Observer<'_> {
     /// The run at its end.
     pub fn run(&mut self) -> &mut Simulation {
-        self.run
+        &mut self.sweeps.run
     }
 
     /// The cotangents, all 0 at first.
     pub fn cotangents(&self) -> &Cotangents {
-        self.bars
+        &self.sweeps.bars
     }
 
     /// Records `out` = the density on this rank's own cells of the force mesh, mean 1, C order: what
@@ -64,7 +63,7 @@ impl Observer<'_> {
     /// # Errors
     /// [`SimulationError::Lost`], and those of the device and the ranks.
     pub fn density(&mut self, context: &mut Context, out: &Array<f32>) -> Result<(), SimulationError> {
-        self.run.record_density(context, out)
+        self.sweeps.run.record_density(context, out)
     }
 
     /// Adds what a loss of the [density](Self::density), whose derivative by this rank's own cells is `by`, says of the positions. All ranks
@@ -73,11 +72,7 @@ impl Observer<'_> {
     /// # Errors
     /// As [`density`](Self::density).
     pub fn add_density(&mut self, context: &mut Context, by: &Array<f32>) -> Result<(), SimulationError> {
-        let run = &mut *self.run;
-        run.settle(context)?;
-        run.widen(context)?;
-        let particles = (&run.force, &run.lattice, &run.displacement);
-        self.adjoint.density(&mut context.recorder, &mut run.comms, particles, [by, &self.bars.positions])
+        self.sweeps.density_adjoint(context, by)
     }
 
     /// Adds what a loss of the power spectrum says, whose derivative by the power of bin `b` of `spectrum`, which
@@ -94,12 +89,12 @@ impl Observer<'_> {
                 allowed,
             });
         }
-        let run = &mut *self.run;
+        let run = &mut self.sweeps.run;
         run.settle(context)?;
         let particles = super::super::displaced(&run.lattice, &run.displacement);
         let (recorder, comms) = (&mut context.recorder, &mut run.comms);
         let modes = run.force.contrast(recorder, comms, particles)?;
-        let table = power_table(run.config.mesh, run.config.box_size, spectrum, by);
+        let table = uploaded(recorder, &power_table(run.config.mesh, run.config.box_size, spectrum, by))?;
         let transform = run.force.transform();
         transform.scale_radially(recorder, &modes, &table)?;
         let layout = transform.field_layout();

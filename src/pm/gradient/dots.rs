@@ -1,32 +1,33 @@
 //! Inner products of vectors of particles: how much the numbers of a run are worth.
 
-use super::parameters::COUNT;
+use std::rc::Rc;
+
+use super::parameters::{COUNT, Derivatives};
 use crate::comm::Communicator;
 use crate::exchange::{ExactSum, Terms};
-use crate::gpu::{Array, Recorder};
+use crate::gpu::{Array, DeviceError, Recorder};
 use crate::pm::SimulationError;
 use crate::pm::start::LatticeFields;
-
-/// What a product is worth: the derivatives by all parameters of what it multiplies.
-struct Worth {
-    product: Array<f32>,
-    by: [f64; COUNT],
-}
 
 /// Products that have been recorded, each with the derivatives of the number that it is the cotangent of. They are fetched together, at the end.
 pub struct Dots {
     sum: ExactSum,
-    /// The derivatives of each number of the run.
-    jacobian: Vec<[f64; COUNT]>,
-    recorded: Vec<Worth>,
+    derivatives: Rc<Derivatives>,
+    /// What was recorded.
+    products: Array<f32>,
+    /// The derivatives by all parameters of what each product multiplies.
+    worth: Vec<[f64; COUNT]>,
     /// Terms of a product, of all ranks, of one axis.
     sites: u64,
 }
 
 impl Dots {
-    /// None yet, for a run with these derivatives of its numbers and so many particles.
-    pub fn new(jacobian: Vec<[f64; COUNT]>, sites: u64) -> Self {
-        Dots { sum: ExactSum::default(), jacobian, recorded: Vec::new(), sites }
+    /// None yet, for a run with so many numbers and particles.
+    pub fn new(recorder: &Recorder, numbers: usize, sites: u64) -> Result<Self, DeviceError> {
+        // The four numbers of the start have a product for each axis.
+        let products = recorder.gpu().array("pm::products", (numbers + 8 + COUNT) as u64)?;
+        let derivatives = Rc::new(Derivatives::none(numbers));
+        Ok(Dots { sum: ExactSum::default(), derivatives, products, worth: Vec::new(), sites })
     }
 
     /// What adds without an order.
@@ -34,9 +35,15 @@ impl Dots {
         &self.sum
     }
 
-    /// Forgets all products.
-    pub fn clear(&mut self) {
-        self.recorded.clear();
+    /// Forgets all products; the next are of a run with these derivatives.
+    pub fn begin(&mut self, derivatives: &Rc<Derivatives>) {
+        self.worth.clear();
+        self.derivatives = derivatives.clone();
+    }
+
+    /// Whether anything but 0 is asked for: that `number` changes with a parameter.
+    pub fn wants(&self, number: usize) -> bool {
+        self.derivatives.numbers[number] != [0.0; COUNT]
     }
 
     /// Records `x . y` of vectors over all ranks, the cotangent of number `number`. Numbers that no parameter changes cost nothing.
@@ -47,20 +54,7 @@ impl Dots {
         number: usize,
         values: [&Array<f32>; 2],
     ) -> Result<(), SimulationError> {
-        let by = self.jacobian[number];
-        self.record(recorder, comm, by, (values, 3 * self.sites))
-    }
-
-    /// The same of accelerations, which are proportional to the matter density `omega_m`.
-    pub fn accelerations(
-        &mut self,
-        recorder: &mut Recorder,
-        comm: &Communicator,
-        omega_m: f64,
-        values: [&Array<f32>; 2],
-    ) -> Result<(), SimulationError> {
-        let mut by = [0.0; COUNT];
-        by[0] = 1.0 / omega_m;
+        let by = self.derivatives.numbers[number];
         self.record(recorder, comm, by, (values, 3 * self.sites))
     }
 
@@ -71,7 +65,7 @@ impl Dots {
         number: usize,
         values: [&Array<f32>; 2],
     ) -> Result<(), SimulationError> {
-        let by = self.jacobian[number];
+        let by = self.derivatives.numbers[number];
         self.record(fields.recorder, fields.comms.world(), by, (values, self.sites))
     }
 
@@ -100,16 +94,20 @@ impl Dots {
         let product = recorder.gpu().array("pm::product", 1)?;
         let terms = Terms { x, y: Some(y), index: None, sums: 1, batches: 1, total };
         self.sum.record(recorder, Some(comm), &terms, &product)?;
-        self.recorded.push(Worth { product, by });
+        recorder.copy(&product, 0, &self.products, self.worth.len() as u64, 1)?;
+        self.worth.push(by);
         Ok(())
     }
 
-    /// The derivatives by the parameters. Waits for the device.
+    /// The derivatives by the parameters. Waits for the device, where there are any.
     pub fn fetch(&mut self, recorder: &mut Recorder) -> Result<[f64; COUNT], SimulationError> {
         let mut total = [0.0; COUNT];
-        for Worth { product, by } in self.recorded.drain(..) {
-            let value = f64::from(recorder.download(&product, 0, 1)?[0]);
-            total.iter_mut().zip(by).for_each(|(total, by)| *total += value * by);
+        if self.worth.is_empty() {
+            return Ok(total);
+        }
+        let products = recorder.download(&self.products, 0, self.worth.len() as u64)?;
+        for (product, by) in products.into_iter().zip(self.worth.drain(..)) {
+            total.iter_mut().zip(by).for_each(|(total, by)| *total += f64::from(product) * by);
         }
         Ok(total)
     }

@@ -5,7 +5,8 @@
 //! | [`Gradient`] | a run and what its adjoint needs, made once for any number of evaluations |
 //! | [`Observer`] | what a loss sees: the run at its end, and the cotangents that it adds to |
 //! | [`Sensitivity`] | the loss and its derivatives |
-//! | `force`, `start` | the adjoints of the force and of the initial conditions |
+//! | `sweeps` | over the operations of a run, forwards with its states kept, backwards with cotangents, forwards with tangents |
+//! | `force`, `start` | the derivatives of the force and of the initial conditions |
 //! | `parameters` | how factors of kicks, drifts and the start follow from the parameters, on the host |
 //!
 //! # Method
@@ -19,6 +20,8 @@
 //! force a = acc(x):         xi += (d acc / d x)^T alpha, then alpha = 0
 //! ```
 //!
+//! Tangents go the other way, beside a run that is made again: `a' = (d acc / d x) x'`, `p' = keep p' + f a' + keep' p + f' a`, `x' = x' + f p' + f' p`.
+//!
 //! States are kept where forces are computed: of every `checkpoint_every`-th force from the run itself, of those between from a second run
 //! of that part, whose bits are the first one's. So a backward step takes one force and one adjoint, and another force where states were
 //! left out. Everything is in fixed point or in a fixed order: the gradient has the same bits on any number of ranks.
@@ -29,26 +32,21 @@ mod force;
 mod parameters;
 mod start;
 mod states;
-mod vectors;
+mod sweeps;
+pub(super) mod vectors;
 
 pub use cotangents::{Cotangents, Observer};
 pub use parameters::CosmologyGradient;
+pub(super) use parameters::{COUNT, Derivatives, Numbers, cosmology_of, cosmology_values, uploaded};
 pub use states::GradientMemory;
+pub(super) use sweeps::{NumbersTangent, RunTangent, Sweeps, Tape};
 
 use std::fmt;
+use std::rc::Rc;
 
-use super::start::LatticeFields;
-use super::{Config, Noise, Simulation, SimulationError};
+use super::{Config, Noise, SimulationError};
 use crate::Context;
-use crate::cosmology::{LptFactors, StepOp, lpt_factors, mode_amplitudes};
-use crate::fft::Transform;
-use crate::gpu::{Array, Recorder};
-use crate::mesh::Axpby;
-use dots::Dots;
-use force::ForceAdjoint;
-use parameters::{COUNT, Layout};
-use start::StartCotangents;
-use states::States;
+use crate::gpu::Array;
 
 /// A loss of the final state of a run, and its derivatives.
 pub struct Sensitivity {
@@ -85,25 +83,13 @@ pub struct Sensitivity {
 /// # }
 /// ```
 pub struct Gradient {
-    run: Simulation,
-    adjoint: ForceAdjoint,
-    states: States,
-    bars: Cotangents,
-    /// Cotangents of accelerations, accelerations and momenta: vectors in one array each.
-    accelerations: [Array<f32>; 2],
-    momenta: Array<f32>,
-    noise: Array<f32>,
-    amplitudes: Vec<f32>,
-    derivatives: [Vec<f32>; COUNT],
-    factors: LptFactors,
-    layout: Layout,
-    dots: Dots,
-    axpby: Axpby,
+    sweeps: Sweeps,
+    tape: Tape,
 }
 
 impl fmt::Debug for Gradient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Gradient").field("run", &self.run).field("states", &self.states).finish_non_exhaustive()
+        f.debug_struct("Gradient").field("run", &self.sweeps.run).field("memory", self.memory()).finish_non_exhaustive()
     }
 }
 
@@ -118,39 +104,24 @@ impl Gradient {
             let (what, value) = ("checkpoint_every", "0".into());
             return Err(SimulationError::OutOfRange { what, value, allowed: "1 or more".into() });
         }
-        let run = Simulation::plan(context, config, 0)?;
-        let (config, particles) = (&run.config, run.lattice.len());
-        let memory = GradientMemory::new(config, run.grid(), &run.ops, checkpoint_every);
-        memory.check(context)?;
-        let jacobian = parameters::jacobian(config)?;
-        let power = &run.power;
-        let (gpu, n) = (context.gpu.clone(), config.particles as usize);
-        let vectors = |what: &str| gpu.array::<f32>(what, 3 * particles);
-        Ok(Gradient {
-            adjoint: ForceAdjoint::new(config, &mut context.recorder, &run.comms)?,
-            states: States::new(&gpu, particles, memory)?,
-            bars: Cotangents::new(&gpu, particles)?,
-            accelerations: [vectors("pm::acceleration_cotangents")?, vectors("pm::accelerations")?],
-            momenta: vectors("pm::momenta")?,
-            noise: gpu.array("pm::noise", particles)?,
-            amplitudes: mode_amplitudes(power, n, config.box_size)?,
-            derivatives: parameters::amplitude_derivatives(config)?,
-            factors: lpt_factors(&power.growth().at(config.a_start)?, config.lpt),
-            layout: Layout::new(&run.ops),
-            dots: Dots::new(jacobian, config.particles.pow(3)),
-            axpby: Axpby::default(),
-            run,
-        })
+        let sweeps = Sweeps::new(context, config)?;
+        sweeps.memory(checkpoint_every).check(context)?;
+        let (config, recorder) = (&sweeps.run.config, &mut context.recorder);
+        let numbers = Rc::new(Numbers::new(recorder, config, config.cosmology)?);
+        let derivatives = Rc::new(Derivatives::new(recorder, config, &config.cosmology)?);
+        let noise = recorder.gpu().array("pm::noise", sweeps.run.lattice.len())?;
+        let tape = Tape::new(&sweeps, recorder, noise, (&numbers, &derivatives), checkpoint_every)?;
+        Ok(Gradient { sweeps, tape })
     }
 
     /// Device memory that an evaluation takes, which was there when it was made.
     pub fn memory(&self) -> &GradientMemory {
-        self.states.memory()
+        self.tape.memory()
     }
 
     /// The parameters of the run.
     pub fn config(&self) -> &Config {
-        &self.run.config
+        &self.sweeps.run.config
     }
 
     /// Runs from `noise`, calls `loss` with the final state, and goes back. The loss adds its derivatives to the [`Cotangents`] and returns its value, which
@@ -165,146 +136,24 @@ impl Gradient {
         noise: Noise<'_>,
         loss: impl FnOnce(&mut Observer<'_>, &mut Context) -> Result<f64, E>,
     ) -> Result<Sensitivity, E> {
-        self.forward(context, noise)?;
-        self.bars.clear(&mut context.recorder);
-        let mut observer = Observer { run: &mut self.run, adjoint: &self.adjoint, bars: &self.bars };
-        let value = loss(&mut observer, context)?;
+        self.tape.noise = self.sweeps.run.noise(context, noise)?;
+        self.sweeps.forward(context, &mut self.tape)?;
+        self.sweeps.bars.clear(&mut context.recorder);
+        let value = loss(&mut Observer { sweeps: &mut self.sweeps }, context)?;
         Ok(self.backward(context, value)?)
     }
 
-    /// The run itself, with its checkpoints.
-    fn forward(&mut self, context: &mut Context, noise: Noise<'_>) -> Result<(), SimulationError> {
-        let noise = self.run.noise(context, noise)?;
-        context.recorder.copy(&noise, 0, &self.noise, 0, noise.len())?;
-        self.run.begin(context, noise)?;
-        self.states.clear();
-        for at in 0..self.run.ops.len() {
-            let op = self.run.ops[at];
-            if op == StepOp::Force {
-                self.run.settle(context)?;
-                self.states.passed(context, &self.run, at)?;
-            }
-            self.run.execute(context, op)?;
-        }
-        self.run.settle(context)?;
-        self.run.done = self.run.ops.len();
-        self.run.force.check(&mut context.recorder, &self.run.comms)
-    }
-
-    /// From the cotangents of the end to those of the noise.
+    /// From the cotangents of the end to the results.
     fn backward(&mut self, context: &mut Context, loss: f64) -> Result<Sensitivity, SimulationError> {
-        self.dots.clear();
-        context.recorder.clear(&self.accelerations[0]);
-        let forces = self.states.forces().to_vec();
-        let mut end = self.run.ops.len();
-        for (number, &at) in forces.iter().enumerate().rev() {
-            self.states.restore(context, &mut self.run, number)?;
-            self.run.execute(context, StepOp::Force)?;
-            self.read_accelerations(context)?;
-            self.reverse(context, at + 1..end, number)?;
-            self.dots.accelerations(
-                &mut context.recorder,
-                &context.comm,
-                self.run.config.cosmology.omega_m(),
-                [&self.accelerations[0], &self.accelerations[1]],
-            )?;
-            let run = &mut self.run;
-            let particles = (&run.force, &run.lattice, &run.displacement);
-            let bars = [&self.accelerations[0], &self.bars.positions];
-            self.adjoint.accelerations(&mut context.recorder, &mut run.comms, particles, bars)?;
-            context.recorder.clear(&self.accelerations[0]);
-            context.recorder.submit()?;
-            end = at;
-        }
-        self.run.force.forget();
-        // Drifts before the first force: momenta are still those of the start.
-        self.reverse(context, 0..end, 0)?;
-        self.finish(context, loss)
-    }
-
-    /// The accelerations of the force that was solved last.
-    fn read_accelerations(&mut self, context: &mut Context) -> Result<(), SimulationError> {
-        let (run, count) = (&self.run, self.run.lattice.len());
-        let one = context.gpu.array::<f32>("pm::acceleration", count)?;
-        for axis in 0..3 {
-            run.force.readout(&mut context.recorder, &run.lattice, &run.displacement, axis, &one)?;
-            context.recorder.copy(&one, 0, &self.accelerations[1], axis as u64 * count, count)?;
-        }
-        Ok(())
-    }
-
-    /// Goes back over kicks and drifts, all by the accelerations at force `number`.
-    fn reverse(
-        &mut self,
-        context: &mut Context,
-        range: std::ops::Range<usize>,
-        number: usize,
-    ) -> Result<(), SimulationError> {
-        for at in range.clone().rev() {
-            let op = self.run.ops[at];
-            let first = self.layout.operations[at];
-            match op {
-                StepOp::Kick { keep, factor } => {
-                    self.momenta_before(context, range.start..at, number)?;
-                    let pi = &self.bars.momenta;
-                    let recorder = &mut context.recorder;
-                    self.dots.vectors(recorder, &context.comm, first, [pi, &self.momenta])?;
-                    self.dots.vectors(recorder, &context.comm, first + 1, [pi, &self.accelerations[1]])?;
-                    self.axpby.record(recorder, factor, pi, 1.0, &self.accelerations[0])?;
-                    scale(&self.axpby, recorder, keep, pi)?;
-                }
-                StepOp::Drift { factor } => {
-                    self.momenta_before(context, range.start..at, number)?;
-                    let xi = &self.bars.positions;
-                    let recorder = &mut context.recorder;
-                    self.dots.vectors(recorder, &context.comm, first, [xi, &self.momenta])?;
-                    self.axpby.record(recorder, factor, xi, 1.0, &self.bars.momenta)?;
-                }
-                StepOp::Force | StepOp::Reached { .. } => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// Records the momenta after the kicks of `range`, from those at force `number` on.
-    fn momenta_before(
-        &mut self,
-        context: &mut Context,
-        range: std::ops::Range<usize>,
-        number: usize,
-    ) -> Result<(), SimulationError> {
-        self.states.momenta(&mut context.recorder, number, &self.momenta)?;
-        for op in &self.run.ops[range] {
-            if let StepOp::Kick { keep, factor } = *op {
-                self.axpby.record(&mut context.recorder, factor, &self.accelerations[1], keep, &self.momenta)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// The adjoint of the start, and the results.
-    fn finish(&mut self, context: &mut Context, loss: f64) -> Result<Sensitivity, SimulationError> {
-        let (gpu, run) = (context.gpu.clone(), &mut self.run);
-        let (config, comms) = (&run.config, &mut run.comms);
-        let transform = Transform::new(&gpu, config.sites(), comms.grid(), comms.rank())?;
+        let white_noise = self.sweeps.backward(context, &mut self.tape)?;
+        let Sweeps { bars, dots, .. } = &mut self.sweeps;
         let recorder = &mut context.recorder;
-        let mut fields = LatticeFields { config, recorder, comms, transform, axpby: Axpby::default() };
-        let bars = StartCotangents {
-            positions: [fields.field()?, fields.field()?, fields.field()?],
-            momenta: [fields.field()?, fields.field()?, fields.field()?],
-            noise: &self.noise,
-            amplitudes: &self.amplitudes,
-            derivatives: &self.derivatives,
-        };
-        vectors::unpack(fields.recorder, &self.bars.positions, 0, &bars.positions)?;
-        vectors::unpack(fields.recorder, &self.bars.momenta, 0, &bars.momenta)?;
-        let white_noise = start::adjoint(&mut fields, &bars, &self.factors, (&mut self.dots, &self.layout))?;
-        let [positions, momenta] = [&self.bars.positions, &self.bars.momenta].map(|bar| {
-            let copy = gpu.array::<f32>("pm::sensitivity", bar.len())?;
-            fields.recorder.copy(bar, 0, &copy, 0, bar.len())?;
+        let [positions, momenta] = [bars.positions(), bars.momenta()].map(|bar| {
+            let copy = recorder.gpu().array::<f32>("pm::sensitivity", bar.len())?;
+            recorder.copy(bar, 0, &copy, 0, bar.len())?;
             Ok::<_, SimulationError>(copy)
         });
-        let cosmology = CosmologyGradient::from(self.dots.fetch(fields.recorder)?);
+        let cosmology = CosmologyGradient::from(dots.fetch(recorder)?);
         let found = Sensitivity { loss, white_noise, positions: positions?, momenta: momenta?, cosmology };
         self.check(context, &found)?;
         Ok(found)
@@ -313,7 +162,7 @@ impl Gradient {
     /// Refuses losses and derivatives that are not finite; the same on all ranks.
     fn check(&self, context: &mut Context, found: &Sensitivity) -> Result<(), SimulationError> {
         let most = context.gpu.array::<u32>("pm::most", 1)?;
-        let sum = self.dots.sums();
+        let sum = self.sweeps.dots.sums();
         sum.magnitude(&mut context.recorder, Some(&context.comm), &found.white_noise, &most)?;
         let finite = context.recorder.download(&most, 0, 1)?[0] < f32::INFINITY.to_bits();
         let CosmologyGradient { omega_m, omega_b, h, n_s, primordial_amplitude } = found.cosmology;
@@ -326,15 +175,4 @@ impl Gradient {
             _ => Err(SimulationError::Loss { what: "the loss" }),
         }
     }
-}
-
-/// `y = factor y`.
-fn scale(axpby: &Axpby, recorder: &mut Recorder, factor: f64, y: &Array<f32>) -> Result<(), SimulationError> {
-    if factor == 1.0 {
-        return Ok(());
-    }
-    // The update needs another array for what it adds.
-    let copy = recorder.gpu().array::<f32>("pm::copy", y.len())?;
-    recorder.copy(y, 0, &copy, 0, y.len())?;
-    Ok(axpby.record(recorder, factor, &copy, 0.0, y)?)
 }

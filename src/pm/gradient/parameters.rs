@@ -3,11 +3,14 @@
 use std::f64::consts::PI;
 
 use crate::cosmology::{
-    Amplitude, Cosmology, CosmologyError, LinearPower, Parameters, StepOp, TransferKind, lpt_factors, schedule,
+    Amplitude, Cosmology, CosmologyError, LinearPower, LptFactors, Parameters, StepOp, lpt_factors, mode_amplitudes,
+    schedule,
 };
-use crate::pm::Config;
+use crate::gpu::{Array, DeviceError, Recorder};
+use crate::pm::{Config, SimulationError};
 
-/// Derivatives by the parameters of a flat universe, at fixed white noise, units and schedule of scale factors.
+/// Derivatives by the parameters of a flat universe, at fixed white noise, units and schedule of scale factors; where the power is tabulated,
+/// at fixed power today.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct CosmologyGradient {
@@ -33,15 +36,15 @@ impl From<[f64; COUNT]> for CosmologyGradient {
 }
 
 /// The parameters of `cosmology`, in the order of [`CosmologyGradient`].
-pub fn values(cosmology: &Cosmology) -> [f64; COUNT] {
+pub fn cosmology_values(cosmology: &Cosmology) -> [f64; COUNT] {
     [cosmology.omega_m(), cosmology.omega_b(), cosmology.h(), cosmology.n_s(), cosmology.primordial_amplitude()]
 }
 
 /// The cosmology with other parameters.
-fn with(cosmology: &Cosmology, values: [f64; COUNT]) -> Result<Cosmology, CosmologyError> {
+pub fn cosmology_of(cosmology: &Cosmology, values: [f64; COUNT]) -> Result<Cosmology, CosmologyError> {
     let [omega_m, omega_b, h, n_s, primordial_amplitude] = values;
     let amplitude = Amplitude::Primordial(primordial_amplitude);
-    Cosmology::new(Parameters { amplitude, n_s, omega_m, omega_b, h, t_cmb: cosmology.t_cmb() })
+    Cosmology::new(Parameters { amplitude, n_s, omega_m, omega_b, h, ..cosmology.parameters() })
 }
 
 /// Step of the differences, of a parameter.
@@ -62,13 +65,13 @@ fn derivative(
     which: usize,
     numbers: &dyn Fn(&Cosmology) -> Result<Vec<f64>, CosmologyError>,
 ) -> Result<Vec<f64>, CosmologyError> {
-    let own = values(cosmology);
+    let own = cosmology_values(cosmology);
     // Without baryons the step is one of the matter.
     let step = STEP * if own[which] == 0.0 { cosmology.omega_m() } else { own[which] };
     let shifted = |offset: f64| {
         let mut values = own;
         values[which] += offset * step;
-        with(cosmology, values)
+        cosmology_of(cosmology, values)
     };
     let mut refused = None;
     for stencil in STENCILS {
@@ -99,14 +102,25 @@ fn derivative(
     refused.map_or(Ok(Vec::new()), Err)
 }
 
+/// The operations of a run and the factors of its start in a universe that may be another than that of `config`: the force is computed with the matter
+/// density of `config`, and its kicks are as much stronger as there is more matter.
+fn run_of(config: &Config, power: &LinearPower) -> Result<(Vec<StepOp>, LptFactors), CosmologyError> {
+    let growth = power.growth();
+    let mut ops = schedule(growth, config.scheme, config.a_start, config.a_end, config.steps, &config.snapshots)?;
+    let stronger = power.cosmology().omega_m() / config.cosmology.omega_m();
+    for op in &mut ops {
+        if let StepOp::Kick { factor, .. } = op {
+            *factor *= stronger;
+        }
+    }
+    Ok((ops, lpt_factors(&growth.at(config.a_start)?, config.lpt)))
+}
+
 /// The numbers of a run that depend on the parameters: two of a kick (what it keeps, and its factor), one of a drift, in the order of the
 /// schedule; then the factors of the start: of positions and momenta, of first and second order.
 fn numbers(config: &Config, cosmology: &Cosmology) -> Result<Vec<f64>, CosmologyError> {
-    let power = LinearPower::new(*cosmology, TransferKind::Full)?;
-    let growth = power.growth();
-    let ops = schedule(growth, config.scheme, config.a_start, config.a_end, config.steps, &config.snapshots)?;
+    let (ops, start) = run_of(config, &config.linear_power(*cosmology)?)?;
     let mut all: Vec<f64> = ops.iter().flat_map(of_operation).collect();
-    let start = lpt_factors(&growth.at(config.a_start)?, config.lpt);
     all.extend(start.position.into_iter().chain(start.momentum));
     Ok(all)
 }
@@ -142,42 +156,108 @@ impl Layout {
     }
 }
 
-/// The derivatives of all numbers by all parameters: one row for a number.
-pub fn jacobian(config: &Config) -> Result<Vec<[f64; COUNT]>, CosmologyError> {
+/// What of a run follows from the cosmological parameters.
+pub struct Numbers {
+    /// Its operations.
+    pub ops: Vec<StepOp>,
+    /// Where the numbers of each stand among all.
+    pub layout: Layout,
+    /// The factors of the start.
+    pub start: LptFactors,
+    /// The amplitudes of the modes, on the device.
+    pub amplitudes: Array<f32>,
+}
+
+impl Numbers {
+    /// Those of `config` in a universe of `cosmology`.
+    pub fn new(recorder: &mut Recorder, config: &Config, cosmology: Cosmology) -> Result<Self, SimulationError> {
+        let power = config.linear_power(cosmology)?;
+        let (ops, start) = run_of(config, &power)?;
+        let table = mode_amplitudes(&power, config.particles as usize, config.box_size)?;
+        Ok(Numbers { layout: Layout::new(&ops), ops, start, amplitudes: uploaded(recorder, &table)? })
+    }
+
+    /// How many numbers there are.
+    pub fn len(&self) -> usize {
+        self.layout.start + 4
+    }
+}
+
+/// A table on the device.
+pub fn uploaded(recorder: &mut Recorder, table: &[f32]) -> Result<Array<f32>, DeviceError> {
+    let array = recorder.gpu().array("pm::amplitudes", table.len() as u64)?;
+    recorder.upload(&array, 0, table)?;
+    Ok(array)
+}
+
+/// How [`Numbers`] change with the parameters.
+pub struct Derivatives {
+    /// The derivatives of all numbers by all parameters: one row for a number.
+    pub numbers: Vec<[f64; COUNT]>,
+    /// The derivatives of the amplitudes by each parameter; none where parameters are constants.
+    tables: Vec<Vec<f32>>,
+    /// The same on the device.
+    pub amplitudes: Vec<Array<f32>>,
+}
+
+impl Derivatives {
+    /// Those of `config` at `cosmology`.
+    pub fn new(recorder: &mut Recorder, config: &Config, cosmology: &Cosmology) -> Result<Self, SimulationError> {
+        let tables = amplitude_derivatives(config, cosmology)?;
+        let amplitudes = tables.iter().map(|table| uploaded(recorder, table)).collect::<Result<_, _>>()?;
+        Ok(Derivatives { numbers: jacobian(config, cosmology)?, tables, amplitudes })
+    }
+
+    /// Those of so many numbers by parameters that are constants.
+    pub fn none(numbers: usize) -> Self {
+        Derivatives { numbers: vec![[0.0; COUNT]; numbers], tables: Vec::new(), amplitudes: Vec::new() }
+    }
+
+    /// By how much each number changes where the parameters change by `by`.
+    pub fn along(&self, by: &[f64; COUNT]) -> Vec<f64> {
+        self.numbers.iter().map(|row| row.iter().zip(by).map(|(row, by)| row * by).sum()).collect()
+    }
+
+    /// By how much the amplitudes change.
+    pub fn amplitudes_along(&self, by: &[f64; COUNT]) -> Vec<f32> {
+        let len = self.tables.first().map_or(0, Vec::len);
+        let sum = |m2: usize| self.tables.iter().zip(by).map(|(table, by)| f64::from(table[m2]) * by).sum::<f64>();
+        (0..len).map(|m2| sum(m2) as f32).collect()
+    }
+}
+
+/// The derivatives of all numbers by all parameters.
+fn jacobian(config: &Config, cosmology: &Cosmology) -> Result<Vec<[f64; COUNT]>, CosmologyError> {
     let columns: Vec<Vec<f64>> = (0..COUNT)
-        .map(|which| derivative(&config.cosmology, which, &|cosmology| numbers(config, cosmology)))
+        .map(|which| derivative(cosmology, which, &|cosmology| numbers(config, cosmology)))
         .collect::<Result<_, _>>()?;
     let rows = columns.iter().map(Vec::len).max().unwrap_or(0);
     Ok((0..rows).map(|row| [0, 1, 2, 3, 4].map(|which| columns[which][row])).collect())
 }
 
-/// The derivatives of [`mode_amplitudes`](crate::cosmology::mode_amplitudes) by all parameters.
-pub fn amplitude_derivatives(config: &Config) -> Result<[Vec<f32>; COUNT], CosmologyError> {
+/// The derivatives of [`mode_amplitudes`] by all parameters.
+fn amplitude_derivatives(config: &Config, cosmology: &Cosmology) -> Result<Vec<Vec<f32>>, CosmologyError> {
     let n = config.particles as usize;
     let (density, fundamental) = ((n as f64 / config.box_size).powi(3), 2.0 * PI / config.box_size);
     let last = 3 * (n / 2) * (n / 2);
     let amplitudes = |cosmology: &Cosmology| {
-        let power = LinearPower::new(*cosmology, TransferKind::Full)?;
+        let power = config.linear_power(*cosmology)?;
         let wave = |m2: usize| fundamental * (m2 as f64).sqrt();
         Ok((0..=last).map(|m2| (power.unit(wave(m2)) * density).sqrt()).collect::<Vec<f64>>())
     };
     let narrow = |values: Vec<f64>| values.into_iter().map(|value| value as f32).collect();
-    let mut all: [Vec<f32>; COUNT] = Default::default();
-    for (which, found) in all.iter_mut().enumerate() {
-        *found = narrow(derivative(&config.cosmology, which, &amplitudes)?);
-    }
-    Ok(all)
+    (0..COUNT).map(|which| Ok(narrow(derivative(cosmology, which, &amplitudes)?))).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cosmology::Scheme;
+    use crate::cosmology::{Scheme, TransferKind};
 
     #[test]
     fn amplitudes_grow_with_the_root_of_the_power() {
         let config = Config { particles: 6, box_size: 40.0, ..Config::default() };
-        let all = amplitude_derivatives(&config).unwrap();
+        let all = amplitude_derivatives(&config, &config.cosmology).unwrap();
         let power = LinearPower::new(config.cosmology, TransferKind::Full).unwrap();
         let table = crate::cosmology::mode_amplitudes(&power, 6, 40.0).unwrap();
         for (m2, &amplitude) in table.iter().enumerate().skip(1) {
@@ -193,9 +273,9 @@ mod tests {
     fn numbers_of_kicks_follow_from_growth() {
         for scheme in [Scheme::FastPm, Scheme::BullFrog] {
             // Without a cosmological constant growth is that of Einstein and de Sitter, where the density's derivative is one-sided.
-            let cosmology = with(&Cosmology::simple(), [1.0, 0.0, 0.7, 0.96, 2e-9]).unwrap();
+            let cosmology = cosmology_of(&Cosmology::simple(), [1.0, 0.0, 0.7, 0.96, 2e-9]).unwrap();
             let config = Config { cosmology, scheme, steps: 3, ..Config::default() };
-            let rows = jacobian(&config).unwrap();
+            let rows = jacobian(&config, &cosmology).unwrap();
             let power = LinearPower::new(cosmology, TransferKind::Full).unwrap();
             let ops = schedule(power.growth(), scheme, config.a_start, config.a_end, 3, &[]).unwrap();
             assert_eq!(rows.len(), Layout::new(&ops).start + 4);

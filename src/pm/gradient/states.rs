@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::force::ForceAdjoint;
+use super::force::ForceDerivative;
 use super::vectors::{pack, unpack};
 use crate::Context;
 use crate::cosmology::StepOp;
@@ -41,7 +41,7 @@ impl GradientMemory {
             state: 24 * particles,
             // Displacements, momenta; cotangents of both and of accelerations, these, other momenta; noise and one of a readout.
             particles: (24 + 5 * 12 + 8) * particles,
-            mesh: ForceAdjoint::BYTES_PER_CELL * cells,
+            mesh: ForceDerivative::BYTES_PER_CELL * cells,
         }
     }
 
@@ -51,7 +51,7 @@ impl GradientMemory {
     }
 
     /// Refuses more than this rank's part of the device has; the same on all ranks where devices are alike.
-    pub(super) fn check(&self, context: &Context) -> Result<(), SimulationError> {
+    pub(in crate::pm) fn check(&self, context: &Context) -> Result<(), SimulationError> {
         let sharing = context.sharing;
         match context.gpu.capabilities().memory.map(|all| all / sharing as u64) {
             Some(available) if self.total() > available => {
@@ -82,7 +82,7 @@ pub struct States {
     between: Vec<Array<f32>>,
     /// The checkpoint that `between` follows.
     follows: Option<usize>,
-    /// The operation of each force that was passed.
+    /// The operation of each force.
     forces: Vec<usize>,
 }
 
@@ -93,7 +93,8 @@ impl fmt::Debug for States {
 }
 
 impl States {
-    pub fn new(gpu: &Gpu, particles: u64, memory: GradientMemory) -> Result<Self, DeviceError> {
+    /// Room for those of a run of these operations.
+    pub fn new(gpu: &Gpu, particles: u64, ops: &[StepOp], memory: GradientMemory) -> Result<Self, DeviceError> {
         let arrays = |count: usize| (0..count).map(|_| gpu.array("pm::state", 6 * particles)).collect::<Result<_, _>>();
         let (every, forces) = (memory.checkpoint_every, memory.forces);
         let checkpoints = forces.div_ceil(every);
@@ -102,7 +103,7 @@ impl States {
             between: arrays((every - 1).min(forces))?,
             memory,
             follows: None,
-            forces: Vec::new(),
+            forces: (0..ops.len()).filter(|&at| ops[at] == StepOp::Force).collect(),
         })
     }
 
@@ -115,19 +116,18 @@ impl States {
         &self.forces
     }
 
-    /// Forgets everything: a run begins.
-    pub fn clear(&mut self) {
-        (self.follows, self.forces) = (None, Vec::new());
-    }
-
-    /// Records the state of `run`, which comes to its next force, where it is a checkpoint.
-    pub fn passed(&mut self, context: &mut Context, run: &Simulation, at: usize) -> Result<(), DeviceError> {
-        let number = self.forces.len();
-        self.forces.push(at);
+    /// Records the state of `run`, which comes to force `number`, where it is a checkpoint. States between checkpoints are forgotten.
+    pub fn passed(&mut self, context: &mut Context, run: &Simulation, number: usize) -> Result<(), DeviceError> {
+        self.follows = None;
         match number % self.memory.checkpoint_every {
             0 => keep(&mut context.recorder, run, &self.checkpoints[number / self.memory.checkpoint_every]),
             _ => Ok(()),
         }
+    }
+
+    /// Brings `run` to the first force.
+    pub fn first(&self, context: &mut Context, run: &mut Simulation) -> Result<(), DeviceError> {
+        place(&mut context.recorder, run, &self.checkpoints[0])
     }
 
     /// The state at force `number`, which has been restored before.
@@ -144,30 +144,36 @@ impl States {
         recorder.copy(self.state(number), out.len(), out, 0, out.len())
     }
 
-    /// Brings `run` to force `number`. All ranks call it, and for each force once, from the last on.
+    /// Brings `run`, of the operations `ops`, to force `number`. All ranks call it.
     pub fn restore(
         &mut self,
         context: &mut Context,
         run: &mut Simulation,
+        ops: &[StepOp],
         number: usize,
     ) -> Result<(), SimulationError> {
         let every = self.memory.checkpoint_every;
         let group = number / every;
         if every > 1 && self.follows != Some(group) {
-            self.replay(context, run, group)?;
+            self.replay(context, run, ops, group)?;
             self.follows = Some(group);
         }
         Ok(place(&mut context.recorder, run, self.state(number))?)
     }
 
     /// Runs again from checkpoint `group` on, and keeps the states at the forces before the next.
-    fn replay(&mut self, context: &mut Context, run: &mut Simulation, group: usize) -> Result<(), SimulationError> {
+    fn replay(
+        &mut self,
+        context: &mut Context,
+        run: &mut Simulation,
+        ops: &[StepOp],
+        group: usize,
+    ) -> Result<(), SimulationError> {
         let first = group * self.memory.checkpoint_every;
         let last = (first + self.memory.checkpoint_every).min(self.forces.len());
         place(&mut context.recorder, run, &self.checkpoints[group])?;
         for number in first..last - 1 {
-            for at in self.forces[number]..self.forces[number + 1] {
-                let op = run.ops[at];
+            for &op in &ops[self.forces[number]..self.forces[number + 1]] {
                 run.execute(context, op)?;
             }
             run.settle(context)?;

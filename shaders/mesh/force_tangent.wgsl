@@ -1,0 +1,67 @@
+// How the force that particles read from a mesh changes where they move and the force changes:
+//
+//     out = sum over nodes of (by . gradient of weight) * force + factor * weight * change
+//
+// Layout: particles as in particle.wgsl; `mesh` the components of the force and `change` those of its change, params.stride elements apart; `by` how
+// far particles move and `out` how their accelerations change: all along x, then y, then z. Each node's six values are read once for a
+// particle. Particles that paint.wgsl would refuse have none. The sum runs over x, then y, then z, as in interpolate.wgsl.
+// Workgroup: GROUP invocations, ITEMS particles each. No workgroup memory.
+
+var<uniform> params: Params;
+var<storage, read> d0: array<f32>;
+var<storage, read> d1: array<f32>;
+var<storage, read> d2: array<f32>;
+var<storage, read> mesh: array<f32>;
+var<storage, read> change: array<f32>;
+var<storage, read> by: array<f32>;
+var<storage, read_write> out: array<f32>;
+
+#import mesh::particle
+#import mesh::slope
+
+fn force(node: u32) -> vec3<f32> {
+    return vec3<f32>(load_mesh(node), load_mesh(node + params.stride), load_mesh(node + 2u * params.stride));
+}
+
+fn changed(node: u32) -> vec3<f32> {
+    return vec3<f32>(load_change(node), load_change(node + params.stride), load_change(node + 2u * params.stride));
+}
+
+fn tangent(at: Located, by: vec3<f32>) -> vec3<f32> {
+    var sum = vec3<f32>(0.0);
+    if !at.sane || !all_inside(at) { return sum; }
+    let x = places(at.x.first, 0u);
+    let y = places(at.y.first, 1u);
+    let z = places(at.z.first, 2u);
+    var w_z = vec4<f32>(0.0);
+    w_z[@] = weight(at.z.at, @);
+    var s_z = vec4<f32>(0.0);
+    s_z[@] = slope(at.z.at, @);
+    for (var a = 0; a < WIDTH; a++) {
+        let row_x = x[a] * params.shape.y;
+        let w_x = weight(at.x.at, a);
+        for (var b = 0; b < WIDTH; b++) {
+            let row_y = (row_x + y[b]) * params.shape.z;
+            let w_y = weight(at.y.at, b);
+            let across = by.x * slope(at.x.at, a) * w_y + by.y * w_x * slope(at.y.at, b);
+            let along = by.z * w_x * w_y;
+            let kept = params.factor * w_x * w_y;
+            // A row's loads before their uses.
+            let f@ = force(row_y + z[@]);
+            let c@ = changed(row_y + z[@]);
+            sum += (across * w_z[@] + along * s_z[@]) * f@ + kept * w_z[@] * c@;
+        }
+    }
+    return sum;
+}
+
+fn each(particle: u32) {
+    let count = params.first.w;
+    let own = vec3<f32>(load_by(particle), load_by(count + particle), load_by(2u * count + particle));
+    let found = tangent(locate(particle), own * params.per_cell.xyz);
+    store_out(particle, found.x);
+    store_out(count + particle, found.y);
+    store_out(2u * count + particle, found.z);
+}
+
+#each params.first.w

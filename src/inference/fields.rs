@@ -1,0 +1,236 @@
+//! Fields of a worker as vectors.
+
+use std::ops::Range;
+
+use super::error::InferenceError;
+use super::vector_space::{Reduction, Staged, Stream, VectorSpace, no_part};
+use crate::cosmology::fill_white_noise;
+use crate::gpu::{Array, Recorder};
+use crate::grid::volume;
+use crate::operators::Model;
+use crate::operators::{Contents, Field, Leaf, OperatorError, PointwiseOperator, Space, Support, Worker};
+use crate::pm::device_white_noise;
+
+impl VectorSpace for Worker<'_> {
+    type Vector = Field;
+
+    fn like(&mut self, x: &Field) -> Result<Field, InferenceError> {
+        Ok(Field::new(self.gpu(), x.space())?)
+    }
+
+    fn zeros(&mut self, x: &Field) -> Result<Field, InferenceError> {
+        Ok(Field::zeros(&mut self.context.recorder, x.space())?)
+    }
+
+    fn axpby(&mut self, a: f64, x: &Field, b: f64, y: &mut Field) -> Result<(), InferenceError> {
+        Ok(Worker::axpby(self, a, x, b, y)?)
+    }
+
+    fn multiply(&mut self, a: f64, xz: [&Field; 2], b: f64, y: &mut Field) -> Result<(), InferenceError> {
+        Ok(Worker::multiply(self, a, xz, b, y)?)
+    }
+
+    fn sqrt(&mut self, x: &mut Field) -> Result<(), InferenceError> {
+        const ROOT: &str = "fn f(x: f32) -> f32 { return sqrt(max(x, 0.0)); }";
+        let mut contents = Vec::new();
+        for own in x.contents() {
+            contents.push(match own {
+                Contents::Device(array) => {
+                    let flat = Space::of("x", Leaf::vector(array.len()))?;
+                    let root = Model::new(PointwiseOperator::wgsl(ROOT, "f", &flat, "root")?);
+                    let root = root.value(self, &Field::over(&flat, vec![own.clone()])?)?;
+                    root.contents()[0].clone()
+                }
+                Contents::Host(values) => Contents::Host(values.iter().map(|x| x.max(0.0).sqrt()).collect()),
+            });
+        }
+        *x = Field::over(x.space(), contents)?;
+        Ok(())
+    }
+
+    fn reduce(&mut self, what: &[Reduction<'_, Field>]) -> Result<Vec<f64>, InferenceError> {
+        let terms: Vec<(&Field, Option<&Field>)> = what
+            .iter()
+            .map(|reduction| match reduction {
+                Reduction::Dot(x, y) => (*x, Some(*y)),
+                Reduction::Norm1(x) => (*x, None),
+            })
+            .collect();
+        match self.sums(&terms) {
+            Err(OperatorError::NotFinite { what, value, .. }) => Err(InferenceError::NotFinite { what, value }),
+            found => Ok(found?),
+        }
+    }
+
+    fn epsilon(&self) -> f64 {
+        f64::from(f32::EPSILON)
+    }
+
+    fn len(&self, x: &Field) -> u64 {
+        x.space().leaves().map(|(_, leaf)| leaf.total()).sum()
+    }
+
+    fn white_noise(&mut self, stream: Stream, out: &mut Field) -> Result<(), InferenceError> {
+        let mut contents = Vec::new();
+        for (number, ((name, leaf), own)) in out.space().leaves().zip(out.contents()).enumerate() {
+            let sites = Sites::of(self, name, leaf)?;
+            // Each field of a batch and each component has a stream of its own; a leaf is known by its place among the names.
+            let streams = (0..leaf.fields() as u32).map(|field| stream.below([number as u32, field, 0]).0);
+            match own {
+                Contents::Device(array) => {
+                    fill(&mut self.context.recorder, &sites, streams, array)?;
+                    contents.push(own.clone());
+                }
+                Contents::Host(values) => {
+                    let places = leaf.places();
+                    let noise =
+                        streams.flat_map(|seed| (0..places).map(move |i| crate::cosmology::white_noise(seed, i)));
+                    contents.push(Contents::Host(noise.take(values.len()).collect()));
+                }
+            }
+        }
+        *out = Field::over(out.space(), contents)?;
+        Ok(())
+    }
+
+    fn parts(&self, x: &Field) -> Vec<(String, u64)> {
+        x.space().leaves().map(|(name, leaf)| (name.to_string(), leaf.total())).collect()
+    }
+
+    fn clear_part(&mut self, name: &str, x: &mut Field) -> Result<(), InferenceError> {
+        let Some(at) = x.space().position(name) else { return Err(no_part(name, &VectorSpace::parts(self, x))) };
+        match &x.contents()[at] {
+            Contents::Device(array) => self.context.recorder.clear(array),
+            Contents::Host(values) => {
+                let zeros = vec![0.0; values.len()];
+                x.set(&mut self.context.recorder, name, &zeros)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn stage(&mut self, x: &Field) -> Result<Staged, InferenceError> {
+        let mut staged = Staged::default();
+        let arrays = x.contents().iter().filter_map(|contents| match contents {
+            Contents::Device(array) => Some(array),
+            Contents::Host(values) => {
+                staged.doubles.extend(values);
+                None
+            }
+        });
+        // One array, so that the device is waited for once.
+        let arrays: Vec<&Array<f32>> = arrays.collect();
+        let all = self.gpu().array("inference::staged", arrays.iter().map(|array| array.len()).sum())?;
+        let mut at = 0;
+        for array in arrays {
+            self.context.recorder.copy(array, 0, &all, at, array.len())?;
+            at += array.len();
+        }
+        staged.singles = self.context.recorder.download(&all, 0, at)?;
+        Ok(staged)
+    }
+
+    fn unstage(&mut self, from: &Staged, x: &mut Field) -> Result<(), InferenceError> {
+        let (mut single, mut double) = (0, 0);
+        let mut contents = Vec::new();
+        let short = |have: usize, want: usize| {
+            let why = format!("{have} numbers are given, a rank has {want}; was it written on other ranks?");
+            InferenceError::Invalid { what: "staged fields".into(), why }
+        };
+        let all = self.gpu().array("inference::staged", from.singles.len() as u64)?;
+        self.context.recorder.upload(&all, 0, &from.singles)?;
+        for own in x.contents() {
+            contents.push(match own {
+                Contents::Device(array) => {
+                    let end = single + array.len() as usize;
+                    if end > from.singles.len() {
+                        return Err(short(from.singles.len(), end));
+                    }
+                    self.context.recorder.copy(&all, single as u64, array, 0, array.len())?;
+                    single = end;
+                    own.clone()
+                }
+                Contents::Host(values) => {
+                    let end = double + values.len();
+                    let part = from.doubles.get(double..end).ok_or_else(|| short(from.doubles.len(), end))?;
+                    double = end;
+                    Contents::Host(part.to_vec())
+                }
+            });
+        }
+        if single != from.singles.len() || double != from.doubles.len() {
+            return Err(short(from.singles.len() + from.doubles.len(), single + double));
+        }
+        *x = Field::over(x.space(), contents)?;
+        Ok(())
+    }
+}
+
+/// Where the numbers of one field of a leaf stand in the whole: a box of a lattice.
+struct Sites {
+    shape: [u64; 3],
+    own: [Range<u64>; 3],
+    /// Few, and the same on every rank.
+    is_small: bool,
+}
+
+impl Sites {
+    fn of(worker: &Worker<'_>, name: &str, leaf: &Leaf) -> Result<Self, InferenceError> {
+        let line = |first: u64, len: u64, total: u64| Sites {
+            shape: [1, 1, total],
+            own: [0..1, 0..1, first..first + len],
+            is_small: false,
+        };
+        let mut sites = match &leaf.support {
+            Support::Cells { ghosts, .. } if *ghosts != [[0; 2]; 3] => {
+                let why = format!("leaf `{name}` has ghost cells; noise is of cells that each are one rank's");
+                return Err(InferenceError::Invalid { what: "white noise".into(), why });
+            }
+            Support::Cells { regular, .. } => Sites { shape: regular.shape, own: regular.part(), is_small: false },
+            Support::Modes { regular, half } => {
+                let [n0, n1, n2] = regular.shape;
+                let shape = [n0, n1, if *half { n2 / 2 + 1 } else { n2 }];
+                Sites { shape, own: regular.modes(*half), is_small: false }
+            }
+            // Points stand one rank after the other.
+            Support::Points { own, total } => {
+                let mut first = [*own];
+                worker.comm().scan_exclusive(&mut first, crate::comm::Op::Sum)?;
+                line(first[0], *own, *total)
+            }
+            Support::Vector { len } | Support::Parameters { len } => Sites { is_small: true, ..line(0, *len, *len) },
+        };
+        // The two numbers of a complex one stand side by side.
+        let numbers = leaf.numbers();
+        sites.shape[2] *= numbers;
+        sites.own[2] = numbers * sites.own[2].start..numbers * sites.own[2].end;
+        Ok(sites)
+    }
+}
+
+/// Fills `array` with one field after the other, each of a stream.
+fn fill(
+    recorder: &mut Recorder,
+    sites: &Sites,
+    streams: impl ExactSizeIterator<Item = u64>,
+    array: &Array<f32>,
+) -> Result<(), InferenceError> {
+    let count = volume(&sites.own);
+    if sites.is_small {
+        let mut values = vec![0.0; array.len() as usize];
+        let fields = values.chunks_mut(count.max(1) as usize);
+        fields.zip(streams).for_each(|(field, seed)| fill_white_noise(seed, 0, field));
+        return Ok(recorder.upload(array, 0, &values)?);
+    }
+    if streams.len() == 1 {
+        return Ok(streams
+            .map(|seed| device_white_noise(recorder, seed, sites.shape, &sites.own, array))
+            .collect::<Result<(), _>>()?);
+    }
+    let one = recorder.gpu().array("inference::noise", count)?;
+    for (field, seed) in streams.enumerate() {
+        device_white_noise(recorder, seed, sites.shape, &sites.own, &one)?;
+        recorder.copy(&one, 0, array, field as u64 * count, count)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,140 @@
+//! What a fit minimises: the energy of the posterior, averaged over samples.
+//!
+//! With the residuals `r_s` of `n` samples and `H(x) = -ln p(data | x) + x.x / 2`
+//! ```text
+//! value     KL(x) = mean H(x + r_s)        (the divergence between approximation and posterior, up to a constant)
+//! gradient          mean (dE(x + r_s) + x + r_s)
+//! metric            mean M(x + r_s) + 1
+//! ```
+//! Without samples the only residual is 0, and the minimum is the most probable place (MAP).
+
+use super::error::InferenceError;
+use super::groups::SampleGroups;
+use super::log_likelihood::{LogLikelihood, LogLikelihoodAt};
+use super::newton_cg::{Objective, ObjectiveAt};
+use super::residual::{clear, free};
+use super::samples::Samples;
+use super::vector_space::{Reduction, VectorSpace};
+
+/// The energy of the posterior, averaged over the samples of all groups.
+pub struct Kl<'a, S: VectorSpace> {
+    /// The likelihood.
+    pub likelihood: &'a dyn LogLikelihood<S>,
+    /// The samples; their position does not matter.
+    pub samples: &'a Samples<S>,
+    /// The groups that have them.
+    pub groups: &'a SampleGroups,
+    /// Parts of latent values that keep their values.
+    pub constants: &'a [String],
+    /// How many samples of a group keep what their derivatives need; for the others it is computed anew each time, which takes less memory.
+    pub kept: usize,
+}
+
+impl<S: VectorSpace> Kl<'_, S> {
+    /// `position` with the residual of a sample of this group.
+    fn place(&self, space: &mut S, position: &S::Vector, sample: usize) -> Result<S::Vector, InferenceError> {
+        let mut place = space.copy(position)?;
+        if let Some(residual) = self.samples.residual(sample) {
+            space.axpby(1.0, residual, 1.0, &mut place)?;
+        }
+        Ok(place)
+    }
+}
+
+impl<S: VectorSpace> Objective<S> for Kl<'_, S> {
+    fn at<'a>(&'a self, space: &mut S, x: &S::Vector) -> Result<(f64, Box<dyn ObjectiveAt<S> + 'a>), InferenceError> {
+        let block = self.groups.block(self.samples.terms());
+        let mut places = Vec::new();
+        let (mut energies, mut kept) = (Vec::new(), Vec::new());
+        for sample in block.clone() {
+            let place = self.place(space, x, sample)?;
+            if kept.len() < self.kept {
+                let at = self.likelihood.at(space, &place)?;
+                energies.push(at.energy(space));
+                kept.push(at);
+            } else {
+                energies.push(self.likelihood.energy(space, &place));
+            }
+            places.push(place);
+        }
+        let squares: Vec<_> = places.iter().map(|place| Reduction::Dot(place, place)).collect();
+        // An energy that is not finite must not keep the other groups waiting: all learn of it.
+        let squares = match space.reduce(&squares) {
+            Err(InferenceError::NotFinite { value, .. }) => vec![value; places.len()],
+            squares => squares?,
+        };
+        let value = |(energy, square): (Result<f64, InferenceError>, f64)| match energy {
+            Ok(energy) => Ok(energy + square / 2.0),
+            Err(InferenceError::NotFinite { value, .. }) => Ok(value),
+            Err(error) => Err(error),
+        };
+        let values: Vec<f64> = energies.into_iter().zip(squares).map(value).collect::<Result<_, _>>()?;
+        let mean = self.groups.sum_numbers(&values)? / self.samples.terms() as f64;
+        let value = InferenceError::finite("the energy, averaged over samples,", mean)?;
+        Ok((value, Box::new(KlAt { kl: self, first: block.start, places, kept })))
+    }
+
+    fn free(&self, space: &mut S, x: &S::Vector) -> u64 {
+        free(space, self.constants, x)
+    }
+}
+
+/// The derivatives at a position.
+struct KlAt<'a, S: VectorSpace> {
+    kl: &'a Kl<'a, S>,
+    /// The first sample of this group.
+    first: usize,
+    /// The place of each of them.
+    places: Vec<S::Vector>,
+    /// The derivatives of the first ones.
+    kept: Vec<Box<dyn LogLikelihoodAt<S> + 'a>>,
+}
+
+impl<S: VectorSpace> KlAt<'_, S> {
+    /// `out` = the mean over samples of what `one` makes of the derivatives at their places.
+    fn mean(
+        &self,
+        space: &mut S,
+        one: &mut dyn FnMut(&mut S, &dyn LogLikelihoodAt<S>, &S::Vector) -> Result<S::Vector, InferenceError>,
+        out: &mut S::Vector,
+    ) -> Result<(), InferenceError> {
+        let terms = self.kl.samples.terms();
+        let mut sample = |space: &mut S, sample: usize| {
+            let own = sample - self.first;
+            let place = &self.places[own];
+            match self.kept.get(own) {
+                Some(at) => one(space, &**at, place),
+                None => {
+                    let at = self.kl.likelihood.at(space, place)?;
+                    one(space, &*at, place)
+                }
+            }
+        };
+        let sum = self.kl.groups.sum(space, terms, &mut sample, out)?;
+        space.axpby(1.0 / terms as f64, &sum, 0.0, out)
+    }
+}
+
+impl<S: VectorSpace> ObjectiveAt<S> for KlAt<'_, S> {
+    fn gradient(&self, space: &mut S, out: &mut S::Vector) -> Result<(), InferenceError> {
+        let mut one = |space: &mut S, at: &dyn LogLikelihoodAt<S>, place: &S::Vector| {
+            let mut gradient = space.like(place)?;
+            at.gradient(space, &mut gradient)?;
+            space.axpby(1.0, place, 1.0, &mut gradient)?;
+            Ok(gradient)
+        };
+        self.mean(space, &mut one, out)?;
+        clear(space, self.kl.constants, out)
+    }
+
+    fn metric(&self, space: &mut S, v: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError> {
+        let mut one = |space: &mut S, at: &dyn LogLikelihoodAt<S>, _: &S::Vector| {
+            let mut product = space.like(v)?;
+            at.metric(space, v, &mut product)?;
+            Ok(product)
+        };
+        self.mean(space, &mut one, out)?;
+        clear(space, self.kl.constants, out)?;
+        space.axpby(1.0, v, 1.0, out)
+    }
+}

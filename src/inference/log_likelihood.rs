@@ -1,0 +1,88 @@
+//! Likelihoods as inference sees them.
+
+use super::error::InferenceError;
+use super::vector_space::VectorSpace;
+
+/// `-ln p(data | x)` of latent vectors `x`, up to a constant.
+///
+/// A likelihood of data `d` and a model `f` is one of them; so is a sum of several. All ranks of a [`VectorSpace`] call its methods together, in
+/// one order. Outputs are overwritten, whatever they held.
+pub trait LogLikelihood<S: VectorSpace> {
+    /// What errors and reports call it.
+    fn name(&self) -> String;
+
+    /// A new latent vector, undefined.
+    ///
+    /// # Errors
+    /// What its work can fail with.
+    fn latent(&self, space: &mut S) -> Result<S::Vector, InferenceError>;
+
+    /// A new vector of the space that noise of the data lives in: the domain of the left square root. Undefined.
+    ///
+    /// # Errors
+    /// What its work can fail with.
+    fn data(&self, space: &mut S) -> Result<S::Vector, InferenceError>;
+
+    /// The energy `-ln p(data | x)`, in natural units of information; waits for the device.
+    ///
+    /// # Errors
+    /// [`InferenceError::NotFinite`]; what its work can fail with.
+    fn energy(&self, space: &mut S, x: &S::Vector) -> Result<f64, InferenceError>;
+
+    /// The derivatives at `x`, which must stay as it is while they live.
+    ///
+    /// # Errors
+    /// What its work can fail with.
+    fn at<'a>(&'a self, space: &mut S, x: &S::Vector) -> Result<Box<dyn LogLikelihoodAt<S> + 'a>, InferenceError>;
+
+    /// `out = tau(f(x))`, in the space of [`data`](Self::data): the coordinates in which the Fisher metric is 1, so that the derivative of `tau(f)` is the
+    /// right square root.
+    ///
+    /// # Errors
+    /// [`InferenceError::NoTransformation`] for likelihoods that have none; what its work can fail with.
+    fn transformation(&self, space: &mut S, x: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError>;
+
+    /// What is to be expected of noise, at `x`: data minus model over the noise's standard deviation, in a vector whose squares have mean 1 where
+    /// the model is right. `None` where there is no such vector.
+    ///
+    /// # Errors
+    /// What its work can fail with.
+    fn normalized_residual(&self, space: &mut S, x: &S::Vector) -> Result<Option<S::Vector>, InferenceError>;
+
+    /// Numbers of the data that count, over all ranks: masked ones do not.
+    fn degrees_of_freedom(&self) -> u64;
+}
+
+/// The derivatives of a [`LogLikelihood`] at a point: with the Jacobian J of the model and the Fisher metric F of the data's distribution, `L = J^T sqrt(F)`
+/// is the left square root of the metric `M = J^T F J`.
+pub trait LogLikelihoodAt<S: VectorSpace> {
+    /// The energy at the point; waits for the device.
+    ///
+    /// # Errors
+    /// As [`LogLikelihood::energy`].
+    fn energy(&self, space: &mut S) -> Result<f64, InferenceError>;
+
+    /// `out` = the gradient of the energy.
+    ///
+    /// # Errors
+    /// What its work can fail with.
+    fn gradient(&self, space: &mut S, out: &mut S::Vector) -> Result<(), InferenceError>;
+
+    /// `out = M v`.
+    ///
+    /// # Errors
+    /// What its work can fail with.
+    fn metric(&self, space: &mut S, v: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError>;
+
+    /// `out = L eta`, of a vector in the space of the data.
+    ///
+    /// # Errors
+    /// What its work can fail with.
+    fn left_sqrt(&self, space: &mut S, eta: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError>;
+
+    /// `out = L^T v`, in the space of the data.
+    ///
+    /// # Errors
+    /// What its work can fail with.
+    fn right_sqrt(&self, space: &mut S, v: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError>;
+}

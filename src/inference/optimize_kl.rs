@@ -1,0 +1,322 @@
+//! The loop of an inference: samples about a position, then a better position for these samples, and again.
+
+use std::fmt;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use super::conjugate_gradient::CgOptions;
+use super::draw::{Draw, Drawing, Sampling};
+use super::error::InferenceError;
+use super::excitation::Excitations;
+use super::groups::SampleGroups;
+use super::kl::Kl;
+use super::log_likelihood::LogLikelihood;
+use super::newton_cg::{NewtonOptions, NewtonOutcome, NewtonStep, newton_cg};
+use super::report::IterationReport;
+use super::residual::parts_of;
+use super::samples::Samples;
+use super::state::{Saved, StateFile};
+use super::vector_space::VectorSpace;
+
+/// What an iteration does.
+#[derive(Clone, Debug)]
+pub struct IterationOptions {
+    /// Mirrored pairs of samples; 0 looks for the most probable place (MAP).
+    pub pairs: usize,
+    /// What samples are.
+    pub sampling: Sampling,
+    /// When straight samples are solved well enough.
+    pub linear: CgOptions,
+    /// When bent samples are.
+    pub curve: NewtonOptions,
+    /// When the position is good enough for these samples.
+    pub position: NewtonOptions,
+    /// Parts of latent values (or branches of them) that are fitted, but taken as known by samples.
+    pub point_estimates: Vec<String>,
+    /// Parts that keep their values while the position moves; samples vary them.
+    pub constants: Vec<String>,
+    /// Samples of a group that keep what their derivatives need; for the others it is computed anew at each application of the metric.
+    pub kept: usize,
+}
+
+impl Default for IterationOptions {
+    fn default() -> Self {
+        IterationOptions {
+            pairs: 2,
+            sampling: Sampling::Linear(Draw::New),
+            linear: CgOptions::default(),
+            curve: NewtonOptions::default(),
+            position: NewtonOptions::default(),
+            point_estimates: Vec::new(),
+            constants: Vec::new(),
+            kept: usize::MAX,
+        }
+    }
+}
+
+/// What happens within an iteration, on one rank.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Progress {
+    /// A sample of this rank's group was drawn.
+    Sample {
+        /// The iteration.
+        iteration: u32,
+        /// The sample.
+        sample: usize,
+        /// Samples of all groups.
+        of: usize,
+    },
+    /// The position took a step.
+    Step {
+        /// The iteration.
+        iteration: u32,
+        /// The step.
+        step: NewtonStep,
+    },
+}
+
+/// Why a fit ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FitEnd {
+    /// All iterations are done.
+    Done,
+    /// A callback wanted no more.
+    Callback,
+    /// The time is over; iterations are left.
+    Time,
+}
+
+/// What a fit has found.
+pub struct Fit<S: VectorSpace> {
+    /// The position and samples of the last iteration.
+    pub samples: Samples<S>,
+    /// A report of each iteration, also of those before a resumption.
+    pub history: Vec<IterationReport>,
+    /// Why it ended.
+    pub end: FitEnd,
+}
+
+impl<S: VectorSpace> fmt::Debug for Fit<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fit").field("samples", &self.samples).field("history", &self.history).finish_non_exhaustive()
+    }
+}
+
+type Options<'a> = dyn Fn(u32) -> IterationOptions + 'a;
+type Callback<'a, S> = dyn FnMut(&mut S, &Samples<S>, &IterationReport) -> Result<ControlFlow<()>, InferenceError> + 'a;
+
+/// A fit, as it is set up. All ranks of all groups set it up alike and run it together.
+pub struct OptimizeKl<'a, S: VectorSpace> {
+    likelihood: &'a dyn LogLikelihood<S>,
+    groups: &'a SampleGroups,
+    excitations: Excitations<S>,
+    iterations: u32,
+    options: Box<Options<'a>>,
+    callback: Box<Callback<'a, S>>,
+    progress: Box<dyn FnMut(&Progress) + 'a>,
+    budget: Option<Duration>,
+    state: Option<(PathBuf, bool)>,
+}
+
+impl<S: VectorSpace> fmt::Debug for OptimizeKl<'_, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OptimizeKl").field("iterations", &self.iterations).finish_non_exhaustive()
+    }
+}
+
+impl<'a, S: VectorSpace> OptimizeKl<'a, S> {
+    /// A fit of `iterations` iterations with two mirrored pairs of samples each, and the random numbers of seed 0.
+    pub fn new(likelihood: &'a dyn LogLikelihood<S>, groups: &'a SampleGroups, iterations: u32) -> Self {
+        OptimizeKl {
+            likelihood,
+            groups,
+            excitations: Excitations::Seed(0),
+            iterations,
+            options: Box::new(|_| IterationOptions::default()),
+            callback: Box::new(|_, _, _| Ok(ControlFlow::Continue(()))),
+            progress: Box::new(|_| ()),
+            budget: None,
+            state: None,
+        }
+    }
+
+    /// Where random numbers come from.
+    #[must_use]
+    pub fn excitations(mut self, excitations: Excitations<S>) -> Self {
+        self.excitations = excitations;
+        self
+    }
+
+    /// What each iteration does, by its number from 0 on; the same on all ranks.
+    #[must_use]
+    pub fn options(mut self, options: impl Fn(u32) -> IterationOptions + 'a) -> Self {
+        self.options = Box::new(options);
+        self
+    }
+
+    /// Called after each iteration, on all ranks; it may end the fit, on all ranks alike.
+    #[must_use]
+    pub fn callback(
+        mut self,
+        callback: impl FnMut(&mut S, &Samples<S>, &IterationReport) -> Result<ControlFlow<()>, InferenceError> + 'a,
+    ) -> Self {
+        self.callback = Box::new(callback);
+        self
+    }
+
+    /// Told what happens within iterations.
+    #[must_use]
+    pub fn progress(mut self, progress: impl FnMut(&Progress) + 'a) -> Self {
+        self.progress = Box::new(progress);
+        self
+    }
+
+    /// No iteration begins once so much time has gone; what rank 0 measures counts.
+    #[must_use]
+    pub fn budget(mut self, time: Duration) -> Self {
+        self.budget = Some(time);
+        self
+    }
+
+    /// Saves the state to a directory after each iteration, in one file that is whole at any time. What is there is replaced.
+    #[must_use]
+    pub fn save(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.state = Some((directory.into(), false));
+        self
+    }
+
+    /// As [`save`](Self::save), but goes on from the state that is there, if there is one: to the same bits as without an interruption. The number of
+    /// iterations, their options and the number of groups may be others; the likelihood, the seed, and the ranks of a group may not.
+    #[must_use]
+    pub fn resume(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.state = Some((directory.into(), true));
+        self
+    }
+
+    /// Runs it from `start`. All ranks of all groups call it.
+    ///
+    /// # Errors
+    /// [`InferenceError::Options`] and [`InferenceError::Groups`] before anything is done; [`InferenceError::State`] for a state that cannot be resumed from;
+    /// [`InferenceError::NotFinite`]; what the likelihood, the ranks, and files can fail with.
+    pub fn run(mut self, space: &mut S, start: &S::Vector) -> Result<Fit<S>, InferenceError> {
+        let began = Instant::now();
+        self.check(space, start)?;
+        let state = match &self.state {
+            Some((directory, _)) => Some(StateFile::new(directory, self.groups, self.likelihood, &self.excitations)?),
+            None => None,
+        };
+        let resumes = self.state.as_ref().is_some_and(|(_, resume)| *resume);
+        let saved = match &state {
+            Some(state) if resumes => state.load(space, self.groups, start)?,
+            _ => None,
+        };
+        let mut saved = match saved {
+            Some(saved) => saved,
+            None => Saved { samples: Samples::none(space.copy(start)?), drawn_in: 0, history: Vec::new() },
+        };
+        let mut end = FitEnd::Done;
+        for iteration in saved.history.len() as u32..self.iterations {
+            if self.is_over(space, began)? {
+                end = FitEnd::Time;
+                break;
+            }
+            saved = self.iterate(space, saved, iteration)?;
+            if let Some(state) = &state {
+                state.save(space, self.groups, &saved)?;
+            }
+            let Some(report) = saved.history.last() else { break };
+            if self.groups.all().rank() == 0 {
+                tracing::info!("{report}");
+            }
+            if (self.callback)(space, &saved.samples, report)?.is_break() {
+                end = FitEnd::Callback;
+                break;
+            }
+        }
+        Ok(Fit { samples: saved.samples, history: saved.history, end })
+    }
+
+    /// Refuses options that cannot be, of all iterations.
+    fn check(&self, space: &mut S, start: &S::Vector) -> Result<(), InferenceError> {
+        let mut most = 0;
+        for iteration in 0..self.iterations {
+            let options = (self.options)(iteration);
+            options.linear.check("straight samples")?;
+            options.curve.check("bent samples")?;
+            options.position.check("the position")?;
+            parts_of(space, &options.point_estimates, start)?;
+            parts_of(space, &options.constants, start)?;
+            most = most.max(2 * options.pairs).max(1);
+        }
+        let idle = self.groups.idle(most);
+        if self.iterations > 0 && idle > 0 {
+            let (groups, ranks) = (self.groups.count(), self.groups.all().size());
+            let why = format!(
+                "{idle} of them have nothing to do, as no iteration has more than {most} samples; give fewer groups, or more samples"
+            );
+            return Err(InferenceError::Groups { groups, ranks, why });
+        }
+        let square = space.dot(start, start)?;
+        InferenceError::finite("the start's square", square).map(drop)
+    }
+
+    /// Whether the time is over, by the clock of rank 0.
+    fn is_over(&self, _: &S, began: Instant) -> Result<bool, InferenceError> {
+        let Some(budget) = self.budget else { return Ok(false) };
+        let mut over = [u32::from(began.elapsed() >= budget)];
+        self.groups.all().broadcast(0, &mut over)?;
+        Ok(over[0] == 1)
+    }
+
+    /// One iteration.
+    fn iterate(&mut self, space: &mut S, before: Saved<S>, iteration: u32) -> Result<Saved<S>, InferenceError> {
+        let began = Instant::now();
+        let options = (self.options)(iteration);
+        let point_estimates = parts_of(space, &options.point_estimates, &before.samples.position)?;
+        let constants = parts_of(space, &options.constants, &before.samples.position)?;
+        let repeats = options.sampling.repeats() && iteration > 0;
+        let drawn_in = if repeats { before.drawn_in } else { iteration };
+        let drawing = Drawing {
+            likelihood: self.likelihood,
+            groups: self.groups,
+            excitations: &self.excitations,
+            sampling: options.sampling,
+            pairs: options.pairs,
+            drawn_in,
+            linear: options.linear,
+            curve: options.curve,
+            point_estimates: &point_estimates,
+        };
+        let (progress, of) = (&mut self.progress, 2 * options.pairs);
+        let mut samples = drawing
+            .samples(space, before.samples, &mut |sample| progress(&Progress::Sample { iteration, sample, of }))?;
+        let found = {
+            let kl = Kl {
+                likelihood: self.likelihood,
+                samples: &samples,
+                groups: self.groups,
+                constants: &constants,
+                kept: options.kept,
+            };
+            let position = space.copy(&samples.position)?;
+            let mut watch = |step: &NewtonStep| progress(&Progress::Step { iteration, step: *step });
+            newton_cg(space, &kl, position, &options.position, &mut watch)?
+        };
+        let NewtonOutcome { x, value, steps, applications, .. } = found;
+        samples.position = x;
+        let mut history = before.history;
+        let chi_squared = IterationReport::chi_squared(space, self.likelihood, self.groups, &samples)?;
+        history.push(IterationReport {
+            iteration,
+            samples: samples.count(),
+            energy: value,
+            steps,
+            applications,
+            chi_squared,
+            seconds: began.elapsed().as_secs_f64(),
+            idle: self.groups.idle(samples.terms()),
+        });
+        Ok(Saved { samples, drawn_in, history })
+    }
+}

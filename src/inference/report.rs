@@ -1,0 +1,72 @@
+//! What is told of an iteration.
+
+use std::fmt;
+
+use super::error::InferenceError;
+use super::groups::SampleGroups;
+use super::log_likelihood::LogLikelihood;
+use super::samples::Samples;
+use super::vector_space::VectorSpace;
+
+/// An iteration of a fit. As text it is one line.
+#[derive(Clone, Debug, PartialEq)]
+pub struct IterationReport {
+    /// Its number, from 0 on.
+    pub iteration: u32,
+    /// Samples, both signs of each pair.
+    pub samples: usize,
+    /// The energy, averaged over samples: a bound of `-ln p(data)`, up to constants.
+    pub energy: f64,
+    /// Steps of the position.
+    pub steps: u64,
+    /// Applications of the averaged metric for them.
+    pub applications: u64,
+    /// Reduced chi-squared of the data (where the likelihood has normalized residuals) and of the latent values, averaged over samples: 1 is to be expected.
+    pub chi_squared: [Option<f64>; 2],
+    /// Time it took.
+    pub seconds: f64,
+    /// Groups of ranks that had no sample.
+    pub idle: usize,
+}
+
+impl fmt::Display for IterationReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let IterationReport { iteration, samples, energy, steps, applications, chi_squared, seconds, idle } = self;
+        write!(
+            f,
+            "iteration {iteration}: energy {energy:.6e}, {samples} samples, {steps} steps, {applications} metrics"
+        )?;
+        for (what, chi_squared) in ["data", "latent"].into_iter().zip(chi_squared) {
+            if let Some(chi_squared) = chi_squared {
+                write!(f, ", chi2/dof {what} {chi_squared:.3}")?;
+            }
+        }
+        write!(f, ", {seconds:.2} s")?;
+        if *idle > 0 { write!(f, ", {idle} groups idle") } else { Ok(()) }
+    }
+}
+
+impl IterationReport {
+    /// Reduced chi-squared of data and latent values over all samples. All ranks of all groups call it.
+    pub(super) fn chi_squared<S: VectorSpace>(
+        space: &mut S,
+        likelihood: &dyn LogLikelihood<S>,
+        groups: &SampleGroups,
+        samples: &Samples<S>,
+    ) -> Result<[Option<f64>; 2], InferenceError> {
+        let (terms, freedom) = (samples.terms(), likelihood.degrees_of_freedom());
+        let (mut data, mut latent) = (Vec::new(), Vec::new());
+        for sample in groups.block(terms) {
+            let place = samples.at(space, sample)?;
+            if let Some(residual) = likelihood.normalized_residual(space, &place)? {
+                data.push(space.dot(&residual, &residual)? / freedom.max(1) as f64);
+            }
+            latent.push(space.dot(&place, &place)? / space.len(&place).max(1) as f64);
+        }
+        let [data, latent] = [groups.gather(&data)?, groups.gather(&latent)?];
+        let mean = |values: Vec<f64>| {
+            (!values.is_empty() && freedom > 0).then(|| super::tree::tree_sum(&values) / values.len() as f64)
+        };
+        Ok([mean(data), mean(latent)])
+    }
+}

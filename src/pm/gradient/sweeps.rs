@@ -1,0 +1,377 @@
+//! Sweeps over the operations of a run: forwards with its states kept, backwards with cotangents, forwards again with tangents.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use super::cotangents::Cotangents;
+use super::dots::Dots;
+use super::force::ForceDerivative;
+use super::parameters::{Derivatives, Numbers};
+use super::start::{self, StartCotangents, StartTangent};
+use super::states::{GradientMemory, States};
+use super::vectors::{pack, unpack};
+use crate::Context;
+use crate::cosmology::{LptFactors, StepOp};
+use crate::gpu::{Array, Recorder};
+use crate::mesh::Axpby;
+use crate::pm::start::{LatticeFields, Perturbation, Source};
+use crate::pm::{Config, Simulation, SimulationError};
+
+/// A run as it was, for its derivatives there.
+pub struct Tape {
+    /// The white noise it began with.
+    pub noise: Array<f32>,
+    pub numbers: Rc<Numbers>,
+    pub derivatives: Rc<Derivatives>,
+    states: States,
+}
+
+impl Tape {
+    /// Room for a run with these numbers.
+    pub fn new(
+        sweeps: &Sweeps,
+        recorder: &Recorder,
+        noise: Array<f32>,
+        (numbers, derivatives): (&Rc<Numbers>, &Rc<Derivatives>),
+        checkpoint_every: usize,
+    ) -> Result<Self, SimulationError> {
+        let memory = sweeps.memory(checkpoint_every);
+        let states = States::new(recorder.gpu(), sweeps.run.lattice.len(), &numbers.ops, memory)?;
+        Ok(Tape { noise, numbers: numbers.clone(), derivatives: derivatives.clone(), states })
+    }
+
+    /// What its start follows from.
+    fn source(&self) -> Source<'_> {
+        source(&self.noise, &self.numbers)
+    }
+
+    /// Memory of its states.
+    pub fn memory(&self) -> &GradientMemory {
+        self.states.memory()
+    }
+}
+
+fn source<'a>(noise: &'a Array<f32>, numbers: &'a Numbers) -> Source<'a> {
+    Source { noise, amplitudes: &numbers.amplitudes, factors: numbers.start }
+}
+
+/// How what a run begins with changes.
+pub struct RunTangent<'a> {
+    /// The change of the white noise.
+    pub noise: &'a Array<f32>,
+    /// That of the numbers, where parameters change.
+    pub numbers: Option<NumbersTangent>,
+}
+
+/// How [`Numbers`] change.
+pub struct NumbersTangent {
+    pub numbers: Vec<f64>,
+    pub amplitudes: Array<f32>,
+}
+
+/// A run, its derivatives, and the memory that sweeps over it need beside its states; made once.
+pub struct Sweeps {
+    pub run: Simulation,
+    lpt: Perturbation,
+    force: ForceDerivative,
+    /// Cotangents of the particles, or their tangents.
+    pub bars: Cotangents,
+    /// Cotangents or tangents of accelerations, accelerations, momenta: vectors in one array each.
+    accelerations: [Array<f32>; 2],
+    momenta: Array<f32>,
+    pub dots: Dots,
+    axpby: Axpby,
+}
+
+impl Sweeps {
+    /// For a run with the parameters of `config`. All ranks call it.
+    pub fn new(context: &mut Context, config: Config) -> Result<Self, SimulationError> {
+        let run = Simulation::plan(context, config, 0)?;
+        let (config, particles, recorder) = (&run.config, run.lattice.len(), &mut context.recorder);
+        let count = super::parameters::Layout::new(&run.ops).start + 4;
+        let gpu = recorder.gpu().clone();
+        let vectors = |what: &str| gpu.array::<f32>(what, 3 * particles);
+        Ok(Sweeps {
+            lpt: Perturbation::new(config, recorder, &run.comms)?,
+            force: ForceDerivative::new(config, recorder, &run.comms)?,
+            bars: Cotangents::new(&gpu, particles)?,
+            accelerations: [vectors("pm::acceleration_cotangents")?, vectors("pm::accelerations")?],
+            momenta: vectors("pm::momenta")?,
+            dots: Dots::new(recorder, count, config.particles.pow(3))?,
+            axpby: Axpby::default(),
+            run,
+        })
+    }
+
+    /// Device memory of a derivative with a state kept of every so many forces.
+    pub fn memory(&self, checkpoint_every: usize) -> GradientMemory {
+        GradientMemory::new(&self.run.config, self.run.grid(), &self.run.ops, checkpoint_every)
+    }
+
+    /// Runs from the noise of `tape` and keeps its states there.
+    pub fn forward(&mut self, context: &mut Context, tape: &mut Tape) -> Result<(), SimulationError> {
+        let Tape { noise, numbers, states, .. } = tape;
+        let mut number = 0;
+        self.run_from(context, source(noise, numbers), &numbers.ops, |context, run| {
+            run.settle(context)?;
+            states.passed(context, run, number)?;
+            number += 1;
+            Ok(())
+        })
+    }
+
+    /// Runs from `noise`, and keeps nothing.
+    pub fn value(
+        &mut self,
+        context: &mut Context,
+        noise: &Array<f32>,
+        numbers: &Numbers,
+    ) -> Result<(), SimulationError> {
+        self.run_from(context, source(noise, numbers), &numbers.ops, |_, _| Ok(()))
+    }
+
+    fn run_from(
+        &mut self,
+        context: &mut Context,
+        source: Source<'_>,
+        ops: &[StepOp],
+        mut force: impl FnMut(&mut Context, &mut Simulation) -> Result<(), SimulationError>,
+    ) -> Result<(), SimulationError> {
+        let run = &mut self.run;
+        run.begin(context, &self.lpt, source)?;
+        for &op in ops {
+            if op == StepOp::Force {
+                force(context, run)?;
+            }
+            run.execute(context, op)?;
+        }
+        run.settle(context)?;
+        run.done = ops.len();
+        run.force.check(&mut context.recorder, &run.comms)
+    }
+
+    /// Adds what a loss of the density of the particles where they are, whose derivative by this rank's own cells is `by`, says of positions.
+    pub fn density_adjoint(&mut self, context: &mut Context, by: &Array<f32>) -> Result<(), SimulationError> {
+        let Sweeps { run, force, bars, .. } = self;
+        run.settle(context)?;
+        run.widen(context)?;
+        let particles = (&run.force, &run.lattice, &run.displacement);
+        force.density(&mut context.recorder, &mut run.comms, particles, [by, &bars.positions])
+    }
+
+    /// Records how the density of the particles where they are changes on this rank's own cells, by the tangents of positions.
+    pub fn density_tangent(&mut self, context: &mut Context, out: &Array<f32>) -> Result<(), SimulationError> {
+        let Sweeps { run, force, bars, .. } = self;
+        run.settle(context)?;
+        run.widen(context)?;
+        let particles = (&run.force, &run.lattice, &run.displacement);
+        force.density_tangent(&mut context.recorder, &mut run.comms, particles, [&bars.positions, out])
+    }
+
+    /// Brings cotangents of the end to the start. Gives that of the white noise, and leaves in the dots what the parameters are worth.
+    pub fn backward(&mut self, context: &mut Context, tape: &mut Tape) -> Result<Array<f32>, SimulationError> {
+        self.dots.begin(&tape.derivatives);
+        context.recorder.clear(&self.accelerations[0]);
+        let forces = tape.states.forces().to_vec();
+        let mut end = tape.numbers.ops.len();
+        for (number, &at) in forces.iter().enumerate().rev() {
+            tape.states.restore(context, &mut self.run, &tape.numbers.ops, number)?;
+            self.run.execute(context, StepOp::Force)?;
+            if self.moves_with_parameters(tape, at..end) {
+                self.read_accelerations(context)?;
+            }
+            self.reverse(context, tape, at + 1..end, number)?;
+            let Sweeps { run, force, bars, .. } = self;
+            let particles = (&run.force, &run.lattice, &run.displacement);
+            let bars = [&self.accelerations[0], &bars.positions];
+            force.accelerations(&mut context.recorder, &mut run.comms, particles, bars)?;
+            context.recorder.clear(&self.accelerations[0]);
+            context.recorder.submit()?;
+            end = at;
+        }
+        self.run.force.forget();
+        // Drifts before the first force: momenta are still those of the start.
+        self.reverse(context, tape, 0..end, 0)?;
+        self.start_adjoint(context, tape)
+    }
+
+    /// Whether a number of these operations changes with a parameter.
+    fn moves_with_parameters(&self, tape: &Tape, range: Range<usize>) -> bool {
+        let operations = &tape.numbers.layout.operations;
+        let end = operations.get(range.end).copied().unwrap_or(tape.numbers.layout.start);
+        (operations[range.start]..end).any(|number| self.dots.wants(number))
+    }
+
+    /// The accelerations of the force that was solved last.
+    fn read_accelerations(&mut self, context: &mut Context) -> Result<(), SimulationError> {
+        let Sweeps { run, accelerations, .. } = self;
+        run.force.accelerations(&mut context.recorder, &run.lattice, &run.displacement, &accelerations[1])
+    }
+
+    /// Goes back over kicks and drifts, all by the accelerations at force `number`.
+    fn reverse(
+        &mut self,
+        context: &mut Context,
+        tape: &Tape,
+        range: Range<usize>,
+        number: usize,
+    ) -> Result<(), SimulationError> {
+        for at in range.clone().rev() {
+            let first = tape.numbers.layout.operations[at];
+            match tape.numbers.ops[at] {
+                StepOp::Kick { keep, factor } => {
+                    if self.moves_with_parameters(tape, at..at + 1) {
+                        self.momenta_before(context, tape, range.start..at, number)?;
+                        let (pi, recorder) = (&self.bars.momenta, &mut context.recorder);
+                        self.dots.vectors(recorder, &context.comm, first, [pi, &self.momenta])?;
+                        self.dots.vectors(recorder, &context.comm, first + 1, [pi, &self.accelerations[1]])?;
+                    }
+                    let (pi, recorder) = (&self.bars.momenta, &mut context.recorder);
+                    self.axpby.record(recorder, factor, pi, 1.0, &self.accelerations[0])?;
+                    scale(&self.axpby, recorder, keep, pi)?;
+                }
+                StepOp::Drift { factor } => {
+                    if self.moves_with_parameters(tape, at..at + 1) {
+                        self.momenta_before(context, tape, range.start..at, number)?;
+                        let xi = [&self.bars.positions, &self.momenta];
+                        self.dots.vectors(&mut context.recorder, &context.comm, first, xi)?;
+                    }
+                    let Cotangents { positions, momenta } = &self.bars;
+                    self.axpby.record(&mut context.recorder, factor, positions, 1.0, momenta)?;
+                }
+                StepOp::Force | StepOp::Reached { .. } => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Records the momenta after the kicks of `range`, from those at force `number` on.
+    fn momenta_before(
+        &mut self,
+        context: &mut Context,
+        tape: &Tape,
+        range: Range<usize>,
+        number: usize,
+    ) -> Result<(), SimulationError> {
+        tape.states.momenta(&mut context.recorder, number, &self.momenta)?;
+        for op in &tape.numbers.ops[range] {
+            if let StepOp::Kick { keep, factor } = *op {
+                self.axpby.record(&mut context.recorder, factor, &self.accelerations[1], keep, &self.momenta)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The adjoint of the start.
+    fn start_adjoint(&mut self, context: &mut Context, tape: &Tape) -> Result<Array<f32>, SimulationError> {
+        let (recorder, comms) = (&mut context.recorder, &mut self.run.comms);
+        let mut fields = LatticeFields { recorder, comms, lpt: &self.lpt };
+        let bars = StartCotangents {
+            positions: [fields.field()?, fields.field()?, fields.field()?],
+            momenta: [fields.field()?, fields.field()?, fields.field()?],
+            amplitudes: &tape.derivatives.amplitudes,
+        };
+        unpack(fields.recorder, &self.bars.positions, 0, &bars.positions)?;
+        unpack(fields.recorder, &self.bars.momenta, 0, &bars.momenta)?;
+        start::adjoint(&mut fields, tape.source(), &bars, (&mut self.dots, &tape.numbers.layout))
+    }
+
+    /// Runs again from the first force of `tape` on, beside it with tangents from `by` at the start: those of positions and momenta at the end are in
+    /// the bars, and the particles are where they were at the end.
+    pub fn tangent(&mut self, context: &mut Context, tape: &Tape, by: &RunTangent<'_>) -> Result<(), SimulationError> {
+        self.start_tangent(context, tape, by)?;
+        tape.states.first(context, &mut self.run)?;
+        let changes = by.numbers.as_ref().map(|change| change.numbers.as_slice());
+        let first = tape.states.forces().first().copied().unwrap_or(0);
+        for (at, &op) in tape.numbers.ops.iter().enumerate() {
+            let change = changes.map(|changes| &changes[tape.numbers.layout.operations[at]..]);
+            self.push_tangent(context, op, change)?;
+            // Particles are already at the first force, with the momenta of the start.
+            if at >= first {
+                self.run.execute(context, op)?;
+            }
+            if op == StepOp::Force {
+                self.force_tangent(context)?;
+                if changes.is_some() {
+                    self.read_accelerations(context)?;
+                }
+            }
+        }
+        self.run.settle(context)
+    }
+
+    /// Records the tangents of accelerations, for the force that was solved last.
+    fn force_tangent(&mut self, context: &mut Context) -> Result<(), SimulationError> {
+        let Sweeps { run, force, bars, accelerations, .. } = self;
+        let particles = (&run.force, &run.lattice, &run.displacement);
+        let moved = [&bars.positions, &accelerations[0]];
+        force.accelerations_tangent(&mut context.recorder, &mut run.comms, particles, moved)
+    }
+
+    /// Records what a kick or drift, which is still to be done, makes of the tangents; `change` is that of its numbers.
+    fn push_tangent(
+        &mut self,
+        context: &mut Context,
+        op: StepOp,
+        change: Option<&[f64]>,
+    ) -> Result<(), SimulationError> {
+        if change.is_some() && matches!(op, StepOp::Kick { .. } | StepOp::Drift { .. }) {
+            self.run.settle(context)?;
+            pack(&mut context.recorder, &self.run.momentum, &self.momenta, 0)?;
+        }
+        let Sweeps { bars: Cotangents { positions, momenta }, accelerations, momenta: own, axpby, .. } = self;
+        let recorder = &mut context.recorder;
+        match (op, change) {
+            (StepOp::Kick { keep, factor }, change) => {
+                axpby.record(recorder, factor, &accelerations[0], keep, momenta)?;
+                if let Some(&[keep, factor, ..]) = change {
+                    axpby.record(recorder, keep, own, 1.0, momenta)?;
+                    axpby.record(recorder, factor, &accelerations[1], 1.0, momenta)?;
+                }
+            }
+            (StepOp::Drift { factor }, change) => {
+                axpby.record(recorder, factor, momenta, 1.0, positions)?;
+                if let Some(&[factor, ..]) = change {
+                    axpby.record(recorder, factor, own, 1.0, positions)?;
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The tangents of the start.
+    fn start_tangent(
+        &mut self,
+        context: &mut Context,
+        tape: &Tape,
+        by: &RunTangent<'_>,
+    ) -> Result<(), SimulationError> {
+        let (recorder, comms) = (&mut context.recorder, &mut self.run.comms);
+        let mut fields = LatticeFields { recorder, comms, lpt: &self.lpt };
+        let vectors =
+            [[fields.field()?, fields.field()?, fields.field()?], [fields.field()?, fields.field()?, fields.field()?]];
+        let mut factors = LptFactors { position: [0.0; 2], momentum: [0.0; 2] };
+        if let Some(NumbersTangent { numbers, .. }) = &by.numbers
+            && let [.., x1, x2, p1, p2] = numbers[..]
+        {
+            factors = LptFactors { position: [x1, x2], momentum: [p1, p2] };
+        }
+        let amplitudes = by.numbers.as_ref().map(|change| &change.amplitudes);
+        let by = StartTangent { noise: by.noise, amplitudes, factors };
+        start::tangent(&mut fields, tape.source(), &by, [&vectors[0], &vectors[1]])?;
+        pack(fields.recorder, &vectors[0], &self.bars.positions, 0)?;
+        Ok(pack(fields.recorder, &vectors[1], &self.bars.momenta, 0)?)
+    }
+}
+
+/// `y = factor y`.
+fn scale(axpby: &Axpby, recorder: &mut Recorder, factor: f64, y: &Array<f32>) -> Result<(), SimulationError> {
+    if factor == 1.0 {
+        return Ok(());
+    }
+    // The update needs another array for what it adds.
+    let copy = recorder.gpu().array::<f32>("pm::copy", y.len())?;
+    recorder.copy(y, 0, &copy, 0, y.len())?;
+    Ok(axpby.record(recorder, factor, &copy, 0.0, y)?)
+}

@@ -1,0 +1,371 @@
+//! A run as an operator, which composes with others.
+
+use std::cell::{RefCell, RefMut};
+use std::fmt;
+use std::rc::Rc;
+
+use super::gradient::{
+    COUNT, Derivatives, GradientMemory, Numbers, NumbersTangent, RunTangent, Sweeps, Tape, cosmology_of,
+    cosmology_values, uploaded, vectors,
+};
+use super::traffic::Traffic;
+use super::{Config, SimulationError};
+use crate::Context;
+use crate::gpu::Array;
+use crate::operators::{
+    CallCost, Contents, Differentiable, Field, Leaf, Linearised, OperatorCost, OperatorError, RegularGrid, Space,
+    Worker,
+};
+
+/// What a run gives at its end: the leaves of a [`SimulationOperator`]'s value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Observable {
+    /// `density`: 1 + contrast at the cells of the force mesh.
+    Density,
+    /// `displacement`: of the particles from their sites, in Mpc/h; three components at the cells of the lattice.
+    Displacement,
+    /// `momentum`: `a^2 dx/dt` of the particles, likewise.
+    Momentum,
+}
+
+impl Observable {
+    fn name(self) -> &'static str {
+        match self {
+            Observable::Density => "density",
+            Observable::Displacement => "displacement",
+            Observable::Momentum => "momentum",
+        }
+    }
+}
+
+/// A particle-mesh run as a function of its white noise, and of the cosmological parameters where these are asked for.
+///
+/// | leaf of the domain | is |
+/// |---|---|
+/// | `white_noise` | the noise of the initial conditions at the cells of the particles' lattice, of variance 1 |
+/// | `cosmology` | after [`with_cosmology`](Self::with_cosmology): Omega_m, Omega_b, h, n_s and A_s, the order of [`CosmologyGradient`](super::CosmologyGradient), as parameters on the host |
+///
+/// The value has the leaves of the [`Observable`]s. Both derivatives are those of the run as it is discretised, and each other's transpose
+/// to rounding; values and products have the same bits on any number of ranks, as far as sums between ranks are exact, which these are.
+///
+/// Cost, in forces of the run (10 passes over the mesh each): a value n, `jvp` 2 n, `vjp` some 3 n, and (c - 1)/c n more where only every
+/// c-th state is kept. A linearisation keeps `n/c + c - 1` states of 24 bytes a particle, and displacements where the density is asked for.
+/// Methods wait where the value is made (to see that no particle was lost), and for what ghost cells need between ranks. Costs that are reported
+/// are those of forces, kicks and drifts, without the start and without messages, which follow from how far particles move.
+///
+/// ```no_run
+/// use meshloom::grid::Grid;
+/// use meshloom::operators::{Field, Model, Worker};
+/// use meshloom::pm::{Config, Observable, SimulationOperator};
+///
+/// # fn example(context: &mut meshloom::Context) -> Result<(), meshloom::Error> {
+/// let config = Config { particles: 32, mesh: 32, ..Config::default() };
+/// let grid = Grid::auto(config.cells(), context.comm.size());
+/// let mut worker = Worker::new(context, grid)?;
+/// let run = Model::new(SimulationOperator::new(&mut worker, config, 1, &[Observable::Density])?);
+/// let noise = Field::zeros(&mut worker.context.recorder, run.domain())?;
+/// let at = run.at(&mut worker, &noise)?;                              // at.value is the density of a universe without structure
+/// # let (dx, mut dy) = (noise.clone(), at.value.clone());
+/// at.jvp(&mut worker, &dx, &mut dy)?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct SimulationOperator {
+    sweeps: RefCell<Sweeps>,
+    config: Config,
+    checkpoint_every: usize,
+    observables: Vec<Observable>,
+    domain: Space,
+    target: Space,
+    /// Of the configuration's own cosmology, without derivatives.
+    numbers: Rc<Numbers>,
+    constant: Rc<Derivatives>,
+}
+
+impl fmt::Debug for SimulationOperator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let SimulationOperator { config, domain, target, .. } = self;
+        let mut text = f.debug_struct("SimulationOperator");
+        text.field("config", config).field("domain", domain).field("target", target).finish_non_exhaustive()
+    }
+}
+
+const NAME: &str = "simulation";
+const NOISE: &str = "white_noise";
+const COSMOLOGY: &str = "cosmology";
+
+impl SimulationOperator {
+    /// The run of `config`, whose process grid is that of `worker`, observed as `observables` says, with a state kept of every `checkpoint_every`-th
+    /// force in each linearisation ([`memory`](Self::memory)). All ranks call it with the same values.
+    ///
+    /// # Errors
+    /// [`OperatorError::Failed`] with the [`SimulationError`] of [`Simulation::new`](super::Simulation::new);
+    /// [`SimulationError::OutOfRange`] for `checkpoint_every` of 0, no observable or one twice; [`SimulationError::Memory`] when one
+    /// linearisation takes more than the device has.
+    pub fn new(
+        worker: &mut Worker<'_>,
+        config: Config,
+        checkpoint_every: usize,
+        observables: &[Observable],
+    ) -> Result<Self, OperatorError> {
+        let repeated = (1..observables.len()).any(|at| observables[..at].contains(&observables[at]));
+        let wrong = match (checkpoint_every, observables.is_empty() || repeated) {
+            (0, _) => Some(("checkpoint_every", "0".into(), "1 or more")),
+            (_, true) => Some(("observables", format!("{observables:?}"), "one or more, each once")),
+            _ => None,
+        };
+        if let Some((what, value, allowed)) = wrong {
+            return Err(failed(SimulationError::OutOfRange { what, value, allowed: allowed.into() }));
+        }
+        let config = Config { grid: Some(worker.comms.grid().parts()), ..config };
+        let (grid, rank, context) = (worker.comms.grid(), worker.comms.rank(), &mut *worker.context);
+        let sweeps = Sweeps::new(context, config.clone()).map_err(failed)?;
+        sweeps.memory(checkpoint_every).check(context).map_err(failed)?;
+        let regular = |shape: [u64; 3]| RegularGrid { shape, size: config.size(), grid, rank };
+        let sites = regular(config.sites());
+        let leaf = |observable: &Observable| match observable {
+            Observable::Density => (observable.name(), Leaf::cells(&regular(config.cells()))),
+            _ => (observable.name(), Leaf::cells(&sites).components(3)),
+        };
+        let numbers = Rc::new(Numbers::new(&mut context.recorder, &config, config.cosmology).map_err(failed)?);
+        Ok(SimulationOperator {
+            domain: Space::of(NOISE, Leaf::cells(&sites))?,
+            target: Space::new(observables.iter().map(leaf))?,
+            constant: Rc::new(Derivatives::none(numbers.len())),
+            sweeps: RefCell::new(sweeps),
+            observables: observables.to_vec(),
+            config,
+            checkpoint_every,
+            numbers,
+        })
+    }
+
+    /// The same as a function of the cosmological parameters, too. Those of the configuration serve as the unit of the force: they may be far away.
+    ///
+    /// # Errors
+    /// None for an operator that was made by [`new`](Self::new).
+    pub fn with_cosmology(mut self) -> Result<Self, OperatorError> {
+        let parameters = Space::of(COSMOLOGY, Leaf::parameters(COUNT as u64))?;
+        self.domain = self.domain.joined(&parameters, NAME)?;
+        Ok(self)
+    }
+
+    /// The parameters of the configuration's cosmology, as the leaf `cosmology` takes them.
+    pub fn own_cosmology(&self) -> [f64; COUNT] {
+        cosmology_values(&self.config.cosmology)
+    }
+
+    /// Device memory of the operator with one linearisation; [`GradientMemory::states`] are those of each.
+    pub fn memory(&self) -> GradientMemory {
+        self.sweeps.borrow().memory(self.checkpoint_every)
+    }
+
+    fn has_cosmology(&self) -> bool {
+        self.domain.len() > 1
+    }
+
+    /// The noise and the parameters of a field of the domain, or of a tangent.
+    fn parts(&self, x: &Field) -> Result<(Array<f32>, Option<[f64; COUNT]>), OperatorError> {
+        self.domain.admits(x.space(), NAME)?;
+        let (mut noise, mut parameters) = (None, None);
+        for contents in x.contents() {
+            match contents {
+                Contents::Device(array) => noise = Some(array.clone()),
+                Contents::Host(values) => parameters = values[..].first_chunk().copied(),
+            }
+        }
+        match noise {
+            Some(noise) => Ok((noise, parameters)),
+            None => Err(failed(SimulationError::WrongLength { what: "white noise", have: 0, want: 1 })),
+        }
+    }
+
+    /// The numbers at these parameters.
+    fn numbers(&self, context: &mut Context, parameters: Option<[f64; COUNT]>) -> Result<Rc<Numbers>, SimulationError> {
+        match parameters {
+            None => Ok(self.numbers.clone()),
+            Some(values) => {
+                let cosmology = cosmology_of(&self.config.cosmology, values)?;
+                Ok(Rc::new(Numbers::new(&mut context.recorder, &self.config, cosmology)?))
+            }
+        }
+    }
+
+    /// The array of each observable in a field of the target.
+    fn observed<'a>(&self, y: &'a Field) -> Result<Vec<(Observable, &'a Array<f32>)>, OperatorError> {
+        self.target.admits(y.space(), NAME)?;
+        let mut names: Vec<Observable> = self.observables.clone();
+        names.sort_by_key(|observable| observable.name());
+        let arrays = y.contents().iter().filter_map(|contents| match contents {
+            Contents::Device(array) => Some(array),
+            Contents::Host(_) => None,
+        });
+        Ok(names.into_iter().zip(arrays).collect())
+    }
+
+    /// Records what is observed at the end of the run.
+    fn observe(&self, sweeps: &mut Sweeps, context: &mut Context, y: &Field) -> Result<(), OperatorError> {
+        for (observable, out) in self.observed(y)? {
+            let run = &mut sweeps.run;
+            match observable {
+                Observable::Density => run.record_density(context, out).map_err(failed)?,
+                Observable::Displacement => vectors::pack(&mut context.recorder, &run.displacement, out, 0)?,
+                Observable::Momentum => vectors::pack(&mut context.recorder, &run.momentum, out, 0)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The machinery, which one call has at a time.
+    fn sweeps(&self) -> RefMut<'_, Sweeps> {
+        self.sweeps.borrow_mut()
+    }
+}
+
+impl Differentiable for SimulationOperator {
+    fn name(&self) -> String {
+        NAME.into()
+    }
+
+    fn domain(&self) -> &Space {
+        &self.domain
+    }
+
+    fn target(&self) -> &Space {
+        &self.target
+    }
+
+    fn apply(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
+        let (noise, parameters) = self.parts(x)?;
+        let numbers = self.numbers(worker.context, parameters).map_err(failed)?;
+        let mut sweeps = self.sweeps();
+        sweeps.value(worker.context, &noise, &numbers).map_err(failed)?;
+        self.observe(&mut sweeps, worker.context, y)
+    }
+
+    fn linearise(
+        self: Rc<Self>,
+        worker: &mut Worker<'_>,
+        x: &Field,
+        y: &mut Field,
+    ) -> Result<Box<dyn Linearised>, OperatorError> {
+        let (noise, parameters) = self.parts(x)?;
+        let context = &mut *worker.context;
+        let mut at = || {
+            let numbers = self.numbers(context, parameters)?;
+            let derivatives = match parameters {
+                None => self.constant.clone(),
+                Some(values) => {
+                    let cosmology = cosmology_of(&self.config.cosmology, values)?;
+                    Rc::new(Derivatives::new(&mut context.recorder, &self.config, &cosmology)?)
+                }
+            };
+            let mut sweeps = self.sweeps();
+            let recorder = &context.recorder;
+            let mut tape =
+                Tape::new(&sweeps, recorder, noise.clone(), (&numbers, &derivatives), self.checkpoint_every)?;
+            sweeps.forward(context, &mut tape)?;
+            Ok(tape)
+        };
+        let tape = at().map_err(failed)?;
+        let mut sweeps = self.sweeps();
+        self.observe(&mut sweeps, worker.context, y)?;
+        let run = &sweeps.run;
+        let end = if self.observables.contains(&Observable::Density) {
+            let end = worker.gpu().array("pm::end", 3 * run.displacement[0].len())?;
+            vectors::pack(&mut worker.context.recorder, &run.displacement, &end, 0)?;
+            Some(end)
+        } else {
+            None
+        };
+        drop(sweeps);
+        Ok(Box::new(SimulationAt { operator: self, tape: RefCell::new(tape), end }))
+    }
+
+    fn cost(&self) -> OperatorCost {
+        let (sweeps, ops) = (self.sweeps.borrow(), &self.numbers.ops);
+        let (traffic, forces) = (sweeps.run.force_traffic(), self.memory().forces as u64);
+        let run = CallCost::passes(forces * Traffic::FORCE_PASSES, traffic.schedule(ops));
+        let [tangent, adjoint] = [traffic.tangent(), traffic.adjoint()]
+            .map(|(passes, bytes)| CallCost::passes(forces * passes, forces * bytes));
+        OperatorCost { apply: run, jvp: run + tangent, vjp: run + adjoint }
+    }
+}
+
+/// The operator where it was evaluated.
+struct SimulationAt {
+    operator: Rc<SimulationOperator>,
+    tape: RefCell<Tape>,
+    /// The displacements at the end, as vectors, where the density is observed.
+    end: Option<Array<f32>>,
+}
+
+impl Linearised for SimulationAt {
+    fn jvp(&self, worker: &mut Worker<'_>, dx: &Field, dy: &mut Field) -> Result<(), OperatorError> {
+        let operator = &*self.operator;
+        let (noise, parameters) = operator.parts(dx)?;
+        let (context, tape) = (&mut *worker.context, self.tape.borrow());
+        let numbers = match parameters {
+            Some(by) if by != [0.0; COUNT] => Some(NumbersTangent {
+                numbers: tape.derivatives.along(&by),
+                amplitudes: uploaded(&mut context.recorder, &tape.derivatives.amplitudes_along(&by))?,
+            }),
+            _ => None,
+        };
+        let mut sweeps = operator.sweeps();
+        sweeps.tangent(context, &tape, &RunTangent { noise: &noise, numbers }).map_err(failed)?;
+        for (observable, out) in operator.observed(dy)? {
+            let recorder = &mut context.recorder;
+            match observable {
+                Observable::Density => sweeps.density_tangent(context, out).map_err(failed)?,
+                Observable::Displacement => recorder.copy(sweeps.bars.positions(), 0, out, 0, out.len())?,
+                Observable::Momentum => recorder.copy(sweeps.bars.momenta(), 0, out, 0, out.len())?,
+            }
+        }
+        Ok(())
+    }
+
+    fn vjp(&self, worker: &mut Worker<'_>, dy: &Field, dx: &mut Field) -> Result<(), OperatorError> {
+        let operator = &*self.operator;
+        let (out, _) = operator.parts(dx)?;
+        let context = &mut *worker.context;
+        let mut sweeps = operator.sweeps();
+        sweeps.bars.clear(&mut context.recorder);
+        let mut density = None;
+        for (observable, by) in operator.observed(dy)? {
+            match observable {
+                Observable::Density => density = Some(by),
+                Observable::Displacement => {
+                    context.recorder.copy(by, 0, sweeps.bars.positions(), 0, by.len())?;
+                }
+                Observable::Momentum => context.recorder.copy(by, 0, sweeps.bars.momenta(), 0, by.len())?,
+            }
+        }
+        if let (Some(by), Some(end)) = (density, &self.end) {
+            let run = &mut sweeps.run;
+            run.forget();
+            vectors::unpack(&mut context.recorder, end, 0, &run.displacement)?;
+            sweeps.density_adjoint(context, by).map_err(failed)?;
+        }
+        let noise = sweeps.backward(context, &mut self.tape.borrow_mut()).map_err(failed)?;
+        context.recorder.copy(&noise, 0, &out, 0, out.len())?;
+        if operator.has_cosmology() {
+            let found = sweeps.dots.fetch(&mut context.recorder).map_err(failed)?;
+            if let Some(&value) = found.iter().find(|value| !value.is_finite()) {
+                let what = "the cotangent of the cosmological parameters".into();
+                return Err(OperatorError::NotFinite { operator: NAME.into(), what, value });
+            }
+            dx.set(&mut context.recorder, COSMOLOGY, &found)?;
+        }
+        Ok(())
+    }
+}
+
+/// An error of the run as one of the operator.
+fn failed(error: SimulationError) -> OperatorError {
+    match error {
+        SimulationError::Device(error) => OperatorError::Device(error),
+        SimulationError::Comm(error) => OperatorError::Comm(error),
+        error => OperatorError::failed(NAME, error),
+    }
+}

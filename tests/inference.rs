@@ -1,0 +1,825 @@
+//! Inference: minimisers, samples and whole fits against NIFTy.re, closed forms and statistics.
+
+#[path = "shared/host_models.rs"]
+mod host_models;
+
+use host_models::{Line, Noise, Problem, dot, linear};
+use meshloom::comm::{Communicator, run_threads};
+use meshloom::inference::{
+    CgOptions, CgStop, Draw, Excitation, Excitations, Excited, Expansion, Fit, FitEnd, Host, InferenceError,
+    IterationOptions, Kl, LogLikelihood, NewtonOptions, NewtonStop, NormOrder, Objective, ObjectiveAt, OptimizeKl,
+    Progress, SampleGroups, Samples, Sampling, VectorSpace, conjugate_gradient, evidence_bound, newton_cg,
+    wiener_filter,
+};
+use serde_json::Value;
+use std::ops::ControlFlow;
+use std::rc::Rc;
+
+/// Golden values of NIFTy.re 9.2, which independent code in numpy agrees with.
+fn goldens() -> Value {
+    serde_json::from_str(include_str!("goldens/inference.json")).unwrap()
+}
+
+fn numbers(value: &Value) -> Vec<f64> {
+    match value {
+        Value::Array(values) => values.iter().flat_map(numbers).collect(),
+        value => vec![value.as_f64().unwrap_or_else(|| panic!("{value}"))],
+    }
+}
+
+fn pair(value: &Value) -> [f64; 2] {
+    numbers(value).try_into().unwrap()
+}
+
+/// The greatest difference, relative to the greatest number (1 at least).
+fn apart(found: &[f64], wanted: &[f64]) -> f64 {
+    assert_eq!(found.len(), wanted.len());
+    let scale = wanted.iter().fold(1.0, |most: f64, value| most.max(value.abs()));
+    found.iter().zip(wanted).fold(0.0, |most: f64, (a, b)| most.max((a - b).abs())) / scale
+}
+
+/// Splitmix64 white noise, as the golden values have it.
+fn white(n: usize, seed: u64) -> Vec<f64> {
+    let normal = |i: usize| {
+        let [u, v] = [uniform(2 * i as u64, seed), uniform(2 * i as u64 + 1, seed)];
+        (-2.0 * u.ln()).sqrt() * (2.0 * std::f64::consts::PI * v).cos()
+    };
+    (0..n).map(normal).collect()
+}
+
+/// Excitations `white(n, data + step sample)` and one seed further for the prior.
+fn given(iteration_step: u64, first: u64) -> Excitations<Host> {
+    Excitations::Given(Rc::new(move |_: &mut Host, excitation: Excitation, out: &mut Vec<f64>| {
+        let seed = first + iteration_step * u64::from(excitation.iteration) + 2 * u64::from(excitation.sample);
+        *out = white(out.len(), seed + u64::from(excitation.what == Excited::Prior));
+        Ok(())
+    }))
+}
+
+/// One of the golden problems on 12 of 16 cells, and its values.
+fn golden_problem(name: &str) -> (Problem, Host, Value) {
+    let golden = goldens()[name].clone();
+    let line = Line {
+        n: 16,
+        offset: golden["offset_mean"].as_f64().unwrap(),
+        zero_mode: pair(&golden["offset_std"]),
+        fluctuations: pair(&golden["fluctuations"]),
+        slope: pair(&golden["loglogavgslope"]),
+        flexibility: pair(&golden["flexibility"]),
+        asperity: pair(&golden["asperity"]),
+    };
+    let cells: Vec<usize> = numbers(&golden["cells"]).iter().map(|&cell| cell as usize).collect();
+    let gain = golden["gain"].as_f64().unwrap();
+    let noise = match name {
+        "poisson_16" => Noise::Poisson,
+        "gaussian_16" => Noise::Gaussian { std: 0.3 },
+        _ => Noise::Student { std: 0.3, dof: 3.0 },
+    };
+    let forward = move |x: &[_]| {
+        let field = line.field(x);
+        cells.iter().map(|&cell| field[cell].exp() * gain).collect()
+    };
+    let problem = Problem { noise, data: numbers(&golden["data"]), latent: 35, forward: Box::new(forward) };
+    let parts = [("asperity", 1), ("flexibility", 1), ("fluctuations", 1), ("slope", 1), ("spectrum", 14), ("xi", 16)];
+    (problem, Host::new(parts.into_iter().chain([("zeromode", 1)])), golden)
+}
+
+const PROBLEMS: [&str; 3] = ["poisson_16", "gaussian_16", "student_16"];
+
+#[test]
+fn host_problems_are_those_of_the_golden_values() {
+    for name in PROBLEMS {
+        let (problem, mut host, golden) = golden_problem(name);
+        let [x, v, eta] = ["pos", "tangent", "eta_d"].map(|name| numbers(&golden[name]));
+        let close = |what: &str, found: &[f64]| {
+            assert!(apart(found, &numbers(&golden[what])) < 1e-10, "{name}: {what} {found:?}");
+        };
+        close("rate_at_pos", &problem.value(&x));
+        let at = problem.at(&mut host, &x).unwrap();
+        close("energy", &[at.energy(&mut host).unwrap() + dot(&x, &x) / 2.0]);
+        let mut out = Vec::new();
+        at.gradient(&mut host, &mut out).unwrap();
+        host.axpby(1.0, &x, 1.0, &mut out).unwrap();
+        close("gradient", &out);
+        at.metric(&mut host, &v, &mut out).unwrap();
+        host.axpby(1.0, &v, 1.0, &mut out).unwrap();
+        close("metric_times_tangent", &out);
+        at.left_sqrt(&mut host, &eta, &mut out).unwrap();
+        close("left_sqrt_eta_d", &out);
+        at.right_sqrt(&mut host, &v, &mut out).unwrap();
+        close("right_sqrt_tangent", &out);
+        problem.transformation(&mut host, &x, &mut out).unwrap();
+        close("tau", &out);
+    }
+}
+
+/// The golden excitation, whatever sample.
+fn golden_excitation(golden: &Value) -> Excitations<Host> {
+    let [data, prior] = ["eta_d", "eta_p"].map(|name| numbers(&golden[name]));
+    Excitations::Given(Rc::new(move |_: &mut Host, excitation: Excitation, out: &mut Vec<f64>| {
+        *out = if excitation.what == Excited::Data { data.clone() } else { prior.clone() };
+        Ok(())
+    }))
+}
+
+#[test]
+fn conjugate_gradients_take_the_iterations_of_the_reference() {
+    for name in PROBLEMS {
+        let (problem, mut host, golden) = golden_problem(name);
+        let at = problem.at(&mut host, &numbers(&golden["pos"])).unwrap();
+        let mut metric = |host: &mut Host, v: &Vec<f64>, out: &mut Vec<f64>| {
+            at.metric(host, v, out)?;
+            host.axpby(1.0, v, 1.0, out)
+        };
+        let gradient = numbers(&golden["gradient"]);
+        let found = conjugate_gradient(&mut host, &mut metric, &gradient, None, &CgOptions::resnorm(1e-10)).unwrap();
+        assert!(apart(&found.x, &numbers(&golden["cg_solution"])) < 1e-8, "{name}");
+        assert_eq!(Some(found.iterations), golden["cg_iterations"].as_u64(), "{name}");
+        assert_eq!(Some(found.applications), golden["cg_matvecs"].as_u64(), "{name}");
+        assert_eq!(found.stop, CgStop::Residual);
+    }
+}
+
+#[test]
+fn samples_are_those_of_the_reference() {
+    for name in PROBLEMS {
+        let (problem, mut host, golden) = golden_problem(name);
+        let expansion = Expansion::new(&mut host, &problem, &numbers(&golden["pos"]), &[]).unwrap();
+        let excitations = golden_excitation(&golden);
+        for (rules, suffix, bound) in
+            [(CgOptions::resnorm(1e-10), "", 1e-8), (CgOptions::default(), "_default_stop", 1e-6)]
+        {
+            let linear = expansion.linear(&mut host, &excitations, [0, 0], &rules).unwrap();
+            let wanted = numbers(&golden[format!("mgvi_residual{suffix}")]);
+            assert!(apart(&linear, &wanted) < bound, "{name}{suffix}: {}", apart(&linear, &wanted));
+            for (sign, sample) in [(1.0, "plus"), (-1.0, "minus")] {
+                let mut start = vec![0.0; 35];
+                host.axpby(sign, &linear, 0.0, &mut start).unwrap();
+                let tight = CgOptions { norm: NormOrder::One, ..CgOptions::resnorm(1e-14) };
+                let options = match suffix {
+                    "" => NewtonOptions { xtol: 1e-13, cg: Some(tight), ..NewtonOptions::default() },
+                    _ => NewtonOptions::default(),
+                };
+                let found = expansion.curve(&mut host, &excitations, [0, 0], sign, &start, &options).unwrap();
+                let wanted = &golden[format!("geovi_residual_{sample}{suffix}")];
+                if !wanted.is_null() {
+                    let apart = apart(&found.x, &numbers(wanted));
+                    // Default rules end on a path that roundings lead away from.
+                    assert!(apart < if suffix.is_empty() { 1e-8 } else { 1e-4 }, "{name} {sample}{suffix}: {apart}");
+                }
+                if suffix == "_default_stop" && sample == "plus" {
+                    let wanted = golden["geovi_newton_iterations_default"].as_u64().unwrap();
+                    assert!(found.steps.abs_diff(wanted) <= 1, "{name}: {} steps, {wanted}", found.steps);
+                }
+            }
+        }
+    }
+}
+
+/// The golden set of residuals.
+fn golden_samples(golden: &Value) -> Samples<Host> {
+    let [linear, plus, minus] =
+        ["mgvi_residual", "geovi_residual_plus", "geovi_residual_minus"].map(|name| numbers(&golden[name]));
+    let mirrored = linear.iter().map(|r| -r).collect();
+    Samples::new(
+        numbers(&golden["pos"]),
+        &SampleGroups::one(&Communicator::solo()),
+        4,
+        vec![linear, mirrored, plus, minus],
+    )
+    .unwrap()
+}
+
+#[test]
+fn energies_averaged_over_samples_and_their_minima_are_those_of_the_reference() {
+    for name in PROBLEMS {
+        let (problem, mut host, golden) = golden_problem(name);
+        let (samples, groups) = (golden_samples(&golden), SampleGroups::one(&Communicator::solo()));
+        for kept in [4, 1] {
+            let kl = Kl { likelihood: &problem, samples: &samples, groups: &groups, constants: &[], kept };
+            let (value, at) = kl.at(&mut host, &samples.position).unwrap();
+            let mut out = vec![0.0; 35];
+            at.gradient(&mut host, &mut out).unwrap();
+            assert!(apart(&out, &numbers(&golden["kl_gradient"])) < 1e-9, "{name}");
+            at.metric(&mut host, &numbers(&golden["tangent"]), &mut out).unwrap();
+            assert!(apart(&out, &numbers(&golden["kl_metric_times_tangent"])) < 1e-9, "{name}");
+            assert!(apart(&[value], &numbers(&golden["kl"])) < 1e-10, "{name}");
+        }
+        let kl = Kl { likelihood: &problem, samples: &samples, groups: &groups, constants: &[], kept: 4 };
+        let tight = CgOptions { norm: NormOrder::One, ..CgOptions::resnorm(1e-12) };
+        let options = NewtonOptions { xtol: 1e-10, cg: Some(tight), ..NewtonOptions::default() };
+        let found = newton_cg(&mut host, &kl, samples.position.clone(), &options, &mut |_| {}).unwrap();
+        // A line search ends where values do not tell places apart: at the root of their rounding.
+        assert!(apart(&found.x, &numbers(&golden["kl_minimum"])) < 1e-6, "{name}");
+        assert!(apart(&[found.value], &numbers(&golden["kl_minimum_value"])) < 1e-10, "{name}");
+
+        let mut trace = Vec::new();
+        let found = newton_cg(&mut host, &kl, samples.position.clone(), &NewtonOptions::default(), &mut |step| {
+            trace.push(*step)
+        })
+        .unwrap();
+        let golden = &golden["newton_default"];
+        assert_eq!(found.stop, NewtonStop::Step);
+        assert_eq!(Some(found.applications), golden["nhev"].as_u64());
+        assert_eq!(Some(found.evaluations), golden["nfev"].as_u64());
+        assert!(apart(&found.x, &numbers(&golden["x"])) < 1e-6, "{name}");
+        let wanted = golden["trace"].as_array().unwrap();
+        assert_eq!(trace.len(), wanted.len());
+        for (found, wanted) in trace.iter().zip(wanted) {
+            assert_eq!(Some(found.applications), wanted["cg_nit"].as_u64());
+            assert!(
+                apart(&[found.value, found.scale], &[&wanted["energy"], &wanted["scale"]].map(|v| v.as_f64().unwrap()))
+                    < 1e-8
+            );
+            assert!(apart(&[found.length], &numbers(&wanted["descent_norm"])) < 1e-5, "{found:?} {wanted}");
+        }
+    }
+}
+
+/// `x^4 - x^2` of each number, with its curvature.
+struct Quartic;
+
+impl Objective<Host> for Quartic {
+    fn at<'a>(&'a self, _: &mut Host, x: &Vec<f64>) -> Result<(f64, Box<dyn ObjectiveAt<Host> + 'a>), InferenceError> {
+        Ok((x.iter().map(|x| x.powi(4) - x * x).sum(), Box::new(QuarticAt(x.clone()))))
+    }
+}
+
+struct QuarticAt(Vec<f64>);
+
+impl ObjectiveAt<Host> for QuarticAt {
+    fn gradient(&self, _: &mut Host, out: &mut Vec<f64>) -> Result<(), InferenceError> {
+        *out = self.0.iter().map(|x| 4.0 * x.powi(3) - 2.0 * x).collect();
+        Ok(())
+    }
+
+    fn metric(&self, _: &mut Host, v: &Vec<f64>, out: &mut Vec<f64>) -> Result<(), InferenceError> {
+        *out = self.0.iter().zip(v).map(|(x, v)| (12.0 * x * x - 2.0) * v).collect();
+        Ok(())
+    }
+}
+
+#[test]
+fn negative_curvature_leads_downhill() {
+    // The reference goes uphill here and gives up where it started.
+    let found =
+        newton_cg(&mut Host::default(), &Quartic, vec![0.1, 0.2], &NewtonOptions::default(), &mut |_| {}).unwrap();
+    assert!(apart(&found.x, &[0.5f64.sqrt(); 2]) < 1e-4, "{found:?}");
+}
+
+/// The matrix problem of the page: 10 counts of 6 latent values.
+fn matrix_problem() -> Problem {
+    let rows = white(60, 11).chunks(6).map(|row| row.iter().map(|a| 0.4 * a).collect()).collect();
+    let field = linear(rows);
+    let forward = move |x: &[_]| field(x).iter().map(|y| y.exp() * 3.0).collect();
+    let data = [4.0, 2.0, 7.0, 3.0, 0.0, 5.0, 1.0, 9.0, 4.0, 6.0];
+    Problem { noise: Noise::Poisson, data: data.to_vec(), latent: 6, forward: Box::new(forward) }
+}
+
+#[test]
+fn a_poisson_problem_of_a_matrix_has_the_known_samples_and_minima() {
+    let (problem, mut host) = (matrix_problem(), Host::default());
+    let e: Vec<f64> = white(6, 12).iter().map(|x| 0.3 * x).collect();
+    let (excitations, groups) = (given(0, 20), SampleGroups::one(&Communicator::solo()));
+    let expansion = Expansion::new(&mut host, &problem, &e, &[]).unwrap();
+    let tight = NewtonOptions { xtol: 1e-14, cg: Some(CgOptions::resnorm(1e-13)), ..NewtonOptions::default() };
+    let (mut straight, mut curved) = (Vec::new(), Vec::new());
+    for sample in 0..2 {
+        let residual = expansion.linear(&mut host, &excitations, [0, sample], &CgOptions::resnorm(1e-12)).unwrap();
+        for sign in [1.0, -1.0] {
+            let start: Vec<f64> = residual.iter().map(|r| sign * r).collect();
+            curved.push(expansion.curve(&mut host, &excitations, [0, sample], sign, &start, &tight).unwrap().x);
+            straight.push(start);
+        }
+    }
+    let close = |found: &[f64], wanted: &[f64]| assert!(apart(found, wanted) < 1e-8, "{found:?} {wanted:?}");
+    close(&straight[0], &[0.3917353258, 0.405359226, -0.6900347105, 0.906859095, 0.6854471199, 0.4096296984]);
+    close(&curved[0], &[0.4048472844, 0.612344218, -0.7144910442, 0.9281610036, 0.6899498609, 0.4503405984]);
+    close(&curved[1], &[-0.3713630138, -0.2341449732, 0.6664940048, -0.8934979667, -0.6851119457, -0.3750263733]);
+    let minima = [
+        ([0.2591681261, 0.7803833543, 0.0351499132, -0.924299692, 0.8493983263, 1.2968431974], -18.190795757821558),
+        ([0.2774615553, 0.668311218, 0.0571439123, -0.9471907459, 0.8560800998, 1.2741286452], -18.19138775654037),
+    ];
+    for (residuals, (place, value)) in [straight, curved].into_iter().zip(minima) {
+        let samples = Samples::new(e.clone(), &groups, 4, residuals).unwrap();
+        let kl = Kl { likelihood: &problem, samples: &samples, groups: &groups, constants: &[], kept: usize::MAX };
+        let found = newton_cg(&mut host, &kl, e.clone(), &tight, &mut |_| {}).unwrap();
+        close(&found.x, &place);
+        close(&[found.value], &[value]);
+    }
+}
+
+/// A fit of the page's problems with given noise and tight rules, or the default ones.
+fn golden_fit(name: &str, run: &str) -> (Problem, Host, Value, Fit<Host>) {
+    let (problem, mut host, golden) = golden_problem(name);
+    let golden_run = golden[run].clone();
+    let strings = |key: &str| -> Vec<String> {
+        let names = golden_run[key].as_array().cloned().unwrap_or_default();
+        names
+            .iter()
+            .map(|name| {
+                name.as_str()
+                    .unwrap()
+                    .trim_start_matches("cfax1")
+                    .trim_start_matches("cf")
+                    .replace("loglogavgslope", "slope")
+            })
+            .collect()
+    };
+    let (pairs, modes) = (numbers(&golden_run["n_samples"]), golden_run["mode"].clone());
+    let tight = golden_run["tight"].as_bool().unwrap();
+    let options = |iteration: u32| {
+        let curved = modes[iteration as usize] == "nonlinear";
+        let sampling = if curved { Sampling::Curved(Draw::New) } else { Sampling::Linear(Draw::New) };
+        let (mut linear, mut newton) = (CgOptions::default(), NewtonOptions::default());
+        if tight {
+            linear = CgOptions::resnorm(1e-12);
+            newton = NewtonOptions {
+                xtol: 1e-10,
+                cg: Some(CgOptions { norm: NormOrder::One, ..CgOptions::resnorm(1e-12) }),
+                // What ended two of the reference's minimisations.
+                maxiter: 60,
+                ..NewtonOptions::default()
+            };
+        }
+        IterationOptions {
+            pairs: pairs[iteration as usize] as usize,
+            sampling,
+            linear,
+            curve: newton,
+            position: newton,
+            point_estimates: strings("point_estimates"),
+            constants: strings("constants"),
+            ..IterationOptions::default()
+        }
+    };
+    let groups = SampleGroups::one(&Communicator::solo());
+    let iterations = pairs.len() as u32;
+    let fit = OptimizeKl::new(&problem, &groups, iterations).excitations(given(100, 1000)).options(options);
+    let fit = fit.run(&mut host, &numbers(&golden["pos"])).unwrap();
+    (problem, host, golden_run, fit)
+}
+
+#[test]
+fn whole_fits_are_those_of_the_reference() {
+    let runs = ["run_map", "run_mgvi", "run_geovi", "run_geovi_default", "run_point_estimates", "run_constants"];
+    let runs = runs
+        .map(|run| ("poisson_16", run))
+        .into_iter()
+        .chain([("gaussian_16", "run_geovi"), ("student_16", "run_geovi")]);
+    for (name, run) in runs {
+        let (problem, mut host, golden, fit) = golden_fit(name, run);
+        // Default rules end on a path that roundings lead away from.
+        let bound = if golden["tight"].as_bool().unwrap() { 1e-6 } else { 1e-4 };
+        let close = |what: &str, found: &[f64]| {
+            let apart = apart(found, &numbers(&golden[what]));
+            assert!(apart < bound, "{name} {run}: {what} {apart}");
+        };
+        for (report, wanted) in fit.history.iter().zip(golden["history"].as_array().unwrap()) {
+            assert!(apart(&[report.energy], &numbers(&wanted["kl"])) < bound, "{name} {run}: {report}, {wanted}");
+            if !golden["tight"].as_bool().unwrap() {
+                assert_eq!(Some(report.steps), wanted["newton"].as_u64());
+                assert_eq!(Some(report.applications), wanted["nhev"].as_u64());
+            }
+        }
+        close("pos", &fit.samples.position);
+        if !golden["residuals"].is_null() {
+            let found: Vec<f64> = fit.samples.own().flat_map(|s| fit.samples.residual(s).unwrap().clone()).collect();
+            close("residuals", &found);
+            let groups = SampleGroups::one(&Communicator::solo());
+            let mut rate = |_: &mut Host, x: &Vec<f64>| Ok(problem.value(x));
+            let (mean, std) = fit.samples.mean_and_std(&mut host, &groups, &vec![0.0; 12], &mut rate).unwrap();
+            close("rate_mean", &mean);
+            close("rate_std", &std);
+        }
+    }
+}
+
+/// Data that depend linearly on latent values, on 35 of 64 cells, and the golden values.
+fn wiener_problem() -> (Problem, Value) {
+    let golden = goldens()["wiener_64"].clone();
+    let amplitude = numbers(&golden["amplitude"]);
+    let row = |cell: usize| {
+        let mode = |k: usize| {
+            let turn = 2.0 * std::f64::consts::PI * (cell * k % 64) as f64 / 64.0;
+            amplitude[k.min(64 - k)] * (turn.cos() - turn.sin())
+        };
+        (0..64).map(mode).collect()
+    };
+    let rows = numbers(&golden["cells"]).iter().map(|&cell| row(cell as usize)).collect();
+    let noise = Noise::Gaussian { std: golden["noise_variance"].as_f64().unwrap().sqrt() };
+    let problem = Problem { noise, data: numbers(&golden["data"]), latent: 64, forward: Box::new(linear(rows)) };
+    (problem, golden)
+}
+
+#[test]
+fn a_wiener_filter_has_the_analytic_mean_and_samples() {
+    let (problem, golden) = wiener_problem();
+    let (mut host, groups) = (Host::default(), SampleGroups::one(&Communicator::solo()));
+    let rules = CgOptions { maxiter: Some(1000), ..CgOptions::resnorm(1e-11) };
+    let excitations = golden_excitation(&golden);
+    for start in [vec![0.0; 64], white(64, 5)] {
+        let found = wiener_filter(&mut host, &problem, &groups, &start, (1, &excitations), &rules).unwrap();
+        assert!(apart(&found.position, &numbers(&golden["latent_mean"])) < 1e-9);
+        assert!(apart(found.residual(0).unwrap(), &numbers(&golden["mgvi_residual"])) < 1e-9);
+        // A curved sample of a linear model is a straight one, and the minimum of any mirrored samples is the mean.
+        let expansion = Expansion::new(&mut host, &problem, &start, &[]).unwrap();
+        let straight = found.residual(0).unwrap().clone();
+        let curved =
+            expansion.curve(&mut host, &excitations, [0, 0], 1.0, &straight, &NewtonOptions::default()).unwrap();
+        assert!(apart(&curved.x, &straight) < 1e-9);
+        let kl = Kl { likelihood: &problem, samples: &found, groups: &groups, constants: &[], kept: 1 };
+        let minimum = newton_cg(&mut host, &kl, start, &NewtonOptions::default(), &mut |_| {}).unwrap();
+        assert!(apart(&minimum.x, &found.position) < 1e-4);
+    }
+}
+
+/// `ln det` of a symmetric positive matrix, and `b.A^-1 b`.
+fn determinant_and_form(mut a: Vec<Vec<f64>>, mut b: Vec<f64>) -> [f64; 2] {
+    let (mut log, mut form) = (0.0, 0.0);
+    for k in 0..b.len() {
+        log += a[k][k].ln();
+        form += b[k] * b[k] / a[k][k];
+        for i in k + 1..b.len() {
+            let factor = a[i][k] / a[k][k];
+            b[i] -= factor * b[k];
+            for j in k..b.len() {
+                a[i][j] -= factor * a[k][j];
+            }
+        }
+    }
+    [log, form]
+}
+
+#[test]
+fn the_evidence_of_a_linear_problem_is_known() {
+    let (problem, golden) = wiener_problem();
+    let (mut host, groups) = (Host::default(), SampleGroups::one(&Communicator::solo()));
+    let rules = CgOptions { maxiter: Some(1000), ..CgOptions::resnorm(1e-11) };
+    let start = vec![0.0; 64];
+    // Data have the covariance R R^T + noise; the energy leaves out the noise's own determinant and powers of 2 pi.
+    let variance = golden["noise_variance"].as_f64().unwrap();
+    let rows: Vec<Vec<f64>> = {
+        let columns = (0..64).map(|i| problem.value(&(0..64).map(|j| f64::from(u8::from(i == j))).collect::<Vec<_>>()));
+        let columns: Vec<Vec<f64>> = columns.collect();
+        (0..35).map(|cell| columns.iter().map(|column| column[cell] / variance.sqrt()).collect()).collect()
+    };
+    let one = |i: usize, j: usize| dot(&rows[i], &rows[j]) + f64::from(u8::from(i == j));
+    let covariance = (0..35).map(|i| (0..35).map(|j| one(i, j)).collect()).collect();
+    let data = problem.data.iter().map(|d| d / variance.sqrt()).collect();
+    let [log, form] = determinant_and_form(covariance, data);
+
+    let excitations = Excitations::Seed(3);
+    let samples = wiener_filter(&mut host, &problem, &groups, &start, (200, &excitations), &rules).unwrap();
+    let found = evidence_bound(&mut host, &problem, &groups, &samples, 64, 1e-9).unwrap();
+    assert!((found.log_determinant - log).abs() < 1e-6, "{found:?} {log}");
+    // The mean of H is known to its standard error; at the mean it is H + n / 2 exactly.
+    assert!((found.value + (form + log) / 2.0).abs() < 4.0 * found.error, "{found:?}, {}", -(form + log) / 2.0);
+    let place = Samples::none(samples.position.clone());
+    let exact = evidence_bound(&mut host, &problem, &groups, &place, 64, 1e-9).unwrap();
+    assert!((exact.value - 32.0 + (form + log) / 2.0).abs() < 1e-6, "{exact:?}");
+    // Few directions find less, and say how much may be left.
+    let few = evidence_bound(&mut host, &problem, &groups, &place, 10, 1e-9).unwrap();
+    assert!(few.directions == 10 && few.log_determinant < log && few.log_determinant + few.rest > log, "{few:?}");
+}
+
+/// The matrix Wiener problem of the page: 4 data of 3 latent values.
+fn small_wiener_problem() -> Problem {
+    let rows = white(12, 1).chunks(3).map(<[f64]>::to_vec).collect();
+    Problem { noise: Noise::Gaussian { std: 0.5 }, data: white(4, 2), latent: 3, forward: Box::new(linear(rows)) }
+}
+
+#[test]
+fn samples_have_the_analytic_covariance() {
+    const PAIRS: u32 = 4096;
+    let (problem, mut host) = (small_wiener_problem(), Host::default());
+    let groups = SampleGroups::one(&Communicator::solo());
+    let rules = CgOptions::resnorm(1e-12);
+    let start = vec![0.0; 3];
+    let one = wiener_filter(&mut host, &problem, &groups, &start, (1, &given(0, 3)), &rules).unwrap();
+    assert!(apart(&one.position, &[0.4897747937, -0.0663342657, -0.3057771876]) < 1e-9);
+    assert!(apart(one.residual(0).unwrap(), &[0.6059006143, 0.3960062719, -0.5915585819]) < 1e-9);
+    let expansion = Expansion::new(&mut host, &problem, &start, &[]).unwrap();
+    let mut sums = [[0.0; 3]; 3];
+    for sample in 0..PAIRS {
+        let r = expansion.linear(&mut host, &Excitations::Seed(17), [0, sample], &rules).unwrap();
+        sums.iter_mut()
+            .enumerate()
+            .for_each(|(i, row)| row.iter_mut().enumerate().for_each(|(j, sum)| *sum += r[i] * r[j]));
+    }
+    let (diagonal, off) = ([0.1097981175, 0.0616514262, 0.1476489032], [0.00236714, -0.0322862615, -0.0413226954]);
+    let wanted = |i: usize, j: usize| -> f64 { if i == j { diagonal[i] } else { off[i + j - 1] } };
+    for i in 0..3 {
+        for j in 0..3 {
+            // The variance of a product of two normal numbers is C_ii C_jj + C_ij^2.
+            let error = ((wanted(i, i) * wanted(j, j) + wanted(i, j).powi(2)) / f64::from(PAIRS)).sqrt();
+            let found = sums[i][j] / f64::from(PAIRS);
+            assert!((found - wanted(i, j)).abs() < 4.5 * error, "{i} {j}: {found}, {}", wanted(i, j));
+        }
+    }
+}
+
+#[test]
+fn intervals_cover_the_truth_as_often_as_they_say() {
+    // 200 truths of the prior, each with counts of its own: how often are true rates within 1 and 2 standard deviations of the mean?
+    let (mut host, groups) = (Host::default(), SampleGroups::one(&Communicator::solo()));
+    let (mut within, mut all) = ([0u32; 2], 0u32);
+    for case in 0..200 {
+        let mut problem = matrix_problem();
+        let truth = white(6, 10_000 + case);
+        problem.data =
+            problem.value(&truth).iter().zip(0..).map(|(&rate, i)| poisson(rate, uniform(i, 20_000 + case))).collect();
+        let options = |iteration| IterationOptions {
+            pairs: if iteration < 2 { 2 } else { 20 },
+            sampling: if iteration < 2 { Sampling::Linear(Draw::New) } else { Sampling::Curved(Draw::New) },
+            position: NewtonOptions::default().steps(10),
+            curve: NewtonOptions::default().steps(10),
+            ..IterationOptions::default()
+        };
+        let fit = OptimizeKl::new(&problem, &groups, 3).options(options).excitations(Excitations::Seed(case));
+        let samples = fit.run(&mut host, &vec![0.0; 6]).unwrap().samples;
+        let mut latent = |_: &mut Host, x: &Vec<f64>| Ok(x.clone());
+        let (mean, std) = samples.mean_and_std(&mut host, &groups, &truth, &mut latent).unwrap();
+        for ((mean, std), truth) in mean.iter().zip(&std).zip(&truth) {
+            all += 1;
+            within
+                .iter_mut()
+                .zip([1.0, 2.0])
+                .for_each(|(within, widths)| *within += u32::from((mean - truth).abs() < widths * std));
+        }
+    }
+    for (within, wanted) in within.into_iter().zip([0.6827, 0.9545_f64]) {
+        // Three standard errors of the count, and .01 by which posteriors are not normal and 40 samples do not give their width.
+        let (found, error) = (f64::from(within) / f64::from(all), (wanted * (1.0 - wanted) / f64::from(all)).sqrt());
+        assert!((found - wanted).abs() < 3.0 * error + 0.01, "{found}, {wanted}");
+    }
+}
+
+fn uniform(i: u64, seed: u64) -> f64 {
+    let mut z = seed.wrapping_add((i + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    (((z ^ (z >> 31)) >> 11) as f64 + 0.5) * (-53f64).exp2()
+}
+
+/// The count below which a Poisson distribution has a part `u`.
+fn poisson(rate: f64, u: f64) -> f64 {
+    let (mut count, mut term) = (0.0, (-rate).exp());
+    let mut below = term;
+    while below < u && count < 1e4 {
+        count += 1.0;
+        term *= rate / count;
+        below += term;
+    }
+    count
+}
+
+#[test]
+fn a_sample_does_not_depend_on_how_many_there_are() {
+    let (problem, mut host) = (matrix_problem(), Host::default());
+    let groups = SampleGroups::one(&Communicator::solo());
+    let residuals = |host: &mut Host, pairs: usize| {
+        let options = move |_| IterationOptions {
+            pairs,
+            position: NewtonOptions::default().steps(0),
+            ..IterationOptions::default()
+        };
+        let fit = OptimizeKl::new(&problem, &groups, 1).options(options).run(host, &vec![0.1; 6]).unwrap();
+        fit.samples.own().map(|s| fit.samples.residual(s).unwrap().clone()).collect::<Vec<_>>()
+    };
+    let (few, many) = (residuals(&mut host, 2), residuals(&mut host, 5));
+    assert_eq!(few[..], many[..4]);
+    assert_eq!(many.len(), 10);
+    for pair in many.chunks(2) {
+        assert!(pair[0].iter().zip(&pair[1]).all(|(plus, minus)| *plus == -minus));
+    }
+    assert_ne!(many[0], many[2]);
+}
+
+/// What all iterations of a fit have given, as bits.
+fn bits(fit: &Fit<Host>) -> (Vec<u64>, Vec<u64>) {
+    let position = fit.samples.position.iter().map(|x| x.to_bits()).collect();
+    (position, fit.history.iter().map(|report| report.energy.to_bits()).collect())
+}
+
+/// Different numbers of samples, modes, point estimates: all that an iteration can differ in.
+fn varied(iteration: u32) -> IterationOptions {
+    let modes = [
+        Sampling::Linear(Draw::New),
+        Sampling::Curved(Draw::New),
+        Sampling::Update,
+        Sampling::Linear(Draw::Again),
+        Sampling::Curved(Draw::Again),
+    ];
+    IterationOptions {
+        pairs: [1, 4, 4, 3, 3, 0][iteration as usize % 6],
+        sampling: modes[iteration as usize % 5],
+        position: NewtonOptions::default().steps(3),
+        curve: NewtonOptions::default().steps(3),
+        kept: 2,
+        ..IterationOptions::default()
+    }
+}
+
+#[test]
+fn fits_have_the_same_bits_for_every_number_of_groups() {
+    let run = |groups: usize| {
+        let ranks = run_threads(groups, |comm| {
+            let (problem, mut host) = (matrix_problem(), Host::default());
+            let (groups, own) = SampleGroups::split(&comm, groups)?;
+            assert_eq!(own.size(), 1);
+            let fit = OptimizeKl::new(&problem, &groups, 6).options(varied).run(&mut host, &vec![0.1; 6])?;
+            let mut rate = |_: &mut Host, x: &Vec<f64>| Ok(problem.value(x));
+            let (_, std) = fit.samples.mean_and_std(&mut host, &groups, &vec![0.0; 10], &mut rate)?;
+            Ok::<_, InferenceError>((bits(&fit), std.iter().map(|x| x.to_bits()).collect::<Vec<u64>>()))
+        });
+        ranks.unwrap_or_else(|error| panic!("{groups} groups: {error}"))
+    };
+    let one = run(1).remove(0);
+    for groups in [2, 3, 4, 5, 8] {
+        for (rank, found) in run(groups).into_iter().enumerate() {
+            assert_eq!(found, one, "{groups} groups, rank {rank}");
+        }
+    }
+}
+
+/// A directory for one test.
+struct Scratch(std::path::PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("meshloom-inference-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        Scratch(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn resumed_fits_have_the_bits_of_uninterrupted_ones() {
+    let run = |groups: usize, iterations: u32, directory: Option<&std::path::Path>| {
+        let ranks = run_threads(groups, |comm| {
+            let (problem, mut host) = (matrix_problem(), Host::default());
+            let (groups, _) = SampleGroups::split(&comm, groups)?;
+            let mut fit = OptimizeKl::new(&problem, &groups, iterations).options(varied);
+            if let Some(directory) = directory {
+                fit = fit.resume(directory);
+            }
+            Ok::<_, InferenceError>(bits(&fit.run(&mut host, &vec![0.1; 6])?))
+        });
+        ranks.unwrap().remove(0)
+    };
+    let whole = run(1, 6, None);
+    for stop in 1..6 {
+        let scratch = Scratch::new(&format!("resume-{stop}"));
+        // As often as one likes, on other numbers of groups.
+        run(1, stop, Some(&scratch.0));
+        run(4, (stop + 1).min(6), Some(&scratch.0));
+        assert_eq!(run(2, 6, Some(&scratch.0)), whole, "stopped after {stop}");
+        assert_eq!(run(1, 6, Some(&scratch.0)), whole);
+        assert_eq!(std::fs::read_dir(&scratch.0).unwrap().count(), 1);
+    }
+}
+
+#[test]
+fn a_killed_fit_goes_on_to_the_same_bits() {
+    const DIRECTORY: &str = "MESHLOOM_TEST_FIT_TO_BE_KILLED";
+    let (problem, mut host) = (matrix_problem(), Host::default());
+    let groups = SampleGroups::one(&Communicator::solo());
+    let fit = || OptimizeKl::new(&problem, &groups, 6).options(varied);
+    if let Ok(directory) = std::env::var(DIRECTORY) {
+        // In the middle of the fourth iteration.
+        let die = |progress: &Progress| {
+            if matches!(progress, Progress::Sample { iteration: 3, sample: 2, .. }) {
+                let pid = std::process::id().to_string();
+                std::process::Command::new("kill").args(["-9", &pid]).status().unwrap();
+                std::thread::sleep(std::time::Duration::from_secs(60));
+            }
+        };
+        let _ = fit().resume(directory).progress(die).run(&mut host, &vec![0.1; 6]);
+        return;
+    }
+    let scratch = Scratch::new("killed");
+    let child = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "a_killed_fit_goes_on_to_the_same_bits"])
+        .env(DIRECTORY, &scratch.0)
+        .output()
+        .unwrap();
+    assert!(!child.status.success(), "it was not killed: {}", String::from_utf8_lossy(&child.stdout));
+    let state = std::fs::metadata(scratch.0.join("state.npz")).unwrap();
+    assert!(state.len() > 0);
+    let on = fit().resume(&scratch.0).run(&mut host, &vec![0.1; 6]).unwrap();
+    let whole = fit().run(&mut host, &vec![0.1; 6]).unwrap();
+    assert_eq!(bits(&on), bits(&whole));
+    assert_eq!(on.history.len(), 6);
+}
+
+#[test]
+fn a_broken_state_is_an_error_and_stays() {
+    let (problem, mut host) = (matrix_problem(), Host::default());
+    let groups = SampleGroups::one(&Communicator::solo());
+    let scratch = Scratch::new("broken");
+    let mut run = |seed: u64, problem: &Problem, start: usize| {
+        let fit = OptimizeKl::new(problem, &groups, 2).excitations(Excitations::Seed(seed)).resume(&scratch.0);
+        fit.run(&mut host, &vec![0.1; start]).map(drop)
+    };
+    let of_state = |found: Result<(), InferenceError>, text: &str| match found {
+        Err(error @ InferenceError::State { .. }) => {
+            assert!(error.to_string().contains(text) && error.to_string().contains("state.npz"), "{error}");
+        }
+        other => panic!("{text}: {other:?}"),
+    };
+    run(1, &problem, 6).unwrap();
+    of_state(run(2, &problem, 6), "seed 1");
+    let other = Problem { data: vec![1.0; 4], ..small_wiener_problem() };
+    of_state(run(1, &other, 3), "another likelihood");
+    let file = scratch.0.join("state.npz");
+    let bytes = std::fs::read(&file).unwrap();
+    for (broken, text) in [
+        (bytes[..bytes.len() / 2].to_vec(), "start anew"),
+        (b"no state".to_vec(), "start anew"),
+        (Vec::new(), "start anew"),
+        (bytes.iter().enumerate().map(|(i, &b)| if i == bytes.len() / 2 { !b } else { b }).collect(), "start anew"),
+    ] {
+        std::fs::write(&file, &broken).unwrap();
+        of_state(run(1, &problem, 6), text);
+        assert_eq!(std::fs::read(&file).unwrap(), broken);
+    }
+    std::fs::write(&file, &bytes).unwrap();
+    run(1, &problem, 6).unwrap();
+}
+
+#[test]
+fn a_fit_ends_when_it_is_told_and_tells_what_it_does() {
+    let (problem, mut host) = (matrix_problem(), Host::default());
+    let groups = SampleGroups::one(&Communicator::solo());
+    let (mut lines, mut drawn, mut steps) = (Vec::new(), 0, 0);
+    let fit = OptimizeKl::new(&problem, &groups, 10)
+        .callback(|_, samples, report| {
+            assert_eq!(samples.count(), 4);
+            lines.push(report.to_string());
+            Ok(if report.iteration == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        })
+        .progress(|progress| match progress {
+            Progress::Sample { of, .. } => {
+                assert_eq!(*of, 4);
+                drawn += 1;
+            }
+            Progress::Step { .. } => steps += 1,
+        })
+        .run(&mut host, &vec![0.0; 6])
+        .unwrap();
+    assert_eq!((fit.end, fit.history.len(), drawn), (FitEnd::Callback, 3, 12));
+    assert_eq!(steps, fit.history.iter().map(|report| report.steps).sum::<u64>());
+    assert!(lines[2].starts_with("iteration 2: energy ") && lines[2].contains("chi2/dof data "), "{lines:?}");
+    let fit =
+        OptimizeKl::new(&problem, &groups, 10).budget(std::time::Duration::ZERO).run(&mut host, &vec![0.0; 6]).unwrap();
+    assert_eq!((fit.end, fit.history.len()), (FitEnd::Time, 0));
+}
+
+#[test]
+fn wrong_options_are_errors_before_anything_is_done() {
+    let problem = matrix_problem();
+    let try_with = |options: IterationOptions, start: Vec<f64>| {
+        let mut host = Host::new([("a", 2), ("b/c", 1), ("b/d", 3)]);
+        let groups = SampleGroups::one(&Communicator::solo());
+        OptimizeKl::new(&problem, &groups, 1)
+            .options(move |_| options.clone())
+            .run(&mut host, &start)
+            .map(|fit| fit.samples)
+    };
+    let start = vec![0.2; 6];
+    let unknown = IterationOptions { constants: vec!["c".into()], ..IterationOptions::default() };
+    assert!(try_with(unknown, start.clone()).unwrap_err().to_string().contains("no part `c`"));
+    let negative = IterationOptions { linear: CgOptions::absdelta(-1.0), ..IterationOptions::default() };
+    assert!(matches!(try_with(negative, start.clone()), Err(InferenceError::Options { .. })));
+    let infinite = try_with(IterationOptions::default(), vec![f64::INFINITY; 6]);
+    assert!(matches!(infinite, Err(InferenceError::NotFinite { .. })), "{infinite:?}");
+    // Rates that overflow.
+    let far = try_with(IterationOptions { pairs: 0, ..IterationOptions::default() }, vec![1e4; 6]);
+    assert!(matches!(far, Err(InferenceError::NotFinite { .. })), "{far:?}");
+    // A branch is all of its parts.
+    let branch = IterationOptions {
+        point_estimates: vec!["b".into()],
+        constants: vec!["a".into()],
+        ..IterationOptions::default()
+    };
+    let samples = try_with(branch, start).unwrap();
+    assert_eq!(samples.position[..2], [0.2; 2]);
+    assert_eq!(samples.residual(0).unwrap()[2..], [0.0; 4]);
+    let groups = |groups: usize, ranks: usize| {
+        run_threads(ranks, |comm| {
+            let (groups, _) = SampleGroups::split(&comm, groups)?;
+            let fit = OptimizeKl::new(&problem, &groups, 1).run(&mut Host::default(), &vec![0.2; 6])?;
+            Ok::<_, InferenceError>(fit.samples.count())
+        })
+    };
+    assert_eq!(groups(4, 4).unwrap(), [4; 4]);
+    assert!(groups(5, 5).unwrap_err().to_string().contains("1 of them have nothing to do"));
+    assert!(groups(2, 3).unwrap_err().to_string().contains("divides the ranks"));
+}

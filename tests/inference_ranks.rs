@@ -1,0 +1,39 @@
+//! Fits on devices: the same bits for every number of groups and ranks of a group.
+
+#[path = "shared/field_models.rs"]
+mod field_models;
+
+use field_models::{Found, fit};
+use meshloom::comm::run_threads;
+use meshloom::gpu::Options;
+
+/// What the ranks of a group have found, as one; of all groups the same.
+fn whole(groups: usize, space: usize) -> Found {
+    let options = Options::from_env().unwrap();
+    let ranks = run_threads(groups * space, |comm| fit(&comm, &options, groups));
+    let ranks = ranks.unwrap_or_else(|error| panic!("{groups} x {space}: {error}"));
+    let join = |group: &[Found]| {
+        let mut found = group[0].clone();
+        for other in &group[1..] {
+            assert_eq!((&other.energies, &other.scale), (&found.energies, &found.scale), "ranks of a group");
+            found.cells.extend(&other.cells);
+        }
+        found.cells.sort_unstable();
+        found
+    };
+    let found: Vec<Found> = ranks.chunks(space).map(join).collect();
+    assert!(found.iter().all(|other| *other == found[0]), "{groups} groups of {space} differ");
+    found[0].clone()
+}
+
+#[test]
+fn fits_have_the_same_bits_for_every_number_of_groups_and_ranks() {
+    let one = whole(1, 1);
+    assert_eq!((one.cells.len(), one.energies.len()), (240, 2));
+    let energies: Vec<f64> = one.energies.iter().map(|&bits| f64::from_bits(bits)).collect();
+    assert!(energies.iter().all(|energy| energy.is_finite() && *energy > 0.0), "{energies:?}");
+    assert!(one.cells.iter().all(|(_, [_, mean, std])| f32::from_bits(*mean) > 0.0 && f32::from_bits(*std) > 0.0));
+    for (groups, space) in [(1, 2), (2, 1), (3, 1), (4, 2), (8, 1), (8, 2)] {
+        assert_eq!(whole(groups, space), one, "{groups} groups of {space} ranks");
+    }
+}

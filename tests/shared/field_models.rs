@@ -1,0 +1,169 @@
+//! A likelihood of fields whose fits are compared over ranks: Gaussian data of a field that depends on a scale and on smoothed excitations.
+
+use meshloom::Context;
+use meshloom::comm::Communicator;
+use meshloom::fft::Operator;
+use meshloom::gpu::{Gpu, Options};
+use meshloom::grid::Grid;
+use meshloom::inference::{
+    CgOptions, Draw, Fit, InferenceError, IterationOptions, LogLikelihood, LogLikelihoodAt, NewtonOptions, OptimizeKl,
+    SampleGroups, Sampling, Stream, VectorSpace,
+};
+use meshloom::operators::{
+    Field, FourierFilter, Leaf, Linearisation, Model, PointwiseOperator, RegularGrid, Space, Worker,
+};
+
+/// Data of a model, with noise of standard deviation 1 in the units of both.
+pub struct WhiteNoise {
+    pub model: Model,
+    pub data: Field,
+}
+
+impl WhiteNoise {
+    /// On `shape` cells; the data are what the model gives for the white noise of stream 1.
+    pub fn new(worker: &mut Worker<'_>, shape: [u64; 3]) -> Result<Self, InferenceError> {
+        let size = shape.map(|n| n as f64);
+        let regular = RegularGrid { shape, size, grid: worker.comms.grid(), rank: worker.comm().rank() };
+        let cells = Space::of("xi", Leaf::cells(&regular))?;
+        let smooth = Operator { constant: [3.0, 0.0], factor: &|_, wave| (-wave.k * wave.k).exp(), laplacian: None };
+        let smooth = Model::new(FourierFilter::new(worker, &cells, &smooth)?).named("s")?;
+        let scale = Model::identity(&Space::of("scale", Leaf::vector(1))?)?;
+        let both = smooth.zip(&scale)?;
+        let text = "fn f(s: f32, scale: f32) -> f32 { return 4.0 * exp(0.5 * scale + s); }";
+        let model = both.then(&Model::new(PointwiseOperator::wgsl(text, "f", both.target(), "y")?))?;
+        let mut truth = Field::new(worker.gpu(), model.domain())?;
+        worker.white_noise(Stream(1), &mut truth)?;
+        let data = model.value(worker, &truth)?;
+        Ok(WhiteNoise { model, data })
+    }
+}
+
+impl<'w> LogLikelihood<Worker<'w>> for WhiteNoise {
+    fn name(&self) -> String {
+        self.model.name()
+    }
+
+    fn latent(&self, worker: &mut Worker<'w>) -> Result<Field, InferenceError> {
+        Ok(Field::new(worker.gpu(), self.model.domain())?)
+    }
+
+    fn data(&self, worker: &mut Worker<'w>) -> Result<Field, InferenceError> {
+        Ok(Field::new(worker.gpu(), self.model.target())?)
+    }
+
+    fn energy(&self, worker: &mut Worker<'w>, x: &Field) -> Result<f64, InferenceError> {
+        let rest = self.normalized_residual(worker, x)?.unwrap();
+        Ok(worker.dot(&rest, &rest)? / 2.0)
+    }
+
+    fn at<'a>(
+        &'a self,
+        worker: &mut Worker<'w>,
+        x: &Field,
+    ) -> Result<Box<dyn LogLikelihoodAt<Worker<'w>> + 'a>, InferenceError> {
+        let at = self.model.at(worker, x)?;
+        let mut rest = Field::new(worker.gpu(), self.model.target())?;
+        rest.copy_from(&mut worker.context.recorder, &at.value)?;
+        worker.axpby(-1.0, &self.data, 1.0, &mut rest)?;
+        Ok(Box::new(At { at, rest }))
+    }
+
+    fn transformation(&self, worker: &mut Worker<'w>, x: &Field, out: &mut Field) -> Result<(), InferenceError> {
+        Ok(self.model.apply(worker, x, out)?)
+    }
+
+    fn normalized_residual(&self, worker: &mut Worker<'w>, x: &Field) -> Result<Option<Field>, InferenceError> {
+        let mut rest = self.model.value(worker, x)?;
+        worker.axpby(1.0, &self.data, -1.0, &mut rest)?;
+        Ok(Some(rest))
+    }
+
+    fn degrees_of_freedom(&self) -> u64 {
+        self.data.space().leaves().map(|(_, leaf)| leaf.total()).sum()
+    }
+}
+
+struct At {
+    at: Linearisation,
+    rest: Field,
+}
+
+impl<'w> LogLikelihoodAt<Worker<'w>> for At {
+    fn energy(&self, worker: &mut Worker<'w>) -> Result<f64, InferenceError> {
+        Ok(worker.dot(&self.rest, &self.rest)? / 2.0)
+    }
+
+    fn gradient(&self, worker: &mut Worker<'w>, out: &mut Field) -> Result<(), InferenceError> {
+        Ok(self.at.vjp(worker, &self.rest, out)?)
+    }
+
+    fn metric(&self, worker: &mut Worker<'w>, v: &Field, out: &mut Field) -> Result<(), InferenceError> {
+        let mut right = Field::new(worker.gpu(), self.at.model().target())?;
+        self.at.jvp(worker, v, &mut right)?;
+        Ok(self.at.vjp(worker, &right, out)?)
+    }
+
+    fn left_sqrt(&self, worker: &mut Worker<'w>, eta: &Field, out: &mut Field) -> Result<(), InferenceError> {
+        Ok(self.at.vjp(worker, eta, out)?)
+    }
+
+    fn right_sqrt(&self, worker: &mut Worker<'w>, v: &Field, out: &mut Field) -> Result<(), InferenceError> {
+        Ok(self.at.jvp(worker, v, out)?)
+    }
+}
+
+/// Straight samples, then bent ones, few steps of each kind.
+pub fn few(iteration: u32) -> IterationOptions {
+    let steps = NewtonOptions {
+        cg: Some(CgOptions { maxiter: Some(4), ..CgOptions::resnorm(0.0) }),
+        ..NewtonOptions::default()
+    };
+    IterationOptions {
+        pairs: [2, 4][iteration as usize % 2],
+        sampling: if iteration == 0 { Sampling::Linear(Draw::New) } else { Sampling::Curved(Draw::New) },
+        linear: CgOptions { maxiter: Some(5), ..CgOptions::resnorm(0.0) },
+        curve: steps.steps(1),
+        position: steps.steps(2),
+        kept: 2,
+        ..IterationOptions::default()
+    }
+}
+
+/// What a fit gives, as bits: its energies, the cells of this rank with the mean and standard deviation of the model there, and the scale.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Found {
+    pub energies: Vec<u64>,
+    pub cells: Vec<(u64, [u32; 3])>,
+    pub scale: Vec<u32>,
+}
+
+/// A fit by `groups` groups of all ranks of `comm`.
+pub fn fit(comm: &Communicator, options: &Options, groups: usize) -> Result<Found, InferenceError> {
+    let (groups, own) = SampleGroups::split(comm, groups)?;
+    let gpu = Gpu::open(options, 0)?;
+    let ranks = own.size();
+    let mut context = Context::new(own, gpu)?;
+    let grid = Grid::new([ranks, 1], ranks)
+        .map_err(|error| InferenceError::Invalid { what: "grid".into(), why: error.to_string() })?;
+    let mut worker = Worker::new(&mut context, grid)?;
+    let shape = [6, 5, 8];
+    let likelihood = WhiteNoise::new(&mut worker, shape)?;
+    let start = Field::zeros(&mut worker.context.recorder, likelihood.model.domain())?;
+    let Fit { samples, history, .. } =
+        OptimizeKl::new(&likelihood, &groups, 2).options(few).run(&mut worker, &start)?;
+    let like = likelihood.data(&mut worker)?;
+    let mut value = |worker: &mut Worker<'_>, x: &Field| Ok(likelihood.model.value(worker, x)?);
+    let (mean, std) = samples.mean_and_std(&mut worker, &groups, &like, &mut value)?;
+    let mut bits = |field: &Field, name: &str| -> Result<Vec<u32>, InferenceError> {
+        Ok(field.get(&mut worker.context.recorder, name)?.iter().map(|&value| (value as f32).to_bits()).collect())
+    };
+    let columns = [bits(&samples.position, "xi")?, bits(&mean, "y")?, bits(&std, "y")?];
+    let scale = bits(&samples.position, "scale")?;
+    let part = RegularGrid { shape, size: [1.0; 3], grid, rank: worker.comm().rank() }.part();
+    let cells = part[0].clone().flat_map(|i| {
+        let part = part.clone();
+        part[1].clone().flat_map(move |j| part[2].clone().map(move |k| (i * 5 + j) * 8 + k))
+    });
+    let cells = cells.enumerate().map(|(at, cell)| (cell, [0, 1, 2].map(|column| columns[column][at]))).collect();
+    Ok(Found { energies: history.iter().map(|report| report.energy.to_bits()).collect(), cells, scale })
+}

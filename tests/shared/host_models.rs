@@ -1,0 +1,213 @@
+//! Likelihoods of f64 on the host: data that depend on a function of latent values in closed form. Derivatives are by complex steps, exact to
+//! rounding.
+
+use meshloom::inference::{Host, InferenceError, LogLikelihood, LogLikelihoodAt};
+use rustfft::num_complex::Complex64;
+
+/// The distribution of a number of the data about what the model gives for it.
+#[derive(Clone, Copy, Debug)]
+pub enum Noise {
+    Gaussian { std: f64 },
+    Poisson,
+    Student { std: f64, dof: f64 },
+}
+
+impl Noise {
+    /// Energy, its derivative, the root of the Fisher metric, and the integral of that.
+    fn of(self, s: f64, d: f64) -> [f64; 4] {
+        match self {
+            Noise::Gaussian { std } => {
+                let r = (s - d) / std;
+                [r * r / 2.0, r / std, 1.0 / std, s / std]
+            }
+            Noise::Poisson => [s - d * s.ln(), 1.0 - d / s, 1.0 / s.sqrt(), 2.0 * s.sqrt()],
+            Noise::Student { std, dof } => {
+                let r = (s - d) / std;
+                let root = ((dof + 1.0) / (dof + 3.0)).sqrt() / std;
+                let energy = (dof + 1.0) / 2.0 * (r * r / dof).ln_1p();
+                [energy, (dof + 1.0) * r / (dof + r * r) / std, root, root * s]
+            }
+        }
+    }
+}
+
+type Forward = dyn Fn(&[Complex64]) -> Vec<Complex64> + Sync;
+
+/// Data, their noise, and a function of the latent values.
+pub struct Problem {
+    pub noise: Noise,
+    pub data: Vec<f64>,
+    pub latent: usize,
+    pub forward: Box<Forward>,
+}
+
+impl Problem {
+    pub fn value(&self, x: &[f64]) -> Vec<f64> {
+        let x: Vec<Complex64> = x.iter().map(|&x| x.into()).collect();
+        (self.forward)(&x).iter().map(|y| y.re).collect()
+    }
+
+    fn noises(&self, x: &[f64]) -> impl Iterator<Item = [f64; 4]> {
+        self.value(x).into_iter().zip(&self.data).map(|(s, &d)| self.noise.of(s, d))
+    }
+
+    /// Columns of the Jacobian, times the root of the metric.
+    fn columns(&self, x: &[f64], roots: &[f64]) -> Vec<Vec<f64>> {
+        const STEP: f64 = 1e-60;
+        let mut at: Vec<Complex64> = x.iter().map(|&x| x.into()).collect();
+        (0..x.len())
+            .map(|i| {
+                at[i].im = STEP;
+                let column = (self.forward)(&at).iter().zip(roots).map(|(y, root)| root * y.im / STEP).collect();
+                at[i].im = 0.0;
+                column
+            })
+            .collect()
+    }
+}
+
+pub fn dot(x: &[f64], y: &[f64]) -> f64 {
+    x.iter().zip(y).map(|(x, y)| x * y).sum()
+}
+
+impl LogLikelihood<Host> for Problem {
+    fn name(&self) -> String {
+        format!("{:?}", self.noise)
+    }
+
+    fn latent(&self, _: &mut Host) -> Result<Vec<f64>, InferenceError> {
+        Ok(vec![0.0; self.latent])
+    }
+
+    fn data(&self, _: &mut Host) -> Result<Vec<f64>, InferenceError> {
+        Ok(vec![0.0; self.data.len()])
+    }
+
+    fn energy(&self, _: &mut Host, x: &Vec<f64>) -> Result<f64, InferenceError> {
+        let value: f64 = self.noises(x).map(|noise| noise[0]).sum();
+        if value.is_finite() { Ok(value) } else { Err(InferenceError::NotFinite { what: "energy".into(), value }) }
+    }
+
+    fn at<'a>(&'a self, _: &mut Host, x: &Vec<f64>) -> Result<Box<dyn LogLikelihoodAt<Host> + 'a>, InferenceError> {
+        let noises: Vec<[f64; 4]> = self.noises(x).collect();
+        let roots: Vec<f64> = noises.iter().map(|noise| noise[2]).collect();
+        let slopes = noises.iter().map(|noise| noise[1] / noise[2]).collect();
+        Ok(Box::new(At { energy: noises.iter().map(|noise| noise[0]).sum(), slopes, columns: self.columns(x, &roots) }))
+    }
+
+    fn transformation(&self, _: &mut Host, x: &Vec<f64>, out: &mut Vec<f64>) -> Result<(), InferenceError> {
+        *out = self.noises(x).map(|noise| noise[3]).collect();
+        Ok(())
+    }
+
+    fn normalized_residual(&self, _: &mut Host, x: &Vec<f64>) -> Result<Option<Vec<f64>>, InferenceError> {
+        let one = |(s, d): (f64, &f64)| match self.noise {
+            Noise::Poisson => (d - s) / s.sqrt(),
+            Noise::Gaussian { std } | Noise::Student { std, .. } => (d - s) / std,
+        };
+        Ok(Some(self.value(x).into_iter().zip(&self.data).map(one).collect()))
+    }
+
+    fn degrees_of_freedom(&self) -> u64 {
+        self.data.len() as u64
+    }
+}
+
+/// A problem at a place: slopes of the energy in the coordinates of the metric, and the columns of the right square root.
+struct At {
+    energy: f64,
+    slopes: Vec<f64>,
+    columns: Vec<Vec<f64>>,
+}
+
+impl LogLikelihoodAt<Host> for At {
+    fn energy(&self, _: &mut Host) -> Result<f64, InferenceError> {
+        let value = self.energy;
+        if value.is_finite() { Ok(value) } else { Err(InferenceError::NotFinite { what: "energy".into(), value }) }
+    }
+
+    fn gradient(&self, space: &mut Host, out: &mut Vec<f64>) -> Result<(), InferenceError> {
+        self.left_sqrt(space, &self.slopes, out)
+    }
+
+    fn metric(&self, space: &mut Host, v: &Vec<f64>, out: &mut Vec<f64>) -> Result<(), InferenceError> {
+        let mut right = Vec::new();
+        self.right_sqrt(space, v, &mut right)?;
+        self.left_sqrt(space, &right, out)
+    }
+
+    fn left_sqrt(&self, _: &mut Host, eta: &Vec<f64>, out: &mut Vec<f64>) -> Result<(), InferenceError> {
+        *out = self.columns.iter().map(|column| dot(column, eta)).collect();
+        Ok(())
+    }
+
+    fn right_sqrt(&self, _: &mut Host, v: &Vec<f64>, out: &mut Vec<f64>) -> Result<(), InferenceError> {
+        *out = vec![0.0; self.slopes.len()];
+        for (column, v) in self.columns.iter().zip(v) {
+            out.iter_mut().zip(column).for_each(|(out, column)| *out += column * v);
+        }
+        Ok(())
+    }
+}
+
+/// A matrix of rows.
+pub fn linear(rows: Vec<Vec<f64>>) -> impl Fn(&[Complex64]) -> Vec<Complex64> {
+    move |x| rows.iter().map(|row| row.iter().zip(x).map(|(a, x)| x * *a).sum()).collect()
+}
+
+/// A correlated field on a line of `n` cells, as the page says: latent values asperity, flexibility, fluctuations, slope, spectrum,
+/// excitations, zero mode.
+pub struct Line {
+    pub n: usize,
+    pub offset: f64,
+    /// Mean and standard deviation of the zero mode, fluctuations, slope, flexibility and asperity.
+    pub zero_mode: [f64; 2],
+    pub fluctuations: [f64; 2],
+    pub slope: [f64; 2],
+    pub flexibility: [f64; 2],
+    pub asperity: [f64; 2],
+}
+
+fn log_normal([mean, std]: [f64; 2], xi: Complex64) -> Complex64 {
+    let variance = (std / mean).powi(2).ln_1p();
+    (xi * variance.sqrt() + mean.ln() - variance / 2.0).exp()
+}
+
+impl Line {
+    /// Amplitudes by mode.
+    fn amplitudes(&self, x: &[Complex64]) -> Vec<Complex64> {
+        let m = self.n / 2;
+        let l: Vec<f64> = (0..=m).map(|k| if k == 0 { 0.0 } else { (k as f64).ln() }).collect();
+        let (asperity, flexibility) = (log_normal(self.asperity, x[0]), log_normal(self.flexibility, x[1]));
+        let slope = x[3] * self.slope[1] + self.slope[0];
+        let (mut v, mut y) = (Complex64::default(), Complex64::default());
+        let mut walk = vec![Complex64::default(); m + 1];
+        for j in 1..m {
+            let dt = l[j + 1] - l[j];
+            let [xi0, xi1] = [x[4 + 2 * (j - 1)], x[5 + 2 * (j - 1)]];
+            let rise = flexibility * dt.sqrt() * xi1;
+            y += flexibility * dt.sqrt() * xi0 * (asperity + dt * dt / 12.0).sqrt() + rise * (dt / 2.0) + v * dt;
+            v += rise;
+            walk[j + 1] = y;
+        }
+        let power = |j: usize| (slope * l[j] + walk[j] - walk[m] * (l[j] / l[m])).exp();
+        let count = |j: usize| if 2 * j == self.n { 1.0 } else { 2.0 };
+        let all: Complex64 = (1..=m).map(|j| power(j) * count(j)).sum();
+        let fluctuations = log_normal(self.fluctuations, x[2]);
+        let zero = log_normal(self.zero_mode, x[x.len() - 1]);
+        (0..=m).map(|j| if j == 0 { zero } else { fluctuations * (power(j) / all).sqrt() }).collect()
+    }
+
+    pub fn field(&self, x: &[Complex64]) -> Vec<Complex64> {
+        let (n, amplitudes) = (self.n, self.amplitudes(x));
+        let xi = &x[4 + 2 * (n / 2 - 1)..][..n];
+        let cell = |i: usize| {
+            let mode = |k: usize| {
+                let turn = 2.0 * std::f64::consts::PI * (i * k % n) as f64 / n as f64;
+                amplitudes[k.min(n - k)] * xi[k] * (turn.cos() - turn.sin())
+            };
+            (0..n).map(mode).sum::<Complex64>() + self.offset
+        };
+        (0..n).map(cell).collect()
+    }
+}
