@@ -13,5 +13,7 @@ pub fn kernels() -> Vec<KernelSource> {
     all.extend(crate::fft::kernels());
     all.extend(crate::points::kernels());
     all.extend(crate::operators::kernels());
+    all.extend(crate::inference::kernels());
+    all.extend(crate::shallow_water::kernels());
     all
 }

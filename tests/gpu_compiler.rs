@@ -238,6 +238,8 @@ const BUDGETS: &[Budget] = &[
     budget("mesh::readout_vectors", 0, [24, 5], 9216),
     budget("mesh::readout", 0, [24, 4], 7168),
     budget("mesh::", 0, [24, 8], 6144),
+    budget("shallow_water::step", 0, [16, 4], 12288),
+    budget("shallow_water::", 0, [16, 4], 10240),
     budget("pm::white_noise", 0, [24, 7], 14336),
     budget("neighbors::link_", 0, [24, 8], 2048),
     budget("neighbors::sort_rows", 0, [24, 8], 4096),
