@@ -110,8 +110,11 @@ fn wrong_words_and_values_exit_2() {
         row("snapshot too early", "--snapshots 0.01", 2, &["0.01"]),
         row("snapshot too late", "--snapshots 0.5,1.5", 2, &["1.5"]).mpi(),
         row("snapshot is no number", "--snapshots 0.5,soon", 2, &["soon"]),
-        row("halos too heavy", "--box 1e6 --linking-length 0.2", 2, &["no mass function", "--linking-length 0"]).mpi(),
-        row("groups", "--linking-length -0.2", 2, &["--linking-length is -0.2"]),
+        row("halos too heavy", "--box 1e6 --linking-parameter 0.2", 2, &["no mass function", "--linking-parameter 0"])
+            .mpi(),
+        row("groups", "--linking-parameter -0.2", 2, &["--linking-parameter is -0.2", "mean separations"]),
+        row("groups' length", "--linking-length -0.2", 2, &["--linking-length is -0.2", "Mpc/h"]),
+        row("two lengths", "--linking-length 1 --linking-parameter 0.2", 2, &["cannot be used with"]),
         row("lpt 3", "--lpt 3", 2, &["--lpt is 3"]),
         row("scheme", "--scheme euler", 2, &["euler"]),
         row("window", "--window pcs", 2, &["pcs"]),
@@ -227,7 +230,7 @@ fn long(out: &Path) -> Call {
 
 #[test]
 fn an_interrupt_ends_a_run_with_one_message() {
-    for (name, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
+    for (name, code) in [("INT", 130), ("HUP", 129)] {
         let scratch = Scratch::new();
         let out = scratch.join("out");
         let mut run = long(&out).on(Ranks::Threads(3)).start();
@@ -237,6 +240,70 @@ fn an_interrupt_ends_a_run_with_one_message() {
         outcome.is_error(name, code, &["interrupted"]);
         assert!(files(scratch.path()).is_empty(), "{:?}", files(scratch.path()));
     }
+}
+
+/// Batch systems send SIGTERM, or what they are told to, some time before they kill.
+#[test]
+fn a_run_that_is_stopped_says_where_and_a_second_signal_ends_it() {
+    for (name, code) in [("TERM", 143), ("USR1", 138)] {
+        let scratch = Scratch::new();
+        let out = scratch.join("out");
+        let mut run = long(&out).on(Ranks::Threads(3)).start();
+        run.until("output directory", |_| out.is_dir());
+        signal(run.pid(), name);
+        let outcome = run.wait(Duration::from_secs(30));
+        outcome.is_error(name, code, &["stopped by a signal after step", "of 100000", "--resume"]);
+        let left: Vec<_> = files(&out).iter().map(|path| path.strip_prefix(&out).unwrap().to_owned()).collect();
+        assert_eq!(
+            left,
+            ["displacements.npy", "snapshot.json", "velocities.npy"].map(|name| Path::new("checkpoint").join(name))
+        );
+    }
+}
+
+#[test]
+fn a_run_stopped_at_20_moments_and_resumed_is_the_finished_run() {
+    let scratch = Scratch::new();
+    let (out, other) = (scratch.join("out"), scratch.join("other"));
+    // Some steps are between two of the snapshots.
+    let words = [
+        "--steps",
+        "150",
+        "--snapshots",
+        "0.2,0.5031",
+        "--scheme",
+        "fastpm",
+        "--linking-parameter",
+        "0.3",
+        "--box",
+        "12",
+    ];
+    Call::simulate(&other, &words).succeeds();
+    let again = [&words[..], &["--resume"]].concat();
+    // Any moments do: Weyl's sequence in milliseconds. The first ones come before there is a handler, when the run dies as ever.
+    let (mut stops, mut moment) = (0, 0u64);
+    while stops < 20 {
+        moment = (moment + 618) % 1000;
+        let ranks = Ranks::Threads(1 + (moment % 3) as u16);
+        let mut run = Call::simulate(&out, &again).on(ranks).start();
+        std::thread::sleep(Duration::from_millis(moment));
+        if run.is_over() {
+            assert!(run.wait(Duration::from_secs(1)).status.success());
+            fs::remove_dir_all(&out).unwrap();
+            continue;
+        }
+        signal(run.pid(), "TERM");
+        let outcome = run.wait(Duration::from_secs(30));
+        if outcome.status.success() {
+            fs::remove_dir_all(&out).unwrap();
+            continue;
+        }
+        assert!(matches!(outcome.status.code(), Some(143) | None), "{outcome:#?}");
+        assert!(files(&out).iter().all(|path| path.extension().is_none_or(|end| end != "part")));
+        stops += 1;
+    }
+    Call::simulate(&out, &again).succeeds();
+    alike("stopped 20 times", &whole(&out), &whole(&other));
 }
 
 #[test]
@@ -255,8 +322,15 @@ fn a_killed_rank_ends_all_ranks() {
         assert!(!outcome.status.success(), "{outcome:#?}");
         assert!(files(scratch.path()).is_empty(), "{:?}", files(scratch.path()));
         for rank in ranks {
-            let alive = fs::read_to_string(format!("/proc/{rank}/stat")).is_ok_and(|stat| !stat.contains(") Z "));
-            assert!(!alive, "rank {rank} is left");
+            // The launcher ends before those that it has killed.
+            let alive = || fs::read_to_string(format!("/proc/{rank}/stat")).is_ok_and(|stat| !stat.contains(") Z "));
+            assert!(
+                (0..50).any(|_| {
+                    std::thread::sleep(Duration::from_millis(if alive() { 100 } else { 0 }));
+                    !alive()
+                }),
+                "rank {rank} is left"
+            );
         }
     }
 }
@@ -422,7 +496,7 @@ fn resumes(words: &[&str], epochs: &[&str], ranks: Ranks, others: [Ranks; 2]) {
 fn a_run_resumed_from_any_snapshot_is_the_finished_run() {
     let hdf5 = |kind: &'static str| if cfg!(feature = "hdf5") { vec!["--hdf5", kind] } else { vec![] };
     // The box has digits that a careless reader of JSON loses; groups form in so small a one.
-    let words = ["--box", "12.345678901234567", "--linking-length", "0.3", "--save-density", "--steps", "3"];
+    let words = ["--box", "12.345678901234567", "--linking-parameter", "0.3", "--save-density", "--steps", "3"];
     let (one, two) = (Ranks::Threads(1), Ranks::Threads(2));
     resumes(&[&words[..], &hdf5("one")].concat(), &["0.0625", "0.3", "0.6875", "1"], one, [Ranks::Threads(3), one]);
     let words = ["--scheme", "bullfrog", "--lpt", "1", "--window", "tsc"];
@@ -476,8 +550,8 @@ fn a_snapshot_that_is_not_whole_is_passed_over_and_one_that_is_not_its_own_is_an
     let early = fs::read(of("0.25").join("snapshot.json")).unwrap();
     changed("another moment", &whole_file, &early, &["a = 0.25, but a snapshot in this place has 0.5"]);
     // Other parameters are named, also what is in a file of the same name.
-    refused("seed", &[&again[..], &["--seed", "2"]].concat(), &["seed = 1, but this one has 2", "another --out"]);
-    refused("cosmology", &[&again[..], &["--cosmology", "simple"]].concat(), &["with cosmology.A_s = 2.105e-9"]);
+    refused("steps", &[&again[..], &["--steps", "3"]].concat(), &["steps = 2, but this one has 3", "another --out"]);
+    refused("cosmology", &[&again[..], &["--cosmology", "simple"]].concat(), &["with cosmology.A_s = 1.996"]);
     let other: Vec<f32> = self::noise().iter().map(|x| 0.5 * x).collect();
     let first = fs::read(&noise).unwrap();
     fs::write(&noise, f32_npy(&other)).unwrap();
@@ -494,7 +568,7 @@ fn a_snapshot_that_is_not_whole_is_passed_over_and_one_that_is_not_its_own_is_an
 fn a_directory_never_shows_files_of_two_runs() {
     let scratch = Scratch::new();
     let out = scratch.join("out");
-    let words = ["--box", "12", "--linking-length", "0.3", "--save-density", "--snapshots", "0.5"];
+    let words = ["--box", "12", "--linking-parameter", "0.3", "--save-density", "--snapshots", "0.5"];
     let hdf5: &[&str] = if cfg!(feature = "hdf5") { &["--hdf5", "per-rank"] } else { &[] };
     Call::simulate(&out, &[&words[..], hdf5].concat()).on(Ranks::Threads(3)).succeeds();
     let first = whole(&out);
@@ -502,7 +576,7 @@ fn a_directory_never_shows_files_of_two_runs() {
     fs::remove_file(out.join("mass_function.csv")).unwrap();
     fs::create_dir(out.join("mass_function.csv")).unwrap();
     let other = ["--box", "12", "--seed", "2"];
-    let failing = [&other[..], &["--linking-length", "0.3"]].concat();
+    let failing = [&other[..], &["--linking-parameter", "0.3"]].concat();
     Call::simulate(&out, &failing).run().is_error("in the way", 1, &["mass_function.csv", "not a regular file"]);
     fs::remove_dir(out.join("mass_function.csv")).unwrap();
     fs::write(out.join("mass_function.csv"), &first[Path::new("mass_function.csv")]).unwrap();
@@ -519,7 +593,7 @@ fn a_directory_never_shows_files_of_two_runs() {
     assert!(fs::read(out.join("halos.npz")).unwrap() == first[Path::new("halos.npz")]);
     // Halos are found anew by another length: a catalogue of the old one goes.
     fs::write(out.join("halos.0.hdf5"), b"of length 0.3").unwrap();
-    Call::simulate(&out, &["--box", "12", "--snapshots", "0.5", "--resume", "--linking-length", "0.25"]).succeeds();
+    Call::simulate(&out, &["--box", "12", "--snapshots", "0.5", "--resume", "--linking-parameter", "0.25"]).succeeds();
     assert!(!out.join("halos.0.hdf5").exists());
     // Another run leaves nothing that would pass for its own.
     Call::simulate(&out, &other).succeeds();
@@ -562,7 +636,7 @@ fn a_toml_file_says_what_the_command_line_says_and_the_line_wins() {
     let [one, other] = ["one", "other"].map(|name| scratch.join(name));
     Call::simulate(&one, &["--config", &config, "--steps", "2"]).succeeds();
     let words = "--box 64 --seed 3 --cosmology simple --lpt 1 --a-start 0.1 --a-end 0.8 --scheme bullfrog --window tsc \
-                 --snapshots 0.50 --save-density --linking-length 0.3";
+                 --snapshots 0.50 --save-density --linking-parameter 0.3";
     Call::simulate(&other, &words.split_whitespace().collect::<Vec<_>>()).succeeds();
     same("the file", &results(&one), &results(&other));
     let names = |out: &Path| files(out).iter().map(|f| f.strip_prefix(out).unwrap().to_owned()).collect::<Vec<_>>();
@@ -572,6 +646,49 @@ fn a_toml_file_says_what_the_command_line_says_and_the_line_wins() {
         [&one, &other].map(|out| serde_json::from_slice::<Value>(&fs::read(out.join("run.json")).unwrap()).unwrap());
     assert_eq!(first["parameters"], second["parameters"]);
     assert_eq!((first["steps"].as_u64(), first["scheme"].as_str()), (Some(2), Some("bullfrog")));
+}
+
+#[test]
+fn a_printed_configuration_is_the_run() {
+    let scratch = Scratch::new();
+    let words =
+        ["--seed", "7", "--snapshots", "0.50,1", "--box", "12.345678901234567", "--save-density", "--window", "tsc"];
+    let printed = |words: &[&str]| Call::new(&[&["simulate", "--print-config"], words].concat()).succeeds().stdout;
+    let small = ["--particles", "8", "--mesh", "16", "--steps", "2", "--linking-length", "0"];
+    let text = printed(&[&words[..], &small].concat());
+    let file = scratch.file("run.toml", &text);
+    assert_eq!(printed(&["--config", &file]), text);
+    assert!(text.contains("lpt = 2") && text.contains("0.50"), "{text}");
+    let (one, two) = (scratch.join("one"), scratch.join("two"));
+    Call::simulate(&one, &words).succeeds();
+    Call::new(&["simulate", "--out", two.to_str().unwrap(), "--config", &file]).succeeds();
+    alike("from its configuration", &whole(&two), &whole(&one));
+    Call::new(&["simulate", "--print-config", "--steps", "0"]).run().is_error("wrong", 2, &["--steps is 0"]);
+}
+
+#[test]
+fn an_estimate_needs_neither_device_nor_directory() {
+    let words =
+        ["simulate", "--estimate", "--particles", "512", "--mesh", "1024", "--ranks", "8", "--device", "nosuch"];
+    let text = Call::new(&words).succeeds().stdout;
+    assert!(["8 rank(s)", "10 steps", "memory", "start", "seconds"].iter().all(|word| text.contains(word)), "{text}");
+    let object: Value = serde_json::from_str(&Call::new(&words).words(&["--json"]).succeeds().stdout).unwrap();
+    assert_eq!(object["memory"]["particles"], 6 * 4 * 512u64.pow(3) / 8);
+    assert!(object["steps"]["bytes"]["sent"].as_u64() > Some(0) && object["steps"]["seconds"].as_f64() > Some(0.0));
+    Call::new(&words).words(&["--grid", "3x3"]).run().is_error("grid", 2, &["3x3"]);
+}
+
+#[test]
+fn shells_and_manuals_know_the_words() {
+    for shell in ["bash", "zsh", "fish"] {
+        let script = Call::new(&["completions", shell]).succeeds().stdout;
+        assert!(script.contains("simulate") && script.contains("linking-parameter"), "{shell}");
+    }
+    Call::new(&["completions", "csh"]).run().is_error("shell", 2, &["csh"]);
+    let [program, command] = [vec!["man"], vec!["man", "simulate"]].map(|words| Call::new(&words).succeeds().stdout);
+    assert!(program.contains(".TH meshloom") && program.contains("fof"), "{program}");
+    assert!(command.contains("meshloom\\-simulate") && command.contains("linking\\-parameter"), "{command}");
+    Call::new(&["man", "simulat"]).run().is_error("command", 2, &["simulat"]);
 }
 
 #[test]

@@ -294,8 +294,8 @@ fn a_simulation_finds_its_halos() {
         Call::simulate(&out, &[&words, more].concat()).on(ranks).succeeds();
         out
     };
-    let one = run("one", Ranks::Threads(1), &["--linking-length", "0.25"]);
-    let many = run("many", Ranks::Threads(4), &["--grid", "2x2", "--linking-length", "0.25"]);
+    let one = run("one", Ranks::Threads(1), &["--linking-parameter", "0.25"]);
+    let many = run("many", Ranks::Threads(4), &["--grid", "2x2", "--linking-parameter", "0.25"]);
     let files = ["halos.npz", "mass_function.csv", "mass_function.png"];
     for name in files {
         assert!(fs::read(one.join(name)).unwrap() == fs::read(many.join(name)).unwrap(), "{name}");

@@ -30,7 +30,16 @@ mod with_hdf5 {
 
     fn info(count: usize) -> SnapshotInfo {
         let box_size = f64::from(SIDE);
-        SnapshotInfo { count: count as u64, box_size, scale_factor: 1.0, omega_m: 0.3, omega_b: 0.05, h: 0.7 }
+        SnapshotInfo {
+            count: count as u64,
+            box_size,
+            scale_factor: 1.0,
+            omega_m: 0.3,
+            omega_b: 0.05,
+            h: 0.7,
+            omega_r: 0.0,
+            dark_energy: [-1.0, 0.0],
+        }
     }
 
     fn save_part(path: &Path, all: usize, part: FilePart, points: &[[f32; 3]]) {
@@ -105,7 +114,7 @@ mod with_hdf5 {
     fn halos_of_a_simulation_are_in_both_files() {
         let scratch = Scratch::new();
         let out = scratch.join("run");
-        let words = "--particles 16 --box 16 --steps 3 --linking-length 0.25 --hdf5 one";
+        let words = "--particles 16 --box 16 --steps 3 --linking-parameter 0.25 --hdf5 one";
         Call::simulate(&out, &words.split(' ').collect::<Vec<_>>()).on(Ranks::Threads(3)).succeeds();
         let (groups, halos) =
             (read_groups(out.join("halos.0.hdf5")).unwrap(), NpzFile::open(out.join("halos.npz")).unwrap());

@@ -49,7 +49,7 @@ fn growth_is_the_tabulated() {
         (1.0,        [0.7789810167708, 0.5127962477302, 0.26230652082266, 1.0404478314195],
                      [0.7855549044941, 0.5234144697786, 0.26668382912672, 1.0614814874413]),
     ];
-    let (simple, planck18) = (Growth::new(Cosmology::simple()), Growth::new(Cosmology::planck18()));
+    let (simple, planck18) = (Growth::new(Cosmology::simple()), Growth::new(Cosmology::planck18_primordial()));
     for (a, of_simple, of_planck18) in table {
         for (growth, expected) in [(&simple, of_simple), (&planck18, of_planck18)] {
             let g = growth.at(a).unwrap();
@@ -80,7 +80,7 @@ fn transfer_and_power_are_the_tabulated() {
         (1.0, [0.0045878672567824, 0.0045560659266302, 65.155388154516], [0.0047222556753555, 0.0046938266712921, 69.973898390093]),
         (10.0, [8.7767695713555e-5, 8.6769602732928e-5, 0.21746934261698], [9.0550297036924e-5, 8.9638966966721e-5, 0.23818633073678]),
     ];
-    for (cosmology, which) in [(Cosmology::simple(), 0), (Cosmology::planck18(), 1)] {
+    for (cosmology, which) in [(Cosmology::simple(), 0), (Cosmology::planck18_primordial(), 1)] {
         let full = power(cosmology);
         let smooth = LinearPower::new(cosmology, TransferKind::NoWiggle).unwrap();
         for (k, of_simple, of_planck18) in table {
@@ -91,7 +91,7 @@ fn transfer_and_power_are_the_tabulated() {
         }
     }
     assert_close(power(Cosmology::simple()).sigma8(), 0.8121117619806889, 1e-9);
-    assert_close(power(Cosmology::planck18()).sigma8(), 0.8316117340556681, 1e-9);
+    assert_close(power(Cosmology::planck18_primordial()).sigma8(), 0.8316117340556681, 1e-9);
 }
 
 #[test]
@@ -236,7 +236,7 @@ fn an_interrupted_run_ends_in_the_same_bits() {
 fn a_single_plane_wave_stays_on_its_exact_trajectory() {
     // In one dimension, until sheets cross, a sheet's acceleration is 3/2 Omega_m times its displacement: each sheet has
     // as much matter on either side as it began with. So Zel'dovich's solution is exact, and so are both schemes.
-    let cosmology = Cosmology::planck18();
+    let cosmology = Cosmology::planck18_primordial();
     let growth = Growth::new(cosmology);
     let (first, last) = (growth.at(0.02).unwrap(), growth.at(1.0).unwrap());
     let sheets = 64;

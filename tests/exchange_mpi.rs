@@ -1,5 +1,7 @@
-//! Exchanges between MPI processes.
+//! Exchanges and collectives of device arrays between MPI processes.
 
+#[path = "shared/device_collectives.rs"]
+mod device_collectives;
 #[path = "shared/plans.rs"]
 mod plans;
 #[path = "shared/world.rs"]
@@ -10,7 +12,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use meshloom::comm::Communicator;
-use meshloom::exchange::{Exchange, ExchangeError, PendingExchange, Wire};
+use meshloom::exchange::{Context, Exchange, ExchangeError, PendingExchange, Wire};
 use meshloom::gpu::{Gpu, Options, Recorder};
 use plans::{MAPPED, Plan, Side, mix};
 
@@ -38,6 +40,8 @@ fn rank(comm: &Communicator) -> Result<(), ExchangeError> {
             }
         }
     }
+    let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
+    device_collectives::all(&mut Context::new(comm.with_max_message(3000), gpu)?, 7000)?;
     comm.barrier()?;
     Ok(())
 }

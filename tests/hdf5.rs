@@ -47,7 +47,16 @@ impl Drop for Scratch {
 }
 
 fn info(count: u64) -> SnapshotInfo {
-    SnapshotInfo { count, box_size: 100.0, scale_factor: 0.25, omega_m: 0.3, omega_b: 0.05, h: 0.7 }
+    SnapshotInfo {
+        count,
+        box_size: 100.0,
+        scale_factor: 0.25,
+        omega_m: 0.3,
+        omega_b: 0.05,
+        h: 0.7,
+        omega_r: 0.0,
+        dark_energy: [-1.0, 0.0],
+    }
 }
 
 /// A number that depends on the row, the axis and what it is for.

@@ -62,6 +62,8 @@ fn tools_of_the_field_read_what_is_written() {
         omega_m: omega_m.as_f64().unwrap(),
         omega_b: omega_b.as_f64().unwrap(),
         h: h.as_f64().unwrap(),
+        omega_r: cosmology["Omega_r"].as_f64().unwrap(),
+        dark_energy: [-1.0, 0.0],
     };
     let groups = Groups {
         label: &[8, 3, 500],

@@ -35,7 +35,16 @@ fn names(directory: &Path) -> Vec<String> {
 }
 
 fn info(count: u64) -> SnapshotInfo {
-    SnapshotInfo { count, box_size: 10.0, scale_factor: 1.0, omega_m: 0.3, omega_b: 0.05, h: 0.7 }
+    SnapshotInfo {
+        count,
+        box_size: 10.0,
+        scale_factor: 1.0,
+        omega_m: 0.3,
+        omega_b: 0.05,
+        h: 0.7,
+        omega_r: 0.0,
+        dark_energy: [-1.0, 0.0],
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use meshloom::cosmology::{
 };
 
 fn planck18() -> LinearPower {
-    LinearPower::new(Cosmology::planck18(), TransferKind::Full).unwrap()
+    LinearPower::new(Cosmology::planck18_primordial(), TransferKind::Full).unwrap()
 }
 
 #[track_caller]

@@ -135,8 +135,16 @@ mod hdf5 {
     /// HDF5 1.10.8 divides by the sides of chunks before it or we can look at them (docs/files.md).
     const SIGFPE: i32 = 8;
 
-    const INFO: SnapshotInfo =
-        SnapshotInfo { count: 20, box_size: 10.0, scale_factor: 0.5, omega_m: 0.3, omega_b: 0.05, h: 0.7 };
+    const INFO: SnapshotInfo = SnapshotInfo {
+        count: 20,
+        box_size: 10.0,
+        scale_factor: 0.5,
+        omega_m: 0.3,
+        omega_b: 0.05,
+        h: 0.7,
+        omega_r: 0.0,
+        dark_energy: [-1.0, 0.0],
+    };
 
     fn list<T: H5Type>(at: &Group, name: &str, values: &[T]) {
         at.new_attr::<T>().shape(values.len()).create(name).unwrap().write_raw(values).unwrap();

@@ -186,7 +186,7 @@ fn a_hangup_that_is_ignored_stays_so() {
 }
 
 #[test]
-fn an_interrupt_of_the_launcher_leaves_nothing() {
+fn an_interrupt_of_the_launcher_leaves_nothing_unfinished() {
     if !has_mpi() {
         return;
     }
@@ -197,7 +197,8 @@ fn an_interrupt_of_the_launcher_leaves_nothing() {
     signal(run.pid(), "TERM");
     let outcome = run.wait(Duration::from_secs(20));
     assert!(!outcome.status.success() && !outcome.stderr.contains("panicked"), "{outcome:#?}");
-    assert!(files(scratch.path()).is_empty());
+    // It passes SIGTERM on, which ranks answer with a checkpoint if there is time for one.
+    assert!(files(scratch.path()).iter().all(|path| path.starts_with(out.join("checkpoint"))));
 }
 
 /// Files that a killed run has left in `directory`.

@@ -16,7 +16,7 @@ const LIBRARY: &[&[&str]] = &[
     &["launch", "fft"],
     &["mesh", "points"],
     &["operators"],
-    &["pm"],
+    &["pm", "shallow_water"],
     &["inference"],
     &["error", "kernels"],
 ];
@@ -43,6 +43,7 @@ const WITHOUT_RINGS: &[(&str, &[&str])] = &[
             "comm/mpi",
             "cosmology",
             "exchange",
+            "exchange/collectives",
             "fft",
             "fft/codegen",
             "fft/plan",
@@ -67,9 +68,10 @@ const WITHOUT_RINGS: &[(&str, &[&str])] = &[
             "points/ghosts",
             "points/fof",
             "points/neighbors",
+            "shallow_water",
         ],
     ),
-    ("src/bin/meshloom", &["", "bench", "bench/reference", "fft", "infer", "kernels", "simulate"]),
+    ("src/bin/meshloom", &["", "bench", "bench/reference", "fft", "infer", "kernels", "shallow_water", "simulate"]),
 ];
 
 /// An import of one file or folder of a room by another; the room's own `mod.rs` is called `mod`.

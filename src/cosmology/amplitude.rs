@@ -48,6 +48,16 @@ pub fn mode_amplitudes(power: &LinearPower, n: usize, box_size: f64) -> Result<V
     let density = (n as f64 / box_size).powi(3);
     let fundamental = 2.0 * PI / box_size;
     let last = 3 * (n / 2) * (n / 2);
+    let ([low, high], corner) = (power.range(), fundamental * (last as f64).sqrt());
+    require(
+        last == 0 || (low <= fundamental && corner <= high),
+        "box",
+        box_size,
+        format!(
+            "such that its modes, from {fundamental:e} to {corner:e} h/Mpc, are within the table of the power, {low:e} to {high:e}"
+        ),
+        "give a longer table, another box or fewer particles",
+    )?;
     (0..=last)
         .map(|m2| {
             let amplitude = (power.unit(fundamental * (m2 as f64).sqrt()) * density).sqrt() as f32;
@@ -85,6 +95,17 @@ mod tests {
                 assert!((found - power.unit(k)).abs() <= 2.0 * f64::from(f32::EPSILON) * power.unit(k));
             }
         }
+    }
+
+    #[test]
+    fn modes_beyond_a_table_are_refused() {
+        let rows: String = (0..=30).map(|i| 0.01 * 1.2f64.powi(i)).map(|k| format!("{k} {}\n", 1.0 / k)).collect();
+        let table = crate::cosmology::PowerTable::parse(&rows).unwrap();
+        let power = LinearPower::tabulated(Cosmology::simple(), table).unwrap();
+        // From 0.01 to 2.37 h/Mpc.
+        assert!(mode_amplitudes(&power, 8, 100.0).is_ok() && mode_amplitudes(&power, 8, 600.0).is_ok());
+        assert!(mode_amplitudes(&power, 8, 630.0).is_err() && mode_amplitudes(&power, 64, 100.0).is_err());
+        assert!(mode_amplitudes(&power, 1, 1000.0).is_ok());
     }
 
     #[test]

@@ -12,6 +12,18 @@ pub fn peculiar_velocity(momentum: f64, a: f64) -> f64 {
     100.0 * momentum / a
 }
 
+/// E(a) = H(a)/H0 = sqrt(Omega_m a^-3 + Omega_r a^-4 + Omega_de f(a)), for a > 0 (Friedmann's equation), of today's densities of matter,
+/// radiation and dark energy over the critical one, and w0 and wa of the last.
+pub fn expansion_rate([matter, radiation, dark]: [f64; 3], dark_energy: [f64; 2], a: f64) -> f64 {
+    let matter = matter / (a * a * a);
+    (matter + radiation / (a * a * a * a) + dark * dark_energy_growth(dark_energy, a)).sqrt()
+}
+
+/// f(a): the density of dark energy over that of today, a^(-3 (1 + w0 + wa)) e^(-3 wa (1 - a)).
+fn dark_energy_growth([w0, wa]: [f64; 2], a: f64) -> f64 {
+    a.powf(-3.0 * (1.0 + w0 + wa)) * (-3.0 * wa * (1.0 - a)).exp()
+}
+
 impl Cosmology {
     /// The comoving mean density of matter, Omega_m times [`CRITICAL_DENSITY`], in (Msun/h)/(Mpc/h)^3.
     pub fn matter_density(&self) -> f64 {
@@ -23,22 +35,27 @@ impl Cosmology {
         self.matter_density() * side.powi(3) / count as f64
     }
 
-    /// E(a) = H(a)/H0 = sqrt(Omega_m a^-3 + 1 - Omega_m), for a > 0 (Friedmann's equation).
+    /// E(a) = H(a)/H0, for a > 0: [`expansion_rate`].
     pub fn expansion_rate(&self, a: f64) -> f64 {
-        let omega_m = self.omega_m();
-        (omega_m / (a * a * a) + (1.0 - omega_m)).sqrt()
+        expansion_rate([self.omega_m(), self.omega_r(), self.omega_de()], self.dark_energy(), a)
+    }
+
+    /// Densities of matter, radiation and dark energy at scale factor a > 0, times a^3, so that nothing overflows for small a.
+    fn densities(&self, a: f64) -> [f64; 3] {
+        [self.omega_m(), self.omega_r() / a, self.omega_de() * dark_energy_growth(self.dark_energy(), a) * a * a * a]
     }
 
     /// Omega_m(a): the share of matter in the critical density at scale factor a > 0.
     pub fn matter_fraction(&self, a: f64) -> f64 {
-        // Multiplied by a^3, so that nothing overflows for small a.
-        let omega_m = self.omega_m();
-        omega_m / (omega_m + (1.0 - omega_m) * a * a * a)
+        let [matter, radiation, dark] = self.densities(a);
+        matter / (matter + dark + radiation)
     }
 
-    /// d ln H / d ln a = -3/2 Omega_m(a), for a > 0.
+    /// d ln H / d ln a = -3/2 (Omega_m(a) + 4/3 Omega_r(a) + (1 + w(a)) Omega_de(a)), for a > 0.
     pub fn expansion_slope(&self, a: f64) -> f64 {
-        -1.5 * self.matter_fraction(a)
+        let ([matter, radiation, dark], [w0, wa]) = (self.densities(a), self.dark_energy());
+        let pressure = 4.0 / 3.0 * radiation + (1.0 + w0 + wa * (1.0 - a)) * dark;
+        -1.5 * ((matter + pressure) / (matter + dark + radiation))
     }
 }
 
@@ -54,10 +71,30 @@ mod tests {
         assert_eq!(cosmology.matter_fraction(1.0), 0.3);
     }
 
+    /// All that an expansion may have.
+    fn universes() -> [Cosmology; 3] {
+        let base = Parameters { radiation: Some(3.046), ..Parameters::default() };
+        let dark = |w0, wa| Cosmology::new(Parameters { w0, wa, ..base }).unwrap();
+        [Cosmology::planck18(), dark(-0.8, 0.3), dark(-1.2, -0.5)]
+    }
+
+    #[test]
+    fn densities_today_are_those_of_the_parameters() {
+        for cosmology in universes() {
+            assert!((cosmology.expansion_rate(1.0) - 1.0).abs() < 1e-15);
+            assert!((cosmology.matter_fraction(1.0) - 0.3111).abs() < 1e-15);
+            // 2.473e-5 of photons and 0.2271 of that for each neutrino, over h^2 (Komatsu et al. 2011, section 3.3).
+            let published = 2.473e-5 * (1.0 + 0.2271 * 3.046) / 0.6766f64.powi(2);
+            assert!((cosmology.omega_r() / published - 1.0).abs() < 2e-4, "{}", cosmology.omega_r());
+        }
+        // Matter and radiation are as dense at a = Omega_r / Omega_m; dark energy is nothing then.
+        let cosmology = Cosmology::planck18();
+        assert!((cosmology.matter_fraction(cosmology.omega_r() / cosmology.omega_m()) - 0.5).abs() < 1e-9);
+    }
+
     #[test]
     fn slope_is_the_derivative_of_the_rate() {
-        let cosmology = Cosmology::planck18();
-        for a in [0.01, 0.2, 0.7, 1.0_f64] {
+        for (cosmology, a) in universes().iter().flat_map(|c| [1e-4, 0.01, 0.2, 0.7, 1.0_f64].map(|a| (c, a))) {
             // A central difference of step s errs by about s^2 and by rounding / s: 1e-10 at s = 1e-5.
             let s = 1e-5_f64;
             let (above, below) = (cosmology.expansion_rate(a * s.exp()), cosmology.expansion_rate(a * (-s).exp()));

@@ -16,6 +16,14 @@ pub enum CosmologyError {
         /// What the user can do about it.
         remedy: &'static str,
     },
+    /// A table of a power spectrum that is none, or in other units.
+    #[error("line {line} of the power table: {why}")]
+    Table {
+        /// The line, from 1 on.
+        line: usize,
+        /// What is wrong there, and what to do.
+        why: String,
+    },
     /// A step was asked for that the schedule does not contain.
     #[error(
         "step {step} is not in this schedule, whose last step is {last}; resume with the parameters of the first run"

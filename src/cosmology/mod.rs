@@ -6,13 +6,13 @@
 //! can be tested without a GPU.
 //!
 //! # Units and conventions
-//! - The universe is flat, of matter and a cosmological constant; radiation enters the transfer function only.
+//! - The universe is flat, of matter and dark energy (a cosmological constant, or w0 and wa), with radiation in the expansion where asked for.
 //! - Lengths are comoving Mpc/h, wavenumbers h/Mpc, times 1/H0, power spectra (Mpc/h)^3, masses Msun/h.
 //!   `E(a) = H(a)/H0`.
 //! - A prime is a derivative with respect to ln a.
 //! - The momentum of a particle is `p = a^2 dx/dt = a^2 E dx/dln a`, in H0 Mpc/h; hence `dx/da = p / (a^3 E)` and
 //!   `dp/da = acc / (a^2 E)` with `acc = -grad phi`, `laplacian phi = 3/2 Omega_m delta`.
-//! - Growth is normalised to the matter era: D1 -> a and D2 -> 3/7 a^2 for a -> 0 (D2 counts positive).
+//! - Growth is normalised to the matter era: D1 -> a and D2 -> 3/7 a^2 for a -> 0 (D2 counts positive); with radiation see [`Growth`].
 //! - "D = 1 field" means the linear density contrast divided by D1(a): the same field at every epoch.
 //! - Scale factors are accepted in [[`A_MIN`], 1]; anything else is a [`CosmologyError`].
 //!
@@ -21,6 +21,8 @@
 //! |---|---|
 //! | E(a), Omega_m(a), growth equation of D1 | Peebles (1980), *Large-Scale Structure*, sections 10-13 |
 //! | D2 and the second-order start | Bouchet et al. (1995), A&A 296, 575; Scoccimarro (1998), MNRAS 299, 1097 |
+//! | w(a) = w0 + wa (1 - a) | Chevallier & Polarski (2001), IJMPD 10, 213; Linder (2003), PRL 90, 091301 |
+//! | growth with radiation | Meszaros (1974), A&A 37, 225 |
 //! | transfer functions | Eisenstein & Hu (1998), ApJ 496, 605, equations 2-24 (full) and 28-31 (no-wiggle) |
 //! | primordial amplitude to P(k) | Bardeen curvature `R -> 2/5 R` in the matter era and Poisson's equation |
 //! | kick and drift that follow linear growth | Feng, Chu, Seljak & McDonald (2016), MNRAS 463, 2273 (FastPM) |
@@ -53,6 +55,7 @@ mod noise;
 mod normalization;
 mod parameters;
 mod power;
+mod power_table;
 mod quadrature;
 mod schedule;
 mod top_hat;
@@ -60,7 +63,7 @@ mod transfer;
 mod variance;
 
 pub use amplitude::{MAX_PARTICLES_PER_AXIS, mode_amplitudes};
-pub use background::{CRITICAL_DENSITY, peculiar_velocity};
+pub use background::{CRITICAL_DENSITY, expansion_rate, peculiar_velocity};
 pub use error::CosmologyError;
 pub use growth::{A_MIN, Growth, GrowthFactors};
 pub use lpt::{LptFactors, LptOrder, lpt_factors};
@@ -69,6 +72,7 @@ pub use multiplicity::{DELTA_C, Multiplicity};
 pub use noise::{fill_white_noise, philox4x32, white_noise};
 pub use parameters::{Amplitude, Cosmology, Parameters};
 pub use power::{HUBBLE_DISTANCE, LinearPower};
+pub use power_table::PowerTable;
 pub use schedule::{
     DriftKickDrift, KickDriftKick, MAX_STEPS, Scheme, StepOp, bullfrog_coefficients, fastpm_coefficients,
     fastpm_factors, resume_from, schedule,

@@ -44,6 +44,12 @@ mod tests {
             ("A_s", Parameters { amplitude: Amplitude::Primordial(0.0), ..base }),
             ("sigma8", Parameters { amplitude: Amplitude::Sigma8(-0.8), ..base }),
             ("sigma8", Parameters { amplitude: Amplitude::Sigma8(nan), ..base }),
+            ("w0", Parameters { w0: -0.2, ..base }),
+            ("w0", Parameters { w0: nan, ..base }),
+            ("wa", Parameters { wa: 0.8, ..base }),
+            ("wa", Parameters { wa: nan, ..base }),
+            ("N_eff", Parameters { radiation: Some(-1.0), ..base }),
+            ("Omega_m", Parameters { omega_m: 1.0, radiation: Some(3.046), ..base }),
         ];
         for (name, parameters) in cases {
             let Err(CosmologyError::OutOfRange { quantity, .. }) = Cosmology::new(parameters) else {
@@ -60,7 +66,9 @@ mod tests {
                 for (h, t_cmb) in [(0.01, 0.1), (0.01, 100.0), (0.7, 2.7), (3.0, 0.1), (3.0, 100.0)] {
                     for n_s in [-1.0, 3.0] {
                         let amplitude = Amplitude::Sigma8(0.8);
-                        let parameters = Parameters { amplitude, n_s, omega_m, omega_b: baryons * omega_m, h, t_cmb };
+                        let omega_b = baryons * omega_m;
+                        let parameters =
+                            Parameters { amplitude, n_s, omega_m, omega_b, h, t_cmb, ..Default::default() };
                         let found = Cosmology::new(parameters).unwrap().primordial_amplitude();
                         assert!(found > 0.0 && found.is_finite(), "{parameters:?}: {found}");
                     }
@@ -71,7 +79,17 @@ mod tests {
 
     #[test]
     fn presets_pass_their_own_check() {
-        assert_eq!(Cosmology::new(Parameters::default()), Ok(Cosmology::planck18()));
+        for preset in [Cosmology::planck18(), Cosmology::planck18_primordial(), Cosmology::simple()] {
+            assert_eq!(Cosmology::new(preset.parameters()), Ok(preset));
+        }
+        // The published one.
+        let power = LinearPower::new(Cosmology::planck18(), TransferKind::Full).unwrap();
+        assert!(
+            (power.sigma8() - 0.8102).abs() < 1e-9,
+            "{:.17e} {}",
+            power.cosmology().primordial_amplitude(),
+            power.sigma8()
+        );
     }
 
     #[test]

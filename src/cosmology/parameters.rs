@@ -1,4 +1,4 @@
-//! The parameters of a flat universe of matter and a cosmological constant.
+//! The parameters of a flat universe of matter, dark energy and, where asked for, radiation.
 
 use super::CosmologyError;
 use super::error::require;
@@ -14,7 +14,7 @@ pub enum Amplitude {
 
 /// What [`Cosmology::new`] is made from: plain numbers, not yet checked.
 ///
-/// The default is [`Cosmology::planck18`]'s set.
+/// The default is the set of [`Cosmology::planck18_primordial`]: a cosmological constant, and no radiation in the expansion.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Parameters {
     /// Strength of the initial fluctuations.
@@ -29,7 +29,27 @@ pub struct Parameters {
     pub h: f64,
     /// Temperature of the microwave background in kelvin, in [0.1, 100].
     pub t_cmb: f64,
+    /// Dark energy's ratio of pressure to density today, in [-3, -0.3]; -1 for a cosmological constant.
+    pub w0: f64,
+    /// How it changes: w(a) = w0 + wa (1 - a) (Chevallier & Polarski 2001, Linder 2003); w0 + wa is in [-5, -0.3], so that dark energy is
+    /// nothing at early times.
+    pub wa: f64,
+    /// Relativistic neutrino species: photons and so many massless neutrinos, of (4/11)^(1/3) the photons' temperature, take part in the
+    /// expansion. None: the expansion has no radiation. In [0, 20].
+    pub radiation: Option<f64>,
 }
+
+/// Neutrino species of the standard model (Mangano et al. 2005).
+pub(super) const NEUTRINOS: f64 = 3.046;
+
+/// Density of a massless species over that of photons: 7/8 (4/11)^(4/3).
+const NEUTRINO: f64 = 0.227_107_317_660_239;
+
+/// Omega_gamma h^2 of photons at 1 K: 4 sigma T^4/c^3 over the critical density (CODATA 2018, a megaparsec of IAU 2015).
+const PHOTONS: f64 = 4.481_62e-7;
+
+/// A_s of [`Cosmology::planck18`], for which sigma_8 is 0.8102.
+const PLANCK18_AMPLITUDE: f64 = 1.996_492_182_025e-9;
 
 /// Mean temperature of the microwave background in kelvin: Fixsen (2009), ApJ 707, 916.
 const T_CMB: f64 = 2.7255;
@@ -43,14 +63,24 @@ impl Default for Parameters {
             omega_b: 0.04897,
             h: 0.6766,
             t_cmb: T_CMB,
+            w0: -1.0,
+            wa: 0.0,
+            radiation: None,
         }
     }
 }
 
 impl Parameters {
+    /// Density of radiation today over the critical one.
+    pub(super) fn omega_r(&self) -> f64 {
+        let square = self.t_cmb * self.t_cmb;
+        let photons = PHOTONS * square * square / (self.h * self.h);
+        self.radiation.map_or(0.0, |neutrinos| photons * (1.0 + neutrinos * NEUTRINO))
+    }
+
     /// Checks that each parameter is in its range.
     pub(super) fn check(&self) -> Result<(), CosmologyError> {
-        let Parameters { amplitude, n_s, omega_m, omega_b, h, t_cmb } = *self;
+        let Parameters { amplitude, n_s, omega_m, omega_b, h, t_cmb, w0, wa, radiation } = *self;
         require(
             // With less, the cosmological constant would matter where the integration of growth starts.
             (1e-3..=1.0).contains(&omega_m),
@@ -81,6 +111,37 @@ impl Parameters {
             "in [0.1, 100]",
             "give the temperature of the microwave background in kelvin (2.7255)",
         )?;
+        require(
+            (-3.0..=-0.3).contains(&w0),
+            "w0",
+            w0,
+            "in [-3, -0.3]",
+            "give dark energy's ratio of pressure to density today (-1 for a cosmological constant)",
+        )?;
+        require(
+            (-5.0..=-0.3).contains(&(w0 + wa)),
+            "wa",
+            wa,
+            format!("such that w0 + wa is in [-5, -0.3], where w0 = {w0}"),
+            "dark energy must be nothing at early times; give a smaller wa (0 for a constant w)",
+        )?;
+        if let Some(neutrinos) = radiation {
+            require(
+                (0.0..=20.0).contains(&neutrinos),
+                "N_eff",
+                neutrinos,
+                "in [0, 20]",
+                "give the number of neutrino species (3.046)",
+            )?;
+            let rest = 1.0 - omega_m - self.omega_r();
+            require(
+                rest >= 0.0,
+                "Omega_m",
+                omega_m,
+                format!("at most 1 less the density of radiation, {:e}", self.omega_r()),
+                "the universe is flat; give less matter or no radiation",
+            )?;
+        }
         match amplitude {
             Amplitude::Primordial(value) => require(
                 value > 0.0 && value <= 1.0,
@@ -101,11 +162,11 @@ impl Parameters {
     }
 }
 
-/// A flat universe of matter and a cosmological constant.
+/// A flat universe of matter and dark energy, and of radiation where its parameters say so.
 ///
 /// - Its parameters have been checked, and cannot be changed afterwards.
-/// - The density of the cosmological constant is 1 - [`omega_m`](Self::omega_m).
-/// - Radiation is left out of the expansion; its temperature enters the transfer function only.
+/// - The density of dark energy is 1 - [`omega_m`](Self::omega_m) - [`omega_r`](Self::omega_r); it does not cluster.
+/// - The temperature of the microwave background enters the transfer function also where radiation is left out of the expansion.
 ///
 /// ```
 /// use meshloom::cosmology::{Amplitude, Cosmology, Parameters};
@@ -119,30 +180,48 @@ impl Parameters {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cosmology {
+    /// With a primordial amplitude.
+    parameters: Parameters,
     primordial_amplitude: f64,
-    n_s: f64,
-    omega_m: f64,
-    omega_b: f64,
-    h: f64,
-    t_cmb: f64,
+    omega_r: f64,
 }
 
 impl Cosmology {
     /// The cosmology of parameters that have been checked, with this A_s.
     pub(super) fn from_checked(parameters: &Parameters, primordial_amplitude: f64) -> Self {
-        let Parameters { n_s, omega_m, omega_b, h, t_cmb, .. } = *parameters;
-        Self { primordial_amplitude, n_s, omega_m, omega_b, h, t_cmb }
+        let amplitude = Amplitude::Primordial(primordial_amplitude);
+        Self {
+            parameters: Parameters { amplitude, ..*parameters },
+            primordial_amplitude,
+            omega_r: parameters.omega_r(),
+        }
     }
 
-    /// Planck 2018 (TT,TE,EE+lowE+lensing+BAO), with massless neutrinos: A_s = 2.105e-9, n_s = 0.9665,
-    /// Omega_m = 0.3111, Omega_b = 0.04897, h = 0.6766. Source: Planck Collaboration (2020), A&A 641, A6, table 2.
+    /// Planck 2018 (TT,TE,EE+lowE+lensing+BAO), with the published sigma_8: sigma_8 = 0.8102, n_s = 0.9665, Omega_m = 0.3111,
+    /// Omega_b = 0.04897, h = 0.6766, and radiation in the expansion. Source: Planck Collaboration (2020), A&A 641, A6, table 2.
+    ///
+    /// A_s is what gives this sigma_8 with the transfer function of Eisenstein & Hu, 5 % below the published one: the function leaves out the
+    /// mass of neutrinos and is itself some percent off.
     pub fn planck18() -> Self {
-        Self { primordial_amplitude: 2.105e-9, n_s: 0.9665, omega_m: 0.3111, omega_b: 0.04897, h: 0.6766, t_cmb: T_CMB }
+        let parameters = Parameters { radiation: Some(NEUTRINOS), ..Parameters::default() };
+        Self::from_checked(&parameters, PLANCK18_AMPLITUDE)
     }
 
-    /// Round numbers for tests and comparisons: A_s = 2e-9, n_s = 0.96, Omega_m = 0.3, Omega_b = 0.05, h = 0.7.
+    /// [`planck18`](Self::planck18) with the published amplitude of the primordial power, A_s = 2.105e-9, and no radiation in the expansion.
+    /// Its sigma_8 with the transfer function of Eisenstein & Hu is 0.8316.
+    pub fn planck18_primordial() -> Self {
+        Self::from_checked(&Parameters::default(), 2.105e-9)
+    }
+
+    /// Round numbers for tests and comparisons: A_s = 2e-9, n_s = 0.96, Omega_m = 0.3, Omega_b = 0.05, h = 0.7; no radiation.
     pub fn simple() -> Self {
-        Self { primordial_amplitude: 2e-9, n_s: 0.96, omega_m: 0.3, omega_b: 0.05, h: 0.7, t_cmb: T_CMB }
+        let parameters = Parameters { n_s: 0.96, omega_m: 0.3, omega_b: 0.05, h: 0.7, ..Parameters::default() };
+        Self::from_checked(&parameters, 2e-9)
+    }
+
+    /// The parameters, with a primordial amplitude: [`new`](Self::new) makes this cosmology of them.
+    pub fn parameters(&self) -> Parameters {
+        self.parameters
     }
 
     /// A_s, the dimensionless power of the primordial curvature at k = 0.05/Mpc.
@@ -152,26 +231,41 @@ impl Cosmology {
 
     /// Spectral index of the primordial fluctuations.
     pub fn n_s(&self) -> f64 {
-        self.n_s
+        self.parameters.n_s
     }
 
     /// Matter density today over the critical density.
     pub fn omega_m(&self) -> f64 {
-        self.omega_m
+        self.parameters.omega_m
     }
 
     /// Baryon density today over the critical density.
     pub fn omega_b(&self) -> f64 {
-        self.omega_b
+        self.parameters.omega_b
+    }
+
+    /// Density of radiation today over the critical density; 0 where the expansion has none.
+    pub fn omega_r(&self) -> f64 {
+        self.omega_r
+    }
+
+    /// Density of dark energy today over the critical density: what is left of a flat universe.
+    pub fn omega_de(&self) -> f64 {
+        1.0 - self.parameters.omega_m - self.omega_r
     }
 
     /// Hubble constant in 100 km/s/Mpc.
     pub fn h(&self) -> f64 {
-        self.h
+        self.parameters.h
     }
 
     /// Temperature of the microwave background in kelvin.
     pub fn t_cmb(&self) -> f64 {
-        self.t_cmb
+        self.parameters.t_cmb
+    }
+
+    /// Dark energy's ratio of pressure to density today, and its derivative by -a.
+    pub fn dark_energy(&self) -> [f64; 2] {
+        [self.parameters.w0, self.parameters.wa]
     }
 }

@@ -3,7 +3,7 @@
 use std::f64::consts::PI;
 
 use super::top_hat::top_hat;
-use super::{Cosmology, CosmologyError, Growth, TransferFunction, TransferKind};
+use super::{Cosmology, CosmologyError, Growth, PowerTable, TransferFunction, TransferKind};
 
 /// c/H0 in Mpc/h.
 pub const HUBBLE_DISTANCE: f64 = 2997.92458;
@@ -16,19 +16,23 @@ pub const HUBBLE_DISTANCE: f64 = 2997.92458;
 ///
 /// - k in h/Mpc, P in (Mpc/h)^3.
 /// - P(0) = 0: the mean has no power.
+/// - In place of this, P(k, 1) may come from a [`PowerTable`].
 ///
 /// ```
 /// use meshloom::cosmology::{Cosmology, LinearPower, TransferKind};
 ///
 /// let power = LinearPower::new(Cosmology::planck18(), TransferKind::Full)?;
-/// assert!((power.sigma8() - 0.8316117).abs() < 1e-7);
-/// assert!((power.at(0.1, 1.0)? - 5894.274).abs() < 1e-3);
+/// assert!((power.sigma8() - 0.8102).abs() < 1e-9);
+/// let strong = LinearPower::new(Cosmology::planck18_primordial(), TransferKind::Full)?;
+/// assert!((strong.at(0.1, 1.0)? - 5894.274).abs() < 1e-3);
 /// # Ok::<(), meshloom::cosmology::CosmologyError>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct LinearPower {
     growth: Growth,
     transfer: TransferFunction,
+    /// P(k, 1), where it is not that of the transfer function.
+    table: Option<PowerTable>,
     /// The factors of P that do not depend on k and a.
     scale: f64,
     pivot: f64,
@@ -46,11 +50,25 @@ impl LinearPower {
         let poisson = HUBBLE_DISTANCE.powi(2) / cosmology.omega_m();
         Ok(Self {
             transfer: TransferFunction::new(&cosmology, transfer)?,
+            table: None,
             scale: 2.0 * PI * PI * (4.0 / 25.0) * cosmology.primordial_amplitude() * poisson * poisson,
             pivot: 0.05 / cosmology.h(),
             d1_today,
             growth,
         })
+    }
+
+    /// The power of `table` today, which grows as in `cosmology`.
+    ///
+    /// # Errors
+    /// As [`TransferFunction::new`], whose full form is prepared, too.
+    pub fn tabulated(cosmology: Cosmology, table: PowerTable) -> Result<Self, CosmologyError> {
+        Ok(Self { table: Some(table), ..Self::new(cosmology, TransferKind::Full)? })
+    }
+
+    /// The wavenumbers in h/Mpc for which there is power: those of the table, where there is one.
+    pub fn range(&self) -> [f64; 2] {
+        self.table.as_ref().map_or([0.0, f64::INFINITY], PowerTable::range)
     }
 
     /// The cosmology whose power this is.
@@ -63,7 +81,7 @@ impl LinearPower {
         &self.growth
     }
 
-    /// The transfer function in use.
+    /// The transfer function of the cosmology, which is in use where there is no table.
     pub fn transfer(&self) -> &TransferFunction {
         &self.transfer
     }
@@ -72,6 +90,9 @@ impl LinearPower {
     pub fn unit(&self, k: f64) -> f64 {
         if k == 0.0 {
             return 0.0;
+        }
+        if let Some(table) = &self.table {
+            return table.at(k) / (self.d1_today * self.d1_today);
         }
         let transfer = self.transfer.at(k);
         self.scale * k * (k / self.pivot).powf(self.cosmology().n_s() - 1.0) * transfer * transfer

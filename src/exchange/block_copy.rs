@@ -95,3 +95,62 @@ impl BlockCopy {
         recorder.each(&self.kernel, &[from.array.raw(), to.array.raw()], &params, extent.iter().product())
     }
 }
+
+/// Elements that kernels which only copy are compiled for.
+pub(super) const COPIED: [Element; 4] = [Element::U32, Element::Complex32, Element::F64, Element::Complex64];
+
+/// The element that stands for `element` when nothing is calculated. Words are copied as integers, which no driver
+/// rounds or flushes to zero.
+fn copied_as(element: Element) -> Element {
+    match element {
+        Element::F32 | Element::I32 | Element::U32 => Element::U32,
+        other => other,
+    }
+}
+
+/// Copies blocks between arrays of any type of elements; those of `f64` on devices that have it.
+pub(super) struct BlockCopies([(Element, BlockCopy); 4]);
+
+impl Default for BlockCopies {
+    fn default() -> Self {
+        BlockCopies(COPIED.map(|element| (element, BlockCopy::new(element, CopyAction::Replace))))
+    }
+}
+
+impl BlockCopies {
+    /// Records the copy of the blocks of so many fields: one dispatch, or plain copies where blocks are runs. Neither submits nor waits.
+    pub fn record<T: DeviceElement>(
+        &self,
+        recorder: &mut Recorder,
+        fields: u64,
+        from: FieldBlocks<'_, T>,
+        to: FieldBlocks<'_, T>,
+    ) -> Result<(), DeviceError> {
+        let len = from.block.len();
+        let whole = from.stride == len && to.stride == len;
+        if from.block.is_contiguous() && to.block.is_contiguous() && (whole || fields <= RUNS) {
+            // Where nothing lies between the fields either, they are one run.
+            let (runs, each) = if whole { (1, len * fields) } else { (fields, len) };
+            for field in 0..runs {
+                let [at, target] = [&from, &to].map(|side| side.block.offset + field * side.stride);
+                recorder.copy(from.array, at, to.array, target, each)?;
+            }
+            return Ok(());
+        }
+        let element = copied_as(T::ELEMENT);
+        let Some((_, copy)) = self.0.iter().find(|(copied, _)| *copied == element) else {
+            let why = format!("no kernel copies {element:?}");
+            return Err(DeviceError::Misuse { what: "BlockCopies".into(), why });
+        };
+        if element != Element::U32 {
+            return copy.record(recorder, [fields, 1], &from, &to);
+        }
+        let (source, destination) = (from.array.cast::<u32>()?, to.array.cast::<u32>()?);
+        let from = FieldBlocks { array: &source, block: from.block, stride: from.stride };
+        let to = FieldBlocks { array: &destination, block: to.block, stride: to.stride };
+        copy.record(recorder, [fields, 1], &from, &to)
+    }
+}
+
+/// Runs that are copied one by one at most; more are one dispatch.
+const RUNS: u64 = 16;

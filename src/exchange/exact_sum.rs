@@ -8,7 +8,7 @@
 //! for each sum of a workgroup, of which there are 4096 at most. Between ranks go one word and two words per sum, of each batch, by trees.
 
 use super::ExchangeError;
-use super::collectives::{all_reduce, all_reduce_wide};
+use super::short_collectives::{all_reduce, all_reduce_wide};
 use crate::comm::{Communicator, Op};
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, RawArray, Recorder};
 
@@ -288,6 +288,30 @@ impl ExactSum {
         Ok(())
     }
 
+    /// The sums in f64, one batch after the other; NaN in a batch of which a term is not finite. Waits.
+    ///
+    /// # Errors
+    /// As [`record`](Self::record).
+    pub fn totals(
+        &self,
+        recorder: &mut Recorder,
+        comm: Option<&Communicator>,
+        terms: &Terms<'_>,
+    ) -> Result<Vec<f64>, ExchangeError> {
+        let words = self.integers(recorder, comm, terms)?;
+        let words = recorder.download(&words, 0, words.len())?;
+        let (most, sums) = words.split_at(terms.batches as usize);
+        let total = |(most, sum): (&u32, &[u32])| {
+            if *most >= f32::INFINITY.to_bits() {
+                return f64::NAN;
+            }
+            let exponent = (most >> 23) as i32 - 126 - terms.bits() as i32;
+            (u64::from(sum[1]) << 32 | u64::from(sum[0])) as i64 as f64 * 2f64.powi(exponent)
+        };
+        let most = most.iter().flat_map(|most| std::iter::repeat_n(most, terms.sums as usize));
+        Ok(most.zip(sums.chunks(2)).map(total).collect())
+    }
+
     /// The only sum of terms, in f64; NaN if a term is not finite. Waits.
     ///
     /// # Errors
@@ -298,14 +322,7 @@ impl ExactSum {
         comm: Option<&Communicator>,
         terms: &Terms<'_>,
     ) -> Result<f64, ExchangeError> {
-        let words = self.integers(recorder, comm, terms)?;
-        let words = recorder.download(&words, 0, 3)?;
-        if words[0] >= f32::INFINITY.to_bits() {
-            return Ok(f64::NAN);
-        }
-        let sum = (u64::from(words[2]) << 32 | u64::from(words[1])) as i64;
-        let exponent = (words[0] >> 23) as i32 - 126 - terms.bits() as i32;
-        Ok(sum as f64 * 2f64.powi(exponent))
+        Ok(self.totals(recorder, comm, terms)?[0])
     }
 
     /// Several sums over all ranks of `comm`, who all call it; NaN for those with a term that is not finite. What small arrays hold comes along with them.

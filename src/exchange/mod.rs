@@ -41,6 +41,7 @@ mod pending;
 mod receiver;
 pub mod reshape;
 mod sender;
+mod short_collectives;
 mod wire;
 
 use std::fmt;
@@ -66,10 +67,10 @@ use crate::grid::{Cost, Transfer, Transfers, peers};
 pub(crate) fn kernels() -> Vec<KernelSource> {
     use block_copy::{CopyAction, kernel};
     let double = |element: &Element| matches!(element, Element::F64 | Element::Complex64);
-    let copies = reshape::COPIED.into_iter().filter(|element| !double(element));
+    let copies = block_copy::COPIED.into_iter().filter(|element| !double(element));
     let copies = copies.map(|element| kernel(element, CopyAction::Replace));
     let sums = [CopyAction::AddFloat, CopyAction::AddWide].map(|action| kernel(Element::U32, action));
-    copies.chain(sums).chain(wire::kernels()).chain(exact_sum::kernels()).collect()
+    copies.chain(sums).chain(wire::kernels()).chain(exact_sum::kernels()).chain(collectives::kernels()).collect()
 }
 
 /// How data travels: the communicator, the size and number of chunks, and the form of values between ranks.
@@ -193,7 +194,25 @@ impl Exchange {
         outgoing: &Array<T>,
         incoming: &Array<T>,
     ) -> Result<PendingExchange, ExchangeError> {
-        let tag = TAG + self.started.fetch_add(1, Ordering::Relaxed) % TAGS;
+        let tag = self.next_tag();
+        self.start_as(tag, recorder, transfers, outgoing, incoming)
+    }
+
+    /// The tag of the next exchange: all ranks take them in the same order.
+    fn next_tag(&self) -> u32 {
+        TAG + self.started.fetch_add(1, Ordering::Relaxed) % TAGS
+    }
+
+    /// [`start`](Self::start) with a tag that was taken before: of exchanges that begin when others are done, which may be in another order
+    /// on each rank.
+    fn start_as<T: DeviceElement>(
+        &mut self,
+        tag: u32,
+        recorder: &mut Recorder,
+        transfers: &Transfers,
+        outgoing: &Array<T>,
+        incoming: &Array<T>,
+    ) -> Result<PendingExchange, ExchangeError> {
         outgoing.raw().on(recorder.gpu(), "Exchange (outgoing)")?;
         incoming.raw().on(recorder.gpu(), "Exchange (incoming)")?;
         incoming.raw().written("Exchange (incoming)")?;
@@ -240,9 +259,15 @@ impl Exchange {
         if !outgoing.chunks.is_empty() || !incoming.chunks.is_empty() {
             recorder.submit()?;
         }
-        self.cost += transfers.cost(self.comm.rank(), element, per * element);
+        self.count(transfers, element);
         let channel = Channel { comm: self.comm.clone(), tag, depth: self.depth };
         PendingExchange::new(recorder, &channel, outgoing, incoming, decoding)
+    }
+
+    /// Adds what an exchange of elements of so many bytes costs to what all have.
+    fn count(&mut self, transfers: &Transfers, element: u64) {
+        let chunk = (self.chunk_bytes / element).max(1) * element;
+        self.cost += transfers.cost(self.comm.rank(), element, chunk);
     }
 
     /// The part that a rank sends to or receives from itself, if it is not empty, of parts of an array of `len`

@@ -9,7 +9,7 @@
 //! the block is one run of the array. [`Exchange::run`] submits; the last dispatches are left for the caller to submit.
 
 use super::{Exchange, ExchangeError};
-use crate::exchange::block_copy::{BlockCopy, CopyAction, FieldBlocks};
+use crate::exchange::block_copy::{BlockCopies, FieldBlocks};
 use crate::gpu::{Array, DeviceElement, DeviceError, Element, Gpu, MemoryKind, Recorder};
 use crate::grid::{Block, Redistribution, volume};
 
@@ -17,27 +17,13 @@ use crate::grid::{Block, Redistribution, volume};
 pub struct Reshape {
     plan: Redistribution,
     fields: u64,
-    /// By the element they are compiled for; see [`copied_as`].
-    copies: [(Element, BlockCopy); 4],
-}
-
-/// Elements that kernels are compiled for.
-pub(super) const COPIED: [Element; 4] = [Element::U32, Element::Complex32, Element::F64, Element::Complex64];
-
-/// The element that stands for `element` when nothing is calculated. Words are copied as integers, which no driver
-/// rounds or flushes to zero.
-fn copied_as(element: Element) -> Element {
-    match element {
-        Element::F32 | Element::I32 | Element::U32 => Element::U32,
-        other => other,
-    }
+    copies: BlockCopies,
 }
 
 impl Reshape {
     /// Moves `fields` meshes as planned; their arrays lie one after the other, in one array.
     pub fn new(plan: Redistribution, fields: u64) -> Self {
-        let copies = COPIED.map(|element| (element, BlockCopy::new(element, CopyAction::Replace)));
-        Reshape { plan, fields, copies }
+        Reshape { plan, fields, copies: BlockCopies::default() }
     }
 
     /// What goes where.
@@ -90,7 +76,7 @@ impl Reshape {
         let before = |block: Block| FieldBlocks { array: input, block, stride: volume(self.plan.from()) };
         let after = |block: Block| FieldBlocks { array: output, block, stride: volume(self.plan.to()) };
         if let Some(kept) = self.plan.kept() {
-            self.block(recorder, before(kept.from), after(kept.to))?;
+            self.copies.record(recorder, fields, before(kept.from), after(kept.to))?;
         }
         let transfers = self.plan.transfers_of(fields);
         // A rank with nothing to move takes part all the same: exchanges are told apart by counting them.
@@ -98,11 +84,21 @@ impl Reshape {
         let outgoing = gpu.array_in::<T>("reshape::outgoing", total(self.plan.pack()), MemoryKind::Outgoing)?;
         let incoming = gpu.array_in::<T>("reshape::incoming", total(self.plan.unpack()), MemoryKind::Incoming)?;
         for copy in self.plan.pack() {
-            self.block(recorder, before(copy.block), FieldBlocks::packed(&outgoing, copy.start * fields, copy.block))?;
+            self.copies.record(
+                recorder,
+                fields,
+                before(copy.block),
+                FieldBlocks::packed(&outgoing, copy.start * fields, copy.block),
+            )?;
         }
         exchange.run(recorder, &transfers, &outgoing, &incoming)?;
         for copy in self.plan.unpack() {
-            self.block(recorder, FieldBlocks::packed(&incoming, copy.start * fields, copy.block), after(copy.block))?;
+            self.copies.record(
+                recorder,
+                fields,
+                FieldBlocks::packed(&incoming, copy.start * fields, copy.block),
+                after(copy.block),
+            )?;
         }
         Ok(())
     }
@@ -128,37 +124,5 @@ impl Reshape {
             return misuse(format!("`{}` has no double precision", gpu.info().name));
         }
         Ok(())
-    }
-
-    /// One block of all fields, from one array to another.
-    fn block<T: DeviceElement>(
-        &self,
-        recorder: &mut Recorder,
-        from: FieldBlocks<'_, T>,
-        to: FieldBlocks<'_, T>,
-    ) -> Result<(), DeviceError> {
-        let len = from.block.len();
-        if from.block.is_contiguous() && to.block.is_contiguous() {
-            // Where nothing lies between the fields either, they are one run.
-            let (runs, each) =
-                if from.stride == len && to.stride == len { (1, len * self.fields) } else { (self.fields, len) };
-            for field in 0..runs {
-                let [at, target] = [&from, &to].map(|side| side.block.offset + field * side.stride);
-                recorder.copy(from.array, at, to.array, target, each)?;
-            }
-            return Ok(());
-        }
-        let element = copied_as(T::ELEMENT);
-        let Some((_, copy)) = self.copies.iter().find(|(copied, _)| *copied == element) else {
-            let why = format!("no kernel copies {element:?}");
-            return Err(DeviceError::Misuse { what: "Reshape::run".into(), why });
-        };
-        if element != Element::U32 {
-            return copy.record(recorder, [self.fields, 1], &from, &to);
-        }
-        let (source, destination) = (from.array.cast::<u32>()?, to.array.cast::<u32>()?);
-        let from = FieldBlocks { array: &source, block: from.block, stride: from.stride };
-        let to = FieldBlocks { array: &destination, block: to.block, stride: to.stride };
-        copy.record(recorder, [self.fields, 1], &from, &to)
     }
 }

@@ -139,7 +139,7 @@ impl RawArray {
     }
 
     /// Refuses, for `what`, an array that is on its way between ranks.
-    pub(super) fn at_rest(&self, what: &str) -> Result<(), DeviceError> {
+    pub(crate) fn at_rest(&self, what: &str) -> Result<(), DeviceError> {
         if !self.storage.lent.load(Ordering::Acquire) {
             return Ok(());
         }

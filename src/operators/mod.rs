@@ -32,8 +32,8 @@ mod operator;
 mod pointwise;
 mod pointwise_map;
 mod pointwise_operator;
+mod rank_collective;
 mod readout;
-
 mod select;
 mod space;
 mod stencil;
@@ -60,6 +60,7 @@ pub use operator::{Differentiable, Linearisation, Linearised, Model};
 pub use pointwise::{Argument, Form, Pointwise, PointwiseError};
 pub use pointwise_map::PointwiseMap;
 pub use pointwise_operator::PointwiseOperator;
+pub use rank_collective::RankCollective;
 pub use readout::Readout;
 pub use select::Select;
 pub use space::Space;

@@ -1,6 +1,7 @@
 //! What operators work with on one rank.
 
 use crate::comm::Communicator;
+use crate::exchange::collectives::Collectives;
 use crate::exchange::{Context, ExactSum, ExchangeError, GridComms, Summed};
 use crate::gpu::{Array, Gpu, Recorder};
 use crate::grid::Grid;
@@ -21,6 +22,7 @@ pub struct Worker<'a> {
     pub comms: GridComms,
     axpby: Axpby,
     sum: ExactSum,
+    collectives: Collectives,
 }
 
 impl<'a> Worker<'a> {
@@ -30,7 +32,8 @@ impl<'a> Worker<'a> {
     /// [`ExchangeError`] when the communicator cannot be split.
     pub fn new(context: &'a mut Context, grid: Grid) -> Result<Self, ExchangeError> {
         let comms = GridComms::new(&context.comm, grid)?;
-        Ok(Worker { context, comms, axpby: Axpby::default(), sum: ExactSum::default() })
+        let collectives = Collectives::new(context.exchange.clone());
+        Ok(Worker { context, comms, axpby: Axpby::default(), sum: ExactSum::default(), collectives })
     }
 
     /// The device.
@@ -51,6 +54,11 @@ impl<'a> Worker<'a> {
     /// What sums up, with the recorder and the exchanges.
     pub(crate) fn exact_sum(&mut self) -> (&ExactSum, &mut Recorder, &Communicator) {
         (&self.sum, &mut self.context.recorder, &self.context.comm)
+    }
+
+    /// Collectives of device arrays among all ranks, with the recorder.
+    pub fn collectives(&mut self) -> (&mut Collectives, &mut Recorder) {
+        (&mut self.collectives, &mut self.context.recorder)
     }
 
     /// `y = a x + b y` for all leaves of two fields of one space. With `b == 0`, `y` may be undefined before. Records only.

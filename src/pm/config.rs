@@ -1,6 +1,10 @@
 //! Parameters of a simulation, their ranges, and the device memory that they need.
 
-use crate::cosmology::{Cosmology, CosmologyError, Growth, LptOrder, Scheme, StepOp, schedule};
+use std::sync::Arc;
+
+use crate::cosmology::{
+    Cosmology, CosmologyError, Growth, LinearPower, LptOrder, PowerTable, Scheme, StepOp, TransferKind, schedule,
+};
 use crate::fft::{GradientSymbol, LaplacianSymbol};
 use crate::gpu::bytes;
 use crate::grid::{Box3, Grid, LayoutError, split};
@@ -19,6 +23,8 @@ pub struct Config {
     pub box_size: f64,
     /// The background and the linear power spectrum.
     pub cosmology: Cosmology,
+    /// The linear power spectrum today from a table, in place of the transfer function and A_s of the cosmology.
+    pub power_table: Option<Arc<PowerTable>>,
     /// Seed of the white noise.
     pub seed: u64,
     /// Order of the Lagrangian perturbation theory that the run starts from.
@@ -50,6 +56,7 @@ impl Default for Config {
             mesh: 128,
             box_size: 128.0,
             cosmology: Cosmology::planck18(),
+            power_table: None,
             seed: 1,
             lpt: LptOrder::Second,
             a_start: 0.0625,
@@ -113,8 +120,16 @@ impl Config {
         Ok(())
     }
 
+    /// The linear power of `cosmology`, or that of the table as it grows there.
+    pub(super) fn linear_power(&self, cosmology: Cosmology) -> Result<LinearPower, CosmologyError> {
+        match &self.power_table {
+            Some(table) => LinearPower::tabulated(cosmology, PowerTable::clone(table)),
+            None => LinearPower::new(cosmology, TransferKind::Full),
+        }
+    }
+
     /// The operations of the run.
-    fn schedule(&self) -> Result<Vec<StepOp>, CosmologyError> {
+    pub(super) fn schedule(&self) -> Result<Vec<StepOp>, CosmologyError> {
         schedule(&Growth::new(self.cosmology), self.scheme, self.a_start, self.a_end, self.steps, &self.snapshots)
     }
 
@@ -146,6 +161,11 @@ impl Config {
     /// As [`grid`](Self::grid).
     pub fn rows(&self, ranks: usize, rank: usize) -> Result<impl Iterator<Item = u64> + use<>, LayoutError> {
         Ok(rows(&self.grid(ranks)?.part(self.sites(), rank), self.particles))
+    }
+
+    /// Ghost cells on each side of a cut axis that reach as far as displacements typically are today, 10 Mpc/h.
+    pub(super) fn typical_ghosts(&self) -> u64 {
+        (10.0 / self.box_size * self.mesh as f64).ceil() as u64
     }
 
     /// Bytes of device memory that the largest rank of `grid` needs, by purpose. `ghosts` is the number of ghost cells on

@@ -5,11 +5,13 @@
 //! | [`Config`] | parameters of a run: checks them, counts the device memory that they need |
 //! | [`Simulation`] | the particles of one rank, and the schedule of kicks, drifts and forces |
 //! | `white_noise` | white noise on the device |
+//! | `projection` | the density along the last axis |
 //! | `start` | initial conditions by Lagrangian perturbation theory: displacements and momenta |
 //! | [`Gradient`] | derivatives of a loss of the end by noise and cosmological parameters |
 //! | [`SimulationOperator`] | a run as an operator that composes with others |
 //! | `force` | the particle-mesh force: paint, solve, read out and move |
 //! | `traffic` | what a schedule moves through device memory |
+//! | [`RunForecast`] | memory, bytes and time of a run, before there is a device |
 //!
 //! Each particle belongs to a site of a lattice and stays with the rank that owns the site; its position is that of the
 //! site plus an `f32` displacement. Mass that a rank paints outside its own cells is added to their owners through ghost
@@ -24,9 +26,11 @@
 mod config;
 mod error;
 mod force;
+mod forecast;
 mod gradient;
 mod operator;
 mod output;
+mod projection;
 #[cfg(feature = "hdf5")]
 mod snapshot;
 mod start;
@@ -35,6 +39,7 @@ mod white_noise;
 
 pub use config::Config;
 pub use error::SimulationError;
+pub use forecast::RunForecast;
 pub use gradient::{CosmologyGradient, Cotangents, Gradient, GradientMemory, Observer, Sensitivity};
 pub use operator::{Observable, SimulationOperator};
 pub use output::fingerprint;
@@ -45,7 +50,7 @@ pub use white_noise::device_white_noise;
 use std::fmt;
 
 use crate::Context;
-use crate::cosmology::{LinearPower, StepOp, TransferKind, lpt_factors, mode_amplitudes, resume_from, schedule};
+use crate::cosmology::{LinearPower, StepOp, lpt_factors, mode_amplitudes, resume_from, schedule};
 use crate::exchange::GridComms;
 use crate::gpu::{Array, DeviceError, KernelSource, bytes};
 use crate::grid::{Box3, Cost, Grid, extent};
@@ -172,14 +177,13 @@ impl Simulation {
     fn plan(context: &mut Context, config: Config, step: usize) -> Result<Self, SimulationError> {
         config.validate()?;
         let grid = config.grid(context.comm.size())?;
-        let power = LinearPower::new(config.cosmology, TransferKind::Full)?;
+        let power = config.linear_power(config.cosmology)?;
         let ops =
             schedule(power.growth(), config.scheme, config.a_start, config.a_end, config.steps, &config.snapshots)?;
         let ops = resume_from(&ops, step)?;
         let reached = |op: &StepOp| if let StepOp::Reached { a, .. } = op { Some(*a) } else { None };
         let scale_factor = ops.iter().find_map(reached).unwrap_or(config.a_start);
-        // Ghost cells as wide as typical displacements are today, 10 Mpc/h.
-        let memory = config.memory(grid, (10.0 / config.box_size * config.mesh as f64).ceil() as u64);
+        let memory = config.memory(grid, config.typical_ghosts());
         let staging = if context.comm.size() > 1 { context.exchange.staging_bytes(&context.gpu) } else { 0 };
         let (needed, sharing) = (memory.total() + staging, context.sharing);
         if let Some(available) = context.gpu.capabilities().memory.map(|all| all / sharing as u64)
@@ -464,7 +468,7 @@ fn displaced<'a>(lattice: &'a Lattice, [x, y, z]: &'a [Array<f32>; 3]) -> Partic
 
 /// The kernels of the room.
 pub(crate) fn kernels() -> Vec<KernelSource> {
-    vec![white_noise::kernel()]
+    vec![white_noise::kernel(), projection::kernel()]
 }
 
 /// One value per site and axis. Waits for the device.

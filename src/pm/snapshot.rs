@@ -77,6 +77,8 @@ impl Simulation {
             omega_m: cosmology.omega_m(),
             omega_b: cosmology.omega_b(),
             h: cosmology.h(),
+            omega_r: cosmology.omega_r(),
+            dark_energy: cosmology.dark_energy(),
         }
     }
 

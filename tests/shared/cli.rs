@@ -138,8 +138,14 @@ impl Call {
     /// A small simulation into `out`, without groups; `words` may say otherwise.
     pub fn simulate(out: &Path, words: &[&str]) -> Self {
         let mut call = Call::new(&["simulate", "--out", out.to_str().unwrap()]);
-        for (option, value) in [("--particles", "8"), ("--mesh", "16"), ("--steps", "2"), ("--linking-length", "0")] {
-            if !words.iter().any(|word| *word == option || *word == "--config") {
+        for (option, value) in [("--particles", "8"), ("--mesh", "16"), ("--steps", "2"), ("--linking-parameter", "0")]
+        {
+            let said = |word: &&str| {
+                *word == option
+                    || *word == "--config"
+                    || option.starts_with("--linking") && word.starts_with("--linking")
+            };
+            if !words.iter().any(said) {
                 call.words.extend([option.into(), value.into()]);
             }
         }
@@ -288,6 +294,11 @@ impl Running {
             assert!(self.since.elapsed() < TIMEOUT, "no {what} for {TIMEOUT:?}");
             thread::sleep(Duration::from_millis(10));
         }
+    }
+
+    /// Whether it has ended.
+    pub fn is_over(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
     }
 
     /// Waits for its end, `limit` from now at most.

@@ -150,7 +150,8 @@ impl Common {
     pub fn progress(&self, rank: usize, steps: u64, what: &'static str) -> ProgressBar {
         let shown = rank == 0 && !self.quiet && std::io::stderr().is_terminal();
         let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-        let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} {elapsed_precise}");
+        let style =
+            ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} {elapsed_precise} (left: {eta_precise})");
         let bar = ProgressBar::with_draw_target(Some(steps), target).with_message(what);
         style.map(|style| bar.clone().with_style(style)).unwrap_or(bar)
     }

@@ -3,6 +3,7 @@
 use meshloom::Error;
 use meshloom::gpu::DeviceError;
 use meshloom::io::IoError;
+use meshloom::shallow_water::ShallowWaterError;
 
 /// Why a command failed, which decides the exit code.
 pub enum Failure {
@@ -12,6 +13,13 @@ pub enum Failure {
     Usage(String),
     /// Work or files that failed: exit code 1.
     Failed(String),
+    /// Work that a signal has stopped where it can be resumed: 128 and the signal's number.
+    Stopped {
+        /// The signal's number.
+        signal: u8,
+        /// Where it stopped, and how it goes on.
+        message: String,
+    },
 }
 
 impl Failure {
@@ -20,6 +28,7 @@ impl Failure {
         match self {
             Failure::Words(_) | Failure::Usage(_) => 2,
             Failure::Failed(_) => 1,
+            Failure::Stopped { signal, .. } => 128 + signal,
         }
     }
 
@@ -27,7 +36,9 @@ impl Failure {
     pub fn message(&self) -> String {
         match self {
             Failure::Words(message) => message.trim_end().into(),
-            Failure::Usage(message) | Failure::Failed(message) => format!("meshloom: {message}"),
+            Failure::Usage(message) | Failure::Failed(message) | Failure::Stopped { message, .. } => {
+                format!("meshloom: {message}")
+            }
         }
     }
 }
@@ -41,6 +52,9 @@ impl From<&Error> for Failure {
                 Failure::Usage(error.to_string())
             }
             E::Simulation(meshloom::pm::SimulationError::OutOfRange { .. }) => Failure::Usage(error.to_string()),
+            E::ShallowWater(ShallowWaterError::OutOfRange { .. } | ShallowWaterError::NoDouble { .. }) => {
+                Failure::Usage(error.to_string())
+            }
             _ => Failure::Failed(error.to_string()),
         }
     }

@@ -17,7 +17,7 @@ pub struct Arguments {
     #[command(flatten)]
     search: SearchOptions,
     /// Neighbours of each point, up to 1024
-    #[arg(short, value_name = "K", value_parser = number, allow_hyphen_values = true)]
+    #[arg(short, long, value_name = "K", value_parser = number, allow_hyphen_values = true)]
     k: u32,
     /// The neighbours to write: index int64 (M, K) and distance f32 (M, K), nearest first; -1 and inf where there are fewer
     #[arg(short, long, value_name = "OUT.npz")]

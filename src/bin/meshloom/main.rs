@@ -4,8 +4,10 @@ mod bench;
 mod catalogue;
 mod chatter;
 mod common;
+mod completions;
 mod config_file;
 mod coordinates;
+mod described;
 mod devices;
 mod failure;
 mod fft;
@@ -13,6 +15,7 @@ mod fof;
 mod infer;
 mod kernels;
 mod knn;
+mod manual;
 mod neighbors;
 mod pairs;
 mod phases;
@@ -20,8 +23,10 @@ mod point_values;
 mod points;
 mod power;
 mod search;
+mod shallow_water;
 mod simulate;
 mod sort;
+mod speeds;
 mod terminal;
 
 use std::process::ExitCode;
@@ -48,6 +53,8 @@ enum Command {
     Simulate(simulate::Arguments),
     /// Infer a correlated field and its uncertainty from data on a grid
     Infer(infer::Arguments),
+    /// Run the shallow-water model: a jet in a channel
+    ShallowWater(shallow_water::Arguments),
     /// Measure the power spectrum of a field or of points
     Power(power::Arguments),
     /// Transform an array as NumPy's fftn, ifftn, rfftn and irfftn do
@@ -66,6 +73,10 @@ enum Command {
     Bench(bench::Arguments),
     /// List the compute kernels of the library, or print one as a driver gets it
     Kernels(kernels::Arguments),
+    /// Print a script that completes words of this program in a shell
+    Completions(completions::Arguments),
+    /// Print the manual page of the program or of a command
+    Man(manual::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -123,6 +134,7 @@ fn run(program: Program) -> Result<(), Failure> {
         Command::Devices(arguments) => devices::run(&arguments),
         Command::Simulate(arguments) => simulate::run(&arguments),
         Command::Infer(arguments) => infer::run(&arguments),
+        Command::ShallowWater(arguments) => shallow_water::run(&arguments),
         Command::Power(arguments) => power::run(&arguments),
         Command::Fft(arguments) => fft::run(&arguments),
         Command::Sort(arguments) => sort::run(&arguments),
@@ -132,5 +144,7 @@ fn run(program: Program) -> Result<(), Failure> {
         Command::Fof(arguments) => fof::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Kernels(arguments) => kernels::run(&arguments),
+        Command::Completions(arguments) => completions::run(&arguments, Program::command()),
+        Command::Man(arguments) => manual::run(&arguments, Program::command()),
     }
 }

@@ -1,7 +1,7 @@
 //! Signals that end a program: unfinished files are removed first.
 
 use std::io::{IsTerminal, Write};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Once, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -11,10 +11,14 @@ use crate::io::IoError;
 
 static SILENT: AtomicBool = AtomicBool::new(false);
 
+/// [`StopRequests`] there are, and the signal that one of them has not answered; 0 for none.
+static LISTENERS: AtomicUsize = AtomicUsize::new(0);
+static REQUEST: AtomicI32 = AtomicI32::new(0);
+
 /// How long the message may take: a pipe that nobody reads must not block the process.
 const MESSAGE: Duration = Duration::from_secs(1);
 
-/// Makes an interrupt (SIGINT, SIGTERM, SIGHUP, SIGXCPU; Ctrl-C) remove unfinished files, print one message on standard error,
+/// Makes an interrupt (SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGXCPU; Ctrl-C) remove unfinished files, print one message on standard error,
 /// and end the process with the exit status that shells expect: 128 plus the signal's number. A second one, unless it
 /// follows at once, ends the process without waiting. Ignored signals stay ignored (`nohup`). A write beyond
 /// the limit on the size of files (SIGXFSZ) is an error from now on and does not end the process.
@@ -29,6 +33,50 @@ pub fn install_interrupt_handler() -> Result<(), IoError> {
     let mut result = Ok(());
     INSTALLED.call_once(|| result = system::install().map_err(|reason| IoError::Handler { reason }));
     result
+}
+
+/// As long as one of these lives, the first SIGTERM or SIGUSR1 does not end the process: it asks for an end at the next place where the work
+/// can be resumed. Batch systems send these some time before they kill. A second one ends the process as ever.
+///
+/// Each rank that is a thread has one; the last one that is dropped with a request unanswered ends the process.
+#[derive(Debug)]
+pub struct StopRequests(());
+
+impl StopRequests {
+    /// Begins to listen; needs [`install_interrupt_handler`].
+    #[expect(clippy::new_without_default, reason = "it changes what the process does")]
+    pub fn new() -> Self {
+        LISTENERS.fetch_add(1, Ordering::SeqCst);
+        StopRequests(())
+    }
+
+    /// The number of the signal that asks for an end; 0 for none. Processes of one job may differ: all must agree on it.
+    pub fn signal(&self) -> i32 {
+        REQUEST.load(Ordering::SeqCst)
+    }
+
+    /// The request was answered: what can be resumed is on disk. Signals end the process from now on.
+    pub fn answered(self) {
+        REQUEST.store(0, Ordering::SeqCst);
+    }
+}
+
+impl Drop for StopRequests {
+    fn drop(&mut self) {
+        if LISTENERS.fetch_sub(1, Ordering::SeqCst) == 1 {
+            let signal = REQUEST.swap(0, Ordering::SeqCst);
+            if signal != 0 {
+                end(128 + signal);
+            }
+        }
+    }
+}
+
+/// Whether a signal is taken as a request to stop, which there is none of yet.
+#[cfg(unix)]
+fn is_request(signal: i32) -> bool {
+    LISTENERS.load(Ordering::SeqCst) > 0
+        && REQUEST.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst).is_ok()
 }
 
 /// Prints no message on an interrupt: for all MPI ranks but one.
@@ -64,11 +112,11 @@ mod system {
     use std::time::{Duration, Instant};
     use std::{io, mem, ptr, thread};
 
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
     use signal_hook::iterator::Signals;
     use signal_hook::{flag, low_level};
 
-    use super::end;
+    use super::{end, is_request};
 
     /// Signals this close are one interrupt: a launcher may pass on a signal that the terminal has sent, too.
     const SAME_INTERRUPT: Duration = Duration::from_millis(300);
@@ -78,17 +126,26 @@ mod system {
     }
 
     fn listen() -> io::Result<()> {
-        let ends = [SIGHUP, SIGINT, SIGTERM, libc::SIGXCPU].into_iter().filter(|&signal| !is_ignored(signal));
+        let ends = [SIGHUP, SIGINT, SIGTERM, SIGUSR1, libc::SIGXCPU].into_iter().filter(|&signal| !is_ignored(signal));
         let mut signals = Signals::new(ends.collect::<Vec<_>>())?;
         // With any handler, a write beyond the limit returns an error.
         flag::register(libc::SIGXFSZ, Arc::default())?;
         let wait = move || {
-            let mut first = None;
+            let (mut first, mut asked) = (None, None);
             for signal in signals.forever() {
-                let status = 128 + signal;
-                match action(first, Instant::now()) {
+                let (status, now) = (128 + signal, Instant::now());
+                if [SIGTERM, SIGUSR1].contains(&signal) {
+                    if is_request(signal) {
+                        asked = Some(now);
+                        continue;
+                    }
+                    if action(asked, now) == Action::Ignore {
+                        continue;
+                    }
+                }
+                match action(first, now) {
                     Action::CleanUp => {
-                        first = Some(Instant::now());
+                        first = Some(now);
                         // Another thread cleans up; this one waits for a second interrupt.
                         if thread::Builder::new().spawn(move || end(status)).is_err() {
                             end(status);

@@ -16,7 +16,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::IoError;
 use super::leftover;
 #[cfg(feature = "cli")]
-pub use interrupt::{install_interrupt_handler, silence_interrupt_message};
+pub use interrupt::{StopRequests, install_interrupt_handler, silence_interrupt_message};
 
 /// Unfinished files and directories in the order of creation, as absolute paths, since the working directory may change. A
 /// path is here once for each of its owners in this process: ranks that are threads share the list.

@@ -134,6 +134,7 @@ pub(super) fn units(at: &Location, info: &SnapshotInfo) -> Result<()> {
 /// Writes the attributes of SWIFT's group `Cosmology`.
 pub(super) fn cosmology(at: &Location, info: &SnapshotInfo) -> Result<()> {
     list(at, "Cosmological run", &[1i32])?;
+    let [w0, wa] = info.dark_energy;
     let h0 = info.h * 100.0 * KM_S / MPC * UnitSystem::new(info).time;
     for (name, value) in [
         ("Scale-factor", info.scale_factor),
@@ -144,13 +145,13 @@ pub(super) fn cosmology(at: &Location, info: &SnapshotInfo) -> Result<()> {
         ("Omega_m", info.omega_m),
         ("Omega_b", info.omega_b),
         ("Omega_cdm", info.omega_m - info.omega_b),
-        ("Omega_lambda", 1.0 - info.omega_m),
+        ("Omega_lambda", info.omega_de()),
         ("Omega_k", 0.0),
-        ("Omega_r", 0.0),
+        ("Omega_r", info.omega_r),
         ("Omega_nu_0", 0.0),
-        ("w", -1.0),
-        ("w_0", -1.0),
-        ("w_a", 0.0),
+        ("w", w0 + wa * (1.0 - info.scale_factor)),
+        ("w_0", w0),
+        ("w_a", wa),
     ] {
         list(at, name, &[value])?;
     }
@@ -171,7 +172,7 @@ pub(super) fn parameters(at: &Location, info: &SnapshotInfo) -> Result<()> {
 /// Writes the cosmological parameters under Gadget's names.
 pub(super) fn densities(at: &Location, info: &SnapshotInfo) -> Result<()> {
     scalar(at, "Omega0", info.omega_m)?;
-    scalar(at, "OmegaLambda", 1.0 - info.omega_m)?;
+    scalar(at, "OmegaLambda", info.omega_de())?;
     scalar(at, "OmegaBaryon", info.omega_b)?;
     scalar(at, "HubbleParam", info.h)
 }

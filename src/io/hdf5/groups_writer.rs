@@ -71,7 +71,7 @@ fn write_by_type<T: crate::io::NpyElement>(
 /// use meshloom::io::hdf5::{Groups, SnapshotInfo, read_groups, write_groups};
 /// # fn main() -> Result<(), meshloom::io::IoError> {
 /// let path = std::env::temp_dir().join(format!("meshloom-doc-{}.hdf5", meshloom::io::token()));
-/// let info = SnapshotInfo { count: 512, box_size: 10.0, scale_factor: 0.5, omega_m: 0.3, omega_b: 0.05, h: 0.7 };
+/// let info = SnapshotInfo { count: 512, box_size: 10.0, scale_factor: 0.5, omega_m: 0.3, omega_b: 0.05, h: 0.7, omega_r: 0.0, dark_energy: [-1.0, 0.0] };
 /// let groups = Groups {
 ///     label: &[17],
 ///     count: &[3],

@@ -1,10 +1,10 @@
 //! The header of a snapshot: the cosmology and the epoch of its particles.
 
-use crate::cosmology::{CRITICAL_DENSITY, peculiar_velocity};
+use crate::cosmology::{CRITICAL_DENSITY, expansion_rate, peculiar_velocity};
 
 /// What the header of a snapshot says: plain numbers that have not been checked, unlike a
 /// [`Cosmology`](crate::cosmology::Cosmology), since files say nothing of an amplitude. Lengths in Mpc/h; the universe is
-/// flat, with matter and a cosmological constant.
+/// flat, with matter, radiation and dark energy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SnapshotInfo {
     /// Number of particles in all files; all have the same mass.
@@ -19,6 +19,10 @@ pub struct SnapshotInfo {
     pub omega_b: f64,
     /// Hubble constant in 100 km/s/Mpc.
     pub h: f64,
+    /// Radiation density today over the critical one.
+    pub omega_r: f64,
+    /// w0 and wa of dark energy: -1 and 0 for a cosmological constant.
+    pub dark_energy: [f64; 2],
 }
 
 impl SnapshotInfo {
@@ -26,7 +30,7 @@ impl SnapshotInfo {
     ///
     /// ```
     /// # use meshloom::io::hdf5::SnapshotInfo;
-    /// let info = SnapshotInfo { count: 1, box_size: 1.0, scale_factor: 1.0, omega_m: 1.0, omega_b: 0.0, h: 0.7 };
+    /// let info = SnapshotInfo { count: 1, box_size: 1.0, scale_factor: 1.0, omega_m: 1.0, omega_b: 0.0, h: 0.7, omega_r: 0.0, dark_energy: [-1.0, 0.0] };
     /// assert_eq!(info.particle_mass(), 27.7536627);
     /// ```
     pub fn particle_mass(&self) -> f64 {
@@ -43,8 +47,13 @@ impl SnapshotInfo {
         1.0 / self.scale_factor - 1.0
     }
 
+    /// Density of dark energy today over the critical one.
+    pub(super) fn omega_de(&self) -> f64 {
+        1.0 - self.omega_m - self.omega_r
+    }
+
     /// E(a) = H(a)/H0.
     pub(super) fn expansion_rate(&self) -> f64 {
-        (self.omega_m / self.scale_factor.powi(3) + 1.0 - self.omega_m).sqrt()
+        expansion_rate([self.omega_m, self.omega_r, self.omega_de()], self.dark_energy, self.scale_factor)
     }
 }

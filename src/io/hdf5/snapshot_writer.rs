@@ -63,7 +63,7 @@ pub fn part_path(path: impl AsRef<Path>, index: u64) -> PathBuf {
 /// use meshloom::io::{hdf5::{FilePart, Snapshot, SnapshotInfo, SnapshotWriter}, token};
 /// # fn main() -> Result<(), meshloom::io::IoError> {
 /// let path = std::env::temp_dir().join(format!("meshloom-doc-{}.hdf5", token()));
-/// let info = SnapshotInfo { count: 2, box_size: 10.0, scale_factor: 0.5, omega_m: 0.3, omega_b: 0.05, h: 0.7 };
+/// let info = SnapshotInfo { count: 2, box_size: 10.0, scale_factor: 0.5, omega_m: 0.3, omega_b: 0.05, h: 0.7, omega_r: 0.0, dark_energy: [-1.0, 0.0] };
 /// let writer = SnapshotWriter::create(&path, &info, FilePart::whole(&info), &token())?;
 /// writer.write(0, &[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], &[[0.0; 3]; 2], &[0, 1])?;
 /// writer.finish()?;

@@ -82,7 +82,16 @@ mod tests {
 
     #[test]
     fn both_families_say_the_same() {
-        let info = SnapshotInfo { count: 8, box_size: 10.0, scale_factor: 0.5, omega_m: 0.3, omega_b: 0.05, h: 0.7 };
+        let info = SnapshotInfo {
+            count: 8,
+            box_size: 10.0,
+            scale_factor: 0.5,
+            omega_m: 0.3,
+            omega_b: 0.05,
+            h: 0.7,
+            omega_r: 0.0,
+            dark_energy: [-1.0, 0.0],
+        };
         let system = UnitSystem::new(&info);
         for quantity in [
             Quantity::number(""),

@@ -3,13 +3,14 @@
 use std::f64::consts::PI;
 
 use crate::cosmology::{
-    Amplitude, Cosmology, CosmologyError, LinearPower, LptFactors, Parameters, StepOp, TransferKind, lpt_factors,
-    mode_amplitudes, schedule,
+    Amplitude, Cosmology, CosmologyError, LinearPower, LptFactors, Parameters, StepOp, lpt_factors, mode_amplitudes,
+    schedule,
 };
 use crate::gpu::{Array, DeviceError, Recorder};
 use crate::pm::{Config, SimulationError};
 
-/// Derivatives by the parameters of a flat universe, at fixed white noise, units and schedule of scale factors.
+/// Derivatives by the parameters of a flat universe, at fixed white noise, units and schedule of scale factors; where the power is tabulated,
+/// at fixed power today.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct CosmologyGradient {
@@ -43,7 +44,7 @@ pub fn cosmology_values(cosmology: &Cosmology) -> [f64; COUNT] {
 pub fn cosmology_of(cosmology: &Cosmology, values: [f64; COUNT]) -> Result<Cosmology, CosmologyError> {
     let [omega_m, omega_b, h, n_s, primordial_amplitude] = values;
     let amplitude = Amplitude::Primordial(primordial_amplitude);
-    Cosmology::new(Parameters { amplitude, n_s, omega_m, omega_b, h, t_cmb: cosmology.t_cmb() })
+    Cosmology::new(Parameters { amplitude, n_s, omega_m, omega_b, h, ..cosmology.parameters() })
 }
 
 /// Step of the differences, of a parameter.
@@ -118,7 +119,7 @@ fn run_of(config: &Config, power: &LinearPower) -> Result<(Vec<StepOp>, LptFacto
 /// The numbers of a run that depend on the parameters: two of a kick (what it keeps, and its factor), one of a drift, in the order of the
 /// schedule; then the factors of the start: of positions and momenta, of first and second order.
 fn numbers(config: &Config, cosmology: &Cosmology) -> Result<Vec<f64>, CosmologyError> {
-    let (ops, start) = run_of(config, &LinearPower::new(*cosmology, TransferKind::Full)?)?;
+    let (ops, start) = run_of(config, &config.linear_power(*cosmology)?)?;
     let mut all: Vec<f64> = ops.iter().flat_map(of_operation).collect();
     all.extend(start.position.into_iter().chain(start.momentum));
     Ok(all)
@@ -170,7 +171,7 @@ pub struct Numbers {
 impl Numbers {
     /// Those of `config` in a universe of `cosmology`.
     pub fn new(recorder: &mut Recorder, config: &Config, cosmology: Cosmology) -> Result<Self, SimulationError> {
-        let power = LinearPower::new(cosmology, TransferKind::Full)?;
+        let power = config.linear_power(cosmology)?;
         let (ops, start) = run_of(config, &power)?;
         let table = mode_amplitudes(&power, config.particles as usize, config.box_size)?;
         Ok(Numbers { layout: Layout::new(&ops), ops, start, amplitudes: uploaded(recorder, &table)? })
@@ -240,7 +241,7 @@ fn amplitude_derivatives(config: &Config, cosmology: &Cosmology) -> Result<Vec<V
     let (density, fundamental) = ((n as f64 / config.box_size).powi(3), 2.0 * PI / config.box_size);
     let last = 3 * (n / 2) * (n / 2);
     let amplitudes = |cosmology: &Cosmology| {
-        let power = LinearPower::new(*cosmology, TransferKind::Full)?;
+        let power = config.linear_power(*cosmology)?;
         let wave = |m2: usize| fundamental * (m2 as f64).sqrt();
         Ok((0..=last).map(|m2| (power.unit(wave(m2)) * density).sqrt()).collect::<Vec<f64>>())
     };
@@ -251,7 +252,7 @@ fn amplitude_derivatives(config: &Config, cosmology: &Cosmology) -> Result<Vec<V
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cosmology::Scheme;
+    use crate::cosmology::{Scheme, TransferKind};
 
     #[test]
     fn amplitudes_grow_with_the_root_of_the_power() {

@@ -6,6 +6,7 @@ use clap::Args;
 use meshloom::fft::{Norm, Precision};
 
 use crate::common::Common;
+use crate::speeds::SpeedOptions;
 
 /// Longest axis: kernels index no more elements.
 pub const LONGEST: u64 = 1 << 32;
@@ -91,18 +92,8 @@ pub struct PlanOptions {
     /// Most bytes of a message
     #[arg(long, value_name = "BYTES", default_value_t = 2 << 20, value_parser = clap::value_parser!(u64).range(1..))]
     pub chunk_bytes: u64,
-    /// Speed of device memory, reading and writing, in GB/s
-    #[arg(long, value_name = "GB/s", default_value_t = 2000.0, value_parser = positive)]
-    pub memory_speed: f64,
-    /// Speed of copies between device and host, each way, in GB/s
-    #[arg(long, value_name = "GB/s", default_value_t = 25.0, value_parser = positive)]
-    pub copy_speed: f64,
-    /// Speed of the link that one rank has, each way, in GB/s
-    #[arg(long, value_name = "GB/s", default_value_t = 12.5, value_parser = positive)]
-    pub link_speed: f64,
-    /// Latency of a message, in microseconds
-    #[arg(long, value_name = "us", default_value_t = 5.0, value_parser = positive)]
-    pub latency: f64,
+    #[command(flatten)]
+    pub speeds: SpeedOptions,
 }
 
 impl PlanOptions {
@@ -112,9 +103,4 @@ impl PlanOptions {
             [("--shape", !self.shape.is_empty()), ("--natural", self.natural), ("--pieces", self.pieces.is_some())];
         given.into_iter().find(|&(_, given)| given).map(|(name, _)| name)
     }
-}
-
-fn positive(text: &str) -> Result<f64, String> {
-    let number = text.parse().ok().filter(|n: &f64| n.is_finite() && *n > 0.0);
-    number.ok_or_else(|| "write a number greater than 0".into())
 }

@@ -1,6 +1,6 @@
 //! `meshloom fft --plan-only`: a forecast of the cost of a transform on each rank, without a device or a file.
 
-use meshloom::fft::{DirectionForecast, Forecast, Precision, Spec, Speeds, TransformTuning, Values};
+use meshloom::fft::{DirectionForecast, Forecast, Precision, Spec, TransformTuning, Values};
 use meshloom::gpu::{Profile, bytes};
 use meshloom::grid::{Cost, Grid};
 use serde_json::json;
@@ -29,12 +29,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     let usual = TransformTuning::profile(Profile::Gpu);
     let tuning = TransformTuning { pieces: options.pieces.unwrap_or(usual.pieces), ..usual };
-    let speeds = Speeds {
-        memory: options.memory_speed * 1e9,
-        copy: options.copy_speed * 1e9,
-        link: options.link_speed * 1e9,
-        latency: options.latency * 1e-6,
-    };
+    let speeds = options.speeds.speeds();
     let forecast = |rank: usize| {
         Forecast::new(&spec, grid, rank, &tuning, &speeds, options.chunk_bytes)
             .map_err(|e| usage(&format!("--shape: {e}")))

@@ -22,12 +22,12 @@ pub fn seal(
     outputs: &Outputs,
     simulation: &Simulation,
     particles: Particles,
+    linking: Linking,
 ) -> Result<(Vec<Sealed>, Value), Error> {
     let comm = context.comm.clone();
     let (config, a) = (simulation.config(), simulation.scale_factor());
     let (side, count) = (config.box_size, config.particles.pow(3));
     let cloud = cloud(context, config, a, particles)?;
-    let linking = Linking::Separations(outputs.parameters.linking_length);
     let groups = Groups::find(context, &cloud, linking)?;
     drop(cloud);
     let selection = Selection::default();

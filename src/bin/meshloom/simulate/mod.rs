@@ -1,38 +1,69 @@
 //! `meshloom simulate`: a cosmological particle-mesh run from parameters to files.
 
+mod estimate;
 mod halos;
 mod mass_function;
+mod options;
 mod outputs;
 mod parameters;
 mod snapshots;
+mod universe;
 
 use std::path::Path;
 
 use indicatif::ProgressBar;
 use meshloom::comm::Op;
+use meshloom::io::cleanup::StopRequests;
 use meshloom::io::{NpyFile, Sealed};
-use meshloom::pm::{Config, Noise, Simulation};
+use meshloom::pm::{Config, Noise, Reached, Simulation, SimulationError};
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
 use crate::common::Common;
 use crate::failure::Failure;
 use crate::phases::Phases;
+use crate::terminal;
+pub use options::Arguments;
+use options::RunOptions;
 use outputs::Outputs;
-pub use parameters::Arguments;
 use parameters::RunParameters;
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let parameters = RunParameters::gather(arguments)?;
+    let options = RunOptions::gather(arguments)?;
+    let parameters = RunParameters::new(arguments.out(), options.clone())?;
+    if arguments.print_config {
+        return terminal::print(&options.text()?);
+    }
+    if arguments.estimate {
+        return estimate::run(arguments, &parameters);
+    }
     let common = &arguments.common;
-    let report = common.launch(|context| simulate(context, &parameters, common))?;
+    let report = common.launch_together(|context| simulate(context, &parameters, common))?;
     common.print(report)
 }
 
-/// One rank's work; returns the content of `run.json`.
-fn simulate(context: &mut Context, parameters: &RunParameters, common: &Common) -> Result<Value, Error> {
+/// Why a run ends before its end.
+enum Ended {
+    Failed(Error),
+    /// A signal asked for it, and what can be resumed is on disk.
+    Stopped(Failure),
+}
+
+impl<E: Into<Error>> From<E> for Ended {
+    fn from(error: E) -> Self {
+        Ended::Failed(error.into())
+    }
+}
+
+/// One rank's work; returns the content of `run.json`, or that a signal has stopped the run.
+fn simulate(
+    context: &mut Context,
+    parameters: &RunParameters,
+    common: &Common,
+) -> Result<Result<Value, Failure>, Error> {
     // The progress bar counts steps, not phases.
     let mut phases = Phases::new(ProgressBar::hidden());
+    let stop = StopRequests::new();
     let config = parameters.config(common.grid);
     let directory = if context.comm.rank() == 0 { Some(Outputs::create(&parameters.out)?) } else { None };
     context.comm.barrier()?;
@@ -50,7 +81,7 @@ fn simulate(context: &mut Context, parameters: &RunParameters, common: &Common) 
     phases.done("start");
 
     let bar = common.progress(context.comm.rank(), simulation.steps() as u64, "stepping");
-    simulation.run(context, |simulation, context, reached| {
+    let ended = simulation.run(context, |simulation, context, reached| {
         bar.set_position(reached.step as u64);
         if reached.snapshot {
             context.recorder.wait()?;
@@ -58,17 +89,26 @@ fn simulate(context: &mut Context, parameters: &RunParameters, common: &Common) 
             snapshots::write(&outputs, context, simulation, reached, resumed == Some(reached.step))?;
             phases.done("output");
         }
-        Ok::<_, Error>(())
-    })?;
+        stop_if_asked(&stop, &outputs, context, simulation, reached)
+    });
     bar.finish_and_clear();
+    match ended {
+        Ok(()) => drop(stop),
+        Err(Ended::Failed(error)) => return Err(error),
+        Err(Ended::Stopped(failure)) => {
+            stop.answered();
+            // Its directory is to stay: it holds what the run is resumed from.
+            return Ok(Err(failure));
+        }
+    }
     phases.done("steps");
 
     let (mut files, particles) = fields_and_particles(context, &outputs, &mut simulation)?;
     phases.done("output");
     let mut report = report(context, &outputs, &simulation)?;
     report["resumed_from_step"] = resumed.into();
-    if parameters.linking_length > 0.0 {
-        let (sealed, found) = halos::seal(context, &outputs, &simulation, particles)?;
+    if let Some(linking) = parameters.linking {
+        let (sealed, found) = halos::seal(context, &outputs, &simulation, particles, linking)?;
         files.extend(sealed);
         report["halos"] = found;
         phases.done("groups");
@@ -76,8 +116,31 @@ fn simulate(context: &mut Context, parameters: &RunParameters, common: &Common) 
     report["host_seconds"] = phases.host_seconds(&context.comm)?.into();
     report["seconds"] = json!(phases.finish());
     outputs.publish(&context.comm, &outputs.path("run.json"), &report, files)?;
+    if context.comm.rank() == 0 {
+        snapshots::remove_checkpoint(&outputs);
+    }
     drop(directory);
-    Ok(report)
+    Ok(Ok(report))
+}
+
+/// Ends the run at this moment, with its state on disk, if a signal asks for it on any rank. All ranks call it.
+fn stop_if_asked(
+    stop: &StopRequests,
+    outputs: &Outputs,
+    context: &mut Context,
+    simulation: &mut Simulation,
+    reached: Reached,
+) -> Result<(), Ended> {
+    let mut signal = [stop.signal() as u64];
+    context.comm.all_reduce(&mut signal, Op::Max).map_err(SimulationError::from)?;
+    if signal[0] == 0 {
+        return Ok(());
+    }
+    snapshots::write_checkpoint(outputs, context, simulation, reached)?;
+    let Reached { a, step, .. } = reached;
+    let message =
+        format!("stopped by a signal after step {step} of {} (a = {a}); --resume goes on there", simulation.steps());
+    Err(Ended::Stopped(Failure::Stopped { signal: signal[0] as u8, message }))
 }
 
 /// Positions and momenta of this rank's particles, by axis.
@@ -98,11 +161,12 @@ fn fields_and_particles(
         simulation.seal_points(&outputs.path("velocities.npy"), &momentum)?,
     ];
     files.extend(outputs.hdf5(simulation, &outputs.parameters.out, &positions, &momentum)?);
-    let (own, density) = simulation.density(context)?;
     if outputs.parameters.save_density {
+        let (own, density) = simulation.density(context)?;
         files.push(simulation.seal_field(&outputs.path("density.npy"), &own, &density)?);
     }
-    files.extend(outputs.picture(&context.comm, simulation.config(), &own, &density)?);
+    let columns = simulation.projected_density(context)?;
+    files.extend(outputs.picture(&context.comm, simulation.config(), &columns)?);
     files.extend(outputs.spectrum(context, simulation)?);
     Ok((files, [positions, momentum]))
 }
@@ -116,8 +180,9 @@ fn report(context: &Context, outputs: &Outputs, simulation: &Simulation) -> Resu
     Ok(json!({
         "version": env!("CARGO_PKG_VERSION"),
         "parameters": outputs.run,
+        "white_noise": parameters.white_noise.as_ref().map(|path| path.to_string_lossy()),
         "particles": config.particles, "mesh": config.mesh, "box": config.box_size,
-        "cosmology": parameters.cosmology_object(), "seed": config.seed,
+        "cosmology_name": parameters.universe.name, "cosmology": parameters.universe.object(), "seed": config.seed,
         "lpt": parameters.lpt, "a_start": config.a_start, "a_end": config.a_end, "steps": config.steps,
         "scheme": parameters.scheme, "window": config.window.to_string(),
         "halos": Value::Null, "hdf5": parameters.hdf5,

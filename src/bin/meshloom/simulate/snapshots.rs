@@ -1,15 +1,16 @@
-//! Snapshots of a run, and resuming from the last of them.
+//! Snapshots of a run, the checkpoint of one that was stopped, and resuming from the last of them.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 
-use meshloom::io::{NpyFile, OutputDir, printable_path};
+use meshloom::io::{NpyFile, OutputDir, Sealed, printable_path};
 use meshloom::pm::{Config, Reached, Simulation, SimulationError, fingerprint};
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
-use super::outputs::{Outputs, description};
-use super::parameters::Epoch;
+use super::outputs::Outputs;
+use crate::described::{self, difference};
 
 /// Displacements and momenta by axis.
 type State = [[Vec<f32>; 3]; 2];
@@ -19,6 +20,9 @@ const STATE_FILES: [&str; 2] = ["displacements.npy", "velocities.npy"];
 
 /// The description of a snapshot, which is written last: a snapshot that has it is whole.
 const DESCRIPTION: &str = "snapshot.json";
+
+/// The directory of the state of a run that was stopped between snapshots.
+pub const CHECKPOINT: &str = "checkpoint";
 
 fn resume(why: String) -> Error {
     SimulationError::Resume { why }.into()
@@ -70,23 +74,71 @@ pub fn write(
     let state = simulation.phase_space(context)?;
     let [displacement, momentum] = &state;
     let positions = simulation.positions(displacement);
-    let mut whole = describe(outputs, reached.a, reached.step);
-    whole["fingerprints"] = fingerprints(context, simulation.config(), &state)?;
     for name in names {
         let directory = directory(outputs, name);
-        let made = if context.comm.rank() == 0 { Some(OutputDir::create(&directory)?) } else { None };
-        context.comm.barrier()?;
-        // Positions in f32 lose digits of the displacements, which a resumed run needs.
-        let mut files = vec![
-            simulation.seal_points(&directory.join(STATE_FILES[0]), displacement)?,
-            simulation.seal_points(&directory.join(STATE_FILES[1]), momentum)?,
-            simulation.seal_points(&directory.join("positions.npy"), &positions)?,
-        ];
-        files.extend(outputs.hdf5(simulation, &directory, &positions, momentum)?);
-        outputs.publish(&context.comm, &directory.join(DESCRIPTION), &whole, files)?;
-        drop(made);
+        let place = StatePlace { outputs, directory: &directory, reached };
+        place.write(context, simulation, &state, |files| {
+            files.push(simulation.seal_points(&directory.join("positions.npy"), &positions)?);
+            files.extend(outputs.hdf5(simulation, &directory, &positions, momentum)?);
+            Ok(())
+        })?;
     }
     Ok(())
+}
+
+/// Writes the state of a run that is stopped. All ranks call it.
+pub fn write_checkpoint(
+    outputs: &Outputs,
+    context: &mut Context,
+    simulation: &mut Simulation,
+    reached: Reached,
+) -> Result<(), Error> {
+    let state = simulation.phase_space(context)?;
+    let place = StatePlace { outputs, directory: &outputs.path(CHECKPOINT), reached };
+    place.write(context, simulation, &state, |_| Ok(()))
+}
+
+/// Removes the checkpoint of a run that has ended, as far as it can be removed.
+pub fn remove_checkpoint(outputs: &Outputs) {
+    let directory = outputs.path(CHECKPOINT);
+    // The description first: what is left without it is no checkpoint.
+    for name in [DESCRIPTION].into_iter().chain(STATE_FILES) {
+        let _ = fs::remove_file(directory.join(name));
+    }
+    let _ = fs::remove_dir(directory);
+}
+
+/// Where a state is written, and of which moment.
+struct StatePlace<'a> {
+    outputs: &'a Outputs<'a>,
+    directory: &'a Path,
+    reached: Reached,
+}
+
+impl StatePlace<'_> {
+    /// Writes the state with its description, and the files that `more` adds. All ranks call it.
+    fn write(
+        &self,
+        context: &Context,
+        simulation: &Simulation,
+        state: &State,
+        more: impl FnOnce(&mut Vec<Sealed>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let StatePlace { outputs, directory, reached } = self;
+        let mut whole = describe(outputs, reached.a, reached.step);
+        whole["fingerprints"] = fingerprints(context, simulation.config(), state)?;
+        let made = if context.comm.rank() == 0 { Some(OutputDir::create(directory)?) } else { None };
+        context.comm.barrier()?;
+        // Positions in f32 lose digits of the displacements, which a resumed run needs.
+        let mut files = Vec::new();
+        for (name, values) in STATE_FILES.iter().zip(state) {
+            files.push(simulation.seal_points(&directory.join(name), values)?);
+        }
+        more(&mut files)?;
+        outputs.publish(&context.comm, &directory.join(DESCRIPTION), &whole, files)?;
+        drop(made);
+        Ok(())
+    }
 }
 
 fn directory(outputs: &Outputs, name: &str) -> PathBuf {
@@ -99,18 +151,18 @@ fn directory(outputs: &Outputs, name: &str) -> PathBuf {
 /// run would overwrite good files.
 pub fn last_whole(outputs: &Outputs, context: &Context, config: &Config) -> Result<Option<(usize, State)>, Error> {
     let found = newest(outputs)?;
-    let at = [found.as_ref().map_or(0.0, |(epoch, ..)| epoch.value()).to_bits()];
+    let at = [found.as_ref().map_or(0.0, |(a, ..)| *a).to_bits()];
     let all = context.comm.all_gather(&at)?;
     if let Some(other) = all.iter().position(|there| *there != all[0]) {
         let out = outputs.path("");
         let why = format!("rank {other} finds another last snapshot than rank 0; all ranks must see the same files");
         return Err(resume(format!("{}: {why}", printable_path(&out))));
     }
-    let Some((epoch, directory, mut said)) = found else { return Ok(None) };
+    let Some((a, directory, mut said)) = found else { return Ok(None) };
     let bad = |why: String| resume(format!("{}: {why}", printable_path(&directory)));
     let marks = said["fingerprints"].take();
-    let step = config.step_at(epoch.value())?.ok_or_else(|| bad("this run has no step there".into()))?;
-    let mut wanted = describe(outputs, epoch.value(), step);
+    let step = config.step_at(a)?.ok_or_else(|| bad("this run has no step there".into()))?;
+    let mut wanted = describe(outputs, a, step);
     wanted["fingerprints"] = Value::Null;
     if let Some((name, theirs, ours)) = difference(&said["run"], &wanted["run"])
         && !name.is_empty()
@@ -138,50 +190,29 @@ pub fn last_whole(outputs: &Outputs, context: &Context, config: &Config) -> Resu
     Ok(Some((step, state)))
 }
 
-/// The latest snapshot that has a description: its scale factor, directory and description.
-fn newest<'a>(outputs: &Outputs<'a>) -> Result<Option<(&'a Epoch, PathBuf, Value)>, Error> {
-    let mut epochs: Vec<&Epoch> = outputs.epochs().collect();
+/// The latest snapshot or checkpoint that has a description: its scale factor, directory and description.
+fn newest(outputs: &Outputs) -> Result<Option<(f64, PathBuf, Value)>, Error> {
+    let read = |directory: &Path| {
+        let said = described::read(&directory.join(DESCRIPTION));
+        said.map_err(|error| resume(format!("{error}; or remove the snapshot")))
+    };
+    let mut epochs: Vec<_> = outputs.epochs().collect();
     epochs.sort_by(|a, b| b.value().total_cmp(&a.value()));
+    let mut newest = None;
     for epoch in epochs {
         let directory = directory(outputs, &epoch.0);
-        let said = description(&directory.join(DESCRIPTION));
-        if let Some(said) = said.map_err(|error| resume(format!("{error}; or remove the snapshot")))? {
-            return Ok(Some((epoch, directory, said)));
+        if let Some(said) = read(&directory)? {
+            newest = Some((epoch.value(), directory, said));
+            break;
         }
     }
-    Ok(None)
-}
-
-/// The first value in which two objects differ: its name (`cosmology.h` for one inside another), theirs and ours.
-fn difference<'a>(theirs: &'a Value, ours: &'a Value) -> Option<(String, &'a Value, &'a Value)> {
-    let (Value::Object(their), Value::Object(our)) = (theirs, ours) else {
-        return (theirs != ours).then(|| (String::new(), theirs, ours));
-    };
-    let names: BTreeSet<&String> = their.keys().chain(our.keys()).collect();
-    names.into_iter().find_map(|name| {
-        let (rest, theirs, ours) = difference(&theirs[name], &ours[name])?;
-        let dot = if rest.is_empty() { "" } else { "." };
-        Some((format!("{name}{dot}{rest}"), theirs, ours))
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_differs_is_named() {
-        let ours = json!({ "box": 64.0, "cosmology": { "h": 0.7, "n_s": 0.96 }, "snapshots": ["0.5"] });
-        let changed = |name: &str, value: Value| {
-            let mut theirs = ours.clone();
-            *theirs.pointer_mut(name).unwrap() = value;
-            difference(&theirs, &ours).map(|(name, ..)| name)
-        };
-        assert_eq!(difference(&ours, &ours), None);
-        assert_eq!(changed("/box", 65.0.into()).as_deref(), Some("box"));
-        assert_eq!(changed("/cosmology/n_s", Value::Null).as_deref(), Some("cosmology.n_s"));
-        assert_eq!(changed("/snapshots/0", "0.50".into()).as_deref(), Some("snapshots"));
-        assert_eq!(difference(&json!({}), &ours).map(|(name, ..)| name).as_deref(), Some("box"));
-        assert_eq!(difference(&ours, &Value::Null).map(|(name, ..)| name).as_deref(), Some(""));
+    let directory = outputs.path(CHECKPOINT);
+    if let Some(said) = read(&directory)? {
+        let why = || resume(format!("{}: {DESCRIPTION} has no scale factor a; remove it", printable_path(&directory)));
+        let a = said["a"].as_f64().ok_or_else(why)?;
+        if newest.as_ref().is_none_or(|(snapshot, ..)| *snapshot < a) {
+            newest = Some((a, directory, said));
+        }
     }
+    Ok(newest)
 }

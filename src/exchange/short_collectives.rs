@@ -1,15 +1,7 @@
-//! Collectives on device arrays: what ranks hold on their devices, joined through the host.
-//!
-//! | call | every rank has then |
-//! |---|---|
-//! | [`all_reduce`] | the reduction of all ranks' elements; of floats in a fixed tree over the ranks |
-//! | [`all_reduce_wide`] | the sums of all ranks' 64-bit integers |
-//! | [`broadcast`] | the elements of one rank |
-//! | [`all_gather`] | the elements of all ranks, in the order of ranks |
+//! Collectives of short data in arrays that exist: downloaded, joined along trees of the host, and uploaded again.
 //!
 //! All ranks of the communicator call them with ranges of one length (but for [`all_gather`]). They submit what was recorded before and wait
-//! for the device and for other ranks; where there is one rank they do nothing. They are for arrays that every rank can hold: distributed
-//! fields move by [`Exchange`](super::Exchange) and [`Reshape`](super::Reshape).
+//! for the device and for other ranks; where there is one rank they do nothing.
 
 use std::ops::Range;
 

@@ -1,0 +1,67 @@
+//! `meshloom simulate --estimate`: memory, bytes and time of a run before there is one.
+
+use meshloom::Error;
+use meshloom::fft::Speeds;
+use meshloom::gpu::bytes;
+use meshloom::grid::Cost;
+use meshloom::pm::RunForecast;
+use serde_json::{Value, json};
+
+use super::options::Arguments;
+use super::parameters::RunParameters;
+use crate::failure::Failure;
+use crate::terminal;
+
+pub fn run(arguments: &Arguments, parameters: &RunParameters) -> Result<(), Failure> {
+    let (common, ranks) = (&arguments.common, arguments.common.ranks.into());
+    let speeds = arguments.speeds.speeds();
+    let forecast = parameters.config(common.grid).forecast(ranks, &speeds).map_err(Error::from)?;
+    match common.json {
+        true => terminal::print_object(&object(&forecast, ranks)),
+        false => terminal::print(&(table(&forecast, ranks, &speeds).join("\n") + "\n")),
+    }
+}
+
+const PHASES: [&str; 2] = ["start", "steps"];
+
+fn table(forecast: &RunForecast, ranks: usize, speeds: &Speeds) -> Vec<String> {
+    let mut lines = vec![format!(
+        "grid {}, {ranks} rank(s), {} steps; of the largest rank, at {} GB/s of device memory:",
+        forecast.grid,
+        forecast.steps,
+        speeds.memory / 1e9
+    )];
+    lines.push(format!(
+        "memory {}: particles {}, beside them the start {} and then the force mesh {}",
+        bytes(forecast.memory()),
+        bytes(forecast.particle_memory),
+        bytes(forecast.start_memory),
+        bytes(forecast.mesh_memory)
+    ));
+    lines.push(format!("{:<8} {:>14} {:>12} {:>10} {:>12}", "", "device memory", "sent", "messages", "seconds"));
+    for (number, name) in PHASES.iter().enumerate() {
+        let Cost { sent, messages, .. } = forecast.exchange[number];
+        let (device, sent) = (bytes(forecast.device[number]), bytes(sent));
+        lines.push(format!("{name:<8} {device:>14} {sent:>12} {messages:>10} {:>12.4}", forecast.seconds[number]));
+    }
+    lines.push("without compiling kernels, files, groups and spectra".into());
+    lines
+}
+
+fn object(forecast: &RunForecast, ranks: usize) -> Value {
+    let phase = |number: usize| {
+        let cost = forecast.exchange[number];
+        json!({
+            "seconds": forecast.seconds[number], "messages": cost.messages,
+            "bytes": { "device": forecast.device[number], "sent": cost.sent, "received": cost.received },
+        })
+    };
+    json!({
+        "command": "simulate", "estimate": true, "ranks": ranks, "grid": forecast.grid.parts(), "steps_made": forecast.steps,
+        "memory": {
+            "total": forecast.memory(), "particles": forecast.particle_memory, "start": forecast.start_memory,
+            "mesh": forecast.mesh_memory,
+        },
+        "start": phase(0), "steps": phase(1),
+    })
+}

@@ -1,0 +1,244 @@
+//! The options of a run: from the command line, a TOML file and defaults, in this order of precedence.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use crate::common::Common;
+use crate::config_file;
+use crate::failure::Failure;
+use crate::speeds::SpeedOptions;
+
+#[derive(Args)]
+pub struct Arguments {
+    /// Directory for everything that is written
+    #[arg(long, value_name = "DIR", required_unless_present_any = ["estimate", "print_config"])]
+    out: Option<PathBuf>,
+    /// Options from a file: their names with _ for -
+    #[arg(long, value_name = "FILE.toml")]
+    pub config: Option<PathBuf>,
+    /// Print the options of the run, defaults included, as a file for --config, and do nothing else
+    #[arg(long)]
+    pub print_config: bool,
+    /// Print the memory, bytes and time that the run will take, and do nothing else; see --memory-speed, --copy-speed, --link-speed
+    #[arg(long, conflicts_with = "print_config")]
+    pub estimate: bool,
+    #[command(flatten)]
+    pub options: RunOptions,
+    #[command(flatten)]
+    pub speeds: SpeedOptions,
+    #[command(flatten)]
+    pub common: Common,
+}
+
+impl Arguments {
+    /// The directory, which `--estimate` and `--print-config` have not.
+    pub fn out(&self) -> &Path {
+        self.out.as_deref().unwrap_or(Path::new(""))
+    }
+}
+
+/// The options that a file may have, too.
+#[derive(Args, Deserialize, Serialize, Clone, Debug, Default)]
+#[serde(deny_unknown_fields)]
+pub struct RunOptions {
+    /// Particles along each axis [default: 64]
+    #[arg(long, allow_negative_numbers = true)]
+    pub particles: Option<i64>,
+    /// Cells of the force mesh along each axis [default: 128]
+    #[arg(long, allow_negative_numbers = true)]
+    pub mesh: Option<i64>,
+    /// Side of the periodic box in Mpc/h [default: 128]
+    #[arg(long = "box", value_name = "L", allow_negative_numbers = true)]
+    #[serde(rename = "box")]
+    pub box_size: Option<f64>,
+    /// planck18, planck18-primordial, simple, or a TOML file with A_s (or sigma8), n_s, Omega_m, Omega_b, h and, where they differ from a
+    /// cosmological constant without radiation, w0, wa, N_eff [default: planck18]
+    #[arg(long)]
+    pub cosmology: Option<String>,
+    /// Linear power today from a table as CAMB or CLASS write it: k in h/Mpc and P in (Mpc/h)^3
+    #[arg(long, value_name = "FILE")]
+    pub power_table: Option<PathBuf>,
+    /// Strength of the linear power today, also of a table's [default: the cosmology's or the table's]
+    #[arg(long, value_name = "S", allow_negative_numbers = true)]
+    pub sigma8: Option<f64>,
+    /// Dark energy's ratio of pressure to density today [default: the cosmology's, -1]
+    #[arg(long, value_name = "W", allow_negative_numbers = true)]
+    pub w0: Option<f64>,
+    /// Its change: w(a) = w0 + wa (1 - a) [default: the cosmology's, 0]
+    #[arg(long, value_name = "W", allow_negative_numbers = true)]
+    pub wa: Option<f64>,
+    /// Seed of the white noise [default: 1]
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// White noise of shape (n, n, n) instead of the seed's
+    #[arg(long, value_name = "NOISE.npy")]
+    pub white_noise: Option<PathBuf>,
+    /// Order of the Lagrangian start: 1 or 2 [default: 2]
+    #[arg(long)]
+    pub lpt: Option<u8>,
+    /// Scale factor of the start [default: 0.0625]
+    #[arg(long, allow_negative_numbers = true)]
+    pub a_start: Option<f64>,
+    /// Scale factor of the end [default: 1]
+    #[arg(long, allow_negative_numbers = true)]
+    pub a_end: Option<f64>,
+    /// Steps, linear in the scale factor [default: 10]
+    #[arg(long, allow_negative_numbers = true)]
+    pub steps: Option<i64>,
+    /// fastpm or bullfrog [default: fastpm]
+    #[arg(long)]
+    pub scheme: Option<String>,
+    /// cic or tsc [default: cic]
+    #[arg(long)]
+    pub window: Option<String>,
+    /// Scale factors of snapshots
+    #[arg(long, value_delimiter = ',', value_name = "A,B,..")]
+    pub snapshots: Option<Vec<Epoch>>,
+    /// Continue from the last whole snapshot in DIR
+    #[arg(long, num_args = 0..=1, default_missing_value = "true")]
+    pub resume: Option<bool>,
+    /// Groups by friends of friends: linking length in mean separations; 0 for no groups [default: 0.2]
+    #[arg(long, value_name = "B", allow_negative_numbers = true)]
+    pub linking_parameter: Option<f64>,
+    /// The same in Mpc/h, as in fof
+    #[arg(long, value_name = "L", allow_negative_numbers = true, conflicts_with = "linking_parameter")]
+    pub linking_length: Option<f64>,
+    /// Write snapshots in HDF5 too: in one file, or in one per rank
+    #[arg(long, value_name = "one|per-rank")]
+    pub hdf5: Option<String>,
+    /// Write density.npy too
+    #[arg(long, num_args = 0..=1, default_missing_value = "true")]
+    pub save_density: Option<bool>,
+}
+
+impl RunOptions {
+    /// Of these options, and where there is none of the `other` ones.
+    ///
+    /// The two that set one thing, the linking length in two units, count as one option.
+    pub fn or(self, mut other: Self) -> Self {
+        if self.linking_parameter.or(self.linking_length).is_some() {
+            (other.linking_parameter, other.linking_length) = (None, None);
+        }
+        RunOptions {
+            particles: self.particles.or(other.particles),
+            mesh: self.mesh.or(other.mesh),
+            box_size: self.box_size.or(other.box_size),
+            cosmology: self.cosmology.or(other.cosmology),
+            power_table: self.power_table.or(other.power_table),
+            sigma8: self.sigma8.or(other.sigma8),
+            w0: self.w0.or(other.w0),
+            wa: self.wa.or(other.wa),
+            seed: self.seed.or(other.seed),
+            white_noise: self.white_noise.or(other.white_noise),
+            lpt: self.lpt.or(other.lpt),
+            a_start: self.a_start.or(other.a_start),
+            a_end: self.a_end.or(other.a_end),
+            steps: self.steps.or(other.steps),
+            scheme: self.scheme.or(other.scheme),
+            window: self.window.or(other.window),
+            snapshots: self.snapshots.or(other.snapshots),
+            resume: self.resume.or(other.resume),
+            linking_parameter: self.linking_parameter.or(other.linking_parameter),
+            linking_length: self.linking_length.or(other.linking_length),
+            hdf5: self.hdf5.or(other.hdf5),
+            save_density: self.save_density.or(other.save_density),
+        }
+    }
+
+    /// What holds where nothing is said.
+    fn defaults() -> Self {
+        RunOptions {
+            particles: Some(64),
+            mesh: Some(128),
+            box_size: Some(128.0),
+            cosmology: Some("planck18".into()),
+            seed: Some(1),
+            lpt: Some(2),
+            a_start: Some(0.0625),
+            a_end: Some(1.0),
+            steps: Some(10),
+            scheme: Some("fastpm".into()),
+            window: Some("cic".into()),
+            snapshots: Some(Vec::new()),
+            linking_parameter: Some(0.2),
+            resume: Some(false),
+            save_density: Some(false),
+            ..RunOptions::default()
+        }
+    }
+
+    /// Those of the command line, of the file that it names and the defaults, in this order of precedence.
+    ///
+    /// # Errors
+    /// Those of the file.
+    pub fn gather(arguments: &Arguments) -> Result<Self, Failure> {
+        let file = RunOptions::of_file(arguments.config.as_deref())?;
+        Ok(arguments.options.clone().or(file).or(RunOptions::defaults()))
+    }
+
+    /// The text of a file for `--config`.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`] for numbers and names that such a file cannot hold.
+    pub fn text(&self) -> Result<String, Failure> {
+        toml::to_string(self).map_err(|error| Failure::Usage(format!("these options make no file: {error}")))
+    }
+
+    /// The options of a configuration file; none without one.
+    fn of_file(path: Option<&Path>) -> Result<Self, Failure> {
+        let Some(path) = path else { return Ok(RunOptions::default()) };
+        let text = config_file::read(path)?;
+        let mut options: RunOptions = config_file::parse(path, &text)?;
+        options.snapshots = as_written(options.snapshots, &text);
+        Ok(options)
+    }
+}
+
+/// A scale factor in the digits of the call, which name a directory.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct Epoch(pub String);
+
+impl std::str::FromStr for Epoch {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        text.parse::<f64>().map_err(|_| format!("`{text}` is no scale factor"))?;
+        Ok(Epoch(text.to_string()))
+    }
+}
+
+impl<'de> Deserialize<'de> for Epoch {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged, expecting = "a scale factor must be a number")]
+        enum Written {
+            Number(f64),
+            Text(String),
+        }
+        match Written::deserialize(deserializer)? {
+            Written::Number(value) => Ok(Epoch(value.to_string())),
+            Written::Text(text) => text.parse().map_err(serde::de::Error::custom),
+        }
+    }
+}
+
+impl Epoch {
+    pub fn value(&self) -> f64 {
+        self.0.parse().unwrap_or(f64::NAN)
+    }
+}
+
+/// The snapshots of a file in the digits of its text, since `0.50` names another directory than `0.5`.
+fn as_written(snapshots: Option<Vec<Epoch>>, text: &str) -> Option<Vec<Epoch>> {
+    let table = toml::de::DeTable::parse(text).ok()?;
+    let written = table.get_ref().get("snapshots").and_then(|value| value.get_ref().as_array());
+    let (Some(epochs), Some(written)) = (&snapshots, written) else { return snapshots };
+    let spans = written.iter().map(|value| text[value.span()].trim());
+    // TOML allows `_` between digits, which the parser of the command line refuses: such numbers stay as they were read.
+    let epoch = |(epoch, words): (&Epoch, &str)| words.parse().unwrap_or_else(|_| epoch.clone());
+    Some(epochs.iter().zip(spans).map(epoch).collect())
+}

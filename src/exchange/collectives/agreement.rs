@@ -1,0 +1,152 @@
+//! Whether all ranks have called the same collective of device arrays, and what each of them gives.
+//!
+//! Data travel as messages between two ranks, of lengths that both must know. So ranks first exchange what they called, 64 bytes each along
+//! trees: what must agree does, or all of them return an error and nothing moves; what each gives is known to all.
+
+use bytemuck::{Pod, Zeroable};
+
+use crate::comm::{CommError, Communicator, Op};
+use crate::exchange::ExchangeError;
+
+/// Which collective.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Operation {
+    Broadcast,
+    AllGather,
+    AllGatherV,
+    Gather,
+    GatherV,
+    Scatter,
+    ScatterV,
+    AllToAll,
+    AllToAllV,
+    SendReceive,
+    AllReduce,
+    Reduce,
+    ReduceScatter,
+    ReduceScatterV,
+    Scan,
+}
+
+/// Names of the operations, by their numbers.
+const NAMES: [&str; 15] = [
+    "broadcast",
+    "all_gather",
+    "all_gather_v",
+    "gather",
+    "gather_v",
+    "scatter",
+    "scatter_v",
+    "all_to_all",
+    "all_to_all_v",
+    "send_receive",
+    "all_reduce",
+    "reduce",
+    "reduce_scatter",
+    "reduce_scatter_v",
+    "scan",
+];
+
+/// Types, by their numbers.
+const TYPES: [&str; 8] = ["f32", "u32", "i32", "u64", "i64", "f64", "vec2<f32>", "vec2<f64>"];
+
+/// In place of what an operation does not have.
+const NONE: u32 = u32::MAX;
+
+/// A call: all that ranks must agree on, and what the rank gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct Call {
+    operation: u32,
+    ty: u32,
+    op: u32,
+    root: u32,
+    fields: u64,
+    /// Elements of a field where ranks must agree on them, or a hash of several numbers.
+    pub agreed: u64,
+    /// Elements of a field that this rank gives.
+    pub own: u64,
+    /// Ranks that this one sends to and receives from.
+    pub peers: [u32; 2],
+    /// Whether what it gives does not fit.
+    fault: u64,
+    reserved: u64,
+}
+
+impl Call {
+    /// A call for so many fields of elements of a type, of which this rank gives `own` per field.
+    pub fn new(operation: Operation, ty: &str, fields: u64, own: u64) -> Call {
+        let ty = TYPES.iter().position(|name| *name == ty).map_or(NONE, |at| at as u32);
+        let peers = [NONE; 2];
+        Call { operation: operation as u32, ty, op: NONE, root: NONE, fields, own, peers, ..Call::zeroed() }
+    }
+
+    /// The same with the number of elements, on which ranks must agree.
+    pub fn equal(self) -> Call {
+        Call { agreed: self.own, ..self }
+    }
+
+    /// The same with another number on which ranks must agree.
+    pub fn agreeing(self, agreed: u64) -> Call {
+        Call { agreed, ..self }
+    }
+
+    pub fn root(self, root: usize) -> Call {
+        Call { root: root as u32, ..self }
+    }
+
+    pub fn reducing(self, op: Op) -> Call {
+        Call { op: op as u32, ..self }
+    }
+
+    pub fn between(self, to: Option<usize>, from: Option<usize>) -> Call {
+        Call { peers: [to, from].map(|peer| peer.map_or(NONE, |rank| rank as u32)), ..self }
+    }
+
+    /// The rank that this one sends to, and that which it receives from.
+    pub fn named_peers(&self) -> [Option<usize>; 2] {
+        self.peers.map(|peer| (peer != NONE).then_some(peer as usize))
+    }
+
+    fn differs(&self, other: &Call) -> bool {
+        let shape = |call: &Call| (call.operation, call.ty, call.op, call.root, call.fields, call.agreed);
+        shape(self) != shape(other)
+    }
+
+    /// Such as `all_reduce of 5 f32 on the device (Sum)`.
+    fn describe(&self) -> String {
+        let name = |names: &[&'static str], at: u32| names.get(at as usize).copied().unwrap_or("?");
+        let mut text = name(&NAMES, self.operation).to_owned();
+        text += &format!(" of {} {} on the device", self.own, name(&TYPES, self.ty));
+        if self.fields != 1 {
+            text += &format!(", {} fields", self.fields);
+        }
+        if let Some(op) = [Op::Sum, Op::Min, Op::Max].into_iter().find(|op| *op as u32 == self.op) {
+            text += &format!(", {op:?}");
+        }
+        if self.root != NONE {
+            text += &format!(", root {}", self.root);
+        }
+        text
+    }
+}
+
+/// Returns the calls of all ranks where they agree; `valid` says whether what this rank gives fits its call.
+///
+/// # Errors
+/// On all ranks: that of `valid` where there is one, elsewhere [`CommError::Mismatch`].
+pub(super) fn agree(
+    comm: &Communicator,
+    own: Call,
+    valid: Result<(), ExchangeError>,
+) -> Result<Vec<Call>, ExchangeError> {
+    let own = Call { fault: u64::from(valid.is_err()), ..own };
+    let all = comm.all_gather(&[own])?;
+    valid?;
+    let Some(other) = all.iter().position(|other| other.fault != 0 || other.differs(&own)) else { return Ok(all) };
+    let other_called = match all[other].fault {
+        0 => format!("called {}", all[other].describe()),
+        _ => format!("could not call {}, as its own error says", all[other].describe()),
+    };
+    Err(CommError::Mismatch { rank: comm.rank(), called: own.describe(), other, other_called }.into())
+}

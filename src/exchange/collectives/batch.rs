@@ -1,0 +1,111 @@
+//! Fields of which each rank has, gives or gets a part, several of them in one array.
+//!
+//! ```text
+//! in arrays    [field 0: part 0, part 1, ..] [field 1: part 0, part 1, ..]
+//! in messages  [part 0: field 0, field 1, ..] [part 1: field 0, field 1, ..]
+//! ```
+
+use crate::exchange::block_copy::{BlockCopies, FieldBlocks};
+use crate::gpu::{Array, DeviceElement, DeviceError, MemoryKind, Recorder};
+use crate::grid::{Block, Transfer};
+
+/// So many fields, in parts by rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Batch {
+    pub fields: u64,
+    /// Elements of a field before each part, and of all.
+    starts: Vec<u64>,
+}
+
+impl Batch {
+    pub fn new(fields: u64, counts: impl IntoIterator<Item = u64>) -> Self {
+        let ends = counts.into_iter().scan(0u64, |end, count| {
+            *end = end.saturating_add(count);
+            Some(*end)
+        });
+        Batch { fields, starts: std::iter::once(0).chain(ends).collect() }
+    }
+
+    /// Elements of a field.
+    pub fn total(&self) -> u64 {
+        self.starts.last().copied().unwrap_or(0)
+    }
+
+    /// Elements of all fields.
+    pub fn len(&self) -> u64 {
+        self.fields.saturating_mul(self.total())
+    }
+
+    /// Elements of a field in a part.
+    pub fn count(&self, part: usize) -> u64 {
+        self.starts[part + 1] - self.starts[part]
+    }
+
+    /// Where a part of all fields lies in messages.
+    pub fn transfer(&self, part: usize) -> Transfer {
+        Transfer { peer: part, start: self.fields * self.starts[part], len: self.fields * self.count(part) }
+    }
+
+    /// Those of all parts.
+    pub fn transfers(&self) -> Vec<Transfer> {
+        self.parts().map(|part| self.transfer(part)).collect()
+    }
+
+    fn parts(&self) -> std::ops::Range<usize> {
+        0..self.starts.len() - 1
+    }
+
+    /// Whether both forms are one.
+    fn is_plain(&self) -> bool {
+        self.fields <= 1 || self.parts().filter(|&part| self.count(part) > 0).count() <= 1
+    }
+
+    /// A part of all fields, in their array and in messages.
+    fn blocks<'a, T: DeviceElement>(
+        &self,
+        part: usize,
+        array: &'a Array<T>,
+        message: &'a Array<T>,
+    ) -> [FieldBlocks<'a, T>; 2] {
+        let (count, total) = (self.count(part), self.total());
+        let block = Block { offset: self.starts[part], extent: [1, 1, count], strides: [total, total, 1] };
+        let packed = FieldBlocks::packed(message, self.fields * self.starts[part], block);
+        [FieldBlocks { array, block, stride: total }, packed]
+    }
+
+    /// The fields as they lie in messages: the array itself where that is the same. Records only.
+    pub fn packed<T: DeviceElement>(
+        &self,
+        recorder: &mut Recorder,
+        copies: &BlockCopies,
+        array: &Array<T>,
+    ) -> Result<Array<T>, DeviceError> {
+        if self.is_plain() {
+            return Ok(array.clone());
+        }
+        let message = recorder.gpu().array_in("collectives::outgoing", array.len(), MemoryKind::Outgoing)?;
+        for part in self.parts() {
+            let [field, packed] = self.blocks(part, array, &message);
+            copies.record(recorder, self.fields, field, packed)?;
+        }
+        Ok(message)
+    }
+
+    /// The fields of a message, as they lie in arrays: the message itself where that is the same. Records only.
+    pub fn unpacked<T: DeviceElement>(
+        &self,
+        recorder: &mut Recorder,
+        copies: &BlockCopies,
+        message: Array<T>,
+    ) -> Result<Array<T>, DeviceError> {
+        if self.is_plain() {
+            return Ok(message);
+        }
+        let array = recorder.gpu().array("collectives::fields", message.len())?;
+        for part in self.parts() {
+            let [field, packed] = self.blocks(part, &array, &message);
+            copies.record(recorder, self.fields, packed, field)?;
+        }
+        Ok(array)
+    }
+}

@@ -1,0 +1,210 @@
+//! Blocks of numbers combined on the device, along a fixed binary tree or one after the other.
+
+use crate::comm::{Op, Reducible};
+use crate::gpu::{Array, DeviceElement, DeviceError, Element, Kernel, KernelSource, RawArray, Recorder};
+
+/// How numbers lie in arrays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NumberForm {
+    /// One word each.
+    Narrow,
+    /// Two words each, the low one first.
+    Wide,
+    /// One `f64` each, on devices that have it.
+    Double,
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// Numbers that are combined on the device: `f32 u32 i32 f64`, which lie in arrays as they are, and `u64 i64`, which lie in arrays of
+/// `u32`, two words each, the low one first.
+pub trait DeviceNumber: Reducible + sealed::Sealed {
+    /// What arrays of them hold.
+    type Element: DeviceElement;
+    /// How they lie there.
+    const FORM: NumberForm;
+    /// Their number among those of a form.
+    const KIND: u32;
+    /// What errors call them.
+    const NAME: &'static str;
+    /// Elements of a number.
+    const WORDS: u64 = (size_of::<Self>() / size_of::<Self::Element>()) as u64;
+}
+
+macro_rules! numbers {
+    ($($number:ident in $element:ident: $form:ident $kind:expr),*) => {$(
+        impl sealed::Sealed for $number {}
+        impl DeviceNumber for $number {
+            type Element = $element;
+            const FORM: NumberForm = NumberForm::$form;
+            const KIND: u32 = $kind;
+            const NAME: &'static str = stringify!($number);
+        }
+    )*};
+}
+
+numbers!(u32 in u32: Narrow 0, i32 in i32: Narrow 1, f32 in f32: Narrow 2);
+numbers!(u64 in u32: Wide 0, i64 in u32: Wide 1, f64 in f64: Double 0);
+
+crate::gpu::kernel_params! {
+    pub(crate) struct CombineParams {
+        /// Numbers of all pairs.
+        count: u32,
+        /// Numbers of a block.
+        block: u32,
+        /// Blocks from the first of a pair to the second.
+        distance: u32,
+        /// The first block of the first pair.
+        first: u32,
+        /// Blocks.
+        ranks: u32,
+        op: u32,
+        kind: u32,
+        reserved: u32,
+    }
+}
+
+const COMBINATION: &str = include_str!("../../../shaders/exchange/combination.wgsl");
+
+/// The kernel that combines pairs of blocks, whose numbers the module `combination` combines.
+pub(crate) fn pairs_kernel(combination: String, form: NumberForm) -> KernelSource {
+    let text = include_str!("../../../shaders/exchange/combine.wgsl");
+    with_form(KernelSource::new("exchange::combine", text), combination, form)
+}
+
+fn scan_kernel(form: NumberForm) -> KernelSource {
+    let text = include_str!("../../../shaders/exchange/scan_blocks.wgsl");
+    with_form(KernelSource::new("exchange::scan_blocks", text), COMBINATION.into(), form)
+}
+
+fn with_form(source: KernelSource, combination: String, form: NumberForm) -> KernelSource {
+    source
+        .params::<CombineParams>()
+        .module("exchange::combination", combination)
+        .element("Word", if form == NumberForm::Double { Element::F64 } else { Element::U32 })
+        .flag("wide", form == NumberForm::Wide)
+        .flag("double", form == NumberForm::Double)
+}
+
+const FORMS: [NumberForm; 3] = [NumberForm::Narrow, NumberForm::Wide, NumberForm::Double];
+
+/// All kernels but those for double precision.
+pub(crate) fn kernels() -> Vec<KernelSource> {
+    let pairs = |form| pairs_kernel(COMBINATION.into(), form);
+    FORMS[..2].iter().flat_map(|&form| [pairs(form), scan_kernel(form)]).collect()
+}
+
+/// What combines blocks of numbers.
+pub(crate) struct Combiner {
+    pairs: [Kernel; 3],
+    scan: [Kernel; 3],
+}
+
+impl Default for Combiner {
+    fn default() -> Self {
+        Combiner {
+            pairs: FORMS.map(|form| Kernel::trusted(pairs_kernel(COMBINATION.into(), form))),
+            scan: FORMS.map(|form| Kernel::trusted(scan_kernel(form))),
+        }
+    }
+}
+
+/// Blocks of numbers of one length, one after the other in an array.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Blocks {
+    /// Numbers of a block.
+    pub block: u64,
+    pub count: u64,
+}
+
+/// Pairs of blocks, of a level of a tree: `first + 2 p distance` and the one `distance` after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pairs {
+    pub first: u64,
+    pub distance: u64,
+    pub count: u64,
+}
+
+impl Combiner {
+    fn params<N: DeviceNumber>(op: Op, blocks: Blocks) -> CombineParams {
+        // Arrays have fewer than 2^32 elements.
+        let (block, ranks) = (blocks.block as u32, blocks.count as u32);
+        CombineParams {
+            count: 0,
+            block,
+            distance: 0,
+            first: 0,
+            ranks,
+            op: op as u32,
+            kind: <N as DeviceNumber>::KIND,
+            reserved: 0,
+        }
+    }
+
+    /// Records the combination of pairs of blocks, in place.
+    pub fn pairs<N: DeviceNumber>(
+        &self,
+        recorder: &mut Recorder,
+        array: &Array<N::Element>,
+        blocks: Blocks,
+        pairs: Pairs,
+        op: Op,
+    ) -> Result<(), DeviceError> {
+        let params = Self::params::<N>(op, blocks);
+        record_pairs(recorder, &self.pairs[N::FORM as usize], &raw::<N>(array), params, pairs)
+    }
+
+    /// Records the reduction of all blocks to the first, along the tree of [`Communicator::all_reduce`]: blocks 0 and 1, 2 and 3, then pairs
+    /// of pairs. The others hold what came between. Cost: each number is read twice and written once.
+    ///
+    /// [`Communicator::all_reduce`]: crate::comm::Communicator::all_reduce
+    pub fn reduce<N: DeviceNumber>(
+        &self,
+        recorder: &mut Recorder,
+        array: &Array<N::Element>,
+        blocks: Blocks,
+        op: Op,
+    ) -> Result<(), DeviceError> {
+        let mut distance = 1;
+        while distance < blocks.count {
+            let pairs = Pairs { first: 0, distance, count: (blocks.count - distance).div_ceil(2 * distance) };
+            self.pairs::<N>(recorder, array, blocks, pairs, op)?;
+            distance *= 2;
+        }
+        Ok(())
+    }
+
+    /// Records the replacement of each block by its combination with all before it, one after the other. Cost: each number is read and
+    /// written once.
+    pub fn scan<N: DeviceNumber>(
+        &self,
+        recorder: &mut Recorder,
+        array: &Array<N::Element>,
+        blocks: Blocks,
+        op: Op,
+    ) -> Result<(), DeviceError> {
+        let kernel = &self.scan[N::FORM as usize];
+        recorder.each(kernel, &[&raw::<N>(array)], &Self::params::<N>(op, blocks), blocks.block)
+    }
+}
+
+/// The array as kernels bind it.
+fn raw<N: DeviceNumber>(array: &Array<N::Element>) -> RawArray {
+    if N::FORM == NumberForm::Double { array.raw().clone() } else { array.raw().seen_as(Element::U32) }
+}
+
+/// Records a kernel of [`pairs_kernel`] over pairs of blocks.
+fn record_pairs(
+    recorder: &mut Recorder,
+    kernel: &Kernel,
+    blocks: &RawArray,
+    params: CombineParams,
+    pairs: Pairs,
+) -> Result<(), DeviceError> {
+    // Arrays have fewer than 2^32 elements.
+    let [first, distance] = [pairs.first, pairs.distance].map(|n| n as u32);
+    let count = pairs.count * u64::from(params.block);
+    recorder.each(kernel, &[blocks], &CombineParams { count: count as u32, first, distance, ..params }, count)
+}

@@ -1,0 +1,168 @@
+//! Collectives on device arrays: what ranks hold on their devices, moved and joined through the host.
+//!
+//! [`Collectives`] has all of them, for arrays of any length, in flight or waited for:
+//!
+//! | call | a rank gives | and gets |
+//! |---|---|---|
+//! | [`broadcast`](Collectives::broadcast) | the root an array | a copy |
+//! | [`all_gather`](Collectives::all_gather), [`all_gather_v`](Collectives::all_gather_v) | its part | all parts |
+//! | [`gather`](Collectives::gather), [`gather_v`](Collectives::gather_v) | its part | the root all parts, others nothing |
+//! | [`scatter`](Collectives::scatter), [`scatter_v`](Collectives::scatter_v) | the root all parts | its part |
+//! | [`all_to_all`](Collectives::all_to_all), [`all_to_all_v`](Collectives::all_to_all_v) | a part for each rank | the parts for it |
+//! | [`send_receive`](Collectives::send_receive) | an array to one rank, or none | that of another, or none |
+//! | [`all_reduce`](Collectives::all_reduce), [`reduce`](Collectives::reduce) | numbers | their reduction over ranks; of `reduce` the root only |
+//! | [`reduce_scatter`](Collectives::reduce_scatter), [`reduce_scatter_v`](Collectives::reduce_scatter_v) | numbers | its part of their reduction |
+//! | [`scan`](Collectives::scan) | numbers | their reduction over the ranks up to this one |
+//!
+//! The functions of this module do the same with short data in arrays that exist; within those of [`Collectives`] short data take their way.
+
+mod agreement;
+mod batch;
+mod combine;
+mod moves;
+mod pending;
+mod reductions;
+
+use std::fmt;
+use std::sync::Arc;
+
+pub use super::short_collectives::{all_gather, all_reduce, all_reduce_wide, broadcast};
+use agreement::{Call, agree};
+pub(crate) use combine::{Combiner, kernels};
+pub use combine::{DeviceNumber, NumberForm};
+pub use moves::DeviceParts;
+pub use pending::PendingCollective;
+
+use super::block_copy::BlockCopies;
+use crate::comm::Communicator;
+use crate::exchange::{Exchange, ExchangeError, PendingExchange};
+use crate::gpu::{Array, DeviceElement, DeviceError, Element, LONGEST, Recorder};
+use crate::grid::{Cost, Transfers};
+
+/// Bytes of all ranks' data up to which they travel along trees of the host.
+const SHORT: u64 = 1 << 14;
+
+/// Collectives on device arrays, over the ranks of an [`Exchange`].
+///
+/// - All ranks call them in the same order. Each begins with an agreement on what is called, along trees, so that calls that do not fit each
+///   other end with [`CommError::Mismatch`](crate::comm::CommError::Mismatch) on all ranks, in every build; it waits for other ranks to
+///   come, not for data or the device.
+/// - Each returns a [`PendingCollective`], to be finished at once or later; the result is a new array. Data above 16 KiB travel in the chunks of the
+///   exchange, straight to the ranks that need them; shorter ones of `broadcast`, `all_gather` and `all_reduce` travel along trees of the host, before the call
+///   returns.
+/// - Counts are `u64` and messages are cut, so that there is no limit of 2^31 bytes; arrays have [`LONGEST`] elements at most.
+/// - Where several fields lie in an array one after the other (`fields`), each is gathered, scattered and so on by itself.
+/// - Submits what was recorded before, where data leave the rank.
+///
+/// ```
+/// use meshloom::comm::Op;
+/// use meshloom::exchange::{Context, ExchangeError, collectives::Collectives};
+/// use meshloom::gpu::{Gpu, Options};
+///
+/// let sums = meshloom::comm::run_threads(3, |comm| {
+///     let mut context = Context::new(comm.clone(), Gpu::open(&Options::from_env()?, 0)?)?;
+///     let mut collectives = Collectives::new(context.exchange.clone());
+///     let own = context.gpu.array::<f32>("own", 5)?;
+///     context.recorder.upload(&own, 0, &[comm.rank() as f32 + 1.0; 5])?;
+///     let pending = collectives.all_reduce::<f32>(&mut context.recorder, &own, Op::Sum)?;
+///     // Here other work could be recorded.
+///     let sum = pending.finish(&mut context.recorder)?;
+///     Ok::<_, ExchangeError>(context.recorder.download(&sum, 4, 1)?[0])
+/// })?;
+/// assert_eq!(sums, [6.0; 3]);
+/// # Ok::<(), meshloom::comm::RunError<ExchangeError>>(())
+/// ```
+pub struct Collectives {
+    exchange: Exchange,
+    copies: Arc<BlockCopies>,
+    combiner: Arc<Combiner>,
+}
+
+impl fmt::Debug for Collectives {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Collectives").field("exchange", &self.exchange).finish_non_exhaustive()
+    }
+}
+
+impl Collectives {
+    /// Collectives whose data travel by `exchange`: over its ranks, in its chunks. Exchanges that are in flight together are started by one
+    /// `Exchange` or its clones.
+    pub fn new(exchange: Exchange) -> Self {
+        Collectives { exchange, copies: Arc::default(), combiner: Arc::default() }
+    }
+
+    /// The ranks.
+    pub fn comm(&self) -> &Communicator {
+        self.exchange.comm()
+    }
+
+    /// What the exchanges of all collectives so far have cost this rank; what travelled along trees does not count.
+    pub fn cost(&self) -> Cost {
+        self.exchange.cost()
+    }
+
+    /// The exchange that follows when the first is done, as all ranks take their tags now; its cost counts already.
+    fn later<T: DeviceElement>(&mut self, transfers: Transfers) -> LaterExchange {
+        self.exchange.count(&transfers, T::ELEMENT.bytes());
+        LaterExchange { tag: self.exchange.next_tag(), transfers, exchange: self.exchange.clone() }
+    }
+
+    /// The calls of all ranks, where they agree and what each gives is sound: `array` is on the device of `recorder` and at rest, and has
+    /// whole fields. `valid` is what else must hold.
+    fn agree<T: DeviceElement>(
+        &self,
+        recorder: &Recorder,
+        call: Call,
+        array: Option<&Array<T>>,
+        valid: Result<(), ExchangeError>,
+    ) -> Result<Vec<Call>, ExchangeError> {
+        let sound = || {
+            valid?;
+            recorder.gpu().check()?;
+            if let Some(array) = array {
+                array.raw().on(recorder.gpu(), "Collectives")?;
+                array.raw().at_rest("Collectives")?;
+            }
+            if matches!(T::ELEMENT, Element::F64 | Element::Complex64) && !recorder.gpu().capabilities().f64 {
+                return Err(misuse(format!("`{}` has no double precision", recorder.gpu().info().name)));
+            }
+            Ok(())
+        };
+        agree(self.comm(), call, sound())
+    }
+}
+
+/// An exchange that follows another.
+struct LaterExchange {
+    tag: u32,
+    transfers: Transfers,
+    exchange: Exchange,
+}
+
+impl LaterExchange {
+    fn start<T: DeviceElement>(
+        mut self,
+        recorder: &mut Recorder,
+        outgoing: &Array<T>,
+        incoming: &Array<T>,
+    ) -> Result<PendingExchange, ExchangeError> {
+        self.exchange.start_as(self.tag, recorder, &self.transfers, outgoing, incoming)
+    }
+}
+
+/// An array as long as any may be; one that is longer is refused on all ranks.
+fn allowed(label: &str, len: u64) -> Result<u64, DeviceError> {
+    if len > LONGEST { Err(DeviceError::TooLong { label: label.into(), len }) } else { Ok(len) }
+}
+
+/// Elements of each of `fields` fields of `len` elements in all.
+fn per_field(len: u64, fields: u64) -> Result<u64, ExchangeError> {
+    match len.checked_div(fields) {
+        Some(count) if count * fields == len => Ok(count),
+        _ => Err(misuse(format!("{len} elements are no {fields} fields"))),
+    }
+}
+
+fn misuse(why: String) -> ExchangeError {
+    DeviceError::Misuse { what: "Collectives".into(), why }.into()
+}

@@ -1,0 +1,233 @@
+//! Collectives that combine numbers of all ranks.
+//!
+//! ```text
+//! each rank's numbers -> a part for each rank -> combined there, in the order of ranks -> to all, to the root, or kept
+//! ```
+//!
+//! Of n numbers a rank sends and receives n, once there and once back, on any number of ranks; it needs memory for n more.
+
+use super::agreement::{Call, Operation};
+use super::batch::Batch;
+use super::combine::{Blocks, DeviceNumber};
+use super::moves::both;
+use super::pending::{PendingCollective, Stage};
+use super::{Collectives, SHORT, misuse, per_field};
+use crate::comm::Op;
+use crate::exchange::{ExchangeError, PendingExchange};
+use crate::gpu::{Array, DeviceElement, MemoryKind, Recorder};
+use crate::grid::{Transfer, Transfers, split};
+use crate::hash::{START, fnv1a};
+
+type Pending<O> = Result<PendingCollective<O>, ExchangeError>;
+
+/// Parts of all ranks' numbers that have come to this rank, or are on their way.
+struct Gathered<N: DeviceNumber> {
+    pending: PendingExchange,
+    /// A block from each rank.
+    array: Array<N::Element>,
+    blocks: Blocks,
+}
+
+impl Collectives {
+    /// The reduction of all ranks' numbers, on every rank. The arrays have one length.
+    ///
+    /// Floats are combined along a fixed tree over the ranks, that of [`Communicator::all_reduce`](crate::comm::Communicator::all_reduce): the bits
+    /// depend on the number of ranks, and on nothing else.
+    ///
+    /// # Errors
+    /// [`CommError`](crate::comm::CommError); [`DeviceError`](crate::gpu::DeviceError) for arrays that do not fit.
+    pub fn all_reduce<N: DeviceNumber>(
+        &mut self,
+        recorder: &mut Recorder,
+        array: &Array<N::Element>,
+        op: Op,
+    ) -> Pending<Array<N::Element>> {
+        let call = self.agree_on::<N>(recorder, Operation::AllReduce, array, op, None)?;
+        if array.len() * N::Element::ELEMENT.bytes() <= SHORT {
+            return self.all_reduce_short::<N>(recorder, array, op);
+        }
+        let (me, parts) = (self.comm().rank(), self.even_parts::<N>(call.own));
+        let Gathered { pending, array: own, blocks } = self.gather_parts::<N>(recorder, array, &parts)?;
+        let len = parts.count(me);
+        let send = (0..blocks.count as usize).map(|peer| Transfer { peer, start: 0, len }).collect();
+        let later = self.later::<N::Element>(Transfers { send, receive: parts.transfers() });
+        let combiner = self.combiner.clone();
+        Ok(PendingCollective::new(Stage::moving(pending, move |recorder| {
+            combiner.reduce::<N>(recorder, &own, blocks, op)?;
+            let whole = recorder.gpu().array_in("collectives::reduced", parts.len(), MemoryKind::Incoming)?;
+            let pending = later.start(recorder, &own, &whole)?;
+            Ok(Stage::moving(pending, |_| Ok(Stage::Done(whole))))
+        })))
+    }
+
+    /// The reduction of all ranks' numbers, as [`all_reduce`](Self::all_reduce) gives it, on `root`; the others get nothing.
+    ///
+    /// # Errors
+    /// As [`all_reduce`](Self::all_reduce).
+    pub fn reduce<N: DeviceNumber>(
+        &mut self,
+        recorder: &mut Recorder,
+        root: usize,
+        array: &Array<N::Element>,
+        op: Op,
+    ) -> Pending<Option<Array<N::Element>>> {
+        let call = self.agree_on::<N>(recorder, Operation::Reduce, array, op, Some(root))?;
+        let (me, parts) = (self.comm().rank(), self.even_parts::<N>(call.own));
+        let Gathered { pending, array: own, blocks } = self.gather_parts::<N>(recorder, array, &parts)?;
+        let (len, receive) = if me == root { (parts.len(), parts.transfers()) } else { (0, Vec::new()) };
+        let send = vec![Transfer { peer: root, start: 0, len: parts.count(me) }];
+        let later = self.later::<N::Element>(Transfers { send, receive });
+        let combiner = self.combiner.clone();
+        Ok(PendingCollective::new(Stage::moving(pending, move |recorder| {
+            combiner.reduce::<N>(recorder, &own, blocks, op)?;
+            let whole = recorder.gpu().array_in("collectives::reduced", len, MemoryKind::Incoming)?;
+            let pending = later.start(recorder, &own, &whole)?;
+            Ok(Stage::moving(pending, move |_| Ok(Stage::Done((me == root).then_some(whole)))))
+        })))
+    }
+
+    /// This rank's one of the equal parts that each field of the reduction of all ranks' numbers is cut into. Arrays have one length.
+    ///
+    /// # Errors
+    /// As [`all_reduce`](Self::all_reduce).
+    pub fn reduce_scatter<N: DeviceNumber>(
+        &mut self,
+        recorder: &mut Recorder,
+        array: &Array<N::Element>,
+        op: Op,
+        fields: u64,
+    ) -> Pending<Array<N::Element>> {
+        let size = self.comm().size();
+        let (each, valid) = both(per_field(array.len(), fields.saturating_mul(N::WORDS * size as u64)), Ok(()));
+        let call = Call::new(Operation::ReduceScatter, N::NAME, fields, each).equal().reducing(op);
+        self.agree(recorder, call, Some(array), valid)?;
+        self.reduce_parts::<N>(recorder, array, op, Batch::new(fields, vec![each * N::WORDS; size]))
+    }
+
+    /// This rank's part, of `counts[rank]` numbers, of each field of the reduction of all ranks' numbers. The counts are the same on all ranks.
+    ///
+    /// # Errors
+    /// As [`all_reduce`](Self::all_reduce).
+    pub fn reduce_scatter_v<N: DeviceNumber>(
+        &mut self,
+        recorder: &mut Recorder,
+        array: &Array<N::Element>,
+        counts: &[u64],
+        op: Op,
+        fields: u64,
+    ) -> Pending<Array<N::Element>> {
+        let words: Vec<u64> = counts.iter().map(|count| count.saturating_mul(N::WORDS)).collect();
+        let valid = self.valid_counts(array.len(), &words, fields);
+        let call = Call::new(Operation::ReduceScatterV, N::NAME, fields, array.len() / fields.max(1) / N::WORDS);
+        let call = call.agreeing(fnv1a(START, bytemuck::cast_slice(counts))).reducing(op);
+        self.agree(recorder, call, Some(array), valid)?;
+        self.reduce_parts::<N>(recorder, array, op, Batch::new(fields, words))
+    }
+
+    /// The reduction of the numbers of the ranks up to and including this one, one after the other. The arrays have one length.
+    ///
+    /// # Errors
+    /// As [`all_reduce`](Self::all_reduce).
+    pub fn scan<N: DeviceNumber>(
+        &mut self,
+        recorder: &mut Recorder,
+        array: &Array<N::Element>,
+        op: Op,
+    ) -> Pending<Array<N::Element>> {
+        let call = self.agree_on::<N>(recorder, Operation::Scan, array, op, None)?;
+        let (me, parts) = (self.comm().rank(), self.even_parts::<N>(call.own));
+        let Gathered { pending, array: own, blocks } = self.gather_parts::<N>(recorder, array, &parts)?;
+        let later = self.later::<N::Element>(Transfers { send: own_parts(&parts, me), receive: parts.transfers() });
+        let combiner = self.combiner.clone();
+        Ok(PendingCollective::new(Stage::moving(pending, move |recorder| {
+            combiner.scan::<N>(recorder, &own, blocks, op)?;
+            let whole = recorder.gpu().array_in("collectives::scanned", parts.len(), MemoryKind::Incoming)?;
+            let pending = later.start(recorder, &own, &whole)?;
+            Ok(Stage::moving(pending, |_| Ok(Stage::Done(whole))))
+        })))
+    }
+
+    /// Short numbers along the trees of the host.
+    fn all_reduce_short<N: DeviceNumber>(
+        &mut self,
+        recorder: &mut Recorder,
+        array: &Array<N::Element>,
+        op: Op,
+    ) -> Pending<Array<N::Element>> {
+        let reduced = recorder.gpu().array("collectives::reduced", array.len())?;
+        let mut numbers = vec![N::zeroed(); (array.len() / N::WORDS) as usize];
+        recorder.download_into(array, 0, bytemuck::cast_slice_mut(&mut numbers))?;
+        self.comm().all_reduce(&mut numbers, op)?;
+        recorder.upload(&reduced, 0, bytemuck::cast_slice(&numbers))?;
+        Ok(PendingCollective::done(reduced))
+    }
+
+    /// Reduces parts and keeps this rank's.
+    fn reduce_parts<N: DeviceNumber>(
+        &mut self,
+        recorder: &mut Recorder,
+        array: &Array<N::Element>,
+        op: Op,
+        parts: Batch,
+    ) -> Pending<Array<N::Element>> {
+        let message = parts.packed(recorder, &self.copies, array)?;
+        let Gathered { pending, array: own, blocks } = self.gather_parts::<N>(recorder, &message, &parts)?;
+        let (combiner, len) = (self.combiner.clone(), parts.transfer(self.comm().rank()).len);
+        Ok(PendingCollective::new(Stage::moving(pending, move |recorder| {
+            combiner.reduce::<N>(recorder, &own, blocks, op)?;
+            let reduced = recorder.gpu().array("collectives::reduced", len)?;
+            recorder.copy(&own, 0, &reduced, 0, len)?;
+            Ok(Stage::Done(reduced))
+        })))
+    }
+
+    /// Begins to bring this rank's part of the numbers of each rank, which lie as in messages.
+    fn gather_parts<N: DeviceNumber>(
+        &mut self,
+        recorder: &mut Recorder,
+        message: &Array<N::Element>,
+        parts: &Batch,
+    ) -> Result<Gathered<N>, ExchangeError> {
+        let (me, count) = (self.comm().rank(), self.comm().size() as u64);
+        let block = parts.transfer(me).len;
+        let array = recorder.gpu().array_in("collectives::blocks", block * count, MemoryKind::Incoming)?;
+        let transfers = Transfers { send: parts.transfers(), receive: own_parts(parts, me) };
+        let pending = self.exchange.start(recorder, &transfers, message, &array)?;
+        Ok(Gathered { pending, array, blocks: Blocks { block: block / N::WORDS, count } })
+    }
+
+    /// Parts of so many numbers that differ by one at most.
+    fn even_parts<N: DeviceNumber>(&self, numbers: u64) -> Batch {
+        let size = self.comm().size() as u64;
+        let count = |rank| {
+            let range = split(numbers, size, rank);
+            (range.end - range.start) * N::WORDS
+        };
+        Batch::new(1, (0..size).map(count))
+    }
+
+    /// This rank's call, where all agree on it.
+    fn agree_on<N: DeviceNumber>(
+        &self,
+        recorder: &Recorder,
+        operation: Operation,
+        array: &Array<N::Element>,
+        op: Op,
+        root: Option<usize>,
+    ) -> Result<Call, ExchangeError> {
+        let valid = match array.len().is_multiple_of(N::WORDS) {
+            true => root.map_or(Ok(()), |root| self.valid_rank("the root of reduce", root)),
+            false => Err(misuse(format!("{} words are no whole number of {}", array.len(), N::NAME))),
+        };
+        let call = Call::new(operation, N::NAME, 1, array.len() / N::WORDS).equal().reducing(op);
+        let call = root.map_or(call, |root| call.root(root));
+        self.agree(recorder, call, Some(array), valid)?;
+        Ok(call)
+    }
+}
+
+/// A block for each rank, each as long as this rank's part.
+fn own_parts(parts: &Batch, me: usize) -> Vec<Transfer> {
+    let len = parts.transfer(me).len;
+    parts.transfers().iter().map(|part| Transfer { peer: part.peer, start: part.peer as u64 * len, len }).collect()
+}

@@ -1,0 +1,145 @@
+//! What a run will take, before there is a device: memory, bytes and time. Pure.
+
+use crate::cosmology::{LptOrder, StepOp};
+use crate::fft::{DirectionForecast, Forecast, Route, Spec, Speeds, TransformTuning, Values};
+use crate::gpu::Profile;
+use crate::grid::{Cost, Grid, extent, volume};
+
+use super::traffic::Traffic;
+use super::{Config, SimulationError};
+
+/// What a run will take of the rank that has most to do.
+///
+/// Bytes of device memory that are moved are counted from the schedule and the plans of transforms; those between ranks from the plans and
+/// from ghost cells that reach 10 Mpc/h. Seconds follow from the given speeds, without overlap, reading or writing files, or groups.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct RunForecast {
+    /// The process grid.
+    pub grid: Grid,
+    /// Steps of the schedule, those that snapshots add included.
+    pub steps: usize,
+    /// Bytes of device memory for displacements and momenta.
+    pub particle_memory: u64,
+    /// Bytes of device memory for the initial conditions beside them, while these are made.
+    pub start_memory: u64,
+    /// Bytes of device memory for the force mesh beside them, while there are steps.
+    pub mesh_memory: u64,
+    /// Bytes of device memory that are read and written by the start and by all steps.
+    pub device: [u64; 2],
+    /// What the start and all steps send and receive.
+    pub exchange: [Cost; 2],
+    /// Seconds of the start and of all steps.
+    pub seconds: [f64; 2],
+}
+
+impl RunForecast {
+    /// The most bytes of device memory at one time.
+    pub fn memory(&self) -> u64 {
+        self.particle_memory + self.start_memory.max(self.mesh_memory)
+    }
+}
+
+/// Bytes of a message at most.
+const CHUNK: u64 = 2 << 20;
+
+/// Work of several transforms or exchanges.
+#[derive(Default)]
+struct Work {
+    device: u64,
+    cost: Cost,
+}
+
+impl Work {
+    fn add(&mut self, times: u64, direction: &DirectionForecast) {
+        self.device += times * direction.device();
+        (0..times).for_each(|_| self.cost += direction.cost());
+    }
+
+    fn seconds(&self, speeds: &Speeds) -> f64 {
+        let Cost { sent, received, messages, .. } = self.cost;
+        let wire = messages as f64 * speeds.latency + sent.max(received) as f64 / speeds.link;
+        self.device as f64 / speeds.memory + (sent + received) as f64 / speeds.copy + wire
+    }
+}
+
+impl Config {
+    /// What this run will take on `ranks` ranks of a machine with these `speeds`.
+    ///
+    /// # Errors
+    /// [`SimulationError`] of parameters out of range and of grids that do not fit so many ranks.
+    pub fn forecast(&self, ranks: usize, speeds: &Speeds) -> Result<RunForecast, SimulationError> {
+        self.validate()?;
+        let grid = self.grid(ranks)?;
+        let ops = self.schedule()?;
+        let ghosts = self.typical_ghosts();
+        let memory = self.memory(grid, ghosts);
+        let tuning = TransformTuning::profile(Profile::Gpu);
+        let transform = |side: u64| Forecast::new(&Spec::new(Values::Real, [side; 3]), grid, 0, &tuning, speeds, CHUNK);
+        let (lattice, mesh) = (transform(self.particles)?, transform(self.mesh)?);
+        let mut start = Work::default();
+        let (forward, inverse) = match self.lpt {
+            LptOrder::First => (1, 3),
+            LptOrder::Second => (2, 12),
+        };
+        start.add(forward, &lattice.forward);
+        start.add(inverse, &lattice.inverse);
+
+        let apart = mesh.forward.device() + 3 * mesh.inverse.device();
+        let filter = mesh.plan.filter(3, tuning.usual_limits(), tuning.pieces)?.as_ref().map_or(apart, Route::traffic);
+        let [particles, cells] = [self.sites(), self.cells()].map(|shape| volume(&grid.part(shape, 0)));
+        let mut steps = Work { device: Traffic { particles, cells, filter }.schedule(&ops), cost: Cost::default() };
+        for _ in ops.iter().filter(|op| matches!(op, StepOp::Force)) {
+            steps.cost += mesh.forward.cost();
+            (0..3).for_each(|_| steps.cost += mesh.inverse.cost());
+            steps.cost += self.ghost_cost(grid, ghosts);
+        }
+        Ok(RunForecast {
+            grid,
+            steps: ops.iter().filter(|op| matches!(op, StepOp::Reached { .. })).count() - 1,
+            particle_memory: memory.particles,
+            start_memory: memory.start,
+            mesh_memory: memory.mesh,
+            device: [start.device, steps.device],
+            exchange: [start.cost, steps.cost],
+            seconds: [start.seconds(speeds), steps.seconds(speeds)],
+        })
+    }
+    /// What the largest rank sends and receives for one force: 8 bytes of density and 12 of forces for each ghost cell.
+    fn ghost_cost(&self, grid: Grid, ghosts: u64) -> Cost {
+        let mut cost = Cost::default();
+        let part = extent(&grid.part(self.cells(), 0));
+        for axis in [0, 1].into_iter().filter(|&axis| grid.parts()[axis] > 1) {
+            // The second axis takes the ghost cells of the first along.
+            let across = if axis == 1 && grid.parts()[0] > 1 { part[0] + 2 * ghosts } else { part[1 - axis] };
+            let bytes = 2 * ghosts * across * part[2] * (8 + 12);
+            cost += Cost { sent: bytes, received: bytes, messages: 4 };
+        }
+        cost
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cosmology::Scheme;
+
+    #[test]
+    fn more_ranks_take_less_each_and_steps_cost_alike() {
+        let config = Config { particles: 256, mesh: 512, box_size: 512.0, ..Config::default() };
+        let of = |ranks: usize, steps: usize| {
+            Config { steps, ..config.clone() }.forecast(ranks, &Speeds::default()).unwrap()
+        };
+        let (one, eight) = (of(1, 10), of(8, 10));
+        assert_eq!(one.particle_memory, 6 * 4 * 256u64.pow(3));
+        assert_eq!(one.exchange, [Cost::default(); 2]);
+        // Of cells and particles an eighth; ghost cells of 10 on each side of 64 planes are beside.
+        assert_eq!(eight.particle_memory, one.particle_memory / 8);
+        assert!(eight.memory() < one.memory() / 5 && eight.exchange[1].sent > 0);
+        assert!((eight.device[1] as f64 / one.device[1] as f64 - 0.125).abs() < 0.01);
+        assert_eq!(of(1, 11).device[1] - one.device[1], of(1, 12).device[1] - of(1, 11).device[1]);
+        let split = Config { scheme: Scheme::BullFrog, snapshots: vec![0.5], ..config };
+        assert_eq!(split.forecast(1, &Speeds::default()).unwrap().steps, 11);
+        assert!(Config { grid: Some([2, 2]), ..split }.forecast(3, &Speeds::default()).is_err());
+    }
+}
