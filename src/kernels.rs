@@ -13,5 +13,6 @@ pub fn kernels() -> Vec<KernelSource> {
     all.extend(crate::fft::kernels());
     all.extend(crate::points::kernels());
     all.extend(crate::operators::kernels());
+    all.extend(crate::map::kernels());
     all
 }

@@ -16,7 +16,7 @@ const LIBRARY: &[&[&str]] = &[
     &["launch", "fft"],
     &["mesh", "points"],
     &["operators"],
-    &["pm"],
+    &["pm", "map"],
     &["inference"],
     &["error", "kernels"],
 ];
@@ -55,6 +55,7 @@ const WITHOUT_RINGS: &[(&str, &[&str])] = &[
             "io/cleanup",
             "io/hdf5",
             "io/plot",
+            "map",
             "mesh",
             "operators",
             "operators/pointwise",
