@@ -16,6 +16,7 @@ use crate::points::ParticleError;
 use crate::points::fof::FofError;
 use crate::points::neighbors::NeighborError;
 use crate::points::sort::SortError;
+use crate::shallow_water::ShallowWaterError;
 
 /// An error of any layer. Messages say what happened and what to do about it.
 #[derive(Debug, thiserror::Error)]
@@ -60,6 +61,9 @@ pub enum Error {
     /// Points and their attributes.
     #[error(transparent)]
     Particles(ParticleError),
+    /// The shallow-water model.
+    #[error(transparent)]
+    ShallowWater(ShallowWaterError),
     /// A simulation.
     #[error(transparent)]
     Simulation(SimulationError),
@@ -193,6 +197,18 @@ impl From<SimulationError> for Error {
             SimulationError::Layout(error) => error.into(),
             SimulationError::Mesh(error) => error.into(),
             error => Error::Simulation(error),
+        }
+    }
+}
+
+impl From<ShallowWaterError> for Error {
+    fn from(error: ShallowWaterError) -> Self {
+        match error {
+            ShallowWaterError::Comm(error) => error.into(),
+            ShallowWaterError::Device(error) => error.into(),
+            ShallowWaterError::Io(error) => error.into(),
+            ShallowWaterError::Layout(error) => error.into(),
+            error => Error::ShallowWater(error),
         }
     }
 }

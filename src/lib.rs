@@ -38,6 +38,7 @@
 //! | [`inference`] | what data say about the latent values of a model, and how sure that is |
 //! | [`pm`] | a cosmological particle-mesh run |
 //! | [`map`](mod@map) | functions of many items over ranks and chunks, in order or reduced to the same bits; Jacobians |
+//! | [`shallow_water`] | the shallow-water equations in a channel |
 //! | [`operators`] | functions of fields with their derivatives; pointwise functions in WGSL, transforms, filters, sums |
 //! | [`mesh`] | paint, readout, power spectra |
 //! | [`points`] | clouds of points in periodic or open boxes: curves, [`sort`](points::sort) over all ranks, [`tree`](points::tree)s, [`ghosts`](points::ghosts), [`neighbors`](points::neighbors), friends-of-friends groups ([`fof`](points::fof)) |
@@ -80,6 +81,7 @@ pub mod operators;
 pub mod pm;
 pub mod points;
 mod printable;
+pub mod shallow_water;
 
 #[doc(hidden)]
 pub use bytemuck;

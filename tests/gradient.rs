@@ -152,8 +152,8 @@ fn the_gradient_has_the_same_bits_everywhere() {
         let config = Config { grid, ..config.clone() };
         assert!(evaluate(ranks, &config, every, &noise, third_bin) == first, "{ranks} ranks, {grid:?}");
     }
-    // Of the force mesh, 393 KiB, a window holds a third of a component.
-    let small = Options { window_bytes: Some(48 << 10), ..Options::from_env().unwrap() };
+    // Of the force mesh, 384 KiB, a window holds a quarter of a component.
+    let small = Options { window_bytes: Some(32 << 10), ..Options::from_env().unwrap() };
     for ranks in [1, 2] {
         assert!(evaluate_with(&small, ranks, &config, 2, (&noise, third_bin)) == first, "{ranks} ranks, small windows");
     }
@@ -325,7 +325,7 @@ fn what_has_no_gradient_is_an_error() {
         // The noise has a finite cotangent, the amplitude does not: A_s is some 1e-9, and products are f32.
         let steep = gradient.evaluate(&mut context, Noise::Seed, |observer, context| {
             let count = observer.cotangents().positions().len() as usize;
-            let steep: Vec<f32> = (0..count).map(|i| 1e28 * (i % 7) as f32).collect();
+            let steep: Vec<f32> = (0..count).map(|i| 1e31 * (i % 7) as f32).collect();
             context.recorder.upload(observer.cotangents().positions(), 0, &steep)?;
             Ok::<_, SimulationError>(0.0)
         });

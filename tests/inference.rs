@@ -8,7 +8,8 @@ use meshloom::comm::{Communicator, run_threads};
 use meshloom::inference::{
     CgOptions, CgStop, Draw, Excitation, Excitations, Excited, Expansion, Fit, FitEnd, Host, InferenceError,
     IterationOptions, Kl, LogLikelihood, NewtonOptions, NewtonStop, NormOrder, Objective, ObjectiveAt, OptimizeKl,
-    Progress, SampleGroups, Samples, Sampling, VectorSpace, conjugate_gradient, newton_cg, wiener_filter,
+    Progress, SampleGroups, Samples, Sampling, VectorSpace, conjugate_gradient, evidence_bound, newton_cg,
+    wiener_filter,
 };
 use serde_json::Value;
 use std::ops::ControlFlow;
@@ -431,6 +432,55 @@ fn a_wiener_filter_has_the_analytic_mean_and_samples() {
         let minimum = newton_cg(&mut host, &kl, start, &NewtonOptions::default(), &mut |_| {}).unwrap();
         assert!(apart(&minimum.x, &found.position) < 1e-4);
     }
+}
+
+/// `ln det` of a symmetric positive matrix, and `b.A^-1 b`.
+fn determinant_and_form(mut a: Vec<Vec<f64>>, mut b: Vec<f64>) -> [f64; 2] {
+    let (mut log, mut form) = (0.0, 0.0);
+    for k in 0..b.len() {
+        log += a[k][k].ln();
+        form += b[k] * b[k] / a[k][k];
+        for i in k + 1..b.len() {
+            let factor = a[i][k] / a[k][k];
+            b[i] -= factor * b[k];
+            for j in k..b.len() {
+                a[i][j] -= factor * a[k][j];
+            }
+        }
+    }
+    [log, form]
+}
+
+#[test]
+fn the_evidence_of_a_linear_problem_is_known() {
+    let (problem, golden) = wiener_problem();
+    let (mut host, groups) = (Host::default(), SampleGroups::one(&Communicator::solo()));
+    let rules = CgOptions { maxiter: Some(1000), ..CgOptions::resnorm(1e-11) };
+    let start = vec![0.0; 64];
+    // Data have the covariance R R^T + noise; the energy leaves out the noise's own determinant and powers of 2 pi.
+    let variance = golden["noise_variance"].as_f64().unwrap();
+    let rows: Vec<Vec<f64>> = {
+        let columns = (0..64).map(|i| problem.value(&(0..64).map(|j| f64::from(u8::from(i == j))).collect::<Vec<_>>()));
+        let columns: Vec<Vec<f64>> = columns.collect();
+        (0..35).map(|cell| columns.iter().map(|column| column[cell] / variance.sqrt()).collect()).collect()
+    };
+    let one = |i: usize, j: usize| dot(&rows[i], &rows[j]) + f64::from(u8::from(i == j));
+    let covariance = (0..35).map(|i| (0..35).map(|j| one(i, j)).collect()).collect();
+    let data = problem.data.iter().map(|d| d / variance.sqrt()).collect();
+    let [log, form] = determinant_and_form(covariance, data);
+
+    let excitations = Excitations::Seed(3);
+    let samples = wiener_filter(&mut host, &problem, &groups, &start, (200, &excitations), &rules).unwrap();
+    let found = evidence_bound(&mut host, &problem, &groups, &samples, 64, 1e-9).unwrap();
+    assert!((found.log_determinant - log).abs() < 1e-6, "{found:?} {log}");
+    // The mean of H is known to its standard error; at the mean it is H + n / 2 exactly.
+    assert!((found.value + (form + log) / 2.0).abs() < 4.0 * found.error, "{found:?}, {}", -(form + log) / 2.0);
+    let place = Samples::none(samples.position.clone());
+    let exact = evidence_bound(&mut host, &problem, &groups, &place, 64, 1e-9).unwrap();
+    assert!((exact.value - 32.0 + (form + log) / 2.0).abs() < 1e-6, "{exact:?}");
+    // Few directions find less, and say how much may be left.
+    let few = evidence_bound(&mut host, &problem, &groups, &place, 10, 1e-9).unwrap();
+    assert!(few.directions == 10 && few.log_determinant < log && few.log_determinant + few.rest > log, "{few:?}");
 }
 
 /// The matrix Wiener problem of the page: 4 data of 3 latent values.

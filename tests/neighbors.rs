@@ -297,10 +297,11 @@ fn all_within_a_radius() {
 #[test]
 fn pairs_by_distance() {
     let mut bench = Bench::own();
-    let many: Vec<f64> = (0..=100).map(|i| 0.004 * f64::from(i)).collect();
+    // As many as are counted in registers, and one more.
+    let [few, more] = [16, 17].map(|bins| (0..=bins).map(|i| 0.023 * f64::from(i)).collect::<Vec<f64>>());
     for domain in domains(3) {
         let (tree, points) = own(&domain, &points(Kind::Two, 500, 3, 9), &mut bench);
-        for edges in [&[0.0, 1e-4, 3e-4, 1e-3, 0.5][..], &[0.1, 0.3], &many] {
+        for edges in [&[0.0, 1e-4, 3e-4, 1e-3, 0.5][..], &[0.1, 0.3], &few, &more] {
             let bins = Bins::new(edges).unwrap();
             let kinds: [(PairFilter, fn(usize, usize) -> bool); 3] = [
                 (PairFilter::Others, |q, s| q != s),
@@ -335,8 +336,9 @@ fn histograms_of_workgroups_add_up() {
     let fine: Vec<f64> = (0..=3000).map(|i| f64::from(i) / 6000.0).collect();
     let coarse: Vec<f64> = fine.iter().copied().step_by(300).collect();
     let [fine, coarse] = [fine, coarse].map(|edges| Bins::new(&edges).unwrap());
-    for kind in [Kind::Same, Kind::Two] {
-        let (tree, points) = own(&domain, &points(kind, 400, 3, 19), &mut bench);
+    // Of points in one place each lane of eight counts more than 2^16.
+    for (kind, number) in [(Kind::Same, 1100), (Kind::Two, 400)] {
+        let (tree, points) = own(&domain, &points(kind, number, 3, 19), &mut bench);
         let want = brute_pairs(&domain, &points, &points, coarse.edges(), |q, s| q != s);
         for workgroups in [1, 3] {
             bench.radius = Radius::with(&gpu, form).with_rounds(None).with_histograms(workgroups);

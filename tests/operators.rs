@@ -498,15 +498,15 @@ fn constants_are_arguments_that_are_not_varied() {
         assert!((check.order.unwrap() - 2.0).abs() < 0.2, "{check}");
         let value = model.value(worker, &x)?;
         let (found, x) = (host(worker, &value)?, host(worker, &x)?);
-        let (weights, others) = (host(worker, &weights)?, host(worker, &others)?);
+        let (fixed, others) = (host(worker, &weights)?, host(worker, &others)?);
         for n in 0..60 {
-            let (x, w, v) = (x["x"][n], weights["w"][n], others["w"][n]);
+            let (x, w, v) = (x["x"][n], fixed["w"][n], others["w"][n]);
             let wanted = [(w * x.exp()).powi(2) + v, x / (2.0 + v)];
             for (found, wanted) in [found["y"][n], found["z"][n]].into_iter().zip(wanted) {
                 assert!((found - wanted).abs() < 16.0 * f64::from(f32::EPSILON) * 10.0, "{found} {wanted}");
             }
         }
-        let clash = with("fn f(x: f32, w: f32, v: f32) -> f32 { return x; }", &space(&["v", "w"])?, &weights, "y");
+        let clash = with("fn f(w: f32, v: f32) -> f32 { return w * v; }", &space(&["v", "w"])?, &weights, "y");
         assert!(clash.is_err(), "a leaf of the domain and a constant have one name");
         Ok(())
     });

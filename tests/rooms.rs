@@ -16,7 +16,7 @@ const LIBRARY: &[&[&str]] = &[
     &["launch", "fft"],
     &["mesh", "points"],
     &["operators"],
-    &["pm", "map"],
+    &["pm", "map", "shallow_water"],
     &["inference"],
     &["error", "kernels"],
 ];
@@ -51,6 +51,9 @@ const WITHOUT_RINGS: &[(&str, &[&str])] = &[
             "gpu/primitives",
             "grid",
             "inference",
+            "inference/correlated_field",
+            "inference/likelihood",
+            "inference/priors",
             "io",
             "io/cleanup",
             "io/hdf5",
@@ -66,9 +69,10 @@ const WITHOUT_RINGS: &[(&str, &[&str])] = &[
             "points/ghosts",
             "points/fof",
             "points/neighbors",
+            "shallow_water",
         ],
     ),
-    ("src/bin/meshloom", &["", "bench", "bench/reference", "fft", "kernels", "simulate"]),
+    ("src/bin/meshloom", &["", "bench", "bench/reference", "fft", "infer", "kernels", "shallow_water", "simulate"]),
 ];
 
 /// An import of one file or folder of a room by another; the room's own `mod.rs` is called `mod`.

@@ -29,6 +29,16 @@ fn noise_of(simulation_rows: impl Iterator<Item = u64>, n: u64, noise: &[f32]) -
     simulation_rows.flat_map(|row| noise[row as usize..(row + n) as usize].to_vec()).collect()
 }
 
+/// Checks that `means` are those of columns of `m` cells; sums of 32 and of these round once for each term.
+fn are_means(means: &[f32], cells: &[f32], m: usize) {
+    assert_eq!(means.len() * m, cells.len());
+    for (&mean, cells) in means.iter().zip(cells.chunks(m)) {
+        let want = cells.iter().map(|&cell| f64::from(cell)).sum::<f64>() / m as f64;
+        let rounding = (32 + m / 32 + 2) as f64 * 2f64.powi(-24);
+        assert!((f64::from(mean) - want).abs() <= rounding * want, "{mean} {want}");
+    }
+}
+
 fn run(options: &Options, ranks: usize, config: &Config, noise: Option<&[f32]>) -> End {
     let (n, m) = (config.particles, config.mesh as usize);
     let parts = launch(Launch::Threads(ranks), options, |mut context| {
@@ -39,7 +49,9 @@ fn run(options: &Options, ranks: usize, config: &Config, noise: Option<&[f32]>) 
         simulation.run(&mut context, |_, _, _| Ok::<_, Error>(()))?;
         let state = simulation.phase_space(&mut context)?;
         let rows: Vec<u64> = simulation.rows().collect();
-        Ok::<_, Error>((rows, state, simulation.density(&mut context)?, simulation.power(&mut context)?))
+        let density = simulation.density(&mut context)?;
+        are_means(&simulation.projected_density(&mut context)?, &density.1, m);
+        Ok::<_, Error>((rows, state, density, simulation.power(&mut context)?))
     })
     .unwrap();
     let mut end = End {

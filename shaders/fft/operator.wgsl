@@ -1,8 +1,8 @@
-// Multiplies a mode by the factors of an operator: a callback of transforms (`fft::Spectral`).
+// A mode times the factors of an operator, for callbacks of transforms (`fft::Spectral`).
 //
 // `table` holds, for each result, the factors of the three axes, then once the terms of the Laplacian.
 
-fn on_mode(value: Complex, at: vec4<u32>, result: u32) -> Complex {
+fn operated(value: Complex, at: vec4<u32>, result: u32) -> Complex {
     let starts = params.table_starts;
     let local = at.xyz - params.table_first.xyz + vec3<u32>(0u, starts.x, starts.y);
     let one = result * starts.z + local;

@@ -8,7 +8,7 @@
 //
 // Layout: particles as in particle.wgsl; `value` one number per particle, from params.sites.w on, with `tangent` three: all along x, then y, then
 // z; `most[0]` the bits of the greatest magnitude of all values; `mesh` two u32 per cell, low word first. Particles that readout.wgsl reads 0
-// for are not painted.
+// for are not painted. With `wide` a cell is one u64, to which the device adds at once; the cells are the same.
 // Workgroup: GROUP invocations, ITEMS particles each. No workgroup memory.
 
 var<uniform> params: Params;
@@ -20,7 +20,11 @@ var<storage, read> d1: array<f32>;
 var<storage, read> d2: array<f32>;
 var<storage, read> value: array<f32>;
 var<storage, read> most: array<u32>;
+#if wide
+var<storage, read_write> mesh: array<atomic<u64>>;
+#else
 var<storage, read_write> mesh: array<atomic<u32>>;
+#endif
 
 #import mesh::particle
 #import gpu::fixed
@@ -60,9 +64,13 @@ fn each(particle: u32) {
             let share@ = fixed(in_y * w_z[@], point);
 #endif
             // Additions before their carries, so that they are in flight together.
+#if wide
+            add_mesh(row + z[@], u64(share@.x) | (u64(share@.y) << 32u));
+#else
             let before@ = add_mesh(2u * (row + z[@]), share@.x);
             let high@ = share@.y + select(0u, 1u, before@ + share@.x < before@);
             if high@ != 0u { add_mesh(2u * (row + z[@]) + 1u, high@); }
+#endif
         }
     }
 }

@@ -1,6 +1,6 @@
 // Reads a mesh of f32 at the particles' positions: out[n] = sum over nodes of weight * mesh.
 //
-// Layout: particles as in particle.wgsl, the mesh as in interpolate.wgsl.
+// Layout: particles as in particle.wgsl, the mesh as in interpolate.wgsl; with `vector` the results along x, then those along y, then z.
 // Workgroup: GROUP invocations, ITEMS particles each. No workgroup memory.
 
 var<uniform> params: Params;
@@ -16,6 +16,15 @@ var<storage, read_write> out: array<f32>;
 #import mesh::particle
 #import mesh::interpolate
 
-fn each(particle: u32) { store_out(particle, interpolate(locate(particle))); }
+fn each(particle: u32) {
+    let found = interpolate(locate(particle));
+#if vector
+    store_out(particle, found.x);
+    store_out(params.first.w + particle, found.y);
+    store_out(2u * params.first.w + particle, found.z);
+#else
+    store_out(particle, found);
+#endif
+}
 
 #each params.first.w

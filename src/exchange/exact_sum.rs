@@ -288,6 +288,30 @@ impl ExactSum {
         Ok(())
     }
 
+    /// The sums in f64, one batch after the other; NaN in a batch of which a term is not finite. Waits.
+    ///
+    /// # Errors
+    /// As [`record`](Self::record).
+    pub fn totals(
+        &self,
+        recorder: &mut Recorder,
+        comm: Option<&Communicator>,
+        terms: &Terms<'_>,
+    ) -> Result<Vec<f64>, ExchangeError> {
+        let words = self.integers(recorder, comm, terms)?;
+        let words = recorder.download(&words, 0, words.len())?;
+        let (most, sums) = words.split_at(terms.batches as usize);
+        let total = |(most, sum): (&u32, &[u32])| {
+            if *most >= f32::INFINITY.to_bits() {
+                return f64::NAN;
+            }
+            let exponent = (most >> 23) as i32 - 126 - terms.bits() as i32;
+            (u64::from(sum[1]) << 32 | u64::from(sum[0])) as i64 as f64 * 2f64.powi(exponent)
+        };
+        let most = most.iter().flat_map(|most| std::iter::repeat_n(most, terms.sums as usize));
+        Ok(most.zip(sums.chunks(2)).map(total).collect())
+    }
+
     /// The only sum of terms, in f64; NaN if a term is not finite. Waits.
     ///
     /// # Errors
@@ -298,18 +322,11 @@ impl ExactSum {
         comm: Option<&Communicator>,
         terms: &Terms<'_>,
     ) -> Result<f64, ExchangeError> {
-        let words = self.integers(recorder, comm, terms)?;
-        let words = recorder.download(&words, 0, 3)?;
-        if words[0] >= f32::INFINITY.to_bits() {
-            return Ok(f64::NAN);
-        }
-        let sum = (u64::from(words[2]) << 32 | u64::from(words[1])) as i64;
-        let exponent = (words[0] >> 23) as i32 - 126 - terms.bits() as i32;
-        Ok(sum as f64 * 2f64.powi(exponent))
+        Ok(self.totals(recorder, comm, terms)?[0])
     }
 
-    /// Several sums over all ranks of `comm`, who all call it; NaN for those with a term that is not finite. Waits for the device once on one rank, and
-    /// twice on several, who meet in two reductions: whatever the number of sums.
+    /// Several sums over all ranks of `comm`, who all call it; NaN for those with a term that is not finite. What small arrays hold comes along with them.
+    /// Waits for the device once on one rank, and twice on several, who meet in two reductions: whatever the number of sums.
     ///
     /// # Errors
     /// As [`record`](Self::record).
@@ -318,30 +335,46 @@ impl ExactSum {
         recorder: &mut Recorder,
         comm: &Communicator,
         sums: &[Summed<'_>],
-    ) -> Result<Vec<f64>, ExchangeError> {
-        if sums.is_empty() {
-            return Ok(Vec::new());
-        }
+        small: &[&Array<f32>],
+    ) -> Result<(Vec<f64>, Vec<Vec<f32>>), ExchangeError> {
         let count = sums.len() as u64;
-        // The greatest magnitudes, then the sums.
-        let words = recorder.gpu().array::<u32>("exchange::sums", 3 * count)?;
+        let along: u64 = small.iter().map(|small| small.len()).sum();
+        if count + along == 0 {
+            return Ok((Vec::new(), vec![Vec::new(); small.len()]));
+        }
+        // The greatest magnitudes, the sums, then what comes along.
+        let words = recorder.gpu().array::<u32>("exchange::sums", 3 * count + along)?;
         recorder.clear(&words);
+        let mut end = 3 * count;
+        for small in small {
+            recorder.copy(&small.cast::<u32>()?, 0, &words, end, small.len())?;
+            end += small.len();
+        }
         for (at, sum) in sums.iter().enumerate() {
             let (params, arrays, groups) = sum.of(recorder, &words, [at as u64, count])?;
             recorder.dispatch(&self.magnitude[usize::from(sum.y.is_some())], &arrays, &params, groups)?;
         }
-        all_reduce(recorder, comm, &words, 0..count, Op::Max)?;
+        if count > 0 {
+            all_reduce(recorder, comm, &words, 0..count, Op::Max)?;
+        }
         for (at, sum) in sums.iter().enumerate() {
             let (params, arrays, groups) = sum.of(recorder, &words, [at as u64, count])?;
             // Without indices there is one sum, which each workgroup adds for itself.
             let kernel = if sum.y.is_some() { &self.accumulate[1] } else { &self.accumulate_magnitudes };
             recorder.dispatch(kernel, &arrays, &params, groups)?;
         }
-        let words = recorder.download(&words, 0, 3 * count)?;
-        let (magnitudes, words) = words.split_at(sums.len());
+        let words = recorder.download(&words, 0, end)?;
+        let (sums_made, mut along) = words.split_at(3 * sums.len());
+        let small = small.iter().map(|small| {
+            let (own, rest) = along.split_at(small.len() as usize);
+            along = rest;
+            own.iter().map(|&bits| f32::from_bits(bits)).collect()
+        });
+        let small = small.collect();
+        let (magnitudes, words) = sums_made.split_at(sums.len());
         let (pairs, _) = words.as_chunks::<2>();
         let mut integers: Vec<u64> = pairs.iter().map(|&[low, high]| u64::from(high) << 32 | u64::from(low)).collect();
-        if comm.size() > 1 {
+        if comm.size() > 1 && count > 0 {
             let mut parts: Vec<u64> =
                 integers.iter().zip(sums).filter(|(_, sum)| sum.is_distributed).map(|(&integer, _)| integer).collect();
             comm.all_reduce(&mut parts, Op::Sum)?;
@@ -355,7 +388,7 @@ impl ExactSum {
             let exponent = (most >> 23) as i32 - 126 - bits_for(sum.total) as i32;
             integer as i64 as f64 * 2f64.powi(exponent)
         };
-        Ok(magnitudes.iter().zip(&integers).zip(sums).map(value).collect())
+        Ok((magnitudes.iter().zip(&integers).zip(sums).map(value).collect(), small))
     }
 }
 

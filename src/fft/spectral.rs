@@ -18,7 +18,7 @@ crate::gpu::kernel_params! {
     struct OperatorParams {
         /// Where in the table the second and third axis, the next result and the Laplacian begin.
         table_starts: [u32; 4],
-        /// The first mode of this rank.
+        /// The first mode of this rank, and the number of operators.
         table_first: [u32; 4],
         /// The complex constant.
         table_constant: [f32; 4],
@@ -26,6 +26,8 @@ crate::gpu::kernel_params! {
 }
 
 const OPERATOR: &str = include_str!("../../shaders/fft/operator.wgsl");
+const MODE: &str = include_str!("../../shaders/fft/operator_mode.wgsl");
+const SUM: &str = include_str!("../../shaders/fft/operator_sum.wgsl");
 
 impl fmt::Debug for Spectral {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -68,7 +70,7 @@ impl Spectral {
         let [x, y] = first.constant;
         let params = OperatorParams {
             table_starts: [first.starts[0], first.starts[1], first.starts[2], laplacian],
-            table_first: [part[0].start as u32, part[1].start as u32, part[2].start as u32, 0],
+            table_first: [part[0].start as u32, part[1].start as u32, part[2].start as u32, tables.len() as u32],
             table_constant: [x, y, 0.0, 0.0],
         };
         Ok(Spectral { tables: array, params, part: part.clone() })
@@ -81,12 +83,18 @@ impl Spectral {
 
     /// The callback that multiplies, with run-time checks: where it is given may have other modes than its tables.
     pub fn callback(&self) -> Callback {
-        self.with(Callback::new(OPERATOR))
+        self.with(Callback::new([OPERATOR, MODE].concat()))
     }
 
     /// The same without checks, for transforms of the modes that its tables are for.
     pub(crate) fn trusted_callback(&self) -> Callback {
-        self.with(Callback::trusted(OPERATOR))
+        self.with(Callback::trusted([OPERATOR, MODE].concat()))
+    }
+
+    /// For a filter of the last of several fields, whose result is the sum over all of each times its operator: `others` are the spectra of the fields
+    /// before, one after the other, for the modes that the tables are for.
+    pub(crate) fn trusted_sum(&self, others: &Array<[f32; 2]>) -> Callback {
+        self.with(Callback::trusted([OPERATOR, SUM].concat())).read("others", others)
     }
 
     fn with(&self, callback: Callback) -> Callback {

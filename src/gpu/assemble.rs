@@ -116,10 +116,11 @@ impl Assembly<'_> {
 /// The entry point that a directive stands for.
 fn entry_point(directive: &str, count: &str) -> Option<String> {
     let body = match (directive, count) {
+        // The loop ends behind the last element: a software renderer executes what stands in a condition, whether it holds or not.
         ("each", count) if !count.is_empty() => format!(
             "    let end = {count};\n    let first = group_number(workgroup, workgroups) * ITEMS;\n    \
              for (var item = 0u; item < ITEMS; item++) {{\n        let i = (first + item) * GROUP + lane;\n        \
-             if i < end {{ each(i); }}\n    }}\n"
+             if i >= end {{ break; }}\n        each(i);\n    }}\n"
         ),
         ("each_invocation", count) if !count.is_empty() => format!(
             "    let i = group_number(workgroup, workgroups) * GROUP + lane;\n    if i < {count} {{ each_invocation(i); }}\n"

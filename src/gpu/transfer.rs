@@ -76,17 +76,28 @@ impl Recorder {
         start: u64,
         data: &mut [T],
     ) -> Result<(), DeviceError> {
-        let len = data.len() as u64;
+        let (len, mut done) = (data.len() as u64, 0);
+        self.download_pieces(array, start, len, |piece: &[T]| {
+            data[done..done + piece.len()].copy_from_slice(piece);
+            done += piece.len();
+        })
+    }
+
+    /// As [`download`](Self::download), but hands the elements to `take`, some at a time and in their order.
+    pub(crate) fn download_pieces<T: DeviceElement>(
+        &mut self,
+        array: &Array<T>,
+        start: u64,
+        len: u64,
+        mut take: impl FnMut(&[T]),
+    ) -> Result<(), DeviceError> {
         inside("download", array.len(), start, len)?;
         self.reach(array.raw(), "download")?;
         self.submit()?;
-        let mut rest: &mut [u8] = bytemuck::cast_slice_mut(data);
         for (buffer, offset, bytes) in array.raw().pieces(start, len) {
             for at in (0..bytes).step_by(CHUNK as usize) {
                 let size = (bytes - at).min(CHUNK);
-                let (chunk, after) = rest.split_at_mut(size as usize);
-                self.read(buffer, offset + at, chunk)?;
-                rest = after;
+                self.read(buffer, offset + at, size, |view| take(bytemuck::cast_slice(view)))?;
             }
         }
         self.counts.downloads += 1;
@@ -94,13 +105,18 @@ impl Recorder {
     }
 
     /// Waits for everything submitted and reads bytes of a buffer through a staging buffer.
-    fn read(&mut self, buffer: &wgpu::Buffer, offset: u64, target: &mut [u8]) -> Result<(), DeviceError> {
-        let bytes = target.len() as u64;
+    fn read(
+        &mut self,
+        buffer: &wgpu::Buffer,
+        offset: u64,
+        bytes: u64,
+        body: impl FnOnce(&[u8]),
+    ) -> Result<(), DeviceError> {
         let staging = self.staging_buffer(StagingDirection::ToHost, bytes)?;
         self.submit_copies([BufferCopy { from: (buffer, offset), to: (staging.buffer(), 0), bytes }]);
         let map = Map::begin(self.gpu(), staging.buffer(), wgpu::MapMode::Read, bytes);
         map.wait(self.last.as_ref())?;
-        read_mapped(staging.buffer(), bytes, |view| target.copy_from_slice(view))
+        read_mapped(staging.buffer(), bytes, body)
     }
 
     /// A staging buffer of `bytes` bytes at least, nobody else's until it is dropped.

@@ -105,26 +105,11 @@ pub fn conjugate_gradient<S: VectorSpace>(
     options: &CgOptions,
 ) -> Result<CgOutcome<S::Vector>, InferenceError> {
     options.check("conjugate gradients")?;
-    let rules = Rules::new(space, j, options)?;
-    let mut r = space.zeros(j)?;
-    let (mut applications, started) = (0, start.is_some());
-    let mut x = match start {
-        Some(x) => {
-            metric(space, &x, &mut r)?;
-            applications += 1;
-            x
-        }
-        None => space.zeros(j)?,
-    };
-    space.axpby(-1.0, j, 1.0, &mut r)?;
+    let (rules, started) = (Rules::new(space, j, options)?, start.is_some());
+    let (mut x, mut r, mut gamma, mut energy) = begin(space, metric, j, start)?;
+    let mut applications = u64::from(started);
     let mut d = space.copy(&r)?;
-    let mut q = space.zeros(j)?;
-    let (mut gamma, mut energy) = if started {
-        let found = space.reduce(&[Reduction::Dot(&r, &r), Reduction::Dot(&r, &x), Reduction::Dot(j, &x)])?;
-        (found[0], (found[1] - found[2]) / 2.0)
-    } else {
-        (space.dot(&r, &r)?, 0.0)
-    };
+    let mut q = space.like(j)?;
     let (mut iterations, mut stop) = (0, CgStop::Residual);
     while gamma > 0.0 {
         iterations += 1;
@@ -158,6 +143,25 @@ pub fn conjugate_gradient<S: VectorSpace>(
         gamma = now.gamma;
     }
     Ok(CgOutcome { x, iterations, applications, stop })
+}
+
+/// Where it starts: `x`, the residual `r = M x - j`, `r.r`, and the energy.
+fn begin<S: VectorSpace>(
+    space: &mut S,
+    metric: &mut Metric<'_, S>,
+    j: &S::Vector,
+    start: Option<S::Vector>,
+) -> Result<(S::Vector, S::Vector, f64, f64), InferenceError> {
+    let mut r = space.like(j)?;
+    let Some(x) = start else {
+        space.axpby(-1.0, j, 0.0, &mut r)?;
+        let gamma = space.dot(j, j)?;
+        return Ok((space.zeros(j)?, r, gamma, 0.0));
+    };
+    metric(space, &x, &mut r)?;
+    space.axpby(-1.0, j, 1.0, &mut r)?;
+    let found = space.reduce(&[Reduction::Dot(&r, &r), Reduction::Dot(&r, &x), Reduction::Dot(j, &x)])?;
+    Ok((x, r, found[0], (found[1] - found[2]) / 2.0))
 }
 
 /// What is looked at after an iteration.

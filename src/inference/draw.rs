@@ -72,7 +72,7 @@ impl<S: VectorSpace> Drawing<'_, S> {
         for sample in self.groups.block(count) {
             let (pair, sign) = (sample / 2, if sample % 2 == 0 { 1.0 } else { -1.0 });
             let key = [self.drawn_in, pair as u32];
-            let mut residual = space.zeros(&before.position)?;
+            let mut residual = space.like(&before.position)?;
             match before.residual(sample) {
                 Some(own) if moves => space.axpby(1.0, own, 0.0, &mut residual)?,
                 _ => {

@@ -14,6 +14,10 @@ use crate::pm::device_white_noise;
 impl VectorSpace for Worker<'_> {
     type Vector = Field;
 
+    fn like(&mut self, x: &Field) -> Result<Field, InferenceError> {
+        Ok(Field::new(self.gpu(), x.space())?)
+    }
+
     fn zeros(&mut self, x: &Field) -> Result<Field, InferenceError> {
         Ok(Field::zeros(&mut self.context.recorder, x.space())?)
     }

@@ -96,7 +96,7 @@ impl SampleGroups {
         Ok(tree_sum(&self.gather(own)?))
     }
 
-    /// `out` = the sum over all `samples` of the vectors that `sample` makes, each group those of its block. All ranks call it.
+    /// The sum over all `samples` (one at least) of the vectors that `sample` makes, which are like `like`, each group those of its block. All ranks call it.
     ///
     /// A group adds on its device, with one vector for each level of the tree. Of `g` groups each then sends its few sums in `g` parts, adds what it receives of
     /// its part, and sends that to all: 2 vectors' bytes each way for a rank of a group, whatever the number of groups, where the blocks are nodes of the tree.
@@ -108,8 +108,8 @@ impl SampleGroups {
         space: &mut S,
         samples: usize,
         sample: &mut dyn FnMut(&mut S, usize) -> Result<S::Vector, InferenceError>,
-        out: &mut S::Vector,
-    ) -> Result<(), InferenceError> {
+        like: &S::Vector,
+    ) -> Result<S::Vector, InferenceError> {
         let root = Node::root(samples);
         let mut add = |space: &mut S, sum: &mut S::Vector, one: S::Vector| space.axpby(1.0, &one, 1.0, sum);
         let mut leaf = |space: &mut S, node: Node| {
@@ -119,26 +119,25 @@ impl SampleGroups {
         for node in root.cover(&self.block(samples), samples) {
             let Some(sum) = node.sum(samples, space, &mut leaf, &mut add)? else { continue };
             if self.count() == 1 {
-                return space.axpby(1.0, &sum, 0.0, out);
+                return Ok(sum);
             }
             staged.push(space.stage(&sum)?);
         }
-        if self.count() == 1 {
-            return Ok(());
-        }
         // What this rank has of any vector tells how long parts are.
-        let like = match staged.first() {
+        let lengths = match staged.first() {
             Some(staged) => [staged.singles.len(), staged.doubles.len()],
             None => {
-                let like = space.stage(out)?;
+                let like = space.stage(like)?;
                 [like.singles.len(), like.doubles.len()]
             }
         };
         let sum = Staged {
-            singles: self.sum_parts(samples, like[0], staged.iter().map(|staged| &staged.singles[..]).collect())?,
-            doubles: self.sum_parts(samples, like[1], staged.iter().map(|staged| &staged.doubles[..]).collect())?,
+            singles: self.sum_parts(samples, lengths[0], staged.iter().map(|staged| &staged.singles[..]).collect())?,
+            doubles: self.sum_parts(samples, lengths[1], staged.iter().map(|staged| &staged.doubles[..]).collect())?,
         };
-        space.unstage(&sum, out)
+        let mut out = space.like(like)?;
+        space.unstage(&sum, &mut out)?;
+        Ok(out)
     }
 
     /// The sum of arrays of `len` numbers, from the nodes of each group's block in order.

@@ -110,11 +110,7 @@ impl<S: VectorSpace> KlAt<'_, S> {
                 }
             }
         };
-        if terms == 1 {
-            return self.kl.groups.sum(space, terms, &mut sample, out);
-        }
-        let mut sum = space.zeros(out)?;
-        self.kl.groups.sum(space, terms, &mut sample, &mut sum)?;
+        let sum = self.kl.groups.sum(space, terms, &mut sample, out)?;
         space.axpby(1.0 / terms as f64, &sum, 0.0, out)
     }
 }
@@ -122,7 +118,7 @@ impl<S: VectorSpace> KlAt<'_, S> {
 impl<S: VectorSpace> ObjectiveAt<S> for KlAt<'_, S> {
     fn gradient(&self, space: &mut S, out: &mut S::Vector) -> Result<(), InferenceError> {
         let mut one = |space: &mut S, at: &dyn LogLikelihoodAt<S>, place: &S::Vector| {
-            let mut gradient = space.zeros(place)?;
+            let mut gradient = space.like(place)?;
             at.gradient(space, &mut gradient)?;
             space.axpby(1.0, place, 1.0, &mut gradient)?;
             Ok(gradient)
@@ -133,7 +129,7 @@ impl<S: VectorSpace> ObjectiveAt<S> for KlAt<'_, S> {
 
     fn metric(&self, space: &mut S, v: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError> {
         let mut one = |space: &mut S, at: &dyn LogLikelihoodAt<S>, _: &S::Vector| {
-            let mut product = space.zeros(v)?;
+            let mut product = space.like(v)?;
             at.metric(space, v, &mut product)?;
             Ok(product)
         };

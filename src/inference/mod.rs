@@ -5,9 +5,13 @@
 //!
 //! | item | what it is |
 //! |---|---|
+//! | [`CorrelatedField`], [`FieldPrior`] | a field whose power spectrum is inferred with it, as an operator of latent values |
+//! | [`Likelihood`], [`Data`] | what data say of a model: Gaussian, Poisson and other densities of data, and their sums |
+//! | [`Prior`] | numbers of other distributions, as operators of standard normal ones |
 //! | [`VectorSpace`], [`Host`] | what algorithms do with vectors: fields of a [`Worker`](crate::operators::Worker), or f64 on the host |
 //! | [`OptimizeKl`] | a fit: options of each iteration, progress, state that survives a kill |
 //! | [`wiener_filter`] | linear models with Gaussian noise, in one call |
+//! | [`evidence_bound`] | how probable the data are under a model |
 //! | [`Expansion`], [`Excitations`] | draws samples about a position |
 //! | [`Samples`], [`SampleGroups`] | samples, dealt to groups of ranks |
 //! | [`Kl`] | the energy averaged over samples, which a fit minimises |
@@ -15,15 +19,19 @@
 //! | [`LogLikelihood`], [`LogLikelihoodAt`] | `-ln p(data \| x)` with its gradient, Fisher metric and the metric's square roots |
 
 mod conjugate_gradient;
+mod correlated_field;
 mod draw;
 mod error;
+mod evidence;
 mod excitation;
 mod fields;
 mod groups;
 mod kl;
+mod likelihood;
 mod log_likelihood;
 mod newton_cg;
 mod optimize_kl;
+mod priors;
 mod report;
 mod residual;
 mod samples;
@@ -33,16 +41,27 @@ mod vector_space;
 mod wiener_filter;
 
 pub use conjugate_gradient::{CgOptions, CgOutcome, CgStop, Metric, NormOrder, conjugate_gradient};
+pub use correlated_field::{AmplitudePrior, AxesPrior, CorrelatedField, FieldPrior, MaternScale, Spectrum};
 pub use draw::{Draw, Sampling};
 pub use error::InferenceError;
+pub use evidence::{EvidenceBound, evidence_bound};
 pub use excitation::{Excitation, Excitations, Excited};
 pub use groups::SampleGroups;
 pub use kl::Kl;
+pub use likelihood::{Data, DataSetReport, Likelihood, LikelihoodAt, MetricCheck, NoiseLevel, check_metric};
 pub use log_likelihood::{LogLikelihood, LogLikelihoodAt};
 pub use newton_cg::{NewtonOptions, NewtonOutcome, NewtonStep, NewtonStop, Objective, ObjectiveAt, newton_cg};
 pub use optimize_kl::{Fit, FitEnd, IterationOptions, OptimizeKl, Progress};
+pub use priors::Prior;
 pub use report::IterationReport;
 pub use residual::Expansion;
 pub use samples::{SampleFunction, Samples};
 pub use vector_space::{Host, Reduction, Staged, Stream, VectorSpace};
 pub use wiener_filter::wiener_filter;
+
+use crate::gpu::KernelSource;
+
+/// The kernels of the room.
+pub(crate) fn kernels() -> Vec<KernelSource> {
+    [correlated_field::kernels(), likelihood::kernels()].concat()
+}

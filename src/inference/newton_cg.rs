@@ -172,7 +172,7 @@ pub fn newton_cg<S: VectorSpace>(
     options.check("Newton's method")?;
     let xtol = options.xtol * objective.free(space, &x) as f64;
     let (value, mut at) = objective.at(space, &x)?;
-    let mut gradient = space.zeros(&x)?;
+    let mut gradient = space.like(&x)?;
     at.gradient(space, &mut gradient)?;
     let mut found = NewtonOutcome { x, value, steps: 0, evaluations: 1, applications: 0, stop: NewtonStop::Iterations };
     let mut before = None;
@@ -251,7 +251,7 @@ fn descend<'a, S: VectorSpace>(
         scale /= 2.0;
         if trials == TURN {
             let (_, at) = objective.at(space, &from.x)?;
-            let mut curved = space.zeros(gradient)?;
+            let mut curved = space.like(gradient)?;
             at.metric(space, gradient, &mut curved)?;
             let found = space.reduce(&[Reduction::Dot(gradient, gradient), Reduction::Dot(gradient, &curved)])?;
             scale = 1.0;

@@ -226,7 +226,9 @@ impl<'a, S: VectorSpace> OptimizeKl<'a, S> {
                 state.save(space, self.groups, &saved)?;
             }
             let Some(report) = saved.history.last() else { break };
-            tracing::info!("{report}");
+            if self.groups.all().rank() == 0 {
+                tracing::info!("{report}");
+            }
             if (self.callback)(space, &saved.samples, report)?.is_break() {
                 end = FitEnd::Callback;
                 break;

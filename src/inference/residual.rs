@@ -86,9 +86,9 @@ impl<'a, S: VectorSpace> Expansion<'a, S> {
     ) -> Result<(S::Vector, S::Vector), InferenceError> {
         let mut eta = self.likelihood.data(space)?;
         excitations.fill(space, Excitation { iteration, sample, what: Excited::Data }, &mut eta)?;
-        let mut t = space.zeros(&self.position)?;
+        let mut t = space.like(&self.position)?;
         self.left(space, &eta, &mut t)?;
-        let mut prior = space.zeros(&self.position)?;
+        let mut prior = space.like(&self.position)?;
         excitations.fill(space, Excitation { iteration, sample, what: Excited::Prior }, &mut prior)?;
         clear(space, self.point_estimates, &mut prior)?;
         space.axpby(1.0, &prior, 1.0, &mut t)?;
@@ -136,7 +136,7 @@ impl<'a, S: VectorSpace> Expansion<'a, S> {
         options: &NewtonOptions,
     ) -> Result<NewtonOutcome<S::Vector>, InferenceError> {
         let (positive, _) = self.metric_sample(space, excitations, sample)?;
-        let mut t = space.zeros(&positive)?;
+        let mut t = space.like(&positive)?;
         space.axpby(sign, &positive, 0.0, &mut t)?;
         let mut tau = self.likelihood.data(space)?;
         self.likelihood.transformation(space, &self.position, &mut tau)?;
@@ -162,11 +162,11 @@ impl<S: VectorSpace> Objective<S> for Curve<'_, S> {
     fn at<'a>(&'a self, space: &mut S, x: &S::Vector) -> Result<(f64, Box<dyn ObjectiveAt<S> + 'a>), InferenceError> {
         let expansion = self.expansion;
         let at = expansion.likelihood.at(space, x)?;
-        let mut tau = space.zeros(&self.tau)?;
+        let mut tau = space.like(&self.tau)?;
         expansion.likelihood.transformation(space, x, &mut tau)?;
         space.axpby(-1.0, &self.tau, 1.0, &mut tau)?;
         // rest = t - (x - e + L (tau(x) - tau(e)))
-        let mut rest = space.zeros(&self.t)?;
+        let mut rest = space.like(&self.t)?;
         expansion.left(space, &tau, &mut rest)?;
         space.axpby(1.0, x, 1.0, &mut rest)?;
         space.axpby(-1.0, &expansion.position, 1.0, &mut rest)?;
@@ -178,7 +178,7 @@ impl<S: VectorSpace> Objective<S> for Curve<'_, S> {
 
     /// The length in the metric at the expansion point: `sqrt(p.M p)`.
     fn length(&self, space: &mut S, step: &S::Vector) -> Result<f64, InferenceError> {
-        let mut right = space.zeros(&self.tau)?;
+        let mut right = space.like(&self.tau)?;
         self.expansion.at.right_sqrt(space, step, &mut right)?;
         let found = space.reduce(&[Reduction::Dot(step, step), Reduction::Dot(&right, &right)])?;
         Ok((found[0] + found[1]).sqrt())
@@ -205,7 +205,7 @@ impl<'a, S: VectorSpace> CurveAt<'a, S> {
         v: &S::Vector,
         out: &mut S::Vector,
     ) -> Result<(), InferenceError> {
-        let mut right = space.zeros(&self.curve.tau)?;
+        let mut right = space.like(&self.curve.tau)?;
         b.right_sqrt(space, v, &mut right)?;
         a.left_sqrt(space, &right, out)?;
         clear(space, self.curve.expansion.point_estimates, out)?;
@@ -215,14 +215,14 @@ impl<'a, S: VectorSpace> CurveAt<'a, S> {
 
 impl<S: VectorSpace> ObjectiveAt<S> for CurveAt<'_, S> {
     fn gradient(&self, space: &mut S, out: &mut S::Vector) -> Result<(), InferenceError> {
-        let mut rise = space.zeros(out)?;
+        let mut rise = space.like(out)?;
         self.product(space, [&*self.at, &*self.curve.expansion.at], &self.rest, &mut rise)?;
         space.axpby(-1.0, &rise, 0.0, out)
     }
 
     fn metric(&self, space: &mut S, v: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError> {
         let (here, there) = (&*self.at, &*self.curve.expansion.at);
-        let mut between = space.zeros(v)?;
+        let mut between = space.like(v)?;
         self.product(space, [there, here], v, &mut between)?;
         self.product(space, [here, there], &between, out)
     }

@@ -96,9 +96,8 @@ impl<S: VectorSpace> Samples<S> {
             let place = self.at(space, sample)?;
             function(space, &place)
         };
-        let mut sum = space.zeros(like)?;
-        groups.sum(space, self.terms(), &mut value, &mut sum)?;
-        let mut mean = space.zeros(like)?;
+        let sum = groups.sum(space, self.terms(), &mut value, like)?;
+        let mut mean = space.like(like)?;
         space.axpby(1.0 / self.terms() as f64, &sum, 0.0, &mut mean)?;
         Ok(mean)
     }
@@ -120,14 +119,13 @@ impl<S: VectorSpace> Samples<S> {
             let place = self.at(space, sample)?;
             let mut distance = function(space, &place)?;
             space.axpby(-1.0, &mean, 1.0, &mut distance)?;
-            let mut square = space.zeros(like)?;
+            let mut square = space.like(like)?;
             space.multiply(1.0, [&distance, &distance], 0.0, &mut square)?;
             Ok(square)
         };
         let mut std = space.zeros(like)?;
         if self.count > 1 {
-            let mut sum = space.zeros(like)?;
-            groups.sum(space, self.count, &mut square, &mut sum)?;
+            let sum = groups.sum(space, self.count, &mut square, like)?;
             space.axpby(1.0 / (self.count - 1) as f64, &sum, 0.0, &mut std)?;
             space.sqrt(&mut std)?;
         }

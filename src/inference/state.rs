@@ -163,7 +163,7 @@ impl StateFile {
                 singles: singles.read_finite_f32(range(0)).map_err(broken)?,
                 doubles: doubles.read_finite_f64(range(1)).map_err(broken)?,
             };
-            let mut vector = space.zeros(like)?;
+            let mut vector = space.like(like)?;
             space.unstage(&staged, &mut vector)?;
             Ok(vector)
         };

@@ -57,10 +57,16 @@ pub trait VectorSpace {
     /// Its vectors.
     type Vector;
 
-    /// A vector of zeros like `x`.
+    /// A new vector like `x`, undefined.
     ///
     /// # Errors
     /// Where there is no memory left.
+    fn like(&mut self, x: &Self::Vector) -> Result<Self::Vector, InferenceError>;
+
+    /// A vector of zeros like `x`.
+    ///
+    /// # Errors
+    /// As [`like`](Self::like).
     fn zeros(&mut self, x: &Self::Vector) -> Result<Self::Vector, InferenceError>;
 
     /// `y = a x + b y`; with `b == 0`, `y` may be undefined before.
@@ -123,9 +129,9 @@ pub trait VectorSpace {
     /// A copy of `x`.
     ///
     /// # Errors
-    /// As [`zeros`](Self::zeros).
+    /// As [`like`](Self::like).
     fn copy(&mut self, x: &Self::Vector) -> Result<Self::Vector, InferenceError> {
-        let mut copy = self.zeros(x)?;
+        let mut copy = self.like(x)?;
         self.axpby(1.0, x, 0.0, &mut copy)?;
         Ok(copy)
     }
@@ -172,6 +178,11 @@ impl Host {
 
 impl VectorSpace for Host {
     type Vector = Vec<f64>;
+
+    fn like(&mut self, x: &Vec<f64>) -> Result<Vec<f64>, InferenceError> {
+        // So that what is read before it is written is seen.
+        Ok(vec![f64::NAN; x.len()])
+    }
 
     fn zeros(&mut self, x: &Vec<f64>) -> Result<Vec<f64>, InferenceError> {
         Ok(vec![0.0; x.len()])

@@ -26,7 +26,7 @@ pub fn wiener_filter<S: VectorSpace>(
     options: &CgOptions,
 ) -> Result<Samples<S>, InferenceError> {
     let at = likelihood.at(space, position)?;
-    let mut gradient = space.zeros(position)?;
+    let mut gradient = space.like(position)?;
     at.gradient(space, &mut gradient)?;
     space.axpby(1.0, position, 1.0, &mut gradient)?;
     let mut metric = |space: &mut S, v: &S::Vector, out: &mut S::Vector| {

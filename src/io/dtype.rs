@@ -66,6 +66,8 @@ impl Dtype {
 
     /// From the part of a type string after its byte order.
     pub(super) fn from_code(code: &str) -> Option<Self> {
+        // `bool` is one byte, 0 or 1.
+        let code = if code == "b1" { "u1" } else { code };
         DTYPES.iter().find(|row| row.1 == code).map(|row| row.0)
     }
 }

@@ -54,6 +54,8 @@
 pub mod cleanup;
 pub mod collective;
 mod csv;
+#[cfg(feature = "cli")]
+mod diverging;
 mod dtype;
 mod error;
 #[cfg(feature = "hdf5")]
@@ -78,6 +80,8 @@ mod zip;
 
 pub use crate::printable::{is_unprintable, printable, printable_path};
 pub use csv::{Column, csv_text, write_csv};
+#[cfg(feature = "cli")]
+pub use diverging::diverging_png_bytes;
 pub use dtype::Dtype;
 pub use error::IoError;
 pub use hdf5_name::is_hdf5;

@@ -29,9 +29,6 @@ pub use error::MeshError;
 pub use force_tangent::ForceTangent;
 pub use kick_drift::KickDrift;
 pub use mode_binner::{ModeBinner, Modes};
-// For tests that compile all kernels.
-#[doc(hidden)]
-pub use painter::wide_kernels;
 pub use painter::{Painter, UNITS};
 pub use particles::{Lattice, Mesh, Particles};
 pub use points_in_cells::PointsInCells;
@@ -43,6 +40,12 @@ pub use value_painter::{PaintedValues, ValuePainter};
 pub use window::Window;
 
 use crate::gpu::KernelSource;
+
+/// The kernels for devices that add to integers of 64 bits, for tests that compile all kernels.
+#[doc(hidden)]
+pub fn wide_kernels() -> Vec<KernelSource> {
+    [painter::wide_kernels(), value_painter::wide_kernels()].concat()
+}
 
 /// The kernels of the room in all forms.
 pub(crate) fn kernels() -> Vec<KernelSource> {

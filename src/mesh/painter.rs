@@ -1,6 +1,6 @@
 //! Painting particles onto meshes, and reading meshes at particles.
 
-use super::particles::{Mesh, ParticleParams, Particles, checked, holds, particle_kernel};
+use super::particles::{Mesh, ParticleParams, Particles, checked, holds, over_particles, particle_kernel};
 use super::window::Window;
 use crate::gpu::{Array, DeviceError, Element, Kernel, KernelSource, Recorder};
 use crate::grid::{FieldLayout, extent, volume};
@@ -19,13 +19,28 @@ crate::gpu::kernel_params! {
     }
 }
 
+over_particles! {
+    struct VectorParams {
+        /// Elements from one component of the field to the next.
+        stride: u32,
+    }
+}
+
 /// Kernels over the particles of one kind, for one window.
 struct ParticleKernels {
     paint: Kernel,
     /// The same for devices that add to integers of 64 bits.
     paint_wide: Kernel,
     readout: Kernel,
+    readout_vectors: Kernel,
     reach: Kernel,
+}
+
+fn readout_vectors(window: Window, in_cells: bool) -> KernelSource {
+    particle_kernel("mesh::readout_vectors", include_str!("../../shaders/mesh/readout.wgsl"), window)
+        .params::<VectorParams>()
+        .flag("in_cells", in_cells)
+        .flag("vector", true)
 }
 
 /// What paints, reads and measures the reach.
@@ -57,7 +72,7 @@ fn paint_wide(window: Window, in_cells: bool) -> KernelSource {
 }
 
 /// The kernels for devices that add to integers of 64 bits, for all windows.
-pub fn wide_kernels() -> Vec<KernelSource> {
+pub(super) fn wide_kernels() -> Vec<KernelSource> {
     let windows = [Window::Cic, Window::Tsc, Window::Pcs];
     windows.into_iter().flat_map(|window| [false, true].map(|in_cells| paint_wide(window, in_cells))).collect()
 }
@@ -66,13 +81,17 @@ pub fn wide_kernels() -> Vec<KernelSource> {
 pub(super) fn kernels() -> Vec<KernelSource> {
     let windows = [Window::Cic, Window::Tsc, Window::Pcs];
     let forms = windows.into_iter().flat_map(|window| [false, true].map(|in_cells| kernels_of(window, in_cells)));
-    forms.flatten().chain([density_kernel()]).collect()
+    let vectors =
+        windows.into_iter().flat_map(|window| [false, true].map(|in_cells| readout_vectors(window, in_cells)));
+    forms.flatten().chain(vectors).chain([density_kernel()]).collect()
 }
 
 impl ParticleKernels {
     fn new(window: Window, in_cells: bool) -> Self {
         let [paint, readout, reach] = kernels_of(window, in_cells).map(Kernel::trusted);
-        ParticleKernels { paint, paint_wide: Kernel::trusted(paint_wide(window, in_cells)), readout, reach }
+        let [paint_wide, readout_vectors] =
+            [paint_wide(window, in_cells), readout_vectors(window, in_cells)].map(Kernel::trusted);
+        ParticleKernels { paint, paint_wide, readout, readout_vectors, reach }
     }
 }
 
@@ -159,6 +178,31 @@ impl Painter {
         let mut geometry = particles.geometry(mesh, &mesh.layout);
         geometry.shape[3] = (number * mesh.layout.len()) as u32;
         recorder.each(&self.kernels(&particles).readout, &arrays, &geometry, particles.len())
+    }
+
+    /// `out` = the vector field of three components at the particles, all along x, then y, then z: what three [`readout`](Self::readout)s give.
+    ///
+    /// # Errors
+    /// As [`paint`](Self::paint).
+    pub fn readout_vectors(
+        &self,
+        recorder: &mut Recorder,
+        particles: Particles<'_>,
+        mesh: &Mesh,
+        fields: &Array<f32>,
+        out: &Array<f32>,
+    ) -> Result<(), DeviceError> {
+        const WHAT: &str = "Painter::readout_vectors";
+        checked(WHAT, &particles, mesh)?;
+        holds(WHAT, "cells", fields, mesh.layout.len().saturating_mul(3))?;
+        holds(WHAT, "results", out, particles.len().saturating_mul(3))?;
+        let mut arrays = particles.arrays();
+        arrays.extend([fields.raw(), out.raw()]);
+        let ParticleParams { first, local, sites, mesh: cells, shape, base, per_site, per_cell } =
+            particles.geometry(mesh, &mesh.layout);
+        let stride = mesh.layout.len() as u32;
+        let params = VectorParams { first, local, sites, mesh: cells, shape, base, per_site, per_cell, stride };
+        recorder.each(&self.kernels(&particles).readout_vectors, &arrays, &params, particles.len())
     }
 
     /// Measures the ghost cells that painting needs: `reach` (7 words, cleared here) receives the cells below and above the own

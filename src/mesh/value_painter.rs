@@ -4,7 +4,7 @@ use super::particles::{Mesh, ParticleParams, Particles, checked, holds, particle
 use super::window::Window;
 use crate::exchange::ghost_cells::{Cells, GhostCells};
 use crate::exchange::{ExactSum, ExchangeError, FIXED, GridComms, bits_for};
-use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
+use crate::gpu::{Array, DeviceError, Element, Kernel, KernelSource, Recorder};
 use crate::grid::{extent, volume};
 
 crate::gpu::kernel_params! {
@@ -38,6 +38,8 @@ pub struct PaintedValues<'a> {
 /// any order of the particles and any number of ranks. On a GPU a CIC particle costs eight atomic additions of two words.
 pub struct ValuePainter {
     kernels: [Kernel; 3],
+    /// The same for devices that add to integers of 64 bits.
+    wide: [Kernel; 3],
     finish: Kernel,
     sum: ExactSum,
 }
@@ -55,13 +57,19 @@ enum Form {
 
 const FORMS: [Form; 3] = [Form::Displaced, Form::InCells, Form::Tangent];
 
-fn paint_kernel(window: Window, form: Form) -> KernelSource {
+fn paint_kernel(window: Window, form: Form, wide: bool) -> KernelSource {
     let text = include_str!("../../shaders/mesh/paint_values.wgsl");
-    let label = if form == Form::Tangent { "mesh::paint_tangent" } else { "mesh::paint_values" };
+    let label = match (form == Form::Tangent, wide) {
+        (false, false) => "mesh::paint_values",
+        (false, true) => "mesh::paint_values_wide",
+        (true, false) => "mesh::paint_tangent",
+        (true, true) => "mesh::paint_tangent_wide",
+    };
     particle_kernel(label, text, window)
         .params::<ParticleParams>()
         .flag("in_cells", form == Form::InCells)
         .flag("tangent", form == Form::Tangent)
+        .flag("wide", wide)
         .module("gpu::fixed", FIXED)
 }
 
@@ -74,14 +82,21 @@ fn finish_kernel() -> KernelSource {
 /// All kernels, for all windows.
 pub(super) fn kernels() -> Vec<KernelSource> {
     let windows = [Window::Cic, Window::Tsc, Window::Pcs].into_iter();
-    windows.flat_map(|window| FORMS.map(|form| paint_kernel(window, form))).chain([finish_kernel()]).collect()
+    windows.flat_map(|window| FORMS.map(|form| paint_kernel(window, form, false))).chain([finish_kernel()]).collect()
+}
+
+/// The kernels for devices that add to integers of 64 bits, for all windows.
+pub(super) fn wide_kernels() -> Vec<KernelSource> {
+    let windows = [Window::Cic, Window::Tsc, Window::Pcs].into_iter();
+    windows.flat_map(|window| FORMS.map(|form| paint_kernel(window, form, true))).collect()
 }
 
 impl ValuePainter {
     /// A painter with this window.
     pub fn new(window: Window) -> Self {
-        let kernels = FORMS.map(|form| Kernel::trusted(paint_kernel(window, form)));
-        ValuePainter { kernels, finish: Kernel::trusted(finish_kernel()), sum: ExactSum::default() }
+        let [kernels, wide] =
+            [false, true].map(|wide| FORMS.map(|form| Kernel::trusted(paint_kernel(window, form, wide))));
+        ValuePainter { kernels, wide, finish: Kernel::trusted(finish_kernel()), sum: ExactSum::default() }
     }
 
     /// `out` from element `start` on (this rank's own cells, C order) = the mesh of `painted`, with what other ranks paint on these cells; NaN
@@ -158,9 +173,13 @@ impl ValuePainter {
         };
         let mut geometry = particles.geometry(mesh, &mesh.layout);
         (geometry.local[3], geometry.sites[3]) = (bits as u32, first as u32);
+        let number = FORMS.iter().position(|other| *other == form).unwrap_or(0);
+        let (kernel, target) = match recorder.gpu().capabilities().atomic_u64 {
+            true => (&self.wide[number], cells.raw().seen_as(Element::U64)),
+            false => (&self.kernels[number], cells.raw().clone()),
+        };
         let mut arrays = particles.arrays();
-        arrays.extend([values.raw(), most.raw(), cells.raw()]);
-        let kernel = &self.kernels[FORMS.iter().position(|other| *other == form).unwrap_or(0)];
+        arrays.extend([values.raw(), most.raw(), &target]);
         recorder.each::<ParticleParams>(kernel, &arrays, &geometry, particles.len())?;
         ghosts.reduce(recorder, comms, &cells, Cells::Wide)?;
         let (own, [i, j, k]) = (extent(&mesh.layout.own), mesh.layout.strides());

@@ -3,12 +3,13 @@
 use crate::comm::Communicator;
 use crate::exchange::collectives::Collectives;
 use crate::exchange::{Context, ExactSum, ExchangeError, GridComms, Summed};
-use crate::gpu::{Gpu, Recorder};
+use crate::gpu::{Array, Gpu, Recorder};
 use crate::grid::Grid;
 use crate::mesh::Axpby;
 
 use super::error::OperatorError;
 use super::field::{Contents, Field};
+use super::leaf::Leaf;
 
 /// What operators work with on one rank: its context, the exchanges of the process grid that fields are cut by, and what all vectors
 /// need.
@@ -66,14 +67,13 @@ impl<'a> Worker<'a> {
     /// [`OperatorError::Fit`] for fields of different spaces.
     pub fn axpby(&mut self, a: f64, x: &Field, b: f64, y: &mut Field) -> Result<(), OperatorError> {
         y.space().admits(x.space(), "axpby")?;
+        let mut pairs = Vec::new();
         for (x, y) in x.contents().iter().zip(y.contents_mut()) {
             match (x, y) {
                 (Contents::Device(x), Contents::Device(y)) if x.raw().shares(y.raw()) => {
                     return Err(OperatorError::invalid("axpby", "x and y are one field; give two"));
                 }
-                (Contents::Device(x), Contents::Device(y)) => {
-                    self.axpby.record(&mut self.context.recorder, a, x, b, y)?;
-                }
+                (Contents::Device(x), Contents::Device(y)) => pairs.push([x, &*y]),
                 (Contents::Host(x), Contents::Host(y)) => {
                     let update = |(y, x): (&mut f64, &f64)| *y = if b == 0.0 { a * x } else { a * x + b * *y };
                     y.iter_mut().zip(x).for_each(update);
@@ -81,7 +81,7 @@ impl<'a> Worker<'a> {
                 _ => {}
             }
         }
-        Ok(())
+        Ok(self.axpby.record_pairs(&mut self.context.recorder, a, &pairs, b)?)
     }
 
     /// `z = x y`, number by number, for fields of one leaf on the device.
@@ -119,7 +119,8 @@ impl<'a> Worker<'a> {
     }
 
     /// `<x, y>`: the sum over all leaves, ranks and numbers of the products; a complex number is two. Products are rounded to f32, each
-    /// is rounded to 2^-62 of the greatest times the number of all, and their sum is exact: the same for every number of ranks. All ranks call it. Waits for the
+    /// is rounded to 2^-62 of the greatest times the number of all, and their sum is exact (small vectors that every rank has are summed in f64): the same
+    /// for every number of ranks. All ranks call it. Waits for the
     /// device.
     ///
     /// # Errors
@@ -129,40 +130,91 @@ impl<'a> Worker<'a> {
     }
 
     /// Several sums over all leaves, ranks and numbers: of products like [`dot`](Self::dot), or, of a field alone, of magnitudes. All ranks call it. The
-    /// device is waited for once on one rank and twice on several, whatever the number of sums and leaves.
+    /// device is waited for once on one rank and twice on several, whatever the number of sums and leaves. Small vectors that every rank has come to the
+    /// host with the sums and are summed there, in f64.
     ///
     /// # Errors
     /// As [`dot`](Self::dot).
     pub fn sums(&mut self, fields: &[(&Field, Option<&Field>)]) -> Result<Vec<f64>, OperatorError> {
-        let (mut sums, mut names) = (Vec::new(), Vec::new());
-        let mut found = vec![0.0; fields.len()];
-        for (number, (x, y)) in fields.iter().enumerate() {
+        let mut sums = Sums::default();
+        for (x, y) in fields {
             if let Some(y) = y {
                 y.space().admits(x.space(), "dot")?;
             }
-            for (place, ((name, leaf), contents)) in x.space().leaves().zip(x.contents()).enumerate() {
-                match (contents, y.map(|y| &y.contents()[place])) {
-                    (Contents::Device(x), y) => {
-                        let y = y.and_then(|y| if let Contents::Device(y) = y { Some(y) } else { None });
-                        let (total, is_distributed) = (leaf.total(), leaf.is_distributed());
-                        sums.push(Summed { x, y, total, is_distributed });
-                        names.push((number, name));
-                    }
-                    (Contents::Host(x), Some(Contents::Host(y))) => {
-                        found[number] += x.iter().zip(y).map(|(x, y)| x * y).sum::<f64>();
-                    }
-                    (Contents::Host(x), _) => found[number] += x.iter().map(|x| x.abs()).sum::<f64>(),
-                }
+            for (place, ((name, leaf), x)) in x.space().leaves().zip(x.contents()).enumerate() {
+                sums.add(name, leaf, x, y.map(|y| &y.contents()[place]));
             }
+            sums.ends.push(sums.terms.len());
         }
-        let values = self.sum.several(&mut self.context.recorder, &self.context.comm, &sums)?;
-        for ((number, name), value) in names.into_iter().zip(values) {
+        let (recorder, comm) = (&mut self.context.recorder, &self.context.comm);
+        let (large, small) = self.sum.several(recorder, comm, &sums.large, &sums.small)?;
+        let mut found = vec![0.0; fields.len()];
+        for (number, (name, term)) in sums.terms.iter().enumerate() {
+            let value = match term {
+                Term::Large(at) => large[*at],
+                Term::Small(x, None) => small[*x].iter().map(|x| f64::from(x.abs())).sum(),
+                Term::Small(x, Some(y)) => {
+                    small[*x].iter().zip(&small[*y]).map(|(&x, &y)| f64::from(x) * f64::from(y)).sum()
+                }
+                Term::Host(value) => *value,
+            };
             if !value.is_finite() {
                 let what = format!("the product with leaf `{name}`");
                 return Err(OperatorError::NotFinite { operator: "dot".into(), what, value });
             }
-            found[number] += value;
+            found[sums.ends.partition_point(|&end| end <= number)] += value;
         }
         Ok(found)
+    }
+}
+
+/// Numbers of a leaf at most that are summed on the host.
+const SMALL: u64 = 1024;
+
+/// Where a leaf's part of a sum comes from.
+enum Term {
+    /// Summed on the device.
+    Large(usize),
+    /// From numbers that come to the host.
+    Small(usize, Option<usize>),
+    /// Parameters.
+    Host(f64),
+}
+
+/// Several sums, leaf by leaf.
+#[derive(Default)]
+struct Sums<'a> {
+    large: Vec<Summed<'a>>,
+    small: Vec<&'a Array<f32>>,
+    terms: Vec<(&'a str, Term)>,
+    /// The end of each sum's terms.
+    ends: Vec<usize>,
+}
+
+impl<'a> Sums<'a> {
+    fn add(&mut self, name: &'a str, leaf: &Leaf, x: &'a Contents, y: Option<&'a Contents>) {
+        let term = match (x, y) {
+            (Contents::Host(x), Some(Contents::Host(y))) => Term::Host(x.iter().zip(y).map(|(x, y)| x * y).sum()),
+            (Contents::Host(x), _) => Term::Host(x.iter().map(|x| x.abs()).sum()),
+            (Contents::Device(x), y) => {
+                let y = y.and_then(|y| if let Contents::Device(y) = y { Some(y) } else { None });
+                let is_distributed = leaf.is_distributed();
+                if is_distributed || leaf.len() > SMALL {
+                    self.large.push(Summed { x, y, total: leaf.total(), is_distributed });
+                    Term::Large(self.large.len() - 1)
+                } else {
+                    Term::Small(self.along(x), y.map(|y| self.along(y)))
+                }
+            }
+        };
+        self.terms.push((name, term));
+    }
+
+    /// The place of an array among those that come along; each comes once.
+    fn along(&mut self, x: &'a Array<f32>) -> usize {
+        self.small.iter().position(|other| std::ptr::eq(*other, x)).unwrap_or_else(|| {
+            self.small.push(x);
+            self.small.len() - 1
+        })
     }
 }

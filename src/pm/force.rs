@@ -281,6 +281,22 @@ impl Force {
         Ok(self.painter.readout(recorder, particles, &self.mesh, field, axis as u64, out)?)
     }
 
+    /// Records the last force at the particles: vectors in one array, all along x, then y, then z.
+    ///
+    /// # Errors
+    /// As [`push`](Self::push).
+    pub(super) fn accelerations(
+        &self,
+        recorder: &mut Recorder,
+        lattice: &Lattice,
+        [x, y, z]: &[Array<f32>; 3],
+        out: &Array<f32>,
+    ) -> Result<(), SimulationError> {
+        let field = self.field.as_ref().ok_or(SimulationError::NoForce)?;
+        let particles = Particles::Displaced { lattice, displacement: [x, y, z] };
+        Ok(self.painter.readout_vectors(recorder, particles, &self.mesh, field, out)?)
+    }
+
     /// Waits for the device and checks that every particle was painted since the solver was made.
     ///
     /// # Errors

@@ -5,6 +5,7 @@
 //! | [`Config`] | parameters of a run: checks them, counts the device memory that they need |
 //! | [`Simulation`] | the particles of one rank, and the schedule of kicks, drifts and forces |
 //! | `white_noise` | white noise on the device |
+//! | `projection` | the density along the last axis |
 //! | `start` | initial conditions by Lagrangian perturbation theory: displacements and momenta |
 //! | [`Gradient`] | derivatives of a loss of the end by noise and cosmological parameters |
 //! | [`SimulationOperator`] | a run as an operator that composes with others |
@@ -29,6 +30,7 @@ mod forecast;
 mod gradient;
 mod operator;
 mod output;
+mod projection;
 #[cfg(feature = "hdf5")]
 mod snapshot;
 mod start;
@@ -466,7 +468,7 @@ fn displaced<'a>(lattice: &'a Lattice, [x, y, z]: &'a [Array<f32>; 3]) -> Partic
 
 /// The kernels of the room.
 pub(crate) fn kernels() -> Vec<KernelSource> {
-    vec![white_noise::kernel()]
+    vec![white_noise::kernel(), projection::kernel()]
 }
 
 /// One value per site and axis. Waits for the device.

@@ -300,6 +300,11 @@ impl Cloud {
         Ok(())
     }
 
+    /// The same points alone.
+    pub(crate) fn without_attributes(&self) -> Cloud {
+        Cloud { attributes: BTreeMap::new(), ..self.clone() }
+    }
+
     /// The attribute of this name.
     pub fn attribute(&self, name: &str) -> Option<&Attribute> {
         self.attributes.get(name)

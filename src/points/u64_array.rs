@@ -14,9 +14,6 @@ pub(crate) struct U64Array {
     words: Vec<Array<u32>>,
 }
 
-/// Numbers that are joined and downloaded at a time.
-const PIECE: u64 = 1 << 23;
-
 crate::gpu::kernel_params! {
     struct AddParams {
         first: [u32; 2],
@@ -32,13 +29,6 @@ crate::gpu::kernel_params! {
     }
 }
 
-crate::gpu::kernel_params! {
-    struct JoinParams {
-        start: u32,
-        count: u32,
-    }
-}
-
 fn add(two: bool) -> KernelSource {
     KernelSource::new("u64_array::add", include_str!("../../shaders/points/u64/add.wgsl"))
         .params::<AddParams>()
@@ -50,15 +40,9 @@ fn select() -> KernelSource {
         .params::<SelectParams>()
 }
 
-fn join(two: bool) -> KernelSource {
-    KernelSource::new("u64_array::join", include_str!("../../shaders/points/u64/join.wgsl"))
-        .params::<JoinParams>()
-        .flag("two", two)
-}
-
 /// The kernels of both forms.
 pub(super) fn kernels() -> Vec<KernelSource> {
-    vec![add(false), add(true), select(), join(false), join(true)]
+    vec![add(false), add(true), select()]
 }
 
 /// Words per number where each is less than `below`, which leaves all ones free.
@@ -152,16 +136,18 @@ impl U64Array {
         Ok(order)
     }
 
-    /// The numbers on the host. Submits and waits.
+    /// The numbers on the host, put together as they are copied. Submits and waits.
     pub fn download(&self, recorder: &mut Recorder) -> Result<Vec<u64>, DeviceError> {
-        let kernel = Kernel::trusted(join(self.words.len() == 2));
-        let joined = recorder.gpu().array::<u32>("points::joined", 2 * self.len().min(PIECE))?;
         let mut numbers = vec![0u64; self.len() as usize];
-        for (piece, numbers) in (0..).zip(numbers.chunks_mut(PIECE as usize)) {
-            let params = JoinParams { start: (piece * PIECE) as u32, count: numbers.len() as u32 };
-            let arrays: Vec<_> = self.words.iter().chain([&joined]).map(Array::raw).collect();
-            recorder.each(&kernel, &arrays, &params, numbers.len() as u64)?;
-            recorder.download_into(&joined, 0, bytemuck::cast_slice_mut::<u64, u32>(numbers))?;
+        let one = self.words.len() == 1;
+        for (words, shift) in self.words.iter().zip([0, 32]) {
+            let mut rest = numbers.iter_mut();
+            recorder.download_pieces(words, 0, words.len(), |piece| {
+                for (&word, number) in piece.iter().zip(&mut rest) {
+                    let none = one && word == u32::MAX;
+                    *number |= if none { u64::MAX } else { u64::from(word) << shift };
+                }
+            })?;
         }
         Ok(numbers)
     }

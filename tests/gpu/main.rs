@@ -38,6 +38,8 @@ mod primitives;
 mod redistribution;
 #[path = "../scales.rs"]
 mod scales;
+#[path = "../shallow_water.rs"]
+mod shallow_water;
 #[path = "../simulation.rs"]
 mod simulation;
 #[path = "../sort.rs"]

@@ -1,6 +1,6 @@
 // Radix sort for software renderers, upsweep: how many keys of every tile have each digit.
 //
-// Layout: tiles are `params.tile` consecutive keys; `table` holds one word per digit and tile, digit by digit.
+// Layout: tiles are consecutive keys, equally many (tile.wgsl); `table` holds one word per digit and tile, digit by digit.
 // Workgroup: GROUP invocations, one tile each, counted in 1 KiB of private memory: there a private word costs a tenth
 // of a word of a storage buffer. (Larger private arrays take compilers minutes.) No workgroup memory, no barriers.
 

@@ -1,6 +1,10 @@
-// The keys of a tile of `params.tile` consecutive ones, of which the first `last` count: the first key, and the one behind the last.
+// The keys of a tile, of `params.tiles` equal parts of the first `last` keys: the first key, and the one behind the last. How many count may be
+// known to the device only: few are shared out among all tiles, too.
 
 fn keys_of(tile: u32, last: u32) -> vec2<u32> {
-    let begin = min(tile * params.tile, last);
-    return vec2<u32>(begin, begin + min(params.tile, last - begin));
+    if last == 0u { return vec2<u32>(0u); }
+    let each = (last - 1u) / params.tiles + 1u;
+    if tile > (last - 1u) / each { return vec2<u32>(0u); }
+    let begin = tile * each;
+    return vec2<u32>(begin, begin + min(each, last - begin));
 }

@@ -10,6 +10,10 @@ var<storage, read_write> bins: array<atomic<u32>>;
 
 alias State = u32;
 
+/// The first edge and the last.
+var<private> first_edge: f32;
+var<private> last_edge: f32;
+
 /// Goes `step` bins on if the square is not below that bin's edge.
 fn step_to_bin(low: u32, step: u32, square: f32) -> u32 {
     let next = min(low + step, BINS);
@@ -58,11 +62,18 @@ fn count_pair(bin: u32) {
 fn count_pair(bin: u32) { add_to_bin(bin, WEIGHT); }
 #endif
 
-fn begin(query: u32, reach: f32) -> State { return 0u; }
+/// Words are emptied by the pair that fills them.
+fn empty_full() {}
+
+fn begin(query: u32, reach: f32) -> State {
+    first_edge = load_edges(0u);
+    last_edge = load_edges(BINS);
+    return 0u;
+}
 
 fn each(state: State, near: Neighbor) -> State {
     let square = near.distance;
-    if square >= load_edges(0u) && square < load_edges(BINS) { count_pair(bin_of(square)); }
+    if square >= first_edge && square < last_edge { count_pair(bin_of(square)); }
     return state;
 }
 

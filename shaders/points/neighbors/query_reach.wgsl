@@ -1,7 +1,11 @@
 // Searches in which every query has a reach of its own and wants every source within it.
 
 fn begin_group() {}
+#if histogram
+fn begin_leaf() { empty_full(); }
+#else
 fn begin_leaf() {}
+#endif
 fn is_candidate(j: u32) -> bool { return true; }
 fn merge_source(s: u32) {}
 fn can_skip(level: u32, node: u32, loaded: Node) -> bool { return false; }

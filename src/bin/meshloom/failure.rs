@@ -3,6 +3,7 @@
 use meshloom::Error;
 use meshloom::gpu::DeviceError;
 use meshloom::io::IoError;
+use meshloom::shallow_water::ShallowWaterError;
 
 /// Why a command failed, which decides the exit code.
 pub enum Failure {
@@ -51,6 +52,9 @@ impl From<&Error> for Failure {
                 Failure::Usage(error.to_string())
             }
             E::Simulation(meshloom::pm::SimulationError::OutOfRange { .. }) => Failure::Usage(error.to_string()),
+            E::ShallowWater(ShallowWaterError::OutOfRange { .. } | ShallowWaterError::NoDouble { .. }) => {
+                Failure::Usage(error.to_string())
+            }
             _ => Failure::Failed(error.to_string()),
         }
     }

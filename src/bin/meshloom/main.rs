@@ -7,10 +7,12 @@ mod common;
 mod completions;
 mod config_file;
 mod coordinates;
+mod described;
 mod devices;
 mod failure;
 mod fft;
 mod fof;
+mod infer;
 mod kernels;
 mod knn;
 mod manual;
@@ -21,6 +23,7 @@ mod point_values;
 mod points;
 mod power;
 mod search;
+mod shallow_water;
 mod simulate;
 mod sort;
 mod speeds;
@@ -48,6 +51,10 @@ enum Command {
     Devices(devices::Arguments),
     /// Run a cosmological particle-mesh simulation
     Simulate(simulate::Arguments),
+    /// Infer a correlated field and its uncertainty from data on a grid
+    Infer(infer::Arguments),
+    /// Run the shallow-water model: a jet in a channel
+    ShallowWater(shallow_water::Arguments),
     /// Measure the power spectrum of a field or of points
     Power(power::Arguments),
     /// Transform an array as NumPy's fftn, ifftn, rfftn and irfftn do
@@ -126,6 +133,8 @@ fn run(program: Program) -> Result<(), Failure> {
     match program.command {
         Command::Devices(arguments) => devices::run(&arguments),
         Command::Simulate(arguments) => simulate::run(&arguments),
+        Command::Infer(arguments) => infer::run(&arguments),
+        Command::ShallowWater(arguments) => shallow_water::run(&arguments),
         Command::Power(arguments) => power::run(&arguments),
         Command::Fft(arguments) => fft::run(&arguments),
         Command::Sort(arguments) => sort::run(&arguments),

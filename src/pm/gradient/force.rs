@@ -3,21 +3,21 @@
 //! Adjoint:
 //!
 //! ```text
-//! paint each component of the cotangent -> filter with the conjugate kernel, sum over components: the density's cotangent
-//!      -> fill ghost cells -> gradient of the force and of that density at the particles
+//! paint each component of the cotangent -> transform two, filter the third: the sum over components with the conjugate kernels is the density's
+//! cotangent -> fill ghost cells -> gradient of the force and of that density at the particles
 //! ```
 //!
 //! An acceleration reads the force where the particle is, and the force follows from where all particles are painted. On a mesh of c cells with p
-//! particles this takes three paintings, three filters of one result (15 passes over the mesh), and one pass that reads four values of
-//! each node: 1.7 times what the force takes by count of passes, 2.3 times on lavapipe (docs/performance.md).
+//! particles this takes three paintings, two transforms and a filter (11 passes over the mesh), and one pass that reads four values of each node.
 //!
 //! Tangent: one painting of the movements times the gradient of the weights, the filter of the force (10 passes), and one pass that reads six values of
 //! each node.
 
 use crate::exchange::GridComms;
 use crate::exchange::ghost_cells::Cells;
-use crate::fft::{Filter, Spec, Spectral, TransformTuning, Values};
-use crate::gpu::{Array, Recorder};
+use crate::fft::{Filter, Spec, Spectral, Transform, TransformCallbacks, TransformTuning, Values};
+use crate::gpu::{Array, DeviceError, Recorder};
+use crate::grid::volume;
 use crate::mesh::{Axpby, ForceMeshes, ForceTangent, Lattice, PaintedValues, Particles, PositionAdjoint, ValuePainter};
 use crate::operators::Ghosted;
 use crate::pm::force::{Force, kernel};
@@ -26,7 +26,11 @@ use crate::pm::{Config, SimulationError};
 /// Both derivatives of a [`Force`].
 pub struct ForceDerivative {
     painter: ValuePainter,
-    filters: [Filter<f32>; 3],
+    transform: Transform<f32>,
+    /// Adds the component along z, times its kernel, to those of `spectra`.
+    filter: Filter<f32>,
+    /// The modes of the painted components along x and y.
+    spectra: Array<[f32; 2]>,
     positions: PositionAdjoint,
     reader: ForceTangent,
     axpby: Axpby,
@@ -42,10 +46,22 @@ impl ForceDerivative {
     /// [`SimulationError`] of the transform or the device.
     pub fn new(config: &Config, recorder: &mut Recorder, comms: &GridComms) -> Result<Self, SimulationError> {
         let sites = config.particles.pow(3);
-        let filter = |axis: usize, recorder: &mut Recorder| conjugate(config, recorder, comms, axis);
+        let (gpu, spec) = (recorder.gpu().clone(), Spec::new(Values::Real, config.cells()));
+        let (tuning, none) = (TransformTuning::of(&gpu), TransformCallbacks::default());
+        let transform = Transform::with(&gpu, &spec, comms.grid(), comms.rank(), &tuning, &none)?;
+        let part = Filter::<f32>::part_of(&gpu, &spec, comms, &tuning)?;
+        if part != transform.spectrum_part() {
+            let why = format!("a filter of the modes {part:?}, a transform of {:?}", transform.spectrum_part());
+            return Err(DeviceError::Misuse { what: "the adjoint of a force".into(), why }.into());
+        }
+        let spectra = gpu.array("pm::spectra", 2 * volume(&part))?;
+        let conjugates = [0, 1, 2].map(|axis| kernel(config, axis, -1.0, &part));
+        let callback = Spectral::new(recorder, &conjugates, &part)?.trusted_sum(&spectra);
         Ok(ForceDerivative {
             painter: ValuePainter::new(config.window),
-            filters: [filter(0, recorder)?, filter(1, recorder)?, filter(2, recorder)?],
+            transform,
+            filter: Filter::new(&gpu, &spec, comms, &tuning, &callback, 1)?,
+            spectra,
             positions: PositionAdjoint::new(config.window),
             reader: ForceTangent::new(config.window),
             axpby: Axpby::default(),
@@ -68,23 +84,21 @@ impl ForceDerivative {
     ) -> Result<(), SimulationError> {
         let field = force.field().ok_or(SimulationError::NoForce)?;
         let ((mesh, ghosts), gpu) = (force.mesh(), recorder.gpu().clone());
-        let own = self.filters[0].field_layout();
+        let own = self.filter.field_layout();
         let [x, y, z] = displacement;
         let particles = Particles::Displaced { lattice, displacement: [x, y, z] };
         let painted = gpu.array::<f32>("pm::painted", own.len())?;
-        let [density, component] =
-            ["pm::density_cotangent", "pm::component"].map(|what| gpu.array(what, mesh.layout.len()));
-        let (density, component): (Array<f32>, Array<f32>) = (density?, component?);
-        for (axis, filter) in self.filters.iter().enumerate() {
-            let first = axis as u64 * lattice.len();
-            let values = PaintedValues { particles, values: by, first, total: self.sites };
+        let density = gpu.array::<f32>("pm::density_cotangent", mesh.layout.len())?;
+        let modes = self.spectra.len() / 2;
+        let spectrum = self.transform.spectrum(&gpu)?;
+        for axis in 0..3 {
+            let values = PaintedValues { particles, values: by, first: axis * lattice.len(), total: self.sites };
             self.painter.paint(recorder, comms, (mesh, ghosts), values, (&painted, 0))?;
-            if axis == 0 {
-                filter.apply(recorder, comms, &painted, &own, &density, &mesh.layout)?;
+            if axis < 2 {
+                self.transform.forward(recorder, comms, &painted, &own, &spectrum)?;
+                recorder.copy(&spectrum, 0, &self.spectra, axis * modes, modes)?;
             } else {
-                filter.apply(recorder, comms, &painted, &own, &component, &mesh.layout)?;
-                // Ghost cells have no values yet, whose sums are overwritten.
-                self.axpby.record(recorder, 1.0, &component, 1.0, &density)?;
+                self.filter.apply(recorder, comms, &painted, &own, &density, &mesh.layout)?;
             }
         }
         ghosts.exchange(recorder, comms, &density, Cells::Float)?;
@@ -123,7 +137,7 @@ impl ForceDerivative {
         [by, out]: [&Array<f32>; 2],
     ) -> Result<(), SimulationError> {
         let field = force.field().ok_or(SimulationError::NoForce)?;
-        let painted = recorder.gpu().array::<f32>("pm::painted", self.filters[0].field_layout().len())?;
+        let painted = recorder.gpu().array::<f32>("pm::painted", self.filter.field_layout().len())?;
         self.paint_tangent(recorder, comms, (force, lattice, displacement), [by, &painted])?;
         let change = force.field_of(recorder, comms, &painted)?;
         let fields = (force.mesh().0, [field, &change]);
@@ -162,21 +176,6 @@ impl ForceDerivative {
     }
 
     /// Bytes of device memory of one cell of the mesh, ghost cells included, while [`accelerations`](Self::accelerations) works: the force, the painted
-    /// integers or two fields, and what it paints onto.
-    pub const BYTES_PER_CELL: u64 = 12 + 8 + 4 + 4 + 4;
-}
-
-/// The filter of the painted cotangents of accelerations along `axis`: the conjugate of the force's kernel.
-fn conjugate(
-    config: &Config,
-    recorder: &mut Recorder,
-    comms: &GridComms,
-    axis: usize,
-) -> Result<Filter<f32>, SimulationError> {
-    let (gpu, spec) = (recorder.gpu().clone(), Spec::new(Values::Real, config.cells()));
-    let tuning = TransformTuning::of(&gpu);
-    let part = Filter::<f32>::part_of(&gpu, &spec, comms, &tuning)?;
-    let tables = kernel(config, axis, -1.0, &part);
-    let callback = Spectral::new(recorder, &[tables], &part)?.trusted_callback();
-    Ok(Filter::new(&gpu, &spec, comms, &tuning, &callback, 1)?)
+    /// integers, what becomes of them, three spectra, and the result.
+    pub const BYTES_PER_CELL: u64 = 12 + 8 + 4 + 12 + 4;
 }

@@ -204,13 +204,8 @@ impl Sweeps {
 
     /// The accelerations of the force that was solved last.
     fn read_accelerations(&mut self, context: &mut Context) -> Result<(), SimulationError> {
-        let (run, count) = (&self.run, self.run.lattice.len());
-        let one = context.gpu.array::<f32>("pm::acceleration", count)?;
-        for axis in 0..3 {
-            run.force.readout(&mut context.recorder, &run.lattice, &run.displacement, axis, &one)?;
-            context.recorder.copy(&one, 0, &self.accelerations[1], axis as u64 * count, count)?;
-        }
-        Ok(())
+        let Sweeps { run, accelerations, .. } = self;
+        run.force.accelerations(&mut context.recorder, &run.lattice, &run.displacement, &accelerations[1])
     }
 
     /// Goes back over kicks and drifts, all by the accelerations at force `number`.

@@ -96,9 +96,8 @@ impl DistributedSearch {
     /// # Errors
     /// [`NeighborError`] of the points, the device or the ranks.
     pub fn new(context: &mut Context, cloud: &Cloud) -> Result<Self, NeighborError> {
-        let bare = Cloud::new(&mut context.recorder, cloud.domain(), cloud.positions().clone())?;
         Ok(DistributedSearch {
-            points: Decomposition::new(context, &bare)?,
+            points: Decomposition::new(context, &cloud.without_attributes())?,
             nearest: Nearest::new(&context.gpu),
             radius: Radius::new(&context.gpu),
             cost: Cell::default(),

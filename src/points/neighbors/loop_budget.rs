@@ -32,7 +32,8 @@ pub(super) struct Portions {
 /// round extra per loop, also for loops that a condition skips.
 pub(super) fn scan(form: GroupShape) -> u32 {
     let (leaf, loads) = (LEAF as u32, LEAF as u32 / form.least_lanes() + 1);
-    loads + (leaf + loads) + (leaf + 1)
+    // One for what is emptied before a leaf.
+    1 + loads + (leaf + loads) + (leaf + 1)
 }
 
 /// The same when linking, without the steps to roots: each source is joined with the trees of a lane's queries, each tree at most once per
@@ -112,9 +113,9 @@ mod tests {
         let form = FORM;
         assert_eq!(LoopBudget::new(None).portions(form, 1 << 26, 0).unwrap(), None);
         let rounds = LoopBudget::new(Some(57_343));
-        assert_eq!(rounds.portions(form, 720, 0).unwrap(), None);
+        assert_eq!(rounds.portions(form, 719, 0).unwrap(), None);
         let portions = rounds.portions(form, 31_250, 0).unwrap().unwrap();
-        assert_eq!((portions.rounds, portions.leaf), (57_343, 75));
+        assert_eq!((portions.rounds, portions.leaf), (57_343, 76));
         // Each portion makes progress.
         let least = LoopBudget::new(Some(1)).portions(form, 31_250, 0).unwrap().unwrap();
         assert!(least.rounds > least.leaf + 17 * 12);

@@ -75,6 +75,7 @@ mod query;
 mod radius;
 mod result_routing;
 mod search_kernel;
+mod tally;
 mod targets;
 mod units;
 

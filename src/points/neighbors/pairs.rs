@@ -3,8 +3,9 @@
 use super::error::NeighborError;
 use super::group_shape::GroupShape;
 use super::query::{PairFilter, RadiusQuery, RowOrder};
-use super::radius::{Radius, RadiusSearch, Visit, WORKGROUP_BINS, within_kernel};
+use super::radius::{Radius, RadiusSearch, Visit, within_kernel};
 use super::search_kernel::{Cursor, SearchVariant, Traversal};
+use super::tally::{FEW_BINS, Tally, WORKGROUP_BINS};
 use super::targets::Queries;
 use crate::gpu::{Array, DeviceError, KernelSource, Recorder};
 use crate::points::tree::Tree;
@@ -95,7 +96,7 @@ impl Radius {
         };
         let (within, visit) = (
             RadiusQuery { radius: last, which, rows: RowOrder::Input },
-            Visit::Pairs { bins: bins.len() as u32, weight },
+            Visit::Pairs { bins: bins.len() as u32, weight, tally: Tally::of(self.form, bins.len() as u32) },
         );
         let arrays = vec![edges.raw(), counts.raw()];
         self.run(recorder, &RadiusSearch { tree, queries, within, units, visit, arrays, traversal })
@@ -107,9 +108,15 @@ pub(super) fn kernels(form: GroupShape) -> Vec<KernelSource> {
     let half = Traversal::CURVE.half();
     let of = |traversal: Traversal, bins: u32, weight: u32| {
         let variant = SearchVariant { form, dims: 3, own: true, traversal, wide: false };
-        within_kernel(variant, &Visit::Pairs { bins, weight })
+        within_kernel(variant, &Visit::Pairs { bins, weight, tally: Tally::of(form, bins) })
     };
-    vec![of(half, 5, 2), of(Traversal::CURVE, 5, 1), of(half.with(Cursor::Resume), WORKGROUP_BINS + 1, 2)]
+    let more = FEW_BINS + 1;
+    vec![
+        of(half, FEW_BINS, 2),
+        of(Traversal::CURVE, FEW_BINS, 1),
+        of(half, more, 2),
+        of(half.with(Cursor::Resume), WORKGROUP_BINS + 1, 2),
+    ]
 }
 
 /// The 64-bit counts that [`Radius::pairs`] left in two words each.

@@ -7,6 +7,7 @@ use super::kernel_cache::KernelCache;
 use super::loop_budget::{LoopBudget, any_unfinished};
 use super::query::{KnnQuery, RadiusQuery, check_radius};
 use super::search_kernel::{Cursor, SearchParams, SearchVariant, Traversal, search};
+use super::tally::Tally;
 use super::targets::Queries;
 use super::units::Units;
 use crate::gpu::primitives::{Count, Keys, Permute, Reduce, Scan, Sort};
@@ -32,7 +33,7 @@ pub(super) enum Visit<'a> {
     /// They are listed.
     Fill,
     /// Each adds `weight` to the bin of its distance, one of `bins`.
-    Pairs { bins: u32, weight: u32 },
+    Pairs { bins: u32, weight: u32, tally: Tally },
     /// A callback runs.
     Callback(&'a Callback),
 }
@@ -42,7 +43,7 @@ pub(super) enum Visit<'a> {
 enum Key {
     Count(SearchVariant),
     Fill(SearchVariant),
-    Pairs { variant: SearchVariant, bins: u32, weight: u32 },
+    Pairs { variant: SearchVariant, bins: u32, weight: u32, tally: Tally },
     Callback { variant: SearchVariant, callback: CallbackKey },
 }
 
@@ -104,7 +105,7 @@ crate::gpu::kernel_params! {
 /// # Ok::<(), meshloom::Error>(())
 /// ```
 pub struct Radius {
-    form: GroupShape,
+    pub(super) form: GroupShape,
     budget: LoopBudget,
     histograms: u32,
     kernels: KernelCache<Key>,
@@ -332,14 +333,14 @@ impl Radius {
 impl Visit<'_> {
     /// Whether workgroups count for themselves, before they add up what they have.
     fn in_workgroups(&self) -> bool {
-        matches!(self, Visit::Pairs { bins, .. } if *bins <= WORKGROUP_BINS)
+        matches!(self, Visit::Pairs { tally: Tally::Registers | Tally::Workgroup, .. })
     }
 
     fn key(&self, variant: SearchVariant) -> Key {
         match *self {
             Visit::Count => Key::Count(variant),
             Visit::Fill => Key::Fill(variant),
-            Visit::Pairs { bins, weight } => Key::Pairs { variant, bins, weight },
+            Visit::Pairs { bins, weight, tally } => Key::Pairs { variant, bins, weight, tally },
             Visit::Callback(callback) => Key::Callback { variant, callback: callback.key() },
         }
     }
@@ -353,9 +354,6 @@ impl Visit<'_> {
         if let Visit::Callback(callback) = self { callback.trust() } else { Trust::Library }
     }
 }
-
-/// Bins that a workgroup counts in its memory, 8 KiB.
-pub(super) const WORKGROUP_BINS: u32 = 2048;
 
 /// Workgroups of a histogram, about: enough for any GPU, and few enough that what they add to the bins at their ends takes little.
 const HISTOGRAMS: u32 = 8192;
@@ -376,11 +374,20 @@ pub(super) fn within_kernel(variant: SearchVariant, visit: &Visit<'_>) -> Kernel
     match *visit {
         Visit::Count => library(source, include_str!("../../../shaders/points/neighbors/count.wgsl")),
         Visit::Fill => library(source, include_str!("../../../shaders/points/neighbors/fill.wgsl")),
-        Visit::Pairs { bins, weight } => library(source, include_str!("../../../shaders/points/neighbors/pairs.wgsl"))
-            .constant("BINS", bins)
-            .constant("WEIGHT", weight)
-            .constant("HALF", bins.next_power_of_two() / 2)
-            .repeat('@', bins.next_power_of_two().ilog2()),
+        Visit::Pairs { bins, weight, tally } => {
+            let source = source.constant("BINS", bins).constant("WEIGHT", weight);
+            match tally {
+                Tally::Registers => {
+                    let text = include_str!("../../../shaders/points/neighbors/pairs_few_bins.wgsl");
+                    library(source, text).repeat('@', bins + 1)
+                }
+                Tally::Workgroup | Tally::Result => {
+                    library(source, include_str!("../../../shaders/points/neighbors/pairs.wgsl"))
+                        .constant("HALF", bins.next_power_of_two() / 2)
+                        .repeat('@', bins.next_power_of_two().ilog2())
+                }
+            }
+        }
         Visit::Callback(callback) => callback.bind(source, MODULE),
     }
 }

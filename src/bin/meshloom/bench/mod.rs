@@ -28,6 +28,7 @@ mod ring;
 mod search;
 mod session;
 mod settings;
+mod shallow_water;
 mod size;
 mod sort;
 mod subject;

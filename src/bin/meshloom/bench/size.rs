@@ -18,6 +18,14 @@ pub fn shape(text: &str) -> Result<[u64; 3], String> {
     Ok(shape)
 }
 
+/// Columns and rows with `x` between.
+pub fn plane(text: &str) -> Result<[u64; 2], String> {
+    match shape(&format!("{text}x1")) {
+        Ok([columns, rows, 1]) if text.contains('x') => Ok([columns, rows]),
+        _ => Err(format!("`{text}` is no grid; write columns and rows, from 1 to {LONGEST}, as 360x180")),
+    }
+}
+
 /// `96x80x60`
 pub fn name([x, y, z]: [u64; 3]) -> String {
     format!("{x}x{y}x{z}")

@@ -5,7 +5,7 @@ use meshloom::{Context, Error};
 
 use super::session::Found;
 use super::settings::Settings;
-use super::{collectives, exchange, fft, fof, ghosts, gradient, halo, knn, pairs, pm, sort};
+use super::{collectives, exchange, fft, fof, ghosts, gradient, halo, knn, pairs, pm, shallow_water, sort};
 use crate::failure::Failure;
 
 /// A part of the library and what of it is to be measured.
@@ -33,6 +33,8 @@ pub enum Subject {
     Pm(pm::Arguments),
     /// The gradient of a loss of a particle-mesh simulation, beside the simulation
     Gradient(gradient::Arguments),
+    /// Steps of the shallow-water model
+    ShallowWater(shallow_water::Arguments),
 }
 
 /// What `--reference` compares a subject with.
@@ -60,6 +62,7 @@ impl Subject {
             Subject::Ghosts(arguments) => &arguments.settings,
             Subject::Pm(arguments) => &arguments.settings,
             Subject::Gradient(arguments) => &arguments.settings,
+            Subject::ShallowWater(arguments) => &arguments.settings,
         }
     }
 
@@ -76,13 +79,19 @@ impl Subject {
             Subject::Ghosts(arguments) => &mut arguments.settings,
             Subject::Pm(arguments) => &mut arguments.settings,
             Subject::Gradient(arguments) => &mut arguments.settings,
+            Subject::ShallowWater(arguments) => &mut arguments.settings,
         }
     }
 
     /// What `--reference` compares it with.
     pub fn peer(&self) -> Peer {
         match self {
-            Subject::Fft(_) | Subject::Sort(_) | Subject::Knn(_) | Subject::Pairs(_) | Subject::Fof(_) => Peer::Library,
+            Subject::Fft(_)
+            | Subject::Sort(_)
+            | Subject::Knn(_)
+            | Subject::Pairs(_)
+            | Subject::Fof(_)
+            | Subject::ShallowWater(_) => Peer::Library,
             Subject::Exchange(_) | Subject::Halo(_) => Peer::OtherWay,
             // Under MPI collectives are always beside its own.
             Subject::Collectives(_) | Subject::Ghosts(_) | Subject::Pm(_) | Subject::Gradient(_) => Peer::None,
@@ -117,6 +126,7 @@ impl Subject {
             Subject::Ghosts(arguments) => ghosts::measure(context, arguments),
             Subject::Pm(arguments) => pm::measure(context, arguments),
             Subject::Gradient(arguments) => gradient::measure(context, arguments),
+            Subject::ShallowWater(arguments) => shallow_water::measure(context, arguments),
         }
     }
 }

@@ -161,11 +161,12 @@ fn fields_and_particles(
         simulation.seal_points(&outputs.path("velocities.npy"), &momentum)?,
     ];
     files.extend(outputs.hdf5(simulation, &outputs.parameters.out, &positions, &momentum)?);
-    let (own, density) = simulation.density(context)?;
     if outputs.parameters.save_density {
+        let (own, density) = simulation.density(context)?;
         files.push(simulation.seal_field(&outputs.path("density.npy"), &own, &density)?);
     }
-    files.extend(outputs.picture(&context.comm, simulation.config(), &own, &density)?);
+    let columns = simulation.projected_density(context)?;
+    files.extend(outputs.picture(&context.comm, simulation.config(), &columns)?);
     files.extend(outputs.spectrum(context, simulation)?);
     Ok((files, [positions, momentum]))
 }

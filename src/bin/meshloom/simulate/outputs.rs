@@ -1,14 +1,10 @@
 //! The files of a run.
 
 use std::fs;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use meshloom::comm::Communicator;
-use meshloom::grid::{Box3, extent};
-use meshloom::io::{
-    Column, IoError, OutputDir, Sealed, cleanup, csv_text, density_png_bytes, read_text, seal_whole, write_whole,
-};
+use meshloom::io::{Column, IoError, OutputDir, Sealed, cleanup, csv_text, density_png_bytes, seal_whole};
 use meshloom::pm::{Config, Simulation, fingerprint};
 use meshloom::{Context, Error};
 use serde_json::Value;
@@ -16,6 +12,7 @@ use serde_json::Value;
 use super::options::Epoch;
 use super::parameters::{Hdf5, RunParameters};
 use super::snapshots::CHECKPOINT;
+use crate::described;
 
 /// The output directory of a run.
 pub struct Outputs<'a> {
@@ -32,23 +29,6 @@ const OPTIONAL: [&str; 6] =
 fn part(name: &str) -> bool {
     let number = name.strip_prefix("snapshot.").and_then(|rest| rest.strip_suffix(".hdf5"));
     number.is_some_and(|number| number.parse::<u64>().is_ok())
-}
-
-/// Bytes of the longest description that is read.
-const MAX_BYTES: u64 = 1 << 20;
-
-/// The JSON object in a file; none where there is no file.
-pub fn description(path: &Path) -> Result<Option<Value>, IoError> {
-    let text = match read_text(path, MAX_BYTES) {
-        Err(IoError::NotFound { .. }) => return Ok(None),
-        text => text?,
-    };
-    let read = |source| IoError::Read { path: path.into(), source };
-    match serde_json::from_str::<Value>(&text) {
-        Ok(value) if value.is_object() => Ok(Some(value)),
-        Ok(_) => Err(read(std::io::Error::other("no JSON object"))),
-        Err(error) => Err(read(error.into())),
-    }
 }
 
 impl<'a> Outputs<'a> {
@@ -89,33 +69,9 @@ impl<'a> Outputs<'a> {
         self.parameters.snapshots.iter()
     }
 
-    /// Publishes sealed files and writes their description `whole` to `path`, beside them. All ranks call it. An older
-    /// description is removed first and the new one published last, so that no description stands beside files that it does
-    /// not describe.
+    /// [`described::publish`] of this run's files, without those of other runs beside them.
     pub fn publish(&self, comm: &Communicator, path: &Path, whole: &Value, files: Vec<Sealed>) -> Result<(), Error> {
-        let sealed = match comm.rank() {
-            0 => Some(seal_whole(path, format!("{whole:#}\n").as_bytes())?),
-            _ => None,
-        };
-        // In between this mark stands for the description: a run that finds it knows that the files may be of several runs.
-        let mark = path.with_extension("unfinished");
-        comm.barrier()?;
-        if comm.rank() == 0 {
-            let unfinished = mark.exists();
-            write_whole(&mark, b"")?;
-            self.clear(path, unfinished)?;
-        }
-        comm.barrier()?;
-        for file in files {
-            file.publish()?;
-        }
-        comm.barrier()?;
-        if let Some(sealed) = sealed {
-            sealed.publish()?;
-            remove(&mark)?;
-        }
-        comm.barrier()?;
-        Ok(())
+        described::publish(comm, path, whole, files, |unfinished| self.clear(path, unfinished))
     }
 
     /// Removes the description at `path`, if there is one, and files beside it that would pass for this run's: those of
@@ -123,11 +79,11 @@ impl<'a> Outputs<'a> {
     /// Nothing is removed from a directory without a description of a run or the mark of an `unfinished` one.
     fn clear(&self, path: &Path, unfinished: bool) -> Result<(), IoError> {
         let is_ours = |older: &Value| older["particles"].is_u64() && older["scheme"].is_string();
-        let older = description(path).ok().flatten();
+        let older = described::read(path).ok().flatten();
         let runs = older.iter().flat_map(|older| [&older["run"], &older["parameters"]]);
         let runs: Vec<&Value> = runs.filter(|run| is_ours(run)).collect();
         if runs.is_empty() && !unfinished {
-            return remove(path);
+            return described::remove(path);
         }
         let same = !unfinished && runs.contains(&&self.run);
         let parts = self.parameters.hdf5 == Some(Hdf5::PerRank);
@@ -136,13 +92,13 @@ impl<'a> Outputs<'a> {
         let outdated = |name: &str| {
             part(name) && (parts || !same) || OPTIONAL.contains(&name) && !same || halos && name == "halos.0.hdf5"
         };
-        remove(path)?;
+        described::remove(path)?;
         let Some(directory) = path.parent() else { return Ok(()) };
         let failed = |source| IoError::Read { path: directory.into(), source };
         for entry in fs::read_dir(directory).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             if entry.file_name().to_str().is_some_and(outdated) {
-                remove(&entry.path())?;
+                described::remove(&entry.path())?;
             }
         }
         Ok(())
@@ -179,20 +135,11 @@ impl<'a> Outputs<'a> {
         Ok(None)
     }
 
-    /// Draws the density, projected along the last axis. All ranks call it.
-    pub fn picture(
-        &self,
-        comm: &Communicator,
-        config: &Config,
-        own: &Box3,
-        density: &[f32],
-    ) -> Result<Option<Sealed>, Error> {
+    /// Draws the density, of whose projection along the last axis `columns` are this rank's. All ranks call it.
+    pub fn picture(&self, comm: &Communicator, config: &Config, columns: &[f32]) -> Result<Option<Sealed>, Error> {
         let side = config.mesh as usize;
-        let depth = extent(own)[2] as usize;
-        let mean = |cells: &[f32]| (cells.iter().map(|&c| f64::from(c)).sum::<f64>() / side as f64) as f32;
-        let columns: Vec<f32> = density.chunks(depth.max(1)).map(mean).collect();
         // Each column has one owner, and rank 0 draws them all.
-        let Some(gathered) = comm.gather_v(0, &columns)? else { return Ok(None) };
+        let Some(gathered) = comm.gather_v(0, columns)? else { return Ok(None) };
         let grid = config.grid(comm.size())?;
         let mut map = vec![0.0f32; side * side];
         for (rank, columns) in gathered.iter().enumerate() {
@@ -226,16 +173,6 @@ impl<'a> Outputs<'a> {
         ];
         let path = self.path("power_spectrum.csv");
         Ok(Some(seal_whole(&path, csv_text(&path, &columns)?.as_bytes())?))
-    }
-}
-
-/// Removes a file if it exists.
-fn remove(path: &Path) -> Result<(), IoError> {
-    match fs::remove_file(path) {
-        Err(source) if source.kind() != ErrorKind::NotFound => {
-            Err(IoError::Write { path: path.into(), bytes: 0, source })
-        }
-        _ => Ok(()),
     }
 }
 

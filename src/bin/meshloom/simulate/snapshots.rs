@@ -9,7 +9,8 @@ use meshloom::pm::{Config, Reached, Simulation, SimulationError, fingerprint};
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
-use super::outputs::{Outputs, description};
+use super::outputs::Outputs;
+use crate::described::{self, difference};
 
 /// Displacements and momenta by axis.
 type State = [[Vec<f32>; 3]; 2];
@@ -192,7 +193,7 @@ pub fn last_whole(outputs: &Outputs, context: &Context, config: &Config) -> Resu
 /// The latest snapshot or checkpoint that has a description: its scale factor, directory and description.
 fn newest(outputs: &Outputs) -> Result<Option<(f64, PathBuf, Value)>, Error> {
     let read = |directory: &Path| {
-        let said = description(&directory.join(DESCRIPTION));
+        let said = described::read(&directory.join(DESCRIPTION));
         said.map_err(|error| resume(format!("{error}; or remove the snapshot")))
     };
     let mut epochs: Vec<_> = outputs.epochs().collect();
@@ -214,38 +215,4 @@ fn newest(outputs: &Outputs) -> Result<Option<(f64, PathBuf, Value)>, Error> {
         }
     }
     Ok(newest)
-}
-
-/// The first value in which two objects differ: its name (`cosmology.h` for one inside another), theirs and ours.
-fn difference<'a>(theirs: &'a Value, ours: &'a Value) -> Option<(String, &'a Value, &'a Value)> {
-    let (Value::Object(their), Value::Object(our)) = (theirs, ours) else {
-        return (theirs != ours).then(|| (String::new(), theirs, ours));
-    };
-    let names: BTreeSet<&String> = their.keys().chain(our.keys()).collect();
-    names.into_iter().find_map(|name| {
-        let (rest, theirs, ours) = difference(&theirs[name], &ours[name])?;
-        let dot = if rest.is_empty() { "" } else { "." };
-        Some((format!("{name}{dot}{rest}"), theirs, ours))
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_differs_is_named() {
-        let ours = json!({ "box": 64.0, "cosmology": { "h": 0.7, "n_s": 0.96 }, "snapshots": ["0.5"] });
-        let changed = |name: &str, value: Value| {
-            let mut theirs = ours.clone();
-            *theirs.pointer_mut(name).unwrap() = value;
-            difference(&theirs, &ours).map(|(name, ..)| name)
-        };
-        assert_eq!(difference(&ours, &ours), None);
-        assert_eq!(changed("/box", 65.0.into()).as_deref(), Some("box"));
-        assert_eq!(changed("/cosmology/n_s", Value::Null).as_deref(), Some("cosmology.n_s"));
-        assert_eq!(changed("/snapshots/0", "0.50".into()).as_deref(), Some("snapshots"));
-        assert_eq!(difference(&json!({}), &ours).map(|(name, ..)| name).as_deref(), Some("box"));
-        assert_eq!(difference(&ours, &Value::Null).map(|(name, ..)| name).as_deref(), Some(""));
-    }
 }

@@ -11,8 +11,6 @@ crate::gpu::kernel_params! {
         count: u32,
         device: u32,
         tiles: u32,
-        /// Keys per tile.
-        tile: u32,
         /// The digit: bits from this one on, and as many as the mask has.
         shift: u32,
         mask: u32,
@@ -111,12 +109,11 @@ impl Passes {
     /// Records one pass.
     pub fn record(&self, recorder: &mut Recorder, counted: &Counted, pass: &Pass<'_>) -> Result<(), DeviceError> {
         let gpu = recorder.gpu().clone();
-        let Tiles { number, len } = self.tiles(counted.most);
+        let number = self.tiles(counted.most).number;
         let params = DigitParams {
             count: counted.most,
             device: counted.device,
             tiles: number,
-            tile: len,
             shift: pass.digit.shift,
             mask: (1 << pass.digit.bits) - 1,
             flip: pass.flip.flip,

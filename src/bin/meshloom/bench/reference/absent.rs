@@ -69,6 +69,32 @@ pub mod kd {
     }
 }
 
+/// Steps of the shallow-water model.
+pub mod shallow_water {
+    use meshloom::shallow_water::ShallowWaterConfig;
+
+    /// Name of the reference in reports.
+    pub const NAME: &str = "";
+
+    /// A type without values.
+    pub enum Reference {}
+
+    impl Reference {
+        /// Always none.
+        pub fn new(_: &ShallowWaterConfig, _: &[f32], _: &[f32]) -> Option<Self> {
+            None
+        }
+
+        pub fn elevation(&self) -> std::iter::Empty<f32> {
+            match *self {}
+        }
+
+        pub fn step(&mut self) {
+            match *self {}
+        }
+    }
+}
+
 /// Sorts.
 pub mod sort {
     /// Name of the reference in reports.

@@ -1,0 +1,105 @@
+// A cotangent of the amplitudes (amplitude.wgsl) times their derivative.
+//
+// With g_j = amplitude_j cotangent_j and its sum G, the exponents have the cotangents half g_j - power / 2 share_j G. Those of the Wiener process go back
+// through its two sums from the last mode on: Y_j is the sum of the cotangents of positions from j on, W_j that of t Y behind j.
+//
+// Layout: as there; `cotangent` of all modes; `out` one number for each of `p`; what it has for the amplitude of mode 0 is added to, the rest written.
+// Workgroup: one, GROUP invocations, each a range of modes next to each other. Workgroup memory: 20 GROUP bytes.
+
+var<uniform> params: Params;
+var<storage, read> p: array<f32>;
+var<storage, read> table: array<f32>;
+var<storage, read> amplitude: array<f32>;
+var<storage, read> share: array<f32>;
+var<storage, read> cotangent: array<f32>;
+var<storage, read_write> out: array<f32>;
+
+fn load_latent(at: u32) -> f32 { return load_p(at); }
+
+#import inference::amplitude_common
+
+/// The cotangent of a latent value, of what is normal.
+fn give(at: u32, prior: vec2<f32>, value: f32) {
+    if at != NONE { store_out(at, prior.y * value); }
+}
+
+/// The cotangent of an exponent; `sum` is that of the scale.
+fn exponent(mode: u32, sum: f32) -> f32 {
+    return params.half * load_amplitude(mode) * load_cotangent(mode) - 0.5 * params.power * load_share(mode) * sum;
+}
+
+#if wiener
+/// The step back from a mode: (b, t b, t) for the cotangent b of its position.
+fn back(mode: u32, sum: f32, last: f32) -> vec3<f32> {
+    if mode < 2u { return vec3<f32>(0.0); }
+    let b = exponent(mode, sum) - select(0.0, last, mode + 1u == params.bins);
+    let t = width(mode);
+    return vec3<f32>(b, t * b, t);
+}
+#endif
+
+fn each_workgroup(number: u32, lane: u32) {
+    let h = hyper();
+    let own = part(lane);
+    var sum = 0.0;
+    for (var mode = own.x; mode < own.y; mode++) { sum += load_amplitude(mode) * load_cotangent(mode); }
+    sum = sum_of(lane, sum);
+    var slope = 0.0;
+    var shape = 0.0;
+    var rough = 0.0;
+    for (var mode = own.x; mode < own.y; mode++) {
+        let at = abscissa(mode);
+        let e = exponent(mode, sum);
+#if matern
+        let ratio = at / h.flexibility;
+        let square = ratio * ratio;
+        slope += 0.25 * e * log(1.0 + square);
+        shape -= 0.5 * e * h.slope * square / (1.0 + square);
+#else
+        slope += e * at;
+#endif
+    }
+    slope = sum_of(lane, slope);
+#if wiener
+    // The lanes in reverse: what lies behind a lane's modes comes before.
+    let last = slope / abscissa(params.bins - 1u);
+    let there = part(GROUP - 1u - lane);
+    var state = vec3<f32>(0.0);
+    for (var mode = there.y; mode > there.x; mode--) { state = joined(state, back(mode - 1u, sum, last)); }
+    scan(lane, state);
+    state = before(lane);
+    for (var next = there.y; next > max(there.x, 2u); next--) {
+        let mode = next - 1u;
+        let behind = state.y;
+        state = joined(state, back(mode, sum, last));
+        let t = width(mode);
+        let at = excitation(mode);
+        let factor = h.flexibility * sqrt(t);
+        let root = sqrt(t * t / 12.0 + h.asperity);
+        let first = factor * root * state.x;
+        let second = factor * (behind + 0.5 * t * state.x);
+        store_out(at, first);
+        store_out(at + 1u, second);
+        shape += load_p(at) * first + load_p(at + 1u) * second;
+        rough += 0.5 * factor * load_p(at) * state.x / root;
+    }
+#endif
+    shape = sum_of(lane, shape);
+    rough = sum_of(lane, rough);
+    if lane == 0u {
+#if shaped
+        give(params.places.x, params.shape.xy, shape);
+#endif
+#if rough
+        give(params.places.y, params.shape.zw, h.asperity * rough);
+#endif
+        give(params.places.z, params.slope, slope);
+        give(params.places.w, params.fluctuations, sum);
+        if params.zero != NONE {
+            let zero = select(h.zero * load_cotangent(0u), -sum, params.follows == 1u);
+            store_out(params.zero, load_out(params.zero) + params.offset.y * zero);
+        }
+    }
+}
+
+#each_workgroup

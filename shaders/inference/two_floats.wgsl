@@ -1,0 +1,68 @@
+// Numbers as unevaluated sums of two floats, the greater first: some 45 bits. See Dekker, Numerische Mathematik 18 (1971). Products split factors in
+// halves of 12 bits, so that neither fused operations nor their absence matter.
+//
+// Compilers take sums of floats for those of real numbers, for which (a + b) - a is b. A word that is 0 only when the kernel runs, params.nothing, hides from them what a
+// number is.
+
+fn held(x: f32) -> f32 { return bitcast<f32>(bitcast<u32>(x) ^ params.nothing); }
+
+/// a + b, exactly.
+fn two_sum(a: f32, b: f32) -> vec2<f32> {
+    let sum = held(a + b);
+    let rest = held(sum - a);
+    return vec2<f32>(sum, (a - held(sum - rest)) + (b - rest));
+}
+
+/// a + b, exactly, where a is the greater.
+fn normalised(a: f32, b: f32) -> vec2<f32> {
+    let sum = held(a + b);
+    return vec2<f32>(sum, b - held(sum - a));
+}
+
+/// a b, exactly but for underflow.
+fn two_product(a: f32, b: f32) -> vec2<f32> {
+    let product = held(a * b);
+    let a_high = bitcast<f32>(bitcast<u32>(a) & 0xfffff000u);
+    let b_high = bitcast<f32>(bitcast<u32>(b) & 0xfffff000u);
+    let a_low = a - a_high;
+    let b_low = b - b_high;
+    return vec2<f32>(product, ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low);
+}
+
+fn sum2(a: vec2<f32>, b: vec2<f32>) -> vec2<f32> {
+    let sum = two_sum(a.x, b.x);
+    return normalised(sum.x, sum.y + (a.y + b.y));
+}
+
+fn product2(a: vec2<f32>, b: vec2<f32>) -> vec2<f32> {
+    let product = two_product(a.x, b.x);
+    return normalised(product.x, product.y + (a.x * b.y + a.y * b.x));
+}
+
+fn quotient2(a: vec2<f32>, b: vec2<f32>) -> vec2<f32> {
+    let first = a.x / b.x;
+    let rest = sum2(a, -product2(b, vec2<f32>(first, 0.0)));
+    return normalised(first, rest.x / b.x);
+}
+
+/// The natural logarithm of a positive number: that of its power of two, and 2 artanh((m - 1) / (m + 1)) of its mantissa m between the roots of 1/2 and 2.
+fn log2floats(a: vec2<f32>) -> vec2<f32> {
+    let bits = bitcast<u32>(a.x);
+    if bits < 0x00800000u || bits >= 0x7f800000u { return vec2<f32>(log(a.x), 0.0); }
+    let above = select(0u, 1u, (bits & 0x007fffffu) > 0x003504f3u);
+    let power = i32(bits >> 23u) - 127 + i32(above);
+    let m = bitcast<f32>((bits & 0x007fffffu) | ((127u - above) << 23u));
+    // The second float in the same units; in two steps, since the power may be beyond the range.
+    let half = power / 2;
+    let rest = a.y * bitcast<f32>(u32(127 - half) << 23u) * bitcast<f32>(u32(127 - (power - half)) << 23u);
+    let z = quotient2(sum2(vec2<f32>(m - 1.0, 0.0), vec2<f32>(rest, 0.0)), sum2(two_sum(m, 1.0), vec2<f32>(rest, 0.0)));
+    let w = product2(z, z);
+    let tail = w.x * w.x
+        * (0.2 + w.x * (0.14285714 + w.x * (0.11111111 + w.x * (0.09090909 + w.x * (0.07692308 + w.x * 0.06666667)))));
+    // The third in two floats.
+    let series = sum2(vec2<f32>(1.0, tail), product2(w, vec2<f32>(0.33333334, -9.934108e-9)));
+    // The logarithm of 2 in two floats.
+    let whole = two_product(f32(power), 0.6931472);
+    let powers = normalised(whole.x, whole.y + f32(power) * -1.9046543e-9);
+    return sum2(powers, 2.0 * product2(z, series));
+}

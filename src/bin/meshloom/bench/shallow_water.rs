@@ -1,0 +1,146 @@
+//! `meshloom bench shallow-water`: steps of the shallow-water model.
+
+use clap::Args;
+use meshloom::shallow_water::{ShallowWater, ShallowWaterConfig};
+use meshloom::{Context, Error};
+use serde_json::json;
+
+use super::copy::{self, CopySpeed};
+use super::measure::Spread;
+use super::reference::{self, shallow_water::Reference};
+use super::report::{self, amount, range, ratio, time};
+use super::session::{Found, Session};
+use super::settings::Settings;
+use super::size;
+
+#[derive(Args)]
+pub struct Arguments {
+    /// Columns and rows, as 360x180; several with commas between
+    #[arg(long, value_name = "NXxNY", value_delimiter = ',', default_value = "360x180", value_parser = size::plane)]
+    size: Vec<[u64; 2]>,
+    #[command(flatten)]
+    pub settings: Settings,
+}
+
+/// Steps that are timed together: as in a run, they are submitted together where there is one rank.
+const STEPS: u64 = 50;
+
+/// Steps after which results are compared with the reference's.
+const COMPARED: u64 = 10;
+
+/// What roundings of so many steps could add up to, in m, if all had one sign; the derivation is in `tests/shallow_water.rs`.
+const ROUNDINGS: f32 = 2e-6 * (COMPARED + 1) as f32;
+
+const COLUMNS: [&str; 12] = [
+    "cells",
+    "grid",
+    "a step",
+    "least .. greatest",
+    "per cell",
+    "cells/s",
+    "bytes per cell",
+    "of copy",
+    "exchanges",
+    "between",
+    "on the host",
+    "ratio",
+];
+
+/// Measures all that `arguments` ask for. All ranks call it.
+pub fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error> {
+    let settings = &arguments.settings;
+    let per = if settings.reference { 2 } else { 1 };
+    let measurements = copy::MEASUREMENTS + per * arguments.size.len();
+    let mut session = Session::new("shallow-water", settings, context, measurements, &COLUMNS);
+    let copy = copy::measure(&mut session)?;
+    for &cells in &arguments.size {
+        measure_one(&mut session, &copy, cells)?;
+    }
+    Ok(session.finish())
+}
+
+/// Measures and reports a grid. All ranks call it.
+fn measure_one(session: &mut Session, copy: &CopySpeed, cells: [u64; 2]) -> Result<(), Error> {
+    let Session { context, clock, .. } = session;
+    let config = ShallowWaterConfig { cells, grid: session.settings.common.grid, ..ShallowWaterConfig::default() };
+    let mut water = ShallowWater::<f32>::new(context, config.clone())?;
+    let all = clock.together(*context, |context: &mut Context| Ok(water.advance(context, STEPS)?))?;
+    let per_step = |seconds: f64| seconds / STEPS as f64;
+    let step = Spread { median: per_step(all.median), min: per_step(all.min), max: per_step(all.max), ..all };
+    let cost = water.step_cost();
+    let [device, between, messages] = clock.sum([cost.device_bytes, cost.sent, cost.messages])?;
+    let (count, exchanges) = ((cells[0] * cells[1]) as f64, clock.most(cost.exchanges)?);
+    let of_copy = device as f64 / step.median / copy.bytes_per_second();
+    let per_cell = device as f64 / count;
+    let name = format!("{}x{}", cells[0], cells[1]);
+    let mut result = json!({
+        "cells": cells, "grid": water.grid().parts(), "seconds": step.json(), "nanoseconds_a_cell": step.median * 1e9 / count,
+        "cell_steps_per_second": count / step.median, "bytes_per_cell_step": per_cell, "exchanges_per_step": exchanges,
+        "bytes": { "device": device, "between_ranks": between }, "messages": messages, "of_copy": of_copy,
+    });
+    let mut row = vec![
+        name.clone(),
+        water.grid().to_string(),
+        time(step.median),
+        range(&step),
+        format!("{:.2} ns", step.median * 1e9 / count),
+        format!("{:.1} M", count / step.median / 1e6),
+        format!("{per_cell:.0}"),
+        format!("{of_copy:.2}"),
+        exchanges.to_string(),
+        if between > 0 { format!("{}, {messages} messages", amount(between)) } else { String::new() },
+    ];
+    drop(water);
+    match on_host(session, &config)? {
+        Some((theirs, same)) => {
+            let mut compared = report::reference(&step, reference::shallow_water::NAME, &theirs);
+            compared["threads"] = reference::threads().into();
+            session.report.compared(&mut compared, format!("the flow on {name} cells"), same);
+            result["reference"] = compared;
+            row.extend([time(theirs.median), ratio(&step, &theirs)]);
+        }
+        None => row.extend([String::new(), String::new()]),
+    }
+    session.report.row(row);
+    session.report.result(result);
+    Ok(())
+}
+
+/// The time of a step of the reference, on the host of rank 0, and whether it has our flow; none on other ranks, and where it was not asked for. All
+/// ranks call it.
+fn on_host(session: &mut Session, config: &ShallowWaterConfig) -> Result<Option<(Spread, bool)>, Error> {
+    if !session.settings.reference {
+        return Ok(None);
+    }
+    let Session { context, clock, .. } = session;
+    let mut water = ShallowWater::<f32>::new(context, config.clone())?;
+    let start = water.flow(context)?;
+    water.advance(context, COMPARED)?;
+    let end = water.flow(context)?;
+    drop(water);
+    let [eta, u, ours] =
+        [&start.elevation, &start.velocity[0], &end.elevation].map(|own| gathered(context, config, own));
+    let (eta, u, ours) = (eta?, u?, ours?);
+    let reference = if context.comm.rank() == 0 { Reference::new(config, &eta, &u) } else { None };
+    let Some(mut reference) = reference else {
+        clock.alone::<1>(None)?;
+        return Ok(None);
+    };
+    (0..COMPARED).for_each(|_| reference.step());
+    let apart = reference.elevation().zip(&ours).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    let theirs = clock.alone::<1>(Some(&mut |_| reference.step()))?;
+    Ok(theirs.map(|[theirs]| (theirs, apart <= ROUNDINGS)))
+}
+
+/// A field of all ranks on each of them. All ranks call it.
+fn gathered(context: &Context, config: &ShallowWaterConfig, own: &[f32]) -> Result<Vec<f32>, Error> {
+    let parts = context.comm.all_gather_v(own)?;
+    let mut whole = vec![0.0; config.cells.iter().product::<u64>() as usize];
+    for (rank, part) in parts.iter().enumerate() {
+        let (starts, length) = config.rows(context.comm.size(), rank)?;
+        for (start, row) in starts.zip(part.chunks(length.max(1) as usize)) {
+            whole[start as usize..][..row.len()].copy_from_slice(row);
+        }
+    }
+    Ok(whole)
+}

@@ -1,0 +1,109 @@
+//! Files that belong together with a description of them that is written last: `run.json` of a run, `snapshot.json` of a snapshot.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+
+use meshloom::Error;
+use meshloom::comm::Communicator;
+use meshloom::io::{IoError, Sealed, read_text, seal_whole, write_whole};
+use serde_json::Value;
+
+/// Bytes of the longest description that is read.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// The JSON object in a file; none where there is no file.
+pub fn read(path: &Path) -> Result<Option<Value>, IoError> {
+    let text = match read_text(path, MAX_BYTES) {
+        Err(IoError::NotFound { .. }) => return Ok(None),
+        text => text?,
+    };
+    let read = |source| IoError::Read { path: path.into(), source };
+    match serde_json::from_str::<Value>(&text) {
+        Ok(value) if value.is_object() => Ok(Some(value)),
+        Ok(_) => Err(read(std::io::Error::other("no JSON object"))),
+        Err(error) => Err(read(error.into())),
+    }
+}
+
+/// Publishes sealed files and writes their description `whole` to `path`, beside them. All ranks call it. `clear` removes an older description,
+/// and what would be taken for a part of this, on rank 0 and first of all; the new description is published last, so that none stands beside
+/// files that it does not describe. It is told whether an earlier call was interrupted between the two.
+pub fn publish(
+    comm: &Communicator,
+    path: &Path,
+    whole: &Value,
+    files: Vec<Sealed>,
+    clear: impl FnOnce(bool) -> Result<(), IoError>,
+) -> Result<(), Error> {
+    let sealed = match comm.rank() {
+        0 => Some(seal_whole(path, format!("{whole:#}\n").as_bytes())?),
+        _ => None,
+    };
+    // In between this mark stands for the description: a run that finds it knows that the files may be of several runs.
+    let mark = path.with_extension("unfinished");
+    comm.barrier()?;
+    if comm.rank() == 0 {
+        let unfinished = mark.exists();
+        write_whole(&mark, b"")?;
+        clear(unfinished)?;
+    }
+    comm.barrier()?;
+    for file in files {
+        file.publish()?;
+    }
+    comm.barrier()?;
+    if let Some(sealed) = sealed {
+        sealed.publish()?;
+        remove(&mark)?;
+    }
+    comm.barrier()?;
+    Ok(())
+}
+
+/// Removes a file if it exists.
+pub fn remove(path: &Path) -> Result<(), IoError> {
+    match fs::remove_file(path) {
+        Err(source) if source.kind() != ErrorKind::NotFound => {
+            Err(IoError::Write { path: path.into(), bytes: 0, source })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The first value in which two objects differ: its name (`cosmology.h` for one inside another), theirs and ours.
+pub fn difference<'a>(theirs: &'a Value, ours: &'a Value) -> Option<(String, &'a Value, &'a Value)> {
+    let (Value::Object(their), Value::Object(our)) = (theirs, ours) else {
+        return (theirs != ours).then(|| (String::new(), theirs, ours));
+    };
+    let names: BTreeSet<&String> = their.keys().chain(our.keys()).collect();
+    names.into_iter().find_map(|name| {
+        let (rest, theirs, ours) = difference(&theirs[name], &ours[name])?;
+        let dot = if rest.is_empty() { "" } else { "." };
+        Some((format!("{name}{dot}{rest}"), theirs, ours))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_differs_is_named() {
+        let ours = json!({ "box": 64.0, "cosmology": { "h": 0.7, "n_s": 0.96 }, "snapshots": ["0.5"] });
+        let changed = |name: &str, value: Value| {
+            let mut theirs = ours.clone();
+            *theirs.pointer_mut(name).unwrap() = value;
+            difference(&theirs, &ours).map(|(name, ..)| name)
+        };
+        assert_eq!(difference(&ours, &ours), None);
+        assert_eq!(changed("/box", 65.0.into()).as_deref(), Some("box"));
+        assert_eq!(changed("/cosmology/n_s", Value::Null).as_deref(), Some("cosmology.n_s"));
+        assert_eq!(changed("/snapshots/0", "0.50".into()).as_deref(), Some("snapshots"));
+        assert_eq!(difference(&json!({}), &ours).map(|(name, ..)| name).as_deref(), Some("box"));
+        assert_eq!(difference(&ours, &Value::Null).map(|(name, ..)| name).as_deref(), Some(""));
+    }
+}

@@ -1,0 +1,169 @@
+//! `meshloom infer`: the posterior of a correlated field from data on a regular grid.
+
+mod demo;
+mod outputs;
+mod parameters;
+mod picture;
+mod problem;
+
+use std::cell::RefCell;
+
+use indicatif::ProgressBar;
+use meshloom::inference::{
+    CgOptions, Draw, Excitations, FitEnd, IterationOptions, NewtonOptions, OptimizeKl, Progress, SampleGroups,
+    Sampling, Stream, VectorSpace,
+};
+use meshloom::io::{OutputDir, Sealed, write_whole};
+use meshloom::operators::{Field, Worker};
+use meshloom::{Context, Error};
+use serde_json::{Value, json};
+
+use crate::common::Common;
+use crate::failure::Failure;
+use crate::phases::Phases;
+use outputs::Outputs;
+pub use parameters::Arguments;
+use parameters::{Kind, RunParameters};
+use problem::{Grids, Problem, look};
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let parameters = RunParameters::gather(arguments)?;
+    let common = &arguments.common;
+    let report = common.launch_together(|context| infer(context, &parameters, common))?;
+    common.print(report)
+}
+
+/// As many groups as divide the ranks and have a sample each.
+fn groups_of(parameters: &RunParameters, ranks: usize) -> usize {
+    let most = (2 * parameters.pairs).max(1);
+    parameters.groups.unwrap_or_else(|| (1..=ranks).rev().find(|g| ranks.is_multiple_of(*g) && *g <= most).unwrap_or(1))
+}
+
+/// What an iteration does.
+fn options(parameters: &RunParameters, iteration: u32, numbers: u64) -> IterationOptions {
+    let draw = Draw::New;
+    IterationOptions {
+        pairs: parameters.pairs,
+        // Bent samples are worth their time once the position is near.
+        sampling: if parameters.geovi && iteration > 1 { Sampling::Curved(draw) } else { Sampling::Linear(draw) },
+        linear: CgOptions { maxiter: Some(100), ..CgOptions::absdelta(1e-5 * numbers as f64) },
+        curve: NewtonOptions { xtol: 1e-4, ..NewtonOptions::default().steps(5) },
+        position: NewtonOptions { xtol: 1e-4, ..NewtonOptions::default().steps(35) },
+        ..IterationOptions::default()
+    }
+}
+
+/// One rank's work; returns the content of `run.json`.
+fn infer(context: &mut Context, parameters: &RunParameters, common: &Common) -> Result<Result<Value, Failure>, Error> {
+    let mut phases = Phases::new(ProgressBar::hidden());
+    let directory = if context.comm.rank() == 0 { Some(OutputDir::create(&parameters.out)?) } else { None };
+    context.comm.barrier()?;
+    let data = match &parameters.data {
+        Some(data) => data.clone(),
+        None => demo::write(context, parameters, common)?,
+    };
+    let (shape, integers) = look(&data)?;
+    // Wrong words are the same on all ranks.
+    let resolved = parameters.resolve(integers).and_then(|kind| Ok((kind, Grids::new(&shape, parameters)?)));
+    let ((kind, lognormal), grids) = match resolved {
+        Ok(resolved) => resolved,
+        Err(failure) => return Ok(Err(failure)),
+    };
+    let all = context.comm.clone();
+    let (groups, own) = SampleGroups::split(&all, groups_of(parameters, all.size()))?;
+    let grid = common.process_grid(grids.padded, own.size())?;
+    let mut group = Context::new(own, context.gpu.clone())?;
+    let mut worker = Worker::new(&mut group, grid)?;
+    let problem = Problem::new(&mut worker, parameters, grids, (&data, kind, lognormal))?;
+    phases.done("start");
+
+    let numbers: u64 = problem.likelihood.domain().leaves().map(|(_, leaf)| leaf.total()).sum();
+    let mut start = Field::new(worker.gpu(), problem.likelihood.domain())?;
+    let mut noise = Field::new(worker.gpu(), problem.likelihood.domain())?;
+    worker.white_noise(Stream::new(parameters.seed, u32::MAX, 0, 0), &mut noise)?;
+    VectorSpace::axpby(&mut worker, 0.1, &noise, 0.0, &mut start)?;
+    let bar = common.progress(all.rank(), parameters.iterations.into(), "inferring");
+    let shown = RefCell::new(&bar);
+    let state = parameters.out.join("state");
+    let fit = OptimizeKl::new(&problem.likelihood, &groups, parameters.iterations)
+        .excitations(Excitations::Seed(parameters.seed))
+        .options(|iteration| options(parameters, iteration, numbers))
+        .progress(|progress| {
+            let (Progress::Sample { iteration, .. } | Progress::Step { iteration, .. }) = progress;
+            shown.borrow().set_position(u64::from(*iteration));
+        });
+    let fit = if parameters.resume { fit.resume(&state) } else { fit.save(&state) };
+    let fit = fit.run(&mut worker, &start)?;
+    bar.finish_and_clear();
+    phases.done("inference");
+
+    let outputs =
+        Outputs { all: &all, groups: &groups, problem: &problem, samples: &fit.samples, parameters, lognormal };
+    let mut files = outputs.signal(&mut worker, &data)?;
+    files.extend(outputs.spectrum(&mut worker)?);
+    files.extend(outputs.parameters(&mut worker)?);
+    files.extend(outputs.iterations(&fit.history)?);
+    phases.done("output");
+    let mut report = report(&worker, parameters, &problem, (kind, lognormal));
+    report["ranks"] = all.size().into();
+    report["groups"] = groups.count().into();
+    report["finished"] = (fit.end == FitEnd::Done).into();
+    report["reduced_chi_squared"] = fit.history.last().and_then(|last| last.chi_squared[0]).into();
+    report["energy"] = fit.history.last().map(|last| last.energy).into();
+    report["iterations_done"] = fit.history.len().into();
+    report["seconds"] = json!(phases.finish());
+    publish(&all, parameters, &report, files)?;
+    drop(directory);
+    Ok(Ok(report))
+}
+
+/// What `run.json` says of the problem and the device.
+fn report(
+    worker: &Worker<'_>,
+    parameters: &RunParameters,
+    problem: &Problem,
+    (kind, lognormal): (Kind, bool),
+) -> Value {
+    let info = worker.gpu().info();
+    json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "parameters": parameters.object(kind, lognormal),
+        "shape": problem.grids.shape, "field_shape": problem.grids.padded, "distances": problem.grids.distances,
+        "data_that_count": problem.likelihood.degrees_of_freedom(),
+        "latent_values": problem.likelihood.domain().leaves().map(|(_, leaf)| leaf.total()).sum::<u64>(),
+        "device": { "name": info.name, "driver": info.driver, "driver_info": info.driver_info,
+                    "backend": format!("{:?}", info.backend) },
+        "grid": problem.regular.grid.to_string(),
+    })
+}
+
+/// Gives all files their names, `run.json` last, so that none stands beside files that it does not describe. All ranks call it.
+fn publish(
+    all: &meshloom::comm::Communicator,
+    parameters: &RunParameters,
+    report: &Value,
+    files: Vec<Sealed>,
+) -> Result<(), Error> {
+    all.barrier()?;
+    let path = parameters.out.join("run.json");
+    if all.rank() == 0 {
+        for old in ["run.json", "std.npy", "samples.npy"] {
+            match std::fs::remove_file(parameters.out.join(old)) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(meshloom::io::IoError::Create { path: parameters.out.join(old), source: error }.into());
+                }
+                _ => {}
+            }
+        }
+    }
+    all.barrier()?;
+    for file in files {
+        file.publish()?;
+    }
+    all.barrier()?;
+    if all.rank() == 0 {
+        write_whole(&path, format!("{report:#}\n").as_bytes())?;
+    }
+    all.barrier()?;
+    Ok(())
+}

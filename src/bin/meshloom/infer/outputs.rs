@@ -1,0 +1,198 @@
+//! The files of an inference.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use meshloom::comm::Communicator;
+use meshloom::inference::{IterationReport, Prior, SampleGroups, Samples};
+use meshloom::io::collective::seal_npy;
+use meshloom::io::{Column, Sealed, csv_text, seal_whole};
+use meshloom::operators::{Field, Leaf, Space, Worker};
+use meshloom::{Error, inference::InferenceError};
+
+use super::parameters::{HyperParameters, RunParameters};
+use super::picture;
+use super::problem::Problem;
+
+/// What outputs are made of, on one rank.
+pub struct Outputs<'a, 'w> {
+    /// All ranks of all groups.
+    pub all: &'a Communicator,
+    pub groups: &'a SampleGroups,
+    pub problem: &'a Problem,
+    pub samples: &'a Samples<Worker<'w>>,
+    pub parameters: &'a RunParameters,
+    pub lognormal: bool,
+}
+
+/// What each rank has of a field at the data's cells: where each line stands in the file, and its numbers.
+type Lines = Vec<(u64, Vec<f32>)>;
+
+impl<'w> Outputs<'_, 'w> {
+    fn path(&self, name: &str) -> PathBuf {
+        self.parameters.out.join(name)
+    }
+
+    fn lines(&self, worker: &mut Worker<'w>, field: &Field) -> Result<Lines, Error> {
+        let values = field.get(&mut worker.context.recorder, "signal")?;
+        let lines = self.problem.grids.lines(&self.problem.regular.part());
+        let line = |(own, elements): (usize, std::ops::Range<u64>)| {
+            let len = (elements.end - elements.start) as usize;
+            (elements.start, values[own..own + len].iter().map(|&value| value as f32).collect())
+        };
+        Ok(lines.into_iter().map(line).collect())
+    }
+
+    /// A file of the shape of the data, written by the first group.
+    fn seal_field(&self, name: &str, lines: &Lines) -> Result<Sealed, Error> {
+        let is_first = self.groups.index() == 0;
+        seal_npy::<f32, Error>(self.all, &self.path(name), &self.problem.grids.shape, |writer| {
+            for (first, line) in lines.iter().filter(|_| is_first) {
+                writer.write(*first, line)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Mean and standard deviation of the signal, all samples, and a picture. All ranks call it.
+    pub fn signal(&self, worker: &mut Worker<'w>, data: &Path) -> Result<Vec<Sealed>, Error> {
+        let signal = &self.problem.signal;
+        let like = Field::new(worker.gpu(), signal.target())?;
+        let mut value = |worker: &mut Worker<'w>, x: &Field| Ok(signal.value(worker, x)?);
+        let (mean, std) = self.samples.mean_and_std(worker, self.groups, &like, &mut value)?;
+        let (mean, std) = (self.lines(worker, &mean)?, self.lines(worker, &std)?);
+        let mut files = vec![self.seal_field("mean.npy", &mean)?];
+        if self.samples.count() > 0 {
+            files.push(self.seal_field("std.npy", &std)?);
+            files.push(self.seal_samples(worker)?);
+        }
+        let std = (self.samples.count() > 0).then_some(&std);
+        let map = picture::Maps { grids: &self.problem.grids, lognormal: self.lognormal };
+        let path = self.path("picture.png");
+        let bytes = map.draw(worker.comm(), data, &mean, std, &path)?;
+        if self.all.rank() == 0 {
+            files.push(seal_whole(&path, &bytes)?);
+        }
+        Ok(files)
+    }
+
+    /// The signal of all samples, pairs next to each other.
+    fn seal_samples(&self, worker: &mut Worker<'w>) -> Result<Sealed, Error> {
+        let shape = [&[self.samples.count() as u64][..], &self.problem.grids.shape].concat();
+        let cells: u64 = self.problem.grids.shape.iter().product();
+        let mut all = Vec::new();
+        for sample in self.samples.own() {
+            let place = self.samples.at(worker, sample)?;
+            let value = self.problem.signal.value(worker, &place)?;
+            all.push((sample as u64, self.lines(worker, &value)?));
+        }
+        seal_npy::<f32, Error>(self.all, &self.path("samples.npy"), &shape, |writer| {
+            for (sample, lines) in &all {
+                lines.iter().try_for_each(|(first, line)| writer.write(sample * cells + first, line))?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Mean and standard deviation of a few numbers of each sample. All ranks call it.
+    fn numbers(
+        &self,
+        worker: &mut Worker<'w>,
+        count: usize,
+        of: &dyn Fn(&mut Worker<'w>, &Field) -> Result<Vec<f64>, InferenceError>,
+    ) -> Result<[Vec<f64>; 2], Error> {
+        let space = Space::of("numbers", Leaf::vector(count as u64))?;
+        let like = Field::new(worker.gpu(), &space)?;
+        let mut value = |worker: &mut Worker<'w>, x: &Field| {
+            let numbers = of(worker, x)?;
+            let mut field = Field::new(worker.gpu(), &space)?;
+            field.set(&mut worker.context.recorder, "numbers", &numbers)?;
+            Ok(field)
+        };
+        let (mean, std) = self.samples.mean_and_std(worker, self.groups, &like, &mut value)?;
+        let mut get = |field: &Field| field.get(&mut worker.context.recorder, "numbers");
+        Ok([get(&mean)?, get(&std)?])
+    }
+
+    /// The power spectrum of the correlated field: its mean, and where 68 % of samples are, taken as log-normal.
+    pub fn spectrum(&self, worker: &mut Worker<'w>) -> Result<Option<Sealed>, Error> {
+        let field = &self.problem.field;
+        let k: Vec<f64> = field.wavenumbers(0)[1..].to_vec();
+        let volume: f64 = self.problem.regular.size.iter().product();
+        let logarithms = |worker: &mut Worker<'w>, x: &Field| {
+            let amplitude = field.amplitude(worker, x, 0)?;
+            Ok(amplitude[1..].iter().map(|a| (a * a * volume).ln()).collect())
+        };
+        let [mean, std] = self.numbers(worker, k.len(), &logarithms)?;
+        let of = |sigmas: f64| -> Vec<f64> { mean.iter().zip(&std).map(|(m, s)| (m + sigmas * s).exp()).collect() };
+        let middle: Vec<f64> = mean.iter().zip(&std).map(|(m, s)| (m + s * s / 2.0).exp()).collect();
+        let (low, high) = (of(-1.0), of(1.0));
+        let columns = [("k", &k), ("mean", &middle), ("low", &low), ("high", &high)];
+        let columns = columns.map(|(name, values)| (name, Column::F64(values)));
+        let path = self.path("power_spectrum.csv");
+        if self.all.rank() != 0 {
+            return Ok(None);
+        }
+        Ok(Some(seal_whole(&path, csv_text(&path, &columns)?.as_bytes())?))
+    }
+
+    /// Hyper-parameters that are not fixed: what was known of them, and what is now.
+    pub fn parameters(&self, worker: &mut Worker<'w>) -> Result<Option<Sealed>, Error> {
+        let space = self.problem.likelihood.domain();
+        let all = hyper_parameters(&self.parameters.hyper);
+        let free: Vec<_> = all.into_iter().filter(|(_, leaf, ..)| space.position(leaf).is_some()).collect();
+        let values = |worker: &mut Worker<'w>, x: &Field| {
+            let one = |(_, leaf, prior, _): &(&str, &str, Prior, [f64; 2])| {
+                let xi = x.get(&mut worker.context.recorder, leaf)?;
+                Ok(prior.value(xi[0]))
+            };
+            free.iter().map(one).collect()
+        };
+        let [mean, std] =
+            if free.is_empty() { [Vec::new(), Vec::new()] } else { self.numbers(worker, free.len(), &values)? };
+        if self.all.rank() != 0 {
+            return Ok(None);
+        }
+        let mut text = String::from("name,mean,std,prior_mean,prior_std\n");
+        for ((name, _, _, [prior_mean, prior_std]), (mean, std)) in free.iter().zip(mean.iter().zip(&std)) {
+            let _ = writeln!(text, "{name},{mean:?},{std:?},{prior_mean:?},{prior_std:?}");
+        }
+        Ok(Some(seal_whole(self.path("parameters.csv"), text.as_bytes())?))
+    }
+
+    /// A line for each iteration.
+    pub fn iterations(&self, history: &[IterationReport]) -> Result<Option<Sealed>, Error> {
+        if self.all.rank() != 0 {
+            return Ok(None);
+        }
+        let whole = |of: &dyn Fn(&IterationReport) -> u64| history.iter().map(of).collect::<Vec<u64>>();
+        let real = |of: &dyn Fn(&IterationReport) -> f64| history.iter().map(of).collect::<Vec<f64>>();
+        let (iteration, cg, newton) = (whole(&|r| r.iteration.into()), whole(&|r| r.applications), whole(&|r| r.steps));
+        let (energy, seconds) = (real(&|r| r.energy), real(&|r| r.seconds));
+        let chi = real(&|r| r.chi_squared[0].unwrap_or(f64::NAN));
+        let columns = [
+            ("iteration", Column::U64(&iteration)),
+            ("energy", Column::F64(&energy)),
+            ("reduced_chi_squared", Column::F64(&chi)),
+            ("cg_steps", Column::U64(&cg)),
+            ("newton_steps", Column::U64(&newton)),
+            ("seconds", Column::F64(&seconds)),
+        ];
+        let path = self.path("iterations.csv");
+        Ok(Some(seal_whole(&path, csv_text(&path, &columns)?.as_bytes())?))
+    }
+}
+
+/// Names of hyper-parameters, their leaves, and what is known of them before.
+fn hyper_parameters(hyper: &HyperParameters) -> Vec<(&'static str, &'static str, Prior, [f64; 2])> {
+    let log = |name, leaf, [mean, std]: [f64; 2]| (name, leaf, Prior::LogNormal { mean, std }, [mean, std]);
+    let [mean, std] = hyper.slope;
+    let mut all = vec![
+        log("offset_std", "zero_mode", hyper.offset_std),
+        log("fluctuations", "fluctuations", hyper.fluctuations),
+        ("slope", "slope", Prior::Normal { mean, std }, hyper.slope),
+    ];
+    all.extend(hyper.flexibility.map(|pair| log("flexibility", "flexibility", pair)));
+    all.extend(hyper.asperity.map(|pair| log("asperity", "asperity", pair)));
+    all
+}

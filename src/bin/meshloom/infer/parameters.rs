@@ -1,0 +1,419 @@
+//! What is to be inferred: from the command line, a TOML file and defaults, in this order of precedence.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::common::Common;
+use crate::config_file;
+use crate::failure::Failure;
+
+#[derive(Args)]
+pub struct Arguments {
+    /// Data on a regular grid of 1, 2 or 3 axes
+    #[arg(long, value_name = "DATA.npy", required_unless_present = "demo", conflicts_with = "demo")]
+    pub data: Option<PathBuf>,
+    /// Directory for everything that is written
+    #[arg(short = 'o', long = "output", value_name = "DIR")]
+    pub out: PathBuf,
+    /// Options from a file: their names with _ for -, and hyper-parameters
+    #[arg(long, value_name = "MODEL.toml")]
+    pub config: Option<PathBuf>,
+    /// A hyper-parameter: offset_mean=2, slope=-3,0.5, asperity=none
+    #[arg(long, value_name = "NAME=MEAN,STD", allow_hyphen_values = true)]
+    set: Vec<String>,
+    /// Make data first, counts of 64 x 64 cells, and infer from them
+    #[arg(long)]
+    pub demo: bool,
+    /// Go on from the state in DIR
+    #[arg(long)]
+    pub resume: bool,
+    #[command(flatten)]
+    options: RunOptions,
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// The options that a file may have, too.
+#[derive(Args, Deserialize, Clone, Debug, Default)]
+#[serde(deny_unknown_fields)]
+struct RunOptions {
+    /// poisson, gaussian or student-t [default: poisson for integers, else gaussian]
+    #[arg(long)]
+    likelihood: Option<String>,
+    /// Exposure of each count
+    #[arg(long, value_name = "E.npy")]
+    exposure: Option<PathBuf>,
+    /// 1 (or true) where data count
+    #[arg(long, value_name = "M.npy")]
+    mask: Option<PathBuf>,
+    /// Standard deviation of noise: a number, or a file with one for each datum
+    #[arg(long, value_name = "SIGMA|S.npy")]
+    noise: Option<Noise>,
+    /// Degrees of freedom of Student's t distribution [default: 3]
+    #[arg(long, allow_negative_numbers = true)]
+    dof: Option<f64>,
+    /// lognormal or normal: exp(s) or s, the correlated field [default: lognormal for poisson, else normal]
+    #[arg(long)]
+    model: Option<String>,
+    /// Side of a cell, for all axes or for each [default: 1 / cells of the longest axis]
+    #[arg(long, value_delimiter = ',', value_name = "D|DX,DY,DZ", allow_negative_numbers = true)]
+    distances: Option<Vec<f64>>,
+    /// The field is periodic: its grid is that of the data
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", conflicts_with = "pad")]
+    periodic: Option<bool>,
+    /// How many times as long as the data the field's grid is at least [default: 1.5]
+    #[arg(long, value_name = "F", allow_negative_numbers = true)]
+    pad: Option<f64>,
+    /// Mirrored pairs of samples; 0 for the most probable place alone [default: 4]
+    #[arg(long, allow_negative_numbers = true)]
+    samples: Option<i64>,
+    /// Iterations: samples about a position, then a better position [default: 8]
+    #[arg(long, allow_negative_numbers = true)]
+    iterations: Option<i64>,
+    /// mgvi or geovi: straight samples, or bent ones from the third iteration on [default: mgvi]
+    #[arg(long)]
+    mode: Option<String>,
+    /// Groups of ranks that samples are dealt to; auto: as many as ranks and samples allow [default: auto]
+    #[arg(long, value_name = "G|auto")]
+    sample_groups: Option<Groups>,
+    /// Seed of all random numbers [default: 1]
+    #[arg(long)]
+    seed: Option<u64>,
+    #[arg(skip)]
+    offset_mean: Option<f64>,
+    #[arg(skip)]
+    offset_std: Option<Hyper>,
+    #[arg(skip)]
+    fluctuations: Option<Hyper>,
+    #[arg(skip)]
+    slope: Option<Hyper>,
+    #[arg(skip)]
+    flexibility: Option<Hyper>,
+    #[arg(skip)]
+    asperity: Option<Hyper>,
+}
+
+/// Noise as it is written: a number, or else a file.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(untagged)]
+pub enum Noise {
+    Number(f64),
+    File(PathBuf),
+}
+
+impl std::str::FromStr for Noise {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(text.parse().map_or_else(|_| Noise::File(text.into()), Noise::Number))
+    }
+}
+
+/// A number of groups, or `auto`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+enum Groups {
+    Number(i64),
+    Word(String),
+}
+
+impl std::str::FromStr for Groups {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(text.parse().map_or_else(|_| Groups::Word(text.into()), Groups::Number))
+    }
+}
+
+/// A hyper-parameter as it is written: mean and standard deviation, or `none`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+enum Hyper {
+    Pair([f64; 2]),
+    Word(String),
+}
+
+/// Which density data have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Poisson,
+    Gaussian,
+    StudentT,
+}
+
+/// Hyper-parameters: mean and standard deviation of each.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct HyperParameters {
+    pub offset_mean: f64,
+    pub offset_std: [f64; 2],
+    pub fluctuations: [f64; 2],
+    pub slope: [f64; 2],
+    pub flexibility: Option<[f64; 2]>,
+    pub asperity: Option<[f64; 2]>,
+}
+
+/// The parameters of a run, checked as far as that needs neither data nor device.
+pub struct RunParameters {
+    pub data: Option<PathBuf>,
+    pub out: PathBuf,
+    /// None: by the data's type.
+    likelihood: Option<Kind>,
+    lognormal: Option<bool>,
+    pub exposure: Option<PathBuf>,
+    pub mask: Option<PathBuf>,
+    pub noise: Option<Noise>,
+    pub dof: f64,
+    pub distances: Option<Vec<f64>>,
+    /// Length of the field's grid over that of the data; 1 for a periodic field.
+    pub pad: f64,
+    pub pairs: usize,
+    pub iterations: u32,
+    pub geovi: bool,
+    /// None: as many as ranks and samples allow.
+    pub groups: Option<usize>,
+    pub seed: u64,
+    pub resume: bool,
+    pub hyper: HyperParameters,
+}
+
+fn usage(message: impl Into<String>) -> Failure {
+    Failure::Usage(message.into())
+}
+
+fn count(what: &str, value: Option<i64>, default: u32, least: i64) -> Result<u32, Failure> {
+    match value {
+        None => Ok(default),
+        Some(value) if value >= least && value <= i64::from(u32::MAX) => Ok(value as u32),
+        Some(value) => Err(usage(format!("--{what} is {value}; it must be a whole number from {least} on"))),
+    }
+}
+
+impl Arguments {
+    /// The options of the file, with those of the command line in their place.
+    fn merged(&self) -> Result<RunOptions, Failure> {
+        let mut file: RunOptions = match &self.config {
+            None => RunOptions::default(),
+            Some(path) => config_file::parse(path, &config_file::read(path)?)?,
+        };
+        let line = self.options.clone();
+        // A command line that says one of the two takes the other's place in the file.
+        if line.pad.is_some() || line.periodic.is_some() {
+            (file.pad, file.periodic) = (None, None);
+        }
+        let mut merged = RunOptions {
+            likelihood: line.likelihood.or(file.likelihood),
+            exposure: line.exposure.or(file.exposure),
+            mask: line.mask.or(file.mask),
+            noise: line.noise.or(file.noise),
+            dof: line.dof.or(file.dof),
+            model: line.model.or(file.model),
+            distances: line.distances.or(file.distances),
+            periodic: line.periodic.or(file.periodic),
+            pad: line.pad.or(file.pad),
+            samples: line.samples.or(file.samples),
+            iterations: line.iterations.or(file.iterations),
+            mode: line.mode.or(file.mode),
+            sample_groups: line.sample_groups.or(file.sample_groups),
+            seed: line.seed.or(file.seed),
+            ..file
+        };
+        for words in &self.set {
+            merged.set(words)?;
+        }
+        Ok(merged)
+    }
+}
+
+impl RunOptions {
+    /// Sets a hyper-parameter from `NAME=MEAN,STD`.
+    fn set(&mut self, words: &str) -> Result<(), Failure> {
+        let wrong = || {
+            usage(format!(
+                "--set {words}: write NAME=MEAN,STD, as slope=-3,0.5, with one of offset_mean (a number), offset_std, fluctuations, slope, flexibility \
+                 or asperity (also none)"
+            ))
+        };
+        let (name, value) = words.split_once('=').ok_or_else(wrong)?;
+        if name == "offset_mean" {
+            self.offset_mean = Some(value.trim().parse().map_err(|_| wrong())?);
+            return Ok(());
+        }
+        let numbers: Option<Vec<f64>> = value.split(',').map(|number| number.trim().parse().ok()).collect();
+        let hyper = match numbers.as_deref() {
+            Some(&[mean, std]) => Hyper::Pair([mean, std]),
+            _ if value == "none" => Hyper::Word("none".into()),
+            _ => return Err(wrong()),
+        };
+        let place = match name {
+            "offset_std" => &mut self.offset_std,
+            "fluctuations" => &mut self.fluctuations,
+            "slope" => &mut self.slope,
+            "flexibility" => &mut self.flexibility,
+            "asperity" => &mut self.asperity,
+            _ => return Err(wrong()),
+        };
+        *place = Some(hyper);
+        Ok(())
+    }
+
+    /// Hyper-parameters, with defaults that suit data of variance 1.
+    fn hyper(&self) -> Result<HyperParameters, Failure> {
+        let pair = |name: &str, given: &Option<Hyper>, default: [f64; 2], log: bool| {
+            let [mean, std] = match given {
+                None => default,
+                Some(Hyper::Pair(pair)) => *pair,
+                Some(Hyper::Word(word)) => {
+                    return Err(usage(format!("{name} is `{word}`; it must be a mean and a standard deviation")));
+                }
+            };
+            if mean.is_finite() && std.is_finite() && std >= 0.0 && (mean > 0.0 || !log) {
+                return Ok([mean, std]);
+            }
+            let mean_of = if log { "a positive mean" } else { "a mean" };
+            Err(usage(format!("{name} is {mean},{std}; it must be {mean_of} and a standard deviation from 0 on")))
+        };
+        let optional = |name: &str, given: &Option<Hyper>, default: Option<[f64; 2]>| match given {
+            Some(Hyper::Word(word)) if word == "none" => Ok(None),
+            None if default.is_none() => Ok(None),
+            given => pair(name, given, default.unwrap_or_default(), true).map(Some),
+        };
+        let offset_mean = self.offset_mean.unwrap_or(0.0);
+        if !offset_mean.is_finite() {
+            return Err(usage(format!("offset_mean is {offset_mean}; it must be a finite number")));
+        }
+        Ok(HyperParameters {
+            offset_mean,
+            offset_std: pair("offset_std", &self.offset_std, [1.0, 0.5], true)?,
+            fluctuations: pair("fluctuations", &self.fluctuations, [1.0, 0.5], true)?,
+            slope: pair("slope", &self.slope, [-3.0, 0.5], false)?,
+            flexibility: optional("flexibility", &self.flexibility, Some([1.0, 0.5]))?,
+            asperity: optional("asperity", &self.asperity, None)?,
+        })
+    }
+
+    fn padding(&self) -> Result<f64, Failure> {
+        match (self.periodic, self.pad) {
+            (Some(true), Some(_)) => Err(usage("periodic and pad: a periodic field has no padding; give one of them")),
+            (Some(true), None) => Ok(1.0),
+            (_, None) => Ok(1.5),
+            (_, Some(pad)) if (1.0..=16.0).contains(&pad) => Ok(pad),
+            (_, Some(pad)) => Err(usage(format!("--pad is {pad}; it must be a number from 1 to 16"))),
+        }
+    }
+}
+
+/// One of two words.
+fn either(what: &str, given: Option<&str>, words: [&str; 2]) -> Result<Option<bool>, Failure> {
+    match given {
+        None => Ok(None),
+        Some(word) if word == words[0] => Ok(Some(true)),
+        Some(word) if word == words[1] => Ok(Some(false)),
+        Some(word) => Err(usage(format!("--{what} is `{word}`; it must be {} or {}", words[0], words[1]))),
+    }
+}
+
+impl RunParameters {
+    /// Merges the command line, the configuration file and defaults, and checks the result.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`] for values out of range, [`Failure::Failed`] for bad files.
+    pub fn gather(arguments: &Arguments) -> Result<Self, Failure> {
+        if arguments.out.as_os_str() == "-" {
+            return Err(usage("--output is -, which is refused; name a directory"));
+        }
+        let mut options = arguments.merged()?;
+        if arguments.demo {
+            // Some seven counts a cell.
+            options.offset_mean = options.offset_mean.or(Some(2.0));
+            options.likelihood = Some("poisson".into());
+        }
+        let likelihood = match options.likelihood.as_deref() {
+            None => None,
+            Some("poisson") => Some(Kind::Poisson),
+            Some("gaussian") => Some(Kind::Gaussian),
+            Some("student-t") => Some(Kind::StudentT),
+            Some(other) => {
+                return Err(usage(format!("--likelihood is `{other}`; it must be poisson, gaussian or student-t")));
+            }
+        };
+        let dof = options.dof.unwrap_or(3.0);
+        if !(dof.is_finite() && dof > 0.0) {
+            return Err(usage(format!("--dof is {dof}; it must be positive")));
+        }
+        if let Some(wrong) = options.distances.iter().flatten().find(|side| !(side.is_finite() && **side > 0.0)) {
+            return Err(usage(format!("--distances has {wrong}; sides of cells are positive")));
+        }
+        if let Some(Noise::Number(sigma)) = options.noise
+            && !(sigma.is_finite() && sigma > 0.0)
+        {
+            return Err(usage(format!("--noise is {sigma}; it must be positive")));
+        }
+        let groups = match &options.sample_groups {
+            None => None,
+            Some(Groups::Word(word)) if word == "auto" => None,
+            Some(Groups::Number(groups)) if *groups > 0 => Some(*groups as usize),
+            Some(Groups::Number(groups)) => {
+                return Err(usage(format!("--sample-groups is {groups}; it must be 1 or more, or auto")));
+            }
+            Some(Groups::Word(word)) => {
+                return Err(usage(format!("--sample-groups is `{word}`; it must be a number or auto")));
+            }
+        };
+        Ok(RunParameters {
+            data: arguments.data.clone(),
+            out: arguments.out.clone(),
+            likelihood,
+            lognormal: either("model", options.model.as_deref(), ["lognormal", "normal"])?,
+            dof,
+            pad: options.padding()?,
+            pairs: count("samples", options.samples, 4, 0)? as usize,
+            iterations: count("iterations", options.iterations, 8, 1)?,
+            geovi: either("mode", options.mode.as_deref(), ["geovi", "mgvi"])?.unwrap_or(false),
+            groups,
+            seed: options.seed.unwrap_or(1),
+            resume: arguments.resume,
+            hyper: options.hyper()?,
+            exposure: options.exposure,
+            mask: options.mask,
+            noise: options.noise,
+            distances: options.distances,
+        })
+    }
+
+    /// The likelihood and whether the model is log-normal, for data that are integers or not.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`] for options that do not go together.
+    pub fn resolve(&self, integers: bool) -> Result<(Kind, bool), Failure> {
+        let kind = self.likelihood.unwrap_or(if integers { Kind::Poisson } else { Kind::Gaussian });
+        let lognormal = self.lognormal.unwrap_or(kind == Kind::Poisson);
+        match kind {
+            Kind::Poisson if !lognormal => Err(usage("--model normal: rates of counts are positive; give lognormal")),
+            Kind::Poisson if self.noise.is_some() => {
+                Err(usage("--noise: counts bring their noise along; leave it out, or give --likelihood gaussian"))
+            }
+            Kind::Gaussian | Kind::StudentT if self.noise.is_none() => Err(usage(
+                "--noise is missing: give the standard deviation of the data's noise, or --likelihood poisson for counts",
+            )),
+            Kind::Gaussian | Kind::StudentT if self.exposure.is_some() => {
+                Err(usage("--exposure is for --likelihood poisson"))
+            }
+            _ => Ok((kind, lognormal)),
+        }
+    }
+
+    /// All that decides the result.
+    pub fn object(&self, kind: Kind, lognormal: bool) -> Value {
+        let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.to_string_lossy().into_owned());
+        json!({
+            "data": path(&self.data), "exposure": path(&self.exposure), "mask": path(&self.mask), "noise": self.noise,
+            "likelihood": match kind { Kind::Poisson => "poisson", Kind::Gaussian => "gaussian", Kind::StudentT => "student-t" },
+            "dof": self.dof, "model": if lognormal { "lognormal" } else { "normal" }, "distances": self.distances, "pad": self.pad,
+            "samples": self.pairs, "iterations": self.iterations, "mode": if self.geovi { "geovi" } else { "mgvi" }, "seed": self.seed,
+            "hyper_parameters": self.hyper,
+        })
+    }
+}

@@ -1,0 +1,299 @@
+//! The problem: data and where they are, the model, the likelihood.
+
+use std::ops::Range;
+use std::path::Path;
+
+use meshloom::Error;
+use meshloom::grid::Box3;
+use meshloom::inference::{
+    AmplitudePrior, AxesPrior, CorrelatedField, Data, FieldPrior, InferenceError, Likelihood, NoiseLevel, Spectrum,
+};
+use meshloom::io::{IoError, NpyFile, printable_path};
+use meshloom::operators::{Leaf, Model, PointwiseOperator, RegularGrid, Worker};
+
+use super::parameters::{Kind, Noise, RunParameters};
+use crate::failure::Failure;
+
+/// The grid of the data, and that of the field, which is longer unless it is periodic.
+pub struct Grids {
+    /// The data's shape, as in the file.
+    pub shape: Vec<u64>,
+    /// The same with one cell along the axes that it lacks, which are the first.
+    pub cells: [u64; 3],
+    pub padded: [u64; 3],
+    /// Sides of a cell.
+    pub distances: [f64; 3],
+}
+
+/// The next even number whose only prime factors are 2, 3 and 5.
+fn smooth(least: u64) -> u64 {
+    let is_smooth = |n: u64| {
+        let rest = [2, 3, 5].into_iter().fold(n, |mut rest, prime| {
+            while rest.is_multiple_of(prime) {
+                rest /= prime;
+            }
+            rest
+        });
+        rest == 1
+    };
+    (least..).find(|&n| n.is_multiple_of(2) && is_smooth(n)).unwrap_or(least)
+}
+
+impl Grids {
+    /// Of data of this shape.
+    ///
+    /// # Errors
+    /// A message for data of no or more than three axes, and another number of distances than axes.
+    pub fn new(shape: &[u64], parameters: &RunParameters) -> Result<Self, Failure> {
+        let axes = shape.len();
+        if !(1..=3).contains(&axes) || shape.iter().product::<u64>() < 2 {
+            return Err(Failure::Failed(format!(
+                "data of shape {shape:?}; they have one to three axes and two cells at least"
+            )));
+        }
+        let mut cells = [1; 3];
+        cells[3 - axes..].copy_from_slice(shape);
+        let longest = cells.iter().copied().max().unwrap_or(1);
+        let distances = match parameters.distances.as_deref() {
+            None => [1.0 / longest as f64; 3],
+            Some(&[side]) => [side; 3],
+            Some(sides) if sides.len() == axes => {
+                let mut all = [sides[0]; 3];
+                all[3 - axes..].copy_from_slice(sides);
+                all
+            }
+            Some(sides) => {
+                let why = format!(
+                    "--distances has {} numbers, the data have {axes} axes; give one, or one for each",
+                    sides.len()
+                );
+                return Err(Failure::Usage(why));
+            }
+        };
+        let pad = |n: u64| match n {
+            1 => 1,
+            n if parameters.pad == 1.0 => n,
+            n => smooth((n as f64 * parameters.pad).ceil() as u64),
+        };
+        Ok(Grids { shape: shape.to_vec(), padded: cells.map(pad), cells, distances })
+    }
+
+    /// The data's cells among those of a part of the field's grid.
+    pub fn seen(&self, part: &Box3) -> Box3 {
+        [0, 1, 2].map(|a| part[a].start.min(self.cells[a])..part[a].end.min(self.cells[a]))
+    }
+
+    /// Lines of a part's own cells that are the data's: where each stands in the part, and in the file.
+    pub fn lines(&self, part: &Box3) -> Vec<(usize, Range<u64>)> {
+        let seen = self.seen(part);
+        let [_, n1, n2] = [0, 1, 2].map(|a| part[a].end - part[a].start);
+        let (mut lines, [_, c1, c2]) = (Vec::new(), self.cells);
+        if seen[2].is_empty() {
+            return lines;
+        }
+        for i in seen[0].clone() {
+            for j in seen[1].clone() {
+                let own = ((i - part[0].start) * n1 + (j - part[1].start)) * n2 + (seen[2].start - part[2].start);
+                let first = (i * c1 + j) * c2;
+                lines.push((own as usize, first + seen[2].start..first + seen[2].end));
+            }
+        }
+        lines
+    }
+
+    /// The index of an element of the data.
+    fn index(&self, element: u64) -> String {
+        let mut rest = element;
+        let mut index: Vec<String> = self
+            .shape
+            .iter()
+            .rev()
+            .map(|n| {
+                let at = rest % n;
+                rest /= n;
+                at.to_string()
+            })
+            .collect();
+        index.reverse();
+        format!("[{}]", index.join(", "))
+    }
+}
+
+/// What is inferred.
+pub struct Problem {
+    pub grids: Grids,
+    pub regular: RegularGrid,
+    pub field: CorrelatedField,
+    /// What the likelihood sees before exposure and mask, on the field's grid.
+    pub signal: Model,
+    pub likelihood: Likelihood,
+}
+
+/// Files of the shape of the data, read for a part of the field's grid.
+struct Files<'a> {
+    grids: &'a Grids,
+    part: Box3,
+}
+
+impl Files<'_> {
+    /// This rank's values; NaN beyond the data.
+    fn read(&self, path: &Path) -> Result<Vec<f64>, Error> {
+        let file = NpyFile::open(path)?.accept_integers();
+        file.expect_shape(&self.grids.shape)?;
+        let len: u64 = (0..3).map(|a| self.part[a].end - self.part[a].start).product();
+        let mut values = vec![f64::NAN; len as usize];
+        for (own, elements) in self.grids.lines(&self.part) {
+            let line = file.read_f64(elements)?;
+            values[own..own + line.len()].copy_from_slice(&line);
+        }
+        Ok(values)
+    }
+
+    /// Refuses values that count and are not sound.
+    fn check(
+        &self,
+        path: &Path,
+        values: &[f64],
+        mask: &[bool],
+        wanted: &str,
+        sound: impl Fn(f64) -> bool,
+    ) -> Result<(), Error> {
+        for (own, elements) in self.grids.lines(&self.part) {
+            let wrong = |at: &usize| mask[*at] && !(values[*at].is_finite() && sound(values[*at]));
+            let len = (elements.end - elements.start) as usize;
+            if let Some(at) = (own..own + len).find(wrong) {
+                let index = self.grids.index(elements.start + (at - own) as u64);
+                let why = format!("element {index} is {}; {wanted}, or mask it", values[at]);
+                return Err(InferenceError::Invalid { what: printable_path(path).to_string(), why }.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Which of this rank's cells have data that count.
+    fn mask(&self, path: Option<&Path>) -> Result<Vec<bool>, Error> {
+        let len: u64 = (0..3).map(|a| self.part[a].end - self.part[a].start).product();
+        let mut mask = vec![false; len as usize];
+        for (own, elements) in self.grids.lines(&self.part) {
+            mask[own..own + (elements.end - elements.start) as usize].fill(true);
+        }
+        if let Some(path) = path {
+            let values = self.read(path)?;
+            self.check(path, &values, &mask, "a mask is of 0 and 1", |value| value == 0.0 || value == 1.0)?;
+            mask.iter_mut().zip(values).for_each(|(own, value)| *own &= value == 1.0);
+        }
+        Ok(mask)
+    }
+}
+
+/// The prior of the field.
+fn prior(parameters: &RunParameters, shape: [u64; 3]) -> FieldPrior {
+    let hyper = &parameters.hyper;
+    let amplitude = AmplitudePrior::NonParametric {
+        of: Spectrum::Power,
+        fluctuations: hyper.fluctuations,
+        slope: hyper.slope,
+        flexibility: hyper.flexibility,
+        asperity: hyper.asperity,
+    };
+    let axes = [0, 1, 2].map(|a| shape[a] > 1);
+    FieldPrior {
+        name: String::new(),
+        offset_mean: hyper.offset_mean,
+        offset_std: hyper.offset_std,
+        axes: vec![AxesPrior { name: String::new(), axes, amplitude }],
+    }
+}
+
+/// The grid of the field as the worker's ranks cut it.
+fn regular_of(worker: &Worker<'_>, grids: &Grids) -> RegularGrid {
+    let size = [0, 1, 2].map(|a| grids.padded[a] as f64 * grids.distances[a]);
+    RegularGrid { shape: grids.padded, size, grid: worker.comms.grid(), rank: worker.comm().rank() }
+}
+
+/// The correlated field and the signal made of it.
+pub fn model_of(
+    worker: &mut Worker<'_>,
+    grids: &Grids,
+    parameters: &RunParameters,
+    lognormal: bool,
+) -> Result<(RegularGrid, CorrelatedField, Model), Error> {
+    let regular = regular_of(worker, grids);
+    let field = CorrelatedField::new(worker, &regular, &prior(parameters, grids.padded))?;
+    let text = if lognormal {
+        "fn signal(s: f32) -> f32 { return exp(s); }"
+    } else {
+        "fn signal(s: f32) -> f32 { return s; }"
+    };
+    let model = field.model()?;
+    let signal = Model::new(PointwiseOperator::wgsl(text, "signal", model.target(), "signal")?);
+    let signal = model.then(&signal)?;
+    Ok((regular, field, signal))
+}
+
+impl Problem {
+    /// Reads the data and makes the likelihood. All ranks of a group call it.
+    ///
+    /// # Errors
+    /// Those of files, and of data that cannot be.
+    pub fn new(
+        worker: &mut Worker<'_>,
+        parameters: &RunParameters,
+        grids: Grids,
+        (data, kind, lognormal): (&Path, Kind, bool),
+    ) -> Result<Self, Error> {
+        let (regular, field, signal) = model_of(worker, &grids, parameters, lognormal)?;
+        let files = Files { grids: &grids, part: regular.part() };
+        let values = files.read(data)?;
+        let mask = files.mask(parameters.mask.as_deref())?;
+        let is_masked = parameters.mask.is_some() || grids.cells != grids.padded;
+        let leaf = Leaf::cells(&regular);
+        let given = Data { name: "data", leaf: &leaf, values: &values, mask: is_masked.then_some(&mask) };
+        let likelihood = match kind {
+            Kind::Poisson => {
+                let whole = |count: f64| count >= 0.0 && count.fract() == 0.0;
+                files.check(data, &values, &mask, "counts are whole numbers from 0 on", whole)?;
+                let exposure = match &parameters.exposure {
+                    None => None,
+                    Some(path) => {
+                        let exposure = files.read(path)?;
+                        files.check(path, &exposure, &mask, "exposures are 0 or more", |value| value >= 0.0)?;
+                        Some(exposure)
+                    }
+                };
+                Likelihood::poisson(worker, &given, exposure.as_deref())?
+            }
+            Kind::Gaussian | Kind::StudentT => {
+                files.check(data, &values, &mask, "data are finite numbers", |_| true)?;
+                let each = match &parameters.noise {
+                    Some(Noise::File(path)) => {
+                        let sigma = files.read(path)?;
+                        files.check(path, &sigma, &mask, "noise is positive", |value| value > 0.0)?;
+                        Some(sigma)
+                    }
+                    _ => None,
+                };
+                let noise = match (&each, &parameters.noise) {
+                    (Some(each), _) => NoiseLevel::Each(each),
+                    (None, Some(Noise::Number(sigma))) => NoiseLevel::Uniform(*sigma),
+                    _ => NoiseLevel::Uniform(1.0),
+                };
+                match kind {
+                    Kind::StudentT => Likelihood::student_t(worker, &given, noise, parameters.dof)?,
+                    _ => Likelihood::gaussian(worker, &given, noise)?,
+                }
+            }
+        };
+        let likelihood = likelihood.amend(&signal)?;
+        Ok(Problem { grids, regular, field, signal, likelihood })
+    }
+}
+
+/// The shape of the data and whether they are integers.
+///
+/// # Errors
+/// Those of the file.
+pub fn look(path: &Path) -> Result<(Vec<u64>, bool), IoError> {
+    let file = NpyFile::open(path)?;
+    Ok((file.shape().to_vec(), file.dtype().is_integer()))
+}

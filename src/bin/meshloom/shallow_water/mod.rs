@@ -1,0 +1,149 @@
+//! `meshloom shallow-water`: a run of the shallow-water model from parameters to files.
+
+mod log;
+mod outputs;
+mod parameters;
+mod snapshots;
+
+use indicatif::ProgressBar;
+use meshloom::comm::Op;
+use meshloom::io::cleanup::StopRequests;
+use meshloom::shallow_water::{Real, ShallowWater};
+use meshloom::{Context, Error};
+use serde_json::{Value, json};
+
+use crate::common::Common;
+use crate::failure::Failure;
+use crate::phases::Phases;
+use log::Log;
+pub use parameters::Arguments;
+use parameters::{Precision, RunParameters};
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let parameters = RunParameters::gather(arguments)?;
+    let common = &arguments.common;
+    let report = common.launch_together(|context| match parameters.precision {
+        Precision::F32 => flow::<f32>(context, &parameters, common),
+        Precision::F64 => flow::<f64>(context, &parameters, common),
+    })?;
+    common.print(report)
+}
+
+/// Steps between two looks at the device and at signals: so many are submitted at once.
+const STRIDE: u64 = 256;
+
+/// One rank's work; returns the content of `run.json`, or that a signal has stopped the run.
+fn flow<T: Real>(
+    context: &mut Context,
+    parameters: &RunParameters,
+    common: &Common,
+) -> Result<Result<Value, Failure>, Error> {
+    // The progress bar counts steps, not phases.
+    let mut phases = Phases::new(ProgressBar::hidden());
+    let stop = StopRequests::new();
+    let directory = if context.comm.rank() == 0 { Some(outputs::create(&parameters.out)?) } else { None };
+    context.comm.barrier()?;
+    let found = if parameters.resume { snapshots::last_whole::<T>(parameters, context)? } else { None };
+    let resumed = found.as_ref().map(|found| found.step);
+    let (mut water, mut log) = match found {
+        Some(found) => (ShallowWater::resume(context, parameters.config.clone(), found.step, &found.state)?, found.log),
+        None => (ShallowWater::<T>::new(context, parameters.config.clone())?, Log::default()),
+    };
+    context.recorder.wait()?;
+    phases.done("start");
+
+    let bar = common.progress(context.comm.rank(), parameters.steps, "stepping");
+    for event in parameters.events().filter(|event| resumed.is_none_or(|resumed| event.step > resumed)) {
+        while water.steps() < event.step {
+            let left = event.step - water.steps();
+            water.advance(context, left.min(STRIDE))?;
+            context.recorder.wait()?;
+            bar.set_position(water.steps());
+            // What is due at a step is written before the run may stop there.
+            if water.steps() < event.step
+                && let Some(stopped) = stopped(&stop, parameters, context, &water, &log)?
+            {
+                stop.answered();
+                return Ok(Err(stopped));
+            }
+        }
+        phases.done("steps");
+        if event.line {
+            log.lines.push(water.diagnostics(context)?);
+        }
+        if event.frame {
+            log.frames.extend(water.picture(context)?);
+        }
+        if event.snapshot {
+            snapshots::write(parameters, context, &water, &log, &snapshots::directory(parameters, event.step))?;
+        }
+        phases.done("output");
+        if event.step < parameters.steps
+            && let Some(stopped) = stopped(&stop, parameters, context, &water, &log)?
+        {
+            stop.answered();
+            return Ok(Err(stopped));
+        }
+    }
+    drop(stop);
+    bar.finish_and_clear();
+    let files = outputs::seal(parameters, context, &water, &log)?;
+    phases.done("output");
+    let mut report = report(context, parameters, &water, resumed)?;
+    report["host_seconds"] = phases.host_seconds(&context.comm)?.into();
+    report["seconds"] = json!(phases.finish());
+    outputs::publish(&context.comm, &parameters.out.join("run.json"), &report, files)?;
+    if context.comm.rank() == 0 {
+        snapshots::remove_checkpoint(parameters);
+    }
+    drop(directory);
+    Ok(Ok(report))
+}
+
+/// Writes the state of this moment, if a signal asks any rank for an end, and says how the run goes on. All ranks call it.
+fn stopped<T: Real>(
+    stop: &StopRequests,
+    parameters: &RunParameters,
+    context: &mut Context,
+    water: &ShallowWater<T>,
+    log: &Log,
+) -> Result<Option<Failure>, Error> {
+    let mut signal = [stop.signal() as u64];
+    context.comm.all_reduce(&mut signal, Op::Max)?;
+    if signal[0] == 0 {
+        return Ok(None);
+    }
+    snapshots::write(parameters, context, water, log, &snapshots::checkpoint(parameters))?;
+    let (step, steps) = (water.steps(), parameters.steps);
+    let message = format!("stopped by a signal after step {step} of {steps}; --resume goes on there");
+    Ok(Some(Failure::Stopped { signal: signal[0] as u8, message }))
+}
+
+/// The content of `run.json`, but for seconds per phase. All ranks call it.
+fn report<T: Real>(
+    context: &Context,
+    parameters: &RunParameters,
+    water: &ShallowWater<T>,
+    resumed: Option<u64>,
+) -> Result<Value, Error> {
+    let (config, info, counts) = (water.config(), context.gpu.info(), context.recorder.counts());
+    let (step, cost) = (water.step_cost(), water.cost());
+    let done = water.steps() - resumed.unwrap_or(0);
+    let mut bytes = [cost.sent, cost.messages, step.device_bytes * done];
+    context.comm.all_reduce(&mut bytes, Op::Sum)?;
+    let mut exchanges = [step.exchanges];
+    context.comm.all_reduce(&mut exchanges, Op::Max)?;
+    Ok(json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "parameters": parameters.object(),
+        "cells": config.cells, "steps": water.steps(), "time_step": config.time_step(),
+        "hours": water.seconds() / 3600.0, "compatible": config.compatible, "precision": parameters.precision.name(),
+        "resumed_from_step": resumed,
+        "device": { "name": info.name, "driver": info.driver, "driver_info": info.driver_info,
+                    "backend": format!("{:?}", info.backend) },
+        "ranks": context.comm.size(), "grid": water.grid().to_string(),
+        "bytes": { "between_ranks": bytes[0], "messages": bytes[1], "device_memory": bytes[2] },
+        "bytes_per_cell_step": step.device_bytes.checked_div(step.cells), "exchanges_per_step": exchanges[0],
+        "submissions": counts.submits, "dispatches": counts.dispatches,
+    }))
+}

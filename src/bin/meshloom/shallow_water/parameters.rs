@@ -1,0 +1,202 @@
+//! The parameters of a run, and when something is written.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use meshloom::Error;
+use meshloom::shallow_water::ShallowWaterConfig;
+use serde_json::{Value, json};
+
+use crate::common::Common;
+use crate::failure::Failure;
+
+#[derive(Args)]
+pub struct Arguments {
+    /// Directory for everything that is written
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// Columns and rows of cells of 5 km
+    #[arg(long, value_name = "NXxNY", default_value = "360x180", value_parser = cells)]
+    cells: [u64; 2],
+    /// Hours of the flow [default: 24]
+    #[arg(long, value_name = "H", conflicts_with = "steps", allow_negative_numbers = true)]
+    hours: Option<f64>,
+    /// Steps, instead of hours
+    #[arg(long, value_name = "N")]
+    steps: Option<u64>,
+    /// Snapshots, evenly over the run, from which it can be resumed
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    snapshots: u64,
+    /// Steps from one line of diagnostics.csv and one frame of the animation to the next [default: a twentieth of all]
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..))]
+    every: Option<u64>,
+    /// Continue from the last whole snapshot in DIR
+    #[arg(long)]
+    resume: bool,
+    /// Repeat two mistakes of mpi4jax's example, to compare with it
+    #[arg(long)]
+    compatible: bool,
+    /// Numbers that are computed with and written: f64 on devices that have it
+    #[arg(long, value_enum, default_value = "f32")]
+    precision: Precision,
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// The numbers of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Precision {
+    F32,
+    F64,
+}
+
+impl Precision {
+    pub fn name(self) -> &'static str {
+        match self {
+            Precision::F32 => "f32",
+            Precision::F64 => "f64",
+        }
+    }
+}
+
+/// The parameters of a run, checked as far as that needs no device.
+pub struct RunParameters {
+    pub out: PathBuf,
+    pub config: ShallowWaterConfig,
+    pub steps: u64,
+    pub every: u64,
+    pub snapshots: u64,
+    pub resume: bool,
+    pub precision: Precision,
+}
+
+/// A step after which something is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    pub step: u64,
+    /// A line of diagnostics.
+    pub line: bool,
+    /// A frame of the animation.
+    pub frame: bool,
+    pub snapshot: bool,
+}
+
+/// Lines of diagnostics after the first, unless the call says otherwise.
+const LINES: u64 = 20;
+/// Most steps; most lines and snapshots: descriptions have the lines, directories the snapshots.
+const MOST_STEPS: u64 = 1 << 40;
+const MOST_LINES: u64 = 2000;
+/// Frames after the first at most.
+const FRAMES: u64 = 100;
+
+impl RunParameters {
+    /// Reads and checks the parameters.
+    pub fn gather(arguments: &Arguments) -> Result<Self, Failure> {
+        let usage = |message: String| Err(Failure::Usage(message));
+        let (cells, compatible, grid) = (arguments.cells, arguments.compatible, arguments.common.grid);
+        let config = ShallowWaterConfig { cells, compatible, grid, ..ShallowWaterConfig::default() };
+        config.validate().map_err(|error| Failure::from(Error::from(error)))?;
+        let hours = arguments.hours.unwrap_or(24.0);
+        let steps = arguments.steps.map_or_else(|| (hours * 3600.0 / config.time_step()).ceil(), |steps| steps as f64);
+        if !(0.0..=MOST_STEPS as f64).contains(&steps) {
+            return usage(format!("--hours is {hours}: {steps} steps; from 0 to 2^40 are possible"));
+        }
+        let steps = steps as u64;
+        let every = arguments.every.unwrap_or_else(|| steps.div_ceil(LINES).max(1));
+        if steps / every > MOST_LINES {
+            return usage(format!("--every is {every}: {} lines of {MOST_LINES} at most", steps / every));
+        }
+        let snapshots = arguments.snapshots;
+        if snapshots > steps.min(MOST_LINES) {
+            return usage(format!(
+                "--snapshots is {snapshots}; from 0 to the {} steps, and {MOST_LINES}, are possible",
+                steps
+            ));
+        }
+        let (out, resume, precision) = (arguments.out.clone(), arguments.resume, arguments.precision);
+        Ok(RunParameters { out, config, steps, every, snapshots, resume, precision })
+    }
+
+    /// Steps after which there is a snapshot.
+    pub fn snapshot_steps(&self) -> impl DoubleEndedIterator<Item = u64> + use<> {
+        let (steps, count) = (u128::from(self.steps), u128::from(self.snapshots));
+        (1..=self.snapshots).map(move |n| (steps * u128::from(n) / count) as u64)
+    }
+
+    /// The moments at which something is written, in order: the beginning and the end have a line each.
+    pub fn events(&self) -> impl Iterator<Item = Event> + use<> {
+        let mut steps: Vec<u64> = (0..=self.steps / self.every).map(|n| n * self.every).collect();
+        steps.push(self.steps);
+        steps.extend(self.snapshot_steps());
+        steps.sort_unstable();
+        steps.dedup();
+        let snapshots: Vec<u64> = self.snapshot_steps().collect();
+        let (last, every) = (self.steps, self.every);
+        let frames = (last / every).div_ceil(FRAMES).max(1) * every;
+        let at = move |step: u64, every: u64| step.is_multiple_of(every) || step == last;
+        steps.into_iter().map(move |step| Event {
+            step,
+            line: at(step, every),
+            frame: at(step, frames),
+            snapshot: snapshots.binary_search(&step).is_ok(),
+        })
+    }
+
+    /// All that decides what is written: runs with equal objects give the same files.
+    pub fn object(&self) -> Value {
+        let config = &self.config;
+        json!({
+            "cells": config.cells, "spacing": config.spacing, "gravity": config.gravity, "depth": config.depth,
+            "coriolis": config.coriolis, "viscosity": config.viscosity, "compatible": config.compatible,
+            "steps": self.steps, "every": self.every, "snapshots": self.snapshots, "precision": self.precision.name(),
+        })
+    }
+}
+
+/// Two numbers with `x` between.
+fn cells(text: &str) -> Result<[u64; 2], String> {
+    let axes: Option<Vec<u64>> = text.split('x').map(|number| number.trim().parse().ok()).collect();
+    axes.and_then(|axes| axes.try_into().ok())
+        .ok_or_else(|| format!("`{text}` is no grid of cells; write columns and rows, as 360x180"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Call {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    fn gather(words: &str) -> Result<RunParameters, Failure> {
+        let words = ["shallow-water", "--out", "out"].into_iter().chain(words.split_whitespace());
+        RunParameters::gather(&Call::parse_from(words).arguments)
+    }
+
+    #[test]
+    fn lines_and_snapshots_are_spread_over_the_run() {
+        let events = |words: &str| -> Vec<(u64, bool, bool)> {
+            gather(words).ok().unwrap().events().map(|event| (event.step, event.line, event.snapshot)).collect()
+        };
+        assert_eq!(
+            events("--steps 7 --every 3 --snapshots 2"),
+            [(0, true, false), (3, true, true), (6, true, false), (7, true, true)]
+        );
+        assert_eq!(events("--steps 5 --every 9 --snapshots 5").iter().filter(|event| event.2).count(), 5);
+        assert_eq!(events("--steps 0"), [(0, true, false)]);
+        assert_eq!(events("--steps 1000").len(), 21);
+        let many = gather("--steps 1000 --every 1").ok().unwrap();
+        assert_eq!(many.events().filter(|event| event.line).count(), 1001);
+        assert_eq!(
+            many.events().filter(|event| event.frame).map(|event| event.step).collect::<Vec<_>>()[..3],
+            [0, 10, 20]
+        );
+        // A day, to the next whole step.
+        assert_eq!(gather("").ok().unwrap().steps, 4330);
+        assert_eq!(gather("--hours 240").ok().unwrap().steps, 43_299);
+    }
+}

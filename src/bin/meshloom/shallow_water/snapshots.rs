@@ -1,0 +1,212 @@
+//! Snapshots of a run, and resuming from the last of them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use meshloom::io::{NpyFile, OutputDir, Sealed, collective, printable_path};
+use meshloom::pm::fingerprint;
+use meshloom::shallow_water::{Diagnostics, Picture, Real, ShallowWater, ShallowWaterError};
+use meshloom::{Context, Error};
+use serde_json::{Value, json};
+
+use super::log::Log;
+use super::parameters::{Event, RunParameters};
+use crate::described::{self, difference};
+
+/// The description of a snapshot, which is written last: a snapshot that has it is whole.
+const DESCRIPTION: &str = "snapshot.json";
+const HEIGHT: &str = "height.npy";
+const VELOCITY: &str = "velocity.npy";
+/// All that the next step depends on.
+const STATE: &str = "state.npy";
+/// Frames of the animation so far.
+const FRAMES: &str = "frames.npy";
+
+/// The directory of the state of a run that was stopped between snapshots.
+pub const CHECKPOINT: &str = "checkpoint";
+
+fn resume(directory: &Path, why: impl std::fmt::Display) -> Error {
+    ShallowWaterError::Resume { why: format!("{}: {why}", printable_path(directory)) }.into()
+}
+
+/// The directory of the snapshot after a step.
+pub fn directory(parameters: &RunParameters, step: u64) -> PathBuf {
+    parameters.out.join(format!("snapshot_{step}"))
+}
+
+/// [`CHECKPOINT`] of a run.
+pub fn checkpoint(parameters: &RunParameters) -> PathBuf {
+    parameters.out.join(CHECKPOINT)
+}
+
+/// Removes the checkpoint of a run that has ended, as far as it can be removed.
+pub fn remove_checkpoint(parameters: &RunParameters) {
+    let directory = checkpoint(parameters);
+    // The description first: what is left without it is no checkpoint.
+    for name in [DESCRIPTION, STATE, FRAMES, HEIGHT, VELOCITY] {
+        let _ = fs::remove_file(directory.join(name));
+    }
+    let _ = fs::remove_dir(directory);
+}
+
+/// The fingerprint of a state. All ranks call it.
+fn mark<T: Real>(parameters: &RunParameters, context: &Context, state: &[T]) -> Result<String, Error> {
+    let (comm, fields) = (&context.comm, 6);
+    let (starts, length) = parameters.config.rows(comm.size(), comm.rank())?;
+    // In words, of which f64 has two.
+    let words = (size_of::<T>() / 4) as u64;
+    let columns: Vec<&[f32]> = match state.len() / fields {
+        0 => vec![&[]; fields],
+        cells => state.chunks(cells).map(meshloom::bytemuck::cast_slice).collect(),
+    };
+    let mark = fingerprint(comm, starts.map(|start| words * start), words * length, &columns)?;
+    Ok(format!("{mark:016x}"))
+}
+
+/// Writes a snapshot into `directory`. All ranks call it.
+pub fn write<T: Real>(
+    parameters: &RunParameters,
+    context: &mut Context,
+    water: &ShallowWater<T>,
+    log: &Log,
+    directory: &Path,
+) -> Result<(), Error> {
+    let made = if context.comm.rank() == 0 { Some(OutputDir::create(directory)?) } else { None };
+    context.comm.barrier()?;
+    let (flow, state) = (water.flow(context)?, water.state(context)?);
+    let comm = &context.comm;
+    let [height, velocity] = [HEIGHT, VELOCITY].map(|name| directory.join(name));
+    let mut files = Vec::from(water.seal_flow(comm, [&height, &velocity], &flow)?);
+    let cells = state.len() / 6;
+    let fields: Vec<&[T]> = (0..6).map(|field| &state[field * cells..][..cells]).collect();
+    files.push(water.seal_fields(comm, &directory.join(STATE), &fields)?);
+    files.push(seal_frames(context, &directory.join(FRAMES), &log.frames)?);
+    let lines: Vec<Value> = log.lines.iter().map(|line| json!([line.step, line.figures()])).collect();
+    let whole = json!({
+        "step": water.steps(), "run": parameters.object(), "fingerprint": mark(parameters, context, &state)?,
+        "diagnostics": lines,
+    });
+    let path = directory.join(DESCRIPTION);
+    described::publish(comm, &path, &whole, files, |_| described::remove(&path))?;
+    drop(made);
+    Ok(())
+}
+
+/// Writes frames, which rank 0 has. All ranks call it.
+fn seal_frames(context: &Context, path: &Path, frames: &[Picture]) -> Result<Sealed, Error> {
+    let mut shape = [0; 3];
+    if let Some(first) = frames.first() {
+        shape = [frames.len(), first.height, first.width].map(|n| n as u64);
+    }
+    context.comm.broadcast(0, &mut shape)?;
+    collective::seal_npy(&context.comm, path, &shape, |writer| {
+        for (number, frame) in (0..).zip(frames) {
+            writer.write(number * shape[1] * shape[2], &frame.elevation)?;
+        }
+        Ok(())
+    })
+}
+
+/// A snapshot that was found: this rank's part of the state, and what had been seen.
+pub struct Found<T> {
+    pub step: u64,
+    pub state: Vec<T>,
+    pub log: Log,
+}
+
+/// The last whole snapshot of this run. All ranks call it.
+///
+/// A snapshot with a description that is damaged or of another run is an error and not skipped, since the run would overwrite good files.
+pub fn last_whole<T: Real>(parameters: &RunParameters, context: &Context) -> Result<Option<Found<T>>, Error> {
+    let found = newest(parameters)?;
+    let at = [found.as_ref().map_or(u64::MAX, |(step, ..)| *step)];
+    let all = context.comm.all_gather(&at)?;
+    if let Some(other) = all.iter().position(|there| *there != all[0]) {
+        let why = format!("rank {other} finds another last snapshot than rank 0; all ranks must see the same files");
+        return Err(resume(&parameters.out, why));
+    }
+    let Some((step, directory, said)) = found else { return Ok(None) };
+    if let Some((name, theirs, ours)) = difference(&said["run"], &parameters.object()) {
+        let what = if name.is_empty() { "parameters" } else { name.as_str() };
+        let why = format!(
+            "it belongs to a run with {what} = {theirs}, but this one has {ours}; use the same parameters or another --out"
+        );
+        return Err(resume(&directory, why));
+    }
+    let damaged =
+        |why: &dyn std::fmt::Display| resume(&directory, format!("it is damaged; remove the snapshot ({why})"));
+    if said["step"] != step || step > parameters.steps {
+        return Err(damaged(&format!("{DESCRIPTION} says step {}", said["step"])));
+    }
+    let file = NpyFile::open(directory.join(STATE)).map_err(|error| damaged(&error))?;
+    let state = parameters.config.read_state::<T>(&file, context.comm.size(), context.comm.rank());
+    let state = state.map_err(|error| damaged(&error))?;
+    let found = mark(parameters, context, &state)?;
+    if said["fingerprint"] != found.as_str() {
+        return Err(damaged(&format!("{STATE} is not what was written with {DESCRIPTION}")));
+    }
+    let lines = said["diagnostics"].as_array().and_then(|lines| lines.iter().map(line).collect::<Option<Vec<_>>>());
+    let lines = lines.ok_or_else(|| damaged(&format!("{DESCRIPTION} has no diagnostics")))?;
+    let frames = match context.comm.rank() {
+        0 => read_frames(&directory.join(FRAMES)).map_err(|error| damaged(&error))?,
+        _ => Vec::new(),
+    };
+    let due = |of: fn(&Event) -> bool| parameters.events().filter(|event| event.step <= step && of(event)).count();
+    let due = [due(|event| event.line), due(|event| event.frame)];
+    if lines.len() != due[0] || context.comm.rank() == 0 && frames.len() != due[1] {
+        return Err(damaged(&format!(
+            "{} lines and {} frames where {} and {} are due",
+            lines.len(),
+            frames.len(),
+            due[0],
+            due[1]
+        )));
+    }
+    Ok(Some(Found { step, state, log: Log { lines, frames } }))
+}
+
+/// The latest snapshot or checkpoint that has a description: its step, directory and description.
+fn newest(parameters: &RunParameters) -> Result<Option<(u64, PathBuf, Value)>, Error> {
+    let read = |directory: &Path| {
+        let said = described::read(&directory.join(DESCRIPTION));
+        said.map_err(|error| resume(directory, format!("{error}; or remove the snapshot")))
+    };
+    let mut newest = None;
+    for step in parameters.snapshot_steps().rev() {
+        let directory = directory(parameters, step);
+        if let Some(said) = read(&directory)? {
+            newest = Some((step, directory, said));
+            break;
+        }
+    }
+    let directory = checkpoint(parameters);
+    if let Some(said) = read(&directory)? {
+        let step = said["step"].as_u64();
+        let step = step.ok_or_else(|| resume(&directory, format!("{DESCRIPTION} has no step; remove it")))?;
+        if newest.as_ref().is_none_or(|(snapshot, ..)| *snapshot < step) {
+            newest = Some((step, directory, said));
+        }
+    }
+    Ok(newest)
+}
+
+/// A line of diagnostics of a description.
+fn line(value: &Value) -> Option<Diagnostics> {
+    let figures: Option<Vec<f64>> = value[1].as_array()?.iter().map(Value::as_f64).collect();
+    let [seconds, mean_height, min_eta, max_eta, max_u, max_v, energy] = figures?.try_into().ok()?;
+    Some(Diagnostics { step: value[0].as_u64()?, seconds, mean_height, min_eta, max_eta, max_u, max_v, energy })
+}
+
+fn read_frames(path: &Path) -> Result<Vec<Picture>, Error> {
+    let file = NpyFile::open(path)?;
+    let &[frames, height, width] = file.shape() else {
+        file.expect_shape(&[1, 1, 1])?;
+        return Ok(Vec::new());
+    };
+    let size = height * width;
+    let frame = |n: u64| -> Result<Picture, Error> {
+        let elevation = file.read_finite_f32(n * size..(n + 1) * size)?;
+        Ok(Picture { width: width as usize, height: height as usize, elevation })
+    };
+    (0..frames).map(frame).collect()
+}

@@ -1,0 +1,235 @@
+//! The amplitude of a field by wavenumber, as a function of hyper-parameters.
+//!
+//! One workgroup computes all of it, with few passes over the wavenumbers and a scan between them: a lane has 192 of the 49,152 wavenumbers of 256^3
+//! cells. Every rank has the same vectors and does the same.
+
+use super::packing::Packing;
+use super::prior::{AmplitudePrior, MaternScale, Spectrum, normal_of};
+use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
+use crate::inference::error::InferenceError;
+
+crate::gpu::kernel_params! {
+    /// What the kernels of amplitudes take.
+    struct AmplitudeParams {
+        /// Where the latent values of flexibility (or cutoff), asperity, slope and fluctuations are.
+        places: [u32; 4],
+        /// Mean and deviation of the logarithms of flexibility (or cutoff) and asperity.
+        shape: [f32; 4],
+        slope: [f32; 2],
+        /// Of the logarithm of the fluctuations, or the scale.
+        fluctuations: [f32; 2],
+        /// Of the logarithm of the amplitude of mode 0.
+        offset: [f32; 2],
+        bins: u32,
+        /// Where the excitations of the Wiener process begin.
+        spectrum: u32,
+        /// Where the latent value of mode 0's amplitude is.
+        zero: u32,
+        /// Whether amplitudes are in units of that of mode 0, which is 1.
+        follows: u32,
+        half: f32,
+        power: f32,
+    }
+}
+
+/// What the exponents of a kernel are.
+#[derive(Clone, Copy)]
+struct Form {
+    wiener: bool,
+    rough: bool,
+    matern: bool,
+}
+
+const FORMS: [Form; 4] = [
+    Form { wiener: true, rough: true, matern: false },
+    Form { wiener: true, rough: false, matern: false },
+    Form { wiener: false, rough: false, matern: false },
+    Form { wiener: false, rough: false, matern: true },
+];
+
+const TEXTS: [(&str, &str); 3] = [
+    ("inference::amplitude", include_str!("../../../shaders/inference/amplitude.wgsl")),
+    ("inference::amplitude_jvp", include_str!("../../../shaders/inference/amplitude_jvp.wgsl")),
+    ("inference::amplitude_vjp", include_str!("../../../shaders/inference/amplitude_vjp.wgsl")),
+];
+
+fn source((label, text): (&str, &'static str), form: Form) -> KernelSource {
+    KernelSource::new(label, text)
+        .params::<AmplitudeParams>()
+        .module("inference::amplitude_common", include_str!("../../../shaders/inference/amplitude_common.wgsl"))
+        .flag("wiener", form.wiener)
+        .flag("rough", form.rough)
+        .flag("matern", form.matern)
+        .flag("shaped", form.wiener || form.matern)
+}
+
+/// The kernels.
+pub(super) fn kernels() -> Vec<KernelSource> {
+    FORMS.into_iter().flat_map(|form| TEXTS.map(|text| source(text, form))).collect()
+}
+
+/// The amplitudes at a point.
+pub(super) struct AmplitudeAt {
+    /// One for each wavenumber.
+    pub amplitude: Array<f32>,
+    /// The share of each wavenumber in the variance.
+    share: Array<f32>,
+}
+
+/// The amplitude of one group of axes.
+pub(super) struct Amplitude {
+    params: AmplitudeParams,
+    /// Abscissae, and the widths between them.
+    table: Array<f32>,
+    multiplicity: Array<f32>,
+    kernels: [Kernel; 3],
+}
+
+/// What an amplitude is made of, beside its prior.
+pub(super) struct Parts<'a> {
+    /// The wavenumbers, from 0 on.
+    pub wavenumbers: &'a [f64],
+    /// How many modes have each, on the device.
+    pub multiplicity: Array<f32>,
+    /// Where latent values are, by the names of leaves.
+    pub packing: &'a Packing,
+    /// What stands before the names of hyper-parameters.
+    pub branch: &'a str,
+    /// The leaf of the amplitude of mode 0, and its prior.
+    pub zero: (&'a str, [f64; 2]),
+    /// Whether this is not the first group of axes.
+    pub follows: bool,
+    /// Volume of the group's axes.
+    pub volume: f64,
+}
+
+impl Amplitude {
+    /// The amplitude of `prior`. Submits what was recorded before.
+    ///
+    /// # Errors
+    /// [`InferenceError::Invalid`] for a hyper-parameter that cannot be.
+    pub fn new(recorder: &mut Recorder, prior: &AmplitudePrior, parts: Parts<'_>) -> Result<Self, InferenceError> {
+        let bins = parts.wavenumbers.len();
+        let form = match prior {
+            AmplitudePrior::NonParametric { flexibility, asperity, .. } => {
+                let wiener = flexibility.is_some() && bins > 2;
+                Form { wiener, rough: wiener && asperity.is_some(), matern: false }
+            }
+            AmplitudePrior::Matern { .. } => Form { wiener: false, rough: false, matern: true },
+        };
+        let params = params(prior, &parts)?;
+        let table = table(parts.wavenumbers, form.matern);
+        let array = recorder.gpu().array("inference::wavenumbers", table.len() as u64)?;
+        recorder.upload(&array, 0, &table)?;
+        let kernels = TEXTS.map(|text| Kernel::trusted(source(text, form)));
+        Ok(Amplitude { params, table: array, multiplicity: parts.multiplicity, kernels })
+    }
+
+    fn array(&self, recorder: &Recorder) -> Result<Array<f32>, DeviceError> {
+        recorder.gpu().array("inference::amplitude", u64::from(self.params.bins))
+    }
+
+    /// Records the amplitudes for packed latent values.
+    pub fn apply(&self, recorder: &mut Recorder, p: &Array<f32>) -> Result<AmplitudeAt, DeviceError> {
+        let at = AmplitudeAt { amplitude: self.array(recorder)?, share: self.array(recorder)? };
+        let arrays = [p, &self.table, &self.multiplicity, &at.amplitude, &at.share].map(Array::raw);
+        recorder.dispatch(&self.kernels[0], &arrays, &self.params, 1)?;
+        Ok(at)
+    }
+
+    /// Records the tangent of the amplitudes for a tangent of latent values.
+    pub fn jvp(
+        &self,
+        recorder: &mut Recorder,
+        (p, at): (&Array<f32>, &AmplitudeAt),
+        dp: &Array<f32>,
+    ) -> Result<Array<f32>, DeviceError> {
+        let tangent = self.array(recorder)?;
+        let arrays = [p, dp, &self.table, &at.amplitude, &at.share, &tangent].map(Array::raw);
+        recorder.dispatch(&self.kernels[1], &arrays, &self.params, 1)?;
+        Ok(tangent)
+    }
+
+    /// Records the cotangent of its latent values in their places of `out`, for a cotangent of the amplitudes; what is for mode 0 is added.
+    pub fn vjp(
+        &self,
+        recorder: &mut Recorder,
+        (p, at): (&Array<f32>, &AmplitudeAt),
+        cotangent: &Array<f32>,
+        out: &Array<f32>,
+    ) -> Result<(), DeviceError> {
+        let arrays = [p, &self.table, &at.amplitude, &at.share, cotangent, out].map(Array::raw);
+        recorder.dispatch(&self.kernels[2], &arrays, &self.params, 1)
+    }
+
+    /// Wavenumbers.
+    pub fn len(&self) -> u64 {
+        self.params.bins.into()
+    }
+}
+
+/// Abscissae of all modes, then the widths of the steps that end at each.
+fn table(wavenumbers: &[f64], matern: bool) -> Vec<f32> {
+    let log = |k: f64| if k > 0.0 { (k / wavenumbers[1]).ln() } else { 0.0 };
+    let abscissa = |&k: &f64| if matern { k as f32 } else { log(k) as f32 };
+    let widths = (0..wavenumbers.len()).map(|mode| match mode {
+        0 | 1 => 0.0,
+        mode => (wavenumbers[mode] / wavenumbers[mode - 1]).ln() as f32,
+    });
+    wavenumbers.iter().map(abscissa).chain(widths).collect()
+}
+
+fn params(prior: &AmplitudePrior, parts: &Parts<'_>) -> Result<AmplitudeParams, InferenceError> {
+    let bins = parts.wavenumbers.len();
+    let hyper = prior.hyper(bins > 2);
+    let leaf = |name: &str| format!("{}{name}", parts.branch);
+    let place = |name: &str| parts.packing.place(name).map_or(u32::MAX, |place| place as u32);
+    let of = |name: &str| match hyper.iter().find(|own| own.0 == name) {
+        None => Ok([0.0; 2]),
+        Some((_, given, log)) => normal(&leaf(name), *given, *log),
+    };
+    let (names, half, power) = match prior {
+        AmplitudePrior::NonParametric { of, .. } => {
+            let half = if *of == Spectrum::Power { 0.5 } else { 1.0 };
+            (["flexibility", "asperity", "slope", "fluctuations"], half, 2.0 * half)
+        }
+        AmplitudePrior::Matern { of, .. } => {
+            let power = match of {
+                MaternScale::Deviation => 2.0,
+                MaternScale::Density => 0.0,
+            };
+            (["cutoff", "asperity", "slope", "scale"], 1.0, power)
+        }
+    };
+    let [mut shape, rough, slope, mut fluctuations] = [of(names[0])?, of(names[1])?, of(names[2])?, of(names[3])?];
+    if power == 0.0 {
+        fluctuations[0] -= parts.volume.ln() / 2.0;
+    }
+    if let AmplitudePrior::NonParametric { flexibility: None, .. } = prior {
+        shape = [0.0; 2];
+    }
+    let offset = normal(parts.zero.0, parts.zero.1, true)?;
+    let pair = |values: [f64; 2]| values.map(|value| value as f32);
+    Ok(AmplitudeParams {
+        places: names.map(|name| place(&leaf(name))),
+        shape: [shape[0] as f32, shape[1] as f32, rough[0] as f32, rough[1] as f32],
+        slope: pair(slope),
+        fluctuations: pair(fluctuations),
+        offset: pair(offset),
+        bins: bins as u32,
+        spectrum: place(&leaf("spectrum")),
+        zero: place(parts.zero.0),
+        follows: parts.follows.into(),
+        half,
+        power,
+    })
+}
+
+/// The normal number of a hyper-parameter.
+fn normal(leaf: &str, given: [f64; 2], log: bool) -> Result<[f64; 2], InferenceError> {
+    normal_of(given, log).ok_or_else(|| {
+        let wanted = if log { "a positive mean and" } else { "a mean and" };
+        let why = format!("mean and standard deviation {given:?}; it needs {wanted} a deviation of 0 or more");
+        InferenceError::Invalid { what: format!("the hyper-parameter `{leaf}`"), why }
+    })
+}

@@ -1,0 +1,355 @@
+//! Correlated fields: Gaussian fields whose power spectrum is inferred with them.
+//!
+//! | item | what it is |
+//! |---|---|
+//! | [`FieldPrior`], [`AxesPrior`], [`AmplitudePrior`] | what is known before any data |
+//! | [`CorrelatedField`] | the operator from latent values to the field |
+//!
+//! The model is that of Arras et al. (2022, Nature Astronomy 6, 259): with excitations xi of the modes of a grid, the amplitude A of their
+//! wavenumber and the Hartley transform H, the field is `offset + H(A xi)`. `A` is 1 over the volume of the harmonic amplitudes of NIFTy.
+
+mod amplitude;
+mod modulation;
+mod packing;
+mod prior;
+
+use std::rc::Rc;
+
+use crate::exchange::Terms;
+use crate::gpu::{Array, KernelSource};
+use crate::operators::{
+    CallCost, Contents, Differentiable, Field, Hartley, Leaf, Linear, Linearised, Model, OperatorCost, OperatorError,
+    PointwiseOperator, RegularGrid, Space, Wavenumbers, Worker,
+};
+
+use super::error::InferenceError;
+use amplitude::{Amplitude, AmplitudeAt, Parts};
+use modulation::Modulation;
+use packing::Packing;
+pub use prior::{AmplitudePrior, AxesPrior, FieldPrior, MaternScale, Spectrum};
+
+/// The kernels.
+pub(super) fn kernels() -> Vec<KernelSource> {
+    [amplitude::kernels(), modulation::kernels(), packing::kernels()].concat()
+}
+
+/// The name of the operator in errors and reports.
+const NAME: &str = "correlated field";
+
+/// The operator from latent values, standard normal a priori, to a correlated field around 0 at the cells of a grid. A clone is another handle.
+///
+/// | leaf | what it excites |
+/// |---|---|
+/// | `xi` | the modes of the grid: one number each, cut over ranks as they are |
+/// | `zero_mode` | the deviation of the field's mean from its offset |
+/// | `fluctuations`, `slope` | the power spectrum's height and slope |
+/// | `flexibility`, `asperity`, `spectrum` | deviations from a power law: how far, how rough, and the two numbers of each step |
+/// | `scale`, `cutoff`, `slope` | those of a Matérn spectrum |
+///
+/// each under the branch of its group of axes and of the field, if these have names; hyper-parameters that are fixed have none.
+///
+/// Excitations of several groups of axes are transformed together, not axis by axis: the same prior for another order of signs.
+///
+/// Cost on one rank, beside the transform: 12 bytes a mode for the value and 20 for the tangent, 32 for the cotangent with the exact sum over the
+/// modes of each wavenumber; a dispatch to collect the hyper-parameters and one of a single workgroup for each group of axes. Between ranks go the
+/// transform's exchanges, and in the cotangent sums of two words for each wavenumber, by trees.
+#[derive(Clone)]
+pub struct CorrelatedField(Rc<Inner>);
+
+struct Inner {
+    domain: Space,
+    target: Space,
+    /// The leaf of excitations.
+    modes: Space,
+    /// Its name.
+    xi: String,
+    packing: Packing,
+    groups: Vec<Group>,
+    hartley: Hartley,
+    offset_mean: f64,
+}
+
+/// What modes have along a group of axes.
+struct Group {
+    wavenumbers: Wavenumbers,
+    amplitude: Amplitude,
+    modulation: Modulation,
+}
+
+impl std::fmt::Debug for CorrelatedField {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "CorrelatedField({} -> {})", self.0.domain, self.0.target)
+    }
+}
+
+/// The name of a leaf below branches, of which empty ones do not count.
+fn below(branches: &[&str], leaf: &str) -> String {
+    let branches = branches.iter().filter(|branch| !branch.is_empty());
+    branches.map(|branch| format!("{branch}/")).collect::<String>() + leaf
+}
+
+/// The leaves of one group of axes: hyper-parameters that are not fixed, and the excitations of its spectrum.
+fn leaves_of(field: &str, group: &AxesPrior, bins: usize) -> Vec<(String, Leaf)> {
+    let hyper = group.amplitude.hyper(bins > 2);
+    let free = hyper.iter().filter(|(_, [_, std], _)| *std != 0.0);
+    let mut leaves: Vec<(String, Leaf)> =
+        free.map(|(name, ..)| (below(&[field, &group.name], name), Leaf::vector(1))).collect();
+    if hyper.iter().any(|(name, ..)| *name == "flexibility") {
+        leaves.push((below(&[field, &group.name], "spectrum"), Leaf::vector(2 * (bins as u64 - 2))));
+    }
+    leaves
+}
+
+fn invalid(why: impl Into<String>) -> InferenceError {
+    InferenceError::Invalid { what: NAME.into(), why: why.into() }
+}
+
+/// Refuses groups that leave an axis out or have one twice.
+fn check(regular: &RegularGrid, prior: &FieldPrior) -> Result<(), InferenceError> {
+    for axis in (0..3).filter(|&a| regular.shape[a] > 1) {
+        let groups = prior.axes.iter().filter(|group| group.axes[axis]).count();
+        if groups != 1 {
+            return Err(invalid(format!("axis {axis} is in {groups} of the groups of axes; it must be in one")));
+        }
+    }
+    if let Some(group) = prior.axes.iter().find(|group| (0..3).all(|a| !group.axes[a] || regular.shape[a] == 1)) {
+        return Err(invalid(format!("the group of axes `{}` has no axis of more than one cell", group.name)));
+    }
+    let place = |group: &AxesPrior| prior.axes.iter().filter(|other| other.name == group.name).count();
+    match prior.axes.iter().find(|group| place(group) > 1) {
+        Some(group) => Err(invalid(format!("two groups of axes have the name `{}`; give each its own", group.name))),
+        None if prior.axes.is_empty() => Err(invalid("no axes: a grid of one cell has no correlations")),
+        None if !prior.offset_mean.is_finite() => Err(invalid(format!("its offset is {}", prior.offset_mean))),
+        None => Ok(()),
+    }
+}
+
+impl CorrelatedField {
+    /// The field of `prior` on a grid that is cut as the worker's. All ranks call it. Submits what was recorded before.
+    ///
+    /// # Errors
+    /// [`InferenceError::Invalid`] for hyper-parameters that cannot be, axes in no group or in several; [`InferenceError::Operators`] for a grid
+    /// whose wavenumbers or transforms cannot be had.
+    pub fn new(worker: &mut Worker<'_>, regular: &RegularGrid, prior: &FieldPrior) -> Result<Self, InferenceError> {
+        check(regular, prior)?;
+        let wavenumbers = prior.axes.iter().map(|group| Wavenumbers::unique_along(regular, group.axes));
+        let wavenumbers: Vec<Wavenumbers> = wavenumbers.collect::<Result<_, _>>()?;
+        let zero = below(&[&prior.name], "zero_mode");
+        let mut small: Vec<(String, Leaf)> = Vec::new();
+        for (group, wavenumbers) in prior.axes.iter().zip(&wavenumbers) {
+            small.extend(leaves_of(&prior.name, group, wavenumbers.len()));
+        }
+        small.extend((prior.offset_std[1] != 0.0).then(|| (zero.clone(), Leaf::vector(1))));
+        let names: Vec<String> = small.iter().map(|leaf| leaf.0.clone()).collect();
+        let xi = below(&[&prior.name], "xi");
+        let modes = Space::of(&xi, Leaf::modes(regular))?;
+        let domain = Space::new(small)?.joined(&modes, NAME)?;
+        let target = Space::of("field", Leaf::cells(regular))?;
+        let hartley = Hartley::new(worker, &target)?;
+        let packing = Packing::new(&domain, &names);
+        let mut groups = Vec::new();
+        for (group, wavenumbers) in prior.axes.iter().zip(wavenumbers) {
+            let index = wavenumbers.index(worker, &modes)?;
+            let along = |a: usize| if group.axes[a] { regular.size[a] } else { 1.0 };
+            let parts = Parts {
+                wavenumbers: wavenumbers.values(),
+                multiplicity: multiplicity(worker, regular, (group, &index), wavenumbers.len())?,
+                packing: &packing,
+                branch: &below(&[&prior.name, &group.name], ""),
+                zero: (&zero, prior.offset_std),
+                follows: !groups.is_empty(),
+                volume: (0..3).map(along).product(),
+            };
+            let amplitude = Amplitude::new(&mut worker.context.recorder, &group.amplitude, parts)?;
+            groups.push(Group { wavenumbers, amplitude, modulation: Modulation::new(index) });
+        }
+        let offset_mean = prior.offset_mean;
+        Ok(CorrelatedField(Rc::new(Inner { domain, target, modes, xi, packing, groups, hartley, offset_mean })))
+    }
+
+    /// The model of the field with its offset, a leaf `field` at the cells of the grid.
+    ///
+    /// # Errors
+    /// [`InferenceError::Operators`].
+    pub fn model(&self) -> Result<Model, InferenceError> {
+        let text = format!("fn offset(x: f32) -> f32 {{ return x + f32({:?}); }}", self.0.offset_mean as f32);
+        let offset = PointwiseOperator::wgsl(&text, "offset", &self.0.target, "field")?;
+        Ok(Model::new(self.clone()).then(&Model::new(offset))?)
+    }
+
+    /// The wavenumbers (2 pi over a length) of a group of axes, from 0 on.
+    pub fn wavenumbers(&self, group: usize) -> &[f64] {
+        self.0.groups[group].wavenumbers.values()
+    }
+
+    /// The amplitude at each wavenumber of a group of axes, for latent values: the standard deviation of the excitations of a mode in the field. The
+    /// power spectrum is its square times the volume. Waits for the device.
+    ///
+    /// # Errors
+    /// [`InferenceError::Operators`] for latent values that lack one of this field; what its work can fail with.
+    pub fn amplitude(&self, worker: &mut Worker<'_>, x: &Field, group: usize) -> Result<Vec<f64>, InferenceError> {
+        let recorder = &mut worker.context.recorder;
+        let packed = self.0.packing.pack(recorder, x)?;
+        let at = self.0.groups[group].amplitude.apply(recorder, &packed)?;
+        let found = recorder.download(&at.amplitude, 0, at.amplitude.len())?;
+        Ok(found.into_iter().map(f64::from).collect())
+    }
+
+    /// A new array of modes, undefined.
+    fn array(&self, worker: &Worker<'_>) -> Result<Array<f32>, OperatorError> {
+        Ok(worker.gpu().array("inference::modes", self.0.groups[0].modulation.index.len())?)
+    }
+
+    /// Modes as a field.
+    fn over(&self, modes: Array<f32>) -> Result<Field, OperatorError> {
+        Field::over(&self.0.modes, vec![Contents::Device(modes)])
+    }
+
+    /// The field, and what its derivatives need.
+    fn value(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<Point, OperatorError> {
+        self.0.domain.admits(x.space(), NAME)?;
+        self.0.target.admits(y.space(), NAME)?;
+        let packed = self.0.packing.pack(&mut worker.context.recorder, x)?;
+        let mut modes = x.array(&self.0.xi)?.clone();
+        let mut groups = Vec::new();
+        for group in &self.0.groups {
+            let next = self.array(worker)?;
+            let recorder = &mut worker.context.recorder;
+            let at = group.amplitude.apply(recorder, &packed)?;
+            group.modulation.apply(recorder, &at.amplitude, &modes, &next)?;
+            groups.push(GroupAt { at, modes });
+            modes = next;
+        }
+        self.0.hartley.adjoint(worker, &self.over(modes)?, y)?;
+        Ok(Point { packed, groups })
+    }
+}
+
+/// How many modes have each wavenumber of a group of axes, at one place of the others: counted by all ranks, each its own.
+fn multiplicity(
+    worker: &mut Worker<'_>,
+    regular: &RegularGrid,
+    (group, index): (&AxesPrior, &Array<u32>),
+    bins: usize,
+) -> Result<Array<f32>, InferenceError> {
+    let others: u64 = (0..3).filter(|&a| !group.axes[a]).map(|a| regular.shape[a]).product();
+    let modes = Space::of("modes", Leaf::modes(regular))?;
+    let each = format!("fn each_mode(x: f32) -> f32 {{ return f32({:?}); }}", 1.0 / others as f32);
+    let each = Model::new(PointwiseOperator::wgsl(&each, "each_mode", &modes, "modes")?);
+    let zeros = Field::zeros(&mut worker.context.recorder, &modes)?;
+    let ones = each.value(worker, &zeros)?;
+    let counts = worker.gpu().array("inference::multiplicity", bins as u64)?;
+    let terms = Terms {
+        x: ones.array("modes")?,
+        y: None,
+        index: Some(index),
+        sums: bins as u64,
+        batches: 1,
+        total: regular.cells(),
+    };
+    let (sum, recorder, comm) = worker.exact_sum();
+    sum.record(recorder, Some(comm), &terms, &counts)?;
+    Ok(counts)
+}
+
+/// A point: what derivatives keep.
+struct Point {
+    packed: Array<f32>,
+    groups: Vec<GroupAt>,
+}
+
+/// The amplitudes of a group of axes, and the modes that they multiply.
+struct GroupAt {
+    at: AmplitudeAt,
+    modes: Array<f32>,
+}
+
+struct At {
+    field: CorrelatedField,
+    point: Point,
+}
+
+impl Differentiable for CorrelatedField {
+    fn name(&self) -> String {
+        NAME.into()
+    }
+
+    fn domain(&self) -> &Space {
+        &self.0.domain
+    }
+
+    fn target(&self) -> &Space {
+        &self.0.target
+    }
+
+    fn apply(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
+        self.value(worker, x, y).map(|_| ())
+    }
+
+    fn linearise(
+        self: Rc<Self>,
+        worker: &mut Worker<'_>,
+        x: &Field,
+        y: &mut Field,
+    ) -> Result<Box<dyn Linearised>, OperatorError> {
+        let point = self.value(worker, x, y)?;
+        Ok(Box::new(At { field: (*self).clone(), point }))
+    }
+
+    fn cost(&self) -> OperatorCost {
+        let [to_modes, to_cells] = self.0.hartley.costs();
+        let (groups, modes) = (self.0.groups.len() as u64, 4 * self.0.groups[0].modulation.index.len());
+        let bins: u64 = self.0.groups.iter().map(|group| 4 * group.amplitude.len()).sum();
+        let ranks = self.0.modes.only().and_then(|(_, leaf)| leaf.regular()).map_or(1, |regular| regular.grid.ranks());
+        let steps = 2 * u64::from(ranks.next_power_of_two().ilog2());
+        let sums =
+            CallCost { messages: 2 * groups * steps, sent: steps * (4 * groups + 2 * bins), ..CallCost::default() };
+        OperatorCost {
+            apply: to_cells + CallCost::passes(1 + 2 * groups, 3 * groups * modes + 6 * bins),
+            jvp: to_cells + CallCost::passes(1 + 2 * groups, 5 * groups * modes + 8 * bins),
+            vjp: to_modes + sums + CallCost::passes(1 + 5 * groups, 8 * groups * modes + 9 * bins),
+        }
+    }
+}
+
+impl Linearised for At {
+    fn jvp(&self, worker: &mut Worker<'_>, dx: &Field, dy: &mut Field) -> Result<(), OperatorError> {
+        let Inner { domain, target, packing, xi, hartley, .. } = &*self.field.0;
+        domain.admits(dx.space(), NAME)?;
+        target.admits(dy.space(), NAME)?;
+        let d_packed = packing.pack(&mut worker.context.recorder, dx)?;
+        let mut d_modes = dx.array(xi)?.clone();
+        for (group, GroupAt { at, modes }) in self.field.0.groups.iter().zip(&self.point.groups) {
+            let next = self.field.array(worker)?;
+            let recorder = &mut worker.context.recorder;
+            let tangent = group.amplitude.jvp(recorder, (&self.point.packed, at), &d_packed)?;
+            group.modulation.jvp(recorder, [&at.amplitude, &tangent], [modes, &d_modes], &next)?;
+            d_modes = next;
+        }
+        hartley.adjoint(worker, &self.field.over(d_modes)?, dy)
+    }
+
+    fn vjp(&self, worker: &mut Worker<'_>, dy: &Field, dx: &mut Field) -> Result<(), OperatorError> {
+        let Inner { domain, target, packing, xi, hartley, groups, modes, .. } = &*self.field.0;
+        target.admits(dy.space(), NAME)?;
+        domain.admits(dx.space(), NAME)?;
+        let mut cotangent = Field::new(worker.gpu(), modes)?;
+        hartley.forward(worker, dy, &mut cotangent)?;
+        let mut cotangent = cotangent.array(xi)?.clone();
+        let packed = packing.array(&worker.context.recorder)?;
+        worker.context.recorder.clear(&packed);
+        let total = modes.only().map_or(0, |(_, leaf)| leaf.total());
+        for (number, (group, GroupAt { at, modes })) in groups.iter().zip(&self.point.groups).enumerate().rev() {
+            let sums = worker.gpu().array("inference::amplitude", group.amplitude.len())?;
+            let (x, y, index) = (&cotangent, Some(modes), Some(&group.modulation.index));
+            let terms = Terms { x, y, index, sums: sums.len(), batches: 1, total };
+            let (sum, recorder, comm) = worker.exact_sum();
+            sum.record(recorder, Some(comm), &terms, &sums)?;
+            group.amplitude.vjp(recorder, (&self.point.packed, at), &sums, &packed)?;
+            let next = if number == 0 { dx.array(xi)?.clone() } else { self.field.array(worker)? };
+            group.modulation.apply(&mut worker.context.recorder, &at.amplitude, &cotangent, &next)?;
+            cotangent = next;
+        }
+        packing.unpack(&mut worker.context.recorder, &packed, dx)
+    }
+}

@@ -1,0 +1,106 @@
+//! What is known of a correlated field before any data.
+
+/// What is known of a correlated field: its mean, and how it varies along axes. Hyper-parameters are given by their mean and standard deviation
+/// a priori; one whose deviation is 0 is fixed and has no latent value.
+///
+/// Where amplitudes are given for several groups of axes (space and time, say) the power spectrum is their product.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FieldPrior {
+    /// The branch of its latent values: `sky` gives `sky/xi`; none if empty.
+    pub name: String,
+    /// What the field is around.
+    pub offset_mean: f64,
+    /// How far its mean is from that: the standard deviation of the field's mean, a log-normal number.
+    pub offset_std: [f64; 2],
+    /// How it varies along each group of axes.
+    pub axes: Vec<AxesPrior>,
+}
+
+/// How a field varies along a group of axes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AxesPrior {
+    /// The branch of its latent values; none if empty, which one group may be.
+    pub name: String,
+    /// Whether each axis of the grid is among them. An axis of one cell may be in any group.
+    pub axes: [bool; 3],
+    /// Its amplitude.
+    pub amplitude: AmplitudePrior,
+}
+
+/// What an integrated Wiener process is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spectrum {
+    /// The logarithm of the power: slopes are those of the power spectrum.
+    Power,
+    /// The logarithm of the amplitude, the square root of the power.
+    Amplitude,
+}
+
+/// How a Matérn amplitude is scaled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MaternScale {
+    /// `scale` is the standard deviation of the field.
+    Deviation,
+    /// `scale` is the amplitude at wavenumber 0, in units of the square root of the volume.
+    Density,
+}
+
+/// The amplitude of a field by wavenumber.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AmplitudePrior {
+    /// A power law in the wavenumber, with deviations from it that follow an integrated Wiener process in the wavenumber's logarithm.
+    NonParametric {
+        /// What follows the power law.
+        of: Spectrum,
+        /// Standard deviation of the field: log-normal.
+        fluctuations: [f64; 2],
+        /// The power law's slope: normal.
+        slope: [f64; 2],
+        /// How far the spectrum goes from a power law, by the square root of the logarithm: log-normal. None for a power law.
+        flexibility: Option<[f64; 2]>,
+        /// How rough these deviations are: log-normal. None for smooth ones.
+        asperity: Option<[f64; 2]>,
+    },
+    /// `scale (1 + (k / cutoff)^2)^(slope / 4)`: the square root of a Matérn power spectrum.
+    Matern {
+        /// What `scale` is.
+        of: MaternScale,
+        /// The scale: log-normal.
+        scale: [f64; 2],
+        /// The wavenumber (2 pi over a length) at which it bends: log-normal.
+        cutoff: [f64; 2],
+        /// The slope of the power spectrum at large wavenumbers: normal.
+        slope: [f64; 2],
+    },
+}
+
+impl AmplitudePrior {
+    /// The hyper-parameters by their names in alphabetical order, and whether each is log-normal. `steps` says whether the grid has wavenumbers
+    /// enough for deviations from a power law.
+    pub(super) fn hyper(&self, steps: bool) -> Vec<(&'static str, [f64; 2], bool)> {
+        match self {
+            AmplitudePrior::NonParametric { fluctuations, slope, flexibility, asperity, .. } => {
+                let deviates = flexibility.filter(|_| steps);
+                let mut all = Vec::new();
+                all.extend(asperity.filter(|_| deviates.is_some()).map(|value| ("asperity", value, true)));
+                all.extend(deviates.map(|value| ("flexibility", value, true)));
+                all.extend([("fluctuations", *fluctuations, true), ("slope", *slope, false)]);
+                all
+            }
+            AmplitudePrior::Matern { scale, cutoff, slope, .. } => {
+                vec![("cutoff", *cutoff, true), ("scale", *scale, true), ("slope", *slope, false)]
+            }
+        }
+    }
+}
+
+/// Mean and standard deviation of the normal number that a hyper-parameter is, or whose exponential it is; none where there is no such
+/// distribution.
+pub(super) fn normal_of([mean, std]: [f64; 2], log: bool) -> Option<[f64; 2]> {
+    let sound = mean.is_finite() && std.is_finite() && std >= 0.0;
+    if !log {
+        return sound.then_some([mean, std]);
+    }
+    let variance = (std / mean).powi(2).ln_1p();
+    (sound && mean > 0.0).then(|| [mean.ln() - variance / 2.0, variance.sqrt()])
+}

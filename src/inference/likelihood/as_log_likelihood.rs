@@ -1,0 +1,66 @@
+//! Likelihoods of fields as what inference takes.
+
+use super::{Likelihood, LikelihoodAt};
+use crate::inference::error::InferenceError;
+use crate::inference::log_likelihood::{LogLikelihood, LogLikelihoodAt};
+use crate::operators::{Field, Worker};
+
+impl<'w> LogLikelihood<Worker<'w>> for Likelihood {
+    fn name(&self) -> String {
+        Likelihood::name(self)
+    }
+
+    fn latent(&self, worker: &mut Worker<'w>) -> Result<Field, InferenceError> {
+        Ok(Field::new(worker.gpu(), self.domain())?)
+    }
+
+    fn data(&self, worker: &mut Worker<'w>) -> Result<Field, InferenceError> {
+        Ok(Field::new(worker.gpu(), self.data_space())?)
+    }
+
+    fn energy(&self, worker: &mut Worker<'w>, x: &Field) -> Result<f64, InferenceError> {
+        Likelihood::energy(self, worker, x)
+    }
+
+    fn at<'a>(
+        &'a self,
+        worker: &mut Worker<'w>,
+        x: &Field,
+    ) -> Result<Box<dyn LogLikelihoodAt<Worker<'w>> + 'a>, InferenceError> {
+        Ok(Box::new(Likelihood::at(self, worker, x)?))
+    }
+
+    fn transformation(&self, worker: &mut Worker<'w>, x: &Field, out: &mut Field) -> Result<(), InferenceError> {
+        Likelihood::transformation(self, worker, x, out)
+    }
+
+    fn normalized_residual(&self, worker: &mut Worker<'w>, x: &Field) -> Result<Option<Field>, InferenceError> {
+        Likelihood::normalized_residual(self, worker, x)
+    }
+
+    fn degrees_of_freedom(&self) -> u64 {
+        Likelihood::degrees_of_freedom(self)
+    }
+}
+
+impl<'w> LogLikelihoodAt<Worker<'w>> for LikelihoodAt {
+    fn energy(&self, worker: &mut Worker<'w>) -> Result<f64, InferenceError> {
+        LikelihoodAt::energy(self, worker)
+    }
+
+    fn gradient(&self, worker: &mut Worker<'w>, out: &mut Field) -> Result<(), InferenceError> {
+        LikelihoodAt::gradient(self, worker, out)
+    }
+
+    fn metric(&self, worker: &mut Worker<'w>, v: &Field, out: &mut Field) -> Result<(), InferenceError> {
+        LikelihoodAt::metric(self, worker, v, out)
+    }
+
+    fn left_sqrt(&self, worker: &mut Worker<'w>, eta: &Field, out: &mut Field) -> Result<(), InferenceError> {
+        LikelihoodAt::left_sqrt(self, worker, eta, out)
+    }
+
+    fn right_sqrt(&self, worker: &mut Worker<'w>, v: &Field, out: &mut Field) -> Result<(), InferenceError> {
+        LikelihoodAt::right_sqrt(self, worker, v, out)
+    }
+}

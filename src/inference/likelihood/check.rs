@@ -1,0 +1,78 @@
+//! A check of likelihoods that anybody can call.
+
+use super::Likelihood;
+use crate::inference::error::InferenceError;
+use crate::operators::{Field, Worker, random_field};
+
+/// What [`check_metric`] found. Each pair would be equal in exact arithmetic.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MetricCheck {
+    /// `<u, M v>` and `<v, M u>`.
+    pub symmetric: [f64; 2],
+    /// `<u, M u>` and `|R u|^2`, with the right square root R.
+    pub square: [f64; 2],
+    /// `<R u, eta>` and `<u, L eta>`, with the left square root L.
+    pub transposed: [f64; 2],
+    /// The slope of the energy along u by its gradient, and by the difference of energies.
+    pub slope: [f64; 2],
+}
+
+/// Compares what a likelihood says of its metric at `x`: that it is symmetric, the square of its root, and that the roots are each other's transpose; and
+/// its gradient with differences of energies. All ranks call it. Waits for the device.
+///
+/// # Errors
+/// [`InferenceError::Invalid`] where two that should be equal differ by more than rounding; what the likelihood fails with.
+pub fn check_metric(
+    worker: &mut Worker<'_>,
+    likelihood: &Likelihood,
+    x: &Field,
+) -> Result<MetricCheck, InferenceError> {
+    let [u, v] = [21, 22].map(|seed| random_field(worker, likelihood.domain(), seed));
+    let (u, v, eta) = (u?, v?, random_field(worker, likelihood.data_space(), 23)?);
+    let at = likelihood.at(worker, x)?;
+    let new = |worker: &Worker<'_>| Field::new(worker.gpu(), likelihood.domain());
+    let (mut mu, mut mv, mut left, mut gradient) = (new(worker)?, new(worker)?, new(worker)?, new(worker)?);
+    let mut right = Field::new(worker.gpu(), likelihood.data_space())?;
+    at.metric(worker, &u, &mut mu)?;
+    at.metric(worker, &v, &mut mv)?;
+    at.right_sqrt(worker, &u, &mut right)?;
+    at.left_sqrt(worker, &eta, &mut left)?;
+    at.gradient(worker, &mut gradient)?;
+    let mut norm = |field: &Field| Ok::<_, InferenceError>(worker.dot(field, field)?.sqrt());
+    let norms =
+        [norm(&u)? * norm(&mv)?, norm(&u)? * norm(&mu)?, norm(&right)? * norm(&eta)?, norm(&u)? * norm(&gradient)?];
+    let found = MetricCheck {
+        symmetric: [worker.dot(&u, &mv)?, worker.dot(&v, &mu)?],
+        square: [worker.dot(&u, &mu)?, worker.dot(&right, &right)?],
+        transposed: [worker.dot(&right, &eta)?, worker.dot(&u, &left)?],
+        slope: [worker.dot(&gradient, &u)?, slope(worker, likelihood, x, &u)?],
+    };
+    // Sixteen roundings of the product of norms, as for adjoints, at each of the two passes through the model. Differences of energies lose half of the digits.
+    let rounding = f64::from(f32::EPSILON);
+    let checks = [
+        ("the metric is not symmetric", found.symmetric, 32.0 * rounding * norms[0]),
+        ("the metric is not the square of its root", found.square, 32.0 * rounding * norms[1]),
+        ("the left square root is not the right one's transpose", found.transposed, 32.0 * rounding * norms[2]),
+        ("the gradient is not that of the energy", found.slope, 64.0 * rounding.sqrt() * norms[3]),
+    ];
+    match checks.into_iter().find(|(_, [a, b], most)| !((a - b).abs() <= *most)) {
+        None => Ok(found),
+        Some((what, [a, b], most)) => {
+            let why = format!("{what}: {a:e} and {b:e} differ by more than {most:e}");
+            Err(InferenceError::Invalid { what: format!("likelihood of {}", likelihood.name()), why })
+        }
+    }
+}
+
+/// The slope of the energy along `u` by central differences of fourth order.
+fn slope(worker: &mut Worker<'_>, likelihood: &Likelihood, x: &Field, u: &Field) -> Result<f64, InferenceError> {
+    let step = f64::from(f32::EPSILON).powf(0.25);
+    let mut moved = Field::new(worker.gpu(), x.space())?;
+    let mut energy = |steps: f64| {
+        moved.copy_from(&mut worker.context.recorder, x)?;
+        worker.axpby(steps * step, u, 1.0, &mut moved)?;
+        likelihood.energy(worker, &moved)
+    };
+    let (one, two) = (energy(1.0)? - energy(-1.0)?, energy(2.0)? - energy(-2.0)?);
+    Ok((8.0 * one - two) / (12.0 * step))
+}

@@ -1,0 +1,270 @@
+//! The density of data for what a model says of them: what all kinds of likelihoods have.
+
+use super::data::{Data, NoiseLevel};
+use super::energy::Energy;
+use super::local_root::{Categorical, LocalRoot, Score};
+use crate::inference::error::InferenceError;
+use crate::operators::{Contents, Field, Leaf, Model, OperatorError, PointwiseOperator, Space, Worker};
+
+/// A density of data. What it is a function of and what noise excites are alike: a leaf with the name of the data.
+pub(super) struct Density {
+    pub name: String,
+    pub space: Space,
+    pub energy: Energy,
+    /// The gradient of the energy.
+    pub score: Box<dyn Score>,
+    /// Its derivative is the right square root of the metric. Where that is all, it has no value.
+    pub root: Model,
+    /// Coordinates in which the metric is 1, if there are such.
+    pub transformation: Option<Model>,
+    /// Data minus model over the standard deviation of noise.
+    pub residual: Option<Model>,
+    /// Data that count.
+    pub count: u64,
+}
+
+/// Data on the device and the weights that they have: each its own, or one.
+struct Weighted {
+    data: Field,
+    weights: Option<Field>,
+    uniform: f64,
+}
+
+impl Weighted {
+    /// Weights of 1, and 0 for what does not count.
+    fn masked(worker: &mut Worker<'_>, data: &Data<'_>) -> Result<Self, InferenceError> {
+        let weights = data.mask.map(|_| data.field(worker, "weight", |_| 1.0)).transpose()?;
+        Ok(Weighted { data: data.field(worker, "data", |at| data.values[at])?, weights, uniform: 1.0 })
+    }
+
+    /// Weights of one over the noise's standard deviation.
+    fn by_noise(worker: &mut Worker<'_>, data: &Data<'_>, noise: NoiseLevel<'_>) -> Result<Self, InferenceError> {
+        let sound = |sigma: f64| sigma.is_finite() && sigma > 0.0;
+        let (weights, uniform) = match noise {
+            NoiseLevel::Uniform(sigma) if !sound(sigma) => {
+                return data.fault(format!("noise of standard deviation {sigma}; it must be positive"));
+            }
+            NoiseLevel::Uniform(sigma) => {
+                (data.mask.map(|_| data.field(worker, "weight", |_| 1.0 / sigma)).transpose()?, 1.0 / sigma)
+            }
+            NoiseLevel::Each(sigmas) => {
+                data.of_places("standard deviations of noise", sigmas.len())?;
+                if let Some(at) = (0..sigmas.len()).find(|&at| data.counts(at) && !sound(sigmas[at])) {
+                    let why = format!(
+                        "noise of number {at} has the standard deviation {}; it must be positive, or mask it",
+                        sigmas[at]
+                    );
+                    return data.fault(why);
+                }
+                (Some(data.field(worker, "weight", |at| 1.0 / sigmas[at])?), 1.0)
+            }
+        };
+        Ok(Weighted { data: data.field(worker, "data", |at| data.values[at])?, weights, uniform })
+    }
+
+    /// A function of `s` and, if its body says so, of `data` and `weight`; `types` are those of `s` and of the result.
+    fn function(&self, space: &Space, name: &str, types: [&str; 2], body: &str) -> Result<Model, OperatorError> {
+        let [given, result] = types;
+        let uses_data = body.contains("data");
+        let weights = self.weights.as_ref().filter(|_| body.contains("weight"));
+        let constants: Vec<&Field> = uses_data.then_some(&self.data).into_iter().chain(weights).collect();
+        let arguments: String =
+            constants.iter().flat_map(|field| field.space().names()).map(|name| format!(", {name}: f32")).collect();
+        let fixed = if self.weights.is_none() {
+            format!("let weight = f32({:?}); ", self.uniform as f32)
+        } else {
+            String::new()
+        };
+        let text = format!("fn {name}(s: {given}{arguments}) -> {result} {{ {fixed}return {body}; }}");
+        let all = constants.iter().flat_map(|field| field.space().leaves());
+        let all = Space::new(all.map(|(name, leaf)| (name, leaf.clone())))?;
+        let arrays = constants.iter().flat_map(|field| field.contents().to_vec()).collect::<Vec<Contents>>();
+        let constants = Field::over(&all, arrays)?;
+        let leaf = space.names().next().unwrap_or_default();
+        Ok(Model::new(PointwiseOperator::wgsl_with(&text, name, space, &constants, leaf)?))
+    }
+}
+
+/// The texts of a kind of likelihood whose metric has coordinates: functions of `s`, `data`, `weight`.
+struct Texts {
+    score: String,
+    transformation: String,
+    residual: String,
+}
+
+fn space_of(data: &Data<'_>, components: u32) -> Result<Space, OperatorError> {
+    Space::of(data.name, data.leaf.clone().components(components))
+}
+
+/// A density of one number at each place.
+fn with_coordinates(
+    worker: &mut Worker<'_>,
+    data: &Data<'_>,
+    (kind, dof): (&str, f64),
+    weighted: &Weighted,
+    texts: &Texts,
+) -> Result<Density, InferenceError> {
+    let space = space_of(data, 1)?;
+    let function = |name: &str, body: &str| weighted.function(&space, name, ["f32"; 2], body);
+    let transformation = function("transformation", &texts.transformation)?;
+    let uniform = (dof, weighted.uniform, 1);
+    Ok(Density {
+        name: data.name.into(),
+        energy: Energy::new((data.name, kind), data.leaf, &weighted.data, weighted.weights.as_ref(), uniform)?,
+        score: Box::new(function("score", &texts.score)?),
+        root: transformation.clone(),
+        transformation: Some(transformation),
+        residual: Some(function("residual", &texts.residual)?),
+        count: data.total(worker)?,
+        space,
+    })
+}
+
+/// `exp(-(s - d)^2 / (2 sigma^2))`.
+pub(super) fn gaussian(
+    worker: &mut Worker<'_>,
+    data: &Data<'_>,
+    noise: NoiseLevel<'_>,
+) -> Result<Density, InferenceError> {
+    data.check("data are finite numbers", |_| true)?;
+    let weighted = Weighted::by_noise(worker, data, noise)?;
+    let texts = Texts {
+        score: "weight * (weight * (s - data))".into(),
+        transformation: "weight * s".into(),
+        residual: "weight * (data - s)".into(),
+    };
+    with_coordinates(worker, data, ("gaussian", 1.0), &weighted, &texts)
+}
+
+/// Counts of a rate.
+pub(super) fn poisson(worker: &mut Worker<'_>, data: &Data<'_>) -> Result<Density, InferenceError> {
+    data.check("counts are whole numbers from 0 on", |count| count >= 0.0 && count.fract() == 0.0)?;
+    let weighted = Weighted::masked(worker, data)?;
+    let texts = Texts {
+        score: "weight * ((s - data) / s)".into(),
+        transformation: "2.0 * weight * sqrt(s)".into(),
+        residual: "weight * ((data - s) / sqrt(s))".into(),
+    };
+    with_coordinates(worker, data, ("poisson", 1.0), &weighted, &texts)
+}
+
+/// Refuses degrees of freedom that are none.
+fn check_dof(data: &Data<'_>, dof: f64) -> Result<(), InferenceError> {
+    if dof.is_finite() && dof > 0.0 {
+        return Ok(());
+    }
+    data.fault(format!("{dof} degrees of freedom of Student's t distribution; they must be positive"))
+}
+
+/// Student's t distribution around s, with `dof` degrees of freedom.
+pub(super) fn student_t(
+    worker: &mut Worker<'_>,
+    data: &Data<'_>,
+    noise: NoiseLevel<'_>,
+    dof: f64,
+) -> Result<Density, InferenceError> {
+    data.check("data are finite numbers", |_| true)?;
+    check_dof(data, dof)?;
+    let weighted = Weighted::by_noise(worker, data, noise)?;
+    let (root, t) = (((dof + 1.0) / (dof + 3.0)).sqrt() as f32, dof as f32);
+    let away = "(weight * (s - data))";
+    let texts = Texts {
+        score: format!("f32({:?}) * weight * {away} / (f32({t:?}) + {away} * {away})", t + 1.0),
+        transformation: format!("f32({root:?}) * weight * s"),
+        residual: format!("f32({root:?}) * weight * (data - s)"),
+    };
+    with_coordinates(worker, data, ("student", dof), &weighted, &texts)
+}
+
+/// A density of two numbers at each place, the second of which says how wide it is. `root` are the two factors of the metric's square root, which is
+/// diagonal.
+fn of_two(
+    worker: &mut Worker<'_>,
+    data: &Data<'_>,
+    (kind, dof): (&str, f64),
+    [score, residual, root]: [&str; 3],
+    transformation: Option<&str>,
+) -> Result<Density, InferenceError> {
+    let space = space_of(data, 2)?;
+    let weighted = Weighted::masked(worker, data)?;
+    let vector = |name: &str, body: &str| weighted.function(&space, name, ["vec2<f32>"; 2], body);
+    let factors = vector("root_factors", root)?;
+    let uniform = (dof, 1.0, 2);
+    Ok(Density {
+        name: data.name.into(),
+        energy: Energy::new((data.name, kind), data.leaf, &weighted.data, weighted.weights.as_ref(), uniform)?,
+        score: Box::new(vector("score", score)?),
+        root: Model::new(LocalRoot::diagonal(factors)),
+        transformation: transformation.map(|body| vector("transformation", body)).transpose()?,
+        residual: Some(weighted.function(&space, "residual", ["vec2<f32>", "f32"], residual)?),
+        count: data.total(worker)?,
+        space,
+    })
+}
+
+/// A Gaussian of mean and inverse standard deviation.
+pub(super) fn gaussian_inferred(worker: &mut Worker<'_>, data: &Data<'_>) -> Result<Density, InferenceError> {
+    data.check("data are finite numbers", |_| true)?;
+    let texts = [
+        "weight * vec2<f32>(s.y * s.y * (s.x - data), s.y * (s.x - data) * (s.x - data) - 1.0 / s.y)",
+        "weight * s.y * (data - s.x)",
+        "weight * vec2<f32>(s.y, f32(1.4142135) / s.y)",
+    ];
+    let transformation = "weight * vec2<f32>(s.y * (s.x - data), log(s.y))";
+    of_two(worker, data, ("gaussian_inferred", 1.0), texts, Some(transformation))
+}
+
+/// Student's t distribution of mean and standard deviation.
+pub(super) fn student_t_inferred(
+    worker: &mut Worker<'_>,
+    data: &Data<'_>,
+    dof: f64,
+) -> Result<Density, InferenceError> {
+    data.check("data are finite numbers", |_| true)?;
+    check_dof(data, dof)?;
+    let (t, more) = (dof as f32, dof as f32 + 1.0);
+    let (first, second) = (((dof + 1.0) / (dof + 3.0)).sqrt() as f32, (2.0 * dof / (dof + 3.0)).sqrt() as f32);
+    let away = "((s.x - data) / s.y)";
+    let share = format!("f32({more:?}) * {away} / (f32({t:?}) + {away} * {away})");
+    let score = format!("weight / s.y * vec2<f32>({share}, 1.0 - {share} * {away})");
+    let residual = format!("weight * f32({first:?}) * (data - s.x) / s.y");
+    let root = format!("weight * vec2<f32>(f32({first:?}) / s.y, f32({second:?}) / s.y)");
+    of_two(worker, data, ("student_inferred", dof), [&score, &residual, &root], None)
+}
+
+/// Classes by their logits.
+pub(super) fn categorical(worker: &mut Worker<'_>, data: &Data<'_>, classes: u32) -> Result<Density, InferenceError> {
+    if classes < 2 {
+        return data.fault(format!("{classes} classes; there must be two at least"));
+    }
+    let wanted = format!("classes are whole numbers from 0 to {}", classes - 1);
+    data.check(&wanted, |class| class >= 0.0 && class.fract() == 0.0 && class < f64::from(classes))?;
+    let space = space_of(data, classes)?;
+    let weighted = Weighted::masked(worker, data)?;
+    let Weighted { data: numbers, weights, .. } = &weighted;
+    let uniform = (1.0, 1.0, classes);
+    let step = |flag| Categorical::new(flag, &space, numbers, weights.as_ref());
+    Ok(Density {
+        name: data.name.into(),
+        energy: Energy::new((data.name, "categorical"), data.leaf, numbers, weights.as_ref(), uniform)?,
+        score: Box::new(step("score")?),
+        root: Model::new(LocalRoot::categorical(step("right")?, step("left")?)),
+        transformation: None,
+        residual: None,
+        count: data.total(worker)?,
+        space,
+    })
+}
+
+/// The rate that counts have of a signal, by an exposure for each place; what has none does not count.
+pub(super) fn exposed(worker: &mut Worker<'_>, data: &Data<'_>, exposure: &[f64]) -> Result<Model, InferenceError> {
+    let leaf: &Leaf = data.leaf;
+    let values: Vec<f32> =
+        (0..exposure.len()).map(|at| if data.counts(at) { exposure[at] as f32 } else { 1.0 }).collect();
+    let array = worker.gpu().array("inference::exposure", values.len() as u64)?;
+    worker.context.recorder.upload(&array, 0, &values)?;
+    let constants = Field::over(&Space::of("exposure", leaf.clone())?, vec![Contents::Device(array)])?;
+    let space = space_of(data, 1)?;
+    let text = "fn expose(s: f32, exposure: f32) -> f32 { return exposure * s; }";
+    Ok(Model::new(PointwiseOperator::wgsl_with(text, "expose", &space, &constants, data.name)?))
+}

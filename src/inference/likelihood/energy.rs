@@ -1,0 +1,88 @@
+//! Energies of likelihoods: a term of two floats for each datum, and their exact sum.
+
+use crate::exchange::Terms;
+use crate::gpu::{Array, Kernel, KernelSource, RawArray};
+use crate::inference::error::InferenceError;
+use crate::operators::{Field, Leaf, Worker};
+
+crate::gpu::kernel_params! {
+    struct EnergyParams {
+        count: u32,
+        classes: u32,
+        dof: f32,
+        weight: f32,
+        /// 0, which the kernel's compiler does not know.
+        nothing: u32,
+    }
+}
+
+/// Kinds of likelihoods, by the flags of the kernel.
+pub(super) const KINDS: [&str; 6] =
+    ["gaussian", "poisson", "student", "gaussian_inferred", "student_inferred", "categorical"];
+
+fn source(kind: &str, weighted: bool) -> KernelSource {
+    let text = KernelSource::new("inference::energy", include_str!("../../../shaders/inference/energy.wgsl"))
+        .params::<EnergyParams>()
+        .module("inference::two_floats", include_str!("../../../shaders/inference/two_floats.wgsl"))
+        .flag("weighted", weighted);
+    KINDS.into_iter().fold(text, |text, flag| text.flag(flag, flag == kind))
+}
+
+/// The kernels.
+pub(super) fn kernels() -> Vec<KernelSource> {
+    KINDS.into_iter().flat_map(|kind| [false, true].map(|weighted| source(kind, weighted))).collect()
+}
+
+/// The energy of data as a function of what a model says of them. On a GPU 8 bytes and the data are read and 8 written for each datum, and 16 read by the
+/// sum; between ranks go three words.
+pub(super) struct Energy {
+    name: String,
+    /// Where the data are.
+    leaf: Leaf,
+    data: Array<f32>,
+    /// Weights of their own.
+    weights: Option<Array<f32>>,
+    params: EnergyParams,
+    kernel: Kernel,
+}
+
+impl Energy {
+    /// The energy of a kind of likelihood. `uniform` are the degrees of freedom, the weight of all data, and the number of classes.
+    pub fn new(
+        (name, kind): (&str, &str),
+        leaf: &Leaf,
+        data: &Field,
+        weights: Option<&Field>,
+        uniform: (f64, f64, u32),
+    ) -> Result<Self, InferenceError> {
+        let params = EnergyParams {
+            count: leaf.places() as u32,
+            classes: uniform.2,
+            dof: uniform.0 as f32,
+            weight: uniform.1 as f32,
+            nothing: 0,
+        };
+        Ok(Energy {
+            name: name.into(),
+            leaf: leaf.clone(),
+            data: data.array("data")?.clone(),
+            weights: weights.map(|weights| weights.array("weight").cloned()).transpose()?,
+            params,
+            kernel: Kernel::trusted(source(kind, weights.is_some())),
+        })
+    }
+
+    /// The energy for what the model says. All ranks call it. Waits for the device.
+    pub fn of(&self, worker: &mut Worker<'_>, s: &Array<f32>) -> Result<f64, InferenceError> {
+        let terms = worker.gpu().array::<f32>("inference::energy", 2 * self.leaf.places())?;
+        let mut arrays: Vec<&RawArray> = vec![s.raw(), self.data.raw()];
+        arrays.extend(self.weights.as_ref().map(Array::raw));
+        arrays.push(terms.raw());
+        worker.context.recorder.each(&self.kernel, &arrays, &self.params, self.leaf.places())?;
+        let total = 2 * self.leaf.total();
+        let terms = Terms { x: &terms, y: None, index: None, sums: 1, batches: 1, total };
+        let (sum, recorder, comm) = worker.exact_sum();
+        let found = sum.value(recorder, self.leaf.is_distributed().then_some(comm), &terms)?;
+        InferenceError::finite(&format!("the energy of `{}`", self.name), found)
+    }
+}

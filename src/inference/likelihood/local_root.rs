@@ -1,0 +1,171 @@
+//! Square roots of metrics that are the derivative of no function: they are known at each point alone.
+
+use std::rc::Rc;
+
+use crate::gpu::{Array, Kernel, KernelSource, RawArray};
+use crate::operators::{
+    CallCost, Differentiable, Field, Linearised, Model, OperatorCost, OperatorError, Space, Worker,
+};
+
+crate::gpu::kernel_params! {
+    struct CategoricalParams {
+        count: u32,
+        classes: u32,
+    }
+}
+
+const FLAGS: [&str; 3] = ["score", "right", "left"];
+
+fn source(flag: &str, weighted: bool) -> KernelSource {
+    let text = KernelSource::new("inference::categorical", include_str!("../../../shaders/inference/categorical.wgsl"))
+        .params::<CategoricalParams>()
+        .flag("weighted", weighted);
+    FLAGS.into_iter().fold(text, |text, other| text.flag(other, other == flag))
+}
+
+/// The kernels.
+pub(super) fn kernels() -> Vec<KernelSource> {
+    FLAGS.into_iter().flat_map(|flag| [false, true].map(|weighted| source(flag, weighted))).collect()
+}
+
+/// The gradient of an energy by what a model says.
+pub(super) trait Score {
+    /// Records it, for `s`, in `y`.
+    fn of(&self, worker: &mut Worker<'_>, s: &Field, y: &mut Field) -> Result<(), OperatorError>;
+}
+
+impl Score for Model {
+    fn of(&self, worker: &mut Worker<'_>, s: &Field, y: &mut Field) -> Result<(), OperatorError> {
+        self.apply(worker, s, y)
+    }
+}
+
+/// What the categorical likelihood gives of logits: its gradient, or the products with the roots of its metric.
+pub(super) struct Categorical {
+    space: Space,
+    data: Array<f32>,
+    weights: Option<Array<f32>>,
+    is_score: bool,
+    kernel: Kernel,
+}
+
+impl Categorical {
+    /// `flag` is one of the kernel's.
+    pub fn new(flag: &str, space: &Space, data: &Field, weights: Option<&Field>) -> Result<Self, OperatorError> {
+        Ok(Categorical {
+            space: space.clone(),
+            data: data.array("data")?.clone(),
+            weights: weights.map(|weights| weights.array("weight").cloned()).transpose()?,
+            is_score: flag == "score",
+            kernel: Kernel::trusted(source(flag, weights.is_some())),
+        })
+    }
+
+    /// Records the product of `u` with the root at `s`; the gradient has no `u`.
+    fn record(&self, worker: &mut Worker<'_>, s: &Field, u: Option<&Field>, y: &Field) -> Result<(), OperatorError> {
+        let Some((_, leaf)) = self.space.only() else { return Ok(()) };
+        let params = CategoricalParams { count: leaf.places() as u32, classes: leaf.components };
+        let second = match u {
+            Some(u) if !self.is_score => u.single()?,
+            _ => &self.data,
+        };
+        let mut arrays: Vec<&RawArray> = vec![s.single()?.raw(), second.raw()];
+        arrays.extend(self.weights.as_ref().map(Array::raw));
+        arrays.push(y.single()?.raw());
+        Ok(worker.context.recorder.each(&self.kernel, &arrays, &params, leaf.places())?)
+    }
+}
+
+impl Score for Categorical {
+    fn of(&self, worker: &mut Worker<'_>, s: &Field, y: &mut Field) -> Result<(), OperatorError> {
+        self.record(worker, s, None, y)
+    }
+}
+
+enum Form {
+    /// Factors, number by number, that are a function of the point.
+    Diagonal(Model),
+    /// The right and the left root.
+    Categorical([Categorical; 2]),
+}
+
+/// An operator without a value, whose derivative is a right square root of a metric, and that one's transpose the left.
+pub(super) struct LocalRoot {
+    space: Space,
+    form: Rc<Form>,
+}
+
+impl LocalRoot {
+    /// Of a diagonal metric, by the model of its root's factors.
+    pub fn diagonal(factors: Model) -> Self {
+        LocalRoot { space: factors.target().clone(), form: Rc::new(Form::Diagonal(factors)) }
+    }
+
+    /// Of the categorical likelihood.
+    pub fn categorical(right: Categorical, left: Categorical) -> Self {
+        LocalRoot { space: right.space.clone(), form: Rc::new(Form::Categorical([right, left])) }
+    }
+}
+
+const NAME: &str = "root of the metric";
+
+impl Differentiable for LocalRoot {
+    fn name(&self) -> String {
+        NAME.into()
+    }
+
+    fn domain(&self) -> &Space {
+        &self.space
+    }
+
+    fn target(&self) -> &Space {
+        &self.space
+    }
+
+    fn apply(&self, _worker: &mut Worker<'_>, _x: &Field, _y: &mut Field) -> Result<(), OperatorError> {
+        Err(OperatorError::Invalid { operator: NAME.into(), why: "it has a derivative and no value".into() })
+    }
+
+    fn linearise(
+        self: Rc<Self>,
+        worker: &mut Worker<'_>,
+        x: &Field,
+        _y: &mut Field,
+    ) -> Result<Box<dyn Linearised>, OperatorError> {
+        let kept = match &*self.form {
+            Form::Diagonal(factors) => factors.value(worker, x)?,
+            Form::Categorical(_) => x.clone(),
+        };
+        Ok(Box::new(At { form: self.form.clone(), kept }))
+    }
+
+    fn cost(&self) -> OperatorCost {
+        let call = CallCost::passes(1, 12 * self.space.only().map_or(0, |(_, leaf)| leaf.len()));
+        OperatorCost { apply: call, jvp: call, vjp: call }
+    }
+}
+
+/// The root at a point: its factors, or the point.
+struct At {
+    form: Rc<Form>,
+    kept: Field,
+}
+
+impl At {
+    fn record(&self, worker: &mut Worker<'_>, u: &Field, y: &Field, side: usize) -> Result<(), OperatorError> {
+        match &*self.form {
+            Form::Diagonal(_) => worker.product(&self.kept, u, y),
+            Form::Categorical(sides) => sides[side].record(worker, &self.kept, Some(u), y),
+        }
+    }
+}
+
+impl Linearised for At {
+    fn jvp(&self, worker: &mut Worker<'_>, dx: &Field, dy: &mut Field) -> Result<(), OperatorError> {
+        self.record(worker, dx, dy, 0)
+    }
+
+    fn vjp(&self, worker: &mut Worker<'_>, dy: &Field, dx: &mut Field) -> Result<(), OperatorError> {
+        self.record(worker, dy, dx, 1)
+    }
+}

@@ -1,0 +1,158 @@
+//! A likelihood of one data set: a model and the density of the data for what it says.
+
+use std::rc::Rc;
+
+use super::density::Density;
+use crate::inference::error::InferenceError;
+use crate::operators::{Field, Linearisation, Model, OperatorError, Space, Worker};
+
+/// A density of data for what a model says of them. The model's last step, where it is pointwise, is one kernel with the density's root.
+#[derive(Clone)]
+pub(super) struct Term {
+    pub density: Rc<Density>,
+    domain: Space,
+    /// The model but for its last pointwise step.
+    head: Option<Model>,
+    /// That step.
+    tail: Option<Model>,
+    /// That step and then the density's root.
+    root: Model,
+    /// All of it and then the density's transformation.
+    transformation: Option<Model>,
+}
+
+impl Term {
+    /// A density as a function of what it is a density for.
+    pub fn new(density: Density) -> Self {
+        let (domain, root, transformation) =
+            (density.space.clone(), density.root.clone(), density.transformation.clone());
+        Term { density: Rc::new(density), domain, head: None, tail: None, root, transformation }
+    }
+
+    /// The model; none if it is the identity.
+    fn model(&self) -> Result<Option<Model>, OperatorError> {
+        match (&self.head, &self.tail) {
+            (Some(head), Some(tail)) => head.then(tail).map(Some),
+            (head, tail) => Ok(head.as_ref().or(tail.as_ref()).cloned()),
+        }
+    }
+
+    /// The same as a function of what `model` is a function of.
+    pub fn amend(&self, model: &Model) -> Result<Self, OperatorError> {
+        let model = match self.model()? {
+            Some(own) => model.then(&own)?,
+            None => {
+                self.domain.admits(model.target(), &format!("likelihood of `{}`", self.density.name))?;
+                model.clone()
+            }
+        };
+        let [head, tail] = model.parted();
+        let root = tail.as_ref().map_or_else(|| Ok(self.density.root.clone()), |tail| tail.then(&self.density.root))?;
+        let transformation = self.density.transformation.as_ref().map(|own| model.then(own)).transpose()?;
+        let domain = model.domain().clone();
+        Ok(Term { density: self.density.clone(), domain, head, tail, root, transformation })
+    }
+
+    /// What it is a function of.
+    pub fn domain(&self) -> &Space {
+        &self.domain
+    }
+
+    /// What the model says.
+    pub fn signal(&self, worker: &mut Worker<'_>, x: &Field) -> Result<Field, OperatorError> {
+        let between = self.head.as_ref().map_or_else(|| Ok(x.clone()), |head| head.value(worker, x))?;
+        self.tail.as_ref().map_or_else(|| Ok(between.clone()), |tail| tail.value(worker, &between))
+    }
+
+    /// The energy.
+    pub fn energy(&self, worker: &mut Worker<'_>, x: &Field) -> Result<f64, InferenceError> {
+        let signal = self.signal(worker, x)?;
+        self.density.energy.of(worker, signal.single()?)
+    }
+
+    /// Records the coordinates of what the model says.
+    pub fn transformation(&self, worker: &mut Worker<'_>, x: &Field, out: &mut Field) -> Result<(), InferenceError> {
+        match &self.transformation {
+            Some(transformation) => Ok(transformation.apply(worker, x, out)?),
+            None => Err(InferenceError::NoTransformation { likelihood: self.density.name.clone() }),
+        }
+    }
+
+    /// The derivatives at a point.
+    pub fn at(&self, worker: &mut Worker<'_>, x: &Field) -> Result<TermAt, OperatorError> {
+        let head = self.head.as_ref().map(|head| head.at(worker, x)).transpose()?;
+        let between = head.as_ref().map_or(x, |head| &head.value);
+        let tail = self.tail.as_ref().map(|tail| tail.at(worker, between)).transpose()?;
+        let root = self.root.at(worker, between)?;
+        let signal = tail.as_ref().map_or(between, |tail| &tail.value).clone();
+        Ok(TermAt { term: self.clone(), signal, head, tail, root })
+    }
+}
+
+/// The derivatives of a term at a point.
+pub(super) struct TermAt {
+    term: Term,
+    /// What the model says.
+    signal: Field,
+    head: Option<Linearisation>,
+    tail: Option<Linearisation>,
+    root: Linearisation,
+}
+
+impl TermAt {
+    /// The energy at the point.
+    pub fn energy(&self, worker: &mut Worker<'_>) -> Result<f64, InferenceError> {
+        self.term.density.energy.of(worker, self.signal.single()?)
+    }
+
+    /// What lies between the model's head and its tail, or the latent values themselves.
+    fn between(&self) -> &Space {
+        self.head.as_ref().map_or(&self.term.domain, |head| head.model().target())
+    }
+
+    /// `out = J^T cotangent`, through the head alone.
+    fn back(&self, worker: &mut Worker<'_>, cotangent: &Field, out: &mut Field) -> Result<(), OperatorError> {
+        match &self.head {
+            Some(head) => head.vjp(worker, cotangent, out),
+            None => out.copy_from(&mut worker.context.recorder, cotangent),
+        }
+    }
+
+    /// `out` = the gradient of the energy.
+    pub fn gradient(&self, worker: &mut Worker<'_>, out: &mut Field) -> Result<(), OperatorError> {
+        let mut score = Field::new(worker.gpu(), &self.term.density.space)?;
+        self.term.density.score.of(worker, &self.signal, &mut score)?;
+        let Some(tail) = &self.tail else { return self.back(worker, &score, out) };
+        if self.head.is_none() {
+            return tail.vjp(worker, &score, out);
+        }
+        let mut between = Field::new(worker.gpu(), self.between())?;
+        tail.vjp(worker, &score, &mut between)?;
+        self.back(worker, &between, out)
+    }
+
+    /// `out = J^T sqrt(F) eta`.
+    pub fn left_sqrt(&self, worker: &mut Worker<'_>, eta: &Field, out: &mut Field) -> Result<(), OperatorError> {
+        if self.head.is_none() {
+            return self.root.vjp(worker, eta, out);
+        }
+        let mut between = Field::new(worker.gpu(), self.between())?;
+        self.root.vjp(worker, eta, &mut between)?;
+        self.back(worker, &between, out)
+    }
+
+    /// `out = sqrt(F) J v`.
+    pub fn right_sqrt(&self, worker: &mut Worker<'_>, v: &Field, out: &mut Field) -> Result<(), OperatorError> {
+        let Some(head) = &self.head else { return self.root.jvp(worker, v, out) };
+        let mut between = Field::new(worker.gpu(), self.between())?;
+        head.jvp(worker, v, &mut between)?;
+        self.root.jvp(worker, &between, out)
+    }
+
+    /// `out = J^T F J v`.
+    pub fn metric(&self, worker: &mut Worker<'_>, v: &Field, out: &mut Field) -> Result<(), OperatorError> {
+        let mut whitened = Field::new(worker.gpu(), &self.term.density.space)?;
+        self.right_sqrt(worker, v, &mut whitened)?;
+        self.left_sqrt(worker, &whitened, out)
+    }
+}

@@ -1,0 +1,270 @@
+//! Priors: numbers of given distributions as functions of standard normal ones.
+
+mod chebyshev;
+mod special;
+
+use std::rc::Rc;
+
+use super::error::InferenceError;
+use crate::operators::{
+    Contents, Differentiable, Field, Linearised, Model, OperatorCost, OperatorError, PointwiseOperator, Space, Support,
+    Worker,
+};
+use chebyshev::Chebyshev;
+use special::{gamma_density, ln_gamma_p_q, ln_gamma_quantile, ln_normal, normal_density};
+
+/// A distribution of numbers, as a function of a standard normal one: `x = quantile(Phi(xi))`.
+///
+/// | prior | computed on the device | good to |
+/// |---|---|---|
+/// | normal, log-normal | directly | roundings |
+/// | uniform | `erfc` by a fit | 4e-7 of the width |
+/// | Laplace | its logarithm by the same | 4e-7 of the scale and of the value |
+/// | inverse gamma | the quantile's logarithm by a fit within 8 standard deviations | 1e-5 of the value |
+///
+/// On the host all are in f64, to rounding, for what inference wants.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Prior {
+    /// Of this mean and standard deviation.
+    Normal {
+        /// Mean.
+        mean: f64,
+        /// Standard deviation.
+        std: f64,
+    },
+    /// The exponential of a normal number, with this mean and standard deviation of its own.
+    LogNormal {
+        /// Mean.
+        mean: f64,
+        /// Standard deviation.
+        std: f64,
+    },
+    /// Any number of an interval alike.
+    Uniform {
+        /// The least.
+        low: f64,
+        /// The greatest.
+        high: f64,
+    },
+    /// With density `exp(-|x| / scale) / (2 scale)`.
+    Laplace {
+        /// Its mean magnitude.
+        scale: f64,
+    },
+    /// With density proportional to `x^(-shape - 1) exp(-scale / x)`.
+    InverseGamma {
+        /// How steeply it falls.
+        shape: f64,
+        /// In units of the number.
+        scale: f64,
+    },
+}
+
+/// Standard normal numbers beyond which a fit stays what it is.
+const REACH: f64 = 8.0;
+
+/// Logarithms of numbers that f32 holds.
+const LN_RANGE: f64 = 80.0;
+
+impl Prior {
+    fn check(&self) -> Result<(), InferenceError> {
+        let positive = |values: &[f64]| values.iter().all(|value| value.is_finite() && *value > 0.0);
+        let (sound, wanted) = match *self {
+            Prior::Normal { mean, std } => {
+                (mean.is_finite() && positive(&[std]), "a finite mean, a positive deviation")
+            }
+            Prior::LogNormal { mean, std } => (positive(&[mean, std]), "a positive mean and deviation"),
+            Prior::Uniform { low, high } => (positive(&[high - low]) && low.is_finite(), "low below high, both finite"),
+            Prior::Laplace { scale } => (positive(&[scale]), "a positive scale"),
+            Prior::InverseGamma { shape, scale } => (positive(&[shape, scale]), "a positive shape and scale"),
+        };
+        let fault = || InferenceError::Invalid { what: "prior".into(), why: format!("{self:?}; it needs {wanted}") };
+        if sound { Ok(()) } else { Err(fault()) }
+    }
+
+    /// Mean and deviation of the logarithm of a log-normal number.
+    fn logarithm(mean: f64, std: f64) -> [f64; 2] {
+        let variance = (std / mean).powi(2).ln_1p();
+        [mean.ln() - variance / 2.0, variance.sqrt()]
+    }
+
+    /// The number for a standard normal one.
+    pub fn value(&self, xi: f64) -> f64 {
+        match *self {
+            Prior::Normal { mean, std } => mean + std * xi,
+            Prior::LogNormal { mean, std } => {
+                let [mean, std] = Self::logarithm(mean, std);
+                (mean + std * xi).exp()
+            }
+            Prior::Uniform { low, high } => low + (high - low) * ln_normal(xi).exp(),
+            Prior::Laplace { scale } => {
+                let size = -scale * (ln_normal(-xi.abs()) + std::f64::consts::LN_2);
+                if xi < 0.0 { -size } else { size }
+            }
+            Prior::InverseGamma { shape, scale } => scale * (-ln_gamma_quantile(shape, -xi)).exp(),
+        }
+    }
+
+    /// Its derivative.
+    pub fn derivative(&self, xi: f64) -> f64 {
+        match *self {
+            Prior::Normal { std, .. } => std,
+            Prior::LogNormal { mean, std } => self.value(xi) * Self::logarithm(mean, std)[1],
+            Prior::Uniform { low, high } => (high - low) * normal_density(xi),
+            Prior::Laplace { scale } => scale * normal_density(xi) / ln_normal(-xi.abs()).exp(),
+            Prior::InverseGamma { shape, scale } => {
+                let ln_y = ln_gamma_quantile(shape, -xi);
+                scale * normal_density(xi) / gamma_density(shape, ln_y) * (-2.0 * ln_y).exp()
+            }
+        }
+    }
+
+    /// The operator from standard normal numbers, the only leaf of `domain`, to a leaf `result` with this distribution: a pointwise function of fields on
+    /// the device, which becomes one kernel with what follows it, or in f64 of parameters on the host.
+    ///
+    /// # Errors
+    /// [`InferenceError::Invalid`] for parameters that no such distribution has; [`InferenceError::Operators`] for another domain.
+    pub fn operator(&self, domain: &Space, result: &str) -> Result<Model, InferenceError> {
+        self.check()?;
+        match domain.only() {
+            Some((_, leaf)) if matches!(leaf.support, Support::Parameters { .. }) => {
+                let target = Space::of(result, leaf.clone())?;
+                Ok(Model::new(OnHost { prior: *self, domain: domain.clone(), target }))
+            }
+            Some((_, leaf)) if leaf.fields() == 1 && leaf.numbers() == 1 => {
+                Ok(Model::new(PointwiseOperator::wgsl(&self.wgsl(), "prior", domain, result)?))
+            }
+            _ => {
+                let why = format!("{domain} is not one real field of one component");
+                Err(InferenceError::Invalid { what: "prior".into(), why })
+            }
+        }
+    }
+
+    /// Its text: `fn prior(x: f32) -> f32`.
+    fn wgsl(&self) -> String {
+        let single = |value: f64| format!("f32({:?})", value as f32);
+        let body = match *self {
+            Prior::Normal { mean, std } => format!("return {} + {} * x;", single(mean), single(std)),
+            Prior::LogNormal { mean, std } => {
+                let [mean, std] = Self::logarithm(mean, std);
+                format!("return exp({} + {} * x);", single(mean), single(std))
+            }
+            Prior::Uniform { low, high } => format!(
+                "{}let beyond = 0.5 * t * exp(g - z * z);\nlet below = select(1.0 - beyond, beyond, x < 0.0);\n\
+                 return {} + {} * below;",
+                beyond(),
+                single(low),
+                single(high - low)
+            ),
+            Prior::Laplace { scale } => format!(
+                "{}let size = {} * (z * z - g - log(t));\nreturn select(size, -size, x < 0.0);",
+                beyond(),
+                single(scale)
+            ),
+            Prior::InverseGamma { shape, scale } => {
+                let logarithm = |xi: f64| -ln_gamma_quantile(shape, -xi);
+                let holds = |xi: f64| (logarithm(xi) + scale.ln()).abs() < LN_RANGE;
+                let end = |sign: f64| {
+                    let steps = (1..=64).map(|step| sign * REACH * f64::from(step) / 64.0);
+                    steps.take_while(|xi| holds(*xi)).last().unwrap_or(sign * REACH / 64.0)
+                };
+                let fit = Chebyshev::fit([end(-1.0), end(1.0)], 1e-8, logarithm);
+                format!("{}return {} * exp(g);", fit.wgsl("g", "x"), single(scale))
+            }
+        };
+        format!("fn prior(x: f32) -> f32 {{\n{body}\n}}")
+    }
+}
+
+/// Statements that define `z = |x| / sqrt(2)` and, with `erfc(z) = t exp(g - z^2)`, `t` and `g`, a smooth function of t.
+fn beyond() -> String {
+    let of_t = |t: f64| {
+        let z = 2.0 * (1.0 - t) / t;
+        let erfc = if z > 0.0 { ln_gamma_p_q(0.5, z * z)[1] } else { 0.0 };
+        erfc + z * z - t.ln()
+    };
+    let fit = Chebyshev::fit([0.2, 1.0], 1e-9, of_t);
+    let z = "let z = select(x, -x, x < 0.0) * 0.70710678;\nlet t = 1.0 / (1.0 + 0.5 * z);\n";
+    format!("{z}{}", fit.wgsl("g", "t"))
+}
+
+/// A prior of parameters on the host.
+struct OnHost {
+    prior: Prior,
+    domain: Space,
+    target: Space,
+}
+
+/// `y = f(i)` for the parameters of a field.
+fn fill(y: &mut Field, f: impl Fn(usize) -> f64) -> Result<(), OperatorError> {
+    let values = y.contents().iter().map(|contents| match contents {
+        Contents::Host(values) => Contents::Host((0..values.len()).map(&f).collect()),
+        other => other.clone(),
+    });
+    *y = Field::over(y.space(), values.collect())?;
+    Ok(())
+}
+
+fn parameters(x: &Field) -> &[f64] {
+    match x.contents() {
+        [Contents::Host(values)] => values,
+        _ => &[],
+    }
+}
+
+impl Differentiable for OnHost {
+    fn name(&self) -> String {
+        "prior".into()
+    }
+
+    fn domain(&self) -> &Space {
+        &self.domain
+    }
+
+    fn target(&self) -> &Space {
+        &self.target
+    }
+
+    fn apply(&self, _worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
+        self.domain.admits(x.space(), "prior")?;
+        self.target.admits(y.space(), "prior")?;
+        fill(y, |i| self.prior.value(parameters(x)[i]))
+    }
+
+    fn linearise(
+        self: Rc<Self>,
+        worker: &mut Worker<'_>,
+        x: &Field,
+        y: &mut Field,
+    ) -> Result<Box<dyn Linearised>, OperatorError> {
+        self.apply(worker, x, y)?;
+        let slopes = parameters(x).iter().map(|&xi| self.prior.derivative(xi)).collect();
+        Ok(Box::new(OnHostAt { slopes, domain: self.domain.clone(), target: self.target.clone() }))
+    }
+
+    fn cost(&self) -> OperatorCost {
+        OperatorCost::default()
+    }
+}
+
+/// Its derivative: one number for each parameter.
+struct OnHostAt {
+    slopes: Vec<f64>,
+    domain: Space,
+    target: Space,
+}
+
+impl Linearised for OnHostAt {
+    fn jvp(&self, _worker: &mut Worker<'_>, dx: &Field, dy: &mut Field) -> Result<(), OperatorError> {
+        self.domain.admits(dx.space(), "prior")?;
+        self.target.admits(dy.space(), "prior")?;
+        fill(dy, |i| self.slopes[i] * parameters(dx)[i])
+    }
+
+    fn vjp(&self, _worker: &mut Worker<'_>, dy: &Field, dx: &mut Field) -> Result<(), OperatorError> {
+        self.target.admits(dy.space(), "prior")?;
+        self.domain.admits(dx.space(), "prior")?;
+        fill(dx, |i| self.slopes[i] * parameters(dy)[i])
+    }
+}

@@ -1,0 +1,154 @@
+//! Pictures of values on both sides of zero, still or moving.
+
+use std::path::Path;
+
+use png::{BitDepth, ColorType, Encoder, EncodingError};
+
+use super::IoError;
+
+/// Colours from the lowest to the highest value, evenly spaced: deep water, sky, white, amber, brick. Both halves grow darker alike outwards.
+const COLOURS: [[u8; 3]; 7] =
+    [[8, 40, 84], [35, 105, 160], [135, 190, 215], [247, 247, 245], [243, 178, 118], [200, 85, 50], [96, 20, 24]];
+
+/// Entries of the palette; the middle one is white.
+const ENTRIES: usize = 255;
+
+/// Long sides below this many pixels are enlarged.
+const LONG_SIDE: usize = 480;
+
+/// A PNG file of `frames` one after the other, shown for so many milliseconds each, or a still picture of one frame.
+///
+/// Each frame holds rows of `width` values, the first row at the top. Colours go from blue at `-limit` over white at zero to red at `limit`; what
+/// lies beyond has the last colour, NaN that of zero. Frames are enlarged by a whole factor so that their long side has 480 pixels or more. The same
+/// frames give the same file.
+///
+/// # Errors
+/// [`IoError::Shape`] unless there is a frame and each has `width * height` values and at least one; [`IoError::Picture`] if there are too many for
+/// a picture.
+pub fn diverging_png_bytes(
+    frames: &[impl AsRef<[f32]>],
+    [width, height]: [usize; 2],
+    limit: f32,
+    milliseconds: u16,
+    path: &Path,
+) -> Result<Vec<u8>, IoError> {
+    let wrong = frames
+        .iter()
+        .map(AsRef::as_ref)
+        .find(|frame| frame.is_empty() || width.checked_mul(height) != Some(frame.len()));
+    if frames.is_empty() || wrong.is_some() {
+        let wanted = format!("frames of the {} values (at least 1)", wrong.map_or(0, <[f32]>::len));
+        return Err(IoError::Shape { path: path.into(), found: vec![height as u64, width as u64], wanted });
+    }
+    let failed = |reason: String| IoError::Picture { path: path.into(), reason };
+    let enlarge = (LONG_SIDE / width.max(height)).max(1);
+    let side = |cells: usize| u32::try_from(cells * enlarge).map_err(|_| failed("too large".into()));
+    let size = [side(width)?, side(height)?];
+    let pixels = frames.iter().map(|frame| enlarged(frame.as_ref(), width, enlarge, limit));
+    encode(pixels, size, milliseconds).map_err(|error| failed(error.to_string()))
+}
+
+/// The palette entry of each pixel.
+fn enlarged(frame: &[f32], width: usize, enlarge: usize, limit: f32) -> Vec<u8> {
+    let middle = (ENTRIES / 2) as f32;
+    let entry = |value: &f32| {
+        let along = if limit > 0.0 { value / limit } else { 0.0 };
+        // A cast of NaN is 0: the middle.
+        (middle as i32 + (middle * along.clamp(-1.0, 1.0)).round() as i32) as u8
+    };
+    let mut pixels = Vec::with_capacity(frame.len() * enlarge * enlarge);
+    for row in frame.chunks(width) {
+        let line: Vec<u8> = row.iter().flat_map(|value| std::iter::repeat_n(entry(value), enlarge)).collect();
+        (0..enlarge).for_each(|_| pixels.extend_from_slice(&line));
+    }
+    pixels
+}
+
+fn palette() -> Vec<u8> {
+    let steps = COLOURS.len() - 1;
+    let colour = |entry: usize| {
+        let along = entry as f32 / (ENTRIES - 1) as f32 * steps as f32;
+        let first = (along as usize).min(steps - 1);
+        [0, 1, 2].map(|i| {
+            let (low, high) = (f32::from(COLOURS[first][i]), f32::from(COLOURS[first + 1][i]));
+            (low + (high - low) * (along - first as f32)).round() as u8
+        })
+    };
+    (0..ENTRIES).flat_map(colour).collect()
+}
+
+fn encode(
+    frames: impl ExactSizeIterator<Item = Vec<u8>>,
+    [width, height]: [u32; 2],
+    milliseconds: u16,
+) -> Result<Vec<u8>, EncodingError> {
+    let mut bytes = Vec::new();
+    let mut encoder = Encoder::new(&mut bytes, width, height);
+    encoder.set_color(ColorType::Indexed);
+    encoder.set_depth(BitDepth::Eight);
+    encoder.set_palette(palette());
+    if frames.len() > 1 {
+        // Shown again and again.
+        encoder.set_animated(frames.len() as u32, 0)?;
+        encoder.set_frame_delay(milliseconds, 1000)?;
+    }
+    let mut writer = encoder.write_header()?;
+    for frame in frames {
+        writer.write_image_data(&frame)?;
+    }
+    writer.finish()?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decoded(bytes: &[u8]) -> (u32, Vec<Vec<u8>>) {
+        let mut decoder = png::Decoder::new(std::io::Cursor::new(bytes));
+        decoder.set_transformations(png::Transformations::IDENTITY);
+        let mut reader = decoder.read_info().unwrap();
+        let count = reader.info().animation_control.map_or(1, |control| control.num_frames);
+        let frames = (0..count).map(|_| {
+            let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
+            reader.next_frame(&mut pixels).unwrap();
+            pixels
+        });
+        let frames = frames.collect();
+        (count, frames)
+    }
+
+    #[test]
+    fn frames_become_entries_of_the_palette() {
+        let frames = [[0.0, -1.0, 1.0, 9.0], [f32::NAN, 0.5, -0.5, -9.0]];
+        let bytes = diverging_png_bytes(&frames, [2, 2], 1.0, 50, Path::new("a.png")).unwrap();
+        assert_eq!(bytes, diverging_png_bytes(&frames, [2, 2], 1.0, 50, Path::new("a.png")).unwrap());
+        let (count, frames) = decoded(&bytes);
+        assert_eq!(count, 2);
+        for (pixels, entries) in frames.iter().zip([[127, 0, 254, 254], [127, 191, 63, 0]]) {
+            assert_eq!(pixels.len(), 480 * 480);
+            // The corners.
+            assert_eq!([pixels[0], pixels[479], pixels[479 * 480], pixels[480 * 480 - 1]], entries);
+        }
+        let still = diverging_png_bytes(&[[2.0f32; 3]], [3, 1], 0.0, 50, Path::new("a.png")).unwrap();
+        let (count, frames) = decoded(&still);
+        assert!(count == 1 && frames[0].iter().all(|entry| *entry == 127));
+    }
+
+    #[test]
+    fn frames_of_the_wrong_size_are_refused() {
+        let refused = |frames: &[Vec<f32>], size| diverging_png_bytes(frames, size, 1.0, 50, Path::new("a.png"));
+        for (frames, size) in
+            [(vec![], [1, 1]), (vec![vec![]], [0, 0]), (vec![vec![1.0]], [2, 1]), (vec![vec![1.0], vec![]], [1, 1])]
+        {
+            assert!(matches!(refused(&frames, size), Err(IoError::Shape { .. })));
+        }
+    }
+
+    #[test]
+    fn the_middle_is_white_and_both_ends_are_dark() {
+        let light = |entry: usize| palette()[3 * entry..][..3].iter().map(|&c| u32::from(c)).sum::<u32>();
+        assert_eq!(palette()[3 * 127..][..3], COLOURS[3]);
+        assert!((0..127).all(|n| light(n) <= light(n + 1)) && (127..254).all(|n| light(n) >= light(n + 1)));
+    }
+}

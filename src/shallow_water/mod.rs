@@ -1,0 +1,275 @@
+//! The non-linear shallow-water equations in a channel, distributed over ranks.
+//!
+//! | item | what it is |
+//! |---|---|
+//! | [`ShallowWaterConfig`] | parameters of a run: checks them, chooses a process grid |
+//! | [`ShallowWater`] | the state of one rank and its steps, in `f32` or `f64` |
+//! | [`Diagnostics`], [`Flow`], [`Picture`] | what is seen of it |
+//! | `plan` | where a rank's cells and ghost cells lie, what a step costs; pure |
+//! | `start` | the state at the start |
+//!
+//! The scheme is that of the example of mpi4jax, after D. Haefner's `shallow-water`: an Arakawa C grid, energy-conserving vorticity fluxes
+//! (Sadourny 1975), second-order Adams-Bashforth with weights 1.6 and -0.6, then explicit lateral friction; periodic in x, walls in y.
+//!
+//! **One kernel and one exchange per step.** The state is kept as it is before friction: the kernel of a step applies the friction of the step
+//! before to the neighbours that it reads, so that a number is read and written once per step (48 bytes per cell in f32), and ghost cells are two
+//! wide. Where one rank has a whole axis it has no ghosts along it.
+//!
+//! **The same bits on any number of ranks and any process grid**: a cell is computed by the same kernel from the same numbers, whoever has it.
+
+mod config;
+mod error;
+mod files;
+mod kernels;
+mod observe;
+mod plan;
+mod real;
+mod samples;
+mod start;
+
+pub use config::ShallowWaterConfig;
+pub use error::ShallowWaterError;
+pub use observe::{Diagnostics, Flow, Picture};
+pub use plan::StepCost;
+pub use real::Real;
+
+use std::fmt;
+
+use crate::Context;
+use crate::exchange::GridComms;
+use crate::exchange::ghost_cells::GhostCells;
+use crate::gpu::{Array, KernelSource};
+use crate::grid::{Box3, Cost, Grid};
+use kernels::Kernels;
+use plan::{FIELDS, Part};
+use samples::Samples;
+
+/// The kernels of the room.
+pub(crate) fn kernels() -> Vec<KernelSource> {
+    kernels::all()
+}
+
+/// Cell-steps that are submitted at a time: 0.1 s of the fastest GPUs, so that no watchdog wakes and interrupts are soon noticed.
+const SUBMITTED: u64 = 1 << 32;
+
+/// The state of one rank and its steps.
+///
+/// Like a [`Simulation`](crate::pm::Simulation) it holds device arrays but no recorder: methods that work on the device borrow the rank's
+/// [`Context`], which must be the one it was made with.
+///
+/// ```
+/// use meshloom::shallow_water::{ShallowWater, ShallowWaterConfig};
+/// use meshloom::{Error, Launch, gpu::Options, launch};
+///
+/// let heights = launch(Launch::detect(2), &Options::from_env()?, |mut context| {
+///     let config = ShallowWaterConfig { cells: [24, 12], ..ShallowWaterConfig::default() };
+///     let mut water = ShallowWater::<f32>::new(&mut context, config)?;
+///     water.advance(&mut context, 3)?;
+///     Ok::<_, Error>(water.diagnostics(&mut context)?.mean_height)
+/// })?;
+/// assert!((heights[0] - 100.0).abs() < 0.01 && heights[0] == heights[1]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct ShallowWater<T: Real> {
+    config: ShallowWaterConfig,
+    part: Part,
+    comms: GridComms,
+    ghosts: GhostCells,
+    kernels: Kernels,
+    /// Of the first step, and of all others.
+    coefficients: [Array<T>; 2],
+    /// Elevation, u and v with ghosts, before friction.
+    now: Array<T>,
+    next: Array<T>,
+    /// Of own cells, at the step before.
+    tendencies: Array<T>,
+    samples: Samples,
+    steps: u64,
+}
+
+impl<T: Real> fmt::Debug for ShallowWater<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ShallowWater").field("config", &self.config).field("steps", &self.steps).finish_non_exhaustive()
+    }
+}
+
+impl<T: Real> ShallowWater<T> {
+    /// Checks `config`, allocates arrays on the device of `context` and records the state at the start. All ranks call it with the same
+    /// configuration. Submits uploads.
+    ///
+    /// # Errors
+    /// [`ShallowWaterError`] for parameters out of range, a process grid that does not fit, a device without `T`, too little memory; those of the
+    /// layers below.
+    pub fn new(context: &mut Context, config: ShallowWaterConfig) -> Result<Self, ShallowWaterError> {
+        let mut water = Self::empty(context, config)?;
+        let [y, x, _] = water.own().clone();
+        let rows = upload::<T>(context, &start::rows(&water.config, y))?;
+        let columns = upload::<T>(context, &start::columns(&water.config, x))?;
+        let arrays = [rows.raw(), columns.raw(), water.now.raw()];
+        context.recorder.each(&water.kernels.start, &arrays, &water.part.params, water.part.cells())?;
+        context.recorder.clear(&water.tendencies);
+        water.fill_ghosts(context)?;
+        Ok(water)
+    }
+
+    /// A run that continues after step `step` from the own part of its [`state`](Self::state): to the bits of a run that was never
+    /// interrupted. All ranks call it.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new); [`ShallowWaterError::WrongLength`].
+    pub fn resume(
+        context: &mut Context,
+        config: ShallowWaterConfig,
+        step: u64,
+        state: &[T],
+    ) -> Result<Self, ShallowWaterError> {
+        let mut water = Self::empty(context, config)?;
+        let (have, want) = (state.len() as u64, 2 * FIELDS * water.part.cells());
+        if have != want {
+            return Err(ShallowWaterError::WrongLength { have, want });
+        }
+        let (fields, tendencies) = state.split_at(state.len() / 2);
+        let mut now = vec![T::zeroed(); water.now.len() as usize];
+        let length = water.own_rows().zip(fields.chunks(water.row().max(1)));
+        length.for_each(|(start, row)| now[start..start + row.len()].copy_from_slice(row));
+        context.recorder.upload(&water.now, 0, &now)?;
+        context.recorder.upload(&water.tendencies, 0, tendencies)?;
+        water.steps = step;
+        water.fill_ghosts(context)?;
+        Ok(water)
+    }
+
+    /// A run without a state.
+    fn empty(context: &mut Context, config: ShallowWaterConfig) -> Result<Self, ShallowWaterError> {
+        config.validate()?;
+        real::check::<T>(&context.gpu)?;
+        let (ranks, rank, bytes) = (context.comm.size(), context.comm.rank(), size_of::<T>() as u64);
+        let part = Part::new(&config, ranks, rank)?;
+        // The first rank's part is the largest, so that all ranks decide alike.
+        let (needed, sharing) = (Part::new(&config, ranks, 0)?.memory(bytes), context.sharing);
+        if let Some(available) = context.gpu.capabilities().memory.map(|all| all / sharing as u64)
+            && needed > available
+        {
+            return Err(ShallowWaterError::Memory { needed, available, sharing });
+        }
+        let [first, others] = config.coefficients();
+        let coefficients = [upload(context, &first)?, upload(context, &others)?];
+        let comms = GridComms::new(&context.comm, part.grid)?;
+        let state = |what: &str| context.gpu.array::<T>(what, FIELDS * part.layout().len());
+        let (now, next) = (state("shallow_water::now")?, state("shallow_water::next")?);
+        let tendencies = context.gpu.array("shallow_water::tendencies", FIELDS * part.cells())?;
+        let (ghosts, samples) = (GhostCells::new(part.ghosts.clone()), Samples::new(context, &part)?);
+        let kernels = Kernels::new::<T>(config.compatible);
+        Ok(ShallowWater {
+            config,
+            part,
+            comms,
+            ghosts,
+            kernels,
+            coefficients,
+            now,
+            next,
+            tendencies,
+            samples,
+            steps: 0,
+        })
+    }
+
+    /// The coefficients of the next step, which are those of the state's friction too.
+    fn coefficients(&self) -> &Array<T> {
+        &self.coefficients[usize::from(self.steps > 0)]
+    }
+
+    /// The one exchange of a step.
+    fn fill_ghosts(&mut self, context: &mut Context) -> Result<(), ShallowWaterError> {
+        Ok(self.ghosts.exchange(&mut context.recorder, &mut self.comms, &self.now, T::CELLS)?)
+    }
+
+    /// Does so many steps. All ranks call it. On one rank up to 256 steps are submitted together; on several each step submits and waits for its
+    /// ghost cells.
+    ///
+    /// # Errors
+    /// Those of the device and the ranks.
+    pub fn advance(&mut self, context: &mut Context, steps: u64) -> Result<(), ShallowWaterError> {
+        let together = (SUBMITTED / self.part.cells().max(1)).max(1);
+        for step in 1..=steps {
+            let arrays = [self.coefficients().raw(), self.now.raw(), self.tendencies.raw(), self.next.raw()];
+            context.recorder.dispatch(&self.kernels.step, &arrays, &self.part.params, self.part.tiles())?;
+            std::mem::swap(&mut self.now, &mut self.next);
+            self.steps += 1;
+            self.fill_ghosts(context)?;
+            if step % together == 0 {
+                context.recorder.submit()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// All that the next step depends on, of own cells: elevation, u and v before friction, and the tendencies of the last step, each in C order.
+    /// Waits for the device; no communication.
+    ///
+    /// # Errors
+    /// [`ShallowWaterError::Device`].
+    pub fn state(&self, context: &mut Context) -> Result<Vec<T>, ShallowWaterError> {
+        let now = context.recorder.download(&self.now, 0, self.now.len())?;
+        let row = self.row();
+        let mut state: Vec<T> = self.own_rows().flat_map(|start| now[start..start + row].iter().copied()).collect();
+        state.extend(context.recorder.download(&self.tendencies, 0, self.tendencies.len())?);
+        Ok(state)
+    }
+
+    /// Own columns.
+    fn row(&self) -> usize {
+        self.part.params.own[0] as usize
+    }
+
+    /// Where the own part of each row of each field begins in the array of the state.
+    fn own_rows(&self) -> impl Iterator<Item = usize> + use<T> {
+        let (layout, rows) = (self.part.layout(), u64::from(self.part.params.own[1]));
+        let (offset, pitch, field) = (layout.offset(), layout.strides()[0], layout.len());
+        (0..FIELDS).flat_map(move |n| (0..rows).map(move |row| (n * field + offset + row * pitch) as usize))
+    }
+
+    /// The parameters of the run.
+    pub fn config(&self) -> &ShallowWaterConfig {
+        &self.config
+    }
+
+    /// The cells of this rank: rows, columns, and one layer.
+    pub fn own(&self) -> &Box3 {
+        &self.part.layout().own
+    }
+
+    /// The process grid; axis 0 is y.
+    pub fn grid(&self) -> Grid {
+        self.part.grid
+    }
+
+    /// Steps done.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// Seconds since the start of the flow.
+    pub fn seconds(&self) -> f64 {
+        self.steps as f64 * self.config.time_step()
+    }
+
+    /// What a step costs this rank, counted.
+    pub fn step_cost(&self) -> StepCost {
+        self.part.cost(size_of::<T>() as u64)
+    }
+
+    /// Bytes and messages that this rank has exchanged with others so far.
+    pub fn cost(&self) -> Cost {
+        self.comms.cost()
+    }
+}
+
+/// Numbers of the host on the device.
+fn upload<T: Real>(context: &mut Context, values: &[f64]) -> Result<Array<T>, ShallowWaterError> {
+    let array = context.gpu.array("shallow_water::numbers", values.len() as u64)?;
+    let values: Vec<T> = values.iter().map(|&value| T::nearest(value)).collect();
+    context.recorder.upload(&array, 0, &values)?;
+    Ok(array)
+}

@@ -1,0 +1,233 @@
+//! `meshloom infer`: posteriors that tell the truth, the same files for every number of ranks and groups, and errors.
+#![cfg(all(feature = "cli", unix))]
+
+#[path = "shared/cli.rs"]
+mod cli;
+
+use std::fs;
+use std::path::Path;
+
+use cli::{Call, Ranks, Scratch, files, has_mpi};
+use meshloom::io::{NpyElement, NpyFile, NpyWriter, token};
+use serde_json::Value;
+
+fn write<T: NpyElement>(scratch: &Scratch, name: &str, shape: &[u64], values: &[T]) -> String {
+    let file = NpyWriter::create(scratch.join(name), shape, &token()).unwrap();
+    file.write(0, values).unwrap();
+    file.finish().unwrap();
+    scratch.word(name)
+}
+
+/// An array of `bool` as NumPy writes it.
+fn booleans(scratch: &Scratch, name: &str, shape: &str, values: &[u8]) -> String {
+    let header = format!("{{'descr': '|b1', 'fortran_order': False, 'shape': {shape}, }}");
+    let header = format!("{header:<117}\n");
+    let head = [&b"\x93NUMPY\x01\x00"[..], &(header.len() as u16).to_le_bytes()].concat();
+    scratch.file(name, [&head[..], header.as_bytes(), values].concat())
+}
+
+fn read(path: &Path, shape: &[u64]) -> Vec<f64> {
+    let file = NpyFile::open(path).unwrap();
+    assert_eq!(file.shape(), shape, "{}", path.display());
+    file.read_f64(0..file.len()).unwrap()
+}
+
+/// Numbers of variance 1 around 0: sums of twelve uniform ones.
+fn normal(count: usize, seed: u64) -> Vec<f64> {
+    let hash = |n: u64| {
+        let n = (n ^ n >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (n ^ n >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9)
+    };
+    let uniform = |i: u64| (hash(hash(i ^ seed << 40)) >> 11) as f64 / (1u64 << 53) as f64 - 0.5;
+    (0..count as u64).map(|i| (0..12).map(|n| uniform(12 * i + n)).sum()).collect()
+}
+
+fn call(data: &str, out: &str, words: &str) -> Call {
+    let words = ["infer", "--data", data, "-o", out].into_iter().chain(words.split_whitespace());
+    Call::new(&words.collect::<Vec<_>>())
+}
+
+fn report(out: &Path) -> Value {
+    serde_json::from_str(&fs::read_to_string(out.join("run.json")).unwrap()).unwrap()
+}
+
+/// The bytes of all files that do not tell times.
+fn bytes(out: &Path) -> Vec<(String, Vec<u8>)> {
+    let names = ["mean.npy", "std.npy", "samples.npy", "power_spectrum.csv", "parameters.csv", "picture.png"];
+    let mut all: Vec<(String, Vec<u8>)> =
+        names.map(|name| (name.to_string(), fs::read(out.join(name)).unwrap())).into();
+    let iterations = fs::read_to_string(out.join("iterations.csv")).unwrap();
+    let without_seconds: String =
+        iterations.lines().map(|line| format!("{}\n", line.rsplit_once(',').unwrap().0)).collect();
+    all.push(("iterations.csv".into(), without_seconds.into_bytes()));
+    all
+}
+
+/// Counts of 12 x 10 cells of a smooth rate with an exposure and a hole: rate, and the words of the call.
+fn counts(scratch: &Scratch) -> (Vec<f64>, [String; 3]) {
+    let noise = normal(120, 5);
+    let cell = |n: usize| [(n / 10) as f64 / 12.0, (n % 10) as f64 / 10.0];
+    let rate: Vec<f64> = (0..120).map(cell).map(|[x, y]| (2.5 + (4.0 * x).sin() + (3.0 * y).cos()).exp()).collect();
+    let exposure: Vec<f64> = (0..120).map(cell).map(|[x, _]| 0.5 + x).collect();
+    let mask: Vec<u8> = (0..120).map(|n| u8::from(!(40..44).contains(&n))).collect();
+    let count = |n: usize| {
+        let expected: f64 = rate[n] * exposure[n];
+        (expected + expected.sqrt() * noise[n]).round().max(0.0)
+    };
+    let data: Vec<f64> = (0..120).map(|n| if mask[n] == 1 { count(n) } else { f64::NAN }).collect();
+    let words = [
+        write(scratch, "counts.npy", &[12, 10], &data),
+        write(scratch, "exposure.npy", &[12, 10], &exposure),
+        booleans(scratch, "mask.npy", "(12, 10)", &mask),
+    ];
+    (rate, words)
+}
+
+#[test]
+fn files_are_the_same_for_every_number_of_ranks_and_groups() {
+    let scratch = Scratch::new();
+    let (rate, [data, exposure, mask]) = counts(&scratch);
+    let words = format!(
+        "--likelihood poisson --exposure {exposure} --mask {mask} --samples 2 --iterations 2 --mode geovi --set offset_mean=2.5 --set slope=-4,0.5"
+    );
+    let mut ways = vec![(Ranks::Threads(1), "1"), (Ranks::Threads(3), "1"), (Ranks::Threads(4), "2")];
+    if has_mpi() {
+        ways.push((Ranks::Mpi(2), "2"));
+    }
+    let mut first = None;
+    for (number, (ranks, groups)) in ways.into_iter().enumerate() {
+        let out = scratch.word(&format!("out{number}"));
+        call(&data, &out, &format!("{words} --sample-groups {groups}")).on(ranks).succeeds();
+        let found = bytes(&scratch.join(&format!("out{number}")));
+        let wanted = first.get_or_insert(found.clone());
+        for (found, wanted) in found.iter().zip(wanted.iter()) {
+            assert!(found == wanted, "{ranks:?}, {groups} groups: {} differs", found.0);
+        }
+    }
+    let out = scratch.join("out0");
+    let (mean, std) = (read(&out.join("mean.npy"), &[12, 10]), read(&out.join("std.npy"), &[12, 10]));
+    let samples = read(&out.join("samples.npy"), &[4, 12, 10]);
+    for cell in 0..120 {
+        let own: Vec<f64> = (0..4).map(|sample| samples[120 * sample + cell]).collect();
+        let average = own.iter().sum::<f64>() / 4.0;
+        let spread = (own.iter().map(|s| (s - average).powi(2)).sum::<f64>() / 3.0).sqrt();
+        assert!((mean[cell] - average).abs() < 1e-5 * average && (std[cell] - spread).abs() < 1e-4 * average);
+        // Signals are rates for an exposure of 1; where nothing was seen its neighbours tell.
+        assert!((mean[cell] / rate[cell]).ln().abs() < 0.5, "{cell}: {} {}", mean[cell], rate[cell]);
+    }
+    let report = report(&out);
+    assert_eq!(report["data_that_count"], 116);
+    assert_eq!(report["field_shape"], serde_json::json!([1, 18, 16]));
+    assert_eq!(report["parameters"]["model"], "lognormal");
+    assert!((0.3..2.0).contains(&report["reduced_chi_squared"].as_f64().unwrap()), "{report}");
+    let head = |name: &str| fs::read_to_string(out.join(name)).unwrap().lines().next().unwrap().to_string();
+    assert_eq!(head("power_spectrum.csv"), "k,mean,low,high");
+    assert_eq!(head("iterations.csv"), "iteration,energy,reduced_chi_squared,cg_steps,newton_steps,seconds");
+    assert!(out.join("state").is_dir());
+}
+
+#[test]
+fn a_line_with_noise_is_smoothed_and_outliers_are_forgiven() {
+    let scratch = Scratch::new();
+    let truth: Vec<f64> = (0..48).map(|n| (n as f64 / 48.0 * 6.0).sin()).collect();
+    let noise = normal(48, 9);
+    let mut data: Vec<f64> = truth.iter().zip(&noise).map(|(t, n)| t + 0.4 * n).collect();
+    let away = |found: &[f64]| -> f64 { found.iter().zip(&truth).map(|(a, b)| (a - b).powi(2)).sum::<f64>().sqrt() };
+    let words = "--samples 2 --iterations 2 --noise 0.4";
+    let path = write(&scratch, "line.npy", &[48], &data);
+    call(&path, &scratch.word("line"), words).succeeds();
+    let mean = read(&scratch.join("line/mean.npy"), &[48]);
+    assert!(away(&mean) < 0.6 * away(&data), "{} {}", away(&mean), away(&data));
+    data[20] += 30.0;
+    let sigma = vec![0.4f32; 48];
+    let (path, sigma) = (write(&scratch, "wild.npy", &[48], &data), write(&scratch, "sigma.npy", &[48], &sigma));
+    let words = format!("--samples 0 --iterations 1 --likelihood student-t --noise {sigma} --dof 2 --periodic");
+    call(&path, &scratch.word("wild"), &words).succeeds();
+    let mean = read(&scratch.join("wild/mean.npy"), &[48]);
+    assert!((mean[20] - truth[20]).abs() < 1.0, "{}", mean[20]);
+    assert!(!scratch.join("wild/std.npy").exists() && !scratch.join("wild/samples.npy").exists());
+    assert_eq!(report(&scratch.join("wild"))["field_shape"], serde_json::json!([1, 1, 48]));
+}
+
+#[test]
+fn what_was_interrupted_goes_on_to_the_same_bits() {
+    let scratch = Scratch::new();
+    let (_, [data, exposure, mask]) = counts(&scratch);
+    let config = scratch.file(
+        "model.toml",
+        format!(
+            "likelihood = \"poisson\"\nexposure = '{exposure}'\nmask = '{mask}'\nsamples = 1\noffset_mean = 2.5\nflexibility = \"none\"\n\
+             slope = [-4.0, 0.0]\ndistances = [0.1, 0.2]\n"
+        ),
+    );
+    let run =
+        |out: &str, words: &str| call(&data, &scratch.word(out), &format!("--config {config} {words}")).succeeds();
+    run("whole", "--iterations 2");
+    run("parts", "--iterations 1");
+    run("parts", "--iterations 2 --resume");
+    for (found, wanted) in bytes(&scratch.join("parts")).iter().zip(bytes(&scratch.join("whole"))) {
+        assert!(*found == wanted, "{} differs", wanted.0);
+    }
+    let parameters = fs::read_to_string(scratch.join("whole/parameters.csv")).unwrap();
+    let names: Vec<&str> = parameters.lines().map(|line| line.split(',').next().unwrap()).collect();
+    assert_eq!(names, ["name", "offset_std", "fluctuations"]);
+}
+
+#[test]
+fn a_demonstration_makes_its_own_data() {
+    let scratch = Scratch::new();
+    let out = scratch.word("demo");
+    let words = ["infer", "--demo", "-o", &out, "--samples", "1", "--iterations", "1", "--ranks", "2"];
+    Call::new(&words).succeeds();
+    let (counts, truth) =
+        (read_integers(&scratch.join("demo/data.npy")), read(&scratch.join("demo/truth.npy"), &[64, 64]));
+    // Counts scatter around the truth by its root.
+    let chi: f64 = counts.iter().zip(&truth).map(|(n, t)| (*n as f64 - t).powi(2) / t).sum::<f64>() / 4096.0;
+    assert!((chi - 1.0).abs() < 6.0 * (2.0f64 / 4096.0).sqrt() * 1.5, "{chi}");
+    assert!(scratch.join("demo/picture.png").exists());
+}
+
+fn read_integers(path: &Path) -> Vec<i64> {
+    let file = NpyFile::open(path).unwrap();
+    file.read_i64(0..file.len()).unwrap()
+}
+
+#[test]
+fn bad_input_is_refused_with_one_message_and_no_files() {
+    let scratch = Scratch::new();
+    let counts = write(&scratch, "counts.npy", &[4, 4], &[3i64; 16]);
+    let negative = write(&scratch, "negative.npy", &[4, 4], &[-3i64; 16]);
+    let mut holes = [1.0f32; 16];
+    holes[6] = f32::NAN;
+    let holes = write(&scratch, "holes.npy", &[4, 4], &holes);
+    let other = write(&scratch, "other.npy", &[4, 5], &[1.0f32; 20]);
+    let masked = write(&scratch, "masked.npy", &[4, 4], &[0i64; 16]);
+    let twos = write(&scratch, "twos.npy", &[4, 4], &[2i64; 16]);
+    let four = write(&scratch, "four.npy", &[2, 2, 2, 2], &[1.0f32; 16]);
+    let unknown = scratch.file("unknown.toml", "sloep = [1.0, 2.0]\n");
+    let out = scratch.word("out");
+    let cases = [
+        (&negative, String::new(), 1, "element [0, 0] is -3"),
+        (&holes, "--noise 1".into(), 1, "element [1, 2] is NaN"),
+        (&counts, format!("--exposure {other}"), 1, "shape (4, 5)"),
+        (&counts, format!("--mask {masked}"), 1, "none of them counts"),
+        (&counts, format!("--mask {twos}"), 1, "a mask is of 0 and 1"),
+        (&four, "--noise 1".into(), 1, "one to three axes"),
+        (&holes, String::new(), 2, "--noise is missing"),
+        (&counts, "--noise 1".into(), 2, "counts bring their noise"),
+        (&counts, "--model normal".into(), 2, "rates of counts are positive"),
+        (&counts, "--likelihood cauchy".into(), 2, "poisson, gaussian or student-t"),
+        (&counts, "--set slope=1".into(), 2, "NAME=MEAN,STD"),
+        (&counts, "--set fluctuations=-1,1".into(), 2, "a positive mean"),
+        (&counts, "--pad 0.5".into(), 2, "--pad is 0.5"),
+        (&counts, "--distances 1,2,3".into(), 2, "--distances has 3 numbers"),
+        (&counts, "--samples -1".into(), 2, "--samples is -1"),
+        (&counts, "--iterations 0".into(), 2, "--iterations is 0"),
+        (&counts, format!("--config {unknown}"), 1, "sloep"),
+        (&counts, "--ranks 2 --samples 0 --sample-groups 2".into(), 1, "groups"),
+        (&counts, "--ranks 3 --sample-groups 2".into(), 1, "divides the ranks"),
+    ];
+    scratch.all_fail(cases.iter().map(|(data, words, code, what)| (call(data, &out, words), *code, *what)));
+    let left: Vec<_> = files(scratch.path()).into_iter().filter(|path| path.starts_with(scratch.join("out"))).collect();
+    assert!(left.is_empty(), "{left:?}");
+}

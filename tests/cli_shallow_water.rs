@@ -1,0 +1,184 @@
+//! `meshloom shallow-water` as a program: its files, the same for every number of ranks; resuming; wrong calls.
+#![cfg(feature = "cli")]
+
+#[path = "shared/cli.rs"]
+mod cli;
+
+use std::fs;
+use std::path::Path;
+
+use cli::{Call, Ranks, Scratch, files, has_mpi};
+use meshloom::io::NpyFile;
+use serde_json::Value;
+
+fn call(out: &Path, words: &[&str]) -> Call {
+    Call::new(&["shallow-water", "--out", out.to_str().unwrap()]).words(words)
+}
+
+/// All files of a run but its description, by name.
+fn content(out: &Path) -> Vec<(String, Vec<u8>)> {
+    let name = |path: &Path| path.strip_prefix(out).unwrap().to_str().unwrap().to_string();
+    let all = files(out).into_iter().map(|path| (name(&path), fs::read(path).unwrap()));
+    all.filter(|(name, _)| name != "run.json").collect()
+}
+
+fn json(path: &Path) -> Value {
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+}
+
+const SMALL: [&str; 8] = ["--cells", "48x24", "--steps", "12", "--every", "5", "--snapshots", "2"];
+
+#[test]
+fn a_run_writes_its_files_and_the_same_on_any_number_of_ranks() {
+    let scratch = Scratch::new();
+    let one = scratch.join("one");
+    let outcome = call(&one, &SMALL).words(&["--json"]).succeeds();
+    let report: Value = serde_json::from_str(&outcome.stdout).unwrap();
+    assert_eq!(report, json(&one.join("run.json")));
+    assert_eq!(
+        (&report["steps"], &report["cells"][0], &report["bytes_per_cell_step"]),
+        (&12.into(), &48.into(), &48.into())
+    );
+    assert_eq!(report["exchanges_per_step"], 0);
+    let found = content(&one);
+    let names: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
+    let snapshot = ["frames.npy", "height.npy", "snapshot.json", "state.npy", "velocity.npy"];
+    let in_snapshots = [12, 6].iter().flat_map(|step| snapshot.map(|name| format!("snapshot_{step}/{name}")));
+    let run = ["animation.png", "diagnostics.csv", "height.npy", "height.png", "velocity.npy"].map(String::from);
+    let mut wanted: Vec<String> = run.into_iter().chain(in_snapshots).collect();
+    wanted.sort();
+    assert_eq!(names, wanted);
+
+    let height = NpyFile::open(one.join("height.npy")).unwrap();
+    let velocity = NpyFile::open(one.join("velocity.npy")).unwrap();
+    assert_eq!((height.shape(), velocity.shape()), (&[24, 48][..], &[2, 24, 48][..]));
+    let heights = height.read_f32(0..24 * 48).unwrap();
+    assert!(heights.iter().all(|h| (98.0..102.0).contains(h)));
+    // The jet flows to the east, and v is zero on the wall in the north.
+    let velocities = velocity.read_f32(0..2 * 24 * 48).unwrap();
+    assert!(velocities[..24 * 48].iter().any(|u| *u > 7.0) && velocities[47 * 48..].iter().all(|v| *v == 0.0));
+    let table = fs::read_to_string(one.join("diagnostics.csv")).unwrap();
+    let lines: Vec<&str> = table.lines().collect();
+    assert_eq!(lines[0], "step,seconds,mean_height,min_eta,max_eta,max_u,max_v,energy");
+    let steps: Vec<&str> = lines[1..].iter().map(|line| line.split(',').next().unwrap()).collect();
+    assert_eq!(steps, ["0", "5", "10", "12"]);
+    for (name, frames) in [("height.png", 1), ("animation.png", 4)] {
+        let picture = fs::read(one.join(name)).unwrap();
+        let control = picture.windows(4).position(|chunk| chunk == b"acTL");
+        let count = control.map_or(1, |at| u32::from_be_bytes(picture[at + 4..at + 8].try_into().unwrap()));
+        assert!(picture.starts_with(b"\x89PNG") && count == frames, "{name}: {count}");
+    }
+
+    let mut others = vec![(Ranks::Threads(2), "auto"), (Ranks::Threads(4), "2x2"), (Ranks::Threads(6), "6x1")];
+    if has_mpi() {
+        others.extend([(Ranks::Mpi(2), "2x1"), (Ranks::Mpi(4), "auto")]);
+    }
+    for (number, (ranks, grid)) in others.into_iter().enumerate() {
+        let other = scratch.join(&number.to_string());
+        call(&other, &SMALL).words(&["--grid", grid]).on(ranks).succeeds();
+        assert!(content(&other) == found, "{ranks:?}");
+        assert_eq!(json(&other.join("run.json"))["exchanges_per_step"], 1);
+    }
+}
+
+#[test]
+fn a_resumed_run_has_the_files_of_one_that_was_not_interrupted() {
+    let scratch = Scratch::new();
+    let whole = scratch.join("whole");
+    let double = call(&scratch.join("probe"), &["--cells", "8x4", "--steps", "0", "--precision", "f64"]).run();
+    let precisions: &[&str] = if double.status.success() { &["f32", "f64"] } else { &["f32"] };
+    for precision in precisions {
+        let words = [&SMALL[..], &["--compatible", "--precision", precision]].concat();
+        call(&whole, &words).succeeds();
+        let found = content(&whole);
+        // As if it had been killed after the first snapshot.
+        fs::remove_dir_all(whole.join("snapshot_12")).unwrap();
+        for name in ["run.json", "height.npy", "diagnostics.csv", "animation.png"] {
+            fs::remove_file(whole.join(name)).unwrap();
+        }
+        call(&whole, &words).words(&["--resume"]).on(Ranks::Threads(3)).succeeds();
+        assert!(content(&whole) == found, "{precision}");
+        assert_eq!(json(&whole.join("run.json"))["resumed_from_step"], 6);
+        // Nothing is left to do.
+        call(&whole, &words).words(&["--resume"]).succeeds();
+        assert!(content(&whole) == found, "{precision}, resumed at the end");
+        fs::remove_dir_all(&whole).unwrap();
+    }
+}
+
+/// SIGTERM in the middle: the state is on disk, and the rest of the run gives the files of a whole one.
+#[cfg(unix)]
+#[test]
+fn a_run_that_is_asked_to_stop_goes_on_later() {
+    let scratch = Scratch::new();
+    let words = ["--cells", "64x32", "--steps", "3000", "--every", "1000"];
+    let (whole, out) = (scratch.join("whole"), scratch.join("out"));
+    call(&whole, &words).succeeds();
+    let mut running = call(&out, &words).start();
+    // The directory is made when signals are listened to, and long before the first of twelve looks at them.
+    running.until("a directory", |_| out.is_dir());
+    cli::signal(running.pid(), "TERM");
+    let outcome = running.wait(std::time::Duration::from_secs(60));
+    assert_eq!(outcome.status.code(), Some(128 + 15), "{outcome:#?}");
+    assert!(outcome.stderr.contains("--resume goes on there"), "{outcome:#?}");
+    let step = json(&out.join("checkpoint/snapshot.json"))["step"].as_u64().unwrap();
+    assert!(step < 3000 && !out.join("run.json").exists());
+    call(&out, &words).words(&["--compatible", "--resume"]).run().is_error("another run", 1, &["compatible"]);
+    call(&out, &words).words(&["--resume"]).on(Ranks::Threads(2)).succeeds();
+    assert_eq!(json(&out.join("run.json"))["resumed_from_step"], step);
+    assert!(content(&out) == content(&whole), "resumed after step {step}");
+}
+
+#[test]
+fn snapshots_that_are_not_the_runs_are_refused() {
+    let scratch = Scratch::new();
+    let out = scratch.join("out");
+    call(&out, &SMALL).succeeds();
+    let other = [&SMALL[..6], &["--snapshots", "1", "--resume"]].concat();
+    let state = out.join("snapshot_12/state.npy");
+    let bytes = fs::read(&state).unwrap();
+    let mut changed = bytes.clone();
+    changed[200] ^= 1;
+    let resume = [&SMALL[..], &["--resume"]].concat();
+    scratch.all_fail([(call(&out, &other), 1, "snapshots = 2")]);
+    fs::write(&state, &changed).unwrap();
+    scratch.all_fail([
+        (call(&out, &resume), 1, "is not what was written"),
+        (call(&out, &resume).on(Ranks::Threads(2)), 1, "damaged"),
+    ]);
+    fs::write(&state, &bytes[..bytes.len() / 2]).unwrap();
+    scratch.all_fail([(call(&out, &resume), 1, "remove the snapshot")]);
+    fs::write(out.join("snapshot_12/snapshot.json"), "{").unwrap();
+    scratch.all_fail([(call(&out, &resume), 1, "snapshot.json")]);
+}
+
+#[test]
+fn wrong_calls_say_what_is_wrong() {
+    let scratch = Scratch::new();
+    let out = scratch.join("out");
+    let occupied = scratch.file("file", b"x");
+    let wrong = |words: &[&str]| call(&out, words);
+    let mut cases = vec![
+        (wrong(&["--cells", "48"]), 2, "`48` is no grid of cells"),
+        (wrong(&["--cells", "3x24"]), 2, "number of columns is 3"),
+        (wrong(&["--cells", "48x0"]), 2, "number of rows is 0"),
+        (wrong(&["--cells", "99999999999x24"]), 2, "number of columns"),
+        (wrong(&["--hours", "-1"]), 2, "--hours is -1"),
+        (wrong(&["--hours", "nan"]), 2, "--hours is NaN"),
+        (wrong(&["--hours", "1", "--steps", "1"]), 2, "--hours"),
+        (wrong(&["--steps", "10", "--snapshots", "11"]), 2, "--snapshots is 11"),
+        (wrong(&["--every", "0"]), 2, "--every"),
+        (wrong(&["--steps", "1000000", "--every", "1"]), 2, "--every is 1"),
+        (wrong(&["--grid", "2x2"]), 2, "2x2"),
+        (wrong(&["--precision", "f16"]), 2, "f16"),
+        (call(Path::new(&occupied), &["--steps", "1"]), 1, "file"),
+        // More than any device has.
+        (wrong(&["--cells", "1000000x1000000"]), 1, "--cells"),
+    ];
+    let huge = cases.pop().unwrap();
+    scratch.all_fail(cases);
+    let outcome = huge.0.run();
+    assert_eq!(outcome.status.code(), Some(1), "{outcome:#?}");
+    assert!(["memory", "elements"].iter().any(|word| outcome.stderr.contains(word)), "{outcome:#?}");
+    assert!(files(scratch.path()) == [scratch.join("file")], "nothing is left");
+}

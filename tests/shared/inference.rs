@@ -1,0 +1,125 @@
+//! What tests of inference share: goldens, fields that are filled by flat latent vectors, ranks with workers.
+//!
+//! The goldens in `tests/goldens` were computed in f64 by NIFTy.re 9.2; what its `_meta` says was also computed by independent code in numpy.
+
+use std::fs;
+use std::path::Path;
+
+use meshloom::Context;
+use meshloom::comm::{RunError, run_threads};
+use meshloom::gpu::{Gpu, Options};
+use meshloom::grid::Grid;
+use meshloom::inference::InferenceError;
+use meshloom::operators::{Field, Leaf, RegularGrid, Space, Support, Worker};
+use serde_json::Value;
+
+/// A file of goldens.
+pub fn golden(name: &str) -> Value {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/goldens").join(name);
+    serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// The numbers of a list, or list of lists, one after the other.
+pub fn numbers(value: &Value) -> Vec<f64> {
+    match value {
+        Value::Array(values) => values.iter().flat_map(numbers).collect(),
+        value => vec![value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))],
+    }
+}
+
+/// Mean and standard deviation.
+pub fn pair(value: &Value) -> [f64; 2] {
+    numbers(value).try_into().unwrap()
+}
+
+/// Runs `body` on the ranks of a process grid and returns what they give, in order.
+pub fn ranks<T: Send>(parts: [usize; 2], body: impl Fn(&mut Worker<'_>) -> Result<T, InferenceError> + Sync) -> Vec<T> {
+    let count = parts[0] * parts[1];
+    let options = Options::from_env().unwrap();
+    let results: Result<Vec<T>, RunError<InferenceError>> = run_threads(count, |comm| {
+        let mut context = Context::new(comm, Gpu::open(&options, 0)?)?;
+        let mut worker = Worker::new(&mut context, Grid::new(parts, count).unwrap())?;
+        body(&mut worker)
+    });
+    results.unwrap_or_else(|error| panic!("{parts:?}: {error}"))
+}
+
+/// A grid of one to three axes with cells of these sizes.
+pub fn grid(worker: &Worker<'_>, shape: &[u64], distances: &[f64]) -> RegularGrid {
+    let (mut cells, mut size) = ([1; 3], [1.0; 3]);
+    for (n, own) in shape.iter().rev().enumerate() {
+        cells[2 - n] = *own;
+        size[2 - n] = *own as f64 * distances[(distances.len() - 1).saturating_sub(n)];
+    }
+    RegularGrid { shape: cells, size, grid: worker.comms.grid(), rank: worker.comm().rank() }
+}
+
+/// Global indices of the numbers of this rank.
+fn own(leaf: &Leaf) -> Vec<usize> {
+    let (regular, part) = match &leaf.support {
+        Support::Cells { regular, .. } => (regular, regular.part()),
+        Support::Modes { regular, half } => (regular, regular.modes(*half)),
+        _ => return (0..leaf.len() as usize).collect(),
+    };
+    let [n0, n1, n2] = regular.shape;
+    let mut found = Vec::new();
+    for field in 0..leaf.fields() {
+        for i in part[0].clone() {
+            for j in part[1].clone() {
+                found.extend(part[2].clone().map(|k| (((field * n0 + i) * n1 + j) * n2 + k) as usize));
+            }
+        }
+    }
+    found
+}
+
+/// Numbers of a leaf on all ranks.
+fn whole(leaf: &Leaf) -> usize {
+    if leaf.is_distributed() && leaf.regular().is_none() { leaf.len() as usize } else { leaf.total() as usize }
+}
+
+/// A field from its numbers of all ranks: leaves in the order of their names. Points are those of this rank alone.
+pub fn field(worker: &mut Worker<'_>, space: &Space, flat: &[f64]) -> Result<Field, InferenceError> {
+    let mut field = Field::new(worker.gpu(), space)?;
+    let mut start = 0;
+    for (name, leaf) in space.leaves() {
+        let values: Vec<f64> = own(leaf).into_iter().map(|at| flat[start + at]).collect();
+        field.set(&mut worker.context.recorder, name, &values)?;
+        start += whole(leaf);
+    }
+    assert_eq!(start, flat.len(), "{space}");
+    Ok(field)
+}
+
+/// This rank's numbers, and where they stand among those of all.
+pub fn flat(worker: &mut Worker<'_>, field: &Field) -> Result<Vec<(usize, f64)>, InferenceError> {
+    let (mut found, mut start) = (Vec::new(), 0);
+    for (name, leaf) in field.space().leaves() {
+        let values = field.get(&mut worker.context.recorder, name)?;
+        found.extend(own(leaf).into_iter().map(|at| start + at).zip(values));
+        start += whole(leaf);
+    }
+    Ok(found)
+}
+
+/// Compares a field with its numbers of all ranks: each to `roundings` of the greatest of its leaf.
+pub fn close(
+    worker: &mut Worker<'_>,
+    what: &str,
+    found: &Field,
+    wanted: &[f64],
+    roundings: f64,
+) -> Result<(), InferenceError> {
+    let (found_flat, mut start) = (flat(worker, found)?, 0);
+    for (name, leaf) in found.space().leaves() {
+        let range = start..start + whole(leaf);
+        let most = wanted[range.clone()].iter().fold(0.0f64, |most, value| most.max(value.abs()));
+        for &(at, value) in found_flat.iter().filter(|(at, _)| range.contains(at)) {
+            let away = (value - wanted[at]).abs() / (most * f64::from(f32::EPSILON));
+            assert!(away <= roundings, "{what}, {name}[{}]: {value}, not {}: {away} roundings", at - start, wanted[at]);
+        }
+        start = range.end;
+    }
+    assert_eq!(start, wanted.len(), "{what}");
+    Ok(())
+}
