@@ -129,7 +129,7 @@ enum Sink {
         array: Array<f32>,
         gathered: bool,
     },
-    Row(OrderedReduction),
+    Row(Box<OrderedReduction>),
 }
 
 /// A map under way.
@@ -192,7 +192,7 @@ impl<'a> Run<'a> {
         let len = own.end - own.start;
         let sink = |output: &MapOutput| match &output.placement {
             Placement::Reduced(reduction) => {
-                Ok(Sink::Row(OrderedReduction::new(&context.gpu, reduction, output.width, len)?))
+                Ok(Sink::Row(Box::new(OrderedReduction::new(&context.gpu, reduction, output.width, len)?)))
             }
             placement => {
                 let array = context.gpu.array(&format!("map::{}", output.name), len * output.width)?;
