@@ -892,3 +892,47 @@ fn data_that_cannot_be_are_refused() {
         Ok(())
     });
 }
+
+#[test]
+fn a_metric_takes_the_dispatches_that_its_cost_says_and_waits_for_nothing() {
+    ranks([1, 1], |worker| {
+        let regular = grid(worker, &[10, 12], &[0.1]);
+        let prior = FieldPrior {
+            name: String::new(),
+            offset_mean: 1.0,
+            offset_std: [0.5, 0.2],
+            axes: vec![AxesPrior { name: String::new(), axes: [true; 3], amplitude: power_law(1.0, -3.0) }],
+        };
+        let correlated = CorrelatedField::new(worker, &regular, &prior)?.model()?;
+        let rate = "fn rate(x: f32) -> f32 { return exp(x); }";
+        let rate = Model::new(PointwiseOperator::wgsl(rate, "rate", correlated.target(), "rate")?);
+        let model = correlated.then(&rate)?;
+        let leaf = Leaf::cells(&regular);
+        let (counts, exposure, mask) = (vec![2.0; 120], vec![0.5; 120], [&[true; 100][..], &[false; 20]].concat());
+        let data = Data { name: "counts", leaf: &leaf, values: &counts, mask: Some(&mask) };
+        let likelihood = Likelihood::poisson(worker, &data, Some(&exposure))?.amend(&model)?;
+        let x = field(worker, likelihood.domain(), &white(correlated_len(&likelihood), 81))?;
+        let at = likelihood.at(worker, &x)?;
+        let (v, mut out) =
+            (random_field(worker, likelihood.domain(), 82)?, Field::new(worker.gpu(), likelihood.domain())?);
+        let mut seen = Vec::new();
+        for _ in 0..3 {
+            at.metric(worker, &v, &mut out)?;
+            worker.context.recorder.submit()?;
+            seen.push((worker.context.recorder.counts(), worker.gpu().allocations(), worker.gpu().compiled()));
+        }
+        let [_, (before, allocations, compiled), (after, later_allocations, later_compiled)] = seen[..] else {
+            unreachable!()
+        };
+        assert_eq!((later_allocations, later_compiled), (allocations, compiled));
+        assert_eq!((after.uploads, after.downloads), (before.uploads, before.downloads));
+        // What the likelihood adds is in the model's last step.
+        let cost = model.cost();
+        assert_eq!(after.dispatches - before.dispatches, cost.jvp.passes + cost.vjp.passes);
+        Ok(())
+    });
+}
+
+fn correlated_len(likelihood: &Likelihood) -> usize {
+    likelihood.domain().leaves().map(|(_, leaf)| leaf.total() as usize).sum()
+}
