@@ -4,6 +4,7 @@
 #[allow(dead_code)]
 mod shared;
 
+use meshloom::gpu::Options;
 use meshloom::inference::{
     AmplitudePrior, AxesPrior, CorrelatedField, Data, FieldPrior, InferenceError, Likelihood, MaternScale, NoiseLevel,
     Prior, Spectrum, check_metric,
@@ -13,7 +14,7 @@ use meshloom::operators::{
     random_field,
 };
 use serde_json::Value;
-use shared::{close, field, flat, golden, grid, numbers, pair, ranks};
+use shared::{close, field, flat, golden, grid, numbers, pair, ranks, ranks_with};
 
 /// Process grids: alone, slabs, pencils, more ranks than lines of the smallest grid.
 const GRIDS: [[usize; 2]; 4] = [[1, 1], [2, 1], [1, 3], [2, 2]];
@@ -895,7 +896,9 @@ fn data_that_cannot_be_are_refused() {
 
 #[test]
 fn a_metric_takes_the_dispatches_that_its_cost_says_and_waits_for_nothing() {
-    ranks([1, 1], |worker| {
+    // No other test of the process has this window, so nobody else allocates on this device meanwhile.
+    let options = Options { window_bytes: Some(1 << 20), ..Options::from_env().unwrap() };
+    ranks_with([1, 1], &options, |worker| {
         let regular = grid(worker, &[10, 12], &[0.1]);
         let prior = FieldPrior {
             name: String::new(),
