@@ -8,7 +8,7 @@
 //! ```
 
 use meshloom::gpu::{Kernel, KernelSource, Options};
-use meshloom::map::{ChunkSize, Items, Mapping, Placement, Reduction, map, replicate};
+use meshloom::map::{ChunkSize, Items, Mapping, Placement, RowReduction, map, replicate};
 use meshloom::{Error, Launch, launch};
 
 const PENDULUMS: u64 = 20_000;
@@ -57,8 +57,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let mapping = Mapping::new(PENDULUMS)
             .chunk(ChunkSize::Memory(1 << 20))
             .output("periods", 1, Placement::Gathered)
-            .output("sum", 1, Placement::Reduced(Reduction::Sum))
-            .output("longest", 1, Placement::Reduced(Reduction::Max));
+            .output("sum", 1, Placement::Reduced(RowReduction::Sum))
+            .output("longest", 1, Placement::Reduced(RowReduction::Max));
         let mapped = map(&mut context, &mapping, &[Items::Host(&pendulums)], |context, chunk| {
             let params = PendulumParams { count: chunk.count() as u32 };
             let [periods, sum, longest] = &chunk.outputs[..] else { return Ok(()) };

@@ -11,7 +11,8 @@ pub enum ChunkSize {
     /// for what comes out, and for what a chunk takes. Ranks that are threads with one device share it.
     ///
     /// A chunk of one item is measured; as long as one of twice as many fits by what was measured, that is next. So at least half of what would fit is used,
-    /// and no item is worked on twice. While they are measured, ranks keep in step and wait for the device after each chunk.
+    /// and no item is worked on twice. While they are measured, ranks keep in step and wait for the device after each chunk; those that share a device take
+    /// turns.
     Memory(u64),
 }
 
@@ -22,16 +23,15 @@ pub struct MemoryEstimate {
     pub budget: u64,
     /// Bytes of what comes out.
     pub outputs: u64,
-    /// Bytes of a chunk for each of its items, by the largest that was measured.
+    /// The same bytes for each item, by the largest chunk that was measured.
     pub per_item: u64,
-    /// Items of a chunk, and the bytes that it took beside what comes out, of the rank that took the most.
+    /// Items of a chunk, and the bytes that chunks of so many may take beside what comes out, of all ranks that share a device.
     pub measured: Vec<[u64; 2]>,
 }
 
 impl MemoryEstimate {
-    /// Notes that a chunk of so many items made all take `bytes`; returns the next chunk to measure, if one of twice as many fits.
-    pub(super) fn note(&mut self, chunk: u64, bytes: u64) -> Option<u64> {
-        let taken = bytes.saturating_sub(self.outputs);
+    /// Notes that chunks of so many items take so many bytes; returns the next chunk to measure, if one of twice as many fits.
+    pub(super) fn note(&mut self, chunk: u64, taken: u64) -> Option<u64> {
         self.measured.push([chunk, taken]);
         self.per_item = taken.div_ceil(chunk);
         let fits = self.outputs.saturating_add(taken.saturating_mul(2)) <= self.budget;
@@ -59,10 +59,10 @@ mod tests {
     #[test]
     fn chunks_double_while_twice_as_much_fits() {
         let mut estimate = MemoryEstimate { budget: 1000, outputs: 100, ..MemoryEstimate::default() };
-        assert_eq!(estimate.note(1, 200), Some(2));
-        assert_eq!(estimate.note(2, 300), Some(4));
-        assert_eq!(estimate.note(4, 500), Some(8));
-        assert_eq!(estimate.note(8, 900), None, "1700 would not fit");
+        assert_eq!(estimate.note(1, 100), Some(2));
+        assert_eq!(estimate.note(2, 200), Some(4));
+        assert_eq!(estimate.note(4, 400), Some(8));
+        assert_eq!(estimate.note(8, 800), None, "1700 would not fit");
         assert_eq!((estimate.per_item, estimate.measured.len()), (100, 4));
     }
 }

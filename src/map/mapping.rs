@@ -6,7 +6,7 @@ use crate::hash::{START, fnv1a};
 
 /// How rows of numbers, one of each item, become one.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Reduction {
+pub enum RowReduction {
     /// Their sum; 0 of no items.
     Sum,
     /// The least of each number; infinity of no items. A NaN stays.
@@ -22,14 +22,14 @@ pub enum Reduction {
     },
 }
 
-impl Reduction {
+impl RowReduction {
     /// What comes of no items.
     pub fn neutral(&self) -> f32 {
         match self {
-            Reduction::Sum => 0.0,
-            Reduction::Min => f32::INFINITY,
-            Reduction::Max => f32::NEG_INFINITY,
-            Reduction::Custom { neutral, .. } => *neutral,
+            RowReduction::Sum => 0.0,
+            RowReduction::Min => f32::INFINITY,
+            RowReduction::Max => f32::NEG_INFINITY,
+            RowReduction::Custom { neutral, .. } => *neutral,
         }
     }
 }
@@ -42,7 +42,7 @@ pub enum Placement {
     /// Every rank gets those of all items, in their order.
     Gathered,
     /// Every rank gets one row.
-    Reduced(Reduction),
+    Reduced(RowReduction),
 }
 
 /// A result of the function: so many `f32` of each item.
@@ -59,11 +59,11 @@ pub struct MapOutput {
 /// How many items there are, in which chunks, and what comes out.
 ///
 /// ```
-/// use meshloom::map::{ChunkSize, Mapping, Placement, Reduction};
+/// use meshloom::map::{ChunkSize, Mapping, Placement, RowReduction};
 /// let mapping = Mapping::new(1000)
 ///     .chunk(ChunkSize::Items(64))
 ///     .output("energy", 1, Placement::Gathered)
-///     .output("histogram", 30, Placement::Reduced(Reduction::Sum));
+///     .output("histogram", 30, Placement::Reduced(RowReduction::Sum));
 /// assert_eq!(mapping.outputs().len(), 2);
 /// ```
 #[derive(Clone, Debug, PartialEq)]

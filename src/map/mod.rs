@@ -26,7 +26,7 @@ pub use deal::Deal;
 pub use error::MapError;
 pub use items::{Items, replicate};
 pub use jacobian::{jacobian_columns, jacobian_rows, numbers_of};
-pub use mapping::{MapOutput, Mapping, Placement, Reduction};
+pub use mapping::{MapOutput, Mapping, Placement, RowReduction};
 pub use run::{MapChunk, Mapped, map, map_reduce};
 
 /// The kernels of the room: a reduction with a function of a caller's.

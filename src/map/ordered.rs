@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use super::deal::Deal;
 use super::error::MapError;
-use super::mapping::Reduction;
+use super::mapping::RowReduction;
 use super::tree::{Node, Stack, levels, nodes};
 use crate::comm::Op;
 use crate::exchange::collectives::{Collectives, PairCombiner, Pairs};
@@ -31,12 +31,12 @@ pub(super) struct OrderedReduction {
 
 impl OrderedReduction {
     /// Of rows of `width` numbers of at most so many items of this rank.
-    pub fn new(gpu: &Gpu, reduction: &Reduction, width: u64, items: u64) -> Result<Self, MapError> {
+    pub fn new(gpu: &Gpu, reduction: &RowReduction, width: u64, items: u64) -> Result<Self, MapError> {
         let combiner = match reduction {
-            Reduction::Sum => PairCombiner::of_floats(Op::Sum),
-            Reduction::Min => PairCombiner::of_floats(Op::Min),
-            Reduction::Max => PairCombiner::of_floats(Op::Max),
-            Reduction::Custom { function, .. } => PairCombiner::of_function(function),
+            RowReduction::Sum => PairCombiner::of_floats(Op::Sum),
+            RowReduction::Min => PairCombiner::of_floats(Op::Min),
+            RowReduction::Max => PairCombiner::of_floats(Op::Max),
+            RowReduction::Custom { function, .. } => PairCombiner::of_function(function),
         };
         let rows = gpu.array("map::nodes", width * Stack::places(items))?;
         Ok(OrderedReduction { combiner, neutral: reduction.neutral(), width, rows, stack: Stack::default() })

@@ -7,12 +7,13 @@ use super::chunk::{ChunkSize, MapReport, MemoryEstimate};
 use super::deal::Deal;
 use super::error::MapError;
 use super::items::{Input, Items};
-use super::mapping::{MapOutput, Mapping, Placement, Reduction};
+use super::mapping::{MapOutput, Mapping, Placement, RowReduction};
 use super::ordered::OrderedReduction;
 use crate::comm::Op;
 use crate::exchange::Context;
 use crate::exchange::collectives::Collectives;
 use crate::gpu::Array;
+use crate::hash::{START, fnv1a};
 
 /// Chunks that the device may have to do at once: while it works on one, the next is recorded and uploaded.
 const IN_FLIGHT: usize = 2;
@@ -60,7 +61,7 @@ impl Mapped {
 ///
 /// ```
 /// use meshloom::{Context, Error, Launch, gpu::{Kernel, KernelSource, Options}, launch};
-/// use meshloom::map::{ChunkSize, Items, Mapping, Placement, Reduction, map};
+/// use meshloom::map::{ChunkSize, Items, Mapping, Placement, RowReduction, map};
 ///
 /// meshloom::kernel_params! { struct Count { count: u32 } }
 /// const SQUARE: &str = "
@@ -72,7 +73,7 @@ impl Mapped {
 /// let sums = launch(Launch::Threads(3), &Options::from_env()?, |mut context| {
 ///     let square = Kernel::new(KernelSource::new("square", SQUARE).params::<Count>());
 ///     let numbers: Vec<f32> = (0..100).map(|n| n as f32).collect();
-///     let mapping = Mapping::new(100).chunk(ChunkSize::Items(7)).output("sum", 1, Placement::Reduced(Reduction::Sum));
+///     let mapping = Mapping::new(100).chunk(ChunkSize::Items(7)).output("sum", 1, Placement::Reduced(RowReduction::Sum));
 ///     let mapped = map(&mut context, &mapping, &[Items::Host(&numbers)], |context, chunk| {
 ///         let arrays = [chunk.inputs[0].raw(), chunk.outputs[0].raw()];
 ///         let params = Count { count: chunk.count() as u32 };
@@ -112,7 +113,7 @@ pub fn map_reduce<E: From<MapError>>(
     context: &mut Context,
     [items, width]: [u64; 2],
     chunk: ChunkSize,
-    reduction: Reduction,
+    reduction: RowReduction,
     inputs: &[Items<'_>],
     f: impl FnMut(&mut Context, &MapChunk) -> Result<(), E>,
 ) -> Result<Array<f32>, E> {
@@ -150,18 +151,48 @@ struct Run<'a> {
     in_flight: VecDeque<Option<wgpu::SubmissionIndex>>,
 }
 
-/// What is measured: bytes of the device beyond those before the map.
+/// Counts the bytes of a device that chunks take. Ranks that have one device take turns, since one would use the buffers that another has just given back.
 struct Gauge {
+    /// This rank's turn among those of its device.
+    turn: usize,
+    /// Turns of the device that has the most.
+    turns: usize,
+    /// Bytes before this rank's turn.
     before: u64,
 }
 
 impl Gauge {
-    /// Bytes taken so far, of the rank that counts the most. All ranks are done with their chunk.
-    fn taken(&self, context: &Context) -> Result<u64, MapError> {
-        context.comm.barrier()?;
-        let mut most = [context.gpu.allocated().saturating_sub(self.before)];
+    /// All ranks call it.
+    fn new(context: &Context) -> Result<Self, MapError> {
+        let process = fnv1a(crate::host::number().unwrap_or(START), &std::process::id().to_le_bytes());
+        let device = fnv1a(process, &context.gpu.number().to_le_bytes());
+        let all = context.comm.all_gather(&[device])?;
+        let turn = all[..context.comm.rank()].iter().filter(|&&other| other == device).count();
+        let mut most = [turn as u64 + 1];
         context.comm.all_reduce(&mut most, Op::Max)?;
-        Ok(most[0])
+        Ok(Gauge { turn, turns: most[0] as usize, before: 0 })
+    }
+
+    /// Waits for this rank's turn.
+    fn begin(&mut self, context: &mut Context) -> Result<(), MapError> {
+        for _ in 0..self.turn {
+            context.comm.barrier()?;
+        }
+        settle(context)?;
+        self.before = context.gpu.allocated();
+        Ok(())
+    }
+
+    /// Ends it, and waits for the others; the bytes that all ranks of a device may take at once, of the rank that takes the most.
+    fn end(&self, context: &mut Context) -> Result<u64, MapError> {
+        context.recorder.wait()?;
+        let mut most = [context.gpu.allocated().saturating_sub(self.before)];
+        settle(context)?;
+        for _ in self.turn..self.turns {
+            context.comm.barrier()?;
+        }
+        context.comm.all_reduce(&mut most, Op::Max)?;
+        Ok(most[0].saturating_mul(self.turns as u64))
     }
 }
 
@@ -180,15 +211,14 @@ impl<'a> Run<'a> {
         let mut collectives = Collectives::new(context.exchange.clone());
         let input = |items: &Items<'a>| Input::deal(context, &mut collectives, deal, *items);
         let inputs = items.iter().map(input).collect::<Result<Vec<_>, _>>()?;
-        let gauge = match mapping.chunk {
-            ChunkSize::Items(_) => None,
-            ChunkSize::Memory(_) => {
-                settle(context)?;
-                let before = context.gpu.allocated();
-                context.comm.barrier()?;
-                Some(Gauge { before })
-            }
-        };
+        let (mut gauge, mut before) = (None, 0);
+        if let ChunkSize::Memory(_) = mapping.chunk {
+            settle(context)?;
+            context.comm.barrier()?;
+            gauge = Some(Gauge::new(context)?);
+            before = context.gpu.allocated();
+            context.comm.barrier()?;
+        }
         let len = own.end - own.start;
         let sink = |output: &MapOutput| match &output.placement {
             Placement::Reduced(reduction) => {
@@ -201,8 +231,12 @@ impl<'a> Run<'a> {
         };
         let sinks = mapping.outputs().iter().map(sink).collect::<Result<Vec<_>, _>>()?;
         let mut estimate = None;
-        if let (Some(gauge), ChunkSize::Memory(budget)) = (&gauge, mapping.chunk) {
-            estimate = Some(MemoryEstimate { budget, outputs: gauge.taken(context)?, ..MemoryEstimate::default() });
+        if let ChunkSize::Memory(budget) = mapping.chunk {
+            // All ranks have what comes out.
+            context.comm.barrier()?;
+            let mut outputs = [context.gpu.allocated().saturating_sub(before)];
+            context.comm.all_reduce(&mut outputs, Op::Max)?;
+            estimate = Some(MemoryEstimate { budget, outputs: outputs[0], ..MemoryEstimate::default() });
         }
         let chunk = if let ChunkSize::Items(chunk) = mapping.chunk { chunk } else { 1 };
         let (in_flight, done, chunks) = (VecDeque::new(), 0, 0);
@@ -225,12 +259,11 @@ impl<'a> Run<'a> {
         {
             context.recorder.wait_for(first)?;
         }
-        if self.estimate.is_some() && (self.gauge.is_some() || count < self.chunk) {
+        match &mut self.gauge {
+            Some(gauge) => gauge.begin(context)?,
             // Buffers of another size would lie beside those of this chunk.
-            settle_own(context)?;
-        }
-        if self.gauge.is_some() {
-            context.comm.barrier()?;
+            None if self.estimate.is_some() && count < self.chunk => settle(context)?,
+            None => {}
         }
         // Arrays of all chunks are of one size, so that the last, which may be shorter, needs no others.
         let room = self.chunk.min(len);
@@ -254,7 +287,7 @@ impl<'a> Run<'a> {
 
     /// Takes what a chunk has become, and submits it.
     fn end(&mut self, context: &mut Context, chunk: MapChunk) -> Result<(), MapError> {
-        let recorder = &mut context.recorder;
+        let (recorder, count) = (&mut context.recorder, chunk.count());
         let outputs = self.mapping.outputs().iter().zip(&chunk.outputs);
         for (sink, (output, rows)) in self.sinks.iter_mut().zip(outputs) {
             match sink {
@@ -267,13 +300,15 @@ impl<'a> Run<'a> {
         }
         recorder.submit()?;
         self.in_flight.push_back(recorder.last_submission());
-        self.chunks += u64::from(chunk.count() > 0);
+        self.chunks += u64::from(count > 0);
+        // Its buffers go back now.
+        drop(chunk);
         if let (Some(gauge), Some(estimate)) = (&self.gauge, &mut self.estimate) {
-            recorder.wait()?;
+            let taken = gauge.end(context)?;
             self.in_flight.clear();
-            let taken = gauge.taken(context)?;
-            if taken > estimate.budget {
-                return Err(MapError::Budget { needed: taken, budget: estimate.budget });
+            let needed = estimate.outputs.saturating_add(taken);
+            if needed > estimate.budget {
+                return Err(MapError::Budget { needed, budget: estimate.budget });
             }
             match estimate.note(self.chunk, taken) {
                 Some(next) if self.chunk < self.deal.most() => self.chunk = next,
@@ -287,7 +322,7 @@ impl<'a> Run<'a> {
     fn finish(mut self, context: &mut Context) -> Result<Mapped, MapError> {
         if self.estimate.is_some() {
             // What comes now needs memory of its own.
-            settle_own(context)?;
+            settle(context)?;
         }
         let recorder = &mut context.recorder;
         let mut outputs = Vec::new();
@@ -307,14 +342,8 @@ impl<'a> Run<'a> {
 }
 
 /// Gives buffers that nobody uses back, once the device is done.
-fn settle_own(context: &mut Context) -> Result<(), MapError> {
+fn settle(context: &mut Context) -> Result<(), MapError> {
     context.recorder.wait()?;
     context.gpu.trim();
     Ok(())
-}
-
-/// The same on all ranks, which go on together.
-fn settle(context: &mut Context) -> Result<(), MapError> {
-    settle_own(context)?;
-    Ok(context.comm.barrier()?)
 }

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use meshloom::gpu::{Kernel, KernelSource};
-use meshloom::map::{ChunkSize, Deal, Items, MapChunk, Mapped, Mapping, Placement, Reduction, map};
+use meshloom::map::{ChunkSize, Deal, Items, MapChunk, Mapped, Mapping, Placement, RowReduction, map};
 use meshloom::{Context, Error};
 use serde_json::json;
 
@@ -76,7 +76,7 @@ fn measure_one(session: &mut Session, kernel: &Kernel, [size, chunk]: [u64; 2], 
     let mapping = Mapping::new(size).chunk(ChunkSize::Items(chunk)).output("energies", 1, Placement::Sharded).output(
         "sum",
         1,
-        Placement::Reduced(Reduction::Sum),
+        Placement::Reduced(RowReduction::Sum),
     );
     let work = |context: &mut Context, chunk: &MapChunk| {
         let params = OscillatorParams { count: chunk.count() as u32, steps };
