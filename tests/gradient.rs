@@ -7,12 +7,13 @@ use meshloom::comm::Op;
 use meshloom::cosmology::{Amplitude, Cosmology, LinearPower, LptOrder, Parameters, Scheme, TransferKind, schedule};
 use meshloom::gpu::Options;
 use meshloom::mesh::Window;
-use meshloom::pm::{Config, CosmologyGradient, Gradient, Noise, Observer, SimulationError};
+use meshloom::pm::{Config, CosmologyGradient, Gradient, Noise, NoiseBy, Observer, SimulationError};
 use meshloom::{Context, Error, Launch, launch};
 use reference_pm::{Setup, displacements, linear_density, power_spectrum, rms, start, white};
 
 fn golden() -> Config {
-    Config { particles: 16, mesh: 32, box_size: 64.0, cosmology: Cosmology::simple(), steps: 8, ..Config::default() }
+    let base = Config { scheme: Scheme::FastPm, noise_by: NoiseBy::Site, ..Config::default() };
+    Config { particles: 16, mesh: 32, box_size: 64.0, cosmology: Cosmology::simple(), steps: 8, ..base }
 }
 
 /// Half the mean square of the density contrast.
@@ -224,7 +225,7 @@ fn with(cosmology: &Cosmology, which: usize, factor: f64) -> Cosmology {
     values[which] *= factor;
     let [omega_m, omega_b, h, n_s, amplitude] = values;
     let amplitude = Amplitude::Primordial(amplitude);
-    Cosmology::new(Parameters { amplitude, n_s, omega_m, omega_b, h, t_cmb: cosmology.t_cmb() }).unwrap()
+    Cosmology::new(Parameters { amplitude, n_s, omega_m, omega_b, h, ..cosmology.parameters() }).unwrap()
 }
 
 /// Derivatives along directions of the noise and by each parameter are central differences of the f64 reference. These have an error of their own where
