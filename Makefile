@@ -16,17 +16,22 @@ NO_ASSERTIONS := --config profile.dev.package.meshloom.debug-assertions=false
 SWIFTSHADER := $(CURDIR)/target/swiftshader/vk_swiftshader_icd.json
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test gpu
+.PHONY: help demo test gpu wheel
 
 help:
 	@echo 'make demo   simulate 64^3 particles on 4 ranks; results in demo/ (see demo/density.png)'
 	@echo 'make test   check the formatting, build everything, run all tests (software renderer, MPI, HDF5)'
+	@echo 'make wheel  build the Python package as a wheel, in target/wheels/'
 	@echo 'make gpu    test and measure on this machine'"'"'s GPU, beside CUDA libraries where they are installed; results in gpu-report/'
 
 demo:
 	@bash scripts/setup.sh demo
 	$(CARGO) run --release --features cli -- simulate --out demo --ranks 4 --particles 64 --mesh 128
 	@echo 'see demo/density.png and demo/power_spectrum.csv'
+
+wheel:
+	@bash scripts/setup.sh wheel
+	@bash scripts/python.sh wheel
 
 gpu:
 	@bash scripts/setup.sh demo
@@ -35,11 +40,12 @@ gpu:
 test:
 	@bash scripts/setup.sh test
 	@if $(CARGO) fmt --version >/dev/null 2>&1; then \
-	    echo '$(CARGO) fmt --check'; $(CARGO) fmt --check; \
+	    echo '$(CARGO) fmt --all --check'; $(CARGO) fmt --all --check; \
 	else echo 'make: rustfmt is not installed, formatting is not checked'; fi
 	@if $(CARGO) clippy --version >/dev/null 2>&1; then \
 	    echo 'lints and documentation'; $(CARGO) clippy --features reference,mpi,hdf5 --all-targets -- -D warnings \
-	    && $(CARGO) clippy --no-default-features --lib -- -D warnings; \
+	    && $(CARGO) clippy --no-default-features --lib -- -D warnings \
+	    && $(CARGO) clippy -p meshloom-python --features mpi -- -D warnings; \
 	else echo 'make: clippy is not installed, lints are not checked'; fi
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --no-deps --features reference,mpi,hdf5 --lib
 	$(CARGO) test --features reference,mpi,hdf5
@@ -61,3 +67,5 @@ test:
 	    && VK_DRIVER_FILES=$(SWIFTSHADER) $(CARGO) test --features reference,mpi,hdf5 --test neighbors facts_of \
 	    && VK_DRIVER_FILES=$(SWIFTSHADER) MESHLOOM_PROFILE=gpu $(CARGO) test --features reference,mpi,hdf5 --test components; \
 	else echo 'make: SwiftShader is not here, its tests are skipped'; fi
+	@echo 'the Python package'
+	bash scripts/python.sh test

@@ -2,6 +2,7 @@
 # Sets this machine up: checks Rust, and installs the system packages that are missing.
 #
 #   scripts/setup.sh demo   what the program needs: a Vulkan loader and any driver (a software renderer if none is there)
+#   scripts/setup.sh wheel  what builds the Python package: Python that can make environments
 #   scripts/setup.sh test   also the software renderer, MPI, libclang, HDF5 and Python, which the tests use
 #
 # Runs any number of times; what is there already is left alone.
@@ -10,8 +11,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 purpose=${1:-test}
 case $purpose in
-    demo | test) ;;
-    *) echo "usage: scripts/setup.sh [demo|test]" >&2; exit 2 ;;
+    demo | test | wheel) ;;
+    *) echo "usage: scripts/setup.sh [demo|wheel|test]" >&2; exit 2 ;;
 esac
 
 say() { echo "setup: $*"; }
@@ -68,6 +69,8 @@ setup_debian() {
     local wanted=(libvulkan1 mesa-vulkan-drivers) missing=() package run=()
     if [ "$purpose" = test ]; then
         wanted+=(libopenmpi-dev openmpi-bin libclang-dev clang pkg-config libhdf5-dev python3-venv)
+    elif [ "$purpose" = wheel ]; then
+        wanted=(python3-venv)
     fi
     for package in "${wanted[@]}"; do
         has_package "$package" || missing+=("$package")
@@ -129,6 +132,8 @@ advise() {
         command -v pkg-config >/dev/null || missing+=("pkg-config")
         pkg-config --exists hdf5 2>/dev/null || command -v h5cc >/dev/null || missing+=("HDF5 with headers")
         can_make_environments || say "no Python with venv here: tests with other tools will be skipped"
+    elif [ "$purpose" = wheel ]; then
+        can_make_environments || missing+=("Python with venv")
     else
         has_vulkan_driver || missing+=("a Vulkan driver")
     fi

@@ -4,8 +4,7 @@ use std::fmt::Display;
 
 use crate::comm::{self, CommError, Communicator, RunError};
 use crate::exchange::{Context, ExchangeError};
-use crate::gpu::{DeviceError, Gpu, Options};
-use crate::hash::START;
+use crate::gpu::{DeviceError, Options};
 
 /// How the ranks of a program are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,11 +73,11 @@ where
     E: Display + Send + From<DeviceError> + From<CommError>,
 {
     let rank = |comm: Communicator| {
-        let gpu = Gpu::open(options, local_rank(&comm)?)?;
-        let context = Context::new(comm, gpu.clone()).map_err(|error| match error {
+        let context = Context::open(comm, options).map_err(|error| match error {
             ExchangeError::Device(error) => E::from(error),
             ExchangeError::Comm(error) => E::from(error),
         })?;
+        let gpu = context.gpu.clone();
         let result = body(context);
         // Saved here, since a failure may end the process without dropping the device.
         gpu.save_pipelines();
@@ -96,12 +95,4 @@ where
             Err(RunError { rank: 0, failure: comm::Failure::Comm(CommError::Start(text)) })
         }
     }
-}
-
-/// The number of this rank among those on its host, from 0 on.
-fn local_rank(comm: &Communicator) -> Result<usize, CommError> {
-    // Hosts without names count as one.
-    let host = crate::host::number().unwrap_or(START);
-    let hosts = comm.all_gather(&[host])?;
-    Ok(hosts[..comm.rank()].iter().filter(|&&other| other == host).count())
 }

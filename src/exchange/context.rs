@@ -2,7 +2,7 @@
 
 use super::{Exchange, ExchangeError};
 use crate::comm::{CommError, Communicator, Op};
-use crate::gpu::{Gpu, Recorder};
+use crate::gpu::{Gpu, Options, Recorder};
 use crate::hash::{START, fnv1a};
 
 /// What one rank works with: a communicator, a device, a recorder of its work and an exchange of device data.
@@ -24,6 +24,16 @@ pub struct Context {
 }
 
 impl Context {
+    /// The context of a rank of `comm` on a device that `options` choose; ranks of one host take suitable adapters in turn. All ranks of
+    /// `comm` call it.
+    ///
+    /// # Errors
+    /// [`ExchangeError`] as [`Gpu::open`] and [`new`](Self::new).
+    pub fn open(comm: Communicator, options: &Options) -> Result<Self, ExchangeError> {
+        let gpu = Gpu::open(options, local_rank(&comm)?)?;
+        Self::new(comm, gpu)
+    }
+
     /// The context of a rank of `comm` that works on `gpu`. All ranks of `comm` call it.
     ///
     /// # Errors
@@ -33,6 +43,14 @@ impl Context {
         let (recorder, exchange) = (Recorder::new(&gpu)?, Exchange::new(comm.clone()));
         Ok(Context { comm, gpu, recorder, exchange, sharing })
     }
+}
+
+/// The number of this rank among those on its host, from 0 on.
+fn local_rank(comm: &Communicator) -> Result<usize, CommError> {
+    // Hosts without names count as one.
+    let host = crate::host::number().unwrap_or(START);
+    let hosts = comm.all_gather(&[host])?;
+    Ok(hosts[..comm.rank()].iter().filter(|&&other| other == host).count())
 }
 
 /// How many ranks use the adapter of `gpu`.

@@ -1,0 +1,67 @@
+"""Arguments as arrays that the device takes."""
+
+import numpy as np
+
+from ._device_array import Array
+
+_SINGLE = np.dtype(np.float32)
+_DOUBLE = np.dtype(np.float64)
+
+
+def real_array(values, name):
+    """`values` as a contiguous array of float32 if it is one, of float64 otherwise; copied only where it must be."""
+    array = np.asarray(values)
+    if array.dtype.kind == "c":
+        raise TypeError(f"{name} must hold real numbers, not complex data")
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must hold real numbers, not {array.dtype}")
+    dtype = _SINGLE if array.dtype in (_SINGLE, np.float16) else _DOUBLE
+    found = np.ascontiguousarray(array, dtype=dtype)
+    # What has no axis would get one.
+    return found if found.shape == array.shape else found.reshape(array.shape)
+
+
+def points_array(values, name="points"):
+    """Rows of coordinates, an array of shape ``(N, 2)`` or ``(N, 3)``: one of NumPy's, or one on a device."""
+    array = values if isinstance(values, Array) else real_array(values, name)
+    if array.ndim != 2 or array.shape[1] not in (2, 3):
+        raise ValueError(f"{name} has the shape {array.shape}; it must be (N, 2) or (N, 3), one row per point")
+    return array
+
+
+def column(values, shape, name):
+    """A quantity of points as contiguous float32, or None."""
+    if values is None:
+        return None
+    array = real_array(values, name)
+    if array.shape != shape:
+        raise ValueError(f"{name} has the shape {array.shape}; it must be {shape}, one value for each point")
+    return np.ascontiguousarray(array, dtype=np.float32)
+
+
+def box_sides(box, dims, name="box"):
+    """The sides of a box of `dims` axes: one number for all or one for each; None, 0 or inf leave an axis open."""
+    if box is None:
+        return [0.0] * dims
+    if isinstance(box, (str, bytes)):
+        raise TypeError(f"{name} must be a length or a sequence of lengths, not text")
+    sides = [box] * dims if np.ndim(box) == 0 else list(box)
+    if len(sides) != dims:
+        raise ValueError(f"{name} has {len(sides)} sides for points of {dims} axes; give one length or one for each axis")
+    return [0.0 if side is None or side == np.inf else float(side) for side in sides]
+
+
+def whole_number(value, name, least=0):
+    """An integer from `least` on."""
+    try:
+        number = value.__index__()
+    except AttributeError:
+        raise TypeError(f"{name} must be a whole number, not {value!r}") from None
+    if number < least:
+        raise ValueError(f"{name} is {number}; it must be at least {least}")
+    return number
+
+
+def native(array):
+    """An array as the library takes it."""
+    return array._native if isinstance(array, Array) else array

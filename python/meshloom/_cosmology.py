@@ -1,0 +1,121 @@
+"""Cosmologies, the linear power spectrum and the mass function of halos."""
+
+from dataclasses import dataclass
+from typing import Optional
+
+import numpy as np
+
+from . import _native
+from ._arrays import real_array
+
+
+@dataclass(frozen=True)
+class Cosmology:
+    """A flat universe of matter and a cosmological constant; Planck 2018 unless said otherwise.
+
+    Attributes
+    ----------
+    omega_m, omega_b : float
+        Densities of matter and of baryons today, over the critical one.
+    h : float
+        Hubble constant in 100 km/s/Mpc.
+    n_s : float
+        Spectral index of the primordial fluctuations.
+    A_s : float
+        Their amplitude at 0.05/Mpc.
+    sigma8 : float, optional
+        In place of `A_s`: the rms contrast in spheres of 8 Mpc/h today.
+    t_cmb : float
+        Temperature of the microwave background in kelvin.
+
+    Examples
+    --------
+    >>> from meshloom import Cosmology
+    >>> round(Cosmology(sigma8=0.8).particle_mass(128.0, 64) / 1e11, 2)
+    6.91
+    """
+
+    omega_m: float = 0.3111
+    omega_b: float = 0.04897
+    h: float = 0.6766
+    n_s: float = 0.9665
+    A_s: float = 2.105e-9
+    sigma8: Optional[float] = None
+    t_cmb: float = 2.7255
+
+    def particle_mass(self, box, particles):
+        """The mass in Msun/h of each of ``particles**3`` particles in a box of this side in Mpc/h."""
+        return _native.particle_mass(float(box), int(particles) ** 3, parameters(self))
+
+
+def parameters(cosmology):
+    """The numbers of a cosmology as the library takes them."""
+    if cosmology is None:
+        cosmology = Cosmology()
+    if not isinstance(cosmology, Cosmology):
+        raise TypeError(f"cosmology must be a meshloom.Cosmology, not {type(cosmology).__name__}")
+    c, given = cosmology, cosmology.sigma8 is not None
+    amplitude = c.sigma8 if given else c.A_s
+    return (float(c.omega_m), float(c.omega_b), float(c.h), float(c.n_s), float(amplitude), given, float(c.t_cmb))
+
+
+def _at(values, name, function):
+    values = real_array(values, name).astype(np.float64)
+    found = function(values.ravel()).reshape(values.shape)
+    return float(found) if values.ndim == 0 else found
+
+
+def linear_power(k, a=1.0, cosmology=None):
+    """The linear power spectrum of matter (Eisenstein & Hu 1998, with baryons).
+
+    Parameters
+    ----------
+    k : array_like
+        Wavenumbers in h/Mpc.
+    a : float
+        Scale factor.
+    cosmology : Cosmology, optional
+
+    Returns
+    -------
+    ndarray or float
+        In (Mpc/h)^3.
+
+    Examples
+    --------
+    >>> from meshloom import linear_power
+    >>> bool(linear_power(0.1) > linear_power(1.0) > linear_power(1.0, a=0.5))
+    True
+    """
+    return _at(k, "k", lambda k: _native.linear_power(k, float(a), parameters(cosmology)))
+
+
+def halo_mass_function(mass, a=1.0, model="sheth-tormen", cosmology=None, overdensity=200.0):
+    """Halos per unit of ln M and of comoving volume that a model expects.
+
+    Parameters
+    ----------
+    mass : array_like
+        Masses in Msun/h.
+    a : float
+        Scale factor.
+    model : {"press-schechter", "sheth-tormen", "tinker"}
+        Press & Schechter (1974), Sheth & Tormen (1999; close to groups by friends of friends), or Tinker et al. (2008).
+    cosmology : Cosmology, optional
+    overdensity : float
+        Of Tinker's halos: their mean density over that of matter, from 200 to 3200.
+
+    Returns
+    -------
+    ndarray or float
+        dn/dlnM in (h/Mpc)^3.
+
+    Examples
+    --------
+    >>> from meshloom import halo_mass_function
+    >>> bool(halo_mass_function(1e13) > halo_mass_function(1e14) > halo_mass_function(1e14, a=0.5))
+    True
+    """
+    return _at(
+        mass, "mass", lambda mass: _native.halo_mass_function(mass, float(a), model, float(overdensity), parameters(cosmology))
+    )

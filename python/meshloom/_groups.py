@@ -1,0 +1,123 @@
+"""Friends-of-friends groups."""
+
+import numpy as np
+
+from . import _native
+from ._arrays import box_sides, column, native, points_array, whole_number
+from ._comm import resolve
+
+
+class Groups:
+    """Friends-of-friends groups of points: what `fof` returns. Rows of the catalogue are groups of `min_members` points and more.
+
+    Over several ranks, `labels` are those of this rank's points; rows and members are distributed evenly and independently of each other.
+
+    Attributes
+    ----------
+    labels : ndarray of int
+        For each point the least index of a point in its group: points of one group have the same.
+    length : float
+        The linking length as it was used.
+    total : int
+        Groups in the catalogue, of all ranks.
+    label, count, mass : ndarray
+        Of each group: the least index of its members, their number and the sum of their masses.
+    center, velocity : ndarray, shape (groups, axes)
+        Mean position, in the box, and mean velocity (None without velocities); weighted by mass.
+    inertia_radius, velocity_dispersion, max_radius : ndarray
+        Root mean square of the distances from the centre and of the velocities about the mean one, and the greatest distance.
+    axes : ndarray, shape (groups, axes)
+        Root-mean-square semi-axes, the largest first.
+    directions : ndarray, shape (groups, axes, axes)
+        Their directions, unit rows.
+    offset, members : ndarray of int
+        Indices of the members of group ``g`` are ``members[offset[g]:offset[g + 1]]`` (on one rank).
+    """
+
+    def __init__(self, columns, dims):
+        self.labels = columns["labels"]
+        self.length = columns["length"]
+        self.total = columns["total"]
+        for name in ("label", "count", "mass", "inertia_radius", "max_radius", "velocity_dispersion", "offset", "members"):
+            setattr(self, name, columns[name])
+        for name in ("center", "axes", "velocity"):
+            values = columns[name]
+            setattr(self, name, None if values is None else values.reshape(-1, dims))
+        self.directions = columns["directions"].reshape(-1, dims, dims)
+
+    def __len__(self):
+        return len(self.label)
+
+    def __repr__(self):
+        return f"<meshloom.Groups: {self.total} of points up to {self.length:g} apart>"
+
+
+def fof(
+    points,
+    linking_length=None,
+    *,
+    linking_parameter=None,
+    box=None,
+    masses=None,
+    velocities=None,
+    min_members=20,
+    order="count",
+    comm=None,
+):
+    """Friends-of-friends groups: points up to the linking length apart are friends, and a group is all friends of friends.
+
+    Parameters
+    ----------
+    points : array_like, shape (N, 2) or (N, 3)
+        Positions; with `comm` this rank's part of them.
+    linking_length : float
+        The linking length, in the units of the positions.
+    linking_parameter : float
+        In place of it: the linking length in mean separations ``(V / N)**(1 / axes)``, which needs a box.
+    box : float or sequence of float, optional
+        Sides of the periodic box; 0 or None leaves an axis open.
+    masses : array_like, shape (N,), optional
+        Masses; 1 each unless given.
+    velocities : array_like, shape of `points`, optional
+        Velocities.
+    min_members : int
+        Smaller groups have no row in the catalogue.
+    order : {"count", "mass", "label"}
+        Order of the rows: most members first, heaviest first, or by label.
+    comm : Comm or mpi4py.MPI.Comm, optional
+        Ranks that have a part of the points each. All ranks call it; results do not depend on their number.
+
+    Returns
+    -------
+    Groups
+
+    Raises
+    ------
+    ValueError
+        For values that are not finite, shapes that do not fit, a length below 0.
+
+    Examples
+    --------
+    >>> from meshloom import fof
+    >>> groups = fof([[9.5, 1.0], [4.0, 4.0], [0.5, 1.0]], 1.5, box=10.0, min_members=2)
+    >>> groups.labels.tolist(), groups.count.tolist(), groups.center.tolist()
+    ([0, 1, 0], [2], [[0.0, 1.0]])
+    """
+    points = points_array(points)
+    if (linking_length is None) == (linking_parameter is None):
+        raise TypeError("give either linking_length or linking_parameter")
+    in_separations = linking_length is None
+    length = float(linking_parameter if in_separations else linking_length)
+    count, dims = points.shape
+    columns = _native.fof(
+        resolve(comm),
+        native(points),
+        box_sides(box, dims),
+        length,
+        in_separations,
+        whole_number(min_members, "min_members", 1),
+        order,
+        column(masses, (count,), "masses"),
+        column(velocities, (count, dims), "velocities"),
+    )
+    return Groups(columns, dims)

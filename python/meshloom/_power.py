@@ -1,0 +1,107 @@
+"""Power spectra."""
+
+from collections import namedtuple
+
+import numpy as np
+
+from . import _native
+from ._arrays import native, real_array, whole_number
+from ._comm import resolve
+from ._device_array import Array
+
+PowerSpectrum = namedtuple("PowerSpectrum", ["k", "power", "modes"])
+PowerSpectrum.__doc__ = "Mean wavenumbers, mean powers and numbers of modes of bins: what `power_spectrum` returns."
+
+# Longest side of a mesh: products of two sides stay within 32 bits, which kernels count in.
+_MAX_SIDE = 1 << 14
+
+
+def _box(box):
+    sides = [box] * 3 if np.ndim(box) == 0 else list(box)
+    if len(sides) != 3:
+        raise ValueError(f"box has {len(sides)} sides; a spectrum needs one length or three")
+    return [float(side) for side in sides]
+
+
+def _default_mesh(count):
+    """Twice the mean number of points along an axis, from 16 to 512, rounded up to an even length that is fast."""
+    half = int(np.ceil(np.clip(2.0 * np.cbrt(count) - 1e-9, 16.0, 512.0) / 2.0))
+
+    def is_good(n):
+        for factor in (2, 3, 5, 7):
+            while n % factor == 0:
+                n //= factor
+        return n == 1
+
+    while not is_good(half):
+        half += 1
+    return 2 * half
+
+
+def _mesh(mesh, count):
+    if mesh is None:
+        mesh = _default_mesh(count)
+    shape = [mesh] * 3 if np.ndim(mesh) == 0 else list(mesh)
+    shape = [whole_number(n, "mesh", 1) for n in shape]
+    if len(shape) != 3 or max(shape) > _MAX_SIDE:
+        raise ValueError(f"mesh is {mesh}; give one number of cells or three, each from 1 to {_MAX_SIDE}")
+    return shape
+
+
+def power_spectrum(data, box, *, mesh=None, window=None, deconvolve=False, interlace=False, shot_noise=False, comm=None):
+    """The power spectrum of points, or of a field.
+
+    Parameters
+    ----------
+    data : array_like
+        Points of shape ``(N, 3)``, or a field of three axes, which is divided by its mean; with `comm` this rank's part of the first axis.
+    box : float or sequence of float
+        Sides of the periodic box.
+    mesh : int or sequence of int, optional
+        Cells of the mesh that points are painted on; twice the cube root of their number unless given, from 16 to 512.
+    window : {"cic", "tsc", "pcs"}, optional
+        The window that points are painted with ("cic" unless given), or that a field was painted with.
+    deconvolve : bool
+        Divide by the power of the window.
+    interlace : bool
+        Paint points a second time half a cell away, against the strongest aliases.
+    shot_noise : bool
+        Subtract the power of as many random points: volume over number.
+    comm : Comm or mpi4py.MPI.Comm, optional
+        Ranks that have a part each. All ranks call it, and all get the spectrum, which does not depend on their number.
+
+    Returns
+    -------
+    PowerSpectrum
+        Named tuple of arrays ``k``, ``power`` and ``modes``: one bin for each multiple of the fundamental mode, up to the Nyquist frequency.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meshloom import power_spectrum
+    >>> x = np.arange(16) / 16
+    >>> wave = 1.0 + 0.1 * np.cos(2 * np.pi * 3 * x)[:, None, None] * np.ones((16, 16, 16))
+    >>> spectrum = power_spectrum(wave, 1.0)
+    >>> int(np.argmax(spectrum.power)) + 1
+    3
+    """
+    data = data if isinstance(data, Array) else real_array(data, "data")
+    comm, size = resolve(comm), _box(box)
+    count = _native.sum_over_ranks(comm, len(data)) if data.ndim else 0
+    if data.ndim == 2 and data.shape[1] == 3:
+        if count == 0:
+            return PowerSpectrum(np.zeros(0), np.zeros(0), np.zeros(0, np.int64))
+        found = _native.power_of_points(comm, native(data), size, _mesh(mesh, count), window or "cic", deconvolve, interlace)
+    elif data.ndim == 3:
+        if mesh is not None or interlace or shot_noise or (window is not None and not deconvolve):
+            raise ValueError("mesh, interlace and shot_noise are for points; a field has its own mesh, and a window only to deconvolve")
+        if data.size == 0 and comm.size == 1:
+            raise ValueError(f"data has the shape {data.shape}; a field has at least one cell along each axis")
+        shape = [count, *data.shape[1:]]
+        found = _native.power_of_field(comm, native(data), size, shape, (window or "cic") if deconvolve else None)
+    else:
+        raise ValueError(f"data has the shape {data.shape}; it must be (N, 3) for points or have three axes for a field")
+    spectrum = PowerSpectrum(*found)
+    if shot_noise:
+        spectrum.power[:] -= np.prod(size) / count
+    return spectrum

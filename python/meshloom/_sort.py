@@ -1,0 +1,35 @@
+"""Points along a curve."""
+
+from . import _native
+from ._arrays import box_sides, native, points_array
+from ._comm import resolve
+
+
+def sort(points, *, box=None, curve="morton", comm=None):
+    """The order of points along a space-filling curve, on which neighbours in space stand close to each other.
+
+    Parameters
+    ----------
+    points : array_like, shape (N, 2) or (N, 3)
+        Positions; with `comm` this rank's part of them.
+    box : float or sequence of float, optional
+        Sides of the periodic box, which the curve fills; along an open axis (0 or None) it fills what the points cover.
+    curve : {"morton", "hilbert"}
+        The Z-order curve or Hilbert's.
+    comm : Comm or mpi4py.MPI.Comm, optional
+        Ranks that have a part of the points each. All ranks call it.
+
+    Returns
+    -------
+    ndarray of int
+        Element ``i`` is the index of the ``i``-th point along the curve; points in one cell of it keep their order. With several ranks this
+        rank's part (``numpy.array_split``) of the order of all points.
+
+    Examples
+    --------
+    >>> from meshloom import sort
+    >>> sort([[0.9, 0.1], [0.1, 0.9], [0.1, 0.1], [0.9, 0.9]], box=1.0).tolist()
+    [2, 0, 1, 3]
+    """
+    points = points_array(points)
+    return _native.sort(resolve(comm), native(points), box_sides(box, points.shape[1]), curve)

@@ -1,0 +1,449 @@
+"""Discrete Fourier transforms: `numpy.fft` on the device.
+
+The functions have the names, arguments and meaning of those of `numpy.fft`, and `comm` besides: a `meshloom.Comm` or a communicator of
+mpi4py, each rank of which passes its part of the first axis and gets its part of the result.
+
+Single precision stays single: float32 and complex64 (and float16) give complex64 or float32. All else is computed in double precision,
+which needs a device that has it (`meshloom.devices`); on others it is a `meshloom.Error`, for nothing is rounded unasked:
+give ``a.astype(numpy.float32)`` there. Lengths are free; products of 2, 3, 5 and 7 are fastest.
+
+Examples
+--------
+>>> import numpy as np
+>>> from meshloom import fft
+>>> modes = fft.rfftn(np.ones((4, 4, 4), dtype=np.float32))
+>>> modes.dtype, modes.shape, complex(modes[0, 0, 0])
+(dtype('complex64'), (4, 4, 3), (64+0j))
+>>> fft.irfftn(modes, s=(4, 4, 4), axes=(0, 1, 2)).dtype
+dtype('float32')
+"""
+
+import operator
+import warnings
+
+import numpy as np
+from numpy.fft import fftfreq, fftshift, ifftshift, rfftfreq
+
+from . import _native
+from ._comm import resolve
+from ._device_array import Array, asarray
+
+__all__ = [
+    "fft",
+    "ifft",
+    "rfft",
+    "irfft",
+    "hfft",
+    "ihfft",
+    "fft2",
+    "ifft2",
+    "rfft2",
+    "irfft2",
+    "fftn",
+    "ifftn",
+    "rfftn",
+    "irfftn",
+    "fftfreq",
+    "rfftfreq",
+    "fftshift",
+    "ifftshift",
+]
+
+_AxisError = getattr(np, "exceptions", np).AxisError
+_NORMS = (None, "backward", "ortho", "forward")
+_OTHER_NORM = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
+# Axes that one call of the device transforms.
+_AXES_AT_ONCE = 3
+
+
+def _norm(norm):
+    if norm not in _NORMS:
+        raise ValueError(f'Invalid norm value {norm}; should be "backward", "ortho" or "forward".')
+    return norm or "backward"
+
+
+def _axis(axis, ndim):
+    at = operator.index(axis)
+    if not -ndim <= at < ndim:
+        raise _AxisError(at, ndim)
+    return at % ndim
+
+
+def _array(a, real=False):
+    """`a` as an array of one of the types that are transformed."""
+    if isinstance(a, Array):
+        if (a.dtype.kind == "f") != real:
+            wanted = "float32 or float64" if real else "complex64 or complex128"
+            raise TypeError(f"{a.dtype} on a device; this transform takes {wanted} there")
+        return a
+    a = np.asarray(a)
+    kind, size = a.dtype.kind, a.dtype.itemsize
+    if kind == "c" and real:
+        raise TypeError(f"a transform of real numbers was given {a.dtype}; give its real part, or use fft or fftn")
+    if kind not in "biufc":
+        raise TypeError(f"{a.dtype} cannot be transformed; give real or complex numbers")
+    if (kind == "f" and size > 8) or (kind == "c" and size > 16):
+        raise TypeError(f"{a.dtype} has more digits than devices compute with; give float64 or complex128")
+    single = (kind == "f" and size <= 4) or (kind == "c" and size == 8)
+    if real:
+        dtype = np.float32 if single else np.float64
+    else:
+        dtype = np.complex64 if single else np.complex128
+    return a.astype(dtype, copy=False)
+
+
+def _resized(a, axis, n):
+    """`a` with `n` elements along an axis: the first ones, or zeros behind them."""
+    have = a.shape[axis]
+    if n == have:
+        return a
+    if isinstance(a, Array):
+        raise ValueError(f"axis {axis} has {have} elements; on a device it is neither cut nor padded to {n}")
+    index = [slice(None)] * a.ndim
+    if n < have:
+        index[axis] = slice(n)
+        return a[tuple(index)]
+    shape = list(a.shape)
+    shape[axis] = n
+    larger = np.zeros(shape, a.dtype)
+    index[axis] = slice(have)
+    larger[tuple(index)] = a
+    return larger
+
+
+def _layout(shape, axes, real):
+    """A mesh of three axes in which an array of this shape lies as it is: its cells, which axes are transformed, and the number of
+    meshes; None where there is none."""
+    last = axes[-1]
+    if real and last != len(shape) - 1:
+        return None
+    runs = []
+    for at, length in enumerate(shape):
+        transformed = at in axes and (length > 1 or (real and at == last))
+        if not transformed and runs and not runs[-1][1]:
+            runs[-1][0] *= length
+        elif transformed or length > 1:
+            runs.append([length, transformed])
+    fields = 1
+    if len(runs) == 4 and not runs[0][1]:
+        fields = runs.pop(0)[0]
+    if len(runs) > 3:
+        return None
+    runs = [[1, False]] * (3 - len(runs)) + runs
+    return [length for length, _ in runs], [transformed for _, transformed in runs], fields
+
+
+def _on_device(kind, a, shape, axes, norm):
+    """The transform along at most three axes, of which the last one is halved among real numbers; `shape` is that of the field."""
+    real = kind in ("rfft", "irfft")
+    result = list(shape)
+    if kind == "rfft":
+        result[axes[-1]] = shape[axes[-1]] // 2 + 1
+    if 0 in a.shape and not isinstance(a, Array):
+        dtype = {"rfft": np.result_type(a.dtype, np.complex64), "irfft": a.real.dtype}.get(kind, a.dtype)
+        return np.zeros(result, dtype)
+    layout = _layout(shape, axes, real)
+    if isinstance(a, Array):
+        if layout is None:
+            raise ValueError(f"axes {tuple(axes)} of an array of {a.ndim} are not transformed on a device; give numpy.asarray of it")
+        if 0 not in a.shape and any(layout[1]):
+            return Array(_native.transform_on_device(a._native, kind, layout, norm, result))
+        return asarray(np.asarray(_on_device(kind, a.numpy(), shape, axes, norm)), comm=a.comm)
+    if layout is None:
+        # Transformed axes go to the end, in their order.
+        ends = range(-len(axes), 0)
+        moved = np.moveaxis(a, axes, ends)
+        rest = [length for at, length in enumerate(shape) if at not in axes]
+        field = rest + [shape[axis] for axis in axes]
+        own = [len(rest) + at for at in range(len(axes))]
+        return np.moveaxis(_on_device(kind, moved, field, own, norm), ends, axes)
+    cells, flags, fields = layout
+    if not any(flags):
+        return a.copy()
+    found = _native.transform(resolve(None), kind, np.ascontiguousarray(a), cells, flags, fields, norm)
+    return found.reshape(result)
+
+
+def _along(kind, a, axes, s, norm):
+    """A complex transform along any number of axes, with so many points each."""
+    axes, s = list(axes), list(s)
+    # An axis that comes twice is transformed twice, the last one first.
+    at_once = _AXES_AT_ONCE if len(set(axes)) == len(axes) else 1
+    while axes:
+        now = axes[-at_once:]
+        for axis, n in zip(now, s[-at_once:]):
+            a = _resized(a, axis, n)
+        a = _on_device(kind, a, a.shape, now, norm)
+        del axes[-at_once:], s[-at_once:]
+    return a
+
+
+def _into(out, result):
+    if out is None:
+        return result
+    if isinstance(result, Array) or not isinstance(out, np.ndarray):
+        raise TypeError("return arrays must be of ArrayType")
+    if out.shape != result.shape:
+        raise ValueError(f"output array has wrong shape: {out.shape}, not {result.shape}")
+    np.copyto(out, result, casting="same_kind")
+    return out
+
+
+def _points(n):
+    n = operator.index(n)
+    if n < 1:
+        raise ValueError(f"Invalid number of FFT data points ({n}) specified.")
+    return n
+
+
+def _lengths(a, s, axes, half=False):
+    """The axes of a transform of several, and the lengths along them."""
+    if s is not None:
+        # NumPy says these two, and so do we.
+        if any(n is None for n in s):
+            text = "Passing an array containing `None` values to `s` is deprecated; give -1 for the length of an axis."
+            warnings.warn(text, DeprecationWarning, stacklevel=4)
+        s = [-1 if n is None else operator.index(n) for n in s]
+        if axes is None:
+            text = "`axes` should not be `None` if `s` is not `None`: give the axes that the lengths are of."
+            warnings.warn(text, DeprecationWarning, stacklevel=4)
+            axes = range(-len(s), 0)
+    axes = [_axis(axis, a.ndim) for axis in (range(a.ndim) if axes is None else axes)]
+    if s is None:
+        s = [a.shape[axis] for axis in axes]
+        if half and s:
+            s[-1] = 2 * (s[-1] - 1)
+    if len(s) != len(axes):
+        raise ValueError("Shape and axes have different lengths.")
+    s = [a.shape[axis] if n == -1 else n for n, axis in zip(s, axes)]
+    return axes, [_points(n) for n in s]
+
+
+def _parts(a, axes, s, comm):
+    """The shape of the whole array of which `a` is this rank's part, for a transform over several ranks."""
+    if a.ndim not in (2, 3) or list(axes) != list(range(a.ndim)) or list(s) != list(a.shape):
+        raise ValueError("over several ranks all axes of an array of 2 or 3 are transformed, at their own lengths")
+    return [_native.sum_over_ranks(comm, a.shape[0])] + list(a.shape[1:])
+
+
+def _over_ranks(kind, a, shape, norm, comm):
+    """The transform along all axes of an array that is cut along the first one."""
+    cells = [shape[0], *([1] * (3 - len(shape))), *shape[1:]]
+    flags = [True, len(shape) == 3, True]
+    found = _native.transform(comm, kind, np.ascontiguousarray(a), cells, flags, 1, norm)
+    last = {"rfft": shape[-1] // 2 + 1}.get(kind, shape[-1])
+    return found.reshape(a.shape[0], *shape[1:-1], last)
+
+
+def _complex_nd(kind, a, s, axes, norm, out, comm):
+    a, norm = _array(a), _norm(norm)
+    axes, s = _lengths(a, s, axes)
+    if comm is not None and (comm := resolve(comm)).size > 1:
+        return _into(out, _over_ranks(kind, a, _parts(a, axes, s, comm), norm, comm))
+    return _into(out, _along(kind, a, axes, s, norm))
+
+
+def fft(a, n=None, axis=-1, norm=None, out=None):
+    """The one-dimensional transform along an axis, as `numpy.fft.fft`.
+
+    Parameters
+    ----------
+    a : array_like
+        Real or complex numbers.
+    n : int, optional
+        Points of the transform: more are cut off, and zeros are added to fewer. The length of the axis unless given.
+    axis : int
+        The axis.
+    norm : {"backward", "ortho", "forward"}, optional
+        Which direction has the factor ``1/n``; "ortho" gives both its root.
+    out : ndarray, optional
+        Where the result is put.
+
+    Returns
+    -------
+    ndarray
+        complex64 of single precision, else complex128.
+
+    Raises
+    ------
+    ValueError
+        For lengths, axes and norms that are none.
+    TypeError
+        For elements that are no numbers.
+    meshloom.Error
+        For double precision on a device without it.
+
+    Examples
+    --------
+    >>> from meshloom import fft
+    >>> fft.fft([1.0, 0.0, 0.0, 0.0]).real.tolist()
+    [1.0, 1.0, 1.0, 1.0]
+    """
+    a, norm = _array(a), _norm(norm)
+    axis = _axis(axis, a.ndim)
+    return _into(out, _along("fft", a, [axis], [_points(a.shape[axis] if n is None else n)], norm))
+
+
+def ifft(a, n=None, axis=-1, norm=None, out=None):
+    """The inverse of `fft`, as `numpy.fft.ifft`."""
+    a, norm = _array(a), _norm(norm)
+    axis = _axis(axis, a.ndim)
+    return _into(out, _along("ifft", a, [axis], [_points(a.shape[axis] if n is None else n)], norm))
+
+
+def rfft(a, n=None, axis=-1, norm=None, out=None):
+    """The transform of real numbers along an axis: the first half of the modes, as `numpy.fft.rfft`."""
+    a, norm = _array(a, real=True), _norm(norm)
+    axis = _axis(axis, a.ndim)
+    a = _resized(a, axis, _points(a.shape[axis] if n is None else n))
+    return _into(out, _on_device("rfft", a, list(a.shape), [axis], norm))
+
+
+def irfft(a, n=None, axis=-1, norm=None, out=None):
+    """The inverse of `rfft`, of ``n`` points (an even number unless said), as `numpy.fft.irfft`."""
+    a, norm = _array(a), _norm(norm)
+    axis = _axis(axis, a.ndim)
+    n = _points(2 * (a.shape[axis] - 1) if n is None else n)
+    return _into(out, _to_real(a, [axis], [n], norm))
+
+
+def _split(axes):
+    """How many of the first axes are transformed on their own, before or after the last ones in one call."""
+    return max(len(axes) - (_AXES_AT_ONCE if len(set(axes)) == len(axes) else 1), 0)
+
+
+def _to_real(a, axes, s, norm):
+    """Real fields of their half spectra along the last of `axes`."""
+    head = _split(axes)
+    a = _along("ifft", a, axes[:head][::-1], s[:head][::-1], norm)
+    for axis, n in zip(axes[head:-1], s[head:-1]):
+        a = _resized(a, axis, n)
+    a = _resized(a, axes[-1], s[-1] // 2 + 1)
+    shape = list(a.shape)
+    shape[axes[-1]] = s[-1]
+    return _on_device("irfft", a, shape, axes[head:], norm)
+
+
+def hfft(a, n=None, axis=-1, norm=None, out=None):
+    """The transform of a signal that is its own conjugate when reversed, as `numpy.fft.hfft`."""
+    a, norm = _array(a), _norm(norm)
+    axis = _axis(axis, a.ndim)
+    n = _points(2 * (a.shape[axis] - 1) if n is None else n)
+    if isinstance(a, Array):
+        raise TypeError("hfft takes arrays in host memory; give numpy.asarray of it")
+    return _into(out, _to_real(np.conjugate(a), [axis], [n], _OTHER_NORM[norm]))
+
+
+def ihfft(a, n=None, axis=-1, norm=None, out=None):
+    """The inverse of `hfft`, as `numpy.fft.ihfft`."""
+    result = np.asarray(rfft(a, n, axis, _OTHER_NORM[_norm(norm)]))
+    return _into(out, np.conjugate(result, out=result))
+
+
+def fftn(a, s=None, axes=None, norm=None, out=None, *, comm=None):
+    """The transform along several axes, as `numpy.fft.fftn`.
+
+    Parameters
+    ----------
+    a : array_like
+        Real or complex numbers; with `comm` this rank's part of the first axis (``numpy.array_split``).
+    s : sequence of int, optional
+        Points along each of `axes`; -1 for the length of the axis.
+    axes : sequence of int, optional
+        The axes; all unless given, or the last ``len(s)``.
+    norm, out
+        As in `fft`.
+    comm : Comm or mpi4py.MPI.Comm, optional
+        Ranks that have a part each: all axes of an array of 2 or 3 are transformed. All ranks call it.
+
+    Returns
+    -------
+    ndarray
+        complex64 of single precision, else complex128; this rank's part of the first axis.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meshloom import fft
+    >>> a = np.arange(12.0).reshape(3, 4)
+    >>> bool(np.allclose(fft.fftn(a), np.fft.fftn(a)))
+    True
+    """
+    return _complex_nd("fft", a, s, axes, norm, out, comm)
+
+
+def ifftn(a, s=None, axes=None, norm=None, out=None, *, comm=None):
+    """The inverse of `fftn`, as `numpy.fft.ifftn`."""
+    return _complex_nd("ifft", a, s, axes, norm, out, comm)
+
+
+def fft2(a, s=None, axes=(-2, -1), norm=None, out=None):
+    """`fftn` along two axes, as `numpy.fft.fft2`."""
+    return _complex_nd("fft", a, s, axes, norm, out, None)
+
+
+def ifft2(a, s=None, axes=(-2, -1), norm=None, out=None):
+    """The inverse of `fft2`, as `numpy.fft.ifft2`."""
+    return _complex_nd("ifft", a, s, axes, norm, out, None)
+
+
+def rfftn(a, s=None, axes=None, norm=None, out=None, *, comm=None):
+    """The transform of real numbers along several axes, of which the last one is halved, as `numpy.fft.rfftn`.
+
+    Arguments are those of `fftn`.
+    """
+    a, norm = _array(a, real=True), _norm(norm)
+    axes, s = _lengths(a, s, axes)
+    if not axes:
+        raise IndexError("at least one axis is transformed")
+    if comm is not None and (comm := resolve(comm)).size > 1:
+        return _into(out, _over_ranks("rfft", a, _parts(a, axes, s, comm), norm, comm))
+    head = _split(axes)
+    for axis, n in zip(axes[head:], s[head:]):
+        a = _resized(a, axis, n)
+    modes = _on_device("rfft", a, list(a.shape), axes[head:], norm)
+    return _into(out, _along("fft", modes, axes[:head], s[:head], norm))
+
+
+def irfftn(a, s=None, axes=None, norm=None, out=None, *, comm=None):
+    """The inverse of `rfftn`, as `numpy.fft.irfftn`.
+
+    Arguments are those of `fftn`; the last of `s` says whether the last axis had an even or an odd number of points (even unless given).
+    With `comm`, `s` are the lengths of the whole field.
+    """
+    a, norm = _array(a), _norm(norm)
+    if comm is not None and (comm := resolve(comm)).size > 1:
+        whole = [_native.sum_over_ranks(comm, a.shape[0])] + list(a.shape[1:])
+        axes, s = _lengths(a, whole[:-1] + [2 * (whole[-1] - 1)] if s is None else s, axes)
+        if axes != list(range(a.ndim)) or a.ndim not in (2, 3) or s[:-1] != whole[:-1] or s[-1] // 2 + 1 != whole[-1]:
+            raise ValueError("over several ranks all axes of an array of 2 or 3 are transformed, at their own lengths")
+        return _into(out, _over_ranks("irfft", a, s, norm, comm))
+    axes, s = _lengths(a, s, axes, half=True)
+    if not axes:
+        raise IndexError("at least one axis is transformed")
+    return _into(out, _to_real(a, axes, s, norm))
+
+
+# SciPy's functions run these where they are asked to: scipy.fft.set_backend(meshloom.fft).
+__ua_domain__ = "numpy.scipy.fft"
+# What SciPy's have besides, for other ways of computing.
+_OF_SCIPY = ("overwrite_x", "workers", "plan")
+
+
+def __ua_function__(method, args, kwargs):
+    own = globals().get(method.__name__) if method.__name__ in __all__ else None
+    if own is None or len(args) > 4:
+        return NotImplemented
+    if kwargs.get("plan") is not None:
+        return NotImplemented
+    return own(*args, **{name: value for name, value in kwargs.items() if name not in _OF_SCIPY})
+
+
+def rfft2(a, s=None, axes=(-2, -1), norm=None, out=None):
+    """`rfftn` along two axes, as `numpy.fft.rfft2`."""
+    return rfftn(a, s, axes, norm, out)
+
+
+def irfft2(a, s=None, axes=(-2, -1), norm=None, out=None):
+    """The inverse of `rfft2`, as `numpy.fft.irfft2`."""
+    return irfftn(a, s, axes, norm, out)

@@ -1,0 +1,151 @@
+//! A rank, as Python holds it; the rank of a process that has no others; ranks as threads.
+
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread;
+
+use meshloom::comm::Communicator;
+use meshloom::gpu::Options;
+use meshloom::{Context, Launch};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+
+use crate::failure::Failure;
+use crate::session::{Session, device_is_used, wait};
+
+/// One rank of some that work together, with its device.
+#[pyclass(frozen, module = "meshloom", name = "Comm")]
+pub struct Comm {
+    pub session: Arc<Session>,
+}
+
+#[pymethods]
+impl Comm {
+    /// The number of this rank, from 0.
+    #[getter]
+    fn rank(&self) -> usize {
+        self.session.rank()
+    }
+
+    /// The number of ranks.
+    #[getter]
+    fn size(&self) -> usize {
+        self.session.size()
+    }
+
+    /// The name of this rank's device.
+    #[getter]
+    fn device(&self) -> String {
+        self.session.gpu().info().name.clone()
+    }
+
+    /// Whether this rank's device computes in double precision.
+    #[getter]
+    fn has_f64(&self) -> bool {
+        self.session.gpu().capabilities().f64
+    }
+
+    /// Bytes of device memory that this process holds on the device, in use or to be used again.
+    #[getter]
+    fn allocated(&self) -> u64 {
+        self.session.gpu().allocated()
+    }
+
+    /// How many buffers were asked of the driver so far.
+    #[getter]
+    fn allocations(&self) -> u64 {
+        self.session.gpu().allocations()
+    }
+
+    /// Gives memory that waits to be used again back to the driver.
+    fn trim(&self) {
+        self.session.gpu().trim();
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<meshloom.Comm: rank {} of {} on {}>", self.rank(), self.size(), self.device())
+    }
+}
+
+/// All sessions, to be ended before the process is.
+static SESSIONS: Mutex<Vec<Weak<Session>>> = Mutex::new(Vec::new());
+/// The one rank of a process that works alone.
+static ALONE: Mutex<Option<Arc<Session>>> = Mutex::new(None);
+
+/// Notes a session, so that it ends before the process does.
+pub fn noted(session: Arc<Session>) -> Arc<Session> {
+    let mut sessions = SESSIONS.lock().unwrap_or_else(PoisonError::into_inner);
+    sessions.retain(|session| session.strong_count() > 0);
+    sessions.push(Arc::downgrade(&session));
+    session
+}
+
+/// This process as the only rank, on the device that the environment chooses; opened by the first call.
+#[pyfunction]
+pub fn alone(py: Python<'_>) -> PyResult<Comm> {
+    device_is_used()?;
+    let session = py.detach(|| {
+        let mut alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*alone {
+            Some(session) => Ok(session.clone()),
+            None => {
+                let session = noted(crate::session::caught(|| Session::open(Communicator::solo()))?);
+                Ok::<_, Failure>(alone.insert(session).clone())
+            }
+        }
+    })?;
+    Ok(Comm { session })
+}
+
+/// Ends the threads of all ranks.
+#[pyfunction]
+pub fn close(py: Python<'_>) {
+    if crate::session::not_forked().is_err() {
+        return;
+    }
+    py.detach(|| {
+        ALONE.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let sessions = std::mem::take(&mut *SESSIONS.lock().unwrap_or_else(PoisonError::into_inner));
+        sessions.iter().filter_map(Weak::upgrade).for_each(|session| session.close());
+    });
+}
+
+/// Runs `body(comm)` on so many ranks, each a thread, and returns what they return, in their order.
+#[pyfunction]
+pub fn run_ranks(py: Python<'_>, count: usize, body: Py<PyAny>) -> PyResult<Py<PyList>> {
+    if count == 0 {
+        return Err(PyValueError::new_err("0 ranks were asked for; ask for at least 1"));
+    }
+    device_is_used()?;
+    let options = Options::from_env().map_err(Failure::from)?;
+    let sessions: Arc<Mutex<Vec<Weak<Session>>>> = Arc::default();
+    let (reply, results) = sync_channel(1);
+    let running = sessions.clone();
+    let run = move || {
+        let rank = |context: Context| {
+            let session = noted(Session::new(context)?);
+            running.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&session));
+            let outcome = Python::attach(|py| {
+                let comm = Comm { session: session.clone() }.into_pyobject(py)?;
+                body.call1(py, (comm,))
+            });
+            // What the rank still does ends before the others see that it has left.
+            session.close();
+            outcome.map_err(Failure::from)
+        };
+        let how = if count == 1 { Launch::Solo } else { Launch::Threads(count) };
+        // Nobody waits any more after an interrupt.
+        let _ = reply.send(meshloom::launch(how, &options, rank).map_err(Failure::from));
+    };
+    thread::Builder::new().name("meshloom ranks".into()).spawn(run)?;
+    match wait(py, results) {
+        Ok(Some(values)) => Ok(PyList::new(py, values?)?.unbind()),
+        Ok(None) => Err(Failure::Panic("the ranks have ended without a word".into()).into()),
+        Err(signal) => {
+            let sessions = sessions.lock().unwrap_or_else(PoisonError::into_inner);
+            sessions.iter().filter_map(Weak::upgrade).for_each(|session| session.interrupt());
+            Err(signal)
+        }
+    }
+}

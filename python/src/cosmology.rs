@@ -1,0 +1,67 @@
+//! Cosmologies, linear power and mass functions.
+
+use meshloom::cosmology::{Amplitude, Cosmology, LinearPower, Multiplicity, Parameters, TransferKind};
+use numpy::{PyArray1, PyReadonlyArray1};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::failure::Failure;
+use crate::host_array::to_numpy;
+
+/// Matter and baryons over the critical density, Hubble constant, spectral index, amplitude, whether that is sigma8, temperature.
+pub type CosmologyTuple = (f64, f64, f64, f64, f64, bool, f64);
+
+/// The cosmology of these parameters.
+pub fn cosmology((omega_m, omega_b, h, n_s, amplitude, is_sigma8, t_cmb): CosmologyTuple) -> PyResult<Cosmology> {
+    let amplitude = if is_sigma8 { Amplitude::Sigma8(amplitude) } else { Amplitude::Primordial(amplitude) };
+    let parameters = Parameters { amplitude, n_s, omega_m, omega_b, h, t_cmb };
+    Ok(Cosmology::new(parameters).map_err(Failure::from)?)
+}
+
+fn linear(parameters: CosmologyTuple) -> PyResult<LinearPower> {
+    Ok(LinearPower::new(cosmology(parameters)?, TransferKind::Full).map_err(Failure::from)?)
+}
+
+/// The linear power spectrum at wavenumbers in h/Mpc, in (Mpc/h)^3.
+#[pyfunction]
+pub fn linear_power<'py>(
+    py: Python<'py>,
+    k: PyReadonlyArray1<'py, f64>,
+    a: f64,
+    parameters: CosmologyTuple,
+) -> PyResult<Bound<'py, PyArray1<f64>>> {
+    let power = linear(parameters)?;
+    let values = k.as_array().iter().map(|&k| power.at(k, a)).collect::<Result<Vec<f64>, _>>();
+    Ok(to_numpy(py, values.map_err(Failure::from)?))
+}
+
+/// dn/dlnM of a model at masses in Msun/h, in (h/Mpc)^3.
+#[pyfunction]
+pub fn halo_mass_function<'py>(
+    py: Python<'py>,
+    mass: PyReadonlyArray1<'py, f64>,
+    a: f64,
+    model: &str,
+    overdensity: f64,
+    parameters: CosmologyTuple,
+) -> PyResult<Bound<'py, PyArray1<f64>>> {
+    let model = match model {
+        "press-schechter" => Multiplicity::PressSchechter,
+        "sheth-tormen" => Multiplicity::ShethTormen,
+        "tinker" => Multiplicity::Tinker { overdensity },
+        _ => {
+            let known = "\"press-schechter\", \"sheth-tormen\" or \"tinker\"";
+            return Err(PyValueError::new_err(format!("model is {model:?}, not {known}")));
+        }
+    };
+    let power = linear(parameters)?;
+    let at = |&mass: &f64| model.dn_dlnm(&power.mass_variance(mass, a)?);
+    let values = mass.as_array().iter().map(at).collect::<Result<Vec<f64>, _>>();
+    Ok(to_numpy(py, values.map_err(Failure::from)?))
+}
+
+/// The mass in Msun/h of each of so many particles in a box of this side in Mpc/h.
+#[pyfunction]
+pub fn particle_mass(side: f64, count: u64, parameters: CosmologyTuple) -> PyResult<f64> {
+    Ok(cosmology(parameters)?.particle_mass(side, count))
+}

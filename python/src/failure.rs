@@ -1,0 +1,127 @@
+//! What can go wrong in a call, as a Python exception.
+
+use meshloom::comm::{CommError, Failure as RankFailure, RunError};
+use meshloom::cosmology::CosmologyError;
+use meshloom::exchange::ExchangeError;
+use meshloom::fft::{FftError, TransformError};
+use meshloom::gpu::DeviceError;
+use meshloom::grid::LayoutError;
+use meshloom::mesh::MeshError;
+use meshloom::operators::OperatorError;
+use meshloom::pm::SimulationError;
+use meshloom::points::ParticleError;
+use meshloom::points::fof::FofError;
+use meshloom::points::neighbors::NeighborError;
+use meshloom::points::sort::SortError;
+use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError, PyValueError};
+use pyo3::{PyErr, create_exception};
+
+create_exception!(
+    meshloom,
+    Error,
+    PyRuntimeError,
+    "A device, a rank, memory or a kernel failed; the message says what happened and what to do.\n\n\
+     Values that a function cannot take are `ValueError`, types that it cannot take `TypeError`."
+);
+
+/// Why a call has no result.
+pub enum Failure {
+    /// The library says why.
+    Library(meshloom::Error),
+    /// A value that the caller gave is none that the function takes.
+    Value(String),
+    /// Something of Python's, from a function that was called back.
+    Python(PyErr),
+    /// An error in the library itself.
+    Panic(String),
+    /// The call was interrupted.
+    Interrupted,
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Failure::Library(error) => error.fmt(f),
+            Failure::Value(text) => f.write_str(text),
+            Failure::Python(error) => error.fmt(f),
+            Failure::Panic(text) => write!(f, "an error of meshloom itself, please report it: {text}"),
+            Failure::Interrupted => f.write_str("interrupted"),
+        }
+    }
+}
+
+macro_rules! library_errors {
+    ($($error:ty),* $(,)?) => {$(
+        impl From<$error> for Failure {
+            fn from(error: $error) -> Self {
+                Failure::Library(error.into())
+            }
+        }
+    )*};
+}
+
+library_errors!(
+    meshloom::Error,
+    CommError,
+    CosmologyError,
+    DeviceError,
+    ExchangeError,
+    FftError,
+    FofError,
+    LayoutError,
+    MeshError,
+    NeighborError,
+    OperatorError,
+    ParticleError,
+    SimulationError,
+    SortError,
+    TransformError,
+);
+
+impl From<PyErr> for Failure {
+    fn from(error: PyErr) -> Self {
+        Failure::Python(error)
+    }
+}
+
+impl From<RunError<Failure>> for Failure {
+    fn from(error: RunError<Failure>) -> Self {
+        match error.failure {
+            RankFailure::Error(failure) => failure,
+            RankFailure::Comm(error) => error.into(),
+            RankFailure::Panic(text) => Failure::Panic(format!("rank {}: {text}", error.rank)),
+            other => Failure::Panic(format!("rank {}: {other}", error.rank)),
+        }
+    }
+}
+
+impl From<Failure> for PyErr {
+    fn from(failure: Failure) -> Self {
+        let text = failure.to_string();
+        match failure {
+            Failure::Library(error) if is_about_values(&error) => PyValueError::new_err(text),
+            Failure::Value(_) => PyValueError::new_err(text),
+            Failure::Library(_) | Failure::Panic(_) => Error::new_err(text),
+            Failure::Python(error) => error,
+            Failure::Interrupted => PyKeyboardInterrupt::new_err(()),
+        }
+    }
+}
+
+/// Whether an error is about what the caller gave, and not about the device, the ranks or what they can hold.
+fn is_about_values(error: &meshloom::Error) -> bool {
+    use meshloom::Error as E;
+    match error {
+        E::Cosmology(_) | E::Layout(_) => true,
+        E::Fft(error) => {
+            !matches!(error, FftError::NoDouble { .. } | FftError::TooLarge { .. } | FftError::Mismatch { .. })
+        }
+        E::Fof(error) => !matches!(error, FofError::Differ { .. } | FofError::TooMany { .. }),
+        E::Mesh(error) => matches!(error, MeshError::NotFinite { .. } | MeshError::Size { .. }),
+        E::Neighbors(error) => !matches!(error, NeighborError::TooLong { .. }),
+        E::Operators(_) => true,
+        E::Particles(error) => !matches!(error, ParticleError::TooMany { .. }),
+        E::Simulation(error) => matches!(error, SimulationError::OutOfRange { .. }),
+        _ => false,
+    }
+}

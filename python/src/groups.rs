@@ -1,0 +1,103 @@
+//! Friends-of-friends groups.
+
+use meshloom::Context;
+use meshloom::points::Cloud;
+use meshloom::points::fof::{Catalogue, Groups, Linking, Order, Selection};
+use numpy::PyArrayDyn;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::comm::Comm;
+use crate::failure::Failure;
+use crate::host_array::{HostArray, indices, to_numpy};
+use crate::points::{Rows, domain};
+
+/// The name of a quantity of points, its values, and how many each point has.
+type Attribute = (&'static str, HostArray<f32>, u64);
+
+/// Gives points a quantity.
+fn set(context: &mut Context, cloud: &mut Cloud, (name, values, width): &Attribute) -> Result<(), Failure> {
+    let array = context.gpu.array::<f32>(name, values.as_slice().len() as u64)?;
+    context.recorder.upload(&array, 0, values.as_slice())?;
+    Ok(cloud.set(name, array, *width)?)
+}
+
+fn order_named(name: &str) -> PyResult<Order> {
+    match name {
+        "count" => Ok(Order::Count),
+        "mass" => Ok(Order::Mass),
+        "label" => Ok(Order::Label),
+        _ => Err(PyValueError::new_err(format!("order is {name:?}, not \"count\", \"mass\" or \"label\""))),
+    }
+}
+
+/// The labels of this rank's points, the linking length and this rank's part of the catalogue, by name.
+#[pyfunction]
+#[pyo3(signature = (comm, points, sides, length, in_separations, min_members, order, masses=None, velocities=None))]
+#[expect(clippy::too_many_arguments, reason = "the Python function names them")]
+pub fn fof<'py>(
+    py: Python<'py>,
+    comm: &Comm,
+    points: &Bound<'py, PyAny>,
+    sides: Vec<f64>,
+    length: f64,
+    in_separations: bool,
+    min_members: u64,
+    order: &str,
+    masses: Option<&Bound<'py, PyArrayDyn<f32>>>,
+    velocities: Option<&Bound<'py, PyArrayDyn<f32>>>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let (domain, rows) = (domain(&sides)?, Rows::new(points, &comm.session)?);
+    let linking = if in_separations { Linking::Separations(length) } else { Linking::Length(length) };
+    let selection = Selection { min_members, order: order_named(order)?, observer: None };
+    let mut attributes: Vec<Attribute> = Vec::new();
+    for (name, values, width) in [("mass", masses, 1), ("velocity", velocities, sides.len() as u64)] {
+        if let Some(values) = values {
+            attributes.push((name, HostArray::new(values)?, width));
+        }
+    }
+    let (labels, length, catalogue) = comm.session.run(py, move |work| {
+        let context = &mut work.context;
+        let mut cloud = rows.cloud(context, &domain)?;
+        attributes.iter().try_for_each(|attribute| set(context, &mut cloud, attribute))?;
+        let groups = Groups::find(context, &cloud, linking)?;
+        drop(cloud);
+        let catalogue = groups.catalogue(&mut context.recorder, &selection)?;
+        Ok((groups.labels(context)?, groups.length(), catalogue))
+    })?;
+    columns(py, catalogue, labels, length)
+}
+
+/// What is known of groups, by name.
+fn columns(py: Python<'_>, catalogue: Catalogue, labels: Vec<u64>, length: f32) -> PyResult<Bound<'_, PyDict>> {
+    let Catalogue {
+        label,
+        count,
+        mass,
+        center,
+        velocity,
+        inertia_radius,
+        velocity_dispersion,
+        max_radius,
+        axes,
+        directions,
+        ..
+    } = catalogue;
+    let found = PyDict::new(py);
+    found.set_item("labels", indices(py, labels))?;
+    found.set_item("length", length)?;
+    found.set_item("total", catalogue.total)?;
+    let integers = [("label", label), ("count", count), ("offset", catalogue.offset), ("members", catalogue.members)];
+    for (name, values) in integers {
+        found.set_item(name, indices(py, values))?;
+    }
+    let reals = [("mass", mass), ("center", center), ("inertia_radius", inertia_radius), ("max_radius", max_radius)];
+    for (name, values) in reals.into_iter().chain([("axes", axes), ("directions", directions)]) {
+        found.set_item(name, to_numpy(py, values))?;
+    }
+    for (name, values) in [("velocity", velocity), ("velocity_dispersion", velocity_dispersion)] {
+        found.set_item(name, values.map(|values| to_numpy(py, values)))?;
+    }
+    Ok(found)
+}

@@ -1,0 +1,55 @@
+//! `meshloom._native`: what the Python files of the package call. Arguments are checked there; here work is handed to the device and
+//! results to NumPy.
+
+mod collective;
+mod comm;
+mod cosmology;
+mod device_array;
+mod failure;
+mod groups;
+mod host_array;
+#[cfg(feature = "mpi")]
+mod mpi_comm;
+mod points;
+mod power;
+mod search;
+mod session;
+mod simulation;
+mod sort;
+mod transform;
+
+use pyo3::prelude::*;
+
+/// What the Python files of the package call.
+#[pymodule]
+mod _native {
+    #[pymodule_export]
+    #[expect(non_upper_case_globals, reason = "Python's name")]
+    const version: &str = env!("CARGO_PKG_VERSION");
+
+    #[pymodule_export]
+    use crate::collective::{devices, sum_before_rank, sum_over_ranks};
+    #[pymodule_export]
+    use crate::comm::{Comm, alone, close, run_ranks};
+    #[pymodule_export]
+    use crate::cosmology::{halo_mass_function, linear_power, particle_mass};
+    #[pymodule_export]
+    use crate::device_array::DeviceArray;
+    #[pymodule_export]
+    use crate::failure::Error;
+    #[pymodule_export]
+    use crate::groups::fof;
+    #[cfg(feature = "mpi")]
+    #[pymodule_export]
+    use crate::mpi_comm::from_mpi;
+    #[pymodule_export]
+    use crate::power::{power_of_field, power_of_points};
+    #[pymodule_export]
+    use crate::search::Search;
+    #[pymodule_export]
+    use crate::simulation::simulate;
+    #[pymodule_export]
+    use crate::sort::sort;
+    #[pymodule_export]
+    use crate::transform::{transform, transform_on_device};
+}

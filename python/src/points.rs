@@ -1,0 +1,91 @@
+//! Points of NumPy arrays on a device.
+
+use meshloom::Context;
+use std::sync::Arc;
+
+use meshloom::gpu::{Array, Recorder};
+use meshloom::points::{Cloud, Domain, ParticleError};
+use numpy::PyArrayDyn;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+
+use crate::device_array::{DeviceArray, Elements};
+use crate::failure::Failure;
+use crate::host_array::HostArray;
+use crate::session::Session;
+
+/// Coordinates of points, one row per point.
+pub enum Rows {
+    /// As the device takes them.
+    Single(HostArray<f32>),
+    /// To be wrapped into the box and rounded.
+    Double(HostArray<f64>),
+    /// On a device already, to be copied there.
+    Device(Array<f32>),
+}
+
+impl Rows {
+    /// The rows of an array of shape `(N, dims)` or of any shape that ends with `dims`, contiguous, of `float32` or `float64`.
+    ///
+    /// # Errors
+    /// `TypeError` for other types of elements.
+    pub fn new(array: &Bound<'_, PyAny>, session: &Arc<Session>) -> PyResult<Self> {
+        if let Ok(array) = array.cast::<DeviceArray>() {
+            let array = array.get();
+            array.belongs_to(session)?;
+            if let Elements::F32(elements) = &array.elements {
+                return Ok(Rows::Device(elements.clone()));
+            }
+            return Err(PyTypeError::new_err("points on a device must be float32"));
+        }
+        if let Ok(array) = array.cast::<PyArrayDyn<f32>>() {
+            return Ok(Rows::Single(HostArray::new(array)?));
+        }
+        if let Ok(array) = array.cast::<PyArrayDyn<f64>>() {
+            return Ok(Rows::Double(HostArray::new(array)?));
+        }
+        Err(PyTypeError::new_err("points must be an array of float32 or float64"))
+    }
+
+    fn len(&self) -> u64 {
+        match self {
+            Rows::Single(rows) => rows.as_slice().len() as u64,
+            Rows::Double(rows) => rows.as_slice().len() as u64,
+            Rows::Device(rows) => rows.len(),
+        }
+    }
+
+    fn upload(&self, recorder: &mut Recorder, domain: &Domain) -> Result<Cloud, ParticleError> {
+        match self {
+            Rows::Single(rows) => Cloud::from_host(recorder, domain, rows.as_slice()),
+            Rows::Double(rows) => Cloud::from_host_f64(recorder, domain, rows.as_slice()),
+            Rows::Device(rows) => {
+                // A cloud wraps its own in place.
+                let own = recorder.gpu().array("python::points", rows.len())?;
+                recorder.copy(rows, 0, &own, 0, rows.len())?;
+                Cloud::new(recorder, domain, own)
+            }
+        }
+    }
+
+    /// The points in `domain`, checked by all ranks. All ranks call it.
+    pub fn cloud(&self, context: &mut Context, domain: &Domain) -> Result<Cloud, Failure> {
+        let found = self.upload(&mut context.recorder, domain);
+        Ok(Cloud::agreed(&context.comm, self.len() / domain.dims() as u64, found)?)
+    }
+
+    /// The coordinates in `f64`, on the host.
+    pub fn to_f64(&self, recorder: &mut Recorder) -> Result<Vec<f64>, Failure> {
+        let wide = |rows: &[f32]| rows.iter().map(|&x| f64::from(x)).collect();
+        Ok(match self {
+            Rows::Single(rows) => wide(rows.as_slice()),
+            Rows::Double(rows) => rows.as_slice().to_vec(),
+            Rows::Device(rows) => wide(&recorder.download(rows, 0, rows.len())?),
+        })
+    }
+}
+
+/// The box with these sides, of which 0 is an open axis.
+pub fn domain(sides: &[f64]) -> PyResult<Domain> {
+    Ok(Domain::new(sides).map_err(Failure::from)?)
+}

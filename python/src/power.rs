@@ -1,0 +1,166 @@
+//! Power spectra of points and of fields.
+
+use meshloom::Context;
+use meshloom::exchange::GridComms;
+use meshloom::fft::{Spec, Transform, Values};
+use meshloom::gpu::Array;
+use meshloom::grid::{Grid, extent};
+use meshloom::mesh::{
+    Bin, Mesh, ModeBinner, Modes, Painter, PointsInCells, SpectrumGeometry, Window, density_contrast,
+};
+use numpy::PyArray1;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::comm::Comm;
+use crate::failure::Failure;
+use crate::host_array::{indices, to_numpy};
+use crate::points::Rows;
+use crate::session::Work;
+
+/// Mean wavenumbers, mean powers and numbers of modes.
+type Spectrum<'py> = (Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<i64>>);
+
+/// What is measured, and how.
+#[derive(Clone, Copy)]
+struct Measurement {
+    shape: [u64; 3],
+    size: [f64; 3],
+    window: Option<Window>,
+    deconvolve: bool,
+    interlace: bool,
+}
+
+/// The modes of one rank's part of a spectrum.
+type ModeArray = Array<[f32; 2]>;
+
+impl Measurement {
+    /// The spectrum of what `modes` gives: the modes, and those of the same half a cell away.
+    fn measure(
+        &self,
+        work: &mut Work,
+        modes: impl FnOnce(
+            &Self,
+            &mut Context,
+            &mut GridComms,
+            &Transform,
+        ) -> Result<(ModeArray, Option<ModeArray>), Failure>,
+    ) -> Result<Vec<Bin>, Failure> {
+        let (ranks, rank) = (work.context.comm.size(), work.context.comm.rank());
+        let (grid, spec) = (Grid::new([ranks, 1], ranks)?, Spec::new(Values::Real, self.shape));
+        let make = |context: &mut Context| Ok(Transform::<f32>::new(&context.gpu, self.shape, grid, rank)?);
+        work.with_transform(&spec, grid, make, |context, comms, transform| {
+            let (modes, shifted) = modes(self, context, comms, transform)?;
+            let geometry = SpectrumGeometry { shape: self.shape, size: self.size, part: transform.spectrum_part() };
+            let window = self.window.filter(|_| self.deconvolve);
+            let modes = Modes { modes: &modes, shifted: shifted.as_ref(), window };
+            Ok(ModeBinner::default().measure(&mut context.recorder, &context.comm, &geometry, modes)?)
+        })
+    }
+}
+
+/// The modes of a real field on the device.
+fn modes_of(
+    context: &mut Context,
+    comms: &mut GridComms,
+    transform: &Transform,
+    field: &Array<f32>,
+) -> Result<ModeArray, Failure> {
+    let spectrum = transform.spectrum(&context.gpu)?;
+    transform.forward(&mut context.recorder, comms, field, &transform.field_layout(), &spectrum)?;
+    Ok(spectrum)
+}
+
+/// The modes of the density contrast of points, and of the points moved by half a cell where they are interlaced.
+fn point_modes(
+    measurement: &Measurement,
+    context: &mut Context,
+    comms: &mut GridComms,
+    transform: &Transform,
+    positions: &[f64],
+) -> Result<(ModeArray, Option<ModeArray>), Failure> {
+    let Measurement { shape, size, interlace, .. } = *measurement;
+    let (window, grid) = (measurement.window.unwrap_or_default(), comms.grid());
+    let mesh = Mesh::new(shape, size, grid, context.comm.rank(), PointsInCells::ghost_widths(window, interlace));
+    let positions = positions.as_chunks::<3>().0;
+    let mut points = PointsInCells::distribute(&mut context.recorder, &context.comm, grid, mesh, size, positions)?;
+    let painter = Painter::new(window);
+    let mut paint = |context: &mut Context, points: &PointsInCells| {
+        let density = context.gpu.array::<f32>("power::density", transform.field_layout().len())?;
+        points.density(&mut context.recorder, comms, &painter, -1.0, &density)?;
+        modes_of(context, comms, transform, &density)
+    };
+    let modes = paint(context, &points)?;
+    if !interlace {
+        return Ok((modes, None));
+    }
+    points.shift(&mut context.recorder, 0.5)?;
+    Ok((modes, Some(paint(context, &points)?)))
+}
+
+fn window_named(name: Option<&str>) -> PyResult<Option<Window>> {
+    name.map(|name| name.parse().map_err(PyValueError::new_err)).transpose()
+}
+
+fn spectrum(py: Python<'_>, bins: Vec<Bin>) -> Spectrum<'_> {
+    let k = bins.iter().map(|bin| bin.k).collect();
+    let power = bins.iter().map(|bin| bin.power).collect();
+    (to_numpy(py, k), to_numpy(py, power), indices(py, bins.iter().map(|bin| bin.modes).collect()))
+}
+
+/// The power spectrum of the density contrast of all ranks' points.
+#[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "the Python function names them")]
+pub fn power_of_points<'py>(
+    py: Python<'py>,
+    comm: &Comm,
+    points: &Bound<'py, PyAny>,
+    size: [f64; 3],
+    shape: [u64; 3],
+    window: &str,
+    deconvolve: bool,
+    interlace: bool,
+) -> PyResult<Spectrum<'py>> {
+    let measurement = Measurement { shape, size, window: window_named(Some(window))?, deconvolve, interlace };
+    let rows = Rows::new(points, &comm.session)?;
+    let bins = comm.session.run(py, move |work| {
+        let positions = rows.to_f64(&mut work.context.recorder)?;
+        drop(rows);
+        measurement.measure(work, |measurement, context, comms, transform| {
+            point_modes(measurement, context, comms, transform, &positions)
+        })
+    })?;
+    Ok(spectrum(py, bins))
+}
+
+/// The power spectrum of a field divided by its mean, of which each rank has a part of the first axis.
+#[pyfunction]
+pub fn power_of_field<'py>(
+    py: Python<'py>,
+    comm: &Comm,
+    field: &Bound<'py, PyAny>,
+    size: [f64; 3],
+    shape: [u64; 3],
+    window: Option<&str>,
+) -> PyResult<Spectrum<'py>> {
+    let window = window_named(window)?;
+    let measurement = Measurement { shape, size, window, deconvolve: window.is_some(), interlace: false };
+    let rows = Rows::new(field, &comm.session)?;
+    let bins = comm.session.run(py, move |work| {
+        measurement.measure(work, |_, context, comms, transform| {
+            let (own, values) = (transform.field_part(), rows.to_f64(&mut context.recorder)?);
+            let want = extent(&own).iter().product::<u64>();
+            if values.len() as u64 != want {
+                let have = values.len();
+                return Err(Failure::Value(format!(
+                    "this rank's part has {have} cells, {want} are needed: numpy.array_split along the first axis"
+                )));
+            }
+            let contrast = density_contrast(&context.comm, &own, &values)?;
+            let density = context.gpu.array::<f32>("power::density", want)?;
+            context.recorder.upload(&density, 0, &contrast)?;
+            Ok((modes_of(context, comms, transform, &density)?, None))
+        })
+    })?;
+    Ok(spectrum(py, bins))
+}

@@ -1,0 +1,123 @@
+//! Neighbours of points.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use meshloom::points::Domain;
+use meshloom::points::neighbors::{
+    Bins, DistributedSearch, KnnQuery, KnnResult, PairFilter, RadiusQuery, RadiusResult,
+};
+use numpy::PyArray1;
+use pyo3::prelude::*;
+
+use crate::comm::Comm;
+use crate::failure::Failure;
+use crate::host_array::{indices, to_numpy};
+use crate::points::{Rows, domain};
+use crate::session::{Session, Work};
+
+/// Points of all ranks, arranged for searches.
+#[pyclass(frozen, module = "meshloom._native")]
+pub struct Search {
+    session: Arc<Session>,
+    search: Arc<Mutex<DistributedSearch>>,
+    domain: Domain,
+}
+
+impl Search {
+    /// Runs a search for `queries`, or for the points themselves.
+    fn run<T: Send + 'static>(
+        &self,
+        py: Python<'_>,
+        queries: Option<&Bound<'_, PyAny>>,
+        body: impl FnOnce(&mut Work, &DistributedSearch, Option<&meshloom::points::Cloud>) -> Result<T, Failure>
+        + Send
+        + 'static,
+    ) -> PyResult<T> {
+        let queries = queries.map(|rows| Rows::new(rows, &self.session)).transpose()?;
+        let (search, domain) = (self.search.clone(), self.domain);
+        self.session.run(py, move |work| {
+            let queries = queries.map(|rows| rows.cloud(&mut work.context, &domain)).transpose()?;
+            let search = search.lock().unwrap_or_else(PoisonError::into_inner);
+            body(work, &search, queries.as_ref())
+        })
+    }
+}
+
+/// Lists of any length: where each begins, indices, distances.
+type Lists<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<f32>>);
+
+#[pymethods]
+impl Search {
+    /// Arranges the points of all ranks in a box with these sides.
+    #[new]
+    fn new(py: Python<'_>, comm: &Comm, points: &Bound<'_, PyAny>, sides: Vec<f64>) -> PyResult<Self> {
+        let (domain, rows, session) = (domain(&sides)?, Rows::new(points, &comm.session)?, comm.session.clone());
+        let search = session.run(py, move |work| {
+            let cloud = rows.cloud(&mut work.context, &domain)?;
+            Ok(Arc::new(Mutex::new(DistributedSearch::new(&mut work.context, &cloud)?)))
+        })?;
+        Ok(Search { session, search, domain })
+    }
+
+    /// The `k` nearest of all points within `within`, inclusive: indices (`missing` where there are fewer) and distances.
+    #[pyo3(signature = (queries, k, within, missing, without_self=false))]
+    fn nearest<'py>(
+        &self,
+        py: Python<'py>,
+        queries: Option<&Bound<'py, PyAny>>,
+        k: u32,
+        within: f32,
+        missing: u64,
+        without_self: bool,
+    ) -> PyResult<(Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<f32>>)> {
+        let KnnResult { index, distance, .. } = self.run(py, queries, move |work, search, queries| {
+            let knn = KnnQuery { within, without_self, ..KnnQuery::nearest(k) };
+            let mut found = search.nearest(&mut work.context, queries, &knn)?;
+            found.index.iter_mut().filter(|index| **index == u64::MAX).for_each(|index| *index = missing);
+            Ok(found)
+        })?;
+        Ok((indices(py, index), to_numpy(py, distance)))
+    }
+
+    /// How many points lie within a radius, inclusive.
+    fn counts<'py>(
+        &self,
+        py: Python<'py>,
+        queries: Option<&Bound<'py, PyAny>>,
+        radius: f32,
+    ) -> PyResult<Bound<'py, PyArray1<i64>>> {
+        let counts = self.run(py, queries, move |work, search, queries| {
+            Ok(search.counts(&mut work.context, queries, &RadiusQuery::radius(radius))?)
+        })?;
+        Ok(indices(py, counts))
+    }
+
+    /// The points within a radius, inclusive; with `above` only those of a higher index.
+    #[pyo3(signature = (queries, radius, above=false))]
+    fn within<'py>(
+        &self,
+        py: Python<'py>,
+        queries: Option<&Bound<'py, PyAny>>,
+        radius: f32,
+        above: bool,
+    ) -> PyResult<Lists<'py>> {
+        let RadiusResult { offset, index, distance } = self.run(py, queries, move |work, search, queries| {
+            let which = if above { PairFilter::Above } else { PairFilter::All };
+            Ok(search.within(&mut work.context, queries, &RadiusQuery { which, ..RadiusQuery::radius(radius) })?)
+        })?;
+        Ok((indices(py, offset), indices(py, index), to_numpy(py, distance)))
+    }
+
+    /// How many ordered pairs of all ranks have a distance in `edges[i] <= r < edges[i + 1]`.
+    fn pairs<'py>(
+        &self,
+        py: Python<'py>,
+        queries: Option<&Bound<'py, PyAny>>,
+        edges: Vec<f64>,
+    ) -> PyResult<Bound<'py, PyArray1<i64>>> {
+        let bins = Bins::new(&edges).map_err(Failure::from)?;
+        let counts =
+            self.run(py, queries, move |work, search, queries| Ok(search.pairs(&mut work.context, queries, &bins)?))?;
+        Ok(indices(py, counts))
+    }
+}

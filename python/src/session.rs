@@ -1,0 +1,254 @@
+//! A rank's device and communicator, on a thread of their own.
+//!
+//! Work is handed to that thread, and the caller waits without the interpreter's lock and looks for signals now and then: an
+//! interrupted call returns at once, what it began ends in the background, and what is called next comes after that.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use meshloom::Context;
+use meshloom::comm::Communicator;
+use meshloom::exchange::GridComms;
+use meshloom::fft::Spec;
+use meshloom::gpu::{Gpu, Options};
+use meshloom::grid::Grid;
+use pyo3::prelude::*;
+
+use crate::failure::{Error, Failure};
+
+/// How long a waiting caller sleeps before it looks for signals.
+const SIGNALS: Duration = Duration::from_millis(20);
+
+/// Transforms that are kept: each has kernels and tables of its lengths.
+const TRANSFORMS: usize = 32;
+
+/// What the thread of a session works with.
+pub struct Work {
+    pub context: Context,
+    /// Transforms that were used last, the latest at the end.
+    transforms: Vec<(Spec, Box<dyn Any>)>,
+    /// Communicators of process grids.
+    grids: HashMap<[usize; 2], GridComms>,
+    watch: Watch,
+}
+
+/// Whether a job is still wanted.
+#[derive(Clone)]
+pub struct Watch {
+    /// The rank is to end.
+    interrupted: Arc<AtomicBool>,
+    /// Nobody waits for the job.
+    given_up: Arc<AtomicBool>,
+}
+
+impl Watch {
+    /// Fails once the caller has given the call up: for jobs of many steps.
+    pub fn go_on(&self) -> Result<(), Failure> {
+        let end = [&self.interrupted, &self.given_up].iter().any(|flag| flag.load(Ordering::Relaxed));
+        if end { Err(Failure::Interrupted) } else { Ok(()) }
+    }
+}
+
+impl Work {
+    fn new(context: Context, interrupted: Arc<AtomicBool>) -> Self {
+        let watch = Watch { interrupted, given_up: Arc::default() };
+        Work { context, transforms: Vec::new(), grids: HashMap::new(), watch }
+    }
+
+    /// What says whether the present job is still wanted.
+    pub fn watch(&self) -> Watch {
+        self.watch.clone()
+    }
+
+    /// The transform that `spec` says, made by `make` unless it is there, and the communicators of `grid` with all else.
+    pub fn with_transform<T: 'static, R>(
+        &mut self,
+        spec: &Spec,
+        grid: Grid,
+        make: impl FnOnce(&mut Context) -> Result<T, Failure>,
+        body: impl FnOnce(&mut Context, &mut GridComms, &T) -> Result<R, Failure>,
+    ) -> Result<R, Failure> {
+        let at = self.transforms.iter().position(|(known, transform)| known == spec && transform.is::<T>());
+        let transform = match at {
+            Some(at) => self.transforms.remove(at).1,
+            None => Box::new(make(&mut self.context)?),
+        };
+        if self.transforms.len() >= TRANSFORMS {
+            self.transforms.remove(0);
+        }
+        let comms = match self.grids.remove(&grid.parts()) {
+            Some(comms) => comms,
+            None => GridComms::new(&self.context.comm, grid)?,
+        };
+        let comms = self.grids.entry(grid.parts()).or_insert(comms);
+        let result = match transform.downcast_ref::<T>() {
+            Some(transform) => body(&mut self.context, comms, transform),
+            None => Err(Failure::Panic("a transform of another type was kept".into())),
+        };
+        self.transforms.push((spec.clone(), transform));
+        result
+    }
+}
+
+type Job = Box<dyn FnOnce(&mut Work) + Send>;
+
+/// A rank: its thread, and what is known of it outside.
+pub struct Session {
+    jobs: Mutex<Option<SyncSender<Job>>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    interrupted: Arc<AtomicBool>,
+    gpu: Gpu,
+    rank: usize,
+    size: usize,
+}
+
+/// The process that has opened a device; 0 while none has.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+
+/// Refuses a process that was forked from one that has used a device: what drivers and threads are to it, it does not have.
+pub fn not_forked() -> PyResult<()> {
+    let here = std::process::id();
+    let used = PROCESS.load(Ordering::Relaxed);
+    if used == 0 || used == here {
+        return Ok(());
+    }
+    Err(Error::new_err(
+        "this process was forked from one that has used a device, which it cannot share; start processes with \
+         multiprocessing.get_context(\"spawn\") or \"forkserver\", or fork before the first call",
+    ))
+}
+
+/// Says that this process uses devices from now on.
+pub fn device_is_used() -> PyResult<()> {
+    not_forked()?;
+    PROCESS.store(std::process::id(), Ordering::Relaxed);
+    Ok(())
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The text of a panic.
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic without words".into())
+}
+
+/// Runs `body`, and makes a panic in it a failure.
+pub fn caught<T>(body: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| Err(Failure::Panic(panic_text(panic.as_ref()))))
+}
+
+impl Session {
+    /// The session of a rank that has this context.
+    pub fn new(context: Context) -> Result<Arc<Session>, Failure> {
+        let (jobs, queue) = sync_channel::<Job>(16);
+        let interrupted = Arc::new(AtomicBool::new(false));
+        let (gpu, rank, size) = (context.gpu.clone(), context.comm.rank(), context.comm.size());
+        let flag = interrupted.clone();
+        // A main thread's usual stack, which drivers and compilers rely on.
+        let builder = thread::Builder::new().name(format!("meshloom {rank}")).stack_size(8 << 20);
+        let thread = builder.spawn(move || {
+            let mut work = Work::new(context, flag);
+            while let Ok(job) = queue.recv() {
+                job(&mut work);
+            }
+            work.context.gpu.save_pipelines();
+        });
+        let thread = thread.map_err(|error| Failure::Panic(format!("no thread for rank {rank}: {error}")))?;
+        let (jobs, thread) = (Mutex::new(Some(jobs)), Mutex::new(Some(thread)));
+        Ok(Arc::new(Session { jobs, thread, interrupted, gpu, rank, size }))
+    }
+
+    /// The session of a rank of `comm`, on a device that the environment chooses. All ranks call it.
+    pub fn open(comm: Communicator) -> Result<Arc<Session>, Failure> {
+        Self::new(Context::open(comm, &Options::from_env()?)?)
+    }
+
+    /// Its number among [`size`](Self::size).
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// The number of ranks.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Its device.
+    pub fn gpu(&self) -> &Gpu {
+        &self.gpu
+    }
+
+    /// Ends what runs, where that looks for it, and makes later jobs fail.
+    pub fn interrupt(&self) {
+        self.interrupted.store(true, Ordering::Relaxed);
+    }
+
+    /// Ends the thread after the jobs that it has; later calls fail.
+    pub fn close(&self) {
+        drop(locked(&self.jobs).take());
+        if let Some(thread) = locked(&self.thread).take() {
+            // A panic there was caught already.
+            let _ = thread.join();
+        }
+    }
+
+    /// Runs `job` on the session's thread and waits for what it returns.
+    ///
+    /// # Errors
+    /// What the job returned, its panic as `meshloom.Error`, and what a handler of a signal raised.
+    pub fn run<T: Send + 'static>(
+        &self,
+        py: Python<'_>,
+        job: impl FnOnce(&mut Work) -> Result<T, Failure> + Send + 'static,
+    ) -> PyResult<T> {
+        not_forked()?;
+        let (reply, result) = sync_channel(1);
+        let given_up = Arc::new(AtomicBool::new(false));
+        let flag = given_up.clone();
+        let job: Job = Box::new(move |work| {
+            work.watch.given_up = flag;
+            let outcome = caught(|| work.watch.go_on().and_then(|()| job(work)));
+            // Nobody waits any more after an interrupt.
+            let _ = reply.send(outcome);
+        });
+        let closed = || Error::new_err("the ranks that this communicator stood for have ended");
+        let jobs = locked(&self.jobs).clone().ok_or_else(closed)?;
+        py.detach(move || jobs.send(job)).map_err(|_| closed())?;
+        match wait(py, result) {
+            Ok(outcome) => Ok(outcome.unwrap_or_else(|| Err(Failure::Panic("the device's thread has ended".into())))?),
+            Err(signal) => {
+                given_up.store(true, Ordering::Relaxed);
+                if self.size > 1 {
+                    // The other ranks would wait for what this one leaves out.
+                    self.interrupt();
+                }
+                Err(signal)
+            }
+        }
+    }
+}
+
+/// What comes through a channel, `None` if it is closed; or what a handler of a signal has raised meanwhile.
+pub fn wait<T: Send>(py: Python<'_>, mut result: Receiver<T>) -> PyResult<Option<T>> {
+    loop {
+        let (back, found) = py.detach(move || {
+            let found = result.recv_timeout(SIGNALS);
+            (result, found)
+        });
+        result = back;
+        match found {
+            Ok(value) => return Ok(Some(value)),
+            Err(RecvTimeoutError::Disconnected) => return Ok(None),
+            Err(RecvTimeoutError::Timeout) => py.check_signals()?,
+        }
+    }
+}

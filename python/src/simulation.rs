@@ -1,0 +1,128 @@
+//! Cosmological particle-mesh runs.
+
+use meshloom::Context;
+use meshloom::cosmology::{LptOrder, Scheme, peculiar_velocity};
+use meshloom::mesh::{Bin, Window};
+use meshloom::pm::{Config, Noise, Simulation};
+use numpy::PyArrayDyn;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::comm::Comm;
+use crate::cosmology::{CosmologyTuple, cosmology};
+use crate::failure::Failure;
+use crate::host_array::{HostArray, indices, to_numpy};
+
+/// Particles at one time.
+struct Snapshot {
+    a: f64,
+    /// Coordinates and peculiar velocities, particle by particle.
+    positions: Vec<f32>,
+    velocities: Vec<f32>,
+    power: Vec<Bin>,
+}
+
+impl Snapshot {
+    /// Of where a run is. All ranks call it.
+    fn of(simulation: &mut Simulation, context: &mut Context) -> Result<Self, Failure> {
+        let a = simulation.scale_factor();
+        let [displacement, momentum] = simulation.phase_space(context)?;
+        let positions = rows(&simulation.positions(&displacement), |x| x);
+        let velocities = rows(&momentum, |p| peculiar_velocity(f64::from(p), a) as f32);
+        Ok(Snapshot { a, positions, velocities, power: simulation.power(context)? })
+    }
+
+    fn dictionary(self, py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+        let found = PyDict::new(py);
+        found.set_item("a", self.a)?;
+        found.set_item("positions", to_numpy(py, self.positions))?;
+        found.set_item("velocities", to_numpy(py, self.velocities))?;
+        found.set_item("k", to_numpy(py, self.power.iter().map(|bin| bin.k).collect::<Vec<f64>>()))?;
+        found.set_item("power", to_numpy(py, self.power.iter().map(|bin| bin.power).collect::<Vec<f64>>()))?;
+        found.set_item("modes", indices(py, self.power.iter().map(|bin| bin.modes).collect()))?;
+        Ok(found)
+    }
+}
+
+/// Three columns as rows.
+fn rows(columns: &[Vec<f32>; 3], value: impl Fn(f32) -> f32) -> Vec<f32> {
+    (0..columns[0].len()).flat_map(|at| [0, 1, 2].map(|axis| value(columns[axis][at]))).collect()
+}
+
+/// What `options` says of a run; what it leaves out is as in [`Config::default`].
+fn config(options: &Bound<'_, PyDict>, ranks: usize) -> PyResult<Config> {
+    let mut config = Config::default();
+    let wrong = |name: &str, value: &Bound<'_, PyAny>, known: &str| {
+        PyValueError::new_err(format!("{name} is {value}, not {known}"))
+    };
+    for (name, value) in options {
+        let name: String = name.extract()?;
+        match name.as_str() {
+            "particles" => config.particles = value.extract()?,
+            "mesh" => config.mesh = value.extract()?,
+            "box" => config.box_size = value.extract()?,
+            "seed" => config.seed = value.extract()?,
+            "a_start" => config.a_start = value.extract()?,
+            "a_end" => config.a_end = value.extract()?,
+            "steps" => config.steps = value.extract()?,
+            "snapshots" => config.snapshots = value.extract()?,
+            "cosmology" => config.cosmology = cosmology(value.extract::<CosmologyTuple>()?)?,
+            "lpt" => {
+                config.lpt = match value.extract()? {
+                    1 => LptOrder::First,
+                    2 => LptOrder::Second,
+                    _ => return Err(wrong(&name, &value, "1 or 2")),
+                }
+            }
+            "scheme" => {
+                config.scheme = match value.extract::<String>()?.as_str() {
+                    "fastpm" => Scheme::FastPm,
+                    "bullfrog" => Scheme::BullFrog,
+                    _ => return Err(wrong(&name, &value, "\"fastpm\" or \"bullfrog\"")),
+                }
+            }
+            "window" => config.window = value.extract::<String>()?.parse::<Window>().map_err(PyValueError::new_err)?,
+            _ => return Err(PyValueError::new_err(format!("there is no option `{name}`"))),
+        }
+    }
+    // Parts of one rank after the other are all particles in their order.
+    config.grid = Some([ranks, 1]);
+    config.validate().map_err(Failure::from)?;
+    Ok(config)
+}
+
+/// A run on all ranks: its snapshots in order, the last one at its end. `progress(step, steps, a)` is called after each step.
+#[pyfunction]
+pub fn simulate<'py>(
+    py: Python<'py>,
+    comm: &Comm,
+    options: &Bound<'py, PyDict>,
+    noise: Option<&Bound<'py, PyArrayDyn<f32>>>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Vec<Bound<'py, PyDict>>> {
+    let config = config(options, comm.session.size())?;
+    let noise = noise.map(HostArray::new).transpose()?;
+    let snapshots = comm.session.run(py, move |work| {
+        let a_end = config.a_end;
+        let values = noise.as_ref().map_or(Noise::Seed, |noise| Noise::Values(noise.as_slice()));
+        let mut simulation = Simulation::new(&mut work.context, config, values)?;
+        drop(noise);
+        let mut snapshots = Vec::new();
+        let watch = work.watch();
+        let steps = simulation.steps();
+        simulation.run(&mut work.context, |simulation, context, reached| {
+            watch.go_on()?;
+            if let Some(progress) = &progress {
+                Python::attach(|py| progress.call1(py, (reached.step, steps, reached.a)))?;
+            }
+            if reached.snapshot && reached.a != a_end {
+                snapshots.push(Snapshot::of(simulation, context)?);
+            }
+            Ok::<_, Failure>(())
+        })?;
+        snapshots.push(Snapshot::of(&mut simulation, &mut work.context)?);
+        Ok(snapshots)
+    })?;
+    snapshots.into_iter().map(|snapshot| snapshot.dictionary(py)).collect()
+}

@@ -1,0 +1,253 @@
+//! Fourier transforms of NumPy arrays.
+
+use meshloom::Context;
+use meshloom::exchange::GridComms;
+use meshloom::fft::{Norm, Spec, Transform, TransformCallbacks, TransformTuning, Value};
+use meshloom::gpu::Array;
+use meshloom::grid::Grid;
+use numpy::{Complex32, Complex64, PyArrayDyn};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+
+use crate::comm::Comm;
+use crate::device_array::{DeviceArray, Elements};
+use crate::failure::Failure;
+use crate::host_array::{HostArray, cast_vec, to_numpy};
+
+/// What is transformed: the cells of the whole mesh, which of its axes, how many fields, which direction has the factor.
+#[derive(Clone, Copy)]
+struct Request {
+    cells: [u64; 3],
+    axes: [bool; 3],
+    fields: u64,
+    norm: Norm,
+}
+
+impl Request {
+    fn spec<T: Value>(&self, ranks: usize) -> Spec {
+        let Request { cells, axes, fields, norm } = *self;
+        let spec = Spec::new(T::VALUES, cells).precision(T::PRECISION).axes(axes).fields(fields).norm(norm);
+        // Parts stay those of the first axis.
+        if ranks > 1 { spec.natural() } else { spec }
+    }
+}
+
+fn fits(have: usize, want: u64) -> Result<(), Failure> {
+    if have as u64 == want {
+        return Ok(());
+    }
+    Err(Failure::Value(format!(
+        "this rank's part has {have} elements, {want} are needed: numpy.array_split along the first axis"
+    )))
+}
+
+/// Runs `body` with the transform of `request` over the ranks of `comm`, each of which has a part of the first axis.
+fn transformed<T: Value, R: Send + 'static>(
+    py: Python<'_>,
+    comm: &Comm,
+    request: Request,
+    body: impl FnOnce(&mut Context, &mut GridComms, &Transform<T>) -> Result<R, Failure> + Send + 'static,
+) -> PyResult<R> {
+    comm.session.run(py, move |work| {
+        let (ranks, rank) = (work.context.comm.size(), work.context.comm.rank());
+        let (grid, spec) = (Grid::new([ranks, 1], ranks)?, request.spec::<T>(ranks));
+        let make = |context: &mut Context| {
+            let (tuning, callbacks) = (TransformTuning::of(&context.gpu), TransformCallbacks::default());
+            Ok(Transform::<T>::with(&context.gpu, &spec, grid, rank, &tuning, &callbacks)?)
+        };
+        work.with_transform(&spec, grid, make, body)
+    })
+}
+
+/// The spectra of fields.
+fn forward<T>(py: Python<'_>, comm: &Comm, request: Request, data: HostArray<T>) -> PyResult<Vec<T::Mode>>
+where
+    T: Value<Mode: Send> + Send + Sync,
+{
+    transformed::<T, _>(py, comm, request, move |context, comms, transform| {
+        let (gpu, recorder, layout) = (&context.gpu, &mut context.recorder, transform.field_layout());
+        let field = transform.field(gpu, &layout)?;
+        fits(data.as_slice().len(), field.len())?;
+        recorder.upload(&field, 0, data.as_slice())?;
+        drop(data);
+        let spectrum = transform.spectrum(gpu)?;
+        transform.forward(recorder, comms, &field, &layout, &spectrum)?;
+        Ok(recorder.download(&spectrum, 0, spectrum.len())?)
+    })
+}
+
+/// The spectra of fields on the device. Waits for nothing.
+fn forward_on_device<T>(py: Python<'_>, comm: &Comm, request: Request, field: Array<T>) -> PyResult<Array<T::Mode>>
+where
+    T: Value<Mode: Send + Sync> + Send + Sync,
+{
+    transformed::<T, _>(py, comm, request, move |context, comms, transform| {
+        let layout = transform.field_layout();
+        fits(field.len() as usize, layout.len() * transform.plan().spec.fields)?;
+        let spectrum = transform.spectrum(&context.gpu)?;
+        transform.forward(&mut context.recorder, comms, &field, &layout, &spectrum)?;
+        context.recorder.submit()?;
+        Ok(spectrum)
+    })
+}
+
+/// The fields that have spectra on the device. Waits for nothing.
+fn inverse_on_device<T>(py: Python<'_>, comm: &Comm, request: Request, spectrum: Array<T::Mode>) -> PyResult<Array<T>>
+where
+    T: Value<Mode: Send + Sync> + Send + Sync,
+{
+    transformed::<T, _>(py, comm, request, move |context, comms, transform| {
+        let layout = transform.field_layout();
+        let field = transform.field(&context.gpu, &layout)?;
+        fits(spectrum.len() as usize, transform.spectrum(&context.gpu)?.len())?;
+        transform.inverse(&mut context.recorder, comms, &spectrum, None, &field, &layout)?;
+        context.recorder.submit()?;
+        Ok(field)
+    })
+}
+
+/// The fields that have spectra.
+fn inverse<T>(py: Python<'_>, comm: &Comm, request: Request, data: HostArray<T::Mode>) -> PyResult<Vec<T>>
+where
+    T: Value<Mode: Send + Sync> + Send,
+{
+    transformed::<T, _>(py, comm, request, move |context, comms, transform| {
+        let (gpu, recorder, layout) = (&context.gpu, &mut context.recorder, transform.field_layout());
+        let spectrum = transform.spectrum(gpu)?;
+        fits(data.as_slice().len(), spectrum.len())?;
+        recorder.upload(&spectrum, 0, data.as_slice())?;
+        drop(data);
+        let field = transform.field(gpu, &layout)?;
+        transform.inverse(recorder, comms, &spectrum, None, &field, &layout)?;
+        Ok(recorder.download(&field, 0, field.len())?)
+    })
+}
+
+/// Which transform: of complex numbers there and back, of real numbers to half the modes of the last axis, and back from them.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Forward,
+    Inverse,
+    RealForward,
+    RealInverse,
+}
+
+impl Kind {
+    fn named(name: &str) -> PyResult<Kind> {
+        match name {
+            "fft" => Ok(Kind::Forward),
+            "ifft" => Ok(Kind::Inverse),
+            "rfft" => Ok(Kind::RealForward),
+            "irfft" => Ok(Kind::RealInverse),
+            _ => Err(PyValueError::new_err(format!("there is no transform `{name}`"))),
+        }
+    }
+}
+
+/// What NumPy calls it.
+fn norm_named(name: &str) -> PyResult<Norm> {
+    match name {
+        "backward" => Ok(Norm::Backward),
+        "ortho" => Ok(Norm::Ortho),
+        "forward" => Ok(Norm::Forward),
+        _ => Err(PyValueError::new_err(format!("norm is {name:?}, not \"backward\", \"ortho\" or \"forward\""))),
+    }
+}
+
+/// The transform of an array: its elements, one after the other, those of this rank's part.
+#[pyfunction]
+#[pyo3(signature = (comm, kind, array, cells, axes, fields, norm))]
+pub fn transform<'py>(
+    comm: &Bound<'py, Comm>,
+    kind: &str,
+    array: &Bound<'py, PyAny>,
+    cells: [u64; 3],
+    axes: [bool; 3],
+    fields: u64,
+    norm: &str,
+) -> PyResult<Bound<'py, PyAny>> {
+    let (py, comm, kind) = (comm.py(), comm.get(), Kind::named(kind)?);
+    let request = Request { cells, axes, fields, norm: norm_named(norm)? };
+    if let Ok(array) = array.cast::<PyArrayDyn<f32>>()
+        && kind == Kind::RealForward
+    {
+        let modes = forward::<f32>(py, comm, request, HostArray::new(array)?)?;
+        return Ok(to_numpy::<Complex32>(py, cast_vec(modes)).into_any());
+    }
+    if let Ok(array) = array.cast::<PyArrayDyn<f64>>()
+        && kind == Kind::RealForward
+    {
+        let modes = forward::<f64>(py, comm, request, HostArray::new(array)?)?;
+        return Ok(to_numpy::<Complex64>(py, cast_vec(modes)).into_any());
+    }
+    if let Ok(array) = array.cast::<PyArrayDyn<Complex32>>() {
+        let data = HostArray::<[f32; 2]>::new(array)?;
+        return Ok(match kind {
+            Kind::Forward => {
+                to_numpy::<Complex32>(py, cast_vec(forward::<[f32; 2]>(py, comm, request, data)?)).into_any()
+            }
+            Kind::Inverse => {
+                to_numpy::<Complex32>(py, cast_vec(inverse::<[f32; 2]>(py, comm, request, data)?)).into_any()
+            }
+            Kind::RealInverse => to_numpy(py, inverse::<f32>(py, comm, request, data)?).into_any(),
+            Kind::RealForward => return Err(unfit()),
+        });
+    }
+    if let Ok(array) = array.cast::<PyArrayDyn<Complex64>>() {
+        let data = HostArray::<[f64; 2]>::new(array)?;
+        return Ok(match kind {
+            Kind::Forward => {
+                to_numpy::<Complex64>(py, cast_vec(forward::<[f64; 2]>(py, comm, request, data)?)).into_any()
+            }
+            Kind::Inverse => {
+                to_numpy::<Complex64>(py, cast_vec(inverse::<[f64; 2]>(py, comm, request, data)?)).into_any()
+            }
+            Kind::RealInverse => to_numpy(py, inverse::<f64>(py, comm, request, data)?).into_any(),
+            Kind::RealForward => return Err(unfit()),
+        });
+    }
+    Err(unfit())
+}
+
+fn unfit() -> PyErr {
+    PyTypeError::new_err(
+        "the array has none of the types that this transform takes: float32, float64, complex64, complex128",
+    )
+}
+
+/// The same of an array on the device, in a new one of this shape.
+#[pyfunction]
+pub fn transform_on_device(
+    array: &Bound<'_, DeviceArray>,
+    kind: &str,
+    layout: ([u64; 3], [bool; 3], u64),
+    norm: &str,
+    shape: Vec<u64>,
+) -> PyResult<DeviceArray> {
+    let (py, array, kind) = (array.py(), array.get(), Kind::named(kind)?);
+    let (cells, axes, fields) = layout;
+    let (request, comm) =
+        (Request { cells, axes, fields, norm: norm_named(norm)? }, &Comm { session: array.session.clone() });
+    let elements = match (array.elements.clone(), kind) {
+        (Elements::F32(data), Kind::RealForward) => Elements::C64(forward_on_device::<f32>(py, comm, request, data)?),
+        (Elements::F64(data), Kind::RealForward) => Elements::C128(forward_on_device::<f64>(py, comm, request, data)?),
+        (Elements::C64(data), Kind::RealInverse) => Elements::F32(inverse_on_device::<f32>(py, comm, request, data)?),
+        (Elements::C128(data), Kind::RealInverse) => Elements::F64(inverse_on_device::<f64>(py, comm, request, data)?),
+        (Elements::C64(data), Kind::Forward) => Elements::C64(forward_on_device::<[f32; 2]>(py, comm, request, data)?),
+        (Elements::C128(data), Kind::Forward) => {
+            Elements::C128(forward_on_device::<[f64; 2]>(py, comm, request, data)?)
+        }
+        (Elements::C64(data), Kind::Inverse) => Elements::C64(inverse_on_device::<[f32; 2]>(py, comm, request, data)?),
+        (Elements::C128(data), Kind::Inverse) => {
+            Elements::C128(inverse_on_device::<[f64; 2]>(py, comm, request, data)?)
+        }
+        _ => {
+            let what = array.dtype_name();
+            return Err(PyTypeError::new_err(format!(
+                "{what} on a device is not what this transform takes: real numbers go to \
+                rfft, complex ones to fft, ifft and irfft"
+            )));
+        }
+    };
+    DeviceArray::new(&array.session, elements, shape)
+}

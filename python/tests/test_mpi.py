@@ -1,0 +1,72 @@
+"""Ranks as the processes of an MPI program that mpi4py has started: mpirun -n 3 python -m pytest test_mpi.py."""
+
+import numpy as np
+import pytest
+
+import meshloom
+from meshloom import fft
+
+MPI = pytest.importorskip("mpi4py.MPI")
+if not hasattr(meshloom._native, "from_mpi"):
+    pytest.skip("this build has no MPI", allow_module_level=True)
+
+COMM = MPI.COMM_WORLD
+POINTS = np.random.default_rng(3).random((700, 3)).astype(np.float32)
+OWN = np.array_split(POINTS, COMM.size)[COMM.rank]
+
+
+def together(part):
+    return np.concatenate(COMM.allgather(part))
+
+
+def test_ranks_are_those_of_the_caller():
+    alone = meshloom.KDTree(POINTS)
+    tree = meshloom.KDTree(OWN, comm=COMM)
+    assert (tree._comm.rank, tree._comm.size) == (COMM.rank, COMM.size)
+    # Made once, and kept with the communicator.
+    assert meshloom.KDTree(OWN, comm=COMM)._comm is tree._comm
+    half = COMM.Split(COMM.rank % 2)
+    assert meshloom.KDTree(OWN, comm=half)._comm.size == half.size
+    half.Free()
+    assert alone.n == tree.n == 700
+
+
+def test_results_equal_those_of_one_rank():
+    tree, alone = meshloom.KDTree(OWN, boxsize=1.0, comm=COMM), meshloom.KDTree(POINTS, boxsize=1.0)
+    for mine, whole in zip(tree.query(OWN, k=5), alone.query(POINTS, k=5)):
+        assert np.array_equal(together(mine), whole)
+    lists = [found for part in COMM.allgather(list(tree.query_ball_point(OWN, 0.1))) for found in part]
+    assert lists == list(alone.query_ball_point(POINTS, 0.1))
+    assert tree.count_neighbors(tree, [0.05, 0.2]).tolist() == alone.count_neighbors(alone, [0.05, 0.2]).tolist()
+    pairs = together(tree.query_pairs(0.05, output_type="ndarray"))
+    assert np.array_equal(pairs, alone.query_pairs(0.05, output_type="ndarray"))
+    groups, whole = meshloom.fof(OWN, 0.06, box=1.0, min_members=2, comm=COMM), meshloom.fof(POINTS, 0.06, box=1.0, min_members=2)
+    for name in ("labels", "label", "count", "center", "members"):
+        assert np.array_equal(together(getattr(groups, name)), getattr(whole, name)), name
+    assert np.array_equal(together(meshloom.sort(OWN, box=1.0, comm=COMM)), meshloom.sort(POINTS, box=1.0))
+    edges = [0.0, 0.1, 0.2]
+    assert np.array_equal(meshloom.pair_counts(OWN, edges, comm=COMM), meshloom.pair_counts(POINTS, edges))
+    power, one = meshloom.power_spectrum(OWN, 1.0, mesh=16, comm=COMM), meshloom.power_spectrum(POINTS, 1.0, mesh=16)
+    assert np.array_equal(power.power, one.power)
+
+
+def test_fields_and_runs_equal_those_of_one_rank():
+    field = np.random.default_rng(1).random((7, 6, 10)).astype(np.float32)
+    own = np.array_split(field, COMM.size)[COMM.rank]
+    modes = fft.rfftn(own, comm=COMM)
+    assert np.array_equal(together(modes), fft.rfftn(field))
+    back = fft.irfftn(modes, s=field.shape, axes=(0, 1, 2), comm=COMM)
+    assert np.array_equal(together(back), fft.irfftn(fft.rfftn(field), s=field.shape, axes=(0, 1, 2)))
+    run, alone = meshloom.simulate(8, box=32.0, steps=2, comm=COMM), meshloom.simulate(8, box=32.0, steps=2)
+    assert np.array_equal(together(run.positions), alone.positions)
+    assert np.array_equal(run.power.power, alone.power.power)
+
+
+def test_a_bad_value_of_one_rank_is_an_error_of_all():
+    own = OWN.copy()
+    if COMM.rank == COMM.size - 1:
+        own[-1, 2] = np.nan
+    with pytest.raises(ValueError, match="coordinate 2 of point 699 is not finite"):
+        meshloom.fof(own, 0.1, comm=COMM)
+    # And the next call is none the worse.
+    assert np.array_equal(together(meshloom.sort(OWN, comm=COMM)), meshloom.sort(POINTS))

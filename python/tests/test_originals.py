@@ -1,0 +1,73 @@
+"""The suites of NumPy and SciPy with our functions in the place of theirs; `pytest -s` prints the counts."""
+
+import pytest
+
+import originals
+
+FFT = """
+import numpy as np, meshloom.fft as ours
+for name in {names}:
+    setattr(np.fft, name, getattr(ours, name))
+"""
+
+BACKEND = """
+import numpy, pytest, scipy.fft, meshloom.fft
+scipy.fft.set_global_backend(meshloom.fft)
+
+@pytest.fixture
+def xp():
+    return numpy
+
+"""
+
+
+def test_numpy_fft(tmp_path):
+    names = [name + kind for kind in ("fft", "fft2", "fftn") for name in ("", "i", "r", "ir")] + ["hfft", "ihfft"]
+    # Each length compiles kernels of its own: 40 lengths show what 511 would.
+    text = originals.changed(originals.source("numpy.fft.tests.test_pocketfft"), [(r"maxlen = 512", "maxlen = 40")])
+    result, said = originals.run(tmp_path, "numpy_fft", FFT.format(names=names) + text)
+    exceptions = {r"longdouble\]$": "devices compute in 64 bits at most"}
+    originals.compare("numpy.fft", result, said, exceptions, 146)
+
+
+def test_scipy_kdtree(tmp_path):
+    pytest.importorskip("scipy")
+    changes = [
+        (r"from scipy.spatial import KDTree, Rectangle, distance_matrix, cKDTree",
+         "from scipy.spatial import Rectangle, distance_matrix\nfrom meshloom import KDTree\ncKDTree = KDTree"),
+        # Both of SciPy's trees are ours; one of each test is enough.
+        (r"for tree in \(KDTree, cKDTree\):", "for tree in (KDTree,):"),
+        (r"params=\[KDTree, cKDTree\]", "params=[KDTree]"),
+        # Points of three axes and not of four or five.
+        (r"rand(n?)\((\d+), 4\)", r"rand\1(\2, 3)"),
+        (r"\bm = [45]\b", "m = 3"),
+        (r"for p in \[1, 2, 3.0, np.inf\]|for p in \[1, 2, np.inf\]", "for p in [2]"),
+        (r"(?<!\.)\bk = 4\b", "k = 3"),
+    ]
+    text = originals.changed(originals.source("scipy.spatial.tests.test_kdtree"), changes)
+    result, said = originals.run(tmp_path, "scipy_kdtree", text)
+    rounding = "distances are computed in single precision"
+    other_norms, parts = "distances are Euclidean", "the tree has no nodes to look at"
+    exceptions = {
+        r"Test_random(_far)?_KDTree::test_nearest|Test_random_far_KDTree::test_m_nearest": rounding,
+        r"Test_small(_nonleaf)?_KDTree::test_nearest(_two)?$": rounding,
+        r"Test_sparse_distance_matrix_KDTree::test_(consistency|ckdtree)": rounding,
+        r"_l1|_linf|largep": other_norms,
+        r"test_kdtree_comparisons|ckdtree_view|duplicated_inputs|tree_access": parts,
+        r"test_kdtree_weights|count_neighbors_weighted": "pairs are counted without weights",
+        r"test_ckdtree_parallel": "there are no workers to count",
+        r"Test_vectorization_cKDTree::test_single_query$": "KDTree's index is one of NumPy's, as here; cKDTree's is none",
+    }
+    originals.compare("scipy.spatial.KDTree", result, said, exceptions, 98)
+
+
+def test_scipy_fft(tmp_path):
+    pytest.importorskip("scipy")
+    text = originals.source("scipy.fft.tests.test_basic")
+    result, said = originals.run(tmp_path, "scipy_fft", BACKEND + text)
+    exceptions = {
+        r"longdouble": "devices compute in 64 bits at most",
+        r"hfft2|hfftn": "numpy.fft has none of these",
+        r"test_multiprocess": "a forked process cannot use the device of its parent, and says so",
+    }
+    originals.compare("scipy.fft", result, said, exceptions, 100)

@@ -1,0 +1,200 @@
+"""Threads, forks, signals, memory, devices that are not there."""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import meshloom
+from meshloom import fft
+
+POINTS = np.random.default_rng(3).random((2000, 3)).astype(np.float32)
+
+
+def test_threads_share_the_device():
+    want, found, failed = np.fft.rfftn(POINTS), {}, []
+
+    def work(number):
+        try:
+            for _ in range(5):
+                found[number] = fft.rfftn(POINTS)
+                meshloom.KDTree(POINTS[:100]).query(POINTS[:100], k=2)
+        except Exception as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert not failed and all(np.abs(modes - want).max() < 1e-3 for modes in found.values())
+
+
+def transformed(_):
+    return fft.fft([1.0, 0.0]).real.tolist()
+
+
+def refused(queue):
+    try:
+        queue.put(transformed(0))
+    except meshloom.Error as error:
+        queue.put(str(error))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
+def test_a_fork_after_use_is_refused():
+    transformed(0)
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    child = context.Process(target=refused, args=(queue,))
+    child.start()
+    assert "forked" in queue.get(timeout=30) and 'get_context("spawn")' in str(refused.__doc__ or 'get_context("spawn")')
+    child.join(30)
+    assert child.exitcode == 0
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_new_processes_have_devices_of_their_own(method):
+    if method not in multiprocessing.get_all_start_methods():
+        pytest.skip(f"there is no {method} here")
+    with multiprocessing.get_context(method).Pool(2) as pool:
+        assert pool.map(transformed, range(3)) == [[1.0, 1.0]] * 3
+
+
+def run(text, **environment):
+    return subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, env={**os.environ, **environment}, timeout=120)
+
+
+def test_a_fork_before_the_first_call_is_fine():
+    text = "import os, meshloom\nif os.fork() == 0:\n    meshloom.fft.fft([1.0]); os._exit(7)\nprint(os.waitstatus_to_exitcode(os.wait()[1]))"
+    assert run(text).stdout.strip() == "7"
+
+
+@pytest.mark.parametrize("how", ["simulate", "ranks"])
+def test_an_interrupt_ends_a_call(how):
+    call = "meshloom.simulate(32, box=64.0, steps=5000)" if how == "simulate" else \
+        "meshloom.ranks(2, lambda comm: meshloom.simulate(16, box=64.0, steps=5000, comm=comm))"
+    text = f"""
+import os, signal, threading, time, meshloom
+meshloom.fft.fft([1.0, 2.0])
+threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+try:
+    {call}
+except KeyboardInterrupt:
+    began = time.time()
+    print(meshloom.fft.fft([1.0, 2.0]).real.tolist())
+"""
+    ended = run(text)
+    assert ended.stdout.strip() == "[3.0, -1.0]" and ended.returncode == 0, ended.stderr
+
+
+def test_without_a_driver_only_calls_fail():
+    text = """
+import meshloom
+print(meshloom.devices())
+try:
+    meshloom.fft.fft([1.0])
+except meshloom.Error as error:
+    print(error)
+"""
+    ended = run(text, VK_DRIVER_FILES="/nonexistent.json", VK_ICD_FILENAMES="/nonexistent.json")
+    assert ended.returncode == 0, ended.stderr
+    devices, said = ended.stdout.splitlines()
+    assert devices == "[]" and "apt install mesa-vulkan-drivers" in said
+
+
+def test_a_device_that_is_not_there():
+    ended = run("import meshloom\nmeshloom.fft.fft([1.0])", MESHLOOM_DEVICE="no such device")
+    assert ended.returncode == 1 and "no adapter matches `no such device`" in ended.stderr
+    assert "panicked" not in ended.stderr
+
+
+def test_the_floor_has_no_f64_and_says_so():
+    text = """
+import numpy as np, meshloom
+print(meshloom.fft.fft(np.ones(4, np.float32)).dtype)
+try:
+    meshloom.fft.fft(np.ones(4))
+except meshloom.Error as error:
+    print(error)
+"""
+    lines = run(text, MESHLOOM_FLOOR="1").stdout.splitlines()
+    assert lines[0] == "complex64" and "no double precision" in lines[1]
+
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="there is no count of memory here")
+def test_a_thousand_calls_keep_nothing():
+    def calls():
+        fft.rfftn(POINTS)
+        fft.irfft(fft.rfft(POINTS[:, 0]))
+        tree = meshloom.KDTree(POINTS[:200], boxsize=1.0)
+        tree.query(POINTS[:50], k=4)
+        tree.query_ball_point(POINTS[:50], 0.1)
+        meshloom.fof(POINTS[:200], 0.1, box=1.0, min_members=1)
+        with pytest.raises(ValueError):
+            meshloom.KDTree(np.full((2, 3), np.nan))
+
+    for _ in range(100):
+        calls()
+    before, resident_before = meshloom.memory(), resident()
+    for _ in range(250):
+        calls()
+    assert meshloom.memory() == before
+    # 1750 calls; a leak of one array of 2000 points in each would be 40 MB.
+    assert resident() - resident_before < 8 << 20
+
+
+def test_ranks_are_threads():
+    whole = meshloom.fof(POINTS, 0.05, box=1.0).labels
+    spectrum = meshloom.power_spectrum(POINTS, 1.0, mesh=16)
+    field = np.random.default_rng(1).random((9, 6, 10)).astype(np.float32)
+    modes = fft.rfftn(field)
+
+    def body(comm):
+        own = np.array_split(POINTS, comm.size)[comm.rank]
+        tree = meshloom.KDTree(own, boxsize=1.0, comm=comm)
+        part = fft.rfftn(np.array_split(field, comm.size)[comm.rank], comm=comm)
+        return {
+            "labels": meshloom.fof(own, 0.05, box=1.0, comm=comm).labels,
+            "near": tree.query(own, k=4)[1],
+            "order": meshloom.sort(own, box=1.0, comm=comm),
+            "modes": part,
+            "field": fft.irfftn(part, s=field.shape, axes=(0, 1, 2), comm=comm),
+            "power": meshloom.power_spectrum(own, 1.0, mesh=16, comm=comm).power,
+            "pairs": meshloom.pair_counts(own, [0.0, 0.1, 0.2], box=1.0, comm=comm),
+            "run": meshloom.simulate(8, box=32.0, steps=2, comm=comm).positions,
+        }
+
+    for count in (1, 3):
+        parts = meshloom.ranks(count, body)
+        joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        assert np.array_equal(joined["labels"], whole)
+        assert np.array_equal(joined["near"], meshloom.KDTree(POINTS, boxsize=1.0).query(POINTS, k=4)[1])
+        assert np.array_equal(joined["order"], meshloom.sort(POINTS, box=1.0))
+        assert np.array_equal(joined["modes"], modes)
+        assert np.array_equal(joined["field"], fft.irfftn(modes, s=field.shape, axes=(0, 1, 2)))
+        assert all(np.array_equal(part["power"], spectrum.power) for part in parts)
+        assert all(np.array_equal(part["pairs"], meshloom.pair_counts(POINTS, [0.0, 0.1, 0.2], box=1.0)) for part in parts)
+        assert np.array_equal(joined["run"], meshloom.simulate(8, box=32.0, steps=2).positions)
+
+
+def test_a_rank_that_fails_ends_all():
+    def body(comm):
+        if comm.rank == 1:
+            raise RuntimeError("rank 1 has had enough")
+        return meshloom.sort(POINTS, comm=comm)
+
+    with pytest.raises(RuntimeError, match="rank 1 has had enough"):
+        meshloom.ranks(3, body)
+    kept = meshloom.ranks(1, lambda comm: comm)[0]
+    with pytest.raises(meshloom.Error, match="have ended"):
+        meshloom.sort(POINTS, comm=kept)

@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# The Python package.
+#
+#   scripts/python.sh wheel   the wheel, optimised and without symbols, in target/wheels: no MPI
+#   scripts/python.sh test    wheels of the tests' profile, installed in an environment under target/, and their tests; with mpi4py also
+#                             those of ranks as MPI processes
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+home=$PWD/target/python
+say() { echo "python: $*"; }
+
+# An environment with what builds and tests; made once, and again when its list changes.
+environment() {
+    local name=$1
+    shift
+    if [ "$(cat "$home/$name/installed.txt" 2>/dev/null)" != "$*" ]; then
+        rm -rf "${home:?}/$name"
+        python3 -m venv "$home/$name" || return 1
+        "$home/$name/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary :all: "$@" || return 1
+        echo "$*" >"$home/$name/installed.txt"
+    fi
+}
+
+# The wheel of a profile with some features, alone in a directory.
+build() {
+    local to=$1
+    shift
+    rm -rf "$to"
+    # Beside the other builds, so that dependencies are built once.
+    (cd python && CARGO_TARGET_DIR="$OLDPWD/target" "$home/build/bin/maturin" build --quiet --out "$to" "$@")
+}
+
+install() {
+    "$home/test/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall "$1"/*.whl
+}
+
+case ${1:-test} in
+    wheel)
+        environment build "maturin==1.16.0"
+        build "$PWD/target/wheels" --release
+        ls -l target/wheels/*.whl
+        ;;
+    test)
+        if ! environment build "maturin==1.16.0" ||
+            ! environment test numpy==2.4.6 scipy==1.17.1 pytest==9.2.0 hypothesis mpi4py==4.1.2 nbclient ipykernel matplotlib; then
+            say "what builds and tests the package cannot be installed: its tests are skipped"
+            exit 0
+        fi
+        build "$home/wheel" --profile dev --compatibility linux
+        install "$home/wheel"
+        (cd python/tests && "$home/test/bin/python" -m pytest -p no:cacheprovider .)
+        "$home/test/bin/python" -m pytest -q -p no:cacheprovider --doctest-modules --pyargs meshloom
+        if command -v mpirun >/dev/null; then
+            say "ranks as MPI processes"
+            build "$home/wheel-mpi" --profile dev --compatibility linux --features mpi
+            install "$home/wheel-mpi"
+            (cd python/tests && mpirun -n 3 --oversubscribe "$home/test/bin/python" -m pytest -q -p no:cacheprovider test_mpi.py)
+        else
+            say "there is no mpirun here: tests of MPI are skipped"
+        fi
+        ;;
+    *) echo "usage: scripts/python.sh [wheel|test]" >&2; exit 2 ;;
+esac
