@@ -763,7 +763,7 @@ fn linear_power_comes_from_tables_too() {
         assert!((strong / table / (0.9f64 / 0.8102).powi(2) - 1.0).abs() < 1e-3);
     }
     let bad = |name: &str, text: &str, says: &[&str]| {
-        let file = scratch.file(name, text);
+        let file = scratch.file("bad.dat", text);
         Call::simulate(&scratch.join("bad"), &["--power-table", &file]).run().is_error(name, 1, says);
     };
     bad("in 1/Mpc", &inverse, &["h/Mpc", "P(0.5)/P(0.02)"]);
