@@ -14,7 +14,7 @@ pub type CosmologyTuple = (f64, f64, f64, f64, f64, bool, f64);
 /// The cosmology of these parameters.
 pub fn cosmology((omega_m, omega_b, h, n_s, amplitude, is_sigma8, t_cmb): CosmologyTuple) -> PyResult<Cosmology> {
     let amplitude = if is_sigma8 { Amplitude::Sigma8(amplitude) } else { Amplitude::Primordial(amplitude) };
-    let parameters = Parameters { amplitude, n_s, omega_m, omega_b, h, t_cmb };
+    let parameters = Parameters { amplitude, n_s, omega_m, omega_b, h, t_cmb, ..Parameters::default() };
     Ok(Cosmology::new(parameters).map_err(Failure::from)?)
 }
 
