@@ -10,7 +10,7 @@ use meshloom::comm::Communicator;
 use meshloom::inference::{
     AmplitudePrior, AxesPrior, CgOptions, CorrelatedField, Data, Draw, Excitation, Excitations, Excited, Expansion,
     FieldPrior, InferenceError, IterationOptions, Kl, Likelihood, NewtonOptions, NoiseLevel, Objective, OptimizeKl,
-    SampleGroups, Samples, Sampling, Spectrum, VectorSpace, conjugate_gradient, newton_cg,
+    Reduction, SampleGroups, Samples, Sampling, Spectrum, VectorSpace, conjugate_gradient, newton_cg,
 };
 use meshloom::operators::{Field, Leaf, Model, PointwiseOperator, Space, Worker};
 use serde_json::Value;
