@@ -115,7 +115,7 @@ fn messages(ranks: Ranks, mpi: bool) {
     }
     let found = report("collectives --bytes 8,200000", ranks);
     let results = found["results"].as_array().unwrap();
-    assert_eq!(results.len(), 1 + 5 * 2, "{found:#}");
+    assert_eq!(results.len(), 1 + 5 * 2 * 2, "{found:#}");
     for result in results {
         is_spread(&result["seconds"]);
         assert_eq!(result["reference"].is_object(), mpi, "{result:#}");
@@ -124,13 +124,31 @@ fn messages(ranks: Ranks, mpi: bool) {
             assert_eq!(result["reference"]["same"], true, "{result:#}");
         }
     }
-    let found = report("collectives --operations all-gather,barrier --bytes 16", ranks);
+    let found = report("collectives --operations all-gather,barrier --bytes 16 --data host", ranks);
     assert_eq!([0, 1].map(|i| found["results"][i]["collective"].clone()), ["all-gather", "barrier"]);
+    let found = report("collectives --operations barrier,all-reduce --bytes 16 --data device", ranks);
+    assert_eq!((found["results"].as_array().unwrap().len(), &found["results"][0]["data"]), (1, &"device".into()));
 }
 
 #[test]
 fn messages_and_collectives() {
     messages(Ranks::Threads(3), false);
+}
+
+#[test]
+fn maps() {
+    for ranks in [1, 3] {
+        let found = report("map --size 500 --chunk 64,1000 --steps 20 --reference", Ranks::Threads(ranks));
+        let results = found["results"].as_array().unwrap();
+        assert_eq!(results.len(), 2, "{found:#}");
+        for (result, chunk) in results.iter().zip([64, 1000]) {
+            is_spread(&result["seconds"]);
+            is_compared(result);
+            assert_eq!(result["reference"]["same"], true, "{result:#}");
+            // Rank 0 has the most.
+            assert_eq!(result["chunks"], 500_u64.div_ceil(ranks as u64).div_ceil(chunk), "{result:#}");
+        }
+    }
 }
 
 #[test]
@@ -259,6 +277,26 @@ fn steps_of_a_simulation() {
 }
 
 #[test]
+fn steps_of_shallow_water() {
+    for ranks in [1, 4] {
+        let found = report("shallow-water --size 40x24,17x9 --reference", Ranks::Threads(ranks));
+        is_copy(&found);
+        let results = found["results"].as_array().unwrap();
+        assert_eq!(results.len(), 2);
+        for result in results {
+            is_spread(&result["seconds"]);
+            is_compared(result);
+            assert_eq!(result["reference"]["same"], true, "{result:#}");
+            assert_eq!(
+                (&result["bytes_per_cell_step"], &result["exchanges_per_step"]),
+                (&48.0.into(), &u64::from(ranks > 1).into())
+            );
+            assert_eq!(result["bytes"]["between_ranks"].as_u64() > Some(0), ranks > 1, "{result:#}");
+        }
+    }
+}
+
+#[test]
 fn gradients_beside_their_simulation() {
     let found = report("gradient --size 6 --mesh-factor 1 --steps 2 --checkpoint-every 1,2", Ranks::Threads(2));
     let results = found["results"].as_array().unwrap();
@@ -284,7 +322,21 @@ fn all_subjects_together() {
     let subjects: Vec<_> = found["results"].as_array().unwrap().iter().map(|result| &result["subject"]).collect();
     assert_eq!(
         subjects,
-        ["fft", "exchange", "collectives", "halo", "sort", "knn", "pairs", "fof", "ghosts", "pm", "gradient"]
+        [
+            "fft",
+            "exchange",
+            "collectives",
+            "map",
+            "halo",
+            "sort",
+            "knn",
+            "pairs",
+            "fof",
+            "ghosts",
+            "pm",
+            "gradient",
+            "shallow-water"
+        ]
     );
     for report in found["results"].as_array().unwrap() {
         let results = report["results"].as_array().unwrap();
@@ -375,6 +427,7 @@ fn wrong_words_exit_2() {
         ("pm --window pcs", &["pcs"]),
         ("pm --size 8 --reference", &["--reference"]),
         ("collectives --reference --ranks 2", &["--reference"]),
+        ("shallow-water --size 48", &["`48`"]),
         ("gradient --steps 0", &["--steps"]),
         ("gradient --checkpoint-every 0", &["--checkpoint-every"]),
         ("fft --device nosuch --size 8", &["nosuch"]),

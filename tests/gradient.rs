@@ -224,7 +224,7 @@ fn with(cosmology: &Cosmology, which: usize, factor: f64) -> Cosmology {
     values[which] *= factor;
     let [omega_m, omega_b, h, n_s, amplitude] = values;
     let amplitude = Amplitude::Primordial(amplitude);
-    Cosmology::new(Parameters { amplitude, n_s, omega_m, omega_b, h, t_cmb: cosmology.t_cmb() }).unwrap()
+    Cosmology::new(Parameters { amplitude, n_s, omega_m, omega_b, h, ..cosmology.parameters() }).unwrap()
 }
 
 /// Derivatives along directions of the noise and by each parameter are central differences of the f64 reference. These have an error of their own where

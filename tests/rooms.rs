@@ -16,7 +16,7 @@ const LIBRARY: &[&[&str]] = &[
     &["launch", "fft"],
     &["mesh", "points"],
     &["operators"],
-    &["pm", "shallow_water"],
+    &["pm", "map", "shallow_water"],
     &["inference"],
     &["error", "kernels"],
 ];
@@ -58,6 +58,7 @@ const WITHOUT_RINGS: &[(&str, &[&str])] = &[
             "io/cleanup",
             "io/hdf5",
             "io/plot",
+            "map",
             "mesh",
             "operators",
             "operators/pointwise",

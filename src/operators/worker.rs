@@ -67,14 +67,13 @@ impl<'a> Worker<'a> {
     /// [`OperatorError::Fit`] for fields of different spaces.
     pub fn axpby(&mut self, a: f64, x: &Field, b: f64, y: &mut Field) -> Result<(), OperatorError> {
         y.space().admits(x.space(), "axpby")?;
+        let mut pairs = Vec::new();
         for (x, y) in x.contents().iter().zip(y.contents_mut()) {
             match (x, y) {
                 (Contents::Device(x), Contents::Device(y)) if x.raw().shares(y.raw()) => {
                     return Err(OperatorError::invalid("axpby", "x and y are one field; give two"));
                 }
-                (Contents::Device(x), Contents::Device(y)) => {
-                    self.axpby.record(&mut self.context.recorder, a, x, b, y)?;
-                }
+                (Contents::Device(x), Contents::Device(y)) => pairs.push([x, &*y]),
                 (Contents::Host(x), Contents::Host(y)) => {
                     let update = |(y, x): (&mut f64, &f64)| *y = if b == 0.0 { a * x } else { a * x + b * *y };
                     y.iter_mut().zip(x).for_each(update);
@@ -82,7 +81,7 @@ impl<'a> Worker<'a> {
                 _ => {}
             }
         }
-        Ok(())
+        Ok(self.axpby.record_pairs(&mut self.context.recorder, a, &pairs, b)?)
     }
 
     /// `z = x y`, number by number, for fields of one leaf on the device.

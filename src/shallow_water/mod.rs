@@ -24,6 +24,7 @@ mod kernels;
 mod observe;
 mod plan;
 mod real;
+mod samples;
 mod start;
 
 pub use config::ShallowWaterConfig;
@@ -40,8 +41,8 @@ use crate::exchange::ghost_cells::GhostCells;
 use crate::gpu::{Array, KernelSource};
 use crate::grid::{Box3, Cost, Grid};
 use kernels::Kernels;
-use observe::Samples;
 use plan::{FIELDS, Part};
+use samples::Samples;
 
 /// The kernels of the room.
 pub(crate) fn kernels() -> Vec<KernelSource> {
@@ -157,7 +158,7 @@ impl<T: Real> ShallowWater<T> {
         let state = |what: &str| context.gpu.array::<T>(what, FIELDS * part.layout().len());
         let (now, next) = (state("shallow_water::now")?, state("shallow_water::next")?);
         let tendencies = context.gpu.array("shallow_water::tendencies", FIELDS * part.cells())?;
-        let (ghosts, samples) = (GhostCells::new(part.ghosts.clone()), Self::samples(context, &part)?);
+        let (ghosts, samples) = (GhostCells::new(part.ghosts.clone()), Samples::new(context, &part)?);
         let kernels = Kernels::new::<T>(config.compatible);
         Ok(ShallowWater {
             config,

@@ -2,6 +2,7 @@
 
 use super::plan::FIELDS;
 use super::real::Real;
+use super::samples::Samples;
 use super::{ShallowWater, ShallowWaterError};
 use crate::Context;
 use crate::comm::Op;
@@ -57,23 +58,11 @@ pub struct Picture {
     pub elevation: Vec<f32>,
 }
 
-/// Longest side of a picture.
-const LONGEST_SIDE: u64 = 480;
-
 /// What a state is seen by, on the device.
 struct Observed<T> {
     shown: Array<T>,
     terms: Array<f32>,
     extremes: Array<T>,
-}
-
-/// Which cells of this rank are in pictures.
-pub(super) struct Samples {
-    /// Their places in the array of the state.
-    index: Array<u32>,
-    /// Their numbers in the picture.
-    pixels: Vec<u64>,
-    size: [u64; 2],
 }
 
 impl<T: Real> ShallowWater<T> {
@@ -150,25 +139,5 @@ impl<T: Real> ShallowWater<T> {
         let mut elevation = vec![0.0; (width * height) as usize];
         places.data().iter().zip(all.data()).for_each(|(&place, &value)| elevation[place as usize] = value);
         Ok(Some(Picture { width: *width as usize, height: *height as usize, elevation }))
-    }
-
-    /// Chooses the cells of pictures.
-    pub(super) fn samples(context: &mut Context, part: &super::plan::Part) -> Result<Samples, ShallowWaterError> {
-        let [_, _, nx, ny] = part.params.first.map(u64::from);
-        let stride = nx.max(ny).div_ceil(LONGEST_SIDE);
-        let size = [nx, ny].map(|n| n.div_ceil(stride));
-        let (own, strides, offset) = (&part.layout().own, part.layout().strides(), part.layout().offset());
-        // The middle of each block of cells, the last of which may be cut.
-        let chosen = |n: u64| (0..n.div_ceil(stride)).map(move |k| (k, (k * stride + stride / 2).min(n - 1)));
-        let (mut index, mut pixels) = (Vec::new(), Vec::new());
-        for (row, y) in chosen(ny).filter(|(_, y)| own[0].contains(y)) {
-            for (column, x) in chosen(nx).filter(|(_, x)| own[1].contains(x)) {
-                index.push((offset + (y - own[0].start) * strides[0] + x - own[1].start) as u32);
-                pixels.push((size[1] - 1 - row) * size[0] + column);
-            }
-        }
-        let array = context.gpu.array("shallow_water::samples", index.len() as u64)?;
-        context.recorder.upload(&array, 0, &index)?;
-        Ok(Samples { index: array, pixels, size })
     }
 }

@@ -1,7 +1,7 @@
 //! The amplitude of a field by wavenumber, as a function of hyper-parameters.
 //!
-//! One workgroup computes all of it, with two passes over the wavenumbers and a scan between them: on a GPU some microseconds for the 49,152 wavenumbers of 256^3
-//! cells, beside transforms of half a millisecond. Every rank has the same vectors and does the same.
+//! One workgroup computes all of it, with few passes over the wavenumbers and a scan between them: a lane has 192 of the 49,152 wavenumbers of 256^3
+//! cells. Every rank has the same vectors and does the same.
 
 use super::packing::Packing;
 use super::prior::{AmplitudePrior, MaternScale, Spectrum, normal_of};

@@ -1,5 +1,6 @@
 //! `meshloom shallow-water`: a run of the shallow-water model from parameters to files.
 
+mod log;
 mod outputs;
 mod parameters;
 mod snapshots;
@@ -7,13 +8,14 @@ mod snapshots;
 use indicatif::ProgressBar;
 use meshloom::comm::Op;
 use meshloom::io::cleanup::StopRequests;
-use meshloom::shallow_water::{Diagnostics, Picture, Real, ShallowWater};
+use meshloom::shallow_water::{Real, ShallowWater};
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
 use crate::common::Common;
 use crate::failure::Failure;
 use crate::phases::Phases;
+use log::Log;
 pub use parameters::Arguments;
 use parameters::{Precision, RunParameters};
 
@@ -25,13 +27,6 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         Precision::F64 => flow::<f64>(context, &parameters, common),
     })?;
     common.print(report)
-}
-
-/// What has been seen on the way; pictures on rank 0 only.
-#[derive(Default)]
-struct Log {
-    lines: Vec<Diagnostics>,
-    frames: Vec<Picture>,
 }
 
 /// Steps between two looks at the device and at signals: so many are submitted at once.

@@ -9,7 +9,7 @@ use meshloom::shallow_water::{Diagnostics, Picture, Real, ShallowWater};
 use meshloom::{Context, Error};
 use serde_json::Value;
 
-use super::Log;
+use super::log::Log;
 use super::parameters::RunParameters;
 use super::snapshots::CHECKPOINT;
 use crate::described;

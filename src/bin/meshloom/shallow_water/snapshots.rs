@@ -9,7 +9,7 @@ use meshloom::shallow_water::{Diagnostics, Picture, Real, ShallowWater, ShallowW
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
-use super::Log;
+use super::log::Log;
 use super::parameters::{Event, RunParameters};
 use crate::described::{self, difference};
 

@@ -12,6 +12,8 @@ mod forest;
 #[cfg(feature = "reference")]
 pub mod kd;
 #[cfg(feature = "reference")]
+pub mod map;
+#[cfg(feature = "reference")]
 pub mod shallow_water;
 #[cfg(feature = "reference")]
 pub mod sort;

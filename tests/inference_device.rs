@@ -1,0 +1,251 @@
+//! Samples and fits of fields on the device, in f32, against those of NIFTy.re in f64 with the same noise.
+
+#[path = "shared/inference.rs"]
+#[allow(dead_code)]
+mod shared;
+
+use std::rc::Rc;
+
+use meshloom::comm::Communicator;
+use meshloom::inference::{
+    AmplitudePrior, AxesPrior, CgOptions, CorrelatedField, Data, Draw, Excitation, Excitations, Excited, Expansion,
+    FieldPrior, InferenceError, IterationOptions, Kl, Likelihood, NewtonOptions, NoiseLevel, Objective, OptimizeKl,
+    Reduction, SampleGroups, Samples, Sampling, Spectrum, VectorSpace, conjugate_gradient, newton_cg,
+};
+use meshloom::operators::{Field, Leaf, Model, PointwiseOperator, Space, Worker};
+use serde_json::Value;
+use shared::{field, flat, golden, grid, numbers, pair, ranks};
+
+const PROBLEMS: [&str; 3] = ["poisson_16", "gaussian_16", "student_16"];
+
+/// What f32 may differ by, relative to the greatest number: some 100 roundings, which the metric's condition of some 100 amplifies.
+const BOUND: f64 = 1e-3;
+
+/// The rate of the page's problems: 1.5 exp(field) at 16 cells, of which 12 have data.
+fn rate(worker: &mut Worker<'_>, golden: &Value) -> Result<Model, InferenceError> {
+    let amplitude = AmplitudePrior::NonParametric {
+        of: Spectrum::Power,
+        fluctuations: pair(&golden["fluctuations"]),
+        slope: pair(&golden["loglogavgslope"]),
+        flexibility: Some(pair(&golden["flexibility"])),
+        asperity: Some(pair(&golden["asperity"])),
+    };
+    let prior = FieldPrior {
+        name: String::new(),
+        offset_mean: golden["offset_mean"].as_f64().unwrap(),
+        offset_std: pair(&golden["offset_std"]),
+        axes: vec![AxesPrior { name: String::new(), axes: [true; 3], amplitude }],
+    };
+    let regular = grid(worker, &[16], &[golden["distances"].as_f64().unwrap()]);
+    let model = CorrelatedField::new(worker, &regular, &prior)?.model()?;
+    let text = format!("fn f(s: f32) -> f32 {{ return {:?} * exp(s); }}", golden["gain"].as_f64().unwrap());
+    Ok(model.then(&Model::new(PointwiseOperator::wgsl(&text, "f", model.target(), "rate")?))?)
+}
+
+/// Numbers at the cells that have data, 0 at the others.
+fn at_cells(golden: &Value, values: &[f64]) -> Vec<f64> {
+    let mut all = vec![0.0; 16];
+    numbers(&golden["cells"]).iter().zip(values).for_each(|(&cell, value)| all[cell as usize] = *value);
+    all
+}
+
+fn likelihood(worker: &mut Worker<'_>, name: &str, golden: &Value) -> Result<Likelihood, InferenceError> {
+    let model = rate(worker, golden)?;
+    let leaf = Leaf::cells(&grid(worker, &[16], &[golden["distances"].as_f64().unwrap()]));
+    let values = at_cells(golden, &numbers(&golden["data"]));
+    let mask: Vec<bool> = at_cells(golden, &[1.0; 12]).iter().map(|&one| one == 1.0).collect();
+    let data = Data { name: "data", leaf: &leaf, values: &values, mask: Some(&mask) };
+    let sigma = vec![0.3; 16];
+    let likelihood = match name {
+        "poisson_16" => Likelihood::poisson(worker, &data, None)?,
+        "gaussian_16" => Likelihood::gaussian(worker, &data, NoiseLevel::Each(&sigma))?,
+        _ => Likelihood::student_t(worker, &data, NoiseLevel::Each(&sigma), 3.0)?,
+    };
+    likelihood.amend(&model)
+}
+
+/// Excitations from lists of numbers: data at the cells that have some, and latent values.
+fn excitations<'w>(golden: &Value, list: impl Fn(Excitation) -> Vec<f64> + 'static) -> Excitations<Worker<'w>> {
+    let golden = golden.clone();
+    Excitations::Given(Rc::new(move |worker: &mut Worker<'w>, excitation: Excitation, out: &mut Field| {
+        let values = list(excitation);
+        let values = if excitation.what == Excited::Data { at_cells(&golden, &values) } else { values };
+        *out = field(worker, &out.space().clone(), &values)?;
+        Ok(())
+    }))
+}
+
+fn host(worker: &mut Worker<'_>, field: &Field) -> Result<Vec<f64>, InferenceError> {
+    Ok(flat(worker, field)?.into_iter().map(|(_, value)| value).collect())
+}
+
+/// Compares with the golden value of this name.
+fn close(what: &str, found: &[f64], wanted: &[f64]) {
+    assert_eq!(found.len(), wanted.len(), "{what}");
+    let scale = wanted.iter().fold(1.0, |most: f64, value| most.max(value.abs()));
+    let apart = found.iter().zip(wanted).fold(0.0, |most: f64, (a, b)| most.max((a - b).abs())) / scale;
+    assert!(apart < BOUND, "{what}: {apart}");
+}
+
+#[test]
+fn samples_and_energies_are_those_of_the_reference() {
+    for name in PROBLEMS {
+        let golden = golden("inference.json")[name].clone();
+        ranks([1, 1], |worker| {
+            let likelihood = likelihood(worker, name, &golden)?;
+            let position = field(worker, likelihood.domain(), &numbers(&golden["pos"]))?;
+            let (data, prior) = (numbers(&golden["eta_d"]), numbers(&golden["eta_p"]));
+            let given =
+                excitations(
+                    &golden,
+                    move |excitation| {
+                        if excitation.what == Excited::Data { data.clone() } else { prior.clone() }
+                    },
+                );
+            let expansion = Expansion::new(worker, &likelihood, &position, &[])?;
+            let linear = expansion.linear(worker, &given, [0, 0], &CgOptions::resnorm(1e-4))?;
+            close(&format!("{name} straight"), &host(worker, &linear)?, &numbers(&golden["mgvi_residual"]));
+            let mut residuals = vec![linear.clone(), field(worker, likelihood.domain(), &[0.0; 35])?];
+            worker.axpby(-1.0, &linear, 0.0, &mut residuals[1])?;
+            for (sign, wanted) in [(1.0, "geovi_residual_plus"), (-1.0, "geovi_residual_minus")] {
+                let start = residuals[usize::from(sign < 0.0)].clone();
+                let options = NewtonOptions::default();
+                let found = expansion.curve(worker, &given, [0, 0], sign, &start, &options)?;
+                close(&format!("{name} {wanted}"), &host(worker, &found.x)?, &numbers(&golden[wanted]));
+                residuals.push(found.x);
+            }
+            let groups = SampleGroups::one(&Communicator::solo());
+            let samples = Samples::new(position, &groups, 4, residuals)?;
+            let kl = Kl { likelihood: &likelihood, samples: &samples, groups: &groups, constants: &[], kept: 2 };
+            let (value, at) = kl.at(worker, &samples.position)?;
+            let mut out = worker.like(&samples.position)?;
+            at.gradient(worker, &mut out)?;
+            close(&format!("{name} gradient"), &host(worker, &out)?, &numbers(&golden["kl_gradient"]));
+            let tangent = field(worker, likelihood.domain(), &numbers(&golden["tangent"]))?;
+            at.metric(worker, &tangent, &mut out)?;
+            close(&format!("{name} metric"), &host(worker, &out)?, &numbers(&golden["kl_metric_times_tangent"]));
+            close(&format!("{name} energy"), &[value], &numbers(&golden["kl"]));
+            let start = worker.copy(&samples.position)?;
+            let found = newton_cg(worker, &kl, start, &NewtonOptions::default(), &mut |_| {})?;
+            close(&format!("{name} minimum"), &host(worker, &found.x)?, &numbers(&golden["kl_minimum"]));
+            close(&format!("{name} least"), &[found.value], &numbers(&golden["kl_minimum_value"]));
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn a_whole_fit_is_that_of_the_reference() {
+    let golden = golden("inference.json")["poisson_16"].clone();
+    ranks([1, 1], |worker| {
+        let likelihood = likelihood(worker, "poisson_16", &golden)?;
+        let run = &golden["run_geovi_default"];
+        let (pairs, modes) = (numbers(&run["n_samples"]), run["mode"].clone());
+        let options = |iteration: u32| IterationOptions {
+            pairs: pairs[iteration as usize] as usize,
+            sampling: match modes[iteration as usize] == "nonlinear" {
+                true => Sampling::Curved(Draw::New),
+                false => Sampling::Linear(Draw::New),
+            },
+            ..IterationOptions::default()
+        };
+        let given = excitations(&golden, |excitation| {
+            let seed = 1000 + 100 * u64::from(excitation.iteration) + 2 * u64::from(excitation.sample);
+            match excitation.what {
+                Excited::Data => white(12, seed),
+                Excited::Prior => white(35, seed + 1),
+            }
+        });
+        let start = field(worker, likelihood.domain(), &numbers(&golden["pos"]))?;
+        let groups = SampleGroups::one(&Communicator::solo());
+        let fit = OptimizeKl::new(&likelihood, &groups, 3).options(options).excitations(given).run(worker, &start)?;
+        for (report, wanted) in fit.history.iter().zip(run["history"].as_array().unwrap()) {
+            close(&report.to_string(), &[report.energy], &numbers(&wanted["kl"]));
+        }
+        close("position", &host(worker, &fit.samples.position)?, &numbers(&run["pos"]));
+        for (sample, wanted) in fit.samples.own().zip(run["residuals"].as_array().unwrap()) {
+            close("residual", &host(worker, fit.samples.residual(sample).unwrap())?, &numbers(wanted));
+        }
+        let model = rate(worker, &golden)?;
+        let like = Field::new(worker.gpu(), model.target())?;
+        let mut value = |worker: &mut Worker<'_>, x: &Field| Ok(model.value(worker, x)?);
+        let (mean, std) = fit.samples.mean_and_std(worker, &groups, &like, &mut value)?;
+        let mut cells = |field: &Field| -> Result<Vec<f64>, InferenceError> {
+            let all = host(worker, field)?;
+            Ok(numbers(&golden["cells"]).iter().map(|&cell| all[cell as usize]).collect())
+        };
+        close("mean of the rate", &cells(&mean)?, &numbers(&run["rate_mean"]));
+        close("standard deviation of the rate", &cells(&std)?, &numbers(&run["rate_std"]));
+        Ok(())
+    });
+}
+
+/// The white noise of the goldens: Box-Muller on splitmix64.
+fn white(count: usize, seed: u64) -> Vec<f64> {
+    let uniform = |n: u64| {
+        let mut z = seed.wrapping_add((n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((((z ^ (z >> 31)) >> 11) as f64) + 0.5) * 2f64.powi(-53)
+    };
+    let normal = |n: u64| (-2.0 * uniform(2 * n).ln()).sqrt() * (2.0 * std::f64::consts::PI * uniform(2 * n + 1)).cos();
+    (0..count as u64).map(normal).collect()
+}
+
+#[test]
+fn sums_of_fields_are_those_of_the_host() {
+    for parts in [[1, 1], [2, 1]] {
+        ranks(parts, |worker| {
+            let regular = grid(worker, &[6, 7, 5], &[1.0]);
+            let leaves = [
+                ("a", Leaf::vector(3)),
+                ("b", Leaf::cells(&regular)),
+                ("c", Leaf::parameters(2)),
+                ("d", Leaf::vector(3000)),
+            ];
+            let space = Space::new(leaves)?;
+            let len = 3 + 210 + 2 + 3000;
+            let [x, y]: [Vec<f64>; 2] =
+                [1, 2].map(|seed| white(len, seed).into_iter().map(|x| f64::from(x as f32)).collect());
+            let [fx, fy] = [&x, &y].map(|values| field(worker, &space, values));
+            let (fx, fy) = (fx?, fy?);
+            let found = worker.reduce(&[Reduction::Dot(&fx, &fy), Reduction::Norm1(&fx), Reduction::Dot(&fy, &fy)])?;
+            let product = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| x * y).sum::<f64>();
+            let wanted = [product(&x, &y), x.iter().map(|x| x.abs()).sum(), product(&y, &y)];
+            for (found, wanted) in found.iter().zip(wanted) {
+                // Products are rounded to f32, of up to some 10.
+                assert!((found - wanted).abs() < 1e-6 * len as f64, "{found} {wanted}");
+            }
+            assert_eq!(worker.len(&fx), len as u64);
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn an_iteration_of_conjugate_gradients_waits_twice_and_allocates_nothing() {
+    let golden = golden("inference.json")["poisson_16"].clone();
+    ranks([1, 1], |worker| {
+        let likelihood = likelihood(worker, "poisson_16", &golden)?;
+        let position = field(worker, likelihood.domain(), &numbers(&golden["pos"]))?;
+        let at = likelihood.at(worker, &position)?;
+        let gradient = field(worker, likelihood.domain(), &numbers(&golden["gradient"]))?;
+        let mut counts = Vec::new();
+        for maxiter in [4, 12] {
+            let rules = CgOptions { maxiter: Some(maxiter), miniter: Some(maxiter), ..CgOptions::absdelta(0.0) };
+            let mut metric = |worker: &mut Worker<'_>, v: &Field, out: &mut Field| {
+                at.metric(worker, v, out)?;
+                worker.axpby(1.0, v, 1.0, out).map_err(InferenceError::from)
+            };
+            worker.context.recorder.wait()?;
+            let before = worker.context.recorder.counts();
+            let found = conjugate_gradient(worker, &mut metric, &gradient, None, &rules)?;
+            assert_eq!(found.iterations, maxiter);
+            let after = worker.context.recorder.counts();
+            counts.push([after.downloads - before.downloads, after.uploads - before.uploads]);
+        }
+        assert_eq!(counts[1][0] - counts[0][0], 2 * 8, "{counts:?}");
+        assert_eq!(counts[1][1], counts[0][1], "{counts:?}");
+        Ok(())
+    });
+}
