@@ -4,7 +4,6 @@
 #[allow(dead_code)]
 mod ranks;
 #[path = "shared/reference_pm.rs"]
-#[allow(dead_code)]
 mod reference_pm;
 
 use std::collections::BTreeMap;
