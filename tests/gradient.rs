@@ -7,12 +7,13 @@ use meshloom::comm::Op;
 use meshloom::cosmology::{Amplitude, Cosmology, LinearPower, LptOrder, Parameters, Scheme, TransferKind, schedule};
 use meshloom::gpu::Options;
 use meshloom::mesh::Window;
-use meshloom::pm::{Config, CosmologyGradient, Gradient, Noise, Observer, SimulationError};
+use meshloom::pm::{Config, CosmologyGradient, Gradient, Noise, NoiseBy, Observer, SimulationError};
 use meshloom::{Context, Error, Launch, launch};
 use reference_pm::{Setup, displacements, linear_density, power_spectrum, rms, start, white};
 
 fn golden() -> Config {
-    Config { particles: 16, mesh: 32, box_size: 64.0, cosmology: Cosmology::simple(), steps: 8, ..Config::default() }
+    let base = Config { scheme: Scheme::FastPm, noise_by: NoiseBy::Site, ..Config::default() };
+    Config { particles: 16, mesh: 32, box_size: 64.0, cosmology: Cosmology::simple(), steps: 8, ..base }
 }
 
 /// Half the mean square of the density contrast.
@@ -139,7 +140,7 @@ fn a_run_has_the_golden_gradient() {
     close("across", dot(&found.noise, &white(4096, 99)), -1.3511327350802549, 1e-5 * 1.79);
 }
 
-/// Bits do not depend on ranks, their grid, the states that are kept, or windows.
+/// Bits do not depend on ranks, their grid, or the states that are kept; with arrays in many windows only the last digits differ.
 #[test]
 fn the_gradient_has_the_same_bits_everywhere() {
     let noise = white(4096, 0);
@@ -152,10 +153,17 @@ fn the_gradient_has_the_same_bits_everywhere() {
         let config = Config { grid, ..config.clone() };
         assert!(evaluate(ranks, &config, every, &noise, third_bin) == first, "{ranks} ranks, {grid:?}");
     }
-    // Of the force mesh, 384 KiB, a window holds a quarter of a component.
+    // Of the force mesh, 384 KiB, a window holds a quarter of a component. Kernels of several windows are compiled in another form, whose
+    // last digits may differ, as those of single values of the golden gradient may.
     let small = Options { window_bytes: Some(32 << 10), ..Options::from_env().unwrap() };
+    let square: f64 = first.noise.iter().map(|&g| f64::from(g).powi(2)).sum();
+    let rms = (square / 4096.0).sqrt();
     for ranks in [1, 2] {
-        assert!(evaluate_with(&small, ranks, &config, 2, (&noise, third_bin)) == first, "{ranks} ranks, small windows");
+        let found = evaluate_with(&small, ranks, &config, 2, (&noise, third_bin));
+        assert_eq!(found.loss, first.loss, "{ranks} ranks, small windows");
+        for (&found, &wanted) in found.noise.iter().zip(&first.noise) {
+            close("the noise, in small windows", found.into(), wanted.into(), 3e-5 * rms);
+        }
     }
 }
 

@@ -79,13 +79,21 @@ fn host(worker: &mut Worker<'_>, field: &Field) -> Result<Vec<f64>, InferenceErr
     Ok(flat(worker, field)?.into_iter().map(|(_, value)| value).collect())
 }
 
-/// Compares with the golden value of this name.
 fn close(what: &str, found: &[f64], wanted: &[f64]) {
+    within(BOUND, what, found, wanted);
+}
+
+/// Compares with golden values.
+fn within(bound: f64, what: &str, found: &[f64], wanted: &[f64]) {
     assert_eq!(found.len(), wanted.len(), "{what}");
     let scale = wanted.iter().fold(1.0, |most: f64, value| most.max(value.abs()));
     let apart = found.iter().zip(wanted).fold(0.0, |most: f64, (a, b)| most.max((a - b).abs())) / scale;
-    assert!(apart < BOUND, "{what}: {apart}");
+    assert!(apart < bound, "{what}: {apart}");
 }
+
+/// What a minimum may lie from another where values of some 20 to 70 are known to 10^-6 of themselves: the root of twice that, in directions of
+/// curvature 1. Bent samples are minima, too.
+const MINIMUM: f64 = 1e-2;
 
 #[test]
 fn samples_and_energies_are_those_of_the_reference() {
@@ -111,8 +119,8 @@ fn samples_and_energies_are_those_of_the_reference() {
                 let start = residuals[usize::from(sign < 0.0)].clone();
                 let options = NewtonOptions::default();
                 let found = expansion.curve(worker, &given, [0, 0], sign, &start, &options)?;
-                close(&format!("{name} {wanted}"), &host(worker, &found.x)?, &numbers(&golden[wanted]));
-                residuals.push(found.x);
+                within(MINIMUM, &format!("{name} {wanted}"), &host(worker, &found.x)?, &numbers(&golden[wanted]));
+                residuals.push(field(worker, likelihood.domain(), &numbers(&golden[wanted]))?);
             }
             let groups = SampleGroups::one(&Communicator::solo());
             let samples = Samples::new(position, &groups, 4, residuals)?;
@@ -127,7 +135,7 @@ fn samples_and_energies_are_those_of_the_reference() {
             close(&format!("{name} energy"), &[value], &numbers(&golden["kl"]));
             let start = worker.copy(&samples.position)?;
             let found = newton_cg(worker, &kl, start, &NewtonOptions::default(), &mut |_| {})?;
-            close(&format!("{name} minimum"), &host(worker, &found.x)?, &numbers(&golden["kl_minimum"]));
+            within(MINIMUM, &format!("{name} minimum"), &host(worker, &found.x)?, &numbers(&golden["kl_minimum"]));
             close(&format!("{name} least"), &[found.value], &numbers(&golden["kl_minimum_value"]));
             Ok(())
         });
