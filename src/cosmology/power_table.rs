@@ -19,6 +19,8 @@ use crate::hash::{START, fnv1a};
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct PowerTable {
+    /// The first and the last wavenumber, as they were given: exp(ln k) is another number.
+    range: [f64; 2],
     /// ln k, ascending.
     x: Vec<f64>,
     /// ln P.
@@ -37,7 +39,7 @@ impl PowerTable {
     /// [`CosmologyError::Table`] for a row that is no two positive numbers or whose k does not ascend, for less than four rows, and for comments
     /// that name other units (1/Mpc, Mpc^3).
     pub fn parse(text: &str) -> Result<Self, CosmologyError> {
-        let (mut x, mut y) = (Vec::new(), Vec::new());
+        let (mut k, mut x, mut y) = (Vec::new(), Vec::new(), Vec::new());
         for (number, line) in (1..).zip(text.lines()) {
             let wrong = |why: String| CosmologyError::Table { line: number, why };
             let line = line.trim();
@@ -52,26 +54,28 @@ impl PowerTable {
             let mut positive = |what: &str| {
                 let word = numbers.next().unwrap_or("");
                 let value = word.parse::<f64>().ok().filter(|value| value.is_finite() && *value > 0.0);
-                value.map(f64::ln).ok_or_else(|| format!("{what} is `{word}`, and must be a positive number"))
+                value.ok_or_else(|| format!("{what} is `{word}`, and must be a positive number"))
             };
-            let (ln_k, ln_p) = (positive("k").map_err(wrong)?, positive("P").map_err(wrong)?);
+            let (wavenumber, power) = (positive("k").map_err(wrong)?, positive("P").map_err(wrong)?);
+            let ln_k = wavenumber.ln();
             if x.last().is_some_and(|&last| last >= ln_k) {
                 return Err(wrong("k must ascend from row to row".into()));
             }
+            k.push(wavenumber);
             x.push(ln_k);
-            y.push(ln_p);
+            y.push(power.ln());
         }
         if x.len() < FEWEST {
             let why = format!("there are {} rows of k and P, and {FEWEST} are needed at least", x.len());
             return Err(CosmologyError::Table { line: text.lines().count(), why });
         }
         let curvature = curvature(&x, &y);
-        Ok(PowerTable { x, y, curvature })
+        Ok(PowerTable { range: [k[0], k[k.len() - 1]], x, y, curvature })
     }
 
     /// The first and the last wavenumber, in h/Mpc.
     pub fn range(&self) -> [f64; 2] {
-        [self.x[0], self.x[self.x.len() - 1]].map(f64::exp)
+        self.range
     }
 
     /// A 64-bit mark of the contents.
