@@ -19,7 +19,7 @@ pub mod shallow_water;
 pub mod sort;
 
 #[cfg(not(feature = "reference"))]
-pub use absent::{fft, kd, shallow_water, sort, threads};
+pub use absent::{fft, kd, map, shallow_water, sort, threads};
 
 use crate::failure::Failure;
 
