@@ -19,9 +19,8 @@ fn ln_kernel(a: f64, x: f64) -> f64 {
     a * x.ln() - x - ln_gamma(a)
 }
 
-/// Logarithms of the regularised incomplete gamma functions P(a, x) and Q = 1 - P, each to rounding but for the smaller part of 1, which is a
-/// difference of 1 and loses as much as it is smaller: a series where x is small, a continued
-/// fraction elsewhere (Lentz's algorithm).
+/// Logarithms of the regularised incomplete gamma functions P(a, x) and Q = 1 - P: P by a series where x is small, Q by a continued fraction elsewhere
+/// (Lentz's algorithm). What is computed is good to rounding; the other is its difference to 1, and loses digits where it is small.
 pub(super) fn ln_gamma_p_q(a: f64, x: f64) -> [f64; 2] {
     if x < a + 1.0 {
         let (mut term, mut sum, mut n) = (1.0 / a, 1.0 / a, a);
