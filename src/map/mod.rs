@@ -14,6 +14,7 @@
 mod chunk;
 mod deal;
 mod error;
+mod gauge;
 mod items;
 mod jacobian;
 mod mapping;
