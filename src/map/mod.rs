@@ -20,7 +20,7 @@ mod jacobian;
 mod mapping;
 mod ordered;
 mod run;
-mod tree;
+pub(crate) mod tree;
 
 pub use chunk::{ChunkSize, MapReport, MemoryEstimate};
 pub use deal::Deal;
