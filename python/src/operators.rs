@@ -255,7 +255,7 @@ fn matrix(worker: &mut Worker<'_>, at: &Linearisation, chunk: u64) -> Result<(Ve
     let columns = numbers_of(worker, at.model().domain())?;
     let mut matrix = vec![0.0; (rows * columns) as usize];
     if rows <= columns {
-        jacobian_rows(worker, at, 0..rows, chunk, |worker, first, fields| {
+        jacobian_rows(worker, at, 0..rows, ChunkSize::Items(chunk), |worker, first, fields| {
             for (row, field) in (first..).zip(fields) {
                 let start = (row * columns) as usize;
                 matrix[start..start + columns as usize].copy_from_slice(&numbers(worker, field)?);
@@ -263,7 +263,7 @@ fn matrix(worker: &mut Worker<'_>, at: &Linearisation, chunk: u64) -> Result<(Ve
             Ok::<_, Error>(())
         })?;
     } else {
-        jacobian_columns(worker, at, 0..columns, chunk, |worker, first, fields| {
+        jacobian_columns(worker, at, 0..columns, ChunkSize::Items(chunk), |worker, first, fields| {
             for (column, field) in (first..).zip(fields) {
                 for (row, value) in numbers(worker, field)?.into_iter().enumerate() {
                     matrix[row * columns as usize + column as usize] = value;
