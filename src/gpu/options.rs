@@ -24,6 +24,9 @@ pub struct Options {
     pub profile: Option<Profile>,
     /// Fills arrays with NaN when they are handed out, so that a read of undefined contents is seen.
     pub poison: bool,
+    /// Compiled kernels that are kept at most, 256 unless said otherwise; beyond that the one that was used longest ago goes. A program of many lengths (of
+    /// transforms, say) has new ones for each, of some megabytes on software renderers.
+    pub kernels: usize,
     /// Directory in which compiled kernels are kept from run to run, where the driver can do so (Vulkan, not on the
     /// floor); `None`, the default, keeps none. [`cache_directory`](super::cache_directory) is the user's. Drivers trust what they
     /// find there: it must be a directory that nobody else writes to.
@@ -39,6 +42,7 @@ impl Default for Options {
             floor: false,
             profile: None,
             poison: cfg!(debug_assertions),
+            kernels: 256,
             cache: None,
         }
     }
@@ -83,8 +87,12 @@ impl Options {
         Ok(options)
     }
 
-    /// Refuses windows of another size than arrays can be cut into.
+    /// Refuses windows of another size than arrays can be cut into, and devices that keep no kernel.
     pub(super) fn check(&self) -> Result<(), DeviceError> {
+        if self.kernels == 0 {
+            let why = "it is 0; a device keeps at least the kernel that it runs".into();
+            return Err(DeviceError::Misuse { what: "Options::kernels".into(), why });
+        }
         match self.window_bytes.filter(|bytes| *bytes < 256 || !bytes.is_power_of_two()) {
             None => Ok(()),
             Some(bytes) => Err(DeviceError::Misuse {
