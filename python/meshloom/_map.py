@@ -14,8 +14,9 @@ _REDUCTIONS = {"sum": np.add, "min": np.minimum, "max": np.maximum}
 
 
 def _block(items, ranks, rank):
-    """The items of a rank: blocks in order, which differ by one at most."""
-    return rank * items // ranks, (rank + 1) * items // ranks
+    """The items of a rank, as `numpy.array_split` has them: blocks in order, of which the first may be longer by one."""
+    least, longer = divmod(items, ranks)
+    return rank * least + min(rank, longer), (rank + 1) * least + min(rank + 1, longer)
 
 
 def _leaves(value):

@@ -6,7 +6,7 @@ from . import _native
 from ._arrays import whole_number
 from ._comm import resolve
 from ._model import Model, given
-from ._space import Space, cells, space_of
+from ._space import cells, space_of, three
 
 
 def _prior(kind, parameters, space, result, comm):
@@ -180,11 +180,11 @@ class CorrelatedFieldMaker:
         size = [side for group in self._groups for side in group[2]]
         if not 1 <= len(shape) <= 3:
             raise ValueError(f"add_fluctuations has given {len(shape)} axes; a field has one to three")
-        first, groups = 3 - len(shape), []
-        at = first
+        groups, at = [], 0
         for prefix, own, _, kind, hyper in self._groups:
-            groups.append((prefix, [at <= axis < at + len(own) for axis in range(3)], kind, hyper))
+            mine = three([at <= axis < at + len(own) for axis in range(len(shape))], False)
+            groups.append((prefix, mine, kind, hyper))
             at += len(own)
         comm = resolve(comm)
-        found = _native.correlated_field(comm, [1] * first + shape, [1.0] * first + size, self._prefix, self._offset, groups)
+        found = _native.correlated_field(comm, three(shape, 1), three(size, 1.0), self._prefix, self._offset, groups)
         return CorrelatedField(*found, comm, len(shape))

@@ -7,6 +7,21 @@ import numpy as np
 from ._arrays import whole_number
 
 _GRIDS = ("cells", "modes", "half_spectrum")
+# Where the axes of a grid are among the library's three, by their number.
+_PLACES = {1: (2,), 2: (1, 2), 3: (0, 1, 2)}
+
+
+def three(values, fill):
+    """Values of one to three axes, those of a grid, at their places among three."""
+    found = [fill] * 3
+    for place, value in zip(_PLACES[len(values)], values):
+        found[place] = value
+    return found
+
+
+def _own(shape, axes):
+    """The places of the axes of a grid that has so many at least."""
+    return next(_PLACES[n] for n in range(axes, 4) if all(shape[at] == 1 for at in range(3) if at not in _PLACES[n]))
 
 
 class Leaf:
@@ -20,14 +35,13 @@ class Leaf:
         """The leaf that the library describes, on a grid of so many axes, and its name."""
         name, kind, shape, size, complex, components = native
         if kind in _GRIDS:
-            ones = next((at for at, n in enumerate(shape) if n > 1), 2)
-            first = min(3 - axes, ones)
-            return name, cls(kind, shape[first:], size[first:], complex, components)
+            own = _own(shape, axes)
+            return name, cls(kind, [shape[at] for at in own], [size[at] for at in own], complex, components)
         return name, cls(kind, shape if kind == "points" else shape[2:], (), complex, components)
 
     def _native(self, name):
-        ones = 3 - len(self.shape)
-        return name, self.kind, [1] * ones + list(self.shape), [1.0] * (3 - len(self.size)) + list(self.size), self.complex, self.components
+        size = three(self.size, 1.0) if self.size else [1.0] * 3
+        return name, self.kind, list(three(self.shape, 1)), size, self.complex, self.components
 
     def __repr__(self):
         return f"<{self.kind} of {self.shape[1] if self.kind == 'points' else self.shape}>"
@@ -119,8 +133,10 @@ class Fields(dict):
         shapes = {}
         for native, shape in described:
             leaf = self.space.leaves[native[0]]
-            components = tuple(shape[: len(shape) - 3]) if leaf.kind in _GRIDS else ()
-            shapes[native[0]] = (*components, *shape[-len(leaf.shape) :]) if leaf.kind in _GRIDS else tuple(shape)
+            own = tuple(shape)
+            if leaf.kind in _GRIDS:
+                own = (*own[:-3], *(own[-3:][at] for at in _PLACES[len(leaf.shape)]))
+            shapes[native[0]] = own
         super().__init__(shapes)
 
 

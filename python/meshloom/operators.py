@@ -30,7 +30,7 @@ from ._arrays import real_array, whole_number
 from ._comm import resolve
 from ._model import Linearisation, Model, given
 from ._simulation import run_options
-from ._space import Leaf, Space, cells, half_spectrum, modes, parameters, space_of, vector
+from ._space import Leaf, Space, cells, half_spectrum, modes, parameters, space_of, three, vector
 
 __all__ = [
     "Leaf",
@@ -131,8 +131,7 @@ def _field(leaf, name, values, comm):
 
 
 def convolution(space, kernel, adjoint=False, comm=None):
-    """The periodic convolution of the only leaf of `space`, real cells, with a kernel at the same cells whose first one is its middle; times the volume of a
-    cell, as an integral."""
+    """The periodic convolution of the only leaf of `space`, real cells, with a kernel at the same cells whose first one is its middle: sums of products."""
 
     def make(comm, space):
         name, leaf = space._only("a convolution")
@@ -175,7 +174,7 @@ def _index(index, leaf, what):
     index = (index,) if np.ndim(index) == 0 else tuple(index)
     if len(index) != len(leaf.shape):
         raise ValueError(f"{what} is {index}; the grid has {len(leaf.shape)} axes")
-    return [0] * (3 - len(index)) + [int(n.__index__()) for n in index]
+    return three([int(n.__index__()) for n in index], 0)
 
 
 def _coordinates(rows, axes, name):
@@ -183,7 +182,7 @@ def _coordinates(rows, axes, name):
     rows = np.atleast_2d(real_array(rows, name).astype(np.float64))
     if rows.ndim != 2 or rows.shape[1] != axes:
         raise ValueError(f"{name} has the shape {rows.shape}; it must be (N, {axes}), one row per point")
-    return np.concatenate([np.zeros((len(rows), 3 - axes)), rows], axis=1)
+    return np.ascontiguousarray(np.stack(three(list(rows.T), np.zeros(len(rows))), axis=1))
 
 
 def readout(space, positions, window="cic", adjoint=False, comm=None):
@@ -272,7 +271,7 @@ def select(space, where, adjoint=False, comm=None):
             found = np.argwhere(found)
         if found.ndim != 2 or found.dtype.kind not in "iu" or found.shape[1] != len(leaf.shape) or np.any(found < 0):
             raise ValueError(f"where must be a mask of the shape {leaf.shape} or rows of {len(leaf.shape)} indices from 0 on")
-        cells = np.concatenate([np.zeros((len(found), 3 - found.shape[1]), np.int64), found], axis=1)
+        cells = np.stack(three(list(found.T), np.zeros(len(found), np.int64)), axis=1)
         return _native.select(comm, space._native(), cells.tolist(), bool(adjoint))
 
     return _linear(space, "a selection", comm, make)

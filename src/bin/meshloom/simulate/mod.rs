@@ -9,7 +9,7 @@ mod parameters;
 mod snapshots;
 mod universe;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use indicatif::ProgressBar;
 use meshloom::comm::Op;
@@ -19,7 +19,7 @@ use meshloom::pm::{Config, Noise, Reached, Simulation, SimulationError};
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
-use crate::common::Common;
+use crate::common::{Common, check_files};
 use crate::failure::Failure;
 use crate::phases::Phases;
 use crate::terminal;
@@ -38,6 +38,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.estimate {
         return estimate::run(arguments, &parameters);
     }
+    let inputs = [&arguments.config, &options.white_noise, &options.power_table].into_iter().flatten();
+    let cosmology = options.cosmology.as_deref().map(Path::new);
+    let outputs = Outputs::paths(arguments.out());
+    check_files(inputs.map(PathBuf::as_path).chain(cosmology), outputs.iter().map(PathBuf::as_path))?;
     let common = &arguments.common;
     let report = common.launch_together(|context| simulate(context, &parameters, common))?;
     common.print(report)
