@@ -180,6 +180,11 @@ impl Gpu {
         self.0.pool.allocated()
     }
 
+    /// The most bytes of buffers that were in use at a time since it was opened.
+    pub fn most_used(&self) -> u64 {
+        self.0.pool.most_used()
+    }
+
     /// Writes kernels that were compiled since the device was opened to [`Options::cache`], if the file lacks any. Done
     /// anyway by [`launch`](crate::launch()) and when the last handle is dropped; for programs that end in other ways.
     /// That it cannot be written is no error.

@@ -126,8 +126,8 @@ impl Linear for Readout {
         let (points, nodes) = (self.points.len(), u64::from(self.painter.window().order()).pow(3));
         let (cells, ghosts) = (self.points.mesh().layout.len(), self.ghosted.cost());
         let there = CallCost::passes(self.fields, self.fields * points * (20 + 4 * nodes));
-        // Painting adds two words of each node; cells are cleared and read in two words.
-        let back = CallCost::passes(3 * self.fields, self.fields * (points * (24 + 16 * nodes) + 20 * cells));
+        // The greatest value is found once. Painting adds two words of each node; cells are cleared and read in two words.
+        let back = CallCost::passes(1 + 2 * self.fields, self.fields * (points * (24 + 16 * nodes) + 20 * cells));
         let exchanged = CallCost { messages: ghosts.messages, sent: 2 * ghosts.sent, ..CallCost::default() };
         [there + ghosts, back + exchanged]
     }
