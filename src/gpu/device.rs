@@ -40,7 +40,7 @@ type Open = Vec<(wgpu::Adapter, Options, Weak<Inner>)>;
 
 impl Gpu {
     /// Opens the adapter that `options` choose for the rank number `local_rank` of this host, or gives the handle on it
-    /// that this process already has.
+    /// that this process already has, unless anything went wrong on that device.
     ///
     /// # Errors
     /// As [`choose`](super::choose), [`DeviceError::Open`] when the driver refuses, [`DeviceError::Misuse`] for windows that are
@@ -51,7 +51,7 @@ impl Gpu {
         static OPEN: Mutex<Open> = Mutex::new(Vec::new());
         let adapter = adapter::choose(&options.adapter, local_rank)?;
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-        open.retain(|(_, _, inner)| inner.strong_count() > 0);
+        open.retain(|(_, _, inner)| inner.upgrade().is_some_and(|inner| inner.open.check().is_ok()));
         if let Some(inner) =
             open.iter().find(|(a, o, _)| a == adapter && o == options).and_then(|(_, _, weak)| weak.upgrade())
         {
