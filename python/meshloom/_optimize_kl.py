@@ -209,7 +209,7 @@ def optimize_kl(
     >>> likelihood = mi.Gaussian([1.0, 2.0, 3.0, 4.0], noise_std=1.0).amend(line)
     >>> samples, reports = mi.optimize_kl(likelihood, n_total_iterations=3, n_samples=4)
     >>> mean, std = samples.mean_and_std(line)
-    >>> np.round(np.asarray(mean), 3).tolist(), len(samples), len(reports)
+    >>> np.round(np.asarray(mean).astype(float), 3).tolist(), len(samples), len(reports)
     ([0.9, 1.8, 2.7, 3.6], 8, 3)
     """
     likelihood = _likelihood_of(likelihood)

@@ -7,8 +7,8 @@ import numpy as np
 from ._arrays import whole_number
 
 _GRIDS = ("cells", "modes", "half_spectrum")
-# Where the axes of a grid are among the library's three, by their number: ranks cut the first of them, transforms halve the last.
-_PLACES = {1: (2,), 2: (0, 2), 3: (0, 1, 2)}
+# Where the axes of a grid are among the library's three, by their number.
+_PLACES = {1: (2,), 2: (1, 2), 3: (0, 1, 2)}
 
 
 def three(values, fill):

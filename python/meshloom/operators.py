@@ -131,8 +131,7 @@ def _field(leaf, name, values, comm):
 
 
 def convolution(space, kernel, adjoint=False, comm=None):
-    """The periodic convolution of the only leaf of `space`, real cells, with a kernel at the same cells whose first one is its middle; times the volume of a
-    cell, as an integral."""
+    """The periodic convolution of the only leaf of `space`, real cells, with a kernel at the same cells whose first one is its middle: sums of products."""
 
     def make(comm, space):
         name, leaf = space._only("a convolution")

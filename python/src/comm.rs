@@ -80,7 +80,11 @@ impl Comm {
 
     /// Ends the device as a driver does that gives it up: what is called on it fails from then on. For tests.
     fn lose_device(&self, py: Python<'_>) {
-        py.detach(|| self.session.gpu().device().destroy());
+        let gpu = self.session.gpu();
+        py.detach(|| {
+            gpu.failure_reporter()("the device was lost (as was asked for)");
+            gpu.device().destroy();
+        });
     }
 
     fn __repr__(&self) -> String {

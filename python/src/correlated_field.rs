@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 
 use crate::comm::Comm;
 use crate::failure::Failure;
-use crate::fields::{Kept, LeafShape, field, given, kept, working};
+use crate::fields::{Cut, Kept, LeafShape, field, given, kept, working};
 use crate::host_array::to_numpy;
 use crate::operators::{NativeModel, Noted};
 
@@ -42,6 +42,7 @@ fn amplitude(kind: &str, hyper: &[Option<[f64; 2]>]) -> Result<AmplitudePrior, F
 #[pyclass(frozen, module = "meshloom._native")]
 pub struct NativeCorrelatedField {
     kept: Kept,
+    cut: Cut,
     domain: Vec<LeafShape>,
 }
 
@@ -55,22 +56,22 @@ pub fn correlated_field(
     offset: (f64, [f64; 2]),
     axes: Vec<AxesTuple>,
 ) -> PyResult<(NativeModel, NativeCorrelatedField)> {
-    let session = &comm.get().session;
+    let (session, cut) = (&comm.get().session, Some(shape[0] == 1));
     let group =
         |(name, axes, kind, hyper): AxesTuple| Ok(AxesPrior { name, axes, amplitude: amplitude(&kind, &hyper)? });
     let axes = axes.into_iter().map(group).collect::<Result<Vec<_>, Failure>>()?;
     let prior = FieldPrior { name, offset_mean: offset.0, offset_std: offset.1, axes };
     let (noted, number) = session.run(comm.py(), move |work| {
-        let (model, field) = working(work, |worker| {
+        let (model, field) = working(work, cut, |worker| {
             let regular = RegularGrid { shape, size, grid: worker.comms.grid(), rank: worker.comm().rank() };
             let field = CorrelatedField::new(worker, &regular, &prior)?;
             Ok((field.model()?, field))
         })?;
         Ok((Noted::of(work, model), work.keep(field)))
     })?;
-    let model = NativeModel::of(session, noted);
+    let model = NativeModel::of(session, cut, noted);
     let domain = model.domain.clone();
-    Ok((model, NativeCorrelatedField { kept: Kept { session: session.clone(), number }, domain }))
+    Ok((model, NativeCorrelatedField { kept: Kept { session: session.clone(), number }, cut, domain }))
 }
 
 #[pymethods]
@@ -88,10 +89,10 @@ impl NativeCorrelatedField {
         x: Vec<Bound<'py, PyAny>>,
         group: usize,
     ) -> PyResult<(Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>)> {
-        let (number, x) = (self.kept.number, given(&self.kept.session, x)?);
+        let (number, cut, x) = (self.kept.number, self.cut, given(&self.kept.session, x)?);
         let (wavenumbers, amplitude) = self.kept.session.run(py, move |work| {
             let own = kept::<CorrelatedField>(work, number)?.clone();
-            let amplitude = working(work, |worker| {
+            let amplitude = working(work, cut, |worker| {
                 let x = field(meshloom::operators::Differentiable::domain(&own), x)?;
                 Ok(own.amplitude(worker, &x, group)?)
             })?;

@@ -37,15 +37,25 @@ pub fn kept<T: 'static>(work: &Work, number: u64) -> Result<&T, Failure> {
     work.kept.get(&number).and_then(|kept| kept.downcast_ref::<T>()).ok_or_else(gone)
 }
 
-/// The process grid of models: cuts along the first axis.
-pub fn grid(ranks: usize) -> Result<Grid, Failure> {
-    Ok(Grid::new([ranks, 1], ranks)?)
+/// How the grids of a model are cut: whether they are flat, with one cell along the first axis. Ranks cut the first axis of others and the second one of these, so
+/// that cells and modes of either are cut. Without a grid it does not matter, and is not known.
+pub type Cut = Option<bool>;
+
+/// How the grids among some leaves are cut.
+pub fn cut_of(leaves: &[LeafTuple]) -> Cut {
+    let mut grids = leaves.iter().filter(|leaf| ["cells", "modes", "half_spectrum"].contains(&leaf.1.as_str()));
+    grids.next().map(|(_, _, shape, ..)| shape[0] == 1)
 }
 
-/// Runs `body` with what operators work with.
-pub fn working<R>(work: &mut Work, body: impl FnOnce(&mut Worker<'_>) -> Result<R, Failure>) -> Result<R, Failure> {
-    let grid = grid(work.context.comm.size())?;
-    body(&mut Worker::new(&mut work.context, grid)?)
+/// Runs `body` with what operators work with on grids that are cut so.
+pub fn working<R>(
+    work: &mut Work,
+    cut: Cut,
+    body: impl FnOnce(&mut Worker<'_>) -> Result<R, Failure>,
+) -> Result<R, Failure> {
+    let ranks = work.context.comm.size();
+    let parts = if cut == Some(true) { [1, ranks] } else { [ranks, 1] };
+    body(&mut Worker::new(&mut work.context, Grid::new(parts, ranks)?)?)
 }
 
 /// The leaf that a tuple says, on one rank.

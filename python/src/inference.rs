@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::failure::Failure;
-use crate::fields::{Kept, LeafShape, Values, chosen, field, given, kept, taken, working};
+use crate::fields::{Cut, Kept, LeafShape, Values, chosen, field, given, kept, taken, working};
 use crate::likelihood::NativeLikelihood;
 use crate::operators::NativeModel;
 use crate::session::{Session, Work};
@@ -147,6 +147,7 @@ impl Teller {
 #[pyclass(frozen, module = "meshloom._native")]
 pub struct NativeFit {
     kept: Kept,
+    cut: Cut,
     domain: Vec<LeafShape>,
     /// Samples, both signs of each.
     #[pyo3(get)]
@@ -163,18 +164,18 @@ impl NativeFit {
         + Send
         + 'static,
     ) -> PyResult<Self> {
-        let (session, number) = (&likelihood.kept.session, likelihood.kept.number);
+        let (session, number, cut) = (&likelihood.kept.session, likelihood.kept.number, likelihood.cut);
         let (number, count, history) = session.run(py, move |work| {
             let likelihood = kept::<Likelihood>(work, number)?.clone();
             let before = before.map(|number| kept::<KeptFit>(work, number).cloned()).transpose()?;
             let groups = SampleGroups::one(&work.context.comm);
-            let fit = working(work, |worker| make(worker, &likelihood, &groups, before))?;
+            let fit = working(work, cut, |worker| make(worker, &likelihood, &groups, before))?;
             work.context.recorder.submit()?;
             let about = (fit.residuals.len(), fit.history.iter().map(reported).collect());
             Ok((work.keep(fit), about.0, about.1))
         })?;
         let kept = Kept { session: session.clone(), number };
-        Ok(NativeFit { kept, domain: likelihood.domain.clone(), count, history })
+        Ok(NativeFit { kept, cut, domain: likelihood.domain.clone(), count, history })
     }
 
     fn with<R: Send + 'static>(
@@ -270,9 +271,10 @@ impl NativeFit {
 
     /// A sample: the position and its residual.
     fn sample(&self, py: Python<'_>, number: usize) -> PyResult<Vec<Py<PyAny>>> {
+        let cut = self.cut;
         let found: Values = self.with(py, move |work, fit| {
             let groups = SampleGroups::one(&work.context.comm);
-            working(work, |worker| {
+            working(work, cut, |worker| {
                 let samples: Samples<Worker<'_>> = fit.samples(&groups)?;
                 Ok(samples.at(worker, number)?.contents().to_vec())
             })
@@ -285,10 +287,10 @@ impl NativeFit {
         if !Arc::ptr_eq(self.session(), &model.kept.session) {
             return Err(PyValueError::new_err("the samples and the model are on different ranks"));
         }
-        let number = model.kept.number;
+        let (number, cut) = (model.kept.number, self.cut);
         let (mean, std): (Values, Values) = self.with(py, move |work, fit| {
             let (model, groups) = (kept::<Model>(work, number)?.clone(), SampleGroups::one(&work.context.comm));
-            working(work, |worker| {
+            working(work, cut, |worker| {
                 let samples: Samples<Worker<'_>> = fit.samples(&groups)?;
                 let like = Field::new(worker.gpu(), model.target())?;
                 // Whether it has what the model takes is known before.
@@ -312,11 +314,11 @@ impl NativeFit {
         directions: u64,
         tolerance: f64,
     ) -> PyResult<(f64, f64, f64, f64, u64)> {
-        let number = likelihood.kept.number;
+        let (number, cut) = (likelihood.kept.number, self.cut);
         self.with(py, move |work, fit| {
             let likelihood = kept::<Likelihood>(work, number)?.clone();
             let groups = SampleGroups::one(&work.context.comm);
-            working(work, |worker| {
+            working(work, cut, |worker| {
                 let samples: Samples<Worker<'_>> = fit.samples(&groups)?;
                 let found = evidence_bound(worker, &likelihood, &groups, &samples, directions, tolerance)?;
                 Ok((found.value, found.error, found.log_determinant, found.rest, found.directions))

@@ -9,7 +9,9 @@ use pyo3::types::PyDict;
 
 use crate::comm::Comm;
 use crate::failure::Failure;
-use crate::fields::{Kept, LeafShape, LeafTuple, Values, described, field, given, kept, leaf, space, taken, working};
+use crate::fields::{
+    Cut, Kept, LeafShape, LeafTuple, Values, cut_of, described, field, given, kept, leaf, space, taken, working,
+};
 use crate::operators::NativeModel;
 
 /// Data of this rank, and what is known of their noise.
@@ -50,6 +52,7 @@ impl Observed {
 #[pyclass(frozen, module = "meshloom._native")]
 pub struct NativeLikelihood {
     pub kept: Kept,
+    pub cut: Cut,
     /// The names of its data sets.
     #[pyo3(get)]
     name: String,
@@ -61,35 +64,36 @@ pub struct NativeLikelihood {
 impl NativeLikelihood {
     fn make(
         comm: &Bound<'_, Comm>,
+        cut: Cut,
         make: impl FnOnce(&mut Worker<'_>) -> Result<Likelihood, Failure> + Send + 'static,
     ) -> PyResult<Self> {
         let session = &comm.get().session;
         let (number, name, domain) = session.run(comm.py(), move |work| {
-            let likelihood = working(work, make)?;
+            let likelihood = working(work, cut, make)?;
             let about = (likelihood.name(), described(likelihood.domain()));
             Ok((work.keep(likelihood), about.0, about.1))
         })?;
-        Ok(NativeLikelihood { kept: Kept { session: session.clone(), number }, name, domain })
+        Ok(NativeLikelihood { kept: Kept { session: session.clone(), number }, cut, name, domain })
     }
 
     /// Joins this one with what is kept under another number.
     fn joined<T: 'static>(
         &self,
         py: Python<'_>,
-        other: &Kept,
+        (other, cut): (&Kept, Cut),
         join: impl FnOnce(&Likelihood, &T) -> Result<Likelihood, Failure> + Send + 'static,
     ) -> PyResult<Self> {
         let session = &self.kept.session;
         if !std::sync::Arc::ptr_eq(session, &other.session) {
             return Err(PyValueError::new_err("the likelihood and the model are on different ranks"));
         }
-        let (own, other) = (self.kept.number, other.number);
+        let (own, other, cut) = (self.kept.number, other.number, self.cut.or(cut));
         let (number, name, domain) = session.run(py, move |work| {
             let likelihood = join(kept(work, own)?, kept(work, other)?)?;
             let about = (likelihood.name(), described(likelihood.domain()));
             Ok((work.keep(likelihood), about.0, about.1))
         })?;
-        Ok(NativeLikelihood { kept: Kept { session: session.clone(), number }, name, domain })
+        Ok(NativeLikelihood { kept: Kept { session: session.clone(), number }, cut, name, domain })
     }
 
     /// Works with the likelihood at `x`.
@@ -99,11 +103,11 @@ impl NativeLikelihood {
         x: Vec<Bound<'_, PyAny>>,
         body: impl FnOnce(&mut Worker<'_>, &Likelihood, &Field) -> Result<R, Failure> + Send + 'static,
     ) -> PyResult<R> {
-        let (number, x) = (self.kept.number, given(&self.kept.session, x)?);
+        let (number, cut, x) = (self.kept.number, self.cut, given(&self.kept.session, x)?);
         self.kept.session.run(py, move |work| {
             let likelihood = kept::<Likelihood>(work, number)?.clone();
             let x = field(likelihood.domain(), x)?;
-            let found = working(work, |worker| body(worker, &likelihood, &x));
+            let found = working(work, cut, |worker| body(worker, &likelihood, &x));
             work.context.recorder.submit()?;
             found
         })
@@ -144,17 +148,18 @@ impl NativeLikelihood {
                 name => return Err(PyValueError::new_err(format!("there is no option `{name}`"))),
             }
         }
-        Self::make(comm, move |worker| observed.likelihood(worker, &kind))
+        let cut = cut_of(std::slice::from_ref(&observed.leaf));
+        Self::make(comm, cut, move |worker| observed.likelihood(worker, &kind))
     }
 
     /// The likelihood of what a model says.
     fn amend(&self, py: Python<'_>, model: &NativeModel) -> PyResult<Self> {
-        self.joined::<Model>(py, &model.kept, |likelihood, model| Ok(likelihood.amend(model)?))
+        self.joined::<Model>(py, (&model.kept, model.cut), |likelihood, model| Ok(likelihood.amend(model)?))
     }
 
     /// The likelihood of two independent data sets.
     fn plus(&self, py: Python<'_>, other: &NativeLikelihood) -> PyResult<Self> {
-        self.joined::<Likelihood>(py, &other.kept, |likelihood, other| Ok(likelihood.plus(other)?))
+        self.joined::<Likelihood>(py, (&other.kept, other.cut), |likelihood, other| Ok(likelihood.plus(other)?))
     }
 
     /// Data that count.
@@ -218,7 +223,8 @@ pub fn prior(
         "inverse_gamma" => Prior::InverseGamma { shape: a, scale: b },
         _ => return Err(PyValueError::new_err(format!("there is no prior `{kind}`"))),
     };
-    NativeModel::make(comm.py(), &comm.get().session, move |work| {
-        working(work, |worker| Ok(prior.operator(&space(worker, &leaves)?, &result)?))
+    let cut = cut_of(&leaves);
+    NativeModel::make(comm.py(), &comm.get().session, cut, move |work| {
+        working(work, cut, |worker| Ok(prior.operator(&space(worker, &leaves)?, &result)?))
     })
 }

@@ -15,7 +15,7 @@ use pyo3::types::PyDict;
 
 use crate::comm::Comm;
 use crate::failure::Failure;
-use crate::fields::{LeafTuple, field, given, space, working};
+use crate::fields::{Cut, LeafTuple, cut_of, field, given, space, working};
 use crate::host_array::to_numpy;
 use crate::operators::{NativeModel, Noted};
 use crate::simulation::config;
@@ -31,8 +31,18 @@ fn made(
     leaves: Vec<LeafTuple>,
     make: impl FnOnce(&mut Worker<'_>, &Space) -> Result<Model, Failure> + Send + 'static,
 ) -> PyResult<NativeModel> {
-    NativeModel::make(comm.py(), &comm.get().session, move |work| {
-        working(work, |worker| {
+    made_on(comm, cut_of(&leaves), leaves, make)
+}
+
+/// The same on grids that are cut so.
+fn made_on(
+    comm: &Bound<'_, Comm>,
+    cut: Cut,
+    leaves: Vec<LeafTuple>,
+    make: impl FnOnce(&mut Worker<'_>, &Space) -> Result<Model, Failure> + Send + 'static,
+) -> PyResult<NativeModel> {
+    NativeModel::make(comm.py(), &comm.get().session, cut, move |work| {
+        working(work, cut, |worker| {
             let domain = space(worker, &leaves)?;
             make(worker, &domain)
         })
@@ -161,7 +171,7 @@ pub fn gather(
     index: Option<Vec<u32>>,
     adjoint: bool,
 ) -> PyResult<NativeModel> {
-    made(comm, leaves, move |worker, domain| {
+    made_on(comm, cut_of(&target), leaves, move |worker, domain| {
         let target = space(worker, &target)?;
         let Some(index) = index else { return Ok(turned(Gather::broadcast(domain, &target)?, adjoint)) };
         let array: Array<u32> = worker.gpu().array("python::index", index.len() as u64)?;
@@ -178,9 +188,9 @@ pub fn amplitudes<'py>(
     edges: Option<Vec<f64>>,
     adjoint: bool,
 ) -> PyResult<(NativeModel, Bound<'py, PyArray1<f64>>)> {
-    let (py, session) = (comm.py(), &comm.get().session);
+    let (py, session, cut) = (comm.py(), &comm.get().session, cut_of(&leaves));
     let (noted, values) = session.run(py, move |work| {
-        let (model, values) = working(work, |worker| {
+        let (model, values) = working(work, cut, |worker| {
             let target = space(worker, &leaves)?;
             let Some(regular) = target.only().and_then(|(_, leaf)| leaf.regular()) else {
                 return Err(Failure::Value(format!("amplitudes are of the modes of a grid, not of {target}")));
@@ -193,7 +203,7 @@ pub fn amplitudes<'py>(
         })?;
         Ok((Noted::of(work, model), values))
     })?;
-    Ok((NativeModel::of(session, noted), to_numpy(py, values)))
+    Ok((NativeModel::of(session, cut, noted), to_numpy(py, values)))
 }
 
 /// A particle-mesh run as a function of its white noise, and of the cosmological parameters if asked for; and its own parameters.
@@ -217,23 +227,23 @@ pub fn simulation<'py>(
     };
     let observables = observables.iter().map(named).collect::<PyResult<Vec<_>>>()?;
     let (noted, own) = session.run(py, move |work| {
-        let (model, own) = working(work, |worker| {
+        let (model, own) = working(work, Some(false), |worker| {
             let run = SimulationOperator::new(worker, config, checkpoint_every, &observables)?;
             let own = run.own_cosmology().to_vec();
             Ok((if with_cosmology { Model::new(run.with_cosmology()?) } else { Model::new(run) }, own))
         })?;
         Ok((Noted::of(work, model), own))
     })?;
-    Ok((NativeModel::of(session, noted), to_numpy(py, own)))
+    Ok((NativeModel::of(session, Some(false), noted), to_numpy(py, own)))
 }
 
 /// Standard normal numbers of a seed times a scale, a field of these leaves: the same on any number of ranks.
 #[pyfunction]
 pub fn white_noise(comm: &Bound<'_, Comm>, leaves: Vec<LeafTuple>, seed: u64, scale: f64) -> PyResult<Vec<Py<PyAny>>> {
     use meshloom::inference::{Stream, VectorSpace};
-    let (py, session) = (comm.py(), &comm.get().session);
+    let (py, session, cut) = (comm.py(), &comm.get().session, cut_of(&leaves));
     let (shapes, values) = session.run(py, move |work| {
-        let found = working(work, |worker| {
+        let found = working(work, cut, |worker| {
             let space = space(worker, &leaves)?;
             let (mut noise, mut scaled) = (Field::new(worker.gpu(), &space)?, Field::new(worker.gpu(), &space)?);
             worker.white_noise(Stream::new(seed, u32::MAX, 0, 0), &mut noise)?;

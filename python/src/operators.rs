@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 
 use crate::device_array::{DeviceArray, Elements};
 use crate::failure::Failure;
-use crate::fields::{Kept, LeafShape, Values, described, field, given, kept, taken, working};
+use crate::fields::{Cut, Kept, LeafShape, Values, described, field, given, kept, taken, working};
 use crate::host_array::to_numpy;
 use crate::session::{Session, Work};
 
@@ -19,6 +19,7 @@ use crate::session::{Session, Work};
 #[pyclass(frozen, module = "meshloom._native")]
 pub struct NativeModel {
     pub kept: Kept,
+    pub cut: Cut,
     /// What errors call it.
     #[pyo3(get)]
     name: String,
@@ -35,18 +36,19 @@ impl NativeModel {
     pub fn make(
         py: Python<'_>,
         session: &Arc<Session>,
+        cut: Cut,
         make: impl FnOnce(&mut Work) -> Result<Model, Failure> + Send + 'static,
     ) -> PyResult<Self> {
         let made = session.run(py, move |work| {
             let model = make(work)?;
             Ok(Noted::of(work, model))
         })?;
-        Ok(Self::of(session, made))
+        Ok(Self::of(session, cut, made))
     }
 
     /// A model that was noted on the session's thread.
-    pub fn of(session: &Arc<Session>, Noted { number, name, domain, target }: Noted) -> Self {
-        NativeModel { kept: Kept { session: session.clone(), number }, name, domain, target }
+    pub fn of(session: &Arc<Session>, cut: Cut, Noted { number, name, domain, target }: Noted) -> Self {
+        NativeModel { kept: Kept { session: session.clone(), number }, cut, name, domain, target }
     }
 
     /// A model of this one and another.
@@ -59,8 +61,8 @@ impl NativeModel {
         if !Arc::ptr_eq(&self.kept.session, &other.kept.session) {
             return Err(PyValueError::new_err("the models are on different ranks"));
         }
-        let (a, b) = (self.kept.number, other.kept.number);
-        Self::make(py, &self.kept.session, move |work| Ok(join(kept(work, a)?, kept(work, b)?)?))
+        let (a, b, cut) = (self.kept.number, other.kept.number, self.cut.or(other.cut));
+        Self::make(py, &self.kept.session, cut, move |work| Ok(join(kept(work, a)?, kept(work, b)?)?))
     }
 }
 
@@ -104,11 +106,12 @@ impl NativeModel {
 
     /// Its value.
     fn value(&self, py: Python<'_>, x: Vec<Bound<'_, PyAny>>) -> PyResult<Vec<Py<PyAny>>> {
-        let (session, number, x) = (&self.kept.session, self.kept.number, given(&self.kept.session, x)?);
+        let (session, cut) = (&self.kept.session, self.cut);
+        let (number, x) = (self.kept.number, given(session, x)?);
         let found = session.run(py, move |work| {
             let model = kept::<Model>(work, number)?.clone();
             let x = field(model.domain(), x)?;
-            let y = working(work, |worker| Ok(model.value(worker, &x)?))?;
+            let y = working(work, cut, |worker| Ok(model.value(worker, &x)?))?;
             work.context.recorder.submit()?;
             Ok(y.contents().to_vec())
         })?;
@@ -117,27 +120,28 @@ impl NativeModel {
 
     /// Its value, and its derivative there.
     fn at(&self, py: Python<'_>, x: Vec<Bound<'_, PyAny>>) -> PyResult<(Vec<Py<PyAny>>, NativeLinearisation)> {
-        let (session, number, x) = (&self.kept.session, self.kept.number, given(&self.kept.session, x)?);
+        let (session, cut) = (&self.kept.session, self.cut);
+        let (number, x) = (self.kept.number, given(session, x)?);
         let (at, found) = session.run(py, move |work| {
             let model = kept::<Model>(work, number)?.clone();
             let x = field(model.domain(), x)?;
-            let at = working(work, |worker| Ok(model.at(worker, &x)?))?;
+            let at = working(work, cut, |worker| Ok(model.at(worker, &x)?))?;
             let found = at.value.contents().to_vec();
             work.context.recorder.submit()?;
             Ok((work.keep(at), found))
         })?;
         let kept = Kept { session: session.clone(), number: at };
-        let derivative = NativeLinearisation { kept, domain: self.domain.clone(), target: self.target.clone() };
+        let derivative = NativeLinearisation { kept, cut, domain: self.domain.clone(), target: self.target.clone() };
         Ok((taken(py, session, &self.target, found)?, derivative))
     }
 
     /// Its values at so many items, of each of which `rows` has the numbers of its only leaf; the numbers of its only target for each. Of a model on one rank.
     fn map(&self, rows: &Bound<'_, DeviceArray>, items: u64, chunk: u64) -> PyResult<DeviceArray> {
-        let (py, session, number) = (rows.py(), &self.kept.session, self.kept.number);
+        let (py, session, number, cut) = (rows.py(), &self.kept.session, self.kept.number, self.cut);
         let rows = given(session, vec![rows.as_any().clone()])?;
         let found = session.run(py, move |work| {
             let model = kept::<Model>(work, number)?.clone();
-            working(work, |worker| mapped(worker, &model, &rows[0], items, chunk))
+            working(work, cut, |worker| mapped(worker, &model, &rows[0], items, chunk))
         })?;
         let shape = vec![found.len()];
         DeviceArray::new(session, Elements::F32(found), shape)
@@ -181,6 +185,7 @@ fn mapped(
 #[pyclass(frozen, module = "meshloom._native")]
 pub struct NativeLinearisation {
     kept: Kept,
+    cut: Cut,
     domain: Vec<LeafShape>,
     target: Vec<LeafShape>,
 }
@@ -222,12 +227,12 @@ impl NativeLinearisation {
         py: Python<'_>,
         body: impl FnOnce(&mut Worker<'_>, &Linearisation) -> Result<R, Failure> + Send + 'static,
     ) -> PyResult<R> {
-        let number = self.kept.number;
+        let (number, cut) = (self.kept.number, self.cut);
         self.kept.session.run(py, move |work| {
             // Taken out meanwhile, since the work borrows the rest.
             let Some(at) = work.kept.remove(&number) else { return Err(Failure::Panic("a derivative is gone".into())) };
             let found = match at.downcast_ref::<Linearisation>() {
-                Some(at) => working(work, |worker| body(worker, at)),
+                Some(at) => working(work, cut, |worker| body(worker, at)),
                 None => Err(Failure::Panic("a derivative is something else".into())),
             };
             work.kept.insert(number, at);

@@ -11,7 +11,8 @@ from meshloom import fft, inference, operators
 
 
 def named(arguments):
-    return [one.arg for one in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs] if one.arg != "self"]
+    rest = [arguments.kwarg] if arguments.kwarg else []
+    return [one.arg for one in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *rest] if one.arg != "self"]
 
 
 @pytest.mark.parametrize("module", [meshloom, fft, inference, operators])

@@ -51,7 +51,7 @@ impl Default for Options {
 impl Options {
     /// The defaults, changed by the environment: `MESHLOOM_DEVICE` (an index, a name or a PCI address),
     /// `MESHLOOM_CHECKED=1`, `MESHLOOM_FLOOR=1`, `MESHLOOM_PROFILE=gpu|software`, `MESHLOOM_POISON=0|1`,
-    /// `MESHLOOM_WINDOW_BYTES=n`, `MESHLOOM_CACHE` (a directory for compiled kernels; empty for none).
+    /// `MESHLOOM_WINDOW_BYTES=n`, `MESHLOOM_KERNELS=n`, `MESHLOOM_CACHE` (a directory for compiled kernels; empty for none).
     ///
     /// # Errors
     /// [`DeviceError::Misuse`] when a variable has another value.
@@ -76,6 +76,13 @@ impl Options {
         }
         if let Some(directory) = std::env::var_os("MESHLOOM_CACHE").filter(|path| !path.is_empty()) {
             options.cache = Some(directory.into());
+        }
+        if let Ok(words) = std::env::var("MESHLOOM_KERNELS") {
+            let kernels = words.parse().ok().filter(|kernels| *kernels > 0);
+            options.kernels = kernels.ok_or_else(|| DeviceError::Misuse {
+                what: "MESHLOOM_KERNELS".into(),
+                why: format!("it is `{words}`, not a number of at least 1"),
+            })?;
         }
         if let Ok(words) = std::env::var("MESHLOOM_WINDOW_BYTES") {
             let bytes = words.parse().ok().filter(|bytes: &u64| *bytes >= 256 && bytes.is_power_of_two());
