@@ -271,7 +271,6 @@ impl fmt::Display for Leaf {
                 let kind = match order {
                     PointOrder::Ranks => "points",
                     PointOrder::Numbers(_) => "numbered points",
-                    PointOrder::Unknown => "points in any order",
                 };
                 write!(f, "{own} of {total} {kind}")?;
             }

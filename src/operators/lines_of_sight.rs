@@ -66,7 +66,7 @@ impl LinesOfSight {
                 }
             }
         }
-        let readout = Readout::at_points(worker, domain, Window::Cic, &positions, PointOrder::Unknown)?;
+        let readout = Readout::at_points(worker, domain, Window::Cic, &positions, PointOrder::Ranks)?;
         let upload = |worker: &mut Worker<'_>, words: &[u32]| -> Result<Array<u32>, OperatorError> {
             let array = worker.gpu().array("operators::lines", words.len() as u64)?;
             worker.context.recorder.upload(&array, 0, words)?;

@@ -14,8 +14,6 @@ pub enum PointOrder {
     Ranks,
     /// Those of these numbers.
     Numbers(PointNumbers),
-    /// Not known: copies of others, for example. On several ranks there is no noise for them.
-    Unknown,
 }
 
 /// Numbers of a rank's points, by which each is told from all others on any rank: the same for every number of ranks. They need not be small.

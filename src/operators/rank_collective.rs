@@ -203,7 +203,7 @@ impl RankCollective {
         let (name, leaf, _) = points(domain, "collective")?;
         let target = Space::of(
             name,
-            Leaf { support: Support::Points { own, total, order: PointOrder::Unknown }, ..leaf.clone() },
+            Leaf { support: Support::Points { own, total, order: PointOrder::Ranks }, ..leaf.clone() },
         )?;
         let (rank, ranks) = (worker.comm().rank(), worker.comm().size());
         Ok(RankCollective { domain: domain.clone(), target, kind, ranks, rank })

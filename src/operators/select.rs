@@ -114,7 +114,8 @@ fn order_of(worker: &mut Worker<'_>, leaf: &Leaf, places: &[u64]) -> Result<Poin
         Support::Points { order: PointOrder::Numbers(numbers), .. } => {
             places.iter().map(|&place| numbers.get()[place as usize]).collect()
         }
-        _ => return Ok(PointOrder::Unknown),
+        // Of what every rank has there are no places of its own.
+        Support::Vector { .. } | Support::Parameters { .. } => return Ok(PointOrder::Ranks),
     };
     Ok(PointOrder::Numbers(PointNumbers::new(&mut worker.context.recorder, numbers)?))
 }
