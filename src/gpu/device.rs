@@ -275,6 +275,11 @@ impl Gpu {
     pub(super) fn poll(&self, how: wgpu::PollType) -> Result<(), DeviceError> {
         self.0.open.poll(how)
     }
+
+    /// See [`OpenDevice::poll_once`].
+    pub(super) fn poll_once(&self, how: wgpu::PollType) -> Result<(), DeviceError> {
+        self.0.open.poll_once(how)
+    }
 }
 
 /// Fills a buffer with a NaN that is also a conspicuous integer.
