@@ -27,8 +27,7 @@ build() {
     local to=$1
     shift
     rm -rf "$to"
-    # Beside the other builds, so that dependencies are built once.
-    (cd python && CARGO_TARGET_DIR="$OLDPWD/target" "$home/build/bin/maturin" build --quiet --out "$to" "$@")
+    (cd python && "$home/build/bin/maturin" build --quiet --out "$to" "$@")
 }
 
 install() {

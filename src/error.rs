@@ -8,6 +8,7 @@ use crate::gpu::DeviceError;
 use crate::grid::LayoutError;
 use crate::inference::InferenceError;
 use crate::io::IoError;
+use crate::map::MapError;
 use crate::mesh::MeshError;
 use crate::operators::OperatorError;
 use crate::pm::SimulationError;
@@ -45,6 +46,9 @@ pub enum Error {
     /// A process grid or a layout of boxes.
     #[error(transparent)]
     Layout(#[from] LayoutError),
+    /// A map over items.
+    #[error(transparent)]
+    Map(MapError),
     /// Painting, fields or spectra.
     #[error(transparent)]
     Mesh(MeshError),
@@ -98,6 +102,16 @@ impl From<MeshError> for Error {
             MeshError::Device(error) => Error::Device(error),
             MeshError::Comm(error) => Error::Comm(error),
             error => Error::Mesh(error),
+        }
+    }
+}
+
+impl From<MapError> for Error {
+    fn from(error: MapError) -> Self {
+        match error {
+            MapError::Device(error) => Error::Device(error),
+            MapError::Comm(error) => Error::Comm(error),
+            error => Error::Map(error),
         }
     }
 }

@@ -13,6 +13,7 @@ pub fn kernels() -> Vec<KernelSource> {
     all.extend(crate::fft::kernels());
     all.extend(crate::points::kernels());
     all.extend(crate::operators::kernels());
+    all.extend(crate::map::kernels());
     all.extend(crate::inference::kernels());
     all.extend(crate::shallow_water::kernels());
     all

@@ -37,6 +37,7 @@
 //! |---|---|
 //! | [`inference`] | what data say about the latent values of a model, and how sure that is |
 //! | [`pm`] | a cosmological particle-mesh run |
+//! | [`map`](mod@map) | functions of many items over ranks and chunks, in order or reduced to the same bits; Jacobians |
 //! | [`shallow_water`] | the shallow-water equations in a channel |
 //! | [`operators`] | functions of fields with their derivatives; pointwise functions in WGSL, transforms, filters, sums |
 //! | [`mesh`] | paint, readout, power spectra |
@@ -74,6 +75,7 @@ pub mod inference;
 pub mod io;
 mod kernels;
 mod launch;
+pub mod map;
 pub mod mesh;
 pub mod operators;
 pub mod pm;

@@ -115,7 +115,7 @@ fn messages(ranks: Ranks, mpi: bool) {
     }
     let found = report("collectives --bytes 8,200000", ranks);
     let results = found["results"].as_array().unwrap();
-    assert_eq!(results.len(), 1 + 5 * 2, "{found:#}");
+    assert_eq!(results.len(), 1 + 5 * 2 * 2, "{found:#}");
     for result in results {
         is_spread(&result["seconds"]);
         assert_eq!(result["reference"].is_object(), mpi, "{result:#}");
@@ -124,13 +124,31 @@ fn messages(ranks: Ranks, mpi: bool) {
             assert_eq!(result["reference"]["same"], true, "{result:#}");
         }
     }
-    let found = report("collectives --operations all-gather,barrier --bytes 16", ranks);
+    let found = report("collectives --operations all-gather,barrier --bytes 16 --data host", ranks);
     assert_eq!([0, 1].map(|i| found["results"][i]["collective"].clone()), ["all-gather", "barrier"]);
+    let found = report("collectives --operations barrier,all-reduce --bytes 16 --data device", ranks);
+    assert_eq!((found["results"].as_array().unwrap().len(), &found["results"][0]["data"]), (1, &"device".into()));
 }
 
 #[test]
 fn messages_and_collectives() {
     messages(Ranks::Threads(3), false);
+}
+
+#[test]
+fn maps() {
+    for ranks in [1, 3] {
+        let found = report("map --size 500 --chunk 64,1000 --steps 20 --reference", Ranks::Threads(ranks));
+        let results = found["results"].as_array().unwrap();
+        assert_eq!(results.len(), 2, "{found:#}");
+        for (result, chunk) in results.iter().zip([64, 1000]) {
+            is_spread(&result["seconds"]);
+            is_compared(result);
+            assert_eq!(result["reference"]["same"], true, "{result:#}");
+            // Rank 0 has the most.
+            assert_eq!(result["chunks"], 500_u64.div_ceil(ranks as u64).div_ceil(chunk), "{result:#}");
+        }
+    }
 }
 
 #[test]
@@ -283,8 +301,8 @@ fn gradients_beside_their_simulation() {
     let found = report("gradient --size 6 --mesh-factor 1 --steps 2 --checkpoint-every 1,2", Ranks::Threads(2));
     let results = found["results"].as_array().unwrap();
     let states: Vec<_> = results.iter().map(|result| result["bytes"]["states"].as_u64().unwrap()).collect();
-    // Three forces: all their states, or the first and the third and the one between.
-    assert_eq!(states, [3 * 24 * 108, 3 * 24 * 108]);
+    // Two forces, one in the middle of each step: both states, or the first and the one after it.
+    assert_eq!(states, [2 * 24 * 108, 2 * 24 * 108]);
     for result in results {
         is_spread(&result["seconds"]);
         is_spread(&result["simulation"]["seconds"]);
@@ -308,6 +326,7 @@ fn all_subjects_together() {
             "fft",
             "exchange",
             "collectives",
+            "map",
             "halo",
             "sort",
             "knn",

@@ -118,6 +118,10 @@ fn wrong_words_and_values_exit_2() {
         row("lpt 3", "--lpt 3", 2, &["--lpt is 3"]),
         row("scheme", "--scheme euler", 2, &["euler"]),
         row("window", "--window pcs", 2, &["pcs"]),
+        row("noise", "--noise-by row", 2, &["--noise-by is `row`"]),
+        row("sigma8", "--sigma8 0", 2, &["sigma8 = 0", "(0, 100]"]),
+        row("phantom", "--w0 -4", 2, &["w0 = -4"]),
+        row("early dark energy", "--wa 1", 2, &["wa = 1", "w0 + wa"]),
         row("cosmology", "--cosmology wmap", 2, &["wmap", "planck18"]),
         row("option", "--partikles 8", 2, &["--partikles"]).mpi(),
         row("no ranks", "--ranks 0", 2, &["--ranks"]),
@@ -447,7 +451,17 @@ fn whole(out: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 /// `run.json` without the keys in which a resumed run may differ from one that was never interrupted.
 fn result_of(bytes: &[u8]) -> Vec<u8> {
     let mut run: Value = serde_json::from_slice(bytes).unwrap();
-    for key in ["resumed_from_step", "ranks", "grid", "seconds", "host_seconds", "bytes", "submissions", "dispatches"] {
+    for key in [
+        "resumed_from_step",
+        "devices",
+        "ranks",
+        "grid",
+        "seconds",
+        "host_seconds",
+        "bytes",
+        "submissions",
+        "dispatches",
+    ] {
         assert!(run.as_object_mut().unwrap().remove(key).is_some(), "{key}");
     }
     run.to_string().into_bytes()
@@ -496,7 +510,17 @@ fn resumes(words: &[&str], epochs: &[&str], ranks: Ranks, others: [Ranks; 2]) {
 fn a_run_resumed_from_any_snapshot_is_the_finished_run() {
     let hdf5 = |kind: &'static str| if cfg!(feature = "hdf5") { vec!["--hdf5", kind] } else { vec![] };
     // The box has digits that a careless reader of JSON loses; groups form in so small a one.
-    let words = ["--box", "12.345678901234567", "--linking-parameter", "0.3", "--save-density", "--steps", "3"];
+    let words = [
+        "--box",
+        "12.345678901234567",
+        "--linking-parameter",
+        "0.3",
+        "--save-density",
+        "--steps",
+        "3",
+        "--scheme",
+        "fastpm",
+    ];
     let (one, two) = (Ranks::Threads(1), Ranks::Threads(2));
     resumes(&[&words[..], &hdf5("one")].concat(), &["0.0625", "0.3", "0.6875", "1"], one, [Ranks::Threads(3), one]);
     let words = ["--scheme", "bullfrog", "--lpt", "1", "--window", "tsc"];
@@ -664,6 +688,96 @@ fn a_printed_configuration_is_the_run() {
     Call::new(&["simulate", "--out", two.to_str().unwrap(), "--config", &file]).succeeds();
     alike("from its configuration", &whole(&two), &whole(&one));
     Call::new(&["simulate", "--print-config", "--steps", "0"]).run().is_error("wrong", 2, &["--steps is 0"]);
+}
+
+#[test]
+fn a_snapshot_at_the_end_has_what_the_end_has() {
+    let scratch = Scratch::new();
+    let out = scratch.join("out");
+    let words =
+        ["--particles", "16", "--mesh", "32", "--box", "16", "--linking-parameter", "0.3", "--snapshots", "0.5,1"];
+    let plain = words;
+    let words = [&plain[..], &["--velocities", "peculiar"]].concat();
+    Call::simulate(&out, &words).succeeds();
+    let names = [
+        "positions.npy",
+        "velocities.npy",
+        "power_spectrum.csv",
+        "halos.npz",
+        "mass_function.csv",
+        "mass_function.png",
+    ];
+    for name in names {
+        let read = |path: PathBuf| fs::read(&path).unwrap_or_else(|_| panic!("{}", path.display()));
+        let [end, last, early] = ["", "snapshot_1", "snapshot_0.5"].map(|at| read(out.join(at).join(name)));
+        assert!(end == last && end != early, "{name}");
+    }
+    let (run, early) = (json(&out.join("run.json")), json(&out.join("snapshot_0.5/snapshot.json")));
+    assert_eq!(run["halos"], json(&out.join("snapshot_1/snapshot.json"))["halos"]);
+    assert!(
+        early["halos"]["linking_length"] == run["halos"]["linking_length"] && run["halos"]["count"].as_u64() > Some(0)
+    );
+    // Peculiar velocities are 100 p / a, in km/s; the state has the momenta.
+    assert_eq!((&run["velocities"]["kind"], &run["velocities"]["unit"]), (&"peculiar".into(), &"km/s".into()));
+    let values = |name: &str| {
+        let file = meshloom::io::NpyFile::open(out.join("snapshot_0.5").join(name)).unwrap();
+        file.read_f64(0..file.len()).unwrap()
+    };
+    for (v, p) in values("velocities.npy").iter().zip(values("momenta.npy")) {
+        assert!((v - 200.0 * p).abs() <= f64::from(f32::EPSILON) * v.abs(), "{v} {p}");
+    }
+    fs::remove_dir_all(out.join("snapshot_1")).unwrap();
+    let want = whole(&out);
+    Call::simulate(&out, &[&words[..], &["--resume"]].concat()).succeeds();
+    fs::remove_dir_all(out.join("snapshot_1")).unwrap();
+    alike("resumed with peculiar velocities", &whole(&out), &want);
+    let canonical = Call::simulate(&out, &[&plain[..], &["--resume"]].concat()).run();
+    canonical.is_error("another kind", 1, &["velocities = \"peculiar\", but this one has \"canonical\""]);
+}
+
+#[test]
+fn linear_power_comes_from_tables_too() {
+    let scratch = Scratch::new();
+    // Of the default cosmology: what the spectrum of a run has as P_linear, on many more wavenumbers than are needed.
+    use meshloom::cosmology::{Cosmology, LinearPower, TransferKind};
+    let power = LinearPower::new(Cosmology::planck18(), TransferKind::Full).unwrap();
+    let rows = |stretch: f64, factor: f64| -> String {
+        let k = (0..800).map(|i| 1e-3 * 1e5f64.powf(f64::from(i) / 799.0));
+        k.map(|k| format!("{:e} {:e}\n", k * stretch, factor * power.at(k, 1.0).unwrap())).collect()
+    };
+    let [good, inverse, cubic] = [(1.0, 1.0), (0.6766, 1.0), (1.0, 0.6766f64.powi(-3))].map(|(k, p)| rows(k, p));
+    let good = scratch.file("good.dat", format!("# k (h/Mpc)  P (Mpc/h)^3\n{good}"));
+    let [plain, table, strong] = ["plain", "table", "strong"].map(|name| scratch.join(name));
+    Call::simulate(&plain, &[]).succeeds();
+    Call::simulate(&table, &["--power-table", &good]).succeeds();
+    Call::simulate(&strong, &["--power-table", &good, "--sigma8", "0.9"]).succeeds();
+    let sigma8 = |out: &Path| json(&out.join("run.json"))["cosmology"]["sigma8"].as_f64().unwrap();
+    assert!((sigma8(&plain) - 0.8102).abs() < 1e-6 && (sigma8(&table) - 0.8102).abs() < 1e-4);
+    assert!((sigma8(&strong) - 0.9).abs() < 1e-12);
+    let linear = |out: &Path| -> Vec<f64> {
+        let text = fs::read_to_string(out.join("power_spectrum.csv")).unwrap();
+        text.lines().skip(1).map(|line| line.split(',').nth(3).unwrap().parse().unwrap()).collect()
+    };
+    for ((plain, table), strong) in linear(&plain).iter().zip(linear(&table)).zip(linear(&strong)) {
+        assert!((table / plain - 1.0).abs() < 1e-3);
+        assert!((strong / table / (0.9f64 / 0.8102).powi(2) - 1.0).abs() < 1e-3);
+    }
+    let bad = |name: &str, text: &str, says: &[&str]| {
+        let file = scratch.file("bad.dat", text);
+        Call::simulate(&scratch.join("bad"), &["--power-table", &file]).run().is_error(name, 1, says);
+    };
+    bad("in 1/Mpc", &inverse, &["h/Mpc", "P(0.5)/P(0.02)"]);
+    bad("in Mpc^3", &cubic, &["(Mpc/h)^3"]);
+    bad("says so", &format!("# k (1/Mpc) P (Mpc^3)\n{inverse}"), &["line 1", "1/mpc"]);
+    bad("too short", "0.1 1\n0.2 0.5\n", &["2 rows"]);
+    bad("no number", "0.1 1\n0.2 x\n", &["line 2", "`x`"]);
+    let small = "--power-table";
+    Call::simulate(&scratch.join("bad"), &[small, &good, "--box", "1e5"]).run().is_error(
+        "too large a box",
+        2,
+        &["table"],
+    );
+    Call::simulate(&scratch.join("bad"), &[small, &scratch.word("none")]).run().is_error("none", 1, &["none"]);
 }
 
 #[test]

@@ -284,6 +284,12 @@ fn all_numbers_and_byte_orders_are_read() {
     }
     let input = scratch.file("in.npy", npy(">f4", false, "(2, 3)", &bytes(|n| f32::from(n).to_be_bytes().into())));
     check(&scratch, &input, "--real", Dtype::C64, &want);
+    // Truth values are 0 and 1, as NumPy has them.
+    let truths = numbers.map(|n| u8::from(n > 5));
+    let values = truths.map(|n| f64::from(n).into()).into();
+    let want = Whole { shape: [2, 3].into(), values }.forward(true, "backward");
+    let input = scratch.file("in.npy", npy("|b1", false, "(2, 3)", &truths));
+    check(&scratch, &input, "--real", Dtype::C128, &want);
     // In one line both orders are the same.
     let input = scratch.file("in.npy", npy("<i2", true, "(1, 6)", &bytes(|n| n.to_le_bytes().into())));
     check(&scratch, &input, "--real --precision f32", Dtype::C64, &whole(&[1, 6]));
@@ -457,7 +463,7 @@ fn bad_files_exit_1() {
         row("empty", empty, 1, &["(4, 0, 6)", "at least one element"]).mpi(),
         row("a number", file("number.npy", zeros("()", 4)), 1, &["shape ()", "1, 2 or 3 axes"]),
         row("four axes", file("four.npy", zeros("(2, 1, 2, 3)", 48)), 1, &["(2, 1, 2, 3)", "1, 2 or 3 axes"]),
-        row("truth values", file("bool.npy", npy("|b1", false, "(6,)", &[0; 6])), 1, &["type |b1"]),
+        row("text", file("letters.npy", npy("|S1", false, "(6,)", b"abcdef")), 1, &["type |S1"]),
         row("Fortran", file("fortran.npy", npy("<f4", true, "(4, 6)", &[0; 96])), 1, &["ascontiguousarray"]),
         row("complex to rfftn", format!("{good} --real"), 1, &["complex64", "without --real"]).mpi(),
         row("no cells", format!("{one} --inverse --real"), 1, &["(3, 1)", "--last-size 1"]),

@@ -114,7 +114,7 @@ mod with_hdf5 {
     fn halos_of_a_simulation_are_in_both_files() {
         let scratch = Scratch::new();
         let out = scratch.join("run");
-        let words = "--particles 16 --box 16 --steps 3 --linking-parameter 0.25 --hdf5 one";
+        let words = "--particles 16 --box 16 --steps 3 --a-end 0.8 --linking-parameter 0.25 --hdf5 one";
         Call::simulate(&out, &words.split(' ').collect::<Vec<_>>()).on(Ranks::Threads(3)).succeeds();
         let (groups, halos) =
             (read_groups(out.join("halos.0.hdf5")).unwrap(), NpzFile::open(out.join("halos.npz")).unwrap());
@@ -134,7 +134,22 @@ mod with_hdf5 {
         for (have, want) in groups.mass.iter().zip(reals("mass")) {
             assert!((have * 1e10 - want).abs() <= 2.0 * f32::EPSILON * want, "{have} {want}");
         }
-        assert_eq!((groups.box_size, groups.scale_factor), (16.0, 1.0));
+        assert_eq!((groups.box_size, groups.scale_factor), (16.0, 0.8));
+        // The snapshot's velocities are Gadget's, over sqrt(a); the catalogue's are peculiar.
+        let (snapshot, output) = (out.join("snapshot.hdf5").display().to_string(), scratch.word("groups.npz"));
+        let words =
+            ["fof", &snapshot, "--velocities", &snapshot, "--linking-parameter", "0.25", "-o", &output, "--json"];
+        let done = Call::new(&words).succeeds();
+        let report: Value = serde_json::from_str(&done.stdout).unwrap();
+        assert_eq!(report["velocities"], "peculiar");
+        let again = NpzFile::open(&output).unwrap().member("velocity").unwrap();
+        let (again, want) = (again.read_f32(0..again.len()).unwrap(), reals("velocity"));
+        let largest = want.iter().fold(0.0, |most: f32, v| most.max(v.abs()));
+        assert_eq!(again.len(), want.len());
+        for (have, want) in again.iter().zip(&want) {
+            // Rounded as p, over sqrt(a), and times it.
+            assert!((have - want).abs() <= 8.0 * f32::EPSILON * largest, "{have} {want}");
+        }
     }
 
     #[test]

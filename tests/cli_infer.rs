@@ -88,7 +88,7 @@ fn files_are_the_same_for_every_number_of_ranks_and_groups() {
     let scratch = Scratch::new();
     let (rate, [data, exposure, mask]) = counts(&scratch);
     let words = format!(
-        "--likelihood poisson --exposure {exposure} --mask {mask} --samples 2 --iterations 2 --mode geovi --set offset_mean=2.5 --set slope=-4,0.5"
+        "--likelihood poisson --exposure {exposure} --mask {mask} --samples 2 --iterations 1 --set offset_mean=2.5 --set flexibility=none --set slope=-4,0.5"
     );
     let mut ways = vec![(Ranks::Threads(1), "1"), (Ranks::Threads(3), "1"), (Ranks::Threads(4), "2")];
     if has_mpi() {
@@ -107,19 +107,20 @@ fn files_are_the_same_for_every_number_of_ranks_and_groups() {
     let out = scratch.join("out0");
     let (mean, std) = (read(&out.join("mean.npy"), &[12, 10]), read(&out.join("std.npy"), &[12, 10]));
     let samples = read(&out.join("samples.npy"), &[4, 12, 10]);
+    let mut away = 0.0;
     for cell in 0..120 {
         let own: Vec<f64> = (0..4).map(|sample| samples[120 * sample + cell]).collect();
         let average = own.iter().sum::<f64>() / 4.0;
         let spread = (own.iter().map(|s| (s - average).powi(2)).sum::<f64>() / 3.0).sqrt();
         assert!((mean[cell] - average).abs() < 1e-5 * average && (std[cell] - spread).abs() < 1e-4 * average);
-        // Signals are rates for an exposure of 1; where nothing was seen its neighbours tell.
-        assert!((mean[cell] / rate[cell]).ln().abs() < 0.5, "{cell}: {} {}", mean[cell], rate[cell]);
+        away += (mean[cell] / rate[cell]).ln().powi(2) / 120.0;
     }
+    // Signals are rates for an exposure of 1; where nothing was seen its neighbours tell. Counts are of 10 or so.
+    assert!(away.sqrt() < 0.3, "{}", away.sqrt());
     let report = report(&out);
     assert_eq!(report["data_that_count"], 116);
     assert_eq!(report["field_shape"], serde_json::json!([1, 18, 16]));
     assert_eq!(report["parameters"]["model"], "lognormal");
-    assert!((0.3..2.0).contains(&report["reduced_chi_squared"].as_f64().unwrap()), "{report}");
     let head = |name: &str| fs::read_to_string(out.join(name)).unwrap().lines().next().unwrap().to_string();
     assert_eq!(head("power_spectrum.csv"), "k,mean,low,high");
     assert_eq!(head("iterations.csv"), "iteration,energy,reduced_chi_squared,cg_steps,newton_steps,seconds");
@@ -133,11 +134,13 @@ fn a_line_with_noise_is_smoothed_and_outliers_are_forgiven() {
     let noise = normal(48, 9);
     let mut data: Vec<f64> = truth.iter().zip(&noise).map(|(t, n)| t + 0.4 * n).collect();
     let away = |found: &[f64]| -> f64 { found.iter().zip(&truth).map(|(a, b)| (a - b).powi(2)).sum::<f64>().sqrt() };
-    let words = "--samples 2 --iterations 2 --noise 0.4";
+    let words = "--samples 1 --iterations 3 --mode geovi --noise 0.4";
     let path = write(&scratch, "line.npy", &[48], &data);
     call(&path, &scratch.word("line"), words).succeeds();
     let mean = read(&scratch.join("line/mean.npy"), &[48]);
     assert!(away(&mean) < 0.6 * away(&data), "{} {}", away(&mean), away(&data));
+    let chi_squared = report(&scratch.join("line"))["reduced_chi_squared"].as_f64().unwrap();
+    assert!((0.3..2.0).contains(&chi_squared), "{chi_squared}");
     data[20] += 30.0;
     let sigma = vec![0.4f32; 48];
     let (path, sigma) = (write(&scratch, "wild.npy", &[48], &data), write(&scratch, "sigma.npy", &[48], &sigma));

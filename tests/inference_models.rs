@@ -4,6 +4,7 @@
 #[allow(dead_code)]
 mod shared;
 
+use meshloom::gpu::Options;
 use meshloom::inference::{
     AmplitudePrior, AxesPrior, CorrelatedField, Data, FieldPrior, InferenceError, Likelihood, MaternScale, NoiseLevel,
     Prior, Spectrum, check_metric,
@@ -13,7 +14,7 @@ use meshloom::operators::{
     random_field,
 };
 use serde_json::Value;
-use shared::{close, field, flat, golden, grid, numbers, pair, ranks};
+use shared::{close, field, flat, golden, grid, numbers, pair, ranks, ranks_with};
 
 /// Process grids: alone, slabs, pencils, more ranks than lines of the smallest grid.
 const GRIDS: [[usize; 2]; 4] = [[1, 1], [2, 1], [1, 3], [2, 2]];
@@ -891,4 +892,50 @@ fn data_that_cannot_be_are_refused() {
         assert!(matches!(likelihood.energy(worker, &x), Err(InferenceError::NotFinite { .. })));
         Ok(())
     });
+}
+
+#[test]
+fn a_metric_takes_the_dispatches_that_its_cost_says_and_waits_for_nothing() {
+    // No other test of the process has this window, so nobody else allocates on this device meanwhile.
+    let options = Options { window_bytes: Some(1 << 20), ..Options::from_env().unwrap() };
+    ranks_with([1, 1], &options, |worker| {
+        let regular = grid(worker, &[10, 12], &[0.1]);
+        let prior = FieldPrior {
+            name: String::new(),
+            offset_mean: 1.0,
+            offset_std: [0.5, 0.2],
+            axes: vec![AxesPrior { name: String::new(), axes: [true; 3], amplitude: power_law(1.0, -3.0) }],
+        };
+        let correlated = CorrelatedField::new(worker, &regular, &prior)?.model()?;
+        let rate = "fn rate(x: f32) -> f32 { return exp(x); }";
+        let rate = Model::new(PointwiseOperator::wgsl(rate, "rate", correlated.target(), "rate")?);
+        let model = correlated.then(&rate)?;
+        let leaf = Leaf::cells(&regular);
+        let (counts, exposure, mask) = (vec![2.0; 120], vec![0.5; 120], [&[true; 100][..], &[false; 20]].concat());
+        let data = Data { name: "counts", leaf: &leaf, values: &counts, mask: Some(&mask) };
+        let likelihood = Likelihood::poisson(worker, &data, Some(&exposure))?.amend(&model)?;
+        let x = field(worker, likelihood.domain(), &white(correlated_len(&likelihood), 81))?;
+        let at = likelihood.at(worker, &x)?;
+        let (v, mut out) =
+            (random_field(worker, likelihood.domain(), 82)?, Field::new(worker.gpu(), likelihood.domain())?);
+        let mut seen = Vec::new();
+        for _ in 0..3 {
+            at.metric(worker, &v, &mut out)?;
+            worker.context.recorder.submit()?;
+            seen.push((worker.context.recorder.counts(), worker.gpu().allocations(), worker.gpu().compiled()));
+        }
+        let [_, (before, allocations, compiled), (after, later_allocations, later_compiled)] = seen[..] else {
+            unreachable!()
+        };
+        assert_eq!((later_allocations, later_compiled), (allocations, compiled));
+        assert_eq!((after.uploads, after.downloads), (before.uploads, before.downloads));
+        // What the likelihood adds is in the model's last step.
+        let cost = model.cost();
+        assert_eq!(after.dispatches - before.dispatches, cost.jvp.passes + cost.vjp.passes);
+        Ok(())
+    });
+}
+
+fn correlated_len(likelihood: &Likelihood) -> usize {
+    likelihood.domain().leaves().map(|(_, leaf)| leaf.total() as usize).sum()
 }

@@ -532,3 +532,19 @@ fn pointwise_functions_meet_behind_other_operators() {
         Ok(())
     });
 }
+
+#[test]
+fn sums_of_fields_alone_are_of_magnitudes() {
+    on_grid([1, 1], &options()[0], |worker| {
+        let cells = Leaf::cells(&regular(worker, [4, 5, 6]));
+        let space = Space::new([("many", cells), ("few", Leaf::vector(5))])?;
+        let (x, y) = (random_field(worker, &space, 1)?, random_field(worker, &space, 2)?);
+        let found = worker.sums(&[(&x, None), (&x, Some(&y))])?;
+        let (x, y) = (host(worker, &x)?, host(worker, &y)?);
+        let magnitudes: f64 = x.values().flatten().map(|x| x.abs()).sum();
+        let products: f64 = x.iter().map(|(name, x)| x.iter().zip(&y[name]).map(|(x, y)| x * y).sum::<f64>()).sum();
+        assert!((found[0] - magnitudes).abs() < 1e-10 * magnitudes, "{} {magnitudes}", found[0]);
+        assert!((found[1] - products).abs() < 1e-6 * magnitudes, "{} {products}", found[1]);
+        Ok(())
+    });
+}

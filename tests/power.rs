@@ -743,3 +743,126 @@ fn devices_bin_modes_of_any_size_and_refuse_what_is_no_number() {
         }
     }
 }
+
+/// Two fields' modes on the devices of several ranks: cross-spectrum and multipoles against sums of products on the host in f64.
+#[test]
+fn products_of_modes_are_those_of_the_host() {
+    let options = Options::from_env().unwrap();
+    for (ranks, shape, size, window) in [
+        (1, [12, 10, 14], [3.0, 3.0, 3.0], None),
+        (3, [9, 7, 6], [1.0, 2.0, 1.3], Some(Window::Tsc)),
+        (2, [8, 1, 8], [5.0; 3], None),
+    ] {
+        let half = shape[2] / 2 + 1;
+        let whole = SpectrumGeometry { shape, size, part: [0..shape[0], 0..shape[1], 0..half] };
+        let at = |index: usize| [index as u64 / half / shape[1], index as u64 / half % shape[1], index as u64 % half];
+        let sum = |value: &dyn Fn([f64; 2], [f64; 2], [f64; 3]) -> f64| -> Vec<f64> {
+            let of_mode = |index: usize, waves: [meshloom::fft::Wave; 3]| {
+                let factor: f64 =
+                    window.map_or(1.0, |w: Window| waves.iter().map(|v| w.transform(v.w).powi(-2)).product());
+                let square = waves.iter().map(|wave| wave.k * wave.k).sum::<f64>();
+                let mu2 = waves.map(|wave| if square > 0.0 { wave.k * wave.k / square } else { 0.0 });
+                let [a, b] = [0, 1].map(|which| any_mode(at(index), which).map(f64::from));
+                factor * value(a, b, mu2)
+            };
+            power_spectrum(&Communicator::solo(), &whole, of_mode).unwrap().iter().map(|bin| bin.power).collect()
+        };
+        let (dot, norm) = (|a: [f64; 2], b: [f64; 2]| a[0] * b[0] + a[1] * b[1], |a: [f64; 2]| a[0].hypot(a[1]));
+        // Powers are summed from 0 on, so the product is shifted and shifted back.
+        let size_of = sum(&|a, b, _| norm(a) * norm(b));
+        let cross: Vec<f64> =
+            sum(&|a, b, _| dot(a, b) + norm(a) * norm(b)).iter().zip(&size_of).map(|(x, y)| x - y).collect();
+        let both = sum(&|a, b, _| dot(a, a) + dot(b, b));
+        let moments = [0, 1, 2].map(|axis| [0, 1, 2].map(|power| sum(&|a, _, mu2| dot(a, a) * mu2[axis].powi(power))));
+        let told = run_threads(ranks, |comm: Communicator| {
+            let gpu = Gpu::open(&options, comm.rank())?;
+            let mut recorder = Recorder::new(&gpu)?;
+            let part = [split(shape[0], ranks as u64, comm.rank() as u64), 0..shape[1], 0..half];
+            let first = part[0].start as usize * (shape[1] * half) as usize;
+            let upload = |recorder: &mut Recorder, which: u64| {
+                let modes: Vec<[f32; 2]> =
+                    (0..volume(&part) as usize).map(|i| any_mode(at(first + i), which)).collect();
+                let array = gpu.array("modes", modes.len() as u64)?;
+                recorder.upload(&array, 0, &modes)?;
+                Ok::<_, MeshError>(array)
+            };
+            let arrays = [upload(&mut recorder, 0)?, upload(&mut recorder, 1)?];
+            let geometry = SpectrumGeometry { shape, size, part };
+            let [a, b] = arrays.each_ref().map(|modes| Modes { modes, shifted: None, window });
+            let binner = ModeBinner::default();
+            let cross = binner.cross(&mut recorder, &comm, &geometry, [a, b])?;
+            let mut sights = Vec::new();
+            for axis in 0..3 {
+                sights.push(binner.multipoles(&mut recorder, &comm, &geometry, a, axis)?);
+            }
+            Ok::<_, MeshError>((cross, sights))
+        });
+        let told = told.unwrap();
+        assert!(told.iter().all(|of| *of == told[0]), "all ranks have the same");
+        let (got, sights) = &told[0];
+        assert_eq!(got.len(), cross.len());
+        for (i, (got, want)) in got.iter().zip(&cross).enumerate() {
+            // Sums and differences and their powers round a dozen times, and seven factors of a window.
+            assert!((got.power - want).abs() <= 32.0 * f64::from(f32::EPSILON) * both[i], "{i}: {} {want}", got.power);
+        }
+        for (sights, [p0, p2, p4]) in sights.iter().zip(&moments) {
+            for (i, got) in sights.iter().enumerate() {
+                let bound = 40.0 * 64.0 * f64::from(f32::EPSILON) * p0[i];
+                assert!((got.monopole.power - p0[i]).abs() <= bound);
+                // 5 L_2 and 9 L_4.
+                let (two, four) = (7.5 * p2[i] - 2.5 * p0[i], 9.0 / 8.0 * (35.0 * p4[i] - 30.0 * p2[i] + 3.0 * p0[i]));
+                assert!((got.quadrupole - two).abs() <= bound, "{i}: {} {two}", got.quadrupole);
+                assert!((got.hexadecapole - four).abs() <= bound, "{i}: {} {four}", got.hexadecapole);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_program_writes_cross_spectra_and_multipoles() {
+    let scratch = Scratch::new();
+    // A field and its double, and a wave along z beside them.
+    let n = 12usize;
+    let field: Vec<f32> = white(n.pow(3), 3).iter().map(|w| (1.0 + 0.1 * w) as f32).collect();
+    let double: Vec<f32> = field.iter().map(|x| 1.0 + 2.0 * (x - 1.0)).collect();
+    let along = |i: usize| 1.0 + 0.5 * (2.0 * PI * 3.0 * (i % n) as f64 / n as f64).cos() as f32;
+    let shape = [n as u64; 3];
+    let one = scratch.save("one.npy", &shape, &field);
+    let other = scratch.save("other.npy", &shape, &double).display().to_string();
+    let wave = scratch.save("wave.npy", &shape, &(0..n.pow(3)).map(along).collect::<Vec<f32>>());
+    let columns = |input: &Path, words: &str, names: &str| -> Vec<Vec<f64>> {
+        let out = scratch.run(input, &format!("--box 24 {words}"));
+        assert!(out.status.success(), "{}", text(&out.stderr));
+        let csv = std::fs::read_to_string(scratch.path("out.csv")).unwrap();
+        assert_eq!(csv.lines().next(), Some(names));
+        csv.lines().skip(1).map(|line| line.split(',').map(|word| word.parse().unwrap()).collect()).collect()
+    };
+    let names = "k,P,modes,P_other,P_cross,correlation";
+    let rows = columns(&one, &format!("--cross {other}"), names);
+    // Each is divided by its own mean, which is that of a tenth of noise away from 1.
+    let ratio = rows[0][4] / rows[0][1];
+    assert!((ratio - 2.0).abs() < 0.05, "{ratio}");
+    for row in &rows {
+        assert!((row[3] / row[1] / ratio.powi(2) - 1.0).abs() < 1e-4, "{row:?}");
+        assert!((row[4] / row[1] / ratio - 1.0).abs() < 1e-4 && (row[5] - 1.0).abs() < 1e-4, "{row:?}");
+    }
+    assert_eq!(columns(&one, &format!("--cross {other} --ranks 3"), names), rows);
+    for (axis, quadrupole, hexadecapole) in [("z", 5.0, 9.0), ("x", -2.5, 27.0 / 8.0)] {
+        let rows = columns(&wave, &format!("--multipoles {axis}"), "k,P,modes,P2,P4");
+        // All power is in the mode along z.
+        let row = rows.iter().max_by(|a, b| a[1].total_cmp(&b[1])).unwrap();
+        assert!(
+            (row[3] / row[1] - quadrupole).abs() < 1e-4 && (row[4] / row[1] - hexadecapole).abs() < 1e-4,
+            "{row:?}"
+        );
+    }
+    let small = scratch.save("small.npy", &[4, 4, 4], &[1.0f32; 64]).display().to_string();
+    for (words, code, says) in [
+        (format!("--cross {small}"), 1, "one mesh"),
+        (format!("--cross {}", scratch.path("none.npy").display()), 1, "none.npy"),
+        ("--multipoles w".into(), 2, "multipoles"),
+    ] {
+        let out = scratch.run(&one, &format!("--box 24 {words}"));
+        assert!(out.status.code() == Some(code) && text(&out.stderr).contains(says), "{}", text(&out.stderr));
+    }
+}

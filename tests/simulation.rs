@@ -4,16 +4,20 @@
 mod reference_pm;
 
 use meshloom::comm::Communicator;
-use meshloom::cosmology::{Cosmology, LinearPower, LptOrder, Scheme, TransferKind, fill_white_noise, schedule};
+use meshloom::cosmology::{
+    Cosmology, LinearPower, LptOrder, Scheme, TransferKind, fill_white_noise, mode_noise, schedule,
+};
 use meshloom::gpu::{DeviceError, Gpu, Options, Recorder};
 use meshloom::grid::volume;
 use meshloom::mesh::{Bin, Window};
-use meshloom::pm::{Config, Noise, Simulation, SimulationError, device_white_noise};
+use meshloom::pm::{Config, Noise, NoiseBy, Simulation, SimulationError, device_mode_noise, device_white_noise};
 use meshloom::{Context, Error, Launch, launch};
 use reference_pm::{Setup, Vector, displacements, linear_density, start, white};
+use rustfft::num_complex::Complex;
 
 fn golden() -> Config {
-    Config { particles: 16, mesh: 32, box_size: 64.0, cosmology: Cosmology::simple(), steps: 8, ..Config::default() }
+    let base = Config { scheme: Scheme::FastPm, noise_by: NoiseBy::Site, ..Config::default() };
+    Config { particles: 16, mesh: 32, box_size: 64.0, cosmology: Cosmology::simple(), steps: 8, ..base }
 }
 
 /// What a run ends with, gathered in Lagrangian order.
@@ -236,7 +240,8 @@ fn a_plane_wave_follows_zeldovich() {
 
 #[test]
 fn low_modes_grow_as_linear_theory_says() {
-    let config = Config { particles: 64, mesh: 128, box_size: 512.0, steps: 3, a_end: 0.125, ..Config::default() };
+    let base = Config { noise_by: NoiseBy::Site, ..Config::default() };
+    let config = Config { particles: 64, mesh: 128, box_size: 512.0, steps: 3, a_end: 0.125, ..base };
     let options = Options::from_env().unwrap();
     let mut context = Context::new(Communicator::solo(), Gpu::open(&options, 0).unwrap()).unwrap();
     let mut simulation = Simulation::new(&mut context, config.clone(), Noise::Seed).unwrap();
@@ -432,4 +437,104 @@ fn noise_on_the_device_is_that_of_the_host_to_the_last_bit() {
         let refused = device_white_noise(&mut recorder, 1, shape, &own, &out);
         assert!(matches!(refused, Err(DeviceError::Misuse { .. })), "{refused:?}");
     }
+}
+
+/// The modes of a lattice by their definition: `mode_noise` of the wave vector or of its twin, in whose last component that is not 0 the sign is positive.
+fn modes_by_definition(seed: u64, side: u64, part: &[std::ops::Range<u64>; 3]) -> Vec<[f32; 2]> {
+    let n = side as i64;
+    let size = (side as f64).powi(3).sqrt();
+    let [x, y, z] = part.clone();
+    let modes = x.flat_map(|i| {
+        let (y, z) = (y.clone(), z.clone());
+        y.flat_map(move |j| z.clone().map(move |k| [i as i64, j as i64, k as i64]))
+    });
+    let of = |at: [i64; 3]| {
+        let twin = at.map(|index| (n - index) % n);
+        let wave = |at: [i64; 3]| at.map(|index| if 2 * index > n { index - n } else { index } as i32);
+        let last = |at: [i64; 3]| wave(at).into_iter().rev().find(|&m| m != 0 && 2 * i64::from(m) != n).unwrap_or(0);
+        let numbers = |at: [i64; 3]| mode_noise(seed, wave(at)).map(|value| value as f32);
+        let scale = (size / 2f64.sqrt()) as f32;
+        match last(at) {
+            0 => [numbers(at)[0] * (size / 2f64.sqrt() * 2f64.sqrt()) as f32, 0.0],
+            sign if sign > 0 => numbers(at).map(|value| value * scale),
+            _ => [numbers(twin)[0] * scale, -numbers(twin)[1] * scale],
+        }
+    };
+    modes.map(of).collect()
+}
+
+#[test]
+fn noise_by_modes_is_that_of_the_host_and_refines_the_same_field() {
+    let gpu = Gpu::open(&Options::from_env().unwrap(), 0).unwrap();
+    let mut recorder = Recorder::new(&gpu).unwrap();
+    for (seed, side, part) in [
+        (1, 32, [0..32, 0..32, 0..17]),
+        (u64::MAX, 27, [0..27, 3..27, 0..14]),
+        (7, 16384, [8190..8195, 16380..16384, 8100..8193]),
+        (7, 2, [0..2, 0..2, 0..2]),
+        (7, 1, [0..1, 0..1, 0..1]),
+        (7, 8, [3..3, 0..8, 0..5]),
+    ] {
+        let out = gpu.array::<[f32; 2]>("modes", volume(&part)).unwrap();
+        device_mode_noise(&mut recorder, seed, side, &part, &out).unwrap();
+        let got = recorder.download(&out, 0, out.len()).unwrap();
+        let want = modes_by_definition(seed, side, &part);
+        let bits = |all: &[[f32; 2]]| all.iter().flatten().map(|value| value.to_bits()).collect::<Vec<_>>();
+        let differs = bits(&got).iter().zip(bits(&want)).position(|(got, want)| *got != want);
+        assert_eq!(differs, None, "{side}: {:?}", differs.map(|at| (got[at / 2], want[at / 2])));
+    }
+    let out = gpu.array::<[f32; 2]>("modes", 8).unwrap();
+    for (side, part) in [(65537, [0..2, 0..2, 0..2]), (4, [0..2, 0..2, 2..4]), (4, [0..4, 0..4, 0..3])] {
+        let refused = device_mode_noise(&mut recorder, 1, side, &part, &out);
+        assert!(matches!(refused, Err(DeviceError::Misuse { .. })), "{refused:?}");
+    }
+}
+
+#[test]
+fn twice_the_particles_are_the_same_universe() {
+    // Linear theory alone, on meshes with a cell for each site: displacements are those of the common modes.
+    let config = |particles: u64| Config {
+        particles,
+        mesh: 32,
+        box_size: 100.0,
+        cosmology: Cosmology::simple(),
+        lpt: LptOrder::First,
+        a_start: 0.02,
+        a_end: 0.0201,
+        steps: 1,
+        ..Config::default()
+    };
+    let options = Options::from_env().unwrap();
+    let run = |ranks: usize, particles: u64, noise_by: NoiseBy| {
+        run(&options, ranks, &Config { noise_by, ..config(particles) }, None)
+    };
+    let (coarse, fine) = (run(1, 16, NoiseBy::Mode), run(3, 32, NoiseBy::Mode));
+    // The displacements of the fine run at the sites of the coarse one have its modes and smaller ones: the difference is no larger than
+    // the finer modes' part. Compared mode by mode: up to 5 of the 8 that the coarse lattice has, with those at the edge aliased on neither side.
+    let transform = |end: &End, n: usize| -> Vec<Complex<f64>> {
+        (0..7usize.pow(3))
+            .flat_map(|m| {
+                let m = [m / 49, m / 7 % 7, m % 7].map(|m| m as f64 - 3.0);
+                [0, 1, 2].map(|axis| {
+                    let term = |(site, s): (usize, &[f32; 3])| {
+                        let at = [site / n / n, site / n % n, site % n].map(|i| i as f64 / n as f64);
+                        let phase = -2.0 * std::f64::consts::PI * (m[0] * at[0] + m[1] * at[1] + m[2] * at[2]);
+                        Complex::from_polar(f64::from(s[axis]), phase)
+                    };
+                    end.displacement.iter().enumerate().map(term).sum::<Complex<f64>>() / (n * n * n) as f64
+                })
+            })
+            .collect()
+    };
+    let (low, high) = (transform(&coarse, 16), transform(&fine, 32));
+    let largest = low.iter().map(|mode| mode.norm()).fold(0.0, f64::max);
+    let apart = low.iter().zip(&high).map(|(low, high)| (low - high).norm()).fold(0.0, f64::max);
+    // The drift of a hundredth of the time to a = 0.02 has forces of the particles, which see the mesh; all else is rounding.
+    assert!(apart < 1e-3 * largest, "{apart} of {largest}");
+    // The old rule makes another universe of each number of sites.
+    let other = transform(&run(1, 32, NoiseBy::Site), 32);
+    let apart = low.iter().zip(&other).map(|(low, high)| (low - high).norm()).fold(0.0, f64::max);
+    assert!(apart > 0.3 * largest, "{apart} of {largest}");
+    // And no rank sees another noise.
+    assert_eq!(run(2, 16, NoiseBy::Mode), coarse);
 }

@@ -4,7 +4,6 @@
 #[allow(dead_code)]
 mod ranks;
 #[path = "shared/reference_pm.rs"]
-#[allow(dead_code)]
 mod reference_pm;
 
 use std::collections::BTreeMap;
@@ -23,7 +22,8 @@ const GRIDS: [[usize; 2]; 4] = [[1, 1], [2, 1], [3, 1], [2, 2]];
 const ALL: [Observable; 3] = [Observable::Momentum, Observable::Density, Observable::Displacement];
 
 fn config() -> Config {
-    Config { particles: 8, mesh: 16, box_size: 64.0, cosmology: Cosmology::simple(), steps: 3, ..Config::default() }
+    let base = Config { scheme: Scheme::FastPm, cosmology: Cosmology::simple(), ..Config::default() };
+    Config { particles: 8, mesh: 16, box_size: 64.0, steps: 3, ..base }
 }
 
 /// The other scheme, order and window.

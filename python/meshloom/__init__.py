@@ -10,6 +10,7 @@ renderer. The first call opens the device: the best one there is, or the one tha
 `power_spectrum`                     of points and of fields
 `simulate`, `halo_mass_function`     cosmological particle-mesh runs, and the halos they are compared with
 `asarray`, `Array`                   arrays that stay on the device between calls
+`meshloom.operators`                 models of fields with their derivatives, of operators and functions in WGSL
 `ranks`, `Comm`, ``comm=``           the same over threads or the processes of an MPI program
 ===================================  ==================================================================
 
@@ -22,7 +23,7 @@ from . import _native
 from ._comm import Comm, devices, memory, ranks
 from ._device_array import Array, asarray
 from ._native import Error
-from . import fft
+from . import fft, operators
 from ._groups import Groups, fof
 from ._kdtree import KDTree
 from ._pairs import pair_counts
@@ -47,6 +48,7 @@ __all__ = [
     "halo_mass_function",
     "linear_power",
     "memory",
+    "operators",
     "pair_counts",
     "power_spectrum",
     "ranks",

@@ -11,7 +11,7 @@ from ._arrays import real_array
 
 @dataclass(frozen=True)
 class Cosmology:
-    """A flat universe of matter and a cosmological constant; Planck 2018 unless said otherwise.
+    """A flat universe of matter and dark energy; Planck 2018 unless said otherwise.
 
     Attributes
     ----------
@@ -27,6 +27,10 @@ class Cosmology:
         In place of `A_s`: the rms contrast in spheres of 8 Mpc/h today.
     t_cmb : float
         Temperature of the microwave background in kelvin.
+    w0, wa : float
+        Dark energy: ``w(a) = w0 + wa (1 - a)``; a cosmological constant unless given.
+    radiation : float, optional
+        Relativistic neutrino species; photons and they then take part in the expansion.
 
     Examples
     --------
@@ -42,6 +46,9 @@ class Cosmology:
     A_s: float = 2.105e-9
     sigma8: Optional[float] = None
     t_cmb: float = 2.7255
+    w0: float = -1.0
+    wa: float = 0.0
+    radiation: Optional[float] = None
 
     def particle_mass(self, box, particles):
         """The mass in Msun/h of each of ``particles**3`` particles in a box of this side in Mpc/h."""
@@ -56,7 +63,9 @@ def parameters(cosmology):
         raise TypeError(f"cosmology must be a meshloom.Cosmology, not {type(cosmology).__name__}")
     c, given = cosmology, cosmology.sigma8 is not None
     amplitude = c.sigma8 if given else c.A_s
-    return (float(c.omega_m), float(c.omega_b), float(c.h), float(c.n_s), float(amplitude), given, float(c.t_cmb))
+    radiation = None if c.radiation is None else float(c.radiation)
+    numbers = [float(number) for number in (c.omega_m, c.omega_b, c.h, c.n_s, amplitude)]
+    return (*numbers, given, float(c.t_cmb), float(c.w0), float(c.wa), radiation)
 
 
 def _at(values, name, function):

@@ -123,7 +123,12 @@ def asarray(values, dtype=None, comm=None):
         if dtype is not None and np.dtype(dtype) != values.dtype:
             raise TypeError(f"the array holds {values.dtype}; its type cannot be changed on the device")
         return values
-    array = np.asarray(values, dtype=dtype)
+    array = np.asarray(values)
+    if array.dtype.kind not in "biufc":
+        raise TypeError(f"{array.dtype} cannot be on a device; give real or complex numbers")
+    if dtype is not None:
+        # Digits may be lost where they are asked to be, imaginary parts not.
+        array = array.astype(dtype, casting="same_kind" if array.dtype.kind in "fc" else "unsafe", copy=False)
     if array.dtype.kind in "biu":
         array = array.astype(np.float64)
     elif array.dtype == np.float16:

@@ -65,7 +65,7 @@ def simulate(
     a_start=0.0625,
     a_end=1.0,
     steps=10,
-    scheme="fastpm",
+    scheme="bullfrog",
     window="cic",
     snapshots=(),
     progress=None,
@@ -92,7 +92,7 @@ def simulate(
         Scale factors of the start and of the end.
     steps : int
         Steps, linear in the scale factor.
-    scheme : {"fastpm", "bullfrog"}
+    scheme : {"bullfrog", "fastpm"}
         Integrator.
     window : {"cic", "tsc", "pcs"}
         Window of painting and readout.

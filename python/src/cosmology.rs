@@ -8,13 +8,15 @@ use pyo3::prelude::*;
 use crate::failure::Failure;
 use crate::host_array::to_numpy;
 
-/// Matter and baryons over the critical density, Hubble constant, spectral index, amplitude, whether that is sigma8, temperature.
-pub type CosmologyTuple = (f64, f64, f64, f64, f64, bool, f64);
+/// Matter and baryons over the critical density, Hubble constant, spectral index, amplitude, whether that is sigma8, temperature, dark energy's
+/// w0 and wa, relativistic neutrinos.
+pub type CosmologyTuple = (f64, f64, f64, f64, f64, bool, f64, f64, f64, Option<f64>);
 
 /// The cosmology of these parameters.
-pub fn cosmology((omega_m, omega_b, h, n_s, amplitude, is_sigma8, t_cmb): CosmologyTuple) -> PyResult<Cosmology> {
+pub fn cosmology(parameters: CosmologyTuple) -> PyResult<Cosmology> {
+    let (omega_m, omega_b, h, n_s, amplitude, is_sigma8, t_cmb, w0, wa, radiation) = parameters;
     let amplitude = if is_sigma8 { Amplitude::Sigma8(amplitude) } else { Amplitude::Primordial(amplitude) };
-    let parameters = Parameters { amplitude, n_s, omega_m, omega_b, h, t_cmb };
+    let parameters = Parameters { amplitude, n_s, omega_m, omega_b, h, t_cmb, w0, wa, radiation };
     Ok(Cosmology::new(parameters).map_err(Failure::from)?)
 }
 

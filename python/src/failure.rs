@@ -121,7 +121,10 @@ fn is_about_values(error: &meshloom::Error) -> bool {
         E::Neighbors(error) => !matches!(error, NeighborError::TooLong { .. }),
         E::Operators(_) => true,
         E::Particles(error) => !matches!(error, ParticleError::TooMany { .. }),
-        E::Simulation(error) => matches!(error, SimulationError::OutOfRange { .. }),
+        E::Simulation(error) => {
+            use SimulationError as S;
+            matches!(error, S::OutOfRange { .. } | S::NotFinite { .. } | S::WrongLength { .. })
+        }
         _ => false,
     }
 }

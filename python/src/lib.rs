@@ -10,6 +10,7 @@ mod groups;
 mod host_array;
 #[cfg(feature = "mpi")]
 mod mpi_comm;
+mod operators;
 mod points;
 mod power;
 mod search;
@@ -42,6 +43,8 @@ mod _native {
     #[cfg(feature = "mpi")]
     #[pymodule_export]
     use crate::mpi_comm::from_mpi;
+    #[pymodule_export]
+    use crate::operators::{NativeLinearisation, NativeModel};
     #[pymodule_export]
     use crate::power::{power_of_field, power_of_points};
     #[pymodule_export]

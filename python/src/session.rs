@@ -35,6 +35,10 @@ pub struct Work {
     transforms: Vec<(Spec, Box<dyn Any>)>,
     /// Communicators of process grids.
     grids: HashMap<[usize; 2], GridComms>,
+    /// What callers hold by its number, for it stays on this thread.
+    pub kept: HashMap<u64, Box<dyn Any>>,
+    /// Things that were ever kept.
+    numbers: u64,
     watch: Watch,
 }
 
@@ -58,7 +62,14 @@ impl Watch {
 impl Work {
     fn new(context: Context, interrupted: Arc<AtomicBool>) -> Self {
         let watch = Watch { interrupted, given_up: Arc::default() };
-        Work { context, transforms: Vec::new(), grids: HashMap::new(), watch }
+        Work { context, transforms: Vec::new(), grids: HashMap::new(), kept: HashMap::new(), numbers: 0, watch }
+    }
+
+    /// Keeps something on this thread and gives its number.
+    pub fn keep(&mut self, thing: impl Any) -> u64 {
+        self.numbers += 1;
+        self.kept.insert(self.numbers, Box::new(thing));
+        self.numbers
     }
 
     /// What says whether the present job is still wanted.
@@ -103,6 +114,8 @@ pub struct Session {
     jobs: Mutex<Option<SyncSender<Job>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     interrupted: Arc<AtomicBool>,
+    /// Numbers of kept things that nobody knows any more; the next job drops them.
+    released: Arc<Mutex<Vec<u64>>>,
     gpu: Gpu,
     rank: usize,
     size: usize,
@@ -164,7 +177,7 @@ impl Session {
         });
         let thread = thread.map_err(|error| Failure::Panic(format!("no thread for rank {rank}: {error}")))?;
         let (jobs, thread) = (Mutex::new(Some(jobs)), Mutex::new(Some(thread)));
-        Ok(Arc::new(Session { jobs, thread, interrupted, gpu, rank, size }))
+        Ok(Arc::new(Session { jobs, thread, interrupted, released: Arc::default(), gpu, rank, size }))
     }
 
     /// The session of a rank of `comm`, on a device that the environment chooses. All ranks call it.
@@ -192,6 +205,11 @@ impl Session {
         self.interrupted.store(true, Ordering::Relaxed);
     }
 
+    /// Says that nobody knows a number any more: the next job drops what is kept under it.
+    pub fn release(&self, number: u64) {
+        locked(&self.released).push(number);
+    }
+
     /// Ends the thread after the jobs that it has; later calls fail.
     pub fn close(&self) {
         drop(locked(&self.jobs).take());
@@ -213,8 +231,10 @@ impl Session {
         not_forked()?;
         let (reply, result) = sync_channel(1);
         let given_up = Arc::new(AtomicBool::new(false));
-        let flag = given_up.clone();
+        let (flag, released) = (given_up.clone(), self.released.clone());
         let job: Job = Box::new(move |work| {
+            let released = std::mem::take(&mut *locked(&released));
+            released.iter().for_each(|number| drop(work.kept.remove(number)));
             work.watch.given_up = flag;
             let outcome = caught(|| work.watch.go_on().and_then(|()| job(work)));
             // Nobody waits any more after an interrupt.

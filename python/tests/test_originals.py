@@ -63,11 +63,11 @@ def test_scipy_kdtree(tmp_path):
 
 def test_scipy_fft(tmp_path):
     pytest.importorskip("scipy")
-    text = originals.source("scipy.fft.tests.test_basic")
+    text = originals.changed(originals.source("scipy.fft.tests.test_basic"), [(r"for i in range\(1, maxlen\)", "for i in range(1, 40)")])
     result, said = originals.run(tmp_path, "scipy_fft", BACKEND + text)
     exceptions = {
         r"longdouble": "devices compute in 64 bits at most",
         r"hfft2|hfftn": "numpy.fft has none of these",
         r"test_multiprocess": "a forked process cannot use the device of its parent, and says so",
     }
-    originals.compare("scipy.fft", result, said, exceptions, 100)
+    originals.compare("scipy.fft", result, said, exceptions, 128)

@@ -96,7 +96,7 @@ def test_groups_are_those_of_a_graph():
 def test_order_along_curves():
     points = (np.stack(np.meshgrid(*[np.arange(4)] * 2, indexing="ij"), -1).reshape(-1, 2) + 0.5).astype(np.float32)
     order = meshloom.sort(points, box=4.0)
-    key = [sum((int(x) >> bit & 1) << (2 * bit + 1) | (int(y) >> bit & 1) << (2 * bit) for bit in range(2)) for x, y in points]
+    key = [sum((int(x) >> bit & 1) << (2 * bit) | (int(y) >> bit & 1) << (2 * bit + 1) for bit in range(2)) for x, y in points]
     assert key[order[0]] == 0 and sorted(order.tolist()) == list(range(16))
     assert [key[i] for i in order] == sorted(key)
     along = points[meshloom.sort(points, box=4.0, curve="hilbert")]

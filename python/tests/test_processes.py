@@ -70,7 +70,7 @@ def run(text, **environment):
 
 
 def test_a_fork_before_the_first_call_is_fine():
-    text = "import os, meshloom\nif os.fork() == 0:\n    meshloom.fft.fft([1.0]); os._exit(7)\nprint(os.waitstatus_to_exitcode(os.wait()[1]))"
+    text = "import os, meshloom\nif os.fork() == 0:\n    meshloom.fft.fft([1.0, 2.0]); os._exit(7)\nprint(os.waitstatus_to_exitcode(os.wait()[1]))"
     assert run(text).stdout.strip() == "7"
 
 
@@ -97,7 +97,7 @@ def test_without_a_driver_only_calls_fail():
 import meshloom
 print(meshloom.devices())
 try:
-    meshloom.fft.fft([1.0])
+    meshloom.fft.fft([1.0, 2.0])
 except meshloom.Error as error:
     print(error)
 """
@@ -108,7 +108,7 @@ except meshloom.Error as error:
 
 
 def test_a_device_that_is_not_there():
-    ended = run("import meshloom\nmeshloom.fft.fft([1.0])", MESHLOOM_DEVICE="no such device")
+    ended = run("import meshloom\nmeshloom.fft.fft([1.0, 2.0])", MESHLOOM_DEVICE="no such device")
     assert ended.returncode == 1 and "no adapter matches `no such device`" in ended.stderr
     assert "panicked" not in ended.stderr
 

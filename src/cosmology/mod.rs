@@ -69,7 +69,7 @@ pub use growth::{A_MIN, Growth, GrowthFactors};
 pub use lpt::{LptFactors, LptOrder, lpt_factors};
 pub use mass_bins::{MassBin, MassBins, measured_mass_function};
 pub use multiplicity::{DELTA_C, Multiplicity};
-pub use noise::{fill_white_noise, philox4x32, white_noise};
+pub use noise::{fill_white_noise, mode_noise, philox4x32, white_noise};
 pub use parameters::{Amplitude, Cosmology, Parameters};
 pub use power::{HUBBLE_DISTANCE, LinearPower};
 pub use power_table::PowerTable;

@@ -1,6 +1,6 @@
 //! White noise from counter-based random numbers: the same for any number of ranks.
 //!
-//! Element i of a stream is a function of (seed, i) alone, where i counts over the whole grid: any rank computes any
+//! Noise of modes is the same for any number of sites, too: doubling them refines the same field. Element i of a stream is a function of (seed, i) alone, where i counts over the whole grid: any rank computes any
 //! part of the field, in any order, and the field is the same.
 
 use std::f64::consts::PI;
@@ -44,7 +44,30 @@ pub const fn philox4x32(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
 /// assert_ne!(white_noise(1, 7), white_noise(2, 7));
 /// ```
 pub fn white_noise(seed: u64, index: u64) -> f64 {
-    let words = philox4x32([index as u32, (index >> 32) as u32, 0, 0], [seed as u32, (seed >> 32) as u32]);
+    normal(seed, [index as u32, (index >> 32) as u32, 0, 0])
+}
+
+/// The real and imaginary part of the mode of wave vector `m` in the white noise of `seed`, each standard normal: a function of `m` alone, so that lattices
+/// of any number of sites share the modes that they have in common.
+///
+/// Of a mode and its conjugate twin one gives the numbers of both: that whose last component which is not 0 is positive. A component at the Nyquist
+/// frequency of an even lattice counts as 0 for that, and is positive. A mode that is its own twin has no imaginary part, and sqrt(2) times the real one.
+///
+/// The counters are (m0, m1, m2, 1) and (m0, m1, m2, 2), in two's complement: no element of [`white_noise`] has them.
+///
+/// ```
+/// use meshloom::cosmology::mode_noise;
+///
+/// assert_eq!(mode_noise(1, [3, -2, 5]), mode_noise(1, [3, -2, 5]));
+/// assert_ne!(mode_noise(1, [3, -2, 5]), mode_noise(1, [3, 2, 5]));
+/// ```
+pub fn mode_noise(seed: u64, m: [i32; 3]) -> [f64; 2] {
+    [1, 2].map(|part| normal(seed, [m[0] as u32, m[1] as u32, m[2] as u32, part]))
+}
+
+/// The normal number of a counter.
+fn normal(seed: u64, counter: [u32; 4]) -> f64 {
+    let words = philox4x32(counter, [seed as u32, (seed >> 32) as u32]);
     let radius = uniform(words[0], words[1]);
     let angle = uniform(words[2], words[3]);
     (-2.0 * radius.ln()).sqrt() * (2.0 * PI * angle).cos()

@@ -117,13 +117,14 @@ fn magnitude(product: bool) -> KernelSource {
         .flag("magnitude", false)
 }
 
-fn accumulate(product: bool, binned: bool, local: bool) -> KernelSource {
+/// Terms added to sums, or (of a single one) their magnitudes.
+fn accumulate([product, magnitude, binned, local]: [bool; 4]) -> KernelSource {
     KernelSource::new("exchange::accumulate", include_str!("../../shaders/exchange/accumulate.wgsl"))
         .params::<SumParams>()
         .module("exchange::term", include_str!("../../shaders/exchange/term.wgsl"))
         .module("gpu::fixed", FIXED)
         .flag("product", product)
-        .flag("magnitude", false)
+        .flag("magnitude", magnitude)
         .flag("binned", binned)
         .flag("local", local)
         .constant("LOCAL", if binned { LOCAL } else { 1 })
@@ -131,7 +132,7 @@ fn accumulate(product: bool, binned: bool, local: bool) -> KernelSource {
 
 /// The sum of magnitudes.
 fn accumulate_magnitudes() -> KernelSource {
-    accumulate(false, false, true).flag("magnitude", true)
+    accumulate([false, true, false, true])
 }
 
 fn value() -> KernelSource {
@@ -152,7 +153,7 @@ const FORMS: [[bool; 3]; 6] = [
 
 /// All kernels.
 pub(super) fn kernels() -> Vec<KernelSource> {
-    let forms = FORMS.into_iter().map(|[product, binned, local]| accumulate(product, binned, local));
+    let forms = FORMS.into_iter().map(|[product, binned, local]| accumulate([product, false, binned, local]));
     forms.chain([magnitude(false), magnitude(true), accumulate_magnitudes(), value()]).collect()
 }
 
@@ -191,7 +192,8 @@ impl Default for ExactSum {
     fn default() -> Self {
         ExactSum {
             magnitude: [false, true].map(|product| Kernel::trusted(magnitude(product))),
-            accumulate: FORMS.map(|[product, binned, local]| Kernel::trusted(accumulate(product, binned, local))),
+            accumulate: FORMS
+                .map(|[product, binned, local]| Kernel::trusted(accumulate([product, false, binned, local]))),
             accumulate_magnitudes: Kernel::trusted(accumulate_magnitudes()),
             value: Kernel::trusted(value()),
         }

@@ -389,6 +389,11 @@ impl<T: DeviceElement> Array<T> {
         Array::new(RawArray { writable: false, ..self.raw })
     }
 
+    /// The first elements of the same memory, as many as there are.
+    pub(crate) fn first(&self, len: u64) -> Array<T> {
+        Array::new(RawArray { len: len.min(self.raw.len), ..self.raw.clone() })
+    }
+
     /// A part of the same memory, where the array lies in one window and the part begins at a multiple of 256 bytes.
     pub(crate) fn part(&self, start: u64, len: u64) -> Option<Array<T>> {
         let raw = &self.raw;

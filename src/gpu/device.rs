@@ -203,7 +203,7 @@ impl Gpu {
     }
 
     /// A number that no other device of this process ever has.
-    pub(super) fn number(&self) -> u64 {
+    pub(crate) fn number(&self) -> u64 {
         self.0.open.number
     }
 

@@ -342,6 +342,22 @@ impl Recorder {
         self.gpu.poll(wgpu::PollType::Wait { submission_index: self.last.clone(), timeout: None })
     }
 
+    /// The last submission, if there was one, to [wait for](Self::wait_for) while later ones go on.
+    pub fn last_submission(&self) -> Option<wgpu::SubmissionIndex> {
+        self.last.clone()
+    }
+
+    /// Waits until a submission of [`last_submission`](Self::last_submission) and all before it are done; submits nothing.
+    ///
+    /// # Errors
+    /// [`DeviceError::Lost`].
+    pub fn wait_for(&self, submission: Option<wgpu::SubmissionIndex>) -> Result<(), DeviceError> {
+        match submission {
+            None => Ok(()),
+            submission_index => self.gpu.poll(wgpu::PollType::Wait { submission_index, timeout: None }),
+        }
+    }
+
     /// Lets callbacks of finished work run; does not wait.
     pub(crate) fn poll(&self) -> Result<(), DeviceError> {
         self.gpu.poll(wgpu::PollType::Poll)

@@ -259,6 +259,8 @@ impl KernelSource {
     /// Sets a flag: the body and its modules may have lines between `#if name` (or `#if !name`), `#else` and `#endif`.
     #[must_use]
     pub fn flag(mut self, name: &'static str, on: bool) -> Self {
+        // What is said last counts.
+        self.flags.retain(|(own, _)| *own != name);
         self.flags.push((name, on));
         self
     }

@@ -223,9 +223,10 @@ fn fill(
         return Ok(recorder.upload(array, 0, &values)?);
     }
     if streams.len() == 1 {
-        return Ok(streams
-            .map(|seed| device_white_noise(recorder, seed, sites.shape, &sites.own, array))
-            .collect::<Result<(), _>>()?);
+        for seed in streams {
+            device_white_noise(recorder, seed, sites.shape, &sites.own, array)?;
+        }
+        return Ok(());
     }
     let one = recorder.gpu().array("inference::noise", count)?;
     for (field, seed) in streams.enumerate() {

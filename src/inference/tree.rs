@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn the_order_does_not_depend_on_blocks() {
-        assert_eq!(text(5, &[0..5]), "(((0+1)+(2+3))+4)");
+        assert_eq!(text(5, std::slice::from_ref(&(0..5))), "(((0+1)+(2+3))+4)");
         for count in 1..=17 {
             let whole = text(count, std::slice::from_ref(&(0..count)));
             for one in 0..=count {

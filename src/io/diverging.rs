@@ -41,7 +41,7 @@ pub fn diverging_png_bytes(
         return Err(IoError::Shape { path: path.into(), found: vec![height as u64, width as u64], wanted });
     }
     let failed = |reason: String| IoError::Picture { path: path.into(), reason };
-    let enlarge = (LONG_SIDE / width.max(height)).max(1);
+    let enlarge = LONG_SIDE.div_ceil(width.max(height));
     let side = |cells: usize| u32::try_from(cells * enlarge).map_err(|_| failed("too large".into()));
     let size = [side(width)?, side(height)?];
     let pixels = frames.iter().map(|frame| enlarged(frame.as_ref(), width, enlarge, limit));

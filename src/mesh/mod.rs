@@ -8,6 +8,7 @@
 //! Trees and neighbours take [`points::Cloud`](crate::points::Cloud) instead, which holds the coordinates of each point next to each other.
 
 mod axpby;
+mod cross_power;
 mod error;
 mod fixed_point;
 mod force_tangent;
@@ -25,6 +26,7 @@ mod value_painter;
 mod window;
 
 pub use axpby::Axpby;
+pub use cross_power::Multipoles;
 pub use error::MeshError;
 pub use force_tangent::ForceTangent;
 pub use kick_drift::KickDrift;

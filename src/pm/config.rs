@@ -10,7 +10,7 @@ use crate::gpu::bytes;
 use crate::grid::{Box3, Grid, LayoutError, split};
 use crate::mesh::Window;
 
-use super::SimulationError;
+use super::{NoiseBy, SimulationError};
 
 /// A cosmological particle-mesh run. Lengths in Mpc/h.
 #[derive(Clone, Debug)]
@@ -27,6 +27,8 @@ pub struct Config {
     pub power_table: Option<Arc<PowerTable>>,
     /// Seed of the white noise.
     pub seed: u64,
+    /// What the seed's white noise is a function of.
+    pub noise_by: NoiseBy,
     /// Order of the Lagrangian perturbation theory that the run starts from.
     pub lpt: LptOrder,
     /// Scale factor of the start.
@@ -58,11 +60,12 @@ impl Default for Config {
             cosmology: Cosmology::planck18(),
             power_table: None,
             seed: 1,
+            noise_by: NoiseBy::Mode,
             lpt: LptOrder::Second,
             a_start: 0.0625,
             a_end: 1.0,
             steps: 10,
-            scheme: Scheme::FastPm,
+            scheme: Scheme::BullFrog,
             window: Window::Cic,
             gradient: GradientSymbol::Exact,
             laplacian: LaplacianSymbol::Exact,

@@ -45,14 +45,15 @@ pub use operator::{Observable, SimulationOperator};
 pub use output::fingerprint;
 #[cfg(feature = "hdf5")]
 pub use snapshot::seal_snapshot_together;
-pub use white_noise::device_white_noise;
+pub use white_noise::{NoiseBy, device_mode_noise, device_white_noise};
 
 use std::fmt;
 
 use crate::Context;
 use crate::cosmology::{LinearPower, StepOp, lpt_factors, mode_amplitudes, resume_from, schedule};
 use crate::exchange::GridComms;
-use crate::gpu::{Array, DeviceError, KernelSource, bytes};
+use crate::fft::Transform;
+use crate::gpu::{Array, DeviceError, KernelSource, Recorder, bytes};
 use crate::grid::{Box3, Cost, Grid, extent};
 use crate::mesh::{Bin, Lattice, ModeBinner, Modes, Particles, Push, SpectrumGeometry};
 use force::Force;
@@ -214,13 +215,16 @@ impl Simulation {
     }
 
     /// The white noise of this rank's sites on the device.
-    fn noise(&self, context: &mut Context, noise: Noise<'_>) -> Result<Array<f32>, SimulationError> {
+    fn noise(&mut self, context: &mut Context, noise: Noise<'_>) -> Result<Array<f32>, SimulationError> {
         let (config, own) = (&self.config, &self.lattice.own);
         let field = || context.gpu.array("pm::noise", self.lattice.len());
         match noise {
             Noise::Seed => {
-                let field = field()?;
-                device_white_noise(&mut context.recorder, config.seed, [config.particles; 3], own, &field)?;
+                let (field, recorder) = (field()?, &mut context.recorder);
+                match config.noise_by {
+                    NoiseBy::Site => device_white_noise(recorder, config.seed, config.sites(), own, &field)?,
+                    NoiseBy::Mode => self.noise_of_modes(recorder, &field)?,
+                }
                 Ok(field)
             }
             Noise::Values(values) => {
@@ -235,6 +239,15 @@ impl Simulation {
                 Ok(values.clone())
             }
         }
+    }
+
+    /// Records the white noise of the seed by modes.
+    fn noise_of_modes(&mut self, recorder: &mut Recorder, field: &Array<f32>) -> Result<(), SimulationError> {
+        let (config, comms) = (&self.config, &mut self.comms);
+        let transform = Transform::<f32>::new(recorder.gpu(), config.sites(), comms.grid(), comms.rank())?;
+        let modes = transform.spectrum(recorder.gpu())?;
+        device_mode_noise(recorder, config.seed, config.particles, &transform.spectrum_part(), &modes)?;
+        Ok(transform.inverse(recorder, comms, &modes, None, field, &transform.field_layout())?)
     }
 
     /// Checks that there is one value for each site of this rank.
@@ -468,7 +481,7 @@ fn displaced<'a>(lattice: &'a Lattice, [x, y, z]: &'a [Array<f32>; 3]) -> Partic
 
 /// The kernels of the room.
 pub(crate) fn kernels() -> Vec<KernelSource> {
-    vec![white_noise::kernel(), projection::kernel()]
+    white_noise::kernels().into_iter().chain([projection::kernel()]).collect()
 }
 
 /// One value per site and axis. Waits for the device.

@@ -1,9 +1,21 @@
-//! White noise of a lattice on the device: the values of [`fill_white_noise`](crate::cosmology::fill_white_noise), to the last bit.
+//! White noise of a lattice on the device, of sites or of modes: the values of [`white_noise`] and [`mode_noise`], to the last bit.
 
-use crate::cosmology::white_noise;
+use std::f64::consts::SQRT_2;
+
+use crate::cosmology::{mode_noise, white_noise};
 use crate::gpu::primitives::{Count, Permute};
-use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
+use crate::gpu::{Array, DeviceError, Kernel, KernelParams, KernelSource, Recorder};
 use crate::grid::{Box3, extent, volume};
+
+/// What the modes or the sites of a lattice get their white noise from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NoiseBy {
+    /// From a mode's wave vector: more sites refine the same field. The default.
+    #[default]
+    Mode,
+    /// From a site's place among all: another field for each number of sites.
+    Site,
+}
 
 crate::gpu::kernel_params! {
     struct NoiseParams {
@@ -19,13 +31,45 @@ crate::gpu::kernel_params! {
     }
 }
 
-/// The kernel.
-pub(super) fn kernel() -> KernelSource {
-    KernelSource::new("pm::white_noise", include_str!("../../shaders/pm/white_noise.wgsl")).params::<NoiseParams>()
+crate::gpu::kernel_params! {
+    struct ModeNoiseParams {
+        /// First mode, and twice the number of modes of this rank.
+        first: [u32; 4],
+        /// Modes of this rank along each axis.
+        local: [u32; 4],
+        seed: [u32; 2],
+        /// What numbers are multiplied by; those of modes that are their own twins.
+        scale: [f32; 2],
+        /// Sites along each axis of the whole lattice.
+        side: u32,
+        /// Numbers that the list for the host has room for.
+        room: u32,
+    }
+}
+
+/// The kernels: of sites and of modes.
+pub(super) fn kernels() -> [KernelSource; 2] {
+    let normal = include_str!("../../shaders/pm/normal.wgsl");
+    let [sites, modes] = [
+        ("pm::white_noise", include_str!("../../shaders/pm/white_noise.wgsl")),
+        ("pm::mode_noise", include_str!("../../shaders/pm/mode_noise.wgsl")),
+    ]
+    .map(|(label, text)| KernelSource::new(label, text).module("pm::normal", normal));
+    [sites.params::<NoiseParams>(), modes.params::<ModeNoiseParams>()]
 }
 
 /// Rows of a lattice, and sites of a row, at most: the number of each takes one word.
 const MOST: u64 = 1 << 32;
+
+/// Checks that `own` lies in a lattice of `shape` with so many values.
+fn check(what: &str, shape: [u64; 3], own: &Box3, values: u64) -> Result<(), DeviceError> {
+    let inside = own.iter().zip(shape).all(|(range, n)| range.end <= n);
+    if inside && shape[0].saturating_mul(shape[1]) <= MOST && shape[2] < MOST && values == volume(own) {
+        return Ok(());
+    }
+    let why = format!("{own:?} of {shape:?}, 2^32 rows at most, and {values} values");
+    Err(DeviceError::Misuse { what: what.into(), why })
+}
 
 /// Fills `out` with the white noise of `seed` on the sites `own`, C order, of a lattice of this shape: the values of
 /// [`fill_white_noise`](crate::cosmology::fill_white_noise) for this host by the site's number in the lattice, to the last bit. The device computes them but for some 15 in a
@@ -41,13 +85,82 @@ pub fn device_white_noise(
     own: &Box3,
     out: &Array<f32>,
 ) -> Result<(), DeviceError> {
-    let (gpu, count) = (recorder.gpu().clone(), volume(own));
-    let rows = shape[0].saturating_mul(shape[1]);
-    let outside = own.iter().zip(shape).any(|(range, side)| range.end > side);
-    if rows > MOST || shape[2] >= MOST || outside || out.len() != count {
-        let why = format!("sites {own:?} of {shape:?}, 2^32 rows at most, and {} values", out.len());
-        return Err(DeviceError::Misuse { what: "device_white_noise".into(), why });
+    check("device_white_noise", shape, own, out.len())?;
+    let count = volume(own);
+    let [first, local] = [own.each_ref().map(|range| range.start), extent(own)].map(|n| n.map(|n| n as u32));
+    let params = |room: u32| NoiseParams {
+        first: [first[0], first[1], first[2], count as u32],
+        local: [local[0], local[1], local[2], 0],
+        seed: [seed as u32, (seed >> 32) as u32],
+        shape: [shape[1] as u32, shape[2] as u32],
+        room,
+    };
+    let [_, n1, n2] = extent(own).map(|n| n.max(1));
+    let value = |site: u64| {
+        let [i, j, k] = [site / n2 / n1 + own[0].start, site / n2 % n1 + own[1].start, site % n2 + own[2].start];
+        white_noise(seed, (i * shape[1] + j) * shape[2] + k) as f32
+    };
+    let [sites, _] = kernels();
+    fill(recorder, sites, params, out, value)
+}
+
+/// Fills `out` with the modes `part` of the half spectrum of the white noise of `seed` on a lattice with `side` sites along each axis: those of
+/// [`mode_noise`], times sqrt(side^3 / 2), so that the transform back, with its factor of 1 / side^3, is white noise of unit variance. The last bits
+/// are those of this host. Waits for the device once.
+///
+/// # Errors
+/// As [`device_white_noise`], for modes.
+pub fn device_mode_noise(
+    recorder: &mut Recorder,
+    seed: u64,
+    side: u64,
+    part: &Box3,
+    out: &Array<[f32; 2]>,
+) -> Result<(), DeviceError> {
+    check("device_mode_noise", [side, side, side / 2 + 1], part, out.len())?;
+    let [first, local] = [part.each_ref().map(|range| range.start), extent(part)].map(|n| n.map(|n| n as u32));
+    let plain = (side as f64).powi(3).sqrt() / SQRT_2;
+    let scale = [plain, plain * SQRT_2].map(|scale| scale as f32);
+    let params = |room: u32| ModeNoiseParams {
+        first: [first[0], first[1], first[2], 2 * out.len() as u32],
+        local: [local[0], local[1], local[2], 0],
+        seed: [seed as u32, (seed >> 32) as u32],
+        scale,
+        side: side as u32,
+        room,
+    };
+    let [_, n1, n2] = extent(part).map(|n| n.max(1));
+    let value = |number: u64| {
+        let mode = number / 2;
+        let at = [mode / n2 / n1 + part[0].start, mode / n2 % n1 + part[1].start, mode % n2 + part[2].start];
+        mode_value(seed, side, at, scale)[(number % 2) as usize]
+    };
+    let [_, modes] = kernels();
+    fill(recorder, modes, params, &out.cast()?, value)
+}
+
+/// The mode at this place of the half spectrum of a lattice: by its wave vector, or that of its twin.
+fn mode_value(seed: u64, side: u64, at: [u64; 3], [plain, own_twin]: [f32; 2]) -> [f32; 2] {
+    let signed = at.map(|index| index as i64 - if 2 * index > side { side as i64 } else { 0 });
+    let nyquist = at.map(|index| 2 * index == side);
+    let sign = (0..3).rev().filter(|&axis| !nyquist[axis]).map(|axis| signed[axis].signum()).find(|&sign| sign != 0);
+    let wave = [0, 1, 2].map(|axis| (signed[axis] * if nyquist[axis] { 1 } else { sign.unwrap_or(1) }) as i32);
+    let [re, im] = mode_noise(seed, wave).map(|value| value as f32);
+    match sign {
+        None => [re * own_twin, 0.0],
+        Some(sign) => [re * plain, im * plain * sign as f32],
     }
+}
+
+/// Runs a kernel of noise, and has the host compute by `value` the numbers that it cannot decide.
+fn fill<P: KernelParams>(
+    recorder: &mut Recorder,
+    kernel: KernelSource,
+    params: impl Fn(u32) -> P,
+    out: &Array<f32>,
+    value: impl Fn(u64) -> f32,
+) -> Result<(), DeviceError> {
+    let (gpu, count) = (recorder.gpu().clone(), out.len());
     let words = logarithms();
     let table = gpu.array::<u32>("pm::logarithms", words.len() as u64)?;
     recorder.upload(&table, 0, &words)?;
@@ -55,40 +168,14 @@ pub fn device_white_noise(
     let room = count / 4096 + 64;
     let unsure = gpu.array::<u32>("pm::unsure", room + 1)?;
     recorder.clear(&unsure);
-    let [first, local] = [own.each_ref().map(|range| range.start), extent(own)].map(|n| n.map(|n| n as u32));
-    let params = NoiseParams {
-        first: [first[0], first[1], first[2], count as u32],
-        local: [local[0], local[1], local[2], 0],
-        seed: [seed as u32, (seed >> 32) as u32],
-        shape: [shape[1] as u32, shape[2] as u32],
-        room: room as u32,
-    };
-    recorder.each(&Kernel::trusted(kernel()), &[table.raw(), out.raw(), unsure.raw()], &params, count)?;
+    recorder.each(&Kernel::trusted(kernel), &[table.raw(), out.raw(), unsure.raw()], &params(room as u32), count)?;
     let found = u64::from(recorder.download(&unsure, 0, 1)?[0]);
     // A list that is too short is none.
-    let sites = if found > room { (0..count as u32).collect() } else { recorder.download(&unsure, 1, found)? };
-    decide(recorder, seed, shape, own, &sites, out)
-}
-
-/// Computes the values of some sites on the host.
-fn decide(
-    recorder: &mut Recorder,
-    seed: u64,
-    shape: [u64; 3],
-    own: &Box3,
-    sites: &[u32],
-    out: &Array<f32>,
-) -> Result<(), DeviceError> {
-    let [_, n1, n2] = extent(own).map(|n| n.max(1));
-    let value = |&site: &u32| {
-        let site = u64::from(site);
-        let [i, j, k] = [site / n2 / n1 + own[0].start, site / n2 % n1 + own[1].start, site % n2 + own[2].start];
-        white_noise(seed, (i * shape[1] + j) * shape[2] + k) as f32
-    };
-    let gpu = recorder.gpu().clone();
-    let (index, values) = (gpu.array("pm::sites", sites.len() as u64)?, gpu.array("pm::values", sites.len() as u64)?);
-    recorder.upload(&index, 0, sites)?;
-    recorder.upload(&values, 0, &sites.iter().map(value).collect::<Vec<f32>>())?;
+    let numbers = if found > room { (0..count as u32).collect() } else { recorder.download(&unsure, 1, found)? };
+    let (index, values) =
+        (gpu.array("pm::numbers", numbers.len() as u64)?, gpu.array("pm::values", numbers.len() as u64)?);
+    recorder.upload(&index, 0, &numbers)?;
+    recorder.upload(&values, 0, &numbers.iter().map(|&number| value(number.into())).collect::<Vec<f32>>())?;
     Permute::new().scatter(recorder, &values, &index, out, 1, Count::All)
 }
 
@@ -120,6 +207,24 @@ fn minus_ln(c: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn twins_are_conjugate_and_modes_do_not_depend_on_the_lattice() {
+        for side in [1u64, 2, 5, 6] {
+            let scale = [1.0, std::f32::consts::SQRT_2];
+            for at in (0..side.pow(3)).map(|i| [i / side / side, i / side % side, i % side]) {
+                let twin = at.map(|index| (side - index) % side);
+                let ([a, b], [c, d]) = (mode_value(3, side, at, scale), mode_value(3, side, twin, scale));
+                assert_eq!((a, b), (c, -d), "{side} {at:?}");
+                assert_eq!(b == 0.0, at == twin, "{side} {at:?}");
+                // The same wave vector in a lattice of three times as many sites, but for Nyquist's.
+                if at.iter().all(|&index| 2 * index != side) {
+                    let there = at.map(|index| if 2 * index > side { index + 2 * side } else { index });
+                    assert_eq!(mode_value(3, 3 * side, there, scale), [a, b], "{side} {at:?}");
+                }
+            }
+        }
+    }
 
     #[test]
     fn logarithms_are_those_of_the_host() {

@@ -34,10 +34,18 @@ pub fn pair(value: &Value) -> [f64; 2] {
 
 /// Runs `body` on the ranks of a process grid and returns what they give, in order.
 pub fn ranks<T: Send>(parts: [usize; 2], body: impl Fn(&mut Worker<'_>) -> Result<T, InferenceError> + Sync) -> Vec<T> {
+    ranks_with(parts, &Options::from_env().unwrap(), body)
+}
+
+/// The same on devices of these options.
+pub fn ranks_with<T: Send>(
+    parts: [usize; 2],
+    options: &Options,
+    body: impl Fn(&mut Worker<'_>) -> Result<T, InferenceError> + Sync,
+) -> Vec<T> {
     let count = parts[0] * parts[1];
-    let options = Options::from_env().unwrap();
     let results: Result<Vec<T>, RunError<InferenceError>> = run_threads(count, |comm| {
-        let mut context = Context::new(comm, Gpu::open(&options, 0)?)?;
+        let mut context = Context::new(comm, Gpu::open(options, 0)?)?;
         let mut worker = Worker::new(&mut context, Grid::new(parts, count).unwrap())?;
         body(&mut worker)
     });

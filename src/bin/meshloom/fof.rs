@@ -45,7 +45,7 @@ pub struct Arguments {
     /// Masses: shape (N), or a snapshot that has some [default: 1 each]
     #[arg(long, value_name = "M.npy")]
     masses: Option<PathBuf>,
-    /// Velocities: shape (N, 3) or (N, 2), or a snapshot that has some, in the file's units
+    /// Velocities: shape (N, 3) or (N, 2), or a snapshot that has some, which become peculiar if it says how they scale with a
     #[arg(long, value_name = "V.npy")]
     velocities: Option<PathBuf>,
     /// Scale factors of the points of a light cone: shape (N)
@@ -149,6 +149,12 @@ impl Inputs {
         }))
     }
 
+    /// What velocities are: those of the file, or peculiar ones of a snapshot.
+    fn velocities(&self) -> Option<&'static str> {
+        let (_, file) = self.attributes.iter().find(|(name, _)| *name == "velocity")?;
+        Some(if file.are_peculiar() { "peculiar" } else { "as in the file" })
+    }
+
     /// This rank's points with their attributes. All ranks call it.
     fn read(&self, context: &mut Context) -> Result<Cloud, Error> {
         let rows = self.points.rows(&context.comm);
@@ -226,6 +232,7 @@ fn fof(context: &mut Context, arguments: &Arguments) -> Result<Result<Value, Fai
         "points": files.points.count(),
         "linking_length": groups.length(),
         "min_members": arguments.min_members,
+        "velocities": files.velocities(),
         "groups": catalogue.total,
         "members": catalogue.members_total,
         "ghosts": sums[2],

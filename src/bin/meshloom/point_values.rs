@@ -10,13 +10,15 @@ use meshloom::io::hdf5::Snapshot;
 use meshloom::io::{IoError, NpyFile, is_hdf5};
 
 /// Values of the points of another file: a `.npy` array of shape `(N,)` or `(N, axes)`, or masses or velocities of a snapshot in
-/// HDF5, in the file's units.
+/// HDF5, in the file's units; velocities are peculiar where the snapshot says how its own depend on the scale factor.
 pub struct PointValues {
     file: ValueFile,
     /// Values per point.
     width: u64,
     /// Whether they are masses, which must not be negative.
     masses: bool,
+    /// What they are multiplied by, where the file says it.
+    factor: Option<f64>,
 }
 
 enum ValueFile {
@@ -43,7 +45,17 @@ impl PointValues {
             file.expect_shape(shape)?;
             ValueFile::Npy(file)
         };
-        Ok(PointValues { file, width: shape.get(1).copied().unwrap_or(1), masses: name == "mass" })
+        let factor = match &file {
+            #[cfg(feature = "hdf5")]
+            ValueFile::Velocities(snapshot) => snapshot.velocity_scaling()?,
+            _ => None,
+        };
+        Ok(PointValues { file, width: shape.get(1).copied().unwrap_or(1), masses: name == "mass", factor })
+    }
+
+    /// Whether they are peculiar velocities of a snapshot.
+    pub fn are_peculiar(&self) -> bool {
+        self.factor.is_some()
     }
 
     #[cfg(feature = "hdf5")]
@@ -90,7 +102,10 @@ impl PointValues {
         let memory = |_| IoError::Memory { path: self.path().into(), bytes: 4 * count };
         values.try_reserve_exact(count as usize).map_err(memory)?;
         for first in rows.clone().step_by(PIECE as usize) {
-            let piece = self.wide(first..rows.end.min(first + PIECE))?;
+            let mut piece = self.wide(first..rows.end.min(first + PIECE))?;
+            if let Some(factor) = self.factor {
+                piece.iter_mut().for_each(|value| *value *= factor);
+            }
             let place = first * self.width;
             bad = bad.or_else(|| {
                 let at = piece.iter().position(|&value| !self.allows(value))?;

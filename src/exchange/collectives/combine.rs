@@ -190,6 +190,46 @@ impl Combiner {
     }
 }
 
+/// What combines pairs of blocks of floats in one way.
+pub(crate) struct PairCombiner {
+    kernel: Kernel,
+    op: u32,
+}
+
+impl PairCombiner {
+    /// By a sum, the least or the greatest.
+    pub fn of_floats(op: Op) -> Self {
+        let kernel = Kernel::trusted(pairs_kernel(COMBINATION.into(), NumberForm::Narrow));
+        PairCombiner { kernel, op: op as u32 }
+    }
+
+    /// By a caller's `fn combine(a: f32, b: f32) -> f32`, with run-time checks.
+    pub fn of_function(function: &str) -> Self {
+        let numbers = "alias Number = f32;\n\n\
+            fn load_number(at: u32) -> Number { return bitcast<f32>(load_blocks(at)); }\n\n\
+            fn store_number(at: u32, number: Number) { store_blocks(at, bitcast<u32>(number)); }\n\n";
+        PairCombiner { kernel: Kernel::new(pairs_kernel(format!("{numbers}{function}\n"), NumberForm::Narrow)), op: 0 }
+    }
+
+    /// Its text.
+    pub fn source(&self) -> &KernelSource {
+        self.kernel.source()
+    }
+
+    /// Records the combination of pairs of blocks of `block` numbers, in place.
+    pub fn record(
+        &self,
+        recorder: &mut Recorder,
+        array: &Array<f32>,
+        block: u64,
+        pairs: Pairs,
+    ) -> Result<(), DeviceError> {
+        let blocks = Blocks { block, count: 0 };
+        let params = CombineParams { op: self.op, ..Combiner::params::<f32>(Op::Sum, blocks) };
+        record_pairs(recorder, &self.kernel, &raw::<f32>(array), params, pairs)
+    }
+}
+
 /// The array as kernels bind it.
 fn raw<N: DeviceNumber>(array: &Array<N::Element>) -> RawArray {
     if N::FORM == NumberForm::Double { array.raw().clone() } else { array.raw().seen_as(Element::U32) }

@@ -28,8 +28,9 @@ use std::sync::Arc;
 
 pub use super::short_collectives::{all_gather, all_reduce, all_reduce_wide, broadcast};
 use agreement::{Call, agree};
-pub(crate) use combine::{Combiner, kernels};
+use combine::Combiner;
 pub use combine::{DeviceNumber, NumberForm};
+pub(crate) use combine::{PairCombiner, Pairs, kernels};
 pub use moves::DeviceParts;
 pub use pending::PendingCollective;
 

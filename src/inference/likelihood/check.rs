@@ -55,7 +55,8 @@ pub fn check_metric(
         ("the left square root is not the right one's transpose", found.transposed, 32.0 * rounding * norms[2]),
         ("the gradient is not that of the energy", found.slope, 64.0 * rounding.sqrt() * norms[3]),
     ];
-    match checks.into_iter().find(|(_, [a, b], most)| !((a - b).abs() <= *most)) {
+    let differs = |(_, [a, b], most): &(&str, [f64; 2], f64)| (a - b).abs() > *most || (a - b).is_nan();
+    match checks.into_iter().find(differs) {
         None => Ok(found),
         Some((what, [a, b], most)) => {
             let why = format!("{what}: {a:e} and {b:e} differ by more than {most:e}");

@@ -86,7 +86,7 @@ enum Form {
     /// Factors, number by number, that are a function of the point.
     Diagonal(Model),
     /// The right and the left root.
-    Categorical([Categorical; 2]),
+    Categorical(Box<[Categorical; 2]>),
 }
 
 /// An operator without a value, whose derivative is a right square root of a metric, and that one's transpose the left.
@@ -103,7 +103,7 @@ impl LocalRoot {
 
     /// Of the categorical likelihood.
     pub fn categorical(right: Categorical, left: Categorical) -> Self {
-        LocalRoot { space: right.space.clone(), form: Rc::new(Form::Categorical([right, left])) }
+        LocalRoot { space: right.space.clone(), form: Rc::new(Form::Categorical(Box::new([right, left]))) }
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use hdf5_metno::{Dataset, H5Type};
 
+use super::attributes::{numbers, single};
 use super::part_file::{Header, Opened, PartFile, broken, group_name, read_rows, wrong};
 use super::{element_type, parts, queries};
 use crate::io::{Dtype, IoError};
@@ -140,6 +141,29 @@ impl Snapshot {
     /// As [`positions_f32`](Self::positions_f32), and [`IoError::NoMember`] where there are none.
     pub fn velocities_f32(&self, rows: Range<u64>) -> Result<Vec<f32>, IoError> {
         self.floats_f32("Velocities", self.dims, rows)
+    }
+
+    /// What [`velocities_f32`](Self::velocities_f32) are multiplied by for peculiar velocities: the power of the scale factor that the dataset says
+    /// (`a_scaling` of Gadget-4, `a-scale exponent` of SWIFT); none where it or the header says nothing.
+    ///
+    /// # Errors
+    /// [`IoError::NotHdf5`] for files that cannot be read, and for an attribute that is no number.
+    pub fn velocity_scaling(&self) -> Result<Option<f64>, IoError> {
+        let a = self.redshift().map(|z| 1.0 / (1.0 + z)).or(self.time()).filter(|a| *a > 0.0);
+        let first = self.parts.iter().find(|(_, rows)| !rows.is_empty());
+        let (Some(a), Some((path, _))) = (a, first) else { return Ok(None) };
+        let Some(dataset) = Opened::new(path)?.dataset(&group_name(self.particle_type), "Velocities")? else {
+            return Ok(None);
+        };
+        for name in ["a_scaling", "a-scale exponent"] {
+            let found = numbers(&dataset, name).and_then(single);
+            if let Some(power) =
+                found.map_err(|error| wrong(path, format!("Velocities/{name} {error}; write it again")))?
+            {
+                return Ok(Some(a.powf(power)));
+            }
+        }
+        Ok(None)
     }
 
     /// Masses of particles: from `Masses`, or the type's entry in `Header/MassTable`. They are not negative.

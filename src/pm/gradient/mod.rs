@@ -98,7 +98,7 @@ impl Gradient {
     /// the root of the number of steps takes least memory ([`GradientMemory`]). All ranks call it with the same values.
     ///
     /// # Errors
-    /// As [`Simulation::new`]; [`SimulationError::OutOfRange`] for 0; [`SimulationError::Memory`] before anything is computed.
+    /// As [`Simulation::new`](crate::pm::Simulation::new); [`SimulationError::OutOfRange`] for 0; [`SimulationError::Memory`] before anything is computed.
     pub fn new(context: &mut Context, config: Config, checkpoint_every: usize) -> Result<Self, SimulationError> {
         if checkpoint_every == 0 {
             let (what, value) = ("checkpoint_every", "0".into());
@@ -128,7 +128,7 @@ impl Gradient {
     /// is the same on all ranks. All ranks call it. Waits for the device.
     ///
     /// # Errors
-    /// Those of `loss`; [`SimulationError`] as of [`Simulation::new`] and [`Simulation::run`]; [`SimulationError::Loss`] when the loss or a
+    /// Those of `loss`; [`SimulationError`] as of [`Simulation::new`](crate::pm::Simulation::new) and [`Simulation::run`](crate::pm::Simulation::run); [`SimulationError::Loss`] when the loss or a
     /// derivative is not finite.
     pub fn evaluate<E: From<SimulationError>>(
         &mut self,

@@ -52,7 +52,7 @@ struct Case {
 }
 
 /// Transforms and what they consist of; then points; then what is made of both.
-const CASES: [Case; 12] = [
+const CASES: [Case; 13] = [
     Case {
         words: "fft --size",
         small: "32,30x36x25",
@@ -60,6 +60,11 @@ const CASES: [Case; 12] = [
     },
     Case { words: "exchange --size", small: "32", large: &[("512", 3 << 30)] },
     Case { words: "collectives --bytes", small: "8,1024", large: &[("8,65536,16777216", 1 << 28)] },
+    Case {
+        words: "map --chunk 1024,65536 --size",
+        small: "3000",
+        large: &[("1000000", 1 << 28), ("100000000", 1 << 31)],
+    },
     Case { words: "halo --width 2 --size", small: "32", large: &[("512", 2 << 30)] },
     Case {
         words: "sort --size",

@@ -1,10 +1,13 @@
-//! `meshloom bench collectives`: the collectives of the host, beside those of MPI where it runs the ranks.
+//! `meshloom bench collectives`: the collectives of the host and of device arrays, beside those of MPI where it runs the ranks.
 
 use clap::{Args, ValueEnum};
 use meshloom::comm::{Communicator, Op};
+use meshloom::exchange::collectives::Collectives;
+use meshloom::gpu::{Array, Recorder};
 use meshloom::{Context, Error};
 use serde_json::json;
 
+use super::measure::{Clock, Spread};
 use super::random::keys;
 use super::raw::Mpi;
 use super::report::{self, of_reference, range, time};
@@ -19,6 +22,9 @@ pub struct Arguments {
     /// Collectives, several with commas between [default: all]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     operations: Vec<Operation>,
+    /// Where the data are; several with commas between
+    #[arg(long, value_name = "WHERE", value_delimiter = ',', default_value = "host,device")]
+    data: Vec<Data>,
     #[command(flatten)]
     pub settings: Settings,
 }
@@ -41,7 +47,16 @@ enum Operation {
     AllToAll,
 }
 
-const COLUMNS: [&str; 6] = ["collective", "bytes", "median", "least .. greatest", "MPI", "of MPI"];
+/// Where data are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Data {
+    /// Slices of the host
+    Host,
+    /// Arrays of the devices
+    Device,
+}
+
+const COLUMNS: [&str; 7] = ["collective", "of", "bytes", "median", "least .. greatest", "MPI", "of MPI"];
 
 /// Measures all that `arguments` ask for. All ranks call it.
 pub fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error> {
@@ -50,29 +65,43 @@ pub fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Er
     let operations = if arguments.operations.is_empty() { all } else { arguments.operations.clone() };
     let mut calls = Vec::new();
     for operation in operations {
-        let sizes = if operation == Operation::Barrier { &[0][..] } else { &arguments.bytes };
-        calls.extend(sizes.iter().map(|&bytes| (operation, bytes)));
+        // Arrays do not wait for each other.
+        let barrier = operation == Operation::Barrier;
+        let sizes = if barrier { &[0][..] } else { &arguments.bytes };
+        for &data in arguments.data.iter().filter(|data| !barrier || **data == Data::Host) {
+            calls.extend(sizes.iter().map(|&bytes| (operation, data, bytes)));
+        }
     }
     let measurements = calls.len() * if mpi.is_some() { 2 } else { 1 };
     let mut session = Session::new("collectives", &arguments.settings, context, measurements, &COLUMNS);
-    for (operation, bytes) in calls {
-        measure_one(&mut session, mpi.as_ref(), operation, bytes)?;
+    for call in calls {
+        measure_one(&mut session, mpi.as_ref(), call)?;
     }
     Ok(session.finish())
 }
 
-fn measure_one(session: &mut Session, mpi: Option<&Mpi>, operation: Operation, bytes: u64) -> Result<(), Error> {
+fn measure_one(
+    session: &mut Session,
+    mpi: Option<&Mpi>,
+    (operation, place, bytes): (Operation, Data, u64),
+) -> Result<(), Error> {
     let Session { context, clock, report, .. } = session;
-    let comm = &context.comm;
-    let data = operation.data(bytes, comm);
-    let mut came = Vec::new();
-    let ours = clock.together(&mut context.recorder, |_| {
-        came = operation.run(comm, &data)?;
-        Ok(())
-    })?;
+    let data = operation.data(bytes, &context.comm);
+    let (ours, came) = match place {
+        Data::Host => {
+            let (comm, mut came) = (&context.comm, Vec::new());
+            let ours = clock.together(&mut context.recorder, |_| {
+                came = operation.run(comm, &data)?;
+                Ok(())
+            })?;
+            (ours, came)
+        }
+        Data::Device => on_devices(context, clock, operation, &data)?,
+    };
     let name = operation.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
-    let mut result = json!({ "collective": name, "bytes": bytes, "seconds": ours.json() });
-    let mut row = vec![name.clone(), bytes.to_string(), time(ours.median), range(&ours)];
+    let of = if place == Data::Host { "host" } else { "device" };
+    let mut result = json!({ "collective": name, "data": of, "bytes": bytes, "seconds": ours.json() });
+    let mut row = vec![name.clone(), of.into(), bytes.to_string(), time(ours.median), range(&ours)];
     match mpi {
         Some(mpi) => {
             let mut theirs_came = vec![0; came.len()];
@@ -82,7 +111,7 @@ fn measure_one(session: &mut Session, mpi: Option<&Mpi>, operation: Operation, b
             })?;
             let [differ] = clock.sum([u64::from(theirs_came != came)])?;
             result["reference"] = report::reference(&ours, "MPI's own call, which blocks", &theirs);
-            report.compared(&mut result["reference"], format!("{name} of {bytes} bytes"), differ == 0);
+            report.compared(&mut result["reference"], format!("{name} of {bytes} bytes ({of})"), differ == 0);
             row.extend([time(theirs.median), of_reference(&ours, &theirs)]);
         }
         None => row.extend([const { String::new() }; 2]),
@@ -90,6 +119,26 @@ fn measure_one(session: &mut Session, mpi: Option<&Mpi>, operation: Operation, b
     report.row(row);
     report.result(result);
     Ok(())
+}
+
+/// The same with arrays of the devices, whose content the host brings before and takes after; what has come.
+fn on_devices(
+    context: &mut Context,
+    clock: &Clock,
+    operation: Operation,
+    data: &[u64],
+) -> Result<(Spread, Vec<u64>), Error> {
+    let array = context.gpu.array::<u32>("bench::data", 2 * data.len() as u64)?;
+    context.recorder.upload(&array, 0, bytemuck::cast_slice(data))?;
+    let mut collectives = Collectives::new(context.exchange.clone());
+    let mut came = None;
+    let spread = clock.together(&mut context.recorder, |recorder| {
+        came = operation.run_on_devices(&mut collectives, recorder, &array)?;
+        Ok(())
+    })?;
+    let words = came.map_or(Ok(Vec::new()), |came| context.recorder.download(&came, 0, came.len()))?;
+    let numbers = words.as_chunks::<2>().0.iter().map(|&[low, high]| u64::from(high) << 32 | u64::from(low));
+    Ok((spread, numbers.collect()))
 }
 
 impl Operation {
@@ -116,6 +165,26 @@ impl Operation {
                 data
             }
             Operation::AllToAll => comm.all_to_all(data)?,
+        })
+    }
+
+    /// What this rank gets as an array of the device.
+    fn run_on_devices(
+        self,
+        collectives: &mut Collectives,
+        recorder: &mut Recorder,
+        data: &Array<u32>,
+    ) -> Result<Option<Array<u32>>, Error> {
+        Ok(match self {
+            Operation::Barrier => None,
+            Operation::Broadcast => {
+                let given = (collectives.comm().rank() == 0).then_some(data);
+                Some(collectives.broadcast(recorder, 0, given)?.finish(recorder)?)
+            }
+            Operation::Gather => collectives.gather(recorder, 0, data, 1)?.finish(recorder)?,
+            Operation::AllGather => Some(collectives.all_gather(recorder, data, 1)?.finish(recorder)?),
+            Operation::AllReduce => Some(collectives.all_reduce::<u64>(recorder, data, Op::Sum)?.finish(recorder)?),
+            Operation::AllToAll => Some(collectives.all_to_all(recorder, data, 1)?.finish(recorder)?),
         })
     }
 

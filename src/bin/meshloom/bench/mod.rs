@@ -12,6 +12,7 @@ mod ghosts;
 mod gradient;
 mod halo;
 mod knn;
+mod map;
 mod measure;
 #[cfg(feature = "mpi")]
 mod mpi;

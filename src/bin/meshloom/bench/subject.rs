@@ -5,7 +5,7 @@ use meshloom::{Context, Error};
 
 use super::session::Found;
 use super::settings::Settings;
-use super::{collectives, exchange, fft, fof, ghosts, gradient, halo, knn, pairs, pm, shallow_water, sort};
+use super::{collectives, exchange, fft, fof, ghosts, gradient, halo, knn, map, pairs, pm, shallow_water, sort};
 use crate::failure::Failure;
 
 /// A part of the library and what of it is to be measured.
@@ -15,8 +15,10 @@ pub enum Subject {
     Fft(fft::Arguments),
     /// The exchanges of a distributed complex transform by themselves, or messages of given sizes, beside MPI's own where it runs the ranks
     Exchange(exchange::Arguments),
-    /// Collectives of the host, beside MPI's own where it runs the ranks
+    /// Collectives of the host and of device arrays, beside MPI's own where it runs the ranks
     Collectives(collectives::Arguments),
+    /// A function of many items over ranks and chunks, and its sum
+    Map(map::Arguments),
     /// Filling the ghost cells of a field, and adding them to their owners
     Halo(halo::Arguments),
     /// Sorting random keys of 63 and 32 bits, with their index as payload
@@ -54,6 +56,7 @@ impl Subject {
             Subject::Fft(arguments) => &arguments.settings,
             Subject::Exchange(arguments) => &arguments.settings,
             Subject::Collectives(arguments) => &arguments.settings,
+            Subject::Map(arguments) => &arguments.settings,
             Subject::Halo(arguments) => &arguments.settings,
             Subject::Sort(arguments) => &arguments.settings,
             Subject::Knn(arguments) => &arguments.settings,
@@ -71,6 +74,7 @@ impl Subject {
             Subject::Fft(arguments) => &mut arguments.settings,
             Subject::Exchange(arguments) => &mut arguments.settings,
             Subject::Collectives(arguments) => &mut arguments.settings,
+            Subject::Map(arguments) => &mut arguments.settings,
             Subject::Halo(arguments) => &mut arguments.settings,
             Subject::Sort(arguments) => &mut arguments.settings,
             Subject::Knn(arguments) => &mut arguments.settings,
@@ -87,6 +91,7 @@ impl Subject {
     pub fn peer(&self) -> Peer {
         match self {
             Subject::Fft(_)
+            | Subject::Map(_)
             | Subject::Sort(_)
             | Subject::Knn(_)
             | Subject::Pairs(_)
@@ -118,6 +123,7 @@ impl Subject {
             Subject::Fft(arguments) => fft::measure(context, arguments),
             Subject::Exchange(arguments) => exchange::measure(context, arguments),
             Subject::Collectives(arguments) => collectives::measure(context, arguments),
+            Subject::Map(arguments) => map::measure(context, arguments),
             Subject::Halo(arguments) => halo::measure(context, arguments),
             Subject::Sort(arguments) => sort::measure(context, arguments),
             Subject::Knn(arguments) => knn::measure(context, arguments),

@@ -1,5 +1,7 @@
 //! The halos of a run: groups of its particles, their catalogue and their mass function.
 
+use std::path::Path;
+
 use meshloom::comm::{Communicator, Op};
 use meshloom::cosmology::peculiar_velocity;
 use meshloom::grid::split;
@@ -10,48 +12,73 @@ use meshloom::points::{Cloud, Domain};
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
-use super::Particles;
 use super::mass_function::MassFunction;
 use super::outputs::Outputs;
 use crate::catalogue;
 
-/// Finds groups among all ranks' particles and writes `halos.npz` (Msun/h, Mpc/h, peculiar km/s), the mass function and, with
-/// `--hdf5`, `halos.0.hdf5`; no file has its final name yet. All ranks call it.
-pub fn seal(
-    context: &mut Context,
-    outputs: &Outputs,
-    simulation: &Simulation,
-    particles: Particles,
-    linking: Linking,
-) -> Result<(Vec<Sealed>, Value), Error> {
-    let comm = context.comm.clone();
-    let (config, a) = (simulation.config(), simulation.scale_factor());
-    let (side, count) = (config.box_size, config.particles.pow(3));
-    let cloud = cloud(context, config, a, particles)?;
-    let groups = Groups::find(context, &cloud, linking)?;
-    drop(cloud);
-    let selection = Selection::default();
-    let mut halos = groups.catalogue(&mut context.recorder, &selection)?;
-    let power = simulation.linear_power();
-    let particle = power.cosmology().particle_mass(side, count);
-    halos.mass.iter_mut().for_each(|mass| *mass *= particle);
+/// Positions and momenta of this rank's particles, by axis.
+pub type Particles = [[Vec<f32>; 3]; 2];
 
-    let mut files = vec![catalogue::seal(&comm, &outputs.path("halos.npz"), &halos)?];
-    files.extend(hdf5(outputs, simulation, &comm, &halos)?);
-    let masses: Vec<f32> = halos.mass.iter().map(|&mass| mass as f32).collect();
-    if let Some(masses) = comm.gather_v(0, &masses)? {
-        let table = MassFunction::new(masses.data(), side, particle, selection.min_members, power, a)?;
-        let [csv, png] = ["mass_function.csv", "mass_function.png"].map(|name| outputs.path(name));
-        files.push(seal_whole(&csv, table.csv(&csv)?.as_bytes())?);
-        files.push(seal_whole(&png, &table.png(&png)?)?);
+/// Groups of this moment's particles, with masses in Msun/h, lengths in Mpc/h and peculiar velocities in km/s.
+pub struct Halos {
+    catalogue: Catalogue,
+    /// Of a particle.
+    mass: f64,
+    selection: Selection,
+    length: f32,
+}
+
+impl Halos {
+    /// Finds groups among all ranks' particles. All ranks call it.
+    pub fn find(
+        context: &mut Context,
+        simulation: &Simulation,
+        particles: Particles,
+        linking: Linking,
+    ) -> Result<Self, Error> {
+        let (config, a) = (simulation.config(), simulation.scale_factor());
+        let cloud = cloud(context, config, a, particles)?;
+        let groups = Groups::find(context, &cloud, linking)?;
+        drop(cloud);
+        let selection = Selection::default();
+        let mut catalogue = groups.catalogue(&mut context.recorder, &selection)?;
+        let mass = simulation.linear_power().cosmology().particle_mass(config.box_size, config.particles.pow(3));
+        catalogue.mass.iter_mut().for_each(|all| *all *= mass);
+        Ok(Halos { catalogue, mass, selection, length: groups.length() })
     }
-    let mut most = [halos.count.iter().copied().max().unwrap_or(0)];
-    comm.all_reduce(&mut most, Op::Max)?;
-    let report = json!({
-        "linking_length": groups.length(), "min_members": selection.min_members, "count": halos.total,
-        "members": halos.members_total, "most_members": most[0], "particle_mass": particle,
-    });
-    Ok((files, report))
+
+    /// Writes `halos.npz`, the mass function and, with `--hdf5`, `halos.0.hdf5` into `directory`; no file has its final name yet. All ranks call it.
+    pub fn seal(
+        &self,
+        comm: &Communicator,
+        outputs: &Outputs,
+        simulation: &Simulation,
+        directory: &Path,
+    ) -> Result<Vec<Sealed>, Error> {
+        let (halos, side) = (&self.catalogue, simulation.config().box_size);
+        let mut files = vec![catalogue::seal(comm, &directory.join("halos.npz"), halos)?];
+        files.extend(hdf5(outputs, simulation, comm, halos, directory)?);
+        let masses: Vec<f32> = halos.mass.iter().map(|&mass| mass as f32).collect();
+        if let Some(masses) = comm.gather_v(0, &masses)? {
+            let (power, a) = (simulation.linear_power(), simulation.scale_factor());
+            let table = MassFunction::new(masses.data(), side, self.mass, self.selection.min_members, power, a)?;
+            let [csv, png] = ["mass_function.csv", "mass_function.png"].map(|name| directory.join(name));
+            files.push(seal_whole(&csv, table.csv(&csv)?.as_bytes())?);
+            files.push(seal_whole(&png, &table.png(&png)?)?);
+        }
+        Ok(files)
+    }
+
+    /// What is said of them beside their files. All ranks call it.
+    pub fn report(&self, comm: &Communicator) -> Result<Value, Error> {
+        let halos = &self.catalogue;
+        let mut most = [halos.count.iter().copied().max().unwrap_or(0)];
+        comm.all_reduce(&mut most, Op::Max)?;
+        Ok(json!({
+            "linking_length": self.length, "min_members": self.selection.min_members, "count": halos.total,
+            "members": halos.members_total, "most_members": most[0], "particle_mass": self.mass,
+        }))
+    }
 }
 
 /// The particles and their peculiar velocities as a [`Cloud`]. All ranks call it.
@@ -100,6 +127,7 @@ fn hdf5(
     simulation: &Simulation,
     comm: &Communicator,
     halos: &Catalogue,
+    directory: &Path,
 ) -> Result<Option<Sealed>, Error> {
     use meshloom::io::collective::seal_groups;
     use meshloom::io::hdf5::{Groups, GroupsPlace};
@@ -130,11 +158,11 @@ fn hdf5(
         members: halos.members_total,
         first_member: halos.members_start,
     };
-    seal_groups(comm, &outputs.path("halos.0.hdf5"), &simulation.snapshot_info(), &groups, place).map(Some)
+    seal_groups(comm, &directory.join("halos.0.hdf5"), &simulation.snapshot_info(), &groups, place).map(Some)
 }
 
 /// Without the feature there is no `--hdf5`.
 #[cfg(not(feature = "hdf5"))]
-fn hdf5(_: &Outputs, _: &Simulation, _: &Communicator, _: &Catalogue) -> Result<Option<Sealed>, Error> {
+fn hdf5(_: &Outputs, _: &Simulation, _: &Communicator, _: &Catalogue, _: &Path) -> Result<Option<Sealed>, Error> {
     Ok(None)
 }

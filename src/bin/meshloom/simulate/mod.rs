@@ -23,6 +23,7 @@ use crate::common::Common;
 use crate::failure::Failure;
 use crate::phases::Phases;
 use crate::terminal;
+use halos::{Halos, Particles};
 pub use options::{Arguments, RunOptions};
 use outputs::Outputs;
 use parameters::RunParameters;
@@ -108,9 +109,9 @@ fn simulate(
     let mut report = report(context, &outputs, &simulation)?;
     report["resumed_from_step"] = resumed.into();
     if let Some(linking) = parameters.linking {
-        let (sealed, found) = halos::seal(context, &outputs, &simulation, particles, linking)?;
-        files.extend(sealed);
-        report["halos"] = found;
+        let halos = Halos::find(context, &simulation, particles, linking)?;
+        files.extend(halos.seal(&context.comm, &outputs, &simulation, &parameters.out)?);
+        report["halos"] = halos.report(&context.comm)?;
         phases.done("groups");
     }
     report["host_seconds"] = phases.host_seconds(&context.comm)?.into();
@@ -143,9 +144,6 @@ fn stop_if_asked(
     Err(Ended::Stopped(Failure::Stopped { signal: signal[0] as u8, message }))
 }
 
-/// Positions and momenta of this rank's particles, by axis.
-type Particles = [[Vec<f32>; 3]; 2];
-
 /// Writes positions and momenta, density and power spectrum at the end of the run; no file has its final name yet. All ranks
 /// call it.
 fn fields_and_particles(
@@ -156,9 +154,10 @@ fn fields_and_particles(
     let [displacement, momentum] = simulation.phase_space(context)?;
     let positions = simulation.positions(&displacement);
     drop(displacement);
+    let velocities = outputs.velocities(&momentum, simulation.scale_factor());
     let mut files = vec![
         simulation.seal_points(&outputs.path("positions.npy"), &positions)?,
-        simulation.seal_points(&outputs.path("velocities.npy"), &momentum)?,
+        simulation.seal_points(&outputs.path("velocities.npy"), velocities.as_ref().unwrap_or(&momentum))?,
     ];
     files.extend(outputs.hdf5(simulation, &outputs.parameters.out, &positions, &momentum)?);
     if outputs.parameters.save_density {
@@ -167,7 +166,7 @@ fn fields_and_particles(
     }
     let columns = simulation.projected_density(context)?;
     files.extend(outputs.picture(&context.comm, simulation.config(), &columns)?);
-    files.extend(outputs.spectrum(context, simulation)?);
+    files.extend(outputs.spectrum(context, simulation, &outputs.parameters.out)?);
     Ok((files, [positions, momentum]))
 }
 
@@ -185,13 +184,26 @@ fn report(context: &Context, outputs: &Outputs, simulation: &Simulation) -> Resu
         "cosmology_name": parameters.universe.name, "cosmology": parameters.universe.object(), "seed": config.seed,
         "lpt": parameters.lpt, "a_start": config.a_start, "a_end": config.a_end, "steps": config.steps,
         "scheme": parameters.scheme, "window": config.window.to_string(),
-        "halos": Value::Null, "hdf5": parameters.hdf5,
+        "velocities": parameters.velocities.object(), "halos": Value::Null, "hdf5": parameters.hdf5,
         "device": { "name": info.name, "driver": info.driver, "driver_info": info.driver_info,
                     "backend": format!("{:?}", info.backend) },
-        "ranks": context.comm.size(), "grid": simulation.grid().to_string(),
+        "devices": devices(context)?, "ranks": context.comm.size(), "grid": simulation.grid().to_string(),
         "bytes": { "between_ranks": bytes[0], "messages": bytes[1], "device_memory": bytes[2] },
         "submissions": counts.submits, "dispatches": counts.dispatches,
     }))
+}
+
+/// The names of the devices of all ranks, each once, in the order of ranks. All ranks call it; rank 0 gets them.
+fn devices(context: &Context) -> Result<Vec<String>, Error> {
+    let mut names: Vec<String> = Vec::new();
+    if let Some(gathered) = context.comm.gather_v(0, context.gpu.info().name.as_bytes())? {
+        for name in gathered.iter().map(|bytes| String::from_utf8_lossy(bytes).into_owned()) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+    }
+    Ok(names)
 }
 
 /// The white noise of this rank's sites, from a file of shape `(n, n, n)`.

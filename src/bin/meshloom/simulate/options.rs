@@ -72,6 +72,9 @@ pub struct RunOptions {
     /// Seed of the white noise [default: 1]
     #[arg(long)]
     pub seed: Option<u64>,
+    /// What the seed's white noise follows from: mode, so that more particles refine the same universe, or site [default: mode]
+    #[arg(long, value_name = "mode|site")]
+    pub noise_by: Option<String>,
     /// White noise of shape (n, n, n) instead of the seed's
     #[arg(long, value_name = "NOISE.npy")]
     pub white_noise: Option<PathBuf>,
@@ -87,13 +90,13 @@ pub struct RunOptions {
     /// Steps, linear in the scale factor [default: 10]
     #[arg(long, allow_negative_numbers = true)]
     pub steps: Option<i64>,
-    /// fastpm or bullfrog [default: fastpm]
+    /// bullfrog or fastpm [default: bullfrog]
     #[arg(long)]
     pub scheme: Option<String>,
     /// cic or tsc [default: cic]
     #[arg(long)]
     pub window: Option<String>,
-    /// Scale factors of snapshots
+    /// Scale factors of snapshots: particles, spectrum and halos of each
     #[arg(long, value_delimiter = ',', value_name = "A,B,..")]
     pub snapshots: Option<Vec<Epoch>>,
     /// Continue from the last whole snapshot in DIR
@@ -108,6 +111,9 @@ pub struct RunOptions {
     /// Write snapshots in HDF5 too: in one file, or in one per rank
     #[arg(long, value_name = "one|per-rank")]
     pub hdf5: Option<String>,
+    /// velocities.npy: canonical momenta a^2 dx/dt in H0 Mpc/h, or peculiar velocities in km/s [default: canonical]
+    #[arg(long, value_name = "canonical|peculiar")]
+    pub velocities: Option<String>,
     /// Write density.npy too
     #[arg(long, num_args = 0..=1, default_missing_value = "true")]
     pub save_density: Option<bool>,
@@ -131,6 +137,7 @@ impl RunOptions {
             w0: self.w0.or(other.w0),
             wa: self.wa.or(other.wa),
             seed: self.seed.or(other.seed),
+            noise_by: self.noise_by.or(other.noise_by),
             white_noise: self.white_noise.or(other.white_noise),
             lpt: self.lpt.or(other.lpt),
             a_start: self.a_start.or(other.a_start),
@@ -143,6 +150,7 @@ impl RunOptions {
             linking_parameter: self.linking_parameter.or(other.linking_parameter),
             linking_length: self.linking_length.or(other.linking_length),
             hdf5: self.hdf5.or(other.hdf5),
+            velocities: self.velocities.or(other.velocities),
             save_density: self.save_density.or(other.save_density),
         }
     }
@@ -155,15 +163,17 @@ impl RunOptions {
             box_size: Some(128.0),
             cosmology: Some("planck18".into()),
             seed: Some(1),
+            noise_by: Some("mode".into()),
             lpt: Some(2),
             a_start: Some(0.0625),
             a_end: Some(1.0),
             steps: Some(10),
-            scheme: Some("fastpm".into()),
+            scheme: Some("bullfrog".into()),
             window: Some("cic".into()),
             snapshots: Some(Vec::new()),
             linking_parameter: Some(0.2),
             resume: Some(false),
+            velocities: Some("canonical".into()),
             save_density: Some(false),
             ..RunOptions::default()
         }

@@ -4,14 +4,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use meshloom::comm::Communicator;
+use meshloom::cosmology::peculiar_velocity;
 use meshloom::io::{Column, IoError, OutputDir, Sealed, cleanup, csv_text, density_png_bytes, seal_whole};
 use meshloom::pm::{Config, Simulation, fingerprint};
 use meshloom::{Context, Error};
 use serde_json::Value;
 
 use super::options::Epoch;
-use super::parameters::{Hdf5, RunParameters};
-use super::snapshots::CHECKPOINT;
+use super::parameters::{Hdf5, RunParameters, Velocities};
 use crate::described;
 
 /// The output directory of a run.
@@ -22,14 +22,24 @@ pub struct Outputs<'a> {
 }
 
 /// Files that only some runs write, besides those of [`part`].
-const OPTIONAL: [&str; 6] =
-    ["density.npy", "halos.npz", "halos.0.hdf5", "mass_function.csv", "mass_function.png", "snapshot.hdf5"];
+const OPTIONAL: [&str; 7] = [
+    "density.npy",
+    "halos.npz",
+    "halos.0.hdf5",
+    "mass_function.csv",
+    "mass_function.png",
+    "snapshot.hdf5",
+    "momenta.npy",
+];
 
 /// Whether a file is one of a snapshot in several HDF5 files: `snapshot.3.hdf5`.
 fn part(name: &str) -> bool {
     let number = name.strip_prefix("snapshot.").and_then(|rest| rest.strip_suffix(".hdf5"));
     number.is_some_and(|number| number.parse::<u64>().is_ok())
 }
+
+/// The directory of the state of a run that was stopped between snapshots.
+pub const CHECKPOINT: &str = "checkpoint";
 
 impl<'a> Outputs<'a> {
     /// The outputs of a run with this rank's `noise`, if it was read from a file. All ranks call it.
@@ -135,6 +145,12 @@ impl<'a> Outputs<'a> {
         Ok(None)
     }
 
+    /// Peculiar velocities for `velocities.npy`, where the run writes those and not its `momentum`.
+    pub fn velocities(&self, momentum: &[Vec<f32>; 3], a: f64) -> Option<[Vec<f32>; 3]> {
+        let peculiar = |values: &Vec<f32>| values.iter().map(|&p| peculiar_velocity(p.into(), a) as f32).collect();
+        (self.parameters.velocities == Velocities::Peculiar).then(|| momentum.each_ref().map(peculiar))
+    }
+
     /// Draws the density, of whose projection along the last axis `columns` are this rank's. All ranks call it.
     pub fn picture(&self, comm: &Communicator, config: &Config, columns: &[f32]) -> Result<Option<Sealed>, Error> {
         let side = config.mesh as usize;
@@ -154,8 +170,13 @@ impl<'a> Outputs<'a> {
         Ok(Some(seal_whole(&path, &density_png_bytes(&map, side, side, &path)?)?))
     }
 
-    /// Writes the power spectrum of the density beside the linear one. All ranks call it.
-    pub fn spectrum(&self, context: &mut Context, simulation: &mut Simulation) -> Result<Option<Sealed>, Error> {
+    /// Writes the power spectrum of the density of this moment beside the linear one. All ranks call it.
+    pub fn spectrum(
+        &self,
+        context: &mut Context,
+        simulation: &mut Simulation,
+        directory: &Path,
+    ) -> Result<Option<Sealed>, Error> {
         let bins = simulation.power(context)?;
         if context.comm.rank() != 0 {
             return Ok(None);
@@ -171,7 +192,7 @@ impl<'a> Outputs<'a> {
             ("modes", Column::U64(&modes)),
             ("P_linear", Column::F64(&linear)),
         ];
-        let path = self.path("power_spectrum.csv");
+        let path = directory.join("power_spectrum.csv");
         Ok(Some(seal_whole(&path, csv_text(&path, &columns)?.as_bytes())?))
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use meshloom::Error;
 use meshloom::cosmology::{LptOrder, Scheme};
 use meshloom::mesh::Window;
-use meshloom::pm::Config;
+use meshloom::pm::{Config, NoiseBy};
 use meshloom::points::fof::{Linking, Selection};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -23,6 +23,7 @@ pub struct RunParameters {
     pub box_size: f64,
     pub universe: Universe,
     pub seed: u64,
+    pub noise_by: NoiseBy,
     pub white_noise: Option<PathBuf>,
     pub lpt: u8,
     pub a_start: f64,
@@ -33,9 +34,39 @@ pub struct RunParameters {
     pub snapshots: Vec<Epoch>,
     pub resume: bool,
     pub save_density: bool,
+    pub velocities: Velocities,
     /// The linking length of groups; none for no groups.
     pub linking: Option<Linking>,
     pub hdf5: Option<Hdf5>,
+}
+
+/// What `velocities.npy` holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Velocities {
+    /// Momenta a^2 dx/dt.
+    Canonical,
+    /// a dx/dt.
+    Peculiar,
+}
+
+impl Velocities {
+    fn new(word: &str) -> Result<Self, Failure> {
+        match word {
+            "canonical" => Ok(Velocities::Canonical),
+            "peculiar" => Ok(Velocities::Peculiar),
+            other => Err(usage(format!("--velocities is `{other}`; it must be canonical or peculiar"))),
+        }
+    }
+
+    /// What it is and its unit.
+    pub fn object(self) -> Value {
+        match self {
+            Velocities::Canonical => {
+                json!({ "kind": "canonical", "definition": "a^2 dx/dt", "unit": "H0 Mpc/h = 100 km/s" })
+            }
+            Velocities::Peculiar => json!({ "kind": "peculiar", "definition": "a dx/dt", "unit": "km/s" }),
+        }
+    }
 }
 
 /// Number of files of a snapshot in HDF5.
@@ -115,6 +146,11 @@ impl RunParameters {
             "tsc" => Window::Tsc,
             other => return Err(usage(format!("--window is `{other}`; it must be cic or tsc"))),
         };
+        let noise_by = match options.noise_by.unwrap_or_default().as_str() {
+            "mode" => NoiseBy::Mode,
+            "site" => NoiseBy::Site,
+            other => return Err(usage(format!("--noise-by is `{other}`; it must be mode or site"))),
+        };
         let parameters = RunParameters {
             out: out.into(),
             particles: count("particles", options.particles)?,
@@ -122,6 +158,7 @@ impl RunParameters {
             box_size: options.box_size.unwrap_or_default(),
             universe,
             seed: options.seed.unwrap_or_default(),
+            noise_by,
             white_noise: options.white_noise,
             lpt,
             a_start: options.a_start.unwrap_or_default(),
@@ -132,6 +169,7 @@ impl RunParameters {
             snapshots: options.snapshots.unwrap_or_default(),
             resume: options.resume.unwrap_or_default(),
             save_density: options.save_density.unwrap_or_default(),
+            velocities: Velocities::new(&options.velocities.unwrap_or_default())?,
             linking,
             hdf5: hdf5(options.hdf5)?,
         };
@@ -146,7 +184,10 @@ impl RunParameters {
     fn halos_are_possible(&self) -> Result<(), Failure> {
         let (count, least) = (self.particles.pow(3), Selection::default().min_members);
         let power = self.universe.power();
-        let checked = power.and_then(|power| MassFunction::check(&power, self.box_size, count, least, self.a_end));
+        let epochs = self.snapshots.iter().map(Epoch::value).chain([self.a_end]);
+        let checked = power.and_then(|power| {
+            epochs.into_iter().try_for_each(|a| MassFunction::check(&power, self.box_size, count, least, a))
+        });
         checked.map_err(|error| {
             usage(format!(
                 "halos of this run would have no mass function ({error}); use another --box, or --linking-parameter 0"
@@ -163,6 +204,7 @@ impl RunParameters {
             cosmology: self.universe.cosmology,
             power_table: self.universe.table.clone(),
             seed: self.seed,
+            noise_by: self.noise_by,
             lpt: if self.lpt == 1 { LptOrder::First } else { LptOrder::Second },
             a_start: self.a_start,
             a_end: self.a_end,
@@ -178,13 +220,17 @@ impl RunParameters {
     /// All that decides the result, by contents and not by names of files: runs with equal objects give the same bits. `noise` is the
     /// fingerprint of the white noise, where it comes from a file.
     pub fn object(&self, noise: Option<u64>) -> Value {
-        let seed = if noise.is_none() { Some(self.seed) } else { None };
+        let seed = if noise.is_none() {
+            Some((self.seed, if self.noise_by == NoiseBy::Mode { "mode" } else { "site" }))
+        } else {
+            None
+        };
         json!({
             "particles": self.particles, "mesh": self.mesh, "box": self.box_size, "cosmology": self.universe.object(),
-            "seed": seed, "white_noise_fingerprint": noise.map(|mark| format!("{mark:016x}")),
+            "seed": seed.map(|(seed, _)| seed), "noise_by": seed.map(|(_, by)| by), "white_noise_fingerprint": noise.map(|mark| format!("{mark:016x}")),
             "lpt": self.lpt, "a_start": self.a_start,
             "a_end": self.a_end, "steps": self.steps, "scheme": self.scheme, "window": self.window.to_string(),
-            "snapshots": self.snapshots,
+            "snapshots": self.snapshots, "velocities": self.velocities.object()["kind"],
         })
     }
 }

@@ -9,20 +9,22 @@ use meshloom::pm::{Config, Reached, Simulation, SimulationError, fingerprint};
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
-use super::outputs::Outputs;
+use super::halos::Halos;
+use super::outputs::{CHECKPOINT, Outputs};
+use super::parameters::Velocities;
 use crate::described::{self, difference};
 
 /// Displacements and momenta by axis.
 type State = [[Vec<f32>; 3]; 2];
 
-/// The files of a state.
-const STATE_FILES: [&str; 2] = ["displacements.npy", "velocities.npy"];
+/// The files of a state: momenta are the velocities of a run, unless it writes peculiar ones.
+fn state_files(outputs: &Outputs) -> [&'static str; 2] {
+    let peculiar = outputs.parameters.velocities == Velocities::Peculiar;
+    ["displacements.npy", if peculiar { "momenta.npy" } else { "velocities.npy" }]
+}
 
 /// The description of a snapshot, which is written last: a snapshot that has it is whole.
 const DESCRIPTION: &str = "snapshot.json";
-
-/// The directory of the state of a run that was stopped between snapshots.
-pub const CHECKPOINT: &str = "checkpoint";
 
 fn resume(why: String) -> Error {
     SimulationError::Resume { why }.into()
@@ -34,14 +36,14 @@ fn describe(outputs: &Outputs, a: f64, step: usize) -> Value {
 }
 
 /// Fingerprints of the arrays of a state, by file. All ranks call it.
-fn fingerprints(context: &Context, config: &Config, state: &State) -> Result<Value, Error> {
+fn fingerprints(context: &Context, outputs: &Outputs, config: &Config, state: &State) -> Result<Value, Error> {
     let mut marks = Vec::new();
     for values in state {
         let columns = values.each_ref().map(Vec::as_slice);
         let rows = config.rows(context.comm.size(), context.comm.rank())?;
         marks.push(fingerprint(&context.comm, rows, config.particles, &columns)?);
     }
-    Ok(STATE_FILES
+    Ok(state_files(outputs)
         .iter()
         .zip(marks)
         .map(|(name, mark)| (name.to_string(), Value::from(format!("{mark:016x}"))))
@@ -74,14 +76,31 @@ pub fn write(
     let state = simulation.phase_space(context)?;
     let [displacement, momentum] = &state;
     let positions = simulation.positions(displacement);
+    let velocities = outputs.velocities(momentum, reached.a);
+    let halos = outputs.parameters.linking.map(|linking| {
+        let particles = [positions.clone(), momentum.clone()];
+        Halos::find(context, simulation, particles, linking)
+    });
+    let halos = halos.transpose()?;
+    let comm = context.comm.clone();
     for name in names {
         let directory = directory(outputs, name);
-        let place = StatePlace { outputs, directory: &directory, reached };
+        let place = StatePlace { outputs, directory: &directory, reached, halos: halos.as_ref() };
+        let made = place.create(context)?;
+        let spectrum = outputs.spectrum(context, simulation, &directory)?;
         place.write(context, simulation, &state, |files| {
             files.push(simulation.seal_points(&directory.join("positions.npy"), &positions)?);
+            if let Some(velocities) = &velocities {
+                files.push(simulation.seal_points(&directory.join("velocities.npy"), velocities)?);
+            }
             files.extend(outputs.hdf5(simulation, &directory, &positions, momentum)?);
+            files.extend(spectrum);
+            if let Some(halos) = &halos {
+                files.extend(halos.seal(&comm, outputs, simulation, &directory)?);
+            }
             Ok(())
         })?;
+        drop(made);
     }
     Ok(())
 }
@@ -94,15 +113,19 @@ pub fn write_checkpoint(
     reached: Reached,
 ) -> Result<(), Error> {
     let state = simulation.phase_space(context)?;
-    let place = StatePlace { outputs, directory: &outputs.path(CHECKPOINT), reached };
-    place.write(context, simulation, &state, |_| Ok(()))
+    let directory = outputs.path(CHECKPOINT);
+    let place = StatePlace { outputs, directory: &directory, reached, halos: None };
+    let made = place.create(context)?;
+    place.write(context, simulation, &state, |_| Ok(()))?;
+    drop(made);
+    Ok(())
 }
 
 /// Removes the checkpoint of a run that has ended, as far as it can be removed.
 pub fn remove_checkpoint(outputs: &Outputs) {
     let directory = outputs.path(CHECKPOINT);
     // The description first: what is left without it is no checkpoint.
-    for name in [DESCRIPTION].into_iter().chain(STATE_FILES) {
+    for name in [DESCRIPTION].into_iter().chain(state_files(outputs)) {
         let _ = fs::remove_file(directory.join(name));
     }
     let _ = fs::remove_dir(directory);
@@ -113,9 +136,17 @@ struct StatePlace<'a> {
     outputs: &'a Outputs<'a>,
     directory: &'a Path,
     reached: Reached,
+    halos: Option<&'a Halos>,
 }
 
 impl StatePlace<'_> {
+    /// Makes the directory, which stays where something is in it when rank 0 drops what it gets. All ranks call it.
+    fn create(&self, context: &Context) -> Result<Option<OutputDir>, Error> {
+        let made = if context.comm.rank() == 0 { Some(OutputDir::create(self.directory)?) } else { None };
+        context.comm.barrier()?;
+        Ok(made)
+    }
+
     /// Writes the state with its description, and the files that `more` adds. All ranks call it.
     fn write(
         &self,
@@ -124,20 +155,17 @@ impl StatePlace<'_> {
         state: &State,
         more: impl FnOnce(&mut Vec<Sealed>) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let StatePlace { outputs, directory, reached } = self;
+        let StatePlace { outputs, directory, reached, halos } = self;
         let mut whole = describe(outputs, reached.a, reached.step);
-        whole["fingerprints"] = fingerprints(context, simulation.config(), state)?;
-        let made = if context.comm.rank() == 0 { Some(OutputDir::create(directory)?) } else { None };
-        context.comm.barrier()?;
+        whole["halos"] = halos.map(|halos| halos.report(&context.comm)).transpose()?.into();
+        whole["fingerprints"] = fingerprints(context, outputs, simulation.config(), state)?;
         // Positions in f32 lose digits of the displacements, which a resumed run needs.
         let mut files = Vec::new();
-        for (name, values) in STATE_FILES.iter().zip(state) {
+        for (name, values) in state_files(outputs).iter().zip(state) {
             files.push(simulation.seal_points(&directory.join(name), values)?);
         }
         more(&mut files)?;
-        outputs.publish(&context.comm, &directory.join(DESCRIPTION), &whole, files)?;
-        drop(made);
-        Ok(())
+        outputs.publish(&context.comm, &directory.join(DESCRIPTION), &whole, files)
     }
 }
 
@@ -161,9 +189,11 @@ pub fn last_whole(outputs: &Outputs, context: &Context, config: &Config) -> Resu
     let Some((a, directory, mut said)) = found else { return Ok(None) };
     let bad = |why: String| resume(format!("{}: {why}", printable_path(&directory)));
     let marks = said["fingerprints"].take();
+    // The linking length may be another now.
+    said["halos"].take();
     let step = config.step_at(a)?.ok_or_else(|| bad("this run has no step there".into()))?;
     let mut wanted = describe(outputs, a, step);
-    wanted["fingerprints"] = Value::Null;
+    (wanted["fingerprints"], wanted["halos"]) = (Value::Null, Value::Null);
     if let Some((name, theirs, ours)) = difference(&said["run"], &wanted["run"])
         && !name.is_empty()
     {
@@ -181,8 +211,9 @@ pub fn last_whole(outputs: &Outputs, context: &Context, config: &Config) -> Resu
         Ok(Simulation::read_points(config, config.rows(context.comm.size(), context.comm.rank())?, &file)?)
     };
     let read = |name: &str| read(name).map_err(|e| bad(format!("it is damaged; remove the snapshot ({e})")));
-    let state = [read(STATE_FILES[0])?, read(STATE_FILES[1])?];
-    let have = fingerprints(context, config, &state)?;
+    let [displacements, momenta] = state_files(outputs);
+    let state = [read(displacements)?, read(momenta)?];
+    let have = fingerprints(context, outputs, config, &state)?;
     if let Some((name, ..)) = difference(&marks, &have) {
         let name = if name.is_empty() { "its state" } else { name.as_str() };
         return Err(bad(format!("{name} is not what was written with {DESCRIPTION}; remove the snapshot")));

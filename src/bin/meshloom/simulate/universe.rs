@@ -62,7 +62,8 @@ impl Universe {
         };
         let failed = |error: CosmologyError| Failure::Failed(format!("{}: {error}", printable_path(path)));
         let table = PowerTable::parse(&read_text(path, MAX_BYTES)?).map_err(failed)?;
-        table.check(&power, options.sigma8.is_none()).map_err(failed)?;
+        let today = power.growth().at(1.0).map_err(refused)?.d1.powi(2);
+        table.check(|k| power.unit(k) * today, options.sigma8.is_none()).map_err(failed)?;
         let found = LinearPower::tabulated(cosmology, table.clone()).map_err(failed)?.sigma8();
         let sigma8 = options.sigma8.unwrap_or(found);
         let table = if sigma8 == found { table } else { table.scaled((sigma8 / found).powi(2)) };

@@ -95,6 +95,17 @@ pub mod shallow_water {
     }
 }
 
+/// Maps.
+pub mod map {
+    /// Name of the reference in reports.
+    pub const NAME: &str = "";
+
+    /// Never called.
+    pub fn energies(_: &[f32], _: u32, _: &mut [f32]) -> f64 {
+        0.0
+    }
+}
+
 /// Sorts.
 pub mod sort {
     /// Name of the reference in reports.

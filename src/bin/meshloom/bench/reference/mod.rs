@@ -12,12 +12,14 @@ mod forest;
 #[cfg(feature = "reference")]
 pub mod kd;
 #[cfg(feature = "reference")]
+pub mod map;
+#[cfg(feature = "reference")]
 pub mod shallow_water;
 #[cfg(feature = "reference")]
 pub mod sort;
 
 #[cfg(not(feature = "reference"))]
-pub use absent::{fft, kd, shallow_water, sort, threads};
+pub use absent::{fft, kd, map, shallow_water, sort, threads};
 
 use crate::failure::Failure;
 

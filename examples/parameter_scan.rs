@@ -1,0 +1,87 @@
+//! A scan of parameters: how long 20,000 pendulums of different length and start take to swing back, integrated on the devices; dealt to ranks and worked
+//! on in chunks that fit a budget of memory. The mean and the longest come out the same, to the bit, on any number of ranks and for any budget; the
+//! period of one whose amplitude is small is compared with its closed form.
+//!
+//! ```text
+//! cargo run --release --example parameter_scan            # one rank
+//! cargo run --release --example parameter_scan -- 4       # four ranks as threads
+//! ```
+
+use meshloom::gpu::{Kernel, KernelSource, Options};
+use meshloom::map::{ChunkSize, Items, Mapping, Placement, RowReduction, map, replicate};
+use meshloom::{Error, Launch, launch};
+
+const PENDULUMS: u64 = 20_000;
+
+meshloom::kernel_params! {
+    struct PendulumParams {
+        count: u32,
+    }
+}
+
+/// From rest at an angle until the velocity changes its sign the second time: leapfrog, with the last step cut where it does.
+const SWING: &str = "
+    var<uniform> params: Params;
+    var<storage, read> pendulums: array<f32>; // length in metres and angle in radians of each
+    var<storage, read> constants: array<f32>; // gravity, step in seconds
+    var<storage, read_write> periods: array<f32>;
+    fn each(item: u32) {
+        let pull = load_constants(0u) / load_pendulums(2u * item);
+        let step = load_constants(1u);
+        var angle = load_pendulums(2u * item + 1u);
+        var velocity = -0.5 * step * pull * sin(angle);
+        var passed = 0u;
+        for (var n = 0u; n < 20000u && passed < 2u; n++) {
+            angle += step * velocity;
+            let next = velocity - step * pull * sin(angle);
+            if next * velocity < 0.0 {
+                passed++;
+                store_periods(item, step * (f32(n) + 0.5 + velocity / (velocity - next)));
+            }
+            velocity = next;
+        }
+    }
+    #each params.count";
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let ranks = std::env::args().nth(1).map_or(Ok(1), |text| text.parse())?;
+    // Lengths from 0.2 to 2 m, angles from 0.01 to 3 rad.
+    let unit = |n: u64, of: u64| (n % of) as f32 / (of - 1) as f32;
+    let pendulums: Vec<f32> =
+        (0..PENDULUMS).flat_map(|n| [0.2 + 1.8 * unit(n / 100, 200), 0.01 + 2.99 * unit(n, 100)]).collect();
+    let found = launch(Launch::detect(ranks), &Options::from_env()?, |mut context| {
+        // Constants travel once, from rank 0.
+        let given = (context.comm.rank() == 0).then_some(&[9.81_f32, 1e-3][..]);
+        let constants = replicate(&mut context, 0, given)?;
+        let swing = Kernel::new(KernelSource::new("swing", SWING).params::<PendulumParams>());
+        let mapping = Mapping::new(PENDULUMS)
+            .chunk(ChunkSize::Memory(1 << 20))
+            .output("periods", 1, Placement::Gathered)
+            .output("sum", 1, Placement::Reduced(RowReduction::Sum))
+            .output("longest", 1, Placement::Reduced(RowReduction::Max));
+        let mapped = map(&mut context, &mapping, &[Items::Host(&pendulums)], |context, chunk| {
+            let params = PendulumParams { count: chunk.count() as u32 };
+            let [periods, sum, longest] = &chunk.outputs[..] else { return Ok(()) };
+            let arrays = [chunk.inputs[0].raw(), constants.raw(), periods.raw()];
+            context.recorder.each(&swing, &arrays, &params, chunk.count())?;
+            // What is reduced is overwritten on the way: each output has rows of its own.
+            context.recorder.copy(periods, 0, sum, 0, chunk.count())?;
+            Ok::<_, Error>(context.recorder.copy(periods, 0, longest, 0, chunk.count())?)
+        })?;
+        let mut read = |name: &str, at: u64| match mapped.output(name) {
+            Some(array) => Ok::<_, Error>(context.recorder.download(array, at, 1)?[0]),
+            None => Ok(f32::NAN),
+        };
+        let numbers = [read("sum", 0)?, read("longest", 0)?, read("periods", 0)?];
+        Ok::<_, Error>((numbers, mapped.report))
+    })?;
+    let Some(([sum, longest, small], report)) = found.first() else { return Ok(()) };
+    println!("mean period {:.6} s, longest {longest:.6} s", sum / PENDULUMS as f32);
+    let exact = std::f64::consts::TAU * (0.2_f64 / 9.81).sqrt();
+    println!("small amplitude {small:.6} s, closed form {exact:.6} s");
+    if let Some(estimate) = &report.estimate {
+        println!("chunks of {}: {} bytes an item, budget {}", report.chunk, estimate.per_item, estimate.budget);
+    }
+    assert!((f64::from(*small) - exact).abs() < 1e-3 * exact, "the period of a small amplitude is known");
+    Ok(())
+}

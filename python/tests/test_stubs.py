@@ -1,0 +1,35 @@
+"""What the stubs say is what there is."""
+
+import ast
+import inspect
+import pathlib
+
+import pytest
+
+import meshloom
+from meshloom import fft, operators
+
+
+def named(arguments):
+    return [one.arg for one in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs] if one.arg != "self"]
+
+
+@pytest.mark.parametrize("module", [meshloom, fft, operators])
+def test_stubs_name_what_there_is(module):
+    stub = pathlib.Path(module.__file__).with_suffix(".pyi")
+    tree = ast.parse(stub.read_text())
+    defined = {node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+    imported = {alias.asname for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names if alias.asname}
+    assert set(module.__all__) <= defined | imported
+    # The longest overload has every argument.
+    functions = {}
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            functions.setdefault(node.name, []).append(named(node.args))
+        if isinstance(node, ast.ClassDef) and inspect.isclass(getattr(module, node.name, None)):
+            own = getattr(module, node.name)
+            for method in (one for one in node.body if isinstance(one, ast.FunctionDef)):
+                assert hasattr(own, method.name), f"{node.name}.{method.name}"
+    for name, overloads in functions.items():
+        real = list(inspect.signature(getattr(module, name)).parameters)
+        assert max(overloads, key=len) == real, name

@@ -1,0 +1,146 @@
+//! The input of `meshloom power`, and a call checked against it.
+
+use std::ops::Range;
+use std::path::Path;
+
+use meshloom::fft::good_size;
+use meshloom::io::{IoError, NpyFile, is_hdf5, printable_path};
+use meshloom::mesh::Window;
+
+use super::arguments::{Arguments, is_box};
+use crate::coordinates::Coordinates;
+use crate::failure::Failure;
+
+/// The box of the call, else that of a snapshot's header.
+fn box_of(arguments: &Arguments, file: &InputFile) -> Result<[f64; 3], Failure> {
+    if let Some(size) = arguments.size {
+        return Ok(size);
+    }
+    let own = match file {
+        InputFile::Npy(_) => None,
+        InputFile::Snapshot(points) => points.box_size(),
+    };
+    match own {
+        None => Err(Failure::Usage("--box is missing: give the sides of the periodic box, as --box 128".into())),
+        Some(own) => own.try_into().ok().filter(is_box).ok_or_else(|| {
+            let path = printable_path(&arguments.input);
+            Failure::Failed(format!("{path}: Header/BoxSize is no box that is periodic along every axis; give --box"))
+        }),
+    }
+}
+
+/// The content of a file, by its shape.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Content {
+    Field([u64; 3]),
+    Points(u64),
+}
+
+/// A file of a field or of points.
+pub enum InputFile {
+    Npy(NpyFile),
+    Snapshot(Coordinates),
+}
+
+impl InputFile {
+    pub fn read_f64(&self, elements: Range<u64>) -> Result<Vec<f64>, IoError> {
+        match self {
+            InputFile::Npy(file) => file.read_f64(elements),
+            InputFile::Snapshot(points) => points.read_f64(elements),
+        }
+    }
+}
+
+pub fn open(path: &Path) -> Result<(InputFile, Content), IoError> {
+    let (source, shape) = if is_hdf5(path) {
+        let points = Coordinates::open(path)?;
+        let shape = points.shape().to_vec();
+        (InputFile::Snapshot(points), shape)
+    } else {
+        let file = NpyFile::open(path)?;
+        let shape = file.shape().to_vec();
+        (InputFile::Npy(file), shape)
+    };
+    let wrong = |wanted: &str| IoError::Shape { path: path.into(), found: shape.clone(), wanted: wanted.into() };
+    let input = match shape[..] {
+        [count, 3] => Content::Points(count),
+        [n0, n1, n2] => Content::Field([n0, n1, n2]),
+        [_, 2] => return Err(wrong("a spectrum in three dimensions: (N, 3) for points")),
+        _ => return Err(wrong("three axes for a field, or (N, 3) for points")),
+    };
+    if let Content::Field(shape) = input
+        && shape.contains(&0)
+    {
+        return Err(wrong("at least one cell along each axis"));
+    }
+    Ok((source, input))
+}
+
+/// A call, checked against its input.
+pub struct Measurement<'a> {
+    pub arguments: &'a Arguments,
+    /// The file.
+    pub path: &'a Path,
+    pub shape: [u64; 3],
+    pub size: [f64; 3],
+    /// The window that points are painted with, or that a field is to be corrected for.
+    pub window: Option<Window>,
+}
+
+impl<'a> Measurement<'a> {
+    pub fn new(arguments: &'a Arguments, file: &InputFile, input: Content) -> Result<Self, Failure> {
+        let size = box_of(arguments, file)?;
+        let usage = |message: &str| Err(Failure::Usage(message.into()));
+        let window = arguments.window.unwrap_or_default();
+        let (shape, window) = match input {
+            Content::Points(count) => (arguments.mesh.unwrap_or([default_mesh(count); 3]), Some(window)),
+            Content::Field(shape) => {
+                if arguments.mesh.is_some_and(|mesh| mesh != shape) {
+                    let [x, y, z] = shape;
+                    return usage(&format!("--mesh is for points; this field has its own mesh of {x},{y},{z} cells"));
+                }
+                if arguments.window.is_some() && !arguments.deconvolve {
+                    return usage(
+                        "--window is for points; with a field it needs --deconvolve, to say what to divide by",
+                    );
+                }
+                if arguments.interlace {
+                    return usage("--interlace is for points; a field is painted already");
+                }
+                if arguments.shot_noise {
+                    return usage("--shot-noise is for points; a field does not tell how many it was made of");
+                }
+                (shape, arguments.deconvolve.then_some(window))
+            }
+        };
+        Ok(Measurement { arguments, path: &arguments.input, shape, size, window })
+    }
+
+    /// The same measurement of another file, on the same mesh.
+    pub fn of_other(&self, path: &'a Path, input: Content) -> Result<Self, Failure> {
+        let (name, [x, y, z]) = (printable_path(path), self.shape);
+        match input {
+            Content::Field(shape) if shape != self.shape => Err(Failure::Failed(format!(
+                "{name} has {shape:?} cells, and the first input has a mesh of {x},{y},{z}; a cross-spectrum needs one mesh"
+            ))),
+            Content::Field(_) if self.arguments.interlace => {
+                Err(Failure::Usage(format!("--interlace is for points; {name} is a field, which is painted already")))
+            }
+            Content::Points(_) if self.window.is_none() => Err(Failure::Usage(format!(
+                "{name} holds points and the first input a field; say with --window and --deconvolve what the field was painted with"
+            ))),
+            _ => Ok(Measurement { path, ..*self }),
+        }
+    }
+
+    pub fn volume(&self) -> f64 {
+        self.size.iter().product()
+    }
+}
+
+/// Twice the mean number of points along an axis, rounded up to an even size that can be transformed.
+fn default_mesh(points: u64) -> u64 {
+    // The cube root of a cube must not be rounded up by a floating-point error.
+    let along = (2.0 * (points as f64).cbrt() - 1e-9).clamp(16.0, 512.0);
+    2 * good_size((along / 2.0).ceil() as u64)
+}

@@ -1,0 +1,163 @@
+//! From a file of a field or of points to modes on the device.
+
+use meshloom::Error;
+use meshloom::exchange::GridComms;
+use meshloom::fft::Transform;
+use meshloom::gpu::{Array, Recorder};
+use meshloom::grid::{Box3, split};
+use meshloom::io::IoError;
+use meshloom::mesh::{Mesh, MeshError, Painter, PointsInCells, density_contrast};
+
+use super::measurement::{Content, InputFile, Measurement};
+use crate::phases::Phases;
+
+/// A mesh of one rank and its transform.
+pub struct MeshTransform<'a> {
+    pub recorder: &'a mut Recorder,
+    pub comms: &'a mut GridComms,
+    pub plan: Transform,
+}
+
+/// Modes of one rank on its device, in the order of its part of the spectrum.
+pub type ModeArray = Array<[f32; 2]>;
+
+/// The modes of this rank.
+pub struct ModesOfInput {
+    pub modes: ModeArray,
+    /// Those of the points moved by half a cell, for interlacing.
+    pub shifted: Option<ModeArray>,
+    /// Bytes sent to distribute points.
+    pub sent: u64,
+}
+
+impl<'a> MeshTransform<'a> {
+    pub fn new(
+        recorder: &'a mut Recorder,
+        comms: &'a mut GridComms,
+        measurement: &Measurement,
+        input: Content,
+    ) -> Result<Self, Error> {
+        let plan = Transform::new(recorder.gpu(), measurement.shape, comms.grid(), comms.rank());
+        let plan = plan.map_err(|error| match (Error::from(error), input) {
+            // The lengths are the file's and not the call's.
+            (Error::Fft(error), Content::Field(shape)) => IoError::Shape {
+                path: measurement.path.into(),
+                found: shape.into(),
+                wanted: format!("one that can be transformed ({error})"),
+            }
+            .into(),
+            (error, _) => error,
+        })?;
+        Ok(MeshTransform { recorder, comms, plan })
+    }
+
+    /// The modes of a field.
+    fn modes(&mut self, real: &Array<f32>) -> Result<ModeArray, Error> {
+        let MeshTransform { recorder, comms, plan } = self;
+        let spectrum = plan.spectrum(recorder.gpu())?;
+        plan.forward(recorder, comms, real, &plan.field_layout(), &spectrum)?;
+        Ok(spectrum)
+    }
+
+    /// The modes of the density contrast of points.
+    fn modes_of_points(
+        &mut self,
+        points: &PointsInCells,
+        painter: &Painter,
+        phases: &mut Phases,
+    ) -> Result<ModeArray, Error> {
+        let real = self.real()?;
+        points.density(self.recorder, self.comms, painter, -1.0, &real)?;
+        phases.done("paint");
+        let modes = self.modes(&real)?;
+        self.recorder.wait()?;
+        phases.done("transform");
+        Ok(modes)
+    }
+
+    /// A field in real space.
+    fn real(&self) -> Result<Array<f32>, Error> {
+        Ok(self.recorder.gpu().array("power::real", self.plan.field_layout().len())?)
+    }
+}
+
+/// The modes of an input.
+pub fn modes_of(
+    measurement: &Measurement,
+    file: &InputFile,
+    input: Content,
+    transform: &mut MeshTransform,
+    phases: &mut Phases,
+) -> Result<ModesOfInput, Error> {
+    match input {
+        Content::Field(_) => field_modes(measurement, file, transform, phases),
+        Content::Points(count) => point_modes(measurement, file, count, transform, phases),
+    }
+}
+
+/// The modes of a field.
+fn field_modes(
+    measurement: &Measurement,
+    file: &InputFile,
+    transform: &mut MeshTransform,
+    phases: &mut Phases,
+) -> Result<ModesOfInput, Error> {
+    let own: Box3 = transform.plan.field_part();
+    let [_, n1, n2] = measurement.shape;
+    let mut values = Vec::new();
+    if !own[1].is_empty() {
+        for i in own[0].clone() {
+            values.extend(file.read_f64((i * n1 + own[1].start) * n2..(i * n1 + own[1].end) * n2)?);
+        }
+    }
+    let contrast =
+        density_contrast(transform.comms.world(), &own, &values).map_err(|error| in_file(error, measurement))?;
+    drop(values);
+    phases.done("read");
+    let real = transform.real()?;
+    transform.recorder.upload(&real, 0, &contrast)?;
+    let modes = transform.modes(&real)?;
+    transform.recorder.wait()?;
+    phases.done("transform");
+    Ok(ModesOfInput { modes, shifted: None, sent: 0 })
+}
+
+/// The modes of the density of points, and of the points moved by half a cell.
+fn point_modes(
+    measurement: &Measurement,
+    file: &InputFile,
+    count: u64,
+    transform: &mut MeshTransform,
+    phases: &mut Phases,
+) -> Result<ModesOfInput, Error> {
+    let (comm, grid) = (transform.comms.world().clone(), transform.comms.grid());
+    let rows = split(count, comm.size() as u64, comm.rank() as u64);
+    let values = file.read_f64(3 * rows.start..3 * rows.end)?;
+    phases.done("read");
+    let (window, interlace) = (measurement.window.unwrap_or_default(), measurement.arguments.interlace);
+    let (shape, size) = (measurement.shape, measurement.size);
+    let mesh = Mesh::new(shape, size, grid, comm.rank(), PointsInCells::ghost_widths(window, interlace));
+    let (positions, _) = values.as_chunks::<3>();
+    let points = PointsInCells::distribute(transform.recorder, &comm, grid, mesh, size, positions);
+    let mut points = points.map_err(|error| in_file(error, measurement))?;
+    drop(values);
+    phases.done("distribute");
+    let painter = Painter::new(window);
+    let modes = transform.modes_of_points(&points, &painter, phases)?;
+    let mut shifted = None;
+    if interlace {
+        points.shift(transform.recorder, 0.5)?;
+        shifted = Some(transform.modes_of_points(&points, &painter, phases)?);
+    }
+    Ok(ModesOfInput { modes, shifted, sent: points.sent() })
+}
+
+/// Adds the path of the file to the error of a bad value.
+fn in_file(error: MeshError, measurement: &Measurement) -> Error {
+    match error {
+        MeshError::NotFinite { index, value } => {
+            IoError::NonFinite { path: measurement.path.into(), index, value }.into()
+        }
+        error => error.into(),
+    }
+}

@@ -1,0 +1,68 @@
+//! How many items make a chunk, and what was found out about their memory.
+
+use std::ops::Range;
+
+/// How many items a chunk has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChunkSize {
+    /// So many, at least one.
+    Items(u64),
+    /// As many as a number of bytes of device memory allows, by which [`Gpu::allocated`](crate::gpu::Gpu::allocated) may grow while the function works:
+    /// for what comes out, and for what a chunk takes. Ranks that are threads with one device share it.
+    ///
+    /// A chunk of one item is measured; as long as one of twice as many fits by what was measured, that is next. So at least half of what would fit is used,
+    /// and no item is worked on twice. While they are measured, ranks keep in step and wait for the device after each chunk; those that share a device take
+    /// turns.
+    Memory(u64),
+}
+
+/// What was measured to choose a chunk.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MemoryEstimate {
+    /// Bytes that may be taken.
+    pub budget: u64,
+    /// Bytes of what comes out.
+    pub outputs: u64,
+    /// The same bytes for each item, by the largest chunk that was measured.
+    pub per_item: u64,
+    /// Items of a chunk, and the bytes that chunks of so many may take beside what comes out, of all ranks that share a device.
+    pub measured: Vec<[u64; 2]>,
+}
+
+impl MemoryEstimate {
+    /// Notes that chunks of so many items take so many bytes; returns the next chunk to measure, if one of twice as many fits.
+    pub(super) fn note(&mut self, chunk: u64, taken: u64) -> Option<u64> {
+        self.measured.push([chunk, taken]);
+        self.per_item = taken.div_ceil(chunk);
+        let fits = self.outputs.saturating_add(taken.saturating_mul(2)) <= self.budget;
+        fits.then(|| chunk.saturating_mul(2))
+    }
+}
+
+/// What a map did on one rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MapReport {
+    /// The items of this rank.
+    pub items: Range<u64>,
+    /// Items of a chunk at the end.
+    pub chunk: u64,
+    /// Chunks that the function was given.
+    pub chunks: u64,
+    /// What was measured, if the chunk was chosen by memory.
+    pub estimate: Option<MemoryEstimate>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_double_while_twice_as_much_fits() {
+        let mut estimate = MemoryEstimate { budget: 1000, outputs: 100, ..MemoryEstimate::default() };
+        assert_eq!(estimate.note(1, 100), Some(2));
+        assert_eq!(estimate.note(2, 200), Some(4));
+        assert_eq!(estimate.note(4, 400), Some(8));
+        assert_eq!(estimate.note(8, 800), None, "1700 would not fit");
+        assert_eq!((estimate.per_item, estimate.measured.len()), (100, 4));
+    }
+}

@@ -1,0 +1,50 @@
+//! Which rank has which items; pure data.
+
+use std::ops::Range;
+
+use crate::grid::split;
+
+/// So many items in blocks of neighbours, one for each rank, which differ by one at most.
+///
+/// ```
+/// use meshloom::map::Deal;
+/// let deal = Deal { items: 13, ranks: 5 };
+/// assert_eq!((0..5).map(|rank| deal.block(rank)).collect::<Vec<_>>(), [0..3, 3..6, 6..9, 9..11, 11..13]);
+/// assert_eq!(deal.chunks(1, 2).collect::<Vec<_>>(), [3..5, 5..6]);
+/// assert_eq!(deal.most(), 3);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deal {
+    /// Items of all ranks.
+    pub items: u64,
+    /// Ranks, at least one.
+    pub ranks: usize,
+}
+
+impl Deal {
+    /// The items of a rank.
+    pub fn block(&self, rank: usize) -> Range<u64> {
+        split(self.items, self.ranks as u64, rank as u64)
+    }
+
+    /// How many each rank has.
+    pub fn counts(&self) -> Vec<u64> {
+        let len = |block: Range<u64>| block.end - block.start;
+        (0..self.ranks).map(|rank| len(self.block(rank))).collect()
+    }
+
+    /// Items of the rank that has the most.
+    pub fn most(&self) -> u64 {
+        self.items.div_ceil(self.ranks as u64)
+    }
+
+    /// The items of a rank in chunks of so many (at least one), the last of which may be shorter.
+    pub fn chunks(&self, rank: usize, chunk: u64) -> impl Iterator<Item = Range<u64>> {
+        let Range { start, end } = self.block(rank);
+        let chunk = chunk.max(1);
+        (0..(end - start).div_ceil(chunk)).map(move |n| {
+            let first = start + n * chunk;
+            first..end.min(first.saturating_add(chunk))
+        })
+    }
+}

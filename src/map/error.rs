@@ -1,0 +1,37 @@
+//! What can go wrong in a map.
+
+use crate::comm::CommError;
+use crate::exchange::ExchangeError;
+use crate::gpu::DeviceError;
+
+/// An error of a map, or of the layers below it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MapError {
+    /// A mapping that cannot be, or items that do not fit it.
+    #[error("map: {0}")]
+    Invalid(String),
+    /// A single item that takes more memory than is allowed.
+    #[error(
+        "map: a chunk of one item takes {needed} bytes of device memory with what comes out, {budget} are allowed; \
+         allow more, or let an item make less"
+    )]
+    Budget {
+        /// Bytes that were taken.
+        needed: u64,
+        /// Bytes that may be.
+        budget: u64,
+    },
+    /// The device.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The ranks.
+    #[error(transparent)]
+    Comm(#[from] CommError),
+}
+
+impl From<ExchangeError> for MapError {
+    fn from(error: ExchangeError) -> Self {
+        error.flatten()
+    }
+}

@@ -1,0 +1,114 @@
+//! Where items come from: numbers on the host or on the device, brought to the ranks that work on them.
+
+use std::ops::Range;
+
+use super::deal::Deal;
+use super::error::MapError;
+use crate::exchange::Context;
+use crate::exchange::collectives::{Collectives, DeviceParts};
+use crate::gpu::{Array, DeviceElement, Recorder};
+
+/// Numbers of the items of a map: a row of so many `f32` of each, in the order of the items.
+#[derive(Clone, Copy, Debug)]
+pub enum Items<'a> {
+    /// On the host, those of all items, the same on every rank: each rank uploads what it works on, chunk by chunk.
+    Host(&'a [f32]),
+    /// On the device, those of the items that this rank has at present, any number of them, rank by rank. They are dealt anew, at once.
+    Device(&'a Array<f32>),
+}
+
+/// The rows of this rank's items.
+pub(super) enum Rows<'a> {
+    Host(&'a [f32]),
+    Device(Array<f32>),
+}
+
+/// Input rows of this rank.
+pub(super) struct Input<'a> {
+    rows: Rows<'a>,
+    /// The item of the first row.
+    first: u64,
+    pub width: u64,
+}
+
+impl<'a> Input<'a> {
+    /// Deals the rows of `items` to ranks. All ranks call it.
+    pub fn deal(
+        context: &mut Context,
+        collectives: &mut Collectives,
+        deal: Deal,
+        items: Items<'a>,
+    ) -> Result<Self, MapError> {
+        let (me, own) = (context.comm.rank(), deal.block(context.comm.rank()));
+        let lens = context.comm.all_gather(&[match items {
+            Items::Host(values) => [0, values.len() as u64],
+            Items::Device(array) => [1, array.len()],
+        }])?;
+        let on_device = lens[0][0] == 1;
+        let wrong = |why: String| Err(MapError::Invalid(why));
+        if let Some(rank) = lens.iter().position(|&[kind, len]| kind != lens[0][0] || !on_device && len != lens[0][1]) {
+            return wrong(format!(
+                "rank {rank} gives other items than rank 0; give the same values, or arrays, on all ranks"
+            ));
+        }
+        let total: u64 = if on_device { lens.iter().map(|[_, len]| len).sum() } else { lens[0][1] };
+        let width = total.checked_div(deal.items).unwrap_or(0);
+        if width * deal.items != total {
+            return wrong(format!("{total} numbers are no rows of {} items", deal.items));
+        }
+        let rows = match items {
+            Items::Host(values) => Rows::Host(values),
+            Items::Device(array) => {
+                if let Some(rank) = lens.iter().position(|[_, len]| width > 0 && !len.is_multiple_of(width)) {
+                    return wrong(format!("the {} numbers of rank {rank} are no rows of {width}", lens[rank][1]));
+                }
+                // What this rank has at present, and who is to have it.
+                let start: u64 = lens[..me].iter().map(|[_, len]| len).sum();
+                let held = start..start + array.len();
+                let to = |rank: usize| {
+                    let block = deal.block(rank);
+                    let (from, to) = ((block.start * width).max(held.start), (block.end * width).min(held.end));
+                    to.saturating_sub(from)
+                };
+                let counts: Vec<u64> = (0..deal.ranks).map(to).collect();
+                let recorder = &mut context.recorder;
+                let DeviceParts { array, .. } =
+                    collectives.all_to_all_v(recorder, array, &counts, 1)?.finish(recorder)?;
+                Rows::Device(array)
+            }
+        };
+        let first = if on_device { own.start } else { 0 };
+        Ok(Input { rows, first, width })
+    }
+
+    /// Brings the rows of a chunk to the beginning of `array`. Of rows on the host, submits what was recorded.
+    pub fn load(&self, recorder: &mut Recorder, chunk: &Range<u64>, array: &Array<f32>) -> Result<(), MapError> {
+        let [start, end] = [chunk.start, chunk.end].map(|item| (item - self.first) * self.width);
+        match &self.rows {
+            Rows::Host(values) => recorder.upload(array, 0, &values[start as usize..end as usize])?,
+            Rows::Device(rows) => recorder.copy(rows, start, array, 0, end - start)?,
+        }
+        Ok(())
+    }
+}
+
+/// Constants of a function: the `values` of `root`, which others leave out, as an array on every rank. They travel once. All ranks call it; submits
+/// and waits for other ranks.
+///
+/// # Errors
+/// [`MapError::Device`] where the root gives none or another rank some; [`MapError::Comm`].
+pub fn replicate<T: DeviceElement>(
+    context: &mut Context,
+    root: usize,
+    values: Option<&[T]>,
+) -> Result<Array<T>, MapError> {
+    let array = values.map(|values| {
+        let array = context.gpu.array("map::constants", values.len() as u64)?;
+        context.recorder.upload(&array, 0, values)?;
+        Ok::<_, MapError>(array)
+    });
+    let array = array.transpose()?;
+    let mut collectives = Collectives::new(context.exchange.clone());
+    let recorder = &mut context.recorder;
+    Ok(collectives.broadcast(recorder, root, array.as_ref())?.finish(recorder)?)
+}

@@ -1,0 +1,175 @@
+//! Jacobians of operators by columns and rows.
+//!
+//! A model is linearised once; each column is one product with a tangent, each row one with a cotangent. Several make a chunk: they are recorded
+//! together and handed on together, while the device has the chunk before still to do.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use super::error::MapError;
+use crate::gpu::Array;
+use crate::operators::{Contents, Field, Linearisation, OperatorError, Space, Worker};
+
+/// Numbers of a space, of all ranks: leaf by leaf, and of leaves of which each rank has a part rank by rank. All ranks call it.
+///
+/// # Errors
+/// [`OperatorError::Comm`].
+pub fn numbers_of(worker: &Worker<'_>, space: &Space) -> Result<u64, OperatorError> {
+    Ok(Numbers::new(worker, space)?.total())
+}
+
+/// Column `j` of a Jacobian for each `j` of `columns`, the derivative by number `j` of the domain, in the order of [`numbers_of`]. `each` gets those of
+/// a chunk of at most so many as fields of the target, with the number of the first. To split a Jacobian over groups of ranks, give each group a
+/// block of a [`Deal`](super::Deal). All ranks of the worker call it.
+///
+/// Records one product for each, submits each chunk, and waits for the chunk before the last; what products wait for comes on top.
+///
+/// ```no_run
+/// # fn body(worker: &mut meshloom::operators::Worker<'_>, model: &meshloom::operators::Model, x: &meshloom::operators::Field)
+/// # -> Result<(), meshloom::Error> {
+/// let at = model.at(worker, x)?;
+/// let columns = meshloom::map::numbers_of(worker, model.domain())?;
+/// let mut norms = Vec::new();
+/// meshloom::map::jacobian_columns(worker, &at, 0..columns, 16, |worker, _, fields| {
+///     for field in fields {
+///         norms.push(worker.dot(field, field)?);
+///     }
+///     Ok::<_, meshloom::Error>(())
+/// })?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// [`MapError::Invalid`] for columns that there are not, or chunks of none; those of the operator and of `each`.
+pub fn jacobian_columns<E: From<MapError> + From<OperatorError>>(
+    worker: &mut Worker<'_>,
+    at: &Linearisation,
+    columns: Range<u64>,
+    chunk: u64,
+    each: impl FnMut(&mut Worker<'_>, u64, &[Field]) -> Result<(), E>,
+) -> Result<(), E> {
+    let spaces = [at.model().domain().clone(), at.model().target().clone()];
+    products(worker, spaces, columns, chunk, |worker, unit, result| at.jvp(worker, unit, result), each)
+}
+
+/// Row `i` of a Jacobian for each `i` of `rows`, the derivatives of number `i` of the target, as [`jacobian_columns`] gives columns: `each` gets fields of
+/// the domain.
+///
+/// # Errors
+/// As [`jacobian_columns`].
+pub fn jacobian_rows<E: From<MapError> + From<OperatorError>>(
+    worker: &mut Worker<'_>,
+    at: &Linearisation,
+    rows: Range<u64>,
+    chunk: u64,
+    each: impl FnMut(&mut Worker<'_>, u64, &[Field]) -> Result<(), E>,
+) -> Result<(), E> {
+    let spaces = [at.model().target().clone(), at.model().domain().clone()];
+    products(worker, spaces, rows, chunk, |worker, unit, result| at.vjp(worker, unit, result), each)
+}
+
+/// The products of unit vectors of the first space, which are fields of the second.
+fn products<E: From<MapError> + From<OperatorError>>(
+    worker: &mut Worker<'_>,
+    [from, to]: [Space; 2],
+    range: Range<u64>,
+    chunk: u64,
+    product: impl Fn(&mut Worker<'_>, &Field, &mut Field) -> Result<(), OperatorError>,
+    mut each: impl FnMut(&mut Worker<'_>, u64, &[Field]) -> Result<(), E>,
+) -> Result<(), E> {
+    let numbers = Numbers::new(worker, &from)?;
+    if range.end > numbers.total() || chunk == 0 {
+        let why = format!("chunks of {chunk} of the numbers {range:?}; there are {} of {from}", numbers.total());
+        return Err(MapError::Invalid(why).into());
+    }
+    let mut unit = Unit::new(worker, &from, numbers)?;
+    let mut in_flight = VecDeque::new();
+    let mut first = range.start;
+    while first < range.end {
+        let count = chunk.min(range.end - first);
+        let mut fields = Vec::new();
+        for number in first..first + count {
+            unit.set(worker, number, true)?;
+            let mut result = Field::new(worker.gpu(), &to).map_err(OperatorError::from)?;
+            product(worker, &unit.field, &mut result)?;
+            unit.set(worker, number, false)?;
+            fields.push(result);
+        }
+        each(worker, first, &fields)?;
+        let recorder = &mut worker.context.recorder;
+        recorder.submit().map_err(MapError::from)?;
+        in_flight.push_back(recorder.last_submission());
+        if in_flight.len() > 1
+            && let Some(before) = in_flight.pop_front()
+        {
+            recorder.wait_for(before).map_err(MapError::from)?;
+        }
+        first += count;
+    }
+    Ok(())
+}
+
+/// Where the numbers of a space are.
+struct Numbers {
+    /// Of each leaf: its first number, and that of this rank's part with its length.
+    leaves: Vec<(u64, Range<u64>)>,
+    total: u64,
+}
+
+impl Numbers {
+    fn new(worker: &Worker<'_>, space: &Space) -> Result<Self, OperatorError> {
+        let rank = worker.comm().rank();
+        let lens: Vec<u64> = space.leaves().map(|(_, leaf)| leaf.len()).collect();
+        let all = worker.comm().all_gather(&lens)?;
+        let (mut total, mut leaves) = (0, Vec::new());
+        for (number, (_, leaf)) in space.leaves().enumerate() {
+            let of = |rank: usize| all[rank * lens.len() + number];
+            let (before, len) = match leaf.is_distributed() {
+                true => ((0..rank).map(of).sum(), (0..worker.comm().size()).map(of).sum()),
+                false => (0, leaf.len()),
+            };
+            leaves.push((total, total + before..total + before + leaf.len()));
+            total += len;
+        }
+        Ok(Numbers { leaves, total })
+    }
+
+    fn total(&self) -> u64 {
+        self.total
+    }
+}
+
+/// A field that is 0 but for one number, which is 1.
+struct Unit {
+    field: Field,
+    numbers: Numbers,
+    zero_and_one: Array<f32>,
+}
+
+impl Unit {
+    fn new(worker: &mut Worker<'_>, space: &Space, numbers: Numbers) -> Result<Self, OperatorError> {
+        let recorder = &mut worker.context.recorder;
+        let zero_and_one = recorder.gpu().array("map::unit", 2)?;
+        recorder.upload(&zero_and_one, 0, &[0.0, 1.0])?;
+        Ok(Unit { field: Field::zeros(recorder, space)?, numbers, zero_and_one })
+    }
+
+    /// Makes a number 1 or 0 again, where this rank has it. Records only.
+    fn set(&mut self, worker: &mut Worker<'_>, number: u64, one: bool) -> Result<(), OperatorError> {
+        let recorder = &mut worker.context.recorder;
+        let found = self.numbers.leaves.iter().position(|(_, own)| own.contains(&number));
+        let Some(leaf) = found else { return Ok(()) };
+        let at = number - self.numbers.leaves[leaf].1.start;
+        let Some(name) = self.field.space().names().nth(leaf).map(String::from) else { return Ok(()) };
+        match &self.field.contents()[leaf] {
+            Contents::Device(array) => recorder.copy(&self.zero_and_one, u64::from(one), array, at, 1)?,
+            Contents::Host(values) => {
+                let mut values = values.clone();
+                values[at as usize] = f64::from(u8::from(one));
+                self.field.set(recorder, &name, &values)?;
+            }
+        }
+        Ok(())
+    }
+}

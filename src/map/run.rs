@@ -1,0 +1,349 @@
+//! A map as one rank runs it.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use super::chunk::{ChunkSize, MapReport, MemoryEstimate};
+use super::deal::Deal;
+use super::error::MapError;
+use super::items::{Input, Items};
+use super::mapping::{MapOutput, Mapping, Placement, RowReduction};
+use super::ordered::OrderedReduction;
+use crate::comm::Op;
+use crate::exchange::Context;
+use crate::exchange::collectives::Collectives;
+use crate::gpu::Array;
+use crate::hash::{START, fnv1a};
+
+/// Chunks that the device may have to do at once: while it works on one, the next is recorded and uploaded.
+const IN_FLIGHT: usize = 2;
+
+/// What a function gets: some of its rank's items, neighbours in the order of all.
+#[derive(Debug)]
+pub struct MapChunk {
+    /// Their numbers among all items.
+    pub items: Range<u64>,
+    /// The rows of each of the map's inputs, one for each of these items.
+    pub inputs: Vec<Array<f32>>,
+    /// Where the rows of each output go, one for each of these items. All must be written.
+    pub outputs: Vec<Array<f32>>,
+}
+
+impl MapChunk {
+    /// How many items there are, at least one.
+    pub fn count(&self) -> u64 {
+        self.items.end - self.items.start
+    }
+}
+
+/// What a map gives on one rank.
+#[derive(Clone, Debug)]
+pub struct Mapped {
+    outputs: Vec<(String, Array<f32>)>,
+    /// What was done.
+    pub report: MapReport,
+}
+
+impl Mapped {
+    /// An output, by its name: the rows of this rank's items where they are sharded, of all items where they are gathered, or one row.
+    pub fn output(&self, name: &str) -> Option<&Array<f32>> {
+        self.outputs.iter().find(|(other, _)| other == name).map(|(_, array)| array)
+    }
+}
+
+/// Gives `f` all items of this rank's block, chunk by chunk and in order, and collects what it writes as `mapping` says. All ranks call it with one mapping.
+///
+/// - `f` records its work; it need not submit or wait. Arrays of a chunk are as long as its items: kernels that take the number of items as a parameter are
+///   compiled once, also for a last chunk that is shorter.
+/// - Two chunks are in flight: before a third is begun, the first is waited for.
+/// - Ranks whose block is empty call `f` never. An error of `f` ends the map on this rank; return it from the run, which ends the others.
+/// - Submits every chunk, and waits for other ranks at the beginning and for outputs that are gathered or reduced.
+///
+/// ```
+/// use meshloom::{Context, Error, Launch, gpu::{Kernel, KernelSource, Options}, launch};
+/// use meshloom::map::{ChunkSize, Items, Mapping, Placement, RowReduction, map};
+///
+/// meshloom::kernel_params! { struct Count { count: u32 } }
+/// const SQUARE: &str = "
+///     var<uniform> params: Params;
+///     var<storage, read> x: array<f32>;
+///     var<storage, read_write> y: array<f32>;
+///     fn each(i: u32) { store_y(i, load_x(i) * load_x(i)); }
+///     #each params.count";
+/// let sums = launch(Launch::Threads(3), &Options::from_env()?, |mut context| {
+///     let square = Kernel::new(KernelSource::new("square", SQUARE).params::<Count>());
+///     let numbers: Vec<f32> = (0..100).map(|n| n as f32).collect();
+///     let mapping = Mapping::new(100).chunk(ChunkSize::Items(7)).output("sum", 1, Placement::Reduced(RowReduction::Sum));
+///     let mapped = map(&mut context, &mapping, &[Items::Host(&numbers)], |context, chunk| {
+///         let arrays = [chunk.inputs[0].raw(), chunk.outputs[0].raw()];
+///         let params = Count { count: chunk.count() as u32 };
+///         Ok::<_, Error>(context.recorder.each(&square, &arrays, &params, chunk.count())?)
+///     })?;
+///     let sum = mapped.output("sum").expect("it is an output");
+///     Ok::<_, Error>(context.recorder.download(sum, 0, 1)?[0])
+/// })?;
+/// assert_eq!(sums, [328_350.0; 3]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// [`MapError::Invalid`] on all ranks for mappings that cannot be or that differ, and items that do not fit; [`MapError::Budget`] on all ranks; those of
+/// the device, of other ranks and of `f`.
+pub fn map<E: From<MapError>>(
+    context: &mut Context,
+    mapping: &Mapping,
+    items: &[Items<'_>],
+    mut f: impl FnMut(&mut Context, &MapChunk) -> Result<(), E>,
+) -> Result<Mapped, E> {
+    let mut run = Run::new(context, mapping, items)?;
+    while let Some(chunk) = run.begin(context)? {
+        if chunk.count() > 0 {
+            f(context, &chunk)?;
+        }
+        run.end(context, chunk)?;
+    }
+    Ok(run.finish(context)?)
+}
+
+/// [`map`] to one row of `width` numbers: the reduction of those of all items.
+///
+/// # Errors
+/// As [`map`].
+pub fn map_reduce<E: From<MapError>>(
+    context: &mut Context,
+    [items, width]: [u64; 2],
+    chunk: ChunkSize,
+    reduction: RowReduction,
+    inputs: &[Items<'_>],
+    f: impl FnMut(&mut Context, &MapChunk) -> Result<(), E>,
+) -> Result<Array<f32>, E> {
+    let mapping = Mapping::new(items).chunk(chunk).output("row", width, Placement::Reduced(reduction));
+    let mapped = map(context, &mapping, inputs, f)?;
+    let row = mapped.outputs.into_iter().next().map(|(_, array)| array);
+    row.ok_or_else(|| MapError::Invalid("no output".into()).into())
+}
+
+/// Where rows go.
+enum Sink {
+    /// To an array of all of this rank's.
+    Rows {
+        array: Array<f32>,
+        gathered: bool,
+    },
+    Row(Box<OrderedReduction>),
+}
+
+/// A map under way.
+struct Run<'a> {
+    mapping: &'a Mapping,
+    deal: Deal,
+    own: Range<u64>,
+    inputs: Vec<Input<'a>>,
+    sinks: Vec<Sink>,
+    collectives: Collectives,
+    /// Items from the beginning of a block that have been begun, where there are as many.
+    done: u64,
+    chunk: u64,
+    chunks: u64,
+    /// What chunks are measured for, as long as they are.
+    gauge: Option<Gauge>,
+    estimate: Option<MemoryEstimate>,
+    in_flight: VecDeque<Option<wgpu::SubmissionIndex>>,
+}
+
+/// Counts the bytes of a device that chunks take. Ranks that have one device take turns, since one would use the buffers that another has just given back.
+struct Gauge {
+    /// This rank's turn among those of its device.
+    turn: usize,
+    /// Turns of the device that has the most.
+    turns: usize,
+    /// Bytes before this rank's turn.
+    before: u64,
+}
+
+impl Gauge {
+    /// All ranks call it.
+    fn new(context: &Context) -> Result<Self, MapError> {
+        let process = fnv1a(crate::host::number().unwrap_or(START), &std::process::id().to_le_bytes());
+        let device = fnv1a(process, &context.gpu.number().to_le_bytes());
+        let all = context.comm.all_gather(&[device])?;
+        let turn = all[..context.comm.rank()].iter().filter(|&&other| other == device).count();
+        let mut most = [turn as u64 + 1];
+        context.comm.all_reduce(&mut most, Op::Max)?;
+        Ok(Gauge { turn, turns: most[0] as usize, before: 0 })
+    }
+
+    /// Waits for this rank's turn.
+    fn begin(&mut self, context: &mut Context) -> Result<(), MapError> {
+        for _ in 0..self.turn {
+            context.comm.barrier()?;
+        }
+        settle(context)?;
+        self.before = context.gpu.allocated();
+        Ok(())
+    }
+
+    /// Ends it, and waits for the others; the bytes that all ranks of a device may take at once, of the rank that takes the most.
+    fn end(&self, context: &mut Context) -> Result<u64, MapError> {
+        context.recorder.wait()?;
+        let mut most = [context.gpu.allocated().saturating_sub(self.before)];
+        settle(context)?;
+        for _ in self.turn..self.turns {
+            context.comm.barrier()?;
+        }
+        context.comm.all_reduce(&mut most, Op::Max)?;
+        Ok(most[0].saturating_mul(self.turns as u64))
+    }
+}
+
+impl<'a> Run<'a> {
+    fn new(context: &mut Context, mapping: &'a Mapping, items: &[Items<'a>]) -> Result<Self, MapError> {
+        let calls = context.comm.all_gather(&[[mapping.fingerprint(), items.len() as u64]])?;
+        mapping.check()?;
+        if let Some(rank) = calls.iter().position(|call| *call != calls[0]) {
+            let why = format!(
+                "rank {rank} maps something else than rank 0; all ranks give the same mapping and as many inputs"
+            );
+            return Err(MapError::Invalid(why));
+        }
+        let deal = Deal { items: mapping.items, ranks: context.comm.size() };
+        let own = deal.block(context.comm.rank());
+        let mut collectives = Collectives::new(context.exchange.clone());
+        let input = |items: &Items<'a>| Input::deal(context, &mut collectives, deal, *items);
+        let inputs = items.iter().map(input).collect::<Result<Vec<_>, _>>()?;
+        let (mut gauge, mut before) = (None, 0);
+        if let ChunkSize::Memory(_) = mapping.chunk {
+            settle(context)?;
+            context.comm.barrier()?;
+            gauge = Some(Gauge::new(context)?);
+            before = context.gpu.allocated();
+            context.comm.barrier()?;
+        }
+        let len = own.end - own.start;
+        let sink = |output: &MapOutput| match &output.placement {
+            Placement::Reduced(reduction) => {
+                Ok(Sink::Row(Box::new(OrderedReduction::new(&context.gpu, reduction, output.width, len)?)))
+            }
+            placement => {
+                let array = context.gpu.array(&format!("map::{}", output.name), len * output.width)?;
+                Ok::<_, MapError>(Sink::Rows { array, gathered: *placement == Placement::Gathered })
+            }
+        };
+        let sinks = mapping.outputs().iter().map(sink).collect::<Result<Vec<_>, _>>()?;
+        let mut estimate = None;
+        if let ChunkSize::Memory(budget) = mapping.chunk {
+            // All ranks have what comes out.
+            context.comm.barrier()?;
+            let mut outputs = [context.gpu.allocated().saturating_sub(before)];
+            context.comm.all_reduce(&mut outputs, Op::Max)?;
+            estimate = Some(MemoryEstimate { budget, outputs: outputs[0], ..MemoryEstimate::default() });
+        }
+        let chunk = if let ChunkSize::Items(chunk) = mapping.chunk { chunk } else { 1 };
+        let (in_flight, done, chunks) = (VecDeque::new(), 0, 0);
+        Ok(Run { mapping, deal, own, inputs, sinks, collectives, done, chunk, chunks, gauge, estimate, in_flight })
+    }
+
+    /// The next chunk with its inputs, on their way; of ranks that keep in step it may be empty.
+    fn begin(&mut self, context: &mut Context) -> Result<Option<MapChunk>, MapError> {
+        let len = self.own.end - self.own.start;
+        let all = if self.gauge.is_some() { self.deal.most() } else { len };
+        if self.done >= all {
+            return Ok(None);
+        }
+        let begin = self.done.min(len);
+        let count = self.chunk.min(len - begin);
+        let items = self.own.start + begin..self.own.start + begin + count;
+        self.done += self.chunk.min(all - self.done);
+        if self.in_flight.len() >= IN_FLIGHT
+            && let Some(first) = self.in_flight.pop_front()
+        {
+            context.recorder.wait_for(first)?;
+        }
+        match &mut self.gauge {
+            Some(gauge) => gauge.begin(context)?,
+            // Buffers of another size would lie beside those of this chunk.
+            None if self.estimate.is_some() && count < self.chunk => settle(context)?,
+            None => {}
+        }
+        // Arrays of all chunks are of one size, so that the last, which may be shorter, needs no others.
+        let room = self.chunk.min(len);
+        let array = |name: &str, width: u64| {
+            let array = context.gpu.array::<f32>(name, room * width)?;
+            Ok::<_, MapError>(array.first(count * width))
+        };
+        let arrays = |name: &'static str, widths: Vec<u64>| {
+            widths.into_iter().map(|width| array(name, width)).collect::<Result<Vec<_>, _>>()
+        };
+        let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
+        if count > 0 {
+            inputs = arrays("map::inputs", self.inputs.iter().map(|input| input.width).collect())?;
+            outputs = arrays("map::outputs", self.mapping.outputs().iter().map(|output| output.width).collect())?;
+        }
+        for (input, array) in self.inputs.iter().zip(&inputs) {
+            input.load(&mut context.recorder, &items, array)?;
+        }
+        Ok(Some(MapChunk { items, inputs, outputs }))
+    }
+
+    /// Takes what a chunk has become, and submits it.
+    fn end(&mut self, context: &mut Context, chunk: MapChunk) -> Result<(), MapError> {
+        let (recorder, count) = (&mut context.recorder, chunk.count());
+        let outputs = self.mapping.outputs().iter().zip(&chunk.outputs);
+        for (sink, (output, rows)) in self.sinks.iter_mut().zip(outputs) {
+            match sink {
+                Sink::Rows { array, .. } => {
+                    let start = (chunk.items.start - self.own.start) * output.width;
+                    recorder.copy(rows, 0, array, start, rows.len())?;
+                }
+                Sink::Row(reduction) => reduction.take(recorder, rows, chunk.items.clone())?,
+            }
+        }
+        recorder.submit()?;
+        self.in_flight.push_back(recorder.last_submission());
+        self.chunks += u64::from(count > 0);
+        // Its buffers go back now.
+        drop(chunk);
+        if let (Some(gauge), Some(estimate)) = (&self.gauge, &mut self.estimate) {
+            let taken = gauge.end(context)?;
+            self.in_flight.clear();
+            let needed = estimate.outputs.saturating_add(taken);
+            if needed > estimate.budget {
+                return Err(MapError::Budget { needed, budget: estimate.budget });
+            }
+            match estimate.note(self.chunk, taken) {
+                Some(next) if self.chunk < self.deal.most() => self.chunk = next,
+                _ => self.gauge = None,
+            }
+        }
+        Ok(())
+    }
+
+    /// Gathers and reduces among ranks.
+    fn finish(mut self, context: &mut Context) -> Result<Mapped, MapError> {
+        if self.estimate.is_some() {
+            // What comes now needs memory of its own.
+            settle(context)?;
+        }
+        let recorder = &mut context.recorder;
+        let mut outputs = Vec::new();
+        for (sink, output) in self.sinks.into_iter().zip(self.mapping.outputs()) {
+            let array = match sink {
+                Sink::Rows { array, gathered: false } => array,
+                Sink::Rows { array, gathered: true } => {
+                    self.collectives.all_gather_v(recorder, &array, 1)?.finish(recorder)?.array
+                }
+                Sink::Row(reduction) => reduction.finish(recorder, &mut self.collectives, self.deal)?,
+            };
+            outputs.push((output.name.clone(), array));
+        }
+        let Run { own, chunk, chunks, estimate, .. } = self;
+        Ok(Mapped { outputs, report: MapReport { items: own, chunk, chunks, estimate } })
+    }
+}
+
+/// Gives buffers that nobody uses back, once the device is done.
+fn settle(context: &mut Context) -> Result<(), MapError> {
+    context.recorder.wait()?;
+    context.gpu.trim();
+    Ok(())
+}
