@@ -36,6 +36,7 @@ mod report;
 mod residual;
 mod samples;
 mod state;
+mod tempered;
 mod tree;
 mod vector_space;
 mod wiener_filter;

@@ -1,92 +1,29 @@
-//! The parameters of a reconstruction.
+//! The parameters of a reconstruction, checked.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use clap::Args;
 use meshloom::cosmology::{LptOrder, Scheme};
 use meshloom::mesh::Window;
 use meshloom::pm::Config;
 use serde_json::{Value, json};
 
-use crate::common::Common;
+use super::options::{Groups, Options};
 use crate::failure::Failure;
 use crate::simulate::{RunOptions, Universe};
 
-#[derive(Args)]
-pub struct Arguments {
-    /// The noisy density: 1 + contrast on a cubic grid, the force mesh
-    #[arg(long, value_name = "D.npy")]
-    density: PathBuf,
-    /// Side of the periodic box in Mpc/h
-    #[arg(long = "box", value_name = "L", allow_negative_numbers = true)]
-    box_size: f64,
-    /// Standard deviation of the density's noise in each cell
-    #[arg(long, value_name = "SIGMA", allow_negative_numbers = true)]
-    noise: f64,
-    /// Directory for everything that is written
-    #[arg(short, long, value_name = "DIR")]
-    out: PathBuf,
-    /// Only the most probable initial conditions, without samples
-    #[arg(long, conflicts_with_all = ["samples", "iterations"])]
-    map_only: bool,
-    /// Mirrored pairs of samples of the posterior
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    samples: u32,
-    /// Times that samples are drawn and the mean is moved, after the most probable place was found
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    iterations: u32,
-    /// The white noise that the density was made of, to compare with
-    #[arg(long, value_name = "NOISE.npy")]
-    truth: Option<PathBuf>,
-    /// Particles along each axis [default: as many as cells]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 14))]
-    particles: Option<u64>,
-    /// planck18, planck18-primordial, simple, or a TOML file, as of simulate
-    #[arg(long, default_value = "planck18")]
-    cosmology: String,
-    /// Linear power today from a table as CAMB or CLASS write it: k in h/Mpc and P in (Mpc/h)^3
-    #[arg(long, value_name = "FILE")]
-    power_table: Option<PathBuf>,
-    /// Strength of the linear power today, also of a table's [default: the cosmology's or the table's]
-    #[arg(long, value_name = "S", allow_negative_numbers = true)]
-    sigma8: Option<f64>,
-    /// Seed of the samples
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Order of the Lagrangian start: 1 or 2
-    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=2))]
-    lpt: u8,
-    /// Scale factor of the start
-    #[arg(long, default_value_t = 0.0625, allow_negative_numbers = true)]
-    a_start: f64,
-    /// Scale factor of the density
-    #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
-    a_end: f64,
-    /// Steps, linear in the scale factor
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
-    steps: u16,
-    /// fastpm or bullfrog
-    #[arg(long, default_value = "fastpm", value_parser = ["fastpm", "bullfrog"])]
-    scheme: String,
-    /// cic or tsc
-    #[arg(long, default_value = "cic", value_parser = ["cic", "tsc"])]
-    window: String,
-    /// Keep the state of the run at every so many forces: more take less memory and more time
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
-    checkpoint_every: u16,
-    #[command(flatten)]
-    pub common: Common,
-}
-
-/// The parameters of a reconstruction, checked as far as that needs neither files nor devices.
+/// The parameters of a reconstruction, checked as far as that needs neither files of data nor devices.
 pub struct Parameters {
     pub density: PathBuf,
     pub noise: f64,
-    pub out: PathBuf,
+    pub truth: Option<PathBuf>,
     /// Mirrored pairs of samples; 0 for the most probable place alone.
     pub pairs: usize,
+    /// Iterations with samples.
     pub iterations: u32,
-    pub truth: Option<PathBuf>,
+    /// Bent samples in the last iteration.
+    pub geovi: bool,
+    /// None: as many as ranks, samples and memory allow.
+    pub groups: Option<usize>,
     pub seed: u64,
     pub checkpoint_every: usize,
     particles: Option<u64>,
@@ -101,46 +38,98 @@ pub struct Parameters {
     grid: Option<[usize; 2]>,
 }
 
+fn usage(message: impl Into<String>) -> Failure {
+    Failure::Usage(message.into())
+}
+
+/// A count from 1 to `most`. The command line takes any integer, so that one message covers all wrong ones.
+fn count(what: &str, value: Option<i64>, most: i64) -> Result<u64, Failure> {
+    match value.unwrap_or_default() {
+        value if (1..=most).contains(&value) => Ok(value as u64),
+        value => Err(usage(format!("--{what} is {value}; it must be a whole number from 1 to {most}"))),
+    }
+}
+
+/// One of the words.
+fn word(what: &str, value: Option<String>, words: [&str; 2]) -> Result<String, Failure> {
+    let value = value.unwrap_or_default();
+    match words.contains(&value.as_str()) {
+        true => Ok(value),
+        false => Err(usage(format!("--{what} is `{value}`; it must be {} or {}", words[0], words[1]))),
+    }
+}
+
+fn groups(value: Option<Groups>) -> Result<Option<usize>, Failure> {
+    match value {
+        Some(Groups::Number(groups)) if groups > 0 => Ok(Some(groups as usize)),
+        Some(Groups::Number(groups)) => {
+            Err(usage(format!("--sample-groups is {groups}; it must be 1 or more, or auto")))
+        }
+        Some(Groups::Word(word)) if word != "auto" => {
+            Err(usage(format!("--sample-groups is `{word}`; it must be a number or auto")))
+        }
+        _ => Ok(None),
+    }
+}
+
 impl Parameters {
-    /// Checks the command line.
+    /// Checks options that have all values.
     ///
     /// # Errors
-    /// [`Failure::Usage`] for values out of range, [`Failure::Failed`] for a bad file of the cosmology.
-    pub fn gather(arguments: &Arguments) -> Result<Self, Failure> {
-        let usage = |message: String| Err(Failure::Usage(message));
-        let noise = arguments.noise;
+    /// [`Failure::Usage`] for values out of range and what is missing, [`Failure::Failed`] for a bad file of the cosmology.
+    pub fn new(out: &Path, options: Options, grid: Option<[usize; 2]>) -> Result<Self, Failure> {
+        let Some(density) = options.density else {
+            return Err(usage("--density is missing: give the file of the noisy density, 1 + contrast"));
+        };
+        let Some(noise) = options.noise else {
+            return Err(usage("--noise is missing: give the standard deviation of the density's noise in each cell"));
+        };
+        let Some(box_size) = options.box_size else {
+            return Err(usage("--box is missing: give the side of the density's box in Mpc/h"));
+        };
         if !(noise > 0.0 && (noise as f32).is_normal()) {
-            return usage(format!("--noise is {noise}; it must be a standard deviation above 0"));
+            return Err(usage(format!("--noise is {noise}; it must be a standard deviation above 0")));
         }
-        for path in [Some(&arguments.density), arguments.truth.as_ref(), Some(&arguments.out)].into_iter().flatten() {
+        for path in [Some(density.as_path()), options.truth.as_deref(), Some(out)].into_iter().flatten() {
             if path.as_os_str() == "-" {
-                return usage("- is refused as the name of a file or directory; ranks read and write parts".into());
+                return Err(usage("- is refused as the name of a file or directory; ranks read and write parts"));
             }
         }
+        let lpt = options.lpt.unwrap_or_default();
+        if !(1..=2).contains(&lpt) {
+            return Err(usage(format!("--lpt is {lpt}; it must be 1 or 2")));
+        }
+        let (pairs, iterations) = match options.map_only {
+            Some(true) => (0, 0),
+            _ => (count("samples", options.samples, 1000)?, count("iterations", options.iterations, 1000)?),
+        };
         Ok(Parameters {
-            density: arguments.density.clone(),
+            density,
             noise,
-            out: arguments.out.clone(),
-            pairs: if arguments.map_only { 0 } else { arguments.samples as usize },
-            iterations: if arguments.map_only { 0 } else { arguments.iterations },
-            truth: arguments.truth.clone(),
-            seed: arguments.seed,
-            checkpoint_every: arguments.checkpoint_every.into(),
-            particles: arguments.particles,
-            box_size: arguments.box_size,
+            truth: options.truth,
+            pairs: pairs as usize,
+            iterations: iterations as u32,
+            geovi: word("mode", options.mode, ["mgvi", "geovi"])? == "geovi",
+            groups: groups(options.sample_groups)?,
+            seed: options.seed.unwrap_or_default(),
+            checkpoint_every: count("checkpoint-every", options.checkpoint_every, 1 << 16)? as usize,
+            particles: options.particles.map(|n| count("particles", Some(n), 1 << 14)).transpose()?,
+            box_size,
             universe: Universe::new(&RunOptions {
-                cosmology: Some(arguments.cosmology.clone()),
-                power_table: arguments.power_table.clone(),
-                sigma8: arguments.sigma8,
+                cosmology: options.cosmology,
+                power_table: options.power_table,
+                sigma8: options.sigma8,
+                w0: options.w0,
+                wa: options.wa,
                 ..RunOptions::default()
             })?,
-            lpt: arguments.lpt,
-            a_start: arguments.a_start,
-            a_end: arguments.a_end,
-            steps: arguments.steps.into(),
-            scheme: arguments.scheme.clone(),
-            window: if arguments.window == "tsc" { Window::Tsc } else { Window::Cic },
-            grid: arguments.common.grid,
+            lpt,
+            a_start: options.a_start.unwrap_or_default(),
+            a_end: options.a_end.unwrap_or_default(),
+            steps: count("steps", options.steps, 1 << 16)? as usize,
+            scheme: word("scheme", options.scheme, ["bullfrog", "fastpm"])?,
+            window: if word("window", options.window, ["cic", "tsc"])? == "tsc" { Window::Tsc } else { Window::Cic },
+            grid,
         })
     }
 
@@ -164,15 +153,22 @@ impl Parameters {
         }
     }
 
-    /// All that decides the result.
-    pub fn object(&self, config: &Config) -> Value {
+    /// What the posterior is of: a state of another one is none to go on from. `fingerprint` is that of the density.
+    pub fn problem(&self, config: &Config, fingerprint: u64) -> Value {
         json!({
-            "density": self.density.to_string_lossy(), "noise": self.noise, "box": self.box_size,
-            "truth": self.truth.as_ref().map(|path| path.to_string_lossy()),
-            "particles": config.particles, "mesh": config.mesh, "sample_pairs": self.pairs, "iterations": self.iterations,
-            "cosmology": self.universe.name, "universe": self.universe.object(), "seed": self.seed, "lpt": self.lpt,
-            "a_start": self.a_start, "a_end": self.a_end, "steps": self.steps, "scheme": self.scheme,
-            "window": self.window.to_string(), "checkpoint_every": self.checkpoint_every,
+            "density_fingerprint": format!("{fingerprint:016x}"), "noise": self.noise, "box": self.box_size,
+            "particles": config.particles, "mesh": config.mesh, "universe": self.universe.object(), "seed": self.seed,
+            "lpt": self.lpt, "a_start": self.a_start, "a_end": self.a_end, "steps": self.steps, "scheme": self.scheme,
+            "window": self.window.to_string(),
+        })
+    }
+
+    /// What does not change the posterior.
+    pub fn object(&self) -> Value {
+        json!({
+            "density": self.density.to_string_lossy(), "truth": self.truth.as_ref().map(|path| path.to_string_lossy()),
+            "cosmology": self.universe.name, "sample_pairs": self.pairs, "iterations": self.iterations,
+            "mode": if self.geovi { "geovi" } else { "mgvi" }, "checkpoint_every": self.checkpoint_every,
         })
     }
 }

@@ -37,6 +37,16 @@ impl Agreement {
         }
         if a > 0.0 && b > 0.0 { cross / (a * b).sqrt() } else { 0.0 }
     }
+
+    /// The correlation with the second field that a Wiener filter of this field with `noise` would reach, likewise: of one bin `sqrt(P / (P + N))`.
+    pub fn wiener(&self, noise: f64, counts: &dyn Fn(usize) -> bool) -> f64 {
+        let [mut found, mut all] = [0.0; 2];
+        for bin in self.power[1].iter().enumerate().filter(|(bin, _)| counts(*bin)).map(|(_, bin)| bin) {
+            found += bin.modes as f64 * bin.power * bin.power / (bin.power + noise);
+            all += bin.modes as f64 * bin.power;
+        }
+        if all > 0.0 { (found / all).sqrt() } else { 0.0 }
+    }
 }
 
 impl Spectra {
