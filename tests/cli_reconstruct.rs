@@ -79,14 +79,14 @@ fn initial_conditions_are_found_alike_on_any_ranks_and_after_a_kill() {
     let again = evolved(&scratch, out.join("white_noise.npy").to_str().unwrap(), "again");
     assert_eq!(again, read(&out.join("density.npy"), &[8; 3]));
 
-    // Two groups of two ranks.
     let grouped = scratch.join("grouped");
-    reconstruct(&data, &grouped, &format!("{words} --sample-groups 2")).on(Ranks::Threads(4)).succeeds();
+    reconstruct(&data, &grouped, &format!("{words} --sample-groups 2")).on(Ranks::Threads(2)).succeeds();
     assert!(results(&grouped) == first, "groups");
 
-    // Killed once there is a state, which goes on elsewhere.
+    // Killed once there is a state, with its box on two ranks; it goes on as processes.
     let killed = scratch.join("killed");
-    let mut running = reconstruct(&data, &killed, &words).start();
+    let mut running =
+        reconstruct(&data, &killed, &words).words(&["--sample-groups", "1"]).on(Ranks::Threads(2)).start();
     running.until("a state", |_| killed.join("state/state.npz").exists());
     signal(running.pid(), "KILL");
     running.wait(Duration::from_secs(10));
@@ -94,7 +94,7 @@ fn initial_conditions_are_found_alike_on_any_ranks_and_after_a_kill() {
     let other = reconstruct(&data, &killed, &words.replace("0.5", "0.25")).words(&["--resume"]);
     other.run().is_error("another problem", 1, &["noise is 0.5 there and 0.25 here"]);
     let ways = if has_mpi() { Ranks::Mpi(2) } else { Ranks::Threads(2) };
-    reconstruct(&data, &killed, &words).words(&["--resume", "--sample-groups", "2"]).on(ways).succeeds();
+    reconstruct(&data, &killed, &words).words(&["--resume"]).on(ways).succeeds();
     assert!(results(&killed) == first, "resumed");
     let fewer = reconstruct(&data, &killed, &format!("--noise {sigma} --map-only --resume"));
     fewer.run().is_error("samples that are not wanted", 1, &["leave --resume out"]);
@@ -149,6 +149,8 @@ fn wrong_calls_are_errors() {
     let infinite = write(&scratch, "infinite.npy", &[4; 3], &infinite);
     scratch.all_fail([
         (call(&good, "--noise -1"), 2, "above 0"),
+        (call("-", "--noise 1"), 2, "-"),
+        (call(&good, &format!("--noise 1 --truth {}/white_noise.npy", out.display())), 2, "an input and an output"),
         (call(&good, "--noise 1 --samples 0"), 2, "--samples"),
         (call(&good, "--noise 1 --steps 0"), 2, "--steps"),
         (call(&good, "--noise 1 --mode bent"), 2, "mgvi or geovi"),

@@ -37,7 +37,6 @@ mod residual;
 mod samples;
 mod state;
 mod tempered;
-mod tree;
 mod vector_space;
 mod wiener_filter;
 

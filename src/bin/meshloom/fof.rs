@@ -4,15 +4,15 @@ use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args, ValueEnum};
 use meshloom::comm::Op;
-use meshloom::io::IoError;
 use meshloom::io::collective::seal_npy;
+use meshloom::io::{IoError, is_hdf5_name};
 use meshloom::points::fof::{Groups, Linking, Order, Selection};
 use meshloom::points::{Cloud, Domain};
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
 use crate::catalogue;
-use crate::common::{Common, is_same_file, refuse_dash, writable};
+use crate::common::{Common, check_files, writable};
 use crate::failure::Failure;
 use crate::phases::Phases;
 use crate::point_values::PointValues;
@@ -30,8 +30,8 @@ pub struct Arguments {
     /// The same in units of the mean separation (V / N)^(1 / axes), which needs a box
     #[arg(long, value_name = "B", group = "linking", value_parser = length, allow_hyphen_values = true)]
     linking_parameter: Option<f64>,
-    /// The catalogue to write, one row per group
-    #[arg(short, long, value_name = "CATALOG.npz")]
+    /// The catalogue to write, one row per group; with a name in .hdf5 or .h5 in HDF5
+    #[arg(short, long, value_name = "CATALOG.npz|CATALOG.hdf5")]
     output: PathBuf,
     /// Where to write int64 labels: for every point the smallest index in its group
     #[arg(long, value_name = "LABELS.npy")]
@@ -152,7 +152,7 @@ impl Inputs {
     /// What velocities are: those of the file, or peculiar ones of a snapshot.
     fn velocities(&self) -> Option<&'static str> {
         let (_, file) = self.attributes.iter().find(|(name, _)| *name == "velocity")?;
-        Some(if file.are_peculiar() { "peculiar" } else { "as in the file" })
+        Some(file.velocity_words())
     }
 
     /// This rank's points with their attributes. All ranks call it.
@@ -171,12 +171,12 @@ impl Inputs {
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let inputs = [arguments.points.as_path()].into_iter().chain(arguments.attributes().map(|(_, _, path)| path));
-    refuse_dash(inputs, &arguments.output)?;
-    if let Some(labels) = &arguments.labels {
-        refuse_dash([], labels)?;
-        if is_same_file(labels, &arguments.output) {
-            return Err(Failure::Usage("--labels and --output name the same file; give two".into()));
-        }
+    check_files(inputs, [Some(arguments.output.as_path()), arguments.labels.as_deref()].into_iter().flatten())?;
+    if cfg!(not(feature = "hdf5")) && is_hdf5_name(&arguments.output) {
+        return Err(Failure::Usage(format!(
+            "--output: {}; or name an .npz",
+            IoError::NoHdf5 { path: arguments.output.clone() }
+        )));
     }
     arguments.common.refuse_grid()?;
     arguments.common.before_launch(Inputs::open(arguments))?.transpose()?;
@@ -206,7 +206,12 @@ fn fof(context: &mut Context, arguments: &Arguments) -> Result<Result<Value, Fai
     let catalogue = groups.catalogue(&mut context.recorder, &files.selection)?;
     phases.done("measure");
     // All files are published at the end: a disk that fills up leaves none.
-    let mut sealed = vec![catalogue::seal(comm, &arguments.output, &catalogue)?];
+    let mut sealed = vec![if is_hdf5_name(&arguments.output) {
+        let ids = files.points.ids(comm, &catalogue.members)?;
+        catalogue::seal_hdf5(comm, &arguments.output, &catalogue, ids.as_deref())?
+    } else {
+        catalogue::seal(comm, &arguments.output, &catalogue)?
+    }];
     if let Some(path) = &arguments.labels {
         let labels = groups.labels(context)?;
         let first = files.points.rows(comm).start;

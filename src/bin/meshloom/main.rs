@@ -17,6 +17,8 @@ mod kernels;
 mod knn;
 mod manual;
 mod neighbors;
+#[cfg(test)]
+mod one_meaning;
 mod pairs;
 mod phases;
 mod point_values;

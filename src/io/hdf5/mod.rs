@@ -4,6 +4,7 @@
 //! - **Writing** ([`SnapshotWriter`], [`Files`]): one file that all ranks write, or one file per rank, in a layout that
 //!   yt, pynbody and swiftsimio read with the right units.
 //! - **Groups** ([`write_groups`], [`GroupsWriter`] for many ranks, [`read_groups`]): catalogues in Gadget-4's layout.
+//! - **Arrays** ([`ArraysWriter`]): what an `.npz` archive holds, as datasets.
 //!
 //! The serial HDF5 library is enough, also where many ranks write one file: it makes the file without the numbers, which all
 //! ranks then write at their offsets at the same time. Nothing here communicates; [`crate::io`] says when ranks must
@@ -11,6 +12,7 @@
 //!
 //! The file `docs/files.md` of the repository lists datasets, attributes and units.
 
+mod arrays_writer;
 mod attributes;
 mod element_type;
 mod groups;
@@ -26,9 +28,10 @@ mod snapshot_writer;
 mod storage;
 mod units;
 
+pub use arrays_writer::ArraysWriter;
 pub use groups::{GroupCatalog, Groups, GroupsPlace};
 pub use groups_reader::read_groups;
 pub use groups_writer::{GroupsWriter, seal_groups, write_groups};
 pub use snapshot_info::SnapshotInfo;
-pub use snapshot_reader::Snapshot;
+pub use snapshot_reader::{Snapshot, VelocityUnit};
 pub use snapshot_writer::{FilePart, Files, SnapshotWriter, part_path};

@@ -84,9 +84,9 @@ const POSITIONS: usize = 0;
 const VELOCITIES: usize = 1;
 const IDS: usize = 2;
 
-fn datasets(count: u64) -> Vec<DatasetSpec> {
+fn datasets(count: u64, info: Option<&SnapshotInfo>) -> Vec<DatasetSpec> {
     let dataset =
-        |name, kind, width, quantity| DatasetSpec { name: ["PartType1", name], kind, shape: [count, width], quantity };
+        |name, kind, width, quantity| DatasetSpec::table(["PartType1", name], kind, [count, width], quantity, info);
     vec![
         dataset("Coordinates", NumberKind::F32, 3, Quantity::length("Comoving positions")),
         dataset(
@@ -112,7 +112,7 @@ impl SnapshotWriter {
     /// before, [`IoError::Shape`] if no file could hold the particles. Nothing is left behind after an error.
     pub fn create(path: impl AsRef<Path>, info: &SnapshotInfo, part: FilePart, token: &str) -> Result<Self, IoError> {
         let describe = |file: &Hdf5File| describe(file, info, part);
-        let datasets = SharedDatasets::create(path.as_ref(), token, datasets(part.count), info, describe)?;
+        let datasets = SharedDatasets::create(path.as_ref(), token, datasets(part.count, Some(info)), describe)?;
         Ok(Self { datasets })
     }
 
@@ -123,7 +123,7 @@ impl SnapshotWriter {
     /// [`IoError::Create`] if the file is not to be seen from here: the ranks do not share a file system, or rank 0 has
     /// failed.
     pub fn open(path: impl AsRef<Path>, part: FilePart, token: &str, offsets: [u64; 3]) -> Result<Self, IoError> {
-        Ok(Self { datasets: SharedDatasets::open(path.as_ref(), token, datasets(part.count), &offsets)? })
+        Ok(Self { datasets: SharedDatasets::open(path.as_ref(), token, datasets(part.count, None), &offsets)? })
     }
 
     /// The byte offsets of the datasets, which rank 0 broadcasts for the other ranks to [`open`](Self::open) the file.

@@ -37,7 +37,8 @@ fn options(
     kept: usize,
 ) -> IterationOptions {
     let steps = temperatures.len() as u32;
-    let position = NewtonOptions::default().absdelta(1e-4 * numbers);
+    // In natural units of information: what no posterior is changed by, though it is of few numbers.
+    let position = NewtonOptions::default().absdelta((1e-4 * numbers).max(0.3));
     if let Some(&temperature) = temperatures.get(iteration as usize) {
         return IterationOptions { pairs: 0, temperature, position: position.steps(30), kept, ..Default::default() };
     }

@@ -10,12 +10,15 @@ mod results;
 mod spectra;
 mod state;
 
+use std::path::PathBuf;
+
 use indicatif::ProgressBar;
 use meshloom::inference::SampleGroups;
 use meshloom::io::OutputDir;
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
+use crate::common::check_files;
 use crate::failure::Failure;
 use crate::phases::Phases;
 use crate::terminal;
@@ -29,10 +32,14 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.print_config {
         return terminal::print(&options.text()?);
     }
-    let parameters = Parameters::new(arguments.out(), options, common.grid)?;
+    let parameters = Parameters::new(options.clone(), common.grid)?;
     if arguments.estimate {
         return estimate::run(common, &parameters);
     }
+    let inputs = [&options.density, &options.truth, &options.power_table, &arguments.config].into_iter().flatten();
+    let written = outputs::FILES.map(|name| arguments.out().join(name));
+    let directory = [arguments.out()].into_iter();
+    check_files(inputs.map(PathBuf::as_path), directory.chain(written.iter().map(PathBuf::as_path)))?;
     let report = common.launch_together(|context| reconstruct(context, arguments, &parameters))?;
     common.print(report)
 }

@@ -12,11 +12,11 @@ use crate::failure::Failure;
 #[derive(Args)]
 pub struct Arguments {
     /// Directory for everything that is written
-    #[arg(short, long, value_name = "DIR", required_unless_present_any = ["estimate", "print_config"])]
+    #[arg(short = 'o', long = "output", visible_alias = "out", value_name = "DIR", required_unless_present_any = ["estimate", "print_config"])]
     out: Option<PathBuf>,
     /// Options from a file: their names with _ for -
     #[arg(long, value_name = "FILE.toml")]
-    config: Option<PathBuf>,
+    pub config: Option<PathBuf>,
     /// Print the options, defaults included, as a file for --config, and do nothing else
     #[arg(long)]
     pub print_config: bool,
@@ -50,7 +50,7 @@ pub struct Options {
     #[arg(long, value_name = "NOISE.npy")]
     pub truth: Option<PathBuf>,
     /// Only the most probable initial conditions, without samples
-    #[arg(long, num_args = 0..=1, default_missing_value = "true", conflicts_with_all = ["samples", "iterations"])]
+    #[arg(long, value_name = "true|false", num_args = 0..=1, default_missing_value = "true", conflicts_with_all = ["samples", "iterations"])]
     pub map_only: Option<bool>,
     /// Mirrored pairs of samples of the posterior [default: 4]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
@@ -58,8 +58,8 @@ pub struct Options {
     /// Times that samples are drawn and the mean is moved, after the most probable place was found [default: 3]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub iterations: Option<i64>,
-    /// mgvi or geovi: straight samples, or bent ones in the last iteration [default: mgvi]
-    #[arg(long)]
+    /// Straight samples, or bent ones in the last iteration [default: mgvi]
+    #[arg(long, value_name = "mgvi|geovi")]
     pub mode: Option<String>,
     /// Groups of ranks that samples are dealt to; auto: as many as ranks, samples and memory allow [default: auto]
     #[arg(long, value_name = "G|auto")]
@@ -68,7 +68,7 @@ pub struct Options {
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub particles: Option<i64>,
     /// planck18, planck18-primordial, simple, or a TOML file, as of simulate [default: planck18]
-    #[arg(long)]
+    #[arg(long, value_name = "NAME|FILE.toml")]
     pub cosmology: Option<String>,
     /// Linear power today from a table as CAMB or CLASS write it: k in h/Mpc and P in (Mpc/h)^3
     #[arg(long, value_name = "FILE")]
@@ -83,25 +83,25 @@ pub struct Options {
     #[arg(long, value_name = "W", allow_negative_numbers = true)]
     pub wa: Option<f64>,
     /// Seed of the samples [default: 1]
-    #[arg(long)]
+    #[arg(long, value_name = "SEED")]
     pub seed: Option<u64>,
     /// Order of the Lagrangian start: 1 or 2 [default: 2]
-    #[arg(long)]
+    #[arg(long, value_name = "1|2")]
     pub lpt: Option<u8>,
     /// Scale factor of the start [default: 0.0625]
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long, value_name = "A", allow_negative_numbers = true)]
     pub a_start: Option<f64>,
     /// Scale factor of the density [default: 1]
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long, value_name = "A", allow_negative_numbers = true)]
     pub a_end: Option<f64>,
     /// Steps, linear in the scale factor [default: 10]
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub steps: Option<i64>,
-    /// bullfrog or fastpm [default: bullfrog]
-    #[arg(long)]
+    /// How particles are moved [default: bullfrog]
+    #[arg(long, value_name = "bullfrog|fastpm")]
     pub scheme: Option<String>,
-    /// cic or tsc [default: cic]
-    #[arg(long)]
+    /// Window that particles are painted with [default: cic]
+    #[arg(long, value_name = "cic|tsc")]
     pub window: Option<String>,
     /// Keep the state of the run at every so many forces: more take less memory and more time [default: 1]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]

@@ -17,8 +17,8 @@ use serde_json::Value;
 use super::spectra::Agreement;
 use crate::described;
 
-/// All files that a reconstruction may write, but for the description, which comes last.
-const FILES: [&str; 9] = [
+/// All files that a reconstruction may write, but for the state; the description comes last.
+pub const FILES: [&str; 10] = [
     "white_noise.npy",
     "white_noise_std.npy",
     "samples.npy",
@@ -28,6 +28,7 @@ const FILES: [&str; 9] = [
     "power_spectrum.csv",
     "cross_correlation.csv",
     "iterations.csv",
+    "run.json",
 ];
 
 /// First elements of this rank's rows of a cube of `n` cells, and how long a row is.
@@ -232,7 +233,7 @@ impl Outputs<'_> {
         described::publish(&self.all, &path, report, files, |unfinished| {
             let older = described::read(&path).ok().flatten();
             if unfinished || older.is_some_and(|older| older["command"] == "reconstruct") {
-                FILES.iter().try_for_each(|name| described::remove(&self.path(name)))?;
+                FILES.iter().rev().try_for_each(|name| described::remove(&self.path(name)))?;
             }
             described::remove(&path)
         })

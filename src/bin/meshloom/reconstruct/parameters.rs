@@ -1,6 +1,6 @@
 //! The parameters of a reconstruction, checked.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use meshloom::cosmology::{LptOrder, Scheme};
 use meshloom::mesh::Window;
@@ -77,7 +77,7 @@ impl Parameters {
     ///
     /// # Errors
     /// [`Failure::Usage`] for values out of range and what is missing, [`Failure::Failed`] for a bad file of the cosmology.
-    pub fn new(out: &Path, options: Options, grid: Option<[usize; 2]>) -> Result<Self, Failure> {
+    pub fn new(options: Options, grid: Option<[usize; 2]>) -> Result<Self, Failure> {
         let Some(density) = options.density else {
             return Err(usage("--density is missing: give the file of the noisy density, 1 + contrast"));
         };
@@ -89,11 +89,6 @@ impl Parameters {
         };
         if !(noise > 0.0 && (noise as f32).is_normal()) {
             return Err(usage(format!("--noise is {noise}; it must be a standard deviation above 0")));
-        }
-        for path in [Some(density.as_path()), options.truth.as_deref(), Some(out)].into_iter().flatten() {
-            if path.as_os_str() == "-" {
-                return Err(usage("- is refused as the name of a file or directory; ranks read and write parts"));
-            }
         }
         let lpt = options.lpt.unwrap_or_default();
         if !(1..=2).contains(&lpt) {

@@ -9,7 +9,7 @@ mod parameters;
 mod snapshots;
 mod universe;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use indicatif::ProgressBar;
 use meshloom::comm::Op;
@@ -19,7 +19,7 @@ use meshloom::pm::{Config, Noise, Reached, Simulation, SimulationError};
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
-use crate::common::Common;
+use crate::common::{Common, check_files};
 use crate::failure::Failure;
 use crate::phases::Phases;
 use crate::terminal;
@@ -38,6 +38,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.estimate {
         return estimate::run(arguments, &parameters);
     }
+    let inputs = [&arguments.config, &options.white_noise, &options.power_table].into_iter().flatten();
+    let cosmology = options.cosmology.as_deref().map(Path::new);
+    let outputs = Outputs::paths(arguments.out());
+    check_files(inputs.map(PathBuf::as_path).chain(cosmology), outputs.iter().map(PathBuf::as_path))?;
     let common = &arguments.common;
     let report = common.launch_together(|context| simulate(context, &parameters, common))?;
     common.print(report)
@@ -70,14 +74,7 @@ fn simulate(
     context.comm.barrier()?;
     let noise = parameters.white_noise.as_ref().map(|path| white_noise(context, &config, path)).transpose()?;
     let outputs = Outputs::new(context, parameters, &config, noise.as_deref())?;
-
-    let found = if parameters.resume { snapshots::last_whole(&outputs, context, &config)? } else { None };
-    let resumed = found.as_ref().map(|(step, _)| *step);
-    let mut simulation = match found {
-        Some((step, state)) => Simulation::resume(context, config, step, &state)?,
-        None => Simulation::new(context, config, noise.as_deref().map_or(Noise::Seed, Noise::Values))?,
-    };
-    drop(noise);
+    let (mut simulation, resumed) = begin(context, &outputs, config, noise)?;
     context.recorder.wait()?;
     phases.done("start");
 
@@ -122,6 +119,20 @@ fn simulate(
     }
     drop(directory);
     Ok(Ok(report))
+}
+
+/// The run at its start or, with `--resume`, at its last whole snapshot, and that one's step. All ranks call it.
+fn begin(
+    context: &mut Context,
+    outputs: &Outputs,
+    config: Config,
+    noise: Option<Vec<f32>>,
+) -> Result<(Simulation, Option<usize>), Error> {
+    let found = if outputs.parameters.resume { snapshots::last_whole(outputs, context, &config)? } else { None };
+    Ok(match found {
+        Some((step, state)) => (Simulation::resume(context, config, step, &state)?, Some(step)),
+        None => (Simulation::new(context, config, noise.as_deref().map_or(Noise::Seed, Noise::Values))?, None),
+    })
 }
 
 /// Ends the run at this moment, with its state on disk, if a signal asks for it on any rank. All ranks call it.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use meshloom::Error;
-use meshloom::cosmology::{LptOrder, Scheme};
+use meshloom::cosmology::{Halofit, LinearPower, LptOrder, Scheme};
 use meshloom::mesh::Window;
 use meshloom::pm::{Config, NoiseBy};
 use meshloom::points::fof::{Linking, Selection};
@@ -174,20 +174,20 @@ impl RunParameters {
             hdf5: hdf5(options.hdf5)?,
         };
         parameters.config(None).validate().map_err(Error::from)?;
+        let power = parameters.universe.power().map_err(Error::from)?;
+        // At the end the contrast is largest.
+        Halofit::new(&power, parameters.a_end).map_err(Error::from)?;
         if parameters.linking.is_some() {
-            parameters.halos_are_possible()?;
+            parameters.halos_are_possible(&power)?;
         }
         Ok(parameters)
     }
 
     /// Checks before the run that its halos will have a mass function.
-    fn halos_are_possible(&self) -> Result<(), Failure> {
+    fn halos_are_possible(&self, power: &LinearPower) -> Result<(), Failure> {
         let (count, least) = (self.particles.pow(3), Selection::default().min_members);
-        let power = self.universe.power();
-        let epochs = self.snapshots.iter().map(Epoch::value).chain([self.a_end]);
-        let checked = power.and_then(|power| {
-            epochs.into_iter().try_for_each(|a| MassFunction::check(&power, self.box_size, count, least, a))
-        });
+        let mut epochs = self.snapshots.iter().map(Epoch::value).chain([self.a_end]);
+        let checked = epochs.try_for_each(|a| MassFunction::check(power, self.box_size, count, least, a));
         checked.map_err(|error| {
             usage(format!(
                 "halos of this run would have no mass function ({error}); use another --box, or --linking-parameter 0"
