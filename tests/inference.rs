@@ -519,6 +519,32 @@ fn samples_have_the_analytic_covariance() {
 }
 
 #[test]
+fn a_temperature_is_noise_that_is_larger() {
+    let groups = SampleGroups::one(&Communicator::solo());
+    let fit = |std: f64, temperature: f64, sampling: Sampling| {
+        let mut problem = small_wiener_problem();
+        problem.noise = Noise::Gaussian { std };
+        let options = move |_| IterationOptions {
+            sampling,
+            temperature,
+            linear: CgOptions::resnorm(1e-12),
+            position: NewtonOptions { cg: Some(CgOptions::resnorm(1e-12)), ..NewtonOptions::default() },
+            ..IterationOptions::default()
+        };
+        let fit = OptimizeKl::new(&problem, &groups, 2).options(options).run(&mut Host::default(), &vec![0.1; 3]);
+        let Fit { samples, history, .. } = fit.unwrap();
+        let residuals: Vec<f64> = samples.own().flat_map(|s| samples.residual(s).unwrap().clone()).collect();
+        ([samples.position, residuals, vec![history[1].energy]].concat(), history[1].chi_squared[0].unwrap())
+    };
+    for sampling in [Sampling::Linear(Draw::New), Sampling::Curved(Draw::New)] {
+        let [(hot, of_hot), (noisy, of_noisy)] = [fit(0.5, 4.0, sampling), fit(1.0, 1.0, sampling)];
+        assert!(apart(&hot, &noisy) < 1e-9, "{sampling:?}: {hot:?}, {noisy:?}");
+        // It is reported for the data's own noise.
+        assert!((of_hot / of_noisy - 4.0).abs() < 1e-9, "{of_hot}, {of_noisy}");
+    }
+}
+
+#[test]
 fn intervals_cover_the_truth_as_often_as_they_say() {
     // 200 truths of the prior, each with counts of its own: how often are true rates within 1 and 2 standard deviations of the mean?
     let (mut host, groups) = (Host::default(), SampleGroups::one(&Communicator::solo()));
@@ -827,6 +853,10 @@ fn wrong_options_are_errors_before_anything_is_done() {
     assert!(matches!(try_with(negative, start.clone()), Err(InferenceError::Options { .. })));
     let infinite = try_with(IterationOptions::default(), vec![f64::INFINITY; 6]);
     assert!(matches!(infinite, Err(InferenceError::NotFinite { .. })), "{infinite:?}");
+    for temperature in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        let cold = IterationOptions { temperature, ..IterationOptions::default() };
+        assert!(matches!(try_with(cold, start.clone()), Err(InferenceError::Options { .. })));
+    }
     // Rates that overflow.
     let far = try_with(IterationOptions { pairs: 0, ..IterationOptions::default() }, vec![1e4; 6]);
     assert!(matches!(far, Err(InferenceError::NotFinite { .. })), "{far:?}");

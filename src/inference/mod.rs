@@ -39,6 +39,7 @@ mod residual;
 mod samples;
 mod state;
 mod state_layout;
+mod tempered;
 mod vector_space;
 mod wiener_filter;
 

@@ -18,6 +18,7 @@ use super::report::IterationReport;
 use super::residual::parts_of;
 use super::samples::Samples;
 use super::state::{Saved, StateFile};
+use super::tempered::Tempered;
 use super::vector_space::VectorSpace;
 
 /// What an iteration does.
@@ -33,6 +34,9 @@ pub struct IterationOptions {
     pub curve: NewtonOptions,
     /// When the position is good enough for these samples.
     pub position: NewtonOptions,
+    /// The likelihood is taken to the power of 1 / temperature: above 1 data count for less, as with noise `sqrt(temperature)` times as large. Iterations at
+    /// falling temperatures (annealing) fit what data say loudest first, and are not held up by maxima that only the rest makes. Chi-squared is reported at 1.
+    pub temperature: f64,
     /// Parts of latent values (or branches of them) that are fitted, but taken as known by samples.
     pub point_estimates: Vec<String>,
     /// Parts that keep their values while the position moves; samples vary them.
@@ -47,6 +51,7 @@ impl Default for IterationOptions {
             linear: CgOptions::default(),
             curve: NewtonOptions::default(),
             position: NewtonOptions::default(),
+            temperature: 1.0,
             point_estimates: Vec::new(),
             constants: Vec::new(),
         }
@@ -300,6 +305,12 @@ impl<'a, S: VectorSpace> OptimizeKl<'a, S> {
             options.linear.check("straight samples")?;
             options.curve.check("bent samples")?;
             options.position.check("the position")?;
+            if !(options.temperature.is_finite() && options.temperature > 0.0) {
+                return Err(InferenceError::options(
+                    "temperature",
+                    format!("{}; it must be above 0", options.temperature),
+                ));
+            }
             parts_of(space, &options.point_estimates, start)?;
             parts_of(space, &options.constants, start)?;
             most = most.max(2 * options.pairs).max(1);
@@ -338,8 +349,10 @@ impl<'a, S: VectorSpace> OptimizeKl<'a, S> {
         let constants = parts_of(space, &options.constants, &before.samples.position)?;
         let repeats = options.sampling.repeats() && iteration > 0;
         let drawn_in = if repeats { before.drawn_in } else { iteration };
+        let tempered = Tempered { likelihood: self.likelihood, temperature: options.temperature };
+        let likelihood: &dyn LogLikelihood<S> = if options.temperature == 1.0 { self.likelihood } else { &tempered };
         let drawing = Drawing {
-            likelihood: self.likelihood,
+            likelihood,
             groups: self.groups,
             excitations: &self.excitations,
             sampling: options.sampling,
@@ -354,8 +367,7 @@ impl<'a, S: VectorSpace> OptimizeKl<'a, S> {
         let mut samples = drawing
             .samples(space, before.samples, &mut |sample| progress(&Progress::Sample { iteration, sample, of }))?;
         let found = {
-            let kl =
-                Kl { likelihood: self.likelihood, samples: &samples, groups: self.groups, constants: &constants, kept };
+            let kl = Kl { likelihood, samples: &samples, groups: self.groups, constants: &constants, kept };
             let position = space.copy(&samples.position)?;
             let mut watch = |step: &NewtonStep| progress(&Progress::Step { iteration, step: *step });
             newton_cg(space, &kl, position, &options.position, &mut watch)?
