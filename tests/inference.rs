@@ -348,6 +348,7 @@ fn golden_fit(name: &str, run: &str) -> (Problem, Host, Value, Fit<Host>) {
             linear,
             curve: newton,
             position: newton,
+            temperature: 1.0,
             point_estimates: strings("point_estimates"),
             constants: strings("constants"),
         }
