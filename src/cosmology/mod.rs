@@ -28,6 +28,7 @@
 //! | kick and drift that follow linear growth | Feng, Chu, Seljak & McDonald (2016), MNRAS 463, 2273 (FastPM) |
 //! | steps that follow second-order growth | Rampf, List & Hahn (2025), JCAP 02, 020 (BullFrog) |
 //! | multiplicity of halos | Press & Schechter (1974), ApJ 187, 425; Sheth & Tormen (1999), MNRAS 308, 119; Tinker et al. (2008), ApJ 688, 709 |
+//! | overdensity of virialised halos | Bryan & Norman (1998), ApJ 495, 80 |
 //! | counter-based random numbers | Salmon, Moraes, Dror & Shaw (2011), SC'11 (Philox4x32-10) |
 //!
 //! # Example
@@ -46,6 +47,7 @@
 
 mod amplitude;
 mod background;
+mod distance;
 mod error;
 mod growth;
 mod lpt;
@@ -53,6 +55,7 @@ mod mass_bins;
 mod multiplicity;
 mod noise;
 mod normalization;
+mod overdensity;
 mod parameters;
 mod power;
 mod power_table;
@@ -70,6 +73,7 @@ pub use lpt::{LptFactors, LptOrder, lpt_factors};
 pub use mass_bins::{MassBin, MassBins, measured_mass_function};
 pub use multiplicity::{DELTA_C, Multiplicity};
 pub use noise::{fill_white_noise, mode_noise, philox4x32, white_noise};
+pub use overdensity::Overdensity;
 pub use parameters::{Amplitude, Cosmology, Parameters};
 pub use power::{HUBBLE_DISTANCE, LinearPower};
 pub use power_table::PowerTable;

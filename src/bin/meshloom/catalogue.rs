@@ -10,18 +10,18 @@ use meshloom::points::fof::{Catalogue, FofError};
 
 /// A column: its name, the shape of a row, and this rank's values.
 struct NamedColumn<T> {
-    name: &'static str,
+    name: String,
     width: Vec<u64>,
     values: Vec<T>,
 }
 
-fn column<T>(name: &'static str, width: &[u64], values: Vec<T>) -> NamedColumn<T> {
-    NamedColumn { name, width: width.to_vec(), values }
+fn column<T>(name: impl Into<String>, width: &[u64], values: Vec<T>) -> NamedColumn<T> {
+    NamedColumn { name: name.into(), width: width.to_vec(), values }
 }
 
 impl<T: NpyElement> NamedColumn<T> {
     fn member(&self, rows: u64) -> Member {
-        Member::new::<T>(self.name, &[&[rows], self.width.as_slice()].concat())
+        Member::new::<T>(&self.name, &[&[rows], self.width.as_slice()].concat())
     }
 }
 
@@ -70,15 +70,16 @@ fn fits(comm: &Communicator, groups: &Catalogue) -> Result<(), Error> {
 }
 
 /// Writes the catalogue that all ranks hold as an `.npz` archive: integers int64, reals f32, one row per
-/// group; `order` and `offset` list the members as CSR. The file appears when rank 0 publishes it. All ranks call it.
+/// group, and behind its own columns `more` of one f32 each; `order` and `offset` list the members as CSR. The file appears when rank 0 publishes it. All ranks call it.
 ///
 /// # Errors
 /// [`FofError::OutOfRange`], the same on all ranks, before there is a file; those of the file and the ranks.
-pub fn seal(comm: &Communicator, path: &Path, groups: &Catalogue) -> Result<Sealed, Error> {
+pub fn seal(comm: &Communicator, path: &Path, groups: &Catalogue, more: &[(String, &[f64])]) -> Result<Sealed, Error> {
     fits(comm, groups)?;
     let integers = [column("label", &[], signed(&groups.label)), column("count", &[], signed(&groups.count))];
-    let reals: Vec<NamedColumn<f32>> =
+    let mut reals: Vec<NamedColumn<f32>> =
         reals(groups).into_iter().map(|(name, width, values)| column(name, &width, narrow(values))).collect();
+    reals.extend(more.iter().map(|(name, values)| column(name, &[], narrow(values))));
     let mut members: Vec<Member> = integers.iter().map(|column| column.member(groups.total)).collect();
     members.extend(reals.iter().map(|column| column.member(groups.total)));
     let order = members.len();

@@ -206,7 +206,7 @@ fn fof(context: &mut Context, arguments: &Arguments) -> Result<Result<Value, Fai
     let catalogue = groups.catalogue(&mut context.recorder, &files.selection)?;
     phases.done("measure");
     // All files are published at the end: a disk that fills up leaves none.
-    let mut sealed = vec![catalogue::seal(comm, &arguments.output, &catalogue)?];
+    let mut sealed = vec![catalogue::seal(comm, &arguments.output, &catalogue, &[])?];
     if let Some(path) = &arguments.labels {
         let labels = groups.labels(context)?;
         let first = files.points.rows(comm).start;

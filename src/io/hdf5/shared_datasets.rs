@@ -3,6 +3,7 @@
 //! Rank 0 has the HDF5 library make the file with attributes and contiguous datasets, to which the library assigns their
 //! byte offsets at once. Then all ranks write their own rows at these offsets, as into any [`SharedFile`].
 
+use std::borrow::Cow;
 use std::io;
 use std::path::Path;
 
@@ -18,13 +19,14 @@ use crate::io::{IoError, NpyElement, Sealed, SharedFile};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum NumberKind {
     F32,
+    I32,
     U64,
 }
 
 impl NumberKind {
     fn bytes(self) -> u64 {
         match self {
-            NumberKind::F32 => 4,
+            NumberKind::F32 | NumberKind::I32 => 4,
             NumberKind::U64 => 8,
         }
     }
@@ -34,7 +36,7 @@ impl NumberKind {
 #[derive(Clone, Debug)]
 pub(super) struct DatasetSpec {
     /// The group it is in, and its name there.
-    pub name: [&'static str; 2],
+    pub name: [Cow<'static, str>; 2],
     pub kind: NumberKind,
     /// Rows, and numbers in a row (1: the dataset has one axis).
     pub shape: [u64; 2],
@@ -44,10 +46,11 @@ pub(super) struct DatasetSpec {
 impl DatasetSpec {
     /// Creates it; returns the byte offset at which it begins.
     fn create(&self, file: &Hdf5File, info: &SnapshotInfo) -> hdf5_metno::Result<u64> {
-        let [group, name] = self.name;
+        let [group, name] = self.name.each_ref().map(Cow::as_ref);
         let group = if file.link_exists(group) { file.group(group)? } else { file.create_group(group)? };
         match self.kind {
             NumberKind::F32 => self.create_as::<f32>(&group, name, info),
+            NumberKind::I32 => self.create_as::<i32>(&group, name, info),
             NumberKind::U64 => self.create_as::<u64>(&group, name, info),
         }
     }
