@@ -49,8 +49,8 @@ test:
 	else echo 'make: clippy is not installed, lints are not checked'; fi
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --no-deps --features reference,mpi,hdf5 --lib
 	$(CARGO) test --features reference,mpi,hdf5
-	@echo 'ranks as MPI processes once more, without debug assertions, as in release builds'
-	$(CARGO) test --features reference,mpi,hdf5 $(NO_ASSERTIONS) --test comm_mpi
+	@echo 'ranks as MPI processes and collectives of devices once more, without debug assertions, as in release builds'
+	$(CARGO) test --features reference,mpi,hdf5 $(NO_ASSERTIONS) --test comm_mpi --test device_collectives
 	@echo 'kernels, primitives and searches in the form that GPUs get, and with subgroups of 4 and 16'
 	MESHLOOM_PROFILE=gpu $(CARGO) test --features reference,mpi,hdf5 --test components --test device --test mesh --test point_kernels --test primitives --test sort
 	MESHLOOM_PROFILE=gpu $(CARGO) test --features reference,mpi,hdf5 --test neighbors -- facts_of histograms_of nearest_of pairs_by
@@ -63,7 +63,7 @@ test:
 	$(CARGO) check --no-default-features --lib
 	@if [ -e $(SWIFTSHADER) ]; then \
 	    echo 'once more on SwiftShader, which has no optional feature'; \
-	    VK_DRIVER_FILES=$(SWIFTSHADER) $(CARGO) test --features reference,mpi,hdf5 --test components --test device --test ghost_cells --test gradient --test guest --test mesh --test shallow_water --test simulation --test sort --test soundness -- --skip bits_do_not_depend_on_windows \
+	    VK_DRIVER_FILES=$(SWIFTSHADER) $(CARGO) test --features reference,mpi,hdf5 --test components --test device --test device_collectives --test ghost_cells --test gradient --test guest --test mesh --test shallow_water --test simulation --test sort --test soundness -- --skip bits_do_not_depend_on_windows \
 	    && VK_DRIVER_FILES=$(SWIFTSHADER) $(CARGO) test --features reference,mpi,hdf5 --test neighbors facts_of \
 	    && VK_DRIVER_FILES=$(SWIFTSHADER) MESHLOOM_PROFILE=gpu $(CARGO) test --features reference,mpi,hdf5 --test components; \
 	else echo 'make: SwiftShader is not here, its tests are skipped'; fi

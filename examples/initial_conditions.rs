@@ -20,19 +20,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut words = std::env::args().skip(1);
     let path = std::path::Path::new(&words.next().unwrap_or_else(|| ".".into())).join("initial-conditions.png");
     let ranks = words.next().map_or(Ok(1), |text| text.parse())?;
-    let config = Config { particles: 32, mesh: 32, box_size: 320.0, steps: 4, ..Config::default() };
     launch(Launch::detect(ranks), &Options::from_env()?, |mut context| {
+        // Each rank has whole planes along x, of as many particles as cells.
+        let base = Config { grid: Some([context.comm.size(), 1]), ..Config::default() };
+        let config = Config { particles: 32, mesh: 32, box_size: 320.0, steps: 4, ..base };
         // Data: the density of a run of which only its noise is unknown.
         let mut truth = Simulation::new(&mut context, Config { seed: 7, ..config.clone() }, Noise::Seed)?;
         truth.run(&mut context, |_, _, _| Ok::<_, Error>(()))?;
         let (own, mut data) = truth.density(&mut context)?;
-        let sites = truth.rows().count() * 32;
-        let first = own[0].start * 32 * 32;
-        data.iter_mut().zip(first..).for_each(|(d, cell)| *d += SIGMA * white_noise(8, cell) as f32);
+        data.iter_mut().zip(own[0].start * 32 * 32..).for_each(|(d, cell)| *d += SIGMA * white_noise(8, cell) as f32);
 
         let mut gradient = Gradient::new(&mut context, config.clone(), 1)?;
-        let [mut noise, mut mean, mut square] = [(); 3].map(|()| vec![0.0f32; sites]);
-        let mut density = Vec::new();
+        let [mut density, mut noise, mut mean, mut square] = [(); 4].map(|()| vec![0.0f32; data.len()]);
         for iteration in 1..=ITERATIONS {
             let found = gradient.evaluate(&mut context, Noise::Values(&noise), |observer, context| {
                 density = observer.run().density(context)?.1;
@@ -44,32 +43,24 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 context.comm.all_reduce(&mut energy, Op::Sum)?;
                 Ok::<_, Error>(energy[0])
             })?;
-            let slope = context.recorder.download(&found.white_noise, 0, sites as u64)?;
+            let slope = context.recorder.download(&found.white_noise, 0, data.len() as u64)?;
+            let [first, second] = [0.9f32, 0.99].map(|keep| 1.0 / (1.0 - keep.powi(iteration)));
             for (i, slope) in slope.iter().enumerate() {
                 // The noise is normal with variance 1 before there are data.
                 let slope = slope + noise[i];
                 mean[i] = 0.9 * mean[i] + 0.1 * slope;
                 square[i] = 0.99 * square[i] + 0.01 * slope * slope;
-                let (mean, square) =
-                    (mean[i] / (1.0 - 0.9f32.powi(iteration)), square[i] / (1.0 - 0.99f32.powi(iteration)));
-                noise[i] -= 0.1 * mean / (square.sqrt() + 1e-8);
+                noise[i] -= 0.1 * first * mean[i] / ((second * square[i]).sqrt() + 1e-8);
             }
             if context.comm.rank() == 0 && iteration % 10 == 0 {
                 println!("{iteration:3}: chi-squared per cell {:.3}", 2.0 * found.loss / 32f64.powi(3));
             }
         }
-        // Columns of the box: each rank has whole planes along x.
-        let column =
-            |field: &[f32]| field.chunks(32).map(|line| line.iter().map(|v| v.max(0.0)).sum()).collect::<Vec<f32>>();
-        let maps = [&data, &density].map(|field| context.comm.gather_v(0, &column(field)));
-        let [data, found] = maps;
-        if let (Some(data), Some(found)) = (data?, found?) {
-            let both: Vec<f32> = data
-                .data()
-                .chunks(32)
-                .zip(found.data().chunks(32))
-                .flat_map(|(data, found)| [data, found].concat())
-                .collect();
+        let column = |line: &[f32]| line.iter().map(|cell| cell.max(0.0)).sum::<f32>();
+        let map = |field: &[f32]| context.comm.gather_v(0, &field.chunks(32).map(column).collect::<Vec<_>>());
+        if let (Some(data), Some(found)) = (map(&data)?, map(&density)?) {
+            let rows = data.data().chunks(32).zip(found.data().chunks(32));
+            let both: Vec<f32> = rows.flat_map(|(data, found)| [data, found].concat()).collect();
             density_png(&both, 64, 32, &path)?;
             println!("wrote {}", path.display());
         }

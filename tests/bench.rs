@@ -124,9 +124,9 @@ fn messages(ranks: Ranks, mpi: bool) {
             assert_eq!(result["reference"]["same"], true, "{result:#}");
         }
     }
-    let found = report("collectives --operations all-gather,barrier --bytes 16 --data host", ranks);
+    let found = report("collectives --operations all-gather,barrier --bytes 16 --where host", ranks);
     assert_eq!([0, 1].map(|i| found["results"][i]["collective"].clone()), ["all-gather", "barrier"]);
-    let found = report("collectives --operations barrier,all-reduce --bytes 16 --data device", ranks);
+    let found = report("collectives --operations barrier,all-reduce --bytes 16 --where device", ranks);
     assert_eq!((found["results"].as_array().unwrap().len(), &found["results"][0]["data"]), (1, &"device".into()));
 }
 
@@ -208,7 +208,8 @@ fn nearest_neighbours() {
 #[test]
 fn pairs_by_distance() {
     // A sphere of half the side around each point holds pi/6 of the others.
-    for (line, expected) in [("--size 600", None), ("--size 300 --box 3 --radius 1.5 --bins 70", Some(46_967u64))] {
+    for (line, expected) in [("--size 600", None), ("--size 300 --box 3 --radius 1.5 --bin-count 70", Some(46_967u64))]
+    {
         let found = report(&format!("pairs {line} --reference"), Ranks::Threads(1));
         let result = &found["results"][0];
         is_search(result, result["size"].as_u64().unwrap());
@@ -414,7 +415,7 @@ fn wrong_words_exit_2() {
         ("knn --box 0", &["periodic box"]),
         ("pairs --radius 0", &["radius"]),
         ("pairs --radius 2 --box 3 --size 10", &["half", "1.5"]),
-        ("pairs --bins 5000", &["5000"]),
+        ("pairs --bin-count 5000", &["5000"]),
         ("fof --linking-parameter 0", &["linking parameter", "above 0"]),
         ("fof --linking-parameter 0.2,b", &["`b`"]),
         ("everything", &["everything"]),

@@ -21,6 +21,9 @@ fn without_hdf5_it_is_said_how_to_get_it() {
             call.run().is_error(words[0], 1, &["built without HDF5", "feature `hdf5`", ".npy"]);
         }
     }
+    let points = scratch.file("points.npy", b"");
+    let call = Call::new(&["fof", &points, "--linking-length", "1", "-o", &scratch.word("groups.h5")]);
+    call.run().is_error("fof", 2, &["built without HDF5", "feature `hdf5`", ".npz"]);
     let call = Call::simulate(&scratch.join("out"), &["--hdf5", "one"]);
     call.run().is_error("simulate", 2, &["built without HDF5", "feature `hdf5`"]);
     assert!(!scratch.join("out").exists());

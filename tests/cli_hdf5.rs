@@ -13,7 +13,7 @@ mod with_hdf5 {
     use super::{Call, Scratch};
     use crate::cli::{Ranks, files, has_mpi};
     use meshloom::io::hdf5::{FilePart, Snapshot, SnapshotInfo, SnapshotWriter, part_path, read_groups};
-    use meshloom::io::{NpyFile, NpyWriter, NpzFile, token};
+    use meshloom::io::{Dtype, NpyFile, NpyWriter, NpzFile, token};
     use serde_json::Value;
 
     const SIDE: f32 = 8.0;
@@ -42,9 +42,11 @@ mod with_hdf5 {
         }
     }
 
-    fn save_part(path: &Path, all: usize, part: FilePart, points: &[[f32; 3]]) {
+    /// Points from row `first` on, with the ids 1000 + 7 row.
+    fn save_part(path: &Path, all: usize, part: FilePart, first: usize, points: &[[f32; 3]]) {
         let writer = SnapshotWriter::create(path, &info(all), part, &token()).unwrap();
-        writer.write(0, points, points, &vec![0; points.len()]).unwrap();
+        let ids: Vec<u64> = (first..first + points.len()).map(|row| 1000 + 7 * row as u64).collect();
+        writer.write(0, points, points, &ids).unwrap();
         writer.finish().unwrap();
     }
 
@@ -53,12 +55,12 @@ mod with_hdf5 {
         let npy = NpyWriter::<f32>::create(scratch.join("points.npy"), &[points.len() as u64, 3], &token()).unwrap();
         npy.write(0, points.as_flattened()).unwrap();
         npy.finish().unwrap();
-        save_part(&scratch.join("one.hdf5"), points.len(), FilePart::whole(&info(points.len())), points);
+        save_part(&scratch.join("one.hdf5"), points.len(), FilePart::whole(&info(points.len())), 0, points);
         let cuts = [0, points.len() / 4, points.len() / 4, points.len()];
         for index in 0..3 {
             let own = &points[cuts[index]..cuts[index + 1]];
             let part = FilePart { index: index as u64, of: 3, count: own.len() as u64 };
-            save_part(&part_path(scratch.join("parts.hdf5"), part.index), points.len(), part, own);
+            save_part(&part_path(scratch.join("parts.hdf5"), part.index), points.len(), part, cuts[index], own);
         }
         [scratch.word("points.npy"), scratch.word("one.hdf5"), scratch.word("parts.1.hdf5")]
     }
@@ -141,7 +143,7 @@ mod with_hdf5 {
             ["fof", &snapshot, "--velocities", &snapshot, "--linking-parameter", "0.25", "-o", &output, "--json"];
         let done = Call::new(&words).succeeds();
         let report: Value = serde_json::from_str(&done.stdout).unwrap();
-        assert_eq!(report["velocities"], "peculiar");
+        assert_eq!(report["velocities"], "peculiar, km/s");
         let again = NpzFile::open(&output).unwrap().member("velocity").unwrap();
         let (again, want) = (again.read_f32(0..again.len()).unwrap(), reals("velocity"));
         let largest = want.iter().fold(0.0, |most: f32, v| most.max(v.abs()));
@@ -150,6 +152,62 @@ mod with_hdf5 {
             // Rounded as p, over sqrt(a), and times it.
             assert!((have - want).abs() <= 8.0 * f32::EPSILON * largest, "{have} {want}");
         }
+    }
+
+    /// The catalogue in HDF5 has the arrays of the archive, the same bytes on any number of ranks, and the particles' ids.
+    #[test]
+    fn groups_in_hdf5_are_those_of_the_archive() {
+        let scratch = Scratch::new();
+        let points = points(300);
+        let [npy, one, parts] = save(&scratch, &points);
+        let words = ["--linking-length", "0.4", "--min-members", "2", "--box", "8"];
+        let fof = |input: &str, output: &str, ranks: Ranks| {
+            Call::new(&[&["fof", input, "-o", output], &words[..]].concat()).on(ranks).succeeds();
+            fs::read(output).unwrap()
+        };
+        let [archive, file] = [scratch.word("groups.npz"), scratch.word("groups.H5")];
+        fof(&npy, &archive, Ranks::Threads(1));
+        let plain = fof(&npy, &file, Ranks::Threads(1));
+        let mut ways = vec![(&one, Ranks::Threads(1)), (&one, Ranks::Threads(4)), (&parts, Ranks::Threads(3))];
+        if has_mpi() {
+            ways.push((&parts, Ranks::Mpi(2)));
+        }
+        let mut first = None;
+        for (input, ranks) in ways {
+            let bytes = fof(input, &file, ranks);
+            assert!(first.get_or_insert_with(|| bytes.clone()) == &bytes, "{input} on {ranks:?}");
+        }
+        assert!(fof(&npy, &file, Ranks::Threads(3)) == plain && first.as_ref() != Some(&plain));
+
+        let archive = NpzFile::open(&archive).unwrap();
+        for (bytes, has_ids) in [(plain, false), (first.unwrap(), true)] {
+            fs::write(&file, bytes).unwrap();
+            let found = hdf5_metno::File::open(&file).unwrap();
+            let mut names: Vec<String> = archive.names().map(String::from).collect();
+            names.extend(has_ids.then(|| "ids".to_string()));
+            names.sort();
+            assert_eq!(found.member_names().unwrap(), names);
+            for name in archive.names() {
+                let (member, dataset) = (archive.member(name).unwrap(), found.dataset(name).unwrap());
+                let shape: Vec<u64> = dataset.shape().iter().map(|&n| n as u64).collect();
+                assert_eq!(shape, member.shape(), "{name}");
+                match member.dtype() {
+                    Dtype::F32 => {
+                        assert_eq!(dataset.read_raw::<f32>().unwrap(), member.read_f32(0..member.len()).unwrap())
+                    }
+                    _ => assert_eq!(dataset.read_raw::<i64>().unwrap(), member.read_i64(0..member.len()).unwrap()),
+                }
+            }
+            if has_ids {
+                let order = found.dataset("order").unwrap().read_raw::<u64>().unwrap();
+                assert!(order.len() > 10);
+                let want: Vec<u64> = order.iter().map(|row| 1000 + 7 * row).collect();
+                assert_eq!(found.dataset("ids").unwrap().read_raw::<u64>().unwrap(), want);
+            }
+        }
+        let none = meshloom::io::token();
+        let wrong = Call::new(&["fof", &npy, "--linking-length", "1", "-o", &format!("/{none}/x.hdf5")]).run();
+        wrong.is_error("no directory", 1, &["x.hdf5"]);
     }
 
     #[test]

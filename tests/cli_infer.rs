@@ -234,3 +234,25 @@ fn bad_input_is_refused_with_one_message_and_no_files() {
     let left: Vec<_> = files(scratch.path()).into_iter().filter(|path| path.starts_with(scratch.join("out"))).collect();
     assert!(left.is_empty(), "{left:?}");
 }
+
+#[test]
+fn a_printed_configuration_is_the_call() {
+    let scratch = Scratch::new();
+    let words = "--noise 0.25 --samples 2 --mode geovi --set slope=-2.5,0.1 --set asperity=1,0.5 --set flexibility=none --seed 9";
+    let printed = |words: &str| {
+        let words = ["infer", "--print-config"].into_iter().chain(words.split_whitespace()).collect::<Vec<_>>();
+        Call::new(&words).succeeds().stdout
+    };
+    let text = printed(words);
+    let file = scratch.file("model.toml", &text);
+    assert_eq!(printed(&format!("--config {file}")), text);
+    for line in ["iterations = 8", "samples = 2", "pad = 1.5", "flexibility = \"none\"", "slope = [-2.5, 0.1]"] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+    // Without padding, and of other words in place of the file's.
+    let periodic = scratch.file("periodic.toml", printed("--periodic --demo"));
+    assert_eq!(printed(&format!("--config {periodic}")), fs::read_to_string(&periodic).unwrap());
+    assert!(printed(&format!("--config {file} --seed 10")) == text.replace("seed = 9", "seed = 10"));
+    Call::new(&["infer", "--print-config", "--samples", "-1"]).run().is_error("wrong", 2, &["--samples is -1"]);
+    Call::new(&["infer"]).run().is_error("nothing", 2, &["--data", "--output"]);
+}

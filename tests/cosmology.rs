@@ -3,12 +3,14 @@
 use std::f64::consts::PI;
 
 use meshloom::cosmology::{
-    A_MIN, Cosmology, DriftKickDrift, Growth, LinearPower, LptOrder, Scheme, StepOp, TransferKind,
-    bullfrog_coefficients, fastpm_coefficients, mode_amplitudes, resume_from, schedule,
+    A_MIN, Cosmology, DriftKickDrift, Growth, Halofit, LinearPower, LptOrder, Parameters, PowerTable, Scheme, StepOp,
+    TransferKind, bullfrog_coefficients, fastpm_coefficients, mode_amplitudes, resume_from, schedule,
 };
 
 #[path = "shared/reference_pm.rs"]
 mod reference_pm;
+use serde_json::Value;
+
 use reference_pm::{Setup, State, Vector, displacements, execute, linear_density, power_spectrum, rms, start, white};
 
 /// Equal up to the relative error `tolerance`, which at each use is what the printed digits leave open.
@@ -329,4 +331,35 @@ fn amplitude_table_makes_the_reference_field() {
     for (found, expected) in field.iter().zip(reference) {
         assert!((found - expected).abs() < 1e-6 * rms);
     }
+}
+
+/// Halofit of CAMB's linear tables against CAMB's own (Takahashi's form): `tests/python/halofit.py` made the numbers.
+#[test]
+fn halofit_is_that_of_camb() {
+    let goldens: Value = serde_json::from_str(include_str!("goldens/halofit.json")).unwrap();
+    let numbers = |value: &Value| -> Vec<f64> { serde_json::from_value(value.clone()).unwrap() };
+    let mut compared = 0;
+    for case in goldens["cases"].as_array().unwrap() {
+        let parameters = ["Omega_m", "Omega_b", "h", "n_s", "w0", "N_eff"].map(|name| case[name].as_f64().unwrap());
+        let [omega_m, omega_b, h, n_s, w0, neutrinos] = parameters;
+        let cosmology =
+            Parameters { omega_m, omega_b, h, n_s, w0, radiation: Some(neutrinos), ..Parameters::default() };
+        let rows = numbers(&case["table_k"]).into_iter().zip(numbers(&case["table_P"]));
+        let table = PowerTable::parse(&rows.map(|(k, p)| format!("{k} {p}\n")).collect::<String>()).unwrap();
+        let power = LinearPower::tabulated(Cosmology::new(cosmology).unwrap(), table).unwrap();
+        for epoch in case["epochs"].as_array().unwrap() {
+            let a = 1.0 / (1.0 + epoch["z"].as_f64().unwrap());
+            let halofit = Halofit::new(&power, a).unwrap();
+            let expected = numbers(&epoch["linear"]).into_iter().zip(numbers(&epoch["nonlinear"]));
+            for (k, (linear, nonlinear)) in numbers(&case["k"]).into_iter().zip(expected) {
+                // The table's growth is that of matter alone; in CAMB dark energy (w > -1) and radiation have a little contrast.
+                assert_close(power.at(k, a).unwrap(), linear, 3e-3);
+                // With that: Delta^2 grows by up to the 1.5th power of the linear one. And CAMB ends its search for k_sigma at 1e-3 in sigma,
+                // on which the halo term depends by up to the third power.
+                assert_close(halofit.at(k), nonlinear, 1e-2);
+                compared += 1;
+            }
+        }
+    }
+    assert_eq!(compared, 72);
 }

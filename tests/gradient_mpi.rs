@@ -1,5 +1,8 @@
-//! Gradients and both products of a run between MPI processes: the bits of one process alone.
+//! Gradients and both products of a run between MPI processes: the bits of one process alone. Every operator's adjoint and derivative there.
 
+#[path = "shared/every_operator.rs"]
+#[allow(dead_code)]
+mod every_operator;
 #[path = "shared/world.rs"]
 mod world;
 
@@ -97,6 +100,10 @@ fn rank(comm: &Communicator) -> Result<(), Error> {
             parameters: whole.parameters,
         };
         assert!(own == wanted, "rank {} of {grid}", comm.rank());
+        if ranks > 2 {
+            let mut context = Context::new(comm.clone(), gpu.clone())?;
+            every_operator::check(&mut Worker::new(&mut context, grid)?, |_| true)?;
+        }
     }
     comm.barrier()?;
     Ok(())

@@ -258,6 +258,43 @@ impl Foreign {
 }
 
 #[test]
+fn velocities_become_peculiar_ones_in_km_s() {
+    let scratch = Scratch::new();
+    // Attributes of the dataset, the unit of the file in cm/s; the factor at a = 1/4.
+    let cases: [(&[(&str, f64)], Option<f64>, Option<(f64, bool)>); 6] = [
+        (&[("a_scaling", 0.5), ("to_cgs", 1e5)], None, Some((0.5, true))),
+        // In m/s, and in SWIFT's words.
+        (&[("a_scaling", 0.5), ("to_cgs", 100.0)], Some(1e5), Some((0.0005, true))),
+        (
+            &[("a-scale exponent", 0.0), ("Conversion factor to CGS (not including cosmological corrections)", 2e5)],
+            None,
+            Some((2.0, true)),
+        ),
+        // The file's unit, where the dataset says none; no unit at all; and no power of a.
+        (&[("a_scaling", 0.5), ("to_cgs", 0.0)], Some(1e6), Some((5.0, true))),
+        (&[("a_scaling", 0.5)], None, Some((0.5, false))),
+        (&[("to_cgs", 1e5)], Some(1e5), None),
+    ];
+    for (case, (attributes, unit, wanted)) in cases.into_iter().enumerate() {
+        let path = scratch.file(&format!("case{case}.hdf5"));
+        let foreign = Foreign::new(&path, &[0, 1], &[0, 1], 1);
+        foreign.scalar("Redshift", 3.0f64).data("PartType1/Coordinates", &[1, 3], &[0.5f32; 3]);
+        foreign.data("PartType1/Velocities", &[1, 3], &[8.0f32; 3]);
+        let velocities = foreign.file.dataset("PartType1/Velocities").unwrap();
+        for (name, value) in attributes {
+            velocities.new_attr::<f64>().create(*name).unwrap().write_scalar(value).unwrap();
+        }
+        let parameters = foreign.file.create_group("Parameters").unwrap();
+        if let Some(unit) = unit {
+            parameters.new_attr::<f64>().create("UnitVelocity_in_cm_per_s").unwrap().write_scalar(&unit).unwrap();
+        }
+        drop(foreign);
+        let found = Snapshot::open(&path).unwrap().velocity_unit().unwrap();
+        assert_eq!(found.map(|unit| (unit.factor, unit.km_s)), wanted, "case {case}");
+    }
+}
+
+#[test]
 fn files_of_other_codes_are_understood() {
     let scratch = Scratch::new();
     // Gadget's: a box with one side, masses by particle, 32-bit ids, gas beside.

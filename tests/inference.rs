@@ -684,6 +684,15 @@ fn resumed_fits_have_the_bits_of_uninterrupted_ones() {
         assert_eq!(run(1, 6, Some(&scratch.0)), whole);
         assert_eq!(std::fs::read_dir(&scratch.0).unwrap().count(), 1);
     }
+    // And in one process, one iteration after the other.
+    let (problem, groups) = (matrix_problem(), SampleGroups::one(&Communicator::solo()));
+    let mut before = None;
+    for iterations in 1..=6 {
+        let fit = OptimizeKl::new(&problem, &groups, iterations).options(varied);
+        let fit = if let Some(before) = before.take() { fit.after(before) } else { fit };
+        before = Some(fit.run(&mut Host::default(), &vec![0.1; 6]).unwrap());
+    }
+    assert_eq!(bits(&before.unwrap()), whole);
 }
 
 #[test]

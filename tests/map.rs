@@ -9,6 +9,8 @@ use std::rc::Rc;
 
 use meshloom::comm::run_threads;
 use meshloom::gpu::{Array, Gpu, Kernel, KernelSource, Options};
+use meshloom::grid::Grid;
+use meshloom::inference::{Data, Likelihood, NoiseLevel};
 use meshloom::map::{
     ChunkSize, Deal, Items, MapChunk, MapError, Mapped, Mapping, Placement, RowReduction, jacobian_columns,
     jacobian_rows, map, map_reduce, numbers_of, replicate,
@@ -354,7 +356,7 @@ fn jacobians_by_columns_and_rows_are_those_of_the_function_and_linearised_once()
             };
             for chunk in [1, 2, 7, columns, columns + 1] {
                 let mut seen = 0;
-                jacobian_columns(worker, &point, 0..columns, chunk, |worker, first, fields| {
+                jacobian_columns(worker, &point, 0..columns, ChunkSize::Items(chunk), |worker, first, fields| {
                     assert!(first == seen && fields.len() as u64 <= chunk);
                     for (j, field) in (first..).zip(fields) {
                         let column = field.get(&mut worker.context.recorder, "y")?;
@@ -365,7 +367,7 @@ fn jacobians_by_columns_and_rows_are_those_of_the_function_and_linearised_once()
                 })
                 .unwrap();
                 assert_eq!(seen, columns);
-                jacobian_rows(worker, &point, 0..3, chunk, |worker, first, fields| {
+                jacobian_rows(worker, &point, 0..3, ChunkSize::Items(chunk), |worker, first, fields| {
                     for (i, field) in (first..).zip(fields) {
                         let row = field.get(&mut worker.context.recorder, "x")?;
                         assert_eq!(row, [0, 1, 2].map(|at| entry(i, 1 + 3 * me + at)), "row {i} on {ranks} ranks");
@@ -376,8 +378,164 @@ fn jacobians_by_columns_and_rows_are_those_of_the_function_and_linearised_once()
                 .unwrap();
             }
             assert_eq!(linearised.get(), 1, "one linearisation serves all products");
-            let wrong = jacobian_rows(worker, &point, 2..4, 1, |_, _, _| Ok::<_, Error>(()));
-            assert!(matches!(wrong, Err(Error::Map(MapError::Invalid(_)))), "{wrong:?}");
+            // Errors of all ranks, whoever asks for what.
+            let asked = [(2..4, 1), (0..3, 0), (0..2 + u64::from(me == 0), 1)];
+            for (rows, chunk) in &asked[..if ranks > 1 { 3 } else { 2 }] {
+                let wrong = jacobian_rows(worker, &point, rows.clone(), ChunkSize::Items(*chunk), |_, _, _| Ok(()));
+                assert!(matches!(wrong, Err::<_, Error>(Error::Map(MapError::Invalid(_)))), "{wrong:?}");
+            }
+            Ok(())
+        });
+    }
+}
+
+/// Columns of a diagonal, 20 kB each on every rank; chunks of them keep a budget, and use at least half of what is left of it.
+#[test]
+fn chunks_of_a_jacobian_fill_a_budget_and_keep_it() {
+    const POINTS: u64 = 5000;
+    // A device of its own, whose memory no other test counts.
+    let options = Options { window_bytes: Some(1 << 23), ..Options::from_env().unwrap() };
+    for ranks in [1, 2] {
+        on_grid([ranks as usize, 1], &options, |worker| {
+            let space = Space::of("x", Leaf::points(POINTS, POINTS * ranks))?;
+            let square = PointwiseOperator::wgsl("fn f(x: f32) -> f32 { return x * x; }", "f", &space, "y")?;
+            let mut x = Field::zeros(&mut worker.context.recorder, &space)?;
+            x.set(&mut worker.context.recorder, "x", &[1.5; POINTS as usize])?;
+            let point = Model::new(square).at(worker, &x)?;
+            let me = worker.comm().rank() as u64;
+            let budget = ranks << 20;
+            let settled = |worker: &mut Worker<'_>| {
+                worker.context.recorder.wait()?;
+                worker.context.gpu.trim();
+                worker.comm().barrier()?;
+                let before = worker.gpu().allocated();
+                worker.comm().barrier()?;
+                Ok::<_, Error>(before)
+            };
+            let before = settled(worker).unwrap();
+            let (mut most, mut columns) = (0, 0);
+            let report =
+                jacobian_columns(worker, &point, 10..310, ChunkSize::Memory(budget), |worker, first, fields| {
+                    most = most.max(worker.gpu().allocated() - before);
+                    columns += fields.len() as u64;
+                    let number = first as usize + fields.len() - 1;
+                    let last = fields[fields.len() - 1].get(&mut worker.context.recorder, "y")?;
+                    let wrong = (0..last.len()).find(|&at| last[at] != if me == 0 && at == number { 3.0 } else { 0.0 });
+                    assert_eq!(wrong, None, "column {number}");
+                    Ok::<_, Error>(())
+                });
+            let report = report.unwrap();
+            assert_eq!((report.items, columns), (10..310, 300));
+            let found = report.estimate.unwrap();
+            assert!(most <= budget, "{most} of {budget}: {found:?}");
+            let [chunk, taken] = *found.measured.last().unwrap();
+            assert!(found.outputs + 2 * taken > budget && found.outputs + taken <= budget, "{found:?}");
+            assert!(chunk == report.chunk && chunk >= 16 && found.per_item >= 4 * POINTS * ranks, "{found:?}");
+            let measured: u64 = found.measured.iter().map(|[items, _]| items).sum();
+            assert_eq!(report.chunks, found.measured.len() as u64 + (300 - measured).div_ceil(chunk));
+            // What no column fits into is said on all ranks.
+            let small = ChunkSize::Memory(4 * POINTS);
+            let error = jacobian_columns(worker, &point, 0..9, small, |_, _, _| Ok::<_, Error>(()));
+            assert!(matches!(error, Err(Error::Map(MapError::Budget { .. }))), "{error:?}");
+            Ok(())
+        });
+    }
+}
+
+/// Noise levels are items: the energy of a likelihood at each, by workers of one rank, gathered and summed. The same bits as one loop.
+#[test]
+fn likelihoods_are_mapped() {
+    let options = Options::from_env().unwrap();
+    let noise = |item: u64| 0.25 + 0.5 * item as f64;
+    let energy = |worker: &mut Worker<'_>, item: u64| {
+        let leaf = Leaf::points(5, 5);
+        let data = Data { name: "data", leaf: &leaf, values: &[1.0, -2.0, 0.5, 4.0, 0.0], mask: None };
+        let likelihood = Likelihood::gaussian(worker, &data, NoiseLevel::Uniform(noise(item)))?;
+        let text = "fn f(x: f32) -> f32 { return exp(x); }";
+        let model = PointwiseOperator::wgsl(text, "f", &Space::of("x", leaf)?, "y")?;
+        let likelihood = likelihood.amend(&Model::new(model))?;
+        let mut x = Field::zeros(&mut worker.context.recorder, likelihood.domain())?;
+        x.set(&mut worker.context.recorder, "x", &[0.0, 0.5, -1.0, 1.5, 0.25])?;
+        Ok::<_, Error>(likelihood.energy(worker, &x)? as f32)
+    };
+    let wanted = on_grid([1, 1], &options, |worker| {
+        // By its definition, to what f32 and exp leave.
+        let found: Vec<f32> = (0..13).map(|item| energy(worker, item).unwrap()).collect();
+        let pairs = [(0.0, 1.0), (0.5, -2.0), (-1.0, 0.5), (1.5, 4.0), (0.25, 0.0)];
+        let squares: f64 = pairs.iter().map(|(x, d): &(f64, f64)| (x.exp() - d).powi(2)).sum();
+        for (item, &found) in (0..).zip(&found) {
+            let exact = squares / 2.0 / noise(item).powi(2);
+            assert!((f64::from(found) - exact).abs() < 1e-5 * exact, "{item}: {found} for {exact}");
+        }
+        Ok(found)
+    });
+    let wanted = &wanted[0];
+    for ranks in [1, 3] {
+        on_ranks(ranks, &options, |context| {
+            // Ranks have different numbers of chunks: each works alone.
+            let alone = context.comm.split(Some(context.comm.rank() as u32), 0)?.unwrap();
+            let mut own = Context::new(alone, context.gpu.clone())?;
+            let mut worker = Worker::new(&mut own, Grid::new([1, 1], 1).unwrap())?;
+            for chunk in [1, 4, 13] {
+                let mapping = Mapping::new(13)
+                    .chunk(ChunkSize::Items(chunk))
+                    .output("energies", 1, Placement::Gathered)
+                    .output("sum", 1, Placement::Reduced(RowReduction::Sum));
+                let mapped = map(context, &mapping, &[], |context, chunk| {
+                    let energies = chunk.items.clone().map(|item| energy(&mut worker, item));
+                    let energies = energies.collect::<Result<Vec<_>, _>>()?;
+                    for output in &chunk.outputs {
+                        context.recorder.upload(output, 0, &energies)?;
+                    }
+                    Ok::<_, Error>(())
+                })?;
+                assert_eq!(values(context, &mapped, "energies")?, *wanted);
+                assert_eq!(values(context, &mapped, "sum")?, [tree(wanted, &|a, b| a + b)]);
+            }
+            Ok(())
+        });
+    }
+}
+
+/// The metric of a Gaussian likelihood, J^T J / sigma^2, from the rows of the model's Jacobian, in chunks.
+#[test]
+fn the_metric_of_a_likelihood_is_that_of_the_jacobians_rows() {
+    let options = Options::from_env().unwrap();
+    for grid in [[1, 1], [3, 1]] {
+        on_grid(grid, &options, |worker| {
+            let (me, ranks) = (worker.comm().rank(), worker.comm().size() as u64);
+            let space = Space::new([("x", Leaf::points(2, 2 * ranks)), ("a", Leaf::vector(1))])?;
+            let text = "fn f(a: f32, x: f32) -> f32 { return a * x * x; }";
+            let square = Model::new(PointwiseOperator::wgsl(text, "f", &space, "y")?);
+            let mut x = Field::new(worker.gpu(), &space)?;
+            x.set(&mut worker.context.recorder, "a", &[0.5])?;
+            x.set(&mut worker.context.recorder, "x", &[1.0 + me as f64, -0.5])?;
+            let leaf = square.target().only().unwrap().1.clone();
+            let data = Data { name: "data", leaf: &leaf, values: &[0.0; 2], mask: None };
+            let sigma = 0.25;
+            let likelihood = Likelihood::gaussian(worker, &data, NoiseLevel::Uniform(sigma)).unwrap();
+            let metric = likelihood.amend(&square).unwrap().at(worker, &x).unwrap();
+            let mut v = Field::new(worker.gpu(), &space)?;
+            v.set(&mut worker.context.recorder, "a", &[2.0])?;
+            v.set(&mut worker.context.recorder, "x", &[-1.0, 3.0 - me as f64])?;
+            let mut wanted = Field::new(worker.gpu(), &space)?;
+            metric.metric(worker, &v, &mut wanted).unwrap();
+            let mut found = Field::zeros(&mut worker.context.recorder, &space)?;
+            let (at, rows) = (square.at(worker, &x)?, numbers_of(worker, square.target())?);
+            assert_eq!(rows, 2 * ranks);
+            jacobian_rows(worker, &at, 0..rows, ChunkSize::Items(4), |worker, _, fields| {
+                for row in fields {
+                    let along = worker.dot(row, &v)?;
+                    worker.axpby(along / (sigma * sigma), row, 1.0, &mut found)?;
+                }
+                Ok::<_, Error>(())
+            })
+            .unwrap();
+            for name in ["a", "x"] {
+                let [found, wanted] = [&found, &wanted].map(|field| field.get(&mut worker.context.recorder, name));
+                // All numbers are a few binary digits: nothing is rounded.
+                assert_eq!(found?, wanted?, "{name} on {ranks} ranks");
+            }
             Ok(())
         });
     }

@@ -67,10 +67,13 @@ fn multiplicities_are_those_of_another_library() {
     let same = 1.686 / 1.68647;
     let press = [0.009110126273381139, 0.32457316572911143, 0.47150594005750446];
     let sheth = [0.020058924325651862, 0.24155149222328925, 0.31601042722587025];
+    let watson = [0.02309793902166264, 0.25982127867387095, 0.3056278700010996];
     for (i, sigma) in [0.5, 1.0, 2.0].into_iter().enumerate() {
         assert_close(Multiplicity::PressSchechter.at(sigma * same, 1.0).unwrap(), press[i], 1e-12);
         // Its A is 0.322183, without the papers' rounding: 6e-5.
         assert_close(Multiplicity::ShethTormen.at(sigma * same, 1.0).unwrap(), sheth[i], 1e-4);
+        // Friends of friends; the same numbers at every epoch.
+        assert_close(Multiplicity::Watson.at(sigma, 0.3).unwrap(), watson[i], 1e-12);
     }
 }
 

@@ -3,9 +3,15 @@
 #[path = "shared/reference_pm.rs"]
 mod reference_pm;
 
+use meshloom::comm::Communicator;
+use meshloom::exchange::GridComms;
+use meshloom::exchange::ghost_cells::GhostCells;
 use meshloom::gpu::{Array, DeviceError, Gpu, Options, Recorder};
-use meshloom::grid::{FieldLayout, Grid};
-use meshloom::mesh::{Axpby, Lattice, Mesh, Painter, Particles, UNITS, Window};
+use meshloom::grid::{FieldLayout, GhostPlan, Grid};
+use meshloom::mesh::{
+    Axpby, ForceMeshes, ForceTangent, Lattice, Mesh, PaintedValues, Painter, Particles, PositionAdjoint, UNITS,
+    ValuePainter, Window,
+};
 use reference_pm::{uniform, white};
 
 struct Bench {
@@ -15,7 +21,11 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        let gpu = Gpu::open(&Options::from_env().unwrap(), 0).unwrap();
+        Self::with(&Options::from_env().unwrap())
+    }
+
+    fn with(options: &Options) -> Self {
+        let gpu = Gpu::open(options, 0).unwrap();
         let mut recorder = Recorder::new(&gpu).unwrap();
         let faults = gpu.array("faults", 1).unwrap();
         recorder.clear(&faults);
@@ -49,6 +59,69 @@ fn alone() -> Grid {
 fn golden() -> (Lattice, [Vec<f64>; 3]) {
     let x = [100, 101, 102].map(|seed| (0..8).map(|i| 4.0 * uniform(seed, i)).collect());
     (Lattice::new([2; 3], alone(), 0), x)
+}
+
+/// What all kernels of derivatives make of a cloud on 16^3 cells: by name, the bits of their results.
+fn derivatives(options: &Options, window: Window) -> Vec<(&'static str, Vec<u32>)> {
+    let mut bench = Bench::with(options);
+    let (lattice, mesh) = (Lattice::new([8; 3], alone(), 0), Mesh::new([16; 3], [8.0; 3], alone(), 0, [[0; 2]; 3]));
+    let mut numbers = |count: usize, seed: u64| {
+        let values: Vec<f32> = white(count, seed).iter().map(|&value| value as f32).collect();
+        bench.upload(&values)
+    };
+    let displacement = [numbers(512, 1), numbers(512, 2), numbers(512, 3)];
+    let [by, bar, mut out] = [4, 5, 6].map(|seed| numbers(1536, seed));
+    let [force, change] = [7, 8].map(|seed| numbers(3 * 4096, seed));
+    let [density, painted] = [9, 10].map(|seed| numbers(4096, seed));
+    let recorder = &mut bench.recorder;
+    let mut comms = GridComms::new(&Communicator::solo(), alone()).unwrap();
+    let ghosts = GhostCells::new(GhostPlan::new([16; 3], alone(), 0, mesh.layout.ghosts, [true; 3]));
+    let [x, y, z] = &displacement;
+    let particles = Particles::Displaced { lattice: &lattice, displacement: [x, y, z] };
+    let sites = (&lattice, &displacement);
+    let mut found = Vec::new();
+    let mut keep = |recorder: &mut Recorder, name: &'static str, array: &Array<f32>| {
+        let values = recorder.download(array, 0, array.len()).unwrap();
+        found.push((name, values.into_iter().map(f32::to_bits).collect()));
+    };
+    let (painter, values, adjoint) = (Painter::new(window), ValuePainter::new(window), PositionAdjoint::new(window));
+    let greatest = &values.greatest(recorder, comms.world(), &by).unwrap();
+    let of = |first: u64| PaintedValues { particles, values: &by, first, greatest, total: 512 };
+    values.paint(recorder, &mut comms, (&mesh, &ghosts), of(512), (&painted, 0)).unwrap();
+    keep(recorder, "painted values", &painted);
+    values.paint_tangent(recorder, &mut comms, (&mesh, &ghosts), of(0), &painted).unwrap();
+    keep(recorder, "tangent of painting", &painted);
+    painter.readout_vectors(recorder, particles, &mesh, &force, &out).unwrap();
+    keep(recorder, "vectors read", &out);
+    ForceTangent::new(window).record(recorder, sites, (&mesh, [&force, &change]), 8.0, [&by, &out]).unwrap();
+    keep(recorder, "tangent of the force", &out);
+    adjoint.paint(recorder, sites, (&mesh, &density), 8.0, &bar).unwrap();
+    keep(recorder, "adjoint of painting", &bar);
+    out = bar;
+    let meshes = ForceMeshes { force: &force, density: &density };
+    adjoint.force(recorder, sites, (&mesh, meshes), 8.0, [&by, &out]).unwrap();
+    keep(recorder, "adjoint of the force", &out);
+    found
+}
+
+/// Arrays in one window and in many are read by other texts, which compilers must not round in other ways.
+#[test]
+fn derivatives_have_the_same_bits_in_many_windows() {
+    let options = Options::from_env().unwrap();
+    // Of 8 KiB: the force takes six.
+    let small = Options { window_bytes: Some(8192), ..options.clone() };
+    for window in [Window::Cic, Window::Tsc, Window::Pcs] {
+        let (one, many) = (derivatives(&options, window), derivatives(&small, window));
+        let differ: Vec<String> = one
+            .iter()
+            .zip(&many)
+            .filter(|(one, many)| one != many)
+            .map(|((name, one), (_, many))| {
+                format!("{name}: {} of {}", one.iter().zip(many).filter(|(a, b)| a != b).count(), one.len())
+            })
+            .collect();
+        assert!(differ.is_empty(), "{window}: {differ:?}");
+    }
 }
 
 #[test]

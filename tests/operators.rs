@@ -1,11 +1,14 @@
 //! Operators on devices: values and derivatives against f64 on the host, adjoints by dot products, the same bits for every number of ranks.
 
+#[path = "shared/every_operator.rs"]
+mod every_operator;
 #[path = "shared/operators.rs"]
 #[allow(dead_code)]
 mod ranks;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::f64::consts::PI;
+use std::path::Path;
 use std::rc::Rc;
 
 use meshloom::fft::{Norm, Operator};
@@ -15,7 +18,7 @@ use meshloom::mesh::Window;
 use meshloom::operators::{
     Adjoint, Differentiable, Field, Fourier, FourierFilter, Hartley, Leaf, Linearisation, Linearised, Model,
     OperatorCost, OperatorError, PointwiseOperator, Readout, RegularGrid, Space, Stencil, Wavenumbers, Worker,
-    check_adjoint, check_derivative, random_field,
+    check_adjoint, check_derivative, check_finite, random_field,
 };
 use ranks::{GRIDS, cells, host, number, on_grid, options, own, regular};
 
@@ -142,6 +145,57 @@ fn ten_pointwise_operators_are_one_dispatch() {
         }
         Ok(())
     });
+}
+
+#[test]
+fn every_operator_has_its_adjoint_and_its_derivative() {
+    for parts in GRIDS {
+        on_grid(parts, &options()[0], |worker| every_operator::check(worker, |_| true));
+    }
+}
+
+#[test]
+fn every_operator_works_in_small_windows() {
+    for parts in [[1, 1], [1, 2]] {
+        on_grid(parts, &options()[1], |worker| every_operator::check(worker, |_| true));
+    }
+}
+
+/// The types that `src` makes operators of, and those that the documentation lists.
+#[test]
+fn no_operator_is_left_out_of_the_checks() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut found = BTreeSet::new();
+    let mut folders = vec![root.join("src")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).unwrap();
+            for line in text.lines().filter(|line| line.starts_with("impl")) {
+                let of = [" Linear for ", " Differentiable for "].iter().find_map(|text| line.split_once(text));
+                found.extend(of.map(|(_, rest)| rest.split(['<', ' ']).next().unwrap().to_owned()));
+            }
+        }
+    }
+    // All linear operators at once; and the root of a metric, which has no value: `check_metric` applies both of its products.
+    for other in ["L", "LocalRoot"] {
+        assert!(found.remove(other), "{other}");
+    }
+    let page = std::fs::read_to_string(root.join("docs/operators.md")).unwrap();
+    let (_, table) = page.split_once("## Linear operators").unwrap();
+    let (table, _) = table.split_once("\n## ").unwrap();
+    for row in table.lines().filter(|line| line.starts_with("| `")) {
+        let names = row.split('|').nth(1).unwrap().split('`').skip(1).step_by(2);
+        found.extend(names.map(|name| name.split("::").next().unwrap().to_owned()));
+    }
+    let checked: BTreeSet<&str> = every_operator::CASES.iter().map(|case| case.name).collect();
+    assert!(found.len() > 15, "{found:?}");
+    let left: Vec<&String> = found.iter().filter(|name| !checked.contains(name.as_str())).collect();
+    assert!(left.is_empty(), "give them a row in tests/shared/every_operator.rs: {left:?}");
 }
 
 /// `Re F x + Im F x` by its definition.
@@ -403,6 +457,27 @@ fn warmed_derivatives_allocate_compile_and_move_nothing() {
             (1, before.uploads, before.downloads)
         );
         check_adjoint(worker, &model, &x)?;
+        Ok(())
+    });
+}
+
+#[test]
+fn the_operator_that_is_not_finite_is_named() {
+    on_grid([2, 1], &options()[0], |worker| {
+        let cells = Space::of("x", Leaf::cells(&regular(worker, [4, 5, 6])))?;
+        let stencil = Model::new(Stencil::new(worker, &cells, &[([0, 0, 1], 0.5)])?);
+        let text = "fn growth(x: f32) -> f32 { return exp(200.0 * x); }";
+        let growth = Model::new(PointwiseOperator::wgsl(text, "growth", &cells, "x")?);
+        let model = stencil.then(&growth)?.then(&stencil)?;
+        let mut x = Field::new(worker.gpu(), &cells)?;
+        let mut values = vec![0.0; cells.leaf("x").unwrap().len() as usize];
+        x.set(&mut worker.context.recorder, "x", &values)?;
+        assert_eq!(check_finite(worker, &model, &x)?.space(), model.target());
+        // One cell of one rank.
+        values[17] = f64::from(u8::from(worker.comm().rank() == 1));
+        x.set(&mut worker.context.recorder, "x", &values)?;
+        let error = check_finite(worker, &model, &x).unwrap_err();
+        assert!(matches!(&error, OperatorError::NotFinite { operator, .. } if operator == "growth"), "{error}");
         Ok(())
     });
 }

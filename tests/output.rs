@@ -255,3 +255,77 @@ fn all_printing_goes_through_one_place() {
         }
     }
 }
+
+/// An output that would replace an input is refused before anything is written, whatever the spelling.
+#[test]
+fn outputs_never_replace_inputs() {
+    let scratch = Scratch::new();
+    let one = points(&scratch, 20);
+    let two = scratch.file("two.npy", fs::read(&one).unwrap());
+    let edges = scratch.file("edges.txt", "0\n1\n");
+    fs::create_dir(scratch.join("run")).unwrap();
+    let noise = scratch.file("run/positions.npy", fs::read(&one).unwrap());
+    let data = scratch.file("run/mean.npy", fs::read(&one).unwrap());
+    let run = scratch.word("run");
+    let respelled = format!("{}/run/../two.npy", scratch.path().display());
+    std::os::unix::fs::symlink(&two, scratch.join("link.npy")).unwrap();
+    let link = scratch.word("link.npy");
+    let before: Vec<_> = files(scratch.path()).iter().map(|path| (path.clone(), fs::read(path).unwrap())).collect();
+    for words in [
+        vec!["sort", &one, "-o", &one],
+        vec!["sort", &two, "-o", &link],
+        vec!["fft", &two, "-o", &respelled],
+        vec!["power", &one, "--box", "1", "--cross", &two, "-o", &two],
+        vec!["knn", &one, "-k", "1", "--queries", &two, "-o", &two],
+        vec!["neighbors", &one, "--radius", "1", "-o", &one],
+        vec!["pairs", &one, "--bins", &edges, "-o", &edges],
+        vec!["fof", &one, "--linking-length", "1", "--velocities", &two, "-o", &two],
+        vec!["fof", &one, "--linking-length", "1", "-o", &scratch.word("new.npz"), "--labels", &one],
+        vec!["simulate", "--white-noise", &noise, "--out", &run],
+        vec!["infer", "--data", &data, "--noise", "1", "-o", &run],
+    ] {
+        Call::new(&words).run().is_error("an input", 2, &["are the same file", "another name"]);
+        let after: Vec<_> = files(scratch.path()).iter().map(|path| (path.clone(), fs::read(path).unwrap())).collect();
+        assert!(after == before, "{words:?}");
+    }
+}
+
+#[test]
+fn wrong_words_under_mpi_exit_2_with_one_message() {
+    if !has_mpi() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let points = points(&scratch, 20);
+    for (words, says) in [
+        (vec!["sort", "--nosuch"], "--nosuch"),
+        (vec!["knn", &points, "-k", "1", "-o", &points], "are the same file"),
+        (vec!["fof", &points, "--linking-parameter", "0.2", "-o", "/nowhere/x.npz"], "needs a box"),
+        (vec!["shallow-water", "--cells", "3", "--out", "/nowhere"], "--cells"),
+    ] {
+        Call::new(&words).on(Ranks::Mpi(2)).run().is_error(words[0], 2, &[says]);
+    }
+}
+
+#[test]
+fn progress_says_what_is_left_and_only_to_a_terminal() {
+    let scratch = Scratch::new();
+    let words = |name: &str| {
+        let words = "--particles 8 --mesh 16 --steps 20 --linking-parameter 0";
+        format!("{} simulate --out {} {words}", cli::program().display(), scratch.word(name))
+    };
+    // `script` is a terminal to the program.
+    let on_a_terminal = |command: &str| {
+        let mut script = Command::new("script");
+        script.args(["-qec", command, "/dev/null"]).env("TERM", "xterm").stdin(std::process::Stdio::null());
+        let output = script.output().ok()?;
+        assert!(output.status.success(), "{output:?}");
+        Some(String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let Some(shown) = on_a_terminal(&words("shown")) else {
+        println!("skipped: there is no `script`");
+        return;
+    };
+    assert!(shown.contains("stepping") && shown.contains("/20") && shown.contains("(left: 00:00:0"), "{shown}");
+    assert_eq!(on_a_terminal(&(words("quiet") + " --quiet")).as_deref(), Some(""));
+}

@@ -304,3 +304,28 @@ fn sizes_beyond_what_indices_hold_are_refused() {
     let variant = Variant { windows: &[1], window: 1024, shape, params: ParamsSpace::Uniform };
     misused(KernelSource::new("test::none", "").wgsl(&variant), "windows");
 }
+
+#[test]
+fn kernels_that_were_used_longest_ago_make_room() {
+    let gpu = Gpu::open(&Options { kernels: 2, ..Options::from_env().unwrap() }, 0).unwrap();
+    let mut recorder = Recorder::new(&gpu).unwrap();
+    let kernel = |factor: u32| {
+        let text = ADD.replace("2u", &format!("{factor}u"));
+        Kernel::new(KernelSource::new("test::factor", text).params::<Count>())
+    };
+    let kernels = [kernel(3), kernel(5), kernel(7)];
+    let x = filled(&mut recorder, &[10]);
+    for (number, compiled) in [(0, 1), (1, 2), (0, 2), (2, 3), (0, 3), (1, 4), (0, 4), (2, 5)] {
+        let y = filled(&mut recorder, &[1]);
+        recorder.each(&kernels[number], &[x.raw(), y.raw()], &of(1), 1).unwrap();
+        assert_eq!((gpu.compiled(), gpu.kernels_kept()), (compiled, compiled.min(2)), "kernel {number}");
+        assert_eq!(recorder.download(&y, 0, 1).unwrap(), [[31, 51, 71][number]]);
+    }
+    // What is recorded keeps its kernel until it has run.
+    let y = filled(&mut recorder, &[1]);
+    for kernel in &kernels {
+        recorder.each(kernel, &[x.raw(), y.raw()], &of(1), 1).unwrap();
+    }
+    assert_eq!((recorder.download(&y, 0, 1).unwrap(), gpu.kernels_kept()), (vec![151], 2));
+    assert!(Gpu::open(&Options { kernels: 0, ..Options::default() }, 0).is_err());
+}

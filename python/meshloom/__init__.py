@@ -11,6 +11,8 @@ renderer. The first call opens the device: the best one there is, or the one tha
 `simulate`, `halo_mass_function`     cosmological particle-mesh runs, and the halos they are compared with
 `asarray`, `Array`                   arrays that stay on the device between calls
 `meshloom.operators`                 models of fields with their derivatives, of operators and functions in WGSL
+`meshloom.inference`, `optimize_kl`  what data say of a model's latent values: likelihoods, priors, samples of the posterior
+`map`, `map_reduce`                  functions of many items, dealt to ranks
 `ranks`, `Comm`, ``comm=``           the same over threads or the processes of an MPI program
 ===================================  ==================================================================
 
@@ -23,9 +25,11 @@ from . import _native
 from ._comm import Comm, devices, memory, ranks
 from ._device_array import Array, asarray
 from ._native import Error
-from . import fft, operators
+from . import fft, inference, operators
 from ._groups import Groups, fof
 from ._kdtree import KDTree
+from ._map import map, map_reduce
+from ._optimize_kl import optimize_kl
 from ._pairs import pair_counts
 from ._sort import sort
 from ._cosmology import Cosmology, halo_mass_function, linear_power
@@ -33,6 +37,7 @@ from ._power import power_spectrum
 from ._simulation import Simulation, simulate
 
 __version__ = _native.version
+# Without `map`: a star must not replace Python's own.
 __all__ = [
     "Array",
     "Comm",
@@ -46,9 +51,12 @@ __all__ = [
     "fft",
     "fof",
     "halo_mass_function",
+    "inference",
     "linear_power",
+    "map_reduce",
     "memory",
     "operators",
+    "optimize_kl",
     "pair_counts",
     "power_spectrum",
     "ranks",

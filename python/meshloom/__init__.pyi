@@ -5,7 +5,9 @@ from numpy import dtype, ndarray
 from numpy.typing import ArrayLike, DTypeLike
 
 from . import fft as fft
+from . import inference as inference
 from . import operators as operators
+from .inference import optimize_kl as optimize_kl
 
 __version__: str
 
@@ -30,7 +32,11 @@ class Comm:
     def allocated(self) -> int: ...
     @property
     def allocations(self) -> int: ...
+    @property
+    def kernels(self) -> int: ...
     def trim(self) -> None: ...
+    def allgather(self, own: bytes) -> list[bytes]: ...
+    def lose_device(self) -> None: ...
 
 class Array:
     @property
@@ -59,6 +65,20 @@ def memory(comm: _Comm = None) -> dict[str, int]: ...
 def ranks(count: int, body: Callable[[Comm], _T]) -> list[_T]: ...
 @overload
 def ranks(count: int, body: None = None) -> Callable[[Callable[[Comm], _T]], list[_T]]: ...
+
+_Items = Union[int, ArrayLike, tuple[ArrayLike, ...], dict[str, ArrayLike]]
+
+def map(
+    function: Union[Callable[[Any], Any], operators.Model], items: _Items, *, chunk: int = 64, gather: bool = True, comm: _Comm = None
+) -> Any: ...
+def map_reduce(
+    function: Union[Callable[[Any], Any], operators.Model],
+    items: _Items,
+    reduction: Union[Literal["sum", "min", "max"], Callable[[Any, Any], Any]] = "sum",
+    *,
+    chunk: int = 64,
+    comm: _Comm = None,
+) -> Any: ...
 
 class KDTree:
     data: Union[Array, ndarray]
@@ -107,7 +127,7 @@ class KDTree:
     def query_pairs(self, r: float, p: float = 2.0, eps: float = 0.0, output_type: Literal["set"] = "set") -> set[tuple[int, int]]: ...
     @overload
     def query_pairs(self, r: float, p: float = 2.0, eps: float = 0.0, *, output_type: Literal["ndarray"]) -> ndarray: ...
-    def count_neighbors(self, other: KDTree, r: ArrayLike, p: float = 2.0, weights: None = None, cumulative: bool = True) -> Any: ...
+    def count_neighbors(self, other: KDTree, r: ArrayLike, p: float = 2.0, weights: Any = None, cumulative: bool = True) -> Any: ...
     def sparse_distance_matrix(
         self,
         other: KDTree,
@@ -223,7 +243,7 @@ def simulate(
     a_start: float = 0.0625,
     a_end: float = 1.0,
     steps: int = 10,
-    scheme: Literal["fastpm", "bullfrog"] = "fastpm",
+    scheme: Literal["bullfrog", "fastpm"] = "bullfrog",
     window: _Window = "cic",
     snapshots: Sequence[float] = (),
     progress: Any = None,

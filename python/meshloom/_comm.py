@@ -93,7 +93,7 @@ def memory(comm=None):
     """Memory of the device that this process holds: a dictionary.
 
     ``allocated`` are bytes of buffers, in use or to be used again; ``allocations`` counts the buffers that were asked of the driver
-    so far. A call that was made before asks for none.
+    so far. A call that was made before asks for none. ``kernels`` are compiled kernels that are kept: 256 at most, those that were used last.
     """
     comm = resolve(comm)
-    return {"allocated": comm.allocated, "allocations": comm.allocations}
+    return {"allocated": comm.allocated, "allocations": comm.allocations, "kernels": comm.kernels}

@@ -113,11 +113,8 @@ def fof(
         resolve(comm),
         native(points),
         box_sides(box, dims),
-        length,
-        in_separations,
-        whole_number(min_members, "min_members", 1),
-        order,
-        column(masses, (count,), "masses"),
-        column(velocities, (count, dims), "velocities"),
+        (length, in_separations),
+        (whole_number(min_members, "min_members", 1), order),
+        (column(masses, (count,), "masses"), column(velocities, (count, dims), "velocities")),
     )
     return Groups(columns, dims)

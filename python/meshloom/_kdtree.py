@@ -294,27 +294,50 @@ class KDTree:
             The other points; may be this tree.
         r : float or array_like
             Distances; ascending where `cumulative` is false.
-        weights : None
-            Pairs count 1 each.
+        weights : array_like or pair of array_like, optional
+            Weights of this tree's points and of the other's (None: 1 each), or those of both where they are one tree: a pair counts the product. Such pairs are
+            listed and added on the host, of a tree of one rank.
         cumulative : bool
             Pairs up to each distance, or those between it and the one before.
 
         Returns
         -------
         int or ndarray of int
+            Of floats with weights.
         """
         self._euclidean(p, 0)
         self._same_kind(other)
-        if weights is not None:
-            raise ValueError("pairs are counted without weights")
         shape, radii = np.shape(r), np.atleast_1d(np.asarray(r, dtype=np.float64)).ravel()
         if np.isnan(radii).any():
             raise ValueError("r must be numbers")
         if not cumulative and np.any(np.diff(radii) < 0):
             raise ValueError("r must be non-decreasing if cumulative is False")
-        within = self._counts_within(other, radii)
+        within = self._counts_within(other, radii) if weights is None else self._weights_within(other, radii, weights)
         counts = within if cumulative else np.diff(within, prepend=0)
-        return int(counts[0]) if shape == () else counts.reshape(shape)
+        return counts[0].item() if shape == () else counts.reshape(shape)
+
+    def _weights_within(self, other, radii, weights):
+        """Sums of the products of weights of pairs up to each distance."""
+        if self._comm.size > 1:
+            raise ValueError("pairs with weights are counted on one rank")
+        pair = weights if isinstance(weights, tuple) else (weights, weights)
+        if len(pair) != 2 or (not isinstance(weights, tuple) and self is not other):
+            raise ValueError("weights must be a pair of arrays: those of this tree and those of the other")
+        mine, theirs = (np.ones(tree.n) if own is None else real_array(own, "weights").astype(np.float64) for own, tree in zip(pair, (self, other)))
+        if mine.shape != (self.n,) or theirs.shape != (other.n,):
+            raise ValueError(f"weights have the shapes {mine.shape} and {theirs.shape}; they must be ({self.n},) and ({other.n},)")
+        finite = np.isfinite(radii) & (radii >= 0)
+        total = np.where(radii == np.inf, mine.sum() * theirs.sum(), 0.0)
+        if finite.any():
+            rows = None if self is other else self._rows(self.data)
+            offset, index, distance = other._lists(rows, np.full(self.n, radii[finite].max()))
+            products = np.repeat(mine, np.diff(offset)) * theirs[index]
+            ends = np.array([_above(radius) for radius in radii[finite]], dtype=np.float32)
+            order = np.argsort(ends)
+            first = np.searchsorted(ends[order], distance, side="right")
+            sums = np.bincount(first, products, ends.size + 1)[:-1].cumsum()
+            total[np.flatnonzero(finite)[order]] = sums
+        return total
 
     def _counts_within(self, other, radii):
         """Ordered pairs of all ranks up to each distance."""

@@ -91,14 +91,14 @@ def power_spectrum(data, box, *, mesh=None, window=None, deconvolve=False, inter
     if data.ndim == 2 and data.shape[1] == 3:
         if count == 0:
             return PowerSpectrum(np.zeros(0), np.zeros(0), np.zeros(0, np.int64))
-        found = _native.power_of_points(comm, native(data), size, _mesh(mesh, count), window or "cic", deconvolve, interlace)
+        found = _native.power_of_points(comm, native(data), (size, _mesh(mesh, count)), (window or "cic", bool(deconvolve), bool(interlace)))
     elif data.ndim == 3:
         if mesh is not None or interlace or shot_noise or (window is not None and not deconvolve):
             raise ValueError("mesh, interlace and shot_noise are for points; a field has its own mesh, and a window only to deconvolve")
         if data.size == 0 and comm.size == 1:
             raise ValueError(f"data has the shape {data.shape}; a field has at least one cell along each axis")
         shape = [count, *data.shape[1:]]
-        found = _native.power_of_field(comm, native(data), size, shape, (window or "cic") if deconvolve else None)
+        found = _native.power_of_field(comm, native(data), (size, shape), (window or "cic") if deconvolve else None)
     else:
         raise ValueError(f"data has the shape {data.shape}; it must be (N, 3) for points or have three axes for a field")
     spectrum = PowerSpectrum(*found)

@@ -53,6 +53,28 @@ def _reporter(progress):
     return report
 
 
+def run_options(particles, mesh, box, *, cosmology=None, seed=1, lpt=2, a_start=0.0625, a_end=1.0, steps=10, scheme="bullfrog", window="cic", snapshots=()):
+    """Options of a run as the library takes them."""
+    options = {
+        "particles": int(particles),
+        "mesh": 2 * int(particles) if mesh is None else int(mesh),
+        "box": float(box),
+        "cosmology": parameters(cosmology),
+        "seed": int(seed),
+        "lpt": int(lpt),
+        "a_start": float(a_start),
+        "a_end": float(a_end),
+        "steps": int(steps),
+        "scheme": scheme,
+        "window": window,
+        "snapshots": [float(a) for a in snapshots],
+    }
+    negative = [name for name in ("particles", "mesh", "seed", "lpt", "steps") if options[name] < 0]
+    if negative:
+        raise ValueError(f"{negative[0]} is {options[negative[0]]}; it must not be negative")
+    return options
+
+
 def simulate(
     particles=64,
     mesh=None,
@@ -115,24 +137,11 @@ def simulate(
     >>> run.positions.shape, run.positions.dtype, run.a
     ((512, 3), dtype('float32'), 1.0)
     """
-    particles = int(particles)
-    options = {
-        "particles": particles,
-        "mesh": 2 * particles if mesh is None else int(mesh),
-        "box": float(box),
-        "cosmology": parameters(cosmology),
-        "seed": int(seed),
-        "lpt": int(lpt),
-        "a_start": float(a_start),
-        "a_end": float(a_end),
-        "steps": int(steps),
-        "scheme": scheme,
-        "window": window,
-        "snapshots": [float(a) for a in snapshots],
-    }
-    negative = [name for name in ("particles", "mesh", "seed", "lpt", "steps") if options[name] < 0]
-    if negative:
-        raise ValueError(f"{negative[0]} is {options[negative[0]]}; it must not be negative")
+    options = run_options(
+        particles, mesh, box, cosmology=cosmology, seed=seed, lpt=lpt, a_start=a_start, a_end=a_end, steps=steps, scheme=scheme,
+        window=window, snapshots=snapshots,
+    )
+    particles = options["particles"]
     if noise is not None:
         noise = real_array(noise, "noise")
         if noise.ndim != 3 or noise.shape[1:] != (particles, particles):

@@ -157,10 +157,9 @@ def _on_device(kind, a, shape, axes, norm):
         field = rest + [shape[axis] for axis in axes]
         own = [len(rest) + at for at in range(len(axes))]
         return np.moveaxis(_on_device(kind, moved, field, own, norm), ends, axes)
-    cells, flags, fields = layout
-    if not any(flags):
+    if not any(layout[1]):
         return a.copy()
-    found = _native.transform(resolve(None), kind, np.ascontiguousarray(a), cells, flags, fields, norm)
+    found = _native.transform(resolve(None), kind, np.ascontiguousarray(a), layout, norm)
     return found.reshape(result)
 
 
@@ -230,7 +229,7 @@ def _over_ranks(kind, a, shape, norm, comm):
     """The transform along all axes of an array that is cut along the first one."""
     cells = [shape[0], *([1] * (3 - len(shape))), *shape[1:]]
     flags = [True, len(shape) == 3, True]
-    found = _native.transform(comm, kind, np.ascontiguousarray(a), cells, flags, 1, norm)
+    found = _native.transform(comm, kind, np.ascontiguousarray(a), (cells, flags, 1), norm)
     last = {"rfft": shape[-1] // 2 + 1}.get(kind, shape[-1])
     return found.reshape(a.shape[0], *shape[1:-1], last)
 

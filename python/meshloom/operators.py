@@ -4,6 +4,8 @@ A `Space` is a dictionary of leaves; a field is a dictionary of arrays, or one a
 point, the products with its derivative: ``jvp`` and ``vjp``. All is computed on the device in single precision and stays there as
 `meshloom.Array` until it is asked for.
 
+Linear operators take ``adjoint=True``: the same turned round. Spaces are always those of the operator itself, not of its adjoint.
+
 Examples
 --------
 >>> import numpy as np
@@ -20,228 +22,43 @@ Examples
 """
 
 import collections.abc
-import numbers
 
 import numpy as np
 
 from . import _native
-from ._arrays import whole_number
+from ._arrays import real_array, whole_number
 from ._comm import resolve
-from ._device_array import Array, asarray
+from ._model import Linearisation, Model, given
+from ._simulation import run_options
+from ._space import Leaf, Space, cells, half_spectrum, modes, parameters, space_of, three, vector
 
-__all__ = ["Linearisation", "Leaf", "Model", "Space", "cells", "diagonal", "fourier", "half_spectrum", "hartley", "modes", "pointwise", "vector"]
-
-
-class Leaf:
-    """Where the values of one field are: made by `cells`, `modes`, `half_spectrum` or `vector`."""
-
-    def __init__(self, kind, shape, size, complex, components):
-        self.kind, self.shape, self.size, self.complex, self.components = kind, shape, size, complex, components
-
-    def _three(self):
-        """Cells and sides along three axes."""
-        ones = 3 - len(self.shape)
-        return [1] * ones + list(self.shape), [1.0] * ones + list(self.size)
-
-    def __repr__(self):
-        return f"<{self.kind} of {self.shape}>"
-
-
-def _grid(kind, shape, size, complex=False, components=1):
-    shape = [shape] if isinstance(shape, numbers.Integral) else list(shape)
-    shape = tuple(whole_number(n, "shape", 1) for n in shape)
-    if not 1 <= len(shape) <= 3:
-        raise ValueError(f"a grid has one to three axes, not {len(shape)}")
-    size = tuple(float(n) for n in shape) if size is None else size
-    size = (size,) * len(shape) if np.ndim(size) == 0 else tuple(size)
-    if len(size) != len(shape):
-        raise ValueError(f"size has {len(size)} lengths for a grid of {len(shape)} axes")
-    return Leaf(kind, shape, [float(length) for length in size], bool(complex), whole_number(components, "components", 1))
+__all__ = [
+    "Leaf",
+    "Linearisation",
+    "Model",
+    "Space",
+    "amplitudes",
+    "broadcast",
+    "cells",
+    "convolution",
+    "diagonal",
+    "fourier",
+    "gather",
+    "half_spectrum",
+    "hartley",
+    "lines_of_sight",
+    "modes",
+    "parameters",
+    "pointwise",
+    "readout",
+    "select",
+    "simulation",
+    "stencil",
+    "vector",
+]
 
 
-def cells(shape, size=None, complex=False, components=1):
-    """Values at the cells of a periodic grid.
-
-    Parameters
-    ----------
-    shape : int or sequence of int
-        Cells along each of one to three axes.
-    size : float or sequence of float, optional
-        Sides of the box; one for each cell unless given.
-    complex : bool
-        Whether values are complex.
-    components : int
-        Values at one place, which come first in arrays: a field has the shape ``(components, *shape)``.
-    """
-    return _grid("cells", shape, size, complex, components)
-
-
-def modes(shape, size=None, components=1):
-    """One real number for each mode of a grid, as `hartley` gives them; arguments are those of `cells`."""
-    return _grid("modes", shape, size, False, components)
-
-
-def half_spectrum(shape, size=None, components=1):
-    """The complex modes of a real field, as `fourier` gives them; arguments are those of `cells`."""
-    return _grid("half_spectrum", shape, size, True, components)
-
-
-def vector(length):
-    """A small vector; of length 1 it is one number for all places of other leaves."""
-    return Leaf("vector", (whole_number(length, "length", 1),), (1.0,), False, 1)
-
-
-class Space:
-    """Leaves with names: ``Space(x=cells((64, 64)), rate=vector(1))``; a dictionary holds names with slashes."""
-
-    def __init__(self, leaves=None, **named):
-        leaves = {**({} if leaves is None else dict(leaves)), **named}
-        if not leaves:
-            raise ValueError("a space has at least one leaf")
-        for name, leaf in leaves.items():
-            if not isinstance(name, str) or not isinstance(leaf, Leaf):
-                raise TypeError(f"a space is made of leaves with names, not {name!r}: {leaf!r}")
-        self.leaves = dict(sorted(leaves.items()))
-
-    def _native(self):
-        return [(name, leaf.kind, *leaf._three(), leaf.complex, leaf.components) for name, leaf in self.leaves.items()]
-
-    def __repr__(self):
-        return f"Space({self.leaves})"
-
-
-def _space(space):
-    """A space, or that which a model gives."""
-    if isinstance(space, _Target):
-        return space.space
-    if isinstance(space, Leaf):
-        return Space(x=space)
-    if not isinstance(space, Space):
-        raise TypeError(f"space must be a Space, not {type(space).__name__}")
-    return space
-
-
-class _Target(dict):
-    """Names of leaves with the shapes of their values, and the space that they are of where that is known."""
-
-    def __init__(self, shapes, space=None):
-        super().__init__(shapes)
-        self.space = space
-
-
-def _leaf_of(domain, kind):
-    """The only leaf of a space of cells, made modes of one kind, or back."""
-    ((name, leaf),) = domain.leaves.items()
-    return Space({name: Leaf(kind, leaf.shape, leaf.size, kind == "half_spectrum", leaf.components)})
-
-
-def _shape(name, shape, space):
-    """The shape of a leaf's values without the axes that a grid of fewer than three does not have."""
-    leaf = space.leaves.get(name) if space else None
-    if leaf is None or leaf.kind == "vector":
-        return tuple(shape)
-    return (*shape[:-3], *shape[-len(leaf.shape) :])
-
-
-class Linearisation:
-    """A model at a point.
-
-    Attributes
-    ----------
-    value : Array or dict of Array
-        The value there.
-    """
-
-    def __init__(self, model, value, native):
-        self._model, self.value, self._native = model, value, native
-
-    def jvp(self, tangent):
-        """The derivative times a tangent, a field of what the model takes."""
-        model = self._model
-        return model._result(model.target, self._native.jvp(model._given(model._native.domain, tangent)))
-
-    def vjp(self, cotangent):
-        """A cotangent, a field of what the model gives, times the derivative."""
-        model = self._model
-        return model._result(model.domain, self._native.vjp(model._given(model._native.target, cotangent)))
-
-
-class Model:
-    """A differentiable function of fields; made by `pointwise`, `fourier`, `hartley` and `diagonal`, and composed here.
-
-    Attributes
-    ----------
-    domain, target : dict
-        Names and shapes of the fields that it takes and gives. What one model gives, another takes: ``hartley(model.target)``.
-    """
-
-    def __init__(self, native, comm, domain=None, target=None):
-        self._native, self._comm = native, comm
-        self.domain = _Target({name: _shape(name, shape, domain) for name, shape, _ in native.domain}, domain)
-        self.target = _Target({name: _shape(name, shape, target) for name, shape, _ in native.target}, target)
-
-    def __repr__(self):
-        return f"<meshloom.Model {self._native.name}: {dict(self.domain)} -> {dict(self.target)}>"
-
-    def _given(self, leaves, values):
-        """The arrays of a field, in the order of the names, on the device."""
-        if not isinstance(values, collections.abc.Mapping):
-            if len(leaves) != 1:
-                raise TypeError(f"give a dictionary of the fields {[name for name, *_ in leaves]}")
-            values = {leaves[0][0]: values}
-        if set(values) != {name for name, *_ in leaves}:
-            raise ValueError(f"fields {sorted(values)} are given, {[name for name, *_ in leaves]} are needed")
-        arrays = []
-        for name, shape, is_complex in leaves:
-            array = asarray(values[name], None if isinstance(values[name], Array) else np.complex64 if is_complex else np.float32, self._comm)
-            # A grid of fewer axes has one cell along the first ones.
-            if array.size != np.prod(shape) or [n for n in array.shape if n > 1] != [n for n in shape if n > 1]:
-                raise ValueError(f"`{name}` has the shape {array.shape}; it must be {tuple(shape)}")
-            arrays.append(array._native)
-        return arrays
-
-    @staticmethod
-    def _result(shapes, arrays):
-        fields = {name: Array(array).reshape(shape) for (name, shape), array in zip(shapes.items(), arrays)}
-        return next(iter(fields.values())) if len(fields) == 1 else fields
-
-    def __call__(self, x):
-        """The value at `x`: an array, or a dictionary where there are several leaves."""
-        return self._result(self.target, self._native.value(self._given(self._native.domain, x)))
-
-    def at(self, x):
-        """The value and the derivative at `x`, a `Linearisation`."""
-        found, derivative = self._native.at(self._given(self._native.domain, x))
-        return Linearisation(self, self._result(self.target, found), derivative)
-
-    def _joined(self, other, how, domain=None, target=None):
-        if not isinstance(other, Model):
-            raise TypeError(f"a model is composed with models, not {type(other).__name__}")
-        return Model(how(other._native), self._comm, domain, target)
-
-    def _both(self, other):
-        """The space of the arguments of both, where it is known."""
-        mine, theirs = self.domain.space, getattr(getattr(other, "domain", None), "space", None)
-        return Space({**mine.leaves, **theirs.leaves}) if mine and theirs else None
-
-    def then(self, next):
-        """This model, and another one of what it gives."""
-        return self._joined(next, self._native.then, self.domain.space, getattr(getattr(next, "target", None), "space", None))
-
-    def zip(self, other):
-        """Both side by side: a function of the leaves of both (of one name, they are one) that gives the leaves of both."""
-        mine, theirs = self.target.space, getattr(getattr(other, "target", None), "space", None)
-        target = Space({**mine.leaves, **theirs.leaves}) if mine and theirs else None
-        return self._joined(other, self._native.zip, self._both(other), target)
-
-    def __add__(self, other):
-        return self._joined(other, self._native.plus, self._both(other), self.target.space)
-
-    def __mul__(self, other):
-        return self._joined(other, self._native.times, self._both(other), self.target.space)
-
-
-def pointwise(text, function, space, result, comm=None):
+def pointwise(text, function, space, result, constants=None, comm=None):
     """A function in WGSL of the values at one place, as a model; its derivatives are derived from the text.
 
     Parameters
@@ -254,44 +71,313 @@ def pointwise(text, function, space, result, comm=None):
         What it is a function of: leaves at the same places, and vectors of length 1.
     result : str
         The name of what it gives.
+    constants : dict, optional
+        Arguments that are fixed: arrays at the places of the first leaf of `space`, by name.
     comm : Comm or mpi4py.MPI.Comm, optional
 
     Raises
     ------
     ValueError
         With the line of what is no such function.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meshloom import operators as op
+    >>> text = "fn counts(s: f32, exposure: f32) -> f32 { return exposure * exp(s); }"
+    >>> counts = op.pointwise(text, "counts", op.Space(s=op.cells(3)), "counts", constants={"exposure": [1.0, 2.0, 0.0]})
+    >>> np.asarray(counts(np.zeros(3))).tolist()
+    [1.0, 2.0, 0.0]
     """
-    space, comm = _space(space), resolve(comm)
-    native = _native.NativeModel.pointwise(comm, space._native(), text, function, result)
-    main = next((leaf for leaf in space.leaves.values() if leaf.kind != "vector"), next(iter(space.leaves.values())))
-    components = native.target[0][1]
-    given = Leaf(main.kind, main.shape, main.size, False, components[0] if len(components) == 4 else 1)
-    return Model(native, comm, space, Space({result: given}))
+    space, comm = space_of(space), resolve(comm)
+    fixed, arrays = [], []
+    if constants:
+        main = next((leaf for leaf in space.leaves.values() if leaf.kind != "vector"), next(iter(space.leaves.values())))
+        one = Leaf(main.kind, main.shape, main.size)
+        fixed = [one._native(name) for name in sorted(constants)]
+        arrays = [_field(one, name, constants[name], comm) for name in sorted(constants)]
+    return Model(_native.pointwise(comm, space._native(), text, function, result, (fixed, arrays)), comm, space._axes)
 
 
-def _transform(kind, space, adjoint, comm, to):
-    space, comm = _space(space), resolve(comm)
-    if len(space.leaves) != 1:
-        raise ValueError(f"a transform is of one leaf, not of {list(space.leaves)}")
-    native = _native.NativeModel.transform(comm, space._native(), kind, bool(adjoint))
-    there = _leaf_of(space, to)
-    return Model(native, comm, *((there, space) if adjoint else (space, there)))
+def _linear(space, what, comm, make):
+    space, comm = space_of(space), resolve(comm)
+    space._only(what)
+    return Model(make(comm, space), comm, space._axes)
 
 
 def fourier(space, adjoint=False, comm=None):
     """The Fourier transform of the only leaf of `space`, real cells, to a half spectrum; or its adjoint, from modes to those cells."""
-    return _transform("fourier", space, adjoint, comm, "half_spectrum")
+    return _linear(space, "a transform", comm, lambda comm, space: _native.fourier(comm, space._native(), False, bool(adjoint)))
 
 
 def hartley(space, adjoint=False, comm=None):
     """The Hartley transform of the only leaf of `space`, real cells, to as many real modes; or its adjoint, from modes to those cells."""
-    return _transform("hartley", space, adjoint, comm, "modes")
+    return _linear(space, "a transform", comm, lambda comm, space: _native.fourier(comm, space._native(), True, bool(adjoint)))
 
 
 def diagonal(space, factors, comm=None):
     """Multiplication of the only leaf of `space` by factors, one for each of its values."""
-    space, comm = _space(space), resolve(comm)
+    space, comm = space_of(space), resolve(comm)
     factors = factors if isinstance(factors, collections.abc.Mapping) else {name: factors for name in space.leaves}
-    single = [np.complex64 if leaf.complex else np.float32 for leaf in space.leaves.values()]
-    arrays = [asarray(factors[name], None if isinstance(factors[name], Array) else dtype, comm)._native for name, dtype in zip(space.leaves, single)]
-    return Model(_native.NativeModel.diagonal(comm, space._native(), arrays), comm, space, space)
+    arrays = [_field(leaf, name, factors[name], comm) for name, leaf in space.leaves.items()]
+    return Model(_native.diagonal(comm, space._native(), arrays), comm, space._axes)
+
+
+def _field(leaf, name, values, comm):
+    """The values of a leaf: this rank's, whose shape the library checks, of any number on several ranks."""
+    shape = leaf.shape if comm.size == 1 and leaf.kind in ("cells", "modes", "vector") else np.shape(values)
+    shape = (leaf.components, *shape) if leaf.components > 1 and comm.size == 1 else shape
+    return given([(leaf._native(name), shape)], {name: values}, comm)[0]
+
+
+def convolution(space, kernel, adjoint=False, comm=None):
+    """The periodic convolution of the only leaf of `space`, real cells, with a kernel at the same cells whose first one is its middle: sums of products."""
+
+    def make(comm, space):
+        name, leaf = space._only("a convolution")
+        return _native.convolution(comm, space._native(), _field(leaf, name, kernel, comm), bool(adjoint))
+
+    return _linear(space, "a convolution", comm, make)
+
+
+def stencil(space, taps, adjoint=False, comm=None):
+    """Weighted sums of neighbours on a periodic grid.
+
+    Parameters
+    ----------
+    space : Space
+        Real cells.
+    taps : dict
+        The weight of each neighbour by its offset in cells along each axis: ``{(0, 1): 0.5, (0, -1): -0.5}`` is a derivative.
+    adjoint : bool
+    comm : Comm or mpi4py.MPI.Comm, optional
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meshloom import operators as op
+    >>> slope = op.stencil(op.Space(x=op.cells(4)), {1: 0.5, -1: -0.5})
+    >>> np.asarray(slope([0.0, 1.0, 4.0, 9.0])).tolist()
+    [-4.0, 2.0, 4.0, -2.0]
+    """
+
+    def make(comm, space):
+        _, leaf = space._only("a stencil")
+        offsets = [_index(offset, leaf, "an offset") for offset in taps]
+        return _native.stencil(comm, space._native(), list(zip(offsets, map(float, taps.values()))), bool(adjoint))
+
+    return _linear(space, "a stencil", comm, make)
+
+
+def _index(index, leaf, what):
+    """Whole numbers along three axes for those along a leaf's own."""
+    index = (index,) if np.ndim(index) == 0 else tuple(index)
+    if len(index) != len(leaf.shape):
+        raise ValueError(f"{what} is {index}; the grid has {len(leaf.shape)} axes")
+    return three([int(n.__index__()) for n in index], 0)
+
+
+def _coordinates(rows, axes, name):
+    """Rows of coordinates along three axes for those along a leaf's own."""
+    rows = np.atleast_2d(real_array(rows, name).astype(np.float64))
+    if rows.ndim != 2 or rows.shape[1] != axes:
+        raise ValueError(f"{name} has the shape {rows.shape}; it must be (N, {axes}), one row per point")
+    return np.ascontiguousarray(np.stack(three(list(rows.T), np.zeros(len(rows))), axis=1))
+
+
+def readout(space, positions, window="cic", adjoint=False, comm=None):
+    """The only leaf of `space`, real cells, at points of its box; a cell's value stands at its lower corner. The adjoint paints.
+
+    Parameters
+    ----------
+    space : Space
+        Real cells.
+    positions : array_like, shape (N, axes)
+        Points in the box; with `comm` those in this rank's cells.
+    window : {"cic", "tsc", "pcs"}
+        How values between cells are taken: "cic" is linear.
+    adjoint : bool
+    comm : Comm or mpi4py.MPI.Comm, optional
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meshloom import operators as op
+    >>> at = op.readout(op.Space(x=op.cells(4)), [[1.5], [3.5]])
+    >>> np.asarray(at([0.0, 1.0, 3.0, 8.0])).tolist()
+    [2.0, 4.0]
+    """
+
+    def make(comm, space):
+        _, leaf = space._only("a readout")
+        rows = _coordinates(positions, len(leaf.shape), "positions")
+        return _native.readout(comm, space._native(), rows, window, bool(adjoint))
+
+    return _linear(space, "a readout", comm, make)
+
+
+def lines_of_sight(space, start, end, step, adjoint=False, comm=None):
+    """Integrals of the only leaf of `space`, real cells, along lines, with steps of `step` at most.
+
+    Parameters
+    ----------
+    space : Space
+        Real cells.
+    start, end : array_like, shape (N, axes)
+        Where each line begins and ends; lines may leave the box, which is periodic. The same on all ranks.
+    step : float
+        The longest step.
+    adjoint : bool
+    comm : Comm or mpi4py.MPI.Comm, optional
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meshloom import operators as op
+    >>> lines = op.lines_of_sight(op.Space(x=op.cells((4, 4))), [[0.0, 0.0]], [[3.0, 0.0]], 0.5)
+    >>> float(np.asarray(lines(np.ones((4, 4))))[0])
+    3.0
+    """
+
+    def make(comm, space):
+        axes = len(space._only("an integral")[1].shape)
+        ends = [_coordinates(rows, axes, name) for rows, name in ((start, "start"), (end, "end"))]
+        if len(ends[0]) != len(ends[1]):
+            raise ValueError(f"{len(ends[0])} lines start and {len(ends[1])} end; give both of each")
+        return _native.lines_of_sight(comm, space._native(), np.concatenate(ends, axis=1), float(step), bool(adjoint))
+
+    return _linear(space, "an integral", comm, make)
+
+
+def select(space, where, adjoint=False, comm=None):
+    """The only leaf of `space`, real cells, at some of them: observed ones, for example. The adjoint puts values back, and 0 elsewhere.
+
+    Parameters
+    ----------
+    space : Space
+        Real cells.
+    where : array_like
+        A mask of the shape of the whole grid, or rows of indices along its axes; the same on all ranks.
+    adjoint : bool
+    comm : Comm or mpi4py.MPI.Comm, optional
+    """
+
+    def make(comm, space):
+        _, leaf = space._only("a selection")
+        found = np.asarray(where)
+        if found.dtype == bool:
+            if found.shape != leaf.shape:
+                raise ValueError(f"the mask has the shape {found.shape}; it must be {leaf.shape}")
+            found = np.argwhere(found)
+        if found.ndim != 2 or found.dtype.kind not in "iu" or found.shape[1] != len(leaf.shape) or np.any(found < 0):
+            raise ValueError(f"where must be a mask of the shape {leaf.shape} or rows of {len(leaf.shape)} indices from 0 on")
+        cells = np.stack(three(list(found.T), np.zeros(len(found), np.int64)), axis=1)
+        return _native.select(comm, space._native(), cells.tolist(), bool(adjoint))
+
+    return _linear(space, "a selection", comm, make)
+
+
+def gather(space, target, index, adjoint=False, comm=None):
+    """Each place of the leaf of `target` takes the entry ``index`` of a vector, or 0 where there is no such entry. The adjoint sums over the places of each
+    entry, exactly.
+
+    Parameters
+    ----------
+    space : Space
+        One vector.
+    target : Space
+        One real leaf.
+    index : array_like of int
+        An entry for each of this rank's places.
+    adjoint : bool
+    comm : Comm or mpi4py.MPI.Comm, optional
+    """
+    index = np.ascontiguousarray(index)
+    if index.dtype.kind not in "iu" or np.any(index < 0) or np.any(index >= 2**32):
+        raise ValueError("index must be whole numbers from 0 on")
+    return _gathered(space, target, index.ravel().tolist(), adjoint, comm)
+
+
+def broadcast(space, target, adjoint=False, comm=None):
+    """The only number of `space` at all places of the leaf of `target`; the adjoint is the sum over them."""
+    return _gathered(space, target, None, adjoint, comm)
+
+
+def _gathered(space, target, index, adjoint, comm):
+    target = space_of(target)
+    target._only("a gather")
+    comm, space = resolve(comm), space_of(space)
+    return Model(_native.gather(comm, space._native(), target._native(), index, bool(adjoint)), comm, target._axes)
+
+
+def amplitudes(space, edges=None, adjoint=False, comm=None):
+    """An amplitude for each wavenumber, at the modes that have it; the adjoint is a binned sum.
+
+    Parameters
+    ----------
+    space : Space
+        Modes of a grid.
+    edges : array_like, optional
+        Edges of bins of wavenumbers (2 pi over a length); a bin for each wavenumber unless given.
+    adjoint : bool
+    comm : Comm or mpi4py.MPI.Comm, optional
+
+    Returns
+    -------
+    model : Model
+        From the vector ``amplitudes``.
+    wavenumbers : ndarray
+        Of each entry.
+
+    Examples
+    --------
+    >>> from meshloom import operators as op
+    >>> model, k = op.amplitudes(op.Space(xi=op.modes(8)))
+    >>> len(k), model.domain
+    (5, {'amplitudes': (5,)})
+    """
+    space, comm = space_of(space), resolve(comm)
+    space._only("amplitudes")
+    edges = None if edges is None else real_array(edges, "edges").astype(np.float64).ravel().tolist()
+    native, wavenumbers = _native.amplitudes(comm, space._native(), edges, bool(adjoint))
+    return Model(native, comm, space._axes), wavenumbers
+
+
+def simulation(particles=64, mesh=None, box=128.0, *, observables=("density",), checkpoint_every=1, with_cosmology=False, comm=None, **options):
+    """A particle-mesh run as a model: a function of its white noise, and of the cosmology where that is asked for, with its derivatives.
+
+    Parameters
+    ----------
+    particles, mesh, box
+        As in `meshloom.simulate`, whose options `cosmology`, `lpt`, `a_start`, `a_end`, `steps`, `scheme` and `window` are taken, too.
+    observables : sequence of {"density", "displacement", "momentum"}
+        What it gives at its end: 1 + contrast at the cells of the mesh, three components of the particles' displacements in Mpc/h, of their momenta.
+    checkpoint_every : int
+        One of so many states is kept for derivatives; others are made again.
+    with_cosmology : bool
+        A leaf ``cosmology`` besides: omega_m, omega_b, h, n_s and A_s, in double precision.
+    comm : Comm or mpi4py.MPI.Comm, optional
+
+    Returns
+    -------
+    Model
+        Of the leaf ``white_noise``; its attribute ``own_cosmology`` are the numbers of the run's own cosmology.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meshloom import operators as op
+    >>> run = op.simulation(8, 8, 32.0, steps=2, with_cosmology=True)
+    >>> at = run.at({"white_noise": np.zeros((8, 8, 8)), "cosmology": run.own_cosmology})
+    >>> float(np.asarray(at.value)[0, 0, 0])
+    1.0
+    >>> sorted(at.vjp(np.ones((8, 8, 8))))
+    ['cosmology', 'white_noise']
+    """
+    comm = resolve(comm)
+    options = run_options(particles, mesh, box, **options)
+    checkpoint_every = whole_number(checkpoint_every, "checkpoint_every", 1)
+    native, own = _native.simulation(comm, options, list(observables), checkpoint_every, bool(with_cosmology))
+    model = Model(native, comm, 3)
+    model.own_cosmology = own
+    return model

@@ -9,7 +9,7 @@ use meshloom::gpu::Options;
 use meshloom::{Context, Launch};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{PyBytes, PyList};
 
 use crate::failure::Failure;
 use crate::session::{Session, device_is_used, wait};
@@ -58,9 +58,33 @@ impl Comm {
         self.session.gpu().allocations()
     }
 
+    /// How many compiled kernels this process keeps on the device.
+    #[getter]
+    fn kernels(&self) -> usize {
+        self.session.gpu().kernels_kept()
+    }
+
     /// Gives memory that waits to be used again back to the driver.
     fn trim(&self) {
         self.session.gpu().trim();
+    }
+
+    /// All ranks' bytes, in the order of the ranks, who all call it.
+    fn allgather(&self, py: Python<'_>, own: Vec<u8>) -> PyResult<Vec<Py<PyBytes>>> {
+        let parts = self.session.run(py, move |work| {
+            let parts = work.context.comm.all_gather_v(&own)?;
+            Ok(parts.iter().map(<[u8]>::to_vec).collect::<Vec<_>>())
+        })?;
+        Ok(parts.iter().map(|part| PyBytes::new(py, part).unbind()).collect())
+    }
+
+    /// Ends the device as a driver does that gives it up: what is called on it fails from then on. For tests.
+    fn lose_device(&self, py: Python<'_>) {
+        let gpu = self.session.gpu();
+        py.detach(|| {
+            gpu.failure_reporter()("the device was lost (as was asked for)");
+            gpu.device().destroy();
+        });
     }
 
     fn __repr__(&self) -> String {
@@ -88,8 +112,9 @@ pub fn alone(py: Python<'_>) -> PyResult<Comm> {
     let session = py.detach(|| {
         let mut alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         match &*alone {
-            Some(session) => Ok(session.clone()),
-            None => {
+            // A device that was lost stays lost; whoever has an array there hears of it.
+            Some(session) if session.gpu().check().is_ok() => Ok(session.clone()),
+            _ => {
                 let session = noted(crate::session::caught(|| Session::open(Communicator::solo()))?);
                 Ok::<_, Failure>(alone.insert(session).clone())
             }

@@ -58,6 +58,8 @@ impl DeviceArray {
         if Arc::ptr_eq(&self.session, session) {
             return Ok(());
         }
+        // A device that was lost says so.
+        [&self.session, session].iter().try_for_each(|one| one.gpu().check()).map_err(Failure::from)?;
         Err(PyValueError::new_err("the array is on another rank's device; give numpy.asarray of it"))
     }
 }

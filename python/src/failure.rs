@@ -6,6 +6,8 @@ use meshloom::exchange::ExchangeError;
 use meshloom::fft::{FftError, TransformError};
 use meshloom::gpu::DeviceError;
 use meshloom::grid::LayoutError;
+use meshloom::inference::InferenceError;
+use meshloom::map::MapError;
 use meshloom::mesh::MeshError;
 use meshloom::operators::OperatorError;
 use meshloom::pm::SimulationError;
@@ -68,7 +70,9 @@ library_errors!(
     ExchangeError,
     FftError,
     FofError,
+    InferenceError,
     LayoutError,
+    MapError,
     MeshError,
     NeighborError,
     OperatorError,
@@ -119,12 +123,23 @@ fn is_about_values(error: &meshloom::Error) -> bool {
         E::Fof(error) => !matches!(error, FofError::Differ { .. } | FofError::TooMany { .. }),
         E::Mesh(error) => matches!(error, MeshError::NotFinite { .. } | MeshError::Size { .. }),
         E::Neighbors(error) => !matches!(error, NeighborError::TooLong { .. }),
-        E::Operators(_) => true,
-        E::Particles(error) => !matches!(error, ParticleError::TooMany { .. }),
-        E::Simulation(error) => {
-            use SimulationError as S;
-            matches!(error, S::OutOfRange { .. } | S::NotFinite { .. } | S::WrongLength { .. })
+        E::Inference(error) => {
+            use InferenceError as I;
+            matches!(error, I::Options { .. } | I::Invalid { .. } | I::NoTransformation { .. } | I::Groups { .. })
         }
+        E::Map(error) => matches!(error, MapError::Invalid(_)),
+        E::Operators(OperatorError::Failed { error, .. }) => {
+            error.downcast_ref::<SimulationError>().is_some_and(is_about_a_run)
+        }
+        E::Operators(error) => !matches!(error, OperatorError::NotFinite { .. } | OperatorError::Check { .. }),
+        E::Particles(error) => !matches!(error, ParticleError::TooMany { .. }),
+        E::Simulation(error) => is_about_a_run(error),
         _ => false,
     }
+}
+
+/// The same of a simulation.
+fn is_about_a_run(error: &SimulationError) -> bool {
+    use SimulationError as S;
+    matches!(error, S::OutOfRange { .. } | S::NotFinite { .. } | S::WrongLength { .. })
 }

@@ -32,28 +32,31 @@ fn order_named(name: &str) -> PyResult<Order> {
     }
 }
 
-/// The labels of this rank's points, the linking length and this rank's part of the catalogue, by name.
+/// How near friends are: a length, and whether it is in mean separations.
+type Nearness = (f64, bool);
+
+/// Masses and velocities, where there are any.
+type Attributes<'py> = (Option<Bound<'py, PyArrayDyn<f32>>>, Option<Bound<'py, PyArrayDyn<f32>>>);
+
+/// The labels of this rank's points, the linking length and this rank's part of the catalogue, by name. `rows` are the least number of members of a
+/// group that has a row, and their order.
 #[pyfunction]
-#[pyo3(signature = (comm, points, sides, length, in_separations, min_members, order, masses=None, velocities=None))]
-#[expect(clippy::too_many_arguments, reason = "the Python function names them")]
 pub fn fof<'py>(
-    py: Python<'py>,
-    comm: &Comm,
+    comm: &Bound<'py, Comm>,
     points: &Bound<'py, PyAny>,
     sides: Vec<f64>,
-    length: f64,
-    in_separations: bool,
-    min_members: u64,
-    order: &str,
-    masses: Option<&Bound<'py, PyArrayDyn<f32>>>,
-    velocities: Option<&Bound<'py, PyArrayDyn<f32>>>,
+    nearness: Nearness,
+    rows: (u64, String),
+    attributes: Attributes<'py>,
 ) -> PyResult<Bound<'py, PyDict>> {
+    let ((length, in_separations), (min_members, order), (masses, velocities)) = (nearness, rows, attributes);
+    let (py, comm) = (comm.py(), comm.get());
     let (domain, rows) = (domain(&sides)?, Rows::new(points, &comm.session)?);
     let linking = if in_separations { Linking::Separations(length) } else { Linking::Length(length) };
-    let selection = Selection { min_members, order: order_named(order)?, observer: None };
+    let selection = Selection { min_members, order: order_named(&order)?, observer: None };
     let mut attributes: Vec<Attribute> = Vec::new();
     for (name, values, width) in [("mass", masses, 1), ("velocity", velocities, sides.len() as u64)] {
-        if let Some(values) = values {
+        if let Some(values) = &values {
             attributes.push((name, HostArray::new(values)?, width));
         }
     }

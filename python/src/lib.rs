@@ -3,11 +3,16 @@
 
 mod collective;
 mod comm;
+mod correlated_field;
 mod cosmology;
 mod device_array;
 mod failure;
+mod fields;
 mod groups;
 mod host_array;
+mod inference;
+mod likelihood;
+mod models;
 #[cfg(feature = "mpi")]
 mod mpi_comm;
 mod operators;
@@ -33,6 +38,8 @@ mod _native {
     #[pymodule_export]
     use crate::comm::{Comm, alone, close, run_ranks};
     #[pymodule_export]
+    use crate::correlated_field::{NativeCorrelatedField, correlated_field};
+    #[pymodule_export]
     use crate::cosmology::{halo_mass_function, linear_power, particle_mass};
     #[pymodule_export]
     use crate::device_array::DeviceArray;
@@ -40,6 +47,15 @@ mod _native {
     use crate::failure::Error;
     #[pymodule_export]
     use crate::groups::fof;
+    #[pymodule_export]
+    use crate::inference::NativeFit;
+    #[pymodule_export]
+    use crate::likelihood::{NativeLikelihood, prior};
+    #[pymodule_export]
+    use crate::models::{
+        amplitudes, convolution, diagonal, fourier, gather, lines_of_sight, pointwise, readout, select, simulation,
+        stencil, white_noise,
+    };
     #[cfg(feature = "mpi")]
     #[pymodule_export]
     use crate::mpi_comm::from_mpi;

@@ -2,156 +2,53 @@
 
 use std::sync::Arc;
 
-use meshloom::fft::Norm;
-use meshloom::gpu::Array;
-use meshloom::grid::Grid;
-use meshloom::operators::{
-    Adjoint, Contents, Diagonal, Field, Fourier, Hartley, Leaf, Linearisation, Model, OperatorError, PointwiseOperator,
-    RegularGrid, Space, Support, Worker,
-};
+use meshloom::Error;
+use meshloom::map::{ChunkSize, Items, Mapping, Placement, jacobian_columns, jacobian_rows, numbers_of};
+use meshloom::operators::{Contents, Field, Linearisation, Model, OperatorError, Space, Worker};
+use numpy::PyArray1;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::comm::Comm;
 use crate::device_array::{DeviceArray, Elements};
 use crate::failure::Failure;
+use crate::fields::{Cut, Kept, LeafShape, Values, described, field, given, kept, taken, working};
+use crate::host_array::to_numpy;
 use crate::session::{Session, Work};
-
-/// The leaves of a space: name, kind ("cells", "modes", "half_spectrum" or "vector"), cells along three axes, sides of the box, whether
-/// values are complex, components.
-type LeafTuple = (String, String, [u64; 3], [f64; 3], bool, u32);
-
-/// Something that is kept on the thread of a session until nobody here knows its number.
-struct Kept {
-    session: Arc<Session>,
-    number: u64,
-}
-
-impl Drop for Kept {
-    fn drop(&mut self) {
-        self.session.release(self.number);
-    }
-}
-
-/// Works with what was kept under a number.
-fn kept<T: 'static>(work: &Work, number: u64) -> Result<&T, Failure> {
-    let gone = || Failure::Panic("a model is gone".into());
-    work.kept.get(&number).and_then(|kept| kept.downcast_ref::<T>()).ok_or_else(gone)
-}
-
-/// The process grid of models: cuts along the first axis.
-fn grid(ranks: usize) -> Result<Grid, Failure> {
-    Ok(Grid::new([ranks, 1], ranks)?)
-}
-
-/// The space of these leaves on one rank.
-fn space(leaves: Vec<LeafTuple>, rank: usize, ranks: usize) -> Result<Space, Failure> {
-    let mut named = Vec::new();
-    for (name, kind, shape, size, complex, components) in leaves {
-        let regular = RegularGrid { shape, size, grid: grid(ranks)?, rank };
-        let leaf = match kind.as_str() {
-            "cells" => Leaf::cells(&regular),
-            "modes" => Leaf::modes(&regular),
-            "half_spectrum" => Leaf::half_spectrum(&regular),
-            "vector" => Leaf::vector(shape[2]),
-            _ => return Err(Failure::Value(format!("there is no leaf `{kind}`"))),
-        };
-        let leaf = if complex { leaf.complex() } else { leaf };
-        named.push((name, leaf.components(components)));
-    }
-    Ok(Space::new(named)?)
-}
-
-/// The shape of this rank's values of a leaf, and whether they are complex numbers.
-fn shape(leaf: &Leaf) -> (Vec<u64>, bool) {
-    let of = |part: &meshloom::grid::Box3| part.iter().map(|range| range.end - range.start).collect::<Vec<u64>>();
-    let places = match &leaf.support {
-        Support::Cells { regular, .. } => of(&regular.part()),
-        Support::Modes { regular, half } => of(&regular.modes(*half)),
-        _ => vec![leaf.places()],
-    };
-    let components = (leaf.components > 1).then_some(u64::from(leaf.components));
-    (components.into_iter().chain(places).collect(), leaf.numbers() == 2)
-}
-
-/// What Python knows of a leaf: name, shape, whether complex.
-type LeafShape = (String, Vec<u64>, bool);
-
-fn described(space: &Space) -> Vec<LeafShape> {
-    let leaf = |(name, leaf): (&str, &Leaf)| {
-        let (shape, complex) = shape(leaf);
-        (name.to_string(), shape, complex)
-    };
-    space.leaves().map(leaf).collect()
-}
-
-/// Arrays of the leaves of a space, in the order of the names.
-type Values = Vec<Array<f32>>;
-
-fn field(space: &Space, values: Values) -> Result<Field, OperatorError> {
-    Field::over(space, values.into_iter().map(Contents::Device).collect())
-}
-
-fn values(field: &Field) -> Values {
-    let array = |contents: &Contents| match contents {
-        Contents::Device(array) => Some(array.clone()),
-        Contents::Host(_) => None,
-    };
-    field.contents().iter().filter_map(array).collect()
-}
-
-/// The arrays that a caller gives, as real numbers.
-fn given(session: &Arc<Session>, arrays: Vec<Bound<'_, DeviceArray>>) -> PyResult<Values> {
-    let real = |array: &Bound<'_, DeviceArray>| {
-        let array = array.get();
-        array.belongs_to(session)?;
-        match &array.elements {
-            Elements::F32(array) => Ok(array.clone()),
-            Elements::C64(array) => Ok(array.cast().map_err(Failure::from)?),
-            _ => Err(PyValueError::new_err("models compute in single precision: give float32 and complex64")),
-        }
-    };
-    arrays.iter().map(real).collect()
-}
-
-/// Arrays of a model as those of Python.
-fn taken(session: &Arc<Session>, leaves: &[LeafShape], values: Values) -> PyResult<Vec<DeviceArray>> {
-    let array = |((_, shape, complex), array): (&LeafShape, Array<f32>)| {
-        let elements =
-            if *complex { Elements::C64(array.cast().map_err(Failure::from)?) } else { Elements::F32(array) };
-        DeviceArray::new(session, elements, shape.clone())
-    };
-    leaves.iter().zip(values).map(array).collect()
-}
 
 /// A model: a differentiable function of fields.
 #[pyclass(frozen, module = "meshloom._native")]
 pub struct NativeModel {
-    kept: Kept,
+    pub kept: Kept,
+    pub cut: Cut,
     /// What errors call it.
     #[pyo3(get)]
     name: String,
     /// The leaves that it takes.
     #[pyo3(get)]
-    domain: Vec<LeafShape>,
+    pub domain: Vec<LeafShape>,
     /// The leaves that it gives.
     #[pyo3(get)]
-    target: Vec<LeafShape>,
+    pub target: Vec<LeafShape>,
 }
 
 impl NativeModel {
     /// Makes a model on the session's thread and keeps it there.
-    fn make(
+    pub fn make(
         py: Python<'_>,
         session: &Arc<Session>,
+        cut: Cut,
         make: impl FnOnce(&mut Work) -> Result<Model, Failure> + Send + 'static,
     ) -> PyResult<Self> {
-        let (number, name, domain, target) = session.run(py, move |work| {
+        let made = session.run(py, move |work| {
             let model = make(work)?;
-            let about = (model.name(), described(model.domain()), described(model.target()));
-            Ok((work.keep(model), about.0, about.1, about.2))
+            Ok(Noted::of(work, model))
         })?;
-        Ok(NativeModel { kept: Kept { session: session.clone(), number }, name, domain, target })
+        Ok(Self::of(session, cut, made))
+    }
+
+    /// A model that was noted on the session's thread.
+    pub fn of(session: &Arc<Session>, cut: Cut, Noted { number, name, domain, target }: Noted) -> Self {
+        NativeModel { kept: Kept { session: session.clone(), number }, cut, name, domain, target }
     }
 
     /// A model of this one and another.
@@ -164,67 +61,29 @@ impl NativeModel {
         if !Arc::ptr_eq(&self.kept.session, &other.kept.session) {
             return Err(PyValueError::new_err("the models are on different ranks"));
         }
-        let (a, b) = (self.kept.number, other.kept.number);
-        Self::make(py, &self.kept.session, move |work| Ok(join(kept(work, a)?, kept(work, b)?)?))
+        let (a, b, cut) = (self.kept.number, other.kept.number, self.cut.or(other.cut));
+        Self::make(py, &self.kept.session, cut, move |work| Ok(join(kept(work, a)?, kept(work, b)?)?))
     }
 }
 
-/// Runs `body` with what operators work with.
-fn working<R>(work: &mut Work, body: impl FnOnce(&mut Worker<'_>) -> Result<R, Failure>) -> Result<R, Failure> {
-    let grid = grid(work.context.comm.size())?;
-    body(&mut Worker::new(&mut work.context, grid)?)
+/// A model that is kept: its number, and what is known of it elsewhere.
+pub struct Noted {
+    number: u64,
+    name: String,
+    domain: Vec<LeafShape>,
+    target: Vec<LeafShape>,
+}
+
+impl Noted {
+    /// Keeps a model.
+    pub fn of(work: &mut Work, model: Model) -> Self {
+        let (name, domain, target) = (model.name(), described(model.domain()), described(model.target()));
+        Noted { number: work.keep(model), name, domain, target }
+    }
 }
 
 #[pymethods]
 impl NativeModel {
-    /// A function of the leaves of a space in WGSL, as a leaf `result`.
-    #[staticmethod]
-    fn pointwise(
-        py: Python<'_>,
-        comm: &Comm,
-        leaves: Vec<LeafTuple>,
-        text: String,
-        function: String,
-        result: String,
-    ) -> PyResult<Self> {
-        Self::make(py, &comm.session, move |work| {
-            let domain = space(leaves, work.context.comm.rank(), work.context.comm.size())?;
-            Ok(Model::new(PointwiseOperator::wgsl(&text, &function, &domain, &result)?))
-        })
-    }
-
-    /// The transform of cells ("fourier", "hartley"), or the adjoint of one.
-    #[staticmethod]
-    fn transform(py: Python<'_>, comm: &Comm, leaves: Vec<LeafTuple>, kind: String, adjoint: bool) -> PyResult<Self> {
-        Self::make(py, &comm.session, move |work| {
-            let domain = space(leaves, work.context.comm.rank(), work.context.comm.size())?;
-            working(work, |worker| {
-                Ok(match (kind.as_str(), adjoint) {
-                    ("fourier", false) => Model::new(Fourier::new(worker, &domain, Norm::Backward)?),
-                    ("fourier", true) => Model::new(Adjoint(Fourier::new(worker, &domain, Norm::Backward)?)),
-                    ("hartley", false) => Model::new(Hartley::new(worker, &domain)?),
-                    (_, false) | (_, true) => Model::new(Adjoint(Hartley::new(worker, &domain)?)),
-                })
-            })
-        })
-    }
-
-    /// Multiplication by the values of a field.
-    #[staticmethod]
-    fn diagonal(
-        py: Python<'_>,
-        comm: &Comm,
-        leaves: Vec<LeafTuple>,
-        factors: Vec<Bound<'_, DeviceArray>>,
-    ) -> PyResult<Self> {
-        let factors = given(&comm.session, factors)?;
-        Self::make(py, &comm.session, move |work| {
-            let domain = space(leaves, work.context.comm.rank(), work.context.comm.size())?;
-            let factors = field(&domain, factors)?;
-            Ok(Model::new(Diagonal::new(&domain, &factors)?))
-        })
-    }
-
     /// This model, and then another.
     fn then(&self, py: Python<'_>, next: &NativeModel) -> PyResult<Self> {
         self.with(py, next, Model::then)
@@ -246,39 +105,87 @@ impl NativeModel {
     }
 
     /// Its value.
-    fn value(&self, py: Python<'_>, x: Vec<Bound<'_, DeviceArray>>) -> PyResult<Vec<DeviceArray>> {
-        let (session, number, x) = (&self.kept.session, self.kept.number, given(&self.kept.session, x)?);
+    fn value(&self, py: Python<'_>, x: Vec<Bound<'_, PyAny>>) -> PyResult<Vec<Py<PyAny>>> {
+        let (session, cut) = (&self.kept.session, self.cut);
+        let (number, x) = (self.kept.number, given(session, x)?);
         let found = session.run(py, move |work| {
             let model = kept::<Model>(work, number)?.clone();
             let x = field(model.domain(), x)?;
-            let y = working(work, |worker| Ok(model.value(worker, &x)?))?;
+            let y = working(work, cut, |worker| Ok(model.value(worker, &x)?))?;
             work.context.recorder.submit()?;
-            Ok(values(&y))
+            Ok(y.contents().to_vec())
         })?;
-        taken(session, &self.target, found)
+        taken(py, session, &self.target, found)
     }
 
     /// Its value, and its derivative there.
-    fn at(&self, py: Python<'_>, x: Vec<Bound<'_, DeviceArray>>) -> PyResult<(Vec<DeviceArray>, NativeLinearisation)> {
-        let (session, number, x) = (&self.kept.session, self.kept.number, given(&self.kept.session, x)?);
+    fn at(&self, py: Python<'_>, x: Vec<Bound<'_, PyAny>>) -> PyResult<(Vec<Py<PyAny>>, NativeLinearisation)> {
+        let (session, cut) = (&self.kept.session, self.cut);
+        let (number, x) = (self.kept.number, given(session, x)?);
         let (at, found) = session.run(py, move |work| {
             let model = kept::<Model>(work, number)?.clone();
             let x = field(model.domain(), x)?;
-            let at = working(work, |worker| Ok(model.at(worker, &x)?))?;
-            let found = values(&at.value);
+            let at = working(work, cut, |worker| Ok(model.at(worker, &x)?))?;
+            let found = at.value.contents().to_vec();
             work.context.recorder.submit()?;
             Ok((work.keep(at), found))
         })?;
         let kept = Kept { session: session.clone(), number: at };
-        let derivative = NativeLinearisation { kept, domain: self.domain.clone(), target: self.target.clone() };
-        Ok((taken(session, &self.target, found)?, derivative))
+        let derivative = NativeLinearisation { kept, cut, domain: self.domain.clone(), target: self.target.clone() };
+        Ok((taken(py, session, &self.target, found)?, derivative))
     }
+
+    /// Its values at so many items, of each of which `rows` has the numbers of its only leaf; the numbers of its only target for each. Of a model on one rank.
+    fn map(&self, rows: &Bound<'_, DeviceArray>, items: u64, chunk: u64) -> PyResult<DeviceArray> {
+        let (py, session, number, cut) = (rows.py(), &self.kept.session, self.kept.number, self.cut);
+        let rows = given(session, vec![rows.as_any().clone()])?;
+        let found = session.run(py, move |work| {
+            let model = kept::<Model>(work, number)?.clone();
+            working(work, cut, |worker| mapped(worker, &model, &rows[0], items, chunk))
+        })?;
+        let shape = vec![found.len()];
+        DeviceArray::new(session, Elements::F32(found), shape)
+    }
+}
+
+/// The values of a model of one leaf each at so many items.
+fn mapped(
+    worker: &mut Worker<'_>,
+    model: &Model,
+    rows: &Contents,
+    items: u64,
+    chunk: u64,
+) -> Result<meshloom::gpu::Array<f32>, Failure> {
+    let only = |space: &Space| match space.only() {
+        Some((_, leaf)) => Ok(leaf.len()),
+        None => Err(Failure::Value(format!("a map is of models with one leaf, not {space}"))),
+    };
+    let (from, to) = (only(model.domain())?, only(model.target())?);
+    let Contents::Device(rows) = rows else { return Err(Failure::Value("rows must be on the device".into())) };
+    let mapping = Mapping::new(items).chunk(ChunkSize::Items(chunk)).output("values", to, Placement::Sharded);
+    let grid = worker.comms.grid();
+    let mapped = meshloom::map::map(worker.context, &mapping, &[Items::Device(rows)], |context, chunk| {
+        let mut worker = Worker::new(context, grid)?;
+        let (mut x, mut y) = (Field::new(worker.gpu(), model.domain())?, Field::new(worker.gpu(), model.target())?);
+        for item in 0..chunk.count() {
+            let [Contents::Device(own), Contents::Device(given)] = [&x.contents()[0], &y.contents()[0]] else { break };
+            let (own, given) = (own.clone(), given.clone());
+            worker.context.recorder.copy(&chunk.inputs[0], item * from, &own, 0, from)?;
+            x = Field::over(model.domain(), vec![Contents::Device(own)])?;
+            model.apply(&mut worker, &x, &mut y)?;
+            worker.context.recorder.copy(&given, 0, &chunk.outputs[0], item * to, to)?;
+        }
+        Ok::<_, Error>(())
+    })?;
+    let found = mapped.output("values").cloned();
+    found.ok_or_else(|| Failure::Panic("a map without its output".into()))
 }
 
 /// The derivative of a model at a point.
 #[pyclass(frozen, module = "meshloom._native")]
 pub struct NativeLinearisation {
     kept: Kept,
+    cut: Cut,
     domain: Vec<LeafShape>,
     target: Vec<LeafShape>,
 }
@@ -286,44 +193,89 @@ pub struct NativeLinearisation {
 #[pymethods]
 impl NativeLinearisation {
     /// The derivative times `dx`.
-    fn jvp(&self, py: Python<'_>, dx: Vec<Bound<'_, DeviceArray>>) -> PyResult<Vec<DeviceArray>> {
-        let found = self.product(py, dx, |at, worker, dx| {
+    fn jvp(&self, py: Python<'_>, dx: Vec<Bound<'_, PyAny>>) -> PyResult<Vec<Py<PyAny>>> {
+        let dx = given(&self.kept.session, dx)?;
+        let found = self.with(py, move |worker, at| {
             let mut dy = Field::new(worker.gpu(), at.model().target())?;
             at.jvp(worker, &field(at.model().domain(), dx)?, &mut dy)?;
-            Ok(dy)
+            Ok(dy.contents().to_vec())
         })?;
-        taken(&self.kept.session, &self.target, found)
+        taken(py, &self.kept.session, &self.target, found)
     }
 
     /// `dy` times the derivative.
-    fn vjp(&self, py: Python<'_>, dy: Vec<Bound<'_, DeviceArray>>) -> PyResult<Vec<DeviceArray>> {
-        let found = self.product(py, dy, |at, worker, dy| {
+    fn vjp(&self, py: Python<'_>, dy: Vec<Bound<'_, PyAny>>) -> PyResult<Vec<Py<PyAny>>> {
+        let dy = given(&self.kept.session, dy)?;
+        let found: Values = self.with(py, move |worker, at| {
             let mut dx = Field::new(worker.gpu(), at.model().domain())?;
             at.vjp(worker, &field(at.model().target(), dy)?, &mut dx)?;
-            Ok(dx)
+            Ok(dx.contents().to_vec())
         })?;
-        taken(&self.kept.session, &self.domain, found)
+        taken(py, &self.kept.session, &self.domain, found)
+    }
+
+    /// The matrix of the derivative, one row after the other, and its rows and columns; by the products that are fewer.
+    fn jacobian<'py>(&self, py: Python<'py>, chunk: u64) -> PyResult<(Bound<'py, PyArray1<f64>>, u64, u64)> {
+        let (matrix, rows, columns) = self.with(py, move |worker, at| matrix(worker, at, chunk))?;
+        Ok((to_numpy(py, matrix), rows, columns))
     }
 }
 
 impl NativeLinearisation {
-    fn product(
+    fn with<R: Send + 'static>(
         &self,
         py: Python<'_>,
-        arrays: Vec<Bound<'_, DeviceArray>>,
-        product: impl FnOnce(&Linearisation, &mut Worker<'_>, Values) -> Result<Field, Failure> + Send + 'static,
-    ) -> PyResult<Values> {
-        let (session, number, arrays) = (&self.kept.session, self.kept.number, given(&self.kept.session, arrays)?);
-        session.run(py, move |work| {
+        body: impl FnOnce(&mut Worker<'_>, &Linearisation) -> Result<R, Failure> + Send + 'static,
+    ) -> PyResult<R> {
+        let (number, cut) = (self.kept.number, self.cut);
+        self.kept.session.run(py, move |work| {
             // Taken out meanwhile, since the work borrows the rest.
             let Some(at) = work.kept.remove(&number) else { return Err(Failure::Panic("a derivative is gone".into())) };
             let found = match at.downcast_ref::<Linearisation>() {
-                Some(at) => working(work, |worker| product(at, worker, arrays)),
+                Some(at) => working(work, cut, |worker| body(worker, at)),
                 None => Err(Failure::Panic("a derivative is something else".into())),
             };
             work.kept.insert(number, at);
             work.context.recorder.submit()?;
-            Ok(values(&found?))
+            found
         })
     }
+}
+
+/// The numbers of a field of one rank, leaf by leaf.
+fn numbers(worker: &mut Worker<'_>, field: &Field) -> Result<Vec<f64>, OperatorError> {
+    let mut all = Vec::new();
+    for name in field.space().names() {
+        all.extend(field.get(&mut worker.context.recorder, name)?);
+    }
+    Ok(all)
+}
+
+/// The matrix of a derivative of a model on one rank, with its rows and columns.
+fn matrix(worker: &mut Worker<'_>, at: &Linearisation, chunk: u64) -> Result<(Vec<f64>, u64, u64), Failure> {
+    if worker.comm().size() > 1 {
+        return Err(Failure::Value("a matrix is of a model on one rank; take jvp and vjp of this one".into()));
+    }
+    let rows = numbers_of(worker, at.model().target())?;
+    let columns = numbers_of(worker, at.model().domain())?;
+    let mut matrix = vec![0.0; (rows * columns) as usize];
+    if rows <= columns {
+        jacobian_rows(worker, at, 0..rows, ChunkSize::Items(chunk), |worker, first, fields| {
+            for (row, field) in (first..).zip(fields) {
+                let start = (row * columns) as usize;
+                matrix[start..start + columns as usize].copy_from_slice(&numbers(worker, field)?);
+            }
+            Ok::<_, Error>(())
+        })?;
+    } else {
+        jacobian_columns(worker, at, 0..columns, ChunkSize::Items(chunk), |worker, first, fields| {
+            for (column, field) in (first..).zip(fields) {
+                for (row, value) in numbers(worker, field)?.into_iter().enumerate() {
+                    matrix[row * columns as usize + column as usize] = value;
+                }
+            }
+            Ok::<_, Error>(())
+        })?;
+    }
+    Ok((matrix, rows, columns))
 }

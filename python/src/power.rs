@@ -108,20 +108,18 @@ fn spectrum(py: Python<'_>, bins: Vec<Bin>) -> Spectrum<'_> {
     (to_numpy(py, k), to_numpy(py, power), indices(py, bins.iter().map(|bin| bin.modes).collect()))
 }
 
-/// The power spectrum of the density contrast of all ranks' points.
+/// The power spectrum of the density contrast of all ranks' points, on a mesh of this size and shape; with which window they are painted, whether its power is
+/// divided by, and whether they are painted twice.
 #[pyfunction]
-#[expect(clippy::too_many_arguments, reason = "the Python function names them")]
 pub fn power_of_points<'py>(
     py: Python<'py>,
     comm: &Comm,
     points: &Bound<'py, PyAny>,
-    size: [f64; 3],
-    shape: [u64; 3],
-    window: &str,
-    deconvolve: bool,
-    interlace: bool,
+    mesh: ([f64; 3], [u64; 3]),
+    painting: (String, bool, bool),
 ) -> PyResult<Spectrum<'py>> {
-    let measurement = Measurement { shape, size, window: window_named(Some(window))?, deconvolve, interlace };
+    let ((size, shape), (window, deconvolve, interlace)) = (mesh, painting);
+    let measurement = Measurement { shape, size, window: window_named(Some(&window))?, deconvolve, interlace };
     let rows = Rows::new(points, &comm.session)?;
     let bins = comm.session.run(py, move |work| {
         let positions = rows.to_f64(&mut work.context.recorder)?;
@@ -139,10 +137,10 @@ pub fn power_of_field<'py>(
     py: Python<'py>,
     comm: &Comm,
     field: &Bound<'py, PyAny>,
-    size: [f64; 3],
-    shape: [u64; 3],
+    mesh: ([f64; 3], [u64; 3]),
     window: Option<&str>,
 ) -> PyResult<Spectrum<'py>> {
+    let (size, shape) = mesh;
     let window = window_named(window)?;
     let measurement = Measurement { shape, size, window, deconvolve: window.is_some(), interlace: false };
     let rows = Rows::new(field, &comm.session)?;

@@ -219,6 +219,18 @@ impl Session {
         }
     }
 
+    /// Refuses calls from a function that the session's own thread has called back: they would wait for themselves.
+    fn not_within(&self) -> PyResult<()> {
+        let own = locked(&self.thread).as_ref().map(|thread| thread.thread().id());
+        if own != Some(thread::current().id()) {
+            return Ok(());
+        }
+        Err(Error::new_err(
+            "the device is at work for the call that reports its progress, and takes no other one meanwhile; keep what is to \
+             be done with it for a callback, or for afterwards",
+        ))
+    }
+
     /// Runs `job` on the session's thread and waits for what it returns.
     ///
     /// # Errors
@@ -229,6 +241,7 @@ impl Session {
         job: impl FnOnce(&mut Work) -> Result<T, Failure> + Send + 'static,
     ) -> PyResult<T> {
         not_forked()?;
+        self.not_within()?;
         let (reply, result) = sync_channel(1);
         let given_up = Arc::new(AtomicBool::new(false));
         let (flag, released) = (given_up.clone(), self.released.clone());

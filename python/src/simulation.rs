@@ -51,7 +51,7 @@ fn rows(columns: &[Vec<f32>; 3], value: impl Fn(f32) -> f32) -> Vec<f32> {
 }
 
 /// What `options` says of a run; what it leaves out is as in [`Config::default`].
-fn config(options: &Bound<'_, PyDict>, ranks: usize) -> PyResult<Config> {
+pub fn config(options: &Bound<'_, PyDict>, ranks: usize) -> PyResult<Config> {
     let mut config = Config::default();
     let wrong = |name: &str, value: &Bound<'_, PyAny>, known: &str| {
         PyValueError::new_err(format!("{name} is {value}, not {known}"))

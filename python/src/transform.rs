@@ -5,7 +5,7 @@ use meshloom::exchange::GridComms;
 use meshloom::fft::{Norm, Spec, Transform, TransformCallbacks, TransformTuning, Value};
 use meshloom::gpu::Array;
 use meshloom::grid::Grid;
-use numpy::{Complex32, Complex64, PyArrayDyn};
+use numpy::{Complex32, Complex64, Element, PyArrayDyn};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
@@ -154,57 +154,83 @@ fn norm_named(name: &str) -> PyResult<Norm> {
     }
 }
 
+/// A mesh: its cells along three axes, which of them are transformed, and how many there are.
+type MeshTuple = ([u64; 3], [bool; 3], u64);
+
+fn request((cells, axes, fields): MeshTuple, norm: &str) -> PyResult<Request> {
+    Ok(Request { cells, axes, fields, norm: norm_named(norm)? })
+}
+
+/// The transform of real numbers, or of modes back to them.
+fn real<'py, T>(
+    comm: &Bound<'py, Comm>,
+    request: Request,
+    array: &Bound<'py, PyArrayDyn<T>>,
+) -> PyResult<Bound<'py, PyAny>>
+where
+    T: Value<Mode: Send> + Numbers + Send + Sync,
+{
+    let modes = forward::<T>(comm.py(), comm.get(), request, HostArray::new(array)?)?;
+    Ok(to_numpy::<T::Complex>(comm.py(), cast_vec(modes)).into_any())
+}
+
+/// Real numbers, and the complex ones that have such parts.
+trait Numbers: Element + bytemuck::Pod {
+    type Complex: Element + Copy;
+}
+
+impl Numbers for f32 {
+    type Complex = Complex32;
+}
+
+impl Numbers for f64 {
+    type Complex = Complex64;
+}
+
+/// The transforms of complex numbers `C`, which are pairs `P` of `T`.
+fn complex<'py, C, P, T>(
+    comm: &Bound<'py, Comm>,
+    kind: Kind,
+    request: Request,
+    array: &Bound<'py, PyArrayDyn<C>>,
+) -> PyResult<Bound<'py, PyAny>>
+where
+    C: Element + Copy,
+    P: Value<Mode = P> + bytemuck::Pod + Send + Sync,
+    T: Value<Mode = P> + Element + Send,
+{
+    let (py, data, one) = (comm.py(), HostArray::<P>::new(array)?, comm.get());
+    Ok(match kind {
+        Kind::Forward => to_numpy::<C>(py, cast_vec(forward::<P>(py, one, request, data)?)).into_any(),
+        Kind::Inverse => to_numpy::<C>(py, cast_vec(inverse::<P>(py, one, request, data)?)).into_any(),
+        Kind::RealInverse => to_numpy(py, inverse::<T>(py, one, request, data)?).into_any(),
+        Kind::RealForward => return Err(unfit()),
+    })
+}
+
 /// The transform of an array: its elements, one after the other, those of this rank's part.
 #[pyfunction]
-#[pyo3(signature = (comm, kind, array, cells, axes, fields, norm))]
 pub fn transform<'py>(
     comm: &Bound<'py, Comm>,
     kind: &str,
     array: &Bound<'py, PyAny>,
-    cells: [u64; 3],
-    axes: [bool; 3],
-    fields: u64,
+    mesh: MeshTuple,
     norm: &str,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let (py, comm, kind) = (comm.py(), comm.get(), Kind::named(kind)?);
-    let request = Request { cells, axes, fields, norm: norm_named(norm)? };
-    if let Ok(array) = array.cast::<PyArrayDyn<f32>>()
-        && kind == Kind::RealForward
-    {
-        let modes = forward::<f32>(py, comm, request, HostArray::new(array)?)?;
-        return Ok(to_numpy::<Complex32>(py, cast_vec(modes)).into_any());
-    }
-    if let Ok(array) = array.cast::<PyArrayDyn<f64>>()
-        && kind == Kind::RealForward
-    {
-        let modes = forward::<f64>(py, comm, request, HostArray::new(array)?)?;
-        return Ok(to_numpy::<Complex64>(py, cast_vec(modes)).into_any());
+    let (kind, request) = (Kind::named(kind)?, request(mesh, norm)?);
+    if kind == Kind::RealForward {
+        if let Ok(array) = array.cast::<PyArrayDyn<f32>>() {
+            return real(comm, request, array);
+        }
+        if let Ok(array) = array.cast::<PyArrayDyn<f64>>() {
+            return real(comm, request, array);
+        }
     }
     if let Ok(array) = array.cast::<PyArrayDyn<Complex32>>() {
-        let data = HostArray::<[f32; 2]>::new(array)?;
-        return Ok(match kind {
-            Kind::Forward => {
-                to_numpy::<Complex32>(py, cast_vec(forward::<[f32; 2]>(py, comm, request, data)?)).into_any()
-            }
-            Kind::Inverse => {
-                to_numpy::<Complex32>(py, cast_vec(inverse::<[f32; 2]>(py, comm, request, data)?)).into_any()
-            }
-            Kind::RealInverse => to_numpy(py, inverse::<f32>(py, comm, request, data)?).into_any(),
-            Kind::RealForward => return Err(unfit()),
-        });
+        return complex::<Complex32, [f32; 2], f32>(comm, kind, request, array);
     }
     if let Ok(array) = array.cast::<PyArrayDyn<Complex64>>() {
-        let data = HostArray::<[f64; 2]>::new(array)?;
-        return Ok(match kind {
-            Kind::Forward => {
-                to_numpy::<Complex64>(py, cast_vec(forward::<[f64; 2]>(py, comm, request, data)?)).into_any()
-            }
-            Kind::Inverse => {
-                to_numpy::<Complex64>(py, cast_vec(inverse::<[f64; 2]>(py, comm, request, data)?)).into_any()
-            }
-            Kind::RealInverse => to_numpy(py, inverse::<f64>(py, comm, request, data)?).into_any(),
-            Kind::RealForward => return Err(unfit()),
-        });
+        return complex::<Complex64, [f64; 2], f64>(comm, kind, request, array);
     }
     Err(unfit())
 }
@@ -220,14 +246,12 @@ fn unfit() -> PyErr {
 pub fn transform_on_device(
     array: &Bound<'_, DeviceArray>,
     kind: &str,
-    layout: ([u64; 3], [bool; 3], u64),
+    mesh: MeshTuple,
     norm: &str,
     shape: Vec<u64>,
 ) -> PyResult<DeviceArray> {
     let (py, array, kind) = (array.py(), array.get(), Kind::named(kind)?);
-    let (cells, axes, fields) = layout;
-    let (request, comm) =
-        (Request { cells, axes, fields, norm: norm_named(norm)? }, &Comm { session: array.session.clone() });
+    let (request, comm) = (request(mesh, norm)?, &Comm { session: array.session.clone() });
     let elements = match (array.elements.clone(), kind) {
         (Elements::F32(data), Kind::RealForward) => Elements::C64(forward_on_device::<f32>(py, comm, request, data)?),
         (Elements::F64(data), Kind::RealForward) => Elements::C128(forward_on_device::<f64>(py, comm, request, data)?),

@@ -5,6 +5,7 @@ import pytest
 
 import meshloom
 from meshloom import fft
+from test_inference import FEW, problem
 
 MPI = pytest.importorskip("mpi4py.MPI")
 if not hasattr(meshloom._native, "from_mpi"):
@@ -60,6 +61,17 @@ def test_fields_and_runs_equal_those_of_one_rank():
     run, alone = meshloom.simulate(8, box=32.0, steps=2, comm=COMM), meshloom.simulate(8, box=32.0, steps=2)
     assert np.array_equal(together(run.positions), alone.positions)
     assert np.array_equal(run.power.power, alone.power.power)
+
+
+def test_maps_and_fits_equal_those_of_one_rank():
+    assert np.array_equal(meshloom.map(lambda rows: 2 * rows, POINTS, chunk=50, comm=COMM), 2 * POINTS)
+    sums = [meshloom.map_reduce(lambda rows: rows, POINTS, comm=comm) for comm in (COMM, None)]
+    assert np.array_equal(*sums)
+    means = []
+    for comm in (COMM, None):
+        likelihood, rate = problem(comm)
+        means.append(np.asarray(meshloom.optimize_kl(likelihood, n_total_iterations=1, n_samples=1, **FEW)[0].mean(rate)))
+    assert np.array_equal(together(means[0]), means[1])
 
 
 def test_a_bad_value_of_one_rank_is_an_error_of_all():

@@ -52,6 +52,82 @@ def test_adjoints_and_composition():
     assert set(found) == {"x", "y"} and np.array_equal(np.asarray(found["y"]), -x)
 
 
+def pairs(model, adjoint):
+    """Both sides of the definition of an adjoint, for random fields."""
+    x, y = np.asarray(model.random(1)), np.asarray(adjoint.random(2))
+    return np.vdot(np.asarray(model(x)), y), np.vdot(x, np.asarray(adjoint(y)))
+
+
+def test_linear_operators_and_their_adjoints():
+    space = op.Space(x=op.cells((6, 8), size=(3.0, 4.0)))
+    x = RNG.standard_normal((6, 8)).astype(np.float32)
+    kernel = RNG.standard_normal((6, 8)).astype(np.float32)
+    positions, mask = RNG.random((5, 2)) * [3.0, 4.0], RNG.random((6, 8)) < 0.3
+    ends = RNG.random((2, 4, 2)) * [3.0, 4.0]
+    index = RNG.integers(0, 4, (6, 8))
+    vector = op.Space(x=op.vector(3))
+    convolved = np.fft.ifft2(np.fft.fft2(x) * np.fft.fft2(kernel)).real
+    cell, part = np.divmod(positions / 0.5, 1.0)
+    near = [[x[int(i + a) % 6, int(j + b) % 8] for (i, j) in cell] for a in (0, 1) for b in (0, 1)]
+    weights = [np.prod(np.where([a, b], part, 1 - part), axis=1) for a in (0, 1) for b in (0, 1)]
+    three = np.float32([1.0, 2.0, 4.0])
+    for make, given, want in [
+        (lambda **a: op.convolution(space, kernel, **a), x, convolved),
+        (lambda **a: op.stencil(space, {(0, 1): 2.0, (-1, 0): -0.5}, **a), x, 2 * np.roll(x, -1, 1) - 0.5 * np.roll(x, 1, 0)),
+        (lambda **a: op.readout(space, positions, **a), x, np.sum(np.array(near) * weights, axis=0)),
+        (lambda **a: op.select(space, mask, **a), x, x[mask]),
+        (lambda **a: op.select(space, np.argwhere(mask)[::-1], **a), x, x[mask][::-1]),
+        (lambda **a: op.gather(vector, space, index, **a), three, np.append(three, 0.0)[index]),
+        (lambda **a: op.broadcast(op.Space(x=op.vector(1)), space, **a), np.float32([3.0]), np.full((6, 8), 3.0)),
+        (lambda **a: op.lines_of_sight(space, *ends, 0.1, **a), np.ones((6, 8)), np.linalg.norm(ends[1] - ends[0], axis=1)),
+        (lambda **a: op.amplitudes(op.Space(xi=op.modes((4, 4))), **a)[0], np.arange(6.0), None),
+    ]:
+        model, adjoint = make(), make(adjoint=True)
+        found = np.asarray(model(given))
+        assert want is None or np.abs(found - want).max() < 1e-4, model
+        assert np.isclose(*pairs(model, adjoint), rtol=1e-4, atol=1e-4), model
+    # What points give another model takes.
+    rows = op.readout(space, positions)
+    square = op.pointwise("fn f(x: f32) -> f32 { return x * x; }", "f", rows.target, "y")
+    assert np.allclose(np.asarray(rows.then(square)(x)), np.asarray(rows(x)) ** 2)
+
+
+def test_a_derivative_as_a_matrix():
+    space = op.Space(x=op.cells(5))
+    square = op.pointwise("fn f(x: f32) -> f32 { return x * x; }", "f", space, "x")
+    x = RNG.standard_normal(5).astype(np.float32)
+    hartley = np.fft.fft(np.eye(5)).real + np.fft.fft(np.eye(5)).imag
+    assert np.abs(square.then(op.hartley(space)).at(x).jacobian(chunk=2) - hartley * (2 * x)).max() < 1e-5
+    few = square.then(op.select(space, np.arange(5) == 3)).at(x).jacobian()
+    assert few.shape == (1, 5) and np.abs(few - np.eye(5)[3] * 2 * x).max() < 1e-6
+
+
+def test_a_run_is_a_model():
+    noise = RNG.standard_normal((8, 8, 8)).astype(np.float32)
+    options = {"steps": 3, "cosmology": meshloom.Cosmology(w0=-0.9, wa=0.2)}
+    run = op.simulation(8, 8, 32.0, observables=["density", "displacement"], with_cosmology=True, checkpoint_every=2, **options)
+    point = {"white_noise": noise, "cosmology": run.own_cosmology}
+    at = run.at(point)
+    sites = np.stack(np.meshgrid(*[np.arange(8) * 4.0] * 3, indexing="ij"))
+    positions = (sites + np.asarray(at.value["displacement"])).reshape(3, -1).T % 32.0
+    moved = np.abs(positions - meshloom.simulate(8, 8, 32.0, noise=noise, **options).positions)
+    assert np.minimum(moved, 32.0 - moved).max() < 1e-4
+    tangent = {"white_noise": RNG.standard_normal((8, 8, 8)).astype(np.float32), "cosmology": run.own_cosmology * 0.1}
+    cotangent = {name: RNG.standard_normal(shape).astype(np.float32) for name, shape in run.target.items()}
+    ahead, back = at.jvp(tangent), at.vjp(cotangent)
+    assert back["cosmology"].dtype == np.float64 and back["cosmology"].shape == (5,)
+    left = sum(np.vdot(np.asarray(ahead[name]), cotangent[name]) for name in ahead)
+    right = sum(np.vdot(np.asarray(back[name]), tangent[name]) for name in back)
+    assert abs(left - right) < 1e-3 * max(abs(left), 1.0)
+    # And it is the slope of the run.
+    step = 1e-3
+    there = run({name: np.asarray(point[name]) + step * tangent[name] for name in point})["displacement"]
+    here = run({name: np.asarray(point[name]) - step * tangent[name] for name in point})["displacement"]
+    slope = (np.asarray(there) - np.asarray(here)) / (2 * step)
+    # Forces have kinks where a particle comes into another cell; few do within a step.
+    assert np.std(slope - np.asarray(ahead["displacement"])) < 0.02 * np.std(slope)
+
+
 def test_models_go_when_nobody_has_them():
     space = op.Space(x=op.cells((4, 4)))
     x = np.ones((4, 4), np.float32)
@@ -88,6 +164,18 @@ def test_wrong_models():
         (ValueError, lambda: op.cells((4, 0))),
         (ValueError, lambda: op.cells((4, 4), size=[1.0])),
         (ValueError, lambda: op.diagonal(space, np.ones(3))),
+        (ValueError, lambda: op.convolution(space, np.ones((4, 3)))),
+        (ValueError, lambda: op.stencil(space, {1: 1.0})),
+        (ValueError, lambda: op.stencil(space, {})),
+        (ValueError, lambda: op.readout(space, np.zeros((3, 3)))),
+        (ValueError, lambda: op.readout(space, [[0.0, np.nan]])),
+        (ValueError, lambda: op.readout(space, [[0.0, 1.0]], window="ngp")),
+        (ValueError, lambda: op.select(space, np.ones(4, bool))),
+        (ValueError, lambda: op.select(space, [[4, 0]])),
+        (ValueError, lambda: op.lines_of_sight(space, [[0.0, 0.0]], [[0.0, 0.0]], 1.0)),
+        (ValueError, lambda: op.gather(op.Space(x=op.vector(3)), space, [-1])),
+        (ValueError, lambda: op.simulation(8, 8, 32.0, observables=["mass"])),
+        (TypeError, lambda: op.simulation(8, 8, 32.0, stepps=3)),
     ]:
         with pytest.raises(error):
             wrong()

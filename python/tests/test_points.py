@@ -65,6 +65,14 @@ def test_counts_and_pairs():
     assert one.count_neighbors(one, radii).tolist() == [int((same <= r).sum()) for r in radii]
     assert one.count_neighbors(one, 0.2) == int((same <= 0.2).sum())
     assert one.count_neighbors(one, radii, cumulative=False).sum() == 200 * 200
+    wa, wb = RNG.random(200), RNG.random(150)
+    for weights, products in [((wa, wb), wa[:, None] * wb), ((wa, None), wa[:, None] * np.ones(150))]:
+        want = [products[truth <= r].sum() for r in radii]
+        assert np.allclose(one.count_neighbors(other, radii, weights=weights), want, rtol=1e-12)
+    assert one.count_neighbors(one, 0.2, weights=wa) == pytest.approx((wa[:, None] * wa)[same <= 0.2].sum())
+    for wrong in (wa, (wa,), (wa, wb[:3])):
+        with pytest.raises(ValueError):
+            one.count_neighbors(other, radii, weights=wrong)
     pairs = one.query_pairs(0.1)
     assert pairs == {(i, j) for i, j in zip(*np.nonzero(same <= 0.1)) if i < j}
     assert {tuple(pair) for pair in one.query_pairs(0.1, output_type="ndarray").tolist()} == pairs

@@ -198,3 +198,43 @@ def test_a_rank_that_fails_ends_all():
     kept = meshloom.ranks(1, lambda comm: comm)[0]
     with pytest.raises(meshloom.Error, match="have ended"):
         meshloom.sort(POINTS, comm=kept)
+
+
+def test_a_lost_device_is_an_error_and_the_next_call_opens_another():
+    text = """
+import numpy as np, meshloom
+from meshloom import fft, operators as op
+points = np.random.default_rng(1).random((50, 3))
+field, tree = meshloom.asarray(np.ones(8, np.float32)), meshloom.KDTree(points)
+double = op.pointwise("fn f(x: f32) -> f32 { return 2.0 * x; }", "f", op.Space(x=op.cells(8)), "x")
+want = tree.query(points, k=2)[1]
+field.comm.lose_device()
+for call in (lambda: np.asarray(field), lambda: tree.query(points, k=2), lambda: np.asarray(double(field)), lambda: fft.rfft(field)):
+    try:
+        call()
+        print("no error")
+    except meshloom.Error as error:
+        print("lost" in str(error))
+print(np.array_equal(meshloom.KDTree(points).query(points, k=2)[1], want), fft.rfft([1.0, 2.0]).real.tolist())
+try:
+    double(meshloom.asarray(np.ones(8, np.float32)))
+except meshloom.Error as error:
+    print("lost" in str(error))
+"""
+    ended = run(text)
+    assert ended.stdout.split("\n") == ["True"] * 4 + ["True [3.0, -1.0]", "True", ""], ended.stderr
+    assert "panicked" not in ended.stderr
+
+
+def test_many_lengths_keep_a_bounded_number_of_kernels():
+    text = """
+import numpy as np, meshloom
+before = None
+for n in range(8, 20):
+    found = meshloom.fft.rfft(np.arange(n, dtype=np.float32))
+    assert np.abs(found - np.fft.rfft(np.arange(n))).max() < 1e-4
+    print(meshloom.memory()["kernels"])
+"""
+    ended = run(text, MESHLOOM_KERNELS="5")
+    kept = [int(line) for line in ended.stdout.split()]
+    assert len(kept) == 12 and max(kept) == kept[-1] == 5, ended.stderr

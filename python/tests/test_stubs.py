@@ -7,14 +7,15 @@ import pathlib
 import pytest
 
 import meshloom
-from meshloom import fft, operators
+from meshloom import fft, inference, operators
 
 
 def named(arguments):
-    return [one.arg for one in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs] if one.arg != "self"]
+    rest = [arguments.kwarg] if arguments.kwarg else []
+    return [one.arg for one in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *rest] if one.arg != "self"]
 
 
-@pytest.mark.parametrize("module", [meshloom, fft, operators])
+@pytest.mark.parametrize("module", [meshloom, fft, inference, operators])
 def test_stubs_name_what_there_is(module):
     stub = pathlib.Path(module.__file__).with_suffix(".pyi")
     tree = ast.parse(stub.read_text())

@@ -51,6 +51,12 @@ impl Cosmology {
         matter / (matter + dark + radiation)
     }
 
+    /// Omega_de(a): the share of dark energy in the critical density at scale factor a > 0.
+    pub fn dark_energy_fraction(&self, a: f64) -> f64 {
+        let [matter, radiation, dark] = self.densities(a);
+        dark / (matter + dark + radiation)
+    }
+
     /// d ln H / d ln a = -3/2 (Omega_m(a) + 4/3 Omega_r(a) + (1 + w(a)) Omega_de(a)), for a > 0.
     pub fn expansion_slope(&self, a: f64) -> f64 {
         let ([matter, radiation, dark], [w0, wa]) = (self.densities(a), self.dark_energy());

@@ -27,7 +27,8 @@
 //! | primordial amplitude to P(k) | Bardeen curvature `R -> 2/5 R` in the matter era and Poisson's equation |
 //! | kick and drift that follow linear growth | Feng, Chu, Seljak & McDonald (2016), MNRAS 463, 2273 (FastPM) |
 //! | steps that follow second-order growth | Rampf, List & Hahn (2025), JCAP 02, 020 (BullFrog) |
-//! | multiplicity of halos | Press & Schechter (1974), ApJ 187, 425; Sheth & Tormen (1999), MNRAS 308, 119; Tinker et al. (2008), ApJ 688, 709 |
+//! | multiplicity of halos | Press & Schechter (1974), ApJ 187, 425; Sheth & Tormen (1999), MNRAS 308, 119; Tinker et al. (2008), ApJ 688, 709; Watson et al. (2013), MNRAS 433, 1230 |
+//! | nonlinear power | Smith et al. (2003), MNRAS 341, 1311; Takahashi et al. (2012), ApJ 761, 152 (halofit) |
 //! | overdensity of virialised halos | Bryan & Norman (1998), ApJ 495, 80 |
 //! | counter-based random numbers | Salmon, Moraes, Dror & Shaw (2011), SC'11 (Philox4x32-10) |
 //!
@@ -50,6 +51,7 @@ mod background;
 mod distance;
 mod error;
 mod growth;
+mod halofit;
 mod lpt;
 mod mass_bins;
 mod multiplicity;
@@ -69,6 +71,7 @@ pub use amplitude::{MAX_PARTICLES_PER_AXIS, mode_amplitudes};
 pub use background::{CRITICAL_DENSITY, expansion_rate, peculiar_velocity};
 pub use error::CosmologyError;
 pub use growth::{A_MIN, Growth, GrowthFactors};
+pub use halofit::{Halofit, NonlinearScale};
 pub use lpt::{LptFactors, LptOrder, lpt_factors};
 pub use mass_bins::{MassBin, MassBins, measured_mass_function};
 pub use multiplicity::{DELTA_C, Multiplicity};

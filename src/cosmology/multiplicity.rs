@@ -36,6 +36,11 @@ pub enum Multiplicity {
     ///
     /// Sheth & Tormen (1999), MNRAS 308, 119, equation 10; (2002), MNRAS 329, 61.
     ShethTormen,
+    /// Groups of friends of friends with linking length 0.2, measured in simulations, at every epoch:
+    /// `A ((b/sigma)^a + 1) exp(-c/sigma^2)`, A = 0.282, a = 2.163, b = 1.406, c = 1.210. The fit is for 0.27 <= sigma <= 1.73.
+    ///
+    /// Watson et al. (2013), MNRAS 433, 1230, equation 12.
+    Watson,
     /// Spheres of `overdensity` times the mean density, measured in simulations:
     /// `A ((sigma/b)^-a + 1) exp(-c/sigma^2)`. The fit is good to about 5 % from 1e11 to 1e15 Msun/h and up to z = 2;
     /// what lies beyond is an extrapolation.
@@ -86,6 +91,7 @@ impl Multiplicity {
                 let scaled = 0.707 * nu * nu;
                 Ok(0.3222 * (2.0 / PI * scaled).sqrt() * (1.0 + scaled.powf(-0.3)) * (-0.5 * scaled).exp())
             }
+            Self::Watson => Ok(0.282 * ((1.406 / sigma).powf(2.163) + 1.0) * (-1.210 / (sigma * sigma)).exp()),
             Self::Tinker { overdensity } => {
                 let [amplitude, slope, turn, cut] = tinker(overdensity, a)?;
                 Ok(amplitude * ((sigma / turn).powf(-slope) + 1.0) * (-cut / (sigma * sigma)).exp())

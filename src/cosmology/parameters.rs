@@ -12,6 +12,28 @@ pub enum Amplitude {
     Sigma8(f64),
 }
 
+impl Amplitude {
+    fn check(&self) -> Result<(), CosmologyError> {
+        match *self {
+            Amplitude::Primordial(value) => require(
+                value > 0.0 && value <= 1.0,
+                "A_s",
+                value,
+                "in (0, 1]",
+                "give the primordial amplitude itself, not its logarithm (about 2.1e-9)",
+            ),
+            Amplitude::Sigma8(value) => require(
+                value > 0.0 && value <= 100.0,
+                "sigma8",
+                value,
+                "in (0, 100]",
+                "give the rms linear contrast in spheres of 8 Mpc/h (about 0.8)",
+            ),
+        }
+        .map(drop)
+    }
+}
+
 /// What [`Cosmology::new`] is made from: plain numbers, not yet checked.
 ///
 /// The default is the set of [`Cosmology::planck18_primordial`]: a cosmological constant, and no radiation in the expansion.
@@ -80,7 +102,7 @@ impl Parameters {
 
     /// Checks that each parameter is in its range.
     pub(super) fn check(&self) -> Result<(), CosmologyError> {
-        let Parameters { amplitude, n_s, omega_m, omega_b, h, t_cmb, w0, wa, radiation } = *self;
+        let Parameters { n_s, omega_m, omega_b, h, t_cmb, .. } = *self;
         require(
             // With less, the cosmological constant would matter where the integration of growth starts.
             (1e-3..=1.0).contains(&omega_m),
@@ -111,6 +133,13 @@ impl Parameters {
             "in [0.1, 100]",
             "give the temperature of the microwave background in kelvin (2.7255)",
         )?;
+        self.check_dark_energy()?;
+        self.check_radiation()?;
+        self.amplitude.check()
+    }
+
+    fn check_dark_energy(&self) -> Result<(), CosmologyError> {
+        let Parameters { w0, wa, .. } = *self;
         require(
             (-3.0..=-0.3).contains(&w0),
             "w0",
@@ -124,8 +153,12 @@ impl Parameters {
             wa,
             format!("such that w0 + wa is in [-5, -0.3], where w0 = {w0}"),
             "dark energy must be nothing at early times; give a smaller wa (0 for a constant w)",
-        )?;
-        if let Some(neutrinos) = radiation {
+        )
+        .map(drop)
+    }
+
+    fn check_radiation(&self) -> Result<(), CosmologyError> {
+        if let Some(neutrinos) = self.radiation {
             require(
                 (0.0..=20.0).contains(&neutrinos),
                 "N_eff",
@@ -133,31 +166,15 @@ impl Parameters {
                 "in [0, 20]",
                 "give the number of neutrino species (3.046)",
             )?;
-            let rest = 1.0 - omega_m - self.omega_r();
+            let rest = 1.0 - self.omega_m - self.omega_r();
             require(
                 rest >= 0.0,
                 "Omega_m",
-                omega_m,
+                self.omega_m,
                 format!("at most 1 less the density of radiation, {:e}", self.omega_r()),
                 "the universe is flat; give less matter or no radiation",
             )?;
         }
-        match amplitude {
-            Amplitude::Primordial(value) => require(
-                value > 0.0 && value <= 1.0,
-                "A_s",
-                value,
-                "in (0, 1]",
-                "give the primordial amplitude itself, not its logarithm (about 2.1e-9)",
-            )?,
-            Amplitude::Sigma8(value) => require(
-                value > 0.0 && value <= 100.0,
-                "sigma8",
-                value,
-                "in (0, 100]",
-                "give the rms linear contrast in spheres of 8 Mpc/h (about 0.8)",
-            )?,
-        };
         Ok(())
     }
 }

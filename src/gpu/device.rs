@@ -121,7 +121,7 @@ impl Gpu {
     }
 
     fn with(open: OpenDevice, options: &Options, cache: Option<PipelineCache>) -> Gpu {
-        let pipelines = Pipelines::new(options.checked, cache);
+        let pipelines = Pipelines::new(options.checked, cache, options.kernels);
         Gpu(Arc::new(Inner { open, pipelines, pool: Pool::default(), poison: options.poison }))
     }
 
@@ -162,6 +162,11 @@ impl Gpu {
 
     /// How many kernels were compiled so far.
     pub fn compiled(&self) -> usize {
+        self.0.pipelines.built()
+    }
+
+    /// How many compiled kernels are kept, of [`Options::kernels`] at most.
+    pub fn kernels_kept(&self) -> usize {
         self.0.pipelines.len()
     }
 

@@ -14,7 +14,8 @@ use super::source::{Access, Assembled, KernelSource, Slot};
 /// A kernel that is compiled when it is first dispatched with arrays of a given number of windows, for each device that
 /// it is used on.
 ///
-/// A device keeps what it compiled by its text: a second kernel with the same text compiles nothing.
+/// A device keeps what it compiled by its text: a second kernel with the same text compiles nothing. Of more than [`Options::kernels`](super::Options::kernels)
+/// those that were used last are kept, and others are compiled again when they are dispatched.
 pub struct Kernel {
     source: KernelSource,
     assembled: Result<Assembled, DeviceError>,
@@ -89,6 +90,7 @@ impl Kernel {
         let key = (gpu.number(), arrays.iter().map(|array| array.windows()).collect::<Vec<_>>());
         let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(pipeline) = compiled.get(&key).and_then(Weak::upgrade) {
+            gpu.0.pipelines.touch(&pipeline);
             return Ok(pipeline);
         }
         let pipeline = gpu.0.pipelines.get(&gpu.0.open, assembled, self.trust, &key.1)?;

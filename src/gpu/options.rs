@@ -24,6 +24,9 @@ pub struct Options {
     pub profile: Option<Profile>,
     /// Fills arrays with NaN when they are handed out, so that a read of undefined contents is seen.
     pub poison: bool,
+    /// Compiled kernels that are kept at most, 256 unless said otherwise; beyond that the one that was used longest ago goes. A program of many lengths (of
+    /// transforms, say) has new ones for each, of some megabytes on software renderers.
+    pub kernels: usize,
     /// Directory in which compiled kernels are kept from run to run, where the driver can do so (Vulkan, not on the
     /// floor); `None`, the default, keeps none. [`cache_directory`](super::cache_directory) is the user's. Drivers trust what they
     /// find there: it must be a directory that nobody else writes to.
@@ -39,6 +42,7 @@ impl Default for Options {
             floor: false,
             profile: None,
             poison: cfg!(debug_assertions),
+            kernels: 256,
             cache: None,
         }
     }
@@ -47,7 +51,7 @@ impl Default for Options {
 impl Options {
     /// The defaults, changed by the environment: `MESHLOOM_DEVICE` (an index, a name or a PCI address),
     /// `MESHLOOM_CHECKED=1`, `MESHLOOM_FLOOR=1`, `MESHLOOM_PROFILE=gpu|software`, `MESHLOOM_POISON=0|1`,
-    /// `MESHLOOM_WINDOW_BYTES=n`, `MESHLOOM_CACHE` (a directory for compiled kernels; empty for none).
+    /// `MESHLOOM_WINDOW_BYTES=n`, `MESHLOOM_KERNELS=n`, `MESHLOOM_CACHE` (a directory for compiled kernels; empty for none).
     ///
     /// # Errors
     /// [`DeviceError::Misuse`] when a variable has another value.
@@ -73,6 +77,13 @@ impl Options {
         if let Some(directory) = std::env::var_os("MESHLOOM_CACHE").filter(|path| !path.is_empty()) {
             options.cache = Some(directory.into());
         }
+        if let Ok(words) = std::env::var("MESHLOOM_KERNELS") {
+            let kernels = words.parse().ok().filter(|kernels| *kernels > 0);
+            options.kernels = kernels.ok_or_else(|| DeviceError::Misuse {
+                what: "MESHLOOM_KERNELS".into(),
+                why: format!("it is `{words}`, not a number of at least 1"),
+            })?;
+        }
         if let Ok(words) = std::env::var("MESHLOOM_WINDOW_BYTES") {
             let bytes = words.parse().ok().filter(|bytes: &u64| *bytes >= 256 && bytes.is_power_of_two());
             options.window_bytes = Some(bytes.ok_or_else(|| DeviceError::Misuse {
@@ -83,8 +94,12 @@ impl Options {
         Ok(options)
     }
 
-    /// Refuses windows of another size than arrays can be cut into.
+    /// Refuses windows of another size than arrays can be cut into, and devices that keep no kernel.
     pub(super) fn check(&self) -> Result<(), DeviceError> {
+        if self.kernels == 0 {
+            let why = "it is 0; a device keeps at least the kernel that it runs".into();
+            return Err(DeviceError::Misuse { what: "Options::kernels".into(), why });
+        }
         match self.window_bytes.filter(|bytes| *bytes < 256 || !bytes.is_power_of_two()) {
             None => Ok(()),
             Some(bytes) => Err(DeviceError::Misuse {

@@ -1,6 +1,7 @@
 //! Kernels compiled for a device.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::error::DeviceError;
@@ -30,32 +31,65 @@ pub(super) struct Pipeline {
     pub label: String,
     /// Of a caller's text: what its parameters take.
     pub params: Option<Extent>,
+    /// When it was used last, by the clock of its device.
+    used: AtomicU64,
 }
 
 /// A pipeline, once somebody has compiled it.
 type Compiled = Arc<OnceLock<Result<Arc<Pipeline>, DeviceError>>>;
 
-/// The pipelines of a device. A text that was compiled is not compiled again.
+/// The pipelines of a device. A text that is among the last ones used is not compiled again.
 pub(super) struct Pipelines {
     /// Whether the library's kernels have run-time checks, too.
     pub checked: bool,
     /// Where they are kept on disk.
     pub cache: Option<PipelineCache>,
-    compiled: Mutex<HashMap<(String, Trust), Compiled>>,
+    kept: Mutex<HashMap<(String, Trust), Compiled>>,
+    /// Pipelines at most that are kept.
+    most: usize,
+    /// Texts that were compiled, and uses.
+    built: AtomicUsize,
+    clock: AtomicU64,
 }
 
 impl Pipelines {
-    pub fn new(checked: bool, cache: Option<PipelineCache>) -> Self {
-        Pipelines { checked, cache, compiled: Mutex::default() }
+    pub fn new(checked: bool, cache: Option<PipelineCache>, most: usize) -> Self {
+        Pipelines { checked, cache, kept: Mutex::default(), most, built: AtomicUsize::new(0), clock: AtomicU64::new(0) }
     }
 
-    /// How many there are.
+    /// How many were compiled.
+    pub fn built(&self) -> usize {
+        self.built.load(Ordering::Relaxed)
+    }
+
+    /// How many are kept.
     pub fn len(&self) -> usize {
-        self.compiled().len()
+        self.kept().len()
     }
 
-    fn compiled(&self) -> MutexGuard<'_, HashMap<(String, Trust), Compiled>> {
-        self.compiled.lock().unwrap_or_else(PoisonError::into_inner)
+    fn kept(&self) -> MutexGuard<'_, HashMap<(String, Trust), Compiled>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that a pipeline is used now.
+    pub fn touch(&self, pipeline: &Pipeline) {
+        pipeline.used.store(self.clock.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+    }
+
+    /// The entry of a text. Where it is a new one, the one that was used longest ago makes room: what is recorded keeps its own until it has run.
+    fn entry(&self, key: (String, Trust)) -> Compiled {
+        let mut kept = self.kept();
+        if !kept.contains_key(&key) && kept.len() >= self.most {
+            // What is being compiled at this moment stays.
+            let last_use = |compiled: &Compiled| match compiled.get() {
+                None => u64::MAX,
+                Some(Err(_)) => 0,
+                Some(Ok(pipeline)) => pipeline.used.load(Ordering::Relaxed),
+            };
+            let oldest = kept.iter().min_by_key(|(_, compiled)| last_use(compiled)).map(|(key, _)| key.clone());
+            oldest.map(|key| kept.remove(&key));
+        }
+        kept.entry(key).or_default().clone()
     }
 
     /// A kernel compiled for arrays with these numbers of windows.
@@ -80,9 +114,15 @@ impl Pipelines {
         let variant = Variant { windows, window, shape: capabilities.profile.workgroup_shape(), params };
         let text = source.wgsl(&variant)?;
         // The same text may be compiled with checks and without.
-        let entry = self.compiled().entry((text.clone(), trust)).or_default().clone();
+        let entry = self.entry((text.clone(), trust));
         // Ranks that want the same kernel wait here for the one that compiles it.
-        entry.get_or_init(|| self.build(open, source, trust, &variant, &text).map(Arc::new)).clone()
+        let build = || {
+            self.built.fetch_add(1, Ordering::Relaxed);
+            self.build(open, source, trust, &variant, &text).map(Arc::new)
+        };
+        let compiled = entry.get_or_init(build).clone();
+        compiled.iter().for_each(|pipeline| self.touch(pipeline));
+        compiled
     }
 
     fn build(
@@ -130,7 +170,7 @@ impl Pipelines {
             error => refused(error.to_string()),
         })?;
         self.cache.iter().for_each(PipelineCache::compiled);
-        Ok(Pipeline { pipeline, layout, label: source.label.clone(), params })
+        Ok(Pipeline { pipeline, layout, label: source.label.clone(), params, used: AtomicU64::new(0) })
     }
 }
 

@@ -48,7 +48,7 @@ pub fn evidence_bound<S: VectorSpace>(
     }
     let energies = groups.gather(&energies)?;
     let terms = energies.len() as f64;
-    let mean = super::tree::tree_sum(&energies) / terms;
+    let mean = crate::map::tree::tree_sum(&energies) / terms;
     let square = energies.iter().map(|energy| (energy - mean).powi(2)).sum::<f64>() / (terms - 1.0).max(1.0);
     let latent = space.len(&samples.position);
     let found = log_determinant(space, likelihood, &samples.position, directions, tolerance)?;

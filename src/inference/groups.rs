@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 use super::error::InferenceError;
-use super::tree::{Node, tree_sum};
 use super::vector_space::{Staged, VectorSpace};
 use crate::comm::Communicator;
 use crate::grid::split;
+use crate::map::tree::{Fold, Node, nodes, tree_sum};
 
 /// The groups that samples are dealt to, from the view of one rank.
 ///
@@ -72,6 +72,12 @@ impl SampleGroups {
         range.start as usize..range.end as usize
     }
 
+    /// The nodes of the tree that a group's block is.
+    fn nodes_of(&self, group: usize, samples: usize) -> Vec<Node> {
+        let block = self.block_of(group, samples);
+        nodes(block.start as u64..block.end as u64)
+    }
+
     /// Groups that have none of `samples`.
     pub fn idle(&self, samples: usize) -> usize {
         self.count().saturating_sub(samples)
@@ -110,19 +116,16 @@ impl SampleGroups {
         sample: &mut dyn FnMut(&mut S, usize) -> Result<S::Vector, InferenceError>,
         like: &S::Vector,
     ) -> Result<S::Vector, InferenceError> {
-        let root = Node::root(samples);
-        let mut add = |space: &mut S, sum: &mut S::Vector, one: S::Vector| space.axpby(1.0, &one, 1.0, sum);
-        let mut leaf = |space: &mut S, node: Node| {
-            if node.level == 0 { sample(space, node.first).map(Some) } else { Ok(None) }
-        };
-        let mut staged = Vec::new();
-        for node in root.cover(&self.block(samples), samples) {
-            let Some(sum) = node.sum(samples, space, &mut leaf, &mut add)? else { continue };
-            if self.count() == 1 {
-                return Ok(sum);
-            }
-            staged.push(space.stage(&sum)?);
+        let mut sums = Fold::default();
+        for number in self.block(samples) {
+            let one = sample(space, number)?;
+            sums.push(Node::item(number as u64), one, |sum, one| space.axpby(1.0, &one, 1.0, sum))?;
         }
+        if self.count() == 1 {
+            let sum = sums.root(|sum, one| space.axpby(1.0, &one, 1.0, sum))?;
+            return sum.map_or_else(|| space.zeros(like), Ok);
+        }
+        let staged = sums.into_values().iter().map(|sum| space.stage(sum)).collect::<Result<Vec<_>, _>>()?;
         // What this rank has of any vector tells how long parts are.
         let lengths = match staged.first() {
             Some(staged) => [staged.singles.len(), staged.doubles.len()],
@@ -159,20 +162,18 @@ impl SampleGroups {
         let parts: Vec<T> =
             (0..groups).flat_map(|group| own.iter().flat_map(move |own| &own[part(group)])).copied().collect();
         let (received, _) = self.across.all_to_all_v(&parts, &counts)?.into_raw();
-        // Nodes of all groups, in order: what was received of each, one after the other.
-        let root = Node::root(samples);
-        let nodes: Vec<Node> =
-            (0..groups).flat_map(|group| root.cover(&self.block_of(group, samples), samples)).collect();
+        // What was received of each group's nodes, in the order of the groups.
         let own = part(self.index()).len();
-        let mut known = |(): &mut (), node: Node| {
-            let at = nodes.iter().position(|other| *other == node);
-            Ok::<_, InferenceError>(at.map(|at| received[at * own..(at + 1) * own].to_vec()))
-        };
-        let mut add = |(): &mut (), sum: &mut Vec<T>, one: Vec<T>| {
+        let add = |sum: &mut Vec<T>, one: Vec<T>| {
             sum.iter_mut().zip(one).for_each(|(sum, one)| *sum += one);
-            Ok(())
+            Ok::<_, InferenceError>(())
         };
-        let sum = root.sum(samples, &mut (), &mut known, &mut add)?.unwrap_or_default();
+        let mut sums = Fold::default();
+        let nodes = (0..groups).flat_map(|group| self.nodes_of(group, samples));
+        for (at, node) in nodes.enumerate() {
+            sums.push(node, received[at * own..(at + 1) * own].to_vec(), add)?;
+        }
+        let sum = sums.root(add)?.unwrap_or_default();
         Ok(self.across.all_gather_v(&sum)?.into_raw().0)
     }
 }

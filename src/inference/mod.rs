@@ -36,7 +36,6 @@ mod report;
 mod residual;
 mod samples;
 mod state;
-mod tree;
 mod vector_space;
 mod wiener_filter;
 

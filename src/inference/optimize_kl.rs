@@ -95,6 +95,8 @@ pub struct Fit<S: VectorSpace> {
     pub history: Vec<IterationReport>,
     /// Why it ended.
     pub end: FitEnd,
+    /// The iteration whose random numbers the samples have.
+    pub drawn_in: u32,
 }
 
 impl<S: VectorSpace> fmt::Debug for Fit<S> {
@@ -117,6 +119,7 @@ pub struct OptimizeKl<'a, S: VectorSpace> {
     progress: Box<dyn FnMut(&Progress) + 'a>,
     budget: Option<Duration>,
     state: Option<(PathBuf, bool)>,
+    before: Option<Fit<S>>,
 }
 
 impl<S: VectorSpace> fmt::Debug for OptimizeKl<'_, S> {
@@ -138,7 +141,15 @@ impl<'a, S: VectorSpace> OptimizeKl<'a, S> {
             progress: Box::new(|_| ()),
             budget: None,
             state: None,
+            before: None,
         }
+    }
+
+    /// Goes on from a fit that has ended, from where it ended and to the same bits as if it had not. A state that is there to resume from goes before.
+    #[must_use]
+    pub fn after(mut self, fit: Fit<S>) -> Self {
+        self.before = Some(fit);
+        self
     }
 
     /// Where random numbers come from.
@@ -211,9 +222,10 @@ impl<'a, S: VectorSpace> OptimizeKl<'a, S> {
             Some(state) if resumes => state.load(space, self.groups, start)?,
             _ => None,
         };
-        let mut saved = match saved {
-            Some(saved) => saved,
-            None => Saved { samples: Samples::none(space.copy(start)?), drawn_in: 0, history: Vec::new() },
+        let mut saved = match (saved, self.before.take()) {
+            (Some(saved), _) => saved,
+            (None, Some(Fit { samples, drawn_in, history, .. })) => Saved { samples, drawn_in, history },
+            (None, None) => Saved { samples: Samples::none(space.copy(start)?), drawn_in: 0, history: Vec::new() },
         };
         let mut end = FitEnd::Done;
         for iteration in saved.history.len() as u32..self.iterations {
@@ -234,7 +246,7 @@ impl<'a, S: VectorSpace> OptimizeKl<'a, S> {
                 break;
             }
         }
-        Ok(Fit { samples: saved.samples, history: saved.history, end })
+        Ok(Fit { samples: saved.samples, history: saved.history, end, drawn_in: saved.drawn_in })
     }
 
     /// Refuses options that cannot be, of all iterations.

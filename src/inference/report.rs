@@ -65,7 +65,7 @@ impl IterationReport {
         }
         let [data, latent] = [groups.gather(&data)?, groups.gather(&latent)?];
         let mean = |values: Vec<f64>| {
-            (!values.is_empty() && freedom > 0).then(|| super::tree::tree_sum(&values) / values.len() as f64)
+            (!values.is_empty() && freedom > 0).then(|| crate::map::tree::tree_sum(&values) / values.len() as f64)
         };
         Ok([mean(data), mean(latent)])
     }

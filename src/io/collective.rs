@@ -186,3 +186,36 @@ pub fn seal_groups<E: From<IoError> + From<CommError>>(
     comm.barrier()?;
     Ok(sealed)
 }
+
+/// Writes one HDF5 file of arrays from all ranks, as [`seal_npz`] does an archive; it has no name yet, which rank 0 gives it by
+/// [`Sealed::publish`]. Collective.
+///
+/// # Errors
+/// As [`write_npy`]; [`IoError::Dtype`] for members of other types than f32, f64, i64 and u64.
+#[cfg(feature = "hdf5")]
+pub fn seal_arrays<E: From<IoError> + From<CommError>>(
+    comm: &Communicator,
+    path: &Path,
+    members: &[Member],
+    write: impl FnOnce(&hdf5::ArraysWriter) -> Result<(), E>,
+) -> Result<Sealed, E> {
+    use hdf5::ArraysWriter;
+
+    let token = shared_token(comm)?;
+    let made = match comm.rank() {
+        0 => Some(ArraysWriter::create(path, members, &token)?),
+        _ => None,
+    };
+    // Also the message to the other ranks that the file exists.
+    let offsets = comm.all_gather_v(made.as_ref().map_or(&[], ArraysWriter::offsets))?;
+    let writer = match made {
+        Some(writer) => writer,
+        None => ArraysWriter::open(path, members, (&token, offsets.data()))?,
+    };
+    // All have the file open before any may fail: rank 0 would remove it, and others would report it as missing.
+    comm.barrier()?;
+    write(&writer)?;
+    let sealed = writer.seal()?;
+    comm.barrier()?;
+    Ok(sealed)
+}

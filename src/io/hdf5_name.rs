@@ -15,9 +15,13 @@ const SIGNATURE: [u8; 8] = *b"\x89HDF\r\n\x1a\n";
 /// assert!(!meshloom::io::is_hdf5("positions.npy"));
 /// ```
 pub fn is_hdf5(path: impl AsRef<Path>) -> bool {
-    let path = path.as_ref();
-    let extension = path.extension().unwrap_or_default();
-    ["hdf5", "h5"].iter().any(|known| extension.eq_ignore_ascii_case(known)) || begins_as_hdf5(path)
+    is_hdf5_name(&path) || begins_as_hdf5(path.as_ref())
+}
+
+/// Whether a file is to be written as HDF5: its name ends in `.hdf5` or `.h5`, in letters of any case.
+pub fn is_hdf5_name(path: impl AsRef<Path>) -> bool {
+    let extension = path.as_ref().extension().unwrap_or_default();
+    ["hdf5", "h5"].iter().any(|known| extension.eq_ignore_ascii_case(known))
 }
 
 fn begins_as_hdf5(path: &Path) -> bool {

@@ -11,9 +11,9 @@ use super::{IoError, Sealed, SharedFile};
 /// An array to be written as a member of an archive: its name, type and shape.
 #[derive(Clone, Debug)]
 pub struct Member {
-    name: String,
-    shape: Vec<u64>,
-    descr: &'static str,
+    pub(super) name: String,
+    pub(super) shape: Vec<u64>,
+    pub(super) descr: &'static str,
     element_bytes: u64,
 }
 

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use super::error::MapError;
+
 /// How many items a chunk has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChunkSize {
@@ -9,6 +11,9 @@ pub enum ChunkSize {
     Items(u64),
     /// As many as a number of bytes of device memory allows, by which [`Gpu::allocated`](crate::gpu::Gpu::allocated) may grow while the function works:
     /// for what comes out, and for what a chunk takes. Ranks that are threads with one device share it.
+    ///
+    /// For a Jacobian items are columns or rows, what comes out is the unit vector, and all ranks work on a chunk together: those with one device are
+    /// measured as one.
     ///
     /// A chunk of one item is measured; as long as one of twice as many fits by what was measured, that is next. So at least half of what would fit is used,
     /// and no item is worked on twice. While they are measured, ranks keep in step and wait for the device after each chunk; those that share a device take
@@ -31,18 +36,24 @@ pub struct MemoryEstimate {
 
 impl MemoryEstimate {
     /// Notes that chunks of so many items take so many bytes; returns the next chunk to measure, if one of twice as many fits.
-    pub(super) fn note(&mut self, chunk: u64, taken: u64) -> Option<u64> {
+    ///
+    /// # Errors
+    /// [`MapError::Budget`] where they are more than may be taken.
+    pub(super) fn note(&mut self, chunk: u64, taken: u64) -> Result<Option<u64>, MapError> {
         self.measured.push([chunk, taken]);
         self.per_item = taken.div_ceil(chunk);
-        let fits = self.outputs.saturating_add(taken.saturating_mul(2)) <= self.budget;
-        fits.then(|| chunk.saturating_mul(2))
+        let with = |taken: u64| self.outputs.saturating_add(taken);
+        if with(taken) > self.budget {
+            return Err(MapError::Budget { needed: with(taken), budget: self.budget });
+        }
+        Ok((with(taken.saturating_mul(2)) <= self.budget).then(|| chunk.saturating_mul(2)))
     }
 }
 
-/// What a map did on one rank.
+/// What a map, or the products of a Jacobian, did on one rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapReport {
-    /// The items of this rank.
+    /// The items of this rank; the columns or rows.
     pub items: Range<u64>,
     /// Items of a chunk at the end.
     pub chunk: u64,
@@ -59,10 +70,11 @@ mod tests {
     #[test]
     fn chunks_double_while_twice_as_much_fits() {
         let mut estimate = MemoryEstimate { budget: 1000, outputs: 100, ..MemoryEstimate::default() };
-        assert_eq!(estimate.note(1, 100), Some(2));
-        assert_eq!(estimate.note(2, 200), Some(4));
-        assert_eq!(estimate.note(4, 400), Some(8));
-        assert_eq!(estimate.note(8, 800), None, "1700 would not fit");
+        assert_eq!(estimate.note(1, 100).unwrap(), Some(2));
+        assert_eq!(estimate.note(2, 200).unwrap(), Some(4));
+        assert_eq!(estimate.note(4, 400).unwrap(), Some(8));
+        assert_eq!(estimate.note(8, 800).unwrap(), None, "1700 would not fit");
         assert_eq!((estimate.per_item, estimate.measured.len()), (100, 4));
+        assert!(matches!(estimate.note(9, 901), Err(MapError::Budget { needed: 1001, budget: 1000 })));
     }
 }

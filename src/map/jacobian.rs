@@ -6,8 +6,11 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use super::chunk::{ChunkSize, MapReport, MemoryEstimate};
 use super::error::MapError;
+use super::gauge::JointGauge;
 use crate::gpu::Array;
+use crate::hash::{START, fnv1a};
 use crate::operators::{Contents, Field, Linearisation, OperatorError, Space, Worker};
 
 /// Numbers of a space, of all ranks: leaf by leaf, and of leaves of which each rank has a part rank by rank. All ranks call it.
@@ -19,8 +22,8 @@ pub fn numbers_of(worker: &Worker<'_>, space: &Space) -> Result<u64, OperatorErr
 }
 
 /// Column `j` of a Jacobian for each `j` of `columns`, the derivative by number `j` of the domain, in the order of [`numbers_of`]. `each` gets those of
-/// a chunk of at most so many as fields of the target, with the number of the first. To split a Jacobian over groups of ranks, give each group a
-/// block of a [`Deal`](super::Deal). All ranks of the worker call it.
+/// a chunk, of so many or as many as a number of bytes allows, as fields of the target, with the number of the first; the chunks are reported. To split a Jacobian over groups of ranks, give each group a
+/// block of a [`Deal`](super::Deal). All ranks of the worker call it with the same columns and chunk.
 ///
 /// Records one product for each, submits each chunk, and waits for the chunk before the last; what products wait for comes on top.
 ///
@@ -30,7 +33,8 @@ pub fn numbers_of(worker: &Worker<'_>, space: &Space) -> Result<u64, OperatorErr
 /// let at = model.at(worker, x)?;
 /// let columns = meshloom::map::numbers_of(worker, model.domain())?;
 /// let mut norms = Vec::new();
-/// meshloom::map::jacobian_columns(worker, &at, 0..columns, 16, |worker, _, fields| {
+/// let chunk = meshloom::map::ChunkSize::Items(16);
+/// meshloom::map::jacobian_columns(worker, &at, 0..columns, chunk, |worker, _, fields| {
 ///     for field in fields {
 ///         norms.push(worker.dot(field, field)?);
 ///     }
@@ -41,14 +45,15 @@ pub fn numbers_of(worker: &Worker<'_>, space: &Space) -> Result<u64, OperatorErr
 /// ```
 ///
 /// # Errors
-/// [`MapError::Invalid`] for columns that there are not, or chunks of none; those of the operator and of `each`.
+/// [`MapError::Invalid`] on all ranks for columns that there are not, chunks of none, and ranks that ask for different ones; [`MapError::Budget`] on all
+/// ranks; those of the operator and of `each`.
 pub fn jacobian_columns<E: From<MapError> + From<OperatorError>>(
     worker: &mut Worker<'_>,
     at: &Linearisation,
     columns: Range<u64>,
-    chunk: u64,
+    chunk: ChunkSize,
     each: impl FnMut(&mut Worker<'_>, u64, &[Field]) -> Result<(), E>,
-) -> Result<(), E> {
+) -> Result<MapReport, E> {
     let spaces = [at.model().domain().clone(), at.model().target().clone()];
     products(worker, spaces, columns, chunk, |worker, unit, result| at.jvp(worker, unit, result), each)
 }
@@ -62,9 +67,9 @@ pub fn jacobian_rows<E: From<MapError> + From<OperatorError>>(
     worker: &mut Worker<'_>,
     at: &Linearisation,
     rows: Range<u64>,
-    chunk: u64,
+    chunk: ChunkSize,
     each: impl FnMut(&mut Worker<'_>, u64, &[Field]) -> Result<(), E>,
-) -> Result<(), E> {
+) -> Result<MapReport, E> {
     let spaces = [at.model().target().clone(), at.model().domain().clone()];
     products(worker, spaces, rows, chunk, |worker, unit, result| at.vjp(worker, unit, result), each)
 }
@@ -74,20 +79,17 @@ fn products<E: From<MapError> + From<OperatorError>>(
     worker: &mut Worker<'_>,
     [from, to]: [Space; 2],
     range: Range<u64>,
-    chunk: u64,
+    chunk: ChunkSize,
     product: impl Fn(&mut Worker<'_>, &Field, &mut Field) -> Result<(), OperatorError>,
     mut each: impl FnMut(&mut Worker<'_>, u64, &[Field]) -> Result<(), E>,
-) -> Result<(), E> {
+) -> Result<MapReport, E> {
     let numbers = Numbers::new(worker, &from)?;
-    if range.end > numbers.total() || chunk == 0 {
-        let why = format!("chunks of {chunk} of the numbers {range:?}; there are {} of {from}", numbers.total());
-        return Err(MapError::Invalid(why).into());
-    }
-    let mut unit = Unit::new(worker, &from, numbers)?;
-    let mut in_flight = VecDeque::new();
+    agree(worker, &range, chunk, &numbers)?;
+    let (mut sizes, mut unit) = Sizes::new::<_, E>(worker, chunk, |worker| Unit::new(worker, &from, numbers))?;
+    let (mut in_flight, mut chunks) = (VecDeque::new(), 0);
     let mut first = range.start;
     while first < range.end {
-        let count = chunk.min(range.end - first);
+        let (count, gauge) = (sizes.chunk.min(range.end - first), sizes.gauge(worker)?);
         let mut fields = Vec::new();
         for number in first..first + count {
             unit.set(worker, number, true)?;
@@ -106,8 +108,69 @@ fn products<E: From<MapError> + From<OperatorError>>(
             recorder.wait_for(before).map_err(MapError::from)?;
         }
         first += count;
+        chunks += 1;
+        if let Some(gauge) = gauge {
+            sizes.note(gauge.look(worker.context)?, range.end - first)?;
+        }
+    }
+    Ok(MapReport { items: range, chunk: sizes.chunk, chunks, estimate: sizes.estimate })
+}
+
+/// Whether all ranks ask for the same products, which there are.
+fn agree(worker: &Worker<'_>, range: &Range<u64>, chunk: ChunkSize, numbers: &Numbers) -> Result<(), MapError> {
+    let asked = fnv1a(START, format!("{range:?} {chunk:?}").as_bytes());
+    let all = worker.comm().all_gather(&[asked])?;
+    if let Some(rank) = all.iter().position(|other| *other != all[0]) {
+        let why =
+            format!("rank {rank} asks for other products than rank 0, or in other chunks; all ranks ask for the same");
+        return Err(MapError::Invalid(why));
+    }
+    if range.end > numbers.total() || chunk == ChunkSize::Items(0) {
+        let why = format!("the numbers {range:?} in chunks of {chunk:?}; there are {}", numbers.total());
+        return Err(MapError::Invalid(why));
     }
     Ok(())
+}
+
+/// How many products are made at a time.
+struct Sizes {
+    chunk: u64,
+    measuring: bool,
+    estimate: Option<MemoryEstimate>,
+}
+
+impl Sizes {
+    /// For a chunk, with what is held all along. All ranks call it.
+    fn new<T, E: From<MapError> + From<OperatorError>>(
+        worker: &mut Worker<'_>,
+        chunk: ChunkSize,
+        held: impl FnOnce(&mut Worker<'_>) -> Result<T, OperatorError>,
+    ) -> Result<(Self, T), E> {
+        let budget = match chunk {
+            ChunkSize::Items(chunk) => return Ok((Sizes { chunk, measuring: false, estimate: None }, held(worker)?)),
+            ChunkSize::Memory(budget) => budget,
+        };
+        let gauge = JointGauge::begin(worker.context)?;
+        let held = held(worker)?;
+        let outputs = gauge.look(worker.context)?;
+        let estimate = MemoryEstimate { budget, outputs, ..MemoryEstimate::default() };
+        Ok((Sizes { chunk: 1, measuring: true, estimate: Some(estimate) }, held))
+    }
+
+    /// What measures the next chunk, if it is to be.
+    fn gauge(&self, worker: &mut Worker<'_>) -> Result<Option<JointGauge>, MapError> {
+        self.measuring.then(|| JointGauge::begin(worker.context)).transpose()
+    }
+
+    /// Takes what the chunk took; so many products are left.
+    fn note(&mut self, taken: u64, left: u64) -> Result<(), MapError> {
+        let Some(estimate) = &mut self.estimate else { return Ok(()) };
+        match estimate.note(self.chunk, taken)? {
+            Some(next) if self.chunk < left => self.chunk = next,
+            _ => self.measuring = false,
+        }
+        Ok(())
+    }
 }
 
 /// Where the numbers of a space are.

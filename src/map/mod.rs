@@ -14,12 +14,13 @@
 mod chunk;
 mod deal;
 mod error;
+mod gauge;
 mod items;
 mod jacobian;
 mod mapping;
 mod ordered;
 mod run;
-mod tree;
+pub(crate) mod tree;
 
 pub use chunk::{ChunkSize, MapReport, MemoryEstimate};
 pub use deal::Deal;

@@ -6,6 +6,7 @@ use std::ops::Range;
 use super::chunk::{ChunkSize, MapReport, MemoryEstimate};
 use super::deal::Deal;
 use super::error::MapError;
+use super::gauge::{Gauge, settle};
 use super::items::{Input, Items};
 use super::mapping::{MapOutput, Mapping, Placement, RowReduction};
 use super::ordered::OrderedReduction;
@@ -13,7 +14,6 @@ use crate::comm::Op;
 use crate::exchange::Context;
 use crate::exchange::collectives::Collectives;
 use crate::gpu::Array;
-use crate::hash::{START, fnv1a};
 
 /// Chunks that the device may have to do at once: while it works on one, the next is recorded and uploaded.
 const IN_FLIGHT: usize = 2;
@@ -151,51 +151,6 @@ struct Run<'a> {
     in_flight: VecDeque<Option<wgpu::SubmissionIndex>>,
 }
 
-/// Counts the bytes of a device that chunks take. Ranks that have one device take turns, since one would use the buffers that another has just given back.
-struct Gauge {
-    /// This rank's turn among those of its device.
-    turn: usize,
-    /// Turns of the device that has the most.
-    turns: usize,
-    /// Bytes before this rank's turn.
-    before: u64,
-}
-
-impl Gauge {
-    /// All ranks call it.
-    fn new(context: &Context) -> Result<Self, MapError> {
-        let process = fnv1a(crate::host::number().unwrap_or(START), &std::process::id().to_le_bytes());
-        let device = fnv1a(process, &context.gpu.number().to_le_bytes());
-        let all = context.comm.all_gather(&[device])?;
-        let turn = all[..context.comm.rank()].iter().filter(|&&other| other == device).count();
-        let mut most = [turn as u64 + 1];
-        context.comm.all_reduce(&mut most, Op::Max)?;
-        Ok(Gauge { turn, turns: most[0] as usize, before: 0 })
-    }
-
-    /// Waits for this rank's turn.
-    fn begin(&mut self, context: &mut Context) -> Result<(), MapError> {
-        for _ in 0..self.turn {
-            context.comm.barrier()?;
-        }
-        settle(context)?;
-        self.before = context.gpu.allocated();
-        Ok(())
-    }
-
-    /// Ends it, and waits for the others; the bytes that all ranks of a device may take at once, of the rank that takes the most.
-    fn end(&self, context: &mut Context) -> Result<u64, MapError> {
-        context.recorder.wait()?;
-        let mut most = [context.gpu.allocated().saturating_sub(self.before)];
-        settle(context)?;
-        for _ in self.turn..self.turns {
-            context.comm.barrier()?;
-        }
-        context.comm.all_reduce(&mut most, Op::Max)?;
-        Ok(most[0].saturating_mul(self.turns as u64))
-    }
-}
-
 impl<'a> Run<'a> {
     fn new(context: &mut Context, mapping: &'a Mapping, items: &[Items<'a>]) -> Result<Self, MapError> {
         let calls = context.comm.all_gather(&[[mapping.fingerprint(), items.len() as u64]])?;
@@ -306,11 +261,7 @@ impl<'a> Run<'a> {
         if let (Some(gauge), Some(estimate)) = (&self.gauge, &mut self.estimate) {
             let taken = gauge.end(context)?;
             self.in_flight.clear();
-            let needed = estimate.outputs.saturating_add(taken);
-            if needed > estimate.budget {
-                return Err(MapError::Budget { needed, budget: estimate.budget });
-            }
-            match estimate.note(self.chunk, taken) {
+            match estimate.note(self.chunk, taken)? {
                 Some(next) if self.chunk < self.deal.most() => self.chunk = next,
                 _ => self.gauge = None,
             }
@@ -339,11 +290,4 @@ impl<'a> Run<'a> {
         let Run { own, chunk, chunks, estimate, .. } = self;
         Ok(Mapped { outputs, report: MapReport { items: own, chunk, chunks, estimate } })
     }
-}
-
-/// Gives buffers that nobody uses back, once the device is done.
-fn settle(context: &mut Context) -> Result<(), MapError> {
-    context.recorder.wait()?;
-    context.gpu.trim();
-    Ok(())
 }

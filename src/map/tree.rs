@@ -10,12 +10,17 @@ use crate::exchange::collectives::Pairs;
 
 /// A whole node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Node {
+pub(crate) struct Node {
     pub level: u32,
     pub index: u64,
 }
 
 impl Node {
+    /// The node of one item.
+    pub fn item(index: u64) -> Self {
+        Node { level: 0, index }
+    }
+
     /// Its first item.
     pub fn first(self) -> u64 {
         self.index << self.level
@@ -28,7 +33,7 @@ impl Node {
 }
 
 /// The fewest whole nodes that a range of items is, from left to right: at most two of each level.
-pub(super) fn nodes(items: Range<u64>) -> Vec<Node> {
+pub(crate) fn nodes(items: Range<u64>) -> Vec<Node> {
     let (mut at, mut found) = (items.start, Vec::new());
     while at < items.end {
         let fits = (items.end - at).ilog2();
@@ -79,6 +84,63 @@ impl Stack {
     }
 }
 
+/// Values of nodes from left to right, of which two become one as soon as halves meet: those of the fewest nodes at any time.
+#[derive(Debug)]
+pub(crate) struct Fold<T> {
+    nodes: Stack,
+    values: Vec<T>,
+}
+
+impl<T> Default for Fold<T> {
+    fn default() -> Self {
+        Fold { nodes: Stack::default(), values: Vec::new() }
+    }
+}
+
+impl<T> Fold<T> {
+    /// Takes the value of the next node; `join` combines the first of two values with the second.
+    pub fn push<E>(&mut self, node: Node, value: T, mut join: impl FnMut(&mut T, T) -> Result<(), E>) -> Result<(), E> {
+        let (_, merges) = self.nodes.push(node);
+        self.values.push(value);
+        (0..merges).try_for_each(|_| self.join(&mut join))
+    }
+
+    /// Combines the last two values.
+    fn join<E>(&mut self, join: &mut impl FnMut(&mut T, T) -> Result<(), E>) -> Result<(), E> {
+        match (self.values.pop(), self.values.last_mut()) {
+            (Some(right), Some(left)) => join(left, right),
+            _ => Ok(()),
+        }
+    }
+
+    /// The values, of the [`nodes`] of the items that were pushed.
+    pub fn into_values(self) -> Vec<T> {
+        self.values
+    }
+
+    /// The one value that all items become; none of none.
+    pub fn root<E>(mut self, mut join: impl FnMut(&mut T, T) -> Result<(), E>) -> Result<Option<T>, E> {
+        while self.values.len() > 1 {
+            self.join(&mut join)?;
+        }
+        Ok(self.values.pop())
+    }
+}
+
+/// The sum of numbers, one for each item, along the tree; 0 of none.
+pub(crate) fn tree_sum(values: &[f64]) -> f64 {
+    let add = |sum: &mut f64, value: f64| {
+        *sum += value;
+        Ok::<_, std::convert::Infallible>(())
+    };
+    let mut fold = Fold::default();
+    let summed = (0..).zip(values).try_for_each(|(item, &value)| fold.push(Node::item(item), value, add));
+    match summed.and_then(|()| fold.root(add)) {
+        Ok(sum) => sum.unwrap_or(0.0),
+        Err(never) => match never {},
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -96,14 +158,13 @@ mod tests {
 
     /// The same by rows in chunks of ranks, whose nodes meet.
     fn in_chunks(items: u64, ranks: u64, chunk: u64) -> String {
-        let (mut all, mut values): (Stack, Vec<String>) = (Stack::default(), Vec::new());
-        let join = |values: &mut Vec<String>| {
-            let right = values.pop().unwrap();
-            let left = values.pop().unwrap();
-            values.push(format!("({left} {right})"));
+        let join = |left: &mut String, right: String| {
+            *left = format!("({left} {right})");
+            Ok::<_, ()>(())
         };
+        let mut all = Fold::default();
         for rank in 0..ranks {
-            let (mut own, mut held): (Stack, Vec<String>) = (Stack::default(), Vec::new());
+            let mut own = Fold::default();
             let (begin, end) = (items * rank / ranks, items * (rank + 1) / ranks);
             for start in (begin..end).step_by(chunk as usize) {
                 let range = start..end.min(start + chunk);
@@ -115,21 +176,17 @@ mod tests {
                     }
                 }
                 for node in nodes(range) {
-                    held.push(rows[(node.first() - start) as usize].clone());
-                    (0..own.push(node).1).for_each(|_| join(&mut held));
-                    assert!(held.len() as u64 == own.len() && own.len() < Stack::places(items));
+                    own.push(node, rows[(node.first() - start) as usize].clone(), join).unwrap();
+                    assert!(own.nodes.len() < Stack::places(items));
                 }
             }
-            assert_eq!(own.0, nodes(begin..end));
-            for (node, value) in own.0.iter().zip(held) {
-                values.push(value);
-                (0..all.push(*node).1).for_each(|_| join(&mut values));
-            }
+            assert_eq!(own.nodes.0, nodes(begin..end));
+            nodes(begin..end)
+                .into_iter()
+                .zip(own.into_values())
+                .for_each(|(node, value)| all.push(node, value, join).unwrap());
         }
-        while values.len() > 1 {
-            join(&mut values);
-        }
-        values.pop().unwrap()
+        all.root(join).unwrap().unwrap()
     }
 
     #[test]
@@ -142,5 +199,12 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn numbers_are_added_along_the_tree() {
+        let values = [1e16, 1.0, -1e16, 1.0, 3.0];
+        assert_eq!(tree_sum(&values), ((1e16 + 1.0) + (-1e16 + 1.0)) + 3.0);
+        assert_eq!(tree_sum(&[]), 0.0);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::particles::{Mesh, ParticleParams, Particles, checked, holds, particle_kernel};
 use super::window::Window;
+use crate::comm::Communicator;
 use crate::exchange::ghost_cells::{Cells, GhostCells};
 use crate::exchange::{ExactSum, ExchangeError, FIXED, GridComms, bits_for};
 use crate::gpu::{Array, DeviceError, Element, Kernel, KernelSource, Recorder};
@@ -27,6 +28,8 @@ pub struct PaintedValues<'a> {
     pub values: &'a Array<f32>,
     /// The first value.
     pub first: u64,
+    /// What [`ValuePainter::greatest`] has said of all of `values`.
+    pub greatest: &'a Array<u32>,
     /// Particles of all ranks.
     pub total: u64,
 }
@@ -99,6 +102,22 @@ impl ValuePainter {
         ValuePainter { kernels, wide, finish: Kernel::trusted(finish_kernel()), sum: ExactSum::default() }
     }
 
+    /// Records a word, the bits of the greatest magnitude of `values` of all ranks: what their shares are counted in. Components of vectors that are
+    /// painted one after the other have one. All ranks call it. Submits and waits for exchanges only.
+    ///
+    /// # Errors
+    /// [`ExchangeError`].
+    pub fn greatest(
+        &self,
+        recorder: &mut Recorder,
+        comm: &Communicator,
+        values: &Array<f32>,
+    ) -> Result<Array<u32>, ExchangeError> {
+        let most = recorder.gpu().array::<u32>("mesh::most", 1)?;
+        self.sum.magnitude(recorder, Some(comm), values, &most)?;
+        Ok(most)
+    }
+
     /// `out` from element `start` on (this rank's own cells, C order) = the mesh of `painted`, with what other ranks paint on these cells; NaN
     /// everywhere if a value of any rank is not finite. `ghosts` are those of `mesh`. Particles that reach beyond them are left out, as
     /// [`Painter::readout`](super::Painter::readout) reads 0 for them. All ranks of `comms` call it. Submits and waits for exchanges only.
@@ -155,16 +174,14 @@ impl ValuePainter {
         (out, start): (&Array<f32>, u64),
     ) -> Result<(), ExchangeError> {
         const WHAT: &str = "ValuePainter";
-        let PaintedValues { particles, values, first, total } = painted;
+        let PaintedValues { particles, values, first, greatest: most, total } = painted;
+        holds(WHAT, "the greatest value", most, 1)?;
         holds(WHAT, "results", out, start.saturating_add(volume(&mesh.layout.own)))?;
         if *ghosts.layout() != mesh.layout {
             let why = format!("ghosts of {:?} for a mesh of {:?}", ghosts.layout(), mesh.layout);
             return Err(DeviceError::Misuse { what: WHAT.into(), why }.into());
         }
-        let gpu = recorder.gpu().clone();
-        let most = gpu.array::<u32>("mesh::most", 1)?;
-        self.sum.magnitude(recorder, Some(comms.world()), values, &most)?;
-        let cells = gpu.array::<u32>("mesh::cells", 2 * mesh.layout.len())?;
+        let cells = recorder.gpu().array::<u32>("mesh::cells", 2 * mesh.layout.len())?;
         recorder.clear(&cells);
         let bits = match form {
             // A share is the sum over three axes of a movement in cells times a slope, which is 1 at most.

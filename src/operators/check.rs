@@ -1,4 +1,4 @@
-//! Checks of operators that anybody can call: whether the adjoint is the adjoint, and the derivative the derivative.
+//! Checks of operators that anybody can call: whether the adjoint is the adjoint, the derivative the derivative, and values are finite.
 
 use std::fmt;
 
@@ -112,6 +112,25 @@ pub fn check_derivative(
     match check.order {
         Some(order) if order < 1.8 => Err(OperatorError::Check { operator: model.name(), why: format!("\n{check}") }),
         _ => Ok(check),
+    }
+}
+
+/// Goes through the parts of a model that come one after the other, from `x` on, and names the first whose value is NaN or infinite somewhere: where a
+/// loss is, or an energy. Gives the value of the whole. All ranks call it. Waits for the device after each part.
+///
+/// # Errors
+/// [`OperatorError::NotFinite`] with the name of that operator, the same on all ranks; what the operators fail with.
+pub fn check_finite(worker: &mut Worker<'_>, model: &Model, x: &Field) -> Result<Field, OperatorError> {
+    if let Some([first, last]) = model.0.parted() {
+        let between = check_finite(worker, &first, x)?;
+        return check_finite(worker, &last, &between);
+    }
+    let value = model.value(worker, x)?;
+    match worker.sums(&[(&value, None)]) {
+        Err(OperatorError::NotFinite { what, value, .. }) => {
+            Err(OperatorError::NotFinite { operator: model.name(), what, value })
+        }
+        found => found.map(|_| value),
     }
 }
 

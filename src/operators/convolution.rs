@@ -30,7 +30,7 @@ fn on_mode(value: Complex, at: vec4<u32>, result: u32) -> Complex {
     return multiply(value, Complex(mode.x, select(mode.y, -mode.y, shape.w == 1u)));
 }";
 
-/// The periodic convolution `y[c] = sum over d of kernel[d] * x[c - d]` times the volume of a cell: an integral. Its adjoint is the convolution with
+/// The periodic convolution `y[c] = sum over d of kernel[d] * x[c - d]`: an integral, if the kernel has the volume of a cell in it. Its adjoint is the convolution with
 /// the kernel turned round. The modes of the kernel are multiplied where the inverse transform loads its own: six passes and 8 bytes per mode.
 pub struct Convolution {
     forward: Transform<f32>,

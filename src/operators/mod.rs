@@ -40,7 +40,7 @@ mod stencil;
 mod wavenumbers;
 mod worker;
 
-pub use check::{AdjointCheck, TaylorCheck, check_adjoint, check_derivative, random_field};
+pub use check::{AdjointCheck, TaylorCheck, check_adjoint, check_derivative, check_finite, random_field};
 pub use collectives::{Replicate, SumOverRanks, ToDevice};
 pub use convolution::Convolution;
 pub use cost::{CallCost, OperatorCost};

@@ -8,7 +8,8 @@ use super::linear::Linear;
 use super::space::Space;
 use super::worker::Worker;
 use crate::comm::Op;
-use crate::gpu::Array;
+use crate::exchange::collectives::{Collectives, ScanRange};
+use crate::gpu::{Array, Recorder};
 
 /// What moves. Counts are numbers of a field.
 #[derive(Clone, Debug)]
@@ -19,6 +20,7 @@ enum Kind {
     AllToAll { outgoing: Vec<u64>, incoming: Vec<u64> },
     SendReceive { to: Option<usize>, from: Option<usize> },
     AllReduce,
+    Scan { range: ScanRange },
 }
 
 /// A collective of the values at each rank's points, with its adjoint. Each rank's values are variables of their own, also where they are copies
@@ -32,6 +34,7 @@ enum Kind {
 /// | [`all_to_all`](Self::all_to_all) | a part for each rank | the parts back |
 /// | [`send_receive`](Self::send_receive) | another rank's points, such as a neighbour's | back to whom they are from |
 /// | [`all_reduce`](Self::all_reduce) | the sum over ranks, on each | itself |
+/// | [`scan`](Self::scan), [`scan_exclusive`](Self::scan_exclusive) | the sum over the ranks up to each, or before it | over those from it on, or behind it |
 ///
 /// Where ranks hold one and the same variable (a vector), use [`Replicate`](super::Replicate), [`SumOverRanks`](super::SumOverRanks) and their
 /// adjoints, which count it once. Sums of floats follow a fixed tree over ranks: their bits depend on the number of ranks.
@@ -165,13 +168,34 @@ impl RankCollective {
     /// # Errors
     /// As [`all_gather`](Self::all_gather); [`OperatorError::Invalid`] where ranks have different numbers of points.
     pub fn all_reduce(worker: &Worker<'_>, domain: &Space) -> Result<Self, OperatorError> {
-        let (_, _, own) = points(domain, "all-reduce")?;
+        Self::of_equals(worker, domain, "all-reduce", Kind::AllReduce)
+    }
+
+    /// The sum of the points of the ranks up to and including this one, as many on each. All ranks call it.
+    ///
+    /// # Errors
+    /// As [`all_reduce`](Self::all_reduce).
+    pub fn scan(worker: &Worker<'_>, domain: &Space) -> Result<Self, OperatorError> {
+        Self::of_equals(worker, domain, "scan", Kind::Scan { range: ScanRange::UpTo })
+    }
+
+    /// The sum of the points of the ranks before this one, as many on each; zeros on the first rank. All ranks call it.
+    ///
+    /// # Errors
+    /// As [`all_reduce`](Self::all_reduce).
+    pub fn scan_exclusive(worker: &Worker<'_>, domain: &Space) -> Result<Self, OperatorError> {
+        Self::of_equals(worker, domain, "exclusive scan", Kind::Scan { range: ScanRange::Before })
+    }
+
+    /// What adds points of ranks that have as many.
+    fn of_equals(worker: &Worker<'_>, domain: &Space, name: &str, kind: Kind) -> Result<Self, OperatorError> {
+        let (_, _, own) = points(domain, name)?;
         let counts = worker.comm().all_gather(&[own])?;
         if let Some(rank) = counts.iter().position(|&count| count != counts[0]) {
             let why = format!("rank {rank} has {} points, rank 0 {}; they must have as many", counts[rank], counts[0]);
-            return Err(OperatorError::invalid("all-reduce", why));
+            return Err(OperatorError::invalid(name, why));
         }
-        Self::new(worker, domain, [own, own * counts.len() as u64], Kind::AllReduce)
+        Self::new(worker, domain, [own, own * counts.len() as u64], kind)
     }
 
     fn new(worker: &Worker<'_>, domain: &Space, [own, total]: [u64; 2], kind: Kind) -> Result<Self, OperatorError> {
@@ -195,6 +219,17 @@ fn no_rank(name: &str, root: usize, ranks: usize) -> OperatorError {
     OperatorError::invalid(name, format!("rank {root} of {ranks}"))
 }
 
+/// The sum over the ranks in the range of this one, if there are any.
+fn scanned(
+    collectives: &mut Collectives,
+    recorder: &mut Recorder,
+    numbers: &Array<f32>,
+    range: ScanRange,
+) -> Result<Option<Array<f32>>, OperatorError> {
+    let sum = collectives.scan_range::<f32>(recorder, numbers, range, Op::Sum)?.finish(recorder)?;
+    Ok((sum.len() == numbers.len()).then_some(sum))
+}
+
 /// Records the copy of what has come, or zeros where nothing has.
 fn put(worker: &mut Worker<'_>, came: Option<Array<f32>>, to: &Array<f32>) -> Result<(), OperatorError> {
     match came {
@@ -213,6 +248,8 @@ impl Linear for RankCollective {
             Kind::AllToAll { .. } => "all-to-all",
             Kind::SendReceive { .. } => "send and receive",
             Kind::AllReduce => "all-reduce",
+            Kind::Scan { range } if range.has_own() => "scan",
+            Kind::Scan { .. } => "exclusive scan",
         }
         .into()
     }
@@ -244,6 +281,7 @@ impl Linear for RankCollective {
                 collectives.send_receive(recorder, to.map(|to| (to, x)), *from)?.finish(recorder)?
             }
             Kind::AllReduce => Some(collectives.all_reduce::<f32>(recorder, x, Op::Sum)?.finish(recorder)?),
+            Kind::Scan { range } => scanned(collectives, recorder, x, *range)?,
         };
         put(worker, came, y)
     }
@@ -267,6 +305,7 @@ impl Linear for RankCollective {
                 collectives.send_receive(recorder, from.map(|from| (from, y)), *to)?.finish(recorder)?
             }
             Kind::AllReduce => Some(collectives.all_reduce::<f32>(recorder, y, Op::Sum)?.finish(recorder)?),
+            Kind::Scan { range } => scanned(collectives, recorder, y, range.transposed())?,
         };
         put(worker, came, x)
     }
@@ -294,6 +333,11 @@ impl Linear for RankCollective {
                 [call(1, u64::from(there.is_some()), from), call(1, u64::from(back.is_some()), to)]
             }
             Kind::AllReduce => [call(3, 2 * others, 2 * parts(from)); 2],
+            Kind::Scan { range } => [*range, range.transposed()].map(|range| {
+                // Of an exclusive one there is nothing for the rank at the end.
+                let spared = u64::from(!range.has_own() && self.rank != range.end(self.ranks));
+                call(3, 2 * others - spared, 2 * parts(from) - spared * (from / ranks))
+            }),
         }
     }
 }

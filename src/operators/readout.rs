@@ -113,9 +113,10 @@ impl Linear for Readout {
         let (recorder, comms) = worker.parts();
         let (mesh, count) = (self.points.mesh(), self.points.len());
         let own = x.single()?.len() / self.fields.max(1);
+        let (particles, values, total) = (self.points.particles(), y.single()?, self.points.total());
+        let greatest = &self.values.greatest(recorder, comms.world(), values)?;
         for field in 0..self.fields {
-            let (particles, values) = (self.points.particles(), y.single()?);
-            let painted = PaintedValues { particles, values, first: field * count, total: self.points.total() };
+            let painted = PaintedValues { particles, values, first: field * count, greatest, total };
             self.values.paint(recorder, comms, (mesh, self.ghosted.ghosts()), painted, (x.single()?, field * own))?;
         }
         Ok(())

@@ -159,7 +159,7 @@ impl<'a> Worker<'a> {
                 Term::Host(value) => *value,
             };
             if !value.is_finite() {
-                let what = format!("the product with leaf `{name}`");
+                let what = format!("the sum over leaf `{name}`");
                 return Err(OperatorError::NotFinite { operator: "dot".into(), what, value });
             }
             found[sums.ends.partition_point(|&end| end <= number)] += value;

@@ -70,7 +70,9 @@ pub enum SimulationError {
         particles: u64,
     },
     /// A loss, or what follows from it, is not finite.
-    #[error("{what} is not finite; check what the loss adds to the cotangents, and its value")]
+    #[error(
+        "the gradient of a simulation: {what} is not finite; check what the loss adds to the cotangents, and its value"
+    )]
     Loss {
         /// What is not.
         what: &'static str,

@@ -40,6 +40,8 @@ pub struct Force {
     /// The three components of the force of where particles are, ghost cells included; none where they have drifted since. As long as
     /// particles stay, so do the widths of ghost cells.
     field: Option<Array<f32>>,
+    /// Whether ghost cells reach as far as the particles where they are.
+    reaches: bool,
 }
 
 /// Cells that are added when the ghost cells have to reach farther, so that they do not grow at every step.
@@ -76,6 +78,7 @@ impl Force {
             reach: gpu.array("pm::reach", 7)?,
             faults,
             field: None,
+            reaches: false,
         })
     }
 
@@ -105,14 +108,14 @@ impl Force {
     }
 
     /// Widens the ghost cells to what the particles need: those of this rank, and of those with the same planes, to what theirs do.
-    /// Waits for the device, unless no axis is cut and there are none.
+    /// Waits for the device, unless no axis is cut and there are none, or the cells are known to be wide enough.
     pub fn widen(
         &mut self,
         recorder: &mut Recorder,
         comms: &mut GridComms,
         particles: Particles<'_>,
     ) -> Result<(), SimulationError> {
-        if self.mesh.whole == [true; 3] {
+        if self.reaches || self.mesh.whole == [true; 3] {
             return Ok(());
         }
         self.painter.reach(recorder, particles, &self.mesh, &self.reach)?;
@@ -129,7 +132,13 @@ impl Force {
             self.mesh = Mesh::new(self.shape, self.size, grid, rank, own);
             self.ghosts.replace(GhostPlan::of_widths(self.shape, grid, rank, &self.widths, [true; 3]));
         }
+        self.reaches = true;
         Ok(())
+    }
+
+    /// Says that the particles are where they have been before. Ghost cells never shrink, so they are wide enough: nobody is asked.
+    pub fn seen(&mut self) {
+        self.reaches = true;
     }
 
     /// Records `out = density + shift` on this rank's own cells (C order): the mean density is 1.
@@ -236,14 +245,26 @@ impl Force {
             }
         }
         if !push.drifts().is_empty() {
-            self.field = None;
+            self.forget();
         }
         Ok(())
     }
 
-    /// Frees the memory of the last force, which nothing needs any more.
+    /// Forgets the force and where the particles are: they are elsewhere, or nothing needs it any more.
     pub fn forget(&mut self) {
         self.field = None;
+        self.reaches = false;
+    }
+
+    /// Forgets particles that could not be painted: those to come are of another run.
+    pub fn begin(&mut self, recorder: &mut Recorder) {
+        self.forget();
+        recorder.clear(&self.faults);
+    }
+
+    /// A word on the device: the particles of this rank that could not be painted since the solver was made or [begun](Self::begin) again.
+    pub fn faults(&self) -> &Array<u32> {
+        &self.faults
     }
 
     /// Records the kicks of `push`, one axis after the other.
@@ -297,7 +318,7 @@ impl Force {
         Ok(self.painter.readout_vectors(recorder, particles, &self.mesh, field, out)?)
     }
 
-    /// Waits for the device and checks that every particle was painted since the solver was made.
+    /// Waits for the device and checks that every particle was painted since the solver was made, or [begun](Self::begin) again.
     ///
     /// # Errors
     /// [`SimulationError::Lost`], the same on all ranks.

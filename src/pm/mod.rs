@@ -141,7 +141,8 @@ impl Simulation {
     fn begin(&mut self, context: &mut Context, lpt: &Perturbation, source: Source<'_>) -> Result<(), SimulationError> {
         let mut fields = LatticeFields { recorder: &mut context.recorder, comms: &mut self.comms, lpt };
         start::start(&mut fields, source, [&self.displacement, &self.momentum])?;
-        self.forget();
+        self.push = Push::default();
+        self.force.begin(&mut context.recorder);
         (self.done, self.scale_factor) = (0, self.config.a_start);
         Ok(())
     }
@@ -359,6 +360,15 @@ impl Simulation {
             }
         }
         Ok(())
+    }
+
+    /// Does an operation that has been done from the same state before.
+    fn repeat(&mut self, context: &mut Context, op: StepOp) -> Result<(), SimulationError> {
+        if op == StepOp::Force {
+            self.settle(context)?;
+            self.force.seen();
+        }
+        self.execute(context, op)
     }
 
     /// Computes the force of where the particles are.

@@ -240,6 +240,7 @@ impl Differentiable for SimulationOperator {
         let numbers = self.numbers(worker.context, parameters).map_err(failed)?;
         let mut sweeps = self.sweeps();
         sweeps.value(worker.context, &noise, &numbers).map_err(failed)?;
+        sweeps.check(worker.context).map_err(failed)?;
         self.observe(&mut sweeps, worker.context, y)
     }
 
@@ -265,6 +266,7 @@ impl Differentiable for SimulationOperator {
             let mut tape =
                 Tape::new(&sweeps, recorder, noise.clone(), (&numbers, &derivatives), self.checkpoint_every)?;
             sweeps.forward(context, &mut tape)?;
+            sweeps.check(context)?;
             Ok(tape)
         };
         let tape = at().map_err(failed)?;
@@ -314,6 +316,10 @@ impl Linearised for SimulationAt {
         };
         let mut sweeps = operator.sweeps();
         sweeps.tangent(context, &tape, &RunTangent { noise: &noise, numbers }).map_err(failed)?;
+        if self.end.is_some() {
+            // The density has been painted there.
+            sweeps.run.force.seen();
+        }
         for (observable, out) in operator.observed(dy)? {
             let recorder = &mut context.recorder;
             match observable {
@@ -345,12 +351,14 @@ impl Linearised for SimulationAt {
             let run = &mut sweeps.run;
             run.forget();
             vectors::unpack(&mut context.recorder, end, 0, &run.displacement)?;
+            // The density has been painted there.
+            run.force.seen();
             sweeps.density_adjoint(context, by).map_err(failed)?;
         }
         let noise = sweeps.backward(context, &mut self.tape.borrow_mut()).map_err(failed)?;
         context.recorder.copy(&noise, 0, &out, 0, out.len())?;
         if operator.has_cosmology() {
-            let found = sweeps.dots.fetch(&mut context.recorder).map_err(failed)?;
+            let (found, _) = sweeps.dots.fetch(&mut context.recorder, &[]).map_err(failed)?;
             if let Some(&value) = found.iter().find(|value| !value.is_finite()) {
                 let what = "the cotangent of the cosmological parameters".into();
                 return Err(OperatorError::NotFinite { operator: NAME.into(), what, value });

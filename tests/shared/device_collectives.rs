@@ -192,6 +192,14 @@ fn reduces<N: DeviceNumber + Sample>(context: &mut Context, collectives: &mut Co
             let prefix = |place| (1..=me).fold(at(0, place), |sum: N, rank| sum.combine(at(rank, place), op));
             let wanted: Vec<N> = (0..len).map(prefix).collect();
             assert_bits(&download::<N, _>(context, &got)?, &wanted, &format!("scan, {what}"));
+            let got = collectives.scan_exclusive::<N>(&mut context.recorder, &own, op)?;
+            let got = got.finish(&mut context.recorder)?;
+            assert_eq!(got.is_some(), me > 0);
+            if let Some(got) = got {
+                let prefix = |place| (1..me).fold(at(0, place), |sum: N, rank| sum.combine(at(rank, place), op));
+                let wanted: Vec<N> = (0..len).map(prefix).collect();
+                assert_bits(&download::<N, _>(context, &got)?, &wanted, &format!("scan_exclusive, {what}"));
+            }
             // The fields are cut in uneven parts, the last of which takes the rest.
             let mut counts: Vec<u64> = (0..size).map(|rank| uneven(rank, 1, most / size as u64)).collect();
             counts[size - 1] += most - counts.iter().sum::<u64>();

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use meshloom::Error;
 use meshloom::comm::Communicator;
-use meshloom::io::collective::seal_npz;
-use meshloom::io::{Member, NpyElement, Sealed};
+use meshloom::io::collective::{Archive, seal_npz};
+use meshloom::io::{IoError, Member, NpyElement, Sealed};
 use meshloom::points::fof::{Catalogue, FofError};
 
 /// A column: its name, the shape of a row, and this rank's values.
@@ -69,34 +69,103 @@ fn fits(comm: &Communicator, groups: &Catalogue) -> Result<(), Error> {
     }
 }
 
-/// Writes the catalogue that all ranks hold as an `.npz` archive: integers int64, reals f32, one row per
-/// group, and behind its own columns `more` of one f32 each; `order` and `offset` list the members as CSR. The file appears when rank 0 publishes it. All ranks call it.
-///
-/// # Errors
-/// [`FofError::OutOfRange`], the same on all ranks, before there is a file; those of the file and the ranks.
-pub fn seal(comm: &Communicator, path: &Path, groups: &Catalogue, more: &[(String, &[f64])]) -> Result<Sealed, Error> {
-    fits(comm, groups)?;
-    let integers = [column("label", &[], signed(&groups.label)), column("count", &[], signed(&groups.count))];
-    let mut reals: Vec<NamedColumn<f32>> =
-        reals(groups).into_iter().map(|(name, width, values)| column(name, &width, narrow(values))).collect();
-    reals.extend(more.iter().map(|(name, values)| column(name, &[], narrow(values))));
-    let mut members: Vec<Member> = integers.iter().map(|column| column.member(groups.total)).collect();
-    members.extend(reals.iter().map(|column| column.member(groups.total)));
-    let order = members.len();
-    members.push(Member::new::<i64>("order", &[groups.members_total]));
-    members.push(Member::new::<i64>("offset", &[groups.total + 1]));
-    let first = groups.groups.start;
-    seal_npz(comm, path, &members, |to| {
-        for (member, column) in integers.iter().enumerate() {
-            to.write(member, first, &column.values)?;
+/// A file that takes the arrays of a catalogue.
+trait Arrays {
+    fn put<T: NpyElement>(&mut self, member: usize, first: u64, elements: &[T]) -> Result<(), IoError>;
+}
+
+impl Arrays for &mut Archive {
+    fn put<T: NpyElement>(&mut self, member: usize, first: u64, elements: &[T]) -> Result<(), IoError> {
+        self.write(member, first, elements)
+    }
+}
+
+#[cfg(feature = "hdf5")]
+impl Arrays for &meshloom::io::hdf5::ArraysWriter {
+    fn put<T: NpyElement>(&mut self, member: usize, first: u64, elements: &[T]) -> Result<(), IoError> {
+        self.write(member, first, elements)
+    }
+}
+
+/// Columns of one real a group that a catalogue has besides its own, with their names.
+pub type MoreColumns<'a> = &'a [(String, &'a [f64])];
+
+/// The arrays of a catalogue: integers int64, reals f32, one row per group; `order` and `offset` list the members as CSR, `ids` have their names.
+struct Table<'a> {
+    groups: &'a Catalogue,
+    ids: Option<&'a [u64]>,
+    integers: [NamedColumn<i64>; 2],
+    reals: Vec<NamedColumn<f32>>,
+}
+
+impl<'a> Table<'a> {
+    fn new(groups: &'a Catalogue, more: MoreColumns, ids: Option<&'a [u64]>) -> Self {
+        let integers = [column("label", &[], signed(&groups.label)), column("count", &[], signed(&groups.count))];
+        let narrowed = reals(groups).into_iter().map(|(name, width, values)| column(name, &width, narrow(values)));
+        let more = more.iter().map(|(name, values)| column(name, &[], narrow(values)));
+        Table { groups, ids, integers, reals: narrowed.chain(more).collect() }
+    }
+
+    fn members(&self) -> Vec<Member> {
+        let Catalogue { total, members_total, .. } = *self.groups;
+        let mut members: Vec<Member> = self.integers.iter().map(|column| column.member(total)).collect();
+        members.extend(self.reals.iter().map(|column| column.member(total)));
+        members.push(Member::new::<i64>("order", &[members_total]));
+        members.push(Member::new::<i64>("offset", &[total + 1]));
+        members.extend(self.ids.map(|_| Member::new::<u64>("ids", &[members_total])));
+        members
+    }
+
+    /// Writes this rank's part.
+    fn write(&self, comm: &Communicator, mut to: impl Arrays) -> Result<(), IoError> {
+        let groups = self.groups;
+        let first = groups.groups.start;
+        for (member, column) in self.integers.iter().enumerate() {
+            to.put(member, first, &column.values)?;
         }
-        for (member, column) in (integers.len()..).zip(&reals) {
-            to.write(member, first * column.width.iter().product::<u64>(), &column.values)?;
+        for (member, column) in (self.integers.len()..).zip(&self.reals) {
+            to.put(member, first * column.width.iter().product::<u64>(), &column.values)?;
         }
-        to.write(order, groups.members_start, &signed(&groups.members))?;
+        let order = self.integers.len() + self.reals.len();
+        to.put(order, groups.members_start, &signed(&groups.members))?;
         // Offsets are one more than rows: a rank's last offset is the next rank's first, and only the last rank writes it.
         let last = comm.rank() + 1 == comm.size();
         let offset = signed(&groups.offset);
-        Ok(to.write(order + 1, first, if last { &offset } else { &offset[..offset.len() - 1] })?)
-    })
+        to.put(order + 1, first, if last { &offset } else { &offset[..offset.len() - 1] })?;
+        self.ids.map_or(Ok(()), |ids| to.put(order + 2, groups.members_start, ids))
+    }
+}
+
+/// Writes the catalogue that all ranks hold as an `.npz` archive. The file appears when rank 0 publishes it. All ranks call it.
+///
+/// # Errors
+/// [`FofError::OutOfRange`], the same on all ranks, before there is a file; those of the file and the ranks.
+pub fn seal(comm: &Communicator, path: &Path, groups: &Catalogue, more: MoreColumns) -> Result<Sealed, Error> {
+    fits(comm, groups)?;
+    let table = Table::new(groups, more, None);
+    seal_npz(comm, path, &table.members(), |to| Ok(table.write(comm, to)?))
+}
+
+/// As [`seal`], in HDF5: the same arrays as datasets, and the `ids` of the members.
+#[cfg(feature = "hdf5")]
+pub fn seal_hdf5(
+    comm: &Communicator,
+    path: &Path,
+    groups: &Catalogue,
+    (more, ids): (MoreColumns, Option<&[u64]>),
+) -> Result<Sealed, Error> {
+    fits(comm, groups)?;
+    let table = Table::new(groups, more, ids);
+    meshloom::io::collective::seal_arrays(comm, path, &table.members(), |to| Ok(table.write(comm, to)?))
+}
+
+/// Without the feature `--output` is no such file.
+#[cfg(not(feature = "hdf5"))]
+pub fn seal_hdf5(
+    _: &Communicator,
+    path: &Path,
+    _: &Catalogue,
+    _: (MoreColumns, Option<&[u64]>),
+) -> Result<Sealed, Error> {
+    Err(IoError::NoHdf5 { path: path.into() }.into())
 }

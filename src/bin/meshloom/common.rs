@@ -7,7 +7,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use meshloom::gpu::{AdapterSelector, Options, cache_directory};
 use meshloom::grid::Grid;
-use meshloom::io::IoError;
+use meshloom::io::{IoError, printable_path};
 use meshloom::{Context, Error, Launch, launch_with_code};
 use serde_json::Value;
 
@@ -158,7 +158,7 @@ impl Common {
 }
 
 /// Whether two paths are of one file, also through links or spelled differently. The file need not exist.
-pub fn is_same_file(one: &Path, other: &Path) -> bool {
+fn is_same_file(one: &Path, other: &Path) -> bool {
     let place = |path: &Path| -> PathBuf {
         let whole = path.canonicalize();
         whole.unwrap_or_else(|_| {
@@ -170,17 +170,34 @@ pub fn is_same_file(one: &Path, other: &Path) -> bool {
     place(one) == place(other)
 }
 
-/// Refuses `-` as the name of a file: ranks read parts of inputs and write parts of outputs, which a stream has not.
+/// Checks the files of a call. `-` is refused, since ranks read parts of inputs and write parts of outputs, which a stream has not. So is an output
+/// with the name of an input, which it would replace, or of another output.
 ///
 /// # Errors
 /// [`Failure::Usage`].
-pub fn refuse_dash<'a>(inputs: impl IntoIterator<Item = &'a Path>, output: &'a Path) -> Result<(), Failure> {
-    let inputs = inputs.into_iter().map(|path| (path, IoError::InputIsDash));
-    let mut files = inputs.chain([(output, IoError::OutputIsDash)]);
-    match files.find(|(path, _)| path.as_os_str() == "-") {
-        Some((_, error)) => Err(Failure::Usage(error.to_string())),
-        None => Ok(()),
+pub fn check_files<'a>(
+    inputs: impl IntoIterator<Item = &'a Path>,
+    outputs: impl IntoIterator<Item = &'a Path>,
+) -> Result<(), Failure> {
+    let (inputs, outputs): (Vec<_>, Vec<_>) = (inputs.into_iter().collect(), outputs.into_iter().collect());
+    let dash = |paths: &[&Path], error: IoError| match paths.iter().any(|path| path.as_os_str() == "-") {
+        true => Err(Failure::Usage(error.to_string())),
+        false => Ok(()),
+    };
+    dash(&inputs, IoError::InputIsDash)?;
+    dash(&outputs, IoError::OutputIsDash)?;
+    for (number, output) in outputs.iter().enumerate() {
+        let path = printable_path(output);
+        if inputs.iter().any(|input| is_same_file(input, output)) {
+            return Err(Failure::Usage(format!(
+                "{path} is an input and an output, which are the same file; give the output another name"
+            )));
+        }
+        if outputs[..number].iter().any(|other| is_same_file(other, output)) {
+            return Err(Failure::Usage(format!("{path}: two outputs are the same file; give two names")));
+        }
     }
+    Ok(())
 }
 
 /// Checks before the work that the output file can be created.

@@ -80,6 +80,25 @@ impl Coordinates {
         }
     }
 
+    /// The ids of a snapshot's particles; none where the file has none.
+    ///
+    /// # Errors
+    /// Those of the file.
+    #[cfg(feature = "hdf5")]
+    pub fn ids(&self, rows: Range<u64>) -> Result<Option<Vec<u64>>, IoError> {
+        let Coordinates::Snapshot(snapshot) = self else { return Ok(None) };
+        match snapshot.ids(rows) {
+            Err(IoError::NoMember { .. }) => Ok(None),
+            ids => ids.map(Some),
+        }
+    }
+
+    /// Without the feature there is no file with ids.
+    #[cfg(not(feature = "hdf5"))]
+    pub fn ids(&self, _: Range<u64>) -> Result<Option<Vec<u64>>, IoError> {
+        Ok(None)
+    }
+
     /// A description for a report.
     pub fn report(&self) -> serde_json::Value {
         let report = serde_json::json!({

@@ -46,6 +46,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         name: "knn",
         options: &arguments.search,
         queries: arguments.queries.as_deref().map(|path| ("queries_file", path)),
+        list: None,
         output: &arguments.output,
     };
     command.run(|| Ok(()), |work, ()| search(work, arguments))

@@ -17,6 +17,8 @@ mod kernels;
 mod knn;
 mod manual;
 mod neighbors;
+#[cfg(test)]
+mod one_meaning;
 mod pairs;
 mod phases;
 mod point_values;
@@ -27,6 +29,7 @@ mod shallow_water;
 mod simulate;
 mod sort;
 mod speeds;
+mod spheres;
 mod terminal;
 
 use std::process::ExitCode;

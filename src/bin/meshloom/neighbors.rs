@@ -39,6 +39,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         name: "neighbors",
         options: &arguments.search,
         queries: arguments.queries.as_deref().map(|path| ("queries_file", path)),
+        list: None,
         output: &arguments.output,
     };
     let which = if arguments.exclude_self { PairFilter::Others } else { PairFilter::All };

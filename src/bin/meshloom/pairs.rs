@@ -76,6 +76,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         name: "pairs",
         options: &arguments.search,
         queries: arguments.cross.as_deref().map(|path| ("cross_file", path)),
+        list: Some(&arguments.bins),
         output: &arguments.output,
     };
     command.run(|| Edges::read(&arguments.bins), |work, edges| count(work, arguments, edges))

@@ -10,15 +10,16 @@ use meshloom::io::hdf5::Snapshot;
 use meshloom::io::{IoError, NpyFile, is_hdf5};
 
 /// Values of the points of another file: a `.npy` array of shape `(N,)` or `(N, axes)`, or masses or velocities of a snapshot in
-/// HDF5, in the file's units; velocities are peculiar where the snapshot says how its own depend on the scale factor.
+/// HDF5, in the file's units; velocities are peculiar where the snapshot says how its own depend on the scale factor, in km/s where it says their
+/// unit.
 pub struct PointValues {
     file: ValueFile,
     /// Values per point.
     width: u64,
     /// Whether they are masses, which must not be negative.
     masses: bool,
-    /// What they are multiplied by, where the file says it.
-    factor: Option<f64>,
+    /// What they are multiplied by to be peculiar velocities, where the file says it, and whether that makes km/s.
+    factor: Option<(f64, bool)>,
 }
 
 enum ValueFile {
@@ -47,15 +48,19 @@ impl PointValues {
         };
         let factor = match &file {
             #[cfg(feature = "hdf5")]
-            ValueFile::Velocities(snapshot) => snapshot.velocity_scaling()?,
+            ValueFile::Velocities(snapshot) => snapshot.velocity_unit()?.map(|unit| (unit.factor, unit.km_s)),
             _ => None,
         };
         Ok(PointValues { file, width: shape.get(1).copied().unwrap_or(1), masses: name == "mass", factor })
     }
 
-    /// Whether they are peculiar velocities of a snapshot.
-    pub fn are_peculiar(&self) -> bool {
-        self.factor.is_some()
+    /// What velocities are, in words: of which kind, and in which unit.
+    pub fn velocity_words(&self) -> &'static str {
+        match self.factor {
+            Some((_, true)) => "peculiar, km/s",
+            Some((_, false)) => "peculiar, in the file's unit",
+            None => "as in the file",
+        }
     }
 
     #[cfg(feature = "hdf5")]
@@ -103,7 +108,7 @@ impl PointValues {
         values.try_reserve_exact(count as usize).map_err(memory)?;
         for first in rows.clone().step_by(PIECE as usize) {
             let mut piece = self.wide(first..rows.end.min(first + PIECE))?;
-            if let Some(factor) = self.factor {
+            if let Some((factor, _)) = self.factor {
                 piece.iter_mut().for_each(|value| *value *= factor);
             }
             let place = first * self.width;

@@ -119,6 +119,35 @@ impl PointFile {
         split(self.count, comm.size() as u64, comm.rank() as u64)
     }
 
+    /// The ids that a snapshot has for these `wanted` rows, which are any of all ranks'; none where it has no ids. All ranks call it.
+    ///
+    /// Each rank reads those of its own rows, and sends what the others ask for.
+    ///
+    /// # Errors
+    /// Those of the file and the ranks.
+    pub fn ids(&self, comm: &Communicator, wanted: &[u64]) -> Result<Option<Vec<u64>>, Error> {
+        let own = self.rows(comm);
+        let ids = self.file.ids(own.clone())?;
+        // A rank without rows reads nothing, and cannot know.
+        let mut there = [u64::from(ids.is_some() || own.is_empty())];
+        comm.all_reduce(&mut there, Op::Min)?;
+        let Some(ids) = ids.filter(|_| there[0] == 1) else { return Ok(None) };
+        let ends: Vec<u64> =
+            (0..comm.size()).map(|rank| split(self.count, comm.size() as u64, rank as u64).end).collect();
+        let owner = |row: u64| ends.partition_point(|&end| end <= row);
+        let mut asked: Vec<usize> = (0..wanted.len()).collect();
+        asked.sort_by_key(|&at| owner(wanted[at]));
+        let mut counts = vec![0; comm.size()];
+        wanted.iter().for_each(|&row| counts[owner(row)] += 1);
+        let questions: Vec<u64> = asked.iter().map(|&at| wanted[at]).collect();
+        let questions = comm.all_to_all_v(&questions, &counts)?;
+        let answers: Vec<u64> = questions.data().iter().map(|&row| ids[(row - own.start) as usize]).collect();
+        let answers = comm.all_to_all_v(&answers, questions.counts())?;
+        let mut found = vec![0; wanted.len()];
+        asked.iter().zip(answers.data()).for_each(|(&at, &id)| found[at] = id);
+        Ok(Some(found))
+    }
+
     /// This rank's points in `domain`, on its device. All ranks call it. Rank 0 warns where rounding to f32 blurs the
     /// order of neighbours.
     ///

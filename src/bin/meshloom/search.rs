@@ -10,7 +10,7 @@ use meshloom::points::{Cloud, Domain};
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
-use crate::common::{Common, refuse_dash, writable};
+use crate::common::{Common, check_files, writable};
 use crate::failure::Failure;
 use crate::phases::Phases;
 use crate::points::{PointFile, Sides, sides};
@@ -51,6 +51,8 @@ pub struct SearchCommand<'a> {
     pub options: &'a SearchOptions,
     /// The file of the query points, where they are not the points themselves, and its key in a report.
     pub queries: Option<(&'static str, &'a Path)>,
+    /// Another file that is read.
+    pub list: Option<&'a Path>,
     /// The file to write.
     pub output: &'a Path,
 }
@@ -84,7 +86,7 @@ impl SearchCommand<'_> {
     ) -> Result<(), Failure> {
         let common = &self.options.common;
         let queries = self.queries.map(|(_, path)| path);
-        refuse_dash([self.options.points.as_path()].into_iter().chain(queries), self.output)?;
+        check_files([self.options.points.as_path()].into_iter().chain(queries).chain(self.list), [self.output])?;
         common.refuse_grid()?;
         common.before_launch(prepare().and_then(|_| Ok(self.open()?)))?.transpose()?;
         let report = common.launch_together(|context| {

@@ -11,7 +11,7 @@ use meshloom::points::Curve;
 use meshloom::points::sort::{Sorted, distribute};
 use meshloom::{Context, Error};
 
-use crate::common::{Common, refuse_dash, writable};
+use crate::common::{Common, check_files, writable};
 use crate::failure::Failure;
 use crate::phases::Phases;
 use crate::points::{PointFile, Sides, sides};
@@ -32,7 +32,7 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    refuse_dash([arguments.points.as_path()], &arguments.output)?;
+    check_files([arguments.points.as_path()], [arguments.output.as_path()])?;
     arguments.common.refuse_grid()?;
     if let Some(file) = arguments.common.before_launch(PointFile::open(&arguments.points))? {
         file.domain(arguments.size.as_ref())?;

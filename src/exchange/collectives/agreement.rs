@@ -26,10 +26,13 @@ pub(super) enum Operation {
     ReduceScatter,
     ReduceScatterV,
     Scan,
+    ScanExclusive,
+    ScanDown,
+    ScanDownExclusive,
 }
 
 /// Names of the operations, by their numbers.
-const NAMES: [&str; 15] = [
+const NAMES: [&str; 18] = [
     "broadcast",
     "all_gather",
     "all_gather_v",
@@ -45,6 +48,9 @@ const NAMES: [&str; 15] = [
     "reduce_scatter",
     "reduce_scatter_v",
     "scan",
+    "scan_exclusive",
+    "scan_down",
+    "scan_down_exclusive",
 ];
 
 /// Types, by their numbers.

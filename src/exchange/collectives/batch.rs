@@ -109,3 +109,26 @@ impl Batch {
         Ok(array)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grid::Transfers;
+
+    /// More than 2^32 bytes from a rank and in all: what travels, counted.
+    #[test]
+    fn counts_do_not_end_at_two_or_four_gigabytes() {
+        let counts = [3 << 29, 0, (1 << 30) + 1];
+        let batch = Batch::new(2, counts);
+        assert_eq!((batch.total(), batch.len()), ((5 << 29) + 1, (5 << 30) + 2));
+        let transfers = batch.transfers();
+        assert_eq!(transfers[2], Transfer { peer: 2, start: 3 << 30, len: (1 << 31) + 2 });
+        // Rank 1 has nothing of its own and gets the others' parts of f64, in chunks of 2 MiB.
+        let cost = Transfers { send: Vec::new(), receive: transfers.clone() }.cost(1, 8, 1 << 21);
+        assert_eq!((cost.received, cost.sent), (8 * batch.len(), 0));
+        let cost = Transfers { send: transfers, receive: Vec::new() }.cost(1, 8, 1 << 21);
+        assert_eq!((cost.sent, cost.messages), (8 * batch.len(), (3 << 30 >> 18) + (1 << 31 >> 18) + 1));
+        // Sums that no number holds are too long, and not short.
+        assert_eq!(Batch::new(2, [u64::MAX, 5]).len(), u64::MAX);
+    }
+}

@@ -12,7 +12,7 @@
 //! | [`send_receive`](Collectives::send_receive) | an array to one rank, or none | that of another, or none |
 //! | [`all_reduce`](Collectives::all_reduce), [`reduce`](Collectives::reduce) | numbers | their reduction over ranks; of `reduce` the root only |
 //! | [`reduce_scatter`](Collectives::reduce_scatter), [`reduce_scatter_v`](Collectives::reduce_scatter_v) | numbers | its part of their reduction |
-//! | [`scan`](Collectives::scan) | numbers | their reduction over the ranks up to this one |
+//! | [`scan`](Collectives::scan), [`scan_exclusive`](Collectives::scan_exclusive) | numbers | their reduction over the ranks up to this one, or before it |
 //!
 //! The functions of this module do the same with short data in arrays that exist; within those of [`Collectives`] short data take their way.
 
@@ -33,6 +33,7 @@ pub use combine::{DeviceNumber, NumberForm};
 pub(crate) use combine::{PairCombiner, Pairs, kernels};
 pub use moves::DeviceParts;
 pub use pending::PendingCollective;
+pub(crate) use reductions::ScanRange;
 
 use super::block_copy::BlockCopies;
 use crate::comm::Communicator;
@@ -166,4 +167,17 @@ fn per_field(len: u64, fields: u64) -> Result<u64, ExchangeError> {
 
 fn misuse(why: String) -> ExchangeError {
     DeviceError::Misuse { what: "Collectives".into(), why }.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_whole_and_arrays_as_long_as_any_may_be() {
+        assert_eq!(allowed("x", LONGEST).unwrap(), LONGEST);
+        assert!(matches!(allowed("x", LONGEST + 1), Err(DeviceError::TooLong { len, .. }) if len == LONGEST + 1));
+        assert_eq!(per_field(6 << 32, 3).unwrap(), 2 << 32);
+        assert!(per_field(7, 3).is_err() && per_field(7, 0).is_err() && per_field(7, u64::MAX).is_err());
+    }
 }

@@ -20,6 +20,73 @@ use crate::hash::{START, fnv1a};
 
 type Pending<O> = Result<PendingCollective<O>, ExchangeError>;
 
+/// In which order blocks of ranks lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    /// That of the ranks.
+    Up,
+    /// The last rank's first.
+    Down,
+}
+
+impl Order {
+    /// The place of a rank's block.
+    fn place(self, rank: usize, ranks: usize) -> usize {
+        match self {
+            Order::Up => rank,
+            Order::Down => ranks - 1 - rank,
+        }
+    }
+}
+
+/// Which ranks' numbers a scan combines on each rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ScanRange {
+    /// Those of the first up to this one.
+    UpTo,
+    /// Those before this one.
+    Before,
+    /// Those of the last down to this one.
+    From,
+    /// Those behind this one, the last first.
+    After,
+}
+
+impl ScanRange {
+    /// The range of those ranks in whose range a rank is: what the adjoint of a sum combines.
+    pub fn transposed(self) -> Self {
+        match self {
+            ScanRange::UpTo => ScanRange::From,
+            ScanRange::Before => ScanRange::After,
+            ScanRange::From => ScanRange::UpTo,
+            ScanRange::After => ScanRange::Before,
+        }
+    }
+
+    /// Whether a rank is in its own range.
+    pub fn has_own(self) -> bool {
+        matches!(self, ScanRange::UpTo | ScanRange::From)
+    }
+
+    /// The rank at which scans begin.
+    pub fn end(self, ranks: usize) -> usize {
+        self.order().place(0, ranks)
+    }
+
+    fn order(self) -> Order {
+        if matches!(self, ScanRange::UpTo | ScanRange::Before) { Order::Up } else { Order::Down }
+    }
+
+    fn operation(self) -> Operation {
+        match self {
+            ScanRange::UpTo => Operation::Scan,
+            ScanRange::Before => Operation::ScanExclusive,
+            ScanRange::From => Operation::ScanDown,
+            ScanRange::After => Operation::ScanDownExclusive,
+        }
+    }
+}
+
 /// Parts of all ranks' numbers that have come to this rank, or are on their way.
 struct Gathered<N: DeviceNumber> {
     pending: PendingExchange,
@@ -47,7 +114,7 @@ impl Collectives {
             return self.all_reduce_short::<N>(recorder, array, op);
         }
         let (me, parts) = (self.comm().rank(), self.even_parts::<N>(call.own));
-        let Gathered { pending, array: own, blocks } = self.gather_parts::<N>(recorder, array, &parts)?;
+        let Gathered { pending, array: own, blocks } = self.gather_parts::<N>(recorder, array, &parts, Order::Up)?;
         let len = parts.count(me);
         let send = (0..blocks.count as usize).map(|peer| Transfer { peer, start: 0, len }).collect();
         let later = self.later::<N::Element>(Transfers { send, receive: parts.transfers() });
@@ -73,7 +140,7 @@ impl Collectives {
     ) -> Pending<Option<Array<N::Element>>> {
         let call = self.agree_on::<N>(recorder, Operation::Reduce, array, op, Some(root))?;
         let (me, parts) = (self.comm().rank(), self.even_parts::<N>(call.own));
-        let Gathered { pending, array: own, blocks } = self.gather_parts::<N>(recorder, array, &parts)?;
+        let Gathered { pending, array: own, blocks } = self.gather_parts::<N>(recorder, array, &parts, Order::Up)?;
         let (len, receive) = if me == root { (parts.len(), parts.transfers()) } else { (0, Vec::new()) };
         let send = vec![Transfer { peer: root, start: 0, len: parts.count(me) }];
         let later = self.later::<N::Element>(Transfers { send, receive });
@@ -134,14 +201,49 @@ impl Collectives {
         array: &Array<N::Element>,
         op: Op,
     ) -> Pending<Array<N::Element>> {
-        let call = self.agree_on::<N>(recorder, Operation::Scan, array, op, None)?;
+        self.scan_range::<N>(recorder, array, ScanRange::UpTo, op)
+    }
+
+    /// The reduction of the numbers of the ranks before this one, one after the other; nothing on the first rank. The arrays have one length.
+    ///
+    /// # Errors
+    /// As [`all_reduce`](Self::all_reduce).
+    pub fn scan_exclusive<N: DeviceNumber>(
+        &mut self,
+        recorder: &mut Recorder,
+        array: &Array<N::Element>,
+        op: Op,
+    ) -> Pending<Option<Array<N::Element>>> {
+        let first = self.comm().rank() == 0;
+        let pending = self.scan_range::<N>(recorder, array, ScanRange::Before, op)?;
+        Ok(pending.map(move |before| (!first).then_some(before)))
+    }
+
+    /// The reduction of the numbers of the ranks in the range of this one, from its far end on; an array without elements where there are none.
+    pub(crate) fn scan_range<N: DeviceNumber>(
+        &mut self,
+        recorder: &mut Recorder,
+        array: &Array<N::Element>,
+        range: ScanRange,
+        op: Op,
+    ) -> Pending<Array<N::Element>> {
+        let call = self.agree_on::<N>(recorder, range.operation(), array, op, None)?;
         let (me, parts) = (self.comm().rank(), self.even_parts::<N>(call.own));
-        let Gathered { pending, array: own, blocks } = self.gather_parts::<N>(recorder, array, &parts)?;
-        let later = self.later::<N::Element>(Transfers { send: own_parts(&parts, me), receive: parts.transfers() });
+        let (order, size) = (range.order(), self.comm().size());
+        let Gathered { pending, array: own, blocks } = self.gather_parts::<N>(recorder, array, &parts, order)?;
+        // A rank's result is the block at its place, or the one before.
+        let skipped = usize::from(!range.has_own());
+        let sources = (0..size).filter(|&peer| order.place(peer, size) >= skipped);
+        let block = parts.transfer(me).len;
+        let from = |peer: usize| (order.place(peer, size) - skipped) as u64 * block;
+        let send = sources.map(|peer| Transfer { peer, start: from(peer), len: block }).collect();
+        let some = order.place(me, size) >= skipped;
+        let (len, receive) = if some { (parts.len(), parts.transfers()) } else { (0, Vec::new()) };
+        let later = self.later::<N::Element>(Transfers { send, receive });
         let combiner = self.combiner.clone();
         Ok(PendingCollective::new(Stage::moving(pending, move |recorder| {
             combiner.scan::<N>(recorder, &own, blocks, op)?;
-            let whole = recorder.gpu().array_in("collectives::scanned", parts.len(), MemoryKind::Incoming)?;
+            let whole = recorder.gpu().array_in("collectives::scanned", len, MemoryKind::Incoming)?;
             let pending = later.start(recorder, &own, &whole)?;
             Ok(Stage::moving(pending, |_| Ok(Stage::Done(whole))))
         })))
@@ -171,7 +273,7 @@ impl Collectives {
         parts: Batch,
     ) -> Pending<Array<N::Element>> {
         let message = parts.packed(recorder, &self.copies, array)?;
-        let Gathered { pending, array: own, blocks } = self.gather_parts::<N>(recorder, &message, &parts)?;
+        let Gathered { pending, array: own, blocks } = self.gather_parts::<N>(recorder, &message, &parts, Order::Up)?;
         let (combiner, len) = (self.combiner.clone(), parts.transfer(self.comm().rank()).len);
         Ok(PendingCollective::new(Stage::moving(pending, move |recorder| {
             combiner.reduce::<N>(recorder, &own, blocks, op)?;
@@ -187,11 +289,14 @@ impl Collectives {
         recorder: &mut Recorder,
         message: &Array<N::Element>,
         parts: &Batch,
+        order: Order,
     ) -> Result<Gathered<N>, ExchangeError> {
         let (me, count) = (self.comm().rank(), self.comm().size() as u64);
         let block = parts.transfer(me).len;
         let array = recorder.gpu().array_in("collectives::blocks", block * count, MemoryKind::Incoming)?;
-        let transfers = Transfers { send: parts.transfers(), receive: own_parts(parts, me) };
+        let place = |peer: usize| order.place(peer, count as usize) as u64;
+        let receive = (0..count as usize).map(|peer| Transfer { peer, start: place(peer) * block, len: block });
+        let transfers = Transfers { send: parts.transfers(), receive: receive.collect() };
         let pending = self.exchange.start(recorder, &transfers, message, &array)?;
         Ok(Gathered { pending, array, blocks: Blocks { block: block / N::WORDS, count } })
     }
@@ -224,10 +329,4 @@ impl Collectives {
         self.agree(recorder, call, Some(array), valid)?;
         Ok(call)
     }
-}
-
-/// A block for each rank, each as long as this rank's part.
-fn own_parts(parts: &Batch, me: usize) -> Vec<Transfer> {
-    let len = parts.transfer(me).len;
-    parts.transfers().iter().map(|part| Transfer { peer: part.peer, start: part.peer as u64 * len, len }).collect()
 }

@@ -68,13 +68,9 @@ pub struct ConeWriter {
     datasets: SharedDatasets,
 }
 
-fn datasets(count: u64) -> Vec<DatasetSpec> {
-    let dataset = |name, kind, width, quantity| DatasetSpec {
-        name: ["PartType1", name].map(Into::into),
-        kind,
-        shape: [count, width],
-        quantity,
-    };
+fn datasets(count: u64, info: Option<&SnapshotInfo>) -> Vec<DatasetSpec> {
+    let dataset =
+        |name, kind, width, quantity| DatasetSpec::table(["PartType1", name], kind, [count, width], quantity, info);
     let number = Quantity::number;
     vec![
         dataset("Coordinates", NumberKind::F32, 3, Quantity::length("Comoving places from the observer, not wrapped")),
@@ -108,7 +104,7 @@ impl ConeWriter {
             attributes::scalar(&group, "OpeningDegrees", info.opening)?;
             attributes::scalar(&group, "BoxSize", info.snapshot.box_size)
         };
-        let datasets = SharedDatasets::create(path.as_ref(), token, datasets(info.count), &info.snapshot, whole)?;
+        let datasets = SharedDatasets::create(path.as_ref(), token, datasets(info.count, Some(&info.snapshot)), whole)?;
         Ok(ConeWriter { datasets })
     }
 
@@ -117,7 +113,7 @@ impl ConeWriter {
     /// # Errors
     /// [`IoError::Create`] if the file is not to be seen from here: the ranks do not share a file system, or rank 0 has failed.
     pub fn open(path: impl AsRef<Path>, info: &ConeInfo, token: &str, offsets: &[u64]) -> Result<Self, IoError> {
-        Ok(ConeWriter { datasets: SharedDatasets::open(path.as_ref(), token, datasets(info.count), offsets)? })
+        Ok(ConeWriter { datasets: SharedDatasets::open(path.as_ref(), token, datasets(info.count, None), offsets)? })
     }
 
     /// The byte offsets of the datasets, which rank 0 broadcasts for the other ranks to [`open`](Self::open) the file.

@@ -135,7 +135,7 @@ impl GroupsWriter {
     ) -> Result<Self, IoError> {
         let ids = groups.members.map_or(0, |_| place.members);
         let describe = |file: &Hdf5File| describe(file, info, [place.groups, ids]);
-        let datasets = SharedDatasets::create(path.as_ref(), token, specs(info, groups, place), info, describe)?;
+        let datasets = SharedDatasets::create(path.as_ref(), token, specs(info, groups, place), describe)?;
         Ok(GroupsWriter { datasets, info: *info, place })
     }
 
@@ -218,7 +218,13 @@ struct Dataset<'a> {
 fn specs(info: &SnapshotInfo, groups: &Groups, place: GroupsPlace) -> Vec<DatasetSpec> {
     let spec = |dataset: Dataset| {
         let shape = [dataset.part.total(&place), dataset.width];
-        DatasetSpec { name: dataset.name, kind: dataset.data.kind(), shape, quantity: dataset.quantity }
+        DatasetSpec::table(
+            dataset.name.each_ref().map(Cow::as_ref),
+            dataset.data.kind(),
+            shape,
+            dataset.quantity,
+            Some(info),
+        )
     };
     datasets(info, groups).into_iter().map(spec).collect()
 }

@@ -5,6 +5,7 @@
 //!   yt, pynbody and swiftsimio read with the right units.
 //! - **Light cones** ([`ConeWriter`]): particles where they cross the light cone of an observer, in the layout of snapshots.
 //! - **Groups** ([`write_groups`], [`GroupsWriter`] for many ranks, [`read_groups`]): catalogues in Gadget-4's layout.
+//! - **Arrays** ([`ArraysWriter`]): what an `.npz` archive holds, as datasets.
 //!
 //! The serial HDF5 library is enough, also where many ranks write one file: it makes the file without the numbers, which all
 //! ranks then write at their offsets at the same time. Nothing here communicates; [`crate::io`] says when ranks must
@@ -12,6 +13,7 @@
 //!
 //! The file `docs/files.md` of the repository lists datasets, attributes and units.
 
+mod arrays_writer;
 mod attributes;
 mod cone_writer;
 mod element_type;
@@ -28,10 +30,11 @@ mod snapshot_writer;
 mod storage;
 mod units;
 
+pub use arrays_writer::ArraysWriter;
 pub use cone_writer::{ConeInfo, ConeRows, ConeWriter};
 pub use groups::{GroupCatalog, Groups, GroupsPlace, SphereColumns};
 pub use groups_reader::read_groups;
 pub use groups_writer::{GroupsWriter, seal_groups, write_groups};
 pub use snapshot_info::SnapshotInfo;
-pub use snapshot_reader::Snapshot;
+pub use snapshot_reader::{Snapshot, VelocityUnit};
 pub use snapshot_writer::{FilePart, Files, SnapshotWriter, part_path};

@@ -3,13 +3,12 @@
 //! Rank 0 has the HDF5 library make the file with attributes and contiguous datasets, to which the library assigns their
 //! byte offsets at once. Then all ranks write their own rows at these offsets, as into any [`SharedFile`].
 
-use std::borrow::Cow;
 use std::io;
 use std::path::Path;
 
 use hdf5_metno::dataset::{AllocTime, FillTime};
 use hdf5_metno::file::File as Hdf5File;
-use hdf5_metno::{Error, Group, H5Type};
+use hdf5_metno::{Error, H5Type};
 
 use super::units::Quantity;
 use super::{SnapshotInfo, attributes};
@@ -19,7 +18,9 @@ use crate::io::{IoError, NpyElement, Sealed, SharedFile};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum NumberKind {
     F32,
+    F64,
     I32,
+    I64,
     U64,
 }
 
@@ -27,7 +28,7 @@ impl NumberKind {
     fn bytes(self) -> u64 {
         match self {
             NumberKind::F32 | NumberKind::I32 => 4,
-            NumberKind::U64 => 8,
+            NumberKind::F64 | NumberKind::I64 | NumberKind::U64 => 8,
         }
     }
 }
@@ -35,45 +36,62 @@ impl NumberKind {
 /// A dataset of a file.
 #[derive(Clone, Debug)]
 pub(super) struct DatasetSpec {
-    /// The group it is in, and its name there.
-    pub name: [Cow<'static, str>; 2],
+    /// Its name, with that of the group it is in before a `/`.
+    pub name: String,
     pub kind: NumberKind,
-    /// Rows, and numbers in a row (1: the dataset has one axis).
-    pub shape: [u64; 2],
-    pub quantity: Quantity,
+    pub shape: Vec<u64>,
+    /// What it is and in which unit, where the file says so.
+    pub quantity: Option<(Quantity, SnapshotInfo)>,
 }
 
 impl DatasetSpec {
+    /// A dataset of rows of `width` numbers (1: it has one axis) in a group; `info` for who creates it.
+    pub fn table(
+        [group, name]: [&str; 2],
+        kind: NumberKind,
+        [rows, width]: [u64; 2],
+        quantity: Quantity,
+        info: Option<&SnapshotInfo>,
+    ) -> Self {
+        let shape = if width == 1 { vec![rows] } else { vec![rows, width] };
+        DatasetSpec { name: format!("{group}/{name}"), kind, shape, quantity: info.map(|info| (quantity, *info)) }
+    }
+
     /// Creates it; returns the byte offset at which it begins.
-    fn create(&self, file: &Hdf5File, info: &SnapshotInfo) -> hdf5_metno::Result<u64> {
-        let [group, name] = self.name.each_ref().map(Cow::as_ref);
-        let group = if file.link_exists(group) { file.group(group)? } else { file.create_group(group)? };
+    fn create(&self, file: &Hdf5File) -> hdf5_metno::Result<u64> {
+        if let Some((group, _)) = self.name.rsplit_once('/').filter(|(group, _)| !file.link_exists(group)) {
+            file.create_group(group)?;
+        }
         match self.kind {
-            NumberKind::F32 => self.create_as::<f32>(&group, name, info),
-            NumberKind::I32 => self.create_as::<i32>(&group, name, info),
-            NumberKind::U64 => self.create_as::<u64>(&group, name, info),
+            NumberKind::F32 => self.create_as::<f32>(file),
+            NumberKind::F64 => self.create_as::<f64>(file),
+            NumberKind::I32 => self.create_as::<i32>(file),
+            NumberKind::I64 => self.create_as::<i64>(file),
+            NumberKind::U64 => self.create_as::<u64>(file),
         }
     }
 
-    fn create_as<T: H5Type>(&self, group: &Group, name: &str, info: &SnapshotInfo) -> hdf5_metno::Result<u64> {
-        let [rows, width] = self.shape.map(|n| n as usize);
-        let builder = group.new_dataset::<T>();
+    fn create_as<T: H5Type>(&self, file: &Hdf5File) -> hdf5_metno::Result<u64> {
+        let builder = file.new_dataset::<T>();
         let builder = builder.no_chunk().alloc_time(Some(AllocTime::Early)).fill_time(FillTime::Never);
         // Without times of writing, so that equal particles make equal files.
         let builder = builder.obj_track_times(false);
-        let dataset =
-            if width == 1 { builder.shape([rows]).create(name)? } else { builder.shape([rows, width]).create(name)? };
-        attributes::describe(&dataset, &self.quantity, info)?;
+        let shape: Vec<usize> = self.shape.iter().map(|&n| n as usize).collect();
+        let dataset = builder.shape(shape).create(self.name.as_str())?;
+        if let Some((quantity, info)) = &self.quantity {
+            attributes::describe(&dataset, quantity, info)?;
+        }
         match dataset.offset() {
             Some(offset) => Ok(offset),
             // Empty datasets have no offset.
-            None if self.len() == 0 => Ok(0),
+            None if self.len() == Some(0) => Ok(0),
             None => Err(Error::from("a dataset has no offset in the file")),
         }
     }
 
-    fn len(&self) -> u64 {
-        self.shape[0] * self.shape[1]
+    /// Numbers; none for more than can be.
+    fn len(&self) -> Option<u64> {
+        self.shape.iter().try_fold(1u64, |product, &n| product.checked_mul(n))
     }
 }
 
@@ -92,7 +110,6 @@ impl SharedDatasets {
         path: &Path,
         token: &str,
         datasets: Vec<DatasetSpec>,
-        info: &SnapshotInfo,
         describe: impl Fn(&Hdf5File) -> hdf5_metno::Result<()>,
     ) -> Result<Self, IoError> {
         let bytes = checked_bytes(path, &datasets)?;
@@ -103,7 +120,7 @@ impl SharedDatasets {
                 let file = Hdf5File::create_excl(temporary)?;
                 describe(&file)?;
                 for dataset in &datasets {
-                    offsets.push(dataset.create(&file, info)?);
+                    offsets.push(dataset.create(&file)?);
                 }
                 file.close()
             };
@@ -124,9 +141,15 @@ impl SharedDatasets {
 
     /// Writes numbers of dataset number `dataset` from row `first` on. `T` is the type of its kind.
     pub fn write<T: NpyElement>(&self, dataset: usize, first: u64, numbers: &[T]) -> Result<(), IoError> {
+        let row = self.datasets[dataset].shape.iter().skip(1).product();
+        self.write_numbers(dataset, first.saturating_mul(row), numbers)
+    }
+
+    /// Writes numbers of dataset number `dataset` from number `start` on. `T` is the type of its kind.
+    pub fn write_numbers<T: NpyElement>(&self, dataset: usize, start: u64, numbers: &[T]) -> Result<(), IoError> {
         let (dataset, offset) = (&self.datasets[dataset], self.offsets[dataset]);
         debug_assert_eq!(size_of::<T>() as u64, dataset.kind.bytes());
-        let (start, len) = (first.saturating_mul(dataset.shape[1]), dataset.len());
+        let len = dataset.len().unwrap_or(0);
         let end = start.saturating_add(numbers.len() as u64);
         if end > len {
             return Err(IoError::Range { path: self.file.path().to_path_buf(), start, end, len });
@@ -149,12 +172,11 @@ impl SharedDatasets {
 
 /// Bytes of all datasets, after a check that the directory exists, of which the library's own error would say little.
 fn checked_bytes(path: &Path, datasets: &[DatasetSpec]) -> Result<u64, IoError> {
-    let bytes = datasets.iter().try_fold(0u64, |sum, dataset| {
-        let len = dataset.shape[0].checked_mul(dataset.shape[1])?;
-        sum.checked_add(len.checked_mul(dataset.kind.bytes())?)
-    });
+    let bytes = datasets
+        .iter()
+        .try_fold(0u64, |sum, dataset| sum.checked_add(dataset.len()?.checked_mul(dataset.kind.bytes())?));
     let Some(bytes) = bytes.filter(|&bytes| i64::try_from(bytes).is_ok()) else {
-        let found = datasets.first().map(|dataset| dataset.shape.to_vec()).unwrap_or_default();
+        let found = datasets.first().map(|dataset| dataset.shape.clone()).unwrap_or_default();
         return Err(IoError::Shape { path: path.to_path_buf(), found, wanted: "one that fits a file".to_string() });
     };
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));

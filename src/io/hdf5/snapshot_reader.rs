@@ -3,10 +3,11 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use hdf5_metno::{Dataset, H5Type};
+use hdf5_metno::{Dataset, H5Type, Location};
 
 use super::attributes::{numbers, single};
 use super::part_file::{Header, Opened, PartFile, broken, group_name, read_rows, wrong};
+use super::units::KM_S;
 use super::{element_type, parts, queries};
 use crate::io::{Dtype, IoError};
 
@@ -28,6 +29,15 @@ pub struct Snapshot {
     particle_type: usize,
     dims: usize,
     dtype: Dtype,
+}
+
+/// What velocities of a snapshot are multiplied by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct VelocityUnit {
+    /// The factor that makes them peculiar.
+    pub factor: f64,
+    /// Whether they are then in km/s, and not in the file's unit.
+    pub km_s: bool,
 }
 
 impl Snapshot {
@@ -143,27 +153,37 @@ impl Snapshot {
         self.floats_f32("Velocities", self.dims, rows)
     }
 
-    /// What [`velocities_f32`](Self::velocities_f32) are multiplied by for peculiar velocities: the power of the scale factor that the dataset says
-    /// (`a_scaling` of Gadget-4, `a-scale exponent` of SWIFT); none where it or the header says nothing.
+    /// How [`velocities_f32`](Self::velocities_f32) become peculiar ones: by the power of the scale factor that the dataset says (`a_scaling` of
+    /// Gadget-4, `a-scale exponent` of SWIFT) and, where the dataset or the file says its unit (`to_cgs`, `Conversion factor to CGS (not
+    /// including cosmological corrections)`, `Parameters/UnitVelocity_in_cm_per_s`), in km/s. None where it or the header says nothing of the
+    /// power.
     ///
     /// # Errors
     /// [`IoError::NotHdf5`] for files that cannot be read, and for an attribute that is no number.
-    pub fn velocity_scaling(&self) -> Result<Option<f64>, IoError> {
+    pub fn velocity_unit(&self) -> Result<Option<VelocityUnit>, IoError> {
         let a = self.redshift().map(|z| 1.0 / (1.0 + z)).or(self.time()).filter(|a| *a > 0.0);
         let first = self.parts.iter().find(|(_, rows)| !rows.is_empty());
         let (Some(a), Some((path, _))) = (a, first) else { return Ok(None) };
-        let Some(dataset) = Opened::new(path)?.dataset(&group_name(self.particle_type), "Velocities")? else {
+        let file = Opened::new(path)?;
+        let Some(dataset) = file.dataset(&group_name(self.particle_type), "Velocities")? else {
             return Ok(None);
         };
-        for name in ["a_scaling", "a-scale exponent"] {
-            let found = numbers(&dataset, name).and_then(single);
-            if let Some(power) =
-                found.map_err(|error| wrong(path, format!("Velocities/{name} {error}; write it again")))?
-            {
-                return Ok(Some(a.powf(power)));
-            }
-        }
-        Ok(None)
+        let number = |at: &Location, name: &str| {
+            let found = numbers(at, name).and_then(single);
+            found.map_err(|error| wrong(path, format!("Velocities: {name} {error}; write it again")))
+        };
+        let first_of = |names: &[&str]| -> Result<Option<f64>, IoError> {
+            names.iter().try_fold(None, |found, name| if found.is_some() { Ok(found) } else { number(&dataset, name) })
+        };
+        let Some(power) = first_of(&["a_scaling", "a-scale exponent"])? else { return Ok(None) };
+        let own = first_of(&["to_cgs", "Conversion factor to CGS (not including cosmological corrections)"])?;
+        // Some codes write 0 where they know no unit.
+        let cgs = match (own.filter(|unit| *unit > 0.0), file.hdf5.group("Parameters")) {
+            (None, Ok(parameters)) => number(&parameters, "UnitVelocity_in_cm_per_s")?.filter(|unit| *unit > 0.0),
+            (own, _) => own,
+        };
+        let factor = a.powf(power) * cgs.map_or(1.0, |cgs| cgs / KM_S);
+        Ok(Some(VelocityUnit { factor, km_s: cgs.is_some() }))
     }
 
     /// Masses of particles: from `Masses`, or the type's entry in `Header/MassTable`. They are not negative.

@@ -84,13 +84,9 @@ const POSITIONS: usize = 0;
 const VELOCITIES: usize = 1;
 const IDS: usize = 2;
 
-fn datasets(count: u64) -> Vec<DatasetSpec> {
-    let dataset = |name, kind, width, quantity| DatasetSpec {
-        name: ["PartType1", name].map(Into::into),
-        kind,
-        shape: [count, width],
-        quantity,
-    };
+fn datasets(count: u64, info: Option<&SnapshotInfo>) -> Vec<DatasetSpec> {
+    let dataset =
+        |name, kind, width, quantity| DatasetSpec::table(["PartType1", name], kind, [count, width], quantity, info);
     vec![
         dataset("Coordinates", NumberKind::F32, 3, Quantity::length("Comoving positions")),
         dataset(
@@ -117,7 +113,7 @@ impl SnapshotWriter {
     pub fn create(path: impl AsRef<Path>, info: &SnapshotInfo, part: FilePart, token: &str) -> Result<Self, IoError> {
         let contents = Contents { part, total: info.count, sides: [info.box_size; 3], output: "FullVolume" };
         let describe = |file: &Hdf5File| describe(file, info, &contents);
-        let datasets = SharedDatasets::create(path.as_ref(), token, datasets(part.count), info, describe)?;
+        let datasets = SharedDatasets::create(path.as_ref(), token, datasets(part.count, Some(info)), describe)?;
         Ok(Self { datasets })
     }
 
@@ -128,7 +124,7 @@ impl SnapshotWriter {
     /// [`IoError::Create`] if the file is not to be seen from here: the ranks do not share a file system, or rank 0 has
     /// failed.
     pub fn open(path: impl AsRef<Path>, part: FilePart, token: &str, offsets: [u64; 3]) -> Result<Self, IoError> {
-        Ok(Self { datasets: SharedDatasets::open(path.as_ref(), token, datasets(part.count), &offsets)? })
+        Ok(Self { datasets: SharedDatasets::open(path.as_ref(), token, datasets(part.count, None), &offsets)? })
     }
 
     /// The byte offsets of the datasets, which rank 0 broadcasts for the other ranks to [`open`](Self::open) the file.

@@ -9,6 +9,9 @@ use crate::gpu::{Array, DeviceError, Recorder};
 use crate::pm::SimulationError;
 use crate::pm::start::LatticeFields;
 
+/// Words that come along with the products at most.
+const ALONG: u64 = 2;
+
 /// Products that have been recorded, each with the derivatives of the number that it is the cotangent of. They are fetched together, at the end.
 pub struct Dots {
     sum: ExactSum,
@@ -24,8 +27,8 @@ pub struct Dots {
 impl Dots {
     /// None yet, for a run with so many numbers and particles.
     pub fn new(recorder: &Recorder, numbers: usize, sites: u64) -> Result<Self, DeviceError> {
-        // The four numbers of the start have a product for each axis.
-        let products = recorder.gpu().array("pm::products", (numbers + 8 + COUNT) as u64)?;
+        // The four numbers of the start have a product for each axis; a few words come along.
+        let products = recorder.gpu().array("pm::products", (numbers + 8 + COUNT) as u64 + ALONG)?;
         let derivatives = Rc::new(Derivatives::none(numbers));
         Ok(Dots { sum: ExactSum::default(), derivatives, products, worth: Vec::new(), sites })
     }
@@ -99,16 +102,25 @@ impl Dots {
         Ok(())
     }
 
-    /// The derivatives by the parameters. Waits for the device, where there are any.
-    pub fn fetch(&mut self, recorder: &mut Recorder) -> Result<[f64; COUNT], SimulationError> {
-        let mut total = [0.0; COUNT];
-        if self.worth.is_empty() {
-            return Ok(total);
+    /// The derivatives by the parameters, and the first word of each array of `along`. One wait for the device, where there is anything.
+    pub fn fetch(
+        &mut self,
+        recorder: &mut Recorder,
+        along: &[&Array<u32>],
+    ) -> Result<([f64; COUNT], Vec<u32>), SimulationError> {
+        let (mut total, made) = ([0.0; COUNT], self.worth.len());
+        if made + along.len() == 0 {
+            return Ok((total, Vec::new()));
         }
-        let products = recorder.download(&self.products, 0, self.worth.len() as u64)?;
-        for (product, by) in products.into_iter().zip(self.worth.drain(..)) {
-            total.iter_mut().zip(by).for_each(|(total, by)| *total += f64::from(product) * by);
+        let words = self.products.cast::<u32>()?;
+        for (number, word) in along.iter().enumerate() {
+            recorder.copy(word, 0, &words, (made + number) as u64, 1)?;
         }
-        Ok(total)
+        let mut words = recorder.download(&words, 0, (made + along.len()) as u64)?;
+        let along = words.split_off(made);
+        for (product, by) in words.into_iter().zip(self.worth.drain(..)) {
+            total.iter_mut().zip(by).for_each(|(total, by)| *total += f64::from(f32::from_bits(product)) * by);
+        }
+        Ok((total, along))
     }
 }

@@ -21,7 +21,36 @@ use crate::grid::volume;
 use crate::mesh::{Axpby, ForceMeshes, ForceTangent, Lattice, PaintedValues, Particles, PositionAdjoint, ValuePainter};
 use crate::operators::Ghosted;
 use crate::pm::force::{Force, kernel};
-use crate::pm::{Config, SimulationError};
+use crate::pm::{Config, Simulation, SimulationError, displaced};
+
+/// The particles of a rank where they are, and the mesh of their force with ghost cells as wide as they need.
+#[derive(Clone, Copy)]
+pub struct Placed<'a> {
+    force: &'a Force,
+    lattice: &'a Lattice,
+    displacement: &'a [Array<f32>; 3],
+}
+
+impl<'a> Placed<'a> {
+    /// Those of `run`, and its exchanges.
+    pub fn of(run: &'a mut Simulation) -> (Self, &'a mut GridComms) {
+        let Simulation { force, lattice, displacement, comms, .. } = run;
+        (Placed { force, lattice, displacement }, comms)
+    }
+
+    fn sites(self) -> (&'a Lattice, &'a [Array<f32>; 3]) {
+        (self.lattice, self.displacement)
+    }
+
+    fn particles(self) -> Particles<'a> {
+        displaced(self.lattice, self.displacement)
+    }
+
+    /// The force, if it is that of where the particles are.
+    fn field(self) -> Result<&'a Array<f32>, SimulationError> {
+        self.force.field().ok_or(SimulationError::NoForce)
+    }
+}
 
 /// Both derivatives of a [`Force`].
 pub struct ForceDerivative {
@@ -70,7 +99,7 @@ impl ForceDerivative {
         })
     }
 
-    /// Records `bar += (d accelerations / d positions)^T by`, for the particles whose force `force` holds. All ranks call it. Waits for
+    /// Records `bar += (d accelerations / d positions)^T by`, for particles whose force is there. All ranks call it. Waits for
     /// exchanges only.
     ///
     /// # Errors
@@ -79,35 +108,51 @@ impl ForceDerivative {
         &self,
         recorder: &mut Recorder,
         comms: &mut GridComms,
-        (force, lattice, displacement): (&Force, &Lattice, &[Array<f32>; 3]),
+        placed: Placed<'_>,
         [by, bar]: [&Array<f32>; 2],
     ) -> Result<(), SimulationError> {
-        let field = force.field().ok_or(SimulationError::NoForce)?;
-        let ((mesh, ghosts), gpu) = (force.mesh(), recorder.gpu().clone());
-        let own = self.filter.field_layout();
-        let [x, y, z] = displacement;
-        let particles = Particles::Displaced { lattice, displacement: [x, y, z] };
+        let (field, (mesh, ghosts)) = (placed.field()?, placed.force.mesh());
+        let (gpu, own) = (recorder.gpu().clone(), self.filter.field_layout());
         let painted = gpu.array::<f32>("pm::painted", own.len())?;
         let density = gpu.array::<f32>("pm::density_cotangent", mesh.layout.len())?;
-        let modes = self.spectra.len() / 2;
-        let spectrum = self.transform.spectrum(&gpu)?;
+        let greatest = &self.painter.greatest(recorder, comms.world(), by)?;
         for axis in 0..3 {
-            let values = PaintedValues { particles, values: by, first: axis * lattice.len(), total: self.sites };
+            let (particles, first) = (placed.particles(), axis * placed.lattice.len());
+            let values = PaintedValues { particles, values: by, first, greatest, total: self.sites };
             self.painter.paint(recorder, comms, (mesh, ghosts), values, (&painted, 0))?;
             if axis < 2 {
-                self.transform.forward(recorder, comms, &painted, &own, &spectrum)?;
-                recorder.copy(&spectrum, 0, &self.spectra, axis * modes, modes)?;
+                self.keep_spectrum(recorder, comms, &painted, axis)?;
+                // The mesh of integers is free again for the next.
+                recorder.submit()?;
             } else {
                 self.filter.apply(recorder, comms, &painted, &own, &density, &mesh.layout)?;
             }
         }
         ghosts.exchange(recorder, comms, &density, Cells::Float)?;
         let meshes = ForceMeshes { force: field, density: &density };
-        Ok(self.positions.force(recorder, (lattice, displacement), (mesh, meshes), self.scale, [by, bar])?)
+        Ok(self.positions.force(recorder, placed.sites(), (mesh, meshes), self.scale, [by, bar])?)
     }
 
-    /// Records `bar += (d density / d positions)^T by`, where `by` is on this rank's own cells and the density has the mean 1. The ghost cells of
-    /// `force` are as wide as the particles need. All ranks call it. Waits for exchanges only.
+    /// Records the modes of a component's mesh in its place among [`spectra`](Self::spectra).
+    fn keep_spectrum(
+        &self,
+        recorder: &mut Recorder,
+        comms: &mut GridComms,
+        painted: &Array<f32>,
+        axis: u64,
+    ) -> Result<(), SimulationError> {
+        let (own, modes) = (self.filter.field_layout(), self.spectra.len() / 2);
+        if let Some(place) = self.spectra.part(axis * modes, modes) {
+            return Ok(self.transform.forward(recorder, comms, painted, &own, &place)?);
+        }
+        // Where the place is no array of its own: in several windows, or where no binding begins.
+        let spectrum = self.transform.spectrum(recorder.gpu())?;
+        self.transform.forward(recorder, comms, painted, &own, &spectrum)?;
+        Ok(recorder.copy(&spectrum, 0, &self.spectra, axis * modes, modes)?)
+    }
+
+    /// Records `bar += (d density / d positions)^T by`, where `by` is on this rank's own cells and the density has the mean 1. All ranks call it. Waits
+    /// for exchanges only.
     ///
     /// # Errors
     /// [`SimulationError`] of the device or the ranks.
@@ -115,17 +160,16 @@ impl ForceDerivative {
         &self,
         recorder: &mut Recorder,
         comms: &mut GridComms,
-        (force, lattice, displacement): (&Force, &Lattice, &[Array<f32>; 3]),
+        placed: Placed<'_>,
         [by, bar]: [&Array<f32>; 2],
     ) -> Result<(), SimulationError> {
-        let (mesh, ghosts) = force.mesh();
+        let (mesh, ghosts) = placed.force.mesh();
         let whole = recorder.gpu().array::<f32>("pm::density_cotangent", mesh.layout.len())?;
         Ghosted::of(ghosts.plan().clone(), 1).fill(recorder, comms, by, &whole)?;
-        Ok(self.positions.paint(recorder, (lattice, displacement), (mesh, &whole), self.scale, bar)?)
+        Ok(self.positions.paint(recorder, placed.sites(), (mesh, &whole), self.scale, bar)?)
     }
 
-    /// Records `out` = how accelerations change where particles move by `by`, for the particles whose force `force` holds. All ranks call it. Waits
-    /// for exchanges only.
+    /// Records `out` = how accelerations change where particles, whose force is there, move by `by`. All ranks call it. Waits for exchanges only.
     ///
     /// # Errors
     /// As [`accelerations`](Self::accelerations).
@@ -133,19 +177,19 @@ impl ForceDerivative {
         &self,
         recorder: &mut Recorder,
         comms: &mut GridComms,
-        (force, lattice, displacement): (&Force, &Lattice, &[Array<f32>; 3]),
+        placed: Placed<'_>,
         [by, out]: [&Array<f32>; 2],
     ) -> Result<(), SimulationError> {
-        let field = force.field().ok_or(SimulationError::NoForce)?;
+        let field = placed.field()?;
         let painted = recorder.gpu().array::<f32>("pm::painted", self.filter.field_layout().len())?;
-        self.paint_tangent(recorder, comms, (force, lattice, displacement), [by, &painted])?;
-        let change = force.field_of(recorder, comms, &painted)?;
-        let fields = (force.mesh().0, [field, &change]);
-        Ok(self.reader.record(recorder, (lattice, displacement), fields, self.scale, [by, out])?)
+        self.paint_tangent(recorder, comms, placed, [by, &painted])?;
+        recorder.submit()?;
+        let change = placed.force.field_of(recorder, comms, &painted)?;
+        let fields = (placed.force.mesh().0, [field, &change]);
+        Ok(self.reader.record(recorder, placed.sites(), fields, self.scale, [by, out])?)
     }
 
-    /// Records `out` = how the density on this rank's own cells changes where particles move by `by`. The ghost cells of `force` are as wide as the
-    /// particles need. All ranks call it. Waits for exchanges only.
+    /// Records `out` = how the density on this rank's own cells changes where particles move by `by`. All ranks call it. Waits for exchanges only.
     ///
     /// # Errors
     /// [`SimulationError`] of the device or the ranks.
@@ -153,11 +197,11 @@ impl ForceDerivative {
         &self,
         recorder: &mut Recorder,
         comms: &mut GridComms,
-        particles: (&Force, &Lattice, &[Array<f32>; 3]),
+        placed: Placed<'_>,
         [by, out]: [&Array<f32>; 2],
     ) -> Result<(), SimulationError> {
         let painted = recorder.gpu().array::<f32>("pm::painted", out.len())?;
-        self.paint_tangent(recorder, comms, particles, [by, &painted])?;
+        self.paint_tangent(recorder, comms, placed, [by, &painted])?;
         Ok(self.axpby.record(recorder, self.scale, &painted, 0.0, out)?)
     }
 
@@ -166,13 +210,13 @@ impl ForceDerivative {
         &self,
         recorder: &mut Recorder,
         comms: &mut GridComms,
-        (force, lattice, displacement): (&Force, &Lattice, &[Array<f32>; 3]),
+        placed: Placed<'_>,
         [by, out]: [&Array<f32>; 2],
     ) -> Result<(), SimulationError> {
-        let [x, y, z] = displacement;
-        let particles = Particles::Displaced { lattice, displacement: [x, y, z] };
-        let moved = PaintedValues { particles, values: by, first: 0, total: self.sites };
-        Ok(self.painter.paint_tangent(recorder, comms, force.mesh(), moved, out)?)
+        let greatest = &self.painter.greatest(recorder, comms.world(), by)?;
+        let particles = placed.particles();
+        let moved = PaintedValues { particles, values: by, first: 0, greatest, total: self.sites };
+        Ok(self.painter.paint_tangent(recorder, comms, placed.force.mesh(), moved, out)?)
     }
 
     /// Bytes of device memory of one cell of the mesh, ghost cells included, while [`accelerations`](Self::accelerations) works: the force, the painted

@@ -146,33 +146,39 @@ impl Gradient {
     /// From the cotangents of the end to the results.
     fn backward(&mut self, context: &mut Context, loss: f64) -> Result<Sensitivity, SimulationError> {
         let white_noise = self.sweeps.backward(context, &mut self.tape)?;
-        let Sweeps { bars, dots, .. } = &mut self.sweeps;
+        let bars = &self.sweeps.bars;
         let recorder = &mut context.recorder;
         let [positions, momenta] = [bars.positions(), bars.momenta()].map(|bar| {
             let copy = recorder.gpu().array::<f32>("pm::sensitivity", bar.len())?;
             recorder.copy(bar, 0, &copy, 0, bar.len())?;
             Ok::<_, SimulationError>(copy)
         });
-        let cosmology = CosmologyGradient::from(dots.fetch(recorder)?);
-        let found = Sensitivity { loss, white_noise, positions: positions?, momenta: momenta?, cosmology };
-        self.check(context, &found)?;
-        Ok(found)
+        let cosmology = self.checked(context, loss, &white_noise)?;
+        Ok(Sensitivity { loss, white_noise, positions: positions?, momenta: momenta?, cosmology })
     }
 
-    /// Refuses losses and derivatives that are not finite; the same on all ranks.
-    fn check(&self, context: &mut Context, found: &Sensitivity) -> Result<(), SimulationError> {
+    /// The derivatives by the parameters; refuses lost particles, and losses and derivatives that are not finite, the same on all ranks. All of it comes
+    /// from the device at once.
+    fn checked(
+        &mut self,
+        context: &mut Context,
+        loss: f64,
+        white_noise: &Array<f32>,
+    ) -> Result<CosmologyGradient, SimulationError> {
+        let Sweeps { dots, run, .. } = &mut self.sweeps;
         let most = context.gpu.array::<u32>("pm::most", 1)?;
-        let sum = self.sweeps.dots.sums();
-        sum.magnitude(&mut context.recorder, Some(&context.comm), &found.white_noise, &most)?;
-        let finite = context.recorder.download(&most, 0, 1)?[0] < f32::INFINITY.to_bits();
-        let CosmologyGradient { omega_m, omega_b, h, n_s, primordial_amplitude } = found.cosmology;
-        let finite = finite && [omega_m, omega_b, h, n_s, primordial_amplitude].iter().all(|value| value.is_finite());
-        let mut bad = [u64::from(!found.loss.is_finite())];
-        context.comm.all_reduce(&mut bad, crate::comm::Op::Max)?;
-        match (bad[0], finite) {
-            (0, true) => Ok(()),
-            (0, false) => Err(SimulationError::Loss { what: "a derivative of the loss" }),
-            _ => Err(SimulationError::Loss { what: "the loss" }),
+        dots.sums().magnitude(&mut context.recorder, None, white_noise, &most)?;
+        let (parameters, words) = dots.fetch(&mut context.recorder, &[run.force.faults(), &most])?;
+        let infinite = |word: &u32| *word >= f32::INFINITY.to_bits();
+        let derivatives = words.last().is_some_and(infinite) || !parameters.iter().all(|value| value.is_finite());
+        let lost = words.first().copied().unwrap_or(0);
+        let mut bad = [lost.into(), u64::from(!loss.is_finite()), u64::from(derivatives)];
+        context.comm.all_reduce(&mut bad, crate::comm::Op::Sum)?;
+        match bad {
+            [0, 0, 0] => Ok(CosmologyGradient::from(parameters)),
+            [0, 0, _] => Err(SimulationError::Loss { what: "a derivative of the loss" }),
+            [0, ..] => Err(SimulationError::Loss { what: "the loss" }),
+            [particles, ..] => Err(SimulationError::Lost { particles }),
         }
     }
 }

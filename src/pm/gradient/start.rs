@@ -9,7 +9,8 @@
 //!          delta_bar = sum_a conj(G_a) s1_bar_a + sum_{a<=b} H_ab h_ab_bar               w_bar = C delta_bar
 //! ```
 //!
-//! The strains h are computed again. Order 1 takes 8 transforms of the particles' lattice, order 2 some 40, once a derivative.
+//! The strains h are computed again. Order 1 takes 8 transforms of the particles' lattice, order 2 some 40, once a derivative; what each leaves
+//! behind is submitted, so that its fields are free for the next.
 
 use super::dots::Dots;
 use super::parameters::Layout;
@@ -61,6 +62,7 @@ pub fn tangent(
                 fields.add(more[1], &s, 1.0, &out[1][axis])?;
             }
         }
+        fields.recorder.submit()?;
     }
     Ok(())
 }
@@ -78,12 +80,14 @@ fn source_and_tangent(
         fields.add_product(1.0, [&changed, next], 1.0, &tangent)?;
         fields.add_product(1.0, [&changed, last], 1.0, &tangent)?;
         fields.add_product(1.0, [&diagonal[axis], next], 1.0, &source)?;
+        fields.recorder.submit()?;
     }
     drop(diagonal);
     for which in 3..STRAINS.len() {
         let (mixed, changed) = (fields.strain(which, delta)?, fields.strain(which, change)?);
         fields.add_product(-2.0, [&mixed, &changed], 1.0, &tangent)?;
         fields.add_product(-1.0, [&mixed, &mixed], 1.0, &source)?;
+        fields.recorder.submit()?;
     }
     Ok([fields.spectrum(&source)?, fields.spectrum(&tangent)?])
 }
@@ -116,6 +120,7 @@ pub fn adjoint(
     for (which, derivative) in bars.amplitudes.iter().enumerate() {
         let change = fields.filtered(at.noise, derivative)?;
         dots.parameter(fields, which, [&density, &change])?;
+        fields.recorder.submit()?;
     }
     fields.filtered(&density, at.amplitudes)
 }
@@ -143,6 +148,7 @@ fn displacements(
         let modes = fields.spectrum(&bar)?;
         let part = fields.displacement(axis, &modes)?;
         fields.add(-1.0, &part, 1.0, out)?;
+        fields.recorder.submit()?;
     }
     Ok(())
 }
@@ -185,5 +191,6 @@ fn strain_adjoint(
 ) -> Result<(), SimulationError> {
     let modes = fields.spectrum(bar)?;
     let part = fields.strain(which, &modes)?;
-    Ok(fields.add(1.0, &part, 1.0, out)?)
+    fields.add(1.0, &part, 1.0, out)?;
+    Ok(fields.recorder.submit()?)
 }

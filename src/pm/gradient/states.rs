@@ -174,7 +174,7 @@ impl States {
         place(&mut context.recorder, run, &self.checkpoints[group])?;
         for number in first..last - 1 {
             for &op in &ops[self.forces[number]..self.forces[number + 1]] {
-                run.execute(context, op)?;
+                run.repeat(context, op)?;
             }
             run.settle(context)?;
             keep(&mut context.recorder, run, &self.between[number - first])?;

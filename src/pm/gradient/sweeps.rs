@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::cotangents::Cotangents;
 use super::dots::Dots;
-use super::force::ForceDerivative;
+use super::force::{ForceDerivative, Placed};
 use super::parameters::{Derivatives, Numbers};
 use super::start::{self, StartCotangents, StartTangent};
 use super::states::{GradientMemory, States};
@@ -108,7 +108,7 @@ impl Sweeps {
         GradientMemory::new(&self.run.config, self.run.grid(), &self.run.ops, checkpoint_every)
     }
 
-    /// Runs from the noise of `tape` and keeps its states there.
+    /// Runs from the noise of `tape` and keeps its states there. Whether particles were lost is still to be asked of the run's force.
     pub fn forward(&mut self, context: &mut Context, tape: &mut Tape) -> Result<(), SimulationError> {
         let Tape { noise, numbers, states, .. } = tape;
         let mut number = 0;
@@ -120,7 +120,7 @@ impl Sweeps {
         })
     }
 
-    /// Runs from `noise`, and keeps nothing.
+    /// Runs from `noise`, and keeps nothing. Otherwise as [`forward`](Self::forward).
     pub fn value(
         &mut self,
         context: &mut Context,
@@ -128,6 +128,11 @@ impl Sweeps {
         numbers: &Numbers,
     ) -> Result<(), SimulationError> {
         self.run_from(context, source(noise, numbers), &numbers.ops, |_, _| Ok(()))
+    }
+
+    /// Waits for the device and checks that the run which was made last has lost no particle.
+    pub fn check(&self, context: &mut Context) -> Result<(), SimulationError> {
+        self.run.force.check(&mut context.recorder, &self.run.comms)
     }
 
     fn run_from(
@@ -147,7 +152,7 @@ impl Sweeps {
         }
         run.settle(context)?;
         run.done = ops.len();
-        run.force.check(&mut context.recorder, &run.comms)
+        Ok(())
     }
 
     /// Adds what a loss of the density of the particles where they are, whose derivative by this rank's own cells is `by`, says of positions.
@@ -155,8 +160,8 @@ impl Sweeps {
         let Sweeps { run, force, bars, .. } = self;
         run.settle(context)?;
         run.widen(context)?;
-        let particles = (&run.force, &run.lattice, &run.displacement);
-        force.density(&mut context.recorder, &mut run.comms, particles, [by, &bars.positions])
+        let (placed, comms) = Placed::of(run);
+        force.density(&mut context.recorder, comms, placed, [by, &bars.positions])
     }
 
     /// Records how the density of the particles where they are changes on this rank's own cells, by the tangents of positions.
@@ -164,8 +169,8 @@ impl Sweeps {
         let Sweeps { run, force, bars, .. } = self;
         run.settle(context)?;
         run.widen(context)?;
-        let particles = (&run.force, &run.lattice, &run.displacement);
-        force.density_tangent(&mut context.recorder, &mut run.comms, particles, [&bars.positions, out])
+        let (placed, comms) = Placed::of(run);
+        force.density_tangent(&mut context.recorder, comms, placed, [&bars.positions, out])
     }
 
     /// Brings cotangents of the end to the start. Gives that of the white noise, and leaves in the dots what the parameters are worth.
@@ -176,15 +181,17 @@ impl Sweeps {
         let mut end = tape.numbers.ops.len();
         for (number, &at) in forces.iter().enumerate().rev() {
             tape.states.restore(context, &mut self.run, &tape.numbers.ops, number)?;
-            self.run.execute(context, StepOp::Force)?;
+            self.run.repeat(context, StepOp::Force)?;
+            // What was for the force is free again for its adjoint.
+            context.recorder.submit()?;
             if self.moves_with_parameters(tape, at..end) {
                 self.read_accelerations(context)?;
             }
             self.reverse(context, tape, at + 1..end, number)?;
             let Sweeps { run, force, bars, .. } = self;
-            let particles = (&run.force, &run.lattice, &run.displacement);
+            let (placed, comms) = Placed::of(run);
             let bars = [&self.accelerations[0], &bars.positions];
-            force.accelerations(&mut context.recorder, &mut run.comms, particles, bars)?;
+            force.accelerations(&mut context.recorder, comms, placed, bars)?;
             context.recorder.clear(&self.accelerations[0]);
             context.recorder.submit()?;
             end = at;
@@ -228,7 +235,10 @@ impl Sweeps {
                     }
                     let (pi, recorder) = (&self.bars.momenta, &mut context.recorder);
                     self.axpby.record(recorder, factor, pi, 1.0, &self.accelerations[0])?;
-                    scale(&self.axpby, recorder, keep, pi)?;
+                    if keep != 1.0 {
+                        // The update adds something: nothing of what is at hand.
+                        self.axpby.record(recorder, 0.0, &self.accelerations[0], keep, pi)?;
+                    }
                 }
                 StepOp::Drift { factor } => {
                     if self.moves_with_parameters(tape, at..at + 1) {
@@ -288,7 +298,7 @@ impl Sweeps {
             self.push_tangent(context, op, change)?;
             // Particles are already at the first force, with the momenta of the start.
             if at >= first {
-                self.run.execute(context, op)?;
+                self.run.repeat(context, op)?;
             }
             if op == StepOp::Force {
                 self.force_tangent(context)?;
@@ -303,9 +313,11 @@ impl Sweeps {
     /// Records the tangents of accelerations, for the force that was solved last.
     fn force_tangent(&mut self, context: &mut Context) -> Result<(), SimulationError> {
         let Sweeps { run, force, bars, accelerations, .. } = self;
-        let particles = (&run.force, &run.lattice, &run.displacement);
+        // What was for the force is free again for its tangent.
+        context.recorder.submit()?;
+        let (placed, comms) = Placed::of(run);
         let moved = [&bars.positions, &accelerations[0]];
-        force.accelerations_tangent(&mut context.recorder, &mut run.comms, particles, moved)
+        force.accelerations_tangent(&mut context.recorder, comms, placed, moved)
     }
 
     /// Records what a kick or drift, which is still to be done, makes of the tangents; `change` is that of its numbers.
@@ -363,15 +375,4 @@ impl Sweeps {
         pack(fields.recorder, &vectors[0], &self.bars.positions, 0)?;
         Ok(pack(fields.recorder, &vectors[1], &self.bars.momenta, 0)?)
     }
-}
-
-/// `y = factor y`.
-fn scale(axpby: &Axpby, recorder: &mut Recorder, factor: f64, y: &Array<f32>) -> Result<(), SimulationError> {
-    if factor == 1.0 {
-        return Ok(());
-    }
-    // The update needs another array for what it adds.
-    let copy = recorder.gpu().array::<f32>("pm::copy", y.len())?;
-    recorder.copy(y, 0, &copy, 0, y.len())?;
-    Ok(axpby.record(recorder, factor, &copy, 0.0, y)?)
 }

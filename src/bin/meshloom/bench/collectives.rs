@@ -23,7 +23,7 @@ pub struct Arguments {
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     operations: Vec<Operation>,
     /// Where the data are; several with commas between
-    #[arg(long, value_name = "WHERE", value_delimiter = ',', default_value = "host,device")]
+    #[arg(long = "where", value_name = "WHERE", value_delimiter = ',', default_value = "host,device")]
     data: Vec<Data>,
     #[command(flatten)]
     pub settings: Settings,

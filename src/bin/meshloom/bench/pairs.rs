@@ -17,8 +17,8 @@ pub struct Arguments {
     /// Largest distance [default: 2 mean separations of as many uniform points, about 33 neighbours]
     #[arg(long, value_name = "R", value_parser = radius)]
     radius: Option<f32>,
-    /// Bins from 0 to there, of equal width
-    #[arg(long, value_name = "B", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    /// Number of bins from 0 to there, of equal width
+    #[arg(long = "bin-count", value_name = "B", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=4096))]
     bins: u32,
     #[command(flatten)]
     pub settings: Settings,

@@ -26,7 +26,7 @@ pub struct Arguments {
     #[arg(long, value_name = "F", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=8))]
     mesh_factor: u64,
     /// Window of painting and reading; several with commas between
-    #[arg(long, value_enum, value_name = "WINDOW", value_delimiter = ',', default_value = "cic")]
+    #[arg(long, value_enum, value_name = "cic|tsc|pcs", value_delimiter = ',', default_value = "cic")]
     window: Vec<WindowName>,
     #[command(flatten)]
     pub settings: Settings,

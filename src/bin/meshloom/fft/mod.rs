@@ -14,7 +14,7 @@ use meshloom::io::collective::write_npy;
 use meshloom::io::{IoError, NpyFile, printable_path};
 use meshloom::{Context, Error};
 
-use crate::common::{refuse_dash, writable};
+use crate::common::{check_files, writable};
 use crate::failure::Failure;
 use crate::phases::Phases;
 pub use arguments::Arguments;
@@ -29,7 +29,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     if let Some(name) = arguments.plan.given() {
         return Err(Failure::Usage(format!("{name} is for --plan-only; add that or leave it out")));
     }
-    refuse_dash([arguments.input()], arguments.output())?;
+    check_files([arguments.input()], [arguments.output()])?;
     if arguments.last_size.is_some() && !(arguments.inverse && arguments.real) {
         return Err(Failure::Usage(
             "--last-size is the length of the real axis that --inverse --real gives; add both or leave it out".into(),

@@ -7,6 +7,7 @@ mod picture;
 mod problem;
 
 use std::cell::RefCell;
+use std::path::PathBuf;
 
 use indicatif::ProgressBar;
 use meshloom::inference::{
@@ -18,16 +19,25 @@ use meshloom::operators::{Field, Worker};
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
-use crate::common::Common;
+use crate::common::{Common, check_files};
 use crate::failure::Failure;
 use crate::phases::Phases;
+use crate::terminal;
 use outputs::Outputs;
 pub use parameters::Arguments;
-use parameters::{Kind, RunParameters};
+use parameters::{Kind, Noise, RunParameters};
 use problem::{Grids, Problem, look};
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let parameters = RunParameters::gather(arguments)?;
+    if arguments.print_config {
+        return terminal::print(&arguments.text()?);
+    }
+    let noise =
+        parameters.noise.as_ref().and_then(|noise| if let Noise::File(path) = noise { Some(path) } else { None });
+    let inputs = [&parameters.data, &parameters.exposure, &parameters.mask, &arguments.config].into_iter().flatten();
+    let written = outputs::FILES.map(|name| parameters.out.join(name));
+    check_files(inputs.chain(noise).map(PathBuf::as_path), written.iter().map(PathBuf::as_path))?;
     let common = &arguments.common;
     let report = common.launch_together(|context| infer(context, &parameters, common))?;
     common.print(report)

@@ -14,6 +14,18 @@ use super::parameters::{HyperParameters, RunParameters};
 use super::picture;
 use super::problem::Problem;
 
+/// The names of all that is written, but for the state.
+pub const FILES: [&str; 8] = [
+    "mean.npy",
+    "std.npy",
+    "samples.npy",
+    "power_spectrum.csv",
+    "parameters.csv",
+    "iterations.csv",
+    "picture.png",
+    "run.json",
+];
+
 /// What outputs are made of, on one rank.
 pub struct Outputs<'a, 'w> {
     /// All ranks of all groups.

@@ -13,14 +13,23 @@ use crate::failure::Failure;
 #[derive(Args)]
 pub struct Arguments {
     /// Data on a regular grid of 1, 2 or 3 axes
-    #[arg(long, value_name = "DATA.npy", required_unless_present = "demo", conflicts_with = "demo")]
+    #[arg(long, value_name = "DATA.npy", required_unless_present_any = ["demo", "print_config"], conflicts_with = "demo")]
     pub data: Option<PathBuf>,
     /// Directory for everything that is written
-    #[arg(short = 'o', long = "output", value_name = "DIR")]
-    pub out: PathBuf,
+    #[arg(
+        short = 'o',
+        long = "output",
+        visible_alias = "out",
+        value_name = "DIR",
+        required_unless_present = "print_config"
+    )]
+    out: Option<PathBuf>,
     /// Options from a file: their names with _ for -, and hyper-parameters
-    #[arg(long, value_name = "MODEL.toml")]
+    #[arg(long, value_name = "FILE.toml")]
     pub config: Option<PathBuf>,
+    /// Print the options of the run, defaults included, as a file for --config, and do nothing else
+    #[arg(long)]
+    pub print_config: bool,
     /// A hyper-parameter: offset_mean=2, slope=-3,0.5, asperity=none
     #[arg(long, value_name = "NAME=MEAN,STD", allow_hyphen_values = true)]
     set: Vec<String>,
@@ -37,11 +46,11 @@ pub struct Arguments {
 }
 
 /// The options that a file may have, too.
-#[derive(Args, Deserialize, Clone, Debug, Default)]
+#[derive(Args, Deserialize, Serialize, Clone, Debug, Default)]
 #[serde(deny_unknown_fields)]
 struct RunOptions {
-    /// poisson, gaussian or student-t [default: poisson for integers, else gaussian]
-    #[arg(long)]
+    /// Which distribution data have [default: poisson for integers, else gaussian]
+    #[arg(long, value_name = "poisson|gaussian|student-t")]
     likelihood: Option<String>,
     /// Exposure of each count
     #[arg(long, value_name = "E.npy")]
@@ -53,34 +62,34 @@ struct RunOptions {
     #[arg(long, value_name = "SIGMA|S.npy")]
     noise: Option<Noise>,
     /// Degrees of freedom of Student's t distribution [default: 3]
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long, value_name = "NU", allow_negative_numbers = true)]
     dof: Option<f64>,
-    /// lognormal or normal: exp(s) or s, the correlated field [default: lognormal for poisson, else normal]
-    #[arg(long)]
+    /// The signal is exp(s) or s, the correlated field [default: lognormal for poisson, else normal]
+    #[arg(long, value_name = "lognormal|normal")]
     model: Option<String>,
     /// Side of a cell, for all axes or for each [default: 1 / cells of the longest axis]
     #[arg(long, value_delimiter = ',', value_name = "D|DX,DY,DZ", allow_negative_numbers = true)]
     distances: Option<Vec<f64>>,
     /// The field is periodic: its grid is that of the data
-    #[arg(long, num_args = 0..=1, default_missing_value = "true", conflicts_with = "pad")]
+    #[arg(long, value_name = "true|false", num_args = 0..=1, default_missing_value = "true", conflicts_with = "pad")]
     periodic: Option<bool>,
     /// How many times as long as the data the field's grid is at least [default: 1.5]
     #[arg(long, value_name = "F", allow_negative_numbers = true)]
     pad: Option<f64>,
     /// Mirrored pairs of samples; 0 for the most probable place alone [default: 4]
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     samples: Option<i64>,
     /// Iterations: samples about a position, then a better position [default: 8]
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     iterations: Option<i64>,
-    /// mgvi or geovi: straight samples, or bent ones from the third iteration on [default: mgvi]
-    #[arg(long)]
+    /// Straight samples, or bent ones from the third iteration on [default: mgvi]
+    #[arg(long, value_name = "mgvi|geovi")]
     mode: Option<String>,
     /// Groups of ranks that samples are dealt to; auto: as many as ranks and samples allow [default: auto]
     #[arg(long, value_name = "G|auto")]
     sample_groups: Option<Groups>,
     /// Seed of all random numbers [default: 1]
-    #[arg(long)]
+    #[arg(long, value_name = "SEED")]
     seed: Option<u64>,
     #[arg(skip)]
     offset_mean: Option<f64>,
@@ -113,7 +122,7 @@ impl std::str::FromStr for Noise {
 }
 
 /// A number of groups, or `auto`.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(untagged)]
 enum Groups {
     Number(i64),
@@ -129,7 +138,7 @@ impl std::str::FromStr for Groups {
 }
 
 /// A hyper-parameter as it is written: mean and standard deviation, or `none`.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(untagged)]
 enum Hyper {
     Pair([f64; 2]),
@@ -183,11 +192,10 @@ fn usage(message: impl Into<String>) -> Failure {
     Failure::Usage(message.into())
 }
 
-fn count(what: &str, value: Option<i64>, default: u32, least: i64) -> Result<u32, Failure> {
-    match value {
-        None => Ok(default),
-        Some(value) if value >= least && value <= i64::from(u32::MAX) => Ok(value as u32),
-        Some(value) => Err(usage(format!("--{what} is {value}; it must be a whole number from {least} on"))),
+fn count(what: &str, value: Option<i64>, least: i64) -> Result<u32, Failure> {
+    match value.unwrap_or_default() {
+        value if value >= least && value <= i64::from(u32::MAX) => Ok(value as u32),
+        value => Err(usage(format!("--{what} is {value}; it must be a whole number from {least} on"))),
     }
 }
 
@@ -223,11 +231,51 @@ impl Arguments {
         for words in &self.set {
             merged.set(words)?;
         }
-        Ok(merged)
+        if self.demo {
+            // Some seven counts a cell.
+            merged.offset_mean = merged.offset_mean.or(Some(2.0));
+            merged.likelihood = Some("poisson".into());
+        }
+        Ok(merged.with_defaults())
+    }
+
+    /// The text of a file for `--config`: all options that do not follow from the data.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`] for numbers and names that such a file cannot hold; those of the configuration.
+    pub fn text(&self) -> Result<String, Failure> {
+        let options = self.merged()?;
+        let hyper = options.hyper()?;
+        let pair = |pair| Some(Hyper::Pair(pair));
+        let optional = |pair: Option<[f64; 2]>| Some(pair.map_or_else(|| Hyper::Word("none".into()), Hyper::Pair));
+        let options = RunOptions {
+            offset_mean: Some(hyper.offset_mean),
+            offset_std: pair(hyper.offset_std),
+            fluctuations: pair(hyper.fluctuations),
+            slope: pair(hyper.slope),
+            flexibility: optional(hyper.flexibility),
+            asperity: optional(hyper.asperity),
+            ..options
+        };
+        toml::to_string(&options).map_err(|error| usage(format!("these options make no file: {error}")))
     }
 }
 
 impl RunOptions {
+    /// With what holds where nothing is said, whatever the data.
+    fn with_defaults(self) -> Self {
+        RunOptions {
+            dof: self.dof.or(Some(3.0)),
+            pad: self.pad.or((self.periodic != Some(true)).then_some(1.5)),
+            samples: self.samples.or(Some(4)),
+            iterations: self.iterations.or(Some(8)),
+            mode: self.mode.or(Some("mgvi".into())),
+            sample_groups: self.sample_groups.or(Some(Groups::Word("auto".into()))),
+            seed: self.seed.or(Some(1)),
+            ..self
+        }
+    }
+
     /// Sets a hyper-parameter from `NAME=MEAN,STD`.
     fn set(&mut self, words: &str) -> Result<(), Failure> {
         let wrong = || {
@@ -297,8 +345,7 @@ impl RunOptions {
     fn padding(&self) -> Result<f64, Failure> {
         match (self.periodic, self.pad) {
             (Some(true), Some(_)) => Err(usage("periodic and pad: a periodic field has no padding; give one of them")),
-            (Some(true), None) => Ok(1.0),
-            (_, None) => Ok(1.5),
+            (_, None) => Ok(1.0),
             (_, Some(pad)) if (1.0..=16.0).contains(&pad) => Ok(pad),
             (_, Some(pad)) => Err(usage(format!("--pad is {pad}; it must be a number from 1 to 16"))),
         }
@@ -321,15 +368,11 @@ impl RunParameters {
     /// # Errors
     /// [`Failure::Usage`] for values out of range, [`Failure::Failed`] for bad files.
     pub fn gather(arguments: &Arguments) -> Result<Self, Failure> {
-        if arguments.out.as_os_str() == "-" {
+        let out = arguments.out.clone().unwrap_or_default();
+        if out.as_os_str() == "-" {
             return Err(usage("--output is -, which is refused; name a directory"));
         }
-        let mut options = arguments.merged()?;
-        if arguments.demo {
-            // Some seven counts a cell.
-            options.offset_mean = options.offset_mean.or(Some(2.0));
-            options.likelihood = Some("poisson".into());
-        }
+        let options = arguments.merged()?;
         let likelihood = match options.likelihood.as_deref() {
             None => None,
             Some("poisson") => Some(Kind::Poisson),
@@ -339,7 +382,7 @@ impl RunParameters {
                 return Err(usage(format!("--likelihood is `{other}`; it must be poisson, gaussian or student-t")));
             }
         };
-        let dof = options.dof.unwrap_or(3.0);
+        let dof = options.dof.unwrap_or_default();
         if !(dof.is_finite() && dof > 0.0) {
             return Err(usage(format!("--dof is {dof}; it must be positive")));
         }
@@ -364,16 +407,16 @@ impl RunParameters {
         };
         Ok(RunParameters {
             data: arguments.data.clone(),
-            out: arguments.out.clone(),
+            out,
             likelihood,
             lognormal: either("model", options.model.as_deref(), ["lognormal", "normal"])?,
             dof,
             pad: options.padding()?,
-            pairs: count("samples", options.samples, 4, 0)? as usize,
-            iterations: count("iterations", options.iterations, 8, 1)?,
+            pairs: count("samples", options.samples, 0)? as usize,
+            iterations: count("iterations", options.iterations, 1)?,
             geovi: either("mode", options.mode.as_deref(), ["geovi", "mgvi"])?.unwrap_or(false),
             groups,
-            seed: options.seed.unwrap_or(1),
+            seed: options.seed.unwrap_or_default(),
             resume: arguments.resume,
             hyper: options.hyper()?,
             exposure: options.exposure,

@@ -11,7 +11,7 @@ use meshloom::gpu::{Access, KernelSource};
 use meshloom::io::write_whole;
 use serde_json::{Value, json};
 
-use crate::common::refuse_dash;
+use crate::common::check_files;
 use crate::failure::Failure;
 use crate::terminal;
 use compile::{Output, Stage, parse};
@@ -38,7 +38,7 @@ pub struct Arguments {
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     if let Some(path) = &arguments.output {
-        refuse_dash([], path)?;
+        check_files([], [path.as_path()])?;
     }
     let shape = Shape::of_profile(&arguments.profile)?;
     let kernels = named(meshloom::kernels())?;

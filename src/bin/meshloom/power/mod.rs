@@ -12,7 +12,7 @@ use meshloom::io::{Column, IoError, write_csv};
 use meshloom::mesh::{Bin, ModeBinner, Modes, SpectrumGeometry};
 use meshloom::{Context, Error};
 
-use crate::common::{refuse_dash, writable};
+use crate::common::{check_files, writable};
 use crate::failure::Failure;
 use crate::phases::Phases;
 pub use arguments::Arguments;
@@ -20,9 +20,9 @@ use measurement::{Content, InputFile, Measurement, open};
 use modes::{MeshTransform, modes_of};
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    refuse_dash(
+    check_files(
         [Some(&arguments.input), arguments.cross.as_ref()].into_iter().flatten().map(PathBuf::as_path),
-        &arguments.output,
+        [arguments.output.as_path()],
     )?;
     if let Some(inputs) = arguments.common.before_launch(Inputs::open(arguments))? {
         inputs.measurements(arguments)?;

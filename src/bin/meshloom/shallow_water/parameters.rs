@@ -13,7 +13,7 @@ use crate::failure::Failure;
 #[derive(Args)]
 pub struct Arguments {
     /// Directory for everything that is written
-    #[arg(long, value_name = "DIR")]
+    #[arg(short = 'o', long = "output", visible_alias = "out", value_name = "DIR")]
     out: PathBuf,
     /// Columns and rows of cells of 5 km
     #[arg(long, value_name = "NXxNY", default_value = "360x180", value_parser = cells)]
@@ -37,7 +37,7 @@ pub struct Arguments {
     #[arg(long)]
     compatible: bool,
     /// Numbers that are computed with and written: f64 on devices that have it
-    #[arg(long, value_enum, default_value = "f32")]
+    #[arg(long, value_enum, value_name = "f32|f64", default_value = "f32")]
     precision: Precision,
     #[command(flatten)]
     pub common: Common,

@@ -8,7 +8,6 @@ use meshloom::grid::split;
 use meshloom::io::{Sealed, seal_whole};
 use meshloom::pm::{Config, Simulation};
 use meshloom::points::fof::{Catalogue, Groups, Linking, Selection};
-use meshloom::points::neighbors::{DistributedSearch, OverdensityQuery};
 use meshloom::points::{Cloud, Domain};
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
@@ -16,6 +15,7 @@ use serde_json::{Value, json};
 use super::mass_function::MassFunction;
 use super::outputs::Outputs;
 use crate::catalogue;
+use crate::spheres::Spheres;
 
 /// Positions and momenta of this rank's particles, by axis.
 pub type Particles = [[Vec<f32>; 3]; 2];
@@ -30,68 +30,13 @@ pub struct Halos {
     spheres: Vec<Spheres>,
 }
 
-/// A spherical overdensity about the centre of each of this rank's halos: 0 for those that have none.
-pub struct Spheres {
-    density: Overdensity,
-    /// In Msun/h.
-    mass: Vec<f64>,
-    /// Comoving, in Mpc/h.
-    radius: Vec<f64>,
-}
-
-impl Spheres {
-    /// Gadget-4's name of the density.
-    #[cfg(feature = "hdf5")]
-    fn gadget_name(&self) -> String {
-        match self.density {
-            Overdensity::Mean(times) => format!("Mean{times}"),
-            Overdensity::Critical(times) => format!("Crit{times}"),
-            Overdensity::Virial => "TopHat200".into(),
-        }
-    }
-
-    /// The columns of `halos.npz`.
-    fn columns(&self) -> [(String, &[f64]); 2] {
-        let Spheres { density, mass, radius } = self;
-        [(format!("mass_{density}"), mass.as_slice()), (format!("radius_{density}"), radius.as_slice())]
-    }
-}
-
-/// The least particles of a sphere that is looked at: in smaller ones chance decides where the mean density falls.
-const LEAST: u32 = 10;
-
-/// The spheres about the centres of halos, whoever the particles in them belong to. All ranks call it.
-fn spheres(
-    context: &mut Context,
-    simulation: &Simulation,
-    cloud: &Cloud,
-    halos: &Catalogue,
-    densities: &[Overdensity],
-) -> Result<Vec<Spheres>, Error> {
-    if densities.is_empty() {
-        return Ok(Vec::new());
-    }
+/// The number density of particles that each of `densities` is at this moment, and the mass of a particle in Msun/h.
+fn wanted(simulation: &Simulation, densities: &[Overdensity]) -> (Vec<(Overdensity, f64)>, f64) {
     let (config, cosmology) = (simulation.config(), simulation.linear_power().cosmology());
     let particles = config.particles.pow(3);
-    let (mean, mass) =
-        (particles as f64 / config.box_size.powi(3), cosmology.particle_mass(config.box_size, particles));
-    let wanted: Vec<f64> =
-        densities.iter().map(|density| mean * density.over_mean(cosmology, simulation.scale_factor())).collect();
-    let centers: Vec<f32> = halos.center.iter().map(|&x| x as f32).collect();
-    let centers = Cloud::from_host(&mut context.recorder, cloud.domain(), &centers)?;
-    let search = DistributedSearch::new(context, cloud)?;
-    let query = OverdensityQuery { densities: wanted.clone(), least: LEAST };
-    let counts = search.overdense(context, &centers, &query)?;
-    let of_density = |(which, (&density, wanted)): (usize, (&Overdensity, f64))| {
-        let counts = counts.iter().skip(which).step_by(densities.len()).map(|&count| count as f64);
-        let radius = |count: f64| (0.75 / std::f64::consts::PI * count / wanted).cbrt();
-        Spheres {
-            density,
-            mass: counts.clone().map(|count| count * mass).collect(),
-            radius: counts.map(radius).collect(),
-        }
-    };
-    Ok(densities.iter().zip(wanted).enumerate().map(of_density).collect())
+    let mean = particles as f64 / config.box_size.powi(3);
+    let of = |&density: &Overdensity| (density, mean * density.over_mean(cosmology, simulation.scale_factor()));
+    (densities.iter().map(of).collect(), cosmology.particle_mass(config.box_size, particles))
 }
 
 impl Halos {
@@ -109,9 +54,9 @@ impl Halos {
         let (selection, length) = (Selection::default(), groups.length());
         let mut catalogue = groups.catalogue(&mut context.recorder, &selection)?;
         drop(groups);
-        let spheres = spheres(context, simulation, &cloud, &catalogue, overdensities)?;
+        let (densities, mass) = wanted(simulation, overdensities);
+        let spheres = Spheres::measure(context, &cloud, &catalogue, &densities, mass)?;
         drop(cloud);
-        let mass = simulation.linear_power().cosmology().particle_mass(config.box_size, config.particles.pow(3));
         catalogue.mass.iter_mut().for_each(|all| *all *= mass);
         Ok(Halos { catalogue, mass, selection, length, spheres })
     }

@@ -12,9 +12,9 @@ const BINS_PER_DECADE: u32 = 5;
 const CURVE_PER_DECADE: f64 = 20.0;
 
 /// The models, and the names and colours of their curves.
-const MODELS: [Multiplicity; 2] = [Multiplicity::ShethTormen, Multiplicity::TINKER_MEAN];
-const NAMES: [&str; 2] = ["Sheth & Tormen", "Tinker et al., 200 × mean density"];
-const COLORS: [[u8; 3]; 2] = [[226, 118, 62], [40, 90, 160]];
+const MODELS: [Multiplicity; 3] = [Multiplicity::ShethTormen, Multiplicity::TINKER_MEAN, Multiplicity::Watson];
+const NAMES: [&str; 3] = ["Sheth & Tormen", "Tinker et al., 200 × mean density", "Watson et al., friends of friends"];
+const COLORS: [[u8; 3]; 3] = [[226, 118, 62], [40, 90, 160], [46, 139, 87]];
 const FOUND: [u8; 3] = [62, 29, 102];
 
 /// Halos of a box, binned by mass, and the mass functions of the models.
@@ -23,7 +23,7 @@ pub struct MassFunction<'a> {
     a: f64,
     bins: Vec<MassBin>,
     /// For each model the mean dn/dlnM of each bin.
-    expected: [Vec<f64>; 2],
+    expected: [Vec<f64>; 3],
 }
 
 impl<'a> MassFunction<'a> {
@@ -61,13 +61,15 @@ impl<'a> MassFunction<'a> {
         shown(first, last).into_iter().try_for_each(|mass| power.mass_variance(mass, a).map(drop))
     }
 
-    /// The text of `mass_function.csv`, one row per bin, also for empty bins.
+    /// The text of `mass_function.csv`, one row per bin, also for empty bins, up to the one beyond the heaviest halo.
     pub fn csv(&self, path: &Path) -> Result<String, IoError> {
-        let column = |value: fn(&MassBin) -> f64| self.bins.iter().map(value).collect::<Vec<_>>();
+        let filled = self.bins.iter().rposition(|bin| bin.count > 0).map_or(0, |last| last + 1);
+        let bins = &self.bins[..self.bins.len().min(filled + 1)];
+        let column = |value: fn(&MassBin) -> f64| bins.iter().map(value).collect::<Vec<_>>();
         let [low, high, mass] = [column(|bin| bin.mass_low), column(|bin| bin.mass_high), column(|bin| bin.mass)];
         let [found, error] = [column(|bin| bin.dn_dlnm), column(|bin| bin.error)];
-        let count: Vec<u64> = self.bins.iter().map(|bin| bin.count).collect();
-        let [sheth_tormen, tinker] = &self.expected;
+        let count: Vec<u64> = bins.iter().map(|bin| bin.count).collect();
+        let [sheth_tormen, tinker, watson] = self.expected.each_ref().map(|model| &model[..bins.len()]);
         let columns = [
             ("mass_low", Column::F64(&low)),
             ("mass_high", Column::F64(&high)),
@@ -77,6 +79,7 @@ impl<'a> MassFunction<'a> {
             ("error", Column::F64(&error)),
             ("sheth_tormen", Column::F64(sheth_tormen)),
             ("tinker", Column::F64(tinker)),
+            ("watson", Column::F64(watson)),
         ];
         csv_text(path, &columns)
     }
@@ -88,7 +91,7 @@ impl<'a> MassFunction<'a> {
         let last = self.bins.iter().rfind(|bin| bin.count > 0).map_or(first, |bin| bin.mass_high);
         let range = shown(first, last);
         let points = (CURVE_PER_DECADE * (range[1] / range[0]).log10()).ceil();
-        let mut lines = [Vec::new(), Vec::new()];
+        let mut lines = [const { Vec::new() }; MODELS.len()];
         for i in 0..=points as u32 {
             let mass = range[0] * (range[1] / range[0]).powf(f64::from(i) / points);
             let variance = self.power.mass_variance(mass, self.a)?;
@@ -98,7 +101,7 @@ impl<'a> MassFunction<'a> {
         }
         let found: Vec<_> =
             self.bins.iter().filter(|bin| bin.count > 0).map(|bin| (bin.mass, bin.dn_dlnm, bin.error)).collect();
-        let curves = [0, 1].map(|i| PlotCurve { name: NAMES[i], at: &lines[i], color: COLORS[i], dashed: i == 1 });
+        let curves = [0, 1, 2].map(|i| PlotCurve { name: NAMES[i], at: &lines[i], color: COLORS[i], dashed: i == 1 });
         let plot = LogPlot {
             title: &format!("Halo mass function at z = {}", redshift(self.a)),
             x: LogAxis { label: "M [M☉/h]", range },
@@ -149,14 +152,22 @@ mod tests {
         let text = table.csv(Path::new("mass_function.csv")).unwrap();
         let rows: Vec<Vec<f64>> =
             text.lines().skip(1).map(|row| row.split(',').map(|cell| cell.parse().unwrap()).collect()).collect();
-        assert!(text.starts_with("mass_low,mass_high,mass,count,dn_dlnM,error,sheth_tormen,tinker\n"));
-        assert_eq!(rows.len(), table.bins.len());
+        assert!(text.starts_with("mass_low,mass_high,mass,count,dn_dlnM,error,sheth_tormen,tinker,watson\n"));
         assert_eq!(rows.iter().map(|row| row[3]).sum::<f64>(), 3.0);
         assert_eq!(rows[0][0], 19.5 * particle);
-        // 64^3 particles are all that there are, and the last bin holds them.
-        assert!(rows[rows.len() - 1][1] >= 64f64.powi(3) * particle);
+        // The last row but one has the heaviest halo.
+        let [.., heaviest, empty] = &rows[..] else { panic!("{text}") };
+        assert!(heaviest[0] < 300.0 * particle && 300.0 * particle < heaviest[1] && empty[3] == 0.0, "{text}");
+        let first = rows[0].clone();
+        // All particles in one halo are in the last bin of all, and without halos there is one row.
+        let rows = |masses: &[f32]| {
+            let table = MassFunction::new(masses, 128.0, particle, 20, &power, 1.0).unwrap();
+            (table.csv(Path::new("mass_function.csv")).unwrap().lines().count() - 1, table.bins.len())
+        };
+        let (all, bins) = rows(&[(64f64.powi(3) * particle) as f32]);
+        assert_eq!((all, rows(&[]).0), (bins, 1));
         // A group of at least 20 particles is 1.4e13 Msun/h: about one in (15 Mpc/h)^3.
-        assert!((1e-4..1e-3).contains(&rows[0][6]) && (1e-4..1e-3).contains(&rows[0][7]), "{:?}", rows[0]);
+        assert!(first[6..].iter().all(|model| (1e-4..1e-3).contains(model)), "{first:?}");
     }
 
     #[test]

@@ -10,7 +10,7 @@ mod parameters;
 mod snapshots;
 mod universe;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use indicatif::ProgressBar;
 use meshloom::comm::Op;
@@ -20,7 +20,7 @@ use meshloom::pm::{Config, LightCone, Noise, Reached, Simulation, SimulationErro
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
-use crate::common::Common;
+use crate::common::{Common, check_files};
 use crate::failure::Failure;
 use crate::phases::Phases;
 use crate::terminal;
@@ -40,6 +40,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.estimate {
         return estimate::run(arguments, &parameters);
     }
+    let inputs = [&arguments.config, &options.white_noise, &options.power_table].into_iter().flatten();
+    let cosmology = options.cosmology.as_deref().map(Path::new);
+    let outputs = Outputs::paths(arguments.out());
+    check_files(inputs.map(PathBuf::as_path).chain(cosmology), outputs.iter().map(PathBuf::as_path))?;
     let common = &arguments.common;
     let report = common.launch_together(|context| simulate(context, &parameters, common))?;
     common.print(report)
@@ -83,11 +87,7 @@ fn simulate(
     context.comm.barrier()?;
     let noise = parameters.white_noise.as_ref().map(|path| white_noise(context, &config, path)).transpose()?;
     let outputs = Outputs::new(context, parameters, &config, noise.as_deref())?;
-
-    let found = if parameters.resume { snapshots::last_whole(&outputs, context, &config)? } else { None };
-    let resumed = found.as_ref().map(|found| found.step);
-    let (mut simulation, mut light_cone) = begin(context, parameters, config, found, noise.as_deref())?;
-    drop(noise);
+    let (mut simulation, mut light_cone, resumed) = begin(context, &outputs, config, noise)?;
     context.recorder.wait()?;
     phases.done("start");
 
@@ -161,21 +161,22 @@ fn finish(
     Ok(report)
 }
 
-/// The run and its light cone, from the start or from where it is resumed.
+/// The run and its light cone at its start or, with `--resume`, at its last whole snapshot, and that one's step. All ranks call it.
 fn begin(
     context: &mut Context,
-    parameters: &RunParameters,
+    outputs: &Outputs,
     config: Config,
-    found: Option<LastWhole>,
-    noise: Option<&[f32]>,
-) -> Result<(Simulation, Option<LightCone>), Error> {
-    let cone = parameters.light_cone.clone();
+    noise: Option<Vec<f32>>,
+) -> Result<(Simulation, Option<LightCone>, Option<usize>), Error> {
+    let cone = outputs.parameters.light_cone.clone();
+    let found = if outputs.parameters.resume { snapshots::last_whole(outputs, context, &config)? } else { None };
     let Some(LastWhole { step, state, crossed }) = found else {
         let light_cone = cone.map(|cone| LightCone::new(&config, cone)).transpose()?;
-        return Ok((Simulation::new(context, config, noise.map_or(Noise::Seed, Noise::Values))?, light_cone));
+        let noise = noise.as_deref().map_or(Noise::Seed, Noise::Values);
+        return Ok((Simulation::new(context, config, noise)?, light_cone, None));
     };
     let light_cone = cone.zip(crossed).map(|(cone, crossed)| LightCone::resume(&config, cone, crossed)).transpose()?;
-    Ok((Simulation::resume(context, config, step, &state)?, light_cone))
+    Ok((Simulation::resume(context, config, step, &state)?, light_cone, Some(step)))
 }
 
 /// The signal that asks the run to stop at this moment, if one does on any rank. All ranks call it.

@@ -13,7 +13,7 @@ use crate::speeds::SpeedOptions;
 #[derive(Args)]
 pub struct Arguments {
     /// Directory for everything that is written
-    #[arg(long, value_name = "DIR", required_unless_present_any = ["estimate", "print_config"])]
+    #[arg(short = 'o', long = "output", visible_alias = "out", value_name = "DIR", required_unless_present_any = ["estimate", "print_config"])]
     out: Option<PathBuf>,
     /// Options from a file: their names with _ for -
     #[arg(long, value_name = "FILE.toml")]
@@ -44,10 +44,10 @@ impl Arguments {
 #[serde(deny_unknown_fields)]
 pub struct RunOptions {
     /// Particles along each axis [default: 64]
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub particles: Option<i64>,
     /// Cells of the force mesh along each axis [default: 128]
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub mesh: Option<i64>,
     /// Side of the periodic box in Mpc/h [default: 128]
     #[arg(long = "box", value_name = "L", allow_negative_numbers = true)]
@@ -55,7 +55,7 @@ pub struct RunOptions {
     pub box_size: Option<f64>,
     /// planck18, planck18-primordial, simple, or a TOML file with A_s (or sigma8), n_s, Omega_m, Omega_b, h and, where they differ from a
     /// cosmological constant without radiation, w0, wa, N_eff [default: planck18]
-    #[arg(long)]
+    #[arg(long, value_name = "NAME|FILE.toml")]
     pub cosmology: Option<String>,
     /// Linear power today from a table as CAMB or CLASS write it: k in h/Mpc and P in (Mpc/h)^3
     #[arg(long, value_name = "FILE")]
@@ -70,7 +70,7 @@ pub struct RunOptions {
     #[arg(long, value_name = "W", allow_negative_numbers = true)]
     pub wa: Option<f64>,
     /// Seed of the white noise [default: 1]
-    #[arg(long)]
+    #[arg(long, value_name = "SEED")]
     pub seed: Option<u64>,
     /// What the seed's white noise follows from: mode, so that more particles refine the same universe, or site [default: mode]
     #[arg(long, value_name = "mode|site")]
@@ -79,28 +79,28 @@ pub struct RunOptions {
     #[arg(long, value_name = "NOISE.npy")]
     pub white_noise: Option<PathBuf>,
     /// Order of the Lagrangian start: 1 or 2 [default: 2]
-    #[arg(long)]
+    #[arg(long, value_name = "1|2")]
     pub lpt: Option<u8>,
     /// Scale factor of the start [default: 0.0625]
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long, value_name = "A", allow_negative_numbers = true)]
     pub a_start: Option<f64>,
     /// Scale factor of the end [default: 1]
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long, value_name = "A", allow_negative_numbers = true)]
     pub a_end: Option<f64>,
     /// Steps, linear in the scale factor [default: 10]
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub steps: Option<i64>,
-    /// bullfrog or fastpm [default: bullfrog]
-    #[arg(long)]
+    /// How particles are moved [default: bullfrog]
+    #[arg(long, value_name = "bullfrog|fastpm")]
     pub scheme: Option<String>,
-    /// cic or tsc [default: cic]
-    #[arg(long)]
+    /// Window that particles are painted with [default: cic]
+    #[arg(long, value_name = "cic|tsc")]
     pub window: Option<String>,
     /// Scale factors of snapshots: particles, spectrum and halos of each
     #[arg(long, value_delimiter = ',', value_name = "A,B,..")]
     pub snapshots: Option<Vec<Epoch>>,
     /// Continue from the last whole snapshot in DIR
-    #[arg(long, num_args = 0..=1, default_missing_value = "true")]
+    #[arg(long, value_name = "true|false", num_args = 0..=1, default_missing_value = "true")]
     pub resume: Option<bool>,
     /// Groups by friends of friends: linking length in mean separations; 0 for no groups [default: 0.2]
     #[arg(long, value_name = "B", allow_negative_numbers = true)]
@@ -133,7 +133,7 @@ pub struct RunOptions {
     #[arg(long, value_name = "canonical|peculiar")]
     pub velocities: Option<String>,
     /// Write density.npy too
-    #[arg(long, num_args = 0..=1, default_missing_value = "true")]
+    #[arg(long, value_name = "true|false", num_args = 0..=1, default_missing_value = "true")]
     pub save_density: Option<bool>,
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use meshloom::comm::Communicator;
-use meshloom::cosmology::peculiar_velocity;
+use meshloom::cosmology::{Halofit, peculiar_velocity};
 use meshloom::io::{Column, IoError, OutputDir, Sealed, cleanup, csv_text, density_png_bytes, seal_whole};
 use meshloom::pm::{Config, Simulation, fingerprint};
 use meshloom::{Context, Error};
@@ -20,6 +20,9 @@ pub struct Outputs<'a> {
     /// [`RunParameters::object`].
     pub run: Value,
 }
+
+/// Files that every run writes.
+const ALWAYS: [&str; 5] = ["run.json", "positions.npy", "velocities.npy", "power_spectrum.csv", "density.png"];
 
 /// Files that only some runs write, besides those of [`part`].
 const OPTIONAL: [&str; 11] = [
@@ -65,6 +68,11 @@ impl<'a> Outputs<'a> {
             noise_fingerprint = Some(fingerprint(comm, rows, config.particles, &[noise])?);
         }
         Ok(Outputs { parameters, run: parameters.object(noise_fingerprint) })
+    }
+
+    /// The paths of a run's files in `out`.
+    pub fn paths(out: &Path) -> Vec<PathBuf> {
+        ALWAYS.iter().chain(&OPTIONAL).map(|name| out.join(name)).collect()
     }
 
     /// Creates the directory of a run, and removes what killed runs have left there and in directories of snapshots.
@@ -182,7 +190,7 @@ impl<'a> Outputs<'a> {
         Ok(Some(seal_whole(&path, &density_png_bytes(&map, side, side, &path)?)?))
     }
 
-    /// Writes the power spectrum of the density of this moment beside the linear one. All ranks call it.
+    /// Writes the power spectrum of the density of this moment beside the linear one and that of halofit. All ranks call it.
     pub fn spectrum(
         &self,
         context: &mut Context,
@@ -197,12 +205,16 @@ impl<'a> Outputs<'a> {
         let power: Vec<f64> = bins.iter().map(|bin| bin.power).collect();
         let modes: Vec<u64> = bins.iter().map(|bin| bin.modes).collect();
         let a = simulation.scale_factor();
-        let linear: Vec<f64> = k.iter().map(|&k| simulation.linear_power().at(k, a)).collect::<Result<_, _>>()?;
+        let expected = simulation.linear_power();
+        let linear: Vec<f64> = k.iter().map(|&k| expected.at(k, a)).collect::<Result<_, _>>()?;
+        let halofit = Halofit::new(expected, a)?;
+        let nonlinear: Vec<f64> = k.iter().map(|&k| halofit.at(k)).collect();
         let columns = [
             ("k", Column::F64(&k)),
             ("P", Column::F64(&power)),
             ("modes", Column::U64(&modes)),
             ("P_linear", Column::F64(&linear)),
+            ("P_halofit", Column::F64(&nonlinear)),
         ];
         let path = directory.join("power_spectrum.csv");
         Ok(Some(seal_whole(&path, csv_text(&path, &columns)?.as_bytes())?))

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use meshloom::Error;
-use meshloom::cosmology::{LptOrder, Overdensity, Scheme};
+use meshloom::cosmology::{Halofit, LinearPower, LptOrder, Overdensity, Scheme};
 use meshloom::mesh::Window;
 use meshloom::pm::{Cone, Config, NoiseBy, Opening};
 use meshloom::points::fof::{Linking, Selection};
@@ -14,6 +14,7 @@ use super::mass_function::MassFunction;
 use super::options::{Epoch, RunOptions};
 use super::universe::Universe;
 use crate::failure::Failure;
+use crate::spheres;
 
 /// The parameters of a run, checked as far as that needs no device.
 pub struct RunParameters {
@@ -102,23 +103,13 @@ fn with_hdf5(option: &str) -> Result<(), Failure> {
     }
 }
 
-/// The spherical overdensities, each once.
+/// The spherical overdensities of halos, where there are groups.
 fn overdensities(options: &RunOptions, groups: bool) -> Result<Vec<Overdensity>, Failure> {
-    let mut all = Vec::new();
-    for word in options.overdensity.iter().flatten() {
-        let density = word.parse().map_err(|error| usage(format!("--overdensity: {error}")))?;
-        if all.contains(&density) {
-            return Err(usage(format!("--overdensity has {density} twice; give it once")));
-        }
-        all.push(density);
-    }
+    let all = spheres::overdensities(options.overdensity.as_deref().unwrap_or_default()).map_err(Failure::Usage)?;
     if all.is_empty() || groups {
-        Ok(all)
-    } else {
-        Err(usage(
-            "--overdensity is of halos, and --linking-parameter 0 or --linking-length 0 finds none; leave one of them out",
-        ))
+        return Ok(all);
     }
+    Err(usage("--overdensity is of halos, and a linking length of 0 finds none; leave one of them out"))
 }
 
 /// Three numbers.
@@ -255,20 +246,20 @@ impl RunParameters {
         let config = parameters.config(None);
         config.validate().map_err(Error::from)?;
         parameters.light_cone.iter().try_for_each(|cone| cone.validate(&config)).map_err(Error::from)?;
+        let power = parameters.universe.power().map_err(Error::from)?;
+        // At the end the contrast is largest.
+        Halofit::new(&power, parameters.a_end).map_err(Error::from)?;
         if parameters.linking.is_some() {
-            parameters.halos_are_possible()?;
+            parameters.halos_are_possible(&power)?;
         }
         Ok(parameters)
     }
 
     /// Checks before the run that its halos will have a mass function.
-    fn halos_are_possible(&self) -> Result<(), Failure> {
+    fn halos_are_possible(&self, power: &LinearPower) -> Result<(), Failure> {
         let (count, least) = (self.particles.pow(3), Selection::default().min_members);
-        let power = self.universe.power();
-        let epochs = self.snapshots.iter().map(Epoch::value).chain([self.a_end]);
-        let checked = power.and_then(|power| {
-            epochs.into_iter().try_for_each(|a| MassFunction::check(&power, self.box_size, count, least, a))
-        });
+        let mut epochs = self.snapshots.iter().map(Epoch::value).chain([self.a_end]);
+        let checked = epochs.try_for_each(|a| MassFunction::check(power, self.box_size, count, least, a));
         checked.map_err(|error| {
             usage(format!(
                 "halos of this run would have no mass function ({error}); use another --box, or --linking-parameter 0"

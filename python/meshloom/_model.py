@@ -1,0 +1,131 @@
+"""Models: differentiable functions of fields, and their composition."""
+
+import collections.abc
+
+import numpy as np
+
+from . import _native
+from ._arrays import whole_number
+from ._device_array import Array, asarray
+from ._space import Fields
+
+
+def given(described, values, comm):
+    """The arrays of a field for these leaves, in the order of their names, where the library takes them."""
+    names = [native[0] for native, _ in described]
+    if not isinstance(values, collections.abc.Mapping):
+        if len(names) != 1:
+            raise TypeError(f"give a dictionary of the fields {names}")
+        values = {names[0]: values}
+    if set(values) != set(names):
+        raise ValueError(f"fields {sorted(values)} are given, {names} are needed")
+    return [_given_one(native, shape, values[native[0]], comm) for native, shape in described]
+
+
+def _given_one(native, shape, value, comm):
+    name, kind, is_complex = native[0], native[1], native[4]
+    if kind == "parameters":
+        array = np.ascontiguousarray(np.asarray(value, dtype=np.float64))
+    elif isinstance(value, Array):
+        array = value
+    else:
+        array = asarray(value, np.complex64 if is_complex else np.float32, comm)
+    # A grid of fewer axes has one cell along the first ones.
+    if array.size != np.prod(shape) or [n for n in array.shape if n > 1] != [n for n in shape if n > 1]:
+        raise ValueError(f"`{name}` has the shape {array.shape}; it must be {tuple(shape)}")
+    return array.ravel() if kind == "parameters" else array._native
+
+
+def result(fields, arrays):
+    """What the library gives: an array, or a dictionary where there are several leaves."""
+    found = {
+        name: array if isinstance(array, np.ndarray) else Array(array).reshape(shape)
+        for (name, shape), array in zip(fields.items(), arrays)
+    }
+    return next(iter(found.values())) if len(found) == 1 else found
+
+
+class Linearisation:
+    """A model at a point.
+
+    Attributes
+    ----------
+    value : Array or dict of Array
+        The value there.
+    """
+
+    def __init__(self, model, value, native):
+        self._model, self.value, self._native = model, value, native
+
+    def jvp(self, tangent):
+        """The derivative times a tangent, a field of what the model takes."""
+        model = self._model
+        return result(model.target, self._native.jvp(given(model._native.domain, tangent, model._comm)))
+
+    def vjp(self, cotangent):
+        """A cotangent, a field of what the model gives, times the derivative."""
+        model = self._model
+        return result(model.domain, self._native.vjp(given(model._native.target, cotangent, model._comm)))
+
+    def jacobian(self, chunk=64):
+        """The derivative as a matrix in host memory, of a model on one rank: rows are numbers of what it gives, columns of what it takes, leaf by leaf.
+
+        Products with unit vectors give it, of rows or of columns, whichever are fewer, `chunk` of them at a time.
+        """
+        matrix, rows, columns = self._native.jacobian(whole_number(chunk, "chunk", 1))
+        return matrix.reshape(rows, columns)
+
+
+class Model:
+    """A differentiable function of fields; the functions of `meshloom.operators` and `meshloom.inference` make them, and they are composed here.
+
+    Attributes
+    ----------
+    domain, target : dict
+        Names and shapes of the fields that it takes and gives. What one model gives, another takes: ``hartley(model.target)``.
+    """
+
+    def __init__(self, native, comm, axes):
+        self._native, self._comm, self._axes = native, comm, axes
+        self.domain, self.target = Fields(native.domain, axes), Fields(native.target, axes)
+
+    def __repr__(self):
+        return f"<meshloom.Model {self._native.name}: {dict(self.domain)} -> {dict(self.target)}>"
+
+    def __call__(self, x):
+        """The value at `x`: an array, or a dictionary where there are several leaves."""
+        return result(self.target, self._native.value(given(self._native.domain, x, self._comm)))
+
+    def at(self, x):
+        """The value and the derivative at `x`, a `Linearisation`."""
+        found, derivative = self._native.at(given(self._native.domain, x, self._comm))
+        return Linearisation(self, result(self.target, found), derivative)
+
+    def random(self, seed=0, scale=1.0):
+        """Standard normal numbers times a scale, a field of what it takes: the same for a seed on any number of ranks."""
+        return random(self._native.domain, self.domain, self._comm, seed, scale)
+
+    def _joined(self, other, how):
+        if not isinstance(other, Model):
+            raise TypeError(f"a model is composed with models, not {type(other).__name__}")
+        return Model(how(other._native), self._comm, max(self._axes, other._axes))
+
+    def then(self, next):
+        """This model, and another one of what it gives."""
+        return self._joined(next, self._native.then)
+
+    def zip(self, other):
+        """Both side by side: a function of the leaves of both (of one name, they are one) that gives the leaves of both."""
+        return self._joined(other, self._native.zip)
+
+    def __add__(self, other):
+        return self._joined(other, self._native.plus)
+
+    def __mul__(self, other):
+        return self._joined(other, self._native.times)
+
+
+def random(described, fields, comm, seed, scale):
+    """Standard normal numbers of a seed times a scale, for these leaves."""
+    leaves = [native for native, _ in described]
+    return result(fields, _native.white_noise(comm, leaves, whole_number(seed, "seed"), float(scale)))

@@ -1,0 +1,281 @@
+"""The loop of an inference: samples about a position, then a better position for these samples, and again."""
+
+import os
+from typing import NamedTuple, Optional
+
+import numpy as np
+
+from . import _native
+from ._arrays import whole_number
+from ._likelihood import Likelihood
+from ._model import Model, given, result
+
+
+class IterationReport(NamedTuple):
+    """An iteration of a fit: the energy averaged over samples, steps of the position and applications of the metric for them, reduced chi-squared of the data and
+    of the latent values (1 is to be expected), the time."""
+
+    iteration: int
+    n_samples: int
+    energy: float
+    steps: int
+    applications: int
+    reduced_chi_squared: Optional[float]
+    latent_chi_squared: Optional[float]
+    seconds: float
+
+
+class Evidence(NamedTuple):
+    """A bound of the logarithm of the evidence up to constants of the likelihood; `error` is that of its mean over samples, `rest` what directions that were not
+    looked at may add to the logarithm of the metric's determinant."""
+
+    value: float
+    error: float
+    log_determinant: float
+    rest: float
+    directions: int
+
+
+class Samples:
+    """A position and samples of the posterior about it. ``samples[i]`` is a sample, a field of what the likelihood is a function of.
+
+    Attributes
+    ----------
+    pos : Array or dict of Array
+        The mean of the approximation, or the most probable place where there are no samples.
+    """
+
+    def __init__(self, native, likelihood):
+        self._native, self._likelihood = native, likelihood
+
+    @property
+    def pos(self):
+        return result(self._likelihood.domain, self._native.position())
+
+    def __len__(self):
+        return self._native.count
+
+    def __getitem__(self, number):
+        number = whole_number(number, "number", -len(self))
+        if number >= len(self):
+            raise IndexError(f"there is no sample {number} of {len(self)}")
+        return result(self._likelihood.domain, self._native.sample(number % len(self)))
+
+    def __repr__(self):
+        return f"<meshloom.Samples: {len(self)} of {dict(self._likelihood.domain)}>"
+
+    def mean_and_std(self, model):
+        """The mean of a model over all samples, and the standard deviation of one; of no samples its value at the position, and 0.
+
+        The model may take less than the likelihood does, never more.
+        """
+        if not isinstance(model, Model):
+            raise TypeError(f"model must be a meshloom model, not {type(model).__name__}")
+        mean, std = self._native.mean_and_std(model._native)
+        return result(model.target, mean), result(model.target, std)
+
+    def mean(self, model):
+        """The mean of a model over all samples."""
+        return self.mean_and_std(model)[0]
+
+
+def _cg(kwargs):
+    """Rules for conjugate gradients, without a name for prints."""
+    return {name: value for name, value in (kwargs or {}).items() if name != "name" and value is not None}
+
+
+def _newton(kwargs, where):
+    kwargs = dict(kwargs or {})
+    if set(kwargs) - {"minimize_kwargs"}:
+        raise ValueError(f"{where} has {sorted(kwargs)}; it takes minimize_kwargs")
+    rules = _cg(kwargs.get("minimize_kwargs"))
+    if "cg_kwargs" in rules:
+        rules["cg_kwargs"] = _cg(rules["cg_kwargs"])
+    return rules
+
+
+def _names(value, what):
+    if isinstance(value, str):
+        raise TypeError(f"{what} must be a sequence of names, not text")
+    return [str(name) for name in value]
+
+
+def _at(value, iteration):
+    return value(iteration) if callable(value) else value
+
+
+def _linear(kwargs):
+    kwargs = dict(kwargs or {})
+    kwargs.pop("cg_name", None)
+    if set(kwargs) - {"cg_kwargs"}:
+        raise ValueError(f"draw_linear_kwargs has {sorted(kwargs)}; it takes cg_kwargs")
+    return _cg(kwargs.get("cg_kwargs"))
+
+
+def _likelihood_of(likelihood):
+    if not isinstance(likelihood, Likelihood):
+        raise TypeError(f"likelihood must be one of meshloom.inference, not {type(likelihood).__name__}")
+    return likelihood
+
+
+def _start(likelihood, position, seed):
+    position = likelihood.random(seed, 0.1) if position is None else position
+    return given(likelihood._native.domain, position, likelihood._comm)
+
+
+def _told(progress, total):
+    """A function of what happens within an iteration, and one of an iteration's end."""
+    if progress is None:
+        return None, lambda iteration: None
+    if callable(progress):
+        return lambda iteration, what: progress(iteration, total, what), lambda iteration: None
+    if not hasattr(progress, "update"):
+        raise TypeError("progress must be a function of (iteration, iterations, what), or a bar with update and total as tqdm's")
+    progress.total = total
+    return None, lambda iteration: progress.update(1)
+
+
+def optimize_kl(
+    likelihood,
+    position=None,
+    *,
+    n_total_iterations,
+    n_samples=2,
+    seed=0,
+    sample_mode="linear_resample",
+    constants=(),
+    point_estimates=(),
+    draw_linear_kwargs=None,
+    nonlinearly_update_kwargs=None,
+    kl_kwargs=None,
+    callback=None,
+    progress=None,
+    odir=None,
+    resume=False,
+):
+    """Fit a model to data: samples of the posterior by MGVI or geoVI, or its most probable place.
+
+    Each iteration draws samples about the position, and then moves it to where the energy averaged over them is least. Every option from `n_samples` to
+    `kl_kwargs` but `seed` may be a function of the iteration's number. Results are the same on any number of ranks, to the bit.
+
+    Parameters
+    ----------
+    likelihood : Likelihood
+        Of a model of standard normal latent values.
+    position : array_like or dict, optional
+        Where it starts; a tenth of standard normal numbers of the seed unless given.
+    n_total_iterations : int
+    n_samples : int
+        Mirrored pairs of samples; 0 looks for the most probable place.
+    seed : int
+        Of all random numbers.
+    sample_mode : {"linear_resample", "linear_sample", "nonlinear_resample", "nonlinear_sample", "nonlinear_update"}
+        Straight samples (MGVI) or bent ones (geoVI), with new random numbers or those of the iteration before; or those of the iteration before, bent anew.
+    constants, point_estimates : sequence of str
+        Latent values, or branches of them, that keep their place; that are fitted, but taken as known by samples.
+    draw_linear_kwargs : dict, optional
+        ``cg_kwargs``: `absdelta`, `resnorm`, `norm_ord`, `miniter`, `maxiter` of the conjugate gradients that draw a straight sample.
+    nonlinearly_update_kwargs, kl_kwargs : dict, optional
+        ``minimize_kwargs``: `xtol`, `absdelta`, `miniter`, `maxiter`, `energy_reduction_factor` and `cg_kwargs` of Newton's method, which bends samples and
+        moves the position.
+    callback : callable, optional
+        Called as ``callback(samples, report)`` after each iteration; the fit ends where it returns True, on all ranks alike.
+    progress : callable or tqdm bar, optional
+        Called as ``progress(iteration, n_total_iterations, what)`` for each sample and step, while the device is at work, which it must not use; or a bar
+        that is advanced by iterations.
+    odir : path, optional
+        Directory in which the state is saved after each iteration.
+    resume : bool
+        Go on from the state in `odir`, if there is one, to the same bits as without an interruption.
+
+    Returns
+    -------
+    samples : Samples
+    reports : list of IterationReport
+        Those before a resumption, too.
+
+    Raises
+    ------
+    ValueError
+        For options that cannot be.
+    Error
+        For energies that are not finite, a state of another fit, and what the device fails with.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meshloom import inference as mi, operators as op
+    >>> line = op.pointwise("fn f(x: f32) -> f32 { return 3.0 * x; }", "f", op.Space(x=op.cells(4)), "y")
+    >>> likelihood = mi.Gaussian([1.0, 2.0, 3.0, 4.0], noise_std=1.0).amend(line)
+    >>> samples, reports = mi.optimize_kl(likelihood, n_total_iterations=3, n_samples=4)
+    >>> mean, std = samples.mean_and_std(line)
+    >>> np.round(np.asarray(mean).astype(float), 3).tolist(), len(samples), len(reports)
+    ([0.9, 1.8, 2.7, 3.6], 8, 3)
+    """
+    likelihood = _likelihood_of(likelihood)
+    total = whole_number(n_total_iterations, "n_total_iterations")
+    seed, start = whole_number(seed, "seed"), _start(likelihood, position, seed)
+    told, done = _told(progress, total)
+    if resume and odir is None:
+        raise ValueError("resume goes on from a state in odir; give that directory")
+
+    def options(iteration):
+        return {
+            "n_samples": whole_number(_at(n_samples, iteration), "n_samples"),
+            "sample_mode": _at(sample_mode, iteration),
+            "constants": _names(_at(constants, iteration), "constants"),
+            "point_estimates": _names(_at(point_estimates, iteration), "point_estimates"),
+            "linear": _linear(_at(draw_linear_kwargs, iteration)),
+            "curve": _newton(_at(nonlinearly_update_kwargs, iteration), "nonlinearly_update_kwargs"),
+            "position": _newton(_at(kl_kwargs, iteration), "kl_kwargs"),
+        }
+
+    def advanced(fit, iterations, resumes):
+        state = None if odir is None else (os.fspath(odir), resumes)
+        at = max(iterations - 1, 0)
+        return _native.NativeFit.optimize_kl(likelihood._native, (start, fit), iterations, options(at), (seed, state, told))
+
+    fit = advanced(None, min(total, 1), bool(resume))
+    while True:
+        samples, reports = Samples(fit, likelihood), [IterationReport(*report) for report in fit.history]
+        if reports:
+            done(reports[-1].iteration)
+            if callback is not None and callback(samples, reports[-1]):
+                break
+        if len(reports) >= total:
+            break
+        fit = advanced(fit, len(reports) + 1, False)
+    return samples, reports
+
+
+def wiener_filter(likelihood, position=None, *, n_samples=2, seed=0, draw_linear_kwargs=None):
+    """The posterior of a model that is linear about `position` and of Gaussian noise: its mean and `n_samples` mirrored pairs of samples.
+
+    Returns
+    -------
+    Samples
+    """
+    likelihood = _likelihood_of(likelihood)
+    zeros = likelihood.random(0, 0.0) if position is None else position
+    start = given(likelihood._native.domain, zeros, likelihood._comm)
+    pairs = whole_number(n_samples, "n_samples")
+    native = _native.NativeFit.wiener_filter(likelihood._native, start, pairs, whole_number(seed, "seed"), _linear(draw_linear_kwargs))
+    return Samples(native, likelihood)
+
+
+def evidence_lower_bound(likelihood, samples, *, directions=100, tolerance=0.1):
+    """A bound of how probable the data are under the model, from the samples of a fit: an `Evidence`.
+
+    Parameters
+    ----------
+    likelihood : Likelihood
+    samples : Samples
+    directions : int
+        Directions of the metric that are looked at, at most; their vectors are kept.
+    tolerance : float
+        None is looked at after one that would add less than this for all that are left.
+    """
+    if not isinstance(samples, Samples):
+        raise TypeError(f"samples must be those of a fit, not {type(samples).__name__}")
+    found = samples._native.evidence(_likelihood_of(likelihood)._native, whole_number(directions, "directions"), float(tolerance))
+    return Evidence(*found)

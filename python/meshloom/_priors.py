@@ -1,0 +1,190 @@
+"""Priors: numbers of given distributions, and correlated fields, as models of standard normal numbers."""
+
+import numpy as np
+
+from . import _native
+from ._arrays import whole_number
+from ._comm import resolve
+from ._model import Model, given
+from ._space import cells, space_of, three
+
+
+def _prior(kind, parameters, space, result, comm):
+    space, comm = space_of(space), resolve(comm)
+    name, _ = space._only("a prior")
+    native = _native.prior(comm, space._native(), kind, [float(number) for number in parameters], name if result is None else result)
+    return Model(native, comm, space._axes)
+
+
+def NormalPrior(mean, std, space, result=None, comm=None):
+    """Numbers of this mean and standard deviation, as a model of standard normal ones.
+
+    Parameters
+    ----------
+    mean, std : float
+    space : Space
+        One real leaf: a field, a vector or parameters.
+    result : str, optional
+        The name of what the model gives; that of the leaf unless given.
+    comm : Comm or mpi4py.MPI.Comm, optional
+
+    Returns
+    -------
+    Model
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meshloom import inference as mi, operators as op
+    >>> width = mi.NormalPrior(3.0, 0.5, op.Space(width=op.vector(2)))
+    >>> np.asarray(width([0.0, 1.0])).tolist()
+    [3.0, 3.5]
+    """
+    return _prior("normal", (mean, std), space, result, comm)
+
+
+def LogNormalPrior(mean, std, space, result=None, comm=None):
+    """Positive numbers whose logarithm is normal, with this mean and standard deviation of their own. See `NormalPrior`."""
+    return _prior("log_normal", (mean, std), space, result, comm)
+
+
+def UniformPrior(a_min, a_max, space, result=None, comm=None):
+    """Numbers of an interval, all alike. See `NormalPrior`."""
+    return _prior("uniform", (a_min, a_max), space, result, comm)
+
+
+def LaplacePrior(alpha, space, result=None, comm=None):
+    """Numbers with density ``exp(-|x| / alpha) / (2 alpha)``. See `NormalPrior`."""
+    return _prior("laplace", (alpha, 0.0), space, result, comm)
+
+
+def InvGammaPrior(a, scale, space, result=None, comm=None):
+    """Numbers with density proportional to ``x**(-a - 1) * exp(-scale / x)``. See `NormalPrior`."""
+    return _prior("inverse_gamma", (a, scale), space, result, comm)
+
+
+class CorrelatedField(Model):
+    """A Gaussian field whose power spectrum is inferred with it; `CorrelatedFieldMaker` makes one."""
+
+    def __init__(self, native, field, comm, axes):
+        super().__init__(native, comm, axes)
+        self._field = field
+
+    def amplitude(self, x, group=0):
+        """The wavenumbers (2 pi over a length) of a group of axes, and at latent values the amplitude of each: the standard deviation that the modes of
+        this wavenumber have in the field. The power spectrum is its square times the volume. Latent values of other models are left out.
+
+        Returns
+        -------
+        wavenumbers, amplitude : ndarray
+        """
+        x = {name: x[name] for name in self.domain if name in x}
+        return self._field.amplitude(given(self._native.domain, x, self._comm), whole_number(group, "group"))
+
+
+def _pair(value, name):
+    """Mean and standard deviation; a number alone is fixed."""
+    pair = (value, 0.0) if np.ndim(value) == 0 else tuple(value)
+    if len(pair) != 2:
+        raise ValueError(f"{name} must be a number or a pair of mean and standard deviation, not {value!r}")
+    return [float(number) for number in pair]
+
+
+class CorrelatedFieldMaker:
+    """Makes correlated fields: Gaussian fields around an offset, whose power spectrum along each group of axes is inferred with them.
+
+    Hyper-parameters are pairs of mean and standard deviation a priori; a number alone is fixed.
+
+    Parameters
+    ----------
+    prefix : str
+        The branch of its latent values: ``"sky"`` gives ``sky/xi`` and others.
+
+    Examples
+    --------
+    >>> from meshloom import inference as mi
+    >>> maker = mi.CorrelatedFieldMaker("sky")
+    >>> maker.set_amplitude_total_offset(2.0, (0.1, 0.03))
+    >>> maker.add_fluctuations((8, 8), 1 / 8, fluctuations=(0.5, 0.2), loglogavgslope=(-3.0, 0.5), flexibility=(1.0, 0.5))
+    >>> sky = maker.finalize()
+    >>> list(sky.domain), sky.target
+    (['sky/flexibility', 'sky/fluctuations', 'sky/slope', 'sky/spectrum', 'sky/xi', 'sky/zero_mode'], {'field': (8, 8)})
+    """
+
+    def __init__(self, prefix=""):
+        self._prefix, self._offset, self._groups = prefix, None, []
+
+    def set_amplitude_total_offset(self, offset_mean, offset_std):
+        """The field is around `offset_mean`; `offset_std` is the standard deviation of its mean, a log-normal number."""
+        self._offset = (float(offset_mean), _pair(offset_std, "offset_std"))
+
+    def add_fluctuations(
+        self, shape, distances, fluctuations, loglogavgslope, flexibility=None, asperity=None, prefix="", non_parametric_kind="power"
+    ):
+        """A group of axes along which the spectrum is a power law with deviations.
+
+        Parameters
+        ----------
+        shape : int or sequence of int
+            Cells along each axis of the group.
+        distances : float or sequence of float
+            Sides of a cell.
+        fluctuations : pair of float
+            Standard deviation of the field: log-normal.
+        loglogavgslope : pair of float
+            Slope of the power law: normal.
+        flexibility : pair of float, optional
+            How far the spectrum goes from a power law: log-normal.
+        asperity : pair of float, optional
+            How rough these deviations are: log-normal.
+        prefix : str
+            The branch of the group's latent values, below that of the field.
+        non_parametric_kind : {"power", "amplitude"}
+            Which of both follows the power law.
+        """
+        if non_parametric_kind not in ("power", "amplitude"):
+            raise ValueError(f'non_parametric_kind is {non_parametric_kind!r}, not "power" or "amplitude"')
+        if asperity is not None and flexibility is None:
+            raise ValueError("asperity is that of flexible spectra; give flexibility, too")
+        hyper = [("fluctuations", fluctuations), ("loglogavgslope", loglogavgslope), ("flexibility", flexibility), ("asperity", asperity)]
+        self._add(shape, distances, prefix, non_parametric_kind, hyper)
+
+    def add_fluctuations_matern(self, shape, distances, scale, cutoff, loglogslope, prefix="", renormalize_amplitude=False):
+        """A group of axes along which the amplitude is ``scale * (1 + (k / cutoff)**2)**(loglogslope / 4)``.
+
+        Parameters
+        ----------
+        shape, distances, prefix
+            As in `add_fluctuations`.
+        scale, cutoff : pair of float
+            Log-normal.
+        loglogslope : pair of float
+            Of the power spectrum at large wavenumbers: normal.
+        renormalize_amplitude : bool
+            Whether `scale` is the standard deviation of the field; else the amplitude at wavenumber 0.
+        """
+        kind = "matern" if renormalize_amplitude else "matern density"
+        self._add(shape, distances, prefix, kind, [("scale", scale), ("cutoff", cutoff), ("loglogslope", loglogslope)])
+
+    def _add(self, shape, distances, prefix, kind, hyper):
+        grid = cells(shape)
+        sides = np.broadcast_to(np.asarray(distances, dtype=np.float64), (len(grid.shape),))
+        hyper = [None if value is None else _pair(value, name) for name, value in hyper]
+        self._groups.append((prefix, grid.shape, (sides * grid.shape).tolist(), kind, hyper))
+
+    def finalize(self, comm=None):
+        """The field, a `CorrelatedField`: a model that gives the leaf ``field`` at the cells of the grid of all groups' axes."""
+        if self._offset is None:
+            raise ValueError("set_amplitude_total_offset comes first")
+        shape = [n for group in self._groups for n in group[1]]
+        size = [side for group in self._groups for side in group[2]]
+        if not 1 <= len(shape) <= 3:
+            raise ValueError(f"add_fluctuations has given {len(shape)} axes; a field has one to three")
+        groups, at = [], 0
+        for prefix, own, _, kind, hyper in self._groups:
+            mine = three([at <= axis < at + len(own) for axis in range(len(shape))], False)
+            groups.append((prefix, mine, kind, hyper))
+            at += len(own)
+        comm = resolve(comm)
+        found = _native.correlated_field(comm, three(shape, 1), three(size, 1.0), self._prefix, self._offset, groups)
+        return CorrelatedField(*found, comm, len(shape))

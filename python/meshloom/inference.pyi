@@ -1,0 +1,132 @@
+from collections.abc import Callable, Mapping, Sequence
+from os import PathLike
+from typing import Any, Literal, NamedTuple, Optional, TypeVar, Union
+
+from numpy import ndarray
+from numpy.typing import ArrayLike
+
+from . import _Comm
+from .operators import Model, _Field, _Result, _Space
+
+class DataReport(NamedTuple):
+    name: str
+    reduced_chi_squared: float
+    mean: float
+    count: int
+
+class IterationReport(NamedTuple):
+    iteration: int
+    n_samples: int
+    energy: float
+    steps: int
+    applications: int
+    reduced_chi_squared: Optional[float]
+    latent_chi_squared: Optional[float]
+    seconds: float
+
+class Evidence(NamedTuple):
+    value: float
+    error: float
+    log_determinant: float
+    rest: float
+    directions: int
+
+class Likelihood:
+    @property
+    def domain(self) -> dict[str, tuple[int, ...]]: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def degrees_of_freedom(self) -> int: ...
+    def amend(self, model: Model) -> Likelihood: ...
+    def __add__(self, other: Likelihood) -> Likelihood: ...
+    def __call__(self, x: _Field) -> float: ...
+    def value_and_grad(self, x: _Field) -> tuple[float, _Result]: ...
+    def metric(self, x: _Field, v: _Field) -> _Result: ...
+    def report(self, x: _Field) -> list[DataReport]: ...
+    def random(self, seed: int = 0, scale: float = 1.0) -> _Result: ...
+
+_Mask = Optional[ArrayLike]
+
+def Gaussian(data: ArrayLike, noise_std: ArrayLike = 1.0, *, name: str = "data", mask: _Mask = None, comm: _Comm = None) -> Likelihood: ...
+def Poissonian(
+    data: ArrayLike, *, exposure: Optional[ArrayLike] = None, name: str = "data", mask: _Mask = None, comm: _Comm = None
+) -> Likelihood: ...
+def StudentT(
+    data: ArrayLike, dof: float, noise_std: ArrayLike = 1.0, *, name: str = "data", mask: _Mask = None, comm: _Comm = None
+) -> Likelihood: ...
+def VariableCovarianceGaussian(data: ArrayLike, *, name: str = "data", mask: _Mask = None, comm: _Comm = None) -> Likelihood: ...
+def VariableCovarianceStudentT(data: ArrayLike, dof: float, *, name: str = "data", mask: _Mask = None, comm: _Comm = None) -> Likelihood: ...
+def Categorical(data: ArrayLike, classes: int, *, name: str = "data", mask: _Mask = None, comm: _Comm = None) -> Likelihood: ...
+def NormalPrior(mean: float, std: float, space: _Space, result: Optional[str] = None, comm: _Comm = None) -> Model: ...
+def LogNormalPrior(mean: float, std: float, space: _Space, result: Optional[str] = None, comm: _Comm = None) -> Model: ...
+def UniformPrior(a_min: float, a_max: float, space: _Space, result: Optional[str] = None, comm: _Comm = None) -> Model: ...
+def LaplacePrior(alpha: float, space: _Space, result: Optional[str] = None, comm: _Comm = None) -> Model: ...
+def InvGammaPrior(a: float, scale: float, space: _Space, result: Optional[str] = None, comm: _Comm = None) -> Model: ...
+
+class CorrelatedField(Model):
+    def amplitude(self, x: _Field, group: int = 0) -> tuple[ndarray, ndarray]: ...
+
+_Pair = Union[float, tuple[float, float]]
+
+class CorrelatedFieldMaker:
+    def __init__(self, prefix: str = "") -> None: ...
+    def set_amplitude_total_offset(self, offset_mean: float, offset_std: _Pair) -> None: ...
+    def add_fluctuations(
+        self,
+        shape: Union[int, Sequence[int]],
+        distances: Union[float, Sequence[float]],
+        fluctuations: _Pair,
+        loglogavgslope: _Pair,
+        flexibility: Optional[_Pair] = None,
+        asperity: Optional[_Pair] = None,
+        prefix: str = "",
+        non_parametric_kind: Literal["power", "amplitude"] = "power",
+    ) -> None: ...
+    def add_fluctuations_matern(
+        self,
+        shape: Union[int, Sequence[int]],
+        distances: Union[float, Sequence[float]],
+        scale: _Pair,
+        cutoff: _Pair,
+        loglogslope: _Pair,
+        prefix: str = "",
+        renormalize_amplitude: bool = False,
+    ) -> None: ...
+    def finalize(self, comm: _Comm = None) -> CorrelatedField: ...
+
+class Samples:
+    @property
+    def pos(self) -> _Result: ...
+    def __len__(self) -> int: ...
+    def __getitem__(self, number: int) -> _Result: ...
+    def mean_and_std(self, model: Model) -> tuple[_Result, _Result]: ...
+    def mean(self, model: Model) -> _Result: ...
+
+_T = TypeVar("_T")
+_EachIteration = Union[_T, Callable[[int], _T]]
+_Mode = Literal["linear_resample", "linear_sample", "nonlinear_resample", "nonlinear_sample", "nonlinear_update"]
+_Kwargs = Optional[Mapping[str, Any]]
+
+def optimize_kl(
+    likelihood: Likelihood,
+    position: Optional[_Field] = None,
+    *,
+    n_total_iterations: int,
+    n_samples: _EachIteration[int] = 2,
+    seed: int = 0,
+    sample_mode: _EachIteration[_Mode] = "linear_resample",
+    constants: _EachIteration[Sequence[str]] = (),
+    point_estimates: _EachIteration[Sequence[str]] = (),
+    draw_linear_kwargs: _EachIteration[_Kwargs] = None,
+    nonlinearly_update_kwargs: _EachIteration[_Kwargs] = None,
+    kl_kwargs: _EachIteration[_Kwargs] = None,
+    callback: Optional[Callable[[Samples, IterationReport], Any]] = None,
+    progress: Any = None,
+    odir: Union[None, str, PathLike[str]] = None,
+    resume: bool = False,
+) -> tuple[Samples, list[IterationReport]]: ...
+def wiener_filter(
+    likelihood: Likelihood, position: Optional[_Field] = None, *, n_samples: int = 2, seed: int = 0, draw_linear_kwargs: _Kwargs = None
+) -> Samples: ...
+def evidence_lower_bound(likelihood: Likelihood, samples: Samples, *, directions: int = 100, tolerance: float = 0.1) -> Evidence: ...

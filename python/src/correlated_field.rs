@@ -1,0 +1,103 @@
+//! Fields whose power spectrum is inferred with them.
+
+use meshloom::inference::{AmplitudePrior, AxesPrior, CorrelatedField, FieldPrior, MaternScale, Spectrum};
+use meshloom::operators::RegularGrid;
+use numpy::PyArray1;
+use pyo3::prelude::*;
+
+use crate::comm::Comm;
+use crate::failure::Failure;
+use crate::fields::{Cut, Kept, LeafShape, field, given, kept, working};
+use crate::host_array::to_numpy;
+use crate::operators::{NativeModel, Noted};
+
+/// A group of axes: its name, which they are, the kind of amplitude ("power", "amplitude", "matern" or "matern density"), and mean and
+/// deviation of its hyper-parameters in the order of the library's.
+type AxesTuple = (String, [bool; 3], String, Vec<Option<[f64; 2]>>);
+
+fn amplitude(kind: &str, hyper: &[Option<[f64; 2]>]) -> Result<AmplitudePrior, Failure> {
+    let missing = || Failure::Value(format!("a hyper-parameter of the amplitude `{kind}` is missing"));
+    let needed = |at: usize| hyper.get(at).copied().flatten().ok_or_else(missing);
+    let non_parametric = |of: Spectrum| {
+        Ok::<_, Failure>(AmplitudePrior::NonParametric {
+            of,
+            fluctuations: needed(0)?,
+            slope: needed(1)?,
+            flexibility: hyper.get(2).copied().flatten(),
+            asperity: hyper.get(3).copied().flatten(),
+        })
+    };
+    let matern =
+        |of: MaternScale| Ok(AmplitudePrior::Matern { of, scale: needed(0)?, cutoff: needed(1)?, slope: needed(2)? });
+    match kind {
+        "power" => non_parametric(Spectrum::Power),
+        "amplitude" => non_parametric(Spectrum::Amplitude),
+        "matern" => matern(MaternScale::Deviation),
+        "matern density" => matern(MaternScale::Density),
+        _ => Err(Failure::Value(format!("there is no amplitude `{kind}`"))),
+    }
+}
+
+/// The operator of a correlated field, beside the model of it.
+#[pyclass(frozen, module = "meshloom._native")]
+pub struct NativeCorrelatedField {
+    kept: Kept,
+    cut: Cut,
+    domain: Vec<LeafShape>,
+}
+
+/// The field on a grid of this shape and size, with a name, its offset (mean, and mean and deviation of its own deviation), and its groups of axes.
+#[pyfunction]
+pub fn correlated_field(
+    comm: &Bound<'_, Comm>,
+    shape: [u64; 3],
+    size: [f64; 3],
+    name: String,
+    offset: (f64, [f64; 2]),
+    axes: Vec<AxesTuple>,
+) -> PyResult<(NativeModel, NativeCorrelatedField)> {
+    let (session, cut) = (&comm.get().session, Some(shape[0] == 1));
+    let group =
+        |(name, axes, kind, hyper): AxesTuple| Ok(AxesPrior { name, axes, amplitude: amplitude(&kind, &hyper)? });
+    let axes = axes.into_iter().map(group).collect::<Result<Vec<_>, Failure>>()?;
+    let prior = FieldPrior { name, offset_mean: offset.0, offset_std: offset.1, axes };
+    let (noted, number) = session.run(comm.py(), move |work| {
+        let (model, field) = working(work, cut, |worker| {
+            let regular = RegularGrid { shape, size, grid: worker.comms.grid(), rank: worker.comm().rank() };
+            let field = CorrelatedField::new(worker, &regular, &prior)?;
+            Ok((field.model()?, field))
+        })?;
+        Ok((Noted::of(work, model), work.keep(field)))
+    })?;
+    let model = NativeModel::of(session, cut, noted);
+    let domain = model.domain.clone();
+    Ok((model, NativeCorrelatedField { kept: Kept { session: session.clone(), number }, cut, domain }))
+}
+
+#[pymethods]
+impl NativeCorrelatedField {
+    /// The leaves that it is a function of.
+    #[getter]
+    fn domain(&self) -> Vec<LeafShape> {
+        self.domain.clone()
+    }
+
+    /// The wavenumbers of a group of axes, and the amplitude of each at latent values.
+    fn amplitude<'py>(
+        &self,
+        py: Python<'py>,
+        x: Vec<Bound<'py, PyAny>>,
+        group: usize,
+    ) -> PyResult<(Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>)> {
+        let (number, cut, x) = (self.kept.number, self.cut, given(&self.kept.session, x)?);
+        let (wavenumbers, amplitude) = self.kept.session.run(py, move |work| {
+            let own = kept::<CorrelatedField>(work, number)?.clone();
+            let amplitude = working(work, cut, |worker| {
+                let x = field(meshloom::operators::Differentiable::domain(&own), x)?;
+                Ok(own.amplitude(worker, &x, group)?)
+            })?;
+            Ok((own.wavenumbers(group).to_vec(), amplitude))
+        })?;
+        Ok((to_numpy(py, wavenumbers), to_numpy(py, amplitude)))
+    }
+}

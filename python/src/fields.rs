@@ -1,0 +1,155 @@
+//! Spaces and fields, as Python gives and takes them.
+
+use std::sync::Arc;
+
+use meshloom::grid::{Box3, Grid};
+use meshloom::operators::{Contents, Field, Leaf, OperatorError, RegularGrid, Space, Support, Worker};
+use numpy::IntoPyArray;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::device_array::{DeviceArray, Elements};
+use crate::failure::Failure;
+use crate::session::{Session, Work};
+
+/// A leaf of a space: name, kind ("cells", "modes", "half_spectrum", "points", "vector" or "parameters"), cells along three axes (of points: 1, this rank's and
+/// those of all; of numbers in a row: 1, 1 and how many), sides of the box, whether values are complex, components.
+pub type LeafTuple = (String, String, [u64; 3], [f64; 3], bool, u32);
+
+/// A leaf, and the shape of this rank's values.
+pub type LeafShape = (LeafTuple, Vec<u64>);
+
+/// Something that is kept on the thread of a session until nobody here knows its number.
+pub struct Kept {
+    pub session: Arc<Session>,
+    pub number: u64,
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.session.release(self.number);
+    }
+}
+
+/// Works with what was kept under a number.
+pub fn kept<T: 'static>(work: &Work, number: u64) -> Result<&T, Failure> {
+    let gone = || Failure::Panic("what was kept for Python is gone".into());
+    work.kept.get(&number).and_then(|kept| kept.downcast_ref::<T>()).ok_or_else(gone)
+}
+
+/// How the grids of a model are cut: whether they are flat, with one cell along the first axis. Ranks cut the first axis of others and the second one of these, so
+/// that cells and modes of either are cut. Without a grid it does not matter, and is not known.
+pub type Cut = Option<bool>;
+
+/// How the grids among some leaves are cut.
+pub fn cut_of(leaves: &[LeafTuple]) -> Cut {
+    let mut grids = leaves.iter().filter(|leaf| ["cells", "modes", "half_spectrum"].contains(&leaf.1.as_str()));
+    grids.next().map(|(_, _, shape, ..)| shape[0] == 1)
+}
+
+/// Runs `body` with what operators work with on grids that are cut so.
+pub fn working<R>(
+    work: &mut Work,
+    cut: Cut,
+    body: impl FnOnce(&mut Worker<'_>) -> Result<R, Failure>,
+) -> Result<R, Failure> {
+    let ranks = work.context.comm.size();
+    let parts = if cut == Some(true) { [1, ranks] } else { [ranks, 1] };
+    body(&mut Worker::new(&mut work.context, Grid::new(parts, ranks)?)?)
+}
+
+/// The leaf that a tuple says, on one rank.
+pub fn leaf(worker: &Worker<'_>, tuple: &LeafTuple) -> Result<Leaf, Failure> {
+    let (_, kind, shape, size, complex, components) = tuple;
+    let (grid, rank) = (worker.comms.grid(), worker.comm().rank());
+    let regular = RegularGrid { shape: *shape, size: *size, grid, rank };
+    let leaf = match kind.as_str() {
+        "cells" => Leaf::cells(&regular),
+        "modes" => Leaf::modes(&regular),
+        "half_spectrum" => Leaf::half_spectrum(&regular),
+        "points" => Leaf::points(shape[1], shape[2]),
+        "vector" => Leaf::vector(shape[2]),
+        "parameters" => Leaf::parameters(shape[2]),
+        _ => return Err(Failure::Value(format!("there is no leaf `{kind}`"))),
+    };
+    let leaf = if *complex { leaf.complex() } else { leaf };
+    Ok(leaf.components(*components))
+}
+
+/// The space of these leaves on one rank.
+pub fn space(worker: &Worker<'_>, leaves: &[LeafTuple]) -> Result<Space, Failure> {
+    let named = leaves.iter().map(|tuple| Ok((tuple.0.clone(), leaf(worker, tuple)?)));
+    Ok(Space::new(named.collect::<Result<Vec<_>, Failure>>()?)?)
+}
+
+/// What Python knows of the leaves of a space.
+pub fn described(space: &Space) -> Vec<LeafShape> {
+    let extents = |part: &Box3| part.iter().map(|range| range.end - range.start).collect::<Vec<u64>>();
+    let describe = |(name, leaf): (&str, &Leaf)| {
+        let (kind, shape, places) = match &leaf.support {
+            Support::Cells { regular, .. } => ("cells", regular.shape, extents(&regular.part())),
+            Support::Modes { regular, half: true } => ("half_spectrum", regular.shape, extents(&regular.modes(true))),
+            Support::Modes { regular, half: false } => ("modes", regular.shape, extents(&regular.modes(false))),
+            Support::Points { own, total } => ("points", [1, *own, *total], vec![*own]),
+            Support::Vector { len } => ("vector", [1, 1, *len], vec![*len]),
+            Support::Parameters { len } => ("parameters", [1, 1, *len], vec![*len]),
+        };
+        let size = leaf.regular().map_or([1.0; 3], |regular| regular.size);
+        let complex = leaf.numbers() == 2;
+        let components = (leaf.components > 1).then_some(u64::from(leaf.components));
+        let tuple = (name.to_string(), kind.to_string(), shape, size, complex, leaf.components);
+        (tuple, components.into_iter().chain(places).collect())
+    };
+    space.leaves().map(describe).collect()
+}
+
+/// Values of leaves, in the order of the names.
+pub type Values = Vec<Contents>;
+
+/// A field of a space.
+pub fn field(space: &Space, values: Values) -> Result<Field, OperatorError> {
+    Field::over(space, values)
+}
+
+/// The leaves of a space among those of a field.
+///
+/// # Errors
+/// `ValueError` for a leaf that the field does not have.
+pub fn chosen(from: &Field, space: &Space) -> Result<Field, Failure> {
+    let one = |name: &str| match from.space().position(name) {
+        Some(at) => Ok(from.contents()[at].clone()),
+        None => Err(Failure::Value(format!("the samples have no `{name}`, but {}", from.space()))),
+    };
+    Ok(Field::over(space, space.names().map(one).collect::<Result<_, _>>()?)?)
+}
+
+/// The values that a caller gives: arrays of the device, and parameters on the host.
+///
+/// # Errors
+/// `ValueError` for arrays of another rank's device, and for double precision on it.
+pub fn given(session: &Arc<Session>, arrays: Vec<Bound<'_, PyAny>>) -> PyResult<Values> {
+    let one = |array: &Bound<'_, PyAny>| {
+        let Ok(array) = array.cast::<DeviceArray>() else { return Ok(Contents::Host(array.extract()?)) };
+        let array = array.get();
+        array.belongs_to(session)?;
+        match &array.elements {
+            Elements::F32(array) => Ok(Contents::Device(array.clone())),
+            Elements::C64(array) => Ok(Contents::Device(array.cast().map_err(Failure::from)?)),
+            _ => Err(PyValueError::new_err("models compute in single precision: give float32 and complex64")),
+        }
+    };
+    arrays.iter().map(one).collect()
+}
+
+/// Values of leaves, as Python has them.
+pub fn taken(py: Python<'_>, session: &Arc<Session>, leaves: &[LeafShape], values: Values) -> PyResult<Vec<Py<PyAny>>> {
+    let one = |((tuple, shape), contents): (&LeafShape, Contents)| {
+        let elements = match contents {
+            Contents::Host(values) => return Ok(values.into_pyarray(py).into_any().unbind()),
+            Contents::Device(array) if tuple.4 => Elements::C64(array.cast().map_err(Failure::from)?),
+            Contents::Device(array) => Elements::F32(array),
+        };
+        Ok(DeviceArray::new(session, elements, shape.clone())?.into_pyobject(py)?.into_any().unbind())
+    };
+    leaves.iter().zip(values).map(one).collect()
+}

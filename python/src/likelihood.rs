@@ -1,0 +1,230 @@
+//! Likelihoods, which live on the thread of their session as models do.
+
+use meshloom::inference::{Data, Likelihood, NoiseLevel, Prior};
+use meshloom::operators::{Field, Leaf, Model, Worker};
+use numpy::{PyReadonlyArray1, PyReadonlyArrayDyn};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::comm::Comm;
+use crate::failure::Failure;
+use crate::fields::{
+    Cut, Kept, LeafShape, LeafTuple, Values, cut_of, described, field, given, kept, leaf, space, taken, working,
+};
+use crate::operators::NativeModel;
+
+/// Data of this rank, and what is known of their noise.
+struct Observed {
+    name: String,
+    leaf: LeafTuple,
+    values: Vec<f64>,
+    mask: Option<Vec<bool>>,
+    /// Standard deviations, or exposures of counts: one for all or one for each.
+    each: Option<Vec<f64>>,
+    /// Degrees of freedom, or classes.
+    number: f64,
+}
+
+impl Observed {
+    /// The likelihood of this kind.
+    fn likelihood(&self, worker: &mut Worker<'_>, kind: &str) -> Result<Likelihood, Failure> {
+        let leaf: Leaf = leaf(worker, &self.leaf)?;
+        let data = Data { name: &self.name, leaf: &leaf, values: &self.values, mask: self.mask.as_deref() };
+        let noise = match self.each.as_deref() {
+            None => NoiseLevel::Uniform(1.0),
+            Some(&[one]) => NoiseLevel::Uniform(one),
+            Some(each) => NoiseLevel::Each(each),
+        };
+        Ok(match kind {
+            "gaussian" => Likelihood::gaussian(worker, &data, noise)?,
+            "poisson" => Likelihood::poisson(worker, &data, self.each.as_deref())?,
+            "student_t" => Likelihood::student_t(worker, &data, noise, self.number)?,
+            "gaussian_inferred" => Likelihood::gaussian_inferred(worker, &data)?,
+            "student_t_inferred" => Likelihood::student_t_inferred(worker, &data, self.number)?,
+            "categorical" => Likelihood::categorical(worker, &data, self.number as u32)?,
+            _ => return Err(Failure::Value(format!("there is no likelihood `{kind}`"))),
+        })
+    }
+}
+
+/// What data say of what they are a function of.
+#[pyclass(frozen, module = "meshloom._native")]
+pub struct NativeLikelihood {
+    pub kept: Kept,
+    pub cut: Cut,
+    /// The names of its data sets.
+    #[pyo3(get)]
+    name: String,
+    /// The leaves that it is a function of.
+    #[pyo3(get)]
+    pub domain: Vec<LeafShape>,
+}
+
+impl NativeLikelihood {
+    fn make(
+        comm: &Bound<'_, Comm>,
+        cut: Cut,
+        make: impl FnOnce(&mut Worker<'_>) -> Result<Likelihood, Failure> + Send + 'static,
+    ) -> PyResult<Self> {
+        let session = &comm.get().session;
+        let (number, name, domain) = session.run(comm.py(), move |work| {
+            let likelihood = working(work, cut, make)?;
+            let about = (likelihood.name(), described(likelihood.domain()));
+            Ok((work.keep(likelihood), about.0, about.1))
+        })?;
+        Ok(NativeLikelihood { kept: Kept { session: session.clone(), number }, cut, name, domain })
+    }
+
+    /// Joins this one with what is kept under another number.
+    fn joined<T: 'static>(
+        &self,
+        py: Python<'_>,
+        (other, cut): (&Kept, Cut),
+        join: impl FnOnce(&Likelihood, &T) -> Result<Likelihood, Failure> + Send + 'static,
+    ) -> PyResult<Self> {
+        let session = &self.kept.session;
+        if !std::sync::Arc::ptr_eq(session, &other.session) {
+            return Err(PyValueError::new_err("the likelihood and the model are on different ranks"));
+        }
+        let (own, other, cut) = (self.kept.number, other.number, self.cut.or(cut));
+        let (number, name, domain) = session.run(py, move |work| {
+            let likelihood = join(kept(work, own)?, kept(work, other)?)?;
+            let about = (likelihood.name(), described(likelihood.domain()));
+            Ok((work.keep(likelihood), about.0, about.1))
+        })?;
+        Ok(NativeLikelihood { kept: Kept { session: session.clone(), number }, cut, name, domain })
+    }
+
+    /// Works with the likelihood at `x`.
+    fn at<R: Send + 'static>(
+        &self,
+        py: Python<'_>,
+        x: Vec<Bound<'_, PyAny>>,
+        body: impl FnOnce(&mut Worker<'_>, &Likelihood, &Field) -> Result<R, Failure> + Send + 'static,
+    ) -> PyResult<R> {
+        let (number, cut, x) = (self.kept.number, self.cut, given(&self.kept.session, x)?);
+        self.kept.session.run(py, move |work| {
+            let likelihood = kept::<Likelihood>(work, number)?.clone();
+            let x = field(likelihood.domain(), x)?;
+            let found = working(work, cut, |worker| body(worker, &likelihood, &x));
+            work.context.recorder.submit()?;
+            found
+        })
+    }
+}
+
+#[pymethods]
+impl NativeLikelihood {
+    /// The likelihood of data at a leaf; `options` has `mask`, `each` and `number`, where these matter.
+    #[new]
+    fn new(
+        comm: &Bound<'_, Comm>,
+        kind: String,
+        name: String,
+        leaf: LeafTuple,
+        values: PyReadonlyArrayDyn<'_, f64>,
+        options: &Bound<'_, PyDict>,
+    ) -> PyResult<Self> {
+        let mut observed = Observed {
+            name,
+            leaf,
+            values: values.as_array().iter().copied().collect(),
+            mask: None,
+            each: None,
+            number: 0.0,
+        };
+        for (name, value) in options {
+            match name.extract::<String>()?.as_str() {
+                "mask" => {
+                    let mask: PyReadonlyArray1<'_, bool> = value.extract()?;
+                    observed.mask = Some(mask.as_array().to_vec());
+                }
+                "each" => {
+                    let each: PyReadonlyArray1<'_, f64> = value.extract()?;
+                    observed.each = Some(each.as_array().to_vec());
+                }
+                "number" => observed.number = value.extract()?,
+                name => return Err(PyValueError::new_err(format!("there is no option `{name}`"))),
+            }
+        }
+        let cut = cut_of(std::slice::from_ref(&observed.leaf));
+        Self::make(comm, cut, move |worker| observed.likelihood(worker, &kind))
+    }
+
+    /// The likelihood of what a model says.
+    fn amend(&self, py: Python<'_>, model: &NativeModel) -> PyResult<Self> {
+        self.joined::<Model>(py, (&model.kept, model.cut), |likelihood, model| Ok(likelihood.amend(model)?))
+    }
+
+    /// The likelihood of two independent data sets.
+    fn plus(&self, py: Python<'_>, other: &NativeLikelihood) -> PyResult<Self> {
+        self.joined::<Likelihood>(py, (&other.kept, other.cut), |likelihood, other| Ok(likelihood.plus(other)?))
+    }
+
+    /// Data that count.
+    fn degrees_of_freedom(&self, py: Python<'_>) -> PyResult<u64> {
+        let number = self.kept.number;
+        self.kept.session.run(py, move |work| Ok(kept::<Likelihood>(work, number)?.degrees_of_freedom()))
+    }
+
+    /// `-ln p(data | x)`, up to a constant.
+    fn energy(&self, py: Python<'_>, x: Vec<Bound<'_, PyAny>>) -> PyResult<f64> {
+        self.at(py, x, |worker, likelihood, x| Ok(likelihood.energy(worker, x)?))
+    }
+
+    /// The energy and its gradient.
+    fn gradient(&self, py: Python<'_>, x: Vec<Bound<'_, PyAny>>) -> PyResult<(f64, Vec<Py<PyAny>>)> {
+        let (energy, gradient) = self.at(py, x, |worker, likelihood, x| {
+            let at = likelihood.at(worker, x)?;
+            let mut gradient = Field::new(worker.gpu(), likelihood.domain())?;
+            at.gradient(worker, &mut gradient)?;
+            Ok((at.energy(worker)?, gradient.contents().to_vec()))
+        })?;
+        Ok((energy, taken(py, &self.kept.session, &self.domain, gradient)?))
+    }
+
+    /// The Fisher metric at `x`, times `v`.
+    fn metric(&self, py: Python<'_>, x: Vec<Bound<'_, PyAny>>, v: Vec<Bound<'_, PyAny>>) -> PyResult<Vec<Py<PyAny>>> {
+        let v = given(&self.kept.session, v)?;
+        let found: Values = self.at(py, x, move |worker, likelihood, x| {
+            let at = likelihood.at(worker, x)?;
+            let (v, mut out) = (field(likelihood.domain(), v)?, Field::new(worker.gpu(), likelihood.domain())?);
+            at.metric(worker, &v, &mut out)?;
+            Ok(out.contents().to_vec())
+        })?;
+        taken(py, &self.kept.session, &self.domain, found)
+    }
+
+    /// Of each data set that has residuals: its name, the reduced chi-squared, the mean residual, data that count.
+    fn report(&self, py: Python<'_>, x: Vec<Bound<'_, PyAny>>) -> PyResult<Vec<(String, f64, f64, u64)>> {
+        self.at(py, x, |worker, likelihood, x| {
+            let reports = likelihood.report(worker, x)?.into_iter();
+            Ok(reports.map(|one| (one.name, one.reduced_chi_squared, one.mean, one.count)).collect())
+        })
+    }
+}
+
+/// Numbers of a distribution with two parameters (of Laplace's the second is left out), as a function of standard normal ones.
+#[pyfunction]
+pub fn prior(
+    comm: &Bound<'_, Comm>,
+    leaves: Vec<LeafTuple>,
+    kind: &str,
+    parameters: [f64; 2],
+    result: String,
+) -> PyResult<NativeModel> {
+    let [a, b] = parameters;
+    let prior = match kind {
+        "normal" => Prior::Normal { mean: a, std: b },
+        "log_normal" => Prior::LogNormal { mean: a, std: b },
+        "uniform" => Prior::Uniform { low: a, high: b },
+        "laplace" => Prior::Laplace { scale: a },
+        "inverse_gamma" => Prior::InverseGamma { shape: a, scale: b },
+        _ => return Err(PyValueError::new_err(format!("there is no prior `{kind}`"))),
+    };
+    let cut = cut_of(&leaves);
+    NativeModel::make(comm.py(), &comm.get().session, cut, move |work| {
+        working(work, cut, |worker| Ok(prior.operator(&space(worker, &leaves)?, &result)?))
+    })
+}

@@ -1,0 +1,275 @@
+"""Likelihoods, priors, correlated fields and fits beside closed forms."""
+
+import numpy as np
+import pytest
+
+import meshloom
+from meshloom import inference as mi, operators as op
+
+RNG = np.random.default_rng(11)
+N = 6
+MATRIX = RNG.standard_normal((8, N))
+
+
+def dense(matrix):
+    """A matrix as a model: gathers of a vector, weighted, and summed along rows."""
+    rows, columns = matrix.shape
+    vector, both, out = op.Space(x=op.vector(columns)), op.Space(x=op.cells((rows, columns))), op.Space(y=op.vector(rows))
+    spread = op.gather(vector, both, np.tile(np.arange(columns), (rows, 1)))
+    return spread.then(op.diagonal(both, matrix)).then(op.gather(out, both, np.repeat(np.arange(rows), columns), adjoint=True))
+
+
+def test_a_linear_model_has_the_posterior_of_the_closed_form():
+    data, sigma = RNG.standard_normal(8), 0.5 + RNG.random(8)
+    model = dense(MATRIX)
+    weighted = MATRIX / sigma[:, None]
+    covariance = np.linalg.inv(np.eye(N) + weighted.T @ weighted)
+    mean = covariance @ weighted.T @ (data / sigma)
+    likelihood = mi.Gaussian(data, sigma).amend(model)
+    samples = mi.wiener_filter(likelihood, n_samples=300, draw_linear_kwargs={"cg_kwargs": {"resnorm": 1e-5, "maxiter": 50}})
+    assert np.abs(np.asarray(samples.pos) - mean).max() < 1e-4
+    # Mirrored: their mean is the position. The deviation of 600 dependent numbers is right to some 6 %.
+    found, std = (np.asarray(value) for value in samples.mean_and_std(model))
+    assert np.abs(found - MATRIX @ mean).max() < 1e-3
+    want = np.sqrt(np.diag(MATRIX @ covariance @ MATRIX.T))
+    assert np.abs(std / want - 1).max() < 0.25 and len(samples) == 600
+    assert np.allclose(np.asarray(samples[0]) + np.asarray(samples[1]), 2 * mean, atol=1e-3)
+
+    bound = mi.evidence_lower_bound(likelihood, samples, directions=20, tolerance=1e-6)
+    total = np.diag(sigma**2) + MATRIX @ MATRIX.T
+    evidence = -0.5 * data @ np.linalg.solve(total, data) - 0.5 * np.linalg.slogdet(np.eye(N) + weighted.T @ weighted)[1]
+    assert abs(bound.value - evidence) < 5 * bound.error + 1e-2
+
+    fitted, reports = mi.optimize_kl(likelihood, n_total_iterations=2, n_samples=0)
+    assert np.abs(np.asarray(fitted.pos) - mean).max() < 1e-3 and len(fitted) == 0
+    assert reports[-1].reduced_chi_squared == pytest.approx(np.mean(((data - MATRIX @ mean) / sigma) ** 2), rel=1e-3)
+
+
+def logits_energy(logits, classes):
+    return sum(np.log(np.exp(logits[:, at]).sum()) - logits[one, at] for at, one in enumerate(classes))
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "poisson", "student", "gaussian inferred", "student inferred", "categorical"])
+def test_likelihoods_are_what_they_say(kind):
+    n = 5
+    data, s, width = RNG.standard_normal(n), RNG.standard_normal(n), 0.5 + RNG.random(n)
+    counts, classes, logits = RNG.poisson(3.0, n), RNG.integers(0, 3, n), RNG.standard_normal((3, n))
+    dof = 3.0
+    likelihood, x, energy = {
+        "gaussian": lambda: (mi.Gaussian(data, width), s, lambda s: np.sum((s - data) ** 2 / (2 * width**2))),
+        "poisson": lambda: (mi.Poissonian(counts, exposure=2.0), np.exp(s), lambda s: np.sum(2 * s - counts * np.log(2 * s))),
+        "student": lambda: (mi.StudentT(data, dof, 0.7), s, lambda s: np.sum((dof + 1) / 2 * np.log1p((s - data) ** 2 / (dof * 0.49)))),
+        "gaussian inferred": lambda: (
+            mi.VariableCovarianceGaussian(data), np.stack([s, width]), lambda x: np.sum(x[1] ** 2 * (x[0] - data) ** 2 / 2 - np.log(x[1]))),
+        "student inferred": lambda: (
+            mi.VariableCovarianceStudentT(data, dof), np.stack([s, width]),
+            lambda x: np.sum((dof + 1) / 2 * np.log1p((x[0] - data) ** 2 / (dof * x[1] ** 2)) + np.log(x[1]))),
+        "categorical": lambda: (mi.Categorical(classes, 3), logits, lambda x: logits_energy(x, classes)),
+    }[kind]()
+    x = x.astype(np.float32).astype(np.float64)
+    # Constants are left out: differences of energies are what they are.
+    other = x * 1.25
+    found, gradient = likelihood.value_and_grad(x)
+    assert likelihood(x) == pytest.approx(found, rel=1e-6)
+    assert likelihood(other) - found == pytest.approx(energy(other) - energy(x), rel=1e-4, abs=1e-4)
+    gradient, want = np.asarray(gradient), np.zeros_like(x)
+    for at in np.ndindex(x.shape):
+        step = np.zeros_like(x)
+        step[at] = 1e-5
+        want[at] = (energy(x + step) - energy(x - step)) / 2e-5
+    assert np.abs(gradient - want).max() < 1e-4 * max(1, np.abs(want).max())
+    assert likelihood.degrees_of_freedom == n
+    v = RNG.standard_normal(x.shape)
+    assert np.vdot(np.asarray(likelihood.metric(x, v)), v) > 0
+
+
+def test_likelihoods_of_models_are_added():
+    space = op.Space(a=op.cells(4), b=op.cells(4))
+    first = op.pointwise("fn f(a: f32) -> f32 { return exp(a); }", "f", op.Space(a=op.cells(4)), "rate")
+    both = op.pointwise("fn g(a: f32, b: f32) -> f32 { return a * b; }", "g", space, "y")
+    counts, y = np.array([1, 0, 2, 5]), np.array([0.5, np.nan, 1.0, -1.0])
+    mask = np.isfinite(y)
+    likelihood = mi.Poissonian(counts, name="counts").amend(first) + mi.Gaussian(y, 0.5, name="y", mask=mask).amend(both)
+    assert likelihood.domain == {"a": (4,), "b": (4,)} and likelihood.degrees_of_freedom == 7
+    a, b = (RNG.standard_normal(4).astype(np.float32) for _ in range(2))
+    want = np.sum(np.exp(a) - counts * a) + np.sum(((a * b - y)[mask]) ** 2) / 0.5
+    at_zero = likelihood({"a": np.zeros(4), "b": np.zeros(4)}) - (4 + np.sum(y[mask] ** 2) / 0.5)
+    assert likelihood({"a": a, "b": b}) - at_zero == pytest.approx(want, rel=1e-5)
+    report = {one.name: one for one in likelihood.report({"a": a, "b": b})}
+    assert report["y"].count == 3
+    assert report["y"].reduced_chi_squared == pytest.approx(np.mean(((a * b - y)[mask] / 0.5) ** 2), rel=1e-4)
+
+
+def test_priors_are_quantiles():
+    stats = pytest.importorskip("scipy.stats")
+    xi = np.linspace(-4.0, 4.0, 17)
+    quantile, space = stats.norm.cdf(xi), op.Space(x=op.vector(17))
+    spread = np.sqrt(np.log1p(0.25))
+    for model, want in [
+        (mi.NormalPrior(3.0, 2.0, space), stats.norm(3.0, 2.0).ppf(quantile)),
+        (mi.LogNormalPrior(2.0, 1.0, space), stats.lognorm(s=spread, scale=2.0 * np.exp(-(spread**2) / 2)).ppf(quantile)),
+        (mi.UniformPrior(-1.0, 3.0, space), stats.uniform(-1.0, 4.0).ppf(quantile)),
+        (mi.LaplacePrior(1.5, space), stats.laplace(scale=1.5).ppf(quantile)),
+        (mi.InvGammaPrior(2.0, 3.0, space), stats.invgamma(2.0, scale=3.0).ppf(quantile)),
+    ]:
+        assert np.allclose(np.asarray(model(xi)), want, rtol=2e-5, atol=2e-6)
+    # In double precision where parameters are.
+    exact = np.asarray(mi.UniformPrior(-1.0, 3.0, op.Space(x=op.parameters(17)))(xi))
+    assert exact.dtype == np.float64 and np.abs(exact - stats.uniform(-1.0, 4.0).ppf(quantile)).max() < 1e-12
+
+
+def maker(shape, **spectrum):
+    made = mi.CorrelatedFieldMaker("sky")
+    made.set_amplitude_total_offset(1.5, (0.4, 0.1))
+    made.add_fluctuations(shape, 0.5, fluctuations=(0.8, 0.2), loglogavgslope=(-3.0, 0.3), **spectrum)
+    return made
+
+
+def test_a_correlated_field_is_amplitudes_times_excitations():
+    shape = (8, 6)
+    sky = maker(shape, flexibility=(0.5, 0.2), asperity=(0.3, 0.1)).finalize()
+    x = sky.random(seed=3)
+    k, amplitude = sky.amplitude({**x, "other": np.zeros(3)})
+    waves = np.hypot(*np.meshgrid(*[2 * np.pi * np.fft.fftfreq(n, 0.5) for n in shape], indexing="ij"))
+    each = amplitude[np.abs(waves[..., None] - k).argmin(axis=-1)]
+    modes = np.fft.fft2(each * np.asarray(x["sky/xi"]))
+    assert np.abs(np.asarray(sky(x)) - (1.5 + modes.real + modes.imag)).max() < 1e-4
+    # The prior's deviation over realisations, by the amplitude.
+    assert amplitude.shape == k.shape and np.all(amplitude > 0) and k[0] == 0
+    matern = mi.CorrelatedFieldMaker()
+    matern.set_amplitude_total_offset(0.0, 0.1)
+    matern.add_fluctuations_matern(16, 1.0, scale=(2.0, 0.1), cutoff=(0.5, 0.1), loglogslope=(-4.0, 0.1))
+    field = matern.finalize()
+    k, amplitude = field.amplitude(field.random(scale=0.0))
+    slope = np.polyfit(np.log1p((k[1:] / 0.5) ** 2), np.log(amplitude[1:]), 1)[0]
+    assert abs(slope + 1.0) < 0.05 and set(field.domain) == {"xi", "cutoff", "scale", "slope"}
+    times = mi.CorrelatedFieldMaker()
+    times.set_amplitude_total_offset(0.0, 1.0)
+    times.add_fluctuations(4, 1.0, (1.0, 0.1), (-2.0, 0.1), prefix="time")
+    times.add_fluctuations((4, 4), 1.0, (1.0, 0.1), (-2.0, 0.1), prefix="space")
+    both = times.finalize()
+    assert both.target == {"field": (4, 4, 4)} and "time/slope" in both.domain and "space/slope" in both.domain
+
+
+def problem(comm=None):
+    """Counts of the exponential of a field, and its model."""
+    sky = maker((6, 4)).finalize(comm)
+    rate = sky.then(op.pointwise("fn f(field: f32) -> f32 { return exp(field); }", "f", sky.target, "rate", comm=comm))
+    counts = np.random.default_rng(5).poisson(np.exp(1.5 + np.sin(np.arange(24) / 4))).reshape(6, 4)
+    own = counts if comm is None else np.array_split(counts, comm.size)[comm.rank]
+    return mi.Poissonian(own).amend(rate), rate
+
+
+FEW = {"kl_kwargs": {"minimize_kwargs": {"maxiter": 5, "cg_kwargs": {"maxiter": 20}}}, "nonlinearly_update_kwargs": {"minimize_kwargs": {"maxiter": 3}}}
+
+
+def field_of(samples):
+    return {name: np.asarray(value) for name, value in samples.pos.items()}
+
+
+def test_a_fit_tells_stops_and_goes_on(tmp_path):
+    likelihood, rate = problem()
+    mode = ["linear_resample", "nonlinear_resample", "nonlinear_update", "nonlinear_sample"]
+    options = {"n_samples": lambda at: 1 + at // 2, "sample_mode": mode.__getitem__, "seed": 7, **FEW}
+    told, seen = [], []
+
+    def callback(samples, report):
+        # Between iterations the device is free.
+        seen.append((report.iteration, float(np.asarray(samples.mean(rate)).mean()), len(samples)))
+
+    whole, reports = mi.optimize_kl(
+        likelihood, n_total_iterations=4, callback=callback, progress=lambda *what: told.append(what), **options)
+    assert [at for at, *_ in seen] == [0, 1, 2, 3] and [count for *_, count in seen] == [2, 2, 4, 4]
+    assert {at for at, *_ in told} == {0, 1, 2, 3} and (3, 4, "sample 4 of 4") in told and any("energy" in what for *_, what in told)
+    assert [report.n_samples for report in reports] == [2, 2, 4, 4] and reports[-1].energy < reports[0].energy
+    assert 0.3 < reports[-1].reduced_chi_squared < 2.0
+
+    # Ended by a callback, and gone on with: the same bits.
+    directory = tmp_path / "state"
+    _, first = mi.optimize_kl(likelihood, n_total_iterations=4, odir=directory, callback=lambda _, report: report.iteration == 1, **options)
+    assert len(first) == 2
+    again, all_reports = mi.optimize_kl(likelihood, n_total_iterations=4, odir=directory, resume=True, **options)
+    assert len(all_reports) == 4
+    for name, value in field_of(whole).items():
+        assert np.array_equal(value, field_of(again)[name]), name
+    done, _ = mi.optimize_kl(likelihood, n_total_iterations=4, odir=directory, resume=True, **options)
+    assert np.array_equal(field_of(done)["sky/xi"], field_of(whole)["sky/xi"])
+    with pytest.raises(meshloom.Error, match="seed"):
+        mi.optimize_kl(likelihood, n_total_iterations=5, odir=directory, resume=True, **{**options, "seed": 8})
+
+
+def test_fits_have_the_same_bits_on_any_number_of_ranks():
+    def body(comm):
+        likelihood, rate = problem(comm)
+        samples, _ = mi.optimize_kl(likelihood, n_total_iterations=2, n_samples=1, **FEW)
+        return np.asarray(samples.mean(rate))
+
+    likelihood, rate = problem()
+    samples, _ = mi.optimize_kl(likelihood, n_total_iterations=2, n_samples=1, **FEW)
+    assert np.array_equal(np.concatenate(meshloom.ranks(2, body)), np.asarray(samples.mean(rate)))
+
+
+def test_constants_and_errors_of_callbacks():
+    likelihood, rate = problem()
+    start = likelihood.random(seed=1, scale=0.5)
+    samples, _ = mi.optimize_kl(likelihood, start, n_total_iterations=1, n_samples=1, constants=["sky/slope"], point_estimates=["sky/slope"], **FEW)
+    assert np.array_equal(np.asarray(samples.pos["sky/slope"]), np.asarray(start["sky/slope"]))
+    assert np.array_equal(np.asarray(samples[1]["sky/slope"]), np.asarray(start["sky/slope"]))
+    with pytest.raises(ZeroDivisionError):
+        mi.optimize_kl(likelihood, n_total_iterations=1, progress=lambda *_: 1 / 0, **FEW)
+    # The device is at work for the fit: no hang, but words.
+    with pytest.raises(meshloom.Error, match="takes no other one meanwhile"):
+        mi.optimize_kl(likelihood, n_total_iterations=1, progress=lambda *_: likelihood.random(), **FEW)
+
+    class Bar:
+        total, done = None, 0
+
+        def update(self, n):
+            self.done += n
+
+    bar = Bar()
+    mi.optimize_kl(likelihood, n_total_iterations=2, n_samples=0, progress=bar, **FEW)
+    assert (bar.total, bar.done) == (2, 2)
+
+
+def test_wrong_inferences():
+    space = op.Space(x=op.cells(4))
+    double = op.pointwise("fn f(x: f32) -> f32 { return 2.0 * x; }", "f", space, "y")
+    good = mi.Gaussian(np.zeros(4)).amend(double)
+    made = mi.CorrelatedFieldMaker()
+    for error, wrong in [
+        (ValueError, lambda: mi.Gaussian(np.zeros(3)).amend(double)),
+        (ValueError, lambda: mi.Gaussian([0, 0, np.nan, 0]).amend(double)),
+        (ValueError, lambda: mi.Gaussian(np.zeros(4), -1.0).amend(double)),
+        (ValueError, lambda: mi.Gaussian(np.zeros(4), np.ones(3))),
+        (ValueError, lambda: mi.Gaussian(np.zeros(4), mask=np.zeros(4, bool)).amend(double)),
+        (ValueError, lambda: mi.Gaussian(np.zeros(4), mask=np.zeros(4))),
+        (TypeError, lambda: mi.Gaussian(["a"])),
+        (TypeError, lambda: mi.Gaussian(np.zeros(4), name=3)),
+        (TypeError, lambda: mi.Gaussian(np.zeros(4)).amend(3)),
+        (ValueError, lambda: mi.Poissonian([-1, 0, 0, 0]).amend(double)),
+        (ValueError, lambda: mi.StudentT(np.zeros(4), -1.0).amend(double)),
+        (ValueError, lambda: mi.VariableCovarianceGaussian(np.zeros(4)).amend(double)),
+        (ValueError, lambda: mi.Categorical([0, 3], 3)(np.zeros((3, 2)))),
+        (ValueError, lambda: good + good),
+        (TypeError, lambda: good + 1),
+        (TypeError, lambda: good(None)),
+        (ValueError, lambda: good({"z": np.zeros(4)})),
+        (ValueError, lambda: mi.NormalPrior(0.0, -1.0, space)),
+        (ValueError, lambda: made.finalize()),
+        (ValueError, lambda: made.add_fluctuations(4, 1.0, (1, 0.1), (-2, 0.1), asperity=(1, 0.1))),
+        (ValueError, lambda: made.add_fluctuations(4, 1.0, (1, 0.1, 3), (-2, 0.1))),
+        (TypeError, lambda: mi.optimize_kl(double, n_total_iterations=1)),
+        (ValueError, lambda: mi.optimize_kl(good, n_total_iterations=-1)),
+        (ValueError, lambda: mi.optimize_kl(good, n_total_iterations=1, sample_mode="bent")),
+        (ValueError, lambda: mi.optimize_kl(good, n_total_iterations=1, constants=["z"])),
+        (TypeError, lambda: mi.optimize_kl(good, n_total_iterations=1, constants="x")),
+        (ValueError, lambda: mi.optimize_kl(good, n_total_iterations=1, kl_kwargs={"maxiter": 3})),
+        (ValueError, lambda: mi.optimize_kl(good, n_total_iterations=1, kl_kwargs={"minimize_kwargs": {"tol": 3}})),
+        (ValueError, lambda: mi.optimize_kl(good, n_total_iterations=1, kl_kwargs={"minimize_kwargs": {"xtol": -3}})),
+        (ValueError, lambda: mi.optimize_kl(good, n_total_iterations=1, resume=True)),
+        (ValueError, lambda: mi.optimize_kl(good, np.zeros(5), n_total_iterations=1)),
+        (meshloom.Error, lambda: mi.optimize_kl(good, np.full(4, np.nan), n_total_iterations=1)),
+    ]:
+        with pytest.raises(error):
+            wrong()

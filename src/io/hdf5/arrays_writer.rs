@@ -1,0 +1,77 @@
+//! Writing of plain arrays, as in an `.npz` archive.
+
+use std::path::Path;
+
+use super::shared_datasets::{DatasetSpec, NumberKind, SharedDatasets};
+use crate::io::{IoError, Member, NpyElement, Sealed};
+
+/// A file of named arrays that ranks write together: what [`NpzWriter`](crate::io::NpzWriter) is for `.npz`, as datasets of these names, types and
+/// shapes. Ranks share it as they share any [`SharedFile`](crate::io::SharedFile): rank 0 creates it, the others open it after a barrier;
+/// [`seal_arrays`](crate::io::collective::seal_arrays) does all of that.
+///
+/// Datasets are contiguous and without attributes; equal arrays make equal files.
+#[derive(Debug)]
+pub struct ArraysWriter {
+    datasets: SharedDatasets,
+}
+
+impl ArraysWriter {
+    /// Creates the file with all arrays and none of their numbers.
+    ///
+    /// # Errors
+    /// [`IoError::Dtype`] for members that are not of f32, f64, i64 or u64; [`IoError::OutputIsDash`], [`IoError::NotAFile`],
+    /// [`IoError::Create`], [`IoError::Exists`] if the token was used before, [`IoError::Shape`] if no file could hold the arrays. Nothing is left
+    /// behind after an error.
+    pub fn create(path: impl AsRef<Path>, members: &[Member], token: &str) -> Result<Self, IoError> {
+        let specs = specs(path.as_ref(), members)?;
+        Ok(ArraysWriter { datasets: SharedDatasets::create(path.as_ref(), token, specs, |_| Ok(()))? })
+    }
+
+    /// Opens the file that rank 0 has created, with rank 0's [`offsets`](Self::offsets). Called by all other ranks, after a barrier.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create); [`IoError::Create`] if the file is not to be seen from here: the ranks do not share a file system, or rank 0
+    /// has failed.
+    pub fn open(path: impl AsRef<Path>, members: &[Member], (token, offsets): (&str, &[u64])) -> Result<Self, IoError> {
+        let specs = specs(path.as_ref(), members)?;
+        Ok(ArraysWriter { datasets: SharedDatasets::open(path.as_ref(), token, specs, offsets)? })
+    }
+
+    /// The byte offsets of the arrays, which rank 0 broadcasts for the other ranks to [`open`](Self::open) the file.
+    pub fn offsets(&self) -> &[u64] {
+        self.datasets.offsets()
+    }
+
+    /// Writes elements of a member, by its number, from element `first` on.
+    ///
+    /// # Errors
+    /// [`IoError::Range`] beyond the member's end, [`IoError::Write`].
+    pub fn write<T: NpyElement>(&self, member: usize, first: u64, elements: &[T]) -> Result<(), IoError> {
+        self.datasets.write_numbers(member, first, elements)
+    }
+
+    /// Flushes this rank's part to the disk; the file gets its name by [`Sealed::publish`], on the rank that created it.
+    ///
+    /// # Errors
+    /// [`IoError::Write`].
+    pub fn seal(self) -> Result<Sealed, IoError> {
+        self.datasets.seal()
+    }
+}
+
+fn specs(path: &Path, members: &[Member]) -> Result<Vec<DatasetSpec>, IoError> {
+    let spec = |member: &Member| {
+        let kind = match member.descr {
+            "<f4" => NumberKind::F32,
+            "<f8" => NumberKind::F64,
+            "<i8" => NumberKind::I64,
+            "<u8" => NumberKind::U64,
+            found => {
+                let wanted = "float32, float64, int64 or uint64".to_string();
+                return Err(IoError::Dtype { path: path.join(&member.name), found: found.into(), wanted });
+            }
+        };
+        Ok(DatasetSpec { name: member.name.clone(), kind, shape: member.shape.clone(), quantity: None })
+    };
+    members.iter().map(spec).collect()
+}

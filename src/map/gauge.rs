@@ -1,0 +1,84 @@
+//! Memory of a device that chunks take, measured.
+
+use super::error::MapError;
+use crate::comm::Op;
+use crate::exchange::Context;
+use crate::hash::{START, fnv1a};
+
+/// Counts the bytes of a device that chunks take which each rank has for itself. Ranks that have one device take turns, since one would use the buffers
+/// that another has just given back.
+pub(super) struct Gauge {
+    /// This rank's turn among those of its device.
+    turn: usize,
+    /// Turns of the device that has the most.
+    turns: usize,
+    /// Bytes before this rank's turn.
+    before: u64,
+}
+
+impl Gauge {
+    /// All ranks call it.
+    pub fn new(context: &Context) -> Result<Self, MapError> {
+        let process = fnv1a(crate::host::number().unwrap_or(START), &std::process::id().to_le_bytes());
+        let device = fnv1a(process, &context.gpu.number().to_le_bytes());
+        let all = context.comm.all_gather(&[device])?;
+        let turn = all[..context.comm.rank()].iter().filter(|&&other| other == device).count();
+        let mut most = [turn as u64 + 1];
+        context.comm.all_reduce(&mut most, Op::Max)?;
+        Ok(Gauge { turn, turns: most[0] as usize, before: 0 })
+    }
+
+    /// Waits for this rank's turn.
+    pub fn begin(&mut self, context: &mut Context) -> Result<(), MapError> {
+        for _ in 0..self.turn {
+            context.comm.barrier()?;
+        }
+        settle(context)?;
+        self.before = context.gpu.allocated();
+        Ok(())
+    }
+
+    /// Ends it, and waits for the others; the bytes that all ranks of a device may take at once, of the rank that takes the most.
+    pub fn end(&self, context: &mut Context) -> Result<u64, MapError> {
+        context.recorder.wait()?;
+        let mut most = [context.gpu.allocated().saturating_sub(self.before)];
+        settle(context)?;
+        for _ in self.turn..self.turns {
+            context.comm.barrier()?;
+        }
+        context.comm.all_reduce(&mut most, Op::Max)?;
+        Ok(most[0].saturating_mul(self.turns as u64))
+    }
+}
+
+/// Counts the bytes of a device that chunks take on which all ranks work together: those of all ranks that have the device. All ranks call it.
+pub(super) struct JointGauge {
+    before: u64,
+}
+
+impl JointGauge {
+    /// Looks when all ranks are at rest.
+    pub fn begin(context: &mut Context) -> Result<Self, MapError> {
+        settle(context)?;
+        context.comm.barrier()?;
+        let before = context.gpu.allocated();
+        context.comm.barrier()?;
+        Ok(JointGauge { before })
+    }
+
+    /// Looks again when all ranks have done a chunk and still have what it made; the bytes that were taken on the device where they are most.
+    pub fn look(&self, context: &mut Context) -> Result<u64, MapError> {
+        context.recorder.wait()?;
+        context.comm.barrier()?;
+        let mut most = [context.gpu.allocated().saturating_sub(self.before)];
+        context.comm.all_reduce(&mut most, Op::Max)?;
+        Ok(most[0])
+    }
+}
+
+/// Gives buffers that nobody uses back, once the device is done.
+pub(super) fn settle(context: &mut Context) -> Result<(), MapError> {
+    context.recorder.wait()?;
+    context.gpu.trim();
+    Ok(())
+}
