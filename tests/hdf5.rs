@@ -702,7 +702,8 @@ fn light_cones_have_a_scale_factor_and_a_replica_for_each_particle() {
     first.seal().unwrap().publish().unwrap();
 
     let cone = Snapshot::open(&path).unwrap();
-    assert_eq!((cone.count(), cone.box_size(), cone.velocity_scaling().unwrap()), (3, None, Some(1.0)));
+    let unit = cone.velocity_unit().unwrap().unwrap();
+    assert_eq!((cone.count(), cone.box_size(), unit.factor, unit.km_s), (3, None, 1.0, true));
     assert_eq!(cone.ids(0..3).unwrap(), rows.ids);
     assert_eq!(cone.positions_f32(0..3).unwrap(), rows.positions.as_flattened());
     assert_eq!(cone.masses_f32(0..1).unwrap(), [info.snapshot.particle_mass() as f32]);

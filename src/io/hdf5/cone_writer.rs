@@ -58,7 +58,7 @@ pub struct ConeRows<'a> {
 /// writer.seal()?.publish()?;
 ///
 /// let cone = Snapshot::open(&path)?;
-/// assert_eq!((cone.count(), cone.box_size(), cone.velocity_scaling()?), (1, None, Some(1.0)));
+/// assert_eq!((cone.count(), cone.box_size(), cone.velocity_unit()?.map(|unit| unit.factor)), (1, None, Some(1.0)));
 /// # std::fs::remove_file(&path).unwrap();
 /// # Ok(())
 /// # }
