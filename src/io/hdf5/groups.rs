@@ -131,7 +131,7 @@ impl Groups<'_> {
 /// A catalogue that was read. Fields as in [`Groups`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct GroupCatalog {
-    /// Side of the box.
+    /// Side of the box; 0 for open space, as of a light cone.
     pub box_size: f64,
     /// Scale factor a.
     pub scale_factor: f64,
