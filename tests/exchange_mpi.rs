@@ -47,5 +47,5 @@ fn rank(comm: &Communicator) -> Result<(), ExchangeError> {
 }
 
 fn main() -> ExitCode {
-    world::run(["exchange_mpi", "exchanges"], &[1, 2, 3], Duration::from_secs(120), rank)
+    world::run(["exchange_mpi", "exchanges"], &[1, 2, 3, 5], Duration::from_secs(120), rank)
 }

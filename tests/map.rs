@@ -276,6 +276,29 @@ fn what_does_not_fit_is_an_error_on_all_ranks() {
     });
 }
 
+/// The error of a function on one rank is the run's, while others wait for its rows.
+#[test]
+fn an_error_of_the_function_ends_all_ranks() {
+    let options = Options::from_env().unwrap();
+    for memory in [false, true] {
+        let chunk = if memory { ChunkSize::Memory(1 << 20) } else { ChunkSize::Items(2) };
+        let outcome = run_threads(3, |comm| {
+            let context = &mut Context::new(comm, Gpu::open(&options, 0)?)?;
+            let mapping = Mapping::new(12).chunk(chunk).output("x", 1, Placement::Gathered);
+            map(context, &mapping, &[], |context, chunk| {
+                context.recorder.clear(&chunk.outputs[0]);
+                match chunk.items.contains(&7) {
+                    true => Err(Error::Map(MapError::Invalid("item 7 has no x".into()))),
+                    false => Ok(()),
+                }
+            })
+            .map(drop)
+        });
+        let text = outcome.unwrap_err().to_string();
+        assert!(text.contains("rank 1") && text.contains("item 7 has no x"), "{text}");
+    }
+}
+
 /// A model that counts how often it is evaluated and linearised.
 struct Counting {
     inner: Model,

@@ -22,6 +22,7 @@ mod combine;
 mod moves;
 mod pending;
 mod reductions;
+mod scan_range;
 
 use std::fmt;
 use std::sync::Arc;
@@ -33,7 +34,7 @@ pub use combine::{DeviceNumber, NumberForm};
 pub(crate) use combine::{PairCombiner, Pairs, kernels};
 pub use moves::DeviceParts;
 pub use pending::PendingCollective;
-pub(crate) use reductions::ScanRange;
+pub(crate) use scan_range::ScanRange;
 
 use super::block_copy::BlockCopies;
 use crate::comm::Communicator;

@@ -11,6 +11,7 @@ use super::batch::Batch;
 use super::combine::{Blocks, DeviceNumber};
 use super::moves::both;
 use super::pending::{PendingCollective, Stage};
+use super::scan_range::{Order, ScanRange};
 use super::{Collectives, SHORT, misuse, per_field};
 use crate::comm::Op;
 use crate::exchange::{ExchangeError, PendingExchange};
@@ -19,73 +20,6 @@ use crate::grid::{Transfer, Transfers, split};
 use crate::hash::{START, fnv1a};
 
 type Pending<O> = Result<PendingCollective<O>, ExchangeError>;
-
-/// In which order blocks of ranks lie.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Order {
-    /// That of the ranks.
-    Up,
-    /// The last rank's first.
-    Down,
-}
-
-impl Order {
-    /// The place of a rank's block.
-    fn place(self, rank: usize, ranks: usize) -> usize {
-        match self {
-            Order::Up => rank,
-            Order::Down => ranks - 1 - rank,
-        }
-    }
-}
-
-/// Which ranks' numbers a scan combines on each rank.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ScanRange {
-    /// Those of the first up to this one.
-    UpTo,
-    /// Those before this one.
-    Before,
-    /// Those of the last down to this one.
-    From,
-    /// Those behind this one, the last first.
-    After,
-}
-
-impl ScanRange {
-    /// The range of those ranks in whose range a rank is: what the adjoint of a sum combines.
-    pub fn transposed(self) -> Self {
-        match self {
-            ScanRange::UpTo => ScanRange::From,
-            ScanRange::Before => ScanRange::After,
-            ScanRange::From => ScanRange::UpTo,
-            ScanRange::After => ScanRange::Before,
-        }
-    }
-
-    /// Whether a rank is in its own range.
-    pub fn has_own(self) -> bool {
-        matches!(self, ScanRange::UpTo | ScanRange::From)
-    }
-
-    /// The rank at which scans begin.
-    pub fn end(self, ranks: usize) -> usize {
-        self.order().place(0, ranks)
-    }
-
-    fn order(self) -> Order {
-        if matches!(self, ScanRange::UpTo | ScanRange::Before) { Order::Up } else { Order::Down }
-    }
-
-    fn operation(self) -> Operation {
-        match self {
-            ScanRange::UpTo => Operation::Scan,
-            ScanRange::Before => Operation::ScanExclusive,
-            ScanRange::From => Operation::ScanDown,
-            ScanRange::After => Operation::ScanDownExclusive,
-        }
-    }
-}
 
 /// Parts of all ranks' numbers that have come to this rank, or are on their way.
 struct Gathered<N: DeviceNumber> {

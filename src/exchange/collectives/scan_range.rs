@@ -1,0 +1,70 @@
+//! Which ranks a scan combines, and in which order; pure.
+
+use super::agreement::Operation;
+
+/// In which order blocks of ranks lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    /// That of the ranks.
+    Up,
+    /// The last rank's first.
+    Down,
+}
+
+impl Order {
+    /// The place of a rank's block.
+    pub fn place(self, rank: usize, ranks: usize) -> usize {
+        match self {
+            Order::Up => rank,
+            Order::Down => ranks - 1 - rank,
+        }
+    }
+}
+
+/// Which ranks' numbers a scan combines on each rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ScanRange {
+    /// Those of the first up to this one.
+    UpTo,
+    /// Those before this one.
+    Before,
+    /// Those of the last down to this one.
+    From,
+    /// Those behind this one, the last first.
+    After,
+}
+
+impl ScanRange {
+    /// The range of those ranks in whose range a rank is: what the adjoint of a sum combines.
+    pub fn transposed(self) -> Self {
+        match self {
+            ScanRange::UpTo => ScanRange::From,
+            ScanRange::Before => ScanRange::After,
+            ScanRange::From => ScanRange::UpTo,
+            ScanRange::After => ScanRange::Before,
+        }
+    }
+
+    /// Whether a rank is in its own range.
+    pub fn has_own(self) -> bool {
+        matches!(self, ScanRange::UpTo | ScanRange::From)
+    }
+
+    /// The rank at which scans begin.
+    pub fn end(self, ranks: usize) -> usize {
+        self.order().place(0, ranks)
+    }
+
+    pub(super) fn order(self) -> Order {
+        if matches!(self, ScanRange::UpTo | ScanRange::Before) { Order::Up } else { Order::Down }
+    }
+
+    pub(super) fn operation(self) -> Operation {
+        match self {
+            ScanRange::UpTo => Operation::Scan,
+            ScanRange::Before => Operation::ScanExclusive,
+            ScanRange::From => Operation::ScanDown,
+            ScanRange::After => Operation::ScanDownExclusive,
+        }
+    }
+}
