@@ -88,6 +88,11 @@ impl Row {
     }
 }
 
+/// What is said of a light cone; without HDF5 there is none.
+fn if_hdf5(says: &'static [&'static str]) -> &'static [&'static str] {
+    if cfg!(feature = "hdf5") { says } else { &["built without HDF5"] }
+}
+
 #[test]
 fn wrong_words_and_values_exit_2() {
     all_fail(&[
@@ -123,6 +128,59 @@ fn wrong_words_and_values_exit_2() {
         row("phantom", "--w0 -4", 2, &["w0 = -4"]),
         row("early dark energy", "--wa 1", 2, &["wa = 1", "w0 + wa"]),
         row("cosmology", "--cosmology wmap", 2, &["wmap", "planck18"]),
+        row(
+            "cone far",
+            "--light-cone 1,2,3 --light-cone-distance 9000",
+            2,
+            if_hdf5(&["distance of the light cone is 9000"]),
+        ),
+        row(
+            "cone of nothing",
+            "--light-cone 1,2,3 --light-cone-distance nan",
+            2,
+            if_hdf5(&["distance", "NaN", "above 0"]),
+        ),
+        row("cone of boxes", "--box 2 --light-cone 1,1,1 --light-cone-distance 200", 2, if_hdf5(&["60 sides"])),
+        row("no way", "--light-cone 1,2,3", 2, if_hdf5(&["--light-cone-distance", "--light-cone-redshift"])),
+        row(
+            "cone from before",
+            "--light-cone 1,2,3 --light-cone-redshift 20",
+            2,
+            if_hdf5(&["distance of the light cone"]),
+        ),
+        row(
+            "cone from tomorrow",
+            "--light-cone 1,2,3 --light-cone-redshift -0.1",
+            2,
+            if_hdf5(&["--light-cone-redshift is -0.1"]),
+        ),
+        row(
+            "observer outside",
+            "--light-cone 1,2,200 --light-cone-distance 90",
+            2,
+            if_hdf5(&["observer", "200.0", "in the box"]),
+        )
+        .mpi(),
+        row("observer nowhere", "--light-cone 1,nan,2 --light-cone-distance 90", 2, if_hdf5(&["observer", "NaN"])),
+        row(
+            "observer in a plane",
+            "--light-cone 1,2 --light-cone-distance 90",
+            2,
+            if_hdf5(&["--light-cone has 2 numbers"]),
+        ),
+        row(
+            "closed cone",
+            "--light-cone 1,2,3 --light-cone-distance 90 --light-cone-direction 1,0,0 --light-cone-opening 0",
+            2,
+            if_hdf5(&["opening of the light cone is 0", "180 degrees"]),
+        ),
+        row(
+            "half a sky",
+            "--light-cone 1,2,3 --light-cone-distance 90 --light-cone-opening 5",
+            2,
+            if_hdf5(&["go together"]),
+        ),
+        row("a sky for nobody", "--light-cone-opening 5", 2, &["--light-cone-opening needs --light-cone"]),
         row("option", "--partikles 8", 2, &["--partikles"]).mpi(),
         row("no ranks", "--ranks 0", 2, &["--ranks"]),
         row("grid", "--grid 2x2", 2, &["2x2"]).mpi(),
@@ -527,6 +585,162 @@ fn a_run_resumed_from_any_snapshot_is_the_finished_run() {
     resumes(&[&words[..], &hdf5("per-rank")].concat(), &["0.5", "1.0"], two, [two; 2]);
 }
 
+/// Spheres about halos: a mass is that of whole particles, and fills its radius with the density that was asked for.
+#[test]
+fn halos_have_masses_of_spherical_overdensities() {
+    use meshloom::cosmology::{Cosmology, Overdensity};
+    use meshloom::io::NpzFile;
+
+    let scratch = Scratch::new();
+    let words = [
+        "--particles",
+        "16",
+        "--mesh",
+        "32",
+        "--box",
+        "16",
+        "--steps",
+        "4",
+        "--linking-parameter",
+        "0.2",
+        "--overdensity",
+        "200m,500c,vir",
+    ];
+    let run = |name: &str, ranks: Ranks| {
+        let out = scratch.join(name);
+        Call::simulate(&out, &words).on(ranks).succeeds();
+        out
+    };
+    let (out, other) = (run("one", Ranks::Threads(1)), run("three", Ranks::Threads(3)));
+    alike("halos on 3 ranks", &whole(&out), &whole(&other));
+    let said = &json(&out.join("run.json"))["halos"];
+    let (count, mass) = (said["count"].as_u64().unwrap(), said["particle_mass"].as_f64().unwrap());
+    assert_eq!(said["overdensities"], serde_json::json!(["200m", "500c", "vir"]));
+    let halos = NpzFile::open(out.join("halos.npz")).unwrap();
+    let column = |name: &str| halos.member(name).unwrap().read_f32(0..count).unwrap();
+    let cosmology = Cosmology::planck18();
+    let mut filled = 0;
+    for name in ["200m", "500c", "vir"] {
+        let times = name.parse::<Overdensity>().unwrap().over_mean(&cosmology, 1.0);
+        for (m, r) in column(&format!("mass_{name}")).into_iter().zip(column(&format!("radius_{name}"))) {
+            let (m, r) = (f64::from(m), f64::from(r));
+            let particles = m / mass;
+            assert!((particles - particles.round()).abs() <= 1e-5 * particles && (m == 0.0 || particles > 9.9));
+            let inside = 4.0 / 3.0 * std::f64::consts::PI * r.powi(3) * times * cosmology.matter_density();
+            assert!((inside - m).abs() <= 1e-6 * m, "{name}: {m} {inside}");
+            filled += u32::from(m > 0.0);
+        }
+        assert!(out.join(format!("mass_function_{name}.csv")).is_file());
+    }
+    assert!(count > 0 && filled > 0, "{count} {filled}");
+    // The same run with other spheres leaves no table of those before.
+    let words = [&words[..11], &["200c"]].concat();
+    Call::simulate(&out, &words).succeeds();
+    assert!(out.join("mass_function_200c.csv").is_file() && !out.join("mass_function_200m.csv").exists());
+}
+
+/// A light cone that several snapshots lie in, in a box in which its halos form.
+#[cfg(feature = "hdf5")]
+const CONE: [&str; 14] = [
+    "--box",
+    "20",
+    "--light-cone",
+    "1,10,20",
+    "--light-cone-distance",
+    "130",
+    "--light-cone-direction",
+    "1,0.5,0",
+    "--light-cone-opening",
+    "60",
+    "--linking-parameter",
+    "0.6",
+    "--hdf5",
+    "one",
+];
+
+#[cfg(feature = "hdf5")]
+#[test]
+fn a_run_with_a_light_cone_resumed_from_any_snapshot_is_the_finished_run() {
+    let (one, two) = (Ranks::Threads(1), Ranks::Threads(2));
+    resumes(
+        &[&CONE[..], &["--a-start", "0.5", "--steps", "4"]].concat(),
+        &["0.93", "0.96"],
+        one,
+        [Ranks::Threads(3), two],
+    );
+}
+
+/// Stopped where its steps are within the light cone, and resumed on other numbers of ranks.
+#[cfg(feature = "hdf5")]
+#[test]
+fn a_run_with_a_light_cone_stopped_and_resumed_is_the_finished_run() {
+    let scratch = Scratch::new();
+    let (out, other) = (scratch.join("out"), scratch.join("other"));
+    let words = [&CONE[..], &["--a-start", "0.91", "--steps", "300"]].concat();
+    Call::simulate(&other, &words).succeeds();
+    let found = &json(&other.join("run.json"))["light_cone"];
+    assert!(found["particles"].as_u64() > Some(1000) && found["halos"]["count"].as_u64() > Some(0), "{found}");
+    let again = [&words[..], &["--resume"]].concat();
+    let mut checkpoints = 0;
+    for tries in 1.. {
+        let mut run = Call::simulate(&out, &again).on(Ranks::Threads(1 + tries % 3)).start();
+        run.until("output directory", |_| out.is_dir());
+        // Longer each time, so that each gets on.
+        std::thread::sleep(Duration::from_millis(400 + 100 * u64::from(tries)));
+        if !run.is_over() {
+            signal(run.pid(), "TERM");
+        }
+        let outcome = run.wait(Duration::from_secs(60));
+        if outcome.status.success() {
+            break;
+        }
+        assert!(matches!(outcome.status.code(), Some(143) | None), "{outcome:#?}");
+        checkpoints += u32::from(out.join("checkpoint/light_cone.npy").is_file());
+    }
+    println!("stopped with a checkpoint {checkpoints} times");
+    alike("a cone that was stopped", &whole(&out), &whole(&other));
+}
+
+/// The file of a light cone as a reader of snapshots has it.
+#[cfg(feature = "hdf5")]
+#[test]
+fn a_light_cone_is_a_snapshot_in_open_space_that_fof_takes() {
+    use meshloom::io::hdf5::{Snapshot, read_groups};
+
+    let scratch = Scratch::new();
+    let out = scratch.join("out");
+    Call::simulate(&out, &[&CONE[..], &["--a-start", "0.5", "--steps", "3"]].concat()).on(Ranks::Threads(2)).succeeds();
+    let said = &json(&out.join("run.json"))["light_cone"];
+    let path = out.join("light_cone.hdf5");
+    let cone = Snapshot::open(&path).unwrap();
+    let count = cone.count();
+    assert_eq!(
+        (said["particles"].as_u64(), cone.box_size(), cone.velocity_unit().unwrap().map(|unit| unit.factor)),
+        (Some(count), None, Some(1.0))
+    );
+    let positions = cone.positions_f32(0..count).unwrap();
+    let (ids, mut cells) = (cone.ids(0..count).unwrap(), std::collections::BTreeSet::new());
+    assert!(ids.is_sorted() && ids.iter().all(|&id| id < 512));
+    for (id, at) in ids.iter().zip(positions.chunks(3)) {
+        let r = at.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt();
+        let along = (f64::from(at[0]) + 0.5 * f64::from(at[1])) / 1.25f64.sqrt();
+        assert!(r <= 130.001 && along >= 0.4999 * r);
+        assert!(cells.insert((*id, at.iter().map(|x| x.to_bits()).collect::<Vec<_>>())));
+    }
+    let halos = read_groups(out.join("light_cone_halos.0.hdf5")).unwrap();
+    assert_eq!(Some(halos.count.len() as u64), said["halos"]["count"].as_u64());
+    // The same groups from the file by another command, with the length that the run says.
+    let (length, groups) = (said["halos"]["linking_length"].to_string(), scratch.word("groups.npz"));
+    let path = path.to_str().unwrap();
+    let found = Call::new(&["fof", path, "--linking-length", &length, "-o", &groups, "--velocities", path, "--json"])
+        .succeeds();
+    let found: Value = serde_json::from_str(&found.stdout).unwrap();
+    assert_eq!(
+        (found["groups"].as_u64(), found["velocities"].as_str()),
+        (said["halos"]["count"].as_u64(), Some("peculiar, km/s"))
+    );
+}
+
 #[test]
 fn a_snapshot_that_is_not_whole_is_passed_over_and_one_that_is_not_its_own_is_an_error() {
     let scratch = Scratch::new();
@@ -839,6 +1053,13 @@ fn an_estimate_needs_neither_device_nor_directory() {
     assert_eq!(object["memory"]["particles"], 6 * 4 * 512u64.pow(3) / 8);
     assert!(object["steps"]["bytes"]["sent"].as_u64() > Some(0) && object["steps"]["seconds"].as_f64() > Some(0.0));
     Call::new(&words).words(&["--grid", "3x3"]).run().is_error("grid", 2, &["3x3"]);
+    if cfg!(feature = "hdf5") {
+        let words = Call::new(&words).words(&["--light-cone", "1,2,3", "--light-cone-distance", "300"]);
+        let cone: Value = serde_json::from_str(&words.clone().words(&["--json"]).succeeds().stdout).unwrap();
+        let wanted = (512.0f64 / 128.0).powi(3) * 4.0 / 3.0 * std::f64::consts::PI * 300f64.powi(3);
+        assert_eq!(cone["light_cone"]["particles"].as_u64(), Some(wanted as u64));
+        assert!(words.succeeds().stdout.contains("light cone: "));
+    }
 }
 
 #[test]

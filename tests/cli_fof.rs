@@ -335,3 +335,38 @@ fn a_simulation_finds_its_halos() {
     let none = run("none", Ranks::Threads(1), &[]);
     assert!(files.iter().all(|name| !none.join(name).exists()));
 }
+
+/// Spheres about groups in a box: a mass is a number of points, which fill the radius with the density that was asked for.
+#[test]
+fn groups_have_spherical_overdensities() {
+    let scratch = Scratch::new();
+    // Thirty points on a line across the box's face, and a lattice of 5^3.
+    let line = (0..30).flat_map(|i| [(9.7 + 0.02 * i as f32) % 10.0, 5.0, 5.0]);
+    let lattice = (0..125).flat_map(|i| [i / 25, i / 5 % 5, i % 5].map(|n| 2.0 * n as f32 + 1.0));
+    let points = save(&scratch, "points.npy", &[155, 3], &line.chain(lattice).collect::<Vec<f32>>());
+    let words = ["fof", &points, "--linking-length", "0.1", "--box", "10", "--overdensity", "100m,1e6m"];
+    let run = |name: &str, ranks: Ranks| {
+        let out = scratch.word(name);
+        let said = Call::new(&words).words(&["-o", &out, "--json"]).on(ranks).succeeds().stdout;
+        assert!(said.contains("\"overdensities\""), "{said}");
+        fs::read(&out).unwrap()
+    };
+    assert!(run("one.npz", Ranks::Threads(1)) == run("three.npz", Ranks::Threads(3)));
+    let groups = NpzFile::open(scratch.join("one.npz")).unwrap();
+    let (mass, radius) = (reals(&groups, "mass_100m"), reals(&groups, "radius_100m"));
+    // Thirty points fill a sphere of 0.77 at 15.5 per unit of volume; the line ends 0.29 from its middle, and the lattice begins at 0.99.
+    assert_eq!((mass.len(), mass[0]), (1, 30.0));
+    let filled = (0.75 / std::f64::consts::PI * 30.0 / 15.5).cbrt();
+    assert!((radius[0] - filled).abs() < 1e-6, "{} {filled}", radius[0]);
+    // Ten points are no million times as dense.
+    assert_eq!((reals(&groups, "mass_1000000m"), reals(&groups, "radius_1000000m")), (vec![0.0], vec![0.0]));
+    let out = scratch.word("no.npz");
+    let wrong = |sides: &str, overdensity: &str, says: &str| {
+        let words =
+            ["fof", &points, "--linking-length", "0.1", "--box", sides, "--overdensity", overdensity, "-o", &out];
+        Call::new(&words).run().is_error(says, 2, &[says]);
+    };
+    wrong("10", "200c", "needs a cosmology");
+    wrong("10,10,open", "200m", "needs a box");
+    wrong("10", "200", "is no overdensity");
+}

@@ -240,6 +240,7 @@ const BUDGETS: &[Budget] = &[
     budget("mesh::", 0, [24, 8], 6144),
     budget("shallow_water::step", 0, [8, 2], 16384),
     budget("shallow_water::", 0, [8, 2], 12288),
+    budget("pm::light_cone", 0, [16, 3], 14336),
     budget("pm::", 0, [24, 7], 14336),
     budget("neighbors::link_", 0, [24, 8], 2048),
     budget("neighbors::sort_rows", 0, [24, 8], 4096),

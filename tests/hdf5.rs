@@ -12,8 +12,8 @@ use meshloom::comm::{Communicator, run_threads};
 use meshloom::grid::split;
 use meshloom::io::collective::seal_groups;
 use meshloom::io::hdf5::{
-    FilePart, Files, GroupCatalog, Groups, GroupsPlace, Snapshot, SnapshotInfo, SnapshotWriter, part_path, read_groups,
-    write_groups,
+    ConeInfo, ConeRows, ConeWriter, FilePart, Files, GroupCatalog, Groups, GroupsPlace, Snapshot, SnapshotInfo,
+    SnapshotWriter, SphereColumns, part_path, read_groups, write_groups,
 };
 use meshloom::io::{Dtype, IoError, token};
 use meshloom::pm::seal_snapshot_together;
@@ -593,6 +593,8 @@ fn groups() -> Groups<'static> {
         inertia_radius: &[0.1, 0.2],
         velocity_dispersion: Some(&[50.0, 60.0]),
         max_radius: &[0.3, 0.4],
+        scale_factor: None,
+        spheres: &[],
         offset: &[0, 3, 5],
         members: Some(&[17, 20, 1 << 40, 3, 4]),
     }
@@ -640,6 +642,8 @@ fn groups_come_back() {
         inertia_radius: &[],
         velocity_dispersion: None,
         max_radius: &[],
+        scale_factor: None,
+        spheres: &[],
         offset: &[0],
         members: Some(&[]),
     };
@@ -647,6 +651,69 @@ fn groups_come_back() {
     let found = read_groups(&path).unwrap();
     assert_eq!((found.label.len(), found.velocity, found.members), (0, Some(vec![]), Some(vec![])));
     assert_eq!(scratch.names(), ["fof_tab_000.0.hdf5"]);
+}
+
+/// What groups have on a light cone, and spherical overdensities.
+#[test]
+fn groups_have_scale_factors_and_spheres() {
+    let scratch = Scratch::new();
+    let path = scratch.file("cone.0.hdf5");
+    let (mass, radius) = ([4.5, 0.0], [0.75, 0.0]);
+    let spheres = [SphereColumns { name: "Mean200".into(), mass: &mass, radius: &radius }];
+    let given = Groups { scale_factor: Some(&[0.5, 0.75]), spheres: &spheres, ..groups() };
+    write_groups(&path, &info(64), &given).unwrap();
+    let file = File::open(&path).unwrap();
+    let column = |name: &str| file.dataset(&format!("Group/{name}")).unwrap().read_raw::<f32>().unwrap();
+    assert_eq!(column("GroupAscale"), [0.5, 0.75]);
+    assert_eq!((column("Group_M_Mean200"), column("Group_R_Mean200")), (mass.to_vec(), radius.to_vec()));
+    let short = [SphereColumns { name: "Crit500".into(), mass: &mass[..1], radius: &radius }];
+    let wrong = write_groups(scratch.file("wrong.0.hdf5"), &info(64), &Groups { spheres: &short, ..groups() });
+    assert!(wrong.unwrap_err().to_string().contains("Group_M_Crit500"));
+}
+
+/// All datasets of a light cone, written by two ranks in turn.
+#[test]
+fn light_cones_have_a_scale_factor_and_a_replica_for_each_particle() {
+    let scratch = Scratch::new();
+    let path = scratch.file("cone.hdf5");
+    let (observer, direction) = ([50.0, 0.0, 100.0], [0.0, 0.6, 0.8]);
+    let info = ConeInfo { snapshot: info(64), count: 3, observer, distance: 200.0, direction, opening: 30.0 };
+    let rows = ConeRows {
+        positions: &[[-120.0, 3.0, 0.5], [1.0, 2.0, 3.0], [0.0; 3]],
+        velocities: &[[100.0, 0.0, -7.0]; 3],
+        scale_factors: &[0.25, 0.5, 1.0],
+        ids: &[3, 3, 1 << 41],
+        images: &[[-1, 0, 1], [0, 0, 0], [2, -60, 60]],
+    };
+    let (token, part) = (token(), |at: std::ops::Range<usize>| ConeRows {
+        positions: &rows.positions[at.clone()],
+        velocities: &rows.velocities[at.clone()],
+        scale_factors: &rows.scale_factors[at.clone()],
+        ids: &rows.ids[at.clone()],
+        images: &rows.images[at],
+    });
+    let first = ConeWriter::create(&path, &info, &token).unwrap();
+    let second = ConeWriter::open(&path, &info, &token, first.offsets()).unwrap();
+    second.write(1, part(1..3)).unwrap();
+    assert!(second.write(2, part(0..2)).is_err(), "beyond the end");
+    assert!(second.write(0, ConeRows { ids: &[], ..part(0..1) }).unwrap_err().to_string().contains("ParticleIDs"));
+    second.seal().unwrap().publish().unwrap();
+    first.write(0, part(0..1)).unwrap();
+    first.seal().unwrap().publish().unwrap();
+
+    let cone = Snapshot::open(&path).unwrap();
+    let unit = cone.velocity_unit().unwrap().unwrap();
+    assert_eq!((cone.count(), cone.box_size(), unit.factor, unit.km_s), (3, None, 1.0, true));
+    assert_eq!(cone.ids(0..3).unwrap(), rows.ids);
+    assert_eq!(cone.positions_f32(0..3).unwrap(), rows.positions.as_flattened());
+    assert_eq!(cone.masses_f32(0..1).unwrap(), [info.snapshot.particle_mass() as f32]);
+    let file = File::open(&path).unwrap();
+    let factors: Vec<f32> = file.dataset("PartType1/ScaleFactors").unwrap().read_raw().unwrap();
+    let images: Vec<i32> = file.dataset("PartType1/Images").unwrap().read_raw().unwrap();
+    assert_eq!((factors.as_slice(), images.as_slice()), (rows.scale_factors, rows.images.as_flattened()));
+    let group = file.group("LightCone").unwrap();
+    assert_eq!(group.attr("Observer").unwrap().read_raw::<f64>().unwrap(), observer);
+    assert_eq!(group.attr("OpeningDegrees").unwrap().read_scalar::<f64>().unwrap(), 30.0);
 }
 
 #[test]
@@ -668,6 +735,8 @@ fn ranks_write_one_catalogue_of_groups() {
             inertia_radius: &given.inertia_radius[from..to],
             velocity_dispersion: given.velocity_dispersion.map(|values| &values[from..to]),
             max_radius: &given.max_radius[from..to],
+            scale_factor: None,
+            spheres: &[],
             offset: &given.offset[from..=to],
             members: given.members.map(|ids| &ids[first..end]),
         };

@@ -74,6 +74,8 @@ fn tools_of_the_field_read_what_is_written() {
         inertia_radius: &[0.1, 0.2, 0.3],
         velocity_dispersion: Some(&[50.0, 60.0, 70.0]),
         max_radius: &[0.3, 0.4, 0.5],
+        scale_factor: None,
+        spheres: &[],
         offset: &[0, 3, 5, 7],
         members: Some(&[8, 9, 10, 3, 4, 500, 501]),
     };

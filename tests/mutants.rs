@@ -265,6 +265,8 @@ mod hdf5 {
             inertia_radius: &[0.1, 0.2],
             velocity_dispersion: Some(&[50.0, 60.0]),
             max_radius: &[0.3, 0.4],
+            scale_factor: None,
+            spheres: &[],
             offset: &[0, 3, 5],
             members: Some(&[17, 20, 1 << 40, 3, 4]),
         };

@@ -29,6 +29,7 @@
 //! | steps that follow second-order growth | Rampf, List & Hahn (2025), JCAP 02, 020 (BullFrog) |
 //! | multiplicity of halos | Press & Schechter (1974), ApJ 187, 425; Sheth & Tormen (1999), MNRAS 308, 119; Tinker et al. (2008), ApJ 688, 709; Watson et al. (2013), MNRAS 433, 1230 |
 //! | nonlinear power | Smith et al. (2003), MNRAS 341, 1311; Takahashi et al. (2012), ApJ 761, 152 (halofit) |
+//! | overdensity of virialised halos | Bryan & Norman (1998), ApJ 495, 80 |
 //! | counter-based random numbers | Salmon, Moraes, Dror & Shaw (2011), SC'11 (Philox4x32-10) |
 //!
 //! # Example
@@ -47,6 +48,7 @@
 
 mod amplitude;
 mod background;
+mod distance;
 mod error;
 mod growth;
 mod halofit;
@@ -55,6 +57,7 @@ mod mass_bins;
 mod multiplicity;
 mod noise;
 mod normalization;
+mod overdensity;
 mod parameters;
 mod power;
 mod power_table;
@@ -73,6 +76,7 @@ pub use lpt::{LptFactors, LptOrder, lpt_factors};
 pub use mass_bins::{MassBin, MassBins, measured_mass_function};
 pub use multiplicity::{DELTA_C, Multiplicity};
 pub use noise::{fill_white_noise, mode_noise, philox4x32, white_noise};
+pub use overdensity::Overdensity;
 pub use parameters::{Amplitude, Cosmology, Parameters};
 pub use power::{HUBBLE_DISTANCE, LinearPower};
 pub use power_table::PowerTable;

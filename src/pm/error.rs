@@ -8,6 +8,7 @@ use crate::gpu::DeviceError;
 use crate::grid::LayoutError;
 use crate::io::IoError;
 use crate::mesh::MeshError;
+use crate::points::sort::SortError;
 
 /// An error of a simulation, or of the layers below it.
 #[derive(Debug, thiserror::Error)]
@@ -103,6 +104,9 @@ pub enum SimulationError {
     /// Painting, or a spectrum.
     #[error(transparent)]
     Mesh(#[from] MeshError),
+    /// A sort of rows over ranks.
+    #[error(transparent)]
+    Sort(#[from] SortError),
 }
 
 impl From<ExchangeError> for SimulationError {

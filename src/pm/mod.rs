@@ -11,6 +11,7 @@
 //! | [`SimulationOperator`] | a run as an operator that composes with others |
 //! | `force` | the particle-mesh force: paint, solve, read out and move |
 //! | `traffic` | what a schedule moves through device memory |
+//! | [`LightCone`] | particles that cross the past light cone of an observer between steps |
 //! | [`RunForecast`] | memory, bytes and time of a run, before there is a device |
 //!
 //! Each particle belongs to a site of a lattice and stays with the rank that owns the site; its position is that of the
@@ -28,6 +29,7 @@ mod error;
 mod force;
 mod forecast;
 mod gradient;
+mod light_cone;
 mod operator;
 mod output;
 mod projection;
@@ -41,6 +43,7 @@ pub use config::Config;
 pub use error::SimulationError;
 pub use forecast::RunForecast;
 pub use gradient::{CosmologyGradient, Cotangents, Gradient, GradientMemory, Observer, Sensitivity};
+pub use light_cone::{Cone, ConeForecast, ConeParticle, ConeParticles, LightCone, Opening};
 pub use operator::{Observable, SimulationOperator};
 pub use output::fingerprint;
 #[cfg(feature = "hdf5")]
@@ -478,6 +481,12 @@ impl Simulation {
         Traffic { particles: self.lattice.len(), cells, filter: self.force.filter_traffic() }
     }
 
+    /// The scale factor that the run reaches after the present one.
+    fn next_epoch(&self) -> Option<f64> {
+        let reached = |op: &StepOp| if let StepOp::Reached { a, .. } = op { Some(*a) } else { None };
+        self.ops.get(self.done + 1..)?.iter().find_map(reached)
+    }
+
     /// Present scale factor of the particles.
     pub fn scale_factor(&self) -> f64 {
         self.scale_factor
@@ -491,7 +500,7 @@ fn displaced<'a>(lattice: &'a Lattice, [x, y, z]: &'a [Array<f32>; 3]) -> Partic
 
 /// The kernels of the room.
 pub(crate) fn kernels() -> Vec<KernelSource> {
-    white_noise::kernels().into_iter().chain([projection::kernel()]).collect()
+    white_noise::kernels().into_iter().chain([projection::kernel(), light_cone::kernel()]).collect()
 }
 
 /// One value per site and axis. Waits for the device.

@@ -10,18 +10,18 @@ use meshloom::points::fof::{Catalogue, FofError};
 
 /// A column: its name, the shape of a row, and this rank's values.
 struct NamedColumn<T> {
-    name: &'static str,
+    name: String,
     width: Vec<u64>,
     values: Vec<T>,
 }
 
-fn column<T>(name: &'static str, width: &[u64], values: Vec<T>) -> NamedColumn<T> {
-    NamedColumn { name, width: width.to_vec(), values }
+fn column<T>(name: impl Into<String>, width: &[u64], values: Vec<T>) -> NamedColumn<T> {
+    NamedColumn { name: name.into(), width: width.to_vec(), values }
 }
 
 impl<T: NpyElement> NamedColumn<T> {
     fn member(&self, rows: u64) -> Member {
-        Member::new::<T>(self.name, &[&[rows], self.width.as_slice()].concat())
+        Member::new::<T>(&self.name, &[&[rows], self.width.as_slice()].concat())
     }
 }
 
@@ -87,6 +87,9 @@ impl Arrays for &meshloom::io::hdf5::ArraysWriter {
     }
 }
 
+/// Columns of one real a group that a catalogue has besides its own, with their names.
+pub type MoreColumns<'a> = &'a [(String, &'a [f64])];
+
 /// The arrays of a catalogue: integers int64, reals f32, one row per group; `order` and `offset` list the members as CSR, `ids` have their names.
 struct Table<'a> {
     groups: &'a Catalogue,
@@ -96,10 +99,11 @@ struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
-    fn new(groups: &'a Catalogue, ids: Option<&'a [u64]>) -> Self {
+    fn new(groups: &'a Catalogue, more: MoreColumns, ids: Option<&'a [u64]>) -> Self {
         let integers = [column("label", &[], signed(&groups.label)), column("count", &[], signed(&groups.count))];
         let narrowed = reals(groups).into_iter().map(|(name, width, values)| column(name, &width, narrow(values)));
-        Table { groups, ids, integers, reals: narrowed.collect() }
+        let more = more.iter().map(|(name, values)| column(name, &[], narrow(values)));
+        Table { groups, ids, integers, reals: narrowed.chain(more).collect() }
     }
 
     fn members(&self) -> Vec<Member> {
@@ -136,22 +140,32 @@ impl<'a> Table<'a> {
 ///
 /// # Errors
 /// [`FofError::OutOfRange`], the same on all ranks, before there is a file; those of the file and the ranks.
-pub fn seal(comm: &Communicator, path: &Path, groups: &Catalogue) -> Result<Sealed, Error> {
+pub fn seal(comm: &Communicator, path: &Path, groups: &Catalogue, more: MoreColumns) -> Result<Sealed, Error> {
     fits(comm, groups)?;
-    let table = Table::new(groups, None);
+    let table = Table::new(groups, more, None);
     seal_npz(comm, path, &table.members(), |to| Ok(table.write(comm, to)?))
 }
 
 /// As [`seal`], in HDF5: the same arrays as datasets, and the `ids` of the members.
 #[cfg(feature = "hdf5")]
-pub fn seal_hdf5(comm: &Communicator, path: &Path, groups: &Catalogue, ids: Option<&[u64]>) -> Result<Sealed, Error> {
+pub fn seal_hdf5(
+    comm: &Communicator,
+    path: &Path,
+    groups: &Catalogue,
+    (more, ids): (MoreColumns, Option<&[u64]>),
+) -> Result<Sealed, Error> {
     fits(comm, groups)?;
-    let table = Table::new(groups, ids);
+    let table = Table::new(groups, more, ids);
     meshloom::io::collective::seal_arrays(comm, path, &table.members(), |to| Ok(table.write(comm, to)?))
 }
 
 /// Without the feature `--output` is no such file.
 #[cfg(not(feature = "hdf5"))]
-pub fn seal_hdf5(_: &Communicator, path: &Path, _: &Catalogue, _: Option<&[u64]>) -> Result<Sealed, Error> {
+pub fn seal_hdf5(
+    _: &Communicator,
+    path: &Path,
+    _: &Catalogue,
+    _: (MoreColumns, Option<&[u64]>),
+) -> Result<Sealed, Error> {
     Err(IoError::NoHdf5 { path: path.into() }.into())
 }

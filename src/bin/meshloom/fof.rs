@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args, ValueEnum};
 use meshloom::comm::Op;
+use meshloom::cosmology::Overdensity;
 use meshloom::io::collective::seal_npy;
 use meshloom::io::{IoError, is_hdf5_name};
-use meshloom::points::fof::{Groups, Linking, Order, Selection};
+use meshloom::points::fof::{Catalogue, Groups, Linking, Order, Selection};
 use meshloom::points::{Cloud, Domain};
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
@@ -17,6 +18,7 @@ use crate::failure::Failure;
 use crate::phases::Phases;
 use crate::point_values::PointValues;
 use crate::points::{PointFile, Sides, sides};
+use crate::spheres::{self, Spheres};
 
 #[derive(Args)]
 #[command(group = ArgGroup::new("linking").required(true))]
@@ -54,6 +56,9 @@ pub struct Arguments {
     /// Position of the observer of radial velocities
     #[arg(long, value_name = "X,Y,Z", value_delimiter = ',', requires = "velocities", allow_hyphen_values = true)]
     observer: Option<Vec<f64>>,
+    /// Masses and radii of spheres about the groups' centres that are so many times as dense as the box (200m), counting all points
+    #[arg(long, value_name = "200m,..", value_delimiter = ',', conflicts_with = "masses")]
+    overdensity: Vec<String>,
     /// Order of the groups: most members first, heaviest first, or by label
     #[arg(long, value_enum, default_value_t = By::Count)]
     order: By,
@@ -123,11 +128,47 @@ impl Arguments {
     }
 }
 
+/// The spherical overdensities: those of the mean density, which alone points without a cosmology have, and of a box.
+fn overdensities(words: &[String], domain: &Domain) -> Result<Vec<Overdensity>, Failure> {
+    let all = spheres::overdensities(words).map_err(Failure::Usage)?;
+    if let Some(other) = all.iter().find(|density| !matches!(density, Overdensity::Mean(_))) {
+        let why = "needs a cosmology, which points have not; give numbers with m, or have simulate write it";
+        return Err(Failure::Usage(format!("--overdensity {other} {why}")));
+    }
+    let open = (0..domain.dims()).any(|axis| domain.side(axis).is_none());
+    if open && !all.is_empty() {
+        return Err(Failure::Usage(
+            "--overdensity is in units of the mean density, which needs a box: give --box a side for every axis".into(),
+        ));
+    }
+    Ok(all)
+}
+
+/// Spheres about the centres of groups, of points of mass 1. All ranks call it.
+fn measured_spheres(
+    context: &mut Context,
+    cloud: &Cloud,
+    groups: &Catalogue,
+    (densities, total): (&[Overdensity], u64),
+) -> Result<Vec<Spheres>, Error> {
+    let domain = cloud.domain();
+    let volume: f64 = (0..domain.dims()).filter_map(|axis| domain.side(axis)).map(f64::from).product();
+    let wanted = |&density: &Overdensity| match density {
+        Overdensity::Mean(times) => Some((density, times * total as f64 / volume)),
+        _ => None,
+    };
+    let wanted: Vec<_> = densities.iter().filter_map(wanted).collect();
+    // Of no points no density is above 0, and there are no groups.
+    let wanted = if total == 0 { &[] } else { wanted.as_slice() };
+    Spheres::measure(context, cloud, groups, wanted, 1.0)
+}
+
 /// The input files, opened.
 struct Inputs {
     points: PointFile,
     domain: Domain,
     selection: Selection,
+    overdensities: Vec<Overdensity>,
     /// Names of attributes, with their files.
     attributes: Vec<(&'static str, PointValues)>,
 }
@@ -145,7 +186,8 @@ impl Inputs {
         let found = points.domain(arguments.size.as_ref());
         Ok(found.and_then(|domain| {
             let selection = arguments.selection(&domain)?;
-            Ok(Inputs { points, domain, selection, attributes })
+            let overdensities = overdensities(&arguments.overdensity, &domain)?;
+            Ok(Inputs { points, domain, selection, overdensities, attributes })
         }))
     }
 
@@ -201,16 +243,19 @@ fn fof(context: &mut Context, arguments: &Arguments) -> Result<Result<Value, Fai
     let cloud = files.read(context)?;
     phases.done("read");
     let groups = Groups::find(context, &cloud, arguments.linking())?;
-    drop(cloud);
     phases.done("link");
     let catalogue = groups.catalogue(&mut context.recorder, &files.selection)?;
+    let densities = (files.overdensities.as_slice(), files.points.count());
+    let spheres = measured_spheres(context, &cloud, &catalogue, densities)?;
+    drop(cloud);
+    let more: Vec<_> = spheres.iter().flat_map(Spheres::columns).collect();
     phases.done("measure");
     // All files are published at the end: a disk that fills up leaves none.
     let mut sealed = vec![if is_hdf5_name(&arguments.output) {
         let ids = files.points.ids(comm, &catalogue.members)?;
-        catalogue::seal_hdf5(comm, &arguments.output, &catalogue, ids.as_deref())?
+        catalogue::seal_hdf5(comm, &arguments.output, &catalogue, (&more, ids.as_deref()))?
     } else {
-        catalogue::seal(comm, &arguments.output, &catalogue)?
+        catalogue::seal(comm, &arguments.output, &catalogue, &more)?
     }];
     if let Some(path) = &arguments.labels {
         let labels = groups.labels(context)?;
@@ -238,6 +283,7 @@ fn fof(context: &mut Context, arguments: &Arguments) -> Result<Result<Value, Fai
         "linking_length": groups.length(),
         "min_members": arguments.min_members,
         "velocities": files.velocities(),
+        "overdensities": files.overdensities.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "groups": catalogue.total,
         "members": catalogue.members_total,
         "ghosts": sums[2],

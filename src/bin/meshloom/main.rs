@@ -30,6 +30,7 @@ mod shallow_water;
 mod simulate;
 mod sort;
 mod speeds;
+mod spheres;
 mod terminal;
 
 use std::process::ExitCode;

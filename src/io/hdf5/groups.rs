@@ -25,10 +25,25 @@ pub struct Groups<'a> {
     pub velocity_dispersion: Option<&'a [f32]>,
     /// Largest distance of a particle from the centre.
     pub max_radius: &'a [f32],
+    /// Mean scale factor, of groups on a light cone; that of the snapshot otherwise.
+    pub scale_factor: Option<&'a [f32]>,
+    /// Masses and radii of spherical overdensities.
+    pub spheres: &'a [SphereColumns<'a>],
     /// Row offsets into `members`, as in CSR: one more than groups, the first 0, with differences `count`.
     pub offset: &'a [u64],
     /// Ids of particles, group after group.
     pub members: Option<&'a [u64]>,
+}
+
+/// A spherical overdensity about the centre of each group: 0 for groups that have none.
+#[derive(Clone, Debug)]
+pub struct SphereColumns<'a> {
+    /// Gadget's name of the density, such as `Mean200`, `Crit500`, `TopHat200`: the columns are called `Group_M_...` and `Group_R_...`.
+    pub name: String,
+    /// Mass in 1e10 Msun/h.
+    pub mass: &'a [f32],
+    /// Comoving radius in Mpc/h.
+    pub radius: &'a [f32],
 }
 
 /// Where a rank's part of a catalogue stands among those of all ranks.
@@ -82,10 +97,19 @@ impl Groups<'_> {
             ("inertia_radius", Some(self.inertia_radius.len())),
             ("velocity_dispersion", self.velocity_dispersion.map(<[_]>::len)),
             ("max_radius", Some(self.max_radius.len())),
+            ("scale_factor", self.scale_factor.map(<[_]>::len)),
         ];
         for (name, len) in lengths {
             if let Some(len) = len.filter(|&len| len != n) {
                 return wrong(name, format!("has {len} rows, but there are {n} labels"));
+            }
+        }
+        for SphereColumns { name, mass, radius } in self.spheres {
+            if let Some(len) = [mass.len(), radius.len()].into_iter().find(|&len| len != n) {
+                return wrong(
+                    &format!("Group_M_{name} or Group_R_{name}"),
+                    format!("has {len} rows, but there are {n} labels"),
+                );
             }
         }
         if self.offset.len() != n + 1 {
@@ -107,7 +131,7 @@ impl Groups<'_> {
 /// A catalogue that was read. Fields as in [`Groups`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct GroupCatalog {
-    /// Side of the box.
+    /// Side of the box; 0 for open space, as of a light cone.
     pub box_size: f64,
     /// Scale factor a.
     pub scale_factor: f64,

@@ -62,12 +62,12 @@ impl Reader<'_> {
         wrong(self.path, format!("it has no {group}/{name}; is it a catalogue of groups?"))
     }
 
-    /// A header attribute of one number above 0.
+    /// A header attribute of one number above 0; that of a box may be 0, for open space.
     fn header(&self, name: &str) -> Result<f64, IoError> {
         let header = self.file.hdf5.group("Header").map_err(|e| broken(self.path, &e))?;
         let value = magnitudes(&header, name).and_then(single);
         match value.map_err(|e| wrong(self.path, format!("Header/{name} {e}; write it again")))? {
-            Some(value) if value > 0.0 => Ok(value),
+            Some(value) if value > 0.0 || name == "BoxSize" => Ok(value),
             Some(value) => Err(wrong(self.path, format!("Header/{name} is {value}; it must be above 0"))),
             None => Err(self.absent("Header", name)),
         }

@@ -1,12 +1,13 @@
 //! Writing of group catalogues.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use hdf5_metno::file::File as Hdf5File;
 
 use super::shared_datasets::{DatasetSpec, NumberKind, SharedDatasets};
 use super::units::Quantity;
-use super::{Groups, GroupsPlace, SnapshotInfo, attributes};
+use super::{Groups, GroupsPlace, SnapshotInfo, SphereColumns, attributes};
 use crate::io::{IoError, Sealed, token};
 
 /// The particle type of all particles.
@@ -81,6 +82,8 @@ fn write_by_type<T: crate::io::NpyElement>(
 ///     inertia_radius: &[0.1],
 ///     velocity_dispersion: None,
 ///     max_radius: &[0.2],
+///     scale_factor: None,
+///     spheres: &[],
 ///     offset: &[0, 3],
 ///     members: Some(&[17, 18, 40]),
 /// };
@@ -204,7 +207,7 @@ impl Part {
 
 /// A dataset and a rank's numbers.
 struct Dataset<'a> {
-    name: [&'static str; 2],
+    name: [Cow<'static, str>; 2],
     part: Part,
     rows: usize,
     width: u64,
@@ -215,7 +218,13 @@ struct Dataset<'a> {
 fn specs(info: &SnapshotInfo, groups: &Groups, place: GroupsPlace) -> Vec<DatasetSpec> {
     let spec = |dataset: Dataset| {
         let shape = [dataset.part.total(&place), dataset.width];
-        DatasetSpec::table(dataset.name, dataset.data.kind(), shape, dataset.quantity, Some(info))
+        DatasetSpec::table(
+            dataset.name.each_ref().map(Cow::as_ref),
+            dataset.data.kind(),
+            shape,
+            dataset.quantity,
+            Some(info),
+        )
     };
     datasets(info, groups).into_iter().map(spec).collect()
 }
@@ -223,12 +232,12 @@ fn specs(info: &SnapshotInfo, groups: &Groups, place: GroupsPlace) -> Vec<Datase
 /// The datasets of a catalogue.
 fn datasets<'a>(info: &SnapshotInfo, groups: &Groups<'a>) -> Vec<Dataset<'a>> {
     let (number, rows) = (Quantity::number, groups.label.len());
-    let of_groups = |name, width, quantity, data| {
-        let (name, part) = (["Group", name], Part::Groups);
+    let of_groups = |name: &'static str, width, quantity, data| {
+        let (name, part) = (["Group", name].map(Cow::Borrowed), Part::Groups);
         Dataset { name, part, rows, width, quantity, data }
     };
     let offsets = number("First member of each type in IDs/ID");
-    let ascale = Data::Constant(info.scale_factor as f32);
+    let ascale = groups.scale_factor.map_or(Data::Constant(info.scale_factor as f32), Data::F32);
     let inertia = Quantity::length("Root of the mean squared comoving distance from the centre, weighted by mass");
     let radius = Quantity::length("Largest comoving distance of a particle from the centre");
     let center = Quantity::length("Comoving centre of mass");
@@ -242,7 +251,12 @@ fn datasets<'a>(info: &SnapshotInfo, groups: &Groups<'a>) -> Vec<Dataset<'a>> {
         of_groups("GroupPos", 3, center, Data::F32(groups.center.as_flattened())),
         of_groups("GroupInertiaRadius", 1, inertia, Data::F32(groups.inertia_radius)),
         of_groups("GroupMaxRadius", 1, radius, Data::F32(groups.max_radius)),
-        of_groups("GroupAscale", 1, number("Scale factor of the output"), ascale),
+        of_groups(
+            "GroupAscale",
+            1,
+            number("Scale factor: of the output, or the mean of the members on a light cone"),
+            ascale,
+        ),
     ];
     if let Some(velocity) = groups.velocity {
         let quantity = Quantity::velocity(0.0, "Peculiar velocity a dx/dt of the centre of mass");
@@ -252,12 +266,26 @@ fn datasets<'a>(info: &SnapshotInfo, groups: &Groups<'a>) -> Vec<Dataset<'a>> {
         let words = "Root of the mean squared peculiar velocity against GroupVel over all axes, weighted by mass";
         datasets.push(of_groups("GroupVelDisp", 1, Quantity::velocity(0.0, words), Data::F32(dispersion)));
     }
+    for SphereColumns { name, mass, radius } in groups.spheres {
+        let names = [("M", Quantity::mass("Mass within the radius, 0 for none")), ("R", sphere_radius())];
+        for ((letter, quantity), data) in names.into_iter().zip([mass, radius]) {
+            let name = [Cow::Borrowed("Group"), format!("Group_{letter}_{name}").into()];
+            datasets.push(Dataset { name, part: Part::Groups, rows, width: 1, quantity, data: Data::F32(data) });
+        }
+    }
     if let Some(members) = groups.members {
         let quantity = number("Ids of members, group after group");
-        let (name, part, rows, data) = (["IDs", "ID"], Part::Members, members.len(), Data::U64(members));
+        let (name, part, rows, data) =
+            (["IDs", "ID"].map(Cow::Borrowed), Part::Members, members.len(), Data::U64(members));
         datasets.push(Dataset { name, part, rows, width: 1, quantity, data });
     }
     datasets
+}
+
+fn sphere_radius() -> Quantity {
+    Quantity::length(
+        "Comoving radius about the centre in which the mean density is so many times the mean or critical one, 0 for none",
+    )
 }
 
 /// Writes all of the file but the datasets.

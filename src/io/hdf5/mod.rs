@@ -3,6 +3,7 @@
 //! - **Reading** ([`Snapshot`]): particles of one file or of many, each rank only its own rows.
 //! - **Writing** ([`SnapshotWriter`], [`Files`]): one file that all ranks write, or one file per rank, in a layout that
 //!   yt, pynbody and swiftsimio read with the right units.
+//! - **Light cones** ([`ConeWriter`]): particles where they cross the light cone of an observer, in the layout of snapshots.
 //! - **Groups** ([`write_groups`], [`GroupsWriter`] for many ranks, [`read_groups`]): catalogues in Gadget-4's layout.
 //! - **Arrays** ([`ArraysWriter`]): what an `.npz` archive holds, as datasets.
 //!
@@ -14,6 +15,7 @@
 
 mod arrays_writer;
 mod attributes;
+mod cone_writer;
 mod element_type;
 mod groups;
 mod groups_reader;
@@ -29,7 +31,8 @@ mod storage;
 mod units;
 
 pub use arrays_writer::ArraysWriter;
-pub use groups::{GroupCatalog, Groups, GroupsPlace};
+pub use cone_writer::{ConeInfo, ConeRows, ConeWriter};
+pub use groups::{GroupCatalog, Groups, GroupsPlace, SphereColumns};
 pub use groups_reader::read_groups;
 pub use groups_writer::{GroupsWriter, seal_groups, write_groups};
 pub use snapshot_info::SnapshotInfo;

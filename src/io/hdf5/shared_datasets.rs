@@ -19,6 +19,7 @@ use crate::io::{IoError, NpyElement, Sealed, SharedFile};
 pub(super) enum NumberKind {
     F32,
     F64,
+    I32,
     I64,
     U64,
 }
@@ -26,7 +27,7 @@ pub(super) enum NumberKind {
 impl NumberKind {
     fn bytes(self) -> u64 {
         match self {
-            NumberKind::F32 => 4,
+            NumberKind::F32 | NumberKind::I32 => 4,
             NumberKind::F64 | NumberKind::I64 | NumberKind::U64 => 8,
         }
     }
@@ -64,6 +65,7 @@ impl DatasetSpec {
         match self.kind {
             NumberKind::F32 => self.create_as::<f32>(file),
             NumberKind::F64 => self.create_as::<f64>(file),
+            NumberKind::I32 => self.create_as::<i32>(file),
             NumberKind::I64 => self.create_as::<i64>(file),
             NumberKind::U64 => self.create_as::<u64>(file),
         }
@@ -92,6 +94,7 @@ impl DatasetSpec {
         self.shape.iter().try_fold(1u64, |product, &n| product.checked_mul(n))
     }
 }
+
 /// A file with contiguous datasets, of which each rank writes its own rows.
 #[derive(Debug)]
 pub(super) struct SharedDatasets {

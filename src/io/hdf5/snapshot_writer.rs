@@ -111,7 +111,8 @@ impl SnapshotWriter {
     /// [`IoError::OutputIsDash`], [`IoError::NotAFile`], [`IoError::Create`], [`IoError::Exists`] if the token was used
     /// before, [`IoError::Shape`] if no file could hold the particles. Nothing is left behind after an error.
     pub fn create(path: impl AsRef<Path>, info: &SnapshotInfo, part: FilePart, token: &str) -> Result<Self, IoError> {
-        let describe = |file: &Hdf5File| describe(file, info, part);
+        let contents = Contents { part, total: info.count, sides: [info.box_size; 3], output: "FullVolume" };
+        let describe = |file: &Hdf5File| describe(file, info, &contents);
         let datasets = SharedDatasets::create(path.as_ref(), token, datasets(part.count, Some(info)), describe)?;
         Ok(Self { datasets })
     }
@@ -172,24 +173,37 @@ impl SnapshotWriter {
     }
 }
 
-/// Writes all of the file but the datasets.
-fn describe(file: &Hdf5File, info: &SnapshotInfo, part: FilePart) -> hdf5_metno::Result<()> {
+/// What of a file's header depends on which particles of the box it has.
+pub(super) struct Contents {
+    /// The file among those that have the particles.
+    pub part: FilePart,
+    /// Particles of all files.
+    pub total: u64,
+    /// Sides of the space that they lie in; 0 for open space.
+    pub sides: [f64; 3],
+    /// Gadget's word for what they are.
+    pub output: &'static str,
+}
+
+/// Writes all of a file of particles but the datasets; `info` counts the particles of the box.
+pub(super) fn describe(file: &Hdf5File, info: &SnapshotInfo, contents: &Contents) -> hdf5_metno::Result<()> {
+    let Contents { part, total, sides, output } = *contents;
     let six = |value: u64| [0, value, 0, 0, 0, 0];
     let header = file.create_group("Header")?;
     attributes::list(&header, "NumPart_ThisFile", &six(part.count))?;
-    attributes::list(&header, "NumPart_Total", &six(info.count))?;
+    attributes::list(&header, "NumPart_Total", &six(total))?;
     // The total has 64 bits, as in Gadget-4; readers that add a high word add zero.
     attributes::list(&header, "NumPart_Total_HighWord", &[0u32; 6])?;
     attributes::list(&header, "MassTable", &[0.0, info.particle_mass(), 0.0, 0.0, 0.0, 0.0])?;
     attributes::scalar(&header, "NumFilesPerSnapshot", part.of as i32)?;
     attributes::list(&header, "ThisFile", &[part.index as i32])?;
-    attributes::list(&header, "BoxSize", &[info.box_size; 3])?;
+    attributes::list(&header, "BoxSize", &sides)?;
     attributes::list(&header, "Time", &[info.scale_factor])?;
     attributes::list(&header, "Scale-factor", &[info.scale_factor])?;
     attributes::list(&header, "Redshift", &[info.redshift()])?;
     attributes::list(&header, "Dimension", &[3i32])?;
     attributes::text(&header, "Code", concat!("meshloom ", env!("CARGO_PKG_VERSION")))?;
-    attributes::text(&header, "OutputType", "FullVolume")?;
+    attributes::text(&header, "OutputType", output)?;
     attributes::densities(&header, info)?;
 
     let group = |name: &str| file.create_group(name);

@@ -47,7 +47,7 @@ pub(super) fn last_distance() -> KernelSource {
 }
 
 /// The queries that this rank searches for.
-struct RankQueries {
+pub(super) struct RankQueries {
     /// Arranged along the curve; `None`: the rank's own points, which are.
     targets: Option<Targets>,
     /// From the rows of the input to those of `targets`; `None` on one rank, where they are the same.
@@ -83,9 +83,9 @@ struct RankQueries {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct DistributedSearch {
-    points: Decomposition,
+    pub(super) points: Decomposition,
     nearest: Nearest,
-    radius: Radius,
+    pub(super) radius: Radius,
     cost: Cell<Cost>,
     ghosts: Cell<u64>,
 }
@@ -227,7 +227,11 @@ impl DistributedSearch {
     }
 
     /// Sends the queries of all ranks to the ranks whose part of the curve they lie in, and arranges them there.
-    fn arrange_queries(&self, context: &mut Context, queries: Option<&Cloud>) -> Result<RankQueries, NeighborError> {
+    pub(super) fn arrange_queries(
+        &self,
+        context: &mut Context,
+        queries: Option<&Cloud>,
+    ) -> Result<RankQueries, NeighborError> {
         let own = &self.points.own;
         let Some(cloud) = queries else {
             return Ok(RankQueries { targets: None, route: None, region: None });
@@ -250,12 +254,12 @@ impl DistributedSearch {
     }
 
     /// The way of the queries from their rows in the input to their rows here; `None` on one rank.
-    fn route<'a>(&'a self, local: &'a RankQueries) -> Option<&'a Route> {
+    pub(super) fn route<'a>(&'a self, local: &'a RankQueries) -> Option<&'a Route> {
         if local.targets.is_some() { local.route.as_ref() } else { self.points.route.as_ref() }
     }
 
     /// The row here of each query along the curve.
-    fn numbers<'a>(&'a self, local: &'a RankQueries) -> &'a Array<u32> {
+    pub(super) fn numbers<'a>(&'a self, local: &'a RankQueries) -> &'a Array<u32> {
         queries_at(local.targets.as_ref()).numbers(&self.points.own.tree)
     }
 
@@ -352,7 +356,7 @@ impl DistributedSearch {
     }
 
     /// Own points and ghosts within a radius of the queries, and the queries among them; `None` where there are no ghosts.
-    fn points_within(
+    pub(super) fn points_within(
         &self,
         context: &mut Context,
         local: &RankQueries,
@@ -364,7 +368,7 @@ impl DistributedSearch {
     }
 
     /// The points to search, and the queries among them.
-    fn scope<'a>(
+    pub(super) fn scope<'a>(
         &'a self,
         local: &'a RankQueries,
         joint: Option<&'a (JointPoints, Targets)>,

@@ -22,6 +22,12 @@ pub enum NeighborError {
         /// What was given.
         radius: f64,
     },
+    /// Invalid density of spheres.
+    #[error("a density of {density} points per volume was given; it must be above 0, and a number")]
+    Density {
+        /// What was given.
+        density: f64,
+    },
     /// Queries in another domain than the tree.
     #[error("the queries lie in another domain ({queries}) than the points ({points}); make both with the same one")]
     Domain {

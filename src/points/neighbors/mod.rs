@@ -70,6 +70,7 @@ mod list;
 mod local;
 mod loop_budget;
 mod nearest;
+mod overdensity;
 mod pairs;
 mod query;
 mod radius;
@@ -85,6 +86,7 @@ pub use error::NeighborError;
 pub use group_shape::{GroupShape, Lanes};
 pub use local::{nearest, within};
 pub use nearest::{Lists, Nearest};
+pub use overdensity::OverdensityQuery;
 pub use pairs::{Bins, join_u64};
 pub use query::{KnnQuery, MAX_K, PairFilter, RadiusQuery, RowOrder};
 pub use radius::{NeighborLists, Radius};
@@ -99,7 +101,11 @@ use crate::gpu::KernelSource;
 pub(super) fn kernels() -> Vec<KernelSource> {
     let forms = [(Lanes::Alone, 4), (Lanes::Workgroup(32), 1)].map(|(lanes, slots)| GroupShape { lanes, slots });
     let searches = forms.into_iter().flat_map(|form| kernels_in(form, &[1, 8]));
-    searches.chain(result_routing::kernels()).chain([distributed::last_distance()]).collect()
+    searches
+        .chain(result_routing::kernels())
+        .chain([distributed::last_distance()])
+        .chain(overdensity::kernels())
+        .collect()
 }
 
 /// All kernels of searches in one form of groups, with lists of these lengths.

@@ -235,14 +235,37 @@ impl Radius {
         rows: u64,
         sources: u64,
     ) -> Result<NeighborLists, NeighborError> {
+        let index = lists.index.clone();
+        self.sorted_by(recorder, lists, rows, (&index, bits(sources)))
+    }
+
+    /// Lists with their `rows` in ascending order of the distance. Recorded only.
+    pub(super) fn by_distance(
+        &self,
+        recorder: &mut Recorder,
+        lists: NeighborLists,
+        rows: u64,
+    ) -> Result<NeighborLists, NeighborError> {
+        // The bits of reals from 0 on ascend as they do.
+        let distance = lists.distance.cast::<u32>()?;
+        self.sorted_by(recorder, lists, rows, (&distance, u32::BITS))
+    }
+
+    /// Lists with their `rows` in ascending order of a word of so many bits an entry: one sort of all entries.
+    fn sorted_by(
+        &self,
+        recorder: &mut Recorder,
+        lists: NeighborLists,
+        rows: u64,
+        (word, word_bits): (&Array<u32>, u32),
+    ) -> Result<NeighborLists, NeighborError> {
         let (gpu, entries) = (recorder.gpu().clone(), lists.index.len());
         let array = |label: &str| gpu.array::<u32>(label, entries);
         let (high, low, order) = (array("neighbors::high")?, array("neighbors::low")?, array("neighbors::order")?);
-        let bits = |count: u64| u64::BITS - count.saturating_sub(1).leading_zeros();
-        let params = EntriesParams { entries: entries as u32, rows: rows as u32, index_bits: bits(sources) };
-        let arrays = [lists.offset.raw(), lists.index.raw(), high.raw(), low.raw()];
+        let params = EntriesParams { entries: entries as u32, rows: rows as u32, index_bits: word_bits };
+        let arrays = [lists.offset.raw(), word.raw(), high.raw(), low.raw()];
         recorder.each(&self.entry_keys, &arrays, &params, entries)?;
-        let keys = Keys::U64 { high: &high, low: &low }.bits(bits(rows) + bits(sources));
+        let keys = Keys::U64 { high: &high, low: &low }.bits(bits(rows) + word_bits);
         self.sort.order(recorder, keys, &order, Count::All)?;
         let index = gpu.array("neighbors::index", entries)?;
         let distance = gpu.array("neighbors::distance", entries)?;
@@ -403,6 +426,11 @@ fn sort_rows() -> KernelSource {
         .constant("SHORT", SHORT)
         .constant("ROWS", SORT_ROWS)
         .group(SORT_GROUP)
+}
+
+/// Bits of a number below `count`.
+fn bits(count: u64) -> u32 {
+    u64::BITS - count.saturating_sub(1).leading_zeros()
 }
 
 fn entry_keys() -> KernelSource {

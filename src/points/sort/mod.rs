@@ -8,11 +8,13 @@
 //! | function | submits | waits |
 //! |---|---|---|
 //! | [`order`], [`morton_order`] | never | never |
+//! | [`route_by_key`] | yes | for the others: up to eight rounds of counts |
 //! | [`distribute`] | yes | for bounds and, with several ranks, the others: up to eight rounds of counts |
 //! | [`Route::forward`], [`Route::back`] | if rows move between ranks | as [`Exchange::run`](crate::exchange::Exchange::run) |
 
 #[cfg(feature = "catalogue")]
 mod balanced;
+mod by_key;
 mod distribute;
 mod error;
 mod order;
@@ -23,6 +25,7 @@ mod splitters;
 
 #[cfg(feature = "catalogue")]
 pub(crate) use balanced::{Balanced, balanced};
+pub use by_key::route_by_key;
 pub use distribute::{Sorted, distribute};
 pub use error::SortError;
 pub use order::{morton_order, order};

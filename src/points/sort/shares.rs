@@ -166,7 +166,7 @@ pub(crate) fn by_rank(recorder: &mut Recorder, rank_of: &Array<u32>, ranks: u32)
 }
 
 /// Where this rank cuts its sorted `keys` (`ranks + 1` places), and the key of the last point of all ranks before each boundary.
-fn cuts(
+pub(super) fn cuts(
     recorder: &mut Recorder,
     comm: &Communicator,
     keys: [&Array<u32>; 2],

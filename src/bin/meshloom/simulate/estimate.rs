@@ -4,7 +4,7 @@ use meshloom::Error;
 use meshloom::fft::Speeds;
 use meshloom::gpu::bytes;
 use meshloom::grid::Cost;
-use meshloom::pm::RunForecast;
+use meshloom::pm::{ConeForecast, RunForecast};
 use serde_json::{Value, json};
 
 use super::options::Arguments;
@@ -15,11 +15,19 @@ use crate::terminal;
 pub fn run(arguments: &Arguments, parameters: &RunParameters) -> Result<(), Failure> {
     let (common, ranks) = (&arguments.common, arguments.common.ranks.into());
     let speeds = arguments.speeds.speeds();
-    let forecast = parameters.config(common.grid).forecast(ranks, &speeds).map_err(Error::from)?;
-    match common.json {
-        true => terminal::print_object(&object(&forecast, ranks)),
-        false => terminal::print(&(table(&forecast, ranks, &speeds).join("\n") + "\n")),
+    let config = parameters.config(common.grid);
+    let forecast = config.forecast(ranks, &speeds).map_err(Error::from)?;
+    let cone = parameters.light_cone.as_ref().map(|cone| cone.forecast(&config, ranks));
+    let cone = cone.transpose().map_err(Error::from)?;
+    if common.json {
+        let mut said = object(&forecast, ranks);
+        said["light_cone"] = cone.map(|cone| cone_object(&cone, &speeds)).into();
+        return terminal::print_object(&said);
     }
+    let mut lines = table(&forecast, ranks, &speeds);
+    lines.extend(cone.map(|cone| cone_line(&cone, &speeds)));
+    lines.push("without compiling kernels, files, groups and spectra".into());
+    terminal::print(&(lines.join("\n") + "\n"))
 }
 
 const PHASES: [&str; 2] = ["start", "steps"];
@@ -44,8 +52,31 @@ fn table(forecast: &RunForecast, ranks: usize, speeds: &Speeds) -> Vec<String> {
         let (device, sent) = (bytes(forecast.device[number]), bytes(sent));
         lines.push(format!("{name:<8} {device:>14} {sent:>12} {messages:>10} {:>12.4}", forecast.seconds[number]));
     }
-    lines.push("without compiling kernels, files, groups and spectra".into());
     lines
+}
+
+/// Seconds of device memory that the light cone's passes move, and of what crosses on its way to the host.
+fn cone_seconds(cone: &ConeForecast, speeds: &Speeds) -> f64 {
+    cone.device as f64 / speeds.memory + cone.host_memory as f64 / speeds.copy
+}
+
+fn cone_line(cone: &ConeForecast, speeds: &Speeds) -> String {
+    format!(
+        "light cone: {} particles from {} steps, {} more on the device and {} on the host, {} moved, {:.4} seconds",
+        cone.particles,
+        cone.steps,
+        bytes(cone.device_memory),
+        bytes(cone.host_memory),
+        bytes(cone.device),
+        cone_seconds(cone, speeds)
+    )
+}
+
+fn cone_object(cone: &ConeForecast, speeds: &Speeds) -> Value {
+    json!({
+        "particles": cone.particles, "steps_made": cone.steps, "seconds": cone_seconds(cone, speeds),
+        "memory": { "device": cone.device_memory, "host": cone.host_memory }, "bytes": { "device": cone.device },
+    })
 }
 
 fn object(forecast: &RunForecast, ranks: usize) -> Value {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use meshloom::comm::{Communicator, Op};
-use meshloom::cosmology::peculiar_velocity;
+use meshloom::cosmology::{Overdensity, peculiar_velocity};
 use meshloom::grid::split;
 use meshloom::io::{Sealed, seal_whole};
 use meshloom::pm::{Config, Simulation};
@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use super::mass_function::MassFunction;
 use super::outputs::Outputs;
 use crate::catalogue;
+use crate::spheres::Spheres;
 
 /// Positions and momenta of this rank's particles, by axis.
 pub type Particles = [[Vec<f32>; 3]; 2];
@@ -26,6 +27,16 @@ pub struct Halos {
     mass: f64,
     selection: Selection,
     length: f32,
+    spheres: Vec<Spheres>,
+}
+
+/// The number density of particles that each of `densities` is at this moment, and the mass of a particle in Msun/h.
+fn wanted(simulation: &Simulation, densities: &[Overdensity]) -> (Vec<(Overdensity, f64)>, f64) {
+    let (config, cosmology) = (simulation.config(), simulation.linear_power().cosmology());
+    let particles = config.particles.pow(3);
+    let mean = particles as f64 / config.box_size.powi(3);
+    let of = |&density: &Overdensity| (density, mean * density.over_mean(cosmology, simulation.scale_factor()));
+    (densities.iter().map(of).collect(), cosmology.particle_mass(config.box_size, particles))
 }
 
 impl Halos {
@@ -35,16 +46,19 @@ impl Halos {
         simulation: &Simulation,
         particles: Particles,
         linking: Linking,
+        overdensities: &[Overdensity],
     ) -> Result<Self, Error> {
         let (config, a) = (simulation.config(), simulation.scale_factor());
         let cloud = cloud(context, config, a, particles)?;
         let groups = Groups::find(context, &cloud, linking)?;
-        drop(cloud);
-        let selection = Selection::default();
+        let (selection, length) = (Selection::default(), groups.length());
         let mut catalogue = groups.catalogue(&mut context.recorder, &selection)?;
-        let mass = simulation.linear_power().cosmology().particle_mass(config.box_size, config.particles.pow(3));
+        drop(groups);
+        let (densities, mass) = wanted(simulation, overdensities);
+        let spheres = Spheres::measure(context, &cloud, &catalogue, &densities, mass)?;
+        drop(cloud);
         catalogue.mass.iter_mut().for_each(|all| *all *= mass);
-        Ok(Halos { catalogue, mass, selection, length: groups.length() })
+        Ok(Halos { catalogue, mass, selection, length, spheres })
     }
 
     /// Writes `halos.npz`, the mass function and, with `--hdf5`, `halos.0.hdf5` into `directory`; no file has its final name yet. All ranks call it.
@@ -56,8 +70,9 @@ impl Halos {
         directory: &Path,
     ) -> Result<Vec<Sealed>, Error> {
         let (halos, side) = (&self.catalogue, simulation.config().box_size);
-        let mut files = vec![catalogue::seal(comm, &directory.join("halos.npz"), halos)?];
-        files.extend(hdf5(outputs, simulation, comm, halos, directory)?);
+        let more: Vec<_> = self.spheres.iter().flat_map(Spheres::columns).collect();
+        let mut files = vec![catalogue::seal(comm, &directory.join("halos.npz"), halos, &more)?];
+        files.extend(hdf5(outputs, simulation, comm, (halos, &self.spheres), directory)?);
         let masses: Vec<f32> = halos.mass.iter().map(|&mass| mass as f32).collect();
         if let Some(masses) = comm.gather_v(0, &masses)? {
             let (power, a) = (simulation.linear_power(), simulation.scale_factor());
@@ -65,6 +80,15 @@ impl Halos {
             let [csv, png] = ["mass_function.csv", "mass_function.png"].map(|name| directory.join(name));
             files.push(seal_whole(&csv, table.csv(&csv)?.as_bytes())?);
             files.push(seal_whole(&png, &table.png(&png)?)?);
+        }
+        for Spheres { density, mass, .. } in &self.spheres {
+            let masses: Vec<f32> = mass.iter().filter(|mass| **mass > 0.0).map(|&mass| mass as f32).collect();
+            if let Some(masses) = comm.gather_v(0, &masses)? {
+                let (power, a) = (simulation.linear_power(), simulation.scale_factor());
+                let table = MassFunction::new(masses.data(), side, self.mass, self.selection.min_members, power, a)?;
+                let csv = directory.join(format!("mass_function_{density}.csv"));
+                files.push(seal_whole(&csv, table.csv(&csv)?.as_bytes())?);
+            }
         }
         Ok(files)
     }
@@ -77,6 +101,7 @@ impl Halos {
         Ok(json!({
             "linking_length": self.length, "min_members": self.selection.min_members, "count": halos.total,
             "members": halos.members_total, "most_members": most[0], "particle_mass": self.mass,
+            "overdensities": self.spheres.iter().map(|spheres| spheres.density.to_string()).collect::<Vec<_>>(),
         }))
     }
 }
@@ -120,26 +145,27 @@ fn in_row_order(comm: &Communicator, config: &Config, columns: [Vec<f32>; 3]) ->
     Ok(ordered)
 }
 
-/// The catalogue in Gadget-4's layout, with `--hdf5`: each rank writes its rows and members.
+/// The catalogue in Gadget-4's layout: each rank writes its rows and members. `info` is the header of the box, or of the light cone's space.
 #[cfg(feature = "hdf5")]
-fn hdf5(
-    outputs: &Outputs,
-    simulation: &Simulation,
+pub fn seal_hdf5(
     comm: &Communicator,
-    halos: &Catalogue,
-    directory: &Path,
-) -> Result<Option<Sealed>, Error> {
+    path: &Path,
+    info: &meshloom::io::hdf5::SnapshotInfo,
+    (halos, spheres): (&Catalogue, &[Spheres]),
+) -> Result<Sealed, Error> {
     use meshloom::io::collective::seal_groups;
-    use meshloom::io::hdf5::{Groups, GroupsPlace};
+    use meshloom::io::hdf5::{Groups, GroupsPlace, SphereColumns};
 
-    if outputs.parameters.hdf5.is_none() {
-        return Ok(None);
-    }
     let narrow = |values: &[f64], unit: f64| values.iter().map(|&x| (x * unit) as f32).collect::<Vec<f32>>();
     let optional = |values: &Option<Vec<f64>>| values.as_deref().map_or_else(Vec::new, |values| narrow(values, 1.0));
     let (velocity, dispersion) = (optional(&halos.velocity), optional(&halos.velocity_dispersion));
-    let center = narrow(&halos.center, 1.0);
+    let (center, scale_factor) = (narrow(&halos.center, 1.0), optional(&halos.scale_factor));
+    let spheres: Vec<_> =
+        spheres.iter().map(|s| (s.gadget_name(), narrow(&s.mass, 1e-10), narrow(&s.radius, 1.0))).collect();
+    let spheres: Vec<_> =
+        spheres.iter().map(|(name, mass, radius)| SphereColumns { name: name.clone(), mass, radius }).collect();
     let groups = Groups {
+        spheres: &spheres,
         label: &halos.label,
         count: &halos.count,
         // The layout has masses in 1e10 Msun/h.
@@ -149,6 +175,7 @@ fn hdf5(
         inertia_radius: &narrow(&halos.inertia_radius, 1.0),
         velocity_dispersion: Some(&dispersion),
         max_radius: &narrow(&halos.max_radius, 1.0),
+        scale_factor: halos.scale_factor.as_ref().map(|_| scale_factor.as_slice()),
         offset: &halos.offset,
         members: Some(&halos.members),
     };
@@ -158,11 +185,32 @@ fn hdf5(
         members: halos.members_total,
         first_member: halos.members_start,
     };
-    seal_groups(comm, &directory.join("halos.0.hdf5"), &simulation.snapshot_info(), &groups, place).map(Some)
+    seal_groups(comm, path, info, &groups, place)
+}
+
+/// The catalogue of a snapshot, with `--hdf5`.
+#[cfg(feature = "hdf5")]
+fn hdf5(
+    outputs: &Outputs,
+    simulation: &Simulation,
+    comm: &Communicator,
+    halos: (&Catalogue, &[Spheres]),
+    directory: &Path,
+) -> Result<Option<Sealed>, Error> {
+    match outputs.parameters.hdf5 {
+        None => Ok(None),
+        Some(_) => seal_hdf5(comm, &directory.join("halos.0.hdf5"), &simulation.snapshot_info(), halos).map(Some),
+    }
 }
 
 /// Without the feature there is no `--hdf5`.
 #[cfg(not(feature = "hdf5"))]
-fn hdf5(_: &Outputs, _: &Simulation, _: &Communicator, _: &Catalogue, _: &Path) -> Result<Option<Sealed>, Error> {
+fn hdf5(
+    _: &Outputs,
+    _: &Simulation,
+    _: &Communicator,
+    _: (&Catalogue, &[Spheres]),
+    _: &Path,
+) -> Result<Option<Sealed>, Error> {
     Ok(None)
 }

@@ -2,6 +2,7 @@
 
 mod estimate;
 mod halos;
+mod light_cone;
 mod mass_function;
 mod options;
 mod outputs;
@@ -15,7 +16,7 @@ use indicatif::ProgressBar;
 use meshloom::comm::Op;
 use meshloom::io::cleanup::StopRequests;
 use meshloom::io::{NpyFile, Sealed};
-use meshloom::pm::{Config, Noise, Reached, Simulation, SimulationError};
+use meshloom::pm::{Config, LightCone, Noise, Reached, Simulation, SimulationError};
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
@@ -27,6 +28,7 @@ use halos::{Halos, Particles};
 pub use options::{Arguments, RunOptions};
 use outputs::Outputs;
 use parameters::RunParameters;
+use snapshots::LastWhole;
 pub use universe::Universe;
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -54,6 +56,17 @@ enum Ended {
     Stopped(Failure),
 }
 
+impl Ended {
+    /// By a signal, with the state of the moment on disk.
+    fn stopped(signal: u8, simulation: &Simulation, Reached { a, step, .. }: Reached) -> Self {
+        let message = format!(
+            "stopped by a signal after step {step} of {} (a = {a}); --resume goes on there",
+            simulation.steps()
+        );
+        Ended::Stopped(Failure::Stopped { signal, message })
+    }
+}
+
 impl<E: Into<Error>> From<E> for Ended {
     fn from(error: E) -> Self {
         Ended::Failed(error.into())
@@ -74,20 +87,28 @@ fn simulate(
     context.comm.barrier()?;
     let noise = parameters.white_noise.as_ref().map(|path| white_noise(context, &config, path)).transpose()?;
     let outputs = Outputs::new(context, parameters, &config, noise.as_deref())?;
-    let (mut simulation, resumed) = begin(context, &outputs, config, noise)?;
+    let (mut simulation, mut light_cone, resumed) = begin(context, &outputs, config, noise)?;
     context.recorder.wait()?;
     phases.done("start");
 
     let bar = common.progress(context.comm.rank(), simulation.steps() as u64, "stepping");
     let ended = simulation.run(context, |simulation, context, reached| {
         bar.set_position(reached.step as u64);
+        if let Some(light_cone) = &mut light_cone {
+            light_cone.advance(context, simulation)?;
+        }
         if reached.snapshot {
             context.recorder.wait()?;
             phases.done("steps");
-            snapshots::write(&outputs, context, simulation, reached, resumed == Some(reached.step))?;
+            let moment = (reached, resumed == Some(reached.step));
+            snapshots::write(&outputs, context, simulation, light_cone.as_ref(), moment)?;
             phases.done("output");
         }
-        stop_if_asked(&stop, &outputs, context, simulation, reached)
+        if let Some(signal) = asked_to_stop(&stop, context)? {
+            snapshots::write_checkpoint(&outputs, context, simulation, light_cone.as_ref(), reached)?;
+            return Err(Ended::stopped(signal, simulation, reached));
+        }
+        Ok(())
     });
     bar.finish_and_clear();
     match ended {
@@ -101,58 +122,68 @@ fn simulate(
     }
     phases.done("steps");
 
-    let (mut files, particles) = fields_and_particles(context, &outputs, &mut simulation)?;
-    phases.done("output");
-    let mut report = report(context, &outputs, &simulation)?;
-    report["resumed_from_step"] = resumed.into();
-    if let Some(linking) = parameters.linking {
-        let halos = Halos::find(context, &simulation, particles, linking)?;
-        files.extend(halos.seal(&context.comm, &outputs, &simulation, &parameters.out)?);
-        report["halos"] = halos.report(&context.comm)?;
-        phases.done("groups");
-    }
-    report["host_seconds"] = phases.host_seconds(&context.comm)?.into();
-    report["seconds"] = json!(phases.finish());
-    outputs.publish(&context.comm, &outputs.path("run.json"), &report, files)?;
-    if context.comm.rank() == 0 {
-        snapshots::remove_checkpoint(&outputs);
-    }
+    let report = finish(context, &outputs, &mut simulation, light_cone, (phases, resumed))?;
     drop(directory);
     Ok(Ok(report))
 }
 
-/// The run at its start or, with `--resume`, at its last whole snapshot, and that one's step. All ranks call it.
+/// Writes what a run ends with; its files get their names when all of them are whole. Returns the content of `run.json`. All ranks call it.
+fn finish(
+    context: &mut Context,
+    outputs: &Outputs,
+    simulation: &mut Simulation,
+    light_cone: Option<LightCone>,
+    (mut phases, resumed): (Phases, Option<usize>),
+) -> Result<Value, Error> {
+    let (parameters, comm) = (outputs.parameters, context.comm.clone());
+    let (mut files, particles) = fields_and_particles(context, outputs, simulation)?;
+    phases.done("output");
+    let mut report = report(context, outputs, simulation)?;
+    report["resumed_from_step"] = resumed.into();
+    if let Some(linking) = parameters.linking {
+        let halos = Halos::find(context, simulation, particles, linking, &parameters.overdensities)?;
+        files.extend(halos.seal(&comm, outputs, simulation, &parameters.out)?);
+        report["halos"] = halos.report(&comm)?;
+        phases.done("groups");
+    }
+    if let Some(light_cone) = light_cone {
+        let (sealed, said) = light_cone::seal(context, outputs, simulation, &light_cone)?;
+        files.extend(sealed);
+        report["light_cone"] = said;
+        phases.done("light_cone");
+    }
+    report["host_seconds"] = phases.host_seconds(&comm)?.into();
+    report["seconds"] = json!(phases.finish());
+    outputs.publish(&comm, &outputs.path("run.json"), &report, files)?;
+    if comm.rank() == 0 {
+        snapshots::remove_checkpoint(outputs);
+    }
+    Ok(report)
+}
+
+/// The run and its light cone at its start or, with `--resume`, at its last whole snapshot, and that one's step. All ranks call it.
 fn begin(
     context: &mut Context,
     outputs: &Outputs,
     config: Config,
     noise: Option<Vec<f32>>,
-) -> Result<(Simulation, Option<usize>), Error> {
+) -> Result<(Simulation, Option<LightCone>, Option<usize>), Error> {
+    let cone = outputs.parameters.light_cone.clone();
     let found = if outputs.parameters.resume { snapshots::last_whole(outputs, context, &config)? } else { None };
-    Ok(match found {
-        Some((step, state)) => (Simulation::resume(context, config, step, &state)?, Some(step)),
-        None => (Simulation::new(context, config, noise.as_deref().map_or(Noise::Seed, Noise::Values))?, None),
-    })
+    let Some(LastWhole { step, state, crossed }) = found else {
+        let light_cone = cone.map(|cone| LightCone::new(&config, cone)).transpose()?;
+        let noise = noise.as_deref().map_or(Noise::Seed, Noise::Values);
+        return Ok((Simulation::new(context, config, noise)?, light_cone, None));
+    };
+    let light_cone = cone.zip(crossed).map(|(cone, crossed)| LightCone::resume(&config, cone, crossed)).transpose()?;
+    Ok((Simulation::resume(context, config, step, &state)?, light_cone, Some(step)))
 }
 
-/// Ends the run at this moment, with its state on disk, if a signal asks for it on any rank. All ranks call it.
-fn stop_if_asked(
-    stop: &StopRequests,
-    outputs: &Outputs,
-    context: &mut Context,
-    simulation: &mut Simulation,
-    reached: Reached,
-) -> Result<(), Ended> {
+/// The signal that asks the run to stop at this moment, if one does on any rank. All ranks call it.
+fn asked_to_stop(stop: &StopRequests, context: &Context) -> Result<Option<u8>, Ended> {
     let mut signal = [stop.signal() as u64];
     context.comm.all_reduce(&mut signal, Op::Max).map_err(SimulationError::from)?;
-    if signal[0] == 0 {
-        return Ok(());
-    }
-    snapshots::write_checkpoint(outputs, context, simulation, reached)?;
-    let Reached { a, step, .. } = reached;
-    let message =
-        format!("stopped by a signal after step {step} of {} (a = {a}); --resume goes on there", simulation.steps());
-    Err(Ended::Stopped(Failure::Stopped { signal: signal[0] as u8, message }))
+    Ok(Some(signal[0] as u8).filter(|signal| *signal > 0))
 }
 
 /// Writes positions and momenta, density and power spectrum at the end of the run; no file has its final name yet. All ranks
@@ -195,7 +226,7 @@ fn report(context: &Context, outputs: &Outputs, simulation: &Simulation) -> Resu
         "cosmology_name": parameters.universe.name, "cosmology": parameters.universe.object(), "seed": config.seed,
         "lpt": parameters.lpt, "a_start": config.a_start, "a_end": config.a_end, "steps": config.steps,
         "scheme": parameters.scheme, "window": config.window.to_string(),
-        "velocities": parameters.velocities.object(), "halos": Value::Null, "hdf5": parameters.hdf5,
+        "velocities": parameters.velocities.object(), "halos": Value::Null, "light_cone": Value::Null, "hdf5": parameters.hdf5,
         "device": { "name": info.name, "driver": info.driver, "driver_info": info.driver_info,
                     "backend": format!("{:?}", info.backend) },
         "devices": devices(context)?, "ranks": context.comm.size(), "grid": simulation.grid().to_string(),

@@ -108,6 +108,24 @@ pub struct RunOptions {
     /// The same in Mpc/h, as in fof
     #[arg(long, value_name = "L", allow_negative_numbers = true, conflicts_with = "linking_parameter")]
     pub linking_length: Option<f64>,
+    /// Masses and radii of halos as spherical overdensities too: times the mean density (200m) or the critical one (500c), or vir
+    #[arg(long, value_delimiter = ',', value_name = "200m,..")]
+    pub overdensity: Option<Vec<String>>,
+    /// Write the particles that cross the past light cone of an observer at this place of the box, and their halos
+    #[arg(long, value_name = "X,Y,Z", value_delimiter = ',', allow_negative_numbers = true)]
+    pub light_cone: Option<Vec<f64>>,
+    /// How far the light cone reaches, in comoving Mpc/h
+    #[arg(long, value_name = "L", allow_negative_numbers = true)]
+    pub light_cone_distance: Option<f64>,
+    /// The same as a redshift
+    #[arg(long, value_name = "Z", allow_negative_numbers = true, conflicts_with = "light_cone_distance")]
+    pub light_cone_redshift: Option<f64>,
+    /// The middle of the sky that the light cone sees [default: it sees all]
+    #[arg(long, value_name = "X,Y,Z", value_delimiter = ',', allow_negative_numbers = true)]
+    pub light_cone_direction: Option<Vec<f64>>,
+    /// The angle in degrees from there to the rim
+    #[arg(long, value_name = "DEGREES", allow_negative_numbers = true)]
+    pub light_cone_opening: Option<f64>,
     /// Write snapshots in HDF5 too: in one file, or in one per rank
     #[arg(long, value_name = "one|per-rank")]
     pub hdf5: Option<String>,
@@ -122,10 +140,13 @@ pub struct RunOptions {
 impl RunOptions {
     /// Of these options, and where there is none of the `other` ones.
     ///
-    /// The two that set one thing, the linking length in two units, count as one option.
+    /// The two that set one thing, the linking length in two units, count as one option, and so do those of a light cone's reach.
     pub fn or(self, mut other: Self) -> Self {
         if self.linking_parameter.or(self.linking_length).is_some() {
             (other.linking_parameter, other.linking_length) = (None, None);
+        }
+        if self.light_cone_distance.or(self.light_cone_redshift).is_some() {
+            (other.light_cone_distance, other.light_cone_redshift) = (None, None);
         }
         RunOptions {
             particles: self.particles.or(other.particles),
@@ -149,6 +170,12 @@ impl RunOptions {
             resume: self.resume.or(other.resume),
             linking_parameter: self.linking_parameter.or(other.linking_parameter),
             linking_length: self.linking_length.or(other.linking_length),
+            overdensity: self.overdensity.or(other.overdensity),
+            light_cone: self.light_cone.or(other.light_cone),
+            light_cone_distance: self.light_cone_distance.or(other.light_cone_distance),
+            light_cone_redshift: self.light_cone_redshift.or(other.light_cone_redshift),
+            light_cone_direction: self.light_cone_direction.or(other.light_cone_direction),
+            light_cone_opening: self.light_cone_opening.or(other.light_cone_opening),
             hdf5: self.hdf5.or(other.hdf5),
             velocities: self.velocities.or(other.velocities),
             save_density: self.save_density.or(other.save_density),

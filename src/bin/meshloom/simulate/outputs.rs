@@ -25,7 +25,7 @@ pub struct Outputs<'a> {
 const ALWAYS: [&str; 5] = ["run.json", "positions.npy", "velocities.npy", "power_spectrum.csv", "density.png"];
 
 /// Files that only some runs write, besides those of [`part`].
-const OPTIONAL: [&str; 7] = [
+const OPTIONAL: [&str; 11] = [
     "density.npy",
     "halos.npz",
     "halos.0.hdf5",
@@ -33,12 +33,21 @@ const OPTIONAL: [&str; 7] = [
     "mass_function.png",
     "snapshot.hdf5",
     "momenta.npy",
+    "light_cone.npy",
+    "light_cone.hdf5",
+    "light_cone_halos.npz",
+    "light_cone_halos.0.hdf5",
 ];
 
 /// Whether a file is one of a snapshot in several HDF5 files: `snapshot.3.hdf5`.
 fn part(name: &str) -> bool {
     let number = name.strip_prefix("snapshot.").and_then(|rest| rest.strip_suffix(".hdf5"));
     number.is_some_and(|number| number.parse::<u64>().is_ok())
+}
+
+/// Whether a file is the mass function of a spherical overdensity.
+fn sphere_table(name: &str) -> bool {
+    name.starts_with("mass_function_") && name.ends_with(".csv")
 }
 
 /// The directory of the state of a run that was stopped between snapshots.
@@ -108,7 +117,10 @@ impl<'a> Outputs<'a> {
         // The linking length is not part of the run's identity: halos of another length are removed.
         let halos = self.parameters.linking.is_some();
         let outdated = |name: &str| {
-            part(name) && (parts || !same) || OPTIONAL.contains(&name) && !same || halos && name == "halos.0.hdf5"
+            let of_halos = name == "halos.0.hdf5" || sphere_table(name);
+            part(name) && (parts || !same)
+                || (OPTIONAL.contains(&name) || sphere_table(name)) && !same
+                || halos && of_halos
         };
         described::remove(path)?;
         let Some(directory) = path.parent() else { return Ok(()) };

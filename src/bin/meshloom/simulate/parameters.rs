@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use meshloom::Error;
-use meshloom::cosmology::{Halofit, LinearPower, LptOrder, Scheme};
+use meshloom::cosmology::{Halofit, LinearPower, LptOrder, Overdensity, Scheme};
 use meshloom::mesh::Window;
-use meshloom::pm::{Config, NoiseBy};
+use meshloom::pm::{Cone, Config, NoiseBy, Opening};
 use meshloom::points::fof::{Linking, Selection};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -14,6 +14,7 @@ use super::mass_function::MassFunction;
 use super::options::{Epoch, RunOptions};
 use super::universe::Universe;
 use crate::failure::Failure;
+use crate::spheres;
 
 /// The parameters of a run, checked as far as that needs no device.
 pub struct RunParameters {
@@ -37,6 +38,9 @@ pub struct RunParameters {
     pub velocities: Velocities,
     /// The linking length of groups; none for no groups.
     pub linking: Option<Linking>,
+    /// Spherical overdensities that halos have masses of.
+    pub overdensities: Vec<Overdensity>,
+    pub light_cone: Option<Cone>,
     pub hdf5: Option<Hdf5>,
 }
 
@@ -84,14 +88,76 @@ fn hdf5(words: Option<String>) -> Result<Option<Hdf5>, Failure> {
         Some("per-rank") => Hdf5::PerRank,
         Some(other) => return Err(usage(format!("--hdf5 is `{other}`; it must be one or per-rank"))),
     };
+    with_hdf5("--hdf5").map(|()| Some(files))
+}
+
+/// Refuses an option that needs the HDF5 library where the program has none.
+fn with_hdf5(option: &str) -> Result<(), Failure> {
     if cfg!(feature = "hdf5") {
-        Ok(Some(files))
+        Ok(())
     } else {
-        Err(usage(
-            "--hdf5: this program was built without HDF5; build it with the feature `hdf5` \
-             (cargo install --path . --features cli,hdf5; needs the HDF5 library), or leave it out",
-        ))
+        Err(usage(format!(
+            "{option}: this program was built without HDF5; build it with the feature `hdf5` \
+             (cargo install --path . --features cli,hdf5; needs the HDF5 library), or leave it out"
+        )))
     }
+}
+
+/// The spherical overdensities of halos, where there are groups.
+fn overdensities(options: &RunOptions, groups: bool) -> Result<Vec<Overdensity>, Failure> {
+    let all = spheres::overdensities(options.overdensity.as_deref().unwrap_or_default()).map_err(Failure::Usage)?;
+    if all.is_empty() || groups {
+        return Ok(all);
+    }
+    Err(usage("--overdensity is of halos, and a linking length of 0 finds none; leave one of them out"))
+}
+
+/// Three numbers.
+fn triple(option: &str, values: Vec<f64>) -> Result<[f64; 3], Failure> {
+    let have = values.len();
+    values.try_into().map_err(|_| usage(format!("--{option} has {have} numbers; it must have three, one per axis")))
+}
+
+/// The light cone that is written, if one is.
+fn light_cone(options: &RunOptions, universe: &Universe) -> Result<Option<Cone>, Failure> {
+    let Some(observer) = options.light_cone.clone() else {
+        let others = [
+            ("distance", options.light_cone_distance.is_some()),
+            ("redshift", options.light_cone_redshift.is_some()),
+            ("direction", options.light_cone_direction.is_some()),
+            ("opening", options.light_cone_opening.is_some()),
+        ];
+        return match others.into_iter().find(|(_, given)| *given) {
+            Some((name, _)) => Err(usage(format!("--light-cone-{name} needs --light-cone, the place of the observer"))),
+            None => Ok(None),
+        };
+    };
+    with_hdf5("--light-cone")?;
+    let distance = match (options.light_cone_distance, options.light_cone_redshift) {
+        (Some(distance), None) => distance,
+        (None, Some(z)) if z > 0.0 => universe
+            .cosmology
+            .comoving_distance(1.0 / (1.0 + z))
+            .map_err(|error| usage(format!("--light-cone-redshift is {z}: {error}")))?,
+        (None, Some(z)) => return Err(usage(format!("--light-cone-redshift is {z}; it must be a number above 0"))),
+        _ => {
+            return Err(usage(
+                "--light-cone needs how far it reaches: give one of --light-cone-distance and --light-cone-redshift",
+            ));
+        }
+    };
+    let opening = match (options.light_cone_direction.clone(), options.light_cone_opening) {
+        (None, None) => None,
+        (Some(direction), Some(angle)) => {
+            Some(Opening { direction: triple("light-cone-direction", direction)?, angle })
+        }
+        _ => {
+            return Err(usage(
+                "--light-cone-direction and --light-cone-opening go together: the middle of the sky, and the angle to the rim",
+            ));
+        }
+    };
+    Ok(Some(Cone { observer: triple("light-cone", observer)?, distance, opening }))
 }
 
 fn usage(message: impl Into<String>) -> Failure {
@@ -133,6 +199,8 @@ impl RunParameters {
         }
         let linking = linking(&options)?;
         let universe = Universe::new(&options)?;
+        let light_cone = light_cone(&options, &universe)?;
+        let overdensities = overdensities(&options, linking.is_some())?;
         let lpt = options.lpt.unwrap_or_default();
         if !(1..=2).contains(&lpt) {
             return Err(usage(format!("--lpt is {lpt}; it must be 1 or 2")));
@@ -171,9 +239,13 @@ impl RunParameters {
             save_density: options.save_density.unwrap_or_default(),
             velocities: Velocities::new(&options.velocities.unwrap_or_default())?,
             linking,
+            overdensities,
+            light_cone,
             hdf5: hdf5(options.hdf5)?,
         };
-        parameters.config(None).validate().map_err(Error::from)?;
+        let config = parameters.config(None);
+        config.validate().map_err(Error::from)?;
+        parameters.light_cone.iter().try_for_each(|cone| cone.validate(&config)).map_err(Error::from)?;
         let power = parameters.universe.power().map_err(Error::from)?;
         // At the end the contrast is largest.
         Halofit::new(&power, parameters.a_end).map_err(Error::from)?;
@@ -225,13 +297,20 @@ impl RunParameters {
         } else {
             None
         };
-        json!({
+        let mut object = json!({
             "particles": self.particles, "mesh": self.mesh, "box": self.box_size, "cosmology": self.universe.object(),
             "seed": seed.map(|(seed, _)| seed), "noise_by": seed.map(|(_, by)| by), "white_noise_fingerprint": noise.map(|mark| format!("{mark:016x}")),
             "lpt": self.lpt, "a_start": self.a_start,
             "a_end": self.a_end, "steps": self.steps, "scheme": self.scheme, "window": self.window.to_string(),
             "snapshots": self.snapshots, "velocities": self.velocities.object()["kind"],
-        })
+        });
+        // Snapshots of runs without one say nothing of it.
+        if let Some(Cone { observer, distance, opening }) = &self.light_cone {
+            let (direction, angle) = opening.as_ref().map(|opening| (opening.direction, opening.angle)).unzip();
+            object["light_cone"] =
+                json!({ "observer": observer, "distance": distance, "direction": direction, "opening": angle });
+        }
+        object
     }
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use meshloom::io::{NpyFile, OutputDir, Sealed, printable_path};
-use meshloom::pm::{Config, Reached, Simulation, SimulationError, fingerprint};
+use meshloom::pm::{ConeParticles, Config, LightCone, Reached, Simulation, SimulationError, fingerprint};
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
@@ -15,13 +15,16 @@ use super::parameters::Velocities;
 use crate::described::{self, difference};
 
 /// Displacements and momenta by axis.
-type State = [[Vec<f32>; 3]; 2];
+pub type State = [[Vec<f32>; 3]; 2];
 
 /// The files of a state: momenta are the velocities of a run, unless it writes peculiar ones.
 fn state_files(outputs: &Outputs) -> [&'static str; 2] {
     let peculiar = outputs.parameters.velocities == Velocities::Peculiar;
     ["displacements.npy", if peculiar { "momenta.npy" } else { "velocities.npy" }]
 }
+
+/// The particles that have crossed the light cone so far, where the run has one.
+const CROSSED: &str = "light_cone.npy";
 
 /// The description of a snapshot, which is written last: a snapshot that has it is whole.
 const DESCRIPTION: &str = "snapshot.json";
@@ -35,19 +38,23 @@ fn describe(outputs: &Outputs, a: f64, step: usize) -> Value {
     json!({ "a": a, "step": step, "run": outputs.run })
 }
 
-/// Fingerprints of the arrays of a state, by file. All ranks call it.
-fn fingerprints(context: &Context, outputs: &Outputs, config: &Config, state: &State) -> Result<Value, Error> {
+/// Fingerprints of the arrays of a state and of what has crossed the light cone, by file. All ranks call it.
+fn fingerprints(
+    context: &Context,
+    outputs: &Outputs,
+    config: &Config,
+    state: &State,
+    crossed: Option<&ConeParticles>,
+) -> Result<Value, Error> {
     let mut marks = Vec::new();
     for values in state {
         let columns = values.each_ref().map(Vec::as_slice);
         let rows = config.rows(context.comm.size(), context.comm.rank())?;
         marks.push(fingerprint(&context.comm, rows, config.particles, &columns)?);
     }
-    Ok(state_files(outputs)
-        .iter()
-        .zip(marks)
-        .map(|(name, mark)| (name.to_string(), Value::from(format!("{mark:016x}"))))
-        .collect())
+    marks.extend(crossed.map(|crossed| crossed.fingerprint(&context.comm)).transpose()?);
+    let files = state_files(outputs).into_iter().chain([CROSSED]);
+    Ok(files.zip(marks).map(|(name, mark)| (name.to_string(), Value::from(format!("{mark:016x}")))).collect())
 }
 
 /// Writes the snapshot that was just reached, in each of its directories. Where the run was `resumed` at this moment, only in
@@ -56,8 +63,8 @@ pub fn write(
     outputs: &Outputs,
     context: &mut Context,
     simulation: &mut Simulation,
-    reached: Reached,
-    resumed: bool,
+    light_cone: Option<&LightCone>,
+    (reached, resumed): (Reached, bool),
 ) -> Result<(), Error> {
     // The same scale factor may be given in several spellings, each of which names a directory.
     let names: BTreeSet<&str> = outputs.epochs().filter(|e| e.value() == reached.a).map(|e| e.0.as_str()).collect();
@@ -74,18 +81,20 @@ pub fn write(
         }
     }
     let state = simulation.phase_space(context)?;
+    let crossed = light_cone.map(|light_cone| light_cone.particles(context)).transpose()?;
     let [displacement, momentum] = &state;
     let positions = simulation.positions(displacement);
     let velocities = outputs.velocities(momentum, reached.a);
     let halos = outputs.parameters.linking.map(|linking| {
         let particles = [positions.clone(), momentum.clone()];
-        Halos::find(context, simulation, particles, linking)
+        Halos::find(context, simulation, particles, linking, &outputs.parameters.overdensities)
     });
     let halos = halos.transpose()?;
     let comm = context.comm.clone();
     for name in names {
         let directory = directory(outputs, name);
-        let place = StatePlace { outputs, directory: &directory, reached, halos: halos.as_ref() };
+        let place =
+            StatePlace { outputs, directory: &directory, reached, halos: halos.as_ref(), crossed: crossed.as_ref() };
         let made = place.create(context)?;
         let spectrum = outputs.spectrum(context, simulation, &directory)?;
         place.write(context, simulation, &state, |files| {
@@ -110,11 +119,13 @@ pub fn write_checkpoint(
     outputs: &Outputs,
     context: &mut Context,
     simulation: &mut Simulation,
+    light_cone: Option<&LightCone>,
     reached: Reached,
 ) -> Result<(), Error> {
     let state = simulation.phase_space(context)?;
+    let crossed = light_cone.map(|light_cone| light_cone.particles(context)).transpose()?;
     let directory = outputs.path(CHECKPOINT);
-    let place = StatePlace { outputs, directory: &directory, reached, halos: None };
+    let place = StatePlace { outputs, directory: &directory, reached, halos: None, crossed: crossed.as_ref() };
     let made = place.create(context)?;
     place.write(context, simulation, &state, |_| Ok(()))?;
     drop(made);
@@ -125,7 +136,7 @@ pub fn write_checkpoint(
 pub fn remove_checkpoint(outputs: &Outputs) {
     let directory = outputs.path(CHECKPOINT);
     // The description first: what is left without it is no checkpoint.
-    for name in [DESCRIPTION].into_iter().chain(state_files(outputs)) {
+    for name in [DESCRIPTION].into_iter().chain(state_files(outputs)).chain([CROSSED]) {
         let _ = fs::remove_file(directory.join(name));
     }
     let _ = fs::remove_dir(directory);
@@ -137,6 +148,7 @@ struct StatePlace<'a> {
     directory: &'a Path,
     reached: Reached,
     halos: Option<&'a Halos>,
+    crossed: Option<&'a ConeParticles>,
 }
 
 impl StatePlace<'_> {
@@ -155,15 +167,16 @@ impl StatePlace<'_> {
         state: &State,
         more: impl FnOnce(&mut Vec<Sealed>) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let StatePlace { outputs, directory, reached, halos } = self;
+        let StatePlace { outputs, directory, reached, halos, crossed } = self;
         let mut whole = describe(outputs, reached.a, reached.step);
         whole["halos"] = halos.map(|halos| halos.report(&context.comm)).transpose()?.into();
-        whole["fingerprints"] = fingerprints(context, outputs, simulation.config(), state)?;
+        whole["fingerprints"] = fingerprints(context, outputs, simulation.config(), state, *crossed)?;
         // Positions in f32 lose digits of the displacements, which a resumed run needs.
         let mut files = Vec::new();
         for (name, values) in state_files(outputs).iter().zip(state) {
             files.push(simulation.seal_points(&directory.join(name), values)?);
         }
+        files.extend(crossed.map(|crossed| crossed.seal(&context.comm, &directory.join(CROSSED))).transpose()?);
         more(&mut files)?;
         outputs.publish(&context.comm, &directory.join(DESCRIPTION), &whole, files)
     }
@@ -173,11 +186,19 @@ fn directory(outputs: &Outputs, name: &str) -> PathBuf {
     outputs.path(&format!("snapshot_{name}"))
 }
 
+/// What a run is resumed from.
+pub struct LastWhole {
+    pub step: usize,
+    pub state: State,
+    /// What had crossed the light cone, where the run has one.
+    pub crossed: Option<ConeParticles>,
+}
+
 /// The last whole snapshot of this run: its step and this rank's part of the state. All ranks call it.
 ///
 /// A snapshot with a description that is damaged, of another run or of another moment is an error and not skipped, since the
 /// run would overwrite good files.
-pub fn last_whole(outputs: &Outputs, context: &Context, config: &Config) -> Result<Option<(usize, State)>, Error> {
+pub fn last_whole(outputs: &Outputs, context: &Context, config: &Config) -> Result<Option<LastWhole>, Error> {
     let found = newest(outputs)?;
     let at = [found.as_ref().map_or(0.0, |(a, ..)| *a).to_bits()];
     let all = context.comm.all_gather(&at)?;
@@ -213,12 +234,19 @@ pub fn last_whole(outputs: &Outputs, context: &Context, config: &Config) -> Resu
     let read = |name: &str| read(name).map_err(|e| bad(format!("it is damaged; remove the snapshot ({e})")));
     let [displacements, momenta] = state_files(outputs);
     let state = [read(displacements)?, read(momenta)?];
-    let have = fingerprints(context, outputs, config, &state)?;
+    let crossed = match outputs.parameters.light_cone {
+        Some(_) => Some(
+            ConeParticles::read(&context.comm, &directory.join(CROSSED))
+                .map_err(|e| bad(format!("it is damaged; remove the snapshot ({e})")))?,
+        ),
+        None => None,
+    };
+    let have = fingerprints(context, outputs, config, &state, crossed.as_ref())?;
     if let Some((name, ..)) = difference(&marks, &have) {
         let name = if name.is_empty() { "its state" } else { name.as_str() };
         return Err(bad(format!("{name} is not what was written with {DESCRIPTION}; remove the snapshot")));
     }
-    Ok(Some((step, state)))
+    Ok(Some(LastWhole { step, state, crossed }))
 }
 
 /// The latest snapshot or checkpoint that has a description: its scale factor, directory and description.

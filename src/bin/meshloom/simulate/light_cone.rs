@@ -1,0 +1,103 @@
+//! The light cone of a run as files: its particles, and the halos among them.
+
+use meshloom::io::Sealed;
+use meshloom::pm::{LightCone, Simulation};
+use meshloom::{Context, Error};
+use serde_json::Value;
+
+use super::outputs::Outputs;
+
+/// Without the feature there is no `--light-cone`.
+#[cfg(not(feature = "hdf5"))]
+pub fn seal(_: &mut Context, _: &Outputs, _: &Simulation, _: &LightCone) -> Result<(Vec<Sealed>, Value), Error> {
+    Ok((Vec::new(), Value::Null))
+}
+
+#[cfg(feature = "hdf5")]
+pub use with_hdf5::seal;
+
+#[cfg(feature = "hdf5")]
+mod with_hdf5 {
+    use meshloom::comm::Op;
+    use meshloom::pm::{Cone, ConeParticles};
+    use meshloom::points::fof::{Catalogue, Groups, Linking, Selection};
+    use meshloom::points::{Cloud, Domain};
+    use serde_json::json;
+
+    use super::*;
+    use crate::catalogue;
+    use crate::simulate::halos::seal_hdf5;
+
+    /// Writes `light_cone.hdf5` and, where the run finds groups, `light_cone_halos.npz` and with `--hdf5` `light_cone_halos.0.hdf5`; no file has its
+    /// final name yet. Also what is said of them. All ranks call it.
+    pub fn seal(
+        context: &mut Context,
+        outputs: &Outputs,
+        simulation: &Simulation,
+        light_cone: &LightCone,
+    ) -> Result<(Vec<Sealed>, Value), Error> {
+        let particles = light_cone.particles(context)?;
+        let (comm, cone, info) = (context.comm.clone(), light_cone.cone(), simulation.snapshot_info());
+        let mut files = vec![particles.seal_hdf5(&comm, &outputs.path("light_cone.hdf5"), cone, info)?];
+        let Cone { observer, distance, opening } = cone;
+        let mut said = json!({
+            "observer": observer, "distance": distance,
+            "redshift": 1.0 / simulation.config().cosmology.scale_factor_at(*distance)? - 1.0,
+            "direction": opening.as_ref().map(|opening| opening.direction),
+            "opening": opening.as_ref().map(|opening| opening.angle),
+            "particles": particles.total(), "halos": Value::Null,
+        });
+        let Some(linking) = outputs.parameters.linking else { return Ok((files, said)) };
+        let (halos, length) = halos(context, simulation, &particles, linking)?;
+        files.push(catalogue::seal(&comm, &outputs.path("light_cone_halos.npz"), &halos, &[])?);
+        if outputs.parameters.hdf5.is_some() {
+            // The cone lies in open space.
+            let space = meshloom::io::hdf5::SnapshotInfo { box_size: 0.0, ..info };
+            files.push(seal_hdf5(&comm, &outputs.path("light_cone_halos.0.hdf5"), &space, (&halos, &[]))?);
+        }
+        let mut most = [halos.count.iter().copied().max().unwrap_or(0)];
+        comm.all_reduce(&mut most, Op::Max)?;
+        said["halos"] = json!({
+            "linking_length": length, "min_members": Selection::default().min_members, "count": halos.total,
+            "members": halos.members_total, "most_members": most[0],
+        });
+        Ok((files, said))
+    }
+
+    /// Groups of the particles on the cone, with masses in Msun/h, places from the observer, mean scale factors and radial velocities, and the
+    /// linking length: as long as in the box. All ranks call it.
+    fn halos(
+        context: &mut Context,
+        simulation: &Simulation,
+        particles: &ConeParticles,
+        linking: Linking,
+    ) -> Result<(Catalogue, f32), Error> {
+        let config = simulation.config();
+        let count = config.particles.pow(3);
+        let length = linking.length(&Domain::new(&config.size())?, count)?;
+        let values = |of: &dyn Fn(&mut Vec<f32>, meshloom::pm::ConeParticle)| {
+            let mut all = Vec::new();
+            particles.iter().for_each(|particle| of(&mut all, particle));
+            all
+        };
+        let positions = values(&|all, particle| all.extend(particle.position));
+        let mut cloud = Cloud::from_host(&mut context.recorder, &Domain::new(&[0.0; 3])?, &positions)?;
+        drop(positions);
+        let columns = [
+            ("velocity", 3, values(&|all, particle| all.extend(particle.velocity))),
+            ("scale_factor", 1, values(&|all, particle| all.push(particle.scale_factor))),
+        ];
+        for (name, width, values) in columns {
+            let array = context.gpu.array::<f32>(name, values.len() as u64)?;
+            context.recorder.upload(&array, 0, &values)?;
+            cloud.set(name, array, width)?;
+        }
+        let groups = Groups::find(context, &cloud, Linking::Length(length.into()))?;
+        drop(cloud);
+        let selection = Selection { observer: Some([0.0; 3]), ..Selection::default() };
+        let mut catalogue = groups.catalogue(&mut context.recorder, &selection)?;
+        let mass = simulation.linear_power().cosmology().particle_mass(config.box_size, count);
+        catalogue.mass.iter_mut().for_each(|all| *all *= mass);
+        Ok((catalogue, groups.length()))
+    }
+}

@@ -1,0 +1,81 @@
+//! Spherical overdensities about the centres of groups.
+
+use meshloom::cosmology::Overdensity;
+use meshloom::points::Cloud;
+use meshloom::points::fof::Catalogue;
+use meshloom::points::neighbors::{DistributedSearch, OverdensityQuery};
+use meshloom::{Context, Error};
+
+/// A spherical overdensity about the centre of each of this rank's groups: 0 for those that have none.
+pub struct Spheres {
+    pub density: Overdensity,
+    pub mass: Vec<f64>,
+    pub radius: Vec<f64>,
+}
+
+/// The least points of a sphere that is looked at: in smaller ones chance decides where the mean density falls.
+const LEAST: u32 = 10;
+
+impl Spheres {
+    /// The spheres of each of `densities`, which are points per volume, about the centres of groups, whoever the points in them belong to; each
+    /// point has the mass `unit`. All ranks call it.
+    pub fn measure(
+        context: &mut Context,
+        cloud: &Cloud,
+        groups: &Catalogue,
+        densities: &[(Overdensity, f64)],
+        unit: f64,
+    ) -> Result<Vec<Spheres>, Error> {
+        if densities.is_empty() {
+            return Ok(Vec::new());
+        }
+        let centers: Vec<f32> = groups.center.iter().map(|&x| x as f32).collect();
+        let centers = Cloud::from_host(&mut context.recorder, cloud.domain(), &centers)?;
+        let search = DistributedSearch::new(context, cloud)?;
+        let query =
+            OverdensityQuery { densities: densities.iter().map(|(_, density)| *density).collect(), least: LEAST };
+        let counts = search.overdense(context, &centers, &query)?;
+        let spheres = densities.iter().enumerate().map(|(which, &(density, points))| {
+            let counts = counts.iter().skip(which).step_by(densities.len()).map(|&count| count as f64);
+            let radius = |count: f64| match cloud.domain().dims() {
+                2 => (count / points / std::f64::consts::PI).sqrt(),
+                _ => (0.75 / std::f64::consts::PI * count / points).cbrt(),
+            };
+            Spheres {
+                density,
+                mass: counts.clone().map(|count| count * unit).collect(),
+                radius: counts.map(radius).collect(),
+            }
+        });
+        Ok(spheres.collect())
+    }
+
+    /// The columns of a catalogue.
+    pub fn columns(&self) -> [(String, &[f64]); 2] {
+        let Spheres { density, mass, radius } = self;
+        [(format!("mass_{density}"), mass.as_slice()), (format!("radius_{density}"), radius.as_slice())]
+    }
+
+    /// Gadget-4's name of the density.
+    #[cfg(feature = "hdf5")]
+    pub fn gadget_name(&self) -> String {
+        match self.density {
+            Overdensity::Mean(times) => format!("Mean{times}"),
+            Overdensity::Critical(times) => format!("Crit{times}"),
+            Overdensity::Virial => "TopHat200".into(),
+        }
+    }
+}
+
+/// The overdensities that words name, each once; an error in words for others.
+pub fn overdensities(words: &[String]) -> Result<Vec<Overdensity>, String> {
+    let mut all = Vec::new();
+    for word in words {
+        let density = word.parse().map_err(|error| format!("--overdensity: {error}"))?;
+        if all.contains(&density) {
+            return Err(format!("--overdensity has {density} twice; give it once"));
+        }
+        all.push(density);
+    }
+    Ok(all)
+}

@@ -1,0 +1,62 @@
+//! Light cones in HDF5, which all ranks write together.
+
+use std::path::Path;
+
+use super::cone::Cone;
+use super::particles::ConeParticles;
+use crate::comm::Communicator;
+use crate::io::Sealed;
+use crate::io::collective::shared_token;
+use crate::io::hdf5::{ConeInfo, ConeRows, ConeWriter, SnapshotInfo};
+use crate::pm::SimulationError;
+
+/// Particles that are written at a time.
+const PIECE: usize = 1 << 18;
+
+impl ConeParticles {
+    /// Writes the particles of `cone` in HDF5, in the order that they have over all ranks; `snapshot` is the header of the box at the end of
+    /// the run. The file has no name yet, which rank 0 gives it by [`Sealed::publish`]. All ranks call it.
+    ///
+    /// # Errors
+    /// [`IoError`](crate::io::IoError) of whichever rank failed; the other ranks learn of it by their next message.
+    pub fn seal_hdf5(
+        &self,
+        comm: &Communicator,
+        path: &Path,
+        cone: &Cone,
+        snapshot: SnapshotInfo,
+    ) -> Result<Sealed, SimulationError> {
+        let (direction, opening) =
+            cone.opening.as_ref().map_or(([0.0, 0.0, 1.0], 180.0), |opening| (opening.unit(), opening.angle));
+        let (observer, distance) = (cone.observer, cone.distance);
+        let info = ConeInfo { snapshot, count: self.total(), observer, distance, direction, opening };
+        let token = shared_token(comm)?;
+        let made = if comm.rank() == 0 { Some(ConeWriter::create(path, &info, &token)?) } else { None };
+        // Also the message to the other ranks that the file exists.
+        let offsets = comm.all_gather_v(made.as_ref().map_or(&[], ConeWriter::offsets))?;
+        let writer = match made {
+            Some(writer) => writer,
+            None => ConeWriter::open(path, &info, &token, offsets.data())?,
+        };
+        // All have the file open before any may fail: rank 0 would remove it, and others would report it as missing.
+        comm.barrier()?;
+        let (mut rows, mut first) = (self.iter(), self.first());
+        while rows.len() > 0 {
+            let piece: Vec<_> = rows.by_ref().take(PIECE).collect();
+            writer.write(
+                first,
+                ConeRows {
+                    positions: &piece.iter().map(|p| p.position).collect::<Vec<_>>(),
+                    velocities: &piece.iter().map(|p| p.velocity).collect::<Vec<_>>(),
+                    scale_factors: &piece.iter().map(|p| p.scale_factor).collect::<Vec<_>>(),
+                    ids: &piece.iter().map(|p| p.id).collect::<Vec<_>>(),
+                    images: &piece.iter().map(|p| p.image).collect::<Vec<_>>(),
+                },
+            )?;
+            first += piece.len() as u64;
+        }
+        let sealed = writer.seal()?;
+        comm.barrier()?;
+        Ok(sealed)
+    }
+}

@@ -1,0 +1,185 @@
+//! Spheres about queries in which points are as dense as asked for: spherical overdensities.
+
+use super::distributed::DistributedSearch;
+use super::error::NeighborError;
+use super::query::{RadiusQuery, RowOrder};
+use crate::comm::Op;
+use crate::exchange::Context;
+use crate::gpu::primitives::Count;
+use crate::gpu::{Array, Kernel, KernelSource};
+use crate::points::Cloud;
+
+/// What spheres about queries are looked for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OverdensityQuery {
+    /// Mean number densities, in points per unit of volume (of area, in a plane); each above 0.
+    pub densities: Vec<f64>,
+    /// Smaller spheres than those that hold so many points are not looked at; 1 or more.
+    pub least: u32,
+}
+
+crate::gpu::kernel_params! {
+    struct SparseParams {
+        /// Entries of all lists, and lists.
+        entries: u32,
+        rows: u32,
+        /// Smaller spheres are not looked at.
+        least: u32,
+        /// Axes.
+        dims: u32,
+        /// Points that a sphere of radius 1 has at the density asked for.
+        points: f32,
+        /// Lists reach as far.
+        radius: f32,
+    }
+}
+
+/// Kernels that find the first sphere of a list: the one that reaches its end, and those that end at an entry.
+pub(super) fn kernels() -> [KernelSource; 2] {
+    let common = include_str!("../../../shaders/points/neighbors/sphere.wgsl");
+    let kernel = |label: &str, text: &'static str| {
+        KernelSource::new(label, text).params::<SparseParams>().module("neighbors::sphere", common)
+    };
+    [
+        kernel("neighbors::sparse_rows", include_str!("../../../shaders/points/neighbors/sparse_rows.wgsl")),
+        kernel("neighbors::sparse_entries", include_str!("../../../shaders/points/neighbors/sparse_entries.wgsl")),
+    ]
+}
+
+/// No sphere was found within the radius.
+const UNKNOWN: u32 = u32::MAX;
+
+impl OverdensityQuery {
+    fn check(&self) -> Result<(), NeighborError> {
+        match self.densities.iter().find(|density| !(**density > 0.0 && density.is_finite())) {
+            Some(&density) => Err(NeighborError::Density { density }),
+            None => Ok(()),
+        }
+    }
+
+    /// The radius of the sphere that has `points` points at `density`.
+    fn radius(dims: usize, points: f64, density: f64) -> f64 {
+        (points / (unit_volume(dims) * density)).powf(1.0 / dims as f64)
+    }
+}
+
+/// The volume of a sphere of radius 1, or the area of a circle.
+fn unit_volume(dims: usize) -> f64 {
+    if dims == 2 { std::f64::consts::PI } else { 4.0 / 3.0 * std::f64::consts::PI }
+}
+
+impl DistributedSearch {
+    /// For each of this rank's rows of `queries` and each density n: how many points the first sphere about it has, from inside out, that
+    /// is no denser than n: the least `N >= least` such that N points are within the radius `r` at which `N = n V(r)`, and point N + 1 is not. 0
+    /// where the sphere that just holds `least` points is less dense already. The radius follows: `V(r) = N / n`.
+    ///
+    /// Row after row, as many numbers each as densities. The same bits on any number of ranks. Pairs count once, by their nearest images, so
+    /// that spheres longer than a periodic side mean nothing. Waits. All ranks call it.
+    ///
+    /// All queries are searched within a small radius; those whose spheres reach farther again, within one and a half times as much, until
+    /// none is left. A search lists and sorts the points about each query that is left: 20 bytes of device memory each; so the lists
+    /// of a round are about as long as the spheres that are larger than those before.
+    ///
+    /// ```
+    /// use meshloom::{Error, Launch, gpu::Options, launch};
+    /// use meshloom::points::neighbors::{DistributedSearch, OverdensityQuery};
+    /// use meshloom::points::{Cloud, Domain};
+    ///
+    /// launch(Launch::Threads(1), &Options::from_env()?, |mut context| {
+    ///     let domain = Domain::new(&[0.0, 0.0])?;
+    ///     let points: Vec<f32> = (1..=9).flat_map(|r| [r as f32, 0.0]).collect();
+    ///     let cloud = Cloud::from_host(&mut context.recorder, &domain, &points)?;
+    ///     let center = Cloud::from_host(&mut context.recorder, &domain, &[0.0, 0.0])?;
+    ///     let search = DistributedSearch::new(&mut context, &cloud)?;
+    ///     // At 0.1 per unit of area one point fills a circle of radius 1.78, at 0.075 two one of 2.91; at 1 the first does not fill its own.
+    ///     let spheres = OverdensityQuery { densities: vec![0.1, 0.075, 1.0], least: 1 };
+    ///     assert_eq!(search.overdense(&mut context, &center, &spheres)?, [1, 2, 0]);
+    ///     Ok::<_, Error>(())
+    /// })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`NeighborError::Density`]; as [`within`](Self::within).
+    pub fn overdense(
+        &self,
+        context: &mut Context,
+        queries: &Cloud,
+        spheres: &OverdensityQuery,
+    ) -> Result<Vec<u64>, NeighborError> {
+        spheres.check()?;
+        let (dims, width) = (queries.domain().dims(), spheres.densities.len());
+        let positions = context.recorder.download(queries.positions(), 0, queries.positions().len())?;
+        let mut found = vec![0; queries.len() as usize * width];
+        let Some(sparsest) = spheres.densities.iter().copied().reduce(f64::min) else { return Ok(found) };
+        let mut left: Vec<usize> = (0..queries.len() as usize).collect();
+        let mut radius = OverdensityQuery::radius(dims, 64f64.max(2.0 * f64::from(spheres.least)), sparsest);
+        loop {
+            let mut remaining = [left.len() as u64];
+            self.points.comm.all_reduce(&mut remaining, Op::Sum)?;
+            if remaining[0] == 0 {
+                return Ok(found);
+            }
+            let at: Vec<f32> = left.iter().flat_map(|&row| positions[row * dims..(row + 1) * dims].to_vec()).collect();
+            let cloud = Cloud::from_host(&mut context.recorder, queries.domain(), &at)?;
+            let within = self.first_within(context, &cloud, spheres, radius as f32)?;
+            let mut next = Vec::new();
+            for (number, &row) in left.iter().enumerate() {
+                for (which, counts) in within.iter().enumerate() {
+                    found[row * width + which] = counts[number].into();
+                }
+                if within.iter().any(|counts| counts[number] == UNKNOWN) {
+                    next.push(row);
+                }
+            }
+            (left, radius) = (next, 1.5 * radius);
+        }
+    }
+
+    /// The spheres of [`overdense`](Self::overdense) as far as they lie within a radius: for each density one number per query, or [`UNKNOWN`].
+    fn first_within(
+        &self,
+        context: &mut Context,
+        queries: &Cloud,
+        spheres: &OverdensityQuery,
+        radius: f32,
+    ) -> Result<Vec<Vec<u32>>, NeighborError> {
+        let local = self.arrange_queries(context, Some(queries))?;
+        let joint = self.points_within(context, &local, radius)?;
+        let (points, targets) = self.scope(&local, joint.as_ref());
+        let recorder = &mut context.recorder;
+        let rows = targets.len(&points.tree);
+        let within = RadiusQuery { rows: RowOrder::Curve, ..RadiusQuery::radius(radius) };
+        let lists = self.radius.lists(recorder, &points.tree, targets, &within)?;
+        let lists = self.radius.by_distance(recorder, lists, rows)?;
+        let numbers = self.numbers(&local);
+        let dims = queries.domain().dims();
+        let [of_rows, of_entries] = kernels().map(Kernel::trusted);
+        let mut first = Vec::new();
+        for density in &spheres.densities {
+            let counts = recorder.gpu().array::<u32>("neighbors::first_sparse", rows)?;
+            let params = SparseParams {
+                entries: lists.distance.len() as u32,
+                rows: rows as u32,
+                least: spheres.least.max(1),
+                dims: dims as u32,
+                points: (unit_volume(dims) * density) as f32,
+                radius,
+            };
+            recorder.each(&of_rows, &[lists.offset.raw(), counts.raw()], &params, rows)?;
+            let arrays = [lists.offset.raw(), lists.distance.raw(), counts.raw()];
+            recorder.each(&of_entries, &arrays, &params, lists.distance.len())?;
+            let in_rows = recorder.gpu().array::<u32>("neighbors::first_sparse", rows)?;
+            self.points.permute.scatter(recorder, &counts, numbers, &in_rows, 1, Count::All)?;
+            first.push(in_rows);
+        }
+        let route = self.route(&local);
+        let home = |counts: Array<u32>| match route {
+            Some(route) => Ok::<_, NeighborError>(route.back(context, &counts, 1)?),
+            None => Ok(counts),
+        };
+        let first: Vec<Array<u32>> = first.into_iter().map(home).collect::<Result<_, _>>()?;
+        let recorder = &mut context.recorder;
+        Ok(first.iter().map(|counts| recorder.download(counts, 0, counts.len())).collect::<Result<_, _>>()?)
+    }
+}

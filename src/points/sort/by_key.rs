@@ -1,0 +1,59 @@
+//! Rows of all ranks in the order of keys that they come with.
+
+use super::error::SortError;
+use super::order::order_of;
+use super::route::Route;
+use super::shares::{cuts, gathered};
+use crate::comm::Op;
+use crate::exchange::Context;
+use crate::gpu::{Array, MemoryKind};
+use crate::points::rows::exchange_rows;
+
+/// How rows of all ranks move so that they ascend by key, over ranks too, and each rank has its [`split`](crate::grid::split) of them. Keys are
+/// below 2^63, as high and low words; rows with equal keys keep the order of the input (rank by rank). The result does not depend on
+/// the number of ranks, but for which rank has what. All ranks call it, with any number of rows, also none.
+///
+/// Memory: three words a row for the order here, and as many for that of the rows received. Waits for the device and, with several ranks,
+/// the others: a sum, up to eight rounds of 256 counts for each boundary, and two words a row.
+///
+/// ```
+/// use meshloom::gpu::Options;
+/// use meshloom::points::sort::route_by_key;
+/// use meshloom::{Error, Launch, launch};
+///
+/// let sorted = launch(Launch::Threads(2), &Options::from_env()?, |mut context| {
+///     let own: &[u32] = if context.comm.rank() == 0 { &[7, 1, 5] } else { &[3] };
+///     let array = |context: &mut meshloom::Context, words: &[u32]| {
+///         let array = context.gpu.array("words", words.len() as u64)?;
+///         context.recorder.upload(&array, 0, words)?;
+///         Ok::<_, Error>(array)
+///     };
+///     let (high, low) = (array(&mut context, &vec![0; own.len()])?, array(&mut context, own)?);
+///     let route = route_by_key(&mut context, [&high, &low])?;
+///     let moved = route.forward(&mut context, &low, 1)?;
+///     Ok::<_, Error>(context.recorder.download(&moved, 0, moved.len())?)
+/// })?;
+/// assert_eq!(sorted, [[1, 3], [5, 7]]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// [`SortError`] of the device or of a rank.
+pub fn route_by_key(context: &mut Context, keys: [&Array<u32>; 2]) -> Result<Route, SortError> {
+    let (comm, count) = (context.comm.clone(), keys[0].len());
+    let order = order_of(&mut context.recorder, keys)?;
+    if comm.size() == 1 {
+        return Ok(Route::new(&comm, order, vec![count], vec![count], None)?);
+    }
+    let mut total = [count];
+    comm.all_reduce(&mut total, Op::Sum)?;
+    let recorder = &mut context.recorder;
+    let [high, low] = keys.map(|words| gathered(recorder, words, &order, 1, MemoryKind::Outgoing));
+    let sorted = [high?, low?];
+    let (places, _) = cuts(recorder, &comm, sorted.each_ref(), total[0])?;
+    let sends: Vec<u64> = places.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    let receives = comm.all_to_all(&sends)?;
+    let [high, low] = sorted.map(|words| exchange_rows(context, &words, 1, [&sends, &receives]));
+    let merge = order_of(&mut context.recorder, [&high?, &low?])?;
+    Ok(Route::new(&comm, order, sends, receives, Some(merge))?)
+}
