@@ -43,9 +43,22 @@ print(meshloom.devices()[0]["name"])
 measure("a call: fft.rfft of 16 numbers", lambda: meshloom.fft.rfft(small), 500)
 there = meshloom.asarray(small)
 measure("a call: fft.rfft of 16 numbers that are on the device", lambda: meshloom.fft.rfft(there), 500)
-measure("fft.rfftn of 64^3 float32", lambda: meshloom.fft.rfftn(cube))
-measure("numpy.fft.rfftn of the same", lambda: np.fft.rfftn(cube))
-measure("scipy.fft.rfftn of the same, all cores", lambda: scipy.fft.rfftn(cube, workers=-1))
+measure("fft.rfftn of 64^3 float32", lambda: meshloom.fft.rfftn(cube), 40)
+on_device = meshloom.asarray(cube)
+
+
+def ten_on_device():
+    for _ in range(10):
+        meshloom.fft.rfftn(on_device)
+    there.numpy()
+
+
+measure("ten of them on the device, waited for once", ten_on_device, 10)
+measure("to the device and 16 numbers back: 64^3 float32", lambda: (meshloom.asarray(cube), there.numpy()), 40)
+measure("from the device: the same", lambda: on_device.numpy(), 40)
+measure("numpy.fft.rfftn of the same", lambda: np.fft.rfftn(cube), 40)
+measure("scipy.fft.rfftn of the same", lambda: scipy.fft.rfftn(cube), 40)
+measure("scipy.fft.rfftn of the same, all cores", lambda: scipy.fft.rfftn(cube, workers=-1), 40)
 measure(f"KDTree and query, 8 nearest of {POINTS}", lambda: meshloom.KDTree(points).query(points, k=8))
 measure("scipy.spatial.cKDTree, all cores", lambda: scipy.spatial.cKDTree(points).query(points, k=8, workers=-1))
 measure(f"fof of {POINTS}, b = 0.2", lambda: meshloom.fof(points, length, box=1.0))

@@ -1,6 +1,6 @@
 //! A scan of parameters: how long 20,000 pendulums of different length and start take to swing back, integrated on the devices; dealt to ranks and worked
 //! on in chunks that fit a budget of memory. The mean and the longest come out the same, to the bit, on any number of ranks and for any budget; the
-//! period of one whose amplitude is small is compared with its closed form.
+//! mean is compared with that of closed forms.
 //!
 //! ```text
 //! cargo run --release --example parameter_scan            # one rank
@@ -12,6 +12,9 @@ use meshloom::map::{ChunkSize, Items, Mapping, Placement, RowReduction, map, rep
 use meshloom::{Error, Launch, launch};
 
 const PENDULUMS: u64 = 20_000;
+
+/// Invocations of a workgroup. Each takes one pendulum: some drivers (llvmpipe) end all loops of an invocation after 65,535 rounds, without an error.
+const GROUP: u64 = 64;
 
 meshloom::kernel_params! {
     struct PendulumParams {
@@ -25,7 +28,7 @@ const SWING: &str = "
     var<storage, read> pendulums: array<f32>; // length in metres and angle in radians of each
     var<storage, read> constants: array<f32>; // gravity, step in seconds
     var<storage, read_write> periods: array<f32>;
-    fn each(item: u32) {
+    fn each_invocation(item: u32) {
         let pull = load_constants(0u) / load_pendulums(2u * item);
         let step = load_constants(1u);
         var angle = load_pendulums(2u * item + 1u);
@@ -41,7 +44,16 @@ const SWING: &str = "
             velocity = next;
         }
     }
-    #each params.count";
+    #each_invocation params.count";
+
+/// The period by the arithmetic-geometric mean.
+fn closed_form(length: f64, angle: f64) -> f64 {
+    let (mut a, mut b) = (1.0, (angle / 2.0).cos());
+    for _ in 0..8 {
+        (a, b) = ((a + b) / 2.0, (a * b).sqrt());
+    }
+    std::f64::consts::TAU * (length / 9.81).sqrt() / a
+}
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let ranks = std::env::args().nth(1).map_or(Ok(1), |text| text.parse())?;
@@ -53,7 +65,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         // Constants travel once, from rank 0.
         let given = (context.comm.rank() == 0).then_some(&[9.81_f32, 1e-3][..]);
         let constants = replicate(&mut context, 0, given)?;
-        let swing = Kernel::new(KernelSource::new("swing", SWING).params::<PendulumParams>());
+        let swing = Kernel::new(KernelSource::new("swing", SWING).params::<PendulumParams>().group(GROUP as u32));
         let mapping = Mapping::new(PENDULUMS)
             .chunk(ChunkSize::Memory(1 << 20))
             .output("periods", 1, Placement::Gathered)
@@ -63,7 +75,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let params = PendulumParams { count: chunk.count() as u32 };
             let [periods, sum, longest] = &chunk.outputs[..] else { return Ok(()) };
             let arrays = [chunk.inputs[0].raw(), constants.raw(), periods.raw()];
-            context.recorder.each(&swing, &arrays, &params, chunk.count())?;
+            context.recorder.dispatch(&swing, &arrays, &params, chunk.count().div_ceil(GROUP))?;
             // What is reduced is overwritten on the way: each output has rows of its own.
             context.recorder.copy(periods, 0, sum, 0, chunk.count())?;
             Ok::<_, Error>(context.recorder.copy(periods, 0, longest, 0, chunk.count())?)
@@ -72,16 +84,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             Some(array) => Ok::<_, Error>(context.recorder.download(array, at, 1)?[0]),
             None => Ok(f32::NAN),
         };
-        let numbers = [read("sum", 0)?, read("longest", 0)?, read("periods", 0)?];
-        Ok::<_, Error>((numbers, mapped.report))
+        Ok::<_, Error>(([read("sum", 0)?, read("longest", 0)?, read("periods", 0)?], mapped.report))
     })?;
     let Some(([sum, longest, small], report)) = found.first() else { return Ok(()) };
-    println!("mean period {:.6} s, longest {longest:.6} s", sum / PENDULUMS as f32);
-    let exact = std::f64::consts::TAU * (0.2_f64 / 9.81).sqrt();
-    println!("small amplitude {small:.6} s, closed form {exact:.6} s");
+    let mean = f64::from(*sum) / PENDULUMS as f64;
+    let exact = pendulums.chunks(2).map(|one| closed_form(one[0].into(), one[1].into()));
+    let exact_mean = exact.sum::<f64>() / PENDULUMS as f64;
+    println!("mean period {mean:.6} s, by closed forms {exact_mean:.6} s; longest {longest:.6} s");
+    println!("the shortest pendulum at a small angle {small:.6} s, closed form {:.6} s", closed_form(0.2, 0.01));
     if let Some(estimate) = &report.estimate {
         println!("chunks of {}: {} bytes an item, budget {}", report.chunk, estimate.per_item, estimate.budget);
     }
-    assert!((f64::from(*small) - exact).abs() < 1e-3 * exact, "the period of a small amplitude is known");
+    assert!((mean - exact_mean).abs() < 1e-4 * exact_mean, "the mean period is known");
     Ok(())
 }

@@ -315,6 +315,26 @@ fn gradients_beside_their_simulation() {
 }
 
 #[test]
+fn fits_of_counts() {
+    for ranks in [1, 2] {
+        let found = report("infer --size 8,12 --samples 2", Ranks::Threads(ranks));
+        let results = found["results"].as_array().unwrap();
+        assert_eq!(results.len(), 2);
+        for result in results {
+            for seconds in [&result["seconds"], &result["gradient"]["seconds"], &result["metric"]["seconds"]] {
+                is_spread(seconds);
+            }
+            assert!(result["compiled"]["seconds"].as_f64() > Some(0.0), "{result:#}");
+            assert!(result["metrics_of_the_position"].as_u64() >= Some(5), "{result:#}");
+            let bytes = |name: &str| result["bytes"][name].as_u64().unwrap();
+            assert!(bytes("vector") > 0 && bytes("linearisation") > 0, "{result:#}");
+            assert_eq!(bytes("sample"), 2 * bytes("vector") + bytes("linearisation"));
+            assert!(bytes("iteration") > 4 * bytes("sample"), "{result:#}");
+        }
+    }
+}
+
+#[test]
 fn all_subjects_together() {
     let file = std::env::temp_dir().join(format!("meshloom-bench-{}.json", meshloom::io::token()));
     let line = format!("--all --sizes small --reference --save {}", file.display());
@@ -336,6 +356,7 @@ fn all_subjects_together() {
             "ghosts",
             "pm",
             "gradient",
+            "infer",
             "shallow-water"
         ]
     );

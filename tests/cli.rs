@@ -803,6 +803,55 @@ fn a_snapshot_that_is_not_whole_is_passed_over_and_one_that_is_not_its_own_is_an
 }
 
 #[test]
+fn a_run_is_resumed_by_what_its_files_hold() {
+    use meshloom::cosmology::{Cosmology, LinearPower, TransferKind};
+    let scratch = Scratch::new();
+    let power = LinearPower::new(Cosmology::planck18_primordial(), TransferKind::Full).unwrap();
+    let table = |factor: f64| -> String {
+        let k = (0..400).map(|i| 1e-3 * 1e5f64.powf(f64::from(i) / 399.0));
+        k.map(|k| format!("{k:e} {:e}\n", factor * power.at(k, 1.0).unwrap())).collect()
+    };
+    let universe = |omega_b: &str| format!("A_s=2.105e-9\nn_s=0.9665\nOmega_m=0.3111\nOmega_b={omega_b}\nh=0.6766\n");
+    let files = |name: &str, noise: &[f32], omega_b: &str, factor: f64| {
+        [
+            scratch.file(&format!("{name}.npy"), f32_npy(noise)),
+            scratch.file(&format!("{name}.toml"), universe(omega_b)),
+            scratch.file(&format!("{name}.dat"), table(factor)),
+        ]
+    };
+    let mut other = noise();
+    other[100] += 0.5;
+    let first = files("first", &noise(), "0.04897", 1.0);
+    let moved = files("moved", &noise(), "0.048970", 1.0);
+    let out = scratch.join("out");
+    let call = |[noise, cosmology, table]: [&String; 3], more: &[&str]| {
+        let words = ["--white-noise", noise, "--cosmology", cosmology, "--power-table", table, "--snapshots", "0.5"];
+        Call::simulate(&out, &[&words[..], more].concat())
+    };
+    call(first.each_ref(), &[]).succeeds();
+    let want = whole(&out);
+    let alike_but_names = |got: BTreeMap<PathBuf, Vec<u8>>| {
+        let run = |files: &BTreeMap<PathBuf, Vec<u8>>| {
+            serde_json::from_slice::<Value>(&files[Path::new("run.json")]).unwrap()
+        };
+        assert_eq!(run(&got)["parameters"], run(&want)["parameters"]);
+        for (name, bytes) in want.iter().filter(|(name, _)| !name.ends_with("run.json")) {
+            assert!(got[name] == *bytes, "{}", name.display());
+        }
+    };
+    call(moved.each_ref(), &["--resume"]).succeeds();
+    alike_but_names(whole(&out));
+    // Other contents of one file, under the name of the first run's.
+    let changed = files("first", &other, "0.05", 1.1);
+    for (which, says) in [(0, "white_noise_fingerprint"), (1, "cosmology"), (2, "cosmology")] {
+        let mut mixed = moved.each_ref();
+        mixed[which] = &changed[which];
+        call(mixed, &["--resume"]).run().is_error("other contents", 1, &["it belongs to a run with", says]);
+    }
+    alike_but_names(whole(&out));
+}
+
+#[test]
 fn a_directory_never_shows_files_of_two_runs() {
     let scratch = Scratch::new();
     let out = scratch.join("out");

@@ -122,6 +122,9 @@ fn files_are_the_same_for_every_number_of_ranks_and_groups() {
     assert_eq!(report["field_shape"], serde_json::json!([1, 18, 16]));
     assert_eq!(report["parameters"]["model"], "lognormal");
     let head = |name: &str| fs::read_to_string(out.join(name)).unwrap().lines().next().unwrap().to_string();
+    let bytes = |name: &str| report["memory"][name].as_u64().unwrap();
+    assert_eq!((bytes("samples_of_a_group"), bytes("samples_that_keep_derivatives")), (4, 4));
+    assert!(bytes("iteration") > 4 * (2 * bytes("latent_vector") + bytes("derivatives_of_a_sample")), "{report:#}");
     assert_eq!(head("power_spectrum.csv"), "k,mean,low,high");
     assert_eq!(head("iterations.csv"), "iteration,energy,reduced_chi_squared,cg_steps,newton_steps,seconds");
     assert!(out.join("state").is_dir());
@@ -177,6 +180,25 @@ fn what_was_interrupted_goes_on_to_the_same_bits() {
 }
 
 #[test]
+fn a_broken_state_is_refused_and_left_as_it_is() {
+    let scratch = Scratch::new();
+    let data = write(&scratch, "counts.npy", &[4, 4], &[3i64; 16]);
+    let words = "--samples 1 --iterations 1 --resume";
+    // A file in place of the directory, and a directory with something else in it.
+    let blocked = scratch.word("blocked");
+    fs::create_dir_all(scratch.join("blocked")).unwrap();
+    fs::write(scratch.join("blocked/state"), "no directory").unwrap();
+    let broken = scratch.word("broken");
+    fs::create_dir_all(scratch.join("broken/state")).unwrap();
+    fs::write(scratch.join("broken/state/state.npz"), "no state").unwrap();
+    let cases = [(&blocked, "state"), (&broken, "start anew")];
+    scratch.all_fail(cases.iter().map(|(out, what)| (call(&data, out, words), 1, *what)));
+    assert_eq!(fs::read(scratch.join("blocked/state")).unwrap(), b"no directory");
+    assert_eq!(fs::read(scratch.join("broken/state/state.npz")).unwrap(), b"no state");
+    assert!(!scratch.join("blocked/mean.npy").exists() && !scratch.join("broken/mean.npy").exists());
+}
+
+#[test]
 fn a_demonstration_makes_its_own_data() {
     let scratch = Scratch::new();
     let out = scratch.word("demo");
@@ -229,6 +251,7 @@ fn bad_input_is_refused_with_one_message_and_no_files() {
         (&counts, format!("--config {unknown}"), 1, "sloep"),
         (&counts, "--ranks 2 --samples 0 --sample-groups 2".into(), 1, "groups"),
         (&counts, "--ranks 3 --sample-groups 2".into(), 1, "divides the ranks"),
+        (&counts, "--memory 1000".into(), 1, "1000 are allowed"),
     ];
     scratch.all_fail(cases.iter().map(|(data, words, code, what)| (call(data, &out, words), *code, *what)));
     let left: Vec<_> = files(scratch.path()).into_iter().filter(|path| path.starts_with(scratch.join("out"))).collect();

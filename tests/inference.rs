@@ -348,9 +348,9 @@ fn golden_fit(name: &str, run: &str) -> (Problem, Host, Value, Fit<Host>) {
             linear,
             curve: newton,
             position: newton,
+            temperature: 1.0,
             point_estimates: strings("point_estimates"),
             constants: strings("constants"),
-            ..IterationOptions::default()
         }
     };
     let groups = SampleGroups::one(&Communicator::solo());
@@ -520,6 +520,32 @@ fn samples_have_the_analytic_covariance() {
 }
 
 #[test]
+fn a_temperature_is_noise_that_is_larger() {
+    let groups = SampleGroups::one(&Communicator::solo());
+    let fit = |std: f64, temperature: f64, sampling: Sampling| {
+        let mut problem = small_wiener_problem();
+        problem.noise = Noise::Gaussian { std };
+        let options = move |_| IterationOptions {
+            sampling,
+            temperature,
+            linear: CgOptions::resnorm(1e-12),
+            position: NewtonOptions { cg: Some(CgOptions::resnorm(1e-12)), ..NewtonOptions::default() },
+            ..IterationOptions::default()
+        };
+        let fit = OptimizeKl::new(&problem, &groups, 2).options(options).run(&mut Host::default(), &vec![0.1; 3]);
+        let Fit { samples, history, .. } = fit.unwrap();
+        let residuals: Vec<f64> = samples.own().flat_map(|s| samples.residual(s).unwrap().clone()).collect();
+        ([samples.position, residuals, vec![history[1].energy]].concat(), history[1].chi_squared[0].unwrap())
+    };
+    for sampling in [Sampling::Linear(Draw::New), Sampling::Curved(Draw::New)] {
+        let [(hot, of_hot), (noisy, of_noisy)] = [fit(0.5, 4.0, sampling), fit(1.0, 1.0, sampling)];
+        assert!(apart(&hot, &noisy) < 1e-9, "{sampling:?}: {hot:?}, {noisy:?}");
+        // It is reported for the data's own noise.
+        assert!((of_hot / of_noisy - 4.0).abs() < 1e-9, "{of_hot}, {of_noisy}");
+    }
+}
+
+#[test]
 fn intervals_cover_the_truth_as_often_as_they_say() {
     // 200 truths of the prior, each with counts of its own: how often are true rates within 1 and 2 standard deviations of the mean?
     let (mut host, groups) = (Host::default(), SampleGroups::one(&Communicator::solo()));
@@ -596,6 +622,24 @@ fn a_sample_does_not_depend_on_how_many_there_are() {
     assert_ne!(many[0], many[2]);
 }
 
+#[test]
+fn what_is_kept_does_not_change_a_bit() {
+    let (problem, mut host) = (matrix_problem(), Host::default());
+    let groups = SampleGroups::one(&Communicator::solo());
+    let options = |_| IterationOptions { position: NewtonOptions::default().steps(0), ..IterationOptions::default() };
+    let samples = OptimizeKl::new(&problem, &groups, 1).options(options).run(&mut host, &vec![0.1; 6]).unwrap().samples;
+    let mut of = |kept: usize| {
+        let kl = Kl { likelihood: &problem, samples: &samples, groups: &groups, constants: &[], kept };
+        let found = newton_cg(&mut host, &kl, vec![0.1; 6], &NewtonOptions::default(), &mut |_| {}).unwrap();
+        (found.x.iter().map(|x| x.to_bits()).collect::<Vec<u64>>(), found.value.to_bits(), found.applications)
+    };
+    let all = of(usize::MAX);
+    assert!(all.2 > 0);
+    for kept in 0..=samples.count() {
+        assert_eq!(of(kept), all, "{kept}");
+    }
+}
+
 /// What all iterations of a fit have given, as bits.
 fn bits(fit: &Fit<Host>) -> (Vec<u64>, Vec<u64>) {
     let position = fit.samples.position.iter().map(|x| x.to_bits()).collect();
@@ -616,7 +660,6 @@ fn varied(iteration: u32) -> IterationOptions {
         sampling: modes[iteration as usize % 5],
         position: NewtonOptions::default().steps(3),
         curve: NewtonOptions::default().steps(3),
-        kept: 2,
         ..IterationOptions::default()
     }
 }
@@ -749,11 +792,13 @@ fn a_broken_state_is_an_error_and_stays() {
     of_state(run(1, &other, 3), "another likelihood");
     let file = scratch.0.join("state.npz");
     let bytes = std::fs::read(&file).unwrap();
+    // The last byte of the last array, before the archive's directory.
+    let last = bytes.windows(4).position(|window| window == b"PK\x01\x02").unwrap() - 1;
     for (broken, text) in [
         (bytes[..bytes.len() / 2].to_vec(), "start anew"),
         (b"no state".to_vec(), "start anew"),
         (Vec::new(), "start anew"),
-        (bytes.iter().enumerate().map(|(i, &b)| if i == bytes.len() / 2 { !b } else { b }).collect(), "start anew"),
+        (bytes.iter().enumerate().map(|(i, &b)| if i == last { !b } else { b }).collect(), "start anew"),
     ] {
         std::fs::write(&file, &broken).unwrap();
         of_state(run(1, &problem, 6), text);
@@ -809,6 +854,10 @@ fn wrong_options_are_errors_before_anything_is_done() {
     assert!(matches!(try_with(negative, start.clone()), Err(InferenceError::Options { .. })));
     let infinite = try_with(IterationOptions::default(), vec![f64::INFINITY; 6]);
     assert!(matches!(infinite, Err(InferenceError::NotFinite { .. })), "{infinite:?}");
+    for temperature in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        let cold = IterationOptions { temperature, ..IterationOptions::default() };
+        assert!(matches!(try_with(cold, start.clone()), Err(InferenceError::Options { .. })));
+    }
     // Rates that overflow.
     let far = try_with(IterationOptions { pairs: 0, ..IterationOptions::default() }, vec![1e4; 6]);
     assert!(matches!(far, Err(InferenceError::NotFinite { .. })), "{far:?}");

@@ -7,14 +7,16 @@ mod shared;
 use std::rc::Rc;
 
 use meshloom::comm::Communicator;
+use meshloom::gpu::Options;
 use meshloom::inference::{
     AmplitudePrior, AxesPrior, CgOptions, CorrelatedField, Data, Draw, Excitation, Excitations, Excited, Expansion,
     FieldPrior, InferenceError, IterationOptions, Kl, Likelihood, NewtonOptions, NoiseLevel, Objective, OptimizeKl,
-    Reduction, SampleGroups, Samples, Sampling, Spectrum, VectorSpace, conjugate_gradient, newton_cg,
+    Reduction, SampleGroups, Samples, Sampling, Spectrum, Stream, VectorSpace, conjugate_gradient, newton_cg,
 };
-use meshloom::operators::{Field, Leaf, Model, PointwiseOperator, Space, Worker};
+use meshloom::mesh::{PointsInCells, Window};
+use meshloom::operators::{Field, Leaf, Linear, Model, PointwiseOperator, Readout, RegularGrid, Select, Space, Worker};
 use serde_json::Value;
-use shared::{field, flat, golden, grid, numbers, pair, ranks};
+use shared::{field, flat, golden, grid, numbers, pair, ranks, ranks_with};
 
 const PROBLEMS: [&str; 3] = ["poisson_16", "gaussian_16", "student_16"];
 
@@ -23,6 +25,12 @@ const BOUND: f64 = 1e-3;
 
 /// The rate of the page's problems: 1.5 exp(field) at 16 cells, of which 12 have data.
 fn rate(worker: &mut Worker<'_>, golden: &Value) -> Result<Model, InferenceError> {
+    let regular = grid(worker, &[16], &[golden["distances"].as_f64().unwrap()]);
+    rate_on(worker, golden, &regular)
+}
+
+/// The same on another grid.
+fn rate_on(worker: &mut Worker<'_>, golden: &Value, regular: &RegularGrid) -> Result<Model, InferenceError> {
     let amplitude = AmplitudePrior::NonParametric {
         of: Spectrum::Power,
         fluctuations: pair(&golden["fluctuations"]),
@@ -36,8 +44,7 @@ fn rate(worker: &mut Worker<'_>, golden: &Value) -> Result<Model, InferenceError
         offset_std: pair(&golden["offset_std"]),
         axes: vec![AxesPrior { name: String::new(), axes: [true; 3], amplitude }],
     };
-    let regular = grid(worker, &[16], &[golden["distances"].as_f64().unwrap()]);
-    let model = CorrelatedField::new(worker, &regular, &prior)?.model()?;
+    let model = CorrelatedField::new(worker, regular, &prior)?.model()?;
     let text = format!("fn f(s: f32) -> f32 {{ return {:?} * exp(s); }}", golden["gain"].as_f64().unwrap());
     Ok(model.then(&Model::new(PointwiseOperator::wgsl(&text, "f", model.target(), "rate")?))?)
 }
@@ -228,6 +235,109 @@ fn sums_of_fields_are_those_of_the_host() {
             Ok(())
         });
     }
+}
+
+/// Noise at points is that of the point, whichever ranks there are: of readings at positions, two of them one place, and of selected cells.
+#[test]
+fn noise_at_points_is_the_same_on_any_ranks() {
+    let positions: Vec<[f64; 3]> = {
+        let numbers = white(3 * 40, 91);
+        let mut all: Vec<[f64; 3]> =
+            numbers.chunks(3).map(|x| [0, 1, 2].map(|a| (x[a] + 10.0).rem_euclid(1.0))).collect();
+        all[7] = all[3];
+        all
+    };
+    let cells: Vec<[u64; 3]> = (0..30).map(|n| [n % 4, n / 4 % 6, n % 5]).collect();
+    let mut first = None;
+    for parts in [[1, 1], [3, 1], [2, 2], [1, 5]] {
+        let found = ranks(parts, |worker| {
+            let regular = grid(worker, &[4, 6, 5], &[0.25, 1.0 / 6.0, 0.2]);
+            let domain = Space::of("x", Leaf::cells(&regular).batch(2))?;
+            let owns =
+                |position: &[f64; 3]| regular.owns(PointsInCells::cell_of(*position, regular.size, regular.shape));
+            let own: Vec<[f64; 3]> = positions.iter().copied().filter(owns).collect();
+            let read = Readout::new(worker, &domain, Window::Cic, &own)?;
+            let selected = Select::cells(worker, &domain, &cells)?;
+            let mut all = Vec::new();
+            let of_cells: Vec<[u64; 3]> = cells.iter().copied().filter(|cell| regular.owns(*cell)).collect();
+            let places = [own.iter().map(|x| x.map(f64::to_bits)).collect::<Vec<_>>(), of_cells];
+            for (space, places) in [Linear::target(&read), Linear::target(&selected)].into_iter().zip(places) {
+                let mut noise = Field::new(worker.gpu(), space)?;
+                worker.white_noise(Stream(5), &mut noise)?;
+                let values = noise.get(&mut worker.context.recorder, "x")?;
+                assert_eq!(values.len(), 2 * places.len());
+                // Both fields of the batch.
+                all.extend(
+                    (0..values.len()).map(|at| (places[at % places.len()], at / places.len(), values[at].to_bits())),
+                );
+            }
+            Ok(all)
+        });
+        let mut found: Vec<_> = found.into_iter().flatten().collect();
+        found.sort_unstable();
+        assert_eq!(found.len(), 2 * 70);
+        // Different points have different noise, also where they are at one place.
+        let mut bits: Vec<u64> = found.iter().map(|(.., bits)| *bits).collect();
+        bits.sort_unstable();
+        bits.dedup();
+        assert_eq!(bits.len(), 140);
+        let square: f64 = bits.iter().map(|&bits| f64::from_bits(bits).powi(2)).sum();
+        // 140 squares of variance 2.
+        assert!((square / 140.0 - 1.0).abs() < 4.0 * (2.0_f64 / 140.0).sqrt(), "{square}");
+        assert_eq!(*first.get_or_insert(found.clone()), found, "{parts:?}");
+    }
+}
+
+/// What a fit takes is known before it runs, and kept within what it may take.
+#[test]
+fn a_fit_keeps_within_its_memory() {
+    let golden = golden("inference.json")["poisson_16"].clone();
+    // No other test of the process has this window, so nobody else allocates on this device meanwhile.
+    let options = Options { window_bytes: Some(2 << 20), ..Options::from_env().unwrap() };
+    ranks_with([1, 1], &options, |worker| {
+        let regular = grid(worker, &[96, 96], &[0.01]);
+        let rate = rate_on(worker, &golden, &regular)?;
+        let leaf = Leaf::cells(&regular);
+        let data = Data { name: "data", leaf: &leaf, values: &[3.0; 96 * 96], mask: None };
+        let likelihood = Likelihood::poisson(worker, &data, None)?.amend(&rate)?;
+        let start = Field::zeros(&mut worker.context.recorder, likelihood.domain())?;
+        let groups = SampleGroups::one(&Communicator::solo());
+        let few = CgOptions { maxiter: Some(2), ..CgOptions::default() };
+        let steps = NewtonOptions { cg: Some(few), ..NewtonOptions::default().steps(1) };
+        let options = |_| IterationOptions {
+            pairs: 3,
+            sampling: Sampling::Curved(Draw::New),
+            linear: few,
+            position: steps,
+            curve: steps,
+            ..IterationOptions::default()
+        };
+        let fit = || OptimizeKl::new(&likelihood, &groups, 1).options(options);
+        let footprint = fit().footprint(worker, &start)?;
+        assert!(footprint.vector >= 4 * 96 * 96 && footprint.linearisation > footprint.vector, "{footprint:?}");
+        assert_eq!(fit().footprint(worker, &start)?, footprint);
+        let mut run = |memory: u64| -> Result<_, InferenceError> {
+            worker.settle()?;
+            let before = worker.allocated();
+            let fit = fit().memory(memory).run(worker, &start)?;
+            // The pool gives nothing back by itself: what is allocated now is the most there was.
+            let taken = worker.allocated() - before;
+            Ok((taken, fit.history[0].energy.to_bits()))
+        };
+        let (all, energy) = run(u64::MAX)?;
+        let forecast = footprint.bytes(6, 6);
+        assert!(all <= forecast && 2 * all > forecast, "{all} of {forecast}, {footprint:?}");
+        for kept in [0, 3] {
+            let budget = footprint.bytes(6, kept);
+            let (taken, same) = run(budget)?;
+            assert!(taken <= budget && taken < all, "{kept}: {taken} of {budget}");
+            assert_eq!(same, energy);
+        }
+        let least = footprint.bytes(6, 0);
+        let error = run(least - 1).unwrap_err();
+        assert!(matches!(error, InferenceError::Memory { needed, samples: 6, .. } if needed == least), "{error}");
+        Ok(())
+    });
 }
 
 #[test]

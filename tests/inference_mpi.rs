@@ -8,7 +8,7 @@ mod world;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use field_models::{Found, fit};
+use field_models::{Found, Run, fit};
 use meshloom::comm::Communicator;
 use meshloom::gpu::Options;
 use meshloom::inference::InferenceError;
@@ -16,8 +16,8 @@ use meshloom::inference::InferenceError;
 /// Two groups of all ranks, beside a fit of each rank alone.
 fn rank(comm: &Communicator) -> Result<(), InferenceError> {
     let options = Options::from_env()?;
-    let together = fit(comm, &options, 2)?;
-    let alone = fit(&Communicator::solo(), &options, 1)?;
+    let together = fit(comm, &options, 2, Run::default())?;
+    let alone = fit(&Communicator::solo(), &options, 1, Run::default())?;
     let cells = alone.cells.iter().filter(|(cell, _)| together.cells.iter().any(|(own, _)| own == cell));
     let part = Found { cells: cells.copied().collect(), ..alone.clone() };
     assert_eq!(together, part);

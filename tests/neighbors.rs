@@ -350,6 +350,29 @@ fn histograms_of_workgroups_add_up() {
     }
 }
 
+/// Queries that each have 22,000 points within reach: an invocation counts some 88,000 pairs in one portion, so that what it counts in words of its own
+/// or of its workgroup goes to the result on the way, at 65,536.
+#[test]
+fn words_that_are_full_go_to_the_result() {
+    let mut bench = Bench::own();
+    let domain = Domain::open(3).unwrap();
+    // Squares of distances are multiples of 2^-12, those of edges are not.
+    let lattice = |n: u32| (0..n).flat_map(|i| [i % 64, i / 64 % 64, i / 4096].map(|x| x as f32 / 64.0)).collect();
+    let (sources, queries): (Vec<f32>, Vec<f32>) = (lattice(22_000), lattice(64));
+    let (tree, _) = own(&domain, &sources, &mut bench);
+    let places = Cloud::from_host(&mut bench.recorder, &domain, &queries).unwrap();
+    let targets = Targets::new(&mut bench.recorder, &bench.builder, &places, &tree).unwrap();
+    for edges in [&[0.0, 0.3, 0.7, 2.0][..], &[0.1, 0.4]] {
+        let bins = Bins::new(edges).unwrap();
+        let counts = bench.recorder.gpu().array::<u32>("counts", 2 * bins.len() as u64).unwrap();
+        bench.recorder.clear(&counts);
+        let which = PairFilter::All;
+        bench.radius.pairs(&mut bench.recorder, &tree, Queries::At(&targets), &bins, which, &counts).unwrap();
+        let have = join_u64(&bench.recorder.download(&counts, 0, counts.len()).unwrap());
+        assert_eq!(have, brute_pairs(&domain, &sources, &queries, bins.edges(), |_, _| true));
+    }
+}
+
 /// Pairs of a lattice at distances that are edges, as exact as integers.
 #[test]
 fn distances_of_a_lattice_are_told_from_edges() {

@@ -340,6 +340,11 @@ fn what_does_not_fit_is_said_when_it_is_composed() {
         assert!(error.contains("operator `f`") && error.contains("vector of 3"), "{error}");
         let mut same = field.clone();
         assert!(square.apply(worker, &field, &mut same).is_err(), "in place");
+        let at = square.at(worker, &field)?;
+        let (dy, mut dx) = (Field::new(worker.gpu(), square.target())?, Field::new(worker.gpu(), &space)?);
+        assert!(matches!(at.jvp(worker, &field, &mut wrong), Err(OperatorError::Fit { .. })));
+        assert!(matches!(at.vjp(worker, &dy, &mut wrong), Err(OperatorError::Fit { .. })));
+        assert!(matches!(at.vjp(worker, &wrong, &mut dx), Err(OperatorError::Fit { .. })));
         // NaN is found by whoever sums.
         let mut field = Field::new(worker.gpu(), &space)?;
         let mut values = vec![1.0; 64];

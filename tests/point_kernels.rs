@@ -150,6 +150,23 @@ fn boxes_of_a_tree_hold_their_points() {
 }
 
 #[test]
+fn words_of_a_leaf_lie_between_its_least_and_greatest() {
+    let mut bench = Bench::new();
+    let kernel = kernel("tree::leaf_ranges");
+    for count in [1, 31, 32, 33, 64 * 32, 64 * 32 + 1, 5000] {
+        let words = random(7, count, u32::MAX);
+        let want: Vec<u32> =
+            words.chunks(32).flat_map(|leaf| [*leaf.iter().min().unwrap(), *leaf.iter().max().unwrap()]).collect();
+        let (values, ranges) = (bench.up(&words), bench.up(&vec![7_u32; want.len() + 1]));
+        let params = Count { count: count as u32 };
+        let groups = count.div_ceil(64 * 8) as u64;
+        bench.recorder.dispatch(&kernel, &[values.raw(), ranges.raw()], &params, groups).unwrap();
+        let have = bench.recorder.download(&ranges, 0, ranges.len()).unwrap();
+        assert_eq!(have, [&want[..], &[7]].concat(), "{count}");
+    }
+}
+
+#[test]
 fn contributions_of_ghosts_are_summed_in_order() {
     let mut bench = Bench::new();
     let (width, rows) = (3, 40);

@@ -74,7 +74,18 @@ const WITHOUT_RINGS: &[(&str, &[&str])] = &[
     ),
     (
         "src/bin/meshloom",
-        &["", "bench", "bench/reference", "fft", "infer", "kernels", "power", "shallow_water", "simulate"],
+        &[
+            "",
+            "bench",
+            "bench/reference",
+            "fft",
+            "infer",
+            "kernels",
+            "power",
+            "reconstruct",
+            "shallow_water",
+            "simulate",
+        ],
     ),
 ];
 

@@ -199,7 +199,8 @@ fn bits_do_not_depend_on_ranks_or_grids() {
     }
 }
 
-/// SwiftShader is spared this one: its compiler takes more than 24 GB for a kernel of some sixty loads that each choose one of three windows.
+/// SwiftShader is spared this one: for kernels of some thirty loads and stores that each choose one of three windows its compiler takes more than
+/// 12 GB and a minute.
 #[test]
 fn bits_do_not_depend_on_windows() {
     let small = Options { window_bytes: Some(4096), ..options() };

@@ -329,3 +329,18 @@ fn kernels_that_were_used_longest_ago_make_room() {
     assert_eq!((recorder.download(&y, 0, 1).unwrap(), gpu.kernels_kept()), (vec![151], 2));
     assert!(Gpu::open(&Options { kernels: 0, ..Options::default() }, 0).is_err());
 }
+
+#[test]
+fn a_device_that_failed_is_not_given_again() {
+    let gpu = open(1 << 15);
+    assert_eq!(open(1 << 15).compiled(), gpu.compiled());
+    gpu.failure_reporter()("as was asked for");
+    assert!(matches!(gpu.check(), Err(DeviceError::Lost(_))));
+    let mut recorder = Recorder::new(&open(1 << 15)).unwrap();
+    let x = filled(&mut recorder, &[1, 2, 3]);
+    works(&mut recorder, &x, &[1, 2, 3]);
+    let mut lost = Recorder::new(&gpu).unwrap();
+    assert!(
+        lost.upload(&x, 0, &[1]).is_err() && gpu.array::<u32>("x", 4).and_then(|x| lost.download(&x, 0, 4)).is_err()
+    );
+}

@@ -74,10 +74,16 @@ def test_a_fork_before_the_first_call_is_fine():
     assert run(text).stdout.strip() == "7"
 
 
-@pytest.mark.parametrize("how", ["simulate", "ranks"])
+CALLS = {
+    "simulate": "meshloom.simulate(32, box=64.0, steps=5000)",
+    "ranks": "meshloom.ranks(2, lambda comm: meshloom.simulate(16, box=64.0, steps=5000, comm=comm))",
+    "fit": "meshloom.optimize_kl(meshloom.inference.Gaussian([1.0, 2.0]), n_total_iterations=100000, n_samples=1)",
+}
+
+
+@pytest.mark.parametrize("how", CALLS)
 def test_an_interrupt_ends_a_call(how):
-    call = "meshloom.simulate(32, box=64.0, steps=5000)" if how == "simulate" else \
-        "meshloom.ranks(2, lambda comm: meshloom.simulate(16, box=64.0, steps=5000, comm=comm))"
+    call = CALLS[how]
     text = f"""
 import os, signal, threading, time, meshloom
 meshloom.fft.fft([1.0, 2.0])

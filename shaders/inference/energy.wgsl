@@ -40,6 +40,8 @@ fn energy(i: u32, w: f32) -> vec2<f32> {
     return student_of(product2(away, vec2<f32>(w, 0.0)));
 #endif
 #if poisson
+    // Rates are 0 or more.
+    if first < 0.0 { return vec2<f32>(bitcast<f32>(0x7fc00000u ^ params.nothing), 0.0); }
     if d == 0.0 { return vec2<f32>(first, 0.0); }
     return sum2(vec2<f32>(first, 0.0), -product2(log2floats(vec2<f32>(first, 0.0)), vec2<f32>(d, 0.0)));
 #endif
@@ -58,7 +60,7 @@ fn energy(i: u32, w: f32) -> vec2<f32> {
     for (var k = 0u; k < params.classes; k++) { most = max(most, load_s(k * params.count + i)); }
     var sum = vec2<f32>(0.0);
     for (var k = 0u; k < params.classes; k++) {
-        sum = sum2(sum, vec2<f32>(exp(load_s(k * params.count + i) - most), 0.0));
+        sum = sum2(sum, exp2floats(two_sum(load_s(k * params.count + i), -most)));
     }
     return sum2(two_sum(most, -own), log2floats(sum));
 #endif

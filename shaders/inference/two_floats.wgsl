@@ -66,3 +66,18 @@ fn log2floats(a: vec2<f32>) -> vec2<f32> {
     let powers = normalised(whole.x, whole.y + f32(power) * -1.9046543e-9);
     return sum2(powers, 2.0 * product2(z, series));
 }
+
+/// The exponential of a number of 0 or less: that of an eighth of what is left of whole powers of two, three times squared. Below -80 it is 0.
+fn exp2floats(a: vec2<f32>) -> vec2<f32> {
+    if a.x < -80.0 { return vec2<f32>(0.0); }
+    let power = round(a.x * 1.442695);
+    let x = 0.125 * sum2(a, -product2(vec2<f32>(power, 0.0), vec2<f32>(0.6931472, -1.9046543e-9)));
+    // 1 + x (1 + x / 2 (1 + x / 3 (1 + tail))), where |x| is .044 at most.
+    let tail = 0.25 * x.x * (1.0 + 0.2 * x.x * (1.0 + 0.16666667 * x.x));
+    let third = product2(x, vec2<f32>(0.33333334, -9.934108e-9));
+    var e = sum2(vec2<f32>(1.0, 0.0), product2(third, two_sum(1.0, tail)));
+    e = sum2(vec2<f32>(1.0, 0.0), 0.5 * product2(x, e));
+    e = sum2(vec2<f32>(1.0, 0.0), product2(x, e));
+    for (var i = 0u; i < 3u; i++) { e = product2(e, e); }
+    return e * bitcast<f32>(u32(127 + i32(power)) << 23u);
+}

@@ -30,26 +30,20 @@ fn changed(node: u32) -> vec3<f32> {
 fn tangent(at: Located, by: vec3<f32>) -> vec3<f32> {
     var sum = vec3<f32>(0.0);
     if !at.sane || !all_inside(at) { return sum; }
-    let x = places(at.x.first, 0u);
-    let y = places(at.y.first, 1u);
-    let z = places(at.z.first, 2u);
-    var w_z = vec4<f32>(0.0);
-    w_z[@] = weight(at.z.at, @);
-    var s_z = vec4<f32>(0.0);
-    s_z[@] = slope(at.z.at, @);
+    let nodes = stencil_of(at);
     for (var a = 0; a < WIDTH; a++) {
-        let row_x = x[a] * params.shape.y;
+        let row_x = nodes.x[a] * params.shape.y;
         let w_x = weight(at.x.at, a);
         for (var b = 0; b < WIDTH; b++) {
-            let row_y = (row_x + y[b]) * params.shape.z;
+            let row_y = (row_x + nodes.y[b]) * params.shape.z;
             let w_y = weight(at.y.at, b);
             let across = by.x * slope(at.x.at, a) * w_y + by.y * w_x * slope(at.y.at, b);
             let along = by.z * w_x * w_y;
             let kept = params.factor * w_x * w_y;
             // A row's loads before their uses.
-            let f@ = force(row_y + z[@]);
-            let c@ = changed(row_y + z[@]);
-            sum += (across * w_z[@] + along * s_z[@]) * f@ + kept * w_z[@] * c@;
+            let f@ = force(row_y + nodes.z[@]);
+            let c@ = changed(row_y + nodes.z[@]);
+            sum += (across * nodes.w_z[@] + along * nodes.s_z[@]) * f@ + kept * nodes.w_z[@] * c@;
         }
     }
     return sum;

@@ -21,3 +21,19 @@ fn slope(at: f32, n: i32) -> f32 {
     return select(-found, found, rising);
 }
 #endif
+
+/// The nodes of a particle, and along z, where they follow each other in memory, their weights and derivatives.
+struct Stencil {
+    x: vec4<u32>,
+    y: vec4<u32>,
+    z: vec4<u32>,
+    w_z: vec4<f32>,
+    s_z: vec4<f32>,
+}
+
+fn stencil_of(at: Located) -> Stencil {
+    var nodes = Stencil(places(at.x.first, 0u), places(at.y.first, 1u), places(at.z.first, 2u), vec4<f32>(0.0), vec4<f32>(0.0));
+    nodes.w_z[@] = weight(at.z.at, @);
+    nodes.s_z[@] = slope(at.z.at, @);
+    return nodes;
+}

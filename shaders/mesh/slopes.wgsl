@@ -9,24 +9,18 @@
 fn slopes(at: Located, by: vec3<f32>) -> vec3<f32> {
     var sum = vec3<f32>(0.0);
     if !at.sane || !all_inside(at) { return sum; }
-    let x = places(at.x.first, 0u);
-    let y = places(at.y.first, 1u);
-    let z = places(at.z.first, 2u);
-    var w_z = vec4<f32>(0.0);
-    w_z[@] = weight(at.z.at, @);
-    var s_z = vec4<f32>(0.0);
-    s_z[@] = slope(at.z.at, @);
+    let nodes = stencil_of(at);
     for (var a = 0; a < WIDTH; a++) {
-        let row_x = x[a] * params.shape.y;
+        let row_x = nodes.x[a] * params.shape.y;
         var plane = vec3<f32>(0.0);
         for (var b = 0; b < WIDTH; b++) {
-            let row_y = (row_x + y[b]) * params.shape.z;
+            let row_y = (row_x + nodes.y[b]) * params.shape.z;
             // A row's loads before their uses.
-            let f@ = value(row_y + z[@], by);
+            let f@ = value(row_y + nodes.z[@], by);
             var along = 0.0;
-            along += w_z[@] * f@;
+            along += nodes.w_z[@] * f@;
             var rise = 0.0;
-            rise += s_z[@] * f@;
+            rise += nodes.s_z[@] * f@;
             let w_y = weight(at.y.at, b);
             plane += vec3<f32>(w_y * along, slope(at.y.at, b) * along, w_y * rise);
         }

@@ -15,6 +15,10 @@ use crate::gpu::{Array, DeviceError, Kernel, KernelSource, RawArray, Recorder};
 /// Values as 64-bit integers: the module `gpu::fixed`.
 pub(crate) const FIXED: &str = include_str!("../../shaders/gpu/fixed.wgsl");
 
+const WHAT: &str = "ExactSum";
+
+/// Terms of a sum at most.
+const MOST_TERMS: u64 = 1 << 38;
 /// Elements of one invocation at least.
 const PER: u64 = 32;
 /// Workgroups at most: each adds its sums to those of all by atomics.
@@ -62,31 +66,26 @@ impl Terms<'_> {
         self.x.len() / self.batches.max(1)
     }
 
-    /// Bits that a term may have so that the sum of all keeps below 2^62.
-    fn bits(&self) -> u32 {
-        bits_for(self.total)
-    }
-
-    fn params(&self, recorder: &Recorder, batch: u64) -> SumParams {
+    fn params(&self, recorder: &Recorder, batch: u64) -> Result<SumParams, DeviceError> {
         let count = self.count();
         let y_start = match self.y {
             Some(y) if y.len() == self.x.len() => batch * count,
             _ => 0,
         };
-        SumParams {
+        Ok(SumParams {
             count: count as u32,
             sums: self.sums as u32,
             x_start: (batch * count) as u32,
             y_start: y_start as u32,
             most: batch as u32,
             start: (self.batches + 2 * self.sums * batch) as u32,
-            bits: self.bits(),
+            bits: bits_for(WHAT, self.total)?,
             per: per(recorder, count) as u32,
-        }
+        })
     }
 
     fn check(&self) -> Result<(), DeviceError> {
-        let misuse = |why: String| Err(DeviceError::Misuse { what: "ExactSum".into(), why });
+        let misuse = |why: String| Err(DeviceError::Misuse { what: WHAT.into(), why });
         let (all, count) = (self.x.len(), self.count());
         if count * self.batches != all {
             return misuse(format!("{all} terms are no {} batches", self.batches));
@@ -97,16 +96,19 @@ impl Terms<'_> {
         if self.index.is_some_and(|index| index.len() != count) {
             return misuse(format!("another number of indices than the {count} terms of a batch"));
         }
-        if self.total > 1 << 38 {
-            return misuse(format!("{} terms; 2^38 are allowed", self.total));
-        }
         Ok(())
     }
 }
 
 /// Bits that each of so many terms may have so that any sum of them keeps below 2^62.
-pub(crate) fn bits_for(terms: u64) -> u32 {
-    62 - terms.clamp(1, 1 << 38).next_power_of_two().ilog2()
+///
+/// # Errors
+/// [`DeviceError::Misuse`] of `what` for more terms than 2^38: each would have fewer bits than an f32.
+pub(crate) fn bits_for(what: &str, terms: u64) -> Result<u32, DeviceError> {
+    match terms {
+        ..=MOST_TERMS => Ok(62 - terms.max(1).next_power_of_two().ilog2()),
+        _ => Err(DeviceError::Misuse { what: what.into(), why: format!("{terms} terms; 2^38 are allowed") }),
+    }
 }
 
 fn magnitude(product: bool) -> KernelSource {
@@ -220,11 +222,11 @@ impl ExactSum {
         let form = [terms.y.is_some(), terms.index.is_some(), terms.sums <= u64::from(LOCAL)];
         let kernel = FORMS.iter().position(|other| *other == form).map(|form| &self.accumulate[form]);
         let kernel = kernel.ok_or_else(|| DeviceError::Misuse {
-            what: "ExactSum".into(),
+            what: WHAT.into(),
             why: format!("{} sums without indices", terms.sums),
         })?;
         for batch in 0..terms.batches {
-            recorder.dispatch(kernel, &arrays, &terms.params(recorder, batch), groups)?;
+            recorder.dispatch(kernel, &arrays, &terms.params(recorder, batch)?, groups)?;
         }
         if let Some(comm) = comm {
             all_reduce_wide(recorder, comm, &words, terms.batches..words.len())?;
@@ -244,8 +246,9 @@ impl ExactSum {
         arrays.push(words.raw());
         let kernel = &self.magnitude[usize::from(terms.y.is_some())];
         let groups = groups(recorder, terms.count());
-        (0..terms.batches)
-            .try_for_each(|batch| recorder.dispatch(kernel, &arrays, &terms.params(recorder, batch), groups))?;
+        for batch in 0..terms.batches {
+            recorder.dispatch(kernel, &arrays, &terms.params(recorder, batch)?, groups)?;
+        }
         comm.map_or(Ok(()), |comm| all_reduce(recorder, comm, words, 0..terms.batches, Op::Max))
     }
 
@@ -280,11 +283,11 @@ impl ExactSum {
     ) -> Result<(), ExchangeError> {
         if out.len() != terms.batches * terms.sums {
             let why = format!("room for {} sums of {}", out.len(), terms.batches * terms.sums);
-            return Err(DeviceError::Misuse { what: "ExactSum".into(), why }.into());
+            return Err(DeviceError::Misuse { what: WHAT.into(), why }.into());
         }
         let words = self.integers(recorder, comm, terms)?;
         for batch in 0..terms.batches {
-            let params = SumParams { x_start: (batch * terms.sums) as u32, ..terms.params(recorder, batch) };
+            let params = SumParams { x_start: (batch * terms.sums) as u32, ..terms.params(recorder, batch)? };
             recorder.each(&self.value, &[words.raw(), out.raw()], &params, terms.sums)?;
         }
         Ok(())
@@ -300,6 +303,7 @@ impl ExactSum {
         comm: Option<&Communicator>,
         terms: &Terms<'_>,
     ) -> Result<Vec<f64>, ExchangeError> {
+        let bits = bits_for(WHAT, terms.total)?;
         let words = self.integers(recorder, comm, terms)?;
         let words = recorder.download(&words, 0, words.len())?;
         let (most, sums) = words.split_at(terms.batches as usize);
@@ -307,7 +311,7 @@ impl ExactSum {
             if *most >= f32::INFINITY.to_bits() {
                 return f64::NAN;
             }
-            let exponent = (most >> 23) as i32 - 126 - terms.bits() as i32;
+            let exponent = (most >> 23) as i32 - 126 - bits as i32;
             (u64::from(sum[1]) << 32 | u64::from(sum[0])) as i64 as f64 * 2f64.powi(exponent)
         };
         let most = most.iter().flat_map(|most| std::iter::repeat_n(most, terms.sums as usize));
@@ -339,6 +343,7 @@ impl ExactSum {
         sums: &[Summed<'_>],
         small: &[&Array<f32>],
     ) -> Result<(Vec<f64>, Vec<Vec<f32>>), ExchangeError> {
+        let bits = sums.iter().map(|sum| bits_for(WHAT, sum.total)).collect::<Result<Vec<_>, _>>()?;
         let count = sums.len() as u64;
         let along: u64 = small.iter().map(|small| small.len()).sum();
         if count + along == 0 {
@@ -383,14 +388,14 @@ impl ExactSum {
             let distributed = integers.iter_mut().zip(sums).filter(|(_, sum)| sum.is_distributed);
             distributed.zip(parts).for_each(|((integer, _), part)| *integer = part);
         }
-        let value = |((&most, &integer), sum): ((&u32, &u64), &Summed<'_>)| {
+        let value = |((&most, &integer), bits): ((&u32, &u64), u32)| {
             if most >= f32::INFINITY.to_bits() {
                 return f64::NAN;
             }
-            let exponent = (most >> 23) as i32 - 126 - bits_for(sum.total) as i32;
+            let exponent = (most >> 23) as i32 - 126 - bits as i32;
             integer as i64 as f64 * 2f64.powi(exponent)
         };
-        Ok((magnitudes.iter().zip(&integers).zip(sums).map(value).collect(), small))
+        Ok((magnitudes.iter().zip(&integers).zip(bits).map(value).collect(), small))
     }
 }
 
@@ -408,10 +413,26 @@ impl<'a> Summed<'a> {
         let Summed { x, y, total, .. } = *self;
         let terms = Terms { x, y, index: None, sums: 1, batches: 1, total };
         terms.check()?;
-        let params = SumParams { most: at as u32, start: (count + 2 * at) as u32, ..terms.params(recorder, 0) };
+        let params = SumParams { most: at as u32, start: (count + 2 * at) as u32, ..terms.params(recorder, 0)? };
         let mut arrays = vec![x.raw()];
         arrays.extend(y.map(Array::raw));
         arrays.push(words.raw());
         Ok((params, arrays, groups(recorder, terms.count())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terms_have_as_many_bits_as_their_sum_leaves_them() {
+        for (terms, bits) in [(0, 62), (1, 62), (2, 61), (3, 60), (1 << 38, 24)] {
+            assert_eq!(bits_for("a sum", terms).ok(), Some(bits), "{terms}");
+        }
+        for terms in [(1 << 38) + 1, u64::MAX] {
+            let refused = bits_for("a sum", terms);
+            assert!(matches!(&refused, Err(DeviceError::Misuse { what, .. }) if what == "a sum"), "{refused:?}");
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! What a dispatch reaches in its arrays, and parts of a stage that reach one window of each.
 //!
-//! An array beyond a binding has several windows, of which every access chooses one: a branch around each load, so that no two are in
-//! flight together. Lines along z and y lie in a plane of x, so that a part of the planes lies in a range of the array, which is bound as one
-//! window wherever it begins. Lines along x cross the array: they have all its windows.
+//! An array beyond a binding has several windows, of which every access chooses one, by some 25 instructions (`docs/performance.md`). Lines
+//! along z and y lie in a plane of x, so that a part of the planes lies in a range of the array, which is bound as one window wherever it
+//! begins. Lines along x cross the array: they have all its windows.
 
 use std::ops::Range;
 

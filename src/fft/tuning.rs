@@ -20,7 +20,8 @@ pub struct TransformTuning {
 }
 
 impl TransformTuning {
-    /// The fastest that was measured for a class of devices (`docs/performance.md`).
+    /// That for a class of devices: measured on software renderers (`docs/performance.md`), chosen by counting for GPUs, of which none has been
+    /// measured.
     pub const fn profile(profile: Profile) -> Self {
         match profile {
             Profile::Gpu => TransformTuning { points: 16, alone: 16, shared: true, columns: 16, pieces: 4 },

@@ -44,8 +44,11 @@ pub(super) struct Parts<'a> {
 /// The whole text of `body`.
 ///
 /// # Errors
-/// What is wrong: a module or flag that is not there, a condition without its beginning or end, an unknown directive.
+/// What is wrong: a module or flag that is not there, a flag that is set on and off, a condition without its beginning or end, an unknown directive.
 pub(super) fn assemble(body: &str, parts: Parts<'_>) -> Result<String, String> {
+    if let Some((name, _)) = parts.flags.iter().find(|&&(name, on)| parts.flags.contains(&(name, !on))) {
+        return Err(format!("flag `{name}` is set on and off"));
+    }
     let mut assembly = Assembly { parts, text: String::with_capacity(2 * body.len()), imported: HashSet::new() };
     assembly.add(body)?;
     Ok(assembly.text)
@@ -231,6 +234,8 @@ mod tests {
         ] {
             assert_eq!(with(p, body).unwrap_err(), why, "{body}");
         }
+        assert_eq!(with(&[("p", true), ("p", true)], "#if p\nx\n#endif").unwrap(), "x\n");
+        assert_eq!(with(&[("p", true), ("q", true), ("p", false)], "x").unwrap_err(), "flag `p` is set on and off");
     }
 
     #[test]

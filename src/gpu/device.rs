@@ -40,7 +40,7 @@ type Open = Vec<(wgpu::Adapter, Options, Weak<Inner>)>;
 
 impl Gpu {
     /// Opens the adapter that `options` choose for the rank number `local_rank` of this host, or gives the handle on it
-    /// that this process already has.
+    /// that this process already has, unless anything went wrong on that device.
     ///
     /// # Errors
     /// As [`choose`](super::choose), [`DeviceError::Open`] when the driver refuses, [`DeviceError::Misuse`] for windows that are
@@ -51,7 +51,7 @@ impl Gpu {
         static OPEN: Mutex<Open> = Mutex::new(Vec::new());
         let adapter = adapter::choose(&options.adapter, local_rank)?;
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-        open.retain(|(_, _, inner)| inner.strong_count() > 0);
+        open.retain(|(_, _, inner)| inner.upgrade().is_some_and(|inner| inner.open.check().is_ok()));
         if let Some(inner) =
             open.iter().find(|(a, o, _)| a == adapter && o == options).and_then(|(_, _, weak)| weak.upgrade())
         {
@@ -180,6 +180,11 @@ impl Gpu {
         self.0.pool.allocated()
     }
 
+    /// The most bytes of buffers that were in use at a time since it was opened.
+    pub fn most_used(&self) -> u64 {
+        self.0.pool.most_used()
+    }
+
     /// Writes kernels that were compiled since the device was opened to [`Options::cache`], if the file lacks any. Done
     /// anyway by [`launch`](crate::launch()) and when the last handle is dropped; for programs that end in other ways.
     /// That it cannot be written is no error.
@@ -269,6 +274,11 @@ impl Gpu {
     /// See [`OpenDevice::poll`].
     pub(super) fn poll(&self, how: wgpu::PollType) -> Result<(), DeviceError> {
         self.0.open.poll(how)
+    }
+
+    /// See [`OpenDevice::poll_once`].
+    pub(super) fn poll_once(&self, how: wgpu::PollType) -> Result<(), DeviceError> {
+        self.0.open.poll_once(how)
     }
 }
 

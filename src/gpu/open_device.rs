@@ -1,5 +1,6 @@
 //! A wgpu device that is open, and what has gone wrong on it.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -125,7 +126,46 @@ impl OpenDevice {
     /// # Errors
     /// [`DeviceError::Lost`].
     pub fn poll(&self, how: wgpu::PollType) -> Result<(), DeviceError> {
-        self.device.poll(how).map_err(|e| DeviceError::Lost(e.to_string()))?;
+        self.poll_once(how)?;
         self.check()
+    }
+
+    /// As [`poll`](Self::poll), whatever went wrong before.
+    ///
+    /// # Errors
+    /// [`DeviceError::Lost`].
+    pub fn poll_once(&self, how: wgpu::PollType) -> Result<(), DeviceError> {
+        let failed = |why: String| {
+            self.failure.note(why.clone());
+            DeviceError::Lost(why)
+        };
+        let polled = caught(|| self.device.poll(how)).map_err(failed)?;
+        polled.map(drop).map_err(|error| DeviceError::Lost(error.to_string()))
+    }
+}
+
+/// What `work` gives, or the text of its panic: wgpu 30 panics where the driver has lost the device that somebody waits for. It holds no lock
+/// then, and whoever asks hears of the loss. (A program that aborts on panics ends there.)
+fn caught<R>(work: impl FnOnce() -> R) -> Result<R, String> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+        text.unwrap_or("wgpu gave up").to_string()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_becomes_its_text() {
+        assert_eq!(caught(|| 3), Ok(3));
+        let cause = "the parent device is lost";
+        assert_eq!(
+            caught(|| panic!("Error in Device::poll: {cause}")),
+            Err::<(), _>(format!("Error in Device::poll: {cause}"))
+        );
+        assert_eq!(caught(|| std::panic::panic_any("a text")), Err::<(), _>("a text".into()));
+        assert_eq!(caught(|| std::panic::panic_any(7)), Err::<(), _>("wgpu gave up".into()));
     }
 }

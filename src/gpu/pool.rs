@@ -42,6 +42,10 @@ pub(super) struct Pool {
     free: Mutex<Free>,
     allocated: AtomicU64,
     allocations: AtomicU64,
+    /// Bytes of free buffers.
+    waiting: AtomicU64,
+    /// The most bytes that were in use at a time.
+    most_used: AtomicU64,
 }
 
 impl Pool {
@@ -58,13 +62,22 @@ impl Pool {
     ) -> Result<wgpu::Buffer, DeviceError> {
         let size = class(bytes).min(open.capabilities.buffer_bytes);
         if let Some(buffer) = self.free().get_mut(&(kind, size)).and_then(Vec::pop) {
+            self.waiting.fetch_sub(size, Ordering::Relaxed);
+            self.note_use();
             return Ok(buffer);
         }
         self.allocate(open, label, size, kind.usage(open.capabilities.host_visible))
     }
 
+    /// Notes how much is in use, if it is the most so far.
+    fn note_use(&self) {
+        let used = self.allocated().saturating_sub(self.waiting.load(Ordering::Relaxed));
+        self.most_used.fetch_max(used, Ordering::Relaxed);
+    }
+
     /// Keeps a buffer of [`take`](Self::take) for the next who asks.
     pub fn give(&self, kind: MemoryKind, buffer: wgpu::Buffer) {
+        self.waiting.fetch_add(buffer.size(), Ordering::Relaxed);
         self.free().entry((kind, buffer.size())).or_default().push(buffer);
     }
 
@@ -98,6 +111,7 @@ impl Pool {
         let buffer = buffer.map_err(|_| error())?;
         self.allocations.fetch_add(1, Ordering::Relaxed);
         self.allocated.fetch_add(size, Ordering::Relaxed);
+        self.note_use();
         Ok(buffer)
     }
 
@@ -110,6 +124,12 @@ impl Pool {
     pub fn trim(&self) {
         let freed: u64 = self.free().drain().flat_map(|(_, buffers)| buffers).map(|buffer| buffer.size()).sum();
         self.allocated.fetch_sub(freed, Ordering::Relaxed);
+        self.waiting.fetch_sub(freed, Ordering::Relaxed);
+    }
+
+    /// The most bytes that were in use at a time so far.
+    pub fn most_used(&self) -> u64 {
+        self.most_used.load(Ordering::Relaxed)
     }
 
     /// Bytes of buffers that are in use or free.

@@ -256,11 +256,10 @@ impl KernelSource {
         self
     }
 
-    /// Sets a flag: the body and its modules may have lines between `#if name` (or `#if !name`), `#else` and `#endif`.
+    /// Sets a flag: the body and its modules may have lines between `#if name` (or `#if !name`), `#else` and `#endif`. One that is set on and off
+    /// makes [`wgsl`](Self::wgsl) fail.
     #[must_use]
     pub fn flag(mut self, name: &'static str, on: bool) -> Self {
-        // What is said last counts.
-        self.flags.retain(|(own, _)| *own != name);
         self.flags.push((name, on));
         self
     }
@@ -325,8 +324,8 @@ impl KernelSource {
     /// The whole shader in one variant.
     ///
     /// # Errors
-    /// [`DeviceError::Shader`] when a directive is wrong, or names a module or flag that is missing, or a declaration is not an
-    /// array's; [`DeviceError::Misuse`] unless there is one number of windows per slot.
+    /// [`DeviceError::Shader`] when a directive is wrong, or names a module or flag that is missing, a flag is set on and off, or a declaration is
+    /// not an array's; [`DeviceError::Misuse`] unless there is one number of windows per slot.
     pub fn wgsl(&self, variant: &Variant<'_>) -> Result<String, DeviceError> {
         self.assemble()?.wgsl(variant)
     }

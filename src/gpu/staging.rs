@@ -217,7 +217,7 @@ impl Drop for Map {
         // mapping of the same buffer too early.
         while self.state.load(Ordering::Acquire) == PENDING {
             let wait = wgpu::PollType::Wait { submission_index: None, timeout: None };
-            if self.gpu.device().poll(wait).is_err() {
+            if self.gpu.poll_once(wait).is_err() {
                 break;
             }
             std::thread::yield_now();

@@ -64,6 +64,19 @@ pub enum InferenceError {
         /// What is wrong, and what would be right.
         why: String,
     },
+    /// A fit that takes more memory of a device than it may.
+    #[error(
+        "an iteration takes {needed} bytes of device memory with the {samples} samples of a group, even where none keeps what its derivatives need; \
+         {budget} are allowed: allow more, or give more groups of ranks, or fewer samples"
+    )]
+    Memory {
+        /// Bytes that it takes at least.
+        needed: u64,
+        /// Bytes that it may take.
+        budget: u64,
+        /// Samples of a group.
+        samples: usize,
+    },
     /// Saved state that cannot be resumed from.
     #[error("the state in {}: {why}", printable_path(path))]
     State {

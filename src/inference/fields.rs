@@ -1,15 +1,15 @@
 //! Fields of a worker as vectors.
 
-use std::ops::Range;
-
 use super::error::InferenceError;
-use super::vector_space::{Reduction, Staged, Stream, VectorSpace, no_part};
+use super::vector_space::{Reduction, Share, Staged, Stream, VectorSpace, no_part};
 use crate::cosmology::fill_white_noise;
 use crate::gpu::{Array, Recorder};
 use crate::grid::volume;
 use crate::operators::Model;
-use crate::operators::{Contents, Field, Leaf, OperatorError, PointwiseOperator, Space, Support, Worker};
-use crate::pm::device_white_noise;
+use crate::operators::{
+    Contents, Field, Leaf, OperatorError, PointNumbers, PointOrder, PointwiseOperator, Space, Support, Worker,
+};
+use crate::pm::{device_point_noise, device_white_noise};
 
 impl VectorSpace for Worker<'_> {
     type Vector = Field;
@@ -73,12 +73,19 @@ impl VectorSpace for Worker<'_> {
     fn white_noise(&mut self, stream: Stream, out: &mut Field) -> Result<(), InferenceError> {
         let mut contents = Vec::new();
         for (number, ((name, leaf), own)) in out.space().leaves().zip(out.contents()).enumerate() {
-            let sites = Sites::of(self, name, leaf)?;
             // Each field of a batch and each component has a stream of its own; a leaf is known by its place among the names.
             let streams = (0..leaf.fields() as u32).map(|field| stream.below([number as u32, field, 0]).0);
+            if let (Contents::Device(array), Support::Points { order: PointOrder::Numbers(numbers), .. }) =
+                (own, &leaf.support)
+            {
+                fill_points(&mut self.context.recorder, (numbers, leaf.numbers()), streams, array)?;
+                contents.push(own.clone());
+                continue;
+            }
+            let share = share_of(self, name, leaf)?;
             match own {
                 Contents::Device(array) => {
-                    fill(&mut self.context.recorder, &sites, streams, array)?;
+                    fill(&mut self.context.recorder, &share, streams, array)?;
                     contents.push(own.clone());
                 }
                 Contents::Host(values) => {
@@ -107,6 +114,20 @@ impl VectorSpace for Worker<'_> {
             }
         }
         Ok(())
+    }
+
+    fn shares(&self, x: &Field) -> Result<Vec<Share>, InferenceError> {
+        x.space().leaves().map(|(name, leaf)| share_of(self, name, leaf)).collect()
+    }
+
+    fn settle(&mut self) -> Result<(), InferenceError> {
+        self.context.recorder.wait()?;
+        self.gpu().trim();
+        Ok(())
+    }
+
+    fn allocated(&self) -> u64 {
+        self.gpu().allocated()
     }
 
     fn stage(&mut self, x: &Field) -> Result<Staged, InferenceError> {
@@ -166,57 +187,70 @@ impl VectorSpace for Worker<'_> {
     }
 }
 
-/// Where the numbers of one field of a leaf stand in the whole: a box of a lattice.
-struct Sites {
-    shape: [u64; 3],
-    own: [Range<u64>; 3],
-    /// Few, and the same on every rank.
-    is_small: bool,
+/// Where the numbers of a leaf stand in the whole.
+fn share_of(worker: &Worker<'_>, name: &str, leaf: &Leaf) -> Result<Share, InferenceError> {
+    let line = |first: u64, len: u64, total: u64| ([1, 1, total], [0..1, 0..1, first..first + len]);
+    let (mut shape, mut own) = match &leaf.support {
+        Support::Cells { ghosts, .. } if *ghosts != [[0; 2]; 3] => {
+            let why = format!("leaf `{name}` has ghost cells; noise and states are of cells that each are one rank's");
+            return Err(InferenceError::Invalid { what: "fields as vectors".into(), why });
+        }
+        Support::Cells { regular, .. } => (regular.shape, regular.part()),
+        Support::Modes { regular, half } => {
+            let [n0, n1, n2] = regular.shape;
+            ([n0, n1, if *half { n2 / 2 + 1 } else { n2 }], regular.modes(*half))
+        }
+        Support::Points { order, .. } if *order != PointOrder::Ranks && worker.comm().size() > 1 => {
+            let why = format!(
+                "leaf `{name}` is {leaf}, which stand in an order that goes by ranks; a state of several ranks is of points of one order, or one rank holds all"
+            );
+            return Err(InferenceError::Invalid { what: "fields as vectors".into(), why });
+        }
+        // Points stand one rank after the other.
+        Support::Points { own, total, .. } => {
+            let mut first = [*own];
+            worker.comm().scan_exclusive(&mut first, crate::comm::Op::Sum)?;
+            line(first[0], *own, *total)
+        }
+        Support::Vector { len } | Support::Parameters { len } => line(0, *len, *len),
+    };
+    // The two numbers of a complex one stand side by side.
+    let numbers = leaf.numbers();
+    shape[2] *= numbers;
+    own[2] = numbers * own[2].start..numbers * own[2].end;
+    let is_double = matches!(leaf.support, Support::Parameters { .. });
+    Ok(Share { shape, own, fields: leaf.fields(), is_replicated: !leaf.is_distributed(), is_double })
 }
 
-impl Sites {
-    fn of(worker: &Worker<'_>, name: &str, leaf: &Leaf) -> Result<Self, InferenceError> {
-        let line = |first: u64, len: u64, total: u64| Sites {
-            shape: [1, 1, total],
-            own: [0..1, 0..1, first..first + len],
-            is_small: false,
-        };
-        let mut sites = match &leaf.support {
-            Support::Cells { ghosts, .. } if *ghosts != [[0; 2]; 3] => {
-                let why = format!("leaf `{name}` has ghost cells; noise is of cells that each are one rank's");
-                return Err(InferenceError::Invalid { what: "white noise".into(), why });
-            }
-            Support::Cells { regular, .. } => Sites { shape: regular.shape, own: regular.part(), is_small: false },
-            Support::Modes { regular, half } => {
-                let [n0, n1, n2] = regular.shape;
-                let shape = [n0, n1, if *half { n2 / 2 + 1 } else { n2 }];
-                Sites { shape, own: regular.modes(*half), is_small: false }
-            }
-            // Points stand one rank after the other.
-            Support::Points { own, total } => {
-                let mut first = [*own];
-                worker.comm().scan_exclusive(&mut first, crate::comm::Op::Sum)?;
-                line(first[0], *own, *total)
-            }
-            Support::Vector { len } | Support::Parameters { len } => Sites { is_small: true, ..line(0, *len, *len) },
-        };
-        // The two numbers of a complex one stand side by side.
-        let numbers = leaf.numbers();
-        sites.shape[2] *= numbers;
-        sites.own[2] = numbers * sites.own[2].start..numbers * sites.own[2].end;
-        Ok(sites)
+/// Fills `array` with one field of points after the other, each of a stream, by the points' numbers.
+fn fill_points(
+    recorder: &mut Recorder,
+    (numbers, each): (&PointNumbers, u64),
+    streams: impl ExactSizeIterator<Item = u64>,
+    array: &Array<f32>,
+) -> Result<(), InferenceError> {
+    let count = numbers.get().len() as u64;
+    if each > 1 {
+        let why = "noise of complex numbers at numbered points; give them as two components".into();
+        return Err(InferenceError::Invalid { what: "white noise".into(), why });
     }
+    let one = recorder.gpu().array("inference::noise", count)?;
+    for (field, seed) in streams.enumerate() {
+        device_point_noise(recorder, seed, (numbers.array(), numbers.get()), &one)?;
+        recorder.copy(&one, 0, array, field as u64 * count, count)?;
+    }
+    Ok(())
 }
 
 /// Fills `array` with one field after the other, each of a stream.
 fn fill(
     recorder: &mut Recorder,
-    sites: &Sites,
+    share: &Share,
     streams: impl ExactSizeIterator<Item = u64>,
     array: &Array<f32>,
 ) -> Result<(), InferenceError> {
-    let count = volume(&sites.own);
-    if sites.is_small {
+    let count = volume(&share.own);
+    if share.is_replicated {
         let mut values = vec![0.0; array.len() as usize];
         let fields = values.chunks_mut(count.max(1) as usize);
         fields.zip(streams).for_each(|(field, seed)| fill_white_noise(seed, 0, field));
@@ -224,13 +258,13 @@ fn fill(
     }
     if streams.len() == 1 {
         for seed in streams {
-            device_white_noise(recorder, seed, sites.shape, &sites.own, array)?;
+            device_white_noise(recorder, seed, share.shape, &share.own, array)?;
         }
         return Ok(());
     }
     let one = recorder.gpu().array("inference::noise", count)?;
     for (field, seed) in streams.enumerate() {
-        device_white_noise(recorder, seed, sites.shape, &sites.own, &one)?;
+        device_white_noise(recorder, seed, share.shape, &share.own, &one)?;
         recorder.copy(&one, 0, array, field as u64 * count, count)?;
     }
     Ok(())

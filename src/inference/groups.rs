@@ -62,6 +62,11 @@ impl SampleGroups {
         self.across.rank()
     }
 
+    /// This rank's place in its group.
+    pub(super) fn place(&self) -> usize {
+        self.all.rank() % (self.all.size() / self.count())
+    }
+
     /// This group's block of `samples`: blocks differ by one at most.
     pub fn block(&self, samples: usize) -> Range<usize> {
         self.block_of(self.index(), samples)

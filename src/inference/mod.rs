@@ -14,6 +14,7 @@
 //! | [`evidence_bound`] | how probable the data are under a model |
 //! | [`Expansion`], [`Excitations`] | draws samples about a position |
 //! | [`Samples`], [`SampleGroups`] | samples, dealt to groups of ranks |
+//! | [`Footprint`] | the memory that a fit takes, known before it runs |
 //! | [`Kl`] | the energy averaged over samples, which a fit minimises |
 //! | [`newton_cg`], [`conjugate_gradient`] | minimisers |
 //! | [`LogLikelihood`], [`LogLikelihoodAt`] | `-ln p(data \| x)` with its gradient, Fisher metric and the metric's square roots |
@@ -25,6 +26,7 @@ mod error;
 mod evidence;
 mod excitation;
 mod fields;
+mod footprint;
 mod groups;
 mod kl;
 mod likelihood;
@@ -36,6 +38,8 @@ mod report;
 mod residual;
 mod samples;
 mod state;
+mod state_layout;
+mod tempered;
 mod vector_space;
 mod wiener_filter;
 
@@ -45,6 +49,7 @@ pub use draw::{Draw, Sampling};
 pub use error::InferenceError;
 pub use evidence::{EvidenceBound, evidence_bound};
 pub use excitation::{Excitation, Excitations, Excited};
+pub use footprint::Footprint;
 pub use groups::SampleGroups;
 pub use kl::Kl;
 pub use likelihood::{Data, DataSetReport, Likelihood, LikelihoodAt, MetricCheck, NoiseLevel, check_metric};
@@ -55,7 +60,7 @@ pub use priors::Prior;
 pub use report::IterationReport;
 pub use residual::Expansion;
 pub use samples::{SampleFunction, Samples};
-pub use vector_space::{Host, Reduction, Staged, Stream, VectorSpace};
+pub use vector_space::{Host, Reduction, Share, Staged, Stream, VectorSpace};
 pub use wiener_filter::wiener_filter;
 
 use crate::gpu::KernelSource;

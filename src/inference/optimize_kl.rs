@@ -9,6 +9,7 @@ use super::conjugate_gradient::CgOptions;
 use super::draw::{Draw, Drawing, Sampling};
 use super::error::InferenceError;
 use super::excitation::Excitations;
+use super::footprint::Footprint;
 use super::groups::SampleGroups;
 use super::kl::Kl;
 use super::log_likelihood::LogLikelihood;
@@ -17,6 +18,7 @@ use super::report::IterationReport;
 use super::residual::parts_of;
 use super::samples::Samples;
 use super::state::{Saved, StateFile};
+use super::tempered::Tempered;
 use super::vector_space::VectorSpace;
 
 /// What an iteration does.
@@ -32,12 +34,13 @@ pub struct IterationOptions {
     pub curve: NewtonOptions,
     /// When the position is good enough for these samples.
     pub position: NewtonOptions,
+    /// The likelihood is taken to the power of 1 / temperature: above 1 data count for less, as with noise `sqrt(temperature)` times as large. Iterations at
+    /// falling temperatures (annealing) fit what data say loudest first, and are not held up by maxima that only the rest makes. Chi-squared is reported at 1.
+    pub temperature: f64,
     /// Parts of latent values (or branches of them) that are fitted, but taken as known by samples.
     pub point_estimates: Vec<String>,
     /// Parts that keep their values while the position moves; samples vary them.
     pub constants: Vec<String>,
-    /// Samples of a group that keep what their derivatives need; for the others it is computed anew at each application of the metric.
-    pub kept: usize,
 }
 
 impl Default for IterationOptions {
@@ -48,9 +51,9 @@ impl Default for IterationOptions {
             linear: CgOptions::default(),
             curve: NewtonOptions::default(),
             position: NewtonOptions::default(),
+            temperature: 1.0,
             point_estimates: Vec::new(),
             constants: Vec::new(),
-            kept: usize::MAX,
         }
     }
 }
@@ -118,6 +121,7 @@ pub struct OptimizeKl<'a, S: VectorSpace> {
     callback: Box<Callback<'a, S>>,
     progress: Box<dyn FnMut(&Progress) + 'a>,
     budget: Option<Duration>,
+    memory: Option<u64>,
     state: Option<(PathBuf, bool)>,
     before: Option<Fit<S>>,
 }
@@ -140,6 +144,7 @@ impl<'a, S: VectorSpace> OptimizeKl<'a, S> {
             callback: Box::new(|_, _, _| Ok(ControlFlow::Continue(()))),
             progress: Box::new(|_| ()),
             budget: None,
+            memory: None,
             state: None,
             before: None,
         }
@@ -190,6 +195,48 @@ impl<'a, S: VectorSpace> OptimizeKl<'a, S> {
         self
     }
 
+    /// Bytes of its device's memory that a rank may take for the fit; ranks that share a device as threads have them together. As many samples of a group keep
+    /// what their derivatives need as fit; for the others it is computed anew at each application of the metric, to the same bits. What things take is measured
+    /// before the first iteration ([`footprint`](Self::footprint)). Without a budget all are kept.
+    #[must_use]
+    pub fn memory(mut self, bytes: impl Into<Option<u64>>) -> Self {
+        self.memory = bytes.into();
+        self
+    }
+
+    /// The memory that the fit's pieces take, measured by computing them once at `start`. All ranks of all groups call it. Waits for the device, and gives
+    /// memory that is kept to be used again back to it.
+    ///
+    /// # Errors
+    /// What the likelihood and the ranks can fail with.
+    pub fn footprint(&self, space: &mut S, start: &S::Vector) -> Result<Footprint, InferenceError> {
+        Footprint::measure(space, self.groups, self.likelihood, start)
+    }
+
+    /// How many samples of a group keep what their derivatives need, by the samples of all groups.
+    fn kept(&self, footprint: Option<&Footprint>, samples: usize) -> Result<usize, InferenceError> {
+        match (footprint, self.memory) {
+            (Some(footprint), Some(budget)) => footprint.kept(samples.div_ceil(self.groups.count()), budget),
+            _ => Ok(usize::MAX),
+        }
+    }
+
+    /// Measures what the fit takes where it may not take all, and refuses one that takes more than it may in any iteration.
+    fn weigh(&self, space: &mut S, start: &S::Vector) -> Result<Option<Footprint>, InferenceError> {
+        let Some(budget) = self.memory else { return Ok(None) };
+        let footprint = self.footprint(space, start)?;
+        for iteration in 0..self.iterations {
+            let samples = (2 * (self.options)(iteration).pairs).max(1);
+            let kept = self.kept(Some(&footprint), samples)?;
+            if self.groups.all().rank() == 0 {
+                let own = samples.div_ceil(self.groups.count());
+                let bytes = footprint.bytes(own, kept);
+                tracing::info!("iteration {iteration}: {kept} of {own} samples are kept, {bytes} of {budget} bytes");
+            }
+        }
+        Ok(Some(footprint))
+    }
+
     /// Saves the state to a directory after each iteration, in one file that is whole at any time. What is there is replaced.
     #[must_use]
     pub fn save(mut self, directory: impl Into<PathBuf>) -> Self {
@@ -198,7 +245,7 @@ impl<'a, S: VectorSpace> OptimizeKl<'a, S> {
     }
 
     /// As [`save`](Self::save), but goes on from the state that is there, if there is one: to the same bits as without an interruption. The number of
-    /// iterations, their options and the number of groups may be others; the likelihood, the seed, and the ranks of a group may not.
+    /// iterations, their options, the number of groups and of ranks may be others; the likelihood and the seed may not.
     #[must_use]
     pub fn resume(mut self, directory: impl Into<PathBuf>) -> Self {
         self.state = Some((directory.into(), true));
@@ -208,11 +255,12 @@ impl<'a, S: VectorSpace> OptimizeKl<'a, S> {
     /// Runs it from `start`. All ranks of all groups call it.
     ///
     /// # Errors
-    /// [`InferenceError::Options`] and [`InferenceError::Groups`] before anything is done; [`InferenceError::State`] for a state that cannot be resumed from;
+    /// [`InferenceError::Options`], [`InferenceError::Groups`] and [`InferenceError::Memory`] before anything is done; [`InferenceError::State`] for a state that cannot be resumed from;
     /// [`InferenceError::NotFinite`]; what the likelihood, the ranks, and files can fail with.
     pub fn run(mut self, space: &mut S, start: &S::Vector) -> Result<Fit<S>, InferenceError> {
         let began = Instant::now();
         self.check(space, start)?;
+        let footprint = self.weigh(space, start)?;
         let state = match &self.state {
             Some((directory, _)) => Some(StateFile::new(directory, self.groups, self.likelihood, &self.excitations)?),
             None => None,
@@ -233,7 +281,7 @@ impl<'a, S: VectorSpace> OptimizeKl<'a, S> {
                 end = FitEnd::Time;
                 break;
             }
-            saved = self.iterate(space, saved, iteration)?;
+            saved = self.iterate(space, saved, iteration, footprint.as_ref())?;
             if let Some(state) = &state {
                 state.save(space, self.groups, &saved)?;
             }
@@ -257,6 +305,12 @@ impl<'a, S: VectorSpace> OptimizeKl<'a, S> {
             options.linear.check("straight samples")?;
             options.curve.check("bent samples")?;
             options.position.check("the position")?;
+            if !(options.temperature.is_finite() && options.temperature > 0.0) {
+                return Err(InferenceError::options(
+                    "temperature",
+                    format!("{}; it must be above 0", options.temperature),
+                ));
+            }
             parts_of(space, &options.point_estimates, start)?;
             parts_of(space, &options.constants, start)?;
             most = most.max(2 * options.pairs).max(1);
@@ -282,15 +336,23 @@ impl<'a, S: VectorSpace> OptimizeKl<'a, S> {
     }
 
     /// One iteration.
-    fn iterate(&mut self, space: &mut S, before: Saved<S>, iteration: u32) -> Result<Saved<S>, InferenceError> {
+    fn iterate(
+        &mut self,
+        space: &mut S,
+        before: Saved<S>,
+        iteration: u32,
+        footprint: Option<&Footprint>,
+    ) -> Result<Saved<S>, InferenceError> {
         let began = Instant::now();
         let options = (self.options)(iteration);
         let point_estimates = parts_of(space, &options.point_estimates, &before.samples.position)?;
         let constants = parts_of(space, &options.constants, &before.samples.position)?;
         let repeats = options.sampling.repeats() && iteration > 0;
         let drawn_in = if repeats { before.drawn_in } else { iteration };
+        let tempered = Tempered { likelihood: self.likelihood, temperature: options.temperature };
+        let likelihood: &dyn LogLikelihood<S> = if options.temperature == 1.0 { self.likelihood } else { &tempered };
         let drawing = Drawing {
-            likelihood: self.likelihood,
+            likelihood,
             groups: self.groups,
             excitations: &self.excitations,
             sampling: options.sampling,
@@ -300,17 +362,12 @@ impl<'a, S: VectorSpace> OptimizeKl<'a, S> {
             curve: options.curve,
             point_estimates: &point_estimates,
         };
+        let kept = self.kept(footprint, (2 * options.pairs).max(1))?;
         let (progress, of) = (&mut self.progress, 2 * options.pairs);
         let mut samples = drawing
             .samples(space, before.samples, &mut |sample| progress(&Progress::Sample { iteration, sample, of }))?;
         let found = {
-            let kl = Kl {
-                likelihood: self.likelihood,
-                samples: &samples,
-                groups: self.groups,
-                constants: &constants,
-                kept: options.kept,
-            };
+            let kl = Kl { likelihood, samples: &samples, groups: self.groups, constants: &constants, kept };
             let position = space.copy(&samples.position)?;
             let mut watch = |step: &NewtonStep| progress(&Progress::Step { iteration, step: *step });
             newton_cg(space, &kl, position, &options.position, &mut watch)?

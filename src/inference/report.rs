@@ -59,7 +59,12 @@ impl IterationReport {
         for sample in groups.block(terms) {
             let place = samples.at(space, sample)?;
             if let Some(residual) = likelihood.normalized_residual(space, &place)? {
-                data.push(space.dot(&residual, &residual)? / freedom.max(1) as f64);
+                // A model that is as far away as that is reported, and no error: the energy decides.
+                let square = match space.dot(&residual, &residual) {
+                    Err(InferenceError::NotFinite { value, .. }) => value.abs(),
+                    square => square?,
+                };
+                data.push(square / freedom.max(1) as f64);
             }
             latent.push(space.dot(&place, &place)? / space.len(&place).max(1) as f64);
         }

@@ -1,8 +1,10 @@
 //! The state of a fit in a file, from which it goes on.
 //!
-//! `state.npz` has the numbers of the position and of all residuals as each rank of a group holds them, rank after rank, and a report of each iteration.
+//! `state.npz` has the numbers of the position and of all residuals as each rank of a group holds them, rank after rank, with the boxes of each, and a report of
+//! each iteration.
 //! It is replaced as a whole, so that a killed run leaves the state of its last iteration, or that of the one before.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use super::error::InferenceError;
@@ -11,6 +13,7 @@ use super::groups::SampleGroups;
 use super::log_likelihood::LogLikelihood;
 use super::report::IterationReport;
 use super::samples::Samples;
+use super::state_layout::RowLayout;
 use super::vector_space::{Staged, VectorSpace};
 use crate::hash::{START, fnv1a};
 use crate::io::collective::write_npz;
@@ -25,7 +28,7 @@ pub(super) struct Saved<S: VectorSpace> {
 }
 
 /// The version of the file, and the numbers of a report.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 const REPORT: usize = 8;
 
 /// The file of a fit's state.
@@ -33,26 +36,6 @@ pub(super) struct StateFile {
     path: PathBuf,
     /// What the state is of: a fit of something else does not go on from it.
     of: [i64; 2],
-}
-
-/// Where a rank's numbers stand in a row of the file, and the length of a row.
-struct Row {
-    first: [u64; 2],
-    own: [u64; 2],
-    all: [u64; 2],
-}
-
-impl Row {
-    /// The same on every group. All ranks of all groups call it.
-    fn of(groups: &SampleGroups, staged: &Staged) -> Result<Self, InferenceError> {
-        let (all, own) = (groups.all(), [staged.singles.len() as u64, staged.doubles.len() as u64]);
-        let lengths = all.all_gather(&own)?;
-        let each = all.size() / groups.count();
-        let lengths = &lengths[..2 * each];
-        let before = &lengths[..2 * (all.rank() % each)];
-        let sum = |lengths: &[u64], kind: usize| lengths.iter().skip(kind).step_by(2).sum();
-        Ok(Row { first: [sum(before, 0), sum(before, 1)], own, all: [sum(lengths, 0), sum(lengths, 1)] })
-    }
 }
 
 impl StateFile {
@@ -89,25 +72,27 @@ impl StateFile {
     ) -> Result<(), InferenceError> {
         let samples = &saved.samples;
         let position = space.stage(&samples.position)?;
-        let row = Row::of(groups, &position)?;
+        let layout = RowLayout::of(space, groups, &samples.position)?;
+        let (row, first) = (layout.len(), layout.first(groups.place()));
         let rows = 1 + samples.count() as u64;
-        let ranks = (groups.all().size() / groups.count()) as i64;
-        let head = [VERSION, self.of[0], self.of[1], samples.count() as i64, i64::from(saved.drawn_in), ranks];
+        let head = [VERSION, self.of[0], self.of[1], samples.count() as i64, i64::from(saved.drawn_in)];
         let history: Vec<f64> = saved.history.iter().flat_map(numbers).collect();
         let members = [
             Member::new::<i64>("head", &[head.len() as u64]),
+            Member::new::<i64>("boxes", &layout.boxes_shape()),
             Member::new::<f64>("history", &[saved.history.len() as u64, REPORT as u64]),
-            Member::new::<f32>("singles", &[rows, row.all[0]]),
-            Member::new::<f64>("doubles", &[rows, row.all[1]]),
+            Member::new::<f32>("singles", &[rows, row[0]]),
+            Member::new::<f64>("doubles", &[rows, row[1]]),
         ];
         write_npz::<InferenceError>(groups.all(), &self.path, &members, |archive| {
             if groups.all().rank() == 0 {
                 archive.write(0, 0, &head)?;
-                archive.write(1, 0, &history)?;
+                archive.write(1, 0, &layout.boxes())?;
+                archive.write(2, 0, &history)?;
             }
             let mut write = |number: usize, staged: &Staged| {
-                archive.write(2, number as u64 * row.all[0] + row.first[0], &staged.singles)?;
-                archive.write(3, number as u64 * row.all[1] + row.first[1], &staged.doubles)
+                archive.write(3, number as u64 * row[0] + first[0], &staged.singles)?;
+                archive.write(4, number as u64 * row[1] + first[1], &staged.doubles)
             };
             if groups.index() == 0 {
                 write(0, &position)?;
@@ -133,36 +118,44 @@ impl StateFile {
         if is_there[0] == 0 {
             return Ok(None);
         }
-        let row = Row::of(groups, &space.stage(like)?)?;
+        let own = RowLayout::of(space, groups, like)?;
         let broken = |error: IoError| self.wrong(format!("{error}; remove it to start anew"));
         let file = NpzFile::open(&self.path).map_err(broken)?;
         if groups.all().rank() == 0 {
             file.check().map_err(broken)?;
         }
         let head = file.member("head").and_then(|head| head.read_i64(0..head.len())).map_err(broken)?;
-        let (count, drawn_in) = self.check_head(&head, groups)?;
+        let (count, drawn_in) = self.check_head(&head)?;
         let rows = 1 + count as u64;
         let history = file.member("history").map_err(broken)?;
         let history = history.read_f64(0..history.len()).map_err(broken)?;
+        let boxes = file.member("boxes").and_then(|boxes| boxes.read_i64(0..boxes.len())).map_err(broken)?;
         let (singles, doubles) = (file.member("singles").map_err(broken)?, file.member("doubles").map_err(broken)?);
-        if singles.shape() != [rows, row.all[0]] || doubles.shape() != [rows, row.all[1]] {
+        let fits = |layout: &RowLayout| {
+            let [single, double] = layout.len();
+            singles.shape() == [rows, single] && doubles.shape() == [rows, double]
+        };
+        let Some(theirs) = own.of_boxes(&boxes).filter(fits) else {
             let why = format!(
-                "it has vectors of {:?} and {:?} numbers, this fit has {rows} of {:?}; it is of another model",
+                "it has vectors of {:?} and {:?} numbers, which are no cut of this fit's; it is of another model",
                 singles.shape(),
-                doubles.shape(),
-                row.all
+                doubles.shape()
             );
             return Err(self.wrong(why));
-        }
+        };
+        let [single, double] = theirs.len();
         let mut read = |number: u64| -> Result<S::Vector, InferenceError> {
-            let range = |kind: usize| {
-                let first = number * row.all[kind] + row.first[kind];
-                first..first + row.own[kind]
-            };
-            let staged = Staged {
-                singles: singles.read_finite_f32(range(0)).map_err(broken)?,
-                doubles: doubles.read_finite_f64(range(1)).map_err(broken)?,
-            };
+            let at = |range: Range<u64>, len: u64| number * len + range.start..number * len + range.end;
+            let mut staged = Staged::default();
+            for (part, share) in own.shares(groups.place()).iter().enumerate() {
+                if share.is_double {
+                    let mut read = |range| doubles.read_finite_f64(at(range, double)).map_err(broken);
+                    staged.doubles.extend(theirs.gather(part, share, &mut read)?);
+                } else {
+                    let mut read = |range| singles.read_finite_f32(at(range, single)).map_err(broken);
+                    staged.singles.extend(theirs.gather(part, share, &mut read)?);
+                }
+            }
             let mut vector = space.like(like)?;
             space.unstage(&staged, &mut vector)?;
             Ok(vector)
@@ -175,24 +168,21 @@ impl StateFile {
     }
 
     /// The number of samples and the iteration they were drawn in.
-    fn check_head(&self, head: &[i64], groups: &SampleGroups) -> Result<(usize, u32), InferenceError> {
-        let &[version, likelihood, seed, count, drawn_in, ranks] = head else {
-            return Err(self.wrong("it is no state of a fit; give another directory"));
-        };
-        if version != VERSION {
+    fn check_head(&self, head: &[i64]) -> Result<(usize, u32), InferenceError> {
+        // Another version may have another number of them.
+        if let Some(&version) = head.first()
+            && version != VERSION
+        {
             return Err(self.wrong(format!("it has version {version}, this program reads {VERSION}; start anew")));
         }
+        let &[_, likelihood, seed, count, drawn_in] = head else {
+            return Err(self.wrong("it is no state of a fit; give another directory"));
+        };
         if likelihood != self.of[0] {
             return Err(self.wrong("it is of another likelihood or other data; give another directory, or start anew"));
         }
         if seed != self.of[1] {
             return Err(self.wrong(format!("it was made with seed {}; give that one, or start anew", seed as u64)));
-        }
-        let own = (groups.all().size() / groups.count()) as i64;
-        if ranks != own {
-            return Err(self.wrong(format!(
-                "it is of groups of {ranks} ranks, these have {own}; groups may be more or fewer, not larger"
-            )));
         }
         match (usize::try_from(count), u32::try_from(drawn_in)) {
             (Ok(count), Ok(drawn_in)) => Ok((count, drawn_in)),

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::error::InferenceError;
 use crate::cosmology::{philox4x32, white_noise};
+use crate::grid::{Box3, volume};
 
 /// A number that is made of whole vectors.
 #[derive(Debug)]
@@ -49,6 +50,29 @@ pub struct Staged {
     pub singles: Vec<f32>,
     /// Numbers of the host.
     pub doubles: Vec<f64>,
+}
+
+/// What a rank has of one part of a vector: a box of a lattice, of each of its fields, one after the other. The lattice is the same for every number of
+/// ranks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Sites of the whole lattice.
+    pub shape: [u64; 3],
+    /// Those of this rank, whose numbers stand in C order.
+    pub own: Box3,
+    /// Fields.
+    pub fields: u64,
+    /// Whether every rank has the whole.
+    pub is_replicated: bool,
+    /// Whether its numbers are f64: those are among the [`Staged::doubles`], the others among the [`Staged::singles`].
+    pub is_double: bool,
+}
+
+impl Share {
+    /// This rank's numbers.
+    pub(super) fn len(&self) -> u64 {
+        self.fields * volume(&self.own)
+    }
 }
 
 /// Vectors and what algorithms do with them. The ranks of a space call its methods together, in one order; results are the same on each, and do
@@ -113,6 +137,21 @@ pub trait VectorSpace {
     /// # Errors
     /// [`InferenceError::Options`] when there is no part of this name; what its work can fail with.
     fn clear_part(&mut self, name: &str, x: &mut Self::Vector) -> Result<(), InferenceError>;
+
+    /// What this rank has of each part, in the order of [`parts`](Self::parts) and of what is [staged](Self::stage).
+    ///
+    /// # Errors
+    /// [`InferenceError::Invalid`] for a part whose numbers are not each one rank's; [`InferenceError::Comm`].
+    fn shares(&self, x: &Self::Vector) -> Result<Vec<Share>, InferenceError>;
+
+    /// Waits for the device, and gives back what it keeps of memory to be used again.
+    ///
+    /// # Errors
+    /// What its work can fail with.
+    fn settle(&mut self) -> Result<(), InferenceError>;
+
+    /// Bytes that all ranks of this rank's device take of its memory, in use or kept to be used again; 0 where that is not counted.
+    fn allocated(&self) -> u64;
 
     /// This rank's numbers. Waits for the device.
     ///
@@ -241,6 +280,19 @@ impl VectorSpace for Host {
             None => return Err(no_part(name, &self.parts(x))),
         }
         Ok(())
+    }
+
+    fn shares(&self, x: &Vec<f64>) -> Result<Vec<Share>, InferenceError> {
+        let shape = [1, 1, x.len() as u64];
+        Ok(vec![Share { shape, own: shape.map(|n| 0..n), fields: 1, is_replicated: true, is_double: true }])
+    }
+
+    fn settle(&mut self) -> Result<(), InferenceError> {
+        Ok(())
+    }
+
+    fn allocated(&self) -> u64 {
+        0
     }
 
     fn stage(&mut self, x: &Vec<f64>) -> Result<Staged, InferenceError> {

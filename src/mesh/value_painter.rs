@@ -30,7 +30,7 @@ pub struct PaintedValues<'a> {
     pub first: u64,
     /// What [`ValuePainter::greatest`] has said of all of `values`.
     pub greatest: &'a Array<u32>,
-    /// Particles of all ranks.
+    /// Particles of all ranks: up to 2^38, of which moving ones count three times.
     pub total: u64,
 }
 
@@ -181,13 +181,13 @@ impl ValuePainter {
             let why = format!("ghosts of {:?} for a mesh of {:?}", ghosts.layout(), mesh.layout);
             return Err(DeviceError::Misuse { what: WHAT.into(), why }.into());
         }
-        let cells = recorder.gpu().array::<u32>("mesh::cells", 2 * mesh.layout.len())?;
-        recorder.clear(&cells);
         let bits = match form {
             // A share is the sum over three axes of a movement in cells times a slope, which is 1 at most.
-            Form::Tangent => bits_for(total.saturating_mul(3)) as i32 - exponent_above(mesh),
-            _ => bits_for(total) as i32,
+            Form::Tangent => bits_for(WHAT, total.saturating_mul(3))? as i32 - exponent_above(mesh),
+            _ => bits_for(WHAT, total)? as i32,
         };
+        let cells = recorder.gpu().array::<u32>("mesh::cells", 2 * mesh.layout.len())?;
+        recorder.clear(&cells);
         let mut geometry = particles.geometry(mesh, &mesh.layout);
         (geometry.local[3], geometry.sites[3]) = (bits as u32, first as u32);
         let number = FORMS.iter().position(|other| *other == form).unwrap_or(0);

@@ -27,7 +27,7 @@ impl Replicate {
     pub fn new(worker: &Worker<'_>, domain: &Space) -> Result<Self, OperatorError> {
         let Some((
             name,
-            Leaf { support: Support::Points { own, total }, values: Values::Real, components: 1, batch: 1 },
+            Leaf { support: Support::Points { own, total, .. }, values: Values::Real, components: 1, batch: 1 },
         )) = domain.only()
         else {
             return Err(OperatorError::invalid("replication", format!("{domain} is not one number at each point")));
@@ -93,7 +93,7 @@ impl SumOverRanks {
         match domain.only() {
             Some((
                 name,
-                Leaf { support: Support::Points { own, total }, values: Values::Real, components: 1, batch: 1 },
+                Leaf { support: Support::Points { own, total, .. }, values: Values::Real, components: 1, batch: 1 },
             )) if own * ranks == *total => {
                 Ok(SumOverRanks { domain: domain.clone(), target: Space::of(name, Leaf::vector(*own))? })
             }

@@ -357,8 +357,7 @@ impl Differentiable for Renamed {
     }
 
     fn apply(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
-        self.domain.admits(x.space(), &self.name())?;
-        self.target.admits(y.space(), &self.name())?;
+        self.fits(x, y)?;
         let mut own = y.renamed(self.inner.target());
         self.inner.apply(worker, &x.renamed(self.inner.domain()), &mut own)?;
         *y = own.renamed(y.space());
@@ -371,8 +370,7 @@ impl Differentiable for Renamed {
         x: &Field,
         y: &mut Field,
     ) -> Result<Box<dyn Linearised>, OperatorError> {
-        self.domain.admits(x.space(), &self.name())?;
-        self.target.admits(y.space(), &self.name())?;
+        self.fits(x, y)?;
         let mut own = y.renamed(self.inner.target());
         let derivative = self.inner.clone().linearise(worker, &x.renamed(self.inner.domain()), &mut own)?;
         *y = own.renamed(y.space());
@@ -391,9 +389,8 @@ struct RenamedAt {
 
 impl Linearised for RenamedAt {
     fn jvp(&self, worker: &mut Worker<'_>, dx: &Field, dy: &mut Field) -> Result<(), OperatorError> {
-        let Renamed { inner, domain, target } = &*self.operator;
-        domain.admits(dx.space(), &inner.name())?;
-        target.admits(dy.space(), &inner.name())?;
+        self.operator.fits(dx, dy)?;
+        let inner = &self.operator.inner;
         let mut own = dy.renamed(inner.target());
         self.derivative.jvp(worker, &dx.renamed(inner.domain()), &mut own)?;
         *dy = own.renamed(dy.space());
@@ -401,9 +398,8 @@ impl Linearised for RenamedAt {
     }
 
     fn vjp(&self, worker: &mut Worker<'_>, dy: &Field, dx: &mut Field) -> Result<(), OperatorError> {
-        let Renamed { inner, domain, target } = &*self.operator;
-        target.admits(dy.space(), &inner.name())?;
-        domain.admits(dx.space(), &inner.name())?;
+        self.operator.fits(dx, dy)?;
+        let inner = &self.operator.inner;
         let mut own = dx.renamed(inner.domain());
         self.derivative.vjp(worker, &dy.renamed(inner.target()), &mut own)?;
         *dx = own.renamed(dx.space());

@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use super::point_numbers::{PointNumbers, PointOrder};
 use crate::fft::Values;
 use crate::grid::{Box3, FieldLayout, Grid, split, volume};
 
@@ -83,6 +84,8 @@ pub enum Support {
         own: u64,
         /// Points of all ranks.
         total: u64,
+        /// Which of all points they are.
+        order: PointOrder,
     },
     /// A small vector on the device, the same on every rank.
     Vector {
@@ -129,9 +132,15 @@ impl Leaf {
         Leaf::real(Support::Modes { regular: regular.clone(), half: false })
     }
 
-    /// Real numbers at `own` points of this rank, of `total` on all ranks.
+    /// Real numbers at `own` points of this rank, of `total` on all ranks, who have them one rank after the other ([`PointOrder::Ranks`]). What operators give at
+    /// points ([`Readout`](super::Readout), [`Select`](super::Select)) is at numbered ones: take the leaf of their target.
     pub fn points(own: u64, total: u64) -> Self {
-        Leaf::real(Support::Points { own, total })
+        Leaf::real(Support::Points { own, total, order: PointOrder::Ranks })
+    }
+
+    /// Real numbers at the points of this rank with these numbers, of `total` on all ranks.
+    pub fn numbered_points(numbers: PointNumbers, total: u64) -> Self {
+        Leaf::real(Support::Points { own: numbers.get().len() as u64, total, order: PointOrder::Numbers(numbers) })
     }
 
     /// A vector on the device that every rank has.
@@ -258,7 +267,13 @@ impl fmt::Display for Leaf {
             Support::Modes { regular: RegularGrid { shape: [i, j, k], grid, .. }, half } => {
                 write!(f, "{} of {i} x {j} x {k} over {grid} ranks", if *half { "half spectrum" } else { "modes" })?;
             }
-            Support::Points { own, total } => write!(f, "{own} of {total} points")?,
+            Support::Points { own, total, order } => {
+                let kind = match order {
+                    PointOrder::Ranks => "points",
+                    PointOrder::Numbers(_) => "numbered points",
+                };
+                write!(f, "{own} of {total} {kind}")?;
+            }
             Support::Vector { len } => write!(f, "vector of {len}")?,
             Support::Parameters { len } => write!(f, "{len} parameters")?,
         }

@@ -36,13 +36,6 @@ pub trait Linear {
     fn costs(&self) -> [CallCost; 2];
 }
 
-fn forward<L: Linear>(operator: &L, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
-    let name = operator.name();
-    operator.domain().admits(x.space(), &name)?;
-    operator.target().admits(y.space(), &name)?;
-    operator.forward(worker, x, y)
-}
-
 impl<L: Linear + 'static> Differentiable for L {
     fn name(&self) -> String {
         Linear::name(self)
@@ -57,7 +50,8 @@ impl<L: Linear + 'static> Differentiable for L {
     }
 
     fn apply(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
-        forward(self, worker, x, y)
+        self.fits(x, y)?;
+        self.forward(worker, x, y)
     }
 
     fn linearise(
@@ -66,7 +60,7 @@ impl<L: Linear + 'static> Differentiable for L {
         x: &Field,
         y: &mut Field,
     ) -> Result<Box<dyn Linearised>, OperatorError> {
-        forward(&*self, worker, x, y)?;
+        self.apply(worker, x, y)?;
         Ok(Box::new(Itself(self)))
     }
 
@@ -79,15 +73,13 @@ impl<L: Linear + 'static> Differentiable for L {
 /// The derivative of a linear operator.
 struct Itself<L>(Rc<L>);
 
-impl<L: Linear> Linearised for Itself<L> {
+impl<L: Linear + 'static> Linearised for Itself<L> {
     fn jvp(&self, worker: &mut Worker<'_>, dx: &Field, dy: &mut Field) -> Result<(), OperatorError> {
-        forward(&*self.0, worker, dx, dy)
+        self.0.apply(worker, dx, dy)
     }
 
     fn vjp(&self, worker: &mut Worker<'_>, dy: &Field, dx: &mut Field) -> Result<(), OperatorError> {
-        let name = self.0.name();
-        self.0.target().admits(dy.space(), &name)?;
-        self.0.domain().admits(dx.space(), &name)?;
+        self.0.fits(dx, dy)?;
         self.0.adjoint(worker, dy, dx)
     }
 }

@@ -9,6 +9,7 @@ use super::gather::Gather;
 use super::ghosts::real_cells;
 use super::leaf::{Leaf, RegularGrid};
 use super::linear::{Adjoint, Linear};
+use super::point_numbers::PointOrder;
 use super::readout::{Readout, cell_of};
 use super::space::Space;
 use super::worker::Worker;
@@ -65,7 +66,7 @@ impl LinesOfSight {
                 }
             }
         }
-        let readout = Readout::new(worker, domain, Window::Cic, &positions)?;
+        let readout = Readout::at_points(worker, domain, Window::Cic, &positions, PointOrder::Ranks)?;
         let upload = |worker: &mut Worker<'_>, words: &[u32]| -> Result<Array<u32>, OperatorError> {
             let array = worker.gpu().array("operators::lines", words.len() as u64)?;
             worker.context.recorder.upload(&array, 0, words)?;

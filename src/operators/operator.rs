@@ -47,6 +47,16 @@ pub trait Differentiable {
     /// What its calls cost this rank.
     fn cost(&self) -> OperatorCost;
 
+    /// Refuses fields of other spaces than its own, for values and both products.
+    ///
+    /// # Errors
+    /// [`OperatorError::Fit`] with its name.
+    fn fits(&self, x: &Field, y: &Field) -> Result<(), OperatorError> {
+        let name = self.name();
+        self.domain().admits(x.space(), &name)?;
+        self.target().admits(y.space(), &name)
+    }
+
     /// Its function, if it is a pointwise operator, which can be made one with its neighbours.
     fn as_pointwise(&self) -> Option<&PointwiseMap> {
         None

@@ -180,8 +180,7 @@ impl Differentiable for PointwiseOperator {
     }
 
     fn apply(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
-        self.map.domain().admits(x.space(), self.map.name())?;
-        self.map.target().admits(y.space(), self.map.name())?;
+        self.fits(x, y)?;
         self.apply_call().record(worker, &self.map, (x, None), &arrays(y))
     }
 
@@ -225,16 +224,14 @@ struct At {
 
 impl Linearised for At {
     fn jvp(&self, worker: &mut Worker<'_>, dx: &Field, dy: &mut Field) -> Result<(), OperatorError> {
+        self.operator.fits(dx, dy)?;
         let map = &self.operator.map;
-        map.domain().admits(dx.space(), map.name())?;
-        map.target().admits(dy.space(), map.name())?;
         self.operator.jvp_call().record(worker, map, (&self.x, Some(dx)), &arrays(dy))
     }
 
     fn vjp(&self, worker: &mut Worker<'_>, dy: &Field, dx: &mut Field) -> Result<(), OperatorError> {
+        self.operator.fits(dx, dy)?;
         let map = &self.operator.map;
-        map.target().admits(dy.space(), map.name())?;
-        map.domain().admits(dx.space(), map.name())?;
         // What is one number for all places has a cotangent at each place first, and their sum then.
         let [_, places] = map.places();
         let (mut out, mut sums) = (arrays(dx), Vec::new());

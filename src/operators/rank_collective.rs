@@ -5,6 +5,7 @@ use super::error::OperatorError;
 use super::field::Field;
 use super::leaf::{Leaf, Support};
 use super::linear::Linear;
+use super::point_numbers::PointOrder;
 use super::space::Space;
 use super::worker::Worker;
 use crate::comm::Op;
@@ -200,7 +201,10 @@ impl RankCollective {
 
     fn new(worker: &Worker<'_>, domain: &Space, [own, total]: [u64; 2], kind: Kind) -> Result<Self, OperatorError> {
         let (name, leaf, _) = points(domain, "collective")?;
-        let target = Space::of(name, Leaf { support: Support::Points { own, total }, ..leaf.clone() })?;
+        let target = Space::of(
+            name,
+            Leaf { support: Support::Points { own, total, order: PointOrder::Ranks }, ..leaf.clone() },
+        )?;
         let (rank, ranks) = (worker.comm().rank(), worker.comm().size());
         Ok(RankCollective { domain: domain.clone(), target, kind, ranks, rank })
     }

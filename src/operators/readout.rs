@@ -4,8 +4,9 @@ use super::cost::CallCost;
 use super::error::OperatorError;
 use super::field::Field;
 use super::ghosts::{Ghosted, real_cells};
-use super::leaf::{Leaf, RegularGrid};
+use super::leaf::{Leaf, RegularGrid, Support};
 use super::linear::Linear;
+use super::point_numbers::{PointNumbers, PointOrder};
 use super::space::Space;
 use super::worker::Worker;
 use crate::mesh::{Mesh, PaintedValues, Painter, PointsInCells, ValuePainter, Window};
@@ -31,7 +32,7 @@ pub(super) fn cell_of(regular: &RegularGrid, position: [f64; 3]) -> [u64; 3] {
 
 impl Readout {
     /// Reads the only leaf of `domain`, real cells without ghosts, at `positions` of its periodic box. Each rank gives positions in cells that it
-    /// owns ([`RegularGrid::owns`], [`PointsInCells::cell_of`]); the results are in their order. All ranks call it. Submits what was recorded
+    /// owns ([`RegularGrid::owns`], [`PointsInCells::cell_of`]); the results are in their order, at points that are numbered by their positions. All ranks call it. Submits what was recorded
     /// before.
     ///
     /// # Errors
@@ -41,6 +42,18 @@ impl Readout {
         domain: &Space,
         window: Window,
         positions: &[[f64; 3]],
+    ) -> Result<Self, OperatorError> {
+        let numbers = PointNumbers::of_positions(&mut worker.context.recorder, positions)?;
+        Self::at_points(worker, domain, window, positions, PointOrder::Numbers(numbers))
+    }
+
+    /// The same at points in this order.
+    pub(super) fn at_points(
+        worker: &mut Worker<'_>,
+        domain: &Space,
+        window: Window,
+        positions: &[[f64; 3]],
+        order: PointOrder,
     ) -> Result<Self, OperatorError> {
         const NAME: &str = "readout";
         let (name, leaf, regular) = real_cells(worker, domain, NAME)?;
@@ -73,7 +86,8 @@ impl Readout {
             regular.size,
             positions,
         )?;
-        let target = Leaf { support: Leaf::points(points.len(), points.total()).support, ..leaf.clone() };
+        let support = Support::Points { own: points.len(), total: points.total(), order };
+        let target = Leaf { support, ..leaf.clone() };
         let (painter, values) = (Painter::new(window), ValuePainter::new(window));
         let (fields, target) = (leaf.fields(), Space::of(name, target)?);
         Ok(Readout { points, ghosted, painter, values, fields, domain: domain.clone(), target })
@@ -126,8 +140,8 @@ impl Linear for Readout {
         let (points, nodes) = (self.points.len(), u64::from(self.painter.window().order()).pow(3));
         let (cells, ghosts) = (self.points.mesh().layout.len(), self.ghosted.cost());
         let there = CallCost::passes(self.fields, self.fields * points * (20 + 4 * nodes));
-        // Painting adds two words of each node; cells are cleared and read in two words.
-        let back = CallCost::passes(3 * self.fields, self.fields * (points * (24 + 16 * nodes) + 20 * cells));
+        // The greatest value is found once. Painting adds two words of each node; cells are cleared and read in two words.
+        let back = CallCost::passes(1 + 2 * self.fields, self.fields * (points * (24 + 16 * nodes) + 20 * cells));
         let exchanged = CallCost { messages: ghosts.messages, sent: 2 * ghosts.sent, ..CallCost::default() };
         [there + ghosts, back + exchanged]
     }

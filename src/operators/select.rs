@@ -6,11 +6,13 @@ use super::field::Field;
 use super::gather::{record, source};
 use super::leaf::{Leaf, Support};
 use super::linear::Linear;
+use super::point_numbers::{PointNumbers, PointOrder};
 use super::space::Space;
 use super::worker::Worker;
 use crate::comm::Op;
 use crate::fft::Values;
 use crate::gpu::{Array, Kernel};
+use crate::grid::extent;
 
 /// The values of a field at some of its places, as a field of points: observed cells, for example. Its adjoint puts values back and 0 elsewhere.
 pub struct Select {
@@ -64,7 +66,8 @@ impl Select {
         }
         let mut total = [places.len() as u64];
         worker.comm().all_reduce(&mut total, Op::Sum)?;
-        let points = Support::Points { own: places.len() as u64, total: total[0] };
+        let order = order_of(worker, leaf, places)?;
+        let points = Support::Points { own: places.len() as u64, total: total[0], order };
         let target = Space::of(name, Leaf { support: points, ..leaf.clone() })?;
         let index = worker.gpu().array("operators::places", places.len() as u64)?;
         let places: Vec<u32> = places.iter().map(|&place| place as u32).collect();
@@ -77,6 +80,44 @@ impl Select {
         let places = |space: &Space| space.only().map_or(0, |(_, leaf)| leaf.places());
         [places(&self.domain), places(&self.target), self.domain.only().map_or(0, |(_, leaf)| leaf.fields())]
     }
+}
+
+/// Which of all points the places of a leaf are: cells and modes by their number in the whole grid, points by their own.
+fn order_of(worker: &mut Worker<'_>, leaf: &Leaf, places: &[u64]) -> Result<PointOrder, OperatorError> {
+    let in_grid = |[n0, n1, n2]: [u64; 3], first: [i64; 3], local: [u64; 3]| -> Vec<u64> {
+        let number = |&place: &u64| {
+            let at = [place / local[2] / local[1], place / local[2] % local[1], place % local[2]];
+            // Ghosts are the cells that they are copies of.
+            let [i, j, k] =
+                [(0, n0), (1, n1), (2, n2)].map(|(a, n)| (first[a] + at[a] as i64).rem_euclid(n as i64) as u64);
+            (i * n1 + j) * n2 + k
+        };
+        places.iter().map(number).collect()
+    };
+    let numbers = match &leaf.support {
+        Support::Cells { regular, ghosts } => {
+            let layout = regular.layout(*ghosts);
+            let first = [0, 1, 2].map(|a| layout.own[a].start as i64 - ghosts[a][0] as i64);
+            in_grid(regular.shape, first, layout.shape())
+        }
+        Support::Modes { regular, half } => {
+            let [n0, n1, n2] = regular.shape;
+            let own = regular.modes(*half);
+            let first = own.each_ref().map(|range| range.start as i64);
+            in_grid([n0, n1, if *half { n2 / 2 + 1 } else { n2 }], first, extent(&own))
+        }
+        Support::Points { own, order: PointOrder::Ranks, .. } => {
+            let mut first = [*own];
+            worker.comm().scan_exclusive(&mut first, Op::Sum)?;
+            places.iter().map(|place| first[0] + place).collect()
+        }
+        Support::Points { order: PointOrder::Numbers(numbers), .. } => {
+            places.iter().map(|&place| numbers.get()[place as usize]).collect()
+        }
+        // Of what every rank has there are no places of its own.
+        Support::Vector { .. } | Support::Parameters { .. } => return Ok(PointOrder::Ranks),
+    };
+    Ok(PointOrder::Numbers(PointNumbers::new(&mut worker.context.recorder, numbers)?))
 }
 
 impl Linear for Select {

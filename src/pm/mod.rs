@@ -48,7 +48,7 @@ pub use operator::{Observable, SimulationOperator};
 pub use output::fingerprint;
 #[cfg(feature = "hdf5")]
 pub use snapshot::seal_snapshot_together;
-pub use white_noise::{NoiseBy, device_mode_noise, device_white_noise};
+pub use white_noise::{NoiseBy, device_mode_noise, device_point_noise, device_white_noise};
 
 use std::fmt;
 

@@ -26,14 +26,14 @@ impl Traffic {
         (13, paint + self.filter + 24 * self.cells + 36 * self.particles)
     }
 
-    /// Passes and bytes of the adjoint of a force: three paintings, three filters of one result (five passes each, of ten for three results), two
-    /// sums of meshes, and one reading of four values of a cell.
+    /// Passes and bytes of the adjoint of a force: the greatest of the values that are painted, three paintings and what becomes of them, two transforms of
+    /// three passes, a filter of five of one result that reads the modes of the other two, and one reading of four values of a cell.
     pub fn adjoint(&self) -> (u64, u64) {
         let paint = 3 * (16 * self.particles + (8 + 8 + 8 + 12) * self.cells);
-        (
-            3 * (1 + 1 + 5) + 2 + 1,
-            paint + self.filter * 3 / 2 + 24 * self.cells + (16 * self.cells + 48 * self.particles),
-        )
+        // The filter of three results is ten passes.
+        let modes = self.filter * 11 / 10 + 8 * self.cells;
+        let read = 16 * self.cells + 48 * self.particles;
+        (1 + 3 * 2 + 2 * 3 + 5 + 1, 12 * self.particles + paint + modes + read)
     }
 
     /// Bytes of a force: positions are read and painted into cells of 8 bytes, cleared before; these become the density; the filter.

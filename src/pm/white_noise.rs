@@ -4,7 +4,7 @@ use std::f64::consts::SQRT_2;
 
 use crate::cosmology::{mode_noise, white_noise};
 use crate::gpu::primitives::{Count, Permute};
-use crate::gpu::{Array, DeviceError, Kernel, KernelParams, KernelSource, Recorder};
+use crate::gpu::{Array, DeviceError, Kernel, KernelParams, KernelSource, RawArray, Recorder};
 use crate::grid::{Box3, extent, volume};
 
 /// What the modes or the sites of a lattice get their white noise from.
@@ -47,15 +47,21 @@ crate::gpu::kernel_params! {
     }
 }
 
-/// The kernels: of sites and of modes.
-pub(super) fn kernels() -> [KernelSource; 2] {
+/// The kernels: of sites, of modes, and of points.
+pub(super) fn kernels() -> [KernelSource; 3] {
     let normal = include_str!("../../shaders/pm/normal.wgsl");
-    let [sites, modes] = [
-        ("pm::white_noise", include_str!("../../shaders/pm/white_noise.wgsl")),
+    let site_noise = include_str!("../../shaders/pm/white_noise.wgsl");
+    let [sites, modes, points] = [
+        ("pm::white_noise", site_noise),
         ("pm::mode_noise", include_str!("../../shaders/pm/mode_noise.wgsl")),
+        ("pm::white_noise", site_noise),
     ]
     .map(|(label, text)| KernelSource::new(label, text).module("pm::normal", normal));
-    [sites.params::<NoiseParams>(), modes.params::<ModeNoiseParams>()]
+    [
+        sites.params::<NoiseParams>().flag("numbered", false),
+        modes.params::<ModeNoiseParams>(),
+        points.params::<NoiseParams>().flag("numbered", true),
+    ]
 }
 
 /// Rows of a lattice, and sites of a row, at most: the number of each takes one word.
@@ -100,8 +106,39 @@ pub fn device_white_noise(
         let [i, j, k] = [site / n2 / n1 + own[0].start, site / n2 % n1 + own[1].start, site % n2 + own[2].start];
         white_noise(seed, (i * shape[1] + j) * shape[2] + k) as f32
     };
-    let [sites, _] = kernels();
-    fill(recorder, sites, params, out, value)
+    let [sites, ..] = kernels();
+    fill(recorder, (sites, None), params, out, value)
+}
+
+/// Fills `out` with the white noise of `seed` at points of these numbers: as [`device_white_noise`], for which a site's number is its place in the lattice. The
+/// numbers are given on the device, two words each, low word first, and on the host. Waits for the device once.
+///
+/// # Errors
+/// [`DeviceError::Misuse`] for arrays of other lengths; other [`DeviceError`]s.
+pub fn device_point_noise(
+    recorder: &mut Recorder,
+    seed: u64,
+    (device, host): (&Array<u32>, &[u64]),
+    out: &Array<f32>,
+) -> Result<(), DeviceError> {
+    let count = host.len() as u64;
+    if device.len() != 2 * count || out.len() != count || count >= MOST / 2 {
+        let why = format!(
+            "{} words of {count} numbers, {} values; two words for each value, of less than 2^31",
+            device.len(),
+            out.len()
+        );
+        return Err(DeviceError::Misuse { what: "device_point_noise".into(), why });
+    }
+    let params = |room: u32| NoiseParams {
+        first: [0, 0, 0, count as u32],
+        local: [1, 1, count as u32, 0],
+        seed: [seed as u32, (seed >> 32) as u32],
+        shape: [1, count as u32],
+        room,
+    };
+    let [.., points] = kernels();
+    fill(recorder, (points, Some(device.raw())), params, out, |point| white_noise(seed, host[point as usize]) as f32)
 }
 
 /// Fills `out` with the modes `part` of the half spectrum of the white noise of `seed` on a lattice with `side` sites along each axis: those of
@@ -135,8 +172,8 @@ pub fn device_mode_noise(
         let at = [mode / n2 / n1 + part[0].start, mode / n2 % n1 + part[1].start, mode % n2 + part[2].start];
         mode_value(seed, side, at, scale)[(number % 2) as usize]
     };
-    let [_, modes] = kernels();
-    fill(recorder, modes, params, &out.cast()?, value)
+    let [_, modes, _] = kernels();
+    fill(recorder, (modes, None), params, &out.cast()?, value)
 }
 
 /// The mode at this place of the half spectrum of a lattice: by its wave vector, or that of its twin.
@@ -152,10 +189,10 @@ fn mode_value(seed: u64, side: u64, at: [u64; 3], [plain, own_twin]: [f32; 2]) -
     }
 }
 
-/// Runs a kernel of noise, and has the host compute by `value` the numbers that it cannot decide.
+/// Runs a kernel of noise, which may read an array, and has the host compute by `value` the numbers that it cannot decide.
 fn fill<P: KernelParams>(
     recorder: &mut Recorder,
-    kernel: KernelSource,
+    (kernel, read): (KernelSource, Option<&RawArray>),
     params: impl Fn(u32) -> P,
     out: &Array<f32>,
     value: impl Fn(u64) -> f32,
@@ -168,7 +205,8 @@ fn fill<P: KernelParams>(
     let room = count / 4096 + 64;
     let unsure = gpu.array::<u32>("pm::unsure", room + 1)?;
     recorder.clear(&unsure);
-    recorder.each(&Kernel::trusted(kernel), &[table.raw(), out.raw(), unsure.raw()], &params(room as u32), count)?;
+    let arrays: Vec<&RawArray> = [table.raw()].into_iter().chain(read).chain([out.raw(), unsure.raw()]).collect();
+    recorder.each(&Kernel::trusted(kernel), &arrays, &params(room as u32), count)?;
     let found = u64::from(recorder.download(&unsure, 0, 1)?[0]);
     // A list that is too short is none.
     let numbers = if found > room { (0..count as u32).collect() } else { recorder.download(&unsure, 1, found)? };

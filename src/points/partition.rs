@@ -142,7 +142,7 @@ impl Decomposition {
         reach: &Reach,
     ) -> Result<Option<WithGhosts>, SortError> {
         let (Some(region), Some(own_ids)) = (&self.region, &self.own.ids) else { return Ok(None) };
-        let ghosts = Ghosts::find(context, region, asking.unwrap_or(region), reach)?;
+        let ghosts = Ghosts::find(context, (region, self.own.tree.order()), asking.unwrap_or(region), reach)?;
         let dims = self.frame.dims as u64;
         let ids = own_ids.map(|words| ghosts.refresh(context, words, 1))?;
         let positions = ghosts.refresh(context, self.own.cloud.positions(), dims)?;

@@ -8,6 +8,8 @@ mod catalogue;
 mod components;
 #[path = "../device.rs"]
 mod device;
+#[path = "../device_collectives.rs"]
+mod device_collectives;
 #[path = "../distributed_search.rs"]
 mod distributed_search;
 #[path = "../exchange.rs"]
@@ -20,18 +22,34 @@ mod fft_boxes;
 mod fft_lengths;
 #[path = "../ghost_cells.rs"]
 mod ghost_cells;
+#[path = "../gradient.rs"]
+mod gradient;
 #[path = "../groups.rs"]
 mod groups;
 #[path = "../guest.rs"]
 mod guest;
+#[path = "../inference_device.rs"]
+mod inference_device;
+#[path = "../inference_models.rs"]
+mod inference_models;
+#[path = "../inference_ranks.rs"]
+mod inference_ranks;
+#[path = "../linear_operators.rs"]
+mod linear_operators;
+#[path = "../map.rs"]
+mod map;
 #[path = "../mesh.rs"]
 mod mesh;
 #[path = "../neighbors.rs"]
 mod neighbors;
+#[path = "../operators.rs"]
+mod operators;
 #[path = "../particles.rs"]
 mod particles;
 #[path = "../point_kernels.rs"]
 mod point_kernels;
+#[path = "../pointwise.rs"]
+mod pointwise;
 #[path = "../primitives.rs"]
 mod primitives;
 #[path = "../redistribution.rs"]
@@ -42,6 +60,8 @@ mod scales;
 mod shallow_water;
 #[path = "../simulation.rs"]
 mod simulation;
+#[path = "../simulation_operator.rs"]
+mod simulation_operator;
 #[path = "../sort.rs"]
 mod sort;
 #[path = "../soundness.rs"]

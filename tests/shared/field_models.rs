@@ -1,5 +1,7 @@
 //! A likelihood of fields whose fits are compared over ranks: Gaussian data of a field that depends on a scale and on smoothed excitations.
 
+use std::path::Path;
+
 use meshloom::Context;
 use meshloom::comm::Communicator;
 use meshloom::fft::Operator;
@@ -124,7 +126,6 @@ pub fn few(iteration: u32) -> IterationOptions {
         linear: CgOptions { maxiter: Some(5), ..CgOptions::resnorm(0.0) },
         curve: steps.steps(1),
         position: steps.steps(2),
-        kept: 2,
         ..IterationOptions::default()
     }
 }
@@ -137,20 +138,37 @@ pub struct Found {
     pub scale: Vec<u32>,
 }
 
+/// How a fit runs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Run<'a> {
+    /// Parts of a group's process grid along the second axis; 1 where it is 0.
+    pub across: usize,
+    /// Iterations; 2 where it is 0.
+    pub iterations: u32,
+    /// Bytes of device memory.
+    pub memory: Option<u64>,
+    /// Where it goes on from.
+    pub state: Option<&'a Path>,
+}
+
 /// A fit by `groups` groups of all ranks of `comm`.
-pub fn fit(comm: &Communicator, options: &Options, groups: usize) -> Result<Found, InferenceError> {
+pub fn fit(comm: &Communicator, options: &Options, groups: usize, run: Run<'_>) -> Result<Found, InferenceError> {
     let (groups, own) = SampleGroups::split(comm, groups)?;
     let gpu = Gpu::open(options, 0)?;
-    let ranks = own.size();
+    let (ranks, across) = (own.size(), run.across.max(1));
     let mut context = Context::new(own, gpu)?;
-    let grid = Grid::new([ranks, 1], ranks)
+    let grid = Grid::new([ranks / across, across], ranks)
         .map_err(|error| InferenceError::Invalid { what: "grid".into(), why: error.to_string() })?;
     let mut worker = Worker::new(&mut context, grid)?;
     let shape = [6, 5, 8];
     let likelihood = WhiteNoise::new(&mut worker, shape)?;
     let start = Field::zeros(&mut worker.context.recorder, likelihood.model.domain())?;
-    let Fit { samples, history, .. } =
-        OptimizeKl::new(&likelihood, &groups, 2).options(few).run(&mut worker, &start)?;
+    let iterations = if run.iterations == 0 { 2 } else { run.iterations };
+    let mut fit = OptimizeKl::new(&likelihood, &groups, iterations).options(few).memory(run.memory);
+    if let Some(state) = run.state {
+        fit = fit.resume(state);
+    }
+    let Fit { samples, history, .. } = fit.run(&mut worker, &start)?;
     let like = likelihood.data(&mut worker)?;
     let mut value = |worker: &mut Worker<'_>, x: &Field| Ok(likelihood.model.value(worker, x)?);
     let (mean, std) = samples.mean_and_std(&mut worker, &groups, &like, &mut value)?;

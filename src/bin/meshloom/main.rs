@@ -24,6 +24,7 @@ mod phases;
 mod point_values;
 mod points;
 mod power;
+mod reconstruct;
 mod search;
 mod shallow_water;
 mod simulate;
@@ -54,6 +55,8 @@ enum Command {
     Devices(devices::Arguments),
     /// Run a cosmological particle-mesh simulation
     Simulate(simulate::Arguments),
+    /// Find the initial conditions whose evolution explains a noisy density
+    Reconstruct(reconstruct::Arguments),
     /// Infer a correlated field and its uncertainty from data on a grid
     Infer(infer::Arguments),
     /// Run the shallow-water model: a jet in a channel
@@ -136,6 +139,7 @@ fn run(program: Program) -> Result<(), Failure> {
     match program.command {
         Command::Devices(arguments) => devices::run(&arguments),
         Command::Simulate(arguments) => simulate::run(&arguments),
+        Command::Reconstruct(arguments) => reconstruct::run(&arguments),
         Command::Infer(arguments) => infer::run(&arguments),
         Command::ShallowWater(arguments) => shallow_water::run(&arguments),
         Command::Power(arguments) => power::run(&arguments),

@@ -207,8 +207,7 @@ impl CorrelatedField {
 
     /// The field, and what its derivatives need.
     fn value(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<Point, OperatorError> {
-        self.0.domain.admits(x.space(), NAME)?;
-        self.0.target.admits(y.space(), NAME)?;
+        self.fits(x, y)?;
         let packed = self.0.packing.pack(&mut worker.context.recorder, x)?;
         let mut modes = x.array(&self.0.xi)?.clone();
         let mut groups = Vec::new();
@@ -314,9 +313,8 @@ impl Differentiable for CorrelatedField {
 
 impl Linearised for At {
     fn jvp(&self, worker: &mut Worker<'_>, dx: &Field, dy: &mut Field) -> Result<(), OperatorError> {
-        let Inner { domain, target, packing, xi, hartley, .. } = &*self.field.0;
-        domain.admits(dx.space(), NAME)?;
-        target.admits(dy.space(), NAME)?;
+        self.field.fits(dx, dy)?;
+        let Inner { packing, xi, hartley, .. } = &*self.field.0;
         let d_packed = packing.pack(&mut worker.context.recorder, dx)?;
         let mut d_modes = dx.array(xi)?.clone();
         for (group, GroupAt { at, modes }) in self.field.0.groups.iter().zip(&self.point.groups) {
@@ -330,9 +328,8 @@ impl Linearised for At {
     }
 
     fn vjp(&self, worker: &mut Worker<'_>, dy: &Field, dx: &mut Field) -> Result<(), OperatorError> {
-        let Inner { domain, target, packing, xi, hartley, groups, modes, .. } = &*self.field.0;
-        target.admits(dy.space(), NAME)?;
-        domain.admits(dx.space(), NAME)?;
+        self.field.fits(dx, dy)?;
+        let Inner { packing, xi, hartley, groups, modes, .. } = &*self.field.0;
         let mut cotangent = Field::new(worker.gpu(), modes)?;
         hartley.forward(worker, dy, &mut cotangent)?;
         let mut cotangent = cotangent.array(xi)?.clone();

@@ -136,14 +136,19 @@ pub(super) fn gaussian(
     with_coordinates(worker, data, ("gaussian", 1.0), &weighted, &texts)
 }
 
+/// The least rate that is told from 0: the least normal number of f32, which no device takes for 0.
+const LEAST_RATE: &str = "1.1754944e-38";
+
 /// Counts of a rate.
 pub(super) fn poisson(worker: &mut Worker<'_>, data: &Data<'_>) -> Result<Density, InferenceError> {
     data.check("counts are whole numbers from 0 on", |count| count >= 0.0 && count.fract() == 0.0)?;
     let weighted = Weighted::masked(worker, data)?;
+    // Rates may underflow to 0, where no count is as probable as it can be. Derivatives by what the rate is a function of are 0 there: those of the rate are, and
+    // none of these is infinite. Where there are counts the energy is infinite, which is an error.
     let texts = Texts {
-        score: "weight * ((s - data) / s)".into(),
-        transformation: "2.0 * weight * sqrt(s)".into(),
-        residual: "weight * ((data - s) / sqrt(s))".into(),
+        score: format!("weight * select(max((s - data) / max(s, {LEAST_RATE}), -3e38), 1.0, data == 0.0)"),
+        transformation: format!("2.0 * weight * sqrt(max(s, {LEAST_RATE}))"),
+        residual: format!("weight * ((data - s) / sqrt(max(s, {LEAST_RATE})))"),
     };
     with_coordinates(worker, data, ("poisson", 1.0), &weighted, &texts)
 }

@@ -37,8 +37,7 @@ pub(super) fn kernels() -> Vec<KernelSource> {
 /// functions of. All ranks call its methods together, in one order.
 ///
 /// Energies are exact sums of two floats for each datum: as functions of the model's values, which are `f32`, they are good to some 10^-11 of
-/// the sum of magnitudes, and the same for every number of ranks. Those of the categorical likelihood are
-/// good to some roundings of each datum's.
+/// the sum of magnitudes, and the same for every number of ranks.
 ///
 /// Cost of a metric application: the model's jvp and vjp; what the likelihood adds is part of the model's last pointwise step. A model of a correlated
 /// field takes two transforms.

@@ -227,8 +227,7 @@ impl Differentiable for OnHost {
     }
 
     fn apply(&self, _worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
-        self.domain.admits(x.space(), "prior")?;
-        self.target.admits(y.space(), "prior")?;
+        self.fits(x, y)?;
         fill(y, |i| self.prior.value(parameters(x)[i]))
     }
 
@@ -240,7 +239,7 @@ impl Differentiable for OnHost {
     ) -> Result<Box<dyn Linearised>, OperatorError> {
         self.apply(worker, x, y)?;
         let slopes = parameters(x).iter().map(|&xi| self.prior.derivative(xi)).collect();
-        Ok(Box::new(OnHostAt { slopes, domain: self.domain.clone(), target: self.target.clone() }))
+        Ok(Box::new(OnHostAt { slopes, operator: self }))
     }
 
     fn cost(&self) -> OperatorCost {
@@ -251,20 +250,17 @@ impl Differentiable for OnHost {
 /// Its derivative: one number for each parameter.
 struct OnHostAt {
     slopes: Vec<f64>,
-    domain: Space,
-    target: Space,
+    operator: Rc<OnHost>,
 }
 
 impl Linearised for OnHostAt {
     fn jvp(&self, _worker: &mut Worker<'_>, dx: &Field, dy: &mut Field) -> Result<(), OperatorError> {
-        self.domain.admits(dx.space(), "prior")?;
-        self.target.admits(dy.space(), "prior")?;
+        self.operator.fits(dx, dy)?;
         fill(dy, |i| self.slopes[i] * parameters(dx)[i])
     }
 
     fn vjp(&self, _worker: &mut Worker<'_>, dy: &Field, dx: &mut Field) -> Result<(), OperatorError> {
-        self.target.admits(dy.space(), "prior")?;
-        self.domain.admits(dx.space(), "prior")?;
+        self.operator.fits(dx, dy)?;
         fill(dx, |i| self.slopes[i] * parameters(dy)[i])
     }
 }

@@ -63,6 +63,21 @@ impl GradientMemory {
     }
 }
 
+impl Config {
+    /// Device memory of a gradient, or of an operator with one linearisation, on `ranks` ranks, with a state kept of every `checkpoint_every`-th force.
+    ///
+    /// # Errors
+    /// [`SimulationError`] of parameters out of range and of grids that do not fit so many ranks.
+    pub fn gradient_memory(&self, ranks: usize, checkpoint_every: usize) -> Result<GradientMemory, SimulationError> {
+        self.validate()?;
+        if checkpoint_every == 0 {
+            let (what, allowed) = ("checkpoint_every", "1 or more".into());
+            return Err(SimulationError::OutOfRange { what, value: "0".into(), allowed });
+        }
+        Ok(GradientMemory::new(self, self.grid(ranks)?, &self.schedule()?, checkpoint_every))
+    }
+}
+
 impl fmt::Display for GradientMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [states, particles, mesh] = [self.states as u64 * self.state, self.particles, self.mesh].map(bytes);

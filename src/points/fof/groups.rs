@@ -102,9 +102,7 @@ impl Groups {
             let spanning = context.gpu.array("fof::spanning", 0)?;
             return Ok(Groups { labels, roots, spanning, length, ghosts: 0, cost: Cost::default(), points });
         };
-        let rows = context.recorder.download(&roots, 0, roots.len())?;
-        let links = links::find(context, &points, region, &rows, length)?;
-        drop(rows);
+        let links = links::find(context, &points, region, &roots, length)?;
         let recorder = &mut context.recorder;
         let indices_of = |rows: &[u32]| {
             let rows = upload_u32(recorder, rows)?;

@@ -13,12 +13,16 @@ use bytemuck::{Pod, Zeroable};
 
 use super::error::FofError;
 use crate::exchange::Context;
-use crate::gpu::Recorder;
+use crate::gpu::primitives::Count;
+use crate::gpu::{Array, DeviceError, Recorder};
 use crate::grid::Cost;
 use crate::points::Cloud;
-use crate::points::ghosts::{BoundingBox, Descent, Met, Pending, Reach, Region, Span, cost_of, count};
+use crate::points::ghosts::{
+    BoundingBox, Descent, Fetcher, LeafValues, Met, Pending, Reach, Region, Span, cost_of, count, with_ranks,
+};
 use crate::points::neighbors::Components;
 use crate::points::partition::Decomposition;
+use crate::points::tree::leaf_ranges;
 
 /// A connected component of one rank's own points: the rank, and the row of its point with the least index.
 #[repr(C)]
@@ -62,47 +66,55 @@ pub(super) fn find(
     context: &mut Context,
     points: &Decomposition,
     region: &Region,
-    roots: &[u32],
+    roots: &Array<u32>,
     length: f32,
 ) -> Result<Links, FofError> {
     let comm = context.comm.clone();
     let me = comm.rank();
     let asked = |rank: usize| (me + rank).is_multiple_of(2) == (me < rank);
-    let (reach, labels) = (Reach::Same(length), Labels::new(region, roots));
+    let along = context.gpu.array("fof::along", roots.len())?;
+    points.permute.gather(&mut context.recorder, roots, points.own.tree.order(), &along, 1, Count::All)?;
+    let (reach, labels) = (Reach::Same(length), Labels::new(&mut context.recorder, region, along)?);
     let mut comparison = Comparison { labels: &labels, length, linked: HashSet::new(), open: Vec::new() };
     let descent = Descent::new(&comm, region, &reach, region, asked)?;
     let request = |span, bounds| BoxRequest { bounds, row: labels.of_span(span) };
-    let (pending, mut cost) = descent.run(request, |rank, request| comparison.near(rank, request))?;
+    let mut fetcher = Fetcher::new(&mut context.recorder, vec![region.on_demand(), &labels.points]);
+    let near = |rank, request: &BoxRequest| comparison.near(rank, request);
+    let (pending, mut cost) = descent.run::<_, FofError>(&mut fetcher, request, near)?;
     let point = |&Pending { at, .. }: &Pending| PointRequest {
         at: BoundingBox::point(region.point(at)).low,
         row: labels.of_point(at),
     };
-    let requests: Vec<PointRequest> = pending.iter().map(point).collect();
+    let requests: Vec<PointRequest> = fetcher.complete(|| pending.iter().map(point).collect())?;
     let ranks: Vec<u32> = pending.iter().map(|pending| pending.rank).collect();
     let counts = count(&ranks, comm.size());
     let received = comm.all_to_all_v(&requests, &counts)?;
     cost += cost_of::<PointRequest>(&counts, received.counts(), me);
-    for (rank, requests) in received.iter().enumerate() {
-        requests.iter().for_each(|request| comparison.compare(rank, request));
-    }
+    let open = fetcher.each(&with_ranks(&received), |(rank, request)| comparison.compare(rank, request))?;
+    comparison.open = open.concat();
     let mut pairs = comparison.decide(&mut context.recorder, points, me)?;
     let own = |row| Component { rank: me as u32, row };
     pairs.extend(comparison.linked.iter().map(|&(there, row)| [there, own(row)]));
     Ok(Links { pairs, ghosts: received.data().len() as u64, cost })
 }
 
-/// The components of this rank's nodes and points.
+/// The components of this rank's nodes and points, those of points leaf by leaf as they are asked for.
 struct Labels<'a> {
     region: &'a Region,
-    roots: &'a [u32],
-    /// Of each node that was asked for: the row of its component, or [`SEVERAL`].
+    /// By place along the curve: the row of a component.
+    points: LeafValues<u32>,
+    /// Of each leaf, and of each other node that was asked for: the row of its component, or [`SEVERAL`].
     nodes: Vec<Cell<Option<u32>>>,
 }
 
 impl<'a> Labels<'a> {
-    /// Nothing is looked at before it is asked for.
-    fn new(region: &'a Region, roots: &'a [u32]) -> Self {
-        Labels { region, roots, nodes: vec![Cell::new(None); region.boxes.len()] }
+    /// Of the row of the component of each point along the curve. Waits for those of leaves.
+    fn new(recorder: &mut Recorder, region: &'a Region, along: Array<u32>) -> Result<Self, DeviceError> {
+        let leaves = leaf_ranges(recorder, &along)?;
+        let leaves = leaves.into_iter().map(|[least, greatest]| if least == greatest { least } else { SEVERAL });
+        let mut nodes: Vec<Cell<Option<u32>>> = leaves.map(|row| Cell::new(Some(row))).collect();
+        nodes.resize(region.boxes.len(), Cell::new(None));
+        Ok(Labels { region, points: LeafValues::of(recorder, along, 1)?, nodes })
     }
 
     /// The row of the component that a node's points are in, or [`SEVERAL`].
@@ -112,10 +124,7 @@ impl<'a> Labels<'a> {
         if let Some(row) = known.get() {
             return row;
         }
-        let row = match level.checked_sub(1) {
-            Some(below) => common(levels.children(level, node).map(|child| self.of_node(below, child))),
-            None => common(levels.points(0, node).map(|at| self.of_point(at as usize))),
-        };
+        let row = common(levels.children(level, node).map(|child| self.of_node(level - 1, child)));
         known.set(Some(row));
         row
     }
@@ -137,9 +146,9 @@ impl<'a> Labels<'a> {
         (row != SEVERAL).then_some(row)
     }
 
-    /// The row of the component of the point at a place along the curve.
+    /// The row of the component of the point at a place along the curve; [`SEVERAL`], and noted, where it is not here.
     fn of_point(&self, at: usize) -> u32 {
-        self.roots[self.region.order[at] as usize]
+        self.points.of_points(at as u64..at as u64 + 1).first().copied().unwrap_or(SEVERAL)
     }
 }
 
@@ -149,14 +158,16 @@ fn common(mut rows: impl Iterator<Item = u32>) -> u32 {
     if rows.all(|row| row == first) { first } else { SEVERAL }
 }
 
+/// A pair that rounding decides: a point of another rank, its component, and the place along the curve of one of this rank.
+type OpenPair = ([f32; 3], Component, usize);
+
 /// This rank's points as those of others are compared with them.
 struct Comparison<'a> {
     labels: &'a Labels<'a>,
     length: f32,
     /// Components of other ranks, and rows of those of this rank that are linked with them.
     linked: HashSet<(Component, u32)>,
-    /// Pairs that rounding decides: a point of another rank, its component, and the place along the curve of one of this rank.
-    open: Vec<([f32; 3], Component, usize)>,
+    open: Vec<OpenPair>,
 }
 
 impl Comparison<'_> {
@@ -181,8 +192,9 @@ impl Comparison<'_> {
         near
     }
 
-    /// Compares a point with all of this rank.
-    fn compare(&mut self, rank: usize, request: &PointRequest) {
+    /// Compares a point with all of this rank. Gives the pairs that rounding decides.
+    fn compare(&mut self, rank: usize, request: &PointRequest) -> Vec<OpenPair> {
+        let mut open = Vec::new();
         let there = Component { rank: rank as u32, row: request.row };
         let (point, region, length) = (BoundingBox::point(&request.at), self.labels.region, self.length);
         region.walk(&point, length, |met, held| {
@@ -190,10 +202,11 @@ impl Comparison<'_> {
                 return false;
             }
             if let Met::Point(at) = met {
-                self.open.push((request.at, there, at));
+                open.push((request.at, there, at));
             }
             true
         });
+        open
     }
 
     /// Whether the points in `bounds`, of one component of another rank, are linked with what was met, if that is of one component too.

@@ -130,7 +130,9 @@ impl<'a> Graph<'a> {
         asked.sort_unstable();
         asked.dedup();
         let (rows, ranks): (Vec<u32>, Vec<u32>) = asked.iter().map(|at| (at.row, at.rank)).unzip();
-        let (found, asking) = ask(self.comm, &rows, &ranks, |_, &row| parents[self.place(row)])?;
+        let (found, asking) = ask(self.comm, &rows, &ranks, |rows| {
+            Ok::<_, CommError>(rows.iter().map(|&(_, &row)| parents[self.place(row)]).collect())
+        })?;
         *cost += asking;
         Ok(parents.iter().map(|parent| found[asked.partition_point(|at| *at < parent.at)]).collect())
     }

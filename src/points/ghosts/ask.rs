@@ -2,28 +2,32 @@
 
 use bytemuck::Pod;
 
-use crate::comm::{CommError, Communicator};
+use crate::comm::{CommError, Communicator, Parts};
 use crate::grid::Cost;
 
 /// Sends each request to its rank, of which `ranks` has one for each, ascending; returns the answers in the same order, and what it has
-/// cost. Two exchanges of the host. All ranks call it.
-pub(crate) fn ask<T: Pod, A: Pod>(
+/// cost. `answer` gives those to the requests that came here, of which it gets the rank and the request. Two exchanges of the host. All ranks call it.
+pub(crate) fn ask<T: Pod, A: Pod, E: From<CommError>>(
     comm: &Communicator,
     requests: &[T],
     ranks: &[u32],
-    mut answer: impl FnMut(usize, &T) -> A,
-) -> Result<(Vec<A>, Cost), CommError> {
+    answer: impl FnOnce(&[(usize, &T)]) -> Result<Vec<A>, E>,
+) -> Result<(Vec<A>, Cost), E> {
     let counts = count(ranks, comm.size());
     let asked = comm.all_to_all_v(requests, &counts)?;
-    let mut answers = Vec::with_capacity(asked.data().len());
-    for (rank, requests) in asked.iter().enumerate() {
-        answers.extend(requests.iter().map(|request| answer(rank, request)));
-    }
-    let answered = comm.all_to_all_v(&answers, asked.counts())?;
+    let answered = comm.all_to_all_v(&answer(&with_ranks(&asked))?, asked.counts())?;
     let cost = cost_of::<T>(&counts, asked.counts(), comm.rank());
     let mut total = cost_of::<A>(asked.counts(), &counts, comm.rank());
     total += cost;
     Ok((answered.into_raw().0, total))
+}
+
+/// What came from all ranks, one by one, each with its rank.
+pub(crate) fn with_ranks<T: Pod>(parts: &Parts<T>) -> Vec<(usize, &T)> {
+    fn of_rank<T>((rank, of_rank): (usize, &[T])) -> impl Iterator<Item = (usize, &T)> {
+        of_rank.iter().map(move |one| (rank, one))
+    }
+    parts.iter().enumerate().flat_map(of_rank).collect()
 }
 
 /// How often each rank occurs.

@@ -8,8 +8,10 @@ use bytemuck::{Pod, Zeroable};
 
 use super::ask::ask;
 use super::bounding_box::BoundingBox;
+use super::leaf_values::Fetcher;
 use super::region::{Reach, Region, Span};
 use crate::comm::{CommError, Communicator};
+use crate::gpu::DeviceError;
 use crate::grid::Cost;
 
 /// What all ranks know of each other.
@@ -74,27 +76,31 @@ impl<'a> Descent<'a> {
 
     /// Descends to the points. `request` makes what is sent for some points, given their box; `answer` takes what a rank has sent, and gives
     /// the box around what is near it here, or an empty one. Returns this rank's points that are within reach of the last answers, by rank and
-    /// place, and what it has cost. Two exchanges of the host for each level and one below. All ranks call it.
-    pub fn run<T: Pod>(
+    /// place, and what it has cost. `fetcher` has all that these ask for. Two exchanges of the host for each level and one below. All ranks call it.
+    pub fn run<T: Pod, E: From<CommError> + From<DeviceError>>(
         mut self,
+        fetcher: &mut Fetcher<'_>,
         request: impl Fn(Span, BoundingBox) -> T,
         mut answer: impl FnMut(usize, &T) -> BoundingBox,
-    ) -> Result<(Vec<Pending>, Cost), CommError> {
+    ) -> Result<(Vec<Pending>, Cost), E> {
         let own = self.region.levels.count() + 1;
         for round in 0..self.rounds {
             // Ranks with fewer levels are done earlier, and only answer then.
             let asks = if round < own { &self.asks[..] } else { &[] };
-            let requests: Vec<T> = asks.iter().map(|ask| request(ask.span, self.region.bounds_of(ask.span))).collect();
+            let of = |ask: &Ask| request(ask.span, self.region.bounds_of(ask.span));
+            let requests: Vec<T> = fetcher.complete(|| asks.iter().map(of).collect())?;
             let ranks: Vec<u32> = asks.iter().map(|ask| ask.rank).collect();
-            let (answers, cost) = ask(self.comm, &requests, &ranks, &mut answer)?;
+            let answers =
+                |asked: &[(usize, &T)]| Ok::<_, E>(fetcher.each(asked, |(rank, request)| answer(rank, request))?);
+            let (answers, cost) = ask(self.comm, &requests, &ranks, answers)?;
             self.cost += cost;
             self.asks.iter_mut().zip(answers).for_each(|(ask, near)| ask.near = near);
             self.asks.retain(|ask| !ask.near.is_empty());
             if round + 1 < own {
-                self.asks = self.below();
+                self.asks = fetcher.complete(|| self.below())?;
             }
         }
-        Ok((self.points(), self.cost))
+        Ok((fetcher.complete(|| self.points())?, self.cost))
     }
 
     /// What the points that were asked about consist of, as far as it reaches what is near.
@@ -132,6 +138,7 @@ mod tests {
     use super::super::requests::{Request, near};
     use super::*;
     use crate::comm::run_threads;
+    use crate::exchange::ExchangeError;
     use crate::points::{Curve, Domain, Frame};
 
     /// Coordinates of `n` points in the unit cube, along the curve.
@@ -150,20 +157,21 @@ mod tests {
         for ends in [&[0, 500, 1000, 1500, 2000][..], &[0, 0, 40, 2000], &[0, 1, 1]] {
             let n = ends[ends.len() - 1];
             let all = points(n as u32);
-            let part = |rank: usize| {
-                Region::over(3, [1.0, 1.0, 0.0], all[3 * ends[rank]..3 * ends[rank + 1]].to_vec(), Vec::new())
-            };
+            let part = |rank: usize| Region::over(3, [1.0, 1.0, 0.0], &all[3 * ends[rank]..3 * ends[rank + 1]]);
             run_threads(ends.len() - 1, |comm| {
                 let region = part(comm.rank());
                 let far = |at: usize| if at.is_multiple_of(50) { 0.1 } else { 0.02 };
-                let reach = Reach::each(&region, (0..region.points.len() / 3).map(far).collect());
+                let reach = Reach::on_host(&region, &(0..region.len() as usize).map(far).collect::<Vec<f32>>());
                 let descent = Descent::new(&comm, &region, &reach, &region, |_| true)?;
                 let request = |span, bounds| Request { bounds, reach: reach.of(&region, span) };
-                let (pending, cost) = descent.run(request, |_, request| near(&region, request))?;
+                let (pending, cost) =
+                    descent.run::<_, ExchangeError>(&mut Fetcher::of_host(), request, |_, request| {
+                        near(&region, request)
+                    })?;
                 for rank in (0..comm.size()).filter(|&rank| rank != comm.rank()) {
                     let others = part(rank);
                     let mut reached = Vec::new();
-                    for at in 0..region.points.len() / 3 {
+                    for at in 0..region.len() as usize {
                         let (point, mut met) = (BoundingBox::point(region.point(at)), false);
                         others.walk(&point, reach.of_point(at), |what, _| {
                             met |= matches!(what, Met::Point(_));
@@ -175,10 +183,10 @@ mod tests {
                         pending.iter().filter(|told| told.rank as usize == rank).map(|told| told.at).collect();
                     assert!(told.is_sorted() && reached.iter().all(|at| told.binary_search(at).is_ok()));
                     // Most points are spared by boxes.
-                    assert!(told.len() <= region.points.len() / 3 / 2, "{} for {}", told.len(), reached.len());
+                    assert!(told.len() <= region.len() as usize / 2, "{} for {}", told.len(), reached.len());
                 }
-                assert_eq!(cost.messages == 0, region.points.is_empty() || n < 2);
-                Ok::<_, CommError>(())
+                assert_eq!(cost.messages == 0, region.len() == 0 || n < 2);
+                Ok::<_, ExchangeError>(())
             })
             .unwrap();
         }

@@ -2,7 +2,7 @@
 //!
 //! | method | submits, waits | exchanges |
 //! |---|---|---|
-//! | [`Ghosts::within`] | yes: for points and boxes | of the host: one all-gather, two for each level of the tree and one below, points, rows |
+//! | [`Ghosts::within`] | yes: for boxes, leaves and rows | of the host: one all-gather, two for each level of the tree and one below, points, rows |
 //! | [`Ghosts::refresh`], [`Ghosts::accumulate`] | as [`Exchange::run`](crate::exchange::Exchange::run) | one |
 //!
 //! Ranks find the points that are near others by descending their trees together, from boxes around many points to those of leaves; then a
@@ -12,6 +12,7 @@
 mod ask;
 mod bounding_box;
 mod descent;
+mod leaf_values;
 mod region;
 mod requests;
 
@@ -21,9 +22,10 @@ use crate::gpu::{Array, DeviceElement, DeviceError, Kernel, KernelSource, Memory
 use crate::grid::Cost;
 use crate::points::rows::{exchange_rows, upload_u32};
 use crate::points::tree::Tree;
-pub(crate) use ask::{ask, cost_of, count};
+pub(crate) use ask::{ask, cost_of, count, with_ranks};
 pub(crate) use bounding_box::BoundingBox;
 pub(crate) use descent::{Descent, Pending};
+pub(crate) use leaf_values::{Fetcher, LeafValues};
 pub(crate) use region::{Met, Reach, Region, Span};
 use requests::{Nearby, Request, near, requests};
 
@@ -86,32 +88,37 @@ impl Ghosts {
     /// [`ExchangeError`] when the device or another rank fails.
     pub fn within(context: &mut Context, tree: &Tree, radius: f32) -> Result<Self, ExchangeError> {
         let region = Region::of(&mut context.recorder, tree)?;
-        Self::find(context, &region, &region, &Reach::Same(radius))
+        Self::find(context, (&region, tree.order()), &region, &Reach::Same(radius))
     }
 
-    /// Ghosts of the points of other ranks that the points of `asking` reach; `region` is of this rank's own points. All ranks call it.
+    /// Ghosts of the points of other ranks that the points of `asking` reach; `region` is of this rank's own points, whose rows `order` has. All
+    /// ranks call it.
     ///
     /// # Errors
     /// [`ExchangeError`] when the device or another rank fails.
     pub(crate) fn find(
         context: &mut Context,
-        region: &Region,
+        (region, order): (&Region, &Array<u32>),
         asking: &Region,
         reach: &Reach,
     ) -> Result<Self, ExchangeError> {
         let comm = context.comm.clone();
         let descent = Descent::new(&comm, asking, reach, region, |_| true)?;
         let request = |span, bounds| Request { bounds, reach: reach.of(asking, span) };
-        let (pending, mut cost) = descent.run(request, |_, request| near(region, request))?;
-        let (requests, ranks) = requests(asking, reach, &pending);
+        let stores = [region.on_demand(), asking.on_demand()].into_iter().chain(reach.on_demand()).collect();
+        let mut fetcher = Fetcher::new(&mut context.recorder, stores);
+        let near = |_, request: &Request| near(region, request);
+        let (pending, mut cost) = descent.run::<_, ExchangeError>(&mut fetcher, request, near)?;
+        let (requests, ranks) = fetcher.complete(|| requests(asking, reach, &pending))?;
         let counts = count(&ranks, comm.size());
         let received = comm.all_to_all_v(&requests, &counts)?;
         cost += cost_of::<Request>(&counts, received.counts(), comm.rank());
         // The rows of this rank that each other rank gets.
         let mut nearby = Nearby::new(region);
-        let reached: Vec<Vec<u32>> = received.iter().map(|requests| nearby.rows(requests)).collect();
-        let sends: Vec<u64> = reached.iter().map(|rows| rows.len() as u64).collect();
-        let rows = reached.concat();
+        let received: Vec<&[Request]> = received.iter().collect();
+        let reached = fetcher.each(&received, |requests| nearby.places(requests))?;
+        let sends: Vec<u64> = reached.iter().map(|places| places.len() as u64).collect();
+        let rows = rows_at(&mut context.recorder, order, &reached)?;
         let arrived = comm.all_to_all_v(&rows, &sends)?;
         cost += cost_of::<u32>(&sends, arrived.counts(), comm.rank());
         let receives = arrived.counts().to_vec();
@@ -204,6 +211,21 @@ impl Ghosts {
         let why = format!("{have} values, the points that other ranks see take {needed}");
         Err(DeviceError::Misuse { what: what.into(), why })
     }
+}
+
+/// The rows of points at these places along the curve, ascending for each rank. Waits for them.
+fn rows_at(recorder: &mut Recorder, order: &Array<u32>, places: &[Vec<u32>]) -> Result<Vec<u32>, DeviceError> {
+    let index = upload_u32(recorder, &places.concat())?;
+    let rows = recorder.gpu().array::<u32>("ghosts::rows", index.len())?;
+    Permute::new().gather(recorder, order, &index, &rows, 1, Count::All)?;
+    let mut rows = recorder.download(&rows, 0, rows.len())?;
+    let mut rest = &mut rows[..];
+    for places in places {
+        let (of_rank, others) = std::mem::take(&mut rest).split_at_mut(places.len());
+        of_rank.sort_unstable();
+        rest = others;
+    }
+    Ok(rows)
 }
 
 crate::gpu::kernel_params! {

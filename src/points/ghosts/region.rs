@@ -1,10 +1,14 @@
-//! A rank's points on the host under a tree of boxes, and how far each reaches.
+//! A rank's points under a tree of boxes, and how far each reaches. Boxes are on the host, points leaf by leaf as they are asked for.
 
 use super::bounding_box::BoundingBox;
-use crate::gpu::{DeviceError, Recorder};
-use crate::points::tree::{LEAF, Levels, Tree};
+use super::leaf_values::{LeafValues, OnDemand};
+use crate::gpu::{Array, DeviceError, Recorder};
+use crate::points::Domain;
+use crate::points::tree::{LEAF, Levels, Tree, leaf_ranges};
 
-/// Points of a rank on the host: the boxes of a tree, and the points along the curve.
+/// Points of a rank along the curve, and the boxes of a tree over them.
+///
+/// What comes of points that are not on the host yet is worth nothing: see [`leaf_values`](super::leaf_values).
 pub(crate) struct Region {
     /// Coordinates per point.
     pub dims: usize,
@@ -14,10 +18,7 @@ pub(crate) struct Region {
     pub levels: Levels,
     /// Of each node.
     pub boxes: Vec<BoundingBox>,
-    /// Points along the curve.
-    pub points: Vec<f32>,
-    /// Index in the cloud of each point along the curve.
-    pub order: Vec<u32>,
+    points: LeafValues<f32>,
 }
 
 /// Points of a leaf that are asked about together before they are one by one.
@@ -42,26 +43,40 @@ pub(crate) enum Met {
 }
 
 impl Region {
-    /// The region of a tree. Waits for boxes and points.
+    /// The region of a tree. Waits for boxes, 1.2 bytes a point.
     ///
     /// # Errors
     /// [`DeviceError`] when the device fails.
     pub fn of(recorder: &mut Recorder, tree: &Tree) -> Result<Self, DeviceError> {
-        let words = recorder.download(tree.boxes(), 0, tree.boxes().len())?;
+        Self::around(recorder, tree.domain(), tree.positions(), tree.boxes())
+    }
+
+    /// The region of points along the curve, and of the boxes of a tree over them, as [`Tree::boxes`] has them. Waits for the boxes.
+    ///
+    /// # Errors
+    /// [`DeviceError`] when the device fails.
+    pub fn around(
+        recorder: &mut Recorder,
+        domain: &Domain,
+        positions: &Array<f32>,
+        boxes: &Array<u32>,
+    ) -> Result<Self, DeviceError> {
+        let words = recorder.download(boxes, 0, boxes.len())?;
         let corner = |words: &[u32]| [0, 1, 2].map(|axis| f32::from_bits(words[axis]));
         let bounds = |node: &[u32]| BoundingBox { low: corner(node), high: corner(&node[3..]) };
+        let dims = domain.dims();
         Ok(Region {
-            dims: tree.domain().dims(),
-            side: tree.domain().sides(),
-            levels: tree.levels().clone(),
+            dims,
+            side: domain.sides(),
+            levels: Levels::new(positions.len() / dims as u64),
             boxes: words.chunks_exact(8).map(bounds).collect(),
-            points: recorder.download(tree.positions(), 0, tree.positions().len())?,
-            order: recorder.download(tree.order(), 0, tree.len())?,
+            points: LeafValues::of(recorder, positions.clone(), dims as u64)?,
         })
     }
 
-    /// A region over points that are arranged along a curve, without a tree on the device.
-    pub fn over(dims: usize, side: [f32; 3], points: Vec<f32>, order: Vec<u32>) -> Self {
+    /// A region over points of the host that are arranged along a curve.
+    #[cfg(test)]
+    pub fn over(dims: usize, side: [f32; 3], points: &[f32]) -> Self {
         let levels = Levels::new((points.len() / dims) as u64);
         let leaves = points.chunks(LEAF as usize * dims).map(|leaf| BoundingBox::around(leaf, dims)).collect();
         let union = |a: BoundingBox, b: &BoundingBox| {
@@ -70,7 +85,17 @@ impl Region {
             union
         };
         let boxes = upwards(&levels, leaves, |below| below.iter().fold(BoundingBox::EMPTY, union));
-        Region { dims, side, levels, boxes, points, order }
+        Region { dims, side, levels, boxes, points: LeafValues::over(points, dims as u64) }
+    }
+
+    /// Its points, as what can be missing.
+    pub fn on_demand(&self) -> &dyn OnDemand {
+        &self.points
+    }
+
+    /// Number of points.
+    pub fn len(&self) -> u64 {
+        self.levels.points(self.levels.count(), 0).end
     }
 
     /// The box of a node.
@@ -82,7 +107,7 @@ impl Region {
     pub fn places(&self, span: Span) -> std::ops::Range<usize> {
         let places = match span {
             Span::Node(level, node) => self.levels.points(level, node),
-            Span::Part(part) => part * PART..((part + 1) * PART).min((self.points.len() / self.dims) as u64),
+            Span::Part(part) => part * PART..((part + 1) * PART).min(self.len()),
         };
         places.start as usize..places.end as usize
     }
@@ -91,9 +116,9 @@ impl Region {
     pub fn bounds_of(&self, span: Span) -> BoundingBox {
         match span {
             Span::Node(level, node) => *self.node(level, node),
-            Span::Part(_) => {
-                let places = self.places(span);
-                BoundingBox::around(&self.points[places.start * self.dims..places.end * self.dims], self.dims)
+            Span::Part(part) => {
+                let places = part * PART..((part + 1) * PART).min(self.len());
+                BoundingBox::around(self.points.of_points(places), self.dims)
             }
         }
     }
@@ -126,7 +151,7 @@ impl Region {
 
     /// The coordinates of the point at a place along the curve.
     pub fn point(&self, at: usize) -> &[f32] {
-        &self.points[at * self.dims..(at + 1) * self.dims]
+        self.points.of_points(at as u64..at as u64 + 1)
     }
 
     /// Calls `visit` for each node and each point that may be within `reach` of `bounds`, nodes before what they hold; what a node holds is
@@ -144,8 +169,8 @@ impl Region {
                 stack.extend(self.levels.children(level, node).map(|child| (level - 1, child)));
                 continue;
             }
-            for at in self.levels.points(0, node) {
-                let point = BoundingBox::point(self.point(at as usize));
+            for (at, point) in (node * LEAF..).zip(self.points.leaf(node).chunks_exact(self.dims)) {
+                let point = BoundingBox::point(point);
                 if bounds.may_reach(&point, reach, &self.side) {
                     visit(Met::Point(at as usize), &point);
                 }
@@ -173,14 +198,34 @@ pub(crate) enum Reach {
     /// The same for all points.
     Same(f32),
     /// By place along the curve, and by node: that of the point that reaches farthest.
-    Each { points: Vec<f32>, nodes: Vec<f32> },
+    Each { points: LeafValues<f32>, nodes: Vec<f32> },
 }
 
 impl Reach {
-    /// For each point of a region, along the curve.
-    pub fn each(region: &Region, points: Vec<f32>) -> Reach {
-        let leaves = points.chunks(LEAF as usize).map(farthest).collect();
-        Reach::Each { nodes: upwards(&region.levels, leaves, farthest), points }
+    /// For each point of a region, along the curve: numbers from 0 on. Waits for those of leaves.
+    ///
+    /// # Errors
+    /// [`DeviceError`] when the device fails.
+    pub fn each(recorder: &mut Recorder, region: &Region, reach: Array<f32>) -> Result<Reach, DeviceError> {
+        let leaves = leaf_ranges(recorder, &reach.cast()?)?;
+        let leaves = leaves.into_iter().map(|[_, farthest]| f32::from_bits(farthest)).collect();
+        let points = LeafValues::of(recorder, reach, 1)?;
+        Ok(Reach::Each { points, nodes: upwards(&region.levels, leaves, farthest) })
+    }
+
+    /// For each point of a region, as the host has them.
+    #[cfg(test)]
+    pub fn on_host(region: &Region, reach: &[f32]) -> Reach {
+        let leaves = reach.chunks(LEAF as usize).map(farthest).collect();
+        Reach::Each { points: LeafValues::over(reach, 1), nodes: upwards(&region.levels, leaves, farthest) }
+    }
+
+    /// What can be missing.
+    pub fn on_demand(&self) -> Option<&dyn OnDemand> {
+        match self {
+            Reach::Same(_) => None,
+            Reach::Each { points, .. } => Some(points),
+        }
     }
 
     /// Of a span of a region.
@@ -188,7 +233,10 @@ impl Reach {
         match (self, span) {
             (Reach::Same(reach), _) => *reach,
             (Reach::Each { nodes, .. }, Span::Node(level, node)) => nodes[(region.levels.start(level) + node) as usize],
-            (Reach::Each { points, .. }, Span::Part(_)) => farthest(&points[region.places(span)]),
+            (Reach::Each { points, .. }, Span::Part(_)) => {
+                let places = region.places(span);
+                farthest(points.of_points(places.start as u64..places.end as u64))
+            }
         }
     }
 
@@ -196,7 +244,7 @@ impl Reach {
     pub fn of_point(&self, at: usize) -> f32 {
         match self {
             Reach::Same(reach) => *reach,
-            Reach::Each { points, .. } => points[at],
+            Reach::Each { points, .. } => farthest(points.of_points(at as u64..at as u64 + 1)),
         }
     }
 }
@@ -210,16 +258,20 @@ fn farthest(reaches: &[f32]) -> f32 {
 mod tests {
     use super::*;
 
+    fn points(n: usize) -> Vec<f32> {
+        (0..n).flat_map(|i| [(i as f32 * 0.618).fract(), (i as f32 * 0.414).fract()]).collect()
+    }
+
     fn region(n: usize) -> Region {
-        let points: Vec<f32> = (0..n).flat_map(|i| [(i as f32 * 0.618).fract(), (i as f32 * 0.414).fract()]).collect();
-        Region::over(2, [1.0, 0.0, 0.0], points, (0..n as u32).rev().collect())
+        Region::over(2, [1.0, 0.0, 0.0], &points(n))
     }
 
     #[test]
     fn nodes_hold_their_points_and_reach_as_far() {
         for n in [0, 1, 32, 33, 1000, 2049] {
-            let region = region(n);
-            let reach = Reach::each(&region, (0..n).map(|at| (at * 7 % 101) as f32).collect());
+            let (region, points) = (region(n), points(n));
+            let reach = Reach::on_host(&region, &(0..n).map(|at| (at * 7 % 101) as f32).collect::<Vec<f32>>());
+            assert_eq!(region.len(), n as u64);
             assert_eq!(region.boxes.len() as u64, region.levels.total());
             // From the top down each point is in one span.
             let mut spans: Vec<Span> = region.top().map(|node| Span::Node(region.levels.count() - 1, node)).collect();
@@ -227,7 +279,7 @@ mod tests {
                 assert!(spans.iter().flat_map(|&span| region.places(span)).eq(0..n));
                 for &span in &spans {
                     let places = region.places(span);
-                    let part = &region.points[2 * places.start..2 * places.end];
+                    let part = &points[2 * places.start..2 * places.end];
                     assert_eq!(region.bounds_of(span), BoundingBox::around(part, 2));
                     assert_eq!(
                         reach.of(&region, span),
@@ -236,7 +288,7 @@ mod tests {
                 }
                 spans = spans.into_iter().flat_map(|span| region.parts(span)).collect();
             }
-            assert_eq!(region.bounds(), BoundingBox::around(&region.points, 2));
+            assert_eq!(region.bounds(), BoundingBox::around(&points, 2));
         }
     }
 

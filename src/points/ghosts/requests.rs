@@ -64,12 +64,12 @@ pub(super) struct Nearby<'a> {
 
 impl<'a> Nearby<'a> {
     pub fn new(region: &'a Region) -> Self {
-        let (points, nodes) = (region.order.len(), region.levels.total() as usize);
+        let (points, nodes) = (region.len() as usize, region.levels.total() as usize);
         Nearby { region, points: vec![false; points], nodes: vec![false; nodes] }
     }
 
-    /// Indices in the cloud, ascending, of the points that any of one rank's requests reaches.
-    pub fn rows(&mut self, requests: &[Request]) -> Vec<u32> {
+    /// Places along the curve, ascending, of the points that any of one rank's requests reaches.
+    pub fn places(&mut self, requests: &[Request]) -> Vec<u32> {
         let Nearby { region, points, nodes } = self;
         let (mut reached, mut whole) = (Vec::new(), Vec::new());
         for Request { bounds, reach } in requests {
@@ -94,9 +94,9 @@ impl<'a> Nearby<'a> {
         // For the next rank.
         reached.iter().for_each(|&at| points[at] = false);
         whole.iter().for_each(|&node| nodes[node] = false);
-        let mut rows: Vec<u32> = reached.into_iter().map(|at| region.order[at]).collect();
-        rows.sort_unstable();
-        rows
+        let mut places: Vec<u32> = reached.into_iter().map(|at| at as u32).collect();
+        places.sort_unstable();
+        places
     }
 }
 
@@ -107,7 +107,7 @@ mod tests {
     fn region() -> Region {
         let points: Vec<f32> =
             (0..1000).flat_map(|i| [(i as f32 * 0.618).fract(), (i as f32 * 0.414).fract()]).collect();
-        Region::over(2, [1.0, 0.0, 0.0], points, (0..1000).rev().collect())
+        Region::over(2, [1.0, 0.0, 0.0], &points)
     }
 
     fn around(at: &[f32], reach: f32) -> Request {
@@ -127,24 +127,24 @@ mod tests {
                 let point = BoundingBox::point(region.point(at));
                 requests.iter().any(|request| request.bounds.may_reach(&point, request.reach, &region.side))
             };
-            let mut want: Vec<u32> = (0..1000).filter(|&at| near(at)).map(|at| region.order[at]).collect();
-            want.sort_unstable();
-            assert_eq!(nearby.rows(requests), want, "{} requests", requests.len());
+            let want: Vec<u32> = (0..1000).filter(|&at| near(at as usize)).collect();
+            assert_eq!(nearby.places(requests), want, "{} requests", requests.len());
         }
         let everything = around(&[0.0, 0.0], f32::INFINITY);
-        assert_eq!(nearby.rows(&[few[3], everything]), (0..1000).collect::<Vec<u32>>());
+        assert_eq!(nearby.places(&[few[3], everything]), (0..1000).collect::<Vec<u32>>());
     }
 
     #[test]
     fn points_are_asked_for_together_where_they_are_dense() {
         let points: Vec<f32> =
             (0..100).flat_map(|i| [if i < 50 { i as f32 } else { 50.0 + 0.01 * i as f32 }, 0.0]).collect();
-        let region = Region::over(2, [0.0; 3], points, (0..100).collect());
+        let region = Region::over(2, [0.0; 3], &points);
         let pending: Vec<Pending> =
             (0..3).flat_map(|rank| (0..100).filter(move |&at| at != 20).map(move |at| Pending { rank, at })).collect();
-        for reach in
-            [Reach::Same(1.9), Reach::each(&region, (0..100).map(|i| if i == 70 { 1.9 } else { 1.0 }).collect())]
-        {
+        for reach in [
+            Reach::Same(1.9),
+            Reach::on_host(&region, &std::array::from_fn::<_, 100, _>(|i| if i == 70 { 1.9 } else { 1.0 })),
+        ] {
             let (requests, ranks) = requests(&region, &reach, &pending);
             assert!(requests.len() == ranks.len() && ranks.is_sorted());
             assert_eq!(requests.iter().filter(|request| request.bounds.diagonal() == 0.0).count(), 3 * 49);

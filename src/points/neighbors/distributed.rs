@@ -247,9 +247,9 @@ impl DistributedSearch {
         // All ranks choose the same units.
         let extent = Extent::of(&here).of_all(&self.points.comm)?;
         let targets = Targets::new(recorder, &self.points.builder, &here, &own.tree)?.with_extent(extent);
-        let order = recorder.download(targets.order(), 0, targets.len())?;
-        let points = recorder.download(targets.positions(), 0, targets.positions().len())?;
-        let region = Region::over(self.points.frame.dims, cloud.domain().sides(), points, order);
+        let boxes =
+            self.points.builder.boxes(recorder, cloud.domain().dims(), (targets.positions(), targets.order()))?;
+        let region = Region::around(recorder, cloud.domain(), targets.positions(), &boxes)?;
         Ok(RankQueries { targets: Some(targets), route: Some(route), region: Some(region) })
     }
 
@@ -263,20 +263,20 @@ impl DistributedSearch {
         queries_at(local.targets.as_ref()).numbers(&self.points.own.tree)
     }
 
-    /// How far each query along the curve has found neighbours, but no farther than the limit. Waits.
+    /// How far each query along the curve has found neighbours, but no farther than the limit. Recorded only.
     fn reach(
         &self,
         recorder: &mut Recorder,
         local: &RankQueries,
         knn: &KnnQuery,
         distance: &Array<f32>,
-    ) -> Result<Vec<f32>, NeighborError> {
+    ) -> Result<Array<f32>, NeighborError> {
         let numbers = self.numbers(local);
         let reach = recorder.gpu().array::<f32>("neighbors::reach", numbers.len())?;
         let params = LastParams { queries: numbers.len() as u32, k: knn.k, within: knn.within };
         let arrays = [numbers.raw(), distance.raw(), reach.raw()];
         recorder.each(&Kernel::trusted(last_distance()), &arrays, &params, numbers.len())?;
-        Ok(recorder.download(&reach, 0, reach.len())?)
+        Ok(reach)
     }
 
     /// Searches again, among ghosts too, for the queries that may reach a point of another rank, and puts what it finds into `found`: the
@@ -290,7 +290,8 @@ impl DistributedSearch {
     ) -> Result<(), NeighborError> {
         let Some(asking) = local.region.as_ref().or(self.points.region.as_ref()) else { return Ok(()) };
         let reach = self.reach(&mut context.recorder, local, knn, found.1)?;
-        let (joint, queries) = self.fetch(context, local, &Reach::each(asking, reach))?;
+        let reach = Reach::each(&mut context.recorder, asking, reach)?;
+        let (joint, queries) = self.fetch(context, local, &reach)?;
         let Some(joint) = joint else { return Ok(()) };
         let recorder = &mut context.recorder;
         let queries = upload_u32(recorder, &queries)?;

@@ -14,8 +14,10 @@
 //! Memory per point: 4 bytes for the order, 4 per coordinate for the sorted points and 1.2 for boxes; during the build also 16 to 18 for
 //! the sort. Keys use the positions buffer before it is filled.
 
+mod leaf_ranges;
 mod levels;
 
+pub(crate) use leaf_ranges::leaf_ranges;
 pub use levels::{FAN, LEAF, Levels};
 
 use crate::gpu::primitives::{Count, Keys, Sort};
@@ -48,6 +50,21 @@ struct BoxKernels {
     arrange: Kernel,
     leaves: Kernel,
     nodes: Kernel,
+}
+
+impl BoxKernels {
+    /// Records the boxes of all nodes over points along the curve: `positions`, `order`, and the boxes.
+    fn record(
+        &self,
+        recorder: &mut Recorder,
+        levels: &Levels,
+        arrays: [&RawArray; 3],
+        points: PointsParams,
+    ) -> Result<(), DeviceError> {
+        let groups = u64::from(points.count).div_ceil(LEAF * u64::from(GROUP / 8));
+        recorder.dispatch(&self.leaves, &arrays, &points, groups)?;
+        upwards(recorder, levels, &self.nodes, arrays[2])
+    }
 }
 
 /// Builds trees; keeps the compiled kernels.
@@ -134,6 +151,20 @@ impl Builder {
         Ok((positions, order))
     }
 
+    /// The boxes of the nodes over points of `dims` coordinates that [`arranged`](Self::arranged) has put in order, as [`Tree::boxes`] has them.
+    pub(crate) fn boxes(
+        &self,
+        recorder: &mut Recorder,
+        dims: usize,
+        (positions, order): (&Array<f32>, &Array<u32>),
+    ) -> Result<Array<u32>, DeviceError> {
+        let levels = Levels::new(order.len());
+        let boxes = recorder.gpu().array("tree::boxes", 8 * levels.total())?;
+        let points = PointsParams { count: order.len() as u32, dims: dims as u32 };
+        self.boxes.record(recorder, &levels, [positions.raw(), order.raw(), boxes.raw()], points)?;
+        Ok(boxes)
+    }
+
     /// Indices of the points of `cloud` along the curve. Keys use the array `positions` before it is filled, if it is long enough.
     fn order(
         &self,
@@ -181,7 +212,7 @@ impl Builder {
         let kernel = &self.leaf_moments[usize::from(masses.is_none())];
         let groups = tree.len().div_ceil(LEAF * u64::from(GROUP));
         recorder.dispatch(kernel, &arrays, &tree.params(), groups)?;
-        tree.upwards(recorder, &self.node_moments, moment.raw())?;
+        upwards(recorder, &tree.levels, &self.node_moments, moment.raw())?;
         Ok(moment)
     }
 }
@@ -221,7 +252,8 @@ fn with_shape(label: &str, text: &'static str) -> KernelSource {
 
 /// All kernels of this module.
 pub(super) fn kernels() -> Vec<KernelSource> {
-    vec![arrange(), leaves(), nodes(), leaf_moments(true), leaf_moments(false), node_moments()]
+    let moments = [leaf_moments(true), leaf_moments(false), node_moments()];
+    [arrange(), leaves(), nodes(), leaf_ranges::kernel()].into_iter().chain(moments).collect()
 }
 
 impl Tree {
@@ -288,27 +320,28 @@ impl Tree {
         }
         let extent = Extent::of_frame(&self.frame, &self.domain).union(&Extent::of(cloud));
         *self.extent.lock().unwrap_or_else(PoisonError::into_inner) = extent;
-        let (points, BoxKernels { arrange, leaves, nodes }) = (self.params(), &*self.kernels);
         let arrays = [positions.raw(), self.order.raw(), self.positions.raw()];
-        recorder.each(arrange, &arrays, &points, self.len())?;
-        let arrays = [self.positions.raw(), self.order.raw(), self.boxes.raw()];
-        let groups = self.len().div_ceil(LEAF * u64::from(GROUP / 8));
-        recorder.dispatch(leaves, &arrays, &points, groups)?;
-        self.upwards(recorder, nodes, self.boxes.raw())
+        recorder.each(&self.kernels.arrange, &arrays, &self.params(), self.len())?;
+        self.kernels.record(
+            recorder,
+            &self.levels,
+            [self.positions.raw(), self.order.raw(), self.boxes.raw()],
+            self.params(),
+        )
     }
 
     fn params(&self) -> PointsParams {
         PointsParams { count: self.len() as u32, dims: self.domain.dims() as u32 }
     }
+}
 
-    /// One dispatch per level above the leaves, upwards.
-    fn upwards(&self, recorder: &mut Recorder, kernel: &Kernel, array: &RawArray) -> Result<(), DeviceError> {
-        for level in 1..self.levels.count() {
-            let count = self.levels.nodes(level);
-            let [first, below] = [level, level - 1].map(|level| self.levels.start(level) as u32);
-            let params = LevelParams { first, below, count: count as u32 };
-            recorder.dispatch(kernel, &[array], &params, count.div_ceil(u64::from(GROUP)))?;
-        }
-        Ok(())
+/// One dispatch per level above the leaves, upwards.
+fn upwards(recorder: &mut Recorder, levels: &Levels, kernel: &Kernel, array: &RawArray) -> Result<(), DeviceError> {
+    for level in 1..levels.count() {
+        let count = levels.nodes(level);
+        let [first, below] = [level, level - 1].map(|level| levels.start(level) as u32);
+        let params = LevelParams { first, below, count: count as u32 };
+        recorder.dispatch(kernel, &[array], &params, count.div_ceil(u64::from(GROUP)))?;
     }
+    Ok(())
 }

@@ -52,7 +52,7 @@ struct Case {
 }
 
 /// Transforms and what they consist of; then points; then what is made of both.
-const CASES: [Case; 13] = [
+const CASES: [Case; 14] = [
     Case {
         words: "fft --size",
         small: "32,30x36x25",
@@ -89,6 +89,7 @@ const CASES: [Case; 13] = [
     Case { words: "ghosts --box 1 --size", small: "1000", large: &[("1000000", 1 << 30)] },
     Case { words: "pm --window cic,tsc --size", small: "16", large: &[("256", 4 << 30), ("512", 28 << 30)] },
     Case { words: "gradient --size", small: "8", large: &[("128", 4 << 30), ("256", 24 << 30)] },
+    Case { words: "infer --size", small: "12", large: &[("256", 1 << 28), ("1024", 2 << 30)] },
     Case { words: "shallow-water --size", small: "96x48", large: &[("3600x1800", 1 << 29), ("14400x7200", 6 << 30)] },
 ];
 

@@ -28,6 +28,9 @@ pub struct Arguments {
     pub settings: Settings,
 }
 
+/// Invocations of a workgroup.
+const GROUP: u32 = 64;
+
 const COLUMNS: [&str; 9] = [
     "items",
     "chunk",
@@ -54,7 +57,7 @@ pub fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Er
     let measurements = arguments.size.len() * arguments.chunk.len() * per;
     let mut session = Session::new("map", settings, context, measurements, &COLUMNS);
     session.report.field("steps", arguments.steps.into());
-    let source = KernelSource::new("bench::map", include_str!("map.wgsl")).params::<OscillatorParams>();
+    let source = KernelSource::new("bench::map", include_str!("map.wgsl")).params::<OscillatorParams>().group(GROUP);
     // SAFETY: both arrays have `count` elements, and the loop ends.
     let kernel = unsafe { Kernel::new_unchecked(source) };
     for &size in &arguments.size {
@@ -82,7 +85,7 @@ fn measure_one(session: &mut Session, kernel: &Kernel, [size, chunk]: [u64; 2], 
         let params = OscillatorParams { count: chunk.count() as u32, steps };
         let [energies, summed] = &chunk.outputs[..] else { return Ok(()) };
         let arrays = [chunk.inputs[0].raw(), energies.raw()];
-        context.recorder.each(kernel, &arrays, &params, chunk.count())?;
+        context.recorder.dispatch(kernel, &arrays, &params, chunk.count().div_ceil(GROUP.into()))?;
         // Rows that are summed are overwritten: they are a copy.
         Ok::<_, Error>(context.recorder.copy(energies, 0, summed, 0, chunk.count())?)
     };

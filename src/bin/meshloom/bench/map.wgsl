@@ -1,13 +1,13 @@
 // A damped oscillator for each item, in so many steps: what a scan of parameters computes for each of them.
 //
 // Layout: `stiffness` one number for each item, `energies` what is left of its energy at the end.
-// Workgroup: GROUP invocations, ITEMS items each. No workgroup memory.
+// Workgroup: GROUP invocations, an item each: some drivers end all loops of an invocation after 65,535 rounds. No workgroup memory.
 
 var<uniform> params: Params;
 var<storage, read> stiffness: array<f32>;
 var<storage, read_write> energies: array<f32>;
 
-fn each(item: u32) {
+fn each_invocation(item: u32) {
     let k = load_stiffness(item);
     var x = 1.0;
     var v = 0.0;
@@ -18,4 +18,4 @@ fn each(item: u32) {
     store_energies(item, 0.5 * (v * v + k * x * x));
 }
 
-#each params.count
+#each_invocation params.count

@@ -11,6 +11,7 @@ mod fof;
 mod ghosts;
 mod gradient;
 mod halo;
+mod infer;
 mod knn;
 mod map;
 mod measure;

@@ -5,7 +5,7 @@ use meshloom::{Context, Error};
 
 use super::session::Found;
 use super::settings::Settings;
-use super::{collectives, exchange, fft, fof, ghosts, gradient, halo, knn, map, pairs, pm, shallow_water, sort};
+use super::{collectives, exchange, fft, fof, ghosts, gradient, halo, infer, knn, map, pairs, pm, shallow_water, sort};
 use crate::failure::Failure;
 
 /// A part of the library and what of it is to be measured.
@@ -35,6 +35,8 @@ pub enum Subject {
     Pm(pm::Arguments),
     /// The gradient of a loss of a particle-mesh simulation, beside the simulation
     Gradient(gradient::Arguments),
+    /// A fit of counts with a log-normal rate: compiling the model, products with its metric, an iteration
+    Infer(infer::Arguments),
     /// Steps of the shallow-water model
     ShallowWater(shallow_water::Arguments),
 }
@@ -65,6 +67,7 @@ impl Subject {
             Subject::Ghosts(arguments) => &arguments.settings,
             Subject::Pm(arguments) => &arguments.settings,
             Subject::Gradient(arguments) => &arguments.settings,
+            Subject::Infer(arguments) => &arguments.settings,
             Subject::ShallowWater(arguments) => &arguments.settings,
         }
     }
@@ -83,6 +86,7 @@ impl Subject {
             Subject::Ghosts(arguments) => &mut arguments.settings,
             Subject::Pm(arguments) => &mut arguments.settings,
             Subject::Gradient(arguments) => &mut arguments.settings,
+            Subject::Infer(arguments) => &mut arguments.settings,
             Subject::ShallowWater(arguments) => &mut arguments.settings,
         }
     }
@@ -99,7 +103,11 @@ impl Subject {
             | Subject::ShallowWater(_) => Peer::Library,
             Subject::Exchange(_) | Subject::Halo(_) => Peer::OtherWay,
             // Under MPI collectives are always beside its own.
-            Subject::Collectives(_) | Subject::Ghosts(_) | Subject::Pm(_) | Subject::Gradient(_) => Peer::None,
+            Subject::Collectives(_)
+            | Subject::Ghosts(_)
+            | Subject::Pm(_)
+            | Subject::Gradient(_)
+            | Subject::Infer(_) => Peer::None,
         }
     }
 
@@ -132,6 +140,7 @@ impl Subject {
             Subject::Ghosts(arguments) => ghosts::measure(context, arguments),
             Subject::Pm(arguments) => pm::measure(context, arguments),
             Subject::Gradient(arguments) => gradient::measure(context, arguments),
+            Subject::Infer(arguments) => infer::measure(context, arguments),
             Subject::ShallowWater(arguments) => shallow_water::measure(context, arguments),
         }
     }

@@ -6,13 +6,12 @@ mod parameters;
 mod picture;
 mod problem;
 
-use std::cell::RefCell;
 use std::path::PathBuf;
 
 use indicatif::ProgressBar;
 use meshloom::inference::{
-    CgOptions, Draw, Excitations, FitEnd, IterationOptions, NewtonOptions, OptimizeKl, Progress, SampleGroups,
-    Sampling, Stream, VectorSpace,
+    CgOptions, Draw, Excitations, FitEnd, Footprint, IterationOptions, NewtonOptions, OptimizeKl, Progress,
+    SampleGroups, Sampling, Stream, VectorSpace,
 };
 use meshloom::io::{OutputDir, Sealed, write_whole};
 use meshloom::operators::{Field, Worker};
@@ -63,10 +62,19 @@ fn options(parameters: &RunParameters, iteration: u32, numbers: u64) -> Iteratio
     }
 }
 
+/// Where a fit begins: near the mean of the prior.
+fn start(worker: &mut Worker<'_>, problem: &Problem, seed: u64) -> Result<Field, Error> {
+    let mut start = Field::new(worker.gpu(), problem.likelihood.domain())?;
+    let mut noise = Field::new(worker.gpu(), problem.likelihood.domain())?;
+    worker.white_noise(Stream::new(seed, u32::MAX, 0, 0), &mut noise)?;
+    VectorSpace::axpby(worker, 0.1, &noise, 0.0, &mut start)?;
+    Ok(start)
+}
+
 /// One rank's work; returns the content of `run.json`.
 fn infer(context: &mut Context, parameters: &RunParameters, common: &Common) -> Result<Result<Value, Failure>, Error> {
     let mut phases = Phases::new(ProgressBar::hidden());
-    let directory = if context.comm.rank() == 0 { Some(OutputDir::create(&parameters.out)?) } else { None };
+    let directory = (context.comm.rank() == 0).then(|| OutputDir::create(&parameters.out)).transpose()?;
     context.comm.barrier()?;
     let data = match &parameters.data {
         Some(data) => data.clone(),
@@ -86,27 +94,24 @@ fn infer(context: &mut Context, parameters: &RunParameters, common: &Common) -> 
     let mut worker = Worker::new(&mut group, grid)?;
     let problem = Problem::new(&mut worker, parameters, grids, (&data, kind, lognormal))?;
     phases.done("start");
-
-    let numbers: u64 = problem.likelihood.domain().leaves().map(|(_, leaf)| leaf.total()).sum();
-    let mut start = Field::new(worker.gpu(), problem.likelihood.domain())?;
-    let mut noise = Field::new(worker.gpu(), problem.likelihood.domain())?;
-    worker.white_noise(Stream::new(parameters.seed, u32::MAX, 0, 0), &mut noise)?;
-    VectorSpace::axpby(&mut worker, 0.1, &noise, 0.0, &mut start)?;
+    let start = start(&mut worker, &problem, parameters.seed)?;
+    let numbers = worker.len(&start);
     let bar = common.progress(all.rank(), parameters.iterations.into(), "inferring");
-    let shown = RefCell::new(&bar);
     let state = parameters.out.join("state");
     let fit = OptimizeKl::new(&problem.likelihood, &groups, parameters.iterations)
         .excitations(Excitations::Seed(parameters.seed))
+        .memory(parameters.memory)
         .options(|iteration| options(parameters, iteration, numbers))
         .progress(|progress| {
             let (Progress::Sample { iteration, .. } | Progress::Step { iteration, .. }) = progress;
-            shown.borrow().set_position(u64::from(*iteration));
+            bar.set_position(u64::from(*iteration));
         });
     let fit = if parameters.resume { fit.resume(&state) } else { fit.save(&state) };
+    let footprint = fit.footprint(&mut worker, &start)?;
+    phases.done("compilation");
     let fit = fit.run(&mut worker, &start)?;
     bar.finish_and_clear();
     phases.done("inference");
-
     let outputs =
         Outputs { all: &all, groups: &groups, problem: &problem, samples: &fit.samples, parameters, lognormal };
     let mut files = outputs.signal(&mut worker, &data)?;
@@ -117,6 +122,7 @@ fn infer(context: &mut Context, parameters: &RunParameters, common: &Common) -> 
     let mut report = report(&worker, parameters, &problem, (kind, lognormal));
     report["ranks"] = all.size().into();
     report["groups"] = groups.count().into();
+    report["memory"] = memory(parameters, &footprint, groups.count())?;
     report["finished"] = (fit.end == FitEnd::Done).into();
     report["reduced_chi_squared"] = fit.history.last().and_then(|last| last.chi_squared[0]).into();
     report["energy"] = fit.history.last().map(|last| last.energy).into();
@@ -125,6 +131,17 @@ fn infer(context: &mut Context, parameters: &RunParameters, common: &Common) -> 
     publish(&all, parameters, &report, files)?;
     drop(directory);
     Ok(Ok(report))
+}
+
+/// What `run.json` says of the device memory of the rank that takes the most.
+fn memory(parameters: &RunParameters, footprint: &Footprint, groups: usize) -> Result<Value, Error> {
+    let samples = (2 * parameters.pairs).max(1).div_ceil(groups);
+    let kept = parameters.memory.map_or(Ok(samples), |budget| footprint.kept(samples, budget))?;
+    let Footprint { vector, linearisation, work, .. } = *footprint;
+    Ok(json!({
+        "latent_vector": vector, "derivatives_of_a_sample": linearisation, "application": work,
+        "samples_of_a_group": samples, "samples_that_keep_derivatives": kept, "iteration": footprint.bytes(samples, kept),
+    }))
 }
 
 /// What `run.json` says of the problem and the device.

@@ -88,6 +88,9 @@ struct RunOptions {
     /// Groups of ranks that samples are dealt to; auto: as many as ranks and samples allow [default: auto]
     #[arg(long, value_name = "G|auto")]
     sample_groups: Option<Groups>,
+    /// Bytes of device memory that a rank may take; what samples cannot keep of it is computed anew at each step [default: as many as keep all]
+    #[arg(long, value_name = "BYTES")]
+    memory: Option<u64>,
     /// Seed of all random numbers [default: 1]
     #[arg(long, value_name = "SEED")]
     seed: Option<u64>,
@@ -183,6 +186,8 @@ pub struct RunParameters {
     pub geovi: bool,
     /// None: as many as ranks and samples allow.
     pub groups: Option<usize>,
+    /// Bytes of device memory; none: as many as it takes.
+    pub memory: Option<u64>,
     pub seed: u64,
     pub resume: bool,
     pub hyper: HyperParameters,
@@ -225,6 +230,7 @@ impl Arguments {
             iterations: line.iterations.or(file.iterations),
             mode: line.mode.or(file.mode),
             sample_groups: line.sample_groups.or(file.sample_groups),
+            memory: line.memory.or(file.memory),
             seed: line.seed.or(file.seed),
             ..file
         };
@@ -416,6 +422,7 @@ impl RunParameters {
             iterations: count("iterations", options.iterations, 1)?,
             geovi: either("mode", options.mode.as_deref(), ["geovi", "mgvi"])?.unwrap_or(false),
             groups,
+            memory: options.memory,
             seed: options.seed.unwrap_or_default(),
             resume: arguments.resume,
             hyper: options.hyper()?,

@@ -25,11 +25,11 @@ use crate::failure::Failure;
 use crate::phases::Phases;
 use crate::terminal;
 use halos::{Halos, Particles};
-pub use options::Arguments;
-use options::RunOptions;
+pub use options::{Arguments, RunOptions};
 use outputs::Outputs;
 use parameters::RunParameters;
 use snapshots::LastWhole;
+pub use universe::Universe;
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let options = RunOptions::gather(arguments)?;

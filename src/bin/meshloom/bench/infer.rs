@@ -1,0 +1,169 @@
+//! `meshloom bench infer`: what a fit of counts is made of: the model, products with its metric, an iteration.
+
+use std::time::Instant;
+
+use clap::Args;
+use meshloom::inference::{
+    AmplitudePrior, AxesPrior, CgOptions, CorrelatedField, Data, FieldPrior, Footprint, IterationOptions, Likelihood,
+    NewtonOptions, OptimizeKl, SampleGroups, Spectrum, Stream, VectorSpace,
+};
+use meshloom::operators::{Field, Leaf, Model, PointwiseOperator, RegularGrid, Worker};
+use meshloom::{Context, Error};
+use serde_json::{Value, json};
+
+use super::measure::Works;
+use super::report::{amount, range, time};
+use super::session::{Found, Session};
+use super::settings::Settings;
+
+#[derive(Args)]
+pub struct Arguments {
+    /// Cells of the square grid along each axis; several with commas between
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "64,128",
+        value_parser = clap::value_parser!(u64).range(2..=1 << 14))]
+    size: Vec<u64>,
+    /// Mirrored pairs of samples
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    samples: u64,
+    #[command(flatten)]
+    pub settings: Settings,
+}
+
+/// Steps of the position.
+const STEPS: u64 = 5;
+
+const COLUMNS: [&str; 9] = [
+    "cells",
+    "latent values",
+    "kernels",
+    "model compiled",
+    "energy and gradient",
+    "metric",
+    "first iteration",
+    "least .. greatest",
+    "memory of a sample",
+];
+
+impl Works for Worker<'_> {
+    fn recorder(&mut self) -> &mut meshloom::gpu::Recorder {
+        &mut self.context.recorder
+    }
+}
+
+/// Measures all that `arguments` ask for. All ranks call it.
+pub fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error> {
+    let mut session = Session::new("infer", &arguments.settings, context, 3 * arguments.size.len(), &COLUMNS);
+    session.report.note(format!(
+        "counts with a log-normal rate whose spectrum is inferred with it; an iteration draws {} straight samples and moves the position {STEPS} steps",
+        2 * arguments.samples
+    ));
+    for &n in &arguments.size {
+        measure_one(&mut session, n, arguments.samples)?;
+    }
+    Ok(session.finish())
+}
+
+/// A log-normal rate on `n` x `n` cells.
+fn rate(worker: &mut Worker<'_>, regular: &RegularGrid) -> Result<Model, Error> {
+    let amplitude = AmplitudePrior::NonParametric {
+        of: Spectrum::Power,
+        fluctuations: [1.0, 0.3],
+        slope: [-3.0, 0.5],
+        flexibility: Some([0.5, 0.2]),
+        asperity: None,
+    };
+    let axes = vec![AxesPrior { name: String::new(), axes: [true; 3], amplitude }];
+    let prior = FieldPrior { name: String::new(), offset_mean: 1.0, offset_std: [0.5, 0.2], axes };
+    let field = CorrelatedField::new(worker, regular, &prior)?.model()?;
+    let exp = PointwiseOperator::wgsl("fn f(s: f32) -> f32 { return exp(s); }", "f", field.target(), "rate")?;
+    Ok(field.then(&Model::new(exp))?)
+}
+
+/// Counts that are the rates of a place of the prior, rounded; and a place near its mean, where a fit may begin.
+fn counts(worker: &mut Worker<'_>, regular: &RegularGrid) -> Result<(Vec<f64>, Field), Error> {
+    let model = rate(worker, regular)?;
+    let mut truth = Field::new(worker.gpu(), model.domain())?;
+    worker.white_noise(Stream(1), &mut truth)?;
+    let rates = model.value(worker, &truth)?.get(&mut worker.context.recorder, "rate")?;
+    let mut start = Field::new(worker.gpu(), model.domain())?;
+    VectorSpace::axpby(worker, 0.1, &truth, 0.0, &mut start)?;
+    Ok((rates.into_iter().map(f64::round).collect(), start))
+}
+
+/// Measures and reports a problem. All ranks call it.
+fn measure_one(session: &mut Session, n: u64, pairs: u64) -> Result<(), Error> {
+    let Session { context, clock, report, settings } = session;
+    let (comm, kernels) = (context.comm.clone(), context.gpu.compiled());
+    let shape = [1, n, n];
+    let grid = settings.common.process_grid(shape, comm.size())?;
+    let mut worker = Worker::new(context, grid)?;
+    let regular = RegularGrid { shape, size: [1.0; 3], grid, rank: comm.rank() };
+    // Kernels of the model's value are compiled with this; those of derivatives and energies are not.
+    let began = Instant::now();
+    let (counts, start) = counts(&mut worker, &regular)?;
+    let leaf = Leaf::cells(&regular);
+    let model = rate(&mut worker, &regular)?;
+    let data = Data { name: "counts", leaf: &leaf, values: &counts, mask: None };
+    let likelihood = Likelihood::poisson(&mut worker, &data, None)?.amend(&model)?;
+    let (mut out, mut product) = (worker.like(&start)?, worker.like(&start)?);
+    let at = likelihood.at(&mut worker, &start)?;
+    at.gradient(&mut worker, &mut out)?;
+    at.metric(&mut worker, &out, &mut product)?;
+    at.energy(&mut worker)?;
+    worker.context.recorder.wait()?;
+    let compiled = began.elapsed().as_secs_f64();
+    let kernels = worker.gpu().compiled() - kernels;
+
+    let gradient = clock.together(&mut worker, |worker: &mut Worker<'_>| {
+        let at = likelihood.at(worker, &start)?;
+        at.energy(worker)?;
+        Ok(at.gradient(worker, &mut out)?)
+    })?;
+    let metric = clock.together(&mut worker, |worker: &mut Worker<'_>| Ok(at.metric(worker, &out, &mut product)?))?;
+    drop(at);
+    let groups = SampleGroups::one(&comm);
+    let numbers = worker.len(&start);
+    let fit = || OptimizeKl::new(&likelihood, &groups, 1).options(|_| options(pairs, numbers));
+    let footprint = fit().footprint(&mut worker, &start)?;
+    let mut applications = 0;
+    let iteration = clock.together(&mut worker, |worker: &mut Worker<'_>| {
+        let fit = fit().run(worker, &start)?;
+        applications = fit.history.iter().map(|report| report.applications).sum();
+        Ok(())
+    })?;
+    report.row(vec![
+        format!("{n}x{n}"),
+        numbers.to_string(),
+        kernels.to_string(),
+        time(compiled),
+        time(gradient.median),
+        time(metric.median),
+        time(iteration.median),
+        range(&iteration),
+        amount(footprint.sample(true)),
+    ]);
+    report.result(json!({
+        "cells": [n, n], "latent_values": numbers, "pairs": pairs, "kernels": kernels, "compiled": { "seconds": compiled },
+        "gradient": { "seconds": gradient.json() }, "metric": { "seconds": metric.json() }, "seconds": iteration.json(),
+        "metrics_of_the_position": applications, "bytes": bytes(&footprint, pairs),
+    }));
+    Ok(())
+}
+
+/// An iteration that ends after so many steps.
+fn options(pairs: u64, numbers: u64) -> IterationOptions {
+    IterationOptions {
+        pairs: pairs as usize,
+        linear: CgOptions { maxiter: Some(100), ..CgOptions::absdelta(1e-5 * numbers as f64) },
+        position: NewtonOptions { xtol: 0.0, ..NewtonOptions::default().steps(STEPS) },
+        ..IterationOptions::default()
+    }
+}
+
+/// What a fit takes of the device, of the rank that takes the most.
+fn bytes(footprint: &Footprint, pairs: u64) -> Value {
+    json!({
+        "vector": footprint.vector, "linearisation": footprint.linearisation, "work": footprint.work,
+        "sample": footprint.sample(true), "iteration": footprint.bytes(2 * pairs as usize, usize::MAX),
+    })
+}

@@ -1,0 +1,130 @@
+//! The fit: the most probable initial conditions, and then samples and their mean.
+
+use std::cell::RefCell;
+
+use meshloom::Error;
+use meshloom::comm::Op;
+use meshloom::inference::{
+    CgOptions, Data, Draw, Excitations, Fit, IterationOptions, Likelihood, NewtonOptions, NoiseLevel, OptimizeKl,
+    Progress, SampleGroups, Sampling, Stream, VectorSpace,
+};
+use meshloom::operators::{Field, OperatorError, Worker};
+
+use super::parameters::Parameters;
+use super::problem::Problem;
+use super::state::State;
+use crate::common::Common;
+use crate::failure::Failure;
+
+/// Temperatures of the likelihood on the way to the most probable place: each half of the one before, down to 1.
+///
+/// A universe that follows the small structures of the data first cannot move them to where the large ones belong: the posterior has maxima there. While data count for
+/// little only the largest scales stand out of noise, and the smaller ones follow once these are right. It begins where `signal`, the data's greatest
+/// power over that of their noise, is a quarter of noise.
+pub fn temperatures(signal: f64) -> Vec<f64> {
+    let halvings = (4.0 * signal).max(1.0).log2().ceil().min(f64::from(MOST)) as i32;
+    (0..=halvings).rev().map(|halvings| f64::from(halvings).exp2()).collect()
+}
+
+/// Halvings of the temperature at most.
+const MOST: i32 = 40;
+
+/// What an iteration does, of `numbers` latent values.
+fn options((parameters, temperatures): (&Parameters, &[f64]), iteration: u32, numbers: f64) -> IterationOptions {
+    let steps = temperatures.len() as u32;
+    // In natural units of information: what no posterior is changed by, though it is of few numbers.
+    let position = NewtonOptions::default().absdelta((1e-4 * numbers).max(0.3));
+    if let Some(&temperature) = temperatures.get(iteration as usize) {
+        return IterationOptions { pairs: 0, temperature, position: position.steps(30), ..Default::default() };
+    }
+    let draw = if iteration == steps { Draw::New } else { Draw::Again };
+    let last = iteration + 1 == steps + parameters.iterations;
+    IterationOptions {
+        pairs: parameters.pairs,
+        sampling: if parameters.geovi && last { Sampling::Curved(draw) } else { Sampling::Linear(draw) },
+        linear: CgOptions::absdelta(1e-5 * numbers),
+        curve: NewtonOptions { xtol: 1e-3, ..NewtonOptions::default().steps(5) },
+        position: position.steps(5),
+        ..Default::default()
+    }
+}
+
+/// What a fit has found, and how.
+pub struct Fitted<'w> {
+    pub fit: Fit<Worker<'w>>,
+    pub likelihood: Likelihood,
+    temperatures: Vec<f64>,
+}
+
+impl Fitted<'_> {
+    /// The temperature of an iteration.
+    pub fn temperature(&self, iteration: u32) -> f64 {
+        self.temperatures.get(iteration as usize).copied().unwrap_or(1.0)
+    }
+}
+
+/// The fit, from the state or from the beginning. All ranks call it.
+pub fn fit<'w>(
+    problem: &mut Problem<'_, 'w>,
+    state: &State,
+    common: &Common,
+) -> Result<Result<Fitted<'w>, Failure>, Error> {
+    let temperatures = temperatures(problem.signal()?);
+    let Problem { parameters, groups, worker, run, sites, values, .. } = problem;
+    let values: Vec<f64> = values.iter().map(|&value| value.into()).collect();
+    let Some((name, leaf)) = run.target().only() else {
+        let why = format!("it gives {}, not one leaf", run.target());
+        return Err(OperatorError::Invalid { operator: run.name(), why }.into());
+    };
+    let data = Data { name, leaf, values: &values, mask: None };
+    let likelihood = Likelihood::gaussian(worker, &data, NoiseLevel::Uniform(parameters.noise))?.amend(run)?;
+    let numbers = sites.cells() as f64;
+    // Where all is uniform particles lie on nodes, and cloud in cell has no derivative there: the start is a little beside.
+    let mut start = Field::new(worker.gpu(), run.domain())?;
+    let mut noise = Field::new(worker.gpu(), run.domain())?;
+    worker.white_noise(Stream::new(parameters.seed, u32::MAX, 0, 0), &mut noise)?;
+    worker.axpby(0.05, &noise, 0.0, &mut start)?;
+
+    let memory = memory(worker, groups)?;
+    let iterations = temperatures.len() as u32 + parameters.iterations;
+    let bar = common.progress(groups.all().rank(), iterations.into(), "reconstructing");
+    let shown = RefCell::new(&bar);
+    let fit = OptimizeKl::new(&likelihood, groups, iterations)
+        .excitations(Excitations::Seed(parameters.seed))
+        .options(|iteration| options((parameters, &temperatures), iteration, numbers))
+        .memory(memory)
+        .progress(|progress| {
+            let (Progress::Sample { iteration, .. } | Progress::Step { iteration, .. }) = progress;
+            let bar = shown.borrow();
+            bar.set_position(u64::from(*iteration));
+            if let Progress::Step { step, .. } = progress {
+                bar.set_message(format!("step {}, energy {:.4e}", step.number, step.value));
+            }
+        });
+    let fit = if state.resumes { fit.resume(&state.directory) } else { fit.save(&state.directory) };
+    let fit = fit.run(worker, &start)?;
+    bar.finish_and_clear();
+    if let Some(why) = is_of_other_options(&fit, iterations, parameters.pairs) {
+        return Ok(Err(Failure::Failed(why)));
+    }
+    Ok(Ok(Fitted { fit, likelihood, temperatures }))
+}
+
+/// Why a fit that was resumed when all was done is not what the call asks for.
+fn is_of_other_options(fit: &Fit<Worker<'_>>, iterations: u32, pairs: usize) -> Option<String> {
+    let (done, samples) = (fit.history.len(), fit.samples.count());
+    (done > iterations as usize || samples != 2 * pairs).then(|| {
+        format!(
+            "the state has {samples} samples after {done} iterations, and this call asks for {} after {iterations}: give more --iterations, or leave --resume out",
+            2 * pairs
+        )
+    })
+}
+
+/// Bytes of a device that are left for the fit, on the rank that has the fewest: what samples cannot keep there of their run is made anew.
+fn memory(worker: &Worker<'_>, groups: &SampleGroups) -> Result<u64, Error> {
+    let all = worker.gpu().capabilities().memory;
+    let mut left = [all.map_or(u64::MAX, |all| all.saturating_sub(worker.allocated()))];
+    groups.all().all_reduce(&mut left, Op::Min)?;
+    Ok(left[0])
+}

@@ -1,0 +1,88 @@
+//! `meshloom reconstruct`: initial conditions whose evolution explains a noisy density, and how sure they are.
+
+mod estimate;
+mod fitting;
+mod options;
+mod outputs;
+mod parameters;
+mod problem;
+mod results;
+mod spectra;
+mod state;
+
+use std::path::PathBuf;
+
+use indicatif::ProgressBar;
+use meshloom::inference::SampleGroups;
+use meshloom::io::OutputDir;
+use meshloom::{Context, Error};
+use serde_json::{Value, json};
+
+use crate::common::check_files;
+use crate::failure::Failure;
+use crate::phases::Phases;
+use crate::terminal;
+pub use options::Arguments;
+use outputs::Outputs;
+use parameters::Parameters;
+use problem::{Problem, density, groups_of};
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let (common, options) = (&arguments.common, arguments.options()?);
+    if arguments.print_config {
+        return terminal::print(&options.text()?);
+    }
+    let parameters = Parameters::new(options.clone(), common.grid)?;
+    if arguments.estimate {
+        return estimate::run(common, &parameters);
+    }
+    let inputs = [&options.density, &options.truth, &options.power_table, &arguments.config].into_iter().flatten();
+    let written = outputs::FILES.map(|name| arguments.out().join(name));
+    let directory = [arguments.out()].into_iter();
+    check_files(inputs.map(PathBuf::as_path), directory.chain(written.iter().map(PathBuf::as_path)))?;
+    let report = common.launch_together(|context| reconstruct(context, arguments, &parameters))?;
+    common.print(report)
+}
+
+/// One rank's work; returns the content of `run.json`.
+fn reconstruct(
+    context: &mut Context,
+    arguments: &Arguments,
+    parameters: &Parameters,
+) -> Result<Result<Value, Failure>, Error> {
+    let mut phases = Phases::new(ProgressBar::hidden());
+    let (all, sharing, out) = (context.comm.clone(), context.sharing, arguments.out());
+    let (file, config) = density(parameters)?;
+    let found = if arguments.resume { state::find(out)? } else { None };
+    let groups = match groups_of(context, parameters, &config, found.as_ref().map(|found| found.each))? {
+        Ok(groups) => groups,
+        Err(failure) => return Ok(Err(failure)),
+    };
+    let (groups, own) = SampleGroups::split(&all, groups)?;
+    let mut group = Context::new(own, context.gpu.clone())?;
+    // Devices are shared with other groups, too.
+    group.sharing = sharing;
+    let mut problem = match Problem::new(&mut group, groups, parameters, (file, config))? {
+        Ok(problem) => problem,
+        Err(failure) => return Ok(Err(failure)),
+    };
+    if let Some(failure) = found.as_ref().and_then(|found| found.of_another(&problem.identity)) {
+        return Ok(Err(failure));
+    }
+    let directory = if all.rank() == 0 { Some(OutputDir::create(out)?) } else { None };
+    let state = state::prepare(&all, out, found.is_some(), &problem)?;
+    phases.done("start");
+    let fitted = match fitting::fit(&mut problem, &state, &arguments.common)? {
+        Ok(fitted) => fitted,
+        Err(failure) => return Ok(Err(failure)),
+    };
+    phases.done("fit");
+    let outputs = Outputs { directory: out, all };
+    let (files, mut report) = results::write(&mut problem, &outputs, &fitted)?;
+    phases.done("output");
+    report["host_seconds"] = phases.host_seconds(&outputs.all)?.into();
+    report["seconds"] = json!(phases.finish());
+    outputs.publish(&report, files)?;
+    drop(directory);
+    Ok(Ok(report))
+}

@@ -1,0 +1,241 @@
+//! The files of a reconstruction.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use meshloom::Error;
+use meshloom::comm::{CommError, Communicator};
+use meshloom::grid::{Box3, extent};
+use meshloom::inference::{IterationReport, SampleGroups};
+use meshloom::io::collective::seal_npy;
+use meshloom::io::{Column, IoError, NpyFile, Sealed, csv_text, density_png_bytes, seal_whole};
+use meshloom::mesh::Bin;
+use meshloom::operators::{Field, RegularGrid, Worker};
+use meshloom::pm;
+use serde_json::Value;
+
+use super::spectra::Agreement;
+use crate::described;
+
+/// All files that a reconstruction may write, but for the state; the description comes last.
+pub const FILES: [&str; 10] = [
+    "white_noise.npy",
+    "white_noise_std.npy",
+    "samples.npy",
+    "density.npy",
+    "density_std.npy",
+    "density.png",
+    "power_spectrum.csv",
+    "cross_correlation.csv",
+    "iterations.csv",
+    "run.json",
+];
+
+/// First elements of this rank's rows of a cube of `n` cells, and how long a row is.
+fn rows(own: &Box3, [_, n1, n2]: [u64; 3]) -> impl Iterator<Item = u64> {
+    let [i, j, _] = own.clone();
+    i.flat_map(move |i| j.clone().map(move |j| (i * n1 + j) * n2))
+}
+
+/// This rank's cells of an array that has the shape of `regular`.
+///
+/// # Errors
+/// [`IoError`] for another shape, or a value that is not finite.
+pub fn read_cells(file: &NpyFile, regular: &RegularGrid) -> Result<Vec<f32>, IoError> {
+    file.expect_shape(&regular.shape)?;
+    let mut values = Vec::new();
+    for row in rows(&regular.part(), regular.shape) {
+        values.extend(file.read_finite_f32(row..row + regular.shape[2])?);
+    }
+    Ok(values)
+}
+
+/// A number of the values of all ranks of `comm` and of their places, whichever rank has which. All ranks call it.
+pub fn fingerprint(comm: &Communicator, regular: &RegularGrid, values: &[f32]) -> Result<u64, CommError> {
+    pm::fingerprint(comm, rows(&regular.part(), regular.shape), regular.shape[2], &[values])
+}
+
+/// This rank's numbers of the only leaf of a field. Waits for the device.
+pub fn cells_of(worker: &mut Worker<'_>, field: &Field) -> Result<Vec<f32>, Error> {
+    let name = field.space().names().next().unwrap_or_default();
+    let array = field.array(name)?;
+    Ok(worker.context.recorder.download(array, 0, array.len())?)
+}
+
+/// The output directory, and all ranks of all groups.
+pub struct Outputs<'a> {
+    pub directory: &'a Path,
+    pub all: Communicator,
+}
+
+impl Outputs<'_> {
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    /// Writes a field of the cells of `regular`, which each group has whole: the first one writes. All ranks call it.
+    pub fn cells(
+        &self,
+        name: &str,
+        groups: &SampleGroups,
+        regular: &RegularGrid,
+        field: &[f32],
+    ) -> Result<Sealed, Error> {
+        seal_npy(&self.all, &self.path(name), &regular.shape, |writer| {
+            let own = regular.part();
+            let lines = rows(&own, regular.shape).zip(field.chunks(regular.shape[2] as usize));
+            for (row, values) in lines.filter(|_| groups.index() == 0) {
+                writer.write(row, values)?;
+            }
+            Ok::<_, Error>(())
+        })
+    }
+
+    /// Writes `count` fields, one after the other as the first axis: those of its `own` numbers each group makes by `field` as it writes. All ranks call it.
+    pub fn many_cells(
+        &self,
+        name: &str,
+        regular: &RegularGrid,
+        (count, own): (usize, Range<usize>),
+        mut field: impl FnMut(usize) -> Result<Vec<f32>, Error>,
+    ) -> Result<Sealed, Error> {
+        let [n0, n1, n2] = regular.shape;
+        seal_npy(&self.all, &self.path(name), &[count as u64, n0, n1, n2], |writer| {
+            for number in own {
+                let first = number as u64 * n0 * n1 * n2;
+                for (row, values) in rows(&regular.part(), regular.shape).zip(field(number)?.chunks(n2 as usize)) {
+                    writer.write(first + row, values)?;
+                }
+            }
+            Ok::<_, Error>(())
+        })
+    }
+
+    /// Draws densities side by side, each projected along the last axis. All ranks call it.
+    pub fn picture(
+        &self,
+        group: &Communicator,
+        regular: &RegularGrid,
+        fields: &[&[f32]],
+    ) -> Result<Option<Sealed>, Error> {
+        let [side, _, _] = regular.shape.map(|n| n as usize);
+        let width = side * fields.len();
+        let mut map = vec![0.0f32; side * width];
+        let depth = (extent(&regular.part())[2] as usize).max(1);
+        for (panel, field) in fields.iter().enumerate() {
+            // A noisy density may be negative where there is little.
+            let mean = |cells: &[f32]| (cells.iter().map(|&c| f64::from(c)).sum::<f64>() / side as f64).max(0.0) as f32;
+            let columns: Vec<f32> = field.chunks(depth).map(mean).collect();
+            let Some(gathered) = group.gather_v(0, &columns)? else { continue };
+            for (rank, columns) in gathered.iter().enumerate() {
+                let [lines, across, _] = regular.grid.part(regular.shape, rank);
+                let (first, count) = (across.start as usize, (across.end - across.start) as usize);
+                for (line, row) in lines.zip(columns.chunks(count.max(1))) {
+                    let at = line as usize * width + panel * side + first;
+                    map[at..at + count].copy_from_slice(row);
+                }
+            }
+        }
+        let path = self.path("density.png");
+        if self.all.rank() != 0 {
+            return Ok(None);
+        }
+        Ok(Some(seal_whole(&path, &density_png_bytes(&map, width, side, &path)?)?))
+    }
+
+    fn table(&self, name: &str, columns: &[(&str, Column<'_>)]) -> Result<Option<Sealed>, Error> {
+        if self.all.rank() != 0 {
+            return Ok(None);
+        }
+        let path = self.path(name);
+        Ok(Some(seal_whole(&path, csv_text(&path, columns)?.as_bytes())?))
+    }
+
+    /// Writes the power of the density that was found beside that of the data, of their noise, and the linear one.
+    pub fn spectrum(&self, [found, data]: [&[Bin]; 2], noise: f64, linear: &[f64]) -> Result<Option<Sealed>, Error> {
+        let k: Vec<f64> = found.iter().map(|bin| bin.k).collect();
+        let [power, of_data] = [found, data].map(|bins| bins.iter().map(|bin| bin.power).collect::<Vec<f64>>());
+        let modes: Vec<u64> = found.iter().map(|bin| bin.modes).collect();
+        let noise = vec![noise; k.len()];
+        self.table(
+            "power_spectrum.csv",
+            &[
+                ("k", Column::F64(&k)),
+                ("P", Column::F64(&power)),
+                ("P_data", Column::F64(&of_data)),
+                ("P_noise", Column::F64(&noise)),
+                ("modes", Column::U64(&modes)),
+                ("P_linear", Column::F64(linear)),
+            ],
+        )
+    }
+
+    /// Writes how noise and density agree with the truth, by wavenumber, and `bound`, what a Wiener filter of the density reaches. Beyond what a coarser
+    /// one of the two has, the column is 0.
+    pub fn agreement(&self, noise: &Agreement, density: &Agreement, bound: Vec<f64>) -> Result<Option<Sealed>, Error> {
+        let bins = noise.cross.len().max(density.cross.len());
+        let longer = if noise.cross.len() == bins { noise } else { density };
+        let k: Vec<f64> = longer.power[0].iter().map(|bin| bin.k).collect();
+        let padded = |mut values: Vec<f64>| {
+            values.resize(bins, 0.0);
+            values
+        };
+        let [of_noise, of_density] = [noise, density].map(|one| padded(one.correlation()));
+        let bound = padded(bound);
+        let transfer = |one: &Agreement| {
+            let ratio = |(a, b): (&Bin, &Bin)| if b.power > 0.0 { (a.power / b.power).sqrt() } else { 0.0 };
+            padded(one.power[0].iter().zip(&one.power[1]).map(ratio).collect())
+        };
+        let [noise_transfer, density_transfer] = [noise, density].map(transfer);
+        self.table(
+            "cross_correlation.csv",
+            &[
+                ("k", Column::F64(&k)),
+                ("r_white_noise", Column::F64(&of_noise)),
+                ("r_density", Column::F64(&of_density)),
+                ("r_wiener", Column::F64(&bound)),
+                ("transfer_white_noise", Column::F64(&noise_transfer)),
+                ("transfer_density", Column::F64(&density_transfer)),
+            ],
+        )
+    }
+
+    /// Writes a line for each iteration: those on the way to the most probable place by falling temperature, then means of samples.
+    pub fn iterations(
+        &self,
+        history: &[IterationReport],
+        temperature: impl Fn(u32) -> f64,
+    ) -> Result<Option<Sealed>, Error> {
+        let of = |value: &dyn Fn(&IterationReport) -> f64| history.iter().map(value).collect::<Vec<f64>>();
+        let count = |value: &dyn Fn(&IterationReport) -> u64| history.iter().map(value).collect::<Vec<u64>>();
+        let (energy, chi) = (of(&|it| it.energy), of(&|it| it.chi_squared[0].unwrap_or(f64::NAN)));
+        let (numbers, samples) = (count(&|it| it.iteration.into()), count(&|it| it.samples as u64));
+        let (metrics, steps) = (count(&|it| it.applications), count(&|it| it.steps));
+        let temperature = of(&|it| temperature(it.iteration));
+        self.table(
+            "iterations.csv",
+            &[
+                ("iteration", Column::U64(&numbers)),
+                ("temperature", Column::F64(&temperature)),
+                ("energy", Column::F64(&energy)),
+                ("reduced_chi_squared", Column::F64(&chi)),
+                ("cg_steps", Column::U64(&metrics)),
+                ("newton_steps", Column::U64(&steps)),
+                ("samples", Column::U64(&samples)),
+            ],
+        )
+    }
+
+    /// Gives all files their names, and the description last. What an older reconstruction has left and this one does not write is removed before;
+    /// in a directory without its description nothing is. All ranks call it.
+    pub fn publish(&self, report: &Value, files: Vec<Sealed>) -> Result<(), Error> {
+        let path = self.path("run.json");
+        described::publish(&self.all, &path, report, files, |unfinished| {
+            let older = described::read(&path).ok().flatten();
+            if unfinished || older.is_some_and(|older| older["command"] == "reconstruct") {
+                FILES.iter().rev().try_for_each(|name| described::remove(&self.path(name)))?;
+            }
+            described::remove(&path)
+        })
+    }
+}

@@ -1,0 +1,143 @@
+//! What is reconstructed: data, the run that they are of, and how ranks share it.
+
+use meshloom::comm::Op;
+use meshloom::inference::SampleGroups;
+use meshloom::io::{IoError, NpyFile, printable_path};
+use meshloom::operators::{Field, Model, OperatorError, RegularGrid, Worker};
+use meshloom::pm::{Config, GradientMemory, Observable, SimulationOperator};
+use meshloom::{Context, Error};
+use serde_json::Value;
+
+use super::outputs::{fingerprint, read_cells};
+use super::parameters::Parameters;
+use super::spectra::Spectra;
+use crate::failure::Failure;
+
+/// What a reconstruction works with on one rank.
+pub struct Problem<'p, 'w> {
+    pub parameters: &'p Parameters,
+    pub groups: SampleGroups,
+    pub worker: Worker<'w>,
+    pub config: Config,
+    pub run: Model,
+    pub memory: GradientMemory,
+    /// The cells of the density, and of the noise.
+    pub cells: RegularGrid,
+    pub sites: RegularGrid,
+    /// This rank's cells of the data, and of the white noise that is behind them where it is known.
+    pub values: Vec<f32>,
+    pub truth: Option<Vec<f32>>,
+    /// [`Parameters::problem`].
+    pub identity: Value,
+}
+
+/// The file of the density, and the run that it is of.
+pub fn density(parameters: &Parameters) -> Result<(NpyFile, Config), Error> {
+    let file = NpyFile::open(&parameters.density)?.accept_integers();
+    let mesh = match *file.shape() {
+        [mesh, a, b] if a == mesh && b == mesh => mesh,
+        _ => {
+            let wanted = "(m, m, m): the density on the cells of a cubic mesh".into();
+            return Err(IoError::Shape { path: file.path().into(), found: file.shape().to_vec(), wanted }.into());
+        }
+    };
+    let config = parameters.config(mesh);
+    config.validate()?;
+    Ok((file, config))
+}
+
+impl<'p, 'w> Problem<'p, 'w> {
+    /// Reads and checks the files, and plans the run on the ranks of this group. All ranks of all groups call it.
+    pub fn new(
+        group: &'w mut Context,
+        groups: SampleGroups,
+        parameters: &'p Parameters,
+        (file, config): (NpyFile, Config),
+    ) -> Result<Result<Self, Failure>, Error> {
+        let (grid, rank) = (config.grid(group.comm.size())?, group.comm.rank());
+        let regular = |shape: [u64; 3]| RegularGrid { shape, size: config.size(), grid, rank };
+        let (cells, sites) = (regular(config.cells()), regular(config.sites()));
+        let values = read_cells(&file, &cells)?;
+        if let Some(wrong) = not_of_mean_one(group, &values, parameters.noise, config.mesh)? {
+            return Ok(Err(Failure::Failed(format!("{}: {wrong}", printable_path(&parameters.density)))));
+        }
+        let truth = parameters.truth.as_ref().map(|path| read_cells(&NpyFile::open(path)?, &sites)).transpose()?;
+        let identity = parameters.problem(&config, fingerprint(&group.comm, &cells, &values)?);
+        let mut worker = Worker::new(group, grid).map_err(OperatorError::from)?;
+        let (every, observables) = (parameters.checkpoint_every, [Observable::Density]);
+        let operator = SimulationOperator::new(&mut worker, config.clone(), every, &observables)?;
+        let (memory, run) = (operator.memory(), Model::new(operator));
+        Ok(Ok(Problem { parameters, groups, worker, config, run, memory, cells, sites, values, truth, identity }))
+    }
+
+    /// A field of the run's domain, or its target.
+    pub fn field(&mut self, of_domain: bool, values: &[f32]) -> Result<Field, Error> {
+        let space = if of_domain { self.run.domain() } else { self.run.target() };
+        let field = Field::new(self.worker.gpu(), space)?;
+        let name = space.names().next().unwrap_or_default();
+        self.worker.context.recorder.upload(field.array(name)?, 0, values)?;
+        Ok(field)
+    }
+
+    /// The data as a field.
+    pub fn data(&mut self) -> Result<Field, Error> {
+        let values = std::mem::take(&mut self.values);
+        let data = self.field(false, &values);
+        self.values = values;
+        data
+    }
+
+    /// The power of the data's noise, in (Mpc/h)^3.
+    pub fn noise_power(&self) -> f64 {
+        self.parameters.noise.powi(2) * self.cells.cell_volume()
+    }
+
+    /// The greatest power of the data's signal over that of their noise. All ranks call it. Waits for the device.
+    pub fn signal(&mut self) -> Result<f64, Error> {
+        let data = self.data()?;
+        let power = Spectra::new(&self.worker, &self.cells)?.power(&mut self.worker, &data)?;
+        Ok(power.iter().map(|bin| bin.power / self.noise_power() - 1.0).fold(0.0, f64::max))
+    }
+}
+
+/// The number of groups: that of the call, that of a state whose groups have `each` ranks, or the greatest that divides the ranks, has a sample each, and leaves
+/// each the memory that it needs.
+pub fn groups_of(
+    context: &Context,
+    parameters: &Parameters,
+    config: &Config,
+    each: Option<usize>,
+) -> Result<Result<usize, Failure>, Error> {
+    let (ranks, most) = (context.comm.size(), (2 * parameters.pairs).max(1));
+    if let Some(groups) = parameters.groups {
+        let wrong = |why: String| Ok(Err(Failure::Usage(format!("--sample-groups is {groups}; {why}"))));
+        return match groups {
+            _ if !ranks.is_multiple_of(groups) => wrong(format!("it must divide the {ranks} rank(s)")),
+            _ if groups > most => {
+                wrong(format!("there are {most} sample(s), and a group without one has nothing to do"))
+            }
+            _ => Ok(Ok(groups)),
+        };
+    }
+    let own = context.gpu.capabilities().memory.map_or(u64::MAX, |all| all / context.sharing as u64);
+    let mut room = [own];
+    context.comm.all_reduce(&mut room, Op::Min)?;
+    let fits = |groups: &usize| {
+        let memory = config.gradient_memory(ranks / groups, parameters.checkpoint_every);
+        let resumes = each.is_none_or(|each| ranks / groups == each);
+        resumes && memory.is_ok_and(|memory| memory.total() <= room[0])
+    };
+    let fitting = (1..=ranks.min(most)).rev().filter(|groups| ranks.is_multiple_of(*groups)).find(fits);
+    Ok(Ok(fitting.unwrap_or(1)))
+}
+
+/// What is wrong with a density whose mean is not 1, as far as noise explains. The same on all ranks.
+fn not_of_mean_one(context: &Context, values: &[f32], noise: f64, mesh: u64) -> Result<Option<String>, Error> {
+    let mut sum = [values.iter().map(|&value| f64::from(value)).sum::<f64>()];
+    context.comm.all_reduce(&mut sum, Op::Sum)?;
+    let cells = (mesh as f64).powi(3);
+    let (mean, most) = (sum[0] / cells, 1e-3 + 6.0 * noise / cells.sqrt());
+    Ok(((mean - 1.0).abs() > most).then(|| {
+        format!("its mean is {mean:.4}, and 1 within {most:.1e}, what noise explains, is needed: give 1 + contrast, as `simulate --save-density` writes it")
+    }))
+}

@@ -1,0 +1,186 @@
+//! What a fit has found: files, and what describes them.
+
+use meshloom::Error;
+use meshloom::comm::Op;
+use meshloom::inference::VectorSpace;
+use meshloom::io::Sealed;
+use meshloom::operators::{Field, Worker};
+use serde_json::{Value, json};
+
+use super::fitting::Fitted;
+use super::outputs::{Outputs, cells_of};
+use super::problem::Problem;
+use super::spectra::Spectra;
+
+/// Signal dominates the scales on which the true density has so many times the power of the data's noise: there a Wiener filter's correlation with the truth,
+/// `sqrt(P / (P + N))`, is above 0.91.
+const DOMINATES: f64 = 5.0;
+
+/// White noise and the density that it evolves into.
+type Universe = [Field; 2];
+
+/// All files, none of which has its final name yet, and the content of `run.json`. All ranks call it.
+pub fn write<'w>(
+    problem: &mut Problem<'_, 'w>,
+    outputs: &Outputs<'_>,
+    fitted: &Fitted<'w>,
+) -> Result<(Vec<Sealed>, Value), Error> {
+    let position = VectorSpace::copy(&mut problem.worker, &fitted.fit.samples.position)?;
+    let found = evolved(problem, position)?;
+    let truth = match problem.truth.take() {
+        Some(values) => {
+            let noise = problem.field(true, &values)?;
+            Some(evolved(problem, noise)?)
+        }
+        None => None,
+    };
+    let mut files = fields(problem, outputs, &found, truth.as_ref())?;
+    files.extend(outputs.iterations(&fitted.fit.history, |iteration| fitted.temperature(iteration))?);
+    let mut report = describe(problem, outputs, fitted)?;
+    report["chi_squared"] = chi_squared(problem, fitted)?;
+    let sure = samples(problem, outputs, fitted, &found[1])?;
+    let std = sure.map(|(written, std)| {
+        files.extend(written);
+        std
+    });
+    let (written, agreement) = spectra(problem, outputs, &found, truth.as_ref())?;
+    files.extend(written);
+    report["agreement"] = agreement;
+    if let (Some(truth), Some(std)) = (&truth, &std) {
+        report["agreement"]["error_over_std"] = error_over_std(problem, [&found[0], &truth[0], std])?.into();
+    }
+    Ok((files, report))
+}
+
+/// White noise with the density that it evolves into.
+fn evolved(problem: &mut Problem<'_, '_>, noise: Field) -> Result<Universe, Error> {
+    let density = problem.run.value(&mut problem.worker, &noise)?;
+    Ok([noise, density])
+}
+
+/// The fields that were found, and a picture with data and truth. All ranks call it.
+fn fields(
+    problem: &mut Problem<'_, '_>,
+    outputs: &Outputs<'_>,
+    [noise, density]: &Universe,
+    truth: Option<&Universe>,
+) -> Result<Vec<Sealed>, Error> {
+    let Problem { groups, worker, cells, sites, values, .. } = problem;
+    let (noise, density) = (cells_of(worker, noise)?, cells_of(worker, density)?);
+    let truth = truth.map(|[_, density]| cells_of(worker, density)).transpose()?;
+    let mut files = vec![
+        outputs.cells("white_noise.npy", groups, sites, &noise)?,
+        outputs.cells("density.npy", groups, cells, &density)?,
+    ];
+    let panels: Vec<&[f32]> = [&values[..], &density].into_iter().chain(truth.as_deref()).collect();
+    files.extend(outputs.picture(worker.comm(), cells, &panels)?);
+    Ok(files)
+}
+
+/// Chi-squared a cell: of what was found, and the mean of samples. All ranks call it.
+fn chi_squared<'w>(problem: &mut Problem<'_, 'w>, fitted: &Fitted<'w>) -> Result<Value, Error> {
+    let (worker, samples) = (&mut problem.worker, &fitted.fit.samples);
+    let residual = fitted.likelihood.normalized_residual(worker, &samples.position)?;
+    let square = residual.map(|residual| VectorSpace::dot(worker, &residual, &residual)).transpose()?;
+    let last = fitted.fit.history.last().filter(|_| samples.count() > 0);
+    Ok(json!({
+        "of_white_noise": square.map(|square| square / problem.cells.cells() as f64),
+        "of_samples": last.and_then(|last| last.chi_squared[0]),
+    }))
+}
+
+/// How sure the result is: standard deviations over samples, and the samples; with the standard deviation of the noise. All ranks call it.
+fn samples<'w>(
+    problem: &mut Problem<'_, 'w>,
+    outputs: &Outputs<'_>,
+    fitted: &Fitted<'w>,
+    density: &Field,
+) -> Result<Option<(Vec<Sealed>, Field)>, Error> {
+    let samples = &fitted.fit.samples;
+    if samples.count() == 0 {
+        return Ok(None);
+    }
+    let Problem { groups, worker, run, cells, sites, .. } = problem;
+    let mut latent = |worker: &mut Worker<'w>, x: &Field| VectorSpace::copy(worker, x);
+    let (_, noise) = samples.mean_and_std(worker, groups, &samples.position, &mut latent)?;
+    let mut evolve = |worker: &mut Worker<'w>, x: &Field| Ok(run.value(worker, x)?);
+    let (_, evolved) = samples.mean_and_std(worker, groups, density, &mut evolve)?;
+    let stds = [cells_of(worker, &noise)?, cells_of(worker, &evolved)?];
+    let sample = |number: usize| {
+        let place = samples.at(worker, number)?;
+        cells_of(worker, &place)
+    };
+    let files = vec![
+        outputs.cells("white_noise_std.npy", groups, sites, &stds[0])?,
+        outputs.cells("density_std.npy", groups, cells, &stds[1])?,
+        outputs.many_cells("samples.npy", sites, (samples.count(), samples.own()), sample)?,
+    ];
+    Ok(Some((files, noise)))
+}
+
+/// Spectra, and how the result agrees with the truth. All ranks call it.
+fn spectra(
+    problem: &mut Problem<'_, '_>,
+    outputs: &Outputs<'_>,
+    [found_noise, found]: &Universe,
+    truth: Option<&Universe>,
+) -> Result<(Vec<Sealed>, Value), Error> {
+    let (data, noise) = (problem.data()?, problem.noise_power());
+    let Problem { parameters, worker, config, cells, sites, .. } = problem;
+    let of_cells = Spectra::new(worker, cells)?;
+    let (bins, of_data) = (of_cells.power(worker, found)?, of_cells.power(worker, &data)?);
+    let power = parameters.universe.power()?;
+    let linear = bins.iter().map(|bin| power.at(bin.k, config.a_end)).collect::<Result<Vec<f64>, _>>()?;
+    let mut files: Vec<Sealed> = outputs.spectrum([&bins, &of_data], noise, &linear)?.into_iter().collect();
+    let Some([true_noise, true_density]) = truth else { return Ok((files, Value::Null)) };
+    let of_noise = Spectra::new(worker, sites)?.agreement(worker, found_noise, true_noise)?;
+    let of_density = of_cells.agreement(worker, found, true_density)?;
+    let bins = &of_density.power[1];
+    let wiener = (0..bins.len()).map(|bin| of_density.wiener(noise, &|other| other == bin)).collect();
+    files.extend(outputs.agreement(&of_noise, &of_density, wiener)?);
+    // From the largest scale on, as long as the true density has several times the power of the data's noise.
+    let signal = bins.iter().take_while(|bin| bin.power > DOMINATES * noise).count();
+    let agreement = json!({
+        "signal_dominates_up_to_k": signal.checked_sub(1).map(|bin| bins[bin].k),
+        "white_noise": of_noise.pooled(&|bin| bin < signal), "density": of_density.pooled(&|bin| bin < signal),
+        "density_wiener": of_density.wiener(noise, &|bin| bin < signal),
+        "white_noise_all": of_noise.pooled(&|_| true), "density_all": of_density.pooled(&|_| true),
+        "density_all_wiener": of_density.wiener(noise, &|_| true),
+    });
+    Ok((files, agreement))
+}
+
+/// How far the truth is from what was found, over the standard deviation, in the root of the mean square: 1 where both are right. All ranks call it.
+fn error_over_std(problem: &mut Problem<'_, '_>, [found, truth, std]: [&Field; 3]) -> Result<f64, Error> {
+    let worker = &mut problem.worker;
+    let mut error = VectorSpace::copy(worker, found)?;
+    VectorSpace::axpby(worker, -1.0, truth, 1.0, &mut error)?;
+    let squares = [VectorSpace::dot(worker, &error, &error)?, VectorSpace::dot(worker, std, std)?];
+    Ok((squares[0] / squares[1]).sqrt())
+}
+
+/// What `run.json` says but for times and what follows from spectra. All ranks call it.
+fn describe(problem: &Problem<'_, '_>, outputs: &Outputs<'_>, fitted: &Fitted<'_>) -> Result<Value, Error> {
+    let Problem { parameters, groups, worker, memory, identity, .. } = problem;
+    let (info, counts) = (worker.gpu().info(), worker.context.recorder.counts());
+    let cost = worker.comms.cost();
+    let mut bytes = [cost.sent, cost.messages];
+    outputs.all.all_reduce(&mut bytes, Op::Sum)?;
+    let iterations = fitted.fit.history.iter().map(|it| {
+        json!({
+            "iteration": it.iteration, "temperature": fitted.temperature(it.iteration), "samples": it.samples,
+            "energy": it.energy, "newton_steps": it.steps, "cg_steps": it.applications,
+            "reduced_chi_squared": it.chi_squared[0], "seconds": it.seconds,
+        })
+    });
+    Ok(json!({
+        "command": "reconstruct", "version": env!("CARGO_PKG_VERSION"), "problem": identity,
+        "parameters": parameters.object(), "iterations": iterations.collect::<Vec<Value>>(),
+        "samples": fitted.fit.samples.count(),
+        "device": { "name": info.name, "driver": info.driver, "driver_info": info.driver_info,
+                    "backend": format!("{:?}", info.backend) },
+        "ranks": outputs.all.size(), "groups": groups.count(), "grid": worker.comms.grid().to_string(),
+        "bytes": { "device_memory_of_a_linearisation": memory.total(), "between_ranks": bytes[0], "messages": bytes[1] },
+        "submissions": counts.submits, "dispatches": counts.dispatches,
+    }))
+}

@@ -1,0 +1,85 @@
+//! Spectra of fields of a worker, and how two of them agree.
+
+use meshloom::Error;
+use meshloom::fft::Transform;
+use meshloom::mesh::{Bin, ModeBinner, Modes, SpectrumGeometry};
+use meshloom::operators::{Field, OperatorError, RegularGrid, Worker};
+
+/// Spectra of fields on one grid.
+pub struct Spectra {
+    transform: Transform,
+    geometry: SpectrumGeometry,
+    binner: ModeBinner,
+}
+
+/// How two fields agree, by bin.
+pub struct Agreement {
+    /// The bins of the first field, and of the second.
+    pub power: [Vec<Bin>; 2],
+    /// The power of one with the other.
+    pub cross: Vec<f64>,
+}
+
+impl Agreement {
+    /// The correlation of each bin, `P_ab / sqrt(P_a P_b)`; 0 where one has no power.
+    pub fn correlation(&self) -> Vec<f64> {
+        (0..self.cross.len()).map(|bin| self.pooled(&|other| other == bin)).collect()
+    }
+
+    /// The correlation of the modes of all bins that `counts` takes, together.
+    pub fn pooled(&self, counts: &dyn Fn(usize) -> bool) -> f64 {
+        let [mut a, mut b, mut cross] = [0.0; 3];
+        for bin in (0..self.cross.len()).filter(|&bin| counts(bin)) {
+            let modes = self.power[0][bin].modes as f64;
+            a += modes * self.power[0][bin].power;
+            b += modes * self.power[1][bin].power;
+            cross += modes * self.cross[bin];
+        }
+        if a > 0.0 && b > 0.0 { cross / (a * b).sqrt() } else { 0.0 }
+    }
+
+    /// The correlation with the second field that a Wiener filter of this field with `noise` would reach, likewise: of one bin `sqrt(P / (P + N))`.
+    pub fn wiener(&self, noise: f64, counts: &dyn Fn(usize) -> bool) -> f64 {
+        let [mut found, mut all] = [0.0; 2];
+        for bin in self.power[1].iter().enumerate().filter(|(bin, _)| counts(*bin)).map(|(_, bin)| bin) {
+            found += bin.modes as f64 * bin.power * bin.power / (bin.power + noise);
+            all += bin.modes as f64 * bin.power;
+        }
+        if all > 0.0 { (found / all).sqrt() } else { 0.0 }
+    }
+}
+
+impl Spectra {
+    /// Of fields on the cells of `regular`.
+    pub fn new(worker: &Worker<'_>, regular: &RegularGrid) -> Result<Self, Error> {
+        let transform = Transform::new(worker.gpu(), regular.shape, regular.grid, regular.rank)?;
+        let part = transform.spectrum_part();
+        let geometry = SpectrumGeometry { shape: regular.shape, size: regular.size, part };
+        Ok(Spectra { transform, geometry, binner: ModeBinner::default() })
+    }
+
+    /// The power of the only leaf of a field, real cells. All ranks call it. Waits for the device.
+    pub fn power(&self, worker: &mut Worker<'_>, field: &Field) -> Result<Vec<Bin>, Error> {
+        let name = field.space().names().next().unwrap_or_default();
+        let (array, spectrum) = (field.array(name)?, self.transform.spectrum(worker.gpu())?);
+        let (recorder, comms) = worker.parts();
+        let layout = self.transform.field_layout();
+        self.transform.forward(recorder, comms, array, &layout, &spectrum).map_err(OperatorError::from)?;
+        let modes = Modes { modes: &spectrum, shifted: None, window: None };
+        let comm = worker.comm().clone();
+        Ok(self.binner.measure(&mut worker.context.recorder, &comm, &self.geometry, modes)?)
+    }
+
+    /// How two fields agree: their cross power is a quarter of the power of their sum less that of their difference.
+    pub fn agreement(&self, worker: &mut Worker<'_>, a: &Field, b: &Field) -> Result<Agreement, Error> {
+        let added = |worker: &mut Worker<'_>, sign: f64| {
+            let mut sum = Field::new(worker.gpu(), a.space())?;
+            sum.copy_from(&mut worker.context.recorder, a)?;
+            worker.axpby(sign, b, 1.0, &mut sum)?;
+            self.power(worker, &sum)
+        };
+        let (sum, difference) = (added(worker, 1.0)?, added(worker, -1.0)?);
+        let cross = sum.iter().zip(&difference).map(|(s, d)| (s.power - d.power) / 4.0).collect();
+        Ok(Agreement { power: [self.power(worker, a)?, self.power(worker, b)?], cross })
+    }
+}

@@ -1,0 +1,77 @@
+//! Which of all points a rank's are, however they are dealt to ranks.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::cosmology::philox4x32;
+use crate::gpu::{Array, DeviceError, Recorder};
+use crate::hash::{START, fnv1a};
+
+/// Which of all points a rank's are: what their noise goes by.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PointOrder {
+    /// One rank's after the other's, in an order of all that does not depend on how many ranks there are.
+    Ranks,
+    /// Those of these numbers.
+    Numbers(PointNumbers),
+}
+
+/// Numbers of a rank's points, by which each is told from all others on any rank: the same for every number of ranks. They need not be small.
+#[derive(Clone)]
+pub struct PointNumbers {
+    host: Arc<[u64]>,
+    /// Two words each, low word first.
+    device: Array<u32>,
+    fingerprint: u64,
+}
+
+impl PointNumbers {
+    /// The numbers of this rank's points. Submits what was recorded before.
+    ///
+    /// # Errors
+    /// [`DeviceError`].
+    pub fn new(recorder: &mut Recorder, numbers: Vec<u64>) -> Result<Self, DeviceError> {
+        let device = recorder.gpu().array("operators::numbers", 2 * numbers.len() as u64)?;
+        let words: Vec<u32> = numbers.iter().flat_map(|&number| [number as u32, (number >> 32) as u32]).collect();
+        recorder.upload(&device, 0, &words)?;
+        let fingerprint = fnv1a(START, bytemuck::cast_slice(&numbers));
+        Ok(PointNumbers { host: numbers.into(), device, fingerprint })
+    }
+
+    /// Numbers for points at these positions: each follows from its position, and, of several at one position, from how many of them come before.
+    pub(super) fn of_positions(recorder: &mut Recorder, positions: &[[f64; 3]]) -> Result<Self, DeviceError> {
+        let mut seen = std::collections::HashMap::new();
+        let mut number = |position: &[f64; 3]| {
+            let bits = position.map(f64::to_bits);
+            let times: &mut u32 = seen.entry(bits).or_default();
+            *times += 1;
+            let [x, y, z] = bits.map(|bits| [bits as u32, (bits >> 32) as u32]);
+            let words = philox4x32(philox4x32([x[0], x[1], y[0], y[1]], z), [*times, 0]);
+            u64::from(words[1]) << 32 | u64::from(words[0])
+        };
+        let numbers = positions.iter().map(&mut number).collect();
+        PointNumbers::new(recorder, numbers)
+    }
+
+    /// The numbers.
+    pub fn get(&self) -> &[u64] {
+        &self.host
+    }
+
+    /// The numbers on the device, two words each, low word first.
+    pub fn array(&self) -> &Array<u32> {
+        &self.device
+    }
+}
+
+impl PartialEq for PointNumbers {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.host, &other.host) || self.fingerprint == other.fingerprint && self.host == other.host
+    }
+}
+
+impl fmt::Debug for PointNumbers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PointNumbers({} of {:x})", self.host.len(), self.fingerprint)
+    }
+}
