@@ -115,8 +115,7 @@ class _OfData(Likelihood):
         if leaf.components != self._components or leaf.complex:
             what = "real" if self._components == 1 else f"{self._components} components"
             raise ValueError(f"the model says {leaf} of {leaf.components} components; a likelihood of this kind takes {what}")
-        place = Leaf(leaf.kind, leaf.shape, leaf.size)
-        native = _native.NativeLikelihood(comm, self._kind, self._label, place._native(self._label), self._data, self._options)
+        native = _native.NativeLikelihood(comm, self._kind, self._label, leaf._place()._native(self._label), self._data, self._options)
         return Likelihood(native, comm, len(leaf.shape))
 
     @property

@@ -27,21 +27,27 @@ def _own(shape, axes):
 class Leaf:
     """Where the values of one field are: made by `cells`, `modes`, `half_spectrum`, `vector` or `parameters`, or given by a model."""
 
-    def __init__(self, kind, shape, size, complex=False, components=1):
+    def __init__(self, kind, shape, size, complex=False, components=1, points=None):
         self.kind, self.shape, self.size, self.complex, self.components = kind, tuple(shape), tuple(size), complex, components
+        # Of points: which of all they are, as the library knows it.
+        self._points = points
+
+    def _place(self):
+        """One real number at each of its places."""
+        return Leaf(self.kind, self.shape, self.size, points=self._points)
 
     @classmethod
     def _of(cls, native, axes):
         """The leaf that the library describes, on a grid of so many axes, and its name."""
-        name, kind, shape, size, complex, components = native
+        name, kind, shape, size, complex, components, points = native
         if kind in _GRIDS:
             own = _own(shape, axes)
             return name, cls(kind, [shape[at] for at in own], [size[at] for at in own], complex, components)
-        return name, cls(kind, shape if kind == "points" else shape[2:], (), complex, components)
+        return name, cls(kind, shape if kind == "points" else shape[2:], (), complex, components, points)
 
     def _native(self, name):
         size = three(self.size, 1.0) if self.size else [1.0] * 3
-        return name, self.kind, list(three(self.shape, 1)), size, self.complex, self.components
+        return name, self.kind, list(three(self.shape, 1)), size, self.complex, self.components, self._points
 
     def __repr__(self):
         return f"<{self.kind} of {self.shape[1] if self.kind == 'points' else self.shape}>"

@@ -93,7 +93,7 @@ def pointwise(text, function, space, result, constants=None, comm=None):
     fixed, arrays = [], []
     if constants:
         main = next((leaf for leaf in space.leaves.values() if leaf.kind != "vector"), next(iter(space.leaves.values())))
-        one = Leaf(main.kind, main.shape, main.size)
+        one = main._place()
         fixed = [one._native(name) for name in sorted(constants)]
         arrays = [_field(one, name, constants[name], comm) for name in sorted(constants)]
     return Model(_native.pointwise(comm, space._native(), text, function, result, (fixed, arrays)), comm, space._axes)

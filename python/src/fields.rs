@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use meshloom::grid::{Box3, Grid};
-use meshloom::operators::{Contents, Field, Leaf, OperatorError, RegularGrid, Space, Support, Worker};
+use meshloom::operators::{Contents, Field, Leaf, OperatorError, PointOrder, RegularGrid, Space, Support, Worker};
 use numpy::IntoPyArray;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -13,8 +13,13 @@ use crate::failure::Failure;
 use crate::session::{Session, Work};
 
 /// A leaf of a space: name, kind ("cells", "modes", "half_spectrum", "points", "vector" or "parameters"), cells along three axes (of points: 1, this rank's and
-/// those of all; of numbers in a row: 1, 1 and how many), sides of the box, whether values are complex, components.
-pub type LeafTuple = (String, String, [u64; 3], [f64; 3], bool, u32);
+/// those of all; of numbers in a row: 1, 1 and how many), sides of the box, whether values are complex, components, and of points which they are.
+pub type LeafTuple = (String, String, [u64; 3], [f64; 3], bool, u32, Option<NativePoints>);
+
+/// Which of all points a rank's are.
+#[pyclass(frozen, from_py_object, module = "meshloom._native")]
+#[derive(Clone)]
+pub struct NativePoints(PointOrder);
 
 /// A leaf, and the shape of this rank's values.
 pub type LeafShape = (LeafTuple, Vec<u64>);
@@ -60,14 +65,17 @@ pub fn working<R>(
 
 /// The leaf that a tuple says, on one rank.
 pub fn leaf(worker: &Worker<'_>, tuple: &LeafTuple) -> Result<Leaf, Failure> {
-    let (_, kind, shape, size, complex, components) = tuple;
+    let (_, kind, shape, size, complex, components, points) = tuple;
     let (grid, rank) = (worker.comms.grid(), worker.comm().rank());
     let regular = RegularGrid { shape: *shape, size: *size, grid, rank };
     let leaf = match kind.as_str() {
         "cells" => Leaf::cells(&regular),
         "modes" => Leaf::modes(&regular),
         "half_spectrum" => Leaf::half_spectrum(&regular),
-        "points" => Leaf::points(shape[1], shape[2]),
+        "points" => match points {
+            Some(NativePoints(PointOrder::Numbers(numbers))) => Leaf::numbered_points(numbers.clone(), shape[2]),
+            _ => Leaf::points(shape[1], shape[2]),
+        },
         "vector" => Leaf::vector(shape[2]),
         "parameters" => Leaf::parameters(shape[2]),
         _ => return Err(Failure::Value(format!("there is no leaf `{kind}`"))),
@@ -90,14 +98,18 @@ pub fn described(space: &Space) -> Vec<LeafShape> {
             Support::Cells { regular, .. } => ("cells", regular.shape, extents(&regular.part())),
             Support::Modes { regular, half: true } => ("half_spectrum", regular.shape, extents(&regular.modes(true))),
             Support::Modes { regular, half: false } => ("modes", regular.shape, extents(&regular.modes(false))),
-            Support::Points { own, total } => ("points", [1, *own, *total], vec![*own]),
+            Support::Points { own, total, .. } => ("points", [1, *own, *total], vec![*own]),
             Support::Vector { len } => ("vector", [1, 1, *len], vec![*len]),
             Support::Parameters { len } => ("parameters", [1, 1, *len], vec![*len]),
         };
         let size = leaf.regular().map_or([1.0; 3], |regular| regular.size);
         let complex = leaf.numbers() == 2;
         let components = (leaf.components > 1).then_some(u64::from(leaf.components));
-        let tuple = (name.to_string(), kind.to_string(), shape, size, complex, leaf.components);
+        let points = match &leaf.support {
+            Support::Points { order, .. } => Some(NativePoints(order.clone())),
+            _ => None,
+        };
+        let tuple = (name.to_string(), kind.to_string(), shape, size, complex, leaf.components, points);
         (tuple, components.into_iter().chain(places).collect())
     };
     space.leaves().map(describe).collect()

@@ -46,6 +46,8 @@ mod _native {
     #[pymodule_export]
     use crate::failure::Error;
     #[pymodule_export]
+    use crate::fields::NativePoints;
+    #[pymodule_export]
     use crate::groups::fof;
     #[pymodule_export]
     use crate::inference::NativeFit;
