@@ -174,6 +174,15 @@ fn what_was_interrupted_goes_on_to_the_same_bits() {
     for (found, wanted) in bytes(&scratch.join("parts")).iter().zip(bytes(&scratch.join("whole"))) {
         assert!(*found == wanted, "{} differs", wanted.0);
     }
+    // Exposures in place of the mask have the same shape, but another problem, and so has another prior. The state stays.
+    let parts = scratch.word("parts");
+    let state = fs::read(scratch.join("parts/state/state.npz")).unwrap();
+    let resumed = |words: &str| call(&data, &parts, &format!("--config {config} --iterations 2 --resume {words}"));
+    scratch.all_fail([
+        (resumed(&format!("--exposure {mask}")), 1, "fingerprints.beside"),
+        (resumed("--set offset_mean=2"), 1, "hyper_parameters.offset_mean is 2.5 there and 2.0 here"),
+    ]);
+    assert!(fs::read(scratch.join("parts/state/state.npz")).unwrap() == state);
     let parameters = fs::read_to_string(scratch.join("whole/parameters.csv")).unwrap();
     let names: Vec<&str> = parameters.lines().map(|line| line.split(',').next().unwrap()).collect();
     assert_eq!(names, ["name", "offset_std", "fluctuations"]);

@@ -274,7 +274,7 @@ fn outputs_never_replace_inputs() {
     for words in [
         vec!["sort", &one, "-o", &one],
         vec!["sort", &two, "-o", &link],
-        vec!["fft", &two, "-o", &respelled],
+        vec!["knn", &two, "-k", "1", "-o", &respelled],
         vec!["power", &one, "--box", "1", "--cross", &two, "-o", &two],
         vec!["knn", &one, "-k", "1", "--queries", &two, "-o", &two],
         vec!["neighbors", &one, "--radius", "1", "-o", &one],

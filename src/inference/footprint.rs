@@ -74,7 +74,8 @@ impl Footprint {
         let vectors = (2 * samples + levels + VECTORS) * self.vector + EXCITATIONS * self.excitation;
         // One more for what is not kept; a bent sample needs two.
         let linearisations = (kept + u64::from(kept < samples)).max(2);
-        vectors + linearisations * self.linearisation + self.work
+        // Products with the metrics of all samples are recorded before anybody waits, and what each takes may be held until then.
+        vectors + linearisations * self.linearisation + samples.max(1) * self.work
     }
 
     /// How many of so many samples can be kept within `budget` bytes.
@@ -107,8 +108,8 @@ mod tests {
     #[test]
     fn as_many_samples_are_kept_as_fit() {
         let footprint = Footprint { vector: 10, excitation: 5, linearisation: 100, work: 50 };
-        // 2 vectors a sample, 4 levels, 12 more.
-        let least = (16 + 4 + 12) * 10 + 30 + 50;
+        // 2 vectors a sample, 4 levels, 12 more; 8 products with a metric.
+        let least = (16 + 4 + 12) * 10 + 30 + 8 * 50;
         for (budget, kept) in [(200, 1), (299, 1), (300, 2), (799, 6), (800, 8), (10_000, 8)] {
             assert_eq!(footprint.kept(8, least + budget).unwrap(), kept, "{budget}");
             assert!(footprint.bytes(8, kept) <= least + budget);

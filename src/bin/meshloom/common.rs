@@ -171,7 +171,7 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
 }
 
 /// Checks the files of a call. `-` is refused, since ranks read parts of inputs and write parts of outputs, which a stream has not. So is an output
-/// with the name of an input, which it would replace, or of another output.
+/// with the name of an input, which it would replace, or of another output. (`fft` may replace its input, and asks for each alone.)
 ///
 /// # Errors
 /// [`Failure::Usage`].

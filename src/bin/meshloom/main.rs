@@ -11,6 +11,7 @@ mod described;
 mod devices;
 mod failure;
 mod fft;
+mod fit_state;
 mod fof;
 mod infer;
 mod kernels;

@@ -152,7 +152,7 @@ impl State {
 ///     Ok::<_, Error>(cone.particles(&mut context)?.total())
 /// })?;
 /// assert!(found[0].abs_diff(expected) < expected / 10);
-/// # Ok::<(), meshloom::Error>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct LightCone {
     cone: Cone,

@@ -29,7 +29,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     if let Some(name) = arguments.plan.given() {
         return Err(Failure::Usage(format!("{name} is for --plan-only; add that or leave it out")));
     }
-    check_files([arguments.input()], [arguments.output()])?;
+    // A spectrum may take the place of its field: it gets that name when all is read and written.
+    check_files([arguments.input()], [])?;
+    check_files([], [arguments.output()])?;
     if arguments.last_size.is_some() && !(arguments.inverse && arguments.real) {
         return Err(Failure::Usage(
             "--last-size is the length of the real axis that --inverse --real gives; add both or leave it out".into(),

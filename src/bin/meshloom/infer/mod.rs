@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 
 use crate::common::{Common, check_files};
 use crate::failure::Failure;
+use crate::fit_state::{self, State};
 use crate::phases::Phases;
 use crate::terminal;
 use outputs::Outputs;
@@ -89,15 +90,26 @@ fn infer(context: &mut Context, parameters: &RunParameters, common: &Common) -> 
     };
     let all = context.comm.clone();
     let (groups, own) = SampleGroups::split(&all, groups_of(parameters, all.size()))?;
+    let most = (2 * parameters.pairs).max(1);
+    if groups.count() > most {
+        let why = format!("{} groups share {most} samples at most; give fewer groups, or more samples", groups.count());
+        return Ok(Err(Failure::Failed(why)));
+    }
     let grid = common.process_grid(grids.padded, own.size())?;
     let mut group = Context::new(own, context.gpu.clone())?;
+    // Devices are shared with other groups, too.
+    group.sharing = context.sharing;
     let mut worker = Worker::new(&mut group, grid)?;
     let problem = Problem::new(&mut worker, parameters, grids, (&data, kind, lognormal))?;
+    let found = if parameters.resume { fit_state::find(&parameters.out)? } else { None };
+    if let Some(failure) = found.as_ref().and_then(|found| found.of_another(&problem.identity)) {
+        return Ok(Err(failure));
+    }
+    let state = State::new(&parameters.out, found.is_some());
     phases.done("start");
     let start = start(&mut worker, &problem, parameters.seed)?;
     let numbers = worker.len(&start);
     let bar = common.progress(all.rank(), parameters.iterations.into(), "inferring");
-    let state = parameters.out.join("state");
     let fit = OptimizeKl::new(&problem.likelihood, &groups, parameters.iterations)
         .excitations(Excitations::Seed(parameters.seed))
         .memory(parameters.memory)
@@ -106,8 +118,10 @@ fn infer(context: &mut Context, parameters: &RunParameters, common: &Common) -> 
             let (Progress::Sample { iteration, .. } | Progress::Step { iteration, .. }) = progress;
             bar.set_position(u64::from(*iteration));
         });
-    let fit = if parameters.resume { fit.resume(&state) } else { fit.save(&state) };
+    let fit = if state.resumes { fit.resume(&state.directory) } else { fit.save(&state.directory) };
     let footprint = fit.footprint(&mut worker, &start)?;
+    let memory = memory(parameters, &footprint, groups.count())?;
+    state.prepare(&all, &problem.identity, all.size() / groups.count())?;
     phases.done("compilation");
     let fit = fit.run(&mut worker, &start)?;
     bar.finish_and_clear();
@@ -122,7 +136,7 @@ fn infer(context: &mut Context, parameters: &RunParameters, common: &Common) -> 
     let mut report = report(&worker, parameters, &problem, (kind, lognormal));
     report["ranks"] = all.size().into();
     report["groups"] = groups.count().into();
-    report["memory"] = memory(parameters, &footprint, groups.count())?;
+    report["memory"] = memory;
     report["finished"] = (fit.end == FitEnd::Done).into();
     report["reduced_chi_squared"] = fit.history.last().and_then(|last| last.chi_squared[0]).into();
     report["energy"] = fit.history.last().map(|last| last.energy).into();

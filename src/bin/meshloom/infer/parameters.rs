@@ -458,12 +458,24 @@ impl RunParameters {
     /// All that decides the result.
     pub fn object(&self, kind: Kind, lognormal: bool) -> Value {
         let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.to_string_lossy().into_owned());
+        let mut object = self.problem(kind, lognormal);
+        object["data"] = path(&self.data).into();
+        object["exposure"] = path(&self.exposure).into();
+        object["mask"] = path(&self.mask).into();
+        object["noise"] = json!(self.noise);
+        object["samples"] = self.pairs.into();
+        object["iterations"] = self.iterations.into();
+        object["mode"] = if self.geovi { "geovi" } else { "mgvi" }.into();
+        object
+    }
+
+    /// What says which problem it is, but for the contents of files: a state of another one is none to go on from.
+    pub fn problem(&self, kind: Kind, lognormal: bool) -> Value {
+        let sigma = if let Some(Noise::Number(sigma)) = &self.noise { Some(sigma) } else { None };
         json!({
-            "data": path(&self.data), "exposure": path(&self.exposure), "mask": path(&self.mask), "noise": self.noise,
             "likelihood": match kind { Kind::Poisson => "poisson", Kind::Gaussian => "gaussian", Kind::StudentT => "student-t" },
-            "dof": self.dof, "model": if lognormal { "lognormal" } else { "normal" }, "distances": self.distances, "pad": self.pad,
-            "samples": self.pairs, "iterations": self.iterations, "mode": if self.geovi { "geovi" } else { "mgvi" }, "seed": self.seed,
-            "hyper_parameters": self.hyper,
+            "noise": sigma, "dof": self.dof, "model": if lognormal { "lognormal" } else { "normal" }, "distances": self.distances,
+            "pad": self.pad, "seed": self.seed, "hyper_parameters": self.hyper,
         })
     }
 }

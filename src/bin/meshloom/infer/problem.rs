@@ -4,12 +4,15 @@ use std::ops::Range;
 use std::path::Path;
 
 use meshloom::Error;
+use meshloom::comm::Communicator;
 use meshloom::grid::Box3;
 use meshloom::inference::{
     AmplitudePrior, AxesPrior, CorrelatedField, Data, FieldPrior, InferenceError, Likelihood, NoiseLevel, Spectrum,
 };
 use meshloom::io::{IoError, NpyFile, printable_path};
 use meshloom::operators::{Leaf, Model, PointwiseOperator, RegularGrid, Worker};
+use meshloom::pm::fingerprint;
+use serde_json::Value;
 
 use super::parameters::{Kind, Noise, RunParameters};
 use crate::failure::Failure;
@@ -127,6 +130,8 @@ pub struct Problem {
     /// What the likelihood sees before exposure and mask, on the field's grid.
     pub signal: Model,
     pub likelihood: Likelihood,
+    /// What tells it from others: its parameters and fingerprints of its files.
+    pub identity: Value,
 }
 
 /// Files of the shape of the data, read for a part of the field's grid.
@@ -168,6 +173,32 @@ impl Files<'_> {
             }
         }
         Ok(())
+    }
+
+    /// A number of the values of all ranks of a group that are the data's, and of their places. All ranks of the group call it.
+    fn fingerprint(&self, comm: &Communicator, values: &[f64]) -> Result<String, Error> {
+        let lines = self.grids.lines(&self.part);
+        let elements = lines.iter().flat_map(|(_, elements)| elements.clone());
+        let bits = lines.iter().flat_map(|(own, elements)| {
+            values[*own..][..(elements.end - elements.start) as usize].iter().map(|value| value.to_bits())
+        });
+        let (high, low): (Vec<f32>, Vec<f32>) =
+            bits.map(|bits| (f32::from_bits((bits >> 32) as u32), f32::from_bits(bits as u32))).unzip();
+        Ok(format!("{:016x}", fingerprint(comm, elements, 1, &[&high, &low])?))
+    }
+
+    /// Exposures of counts, or noise of each value, where a file has them.
+    fn beside(&self, parameters: &RunParameters, kind: Kind, mask: &[bool]) -> Result<Option<Vec<f64>>, Error> {
+        let (path, wanted, least) = match (kind, &parameters.exposure, &parameters.noise) {
+            (Kind::Poisson, Some(path), _) => (path, "exposures are 0 or more", 0.0),
+            (Kind::Gaussian | Kind::StudentT, _, Some(Noise::File(path))) => {
+                (path, "noise is positive", f64::MIN_POSITIVE)
+            }
+            _ => return Ok(None),
+        };
+        let values = self.read(path)?;
+        self.check(path, &values, mask, wanted, |value| value >= least)?;
+        Ok(Some(values))
     }
 
     /// Which of this rank's cells have data that count.
@@ -249,43 +280,30 @@ impl Problem {
         let is_masked = parameters.mask.is_some() || grids.cells != grids.padded;
         let leaf = Leaf::cells(&regular);
         let given = Data { name: "data", leaf: &leaf, values: &values, mask: is_masked.then_some(&mask) };
+        let beside = files.beside(parameters, kind, &mask)?;
+        let mut identity = parameters.problem(kind, lognormal);
+        let marked: Vec<f64> = mask.iter().map(|counts| f64::from(u8::from(*counts))).collect();
+        for (name, values) in [("data", Some(&values)), ("mask", Some(&marked)), ("beside", beside.as_ref())] {
+            let mark = values.map(|values| files.fingerprint(worker.comm(), values)).transpose()?;
+            identity["fingerprints"][name] = mark.into();
+        }
+        let noise = match (&beside, &parameters.noise) {
+            (Some(each), _) => NoiseLevel::Each(each),
+            (None, Some(Noise::Number(sigma))) => NoiseLevel::Uniform(*sigma),
+            _ => NoiseLevel::Uniform(1.0),
+        };
+        let (wanted, is_sound): (_, fn(f64) -> bool) = match kind {
+            Kind::Poisson => ("counts are whole numbers from 0 on", |count| count >= 0.0 && count.fract() == 0.0),
+            _ => ("data are finite numbers", |_| true),
+        };
+        files.check(data, &values, &mask, wanted, is_sound)?;
         let likelihood = match kind {
-            Kind::Poisson => {
-                let whole = |count: f64| count >= 0.0 && count.fract() == 0.0;
-                files.check(data, &values, &mask, "counts are whole numbers from 0 on", whole)?;
-                let exposure = match &parameters.exposure {
-                    None => None,
-                    Some(path) => {
-                        let exposure = files.read(path)?;
-                        files.check(path, &exposure, &mask, "exposures are 0 or more", |value| value >= 0.0)?;
-                        Some(exposure)
-                    }
-                };
-                Likelihood::poisson(worker, &given, exposure.as_deref())?
-            }
-            Kind::Gaussian | Kind::StudentT => {
-                files.check(data, &values, &mask, "data are finite numbers", |_| true)?;
-                let each = match &parameters.noise {
-                    Some(Noise::File(path)) => {
-                        let sigma = files.read(path)?;
-                        files.check(path, &sigma, &mask, "noise is positive", |value| value > 0.0)?;
-                        Some(sigma)
-                    }
-                    _ => None,
-                };
-                let noise = match (&each, &parameters.noise) {
-                    (Some(each), _) => NoiseLevel::Each(each),
-                    (None, Some(Noise::Number(sigma))) => NoiseLevel::Uniform(*sigma),
-                    _ => NoiseLevel::Uniform(1.0),
-                };
-                match kind {
-                    Kind::StudentT => Likelihood::student_t(worker, &given, noise, parameters.dof)?,
-                    _ => Likelihood::gaussian(worker, &given, noise)?,
-                }
-            }
+            Kind::Poisson => Likelihood::poisson(worker, &given, beside.as_deref())?,
+            Kind::Gaussian => Likelihood::gaussian(worker, &given, noise)?,
+            Kind::StudentT => Likelihood::student_t(worker, &given, noise, parameters.dof)?,
         };
         let likelihood = likelihood.amend(&signal)?;
-        Ok(Problem { grids, regular, field, signal, likelihood })
+        Ok(Problem { grids, regular, field, signal, likelihood, identity })
     }
 }
 

@@ -12,9 +12,9 @@ use meshloom::operators::{Field, OperatorError, Worker};
 
 use super::parameters::Parameters;
 use super::problem::Problem;
-use super::state::State;
 use crate::common::Common;
 use crate::failure::Failure;
+use crate::fit_state::State;
 
 /// Temperatures of the likelihood on the way to the most probable place: each half of the one before, down to 1.
 ///

@@ -8,7 +8,6 @@ mod parameters;
 mod problem;
 mod results;
 mod spectra;
-mod state;
 
 use std::path::PathBuf;
 
@@ -20,6 +19,7 @@ use serde_json::{Value, json};
 
 use crate::common::check_files;
 use crate::failure::Failure;
+use crate::fit_state::{self, State};
 use crate::phases::Phases;
 use crate::terminal;
 pub use options::Arguments;
@@ -53,7 +53,7 @@ fn reconstruct(
     let mut phases = Phases::new(ProgressBar::hidden());
     let (all, sharing, out) = (context.comm.clone(), context.sharing, arguments.out());
     let (file, config) = density(parameters)?;
-    let found = if arguments.resume { state::find(out)? } else { None };
+    let found = if arguments.resume { fit_state::find(out)? } else { None };
     let groups = match groups_of(context, parameters, &config, found.as_ref().map(|found| found.each))? {
         Ok(groups) => groups,
         Err(failure) => return Ok(Err(failure)),
@@ -70,7 +70,9 @@ fn reconstruct(
         return Ok(Err(failure));
     }
     let directory = if all.rank() == 0 { Some(OutputDir::create(out)?) } else { None };
-    let state = state::prepare(&all, out, found.is_some(), &problem)?;
+    let each = all.size() / problem.groups.count();
+    let state = State::new(out, found.is_some());
+    state.prepare(&all, &problem.identity, each)?;
     phases.done("start");
     let fitted = match fitting::fit(&mut problem, &state, &arguments.common)? {
         Ok(fitted) => fitted,

@@ -1,4 +1,4 @@
-//! The state that a reconstruction goes on from: that of the fit, and what problem it is of.
+//! The state that `infer` and `reconstruct` go on from: that of the fit, and what problem it is of.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,6 @@ use meshloom::comm::Communicator;
 use meshloom::io::{IoError, OutputDir, printable_path, write_whole};
 use serde_json::{Value, json};
 
-use super::problem::Problem;
 use crate::described;
 use crate::failure::Failure;
 
@@ -38,10 +37,14 @@ pub fn find(out: &Path) -> Result<Option<Found>, IoError> {
 impl Found {
     /// The failure to go on with `problem` from the state of another one.
     pub fn of_another(&self, problem: &Value) -> Option<Failure> {
-        let (name, theirs, ours) = described::difference(&self.problem, problem)?;
         let path = printable_path(&self.path);
+        if self.problem.is_null() {
+            let message = format!("{path} is missing, which says what the state is of; start anew, without --resume");
+            return Some(Failure::Failed(message));
+        }
+        let (name, theirs, ours) = described::difference(&self.problem, problem)?;
         Some(Failure::Failed(format!(
-            "{path}: the state is of another reconstruction: {name} is {theirs} there and {ours} here; give the same, or leave --resume out"
+            "{path}: the state is of another problem: {name} is {theirs} there and {ours} here; give the same, or leave --resume out"
         )))
     }
 }
@@ -52,17 +55,22 @@ pub struct State {
     pub resumes: bool,
 }
 
-/// Makes the directory of the state ready; what is there goes, unless the fit `resumes`. All ranks call it.
-pub fn prepare(all: &Communicator, out: &Path, resumes: bool, problem: &Problem<'_, '_>) -> Result<State, Error> {
-    let directory = out.join(DIRECTORY);
-    if all.rank() == 0 && !resumes {
-        // It stays, though it has no state before the first iteration ends.
-        std::mem::forget(OutputDir::create(&directory)?);
-        described::remove(&directory.join(FIT))?;
-        let each = all.size() / problem.groups.count();
-        let description = json!({ "problem": problem.identity, "ranks_of_a_group": each });
-        write_whole(directory.join(DESCRIPTION), format!("{description:#}\n").as_bytes())?;
+impl State {
+    /// In the output directory `out`.
+    pub fn new(out: &Path, resumes: bool) -> Self {
+        State { directory: out.join(DIRECTORY), resumes }
     }
-    all.barrier()?;
-    Ok(State { directory, resumes })
+
+    /// Makes the directory ready for a fit of `problem` in groups of `each` ranks; what is there goes, unless the fit resumes. All ranks call it.
+    pub fn prepare(&self, all: &Communicator, problem: &Value, each: usize) -> Result<(), Error> {
+        if all.rank() == 0 && !self.resumes {
+            // It stays, though it has no state before the first iteration ends.
+            std::mem::forget(OutputDir::create(&self.directory)?);
+            described::remove(&self.directory.join(FIT))?;
+            let description = json!({ "problem": problem, "ranks_of_a_group": each });
+            write_whole(self.directory.join(DESCRIPTION), format!("{description:#}\n").as_bytes())?;
+        }
+        all.barrier()?;
+        Ok(())
+    }
 }
