@@ -120,6 +120,11 @@ impl VectorSpace for Worker<'_> {
         x.space().leaves().map(|(name, leaf)| share_of(self, name, leaf)).collect()
     }
 
+    fn submit(&mut self) -> Result<(), InferenceError> {
+        self.context.recorder.submit()?;
+        Ok(())
+    }
+
     fn settle(&mut self) -> Result<(), InferenceError> {
         self.context.recorder.wait()?;
         self.gpu().trim();

@@ -72,10 +72,10 @@ impl Footprint {
         let (samples, kept) = (samples as u64, kept.min(samples) as u64);
         let levels = u64::from(samples.max(1).next_power_of_two().ilog2()) + 1;
         let vectors = (2 * samples + levels + VECTORS) * self.vector + EXCITATIONS * self.excitation;
-        // One more for what is not kept; a bent sample needs two.
+        // One more for what is not kept; a bent sample needs two. Products with the metrics of samples that are kept are recorded together, and what
+        // each takes is held until then.
         let linearisations = (kept + u64::from(kept < samples)).max(2);
-        // Products with the metrics of all samples are recorded before anybody waits, and what each takes may be held until then.
-        vectors + linearisations * self.linearisation + samples.max(1) * self.work
+        vectors + linearisations * (self.linearisation + self.work)
     }
 
     /// How many of so many samples can be kept within `budget` bytes.
@@ -108,13 +108,13 @@ mod tests {
     #[test]
     fn as_many_samples_are_kept_as_fit() {
         let footprint = Footprint { vector: 10, excitation: 5, linearisation: 100, work: 50 };
-        // 2 vectors a sample, 4 levels, 12 more; 8 products with a metric.
-        let least = (16 + 4 + 12) * 10 + 30 + 8 * 50;
-        for (budget, kept) in [(200, 1), (299, 1), (300, 2), (799, 6), (800, 8), (10_000, 8)] {
+        // 2 vectors a sample, 4 levels, 12 more; 150 for each linearisation with its product, of which there are two at least.
+        let least = (16 + 4 + 12) * 10 + 30;
+        for (budget, kept) in [(300, 1), (449, 1), (450, 2), (1199, 6), (1200, 8), (10_000, 8)] {
             assert_eq!(footprint.kept(8, least + budget).unwrap(), kept, "{budget}");
             assert!(footprint.bytes(8, kept) <= least + budget);
         }
-        let error = footprint.kept(8, least + 199).unwrap_err();
+        let error = footprint.kept(8, least + 299).unwrap_err();
         assert!(
             matches!(error, InferenceError::Memory { needed, budget, samples: 8 } if needed == budget + 1),
             "{error}"

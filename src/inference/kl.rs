@@ -106,7 +106,11 @@ impl<S: VectorSpace> KlAt<'_, S> {
                 Some(at) => one(space, &**at, place),
                 None => {
                     let at = self.kl.likelihood.at(space, place)?;
-                    one(space, &*at, place)
+                    let made = one(space, &*at, place)?;
+                    drop(at);
+                    // Before the next one takes as much.
+                    space.submit()?;
+                    Ok(made)
                 }
             }
         };

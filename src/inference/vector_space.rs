@@ -144,6 +144,12 @@ pub trait VectorSpace {
     /// [`InferenceError::Invalid`] for a part whose numbers are not each one rank's; [`InferenceError::Comm`].
     fn shares(&self, x: &Self::Vector) -> Result<Vec<Share>, InferenceError>;
 
+    /// Hands what is recorded to the device without waiting for it, so that the memory of vectors that are gone is used again.
+    ///
+    /// # Errors
+    /// What its work can fail with.
+    fn submit(&mut self) -> Result<(), InferenceError>;
+
     /// Waits for the device, and gives back what it keeps of memory to be used again.
     ///
     /// # Errors
@@ -285,6 +291,10 @@ impl VectorSpace for Host {
     fn shares(&self, x: &Vec<f64>) -> Result<Vec<Share>, InferenceError> {
         let shape = [1, 1, x.len() as u64];
         Ok(vec![Share { shape, own: shape.map(|n| 0..n), fields: 1, is_replicated: true, is_double: true }])
+    }
+
+    fn submit(&mut self) -> Result<(), InferenceError> {
+        Ok(())
     }
 
     fn settle(&mut self) -> Result<(), InferenceError> {
