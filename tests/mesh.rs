@@ -104,7 +104,8 @@ fn derivatives(options: &Options, window: Window) -> Vec<(&'static str, Vec<u32>
     found
 }
 
-/// Arrays in one window and in many are read by other texts, which compilers must not round in other ways.
+/// Arrays in one window and in many are read by other texts, which compilers must not round in other ways. (`make test` leaves it out on SwiftShader, whose compiler
+/// takes more than 11 GB for the 64 nodes of PCS in windows.)
 #[test]
 fn derivatives_have_the_same_bits_in_many_windows() {
     let options = Options::from_env().unwrap();
