@@ -80,6 +80,8 @@ pub struct Simulation {
     ops: Vec<StepOp>,
     /// Operations of the schedule that have been done.
     done: usize,
+    /// Whether a force has been recorded that no step has submitted yet.
+    force_recorded: bool,
     scale_factor: f64,
 }
 
@@ -208,6 +210,7 @@ impl Simulation {
             push: Push::default(),
             binner: ModeBinner::default(),
             done: 0,
+            force_recorded: false,
             scale_factor,
             config,
             power,
@@ -356,6 +359,7 @@ impl Simulation {
             StepOp::Drift { factor } => self.then(context, |push| push.drift(factor))?,
             StepOp::Reached { a, .. } => {
                 context.recorder.submit()?;
+                self.force_recorded = false;
                 self.scale_factor = a;
             }
         }
@@ -365,7 +369,7 @@ impl Simulation {
     /// Does an operation that has been done from the same state before.
     fn repeat(&mut self, context: &mut Context, op: StepOp) -> Result<(), SimulationError> {
         if op == StepOp::Force {
-            self.settle(context)?;
+            self.record_push(context)?;
             self.force.seen();
         }
         self.execute(context, op)
@@ -373,7 +377,11 @@ impl Simulation {
 
     /// Computes the force of where the particles are.
     fn solve(&mut self, context: &mut Context) -> Result<(), SimulationError> {
-        self.settle(context)?;
+        self.record_push(context)?;
+        // What is recorded keeps its memory: a force's is free for the next one when it has been submitted.
+        if std::mem::replace(&mut self.force_recorded, true) {
+            context.recorder.submit()?;
+        }
         let particles = displaced(&self.lattice, &self.displacement);
         self.force.solve(&mut context.recorder, &mut self.comms, particles)
     }
@@ -381,14 +389,22 @@ impl Simulation {
     /// Adds a kick or drift to those that were not recorded yet, and records these before where they do not go together.
     fn then(&mut self, context: &mut Context, add: impl Fn(&mut Push) -> bool) -> Result<(), SimulationError> {
         if !add(&mut self.push) {
-            self.settle(context)?;
+            self.record_push(context)?;
             add(&mut self.push);
         }
         Ok(())
     }
 
-    /// Records the kicks and drifts that were not yet: for all that looks at particles. Local to this rank.
+    /// Records the kicks and drifts that were not yet: for all that looks at particles, and has the memory of a force that is over. Local to this
+    /// rank.
     fn settle(&mut self, context: &mut Context) -> Result<(), SimulationError> {
+        self.record_push(context)?;
+        self.force.release();
+        Ok(())
+    }
+
+    /// Records the kicks and drifts that were not yet.
+    fn record_push(&mut self, context: &mut Context) -> Result<(), SimulationError> {
         let push = std::mem::take(&mut self.push);
         self.force.push(&mut context.recorder, &self.lattice, [&self.displacement, &self.momentum], &push)
     }

@@ -142,6 +142,8 @@ impl LatticeFields<'_> {
         let LatticeFields { recorder, comms, lpt } = self;
         let spectrum = lpt.transform.spectrum(recorder.gpu())?;
         lpt.transform.forward(recorder, comms, field, &lpt.transform.field_layout(), &spectrum)?;
+        // What a transform takes is free for the next one when it has been submitted.
+        recorder.submit()?;
         Ok(spectrum)
     }
 
@@ -179,6 +181,7 @@ impl LatticeFields<'_> {
         let field = self.field()?;
         let LatticeFields { recorder, comms, lpt } = self;
         lpt.transform.inverse(recorder, comms, modes, operator, &field, &lpt.transform.field_layout())?;
+        recorder.submit()?;
         Ok(field)
     }
 
