@@ -147,7 +147,7 @@ impl CorrelatedField {
         let domain = Space::new(small)?.joined(&modes, NAME)?;
         let target = Space::of("field", Leaf::cells(regular))?;
         let hartley = Hartley::new(worker, &target)?;
-        let packing = Packing::new(&domain, &names);
+        let packing = Packing::new(names);
         let mut groups = Vec::new();
         for (group, wavenumbers) in prior.axes.iter().zip(wavenumbers) {
             let index = wavenumbers.index(worker, &modes)?;
