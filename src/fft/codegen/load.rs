@@ -44,7 +44,7 @@ impl<'a> Writer<'a> {
                     // Which pass reads real numbers depends on the cut, and arithmetic with a zero that is known might round otherwise.
                     LineFormat::Hartley => {
                         let value = self.load_stored(&position);
-                        self.code.value(format!("Complex({value}, Real(unknown_zero(1u)))"))
+                        self.code.value(format!("from_real({value})"))
                     }
                     LineFormat::Half => self.load_mirrored(&position),
                 };
