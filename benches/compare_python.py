@@ -8,8 +8,9 @@ import sys
 import time
 
 import numpy as np
+import scipy
 import scipy.fft
-import scipy.sparse
+import scipy.sparse.csgraph
 import scipy.spatial
 
 import meshloom
@@ -18,13 +19,14 @@ POINTS = int(sys.argv[1]) if len(sys.argv) > 1 else 200_000
 RUNS = int(sys.argv[2]) if len(sys.argv) > 2 else 3
 
 
-def measure(what, call, runs=RUNS):
+def measure(what, call, runs=RUNS, calls=1):
+    """Prints how long one of the `calls` that `call` makes takes."""
     call()
     times = []
     for _ in range(runs):
         begin = time.perf_counter()
         call()
-        times.append(1e3 * (time.perf_counter() - begin))
+        times.append(1e3 * (time.perf_counter() - begin) / calls)
     print(f"{what:55} {statistics.median(times):10.3f} ms ({min(times):.3f} to {max(times):.3f})")
 
 
@@ -39,7 +41,7 @@ rng = np.random.default_rng(1)
 points = rng.random((POINTS, 3)).astype(np.float32)
 small, cube = rng.random(16).astype(np.float32), rng.random((64, 64, 64)).astype(np.float32)
 length = 0.2 * POINTS ** (-1 / 3)
-print(meshloom.devices()[0]["name"])
+print(f"{meshloom.devices()[0]['name']}; meshloom {meshloom.__version__}, NumPy {np.__version__}, SciPy {scipy.__version__}; median (least to greatest)")
 measure("a call: fft.rfft of 16 numbers", lambda: meshloom.fft.rfft(small), 500)
 there = meshloom.asarray(small)
 measure("a call: fft.rfft of 16 numbers that are on the device", lambda: meshloom.fft.rfft(there), 500)
@@ -53,7 +55,7 @@ def ten_on_device():
     there.numpy()
 
 
-measure("ten of them on the device, waited for once", ten_on_device, 10)
+measure("each of ten on the device, waited for once", ten_on_device, 10, 10)
 measure("to the device and 16 numbers back: 64^3 float32", lambda: (meshloom.asarray(cube), there.numpy()), 40)
 measure("from the device: the same", lambda: on_device.numpy(), 40)
 measure("numpy.fft.rfftn of the same", lambda: np.fft.rfftn(cube), 40)

@@ -621,7 +621,7 @@ fn halos_have_masses_of_spherical_overdensities() {
     let cosmology = Cosmology::planck18();
     let mut filled = 0;
     for name in ["200m", "500c", "vir"] {
-        let times = name.parse::<Overdensity>().unwrap().over_mean(&cosmology, 1.0);
+        let times = name.parse::<Overdensity>().unwrap().over_mean(cosmology.matter_fraction(1.0));
         for (m, r) in column(&format!("mass_{name}")).into_iter().zip(column(&format!("radius_{name}"))) {
             let (m, r) = (f64::from(m), f64::from(r));
             let particles = m / mass;

@@ -224,6 +224,76 @@ mod with_hdf5 {
     }
 
     #[test]
+    fn an_output_that_would_replace_a_file_of_its_input_is_refused() {
+        let scratch = Scratch::new();
+        let [npy, _, parts] = save(&scratch, &points(40));
+        let [first, beyond] = ["parts.0.hdf5", "parts.3.hdf5"].map(|name| scratch.word(name));
+        let before = fs::read(scratch.join("parts.0.hdf5")).unwrap();
+        let whole = scratch.word("parts.hdf5");
+        for call in [
+            // Given as a part, and by the name of all.
+            Call::new(&["sort", &parts, "-o", &first]),
+            Call::new(&["sort", &whole, "-o", &first]),
+            Call::new(&["knn", &npy, "--box", "8", "--queries", &parts, "-k", "1", "-o", &first]),
+            Call::new(&["fof", &npy, "--velocities", &parts, "--linking-length", "1", "-o", &first]),
+        ] {
+            call.run().is_error("a part", 2, &["parts.0.hdf5 is an input and an output"]);
+        }
+        assert!(fs::read(scratch.join("parts.0.hdf5")).unwrap() == before);
+        // A file that is called like a part and is none.
+        fs::write(scratch.join("parts.3.hdf5"), "none").unwrap();
+        Call::new(&["sort", &parts, "-o", &beyond]).succeeds();
+        assert_eq!(NpyFile::open(scratch.join("parts.3.hdf5")).unwrap().shape(), [40]);
+    }
+
+    /// Spheres about groups of a snapshot, by its own cosmology, beside those that the run measured.
+    #[test]
+    fn groups_of_a_snapshot_have_the_overdensities_of_its_run() {
+        let scratch = Scratch::new();
+        let universe = scratch
+            .file("universe.toml", "sigma8 = 1.1\nn_s = 0.96\nOmega_m = 0.3\nOmega_b = 0.05\nh = 0.7\nN_eff = 3.0\n");
+        let words = "--particles 16 --mesh 32 --box 16 --steps 4 --linking-parameter 0.2 --w0 -0.8 --wa 0.3 --snapshots 0.7 --hdf5 one";
+        let spheres = ["--overdensity", "100m,50c,vir"];
+        let words = [&words.split(' ').collect::<Vec<_>>()[..], &["--cosmology", &universe], &spheres].concat();
+        Call::simulate(&scratch.join("run"), &words).succeeds();
+        let rows = |file: &NpzFile, name: &str| file.member(name).unwrap().shape()[0];
+        let column = |file: &NpzFile, name: &str| file.member(name).unwrap().read_f32(0..rows(file, name)).unwrap();
+        for directory in ["run", "run/snapshot_0.7"] {
+            let (snapshot, out) = (scratch.word(&format!("{directory}/snapshot.hdf5")), scratch.word("groups.npz"));
+            let words = [&["fof", &snapshot, "--linking-parameter", "0.2", "-o", &out], &spheres[..]].concat();
+            Call::new(&words).on(Ranks::Threads(2)).succeeds();
+            let [groups, halos] =
+                [out, scratch.word(&format!("{directory}/halos.npz"))].map(|path| NpzFile::open(path).unwrap());
+            let mass = column(&halos, "mass")[0] / column(&groups, "mass")[0];
+            for name in ["100m", "50c", "vir"] {
+                let [own, wanted] = [&groups, &halos]
+                    .map(|file| [column(file, &format!("mass_{name}")), column(file, &format!("radius_{name}"))]);
+                assert!(name == "vir" || wanted[0].iter().any(|mass| *mass > 0.0), "{directory} {name}");
+                // Counts are exact, and masses and radii round: some 1e-7 each.
+                let close = |own: f32, wanted: f32| (own - wanted).abs() <= 1e-6 * wanted;
+                assert_eq!(own[0].len(), wanted[0].len());
+                for at in 0..own[0].len() {
+                    assert!(close(own[0][at] * mass, wanted[0][at]) && close(own[1][at], wanted[1][at]), "{name} {at}");
+                }
+            }
+        }
+        // A snapshot whose attributes leave no Omega_m, and one of a universe that is not flat.
+        let (snapshot, out) = (scratch.word("run/snapshot.hdf5"), scratch.word("no.npz"));
+        let fof = |word: &str| {
+            Call::new(&["fof", &snapshot, "--linking-parameter", "0.2", "--overdensity", word, "-o", &out]).run()
+        };
+        let file = hdf5_metno::File::open_rw(&snapshot).unwrap();
+        file.group("Cosmology").unwrap().attr("Omega_lambda").unwrap().write_raw(&[0.2f64]).unwrap();
+        drop(file);
+        fof("vir").is_error("curved", 2, &["--overdensity vir is of a flat universe", "Omega_k"]);
+        let file = hdf5_metno::File::open_rw(&snapshot).unwrap();
+        file.group("Cosmology").unwrap().attr("Cosmological run").unwrap().write_raw(&[0i32]).unwrap();
+        drop(file);
+        fof("500c").is_error("no cosmology", 2, &["--overdensity 500c needs a cosmology"]);
+        Call::new(&["fof", &snapshot, "--linking-parameter", "0.2", "--overdensity", "200m", "-o", &out]).succeeds();
+    }
+
+    #[test]
     fn bad_snapshots_are_one_error_on_any_ranks() {
         let scratch = Scratch::new();
         let mut bad = points(5);

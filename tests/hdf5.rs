@@ -295,6 +295,64 @@ fn velocities_become_peculiar_ones_in_km_s() {
 }
 
 #[test]
+fn the_background_is_that_of_swift_or_gadget() {
+    let scratch = Scratch::new();
+    // Attributes by group; Omega_m, Omega_r, Omega_de, w0 and wa, and Omega_m at a = 1/2 by the Friedmann equation.
+    type Case<'a> = (&'a [(&'a str, &'a [(&'a str, f64)])], Option<([f64; 5], f64)>);
+    let flat = 0.3 * 8.0 / (0.3 * 8.0 + 0.7);
+    let cases: [Case<'_>; 7] = [
+        (&[("Header", &[("Omega0", 0.3), ("OmegaLambda", 0.7)])], Some(([0.3, 0.0, 0.7, -1.0, 0.0], flat))),
+        // Gadget-4's parameters, an open universe: the rest is curvature.
+        (
+            &[("Parameters", &[("Omega0", 0.3), ("OmegaLambda", 0.5), ("ComovingIntegrationOn", 1.0)])],
+            Some(([0.3, 0.0, 0.5, -1.0, 0.0], 2.4 / (2.4 + 0.5 + 0.2 * 4.0))),
+        ),
+        // SWIFT's group goes first; w = -2/3 falls as 1/a.
+        (
+            &[
+                ("Header", &[("Omega0", 0.5), ("OmegaLambda", 0.5)]),
+                ("Cosmology", &[("Omega_m", 0.3), ("Omega_lambda", 0.6), ("Omega_r", 0.1), ("w_0", -2.0 / 3.0)]),
+            ],
+            Some(([0.3, 0.1, 0.6, -2.0 / 3.0, 0.0], 2.4 / (2.4 + 1.6 + 1.2))),
+        ),
+        // Runs without a cosmology, in the words of each, and no words.
+        (&[("Cosmology", &[("Omega_m", 0.3), ("Omega_lambda", 0.7), ("Cosmological run", 0.0)])], None),
+        (&[("Parameters", &[("Omega0", 0.3), ("OmegaLambda", 0.7), ("ComovingIntegrationOn", 0.0)])], None),
+        (&[("Header", &[("Omega0", 0.0), ("OmegaLambda", 0.0)])], None),
+        (&[], None),
+    ];
+    for (case, (groups, wanted)) in cases.into_iter().enumerate() {
+        let path = scratch.file(&format!("case{case}.hdf5"));
+        let foreign = Foreign::new(&path, &[0, 1], &[0, 1], 1);
+        foreign.scalar("Redshift", 1.0f64).data("PartType1/Coordinates", &[1, 3], &[0.5f32; 3]);
+        for (group, attributes) in groups {
+            let group = foreign.file.group(group).or_else(|_| foreign.file.create_group(group)).unwrap();
+            for (name, value) in *attributes {
+                group.new_attr::<f64>().create(*name).unwrap().write_scalar(value).unwrap();
+            }
+        }
+        drop(foreign);
+        let snapshot = Snapshot::open(&path).unwrap();
+        let a = snapshot.scale_factor().unwrap();
+        let found = snapshot.background().unwrap();
+        let numbers = |of: meshloom::io::hdf5::Background| {
+            ([of.omega_m, of.omega_r, of.omega_de, of.dark_energy[0], of.dark_energy[1]], of.matter_fraction(a))
+        };
+        let (found, wanted) = (found.map(numbers), wanted);
+        assert_eq!(found.map(|found| found.0), wanted.map(|wanted| wanted.0), "case {case}");
+        if let (Some((_, found)), Some((_, wanted))) = (found, wanted) {
+            assert!((found / wanted - 1.0).abs() < 1e-14, "case {case}: {found} {wanted}");
+        }
+    }
+    let path = scratch.file("wrong.hdf5");
+    let foreign = Foreign::new(&path, &[0, 1], &[0, 1], 1);
+    foreign.list("Omega0", &[0.3f64, 0.4]).data("PartType1/Coordinates", &[1, 3], &[0.5f32; 3]);
+    drop(foreign);
+    let error = Snapshot::open(&path).unwrap().background().unwrap_err().to_string();
+    assert!(error.contains("Header/Omega0 has 2 values"), "{error}");
+}
+
+#[test]
 fn files_of_other_codes_are_understood() {
     let scratch = Scratch::new();
     // Gadget's: a box with one side, masses by particle, 32-bit ids, gas beside.

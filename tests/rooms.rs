@@ -63,6 +63,7 @@ const WITHOUT_RINGS: &[(&str, &[&str])] = &[
             "operators",
             "operators/pointwise",
             "pm",
+            "pm/light_cone",
             "points",
             "points/sort",
             "points/tree",

@@ -3,6 +3,7 @@
 import sys
 
 from . import _native
+from ._arguments import whole_number
 from ._native import Comm, Error
 
 _KEYVAL = None
@@ -71,8 +72,6 @@ def ranks(count, body=None):
     >>> bool((together == meshloom.fof(points, 0.05).labels).all())
     True
     """
-    from ._arrays import whole_number
-
     count = whole_number(count, "count", 1)
     if body is None:
         return lambda body: _native.run_ranks(count, body)

@@ -3,7 +3,8 @@
 import numpy as np
 
 from . import _native
-from ._arrays import box_sides, column, native, points_array, whole_number
+from ._arguments import box_sides, whole_number
+from ._arrays import column, native, points_array
 from ._comm import resolve
 
 

@@ -5,7 +5,8 @@ from typing import NamedTuple
 import numpy as np
 
 from . import _native
-from ._arrays import real_array, whole_number
+from ._arguments import whole_number
+from ._arrays import real_array
 from ._comm import resolve
 from ._model import Model, given, random, result
 from ._space import Fields, Leaf

@@ -5,7 +5,7 @@ import pickle
 
 import numpy as np
 
-from ._arrays import whole_number
+from ._arguments import whole_number
 from ._comm import resolve
 from ._device_array import Array, asarray
 from ._model import Model

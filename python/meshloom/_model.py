@@ -5,7 +5,7 @@ import collections.abc
 import numpy as np
 
 from . import _native
-from ._arrays import whole_number
+from ._arguments import whole_number
 from ._device_array import Array, asarray
 from ._space import Fields
 
@@ -31,7 +31,7 @@ def _given_one(native, shape, value, comm):
     else:
         array = asarray(value, np.complex64 if is_complex else np.float32, comm)
     # A grid of fewer axes has one cell along the first ones.
-    if array.size != np.prod(shape) or [n for n in array.shape if n > 1] != [n for n in shape if n > 1]:
+    if array.size != np.prod(shape) or array.size and [n for n in array.shape if n > 1] != [n for n in shape if n > 1]:
         raise ValueError(f"`{name}` has the shape {array.shape}; it must be {tuple(shape)}")
     return array.ravel() if kind == "parameters" else array._native
 

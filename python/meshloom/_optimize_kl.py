@@ -6,9 +6,44 @@ from typing import NamedTuple, Optional
 import numpy as np
 
 from . import _native
-from ._arrays import whole_number
+from ._arguments import whole_number
+from ._comm import resolve
 from ._likelihood import Likelihood
 from ._model import Model, given, result
+
+
+def sample_groups(comm, count):
+    """This rank in one of `count` groups of ranks, to which the samples of a fit are dealt. All ranks of `comm` call it.
+
+    Ranks are a grid of groups and space: each group, of ranks next to each other, holds whole fields, cut over its ranks, and draws samples of its own; sums over samples go
+    between groups. A model and data that are made with ``comm=group`` are those of the group's ranks, and `optimize_kl`, `wiener_filter`, `Samples` and
+    `evidence_lower_bound` work with all groups, whose ranks call them together. Results are the same to the bit for every number of groups.
+
+    Parameters
+    ----------
+    comm : Comm or mpi4py.MPI.Comm
+    count : int
+        Groups: a divisor of the number of ranks, and no more than the samples (both signs) that an iteration draws at most.
+
+    Returns
+    -------
+    Comm
+        The ranks of this rank's group.
+
+    Examples
+    --------
+    >>> import numpy as np, meshloom
+    >>> from meshloom import inference as mi, operators as op
+    >>> def fit(comm, groups):
+    ...     group = mi.sample_groups(comm, groups)
+    ...     line = op.pointwise("fn f(x: f32) -> f32 { return 3.0 * x; }", "f", op.Space(x=op.cells(4)), "y", comm=group)
+    ...     samples, _ = mi.optimize_kl(mi.Gaussian([1.0, 2.0, 3.0, 4.0]).amend(line), n_total_iterations=1, n_samples=1)
+    ...     return np.asarray(samples[1])
+    >>> one = meshloom.ranks(1, lambda comm: fit(comm, 1))[0]
+    >>> all(np.array_equal(found, one) for found in meshloom.ranks(2, lambda comm: fit(comm, 2)))
+    True
+    """
+    return resolve(comm).sample_groups(whole_number(count, "count", 1))
 
 
 class IterationReport(NamedTuple):
@@ -37,7 +72,8 @@ class Evidence(NamedTuple):
 
 
 class Samples:
-    """A position and samples of the posterior about it. ``samples[i]`` is a sample, a field of what the likelihood is a function of.
+    """A position and samples of the posterior about it. ``samples[i]`` is a sample, a field of what the likelihood is a function of; where groups of ranks
+    have samples of their own, it comes to all of them, and all ranks ask for it.
 
     Attributes
     ----------
@@ -156,7 +192,8 @@ def optimize_kl(
     """Fit a model to data: samples of the posterior by MGVI or geoVI, or its most probable place.
 
     Each iteration draws samples about the position, and then moves it to where the energy averaged over them is least. Every option from `n_samples` to
-    `kl_kwargs` but `seed` may be a function of the iteration's number. Results are the same on any number of ranks, to the bit.
+    `kl_kwargs` but `seed` may be a function of the iteration's number, which is called before the first iteration. Results are the same on any number of ranks,
+    to the bit, whether they share each sample's field, or `sample_groups` of them have samples of their own.
 
     Parameters
     ----------
@@ -230,12 +267,13 @@ def optimize_kl(
             "position": _newton(_at(kl_kwargs, iteration), "kl_kwargs"),
         }
 
-    def advanced(fit, iterations, resumes):
-        state = None if odir is None else (os.fspath(odir), resumes)
-        at = max(iterations - 1, 0)
-        return _native.NativeFit.optimize_kl(likelihood._native, (start, fit), iterations, options(at), (seed, state, told))
+    each = [options(iteration) for iteration in range(total)]
 
-    fit = advanced(None, min(total, 1), bool(resume))
+    def advanced(fit, resumes):
+        state = None if odir is None else (os.fspath(odir), resumes)
+        return _native.NativeFit.optimize_kl(likelihood._native, (start, fit), each, (seed, state, told))
+
+    fit = advanced(None, bool(resume))
     while True:
         samples, reports = Samples(fit, likelihood), [IterationReport(*report) for report in fit.history]
         if reports:
@@ -244,7 +282,7 @@ def optimize_kl(
                 break
         if len(reports) >= total:
             break
-        fit = advanced(fit, len(reports) + 1, False)
+        fit = advanced(fit, False)
     return samples, reports
 
 

@@ -5,7 +5,8 @@ from collections import namedtuple
 import numpy as np
 
 from . import _native
-from ._arrays import native, real_array, whole_number
+from ._arguments import whole_number
+from ._arrays import native, real_array
 from ._comm import resolve
 from ._device_array import Array
 

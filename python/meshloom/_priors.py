@@ -3,7 +3,7 @@
 import numpy as np
 
 from . import _native
-from ._arrays import whole_number
+from ._arguments import whole_number
 from ._comm import resolve
 from ._model import Model, given
 from ._space import cells, space_of, three

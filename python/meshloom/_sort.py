@@ -1,7 +1,8 @@
 """Points along a curve."""
 
 from . import _native
-from ._arrays import box_sides, native, points_array
+from ._arguments import box_sides
+from ._arrays import native, points_array
 from ._comm import resolve
 
 

@@ -4,7 +4,7 @@ import numbers
 
 import numpy as np
 
-from ._arrays import whole_number
+from ._arguments import whole_number
 
 _GRIDS = ("cells", "modes", "half_spectrum")
 # Where the axes of a grid are among the library's three, by their number.
@@ -131,6 +131,12 @@ class Space:
         return f"Space({self.leaves})"
 
 
+def _of_axes(shape, places):
+    """A rank's part of a grid of three axes as one of those at `places`; none of it where a rank has no part of another axis."""
+    own = [shape[at] for at in places]
+    return own if 0 in own or 0 not in shape else [0, *own[1:]]
+
+
 class Fields(dict):
     """Names of leaves with the shapes of this rank's values, as a model takes or gives them; a `Space` for other operators."""
 
@@ -141,7 +147,7 @@ class Fields(dict):
             leaf = self.space.leaves[native[0]]
             own = tuple(shape)
             if leaf.kind in _GRIDS:
-                own = (*own[:-3], *(own[-3:][at] for at in _PLACES[len(leaf.shape)]))
+                own = (*own[:-3], *_of_axes(own[-3:], _PLACES[len(leaf.shape)]))
             shapes[native[0]] = own
         super().__init__(shapes)
 

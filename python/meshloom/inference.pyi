@@ -5,7 +5,7 @@ from typing import Any, Literal, NamedTuple, Optional, TypeVar, Union
 from numpy import ndarray
 from numpy.typing import ArrayLike
 
-from . import _Comm
+from . import Comm, _Comm
 from .operators import Model, _Field, _Result, _Space
 
 class DataReport(NamedTuple):
@@ -126,6 +126,7 @@ def optimize_kl(
     odir: Union[None, str, PathLike[str]] = None,
     resume: bool = False,
 ) -> tuple[Samples, list[IterationReport]]: ...
+def sample_groups(comm: _Comm, count: int) -> Comm: ...
 def wiener_filter(
     likelihood: Likelihood, position: Optional[_Field] = None, *, n_samples: int = 2, seed: int = 0, draw_linear_kwargs: _Kwargs = None
 ) -> Samples: ...

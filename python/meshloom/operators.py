@@ -26,7 +26,8 @@ import collections.abc
 import numpy as np
 
 from . import _native
-from ._arrays import real_array, whole_number
+from ._arguments import whole_number
+from ._arrays import real_array
 from ._comm import resolve
 from ._model import Linearisation, Model, given
 from ._simulation import run_options

@@ -78,6 +78,11 @@ impl Comm {
         Ok(parts.iter().map(|part| PyBytes::new(py, part).unbind()).collect())
     }
 
+    /// This rank in its group, where the ranks are cut into so many groups of samples. All ranks call it.
+    fn sample_groups(&self, py: Python<'_>, count: usize) -> PyResult<Comm> {
+        Ok(Comm { session: noted(self.session.sample_groups(py, count)?) })
+    }
+
     /// Ends the device as a driver does that gives it up: what is called on it fails from then on. For tests.
     fn lose_device(&self, py: Python<'_>) {
         let gpu = self.session.gpu();

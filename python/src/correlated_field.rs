@@ -1,15 +1,16 @@
 //! Fields whose power spectrum is inferred with them.
 
 use meshloom::inference::{AmplitudePrior, AxesPrior, CorrelatedField, FieldPrior, MaternScale, Spectrum};
-use meshloom::operators::RegularGrid;
+use meshloom::operators::{Differentiable, RegularGrid};
 use numpy::PyArray1;
 use pyo3::prelude::*;
 
 use crate::comm::Comm;
 use crate::failure::Failure;
-use crate::fields::{Cut, Kept, LeafShape, field, given, kept, working};
+use crate::fields::{LeafShape, field, given};
+use crate::handle::Handle;
 use crate::host_array::to_numpy;
-use crate::operators::{NativeModel, Noted};
+use crate::operators::{NativeModel, told};
 
 /// A group of axes: its name, which they are, the kind of amplitude ("power", "amplitude", "matern" or "matern density"), and mean and
 /// deviation of its hyper-parameters in the order of the library's.
@@ -41,8 +42,7 @@ fn amplitude(kind: &str, hyper: &[Option<[f64; 2]>]) -> Result<AmplitudePrior, F
 /// The operator of a correlated field, beside the model of it.
 #[pyclass(frozen, module = "meshloom._native")]
 pub struct NativeCorrelatedField {
-    kept: Kept,
-    cut: Cut,
+    handle: Handle<CorrelatedField>,
     domain: Vec<LeafShape>,
 }
 
@@ -61,17 +61,13 @@ pub fn correlated_field(
         |(name, axes, kind, hyper): AxesTuple| Ok(AxesPrior { name, axes, amplitude: amplitude(&kind, &hyper)? });
     let axes = axes.into_iter().map(group).collect::<Result<Vec<_>, Failure>>()?;
     let prior = FieldPrior { name, offset_mean: offset.0, offset_std: offset.1, axes };
-    let (noted, number) = session.run(comm.py(), move |work| {
-        let (model, field) = working(work, cut, |worker| {
-            let regular = RegularGrid { shape, size, grid: worker.comms.grid(), rank: worker.comm().rank() };
-            let field = CorrelatedField::new(worker, &regular, &prior)?;
-            Ok((field.model()?, field))
-        })?;
-        Ok((Noted::of(work, model), work.keep(field)))
+    let (field, ()) = Handle::make(comm.py(), session, cut, move |worker| {
+        let regular = RegularGrid { shape, size, grid: worker.comms.grid(), rank: worker.comm().rank() };
+        Ok((CorrelatedField::new(worker, &regular, &prior)?, ()))
     })?;
-    let model = NativeModel::of(session, cut, noted);
+    let model: NativeModel = field.derive(comm.py(), |_, field| Ok(told(field.model()?)))?.into();
     let domain = model.domain.clone();
-    Ok((model, NativeCorrelatedField { kept: Kept { session: session.clone(), number }, cut, domain }))
+    Ok((model, NativeCorrelatedField { handle: field, domain }))
 }
 
 #[pymethods]
@@ -89,14 +85,10 @@ impl NativeCorrelatedField {
         x: Vec<Bound<'py, PyAny>>,
         group: usize,
     ) -> PyResult<(Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>)> {
-        let (number, cut, x) = (self.kept.number, self.cut, given(&self.kept.session, x)?);
-        let (wavenumbers, amplitude) = self.kept.session.run(py, move |work| {
-            let own = kept::<CorrelatedField>(work, number)?.clone();
-            let amplitude = working(work, cut, |worker| {
-                let x = field(meshloom::operators::Differentiable::domain(&own), x)?;
-                Ok(own.amplitude(worker, &x, group)?)
-            })?;
-            Ok((own.wavenumbers(group).to_vec(), amplitude))
+        let x = given(&self.handle.session, x)?;
+        let (wavenumbers, amplitude) = self.handle.with(py, move |worker, own| {
+            let x = field(Differentiable::domain(own), x)?;
+            Ok((own.wavenumbers(group).to_vec(), own.amplitude(worker, &x, group)?))
         })?;
         Ok((to_numpy(py, wavenumbers), to_numpy(py, amplitude)))
     }

@@ -24,24 +24,6 @@ pub struct NativePoints(PointOrder);
 /// A leaf, and the shape of this rank's values.
 pub type LeafShape = (LeafTuple, Vec<u64>);
 
-/// Something that is kept on the thread of a session until nobody here knows its number.
-pub struct Kept {
-    pub session: Arc<Session>,
-    pub number: u64,
-}
-
-impl Drop for Kept {
-    fn drop(&mut self) {
-        self.session.release(self.number);
-    }
-}
-
-/// Works with what was kept under a number.
-pub fn kept<T: 'static>(work: &Work, number: u64) -> Result<&T, Failure> {
-    let gone = || Failure::Panic("what was kept for Python is gone".into());
-    work.kept.get(&number).and_then(|kept| kept.downcast_ref::<T>()).ok_or_else(gone)
-}
-
 /// How the grids of a model are cut: whether they are flat, with one cell along the first axis. Ranks cut the first axis of others and the second one of these, so
 /// that cells and modes of either are cut. Without a grid it does not matter, and is not known.
 pub type Cut = Option<bool>;

@@ -1,6 +1,7 @@
 //! Fits: samples of a posterior, iteration by iteration.
 
 use std::cell::RefCell;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use meshloom::inference::{
@@ -8,21 +9,24 @@ use meshloom::inference::{
     NewtonOptions, NormOrder, OptimizeKl, Progress, SampleGroups, Samples, Sampling, VectorSpace, evidence_bound,
     wiener_filter,
 };
-use meshloom::operators::{Field, Model, Worker};
+use meshloom::operators::{Field, Worker};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::failure::Failure;
-use crate::fields::{Cut, Kept, LeafShape, Values, chosen, field, given, kept, taken, working};
+use crate::fields::{LeafShape, Values, chosen, field, given, taken, working};
+use crate::handle::Handle;
 use crate::likelihood::NativeLikelihood;
 use crate::operators::NativeModel;
-use crate::session::{Session, Work};
+use crate::session::Session;
 
 /// A fit between its iterations, without what a worker lends it.
 #[derive(Clone)]
 struct KeptFit {
     position: Field,
+    /// Samples of all groups, and the residuals of this group's.
+    count: usize,
     residuals: Vec<Field>,
     history: Vec<IterationReport>,
     drawn_in: u32,
@@ -31,14 +35,11 @@ struct KeptFit {
 impl KeptFit {
     fn of(samples: &Samples<Worker<'_>>, history: Vec<IterationReport>, drawn_in: u32) -> Self {
         let residuals = samples.own().filter_map(|sample| samples.residual(sample).cloned()).collect();
-        KeptFit { position: samples.position.clone(), residuals, history, drawn_in }
+        KeptFit { position: samples.position.clone(), count: samples.count(), residuals, history, drawn_in }
     }
 
     fn samples<S: VectorSpace<Vector = Field>>(&self, groups: &SampleGroups) -> Result<Samples<S>, InferenceError> {
-        if self.residuals.is_empty() {
-            return Ok(Samples::none(self.position.clone()));
-        }
-        Samples::new(self.position.clone(), groups, self.residuals.len(), self.residuals.clone())
+        Samples::new(self.position.clone(), groups, self.count, self.residuals.clone())
     }
 }
 
@@ -146,8 +147,7 @@ impl Teller {
 /// A position and samples about it, with a report of each iteration.
 #[pyclass(frozen, module = "meshloom._native")]
 pub struct NativeFit {
-    kept: Kept,
-    cut: Cut,
+    handle: Handle<KeptFit>,
     domain: Vec<LeafShape>,
     /// Samples, both signs of each.
     #[pyo3(get)]
@@ -156,44 +156,47 @@ pub struct NativeFit {
 }
 
 impl NativeFit {
+    /// A fit of a likelihood, after another one of it.
     fn make(
         py: Python<'_>,
         likelihood: &NativeLikelihood,
-        before: Option<u64>,
+        before: Option<&NativeFit>,
         make: impl FnOnce(&mut Worker<'_>, &Likelihood, &SampleGroups, Option<KeptFit>) -> Result<KeptFit, Failure>
         + Send
         + 'static,
     ) -> PyResult<Self> {
-        let (session, number, cut) = (&likelihood.kept.session, likelihood.kept.number, likelihood.cut);
-        let (number, count, history) = session.run(py, move |work| {
-            let likelihood = kept::<Likelihood>(work, number)?.clone();
-            let before = before.map(|number| kept::<KeptFit>(work, number).cloned()).transpose()?;
-            let groups = SampleGroups::one(&work.context.comm);
-            let fit = working(work, cut, |worker| make(worker, &likelihood, &groups, before))?;
-            work.context.recorder.submit()?;
-            let about = (fit.residuals.len(), fit.history.iter().map(reported).collect());
-            Ok((work.keep(fit), about.0, about.1))
+        let cut = likelihood.handle.cut;
+        let before = before.map(|before| likelihood.handle.with_the_ranks_of(&before.handle)).transpose()?;
+        let (handle, (count, history)) = likelihood.handle.derive(py, move |work, likelihood| {
+            let before = before.map(|key| Ok::<_, Failure>(KeptFit::clone(&*key.get(work)?))).transpose()?;
+            let groups = work.groups.clone();
+            let fit = working(work, cut, |worker| make(worker, likelihood, &groups, before))?;
+            let about = (fit.count, fit.history.iter().map(reported).collect());
+            Ok((fit, about))
         })?;
-        let kept = Kept { session: session.clone(), number };
-        Ok(NativeFit { kept, cut, domain: likelihood.domain.clone(), count, history })
+        Ok(NativeFit { handle, domain: likelihood.domain.clone(), count, history })
     }
 
-    fn with<R: Send + 'static>(
+    /// Works with the samples, and with something else.
+    fn with<T: 'static, R: Send + 'static>(
         &self,
         py: Python<'_>,
-        body: impl FnOnce(&mut Work, KeptFit) -> Result<R, Failure> + Send + 'static,
+        other: &Handle<T>,
+        body: impl for<'w> FnOnce(&mut Worker<'w>, &SampleGroups, &Samples<Worker<'w>>, &T) -> Result<R, Failure>
+        + Send
+        + 'static,
     ) -> PyResult<R> {
-        let number = self.kept.number;
-        self.kept.session.run(py, move |work| {
-            let fit = kept::<KeptFit>(work, number)?.clone();
-            let found = body(work, fit);
+        let (own, other, cut) = (self.handle.key, self.handle.with_the_ranks_of(other)?, self.handle.cut);
+        self.session().run(py, move |work| {
+            let (own, other, groups) = (own.get(work)?, other.get(work)?, work.groups.clone());
+            let found = working(work, cut, |worker| body(worker, &groups, &own.samples(&groups)?, &other));
             work.context.recorder.submit()?;
             found
         })
     }
 
     fn session(&self) -> &Arc<Session> {
-        &self.kept.session
+        &self.handle.session
     }
 }
 
@@ -202,25 +205,25 @@ type Manner = (u64, Option<(String, bool)>, Option<Py<PyAny>>);
 
 #[pymethods]
 impl NativeFit {
-    /// The iterations of a fit up to the one of this number, excluded, after those of `before`, or from a start.
+    /// The next iteration of a fit whose iterations have these options, after those of `before`, or from a start; none where all are done.
     #[staticmethod]
     fn optimize_kl(
         py: Python<'_>,
         likelihood: &NativeLikelihood,
         from: (Vec<Bound<'_, PyAny>>, Option<Bound<'_, NativeFit>>),
-        iterations: u32,
-        options: &Bound<'_, PyDict>,
+        options: Vec<Bound<'_, PyDict>>,
         manner: Manner,
     ) -> PyResult<Self> {
-        let (start, options) = (given(&likelihood.kept.session, from.0)?, iteration_options(options)?);
-        let before = from.1.as_ref().map(|before| before.get().kept.number);
+        let start = given(&likelihood.handle.session, from.0)?;
+        let options = options.iter().map(iteration_options).collect::<PyResult<Vec<_>>>()?;
         let (seed, state, told) = manner;
-        Self::make(py, likelihood, before, move |worker, likelihood, groups, before| {
+        Self::make(py, likelihood, from.1.as_ref().map(Bound::get), move |worker, likelihood, groups, before| {
             let teller = Teller { told, failed: RefCell::new(None) };
             let start = field(likelihood.domain(), start)?;
-            let mut fit = OptimizeKl::new(likelihood, groups, iterations)
+            let mut fit = OptimizeKl::new(likelihood, groups, options.len() as u32)
                 .excitations(Excitations::Seed(seed))
-                .options(|_| options.clone())
+                .options(|iteration| options[iteration as usize].clone())
+                .callback(|_, _, _| Ok(ControlFlow::Break(())))
                 .progress(|progress| teller.tell(progress));
             if let Some(before) = before {
                 let (samples, drawn_in) = (before.samples(groups)?, before.drawn_in);
@@ -249,7 +252,7 @@ impl NativeFit {
         seed: u64,
         cg: &Bound<'_, PyDict>,
     ) -> PyResult<Self> {
-        let (position, cg) = (given(&likelihood.kept.session, position)?, cg_options(cg)?);
+        let (position, cg) = (given(&likelihood.handle.session, position)?, cg_options(cg)?);
         Self::make(py, likelihood, None, move |worker, likelihood, groups, _| {
             let (position, seed) = (field(likelihood.domain(), position)?, Excitations::Seed(seed));
             let samples = wiener_filter(worker, likelihood, groups, &position, (pairs, &seed), &cg)?;
@@ -265,43 +268,30 @@ impl NativeFit {
 
     /// The position.
     fn position(&self, py: Python<'_>) -> PyResult<Vec<Py<PyAny>>> {
-        let found = self.with(py, |_, fit| Ok(fit.position.contents().to_vec()))?;
+        let found = self.handle.with(py, |_, fit| Ok(fit.position.contents().to_vec()))?;
         taken(py, self.session(), &self.domain, found)
     }
 
-    /// A sample: the position and its residual.
+    /// A sample: the position and its residual. All ranks of all groups call it.
     fn sample(&self, py: Python<'_>, number: usize) -> PyResult<Vec<Py<PyAny>>> {
-        let cut = self.cut;
-        let found: Values = self.with(py, move |work, fit| {
-            let groups = SampleGroups::one(&work.context.comm);
-            working(work, cut, |worker| {
-                let samples: Samples<Worker<'_>> = fit.samples(&groups)?;
-                Ok(samples.at(worker, number)?.contents().to_vec())
-            })
+        let found = self.with(py, &self.handle, move |worker, groups, samples, _| {
+            Ok(samples.everywhere(worker, groups, number)?.contents().to_vec())
         })?;
         taken(py, self.session(), &self.domain, found)
     }
 
     /// The mean of a model over all samples and the standard deviation of one.
     fn mean_and_std(&self, py: Python<'_>, model: &NativeModel) -> PyResult<(Vec<Py<PyAny>>, Vec<Py<PyAny>>)> {
-        if !Arc::ptr_eq(self.session(), &model.kept.session) {
-            return Err(PyValueError::new_err("the samples and the model are on different ranks"));
-        }
-        let (number, cut) = (model.kept.number, self.cut);
-        let (mean, std): (Values, Values) = self.with(py, move |work, fit| {
-            let (model, groups) = (kept::<Model>(work, number)?.clone(), SampleGroups::one(&work.context.comm));
-            working(work, cut, |worker| {
-                let samples: Samples<Worker<'_>> = fit.samples(&groups)?;
-                let like = Field::new(worker.gpu(), model.target())?;
-                // Whether it has what the model takes is known before.
-                chosen(&fit.position, model.domain())?;
-                let mut value = |worker: &mut Worker<'_>, x: &Field| {
-                    let x = chosen(x, model.domain()).unwrap_or_else(|_| x.clone());
-                    Ok(model.value(worker, &x)?)
-                };
-                let (mean, std) = samples.mean_and_std(worker, &groups, &like, &mut value)?;
-                Ok((mean.contents().to_vec(), std.contents().to_vec()))
-            })
+        let (mean, std): (Values, Values) = self.with(py, &model.handle, |worker, groups, samples, model| {
+            let like = Field::new(worker.gpu(), model.target())?;
+            // Whether it has what the model takes is known before.
+            chosen(&samples.position, model.domain())?;
+            let mut value = |worker: &mut Worker<'_>, x: &Field| {
+                let x = chosen(x, model.domain()).unwrap_or_else(|_| x.clone());
+                Ok(model.value(worker, &x)?)
+            };
+            let (mean, std) = samples.mean_and_std(worker, groups, &like, &mut value)?;
+            Ok((mean.contents().to_vec(), std.contents().to_vec()))
         })?;
         Ok((taken(py, self.session(), &model.target, mean)?, taken(py, self.session(), &model.target, std)?))
     }
@@ -314,15 +304,9 @@ impl NativeFit {
         directions: u64,
         tolerance: f64,
     ) -> PyResult<(f64, f64, f64, f64, u64)> {
-        let (number, cut) = (likelihood.kept.number, self.cut);
-        self.with(py, move |work, fit| {
-            let likelihood = kept::<Likelihood>(work, number)?.clone();
-            let groups = SampleGroups::one(&work.context.comm);
-            working(work, cut, |worker| {
-                let samples: Samples<Worker<'_>> = fit.samples(&groups)?;
-                let found = evidence_bound(worker, &likelihood, &groups, &samples, directions, tolerance)?;
-                Ok((found.value, found.error, found.log_determinant, found.rest, found.directions))
-            })
+        self.with(py, &likelihood.handle, move |worker, groups, samples, likelihood| {
+            let found = evidence_bound(worker, likelihood, groups, samples, directions, tolerance)?;
+            Ok((found.value, found.error, found.log_determinant, found.rest, found.directions))
         })
     }
 }

@@ -9,6 +9,7 @@ mod device_array;
 mod failure;
 mod fields;
 mod groups;
+mod handle;
 mod host_array;
 mod inference;
 mod likelihood;

@@ -1,7 +1,7 @@
 //! Likelihoods, which live on the thread of their session as models do.
 
 use meshloom::inference::{Data, Likelihood, NoiseLevel, Prior};
-use meshloom::operators::{Field, Leaf, Model, Worker};
+use meshloom::operators::{Field, Leaf, Worker};
 use numpy::{PyReadonlyArray1, PyReadonlyArrayDyn};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -9,9 +9,8 @@ use pyo3::types::PyDict;
 
 use crate::comm::Comm;
 use crate::failure::Failure;
-use crate::fields::{
-    Cut, Kept, LeafShape, LeafTuple, Values, cut_of, described, field, given, kept, leaf, space, taken, working,
-};
+use crate::fields::{LeafShape, LeafTuple, Values, cut_of, described, field, given, leaf, space, taken};
+use crate::handle::Handle;
 use crate::operators::NativeModel;
 
 /// Data of this rank, and what is known of their noise.
@@ -51,8 +50,7 @@ impl Observed {
 /// What data say of what they are a function of.
 #[pyclass(frozen, module = "meshloom._native")]
 pub struct NativeLikelihood {
-    pub kept: Kept,
-    pub cut: Cut,
+    pub handle: Handle<Likelihood>,
     /// The names of its data sets.
     #[pyo3(get)]
     name: String,
@@ -61,41 +59,19 @@ pub struct NativeLikelihood {
     pub domain: Vec<LeafShape>,
 }
 
+/// A likelihood, and what is told of it: its name, and the leaves that it is a function of.
+fn told(likelihood: Likelihood) -> (Likelihood, (String, Vec<LeafShape>)) {
+    let about = (likelihood.name(), described(likelihood.domain()));
+    (likelihood, about)
+}
+
+impl From<(Handle<Likelihood>, (String, Vec<LeafShape>))> for NativeLikelihood {
+    fn from((handle, (name, domain)): (Handle<Likelihood>, (String, Vec<LeafShape>))) -> Self {
+        NativeLikelihood { handle, name, domain }
+    }
+}
+
 impl NativeLikelihood {
-    fn make(
-        comm: &Bound<'_, Comm>,
-        cut: Cut,
-        make: impl FnOnce(&mut Worker<'_>) -> Result<Likelihood, Failure> + Send + 'static,
-    ) -> PyResult<Self> {
-        let session = &comm.get().session;
-        let (number, name, domain) = session.run(comm.py(), move |work| {
-            let likelihood = working(work, cut, make)?;
-            let about = (likelihood.name(), described(likelihood.domain()));
-            Ok((work.keep(likelihood), about.0, about.1))
-        })?;
-        Ok(NativeLikelihood { kept: Kept { session: session.clone(), number }, cut, name, domain })
-    }
-
-    /// Joins this one with what is kept under another number.
-    fn joined<T: 'static>(
-        &self,
-        py: Python<'_>,
-        (other, cut): (&Kept, Cut),
-        join: impl FnOnce(&Likelihood, &T) -> Result<Likelihood, Failure> + Send + 'static,
-    ) -> PyResult<Self> {
-        let session = &self.kept.session;
-        if !std::sync::Arc::ptr_eq(session, &other.session) {
-            return Err(PyValueError::new_err("the likelihood and the model are on different ranks"));
-        }
-        let (own, other, cut) = (self.kept.number, other.number, self.cut.or(cut));
-        let (number, name, domain) = session.run(py, move |work| {
-            let likelihood = join(kept(work, own)?, kept(work, other)?)?;
-            let about = (likelihood.name(), described(likelihood.domain()));
-            Ok((work.keep(likelihood), about.0, about.1))
-        })?;
-        Ok(NativeLikelihood { kept: Kept { session: session.clone(), number }, cut, name, domain })
-    }
-
     /// Works with the likelihood at `x`.
     fn at<R: Send + 'static>(
         &self,
@@ -103,13 +79,10 @@ impl NativeLikelihood {
         x: Vec<Bound<'_, PyAny>>,
         body: impl FnOnce(&mut Worker<'_>, &Likelihood, &Field) -> Result<R, Failure> + Send + 'static,
     ) -> PyResult<R> {
-        let (number, cut, x) = (self.kept.number, self.cut, given(&self.kept.session, x)?);
-        self.kept.session.run(py, move |work| {
-            let likelihood = kept::<Likelihood>(work, number)?.clone();
+        let x = given(&self.handle.session, x)?;
+        self.handle.with(py, move |worker, likelihood| {
             let x = field(likelihood.domain(), x)?;
-            let found = working(work, cut, |worker| body(worker, &likelihood, &x));
-            work.context.recorder.submit()?;
-            found
+            body(worker, likelihood, &x)
         })
     }
 }
@@ -149,23 +122,23 @@ impl NativeLikelihood {
             }
         }
         let cut = cut_of(std::slice::from_ref(&observed.leaf));
-        Self::make(comm, cut, move |worker| observed.likelihood(worker, &kind))
+        let session = &comm.get().session;
+        Ok(Handle::make(comm.py(), session, cut, move |worker| Ok(told(observed.likelihood(worker, &kind)?)))?.into())
     }
 
     /// The likelihood of what a model says.
     fn amend(&self, py: Python<'_>, model: &NativeModel) -> PyResult<Self> {
-        self.joined::<Model>(py, (&model.kept, model.cut), |likelihood, model| Ok(likelihood.amend(model)?))
+        Ok(self.handle.join(py, &model.handle, |own, model| Ok(told(own.amend(model)?)))?.into())
     }
 
     /// The likelihood of two independent data sets.
     fn plus(&self, py: Python<'_>, other: &NativeLikelihood) -> PyResult<Self> {
-        self.joined::<Likelihood>(py, (&other.kept, other.cut), |likelihood, other| Ok(likelihood.plus(other)?))
+        Ok(self.handle.join(py, &other.handle, |own, other| Ok(told(own.plus(other)?)))?.into())
     }
 
     /// Data that count.
     fn degrees_of_freedom(&self, py: Python<'_>) -> PyResult<u64> {
-        let number = self.kept.number;
-        self.kept.session.run(py, move |work| Ok(kept::<Likelihood>(work, number)?.degrees_of_freedom()))
+        self.handle.with(py, |_, likelihood| Ok(likelihood.degrees_of_freedom()))
     }
 
     /// `-ln p(data | x)`, up to a constant.
@@ -181,19 +154,19 @@ impl NativeLikelihood {
             at.gradient(worker, &mut gradient)?;
             Ok((at.energy(worker)?, gradient.contents().to_vec()))
         })?;
-        Ok((energy, taken(py, &self.kept.session, &self.domain, gradient)?))
+        Ok((energy, taken(py, &self.handle.session, &self.domain, gradient)?))
     }
 
     /// The Fisher metric at `x`, times `v`.
     fn metric(&self, py: Python<'_>, x: Vec<Bound<'_, PyAny>>, v: Vec<Bound<'_, PyAny>>) -> PyResult<Vec<Py<PyAny>>> {
-        let v = given(&self.kept.session, v)?;
+        let v = given(&self.handle.session, v)?;
         let found: Values = self.at(py, x, move |worker, likelihood, x| {
             let at = likelihood.at(worker, x)?;
             let (v, mut out) = (field(likelihood.domain(), v)?, Field::new(worker.gpu(), likelihood.domain())?);
             at.metric(worker, &v, &mut out)?;
             Ok(out.contents().to_vec())
         })?;
-        taken(py, &self.kept.session, &self.domain, found)
+        taken(py, &self.handle.session, &self.domain, found)
     }
 
     /// Of each data set that has residuals: its name, the reduced chi-squared, the mean residual, data that count.
@@ -223,8 +196,10 @@ pub fn prior(
         "inverse_gamma" => Prior::InverseGamma { shape: a, scale: b },
         _ => return Err(PyValueError::new_err(format!("there is no prior `{kind}`"))),
     };
-    let cut = cut_of(&leaves);
-    NativeModel::make(comm.py(), &comm.get().session, cut, move |work| {
-        working(work, cut, |worker| Ok(prior.operator(&space(worker, &leaves)?, &result)?))
-    })
+    let (session, cut) = (&comm.get().session, cut_of(&leaves));
+    let made = Handle::make(comm.py(), session, cut, move |worker| {
+        let prior = prior.operator(&space(worker, &leaves)?, &result)?;
+        Ok(crate::operators::told(prior))
+    });
+    Ok(made?.into())
 }

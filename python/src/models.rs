@@ -16,8 +16,9 @@ use pyo3::types::PyDict;
 use crate::comm::Comm;
 use crate::failure::Failure;
 use crate::fields::{Cut, LeafTuple, cut_of, field, given, space, working};
+use crate::handle::Handle;
 use crate::host_array::to_numpy;
-use crate::operators::{NativeModel, Noted};
+use crate::operators::{NativeModel, told};
 use crate::simulation::config;
 
 /// A linear operator or its adjoint.
@@ -41,12 +42,11 @@ fn made_on(
     leaves: Vec<LeafTuple>,
     make: impl FnOnce(&mut Worker<'_>, &Space) -> Result<Model, Failure> + Send + 'static,
 ) -> PyResult<NativeModel> {
-    NativeModel::make(comm.py(), &comm.get().session, cut, move |work| {
-        working(work, cut, |worker| {
-            let domain = space(worker, &leaves)?;
-            make(worker, &domain)
-        })
-    })
+    let made = Handle::make(comm.py(), &comm.get().session, cut, move |worker| {
+        let domain = space(worker, &leaves)?;
+        Ok(told(make(worker, &domain)?))
+    });
+    Ok(made?.into())
 }
 
 /// A function of the leaves of a space in WGSL, as a leaf `result`; of its arguments some may be constants, leaves with their arrays.
@@ -189,21 +189,19 @@ pub fn amplitudes<'py>(
     adjoint: bool,
 ) -> PyResult<(NativeModel, Bound<'py, PyArray1<f64>>)> {
     let (py, session, cut) = (comm.py(), &comm.get().session, cut_of(&leaves));
-    let (noted, values) = session.run(py, move |work| {
-        let (model, values) = working(work, cut, |worker| {
-            let target = space(worker, &leaves)?;
-            let Some(regular) = target.only().and_then(|(_, leaf)| leaf.regular()) else {
-                return Err(Failure::Value(format!("amplitudes are of the modes of a grid, not of {target}")));
-            };
-            let wavenumbers = match &edges {
-                Some(edges) => Wavenumbers::edges(regular, edges)?,
-                None => Wavenumbers::unique(regular)?,
-            };
-            Ok((turned(wavenumbers.amplitudes(worker, &target)?, adjoint), wavenumbers.values().to_vec()))
-        })?;
-        Ok((Noted::of(work, model), values))
+    let (handle, (about, values)) = Handle::make(py, session, cut, move |worker| {
+        let target = space(worker, &leaves)?;
+        let Some(regular) = target.only().and_then(|(_, leaf)| leaf.regular()) else {
+            return Err(Failure::Value(format!("amplitudes are of the modes of a grid, not of {target}")));
+        };
+        let wavenumbers = match &edges {
+            Some(edges) => Wavenumbers::edges(regular, edges)?,
+            None => Wavenumbers::unique(regular)?,
+        };
+        let (model, about) = told(turned(wavenumbers.amplitudes(worker, &target)?, adjoint));
+        Ok((model, (about, wavenumbers.values().to_vec())))
     })?;
-    Ok((NativeModel::of(session, cut, noted), to_numpy(py, values)))
+    Ok(((handle, about).into(), to_numpy(py, values)))
 }
 
 /// A particle-mesh run as a function of its white noise, and of the cosmological parameters if asked for; and its own parameters.
@@ -226,15 +224,13 @@ pub fn simulation<'py>(
         ))),
     };
     let observables = observables.iter().map(named).collect::<PyResult<Vec<_>>>()?;
-    let (noted, own) = session.run(py, move |work| {
-        let (model, own) = working(work, Some(false), |worker| {
-            let run = SimulationOperator::new(worker, config, checkpoint_every, &observables)?;
-            let own = run.own_cosmology().to_vec();
-            Ok((if with_cosmology { Model::new(run.with_cosmology()?) } else { Model::new(run) }, own))
-        })?;
-        Ok((Noted::of(work, model), own))
+    let (handle, (about, own)) = Handle::make(py, session, Some(false), move |worker| {
+        let run = SimulationOperator::new(worker, config, checkpoint_every, &observables)?;
+        let own = run.own_cosmology().to_vec();
+        let (model, about) = told(if with_cosmology { Model::new(run.with_cosmology()?) } else { Model::new(run) });
+        Ok((model, (about, own)))
     })?;
-    Ok((NativeModel::of(session, Some(false), noted), to_numpy(py, own)))
+    Ok(((handle, about).into(), to_numpy(py, own)))
 }
 
 /// Standard normal numbers of a seed times a scale, a field of these leaves: the same on any number of ranks.

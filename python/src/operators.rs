@@ -1,25 +1,21 @@
 //! Models of operators, which live on the thread of their session: they are handles there and numbers here.
 
-use std::sync::Arc;
-
 use meshloom::Error;
 use meshloom::map::{ChunkSize, Items, Mapping, Placement, jacobian_columns, jacobian_rows, numbers_of};
 use meshloom::operators::{Contents, Field, Linearisation, Model, OperatorError, Space, Worker};
 use numpy::PyArray1;
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::device_array::{DeviceArray, Elements};
 use crate::failure::Failure;
-use crate::fields::{Cut, Kept, LeafShape, Values, described, field, given, kept, taken, working};
+use crate::fields::{LeafShape, Values, described, field, given, taken, working};
+use crate::handle::Handle;
 use crate::host_array::to_numpy;
-use crate::session::{Session, Work};
 
 /// A model: a differentiable function of fields.
 #[pyclass(frozen, module = "meshloom._native")]
 pub struct NativeModel {
-    pub kept: Kept,
-    pub cut: Cut,
+    pub handle: Handle<Model>,
     /// What errors call it.
     #[pyo3(get)]
     name: String,
@@ -31,26 +27,22 @@ pub struct NativeModel {
     pub target: Vec<LeafShape>,
 }
 
+/// What is told of a model: its name, and the leaves that it takes and gives.
+pub type About = (String, Vec<LeafShape>, Vec<LeafShape>);
+
+/// A model, and what is told of it.
+pub fn told(model: Model) -> (Model, About) {
+    let about = (model.name(), described(model.domain()), described(model.target()));
+    (model, about)
+}
+
+impl From<(Handle<Model>, About)> for NativeModel {
+    fn from((handle, (name, domain, target)): (Handle<Model>, About)) -> Self {
+        NativeModel { handle, name, domain, target }
+    }
+}
+
 impl NativeModel {
-    /// Makes a model on the session's thread and keeps it there.
-    pub fn make(
-        py: Python<'_>,
-        session: &Arc<Session>,
-        cut: Cut,
-        make: impl FnOnce(&mut Work) -> Result<Model, Failure> + Send + 'static,
-    ) -> PyResult<Self> {
-        let made = session.run(py, move |work| {
-            let model = make(work)?;
-            Ok(Noted::of(work, model))
-        })?;
-        Ok(Self::of(session, cut, made))
-    }
-
-    /// A model that was noted on the session's thread.
-    pub fn of(session: &Arc<Session>, cut: Cut, Noted { number, name, domain, target }: Noted) -> Self {
-        NativeModel { kept: Kept { session: session.clone(), number }, cut, name, domain, target }
-    }
-
     /// A model of this one and another.
     fn with(
         &self,
@@ -58,27 +50,7 @@ impl NativeModel {
         other: &NativeModel,
         join: fn(&Model, &Model) -> Result<Model, OperatorError>,
     ) -> PyResult<Self> {
-        if !Arc::ptr_eq(&self.kept.session, &other.kept.session) {
-            return Err(PyValueError::new_err("the models are on different ranks"));
-        }
-        let (a, b, cut) = (self.kept.number, other.kept.number, self.cut.or(other.cut));
-        Self::make(py, &self.kept.session, cut, move |work| Ok(join(kept(work, a)?, kept(work, b)?)?))
-    }
-}
-
-/// A model that is kept: its number, and what is known of it elsewhere.
-pub struct Noted {
-    number: u64,
-    name: String,
-    domain: Vec<LeafShape>,
-    target: Vec<LeafShape>,
-}
-
-impl Noted {
-    /// Keeps a model.
-    pub fn of(work: &mut Work, model: Model) -> Self {
-        let (name, domain, target) = (model.name(), described(model.domain()), described(model.target()));
-        Noted { number: work.keep(model), name, domain, target }
+        Ok(self.handle.join(py, &other.handle, move |own, other| Ok(told(join(own, other)?)))?.into())
     }
 }
 
@@ -106,13 +78,10 @@ impl NativeModel {
 
     /// Its value.
     fn value(&self, py: Python<'_>, x: Vec<Bound<'_, PyAny>>) -> PyResult<Vec<Py<PyAny>>> {
-        let (session, cut) = (&self.kept.session, self.cut);
-        let (number, x) = (self.kept.number, given(session, x)?);
-        let found = session.run(py, move |work| {
-            let model = kept::<Model>(work, number)?.clone();
-            let x = field(model.domain(), x)?;
-            let y = working(work, cut, |worker| Ok(model.value(worker, &x)?))?;
-            work.context.recorder.submit()?;
+        let session = &self.handle.session;
+        let x = given(session, x)?;
+        let found = self.handle.with(py, move |worker, model| {
+            let y = model.value(worker, &field(model.domain(), x)?)?;
             Ok(y.contents().to_vec())
         })?;
         taken(py, session, &self.target, found)
@@ -120,29 +89,23 @@ impl NativeModel {
 
     /// Its value, and its derivative there.
     fn at(&self, py: Python<'_>, x: Vec<Bound<'_, PyAny>>) -> PyResult<(Vec<Py<PyAny>>, NativeLinearisation)> {
-        let (session, cut) = (&self.kept.session, self.cut);
-        let (number, x) = (self.kept.number, given(session, x)?);
-        let (at, found) = session.run(py, move |work| {
-            let model = kept::<Model>(work, number)?.clone();
+        let Handle { session, cut, .. } = &self.handle;
+        let (cut, x) = (*cut, given(session, x)?);
+        let (handle, found) = self.handle.derive(py, move |work, model| {
             let x = field(model.domain(), x)?;
             let at = working(work, cut, |worker| Ok(model.at(worker, &x)?))?;
             let found = at.value.contents().to_vec();
-            work.context.recorder.submit()?;
-            Ok((work.keep(at), found))
+            Ok((at, found))
         })?;
-        let kept = Kept { session: session.clone(), number: at };
-        let derivative = NativeLinearisation { kept, cut, domain: self.domain.clone(), target: self.target.clone() };
+        let derivative = NativeLinearisation { handle, domain: self.domain.clone(), target: self.target.clone() };
         Ok((taken(py, session, &self.target, found)?, derivative))
     }
 
     /// Its values at so many items, of each of which `rows` has the numbers of its only leaf; the numbers of its only target for each. Of a model on one rank.
     fn map(&self, rows: &Bound<'_, DeviceArray>, items: u64, chunk: u64) -> PyResult<DeviceArray> {
-        let (py, session, number, cut) = (rows.py(), &self.kept.session, self.kept.number, self.cut);
+        let (py, session) = (rows.py(), &self.handle.session);
         let rows = given(session, vec![rows.as_any().clone()])?;
-        let found = session.run(py, move |work| {
-            let model = kept::<Model>(work, number)?.clone();
-            working(work, cut, |worker| mapped(worker, &model, &rows[0], items, chunk))
-        })?;
+        let found = self.handle.with(py, move |worker, model| mapped(worker, model, &rows[0], items, chunk))?;
         let shape = vec![found.len()];
         DeviceArray::new(session, Elements::F32(found), shape)
     }
@@ -184,8 +147,7 @@ fn mapped(
 /// The derivative of a model at a point.
 #[pyclass(frozen, module = "meshloom._native")]
 pub struct NativeLinearisation {
-    kept: Kept,
-    cut: Cut,
+    handle: Handle<Linearisation>,
     domain: Vec<LeafShape>,
     target: Vec<LeafShape>,
 }
@@ -194,51 +156,30 @@ pub struct NativeLinearisation {
 impl NativeLinearisation {
     /// The derivative times `dx`.
     fn jvp(&self, py: Python<'_>, dx: Vec<Bound<'_, PyAny>>) -> PyResult<Vec<Py<PyAny>>> {
-        let dx = given(&self.kept.session, dx)?;
-        let found = self.with(py, move |worker, at| {
+        let dx = given(&self.handle.session, dx)?;
+        let found = self.handle.with(py, move |worker, at| {
             let mut dy = Field::new(worker.gpu(), at.model().target())?;
             at.jvp(worker, &field(at.model().domain(), dx)?, &mut dy)?;
             Ok(dy.contents().to_vec())
         })?;
-        taken(py, &self.kept.session, &self.target, found)
+        taken(py, &self.handle.session, &self.target, found)
     }
 
     /// `dy` times the derivative.
     fn vjp(&self, py: Python<'_>, dy: Vec<Bound<'_, PyAny>>) -> PyResult<Vec<Py<PyAny>>> {
-        let dy = given(&self.kept.session, dy)?;
-        let found: Values = self.with(py, move |worker, at| {
+        let dy = given(&self.handle.session, dy)?;
+        let found: Values = self.handle.with(py, move |worker, at| {
             let mut dx = Field::new(worker.gpu(), at.model().domain())?;
             at.vjp(worker, &field(at.model().target(), dy)?, &mut dx)?;
             Ok(dx.contents().to_vec())
         })?;
-        taken(py, &self.kept.session, &self.domain, found)
+        taken(py, &self.handle.session, &self.domain, found)
     }
 
     /// The matrix of the derivative, one row after the other, and its rows and columns; by the products that are fewer.
     fn jacobian<'py>(&self, py: Python<'py>, chunk: u64) -> PyResult<(Bound<'py, PyArray1<f64>>, u64, u64)> {
-        let (matrix, rows, columns) = self.with(py, move |worker, at| matrix(worker, at, chunk))?;
+        let (matrix, rows, columns) = self.handle.with(py, move |worker, at| matrix(worker, at, chunk))?;
         Ok((to_numpy(py, matrix), rows, columns))
-    }
-}
-
-impl NativeLinearisation {
-    fn with<R: Send + 'static>(
-        &self,
-        py: Python<'_>,
-        body: impl FnOnce(&mut Worker<'_>, &Linearisation) -> Result<R, Failure> + Send + 'static,
-    ) -> PyResult<R> {
-        let (number, cut) = (self.kept.number, self.cut);
-        self.kept.session.run(py, move |work| {
-            // Taken out meanwhile, since the work borrows the rest.
-            let Some(at) = work.kept.remove(&number) else { return Err(Failure::Panic("a derivative is gone".into())) };
-            let found = match at.downcast_ref::<Linearisation>() {
-                Some(at) => working(work, cut, |worker| body(worker, at)),
-                None => Err(Failure::Panic("a derivative is something else".into())),
-            };
-            work.kept.insert(number, at);
-            work.context.recorder.submit()?;
-            found
-        })
     }
 }
 

@@ -6,9 +6,10 @@
 use std::any::Any;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use meshloom::exchange::GridComms;
 use meshloom::fft::Spec;
 use meshloom::gpu::{Gpu, Options};
 use meshloom::grid::Grid;
+use meshloom::inference::SampleGroups;
 use pyo3::prelude::*;
 
 use crate::failure::{Error, Failure};
@@ -36,7 +38,9 @@ pub struct Work {
     /// Communicators of process grids.
     grids: HashMap<[usize; 2], GridComms>,
     /// What callers hold by its number, for it stays on this thread.
-    pub kept: HashMap<u64, Box<dyn Any>>,
+    pub kept: HashMap<u64, Rc<dyn Any>>,
+    /// The groups of samples that this rank and others are.
+    pub groups: Rc<SampleGroups>,
     /// Things that were ever kept.
     numbers: u64,
     watch: Watch,
@@ -60,15 +64,16 @@ impl Watch {
 }
 
 impl Work {
-    fn new(context: Context, interrupted: Arc<AtomicBool>) -> Self {
+    fn new(context: Context, groups: SampleGroups, interrupted: Arc<AtomicBool>) -> Self {
         let watch = Watch { interrupted, given_up: Arc::default() };
-        Work { context, transforms: Vec::new(), grids: HashMap::new(), kept: HashMap::new(), numbers: 0, watch }
+        let (groups, kept) = (Rc::new(groups), HashMap::new());
+        Work { context, transforms: Vec::new(), grids: HashMap::new(), kept, groups, numbers: 0, watch }
     }
 
     /// Keeps something on this thread and gives its number.
     pub fn keep(&mut self, thing: impl Any) -> u64 {
         self.numbers += 1;
-        self.kept.insert(self.numbers, Box::new(thing));
+        self.kept.insert(self.numbers, Rc::new(thing));
         self.numbers
     }
 
@@ -116,9 +121,13 @@ pub struct Session {
     interrupted: Arc<AtomicBool>,
     /// Numbers of kept things that nobody knows any more; the next job drops them.
     released: Arc<Mutex<Vec<u64>>>,
+    /// Sessions of the same rank in groups of the ranks, which end with this one.
+    parts: Mutex<Vec<Weak<Session>>>,
     gpu: Gpu,
     rank: usize,
     size: usize,
+    /// Ranks that work together, those of other groups too.
+    all: usize,
 }
 
 /// The process that has opened a device; 0 while none has.
@@ -162,14 +171,21 @@ pub fn caught<T>(body: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure
 impl Session {
     /// The session of a rank that has this context.
     pub fn new(context: Context) -> Result<Arc<Session>, Failure> {
+        let groups = SampleGroups::one(&context.comm);
+        Self::in_groups(context, groups)
+    }
+
+    /// The session of a rank whose context is that of its group of samples.
+    fn in_groups(context: Context, groups: SampleGroups) -> Result<Arc<Session>, Failure> {
         let (jobs, queue) = sync_channel::<Job>(16);
         let interrupted = Arc::new(AtomicBool::new(false));
         let (gpu, rank, size) = (context.gpu.clone(), context.comm.rank(), context.comm.size());
+        let all = groups.all().size();
         let flag = interrupted.clone();
         // A main thread's usual stack, which drivers and compilers rely on.
         let builder = thread::Builder::new().name(format!("meshloom {rank}")).stack_size(8 << 20);
         let thread = builder.spawn(move || {
-            let mut work = Work::new(context, flag);
+            let mut work = Work::new(context, groups, flag);
             while let Ok(job) = queue.recv() {
                 job(&mut work);
             }
@@ -177,7 +193,28 @@ impl Session {
         });
         let thread = thread.map_err(|error| Failure::Panic(format!("no thread for rank {rank}: {error}")))?;
         let (jobs, thread) = (Mutex::new(Some(jobs)), Mutex::new(Some(thread)));
-        Ok(Arc::new(Session { jobs, thread, interrupted, released: Arc::default(), gpu, rank, size }))
+        let (released, parts) = Default::default();
+        Ok(Arc::new(Session { jobs, thread, interrupted, released, parts, gpu, rank, size, all }))
+    }
+
+    /// The session of this rank in its group, where the ranks are cut into so many groups of samples. All ranks call it.
+    pub fn sample_groups(&self, py: Python<'_>, count: usize) -> PyResult<Arc<Session>> {
+        let part = self.run(py, move |work| {
+            let (groups, own) = SampleGroups::split(&work.context.comm, count)?;
+            let mut context = Context::new(own, work.context.gpu.clone())?;
+            // Devices are shared with other groups, too.
+            context.sharing = work.context.sharing;
+            Self::in_groups(context, groups)
+        })?;
+        locked(&self.parts).push(Arc::downgrade(&part));
+        Ok(part)
+    }
+
+    /// Sessions of the same rank in groups of the ranks.
+    fn parts(&self) -> Vec<Arc<Session>> {
+        let mut parts = locked(&self.parts);
+        parts.retain(|part| part.strong_count() > 0);
+        parts.iter().filter_map(Weak::upgrade).collect()
     }
 
     /// The session of a rank of `comm`, on a device that the environment chooses. All ranks call it.
@@ -203,6 +240,7 @@ impl Session {
     /// Ends what runs, where that looks for it, and makes later jobs fail.
     pub fn interrupt(&self) {
         self.interrupted.store(true, Ordering::Relaxed);
+        self.parts().iter().for_each(|part| part.interrupt());
     }
 
     /// Says that nobody knows a number any more: the next job drops what is kept under it.
@@ -212,6 +250,7 @@ impl Session {
 
     /// Ends the thread after the jobs that it has; later calls fail.
     pub fn close(&self) {
+        self.parts().iter().for_each(|part| part.close());
         drop(locked(&self.jobs).take());
         if let Some(thread) = locked(&self.thread).take() {
             // A panic there was caught already.
@@ -260,7 +299,7 @@ impl Session {
             Ok(outcome) => Ok(outcome.unwrap_or_else(|| Err(Failure::Panic("the device's thread has ended".into())))?),
             Err(signal) => {
                 given_up.store(true, Ordering::Relaxed);
-                if self.size > 1 {
+                if self.all > 1 {
                     // The other ranks would wait for what this one leaves out.
                     self.interrupt();
                 }

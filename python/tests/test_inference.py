@@ -163,6 +163,9 @@ def problem(comm=None):
 FEW = {"kl_kwargs": {"minimize_kwargs": {"maxiter": 5, "cg_kwargs": {"maxiter": 20}}}, "nonlinearly_update_kwargs": {"minimize_kwargs": {"maxiter": 3}}}
 
 
+FEWER = {"draw_linear_kwargs": {"cg_kwargs": {"maxiter": 4}}, "kl_kwargs": {"minimize_kwargs": {"maxiter": 2, "cg_kwargs": {"maxiter": 4}}}}
+
+
 def field_of(samples):
     return {name: np.asarray(value) for name, value in samples.pos.items()}
 
@@ -195,7 +198,7 @@ def test_a_fit_tells_stops_and_goes_on(tmp_path):
     done, _ = mi.optimize_kl(likelihood, n_total_iterations=4, odir=directory, resume=True, **options)
     assert np.array_equal(field_of(done)["sky/xi"], field_of(whole)["sky/xi"])
     with pytest.raises(meshloom.Error, match="seed"):
-        mi.optimize_kl(likelihood, n_total_iterations=5, odir=directory, resume=True, **{**options, "seed": 8})
+        mi.optimize_kl(likelihood, n_total_iterations=4, odir=directory, resume=True, **{**options, "seed": 8})
 
 
 def test_fits_have_the_same_bits_on_any_number_of_ranks():
@@ -207,6 +210,113 @@ def test_fits_have_the_same_bits_on_any_number_of_ranks():
     likelihood, rate = problem()
     samples, _ = mi.optimize_kl(likelihood, n_total_iterations=2, n_samples=1, **FEW)
     assert np.array_equal(np.concatenate(meshloom.ranks(2, body)), np.asarray(samples.mean(rate)))
+
+
+def found_by(samples, reports, rate):
+    """What a fit has found, of this rank."""
+    fields = [samples.pos, *(samples[at] for at in range(len(samples)))]
+    told = [report[:-1] for report in reports]
+    return [{name: np.asarray(value) for name, value in one.items()} for one in fields], told, [np.asarray(one) for one in samples.mean_and_std(rate)]
+
+
+def assert_same(one, other):
+    assert one[1] == other[1]
+    for mine, others in zip([*one[0], *({"rate": part} for part in one[2])], [*other[0], *({"rate": part} for part in other[2])]):
+        for name, value in mine.items():
+            assert np.array_equal(value, others[name]), name
+
+
+def fit_in_groups(comm, groups):
+    """A fit whose first iteration draws fewer samples than there may be groups, and what it has found."""
+    group = mi.sample_groups(comm, groups)
+    assert (group.size, group.rank) == (comm.size // groups, comm.rank % (comm.size // groups))
+    likelihood, rate = problem(group)
+    samples, reports = mi.optimize_kl(likelihood, n_total_iterations=2, n_samples=lambda at: 2 * at, seed=3, **FEWER)
+    assert len(samples) == 4
+    return found_by(samples, reports, rate), mi.evidence_lower_bound(likelihood, samples, directions=2).value
+
+
+def test_groups_of_samples_have_the_same_bits():
+    one, evidence = fit_in_groups(mi.sample_groups(None, 1), 1)
+    # Two groups of a rank each hold whole fields; one group of two ranks cuts them.
+    for found, bound in meshloom.ranks(2, lambda comm: fit_in_groups(comm, 2)):
+        assert_same(found, one)
+        assert bound == evidence
+    (first, bound), (second, _) = meshloom.ranks(2, lambda comm: fit_in_groups(comm, 1))
+    assert bound == evidence and first[1] == one[1]
+    assert np.array_equal(np.concatenate([first[2][0], second[2][0]]), one[2][0])
+    for found, bound in meshloom.ranks(4, lambda comm: fit_in_groups(comm, 2))[::2]:
+        assert bound == evidence and found[1] == one[1]
+        assert np.array_equal(found[2][1], one[2][1][:3])
+
+
+def test_wrong_groups_of_samples():
+    def unequal(comm):
+        with pytest.raises(ValueError, match="divides the ranks"):
+            mi.sample_groups(comm, 2)
+        # More groups than any iteration has samples.
+        likelihood, _ = problem(mi.sample_groups(comm, 3))
+        with pytest.raises(ValueError, match="nothing to do"):
+            mi.optimize_kl(likelihood, n_total_iterations=2, n_samples=1, **FEW)
+        # Arrays and models of all ranks are not those of a group.
+        sky = maker((6, 4)).finalize(comm)
+        with pytest.raises(ValueError, match="the same comm"):
+            likelihood.amend(sky)
+        return likelihood.degrees_of_freedom
+
+    assert meshloom.ranks(3, unequal) == [24] * 3
+    with pytest.raises(ValueError):
+        mi.sample_groups(None, 0)
+
+
+def at_points(comm=None):
+    """Data at points of a field, of which each rank has those in its cells, and the model of them."""
+    sky = maker((6, 4)).finalize(comm)
+    rng = np.random.default_rng(6)
+    points = rng.random((17, 2)) * [3.0, 2.0]
+    data = 1.5 + np.sin(points[:, 0]) + 0.1 * rng.standard_normal(17)
+    noise = 0.1 + 0.1 * rng.random(17)
+    if comm is not None:
+        # Rows of cells are dealt in blocks; a cell is half a unit long.
+        rows = np.array_split(np.arange(6), comm.size)[comm.rank]
+        own = np.isin(np.floor(points[:, 0] / 0.5), rows)
+        points, data, noise = points[own], data[own], noise[own]
+    there = sky.then(op.readout(sky.target, points, comm=comm))
+    return mi.Gaussian(data, noise).amend(there), sky
+
+
+def fit_at_points(comm=None):
+    likelihood, sky = at_points(comm)
+    samples, reports = mi.optimize_kl(likelihood, n_total_iterations=1, n_samples=1, **FEWER)
+    return np.asarray(samples.mean(sky)), [report[:-1] for report in reports], likelihood.degrees_of_freedom
+
+
+def test_fits_of_data_at_points_have_the_same_bits_on_any_number_of_ranks():
+    whole, told, count = fit_at_points()
+    assert count == 17 and np.isfinite(told[-1][2])
+    for ranks in (2, 3):
+        parts = meshloom.ranks(ranks, fit_at_points)
+        assert all(part[1:] == (told, count) for part in parts)
+        assert np.array_equal(np.concatenate([part[0] for part in parts]), whole)
+
+
+def fit_on_a_line(comm=None):
+    sky = maker(12).finalize(comm)
+    rate = sky.then(op.pointwise("fn f(field: f32) -> f32 { return exp(field); }", "f", sky.target, "rate", comm=comm))
+    counts = np.random.default_rng(5).poisson(np.exp(1.5 + np.sin(np.arange(12) / 3)))
+    own = counts if comm is None or comm.rank == 0 else counts[:0]
+    samples, reports = mi.optimize_kl(mi.Poissonian(own).amend(rate), n_total_iterations=1, n_samples=1, **FEWER)
+    at = samples.pos
+    again = mi.optimize_kl(mi.Poissonian(own).amend(rate), at, n_total_iterations=0)[0]
+    assert all(np.array_equal(value, again.pos[name]) for name, value in at.items())
+    return np.asarray(samples.mean(rate)), [report[:-1] for report in reports]
+
+
+def test_a_line_lies_on_the_first_rank():
+    whole, told = fit_on_a_line()
+    (first, first_told), *others = meshloom.ranks(3, fit_on_a_line)
+    assert np.array_equal(first, whole) and first_told == told
+    assert all(part.shape == (0,) and other == told for part, other in others)
 
 
 def test_constants_and_errors_of_callbacks():

@@ -5,7 +5,7 @@ import pytest
 
 import meshloom
 from meshloom import fft
-from test_inference import FEW, problem
+from test_inference import FEW, assert_same, fit_at_points, fit_in_groups, problem
 
 MPI = pytest.importorskip("mpi4py.MPI")
 if not hasattr(meshloom._native, "from_mpi"):
@@ -72,6 +72,17 @@ def test_maps_and_fits_equal_those_of_one_rank():
         likelihood, rate = problem(comm)
         means.append(np.asarray(meshloom.optimize_kl(likelihood, n_total_iterations=1, n_samples=1, **FEW)[0].mean(rate)))
     assert np.array_equal(together(means[0]), means[1])
+
+
+def test_groups_of_samples_equal_one_rank():
+    one, evidence = fit_in_groups(meshloom.inference.sample_groups(None, 1), 1)
+    # As many groups as ranks, each of which holds whole fields.
+    found, bound = fit_in_groups(COMM, COMM.size)
+    assert_same(found, one)
+    assert bound == evidence
+    parts = COMM.allgather(fit_at_points(COMM))
+    whole = fit_at_points()
+    assert np.array_equal(np.concatenate([part[0] for part in parts]), whole[0]) and parts[0][1:] == whole[1:]
 
 
 def test_a_bad_value_of_one_rank_is_an_error_of_all():

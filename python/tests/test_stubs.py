@@ -34,3 +34,21 @@ def test_stubs_name_what_there_is(module):
     for name, overloads in functions.items():
         real = list(inspect.signature(getattr(module, name)).parameters)
         assert max(overloads, key=len) == real, name
+
+
+def imports(tree):
+    """Modules of the package that one imports, wherever in its text."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.level == 1:
+            yield from [node.module] if node.module else [alias.name for alias in node.names]
+
+
+def test_modules_import_each_other_in_no_ring():
+    folder = pathlib.Path(meshloom.__file__).parent
+    files = {path.stem: path for path in folder.glob("*.py") if path.stem != "__init__"}
+    uses = {name: set(imports(ast.parse(path.read_text()))) & set(files) for name, path in files.items()}
+    assert len(uses) > 15 and "_arguments" in uses["_comm"]
+    while uses:
+        free = {name for name, needed in uses.items() if not needed & set(uses)}
+        assert free, f"a ring is among {sorted(uses)}"
+        uses = {name: needed for name, needed in uses.items() if name not in free}

@@ -6,11 +6,11 @@
 //
 // Layout: `now` and `next` as in cells.wgsl, with velocities before friction; `tendencies` those of eta, u and v, own cells only: those of the
 // step before come in, those of this one stand there after. All in Real, f32 or f64.
-// A workgroup takes a tile of TILE_X by TILE_Y cells: it brings these and one cell around them to workgroup memory, with friction already, for which
-// it reads 5 values of u and v each where caches have 4 of them; then cells take 8 elevations, 6 values of u and 6 of v from there. With friction
-// here instead of in a pass of its own 12 numbers per cell are read from and written to device memory. Rows of tiles are neighbouring numbers, in
-// device memory and in banks.
-// Workgroup: GROUP invocations, TILE_X * TILE_Y / GROUP cells each. Memory: 3 (TILE_X + 2) (TILE_Y + 2) numbers.
+// A cell needs 15 values of u and v each and 8 elevations, two cells away at most. With friction here instead of in a pass of its own each number is
+// read from and written to device memory once, 12 of them per cell, and neighbours come from caches: 38 loads, for compilers make one of equal loads
+// of an array that nothing writes. A workgroup takes a tile of TILE_X by TILE_Y cells, so that neighbouring rows are shared; its rows are
+// TILE_X neighbouring numbers.
+// Workgroup: GROUP invocations, TILE_X * TILE_Y / GROUP cells each. No workgroup memory.
 
 var<uniform> params: Params;
 var<storage, read> coefficients: array<Real>;
@@ -28,58 +28,33 @@ fn stepped(own: u32, here: Real, tendency: Real) -> Real {
     return here + (load_coefficients(THIS_TENDENCY) * tendency + load_coefficients(LAST_TENDENCY) * last);
 }
 
-const TILE_PITCH = TILE_X + 2u;
-const TILE_CELLS = TILE_PITCH * (TILE_Y + 2u);
-
-var<workgroup> tile_eta: array<Real, TILE_CELLS>;
-var<workgroup> tile_u: array<Real, TILE_CELLS>;
-var<workgroup> tile_v: array<Real, TILE_CELLS>;
-
-/// Brings the cells of a tile and around it to workgroup memory.
-fn bring(tile: vec2<u32>, lane: u32) {
-    for (var i = lane; i < TILE_CELLS; i += GROUP) {
-        // Counted from the cell south-west of the own ones.
-        let at = tile + vec2<u32>(i % TILE_PITCH, i / TILE_PITCH);
-        if at.x < params.own.x + 2u && at.y < params.own.y + 2u {
-            let x = i32(at.x + params.ghosts.x) - 1;
-            let y = i32(at.y + params.ghosts.y) - 1;
-            tile_eta[i] = elevation(x, y);
-            tile_u[i] = u_after(x, y);
-            tile_v[i] = v_after(x, y);
-        }
-    }
-}
-
-/// Does the step of an own cell, which is number `here` of the tile.
-fn advance(column: u32, row: u32, here: u32) {
+fn advance(column: u32, row: u32) {
     let x = i32(column + params.ghosts.x);
     let y = i32(row + params.ghosts.y);
     let depth = load_coefficients(DEPTH);
     let per_dx = load_coefficients(PER_DX);
     let per_dy = load_coefficients(PER_DY);
 
-    let south_of = here - TILE_PITCH;
-    let north_of = here + TILE_PITCH;
-    let eta = tile_eta[here];
-    let eta_w = tile_eta[here - 1u];
-    let eta_e = tile_eta[here + 1u];
-    let eta_s = tile_eta[south_of];
-    let eta_se = tile_eta[south_of + 1u];
-    let eta_n = tile_eta[north_of];
-    let eta_nw = tile_eta[north_of - 1u];
-    let eta_ne = tile_eta[north_of + 1u];
-    let u = tile_u[here];
-    let u_w = tile_u[here - 1u];
-    let u_e = tile_u[here + 1u];
-    let u_s = tile_u[south_of];
-    let u_n = tile_u[north_of];
-    let u_nw = tile_u[north_of - 1u];
-    let v = tile_v[here];
-    let v_w = tile_v[here - 1u];
-    let v_e = tile_v[here + 1u];
-    let v_s = tile_v[south_of];
-    let v_se = tile_v[south_of + 1u];
-    let v_n = tile_v[north_of];
+    let eta = elevation(x, y);
+    let eta_w = elevation(x - 1, y);
+    let eta_e = elevation(x + 1, y);
+    let eta_s = elevation(x, y - 1);
+    let eta_se = elevation(x + 1, y - 1);
+    let eta_n = elevation(x, y + 1);
+    let eta_nw = elevation(x - 1, y + 1);
+    let eta_ne = elevation(x + 1, y + 1);
+    let u = u_after(x, y);
+    let u_w = u_after(x - 1, y);
+    let u_e = u_after(x + 1, y);
+    let u_s = u_after(x, y - 1);
+    let u_n = u_after(x, y + 1);
+    let u_nw = u_after(x - 1, y + 1);
+    let v = v_after(x, y);
+    let v_w = v_after(x - 1, y);
+    let v_e = v_after(x + 1, y);
+    let v_s = v_after(x, y - 1);
+    let v_se = v_after(x + 1, y - 1);
+    let v_n = v_after(x, y + 1);
 
     // What vorticities take of the corner's east, and kinetic energies of the center's west.
     var corner_v = v_e;
@@ -139,14 +114,9 @@ fn advance(column: u32, row: u32, here: u32) {
 
 fn each_workgroup(number: u32, lane: u32) {
     let tile = vec2<u32>(TILE_X, TILE_Y) * vec2<u32>(number % params.tiles.x, number / params.tiles.x);
-    bring(tile, lane);
-    workgroupBarrier();
     for (var i = lane; i < TILE_X * TILE_Y; i += GROUP) {
-        let in_tile = vec2<u32>(i % TILE_X, i / TILE_X);
-        let at = tile + in_tile;
-        if at.x < params.own.x && at.y < params.own.y {
-            advance(at.x, at.y, (in_tile.y + 1u) * TILE_PITCH + in_tile.x + 1u);
-        }
+        let at = tile + vec2<u32>(i % TILE_X, i / TILE_X);
+        if at.x < params.own.x && at.y < params.own.y { advance(at.x, at.y); }
     }
 }
 

@@ -4,8 +4,6 @@ use std::f64::consts::PI;
 use std::fmt;
 use std::str::FromStr;
 
-use super::Cosmology;
-
 /// How dense the sphere is that a halo's mass lies in.
 ///
 /// Written `200m` (of the mean density of matter), `500c` (of the critical density) or `vir`.
@@ -14,10 +12,10 @@ use super::Cosmology;
 /// use meshloom::cosmology::{Cosmology, Overdensity};
 ///
 /// let simple = Cosmology::simple();
-/// let over_mean = |text: &str| text.parse::<Overdensity>().map(|density| density.over_mean(&simple, 1.0));
+/// let over_mean = |text: &str| text.parse::<Overdensity>().map(|density| density.over_mean(simple.matter_fraction(1.0)));
 /// assert_eq!((over_mean("200m"), over_mean("300c")), (Ok(200.0), Ok(1000.0)));
 /// // Matter alone collapses to 18 pi^2 times its mean.
-/// assert!((Overdensity::Virial.over_mean(&simple, 1e-3) / 177.65 - 1.0).abs() < 1e-4);
+/// assert!((Overdensity::Virial.over_mean(simple.matter_fraction(1e-3)) / 177.65 - 1.0).abs() < 1e-4);
 /// assert!("200".parse::<Overdensity>().is_err());
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,15 +30,15 @@ pub enum Overdensity {
 }
 
 impl Overdensity {
-    /// What it is of the mean density of matter at scale factor `a`.
-    pub fn over_mean(self, cosmology: &Cosmology, a: f64) -> f64 {
-        let share = cosmology.matter_fraction(a);
+    /// What it is of the mean density of matter at a time when matter is this fraction of the critical density
+    /// ([`Cosmology::matter_fraction`](super::Cosmology::matter_fraction)), which is above 0.
+    pub fn over_mean(self, matter_fraction: f64) -> f64 {
         match self {
             Overdensity::Mean(times) => times,
-            Overdensity::Critical(times) => times / share,
+            Overdensity::Critical(times) => times / matter_fraction,
             Overdensity::Virial => {
-                let x = share - 1.0;
-                (18.0 * PI * PI + 82.0 * x - 39.0 * x * x) / share
+                let x = matter_fraction - 1.0;
+                (18.0 * PI * PI + 82.0 * x - 39.0 * x * x) / matter_fraction
             }
         }
     }
@@ -77,6 +75,7 @@ impl FromStr for Overdensity {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cosmology::Cosmology;
 
     #[test]
     fn names_come_back_and_others_are_refused() {
@@ -91,7 +90,7 @@ mod tests {
     #[test]
     fn the_virial_overdensity_of_today_is_the_published_one() {
         // Omega_m = 0.3: some 101 times critical, 337 times the mean (Bryan & Norman 1998, as quoted by Klypin et al. 2011).
-        let times = Overdensity::Virial.over_mean(&Cosmology::simple(), 1.0);
+        let times = Overdensity::Virial.over_mean(Cosmology::simple().matter_fraction(1.0));
         assert!((times - 337.0).abs() < 1.0, "{times}");
     }
 }

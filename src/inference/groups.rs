@@ -88,6 +88,30 @@ impl SampleGroups {
         self.count().saturating_sub(samples)
     }
 
+    /// The group that has a sample of `samples`.
+    pub(super) fn group_of(&self, sample: usize, samples: usize) -> usize {
+        (0..self.count()).find(|&group| self.block_of(group, samples).contains(&sample)).unwrap_or(0)
+    }
+
+    /// The vector of a group, on all of them. All ranks of all groups call it. Costs a vector's bytes through the host of each rank.
+    ///
+    /// # Errors
+    /// What vectors can fail with; [`InferenceError::Comm`].
+    pub(super) fn share<S: VectorSpace>(
+        &self,
+        space: &mut S,
+        group: usize,
+        mut own: S::Vector,
+    ) -> Result<S::Vector, InferenceError> {
+        if self.count() > 1 {
+            let mut staged = space.stage(&own)?;
+            self.across.broadcast(group, &mut staged.singles)?;
+            self.across.broadcast(group, &mut staged.doubles)?;
+            space.unstage(&staged, &mut own)?;
+        }
+        Ok(own)
+    }
+
     /// The numbers of all samples, in order, from those of each group's block. All ranks call it.
     ///
     /// # Errors

@@ -80,6 +80,19 @@ impl<S: VectorSpace> Samples<S> {
         Ok(place)
     }
 
+    /// A sample, on the ranks of all groups: the group that has it sends it to the others. All ranks of all groups call it.
+    ///
+    /// # Errors
+    /// [`InferenceError::Invalid`] for a sample that there is not; what vectors can fail with; [`InferenceError::Comm`].
+    pub fn everywhere(&self, space: &mut S, groups: &SampleGroups, sample: usize) -> Result<S::Vector, InferenceError> {
+        if sample >= self.count {
+            let why = format!("there is no sample {sample} of {}", self.count);
+            return Err(InferenceError::Invalid { what: "Samples".into(), why });
+        }
+        let own = self.at(space, sample)?;
+        groups.share(space, groups.group_of(sample, self.count), own)
+    }
+
     /// The mean of a function of all samples, and without samples its value at the position. One value after the other is computed; no more than a
     /// few are held. All ranks of all groups call it.
     ///

@@ -25,7 +25,7 @@ crate::gpu::kernel_params! {
     }
 }
 
-/// Columns and rows of a workgroup's tile, which in f64 and with the cells around it has 15.8 KB.
+/// Columns and rows of a workgroup's tile.
 pub(super) const TILE: [u64; 2] = [64, 8];
 
 /// Workgroups at most where each leaves a result for the host.

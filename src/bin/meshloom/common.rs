@@ -7,10 +7,11 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use meshloom::gpu::{AdapterSelector, Options, cache_directory};
 use meshloom::grid::Grid;
-use meshloom::io::{IoError, printable_path};
+use meshloom::io::{IoError, is_hdf5, printable_path};
 use meshloom::{Context, Error, Launch, launch_with_code};
 use serde_json::Value;
 
+use crate::coordinates::Coordinates;
 use crate::failure::Failure;
 use crate::terminal;
 
@@ -170,8 +171,18 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
     place(one) == place(other)
 }
 
+/// The files of an input that may be replaced by `output`: all files of a snapshot that has several, in place of the one that names it. What cannot be
+/// opened is left to whoever reads it.
+fn files_of(input: &Path, output: &Path) -> Vec<PathBuf> {
+    // Parts of a snapshot are called as the one that was given, but for a number.
+    let may_be_part = output.extension() == input.extension() && output.exists();
+    let parts =
+        if may_be_part && is_hdf5(input) { Coordinates::open(input).map(|points| points.paths()).ok() } else { None };
+    parts.unwrap_or_else(|| vec![input.into()])
+}
+
 /// Checks the files of a call. `-` is refused, since ranks read parts of inputs and write parts of outputs, which a stream has not. So is an output
-/// with the name of an input, which it would replace, or of another output. (`fft` may replace its input, and asks for each alone.)
+/// with the name of an input (of any file of a snapshot), which it would replace, or of another output. (`fft` may replace its input, and asks for each alone.)
 ///
 /// # Errors
 /// [`Failure::Usage`].
@@ -188,7 +199,7 @@ pub fn check_files<'a>(
     dash(&outputs, IoError::OutputIsDash)?;
     for (number, output) in outputs.iter().enumerate() {
         let path = printable_path(output);
-        if inputs.iter().any(|input| is_same_file(input, output)) {
+        if inputs.iter().flat_map(|input| files_of(input, output)).any(|input| is_same_file(&input, output)) {
             return Err(Failure::Usage(format!(
                 "{path} is an input and an output, which are the same file; give the output another name"
             )));

@@ -1,11 +1,20 @@
 //! Coordinates of points on disk: a `.npy` array, or the particles of a snapshot in HDF5.
 
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 #[cfg(feature = "hdf5")]
 use meshloom::io::hdf5::Snapshot;
 use meshloom::io::{Dtype, IoError, NpyFile, is_hdf5};
+
+/// What is known of the universe that points are in, at their moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Universe {
+    /// Omega_m of the time: matter over the critical density.
+    pub matter_fraction: f64,
+    /// Curvature's share of today's critical density.
+    pub omega_k: f64,
+}
 
 /// An array of shape `(N, 3)` or `(N, 2)`, f32 or f64, whose elements are counted in C order.
 pub enum Coordinates {
@@ -52,6 +61,15 @@ impl Coordinates {
         }
     }
 
+    /// The files: one, or those of a snapshot that has several.
+    pub fn paths(&self) -> Vec<PathBuf> {
+        match self {
+            Coordinates::Npy(file) => vec![file.path().into()],
+            #[cfg(feature = "hdf5")]
+            Coordinates::Snapshot(snapshot) => snapshot.paths().map(PathBuf::from).collect(),
+        }
+    }
+
     /// Number of points, number of axes.
     pub fn shape(&self) -> [u64; 2] {
         match self {
@@ -77,6 +95,24 @@ impl Coordinates {
             Coordinates::Npy(_) => None,
             #[cfg(feature = "hdf5")]
             Coordinates::Snapshot(snapshot) => snapshot.box_size().map(|sides| sides[..snapshot.dims()].to_vec()),
+        }
+    }
+
+    /// The universe of a snapshot that says its cosmology and its moment.
+    ///
+    /// # Errors
+    /// Those of the file.
+    pub fn universe(&self) -> Result<Option<Universe>, IoError> {
+        match self {
+            Coordinates::Npy(_) => Ok(None),
+            #[cfg(feature = "hdf5")]
+            Coordinates::Snapshot(snapshot) => {
+                let background = snapshot.background()?;
+                Ok(background.zip(snapshot.scale_factor()).map(|(background, a)| Universe {
+                    matter_fraction: background.matter_fraction(a),
+                    omega_k: background.omega_k(),
+                }))
+            }
         }
     }
 

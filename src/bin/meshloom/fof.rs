@@ -56,7 +56,8 @@ pub struct Arguments {
     /// Position of the observer of radial velocities
     #[arg(long, value_name = "X,Y,Z", value_delimiter = ',', requires = "velocities", allow_hyphen_values = true)]
     observer: Option<Vec<f64>>,
-    /// Masses and radii of spheres about the groups' centres that are so many times as dense as the box (200m), counting all points
+    /// Masses and radii of spheres about the groups' centres that are so many times as dense as the box (200m), counting all points; of a snapshot
+    /// that says its cosmology also as the critical density (500c), or vir
     #[arg(long, value_name = "200m,..", value_delimiter = ',', conflicts_with = "masses")]
     overdensity: Vec<String>,
     /// Order of the groups: most members first, heaviest first, or by label
@@ -128,47 +129,13 @@ impl Arguments {
     }
 }
 
-/// The spherical overdensities: those of the mean density, which alone points without a cosmology have, and of a box.
-fn overdensities(words: &[String], domain: &Domain) -> Result<Vec<Overdensity>, Failure> {
-    let all = spheres::overdensities(words).map_err(Failure::Usage)?;
-    if let Some(other) = all.iter().find(|density| !matches!(density, Overdensity::Mean(_))) {
-        let why = "needs a cosmology, which points have not; give numbers with m, or have simulate write it";
-        return Err(Failure::Usage(format!("--overdensity {other} {why}")));
-    }
-    let open = (0..domain.dims()).any(|axis| domain.side(axis).is_none());
-    if open && !all.is_empty() {
-        return Err(Failure::Usage(
-            "--overdensity is in units of the mean density, which needs a box: give --box a side for every axis".into(),
-        ));
-    }
-    Ok(all)
-}
-
-/// Spheres about the centres of groups, of points of mass 1. All ranks call it.
-fn measured_spheres(
-    context: &mut Context,
-    cloud: &Cloud,
-    groups: &Catalogue,
-    (densities, total): (&[Overdensity], u64),
-) -> Result<Vec<Spheres>, Error> {
-    let domain = cloud.domain();
-    let volume: f64 = (0..domain.dims()).filter_map(|axis| domain.side(axis)).map(f64::from).product();
-    let wanted = |&density: &Overdensity| match density {
-        Overdensity::Mean(times) => Some((density, times * total as f64 / volume)),
-        _ => None,
-    };
-    let wanted: Vec<_> = densities.iter().filter_map(wanted).collect();
-    // Of no points no density is above 0, and there are no groups.
-    let wanted = if total == 0 { &[] } else { wanted.as_slice() };
-    Spheres::measure(context, cloud, groups, wanted, 1.0)
-}
-
 /// The input files, opened.
 struct Inputs {
     points: PointFile,
     domain: Domain,
     selection: Selection,
-    overdensities: Vec<Overdensity>,
+    /// Spherical overdensities, each with what it is of the points' mean density.
+    overdensities: Vec<(Overdensity, f64)>,
     /// Names of attributes, with their files.
     attributes: Vec<(&'static str, PointValues)>,
 }
@@ -183,10 +150,14 @@ impl Inputs {
             let shape = if per_axis { &shape[..] } else { &shape[..1] };
             attributes.push((name, PointValues::open(path, name, shape)?));
         }
+        let densities = spheres::overdensities(&arguments.overdensity);
+        let asked = densities.iter().flatten().any(|density| !matches!(density, Overdensity::Mean(_)));
+        let universe = if asked { points.universe()? } else { None };
         let found = points.domain(arguments.size.as_ref());
         Ok(found.and_then(|domain| {
             let selection = arguments.selection(&domain)?;
-            let overdensities = overdensities(&arguments.overdensity, &domain)?;
+            let overdensities =
+                densities.and_then(|all| spheres::in_box(all, &domain, universe)).map_err(Failure::Usage)?;
             Ok(Inputs { points, domain, selection, overdensities, attributes })
         }))
     }
@@ -208,6 +179,16 @@ impl Inputs {
             cloud.set(name, array, file.width())?;
         }
         Ok(cloud)
+    }
+
+    /// Spheres about the centres of groups, of points of mass 1. All ranks call it.
+    fn spheres(&self, context: &mut Context, cloud: &Cloud, groups: &Catalogue) -> Result<Vec<Spheres>, Error> {
+        let volume: f64 = (0..self.domain.dims()).filter_map(|axis| self.domain.side(axis)).map(f64::from).product();
+        let mean = self.points.count() as f64 / volume;
+        // Of no points no density is above 0, and there are no groups.
+        let wanted = self.overdensities.iter().filter(|_| mean > 0.0);
+        let wanted: Vec<_> = wanted.map(|&(density, times)| (density, times * mean)).collect();
+        Spheres::measure(context, cloud, groups, &wanted, 1.0)
     }
 }
 
@@ -245,8 +226,7 @@ fn fof(context: &mut Context, arguments: &Arguments) -> Result<Result<Value, Fai
     let groups = Groups::find(context, &cloud, arguments.linking())?;
     phases.done("link");
     let catalogue = groups.catalogue(&mut context.recorder, &files.selection)?;
-    let densities = (files.overdensities.as_slice(), files.points.count());
-    let spheres = measured_spheres(context, &cloud, &catalogue, densities)?;
+    let spheres = files.spheres(context, &cloud, &catalogue)?;
     drop(cloud);
     let more: Vec<_> = spheres.iter().flat_map(Spheres::columns).collect();
     phases.done("measure");
@@ -283,7 +263,7 @@ fn fof(context: &mut Context, arguments: &Arguments) -> Result<Result<Value, Fai
         "linking_length": groups.length(),
         "min_members": arguments.min_members,
         "velocities": files.velocities(),
-        "overdensities": files.overdensities.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "overdensities": files.overdensities.iter().map(|(density, _)| density.to_string()).collect::<Vec<_>>(),
         "groups": catalogue.total,
         "members": catalogue.members_total,
         "ghosts": sums[2],

@@ -10,7 +10,7 @@ use meshloom::io::{Dtype, IoError, printable_path};
 use meshloom::points::{Cloud, Domain, ParticleError};
 use meshloom::{Context, Error};
 
-use crate::coordinates::Coordinates;
+use crate::coordinates::{Coordinates, Universe};
 use crate::failure::Failure;
 use crate::terminal;
 
@@ -107,6 +107,14 @@ impl PointFile {
             }),
             None => Sides::domain(sides, self.dims),
         }
+    }
+
+    /// The universe of a snapshot that says its cosmology and its moment.
+    ///
+    /// # Errors
+    /// Those of the file.
+    pub fn universe(&self) -> Result<Option<Universe>, IoError> {
+        self.file.universe()
     }
 
     /// A description for a report.

@@ -1,10 +1,12 @@
 //! Spherical overdensities about the centres of groups.
 
 use meshloom::cosmology::Overdensity;
-use meshloom::points::Cloud;
 use meshloom::points::fof::Catalogue;
 use meshloom::points::neighbors::{DistributedSearch, OverdensityQuery};
+use meshloom::points::{Cloud, Domain};
 use meshloom::{Context, Error};
+
+use crate::coordinates::Universe;
 
 /// A spherical overdensity about the centre of each of this rank's groups: 0 for those that have none.
 pub struct Spheres {
@@ -79,3 +81,44 @@ pub fn overdensities(words: &[String]) -> Result<Vec<Overdensity>, String> {
     }
     Ok(all)
 }
+
+/// Overdensities of points in a box, each with what it is of their mean density. The critical density and the virial one, which is of a flat universe,
+/// are known of snapshots that say their cosmology; the points are taken for all of its matter. An error in words for what cannot be.
+pub fn in_box(
+    all: Vec<Overdensity>,
+    domain: &Domain,
+    universe: Option<Universe>,
+) -> Result<Vec<(Overdensity, f64)>, String> {
+    let open = (0..domain.dims()).any(|axis| domain.side(axis).is_none());
+    if open && !all.is_empty() {
+        return Err(
+            "--overdensity is in units of the mean density, which needs a box: give --box a side for every axis".into(),
+        );
+    }
+    let of_mean = |density: Overdensity| {
+        let matter = match (density, universe) {
+            // The mean density needs nothing beside the points.
+            (Overdensity::Mean(_), _) => 1.0,
+            _ if domain.dims() != 3 => {
+                return Err(format!("--overdensity {density} is of three axes; give numbers with m"));
+            }
+            (_, None) => {
+                return Err(format!(
+                    "--overdensity {density} needs a cosmology, which the points have not; give numbers with m, a snapshot in HDF5 whose \
+                     attributes say its cosmology and moment, or have simulate write it"
+                ));
+            }
+            (Overdensity::Virial, Some(Universe { omega_k, .. })) if omega_k.abs() > FLAT => {
+                return Err(format!(
+                    "--overdensity vir is of a flat universe, and Omega_k of the snapshot is {omega_k}; give numbers with m or c"
+                ));
+            }
+            (_, Some(universe)) => universe.matter_fraction,
+        };
+        Ok((density, density.over_mean(matter)))
+    };
+    all.into_iter().map(of_mean).collect()
+}
+
+/// Files round their densities: a universe that is as flat as that is flat. The virial overdensity changes by a part in a thousand.
+const FLAT: f64 = 1e-3;

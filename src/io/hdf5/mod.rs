@@ -15,6 +15,7 @@
 
 mod arrays_writer;
 mod attributes;
+mod background;
 mod cone_writer;
 mod element_type;
 mod groups;
@@ -29,12 +30,15 @@ mod snapshot_reader;
 mod snapshot_writer;
 mod storage;
 mod units;
+mod velocity_unit;
 
 pub use arrays_writer::ArraysWriter;
+pub use background::Background;
 pub use cone_writer::{ConeInfo, ConeRows, ConeWriter};
 pub use groups::{GroupCatalog, Groups, GroupsPlace, SphereColumns};
 pub use groups_reader::read_groups;
 pub use groups_writer::{GroupsWriter, seal_groups, write_groups};
 pub use snapshot_info::SnapshotInfo;
-pub use snapshot_reader::{Snapshot, VelocityUnit};
+pub use snapshot_reader::Snapshot;
 pub use snapshot_writer::{FilePart, Files, SnapshotWriter, part_path};
+pub use velocity_unit::VelocityUnit;

@@ -3,11 +3,11 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use hdf5_metno::{Dataset, H5Type, Location};
+use hdf5_metno::{Dataset, H5Type};
 
-use super::attributes::{numbers, single};
+use super::background::Background;
 use super::part_file::{Header, Opened, PartFile, broken, group_name, read_rows, wrong};
-use super::units::KM_S;
+use super::velocity_unit::VelocityUnit;
 use super::{element_type, parts, queries};
 use crate::io::{Dtype, IoError};
 
@@ -29,15 +29,6 @@ pub struct Snapshot {
     particle_type: usize,
     dims: usize,
     dtype: Dtype,
-}
-
-/// What velocities of a snapshot are multiplied by.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct VelocityUnit {
-    /// The factor that makes them peculiar.
-    pub factor: f64,
-    /// Whether they are then in km/s, and not in the file's unit.
-    pub km_s: bool,
 }
 
 impl Snapshot {
@@ -87,6 +78,11 @@ impl Snapshot {
         self.parts.len()
     }
 
+    /// The files, in the order of their particles.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.parts.iter().map(|(path, _)| path.as_path())
+    }
+
     /// Number of particles in all files.
     pub fn count(&self) -> u64 {
         self.parts.last().map_or(0, |(_, rows)| rows.end)
@@ -128,6 +124,19 @@ impl Snapshot {
         self.header.redshift
     }
 
+    /// The scale factor: of `Header/Redshift`, else `Header/Time`; none where neither gives one above 0.
+    pub fn scale_factor(&self) -> Option<f64> {
+        self.redshift().map(|z| 1.0 / (1.0 + z)).or(self.time()).filter(|a| *a > 0.0)
+    }
+
+    /// The background cosmology; none where the file does not say it.
+    ///
+    /// # Errors
+    /// [`IoError::NotHdf5`] for files that cannot be read, and for an attribute that is no number.
+    pub fn background(&self) -> Result<Option<Background>, IoError> {
+        Background::read(&self.parts[0].0)
+    }
+
     /// Coordinates of particles, row after row. NaN and infinities are passed on.
     ///
     /// # Errors
@@ -161,29 +170,9 @@ impl Snapshot {
     /// # Errors
     /// [`IoError::NotHdf5`] for files that cannot be read, and for an attribute that is no number.
     pub fn velocity_unit(&self) -> Result<Option<VelocityUnit>, IoError> {
-        let a = self.redshift().map(|z| 1.0 / (1.0 + z)).or(self.time()).filter(|a| *a > 0.0);
         let first = self.parts.iter().find(|(_, rows)| !rows.is_empty());
-        let (Some(a), Some((path, _))) = (a, first) else { return Ok(None) };
-        let file = Opened::new(path)?;
-        let Some(dataset) = file.dataset(&group_name(self.particle_type), "Velocities")? else {
-            return Ok(None);
-        };
-        let number = |at: &Location, name: &str| {
-            let found = numbers(at, name).and_then(single);
-            found.map_err(|error| wrong(path, format!("Velocities: {name} {error}; write it again")))
-        };
-        let first_of = |names: &[&str]| -> Result<Option<f64>, IoError> {
-            names.iter().try_fold(None, |found, name| if found.is_some() { Ok(found) } else { number(&dataset, name) })
-        };
-        let Some(power) = first_of(&["a_scaling", "a-scale exponent"])? else { return Ok(None) };
-        let own = first_of(&["to_cgs", "Conversion factor to CGS (not including cosmological corrections)"])?;
-        // Some codes write 0 where they know no unit.
-        let cgs = match (own.filter(|unit| *unit > 0.0), file.hdf5.group("Parameters")) {
-            (None, Ok(parameters)) => number(&parameters, "UnitVelocity_in_cm_per_s")?.filter(|unit| *unit > 0.0),
-            (own, _) => own,
-        };
-        let factor = a.powf(power) * cgs.map_or(1.0, |cgs| cgs / KM_S);
-        Ok(Some(VelocityUnit { factor, km_s: cgs.is_some() }))
+        let (Some(a), Some((path, _))) = (self.scale_factor(), first) else { return Ok(None) };
+        VelocityUnit::read(path, self.particle_type, a)
     }
 
     /// Masses of particles: from `Masses`, or the type's entry in `Header/MassTable`. They are not negative.

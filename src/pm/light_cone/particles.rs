@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::cone::image_of;
+use super::images::image_of;
 use crate::comm::{Communicator, Op};
 use crate::grid::split;
 use crate::io::collective::seal_npy;

@@ -4,9 +4,10 @@ use std::cell::Cell;
 
 use super::error::NeighborError;
 use super::nearest::Nearest;
+use super::neighbor_lists::NeighborLists;
 use super::pairs::{Bins, join_u64};
 use super::query::{KnnQuery, PairFilter, RadiusQuery, RowOrder, check_radius};
-use super::radius::{NeighborLists, Radius};
+use super::radius::Radius;
 use super::result_routing::{GlobalLists, RadiusResult};
 use super::targets::{Queries, Targets};
 use crate::comm::Op;

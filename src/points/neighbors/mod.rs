@@ -70,6 +70,7 @@ mod list;
 mod local;
 mod loop_budget;
 mod nearest;
+mod neighbor_lists;
 mod overdensity;
 mod pairs;
 mod query;
@@ -79,6 +80,7 @@ mod search_kernel;
 mod tally;
 mod targets;
 mod units;
+mod visit;
 
 pub use components::Components;
 pub use distributed::{DistributedSearch, KnnResult};
@@ -86,10 +88,11 @@ pub use error::NeighborError;
 pub use group_shape::{GroupShape, Lanes};
 pub use local::{nearest, within};
 pub use nearest::{Lists, Nearest};
+pub use neighbor_lists::NeighborLists;
 pub use overdensity::OverdensityQuery;
 pub use pairs::{Bins, join_u64};
 pub use query::{KnnQuery, MAX_K, PairFilter, RadiusQuery, RowOrder};
-pub use radius::{NeighborLists, Radius};
+pub use radius::Radius;
 pub use result_routing::RadiusResult;
 pub use targets::{Queries, Targets};
 

@@ -151,7 +151,7 @@ impl DistributedSearch {
         let rows = targets.len(&points.tree);
         let within = RadiusQuery { rows: RowOrder::Curve, ..RadiusQuery::radius(radius) };
         let lists = self.radius.lists(recorder, &points.tree, targets, &within)?;
-        let lists = self.radius.by_distance(recorder, lists, rows)?;
+        let lists = self.radius.order.by_distance(recorder, lists, rows)?;
         let numbers = self.numbers(&local);
         let dims = queries.domain().dims();
         let [of_rows, of_entries] = kernels().map(Kernel::trusted);

@@ -3,10 +3,11 @@
 use super::error::NeighborError;
 use super::group_shape::GroupShape;
 use super::query::{PairFilter, RadiusQuery, RowOrder};
-use super::radius::{Radius, RadiusSearch, Visit, within_kernel};
+use super::radius::{Radius, RadiusSearch};
 use super::search_kernel::{Cursor, SearchVariant, Traversal};
 use super::tally::{FEW_BINS, Tally, WORKGROUP_BINS};
 use super::targets::Queries;
+use super::visit::{Visit, within_kernel};
 use crate::gpu::{Array, DeviceError, KernelSource, Recorder};
 use crate::points::tree::Tree;
 

@@ -1,51 +1,19 @@
 //! All sources within a radius of each query.
 
-use super::callback::{self, MODULE};
+use super::callback;
 use super::error::NeighborError;
 use super::group_shape::GroupShape;
 use super::kernel_cache::KernelCache;
 use super::loop_budget::{LoopBudget, any_unfinished};
+use super::neighbor_lists::{self, ListOrder, NeighborLists};
 use super::query::{KnnQuery, RadiusQuery, check_radius};
-use super::search_kernel::{Cursor, SearchParams, SearchVariant, Traversal, search};
-use super::tally::Tally;
+use super::search_kernel::{Cursor, SearchParams, SearchVariant, Traversal};
 use super::targets::Queries;
 use super::units::Units;
-use crate::gpu::primitives::{Count, Keys, Permute, Reduce, Scan, Sort};
-use crate::gpu::{Array, Callback, CallbackKey, Gpu, Kernel, KernelSource, RawArray, Recorder, Trust};
+use super::visit::{Key, Visit, within_kernel};
+use crate::gpu::primitives::Reduce;
+use crate::gpu::{Array, Callback, Gpu, KernelSource, RawArray, Recorder};
 use crate::points::tree::{LEAF, Tree};
-
-/// Lists of neighbours of any length: row `i` is entries `offset[i]..offset[i + 1]`, in ascending order of the index.
-#[derive(Clone)]
-pub struct NeighborLists {
-    /// Where each row begins; after the last one the number of all entries.
-    pub offset: Array<u32>,
-    /// Indices of sources in their cloud.
-    pub index: Array<u32>,
-    /// Their distances.
-    pub distance: Array<f32>,
-}
-
-/// What is done with the neighbours that a search finds.
-#[derive(Clone)]
-pub(super) enum Visit<'a> {
-    /// They are counted.
-    Count,
-    /// They are listed.
-    Fill,
-    /// Each adds `weight` to the bin of its distance, one of `bins`.
-    Pairs { bins: u32, weight: u32, tally: Tally },
-    /// A callback runs.
-    Callback(&'a Callback),
-}
-
-/// What distinguishes the kernels of this file.
-#[derive(Clone, PartialEq, Eq, Hash)]
-enum Key {
-    Count(SearchVariant),
-    Fill(SearchVariant),
-    Pairs { variant: SearchVariant, bins: u32, weight: u32, tally: Tally },
-    Callback { variant: SearchVariant, callback: CallbackKey },
-}
 
 /// One search, with all that it takes beside the queries' radius.
 pub(super) struct RadiusSearch<'a> {
@@ -58,21 +26,6 @@ pub(super) struct RadiusSearch<'a> {
     pub arrays: Vec<&'a RawArray>,
     /// How the tree is traversed where one dispatch is enough; otherwise it is resumed.
     pub traversal: Traversal,
-}
-
-crate::gpu::kernel_params! {
-    struct RowsParams {
-        count: u32,
-    }
-}
-
-crate::gpu::kernel_params! {
-    struct EntriesParams {
-        entries: u32,
-        rows: u32,
-        /// Bits of an index.
-        index_bits: u32,
-    }
 }
 
 /// Searches of all sources within a radius.
@@ -109,21 +62,9 @@ pub struct Radius {
     budget: LoopBudget,
     histograms: u32,
     kernels: KernelCache<Key>,
-    scan: Scan,
     reduce: Reduce,
-    sort: Sort,
-    permute: Permute,
-    total: Kernel,
-    sort_rows: Kernel,
-    entry_keys: Kernel,
+    pub(super) order: ListOrder,
 }
-
-/// The longest row that is sorted in workgroup memory.
-const SHORT: u32 = 64;
-
-/// Invocations of a workgroup that sorts rows, and its rows.
-const SORT_GROUP: u32 = 64;
-const SORT_ROWS: u32 = 4;
 
 impl Radius {
     /// In the form that suits a device.
@@ -154,13 +95,8 @@ impl Radius {
             budget: LoopBudget::of(gpu),
             histograms: HISTOGRAMS,
             kernels: KernelCache::new(),
-            scan: Scan::new(),
             reduce: Reduce::new(),
-            sort: Sort::new(gpu),
-            permute: Permute::new(),
-            total: Kernel::trusted(total()),
-            sort_rows: Kernel::trusted(sort_rows()),
-            entry_keys: Kernel::trusted(entry_keys()),
+            order: ListOrder::new(gpu),
         }
     }
 
@@ -192,86 +128,15 @@ impl Radius {
         queries: Queries<'_>,
         within: &RadiusQuery,
     ) -> Result<NeighborLists, NeighborError> {
-        let (gpu, rows) = (recorder.gpu().clone(), queries.len(tree));
+        let rows = queries.len(tree);
         let counts = self.counts(recorder, tree, queries, within)?;
-        let total = gpu.array::<u32>("neighbors::total", 2)?;
-        recorder.clear(&total);
-        recorder.each(&self.total, &[counts.raw(), total.raw()], &RowsParams { count: rows as u32 }, rows)?;
-        let offset = gpu.array("neighbors::offset", rows + 1)?;
-        self.scan.exclusive(recorder, &counts, &offset, Count::All)?;
-        let longest = gpu.array::<u32>("neighbors::longest", 1)?;
-        self.reduce.max(recorder, &counts, &longest, Count::All)?;
-        let longest = recorder.download(&longest, 0, 1)?[0];
-        let words = recorder.download(&total, 0, 2)?;
-        if words[1] > 0 {
-            let entries = u64::from(words[0]) | u64::from(words[1]) << 32;
-            return Err(NeighborError::TooLong { rows, each: entries / rows.max(1) });
-        }
-        let entries = u64::from(words[0]);
-        let lists = NeighborLists {
-            offset,
-            index: gpu.array("neighbors::index", entries)?,
-            distance: gpu.array("neighbors::distance", entries)?,
-        };
+        let (lists, longest) = self.order.allocate(recorder, &counts)?;
         // The place of the next entry of each row; the counts are no longer needed.
         let next = counts;
         recorder.copy(&lists.offset, 0, &next, 0, rows)?;
         let arrays = vec![next.raw(), lists.index.raw(), lists.distance.raw()];
         self.enumerate(recorder, tree, queries, within, Visit::Fill, arrays)?;
-        if longest > SHORT {
-            return self.sorted(recorder, lists, rows, tree.len());
-        }
-        let arrays = [lists.offset.raw(), lists.index.raw(), lists.distance.raw()];
-        let groups = rows.div_ceil(u64::from(SORT_ROWS));
-        recorder.dispatch(&self.sort_rows, &arrays, &RowsParams { count: rows as u32 }, groups)?;
-        Ok(lists)
-    }
-
-    /// Lists with their rows in ascending order of the index, which is below `sources`: one sort of all entries by (row, index).
-    fn sorted(
-        &self,
-        recorder: &mut Recorder,
-        lists: NeighborLists,
-        rows: u64,
-        sources: u64,
-    ) -> Result<NeighborLists, NeighborError> {
-        let index = lists.index.clone();
-        self.sorted_by(recorder, lists, rows, (&index, bits(sources)))
-    }
-
-    /// Lists with their `rows` in ascending order of the distance. Recorded only.
-    pub(super) fn by_distance(
-        &self,
-        recorder: &mut Recorder,
-        lists: NeighborLists,
-        rows: u64,
-    ) -> Result<NeighborLists, NeighborError> {
-        // The bits of reals from 0 on ascend as they do.
-        let distance = lists.distance.cast::<u32>()?;
-        self.sorted_by(recorder, lists, rows, (&distance, u32::BITS))
-    }
-
-    /// Lists with their `rows` in ascending order of a word of so many bits an entry: one sort of all entries.
-    fn sorted_by(
-        &self,
-        recorder: &mut Recorder,
-        lists: NeighborLists,
-        rows: u64,
-        (word, word_bits): (&Array<u32>, u32),
-    ) -> Result<NeighborLists, NeighborError> {
-        let (gpu, entries) = (recorder.gpu().clone(), lists.index.len());
-        let array = |label: &str| gpu.array::<u32>(label, entries);
-        let (high, low, order) = (array("neighbors::high")?, array("neighbors::low")?, array("neighbors::order")?);
-        let params = EntriesParams { entries: entries as u32, rows: rows as u32, index_bits: word_bits };
-        let arrays = [lists.offset.raw(), word.raw(), high.raw(), low.raw()];
-        recorder.each(&self.entry_keys, &arrays, &params, entries)?;
-        let keys = Keys::U64 { high: &high, low: &low }.bits(bits(rows) + word_bits);
-        self.sort.order(recorder, keys, &order, Count::All)?;
-        let index = gpu.array("neighbors::index", entries)?;
-        let distance = gpu.array("neighbors::distance", entries)?;
-        self.permute.gather(recorder, &lists.index, &order, &index, 1, Count::All)?;
-        self.permute.gather(recorder, &lists.distance, &order, &distance, 1, Count::All)?;
-        Ok(NeighborLists { offset: lists.offset, index, distance })
+        self.order.by_index(recorder, lists, (rows, longest), tree.len())
     }
 
     /// Runs `callback` on the neighbours of each query, in no particular order. Recorded only.
@@ -353,94 +218,14 @@ impl Radius {
     }
 }
 
-impl Visit<'_> {
-    /// Whether workgroups count for themselves, before they add up what they have.
-    fn in_workgroups(&self) -> bool {
-        matches!(self, Visit::Pairs { tally: Tally::Registers | Tally::Workgroup, .. })
-    }
-
-    fn key(&self, variant: SearchVariant) -> Key {
-        match *self {
-            Visit::Count => Key::Count(variant),
-            Visit::Fill => Key::Fill(variant),
-            Visit::Pairs { bins, weight, tally } => Key::Pairs { variant, bins, weight, tally },
-            Visit::Callback(callback) => Key::Callback { variant, callback: callback.key() },
-        }
-    }
-
-    /// Rounds of loops per neighbour.
-    fn rounds(&self) -> u32 {
-        if let Visit::Callback(callback) = self { callback.rounds() } else { 0 }
-    }
-
-    fn trust(&self) -> Trust {
-        if let Visit::Callback(callback) = self { callback.trust() } else { Trust::Library }
-    }
-}
-
 /// Workgroups of a histogram, about: enough for any GPU, and few enough that what they add to the bins at their ends takes little.
 const HISTOGRAMS: u32 = 8192;
 /// Queries that a workgroup of a histogram takes at most.
 const MOST_QUERIES: u64 = 1 << 15;
 
-/// The kernel of a search within a radius.
-pub(super) fn within_kernel(variant: SearchVariant, visit: &Visit<'_>) -> KernelSource {
-    let text = include_str!("../../../shaders/points/neighbors/within.wgsl");
-    let pairs = matches!(visit, Visit::Pairs { .. });
-    let stopping = matches!(visit, Visit::Callback(callback) if callback::stops(callback));
-    let source = search("neighbors::within", text, variant)
-        .flag("links", false)
-        .flag("squares", pairs)
-        .flag("histogram", visit.in_workgroups())
-        .flag("stopping", stopping);
-    let library = |source: KernelSource, text: &'static str| source.module(MODULE, text);
-    match *visit {
-        Visit::Count => library(source, include_str!("../../../shaders/points/neighbors/count.wgsl")),
-        Visit::Fill => library(source, include_str!("../../../shaders/points/neighbors/fill.wgsl")),
-        Visit::Pairs { bins, weight, tally } => {
-            let source = source.constant("BINS", bins).constant("WEIGHT", weight);
-            match tally {
-                Tally::Registers => {
-                    let text = include_str!("../../../shaders/points/neighbors/pairs_few_bins.wgsl");
-                    library(source, text).repeat('@', bins + 1)
-                }
-                Tally::Workgroup | Tally::Result => {
-                    library(source, include_str!("../../../shaders/points/neighbors/pairs.wgsl"))
-                        .constant("HALF", bins.next_power_of_two() / 2)
-                        .repeat('@', bins.next_power_of_two().ilog2())
-                }
-            }
-        }
-        Visit::Callback(callback) => callback.bind(source, MODULE),
-    }
-}
-
-fn total() -> KernelSource {
-    KernelSource::new("neighbors::total", include_str!("../../../shaders/points/neighbors/total.wgsl"))
-        .params::<RowsParams>()
-}
-
-fn sort_rows() -> KernelSource {
-    KernelSource::new("neighbors::sort_rows", include_str!("../../../shaders/points/neighbors/sort_rows.wgsl"))
-        .params::<RowsParams>()
-        .constant("SHORT", SHORT)
-        .constant("ROWS", SORT_ROWS)
-        .group(SORT_GROUP)
-}
-
-/// Bits of a number below `count`.
-fn bits(count: u64) -> u32 {
-    u64::BITS - count.saturating_sub(1).leading_zeros()
-}
-
-fn entry_keys() -> KernelSource {
-    KernelSource::new("neighbors::entry_keys", include_str!("../../../shaders/points/neighbors/entry_keys.wgsl"))
-        .params::<EntriesParams>()
-}
-
 /// The kernels of this file in one form of groups.
 pub(super) fn kernels(form: GroupShape) -> Vec<KernelSource> {
-    let mut kernels = vec![total(), sort_rows(), entry_keys()];
+    let mut kernels = neighbor_lists::kernels().to_vec();
     let resumed = Traversal::CURVE.with(Cursor::Resume);
     for (dims, own, wide) in [(2, true, false), (3, true, false), (3, true, true), (3, false, false)] {
         let variant = |traversal| SearchVariant { form, dims, own, traversal, wide };

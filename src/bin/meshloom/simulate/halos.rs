@@ -35,7 +35,8 @@ fn wanted(simulation: &Simulation, densities: &[Overdensity]) -> (Vec<(Overdensi
     let (config, cosmology) = (simulation.config(), simulation.linear_power().cosmology());
     let particles = config.particles.pow(3);
     let mean = particles as f64 / config.box_size.powi(3);
-    let of = |&density: &Overdensity| (density, mean * density.over_mean(cosmology, simulation.scale_factor()));
+    let matter = cosmology.matter_fraction(simulation.scale_factor());
+    let of = |&density: &Overdensity| (density, mean * density.over_mean(matter));
     (densities.iter().map(of).collect(), cosmology.particle_mass(config.box_size, particles))
 }
 

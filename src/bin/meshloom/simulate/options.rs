@@ -108,7 +108,7 @@ pub struct RunOptions {
     /// The same in Mpc/h, as in fof
     #[arg(long, value_name = "L", allow_negative_numbers = true, conflicts_with = "linking_parameter")]
     pub linking_length: Option<f64>,
-    /// Masses and radii of halos as spherical overdensities too: times the mean density (200m) or the critical one (500c), or vir
+    /// Masses and radii of halos as spherical overdensities too: times the mean density (200m) or the critical one (500c), or vir; those of a light cone have none
     #[arg(long, value_delimiter = ',', value_name = "200m,..")]
     pub overdensity: Option<Vec<String>>,
     /// Write the particles that cross the past light cone of an observer at this place of the box, and their halos

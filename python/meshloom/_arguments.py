@@ -1,0 +1,26 @@
+"""Arguments that are numbers."""
+
+import numpy as np
+
+
+def box_sides(box, dims, name="box"):
+    """The sides of a box of `dims` axes: one number for all or one for each; None, 0 or inf leave an axis open."""
+    if box is None:
+        return [0.0] * dims
+    if isinstance(box, (str, bytes)):
+        raise TypeError(f"{name} must be a length or a sequence of lengths, not text")
+    sides = [box] * dims if np.ndim(box) == 0 else list(box)
+    if len(sides) != dims:
+        raise ValueError(f"{name} has {len(sides)} sides for points of {dims} axes; give one length or one for each axis")
+    return [0.0 if side is None or side == np.inf else float(side) for side in sides]
+
+
+def whole_number(value, name, least=0):
+    """An integer from `least` on."""
+    try:
+        number = value.__index__()
+    except AttributeError:
+        raise TypeError(f"{name} must be a whole number, not {value!r}") from None
+    if number < least:
+        raise ValueError(f"{name} is {number}; it must be at least {least}")
+    return number

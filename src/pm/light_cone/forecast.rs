@@ -1,0 +1,86 @@
+//! What a light cone will hold and cost. Pure.
+
+use super::cone::Cone;
+use super::images::{images, images_at_once};
+use super::particles::ROW;
+use super::shell::Shell;
+use crate::cosmology::StepOp;
+use crate::grid::volume;
+use crate::pm::{Config, SimulationError};
+
+/// What a cone will hold and cost, before there is one: of uniform matter, and of the rank that has most.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ConeForecast {
+    /// Particles of all ranks.
+    pub particles: u64,
+    /// Bytes of device memory beside the run's.
+    pub device_memory: u64,
+    /// Bytes of the host's memory for particles that have crossed.
+    pub host_memory: u64,
+    /// Bytes of device memory that are read and written by all steps.
+    pub device: u64,
+    /// Steps that the cone crosses.
+    pub steps: usize,
+}
+
+impl Cone {
+    /// What this cone of a run on `ranks` ranks will hold and cost.
+    ///
+    /// # Errors
+    /// As [`validate`](Self::validate), and those of the configuration.
+    pub fn forecast(&self, config: &Config, ranks: usize) -> Result<ConeForecast, SimulationError> {
+        self.validate(config)?;
+        let own = config.grid(ranks)?.part(config.sites(), 0);
+        let (count, near) = (volume(&own), config.cosmology.comoving_distance(config.a_end)?);
+        let density = (config.particles as f64 / config.box_size).powi(3);
+        let particles = (density * self.volume([near, self.distance])) as u64;
+        let epoch = |op: &StepOp| if let StepOp::Reached { a, .. } = op { Some(*a) } else { None };
+        let epochs: Vec<f64> = config.schedule()?.iter().filter_map(epoch).collect();
+        let (mut device, mut steps) = (0, 0);
+        for pair in epochs.windows(2) {
+            let shell = Shell::new(config, self, [pair[0], pair[1]])?;
+            if !shell.is_reached() {
+                continue;
+            }
+            // Displacements of this size decide little here.
+            let images = images(config, self, &shell, &own, [0.0; 2]).len();
+            let parts = images.div_ceil(images_at_once(count)) as u64;
+            // The state is copied once; the greatest displacement is sought; for each part of the replicas displacements are read, numbers are
+            // written and summed, and what crosses is read and written.
+            device += count * (2 * 24 + 24 + parts * (24 + 4 + 12 + 8));
+            steps += 1;
+        }
+        let rows = ROW as u64 * 4;
+        device += particles / ranks as u64 * (2 * rows + 48);
+        Ok(ConeForecast {
+            particles,
+            device_memory: count * (2 * 24 + 8 + rows),
+            host_memory: particles.div_ceil(ranks as u64) * rows,
+            device,
+            steps,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::f64::consts::PI;
+
+    use super::*;
+    use crate::pm::light_cone::Opening;
+
+    #[test]
+    fn a_forecast_counts_the_volume() {
+        let config = Config { particles: 8, mesh: 8, box_size: 100.0, a_start: 0.5, steps: 4, ..Config::default() };
+        let cone = || Cone { observer: [10.0, 50.0, 100.0], distance: 400.0, opening: None };
+        let whole = cone().forecast(&config, 1).unwrap();
+        let density = 512.0 / 1e6;
+        assert_eq!(whole.particles, (density * 4.0 / 3.0 * PI * 400f64.powi(3)) as u64);
+        let half = Cone { opening: Some(Opening { direction: [0.0, 0.0, 1.0], angle: 90.0 }), ..cone() };
+        let half = half.forecast(&config, 2).unwrap();
+        assert!(half.particles.abs_diff(whole.particles / 2) <= 1 && half.device_memory < whole.device_memory);
+        // 400 Mpc/h are a = 0.88: the last of four steps from 0.5.
+        assert_eq!((whole.steps, half.steps), (1, 1));
+    }
+}

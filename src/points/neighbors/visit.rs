@@ -1,0 +1,85 @@
+//! What is done with the neighbours that a search within a radius finds, and the kernel that does it.
+
+use super::callback::{self, MODULE};
+use super::search_kernel::{SearchVariant, search};
+use super::tally::Tally;
+use crate::gpu::{Callback, CallbackKey, KernelSource, Trust};
+
+/// What is done with the neighbours that a search finds.
+#[derive(Clone)]
+pub(super) enum Visit<'a> {
+    /// They are counted.
+    Count,
+    /// They are listed.
+    Fill,
+    /// Each adds `weight` to the bin of its distance, one of `bins`.
+    Pairs { bins: u32, weight: u32, tally: Tally },
+    /// A callback runs.
+    Callback(&'a Callback),
+}
+
+/// What distinguishes kernels of such searches.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(super) enum Key {
+    Count(SearchVariant),
+    Fill(SearchVariant),
+    Pairs { variant: SearchVariant, bins: u32, weight: u32, tally: Tally },
+    Callback { variant: SearchVariant, callback: CallbackKey },
+}
+
+impl Visit<'_> {
+    /// Whether workgroups count for themselves, before they add up what they have.
+    pub fn in_workgroups(&self) -> bool {
+        matches!(self, Visit::Pairs { tally: Tally::Registers | Tally::Workgroup, .. })
+    }
+
+    pub fn key(&self, variant: SearchVariant) -> Key {
+        match *self {
+            Visit::Count => Key::Count(variant),
+            Visit::Fill => Key::Fill(variant),
+            Visit::Pairs { bins, weight, tally } => Key::Pairs { variant, bins, weight, tally },
+            Visit::Callback(callback) => Key::Callback { variant, callback: callback.key() },
+        }
+    }
+
+    /// Rounds of loops per neighbour.
+    pub fn rounds(&self) -> u32 {
+        if let Visit::Callback(callback) = self { callback.rounds() } else { 0 }
+    }
+
+    pub fn trust(&self) -> Trust {
+        if let Visit::Callback(callback) = self { callback.trust() } else { Trust::Library }
+    }
+}
+
+/// The kernel of a search within a radius.
+pub(super) fn within_kernel(variant: SearchVariant, visit: &Visit<'_>) -> KernelSource {
+    let text = include_str!("../../../shaders/points/neighbors/within.wgsl");
+    let pairs = matches!(visit, Visit::Pairs { .. });
+    let stopping = matches!(visit, Visit::Callback(callback) if callback::stops(callback));
+    let source = search("neighbors::within", text, variant)
+        .flag("links", false)
+        .flag("squares", pairs)
+        .flag("histogram", visit.in_workgroups())
+        .flag("stopping", stopping);
+    let library = |source: KernelSource, text: &'static str| source.module(MODULE, text);
+    match *visit {
+        Visit::Count => library(source, include_str!("../../../shaders/points/neighbors/count.wgsl")),
+        Visit::Fill => library(source, include_str!("../../../shaders/points/neighbors/fill.wgsl")),
+        Visit::Pairs { bins, weight, tally } => {
+            let source = source.constant("BINS", bins).constant("WEIGHT", weight);
+            match tally {
+                Tally::Registers => {
+                    let text = include_str!("../../../shaders/points/neighbors/pairs_few_bins.wgsl");
+                    library(source, text).repeat('@', bins + 1)
+                }
+                Tally::Workgroup | Tally::Result => {
+                    library(source, include_str!("../../../shaders/points/neighbors/pairs.wgsl"))
+                        .constant("HALF", bins.next_power_of_two() / 2)
+                        .repeat('@', bins.next_power_of_two().ilog2())
+                }
+            }
+        }
+        Visit::Callback(callback) => callback.bind(source, MODULE),
+    }
+}
