@@ -17,7 +17,8 @@ use meshloom::{Context, Error};
 
 /// Operators of the chain.
 const LINKS: usize = 10;
-const STEP: &str = "fn step(x: f32) -> f32 { return x + 0.25 * x * x / (1.0 + x * x); }";
+/// The arithmetic of [`by_hand`]: `0.25 * x * x` would be another product, since `(0.25 * x) * x` has nothing in common with `x * x`.
+const STEP: &str = "fn step(x: f32) -> f32 { return x + 0.25 * (x * x) / (1.0 + x * x); }";
 
 meshloom::kernel_params! { struct ByHand { count: u32 } }
 
