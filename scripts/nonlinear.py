@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The nonlinear spectrum of runs beside halofit, and their mass functions beside the fit of Watson et al. for friends of friends.
 
-    scripts/nonlinear.py target/release/meshloom DIRECTORY [--particles 128] [--mesh 256] [--box 100] [--steps 20] [--pairs 1] [--seed 1] [--single]
+    scripts/nonlinear.py target/release/meshloom DIRECTORY [--particles 128] [--mesh 256] [--box 100] [--steps 20] [--pairs 1] [--seed 1]
 
 A small box holds few waves of its own size, whose power scatters, and all that grows on them with it. So runs come in pairs whose initial waves all have the
 expected amplitude and, in the second run, the opposite sign (Angulo & Pontzen 2016, MNRAS 462, L1), by --white-noise. Prints tables in Markdown: P(k) at
@@ -28,10 +28,9 @@ def main():
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--pairs", type=int, default=1)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--single", action="store_true", help="the first run of each pair alone")
     call = parser.parse_args()
     seeds = range(call.seed, call.seed + call.pairs)
-    outs = [simulate(call, seed, sign) for seed in seeds for sign in ((1,) if call.single else (1, -1))]
+    outs = [simulate(call, seed, sign) for seed in seeds for sign in (1, -1)]
     spectrum(outs)
     mass_functions(outs)
 
