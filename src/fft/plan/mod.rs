@@ -26,7 +26,7 @@ mod transpose;
 use super::core::Limits;
 use super::error::FftError;
 use super::spec::{Spec, SpectrumLayout, Values};
-use crate::grid::{Box3, Grid, LayoutError};
+use crate::grid::{Box3, Grid, LayoutError, volume};
 pub use buffers::{Buffer, buffers};
 use planner::{Planner, StageKind};
 pub use route::Route;
@@ -114,13 +114,38 @@ impl Plan {
         let dear = limits.shared && one.moved_along(axis) > apart;
         Ok(if dear { None } else { Some(route(results)?) })
     }
+
+    /// [`Route::working`] of a filter with so many results: of its own route, or of the transforms that it takes instead and the modes between them.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub(crate) fn filter_working(
+        &self,
+        results: u32,
+        limits: Limits,
+        pieces: u64,
+        bytes: &dyn Fn(u64) -> u64,
+    ) -> Result<u64, FftError> {
+        let modes = volume(&self.spectrum) * self.spec.fields;
+        if let Some(route) = self.filter(results, limits, pieces)? {
+            return Ok(route.working(0, bytes)[0]);
+        }
+        let inverses = (0..results).map(|_| (&self.inverse, 0));
+        let (mut held, mut most) = (0, 0);
+        for (route, output) in std::iter::once((&self.forward, modes)).chain(inverses) {
+            let [needed, kept] = route.working(output, bytes);
+            most = most.max(held + needed);
+            // An exchange submits what was recorded before it.
+            held = if route.exchanges().next().is_some() { kept } else { held + kept };
+        }
+        Ok(bytes(modes) + most)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fft::spec::Distribution;
-    use crate::grid::volume;
 
     const LIMITS: Limits =
         Limits { workgroup_bytes: 16384, invocations: 256, points: 16, alone: 16, shared: true, columns: 16 };
