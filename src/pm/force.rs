@@ -40,8 +40,6 @@ pub struct Force {
     /// The three components of the force of where particles are, ghost cells included; none where they have drifted since. As long as
     /// particles stay, so do the widths of ghost cells.
     field: Option<Array<f32>>,
-    /// The memory of a force that particles have drifted away from. What is recorded keeps it until it is submitted: the next force takes it.
-    spare: Option<Array<f32>>,
     /// Whether ghost cells reach as far as the particles where they are.
     reaches: bool,
 }
@@ -80,7 +78,6 @@ impl Force {
             reach: gpu.array("pm::reach", 7)?,
             faults,
             field: None,
-            spare: None,
             reaches: false,
         })
     }
@@ -144,7 +141,7 @@ impl Force {
         self.reaches = true;
     }
 
-    /// Records `out = density + shift` on this rank's own cells (C order): the mean density is 1.
+    /// Submits `out = density + shift` on this rank's own cells (C order): the mean density is 1.
     ///
     /// # Errors
     /// [`SimulationError`]; [`SimulationError::Lost`] when particles have no finite position.
@@ -158,33 +155,13 @@ impl Force {
     ) -> Result<(), SimulationError> {
         self.widen(recorder, comms, particles)?;
         let cells = recorder.gpu().array::<u32>("pm::cells", 2 * self.mesh.layout.len())?;
-        self.paint(recorder, comms, particles, &cells)?;
-        self.density_of(recorder, &cells, shift, out)
-    }
-
-    /// Records the painting of particles, for which ghost cells are wide enough, and the addition of ghost cells to their owners: two words a cell.
-    fn paint(
-        &mut self,
-        recorder: &mut Recorder,
-        comms: &mut GridComms,
-        particles: Particles<'_>,
-        cells: &Array<u32>,
-    ) -> Result<(), SimulationError> {
-        recorder.clear(cells);
-        self.painter.paint(recorder, particles, &self.mesh, cells, &self.faults)?;
-        Ok(self.ghosts.reduce(recorder, comms, cells, Cells::Wide)?)
-    }
-
-    /// Records `out = density + shift` of what was painted.
-    fn density_of(
-        &self,
-        recorder: &mut Recorder,
-        cells: &Array<u32>,
-        shift: f32,
-        out: &Array<f32>,
-    ) -> Result<(), SimulationError> {
+        recorder.clear(&cells);
+        self.painter.paint(recorder, particles, &self.mesh, &cells, &self.faults)?;
+        self.ghosts.reduce(recorder, comms, &cells, Cells::Wide)?;
         let scale = self.shape.iter().product::<u64>() as f64 / self.sites as f64;
-        Ok(self.painter.density(recorder, &self.mesh, cells, out, scale, shift)?)
+        self.painter.density(recorder, &self.mesh, &cells, out, scale, shift)?;
+        // The painted integers, the largest array of all, are free again for what follows.
+        Ok(recorder.submit()?)
     }
 
     /// Records the spectrum of the density contrast: this rank's modes.
@@ -215,23 +192,12 @@ impl Force {
         comms: &mut GridComms,
         particles: Particles<'_>,
     ) -> Result<(), SimulationError> {
-        let spare = self.field.take().or(self.spare.take());
-        self.widen(recorder, comms, particles)?;
-        let spare = spare.filter(|spare| spare.len() == 3 * self.mesh.layout.len());
-        let field = spare.map_or_else(|| self.new_field(recorder), Ok)?;
-        // Painted cells have become the density when the force is written, in the same memory.
-        let cells = field.cast::<u32>()?.first(2 * self.mesh.layout.len());
-        self.paint(recorder, comms, particles, &cells)?;
+        // Its memory is for painting.
+        self.field = None;
         let density = recorder.gpu().array::<f32>("pm::density", self.transform.field_layout().len())?;
-        self.density_of(recorder, &cells, -1.0, &density)?;
-        self.filter_into(recorder, comms, &density, &field)?;
-        self.field = Some(field);
+        self.density(recorder, comms, particles, -1.0, &density)?;
+        self.field = Some(self.field_of(recorder, comms, &density)?);
         Ok(())
-    }
-
-    /// Room for three components of a force, one after the other, ghost cells included.
-    fn new_field(&self, recorder: &Recorder) -> Result<Array<f32>, DeviceError> {
-        recorder.gpu().array("pm::force", 3 * self.mesh.layout.len())
     }
 
     /// Records the force field of a density contrast on this rank's own cells: three components, one after the other, ghost cells included.
@@ -244,21 +210,10 @@ impl Force {
         comms: &mut GridComms,
         density: &Array<f32>,
     ) -> Result<Array<f32>, SimulationError> {
-        let field = self.new_field(recorder)?;
-        self.filter_into(recorder, comms, density, &field)?;
+        let field = recorder.gpu().array::<f32>("pm::force", 3 * self.mesh.layout.len())?;
+        self.filter.apply(recorder, comms, density, &self.transform.field_layout(), &field, &self.mesh.layout)?;
+        self.ghosts.exchange(recorder, comms, &field, Cells::Float)?;
         Ok(field)
-    }
-
-    /// Records the force field of a density contrast in `field`.
-    fn filter_into(
-        &self,
-        recorder: &mut Recorder,
-        comms: &mut GridComms,
-        density: &Array<f32>,
-        field: &Array<f32>,
-    ) -> Result<(), SimulationError> {
-        self.filter.apply(recorder, comms, density, &self.transform.field_layout(), field, &self.mesh.layout)?;
-        Ok(self.ghosts.exchange(recorder, comms, field, Cells::Float)?)
     }
 
     /// Records kicks by the force that was last [solved](Self::solve) and drifts, of the particles of `lattice` with these
@@ -291,26 +246,20 @@ impl Force {
             }
         }
         if !push.drifts().is_empty() {
-            self.drifted();
+            self.forget();
         }
         Ok(())
     }
 
-    /// The particles are elsewhere: the force is over, and its memory for the next one.
-    fn drifted(&mut self) {
-        self.spare = self.field.take().or(self.spare.take());
-        self.reaches = false;
-    }
-
-    /// Gives up the memory of a force that is over.
-    pub fn release(&mut self) {
-        self.spare = None;
+    /// Forgets the force, where nothing reads it any more; the particles stay where they are.
+    pub(super) fn release(&mut self) {
+        self.field = None;
     }
 
     /// Forgets the force and where the particles are: they are elsewhere, or nothing needs it any more.
     pub fn forget(&mut self) {
-        self.drifted();
-        self.release();
+        self.field = None;
+        self.reaches = false;
     }
 
     /// Forgets particles that could not be painted: those to come are of another run.

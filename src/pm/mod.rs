@@ -10,6 +10,7 @@
 //! | [`Gradient`] | derivatives of a loss of the end by noise and cosmological parameters |
 //! | [`SimulationOperator`] | a run as an operator that composes with others |
 //! | `force` | the particle-mesh force: paint, solve, read out and move |
+//! | `footprint` | what the arrays of a run take of a device |
 //! | `traffic` | what a schedule moves through device memory |
 //! | [`LightCone`] | particles that cross the past light cone of an observer between steps |
 //! | [`RunForecast`] | memory, bytes and time of a run, before there is a device |
@@ -26,6 +27,7 @@
 
 mod config;
 mod error;
+mod footprint;
 mod force;
 mod forecast;
 mod gradient;
@@ -59,6 +61,7 @@ use crate::fft::Transform;
 use crate::gpu::{Array, DeviceError, KernelSource, Recorder, bytes};
 use crate::grid::{Box3, Cost, Grid, extent};
 use crate::mesh::{Bin, Lattice, ModeBinner, Modes, Particles, Push, SpectrumGeometry};
+use footprint::PlannedFor;
 use force::Force;
 use start::{LatticeFields, Perturbation, Source};
 use traffic::Traffic;
@@ -80,8 +83,6 @@ pub struct Simulation {
     ops: Vec<StepOp>,
     /// Operations of the schedule that have been done.
     done: usize,
-    /// Whether a force has been recorded that no step has submitted yet.
-    force_recorded: bool,
     scale_factor: f64,
 }
 
@@ -190,7 +191,7 @@ impl Simulation {
         let ops = resume_from(&ops, step)?;
         let reached = |op: &StepOp| if let StepOp::Reached { a, .. } = op { Some(*a) } else { None };
         let scale_factor = ops.iter().find_map(reached).unwrap_or(config.a_start);
-        let memory = config.memory(grid, config.typical_ghosts());
+        let memory = config.memory(grid, &PlannedFor::device(&context.gpu))?;
         let staging = if context.comm.size() > 1 { context.exchange.staging_bytes(&context.gpu) } else { 0 };
         let (needed, sharing) = (memory.total() + staging, context.sharing);
         if let Some(available) = context.gpu.capabilities().memory.map(|all| all / sharing as u64)
@@ -210,7 +211,6 @@ impl Simulation {
             push: Push::default(),
             binner: ModeBinner::default(),
             done: 0,
-            force_recorded: false,
             scale_factor,
             config,
             power,
@@ -359,7 +359,6 @@ impl Simulation {
             StepOp::Drift { factor } => self.then(context, |push| push.drift(factor))?,
             StepOp::Reached { a, .. } => {
                 context.recorder.submit()?;
-                self.force_recorded = false;
                 self.scale_factor = a;
             }
         }
@@ -369,7 +368,7 @@ impl Simulation {
     /// Does an operation that has been done from the same state before.
     fn repeat(&mut self, context: &mut Context, op: StepOp) -> Result<(), SimulationError> {
         if op == StepOp::Force {
-            self.record_push(context)?;
+            self.settle(context)?;
             self.force.seen();
         }
         self.execute(context, op)
@@ -377,11 +376,9 @@ impl Simulation {
 
     /// Computes the force of where the particles are.
     fn solve(&mut self, context: &mut Context) -> Result<(), SimulationError> {
-        self.record_push(context)?;
-        // What is recorded keeps its memory: a force's is free for the next one when it has been submitted.
-        if std::mem::replace(&mut self.force_recorded, true) {
-            context.recorder.submit()?;
-        }
+        // What the force before took is free again for this one.
+        context.recorder.submit()?;
+        self.settle(context)?;
         let particles = displaced(&self.lattice, &self.displacement);
         self.force.solve(&mut context.recorder, &mut self.comms, particles)
     }
@@ -389,22 +386,14 @@ impl Simulation {
     /// Adds a kick or drift to those that were not recorded yet, and records these before where they do not go together.
     fn then(&mut self, context: &mut Context, add: impl Fn(&mut Push) -> bool) -> Result<(), SimulationError> {
         if !add(&mut self.push) {
-            self.record_push(context)?;
+            self.settle(context)?;
             add(&mut self.push);
         }
         Ok(())
     }
 
-    /// Records the kicks and drifts that were not yet: for all that looks at particles, and has the memory of a force that is over. Local to this
-    /// rank.
+    /// Records the kicks and drifts that were not yet: for all that looks at particles. Local to this rank.
     fn settle(&mut self, context: &mut Context) -> Result<(), SimulationError> {
-        self.record_push(context)?;
-        self.force.release();
-        Ok(())
-    }
-
-    /// Records the kicks and drifts that were not yet.
-    fn record_push(&mut self, context: &mut Context) -> Result<(), SimulationError> {
         let push = std::mem::take(&mut self.push);
         self.force.push(&mut context.recorder, &self.lattice, [&self.displacement, &self.momentum], &push)
     }
